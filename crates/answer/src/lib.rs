@@ -1,0 +1,2 @@
+//! A question becomes an answer inside its own buffer.
+#![no_std]

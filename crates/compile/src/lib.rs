@@ -1,0 +1,1 @@
+//! Changes become images, incrementally; owns the blocks an image is made of.

@@ -1,0 +1,1 @@
+//! The loop every change goes through: mailbox, validation, compile, publish, status.

@@ -1,0 +1,1 @@
+//! Which CPUs this process may use, and pinning to them.

@@ -1,0 +1,1 @@
+//! What control and plane say to each other: the snapshot pointer and the counters.

@@ -1,0 +1,2 @@
+//! Dunlin.
+fn main() {}

@@ -1,0 +1,2 @@
+//! The immutable world an answer is read from, as borrowed slices.
+#![no_std]

@@ -1,0 +1,1 @@
+//! Records and changes, and what makes them valid.

@@ -1,0 +1,99 @@
+//! A packet, who sent it, and what becomes of it.
+//!
+//! A port lends packets to the application for the length of one burst. The application writes the
+//! reply into the query's own buffer and sets the verdict; the port does the rest.
+#![no_std]
+
+mod prefetch;
+
+pub use prefetch::prefetch;
+
+use core::net::SocketAddr;
+
+/// The most packets one burst may hold. A port may hold fewer, never more.
+pub const BURST_MAX: usize = 64;
+
+/// One datagram's payload, or one stream message, on loan from a port.
+#[derive(Debug)]
+pub struct Packet<'a> {
+    /// The payload, and behind it the room a reply may grow into.
+    pub buf: &'a mut [u8],
+    /// How many octets of `buf` are the message: the query's on the way in, the reply's on the way
+    /// out. At most `buf.len()`.
+    pub len: usize,
+    /// Who sent it, and whom a reply goes to.
+    pub peer: SocketAddr,
+    /// What the application decided. [`Drop::Undecided`] until it does.
+    pub verdict: Verdict,
+}
+
+impl<'a> Packet<'a> {
+    /// A packet as a port hands it out: nothing decided yet.
+    #[inline]
+    pub fn new(buf: &'a mut [u8], len: usize, peer: SocketAddr) -> Self {
+        Self { buf, len, peer, verdict: Verdict::Drop(Drop::Undecided) }
+    }
+
+    /// The message, without the room behind it.
+    #[inline]
+    pub fn message(&self) -> &[u8] {
+        &self.buf[..self.len]
+    }
+}
+
+/// What becomes of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The first `len` octets of the buffer go back to the peer.
+    Reply,
+    /// Nothing is sent, and this is why.
+    Drop(Drop),
+}
+
+/// Why a packet was not answered. The discriminant is the counter's index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Drop {
+    /// The application set no verdict: a defect, kept visible.
+    Undecided,
+    /// Shorter than a DNS header: there is no ID to answer to.
+    Short,
+    /// QR is set: a response; answering one could start a loop (RFC 1035 §4.1.1).
+    Response,
+    /// The sender's port is 0: nobody can receive an answer there.
+    NoPeer,
+    /// The kernel told that the datagram was larger than the buffer.
+    Oversize,
+    /// The device did not take the reply.
+    Unsent,
+}
+
+impl Drop {
+    /// Every reason, in the order of the counters.
+    pub const ALL: [Drop; 6] =
+        [Drop::Undecided, Drop::Short, Drop::Response, Drop::NoPeer, Drop::Oversize, Drop::Unsent];
+
+    /// The name used in metrics and logs.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Drop::Undecided => "undecided",
+            Drop::Short => "short",
+            Drop::Response => "response",
+            Drop::NoPeer => "no_peer",
+            Drop::Oversize => "oversize",
+            Drop::Unsent => "unsent",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drop_reasons_are_their_own_index() {
+        for (index, reason) in Drop::ALL.iter().enumerate() {
+            assert_eq!(index, *reason as usize, "{}", reason.name());
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Workers, one a core, and the streams beside them.

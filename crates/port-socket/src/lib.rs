@@ -1,0 +1,1 @@
+//! A port on a kernel UDP socket: recvmmsg and sendmmsg.

@@ -1,0 +1,1 @@
+//! Zone files as a source: loaded, watched, reloaded.

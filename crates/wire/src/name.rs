@@ -1,0 +1,481 @@
+//! Domain names in wire form (RFC 1035 §3.1): labels, each behind its length, ending in the root.
+use core::cmp::Ordering;
+use core::fmt;
+
+/// An absolute, uncompressed name: a borrowed, valid wire form. The case is as it came; equality,
+/// order and hashing belong to the lower-case form (RFC 4343).
+#[derive(Clone, Copy)]
+pub struct Name<'a>(&'a [u8]);
+
+/// An owned name of at most 255 octets, without an allocation.
+#[derive(Clone)]
+pub struct NameBuf {
+    len: u8,
+    octets: [u8; Name::LEN_MAX],
+}
+
+/// Why octets or text are not a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameError {
+    /// The octets end before the root label.
+    Short,
+    /// A label of more than 63 octets, or a compression pointer where none may be.
+    LabelLength,
+    /// More than 255 octets in all.
+    NameLength,
+    /// Text: an empty label, as in `a..b`.
+    EmptyLabel,
+    /// Text: a backslash that is not followed by a character or by three digits up to 255.
+    Escape,
+}
+
+impl fmt::Display for NameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Short => "the name ends before its root label",
+            Self::LabelLength => "a label is longer than 63 octets",
+            Self::NameLength => "the name is longer than 255 octets",
+            Self::EmptyLabel => "a label is empty",
+            Self::Escape => {
+                "a backslash stands before neither a character nor three digits up to 255"
+            }
+        })
+    }
+}
+
+impl core::error::Error for NameError {}
+
+impl<'a> Name<'a> {
+    /// The root.
+    pub const ROOT: Name<'static> = Name(&[0]);
+    /// Octets of the longest name (RFC 1035 §2.3.4).
+    pub const LEN_MAX: usize = 255;
+    /// Octets of the longest label (RFC 1035 §2.3.4).
+    pub const LABEL_MAX: usize = 63;
+    /// Labels of the name with the most of them, the root not counted.
+    pub const LABELS_MAX: usize = 127;
+
+    /// Takes the name that `octets` begins with; what follows is left alone.
+    ///
+    /// # Errors
+    /// When no valid uncompressed name stands there.
+    pub fn parse(octets: &'a [u8]) -> Result<Self, NameError> {
+        let mut at = 0;
+        loop {
+            match *octets.get(at).ok_or(NameError::Short)? {
+                0 if at < Self::LEN_MAX => return Ok(Self(&octets[..=at])),
+                len if usize::from(len) <= Self::LABEL_MAX => at += 1 + usize::from(len),
+                _ => return Err(NameError::LabelLength),
+            }
+            if at >= Self::LEN_MAX {
+                return Err(NameError::NameLength);
+            }
+        }
+    }
+
+    /// The wire form, the root label included.
+    pub const fn octets(self) -> &'a [u8] {
+        self.0
+    }
+
+    /// Octets of the wire form, 1 to 255.
+    #[allow(clippy::len_without_is_empty, reason = "a name is never empty")]
+    pub const fn len(self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether this is the root.
+    pub const fn is_root(self) -> bool {
+        self.0.len() == 1
+    }
+
+    /// The labels from the left, the root not among them.
+    pub fn labels(self) -> Labels<'a> {
+        Labels(self.0)
+    }
+
+    /// The name without its first label; nothing for the root.
+    pub fn parent(self) -> Option<Self> {
+        match self.0[0] {
+            0 => None,
+            len => Some(Self(&self.0[1 + usize::from(len)..])),
+        }
+    }
+
+    /// Whether this name is `ancestor` or lies below it.
+    pub fn is_within(self, ancestor: Name<'_>) -> bool {
+        let Some(cut) = self.len().checked_sub(ancestor.len()) else { return false };
+        if !self.0[cut..].eq_ignore_ascii_case(ancestor.0) {
+            return false;
+        }
+        // The cut must lie between two labels.
+        let mut at = 0;
+        while at < cut {
+            at += 1 + usize::from(self.0[at]);
+        }
+        at == cut
+    }
+
+    /// Whether the first label is `*` (RFC 4592 §2.1.1).
+    pub fn is_wildcard(self) -> bool {
+        self.0.starts_with(b"\x01*")
+    }
+
+    /// Canonical order (RFC 4034 §6.1): labels from the right, each as lower-case octets.
+    pub fn canonical_cmp(self, other: Name<'_>) -> Ordering {
+        let (mut ours, mut theirs) = ([0u8; Name::LABELS_MAX], [0u8; Name::LABELS_MAX]);
+        let (mut i, mut j) = (self.starts(&mut ours), other.starts(&mut theirs));
+        while i > 0 && j > 0 {
+            (i, j) = (i - 1, j - 1);
+            let (a, b) = (label_at(self.0, ours[i].into()), label_at(other.0, theirs[j].into()));
+            let lower = u8::to_ascii_lowercase;
+            let order = a.iter().map(lower).cmp(b.iter().map(lower));
+            if order != Ordering::Equal {
+                return order;
+            }
+        }
+        i.cmp(&j)
+    }
+
+    /// Writes where each label starts; returns how many there are.
+    fn starts(self, into: &mut [u8; Name::LABELS_MAX]) -> usize {
+        let (mut at, mut count) = (0, 0);
+        while self.0[at] != 0 {
+            into[count] = at as u8;
+            count += 1;
+            at += 1 + usize::from(self.0[at]);
+        }
+        count
+    }
+}
+
+fn label_at(octets: &[u8], at: usize) -> &[u8] {
+    &octets[at + 1..at + 1 + usize::from(octets[at])]
+}
+
+impl PartialEq for Name<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.eq_ignore_ascii_case(other.0)
+    }
+}
+
+impl Eq for Name<'_> {}
+
+/// Iterator over the labels of a name, from the left, without their lengths and without the root.
+#[derive(Clone, Debug)]
+pub struct Labels<'a>(&'a [u8]);
+
+impl<'a> Iterator for Labels<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let len = usize::from(*self.0.first()?);
+        if len == 0 {
+            return None;
+        }
+        let (label, rest) = self.0[1..].split_at(len);
+        self.0 = rest;
+        Some(label)
+    }
+}
+
+/// Presentation form (RFC 1035 §5.1): always with the final dot; what is not a visible character
+/// as `\DDD`.
+impl fmt::Display for Name<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_root() {
+            return f.write_str(".");
+        }
+        for label in self.labels() {
+            for &octet in label {
+                match octet {
+                    b'.' | b'\\' | b'"' | b';' | b'(' | b')' | b'@' | b'$' => {
+                        write!(f, "\\{}", char::from(octet))?;
+                    }
+                    0x21..=0x7e => write!(f, "{}", char::from(octet))?,
+                    _ => write!(f, "\\{octet:03}")?,
+                }
+            }
+            f.write_str(".")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Name<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl NameBuf {
+    /// The root.
+    pub const fn root() -> Self {
+        Self { len: 1, octets: [0; Name::LEN_MAX] }
+    }
+
+    /// The borrowed form.
+    pub fn as_name(&self) -> Name<'_> {
+        Name(&self.octets[..usize::from(self.len)])
+    }
+
+    /// Reads presentation form; a name without a final dot is taken as relative to `origin`.
+    /// `@` alone is the origin itself.
+    ///
+    /// # Errors
+    /// When the text is not a name, or too long a one.
+    pub fn from_text(text: &[u8], origin: Name<'_>) -> Result<Self, NameError> {
+        match text {
+            b"@" => return Ok(origin.into()),
+            b"." => return Ok(Self::root()),
+            b"" => return Err(NameError::EmptyLabel),
+            _ => {}
+        }
+        let mut builder = Builder { name: Self { len: 0, octets: [0; Name::LEN_MAX] }, start: 0 };
+        let mut rest = text.iter().copied();
+        builder.open()?;
+        let mut relative = true;
+        while let Some(octet) = rest.next() {
+            relative = true;
+            match octet {
+                b'.' => {
+                    builder.close()?;
+                    relative = false;
+                    if rest.len() > 0 {
+                        builder.open()?;
+                    }
+                }
+                b'\\' => builder.push(unescape(&mut rest)?)?,
+                _ => builder.push(octet)?,
+            }
+        }
+        if relative {
+            builder.close()?;
+        }
+        builder.append(if relative { origin } else { Name::ROOT })
+    }
+
+    /// One label in front of `parent`.
+    ///
+    /// # Errors
+    /// When the label is empty or longer than 63 octets, or the whole longer than 255.
+    pub fn with_label(label: &[u8], parent: Name<'_>) -> Result<Self, NameError> {
+        if label.is_empty() {
+            return Err(NameError::EmptyLabel);
+        }
+        if label.len() > Name::LABEL_MAX {
+            return Err(NameError::LabelLength);
+        }
+        let len = 1 + label.len() + parent.len();
+        if len > Name::LEN_MAX {
+            return Err(NameError::NameLength);
+        }
+        let mut name = Self { len: len as u8, octets: [0; Name::LEN_MAX] };
+        name.octets[0] = label.len() as u8;
+        name.octets[1..=label.len()].copy_from_slice(label);
+        name.octets[1 + label.len()..len].copy_from_slice(parent.octets());
+        Ok(name)
+    }
+
+    /// Turns A to Z into a to z. Lengths are at most 63 and so never letters.
+    pub fn make_lowercase(&mut self) {
+        self.octets[..usize::from(self.len)].make_ascii_lowercase();
+    }
+}
+
+/// The octet behind a backslash: `\X` or `\DDD`.
+fn unescape(rest: &mut impl Iterator<Item = u8>) -> Result<u8, NameError> {
+    let first = rest.next().ok_or(NameError::Escape)?;
+    if !first.is_ascii_digit() {
+        return Ok(first);
+    }
+    let mut value = u16::from(first - b'0');
+    for _ in 0..2 {
+        let digit = rest.next().filter(u8::is_ascii_digit).ok_or(NameError::Escape)?;
+        value = value * 10 + u16::from(digit - b'0');
+    }
+    u8::try_from(value).map_err(|_| NameError::Escape)
+}
+
+/// A name while its text is read: `start` is the length octet of the open label.
+struct Builder {
+    name: NameBuf,
+    start: usize,
+}
+
+impl Builder {
+    fn open(&mut self) -> Result<(), NameError> {
+        self.start = self.name.len.into();
+        self.push(0)
+    }
+
+    fn push(&mut self, octet: u8) -> Result<(), NameError> {
+        let at = usize::from(self.name.len);
+        if at - self.start > Name::LABEL_MAX {
+            return Err(NameError::LabelLength);
+        }
+        // One octet stays free for the root.
+        if at >= Name::LEN_MAX - 1 {
+            return Err(NameError::NameLength);
+        }
+        self.name.octets[at] = octet;
+        self.name.len += 1;
+        Ok(())
+    }
+
+    fn close(&mut self) -> Result<(), NameError> {
+        let len = usize::from(self.name.len) - self.start - 1;
+        if len == 0 {
+            return Err(NameError::EmptyLabel);
+        }
+        self.name.octets[self.start] = len as u8;
+        Ok(())
+    }
+
+    fn append(mut self, suffix: Name<'_>) -> Result<NameBuf, NameError> {
+        let at = usize::from(self.name.len);
+        let end = at + suffix.len();
+        if end > Name::LEN_MAX {
+            return Err(NameError::NameLength);
+        }
+        self.name.octets[at..end].copy_from_slice(suffix.octets());
+        self.name.len = end as u8;
+        Ok(self.name)
+    }
+}
+
+impl From<Name<'_>> for NameBuf {
+    fn from(name: Name<'_>) -> Self {
+        let mut octets = [0; Name::LEN_MAX];
+        octets[..name.len()].copy_from_slice(name.octets());
+        Self { len: name.len() as u8, octets }
+    }
+}
+
+impl PartialEq for NameBuf {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_name() == other.as_name()
+    }
+}
+
+impl Eq for NameBuf {}
+
+impl fmt::Display for NameBuf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.as_name(), f)
+    }
+}
+
+impl fmt::Debug for NameBuf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.as_name(), f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use std::string::ToString;
+    use std::vec;
+    use std::vec::Vec;
+
+    fn name(text: &str) -> NameBuf {
+        NameBuf::from_text(text.as_bytes(), Name::ROOT).unwrap()
+    }
+
+    #[test]
+    fn text_goes_in_and_comes_out() {
+        let origin = name("example.org.");
+        for (text, out) in [
+            ("www", "www.example.org."),
+            ("www.", "www."),
+            ("@", "example.org."),
+            (".", "."),
+            (r"a\.b", r"a\.b.example.org."),
+            (r"a\046b.", r"a\.b."),
+            (r"\000\255.", r"\000\255."),
+            ("a.b.c.", "a.b.c."),
+        ] {
+            let read = NameBuf::from_text(text.as_bytes(), origin.as_name()).unwrap();
+            assert_eq!(read.to_string(), out, "{text}");
+        }
+    }
+
+    #[test]
+    fn bad_text_says_why() {
+        let long = "a".repeat(64);
+        for (text, why) in [
+            ("", NameError::EmptyLabel),
+            ("..", NameError::EmptyLabel),
+            ("a..b", NameError::EmptyLabel),
+            (".a", NameError::EmptyLabel),
+            (r"a\", NameError::Escape),
+            (r"a\25", NameError::Escape),
+            (r"a\256", NameError::Escape),
+            (long.as_str(), NameError::LabelLength),
+        ] {
+            assert_eq!(NameBuf::from_text(text.as_bytes(), Name::ROOT), Err(why), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_longest_name_has_255_octets() {
+        let label = "a".repeat(63);
+        let tail = "b".repeat(61);
+        let longest = [label.as_str(), &label, &label, &tail].join(".");
+        assert_eq!(name(&longest).as_name().len(), 255);
+        let over = NameBuf::from_text((longest + "b").as_bytes(), Name::ROOT);
+        assert_eq!(over, Err(NameError::NameLength));
+        assert_eq!(name(&"a.".repeat(127)).as_name().labels().count(), 127);
+        let over = NameBuf::from_text("a.".repeat(128).as_bytes(), Name::ROOT);
+        assert_eq!(over, Err(NameError::NameLength));
+    }
+
+    #[test]
+    fn octets_are_checked() {
+        assert_eq!(Name::parse(&[]).unwrap_err(), NameError::Short);
+        assert_eq!(Name::parse(&[1, b'a']).unwrap_err(), NameError::Short);
+        assert_eq!(Name::parse(&[0xc0, 12]).unwrap_err(), NameError::LabelLength);
+        assert_eq!(Name::parse(&[64; 80]).unwrap_err(), NameError::LabelLength);
+        let mut long: Vec<u8> = [1, b'a'].repeat(127);
+        long.push(0);
+        assert_eq!(Name::parse(&long).unwrap().len(), 255);
+        let mut over = [1, b'a'].repeat(126);
+        over.extend([2, b'a', b'a', 0]);
+        assert_eq!(Name::parse(&over).unwrap_err(), NameError::NameLength);
+        assert_eq!(Name::parse(&vec![1; 300]).unwrap_err(), NameError::NameLength);
+    }
+
+    #[test]
+    fn canonical_order_is_that_of_rfc_4034() {
+        // The list of RFC 4034 §6.1.
+        let sorted = [
+            "example.",
+            "a.example.",
+            "yljkjljk.a.example.",
+            "Z.a.example.",
+            "zABC.a.EXAMPLE.",
+            "z.example.",
+            r"\001.z.example.",
+            "*.z.example.",
+            r"\200.z.example.",
+        ];
+        for (i, a) in sorted.iter().enumerate() {
+            for (j, b) in sorted.iter().enumerate() {
+                assert_eq!(
+                    name(a).as_name().canonical_cmp(name(b).as_name()),
+                    i.cmp(&j),
+                    "{a} {b}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn within_respects_label_borders() {
+        let within = |a: &str, b: &str| name(a).as_name().is_within(name(b).as_name());
+        assert!(within("a.B.", "b.") && within("b.", "b.") && within("b.", "."));
+        assert!(!within("ab.", "b.") && !within("b.", "a.b.") && !within(r"a\001b.", "b."));
+    }
+}

@@ -1,0 +1,1 @@
+//! Master files: text in, records with their places out.

@@ -23,6 +23,8 @@ pub struct Packet<'a> {
     pub len: usize,
     /// Who sent it, and whom a reply goes to.
     pub peer: SocketAddr,
+    /// How it came: what a reply may weigh depends on it.
+    pub transport: Transport,
     /// What the application decided. [`Drop::Undecided`] until it does.
     pub verdict: Verdict,
 }
@@ -30,8 +32,8 @@ pub struct Packet<'a> {
 impl<'a> Packet<'a> {
     /// A packet as a port hands it out: nothing decided yet.
     #[inline]
-    pub fn new(buf: &'a mut [u8], len: usize, peer: SocketAddr) -> Self {
-        Self { buf, len, peer, verdict: Verdict::Drop(Drop::Undecided) }
+    pub fn new(buf: &'a mut [u8], len: usize, peer: SocketAddr, transport: Transport) -> Self {
+        Self { buf, len, peer, transport, verdict: Verdict::Drop(Drop::Undecided) }
     }
 
     /// The message, without the room behind it.
@@ -39,6 +41,15 @@ impl<'a> Packet<'a> {
     pub fn message(&self) -> &[u8] {
         &self.buf[..self.len]
     }
+}
+
+/// How a message came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// One message a datagram: replies are bounded by what the client can receive.
+    Datagram,
+    /// Behind its length in a stream: replies of up to 65,535 octets.
+    Stream,
 }
 
 /// What becomes of a packet.

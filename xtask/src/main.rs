@@ -1,2 +1,79 @@
 //! Chores of the project: `cargo xtask`.
-fn main() {}
+#![forbid(unsafe_code)]
+
+mod demo;
+mod fleet;
+mod layers;
+mod promises;
+mod rooms;
+mod style;
+
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const HELP: &str = "\
+cargo xtask layers       the rooms by layer, and whether every door leads downwards
+cargo xtask style        lengths of lines and files, and the door plates
+cargo xtask promises     whether every test that SPECIFICATION.md names exists
+cargo xtask fleet N      the anchor zone of N services, to standard output
+cargo xtask names N      a query line, `name A`, for each of them
+cargo xtask demo DIR     writes the zones of the demo fleet into DIR";
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let done = match words[..] {
+        ["layers"] => {
+            print!("{}", rooms::table(&rooms::load()));
+            tell(&layers::violations(&rooms::load()))
+        }
+        ["style"] => tell(&style::violations(&root())),
+        ["promises"] => tell(&promises::violations(&root())),
+        ["fleet", count] => write_counted(count, fleet::write_zone),
+        ["names", count] => write_counted(count, fleet::write_names),
+        ["demo", directory] => demo::write(Path::new(directory)),
+        _ => {
+            eprintln!("{HELP}");
+            return ExitCode::from(2);
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        // Whoever read enough of a long list may hang up.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs a generator of `count` things into standard output.
+fn write_counted(
+    count: &str,
+    write: impl Fn(&mut dyn Write, u32) -> io::Result<()>,
+) -> io::Result<()> {
+    let count = count.replace('_', "").parse().map_err(|_| {
+        io::Error::other(format!("expected a number up to {}, not `{count}`", fleet::SERVICES_MAX))
+    })?;
+    let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+    write(&mut out, count)?;
+    out.flush()
+}
+
+/// Prints violations; none is success.
+fn tell(violations: &[String]) -> io::Result<()> {
+    for violation in violations {
+        eprintln!("{violation}");
+    }
+    match violations.len() {
+        0 => Ok(()),
+        count => Err(io::Error::other(format!("{count} violations"))),
+    }
+}
+
+/// The root of the repository: the directory above this crate.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the root").to_owned()
+}

@@ -1,0 +1,30 @@
+# What a person or CI types. All of it works from a clean clone; what is missing is installed by apt where
+# we are root or have sudo, and named where we are not.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.PHONY: help run test lint fleet
+
+help: ## this list
+	@sed -n 's/^\([a-z%-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
+
+run: ## build, and serve the demo fleet on 127.0.0.1:5300; no root
+	@scripts/require run
+	@cargo build --release --package dunlin
+	@sed -n 's/^# try: /  /p' examples/fleet/dunlin.toml
+	@exec cargo run --quiet --release --package dunlin -- serve -c examples/fleet/dunlin.toml
+
+# Tests that need root are run by sudo where we are not root; the build is not.
+test: ## install what is missing and run every test, none skipped
+	@scripts/require test
+	@if [ "$$(id -u)" != 0 ] && command -v sudo >/dev/null; then \
+	  host=$$(rustc -vV | sed -n 's/^host: //p' | tr a-z- A-Z_); \
+	  export "CARGO_TARGET_$${host}_RUNNER=sudo --preserve-env"; fi; \
+	PATH="$$PATH:/usr/sbin:/sbin" DUNLIN_REQUIRE_ALL=1 cargo test --workspace
+
+lint: ## formatting, clippy, and the layers and promises of the rooms
+	@cargo fmt --all --check
+	@cargo clippy --quiet --workspace --all-targets -- -D warnings
+	@cargo test --quiet --package xtask
+
+fleet: ## write examples/fleet again
+	@cargo xtask demo examples/fleet

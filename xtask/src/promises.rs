@@ -1,0 +1,76 @@
+//! A promise has a number and a test: `SPECIFICATION.md` names tests, and they exist.
+//!
+//! A promise is a table row, `| number | promise | proof |`. The proof is `pending`, or holds
+//! words in backquotes such as `wire::parse_rejects_loops`: a room (or `xtask`), two colons, and
+//! the name of a test function somewhere in that room; or the path of a file; or a `make` target.
+use crate::layers::sources;
+use std::collections::HashSet;
+use std::fs;
+use std::path::Path;
+
+/// What is wrong, a line each.
+pub fn violations(root: &Path) -> Vec<String> {
+    let text = fs::read_to_string(root.join("SPECIFICATION.md")).unwrap_or_default();
+    let makefile = fs::read_to_string(root.join("Makefile")).unwrap_or_default();
+    let mut wrong = Vec::new();
+    let mut numbers = HashSet::new();
+    for (number, proof) in text.lines().filter_map(promise) {
+        if !numbers.insert(number) {
+            wrong.push(format!("{number}: this number is taken twice"));
+        }
+        let proofs: Vec<&str> = proof.split('`').skip(1).step_by(2).collect();
+        if proofs.is_empty() && !proof.starts_with("pending") {
+            wrong.push(format!("{number}: neither a test nor `pending`"));
+        }
+        for named in proofs {
+            if !exists(root, &makefile, named) {
+                wrong.push(format!("{number}: there is no {named}"));
+            }
+        }
+    }
+    if numbers.is_empty() {
+        wrong.push("SPECIFICATION.md holds no promise".into());
+    }
+    wrong
+}
+
+/// Number and proof of a table row that begins with a number such as `2.14`.
+fn promise(line: &str) -> Option<(&str, &str)> {
+    let mut cells = line.strip_prefix('|')?.strip_suffix('|')?.split('|').map(str::trim);
+    let number = cells.next()?;
+    let is_number = number.starts_with(|c: char| c.is_ascii_digit()) && number.contains('.');
+    is_number.then_some((number, cells.next_back()?))
+}
+
+fn exists(root: &Path, makefile: &str, named: &str) -> bool {
+    if let Some(target) = named.strip_prefix("make ") {
+        return makefile.lines().any(|line| line.starts_with(&format!("{target}:")));
+    }
+    let Some((room, test)) = named.split_once("::") else {
+        return root.join(named).exists();
+    };
+    let directory = if room == "xtask" { root.join(room) } else { root.join("crates").join(room) };
+    let test = test.rsplit("::").next().expect("split gives one at least");
+    let function = format!("fn {test}(");
+    sources(&directory)
+        .iter()
+        .any(|file| fs::read_to_string(file).is_ok_and(|text| text.contains(&function)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_promise_has_its_test() {
+        assert_eq!(violations(&crate::root()), Vec::<String>::new());
+    }
+
+    #[test]
+    fn rows_are_read() {
+        assert_eq!(promise("| 1.2 | what | `a::b` |"), Some(("1.2", "`a::b`")));
+        assert_eq!(promise("| number | promise | proof |"), None);
+        assert!(exists(&crate::root(), "", "xtask::rows_are_read"));
+        assert!(!exists(&crate::root(), "", concat!("xtask::rows_", "are_burnt")));
+    }
+}

@@ -1,0 +1,243 @@
+//! $GENERATE as BIND has it: `$GENERATE start-stop[/step] owner [ttl] [class] type data`. In owner
+//! and data `$` is the number, `${offset,width,base}` the number written in another way, `$$` a
+//! dollar sign.
+use crate::fields::Fields;
+use crate::lex::{Token, lex};
+use crate::limits::{GENERATE_MAX, GENERATE_WIDTH_MAX};
+use crate::reader::{At, Reader};
+use crate::report::{Fault, quote};
+
+/// Makes the records of one directive, whose name is taken from `fields`. The first fault ends it.
+/// The owner for blank owners stays what it was.
+pub(crate) fn run(
+    reader: &mut Reader<'_>,
+    at: At<'_>,
+    mut fields: Fields<'_>,
+) -> Result<(), Fault> {
+    let directive = fields.taken_at();
+    let token = fields.token("the range, as in 1-10 or 0-100/2,")?;
+    let range = Range::parse(fields.raw(token)).map_err(|what| {
+        Fault::new(token.start as usize, format!("{}: {what}", quote(fields.raw(token))))
+    })?;
+    let owner = fields.token("the owner")?;
+    let template = template(&fields, owner)?;
+    let before = reader.defaults.owner.clone();
+    let (mut text, mut tokens) = (Vec::new(), Vec::new());
+    for number in range.numbers() {
+        text.clear();
+        expand(&template, number, &mut text).map_err(|what| Fault::new(directive, what))?;
+        let result = match lex(&text, true, &mut tokens).and_then(|entry| entry.fault) {
+            Some(fault) => Err(fault),
+            None => reader.record(At { text: &text, tokens: &tokens, generated: true, ..at }),
+        };
+        if let Err(Fault { what, help, .. }) = result {
+            reader.defaults.owner = before;
+            let what = format!("{what}, where `$` is {number}");
+            return Err(Fault { at: Some(directive), what: what.into(), help });
+        }
+    }
+    reader.defaults.owner = before;
+    Ok(())
+}
+
+/// The entry to be, its numbers still open. Data that is one quoted field means what is inside of
+/// the quotes.
+fn template(fields: &Fields<'_>, owner: Token) -> Result<Vec<u8>, Fault> {
+    let rest = fields.rest();
+    let is_before_type = |token: &Token| {
+        let raw = fields.raw(*token);
+        raw.first().is_some_and(u8::is_ascii_digit) || raw.eq_ignore_ascii_case(b"IN")
+    };
+    let rtype = rest.iter().position(|token| !is_before_type(token)).unwrap_or(rest.len());
+    let data = rest.get(rtype + 1..).unwrap_or_default();
+    if data.is_empty() {
+        return Err(Fault::new(fields.end_at(), "the type and its data are missing here"));
+    }
+    let mut template = fields.raw(owner).to_vec();
+    for token in rest {
+        if token.spaced {
+            template.push(b' ');
+        }
+        let quote: &[u8] = if token.quoted && data.len() > 1 { b"\"" } else { b"" };
+        template.extend([quote, fields.raw(*token), quote].concat());
+    }
+    Ok(template)
+}
+
+/// The numbers of a directive.
+#[derive(Debug, PartialEq)]
+struct Range {
+    start: u32,
+    stop: u32,
+    step: u32,
+}
+
+impl Range {
+    fn parse(raw: &[u8]) -> Result<Self, String> {
+        let text = std::str::from_utf8(raw).map_err(|_| NO_RANGE)?;
+        let (start, rest) = text.split_once('-').ok_or(NO_RANGE)?;
+        let (stop, step) = rest.split_once('/').unwrap_or((rest, "1"));
+        let number = |text: &str| {
+            let value: i32 = text.parse().ok().filter(|_| is_digits(text))?;
+            u32::try_from(value).ok()
+        };
+        let [Some(start), Some(stop), Some(step)] = [start, stop, step].map(number) else {
+            return Err(NO_RANGE.into());
+        };
+        if start > stop || step == 0 {
+            return Err("the range has no number".into());
+        }
+        let count = u64::from((stop - start) / step) + 1;
+        if count > GENERATE_MAX {
+            return Err(format!("the range has {count} numbers, at most {GENERATE_MAX} may be"));
+        }
+        Ok(Self { start, stop, step })
+    }
+
+    fn numbers(&self) -> impl Iterator<Item = u32> {
+        (self.start..=self.stop).step_by(self.step as usize)
+    }
+}
+
+const NO_RANGE: &str = "the range is not start-stop or start-stop/step";
+const NO_NUMBER: &str =
+    "`${` is not followed by `offset}`, `offset,width}` or `offset,width,base}`";
+
+fn is_digits(text: &str) -> bool {
+    text.bytes().all(|octet| octet.is_ascii_digit())
+}
+
+/// Writes the template with the number in all its places.
+fn expand(template: &[u8], number: u32, out: &mut Vec<u8>) -> Result<(), String> {
+    let mut rest = template;
+    loop {
+        rest = match *rest {
+            [b'\\', octet, ref after @ ..] => {
+                out.extend([b'\\', octet]);
+                after
+            }
+            [b'$', b'$', ref after @ ..] => {
+                out.extend(br"\$");
+                after
+            }
+            [b'$', b'{', ref after @ ..] => {
+                let end = after.iter().position(|&octet| octet == b'}').ok_or(NO_NUMBER)?;
+                let form = std::str::from_utf8(&after[..end]).map_err(|_| NO_NUMBER)?;
+                out.extend(Form::parse(form).ok_or(NO_NUMBER)?.write(number)?.into_bytes());
+                &after[end + 1..]
+            }
+            [b'$', ref after @ ..] => {
+                out.extend(number.to_string().into_bytes());
+                after
+            }
+            [octet, ref after @ ..] => {
+                out.push(octet);
+                after
+            }
+            [] => return Ok(()),
+        }
+    }
+}
+
+/// How a number is written.
+struct Form {
+    offset: i32,
+    width: usize,
+    base: char,
+}
+
+impl Form {
+    fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.split(',');
+        let offset = parts.next()?;
+        let sign_less = offset.strip_prefix(['-', '+']).unwrap_or(offset);
+        let width = parts.next().unwrap_or("0");
+        let base = parts.next().unwrap_or("d");
+        if parts.next().is_some() || !is_digits(sign_less) || !is_digits(width) {
+            return None;
+        }
+        let base = base.parse().ok().filter(|base| "doxXnN".contains(*base))?;
+        Some(Self { offset: offset.parse().ok()?, width: width.parse().ok()?, base })
+    }
+
+    fn write(&self, number: u32) -> Result<String, String> {
+        let Self { offset, width, base } = *self;
+        if width > GENERATE_WIDTH_MAX {
+            return Err(format!("a width of {width} is above {GENERATE_WIDTH_MAX}"));
+        }
+        let value = i64::from(number) + i64::from(offset);
+        if value < 0 || value > i64::from(i32::MAX) {
+            return Err(format!("{number} with offset {offset} is below 0 or above {}", i32::MAX));
+        }
+        Ok(match base {
+            'o' => format!("{value:0width$o}"),
+            'x' => format!("{value:0width$x}"),
+            'X' => format!("{value:0width$X}"),
+            'n' => nibbles(&format!("{value:x}"), width),
+            'N' => nibbles(&format!("{value:X}"), width),
+            _ => format!("{value:0width$}"),
+        })
+    }
+}
+
+/// Hexadecimal digits in reverse order with dots between, at least `width` characters of both (as
+/// in the names of ip6.arpa).
+fn nibbles(digits: &str, width: usize) -> String {
+    let zeros = width.div_ceil(2).saturating_sub(digits.len());
+    let mut out = String::new();
+    for digit in digits.chars().rev().chain(std::iter::repeat_n('0', zeros)) {
+        if !out.is_empty() {
+            out.push('.');
+        }
+        out.push(digit);
+    }
+    // An even width ends in a dot.
+    if out.len() < width {
+        out.push('.');
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_in_every_form() {
+        for (template, number, text) in [
+            ("host-$", 7, "host-7"),
+            (r"a\$b$$c", 7, r"a\$b\$c"),
+            ("${0}", 7, "7"),
+            ("${-2,3}", 7, "005"),
+            ("${10,4,x}", 7, "0011"),
+            ("${0,2,o}", 8, "10"),
+            ("${0,0,X}", 171, "AB"),
+            ("${0,3,n}", 0x12, "2.1"),
+            ("${0,5,N}", 0xab, "B.A.0"),
+            ("${0,4,n}", 1, "1.0."),
+            ("${0,0,n}", 0x123, "3.2.1"),
+        ] {
+            let mut out = Vec::new();
+            expand(template.as_bytes(), number, &mut out).unwrap();
+            assert_eq!(String::from_utf8(out).unwrap(), text, "{template}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_refused() {
+        for template in
+            ["${0", "${}", "${0,1,z}", "${0,1,dd}", "${0,1,d,1}", "${-8}", "${0,128}", "${x}"]
+        {
+            assert!(expand(template.as_bytes(), 7, &mut Vec::new()).is_err(), "{template}");
+        }
+    }
+
+    #[test]
+    fn ranges_are_bounded() {
+        assert_eq!(Range::parse(b"1-9/3"), Ok(Range { start: 1, stop: 9, step: 3 }));
+        assert!(Range::parse(b"0-1048575").is_ok());
+        for bad in ["", "1", "1-", "-1-2", "2-1", "1-2/0", "0-1048576", "1-2147483648", "+1-2"] {
+            assert!(Range::parse(bad.as_bytes()).is_err(), "{bad}");
+        }
+    }
+}

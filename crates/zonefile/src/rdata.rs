@@ -1,0 +1,163 @@
+//! Record data into wire form: what is frequent here, all else that has a presentation form
+//! through the `domain` crate, the rest as RFC 3597 has it.
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use domain::base::Name as DomainName;
+use domain::base::iana::Rtype as DomainRtype;
+use domain::base::name::ParsedName;
+use domain::base::rdata::{ComposeRecordData, ParseAnyRecordData};
+use domain::dep::octseq::parse::Parser;
+use domain::rdata::{AllRecordData, ZoneRecordData};
+use wire::Rtype;
+
+use crate::fields::Fields;
+use crate::limits::RDATA_OCTETS_MAX;
+use crate::report::{Fault, quote};
+
+/// Reads the fields that are left as the data of a record of type `rtype` into `out`. The result
+/// is valid for the type, its names uncompressed and in the case of the file.
+pub(crate) fn read(rtype: Rtype, fields: &mut Fields<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
+    out.clear();
+    let at = fields.here();
+    if fields.peek().is_some_and(|token| !token.quoted && fields.raw(token) == b"\\#") {
+        generic(fields, out)?;
+        if !is_valid(rtype, out) {
+            return Err(Fault::new(
+                at,
+                format!("these octets are not the data of a {rtype} record"),
+            ));
+        }
+        return Ok(());
+    }
+    match rtype {
+        Rtype::A => out.extend(fields.parse::<Ipv4Addr>("an IPv4 address")?.octets()),
+        Rtype::AAAA => out.extend(fields.parse::<Ipv6Addr>("an IPv6 address")?.octets()),
+        Rtype::NS | Rtype::CNAME | Rtype::PTR | Rtype::DNAME => name(fields, out)?,
+        Rtype::MX | Rtype::AFSDB | Rtype::RT | Rtype::KX | Rtype::LP => {
+            number(fields, out)?;
+            name(fields, out)?;
+        }
+        Rtype::SRV => {
+            for _ in 0..3 {
+                number(fields, out)?;
+            }
+            name(fields, out)?;
+        }
+        Rtype::SOA => soa(fields, out)?,
+        Rtype::TXT | Rtype::SPF => {
+            fields.charstr(out)?;
+            while fields.peek().is_some() {
+                fields.charstr(out)?;
+            }
+        }
+        _ => known(rtype, fields, out)?,
+    }
+    fields.end()?;
+    check_len(at, out)
+}
+
+fn check_len(at: usize, out: &[u8]) -> Result<(), Fault> {
+    if out.len() > RDATA_OCTETS_MAX {
+        let what = format!("the record data has {} octets", out.len());
+        return Err(Fault::new(at, what).help(format!("it may have {RDATA_OCTETS_MAX}")));
+    }
+    Ok(())
+}
+
+fn name(fields: &mut Fields<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
+    out.extend_from_slice(fields.name("a name")?.as_name().octets());
+    Ok(())
+}
+
+fn number(fields: &mut Fields<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
+    out.extend(fields.parse::<u16>("a number up to 65535")?.to_be_bytes());
+    Ok(())
+}
+
+/// RFC 1035 §3.3.13; the timers may have units.
+fn soa(fields: &mut Fields<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
+    out.extend_from_slice(fields.name("the primary server's name")?.as_name().octets());
+    out.extend_from_slice(fields.name("the mailbox of who is responsible")?.as_name().octets());
+    out.extend(fields.parse::<u32>("a serial (a number up to 4294967295)")?.to_be_bytes());
+    for what in ["a refresh time", "a retry time", "an expire time", "a minimum TTL"] {
+        out.extend(fields.seconds(what)?.to_be_bytes());
+    }
+    Ok(())
+}
+
+/// The type whose presentation form and wire form another type has too.
+const fn like(rtype: Rtype) -> Rtype {
+    match rtype {
+        Rtype::AFSDB | Rtype::RT | Rtype::KX | Rtype::LP => Rtype::MX,
+        Rtype::SPF => Rtype::TXT,
+        Rtype::SMIMEA => Rtype::TLSA,
+        Rtype::DLV => Rtype::DS,
+        Rtype::SIG => Rtype::RRSIG,
+        Rtype::KEY => Rtype::DNSKEY,
+        Rtype::DHCID => Rtype::OPENPGPKEY,
+        other => other,
+    }
+}
+
+/// What `domain` knows how to read.
+fn known(rtype: Rtype, fields: &mut Fields<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
+    let at = fields.here();
+    let number = DomainRtype::from_int(like(rtype).0);
+    if !is_known(number) {
+        let what = format!("the data of {rtype} records has no form of its own here");
+        return Err(Fault::new(at, what).help(r"write it as `\# LENGTH HEX` (RFC 3597 §5)"));
+    }
+    let data = ZoneRecordData::<Vec<u8>, DomainName<Vec<u8>>>::scan(number, fields)
+        .map_err(|fault| fault.or_at(fields.taken_at()))?;
+    let Ok(()) = data.compose_rdata(out);
+    if !is_valid(rtype, out) {
+        return Err(Fault::new(at, format!("this is not the data of a {rtype} record")));
+    }
+    Ok(())
+}
+
+/// Whether `domain` has a form for the type.
+fn is_known(rtype: DomainRtype) -> bool {
+    let empty: &[u8] = &[];
+    let mut parser = Parser::from_ref(empty);
+    let data = AllRecordData::<&[u8], ParsedName<&[u8]>>::parse_any_rdata(rtype, &mut parser);
+    !matches!(data, Ok(AllRecordData::Unknown(_) | AllRecordData::Null(_)))
+}
+
+/// Whether octets are the data of a record of the type: read, and the same when written again, so
+/// that no name in them is compressed and nothing is left over. Of types that nobody knows all
+/// octets are.
+fn is_valid(rtype: Rtype, rdata: &[u8]) -> bool {
+    let mut parser = Parser::from_ref(rdata);
+    let number = DomainRtype::from_int(like(rtype).0);
+    let data = AllRecordData::<&[u8], ParsedName<&[u8]>>::parse_any_rdata(number, &mut parser);
+    let mut again = Vec::with_capacity(rdata.len());
+    data.is_ok_and(|data| data.compose_rdata(&mut again).is_ok()) && again == rdata
+}
+
+/// `\# LENGTH HEX…` (RFC 3597 §5).
+fn generic(fields: &mut Fields<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
+    fields.token("the marker")?;
+    let at = fields.here();
+    let len: u16 = fields.parse("a length up to 65535")?;
+    let mut half = None;
+    while fields.peek().is_some() {
+        let token = fields.token("hexadecimal digits")?;
+        for (i, &octet) in fields.raw(token).iter().enumerate() {
+            let at = token.start as usize + i;
+            let digit = char::from(octet).to_digit(16).ok_or_else(|| {
+                Fault::new(at, format!("{} is not a hexadecimal digit", quote(&[octet])))
+            })? as u8;
+            match half.take() {
+                None => half = Some(digit),
+                Some(high) => out.push(high << 4 | digit),
+            }
+        }
+    }
+    if half.is_some() || out.len() != usize::from(len) {
+        let what = format!("{len} octets announced, {} given", out.len());
+        let odd = "the number of hexadecimal digits is odd";
+        return Err(Fault::new(at, if half.is_some() { odd.into() } else { what }));
+    }
+    Ok(())
+}

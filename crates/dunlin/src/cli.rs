@@ -1,0 +1,61 @@
+//! The command line.
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// An authoritative DNS server for container fleets, one worker a core.
+#[derive(Debug, Parser)]
+#[command(
+    version,
+    after_help = "Example:\n  dunlin check dunlin.toml\n\n\
+                  Exit status: 0 done, 1 it failed, 2 it was asked wrongly."
+)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Checks configs and their zone files: every error, with its place.
+    #[command(after_help = "Examples:\n  \
+        dunlin check /etc/dunlin/dunlin.toml\n  \
+        dunlin check -o json dunlin.toml | jq '.errors[].message'")]
+    Check(Check),
+}
+
+#[derive(Args, Debug)]
+pub struct Check {
+    /// How the result is written.
+    #[arg(short, long, value_enum, default_value_t = Output::Text)]
+    pub output: Output,
+    /// The configs to check.
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// Lines for people: `file:line:column: message`.
+    Text,
+    /// One JSON object.
+    Json,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_an_example() {
+        for command in Cli::command().get_subcommands() {
+            let help = command.clone().render_long_help().to_string();
+            assert!(help.contains("Example"), "{}", command.get_name());
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! `dunlin.toml`: what may stand in it, and what holds where it says nothing.
+mod section;
+mod values;
+
+use crate::diagnostic::Diagnostic;
+use crate::limits::{
+    CONFIG_LEN_MAX, DIAGNOSTICS_MAX, LISTEN_MAX, NSID_LEN_MAX, SECRETS_MAX, TEXT_LEN_MAX, UDP_SIZE,
+    ZONES_MAX,
+};
+use section::{Problems, Section};
+use std::collections::HashMap;
+use std::fmt;
+use std::io::Read;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use toml::de::DeTable;
+use wire::NameBuf;
+
+/// A whole config, every value checked by itself. The default is that of an empty file.
+#[derive(Debug)]
+pub struct Config {
+    pub server: Server,
+    pub log: Log,
+    pub zones: Vec<Zone>,
+}
+
+/// `[server]`
+#[derive(Debug)]
+pub struct Server {
+    /// UDP and TCP alike.
+    pub listen: Vec<SocketAddr>,
+    pub workers: Workers,
+    pub port: PortKind,
+    /// Whether a worker stays on one CPU; nothing: where CPUs were listed.
+    pub pin: Option<bool>,
+    pub steering: Steering,
+    /// The largest answer over UDP, in octets.
+    pub udp_size_max: u16,
+    pub cookies: Cookies,
+    /// What NSID tells (RFC 5001); empty: the option is left alone.
+    pub nsid: String,
+    /// What `version.bind` tells; empty: REFUSED.
+    pub version: String,
+    /// What `id.server` tells (RFC 4892); empty: REFUSED.
+    pub id: String,
+    /// Whether the zones of RFC 6303 are answered here.
+    pub local_zones: bool,
+}
+
+/// How many workers, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Workers {
+    /// One for each CPU this process may use.
+    Auto,
+    Count(usize),
+    /// One on each of these CPUs.
+    Cpus(Vec<usize>),
+}
+
+/// What the workers receive from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PortKind {
+    /// Kernel UDP sockets.
+    Socket,
+}
+
+/// Which worker receives a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Steering {
+    /// By CPU where each worker has one of its own, else by hash.
+    Auto,
+    /// The worker of the CPU the kernel received on.
+    Cpu,
+    /// The kernel's hash of the addresses and ports.
+    Hash,
+}
+
+/// `[server.cookies]` (RFC 7873, RFC 9018)
+#[derive(Debug)]
+pub struct Cookies {
+    pub enabled: bool,
+    /// The first signs, all verify; none: a random one until the process ends.
+    pub secrets: Vec<Secret>,
+}
+
+/// A cookie secret. It never shows.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(pub [u8; 16]);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+/// `[[zone]]`
+#[derive(Clone, Debug)]
+pub struct Zone {
+    pub name: NameBuf,
+    /// The master file; a relative path is taken from where the config lies.
+    pub file: PathBuf,
+}
+
+/// `[log]`
+#[derive(Debug)]
+pub struct Log {
+    pub level: Level,
+    pub format: Format,
+}
+
+/// The least important line that is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    Error,
+    Warn,
+    Info,
+    Debug,
+}
+
+/// How a line of the log looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    Text,
+    Json,
+}
+
+impl Config {
+    /// Reads a config file; without one, everything has its default.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the file, in its order.
+    pub fn load(file: Option<&Path>) -> Result<Self, Vec<Diagnostic>> {
+        let Some(file) = file else { return Self::parse(Path::new(""), "") };
+        let unreadable =
+            |error| vec![Diagnostic::of_file(file, format!("cannot be read: {error}"))];
+        let mut text = String::new();
+        let opened = std::fs::File::open(file).map_err(unreadable)?;
+        opened.take(CONFIG_LEN_MAX + 1).read_to_string(&mut text).map_err(unreadable)?;
+        if text.len() as u64 > CONFIG_LEN_MAX {
+            let wrong = format!("is longer than {CONFIG_LEN_MAX} octets");
+            return Err(vec![Diagnostic::of_file(file, wrong)]);
+        }
+        Self::parse(file, &text)
+    }
+
+    /// Reads the text of a config; `file` is for messages and for relative paths.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it, in its order.
+    pub fn parse(file: &Path, text: &str) -> Result<Self, Vec<Diagnostic>> {
+        let mut problems = Problems { file, text, found: Vec::new() };
+        let (table, errors) = DeTable::parse_recoverable(text);
+        for error in &errors {
+            // Its first line says it; the others would quote the file.
+            let message = error.message().lines().next().unwrap_or_default().to_owned();
+            problems.add(error.span().map_or(0, |span| span.start), message);
+        }
+        let mut found = problems.found;
+        if !found.is_empty() {
+            // Keys may be missing from what was recovered: what they hold would be told wrongly.
+            found.truncate(DIAGNOSTICS_MAX);
+            return Err(found);
+        }
+        let mut problems = Problems { file, text, found: Vec::new() };
+        let config = Self::read(file, table.get_ref(), &mut problems);
+        found = problems.found;
+        if found.is_empty() {
+            return Ok(config);
+        }
+        found.sort_by_key(|problem| (problem.line, problem.column));
+        found.truncate(DIAGNOSTICS_MAX);
+        Err(found)
+    }
+
+    fn read<'t>(file: &Path, table: &'t DeTable<'t>, problems: &mut Problems<'t>) -> Self {
+        let mut root = Section::root(table, problems);
+        let server = Server::read(root.section("server", "[server]"));
+        let log = Log::read(root.section("log", "[log]"));
+        let mut zones = Vec::new();
+        let mut names = HashMap::new();
+        root.sections("zone", "[[zone]]", ZONES_MAX, |section| {
+            zones.extend(Zone::read(section, file, &mut names));
+        });
+        root.close();
+        Self { server, log, zones }
+    }
+}
+
+impl Server {
+    fn read(mut section: Section<'_, '_>) -> Self {
+        let everywhere = vec![
+            SocketAddr::from((Ipv4Addr::UNSPECIFIED, 53)),
+            SocketAddr::from((Ipv6Addr::UNSPECIFIED, 53)),
+        ];
+        let steering = [("auto", Steering::Auto), ("cpu", Steering::Cpu), ("hash", Steering::Hash)];
+        let version = concat!("dunlin ", env!("CARGO_PKG_VERSION")).to_owned();
+        let server = Self {
+            listen: section.list("listen", everywhere, LISTEN_MAX, values::address),
+            workers: section.read("workers", Workers::Auto, values::workers),
+            port: section.read(
+                "port",
+                PortKind::Socket,
+                values::word([("socket", PortKind::Socket)]),
+            ),
+            pin: section.read("pin", None, values::automatic),
+            steering: section.read("steering", Steering::Auto, values::word(steering)),
+            udp_size_max: section.read("udp_size_max", 1232, values::number(UDP_SIZE)),
+            cookies: Cookies::read(section.section("cookies", "[server.cookies]")),
+            nsid: section.read("nsid", String::new(), values::text(NSID_LEN_MAX)),
+            version: section.read("version", version, values::text(TEXT_LEN_MAX)),
+            id: section.read("id", String::new(), values::text(TEXT_LEN_MAX)),
+            local_zones: section.read("local_zones", true, values::boolean),
+        };
+        section.close();
+        server
+    }
+}
+
+impl Cookies {
+    fn read(mut section: Section<'_, '_>) -> Self {
+        let cookies = Self {
+            enabled: section.read("enabled", true, values::boolean),
+            secrets: section.list("secrets", Vec::new(), SECRETS_MAX, values::secret),
+        };
+        section.close();
+        cookies
+    }
+}
+
+impl Log {
+    fn read(mut section: Section<'_, '_>) -> Self {
+        let levels = [
+            ("error", Level::Error),
+            ("warn", Level::Warn),
+            ("info", Level::Info),
+            ("debug", Level::Debug),
+        ];
+        let formats = [("text", Format::Text), ("json", Format::Json)];
+        let log = Self {
+            level: section.read("level", Level::Info, values::word(levels)),
+            format: section.read("format", Format::Text, values::word(formats)),
+        };
+        section.close();
+        log
+    }
+}
+
+impl Zone {
+    /// Reads one zone; `names` are those seen before, each with its offset.
+    fn read(
+        mut section: Section<'_, '_>,
+        config: &Path,
+        names: &mut HashMap<Vec<u8>, usize>,
+    ) -> Option<Self> {
+        let name = section.require("name", values::zone_name);
+        let file = section.require("file", values::text(TEXT_LEN_MAX * 16));
+        if let Some(name) = &name {
+            let octets = name.get_ref().as_name().octets().to_vec();
+            if let Some(first) = names.insert(octets, name.span().start) {
+                section.twice("this zone", first, name.span().start);
+            }
+        }
+        section.close();
+        let file = config.parent().unwrap_or(Path::new("")).join(file?.into_inner());
+        Some(Self { name: name?.into_inner(), file })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,185 @@
+//! Reads a TOML table key by key, and goes on after an error: one look tells them all.
+use crate::config::values::{Wrong, describe};
+use crate::diagnostic::{Diagnostic, nearest};
+use std::path::Path;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// A TOML value and where it stands.
+pub type Value<'t> = Spanned<DeValue<'t>>;
+
+/// A config file and what was found wrong with it so far.
+pub struct Problems<'t> {
+    pub file: &'t Path,
+    pub text: &'t str,
+    pub found: Vec<Diagnostic>,
+}
+
+impl Problems<'_> {
+    /// Notes an error at an offset.
+    pub fn add(&mut self, offset: usize, wrong: impl Into<Wrong>) {
+        let Wrong { message, help } = wrong.into();
+        let mut problem = Diagnostic::at(self.file, self.text, offset, message);
+        problem.help = help;
+        self.found.push(problem);
+    }
+}
+
+/// One table while it is read. Each key is asked for once; [`Section::close`] tells of the others.
+pub struct Section<'t, 'p> {
+    name: &'static str,
+    /// Where the section begins, for what is missing in it.
+    offset: usize,
+    /// Nothing: the section is not there, and every key has its default.
+    table: Option<&'t DeTable<'t>>,
+    known: Vec<&'static str>,
+    problems: &'p mut Problems<'t>,
+}
+
+impl<'t, 'p> Section<'t, 'p> {
+    /// The file itself.
+    pub fn root(table: &'t DeTable<'t>, problems: &'p mut Problems<'t>) -> Self {
+        Self { name: "", offset: 0, table: Some(table), known: Vec::new(), problems }
+    }
+
+    fn take(&mut self, key: &'static str) -> Option<&'t Value<'t>> {
+        self.known.push(key);
+        self.table?.get(key)
+    }
+
+    /// A value, or its default where the key is absent or wrong.
+    pub fn read<T>(
+        &mut self,
+        key: &'static str,
+        default: T,
+        read: impl Fn(&DeValue<'_>) -> Result<T, Wrong>,
+    ) -> T {
+        let Some(value) = self.take(key) else { return default };
+        read(value.get_ref()).unwrap_or_else(|wrong| {
+            self.problems.add(value.span().start, wrong);
+            default
+        })
+    }
+
+    /// A value that has no default, and its place.
+    pub fn require<T>(
+        &mut self,
+        key: &'static str,
+        read: impl Fn(&DeValue<'_>) -> Result<T, Wrong>,
+    ) -> Option<Spanned<T>> {
+        let Some(value) = self.take(key) else {
+            self.problems.add(self.offset, format!("{} needs the key `{key}`", self.name));
+            return None;
+        };
+        match read(value.get_ref()) {
+            Ok(read) => Some(Spanned::new(value.span(), read)),
+            Err(wrong) => {
+                self.problems.add(value.span().start, wrong);
+                None
+            }
+        }
+    }
+
+    /// An array of up to `max` values; the wrong ones are told, each at its place. Where the
+    /// default is not empty, the array may not be.
+    pub fn list<T>(
+        &mut self,
+        key: &'static str,
+        default: Vec<T>,
+        max: usize,
+        read: impl Fn(&DeValue<'_>) -> Result<T, Wrong>,
+    ) -> Vec<T> {
+        let Some(value) = self.take(key) else { return default };
+        let DeValue::Array(array) = value.get_ref() else {
+            let found = describe(value.get_ref());
+            self.problems.add(value.span().start, format!("expected an array, found {found}"));
+            return default;
+        };
+        if array.len() > max {
+            self.problems.add(value.span().start, format!("at most {max} of them"));
+        }
+        if array.is_empty() && !default.is_empty() {
+            self.problems.add(value.span().start, format!("`{key}` needs one at least"));
+        }
+        let mut list = Vec::new();
+        for element in array.iter() {
+            match read(element.get_ref()) {
+                Ok(read) => list.push(read),
+                Err(wrong) => self.problems.add(element.span().start, wrong),
+            }
+        }
+        list
+    }
+
+    /// A section inside this one; `name` is how messages call it.
+    pub fn section(&mut self, key: &'static str, name: &'static str) -> Section<'t, '_> {
+        let value = self.take(key);
+        let mut table = None;
+        if let Some(value) = value {
+            match value.get_ref() {
+                DeValue::Table(found) => table = Some(found),
+                other => {
+                    let wrong = format!("expected the section {name}, found {}", describe(other));
+                    self.problems.add(value.span().start, wrong);
+                }
+            }
+        }
+        let offset = value.map_or(self.offset, |value| value.span().start);
+        Section { name, offset, table, known: Vec::new(), problems: self.problems }
+    }
+
+    /// Reads each section of an array of them, up to `max`.
+    pub fn sections(
+        &mut self,
+        key: &'static str,
+        name: &'static str,
+        max: usize,
+        mut read: impl FnMut(Section<'t, '_>),
+    ) {
+        let Some(value) = self.take(key) else { return };
+        let DeValue::Array(array) = value.get_ref() else {
+            let found = describe(value.get_ref());
+            let wrong = format!("expected sections {name}, found {found}");
+            self.problems.add(value.span().start, wrong);
+            return;
+        };
+        if array.len() > max {
+            self.problems.add(value.span().start, format!("at most {max} sections {name}"));
+        }
+        for element in array.iter() {
+            let offset = element.span().start;
+            let DeValue::Table(table) = element.get_ref() else {
+                let found = describe(element.get_ref());
+                self.problems.add(offset, format!("expected a section {name}, found {found}"));
+                continue;
+            };
+            let known = Vec::new();
+            read(Section { name, offset, table: Some(table), known, problems: self.problems });
+        }
+    }
+
+    /// Notes that a thing stands at two places.
+    pub fn twice(&mut self, what: &str, first: usize, second: usize) {
+        let line = Diagnostic::at(self.problems.file, self.problems.text, first, "").line;
+        self.problems.add(second, format!("{what} is already named in line {line}"));
+    }
+
+    /// Tells of every key that nobody asked for.
+    pub fn close(self) {
+        for key in self.table.into_iter().flat_map(|table| table.keys()) {
+            let word = key.get_ref().as_ref();
+            if self.known.contains(&word) {
+                continue;
+            }
+            let message = match self.name {
+                "" => format!("unknown section `{word}`"),
+                name => format!("unknown key `{word}` in {name}"),
+            };
+            let help = match nearest(word, &self.known) {
+                Some(nearest) => format!("did you mean `{nearest}`?"),
+                None => format!("known are {}", self.known.join(", ")),
+            };
+            self.problems.add(key.span().start, Wrong { message, help: Some(help) });
+        }
+    }
+}

@@ -1,0 +1,110 @@
+use super::*;
+
+/// What a config comes to: `ok`, or its errors as they are printed, `dunlin.toml` left out.
+fn check(text: &str, expected: &str) {
+    let told = match Config::parse(Path::new("etc/dunlin.toml"), text) {
+        Ok(_) => "ok".to_owned(),
+        Err(wrong) => wrong.iter().map(|line| format!("{line}\n")).collect(),
+    };
+    let told = told.replace("etc/dunlin.toml:", "");
+    let trim = |text: &str| text.lines().map(str::trim).collect::<Vec<_>>().join("\n");
+    assert_eq!(trim(told.trim()), trim(expected.trim()), "of\n{text}");
+}
+
+#[test]
+fn an_empty_file_is_a_config() {
+    let config = Config::load(None).expect("the defaults hold");
+    assert_eq!(config.server.listen.len(), 2);
+    assert_eq!(config.server.udp_size_max, 1232);
+    assert_eq!(config.server.workers, Workers::Auto);
+    assert!(config.server.cookies.enabled && config.server.local_zones);
+}
+
+#[test]
+fn every_error_at_once_each_with_its_place() {
+    check(
+        r#"
+[server]
+listn = ["127.0.0.1"]
+workers = 0
+port = "xdp"
+udp_size_max = 100
+pin = "yes"
+steering = "hsah"
+
+[[zone]]
+name = "a..b"
+
+[logs]
+"#,
+        r#"
+3:1: unknown key `listn` in [server] (did you mean `listen`?)
+4:11: expected "auto", a number from 1 to 256, or CPUs such as "2-5,8", found the number 0
+5:8: expected "socket", found the text "xdp"
+6:16: expected a number from 512 to 4096, found the number 100
+7:7: expected "auto", true or false, found the text "yes"
+8:12: expected "auto" or "cpu" or "hash", found the text "hsah"
+10:1: [[zone]] needs the key `file`
+11:8: "a..b" is not a name: a label is empty
+13:2: unknown section `logs` (did you mean `log`?)
+"#,
+    );
+}
+
+#[test]
+fn lists_tell_of_each_element() {
+    check(
+        "server.listen = [\"127.0.0.1:53\", 5, \"::1\", \"localhost\"]",
+        "1:34: expected an address and port, found the number 5
+         1:44: expected an address such as \"192.0.2.1:53\" or \"[2001:db8::1]:53\", \
+         found the text \"localhost\"",
+    );
+    check("server.listen = []", "1:17: `listen` needs one at least");
+    check("server.listen = 53", "1:17: expected an array, found the number 53");
+    check(
+        "zone = 1\nserver = 2",
+        "1:8: expected sections [[zone]], found the number 1
+         2:10: expected the section [server], found the number 2",
+    );
+}
+
+#[test]
+fn text_that_is_not_toml() {
+    check("[server\nid = \"x\"\n", "1:8: unclosed table, expected `]`");
+    check("[server]\nid = \"x\"\nid = \"y\"\n", "3:1: duplicate key");
+}
+
+#[test]
+fn a_zone_is_named_once() {
+    check(
+        "[[zone]]\nname = \"example.org\"\nfile = \"a\"\n\n\
+         [[zone]]\nname = \"Example.ORG.\"\nfile = \"b\"\n",
+        "6:8: this zone is already named in line 2",
+    );
+}
+
+#[test]
+fn files_are_found_beside_the_config() {
+    let text = "[[zone]]\nname = \"org\"\nfile = \"org.zone\"\n\
+                [[zone]]\nname = \"net\"\nfile = \"/srv/net.zone\"\n";
+    let config = Config::parse(Path::new("etc/dunlin.toml"), text).expect("a config");
+    let files: Vec<_> = config.zones.iter().map(|zone| zone.file.clone()).collect();
+    assert_eq!(files, [Path::new("etc/org.zone"), Path::new("/srv/net.zone")]);
+}
+
+#[test]
+fn secrets_do_not_show() {
+    let secret = "000102030405060708090a0b0c0d0e0f";
+    let text = format!("server.cookies.secrets = [\"{secret}\"]");
+    let config = Config::parse(Path::new("f"), &text).expect("a config");
+    assert_eq!(config.server.cookies.secrets[0].0[15], 15);
+    let shown = format!("{config:?}");
+    assert!(!shown.contains("0e0f") && !shown.contains("14, 15"), "{shown}");
+
+    for wrong in ["5ec3e7", "5ec3e7zz0405060708090a0b0c0d0e0f"] {
+        let text = format!("server.cookies.secrets = [\"{wrong}\"]\nserver.cookies.x = 1");
+        let told = Config::parse(Path::new("f"), &text).expect_err("a wrong secret");
+        assert_eq!(told.len(), 2);
+        assert!(!format!("{told:?}").contains("5ec3e7"), "{told:?}");
+    }
+}

@@ -1,0 +1,180 @@
+//! Reads single values: each function takes a TOML value, and says what it expected instead.
+use crate::config::{Secret, Workers};
+use crate::limits::WORKERS_MAX;
+use std::fmt::Display;
+use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
+use toml::de::DeValue;
+use wire::{Name, NameBuf};
+
+/// Why a value is not taken.
+pub struct Wrong {
+    pub message: String,
+    pub help: Option<String>,
+}
+
+impl From<String> for Wrong {
+    fn from(message: String) -> Self {
+        Self { message, help: None }
+    }
+}
+
+/// What a value is, for a message.
+pub fn describe(value: &DeValue<'_>) -> String {
+    match value {
+        DeValue::String(text) => format!("the text {text:?}"),
+        DeValue::Integer(number) => format!("the number {}", number.as_str()),
+        DeValue::Boolean(value) => format!("{value}"),
+        other => format!("a value of type {}", other.type_str()),
+    }
+}
+
+fn expected<T>(what: impl Display, value: &DeValue<'_>) -> Result<T, Wrong> {
+    Err(format!("expected {what}, found {}", describe(value)).into())
+}
+
+/// `true` or `false`.
+pub fn boolean(value: &DeValue<'_>) -> Result<bool, Wrong> {
+    value.as_bool().map_or_else(|| expected("true or false", value), Ok)
+}
+
+fn integer(value: &DeValue<'_>) -> Option<i64> {
+    let number = value.as_integer()?;
+    i64::from_str_radix(number.as_str(), number.radix()).ok()
+}
+
+/// A number within a range.
+pub fn number<T>(range: RangeInclusive<T>) -> impl Fn(&DeValue<'_>) -> Result<T, Wrong>
+where
+    T: TryFrom<i64> + PartialOrd + Display,
+{
+    move |value| {
+        let number = integer(value).and_then(|number| T::try_from(number).ok());
+        let what = || format!("a number from {} to {}", range.start(), range.end());
+        number.filter(|number| range.contains(number)).map_or_else(|| expected(what(), value), Ok)
+    }
+}
+
+/// A text of up to `max` octets.
+pub fn text(max: usize) -> impl Fn(&DeValue<'_>) -> Result<String, Wrong> {
+    move |value| match value.as_str() {
+        Some(text) if text.len() <= max => Ok(text.to_owned()),
+        Some(text) => Err(format!("at most {max} octets, found {}", text.len()).into()),
+        None => expected("a text", value),
+    }
+}
+
+/// One of a few words, each of which stands for a value.
+pub fn word<T: Copy, const N: usize>(
+    words: [(&'static str, T); N],
+) -> impl Fn(&DeValue<'_>) -> Result<T, Wrong> {
+    move |value| {
+        let found = words.iter().find(|(word, _)| value.as_str() == Some(word));
+        let all = || words.map(|(word, _)| format!("\"{word}\"")).join(" or ");
+        found.map_or_else(|| expected(all(), value), |(_, meaning)| Ok(*meaning))
+    }
+}
+
+/// `"auto"`, `true` or `false`; nothing stands for automatic.
+pub fn automatic(value: &DeValue<'_>) -> Result<Option<bool>, Wrong> {
+    match (value.as_str(), value.as_bool()) {
+        (Some("auto"), _) => Ok(None),
+        (_, Some(decided)) => Ok(Some(decided)),
+        _ => expected("\"auto\", true or false", value),
+    }
+}
+
+/// `"192.0.2.1:53"`, `"[2001:db8::1]:53"`, or the same without a port, which then is 53.
+pub fn address(value: &DeValue<'_>) -> Result<SocketAddr, Wrong> {
+    let Some(text) = value.as_str() else { return expected("an address and port", value) };
+    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+    text.parse()
+        .or_else(|_| bare.parse().map(|ip: IpAddr| SocketAddr::new(ip, 53)))
+        .or_else(|_| expected("an address such as \"192.0.2.1:53\" or \"[2001:db8::1]:53\"", value))
+}
+
+/// `"auto"`, a number of workers, or a list of CPUs such as `"2-5,8"`.
+pub fn workers(value: &DeValue<'_>) -> Result<Workers, Wrong> {
+    let what = || format!("\"auto\", a number from 1 to {WORKERS_MAX}, or CPUs such as \"2-5,8\"");
+    if let Some(number) = integer(value) {
+        let count = usize::try_from(number).ok().filter(|count| (1..=WORKERS_MAX).contains(count));
+        return count.map_or_else(|| expected(what(), value), |count| Ok(Workers::Count(count)));
+    }
+    match value.as_str() {
+        Some("auto") => Ok(Workers::Auto),
+        Some(list) => cpus(list).map_or_else(|| expected(what(), value), |l| Ok(Workers::Cpus(l))),
+        None => expected(what(), value),
+    }
+}
+
+/// The CPUs of a list, in its order; nothing when it is no list, too long, or names one twice.
+fn cpus(list: &str) -> Option<Vec<usize>> {
+    let mut cpus = Vec::new();
+    for part in list.split(',') {
+        let (first, last) = part.trim().split_once('-').unwrap_or((part.trim(), part.trim()));
+        let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
+        if first > last || last - first >= WORKERS_MAX {
+            return None;
+        }
+        cpus.extend(first..=last);
+        if cpus.len() > WORKERS_MAX {
+            return None;
+        }
+    }
+    let mut distinct = cpus.clone();
+    distinct.sort_unstable();
+    distinct.dedup();
+    (distinct.len() == cpus.len()).then_some(cpus)
+}
+
+/// A cookie secret: 128 bits in hexadecimal. A wrong one is not quoted.
+pub fn secret(value: &DeValue<'_>) -> Result<Secret, Wrong> {
+    let digits = value.as_str().unwrap_or_default().as_bytes();
+    let digit = |octet: u8| char::from(octet).to_digit(16).map(|digit| digit as u8);
+    let mut secret = [0; 16];
+    let wrong = || {
+        let help = Some("`openssl rand -hex 16` makes one".into());
+        Wrong { message: "expected 32 hexadecimal digits".into(), help }
+    };
+    if digits.len() != 32 {
+        return Err(wrong());
+    }
+    for (octet, pair) in secret.iter_mut().zip(digits.chunks_exact(2)) {
+        let (high, low) = digit(pair[0]).zip(digit(pair[1])).ok_or_else(wrong)?;
+        *octet = high << 4 | low;
+    }
+    Ok(Secret(secret))
+}
+
+/// The name of a zone, in lower case; the final dot may be left out.
+pub fn zone_name(value: &DeValue<'_>) -> Result<NameBuf, Wrong> {
+    let Some(text) = value.as_str() else { return expected("the name of a zone", value) };
+    let mut name = NameBuf::from_text(text.as_bytes(), Name::ROOT)
+        .map_err(|error| Wrong::from(format!("{text:?} is not a name: {error}")))?;
+    name.make_lowercase();
+    Ok(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_lists() {
+        assert_eq!(cpus("2-5,8"), Some(vec![2, 3, 4, 5, 8]));
+        assert_eq!(cpus("0"), Some(vec![0]));
+        for wrong in ["", "5-2", "1,1", "a", "0-99999", "1,,2", "-1"] {
+            assert_eq!(cpus(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn addresses_with_and_without_a_port() {
+        let read = |text: &str| address(&DeValue::String(text.into())).ok().map(|a| a.to_string());
+        assert_eq!(read("127.0.0.1:5300").as_deref(), Some("127.0.0.1:5300"));
+        assert_eq!(read("::1").as_deref(), Some("[::1]:53"));
+        assert_eq!(read("[::1]").as_deref(), Some("[::1]:53"));
+        assert_eq!(read("127.0.0.1:").as_deref(), None);
+        assert_eq!(read("localhost:53").as_deref(), None);
+    }
+}

@@ -1,0 +1,95 @@
+//! What is wrong with a file, and where.
+use serde::Serialize;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// One thing that is wrong. It quotes no line of the file: lines may hold secrets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Diagnostic {
+    /// The file, as it was named.
+    pub file: PathBuf,
+    /// The line, from 1; 0 where the file as a whole is meant.
+    pub line: u64,
+    /// The octet of the line, from 1; 0 where the line or the file as a whole is meant.
+    pub column: u64,
+    /// What is wrong, in one line.
+    pub message: String,
+    /// What to do about it, where that is known.
+    pub help: Option<String>,
+}
+
+impl Diagnostic {
+    /// Something is wrong with the file as a whole.
+    pub fn of_file(file: &Path, message: impl Into<String>) -> Self {
+        Self { file: file.into(), line: 0, column: 0, message: message.into(), help: None }
+    }
+
+    /// Something is wrong at an offset into the file's text.
+    pub fn at(file: &Path, text: &str, offset: usize, message: impl Into<String>) -> Self {
+        let before = &text.as_bytes()[..offset.min(text.len())];
+        let line = 1 + before.iter().filter(|octet| **octet == b'\n').count();
+        let column = 1 + before.iter().rev().take_while(|octet| **octet != b'\n').count();
+        Self { line: line as u64, column: column as u64, ..Self::of_file(file, message) }
+    }
+}
+
+/// `file:line:column: message (help)`, as compilers write it and editors read it.
+impl fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.file.display())?;
+        for number in [self.line, self.column] {
+            if number > 0 {
+                write!(f, ":{number}")?;
+            }
+        }
+        write!(f, ": {}", self.message)?;
+        match &self.help {
+            Some(help) => write!(f, " ({help})"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The word that was probably meant: the nearest, if a third of it at most is different.
+pub fn nearest<'w>(word: &str, words: &[&'w str]) -> Option<&'w str> {
+    let (distance, nearest) = words.iter().map(|other| (distance(word, other), *other)).min()?;
+    (distance <= 1.max(nearest.len() / 3)).then_some(nearest)
+}
+
+/// Letters to insert, delete or replace to make one word of the other.
+fn distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.bytes().enumerate() {
+        let mut corner = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.bytes().enumerate() {
+            let replaced = corner + usize::from(x != y);
+            corner = row[j + 1];
+            row[j + 1] = replaced.min(corner + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_count_from_one() {
+        let place = |offset| {
+            let found = Diagnostic::at(Path::new("f"), "ab\n\ncd", offset, "");
+            (found.line, found.column)
+        };
+        assert_eq!([place(0), place(1), place(3), place(5)], [(1, 1), (1, 2), (2, 1), (3, 2)]);
+        assert_eq!(place(99), (3, 3), "an offset behind the end is the end");
+    }
+
+    #[test]
+    fn words_are_guessed_but_not_wildly() {
+        let words = ["listen", "workers", "id"];
+        assert_eq!(nearest("listn", &words), Some("listen"));
+        assert_eq!(nearest("worker", &words), Some("workers"));
+        assert_eq!(nearest("colour", &words), None);
+    }
+}

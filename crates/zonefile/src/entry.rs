@@ -23,11 +23,11 @@ pub(crate) struct Defaults {
 }
 
 /// What stands before the record data.
-pub(crate) struct Head<'e> {
+pub(crate) struct Head {
     pub ttl: u32,
     pub rtype: Rtype,
-    /// The tokens of the record data.
-    pub rest: &'e [Token],
+    /// How many fields the head has.
+    pub fields: usize,
 }
 
 impl Defaults {
@@ -41,11 +41,7 @@ impl Defaults {
     }
 
     /// Reads a head, with TTL and class in either order, and keeps the owner and the TTL.
-    pub(crate) fn head<'e>(
-        &mut self,
-        text: &'e [u8],
-        tokens: &'e [Token],
-    ) -> Result<Head<'e>, Fault> {
+    pub(crate) fn head(&mut self, text: &[u8], tokens: &[Token]) -> Result<Head, Fault> {
         let mut fields = Fields::new(text, tokens, self.origin.as_name());
         let owner = match text[0] {
             b' ' | b'\t' => None,
@@ -68,7 +64,7 @@ impl Defaults {
                 break rtype(raw, at)?;
             }
         };
-        let rest = &tokens[tokens.len() - fields.rest().len()..];
+        let taken = fields.taken();
         if let Some(owner) = owner {
             self.owner = Some(owner);
         } else if self.owner.is_none() {
@@ -79,7 +75,7 @@ impl Defaults {
             Fault::new(tokens[0].start as usize, "no TTL given and no $TTL before it")
                 .help("put a line such as `$TTL 3600` in front")
         })?;
-        Ok(Head { ttl, rtype, rest })
+        Ok(Head { ttl, rtype, fields: taken })
     }
 
     /// An owner inside the zone.

@@ -14,11 +14,23 @@ pub(crate) struct Fields<'e> {
     next: usize,
     /// What relative names are relative to.
     origin: Name<'e>,
+    /// The rest of the entry was asked for when there was none.
+    pub(crate) lacks_rest: bool,
 }
 
 impl<'e> Fields<'e> {
     pub(crate) fn new(text: &'e [u8], tokens: &'e [Token], origin: Name<'e>) -> Self {
-        Self { text, tokens, next: 0, origin }
+        Self { text, tokens, next: 0, origin, lacks_rest: false }
+    }
+
+    /// The same with the first `taken` fields taken.
+    pub(crate) fn skip(self, taken: usize) -> Self {
+        Self { next: taken, ..self }
+    }
+
+    /// How many fields are taken.
+    pub(crate) fn taken(&self) -> usize {
+        self.next
     }
 
     /// The next field, left in place.
@@ -28,9 +40,8 @@ impl<'e> Fields<'e> {
 
     /// The next field; `what` says what it should have been.
     pub(crate) fn token(&mut self, what: &str) -> Result<Token, Fault> {
-        let token = self.peek().ok_or_else(|| {
-            Fault::new(self.here(), format!("{what} is missing here, where the entry ends"))
-        })?;
+        let missing = || Fault::new(self.here(), format!("{what} is missing here"));
+        let token = self.peek().ok_or_else(missing)?;
         self.next += 1;
         Ok(token)
     }
@@ -88,9 +99,9 @@ impl<'e> Fields<'e> {
         self.tokens.last().map_or(0, |token| token.end as usize)
     }
 
-    /// Where the field taken last is.
-    pub(crate) fn taken_at(&self) -> usize {
-        self.next.checked_sub(1).map_or(0, |taken| self.tokens[taken].start as usize)
+    /// The field taken last.
+    pub(crate) fn last(&self) -> Option<Token> {
+        self.tokens.get(self.next.checked_sub(1)?).copied()
     }
 
     /// A name, relative to the origin unless it ends in a dot.

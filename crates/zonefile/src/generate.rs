@@ -14,7 +14,7 @@ pub(crate) fn run(
     at: At<'_>,
     mut fields: Fields<'_>,
 ) -> Result<(), Fault> {
-    let directive = fields.taken_at();
+    let directive = at.tokens[0].start as usize;
     let token = fields.token("the range, as in 1-10 or 0-100/2,")?;
     let range = Range::parse(fields.raw(token)).map_err(|what| {
         Fault::new(token.start as usize, format!("{}: {what}", quote(fields.raw(token))))
@@ -58,10 +58,35 @@ fn template(fields: &Fields<'_>, owner: Token) -> Result<Vec<u8>, Fault> {
         if token.spaced {
             template.push(b' ');
         }
-        let quote: &[u8] = if token.quoted && data.len() > 1 { b"\"" } else { b"" };
-        template.extend([quote, fields.raw(*token), quote].concat());
+        match (token.quoted, data.len()) {
+            (true, 1) => unquote(fields.raw(*token), &mut template),
+            (true, _) => template.extend([b"\"", fields.raw(*token), b"\""].concat()),
+            (false, _) => template.extend_from_slice(fields.raw(*token)),
+        }
     }
     Ok(template)
+}
+
+/// Appends what is inside of quotes; only an escaped quote loses its backslash.
+fn unquote(raw: &[u8], out: &mut Vec<u8>) {
+    let mut rest = raw;
+    loop {
+        rest = match *rest {
+            [b'\\', b'"', ref after @ ..] => {
+                out.push(b'"');
+                after
+            }
+            [b'\\', octet, ref after @ ..] => {
+                out.extend([b'\\', octet]);
+                after
+            }
+            [octet, ref after @ ..] => {
+                out.push(octet);
+                after
+            }
+            [] => return,
+        }
+    }
 }
 
 /// The numbers of a directive.

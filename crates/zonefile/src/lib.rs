@@ -7,9 +7,9 @@
 //! use wire::{Name, NameBuf};
 //!
 //! let origin = NameBuf::from_text(b"example.org.", Name::ROOT)?;
-//! let text = b"$TTL 1h\n@ NS ns\nns A 192.0.2.1\n";
+//! let mut text = &b"$TTL 1h\n@ NS ns\nns A 192.0.2.1\n"[..];
 //! let mut owners = Vec::new();
-//! let summary = zonefile::read_text(text, origin.as_name(), &mut |record| {
+//! let summary = zonefile::read_stream(&mut text, origin.as_name(), &mut |record| {
 //!     owners.push(record.owner.to_string());
 //!     Ok(())
 //! })?;
@@ -29,6 +29,7 @@ mod report;
 mod scan;
 mod source;
 
+use std::io::Read;
 use std::path::Path;
 
 use wire::{Class, Name, Rtype};
@@ -67,16 +68,16 @@ pub fn read(
     reader.finish()
 }
 
-/// The same from text, which cannot include files; places name it `-`.
+/// The same from any stream, which cannot include files; places name it `-`.
 ///
 /// # Errors
 /// As with [`read`].
-pub fn read_text(
-    text: &[u8],
+pub fn read_stream(
+    input: &mut dyn Read,
     origin: Name<'_>,
     sink: &mut dyn FnMut(Record<'_>) -> Result<(), String>,
 ) -> Result<Summary, Failure> {
     let mut reader = reader::Reader::new(origin, sink);
-    reader.stream(Path::new("-"), &mut &*text);
+    reader.stream(Path::new("-"), input);
     reader.finish()
 }

@@ -108,12 +108,26 @@ fn known(rtype: Rtype, fields: &mut Fields<'_>, out: &mut Vec<u8>) -> Result<(),
         return Err(Fault::new(at, what).help(r"write it as `\# LENGTH HEX` (RFC 3597 §5)"));
     }
     let data = ZoneRecordData::<Vec<u8>, DomainName<Vec<u8>>>::scan(number, fields)
-        .map_err(|fault| fault.or_at(fields.taken_at()))?;
+        .map_err(|fault| locate(fault, fields))?;
+    if fields.lacks_rest && rtype != Rtype::IPSECKEY {
+        return Err(Fault::new(fields.here(), "the last field is missing here"));
+    }
     let Ok(()) = data.compose_rdata(out);
     if !is_valid(rtype, out) {
         return Err(Fault::new(at, format!("this is not the data of a {rtype} record")));
     }
     Ok(())
+}
+
+/// Gives a fault of `domain` its place: the field it took last.
+fn locate(fault: Fault, fields: &Fields<'_>) -> Fault {
+    match fields.last() {
+        Some(token) if fault.at.is_none() => {
+            let what = format!("{}: {}", quote(fields.raw(token)), fault.what);
+            Fault::new(token.start as usize, what)
+        }
+        _ => fault,
+    }
 }
 
 /// Whether `domain` has a form for the type.
@@ -132,7 +146,9 @@ fn is_valid(rtype: Rtype, rdata: &[u8]) -> bool {
     let number = DomainRtype::from_int(like(rtype).0);
     let data = AllRecordData::<&[u8], ParsedName<&[u8]>>::parse_any_rdata(number, &mut parser);
     let mut again = Vec::with_capacity(rdata.len());
-    data.is_ok_and(|data| data.compose_rdata(&mut again).is_ok()) && again == rdata
+    data.is_ok_and(|data| data.compose_rdata(&mut again).is_ok())
+        && again == rdata
+        && (like(rtype) != Rtype::TXT || !rdata.is_empty())
 }
 
 /// `\# LENGTH HEX…` (RFC 3597 §5).

@@ -163,9 +163,9 @@ impl<'s> Reader<'s> {
     /// A record, handed to the sink.
     pub(crate) fn record(&mut self, at: At<'_>) -> Result<(), Fault> {
         let head = self.defaults.head(at.text, at.tokens)?;
-        let mut fields = Fields::new(at.text, head.rest, self.defaults.origin.as_name());
-        rdata::read(head.rtype, &mut fields, &mut self.rdata)
-            .map_err(|fault| fault.or_at(at.tokens[0].start as usize))?;
+        let origin = self.defaults.origin.as_name();
+        let mut fields = Fields::new(at.text, at.tokens, origin).skip(head.fields);
+        rdata::read(head.rtype, &mut fields, &mut self.rdata)?;
         let start = at.tokens[0].start as usize;
         let record = Record {
             owner: self.defaults.owner_name(),

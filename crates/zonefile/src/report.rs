@@ -110,12 +110,6 @@ impl Fault {
         self.help = Some(help.into());
         self
     }
-
-    /// Gives the place of a fault that has none yet.
-    pub(crate) fn or_at(mut self, at: usize) -> Self {
-        self.at.get_or_insert(at);
-        self
-    }
 }
 
 impl fmt::Display for Fault {

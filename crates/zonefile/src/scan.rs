@@ -131,6 +131,7 @@ impl Scanner for Fields<'_> {
         mut convert: C,
     ) -> Result<Vec<u8>, Fault> {
         let mut out = Vec::new();
+        self.lacks_rest |= self.peek().is_none();
         while self.peek().is_some() {
             self.scan_symbols(|symbol| {
                 give(&mut out, convert.process_symbol(symbol.into())?);

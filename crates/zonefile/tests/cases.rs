@@ -1,0 +1,66 @@
+//! Small master files with the records or errors that they are to give. A case is one file: the
+//! text, a line `;; expect`, and what comes out: `owner TTL type data` for each record and
+//! `line:column: what (help)` for each error. `BLESS=1` writes what comes out into the case; read the
+//! difference before you keep it.
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+
+use domain::base::iana::Rtype;
+use domain::base::name::ParsedName;
+use domain::base::rdata::ParseAnyRecordData;
+use domain::dep::octseq::parse::Parser;
+use domain::rdata::AllRecordData;
+use wire::{Name, NameBuf};
+use zonefile::Record;
+
+const MARK: &str = ";; expect\n";
+
+/// A record in presentation form, its data as another library shows it.
+fn show(record: &Record<'_>) -> String {
+    let mut parser = Parser::from_ref(record.rdata);
+    let number = Rtype::from_int(record.rtype.0);
+    let data = AllRecordData::<&[u8], ParsedName<&[u8]>>::parse_any_rdata(number, &mut parser)
+        .expect("data is valid for its type");
+    assert_eq!(parser.remaining(), 0, "{record:?}");
+    format!("{} {} {} {data}", record.owner, record.ttl, record.rtype)
+}
+
+/// All that comes out of a text.
+fn outcome(mut text: &[u8]) -> String {
+    let origin = NameBuf::from_text(b"example.", Name::ROOT).unwrap();
+    let mut out = String::new();
+    let result = zonefile::read_stream(&mut text, origin.as_name(), &mut |record| {
+        writeln!(out, "{}", show(&record)).map_err(|error| error.to_string())
+    });
+    if let Err(failure) = result {
+        for error in &failure.errors {
+            writeln!(out, "{}", error.to_string().trim_start_matches("-:")).unwrap();
+        }
+    }
+    out
+}
+
+#[test]
+fn cases_give_what_they_say() {
+    let mut seen = 0;
+    for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|extension| extension != "case") {
+            continue;
+        }
+        seen += 1;
+        let case = fs::read_to_string(&path).unwrap();
+        let (text, expect) = case.split_once(MARK).expect("a line `;; expect`");
+        let found = outcome(text.as_bytes());
+        if std::env::var_os("BLESS").is_some() {
+            fs::write(&path, format!("{text}{MARK}{found}")).unwrap();
+        } else {
+            assert_eq!(found, expect, "{}", path.display());
+        }
+        // A line may end as on other systems, and the last one need not end.
+        assert_eq!(outcome(text.replace('\n', "\r\n").as_bytes()), found, "{}", path.display());
+        assert_eq!(outcome(text.trim_end().as_bytes()), found, "{}", path.display());
+    }
+    assert!(seen > 5, "the cases are missing");
+}

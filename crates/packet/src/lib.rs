@@ -80,8 +80,11 @@ pub enum Drop {
 }
 
 impl Drop {
+    /// How many reasons there are.
+    pub const COUNT: usize = 6;
+
     /// Every reason, in the order of the counters.
-    pub const ALL: [Drop; 6] =
+    pub const ALL: [Drop; Self::COUNT] =
         [Drop::Undecided, Drop::Short, Drop::Response, Drop::NoPeer, Drop::Oversize, Drop::Unsent];
 
     /// The name used in metrics and logs.

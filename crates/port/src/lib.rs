@@ -1,26 +1,37 @@
 //! One queue of one device, and the contract every port passes.
-use packet::Packet;
+#![forbid(unsafe_code)]
+
+use packet::{Drop, Packet};
 use std::io;
 use std::os::fd::BorrowedFd;
 
 /// What a device turned out to do.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caps {
     /// The most packets of one burst, 1 to [`packet::BURST_MAX`].
     pub burst_max: usize,
-    /// Octets of room each packet has for its reply.
+    /// Octets of room each packet has for its reply, and the most a received one may have.
     pub room: usize,
 }
 
-/// What one burst did. `received = replied + unsent + dropped by verdict`.
+/// What one burst did. Every packet is counted once: `received` = `replied` + all of `dropped`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Burst {
-    /// Packets taken from the device and shown to the application.
+    /// Packets taken from the device.
     pub received: usize,
     /// Replies the device took.
     pub replied: usize,
-    /// Replies the device refused; they are lost.
-    pub unsent: usize,
+    /// Packets that were not answered, by reason ([`Drop`] is the index): what the application
+    /// dropped, what the port kept from it, and replies the device refused.
+    pub dropped: [usize; Drop::COUNT],
+}
+
+impl Burst {
+    /// Counts a packet that is not answered.
+    #[inline]
+    pub fn drop(&mut self, reason: Drop) {
+        self.dropped[reason as usize] += 1;
+    }
 }
 
 /// One queue of one device, owned by one worker thread. Never shared.
@@ -29,13 +40,14 @@ pub trait Port {
     fn caps(&self) -> &Caps;
 
     /// Receives up to a burst without waiting, lets `app` edit the packets in place and set each
-    /// verdict, then sends the replies and recycles the rest. `app` is not called for an empty
-    /// burst.
+    /// verdict, then sends the replies and recycles the rest. `app` may change a packet's message,
+    /// length and verdict, not its place in the slice. It is not called for an empty burst, nor
+    /// shown what cannot be answered ([`Drop::NoPeer`], [`Drop::Oversize`]).
     ///
     /// # Errors
     /// Only when the device can no longer be used; whatever concerns single packets is counted.
     fn burst(&mut self, app: impl FnOnce(&mut [Packet<'_>])) -> io::Result<Burst>;
 
-    /// To be watched while idle.
+    /// To be watched while idle: readable when a burst would not be empty.
     fn as_fd(&self) -> BorrowedFd<'_>;
 }

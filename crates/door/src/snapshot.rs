@@ -90,7 +90,7 @@ unsafe impl<T: Send + Sync> Sync for Publisher<T> {}
 
 impl<T: Send + Sync> Publisher<T> {
     /// A publisher whose readers see `first`, generation 1, until something else is published.
-    pub fn new(first: Box<T>) -> Self {
+    pub fn new(first: T) -> Self {
         let newest = Apart(AtomicPtr::new(into_image(FIRST, first)));
         let shared = Arc::new(Shared { newest, left: Default::default() });
         Self { shared, slots: Vec::new(), retired: VecDeque::new(), generation: FIRST }
@@ -113,7 +113,7 @@ impl<T: Send + Sync> Publisher<T> {
 
     /// Makes `value` what every reader sees from its next refresh on, and returns its generation:
     /// one more than the last. Never waits and frees nothing; [`collect`](Self::collect) does.
-    pub fn publish(&mut self, value: Box<T>) -> u64 {
+    pub fn publish(&mut self, value: T) -> u64 {
         self.generation += 1;
         let image = into_image(self.generation, value);
         self.retired.push_back(self.shared.newest.0.swap(image, Ordering::AcqRel));
@@ -253,6 +253,6 @@ impl<T> fmt::Debug for Reader<T> {
     }
 }
 
-fn into_image<T>(generation: u64, value: Box<T>) -> *mut Image<T> {
-    Box::into_raw(Box::new(Image { generation, value: *value }))
+fn into_image<T>(generation: u64, value: T) -> *mut Image<T> {
+    Box::into_raw(Box::new(Image { generation, value }))
 }

@@ -16,9 +16,9 @@ struct Canary {
 const ALIVE: u64 = 0x5eed_5eed_5eed_5eed;
 
 impl Canary {
-    fn boxed(number: u64, alive: &Arc<AtomicUsize>) -> Box<Self> {
+    fn new(number: u64, alive: &Arc<AtomicUsize>) -> Self {
         alive.fetch_add(1, Ordering::Relaxed);
-        Box::new(Self { number, mark: ALIVE, alive: alive.clone() })
+        Self { number, mark: ALIVE, alive: alive.clone() }
     }
 }
 
@@ -32,12 +32,12 @@ impl Drop for Canary {
 #[test]
 fn an_image_is_freed_when_its_last_reader_moves_on_or_parks() {
     let alive = Arc::new(AtomicUsize::new(0));
-    let mut publisher = Publisher::new(Canary::boxed(1, &alive));
+    let mut publisher = Publisher::new(Canary::new(1, &alive));
     let mut one = publisher.reader().unwrap();
     let mut two = publisher.reader().unwrap();
     assert_eq!((one.refresh().number, two.refresh().number), (1, 1));
 
-    assert_eq!(publisher.publish(Canary::boxed(2, &alive)), 2);
+    assert_eq!(publisher.publish(Canary::new(2, &alive)), 2);
     assert_eq!(publisher.collect(), 1, "both readers may still read the first image");
     assert!(publisher.is_live(1) && !publisher.is_live(2));
     assert_eq!(one.refresh().number, 2);
@@ -53,11 +53,11 @@ fn an_image_is_freed_when_its_last_reader_moves_on_or_parks() {
 #[test]
 fn an_idle_active_reader_holds_every_later_image() {
     let alive = Arc::new(AtomicUsize::new(0));
-    let mut publisher = Publisher::new(Canary::boxed(1, &alive));
+    let mut publisher = Publisher::new(Canary::new(1, &alive));
     let mut reader = publisher.reader().unwrap();
     reader.refresh();
     for number in 2..=10 {
-        publisher.publish(Canary::boxed(number, &alive));
+        publisher.publish(Canary::new(number, &alive));
     }
     assert_eq!(publisher.collect(), 9);
     reader.refresh();
@@ -66,11 +66,11 @@ fn an_idle_active_reader_holds_every_later_image() {
 
 #[test]
 fn a_dropped_reader_holds_nothing_and_its_place_is_free() {
-    let mut publisher = Publisher::new(Box::new(1));
+    let mut publisher = Publisher::new(1);
     let mut readers: Vec<_> = (0..READERS_MAX).map(|_| publisher.reader().unwrap()).collect();
     assert_eq!(publisher.reader().err(), Some(ReadersFull));
     readers[0].refresh();
-    publisher.publish(Box::new(2));
+    publisher.publish(2);
     assert_eq!(publisher.collect(), 1);
     readers.remove(0);
     assert_eq!(publisher.collect(), 0);
@@ -80,10 +80,10 @@ fn a_dropped_reader_holds_nothing_and_its_place_is_free() {
 #[test]
 fn everything_is_freed_whoever_goes_first() {
     let alive = Arc::new(AtomicUsize::new(0));
-    let mut publisher = Publisher::new(Canary::boxed(1, &alive));
+    let mut publisher = Publisher::new(Canary::new(1, &alive));
     let mut reader = publisher.reader().unwrap();
     reader.refresh();
-    publisher.publish(Canary::boxed(2, &alive));
+    publisher.publish(Canary::new(2, &alive));
     drop(publisher);
     assert_eq!(alive.load(Ordering::Relaxed), 2);
     assert_eq!(reader.refresh().number, 2, "a reader outlives its publisher");
@@ -96,7 +96,7 @@ fn readers_never_see_a_freed_or_an_older_image() {
     const IMAGES: u64 = 20_000;
     const STOP: u64 = IMAGES + 1;
     let alive = Arc::new(AtomicUsize::new(0));
-    let mut publisher = Publisher::new(Canary::boxed(1, &alive));
+    let mut publisher = Publisher::new(Canary::new(1, &alive));
     let readers: Vec<_> = (0..3).map(|_| publisher.reader().unwrap()).collect();
     std::thread::scope(|scope| {
         for (index, mut reader) in readers.into_iter().enumerate() {
@@ -117,7 +117,7 @@ fn readers_never_see_a_freed_or_an_older_image() {
             });
         }
         for number in 2..=IMAGES {
-            let generation = publisher.publish(Canary::boxed(number, &alive));
+            let generation = publisher.publish(Canary::new(number, &alive));
             publisher.collect();
             if number % 64 == 0 {
                 while !publisher.is_live(generation) {
@@ -125,7 +125,7 @@ fn readers_never_see_a_freed_or_an_older_image() {
                 }
             }
         }
-        publisher.publish(Canary::boxed(STOP, &alive));
+        publisher.publish(Canary::new(STOP, &alive));
     });
     drop(publisher);
     assert_eq!(alive.load(Ordering::Relaxed), 0);

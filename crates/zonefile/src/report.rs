@@ -40,6 +40,12 @@ pub struct Error {
 }
 
 impl Error {
+    /// An error that somebody else found, who was told the place.
+    pub fn new(place: Place<'_>, what: String) -> Self {
+        let Place { file, line, column } = place;
+        Self { file: file.into(), line, column, what, help: None }
+    }
+
     /// Where it is wrong.
     pub fn place(&self) -> Place<'_> {
         Place { file: &self.file, line: self.line, column: self.column }

@@ -47,7 +47,7 @@ impl<'r> Source<'r> {
         }
     }
 
-    /// Reads more behind what is there; false when that is as much as an entry may have.
+    /// Fills the window behind what is there; false when that is as much as an entry may have.
     fn fill(&mut self) -> io::Result<bool> {
         self.window.copy_within(self.start..self.end, 0);
         (self.start, self.end) = (0, self.end - self.start);
@@ -57,16 +57,17 @@ impl<'r> Source<'r> {
             }
             self.window.resize(self.end * 2, 0);
         }
-        loop {
+        // Until it is full: an entry that does not end is read again from its start.
+        while self.end < self.window.len() && !self.last {
             match self.input.read(&mut self.window[self.end..]) {
                 Ok(count) => {
                     self.end += count;
                     self.last = count == 0;
-                    return Ok(true);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }
+        Ok(true)
     }
 }

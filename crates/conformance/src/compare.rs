@@ -1,0 +1,273 @@
+//! Two replies to one question, compared aspect by aspect.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use domain::base::iana::{Class, Rtype};
+
+use crate::questions::Question;
+use crate::reply::{Record, Reply, Section};
+use crate::server::Software;
+use crate::world::World;
+use crate::zone::{self, Signing};
+
+/// What of a reply is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Aspect {
+    /// Whether there is a reply at all.
+    Silence,
+    /// Whether the subject's reply has a fault of its own: the peers only lend their number.
+    Form,
+    /// The RCODE, with its extension.
+    Rcode,
+    /// AA.
+    Aa,
+    /// TC.
+    Tc,
+    /// The other header bits.
+    Flags,
+    /// The question section, case preserved.
+    Question,
+    /// The answer section.
+    Answer,
+    /// The authority section.
+    Authority,
+    /// The additional section without OPT.
+    Additional,
+    /// OPT.
+    Edns,
+}
+
+const ASPECTS: [Aspect; 10] = [
+    Aspect::Form,
+    Aspect::Rcode,
+    Aspect::Aa,
+    Aspect::Tc,
+    Aspect::Flags,
+    Aspect::Question,
+    Aspect::Answer,
+    Aspect::Authority,
+    Aspect::Additional,
+    Aspect::Edns,
+];
+
+/// What a peer or the subject said; nothing is silence.
+pub type Said = Option<Reply>;
+
+/// One aspect in which the subject and one peer do not agree.
+#[derive(Clone, Debug)]
+pub struct Difference {
+    /// Which aspect.
+    pub aspect: Aspect,
+    /// Which peer.
+    pub peer: Software,
+    /// True when all peers agree in this aspect, and so the subject stands alone.
+    pub alone: bool,
+    /// What holds of the question and the two replies: the words `reasons.toml` is written in.
+    pub tags: BTreeSet<&'static str>,
+    /// The subject's RCODE and the peer's.
+    pub rcodes: (u16, u16),
+    /// Types of the records only the subject sent, in this aspect's section.
+    pub ours_only: BTreeSet<Rtype>,
+    /// Types of the records only the peer sent, in this aspect's section.
+    pub theirs_only: BTreeSet<Rtype>,
+}
+
+/// All differences between `ours` and each peer's reply.
+pub fn compare(
+    world: &World,
+    question: &Question,
+    ours: &Said,
+    peers: &[(Software, Said)],
+) -> Vec<Difference> {
+    let mut found = Vec::new();
+    for (peer, theirs) in peers {
+        let aspects: Vec<Aspect> = match (ours, theirs) {
+            (None, None) => Vec::new(),
+            (None, _) | (_, None) => vec![Aspect::Silence],
+            (Some(ours), Some(theirs)) => {
+                ASPECTS.into_iter().filter(|aspect| !agree(*aspect, ours, theirs)).collect()
+            }
+        };
+        if aspects.is_empty() {
+            continue;
+        }
+        let tags = tags(world, question, ours, theirs);
+        for aspect in aspects {
+            let alone = peers.len() > 1
+                && peers.windows(2).all(|pair| said_alike(aspect, &pair[0].1, &pair[1].1));
+            let (ours_only, theirs_only) = only(aspect, ours, theirs);
+            let rcode = |said: &Said| said.as_ref().map_or(u16::MAX, |reply| reply.rcode);
+            let rcodes = (rcode(ours), rcode(theirs));
+            let tags = tags.clone();
+            let peer = *peer;
+            found.push(Difference { aspect, peer, alone, tags, rcodes, ours_only, theirs_only });
+        }
+    }
+    found
+}
+
+fn said_alike(aspect: Aspect, a: &Said, b: &Said) -> bool {
+    match (a, b) {
+        (Some(a), Some(b)) => aspect == Aspect::Silence || agree(aspect, a, b),
+        (None, None) => true,
+        _ => false,
+    }
+}
+
+/// Sections of truncated replies are not compared: what of them is left is the server's choice
+/// (RFC 2181 §9).
+fn agree(aspect: Aspect, a: &Reply, b: &Reply) -> bool {
+    let cut = a.tc || b.tc;
+    match aspect {
+        Aspect::Silence => true,
+        Aspect::Form => a.faults.is_empty(),
+        Aspect::Rcode => a.rcode == b.rcode,
+        Aspect::Aa => a.aa == b.aa,
+        Aspect::Tc => a.tc == b.tc,
+        Aspect::Flags => a.flags == b.flags,
+        Aspect::Question => a.question == b.question,
+        Aspect::Answer => cut || a.answer == b.answer,
+        Aspect::Authority => cut || a.authority == b.authority,
+        Aspect::Additional => cut || a.additional == b.additional,
+        Aspect::Edns => a.opt == b.opt,
+    }
+}
+
+fn section(aspect: Aspect, reply: &Reply) -> Option<&Section> {
+    match aspect {
+        Aspect::Answer => Some(&reply.answer),
+        Aspect::Authority => Some(&reply.authority),
+        Aspect::Additional => Some(&reply.additional),
+        _ => None,
+    }
+}
+
+fn only(aspect: Aspect, ours: &Said, theirs: &Said) -> (BTreeSet<Rtype>, BTreeSet<Rtype>) {
+    let section = |said| Option::as_ref(said).and_then(|reply| section(aspect, reply));
+    let (Some(ours), Some(theirs)) = (section(ours), section(theirs)) else {
+        return Default::default();
+    };
+    let types = |a: &Section, b: &Section| a.difference(b).map(|record| record.rtype).collect();
+    (types(ours, theirs), types(theirs, ours))
+}
+
+/// Every tag there is, with its meaning.
+pub const TAGS: [(&str, &str); 24] = [
+    ("outside", "no zone of the world holds QNAME"),
+    ("apex", "QNAME is a zone's apex"),
+    ("child-apex", "QNAME is the apex of a zone whose parent zone is served too"),
+    ("cut", "QNAME is at a zone cut"),
+    ("occluded", "QNAME is below a zone cut"),
+    ("signed", "the zone of QNAME is signed"),
+    ("nsec3", "the zone of QNAME is signed with NSEC3"),
+    ("optout", "the zone of QNAME is signed with NSEC3 and opt-out"),
+    ("class", "QCLASS is not IN"),
+    ("edns", "the question has an OPT record"),
+    ("edns-version", "its version is not 0"),
+    ("edns-flags", "it has flags other than DO"),
+    ("do", "it has DO set"),
+    ("z", "the header's reserved bit is set"),
+    ("tcp", "the question came over TCP"),
+    ("chain", "an answer has an alias"),
+    ("dname", "an answer has a DNAME"),
+    ("leaves-zone", "an alias of an answer leads out of the zone it started in"),
+    ("into-cut", "an alias of an answer leads to or below a zone cut"),
+    ("long-chain", "an answer has more than five aliases in a row"),
+    ("loop", "the aliases of an answer end where one of them began"),
+    ("tc-ours", "the subject set TC"),
+    ("tc-theirs", "the peer set TC"),
+    ("no-room", "what one of the two left out would not have fitted the client's size"),
+];
+
+fn tags(world: &World, question: &Question, ours: &Said, theirs: &Said) -> BTreeSet<&'static str> {
+    let mut tags = question_tags(world, question);
+    let mut set = |tag, holds: bool| tags.extend(holds.then_some(tag));
+    let nobody = Reply::default();
+    let (ours, theirs) = (ours.as_ref().unwrap_or(&nobody), theirs.as_ref().unwrap_or(&nobody));
+    let long = if ours.chain(&question.name).len() > theirs.chain(&question.name).len() {
+        ours
+    } else {
+        theirs
+    };
+    let chain = long.chain(&question.name);
+    let start = zone::nearest(&world.zones, &question.name);
+    let has = |rtype| [ours, theirs].iter().any(|r| r.answer.iter().any(|r| r.rtype == rtype));
+    set("chain", has(Rtype::CNAME));
+    set("dname", has(Rtype::DNAME));
+    set("long-chain", chain.len() > 6);
+    let aliases = long.answer.iter().filter(|r| r.rtype == Rtype::CNAME).count();
+    set("loop", aliases > 0 && aliases == chain.len());
+    for target in chain.iter().skip(1) {
+        let zone = zone::nearest(&world.zones, target);
+        set("leaves-zone", zone.map(|z| &z.name) != start.map(|z| &z.name));
+        set("into-cut", zone.is_some_and(|zone| zone.cut_above(target).is_some()));
+    }
+    set("tc-ours", ours.tc);
+    set("tc-theirs", theirs.tc);
+    set("no-room", no_room(question, ours, theirs) || no_room(question, theirs, ours));
+    tags
+}
+
+fn question_tags(world: &World, question: &Question) -> BTreeSet<&'static str> {
+    let mut tags = BTreeSet::new();
+    let mut set = |tag, holds: bool| tags.extend(holds.then_some(tag));
+    let zone = zone::nearest(&world.zones, &question.name);
+    set("outside", zone.is_none());
+    if let Some(zone) = zone {
+        let above = crate::names::parent(&zone.name);
+        let parent = above.is_some_and(|up| zone::nearest(&world.zones, &up).is_some());
+        set("apex", zone.name == question.name);
+        set("child-apex", parent && zone.name == question.name);
+        let cut = zone.cut_above(&question.name);
+        set("cut", cut.as_ref() == Some(&question.name));
+        set("occluded", cut.is_some_and(|cut| cut != question.name));
+        set("signed", zone.signing != Signing::Unsigned);
+        set("nsec3", matches!(zone.signing, Signing::Nsec3 | Signing::OptOut));
+        set("optout", zone.signing == Signing::OptOut);
+    }
+    set("class", question.class != Class::IN);
+    set("edns", question.edns.is_some());
+    set("do", question.wants_dnssec());
+    if let Some(edns) = &question.edns {
+        set("edns-version", edns.version != 0);
+        set("edns-flags", edns.flags & !crate::questions::DO != 0);
+    }
+    set("z", question.flags & 0x40 != 0);
+    tags
+}
+
+/// True when `short` lacks record sets that `long` has, and none of them would have fitted.
+fn no_room(question: &Question, short: &Reply, long: &Reply) -> bool {
+    let missing: Vec<&Record> = [Aspect::Authority, Aspect::Additional]
+        .into_iter()
+        .filter_map(|aspect| Some((section(aspect, short)?, section(aspect, long)?)))
+        .flat_map(|(short, long)| long.difference(short))
+        .collect();
+    let size = |first: &Record| {
+        let set = missing.iter().filter(|r| r.owner == first.owner && r.rtype == first.rtype);
+        set.map(|record| 12 + record.data.len()).sum::<usize>()
+    };
+    let least = missing.iter().map(|record| size(record)).min();
+    least.is_some_and(|size| short.length + size > question.room())
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let alone = if self.alone { ", alone" } else { "" };
+        write!(f, "{:?} against {}{alone}", self.aspect, self.peer.name())?;
+        let list = |types: &BTreeSet<Rtype>| {
+            types.iter().map(|rtype| rtype.to_string()).collect::<Vec<_>>().join(" ")
+        };
+        match self.aspect {
+            Aspect::Rcode => write!(f, " ({} / {})", self.rcodes.0, self.rcodes.1)?,
+            Aspect::Answer | Aspect::Authority | Aspect::Additional => {
+                write!(f, " (only ours: {}; ", list(&self.ours_only))?;
+                write!(f, "only theirs: {})", list(&self.theirs_only))?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,104 @@
+//! `reasons.toml`: why servers differ, rule by rule.
+
+use std::collections::BTreeSet;
+
+use domain::base::iana::Rtype;
+use serde::Deserialize;
+
+use crate::Result;
+use crate::compare::{Aspect, Difference, TAGS};
+use crate::questions::Question;
+use crate::server::Software;
+
+/// Why some differences are no mistake of the subject's.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Reason {
+    /// Its name in reports.
+    pub id: String,
+    /// The peers it is about.
+    pub peers: Vec<String>,
+    /// The aspects it covers.
+    pub aspects: Vec<Aspect>,
+    /// Tags that must all hold.
+    #[serde(default)]
+    pub tags: Vec<String>,
+    /// Tags of which none may hold.
+    #[serde(default)]
+    pub without: Vec<String>,
+    /// Question types; all, where none is named.
+    #[serde(default)]
+    pub qtypes: Vec<String>,
+    /// The subject's RCODE.
+    pub ours: Option<u16>,
+    /// The peer's RCODE.
+    pub theirs: Option<u16>,
+    /// The types a record may have that only the subject sent; all, where the key is absent.
+    pub ours_only: Option<Vec<String>>,
+    /// The types a record may have that only the peer sent; all, where the key is absent.
+    pub theirs_only: Option<Vec<String>>,
+    /// Covers even what all peers agree upon.
+    #[serde(default)]
+    pub alone: bool,
+    /// Why, with the RFC that says so.
+    pub why: String,
+    /// Whose peculiarity it is: a peer's name, "dunlin" for a choice of ours, or "open" where the
+    /// RFCs leave it open.
+    pub whose: String,
+}
+
+#[derive(Deserialize)]
+struct File {
+    reason: Vec<Reason>,
+}
+
+/// Reads and checks the rules in `text`.
+pub fn read(text: &str) -> Result<Vec<Reason>> {
+    let file: File = toml::from_str(text).map_err(|e| e.to_string())?;
+    let mut ids = BTreeSet::new();
+    for reason in &file.reason {
+        let id = &reason.id;
+        if !ids.insert(id) {
+            return Err(format!("two reasons are called {id}"));
+        }
+        let known = |tag: &&String| !TAGS.iter().any(|(known, _)| known == *tag);
+        if let Some(tag) = reason.tags.iter().chain(&reason.without).find(known) {
+            return Err(format!("{id}: no such tag: {tag}"));
+        }
+        if let Some(peer) = reason.peers.iter().find(|peer| Software::named(peer).is_none()) {
+            return Err(format!("{id}: no such peer: {peer}"));
+        }
+        let types = [&reason.ours_only, &reason.theirs_only];
+        let types = types.into_iter().flatten().flatten().chain(&reason.qtypes);
+        for rtype in types {
+            rtype.parse::<Rtype>().map_err(|_| format!("{id}: no such type: {rtype}"))?;
+        }
+    }
+    Ok(file.reason)
+}
+
+impl Reason {
+    /// True when the rule explains `difference` in the replies to `question`.
+    pub fn covers(&self, question: &Question, difference: &Difference) -> bool {
+        let has = |tag: &String| difference.tags.contains(tag.as_str());
+        let is = |wanted: Option<u16>, rcode| wanted.is_none_or(|wanted| wanted == rcode);
+        self.aspects.contains(&difference.aspect)
+            && self.peers.iter().any(|peer| peer == difference.peer.name())
+            && (self.alone || !difference.alone)
+            && self.tags.iter().all(has)
+            && !self.without.iter().any(has)
+            && (self.qtypes.is_empty() || names_type(&self.qtypes, question.qtype))
+            && is(self.ours, difference.rcodes.0)
+            && is(self.theirs, difference.rcodes.1)
+            && allows(&self.ours_only, &difference.ours_only)
+            && allows(&self.theirs_only, &difference.theirs_only)
+    }
+}
+
+fn names_type(list: &[String], rtype: Rtype) -> bool {
+    list.iter().any(|name| name.parse().is_ok_and(|named: Rtype| named == rtype))
+}
+
+fn allows(list: &Option<Vec<String>>, types: &BTreeSet<Rtype>) -> bool {
+    list.as_ref().is_none_or(|list| types.iter().all(|rtype| names_type(list, *rtype)))
+}

@@ -1,0 +1,200 @@
+//! A reply, taken apart with `domain` and put into a form that can be compared.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use domain::base::iana::{Class, Rtype};
+use domain::base::message::Message;
+use domain::base::opt::{Opt as OptData, UnknownOptData};
+use domain::base::name::ToName;
+use domain::base::rdata::ComposeRecordData;
+use domain::base::rdata::ParseAnyRecordData;
+use domain::base::{ParsedRecord, Ttl};
+use domain::dep::octseq::Parser;
+use domain::rdata::AllRecordData;
+
+use crate::names::{Name, lower};
+
+/// One record, names in lower case.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Record {
+    /// Its owner, in lower case.
+    pub owner: Name,
+    /// Its type.
+    pub rtype: Rtype,
+    /// Its class.
+    pub class: Class,
+    /// Its TTL.
+    pub ttl: Ttl,
+    /// Its data without compression, names of well-known types in lower case.
+    pub data: Vec<u8>,
+}
+
+/// The records of a section, in no order.
+pub type Section = BTreeSet<Record>;
+
+/// The OPT record of a reply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Opt {
+    /// The payload size the server declares, in octets.
+    pub size: u16,
+    /// The version the server speaks.
+    pub version: u8,
+    /// DO.
+    pub dnssec_ok: bool,
+    /// The codes of the options.
+    pub options: Vec<u16>,
+}
+
+/// A reply in comparable form.
+#[derive(Clone, Debug, Default)]
+pub struct Reply {
+    /// The header's flags and opcode, without AA, TC and the RCODE.
+    pub flags: u16,
+    /// AA.
+    pub aa: bool,
+    /// TC.
+    pub tc: bool,
+    /// The RCODE with its extension from the OPT record.
+    pub rcode: u16,
+    /// The question section as it was sent back.
+    pub question: Vec<u8>,
+    /// The answer section.
+    pub answer: Section,
+    /// The authority section.
+    pub authority: Section,
+    /// The additional section without OPT.
+    pub additional: Section,
+    /// EDNS.
+    pub opt: Option<Opt>,
+    /// Octets of the whole message.
+    pub length: usize,
+    /// What no reply may have: octets that cannot be read, the same record twice, two OPT records.
+    pub faults: Vec<String>,
+}
+
+const AA: u16 = 0x0400;
+const TC: u16 = 0x0200;
+
+impl Reply {
+    /// Takes `octets` apart; what cannot be read is in `faults`.
+    pub fn read(octets: &[u8]) -> Self {
+        let mut reply = Self { length: octets.len(), ..Self::default() };
+        if let Err(error) = reply.fill(octets) {
+            reply.faults.push(error);
+        }
+        reply
+    }
+
+    fn fill(&mut self, octets: &[u8]) -> Result<(), String> {
+        let message = Message::from_slice(octets).map_err(|e| e.to_string())?;
+        let flags = u16::from_be_bytes([octets[2], octets[3]]);
+        (self.aa, self.tc) = (flags & AA != 0, flags & TC != 0);
+        (self.flags, self.rcode) = (flags & !(AA | TC | 0xf), flags & 0xf);
+        let mut questions = message.question();
+        for question in questions.by_ref() {
+            question.map_err(|e| format!("question: {e}"))?;
+        }
+        let answer = questions.answer().map_err(|e| e.to_string())?;
+        self.question = octets[12..answer.pos()].to_vec();
+        let mut section = answer;
+        for which in ["answer", "authority", "additional"] {
+            for record in section.by_ref() {
+                let record = record.map_err(|e| format!("{which}: {e}"))?;
+                self.insert(which, record)?;
+            }
+            let end = section.pos();
+            match section.next_section().map_err(|e| e.to_string())? {
+                Some(next) => section = next,
+                None if end != octets.len() => {
+                    return Err(format!("{} octets after the end", octets.len() - end));
+                }
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
+    fn insert(
+        &mut self,
+        which: &str,
+        record: ParsedRecord<'_, [u8]>,
+    ) -> Result<(), String> {
+        if record.rtype() == Rtype::OPT {
+            return self.insert_opt(&record);
+        }
+        let parsed = record
+            .to_any_record::<AllRecordData<_, _>>()
+            .map_err(|e| format!("{which}: {e} in {} {}", record.owner(), record.rtype()))?;
+        let mut data = Vec::new();
+        parsed.data().compose_canonical_rdata(&mut data).expect("a vector has room");
+        let record = Record {
+            owner: lower(&record.owner().to_name()),
+            rtype: record.rtype(),
+            class: record.class(),
+            ttl: record.ttl(),
+            data,
+        };
+        let section = match which {
+            "answer" => &mut self.answer,
+            "authority" => &mut self.authority,
+            _ => &mut self.additional,
+        };
+        if let Some(record) = section.replace(record) {
+            self.faults.push(format!("twice in {which}: {record}"));
+        }
+        Ok(())
+    }
+
+    fn insert_opt(&mut self, record: &ParsedRecord<'_, [u8]>) -> Result<(), String> {
+        let ttl = record.ttl().as_secs();
+        let parsed = record.to_record::<OptData<_>>().map_err(|e| e.to_string())?;
+        let mut options = Vec::new();
+        if let Some(parsed) = parsed {
+            for option in parsed.data().iter::<UnknownOptData<_>>() {
+                options.push(option.map_err(|e| e.to_string())?.code().to_int());
+            }
+        }
+        self.rcode |= ((ttl >> 24) as u16) << 4;
+        let opt = Opt {
+            size: record.class().to_int(),
+            version: (ttl >> 16) as u8,
+            dnssec_ok: ttl & 0x8000 != 0,
+            options,
+        };
+        if self.opt.replace(opt).is_some() {
+            self.faults.push("two OPT records".into());
+        }
+        Ok(())
+    }
+
+    /// Where the answer's aliases lead, from `name` on: each target once.
+    pub fn chain(&self, name: &Name) -> Vec<Name> {
+        let aliases: BTreeMap<&Name, &Record> = self
+            .answer
+            .iter()
+            .filter(|record| record.rtype == Rtype::CNAME)
+            .map(|record| (&record.owner, record))
+            .collect();
+        let mut chain = vec![lower(name)];
+        while let Some(alias) = aliases.get(chain.last().expect("it starts with one")) {
+            match Name::from_octets(alias.data.clone()) {
+                Ok(target) if !chain.contains(&target) => chain.push(target),
+                _ => break,
+            }
+        }
+        chain
+    }
+}
+
+impl fmt::Display for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (owner, ttl) = (self.owner.fmt_with_dot(), self.ttl.as_secs());
+        write!(f, "{owner} {ttl} {} {} ", self.class, self.rtype)?;
+        let mut parser = Parser::from_ref(&self.data[..]);
+        match AllRecordData::parse_any_rdata(self.rtype, &mut parser) {
+            Ok(data) => write!(f, "{data}"),
+            Err(_) => write!(f, "{:02x?}", self.data),
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! One run: questions go to the subject and to each peer, and what differs without a reason is kept.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use crate::Result;
+use crate::client::{self, Patience, Replies};
+use crate::compare::{Difference, Said, compare};
+use crate::questions::Question;
+use crate::reasons::Reason;
+use crate::reply::Reply;
+use crate::server::{Server, Software};
+use crate::world::World;
+
+/// Examples kept of one kind of difference.
+const EXAMPLES_MAX: usize = 2;
+/// Kinds of differences a report shows.
+const KINDS_MAX: usize = 60;
+/// Questions sent before their replies are compared.
+const BATCH: usize = 10_000;
+
+/// How the packets travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// One datagram each.
+    Udp,
+    /// One stream for all.
+    Tcp,
+}
+
+/// A packet to send, and the question it asks or was made from.
+#[derive(Clone, Debug)]
+pub struct Probe {
+    /// The question.
+    pub question: Question,
+    /// What is sent.
+    pub packet: Vec<u8>,
+    /// What was done to the packet, if anything.
+    pub oddity: Option<&'static str>,
+}
+
+impl From<Question> for Probe {
+    fn from(question: Question) -> Self {
+        Self { packet: question.to_wire(), question, oddity: None }
+    }
+}
+
+/// What a run found.
+#[derive(Debug, Default)]
+pub struct Findings {
+    /// Questions asked.
+    pub questions: usize,
+    /// Questions in which all servers agreed in everything.
+    pub agreed: usize,
+    /// How often each reason was needed.
+    pub reasons: BTreeMap<String, usize>,
+    /// Kinds of differences without a reason: how many, and examples.
+    pub unexplained: BTreeMap<String, (usize, Vec<String>)>,
+}
+
+/// The servers of one world.
+#[derive(Debug)]
+pub struct Arena<'a> {
+    /// What they all serve.
+    pub world: &'a World,
+    /// Whose answers are judged.
+    pub subject: Server,
+    /// Who they are compared with.
+    pub peers: Vec<Server>,
+}
+
+impl Arena<'_> {
+    /// Asks all servers all `probes` and adds what differs to `findings`.
+    pub fn ask(
+        &self,
+        probes: &[Probe],
+        transport: Transport,
+        patience: Patience,
+        reasons: &[Reason],
+        findings: &mut Findings,
+    ) -> Result<()> {
+        for probes in probes.chunks(BATCH) {
+            let packets: Vec<_> = probes.iter().map(|probe| probe.packet.clone()).collect();
+            let mut replies = self.collect(&packets, transport, patience)?;
+            for (index, probe) in probes.iter().enumerate() {
+                let mut said = replies.iter_mut().map(|(software, replies)| {
+                    (*software, replies[index].take().map(|octets| Reply::read(&octets)))
+                });
+                let (_, mut ours) = said.next().expect("the subject is the first");
+                let peers: Vec<_> = said.collect();
+                let room = probe.question.room();
+                match &mut ours {
+                    Some(reply) if transport == Transport::Udp && reply.length > room => {
+                        reply.faults.push(format!("larger than the client's {room} octets"));
+                    }
+                    _ => {}
+                }
+                self.judge(probe, transport, &ours, &peers, reasons, findings);
+            }
+        }
+        Ok(())
+    }
+
+    fn collect(
+        &self,
+        packets: &[Vec<u8>],
+        transport: Transport,
+        patience: Patience,
+    ) -> Result<Vec<(Software, Replies)>> {
+        std::thread::scope(|scope| {
+            let servers = [&self.subject].into_iter().chain(&self.peers);
+            let running: Vec<_> = servers
+                .map(|server| {
+                    let ask = move || match transport {
+                        Transport::Udp => client::ask_udp(server.address, packets, patience),
+                        Transport::Tcp => Ok(client::ask_tcp(server.address, packets, patience)),
+                    };
+                    (server.software, scope.spawn(ask))
+                })
+                .collect();
+            let join = |(software, thread): (_, std::thread::ScopedJoinHandle<'_, _>)| {
+                let replies: Result<Replies> = thread.join().map_err(|_| "a client panicked")?;
+                Ok((software, replies?))
+            };
+            running.into_iter().map(join).collect()
+        })
+    }
+
+    fn judge(
+        &self,
+        probe: &Probe,
+        transport: Transport,
+        ours: &Said,
+        peers: &[(Software, Said)],
+        reasons: &[Reason],
+        findings: &mut Findings,
+    ) {
+        let question = &probe.question;
+        findings.questions += 1;
+        let mut differences = compare(self.world, question, ours, peers);
+        findings.agreed += differences.is_empty() as usize;
+        for difference in &mut differences {
+            if transport == Transport::Tcp {
+                difference.tags.insert("tcp");
+            }
+            let covering = reasons.iter().find(|reason| reason.covers(question, difference));
+            if let Some(reason) = covering {
+                *findings.reasons.entry(reason.id.clone()).or_default() += 1;
+                continue;
+            }
+            let kind = match probe.oddity {
+                Some(oddity) => format!("{oddity}: {difference}"),
+                None => difference.to_string(),
+            };
+            let (count, examples) = findings.unexplained.entry(kind).or_default();
+            *count += 1;
+            if examples.len() < EXAMPLES_MAX {
+                examples.push(self.example(probe, difference, ours, peers));
+            }
+        }
+    }
+
+    /// The question as `dig` is asked it, the subject's reply and one peer's.
+    fn example(
+        &self,
+        probe: &Probe,
+        difference: &Difference,
+        ours: &Said,
+        peers: &[(Software, Said)],
+    ) -> String {
+        let tags: Vec<_> = difference.tags.iter().copied().collect();
+        let mut text = format!("dig {} ({})\n", probe.question, tags.join(" "));
+        if let Some(oddity) = probe.oddity {
+            writeln!(text, "  sent with {oddity}: {:02x?}", probe.packet).unwrap();
+        }
+        show(&mut text, self.subject.software, ours);
+        for (software, said) in peers {
+            if difference.alone || *software == difference.peer {
+                show(&mut text, *software, said);
+            }
+        }
+        text
+    }
+}
+
+fn show(text: &mut String, software: Software, said: &Said) {
+    let name = software.name();
+    let Some(reply) = said else {
+        writeln!(text, "  {name}: no reply").unwrap();
+        return;
+    };
+    let Reply { rcode, aa, tc, flags, length, opt, .. } = reply;
+    writeln!(
+        text,
+        "  {name}: rcode {rcode} aa {aa} tc {tc} flags {flags:#06x} {length} octets {opt:?}"
+    )
+    .unwrap();
+    let sections =
+        [("an", &reply.answer), ("ns", &reply.authority), ("ar", &reply.additional)];
+    for (section, records) in sections {
+        for record in records.iter().take(12) {
+            let record: String = record.to_string().chars().take(160).collect();
+            writeln!(text, "    {section} {record}").unwrap();
+        }
+    }
+    for fault in &reply.faults {
+        writeln!(text, "    FAULT {fault}").unwrap();
+    }
+}
+
+impl Findings {
+    /// The whole report, most frequent kinds first.
+    pub fn report(&self) -> String {
+        let mut text =
+            format!("{} questions, all agreed on {}\n", self.questions, self.agreed);
+        for (id, count) in &self.reasons {
+            writeln!(text, "  {count:7}  {id}").unwrap();
+        }
+        let mut kinds: Vec<_> = self.unexplained.iter().collect();
+        kinds.sort_by_key(|(_, (count, _))| std::cmp::Reverse(*count));
+        writeln!(text, "{} kinds of differences without a reason", kinds.len()).unwrap();
+        for (kind, (count, examples)) in kinds.iter().take(KINDS_MAX) {
+            writeln!(text, "\n{count} x {kind}").unwrap();
+            examples.iter().for_each(|example| text.push_str(example));
+        }
+        text
+    }
+}

@@ -1,0 +1,93 @@
+//! A zone as the question maker and the comparison see it: which names exist, and where it is cut.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use domain::base::name::ToName;
+use domain::base::iana::{Class, Rtype};
+use domain::base::Name as DomainName;
+use domain::zonefile::inplace::{Entry, Zonefile};
+
+use crate::Result;
+use crate::names::{self, Name};
+
+/// How a zone is signed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signing {
+    /// Not at all.
+    Unsigned,
+    /// With NSEC (RFC 4034).
+    Nsec,
+    /// With NSEC3 (RFC 5155), salt and iterations as given.
+    Nsec3,
+    /// With NSEC3, insecure delegations left out of the chain.
+    OptOut,
+}
+
+/// One zone, its file, and what stands in it.
+#[derive(Clone, Debug)]
+pub struct Zone {
+    /// The apex.
+    pub name: Name,
+    /// The master file all servers read.
+    pub file: PathBuf,
+    /// How it is signed.
+    pub signing: Signing,
+    /// Every name that exists, empty non-terminals too, with its types.
+    pub nodes: BTreeMap<Name, BTreeSet<Rtype>>,
+}
+
+impl Zone {
+    /// Reads `file` with `domain`'s reader.
+    pub fn read(name: Name, file: PathBuf, signing: Signing) -> Result<Self> {
+        let text = std::fs::read(&file).map_err(|e| format!("{}: {e}", file.display()))?;
+        let mut reader = Zonefile::with_capacity(text.len() + 1);
+        reader.extend_from_slice(&text);
+        let origin = DomainName::bytes_from_str(&name.fmt_with_dot().to_string());
+        reader.set_origin(origin.expect("a name stays a name"));
+        reader.set_default_class(Class::IN);
+        let mut zone = Self { name, file, signing, nodes: BTreeMap::new() };
+        loop {
+            match reader.next_entry() {
+                Ok(Some(Entry::Record(record))) => {
+                    zone.insert(record.owner().to_name(), record.rtype());
+                }
+                Ok(Some(Entry::Include { .. })) => return Err("no $INCLUDE here".into()),
+                Ok(None) => return Ok(zone),
+                Err(e) => return Err(format!("{}: {e}", zone.file.display())),
+            }
+        }
+    }
+
+    fn insert(&mut self, owner: Name, rtype: Rtype) {
+        let mut above = names::parent(&owner);
+        while let Some(name) = above.filter(|name| name.ends_with(&self.name)) {
+            above = names::parent(&name);
+            self.nodes.entry(name).or_default();
+        }
+        self.nodes.entry(owner).or_default().insert(rtype);
+    }
+
+    /// The cut nearest to the apex at or above `name`, if there is one.
+    pub fn cut_above(&self, name: &Name) -> Option<Name> {
+        let mut cut = None;
+        let mut at = Some(name.clone());
+        while let Some(name) = at.filter(|name| *name != self.name) {
+            at = names::parent(&name);
+            if self.nodes.get(&name).is_some_and(|types| types.contains(&Rtype::NS)) {
+                cut = Some(name);
+            }
+        }
+        cut
+    }
+
+    /// True when `name` is at or below the apex.
+    pub fn holds(&self, name: &Name) -> bool {
+        name.ends_with(&self.name)
+    }
+}
+
+/// The zone of `zones` with the longest apex at or above `name`.
+pub fn nearest<'a>(zones: &'a [Zone], name: &Name) -> Option<&'a Zone> {
+    zones.iter().filter(|zone| zone.holds(name)).max_by_key(|zone| zone.name.len())
+}

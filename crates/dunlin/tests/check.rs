@@ -32,7 +32,7 @@ fn the_demo_fleet_is_in_order() {
 #[test]
 fn every_error_of_config_and_zones_with_its_place() {
     let zone = |name: &str| format!("[[zone]]\nname = \"{name}\"\nfile = \"{name}.zone\"\n");
-    let config = zone("good.test") + &zone("bad.test") + &zone("gone.test");
+    let config = zone("good.test") + &zone("bad.test") + &zone("alias.test") + &zone("gone.test");
     let head = "$TTL 60\n@ SOA ns root 1 2 3 4 5\n@ NS ns\nns A 192.0.2.1\n";
     let folder = folder(
         "every_error",
@@ -40,6 +40,7 @@ fn every_error_of_config_and_zones_with_its_place() {
             ("dunlin.toml", &config),
             ("good.test.zone", head),
             ("bad.test.zone", &format!("{head}www A 192.0.2.256\nmail MX ten mx\n")),
+            ("alias.test.zone", &format!("{head}www CNAME ns\nwww A 192.0.2.2\n")),
         ],
     );
     let output = dunlin(&["check", folder.join("dunlin.toml").to_str().expect("UTF-8")]);
@@ -47,9 +48,10 @@ fn every_error_of_config_and_zones_with_its_place() {
     assert_eq!(output.status.code(), Some(1), "{told}");
     assert!(told.contains("bad.test.zone:5:7: "), "{told}");
     assert!(told.contains("bad.test.zone:6:9: "), "{told}");
+    assert!(told.contains("alias.test.zone:6:1: www.alias.test.: a CNAME record"), "{told}");
     assert!(told.contains("gone.test.zone"), "{told}");
     assert!(told.contains("good.test. is in order, 3 records"), "{told}");
-    assert!(told.ends_with("3 errors\n"), "{told}");
+    assert!(told.ends_with("4 errors\n"), "{told}");
 }
 
 #[test]

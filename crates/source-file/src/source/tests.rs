@@ -1,0 +1,140 @@
+use super::*;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use wire::Name;
+
+/// Less than the poll: what is seen within it was told by the kernel.
+const SOON: Duration = Duration::from_secs(5);
+/// Long enough for a load that must not happen.
+const A_WHILE: Duration = Duration::from_millis(400);
+
+/// A source at work on one zone, in a folder of its own.
+struct Fixture {
+    folder: PathBuf,
+    wishes: Wishes,
+    loads: Receiver<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Fixture {
+    /// Prepares the folder, then watches `zone` in it; `extra` are files that have a part in it.
+    fn start(test: &str, prepare: impl Fn(&Path), extra: &[&str]) -> Self {
+        let folder = std::env::temp_dir().join(format!("source-{test}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).expect("a folder");
+        prepare(&folder);
+        let file = folder.join("zone");
+        let files: Vec<PathBuf> =
+            std::iter::once(file.clone()).chain(extra.iter().map(|f| folder.join(f))).collect();
+        let origin = NameBuf::from_text(b"example.org.", Name::ROOT).expect("a name");
+        let (wishes, mut source) = Source::new([ZoneFile { origin, file }]);
+        let (told, loads) = channel();
+        let thread = std::thread::spawn(move || {
+            source.run(|_| {
+                told.send(()).expect("the test listens");
+                files.clone()
+            });
+        });
+        let fixture = Self { folder, wishes, loads, thread };
+        fixture.expect_load("at the start");
+        // A file written just before counts as changed, if its state before reading is unknown.
+        while fixture.loads.recv_timeout(A_WHILE).is_ok() {}
+        fixture
+    }
+
+    fn expect_load(&self, when: &str) {
+        assert_eq!(self.loads.recv_timeout(SOON), Ok(()), "a load {when}");
+    }
+
+    fn expect_none(&self, when: &str) {
+        let none = Err(RecvTimeoutError::Timeout);
+        assert_eq!(self.loads.recv_timeout(A_WHILE), none, "no load {when}");
+    }
+
+    fn stop(self) {
+        self.wishes.stop();
+        self.thread.join().expect("the source ends");
+        fs::remove_dir_all(&self.folder).expect("the folder goes");
+    }
+}
+
+fn write(folder: &Path, file: &str, text: &str) {
+    fs::write(folder.join(file), text).expect("a file");
+}
+
+#[test]
+fn a_write_is_one_load_and_a_read_is_none() {
+    let fixture = Fixture::start("write", |folder| write(folder, "zone", "1"), &[]);
+    fixture.expect_none("while nothing happens");
+    fs::read(fixture.folder.join("zone")).expect("a file");
+    write(&fixture.folder, "other", "not a zone");
+    fixture.expect_none("for a read and for another file");
+    write(&fixture.folder, "zone", "2");
+    fixture.expect_load("after a write");
+    fixture.expect_none("for the same write");
+    fixture.stop();
+}
+
+#[test]
+fn an_editor_that_renames() {
+    let fixture = Fixture::start("rename", |folder| write(folder, "zone", "1"), &[]);
+    for round in ["first", "second"] {
+        write(&fixture.folder, "zone.new", round);
+        fs::rename(fixture.folder.join("zone.new"), fixture.folder.join("zone")).expect("renamed");
+        fixture.expect_load(round);
+    }
+    fixture.stop();
+}
+
+#[test]
+fn a_config_map_swaps_a_link() {
+    let prepare = |folder: &Path| {
+        for version in ["..1", "..2"] {
+            fs::create_dir(folder.join(version)).expect("a folder");
+            write(folder, &format!("{version}/zone"), "same length");
+        }
+        symlink("..1", folder.join("..data")).expect("a link");
+        symlink("..data/zone", folder.join("zone")).expect("a link");
+    };
+    let fixture = Fixture::start("configmap", prepare, &[]);
+    symlink("..2", fixture.folder.join("..data_tmp")).expect("a link");
+    fs::rename(fixture.folder.join("..data_tmp"), fixture.folder.join("..data")).expect("renamed");
+    fs::remove_dir_all(fixture.folder.join("..1")).expect("the old version goes");
+    fixture.expect_load("after the swap");
+    fixture.stop();
+}
+
+#[test]
+fn an_included_file_elsewhere() {
+    let prepare = |folder: &Path| {
+        fs::create_dir(folder.join("parts")).expect("a folder");
+        write(folder, "parts/hosts", "1");
+        write(folder, "zone", "$INCLUDE parts/hosts");
+    };
+    let fixture = Fixture::start("include", prepare, &["parts/hosts"]);
+    write(&fixture.folder, "parts/hosts", "22");
+    fixture.expect_load("after a change of the included file");
+    fixture.stop();
+}
+
+#[test]
+fn a_file_that_comes_and_goes() {
+    let fixture = Fixture::start("comes", |_| (), &[]);
+    write(&fixture.folder, "zone", "1");
+    fixture.expect_load("when it is there");
+    fs::remove_file(fixture.folder.join("zone")).expect("it goes");
+    fixture.expect_load("when it is gone");
+    fixture.stop();
+}
+
+#[test]
+fn a_reload_that_is_asked_for_needs_no_change() {
+    let fixture = Fixture::start("asked", |folder| write(folder, "zone", "1"), &[]);
+    fixture.wishes.reload_all();
+    fixture.expect_load("when asked for");
+    fixture.stop();
+}

@@ -7,6 +7,7 @@ use crate::limits::{
     CONFIG_LEN_MAX, DIAGNOSTICS_MAX, LISTEN_MAX, NSID_LEN_MAX, SECRETS_MAX, TEXT_LEN_MAX, UDP_SIZE,
     ZONES_MAX,
 };
+use cpu::CpuList;
 use section::{Problems, Section};
 use std::collections::HashMap;
 use std::fmt;
@@ -54,7 +55,7 @@ pub enum Workers {
     Auto,
     Count(usize),
     /// One on each of these CPUs.
-    Cpus(Vec<usize>),
+    Cpus(CpuList),
 }
 
 /// What the workers receive from.

@@ -69,6 +69,19 @@ fn lists_tell_of_each_element() {
 }
 
 #[test]
+fn workers_are_counted_or_placed() {
+    let workers = |text: &str| {
+        let text = format!("server.workers = {text}");
+        Config::parse(Path::new("f"), &text).map(|config| config.server.workers).ok()
+    };
+    assert_eq!(workers("4"), Some(Workers::Count(4)));
+    assert_eq!(workers("\"2-3\""), Some(Workers::Cpus([2, 3].into_iter().collect())));
+    for wrong in ["-1", "257", "1.5", "\"many\"", "\"5-2\"", "\"0-300\""] {
+        assert_eq!(workers(wrong), None, "{wrong}");
+    }
+}
+
+#[test]
 fn text_that_is_not_toml() {
     check("[server\nid = \"x\"\n", "1:8: unclosed table, expected `]`");
     check("[server]\nid = \"x\"\nid = \"y\"\n", "3:1: duplicate key");
@@ -107,4 +120,20 @@ fn secrets_do_not_show() {
         assert_eq!(told.len(), 2);
         assert!(!format!("{told:?}").contains("5ec3e7"), "{told:?}");
     }
+}
+
+/// The example tells every key and its default; this is what keeps it true.
+#[test]
+fn the_example_holds_every_default() {
+    let example = include_str!("../../../../examples/dunlin.toml");
+    let keys: String = example
+        .lines()
+        .take_while(|line| !line.contains("[[zone]]"))
+        .map(|line| line.strip_prefix('#').filter(|l| !l.starts_with(' ')).unwrap_or(line))
+        .fold(String::new(), |text, line| text + line + "\n");
+    let spoken = Config::parse(Path::new("f"), &keys).expect("the example is a config");
+    let silent = Config::load(None).expect("the defaults hold");
+    assert_eq!(format!("{spoken:?}"), format!("{silent:?}"));
+    let told = keys.lines().filter(|line| line.contains(" = ") && !line.starts_with('#')).count();
+    assert_eq!(told, 14, "a key more or less belongs into the example");
 }

@@ -1,6 +1,7 @@
 //! Reads single values: each function takes a TOML value, and says what it expected instead.
 use crate::config::{Secret, Workers};
 use crate::limits::WORKERS_MAX;
+use cpu::CpuList;
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -102,29 +103,13 @@ pub fn workers(value: &DeValue<'_>) -> Result<Workers, Wrong> {
     }
     match value.as_str() {
         Some("auto") => Ok(Workers::Auto),
-        Some(list) => cpus(list).map_or_else(|| expected(what(), value), |l| Ok(Workers::Cpus(l))),
+        Some(list) => match list.parse::<CpuList>() {
+            Ok(cpus) if cpus.as_slice().len() <= WORKERS_MAX => Ok(Workers::Cpus(cpus)),
+            Ok(_) => Err(format!("at most {WORKERS_MAX} CPUs").into()),
+            Err(error) => Err(format!("expected {}: {error}", what()).into()),
+        },
         None => expected(what(), value),
     }
-}
-
-/// The CPUs of a list, in its order; nothing when it is no list, too long, or names one twice.
-fn cpus(list: &str) -> Option<Vec<usize>> {
-    let mut cpus = Vec::new();
-    for part in list.split(',') {
-        let (first, last) = part.trim().split_once('-').unwrap_or((part.trim(), part.trim()));
-        let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
-        if first > last || last - first >= WORKERS_MAX {
-            return None;
-        }
-        cpus.extend(first..=last);
-        if cpus.len() > WORKERS_MAX {
-            return None;
-        }
-    }
-    let mut distinct = cpus.clone();
-    distinct.sort_unstable();
-    distinct.dedup();
-    (distinct.len() == cpus.len()).then_some(cpus)
 }
 
 /// A cookie secret: 128 bits in hexadecimal. A wrong one is not quoted.
@@ -158,15 +143,6 @@ pub fn zone_name(value: &DeValue<'_>) -> Result<NameBuf, Wrong> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn cpu_lists() {
-        assert_eq!(cpus("2-5,8"), Some(vec![2, 3, 4, 5, 8]));
-        assert_eq!(cpus("0"), Some(vec![0]));
-        for wrong in ["", "5-2", "1,1", "a", "0-99999", "1,,2", "-1"] {
-            assert_eq!(cpus(wrong), None, "{wrong}");
-        }
-    }
 
     #[test]
     fn addresses_with_and_without_a_port() {

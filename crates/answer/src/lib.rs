@@ -1,2 +1,213 @@
 //! A question becomes an answer inside its own buffer.
+//!
+//! The order of work, each step a file:
+//!
+//! 1. `wire::Query` **parses**,
+//! 2. [`guard`] looks at cookies,
+//! 3. `image::World` **routes**: which zone, or nobody's,
+//! 4. [`find`] and [`solve`] decide what the answer is (RFC 1034 §4.3.2), [`deny`] proves what is
+//!    not there,
+//! 5. [`reply`] **composes** record sets in place,
+//! 6. [`finish`] adds OPT and sets flags and counts.
+//!
+//! A burst is taken in two passes: the first parses, routes, hashes and prefetches, the second
+//! answers, so that the memory of one question is on its way while another is read.
 #![no_std]
+#![forbid(unsafe_code)]
+
+mod chaos;
+mod deny;
+mod find;
+mod finish;
+mod guard;
+pub mod limits;
+mod reply;
+mod solve;
+
+pub use guard::CookieSecret;
+
+use finish::Outcome;
+use image::{World, Zone};
+use limits::UDP_SIZE_DEFAULT;
+use packet::{BURST_MAX, Drop, Packet, Verdict, prefetch};
+use reply::Reply;
+use wire::{Class, Fault, QName, Query, Rcode, Suffixes};
+
+/// What the operator decided.
+#[derive(Clone, Debug)]
+pub struct Policy<'p> {
+    /// UDP payload sent at most, in octets, 512 to 4096.
+    pub udp_size_max: u16,
+    /// Secrets of server cookies: the first makes them, all are accepted; none: no cookies.
+    pub cookie_secrets: &'p [CookieSecret],
+    /// What NSID says (RFC 5001); empty: nothing.
+    pub nsid: &'p [u8],
+    /// What `version.bind` says; empty: refused.
+    pub version: &'p [u8],
+    /// What `id.server` says (RFC 4892); empty: refused.
+    pub id: &'p [u8],
+}
+
+impl Default for Policy<'_> {
+    fn default() -> Self {
+        let udp_size_max = UDP_SIZE_DEFAULT;
+        Self { udp_size_max, cookie_secrets: &[], nsid: &[], version: &[], id: &[] }
+    }
+}
+
+/// Time and chance, which hot rooms cannot get themselves (invariant I2).
+#[derive(Clone, Copy, Debug)]
+pub struct Now {
+    /// Wall clock, seconds since 1970, as RFC 9018 §4.3 counts them.
+    pub unix_seconds: u32,
+    /// A random number, new for each burst.
+    pub seed: u64,
+}
+
+/// What became of the packets of some bursts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Replies by [`Rcode::index`].
+    pub rcodes: [u32; Rcode::ALL.len()],
+    /// Replies with TC set.
+    pub truncated: u32,
+}
+
+/// Memory of one worker, used again for each burst.
+#[derive(Debug)]
+pub struct Scratch {
+    queries: [Query; BURST_MAX],
+    suffixes: Suffixes,
+    alias: QName,
+}
+
+impl Scratch {
+    /// Fresh memory. Large: keep it in a `Box` or a thread's own state.
+    pub const fn new() -> Self {
+        Self {
+            queries: [const { Query::new() }; BURST_MAX],
+            suffixes: Suffixes::new(),
+            alias: QName::new(),
+        }
+    }
+}
+
+impl Default for Scratch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// What the first pass found out about a packet.
+#[derive(Clone, Copy)]
+enum Way<'w> {
+    Fault(Fault),
+    /// The zone, and the hash of the name within it.
+    Zone(Zone<'w>, u64),
+    Nobody,
+    Chaos,
+}
+
+/// Answers a burst of at most [`BURST_MAX`] packets in place, and sets each verdict.
+pub fn batch(
+    world: &dyn World,
+    policy: &Policy<'_>,
+    now: Now,
+    scratch: &mut Scratch,
+    packets: &mut [Packet<'_>],
+    tally: &mut Tally,
+) {
+    let mut ways = [const { Way::Nobody }; BURST_MAX];
+    let Scratch { queries, suffixes, alias } = scratch;
+    for ((packet, query), way) in packets.iter().zip(queries.iter_mut()).zip(&mut ways) {
+        *way = look(world, query, packet);
+    }
+    let mut dice = Dice(now.seed | 1);
+    for ((packet, query), way) in packets.iter_mut().zip(queries.iter()).zip(&ways) {
+        if let Way::Fault(Fault::Short) = way {
+            packet.verdict = Verdict::Drop(Drop::Short);
+            continue;
+        }
+        if let Way::Fault(Fault::Response) = way {
+            packet.verdict = Verdict::Drop(Drop::Response);
+            continue;
+        }
+        let outcome = answer(world, policy, now, query, way, packet, &mut dice, suffixes, alias);
+        tally.rcodes[outcome.rcode.index()] += 1;
+        tally.truncated += u32::from(outcome.truncated);
+        packet.verdict = Verdict::Reply;
+    }
+}
+
+/// The first pass over a packet.
+#[inline]
+fn look<'w>(world: &'w dyn World, query: &mut Query, packet: &Packet<'_>) -> Way<'w> {
+    if let Err(fault) = query.parse(packet.buf, packet.len) {
+        return Way::Fault(fault);
+    }
+    match query.class {
+        Class::IN => {}
+        Class::CH => return Way::Chaos,
+        _ => return Way::Nobody,
+    }
+    // What the parent says about a child is asked of the parent (RFC 4035 §3.1.4.1); only where
+    // it is nobody's here, the child may say that it has no such thing.
+    let zone = match query.rtype {
+        wire::Rtype::DS => {
+            world.route(&query.name, true).or_else(|| world.route(&query.name, false))
+        }
+        _ => world.route(&query.name, false),
+    };
+    let Some(zone) = zone else { return Way::Nobody };
+    let end = query.name.octets().len() - zone.origin.len();
+    let hash = world.key().hash(query.name.padded(), 0, end);
+    prefetch(zone.names.leaf(hash));
+    Way::Zone(zone, hash)
+}
+
+/// The second pass over a packet.
+#[allow(clippy::too_many_arguments, reason = "the memory of a burst, lent piece by piece")]
+#[inline]
+fn answer(
+    world: &dyn World,
+    policy: &Policy<'_>,
+    now: Now,
+    query: &Query,
+    way: &Way<'_>,
+    packet: &mut Packet<'_>,
+    dice: &mut Dice,
+    suffixes: &mut Suffixes,
+    alias: &mut QName,
+) -> Outcome {
+    let options = guard::options(policy, now, query, packet.peer.ip());
+    let room = finish::room(policy, query, packet, &options);
+    let mut reply = Reply::new(&mut packet.buf[..room], query, packet.transport, suffixes, dice);
+    match way {
+        Way::Zone(zone, hash) => solve::solve(world, zone, *hash, alias, &mut reply),
+        Way::Nobody => reply.fail(Rcode::Refused, Some(finish::Ede::NOT_AUTHORITATIVE)),
+        Way::Chaos => chaos::answer(policy, &mut reply),
+        Way::Fault(Fault::Opcode) => reply.fail(Rcode::NotImp, None),
+        Way::Fault(Fault::Version) => reply.fail(Rcode::BadVers, None),
+        Way::Fault(Fault::CookieOnly) => {}
+        Way::Fault(_) => reply.fail(Rcode::FormErr, None),
+    }
+    let done = reply.done();
+    packet.len = finish::finish(policy, query, packet, &options, &done);
+    Outcome { rcode: done.rcode, truncated: done.truncated }
+}
+
+/// A small generator (xorshift64*, Vigna 2014) for what only has to be fair.
+#[derive(Debug)]
+pub(crate) struct Dice(u64);
+
+impl Dice {
+    /// A number below `sides`, each with the same chance.
+    #[inline]
+    pub(crate) fn below(&mut self, sides: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        let number = self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32;
+        (number as usize * sides) >> 32
+    }
+}

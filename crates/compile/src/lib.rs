@@ -1,1 +1,19 @@
 //! Changes become images, incrementally; owns the blocks an image is made of.
+//!
+//! An [`Image`] is persistent: a new one shares with the old all that did not change, so that
+//! publishing costs what the change costs (invariant I5). It is the only copy of the records.
+#![forbid(unsafe_code)]
+
+mod index;
+pub mod limits;
+mod loader;
+mod names;
+mod order;
+mod pack;
+mod vector;
+mod zone;
+
+pub use index::Image;
+pub use loader::{Loader, Problem};
+pub use names::Names;
+pub use zone::Zone;

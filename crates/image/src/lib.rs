@@ -1,2 +1,16 @@
 //! The immutable world an answer is read from, as borrowed slices.
+//!
+//! `compile` owns the blocks an image is made of; this room knows what stands in them. The traits
+//! are how a reader walks from one block to the next without knowing how they are kept.
 #![no_std]
+#![forbid(unsafe_code)]
+
+mod hash;
+mod leaf;
+mod node;
+mod zone;
+
+pub use hash::{HASH_KEY_WORDS, HashKey};
+pub use leaf::{Leaf, bucket_bits, bucket_of};
+pub use node::{Node, RecordSet, Records, SET_HEAD_LEN};
+pub use zone::{DepthMask, Facts, Nsec3Params, RelName, Step, Tree, World, Zone};

@@ -2,8 +2,19 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+mod compose;
+mod edns;
+mod header;
+pub mod limits;
 mod name;
+mod query;
+mod rdata;
 mod rtype;
 
-pub use name::{Labels, Name, NameBuf, NameError};
+pub use compose::{Composer, Full, Mark, Suffixes};
+pub use edns::{Cookie, Edns, OptionCode};
+pub use header::{Flags, HEADER_LEN, Opcode, Rcode};
+pub use name::{Labels, Name, NameBuf, NameError, canonical_cmp};
+pub use query::{Fault, QName, Query};
+pub use rdata::{Field, layout, target};
 pub use rtype::{Class, Rtype};

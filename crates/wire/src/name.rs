@@ -123,33 +123,40 @@ impl<'a> Name<'a> {
 
     /// Canonical order (RFC 4034 §6.1): labels from the right, each as lower-case octets.
     pub fn canonical_cmp(self, other: Name<'_>) -> Ordering {
-        let (mut ours, mut theirs) = ([0u8; Name::LABELS_MAX], [0u8; Name::LABELS_MAX]);
-        let (mut i, mut j) = (self.starts(&mut ours), other.starts(&mut theirs));
-        while i > 0 && j > 0 {
-            (i, j) = (i - 1, j - 1);
-            let (a, b) = (label_at(self.0, ours[i].into()), label_at(other.0, theirs[j].into()));
-            let lower = u8::to_ascii_lowercase;
-            let order = a.iter().map(lower).cmp(b.iter().map(lower));
-            if order != Ordering::Equal {
-                return order;
-            }
-        }
-        i.cmp(&j)
-    }
-
-    /// Writes where each label starts; returns how many there are.
-    fn starts(self, into: &mut [u8; Name::LABELS_MAX]) -> usize {
-        let (mut at, mut count) = (0, 0);
-        while self.0[at] != 0 {
-            into[count] = at as u8;
-            count += 1;
-            at += 1 + usize::from(self.0[at]);
-        }
-        count
+        canonical_cmp(self.0, other.0)
     }
 }
 
-fn label_at(octets: &[u8], at: usize) -> &[u8] {
+/// Canonical order (RFC 4034 §6.1) of two names that are both absolute, or both relative to the
+/// same origin and without a root label.
+pub fn canonical_cmp(a: &[u8], b: &[u8]) -> Ordering {
+    let (mut starts_a, mut starts_b) = ([0u8; Name::LABELS_MAX], [0u8; Name::LABELS_MAX]);
+    let (mut i, mut j) = (starts(a, &mut starts_a), starts(b, &mut starts_b));
+    while i > 0 && j > 0 {
+        (i, j) = (i - 1, j - 1);
+        let (label_a, label_b) = (label_at(a, starts_a[i]), label_at(b, starts_b[j]));
+        let lower = u8::to_ascii_lowercase;
+        let order = label_a.iter().map(lower).cmp(label_b.iter().map(lower));
+        if order != Ordering::Equal {
+            return order;
+        }
+    }
+    i.cmp(&j)
+}
+
+/// Writes where each label starts; returns how many there are.
+fn starts(name: &[u8], into: &mut [u8; Name::LABELS_MAX]) -> usize {
+    let (mut at, mut count) = (0, 0);
+    while at < name.len() && name[at] != 0 {
+        into[count] = at as u8;
+        count += 1;
+        at += 1 + usize::from(name[at]);
+    }
+    count
+}
+
+fn label_at(octets: &[u8], at: u8) -> &[u8] {
+    let at = usize::from(at);
     &octets[at + 1..at + 1 + usize::from(octets[at])]
 }
 
@@ -275,6 +282,21 @@ impl NameBuf {
         name.octets[1..=label.len()].copy_from_slice(label);
         name.octets[1 + label.len()..len].copy_from_slice(parent.octets());
         Ok(name)
+    }
+
+    /// The labels of `relative`, which has no root, in front of `origin`.
+    ///
+    /// # Errors
+    /// When the whole would be longer than 255 octets. `relative` must consist of whole labels.
+    pub fn joined(relative: &[u8], origin: Name<'_>) -> Result<Self, NameError> {
+        let len = relative.len() + origin.len();
+        if len > Name::LEN_MAX {
+            return Err(NameError::NameLength);
+        }
+        let mut octets = [0; Name::LEN_MAX];
+        octets[..relative.len()].copy_from_slice(relative);
+        octets[relative.len()..len].copy_from_slice(origin.octets());
+        Ok(Self { len: len as u8, octets })
     }
 
     /// Turns A to Z into a to z. Lengths are at most 63 and so never letters.

@@ -1,0 +1,221 @@
+//! Proving what is not there: NSEC (RFC 4035 §3.1.3) and NSEC3 (RFC 5155 §7.2).
+use crate::find::Place;
+use crate::reply::{Owner, Reply, Section, absolute};
+use image::{HashKey, Leaf, Node, Nsec3Params, RelName, Tree, Zone};
+use sha1::{Digest, Sha1};
+use wire::Rtype;
+use wire::limits::PADDED_LEN;
+
+/// Most records one proof needs, so that none is put twice.
+const PROOF_MAX: usize = 3;
+/// Octets of a hashed owner name's label, with its length: SHA-1 in base32hex.
+const HASHED_LEN: usize = 33;
+
+/// A proof while it is put into the authority section.
+pub(crate) struct Denial<'d, 'w> {
+    key: &'d HashKey,
+    zone: &'d Zone<'w>,
+    place: Place<'d>,
+    put: [&'w [u8]; PROOF_MAX],
+    count: usize,
+}
+
+impl<'d, 'w> Denial<'d, 'w> {
+    pub(crate) fn new(key: &'d HashKey, zone: &'d Zone<'w>, place: Place<'d>) -> Self {
+        Self { key, zone, place, put: [&[]; PROOF_MAX], count: 0 }
+    }
+
+    /// The name does not exist, nor a wildcard for it.
+    pub(crate) fn no_name(&mut self, reply: &mut Reply<'_>, encloser: usize) {
+        let (wildcard, len) = self.place.wildcard(encloser);
+        match &self.zone.facts.nsec3 {
+            None => {
+                self.cover(reply, self.place.at(self.place.depth()).octets());
+                self.cover(reply, &wildcard[..len]);
+            }
+            Some(params) => {
+                let encloser = self.enclose(reply, params, encloser);
+                let (wildcard, len) = self.place.wildcard(encloser);
+                self.cover_hashed(reply, params, &wildcard[..len]);
+            }
+        }
+    }
+
+    /// The name exists, but has no record of the type.
+    pub(crate) fn no_data(&mut self, reply: &mut Reply<'_>, node: Node<'w>) {
+        match &self.zone.facts.nsec3 {
+            None if node.set(Rtype::NSEC).is_some() => self.put(reply, node, Rtype::NSEC),
+            // An empty non-terminal has no record of its own: it lies within another's gap.
+            None => self.cover(reply, node.name()),
+            Some(params) => match self.hashed(params, node.name()) {
+                Some(hashed) => self.put(reply, hashed, Rtype::NSEC3),
+                // Opt-out (RFC 5155 §7.2.4): only what is above it can be proved.
+                None => {
+                    self.enclose(reply, params, self.place.depth().saturating_sub(1));
+                }
+            },
+        }
+    }
+
+    /// A wildcard stands for the name, but has no record of the type.
+    pub(crate) fn no_wildcard_data(
+        &mut self,
+        reply: &mut Reply<'_>,
+        node: Node<'w>,
+        encloser: usize,
+    ) {
+        match &self.zone.facts.nsec3 {
+            None => {
+                self.cover(reply, self.place.at(self.place.depth()).octets());
+                self.no_data(reply, node);
+            }
+            Some(params) => {
+                self.enclose(reply, params, encloser);
+                if let Some(hashed) = self.hashed(params, node.name()) {
+                    self.put(reply, hashed, Rtype::NSEC3);
+                }
+            }
+        }
+    }
+
+    /// A wildcard answered: the name itself does not exist.
+    pub(crate) fn wildcard_answer(&mut self, reply: &mut Reply<'_>, encloser: usize) {
+        match &self.zone.facts.nsec3 {
+            None => self.cover(reply, self.place.at(self.place.depth()).octets()),
+            Some(params) => self.cover_hashed(reply, params, self.place.at(encloser + 1).octets()),
+        }
+    }
+
+    /// A delegation has no DS.
+    pub(crate) fn no_ds(&mut self, reply: &mut Reply<'_>, cut: Node<'w>, depth: usize) {
+        match &self.zone.facts.nsec3 {
+            None => self.put(reply, cut, Rtype::NSEC),
+            Some(params) => match self.hashed(params, cut.name()) {
+                Some(hashed) => self.put(reply, hashed, Rtype::NSEC3),
+                None => {
+                    self.enclose(reply, params, depth.saturating_sub(1));
+                }
+            },
+        }
+    }
+
+    /// The closest provable encloser proof (RFC 5155 §7.2.1): the record of the deepest ancestor
+    /// from `encloser` upwards that has one, and the one that covers the next closer name.
+    /// Returns that ancestor's depth.
+    fn enclose(&mut self, reply: &mut Reply<'_>, params: &Nsec3Params, encloser: usize) -> usize {
+        for depth in (0..=encloser).rev() {
+            if let Some(hashed) = self.hashed(params, self.place.at(depth).octets()) {
+                self.put(reply, hashed, Rtype::NSEC3);
+                self.cover_hashed(reply, params, self.place.at(depth + 1).octets());
+                return depth;
+            }
+        }
+        encloser
+    }
+
+    /// Puts the NSEC record whose gap a name falls into.
+    fn cover(&mut self, reply: &mut Reply<'_>, name: &[u8]) {
+        let names = self.zone.names;
+        let mut rank = names.rank(name);
+        while rank > 0 {
+            let Some(node) = names.at(rank - 1) else { return };
+            // Names below a cut have no NSEC, and may be many: the cut's own covers them.
+            let node = self.cut_above(node.name()).unwrap_or(node);
+            if node.set(Rtype::NSEC).is_some() {
+                return self.put(reply, node, Rtype::NSEC);
+            }
+            // Only empty non-terminals are left: as many as a name has labels.
+            rank = names.rank(node.name());
+        }
+    }
+
+    /// The delegation or DNAME that hides a name of the zone.
+    fn cut_above(&self, name: &[u8]) -> Option<Node<'w>> {
+        let (mut at, mut starts, mut depth) = (0, [0u8; wire::Name::LABELS_MAX], 0);
+        while at < name.len() {
+            starts[depth] = at as u8;
+            depth += 1;
+            at += 1 + usize::from(name[at]);
+        }
+        let mut buffer = [0; PADDED_LEN];
+        buffer[..name.len()].copy_from_slice(name);
+        let mut above = self.zone.facts.cuts.up_to(depth).filter(|cut| *cut > 0 && *cut < depth);
+        above.find_map(|cut| {
+            let start = usize::from(starts[depth - cut]);
+            let node = self.zone.find(self.key, RelName::new(&buffer, start, name.len()))?;
+            let hides = node.set(Rtype::NS).or_else(|| node.set(Rtype::DNAME)).is_some();
+            hides.then_some(node)
+        })
+    }
+
+    /// The node of a name's NSEC3 record.
+    fn hashed(&self, params: &Nsec3Params, name: &[u8]) -> Option<Node<'w>> {
+        let label = self.hash(params, name);
+        let hash = self.key.hash_of(&label);
+        Leaf::new(self.zone.hashed.leaf(hash)).find(hash, &label)
+    }
+
+    /// Puts the NSEC3 record whose gap a name's hash falls into.
+    fn cover_hashed(&mut self, reply: &mut Reply<'_>, params: &Nsec3Params, name: &[u8]) {
+        let hashed: &'w dyn Tree = self.zone.hashed;
+        let label = self.hash(params, name);
+        let rank = hashed.rank(&label);
+        // The last one's gap goes round to the first (RFC 5155 §3.1.7).
+        let before = rank.checked_sub(1).or_else(|| hashed.len().checked_sub(1));
+        if let Some(node) = before.and_then(|rank| hashed.at(rank)) {
+            self.put(reply, node, Rtype::NSEC3);
+        }
+    }
+
+    /// The hashed owner label of a name of the zone (RFC 5155 §5).
+    fn hash(&self, params: &Nsec3Params, name: &[u8]) -> [u8; HASHED_LEN] {
+        let salt = &params.salt[..params.salt_len.into()];
+        let mut digest = Sha1::new().chain_update(name).chain_update(self.zone.origin.octets());
+        let mut hash = digest.chain_update(salt).finalize();
+        for _ in 0..params.iterations {
+            digest = Sha1::new().chain_update(hash);
+            hash = digest.chain_update(salt).finalize();
+        }
+        base32hex_label(&hash.into())
+    }
+
+    /// Puts a node's record of a kind, with its signatures, unless this proof has it already.
+    fn put(&mut self, reply: &mut Reply<'_>, node: Node<'w>, rtype: Rtype) {
+        let Some(set) = node.set(rtype) else { return };
+        if reply.is_truncated() || self.put[..self.count].contains(&node.name()) {
+            return;
+        }
+        if let Some(place) = self.put.get_mut(self.count) {
+            *place = node.name();
+            self.count += 1;
+        }
+        let owner = absolute(node.name(), self.zone.origin);
+        reply.put_needed(Section::Authority, Owner::Name(owner.as_name()), &set, node);
+    }
+}
+
+/// RFC 4648 §7, in lower case, as a label.
+fn base32hex_label(hash: &[u8; 20]) -> [u8; HASHED_LEN] {
+    const DIGITS: &[u8; 32] = b"0123456789abcdefghijklmnopqrstuv";
+    let mut label = [0; HASHED_LEN];
+    label[0] = HASHED_LEN as u8 - 1;
+    for (from, into) in hash.chunks_exact(5).zip(label[1..].chunks_exact_mut(8)) {
+        let bits = from.iter().fold(0u64, |bits, octet| bits << 8 | u64::from(*octet));
+        for (at, digit) in into.iter_mut().enumerate() {
+            *digit = DIGITS[(bits >> (35 - 5 * at)) as usize & 31];
+        }
+    }
+    label
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base32hex_is_that_of_rfc_4648() {
+        let mut hash = [0; 20];
+        hash[..5].copy_from_slice(b"fooba");
+        assert_eq!(&base32hex_label(&hash)[..9], b"\x20cpnmuog1");
+    }
+}

@@ -1,0 +1,17 @@
+//! Every maximum of this room.
+
+/// Aliases followed for one question. A longer chain is answered as far as it was followed.
+pub const ALIASES_MAX: usize = 16;
+/// Names whose addresses are added for one record set.
+pub const TARGETS_MAX: usize = 32;
+/// UDP payload we send at most, and say we can receive, unless configured otherwise, in octets
+/// (RFC 9715 §3.2: no fragments).
+pub const UDP_SIZE_DEFAULT: u16 = 1232;
+/// Seconds of a server cookie's life (RFC 9018 §4.3).
+pub const COOKIE_AGE_MAX: u32 = 3600;
+/// Seconds after which a valid cookie is replaced by a new one (RFC 9018 §4.3).
+pub const COOKIE_AGE_RENEW: u32 = 1800;
+/// Seconds a cookie may come from the future, for clocks that differ (RFC 9018 §4.3).
+pub const COOKIE_SKEW_MAX: u32 = 300;
+/// Octets of a name server identifier (RFC 5001 sets no bound; this leaves room for records).
+pub const NSID_LEN_MAX: usize = 128;

@@ -1,0 +1,369 @@
+//! Composing: record sets into the reply, section by section, each whole or not at all.
+use crate::Dice;
+use crate::finish::{Done, Ede};
+use image::{Node, RecordSet, Zone};
+use packet::Transport;
+use wire::{Composer, Full, HEADER_LEN, Name, NameBuf, QName, Query, Rcode, Rtype, Suffixes};
+
+/// The sections that records go to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Section {
+    Answer,
+    Authority,
+    Additional,
+}
+
+/// The owner name of a record set.
+#[derive(Clone, Copy)]
+pub(crate) enum Owner<'n> {
+    /// A place in the question's name.
+    Question(usize),
+    /// A name to be written.
+    Name(Name<'n>),
+}
+
+const POINTER: u16 = 0xc000;
+/// Octets of a record in front of its data, its owner being a pointer.
+const HEAD_LEN: usize = 12;
+
+/// A reply while it is composed.
+pub(crate) struct Reply<'r> {
+    pub(crate) query: &'r Query,
+    pub(crate) transport: Transport,
+    out: Composer<'r>,
+    dice: &'r mut Dice,
+    done: Done,
+}
+
+impl<'r> Reply<'r> {
+    /// A reply in the buffer that the question stands in, which is all that may be filled.
+    #[inline]
+    pub(crate) fn new(
+        buf: &'r mut [u8],
+        query: &'r Query,
+        transport: Transport,
+        suffixes: &'r mut Suffixes,
+        dice: &'r mut Dice,
+    ) -> Self {
+        let done = Done {
+            len: 0,
+            counts: [0; 3],
+            authoritative: false,
+            truncated: false,
+            rcode: Rcode::NoError,
+            ede: None,
+        };
+        Self { query, transport, out: Composer::new(buf, query.question_end, suffixes), dice, done }
+    }
+
+    /// What it has become.
+    #[inline]
+    pub(crate) fn done(self) -> Done {
+        Done { len: self.out.len(), ..self.done }
+    }
+
+    /// An error: nothing but the question goes back.
+    pub(crate) fn fail(&mut self, rcode: Rcode, ede: Option<Ede>) {
+        self.done.rcode = rcode;
+        self.done.ede = ede;
+    }
+
+    /// Sets the response code.
+    pub(crate) fn set_rcode(&mut self, rcode: Rcode) {
+        self.done.rcode = rcode;
+    }
+
+    /// The answer is this server's own (RFC 1035 §4.1.1).
+    #[inline]
+    pub(crate) fn set_authoritative(&mut self) {
+        self.done.authoritative = true;
+    }
+
+    /// Something that had to be there did not fit.
+    pub(crate) fn truncate(&mut self) {
+        self.done.truncated = true;
+    }
+
+    /// Whether something that had to be there did not fit.
+    #[inline]
+    pub(crate) fn is_truncated(&self) -> bool {
+        self.done.truncated
+    }
+
+    /// The owner that is the question's name while no alias was followed, else that name.
+    #[inline]
+    pub(crate) fn owner<'n>(&self, name: &'n QName) -> Owner<'n> {
+        if core::ptr::eq(name, &self.query.name) {
+            return Owner::Question(0);
+        }
+        Owner::Name(Name::parse(name.octets()).unwrap_or(Name::ROOT))
+    }
+
+    /// Puts a record set with its signatures if those are asked for; it is whole or not there.
+    ///
+    /// # Errors
+    /// When it does not fit.
+    #[inline]
+    pub(crate) fn put(
+        &mut self,
+        section: Section,
+        owner: Owner<'_>,
+        set: &RecordSet<'_>,
+        node: Node<'_>,
+        ttl: u32,
+    ) -> Result<(), Full> {
+        let mark = self.out.mark();
+        let dnssec = self.query.dnssec_ok();
+        let put = self.put_records(owner, set, ttl).and_then(|()| match dnssec {
+            true => self.put_signatures(owner, set.rtype(), node, ttl),
+            false => Ok(0),
+        });
+        match put {
+            Ok(signatures) => {
+                self.done.counts[section as usize] += set.count() as u16 + signatures;
+                Ok(())
+            }
+            Err(Full) => {
+                self.out.rewind(mark);
+                Err(Full)
+            }
+        }
+    }
+
+    /// Puts what must be there: if it does not fit, the reply is truncated.
+    #[inline]
+    pub(crate) fn put_needed(
+        &mut self,
+        section: Section,
+        owner: Owner<'_>,
+        set: &RecordSet<'_>,
+        node: Node<'_>,
+    ) {
+        if self.put(section, owner, set, node, set.ttl()).is_err() {
+            self.truncate();
+        }
+    }
+
+    /// Puts a made-up CNAME (RFC 6672 §3.1).
+    ///
+    /// # Errors
+    /// When it does not fit.
+    pub(crate) fn put_cname(
+        &mut self,
+        owner: Owner<'_>,
+        ttl: u32,
+        target: Name<'_>,
+    ) -> Result<(), Full> {
+        let mark = self.out.mark();
+        let put = self
+            .put_head(owner, Rtype::CNAME, ttl)
+            .and_then(|()| self.out.put_rdata(Rtype::CNAME, target.octets()));
+        match put {
+            Ok(()) => self.done.counts[Section::Answer as usize] += 1,
+            Err(Full) => self.out.rewind(mark),
+        }
+        put
+    }
+
+    /// Puts a CH TXT record at the question's name.
+    pub(crate) fn put_chaos_text(&mut self, text: &[u8]) {
+        let len = text.len().min(255);
+        let head = [0xc0, HEADER_LEN as u8, 0, 16, 0, 3, 0, 0, 0, 0];
+        let put = self.out.put_array(head).and_then(|()| {
+            self.out.put_array((len as u16 + 1).to_be_bytes())?;
+            self.out.put_array([len as u8])?;
+            self.out.put(&text[..len])
+        });
+        match put {
+            Ok(()) => self.done.counts[Section::Answer as usize] += 1,
+            Err(Full) => self.truncate(),
+        }
+    }
+
+    /// Address sets start anywhere, so that each record is the first as often as any other.
+    #[inline]
+    fn put_records(&mut self, owner: Owner<'_>, set: &RecordSet<'_>, ttl: u32) -> Result<(), Full> {
+        let rtype = set.rtype();
+        let Some(len) = rtype.fixed_rdata_len() else {
+            if rtype == Rtype::RRSIG {
+                return set.records().try_for_each(|sig| self.put_record(owner, rtype, ttl, sig));
+            }
+            return set.records().try_for_each(|data| self.put_record(owner, rtype, ttl, data));
+        };
+        let count = set.count();
+        let start = if count > 1 { self.dice.below(count) * len } else { 0 };
+        let (before, after) = set.data().split_at_checked(start).ok_or(Full)?;
+        for address in after.chunks_exact(len).chain(before.chunks_exact(len)) {
+            self.put_address(owner, rtype, ttl, address)?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn put_address(
+        &mut self,
+        owner: Owner<'_>,
+        rtype: Rtype,
+        ttl: u32,
+        address: &[u8],
+    ) -> Result<(), Full> {
+        let Owner::Question(at) = owner else { return self.put_record(owner, rtype, ttl, address) };
+        let pointer = (POINTER | (HEADER_LEN + at) as u16).to_be_bytes();
+        let (rtype, ttl, len) = (rtype.0.to_be_bytes(), ttl.to_be_bytes(), address.len() as u8);
+        let mut head = [0; HEAD_LEN];
+        head[..2].copy_from_slice(&pointer);
+        head[2..4].copy_from_slice(&rtype);
+        head[5] = 1;
+        head[6..10].copy_from_slice(&ttl);
+        head[11] = len;
+        if let Ok(address) = <[u8; 4]>::try_from(address) {
+            let mut record = [0; HEAD_LEN + 4];
+            record[..HEAD_LEN].copy_from_slice(&head);
+            record[HEAD_LEN..].copy_from_slice(&address);
+            return self.out.put_array(record);
+        }
+        self.out.put_array(head)?;
+        self.out.put(address)
+    }
+
+    fn put_head(&mut self, owner: Owner<'_>, rtype: Rtype, ttl: u32) -> Result<(), Full> {
+        match owner {
+            Owner::Question(at) => {
+                self.out.put_array((POINTER | (HEADER_LEN + at) as u16).to_be_bytes())?;
+            }
+            Owner::Name(name) => self.out.put_name(name)?,
+        }
+        let (rtype, ttl) = (rtype.0.to_be_bytes(), ttl.to_be_bytes());
+        self.out.put_array([rtype[0], rtype[1], 0, 1, ttl[0], ttl[1], ttl[2], ttl[3]])
+    }
+
+    fn put_record(
+        &mut self,
+        owner: Owner<'_>,
+        rtype: Rtype,
+        ttl: u32,
+        rdata: &[u8],
+    ) -> Result<(), Full> {
+        self.put_head(owner, rtype, ttl)?;
+        self.out.put_rdata(rtype, rdata)
+    }
+
+    /// The signatures over one set of a node. They live as long as what they sign (RFC 4034 §3).
+    fn put_signatures(
+        &mut self,
+        owner: Owner<'_>,
+        covered: Rtype,
+        node: Node<'_>,
+        ttl: u32,
+    ) -> Result<u16, Full> {
+        let Some(all) = node.set(Rtype::RRSIG).filter(|_| covered != Rtype::RRSIG) else {
+            return Ok(0);
+        };
+        let mut count = 0;
+        for signature in all.records() {
+            if signature.starts_with(&covered.0.to_be_bytes()) {
+                self.put_record(owner, Rtype::RRSIG, ttl, signature)?;
+                count += 1;
+            }
+        }
+        Ok(count)
+    }
+
+    /// Puts all signatures of a node, each with the TTL of what it signs.
+    ///
+    /// # Errors
+    /// When they do not fit.
+    pub(crate) fn put_all_signatures(
+        &mut self,
+        owner: Owner<'_>,
+        all: &RecordSet<'_>,
+        node: Node<'_>,
+    ) -> Result<(), Full> {
+        let mark = self.out.mark();
+        for signature in all.records() {
+            let covered =
+                signature.first_chunk().map_or(Rtype(0), |c| Rtype(u16::from_be_bytes(*c)));
+            let ttl = node.set(covered).map_or(all.ttl(), |set| set.ttl());
+            if let Err(Full) = self.put_record(owner, Rtype::RRSIG, ttl, signature) {
+                self.out.rewind(mark);
+                return Err(Full);
+            }
+        }
+        self.done.counts[Section::Answer as usize] += all.count() as u16;
+        Ok(())
+    }
+
+    /// Puts the zone's SOA where it says how long what is not there may be remembered: at the
+    /// lower of its TTL and its MINIMUM (RFC 2308 §3).
+    pub(crate) fn put_negative_soa(&mut self, zone: &Zone<'_>, apex: Node<'_>, name: &QName) {
+        let Some(set) = apex.set(Rtype::SOA) else { return };
+        let Some(data) = set.records().next() else { return };
+        let minimum = data.last_chunk().map_or(0, |minimum| u32::from_be_bytes(*minimum));
+        let ttl = set.ttl().min(minimum);
+        let owner = match self.owner(name) {
+            Owner::Question(_) => Owner::Question(name.octets().len() - zone.origin.len()),
+            Owner::Name(_) => Owner::Name(zone.origin),
+        };
+        let put = match (owner, self.query.dnssec_ok()) {
+            (Owner::Question(at), false) => self.put_soa_fast(zone.origin, at, ttl, data),
+            _ => self.put(Section::Authority, owner, &set, apex, ttl),
+        };
+        if put.is_err() {
+            self.truncate();
+        }
+    }
+
+    /// The most frequent negative answer: owner, MNAME and RNAME all point into the question.
+    fn put_soa_fast(
+        &mut self,
+        origin: Name<'_>,
+        at: usize,
+        ttl: u32,
+        data: &[u8],
+    ) -> Result<(), Full> {
+        let mark = self.out.mark();
+        let put = self.put_head(Owner::Question(at), Rtype::SOA, ttl).and_then(|()| {
+            let length_at = self.out.len();
+            self.out.put_array([0; 2])?;
+            let rest = self.put_name_under(origin, at, data)?;
+            let numbers = self.put_name_under(origin, at, rest)?;
+            self.out.put(numbers)?;
+            self.out.patch_u16(length_at, (self.out.len() - length_at - 2) as u16);
+            Ok(())
+        });
+        match put {
+            Ok(()) => self.done.counts[Section::Authority as usize] += 1,
+            Err(Full) => self.out.rewind(mark),
+        }
+        put
+    }
+
+    /// Puts the name that `data` begins with; where it lies under the origin, which stands at
+    /// `at` in the question's name, by pointing there. Returns what follows it.
+    fn put_name_under<'d>(
+        &mut self,
+        origin: Name<'_>,
+        at: usize,
+        data: &'d [u8],
+    ) -> Result<&'d [u8], Full> {
+        let mut end = 0;
+        let mut prefix = 0;
+        while let Some(len) = data.get(end).filter(|len| **len != 0) {
+            end += 1 + usize::from(*len);
+            prefix = if data[end..].starts_with(origin.octets()) { end } else { prefix };
+        }
+        let name = data.get(..=end).ok_or(Full)?;
+        if prefix > 0 && prefix + origin.len() == name.len() {
+            self.out.put(&name[..prefix])?;
+            self.out.put_array((POINTER | (HEADER_LEN + at) as u16).to_be_bytes())?;
+        } else {
+            self.out.put_name(Name::parse(name).unwrap_or(Name::ROOT))?;
+        }
+        Ok(&data[name.len()..])
+    }
+}
+
+/// A name relative to a zone's origin, made absolute.
+pub(crate) fn absolute(relative: &[u8], origin: Name<'_>) -> NameBuf {
+    NameBuf::joined(relative, origin).unwrap_or(NameBuf::root())
+}

@@ -1,0 +1,272 @@
+//! The names of one zone: found by hash, ordered canonically, persistent.
+//!
+//! A leaf holds the nodes; the order refers to them by hash. The two top bits of a reference are
+//! the node's ordinal among the names that share the other 62 bits.
+use crate::limits::{LEAF_NAMES, ORDINALS_MAX};
+use crate::order::{Order, Ref};
+use crate::pack;
+use crate::vector::{Buckets, Vector};
+use image::{HashKey, Leaf, Node, Tree};
+use std::sync::Arc;
+use wire::canonical_cmp;
+
+const ORDINAL_SHIFT: u32 = 62;
+const HASH_MASK: u64 = u64::MAX >> 2;
+
+/// What the order calls a node.
+pub fn reference(hash: u64, ordinal: u8) -> Ref {
+    hash & HASH_MASK | u64::from(ordinal) << ORDINAL_SHIFT
+}
+
+/// The names of one zone. A clone costs some references; a change, the path to what changed.
+#[derive(Clone)]
+pub struct Names {
+    key: Arc<HashKey>,
+    leaves: Buckets<Arc<[u8]>>,
+    order: Order,
+}
+
+impl Names {
+    /// No names.
+    pub fn new(key: Arc<HashKey>) -> Self {
+        let leaves = Buckets([pack::leaf(&mut [])].into_iter().collect());
+        Self { key, leaves, order: Order::default() }
+    }
+
+    /// Takes leaves that were built for it, and the order if that is known.
+    pub fn from_leaves(key: Arc<HashKey>, leaves: Vector<Arc<[u8]>>, order: Option<Order>) -> Self {
+        let mut names = Self { key, leaves: Buckets(leaves), order: Order::default() };
+        names.order = order.unwrap_or_else(|| names.sorted());
+        names
+    }
+
+    /// The key of its hashes.
+    pub fn key(&self) -> &Arc<HashKey> {
+        &self.key
+    }
+
+    /// The leaves, to build others like them.
+    pub fn leaves(&self) -> &Vector<Arc<[u8]>> {
+        &self.leaves.0
+    }
+
+    /// The order, to change it beside the leaves.
+    pub fn order(&self) -> &Order {
+        &self.order
+    }
+
+    /// The node of a name: relative, in lower case.
+    pub fn get(&self, name: &[u8]) -> Option<Node<'_>> {
+        let hash = self.key.hash_of(name);
+        Leaf::new(self.leaf(hash)).find(hash, name)
+    }
+
+    /// Whether names lie below this one.
+    pub fn has_below(&self, name: &[u8]) -> bool {
+        let rank = self.rank(name);
+        let here = self.at(rank).is_some_and(|node| node.name() == name);
+        let next = self.at(rank + usize::from(here));
+        next.is_some_and(|node| is_below(node.name(), name))
+    }
+
+    /// Puts a packed node in the place of the one of its name, or adds it.
+    ///
+    /// # Errors
+    /// When more names than [`ORDINALS_MAX`] share their hash.
+    pub fn put(&mut self, octets: Vec<u8>) -> Result<(), String> {
+        let name = Node::new(&octets).name().to_vec();
+        let hash = self.key.hash_of(&name);
+        if Leaf::new(self.leaf(hash)).find(hash, &name).is_some() {
+            self.edit(hash, &name, Some(octets));
+            return Ok(());
+        }
+        let ordinal = self.free_ordinal(hash)?;
+        let mut octets = octets;
+        octets[name.len() + 1] = ordinal;
+        let rank = self.rank(&name);
+        self.edit(hash, &name, Some(octets));
+        self.order.insert(rank, reference(hash, ordinal));
+        if self.order.len() > self.leaves.0.len() * LEAF_NAMES {
+            self.grow();
+        }
+        Ok(())
+    }
+
+    /// Takes a name away.
+    pub fn remove(&mut self, name: &[u8]) {
+        let hash = self.key.hash_of(name);
+        if Leaf::new(self.leaf(hash)).find(hash, name).is_none() {
+            return;
+        }
+        let rank = self.rank(name);
+        self.order.remove(rank);
+        self.edit(hash, name, None);
+        // Half an item of hysteresis, so that one name coming and going does not split and join.
+        if self.leaves.0.len() > 1
+            && self.order.len() + LEAF_NAMES < self.leaves.0.len() * LEAF_NAMES
+        {
+            self.shrink();
+        }
+    }
+
+    /// The lowest ordinal that no other name of this hash has.
+    fn free_ordinal(&self, hash: u64) -> Result<u8, String> {
+        let taken: Vec<u8> = Leaf::new(self.leaf(hash))
+            .bucket(hash)
+            .filter(|node| (self.key.hash_of(node.name()) ^ hash) & HASH_MASK == 0)
+            .map(|node| node.ordinal())
+            .collect();
+        (0..ORDINALS_MAX)
+            .find(|ordinal| !taken.contains(ordinal))
+            .ok_or_else(|| "too many names share one hash; restart to draw another key".into())
+    }
+
+    /// Rebuilds the leaf of a hash with one node replaced, added or taken away.
+    fn edit(&mut self, hash: u64, name: &[u8], octets: Option<Vec<u8>>) {
+        let index = self.leaves.index(hash);
+        let old = Arc::clone(self.leaves.0.get(index).expect("there is always a leaf"));
+        let mut nodes: Vec<(u64, &[u8])> = self.hashed_nodes(&old);
+        nodes.retain(|(_, octets)| Node::new(octets).name() != name);
+        if let Some(octets) = &octets {
+            nodes.push((hash, octets));
+        }
+        self.leaves.0.set(index, pack::leaf(&mut nodes));
+    }
+
+    fn hashed_nodes<'l>(&self, leaf: &'l [u8]) -> Vec<(u64, &'l [u8])> {
+        Leaf::new(leaf).nodes().map(|node| (self.key.hash_of(node.name()), node.octets())).collect()
+    }
+
+    /// One leaf more: it takes its names from the one it is split from.
+    fn grow(&mut self) {
+        let index = self.leaves.next_split();
+        let full = Arc::clone(self.leaves.0.get(index).expect("there is always a leaf"));
+        self.leaves.0.push(Arc::clone(&full));
+        let last = self.leaves.0.len() - 1;
+        let (mut stay, mut go): (Vec<_>, Vec<_>) = self
+            .hashed_nodes(&full)
+            .into_iter()
+            .partition(|(hash, _)| self.leaves.index(*hash) == index);
+        self.leaves.0.set(index, pack::leaf(&mut stay));
+        self.leaves.0.set(last, pack::leaf(&mut go));
+    }
+
+    /// One leaf less: its names go back to where it was split from.
+    fn shrink(&mut self) {
+        let Some(last) = self.leaves.0.pop() else { return };
+        let index = self.leaves.next_split();
+        let other = Arc::clone(self.leaves.0.get(index).expect("one leaf is always left"));
+        let mut nodes = self.hashed_nodes(&other);
+        nodes.extend(self.hashed_nodes(&last));
+        self.leaves.0.set(index, pack::leaf(&mut nodes));
+    }
+
+    /// The node of a reference.
+    fn resolve(&self, item: Ref) -> Option<Node<'_>> {
+        let ordinal = (item >> ORDINAL_SHIFT) as u8;
+        let hash = item & HASH_MASK;
+        let mut candidates = Leaf::new(self.leaf(hash)).bucket(hash);
+        let first = candidates.next()?;
+        let Some(second) = candidates.next() else { return Some(first) };
+        [first, second].into_iter().chain(candidates).find(|node| {
+            node.ordinal() == ordinal && self.key.hash_of(node.name()) & HASH_MASK == hash
+        })
+    }
+
+    /// The order of all names that are in the leaves.
+    fn sorted(&self) -> Order {
+        let mut keys = Vec::new();
+        // Each with its key's place and, in the low 16 bits, length.
+        let mut items: Vec<(u64, Ref)> = Vec::new();
+        for leaf in self.leaves.0.iter() {
+            for node in Leaf::new(leaf).nodes() {
+                let at = keys.len();
+                sort_key(&mut keys, node.name());
+                let hash = self.key.hash_of(node.name());
+                let place = (at << 16 | (keys.len() - at)) as u64;
+                items.push((place, reference(hash, node.ordinal())));
+            }
+        }
+        let key = |place: u64| &keys[(place >> 16) as usize..][..(place & 0xffff) as usize];
+        items.sort_unstable_by(|a, b| key(a.0).cmp(key(b.0)));
+        Order::from_sorted(items.into_iter().map(|(_, item)| item))
+    }
+
+    /// The order once `leaves` take the place of these, `removed` names went and `added` came.
+    pub fn reordered(
+        &self,
+        leaves: &Vector<Arc<[u8]>>,
+        added: &[Vec<u8>],
+        removed: &[Vec<u8>],
+    ) -> Order {
+        let mut names = self.clone();
+        for name in removed {
+            let rank = names.rank(name);
+            names.order.remove(rank);
+        }
+        // References are now looked up among the new leaves: the order names only what is in both.
+        names.leaves = Buckets(leaves.clone());
+        for name in added {
+            let rank = names.rank(name);
+            let ordinal = names.get(name).map_or(0, |node| node.ordinal());
+            names.order.insert(rank, reference(self.key.hash_of(name), ordinal));
+        }
+        names.order
+    }
+}
+
+/// Octets whose plain order is the canonical order of names: labels from the right, each ended by
+/// a 0; a 0 or 1 within a label is escaped so that it sorts behind the end.
+fn sort_key(into: &mut Vec<u8>, name: &[u8]) {
+    let mut starts = [0u8; wire::Name::LABELS_MAX];
+    let (mut at, mut labels) = (0, 0);
+    while at < name.len() {
+        starts[labels] = at as u8;
+        labels += 1;
+        at += 1 + usize::from(name[at]);
+    }
+    for start in starts[..labels].iter().rev() {
+        let start = usize::from(*start);
+        for &octet in &name[start + 1..][..name[start].into()] {
+            match octet {
+                0 | 1 => into.extend_from_slice(&[1, octet + 1]),
+                _ => into.push(octet),
+            }
+        }
+        into.push(0);
+    }
+}
+
+/// Whether a relative name lies below another.
+pub fn is_below(name: &[u8], above: &[u8]) -> bool {
+    if name.len() <= above.len() || !name.ends_with(above) {
+        return false;
+    }
+    let cut = name.len() - above.len();
+    let mut at = 0;
+    while at < cut {
+        at += 1 + usize::from(name[at]);
+    }
+    at == cut
+}
+
+impl Tree for Names {
+    #[inline]
+    fn leaf(&self, hash: u64) -> &[u8] {
+        self.leaves.get(hash).map_or(&[], |leaf| leaf)
+    }
+
+    fn len(&self) -> usize {
+        self.order.len()
+    }
+
+    fn at(&self, rank: usize) -> Option<Node<'_>> {
+        self.resolve(self.order.at(rank)?)
+    }
+
+    fn rank(&self, name: &[u8]) -> usize {
+        self.order.partition(|item| {
+            self.resolve(item).is_some_and(|node| canonical_cmp(node.name(), name).is_lt())
+        })
+    }
+}

@@ -1,0 +1,202 @@
+//! A persistent vector: after a change, old and new share all but the path to what changed.
+use std::array;
+use std::sync::Arc;
+
+const BITS: u32 = 5;
+const FAN: usize = 1 << BITS;
+
+#[derive(Clone)]
+#[allow(clippy::large_enum_variant, reason = "a box more would be a cache miss more")]
+enum Branch<T> {
+    Inner([Option<Arc<Branch<T>>>; FAN]),
+    Last([Option<T>; FAN]),
+}
+
+impl<T: Clone> Branch<T> {
+    fn empty(height: u32) -> Self {
+        match height {
+            0 => Self::Last(array::from_fn(|_| None)),
+            _ => Self::Inner(array::from_fn(|_| None)),
+        }
+    }
+
+    fn set(&mut self, height: u32, index: usize, item: Option<T>) {
+        let slot = index >> (BITS * height) & (FAN - 1);
+        match self {
+            Self::Last(items) => items[slot] = item,
+            Self::Inner(branches) => {
+                let branch =
+                    branches[slot].get_or_insert_with(|| Arc::new(Self::empty(height - 1)));
+                Arc::make_mut(branch).set(height - 1, index, item);
+            }
+        }
+    }
+}
+
+/// A vector whose clone costs one reference, and whose change costs one path from the root.
+#[derive(Clone)]
+pub struct Vector<T> {
+    root: Arc<Branch<T>>,
+    height: u32,
+    len: usize,
+}
+
+impl<T: Clone> Vector<T> {
+    /// No items.
+    pub fn new() -> Self {
+        Self { root: Arc::new(Branch::empty(0)), height: 0, len: 0 }
+    }
+
+    /// How many items there are.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The item at an index.
+    #[inline]
+    pub fn get(&self, index: usize) -> Option<&T> {
+        if index >= self.len {
+            return None;
+        }
+        let mut branch = &*self.root;
+        let mut shift = BITS * self.height;
+        loop {
+            let slot = index >> (shift & 63) & (FAN - 1);
+            match branch {
+                Branch::Last(items) => return items[slot].as_ref(),
+                Branch::Inner(branches) => branch = branches[slot].as_deref()?,
+            }
+            shift = shift.wrapping_sub(BITS);
+        }
+    }
+
+    /// Replaces the item at an index, which must be there.
+    pub fn set(&mut self, index: usize, item: T) {
+        assert!(index < self.len, "an item that is not there cannot be replaced");
+        Arc::make_mut(&mut self.root).set(self.height, index, Some(item));
+    }
+
+    /// Appends an item.
+    pub fn push(&mut self, item: T) {
+        if self.len == FAN << (BITS * self.height) {
+            self.height += 1;
+            let mut root = Branch::empty(self.height);
+            if let Branch::Inner(branches) = &mut root {
+                branches[0] = Some(Arc::clone(&self.root));
+            }
+            self.root = Arc::new(root);
+        }
+        self.len += 1;
+        self.set(self.len - 1, item);
+    }
+
+    /// Takes the last item away.
+    pub fn pop(&mut self) -> Option<T> {
+        let last = self.get(self.len.checked_sub(1)?).cloned();
+        self.len -= 1;
+        Arc::make_mut(&mut self.root).set(self.height, self.len, None);
+        if self.height > 0
+            && self.len <= FAN << (BITS * (self.height - 1))
+            && let Branch::Inner(branches) = &*self.root
+            && let Some(only) = branches[0].clone()
+        {
+            self.root = only;
+            self.height -= 1;
+        }
+        last
+    }
+
+    /// All items in order.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        (0..self.len).filter_map(|index| self.get(index))
+    }
+}
+
+impl<T: Clone> FromIterator<T> for Vector<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(items: I) -> Self {
+        let mut vector = Self::new();
+        items.into_iter().for_each(|item| vector.push(item));
+        vector
+    }
+}
+
+/// A vector that hashes choose from, one item more or less at a time (linear hashing, Litwin
+/// 1980): growing touches one item, never all.
+#[derive(Clone)]
+pub struct Buckets<T>(pub Vector<T>);
+
+impl<T: Clone> Buckets<T> {
+    /// Which item a hash chooses. There must be at least one.
+    #[inline]
+    pub fn index(&self, hash: u64) -> usize {
+        index_among(hash, self.0.len())
+    }
+
+    /// The item a hash chooses.
+    #[inline]
+    pub fn get(&self, hash: u64) -> Option<&T> {
+        self.0.get(self.index(hash))
+    }
+
+    /// The item that the next one to come will share its hashes with.
+    pub fn next_split(&self) -> usize {
+        let len = self.0.len();
+        len & !(usize::MAX << (usize::BITS - 1 - len.leading_zeros()))
+    }
+}
+
+/// Which of `len` items a hash chooses.
+#[inline]
+pub fn index_among(hash: u64, len: usize) -> usize {
+    let mask = usize::MAX >> (len.saturating_sub(1) | 1).leading_zeros();
+    let index = hash as usize & mask;
+    if index < len { index } else { index & (mask >> 1) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_leaves_the_old_vector_alone() {
+        let old: Vector<u32> = (0..5000).collect();
+        let mut new = old.clone();
+        new.set(4097, 7);
+        new.push(8);
+        assert_eq!((old.get(4097), new.get(4097)), (Some(&4097), Some(&7)));
+        assert_eq!((old.get(5000), new.get(5000)), (None, Some(&8)));
+        assert!(old.iter().copied().eq(0..5000));
+    }
+
+    #[test]
+    fn it_grows_and_shrinks_through_every_height() {
+        let mut vector = Vector::new();
+        for n in 0..33_000 {
+            vector.push(n);
+            assert_eq!(vector.get(n), Some(&n));
+        }
+        for n in (0..33_000).rev() {
+            assert_eq!(vector.pop(), Some(n));
+            assert_eq!(vector.get(n), None);
+            if n > 0 {
+                assert_eq!(vector.get(n - 1), Some(&(n - 1)));
+            }
+        }
+        assert_eq!((vector.pop(), vector.height), (None, 0));
+    }
+
+    #[test]
+    fn linear_hashing_splits_one_item_at_a_time() {
+        for len in 1..200 {
+            for hash in 0..2000u64 {
+                let (before, after) = (index_among(hash, len), index_among(hash, len + 1));
+                assert!(before < len);
+                if before != after {
+                    assert_eq!(after, len, "only the new item takes hashes");
+                    let split = Buckets((0..len).collect::<Vector<_>>()).next_split();
+                    assert_eq!(before, split, "and only from the one that is split");
+                }
+            }
+        }
+    }
+}

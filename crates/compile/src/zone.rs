@@ -1,0 +1,239 @@
+//! A zone, persistent: a changed one shares with the old all that did not change.
+use crate::limits::NSEC3_ITERATIONS_MAX;
+use crate::names::Names;
+use crate::pack;
+use image::{Facts, HashKey, Node, Nsec3Params, RecordSet};
+use std::sync::Arc;
+use wire::{Name, NameBuf, Rtype};
+
+/// A zone as it is published.
+#[derive(Clone)]
+pub struct Zone {
+    pub(crate) origin: Box<[u8]>,
+    pub(crate) facts: Facts,
+    pub(crate) names: Names,
+    pub(crate) hashed: Names,
+}
+
+impl Zone {
+    /// A zone that was never loaded: it answers SERVFAIL (invariant I10).
+    pub fn unloaded(key: Arc<HashKey>, origin: Name<'_>) -> Self {
+        let mut lower = NameBuf::from(origin);
+        lower.make_lowercase();
+        let origin_labels = origin.labels().count() as u8;
+        Self {
+            origin: lower.as_name().octets().into(),
+            facts: Facts { origin_labels, ..Facts::default() },
+            names: Names::new(Arc::clone(&key)),
+            hashed: Names::new(key),
+        }
+    }
+
+    /// The name of its apex, in lower case.
+    pub fn origin(&self) -> Name<'_> {
+        Name::parse(&self.origin).unwrap_or(Name::ROOT)
+    }
+
+    /// What is known about it as a whole.
+    pub fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// Its names, but for the hashed ones of NSEC3.
+    pub fn names(&self) -> &Names {
+        &self.names
+    }
+
+    /// The serial of its SOA.
+    pub fn serial(&self) -> Option<u32> {
+        let soa = self.names.get(&[])?.set(Rtype::SOA)?.records().next()?;
+        let numbers = soa.last_chunk::<20>()?;
+        Some(u32::from_be_bytes([numbers[0], numbers[1], numbers[2], numbers[3]]))
+    }
+
+    /// A name's labels below the origin, in lower case; nothing for a name of elsewhere.
+    pub fn relative(&self, name: Name<'_>) -> Option<Vec<u8>> {
+        name.is_within(self.origin())
+            .then(|| name.octets()[..name.len() - self.origin.len()].to_ascii_lowercase())
+    }
+
+    /// The record set of a name and type.
+    pub fn set(&self, name: Name<'_>, rtype: Rtype) -> Option<RecordSet<'_>> {
+        self.names.get(&self.relative(name)?)?.set(rtype)
+    }
+
+    /// Replaces a record set, or with `None` takes it away.
+    ///
+    /// # Errors
+    /// When the name does not lie in the zone, the set is too large, or the record sets of the
+    /// name would contradict each other. The zone is unchanged then.
+    pub fn change(
+        &mut self,
+        name: Name<'_>,
+        rtype: Rtype,
+        set: Option<(u32, &[&[u8]])>,
+    ) -> Result<(), String> {
+        let relative = self
+            .relative(name)
+            .ok_or_else(|| format!("{name} does not lie in the zone {}", self.origin()))?;
+        let node = self.names.get(&relative);
+        let packed = match set {
+            None if node.and_then(|node| node.set(rtype)).is_none() => return Ok(()),
+            None => None,
+            Some((ttl, records)) => {
+                let mut packed = Vec::new();
+                pack::set(&mut packed, rtype, ttl, records.iter().copied())?;
+                Some(packed)
+            }
+        };
+        let octets = match node {
+            Some(node) => pack::with_set(node, rtype, packed.as_deref()),
+            None => {
+                let mut bare = Vec::new();
+                pack::node_head(&mut bare, &relative, 0);
+                pack::with_set(Node::new(&bare), rtype, packed.as_deref())
+            }
+        };
+        check_node(Node::new(&octets)).map_err(|why| format!("{name}: {why}"))?;
+        if Node::new(&octets).is_empty() && !self.names.has_below(&relative) {
+            self.remove_with_empty_parents(&relative);
+            return Ok(());
+        }
+        self.facts.note(Node::new(&octets))?;
+        self.names.put(octets)?;
+        self.add_empty_parents(&relative)
+    }
+
+    /// Every name above one that exists exists too (RFC 8020, RFC 4592 §2.2.2).
+    fn add_empty_parents(&mut self, name: &[u8]) -> Result<(), String> {
+        let mut rest = name;
+        while let Some(parent) = parent(rest) {
+            if self.names.get(parent).is_some() {
+                break;
+            }
+            let mut bare = Vec::new();
+            pack::node_head(&mut bare, parent, 0);
+            self.names.put(bare)?;
+            rest = parent;
+        }
+        Ok(())
+    }
+
+    fn remove_with_empty_parents(&mut self, name: &[u8]) {
+        self.names.remove(name);
+        let mut rest = name;
+        while let Some(parent) = parent(rest) {
+            let empty = self.names.get(parent).is_some_and(|node| node.is_empty());
+            if parent.is_empty() || !empty || self.names.has_below(parent) {
+                break;
+            }
+            self.names.remove(parent);
+            rest = parent;
+        }
+    }
+
+    pub(crate) fn view(&self) -> image::Zone<'_> {
+        image::Zone {
+            origin: self.origin(),
+            facts: &self.facts,
+            names: &self.names,
+            hashed: &self.hashed,
+        }
+    }
+
+    /// How many names have records, and how many records there are: a walk over all of it.
+    pub fn count(&self) -> (usize, usize) {
+        let trees = [&self.names, &self.hashed];
+        let nodes = trees.into_iter().flat_map(|names| names.leaves().iter());
+        nodes.flat_map(|leaf| image::Leaf::new(leaf).nodes()).fold(
+            (0, 0),
+            |(names, records), node| {
+                let here: usize = node.sets().map(|set| set.count()).sum();
+                (names + usize::from(here > 0), records + here)
+            },
+        )
+    }
+}
+
+/// The name without its first label.
+pub(crate) fn parent(name: &[u8]) -> Option<&[u8]> {
+    name.get(1 + usize::from(*name.first()?)..)
+}
+
+/// What the record sets of one name may not do to each other.
+///
+/// # Errors
+/// What is wrong, as a clause.
+pub(crate) fn check_node(node: Node<'_>) -> Result<(), String> {
+    let at_apex = node.name().is_empty();
+    let mut others = false;
+    let mut alias = false;
+    for set in node.sets() {
+        match set.rtype() {
+            Rtype::CNAME => alias = true,
+            // RFC 4035 §2.5: what a signed alias has beside it.
+            Rtype::RRSIG | Rtype::NSEC | Rtype::KEY => {}
+            _ => others = true,
+        }
+        let single = matches!(set.rtype(), Rtype::CNAME | Rtype::DNAME | Rtype::SOA);
+        if single && set.count() > 1 {
+            return Err(format!(
+                "{} different {} records, but only one can be",
+                set.count(),
+                set.rtype()
+            ));
+        }
+        if set.rtype() == Rtype::SOA && !at_apex {
+            return Err("an SOA record below the apex of the zone".into());
+        }
+    }
+    if alias && others {
+        return Err("a CNAME record beside other records (RFC 2181 §10.1)".into());
+    }
+    Ok(())
+}
+
+/// What notes a node in the facts of its zone.
+pub(crate) trait Note {
+    /// # Errors
+    /// What the zone may not have.
+    fn note(&mut self, node: Node<'_>) -> Result<(), String>;
+}
+
+impl Note for Facts {
+    fn note(&mut self, node: Node<'_>) -> Result<(), String> {
+        let name = node.name();
+        let depth = std::iter::successors(Some(name), |name| parent(name)).count() - 1;
+        self.depth_max = self.depth_max.max(depth as u8);
+        if name.starts_with(b"\x01*") {
+            self.wildcards.insert(depth - 1);
+        }
+        if depth > 0 && node.set(Rtype::NS).is_some() || node.set(Rtype::DNAME).is_some() {
+            self.cuts.insert(depth);
+        }
+        if name.is_empty() {
+            self.nsec3 = nsec3_params(node)?;
+        }
+        Ok(())
+    }
+}
+
+/// The parameters to deny names with (RFC 5155 §7.1: those with no flags).
+fn nsec3_params(apex: Node<'_>) -> Result<Option<Nsec3Params>, String> {
+    let Some(set) = apex.set(Rtype::NSEC3PARAM) else { return Ok(None) };
+    for data in set.records() {
+        let [1, 0, high, low, salt_len, salt @ ..] = data else { continue };
+        let iterations = u16::from_be_bytes([*high, *low]);
+        if iterations > NSEC3_ITERATIONS_MAX {
+            return Err(format!(
+                "NSEC3 with {iterations} extra iterations; more than {NSEC3_ITERATIONS_MAX} would \
+                 let questions cost too much (RFC 9276 §3.1 asks for 0)"
+            ));
+        }
+        let mut params = Nsec3Params { iterations, salt_len: *salt_len, salt: [0; 255] };
+        let salt = salt.get(..usize::from(*salt_len)).ok_or("NSEC3PARAM with a salt cut short")?;
+        params.salt[..salt.len()].copy_from_slice(salt);
+        return Ok(Some(params));
+    }
+    Ok(None)
+}

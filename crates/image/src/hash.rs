@@ -1,0 +1,139 @@
+//! Keyed hashing of names.
+//!
+//! Whoever may write names could choose them to collide, were the hash known. NH (the first layer
+//! of UMAC, RFC 4418 §5.2.2, here with words of 64 bits) is universal: for any two names, over
+//! all keys, the chance of equal sums is at most 2^-63. The key never leaves the process.
+use wire::limits::PADDED_LEN;
+
+/// Words of a key: two for each block of 16 octets, and two to fold with.
+pub const HASH_KEY_WORDS: usize = 2 * (PADDED_LEN / 16) + 2;
+const FOLD: usize = HASH_KEY_WORDS - 2;
+
+/// Which of a block's 16 octets belong to the name, when it ends after so many.
+const MASKS: [(u64, u64); 16] = {
+    let mut masks = [(0, 0); 16];
+    let mut octets = 0;
+    while octets < 16 {
+        let bits = (1u128 << (8 * octets)) - 1;
+        masks[octets] = (bits as u64, (bits >> 64) as u64);
+        octets += 1;
+    }
+    masks
+};
+
+/// The secret that decides where names lie.
+#[derive(Clone)]
+pub struct HashKey([u64; HASH_KEY_WORDS]);
+
+impl HashKey {
+    /// A key of these words, which must come from a good source of randomness.
+    pub const fn new(words: [u64; HASH_KEY_WORDS]) -> Self {
+        Self(words)
+    }
+
+    /// The hash of the `len` octets from `start`, labels in lower case without the root. They must
+    /// lie within the first 255 octets of the buffer; what stands around them does not count.
+    #[inline]
+    pub fn hash(&self, buffer: &[u8; PADDED_LEN], start: usize, len: usize) -> u64 {
+        let word = |at: usize| {
+            buffer
+                .get(at..)
+                .and_then(|rest| rest.first_chunk())
+                .map_or(0, |w| u64::from_le_bytes(*w))
+        };
+        let mut sum: u128 = 0;
+        let mut at = start;
+        let end = start + len;
+        for keys in self.0[..FOLD].as_chunks::<2>().0 {
+            if at >= end {
+                break;
+            }
+            let (mut low, mut high) = (word(at), word(at + 8));
+            if let Some(mask) = MASKS.get(end - at) {
+                low &= mask.0;
+                high &= mask.1;
+            }
+            let product =
+                u128::from(low.wrapping_add(keys[0])) * u128::from(high.wrapping_add(keys[1]));
+            sum = sum.wrapping_add(product);
+            at += 16;
+        }
+        let (low, high) = (sum as u64 ^ self.0[FOLD], (sum >> 64) as u64 ^ self.0[FOLD + 1]);
+        let folded = u128::from(low) * u128::from(high);
+        folded as u64 ^ (folded >> 64) as u64
+    }
+
+    /// The hash of labels that stand in a buffer of their own.
+    pub fn hash_of(&self, labels: &[u8]) -> u64 {
+        let mut buffer = [0; PADDED_LEN];
+        buffer[..labels.len()].copy_from_slice(labels);
+        self.hash(&buffer, 0, labels.len())
+    }
+}
+
+impl core::fmt::Debug for HashKey {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("HashKey(secret)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use std::collections::HashSet;
+    use std::format;
+
+    fn key(seed: u64) -> HashKey {
+        let mut state = seed;
+        HashKey::new(core::array::from_fn(|_| {
+            // SplitMix64.
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mut z = state;
+            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            z ^ (z >> 31)
+        }))
+    }
+
+    #[test]
+    fn what_stands_around_a_name_does_not_count() {
+        let key = key(1);
+        for len in 0..=254 {
+            let (mut quiet, mut noisy) = ([0; PADDED_LEN], [0xaa; PADDED_LEN]);
+            for at in 0..len {
+                quiet[at] = at as u8;
+                noisy[at] = at as u8;
+            }
+            assert_eq!(key.hash(&quiet, 0, len), key.hash(&noisy, 0, len), "{len}");
+            assert_eq!(key.hash(&quiet, 0, len), key.hash_of(&quiet[..len]), "{len}");
+            if len > 3 {
+                assert_eq!(key.hash(&quiet, 3, len - 3), key.hash_of(&quiet[3..len]), "{len}");
+            }
+        }
+    }
+
+    #[test]
+    fn similar_names_spread_over_buckets() {
+        let key = key(2);
+        let mut full = HashSet::new();
+        let mut buckets = [0u32; 256];
+        for n in 0..100_000 {
+            let text = format!("svc-{n:05}");
+            let mut label = std::vec![text.len() as u8];
+            label.extend(text.bytes());
+            let hash = key.hash_of(&label);
+            assert!(full.insert(hash), "{text}");
+            buckets[(hash & 255) as usize] += 1;
+        }
+        // Chi-square over 256 buckets: mean 255, standard deviation 22.6.
+        let expected = 100_000.0 / 256.0;
+        let chi: f64 = buckets.iter().map(|n| (f64::from(*n) - expected).powi(2) / expected).sum();
+        assert!(chi < 255.0 + 6.0 * 22.6, "{chi}");
+    }
+
+    #[test]
+    fn another_key_hashes_otherwise() {
+        assert_ne!(key(1).hash_of(b"\x03www"), key(2).hash_of(b"\x03www"));
+    }
+}

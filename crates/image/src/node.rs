@@ -1,0 +1,151 @@
+//! A node: one name of a zone with its record sets, as packed octets.
+//!
+//! ```text
+//! node   name length (1), name relative to the origin without a root, lower case;
+//!        ordinal (1): its number among the names whose hash is the same; then its sets by type
+//! set    type (2, big-endian), TTL (4, big-endian, seconds), records (2), octets of data (2),
+//!        then the records: each behind its length (2), unless the type fixes it
+//! ```
+//! Type and TTL stand in the order of the wire, so that they are copied, not converted.
+use wire::Rtype;
+
+/// Octets in front of a set's records.
+pub const SET_HEAD_LEN: usize = 10;
+
+/// One name of a zone. A name without sets is an empty non-terminal.
+#[derive(Clone, Copy, Debug)]
+pub struct Node<'a> {
+    octets: &'a [u8],
+    sets_at: usize,
+}
+
+impl<'a> Node<'a> {
+    /// Takes a packed node.
+    #[inline]
+    pub fn new(octets: &'a [u8]) -> Self {
+        Self { octets, sets_at: octets.first().map_or(0, |len| usize::from(*len) + 2) }
+    }
+
+    /// The whole packed form.
+    pub fn octets(&self) -> &'a [u8] {
+        self.octets
+    }
+
+    /// The name relative to the origin: labels in lower case, no root. Empty at the apex.
+    #[inline]
+    pub fn name(&self) -> &'a [u8] {
+        self.octets.get(1..(self.sets_at.max(2)) - 1).unwrap_or_default()
+    }
+
+    /// Its number among the names of the same hash.
+    pub fn ordinal(&self) -> u8 {
+        self.octets.get(self.sets_at.max(1) - 1).copied().unwrap_or_default()
+    }
+
+    /// Whether it has no record set of its own, only names below it.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.octets.len() <= self.sets_at
+    }
+
+    /// The record sets, by type.
+    #[inline]
+    pub fn sets(&self) -> Sets<'a> {
+        Sets(self.octets.get(self.sets_at..).unwrap_or_default())
+    }
+
+    /// The set of one type.
+    #[inline]
+    pub fn set(&self, rtype: Rtype) -> Option<RecordSet<'a>> {
+        self.sets().find(|set| set.rtype() == rtype)
+    }
+}
+
+/// Iterator over a node's record sets.
+#[derive(Clone, Debug)]
+pub struct Sets<'a>(&'a [u8]);
+
+impl<'a> Iterator for Sets<'a> {
+    type Item = RecordSet<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<RecordSet<'a>> {
+        let head: &[u8; SET_HEAD_LEN] = self.0.first_chunk()?;
+        let len = usize::from(u16::from_le_bytes([head[8], head[9]]));
+        let (octets, rest) = self.0.split_at_checked(SET_HEAD_LEN + len)?;
+        self.0 = rest;
+        Some(RecordSet { octets, head })
+    }
+}
+
+/// All records of one name and one type.
+#[derive(Clone, Copy, Debug)]
+pub struct RecordSet<'a> {
+    octets: &'a [u8],
+    head: &'a [u8; SET_HEAD_LEN],
+}
+
+impl<'a> RecordSet<'a> {
+    /// Their type.
+    #[inline]
+    pub fn rtype(&self) -> Rtype {
+        Rtype(u16::from_be_bytes([self.head[0], self.head[1]]))
+    }
+
+    /// Their TTL in seconds.
+    #[inline]
+    pub fn ttl(&self) -> u32 {
+        u32::from_be_bytes([self.head[2], self.head[3], self.head[4], self.head[5]])
+    }
+
+    /// How many there are, at least 1.
+    #[inline]
+    pub fn count(&self) -> usize {
+        u16::from_le_bytes([self.head[6], self.head[7]]).into()
+    }
+
+    /// The data of all records, packed.
+    #[inline]
+    pub fn data(&self) -> &'a [u8] {
+        &self.octets[SET_HEAD_LEN..]
+    }
+
+    /// The whole packed form.
+    pub fn octets(&self) -> &'a [u8] {
+        self.octets
+    }
+
+    /// The data of each record.
+    #[inline]
+    pub fn records(&self) -> Records<'a> {
+        Records { rest: self.data(), fixed: self.rtype().fixed_rdata_len() }
+    }
+}
+
+/// Iterator over the data of a set's records.
+#[derive(Clone, Debug)]
+pub struct Records<'a> {
+    rest: &'a [u8],
+    fixed: Option<usize>,
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = &'a [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let (len, rest) = match self.fixed {
+            Some(len) => (len, self.rest),
+            None => {
+                let (len, rest) = self.rest.split_first_chunk()?;
+                (usize::from(u16::from_le_bytes(*len)), rest)
+            }
+        };
+        if self.rest.is_empty() {
+            return None;
+        }
+        let (record, rest) = rest.split_at_checked(len)?;
+        self.rest = rest;
+        Some(record)
+    }
+}

@@ -1,0 +1,210 @@
+//! Composing a message in place, with names compressed against those already written.
+use crate::limits::SUFFIXES_MAX;
+use crate::{Field, HEADER_LEN, Name, Rtype, layout};
+
+/// There is no room for what was to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+/// Offsets a pointer can name have 14 bits (RFC 1035 §4.1.4).
+const POINTER_MAX: usize = 0x3fff;
+const POINTER: u16 = 0xc000;
+
+/// Names written so far that a later one may point to: where each stands in the message, and how
+/// long it is uncompressed.
+#[derive(Clone, Debug)]
+pub struct Suffixes {
+    entries: [(u16, u8); SUFFIXES_MAX],
+    len: usize,
+}
+
+impl Suffixes {
+    /// None yet.
+    pub const fn new() -> Self {
+        Self { entries: [(0, 0); SUFFIXES_MAX], len: 0 }
+    }
+}
+
+impl Default for Suffixes {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A place in the message to go back to when a record set does not fit.
+#[derive(Clone, Copy, Debug)]
+pub struct Mark {
+    at: usize,
+    suffixes: usize,
+}
+
+/// Appends to a message, never past its limit.
+#[derive(Debug)]
+pub struct Composer<'b> {
+    buf: &'b mut [u8],
+    at: usize,
+    suffixes: &'b mut Suffixes,
+}
+
+impl<'b> Composer<'b> {
+    /// Appends behind the first `at` octets of `buf`, which are header and question, and up to
+    /// its end.
+    #[inline]
+    pub fn new(buf: &'b mut [u8], at: usize, suffixes: &'b mut Suffixes) -> Self {
+        suffixes.len = 0;
+        Self { buf, at, suffixes }
+    }
+
+    /// Octets of the message so far.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.at
+    }
+
+    /// Whether nothing was written yet.
+    pub fn is_empty(&self) -> bool {
+        self.at == 0
+    }
+
+    /// Where the message stands now.
+    #[inline]
+    pub fn mark(&self) -> Mark {
+        Mark { at: self.at, suffixes: self.suffixes.len }
+    }
+
+    /// Forgets what was written since `mark`.
+    pub fn rewind(&mut self, mark: Mark) {
+        self.at = mark.at;
+        self.suffixes.len = mark.suffixes;
+    }
+
+    /// Appends octets.
+    ///
+    /// # Errors
+    /// [`Full`] when they do not fit; nothing is written then.
+    #[inline]
+    pub fn put(&mut self, octets: &[u8]) -> Result<(), Full> {
+        let end = self.at + octets.len();
+        self.buf.get_mut(self.at..end).ok_or(Full)?.copy_from_slice(octets);
+        self.at = end;
+        Ok(())
+    }
+
+    /// Appends a fixed number of octets.
+    ///
+    /// # Errors
+    /// As [`Composer::put`].
+    #[inline]
+    pub fn put_array<const N: usize>(&mut self, octets: [u8; N]) -> Result<(), Full> {
+        let room = self.buf.get_mut(self.at..).and_then(|rest| rest.first_chunk_mut::<N>());
+        *room.ok_or(Full)? = octets;
+        self.at += N;
+        Ok(())
+    }
+
+    /// Overwrites two octets written before.
+    #[inline]
+    pub fn patch_u16(&mut self, at: usize, value: u16) {
+        self.buf[at..at + 2].copy_from_slice(&value.to_be_bytes());
+    }
+
+    /// Makes the question's name one to point to.
+    fn remember_question(&mut self) {
+        if self.at <= HEADER_LEN {
+            return;
+        }
+        let (mut label, mut end) = (HEADER_LEN, HEADER_LEN);
+        while self.buf[end] != 0 {
+            end += 1 + usize::from(self.buf[end]);
+        }
+        while label < end {
+            self.note(label, end + 1 - label);
+            label += 1 + usize::from(self.buf[label]);
+        }
+    }
+
+    fn note(&mut self, at: usize, len: usize) {
+        if at <= POINTER_MAX && self.suffixes.len < SUFFIXES_MAX {
+            self.suffixes.entries[self.suffixes.len] = (at as u16, len as u8);
+            self.suffixes.len += 1;
+        }
+    }
+
+    /// Appends a name, as short as pointers allow.
+    ///
+    /// # Errors
+    /// As [`Composer::put`], but a part of the name may have been written.
+    pub fn put_name(&mut self, name: Name<'_>) -> Result<(), Full> {
+        if self.suffixes.len == 0 {
+            self.remember_question();
+        }
+        let mut rest = name;
+        let known = self.suffixes.len;
+        while let Some(parent) = rest.parent() {
+            if let Some(pointer) = self.find(rest, known) {
+                return self.put_array((POINTER | pointer).to_be_bytes());
+            }
+            let label = &rest.octets()[..rest.len() - parent.len()];
+            let at = self.at;
+            self.put(label)?;
+            self.note(at, rest.len());
+            rest = parent;
+        }
+        self.put_array([0])
+    }
+
+    /// Where `name` already stands, among the first `known` suffixes.
+    fn find(&self, name: Name<'_>, known: usize) -> Option<u16> {
+        self.suffixes.entries[..known]
+            .iter()
+            .find(|(at, len)| usize::from(*len) == name.len() && self.stands_at(name, (*at).into()))
+            .map(|(at, _)| *at)
+    }
+
+    /// Whether the name at `at`, whose pointers all lead backwards because this room wrote them,
+    /// is `name`.
+    fn stands_at(&self, name: Name<'_>, mut at: usize) -> bool {
+        let mut rest = name;
+        loop {
+            let len = self.buf[at];
+            if len >= 0xc0 {
+                at = usize::from(u16::from_be_bytes([len, self.buf[at + 1]]) & !POINTER);
+                continue;
+            }
+            let Some(parent) = rest.parent() else { return len == 0 };
+            let label = &rest.octets()[..rest.len() - parent.len()];
+            match self.buf.get(at..at + label.len()) {
+                Some(octets) if octets.eq_ignore_ascii_case(label) => at += label.len(),
+                _ => return false,
+            }
+            rest = parent;
+        }
+    }
+
+    /// Appends a record's data behind its length; names in it are compressed where they may be.
+    ///
+    /// # Errors
+    /// As [`Composer::put`], but a part may have been written.
+    pub fn put_rdata(&mut self, rtype: Rtype, rdata: &[u8]) -> Result<(), Full> {
+        let length_at = self.at;
+        self.put_array([0; 2])?;
+        let mut rest = rdata;
+        for field in layout(rtype) {
+            match field {
+                Field::Octets(count) => {
+                    let (octets, behind) = rest.split_at((*count).min(rest.len()));
+                    self.put(octets)?;
+                    rest = behind;
+                }
+                Field::Name => {
+                    let Ok(name) = Name::parse(rest) else { break };
+                    self.put_name(name)?;
+                    rest = &rest[name.len()..];
+                }
+            }
+        }
+        self.put(rest)?;
+        self.patch_u16(length_at, (self.at - length_at - 2) as u16);
+        Ok(())
+    }
+}

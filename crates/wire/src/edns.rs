@@ -1,0 +1,104 @@
+//! EDNS(0) (RFC 6891): what a query's OPT record says.
+use crate::limits::COOKIE_LEN_MAX;
+
+/// Option codes (IANA registry "DNS EDNS0 Option Codes").
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OptionCode(pub u16);
+
+impl OptionCode {
+    /// Name server identifier (RFC 5001).
+    pub const NSID: Self = Self(3);
+    /// DNS cookie (RFC 7873).
+    pub const COOKIE: Self = Self(10);
+    /// Extended DNS error (RFC 8914).
+    pub const EDE: Self = Self(15);
+}
+
+/// A COOKIE option's content: 8 octets of the client's, then none or 8 to 32 of the server's.
+#[derive(Clone, Copy, Debug)]
+pub struct Cookie {
+    octets: [u8; COOKIE_LEN_MAX],
+    len: u8,
+}
+
+impl Cookie {
+    /// Octets of a client cookie (RFC 7873 §4.1).
+    pub const CLIENT_LEN: usize = 8;
+
+    /// Takes an option's data, or nothing when its length is none that RFC 7873 §5.2.2 allows.
+    pub fn parse(data: &[u8]) -> Option<Self> {
+        if !matches!(data.len(), 8 | 16..=COOKIE_LEN_MAX) {
+            return None;
+        }
+        let mut octets = [0; COOKIE_LEN_MAX];
+        octets[..data.len()].copy_from_slice(data);
+        Some(Self { octets, len: data.len() as u8 })
+    }
+
+    /// The client's part.
+    pub fn client(&self) -> &[u8; Self::CLIENT_LEN] {
+        self.octets.first_chunk().expect("the buffer is longer than a client cookie")
+    }
+
+    /// The server's part; empty when the client has none yet.
+    pub fn server(&self) -> &[u8] {
+        &self.octets[Self::CLIENT_LEN..usize::from(self.len)]
+    }
+}
+
+/// What the OPT record of a query says.
+#[derive(Clone, Copy, Debug)]
+pub struct Edns {
+    /// UDP payload the client can receive, in octets, as it said (RFC 6891 §6.2.3: less than 512
+    /// means 512).
+    pub size: u16,
+    /// EDNS version; only 0 exists.
+    pub version: u8,
+    /// DO: the client wants DNSSEC records (RFC 3225).
+    pub dnssec_ok: bool,
+    /// The client asks who we are (RFC 5001 §2.1).
+    pub nsid: bool,
+    /// The first COOKIE option.
+    pub cookie: Option<Cookie>,
+}
+
+/// DO in the OPT record's TTL.
+const DNSSEC_OK: u32 = 0x8000;
+
+impl Edns {
+    /// Reads an OPT record's class, TTL and data. Unknown options are passed over (RFC 6891
+    /// §6.1.2); nothing is returned when an option runs past the end, or a cookie has a length
+    /// that no cookie has.
+    #[inline]
+    pub(crate) fn parse(class: u16, ttl: u32, data: &[u8]) -> Option<Self> {
+        let mut edns = Self {
+            size: class,
+            version: (ttl >> 16) as u8,
+            dnssec_ok: ttl & DNSSEC_OK != 0,
+            nsid: false,
+            cookie: None,
+        };
+        if !data.is_empty() && edns.version == 0 {
+            edns.read_options(data)?;
+        }
+        Some(edns)
+    }
+
+    fn read_options(&mut self, mut rest: &[u8]) -> Option<()> {
+        while !rest.is_empty() {
+            let (head, behind) = rest.split_first_chunk::<4>()?;
+            let code = OptionCode(u16::from_be_bytes([head[0], head[1]]));
+            let len = usize::from(u16::from_be_bytes([head[2], head[3]]));
+            let (data, behind) = behind.split_at_checked(len)?;
+            match code {
+                OptionCode::NSID => self.nsid = true,
+                OptionCode::COOKIE if self.cookie.is_none() => {
+                    self.cookie = Some(Cookie::parse(data)?);
+                }
+                _ => {}
+            }
+            rest = behind;
+        }
+        Some(())
+    }
+}

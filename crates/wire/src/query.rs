@@ -1,0 +1,294 @@
+//! A query, parsed: the question with its name in lower case, and what EDNS says.
+use crate::header::{Flags, HEADER_LEN, Opcode};
+use crate::limits::{PADDED_LEN, QUERY_RECORDS_MAX};
+use crate::{Class, Edns, Name, Rtype};
+
+/// Why a message is not a query that can be answered as asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Shorter than a header: nobody to answer to.
+    Short,
+    /// A response: never answered, or two servers could talk to each other for ever.
+    Response,
+    /// An opcode other than QUERY.
+    Opcode,
+    /// Not to be understood, or more than one question (RFC 9619).
+    Format,
+    /// An EDNS version other than 0.
+    Version,
+    /// No question, but a COOKIE option: the client wants a server cookie (RFC 7873 §5.4).
+    CookieOnly,
+}
+
+/// The question's name: lower case, with its labels' places.
+#[derive(Clone, Debug)]
+pub struct QName {
+    lower: [u8; PADDED_LEN],
+    starts: [u8; Name::LABELS_MAX + 1],
+    len: u8,
+    labels: u8,
+}
+
+impl QName {
+    /// The root.
+    pub const fn new() -> Self {
+        Self { lower: [0; PADDED_LEN], starts: [0; Name::LABELS_MAX + 1], len: 1, labels: 0 }
+    }
+
+    /// The wire form in lower case, the root label included.
+    #[inline]
+    pub fn octets(&self) -> &[u8] {
+        &self.lower[..usize::from(self.len)]
+    }
+
+    /// The whole buffer; octets behind [`QName::octets`] mean nothing.
+    #[inline]
+    pub fn padded(&self) -> &[u8; PADDED_LEN] {
+        &self.lower
+    }
+
+    /// How many labels it has, the root not counted.
+    #[inline]
+    pub fn labels(&self) -> usize {
+        self.labels.into()
+    }
+
+    /// Where the name of the last `labels` labels starts, as an offset into the octets.
+    /// `labels` must be at most [`QName::labels`].
+    #[inline]
+    pub fn start_of_last(&self, labels: usize) -> usize {
+        self.starts[(self.labels() - labels) & Name::LABELS_MAX].into()
+    }
+
+    /// Takes another name, as when an alias is followed.
+    pub fn set(&mut self, name: Name<'_>) {
+        let octets = name.octets();
+        self.lower[..octets.len()].copy_from_slice(octets);
+        self.lower[..octets.len()].make_ascii_lowercase();
+        let (mut at, mut labels) = (0, 0);
+        while octets[at] != 0 {
+            self.starts[labels] = at as u8;
+            labels += 1;
+            at += 1 + usize::from(octets[at]);
+        }
+        self.close(at, labels);
+    }
+
+    /// Reads the name at the start of the question, where no pointer can be right: there is
+    /// nothing but the header to point to. `message` is cut to its length, `window` is the
+    /// same octets with the room behind them. Returns where the name ends.
+    #[inline]
+    fn read(&mut self, message: &[u8], window: &[u8]) -> Option<usize> {
+        let (mut at, mut labels) = (HEADER_LEN, 0);
+        loop {
+            let len = usize::from(*message.get(at)?);
+            if len == 0 {
+                break;
+            }
+            if len > Name::LABEL_MAX {
+                return None;
+            }
+            self.starts[labels & Name::LABELS_MAX] = (at - HEADER_LEN) as u8;
+            labels += 1;
+            at += 1 + len;
+            if at >= HEADER_LEN + Name::LEN_MAX {
+                return None;
+            }
+        }
+        self.lower(window, at + 1 - HEADER_LEN);
+        self.close(at - HEADER_LEN, labels);
+        Some(at + 1)
+    }
+
+    /// `at` is the root label's place.
+    #[inline]
+    fn close(&mut self, at: usize, labels: usize) {
+        self.starts[labels & Name::LABELS_MAX] = at as u8;
+        self.labels = labels as u8;
+        self.len = (at + 1) as u8;
+    }
+
+    /// Copies `len` octets from the question in lower case, 16 at a time. Length octets are at most
+    /// 63 and so are never taken for a letter.
+    #[inline]
+    fn lower(&mut self, window: &[u8], len: usize) {
+        let mut done = 0;
+        for into in self.lower.as_chunks_mut::<16>().0 {
+            let from = HEADER_LEN + done;
+            match window.get(from..).and_then(|rest| rest.first_chunk::<16>()) {
+                Some(block) => *into = lowercase(*block),
+                None => {
+                    let rest = &window[from..HEADER_LEN + len];
+                    let mut block = [0; 16];
+                    block[..rest.len()].copy_from_slice(rest);
+                    *into = lowercase(block);
+                }
+            }
+            done += 16;
+            if done >= len {
+                break;
+            }
+        }
+    }
+}
+
+impl Default for QName {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Branch-free, so that the compiler makes vector instructions of it.
+#[inline(always)]
+fn lowercase(block: [u8; 16]) -> [u8; 16] {
+    block.map(|octet| octet | (u8::from(octet.wrapping_sub(b'A') < 26) << 5))
+}
+
+/// A query, parsed into a buffer that is used again and again.
+#[derive(Clone, Debug)]
+pub struct Query {
+    /// The flags as they came.
+    pub flags: Flags,
+    /// Octets of header and question: where a reply's records begin. The header alone when the
+    /// question could not be read.
+    pub question_end: usize,
+    /// The name asked for.
+    pub name: QName,
+    /// The type asked for.
+    pub rtype: Rtype,
+    /// The class asked for.
+    pub class: Class,
+    /// What OPT says, when there is one.
+    pub edns: Option<Edns>,
+}
+
+impl Query {
+    /// An empty query, to be parsed into.
+    pub const fn new() -> Self {
+        Self {
+            flags: Flags(0),
+            question_end: HEADER_LEN,
+            name: QName::new(),
+            rtype: Rtype(0),
+            class: Class(0),
+            edns: None,
+        }
+    }
+
+    /// Whether DNSSEC records are wanted.
+    #[inline]
+    pub fn dnssec_ok(&self) -> bool {
+        self.edns.as_ref().is_some_and(|edns| edns.dnssec_ok)
+    }
+
+    /// Reads the message in the first `len` octets of `window`; all of `window` may be read, but
+    /// what lies behind `len` never counts.
+    ///
+    /// # Errors
+    /// A [`Fault`]; then `flags`, `question_end` and `edns` still tell what was read before it.
+    #[inline]
+    pub fn parse(&mut self, window: &[u8], len: usize) -> Result<(), Fault> {
+        let message = &window[..len];
+        self.question_end = HEADER_LEN;
+        self.edns = None;
+        let header: &[u8; HEADER_LEN] = message.first_chunk().ok_or(Fault::Short)?;
+        let u16_at = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+        self.flags = Flags(u16_at(2));
+        if self.flags.has(Flags::QR) {
+            return Err(Fault::Response);
+        }
+        if self.flags.opcode() != Opcode::QUERY {
+            return Err(Fault::Opcode);
+        }
+        let (questions, additional) = (u16_at(4), u16_at(10));
+        let others = usize::from(u16_at(6)) + usize::from(u16_at(8));
+        if questions > 1 {
+            return Err(Fault::Format);
+        }
+        if questions == 1 {
+            self.read_question(message, window)?;
+        }
+        let end = self.read_records(message, others, additional.into())?;
+        if end != len {
+            return Err(Fault::Format);
+        }
+        if self.edns.as_ref().is_some_and(|edns| edns.version != 0) {
+            return Err(Fault::Version);
+        }
+        if questions == 0 {
+            let cookie = self.edns.as_ref().is_some_and(|edns| edns.cookie.is_some());
+            return Err(if cookie { Fault::CookieOnly } else { Fault::Format });
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn read_question(&mut self, message: &[u8], window: &[u8]) -> Result<(), Fault> {
+        let at = self.name.read(message, window).ok_or(Fault::Format)?;
+        let tail: &[u8; 4] =
+            message.get(at..).and_then(|rest| rest.first_chunk()).ok_or(Fault::Format)?;
+        self.rtype = Rtype(u16::from_be_bytes([tail[0], tail[1]]));
+        self.class = Class(u16::from_be_bytes([tail[2], tail[3]]));
+        self.question_end = at + 4;
+        Ok(())
+    }
+
+    /// Passes over the records behind the question, `others` of them before the additional ones,
+    /// and takes the OPT. Returns where they end.
+    #[inline]
+    fn read_records(
+        &mut self,
+        message: &[u8],
+        others: usize,
+        additional: usize,
+    ) -> Result<usize, Fault> {
+        let mut at = self.question_end;
+        if others + additional > QUERY_RECORDS_MAX {
+            return Err(Fault::Format);
+        }
+        for index in 0..others + additional {
+            let start = at;
+            at = skip_name(message, at).ok_or(Fault::Format)?;
+            let head: &[u8; 10] =
+                message.get(at..).and_then(|rest| rest.first_chunk()).ok_or(Fault::Format)?;
+            let data_len = usize::from(u16::from_be_bytes([head[8], head[9]]));
+            let data = message.get(at + 10..at + 10 + data_len).ok_or(Fault::Format)?;
+            at += 10 + data_len;
+            if u16::from_be_bytes([head[0], head[1]]) != Rtype::OPT.0 {
+                continue;
+            }
+            // RFC 6891 §6.1.1: in the additional section, at the root, and only once.
+            if index < others || message[start] != 0 || self.edns.is_some() {
+                return Err(Fault::Format);
+            }
+            let class = u16::from_be_bytes([head[2], head[3]]);
+            let ttl = u32::from_be_bytes([head[4], head[5], head[6], head[7]]);
+            self.edns = Some(Edns::parse(class, ttl, data).ok_or(Fault::Format)?);
+        }
+        Ok(at)
+    }
+}
+
+impl Default for Query {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Passes over a name that may end in a pointer, which is not followed: no owner name of a query
+/// matters. A pointer ends the name, so there is nothing to loop on.
+#[inline]
+fn skip_name(message: &[u8], mut at: usize) -> Option<usize> {
+    let start = at;
+    loop {
+        match usize::from(*message.get(at)?) {
+            0 => return Some(at + 1),
+            len if len <= Name::LABEL_MAX => at += 1 + len,
+            pointer if pointer >= 0xc0 => return message.get(at + 1).map(|_| at + 2),
+            _ => return None,
+        }
+        if at - start >= Name::LEN_MAX {
+            return None;
+        }
+    }
+}

@@ -1,1 +1,25 @@
 //! Workers, one a core, and the streams beside them.
+#![forbid(unsafe_code)]
+
+mod counters;
+mod fleet;
+pub mod limits;
+mod thread;
+mod worker;
+
+pub use counters::{COUNTERS, Totals};
+pub use fleet::{Fleet, Seat};
+pub use thread::{Cause, Failure, OnFailure, OnStop};
+pub use worker::Worker;
+
+use packet::Packet;
+
+/// What answers. Each thread has one of its own.
+pub trait App: Send {
+    /// Sees to a whole burst: turns each query into its reply, in place, and sets each verdict.
+    /// What the application reads from elsewhere (its snapshot) it refreshes here, once.
+    fn burst(&mut self, packets: &mut [Packet<'_>]);
+
+    /// The thread is about to wait: lets go of everything that others would wait for.
+    fn park(&mut self);
+}

@@ -1,1 +1,12 @@
-//! A port on a kernel UDP socket: recvmmsg and sendmmsg.
+//! A port on a kernel UDP socket: recvmmsg and sendmmsg, up to 64 datagrams a call.
+
+mod address;
+mod bind;
+pub mod limits;
+mod ring;
+mod socket;
+mod steer;
+
+pub use bind::bind;
+pub use socket::SocketPort;
+pub use steer::steer;

@@ -1,0 +1,118 @@
+//! The worker: one thread, its ports, its application.
+
+use crate::counters::{COUNTERS, count};
+use crate::limits::{PORTS_MAX, TURNS_LAST_MAX, TURNS_UNASKED_MAX};
+use crate::{App, OnStop};
+use door::{Counters, CountersView};
+use port::Port;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::io;
+use std::ops::ControlFlow;
+use std::os::fd::AsFd;
+
+/// Serves its ports until it is told to stop. Waits for nothing but them.
+pub struct Worker<P, A> {
+    ports: Vec<P>,
+    /// Which ports may have more to receive.
+    busy: [bool; PORTS_MAX],
+    app: A,
+    stop: OnStop,
+    /// Turns until the ports that are not busy are asked again.
+    unasked: u32,
+    counters: Counters<COUNTERS>,
+}
+
+impl<P: Port, A: App> Worker<P, A> {
+    /// A worker for `ports`, which stops once `stop` is readable.
+    ///
+    /// # Errors
+    /// There are no ports or more than [`PORTS_MAX`].
+    pub fn new(ports: Vec<P>, app: A, stop: OnStop) -> io::Result<Self> {
+        if ports.is_empty() || ports.len() > PORTS_MAX {
+            let message = format!("a worker has 1 to {PORTS_MAX} ports, not {}", ports.len());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        let busy = [false; PORTS_MAX];
+        Ok(Self { ports, busy, app, stop, unasked: 0, counters: Counters::new() })
+    }
+
+    /// What the worker counts.
+    pub fn counters(&self) -> CountersView<COUNTERS> {
+        self.counters.view()
+    }
+
+    /// Takes turns until it is told to stop, then answers what has arrived by then.
+    ///
+    /// # Errors
+    /// A port can no longer be used.
+    pub fn run(mut self) -> io::Result<()> {
+        while self.turn()?.is_continue() {}
+        self.busy.fill(true);
+        for _ in 0..TURNS_LAST_MAX {
+            if !self.serve()? {
+                break;
+            }
+        }
+        self.app.park();
+        Ok(())
+    }
+
+    /// One burst from each port that has something; waits first if none has.
+    ///
+    /// # Errors
+    /// A port can no longer be used.
+    pub fn turn(&mut self) -> io::Result<ControlFlow<()>> {
+        if self.unasked == 0 && self.ask()?.is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
+        let more = self.serve()?;
+        self.unasked = if more { self.unasked - 1 } else { 0 };
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Receives from and replies to each busy port once, and tells whether any is still busy.
+    fn serve(&mut self) -> io::Result<bool> {
+        let mut more = false;
+        for (port, busy) in self.ports.iter_mut().zip(&mut self.busy).filter(|(_, busy)| **busy) {
+            let burst = port.burst(|packets| self.app.burst(packets))?;
+            if burst.received > 0 {
+                count(&mut self.counters, &burst);
+            }
+            // A burst that is not full has emptied the queue.
+            *busy = burst.received == port.caps().burst_max;
+            more |= *busy;
+        }
+        Ok(more)
+    }
+
+    /// Finds out which ports have something to receive; waits for one if none is busy.
+    ///
+    /// poll and not epoll: epoll stays in the sockets' wake-up lists while the worker is busy, and
+    /// so costs the kernel a call for every packet that arrives.
+    #[cold]
+    fn ask(&mut self) -> io::Result<ControlFlow<()>> {
+        let idle = !self.busy.contains(&true);
+        if idle {
+            self.app.park();
+        }
+        self.unasked = TURNS_UNASKED_MAX;
+        let stop = self.stop.as_fd();
+        let mut fds: [PollFd<'_>; PORTS_MAX + 1] = std::array::from_fn(|index| {
+            let fd = self.ports.get(index).map_or(stop, |port| port.as_fd());
+            PollFd::from_borrowed_fd(fd, PollFlags::IN)
+        });
+        let fds = &mut fds[..=self.ports.len()];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        match poll(fds, (!idle).then_some(&at_once)) {
+            Err(rustix::io::Errno::INTR) => return Ok(ControlFlow::Continue(())),
+            result => result?,
+        };
+        let (stop, ports) = fds.split_last().expect("the last one is there to stop");
+        for (busy, fd) in self.busy.iter_mut().zip(ports) {
+            // An error is read, and judged, by receiving.
+            *busy |= !fd.revents().is_empty();
+        }
+        let stopped = !stop.revents().is_empty();
+        Ok(if stopped { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    }
+}

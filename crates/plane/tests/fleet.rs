@@ -1,0 +1,157 @@
+//! Workers on real sockets.
+
+use packet::{Drop, Packet, Verdict};
+use plane::{App, Cause, Failure, Fleet, OnFailure, Seat, Totals};
+use port_socket::{SocketPort, bind};
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+/// Sends back what it gets; drops what is empty; panics when told to.
+struct Echo {
+    parked: Arc<AtomicUsize>,
+}
+
+impl App for Echo {
+    fn burst(&mut self, packets: &mut [Packet<'_>]) {
+        for packet in packets {
+            assert!(packet.message() != b"panic", "told to");
+            packet.verdict = match packet.len {
+                0 => Verdict::Drop(Drop::Short),
+                _ => Verdict::Reply,
+            };
+        }
+    }
+
+    fn park(&mut self) {
+        self.parked.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+struct Running {
+    fleet: Fleet,
+    addresses: Vec<SocketAddr>,
+    failures: mpsc::Receiver<Failure>,
+    parked: Arc<AtomicUsize>,
+}
+
+/// `workers` workers that share the ports `listen`.
+fn start(workers: usize, listen: &[&str]) -> Running {
+    let parked = Arc::new(AtomicUsize::new(0));
+    let mut addresses = Vec::new();
+    let mut seats: Vec<_> = (0..workers)
+        .map(|_| Seat { ports: Vec::new(), app: Echo { parked: parked.clone() }, cpu: None })
+        .collect();
+    for address in listen {
+        let mut address: SocketAddr = address.parse().unwrap();
+        for seat in &mut seats {
+            let port = SocketPort::new(bind(address).unwrap()).unwrap();
+            address = port.address();
+            seat.ports.push(port);
+        }
+        addresses.push(address);
+    }
+    let (sender, failures) = mpsc::channel();
+    let on_failure: OnFailure = Arc::new(move |failure| sender.send(failure).unwrap());
+    let fleet = Fleet::start(seats, on_failure).unwrap();
+    Running { fleet, addresses, failures, parked }
+}
+
+fn client(server: SocketAddr) -> UdpSocket {
+    let any = if server.is_ipv4() { "127.0.0.1:0" } else { "[::1]:0" };
+    let client = UdpSocket::bind(any).unwrap();
+    client.connect(server).unwrap();
+    client.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    client
+}
+
+fn ask(client: &UdpSocket, message: &[u8]) -> Vec<u8> {
+    let mut buf = [0; 2048];
+    client.send(message).unwrap();
+    let len = client.recv(&mut buf).unwrap();
+    buf[..len].to_vec()
+}
+
+#[test]
+fn every_worker_and_address_answers_and_counts() {
+    let running = start(2, &["127.0.0.1:0", "[::1]:0"]);
+    let rounds = 40;
+    for &address in &running.addresses {
+        for round in 0..rounds {
+            // A new source port each time, so that both workers get some.
+            let client = client(address);
+            client.send(b"").unwrap();
+            let message = format!("round {round}");
+            assert_eq!(ask(&client, message.as_bytes()), message.as_bytes());
+        }
+    }
+    let views = running.fleet.counters().to_vec();
+    running.fleet.stop();
+    assert!(running.failures.try_recv().is_err());
+    let totals = Totals::sum(&views);
+    let asked = 2 * rounds;
+    assert_eq!((totals.received, totals.replied), (2 * asked, asked));
+    assert_eq!(totals.dropped[Drop::Short as usize], asked);
+    assert_eq!(totals.received, totals.replied + totals.dropped.iter().sum::<u64>());
+    for (worker, view) in views.iter().enumerate() {
+        assert!(Totals::sum([view]).replied > 0, "worker {worker} got nothing");
+    }
+    assert!(running.parked.load(Ordering::SeqCst) > 0);
+}
+
+#[test]
+fn an_idle_worker_is_parked() {
+    let running = start(1, &["127.0.0.1:0"]);
+    let client = client(running.addresses[0]);
+    for _ in 0..3 {
+        let before = running.parked.load(Ordering::SeqCst);
+        ask(&client, b"wake up");
+        let deadline = std::time::Instant::now() + Duration::from_secs(5);
+        while running.parked.load(Ordering::SeqCst) == before {
+            assert!(std::time::Instant::now() < deadline, "it answered and did not park");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+#[test]
+fn a_panicking_worker_is_reported_and_the_others_go_on() {
+    let running = start(2, &["127.0.0.1:0"]);
+    client(running.addresses[0]).send(b"panic").unwrap();
+    let failure = running.failures.recv_timeout(Duration::from_secs(5)).unwrap();
+    assert!(failure.thread.starts_with("worker-"), "{failure}");
+    assert!(matches!(&failure.cause, Cause::Panic(message) if message == "told to"), "{failure}");
+    // The dead worker's socket is closed, so the other one gets everything.
+    for _ in 0..8 {
+        assert_eq!(ask(&client(running.addresses[0]), b"still here"), b"still here");
+    }
+    running.fleet.stop();
+}
+
+#[test]
+fn what_has_arrived_is_answered_before_the_end() {
+    let running = start(1, &["127.0.0.1:0"]);
+    let client = client(running.addresses[0]);
+    for _ in 0..100 {
+        client.send(b"late").unwrap();
+    }
+    running.fleet.stop();
+    let mut buf = [0; 16];
+    for answered in 0..100 {
+        assert_eq!(client.recv(&mut buf).unwrap(), 4, "after {answered}");
+    }
+}
+
+#[test]
+fn a_cpu_that_is_not_ours_is_a_failure() {
+    let (sender, failures) = mpsc::channel();
+    let port = SocketPort::new(bind("127.0.0.1:0".parse().unwrap()).unwrap()).unwrap();
+    let app = Echo { parked: Arc::default() };
+    let cpu = Some(cpu::limits::CPUS_MAX - 1);
+    let on_failure: OnFailure = Arc::new(move |failure| sender.send(failure).unwrap());
+    let fleet = Fleet::start(vec![Seat { ports: vec![port], app, cpu }], on_failure).unwrap();
+    let failure = failures.recv_timeout(Duration::from_secs(5)).unwrap();
+    assert!(failure.to_string().contains("cannot pin it to CPU"), "{failure}");
+    fleet.stop();
+}

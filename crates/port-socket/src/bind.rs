@@ -1,0 +1,51 @@
+//! Opening the sockets that ports are made of.
+
+use crate::limits::{RECEIVE_BUFFER, SEND_BUFFER};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+/// Opens a non-blocking UDP socket on `address`. Several may be bound to one address: the kernel
+/// spreads the clients over them (`SO_REUSEPORT`), each to one socket, in the order of binding.
+///
+/// A socket on `[::]` takes IPv6 only, so that one on `0.0.0.0` may stand beside it. Replies are
+/// sent without DF and path MTU discovery is ignored, so that a forged ICMP message cannot make us
+/// fragment (RFC 9715 §3.1, R3 and its appendix).
+///
+/// # Errors
+/// The address is not ours, is in use without `SO_REUSEPORT`, or needs a privilege.
+pub fn bind(address: SocketAddr) -> io::Result<OwnedFd> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let fd = rustix::net::socket_with(family, SocketType::DGRAM, flags, None)?;
+    sockopt::set_socket_reuseport(&fd, true)?;
+    let any = address.ip().is_unspecified();
+    if address.is_ipv4() {
+        set(&fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_OMIT)?;
+        set(&fd, libc::IPPROTO_IP, libc::IP_PKTINFO, any.into())?;
+    } else {
+        set(&fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)?;
+        set(&fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_OMIT)?;
+        set(&fd, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, any.into())?;
+    }
+    set_buffer(&fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, RECEIVE_BUFFER)?;
+    set_buffer(&fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, SEND_BUFFER)?;
+    rustix::net::bind(&fd, &address)?;
+    Ok(fd)
+}
+
+/// Asks for a buffer beyond the system's limit, which takes a privilege, else for one up to it.
+fn set_buffer(fd: &OwnedFd, force: i32, plain: i32, octets: usize) -> io::Result<()> {
+    // The kernel doubles what it is asked for, to make room for its bookkeeping.
+    let octets = (octets / 2) as i32;
+    set(fd, libc::SOL_SOCKET, force, octets).or_else(|_| set(fd, libc::SOL_SOCKET, plain, octets))
+}
+
+fn set(fd: &OwnedFd, level: i32, name: i32, value: i32) -> io::Result<()> {
+    let size = size_of::<i32>() as libc::socklen_t;
+    // SAFETY: the option's value is a live `i32` and `size` is its size.
+    let done =
+        unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, (&raw const value).cast(), size) };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}

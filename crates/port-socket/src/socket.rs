@@ -1,0 +1,118 @@
+//! The port.
+
+use crate::limits::ROOM;
+use crate::ring::Ring;
+use packet::{BURST_MAX, Drop, Packet, Transport, Verdict};
+use port::{Burst, Caps, Port};
+use std::io;
+use std::mem::MaybeUninit;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::slice;
+
+/// One UDP socket and the memory for one burst of it. Allocates when it is made, then never.
+pub struct SocketPort {
+    fd: OwnedFd,
+    address: SocketAddr,
+    caps: Caps,
+    ring: Ring,
+}
+
+impl SocketPort {
+    /// A port on a socket that [`bind`](crate::bind) opened.
+    ///
+    /// # Errors
+    /// It is not a bound IPv4 or IPv6 socket.
+    pub fn new(fd: OwnedFd) -> io::Result<Self> {
+        let address = rustix::net::getsockname(&fd)?;
+        let address = SocketAddr::try_from(address).map_err(io::Error::from)?;
+        // Bound to one address, a socket replies from there without being told, which is cheaper.
+        let ring = Ring::new(address.ip().is_unspecified());
+        Ok(Self { fd, address, caps: Caps { burst_max: BURST_MAX, room: ROOM }, ring })
+    }
+
+    /// The address the socket is bound to.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Port for SocketPort {
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn burst(&mut self, app: impl FnOnce(&mut [Packet<'_>])) -> io::Result<Burst> {
+        let mut burst = Burst::default();
+        burst.received = match self.ring.receive(self.fd.as_fd()) {
+            Ok(count) => count,
+            Err(error) if is_passing(&error) => return Ok(burst),
+            Err(error) => return Err(error),
+        };
+        let mut packets = [const { MaybeUninit::<Packet<'_>>::uninit() }; BURST_MAX];
+        let mut slots = [0u8; BURST_MAX];
+        let mut shown = 0;
+        for index in 0..burst.received {
+            let slot = self.ring.slot(index);
+            let Some(peer) = slot.peer.filter(|peer| peer.port() != 0) else {
+                burst.drop(Drop::NoPeer);
+                continue;
+            };
+            if slot.truncated {
+                burst.drop(Drop::Oversize);
+                continue;
+            }
+            // SAFETY: the buffer has `ROOM` initialised octets, one slice is made of each, and the
+            // ring does nothing with it until the packets are gone.
+            let buffer = unsafe { slice::from_raw_parts_mut(self.ring.buffer(index), ROOM) };
+            packets[shown].write(Packet::new(buffer, slot.len, peer, Transport::Datagram));
+            slots[shown] = index as u8;
+            shown += 1;
+        }
+        if shown == 0 {
+            return Ok(burst);
+        }
+        // SAFETY: the first `shown` packets were written; the cast only drops `MaybeUninit`.
+        let packets =
+            unsafe { slice::from_raw_parts_mut(packets.as_mut_ptr().cast::<Packet<'_>>(), shown) };
+        app(packets);
+        let mut queued = 0;
+        for (packet, slot) in packets.iter().zip(slots) {
+            match packet.verdict {
+                Verdict::Reply => {
+                    self.ring.queue(slot.into(), packet.len);
+                    queued += 1;
+                }
+                Verdict::Drop(reason) => burst.drop(reason),
+            }
+        }
+        burst.replied = self.ring.flush(self.fd.as_fd());
+        burst.dropped[Drop::Unsent as usize] += queued - burst.replied;
+        Ok(burst)
+    }
+
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Whether the socket goes on working: nothing is there, or the error is about a datagram sent
+/// earlier (the network tells such errors at the next call) or about memory.
+fn is_passing(error: &io::Error) -> bool {
+    const PASSING: [i32; 13] = [
+        libc::EAGAIN,
+        libc::EINTR,
+        libc::ECONNREFUSED,
+        libc::ECONNRESET,
+        libc::EHOSTDOWN,
+        libc::EHOSTUNREACH,
+        libc::ENETDOWN,
+        libc::ENETUNREACH,
+        libc::EACCES,
+        libc::EPERM,
+        libc::EPROTO,
+        libc::ENOBUFS,
+        libc::ENOMEM,
+    ];
+    error.raw_os_error().is_some_and(|code| PASSING.contains(&code))
+}

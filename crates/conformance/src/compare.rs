@@ -154,7 +154,8 @@ fn only(aspect: Aspect, ours: &Said, theirs: &Said) -> (BTreeSet<Rtype>, BTreeSe
 }
 
 /// Every tag there is, with its meaning.
-pub const TAGS: [(&str, &str); 24] = [
+pub const TAGS: [(&str, &str); 25] = [
+    ("hash-owner", "QNAME is at or below the owner of an NSEC3 record"),
     ("outside", "no zone of the world holds QNAME"),
     ("apex", "QNAME is a zone's apex"),
     ("child-apex", "QNAME is the apex of a zone whose parent zone is served too"),
@@ -223,6 +224,11 @@ fn question_tags(world: &World, question: &Question) -> BTreeSet<&'static str> {
         let cut = zone.cut_above(&question.name);
         set("cut", cut.as_ref() == Some(&question.name));
         set("occluded", cut.is_some_and(|cut| cut != question.name));
+        let mut up = Some(question.name.clone());
+        while let Some(name) = up.filter(|name| zone.holds(name)) {
+            up = crate::names::parent(&name);
+            set("hash-owner", zone.is_hash(&name));
+        }
         set("signed", zone.signing != Signing::Unsigned);
         set("nsec3", matches!(zone.signing, Signing::Nsec3 | Signing::OptOut));
         set("optout", zone.signing == Signing::OptOut);

@@ -14,6 +14,7 @@ pub mod random;
 pub mod reasons;
 pub mod reply;
 pub mod run;
+pub mod scene;
 pub mod server;
 pub mod sign;
 pub mod templates;

@@ -188,21 +188,32 @@ const ELSEWHERE: [&str; 5] = ["example.net", "test", ".", "nobody", "a.b.c.examp
 pub struct Maker<'a> {
     world: &'a World,
     random: Random,
+    /// The names of each zone.
     nodes: Vec<Vec<&'a Name>>,
+    /// The owners of each zone's NSEC3 records.
+    hashes: Vec<Vec<&'a Name>>,
 }
 
 impl<'a> Maker<'a> {
     /// The questions of `seed` about `world`.
     pub fn new(world: &'a World, seed: u64) -> Self {
-        let nodes = world.zones.iter().map(|zone| zone.nodes.keys().collect()).collect();
-        Self { world, random: Random::new(seed), nodes }
+        let (mut nodes, mut hashes) = (Vec::new(), Vec::new());
+        for zone in &world.zones {
+            let (hash, other) = zone.nodes.keys().partition(|name| zone.is_hash(name));
+            hashes.push(hash);
+            nodes.push(other);
+        }
+        Self { world, random: Random::new(seed), nodes, hashes }
     }
 
     /// The next question.
     pub fn question(&mut self) -> Question {
         let index = self.random.below(self.world.zones.len());
         let zone = &self.world.zones[index];
-        let node = *self.random.pick(&self.nodes[index]);
+        let node = match &self.hashes[index][..] {
+            [_, ..] if self.random.chance(3) => *self.random.pick(&self.hashes[index]),
+            _ => *self.random.pick(&self.nodes[index]),
+        };
         let mut name = self.variant(zone, node, index);
         if self.random.chance(25) {
             name = names::shuffle_case(&name, &mut self.random);

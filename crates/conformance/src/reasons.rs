@@ -7,7 +7,8 @@ use serde::Deserialize;
 
 use crate::Result;
 use crate::compare::{Aspect, Difference, TAGS};
-use crate::questions::Question;
+use crate::oddities::ODDITIES;
+use crate::run::Probe;
 use crate::server::Software;
 
 /// Why some differences are no mistake of the subject's.
@@ -29,6 +30,9 @@ pub struct Reason {
     /// Question types; all, where none is named.
     #[serde(default)]
     pub qtypes: Vec<String>,
+    /// Oddities of the packet; any or none, where none is named.
+    #[serde(default)]
+    pub oddities: Vec<String>,
     /// The subject's RCODE.
     pub ours: Option<u16>,
     /// The peer's RCODE.
@@ -68,6 +72,10 @@ pub fn read(text: &str) -> Result<Vec<Reason>> {
         if let Some(peer) = reason.peers.iter().find(|peer| Software::named(peer).is_none()) {
             return Err(format!("{id}: no such peer: {peer}"));
         }
+        let known = |name: &&String| !ODDITIES.iter().any(|(known, _)| known == *name);
+        if let Some(oddity) = reason.oddities.iter().find(known) {
+            return Err(format!("{id}: no such oddity: {oddity}"));
+        }
         let types = [&reason.ours_only, &reason.theirs_only];
         let types = types.into_iter().flatten().flatten().chain(&reason.qtypes);
         for rtype in types {
@@ -78,8 +86,8 @@ pub fn read(text: &str) -> Result<Vec<Reason>> {
 }
 
 impl Reason {
-    /// True when the rule explains `difference` in the replies to `question`.
-    pub fn covers(&self, question: &Question, difference: &Difference) -> bool {
+    /// True when the rule explains `difference` in the replies to `probe`.
+    pub fn covers(&self, probe: &Probe, difference: &Difference) -> bool {
         let has = |tag: &String| difference.tags.contains(tag.as_str());
         let is = |wanted: Option<u16>, rcode| wanted.is_none_or(|wanted| wanted == rcode);
         self.aspects.contains(&difference.aspect)
@@ -87,7 +95,9 @@ impl Reason {
             && (self.alone || !difference.alone)
             && self.tags.iter().all(has)
             && !self.without.iter().any(has)
-            && (self.qtypes.is_empty() || names_type(&self.qtypes, question.qtype))
+            && (self.qtypes.is_empty() || names_type(&self.qtypes, probe.question.qtype))
+            && (self.oddities.is_empty()
+                || probe.oddity.is_some_and(|oddity| self.oddities.iter().any(|o| o == oddity)))
             && is(self.ours, difference.rcodes.0)
             && is(self.theirs, difference.rcodes.1)
             && allows(&self.ours_only, &difference.ours_only)

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use domain::base::iana::{Class, Rtype};
+use domain::base::iana::{Class, OptionCode, Rtype};
 use domain::base::message::Message;
 use domain::base::opt::{Opt as OptData, UnknownOptData};
 use domain::base::name::ToName;
@@ -42,7 +42,8 @@ pub struct Opt {
     pub version: u8,
     /// DO.
     pub dnssec_ok: bool,
-    /// The codes of the options.
+    /// The codes of the options, without Extended DNS Errors, which a server may add to anything
+    /// (RFC 8914 §2).
     pub options: Vec<u16>,
 }
 
@@ -154,6 +155,7 @@ impl Reply {
             for option in parsed.data().iter::<UnknownOptData<_>>() {
                 options.push(option.map_err(|e| e.to_string())?.code().to_int());
             }
+            options.retain(|code| *code != OptionCode::EXTENDED_ERROR.to_int());
         }
         self.rcode |= ((ttl >> 24) as u16) << 4;
         let opt = Opt {

@@ -13,9 +13,11 @@ use crate::server::{Server, Software};
 use crate::world::World;
 
 /// Examples kept of one kind of difference.
-const EXAMPLES_MAX: usize = 2;
+const EXAMPLES_MAX: usize = 1;
 /// Kinds of differences a report shows.
 const KINDS_MAX: usize = 60;
+/// Records shown of one section.
+const RECORDS_MAX: usize = 4;
 /// Questions sent before their replies are compared.
 const BATCH: usize = 10_000;
 
@@ -143,7 +145,7 @@ impl Arena<'_> {
             if transport == Transport::Tcp {
                 difference.tags.insert("tcp");
             }
-            let covering = reasons.iter().find(|reason| reason.covers(question, difference));
+            let covering = reasons.iter().find(|reason| reason.covers(probe, difference));
             if let Some(reason) = covering {
                 *findings.reasons.entry(reason.id.clone()).or_default() += 1;
                 continue;
@@ -173,38 +175,40 @@ impl Arena<'_> {
         if let Some(oddity) = probe.oddity {
             writeln!(text, "  sent with {oddity}: {:02x?}", probe.packet).unwrap();
         }
-        show(&mut text, self.subject.software, ours);
+        let nothing = None;
+        show(&mut text, self.subject.software, ours, &nothing);
         for (software, said) in peers {
-            if difference.alone || *software == difference.peer {
-                show(&mut text, *software, said);
-            }
+            show(&mut text, *software, said, ours);
         }
         text
     }
 }
 
-fn show(text: &mut String, software: Software, said: &Said) {
+/// What a server said, as far as it differs from what `base` said.
+fn show(text: &mut String, software: Software, said: &Said, base: &Said) {
     let name = software.name();
     let Some(reply) = said else {
         writeln!(text, "  {name}: no reply").unwrap();
         return;
     };
-    let Reply { rcode, aa, tc, flags, length, opt, .. } = reply;
-    writeln!(
-        text,
-        "  {name}: rcode {rcode} aa {aa} tc {tc} flags {flags:#06x} {length} octets {opt:?}"
-    )
-    .unwrap();
-    let sections =
-        [("an", &reply.answer), ("ns", &reply.authority), ("ar", &reply.additional)];
-    for (section, records) in sections {
-        for record in records.iter().take(12) {
-            let record: String = record.to_string().chars().take(160).collect();
-            writeln!(text, "    {section} {record}").unwrap();
+    let nobody = Reply::default();
+    let base = base.as_ref().unwrap_or(&nobody);
+    let Reply { rcode, aa, tc, flags, length, faults, .. } = reply;
+    write!(text, "  {name}: rcode {rcode} aa {aa} tc {tc} flags {flags:#06x}").unwrap();
+    let edns = reply.opt.as_ref().map_or("no EDNS".into(), |opt| format!("{opt:?}"));
+    writeln!(text, ", {length} octets, {edns} {}", faults.join("; ")).unwrap();
+    let sections = [
+        ("answer", &reply.answer, &base.answer),
+        ("authority", &reply.authority, &base.authority),
+        ("additional", &reply.additional, &base.additional),
+    ];
+    for (section, records, base) in sections {
+        let more = records.difference(base).map(|record| ('+', record));
+        let less = base.difference(records).map(|record| ('-', record));
+        for (sign, record) in more.chain(less).take(RECORDS_MAX) {
+            let record: String = record.to_string().chars().take(140).collect();
+            writeln!(text, "    {sign} {section} {record}").unwrap();
         }
-    }
-    for fault in &reply.faults {
-        writeln!(text, "    FAULT {fault}").unwrap();
     }
 }
 

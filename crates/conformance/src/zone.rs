@@ -81,6 +81,11 @@ impl Zone {
         cut
     }
 
+    /// True when `name` owns an NSEC3 record and nothing of the zone itself.
+    pub fn is_hash(&self, name: &Name) -> bool {
+        self.nodes.get(name).is_some_and(|types| types.contains(&Rtype::NSEC3))
+    }
+
     /// True when `name` is at or below the apex.
     pub fn holds(&self, name: &Name) -> bool {
         name.ends_with(&self.name)

@@ -1,0 +1,53 @@
+//! What the tests share: a directory of their own, settings, and what to do where a server lacks.
+
+use std::path::PathBuf;
+
+use crate::Result;
+use crate::server::Software;
+
+/// A directory which is removed in the end, unless `DUNLIN_KEEP` is set.
+#[derive(Debug)]
+pub struct Scene {
+    /// Where it is.
+    pub path: PathBuf,
+}
+
+impl Scene {
+    /// A fresh directory for `test`.
+    pub fn new(test: &str) -> Result<Self> {
+        let name = format!("dunlin-{test}-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+        Ok(Self { path })
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        if std::env::var_os("DUNLIN_KEEP").is_none() {
+            // What cannot be removed is left to the system's own housekeeping.
+            let _ = std::fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+/// The number in the environment's `variable`, or `default`.
+pub fn number(variable: &str, default: u64) -> u64 {
+    std::env::var(variable).ok().map_or(default, |text| {
+        text.parse().unwrap_or_else(|_| panic!("{variable} is a number, not {text:?}"))
+    })
+}
+
+/// True when each of `wanted` and BIND's tools are here. Where not, this says loudly what to
+/// install, and panics if nothing may be skipped (`CI` or `DUNLIN_REQUIRE_ALL` is set).
+pub fn all_present(wanted: impl Iterator<Item = Software>) -> bool {
+    let missing: Vec<_> = wanted.filter_map(|software| software.binary().err()).collect();
+    if missing.is_empty() {
+        return true;
+    }
+    let missing = missing.join("; ");
+    let strict = ["CI", "DUNLIN_REQUIRE_ALL"].into_iter().any(|v| std::env::var_os(v).is_some());
+    assert!(!strict, "cannot run: {missing}");
+    eprintln!("\n*** SKIPPED: {missing} ***\n");
+    false
+}

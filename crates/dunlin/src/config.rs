@@ -7,10 +7,10 @@ use crate::limits::{
     CONFIG_LEN_MAX, DIAGNOSTICS_MAX, LISTEN_MAX, NSID_LEN_MAX, SECRETS_MAX, TEXT_LEN_MAX, UDP_SIZE,
     ZONES_MAX,
 };
+use answer::CookieSecret;
 use cpu::CpuList;
 use section::{Problems, Section};
 use std::collections::HashMap;
-use std::fmt;
 use std::io::Read;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -81,17 +81,7 @@ pub enum Steering {
 pub struct Cookies {
     pub enabled: bool,
     /// The first signs, all verify; none: a random one until the process ends.
-    pub secrets: Vec<Secret>,
-}
-
-/// A cookie secret. It never shows.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(pub [u8; 16]);
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret(…)")
-    }
+    pub secrets: Vec<CookieSecret>,
 }
 
 /// `[[zone]]`

@@ -3,8 +3,8 @@
 /// Octets of a config file.
 pub const CONFIG_LEN_MAX: u64 = 1 << 20;
 /// Addresses to listen on; each takes a socket a worker.
-pub const LISTEN_MAX: usize = 64;
-/// Worker threads.
+pub const LISTEN_MAX: usize = plane::limits::PORTS_MAX;
+/// Worker threads: each has a reader of the image, of which streams need some too.
 pub const WORKERS_MAX: usize = 256;
 /// Zones of one config.
 pub const ZONES_MAX: usize = 1 << 16;

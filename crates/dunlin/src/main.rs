@@ -1,9 +1,13 @@
 //! Dunlin: the binary. Config, subcommands, and the only match on the kind of port.
+mod app;
 mod check;
 mod cli;
 mod config;
 mod diagnostic;
 mod limits;
+mod local;
+mod log;
+mod sockets;
 
 use clap::Parser;
 use cli::{Cli, Command};

@@ -1,6 +1,7 @@
 //! Reads single values: each function takes a TOML value, and says what it expected instead.
-use crate::config::{Secret, Workers};
+use crate::config::Workers;
 use crate::limits::WORKERS_MAX;
+use answer::CookieSecret;
 use cpu::CpuList;
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
@@ -113,7 +114,7 @@ pub fn workers(value: &DeValue<'_>) -> Result<Workers, Wrong> {
 }
 
 /// A cookie secret: 128 bits in hexadecimal. A wrong one is not quoted.
-pub fn secret(value: &DeValue<'_>) -> Result<Secret, Wrong> {
+pub fn secret(value: &DeValue<'_>) -> Result<CookieSecret, Wrong> {
     let digits = value.as_str().unwrap_or_default().as_bytes();
     let digit = |octet: u8| char::from(octet).to_digit(16).map(|digit| digit as u8);
     let mut secret = [0; 16];
@@ -128,7 +129,7 @@ pub fn secret(value: &DeValue<'_>) -> Result<Secret, Wrong> {
         let (high, low) = digit(pair[0]).zip(digit(pair[1])).ok_or_else(wrong)?;
         *octet = high << 4 | low;
     }
-    Ok(Secret(secret))
+    Ok(CookieSecret(secret))
 }
 
 /// The name of a zone, in lower case; the final dot may be left out.

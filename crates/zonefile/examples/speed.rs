@@ -1,4 +1,5 @@
-//! How fast a master file is read: `cargo run --release -p zonefile --example speed -- FILE ORIGIN`.
+//! How fast a master file is read:
+//! `cargo run --release -p zonefile --example speed -- FILE ORIGIN`.
 use std::error::Error;
 use std::path::Path;
 use std::time::Instant;

@@ -120,21 +120,26 @@ fn rtype(raw: &[u8], at: usize) -> Result<Rtype, Fault> {
 /// The known type that is one edit away from what was written.
 fn nearest(raw: &[u8]) -> Option<&'static str> {
     let written = raw.to_ascii_uppercase();
-    (0..=u16::MAX).filter_map(|number| Rtype(number).mnemonic()).find(|known| {
-        let known = known.as_bytes();
-        let (short, long) =
-            if known.len() < written.len() { (known, &*written) } else { (&*written, known) };
-        let same = short.iter().zip(long).take_while(|(a, b)| a == b).count();
-        match long.len() - short.len() {
-            // One letter is another, or two have changed places.
-            0 => {
-                short.get(same + 1..) == long.get(same + 1..)
-                    || (short.get(same + 2..) == long.get(same + 2..)
-                        && short.get(same) == long.get(same + 1)
-                        && short.get(same + 1) == long.get(same))
-            }
-            1 => short[same..] == long[same + 1..],
-            _ => false,
+    // The blocks that IANA has assigned types from.
+    let mut numbers = (0..0x200).chain(0x8000..0x8100);
+    numbers.find_map(|number| Rtype(number).mnemonic().filter(|known| is_near(&written, known)))
+}
+
+/// Whether one edit makes one of the other, both in upper case.
+fn is_near(written: &[u8], known: &str) -> bool {
+    let known = known.as_bytes();
+    let (short, long) =
+        if known.len() < written.len() { (known, written) } else { (written, known) };
+    let same = short.iter().zip(long).take_while(|(a, b)| a == b).count();
+    match long.len() - short.len() {
+        // One letter is another, or two have changed places.
+        0 => {
+            short.get(same + 1..) == long.get(same + 1..)
+                || (short.get(same + 2..) == long.get(same + 2..)
+                    && short.get(same) == long.get(same + 1)
+                    && short.get(same + 1) == long.get(same))
         }
-    })
+        1 => short[same..] == long[same + 1..],
+        _ => false,
+    }
 }

@@ -179,7 +179,8 @@ fn big_zone() -> String {
     for i in 0..250 {
         write!(text, " {}", format!("\\{i:03}").repeat(255)).unwrap();
     }
-    text + "\n$GENERATE 0-255/5 ${0,3,n}.rev PTR host-${-0,4,x}.$\n$GENERATE 1-9 g$ 7 MX \"5 m\\$$\"\n"
+    text.push_str("\n$GENERATE 0-255/5 ${0,3,n}.rev PTR host-${-0,4,x}.$\n");
+    text + "$GENERATE 1-9 g$ 7 MX \"5 m\\$$\"\n"
 }
 
 /// All records in the text form that every server reads alike, sorted.

@@ -1,1 +1,159 @@
 //! Records and changes, and what makes them valid.
+#![forbid(unsafe_code)]
+
+use std::fmt;
+use wire::{Name, NameBuf, Rtype};
+
+/// Seconds of the longest TTL (RFC 2181 §8).
+pub const TTL_MAX: u32 = i32::MAX as u32;
+/// Records of the largest set: what a message's counts and lengths can carry is less still.
+pub const RECORDS_MAX: usize = 5_000;
+
+/// All records of one name and type, valid on their own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordSet {
+    rtype: Rtype,
+    ttl: u32,
+    records: Vec<Box<[u8]>>,
+}
+
+/// Why something is no record set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Invalid {
+    /// The type is one of questions or messages only.
+    MetaType(Rtype),
+    /// A TTL of more than [`TTL_MAX`] seconds.
+    Ttl(u32),
+    /// None, or more than [`RECORDS_MAX`].
+    Count(usize),
+    /// Data that no record of the type can have.
+    Data(Rtype),
+}
+
+impl fmt::Display for Invalid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::MetaType(rtype) => write!(f, "{rtype} can be asked for, but is no record type"),
+            Self::Ttl(ttl) => write!(f, "a TTL of {ttl} s; the longest is {TTL_MAX} s"),
+            Self::Count(count) => write!(f, "{count} records; a set has 1 to {RECORDS_MAX}"),
+            Self::Data(rtype) => {
+                write!(f, "the data is none that a record of type {rtype} can have")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Invalid {}
+
+impl RecordSet {
+    /// A set of records, their data in wire form with uncompressed names.
+    ///
+    /// # Errors
+    /// When it is none that a zone could have.
+    pub fn new(
+        rtype: Rtype,
+        ttl: u32,
+        records: impl IntoIterator<Item = Box<[u8]>>,
+    ) -> Result<Self, Invalid> {
+        let mut records: Vec<Box<[u8]>> = records.into_iter().collect();
+        records.sort_unstable();
+        records.dedup();
+        if rtype.is_meta() {
+            return Err(Invalid::MetaType(rtype));
+        }
+        if ttl > TTL_MAX {
+            return Err(Invalid::Ttl(ttl));
+        }
+        if records.is_empty() || records.len() > RECORDS_MAX {
+            return Err(Invalid::Count(records.len()));
+        }
+        if !records.iter().all(|data| is_valid(rtype, data)) {
+            return Err(Invalid::Data(rtype));
+        }
+        Ok(Self { rtype, ttl, records })
+    }
+
+    /// Their type.
+    pub fn rtype(&self) -> Rtype {
+        self.rtype
+    }
+
+    /// Their TTL in seconds.
+    pub fn ttl(&self) -> u32 {
+        self.ttl
+    }
+
+    /// The data of each record, in wire form.
+    pub fn records(&self) -> impl Iterator<Item = &[u8]> {
+        self.records.iter().map(|data| &**data)
+    }
+}
+
+/// Whether the lengths and names that later rooms rely on are right.
+fn is_valid(rtype: Rtype, data: &[u8]) -> bool {
+    let exactly_name_at = |at: usize| {
+        let rest = data.get(at..).unwrap_or_default();
+        Name::parse(rest).is_ok_and(|name| name.len() == rest.len())
+    };
+    match rtype {
+        Rtype::NS | Rtype::CNAME | Rtype::PTR | Rtype::DNAME => exactly_name_at(0),
+        Rtype::MX => exactly_name_at(2),
+        Rtype::SRV => exactly_name_at(6),
+        Rtype::SVCB | Rtype::HTTPS => data.len() > 2 && Name::parse(&data[2..]).is_ok(),
+        Rtype::SOA => Name::parse(data).is_ok_and(|mname| {
+            let rest = &data[mname.len()..];
+            Name::parse(rest).is_ok_and(|rname| rest.len() - rname.len() == 20)
+        }),
+        _ => {
+            rtype.fixed_rdata_len().is_none_or(|len| data.len() == len)
+                && data.len() <= u16::MAX.into()
+        }
+    }
+}
+
+/// A record set that comes, changes, or goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The zone it belongs to, by its origin.
+    pub zone: NameBuf,
+    /// The name of the set.
+    pub name: NameBuf,
+    /// The type of the set.
+    pub rtype: Rtype,
+    /// What it is from now on; `None`: it is no more.
+    pub set: Option<RecordSet>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(rtype: Rtype, ttl: u32, records: &[&[u8]]) -> Result<RecordSet, Invalid> {
+        RecordSet::new(rtype, ttl, records.iter().map(|data| (*data).into()))
+    }
+
+    #[test]
+    fn a_set_has_each_record_once() {
+        let set = set(Rtype::A, 5, &[&[10, 0, 0, 2], &[10, 0, 0, 1], &[10, 0, 0, 2]]).unwrap();
+        assert_eq!(set.records().collect::<Vec<_>>(), [[10, 0, 0, 1], [10, 0, 0, 2]]);
+    }
+
+    #[test]
+    fn what_no_zone_could_have_is_refused() {
+        assert_eq!(set(Rtype::ANY, 5, &[b"x"]), Err(Invalid::MetaType(Rtype::ANY)));
+        assert_eq!(set(Rtype::A, TTL_MAX + 1, &[&[0; 4]]), Err(Invalid::Ttl(TTL_MAX + 1)));
+        assert_eq!(set(Rtype::A, 5, &[]), Err(Invalid::Count(0)));
+        for (rtype, data) in [
+            (Rtype::A, &[10, 0, 0][..]),
+            (Rtype::AAAA, &[0; 4]),
+            (Rtype::NS, b"\x01a"),
+            (Rtype::NS, b"\x01a\0\0"),
+            (Rtype::CNAME, b"\xc0\x0c"),
+            (Rtype::MX, b"\0"),
+            (Rtype::SRV, b"\0\0\0\0\0\0"),
+            (Rtype::SOA, b"\0\0\0\0"),
+        ] {
+            assert_eq!(set(rtype, 5, &[data]), Err(Invalid::Data(rtype)));
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! The mailbox: what has to change, keyed by what it changes, so that the latest wins and a burst
+//! of news about the same thing takes no more room than one.
+use crate::limits::{COLLECT_INTERVAL, LETTERS_MAX};
+use compile::Zone;
+use model::Change;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use wire::{Name, Rtype};
+
+/// There is no room for more changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MailboxFull;
+
+impl fmt::Display for MailboxFull {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{LETTERS_MAX} changes wait to be applied already; try again later")
+    }
+}
+
+impl std::error::Error for MailboxFull {}
+
+/// Stands for something put into the mailbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Ticket(u64);
+
+/// What the loop takes out: all there is about one zone.
+pub(crate) enum Letter {
+    Zone(Box<Zone>),
+    /// At least one, all of the same zone.
+    Changes(Vec<Change>),
+}
+
+/// What waits for one zone. A whole zone replaces what came before it; changes apply to it.
+#[derive(Default)]
+struct Slot {
+    zone: Option<Box<Zone>>,
+    changes: HashMap<(Box<[u8]>, Rtype), Change>,
+}
+
+#[derive(Default)]
+struct Inner {
+    slots: HashMap<Box<[u8]>, Slot>,
+    letters: usize,
+    put: u64,
+    taken: u64,
+    /// The last ticket that is done, and the generation it was done with.
+    done: (u64, u64),
+    closed: bool,
+    ended: bool,
+}
+
+#[derive(Default)]
+pub(crate) struct Mailbox {
+    inner: Mutex<Inner>,
+    arrived: Condvar,
+    applied: Condvar,
+}
+
+fn key(name: Name<'_>) -> Box<[u8]> {
+    name.octets().to_ascii_lowercase().into()
+}
+
+impl Mailbox {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn put(&self, change: Change) -> Result<Ticket, MailboxFull> {
+        let mut inner = self.lock();
+        let full = inner.letters >= LETTERS_MAX;
+        let slot = inner.slots.entry(key(change.zone.as_name())).or_default();
+        let set = (key(change.name.as_name()), change.rtype);
+        if full && !slot.changes.contains_key(&set) {
+            return Err(MailboxFull);
+        }
+        let is_new = slot.changes.insert(set, change).is_none();
+        inner.letters += usize::from(is_new);
+        Ok(self.arrive(inner))
+    }
+
+    pub(crate) fn put_zone(&self, zone: Zone) -> Result<Ticket, MailboxFull> {
+        let mut inner = self.lock();
+        if inner.letters >= LETTERS_MAX {
+            return Err(MailboxFull);
+        }
+        let slot = inner.slots.entry(key(zone.origin())).or_default();
+        let before = slot.changes.len() + usize::from(slot.zone.is_some());
+        *slot = Slot { zone: Some(Box::new(zone)), changes: HashMap::new() };
+        inner.letters = inner.letters + 1 - before;
+        Ok(self.arrive(inner))
+    }
+
+    fn arrive(&self, mut inner: MutexGuard<'_, Inner>) -> Ticket {
+        inner.put += 1;
+        let ticket = Ticket(inner.put);
+        drop(inner);
+        self.arrived.notify_one();
+        ticket
+    }
+
+    /// Waits for letters and takes all; nothing once it is closed and empty. With `impatient`
+    /// set it gives up after a while and returns none.
+    pub(crate) fn take(&self, impatient: bool) -> Option<Vec<Letter>> {
+        let mut inner = self.lock();
+        while inner.slots.is_empty() && !inner.closed {
+            if !impatient {
+                inner = self.arrived.wait(inner).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            let waited = self.arrived.wait_timeout(inner, COLLECT_INTERVAL);
+            let (guard, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            inner = guard;
+            if timeout.timed_out() {
+                break;
+            }
+        }
+        if inner.slots.is_empty() && inner.closed {
+            return None;
+        }
+        inner.letters = 0;
+        inner.taken = inner.put;
+        let slots = std::mem::take(&mut inner.slots);
+        drop(inner);
+        Some(slots.into_values().flat_map(letters).collect())
+    }
+
+    /// What was taken is published.
+    pub(crate) fn done(&self, generation: u64) {
+        let mut inner = self.lock();
+        inner.done = (inner.taken, generation);
+        inner.ended = inner.closed;
+        drop(inner);
+        self.applied.notify_all();
+    }
+
+    pub(crate) fn wait(&self, ticket: Ticket) -> Option<u64> {
+        let mut inner = self.lock();
+        while inner.done.0 < ticket.0 {
+            if inner.ended {
+                return None;
+            }
+            inner = self.applied.wait(inner).unwrap_or_else(PoisonError::into_inner);
+        }
+        Some(inner.done.1)
+    }
+
+    pub(crate) fn close(&self) {
+        self.lock().closed = true;
+        self.arrived.notify_one();
+    }
+}
+
+fn letters(slot: Slot) -> impl Iterator<Item = Letter> {
+    let zone = slot.zone.map(Letter::Zone);
+    let changes: Vec<Change> = slot.changes.into_values().collect();
+    let changes = (!changes.is_empty()).then_some(Letter::Changes(changes));
+    zone.into_iter().chain(changes)
+}

@@ -15,7 +15,7 @@ use crate::world::World;
 /// Examples kept of one kind of difference.
 const EXAMPLES_MAX: usize = 1;
 /// Kinds of differences a report shows.
-const KINDS_MAX: usize = 60;
+const KINDS_MAX: usize = 600;
 /// Records shown of one section.
 const RECORDS_MAX: usize = 4;
 /// Questions sent before their replies are compared.

@@ -27,7 +27,7 @@ pub struct Patience {
 
 impl Patience {
     /// For questions every server answers.
-    pub const LONG: Self = Self { timeout: Duration::from_millis(1000), tries: 4 };
+    pub const LONG: Self = Self { timeout: Duration::from_millis(500), tries: 5 };
     /// For packets a server may ignore.
     pub const SHORT: Self = Self { timeout: Duration::from_millis(250), tries: 2 };
 }

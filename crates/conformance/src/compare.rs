@@ -154,7 +154,9 @@ fn only(aspect: Aspect, ours: &Said, theirs: &Said) -> (BTreeSet<Rtype>, BTreeSe
 }
 
 /// Every tag there is, with its meaning.
-pub const TAGS: [(&str, &str); 25] = [
+pub const TAGS: [(&str, &str); 27] = [
+    ("referral", "the subject's reply is a referral: NOERROR, no answer, NS without AA"),
+    ("cd", "the question has CD set"),
     ("hash-owner", "QNAME is at or below the owner of an NSEC3 record"),
     ("outside", "no zone of the world holds QNAME"),
     ("apex", "QNAME is a zone's apex"),
@@ -205,6 +207,8 @@ fn tags(world: &World, question: &Question, ours: &Said, theirs: &Said) -> BTree
         set("leaves-zone", zone.map(|z| &z.name) != start.map(|z| &z.name));
         set("into-cut", zone.is_some_and(|zone| zone.cut_above(target).is_some()));
     }
+    let refers = ours.authority.iter().any(|record| record.rtype == Rtype::NS);
+    set("referral", refers && !ours.aa && ours.rcode == 0 && ours.answer.is_empty());
     set("tc-ours", ours.tc);
     set("tc-theirs", theirs.tc);
     set("no-room", no_room(question, ours, theirs) || no_room(question, theirs, ours));
@@ -240,6 +244,7 @@ fn question_tags(world: &World, question: &Question) -> BTreeSet<&'static str> {
         set("edns-version", edns.version != 0);
         set("edns-flags", edns.flags & !crate::questions::DO != 0);
     }
+    set("cd", question.flags & 0x10 != 0);
     set("z", question.flags & 0x40 != 0);
     tags
 }

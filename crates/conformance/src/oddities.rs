@@ -11,7 +11,7 @@ type Change = fn(&mut Vec<u8>, &Question, &mut Random);
 const QUESTION: usize = 12;
 
 /// Every oddity: its name in reports and in `reasons.toml`, and how it is made.
-pub const ODDITIES: [(&str, Change); 33] = [
+pub const ODDITIES: [(&str, Change); 34] = [
     ("opcode", |packet, _, random| {
         let opcodes = [1, 2, 3, 6, 7, 9, 15];
         packet[2] |= opcodes[random.below(opcodes.len())] << 3;
@@ -108,6 +108,7 @@ pub const ODDITIES: [(&str, Change); 33] = [
         }
         packet.splice(QUESTION..question_end(question) - 4, name.into_iter().chain([0]));
     }),
+    ("class-ch", |packet, question, _| packet[question_end(question) - 1] = 3),
     ("meta-type", |packet, question, random| {
         let types = [0, 41, 249, 250, 253, 254, 128, 248];
         let end = question_end(question);

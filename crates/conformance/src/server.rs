@@ -15,7 +15,7 @@ use crate::zone::Zone;
 use crate::Result;
 
 /// What a server gets to start, and to load its zones.
-const START_TIMEOUT: Duration = Duration::from_secs(8);
+const START_TIMEOUT: Duration = Duration::from_secs(20);
 /// What a server gets to end before it is killed.
 const STOP_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -99,7 +99,7 @@ impl Server {
         let address = free_address()?;
         let config = directory.join("config");
         let text = match software {
-            Software::Dunlin => config_dunlin(zones, address, &directory),
+            Software::Dunlin => config_dunlin(zones, address),
             Software::Knot => config_knot(zones, address, &directory),
             Software::Nsd => config_nsd(zones, address, &directory),
             Software::Bind => config_bind(zones, address, &directory),
@@ -178,8 +178,8 @@ fn free_address() -> Result<SocketAddr> {
     Err("no port is free for both UDP and TCP".into())
 }
 
-fn config_dunlin(zones: &[Zone], address: SocketAddr, directory: &Path) -> String {
-    let mut text = format!("[server]\nlisten = [\"{address}\"]\ndata_dir = {directory:?}\n");
+fn config_dunlin(zones: &[Zone], address: SocketAddr) -> String {
+    let mut text = format!("[server]\nlisten = [\"{address}\"]\nworkers = 1\nlocal_zones = false\n");
     for Zone { name, file, .. } in zones {
         let name = name.fmt_with_dot();
         writeln!(text, "[[zone]]\nname = \"{name}\"\nfile = {file:?}").unwrap();

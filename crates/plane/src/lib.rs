@@ -4,11 +4,13 @@
 mod counters;
 mod fleet;
 pub mod limits;
+mod stream;
 mod thread;
 mod worker;
 
 pub use counters::{COUNTERS, Totals};
 pub use fleet::{Fleet, Seat};
+pub use stream::{Connections, StreamLimits, Streams, listen};
 pub use thread::{Cause, Failure, OnFailure, OnStop};
 pub use worker::Worker;
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 #[derive(Debug, Parser)]
 #[command(
     version,
-    after_help = "Example:\n  dunlin check dunlin.toml\n\n\
+    after_help = "Example:\n  dunlin serve -c dunlin.toml\n\n\
                   Exit status: 0 done, 1 it failed, 2 it was asked wrongly."
 )]
 pub struct Cli {
@@ -16,11 +16,26 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Answers questions until it is told to stop.
+    ///
+    /// SIGHUP loads every zone file again, SIGUSR1 logs the counters of each worker, SIGTERM and
+    /// SIGINT answer what has been received and end; a second one ends at once.
+    #[command(after_help = "Examples:\n  \
+        dunlin serve -c /etc/dunlin/dunlin.toml\n  \
+        dunlin serve                 every key at its default: port 53 on all addresses")]
+    Serve(Serve),
     /// Checks configs and their zone files: every error, with its place.
     #[command(after_help = "Examples:\n  \
         dunlin check /etc/dunlin/dunlin.toml\n  \
         dunlin check -o json dunlin.toml | jq '.errors[].message'")]
     Check(Check),
+}
+
+#[derive(Args, Debug)]
+pub struct Serve {
+    /// The config; without it every key has its default.
+    #[arg(short, long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]

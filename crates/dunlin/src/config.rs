@@ -32,8 +32,8 @@ pub struct Server {
     pub listen: Vec<SocketAddr>,
     pub workers: Workers,
     pub port: PortKind,
-    /// Whether a worker stays on one CPU; nothing: where CPUs were listed.
-    pub pin: Option<bool>,
+    /// Whether each worker stays on one CPU; where CPUs are listed, it does anyway.
+    pub pin: bool,
     pub steering: Steering,
     /// The largest answer over UDP, in octets.
     pub udp_size_max: u16,
@@ -193,7 +193,7 @@ impl Server {
                 PortKind::Socket,
                 values::word([("socket", PortKind::Socket)]),
             ),
-            pin: section.read("pin", None, values::automatic),
+            pin: section.read("pin", false, values::boolean),
             steering: section.read("steering", Steering::Auto, values::word(steering)),
             udp_size_max: section.read("udp_size_max", 1232, values::number(UDP_SIZE)),
             cookies: Cookies::read(section.section("cookies", "[server.cookies]")),

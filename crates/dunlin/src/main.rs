@@ -7,7 +7,11 @@ mod diagnostic;
 mod limits;
 mod local;
 mod log;
+mod report;
+mod serve;
 mod sockets;
+mod workers;
+mod zones;
 
 use clap::Parser;
 use cli::{Cli, Command};
@@ -15,7 +19,8 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
-        Command::Check(command) => check::run(&command),
+        Command::Serve(command) => serve::run(&command),
+        Command::Check(command) => check::run(&command).map_err(Into::into),
     };
     done.unwrap_or_else(|error| {
         eprintln!("dunlin: {error}");

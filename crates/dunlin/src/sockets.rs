@@ -1,14 +1,10 @@
 //! The sockets questions come in by. They are opened here, so that a failure can say what to do,
 //! and handed to those who own them.
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
-
-/// Streams that wait to be accepted on one address.
-const BACKLOG: i32 = 1024;
 
 /// What one address is served by.
 #[derive(Debug)]
@@ -82,25 +78,10 @@ fn listen(address: SocketAddr, workers: usize) -> Result<Listening, BindError> {
     let failed = |protocol| move |error| BindError { address, protocol, error };
     // TCP first: UDP sockets share an address with those of another process of the same user
     // without complaint, and would share its questions too.
-    let streams = listen_tcp(address).map_err(failed("TCP"))?;
+    let streams = plane::listen(address).map_err(failed("TCP"))?;
     let address = streams.local_addr().map_err(failed("TCP"))?;
     let datagrams = (0..workers).map(|_| port_socket::bind(address)).collect::<Result<_, _>>();
     Ok(Listening { address, streams, datagrams: datagrams.map_err(failed("UDP"))? })
-}
-
-/// A non-blocking listener; on `[::]` it takes IPv6 only, so that one on `0.0.0.0` may stand beside.
-fn listen_tcp(address: SocketAddr) -> io::Result<TcpListener> {
-    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    let fd = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
-    // Connections of a server that just ended do not keep the next one from starting.
-    sockopt::set_socket_reuseaddr(&fd, true)?;
-    if address.is_ipv6() {
-        sockopt::set_ipv6_v6only(&fd, true)?;
-    }
-    rustix::net::bind(&fd, &address)?;
-    rustix::net::listen(&fd, BACKLOG)?;
-    Ok(fd.into())
 }
 
 #[cfg(test)]

@@ -8,5 +8,3 @@ pub const QUIET: Duration = Duration::from_millis(50);
 pub const PATIENCE: Duration = Duration::from_secs(1);
 /// Files are looked at this often even when nothing was told: network file systems tell nothing.
 pub const POLL: Duration = Duration::from_secs(10);
-/// Wishes that wait; what files do needs no more than one of them.
-pub const WISHES_MAX: usize = 16;

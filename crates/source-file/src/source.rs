@@ -34,13 +34,17 @@ impl Source {
         (wishes, Self { zones, watch })
     }
 
-    /// Loads every zone, and from then on those whose files change, until it is wished to stop.
+    /// Loads every zone once.
     ///
     /// `load` does what there is to do about a zone, and gives back all files that had a part in
     /// it, those that could not be opened included.
-    pub fn run(&mut self, mut load: impl FnMut(&ZoneFile) -> Vec<PathBuf>) {
+    pub fn load_all(&mut self, mut load: impl FnMut(&ZoneFile) -> Vec<PathBuf>) {
         self.watch_folders();
         self.visit(true, &mut load);
+    }
+
+    /// Loads the zones whose files change, and all when that is wished, until it is to stop.
+    pub fn run(&mut self, mut load: impl FnMut(&ZoneFile) -> Vec<PathBuf>) {
         loop {
             match self.watch.wait() {
                 Wish::Look => self.visit(false, &mut load),

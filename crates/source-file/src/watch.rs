@@ -2,15 +2,15 @@
 //!
 //! What the kernel tells is only a hint: whether a zone is loaded is decided by looking at its
 //! files. So nothing depends on which events an editor's way of saving comes to.
-use crate::limits::{PATIENCE, POLL, QUIET, WISHES_MAX};
+use crate::limits::{PATIENCE, POLL, QUIET};
 use notify::event::{AccessKind, AccessMode};
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use std::collections::HashSet;
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::time::Instant;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-/// What somebody wants of the source.
+/// What there is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
     /// Load what has changed.
@@ -21,19 +21,54 @@ pub enum Wish {
     Stop,
 }
 
-/// Sends wishes.
-#[derive(Clone, Debug)]
-pub struct Wishes(SyncSender<Wish>);
+/// Wishes that are not yet granted: one of a kind is as good as many.
+#[derive(Debug, Default)]
+struct Wanted {
+    look: bool,
+    reload_all: bool,
+    stop: bool,
+}
+
+/// Wishes something of a source.
+#[derive(Clone, Debug, Default)]
+pub struct Wishes(Arc<(Mutex<Wanted>, Condvar)>);
 
 impl Wishes {
-    /// Has every zone loaded again. When as many wishes wait already, one of them does it.
+    /// Has every zone loaded again.
     pub fn reload_all(&self) {
-        let _ = self.0.send(Wish::ReloadAll);
+        self.wish(|wanted| wanted.reload_all = true);
     }
 
     /// Ends the source; a load at work is finished.
     pub fn stop(&self) {
-        let _ = self.0.send(Wish::Stop);
+        self.wish(|wanted| wanted.stop = true);
+    }
+
+    fn wish(&self, wish: impl FnOnce(&mut Wanted)) {
+        wish(&mut self.wanted());
+        self.0.1.notify_one();
+    }
+
+    fn wanted(&self) -> MutexGuard<'_, Wanted> {
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits up to a while; the most urgent wish, if there is one. To load all is to look too.
+    fn take(&self, patience: Duration) -> Option<Wish> {
+        let idle = |wanted: &mut Wanted| !(wanted.stop || wanted.reload_all || wanted.look);
+        let (mut wanted, _) = self
+            .0
+            .1
+            .wait_timeout_while(self.wanted(), patience, idle)
+            .unwrap_or_else(PoisonError::into_inner);
+        let Wanted { look, reload_all, stop } = *wanted;
+        *wanted = Wanted { stop, ..Wanted::default() };
+        match (stop, reload_all, look) {
+            (true, ..) => Some(Wish::Stop),
+            (_, true, _) => Some(Wish::ReloadAll),
+            (.., true) => Some(Wish::Look),
+            _ => None,
+        }
     }
 }
 
@@ -41,24 +76,24 @@ impl Wishes {
 pub struct Watch {
     watcher: Option<RecommendedWatcher>,
     folders: HashSet<PathBuf>,
-    wishes: Receiver<Wish>,
+    wishes: Wishes,
 }
 
 impl Watch {
     /// Watches nothing yet. Where the kernel's watching is to be had, `POLL` is only the net below.
     pub fn new() -> (Wishes, Self) {
-        let (sender, wishes) = sync_channel(WISHES_MAX);
-        let hints = sender.clone();
+        let wishes = Wishes::default();
+        let hints = wishes.clone();
         let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
             if event.map_or(true, |event| is_change(event.kind)) {
-                // Full: there are wishes waiting, and each of them includes a look.
-                let _ = hints.try_send(Wish::Look);
+                hints.wish(|wanted| wanted.look = true);
             }
         });
         if let Err(error) = &watcher {
             tracing::warn!(%error, "files cannot be watched; they are looked at every {POLL:?}");
         }
-        (Wishes(sender), Self { watcher: watcher.ok(), folders: HashSet::new(), wishes })
+        let watch = Self { watcher: watcher.ok(), folders: HashSet::new(), wishes: wishes.clone() };
+        (wishes, watch)
     }
 
     /// Watches these folders and no others; whether one is new.
@@ -83,22 +118,17 @@ impl Watch {
         new
     }
 
-    /// Waits for a wish. Hints are gathered until the folders are quiet.
+    /// Waits for something to do. Hints are gathered until the folders are quiet.
     pub fn wait(&self) -> Wish {
-        let wish = match self.wishes.recv_timeout(POLL) {
-            Ok(wish) => wish,
-            Err(RecvTimeoutError::Timeout) => return Wish::Look,
-            Err(RecvTimeoutError::Disconnected) => return Wish::Stop,
-        };
+        let mut wish = self.wishes.take(POLL).unwrap_or(Wish::Look);
         let until = Instant::now() + PATIENCE;
-        let mut gathered = wish;
-        while gathered == Wish::Look && Instant::now() < until {
-            match self.wishes.recv_timeout(QUIET) {
-                Ok(wish) => gathered = wish,
-                Err(_) => break,
+        while wish == Wish::Look && Instant::now() < until {
+            match self.wishes.take(QUIET) {
+                Some(next) => wish = next,
+                None => break,
             }
         }
-        gathered
+        wish
     }
 }
 

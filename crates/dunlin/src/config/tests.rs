@@ -42,7 +42,7 @@ name = "a..b"
 4:11: expected "auto", a number from 1 to 256, or CPUs such as "2-5,8", found the number 0
 5:8: expected "socket", found the text "xdp"
 6:16: expected a number from 512 to 4096, found the number 100
-7:7: expected "auto", true or false, found the text "yes"
+7:7: expected true or false, found the text "yes"
 8:12: expected "auto" or "cpu" or "hash", found the text "hsah"
 10:1: [[zone]] needs the key `file`
 11:8: "a..b" is not a name: a label is empty

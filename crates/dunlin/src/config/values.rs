@@ -77,15 +77,6 @@ pub fn word<T: Copy, const N: usize>(
     }
 }
 
-/// `"auto"`, `true` or `false`; nothing stands for automatic.
-pub fn automatic(value: &DeValue<'_>) -> Result<Option<bool>, Wrong> {
-    match (value.as_str(), value.as_bool()) {
-        (Some("auto"), _) => Ok(None),
-        (_, Some(decided)) => Ok(Some(decided)),
-        _ => expected("\"auto\", true or false", value),
-    }
-}
-
 /// `"192.0.2.1:53"`, `"[2001:db8::1]:53"`, or the same without a port, which then is 53.
 pub fn address(value: &DeValue<'_>) -> Result<SocketAddr, Wrong> {
     let Some(text) = value.as_str() else { return expected("an address and port", value) };

@@ -216,6 +216,15 @@ impl<T> Reader<T> {
     }
 
     /// Lets go of the image: nothing waits for a parked reader. The next refresh loads the newest.
+    /// What refresh returned cannot be kept across this:
+    ///
+    /// ```compile_fail,E0499
+    /// let mut publisher = door::Publisher::new(7);
+    /// let mut reader = publisher.reader().unwrap();
+    /// let seven = reader.refresh();
+    /// reader.park();
+    /// assert_eq!(*seven, 7);
+    /// ```
     pub fn park(&mut self) {
         self.held = ptr::null();
         // Release: what was read from the image happens before it is freed.

@@ -1,0 +1,111 @@
+//! The snapshot in every interleaving that loom finds: `make test` runs it, or
+//! `RUSTFLAGS="--cfg loom" cargo test -p door --release --test loom`.
+#![cfg(loom)]
+
+use door::Publisher;
+use loom::cell::UnsafeCell;
+use loom::thread;
+
+/// A value whose reading and freeing loom watches: a read that does not happen before the drop is
+/// an error in the interleaving where it comes first, which loom always visits.
+struct Watched {
+    number: UnsafeCell<u64>,
+}
+
+// SAFETY: loom checks each access; that is what the test is for.
+unsafe impl Sync for Watched {}
+
+impl Watched {
+    fn new(number: u64) -> Self {
+        Self { number: UnsafeCell::new(number) }
+    }
+
+    fn read(&self) -> u64 {
+        // SAFETY: read only; loom panics if something may write at the same time.
+        self.number.with(|number| unsafe { *number })
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        // SAFETY: as above.
+        self.number.with_mut(|number| unsafe { *number = u64::MAX });
+    }
+}
+
+#[test]
+fn an_active_reader_never_reads_what_is_freed() {
+    loom::model(|| {
+        let mut publisher = Publisher::new(Watched::new(1));
+        let mut reader = publisher.reader().unwrap();
+        reader.refresh();
+        let reading = thread::spawn(move || {
+            let first = reader.refresh().read();
+            let second = reader.refresh().read();
+            assert!(first <= second && second <= 3);
+        });
+        publisher.publish(Watched::new(2));
+        publisher.collect();
+        publisher.publish(Watched::new(3));
+        publisher.collect();
+        reading.join().unwrap();
+        assert_eq!(publisher.collect(), 0);
+    });
+}
+
+#[test]
+fn a_reader_that_parks_and_wakes_never_reads_what_is_freed() {
+    loom::model(|| {
+        let mut publisher = Publisher::new(Watched::new(1));
+        let mut reader = publisher.reader().unwrap();
+        let reading = thread::spawn(move || {
+            assert!(reader.refresh().read() <= 2);
+            reader.park();
+            assert!(reader.refresh().read() <= 2);
+        });
+        publisher.publish(Watched::new(2));
+        publisher.collect();
+        publisher.collect();
+        reading.join().unwrap();
+    });
+}
+
+#[test]
+fn once_live_a_generation_is_what_everybody_sees_next() {
+    loom::model(|| {
+        let mut publisher = Publisher::new(Watched::new(1));
+        let mut reader = publisher.reader().unwrap();
+        // Parked until it refreshes, and never parked again: the reader comes back with the thread.
+        let reading = thread::spawn(move || (reader.refresh().read(), reader));
+        let generation = publisher.publish(Watched::new(2));
+        let live = publisher.is_live(generation);
+        let (seen, mut reader) = reading.join().unwrap();
+        assert!(seen == 2 || !live, "it was called live and then not seen");
+        assert_eq!(publisher.is_live(generation), seen == 2);
+        assert_eq!(reader.refresh().read(), 2);
+        assert!(publisher.is_live(generation));
+    });
+}
+
+#[test]
+fn two_readers_are_each_waited_for() {
+    // All interleavings of three threads take minutes; those with two forced switches seconds.
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(2);
+    model.check(|| {
+        let mut publisher = Publisher::new(Watched::new(1));
+        let mut readers = [publisher.reader().unwrap(), publisher.reader().unwrap()];
+        readers[0].refresh();
+        let threads = readers.map(|mut reader| {
+            thread::spawn(move || {
+                assert!(reader.refresh().read() <= 2);
+            })
+        });
+        publisher.publish(Watched::new(2));
+        publisher.collect();
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        assert_eq!(publisher.collect(), 0, "readers that are gone hold nothing");
+    });
+}

@@ -2,10 +2,10 @@
 # we are root or have sudo, and named where we are not.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help run test lint fleet
+.PHONY: help run test loom lint fleet bench-instructions campaign-fuzz
 
 help: ## this list
-	@sed -n 's/^\([a-z%-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^\([a-z%-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 20
 
 run: ## build, and serve the demo fleet on 127.0.0.1:5300; no root
 	@scripts/require run
@@ -16,10 +16,14 @@ run: ## build, and serve the demo fleet on 127.0.0.1:5300; no root
 # Tests that need root are run by sudo where we are not root; the build is not.
 test: ## install what is missing and run every test, none skipped
 	@scripts/require test
+	@$(MAKE) --no-print-directory loom bench-instructions
 	@if [ "$$(id -u)" != 0 ] && command -v sudo >/dev/null; then \
 	  host=$$(rustc -vV | sed -n 's/^host: //p' | tr a-z- A-Z_); \
 	  export "CARGO_TARGET_$${host}_RUNNER=sudo --preserve-env"; fi; \
 	PATH="$$PATH:/usr/sbin:/sbin" DUNLIN_REQUIRE_ALL=1 cargo test --workspace
+
+loom: ## the snapshot pointer in every interleaving of its threads
+	@RUSTFLAGS="--cfg loom" cargo test --release --target-dir target/loom --package door --test loom
 
 lint: ## formatting, clippy, and the layers and promises of the rooms
 	@cargo fmt --all --check
@@ -28,3 +32,11 @@ lint: ## formatting, clippy, and the layers and promises of the rooms
 
 fleet: ## write examples/fleet again
 	@cargo xtask demo examples/fleet
+
+bench-instructions: ## instructions a query; more than the limit fails
+	@scripts/require test
+	@cargo bench --package answer --bench instructions
+
+campaign-fuzz: ## every fuzz target for SECONDS=600 each
+	@scripts/require fuzz
+	@fuzz/campaign $(or $(SECONDS),600)

@@ -20,9 +20,11 @@
 
 mod entry;
 mod fields;
+mod form;
 mod generate;
 mod lex;
 mod limits;
+mod location;
 mod rdata;
 mod reader;
 mod report;

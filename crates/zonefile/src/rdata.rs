@@ -1,7 +1,5 @@
-//! Record data into wire form: what is frequent here, all else that has a presentation form
-//! through the `domain` crate, the rest as RFC 3597 has it.
-use std::net::{Ipv4Addr, Ipv6Addr};
-
+//! Record data into wire form: types of simple parts by their form, keys and digests and
+//! parameters through the `domain` crate, all others as RFC 3597 has it.
 use domain::base::Name as DomainName;
 use domain::base::iana::Rtype as DomainRtype;
 use domain::base::name::ParsedName;
@@ -11,6 +9,7 @@ use domain::rdata::{AllRecordData, ZoneRecordData};
 use wire::Rtype;
 
 use crate::fields::Fields;
+use crate::form::{fits, form};
 use crate::limits::RDATA_OCTETS_MAX;
 use crate::report::{Fault, quote};
 
@@ -29,28 +28,9 @@ pub(crate) fn read(rtype: Rtype, fields: &mut Fields<'_>, out: &mut Vec<u8>) -> 
         }
         return Ok(());
     }
-    match rtype {
-        Rtype::A => out.extend(fields.parse::<Ipv4Addr>("an IPv4 address")?.octets()),
-        Rtype::AAAA => out.extend(fields.parse::<Ipv6Addr>("an IPv6 address")?.octets()),
-        Rtype::NS | Rtype::CNAME | Rtype::PTR | Rtype::DNAME => name(fields, out)?,
-        Rtype::MX | Rtype::AFSDB | Rtype::RT | Rtype::KX | Rtype::LP => {
-            number(fields, out)?;
-            name(fields, out)?;
-        }
-        Rtype::SRV => {
-            for _ in 0..3 {
-                number(fields, out)?;
-            }
-            name(fields, out)?;
-        }
-        Rtype::SOA => soa(fields, out)?,
-        Rtype::TXT | Rtype::SPF => {
-            fields.charstr(out)?;
-            while fields.peek().is_some() {
-                fields.charstr(out)?;
-            }
-        }
-        _ => known(rtype, fields, out)?,
+    match form(rtype) {
+        [] => known(rtype, fields, out)?,
+        parts => parts.iter().try_for_each(|part| part.read(fields, out))?,
     }
     fields.end()?;
     check_len(at, out)
@@ -64,32 +44,9 @@ fn check_len(at: usize, out: &[u8]) -> Result<(), Fault> {
     Ok(())
 }
 
-fn name(fields: &mut Fields<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
-    out.extend_from_slice(fields.name("a name")?.as_name().octets());
-    Ok(())
-}
-
-fn number(fields: &mut Fields<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
-    out.extend(fields.parse::<u16>("a number up to 65535")?.to_be_bytes());
-    Ok(())
-}
-
-/// RFC 1035 §3.3.13; the timers may have units.
-fn soa(fields: &mut Fields<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
-    out.extend_from_slice(fields.name("the primary server's name")?.as_name().octets());
-    out.extend_from_slice(fields.name("the mailbox of who is responsible")?.as_name().octets());
-    out.extend(fields.parse::<u32>("a serial (a number up to 4294967295)")?.to_be_bytes());
-    for what in ["a refresh time", "a retry time", "an expire time", "a minimum TTL"] {
-        out.extend(fields.seconds(what)?.to_be_bytes());
-    }
-    Ok(())
-}
-
 /// The type whose presentation form and wire form another type has too.
 const fn like(rtype: Rtype) -> Rtype {
     match rtype {
-        Rtype::AFSDB | Rtype::RT | Rtype::KX | Rtype::LP => Rtype::MX,
-        Rtype::SPF => Rtype::TXT,
         Rtype::SMIMEA => Rtype::TLSA,
         Rtype::DLV => Rtype::DS,
         Rtype::SIG => Rtype::RRSIG,
@@ -108,7 +65,7 @@ fn known(rtype: Rtype, fields: &mut Fields<'_>, out: &mut Vec<u8>) -> Result<(),
         return Err(Fault::new(at, what).help(r"write it as `\# LENGTH HEX` (RFC 3597 §5)"));
     }
     let data = ZoneRecordData::<Vec<u8>, DomainName<Vec<u8>>>::scan(number, fields)
-        .map_err(|fault| locate(fault, fields))?;
+        .map_err(|fault| fields.locate(fault))?;
     if fields.lacks_rest && rtype != Rtype::IPSECKEY {
         return Err(Fault::new(fields.here(), "the last field is missing here"));
     }
@@ -119,17 +76,6 @@ fn known(rtype: Rtype, fields: &mut Fields<'_>, out: &mut Vec<u8>) -> Result<(),
     Ok(())
 }
 
-/// Gives a fault of `domain` its place: the field it took last.
-fn locate(fault: Fault, fields: &Fields<'_>) -> Fault {
-    match fields.last() {
-        Some(token) if fault.at.is_none() => {
-            let what = format!("{}: {}", quote(fields.raw(token)), fault.what);
-            Fault::new(token.start as usize, what)
-        }
-        _ => fault,
-    }
-}
-
 /// Whether `domain` has a form for the type.
 fn is_known(rtype: DomainRtype) -> bool {
     let empty: &[u8] = &[];
@@ -138,17 +84,18 @@ fn is_known(rtype: DomainRtype) -> bool {
     !matches!(data, Ok(AllRecordData::Unknown(_) | AllRecordData::Null(_)))
 }
 
-/// Whether octets are the data of a record of the type: read, and the same when written again, so
-/// that no name in them is compressed and nothing is left over. Of types that nobody knows all
-/// octets are.
+/// Whether octets are the data of a record of the type: of parts that fit, or else read, and the
+/// same when written again, so that no name in them is compressed and nothing is left over. Of
+/// types that nobody knows all octets are.
 fn is_valid(rtype: Rtype, rdata: &[u8]) -> bool {
+    if !form(rtype).is_empty() {
+        return fits(form(rtype), rdata);
+    }
     let mut parser = Parser::from_ref(rdata);
     let number = DomainRtype::from_int(like(rtype).0);
     let data = AllRecordData::<&[u8], ParsedName<&[u8]>>::parse_any_rdata(number, &mut parser);
     let mut again = Vec::with_capacity(rdata.len());
-    data.is_ok_and(|data| data.compose_rdata(&mut again).is_ok())
-        && again == rdata
-        && (like(rtype) != Rtype::TXT || !rdata.is_empty())
+    data.is_ok_and(|data| data.compose_rdata(&mut again).is_ok()) && again == rdata
 }
 
 /// `\# LENGTH HEX…` (RFC 3597 §5).

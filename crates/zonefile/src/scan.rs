@@ -8,6 +8,7 @@ use crate::fields::Fields;
 use crate::lex::Token;
 use crate::report::{Fault, quote};
 
+/// What is missing when `domain` wants a field.
 const FIELD: &str = "a field of the record data";
 
 impl ScannerError for Fault {
@@ -184,7 +185,7 @@ impl Scanner for Fields<'_> {
     fn scan_charstr_entry(&mut self) -> Result<Vec<u8>, Fault> {
         let mut out = Vec::new();
         while self.peek().is_some() {
-            self.charstr(&mut out)?;
+            self.charstr("a string", &mut out)?;
         }
         Ok(out)
     }
@@ -200,9 +201,20 @@ impl Scanner for Fields<'_> {
 }
 
 impl Fields<'_> {
+    /// Gives a fault of `domain` its place: the field it took last.
+    pub(crate) fn locate(&self, fault: Fault) -> Fault {
+        match self.last() {
+            Some(token) if fault.at.is_none() => {
+                let what = format!("{}: {}", quote(self.raw(token)), fault.what);
+                Fault::new(token.start as usize, what)
+            }
+            _ => fault,
+        }
+    }
+
     /// Appends a character-string with its length (RFC 1035 §3.3).
-    pub(crate) fn charstr(&mut self, out: &mut Vec<u8>) -> Result<(), Fault> {
-        let token = self.token("a string")?;
+    pub(crate) fn charstr(&mut self, what: &str, out: &mut Vec<u8>) -> Result<(), Fault> {
+        let token = self.token(what)?;
         let start = out.len();
         out.push(0);
         self.unescape(token, out)?;

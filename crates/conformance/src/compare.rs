@@ -154,7 +154,12 @@ fn only(aspect: Aspect, ours: &Said, theirs: &Said) -> (BTreeSet<Rtype>, BTreeSe
 }
 
 /// Every tag there is, with its meaning.
-pub const TAGS: [(&str, &str); 27] = [
+pub const TAGS: [(&str, &str); 32] = [
+    ("nul", "QNAME has an octet of value 0 within a label"),
+    ("other-tree", "QNAME is below a name that does not exist in its zone but is above another zone"),
+    ("tight", "the subject's reply fills more than three quarters of the client's size"),
+    ("synthesized", "an additional record that one of the two left out comes from a wildcard"),
+    ("asterisk", "QNAME has an asterisk label that exists in the zone"),
     ("referral", "the subject's reply is a referral: NOERROR, no answer, NS without AA"),
     ("cd", "the question has CD set"),
     ("hash-owner", "QNAME is at or below the owner of an NSEC3 record"),
@@ -207,11 +212,18 @@ fn tags(world: &World, question: &Question, ours: &Said, theirs: &Said) -> BTree
         set("leaves-zone", zone.map(|z| &z.name) != start.map(|z| &z.name));
         set("into-cut", zone.is_some_and(|zone| zone.cut_above(target).is_some()));
     }
+    let extra = ours.additional.symmetric_difference(&theirs.additional);
+    set("synthesized", extra.into_iter().any(|record| {
+        let zone = zone::nearest(&world.zones, &record.owner);
+        zone.is_some_and(|zone| !zone.nodes.contains_key(&record.owner))
+    }));
     let refers = ours.authority.iter().any(|record| record.rtype == Rtype::NS);
     set("referral", refers && !ours.aa && ours.rcode == 0 && ours.answer.is_empty());
+    set("tight", ours.length * 4 > question.room() * 3);
     set("tc-ours", ours.tc);
     set("tc-theirs", theirs.tc);
-    set("no-room", no_room(question, ours, theirs) || no_room(question, theirs, ours));
+    let no_room = |short, long| no_room(world, question, short, long);
+    set("no-room", no_room(ours, theirs) || no_room(theirs, ours));
     tags
 }
 
@@ -220,6 +232,7 @@ fn question_tags(world: &World, question: &Question) -> BTreeSet<&'static str> {
     let mut set = |tag, holds: bool| tags.extend(holds.then_some(tag));
     let zone = zone::nearest(&world.zones, &question.name);
     set("outside", zone.is_none());
+    set("nul", question.name.iter().any(|label| label.as_slice().contains(&0)));
     if let Some(zone) = zone {
         let above = crate::names::parent(&zone.name);
         let parent = above.is_some_and(|up| zone::nearest(&world.zones, &up).is_some());
@@ -232,6 +245,10 @@ fn question_tags(world: &World, question: &Question) -> BTreeSet<&'static str> {
         while let Some(name) = up.filter(|name| zone.holds(name)) {
             up = crate::names::parent(&name);
             set("hash-owner", zone.is_hash(&name));
+            let other = |other: &zone::Zone| other.name != name && other.name.ends_with(&name);
+            let elsewhere = world.zones.iter().any(other);
+            set("other-tree", elsewhere && !zone.nodes.contains_key(&name));
+            set("asterisk", crate::names::first_label(&name) == b"*" && zone.nodes.contains_key(&name));
         }
         set("signed", zone.signing != Signing::Unsigned);
         set("nsec3", matches!(zone.signing, Signing::Nsec3 | Signing::OptOut));
@@ -249,8 +266,9 @@ fn question_tags(world: &World, question: &Question) -> BTreeSet<&'static str> {
     tags
 }
 
-/// True when `short` lacks record sets that `long` has, and none of them would have fitted.
-fn no_room(question: &Question, short: &Reply, long: &Reply) -> bool {
+/// True when `short` lacks record sets that `long` has, and none of them would have fitted, with
+/// its signature where it has one.
+fn no_room(world: &World, question: &Question, short: &Reply, long: &Reply) -> bool {
     let missing: Vec<&Record> = [Aspect::Authority, Aspect::Additional]
         .into_iter()
         .filter_map(|aspect| Some((section(aspect, short)?, section(aspect, long)?)))
@@ -258,11 +276,19 @@ fn no_room(question: &Question, short: &Reply, long: &Reply) -> bool {
         .collect();
     let size = |first: &Record| {
         let set = missing.iter().filter(|r| r.owner == first.owner && r.rtype == first.rtype);
-        set.map(|record| 12 + record.data.len()).sum::<usize>()
+        let zone = zone::nearest(&world.zones, &first.owner).filter(|zone| {
+            zone.signing != Signing::Unsigned && zone.cut_above(&first.owner).is_none()
+        });
+        let signed = zone.filter(|_| question.wants_dnssec() && first.rtype != Rtype::RRSIG);
+        let signature = signed.map_or(0, |zone| SIGNATURE + zone.name.len());
+        set.map(|record| 12 + record.data.len()).sum::<usize>() + signature
     };
     let least = missing.iter().map(|record| size(record)).min();
     least.is_some_and(|size| short.length + size > question.room())
 }
+
+/// Octets of an RRSIG record with an ECDSA P-256 signature, without its signer's name.
+const SIGNATURE: usize = 12 + 18 + 64;
 
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -15,7 +15,7 @@ use crate::world::World;
 /// Examples kept of one kind of difference.
 const EXAMPLES_MAX: usize = 1;
 /// Kinds of differences a report shows.
-const KINDS_MAX: usize = 600;
+const KINDS_MAX: usize = 1000;
 /// Records shown of one section.
 const RECORDS_MAX: usize = 4;
 /// Questions sent before their replies are compared.
@@ -173,12 +173,21 @@ impl Arena<'_> {
         let tags: Vec<_> = difference.tags.iter().copied().collect();
         let mut text = format!("dig {} ({})\n", probe.question, tags.join(" "));
         if let Some(oddity) = probe.oddity {
-            writeln!(text, "  sent with {oddity}: {:02x?}", probe.packet).unwrap();
+            let octets: String = probe.packet.iter().map(|octet| format!("{octet:02x}")).collect();
+            writeln!(text, "  sent with {oddity}: {octets}").unwrap();
         }
         let nothing = None;
         show(&mut text, self.subject.software, ours, &nothing);
+        let mut alike = Vec::new();
         for (software, said) in peers {
-            show(&mut text, *software, said, ours);
+            if compare(self.world, &probe.question, ours, &[(*software, said.clone())]).is_empty() {
+                alike.push(software.name());
+            } else {
+                show(&mut text, *software, said, ours);
+            }
+        }
+        if !alike.is_empty() {
+            writeln!(text, "  alike: {}", alike.join(", ")).unwrap();
         }
         text
     }

@@ -195,6 +195,53 @@ fn the_same_is_answered_over_tcp() {
     assert!(holds(&reply, &[192, 0, 2, 1]));
 }
 
+/// Two servers whose questions seem to come from each other would talk for ever, if either
+/// answered replies.
+#[test]
+fn a_reply_is_never_answered() {
+    let served = Served::start("loops", &zone("a.test"), &[("a.test.zone", HEAD)]);
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let mut malformed = query("ns.a.test");
+    malformed.truncate(14);
+    for question in [query("ns.a.test"), query("x.elsewhere.test"), malformed] {
+        socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        socket.send_to(&question, served.address).expect("sent");
+        let mut reply = [0; 4096];
+        let len = socket.recv(&mut reply).expect("a reply");
+        socket.send_to(&reply[..len], served.address).expect("sent");
+        socket.set_read_timeout(Some(Duration::from_millis(100))).expect("a timeout");
+        assert!(socket.recv(&mut reply).is_err(), "a reply to a reply");
+    }
+    served.signal(Signal::USR1);
+    let all = served.expect_line("counters", "\"all\"");
+    assert_eq!((&all["replied"], &all["dropped"]), (&3.into(), &"response 3".into()), "{all}");
+}
+
+#[test]
+fn each_address_comes_first_equally_often() {
+    const ADDRESSES: usize = 5;
+    const QUESTIONS: usize = 4_000;
+    let records: String = (0..ADDRESSES).map(|n| format!("many A 192.0.2.{n}\n")).collect();
+    let file = format!("{HEAD}{records}");
+    let served = Served::start("rotation", &zone("a.test"), &[("a.test.zone", &file)]);
+    let question = query("many.a.test");
+    // The data of the first record: behind the question, a pointer, type, class, TTL and length.
+    let first = question.len() - 11 + 12;
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let mut counts = [0u32; ADDRESSES];
+    for _ in 0..QUESTIONS {
+        socket.send_to(&question, served.address).expect("sent");
+        let mut reply = [0; 512];
+        socket.recv(&mut reply).expect("a reply");
+        counts[usize::from(reply[first + 3])] += 1;
+    }
+    let mean = QUESTIONS as f64 / ADDRESSES as f64;
+    let chi_square: f64 = counts.iter().map(|n| (f64::from(*n) - mean).powi(2) / mean).sum();
+    // Four degrees of freedom: fair dice pass this in all but one of a million runs.
+    assert!(chi_square < 33.4, "{counts:?}: chi-square {chi_square}");
+}
+
 #[test]
 fn signals_reload_report_and_end() {
     let mut served = Served::start("signals", &zone("a.test"), &[("a.test.zone", HEAD)]);

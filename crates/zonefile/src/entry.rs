@@ -1,4 +1,5 @@
 //! The head of a record: owner, TTL, class and type, and what stands for those left out.
+use std::net::IpAddr;
 use std::str::FromStr;
 
 use wire::{Class, Name, NameBuf, Rtype};
@@ -54,7 +55,7 @@ impl Defaults {
                 return Err(Fault::new(at, "the record type is missing here"));
             };
             let raw = fields.raw(token);
-            if ttl.is_none() && raw.first().is_some_and(u8::is_ascii_digit) {
+            if ttl.is_none() && is_ttl_like(raw) {
                 ttl = Some(fields.ttl()?);
             } else if let Some(found) = parse::<Class>(raw).filter(|_| class.is_none()) {
                 check_class(found, at)?;
@@ -90,6 +91,11 @@ impl Defaults {
     }
 }
 
+/// Whether a field can only be meant as a TTL: no class or type begins with a digit.
+fn is_ttl_like(raw: &[u8]) -> bool {
+    raw.first().is_some_and(u8::is_ascii_digit) && raw.iter().all(u8::is_ascii_alphanumeric)
+}
+
 /// Reads a mnemonic or a generic form.
 fn parse<T: FromStr>(raw: &[u8]) -> Option<T> {
     std::str::from_utf8(raw).ok()?.parse().ok()
@@ -107,6 +113,7 @@ fn rtype(raw: &[u8], at: usize) -> Result<Rtype, Fault> {
         let fault = Fault::new(at, format!("unknown record type {}", quote(raw)));
         return Err(match nearest(raw) {
             Some(known) => fault.help(format!("did you mean `{known}`?")),
+            None if parse::<IpAddr>(raw).is_some() => fault.help("a type is missing before it"),
             None => fault,
         });
     };

@@ -2,7 +2,7 @@
 # we are root or have sudo, and named where we are not.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help run test loom lint fleet bench-instructions campaign-fuzz
+.PHONY: help run test loom lint fleet bench-instructions bench-memory campaign-fuzz
 
 help: ## this list
 	@sed -n 's/^\([a-z%-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -36,6 +36,11 @@ fleet: ## write examples/fleet again
 bench-instructions: ## instructions a query; more than the limit fails
 	@scripts/require test
 	@cargo bench --package answer --bench instructions
+
+bench-memory: ## octets a record, the peak of a reload, the time of a load; more than the limits fails
+	@scripts/require run
+	@cargo build --quiet --release --package dunlin --package xtask
+	@bench/memory
 
 campaign-fuzz: ## every fuzz target for SECONDS=600 each
 	@scripts/require fuzz

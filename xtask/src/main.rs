@@ -17,7 +17,6 @@ cargo xtask layers       the rooms by layer, and whether every door leads downwa
 cargo xtask style        lengths of lines and files, and the door plates
 cargo xtask promises     whether every test that SPECIFICATION.md names exists
 cargo xtask fleet N      the anchor zone of N services, to standard output
-cargo xtask names N      a query line, `name A`, for each of them
 cargo xtask demo DIR     writes the zones of the demo fleet into DIR";
 
 fn main() -> ExitCode {
@@ -30,8 +29,7 @@ fn main() -> ExitCode {
         }
         ["style"] => tell(&style::violations(&root())),
         ["promises"] => tell(&promises::violations(&root())),
-        ["fleet", count] => write_counted(count, fleet::write_zone),
-        ["names", count] => write_counted(count, fleet::write_names),
+        ["fleet", count] => write_fleet(count),
         ["demo", directory] => demo::write(Path::new(directory)),
         _ => {
             eprintln!("{HELP}");
@@ -49,16 +47,13 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs a generator of `count` things into standard output.
-fn write_counted(
-    count: &str,
-    write: impl Fn(&mut dyn Write, u32) -> io::Result<()>,
-) -> io::Result<()> {
+/// Writes the anchor zone of `count` services to standard output.
+fn write_fleet(count: &str) -> io::Result<()> {
     let count = count.replace('_', "").parse().map_err(|_| {
         io::Error::other(format!("expected a number up to {}, not `{count}`", fleet::SERVICES_MAX))
     })?;
     let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
-    write(&mut out, count)?;
+    fleet::write_zone(&mut out, count)?;
     out.flush()
 }
 

@@ -96,7 +96,8 @@ pub fn compare(
         let tags = tags(world, question, ours, theirs);
         for aspect in aspects {
             let alone = peers.len() > 1
-                && peers.windows(2).all(|pair| said_alike(aspect, &pair[0].1, &pair[1].1));
+                && peers.windows(2).all(|pair| said_alike(aspect, &pair[0].1, &pair[1].1))
+                && !(is_section(aspect) && peers.iter().any(|(_, said)| is_cut(said)));
             let (ours_only, theirs_only) = only(aspect, ours, theirs);
             let rcode = |said: &Said| said.as_ref().map_or(u16::MAX, |reply| reply.rcode);
             let rcodes = (rcode(ours), rcode(theirs));
@@ -106,6 +107,14 @@ pub fn compare(
         }
     }
     found
+}
+
+fn is_section(aspect: Aspect) -> bool {
+    matches!(aspect, Aspect::Answer | Aspect::Authority | Aspect::Additional)
+}
+
+fn is_cut(said: &Said) -> bool {
+    said.as_ref().is_some_and(|reply| reply.tc)
 }
 
 fn said_alike(aspect: Aspect, a: &Said, b: &Said) -> bool {

@@ -179,7 +179,7 @@ fn free_address() -> Result<SocketAddr> {
 }
 
 fn config_dunlin(zones: &[Zone], address: SocketAddr) -> String {
-    let mut text = format!("[server]\nlisten = [\"{address}\"]\nworkers = 1\nlocal_zones = false\n");
+    let mut text = format!("[server]\nlisten = [\"{address}\"]\nlocal_zones = false\n");
     for Zone { name, file, .. } in zones {
         let name = name.fmt_with_dot();
         writeln!(text, "[[zone]]\nname = \"{name}\"\nfile = {file:?}").unwrap();

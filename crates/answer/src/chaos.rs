@@ -14,6 +14,6 @@ pub(crate) fn answer(policy: &Policy<'_>, reply: &mut Reply<'_>) {
     if text.is_empty() || !matches!(reply.query.rtype, Rtype::TXT | Rtype::ANY) {
         return reply.fail(Rcode::Refused, Some(Ede::NOT_AUTHORITATIVE));
     }
-    reply.set_authoritative();
+    reply.set_authoritative(true);
     reply.put_chaos_text(text);
 }

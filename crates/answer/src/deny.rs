@@ -14,21 +14,21 @@ const HASHED_LEN: usize = 33;
 /// A proof while it is put into the authority section.
 pub(crate) struct Denial<'d, 'w> {
     key: &'d HashKey,
-    zone: &'d Zone<'w>,
+    zone: &'w dyn Zone,
     place: Place<'d>,
     put: [&'w [u8]; PROOF_MAX],
     count: usize,
 }
 
 impl<'d, 'w> Denial<'d, 'w> {
-    pub(crate) fn new(key: &'d HashKey, zone: &'d Zone<'w>, place: Place<'d>) -> Self {
+    pub(crate) fn new(key: &'d HashKey, zone: &'w dyn Zone, place: Place<'d>) -> Self {
         Self { key, zone, place, put: [&[]; PROOF_MAX], count: 0 }
     }
 
     /// The name does not exist, nor a wildcard for it.
     pub(crate) fn no_name(&mut self, reply: &mut Reply<'_>, encloser: usize) {
         let (wildcard, len) = self.place.wildcard(encloser);
-        match &self.zone.facts.nsec3 {
+        match &self.zone.facts().nsec3 {
             None => {
                 self.cover(reply, self.place.at(self.place.depth()).octets());
                 self.cover(reply, &wildcard[..len]);
@@ -43,7 +43,7 @@ impl<'d, 'w> Denial<'d, 'w> {
 
     /// The name exists, but has no record of the type.
     pub(crate) fn no_data(&mut self, reply: &mut Reply<'_>, node: Node<'w>) {
-        match &self.zone.facts.nsec3 {
+        match &self.zone.facts().nsec3 {
             None if node.set(Rtype::NSEC).is_some() => self.put(reply, node, Rtype::NSEC),
             // An empty non-terminal has no record of its own: it lies within another's gap.
             None => self.cover(reply, node.name()),
@@ -64,7 +64,7 @@ impl<'d, 'w> Denial<'d, 'w> {
         node: Node<'w>,
         encloser: usize,
     ) {
-        match &self.zone.facts.nsec3 {
+        match &self.zone.facts().nsec3 {
             None => {
                 self.cover(reply, self.place.at(self.place.depth()).octets());
                 self.no_data(reply, node);
@@ -80,7 +80,7 @@ impl<'d, 'w> Denial<'d, 'w> {
 
     /// A wildcard answered: the name itself does not exist.
     pub(crate) fn wildcard_answer(&mut self, reply: &mut Reply<'_>, encloser: usize) {
-        match &self.zone.facts.nsec3 {
+        match &self.zone.facts().nsec3 {
             None => self.cover(reply, self.place.at(self.place.depth()).octets()),
             Some(params) => self.cover_hashed(reply, params, self.place.at(encloser + 1).octets()),
         }
@@ -88,7 +88,7 @@ impl<'d, 'w> Denial<'d, 'w> {
 
     /// A delegation has no DS.
     pub(crate) fn no_ds(&mut self, reply: &mut Reply<'_>, cut: Node<'w>, depth: usize) {
-        match &self.zone.facts.nsec3 {
+        match &self.zone.facts().nsec3 {
             None => self.put(reply, cut, Rtype::NSEC),
             Some(params) => match self.hashed(params, cut.name()) {
                 Some(hashed) => self.put(reply, hashed, Rtype::NSEC3),
@@ -115,7 +115,7 @@ impl<'d, 'w> Denial<'d, 'w> {
 
     /// Puts the NSEC record whose gap a name falls into.
     fn cover(&mut self, reply: &mut Reply<'_>, name: &[u8]) {
-        let names = self.zone.names;
+        let names = self.zone.names();
         let mut rank = names.rank(name);
         while rank > 0 {
             let Some(node) = names.at(rank - 1) else { return };
@@ -139,7 +139,7 @@ impl<'d, 'w> Denial<'d, 'w> {
         }
         let mut buffer = [0; PADDED_LEN];
         buffer[..name.len()].copy_from_slice(name);
-        let mut above = self.zone.facts.cuts.up_to(depth).filter(|cut| *cut > 0 && *cut < depth);
+        let mut above = self.zone.facts().cuts.up_to(depth).filter(|cut| *cut > 0 && *cut < depth);
         above.find_map(|cut| {
             let start = usize::from(starts[depth - cut]);
             let node = self.zone.find(self.key, RelName::new(&buffer, start, name.len()))?;
@@ -152,12 +152,12 @@ impl<'d, 'w> Denial<'d, 'w> {
     fn hashed(&self, params: &Nsec3Params, name: &[u8]) -> Option<Node<'w>> {
         let label = self.hash(params, name);
         let hash = self.key.hash_of(&label);
-        Leaf::new(self.zone.hashed.leaf(hash)).find(hash, &label)
+        Leaf::new(self.zone.hashed().leaf(hash)).find(hash, &label)
     }
 
     /// Puts the NSEC3 record whose gap a name's hash falls into.
     fn cover_hashed(&mut self, reply: &mut Reply<'_>, params: &Nsec3Params, name: &[u8]) {
-        let hashed: &'w dyn Tree = self.zone.hashed;
+        let hashed: &'w dyn Tree = self.zone.hashed();
         let label = self.hash(params, name);
         let rank = hashed.rank(&label);
         // The last one's gap goes round to the first (RFC 5155 §3.1.7).
@@ -170,7 +170,7 @@ impl<'d, 'w> Denial<'d, 'w> {
     /// The hashed owner label of a name of the zone (RFC 5155 §5).
     fn hash(&self, params: &Nsec3Params, name: &[u8]) -> [u8; HASHED_LEN] {
         let salt = &params.salt[..params.salt_len.into()];
-        let mut digest = Sha1::new().chain_update(name).chain_update(self.zone.origin.octets());
+        let mut digest = Sha1::new().chain_update(name).chain_update(self.zone.origin().octets());
         let mut hash = digest.chain_update(salt).finalize();
         for _ in 0..params.iterations {
             digest = Sha1::new().chain_update(hash);
@@ -189,7 +189,7 @@ impl<'d, 'w> Denial<'d, 'w> {
             *place = node.name();
             self.count += 1;
         }
-        let owner = absolute(node.name(), self.zone.origin);
+        let owner = absolute(node.name(), self.zone.origin());
         reply.put_needed(Section::Authority, Owner::Name(owner.as_name()), &set, node);
     }
 }
@@ -216,6 +216,6 @@ mod tests {
     fn base32hex_is_that_of_rfc_4648() {
         let mut hash = [0; 20];
         hash[..5].copy_from_slice(b"fooba");
-        assert_eq!(&base32hex_label(&hash)[..9], b"\x20cpnmuog1");
+        assert_eq!(&base32hex_label(&hash)[..9], b"\x20cpnmuoj1");
     }
 }

@@ -1,6 +1,6 @@
 //! What stands at a name (RFC 1034 §4.3.2 step 3): the name itself, a cut above it, an alias for
 //! all below, a wildcard, or nothing.
-use image::{HashKey, Node, RelName, Zone};
+use image::{DepthMask, HashKey, Leaf, Node, RelName, Zone};
 use wire::limits::PADDED_LEN;
 use wire::{QName, Rtype};
 
@@ -29,9 +29,15 @@ pub(crate) struct Place<'n> {
 
 impl<'n> Place<'n> {
     #[inline]
-    pub(crate) fn new(name: &'n QName, zone: &Zone<'_>) -> Self {
-        let end = name.octets().len() - zone.origin.len();
-        Self { name, origin_labels: zone.facts.origin_labels.into(), end }
+    pub(crate) fn new(name: &'n QName, zone: &dyn Zone) -> Self {
+        let origin_labels = zone.facts().origin_labels.into();
+        Self { name, origin_labels, end: name.start_of_last(origin_labels) }
+    }
+
+    /// The hash of the whole name below the origin.
+    #[inline]
+    pub(crate) fn hash(&self, key: &HashKey) -> u64 {
+        key.hash(self.name.padded(), 0, self.end)
     }
 
     /// Labels below the origin.
@@ -63,36 +69,55 @@ impl<'n> Place<'n> {
     }
 }
 
-/// Looks a name up. `hash` is that of the whole name below the origin.
-#[inline]
+/// Looks a name up. `hash` is that of the whole name below the origin, `leaf` where it lies.
+#[inline(always)]
 pub(crate) fn find<'w>(
     key: &HashKey,
-    zone: &Zone<'w>,
+    zone: &'w dyn Zone,
     place: &Place<'_>,
     rtype: Rtype,
     hash: u64,
+    leaf: &'w [u8],
 ) -> Found<'w> {
+    let facts = zone.facts();
+    if facts.cuts != DepthMask::default()
+        && let Some(cut) = find_cut(key, zone, place, rtype)
+    {
+        return cut;
+    }
+    match Leaf::new(leaf).find(hash, place.at(place.depth()).octets()) {
+        Some(node) => Found::Exact(node),
+        None => find_instead(key, zone, place),
+    }
+}
+
+/// Cuts, from above: what lies below one is not this zone's to answer.
+fn find_cut<'w>(
+    key: &HashKey,
+    zone: &'w dyn Zone,
+    place: &Place<'_>,
+    rtype: Rtype,
+) -> Option<Found<'w>> {
     let depth = place.depth();
-    // Cuts first, from above: what lies below one is not this zone's to answer.
-    for above in zone.facts.cuts.up_to(depth) {
-        let Some(node) = zone.find(key, place.at(above)) else { break };
+    for above in zone.facts().cuts.up_to(depth) {
+        let node = zone.find(key, place.at(above))?;
         let at_name = above == depth;
         // RFC 4035 §3.1.4.1: DS at the cut is the parent's.
         let ours = above == 0 || at_name && rtype == Rtype::DS;
         if !ours && node.set(Rtype::NS).is_some() {
-            return Found::Cut(node, above);
+            return Some(Found::Cut(node, above));
         }
         if !at_name && node.set(Rtype::DNAME).is_some() {
-            return Found::Dname(node, above);
+            return Some(Found::Dname(node, above));
         }
     }
-    if depth <= zone.facts.depth_max.into()
-        && let Some(node) = zone.find_hashed(hash, place.at(depth))
-    {
-        return Found::Exact(node);
-    }
+    None
+}
+
+/// What stands for a name that does not exist.
+fn find_instead<'w>(key: &HashKey, zone: &'w dyn Zone, place: &Place<'_>) -> Found<'w> {
     let encloser = closest_encloser(key, zone, place);
-    if zone.facts.wildcards.contains(encloser) {
+    if zone.facts().wildcards.contains(encloser) {
         let (buffer, len) = place.wildcard(encloser);
         if let Some(node) = zone.find(key, RelName::new(&buffer, 0, len)) {
             return Found::Wildcard(node, encloser);
@@ -104,9 +129,9 @@ pub(crate) fn find<'w>(
 /// The depth of the longest existing ancestor of a name that does not exist. An ancestor of one
 /// that exists always exists itself, so that halving finds it; most often it is the parent.
 #[inline]
-fn closest_encloser(key: &HashKey, zone: &Zone<'_>, place: &Place<'_>) -> usize {
+fn closest_encloser(key: &HashKey, zone: &dyn Zone, place: &Place<'_>) -> usize {
     let exists = |depth| zone.find(key, place.at(depth)).is_some();
-    let deepest = (place.depth().saturating_sub(1)).min(zone.facts.depth_max.into());
+    let deepest = (place.depth().saturating_sub(1)).min(zone.facts().depth_max.into());
     if deepest == 0 || exists(deepest) {
         return deepest;
     }

@@ -4,7 +4,7 @@ use crate::limits::{COOKIE_AGE_MAX, COOKIE_AGE_RENEW, COOKIE_SKEW_MAX};
 use crate::{Now, Policy};
 use core::fmt;
 use core::hash::Hasher;
-use core::net::IpAddr;
+use core::net::{IpAddr, SocketAddr};
 use siphasher::sip::SipHasher24;
 use wire::{Cookie, Query};
 
@@ -32,14 +32,21 @@ pub(crate) struct Options {
 }
 
 /// Decides the options.
-#[inline]
-pub(crate) fn options(policy: &Policy<'_>, now: Now, query: &Query, client: IpAddr) -> Options {
-    let Some(edns) = &query.edns else { return Options { cookie: None, nsid: false } };
-    let cookie = match (&edns.cookie, policy.cookie_secrets) {
-        (Some(cookie), [first, others @ ..]) => Some(reply(cookie, first, others, now, client)),
+#[inline(always)]
+pub(crate) fn options(
+    policy: &Policy<'_>,
+    now: Now,
+    query: &Query,
+    client: &SocketAddr,
+) -> Options {
+    let nsid = query.edns.is_some_and(|edns| edns.nsid) && !policy.nsid.is_empty();
+    let cookie = match (&query.cookie, policy.cookie_secrets) {
+        (Some(cookie), [first, others @ ..]) => {
+            Some(reply(cookie, first, others, now, client.ip()))
+        }
         _ => None,
     };
-    Options { cookie, nsid: edns.nsid && !policy.nsid.is_empty() }
+    Options { cookie, nsid }
 }
 
 /// The cookie to send: the client's own while it is valid and young, else a new one.

@@ -26,12 +26,14 @@ mod solve;
 
 pub use guard::CookieSecret;
 
+use core::array;
 use finish::Outcome;
-use image::{World, Zone};
+use image::{Route, World, Zone};
 use limits::UDP_SIZE_DEFAULT;
 use packet::{BURST_MAX, Drop, Packet, Verdict, prefetch};
 use reply::Reply;
-use wire::{Class, Fault, QName, Query, Rcode, Suffixes};
+use solve::Spot;
+use wire::{Class, Fault, QName, Query, Rcode, Rtype, Suffixes};
 
 /// What the operator decided.
 #[derive(Clone, Debug)]
@@ -102,10 +104,11 @@ impl Default for Scratch {
 #[derive(Clone, Copy)]
 enum Way<'w> {
     Fault(Fault),
-    /// The zone, and the hash of the name within it.
-    Zone(Zone<'w>, u64),
+    Zone(Spot<'w>),
     Nobody,
     Chaos,
+    /// A type that no record has.
+    Meta,
 }
 
 /// Answers a burst of at most [`BURST_MAX`] packets in place, and sets each verdict.
@@ -117,11 +120,12 @@ pub fn batch(
     packets: &mut [Packet<'_>],
     tally: &mut Tally,
 ) {
-    let mut ways = [const { Way::Nobody }; BURST_MAX];
     let Scratch { queries, suffixes, alias } = scratch;
-    for ((packet, query), way) in packets.iter().zip(queries.iter_mut()).zip(&mut ways) {
-        *way = look(world, query, packet);
-    }
+    let mut memo = None;
+    let ways: [Way<'_>; BURST_MAX] = array::from_fn(|index| match packets.get(index) {
+        Some(packet) => look(world, &mut memo, &mut queries[index], packet),
+        None => Way::Nobody,
+    });
     let mut dice = Dice(now.seed | 1);
     for ((packet, query), way) in packets.iter_mut().zip(queries.iter()).zip(&ways) {
         if let Way::Fault(Fault::Short) = way {
@@ -139,9 +143,15 @@ pub fn batch(
     }
 }
 
-/// The first pass over a packet.
+/// The first pass over a packet. `memo` is the zone of the one before, where no other zone lies
+/// below it: names of a burst are often of one zone, and need not be routed again.
 #[inline]
-fn look<'w>(world: &'w dyn World, query: &mut Query, packet: &Packet<'_>) -> Way<'w> {
+fn look<'w>(
+    world: &'w dyn World,
+    memo: &mut Option<&'w dyn Zone>,
+    query: &mut Query,
+    packet: &Packet<'_>,
+) -> Way<'w> {
     if let Err(fault) = query.parse(packet.buf, packet.len) {
         return Way::Fault(fault);
     }
@@ -150,19 +160,28 @@ fn look<'w>(world: &'w dyn World, query: &mut Query, packet: &Packet<'_>) -> Way
         Class::CH => return Way::Chaos,
         _ => return Way::Nobody,
     }
-    // What the parent says about a child is asked of the parent (RFC 4035 §3.1.4.1); only where
-    // it is nobody's here, the child may say that it has no such thing.
-    let zone = match query.rtype {
-        wire::Rtype::DS => {
-            world.route(&query.name, true).or_else(|| world.route(&query.name, false))
+    if query.rtype.is_meta() && query.rtype != Rtype::ANY {
+        return Way::Meta;
+    }
+    let zone = match memo {
+        Some(zone) if query.rtype != Rtype::DS && zone.holds(&query.name) => *zone,
+        _ => {
+            let Some(routed) = route(world, query) else { return Way::Nobody };
+            *memo = (!routed.has_below).then_some(routed.zone);
+            routed.zone
         }
-        _ => world.route(&query.name, false),
     };
-    let Some(zone) = zone else { return Way::Nobody };
-    let end = query.name.octets().len() - zone.origin.len();
-    let hash = world.key().hash(query.name.padded(), 0, end);
-    prefetch(zone.names.leaf(hash));
-    Way::Zone(zone, hash)
+    let spot = Spot::new(world.key(), zone, &query.name);
+    prefetch(spot.leaf);
+    Way::Zone(spot)
+}
+
+/// The zone to ask. What the parent says about a child is asked of the parent (RFC 4035 §3.1.4.1);
+/// only where it is nobody's here, the child may say that it has no such thing.
+fn route<'w>(world: &'w dyn World, query: &Query) -> Option<Route<'w>> {
+    let parent = query.rtype == Rtype::DS;
+    let routed = parent.then(|| world.route(&query.name, true)).flatten();
+    routed.or_else(|| world.route(&query.name, false))
 }
 
 /// The second pass over a packet.
@@ -179,13 +198,14 @@ fn answer(
     suffixes: &mut Suffixes,
     alias: &mut QName,
 ) -> Outcome {
-    let options = guard::options(policy, now, query, packet.peer.ip());
+    let options = guard::options(policy, now, query, &packet.peer);
     let room = finish::room(policy, query, packet, &options);
     let mut reply = Reply::new(&mut packet.buf[..room], query, packet.transport, suffixes, dice);
     match way {
-        Way::Zone(zone, hash) => solve::solve(world, zone, *hash, alias, &mut reply),
+        Way::Zone(spot) => solve::solve(world, *spot, alias, &mut reply),
         Way::Nobody => reply.fail(Rcode::Refused, Some(finish::Ede::NOT_AUTHORITATIVE)),
         Way::Chaos => chaos::answer(policy, &mut reply),
+        Way::Meta => refuse_meta(&mut reply),
         Way::Fault(Fault::Opcode) => reply.fail(Rcode::NotImp, None),
         Way::Fault(Fault::Version) => reply.fail(Rcode::BadVers, None),
         Way::Fault(Fault::CookieOnly) => {}
@@ -194,6 +214,16 @@ fn answer(
     let done = reply.done();
     packet.len = finish::finish(policy, query, packet, &options, &done);
     Outcome { rcode: done.rcode, truncated: done.truncated }
+}
+
+/// Questions for what is no record: transfers are not offered, mailbox queries were never
+/// (RFC 1035 §3.2.3), and the rest belongs into other sections than the question.
+fn refuse_meta(reply: &mut Reply<'_>) {
+    match reply.query.rtype {
+        Rtype::AXFR | Rtype::IXFR => reply.fail(Rcode::Refused, Some(finish::Ede::NOT_SUPPORTED)),
+        Rtype::MAILA | Rtype::MAILB => reply.fail(Rcode::NotImp, None),
+        _ => reply.fail(Rcode::FormErr, None),
+    }
 }
 
 /// A small generator (xorshift64*, Vigna 2014) for what only has to be fair.

@@ -1,9 +1,9 @@
 //! Composing: record sets into the reply, section by section, each whole or not at all.
 use crate::Dice;
 use crate::finish::{Done, Ede};
-use image::{Node, RecordSet, Zone};
+use image::{Node, RecordSet, SET_HEAD_LEN};
 use packet::Transport;
-use wire::{Composer, Full, HEADER_LEN, Name, NameBuf, QName, Query, Rcode, Rtype, Suffixes};
+use wire::{Composer, Full, HEADER_LEN, Name, NameBuf, Query, Rcode, Rtype, Suffixes};
 
 /// The sections that records go to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,8 +75,8 @@ impl<'r> Reply<'r> {
 
     /// The answer is this server's own (RFC 1035 §4.1.1).
     #[inline]
-    pub(crate) fn set_authoritative(&mut self) {
-        self.done.authoritative = true;
+    pub(crate) fn set_authoritative(&mut self, authoritative: bool) {
+        self.done.authoritative = authoritative;
     }
 
     /// Something that had to be there did not fit.
@@ -88,15 +88,6 @@ impl<'r> Reply<'r> {
     #[inline]
     pub(crate) fn is_truncated(&self) -> bool {
         self.done.truncated
-    }
-
-    /// The owner that is the question's name while no alias was followed, else that name.
-    #[inline]
-    pub(crate) fn owner<'n>(&self, name: &'n QName) -> Owner<'n> {
-        if core::ptr::eq(name, &self.query.name) {
-            return Owner::Question(0);
-        }
-        Owner::Name(Name::parse(name.octets()).unwrap_or(Name::ROOT))
     }
 
     /// Puts a record set with its signatures if those are asked for; it is whole or not there.
@@ -180,50 +171,43 @@ impl<'r> Reply<'r> {
         }
     }
 
-    /// Address sets start anywhere, so that each record is the first as often as any other.
-    #[inline]
-    fn put_records(&mut self, owner: Owner<'_>, set: &RecordSet<'_>, ttl: u32) -> Result<(), Full> {
-        let rtype = set.rtype();
-        let Some(len) = rtype.fixed_rdata_len() else {
-            if rtype == Rtype::RRSIG {
-                return set.records().try_for_each(|sig| self.put_record(owner, rtype, ttl, sig));
+    /// Puts an address set whose owner stands in the question's name, without signatures. It
+    /// starts anywhere, so that each record is the first as often as any other.
+    ///
+    /// # Errors
+    /// When it does not fit; nothing is written then.
+    #[inline(always)]
+    pub(crate) fn put_addresses(
+        &mut self,
+        owner: usize,
+        set: &RecordSet<'_>,
+        len: usize,
+    ) -> Result<(), Full> {
+        let head = address_head(owner, set.head(), len);
+        let data = set.data();
+        if let Ok(address) = <[u8; 4]>::try_from(data) {
+            self.out.put_parts(head, address)?;
+        } else {
+            let mark = self.out.mark();
+            let start = self.dice.below(set.count()) * len;
+            let (before, after) = data.split_at_checked(start).ok_or(Full)?;
+            for address in after.chunks_exact(len).chain(before.chunks_exact(len)) {
+                if self.out.put_array(head).and_then(|()| self.out.put(address)).is_err() {
+                    self.out.rewind(mark);
+                    return Err(Full);
+                }
             }
-            return set.records().try_for_each(|data| self.put_record(owner, rtype, ttl, data));
-        };
-        let count = set.count();
-        let start = if count > 1 { self.dice.below(count) * len } else { 0 };
-        let (before, after) = set.data().split_at_checked(start).ok_or(Full)?;
-        for address in after.chunks_exact(len).chain(before.chunks_exact(len)) {
-            self.put_address(owner, rtype, ttl, address)?;
         }
+        self.done.counts[Section::Answer as usize] += set.count() as u16;
         Ok(())
     }
 
-    #[inline]
-    fn put_address(
-        &mut self,
-        owner: Owner<'_>,
-        rtype: Rtype,
-        ttl: u32,
-        address: &[u8],
-    ) -> Result<(), Full> {
-        let Owner::Question(at) = owner else { return self.put_record(owner, rtype, ttl, address) };
-        let pointer = (POINTER | (HEADER_LEN + at) as u16).to_be_bytes();
-        let (rtype, ttl, len) = (rtype.0.to_be_bytes(), ttl.to_be_bytes(), address.len() as u8);
-        let mut head = [0; HEAD_LEN];
-        head[..2].copy_from_slice(&pointer);
-        head[2..4].copy_from_slice(&rtype);
-        head[5] = 1;
-        head[6..10].copy_from_slice(&ttl);
-        head[11] = len;
-        if let Ok(address) = <[u8; 4]>::try_from(address) {
-            let mut record = [0; HEAD_LEN + 4];
-            record[..HEAD_LEN].copy_from_slice(&head);
-            record[HEAD_LEN..].copy_from_slice(&address);
-            return self.out.put_array(record);
-        }
-        self.out.put_array(head)?;
-        self.out.put(address)
+    fn put_records(&mut self, owner: Owner<'_>, set: &RecordSet<'_>, ttl: u32) -> Result<(), Full> {
+        let (rtype, count) = (set.rtype(), set.count());
+        let rotates = rtype.fixed_rdata_len().is_some() && count > 1;
+        let start = if rotates { self.dice.below(count) } else { 0 };
+        let mut records = set.records().skip(start).chain(set.records().take(start));
+        records.try_for_each(|data| self.put_record(owner, rtype, ttl, data))
     }
 
     fn put_head(&mut self, owner: Owner<'_>, rtype: Rtype, ttl: u32) -> Result<(), Full> {
@@ -294,18 +278,21 @@ impl<'r> Reply<'r> {
     }
 
     /// Puts the zone's SOA where it says how long what is not there may be remembered: at the
-    /// lower of its TTL and its MINIMUM (RFC 2308 §3).
-    pub(crate) fn put_negative_soa(&mut self, zone: &Zone<'_>, apex: Node<'_>, name: &QName) {
+    /// lower of its TTL and its MINIMUM (RFC 2308 §3). `in_question` is where the origin stands in
+    /// the question's name, if it does.
+    pub(crate) fn put_negative_soa(
+        &mut self,
+        origin: Name<'_>,
+        in_question: Option<usize>,
+        apex: Node<'_>,
+    ) {
         let Some(set) = apex.set(Rtype::SOA) else { return };
         let Some(data) = set.records().next() else { return };
         let minimum = data.last_chunk().map_or(0, |minimum| u32::from_be_bytes(*minimum));
         let ttl = set.ttl().min(minimum);
-        let owner = match self.owner(name) {
-            Owner::Question(_) => Owner::Question(name.octets().len() - zone.origin.len()),
-            Owner::Name(_) => Owner::Name(zone.origin),
-        };
+        let owner = in_question.map_or(Owner::Name(origin), Owner::Question);
         let put = match (owner, self.query.dnssec_ok()) {
-            (Owner::Question(at), false) => self.put_soa_fast(zone.origin, at, ttl, data),
+            (Owner::Question(at), false) => self.put_soa_fast(origin, at, ttl, data),
             _ => self.put(Section::Authority, owner, &set, apex, ttl),
         };
         if put.is_err() {
@@ -361,6 +348,14 @@ impl<'r> Reply<'r> {
         }
         Ok(&data[name.len()..])
     }
+}
+
+/// What stands before each address of a set: owner, type, class IN, TTL, length.
+#[inline(always)]
+fn address_head(owner: usize, set: &[u8; SET_HEAD_LEN], len: usize) -> [u8; HEAD_LEN] {
+    let [high, low] = (POINTER | (HEADER_LEN + owner) as u16).to_be_bytes();
+    let [t0, t1, l0, l1, l2, l3, ..] = *set;
+    [high, low, t0, t1, 0, 1, l0, l1, l2, l3, 0, len as u8]
 }
 
 /// A name relative to a zone's origin, made absolute.

@@ -4,12 +4,13 @@ use crate::find::{Found, Place, find};
 use crate::finish::Ede;
 use crate::limits::{ALIASES_MAX, TARGETS_MAX};
 use crate::reply::{Owner, Reply, Section, absolute};
-use image::{Node, RecordSet, RelName, World, Zone};
+use image::{HashKey, Node, RecordSet, RelName, World, Zone};
 use packet::Transport;
 use wire::limits::PADDED_LEN;
 use wire::{Name, NameBuf, QName, Rcode, Rtype, target};
 
 /// How one name of a chain of aliases ended.
+#[allow(clippy::large_enum_variant, reason = "lives on the stack for the length of one call")]
 enum End {
     /// There is no more to say.
     Done,
@@ -17,85 +18,124 @@ enum End {
     Continue(NameBuf),
 }
 
-/// Answers from a zone, and from those that aliases lead to. `hash` is that of the question's name
-/// within the zone. A chain that leaves the zones that are here ends there: who asked goes on.
-#[inline]
-pub(crate) fn solve(
-    world: &dyn World,
-    zone: &Zone<'_>,
-    hash: u64,
-    alias: &mut QName,
-    reply: &mut Reply<'_>,
-) {
-    let question = reply.query;
-    let mut end = solve_name(world, zone, hash, &question.name, reply, true);
+/// Where the first pass found that a question's name would lie.
+#[derive(Clone, Copy)]
+pub(crate) struct Spot<'w> {
+    /// The zone it is in.
+    pub(crate) zone: &'w dyn Zone,
+    /// The hash of the name below the zone's origin.
+    pub(crate) hash: u64,
+    /// The leaf of that hash.
+    pub(crate) leaf: &'w [u8],
+}
+
+impl<'w> Spot<'w> {
+    /// Hashes the name and finds the leaf.
+    #[inline]
+    pub(crate) fn new(key: &HashKey, zone: &'w dyn Zone, name: &QName) -> Self {
+        let hash = Place::new(name, zone).hash(key);
+        Self { zone, hash, leaf: zone.leaf(hash) }
+    }
+}
+
+/// Answers from a zone, and from those that aliases lead to. A chain that leaves the zones that are
+/// here ends there: who asked goes on.
+#[inline(always)]
+pub(crate) fn solve(world: &dyn World, spot: Spot<'_>, alias: &mut QName, reply: &mut Reply<'_>) {
+    // AA speaks of the first name (RFC 1035 §4.1.1); only a referral takes it back.
+    reply.set_authoritative(true);
+    let name = &reply.query.name;
+    if let End::Continue(target) = solve_name(world, spot, name, reply, true) {
+        follow(world, &target, alias, reply);
+    }
+}
+
+/// Follows a chain of aliases from its second name on.
+#[inline(never)]
+fn follow(world: &dyn World, target: &NameBuf, alias: &mut QName, reply: &mut Reply<'_>) {
+    alias.set(target.as_name());
     for _ in 0..ALIASES_MAX {
-        let End::Continue(target) = end else { return };
         if reply.is_truncated() {
             return;
         }
-        alias.set(target.as_name());
-        let at_cut = question.rtype == Rtype::DS;
-        let Some(zone) = world.route(alias, at_cut).or_else(|| world.route(alias, false)) else {
-            return;
-        };
-        let end_of_rest = alias.octets().len() - zone.origin.len();
-        let hash = world.key().hash(alias.padded(), 0, end_of_rest);
-        end = solve_name(world, &zone, hash, alias, reply, false);
+        let at_cut = reply.query.rtype == Rtype::DS;
+        let routed = at_cut.then(|| world.route(alias, true)).flatten();
+        let Some(routed) = routed.or_else(|| world.route(alias, false)) else { return };
+        let spot = Spot::new(world.key(), routed.zone, alias);
+        match solve_name(world, spot, alias, reply, false) {
+            End::Done => return,
+            End::Continue(target) => alias.set(target.as_name()),
+        }
     }
 }
 
 /// What one step works on.
 struct Step<'s, 'w> {
     world: &'w dyn World,
-    zone: &'s Zone<'w>,
+    zone: &'w dyn Zone,
     name: &'s QName,
     place: Place<'s>,
+    /// Whether the name is that of the question.
+    first: bool,
 }
 
-#[inline]
-fn solve_name(
-    world: &dyn World,
-    zone: &Zone<'_>,
-    hash: u64,
+#[inline(always)]
+fn solve_name<'w>(
+    world: &'w dyn World,
+    spot: Spot<'w>,
     name: &QName,
     reply: &mut Reply<'_>,
     first: bool,
 ) -> End {
-    if !zone.facts.loaded {
+    let Spot { zone, hash, leaf } = spot;
+    if !zone.facts().loaded {
+        reply.set_authoritative(false);
         reply.fail(Rcode::ServFail, Some(Ede::NOT_READY));
         return End::Done;
     }
     let place = Place::new(name, zone);
-    let step = Step { world, zone, name, place };
-    let found = find(world.key(), zone, &place, reply.query.rtype, hash);
-    // AA speaks of the first name (RFC 1035 §4.1.1).
-    if first && !matches!(found, Found::Cut(..)) {
-        reply.set_authoritative();
-    }
-    match found {
-        Found::Exact(node) => step.at_node(node, None, reply),
-        Found::Wildcard(node, encloser) => step.at_node(node, Some(encloser), reply),
-        Found::Nothing(encloser) => {
-            reply.set_rcode(Rcode::NxDomain);
-            step.put_soa(reply);
-            step.deny(reply, |denial, reply| denial.no_name(reply, encloser));
-            End::Done
+    let found = find(world.key(), zone, &place, reply.query.rtype, hash, leaf);
+    if let Found::Exact(node) = &found
+        && first
+        && let Some(set) = node.set(reply.query.rtype)
+        && let Some(len) = set.rtype().fixed_rdata_len()
+        && !reply.query.dnssec_ok()
+    {
+        if reply.put_addresses(0, &set, len).is_err() {
+            reply.truncate();
         }
-        Found::Cut(node, depth) => {
-            step.refer(node, depth, reply);
-            End::Done
-        }
-        Found::Dname(node, depth) => step.follow_dname(node, depth, reply),
+        return End::Done;
     }
+    Step { world, zone, name, place, first }.conclude(found, reply)
 }
 
 impl<'w> Step<'_, 'w> {
+    /// Answers with what was found.
+    #[inline(never)]
+    fn conclude(&self, found: Found<'w>, reply: &mut Reply<'_>) -> End {
+        match found {
+            Found::Exact(node) => self.at_node(node, None, reply),
+            Found::Wildcard(node, encloser) => self.at_node(node, Some(encloser), reply),
+            Found::Nothing(encloser) => {
+                reply.set_rcode(Rcode::NxDomain);
+                self.put_soa(reply);
+                self.deny(reply, |denial, reply| denial.no_name(reply, encloser));
+                End::Done
+            }
+            Found::Cut(node, depth) => {
+                reply.set_authoritative(!self.first);
+                self.refer(node, depth, reply);
+                End::Done
+            }
+            Found::Dname(node, depth) => self.follow_dname(node, depth, reply),
+        }
+    }
+
     /// The name exists, or a wildcard stands for it below the encloser of this depth.
     #[inline]
     fn at_node(&self, node: Node<'w>, wildcard: Option<usize>, reply: &mut Reply<'_>) -> End {
         let rtype = reply.query.rtype;
-        let owner = reply.owner(self.name);
+        let owner = self.owner();
         match rtype {
             Rtype::ANY => return self.any(node, wildcard, owner, reply),
             Rtype::RRSIG => return self.signatures(node, wildcard, owner, reply),
@@ -172,10 +212,16 @@ impl<'w> Step<'_, 'w> {
         }
     }
 
+    /// The owner of what stands at the name.
+    fn owner(&self) -> Owner<'_> {
+        if self.first { Owner::Question(0) } else { Owner::Name(self.name.as_name()) }
+    }
+
     #[inline]
     fn put_soa(&self, reply: &mut Reply<'_>) {
         if let Some(apex) = self.apex() {
-            reply.put_negative_soa(self.zone, apex, self.name);
+            let at = self.first.then(|| self.place.start(0));
+            reply.put_negative_soa(self.zone.origin(), at, apex);
         }
     }
 
@@ -194,8 +240,8 @@ impl<'w> Step<'_, 'w> {
     /// A referral: who to ask about the delegated zone (RFC 1034 §4.3.2 step 3b).
     fn refer(&self, cut: Node<'w>, depth: usize, reply: &mut Reply<'_>) {
         let Some(servers) = cut.set(Rtype::NS) else { return };
-        let name = absolute(cut.name(), self.zone.origin);
-        let owner = match reply.owner(self.name) {
+        let name = absolute(cut.name(), self.zone.origin());
+        let owner = match self.owner() {
             Owner::Question(_) => Owner::Question(self.place.start(depth)),
             Owner::Name(_) => Owner::Name(name.as_name()),
         };
@@ -249,8 +295,8 @@ impl<'w> Step<'_, 'w> {
         &self,
         name: Name<'w>,
     ) -> impl Iterator<Item = (RecordSet<'w>, Node<'w>)> + use<'w> {
-        let node = name.is_within(self.zone.origin).then(|| {
-            let len = name.len() - self.zone.origin.len();
+        let node = name.is_within(self.zone.origin()).then(|| {
+            let len = name.len() - self.zone.origin().len();
             let mut buffer = [0; PADDED_LEN];
             buffer[..len].copy_from_slice(&name.octets()[..len]);
             buffer[..len].make_ascii_lowercase();
@@ -265,9 +311,9 @@ impl<'w> Step<'_, 'w> {
     /// The name lies below a DNAME, and so is an alias (RFC 6672 §3.2).
     fn follow_dname(&self, node: Node<'w>, depth: usize, reply: &mut Reply<'_>) -> End {
         let Some(set) = node.set(Rtype::DNAME) else { return End::Done };
-        let owner_name = absolute(node.name(), self.zone.origin);
+        let owner_name = absolute(node.name(), self.zone.origin());
         let start = self.place.start(depth);
-        let owner = match reply.owner(self.name) {
+        let owner = match self.owner() {
             Owner::Question(_) => Owner::Question(start),
             Owner::Name(_) => Owner::Name(owner_name.as_name()),
         };
@@ -280,7 +326,7 @@ impl<'w> Step<'_, 'w> {
             reply.set_rcode(Rcode::YxDomain);
             return End::Done;
         };
-        let owner = reply.owner(self.name);
+        let owner = self.owner();
         if !reply.is_truncated() && reply.put_cname(owner, set.ttl(), alias.as_name()).is_err() {
             reply.truncate();
         }

@@ -141,7 +141,7 @@ impl World for Image {
     #[inline]
     fn step(&self, hash: u64, name: &[u8]) -> Option<Step<'_>> {
         let signpost = if name.is_empty() { &self.root } else { self.signpost(hash, name)? };
-        let zone = signpost.zone.as_ref().map(|zone| zone.view());
+        let zone = signpost.zone.as_deref().map(|zone| zone as &dyn image::Zone);
         Some(Step { zone, has_below: signpost.below > 0 })
     }
 }

@@ -370,6 +370,7 @@ fn last_place(node: &[Staged<'_>]) -> u32 {
 }
 
 fn pack_node(packed: &mut Vec<u8>, node: &[Staged<'_>], ordinal: u8) -> Result<(), Problem> {
+    let start = packed.len();
     pack::node_head(packed, node[0].name, ordinal);
     for set in node.chunk_by(|a, b| a.rtype == b.rtype) {
         if set[0].rtype == Rtype(0) {
@@ -381,5 +382,5 @@ fn pack_node(packed: &mut Vec<u8>, node: &[Staged<'_>], ordinal: u8) -> Result<(
         pack::set(packed, set[0].rtype, ttl, distinct)
             .map_err(|what| Problem { place: Some(set[0].place), what })?;
     }
-    Ok(())
+    pack::close_node(packed, start).map_err(|what| Problem { place: Some(last_place(node)), what })
 }

@@ -6,7 +6,7 @@ use crate::limits::{LEAF_NAMES, ORDINALS_MAX};
 use crate::order::{Order, Ref};
 use crate::pack;
 use crate::vector::{Buckets, Vector};
-use image::{HashKey, Leaf, Node, Tree};
+use image::{HashKey, Leaf, NODE_HEAD_LEN, Node, Tree};
 use std::sync::Arc;
 use wire::canonical_cmp;
 
@@ -82,7 +82,7 @@ impl Names {
         }
         let ordinal = self.free_ordinal(hash)?;
         let mut octets = octets;
-        octets[name.len() + 1] = ordinal;
+        octets[NODE_HEAD_LEN + name.len()] = ordinal;
         let rank = self.rank(&name);
         self.edit(hash, &name, Some(octets));
         self.order.insert(rank, reference(hash, ordinal));

@@ -1,17 +1,42 @@
 //! Packing nodes and leaves: the write side of what `image` reads.
 use crate::limits::SET_WIRE_LEN_MAX;
-use image::{Node, bucket_bits, bucket_of};
+use image::{LEAF_HEAD_LEN, NODE_HEAD_LEN, Node, bucket_bits, bucket_of};
 use std::sync::Arc;
 use wire::Rtype;
 
 /// Octets of a record in a message besides its data: owner as a pointer, type, class, TTL, length.
 const RECORD_HEAD_LEN: usize = 12;
 
-/// Packs a node's head.
+/// Packs a node's head; its length is not known yet.
 pub fn node_head(into: &mut Vec<u8>, name: &[u8], ordinal: u8) {
-    into.push(name.len() as u8);
+    into.extend_from_slice(&[0, 0, name.len() as u8]);
     into.extend_from_slice(name);
     into.push(ordinal);
+}
+
+/// Writes the length of the node that starts at `start` and ends where `into` does.
+///
+/// # Errors
+/// When its record sets are too large together.
+pub fn close_node(into: &mut [u8], start: usize) -> Result<(), String> {
+    let len = into.len() - start;
+    let Ok(octets) = u16::try_from(len) else {
+        return Err(format!(
+            "its record sets take {len} octets together; {} is the most",
+            u16::MAX
+        ));
+    };
+    into[start..start + 2].copy_from_slice(&octets.to_le_bytes());
+    Ok(())
+}
+
+/// A node without record sets.
+pub fn bare_node(name: &[u8]) -> Vec<u8> {
+    let mut octets = Vec::with_capacity(NODE_HEAD_LEN + name.len() + 1);
+    node_head(&mut octets, name, 0);
+    let len = octets.len() as u16;
+    octets[..2].copy_from_slice(&len.to_le_bytes());
+    octets
 }
 
 /// Packs one record set.
@@ -52,7 +77,10 @@ pub fn set<'r>(
 }
 
 /// The packed node with one set replaced, added or (`None`) taken away.
-pub fn with_set(node: Node<'_>, rtype: Rtype, packed: Option<&[u8]>) -> Vec<u8> {
+///
+/// # Errors
+/// As [`close_node`].
+pub fn with_set(node: Node<'_>, rtype: Rtype, packed: Option<&[u8]>) -> Result<Vec<u8>, String> {
     let mut octets = Vec::with_capacity(node.octets().len() + packed.map_or(0, <[u8]>::len));
     node_head(&mut octets, node.name(), node.ordinal());
     let mut packed = packed;
@@ -65,7 +93,8 @@ pub fn with_set(node: Node<'_>, rtype: Rtype, packed: Option<&[u8]>) -> Vec<u8> 
         }
     }
     octets.extend_from_slice(packed.unwrap_or_default());
-    octets
+    close_node(&mut octets, 0)?;
+    Ok(octets)
 }
 
 /// Packs a leaf from nodes and their hashes; the same nodes always give the same octets.
@@ -73,22 +102,17 @@ pub fn leaf(nodes: &mut [(u64, &[u8])]) -> Arc<[u8]> {
     let bits = bucket_bits(nodes.len());
     nodes.sort_unstable_by_key(|(hash, octets)| (bucket_of(*hash, bits), *hash, *octets));
     let buckets = 1usize << bits;
-    let tables = 4 + 2 * (buckets + 1) + 4 * nodes.len();
-    let total = tables + nodes.iter().map(|(_, octets)| octets.len()).sum::<usize>();
+    let table_end = LEAF_HEAD_LEN + 4 * (buckets + 1);
+    let total = table_end + nodes.iter().map(|(_, octets)| octets.len()).sum::<usize>();
     let mut packed = Vec::with_capacity(total);
-    packed.extend_from_slice(&(nodes.len() as u16).to_le_bytes());
     packed.extend_from_slice(&(bits as u16).to_le_bytes());
-    let mut index = 0u16;
+    packed.extend_from_slice(&(nodes.len() as u16).to_le_bytes());
+    let (mut at, mut rest) = (table_end, nodes.iter().peekable());
     for bucket in 0..=buckets {
-        while nodes.get(usize::from(index)).is_some_and(|(h, _)| bucket_of(*h, bits) < bucket) {
-            index += 1;
+        while let Some((_, octets)) = rest.next_if(|(hash, _)| bucket_of(*hash, bits) < bucket) {
+            at += octets.len();
         }
-        packed.extend_from_slice(&index.to_le_bytes());
-    }
-    let mut at = tables;
-    for (_, octets) in nodes.iter() {
         packed.extend_from_slice(&(at as u32).to_le_bytes());
-        at += octets.len();
     }
     nodes.iter().for_each(|(_, octets)| packed.extend_from_slice(octets));
     packed.into()
@@ -103,6 +127,7 @@ mod tests {
         let mut octets = Vec::new();
         node_head(&mut octets, name, 0);
         set(&mut octets, Rtype::A, 30, addresses.iter().map(|a| &a[..])).unwrap();
+        close_node(&mut octets, 0).unwrap();
         octets
     }
 
@@ -132,16 +157,16 @@ mod tests {
         let octets = node(b"\x01a", &[[10, 0, 0, 1], [10, 0, 0, 2]]);
         let mut text = Vec::new();
         set(&mut text, Rtype::TXT, 60, [&b"\x02hi"[..]].into_iter()).unwrap();
-        let both = with_set(Node::new(&octets), Rtype::TXT, Some(&text));
+        let both = with_set(Node::new(&octets), Rtype::TXT, Some(&text)).unwrap();
         let types: Vec<_> = Node::new(&both).sets().map(|set| set.rtype()).collect();
         assert_eq!(types, [Rtype::A, Rtype::TXT]);
-        assert_eq!(with_set(Node::new(&both), Rtype::TXT, None), octets);
+        assert_eq!(with_set(Node::new(&both), Rtype::TXT, None).unwrap(), octets);
         let mut other = Vec::new();
         set(&mut other, Rtype::A, 5, [&[10, 9, 9, 9][..]].into_iter()).unwrap();
-        let replaced = with_set(Node::new(&both), Rtype::A, Some(&other));
+        let replaced = with_set(Node::new(&both), Rtype::A, Some(&other)).unwrap();
         let set = Node::new(&replaced).set(Rtype::A).unwrap();
         assert_eq!((set.ttl(), set.data()), (5, &[10, 9, 9, 9][..]));
-        let bare = with_set(Node::new(&octets), Rtype::A, None);
+        let bare = with_set(Node::new(&octets), Rtype::A, None).unwrap();
         assert!(Node::new(&bare).is_empty());
     }
 

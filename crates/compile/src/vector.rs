@@ -60,14 +60,12 @@ impl<T: Clone> Vector<T> {
         }
         let mut branch = &*self.root;
         let mut shift = BITS * self.height;
-        loop {
-            let slot = index >> (shift & 63) & (FAN - 1);
-            match branch {
-                Branch::Last(items) => return items[slot].as_ref(),
-                Branch::Inner(branches) => branch = branches[slot].as_deref()?,
-            }
-            shift = shift.wrapping_sub(BITS);
+        while let Branch::Inner(branches) = branch {
+            branch = branches[index >> (shift & 63) & (FAN - 1)].as_deref()?;
+            shift -= BITS;
         }
+        let Branch::Last(items) = branch else { return None };
+        items[index & (FAN - 1)].as_ref()
     }
 
     /// Replaces the item at an index, which must be there.

@@ -2,14 +2,14 @@
 use crate::limits::NSEC3_ITERATIONS_MAX;
 use crate::names::Names;
 use crate::pack;
-use image::{Facts, HashKey, Node, Nsec3Params, RecordSet};
+use image::{Facts, HashKey, Node, Nsec3Params, RecordSet, Tree};
 use std::sync::Arc;
 use wire::{Name, NameBuf, Rtype};
 
 /// A zone as it is published.
 #[derive(Clone)]
 pub struct Zone {
-    pub(crate) origin: Box<[u8]>,
+    pub(crate) origin: NameBuf,
     pub(crate) facts: Facts,
     pub(crate) names: Names,
     pub(crate) hashed: Names,
@@ -22,7 +22,7 @@ impl Zone {
         lower.make_lowercase();
         let origin_labels = origin.labels().count() as u8;
         Self {
-            origin: lower.as_name().octets().into(),
+            origin: lower,
             facts: Facts { origin_labels, ..Facts::default() },
             names: Names::new(Arc::clone(&key)),
             hashed: Names::new(key),
@@ -31,7 +31,7 @@ impl Zone {
 
     /// The name of its apex, in lower case.
     pub fn origin(&self) -> Name<'_> {
-        Name::parse(&self.origin).unwrap_or(Name::ROOT)
+        self.origin.as_name()
     }
 
     /// What is known about it as a whole.
@@ -54,7 +54,7 @@ impl Zone {
     /// A name's labels below the origin, in lower case; nothing for a name of elsewhere.
     pub fn relative(&self, name: Name<'_>) -> Option<Vec<u8>> {
         name.is_within(self.origin())
-            .then(|| name.octets()[..name.len() - self.origin.len()].to_ascii_lowercase())
+            .then(|| name.octets()[..name.len() - self.origin.as_name().len()].to_ascii_lowercase())
     }
 
     /// The record set of a name and type.
@@ -89,11 +89,10 @@ impl Zone {
         let octets = match node {
             Some(node) => pack::with_set(node, rtype, packed.as_deref()),
             None => {
-                let mut bare = Vec::new();
-                pack::node_head(&mut bare, &relative, 0);
-                pack::with_set(Node::new(&bare), rtype, packed.as_deref())
+                pack::with_set(Node::new(&pack::bare_node(&relative)), rtype, packed.as_deref())
             }
-        };
+        }
+        .map_err(|why| format!("{name}: {why}"))?;
         check_node(Node::new(&octets)).map_err(|why| format!("{name}: {why}"))?;
         if Node::new(&octets).is_empty() && !self.names.has_below(&relative) {
             self.remove_with_empty_parents(&relative);
@@ -111,9 +110,7 @@ impl Zone {
             if self.names.get(parent).is_some() {
                 break;
             }
-            let mut bare = Vec::new();
-            pack::node_head(&mut bare, parent, 0);
-            self.names.put(bare)?;
+            self.names.put(pack::bare_node(parent))?;
             rest = parent;
         }
         Ok(())
@@ -132,15 +129,6 @@ impl Zone {
         }
     }
 
-    pub(crate) fn view(&self) -> image::Zone<'_> {
-        image::Zone {
-            origin: self.origin(),
-            facts: &self.facts,
-            names: &self.names,
-            hashed: &self.hashed,
-        }
-    }
-
     /// How many names have records, and how many records there are: a walk over all of it.
     pub fn count(&self) -> (usize, usize) {
         let trees = [&self.names, &self.hashed];
@@ -152,6 +140,31 @@ impl Zone {
                 (names + usize::from(here > 0), records + here)
             },
         )
+    }
+}
+
+impl image::Zone for Zone {
+    #[inline]
+    fn origin(&self) -> Name<'_> {
+        self.origin.as_name()
+    }
+
+    #[inline]
+    fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    fn names(&self) -> &dyn Tree {
+        &self.names
+    }
+
+    fn hashed(&self) -> &dyn Tree {
+        &self.hashed
+    }
+
+    #[inline]
+    fn leaf(&self, hash: u64) -> &[u8] {
+        self.names.leaf(hash)
     }
 }
 

@@ -35,20 +35,17 @@ impl HashKey {
     /// lie within the first 255 octets of the buffer; what stands around them does not count.
     #[inline]
     pub fn hash(&self, buffer: &[u8; PADDED_LEN], start: usize, len: usize) -> u64 {
-        let word = |at: usize| {
-            buffer
-                .get(at..)
-                .and_then(|rest| rest.first_chunk())
-                .map_or(0, |w| u64::from_le_bytes(*w))
-        };
         let mut sum: u128 = 0;
-        let mut at = start;
-        let end = start + len;
+        let (mut at, end) = (start, start + len);
         for keys in self.0[..FOLD].as_chunks::<2>().0 {
             if at >= end {
                 break;
             }
-            let (mut low, mut high) = (word(at), word(at + 8));
+            let Some(block) = buffer.get(at..).and_then(|rest| rest.first_chunk::<16>()) else {
+                break;
+            };
+            let block = u128::from_le_bytes(*block);
+            let (mut low, mut high) = (block as u64, (block >> 64) as u64);
             if let Some(mask) = MASKS.get(end - at) {
                 low &= mask.0;
                 high &= mask.1;

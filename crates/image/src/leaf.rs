@@ -1,14 +1,14 @@
 //! A leaf: some dozens of nodes, found by hash, in one block of octets.
 //!
 //! ```text
-//! leaf   nodes (2), log2 of buckets (2)
-//!        for each bucket, and one behind the last: the index of its first node (2)
-//!        for each node: where it starts (4)
+//! leaf   log2 of buckets (2), nodes (2)
+//!        for each bucket, and one behind the last: where its first node starts (4)
 //!        the nodes, by bucket
 //! ```
-use crate::Node;
+use crate::{NODE_HEAD_LEN, Node};
 
-const HEAD_LEN: usize = 4;
+/// Octets in front of a leaf's table.
+pub const LEAF_HEAD_LEN: usize = 4;
 
 /// How many bits of the hash choose a bucket among those of a leaf of so many nodes: about one
 /// node a bucket.
@@ -33,9 +33,18 @@ impl<'a> Leaf<'a> {
         Self(octets)
     }
 
+    #[inline]
+    fn bits(&self) -> u32 {
+        self.0.first_chunk().map_or(0, |bits| u16::from_le_bytes(*bits)).into()
+    }
+
     /// How many nodes there are.
     pub fn len(&self) -> usize {
-        self.u16_at(0)
+        self.0
+            .get(2..)
+            .and_then(|rest| rest.first_chunk())
+            .map_or(0, |n| u16::from_le_bytes(*n))
+            .into()
     }
 
     /// Whether there are none.
@@ -43,61 +52,60 @@ impl<'a> Leaf<'a> {
         self.len() == 0
     }
 
-    #[inline]
-    fn u16_at(&self, at: usize) -> usize {
-        match self.0.get(at..).and_then(|rest| rest.first_chunk()) {
-            Some(octets) => u16::from_le_bytes(*octets).into(),
-            None => 0,
-        }
-    }
-
-    #[inline]
-    fn u32_at(&self, at: usize) -> usize {
-        match self.0.get(at..).and_then(|rest| rest.first_chunk()) {
-            Some(octets) => u32::from_le_bytes(*octets) as usize,
-            None => self.0.len(),
-        }
-    }
-
-    fn bits(&self) -> u32 {
-        self.u16_at(2) as u32
-    }
-
-    /// Where the offsets of the nodes stand.
-    #[inline]
-    fn offsets_at(&self, bits: u32) -> usize {
-        HEAD_LEN + 2 * ((1 << (bits & 15)) + 1)
-    }
-
-    #[inline]
-    fn node(&self, index: usize, offsets_at: usize, nodes: usize) -> Node<'a> {
-        let at = offsets_at + 4 * index;
-        let end = if index + 1 < nodes { self.u32_at(at + 4) } else { self.0.len() };
-        Node::new(self.0.get(self.u32_at(at)..end).unwrap_or_default())
-    }
-
     /// The node of this name, whose hash it is. `name` is relative, in lower case.
     #[inline]
     pub fn find(&self, hash: u64, name: &[u8]) -> Option<Node<'a>> {
-        self.bucket(hash).find(|node| node.name() == name)
+        self.bucket(hash).find(|node| same(node.name(), name))
     }
 
     /// The nodes in the bucket of this hash; each may have another hash and only share its bucket.
     #[inline]
-    pub fn bucket(&self, hash: u64) -> impl Iterator<Item = Node<'a>> + use<'a> {
-        let leaf = *self;
-        let bits = leaf.bits();
-        let bucket = HEAD_LEN + 2 * bucket_of(hash, bits);
-        let nodes = leaf.len();
-        let offsets_at = leaf.offsets_at(bits);
-        (leaf.u16_at(bucket)..leaf.u16_at(bucket + 2))
-            .map(move |index| leaf.node(index, offsets_at, nodes))
+    pub fn bucket(&self, hash: u64) -> Nodes<'a> {
+        let at = LEAF_HEAD_LEN + 4 * bucket_of(hash, self.bits());
+        let Some(span) = self.0.get(at..).and_then(|rest| rest.first_chunk::<8>()) else {
+            return Nodes(&[]);
+        };
+        let span = u64::from_le_bytes(*span);
+        let (start, end) = (span as u32 as usize, (span >> 32) as usize);
+        Nodes(self.0.get(start..end).unwrap_or_default())
     }
 
     /// All nodes, in the order they lie.
-    pub fn nodes(&self) -> impl Iterator<Item = Node<'a>> + use<'a> {
-        let leaf = *self;
-        let (offsets_at, nodes) = (leaf.offsets_at(leaf.bits()), leaf.len());
-        (0..nodes).map(move |index| leaf.node(index, offsets_at, nodes))
+    pub fn nodes(&self) -> Nodes<'a> {
+        let table = LEAF_HEAD_LEN + 4 * ((1 << (self.bits() & 15)) + 1);
+        Nodes(self.0.get(table..).unwrap_or_default())
+    }
+}
+
+/// Iterator over nodes that lie one behind another.
+#[derive(Clone, Debug)]
+pub struct Nodes<'a>(&'a [u8]);
+
+impl<'a> Iterator for Nodes<'a> {
+    type Item = Node<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Node<'a>> {
+        let len = usize::from(u16::from_le_bytes(*self.0.first_chunk()?));
+        let (node, rest) = self.0.split_at_checked(len.max(NODE_HEAD_LEN))?;
+        self.0 = rest;
+        Some(Node::new(node))
+    }
+}
+
+/// Whether two names are the same. Most are short: a call would cost more than the comparison.
+#[inline]
+pub(crate) fn same(a: &[u8], b: &[u8]) -> bool {
+    if a.len() != b.len() {
+        return false;
+    }
+    let word = |octets: &[u8; 8]| u64::from_le_bytes(*octets);
+    match (a.last_chunk::<8>(), b.last_chunk::<8>()) {
+        // The last words overlap those before them.
+        (Some(a_end), Some(b_end)) => {
+            let (a, b) = (a.as_chunks::<8>().0, b.as_chunks::<8>().0);
+            word(a_end) == word(b_end) && a.iter().zip(b).all(|(a, b)| word(a) == word(b))
+        }
+        _ => a.iter().eq(b),
     }
 }

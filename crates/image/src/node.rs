@@ -1,57 +1,68 @@
 //! A node: one name of a zone with its record sets, as packed octets.
 //!
 //! ```text
-//! node   name length (1), name relative to the origin without a root, lower case;
-//!        ordinal (1): its number among the names whose hash is the same; then its sets by type
+//! node   octets of all (2); name length (1), name relative to the origin without a root, lower
+//!        case; ordinal (1): its number among the names whose hash is the same; its sets by type
 //! set    type (2, big-endian), TTL (4, big-endian, seconds), records (2), octets of data (2),
 //!        then the records: each behind its length (2), unless the type fixes it
 //! ```
 //! Type and TTL stand in the order of the wire, so that they are copied, not converted.
 use wire::Rtype;
 
+/// Octets in front of a node's name.
+pub const NODE_HEAD_LEN: usize = 3;
 /// Octets in front of a set's records.
 pub const SET_HEAD_LEN: usize = 10;
 
 /// One name of a zone. A name without sets is an empty non-terminal.
 #[derive(Clone, Copy, Debug)]
-pub struct Node<'a> {
-    octets: &'a [u8],
-    sets_at: usize,
-}
+pub struct Node<'a>(&'a [u8]);
 
 impl<'a> Node<'a> {
     /// Takes a packed node.
     #[inline]
-    pub fn new(octets: &'a [u8]) -> Self {
-        Self { octets, sets_at: octets.first().map_or(0, |len| usize::from(*len) + 2) }
+    pub const fn new(octets: &'a [u8]) -> Self {
+        Self(octets)
     }
 
     /// The whole packed form.
     pub fn octets(&self) -> &'a [u8] {
-        self.octets
+        self.0
     }
 
     /// The name relative to the origin: labels in lower case, no root. Empty at the apex.
     #[inline]
     pub fn name(&self) -> &'a [u8] {
-        self.octets.get(1..(self.sets_at.max(2)) - 1).unwrap_or_default()
+        match self.0 {
+            [_, _, len, rest @ ..] => rest.get(..usize::from(*len)).unwrap_or_default(),
+            _ => &[],
+        }
+    }
+
+    /// What follows the name: the ordinal, then the sets.
+    #[inline]
+    fn behind_name(&self) -> &'a [u8] {
+        match self.0 {
+            [_, _, len, rest @ ..] => rest.get(usize::from(*len)..).unwrap_or_default(),
+            _ => &[],
+        }
     }
 
     /// Its number among the names of the same hash.
     pub fn ordinal(&self) -> u8 {
-        self.octets.get(self.sets_at.max(1) - 1).copied().unwrap_or_default()
+        self.behind_name().first().copied().unwrap_or_default()
     }
 
     /// Whether it has no record set of its own, only names below it.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.octets.len() <= self.sets_at
+        self.behind_name().len() <= 1
     }
 
     /// The record sets, by type.
     #[inline]
     pub fn sets(&self) -> Sets<'a> {
-        Sets(self.octets.get(self.sets_at..).unwrap_or_default())
+        Sets(self.behind_name().get(1..).unwrap_or_default())
     }
 
     /// The set of one type.
@@ -96,6 +107,12 @@ impl<'a> RecordSet<'a> {
     #[inline]
     pub fn ttl(&self) -> u32 {
         u32::from_be_bytes([self.head[2], self.head[3], self.head[4], self.head[5]])
+    }
+
+    /// The head, as it is packed.
+    #[inline]
+    pub fn head(&self) -> &'a [u8; SET_HEAD_LEN] {
+        self.head
     }
 
     /// How many there are, at least 1.

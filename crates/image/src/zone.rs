@@ -1,4 +1,5 @@
 //! Zones, and the way from a question's name to one.
+use crate::leaf::same;
 use crate::{HashKey, Leaf, Node};
 use wire::limits::PADDED_LEN;
 use wire::{Name, QName};
@@ -89,23 +90,28 @@ pub trait Tree: Sync {
 }
 
 /// A zone to answer from.
-#[derive(Clone, Copy)]
-pub struct Zone<'a> {
+pub trait Zone: Sync {
     /// The name of its apex, in lower case.
-    pub origin: Name<'a>,
+    fn origin(&self) -> Name<'_>;
+
     /// What is known about it as a whole.
-    pub facts: &'a Facts,
+    fn facts(&self) -> &Facts;
+
     /// Its names, but for the hashed ones of NSEC3.
-    pub names: &'a dyn Tree,
+    fn names(&self) -> &dyn Tree;
+
     /// The hashed names of NSEC3, which only denials see (RFC 5155 §7.2.8).
-    pub hashed: &'a dyn Tree,
+    fn hashed(&self) -> &dyn Tree;
+
+    /// The packed leaf that holds the name of this hash, if the zone has the name.
+    fn leaf(&self, hash: u64) -> &[u8];
 }
 
 /// One step down from the root towards a zone.
 #[derive(Clone, Copy, Default)]
 pub struct Step<'a> {
     /// The zone whose apex is here.
-    pub zone: Option<Zone<'a>>,
+    pub zone: Option<&'a dyn Zone>,
     /// Whether some zone's apex lies below.
     pub has_below: bool,
 }
@@ -120,11 +126,19 @@ pub trait World: Sync {
     fn step(&self, hash: u64, name: &[u8]) -> Option<Step<'_>>;
 }
 
+/// Where a name is to be looked up.
+#[derive(Clone, Copy)]
+pub struct Route<'a> {
+    /// The zone with the longest origin.
+    pub zone: &'a dyn Zone,
+    /// Whether other zones lie below its origin.
+    pub has_below: bool,
+}
+
 impl<'w> dyn World + 'w {
     /// The zone that the name lies in: the one with the longest origin (RFC 1034 §4.3.2, step 2).
     /// A zone at the name itself does not count when `above` is asked for.
-    #[inline]
-    pub fn route(&self, name: &QName, above: bool) -> Option<Zone<'_>> {
+    pub fn route(&self, name: &QName, above: bool) -> Option<Route<'_>> {
         let labels = name.labels();
         let root_at = name.octets().len() - 1;
         let mut best = None;
@@ -132,8 +146,8 @@ impl<'w> dyn World + 'w {
             let start = name.start_of_last(depth);
             let hash = self.key().hash(name.padded(), start, root_at - start);
             let Some(step) = self.step(hash, &name.octets()[start..root_at]) else { break };
-            if step.zone.is_some() {
-                best = step.zone;
+            if let Some(zone) = step.zone {
+                best = Some(Route { zone, has_below: step.has_below });
             }
             if !step.has_below {
                 break;
@@ -165,17 +179,19 @@ impl<'n> RelName<'n> {
     }
 }
 
-impl<'a> Zone<'a> {
-    /// The node of a name.
+impl<'z> dyn Zone + 'z {
+    /// Whether a name is the origin or lies below it.
     #[inline]
-    pub fn find(&self, key: &HashKey, name: RelName<'_>) -> Option<Node<'a>> {
-        let hash = key.hash(name.buffer, name.start, name.end - name.start);
-        self.find_hashed(hash, name)
+    pub fn holds(&self, name: &QName) -> bool {
+        let labels = usize::from(self.facts().origin_labels);
+        labels <= name.labels()
+            && same(name.from(name.start_of_last(labels)), self.origin().octets())
     }
 
-    /// The node of a name whose hash is already known.
+    /// The node of a name.
     #[inline]
-    pub fn find_hashed(&self, hash: u64, name: RelName<'_>) -> Option<Node<'a>> {
-        Leaf::new(self.names.leaf(hash)).find(hash, name.octets())
+    pub fn find(&self, key: &HashKey, name: RelName<'_>) -> Option<Node<'_>> {
+        let hash = key.hash(name.buffer, name.start, name.end - name.start);
+        Leaf::new(self.leaf(hash)).find(hash, name.octets())
     }
 }

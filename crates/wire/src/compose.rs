@@ -102,6 +102,24 @@ impl<'b> Composer<'b> {
         Ok(())
     }
 
+    /// Appends two runs of octets, both or none.
+    ///
+    /// # Errors
+    /// As [`Composer::put`].
+    #[inline(always)]
+    pub fn put_parts<const N: usize, const M: usize>(
+        &mut self,
+        first: [u8; N],
+        second: [u8; M],
+    ) -> Result<(), Full> {
+        let room = self.buf.get_mut(self.at..self.at + N + M).ok_or(Full)?;
+        let (into_first, into_second) = room.split_at_mut(N);
+        into_first.copy_from_slice(&first);
+        into_second.copy_from_slice(&second);
+        self.at += N + M;
+        Ok(())
+    }
+
     /// Overwrites two octets written before.
     #[inline]
     pub fn patch_u16(&mut self, at: usize, value: u16) {

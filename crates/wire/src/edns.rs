@@ -46,8 +46,8 @@ impl Cookie {
     }
 }
 
-/// What the OPT record of a query says.
-#[derive(Clone, Copy, Debug)]
+/// What the OPT record of a query says, but for its cookie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Edns {
     /// UDP payload the client can receive, in octets, as it said (RFC 6891 §6.2.3: less than 512
     /// means 512).
@@ -58,33 +58,31 @@ pub struct Edns {
     pub dnssec_ok: bool,
     /// The client asks who we are (RFC 5001 §2.1).
     pub nsid: bool,
-    /// The first COOKIE option.
-    pub cookie: Option<Cookie>,
 }
 
-/// DO in the OPT record's TTL.
-const DNSSEC_OK: u32 = 0x8000;
+/// DO in the third octet of the OPT record's TTL.
+const DNSSEC_OK: u8 = 0x80;
 
 impl Edns {
-    /// Reads an OPT record's class, TTL and data. Unknown options are passed over (RFC 6891
-    /// §6.1.2); nothing is returned when an option runs past the end, or a cookie has a length
-    /// that no cookie has.
+    /// Reads an OPT record's class and TTL.
     #[inline]
-    pub(crate) fn parse(class: u16, ttl: u32, data: &[u8]) -> Option<Self> {
-        let mut edns = Self {
-            size: class,
-            version: (ttl >> 16) as u8,
-            dnssec_ok: ttl & DNSSEC_OK != 0,
+    pub(crate) fn parse(class: [u8; 2], ttl: [u8; 4]) -> Self {
+        Self {
+            size: u16::from_be_bytes(class),
+            version: ttl[1],
+            dnssec_ok: ttl[2] & DNSSEC_OK != 0,
             nsid: false,
-            cookie: None,
-        };
-        if !data.is_empty() && edns.version == 0 {
-            edns.read_options(data)?;
         }
-        Some(edns)
     }
 
-    fn read_options(&mut self, mut rest: &[u8]) -> Option<()> {
+    /// Reads the options; the first COOKIE goes to `cookie`. Unknown options are passed over
+    /// (RFC 6891 §6.1.2); nothing is returned when an option runs past the end, or a cookie has a
+    /// length that no cookie has.
+    pub(crate) fn read_options(
+        &mut self,
+        mut rest: &[u8],
+        cookie: &mut Option<Cookie>,
+    ) -> Option<()> {
         while !rest.is_empty() {
             let (head, behind) = rest.split_first_chunk::<4>()?;
             let code = OptionCode(u16::from_be_bytes([head[0], head[1]]));
@@ -92,9 +90,7 @@ impl Edns {
             let (data, behind) = behind.split_at_checked(len)?;
             match code {
                 OptionCode::NSID => self.nsid = true,
-                OptionCode::COOKIE if self.cookie.is_none() => {
-                    self.cookie = Some(Cookie::parse(data)?);
-                }
+                OptionCode::COOKIE if cookie.is_none() => *cookie = Some(Cookie::parse(data)?),
                 _ => {}
             }
             rest = behind;

@@ -1,7 +1,7 @@
 //! A query, parsed: the question with its name in lower case, and what EDNS says.
 use crate::header::{Flags, HEADER_LEN, Opcode};
 use crate::limits::{PADDED_LEN, QUERY_RECORDS_MAX};
-use crate::{Class, Edns, Name, Rtype};
+use crate::{Class, Cookie, Edns, Name, Rtype};
 
 /// Why a message is not a query that can be answered as asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +41,17 @@ impl QName {
         &self.lower[..usize::from(self.len)]
     }
 
+    /// The name itself, in lower case.
+    pub fn as_name(&self) -> Name<'_> {
+        Name::parse(self.octets()).unwrap_or(Name::ROOT)
+    }
+
+    /// The octets from an offset on, which must not lie behind the root label.
+    #[inline]
+    pub fn from(&self, start: usize) -> &[u8] {
+        self.lower.get(start..self.len.into()).unwrap_or_default()
+    }
+
     /// The whole buffer; octets behind [`QName::octets`] mean nothing.
     #[inline]
     pub fn padded(&self) -> &[u8; PADDED_LEN] {
@@ -71,7 +82,9 @@ impl QName {
             labels += 1;
             at += 1 + usize::from(octets[at]);
         }
-        self.close(at, labels);
+        self.starts[labels & Name::LABELS_MAX] = at as u8;
+        self.labels = labels as u8;
+        self.len = at as u8 + 1;
     }
 
     /// Reads the name at the start of the question, where no pointer can be right: there is
@@ -79,33 +92,25 @@ impl QName {
     /// same octets with the room behind them. Returns where the name ends.
     #[inline]
     fn read(&mut self, message: &[u8], window: &[u8]) -> Option<usize> {
-        let (mut at, mut labels) = (HEADER_LEN, 0);
+        let room = message.len().min(HEADER_LEN + Name::LEN_MAX);
+        let octets = message.get(HEADER_LEN..room)?;
+        let (mut at, mut labels) = (0, 0);
         loop {
-            let len = usize::from(*message.get(at)?);
+            let len = usize::from(*octets.get(at)?);
+            self.starts[labels & Name::LABELS_MAX] = at as u8;
             if len == 0 {
                 break;
             }
             if len > Name::LABEL_MAX {
                 return None;
             }
-            self.starts[labels & Name::LABELS_MAX] = (at - HEADER_LEN) as u8;
             labels += 1;
             at += 1 + len;
-            if at >= HEADER_LEN + Name::LEN_MAX {
-                return None;
-            }
         }
-        self.lower(window, at + 1 - HEADER_LEN);
-        self.close(at - HEADER_LEN, labels);
-        Some(at + 1)
-    }
-
-    /// `at` is the root label's place.
-    #[inline]
-    fn close(&mut self, at: usize, labels: usize) {
-        self.starts[labels & Name::LABELS_MAX] = at as u8;
         self.labels = labels as u8;
-        self.len = (at + 1) as u8;
+        self.len = at as u8 + 1;
+        self.lower(window, at + 1);
+        Some(HEADER_LEN + at + 1)
     }
 
     /// Copies `len` octets from the question in lower case, 16 at a time. Length octets are at most
@@ -160,6 +165,8 @@ pub struct Query {
     pub class: Class,
     /// What OPT says, when there is one.
     pub edns: Option<Edns>,
+    /// The first COOKIE option, when OPT has one.
+    pub cookie: Option<Cookie>,
 }
 
 impl Query {
@@ -172,6 +179,7 @@ impl Query {
             rtype: Rtype(0),
             class: Class(0),
             edns: None,
+            cookie: None,
         }
     }
 
@@ -188,9 +196,10 @@ impl Query {
     /// A [`Fault`]; then `flags`, `question_end` and `edns` still tell what was read before it.
     #[inline]
     pub fn parse(&mut self, window: &[u8], len: usize) -> Result<(), Fault> {
-        let message = &window[..len];
         self.question_end = HEADER_LEN;
         self.edns = None;
+        self.cookie = None;
+        let message = window.get(..len).ok_or(Fault::Short)?;
         let header: &[u8; HEADER_LEN] = message.first_chunk().ok_or(Fault::Short)?;
         let u16_at = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
         self.flags = Flags(u16_at(2));
@@ -200,24 +209,20 @@ impl Query {
         if self.flags.opcode() != Opcode::QUERY {
             return Err(Fault::Opcode);
         }
-        let (questions, additional) = (u16_at(4), u16_at(10));
-        let others = usize::from(u16_at(6)) + usize::from(u16_at(8));
+        let questions = u16_at(4);
         if questions > 1 {
             return Err(Fault::Format);
         }
         if questions == 1 {
             self.read_question(message, window)?;
         }
-        let end = self.read_records(message, others, additional.into())?;
-        if end != len {
-            return Err(Fault::Format);
-        }
-        if self.edns.as_ref().is_some_and(|edns| edns.version != 0) {
+        let others = usize::from(u16_at(6)) + usize::from(u16_at(8));
+        self.read_records(message, others, u16_at(10).into())?;
+        if self.edns.is_some_and(|edns| edns.version != 0) {
             return Err(Fault::Version);
         }
         if questions == 0 {
-            let cookie = self.edns.as_ref().is_some_and(|edns| edns.cookie.is_some());
-            return Err(if cookie { Fault::CookieOnly } else { Fault::Format });
+            return Err(if self.cookie.is_some() { Fault::CookieOnly } else { Fault::Format });
         }
         Ok(())
     }
@@ -234,18 +239,40 @@ impl Query {
     }
 
     /// Passes over the records behind the question, `others` of them before the additional ones,
-    /// and takes the OPT. Returns where they end.
+    /// and takes the OPT. Nothing may follow them.
     #[inline]
     fn read_records(
         &mut self,
         message: &[u8],
         others: usize,
         additional: usize,
-    ) -> Result<usize, Fault> {
-        let mut at = self.question_end;
+    ) -> Result<(), Fault> {
+        let rest = &message[self.question_end..];
+        // Nearly every query has nothing here, or an OPT without options.
+        if others == 0 && additional == 0 && rest.is_empty() {
+            return Ok(());
+        }
+        if others == 0
+            && additional == 1
+            && let [0, 0, 41, high, low, ttl @ .., 0, 0] = rest
+            && let Ok(ttl) = <[u8; 4]>::try_from(ttl)
+        {
+            self.edns = Some(Edns::parse([*high, *low], ttl));
+            return Ok(());
+        }
+        self.read_any_records(message, others, additional)
+    }
+
+    fn read_any_records(
+        &mut self,
+        message: &[u8],
+        others: usize,
+        additional: usize,
+    ) -> Result<(), Fault> {
         if others + additional > QUERY_RECORDS_MAX {
             return Err(Fault::Format);
         }
+        let mut at = self.question_end;
         for index in 0..others + additional {
             let start = at;
             at = skip_name(message, at).ok_or(Fault::Format)?;
@@ -261,11 +288,14 @@ impl Query {
             if index < others || message[start] != 0 || self.edns.is_some() {
                 return Err(Fault::Format);
             }
-            let class = u16::from_be_bytes([head[2], head[3]]);
-            let ttl = u32::from_be_bytes([head[4], head[5], head[6], head[7]]);
-            self.edns = Some(Edns::parse(class, ttl, data).ok_or(Fault::Format)?);
+            let mut edns = Edns::parse([head[2], head[3]], [head[4], head[5], head[6], head[7]]);
+            // Another version's options may mean anything.
+            if edns.version == 0 {
+                edns.read_options(data, &mut self.cookie).ok_or(Fault::Format)?;
+            }
+            self.edns = Some(edns);
         }
-        Ok(at)
+        if at == message.len() { Ok(()) } else { Err(Fault::Format) }
     }
 }
 

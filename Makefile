@@ -2,10 +2,11 @@
 # we are root or have sudo, and named where we are not.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help run test loom lint fleet bench-instructions bench-memory campaign-fuzz
+.PHONY: help run test loom lint fleet bench-instructions bench-sockets bench-memory \
+  campaign-differential campaign-fuzz
 
 help: ## this list
-	@sed -n 's/^\([a-z%-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 20
+	@sed -n 's/^\([a-z%-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 24
 
 run: ## build, and serve the demo fleet on 127.0.0.1:5300; no root
 	@scripts/require run
@@ -37,10 +38,21 @@ bench-instructions: ## instructions a query; more than the limit fails
 	@scripts/require test
 	@cargo bench --package answer --bench instructions
 
+bench-sockets: ## queries a second beside Knot and a bare echo, ROUNDS=3; root
+	@scripts/require test
+	@cargo build --quiet --release --package dunlin --package xtask
+	@bench/sockets $(or $(ROUNDS),3)
+
 bench-memory: ## octets a record, the peak of a reload, the time of a load; more than the limits fails
 	@scripts/require run
 	@cargo build --quiet --release --package dunlin --package xtask
 	@bench/memory
+
+campaign-differential: ## QUESTIONS=1000000 beside Knot, NSD and BIND, from SEED=1
+	@scripts/require test
+	@cargo build --release --package dunlin
+	@PATH="$$PATH:/usr/sbin" DUNLIN_REQUIRE_ALL=1 DUNLIN_QUESTIONS=$(or $(QUESTIONS),1000000) \
+	  DUNLIN_SEED=$(or $(SEED),1) cargo test --package conformance --test differential -- --nocapture
 
 campaign-fuzz: ## every fuzz target for SECONDS=600 each
 	@scripts/require fuzz

@@ -38,6 +38,14 @@ impl RawAddress {
     }
 }
 
+#[cfg(test)]
+impl RawAddress {
+    /// Makes an IPv4 address another one.
+    pub fn set_ip(&mut self, ip: Ipv4Addr) {
+        self.v4.sin_addr.s_addr = u32::from(ip).to_be();
+    }
+}
+
 impl std::fmt::Debug for RawAddress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.get().fmt(f)

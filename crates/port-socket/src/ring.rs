@@ -234,3 +234,43 @@ unsafe fn forget_interface(header: *mut libc::msghdr) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::UdpSocket;
+    use std::os::fd::AsFd;
+    use std::time::Duration;
+
+    #[test]
+    fn a_refused_reply_costs_only_itself() {
+        let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+        client.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        for text in ["one", "two", "three"] {
+            client.send_to(text.as_bytes(), server.local_addr().unwrap()).unwrap();
+        }
+        let mut ring = Ring::new(false);
+        assert_eq!(ring.receive(server.as_fd()).unwrap(), 3);
+        // Nobody may send to everybody without asking for it (SO_BROADCAST).
+        // SAFETY: the ring is live, and nothing else refers to it.
+        unsafe { (*ring.parts.as_ptr()).peers[1].set_ip(std::net::Ipv4Addr::BROADCAST) };
+        for slot in 0..3 {
+            let len = ring.slot(slot).len;
+            ring.queue(slot, len);
+        }
+        assert_eq!(ring.flush(server.as_fd()), 2);
+        let mut buf = [0; 16];
+        for text in ["one", "three"] {
+            let len = client.recv(&mut buf).unwrap();
+            assert_eq!(&buf[..len], text.as_bytes());
+        }
+    }
+
+    #[test]
+    fn an_empty_socket_would_block() {
+        let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let error = Ring::new(true).receive(server.as_fd()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+    }
+}

@@ -1,7 +1,7 @@
 //! The port.
 
 use crate::limits::ROOM;
-use crate::ring::Ring;
+use crate::ring::{Ring, Slot};
 use packet::{BURST_MAX, Drop, Packet, Transport, Verdict};
 use port::{Burst, Caps, Port};
 use std::io;
@@ -54,14 +54,13 @@ impl Port for SocketPort {
         let mut shown = 0;
         for index in 0..burst.received {
             let slot = self.ring.slot(index);
-            let Some(peer) = slot.peer.filter(|peer| peer.port() != 0) else {
-                burst.drop(Drop::NoPeer);
-                continue;
+            let peer = match answerable(&slot) {
+                Ok(peer) => peer,
+                Err(reason) => {
+                    burst.drop(reason);
+                    continue;
+                }
             };
-            if slot.truncated {
-                burst.drop(Drop::Oversize);
-                continue;
-            }
             // SAFETY: the buffer has `ROOM` initialised octets, one slice is made of each, and the
             // ring does nothing with it until the packets are gone.
             let buffer = unsafe { slice::from_raw_parts_mut(self.ring.buffer(index), ROOM) };
@@ -96,6 +95,13 @@ impl Port for SocketPort {
     }
 }
 
+/// Whom a reply would go to, or why there is none.
+#[inline]
+fn answerable(slot: &Slot) -> Result<SocketAddr, Drop> {
+    let peer = slot.peer.filter(|peer| peer.port() != 0).ok_or(Drop::NoPeer)?;
+    if slot.truncated { Err(Drop::Oversize) } else { Ok(peer) }
+}
+
 /// Whether the socket goes on working: nothing is there, or the error is about a datagram sent
 /// earlier (the network tells such errors at the next call) or about memory.
 fn is_passing(error: &io::Error) -> bool {
@@ -115,4 +121,31 @@ fn is_passing(error: &io::Error) -> bool {
         libc::ENOMEM,
     ];
     error.raw_os_error().is_some_and(|code| PASSING.contains(&code))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_answered_at_port_0() {
+        let slot = |peer: &str| Slot { len: 12, truncated: false, peer: peer.parse().ok() };
+        assert_eq!(answerable(&slot("192.0.2.1:0")), Err(Drop::NoPeer));
+        assert_eq!(answerable(&slot("[2001:db8::1]:0")), Err(Drop::NoPeer));
+        assert_eq!(answerable(&slot("of no family")), Err(Drop::NoPeer));
+        let peer = "192.0.2.1:53";
+        assert_eq!(answerable(&slot(peer)), Ok(peer.parse().unwrap()));
+        let cut = Slot { truncated: true, ..slot(peer) };
+        assert_eq!(answerable(&cut), Err(Drop::Oversize));
+    }
+
+    #[test]
+    fn only_what_ends_the_socket_ends_the_port() {
+        for code in [libc::EAGAIN, libc::ECONNREFUSED, libc::ENOBUFS] {
+            assert!(is_passing(&io::Error::from_raw_os_error(code)));
+        }
+        for code in [libc::EBADF, libc::ENOTSOCK, libc::EFAULT] {
+            assert!(!is_passing(&io::Error::from_raw_os_error(code)));
+        }
+    }
 }

@@ -1,6 +1,11 @@
 //! One queue of one device, and the contract every port passes.
 #![forbid(unsafe_code)]
 
+pub mod contract;
+mod loopback;
+
+pub use loopback::{Datagram, Loopback};
+
 use packet::{Drop, Packet};
 use std::io;
 use std::os::fd::BorrowedFd;

@@ -1,0 +1,102 @@
+//! A port in memory: a queue of datagrams in, the replies out.
+
+use crate::{Burst, Caps, Port};
+use packet::{BURST_MAX, Drop, Packet, Transport, Verdict};
+use rustix::event::{EventfdFlags, eventfd};
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// A datagram and who is at its other end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Datagram {
+    /// Who sent it, or whom it is for.
+    pub peer: SocketAddr,
+    /// Its payload.
+    pub payload: Vec<u8>,
+}
+
+/// A device for tests and simulations: what is pushed is received, what is sent can be popped.
+#[derive(Debug)]
+pub struct Loopback {
+    caps: Caps,
+    received: VecDeque<Datagram>,
+    sent: VecDeque<Datagram>,
+    buffers: Vec<Vec<u8>>,
+    /// Readable while something is to be received.
+    readable: OwnedFd,
+}
+
+impl Loopback {
+    /// A port with bursts of 64 packets, each with `room` octets.
+    ///
+    /// # Errors
+    /// The process has no file descriptor left.
+    pub fn new(room: usize) -> io::Result<Self> {
+        Ok(Self {
+            caps: Caps { burst_max: BURST_MAX, room },
+            received: VecDeque::new(),
+            sent: VecDeque::new(),
+            buffers: vec![vec![0; room]; BURST_MAX],
+            readable: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+        })
+    }
+
+    /// Lets a datagram arrive.
+    pub fn push(&mut self, peer: SocketAddr, payload: &[u8]) {
+        self.received.push_back(Datagram { peer, payload: payload.to_vec() });
+        // Only a counter at its very end refuses, and then it is readable already.
+        let _ = rustix::io::write(&self.readable, &1u64.to_ne_bytes());
+    }
+
+    /// The oldest datagram sent that was not taken yet.
+    pub fn pop(&mut self) -> Option<Datagram> {
+        self.sent.pop_front()
+    }
+}
+
+impl Port for Loopback {
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn burst(&mut self, app: impl FnOnce(&mut [Packet<'_>])) -> io::Result<Burst> {
+        let count = self.received.len().min(self.caps.burst_max);
+        let mut burst = Burst { received: count, ..Default::default() };
+        let mut packets = Vec::with_capacity(count);
+        for (datagram, buffer) in self.received.drain(..count).zip(&mut self.buffers) {
+            let len = datagram.payload.len();
+            if datagram.peer.port() == 0 {
+                burst.drop(Drop::NoPeer);
+            } else if len > self.caps.room {
+                burst.drop(Drop::Oversize);
+            } else {
+                buffer[..len].copy_from_slice(&datagram.payload);
+                packets.push(Packet::new(buffer, len, datagram.peer, Transport::Datagram));
+            }
+        }
+        if !packets.is_empty() {
+            app(&mut packets);
+        }
+        for packet in packets {
+            match packet.verdict {
+                Verdict::Drop(reason) => burst.drop(reason),
+                Verdict::Reply => {
+                    burst.replied += 1;
+                    let payload = packet.message().to_vec();
+                    self.sent.push_back(Datagram { peer: packet.peer, payload });
+                }
+            }
+        }
+        if self.received.is_empty() {
+            // Sets the counter to 0; it is there already when nothing was pushed.
+            let _ = rustix::io::read(&self.readable, &mut [0; 8]);
+        }
+        Ok(burst)
+    }
+
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.readable.as_fd()
+    }
+}

@@ -1,0 +1,45 @@
+//! The port in memory keeps the contract.
+
+use port::contract::Link;
+use port::{Loopback, contract};
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+struct Memory {
+    port: Loopback,
+    clients: [SocketAddr; 2],
+    got: [VecDeque<Vec<u8>>; 2],
+}
+
+impl Memory {
+    fn new() -> Self {
+        let clients = ["192.0.2.1:1053", "[2001:db8::1]:1053"].map(|text| text.parse().unwrap());
+        Self { port: Loopback::new(600).unwrap(), clients, got: Default::default() }
+    }
+}
+
+impl Link for Memory {
+    type Port = Loopback;
+
+    fn port(&mut self) -> &mut Loopback {
+        &mut self.port
+    }
+
+    fn address(&self, client: usize) -> SocketAddr {
+        self.clients[client]
+    }
+
+    fn send(&mut self, client: usize, payload: &[u8]) {
+        self.port.push(self.clients[client], payload);
+    }
+
+    fn receive(&mut self, client: usize) -> Option<Vec<u8>> {
+        while let Some(datagram) = self.port.pop() {
+            let to = self.clients.iter().position(|address| *address == datagram.peer);
+            self.got[to.unwrap()].push_back(datagram.payload);
+        }
+        self.got[client].pop_front()
+    }
+}
+
+contract!(memory, Memory::new());

@@ -30,7 +30,7 @@ impl<'d, 'w> Denial<'d, 'w> {
         let (wildcard, len) = self.place.wildcard(encloser);
         match &self.zone.facts().nsec3 {
             None => {
-                self.cover(reply, self.place.at(self.place.depth()).octets());
+                self.cover(reply, self.place.octets());
                 self.cover(reply, &wildcard[..len]);
             }
             Some(params) => {
@@ -66,7 +66,7 @@ impl<'d, 'w> Denial<'d, 'w> {
     ) {
         match &self.zone.facts().nsec3 {
             None => {
-                self.cover(reply, self.place.at(self.place.depth()).octets());
+                self.cover(reply, self.place.octets());
                 self.no_data(reply, node);
             }
             Some(params) => {
@@ -81,7 +81,7 @@ impl<'d, 'w> Denial<'d, 'w> {
     /// A wildcard answered: the name itself does not exist.
     pub(crate) fn wildcard_answer(&mut self, reply: &mut Reply<'_>, encloser: usize) {
         match &self.zone.facts().nsec3 {
-            None => self.cover(reply, self.place.at(self.place.depth()).octets()),
+            None => self.cover(reply, self.place.octets()),
             Some(params) => self.cover_hashed(reply, params, self.place.at(encloser + 1).octets()),
         }
     }

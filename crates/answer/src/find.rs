@@ -1,6 +1,6 @@
 //! What stands at a name (RFC 1034 §4.3.2 step 3): the name itself, a cut above it, an alias for
 //! all below, a wildcard, or nothing.
-use image::{DepthMask, HashKey, Leaf, Node, RelName, Zone};
+use image::{DepthMask, Facts, HashKey, Leaf, Node, RelName, Zone};
 use wire::limits::PADDED_LEN;
 use wire::{QName, Rtype};
 
@@ -29,8 +29,8 @@ pub(crate) struct Place<'n> {
 
 impl<'n> Place<'n> {
     #[inline]
-    pub(crate) fn new(name: &'n QName, zone: &dyn Zone) -> Self {
-        let origin_labels = zone.facts().origin_labels.into();
+    pub(crate) fn new(name: &'n QName, facts: &Facts) -> Self {
+        let origin_labels = facts.origin_labels.into();
         Self { name, origin_labels, end: name.start_of_last(origin_labels) }
     }
 
@@ -40,7 +40,13 @@ impl<'n> Place<'n> {
         key.hash(self.name.padded(), 0, self.end)
     }
 
-    /// Labels below the origin.
+    /// The labels below the origin.
+    #[inline]
+    pub(crate) fn octets(&self) -> &'n [u8] {
+        &self.name.octets()[..self.end]
+    }
+
+    /// How many they are.
     #[inline]
     pub(crate) fn depth(&self) -> usize {
         self.name.labels() - self.origin_labels
@@ -70,7 +76,7 @@ impl<'n> Place<'n> {
 }
 
 /// Looks a name up. `hash` is that of the whole name below the origin, `leaf` where it lies.
-#[inline(always)]
+#[inline]
 pub(crate) fn find<'w>(
     key: &HashKey,
     zone: &'w dyn Zone,
@@ -85,7 +91,7 @@ pub(crate) fn find<'w>(
     {
         return cut;
     }
-    match Leaf::new(leaf).find(hash, place.at(place.depth()).octets()) {
+    match Leaf::new(leaf).find(hash, place.octets()) {
         Some(node) => Found::Exact(node),
         None => find_instead(key, zone, place),
     }

@@ -39,11 +39,17 @@ pub(crate) fn options(
     query: &Query,
     client: &SocketAddr,
 ) -> Options {
+    match query.wants_options() {
+        false => Options { cookie: None, nsid: false },
+        true => decide(policy, now, query, client.ip()),
+    }
+}
+
+#[inline(never)]
+fn decide(policy: &Policy<'_>, now: Now, query: &Query, client: IpAddr) -> Options {
     let nsid = query.edns.is_some_and(|edns| edns.nsid) && !policy.nsid.is_empty();
     let cookie = match (&query.cookie, policy.cookie_secrets) {
-        (Some(cookie), [first, others @ ..]) => {
-            Some(reply(cookie, first, others, now, client.ip()))
-        }
+        (Some(cookie), [first, others @ ..]) => Some(reply(cookie, first, others, now, client)),
         _ => None,
     };
     Options { cookie, nsid }

@@ -27,12 +27,12 @@ mod solve;
 pub use guard::CookieSecret;
 
 use core::array;
-use finish::Outcome;
-use image::{Route, World, Zone};
+use finish::Room;
+use image::{HashKey, Route, World};
 use limits::UDP_SIZE_DEFAULT;
 use packet::{BURST_MAX, Drop, Packet, Verdict, prefetch};
 use reply::Reply;
-use solve::Spot;
+use solve::{Site, Spot};
 use wire::{Class, Fault, QName, Query, Rcode, Rtype, Suffixes};
 
 /// What the operator decided.
@@ -121,99 +121,111 @@ pub fn batch(
     tally: &mut Tally,
 ) {
     let Scratch { queries, suffixes, alias } = scratch;
+    let key = world.key();
     let mut memo = None;
     let ways: [Way<'_>; BURST_MAX] = array::from_fn(|index| match packets.get(index) {
-        Some(packet) => look(world, &mut memo, &mut queries[index], packet),
+        Some(packet) => look(world, key, &mut memo, &mut queries[index], packet),
         None => Way::Nobody,
     });
-    let mut dice = Dice(now.seed | 1);
+    let mut bench = Bench { world, key, policy, now, suffixes, alias, dice: Dice(now.seed | 1) };
     for ((packet, query), way) in packets.iter_mut().zip(queries.iter()).zip(&ways) {
-        if let Way::Fault(Fault::Short) = way {
-            packet.verdict = Verdict::Drop(Drop::Short);
-            continue;
-        }
-        if let Way::Fault(Fault::Response) = way {
-            packet.verdict = Verdict::Drop(Drop::Response);
-            continue;
-        }
-        let outcome = answer(world, policy, now, query, way, packet, &mut dice, suffixes, alias);
-        tally.rcodes[outcome.rcode.index()] += 1;
-        tally.truncated += u32::from(outcome.truncated);
-        packet.verdict = Verdict::Reply;
+        packet.verdict = match way {
+            Way::Fault(Fault::Short) => Verdict::Drop(Drop::Short),
+            Way::Fault(Fault::Response) => Verdict::Drop(Drop::Response),
+            _ => {
+                bench.answer(query, way, packet, tally);
+                Verdict::Reply
+            }
+        };
     }
 }
 
 /// The first pass over a packet. `memo` is the zone of the one before, where no other zone lies
 /// below it: names of a burst are often of one zone, and need not be routed again.
-#[inline]
+#[inline(always)]
 fn look<'w>(
     world: &'w dyn World,
-    memo: &mut Option<&'w dyn Zone>,
+    key: &HashKey,
+    memo: &mut Option<Site<'w>>,
     query: &mut Query,
     packet: &Packet<'_>,
 ) -> Way<'w> {
     if let Err(fault) = query.parse(packet.buf, packet.len) {
         return Way::Fault(fault);
     }
-    match query.class {
-        Class::IN => {}
-        Class::CH => return Way::Chaos,
-        _ => return Way::Nobody,
+    if query.class != Class::IN {
+        return if query.class == Class::CH { Way::Chaos } else { Way::Nobody };
     }
     if query.rtype.is_meta() && query.rtype != Rtype::ANY {
         return Way::Meta;
     }
-    let zone = match memo {
-        Some(zone) if query.rtype != Rtype::DS && zone.holds(&query.name) => *zone,
+    let site = match memo {
+        Some(site) if query.rtype != Rtype::DS && site.holds(&query.name) => *site,
         _ => {
             let Some(routed) = route(world, query) else { return Way::Nobody };
-            *memo = (!routed.has_below).then_some(routed.zone);
-            routed.zone
+            let site = Site::new(routed.zone);
+            *memo = (!routed.has_below).then_some(site);
+            site
         }
     };
-    let spot = Spot::new(world.key(), zone, &query.name);
+    let spot = Spot::new(key, site, &query.name);
     prefetch(spot.leaf);
     Way::Zone(spot)
 }
 
 /// The zone to ask. What the parent says about a child is asked of the parent (RFC 4035 §3.1.4.1);
 /// only where it is nobody's here, the child may say that it has no such thing.
+#[inline(never)]
 fn route<'w>(world: &'w dyn World, query: &Query) -> Option<Route<'w>> {
     let parent = query.rtype == Rtype::DS;
     let routed = parent.then(|| world.route(&query.name, true)).flatten();
     routed.or_else(|| world.route(&query.name, false))
 }
 
-/// The second pass over a packet.
-#[allow(clippy::too_many_arguments, reason = "the memory of a burst, lent piece by piece")]
-#[inline]
-fn answer(
-    world: &dyn World,
-    policy: &Policy<'_>,
+/// What the second pass works with.
+struct Bench<'b, 'w> {
+    world: &'w dyn World,
+    key: &'w HashKey,
+    policy: &'b Policy<'b>,
     now: Now,
-    query: &Query,
-    way: &Way<'_>,
-    packet: &mut Packet<'_>,
-    dice: &mut Dice,
-    suffixes: &mut Suffixes,
-    alias: &mut QName,
-) -> Outcome {
-    let options = guard::options(policy, now, query, &packet.peer);
-    let room = finish::room(policy, query, packet, &options);
-    let mut reply = Reply::new(&mut packet.buf[..room], query, packet.transport, suffixes, dice);
+    suffixes: &'b mut Suffixes,
+    alias: &'b mut QName,
+    dice: Dice,
+}
+
+impl<'w> Bench<'_, 'w> {
+    /// The second pass over a packet.
+    #[inline(always)]
+    fn answer(&mut self, query: &Query, way: &Way<'w>, packet: &mut Packet<'_>, tally: &mut Tally) {
+        let options = guard::options(self.policy, self.now, query, &packet.peer);
+        let room = Room::new(self.policy, query, packet.transport, packet.buf.len(), &options);
+        let buf = &mut packet.buf[..room.limit];
+        let mut reply =
+            Reply::new(buf, room, query, packet.transport, self.suffixes, &mut self.dice);
+        match way {
+            Way::Zone(spot) => solve::solve(self.world, self.key, spot, self.alias, &mut reply),
+            _ => refuse(way, self.policy, &mut reply),
+        }
+        tally.rcodes[reply.rcode.index()] += 1;
+        tally.truncated += u32::from(reply.is_truncated());
+        packet.len = finish::finish(self.policy, &options, reply);
+    }
+}
+
+/// Answers what needs no zone.
+#[inline(never)]
+fn refuse(way: &Way<'_>, policy: &Policy<'_>, reply: &mut Reply<'_>) {
     match way {
-        Way::Zone(spot) => solve::solve(world, *spot, alias, &mut reply),
-        Way::Nobody => reply.fail(Rcode::Refused, Some(finish::Ede::NOT_AUTHORITATIVE)),
-        Way::Chaos => chaos::answer(policy, &mut reply),
-        Way::Meta => refuse_meta(&mut reply),
+        Way::Chaos => chaos::answer(policy, reply),
+        Way::Meta => refuse_meta(reply),
         Way::Fault(Fault::Opcode) => reply.fail(Rcode::NotImp, None),
         Way::Fault(Fault::Version) => reply.fail(Rcode::BadVers, None),
         Way::Fault(Fault::CookieOnly) => {}
         Way::Fault(_) => reply.fail(Rcode::FormErr, None),
+        Way::Nobody | Way::Zone(_) => {
+            reply.fail(Rcode::Refused, Some(finish::Ede::NOT_AUTHORITATIVE));
+        }
     }
-    let done = reply.done();
-    packet.len = finish::finish(policy, query, packet, &options, &done);
-    Outcome { rcode: done.rcode, truncated: done.truncated }
 }
 
 /// Questions for what is no record: transfers are not offered, mailbox queries were never

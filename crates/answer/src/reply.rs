@@ -1,9 +1,9 @@
 //! Composing: record sets into the reply, section by section, each whole or not at all.
 use crate::Dice;
-use crate::finish::{Done, Ede};
-use image::{Node, RecordSet, SET_HEAD_LEN};
+use crate::finish::{Ede, Room};
+use image::{Node, RecordSet};
 use packet::Transport;
-use wire::{Composer, Full, HEADER_LEN, Name, NameBuf, Query, Rcode, Rtype, Suffixes};
+use wire::{Composer, Flags, Full, HEADER_LEN, Name, NameBuf, Query, Rcode, Rtype, Suffixes};
 
 /// The sections that records go to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,64 +30,53 @@ const HEAD_LEN: usize = 12;
 pub(crate) struct Reply<'r> {
     pub(crate) query: &'r Query,
     pub(crate) transport: Transport,
-    out: Composer<'r>,
+    pub(crate) out: Composer<'r>,
+    /// AA and TC.
+    pub(crate) flags: u16,
+    pub(crate) rcode: Rcode,
+    pub(crate) ede: Option<Ede>,
+    /// Records in answer, authority and additional section.
+    pub(crate) counts: [u16; 3],
     dice: &'r mut Dice,
-    done: Done,
 }
 
 impl<'r> Reply<'r> {
-    /// A reply in the buffer that the question stands in, which is all that may be filled.
-    #[inline]
+    /// A reply in the buffer that the question stands in.
+    #[inline(always)]
     pub(crate) fn new(
         buf: &'r mut [u8],
+        room: Room,
         query: &'r Query,
         transport: Transport,
         suffixes: &'r mut Suffixes,
         dice: &'r mut Dice,
     ) -> Self {
-        let done = Done {
-            len: 0,
-            counts: [0; 3],
-            authoritative: false,
-            truncated: false,
-            rcode: Rcode::NoError,
-            ede: None,
-        };
-        Self { query, transport, out: Composer::new(buf, query.question_end, suffixes), dice, done }
-    }
-
-    /// What it has become.
-    #[inline]
-    pub(crate) fn done(self) -> Done {
-        Done { len: self.out.len(), ..self.done }
+        let out = Composer::new(buf, query.question_end, room.records, suffixes);
+        let (rcode, ede) = (Rcode::NoError, None);
+        Self { query, transport, out, flags: 0, rcode, ede, counts: [0; 3], dice }
     }
 
     /// An error: nothing but the question goes back.
     pub(crate) fn fail(&mut self, rcode: Rcode, ede: Option<Ede>) {
-        self.done.rcode = rcode;
-        self.done.ede = ede;
+        self.rcode = rcode;
+        self.ede = ede;
     }
 
-    /// Sets the response code.
-    pub(crate) fn set_rcode(&mut self, rcode: Rcode) {
-        self.done.rcode = rcode;
-    }
-
-    /// The answer is this server's own (RFC 1035 §4.1.1).
+    /// The answer is this server's own, or is not (RFC 1035 §4.1.1).
     #[inline]
     pub(crate) fn set_authoritative(&mut self, authoritative: bool) {
-        self.done.authoritative = authoritative;
+        self.flags = self.flags & !Flags::AA | if authoritative { Flags::AA } else { 0 };
     }
 
     /// Something that had to be there did not fit.
     pub(crate) fn truncate(&mut self) {
-        self.done.truncated = true;
+        self.flags |= Flags::TC;
     }
 
     /// Whether something that had to be there did not fit.
     #[inline]
     pub(crate) fn is_truncated(&self) -> bool {
-        self.done.truncated
+        self.flags & Flags::TC != 0
     }
 
     /// Puts a record set with its signatures if those are asked for; it is whole or not there.
@@ -111,7 +100,7 @@ impl<'r> Reply<'r> {
         });
         match put {
             Ok(signatures) => {
-                self.done.counts[section as usize] += set.count() as u16 + signatures;
+                self.counts[section as usize] += set.count() as u16 + signatures;
                 Ok(())
             }
             Err(Full) => {
@@ -150,7 +139,7 @@ impl<'r> Reply<'r> {
             .put_head(owner, Rtype::CNAME, ttl)
             .and_then(|()| self.out.put_rdata(Rtype::CNAME, target.octets()));
         match put {
-            Ok(()) => self.done.counts[Section::Answer as usize] += 1,
+            Ok(()) => self.counts[Section::Answer as usize] += 1,
             Err(Full) => self.out.rewind(mark),
         }
         put
@@ -166,39 +155,40 @@ impl<'r> Reply<'r> {
             self.out.put(&text[..len])
         });
         match put {
-            Ok(()) => self.done.counts[Section::Answer as usize] += 1,
+            Ok(()) => self.counts[Section::Answer as usize] += 1,
             Err(Full) => self.truncate(),
         }
     }
 
-    /// Puts an address set whose owner stands in the question's name, without signatures. It
+    /// Answers with an address set of the question's name, authoritative and without signatures. It
     /// starts anywhere, so that each record is the first as often as any other.
-    ///
-    /// # Errors
-    /// When it does not fit; nothing is written then.
     #[inline(always)]
-    pub(crate) fn put_addresses(
-        &mut self,
-        owner: usize,
-        set: &RecordSet<'_>,
-        len: usize,
-    ) -> Result<(), Full> {
-        let head = address_head(owner, set.head(), len);
-        let data = set.data();
-        if let Ok(address) = <[u8; 4]>::try_from(data) {
-            self.out.put_parts(head, address)?;
-        } else {
-            let mark = self.out.mark();
-            let start = self.dice.below(set.count()) * len;
-            let (before, after) = data.split_at_checked(start).ok_or(Full)?;
-            for address in after.chunks_exact(len).chain(before.chunks_exact(len)) {
-                if self.out.put_array(head).and_then(|()| self.out.put(address)).is_err() {
-                    self.out.rewind(mark);
-                    return Err(Full);
-                }
+    pub(crate) fn put_addresses(&mut self, set: &RecordSet<'_>, len: usize) {
+        self.flags = Flags::AA;
+        let [t0, t1, l0, l1, l2, l3, ..] = *set.head();
+        let [high, low] = (POINTER | HEADER_LEN as u16).to_be_bytes();
+        let head = [high, low, t0, t1, 0, 1, l0, l1, l2, l3, 0, len as u8];
+        let put = match <[u8; 4]>::try_from(set.data()) {
+            Ok(address) => self.out.put_parts(head, address),
+            Err(_) => self.put_rotated(head, set.data(), len),
+        };
+        match put {
+            Ok(()) => self.counts[Section::Answer as usize] = set.count() as u16,
+            Err(Full) => self.truncate(),
+        }
+    }
+
+    #[inline(never)]
+    fn put_rotated(&mut self, head: [u8; HEAD_LEN], data: &[u8], len: usize) -> Result<(), Full> {
+        let mark = self.out.mark();
+        let start = self.dice.below(data.len() / len) * len;
+        let (before, after) = data.split_at_checked(start).ok_or(Full)?;
+        for address in after.chunks_exact(len).chain(before.chunks_exact(len)) {
+            if self.out.put_array(head).and_then(|()| self.out.put(address)).is_err() {
+                self.out.rewind(mark);
+                return Err(Full);
             }
         }
-        self.done.counts[Section::Answer as usize] += set.count() as u16;
         Ok(())
     }
 
@@ -273,7 +263,7 @@ impl<'r> Reply<'r> {
                 return Err(Full);
             }
         }
-        self.done.counts[Section::Answer as usize] += all.count() as u16;
+        self.counts[Section::Answer as usize] += all.count() as u16;
         Ok(())
     }
 
@@ -319,7 +309,7 @@ impl<'r> Reply<'r> {
             Ok(())
         });
         match put {
-            Ok(()) => self.done.counts[Section::Authority as usize] += 1,
+            Ok(()) => self.counts[Section::Authority as usize] += 1,
             Err(Full) => self.out.rewind(mark),
         }
         put
@@ -348,14 +338,6 @@ impl<'r> Reply<'r> {
         }
         Ok(&data[name.len()..])
     }
-}
-
-/// What stands before each address of a set: owner, type, class IN, TTL, length.
-#[inline(always)]
-fn address_head(owner: usize, set: &[u8; SET_HEAD_LEN], len: usize) -> [u8; HEAD_LEN] {
-    let [high, low] = (POINTER | (HEADER_LEN + owner) as u16).to_be_bytes();
-    let [t0, t1, l0, l1, l2, l3, ..] = *set;
-    [high, low, t0, t1, 0, 1, l0, l1, l2, l3, 0, len as u8]
 }
 
 /// A name relative to a zone's origin, made absolute.

@@ -4,7 +4,7 @@ use crate::find::{Found, Place, find};
 use crate::finish::Ede;
 use crate::limits::{ALIASES_MAX, TARGETS_MAX};
 use crate::reply::{Owner, Reply, Section, absolute};
-use image::{HashKey, Node, RecordSet, RelName, World, Zone};
+use image::{DepthMask, Facts, HashKey, Leaf, Node, RecordSet, RelName, World, Zone, same};
 use packet::Transport;
 use wire::limits::PADDED_LEN;
 use wire::{Name, NameBuf, QName, Rcode, Rtype, target};
@@ -18,41 +18,101 @@ enum End {
     Continue(NameBuf),
 }
 
+/// A zone, and what is asked of it again and again.
+#[derive(Clone, Copy)]
+pub(crate) struct Site<'w> {
+    zone: &'w dyn Zone,
+    facts: &'w Facts,
+    origin: &'w [u8],
+}
+
+impl<'w> Site<'w> {
+    pub(crate) fn new(zone: &'w dyn Zone) -> Self {
+        Self { zone, facts: zone.facts(), origin: zone.origin().octets() }
+    }
+
+    /// Whether a name is the origin or lies below it.
+    #[inline(always)]
+    pub(crate) fn holds(&self, name: &QName) -> bool {
+        let labels = usize::from(self.facts.origin_labels);
+        labels <= name.labels() && same(name.from(name.start_of_last(labels)), self.origin)
+    }
+}
+
 /// Where the first pass found that a question's name would lie.
 #[derive(Clone, Copy)]
 pub(crate) struct Spot<'w> {
-    /// The zone it is in.
-    pub(crate) zone: &'w dyn Zone,
+    zone: &'w dyn Zone,
+    facts: &'w Facts,
     /// The hash of the name below the zone's origin.
-    pub(crate) hash: u64,
+    hash: u64,
     /// The leaf of that hash.
     pub(crate) leaf: &'w [u8],
 }
 
 impl<'w> Spot<'w> {
     /// Hashes the name and finds the leaf.
-    #[inline]
-    pub(crate) fn new(key: &HashKey, zone: &'w dyn Zone, name: &QName) -> Self {
-        let hash = Place::new(name, zone).hash(key);
-        Self { zone, hash, leaf: zone.leaf(hash) }
+    #[inline(always)]
+    pub(crate) fn new(key: &HashKey, site: Site<'w>, name: &QName) -> Self {
+        let Site { zone, facts, .. } = site;
+        let hash = Place::new(name, facts).hash(key);
+        Self { zone, facts, hash, leaf: zone.leaf(hash) }
     }
 }
 
 /// Answers from a zone, and from those that aliases lead to. A chain that leaves the zones that are
 /// here ends there: who asked goes on.
 #[inline(always)]
-pub(crate) fn solve(world: &dyn World, spot: Spot<'_>, alias: &mut QName, reply: &mut Reply<'_>) {
+pub(crate) fn solve<'w>(
+    world: &'w dyn World,
+    key: &'w HashKey,
+    spot: &Spot<'w>,
+    alias: &mut QName,
+    reply: &mut Reply<'_>,
+) {
+    let query = reply.query;
+    // Most questions are for the addresses of a name that exists, above which there is no cut.
+    if spot.facts.loaded
+        && spot.facts.cuts == DepthMask::default()
+        && !query.dnssec_ok()
+        && let Some(len) = query.rtype.fixed_rdata_len()
+    {
+        let name = Place::new(&query.name, spot.facts);
+        if let Some(node) = Leaf::new(spot.leaf).find(spot.hash, name.octets())
+            && let Some(set) = node.set(query.rtype)
+        {
+            reply.put_addresses(&set, len);
+            return;
+        }
+    }
+    solve_any(world, key, spot, alias, reply);
+}
+
+/// The same for all other questions.
+#[inline(never)]
+fn solve_any<'w>(
+    world: &'w dyn World,
+    key: &'w HashKey,
+    spot: &Spot<'w>,
+    alias: &mut QName,
+    reply: &mut Reply<'_>,
+) {
     // AA speaks of the first name (RFC 1035 §4.1.1); only a referral takes it back.
     reply.set_authoritative(true);
     let name = &reply.query.name;
-    if let End::Continue(target) = solve_name(world, spot, name, reply, true) {
-        follow(world, &target, alias, reply);
+    if let End::Continue(target) = solve_name(key, spot, name, reply, true) {
+        follow(world, key, &target, alias, reply);
     }
 }
 
 /// Follows a chain of aliases from its second name on.
-#[inline(never)]
-fn follow(world: &dyn World, target: &NameBuf, alias: &mut QName, reply: &mut Reply<'_>) {
+fn follow<'w>(
+    world: &'w dyn World,
+    key: &'w HashKey,
+    target: &NameBuf,
+    alias: &mut QName,
+    reply: &mut Reply<'_>,
+) {
     alias.set(target.as_name());
     for _ in 0..ALIASES_MAX {
         if reply.is_truncated() {
@@ -61,8 +121,8 @@ fn follow(world: &dyn World, target: &NameBuf, alias: &mut QName, reply: &mut Re
         let at_cut = reply.query.rtype == Rtype::DS;
         let routed = at_cut.then(|| world.route(alias, true)).flatten();
         let Some(routed) = routed.or_else(|| world.route(alias, false)) else { return };
-        let spot = Spot::new(world.key(), routed.zone, alias);
-        match solve_name(world, spot, alias, reply, false) {
+        let spot = Spot::new(key, Site::new(routed.zone), alias);
+        match solve_name(key, &spot, alias, reply, false) {
             End::Done => return,
             End::Continue(target) => alias.set(target.as_name()),
         }
@@ -71,7 +131,7 @@ fn follow(world: &dyn World, target: &NameBuf, alias: &mut QName, reply: &mut Re
 
 /// What one step works on.
 struct Step<'s, 'w> {
-    world: &'w dyn World,
+    key: &'w HashKey,
     zone: &'w dyn Zone,
     name: &'s QName,
     place: Place<'s>,
@@ -79,45 +139,33 @@ struct Step<'s, 'w> {
     first: bool,
 }
 
-#[inline(always)]
 fn solve_name<'w>(
-    world: &'w dyn World,
-    spot: Spot<'w>,
+    key: &'w HashKey,
+    spot: &Spot<'w>,
     name: &QName,
     reply: &mut Reply<'_>,
     first: bool,
 ) -> End {
-    let Spot { zone, hash, leaf } = spot;
-    if !zone.facts().loaded {
+    let Spot { zone, facts, hash, leaf } = *spot;
+    if !facts.loaded {
         reply.set_authoritative(false);
         reply.fail(Rcode::ServFail, Some(Ede::NOT_READY));
         return End::Done;
     }
-    let place = Place::new(name, zone);
-    let found = find(world.key(), zone, &place, reply.query.rtype, hash, leaf);
-    if let Found::Exact(node) = &found
-        && first
-        && let Some(set) = node.set(reply.query.rtype)
-        && let Some(len) = set.rtype().fixed_rdata_len()
-        && !reply.query.dnssec_ok()
-    {
-        if reply.put_addresses(0, &set, len).is_err() {
-            reply.truncate();
-        }
-        return End::Done;
-    }
-    Step { world, zone, name, place, first }.conclude(found, reply)
+    let place = Place::new(name, facts);
+    let found = find(key, zone, &place, reply.query.rtype, hash, leaf);
+    Step { key, zone, name, place, first }.conclude(found, reply)
 }
 
 impl<'w> Step<'_, 'w> {
     /// Answers with what was found.
-    #[inline(never)]
+    #[inline]
     fn conclude(&self, found: Found<'w>, reply: &mut Reply<'_>) -> End {
         match found {
             Found::Exact(node) => self.at_node(node, None, reply),
             Found::Wildcard(node, encloser) => self.at_node(node, Some(encloser), reply),
             Found::Nothing(encloser) => {
-                reply.set_rcode(Rcode::NxDomain);
+                reply.fail(Rcode::NxDomain, None);
                 self.put_soa(reply);
                 self.deny(reply, |denial, reply| denial.no_name(reply, encloser));
                 End::Done
@@ -226,13 +274,13 @@ impl<'w> Step<'_, 'w> {
     }
 
     fn apex(&self) -> Option<Node<'w>> {
-        self.zone.find(self.world.key(), self.place.at(0))
+        self.zone.find(self.key, self.place.at(0))
     }
 
     #[inline]
     fn deny(&self, reply: &mut Reply<'_>, prove: impl FnOnce(&mut Denial<'_, 'w>, &mut Reply<'_>)) {
         if reply.query.dnssec_ok() && !reply.is_truncated() {
-            let mut denial = Denial::new(self.world.key(), self.zone, self.place);
+            let mut denial = Denial::new(self.key, self.zone, self.place);
             prove(&mut denial, reply);
         }
     }
@@ -300,7 +348,7 @@ impl<'w> Step<'_, 'w> {
             let mut buffer = [0; PADDED_LEN];
             buffer[..len].copy_from_slice(&name.octets()[..len]);
             buffer[..len].make_ascii_lowercase();
-            self.zone.find(self.world.key(), RelName::new(&buffer, 0, len))
+            self.zone.find(self.key, RelName::new(&buffer, 0, len))
         });
         node.flatten().into_iter().flat_map(|node| {
             let sets = [Rtype::A, Rtype::AAAA].into_iter().filter_map(move |r| node.set(r));
@@ -323,7 +371,7 @@ impl<'w> Step<'_, 'w> {
         };
         let prefix = &self.name.octets()[..start];
         let Ok(alias) = NameBuf::joined(prefix, target) else {
-            reply.set_rcode(Rcode::YxDomain);
+            reply.fail(Rcode::YxDomain, None);
             return End::Done;
         };
         let owner = self.owner();

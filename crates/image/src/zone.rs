@@ -1,5 +1,4 @@
 //! Zones, and the way from a question's name to one.
-use crate::leaf::same;
 use crate::{HashKey, Leaf, Node};
 use wire::limits::PADDED_LEN;
 use wire::{Name, QName};
@@ -180,14 +179,6 @@ impl<'n> RelName<'n> {
 }
 
 impl<'z> dyn Zone + 'z {
-    /// Whether a name is the origin or lies below it.
-    #[inline]
-    pub fn holds(&self, name: &QName) -> bool {
-        let labels = usize::from(self.facts().origin_labels);
-        labels <= name.labels()
-            && same(name.from(name.start_of_last(labels)), self.origin().octets())
-    }
-
     /// The node of a name.
     #[inline]
     pub fn find(&self, key: &HashKey, name: RelName<'_>) -> Option<Node<'_>> {

@@ -43,16 +43,35 @@ pub struct Mark {
 pub struct Composer<'b> {
     buf: &'b mut [u8],
     at: usize,
+    limit: usize,
     suffixes: &'b mut Suffixes,
 }
 
 impl<'b> Composer<'b> {
     /// Appends behind the first `at` octets of `buf`, which are header and question, and up to
-    /// its end.
+    /// `limit` octets in all.
     #[inline]
-    pub fn new(buf: &'b mut [u8], at: usize, suffixes: &'b mut Suffixes) -> Self {
+    pub fn new(buf: &'b mut [u8], at: usize, limit: usize, suffixes: &'b mut Suffixes) -> Self {
         suffixes.len = 0;
-        Self { buf, at, suffixes }
+        Self { buf, at, limit, suffixes }
+    }
+
+    /// The buffer, and how many octets of it are the message.
+    #[inline]
+    pub fn into_parts(self) -> (&'b mut [u8], usize) {
+        (self.buf, self.at)
+    }
+
+    /// The next `len` octets to write to.
+    #[inline]
+    fn room(&mut self, len: usize) -> Result<&mut [u8], Full> {
+        let end = self.at + len;
+        if end > self.limit {
+            return Err(Full);
+        }
+        let room = self.buf.get_mut(self.at..end).ok_or(Full)?;
+        self.at = end;
+        Ok(room)
     }
 
     /// Octets of the message so far.
@@ -84,9 +103,7 @@ impl<'b> Composer<'b> {
     /// [`Full`] when they do not fit; nothing is written then.
     #[inline]
     pub fn put(&mut self, octets: &[u8]) -> Result<(), Full> {
-        let end = self.at + octets.len();
-        self.buf.get_mut(self.at..end).ok_or(Full)?.copy_from_slice(octets);
-        self.at = end;
+        self.room(octets.len())?.copy_from_slice(octets);
         Ok(())
     }
 
@@ -96,9 +113,7 @@ impl<'b> Composer<'b> {
     /// As [`Composer::put`].
     #[inline]
     pub fn put_array<const N: usize>(&mut self, octets: [u8; N]) -> Result<(), Full> {
-        let room = self.buf.get_mut(self.at..).and_then(|rest| rest.first_chunk_mut::<N>());
-        *room.ok_or(Full)? = octets;
-        self.at += N;
+        self.room(N)?.copy_from_slice(&octets);
         Ok(())
     }
 
@@ -112,11 +127,9 @@ impl<'b> Composer<'b> {
         first: [u8; N],
         second: [u8; M],
     ) -> Result<(), Full> {
-        let room = self.buf.get_mut(self.at..self.at + N + M).ok_or(Full)?;
-        let (into_first, into_second) = room.split_at_mut(N);
+        let (into_first, into_second) = self.room(N + M)?.split_at_mut(N);
         into_first.copy_from_slice(&first);
         into_second.copy_from_slice(&second);
-        self.at += N + M;
         Ok(())
     }
 

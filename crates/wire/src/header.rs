@@ -20,7 +20,7 @@ impl Flags {
     pub const RA: u16 = 0x0080;
     /// Checking disabled (RFC 4035 §3.1.6: copied into the response).
     pub const CD: u16 = 0x0010;
-    const OPCODE_SHIFT: u32 = 11;
+    const OPCODE: u16 = 0x7800;
 
     /// Whether all of `bits` are set.
     #[inline]
@@ -28,26 +28,17 @@ impl Flags {
         self.0 & bits == bits
     }
 
-    /// The opcode.
+    /// Whether it is a standard query: neither a response nor of another opcode.
     #[inline]
-    pub const fn opcode(self) -> Opcode {
-        Opcode((self.0 >> Self::OPCODE_SHIFT) as u8 & 0xf)
+    pub const fn is_query(self) -> bool {
+        self.0 & (Self::QR | Self::OPCODE) == 0
     }
 
     /// What a response keeps of a query's flags: opcode, RD and CD.
     #[inline]
     pub const fn reply(self) -> Self {
-        Self(Self::QR | self.0 & (0xf << Self::OPCODE_SHIFT | Self::RD | Self::CD))
+        Self(Self::QR | self.0 & (Self::OPCODE | Self::RD | Self::CD))
     }
-}
-
-/// What kind of message it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Opcode(pub u8);
-
-impl Opcode {
-    /// A standard query.
-    pub const QUERY: Self = Self(0);
 }
 
 /// Response codes, the extended ones too (RFC 6895 §2.3, RFC 6891 §6.1.3).
@@ -124,6 +115,6 @@ mod tests {
     #[test]
     fn a_reply_keeps_opcode_rd_and_cd_only() {
         assert_eq!(Flags(0xffff).reply().0, 0x8000 | 0x7800 | 0x0100 | 0x0010);
-        assert_eq!(Flags(0x7800).opcode(), Opcode(15));
+        assert!(Flags(0x07ff).is_query() && !Flags(0x0800).is_query());
     }
 }

@@ -13,7 +13,7 @@ mod rtype;
 
 pub use compose::{Composer, Full, Mark, Suffixes};
 pub use edns::{Cookie, Edns, OptionCode};
-pub use header::{Flags, HEADER_LEN, Opcode, Rcode};
+pub use header::{Flags, HEADER_LEN, Rcode};
 pub use name::{Labels, Name, NameBuf, NameError, canonical_cmp};
 pub use query::{Fault, QName, Query};
 pub use rdata::{Field, layout, target};

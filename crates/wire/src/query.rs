@@ -1,5 +1,5 @@
 //! A query, parsed: the question with its name in lower case, and what EDNS says.
-use crate::header::{Flags, HEADER_LEN, Opcode};
+use crate::header::{Flags, HEADER_LEN};
 use crate::limits::{PADDED_LEN, QUERY_RECORDS_MAX};
 use crate::{Class, Cookie, Edns, Name, Rtype};
 
@@ -117,23 +117,16 @@ impl QName {
     /// 63 and so are never taken for a letter.
     #[inline]
     fn lower(&mut self, window: &[u8], len: usize) {
-        let mut done = 0;
-        for into in self.lower.as_chunks_mut::<16>().0 {
-            let from = HEADER_LEN + done;
-            match window.get(from..).and_then(|rest| rest.first_chunk::<16>()) {
-                Some(block) => *into = lowercase(*block),
-                None => {
-                    let rest = &window[from..HEADER_LEN + len];
-                    let mut block = [0; 16];
-                    block[..rest.len()].copy_from_slice(rest);
-                    *into = lowercase(block);
-                }
-            }
-            done += 16;
-            if done >= len {
-                break;
-            }
+        let from = window.get(HEADER_LEN..).unwrap_or_default();
+        let blocks = len.div_ceil(16);
+        if let Some(from) = from.first_chunk::<PADDED_LEN>() {
+            let pairs = self.lower.as_chunks_mut().0.iter_mut().zip(from.as_chunks().0);
+            pairs.take(blocks).for_each(|(into, block)| *into = lowercase(*block));
+            return;
         }
+        // Too little room behind the question to read whole blocks.
+        self.lower[..len].copy_from_slice(&from[..len]);
+        self.lower[..len].make_ascii_lowercase();
     }
 }
 
@@ -183,6 +176,12 @@ impl Query {
         }
     }
 
+    /// Whether OPT asks for options in return.
+    #[inline]
+    pub fn wants_options(&self) -> bool {
+        self.cookie.is_some() || self.edns.is_some_and(|edns| edns.nsid)
+    }
+
     /// Whether DNSSEC records are wanted.
     #[inline]
     pub fn dnssec_ok(&self) -> bool {
@@ -201,26 +200,22 @@ impl Query {
         self.cookie = None;
         let message = window.get(..len).ok_or(Fault::Short)?;
         let header: &[u8; HEADER_LEN] = message.first_chunk().ok_or(Fault::Short)?;
-        let u16_at = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
-        self.flags = Flags(u16_at(2));
-        if self.flags.has(Flags::QR) {
-            return Err(Fault::Response);
+        let [_, _, f0, f1, counts @ ..] = *header;
+        self.flags = Flags(u16::from_be_bytes([f0, f1]));
+        if !self.flags.is_query() {
+            return Err(match self.flags.has(Flags::QR) {
+                true => Fault::Response,
+                false => Fault::Opcode,
+            });
         }
-        if self.flags.opcode() != Opcode::QUERY {
-            return Err(Fault::Opcode);
+        let counts = u64::from_be_bytes(counts);
+        let questions = counts >> 48;
+        match questions {
+            1 => self.read_question(message, window)?,
+            0 => {}
+            _ => return Err(Fault::Format),
         }
-        let questions = u16_at(4);
-        if questions > 1 {
-            return Err(Fault::Format);
-        }
-        if questions == 1 {
-            self.read_question(message, window)?;
-        }
-        let others = usize::from(u16_at(6)) + usize::from(u16_at(8));
-        self.read_records(message, others, u16_at(10).into())?;
-        if self.edns.is_some_and(|edns| edns.version != 0) {
-            return Err(Fault::Version);
-        }
+        self.read_records(message, counts << 16 >> 16)?;
         if questions == 0 {
             return Err(if self.cookie.is_some() { Fault::CookieOnly } else { Fault::Format });
         }
@@ -238,31 +233,26 @@ impl Query {
         Ok(())
     }
 
-    /// Passes over the records behind the question, `others` of them before the additional ones,
-    /// and takes the OPT. Nothing may follow them.
+    /// Passes over the records behind the question and takes the OPT. Nothing may follow them.
+    /// `counts` are those of the three sections, 16 bits each.
     #[inline]
-    fn read_records(
-        &mut self,
-        message: &[u8],
-        others: usize,
-        additional: usize,
-    ) -> Result<(), Fault> {
+    fn read_records(&mut self, message: &[u8], counts: u64) -> Result<(), Fault> {
         let rest = &message[self.question_end..];
-        // Nearly every query has nothing here, or an OPT without options.
-        if others == 0 && additional == 0 && rest.is_empty() {
+        // Nearly every query has nothing here, or an OPT of version 0 without options.
+        if counts == 0 && rest.is_empty() {
             return Ok(());
         }
-        if others == 0
-            && additional == 1
-            && let [0, 0, 41, high, low, ttl @ .., 0, 0] = rest
-            && let Ok(ttl) = <[u8; 4]>::try_from(ttl)
+        if counts == 1
+            && let Ok([0, 0, 41, s0, s1, t0, 0, t2, t3, 0, 0]) = <[u8; 11]>::try_from(rest)
         {
-            self.edns = Some(Edns::parse([*high, *low], ttl));
+            self.edns = Some(Edns::parse([s0, s1], [t0, 0, t2, t3]));
             return Ok(());
         }
-        self.read_any_records(message, others, additional)
+        let count = |shift: u32| usize::from((counts >> shift) as u16);
+        self.read_any_records(message, count(32) + count(16), count(0))
     }
 
+    #[inline(never)]
     fn read_any_records(
         &mut self,
         message: &[u8],
@@ -295,7 +285,11 @@ impl Query {
             }
             self.edns = Some(edns);
         }
-        if at == message.len() { Ok(()) } else { Err(Fault::Format) }
+        match self.edns {
+            _ if at != message.len() => Err(Fault::Format),
+            Some(edns) if edns.version != 0 => Err(Fault::Version),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -163,9 +163,13 @@ fn only(aspect: Aspect, ours: &Said, theirs: &Said) -> (BTreeSet<Rtype>, BTreeSe
 }
 
 /// Every tag there is, with its meaning.
-pub const TAGS: [(&str, &str); 32] = [
+pub const TAGS: [(&str, &str); 33] = [
+    ("literal", "QNAME's first label is an asterisk"),
     ("nul", "QNAME has an octet of value 0 within a label"),
-    ("other-tree", "QNAME is below a name that does not exist in its zone but is above another zone"),
+    (
+        "other-tree",
+        "QNAME is below a name that does not exist in its zone but is above another zone",
+    ),
     ("tight", "the subject's reply fills more than three quarters of the client's size"),
     ("synthesized", "an additional record that one of the two left out comes from a wildcard"),
     ("asterisk", "QNAME has an asterisk label that exists in the zone"),
@@ -222,10 +226,13 @@ fn tags(world: &World, question: &Question, ours: &Said, theirs: &Said) -> BTree
         set("into-cut", zone.is_some_and(|zone| zone.cut_above(target).is_some()));
     }
     let extra = ours.additional.symmetric_difference(&theirs.additional);
-    set("synthesized", extra.into_iter().any(|record| {
-        let zone = zone::nearest(&world.zones, &record.owner);
-        zone.is_some_and(|zone| !zone.nodes.contains_key(&record.owner))
-    }));
+    set(
+        "synthesized",
+        extra.into_iter().any(|record| {
+            let zone = zone::nearest(&world.zones, &record.owner);
+            zone.is_some_and(|zone| !zone.nodes.contains_key(&record.owner))
+        }),
+    );
     let refers = ours.authority.iter().any(|record| record.rtype == Rtype::NS);
     set("referral", refers && !ours.aa && ours.rcode == 0 && ours.answer.is_empty());
     set("tight", ours.length * 4 > question.room() * 3);
@@ -241,6 +248,7 @@ fn question_tags(world: &World, question: &Question) -> BTreeSet<&'static str> {
     let mut set = |tag, holds: bool| tags.extend(holds.then_some(tag));
     let zone = zone::nearest(&world.zones, &question.name);
     set("outside", zone.is_none());
+    set("literal", crate::names::first_label(&question.name) == b"*");
     set("nul", question.name.iter().any(|label| label.as_slice().contains(&0)));
     if let Some(zone) = zone {
         let above = crate::names::parent(&zone.name);
@@ -257,7 +265,10 @@ fn question_tags(world: &World, question: &Question) -> BTreeSet<&'static str> {
             let other = |other: &zone::Zone| other.name != name && other.name.ends_with(&name);
             let elsewhere = world.zones.iter().any(other);
             set("other-tree", elsewhere && !zone.nodes.contains_key(&name));
-            set("asterisk", crate::names::first_label(&name) == b"*" && zone.nodes.contains_key(&name));
+            set(
+                "asterisk",
+                crate::names::first_label(&name) == b"*" && zone.nodes.contains_key(&name),
+            );
         }
         set("signed", zone.signing != Signing::Unsigned);
         set("nsec3", matches!(zone.signing, Signing::Nsec3 | Signing::OptOut));
@@ -315,5 +326,44 @@ impl fmt::Display for Difference {
             _ => {}
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::names::name;
+
+    fn compare_rcodes(ours: u16, peers: [u16; 3]) -> Vec<Difference> {
+        let world = World { name: "test", zones: Vec::new() };
+        let said = |rcode| Some(Reply { rcode, ..Reply::default() });
+        let software = [Software::Knot, Software::Nsd, Software::Bind];
+        let peers: Vec<_> = software.into_iter().zip(peers.map(said)).collect();
+        let question = Question::new(name("example"), Rtype::A);
+        compare(&world, &question, &said(ours), &peers)
+    }
+
+    #[test]
+    fn equal_replies_do_not_differ() {
+        assert!(compare_rcodes(0, [0, 0, 0]).is_empty());
+    }
+
+    #[test]
+    fn a_difference_names_its_peer_and_who_stands_alone() {
+        let one = compare_rcodes(0, [0, 3, 0]);
+        assert_eq!(one.len(), 1);
+        assert!(one[0].peer == Software::Nsd && !one[0].alone && one[0].rcodes == (0, 3));
+        let all = compare_rcodes(0, [3, 3, 3]);
+        assert!(all.len() == 3 && all.iter().all(|difference| difference.alone));
+    }
+
+    #[test]
+    fn a_fault_of_the_subject_differs_from_everybody() {
+        let world = World { name: "test", zones: Vec::new() };
+        let faulty = Reply { faults: vec!["twice".into()], ..Reply::default() };
+        let peers = [(Software::Knot, Some(Reply::default()))];
+        let question = Question::new(name("example"), Rtype::A);
+        let found = compare(&world, &question, &Some(faulty), &peers);
+        assert!(found.len() == 1 && found[0].aspect == Aspect::Form);
     }
 }

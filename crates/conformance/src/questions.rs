@@ -316,3 +316,57 @@ fn neighbour(label: &[u8], random: &mut Random) -> Vec<u8> {
     label.truncate(63);
     label
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn world() -> World {
+        let zone = Zone {
+            name: name("example"),
+            file: Default::default(),
+            signing: Signing::Unsigned,
+            nodes: ["example", "a.example", "*.b.example", "b.example"]
+                .into_iter()
+                .map(|owner| (name(owner), [Rtype::A].into()))
+                .collect(),
+        };
+        World { name: "test", zones: vec![zone] }
+    }
+
+    #[test]
+    fn the_same_seed_asks_the_same() {
+        let world = world();
+        let ask = |seed| {
+            let mut maker = Maker::new(&world, seed);
+            (0..100).map(|_| maker.question()).collect::<Vec<_>>()
+        };
+        assert_eq!(ask(5), ask(5));
+        assert_ne!(ask(5), ask(6));
+    }
+
+    #[test]
+    fn questions_are_in_above_below_and_beside() {
+        let world = world();
+        let mut maker = Maker::new(&world, 1);
+        let names: Vec<_> = (0..1000).map(|_| maker.question().name).collect();
+        let apex = name("example");
+        for wanted in ["a.example", "example", "host.a.example", "www.example", "."] {
+            assert!(names.contains(&name(wanted)), "nobody asks for {wanted}");
+        }
+        assert!(names.iter().any(|name| !name.ends_with(&apex)));
+    }
+
+    #[test]
+    fn the_message_is_what_domain_reads() {
+        let mut question = Question::new(name("a.Example"), Rtype::MX);
+        question.flags = RD;
+        question.edns = Some(Edns { flags: DO, options: vec![(20, vec![1, 2])], ..Edns::new(700) });
+        let wire = question.to_wire();
+        let message = domain::base::Message::from_slice(&wire).unwrap();
+        assert_eq!(message.sole_question().unwrap().qtype(), Rtype::MX);
+        let opt = message.opt().unwrap();
+        assert!(opt.dnssec_ok() && opt.udp_payload_size() == 700 && message.header().rd());
+        assert_eq!(question.room(), 700);
+    }
+}

@@ -11,7 +11,7 @@ impl Random {
     }
 
     /// The next 64 bits.
-    pub fn next(&mut self) -> u64 {
+    pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -21,7 +21,7 @@ impl Random {
 
     /// A number in `0..end`; `end` is at least 1.
     pub fn below(&mut self, end: usize) -> usize {
-        (self.next() % end as u64) as usize
+        (self.bits() % end as u64) as usize
     }
 
     /// True `percent` times in a hundred.
@@ -42,8 +42,8 @@ mod tests {
     #[test]
     fn the_same_seed_gives_the_same_sequence() {
         let (mut a, mut b) = (Random::new(7), Random::new(7));
-        let (a, b): (Vec<_>, Vec<_>) = (0..100).map(|_| (a.next(), b.next())).unzip();
+        let (a, b): (Vec<_>, Vec<_>) = (0..100).map(|_| (a.bits(), b.bits())).unzip();
         assert_eq!(a, b);
-        assert_ne!(a[0], Random::new(8).next());
+        assert_ne!(a[0], Random::new(8).bits());
     }
 }

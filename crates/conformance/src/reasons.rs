@@ -112,3 +112,72 @@ fn names_type(list: &[String], rtype: Rtype) -> bool {
 fn allows(list: &Option<Vec<String>>, types: &BTreeSet<Rtype>) -> bool {
     list.as_ref().is_none_or(|list| types.iter().all(|rtype| names_type(list, *rtype)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::names::name;
+    use crate::questions::Question;
+
+    const RULES: &str = include_str!("../reasons.toml");
+
+    fn rule(more: &str) -> Reason {
+        let text = format!(
+            "[[reason]]\nid = \"x\"\npeers = [\"nsd\"]\naspects = [\"rcode\"]\nwhy = \"\"\n\
+             whose = \"nsd\"\n{more}"
+        );
+        read(&text).expect("a rule").remove(0)
+    }
+
+    fn difference(alone: bool) -> Difference {
+        Difference {
+            aspect: Aspect::Rcode,
+            peer: Software::Nsd,
+            alone,
+            tags: ["do", "chain"].into(),
+            rcodes: (0, 3),
+            ours_only: BTreeSet::new(),
+            theirs_only: [Rtype::A].into(),
+        }
+    }
+
+    fn covers(more: &str, alone: bool) -> bool {
+        let probe = Probe::from(Question::new(name("example"), Rtype::MX));
+        rule(more).covers(&probe, &difference(alone))
+    }
+
+    #[test]
+    fn a_rule_covers_what_it_says() {
+        assert!(covers("", false));
+        assert!(covers("tags = [\"do\"]\nqtypes = [\"MX\"]\nours = 0\ntheirs = 3", false));
+        assert!(covers("theirs-only = [\"A\", \"AAAA\"]\nours-only = []", false));
+        for other in [
+            "tags = [\"tcp\"]",
+            "without = [\"chain\"]",
+            "qtypes = [\"A\"]",
+            "theirs = 2",
+            "theirs-only = []",
+            "oddities = [\"notify\"]",
+        ] {
+            assert!(!covers(other, false), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_lone_subject_needs_a_rule_that_says_so() {
+        assert!(!covers("", true));
+        assert!(covers("alone = true", true));
+    }
+
+    #[test]
+    fn no_rule_covers_a_fault() {
+        let rules = read(RULES).expect("reasons.toml");
+        assert!(rules.iter().all(|rule| !rule.aspects.contains(&Aspect::Form)));
+    }
+
+    #[test]
+    fn unknown_words_are_refused() {
+        let text = RULES.replacen("tags = [\"leaves-zone\"]", "tags = [\"nonsense\"]", 1);
+        assert!(read(&text).unwrap_err().contains("no such tag: nonsense"));
+    }
+}

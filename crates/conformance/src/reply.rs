@@ -5,8 +5,8 @@ use std::fmt;
 
 use domain::base::iana::{Class, OptionCode, Rtype};
 use domain::base::message::Message;
-use domain::base::opt::{Opt as OptData, UnknownOptData};
 use domain::base::name::ToName;
+use domain::base::opt::{Opt as OptData, UnknownOptData};
 use domain::base::rdata::ComposeRecordData;
 use domain::base::rdata::ParseAnyRecordData;
 use domain::base::{ParsedRecord, Ttl};
@@ -116,11 +116,7 @@ impl Reply {
         Ok(())
     }
 
-    fn insert(
-        &mut self,
-        which: &str,
-        record: ParsedRecord<'_, [u8]>,
-    ) -> Result<(), String> {
+    fn insert(&mut self, which: &str, record: ParsedRecord<'_, [u8]>) -> Result<(), String> {
         if record.rtype() == Rtype::OPT {
             return self.insert_opt(&record);
         }

@@ -224,8 +224,7 @@ fn show(text: &mut String, software: Software, said: &Said, base: &Said) {
 impl Findings {
     /// The whole report, most frequent kinds first.
     pub fn report(&self) -> String {
-        let mut text =
-            format!("{} questions, all agreed on {}\n", self.questions, self.agreed);
+        let mut text = format!("{} questions, all agreed on {}\n", self.questions, self.agreed);
         for (id, count) in &self.reasons {
             writeln!(text, "  {count:7}  {id}").unwrap();
         }

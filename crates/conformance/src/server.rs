@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::Result;
 use crate::client;
 use crate::names::Name;
 use crate::zone::Zone;
-use crate::Result;
 
 /// What a server gets to start, and to load its zones.
 const START_TIMEOUT: Duration = Duration::from_secs(20);

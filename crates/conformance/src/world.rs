@@ -48,8 +48,7 @@ const MAIN: [(&str, &str, Signing); 28] = [
     ("tree.nsec3", "tree", OptOut),
 ];
 
-const ROOT: [(&str, &str, Signing); 2] =
-    [(".", "root", Unsigned), ("served", "served", Unsigned)];
+const ROOT: [(&str, &str, Signing); 2] = [(".", "root", Unsigned), ("served", "served", Unsigned)];
 
 impl World {
     /// Many zones, of which nobody holds the root; random ones are made from `seed`.
@@ -71,7 +70,8 @@ impl World {
         let directory = directory.join(world);
         std::fs::create_dir_all(&directory).map_err(|e| format!("{}: {e}", directory.display()))?;
         let zones = zones.iter().enumerate().map(|(index, &(apex, template, signing))| {
-            let plain = directory.join(if apex == "." { "root" } else { apex }.to_owned() + ".zone");
+            let plain =
+                directory.join(if apex == "." { "root" } else { apex }.to_owned() + ".zone");
             let text = text(template, seed.wrapping_add(index as u64))?;
             std::fs::write(&plain, text).map_err(|e| format!("{}: {e}", plain.display()))?;
             let apex = name(apex);

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use domain::base::name::ToName;
-use domain::base::iana::{Class, Rtype};
 use domain::base::Name as DomainName;
+use domain::base::iana::{Class, Rtype};
+use domain::base::name::ToName;
 use domain::zonefile::inplace::{Entry, Zonefile};
 
 use crate::Result;

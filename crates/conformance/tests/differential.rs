@@ -37,8 +37,11 @@ fn every_difference_has_a_reason() {
     let findings = run(subject, seed, questions, &rules).expect("the servers run");
     println!("{}", findings.report());
     assert!(findings.unexplained.is_empty(), "there are differences without a reason");
-    let idle: Vec<_> =
-        rules.iter().map(|rule| &rule.id).filter(|id| !findings.reasons.contains_key(*id)).collect();
+    let idle: Vec<_> = rules
+        .iter()
+        .map(|rule| &rule.id)
+        .filter(|id| !findings.reasons.contains_key(*id))
+        .collect();
     println!("reasons this run did not need: {idle:?}");
     assert!(questions < FULL || seed != 1 || idle.is_empty(), "a reason nobody needs is wrong");
 }
@@ -46,12 +49,14 @@ fn every_difference_has_a_reason() {
 fn run(subject: Software, seed: u64, questions: usize, rules: &[Reason]) -> Result<Findings> {
     let scene = Scene::new("differential")?;
     let mut findings = Findings::default();
-    for (world, share) in [(World::main(&scene.path, seed)?, 95), (World::root(&scene.path, seed)?, 5)]
+    for (world, share) in
+        [(World::main(&scene.path, seed)?, 95), (World::root(&scene.path, seed)?, 5)]
     {
         let arena = start(subject, &world, &scene.path.join(world.name))?;
         let begun = Instant::now();
         let mut maker = Maker::new(&world, seed);
-        let mut probes = |count| (0..count).map(|_| maker.question().into()).collect::<Vec<Probe>>();
+        let mut probes =
+            |count| (0..count).map(|_| maker.question().into()).collect::<Vec<Probe>>();
         let count = questions * share / 100;
         let (datagrams, streams) = (probes(count), probes(count / 20));
         arena.ask(&datagrams, Transport::Udp, Patience::LONG, rules, &mut findings)?;

@@ -89,7 +89,9 @@ fn reload(server: &Server, file: &Path, reloads: u32, shared: &Shared) -> Result
         let deadline = Instant::now() + RELOAD_TIMEOUT;
         while serial(server.address) != Some(generation) {
             if Instant::now() > deadline {
-                return Err(format!("generation {generation} is not live after {RELOAD_TIMEOUT:?}"));
+                return Err(format!(
+                    "generation {generation} is not live after {RELOAD_TIMEOUT:?}"
+                ));
             }
             std::thread::sleep(Duration::from_millis(2));
         }

@@ -1,120 +1,156 @@
 //! Proving what is not there: NSEC (RFC 4035 §3.1.3) and NSEC3 (RFC 5155 §7.2).
 use crate::find::Place;
+use crate::limits::PROOFS_MAX;
 use crate::reply::{Owner, Reply, Section, absolute};
 use image::{HashKey, Leaf, Node, Nsec3Params, RelName, Tree, Zone};
 use sha1::{Digest, Sha1};
 use wire::Rtype;
 use wire::limits::PADDED_LEN;
 
-/// Most records one proof needs, so that none is put twice.
-const PROOF_MAX: usize = 3;
 /// Octets of a hashed owner name's label, with its length: SHA-1 in base32hex.
 const HASHED_LEN: usize = 33;
 
-/// A proof while it is put into the authority section.
+/// The records of all proofs that one answer needs, each once.
+pub(crate) struct Proofs<'w> {
+    records: [Option<(&'w dyn Zone, Node<'w>)>; PROOFS_MAX],
+    len: usize,
+}
+
+impl<'w> Proofs<'w> {
+    pub(crate) const fn new() -> Self {
+        Self { records: [None; PROOFS_MAX], len: 0 }
+    }
+
+    fn add(&mut self, zone: &'w dyn Zone, node: Node<'w>) {
+        let known =
+            |(_, other): &(&dyn Zone, Node<'_>)| core::ptr::eq(other.octets(), node.octets());
+        if self.records[..self.len].iter().flatten().any(known) {
+            return;
+        }
+        if let Some(place) = self.records.get_mut(self.len) {
+            *place = Some((zone, node));
+            self.len += 1;
+        }
+    }
+
+    /// Puts them into the authority section.
+    pub(crate) fn put(&self, reply: &mut Reply<'_>) {
+        for (zone, node) in self.records[..self.len].iter().flatten() {
+            let set = node.set(Rtype::NSEC).or_else(|| node.set(Rtype::NSEC3));
+            let (Some(set), false) = (set, reply.is_truncated()) else { continue };
+            let owner = absolute(node.name(), zone.origin());
+            reply.put_needed(Section::Authority, Owner::Name(owner.as_name()), &set, *node);
+        }
+    }
+}
+
+/// Finds the records that prove something about one name.
 pub(crate) struct Denial<'d, 'w> {
     key: &'d HashKey,
     zone: &'w dyn Zone,
     place: Place<'d>,
-    put: [&'w [u8]; PROOF_MAX],
-    count: usize,
+    proofs: &'d mut Proofs<'w>,
 }
 
 impl<'d, 'w> Denial<'d, 'w> {
-    pub(crate) fn new(key: &'d HashKey, zone: &'w dyn Zone, place: Place<'d>) -> Self {
-        Self { key, zone, place, put: [&[]; PROOF_MAX], count: 0 }
+    pub(crate) fn new(
+        key: &'d HashKey,
+        zone: &'w dyn Zone,
+        place: Place<'d>,
+        proofs: &'d mut Proofs<'w>,
+    ) -> Self {
+        Self { key, zone, place, proofs }
     }
 
     /// The name does not exist, nor a wildcard for it.
-    pub(crate) fn no_name(&mut self, reply: &mut Reply<'_>, encloser: usize) {
+    pub(crate) fn no_name(&mut self, encloser: usize) {
         let (wildcard, len) = self.place.wildcard(encloser);
         match &self.zone.facts().nsec3 {
             None => {
-                self.cover(reply, self.place.octets());
-                self.cover(reply, &wildcard[..len]);
+                self.cover(self.place.octets());
+                self.cover(&wildcard[..len]);
             }
             Some(params) => {
-                let encloser = self.enclose(reply, params, encloser);
+                let encloser = self.enclose(params, encloser);
                 let (wildcard, len) = self.place.wildcard(encloser);
-                self.cover_hashed(reply, params, &wildcard[..len]);
+                self.cover_hashed(params, &wildcard[..len]);
             }
         }
     }
 
     /// The name exists, but has no record of the type.
-    pub(crate) fn no_data(&mut self, reply: &mut Reply<'_>, node: Node<'w>) {
+    pub(crate) fn no_data(&mut self, node: Node<'w>) {
         match &self.zone.facts().nsec3 {
-            None if node.set(Rtype::NSEC).is_some() => self.put(reply, node, Rtype::NSEC),
+            None if node.set(Rtype::NSEC).is_some() => self.add(node),
             // An empty non-terminal has no record of its own: it lies within another's gap.
-            None => self.cover(reply, node.name()),
+            None => self.cover(node.name()),
             Some(params) => match self.hashed(params, node.name()) {
-                Some(hashed) => self.put(reply, hashed, Rtype::NSEC3),
+                Some(hashed) => self.add(hashed),
                 // Opt-out (RFC 5155 §7.2.4): only what is above it can be proved.
                 None => {
-                    self.enclose(reply, params, self.place.depth().saturating_sub(1));
+                    self.enclose(params, self.place.depth().saturating_sub(1));
                 }
             },
         }
     }
 
     /// A wildcard stands for the name, but has no record of the type.
-    pub(crate) fn no_wildcard_data(
-        &mut self,
-        reply: &mut Reply<'_>,
-        node: Node<'w>,
-        encloser: usize,
-    ) {
+    pub(crate) fn no_wildcard_data(&mut self, node: Node<'w>, encloser: usize) {
         match &self.zone.facts().nsec3 {
             None => {
-                self.cover(reply, self.place.octets());
-                self.no_data(reply, node);
+                self.cover(self.place.octets());
+                self.no_data(node);
             }
             Some(params) => {
-                self.enclose(reply, params, encloser);
+                self.enclose(params, encloser);
                 if let Some(hashed) = self.hashed(params, node.name()) {
-                    self.put(reply, hashed, Rtype::NSEC3);
+                    self.add(hashed);
                 }
             }
         }
     }
 
     /// A wildcard answered: the name itself does not exist.
-    pub(crate) fn wildcard_answer(&mut self, reply: &mut Reply<'_>, encloser: usize) {
+    pub(crate) fn wildcard_answer(&mut self, encloser: usize) {
         match &self.zone.facts().nsec3 {
-            None => self.cover(reply, self.place.octets()),
-            Some(params) => self.cover_hashed(reply, params, self.place.at(encloser + 1).octets()),
+            None => self.cover(self.place.octets()),
+            Some(params) => self.cover_hashed(params, self.place.at(encloser + 1).octets()),
         }
     }
 
     /// A delegation has no DS.
-    pub(crate) fn no_ds(&mut self, reply: &mut Reply<'_>, cut: Node<'w>, depth: usize) {
+    pub(crate) fn no_ds(&mut self, cut: Node<'w>, depth: usize) {
         match &self.zone.facts().nsec3 {
-            None => self.put(reply, cut, Rtype::NSEC),
+            None => self.add(cut),
             Some(params) => match self.hashed(params, cut.name()) {
-                Some(hashed) => self.put(reply, hashed, Rtype::NSEC3),
+                Some(hashed) => self.add(hashed),
                 None => {
-                    self.enclose(reply, params, depth.saturating_sub(1));
+                    self.enclose(params, depth.saturating_sub(1));
                 }
             },
         }
     }
 
+    fn add(&mut self, node: Node<'w>) {
+        self.proofs.add(self.zone, node);
+    }
+
     /// The closest provable encloser proof (RFC 5155 §7.2.1): the record of the deepest ancestor
     /// from `encloser` upwards that has one, and the one that covers the next closer name.
     /// Returns that ancestor's depth.
-    fn enclose(&mut self, reply: &mut Reply<'_>, params: &Nsec3Params, encloser: usize) -> usize {
+    fn enclose(&mut self, params: &Nsec3Params, encloser: usize) -> usize {
         for depth in (0..=encloser).rev() {
             if let Some(hashed) = self.hashed(params, self.place.at(depth).octets()) {
-                self.put(reply, hashed, Rtype::NSEC3);
-                self.cover_hashed(reply, params, self.place.at(depth + 1).octets());
+                self.add(hashed);
+                self.cover_hashed(params, self.place.at(depth + 1).octets());
                 return depth;
             }
         }
         encloser
     }
 
-    /// Puts the NSEC record whose gap a name falls into.
-    fn cover(&mut self, reply: &mut Reply<'_>, name: &[u8]) {
+    /// Adds the NSEC record whose gap a name falls into.
+    fn cover(&mut self, name: &[u8]) {
         let names = self.zone.names();
         let mut rank = names.rank(name);
         while rank > 0 {
@@ -122,7 +158,7 @@ impl<'d, 'w> Denial<'d, 'w> {
             // Names below a cut have no NSEC, and may be many: the cut's own covers them.
             let node = self.cut_above(node.name()).unwrap_or(node);
             if node.set(Rtype::NSEC).is_some() {
-                return self.put(reply, node, Rtype::NSEC);
+                return self.add(node);
             }
             // Only empty non-terminals are left: as many as a name has labels.
             rank = names.rank(node.name());
@@ -155,15 +191,15 @@ impl<'d, 'w> Denial<'d, 'w> {
         Leaf::new(self.zone.hashed().leaf(hash)).find(hash, &label)
     }
 
-    /// Puts the NSEC3 record whose gap a name's hash falls into.
-    fn cover_hashed(&mut self, reply: &mut Reply<'_>, params: &Nsec3Params, name: &[u8]) {
+    /// Adds the NSEC3 record whose gap a name's hash falls into.
+    fn cover_hashed(&mut self, params: &Nsec3Params, name: &[u8]) {
         let hashed: &'w dyn Tree = self.zone.hashed();
         let label = self.hash(params, name);
         let rank = hashed.rank(&label);
         // The last one's gap goes round to the first (RFC 5155 §3.1.7).
         let before = rank.checked_sub(1).or_else(|| hashed.len().checked_sub(1));
         if let Some(node) = before.and_then(|rank| hashed.at(rank)) {
-            self.put(reply, node, Rtype::NSEC3);
+            self.add(node);
         }
     }
 
@@ -177,20 +213,6 @@ impl<'d, 'w> Denial<'d, 'w> {
             hash = digest.chain_update(salt).finalize();
         }
         base32hex_label(&hash.into())
-    }
-
-    /// Puts a node's record of a kind, with its signatures, unless this proof has it already.
-    fn put(&mut self, reply: &mut Reply<'_>, node: Node<'w>, rtype: Rtype) {
-        let Some(set) = node.set(rtype) else { return };
-        if reply.is_truncated() || self.put[..self.count].contains(&node.name()) {
-            return;
-        }
-        if let Some(place) = self.put.get_mut(self.count) {
-            *place = node.name();
-            self.count += 1;
-        }
-        let owner = absolute(node.name(), self.zone.origin());
-        reply.put_needed(Section::Authority, Owner::Name(owner.as_name()), &set, node);
     }
 }
 

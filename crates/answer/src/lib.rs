@@ -6,7 +6,7 @@
 //! 2. [`guard`] looks at cookies,
 //! 3. `image::World` **routes**: which zone, or nobody's,
 //! 4. [`find`] and [`solve`] decide what the answer is (RFC 1034 §4.3.2), [`deny`] proves what is
-//!    not there,
+//!    not there, [`extra`] adds what helps,
 //! 5. [`reply`] **composes** record sets in place,
 //! 6. [`finish`] adds OPT and sets flags and counts.
 //!
@@ -17,22 +17,25 @@
 
 mod chaos;
 mod deny;
+mod extra;
 mod find;
 mod finish;
 mod guard;
 pub mod limits;
 mod reply;
 mod solve;
+mod trail;
 
 pub use guard::CookieSecret;
 
 use core::array;
 use finish::Room;
-use image::{HashKey, Route, World};
+use image::{HashKey, World};
 use limits::UDP_SIZE_DEFAULT;
 use packet::{BURST_MAX, Drop, Packet, Verdict, prefetch};
 use reply::Reply;
-use solve::{Site, Spot};
+use solve::{Site, Spot, Trip};
+use trail::Trail;
 use wire::{Class, Fault, QName, Query, Rcode, Rtype, Suffixes};
 
 /// What the operator decided.
@@ -81,6 +84,7 @@ pub struct Scratch {
     queries: [Query; BURST_MAX],
     suffixes: Suffixes,
     alias: QName,
+    trail: Trail,
 }
 
 impl Scratch {
@@ -90,6 +94,7 @@ impl Scratch {
             queries: [const { Query::new() }; BURST_MAX],
             suffixes: Suffixes::new(),
             alias: QName::new(),
+            trail: Trail::new(),
         }
     }
 }
@@ -120,14 +125,15 @@ pub fn batch(
     packets: &mut [Packet<'_>],
     tally: &mut Tally,
 ) {
-    let Scratch { queries, suffixes, alias } = scratch;
+    let Scratch { queries, suffixes, alias, trail } = scratch;
     let key = world.key();
     let mut memo = None;
     let ways: [Way<'_>; BURST_MAX] = array::from_fn(|index| match packets.get(index) {
         Some(packet) => look(world, key, &mut memo, &mut queries[index], packet),
         None => Way::Nobody,
     });
-    let mut bench = Bench { world, key, policy, now, suffixes, alias, dice: Dice(now.seed | 1) };
+    let mut bench =
+        Bench { world, key, policy, now, suffixes, alias, trail, dice: Dice(now.seed | 1) };
     for ((packet, query), way) in packets.iter_mut().zip(queries.iter()).zip(&ways) {
         packet.verdict = match way {
             Way::Fault(Fault::Short) => Verdict::Drop(Drop::Short),
@@ -162,7 +168,9 @@ fn look<'w>(
     let site = match memo {
         Some(site) if query.rtype != Rtype::DS && site.holds(&query.name) => *site,
         _ => {
-            let Some(routed) = route(world, query) else { return Way::Nobody };
+            let Some(routed) = solve::route(world, &query.name, query.rtype) else {
+                return Way::Nobody;
+            };
             let site = Site::new(routed.zone);
             *memo = (!routed.has_below).then_some(site);
             site
@@ -173,15 +181,6 @@ fn look<'w>(
     Way::Zone(spot)
 }
 
-/// The zone to ask. What the parent says about a child is asked of the parent (RFC 4035 §3.1.4.1);
-/// only where it is nobody's here, the child may say that it has no such thing.
-#[inline(never)]
-fn route<'w>(world: &'w dyn World, query: &Query) -> Option<Route<'w>> {
-    let parent = query.rtype == Rtype::DS;
-    let routed = parent.then(|| world.route(&query.name, true)).flatten();
-    routed.or_else(|| world.route(&query.name, false))
-}
-
 /// What the second pass works with.
 struct Bench<'b, 'w> {
     world: &'w dyn World,
@@ -190,6 +189,7 @@ struct Bench<'b, 'w> {
     now: Now,
     suffixes: &'b mut Suffixes,
     alias: &'b mut QName,
+    trail: &'b mut Trail,
     dice: Dice,
 }
 
@@ -203,7 +203,10 @@ impl<'w> Bench<'_, 'w> {
         let mut reply =
             Reply::new(buf, room, query, packet.transport, self.suffixes, &mut self.dice);
         match way {
-            Way::Zone(spot) => solve::solve(self.world, self.key, spot, self.alias, &mut reply),
+            Way::Zone(spot) => {
+                let trip = Trip { alias: self.alias, trail: self.trail };
+                solve::solve(self.world, self.key, spot, trip, &mut reply);
+            }
             _ => refuse(way, self.policy, &mut reply),
         }
         tally.rcodes[reply.rcode.index()] += 1;

@@ -226,6 +226,7 @@ impl Note for Facts {
         }
         if name.is_empty() {
             self.nsec3 = nsec3_params(node)?;
+            self.signed = node.set(Rtype::RRSIG).is_some();
         }
         Ok(())
     }

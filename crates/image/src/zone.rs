@@ -50,6 +50,8 @@ pub struct Nsec3Params {
 pub struct Facts {
     /// Whether it was ever loaded. Until then its names get SERVFAIL (invariant I10).
     pub loaded: bool,
+    /// Whether the apex is signed: only then there is anything to prove with.
+    pub signed: bool,
     /// Labels of the origin.
     pub origin_labels: u8,
     /// Labels of the deepest name, below the origin.

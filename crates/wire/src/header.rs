@@ -18,8 +18,6 @@ impl Flags {
     pub const RD: u16 = 0x0100;
     /// Recursion available.
     pub const RA: u16 = 0x0080;
-    /// Checking disabled (RFC 4035 §3.1.6: copied into the response).
-    pub const CD: u16 = 0x0010;
     const OPCODE: u16 = 0x7800;
 
     /// Whether all of `bits` are set.
@@ -34,10 +32,11 @@ impl Flags {
         self.0 & (Self::QR | Self::OPCODE) == 0
     }
 
-    /// What a response keeps of a query's flags: opcode, RD and CD.
+    /// What an authoritative response keeps of a query's flags: opcode and RD. CD is cleared
+    /// (RFC 4035 §3.1.6).
     #[inline]
     pub const fn reply(self) -> Self {
-        Self(Self::QR | self.0 & (Self::OPCODE | Self::RD | Self::CD))
+        Self(Self::QR | self.0 & (Self::OPCODE | Self::RD))
     }
 }
 
@@ -113,8 +112,8 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_keeps_opcode_rd_and_cd_only() {
-        assert_eq!(Flags(0xffff).reply().0, 0x8000 | 0x7800 | 0x0100 | 0x0010);
+    fn a_reply_keeps_opcode_and_rd_only() {
+        assert_eq!(Flags(0xffff).reply().0, 0x8000 | 0x7800 | 0x0100);
         assert!(Flags(0x07ff).is_query() && !Flags(0x0800).is_query());
     }
 }

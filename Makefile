@@ -28,8 +28,9 @@ loom: ## the snapshot pointer in every interleaving of its threads
 
 lint: ## formatting, clippy, and the layers and promises of the rooms
 	@cargo fmt --all --check
-	@cargo clippy --quiet --workspace --all-targets -- -D warnings
-	@cargo test --quiet --package xtask
+	@cargo clippy --quiet --workspace --all-targets -- -D warnings -D clippy::too_many_lines
+	@RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" cargo doc --quiet --workspace --no-deps --document-private-items
+	@cargo test --package xtask
 
 fleet: ## write examples/fleet again
 	@cargo xtask demo examples/fleet

@@ -163,7 +163,9 @@ fn only(aspect: Aspect, ours: &Said, theirs: &Said) -> (BTreeSet<Rtype>, BTreeSe
 }
 
 /// Every tag there is, with its meaning.
-pub const TAGS: [(&str, &str); 33] = [
+pub const TAGS: [(&str, &str); 35] = [
+    ("ad", "the question has AD set"),
+    ("asterisk-added", "an additional record that one of the two left out is owned by an asterisk"),
     ("literal", "QNAME's first label is an asterisk"),
     ("nul", "QNAME has an octet of value 0 within a label"),
     (
@@ -225,10 +227,11 @@ fn tags(world: &World, question: &Question, ours: &Said, theirs: &Said) -> BTree
         set("leaves-zone", zone.map(|z| &z.name) != start.map(|z| &z.name));
         set("into-cut", zone.is_some_and(|zone| zone.cut_above(target).is_some()));
     }
-    let extra = ours.additional.symmetric_difference(&theirs.additional);
+    let extra = || ours.additional.symmetric_difference(&theirs.additional);
+    set("asterisk-added", extra().any(|record| crate::names::first_label(&record.owner) == b"*"));
     set(
         "synthesized",
-        extra.into_iter().any(|record| {
+        extra().any(|record| {
             let zone = zone::nearest(&world.zones, &record.owner);
             zone.is_some_and(|zone| !zone.nodes.contains_key(&record.owner))
         }),
@@ -281,6 +284,7 @@ fn question_tags(world: &World, question: &Question) -> BTreeSet<&'static str> {
         set("edns-version", edns.version != 0);
         set("edns-flags", edns.flags & !crate::questions::DO != 0);
     }
+    set("ad", question.flags & 0x20 != 0);
     set("cd", question.flags & 0x10 != 0);
     set("z", question.flags & 0x40 != 0);
     tags

@@ -1,8 +1,8 @@
-//! The differential test: several servers are given the same zones and the same questions, and every
-//! difference between their answers and the subject's must have a reason in `reasons.toml`.
+//! The differential test: several servers are given the same zones and the same questions, and
+//! every difference between their answers and the subject's must have a reason in `reasons.toml`.
 //!
-//! Messages are read here with NLnet Labs' `domain`, never with Dunlin's own code, so that a mistake
-//! in Dunlin's codec cannot hide itself.
+//! Messages are read here with NLnet Labs' `domain`, never with Dunlin's own code, so that a
+//! mistake in Dunlin's codec cannot hide itself.
 #![forbid(unsafe_code)]
 
 pub mod client;

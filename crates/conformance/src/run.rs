@@ -1,4 +1,5 @@
-//! One run: questions go to the subject and to each peer, and what differs without a reason is kept.
+//! One run: questions go to the subject and to each peer, and what differs without a reason is
+//! kept.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

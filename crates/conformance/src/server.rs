@@ -227,13 +227,16 @@ fn config_bind(zones: &[Zone], address: SocketAddr, directory: &Path) -> String 
         "options {{\n  directory {directory:?};\n  listen-on port {port} {{ {ip}; }};\n  \
          listen-on-v6 {{ none; }};\n  pid-file none;\n  lock-file none;\n  \
          session-keyfile none;\n  managed-keys-directory {directory:?};\n  recursion no;\n  \
-         dnssec-validation no;\n  empty-zones-enable no;\n  notify no;\n  allow-query {{ any; }};\n  \
+         dnssec-validation no;\n  empty-zones-enable no;\n  notify no;\n  \
+         allow-query {{ any; }};\n  \
          check-names primary ignore;\n  check-integrity no;\n  check-sibling no;\n  \
          check-mx ignore;\n  check-srv-cname ignore;\n  check-mx-cname ignore;\n  \
          minimal-responses no-auth;\n  edns-udp-size 1232;\n  max-udp-size 1232;\n  \
-         answer-cookie no;\n  zero-no-soa-ttl no;\n    max-records-per-type 0;\n  max-types-per-name 0;\n   version none;\n  hostname none;\n  server-id none;\n  \
+         answer-cookie no;\n  zero-no-soa-ttl no;\n  max-records-per-type 0;\n  \
+         max-types-per-name 0;\n  version none;\n  hostname none;\n  server-id none;\n  \
          querylog no;\n}};\ncontrols {{ }};\n\
-         logging {{ category default {{ default_stderr; }}; category query-errors {{ null; }}; }};\n"
+         logging {{ category default {{ default_stderr; }}; \
+         category query-errors {{ null; }}; }};\n"
     );
     for Zone { name, file, .. } in zones {
         let name = name.fmt_with_dot();

@@ -19,7 +19,7 @@ pub struct SocketPort {
 }
 
 impl SocketPort {
-    /// A port on a socket that [`bind`](crate::bind) opened.
+    /// A port on a socket that [`bind`](crate::bind()) opened.
     ///
     /// # Errors
     /// It is not a bound IPv4 or IPv6 socket.

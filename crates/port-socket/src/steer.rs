@@ -31,7 +31,7 @@ pub fn steer(fd: BorrowedFd<'_>, cpus: &[usize]) -> io::Result<()> {
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// A = cpu; for each i: if A = cpus[i] return i; return A mod the number of sockets.
+/// `A = cpu; for each i: if A = cpus[i] return i; return A mod the number of sockets.`
 fn assemble(cpus: &[usize]) -> Vec<libc::sock_filter> {
     let op = |code: u32, k: u32, jt, jf| libc::sock_filter { code: code as u16, jt, jf, k };
     let mut program = vec![op(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, CPU_OFFSET, 0, 0)];

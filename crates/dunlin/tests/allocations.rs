@@ -1,0 +1,123 @@
+//! No question costs an allocation: the whole way of a burst, from the reader to the reply.
+use answer::CookieSecret;
+use app::{Answerer, Decided};
+use compile::Image;
+use control::Control;
+use image::{HASH_KEY_WORDS, HashKey};
+use packet::{BURST_MAX, Packet, Transport, Verdict};
+use plane::App;
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use wire::{Name, NameBuf, Rtype};
+
+#[path = "../src/app.rs"]
+mod app;
+
+/// The system's allocator, counting what each thread asks of it.
+struct Counting;
+
+thread_local! {
+    static COUNT: Cell<u64> = const { Cell::new(0) };
+}
+
+fn count() {
+    // A thread that is ending counts no more.
+    let _ = COUNT.try_with(|count| count.set(count.get() + 1));
+}
+
+// SAFETY: every call is passed on to the system's allocator as it came.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller keeps `alloc`'s contract, which is the same here.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        count();
+        // SAFETY: as above.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count();
+        // SAFETY: as above.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// A query of one question, with OPT and a client cookie.
+fn query(name: &str, rtype: Rtype) -> Vec<u8> {
+    let mut query = vec![0, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 1];
+    let name = NameBuf::from_text(name.as_bytes(), Name::ROOT).expect("a name");
+    query.extend(name.as_name().octets());
+    query.extend(rtype.0.to_be_bytes());
+    query.extend([0, 1, 0, 0, 41, 4, 208, 0, 0, 128, 0, 0, 12]);
+    query.extend([0, 10, 0, 8, 1, 2, 3, 4, 5, 6, 7, 8]);
+    query
+}
+
+fn answerer() -> Answerer {
+    let key = Arc::new(HashKey::new(std::array::from_fn::<_, HASH_KEY_WORDS, _>(|n| n as u64 + 1)));
+    let mut image = Image::new(Arc::clone(&key));
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/fleet");
+    let origin = NameBuf::from_text(b"cluster.local", Name::ROOT).expect("a name");
+    let file = folder.join("cluster.local.zone");
+    let (zone, _) = source_file::load(&file, origin.as_name(), &key, None).expect("the demo fleet");
+    image.put_zone(zone.into());
+    let (control, running) = Control::start(image).expect("a thread");
+    let reader = control.reader().expect("a reader");
+    running.stop();
+    let decided = Decided {
+        udp_size_max: 1232,
+        cookie_secrets: vec![CookieSecret([7; 16])],
+        nsid: "here".into(),
+        version: "test".into(),
+        id: String::new(),
+    };
+    Answerer::new(reader, Arc::new(decided), 1)
+}
+
+#[test]
+fn a_burst_allocates_nothing() {
+    let mut answerer = answerer();
+    let questions = [
+        query("api.cart-prod.svc.cluster.local", Rtype::A),
+        query("API.cart-prod.svc.cluster.local", Rtype::AAAA),
+        query("worker.orders-dev.svc.cluster.local", Rtype::A),
+        query("_peer._tcp.queue.orders-dev.svc.cluster.local", Rtype::SRV),
+        query("static.orders-dev.svc.cluster.local", Rtype::A),
+        query("cart-prod.svc.cluster.local", Rtype::ANY),
+        query("nowhere.cart-prod.svc.cluster.local", Rtype::A),
+        query("cluster.local", Rtype::SOA),
+        query("elsewhere.example", Rtype::A),
+        vec![0; 12],
+        vec![0; 3],
+    ];
+    let peer = SocketAddr::from(([192, 0, 2, 1], 4242));
+    let mut buffers = vec![[0u8; 1232]; BURST_MAX];
+    let questions = questions.iter().cycle();
+    let mut packets: Vec<Packet<'_>> = buffers
+        .iter_mut()
+        .zip(questions)
+        .map(|(buffer, question)| {
+            buffer[..question.len()].copy_from_slice(question);
+            Packet::new(buffer, question.len(), peer, Transport::Datagram)
+        })
+        .collect();
+    let before = COUNT.get();
+    answerer.burst(&mut packets);
+    answerer.park();
+    let allocations = COUNT.get() - before;
+    let replies = packets.iter().filter(|packet| packet.verdict == Verdict::Reply).count();
+    assert!(replies > BURST_MAX / 2, "{replies} replies");
+    assert_eq!(allocations, 0);
+    let views = answerer.counters();
+    assert_eq!(views.read().iter().sum::<u64>(), replies as u64, "each reply is counted once");
+}

@@ -288,6 +288,7 @@ impl Builder<'_> {
                 .cmp(&key(b))
                 .then_with(|| a.name.cmp(b.name))
                 .then_with(|| a.rtype.cmp(&b.rtype))
+                .then_with(|| pack::cmp_data(a.rtype, a.rdata, b.rdata))
                 .then_with(|| a.rdata.cmp(b.rdata))
         });
         let mut packed = Vec::new();
@@ -378,7 +379,9 @@ fn pack_node(packed: &mut Vec<u8>, node: &[Staged<'_>], ordinal: u8) -> Result<(
         }
         // RFC 2181 §5.2: differing TTLs are an error to be borne; the lowest is the safe one.
         let ttl = set.iter().map(|staged| staged.ttl).min().unwrap_or_default();
-        let distinct = set.chunk_by(|a, b| a.rdata == b.rdata).map(|same| same[0].rdata);
+        let same =
+            |a: &Staged<'_>, b: &Staged<'_>| pack::cmp_data(a.rtype, a.rdata, b.rdata).is_eq();
+        let distinct = set.chunk_by(same).map(|same| same[0].rdata);
         pack::set(packed, set[0].rtype, ttl, distinct)
             .map_err(|what| Problem { place: Some(set[0].place), what })?;
     }

@@ -1,6 +1,7 @@
 //! Packing nodes and leaves: the write side of what `image` reads.
 use crate::limits::SET_WIRE_LEN_MAX;
 use image::{LEAF_HEAD_LEN, NODE_HEAD_LEN, Node, bucket_bits, bucket_of};
+use std::cmp::Ordering;
 use std::sync::Arc;
 use wire::Rtype;
 
@@ -74,6 +75,20 @@ pub fn set<'r>(
     into[start + 6..start + 8].copy_from_slice(&(count as u16).to_le_bytes());
     into[start + 8..start + 10].copy_from_slice(&(data_len as u16).to_le_bytes());
     Ok(())
+}
+
+/// The order of two records' data, in which the case of names does not count (RFC 4034 §6.2).
+pub fn cmp_data(rtype: Rtype, a: &[u8], b: &[u8]) -> Ordering {
+    let names_at = match rtype {
+        Rtype::NS | Rtype::CNAME | Rtype::PTR | Rtype::DNAME | Rtype::MINFO | Rtype::RP => 0,
+        Rtype::MX | Rtype::AFSDB | Rtype::KX | Rtype::RT => 2,
+        Rtype::SRV => 6,
+        _ => return a.cmp(b),
+    };
+    let ((a_head, a_names), (b_head, b_names)) =
+        (a.split_at(names_at.min(a.len())), b.split_at(names_at.min(b.len())));
+    let lower = u8::to_ascii_lowercase;
+    a_head.cmp(b_head).then_with(|| a_names.iter().map(lower).cmp(b_names.iter().map(lower)))
 }
 
 /// The packed node with one set replaced, added or (`None`) taken away.

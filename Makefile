@@ -2,7 +2,7 @@
 # we are root or have sudo, and named where we are not.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help run test loom lint fleet bench-instructions bench-sockets bench-memory \
+.PHONY: help run test loom lint fleet bench-instructions bench-sockets bench-memory bench-publish \
   campaign-differential campaign-fuzz
 
 help: ## this list
@@ -48,6 +48,9 @@ bench-memory: ## octets a record, the peak of a reload, the time of a load; more
 	@scripts/require run
 	@cargo build --quiet --release --package dunlin --package xtask
 	@bench/memory
+
+bench-publish: ## what a change costs at 10 k and 10 M names, and when it is live; more than the limits fails
+	@cargo bench --package dunlin --bench publish
 
 campaign-differential: ## QUESTIONS=1000000 beside Knot, NSD and BIND, from SEED=1
 	@scripts/require test

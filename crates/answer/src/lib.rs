@@ -22,6 +22,7 @@ mod find;
 mod finish;
 mod guard;
 pub mod limits;
+mod plain;
 mod reply;
 mod solve;
 mod trail;
@@ -132,9 +133,19 @@ pub fn batch(
         Some(packet) => look(world, key, &mut memo, &mut queries[index], packet),
         None => Way::Nobody,
     });
+    let mut shortly = 0;
     let mut bench =
         Bench { world, key, policy, now, suffixes, alias, trail, dice: Dice(now.seed | 1) };
     for ((packet, query), way) in packets.iter_mut().zip(queries.iter()).zip(&ways) {
+        if let Way::Zone(spot) = way
+            && let Some(set) = spot.plain_set(query)
+            && let Some(len) = plain::reply(policy, query, &set, packet.buf)
+        {
+            packet.len = len;
+            packet.verdict = Verdict::Reply;
+            shortly += 1;
+            continue;
+        }
         packet.verdict = match way {
             Way::Fault(Fault::Short) => Verdict::Drop(Drop::Short),
             Way::Fault(Fault::Response) => Verdict::Drop(Drop::Response),
@@ -144,6 +155,7 @@ pub fn batch(
             }
         };
     }
+    tally.rcodes[Rcode::NoError.index()] += shortly;
 }
 
 /// The first pass over a packet. `memo` is the zone of the one before, where no other zone lies
@@ -165,18 +177,16 @@ fn look<'w>(
     if query.rtype.is_meta() && query.rtype != Rtype::ANY {
         return Way::Meta;
     }
-    let site = match memo {
-        Some(site) if query.rtype != Rtype::DS && site.holds(&query.name) => *site,
+    let name = &query.name;
+    let spot = match memo {
+        Some(site) if query.rtype != Rtype::DS && site.holds(name) => Spot::new(key, site, name),
         _ => {
-            let Some(routed) = solve::route(world, &query.name, query.rtype) else {
-                return Way::Nobody;
-            };
+            let Some(routed) = solve::route(world, name, query.rtype) else { return Way::Nobody };
             let site = Site::new(routed.zone);
             *memo = (!routed.has_below).then_some(site);
-            site
+            Spot::new(key, &site, name)
         }
     };
-    let spot = Spot::new(key, site, &query.name);
     prefetch(spot.leaf);
     Way::Zone(spot)
 }

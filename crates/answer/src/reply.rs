@@ -23,8 +23,6 @@ pub(crate) enum Owner<'n> {
 }
 
 const POINTER: u16 = 0xc000;
-/// Octets of a record in front of its data, its owner being a pointer.
-const HEAD_LEN: usize = 12;
 
 /// A reply while it is composed.
 pub(crate) struct Reply<'r> {
@@ -160,38 +158,7 @@ impl<'r> Reply<'r> {
         }
     }
 
-    /// Answers with an address set of the question's name, authoritative and without signatures. It
-    /// starts anywhere, so that each record is the first as often as any other.
-    #[inline(always)]
-    pub(crate) fn put_addresses(&mut self, set: &RecordSet<'_>, len: usize) {
-        self.flags = Flags::AA;
-        let [t0, t1, l0, l1, l2, l3, ..] = *set.head();
-        let [high, low] = (POINTER | HEADER_LEN as u16).to_be_bytes();
-        let head = [high, low, t0, t1, 0, 1, l0, l1, l2, l3, 0, len as u8];
-        let put = match <[u8; 4]>::try_from(set.data()) {
-            Ok(address) => self.out.put_parts(head, address),
-            Err(_) => self.put_rotated(head, set.data(), len),
-        };
-        match put {
-            Ok(()) => self.counts[Section::Answer as usize] = set.count() as u16,
-            Err(Full) => self.truncate(),
-        }
-    }
-
-    #[inline(never)]
-    fn put_rotated(&mut self, head: [u8; HEAD_LEN], data: &[u8], len: usize) -> Result<(), Full> {
-        let mark = self.out.mark();
-        let start = self.dice.below(data.len() / len) * len;
-        let (before, after) = data.split_at_checked(start).ok_or(Full)?;
-        for address in after.chunks_exact(len).chain(before.chunks_exact(len)) {
-            if self.out.put_array(head).and_then(|()| self.out.put(address)).is_err() {
-                self.out.rewind(mark);
-                return Err(Full);
-            }
-        }
-        Ok(())
-    }
-
+    /// Address sets start anywhere, so that each record is the first as often as any other.
     fn put_records(&mut self, owner: Owner<'_>, set: &RecordSet<'_>, ttl: u32) -> Result<(), Full> {
         let (rtype, count) = (set.rtype(), set.count());
         let rotates = rtype.fixed_rdata_len().is_some() && count > 1;

@@ -5,9 +5,9 @@ use crate::find::{Found, Place, find};
 use crate::finish::Ede;
 use crate::reply::{Owner, Reply, Section, absolute};
 use crate::trail::Trail;
-use image::{DepthMask, Facts, HashKey, Leaf, Node, Route, World, Zone, same};
+use image::{DepthMask, Facts, HashKey, Leaf, Node, RecordSet, Route, World, Zone, same};
 use packet::Transport;
-use wire::{Name, NameBuf, QName, Rcode, Rtype};
+use wire::{Name, NameBuf, QName, Query, Rcode, Rtype};
 
 /// How one name of a chain of aliases ended.
 #[allow(clippy::large_enum_variant, reason = "lives on the stack for the length of one call")]
@@ -30,11 +30,15 @@ pub(crate) struct Site<'w> {
     zone: &'w dyn Zone,
     facts: &'w Facts,
     origin: &'w [u8],
+    /// Whether a name that exists is answered without a look at those above it.
+    plain: bool,
 }
 
 impl<'w> Site<'w> {
     pub(crate) fn new(zone: &'w dyn Zone) -> Self {
-        Self { zone, facts: zone.facts(), origin: zone.origin().octets() }
+        let facts = zone.facts();
+        let plain = facts.loaded && facts.cuts == DepthMask::default();
+        Self { zone, facts, origin: zone.origin().octets(), plain }
     }
 
     /// Whether a name is the origin or lies below it.
@@ -50,6 +54,7 @@ impl<'w> Site<'w> {
 pub(crate) struct Spot<'w> {
     zone: &'w dyn Zone,
     facts: &'w Facts,
+    plain: bool,
     /// The hash of the name below the zone's origin.
     hash: u64,
     /// The leaf of that hash.
@@ -59,44 +64,27 @@ pub(crate) struct Spot<'w> {
 impl<'w> Spot<'w> {
     /// Hashes the name and finds the leaf.
     #[inline(always)]
-    pub(crate) fn new(key: &HashKey, site: Site<'w>, name: &QName) -> Self {
-        let Site { zone, facts, .. } = site;
-        let hash = Place::new(name, facts).hash(key);
-        Self { zone, facts, hash, leaf: zone.leaf(hash) }
+    pub(crate) fn new(key: &HashKey, site: &Site<'w>, name: &QName) -> Self {
+        let hash = Place::new(name, site.facts).hash(key);
+        let Site { zone, facts, plain, .. } = *site;
+        Self { zone, facts, plain, hash, leaf: zone.leaf(hash) }
+    }
+
+    /// The record set that answers a plain question, when there is no more to it than that.
+    #[inline(always)]
+    pub(crate) fn plain_set(&self, query: &Query) -> Option<RecordSet<'w>> {
+        if !(self.plain && query.plain) {
+            return None;
+        }
+        let name = Place::new(&query.name, self.facts);
+        Leaf::new(self.leaf).find(self.hash, name.octets())?.set(query.rtype)
     }
 }
 
 /// Answers from a zone, and from those that aliases lead to. A chain that leaves the zones that are
 /// here ends there: who asked goes on.
-#[inline(always)]
-pub(crate) fn solve<'w>(
-    world: &'w dyn World,
-    key: &'w HashKey,
-    spot: &Spot<'w>,
-    trip: Trip<'_>,
-    reply: &mut Reply<'_>,
-) {
-    let query = reply.query;
-    // Most questions are for the addresses of a name that exists, above which there is no cut.
-    if spot.facts.loaded
-        && spot.facts.cuts == DepthMask::default()
-        && !query.dnssec_ok()
-        && let Some(len) = query.rtype.fixed_rdata_len()
-    {
-        let name = Place::new(&query.name, spot.facts);
-        if let Some(node) = Leaf::new(spot.leaf).find(spot.hash, name.octets())
-            && let Some(set) = node.set(query.rtype)
-        {
-            reply.put_addresses(&set, len);
-            return;
-        }
-    }
-    solve_any(world, key, spot, trip, reply);
-}
-
-/// The same for all other questions.
 #[inline(never)]
-fn solve_any<'w>(
+pub(crate) fn solve<'w>(
     world: &'w dyn World,
     key: &'w HashKey,
     spot: &Spot<'w>,
@@ -125,7 +113,7 @@ fn solve_any<'w>(
         let Some(routed) = route(world, alias, query.rtype) else { break };
         let site = Site::new(routed.zone);
         zone = site.zone;
-        end = walk.solve_name(&Spot::new(key, site, alias), alias, reply, false);
+        end = walk.solve_name(&Spot::new(key, &site, alias), alias, reply, false);
     }
     let name = if first { &query.name } else { alias };
     if let Some(proofs) = proofs {
@@ -159,7 +147,7 @@ impl<'w> Walk<'_, 'w> {
         reply: &mut Reply<'_>,
         first: bool,
     ) -> End<'w> {
-        let Spot { zone, facts, hash, leaf } = *spot;
+        let Spot { zone, facts, hash, leaf, .. } = *spot;
         if !facts.loaded {
             reply.set_authoritative(false);
             reply.fail(Rcode::ServFail, Some(Ede::NOT_READY));

@@ -143,10 +143,10 @@ impl<T: Clone> Buckets<T> {
     }
 }
 
-/// Which of `len` items a hash chooses.
+/// Which of `len` items a hash chooses; 0 when there are none.
 #[inline]
 pub fn index_among(hash: u64, len: usize) -> usize {
-    let mask = usize::MAX >> (len.saturating_sub(1) | 1).leading_zeros();
+    let mask = len.next_power_of_two() - 1;
     let index = hash as usize & mask;
     if index < len { index } else { index & (mask >> 1) }
 }

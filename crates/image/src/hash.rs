@@ -10,12 +10,11 @@ pub const HASH_KEY_WORDS: usize = 2 * (PADDED_LEN / 16) + 2;
 const FOLD: usize = HASH_KEY_WORDS - 2;
 
 /// Which of a block's 16 octets belong to the name, when it ends after so many.
-const MASKS: [(u64, u64); 16] = {
-    let mut masks = [(0, 0); 16];
+const MASKS: [u128; 16] = {
+    let mut masks = [0; 16];
     let mut octets = 0;
     while octets < 16 {
-        let bits = (1u128 << (8 * octets)) - 1;
-        masks[octets] = (bits as u64, (bits >> 64) as u64);
+        masks[octets] = (1 << (8 * octets)) - 1;
         octets += 1;
     }
     masks
@@ -35,37 +34,53 @@ impl HashKey {
     /// lie within the first 255 octets of the buffer; what stands around them does not count.
     #[inline]
     pub fn hash(&self, buffer: &[u8; PADDED_LEN], start: usize, len: usize) -> u64 {
-        let mut sum: u128 = 0;
-        let (mut at, end) = (start, start + len);
-        for keys in self.0[..FOLD].as_chunks::<2>().0 {
-            if at >= end {
-                break;
-            }
-            let Some(block) = buffer.get(at..).and_then(|rest| rest.first_chunk::<16>()) else {
-                break;
-            };
-            let block = u128::from_le_bytes(*block);
-            let (mut low, mut high) = (block as u64, (block >> 64) as u64);
-            if let Some(mask) = MASKS.get(end - at) {
-                low &= mask.0;
-                high &= mask.1;
-            }
-            let product =
-                u128::from(low.wrapping_add(keys[0])) * u128::from(high.wrapping_add(keys[1]));
-            sum = sum.wrapping_add(product);
-            at += 16;
+        // A name ends 17 octets before the buffer does, so that its last block is a whole one.
+        let (blocks, _) = buffer.get(start..).unwrap_or_default().as_chunks::<16>();
+        let (whole, rest) = (len / 16, len % 16);
+        let keys = self.0[..FOLD].as_chunks::<2>().0;
+        let mut sum = 0;
+        for (block, key) in blocks.iter().zip(keys).take(whole) {
+            sum = add(sum, *block, u128::MAX, key);
         }
+        if rest > 0
+            && let (Some(block), Some(key)) = (blocks.get(whole), keys.get(whole))
+        {
+            sum = add(sum, *block, MASKS[rest], key);
+        }
+        self.fold(sum)
+    }
+
+    /// The hash of labels that stand in a slice of their own.
+    pub fn hash_of(&self, labels: &[u8]) -> u64 {
+        let (blocks, rest) = labels.as_chunks::<16>();
+        let mut keys = self.0[..FOLD].as_chunks::<2>().0.iter();
+        let mut sum = 0;
+        for (block, key) in blocks.iter().zip(&mut keys) {
+            sum = add(sum, *block, u128::MAX, key);
+        }
+        if let (false, Some(key)) = (rest.is_empty(), keys.next()) {
+            let mut block = [0; 16];
+            block[..rest.len()].copy_from_slice(rest);
+            sum = add(sum, block, u128::MAX, key);
+        }
+        self.fold(sum)
+    }
+
+    #[inline(always)]
+    fn fold(&self, sum: u128) -> u64 {
         let (low, high) = (sum as u64 ^ self.0[FOLD], (sum >> 64) as u64 ^ self.0[FOLD + 1]);
         let folded = u128::from(low) * u128::from(high);
         folded as u64 ^ (folded >> 64) as u64
     }
+}
 
-    /// The hash of labels that stand in a buffer of their own.
-    pub fn hash_of(&self, labels: &[u8]) -> u64 {
-        let mut buffer = [0; PADDED_LEN];
-        buffer[..labels.len()].copy_from_slice(labels);
-        self.hash(&buffer, 0, labels.len())
-    }
+/// One block's part of the sum.
+#[inline(always)]
+fn add(sum: u128, block: [u8; 16], mask: u128, key: &[u64; 2]) -> u128 {
+    let block = u128::from_le_bytes(block) & mask;
+    let low = (block as u64).wrapping_add(key[0]);
+    let high = ((block >> 64) as u64).wrapping_add(key[1]);
+    sum.wrapping_add(u128::from(low) * u128::from(high))
 }
 
 impl core::fmt::Debug for HashKey {

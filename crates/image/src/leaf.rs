@@ -94,7 +94,7 @@ impl<'a> Iterator for Nodes<'a> {
 }
 
 /// Whether two names are the same. Most are short: a call would cost more than the comparison.
-#[inline]
+#[inline(always)]
 pub fn same(a: &[u8], b: &[u8]) -> bool {
     if a.len() != b.len() {
         return false;

@@ -117,22 +117,6 @@ impl<'b> Composer<'b> {
         Ok(())
     }
 
-    /// Appends two runs of octets, both or none.
-    ///
-    /// # Errors
-    /// As [`Composer::put`].
-    #[inline(always)]
-    pub fn put_parts<const N: usize, const M: usize>(
-        &mut self,
-        first: [u8; N],
-        second: [u8; M],
-    ) -> Result<(), Full> {
-        let (into_first, into_second) = self.room(N + M)?.split_at_mut(N);
-        into_first.copy_from_slice(&first);
-        into_second.copy_from_slice(&second);
-        Ok(())
-    }
-
     /// Overwrites two octets written before.
     #[inline]
     pub fn patch_u16(&mut self, at: usize, value: u16) {

@@ -118,10 +118,16 @@ impl QName {
     #[inline]
     fn lower(&mut self, window: &[u8], len: usize) {
         let from = window.get(HEADER_LEN..).unwrap_or_default();
-        let blocks = len.div_ceil(16);
         if let Some(from) = from.first_chunk::<PADDED_LEN>() {
-            let pairs = self.lower.as_chunks_mut().0.iter_mut().zip(from.as_chunks().0);
-            pairs.take(blocks).for_each(|(into, block)| *into = lowercase(*block));
+            // Most names are no longer than three blocks: those go without a look at the length.
+            let (into, from) = (self.lower.as_chunks_mut().0, from.as_chunks().0);
+            for at in 0..3 {
+                into[at] = lowercase(from[at]);
+            }
+            if len > 3 * 16 {
+                let rest = into[3..].iter_mut().zip(&from[3..]).take(len.div_ceil(16) - 3);
+                rest.for_each(|(into, from)| *into = lowercase(*from));
+            }
             return;
         }
         // Too little room behind the question to read whole blocks.
@@ -156,6 +162,9 @@ pub struct Query {
     pub rtype: Rtype,
     /// The class asked for.
     pub class: Class,
+    /// Whether the client wants the answer and nothing else: no OPT, or one of version 0 that has no
+    /// options and leaves DO clear.
+    pub plain: bool,
     /// What OPT says, when there is one.
     pub edns: Option<Edns>,
     /// The first COOKIE option, when OPT has one.
@@ -171,6 +180,7 @@ impl Query {
             name: QName::new(),
             rtype: Rtype(0),
             class: Class(0),
+            plain: false,
             edns: None,
             cookie: None,
         }
@@ -240,12 +250,15 @@ impl Query {
         let rest = &message[self.question_end..];
         // Nearly every query has nothing here, or an OPT of version 0 without options.
         if counts == 0 && rest.is_empty() {
+            self.plain = true;
             return Ok(());
         }
         if counts == 1
             && let Ok([0, 0, 41, s0, s1, t0, 0, t2, t3, 0, 0]) = <[u8; 11]>::try_from(rest)
         {
-            self.edns = Some(Edns::parse([s0, s1], [t0, 0, t2, t3]));
+            let edns = Edns::parse([s0, s1], [t0, 0, t2, t3]);
+            self.plain = !edns.dnssec_ok;
+            self.edns = Some(edns);
             return Ok(());
         }
         let count = |shift: u32| usize::from((counts >> shift) as u16);
@@ -259,6 +272,7 @@ impl Query {
         others: usize,
         additional: usize,
     ) -> Result<(), Fault> {
+        self.plain = false;
         if others + additional > QUERY_RECORDS_MAX {
             return Err(Fault::Format);
         }

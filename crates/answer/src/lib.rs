@@ -128,11 +128,7 @@ pub fn batch(
 ) {
     let Scratch { queries, suffixes, alias, trail } = scratch;
     let key = world.key();
-    let mut memo = None;
-    let ways: [Way<'_>; BURST_MAX] = array::from_fn(|index| match packets.get(index) {
-        Some(packet) => look(world, key, &mut memo, &mut queries[index], packet),
-        None => Way::Nobody,
-    });
+    let ways = look_all(world, key, queries, packets);
     let mut shortly = 0;
     let mut bench =
         Bench { world, key, policy, now, suffixes, alias, trail, dice: Dice(now.seed | 1) };
@@ -156,6 +152,21 @@ pub fn batch(
         };
     }
     tally.rcodes[Rcode::NoError.index()] += shortly;
+}
+
+/// The first pass.
+#[inline(never)]
+fn look_all<'w>(
+    world: &'w dyn World,
+    key: &HashKey,
+    queries: &mut [Query; BURST_MAX],
+    packets: &[Packet<'_>],
+) -> [Way<'w>; BURST_MAX] {
+    let mut memo = None;
+    array::from_fn(|index| match packets.get(index) {
+        Some(packet) => look(world, key, &mut memo, &mut queries[index], packet),
+        None => Way::Nobody,
+    })
 }
 
 /// The first pass over a packet. `memo` is the zone of the one before, where no other zone lies

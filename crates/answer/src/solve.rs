@@ -45,7 +45,10 @@ impl<'w> Site<'w> {
     #[inline(always)]
     pub(crate) fn holds(&self, name: &QName) -> bool {
         let labels = usize::from(self.facts.origin_labels);
-        labels <= name.labels() && same(name.from(name.start_of_last(labels)), self.origin)
+        let Some(start) = name.octets().len().checked_sub(self.origin.len()) else { return false };
+        labels <= name.labels()
+            && name.start_of_last(labels) == start
+            && same(name.from(start), self.origin)
     }
 }
 

@@ -55,7 +55,18 @@ impl<'a> Leaf<'a> {
     /// The node of this name, whose hash it is. `name` is relative, in lower case.
     #[inline]
     pub fn find(&self, hash: u64, name: &[u8]) -> Option<Node<'a>> {
-        self.bucket(hash).find(|node| same(node.name(), name))
+        let mut nodes = self.bucket(hash).0;
+        while let [l0, l1, name_len, rest @ ..] = nodes {
+            let len = usize::from(u16::from_le_bytes([*l0, *l1]));
+            if usize::from(*name_len) == name.len()
+                && let Some(theirs) = rest.get(..name.len())
+                && same(theirs, name)
+            {
+                return nodes.get(..len).map(Node::new);
+            }
+            nodes = nodes.get(len.max(NODE_HEAD_LEN)..)?;
+        }
+        None
     }
 
     /// The nodes in the bucket of this hash; each may have another hash and only share its bucket.

@@ -254,12 +254,16 @@ impl Query {
             return Ok(());
         }
         if counts == 1
-            && let Ok([0, 0, 41, s0, s1, t0, 0, t2, t3, 0, 0]) = <[u8; 11]>::try_from(rest)
+            && let Ok(opt) = <[u8; 11]>::try_from(rest)
         {
-            let edns = Edns::parse([s0, s1], [t0, 0, t2, t3]);
-            self.plain = !edns.dnssec_ok;
-            self.edns = Some(edns);
-            return Ok(());
+            let [owner, r0, r1, s0, s1, rcode, version, flags, unused, l0, l1] = opt;
+            let fixed = u64::from_be_bytes([owner, r0, r1, 0, version, l0, l1, 0]);
+            if fixed == u64::from(Rtype::OPT.0) << 40 {
+                let edns = Edns::parse([s0, s1], [rcode, version, flags, unused]);
+                self.plain = !edns.dnssec_ok;
+                self.edns = Some(edns);
+                return Ok(());
+            }
         }
         let count = |shift: u32| usize::from((counts >> shift) as u16);
         self.read_any_records(message, count(32) + count(16), count(0))

@@ -10,6 +10,8 @@ mod loader;
 mod names;
 mod order;
 mod pack;
+#[cfg(test)]
+mod tests;
 mod vector;
 mod zone;
 

@@ -1,12 +1,17 @@
 //! The port and the worker alone: answers every query with itself, QR set. What `bench/echo.c` is
 //! in C, so that one can be measured against the other.
 //!
-//! `echo ADDRESS:PORT`, until it is killed.
+//! `echo ADDRESS:PORT [WORKERS [steer]]`, until it is killed. Without WORKERS there is one, on
+//! whatever CPU; else worker N is pinned to the N-th CPU allowed, and `steer` gives each what its
+//! CPU receives.
 
 use packet::{Drop, Packet, Verdict};
-use plane::{App, OnStop, Worker};
-use port_socket::{SocketPort, bind};
+use plane::{App, Fleet, Seat};
+use port::Port;
+use port_socket::{SocketPort, bind, steer};
 use std::error::Error;
+use std::net::SocketAddr;
+use std::sync::{Arc, mpsc};
 
 struct Echo;
 
@@ -25,7 +30,24 @@ impl App for Echo {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let address = std::env::args().nth(1).ok_or("usage: echo ADDRESS:PORT")?.parse()?;
-    let port = SocketPort::new(bind(address)?)?;
-    Ok(Worker::new(vec![port], Echo, OnStop::new()?)?.run()?)
+    let arguments: Vec<_> = std::env::args().skip(1).collect();
+    let address: SocketAddr = arguments.first().ok_or("usage: echo ADDRESS:PORT")?.parse()?;
+    let cpus: Vec<Option<usize>> = match arguments.get(1) {
+        None => vec![None],
+        Some(workers) => {
+            let allowed = cpu::allowed()?;
+            allowed.as_slice().iter().take(workers.parse()?).copied().map(Some).collect()
+        }
+    };
+    let mut seats = Vec::new();
+    for &cpu in &cpus {
+        seats.push(Seat { ports: vec![SocketPort::new(bind(address)?)?], app: Echo, cpu });
+    }
+    if arguments.get(2).is_some_and(|argument| argument == "steer") {
+        let cpus: Vec<_> = cpus.iter().flatten().copied().collect();
+        steer(seats[0].ports[0].as_fd(), &cpus)?;
+    }
+    let (sender, failures) = mpsc::channel();
+    let _fleet = Fleet::start(seats, Arc::new(move |failure| drop(sender.send(failure))))?;
+    Err(failures.recv()?.into())
 }

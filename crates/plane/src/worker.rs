@@ -116,3 +116,60 @@ impl<P: Port, A: App> Worker<P, A> {
         Ok(if stopped { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use packet::{Packet, Verdict};
+    use port::Loopback;
+
+    struct Echo;
+
+    impl App for Echo {
+        fn burst(&mut self, packets: &mut [Packet<'_>]) {
+            for packet in packets {
+                packet.verdict = Verdict::Reply;
+            }
+        }
+
+        fn park(&mut self) {}
+    }
+
+    /// A worker whose first port has many full bursts to receive and whose second has nothing.
+    fn busy_worker(stop: &OnStop) -> Worker<Loopback, Echo> {
+        let mut ports = [64, 64].map(|room| Loopback::new(room).unwrap());
+        for _ in 0..64 * 100 {
+            ports[0].push("192.0.2.1:1053".parse().unwrap(), b"busy");
+        }
+        Worker::new(ports.into(), Echo, stop.clone()).unwrap()
+    }
+
+    #[test]
+    fn a_busy_port_does_not_starve_a_quiet_one() {
+        let mut worker = busy_worker(&OnStop::new().unwrap());
+        assert!(worker.turn().unwrap().is_continue());
+        worker.ports[1].push("192.0.2.2:1053".parse().unwrap(), b"quiet");
+        let answered = (0..=TURNS_UNASKED_MAX).any(|_| {
+            assert!(worker.turn().unwrap().is_continue());
+            worker.ports[1].pop().is_some()
+        });
+        assert!(answered, "not in {TURNS_UNASKED_MAX} turns");
+    }
+
+    #[test]
+    fn the_order_to_stop_comes_through_to_a_busy_worker() {
+        let stop = OnStop::new().unwrap();
+        let mut worker = busy_worker(&stop);
+        assert!(worker.turn().unwrap().is_continue());
+        stop.stop();
+        assert!((0..=TURNS_UNASKED_MAX).any(|_| worker.turn().unwrap().is_break()));
+    }
+
+    #[test]
+    fn a_worker_has_ports_and_not_too_many() {
+        let ports = |count| (0..count).map(|_| Loopback::new(64).unwrap()).collect::<Vec<_>>();
+        for (count, fine) in [(0, false), (PORTS_MAX, true), (PORTS_MAX + 1, false)] {
+            assert_eq!(Worker::new(ports(count), Echo, OnStop::new().unwrap()).is_ok(), fine);
+        }
+    }
+}

@@ -9,9 +9,9 @@ use std::os::fd::{AsRawFd, OwnedFd};
 /// Opens a non-blocking UDP socket on `address`. Several may be bound to one address: the kernel
 /// spreads the clients over them (`SO_REUSEPORT`), each to one socket, in the order of binding.
 ///
-/// A socket on `[::]` takes IPv6 only, so that one on `0.0.0.0` may stand beside it. Replies are
-/// sent without DF and path MTU discovery is ignored, so that a forged ICMP message cannot make us
-/// fragment (RFC 9715 §3.1, R3 and its appendix).
+/// A socket on `[::]` takes IPv6 only, so that one on `0.0.0.0` may stand beside it. Path MTU
+/// discovery is left out (`IP_PMTUDISC_OMIT`), so that a forged ICMP message cannot make us
+/// fragment; what avoids fragments is the size of the replies (RFC 9715 §3.1).
 ///
 /// # Errors
 /// The address is not ours, is in use without `SO_REUSEPORT`, or needs a privilege.

@@ -10,6 +10,11 @@ const CPU_OFFSET: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_CPU) as u32;
 /// Makes the kernel hand each datagram to the socket of the worker on the CPU that received it,
 /// instead of to one chosen by the hash of the addresses. Needs no privilege.
 ///
+/// It helps where few clients make the load, whose hashes may fall on few workers, and where every
+/// worker stays on its CPU. It harms where the device has fewer receive queues than there are
+/// workers and the kernel does not spread packets itself (RPS): the workers of the CPUs that no
+/// queue interrupts get nothing.
+///
 /// `fd` is any one of the sockets bound to an address; all of them follow. `cpus[i]` is the CPU of
 /// the worker that has the socket which was bound i-th. What other CPUs receive is spread over the
 /// sockets by the CPU's number.

@@ -172,7 +172,7 @@ pub const TAGS: [(&str, &str); 35] = [
         "other-tree",
         "QNAME is below a name that does not exist in its zone but is above another zone",
     ),
-    ("tight", "the subject's reply fills more than three quarters of the client's size"),
+    ("tight", "the subject's reply and QNAME once more fill three quarters of the client's size"),
     ("synthesized", "an additional record that one of the two left out comes from a wildcard"),
     ("asterisk", "QNAME has an asterisk label that exists in the zone"),
     ("referral", "the subject's reply is a referral: NOERROR, no answer, NS without AA"),
@@ -238,7 +238,7 @@ fn tags(world: &World, question: &Question, ours: &Said, theirs: &Said) -> BTree
     );
     let refers = ours.authority.iter().any(|record| record.rtype == Rtype::NS);
     set("referral", refers && !ours.aa && ours.rcode == 0 && ours.answer.is_empty());
-    set("tight", ours.length * 4 > question.room() * 3);
+    set("tight", (ours.length + question.name.len()) * 4 > question.room() * 3);
     set("tc-ours", ours.tc);
     set("tc-theirs", theirs.tc);
     let no_room = |short, long| no_room(world, question, short, long);
@@ -291,7 +291,7 @@ fn question_tags(world: &World, question: &Question) -> BTreeSet<&'static str> {
 }
 
 /// True when `short` lacks record sets that `long` has, and none of them would have fitted, with
-/// its signature where it has one.
+/// its signature where it has one, and an owner compressed but for its first label.
 fn no_room(world: &World, question: &Question, short: &Reply, long: &Reply) -> bool {
     let missing: Vec<&Record> = [Aspect::Authority, Aspect::Additional]
         .into_iter()
@@ -305,7 +305,8 @@ fn no_room(world: &World, question: &Question, short: &Reply, long: &Reply) -> b
         });
         let signed = zone.filter(|_| question.wants_dnssec() && first.rtype != Rtype::RRSIG);
         let signature = signed.map_or(0, |zone| SIGNATURE + zone.name.len());
-        set.map(|record| 12 + record.data.len()).sum::<usize>() + signature
+        let label = crate::names::first_label(&first.owner).len() + 1;
+        set.map(|record| 12 + record.data.len()).sum::<usize>() + label + signature
     };
     let least = missing.iter().map(|record| size(record)).min();
     least.is_some_and(|size| short.length + size > question.room())

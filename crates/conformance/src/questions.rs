@@ -305,6 +305,33 @@ impl<'a> Maker<'a> {
     }
 }
 
+/// Questions every run asks, because what they show is rare: name, type and payload size; DO is
+/// set where the zone is signed.
+const RARITIES: [(&str, Rtype, u16); 7] = [
+    ("dnskey.types.test", Rtype::ANY, 1232),
+    ("cd3.alias.test", Rtype::A, 1232),
+    ("c.d3.alias.nsec", Rtype::PTR, 511),
+    ("a-label-that-takes-some-room.d.wild.nsec", Rtype::SOA, 512),
+    ("zz.tostar.wild.nsec3", Rtype::TXT, 1232),
+    ("*.nothere.wild.nsec3", Rtype::SOA, 1232),
+    ("*.nothere.uvidkaefl9porj4at56r7tup7230bopu.wild.nsec3", Rtype::TXT, 1232),
+];
+
+/// The questions about `world` that every run asks.
+pub fn rarities(world: &World) -> Vec<Question> {
+    let known = RARITIES.into_iter().map(|(text, qtype, size)| (name(text), qtype, size));
+    known
+        .filter_map(|(name, qtype, size)| {
+            let zone = crate::zone::nearest(&world.zones, &name)?;
+            let mut edns = Edns::new(size);
+            if zone.signing != Signing::Unsigned {
+                edns.flags = DO;
+            }
+            Some(Question { edns: Some(edns), ..Question::new(name, qtype) })
+        })
+        .collect()
+}
+
 /// A label just before or after `label` in canonical order, or with one octet changed.
 fn neighbour(label: &[u8], random: &mut Random) -> Vec<u8> {
     let mut label = label.to_vec();

@@ -11,7 +11,8 @@
 //! 6. [`finish`] adds OPT and sets flags and counts.
 //!
 //! A burst is taken in two passes: the first parses, routes, hashes and prefetches, the second
-//! answers, so that the memory of one question is on its way while another is read.
+//! answers, so that the memory of one question is on its way while another is read. Most questions
+//! take a shorter way through both: see [`plain`].
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -29,15 +30,15 @@ mod trail;
 
 pub use guard::CookieSecret;
 
-use core::array;
 use finish::Room;
 use image::{HashKey, World};
 use limits::UDP_SIZE_DEFAULT;
 use packet::{BURST_MAX, Drop, Packet, Verdict, prefetch};
+use plain::{Desk, Lead};
 use reply::Reply;
 use solve::{Site, Spot, Trip};
 use trail::Trail;
-use wire::{Class, Fault, QName, Query, Rcode, Rtype, Suffixes};
+use wire::{Class, Fault, Glance, QName, Query, Rcode, Rtype, Suffixes};
 
 /// What the operator decided.
 #[derive(Clone, Debug)]
@@ -82,6 +83,7 @@ pub struct Tally {
 /// Memory of one worker, used again for each burst.
 #[derive(Debug)]
 pub struct Scratch {
+    glances: [Glance; BURST_MAX],
     queries: [Query; BURST_MAX],
     suffixes: Suffixes,
     alias: QName,
@@ -92,6 +94,7 @@ impl Scratch {
     /// Fresh memory. Large: keep it in a `Box` or a thread's own state.
     pub const fn new() -> Self {
         Self {
+            glances: [const { Glance::new() }; BURST_MAX],
             queries: [const { Query::new() }; BURST_MAX],
             suffixes: Suffixes::new(),
             alias: QName::new(),
@@ -109,8 +112,10 @@ impl Default for Scratch {
 /// What the first pass found out about a packet.
 #[derive(Clone, Copy)]
 enum Way<'w> {
-    Fault(Fault),
+    /// The short way: the message was only glanced at.
+    Plain(Lead<'w>),
     Zone(Spot<'w>),
+    Fault(Fault),
     Nobody,
     Chaos,
     /// A type that no record has.
@@ -126,21 +131,24 @@ pub fn batch(
     packets: &mut [Packet<'_>],
     tally: &mut Tally,
 ) {
-    let Scratch { queries, suffixes, alias, trail } = scratch;
+    let Scratch { glances, queries, suffixes, alias, trail } = scratch;
     let key = world.key();
-    let ways = look_all(world, key, queries, packets);
-    let mut shortly = 0;
+    let mut scout = Scout { world, key, memo: None };
+    let mut ways = [Way::Nobody; BURST_MAX];
+    scout.look_all(glances, queries, packets, &mut ways);
+    let mut desk = Desk::new(key, policy);
     let mut bench =
         Bench { world, key, policy, now, suffixes, alias, trail, dice: Dice(now.seed | 1) };
-    for ((packet, query), way) in packets.iter_mut().zip(queries.iter()).zip(&ways) {
-        if let Way::Zone(spot) = way
-            && let Some(set) = spot.plain_set(query)
-            && let Some(len) = plain::reply(policy, query, &set, packet.buf)
-        {
-            packet.len = len;
-            packet.verdict = Verdict::Reply;
-            shortly += 1;
-            continue;
+    for (((packet, glance), query), way) in
+        packets.iter_mut().zip(&*glances).zip(queries).zip(&mut ways)
+    {
+        if let Way::Plain(lead) = way {
+            if let Some((rcode, len)) = desk.answer(lead, glance, packet.buf) {
+                (packet.len, packet.verdict) = (len, Verdict::Reply);
+                tally.rcodes[rcode.index()] += 1;
+                continue;
+            }
+            *way = scout.look_closely(query, packet);
         }
         packet.verdict = match way {
             Way::Fault(Fault::Short) => Verdict::Drop(Drop::Short),
@@ -151,55 +159,86 @@ pub fn batch(
             }
         };
     }
-    tally.rcodes[Rcode::NoError.index()] += shortly;
 }
 
-/// The first pass.
-#[inline(never)]
-fn look_all<'w>(
+/// What the first pass works with.
+struct Scout<'w> {
     world: &'w dyn World,
-    key: &HashKey,
-    queries: &mut [Query; BURST_MAX],
-    packets: &[Packet<'_>],
-) -> [Way<'w>; BURST_MAX] {
-    let mut memo = None;
-    array::from_fn(|index| match packets.get(index) {
-        Some(packet) => look(world, key, &mut memo, &mut queries[index], packet),
-        None => Way::Nobody,
-    })
+    key: &'w HashKey,
+    /// The zone of the question before, where no other zone lies below it: names of a burst are
+    /// often of one zone, and need not be routed again.
+    memo: Option<Site<'w>>,
 }
 
-/// The first pass over a packet. `memo` is the zone of the one before, where no other zone lies
-/// below it: names of a burst are often of one zone, and need not be routed again.
-#[inline(always)]
-fn look<'w>(
-    world: &'w dyn World,
-    key: &HashKey,
-    memo: &mut Option<Site<'w>>,
-    query: &mut Query,
-    packet: &Packet<'_>,
-) -> Way<'w> {
-    if let Err(fault) = query.parse(packet.buf, packet.len) {
-        return Way::Fault(fault);
-    }
-    if query.class != Class::IN {
-        return if query.class == Class::CH { Way::Chaos } else { Way::Nobody };
-    }
-    if query.rtype.is_meta() && query.rtype != Rtype::ANY {
-        return Way::Meta;
-    }
-    let name = &query.name;
-    let spot = match memo {
-        Some(site) if query.rtype != Rtype::DS && site.holds(name) => Spot::new(key, site, name),
-        _ => {
-            let Some(routed) = solve::route(world, name, query.rtype) else { return Way::Nobody };
-            let site = Site::new(routed.zone);
-            *memo = (!routed.has_below).then_some(site);
-            Spot::new(key, &site, name)
+impl<'w> Scout<'w> {
+    /// The first pass.
+    #[inline(never)]
+    fn look_all(
+        &mut self,
+        glances: &mut [Glance; BURST_MAX],
+        queries: &mut [Query; BURST_MAX],
+        packets: &[Packet<'_>],
+        ways: &mut [Way<'w>; BURST_MAX],
+    ) {
+        for (((packet, glance), query), way) in packets.iter().zip(glances).zip(queries).zip(ways) {
+            *way = match self.glance(glance, packet) {
+                Some(lead) => Way::Plain(lead),
+                None => self.look(glance, query, packet),
+            };
         }
-    };
-    prefetch(spot.leaf);
-    Way::Zone(spot)
+    }
+
+    /// Takes a packet the short way, if it can go there.
+    #[inline(always)]
+    fn glance(&self, glance: &mut Glance, packet: &Packet<'_>) -> Option<Lead<'w>> {
+        let lead = Lead::new(self.key, self.memo.as_ref()?, glance, packet)?;
+        prefetch(lead.leaf);
+        Some(lead)
+    }
+
+    /// Looks closely, and then perhaps finds the short way to a zone that was not known before.
+    #[inline(never)]
+    fn look(&mut self, glance: &mut Glance, query: &mut Query, packet: &Packet<'_>) -> Way<'w> {
+        match self.look_closely(query, packet) {
+            Way::Zone(spot) if query.plain => {
+                match Lead::new(self.key, &Site::new(spot.zone), glance, packet) {
+                    Some(lead) => Way::Plain(lead),
+                    None => Way::Zone(spot),
+                }
+            }
+            way => way,
+        }
+    }
+
+    /// Parses and routes.
+    #[inline(never)]
+    fn look_closely(&mut self, query: &mut Query, packet: &Packet<'_>) -> Way<'w> {
+        if let Err(fault) = query.parse(packet.buf, packet.len) {
+            return Way::Fault(fault);
+        }
+        if query.class != Class::IN {
+            return if query.class == Class::CH { Way::Chaos } else { Way::Nobody };
+        }
+        if query.rtype.is_meta() && query.rtype != Rtype::ANY {
+            return Way::Meta;
+        }
+        let name = &query.name;
+        let spot = match &self.memo {
+            Some(site) if query.rtype != Rtype::DS && site.holds(name) => {
+                Spot::new(self.key, site, name)
+            }
+            _ => {
+                let Some(routed) = solve::route(self.world, name, query.rtype) else {
+                    return Way::Nobody;
+                };
+                let site = Site::new(routed.zone);
+                self.memo = (!routed.has_below).then_some(site);
+                Spot::new(self.key, &site, name)
+            }
+        };
+        prefetch(spot.leaf);
+        Way::Zone(spot)
+    }
 }
 
 /// What the second pass works with.
@@ -246,7 +285,7 @@ fn refuse(way: &Way<'_>, policy: &Policy<'_>, reply: &mut Reply<'_>) {
         Way::Fault(Fault::Version) => reply.fail(Rcode::BadVers, None),
         Way::Fault(Fault::CookieOnly) => {}
         Way::Fault(_) => reply.fail(Rcode::FormErr, None),
-        Way::Nobody | Way::Zone(_) => {
+        Way::Nobody | Way::Plain(_) | Way::Zone(_) => {
             reply.fail(Rcode::Refused, Some(finish::Ede::NOT_AUTHORITATIVE));
         }
     }

@@ -1,41 +1,205 @@
-//! The short way of the most frequent reply: one address, to who asked for no more than that. It
-//! writes what `reply` and `finish` would, in one go.
+//! The short way of most questions: plain ones for an address, that one record answers, or that
+//! the zone's SOA does. It writes what `solve`, `reply` and `finish` would, in one go.
+//!
+//! No label is looked at before the name is looked up: octets that are found among a zone's names
+//! are a name. Whatever is not as plain as that takes the long way, from its first octet on.
 use crate::Policy;
-use image::RecordSet;
-use wire::{Flags, HEADER_LEN, Query, Rtype};
+use crate::reply::{negative_soa, under};
+use crate::solve::Site;
+use core::ptr;
+use image::{DepthMask, HashKey, Leaf, RecordSet, RelName, Zone, same};
+use packet::Packet;
+use wire::limits::PADDED_LEN;
+use wire::{Flags, Glance, HEADER_LEN, Name, Rcode, Rtype};
 
 const OPT_LEN: usize = 11;
+/// Octets of a record in front of its data, its owner a pointer.
+const HEAD_LEN: usize = 12;
+/// Octets of the longest SOA record that is kept at hand.
+const SOA_LEN_MAX: usize = 128;
+/// Octets that a short reply may write behind its question. The question is at most 271 octets
+/// long, so that all of it fits into what every client can receive.
+const ROOM_LEN: usize = SOA_LEN_MAX + OPT_LEN;
+const POINTER: u16 = 0xc000;
+/// Counts of a reply's answer and authority section.
+const ANSWER: u32 = 1 << 16;
+const AUTHORITY: u32 = 1;
 
-/// Writes the reply into the query's buffer and returns its length, or nothing where the long way
-/// has to be taken: for other sets than one A record. The question is at most 271 octets long, so
-/// that what is written here fits into what every client can receive.
+/// Where the name of a plain question would lie.
+#[derive(Clone, Copy)]
+pub(crate) struct Lead<'w> {
+    zone: &'w dyn Zone,
+    hash: u64,
+    /// The leaf of that hash.
+    pub(crate) leaf: &'w [u8],
+    /// Octets of the name below the zone's origin.
+    len: usize,
+    /// Octets of header and question.
+    question_end: usize,
+}
+
+impl<'w> Lead<'w> {
+    /// Takes a message that asks for an address of a name below the site's origin.
+    #[inline(always)]
+    pub(crate) fn new(
+        key: &HashKey,
+        site: &Site<'w>,
+        glance: &mut Glance,
+        packet: &Packet<'_>,
+    ) -> Option<Self> {
+        if !site.plain {
+            return None;
+        }
+        let name_len = glance.read(packet.buf, packet.len)?;
+        let len = name_len.checked_sub(site.origin.len())?;
+        if !matches!(glance.rtype, Rtype::A | Rtype::AAAA)
+            || !same(glance.padded().get(len..name_len)?, site.origin)
+        {
+            return None;
+        }
+        let hash = key.hash(glance.padded(), 0, len);
+        let question_end = HEADER_LEN + name_len + 4;
+        Some(Self { zone: site.zone, hash, leaf: site.zone.leaf(hash), len, question_end })
+    }
+}
+
+/// What short replies are written with.
+pub(crate) struct Desk<'w> {
+    key: &'w HashKey,
+    opt: [u8; OPT_LEN],
+    /// The zone that was last asked for what it does not have.
+    soa: Option<(&'w dyn Zone, Option<Soa>)>,
+}
+
+impl<'w> Desk<'w> {
+    pub(crate) fn new(key: &'w HashKey, policy: &Policy<'_>) -> Self {
+        let [s0, s1] = policy.udp_size_max.to_be_bytes();
+        Self { key, opt: [0, 0, 41, s0, s1, 0, 0, 0, 0, 0, 0], soa: None }
+    }
+
+    /// Answers in the question's buffer; returns the code and the reply's length, or nothing where
+    /// the long way has to be taken. The message is still the question then.
+    #[inline(always)]
+    pub(crate) fn answer(
+        &mut self,
+        lead: &Lead<'w>,
+        glance: &Glance,
+        buf: &mut [u8],
+    ) -> Option<(Rcode, usize)> {
+        let (question, behind) = buf.split_at_mut_checked(lead.question_end)?;
+        let header: &mut [u8; HEADER_LEN] = question.first_chunk_mut()?;
+        let room: &mut [u8; ROOM_LEN] = behind.first_chunk_mut()?;
+        let name = glance.padded().get(..lead.len)?;
+        let (rcode, counts, len) = match Leaf::new(lead.leaf).find(lead.hash, name) {
+            Some(node) => match node.set(glance.rtype) {
+                Some(set) => (Rcode::NoError, ANSWER, put_address(room, &set)?),
+                None if node.set(Rtype::CNAME).is_some() => return None,
+                None => (Rcode::NoError, AUTHORITY, self.put_soa(lead, room)?),
+            },
+            None if is_missing(lead.zone, name) => {
+                (Rcode::NxDomain, AUTHORITY, self.put_soa(lead, room)?)
+            }
+            None => return None,
+        };
+        *room.get_mut(len..)?.first_chunk_mut()? = self.opt;
+        let [i0, i1, f0, f1, ..] = *header;
+        let flags = Flags(u16::from_be_bytes([f0, f1])).reply().0 | Flags::AA | rcode as u16;
+        let [f0, f1] = flags.to_be_bytes();
+        let [a0, a1, n0, n1] = counts.to_be_bytes();
+        *header = [i0, i1, f0, f1, 0, 1, a0, a1, n0, n1, 0, u8::from(glance.has_opt)];
+        let opt_len = if glance.has_opt { OPT_LEN } else { 0 };
+        Some((rcode, lead.question_end + len + opt_len))
+    }
+
+    /// Puts the SOA of the zone, as one that says what there is not.
+    #[inline(never)]
+    fn put_soa(&mut self, lead: &Lead<'w>, room: &mut [u8; ROOM_LEN]) -> Option<usize> {
+        let known = self.soa.as_ref().is_some_and(|(zone, _)| ptr::addr_eq(*zone, lead.zone));
+        if !known {
+            self.soa = Some((lead.zone, Soa::new(self.key, lead.zone)));
+        }
+        let (_, soa) = self.soa.as_ref()?;
+        soa.as_ref().map(|soa| soa.put((HEADER_LEN + lead.len) as u16, room))
+    }
+}
+
+/// Puts an address record of the question's name, when there is but one.
 #[inline(always)]
-pub(crate) fn reply(
-    policy: &Policy<'_>,
-    query: &Query,
-    set: &RecordSet<'_>,
-    buf: &mut [u8],
-) -> Option<usize> {
+fn put_address(room: &mut [u8; ROOM_LEN], set: &RecordSet<'_>) -> Option<usize> {
     let [t0, t1, l0, l1, l2, l3, ..] = *set.head();
-    let [a0, a1, a2, a3] = *set.data() else { return None };
-    if query.rtype != Rtype::A {
+    let data = set.data();
+    if set.count() != 1 {
         return None;
     }
-    let [s0, s1] = policy.udp_size_max.to_be_bytes();
-    let (header, rest) = buf.split_first_chunk_mut::<HEADER_LEN>()?;
-    let start = query.question_end - HEADER_LEN;
-    let record = [0xc0, HEADER_LEN as u8, t0, t1, 0, 1, l0, l1, l2, l3, 0, 4, a0, a1, a2, a3];
-    let opt = [0, 0, 41, s0, s1, 0, 0, 0, 0, 0, 0];
-    let has_opt = query.edns.is_some();
-    let (first, behind) = rest.get_mut(start..)?.split_first_chunk_mut()?;
-    *first = record;
-    if has_opt {
-        *behind.first_chunk_mut()? = opt;
+    let head = [0xc0, HEADER_LEN as u8, t0, t1, 0, 1, l0, l1, l2, l3, 0, data.len() as u8];
+    *room.first_chunk_mut()? = head;
+    if let Ok(v4) = <[u8; 4]>::try_from(data) {
+        *room[HEAD_LEN..].first_chunk_mut()? = v4;
+    } else {
+        *room[HEAD_LEN..].first_chunk_mut()? = <[u8; 16]>::try_from(data).ok()?;
     }
-    let flags = query.flags.reply().0 | Flags::AA;
-    let words = u64::from(flags) << 48 | 1 << 32 | 1 << 16;
-    let [w0, w1, w2, w3, w4, w5, w6, w7] = words.to_be_bytes();
-    let [i0, i1, ..] = *header;
-    *header = [i0, i1, w0, w1, w2, w3, w4, w5, w6, w7, 0, u8::from(has_opt)];
-    Some(query.question_end + record.len() + if has_opt { OPT_LEN } else { 0 })
+    Some(HEAD_LEN + data.len())
+}
+
+/// Whether octets that are found nowhere in the zone are a name that does not exist, and that no
+/// wildcard can stand for.
+#[inline(always)]
+fn is_missing(zone: &dyn Zone, octets: &[u8]) -> bool {
+    zone.facts().wildcards == DepthMask::default() && are_labels(octets)
+}
+
+/// Whether octets are whole labels, one behind another.
+#[inline(always)]
+fn are_labels(mut octets: &[u8]) -> bool {
+    while let [len, behind @ ..] = octets {
+        let len = usize::from(*len);
+        match behind.get(len..) {
+            Some(rest) if (1..=Name::LABEL_MAX).contains(&len) => octets = rest,
+            _ => return false,
+        }
+    }
+    true
+}
+
+/// The SOA record of a negative answer, whose names all point into the question.
+struct Soa {
+    octets: [u8; SOA_LEN_MAX],
+    len: usize,
+    /// Where MNAME and RNAME go on with a pointer.
+    pointers: [u8; 2],
+}
+
+impl Soa {
+    /// That of a zone, when both names lie below its origin and are not very long.
+    fn new(key: &HashKey, zone: &dyn Zone) -> Option<Self> {
+        let apex = zone.find(key, RelName::new(&[0; PADDED_LEN], 0, 0))?;
+        let (ttl, data) = negative_soa(apex)?;
+        let (mname, rest) = under(zone.origin(), data)?;
+        let (rname, numbers) = under(zone.origin(), rest)?;
+        let len = HEAD_LEN + mname.len() + 2 + rname.len() + 2 + numbers.len();
+        let pointers = [HEAD_LEN + mname.len(), len - numbers.len() - 2].map(|at| at as u8);
+        let ttl = ttl.to_be_bytes();
+        let head = [0, 0, 0, 6, 0, 1, ttl[0], ttl[1], ttl[2], ttl[3], 0, (len - HEAD_LEN) as u8];
+        let mut soa = Self { octets: [0; SOA_LEN_MAX], len, pointers };
+        let mut rest = soa.octets.get_mut(..len)?;
+        for part in [&head, mname, &[0; 2], rname, &[0; 2], numbers] {
+            let (into, behind) = rest.split_at_mut(part.len());
+            into.copy_from_slice(part);
+            rest = behind;
+        }
+        Some(soa)
+    }
+
+    /// Puts it, for an origin that stands at `origin_at` in the message; returns its length.
+    #[inline(always)]
+    fn put(&self, origin_at: u16, room: &mut [u8; ROOM_LEN]) -> usize {
+        let (into, _) = room.split_at_mut(SOA_LEN_MAX);
+        into.copy_from_slice(&self.octets);
+        let pointer = (POINTER | origin_at).to_be_bytes();
+        into[..2].copy_from_slice(&pointer);
+        for at in self.pointers {
+            into[usize::from(at)..][..2].copy_from_slice(&pointer);
+        }
+        self.len
+    }
 }

@@ -1,7 +1,7 @@
 //! Composing: record sets into the reply, section by section, each whole or not at all.
 use crate::Dice;
 use crate::finish::{Ede, Room};
-use image::{Node, RecordSet};
+use image::{Node, RecordSet, same};
 use packet::Transport;
 use wire::{Composer, Flags, Full, HEADER_LEN, Name, NameBuf, Query, Rcode, Rtype, Suffixes};
 
@@ -234,9 +234,8 @@ impl<'r> Reply<'r> {
         Ok(())
     }
 
-    /// Puts the zone's SOA where it says how long what is not there may be remembered: at the
-    /// lower of its TTL and its MINIMUM (RFC 2308 §3). `in_question` is where the origin stands in
-    /// the question's name, if it does.
+    /// Puts the zone's SOA where it says how long what is not there may be remembered.
+    /// `in_question` is where the origin stands in the question's name, if it does.
     pub(crate) fn put_negative_soa(
         &mut self,
         origin: Name<'_>,
@@ -244,9 +243,7 @@ impl<'r> Reply<'r> {
         apex: Node<'_>,
     ) {
         let Some(set) = apex.set(Rtype::SOA) else { return };
-        let Some(data) = set.records().next() else { return };
-        let minimum = data.last_chunk().map_or(0, |minimum| u32::from_be_bytes(*minimum));
-        let ttl = set.ttl().min(minimum);
+        let Some((ttl, data)) = negative_soa(apex) else { return };
         let owner = in_question.map_or(Owner::Name(origin), Owner::Question);
         let put = match (owner, self.query.dnssec_ok()) {
             (Owner::Question(at), false) => self.put_soa_fast(origin, at, ttl, data),
@@ -290,20 +287,43 @@ impl<'r> Reply<'r> {
         at: usize,
         data: &'d [u8],
     ) -> Result<&'d [u8], Full> {
-        let mut end = 0;
-        let mut prefix = 0;
-        while let Some(len) = data.get(end).filter(|len| **len != 0) {
-            end += 1 + usize::from(*len);
-            prefix = if data[end..].starts_with(origin.octets()) { end } else { prefix };
-        }
-        let name = data.get(..=end).ok_or(Full)?;
-        if prefix > 0 && prefix + origin.len() == name.len() {
-            self.out.put(&name[..prefix])?;
+        if let Some((prefix, rest)) = under(origin, data) {
+            self.out.put(prefix)?;
             self.out.put_array((POINTER | (HEADER_LEN + at) as u16).to_be_bytes())?;
-        } else {
-            self.out.put_name(Name::parse(name).unwrap_or(Name::ROOT))?;
+            return Ok(rest);
         }
+        let name = Name::parse(data).map_err(|_| Full)?;
+        self.out.put_name(name)?;
         Ok(&data[name.len()..])
+    }
+}
+
+/// The SOA of an apex as a negative answer needs it: the lower of its TTL and its MINIMUM (RFC 2308
+/// §3), and its data.
+pub(crate) fn negative_soa(apex: Node<'_>) -> Option<(u32, &[u8])> {
+    let set = apex.set(Rtype::SOA)?;
+    let data = set.records().next()?;
+    let minimum = data.last_chunk().map_or(0, |minimum| u32::from_be_bytes(*minimum));
+    Some((set.ttl().min(minimum), data))
+}
+
+/// The labels that the name at the start of `data` has below the origin, if it lies there, written
+/// in the same case; and what follows the name.
+pub(crate) fn under<'d>(origin: Name<'_>, data: &'d [u8]) -> Option<(&'d [u8], &'d [u8])> {
+    let mut at = 0;
+    loop {
+        let rest = data.get(at..)?;
+        let len = usize::from(*rest.first()?);
+        if at > 0
+            && let Some((head, behind)) = rest.split_at_checked(origin.len())
+            && same(head, origin.octets())
+        {
+            return Some((&data[..at], behind));
+        }
+        if len == 0 {
+            return None;
+        }
+        at += 1 + len;
     }
 }
 

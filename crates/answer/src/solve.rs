@@ -5,9 +5,9 @@ use crate::find::{Found, Place, find};
 use crate::finish::Ede;
 use crate::reply::{Owner, Reply, Section, absolute};
 use crate::trail::Trail;
-use image::{DepthMask, Facts, HashKey, Leaf, Node, RecordSet, Route, World, Zone, same};
+use image::{DepthMask, Facts, HashKey, Node, Route, World, Zone, same};
 use packet::Transport;
-use wire::{Name, NameBuf, QName, Query, Rcode, Rtype};
+use wire::{Name, NameBuf, QName, Rcode, Rtype};
 
 /// How one name of a chain of aliases ended.
 #[allow(clippy::large_enum_variant, reason = "lives on the stack for the length of one call")]
@@ -27,11 +27,11 @@ pub(crate) struct Trip<'t> {
 /// A zone, and what is asked of it again and again.
 #[derive(Clone, Copy)]
 pub(crate) struct Site<'w> {
-    zone: &'w dyn Zone,
+    pub(crate) zone: &'w dyn Zone,
     facts: &'w Facts,
-    origin: &'w [u8],
+    pub(crate) origin: &'w [u8],
     /// Whether a name that exists is answered without a look at those above it.
-    plain: bool,
+    pub(crate) plain: bool,
 }
 
 impl<'w> Site<'w> {
@@ -42,7 +42,6 @@ impl<'w> Site<'w> {
     }
 
     /// Whether a name is the origin or lies below it.
-    #[inline(always)]
     pub(crate) fn holds(&self, name: &QName) -> bool {
         let labels = usize::from(self.facts.origin_labels);
         let Some(start) = name.octets().len().checked_sub(self.origin.len()) else { return false };
@@ -55,9 +54,8 @@ impl<'w> Site<'w> {
 /// Where the first pass found that a question's name would lie.
 #[derive(Clone, Copy)]
 pub(crate) struct Spot<'w> {
-    zone: &'w dyn Zone,
+    pub(crate) zone: &'w dyn Zone,
     facts: &'w Facts,
-    plain: bool,
     /// The hash of the name below the zone's origin.
     hash: u64,
     /// The leaf of that hash.
@@ -66,21 +64,10 @@ pub(crate) struct Spot<'w> {
 
 impl<'w> Spot<'w> {
     /// Hashes the name and finds the leaf.
-    #[inline(always)]
     pub(crate) fn new(key: &HashKey, site: &Site<'w>, name: &QName) -> Self {
         let hash = Place::new(name, site.facts).hash(key);
-        let Site { zone, facts, plain, .. } = *site;
-        Self { zone, facts, plain, hash, leaf: zone.leaf(hash) }
-    }
-
-    /// The record set that answers a plain question, when there is no more to it than that.
-    #[inline(always)]
-    pub(crate) fn plain_set(&self, query: &Query) -> Option<RecordSet<'w>> {
-        if !(self.plain && query.plain) {
-            return None;
-        }
-        let name = Place::new(&query.name, self.facts);
-        Leaf::new(self.leaf).find(self.hash, name.octets())?.set(query.rtype)
+        let Site { zone, facts, .. } = *site;
+        Self { zone, facts, hash, leaf: zone.leaf(hash) }
     }
 }
 

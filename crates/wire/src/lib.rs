@@ -4,6 +4,7 @@
 
 mod compose;
 mod edns;
+mod glance;
 mod header;
 pub mod limits;
 mod name;
@@ -13,6 +14,7 @@ mod rtype;
 
 pub use compose::{Composer, Full, Mark, Suffixes};
 pub use edns::{Cookie, Edns, OptionCode};
+pub use glance::Glance;
 pub use header::{Flags, HEADER_LEN, Rcode};
 pub use name::{Labels, Name, NameBuf, NameError, canonical_cmp};
 pub use query::{Fault, QName, Query};

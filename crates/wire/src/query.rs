@@ -109,36 +109,36 @@ impl QName {
         }
         self.labels = labels as u8;
         self.len = at as u8 + 1;
-        self.lower(window, at + 1);
-        Some(HEADER_LEN + at + 1)
-    }
-
-    /// Copies `len` octets from the question in lower case, 16 at a time. Length octets are at most
-    /// 63 and so are never taken for a letter.
-    #[inline]
-    fn lower(&mut self, window: &[u8], len: usize) {
-        let from = window.get(HEADER_LEN..).unwrap_or_default();
-        if let Some(from) = from.first_chunk::<PADDED_LEN>() {
-            // Most names are no longer than three blocks: those go without a look at the length.
-            let (into, from) = (self.lower.as_chunks_mut().0, from.as_chunks().0);
-            for at in 0..3 {
-                into[at] = lowercase(from[at]);
+        match window[HEADER_LEN..].first_chunk() {
+            Some(from) => lower(&mut self.lower, from, at + 1),
+            // Too little room behind the question to read whole blocks.
+            None => {
+                self.lower[..=at].copy_from_slice(&octets[..=at]);
+                self.lower[..=at].make_ascii_lowercase();
             }
-            if len > 3 * 16 {
-                let rest = into[3..].iter_mut().zip(&from[3..]).take(len.div_ceil(16) - 3);
-                rest.for_each(|(into, from)| *into = lowercase(*from));
-            }
-            return;
         }
-        // Too little room behind the question to read whole blocks.
-        self.lower[..len].copy_from_slice(&from[..len]);
-        self.lower[..len].make_ascii_lowercase();
+        Some(HEADER_LEN + at + 1)
     }
 }
 
 impl Default for QName {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+/// Copies a name's `len` octets in lower case, 16 at a time. Length octets are at most 63 and so are
+/// never taken for a letter.
+#[inline(always)]
+pub(crate) fn lower(into: &mut [u8; PADDED_LEN], from: &[u8; PADDED_LEN], len: usize) {
+    // Most names are no longer than three blocks: those go without a look at the length.
+    let (into, from) = (into.as_chunks_mut().0, from.as_chunks().0);
+    for at in 0..3 {
+        into[at] = lowercase(from[at]);
+    }
+    if len > 3 * 16 {
+        let rest = into[3..].iter_mut().zip(&from[3..]).take(len.div_ceil(16) - 3);
+        rest.for_each(|(into, from)| *into = lowercase(*from));
     }
 }
 

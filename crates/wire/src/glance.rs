@@ -1,0 +1,166 @@
+//! A glance at a message: whether it is a plain question, told without a look at its labels.
+use crate::header::{Flags, HEADER_LEN};
+use crate::limits::PADDED_LEN;
+use crate::query::lower;
+use crate::{Class, Name, Rtype};
+
+/// Octets of a question behind its name.
+const TYPE_AND_CLASS_LEN: usize = 4;
+/// Octets of an OPT record without options.
+const OPT_LEN: usize = 11;
+/// Octets that a glance reads, those behind the message among them.
+const WINDOW_LEN: usize = HEADER_LEN + PADDED_LEN;
+
+/// What matters of the OPT record's first eight octets: owner, type, version and DO.
+const OPT_MASK: u64 = u64::from_be_bytes([255, 255, 255, 0, 0, 0, 255, 0x80]);
+const OPT_PLAIN: u64 = (Rtype::OPT.0 as u64) << 40;
+
+/// A message taken for a plain question: one in class IN, with nothing behind it but, at most, an
+/// OPT of version 0 that has no options and leaves DO clear. Then the message's length tells where
+/// the name ends. Whether the octets are a name is for the reader to find out; to find them among
+/// names is enough.
+#[derive(Clone, Debug)]
+pub struct Glance {
+    lower: [u8; PADDED_LEN],
+    /// The type asked for.
+    pub rtype: Rtype,
+    /// Whether the message has an OPT record.
+    pub has_opt: bool,
+}
+
+impl Glance {
+    /// Nothing yet, to be read into.
+    pub const fn new() -> Self {
+        Self { lower: [0; PADDED_LEN], rtype: Rtype(0), has_opt: false }
+    }
+
+    /// Takes the message in the first `len` octets of `window` and returns how many octets its name
+    /// must have, 1 to 255. Nothing is returned for what is no plain question, or where there is
+    /// too little room behind it to be read in whole blocks.
+    #[inline(always)]
+    pub fn read(&mut self, window: &[u8], len: usize) -> Option<usize> {
+        let window: &[u8; WINDOW_LEN] = window.first_chunk()?;
+        let (header, names) = window.split_first_chunk::<HEADER_LEN>()?;
+        let [_, _, f0, f1, counts @ ..] = *header;
+        // One question, and one additional record or none.
+        let additional = u64::from_be_bytes(counts).wrapping_sub(1 << 48);
+        if !Flags(u16::from_be_bytes([f0, f1])).is_query() || additional > 1 {
+            return None;
+        }
+        self.has_opt = additional == 1;
+        let around = HEADER_LEN + TYPE_AND_CLASS_LEN + if self.has_opt { OPT_LEN } else { 0 };
+        let name_len = len.wrapping_sub(around);
+        if !(1..=Name::LEN_MAX).contains(&name_len) {
+            return None;
+        }
+        let [t0, t1, c0, c1, opt @ ..] = names.get(name_len..)?.first_chunk::<15>()?;
+        if u16::from_be_bytes([*c0, *c1]) != Class::IN.0 || self.has_opt && !is_plain(opt) {
+            return None;
+        }
+        self.rtype = Rtype(u16::from_be_bytes([*t0, *t1]));
+        lower(&mut self.lower, names.first_chunk()?, name_len);
+        Some(name_len)
+    }
+
+    /// The name in lower case; octets behind it mean nothing.
+    #[inline]
+    pub fn padded(&self) -> &[u8; PADDED_LEN] {
+        &self.lower
+    }
+}
+
+impl Default for Glance {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Whether an OPT record asks for nothing.
+#[inline(always)]
+fn is_plain(opt: &[u8; OPT_LEN]) -> bool {
+    let [o0, o1, o2, o3, o4, o5, o6, o7, _, l0, l1] = *opt;
+    let first = u64::from_be_bytes([o0, o1, o2, o3, o4, o5, o6, o7]);
+    first & OPT_MASK == OPT_PLAIN && [l0, l1] == [0; 2]
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use crate::Query;
+    use std::vec::Vec;
+
+    const QUESTION: &[u8] = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\x01\x03WwW\x07Example\0\0\x01\0\x01";
+    const OPT: &[u8] = b"\0\0\x29\x04\xd0\0\0\0\0\0\0";
+
+    /// With room behind it for whole blocks.
+    fn roomy(message: &[u8]) -> Vec<u8> {
+        let mut window = message.to_vec();
+        window.resize(WINDOW_LEN.max(message.len()), 0xee);
+        window
+    }
+
+    /// A glance must tell what a whole parse tells, and parse must find plain what a glance does.
+    fn compare(message: &[u8]) -> bool {
+        let window = roomy(message);
+        let (mut glance, mut query) = (Glance::new(), Query::new());
+        let glanced = glance.read(&window, message.len());
+        let parsed = query.parse(&window, message.len());
+        let plain = parsed.is_ok() && query.plain && query.class == Class::IN;
+        let Some(len) = glanced else {
+            assert!(!plain, "{message:x?}");
+            return false;
+        };
+        if Name::parse(&message[HEADER_LEN..]).is_ok_and(|name| name.len() == len) {
+            assert!(plain, "{message:x?}");
+            assert_eq!(glance.padded()[..len], *query.name.octets());
+            assert_eq!((glance.rtype, glance.has_opt), (query.rtype, query.edns.is_some()));
+        } else {
+            assert!(!plain, "{message:x?}");
+        }
+        true
+    }
+
+    #[test]
+    fn it_tells_what_a_whole_parse_tells() {
+        let with_opt = [QUESTION, OPT].concat();
+        let mut without = QUESTION.to_vec();
+        without[11] = 0;
+        assert!(compare(&with_opt) && compare(&without));
+        let mut taken = 0;
+        for message in [with_opt, without] {
+            for at in 0..message.len() {
+                for value in 0..=255 {
+                    let mut changed = message.clone();
+                    changed[at] = value;
+                    taken += usize::from(compare(&changed));
+                }
+                assert!(!compare(&message[..at]) || at > HEADER_LEN);
+            }
+            compare(&[&message[..], b"\0"].concat());
+        }
+        assert!(taken > 1000, "most octets do not matter");
+    }
+
+    #[test]
+    fn names_of_every_length_are_read() {
+        for len in 1..=260 {
+            let mut name: Vec<u8> = Vec::new();
+            while name.len() + 1 < len {
+                let label = (len - name.len() - 2).min(Name::LABEL_MAX);
+                name.push(label as u8);
+                name.extend(std::iter::repeat_n(b'X', label));
+            }
+            name.push(0);
+            let message = [&QUESTION[..HEADER_LEN], &name, b"\0\x1c\0\x01", OPT].concat();
+            assert_eq!(compare(&message), name.len() <= Name::LEN_MAX, "{}", name.len());
+        }
+    }
+
+    #[test]
+    fn without_room_behind_the_message_nothing_is_read() {
+        let mut window = roomy(&[QUESTION, OPT].concat());
+        window.pop();
+        assert_eq!(Glance::new().read(&window, QUESTION.len() + OPT.len()), None);
+    }
+}

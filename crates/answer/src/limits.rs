@@ -2,7 +2,8 @@
 
 /// Aliases followed for one question. A longer chain is answered as far as it was followed.
 pub const ALIASES_MAX: usize = 16;
-/// Records in the proofs of one answer: a wildcard's takes two of each alias, the last name's three.
+/// Records in the proofs of one answer: a wildcard's takes two of each alias, the last name's
+/// three.
 pub const PROOFS_MAX: usize = 2 * ALIASES_MAX + 3;
 /// Names whose addresses are added for one record set that is no delegation.
 pub const TARGETS_MAX: usize = 32;

@@ -114,8 +114,9 @@ pub(crate) fn solve<'w>(
     }
 }
 
-/// The zone to ask about a name. What the parent says about a child is asked of the parent (RFC 4035
-/// §3.1.4.1); only where it is nobody's here, the child may say that it has no such thing.
+/// The zone to ask about a name. What the parent says about a child is asked of the parent
+/// (RFC 4035 §3.1.4.1); only where it is nobody's here, the child may say that it has no such
+/// thing.
 #[inline(never)]
 pub(crate) fn route<'w>(world: &'w dyn World, name: &QName, rtype: Rtype) -> Option<Route<'w>> {
     let at_parent = (rtype == Rtype::DS).then(|| world.route(name, true)).flatten();

@@ -1,5 +1,5 @@
-//! Names and DNAMEs that a chain of aliases has passed, so that it ends where it would go round, and
-//! says nothing twice.
+//! Names and DNAMEs that a chain of aliases has passed, so that it ends where it would go round,
+//! and says nothing twice.
 use crate::limits::ALIASES_MAX;
 use image::{HashKey, Node};
 use wire::QName;

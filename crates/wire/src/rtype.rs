@@ -3,13 +3,19 @@ use core::fmt;
 use core::str::FromStr;
 
 macro_rules! numbers {
-    ($(#[$doc:meta])* $name:ident, $prefix:literal, $($konst:ident = $value:literal $text:literal,)*) => {
+    (
+        $(#[$doc:meta])* $name:ident, $prefix:literal,
+        $($konst:ident = $value:literal $text:literal,)*
+    ) => {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name(pub u16);
 
         impl $name {
-            $(#[doc = concat!("`", $text, "`, ", $value, ".")] pub const $konst: Self = Self($value);)*
+            $(
+                #[doc = concat!("`", $text, "`, ", $value, ".")]
+                pub const $konst: Self = Self($value);
+            )*
 
             /// The mnemonic, or nothing where only the number is known.
             pub const fn mnemonic(self) -> Option<&'static str> {
@@ -39,7 +45,8 @@ macro_rules! numbers {
             fn from_str(text: &str) -> Result<Self, ()> {
                 $(if text.eq_ignore_ascii_case($text) { return Ok(Self($value)); })*
                 let (prefix, digits) = text.split_at_checked($prefix.len()).ok_or(())?;
-                if !prefix.eq_ignore_ascii_case($prefix) || !digits.bytes().all(|b| b.is_ascii_digit()) {
+                let generic = prefix.eq_ignore_ascii_case($prefix);
+                if !generic || !digits.bytes().all(|b| b.is_ascii_digit()) {
                     return Err(());
                 }
                 digits.parse().map(Self).map_err(|_| ())

@@ -81,7 +81,8 @@ fn bare(room: &Room, wrong: &mut Vec<String>) {
     if !lib.contains("#![no_std]") {
         wrong.push(format!("I1: {} is hot and lacks #![no_std]", room.name));
     }
-    for file in sources(&room.directory.join("src")) {
+    let tests = |file: &PathBuf| file.file_stem().is_some_and(|stem| stem == "tests");
+    for file in sources(&room.directory.join("src")).into_iter().filter(|file| !tests(file)) {
         let text = code(&file).replace("#[cfg(test)]\nextern crate std;", "");
         let text = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
         for word in ["extern crate alloc", "extern crate std"] {

@@ -4,9 +4,11 @@
 pub mod limits;
 mod list;
 mod quota;
+mod receive;
 
 pub use list::{CpuList, ParseCpuListError};
 pub use quota::quota;
+pub use receive::receives_everywhere;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::io;

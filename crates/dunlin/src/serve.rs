@@ -39,6 +39,7 @@ pub fn run(command: &cli::Serve) -> Anyhow<ExitCode> {
 async fn serve(config: Config) -> Anyhow<ExitCode> {
     let mut signals = Signals::new()?;
     let places = workers::place(&config.server)?;
+    sockets::raise_file_limit();
     let listening = sockets::open(&config.server.listen, places.len())?;
     let (control, running) =
         Control::start(zones::first_image(&config.zones, config.server.local_zones)?)?;

@@ -1,10 +1,21 @@
 //! The sockets questions come in by. They are opened here, so that a failure can say what to do,
 //! and handed to those who own them.
 use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
+
+/// Lets this process open as many files as it may at all: each stream is one, and the usual lower
+/// bound is less than the streams that are let in.
+pub fn raise_file_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::warn!(%error, limit = limit.current, "the limit of open files stays as it was");
+    }
+}
 
 /// What one address is served by.
 #[derive(Debug)]

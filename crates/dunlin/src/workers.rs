@@ -42,8 +42,8 @@ fn place_on(cpus: &CpuList, allowed: &CpuList) -> io::Result<Places> {
 /// Has the kernel hand datagrams to the worker of the receiving CPU, where that is wanted. Tells
 /// whether it does.
 ///
-/// Automatic means: only where every CPU has a worker that stays on it. Anything else would leave
-/// the questions that arrive at some CPUs to few of the workers.
+/// Automatic means: only where every CPU has a worker that stays on it, and packets reach every CPU.
+/// Anything else would leave the questions that arrive at some CPUs to few of the workers.
 pub fn steer(steering: Steering, places: &[Option<usize>], listening: &[Listening]) -> bool {
     let cpus: Vec<usize> = match places.iter().copied().collect::<Option<Vec<_>>>() {
         Some(cpus) => cpus,
@@ -53,7 +53,7 @@ pub fn steer(steering: Steering, places: &[Option<usize>], listening: &[Listenin
     let allowed = cpu::allowed().unwrap_or_default();
     let every_cpu = allowed.as_slice().iter().all(|cpu| places.contains(&Some(*cpu)));
     let wanted = match steering {
-        Steering::Auto => places.len() > 1 && every_cpu,
+        Steering::Auto => places.len() > 1 && every_cpu && cpu::receives_everywhere(places.len()),
         Steering::Cpu => true,
         Steering::Hash => false,
     };

@@ -65,19 +65,20 @@ impl Software {
     }
 }
 
-/// `DUNLIN_BIN`, or the newest of what cargo has built.
+/// `DUNLIN_BIN`, or what cargo builds now, in the profile of the test.
 fn dunlin() -> Result<PathBuf> {
     if let Some(path) = std::env::var_os("DUNLIN_BIN") {
         return Ok(path.into());
     }
     let test = std::env::current_exe().map_err(|e| e.to_string())?;
-    let target = test.ancestors().nth(3).ok_or("a test lies in target/PROFILE/deps")?;
-    ["release", "debug"]
-        .into_iter()
-        .map(|profile| target.join(profile).join("dunlin"))
-        .filter(|path| path.is_file())
-        .max_by_key(|path| path.metadata().and_then(|meta| meta.modified()).ok())
-        .ok_or_else(|| "no dunlin here (cargo build --release -p dunlin, or set DUNLIN_BIN)".into())
+    let profile = test.ancestors().nth(2).ok_or("a test lies in target/PROFILE/deps")?;
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--quiet", "--package", "dunlin"]);
+    if profile.ends_with("release") {
+        cargo.arg("--release");
+    }
+    let built = cargo.status().map_err(|e| format!("cargo: {e}"))?;
+    if built.success() { Ok(profile.join("dunlin")) } else { Err("dunlin does not build".into()) }
 }
 
 /// A running server.

@@ -50,7 +50,7 @@ struct Shared {
 fn no_query_is_lost_or_wrong_while_zones_are_reloaded() {
     let subject = std::env::var("DUNLIN_SUBJECT").unwrap_or("dunlin".into());
     let subject = Software::named(&subject).expect("DUNLIN_SUBJECT names a server");
-    if !all_present([subject].into_iter()) {
+    if !all_present(&[subject]) {
         return;
     }
     let reloads = number("DUNLIN_RELOADS", 100) as u32;

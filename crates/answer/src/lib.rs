@@ -181,17 +181,18 @@ impl<'w> Scout<'w> {
         ways: &mut [Way<'w>; BURST_MAX],
     ) {
         for (((packet, glance), query), way) in packets.iter().zip(glances).zip(queries).zip(ways) {
-            *way = match self.glance(glance, packet) {
-                Some(lead) => Way::Plain(lead),
-                None => self.look(glance, query, packet),
-            };
+            match self.glance(glance, packet) {
+                Some(lead) => *way = Way::Plain(lead),
+                None => *way = self.look(glance, query, packet),
+            }
         }
     }
 
     /// Takes a packet the short way, if it can go there.
     #[inline(always)]
     fn glance(&self, glance: &mut Glance, packet: &Packet<'_>) -> Option<Lead<'w>> {
-        let lead = Lead::new(self.key, self.memo.as_ref()?, glance, packet)?;
+        let Some(site @ Site { plain: true, .. }) = &self.memo else { return None };
+        let lead = Lead::new(self.key, site, glance, packet)?;
         prefetch(lead.leaf);
         Some(lead)
     }
@@ -201,10 +202,8 @@ impl<'w> Scout<'w> {
     fn look(&mut self, glance: &mut Glance, query: &mut Query, packet: &Packet<'_>) -> Way<'w> {
         match self.look_closely(query, packet) {
             Way::Zone(spot) if query.plain => {
-                match Lead::new(self.key, &Site::new(spot.zone), glance, packet) {
-                    Some(lead) => Way::Plain(lead),
-                    None => Way::Zone(spot),
-                }
+                let lead = Lead::new(self.key, &Site::new(spot.zone), glance, packet);
+                lead.map_or(Way::Zone(spot), Way::Plain)
             }
             way => way,
         }

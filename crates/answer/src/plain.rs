@@ -22,8 +22,8 @@ const SOA_LEN_MAX: usize = 128;
 const ROOM_LEN: usize = SOA_LEN_MAX + OPT_LEN;
 const POINTER: u16 = 0xc000;
 /// Counts of a reply's answer and authority section.
-const ANSWER: u32 = 1 << 16;
-const AUTHORITY: u32 = 1;
+const ANSWER: [u16; 2] = [1, 0];
+const AUTHORITY: [u16; 2] = [0, 1];
 
 /// Where the name of a plain question would lie.
 #[derive(Clone, Copy)]
@@ -33,9 +33,9 @@ pub(crate) struct Lead<'w> {
     /// The leaf of that hash.
     pub(crate) leaf: &'w [u8],
     /// Octets of the name below the zone's origin.
-    len: usize,
+    len: u8,
     /// Octets of header and question.
-    question_end: usize,
+    question_end: u16,
 }
 
 impl<'w> Lead<'w> {
@@ -47,9 +47,6 @@ impl<'w> Lead<'w> {
         glance: &mut Glance,
         packet: &Packet<'_>,
     ) -> Option<Self> {
-        if !site.plain {
-            return None;
-        }
         let name_len = glance.read(packet.buf, packet.len)?;
         let len = name_len.checked_sub(site.origin.len())?;
         if !matches!(glance.rtype, Rtype::A | Rtype::AAAA)
@@ -58,7 +55,7 @@ impl<'w> Lead<'w> {
             return None;
         }
         let hash = key.hash(glance.padded(), 0, len);
-        let question_end = HEADER_LEN + name_len + 4;
+        let (len, question_end) = (len as u8, (HEADER_LEN + name_len + 4) as u16);
         Some(Self { zone: site.zone, hash, leaf: site.zone.leaf(hash), len, question_end })
     }
 }
@@ -86,10 +83,9 @@ impl<'w> Desk<'w> {
         glance: &Glance,
         buf: &mut [u8],
     ) -> Option<(Rcode, usize)> {
-        let (question, behind) = buf.split_at_mut_checked(lead.question_end)?;
-        let header: &mut [u8; HEADER_LEN] = question.first_chunk_mut()?;
-        let room: &mut [u8; ROOM_LEN] = behind.first_chunk_mut()?;
-        let name = glance.padded().get(..lead.len)?;
+        let question_end = usize::from(lead.question_end);
+        let room: &mut [u8; ROOM_LEN] = buf.get_mut(question_end..)?.first_chunk_mut()?;
+        let name = &glance.padded()[..usize::from(lead.len)];
         let (rcode, counts, len) = match Leaf::new(lead.leaf).find(lead.hash, name) {
             Some(node) => match node.set(glance.rtype) {
                 Some(set) => (Rcode::NoError, ANSWER, put_address(room, &set)?),
@@ -102,13 +98,12 @@ impl<'w> Desk<'w> {
             None => return None,
         };
         *room.get_mut(len..)?.first_chunk_mut()? = self.opt;
-        let [i0, i1, f0, f1, ..] = *header;
-        let flags = Flags(u16::from_be_bytes([f0, f1])).reply().0 | Flags::AA | rcode as u16;
-        let [f0, f1] = flags.to_be_bytes();
-        let [a0, a1, n0, n1] = counts.to_be_bytes();
-        *header = [i0, i1, f0, f1, 0, 1, a0, a1, n0, n1, 0, u8::from(glance.has_opt)];
+        let [_, words @ ..] = buf.as_chunks_mut::<2>().0.first_chunk_mut::<6>()?;
+        let flags = Flags(u16::from_be_bytes(words[0])).reply().0 | Flags::AA | rcode as u16;
+        let [answers, authorities] = counts;
+        *words = [flags, 1, answers, authorities, glance.has_opt.into()].map(u16::to_be_bytes);
         let opt_len = if glance.has_opt { OPT_LEN } else { 0 };
-        Some((rcode, lead.question_end + len + opt_len))
+        Some((rcode, question_end + len + opt_len))
     }
 
     /// Puts the SOA of the zone, as one that says what there is not.
@@ -119,7 +114,7 @@ impl<'w> Desk<'w> {
             self.soa = Some((lead.zone, Soa::new(self.key, lead.zone)));
         }
         let (_, soa) = self.soa.as_ref()?;
-        soa.as_ref().map(|soa| soa.put((HEADER_LEN + lead.len) as u16, room))
+        soa.as_ref().map(|soa| soa.put(HEADER_LEN as u16 + u16::from(lead.len), room))
     }
 }
 

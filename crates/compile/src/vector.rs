@@ -39,12 +39,14 @@ pub struct Vector<T> {
     root: Arc<Branch<T>>,
     height: u32,
     len: usize,
+    /// The least 2^n - 1 that no index is larger than.
+    mask: usize,
 }
 
 impl<T: Clone> Vector<T> {
     /// No items.
     pub fn new() -> Self {
-        Self { root: Arc::new(Branch::empty(0)), height: 0, len: 0 }
+        Self { root: Arc::new(Branch::empty(0)), height: 0, len: 0, mask: 0 }
     }
 
     /// How many items there are.
@@ -55,9 +57,12 @@ impl<T: Clone> Vector<T> {
     /// The item at an index.
     #[inline]
     pub fn get(&self, index: usize) -> Option<&T> {
-        if index >= self.len {
-            return None;
-        }
+        if index < self.len { self.walk(index) } else { None }
+    }
+
+    /// The item at an index that is less than the length.
+    #[inline(always)]
+    fn walk(&self, index: usize) -> Option<&T> {
         let mut branch = &*self.root;
         let mut shift = BITS * self.height;
         while let Branch::Inner(branches) = branch {
@@ -84,14 +89,14 @@ impl<T: Clone> Vector<T> {
             }
             self.root = Arc::new(root);
         }
-        self.len += 1;
+        self.resize(self.len + 1);
         self.set(self.len - 1, item);
     }
 
     /// Takes the last item away.
     pub fn pop(&mut self) -> Option<T> {
         let last = self.get(self.len.checked_sub(1)?).cloned();
-        self.len -= 1;
+        self.resize(self.len - 1);
         Arc::make_mut(&mut self.root).set(self.height, self.len, None);
         if self.height > 0
             && self.len <= FAN << (BITS * (self.height - 1))
@@ -102,6 +107,11 @@ impl<T: Clone> Vector<T> {
             self.height -= 1;
         }
         last
+    }
+
+    fn resize(&mut self, len: usize) {
+        self.len = len;
+        self.mask = mask_of(len);
     }
 
     /// All items in order.
@@ -127,13 +137,13 @@ impl<T: Clone> Buckets<T> {
     /// Which item a hash chooses. There must be at least one.
     #[inline]
     pub fn index(&self, hash: u64) -> usize {
-        index_among(hash, self.0.len())
+        choose(hash, self.0.mask, self.0.len)
     }
 
     /// The item a hash chooses.
     #[inline]
     pub fn get(&self, hash: u64) -> Option<&T> {
-        self.0.get(self.index(hash))
+        self.0.walk(self.index(hash))
     }
 
     /// The item that the next one to come will share its hashes with.
@@ -146,9 +156,18 @@ impl<T: Clone> Buckets<T> {
 /// Which of `len` items a hash chooses; 0 when there are none.
 #[inline]
 pub fn index_among(hash: u64, len: usize) -> usize {
-    let mask = len.next_power_of_two() - 1;
-    let index = hash as usize & mask;
-    if index < len { index } else { index & (mask >> 1) }
+    choose(hash, mask_of(len), len)
+}
+
+/// The least 2^n - 1 that no index of `len` items is larger than.
+fn mask_of(len: usize) -> usize {
+    len.next_power_of_two() - 1
+}
+
+#[inline(always)]
+fn choose(hash: u64, mask: usize, len: usize) -> usize {
+    let (index, half) = (hash as usize & mask, hash as usize & mask >> 1);
+    if index < len { index } else { half }
 }
 
 #[cfg(test)]

@@ -10,11 +10,12 @@ pub const HASH_KEY_WORDS: usize = 2 * (PADDED_LEN / 16) + 2;
 const FOLD: usize = HASH_KEY_WORDS - 2;
 
 /// Which of a block's 16 octets belong to the name, when it ends after so many.
-const MASKS: [u128; 16] = {
-    let mut masks = [0; 16];
+const MASKS: [[u64; 2]; 16] = {
+    let mut masks = [[0; 2]; 16];
     let mut octets = 0;
     while octets < 16 {
-        masks[octets] = (1 << (8 * octets)) - 1;
+        let mask = (1u128 << (8 * octets)) - 1;
+        masks[octets] = [mask as u64, (mask >> 64) as u64];
         octets += 1;
     }
     masks
@@ -36,16 +37,16 @@ impl HashKey {
     pub fn hash(&self, buffer: &[u8; PADDED_LEN], start: usize, len: usize) -> u64 {
         // A name ends 17 octets before the buffer does, so that its last block is a whole one.
         let (blocks, _) = buffer.get(start..).unwrap_or_default().as_chunks::<16>();
-        let (whole, rest) = (len / 16, len % 16);
         let keys = self.0[..FOLD].as_chunks::<2>().0;
+        let (whole, rest) = (len / 16 % 16, len % 16);
         let mut sum = 0;
         for (block, key) in blocks.iter().zip(keys).take(whole) {
-            sum = add(sum, *block, u128::MAX, key);
+            sum = add(sum, *block, &[u64::MAX; 2], key);
         }
         if rest > 0
             && let (Some(block), Some(key)) = (blocks.get(whole), keys.get(whole))
         {
-            sum = add(sum, *block, MASKS[rest], key);
+            sum = add(sum, *block, &MASKS[rest], key);
         }
         self.fold(sum)
     }
@@ -56,12 +57,12 @@ impl HashKey {
         let mut keys = self.0[..FOLD].as_chunks::<2>().0.iter();
         let mut sum = 0;
         for (block, key) in blocks.iter().zip(&mut keys) {
-            sum = add(sum, *block, u128::MAX, key);
+            sum = add(sum, *block, &[u64::MAX; 2], key);
         }
         if let (false, Some(key)) = (rest.is_empty(), keys.next()) {
             let mut block = [0; 16];
             block[..rest.len()].copy_from_slice(rest);
-            sum = add(sum, block, u128::MAX, key);
+            sum = add(sum, block, &[u64::MAX; 2], key);
         }
         self.fold(sum)
     }
@@ -76,10 +77,10 @@ impl HashKey {
 
 /// One block's part of the sum.
 #[inline(always)]
-fn add(sum: u128, block: [u8; 16], mask: u128, key: &[u64; 2]) -> u128 {
-    let block = u128::from_le_bytes(block) & mask;
-    let low = (block as u64).wrapping_add(key[0]);
-    let high = ((block >> 64) as u64).wrapping_add(key[1]);
+fn add(sum: u128, block: [u8; 16], mask: &[u64; 2], key: &[u64; 2]) -> u128 {
+    let block = u128::from_le_bytes(block);
+    let low = (block as u64 & mask[0]).wrapping_add(key[0]);
+    let high = ((block >> 64) as u64 & mask[1]).wrapping_add(key[1]);
     sum.wrapping_add(u128::from(low) * u128::from(high))
 }
 

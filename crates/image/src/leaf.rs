@@ -55,7 +55,7 @@ impl<'a> Leaf<'a> {
     /// The node of this name, whose hash it is. `name` is relative, in lower case.
     #[inline]
     pub fn find(&self, hash: u64, name: &[u8]) -> Option<Node<'a>> {
-        let mut nodes = self.bucket(hash).0;
+        let mut nodes = self.span(hash)?;
         while let [l0, l1, name_len, rest @ ..] = nodes {
             let len = usize::from(u16::from_le_bytes([*l0, *l1]));
             if usize::from(*name_len) == name.len()
@@ -72,13 +72,15 @@ impl<'a> Leaf<'a> {
     /// The nodes in the bucket of this hash; each may have another hash and only share its bucket.
     #[inline]
     pub fn bucket(&self, hash: u64) -> Nodes<'a> {
+        Nodes(self.span(hash).unwrap_or_default())
+    }
+
+    /// The octets of those nodes.
+    #[inline(always)]
+    fn span(&self, hash: u64) -> Option<&'a [u8]> {
         let at = LEAF_HEAD_LEN + 4 * bucket_of(hash, self.bits());
-        let Some(span) = self.0.get(at..).and_then(|rest| rest.first_chunk::<8>()) else {
-            return Nodes(&[]);
-        };
-        let span = u64::from_le_bytes(*span);
-        let (start, end) = (span as u32 as usize, (span >> 32) as usize);
-        Nodes(self.0.get(start..end).unwrap_or_default())
+        let span = u64::from_le_bytes(*self.0.get(at..at + 8)?.first_chunk()?);
+        self.0.get(..(span >> 32) as usize)?.get(span as u32 as usize..)
     }
 
     /// All nodes, in the order they lie.
@@ -107,16 +109,20 @@ impl<'a> Iterator for Nodes<'a> {
 /// Whether two names are the same. Most are short: a call would cost more than the comparison.
 #[inline(always)]
 pub fn same(a: &[u8], b: &[u8]) -> bool {
-    if a.len() != b.len() {
-        return false;
-    }
-    let word = |octets: &[u8; 8]| u64::from_le_bytes(*octets);
-    match (a.last_chunk::<8>(), b.last_chunk::<8>()) {
-        // The last words overlap those before them.
-        (Some(a_end), Some(b_end)) => {
-            let (a, b) = (a.as_chunks::<8>().0, b.as_chunks::<8>().0);
-            word(a_end) == word(b_end) && a.iter().zip(b).all(|(a, b)| word(a) == word(b))
+    match a.len() {
+        len if len != b.len() => false,
+        0..8 => a.iter().eq(b),
+        8..=16 => have_same_ends::<8>(a, b),
+        17..=32 => have_same_ends::<16>(a, b),
+        _ => {
+            let (whole_a, whole_b) = (a.as_chunks::<16>().0, b.as_chunks::<16>().0);
+            have_same_ends::<16>(a, b) && whole_a.iter().zip(whole_b).all(|(a, b)| a == b)
         }
-        _ => a.iter().eq(b),
     }
+}
+
+/// Whether the first N octets are the same, and the last N, which may overlap those.
+#[inline(always)]
+fn have_same_ends<const N: usize>(a: &[u8], b: &[u8]) -> bool {
+    a.first_chunk::<N>() == b.first_chunk::<N>() && a.last_chunk::<N>() == b.last_chunk::<N>()
 }

@@ -11,6 +11,7 @@ use wire::Rtype;
 
 /// Octets in front of a node's name.
 pub const NODE_HEAD_LEN: usize = 3;
+const ORDINAL_LEN: usize = 1;
 /// Octets in front of a set's records.
 pub const SET_HEAD_LEN: usize = 10;
 
@@ -39,36 +40,34 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// What follows the name: the ordinal, then the sets.
-    #[inline]
-    fn behind_name(&self) -> &'a [u8] {
-        match self.0 {
-            [_, _, len, rest @ ..] => rest.get(usize::from(*len)..).unwrap_or_default(),
-            _ => &[],
-        }
+    /// What follows so many octets besides the name.
+    #[inline(always)]
+    fn behind(&self, octets: usize) -> Option<&'a [u8]> {
+        let len = usize::from(*self.0.get(NODE_HEAD_LEN - 1)?);
+        self.0.get(octets + len..)
     }
 
     /// Its number among the names of the same hash.
     pub fn ordinal(&self) -> u8 {
-        self.behind_name().first().copied().unwrap_or_default()
+        self.behind(NODE_HEAD_LEN).and_then(<[u8]>::first).copied().unwrap_or_default()
     }
 
     /// Whether it has no record set of its own, only names below it.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.behind_name().len() <= 1
+        self.sets().0.is_empty()
     }
 
     /// The record sets, by type.
     #[inline]
     pub fn sets(&self) -> Sets<'a> {
-        Sets(self.behind_name().get(1..).unwrap_or_default())
+        Sets(self.behind(NODE_HEAD_LEN + ORDINAL_LEN).unwrap_or_default())
     }
 
     /// The set of one type.
     #[inline]
     pub fn set(&self, rtype: Rtype) -> Option<RecordSet<'a>> {
-        self.sets().find(|set| set.rtype() == rtype)
+        Sets(self.behind(NODE_HEAD_LEN + ORDINAL_LEN)?).find(|set| set.rtype() == rtype)
     }
 }
 

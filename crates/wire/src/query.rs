@@ -142,10 +142,12 @@ pub(crate) fn lower(into: &mut [u8; PADDED_LEN], from: &[u8; PADDED_LEN], len: u
     }
 }
 
-/// Branch-free, so that the compiler makes vector instructions of it.
+/// Branch-free, so that the compiler makes vector instructions of it. Those compare with a sign:
+/// letters are moved to the lower end.
 #[inline(always)]
 fn lowercase(block: [u8; 16]) -> [u8; 16] {
-    block.map(|octet| octet | (u8::from(octet.wrapping_sub(b'A') < 26) << 5))
+    let is_upper = |octet: u8| (octet.wrapping_sub(b'A') ^ 0x80).cast_signed() < i8::MIN + 26;
+    block.map(|octet| octet | (u8::from(is_upper(octet)) << 5))
 }
 
 /// A query, parsed into a buffer that is used again and again.

@@ -8,11 +8,10 @@ use std::time::{Duration, Instant};
 use domain::base::iana::Rtype;
 
 use crate::Result;
+use crate::limits::WINDOW;
 use crate::names::Name;
 use crate::questions::Question;
 
-/// Questions outstanding at one server: what its reply socket surely has room for.
-const WINDOW: usize = 48;
 /// Flags in the third octet of a reply: QR and AA.
 const QR_AA: u8 = 0x84;
 
@@ -23,13 +22,6 @@ pub struct Patience {
     pub timeout: Duration,
     /// Times a question is sent.
     pub tries: u32,
-}
-
-impl Patience {
-    /// For questions every server answers.
-    pub const LONG: Self = Self { timeout: Duration::from_millis(500), tries: 5 };
-    /// For packets a server may ignore.
-    pub const SHORT: Self = Self { timeout: Duration::from_millis(250), tries: 2 };
 }
 
 /// What came back, in the order of the questions; nothing where nobody answered.

@@ -7,6 +7,7 @@
 
 pub mod client;
 pub mod compare;
+pub mod limits;
 pub mod names;
 pub mod oddities;
 pub mod questions;

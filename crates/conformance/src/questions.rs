@@ -4,6 +4,7 @@ use std::fmt;
 
 use domain::base::iana::{Class, Rtype};
 
+use crate::limits::PAYLOAD_MAX;
 use crate::names::{self, Name, name};
 use crate::random::Random;
 use crate::world::World;
@@ -22,9 +23,6 @@ const AD: u16 = 0x0020;
 const CD: u16 = 0x0010;
 /// EDNS flag: DNSSEC answers are wanted.
 pub const DO: u16 = 0x8000;
-
-/// The largest UDP payload every server is configured to send, in octets.
-pub const PAYLOAD_MAX: u16 = 1232;
 
 /// An OPT record to send (RFC 6891).
 #[derive(Clone, Debug, PartialEq, Eq)]

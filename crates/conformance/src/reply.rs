@@ -196,3 +196,64 @@ impl fmt::Display for Record {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::names::name;
+    use crate::questions::{Edns, QR, Question};
+
+    /// A reply to A of `x.example` with these answers, each with an owner that is a pointer.
+    fn reply(answers: &[(u16, &[u8])], more: &[u8]) -> Vec<u8> {
+        let mut octets = Question::new(name("x.example"), Rtype::A).to_wire();
+        octets[2] |= (QR >> 8) as u8;
+        octets[7] = answers.len() as u8;
+        for (rtype, data) in answers {
+            octets.extend([0xc0, 12]);
+            octets.extend(rtype.to_be_bytes());
+            octets.extend([0, 1, 0, 0, 0, 60, 0, data.len() as u8]);
+            octets.extend(*data);
+        }
+        octets.extend(more);
+        octets
+    }
+
+    #[test]
+    fn names_within_data_are_compared_without_case_and_compression() {
+        let short = Reply::read(&reply(&[(5, &[1, b'A', 0xc0, 14])], &[]));
+        let long = Reply::read(&reply(&[(5, b"\x01a\x07eXample\x00")], &[]));
+        assert!(short.faults.is_empty() && !short.answer.is_empty());
+        assert_eq!(short.answer, long.answer);
+        assert_eq!(short.chain(&name("X.example")), [name("x.example"), name("a.example")]);
+        let text = short.answer.first().expect("one").to_string();
+        assert_eq!(text, "x.example. 60 IN CNAME a.example.");
+    }
+
+    #[test]
+    fn faults_are_seen() {
+        let address: (u16, &[u8]) = (1, &[192, 0, 2, 1]);
+        let fault = |octets: &[u8]| Reply::read(octets).faults.join("; ");
+        assert_eq!(fault(&reply(&[address], &[])), "");
+        assert!(fault(&reply(&[address, address], &[])).contains("twice in answer"));
+        assert!(fault(&reply(&[address], &[0])).contains("after the end"));
+        assert!(!fault(&reply(&[(1, &[192, 0, 2])], &[])).is_empty());
+        assert!(!fault(&reply(&[address], &[])[..40]).is_empty());
+    }
+
+    #[test]
+    fn edns_is_read_with_its_part_of_the_rcode() {
+        let mut octets = reply(&[], &[]);
+        octets[11] = 1;
+        Edns { flags: 0x8000, options: vec![(15, vec![0, 1]), (20, vec![])], ..Edns::new(1232) }
+            .append_to(&mut octets);
+        let extended = octets.len() - 16;
+        octets[extended] = 1;
+        let reply = Reply::read(&octets);
+        assert_eq!(reply.faults, Vec::<String>::new());
+        assert_eq!(reply.rcode, 16);
+        assert_eq!(
+            reply.opt,
+            Some(Opt { size: 1232, version: 0, dnssec_ok: true, options: vec![20] })
+        );
+    }
+}

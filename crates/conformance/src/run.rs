@@ -7,20 +7,12 @@ use std::fmt::Write;
 use crate::Result;
 use crate::client::{self, Patience, Replies};
 use crate::compare::{Difference, Said, compare};
+use crate::limits::{BATCH, EXAMPLES_MAX, KINDS_MAX, RECORD_CHARS_MAX, RECORDS_MAX};
 use crate::questions::Question;
 use crate::reasons::Reason;
 use crate::reply::Reply;
 use crate::server::{Server, Software};
 use crate::world::World;
-
-/// Examples kept of one kind of difference.
-const EXAMPLES_MAX: usize = 1;
-/// Kinds of differences a report shows.
-const KINDS_MAX: usize = 1000;
-/// Records shown of one section.
-const RECORDS_MAX: usize = 4;
-/// Questions sent before their replies are compared.
-const BATCH: usize = 10_000;
 
 /// How the packets travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -216,7 +208,7 @@ fn show(text: &mut String, software: Software, said: &Said, base: &Said) {
         let more = records.difference(base).map(|record| ('+', record));
         let less = base.difference(records).map(|record| ('-', record));
         for (sign, record) in more.chain(less).take(RECORDS_MAX) {
-            let record: String = record.to_string().chars().take(140).collect();
+            let record: String = record.to_string().chars().take(RECORD_CHARS_MAX).collect();
             writeln!(text, "    {sign} {section} {record}").unwrap();
         }
     }

@@ -11,13 +11,9 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::Result;
 use crate::client;
+use crate::limits::{LOG_LINES_MAX, START_TIMEOUT, STOP_TIMEOUT};
 use crate::names::Name;
 use crate::zone::Zone;
-
-/// What a server gets to start, and to load its zones.
-const START_TIMEOUT: Duration = Duration::from_secs(20);
-/// What a server gets to end before it is killed.
-const STOP_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Which program answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -140,7 +136,7 @@ impl Server {
                 if ended.is_some() || Instant::now() > deadline {
                     let log = std::fs::read_to_string(&self.log).unwrap_or_default();
                     let name = self.software.name();
-                    let log = log.lines().rev().take(40).collect::<Vec<_>>().join("\n");
+                    let log = log.lines().rev().take(LOG_LINES_MAX).collect::<Vec<_>>().join("\n");
                     return Err(format!("{name} does not serve {zone} ({ended:?}):\n{log}"));
                 }
                 std::thread::sleep(Duration::from_millis(20));

@@ -17,7 +17,11 @@ pub struct World {
 
 use Signing::{Nsec, Nsec3, OptOut, Unsigned};
 
-const MAIN: [(&str, &str, Signing); 28] = [
+const MAIN: [(&str, &str, Signing); 32] = [
+    ("plain.test", "plain", Unsigned),
+    ("below.plain.test", "plain", Unsigned),
+    ("flat.test", "flat", Unsigned),
+    ("plain.nsec", "plain", Nsec),
     ("wild.test", "wild", Unsigned),
     ("alias.test", "alias", Unsigned),
     ("pingpong.test", "pingpong", Unsigned),

@@ -96,3 +96,23 @@ impl Zone {
 pub fn nearest<'a>(zones: &'a [Zone], name: &Name) -> Option<&'a Zone> {
     zones.iter().filter(|zone| zone.holds(name)).max_by_key(|zone| zone.name.len())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::names::name;
+
+    #[test]
+    fn empty_names_exist_and_cuts_are_found_from_above() {
+        let file = std::env::temp_dir().join(format!("conformance-zone-{}", std::process::id()));
+        let text = "$TTL 1\n@ SOA ns h 1 1 1 1 1\n@ NS ns\na.b A 192.0.2.1\n\
+                    cut NS ns.cut\ninner.cut NS ns.cut\nns.cut A 192.0.2.2\n";
+        std::fs::write(&file, text).unwrap();
+        let zone = Zone::read(name("example"), file.clone(), Signing::Unsigned).unwrap();
+        std::fs::remove_file(&file).unwrap();
+        assert!(zone.nodes[&name("b.example")].is_empty());
+        assert!(zone.nodes[&name("example")].contains(&Rtype::NS));
+        assert_eq!(zone.cut_above(&name("x.inner.cut.example")), Some(name("cut.example")));
+        assert_eq!(zone.cut_above(&name("a.b.example")), None);
+    }
+}

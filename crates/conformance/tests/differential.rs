@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use conformance::Result;
-use conformance::client::Patience;
+use conformance::limits::{PATIENCE_LONG, PATIENCE_SHORT};
 use conformance::oddities::odd;
 use conformance::questions::{Maker, rarities};
 use conformance::random::Random;
@@ -57,11 +57,11 @@ fn run(subject: Software, seed: u64, questions: usize, rules: &[Reason]) -> Resu
         let count = questions * share / 100;
         let (mut datagrams, streams) = (probes(count), probes(count / 20));
         datagrams.extend(rarities(&world).into_iter().map(Probe::from));
-        arena.ask(&datagrams, Transport::Udp, Patience::LONG, rules, &mut findings)?;
-        arena.ask(&streams, Transport::Tcp, Patience::LONG, rules, &mut findings)?;
+        arena.ask(&datagrams, Transport::Udp, PATIENCE_LONG, rules, &mut findings)?;
+        arena.ask(&streams, Transport::Tcp, PATIENCE_LONG, rules, &mut findings)?;
         let mut random = Random::new(seed);
         let odd: Vec<_> = (0..count / 50).map(|_| odd(maker.question(), &mut random)).collect();
-        arena.ask(&odd, Transport::Udp, Patience::SHORT, rules, &mut findings)?;
+        arena.ask(&odd, Transport::Udp, PATIENCE_SHORT, rules, &mut findings)?;
         println!("{}: {count} questions in {:.1?}", world.name, begun.elapsed());
     }
     Ok(findings)

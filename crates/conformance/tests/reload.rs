@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use conformance::Result;
-use conformance::client::{Patience, ask_udp, exchange};
+use conformance::client::{ask_udp, exchange};
+use conformance::limits::PATIENCE_SHORT;
 use conformance::names::name;
 use conformance::questions::Question;
 use conformance::random::Random;
@@ -119,7 +120,7 @@ fn write_zone(file: &Path, generation: u32) -> Result<()> {
 
 fn serial(server: SocketAddr) -> Option<u32> {
     let packet = Question::new(name("gen.test"), Rtype::SOA).to_wire();
-    let reply = ask_udp(server, &[packet], Patience::SHORT).ok()?.pop()??;
+    let reply = ask_udp(server, &[packet], PATIENCE_SHORT).ok()?.pop()??;
     let soa = Reply::read(&reply).answer.pop_first()?;
     let numbers = &soa.data[soa.data.len().checked_sub(20)?..];
     Some(u32::from_be_bytes(numbers[..4].try_into().ok()?))

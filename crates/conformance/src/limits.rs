@@ -1,0 +1,30 @@
+//! Every maximum of this room.
+
+use std::time::Duration;
+
+use crate::client::Patience;
+
+/// Questions outstanding at one server: what its reply socket surely has room for.
+pub const WINDOW: usize = 48;
+/// For questions every server answers.
+pub const PATIENCE_LONG: Patience = Patience { timeout: Duration::from_millis(500), tries: 5 };
+/// For packets a server may ignore.
+pub const PATIENCE_SHORT: Patience = Patience { timeout: Duration::from_millis(250), tries: 2 };
+/// What a server gets to start, and to load its zones.
+pub const START_TIMEOUT: Duration = Duration::from_secs(20);
+/// What a server gets to end before it is killed.
+pub const STOP_TIMEOUT: Duration = Duration::from_secs(3);
+/// The largest UDP payload every server is configured to send, in octets.
+pub const PAYLOAD_MAX: u16 = 1232;
+/// Questions sent before their replies are compared.
+pub const BATCH: usize = 10_000;
+/// Kinds of differences a report shows.
+pub const KINDS_MAX: usize = 60;
+/// Examples kept of one kind of difference.
+pub const EXAMPLES_MAX: usize = 2;
+/// Records shown of one section.
+pub const RECORDS_MAX: usize = 4;
+/// Characters shown of one record.
+pub const RECORD_CHARS_MAX: usize = 140;
+/// Lines shown of the log of a server that does not start.
+pub const LOG_LINES_MAX: usize = 40;

@@ -42,8 +42,8 @@ fn place_on(cpus: &CpuList, allowed: &CpuList) -> io::Result<Places> {
 /// Has the kernel hand datagrams to the worker of the receiving CPU, where that is wanted. Tells
 /// whether it does.
 ///
-/// Automatic means: only where every CPU has a worker that stays on it, and packets reach every CPU.
-/// Anything else would leave the questions that arrive at some CPUs to few of the workers.
+/// Automatic means: only where every CPU has a worker that stays on it, and packets reach every
+/// CPU. Anything else would leave the questions that arrive at some CPUs to few of the workers.
 pub fn steer(steering: Steering, places: &[Option<usize>], listening: &[Listening]) -> bool {
     let cpus: Vec<usize> = match places.iter().copied().collect::<Option<Vec<_>>>() {
         Some(cpus) => cpus,

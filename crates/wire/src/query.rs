@@ -127,8 +127,8 @@ impl Default for QName {
     }
 }
 
-/// Copies a name's `len` octets in lower case, 16 at a time. Length octets are at most 63 and so are
-/// never taken for a letter.
+/// Copies a name's `len` octets in lower case, 16 at a time. Length octets are at most 63 and so
+/// are never taken for a letter.
 #[inline(always)]
 pub(crate) fn lower(into: &mut [u8; PADDED_LEN], from: &[u8; PADDED_LEN], len: usize) {
     // Most names are no longer than three blocks: those go without a look at the length.
@@ -164,8 +164,8 @@ pub struct Query {
     pub rtype: Rtype,
     /// The class asked for.
     pub class: Class,
-    /// Whether the client wants the answer and nothing else: no OPT, or one of version 0 that has no
-    /// options and leaves DO clear.
+    /// Whether the client wants the answer and nothing else: no OPT, or one of version 0 that has
+    /// no options and leaves DO clear.
     pub plain: bool,
     /// What OPT says, when there is one.
     pub edns: Option<Edns>,

@@ -182,61 +182,64 @@ impl<'w> Scout<'w> {
     ) {
         for (((packet, glance), query), way) in packets.iter().zip(glances).zip(queries).zip(ways) {
             match self.glance(glance, packet) {
-                Some(lead) => *way = Way::Plain(lead),
+                Some(plain) => *way = plain,
                 None => *way = self.look(glance, query, packet),
             }
         }
     }
 
-    /// Takes a packet the short way, if it can go there.
+    /// Takes a packet the short way, if the zone of the one before has it.
     #[inline(always)]
-    fn glance(&self, glance: &mut Glance, packet: &Packet<'_>) -> Option<Lead<'w>> {
-        let Some(site @ Site { plain: true, .. }) = &self.memo else { return None };
-        let lead = Lead::new(self.key, site, glance, packet)?;
+    fn glance(&self, glance: &mut Glance, packet: &Packet<'_>) -> Option<Way<'w>> {
+        let lead = Lead::new(self.key, &self.memo, glance, packet)?;
         prefetch(lead.leaf);
-        Some(lead)
+        Some(Way::Plain(lead))
     }
 
-    /// Looks closely, and then perhaps finds the short way to a zone that was not known before.
+    /// Takes a packet the long way, or the short one to a zone that was not known before.
     #[inline(never)]
     fn look(&mut self, glance: &mut Glance, query: &mut Query, packet: &Packet<'_>) -> Way<'w> {
-        match self.look_closely(query, packet) {
-            Way::Zone(spot) if query.plain => {
-                let lead = Lead::new(self.key, &Site::new(spot.zone), glance, packet);
-                lead.map_or(Way::Zone(spot), Way::Plain)
+        match self.find_site(query, packet) {
+            Ok(site) => {
+                let lead = Lead::new(self.key, &Some(site).filter(|_| query.plain), glance, packet);
+                lead.map_or_else(|| self.spot(&site, query), Way::Plain)
             }
-            way => way,
+            Err(way) => way,
         }
     }
 
-    /// Parses and routes.
+    /// Takes a packet the long way.
     #[inline(never)]
     fn look_closely(&mut self, query: &mut Query, packet: &Packet<'_>) -> Way<'w> {
-        if let Err(fault) = query.parse(packet.buf, packet.len) {
-            return Way::Fault(fault);
-        }
-        if query.class != Class::IN {
-            return if query.class == Class::CH { Way::Chaos } else { Way::Nobody };
-        }
-        if query.rtype.is_meta() && query.rtype != Rtype::ANY {
-            return Way::Meta;
-        }
-        let name = &query.name;
-        let spot = match &self.memo {
-            Some(site) if query.rtype != Rtype::DS && site.holds(name) => {
-                Spot::new(self.key, site, name)
-            }
-            _ => {
-                let Some(routed) = solve::route(self.world, name, query.rtype) else {
-                    return Way::Nobody;
-                };
-                let site = Site::new(routed.zone);
-                self.memo = (!routed.has_below).then_some(site);
-                Spot::new(self.key, &site, name)
-            }
-        };
+        self.find_site(query, packet).map_or_else(|way| way, |site| self.spot(&site, query))
+    }
+
+    fn spot(&self, site: &Site<'w>, query: &Query) -> Way<'w> {
+        let spot = Spot::new(self.key, site, &query.name);
         prefetch(spot.leaf);
         Way::Zone(spot)
+    }
+
+    /// Parses and routes: the zone to ask, or the way of what is no question to one.
+    #[inline(never)]
+    fn find_site(&mut self, query: &mut Query, packet: &Packet<'_>) -> Result<Site<'w>, Way<'w>> {
+        query.parse(packet.buf, packet.len).map_err(Way::Fault)?;
+        if query.class != Class::IN {
+            return Err(if query.class == Class::CH { Way::Chaos } else { Way::Nobody });
+        }
+        if query.rtype.is_meta() && query.rtype != Rtype::ANY {
+            return Err(Way::Meta);
+        }
+        match self.memo {
+            Some(site) if query.rtype != Rtype::DS && site.holds(&query.name) => Ok(site),
+            _ => {
+                let routed = solve::route(self.world, &query.name, query.rtype);
+                let routed = routed.ok_or(Way::Nobody)?;
+                let site = Site::new(routed.zone);
+                self.memo = (!routed.has_below).then_some(site);
+                Ok(site)
+            }
+        }
     }
 }
 

@@ -39,14 +39,15 @@ pub(crate) struct Lead<'w> {
 }
 
 impl<'w> Lead<'w> {
-    /// Takes a message that asks for an address of a name below the site's origin.
+    /// Takes a message that asks for an address of a name below the origin of a plain site.
     #[inline(always)]
     pub(crate) fn new(
         key: &HashKey,
-        site: &Site<'w>,
+        site: &Option<Site<'w>>,
         glance: &mut Glance,
         packet: &Packet<'_>,
     ) -> Option<Self> {
+        let Some(site @ Site { plain: true, .. }) = site else { return None };
         let name_len = glance.read(packet.buf, packet.len)?;
         let len = name_len.checked_sub(site.origin.len())?;
         if !matches!(glance.rtype, Rtype::A | Rtype::AAAA)
@@ -84,7 +85,7 @@ impl<'w> Desk<'w> {
         buf: &mut [u8],
     ) -> Option<(Rcode, usize)> {
         let question_end = usize::from(lead.question_end);
-        let room: &mut [u8; ROOM_LEN] = buf.get_mut(question_end..)?.first_chunk_mut()?;
+        let room = buf.get_mut(question_end..question_end + ROOM_LEN)?.first_chunk_mut()?;
         let name = &glance.padded()[..usize::from(lead.len)];
         let (rcode, counts, len) = match Leaf::new(lead.leaf).find(lead.hash, name) {
             Some(node) => match node.set(glance.rtype) {
@@ -97,7 +98,7 @@ impl<'w> Desk<'w> {
             }
             None => return None,
         };
-        *room.get_mut(len..)?.first_chunk_mut()? = self.opt;
+        *room[len..].first_chunk_mut()? = self.opt;
         let [_, words @ ..] = buf.as_chunks_mut::<2>().0.first_chunk_mut::<6>()?;
         let flags = Flags(u16::from_be_bytes(words[0])).reply().0 | Flags::AA | rcode as u16;
         let [answers, authorities] = counts;

@@ -67,7 +67,9 @@ impl<'a> Node<'a> {
     /// The set of one type.
     #[inline]
     pub fn set(&self, rtype: Rtype) -> Option<RecordSet<'a>> {
-        Sets(self.behind(NODE_HEAD_LEN + ORDINAL_LEN)?).find(|set| set.rtype() == rtype)
+        let wanted = rtype.0.to_be_bytes();
+        let mut sets = Sets(self.behind(NODE_HEAD_LEN + ORDINAL_LEN)?);
+        sets.find(|set| [set.head[0], set.head[1]] == wanted)
     }
 }
 

@@ -152,11 +152,9 @@ fn change_for_ever(control: &Control, done: &AtomicBool) -> Vec<Duration> {
             break;
         }
         let began = Instant::now();
-        let tickets = (n..n + A_TIME).map(|n| {
-            let change = change(n.wrapping_mul(7_919) % MILLION, n);
-            control.put(change).expect("room")
-        });
-        let last = tickets.last().expect("some");
+        let put = |n: u32| control.put(change(n.wrapping_mul(7_919) % MILLION, n)).expect("room");
+        let tickets: Vec<_> = (n..n + A_TIME).map(put).collect();
+        let last = *tickets.last().expect("some");
         let generation = control.wait(last).expect("published");
         while !control.is_live(generation) {
             thread::sleep(Duration::from_micros(10));

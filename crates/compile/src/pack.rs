@@ -1,6 +1,6 @@
 //! Packing nodes and leaves: the write side of what `image` reads.
 use crate::limits::SET_WIRE_LEN_MAX;
-use image::{LEAF_HEAD_LEN, NODE_HEAD_LEN, Node, bucket_bits, bucket_of};
+use image::{LEAF_HEAD_LEN, NODE_HEAD_LEN, Node, bucket_of, last_bucket};
 use std::cmp::Ordering;
 use std::sync::Arc;
 use wire::Rtype;
@@ -114,17 +114,17 @@ pub fn with_set(node: Node<'_>, rtype: Rtype, packed: Option<&[u8]>) -> Result<V
 
 /// Packs a leaf from nodes and their hashes; the same nodes always give the same octets.
 pub fn leaf(nodes: &mut [(u64, &[u8])]) -> Arc<[u8]> {
-    let bits = bucket_bits(nodes.len());
-    nodes.sort_unstable_by_key(|(hash, octets)| (bucket_of(*hash, bits), *hash, *octets));
-    let buckets = 1usize << bits;
+    let last = last_bucket(nodes.len());
+    nodes.sort_unstable_by_key(|(hash, octets)| (bucket_of(*hash, last), *hash, *octets));
+    let buckets = usize::from(last) + 1;
     let table_end = LEAF_HEAD_LEN + 4 * (buckets + 1);
     let total = table_end + nodes.iter().map(|(_, octets)| octets.len()).sum::<usize>();
     let mut packed = Vec::with_capacity(total);
-    packed.extend_from_slice(&(bits as u16).to_le_bytes());
+    packed.extend_from_slice(&last.to_le_bytes());
     packed.extend_from_slice(&(nodes.len() as u16).to_le_bytes());
     let (mut at, mut rest) = (table_end, nodes.iter().peekable());
     for bucket in 0..=buckets {
-        while let Some((_, octets)) = rest.next_if(|(hash, _)| bucket_of(*hash, bits) < bucket) {
+        while let Some((_, octets)) = rest.next_if(|(hash, _)| bucket_of(*hash, last) < bucket) {
             at += octets.len();
         }
         packed.extend_from_slice(&(at as u32).to_le_bytes());

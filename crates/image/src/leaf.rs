@@ -1,7 +1,7 @@
 //! A leaf: some dozens of nodes, found by hash, in one block of octets.
 //!
 //! ```text
-//! leaf   log2 of buckets (2), nodes (2)
+//! leaf   number of the last bucket, all of whose bits are ones (2), nodes (2)
 //!        for each bucket, and one behind the last: where its first node starts (4)
 //!        the nodes, by bucket
 //! ```
@@ -10,16 +10,15 @@ use crate::{NODE_HEAD_LEN, Node};
 /// Octets in front of a leaf's table.
 pub const LEAF_HEAD_LEN: usize = 4;
 
-/// How many bits of the hash choose a bucket among those of a leaf of so many nodes: about one
-/// node a bucket.
-pub const fn bucket_bits(nodes: usize) -> u32 {
-    usize::BITS - nodes.saturating_sub(1).leading_zeros()
+/// The number of the last bucket of a leaf of so many nodes: about one node a bucket.
+pub const fn last_bucket(nodes: usize) -> u16 {
+    (nodes.next_power_of_two() - 1) as u16
 }
 
 /// The bucket of a hash. The high bits: the low ones have chosen the leaf.
 #[inline]
-pub const fn bucket_of(hash: u64, bits: u32) -> usize {
-    (hash >> 32) as usize & ((1 << (bits & 15)) - 1)
+pub const fn bucket_of(hash: u64, last: u16) -> usize {
+    (hash >> 32) as usize & last as usize
 }
 
 /// A packed leaf, read in place.
@@ -34,8 +33,8 @@ impl<'a> Leaf<'a> {
     }
 
     #[inline]
-    fn bits(&self) -> u32 {
-        self.0.first_chunk().map_or(0, |bits| u16::from_le_bytes(*bits)).into()
+    fn last_bucket(&self) -> u16 {
+        self.0.first_chunk().map_or(0, |last| u16::from_le_bytes(*last))
     }
 
     /// How many nodes there are.
@@ -78,14 +77,14 @@ impl<'a> Leaf<'a> {
     /// The octets of those nodes.
     #[inline(always)]
     fn span(&self, hash: u64) -> Option<&'a [u8]> {
-        let at = LEAF_HEAD_LEN + 4 * bucket_of(hash, self.bits());
+        let at = LEAF_HEAD_LEN + 4 * bucket_of(hash, self.last_bucket());
         let span = u64::from_le_bytes(*self.0.get(at..at + 8)?.first_chunk()?);
         self.0.get(..(span >> 32) as usize)?.get(span as u32 as usize..)
     }
 
     /// All nodes, in the order they lie.
     pub fn nodes(&self) -> Nodes<'a> {
-        let table = LEAF_HEAD_LEN + 4 * ((1 << (self.bits() & 15)) + 1);
+        let table = LEAF_HEAD_LEN + 4 * (usize::from(self.last_bucket()) + 2);
         Nodes(self.0.get(table..).unwrap_or_default())
     }
 }

@@ -11,6 +11,6 @@ mod node;
 mod zone;
 
 pub use hash::{HASH_KEY_WORDS, HashKey};
-pub use leaf::{LEAF_HEAD_LEN, Leaf, Nodes, bucket_bits, bucket_of, same};
+pub use leaf::{LEAF_HEAD_LEN, Leaf, Nodes, bucket_of, last_bucket, same};
 pub use node::{NODE_HEAD_LEN, Node, RecordSet, Records, SET_HEAD_LEN};
 pub use zone::{DepthMask, Facts, Nsec3Params, RelName, Route, Step, Tree, World, Zone};

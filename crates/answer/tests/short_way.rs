@@ -1,0 +1,197 @@
+//! The short way writes what the long one does, octet for octet.
+//!
+//! An option that nobody knows is passed over (RFC 6891 §6.1.2), but is not plain; and where there
+//! is little room behind a message it cannot be glanced at. Either leads to the long way.
+use answer::{Now, Policy, Tally, batch};
+use compile::{Image, Loader, Zone};
+use image::HashKey;
+use packet::{Packet, Transport};
+use std::sync::Arc;
+use wire::{Name, NameBuf, Rtype};
+
+/// An option of the range for local use, without data.
+const UNKNOWN: [u8; 4] = [0xfd, 0xe9, 0, 0];
+/// The least room in which a message is glanced at.
+const ROOM_MIN: usize = 284;
+
+/// Zones of all kinds, as their records. Long names, both ends of a word, wildcards, cuts, aliases,
+/// sets of several records, zones below others, and SOAs that point elsewhere or are in upper case.
+const ZONES: &[(&str, &str)] = &[
+    (".", "@ 9 SOA a. b. 1 2 3 4 5\n@ 9 NS a.\na 5 A 192.0.2.1\n"),
+    (
+        "plain.test.",
+        "@ 30 SOA ns.dns h.dns.plain.test. 1 2 3 4 20\n@ 30 NS ns.dns\nns.dns 5 A 192.0.2.1
+      www 60 A 192.0.2.2\nwww 60 AAAA 2001:db8::1\nsix 60 AAAA 2001:db8::2\nc 9 CNAME www
+      two 60 A 192.0.2.3\ntwo 60 A 192.0.2.4\ntext 5 TXT hi\na.b.c.d 5 A 192.0.2.5
+      exactly-sixteen 5 A 192.0.2.6\nseventeen-octets 5 A 192.0.2.7\nx 5 A 192.0.2.8
+      a-label-that-is-a-good-deal-longer.than-thirty-two-octets.even-48 5 A 192.0.2.9\n",
+    ),
+    ("wild.test.", "@ 5 SOA ns h 1 2 3 4 20\n@ 5 NS ns\n* 5 A 192.0.2.1\nns 5 A 192.0.2.2\n"),
+    (
+        "cut.test.",
+        "@ 5 SOA ns h 1 2 3 4 20\n@ 5 NS ns\nns 5 A 192.0.2.2\nsub 5 NS ns.sub
+      ns.sub 5 A 192.0.2.3\nd 5 DNAME plain.test.\n",
+    ),
+    (
+        "Upper.TEST.",
+        "@ 5 SOA NS.Upper.TEST. H.upper.test. 1 2 3 4 20\n@ 5 NS ns\nwww 5 A 192.0.2.2\n",
+    ),
+    ("apex.test.", "@ 5 SOA @ www.elsewhere. 1 2 3 4 20\n@ 5 NS @\n@ 5 A 192.0.2.2\n"),
+    ("above.test.", "@ 5 SOA ns h 1 2 3 4 20\n@ 5 NS ns\nwww 5 A 192.0.2.2\n"),
+    ("sub.above.test.", "@ 5 SOA ns h 1 2 3 4 20\n@ 5 NS ns\nwww 5 A 192.0.2.2\n"),
+    (
+        "long.test.",
+        "@ 5 SOA ns.an-owner-with-a-label-of-more-than-a-few-octets.and-yet-another-such-one \
+      h.an-owner-with-a-label-of-more-than-a-few-octets 1 2 3 4 20\n@ 5 NS ns\nwww 5 A 192.0.2.2\n",
+    ),
+];
+
+/// What stands in front of the origins, of names that exist and that do not.
+const PREFIXES: &[&str] = &[
+    "",
+    "www.",
+    "WwW.",
+    "six.",
+    "c.",
+    "two.",
+    "text.",
+    "ns.",
+    "a.",
+    "x.",
+    "b.c.d.",
+    "a.b.c.d.",
+    "nothing.",
+    "ns.dns.",
+    "no.ns.dns.",
+    "exactly-sixteen.",
+    "exactly-sixteem.",
+    "sub.",
+    "ns.sub.",
+    "no.sub.",
+    "www.sub.",
+    "seventeen-octets.",
+    "no.d.",
+    "unloaded.",
+    "www.x.",
+    "*.",
+    "a-label-that-is-a-good-deal-longer.than-thirty-two-octets.even-48.",
+    "a-label-that-is-a-good-deal-longer.than-thirty-two-octets.even-49.",
+    "a-label-that-is-a-good-deal-longer.than-thirty-one-octets.even-48.",
+];
+
+fn name(text: &str) -> NameBuf {
+    NameBuf::from_text(text.as_bytes(), Name::ROOT).unwrap()
+}
+
+fn world() -> Image {
+    let words = std::array::from_fn(|n| (n as u64 + 3).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let mut image = Image::new(Arc::new(HashKey::new(words)));
+    for (origin, text) in ZONES {
+        let origin = name(origin);
+        let text = text.lines().map(|line| format!("{}\n", line.trim())).collect::<String>();
+        let mut loader = Loader::new(Arc::clone(image.key()), origin.as_name(), None);
+        zonefile::read_stream(&mut text.as_bytes(), origin.as_name(), &mut |r| {
+            loader.add(r.owner, r.rtype, r.ttl, r.rdata, 0)
+        })
+        .unwrap_or_else(|failure| panic!("{failure}"));
+        image.put_zone(Arc::new(loader.finish().unwrap_or_else(|p| panic!("{}", p[0]))));
+    }
+    let unloaded = Zone::unloaded(Arc::clone(image.key()), name("unloaded.").as_name());
+    image.put_zone(Arc::new(unloaded));
+    image
+}
+
+/// A query; `opt` are its options, where it has an OPT.
+fn question(name: &[u8], rtype: Rtype, opt: Option<&[u8]>) -> Vec<u8> {
+    let mut octets = vec![0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, u8::from(opt.is_some())];
+    octets.extend(name);
+    octets.extend(rtype.0.to_be_bytes());
+    octets.extend([0, 1]);
+    if let Some(options) = opt {
+        octets.extend([0, 0, 41, 0x10, 0, 0, 0, 0, 0, 0, options.len() as u8]);
+        octets.extend(options);
+    }
+    octets
+}
+
+/// Asks all questions in one burst, each with so much room; the replies and the tally.
+fn ask(image: &Image, questions: &[Vec<u8>], room: usize) -> (Vec<Vec<u8>>, Tally) {
+    let peer = "192.0.2.9:53".parse().unwrap();
+    let mut bufs: Vec<_> = questions.to_vec();
+    let mut packets: Vec<_> = bufs
+        .iter_mut()
+        .map(|buf| {
+            let len = buf.len();
+            buf.resize(room, 0xee);
+            Packet::new(buf, len, peer, Transport::Datagram)
+        })
+        .collect();
+    let mut tally = Tally::default();
+    for burst in packets.chunks_mut(packet::BURST_MAX) {
+        let now = Now { unix_seconds: 0, seed: 1 };
+        batch(image, &Policy::default(), now, &mut Box::default(), burst, &mut tally);
+    }
+    (packets.iter().map(|packet| packet.message().to_vec()).collect(), tally)
+}
+
+/// Names of every zone, grouped by zone or taken in turns.
+fn names(in_turns: bool) -> Vec<Vec<u8>> {
+    let octets = |origin: &str, prefix: &str| {
+        let text = if origin == "." { prefix.to_owned() } else { format!("{prefix}{origin}") };
+        NameBuf::from_text(text.as_bytes(), Name::ROOT)
+            .map_or(vec![0], |n| n.as_name().octets().to_vec())
+    };
+    match in_turns {
+        true => PREFIXES.iter().flat_map(|p| ZONES.iter().map(move |z| octets(z.0, p))).collect(),
+        false => ZONES.iter().flat_map(|z| PREFIXES.iter().map(move |p| octets(z.0, p))).collect(),
+    }
+}
+
+fn compare(short: &[Vec<u8>], long: &[Vec<u8>]) {
+    assert_eq!(short.len(), long.len());
+    for (short, long) in short.iter().zip(long) {
+        assert_eq!(short, long);
+    }
+}
+
+#[test]
+fn the_long_way_says_the_same() {
+    let image = world();
+    for rtype in [Rtype::A, Rtype::AAAA, Rtype::TXT, Rtype::DS, Rtype::SOA, Rtype::ANY] {
+        for in_turns in [true, false] {
+            let all = |opt: Option<&[u8]>| -> Vec<_> {
+                names(in_turns).iter().map(|name| question(name, rtype, opt)).collect()
+            };
+            let (short, short_tally) = ask(&image, &all(Some(&[])), 1232);
+            let (long, long_tally) = ask(&image, &all(Some(&UNKNOWN)), 1232);
+            compare(&short, &long);
+            assert_eq!(short_tally, long_tally);
+            let (roomy, _) = ask(&image, &all(None), ROOM_MIN);
+            let (narrow, _) = ask(&image, &all(None), ROOM_MIN - 1);
+            compare(&roomy, &narrow);
+        }
+    }
+}
+
+/// What is not a name must be found out, though no label was looked at first.
+#[test]
+fn octets_that_are_no_name_are_a_format_error_either_way() {
+    let image = world();
+    let good = name("nothing.a.b.plain.test.").as_name().octets().to_vec();
+    let mut questions = [Vec::new(), Vec::new()];
+    for at in 0..good.len() {
+        // Some zone must be known before anything is only glanced at.
+        questions.iter_mut().for_each(|all| all.push(question(&good, Rtype::A, None)));
+        for value in [0, 1, 2, 3, 7, 9, 62, 63, 64, 0x80, 0xc0, 0xff] {
+            let mut bad = good.clone();
+            bad[at] = value;
+            questions[0].push(question(&bad, Rtype::A, Some(&[])));
+            questions[1].push(question(&bad, Rtype::A, Some(&UNKNOWN)));
+        }
+    }
+    let [(short, tally), (long, long_tally)] =
+        questions.map(|questions| ask(&image, &questions, 1232));
+    compare(&short, &long);
+    assert_eq!(tally, long_tally);
+    assert!(tally.rcodes[1] > 50 && tally.rcodes[3] > 100, "{tally:?}");
+}

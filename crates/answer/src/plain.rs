@@ -4,6 +4,7 @@
 //! No label is looked at before the name is looked up: octets that are found among a zone's names
 //! are a name. Whatever is not as plain as that takes the long way, from its first octet on.
 use crate::Policy;
+use crate::limits::SOA_LEN_MAX;
 use crate::reply::{negative_soa, under};
 use crate::solve::Site;
 use core::ptr;
@@ -15,8 +16,6 @@ use wire::{Flags, Glance, HEADER_LEN, Name, Rcode, Rtype};
 const OPT_LEN: usize = 11;
 /// Octets of a record in front of its data, its owner a pointer.
 const HEAD_LEN: usize = 12;
-/// Octets of the longest SOA record that is kept at hand.
-const SOA_LEN_MAX: usize = 128;
 /// Octets that a short reply may write behind its question. The question is at most 271 octets
 /// long, so that all of it fits into what every client can receive.
 const ROOM_LEN: usize = SOA_LEN_MAX + OPT_LEN;
@@ -64,15 +63,15 @@ impl<'w> Lead<'w> {
 /// What short replies are written with.
 pub(crate) struct Desk<'w> {
     key: &'w HashKey,
-    opt: [u8; OPT_LEN],
+    /// UDP payload that OPT tells, as it stands there.
+    size: [u8; 2],
     /// The zone that was last asked for what it does not have.
     soa: Option<(&'w dyn Zone, Option<Soa>)>,
 }
 
 impl<'w> Desk<'w> {
     pub(crate) fn new(key: &'w HashKey, policy: &Policy<'_>) -> Self {
-        let [s0, s1] = policy.udp_size_max.to_be_bytes();
-        Self { key, opt: [0, 0, 41, s0, s1, 0, 0, 0, 0, 0, 0], soa: None }
+        Self { key, size: policy.udp_size_max.to_be_bytes(), soa: None }
     }
 
     /// Answers in the question's buffer; returns the code and the reply's length, or nothing where
@@ -89,7 +88,10 @@ impl<'w> Desk<'w> {
         let name = &glance.padded()[..usize::from(lead.len)];
         let (rcode, counts, len) = match Leaf::new(lead.leaf).find(lead.hash, name) {
             Some(node) => match node.set(glance.rtype) {
-                Some(set) => (Rcode::NoError, ANSWER, put_address(room, &set)?),
+                Some(set) if glance.rtype == Rtype::A => {
+                    (Rcode::NoError, ANSWER, put_only::<4>(room, &set)?)
+                }
+                Some(set) => (Rcode::NoError, ANSWER, put_only::<16>(room, &set)?),
                 None if node.set(Rtype::CNAME).is_some() => return None,
                 None => (Rcode::NoError, AUTHORITY, self.put_soa(lead, room)?),
             },
@@ -98,7 +100,9 @@ impl<'w> Desk<'w> {
             }
             None => return None,
         };
-        *room[len..].first_chunk_mut()? = self.opt;
+        let [s0, s1] = self.size;
+        let opt = room.get_mut(len..len + OPT_LEN)?.first_chunk_mut()?;
+        *opt = [0, 0, 41, s0, s1, 0, 0, 0, 0, 0, 0];
         let [_, words @ ..] = buf.as_chunks_mut::<2>().0.first_chunk_mut::<6>()?;
         let flags = Flags(u16::from_be_bytes(words[0])).reply().0 | Flags::AA | rcode as u16;
         let [answers, authorities] = counts;
@@ -119,22 +123,16 @@ impl<'w> Desk<'w> {
     }
 }
 
-/// Puts an address record of the question's name, when there is but one.
+/// Puts the only record of a set, whose data has N octets, at the question's name; nothing where
+/// there are several.
 #[inline(always)]
-fn put_address(room: &mut [u8; ROOM_LEN], set: &RecordSet<'_>) -> Option<usize> {
+fn put_only<const N: usize>(room: &mut [u8; ROOM_LEN], set: &RecordSet<'_>) -> Option<usize> {
+    let data: [u8; N] = set.data().try_into().ok()?;
     let [t0, t1, l0, l1, l2, l3, ..] = *set.head();
-    let data = set.data();
-    if set.count() != 1 {
-        return None;
-    }
-    let head = [0xc0, HEADER_LEN as u8, t0, t1, 0, 1, l0, l1, l2, l3, 0, data.len() as u8];
+    let head = [0xc0, HEADER_LEN as u8, t0, t1, 0, 1, l0, l1, l2, l3, 0, N as u8];
     *room.first_chunk_mut()? = head;
-    if let Ok(v4) = <[u8; 4]>::try_from(data) {
-        *room[HEAD_LEN..].first_chunk_mut()? = v4;
-    } else {
-        *room[HEAD_LEN..].first_chunk_mut()? = <[u8; 16]>::try_from(data).ok()?;
-    }
-    Some(HEAD_LEN + data.len())
+    *room[HEAD_LEN..].first_chunk_mut()? = data;
+    Some(HEAD_LEN + N)
 }
 
 /// Whether octets that are found nowhere in the zone are a name that does not exist, and that no

@@ -60,8 +60,8 @@ impl Glance {
         {
             return None;
         }
-        self.rtype = Rtype(u16::from_be_bytes([t0, t1]));
         lower(&mut self.lower, names.first_chunk()?, name_len);
+        self.rtype = Rtype(u16::from_be_bytes([t0, t1]));
         Some(name_len)
     }
 

@@ -249,7 +249,10 @@ fn tags(world: &World, question: &Question, ours: &Said, theirs: &Said) -> BTree
 fn question_tags(world: &World, question: &Question) -> BTreeSet<&'static str> {
     let mut tags = BTreeSet::new();
     let mut set = |tag, holds: bool| tags.extend(holds.then_some(tag));
-    let zone = zone::nearest(&world.zones, &question.name);
+    // DS is a question for the parent (RFC 4035 §3.1.4.1).
+    let above = crate::names::parent(&question.name).filter(|_| question.qtype == Rtype::DS);
+    let zone = above.and_then(|above| zone::nearest(&world.zones, &above));
+    let zone = zone.or_else(|| zone::nearest(&world.zones, &question.name));
     set("outside", zone.is_none());
     set("literal", crate::names::first_label(&question.name) == b"*");
     set("nul", question.name.iter().any(|label| label.as_slice().contains(&0)));
@@ -265,7 +268,7 @@ fn question_tags(world: &World, question: &Question) -> BTreeSet<&'static str> {
         while let Some(name) = up.filter(|name| zone.holds(name)) {
             up = crate::names::parent(&name);
             set("hash-owner", zone.is_hash(&name));
-            let other = |other: &zone::Zone| other.name != name && other.name.ends_with(&name);
+            let other = |other: &zone::Zone| other.name.ends_with(&name);
             let elsewhere = world.zones.iter().any(other);
             set("other-tree", elsewhere && !zone.nodes.contains_key(&name));
             set(

@@ -33,10 +33,12 @@ pub struct Reason {
     /// Oddities of the packet; any or none, where none is named.
     #[serde(default)]
     pub oddities: Vec<String>,
-    /// The subject's RCODE.
-    pub ours: Option<u16>,
-    /// The peer's RCODE.
-    pub theirs: Option<u16>,
+    /// What the subject's RCODE may be; anything, where none is named.
+    #[serde(default)]
+    pub ours: Vec<u16>,
+    /// What the peer's RCODE may be; anything, where none is named.
+    #[serde(default)]
+    pub theirs: Vec<u16>,
     /// The types a record may have that only the subject sent; all, where the key is absent.
     pub ours_only: Option<Vec<String>>,
     /// The types a record may have that only the peer sent; all, where the key is absent.
@@ -89,7 +91,7 @@ impl Reason {
     /// True when the rule explains `difference` in the replies to `probe`.
     pub fn covers(&self, probe: &Probe, difference: &Difference) -> bool {
         let has = |tag: &String| difference.tags.contains(tag.as_str());
-        let is = |wanted: Option<u16>, rcode| wanted.is_none_or(|wanted| wanted == rcode);
+        let is = |wanted: &[u16], rcode| wanted.is_empty() || wanted.contains(&rcode);
         self.aspects.contains(&difference.aspect)
             && self.peers.iter().any(|peer| peer == difference.peer.name())
             && (self.alone || !difference.alone)
@@ -98,8 +100,8 @@ impl Reason {
             && (self.qtypes.is_empty() || names_type(&self.qtypes, probe.question.qtype))
             && (self.oddities.is_empty()
                 || probe.oddity.is_some_and(|oddity| self.oddities.iter().any(|o| o == oddity)))
-            && is(self.ours, difference.rcodes.0)
-            && is(self.theirs, difference.rcodes.1)
+            && is(&self.ours, difference.rcodes.0)
+            && is(&self.theirs, difference.rcodes.1)
             && allows(&self.ours_only, &difference.ours_only)
             && allows(&self.theirs_only, &difference.theirs_only)
     }
@@ -149,13 +151,13 @@ mod tests {
     #[test]
     fn a_rule_covers_what_it_says() {
         assert!(covers("", false));
-        assert!(covers("tags = [\"do\"]\nqtypes = [\"MX\"]\nours = 0\ntheirs = 3", false));
+        assert!(covers("tags = [\"do\"]\nqtypes = [\"MX\"]\nours = [0]\ntheirs = [3]", false));
         assert!(covers("theirs-only = [\"A\", \"AAAA\"]\nours-only = []", false));
         for other in [
             "tags = [\"tcp\"]",
             "without = [\"chain\"]",
             "qtypes = [\"A\"]",
-            "theirs = 2",
+            "theirs = [2]",
             "theirs-only = []",
             "oddities = [\"notify\"]",
         ] {

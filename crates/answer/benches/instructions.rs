@@ -15,7 +15,7 @@ use std::sync::Arc;
 use wire::{Name, NameBuf, Rtype};
 
 /// Services of the anchor zone.
-const NAMES: u32 = 20_000;
+const NAMES: u32 = 1_000_000;
 /// Most instructions of a burst of hits, and of names that do not exist.
 const HIT_MAX: u64 = 400 * BURST_MAX as u64;
 const NXDOMAIN_MAX: u64 = 600 * BURST_MAX as u64;
@@ -72,7 +72,7 @@ fn question(text: &str, id: u16) -> Vec<u8> {
 
 fn warm(names: impl Fn(u32) -> String) -> Bench {
     let questions: Vec<_> =
-        (0..BURST_MAX as u32).map(|n| question(&names(n * 300), n as u16)).collect();
+        (0..BURST_MAX as u32).map(|n| question(&names(n * 15_013), n as u16)).collect();
     let packets = vec![vec![0; ROOM]; BURST_MAX];
     let scratch = Box::default();
     let mut bench = Bench { image: load(), scratch, questions, packets, tally: Tally::default() };

@@ -60,6 +60,12 @@ const PREFIXES: &[&str] = &[
     "x.",
     "b.c.d.",
     "a.b.c.d.",
+    "many-2.",
+    "many-3.",
+    "many-4.",
+    "many-5.",
+    "many-8.",
+    "many-9.",
     "nothing.",
     "ns.dns.",
     "no.ns.dns.",
@@ -86,9 +92,18 @@ fn name(text: &str) -> NameBuf {
 fn world() -> Image {
     let words = std::array::from_fn(|n| (n as u64 + 3).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let mut image = Image::new(Arc::new(HashKey::new(words)));
+    let many = |n: u32, data: &str| -> String {
+        (0..n).map(|i| format!("many-{n} 5 {data}{i}\n")).collect()
+    };
+    let sets: String = (2..11).flat_map(|n| [many(n, "A 192.0.2."), many(n, "AAAA ::")]).collect();
     for (origin, text) in ZONES {
+        let sets = if *origin == "plain.test." { sets.as_str() } else { "" };
         let origin = name(origin);
-        let text = text.lines().map(|line| format!("{}\n", line.trim())).collect::<String>();
+        let text = text
+            .lines()
+            .chain(sets.lines())
+            .map(|line| format!("{}\n", line.trim()))
+            .collect::<String>();
         let mut loader = Loader::new(Arc::clone(image.key()), origin.as_name(), None);
         zonefile::read_stream(&mut text.as_bytes(), origin.as_name(), &mut |r| {
             loader.add(r.owner, r.rtype, r.ttl, r.rdata, 0)

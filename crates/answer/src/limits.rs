@@ -7,8 +7,8 @@ pub const ALIASES_MAX: usize = 16;
 pub const PROOFS_MAX: usize = 2 * ALIASES_MAX + 3;
 /// Names whose addresses are added for one record set that is no delegation.
 pub const TARGETS_MAX: usize = 32;
-/// Octets of the longest SOA record, compressed, that is kept at hand for negative answers; one that
-/// is longer is composed for each.
+/// Octets of the longest SOA record, compressed, that is kept at hand for negative answers; one
+/// that is longer is composed for each.
 pub const SOA_LEN_MAX: usize = 128;
 /// UDP payload we send at most, and say we can receive, unless configured otherwise, in octets
 /// (RFC 9715 §3.2: no fragments).

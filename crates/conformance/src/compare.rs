@@ -163,7 +163,8 @@ fn only(aspect: Aspect, ours: &Said, theirs: &Said) -> (BTreeSet<Rtype>, BTreeSe
 }
 
 /// Every tag there is, with its meaning.
-pub const TAGS: [(&str, &str); 35] = [
+pub const TAGS: [(&str, &str); 36] = [
+    ("insecure-name", "the closest name above QNAME exists only because of insecure delegations"),
     ("ad", "the question has AD set"),
     ("asterisk-added", "an additional record that one of the two left out is owned by an asterisk"),
     ("literal", "QNAME's first label is an asterisk"),
@@ -276,6 +277,7 @@ fn question_tags(world: &World, question: &Question) -> BTreeSet<&'static str> {
                 crate::names::first_label(&name) == b"*" && zone.nodes.contains_key(&name),
             );
         }
+        set("insecure-name", zone.is_insecure(&question.name));
         set("signed", zone.signing != Signing::Unsigned);
         set("nsec3", matches!(zone.signing, Signing::Nsec3 | Signing::OptOut));
         set("optout", zone.signing == Signing::OptOut);

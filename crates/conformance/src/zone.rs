@@ -81,6 +81,25 @@ impl Zone {
         cut
     }
 
+    /// True when the nearest existing name at or above `name` owns nothing, and everything below it
+    /// is at or below cuts without DS: opt-out leaves such a name out of its chain (RFC 5155 §6).
+    pub fn is_insecure(&self, name: &Name) -> bool {
+        let mut nearest = name.clone();
+        while !self.nodes.contains_key(&nearest) {
+            match names::parent(&nearest) {
+                Some(above) => nearest = above,
+                None => return false,
+            }
+        }
+        let insecure = |name: &Name| {
+            let cut = self.cut_above(name).and_then(|cut| self.nodes.get(&cut));
+            cut.is_some_and(|types| !types.contains(&Rtype::DS))
+        };
+        let mut below = self.nodes.iter().filter(|(name, _)| name.ends_with(&nearest));
+        self.nodes[&nearest].is_empty()
+            && below.all(|(name, types)| types.is_empty() || insecure(name))
+    }
+
     /// True when `name` owns an NSEC3 record and nothing of the zone itself.
     pub fn is_hash(&self, name: &Name) -> bool {
         self.nodes.get(name).is_some_and(|types| types.contains(&Rtype::NSEC3))
@@ -106,7 +125,7 @@ mod tests {
     fn empty_names_exist_and_cuts_are_found_from_above() {
         let file = std::env::temp_dir().join(format!("conformance-zone-{}", std::process::id()));
         let text = "$TTL 1\n@ SOA ns h 1 1 1 1 1\n@ NS ns\na.b A 192.0.2.1\n\
-                    cut NS ns.cut\ninner.cut NS ns.cut\nns.cut A 192.0.2.2\n";
+                    cut NS ns.cut\nx.ent NS ns.cut\ninner.cut NS ns.cut\nns.cut A 192.0.2.2\n";
         std::fs::write(&file, text).unwrap();
         let zone = Zone::read(name("example"), file.clone(), Signing::Unsigned).unwrap();
         std::fs::remove_file(&file).unwrap();
@@ -114,5 +133,6 @@ mod tests {
         assert!(zone.nodes[&name("example")].contains(&Rtype::NS));
         assert_eq!(zone.cut_above(&name("x.inner.cut.example")), Some(name("cut.example")));
         assert_eq!(zone.cut_above(&name("a.b.example")), None);
+        assert!(zone.is_insecure(&name("y.ent.example")) && !zone.is_insecure(&name("b.example")));
     }
 }

@@ -95,9 +95,7 @@ pub fn compare(
         }
         let tags = tags(world, question, ours, theirs);
         for aspect in aspects {
-            let alone = peers.len() > 1
-                && peers.windows(2).all(|pair| said_alike(aspect, &pair[0].1, &pair[1].1))
-                && !(is_section(aspect) && peers.iter().any(|(_, said)| is_cut(said)));
+            let alone = stands_alone(aspect, peers);
             let (ours_only, theirs_only) = only(aspect, ours, theirs);
             let rcode = |said: &Said| said.as_ref().map_or(u16::MAX, |reply| reply.rcode);
             let rcodes = (rcode(ours), rcode(theirs));
@@ -107,6 +105,14 @@ pub fn compare(
         }
     }
     found
+}
+
+/// True when all peers agree. About a section they do only where they agree in the RCODE too, and
+/// none of them was cut: a FORMERR is no witness that an answer is empty.
+fn stands_alone(aspect: Aspect, peers: &[(Software, Said)]) -> bool {
+    let alike = |aspect| peers.windows(2).all(|pair| said_alike(aspect, &pair[0].1, &pair[1].1));
+    let whole = || alike(Aspect::Rcode) && !peers.iter().any(|(_, said)| is_cut(said));
+    peers.len() > 1 && alike(aspect) && (!is_section(aspect) || whole())
 }
 
 fn is_section(aspect: Aspect) -> bool {

@@ -4,10 +4,10 @@ mod values;
 
 use crate::diagnostic::Diagnostic;
 use crate::limits::{
-    CONFIG_LEN_MAX, DIAGNOSTICS_MAX, LISTEN_MAX, NSID_LEN_MAX, SECRETS_MAX, TEXT_LEN_MAX, UDP_SIZE,
-    ZONES_MAX,
+    CONFIG_LEN_MAX, DIAGNOSTICS_MAX, LISTEN_MAX, SECRETS_MAX, TEXT_LEN_MAX, UDP_SIZE, ZONES_MAX,
 };
 use answer::CookieSecret;
+use answer::limits::NSID_LEN_MAX;
 use cpu::CpuList;
 use section::{Problems, Section};
 use std::collections::HashMap;

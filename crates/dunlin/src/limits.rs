@@ -12,8 +12,6 @@ pub const ZONES_MAX: usize = 1 << 16;
 pub const SECRETS_MAX: usize = 4;
 /// Octets of a text in an answer: one character string (RFC 1035 §3.3).
 pub const TEXT_LEN_MAX: usize = 255;
-/// Octets of the NSID option; small beside the answer it travels with.
-pub const NSID_LEN_MAX: usize = 128;
 /// Octets of an answer over UDP that may be configured: from RFC 1035 §4.2.1 to the size of a page.
 pub const UDP_SIZE: std::ops::RangeInclusive<u16> = 512..=4096;
 /// Errors told of one config file; the rest is counted.

@@ -116,11 +116,6 @@ impl<'a> Name<'a> {
         at == cut
     }
 
-    /// Whether the first label is `*` (RFC 4592 §2.1.1).
-    pub fn is_wildcard(self) -> bool {
-        self.0.starts_with(b"\x01*")
-    }
-
     /// Canonical order (RFC 4034 §6.1): labels from the right, each as lower-case octets.
     pub fn canonical_cmp(self, other: Name<'_>) -> Ordering {
         canonical_cmp(self.0, other.0)

@@ -72,7 +72,7 @@ fn ask(world: &Image, way: &Way, message: &[u8], filler: u8) -> (Verdict, Vec<u8
     buf[..message.len()].copy_from_slice(message);
     let peer = SocketAddr::from(([127, 0, 0, 1], 5300));
     let mut packets = [Packet::new(&mut buf, message.len(), peer, way.transport)];
-    let now = Now { unix_seconds: 1_600_000_000, seed: 1 };
+    let now = Now { unix_seconds: 1_600_000_000, monotonic_micros: 0, seed: 1 };
     let mut tally = Tally::default();
     SCRATCH.with_borrow_mut(|scratch| {
         batch(world, &policy, now, scratch, &mut packets, &mut tally);

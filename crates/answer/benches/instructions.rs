@@ -98,13 +98,13 @@ fn burst(mut bench: Bench, answer: Answer) -> Bench {
 /// The same as [`measured`], but not counted.
 #[inline(never)]
 fn warming(image: &Image, scratch: &mut Scratch, packets: &mut [Packet<'_>], tally: &mut Tally) {
-    let now = Now { unix_seconds: 1_800_000_000, seed: 6 };
+    let now = Now { unix_seconds: 1_800_000_000, monotonic_micros: 0, seed: 6 };
     batch(image, &Policy::default(), now, scratch, black_box(packets), tally);
 }
 
 #[inline(never)]
 fn measured(image: &Image, scratch: &mut Scratch, packets: &mut [Packet<'_>], tally: &mut Tally) {
-    let now = Now { unix_seconds: 1_800_000_000, seed: 7 };
+    let now = Now { unix_seconds: 1_800_000_000, monotonic_micros: 0, seed: 7 };
     batch(image, &Policy::default(), now, scratch, black_box(packets), tally);
 }
 

@@ -144,7 +144,7 @@ mod tests {
     }
 
     fn at(unix_seconds: u32) -> Now {
-        Now { unix_seconds, seed: 1 }
+        Now { unix_seconds, monotonic_micros: 0, seed: 1 }
     }
 
     /// The test vector of RFC 9018 appendix A.1.

@@ -67,6 +67,8 @@ impl Default for Policy<'_> {
 pub struct Now {
     /// Wall clock, seconds since 1970, as RFC 9018 §4.3 counts them.
     pub unix_seconds: u32,
+    /// Monotonic clock, microseconds; the same clock for all workers of a server.
+    pub monotonic_micros: u64,
     /// A random number, new for each burst.
     pub seed: u64,
 }
@@ -259,7 +261,7 @@ impl<'w> Bench<'_, 'w> {
     /// The second pass over a packet.
     #[inline(always)]
     fn answer(&mut self, query: &Query, way: &Way<'w>, packet: &mut Packet<'_>, tally: &mut Tally) {
-        let options = guard::options(self.policy, self.now, query, &packet.peer);
+        let options = guard::options(self.policy, self.now, query, &packet.client);
         let room = Room::new(self.policy, query, packet.transport, packet.buf.len(), &options);
         let buf = &mut packet.buf[..room.limit];
         let mut reply =

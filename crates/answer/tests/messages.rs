@@ -50,7 +50,7 @@ fn send_by(message: &[u8], transport: Transport, seconds: u32) -> Reply {
     buf[..message.len()].copy_from_slice(message);
     let peer = "192.0.2.9:5353".parse().unwrap();
     let mut packets = [Packet::new(&mut buf, message.len(), peer, transport)];
-    let now = Now { unix_seconds: seconds, seed: 3 };
+    let now = Now { unix_seconds: seconds, monotonic_micros: 0, seed: 3 };
     let mut scratch = Box::<Scratch>::default();
     let secrets = [CookieSecret([7; 16])];
     batch(&world(), &policy(&secrets), now, &mut scratch, &mut packets, &mut Tally::default());
@@ -285,7 +285,7 @@ fn class_ch_tells_what_it_was_told() {
     buf[..asked.len()].copy_from_slice(&asked);
     let peer = "192.0.2.9:5353".parse().unwrap();
     let mut packets = [Packet::new(&mut buf, asked.len(), peer, Transport::Datagram)];
-    let (now, mut scratch) = (Now { unix_seconds: 0, seed: 1 }, Box::<Scratch>::default());
+    let (now, mut scratch) = (Now { unix_seconds: 0, monotonic_micros: 0, seed: 1 }, Box::<Scratch>::default());
     batch(&world(), &Policy::default(), now, &mut scratch, &mut packets, &mut Tally::default());
     assert_eq!(packets[0].message()[3] & 0xf, REFUSED, "switched off");
 }
@@ -312,7 +312,7 @@ fn a_burst_of_all_kinds_keeps_them_apart() {
         .map(|(buf, kind)| Packet::new(buf, kind.len(), peer, Transport::Datagram))
         .collect();
     let (mut tally, mut scratch) = (Tally::default(), Box::<Scratch>::default());
-    let now = Now { unix_seconds: 0, seed: 1 };
+    let now = Now { unix_seconds: 0, monotonic_micros: 0, seed: 1 };
     batch(&world(), &Policy::default(), now, &mut scratch, &mut packets, &mut tally);
     assert_eq!(tally.rcodes, [16, 8, 8, 8, 0, 8, 0, 0]);
     for (at, packet) in packets.iter().enumerate() {

@@ -121,7 +121,7 @@ fn ask(image: &Image, question: &str) -> String {
     octets.resize(65_535, 0xee);
     let mut packets = [Packet::new(&mut octets, len, "192.0.2.9:53".parse().unwrap(), transport)];
     let policy = Policy { version: b"Dunlin", ..Policy::default() };
-    let now = Now { unix_seconds: 0, seed: 1 };
+    let now = Now { unix_seconds: 0, monotonic_micros: 0, seed: 1 };
     let mut scratch = Box::<Scratch>::default();
     batch(image, &policy, now, &mut scratch, &mut packets, &mut Tally::default());
     assert_eq!(packets[0].verdict, Verdict::Reply);

@@ -143,7 +143,7 @@ fn ask(image: &Image, questions: &[Vec<u8>], room: usize) -> (Vec<Vec<u8>>, Tall
         .collect();
     let mut tally = Tally::default();
     for burst in packets.chunks_mut(packet::BURST_MAX) {
-        let now = Now { unix_seconds: 0, seed: 1 };
+        let now = Now { unix_seconds: 0, monotonic_micros: 0, seed: 1 };
         batch(image, &Policy::default(), now, &mut Box::default(), burst, &mut tally);
     }
     (packets.iter().map(|packet| packet.message().to_vec()).collect(), tally)

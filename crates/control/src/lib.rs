@@ -7,6 +7,7 @@
 
 pub mod limits;
 mod mailbox;
+pub mod status;
 
 pub use mailbox::{MailboxFull, Ticket};
 

@@ -4,7 +4,7 @@ use compile::Image;
 use door::{Counters, CountersView, Reader};
 use packet::Packet;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use wire::Rcode;
 
 /// What the operator decided, shared by all threads.
@@ -54,12 +54,16 @@ impl Answerer {
 }
 
 impl plane::App for Answerer {
-    fn burst(&mut self, packets: &mut [Packet<'_>]) {
+    fn burst(&mut self, packets: &mut [Packet<'_>], now: Duration) {
         // Weyl's sequence: every number once; what is dealt from it is mixed by who takes it.
         self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         // RFC 9018 §4.3 counts seconds modulo 2^32.
-        let now = Now { unix_seconds: since.as_secs() as u32, seed: self.seed };
+        let now = Now {
+            unix_seconds: since.as_secs() as u32,
+            monotonic_micros: now.as_micros() as u64,
+            seed: self.seed,
+        };
         let world = self.reader.refresh();
         let mut tally = Tally::default();
         answer::batch(world, &self.decided.policy(), now, &mut self.scratch, packets, &mut tally);

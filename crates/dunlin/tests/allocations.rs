@@ -11,6 +11,7 @@ use std::cell::Cell;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 use wire::{Name, NameBuf, Rtype};
 
 #[path = "../src/app.rs"]
@@ -112,7 +113,7 @@ fn a_burst_allocates_nothing() {
         })
         .collect();
     let before = COUNT.get();
-    answerer.burst(&mut packets);
+    answerer.burst(&mut packets, Duration::ZERO);
     answerer.park();
     let allocations = COUNT.get() - before;
     let replies = packets.iter().filter(|packet| packet.verdict == Verdict::Reply).count();

@@ -23,6 +23,8 @@ pub struct Packet<'a> {
     pub len: usize,
     /// Who sent it, and whom a reply goes to.
     pub peer: SocketAddr,
+    /// Whom it is answered for: the peer, or who a proxy in front of us says it forwards.
+    pub client: SocketAddr,
     /// How it came: what a reply may weigh depends on it.
     pub transport: Transport,
     /// What the application decided. [`Drop::Undecided`] until it does.
@@ -33,7 +35,7 @@ impl<'a> Packet<'a> {
     /// A packet as a port hands it out: nothing decided yet.
     #[inline]
     pub fn new(buf: &'a mut [u8], len: usize, peer: SocketAddr, transport: Transport) -> Self {
-        Self { buf, len, peer, transport, verdict: Verdict::Drop(Drop::Undecided) }
+        Self { buf, len, peer, client: peer, transport, verdict: Verdict::Drop(Drop::Undecided) }
     }
 
     /// The message, without the room behind it.
@@ -77,15 +79,33 @@ pub enum Drop {
     Oversize,
     /// The device did not take the reply.
     Unsent,
+    /// The access list does not let this client ask, and it is not told so.
+    Denied,
+    /// The client asks more than it may.
+    RateLimited,
+    /// The client's network was sent this reply too often (response rate limiting).
+    ResponseLimited,
+    /// A proxy's header is broken or missing.
+    ProxyHeader,
 }
 
 impl Drop {
     /// How many reasons there are.
-    pub const COUNT: usize = 6;
+    pub const COUNT: usize = 10;
 
     /// Every reason, in the order of the counters.
-    pub const ALL: [Drop; Self::COUNT] =
-        [Drop::Undecided, Drop::Short, Drop::Response, Drop::NoPeer, Drop::Oversize, Drop::Unsent];
+    pub const ALL: [Drop; Self::COUNT] = [
+        Drop::Undecided,
+        Drop::Short,
+        Drop::Response,
+        Drop::NoPeer,
+        Drop::Oversize,
+        Drop::Unsent,
+        Drop::Denied,
+        Drop::RateLimited,
+        Drop::ResponseLimited,
+        Drop::ProxyHeader,
+    ];
 
     /// The name used in metrics and logs.
     pub const fn name(self) -> &'static str {
@@ -96,6 +116,10 @@ impl Drop {
             Drop::NoPeer => "no_peer",
             Drop::Oversize => "oversize",
             Drop::Unsent => "unsent",
+            Drop::Denied => "denied",
+            Drop::RateLimited => "rate_limited",
+            Drop::ResponseLimited => "response_limited",
+            Drop::ProxyHeader => "proxy_header",
         }
     }
 }

@@ -12,11 +12,12 @@ use port_socket::{SocketPort, bind, steer};
 use std::error::Error;
 use std::net::SocketAddr;
 use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 struct Echo;
 
 impl App for Echo {
-    fn burst(&mut self, packets: &mut [Packet<'_>]) {
+    fn burst(&mut self, packets: &mut [Packet<'_>], _now: Duration) {
         for packet in packets {
             packet.verdict = match packet.len {
                 0..12 => Verdict::Drop(Drop::Short),

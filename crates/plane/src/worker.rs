@@ -2,7 +2,7 @@
 
 use crate::counters::{COUNTERS, count};
 use crate::limits::{PORTS_MAX, TURNS_LAST_MAX, TURNS_UNASKED_MAX};
-use crate::{App, OnStop};
+use crate::{App, OnStop, clock};
 use door::{Counters, CountersView};
 use port::Port;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -74,7 +74,7 @@ impl<P: Port, A: App> Worker<P, A> {
     fn serve(&mut self) -> io::Result<bool> {
         let mut more = false;
         for (port, busy) in self.ports.iter_mut().zip(&mut self.busy).filter(|(_, busy)| **busy) {
-            let burst = port.burst(|packets| self.app.burst(packets))?;
+            let burst = port.burst(|packets| self.app.burst(packets, clock::now()))?;
             if burst.received > 0 {
                 count(&mut self.counters, &burst);
             }
@@ -122,11 +122,12 @@ mod tests {
     use super::*;
     use packet::{Packet, Verdict};
     use port::Loopback;
+    use std::time::Duration;
 
     struct Echo;
 
     impl App for Echo {
-        fn burst(&mut self, packets: &mut [Packet<'_>]) {
+        fn burst(&mut self, packets: &mut [Packet<'_>], _now: Duration) {
             for packet in packets {
                 packet.verdict = Verdict::Reply;
             }

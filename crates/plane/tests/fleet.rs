@@ -14,7 +14,7 @@ struct Echo {
 }
 
 impl App for Echo {
-    fn burst(&mut self, packets: &mut [Packet<'_>]) {
+    fn burst(&mut self, packets: &mut [Packet<'_>], _now: Duration) {
         for packet in packets {
             assert!(packet.message() != b"panic", "told to");
             packet.verdict = match packet.len {

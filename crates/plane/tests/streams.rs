@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 struct Echo;
 
 impl App for Echo {
-    fn burst(&mut self, packets: &mut [Packet<'_>]) {
+    fn burst(&mut self, packets: &mut [Packet<'_>], _now: Duration) {
         let [packet] = packets else { panic!("a stream's slice has one packet") };
         assert_eq!(packet.transport, Transport::Stream);
         assert_eq!(packet.buf.len(), 65_535);

@@ -1,6 +1,6 @@
 //! One connection: messages behind their lengths, answered in order (RFC 7766 §8, RFC 1035 §4.2.2).
 
-use crate::App;
+use crate::{App, clock};
 use crate::counters::{COUNTERS, count};
 use crate::limits::{LAST_CALL, OUTBOX_FULL, READ_MAX};
 use door::Counters;
@@ -64,7 +64,7 @@ impl<A: App> Desk<A> {
             burst.received += 1;
             tools.message[..query.len()].copy_from_slice(query);
             let mut packet = Packet::new(&mut tools.message, query.len(), peer, Transport::Stream);
-            tools.app.burst(slice::from_mut(&mut packet));
+            tools.app.burst(slice::from_mut(&mut packet), clock::now());
             match packet.verdict {
                 Verdict::Drop(reason) => burst.drop(reason),
                 Verdict::Reply => {

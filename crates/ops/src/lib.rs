@@ -1,0 +1,2 @@
+//! What operators' tools ask over HTTP: metrics, health, readiness.
+#![forbid(unsafe_code)]

@@ -1,10 +1,16 @@
 //! `dunlin.toml`: what may stand in it, and what holds where it says nothing.
+mod operate;
 mod section;
+mod units;
 mod values;
+
+pub use operate::{Acl, Admin, Denied, Dnstap, Limits, Ops, Proxy, Queries, Rate, Streams};
+pub use units::{Prefix, Rule, allows};
 
 use crate::diagnostic::Diagnostic;
 use crate::limits::{
-    CONFIG_LEN_MAX, DIAGNOSTICS_MAX, LISTEN_MAX, SECRETS_MAX, TEXT_LEN_MAX, UDP_SIZE, ZONES_MAX,
+    CONFIG_LEN_MAX, DIAGNOSTICS_MAX, DRAIN, LISTEN_MAX, SECRETS_MAX, TEXT_LEN_MAX, UDP_SIZE,
+    ZONES_MAX,
 };
 use answer::CookieSecret;
 use answer::limits::NSID_LEN_MAX;
@@ -14,19 +20,29 @@ use std::collections::HashMap;
 use std::io::Read;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use toml::de::DeTable;
 use wire::NameBuf;
 
 /// A whole config, every value checked by itself. The default is that of an empty file.
 #[derive(Debug)]
 pub struct Config {
+    /// The file it was read from.
+    pub file: Option<PathBuf>,
     pub server: Server,
+    pub acl: Acl,
+    pub limits: Limits,
+    pub streams: Streams,
+    pub proxy: Proxy,
+    pub ops: Ops,
+    pub admin: Admin,
     pub log: Log,
+    pub dnstap: Dnstap,
     pub zones: Vec<Zone>,
 }
 
 /// `[server]`
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub struct Server {
     /// UDP and TCP alike.
     pub listen: Vec<SocketAddr>,
@@ -46,6 +62,14 @@ pub struct Server {
     pub id: String,
     /// Whether the zones of RFC 6303 are answered here.
     pub local_zones: bool,
+    /// Where good zones are kept for a start whose files are bad; nothing: nowhere.
+    pub data_dir: Option<PathBuf>,
+    /// Who the process becomes once its sockets are open; empty: it stays who it is.
+    pub user: String,
+    /// Empty: the user's own.
+    pub group: String,
+    /// How long it still answers after the order to end, while it tells that it is not ready.
+    pub drain: Duration,
 }
 
 /// How many workers, and where.
@@ -77,7 +101,7 @@ pub enum Steering {
 }
 
 /// `[server.cookies]` (RFC 7873, RFC 9018)
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub struct Cookies {
     pub enabled: bool,
     /// The first signs, all verify; none: a random one until the process ends.
@@ -93,10 +117,13 @@ pub struct Zone {
 }
 
 /// `[log]`
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub struct Log {
     pub level: Level,
     pub format: Format,
+    /// Rooms with a level of their own.
+    pub rooms: Vec<(&'static str, Level)>,
+    pub queries: Queries,
 }
 
 /// The least important line that is logged.
@@ -166,14 +193,22 @@ impl Config {
     fn read<'t>(file: &Path, table: &'t DeTable<'t>, problems: &mut Problems<'t>) -> Self {
         let mut root = Section::root(table, problems);
         let server = Server::read(root.section("server", "[server]"));
+        let acl = Acl::read(root.section("acl", "[acl]"));
+        let limits = Limits::read(root.section("limits", "[limits]"));
+        let streams = Streams::read(root.section("streams", "[streams]"));
+        let proxy = Proxy::read(root.section("proxy", "[proxy]"));
+        let ops = Ops::read(root.section("ops", "[ops]"));
+        let admin = Admin::read(root.section("admin", "[admin]"));
         let log = Log::read(root.section("log", "[log]"));
+        let dnstap = Dnstap::read(root.section("dnstap", "[dnstap]"));
         let mut zones = Vec::new();
         let mut names = HashMap::new();
         root.sections("zone", "[[zone]]", ZONES_MAX, |section| {
             zones.extend(Zone::read(section, file, &mut names));
         });
         root.close();
-        Self { server, log, zones }
+        let file = (!file.as_os_str().is_empty()).then(|| file.into());
+        Self { file, server, acl, limits, streams, proxy, ops, admin, log, dnstap, zones }
     }
 }
 
@@ -200,6 +235,10 @@ impl Server {
             nsid: section.read("nsid", String::new(), values::text(NSID_LEN_MAX)),
             version: section.read("version", version, values::text(TEXT_LEN_MAX)),
             id: section.read("id", String::new(), values::text(TEXT_LEN_MAX)),
+            data_dir: section.read("data_dir", Some("/var/lib/dunlin".into()), operate::path),
+            user: section.read("user", String::new(), values::text(TEXT_LEN_MAX)),
+            group: section.read("group", String::new(), values::text(TEXT_LEN_MAX)),
+            drain: section.read("drain", Duration::from_secs(5), units::duration(DRAIN)),
             local_zones: section.read("local_zones", true, values::boolean),
         };
         section.close();
@@ -220,16 +259,11 @@ impl Cookies {
 
 impl Log {
     fn read(mut section: Section<'_, '_>) -> Self {
-        let levels = [
-            ("error", Level::Error),
-            ("warn", Level::Warn),
-            ("info", Level::Info),
-            ("debug", Level::Debug),
-        ];
-        let formats = [("text", Format::Text), ("json", Format::Json)];
         let log = Self {
-            level: section.read("level", Level::Info, values::word(levels)),
-            format: section.read("format", Format::Text, values::word(formats)),
+            level: section.read("level", Level::Info, values::word(Level::WORDS)),
+            format: section.read("format", Format::Text, values::word(Format::WORDS)),
+            rooms: operate::read_rooms(section.section("rooms", "[log.rooms]")),
+            queries: Queries::read(section.section("queries", "[log.queries]")),
         };
         section.close();
         log

@@ -1,4 +1,5 @@
 //! The limits of this room, in one place.
+use std::time::Duration;
 
 /// Octets of a config file.
 pub const CONFIG_LEN_MAX: u64 = 1 << 20;
@@ -14,5 +15,24 @@ pub const SECRETS_MAX: usize = 4;
 pub const TEXT_LEN_MAX: usize = 255;
 /// Octets of an answer over UDP that may be configured: from RFC 1035 §4.2.1 to the size of a page.
 pub const UDP_SIZE: std::ops::RangeInclusive<u16> = 512..=4096;
+/// Octets of a path in the config.
+pub const PATH_LEN_MAX: usize = 4096;
+/// Entries of one list of prefixes.
+pub const PREFIXES_MAX: usize = 1 << 12;
+/// Queries or replies a second that a limit may name.
+pub const RATE_MAX: u32 = 1_000_000;
+/// Octets of the tables of rate limits that may be configured.
+pub const LIMIT_MEMORY: std::ops::RangeInclusive<u64> = 1 << 16..=1 << 34;
+/// Stream threads.
+pub const STREAM_THREADS_MAX: usize = 64;
+/// Stream connections open at a time that may be configured.
+pub const STREAMS_MAX: usize = 1 << 20;
+/// How long a stream connection may be let idle.
+pub const STREAM_IDLE: std::ops::RangeInclusive<Duration> =
+    Duration::from_secs(1)..=Duration::from_secs(3600);
+/// Octets of the buffers of all stream connections that may be configured.
+pub const STREAM_MEMORY: std::ops::RangeInclusive<u64> = 1 << 20..=1 << 36;
+/// How long a server that was told to end may still answer.
+pub const DRAIN: std::ops::RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(3600);
 /// Errors told of one config file; the rest is counted.
 pub const DIAGNOSTICS_MAX: usize = 100;

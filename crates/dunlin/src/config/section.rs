@@ -111,6 +111,15 @@ impl<'t, 'p> Section<'t, 'p> {
         list
     }
 
+    /// Notes what is wrong with a key's value as a whole, if it is there.
+    pub fn wrong(&mut self, key: &'static str, what: &str, help: &str) {
+        if let Some(value) = self.table.and_then(|table| table.get(key)) {
+            let message = format!("`{key}` {what}");
+            let wrong = Wrong { help: Some(help.into()), ..message.into() };
+            self.problems.add(value.span().start, wrong);
+        }
+    }
+
     /// A section inside this one; `name` is how messages call it.
     pub fn section(&mut self, key: &'static str, name: &'static str) -> Section<'t, '_> {
         let value = self.take(key);

@@ -131,9 +131,33 @@ fn the_example_holds_every_default() {
         .take_while(|line| !line.contains("[[zone]]"))
         .map(|line| line.strip_prefix('#').filter(|l| !l.starts_with(' ')).unwrap_or(line))
         .fold(String::new(), |text, line| text + line + "\n");
-    let spoken = Config::parse(Path::new("f"), &keys).expect("the example is a config");
+    let spoken = Config::parse(Path::new(""), &keys).expect("the example is a config");
     let silent = Config::load(None).expect("the defaults hold");
     assert_eq!(format!("{spoken:?}"), format!("{silent:?}"));
     let told = keys.lines().filter(|line| line.contains(" = ") && !line.starts_with('#')).count();
-    assert_eq!(told, 14, "a key more or less belongs into the example");
+    assert_eq!(told, 45, "a key more or less belongs into the example");
+}
+
+#[test]
+fn access_lists_let_somebody_in() {
+    check(
+        "[acl]\nquery = [\"!192.0.2.0/24\"]\nmetrics = [\"10.0.0.1/8\", \"localhost\"]",
+        "2:9: `query` lets nobody in (name prefixes to let in, or begin with \"any\")
+         3:11: `metrics` lets nobody in (name prefixes to let in, or begin with \"any\")
+         3:12: \"10.0.0.1/8\" has bits set behind its prefix (did you mean \"10.0.0.0/8\"?)
+         3:26: expected a prefix to let in such as \"10.0.0.0/8\", one to keep out such as \
+         \"!192.0.2.0/24\", or \"any\", found the text \"localhost\"",
+    );
+}
+
+#[test]
+fn values_have_units() {
+    check(
+        "server.drain = 5\nstreams.idle = \"10ms\"\nstreams.memory = \"32MB\"",
+        r#"
+1:16: expected a duration such as "250ms", "10s", "5m" or "1h", found the number 5
+2:16: expected 1s to 3600s, found the text "10ms"
+3:18: expected a size such as "64KiB", "32MiB" or "1GiB", found the text "32MB"
+"#,
+    );
 }

@@ -1,0 +1,259 @@
+//! The sections about running a server: who may ask and how much, streams, and eyes.
+use crate::config::section::Section;
+use crate::config::units::{self, Prefix, Rule};
+use crate::config::values;
+use crate::config::{Format, Level};
+use crate::limits::{
+    LIMIT_MEMORY, PATH_LEN_MAX, PREFIXES_MAX, RATE_MAX, STREAM_IDLE, STREAM_MEMORY,
+    STREAM_THREADS_MAX, STREAMS_MAX,
+};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// `[acl]`: who may ask what. The longest prefix decides.
+#[derive(Debug, PartialEq)]
+pub struct Acl {
+    pub query: Vec<Rule>,
+    pub metrics: Vec<Rule>,
+    pub denied: Denied,
+}
+
+/// What happens to the query of a client that may not ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Denied {
+    Refuse,
+    Drop,
+}
+
+/// `[limits]`: how much a client may ask, and how often be told the same.
+#[derive(Debug, PartialEq)]
+pub struct Limits {
+    /// Networks without limits.
+    pub exempt: Vec<Prefix>,
+    /// Octets of the tables of all limits together.
+    pub memory: u64,
+    pub rate: Rate,
+    pub responses: Rate,
+}
+
+/// `[limits.rate]` and `[limits.responses]`
+#[derive(Debug, PartialEq)]
+pub struct Rate {
+    /// 0: without limit.
+    pub per_second: u32,
+    /// How many may come at once; 0: as many as in a second.
+    pub burst: u32,
+    /// Every how many that are too many gets a truncated answer instead of none; 0: none does.
+    pub slip: u8,
+    /// Bits of the network that counts as one client.
+    pub ipv4_prefix: u8,
+    pub ipv6_prefix: u8,
+}
+
+/// `[streams]`: TCP.
+#[derive(Debug, PartialEq)]
+pub struct Streams {
+    pub threads: usize,
+    /// Connections open at a time, in all and of one client.
+    pub connections: usize,
+    pub per_client: usize,
+    /// How long a connection lives on without a whole query.
+    pub idle: Duration,
+    /// Octets that the buffers of all connections may take.
+    pub memory: u64,
+}
+
+/// `[proxy]`: who tells whom it asks for (PROXY protocol, version 2).
+#[derive(Debug, PartialEq)]
+pub struct Proxy {
+    pub from: Vec<Prefix>,
+}
+
+/// `[ops]`: metrics and health over HTTP.
+#[derive(Debug, PartialEq)]
+pub struct Ops {
+    /// Nothing: not served.
+    pub listen: Option<SocketAddr>,
+}
+
+/// `[admin]`: the local socket of `dunlin status`, `top`, `reload` and `serve --take-over`.
+#[derive(Debug, PartialEq)]
+pub struct Admin {
+    /// Nothing: none.
+    pub socket: Option<PathBuf>,
+}
+
+/// `[log.queries]`
+#[derive(Debug, PartialEq)]
+pub struct Queries {
+    /// Every how many is logged; 0: none.
+    pub sample: u32,
+    /// A file of its own; nothing: the log.
+    pub file: Option<PathBuf>,
+}
+
+/// `[dnstap]`
+#[derive(Debug, PartialEq)]
+pub struct Dnstap {
+    /// Where its reader listens; nothing: off.
+    pub socket: Option<PathBuf>,
+    /// Every how many is sent.
+    pub sample: u32,
+}
+
+impl Acl {
+    pub(super) fn read(mut section: Section<'_, '_>) -> Self {
+        let denied = [("refuse", Denied::Refuse), ("drop", Denied::Drop)];
+        let acl = Self {
+            query: read_rules(&mut section, "query"),
+            metrics: read_rules(&mut section, "metrics"),
+            denied: section.read("denied", Denied::Refuse, values::word(denied)),
+        };
+        section.close();
+        acl
+    }
+}
+
+/// An access list, everybody where it is absent.
+fn read_rules(section: &mut Section<'_, '_>, key: &'static str) -> Vec<Rule> {
+    let any = vec![units::anybody(true)];
+    let rules = section.list(key, any, PREFIXES_MAX, units::rules).concat();
+    if !rules.iter().any(|rule| rule.allow) {
+        section.wrong(key, "lets nobody in", "name prefixes to let in, or begin with \"any\"");
+    }
+    rules
+}
+
+impl Limits {
+    pub(super) fn read(mut section: Section<'_, '_>) -> Self {
+        let limits = Self {
+            exempt: section.list("exempt", Vec::new(), PREFIXES_MAX, units::prefix),
+            memory: section.read("memory", 16 << 20, units::octets(LIMIT_MEMORY)),
+            rate: Rate::read(section.section("rate", "[limits.rate]"), 32),
+            responses: Rate::read(section.section("responses", "[limits.responses]"), 24),
+        };
+        section.close();
+        limits
+    }
+}
+
+impl Rate {
+    fn read(mut section: Section<'_, '_>, ipv4_prefix: u8) -> Self {
+        let rate = Self {
+            per_second: section.read("per_second", 0, values::number(0..=RATE_MAX)),
+            burst: section.read("burst", 0, values::number(0..=RATE_MAX)),
+            slip: section.read("slip", 2, values::number(0..=10)),
+            ipv4_prefix: section.read("ipv4_prefix", ipv4_prefix, values::number(8..=32)),
+            ipv6_prefix: section.read("ipv6_prefix", 56, values::number(16..=128)),
+        };
+        section.close();
+        rate
+    }
+
+    /// How many may come at once.
+    pub fn burst(&self) -> u32 {
+        if self.burst == 0 { self.per_second } else { self.burst }
+    }
+}
+
+impl Streams {
+    pub(super) fn read(mut section: Section<'_, '_>) -> Self {
+        let seconds = Duration::from_secs;
+        let streams = Self {
+            threads: section.read("threads", 1, values::number(1..=STREAM_THREADS_MAX)),
+            connections: section.read("connections", 4_096, values::number(1..=STREAMS_MAX)),
+            per_client: section.read("per_client", 128, values::number(1..=STREAMS_MAX)),
+            idle: section.read("idle", seconds(10), units::duration(STREAM_IDLE)),
+            memory: section.read("memory", 32 << 20, units::octets(STREAM_MEMORY)),
+        };
+        section.close();
+        streams
+    }
+}
+
+impl Proxy {
+    pub(super) fn read(mut section: Section<'_, '_>) -> Self {
+        let from = section.list("from", Vec::new(), PREFIXES_MAX, units::prefix);
+        section.close();
+        Self { from }
+    }
+}
+
+impl Ops {
+    pub(super) fn read(mut section: Section<'_, '_>) -> Self {
+        let listen = section.read("listen", None, |value| match value.as_str() {
+            Some("") => Ok(None),
+            _ => values::address(value).map(Some),
+        });
+        section.close();
+        Self { listen }
+    }
+}
+
+impl Admin {
+    /// Where it is unless the config says otherwise.
+    pub const SOCKET: &'static str = "/run/dunlin/dunlin.sock";
+
+    pub(super) fn read(mut section: Section<'_, '_>) -> Self {
+        let socket = section.read("socket", Some(Self::SOCKET.into()), path);
+        section.close();
+        Self { socket }
+    }
+}
+
+impl Queries {
+    pub(super) fn read(mut section: Section<'_, '_>) -> Self {
+        let queries = Self {
+            sample: section.read("sample", 0, values::number(0..=1_000_000)),
+            file: section.read("file", None, path),
+        };
+        section.close();
+        queries
+    }
+}
+
+impl Dnstap {
+    pub(super) fn read(mut section: Section<'_, '_>) -> Self {
+        let dnstap = Self {
+            socket: section.read("socket", None, path),
+            sample: section.read("sample", 1, values::number(1..=1_000_000)),
+        };
+        section.close();
+        dnstap
+    }
+}
+
+/// `[log.rooms]`: the levels of single rooms.
+pub(super) fn read_rooms(mut section: Section<'_, '_>) -> Vec<(&'static str, Level)> {
+    let read = |room: &&'static str| {
+        let level = section.read(room, None, |value| values::word(Level::WORDS)(value).map(Some));
+        Some((*room, level?))
+    };
+    let rooms = Level::ROOMS.iter().filter_map(read).collect();
+    section.close();
+    rooms
+}
+
+impl Format {
+    pub(super) const WORDS: [(&'static str, Self); 2] =
+        [("text", Self::Text), ("json", Self::Json)];
+}
+
+impl Level {
+    pub(super) const WORDS: [(&'static str, Self); 4] = [
+        ("error", Self::Error),
+        ("warn", Self::Warn),
+        ("info", Self::Info),
+        ("debug", Self::Debug),
+    ];
+
+    /// The rooms that log.
+    const ROOMS: [&'static str; 6] = ["admin", "control", "dunlin", "ops", "source-file", "tap"];
+}
+
+/// A path; empty: none.
+pub fn path(value: &toml::de::DeValue<'_>) -> Result<Option<PathBuf>, values::Wrong> {
+    let text = values::text(PATH_LEN_MAX)(value)?;
+    Ok((!text.is_empty()).then(|| text.into()))
+}

@@ -36,6 +36,9 @@ pub struct Status {
     pub resident_octets: u64,
     /// What is asked most, and who asks most, lately. Estimated from samples.
     pub hot: Hot,
+    /// What became of the samples of single queries.
+    #[serde(default)]
+    pub tap: TapStatus,
 }
 
 /// How far a server is.
@@ -209,6 +212,28 @@ pub struct Rank {
     pub what: String,
     /// Its share of all that was sampled, 0 to 1.
     pub share: f64,
+}
+
+/// What became of the queries that were picked to be looked at one by one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TapStatus {
+    /// Queries that were picked.
+    pub sampled: u64,
+    /// Of these, lost because they came faster than they were looked at.
+    pub lost: u64,
+    /// Lines written to the query log.
+    pub logged: u64,
+    /// Lines the query log could not take.
+    pub log_lost: u64,
+    /// Whether somebody reads our dnstap messages.
+    pub dnstap_connected: bool,
+    /// dnstap messages sent.
+    pub dnstap_sent: u64,
+    /// dnstap messages that nobody was there to read, or not fast enough.
+    pub dnstap_lost: u64,
+    /// How often the reader of dnstap messages was connected to again.
+    pub dnstap_reconnects: u64,
 }
 
 #[cfg(test)]

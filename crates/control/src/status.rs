@@ -3,10 +3,13 @@
 //! It is gathered when somebody asks, from what the threads count; nothing of it is kept.
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fs;
 
 /// All a server tells of itself. Times are seconds since 1970; counters only grow while the
-/// process lives.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// process lives. What another version does not tell is read as nothing, so that a tool and a
+/// server need not be of the same.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Status {
     /// The version of the binary.
     pub version: String,
@@ -16,6 +19,8 @@ pub struct Status {
     pub state: State,
     /// When the process started.
     pub started_seconds: f64,
+    /// When this was gathered.
+    pub gathered_seconds: f64,
     /// The addresses it answers on, UDP and TCP.
     pub listen: Vec<String>,
     /// The config, and what became of its last reload.
@@ -32,8 +37,8 @@ pub struct Status {
     pub streams: StreamStatus,
     /// The most received by a worker over the mean of all; 1 is even.
     pub imbalance: f64,
-    /// Memory of the process that is in RAM, in octets.
-    pub resident_octets: u64,
+    /// What the process takes of the machine.
+    pub process: Process,
     /// What is asked most, and who asks most, lately. Estimated from samples.
     pub hot: Hot,
     /// What became of the samples of single queries.
@@ -42,10 +47,11 @@ pub struct Status {
 }
 
 /// How far a server is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
     /// It loads its zones, and does not answer yet.
+    #[default]
     Starting,
     /// It answers.
     Serving,
@@ -54,6 +60,18 @@ pub enum State {
 }
 
 impl State {
+    /// Every state.
+    pub const ALL: [Self; 3] = [Self::Starting, Self::Serving, Self::Draining];
+
+    /// The name used in metrics and JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Serving => "serving",
+            Self::Draining => "draining",
+        }
+    }
+
     /// Whether clients should be sent to it.
     pub fn is_ready(self) -> bool {
         self == Self::Serving
@@ -62,6 +80,7 @@ impl State {
 
 /// The config a server runs with.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ConfigStatus {
     /// The file; empty: it runs on defaults alone.
     pub file: String,
@@ -78,7 +97,8 @@ pub struct ConfigStatus {
 }
 
 /// One zone.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ZoneStatus {
     /// Its name, with the final dot.
     pub name: String,
@@ -99,10 +119,11 @@ pub struct ZoneStatus {
 }
 
 /// What is answered of a zone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ZoneState {
     /// SERVFAIL, since it was never loaded.
+    #[default]
     Unloaded,
     /// What its file says.
     Current,
@@ -112,8 +133,24 @@ pub enum ZoneState {
     Saved,
 }
 
+impl ZoneState {
+    /// Every state.
+    pub const ALL: [Self; 4] = [Self::Unloaded, Self::Current, Self::Behind, Self::Saved];
+
+    /// The name used in metrics and JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Unloaded => "unloaded",
+            Self::Current => "current",
+            Self::Behind => "behind",
+            Self::Saved => "saved",
+        }
+    }
+}
+
 /// What one thread has done.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ThreadStatus {
     /// `worker-0`, `streams-0`, …
     pub name: String,
@@ -141,6 +178,7 @@ pub struct ThreadStatus {
 
 /// How often something took how long.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Histogram {
     /// Upper ends of the buckets, in seconds, growing; the last bucket has none.
     pub bounds_seconds: Vec<f64>,
@@ -163,6 +201,19 @@ impl Histogram {
         self.sum_seconds += other.sum_seconds;
     }
 
+    /// What came since an earlier look at the same counts.
+    pub fn since(&self, earlier: &Self) -> Self {
+        if earlier.counts.len() != self.counts.len() {
+            return self.clone();
+        }
+        let pairs = self.counts.iter().zip(&earlier.counts);
+        Self {
+            bounds_seconds: self.bounds_seconds.clone(),
+            counts: pairs.map(|(now, before)| now.saturating_sub(*before)).collect(),
+            sum_seconds: (self.sum_seconds - earlier.sum_seconds).max(0.0),
+        }
+    }
+
     /// The upper end of the bucket in which this share, 0 to 1, is reached; infinity in the last,
     /// nothing where nothing was counted.
     pub fn quantile(&self, share: f64) -> Option<f64> {
@@ -179,8 +230,53 @@ impl Histogram {
     }
 }
 
+/// What a process takes of the machine.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Process {
+    /// Memory of it that is in RAM, in octets.
+    pub resident_octets: u64,
+    /// Time of CPUs it has used, all threads together, in its own code and in the kernel.
+    pub cpu_seconds: f64,
+    /// File descriptors it has open.
+    pub open_files: u64,
+    /// File descriptors it may have open.
+    pub open_files_max: u64,
+}
+
+impl Process {
+    /// This process, as the kernel tells of it in `/proc/self` (proc(5)). What cannot be read is 0.
+    pub fn read() -> Self {
+        let text = |file: &str| fs::read_to_string(file).unwrap_or_default();
+        let of_line = |file: &str, head: &str| {
+            let text = text(file);
+            let line = text.lines().find_map(|line| line.strip_prefix(head));
+            line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+        };
+        Self {
+            resident_octets: of_line("/proc/self/status", "VmRSS:") << 10,
+            cpu_seconds: cpu_seconds(&text("/proc/self/stat")).unwrap_or(0.0),
+            // One of them is the listing itself.
+            open_files: fs::read_dir("/proc/self/fd")
+                .map_or(0, |all| all.count().saturating_sub(1) as u64),
+            open_files_max: of_line("/proc/self/limits", "Max open files"),
+        }
+    }
+}
+
+/// User and system time of `/proc/PID/stat`: fields 14 and 15, in hundredths of a second (Linux
+/// shows that unit whatever its own clock does). The second field may hold blanks, but ends with
+/// the last parenthesis.
+fn cpu_seconds(stat: &str) -> Option<f64> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    let mut fields = rest.split_whitespace().skip(11);
+    let (user, system): (f64, f64) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+    Some((user + system) / 100.0)
+}
+
 /// The stream connections of a server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct StreamStatus {
     /// Open now.
     pub open: u64,
@@ -198,6 +294,7 @@ pub struct StreamStatus {
 
 /// What is asked most, and who asks most.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Hot {
     /// Names, the most asked first.
     pub names: Vec<Rank>,
@@ -258,5 +355,41 @@ mod tests {
         sum.add(&histogram([1, 2, 3]));
         sum.add(&histogram([1, 0, 1]));
         assert_eq!((sum.counts, sum.sum_seconds), (vec![2, 2, 4], 2.0));
+    }
+
+    #[test]
+    fn counts_since_an_earlier_look() {
+        let later = histogram([90, 9, 1]).since(&histogram([80, 9, 0]));
+        assert_eq!((later.counts, later.sum_seconds), (vec![10, 0, 1], 0.0));
+        let first = histogram([1, 2, 3]).since(&Histogram::default());
+        assert_eq!(first, histogram([1, 2, 3]), "nothing was there before");
+    }
+
+    #[test]
+    fn names_are_those_of_the_json() {
+        for state in State::ALL {
+            assert_eq!(serde_json::to_value(state).unwrap(), state.name());
+        }
+        for state in ZoneState::ALL {
+            assert_eq!(serde_json::to_value(state).unwrap(), state.name());
+        }
+    }
+
+    #[test]
+    fn another_version_is_understood() {
+        let older = r#"{"version": "0.0.9", "state": "serving", "new": 1, "zones": [{}]}"#;
+        let status: Status = serde_json::from_str(older).unwrap();
+        assert_eq!((status.version.as_str(), status.state), ("0.0.9", State::Serving));
+        assert_eq!(status.zones, [ZoneStatus::default()]);
+    }
+
+    #[test]
+    fn a_process_knows_itself() {
+        let process = Process::read();
+        assert!(process.resident_octets > 100 << 10, "{process:?}");
+        assert!((1..process.open_files_max).contains(&process.open_files), "{process:?}");
+        let stat = "7 (a ) b) S 1 7 7 0 -1 4194304 100 0 0 0 250 50 0 0 20 0 1 0 5 1 1";
+        assert_eq!(cpu_seconds(stat), Some(3.0));
+        assert_eq!(cpu_seconds("7 (a) S 1"), None);
     }
 }

@@ -5,6 +5,7 @@
 #![no_std]
 
 mod prefetch;
+pub mod proxy;
 
 pub use prefetch::prefetch;
 

@@ -1,14 +1,17 @@
-//! What control and plane say to each other: the snapshot pointer inwards, the counters outwards.
+//! What control and plane say to each other: the snapshot pointer inwards, counters and events
+//! outwards.
 //!
 //! Nobody waits at either: publishing never blocks, reading is one atomic load a burst, and no
 //! cache line is written by two threads (invariants I3 and I4).
 
 mod counters;
+mod events;
 pub mod limits;
 mod snapshot;
 mod sync;
 
 pub use counters::{Counters, CountersView};
+pub use events::{EventReader, EventWriter, events};
 pub use snapshot::{Publisher, Reader, ReadersFull};
 
 /// Keeps what one thread writes away from what another writes or reads: two 64-octet cache lines,

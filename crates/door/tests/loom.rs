@@ -1,8 +1,8 @@
-//! The snapshot in every interleaving that loom finds: `make test` runs it, or
+//! The snapshot and the events in every interleaving that loom finds: `make test` runs it, or
 //! `RUSTFLAGS="--cfg loom" cargo test -p door --release --test loom`.
 #![cfg(loom)]
 
-use door::Publisher;
+use door::{Publisher, events};
 use loom::cell::UnsafeCell;
 use loom::thread;
 
@@ -107,5 +107,47 @@ fn two_readers_are_each_waited_for() {
             thread.join().unwrap();
         }
         assert_eq!(publisher.collect(), 0, "readers that are gone hold nothing");
+    });
+}
+
+#[test]
+fn events_come_whole_in_order_or_are_counted_as_lost() {
+    loom::model(|| {
+        // Four words: one event of three, or one of two beside another of two, has room.
+        let (mut writer, mut reader) = events(32);
+        let writing = thread::spawn(move || {
+            let first = writer.write([&[1; 16]]);
+            let second = writer.write([&[2; 8]]);
+            let third = writer.write([&[3; 4], &[4; 4]]);
+            [first, second, third]
+        });
+        let mut seen = Vec::new();
+        reader.drain(|event| seen.push(event.to_vec()));
+        reader.drain(|event| seen.push(event.to_vec()));
+        let taken = writing.join().unwrap();
+        assert!(reader.is_closed());
+        reader.drain(|event| seen.push(event.to_vec()));
+        let all = [vec![1; 16], vec![2; 8], vec![3, 3, 3, 3, 0, 0, 0, 0, 4, 4, 4, 4, 0, 0, 0, 0]];
+        let written: Vec<_> = all
+            .into_iter()
+            .zip(taken)
+            .filter_map(|(event, taken)| taken.then_some(event))
+            .collect();
+        assert_eq!(seen, written);
+        assert_eq!(seen.len() as u64 + reader.lost(), 3);
+    });
+}
+
+#[test]
+fn a_closed_ring_has_been_written_to_the_end() {
+    loom::model(|| {
+        let (mut writer, mut reader) = events(32);
+        let writing = thread::spawn(move || {
+            writer.write([&[7; 8]]);
+        });
+        let closed = reader.is_closed();
+        let seen = reader.drain(|event| assert_eq!(event, [7; 8]));
+        assert!(seen == 1 || !closed, "it was closed, and something followed");
+        writing.join().unwrap();
     });
 }

@@ -14,6 +14,8 @@ pub const PATIENCE_SHORT: Patience = Patience { timeout: Duration::from_millis(2
 pub const START_TIMEOUT: Duration = Duration::from_secs(20);
 /// What a server gets to end before it is killed.
 pub const STOP_TIMEOUT: Duration = Duration::from_secs(3);
+/// What a predecessor gets to end after its successor was started.
+pub const TAKE_OVER_TIMEOUT: Duration = Duration::from_secs(20);
 /// The largest UDP payload every server is configured to send, in octets.
 pub const PAYLOAD_MAX: u16 = 1232;
 /// Questions sent before their replies are compared.

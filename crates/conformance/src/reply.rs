@@ -42,6 +42,8 @@ pub struct Opt {
     pub version: u8,
     /// DO.
     pub dnssec_ok: bool,
+    /// The flags that mean nothing yet, which nobody may set (RFC 6891 §6.1.4).
+    pub reserved: u16,
     /// The codes of the options, without Extended DNS Errors, which a server may add to anything
     /// (RFC 8914 §2).
     pub options: Vec<u16>,
@@ -158,6 +160,7 @@ impl Reply {
             size: record.class().to_int(),
             version: (ttl >> 16) as u8,
             dnssec_ok: ttl & 0x8000 != 0,
+            reserved: ttl as u16 & 0x7fff,
             options,
         };
         if self.opt.replace(opt).is_some() {
@@ -253,7 +256,7 @@ mod tests {
         assert_eq!(reply.rcode, 16);
         assert_eq!(
             reply.opt,
-            Some(Opt { size: 1232, version: 0, dnssec_ok: true, options: vec![20] })
+            Some(Opt { size: 1232, version: 0, dnssec_ok: true, reserved: 0, options: vec![20] })
         );
     }
 }

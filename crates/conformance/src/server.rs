@@ -1,7 +1,7 @@
 //! Servers: started on a free port of the loopback network, stopped when dropped.
 
 use std::fmt::Write;
-use std::fs::File;
+use std::fs::OpenOptions;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::Result;
 use crate::client;
-use crate::limits::{LOG_LINES_MAX, START_TIMEOUT, STOP_TIMEOUT};
+use crate::limits::{LOG_LINES_MAX, START_TIMEOUT, STOP_TIMEOUT, TAKE_OVER_TIMEOUT};
 use crate::names::Name;
 use crate::zone::Zone;
 
@@ -77,6 +77,80 @@ fn dunlin() -> Result<PathBuf> {
     if built.success() { Ok(profile.join("dunlin")) } else { Err("dunlin does not build".into()) }
 }
 
+/// What to start, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Launch<'a> {
+    /// Which program.
+    pub software: Software,
+    /// What it serves.
+    pub zones: &'a [Zone],
+    /// Where it answers; nothing: on a free port of 127.0.0.1.
+    pub address: Option<SocketAddr>,
+    /// Lines for Dunlin's `[server]`.
+    pub keys: &'a str,
+    /// Further sections of Dunlin's config.
+    pub sections: &'a str,
+    /// A command that runs it, such as `ip netns exec NAME`, which becomes the server itself.
+    pub within: &'a [&'a str],
+}
+
+impl<'a> Launch<'a> {
+    /// `software` on `zones`, all else at its default.
+    pub fn new(software: Software, zones: &'a [Zone]) -> Self {
+        Self { software, zones, address: None, keys: "", sections: "", within: &[] }
+    }
+
+    fn config(&self, address: SocketAddr, directory: &Path) -> String {
+        match self.software {
+            Software::Dunlin => config_dunlin(self, address),
+            Software::Knot => config_knot(self.zones, address, directory),
+            Software::Nsd => config_nsd(self.zones, address, directory),
+            Software::Bind => config_bind(self.zones, address, directory),
+        }
+    }
+
+    /// The command that serves `config`, which writes to `log`.
+    fn command(&self, config: &Path, log: &Path) -> Result<Command> {
+        let binary = self.software.binary()?;
+        let mut command = match self.within {
+            [] => Command::new(binary),
+            [first, others @ ..] => {
+                let mut command = Command::new(first);
+                command.args(others).arg(binary);
+                command
+            }
+        };
+        match self.software {
+            Software::Dunlin => command.args(["serve", "-c"]).arg(config),
+            Software::Knot => command.arg("-c").arg(config),
+            Software::Nsd => command.args(["-d", "-c"]).arg(config),
+            Software::Bind => command.args(["-g", "-n", "1", "-c"]).arg(config),
+        };
+        let output = OpenOptions::new().create(true).append(true).open(log);
+        let output = output.map_err(|e| format!("{}: {e}", log.display()))?;
+        let again = output.try_clone().map_err(|e| e.to_string())?;
+        command.stdin(Stdio::null()).stdout(output).stderr(again);
+        Ok(command)
+    }
+
+    /// Starts it and waits until it answers with authority for each zone.
+    pub fn start(self, directory: &Path) -> Result<Server> {
+        let software = self.software;
+        let directory = directory.join(software.name());
+        std::fs::create_dir_all(&directory).map_err(|e| format!("{}: {e}", directory.display()))?;
+        let address = self.address.map_or_else(free_address, Ok)?;
+        let (config, log) = (directory.join("config"), directory.join("log"));
+        let text = self.config(address, &directory);
+        std::fs::write(&config, text).map_err(|e| format!("{}: {e}", config.display()))?;
+        let mut command = self.command(&config, &log)?;
+        let child = command.current_dir(&directory).spawn();
+        let child = child.map_err(|e| format!("{}: {e}", software.name()))?;
+        let mut server = Server { software, address, config, child, log };
+        server.wait_for(self.zones.iter().map(|zone| &zone.name))?;
+        Ok(server)
+    }
+}
+
 /// A running server.
 #[derive(Debug)]
 pub struct Server {
@@ -84,6 +158,8 @@ pub struct Server {
     pub software: Software,
     /// Where it answers, over UDP and TCP.
     pub address: SocketAddr,
+    /// The config it was started with.
+    pub config: PathBuf,
     child: Child,
     log: PathBuf,
 }
@@ -91,32 +167,57 @@ pub struct Server {
 impl Server {
     /// Starts `software` on `zones` and waits until it answers with authority for each of them.
     pub fn start(software: Software, zones: &[Zone], directory: &Path) -> Result<Self> {
-        let directory = directory.join(software.name());
-        std::fs::create_dir_all(&directory).map_err(|e| format!("{}: {e}", directory.display()))?;
-        let address = free_address()?;
-        let config = directory.join("config");
-        let text = match software {
-            Software::Dunlin => config_dunlin(zones, address),
-            Software::Knot => config_knot(zones, address, &directory),
-            Software::Nsd => config_nsd(zones, address, &directory),
-            Software::Bind => config_bind(zones, address, &directory),
+        Launch::new(software, zones).start(directory)
+    }
+
+    /// Writes Dunlin's config anew, in one step, as `launch` says.
+    pub fn rewrite_config(&self, launch: &Launch<'_>) -> Result<()> {
+        let new = self.config.with_extension("new");
+        let text = config_dunlin(launch, self.address);
+        let written = std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, &self.config));
+        written.map_err(|e| format!("{}: {e}", self.config.display()))
+    }
+
+    /// Starts a successor that takes sockets and connections over, and waits until the
+    /// predecessor has ended, which it must with success.
+    pub fn take_over(&mut self, launch: &Launch<'_>) -> Result<()> {
+        let mut command = launch.command(&self.config, &self.log)?;
+        let child = command.arg("--take-over").spawn().map_err(|e| e.to_string())?;
+        let mut predecessor = std::mem::replace(&mut self.child, child);
+        let deadline = Instant::now() + TAKE_OVER_TIMEOUT;
+        let failure = loop {
+            match predecessor.try_wait().map_err(|e| e.to_string())? {
+                Some(status) if status.success() => return Ok(()),
+                Some(status) => break format!("the predecessor ended with {status}"),
+                None if Instant::now() > deadline => {
+                    let _ = predecessor.kill();
+                    let _ = predecessor.wait();
+                    break format!("the predecessor lives on after {TAKE_OVER_TIMEOUT:?}");
+                }
+                None => std::thread::sleep(Duration::from_millis(5)),
+            }
         };
-        std::fs::write(&config, text).map_err(|e| format!("{}: {e}", config.display()))?;
-        let log = directory.join("log");
-        let output = File::create(&log).map_err(|e| format!("{}: {e}", log.display()))?;
-        let again = output.try_clone().map_err(|e| e.to_string())?;
-        let mut command = Command::new(software.binary()?);
-        match software {
-            Software::Dunlin => command.args(["serve", "-c"]).arg(&config),
-            Software::Knot => command.arg("-c").arg(&config),
-            Software::Nsd => command.args(["-d", "-c"]).arg(&config),
-            Software::Bind => command.args(["-g", "-n", "1", "-c"]).arg(&config),
-        };
-        command.current_dir(&directory).stdin(Stdio::null()).stdout(output).stderr(again);
-        let child = command.spawn().map_err(|e| format!("{}: {e}", software.name()))?;
-        let mut server = Self { software, address, child, log };
-        server.wait_for(zones.iter().map(|zone| &zone.name))?;
-        Ok(server)
+        Err(format!("{failure}; the log ends:\n{}", self.log_end()))
+    }
+
+    /// The process's id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Fails when the process has ended.
+    pub fn check_alive(&mut self) -> Result<()> {
+        match self.child.try_wait().map_err(|e| e.to_string())? {
+            None => Ok(()),
+            Some(status) => Err(format!("it ended with {status}:\n{}", self.log_end())),
+        }
+    }
+
+    /// The last lines of the log.
+    pub fn log_end(&self) -> String {
+        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<_> = log.lines().collect();
+        lines[lines.len().saturating_sub(LOG_LINES_MAX)..].join("\n")
     }
 
     /// Asks the process to read its zones again.
@@ -134,9 +235,7 @@ impl Server {
             while !client::is_authority(self.address, zone) {
                 let ended = self.child.try_wait().map_err(|e| e.to_string())?;
                 if ended.is_some() || Instant::now() > deadline {
-                    let log = std::fs::read_to_string(&self.log).unwrap_or_default();
-                    let name = self.software.name();
-                    let log = log.lines().rev().take(LOG_LINES_MAX).collect::<Vec<_>>().join("\n");
+                    let (name, log) = (self.software.name(), self.log_end());
                     return Err(format!("{name} does not serve {zone} ({ended:?}):\n{log}"));
                 }
                 std::thread::sleep(Duration::from_millis(20));
@@ -175,9 +274,11 @@ fn free_address() -> Result<SocketAddr> {
     Err("no port is free for both UDP and TCP".into())
 }
 
-fn config_dunlin(zones: &[Zone], address: SocketAddr) -> String {
-    let mut text = format!("[server]\nlisten = [\"{address}\"]\nlocal_zones = false\n");
-    for Zone { name, file, .. } in zones {
+fn config_dunlin(launch: &Launch<'_>, address: SocketAddr) -> String {
+    let Launch { keys, sections, .. } = launch;
+    let mut text =
+        format!("[server]\nlisten = [\"{address}\"]\nlocal_zones = false\n{keys}\n{sections}\n");
+    for Zone { name, file, .. } in launch.zones {
         let name = name.fmt_with_dot();
         writeln!(text, "[[zone]]\nname = \"{name}\"\nfile = {file:?}").unwrap();
     }

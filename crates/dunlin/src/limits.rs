@@ -4,7 +4,7 @@ use std::time::Duration;
 /// Octets of a config file.
 pub const CONFIG_LEN_MAX: u64 = 1 << 20;
 /// Addresses to listen on; each takes a socket a worker.
-pub const LISTEN_MAX: usize = plane::limits::PORTS_MAX;
+pub const LISTEN_MAX: usize = plane::limits::ADDRESSES_MAX;
 /// Worker threads: each has a reader of the image, of which streams need some too.
 pub const WORKERS_MAX: usize = 256;
 /// Zones of one config.
@@ -34,5 +34,7 @@ pub const STREAM_IDLE: std::ops::RangeInclusive<Duration> =
 pub const STREAM_MEMORY: std::ops::RangeInclusive<u64> = 1 << 20..=1 << 36;
 /// How long a server that was told to end may still answer.
 pub const DRAIN: std::ops::RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(3600);
+/// Octets of one entry of the user database.
+pub const USER_ENTRY_LEN_MAX: usize = 1 << 20;
 /// Errors told of one config file; the rest is counted.
 pub const DIAGNOSTICS_MAX: usize = 100;

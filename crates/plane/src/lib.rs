@@ -9,7 +9,7 @@ mod stream;
 mod thread;
 mod worker;
 
-pub use counters::{COUNTERS, Totals};
+pub use counters::{COUNTERS, Latency, Pulse, Totals};
 pub use fleet::{Fleet, Seat};
 pub use stream::{Connections, StreamLimits, Streams, listen};
 pub use thread::{Cause, Failure, OnFailure, OnStop};

@@ -2,8 +2,12 @@
 
 use std::time::Duration;
 
-/// Ports of one worker: one for each address that is listened on.
-pub const PORTS_MAX: usize = 16;
+/// Addresses that are listened on.
+pub const ADDRESSES_MAX: usize = 16;
+
+/// Ports of one worker: one for each address, or several where sockets that a predecessor with
+/// more workers had are served too.
+pub const PORTS_MAX: usize = 8 * ADDRESSES_MAX;
 
 /// Workers of one fleet.
 pub const WORKERS_MAX: usize = 1_024;

@@ -1,6 +1,6 @@
 //! The worker: one thread, its ports, its application.
 
-use crate::counters::{COUNTERS, count};
+use crate::counters::{COUNTERS, count, parked, woken};
 use crate::limits::{PORTS_MAX, TURNS_LAST_MAX, TURNS_UNASKED_MAX};
 use crate::{App, OnStop, clock};
 use door::{Counters, CountersView};
@@ -9,6 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::ops::ControlFlow;
 use std::os::fd::AsFd;
+use std::time::Duration;
 
 /// Serves its ports until it is told to stop. Waits for nothing but them.
 pub struct Worker<P, A> {
@@ -74,9 +75,16 @@ impl<P: Port, A: App> Worker<P, A> {
     fn serve(&mut self) -> io::Result<bool> {
         let mut more = false;
         for (port, busy) in self.ports.iter_mut().zip(&mut self.busy).filter(|(_, busy)| **busy) {
-            let burst = port.burst(|packets| self.app.burst(packets, clock::now()))?;
+            let mut read = None;
+            let burst = port.burst(|packets| {
+                let now = clock::now();
+                read = Some(now);
+                self.app.burst(packets, now);
+            })?;
             if burst.received > 0 {
-                count(&mut self.counters, &burst);
+                // A burst of which nothing could be answered was not shown, and took no time.
+                let took = read.map_or(Duration::ZERO, |read| clock::now().saturating_sub(read));
+                count(&mut self.counters, &burst, took);
             }
             // A burst that is not full has emptied the queue.
             *busy = burst.received == port.caps().burst_max;
@@ -86,24 +94,39 @@ impl<P: Port, A: App> Worker<P, A> {
     }
 
     /// Finds out which ports have something to receive; waits for one if none is busy.
+    #[cold]
+    fn ask(&mut self) -> io::Result<ControlFlow<()>> {
+        self.unasked = TURNS_UNASKED_MAX;
+        let idle = !self.busy[..self.ports.len()].contains(&true);
+        if idle {
+            self.app.park();
+            parked(&mut self.counters);
+        }
+        // Most workers have few ports: what is asked then fits a cache line or two.
+        let asked = match self.ports.len() {
+            0..4 => self.poll::<4>(idle),
+            4..16 => self.poll::<16>(idle),
+            _ => self.poll::<{ PORTS_MAX + 1 }>(idle),
+        };
+        if idle {
+            woken(&mut self.counters);
+        }
+        asked
+    }
+
+    /// Asks up to `N - 1` ports, and whether to stop.
     ///
     /// poll and not epoll: epoll stays in the sockets' wake-up lists while the worker is busy, and
     /// so costs the kernel a call for every packet that arrives.
-    #[cold]
-    fn ask(&mut self) -> io::Result<ControlFlow<()>> {
-        let idle = !self.busy.contains(&true);
-        if idle {
-            self.app.park();
-        }
-        self.unasked = TURNS_UNASKED_MAX;
+    fn poll<const N: usize>(&mut self, wait: bool) -> io::Result<ControlFlow<()>> {
         let stop = self.stop.as_fd();
-        let mut fds: [PollFd<'_>; PORTS_MAX + 1] = std::array::from_fn(|index| {
+        let mut fds: [PollFd<'_>; N] = std::array::from_fn(|index| {
             let fd = self.ports.get(index).map_or(stop, |port| port.as_fd());
             PollFd::from_borrowed_fd(fd, PollFlags::IN)
         });
         let fds = &mut fds[..=self.ports.len()];
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        match poll(fds, (!idle).then_some(&at_once)) {
+        match poll(fds, (!wait).then_some(&at_once)) {
             Err(rustix::io::Errno::INTR) => return Ok(ControlFlow::Continue(())),
             result => result?,
         };
@@ -122,7 +145,6 @@ mod tests {
     use super::*;
     use packet::{Packet, Verdict};
     use port::Loopback;
-    use std::time::Duration;
 
     struct Echo;
 

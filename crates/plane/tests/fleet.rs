@@ -1,14 +1,14 @@
 //! Workers on real sockets.
 
 use packet::{Drop, Packet, Verdict};
-use plane::{App, Cause, Failure, Fleet, OnFailure, Seat, Totals};
+use plane::{App, Cause, Failure, Fleet, OnFailure, Pulse, Seat, Totals};
 use port_socket::{SocketPort, bind};
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-/// Sends back what it gets; drops what is empty; panics when told to.
+/// Sends back what it gets; drops what is empty; panics or sleeps when told to.
 struct Echo {
     parked: Arc<AtomicUsize>,
 }
@@ -17,6 +17,9 @@ impl App for Echo {
     fn burst(&mut self, packets: &mut [Packet<'_>], _now: Duration) {
         for packet in packets {
             assert!(packet.message() != b"panic", "told to");
+            if packet.message() == b"sleep" {
+                std::thread::sleep(Duration::from_secs(2));
+            }
             packet.verdict = match packet.len {
                 0 => Verdict::Drop(Drop::Short),
                 _ => Verdict::Reply,
@@ -94,6 +97,8 @@ fn every_worker_and_address_answers_and_counts() {
     assert_eq!((totals.received, totals.replied), (2 * asked, asked));
     assert_eq!(totals.dropped[Drop::Short as usize], asked);
     assert_eq!(totals.received, totals.replied + totals.dropped.iter().sum::<u64>());
+    assert_eq!(totals.received, totals.latency.counts.iter().sum::<u64>());
+    assert!(totals.latency.sum > Duration::ZERO);
     for (worker, view) in views.iter().enumerate() {
         assert!(Totals::sum([view]).replied > 0, "worker {worker} got nothing");
     }
@@ -108,11 +113,31 @@ fn an_idle_worker_is_parked() {
         let before = running.parked.load(Ordering::SeqCst);
         ask(&client, b"wake up");
         let deadline = std::time::Instant::now() + Duration::from_secs(5);
-        while running.parked.load(Ordering::SeqCst) == before {
+        let counters = &running.fleet.counters()[0];
+        while running.parked.load(Ordering::SeqCst) == before || !Pulse::of(counters).parked {
             assert!(std::time::Instant::now() < deadline, "it answered and did not park");
             std::thread::sleep(Duration::from_millis(1));
         }
     }
+}
+
+#[test]
+fn a_worker_that_is_stuck_shows_no_pulse() {
+    let running = start(1, &["127.0.0.1:0"]);
+    let counters = &running.fleet.counters()[0];
+    client(running.addresses[0]).send(b"sleep").unwrap();
+    let deadline = std::time::Instant::now() + Duration::from_secs(5);
+    loop {
+        let before = Pulse::of(counters);
+        std::thread::sleep(Duration::from_millis(200));
+        if Pulse::of(counters).is_stuck_since(before) {
+            break;
+        }
+        assert!(std::time::Instant::now() < deadline, "nobody would notice");
+    }
+    // The next burst shows that it lives.
+    ask(&client(running.addresses[0]), b"awake");
+    assert!(Pulse::of(counters).beats > 2);
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! One connection: messages behind their lengths, answered in order (RFC 7766 §8, RFC 1035 §4.2.2).
 
-use crate::{App, clock};
 use crate::counters::{COUNTERS, count};
 use crate::limits::{LAST_CALL, OUTBOX_FULL, READ_MAX};
+use crate::{App, clock};
 use door::Counters;
 use packet::{Drop, Packet, Transport, Verdict};
 use port::Burst;
@@ -94,13 +94,15 @@ impl<A: App> Desk<A> {
         mut burst: Burst,
         patience: Duration,
     ) -> io::Result<()> {
+        let begun = clock::now();
         let sent = timeout(patience, stream.write_all(outbox)).await.map_err(io::Error::from);
         let sent = sent.and_then(|written| written);
         if sent.is_err() {
             burst.dropped[Drop::Unsent as usize] += burst.replied;
             burst.replied = 0;
         }
-        count(&mut self.tools.borrow_mut().counters, &burst);
+        let took = clock::now().saturating_sub(begun);
+        count(&mut self.tools.borrow_mut().counters, &burst, took);
         sent
     }
 }

@@ -10,6 +10,7 @@ use crate::pack;
 use crate::vector::index_among;
 use crate::zone::{Note, Zone, check_node, parent};
 use image::{HashKey, Leaf, Node, Tree};
+use model::Rule;
 use std::fmt;
 use std::sync::Arc;
 use wire::{Name, Rtype};
@@ -29,6 +30,8 @@ const REORDER_SHARE: usize = 16;
 pub struct Problem {
     /// The place given with the record, if it is one record's fault.
     pub place: Option<u32>,
+    /// Which rule is broken.
+    pub rule: Rule,
     /// What is wrong.
     pub what: String,
 }
@@ -127,7 +130,8 @@ impl<'o> Loader<'o> {
             let checked = check_node(node).and_then(|()| zone.facts.note(node));
             if let Err(why) = checked {
                 let name = Absolute(node.name(), &self.origin);
-                problems.push(Problem { place: Some(place), what: format!("{name}: {why}") });
+                let what = format!("{name}: {why}");
+                problems.push(Problem { place: Some(place), rule: why.rule, what });
             }
         };
         let names = self.names.build(&self.key, self.old.map(|old| &old.names), &mut check);
@@ -139,10 +143,10 @@ impl<'o> Loader<'o> {
         }
         if let (Ok(names), Ok(hashed)) = (names, hashed) {
             (zone.names, zone.hashed) = (names, hashed);
-            for rtype in [Rtype::SOA, Rtype::NS] {
+            for (rtype, rule) in [(Rtype::SOA, Rule::SOA), (Rtype::NS, Rule::NS)] {
                 if zone.names.get(&[]).and_then(|apex| apex.set(rtype)).is_none() {
                     let what = format!("the zone {origin} has no {rtype} record at its apex");
-                    problems.push(Problem { place: None, what });
+                    problems.push(Problem { place: None, rule, what });
                 }
             }
         }
@@ -297,8 +301,11 @@ impl Builder<'_> {
             packed.clear();
             nodes.clear();
             for node in leaf.chunk_by(|a, b| a.hash == b.hash && a.name == b.name) {
-                let ordinal = ordinal(&nodes, node[0].hash)
-                    .ok_or_else(|| Problem { place: Some(node[0].place), what: CROWDED.into() })?;
+                let ordinal = ordinal(&nodes, node[0].hash).ok_or_else(|| Problem {
+                    place: Some(node[0].place),
+                    rule: Rule::LIMIT,
+                    what: CROWDED.into(),
+                })?;
                 let start = packed.len();
                 pack_node(&mut packed, node, ordinal)?;
                 check(Node::new(&packed[start..]), last_place(node));
@@ -382,8 +389,15 @@ fn pack_node(packed: &mut Vec<u8>, node: &[Staged<'_>], ordinal: u8) -> Result<(
         let same =
             |a: &Staged<'_>, b: &Staged<'_>| pack::cmp_data(a.rtype, a.rdata, b.rdata).is_eq();
         let distinct = set.chunk_by(same).map(|same| same[0].rdata);
-        pack::set(packed, set[0].rtype, ttl, distinct)
-            .map_err(|what| Problem { place: Some(set[0].place), what })?;
+        pack::set(packed, set[0].rtype, ttl, distinct).map_err(|what| Problem {
+            place: Some(set[0].place),
+            rule: Rule::LIMIT,
+            what,
+        })?;
     }
-    pack::close_node(packed, start).map_err(|what| Problem { place: Some(last_place(node)), what })
+    pack::close_node(packed, start).map_err(|what| Problem {
+        place: Some(last_place(node)),
+        rule: Rule::LIMIT,
+        what,
+    })
 }

@@ -2,6 +2,7 @@
 use crate::names::is_below;
 use crate::{Image, Loader, Zone};
 use image::{HashKey, Tree, World};
+use model::Rule;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use wire::{Name, NameBuf, QName, Rtype, canonical_cmp};
@@ -182,6 +183,8 @@ fn a_load_names_every_problem_with_its_place() {
     let places: Vec<_> = problems.iter().map(|problem| problem.place).collect();
     assert_eq!(places, [Some(3), Some(5), None], "{problems:?}");
     assert!(problems[2].what.contains("no NS record"), "{}", problems[2]);
+    let rules: Vec<_> = problems.iter().map(|problem| problem.rule).collect();
+    assert_eq!(rules, [Rule::CNAME_ALONE, Rule::SINGLE, Rule::NS]);
 }
 
 #[test]

@@ -3,6 +3,8 @@ use crate::limits::NSEC3_ITERATIONS_MAX;
 use crate::names::Names;
 use crate::pack;
 use image::{Facts, HashKey, Node, Nsec3Params, RecordSet, Tree};
+use model::Rule;
+use std::fmt;
 use std::sync::Arc;
 use wire::{Name, NameBuf, Rtype};
 
@@ -98,7 +100,7 @@ impl Zone {
             self.remove_with_empty_parents(&relative);
             return Ok(());
         }
-        self.facts.note(Node::new(&octets))?;
+        self.facts.note(Node::new(&octets)).map_err(|why| why.to_string())?;
         self.names.put(octets)?;
         self.add_empty_parents(&relative)
     }
@@ -129,17 +131,19 @@ impl Zone {
         }
     }
 
+    /// Every name there is, empty non-terminals and the owners of NSEC3 among them, as they lie.
+    pub fn nodes(&self) -> impl Iterator<Item = Node<'_>> {
+        let trees = [&self.names, &self.hashed];
+        let leaves = trees.into_iter().flat_map(|names| names.leaves().iter());
+        leaves.flat_map(|leaf| image::Leaf::new(leaf).nodes())
+    }
+
     /// How many names have records, and how many records there are: a walk over all of it.
     pub fn count(&self) -> (usize, usize) {
-        let trees = [&self.names, &self.hashed];
-        let nodes = trees.into_iter().flat_map(|names| names.leaves().iter());
-        nodes.flat_map(|leaf| image::Leaf::new(leaf).nodes()).fold(
-            (0, 0),
-            |(names, records), node| {
-                let here: usize = node.sets().map(|set| set.count()).sum();
-                (names + usize::from(here > 0), records + here)
-            },
-        )
+        self.nodes().fold((0, 0), |(names, records), node| {
+            let here: usize = node.sets().map(|set| set.count()).sum();
+            (names + usize::from(here > 0), records + here)
+        })
     }
 }
 
@@ -173,11 +177,31 @@ pub(crate) fn parent(name: &[u8]) -> Option<&[u8]> {
     name.get(1 + usize::from(*name.first()?)..)
 }
 
+/// A rule that the records of a zone break, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Broken {
+    pub rule: Rule,
+    /// A clause.
+    pub what: String,
+}
+
+impl Broken {
+    fn new(rule: Rule, what: impl Into<String>) -> Self {
+        Self { rule, what: what.into() }
+    }
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)
+    }
+}
+
 /// What the record sets of one name may not do to each other.
 ///
 /// # Errors
-/// What is wrong, as a clause.
-pub(crate) fn check_node(node: Node<'_>) -> Result<(), String> {
+/// What is wrong.
+pub(crate) fn check_node(node: Node<'_>) -> Result<(), Broken> {
     let at_apex = node.name().is_empty();
     let mut others = false;
     let mut alias = false;
@@ -190,18 +214,24 @@ pub(crate) fn check_node(node: Node<'_>) -> Result<(), String> {
         }
         let single = matches!(set.rtype(), Rtype::CNAME | Rtype::DNAME | Rtype::SOA);
         if single && set.count() > 1 {
-            return Err(format!(
-                "{} different {} records, but only one can be",
-                set.count(),
-                set.rtype()
-            ));
+            let rule = if set.rtype() == Rtype::SOA { Rule::SOA } else { Rule::SINGLE };
+            let (count, rtype) = (set.count(), set.rtype());
+            let what = format!("{count} different {rtype} records, but only one can be");
+            return Err(Broken::new(rule, what));
         }
         if set.rtype() == Rtype::SOA && !at_apex {
-            return Err("an SOA record below the apex of the zone".into());
+            return Err(Broken::new(Rule::SOA, "an SOA record below the apex of the zone"));
         }
     }
     if alias && others {
-        return Err("a CNAME record beside other records (RFC 2181 §10.1)".into());
+        let types: Vec<String> = node.sets().map(|set| set.rtype().to_string()).collect();
+        let what = match at_apex {
+            true => "a CNAME record at the apex, beside".to_owned(),
+            false => "a CNAME record beside other records:".to_owned(),
+        };
+        let others = types.into_iter().filter(|rtype| rtype != "CNAME");
+        let what = format!("{what} {}", others.collect::<Vec<_>>().join(" and "));
+        return Err(Broken::new(Rule::CNAME_ALONE, what));
     }
     Ok(())
 }
@@ -210,11 +240,11 @@ pub(crate) fn check_node(node: Node<'_>) -> Result<(), String> {
 pub(crate) trait Note {
     /// # Errors
     /// What the zone may not have.
-    fn note(&mut self, node: Node<'_>) -> Result<(), String>;
+    fn note(&mut self, node: Node<'_>) -> Result<(), Broken>;
 }
 
 impl Note for Facts {
-    fn note(&mut self, node: Node<'_>) -> Result<(), String> {
+    fn note(&mut self, node: Node<'_>) -> Result<(), Broken> {
         let name = node.name();
         let depth = std::iter::successors(Some(name), |name| parent(name)).count() - 1;
         self.depth_max = self.depth_max.max(depth as u8);
@@ -233,19 +263,21 @@ impl Note for Facts {
 }
 
 /// The parameters to deny names with (RFC 5155 §7.1: those with no flags).
-fn nsec3_params(apex: Node<'_>) -> Result<Option<Nsec3Params>, String> {
+fn nsec3_params(apex: Node<'_>) -> Result<Option<Nsec3Params>, Broken> {
     let Some(set) = apex.set(Rtype::NSEC3PARAM) else { return Ok(None) };
     for data in set.records() {
         let [1, 0, high, low, salt_len, salt @ ..] = data else { continue };
         let iterations = u16::from_be_bytes([*high, *low]);
         if iterations > NSEC3_ITERATIONS_MAX {
-            return Err(format!(
+            let what = format!(
                 "NSEC3 with {iterations} extra iterations; more than {NSEC3_ITERATIONS_MAX} would \
                  let questions cost too much (RFC 9276 §3.1 asks for 0)"
-            ));
+            );
+            return Err(Broken::new(Rule::NSEC3, what));
         }
         let mut params = Nsec3Params { iterations, salt_len: *salt_len, salt: [0; 255] };
-        let salt = salt.get(..usize::from(*salt_len)).ok_or("NSEC3PARAM with a salt cut short")?;
+        let cut = || Broken::new(Rule::DATA, "NSEC3PARAM with a salt cut short");
+        let salt = salt.get(..usize::from(*salt_len)).ok_or_else(cut)?;
         params.salt[..salt.len()].copy_from_slice(salt);
         return Ok(Some(params));
     }

@@ -1,6 +1,10 @@
 //! Records and changes, and what makes them valid.
 #![forbid(unsafe_code)]
 
+mod rule;
+
+pub use rule::Rule;
+
 use std::fmt;
 use wire::{Name, NameBuf, Rtype};
 

@@ -1,6 +1,7 @@
 //! Loads one zone: from its file, through the reader, into the compiler.
 use compile::{Loader, Problem, Zone};
 use image::HashKey;
+use model::Rule;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -32,12 +33,13 @@ pub fn load(
 /// Gives problems their places. The loader remembers the number of a record, not its place: that
 /// is asked for only when something is wrong, and then the files are read once more.
 fn locate(file: &Path, origin: Name<'_>, problems: Vec<Problem>, files: Vec<PathBuf>) -> Failure {
-    let mut wanted: BTreeMap<u32, Vec<String>> = BTreeMap::new();
+    let mut wanted: BTreeMap<u32, Vec<(Rule, String)>> = BTreeMap::new();
+    let whole = Place { file, line: 0, column: 0 };
     let mut errors = Vec::new();
-    for Problem { place, what } in problems {
+    for Problem { place, rule, what } in problems {
         match place {
-            Some(ordinal) => wanted.entry(ordinal).or_default().push(what),
-            None => errors.push(Error::new(Place { file, line: 0, column: 0 }, what)),
+            Some(ordinal) => wanted.entry(ordinal).or_default().push((rule, what)),
+            None => errors.push(error(whole, rule, what)),
         }
     }
     let mut ordinal: u32 = 0;
@@ -45,12 +47,31 @@ fn locate(file: &Path, origin: Name<'_>, problems: Vec<Problem>, files: Vec<Path
     let _ = zonefile::read(file, origin, &mut |record| {
         ordinal = ordinal.saturating_add(1);
         let found = wanted.remove(&ordinal).into_iter().flatten();
-        errors.extend(found.map(|what| Error::new(record.place, what)));
+        errors.extend(found.map(|(rule, what)| error(record.place, rule, what)));
         Ok(())
     });
-    let whole = Place { file, line: 0, column: 0 };
-    errors.extend(wanted.into_values().flatten().map(|what| Error::new(whole, what)));
+    let rest = wanted.into_values().flatten();
+    errors.extend(rest.map(|(rule, what)| error(whole, rule, what)));
     Failure { errors, stopped: false, files }
+}
+
+/// A problem with its place, and what to do about it. One that no record has is about a missing
+/// one.
+fn error(place: Place<'_>, rule: Rule, what: String) -> Error {
+    let missing = place.line == 0;
+    let help = match rule {
+        Rule::SOA if missing => "a zone begins with `@ SOA ns hostmaster 1 2h 1h 2w 5m`",
+        Rule::SOA => "a zone has one, at its apex `@`: take the others out",
+        Rule::NS => "name the servers of the zone: `@ NS ns`",
+        Rule::CNAME_ALONE => {
+            "an alias has no other records: write A and AAAA records instead of it"
+        }
+        Rule::SINGLE => "keep one of them",
+        Rule::NSEC3 => "sign the zone again with 0 iterations",
+        Rule::LIMIT => "spread the records over several names",
+        _ => return Error::new(place, rule, what),
+    };
+    Error::new(place, rule, what).with_help(help)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 use std::net::IpAddr;
 use std::str::FromStr;
 
+use model::Rule;
 use wire::{Class, Name, NameBuf, Rtype};
 
 use crate::fields::Fields;
@@ -52,7 +53,8 @@ impl Defaults {
         let rtype = loop {
             let at = fields.here();
             let Some(token) = fields.peek() else {
-                return Err(Fault::new(at, "the record type is missing here"));
+                return Err(Fault::new(at, "the record type is missing here")
+                    .help("a record is `owner [TTL] [IN] type data`"));
             };
             let raw = fields.raw(token);
             if ttl.is_none() && is_ttl_like(raw) {
@@ -69,12 +71,17 @@ impl Defaults {
         if let Some(owner) = owner {
             self.owner = Some(owner);
         } else if self.owner.is_none() {
-            return Err(Fault::new(0, "there is no owner before this to be meant by the blank"));
+            return Err(Fault::new(0, "there is no owner before this to be meant by the blank")
+                .help(
+                    "a line that begins with a blank takes the owner of the line before; \
+                       begin it with `@` for the apex",
+                ));
         }
         self.ttl_stated = ttl.or(self.ttl_stated);
         let ttl = ttl.or(self.ttl).or(self.ttl_stated).ok_or_else(|| {
             Fault::new(tokens[0].start as usize, "no TTL given and no $TTL before it")
                 .help("put a line such as `$TTL 3600` in front")
+                .rule(Rule::TTL_MISSING)
         })?;
         Ok(Head { ttl, rtype, fields: taken })
     }
@@ -85,7 +92,11 @@ impl Defaults {
         let owner = fields.name("the owner")?;
         if !owner.as_name().is_within(self.zone.as_name()) {
             let what = format!("`{owner}` lies outside of the zone `{}`", self.zone);
-            return Err(Fault::new(at, what));
+            let help = format!(
+                "is `name` in the config right? owners of this zone end in `{}`, or in no dot",
+                self.zone
+            );
+            return Err(Fault::new(at, what).help(help).rule(Rule::OUT_OF_ZONE));
         }
         Ok(owner)
     }
@@ -104,22 +115,28 @@ fn parse<T: FromStr>(raw: &[u8]) -> Option<T> {
 fn check_class(class: Class, at: usize) -> Result<(), Fault> {
     match class {
         Class::IN => Ok(()),
-        _ => Err(Fault::new(at, format!("the class is {class}, but the zone's class is IN"))),
+        _ => {
+            let what = format!("the class is {class}, but the zone's class is IN");
+            Err(Fault::new(at, what).help("leave the class out").rule(Rule::CLASS))
+        }
     }
 }
 
 fn rtype(raw: &[u8], at: usize) -> Result<Rtype, Fault> {
     let Some(rtype) = parse::<Rtype>(raw) else {
-        let fault = Fault::new(at, format!("unknown record type {}", quote(raw)));
+        let fault = Fault::new(at, format!("unknown record type {}", quote(raw))).rule(Rule::TYPE);
         return Err(match nearest(raw) {
             Some(known) => fault.help(format!("did you mean `{known}`?")),
             None if parse::<IpAddr>(raw).is_some() => fault.help("a type is missing before it"),
-            None => fault,
+            None => {
+                fault.help("a record is `owner [TTL] [IN] type data`; types are A, AAAA, MX, …")
+            }
         });
     };
     if rtype.is_meta() {
         let what = format!("{rtype} is a type of questions and messages, not of records");
-        return Err(Fault::new(at, what));
+        let help = "leave the line out: no zone has such a record";
+        return Err(Fault::new(at, what).help(help).rule(Rule::META_TYPE));
     }
     Ok(rtype)
 }

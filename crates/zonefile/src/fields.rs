@@ -1,6 +1,7 @@
 //! The fields of one entry, taken one after the other; every fault knows where it is.
 use std::str::FromStr;
 
+use model::Rule;
 use wire::{Name, NameBuf};
 
 use crate::lex::Token;
@@ -70,8 +71,10 @@ impl<'e> Fields<'e> {
                 [b'\\', octet, ..] => (Some(octet), 2),
                 _ => (Some(raw[at]), 1),
             };
-            let fault =
-                || Fault::new(token.start as usize + at, "this escape is not \\000 to \\255");
+            let fault = || {
+                Fault::new(token.start as usize + at, "this escape is not \\000 to \\255")
+                    .help("a backslash stands before three digits or one other character")
+            };
             out.push(octet.ok_or_else(fault)?);
             at += len;
         }
@@ -85,7 +88,8 @@ impl<'e> Fields<'e> {
             Some(token) => Err(Fault::new(
                 token.start as usize,
                 format!("{} is one field too many", quote(self.raw(token))),
-            )),
+            )
+            .help("one record a line; a comment begins with `;`")),
         }
     }
 
@@ -110,6 +114,7 @@ impl<'e> Fields<'e> {
         let raw = self.raw(token);
         NameBuf::from_text(raw, self.origin).map_err(|why| {
             Fault::new(token.start as usize, format!("{} is not a name: {why}", quote(raw)))
+                .rule(Rule::NAME)
         })
     }
 
@@ -144,10 +149,11 @@ impl<'e> Fields<'e> {
         let seconds = seconds(raw).ok_or_else(|| {
             Fault::new(at, format!("{} is not a TTL", quote(raw)))
                 .help("seconds, or parts such as 1w2d3h4m5s")
+                .rule(Rule::TTL)
         })?;
         u32::try_from(seconds).ok().filter(|&ttl| ttl <= TTL_MAX).ok_or_else(|| {
             let what = format!("a TTL of {seconds} s is above {TTL_MAX} s (RFC 2181 §8)");
-            Fault::new(at, what)
+            Fault::new(at, what).rule(Rule::TTL)
         })
     }
 }

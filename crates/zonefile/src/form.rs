@@ -1,6 +1,7 @@
 //! The types whose data is a row of simple parts: how each part is written, and how it is known
 //! on the wire.
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
 
 use domain::base::scan::Scanner;
 use domain::rdata::dnssec::RtypeBitmap;
@@ -120,8 +121,20 @@ impl Part {
     /// Reads the part from its fields.
     pub(crate) fn read(self, fields: &mut Fields<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
         match self {
-            Ipv4 => out.extend(fields.parse::<Ipv4Addr>("an IPv4 address")?.octets()),
-            Ipv6 => out.extend(fields.parse::<Ipv6Addr>("an IPv6 address")?.octets()),
+            Ipv4 => {
+                let help = |raw: &str| match raw.parse::<Ipv6Addr>() {
+                    Ok(_) => "an IPv6 address belongs into an AAAA record",
+                    Err(_) => "four numbers from 0 to 255, as in 192.0.2.1",
+                };
+                out.extend(address::<Ipv4Addr>(fields, "an IPv4 address", help)?.octets());
+            }
+            Ipv6 => {
+                let help = |raw: &str| match raw.parse::<Ipv4Addr>() {
+                    Ok(_) => "an IPv4 address belongs into an A record",
+                    Err(_) => "groups of hexadecimal digits, as in 2001:db8::1",
+                };
+                out.extend(address::<Ipv6Addr>(fields, "an IPv6 address", help)?.octets());
+            }
             Name(what) => out.extend_from_slice(fields.name(what)?.as_name().octets()),
             Number8(what) => out.extend(fields.parse::<u8>(what)?.to_be_bytes()),
             Number16(what) => out.extend(fields.parse::<u16>(what)?.to_be_bytes()),
@@ -178,6 +191,18 @@ impl Part {
             Types => RtypeBitmap::from_octets(rest).ok().map(|types| types.as_slice().len()),
         }
     }
+}
+
+/// An address; `help` knows what to say about a text that is none.
+fn address<T: FromStr>(
+    fields: &mut Fields<'_>,
+    what: &str,
+    help: impl Fn(&str) -> &'static str,
+) -> Result<T, Fault> {
+    let raw = fields.peek().map(|token| fields.raw(token)).unwrap_or_default();
+    fields
+        .parse(what)
+        .map_err(|fault| fault.help(help(std::str::from_utf8(raw).unwrap_or_default())))
 }
 
 /// `count` groups of `digits` hexadecimal digits each, with `between` between them.

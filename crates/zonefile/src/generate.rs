@@ -1,6 +1,8 @@
 //! $GENERATE as BIND has it: `$GENERATE start-stop[/step] owner [ttl] [class] type data`. In owner
 //! and data `$` is the number, `${offset,width,base}` the number written in another way, `$$` a
 //! dollar sign.
+use model::Rule;
+
 use crate::fields::Fields;
 use crate::lex::{Token, lex};
 use crate::limits::{GENERATE_MAX, GENERATE_WIDTH_MAX};
@@ -9,11 +11,11 @@ use crate::report::{Fault, quote};
 
 /// Makes the records of one directive, whose name is taken from `fields`. The first fault ends it.
 /// The owner for blank owners stays what it was.
-pub(crate) fn run(
-    reader: &mut Reader<'_>,
-    at: At<'_>,
-    mut fields: Fields<'_>,
-) -> Result<(), Fault> {
+pub(crate) fn run(reader: &mut Reader<'_>, at: At<'_>, fields: Fields<'_>) -> Result<(), Fault> {
+    generate(reader, at, fields).map_err(|fault| fault.rule(Rule::GENERATE))
+}
+
+fn generate(reader: &mut Reader<'_>, at: At<'_>, mut fields: Fields<'_>) -> Result<(), Fault> {
     let directive = at.tokens[0].start as usize;
     let token = fields.token("the range, as in 1-10 or 0-100/2,")?;
     let range = Range::parse(fields.raw(token)).map_err(|what| {
@@ -30,10 +32,10 @@ pub(crate) fn run(
             Some(fault) => Err(fault),
             None => reader.record(At { text: &text, tokens: &tokens, generated: true, ..at }),
         };
-        if let Err(Fault { what, help, .. }) = result {
+        if let Err(Fault { what, help, rule, .. }) = result {
             reader.defaults.owner = before;
             let what = format!("{what}, where `$` is {number}");
-            return Err(Fault { at: Some(directive), what: what.into(), help });
+            return Err(Fault { at: Some(directive), what: what.into(), help, rule });
         }
     }
     reader.defaults.owner = before;

@@ -93,7 +93,11 @@ pub(crate) fn lex(text: &[u8], last: bool, tokens: &mut Vec<Token>) -> Option<En
                 lexer.at += 1;
                 match depth.checked_sub(1) {
                     Some(left) => depth = left,
-                    None => lexer.fail(at, "this parenthesis was never opened"),
+                    None => lexer.fail(
+                        at,
+                        "this parenthesis was never opened",
+                        "in text, put it in quotes",
+                    ),
                 }
             }
             Kind::Quote => {
@@ -111,10 +115,15 @@ pub(crate) fn lex(text: &[u8], last: bool, tokens: &mut Vec<Token>) -> Option<En
         spaced = true;
     }
     if depth > 0 {
-        lexer.fault = Some(Fault::new(open, "this parenthesis is never closed"));
+        lexer.fault = Some(
+            Fault::new(open, "this parenthesis is never closed")
+                .help("all that follows was taken for part of this record"),
+        );
     }
     Some(Entry { len: text.len(), lines, fault: lexer.fault })
 }
+
+const LONG_TEXT: &str = "a long text is several strings, each in its quotes: \"…\" \"…\"";
 
 /// Where the lexer stands. Its methods give nothing when the text ends too early to tell.
 struct Lexer<'t> {
@@ -135,8 +144,8 @@ impl Lexer<'_> {
     }
 
     /// Keeps the first fault of the entry.
-    fn fail(&mut self, at: usize, what: &'static str) {
-        self.fault.get_or_insert_with(|| Fault::new(at, what));
+    fn fail(&mut self, at: usize, what: &'static str, help: &'static str) {
+        self.fault.get_or_insert_with(|| Fault::new(at, what).help(help));
     }
 
     /// The next line end, or the very end.
@@ -153,7 +162,7 @@ impl Lexer<'_> {
         self.at += 1;
         let next = self.kind()?;
         if self.text[at] != b'\r' || !matches!(next, Some(Kind::LineEnd) | None) {
-            self.fail(at, "a control character stands here");
+            self.fail(at, "a control character stands here", "write it as `\\DDD`, in decimal");
         }
         Some(())
     }
@@ -189,7 +198,7 @@ impl Lexer<'_> {
                     self.escape()?;
                 }
                 Some(Kind::LineEnd) | None => {
-                    self.fail(start - 1, "this quote is not closed on its line");
+                    self.fail(start - 1, "this quote is not closed on its line", LONG_TEXT);
                     return Some(token(start, self.at, true, escaped));
                 }
                 Some(Kind::Control | Kind::CarriageReturn) => self.control()?,
@@ -204,7 +213,7 @@ impl Lexer<'_> {
         self.at += 1;
         match self.kind()? {
             Some(Kind::LineEnd | Kind::CarriageReturn | Kind::Control) | None => {
-                self.fail(at, "nothing stands behind this backslash");
+                self.fail(at, "nothing stands behind this backslash", "for itself, write `\\\\`");
             }
             Some(_) => self.at += 1,
         }

@@ -6,6 +6,7 @@ use domain::base::name::ParsedName;
 use domain::base::rdata::{ComposeRecordData, ParseAnyRecordData};
 use domain::dep::octseq::parse::Parser;
 use domain::rdata::{AllRecordData, ZoneRecordData};
+use model::Rule;
 use wire::Rtype;
 
 use crate::fields::Fields;
@@ -16,15 +17,20 @@ use crate::report::{Fault, quote};
 /// Reads the fields that are left as the data of a record of type `rtype` into `out`. The result
 /// is valid for the type, its names uncompressed and in the case of the file.
 pub(crate) fn read(rtype: Rtype, fields: &mut Fields<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
+    parse(rtype, fields, out).map_err(|fault| fault.rule(Rule::DATA))
+}
+
+fn parse(rtype: Rtype, fields: &mut Fields<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
     out.clear();
     let at = fields.here();
     if fields.peek().is_some_and(|token| !token.quoted && fields.raw(token) == b"\\#") {
-        generic(fields, out)?;
+        generic(fields, out).map_err(|fault| fault.rule(Rule::GENERIC_DATA))?;
         if !is_valid(rtype, out) {
             return Err(Fault::new(
                 at,
                 format!("these octets are not the data of a {rtype} record"),
-            ));
+            )
+            .rule(Rule::GENERIC_DATA));
         }
         return Ok(());
     }
@@ -39,7 +45,9 @@ pub(crate) fn read(rtype: Rtype, fields: &mut Fields<'_>, out: &mut Vec<u8>) -> 
 fn check_len(at: usize, out: &[u8]) -> Result<(), Fault> {
     if out.len() > RDATA_OCTETS_MAX {
         let what = format!("the record data has {} octets", out.len());
-        return Err(Fault::new(at, what).help(format!("it may have {RDATA_OCTETS_MAX}")));
+        return Err(Fault::new(at, what)
+            .help(format!("it may have {RDATA_OCTETS_MAX}"))
+            .rule(Rule::LIMIT));
     }
     Ok(())
 }
@@ -62,7 +70,9 @@ fn known(rtype: Rtype, fields: &mut Fields<'_>, out: &mut Vec<u8>) -> Result<(),
     let number = DomainRtype::from_int(like(rtype).0);
     if !is_known(number) {
         let what = format!("the data of {rtype} records has no form of its own here");
-        return Err(Fault::new(at, what).help(r"write it as `\# LENGTH HEX` (RFC 3597 §5)"));
+        return Err(Fault::new(at, what)
+            .help(r"write it as `\# LENGTH HEX`")
+            .rule(Rule::GENERIC_DATA));
     }
     let data = ZoneRecordData::<Vec<u8>, DomainName<Vec<u8>>>::scan(number, fields)
         .map_err(|fault| fields.locate(fault))?;

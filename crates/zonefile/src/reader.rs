@@ -4,7 +4,8 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use wire::{Class, Name};
+use model::Rule;
+use wire::{Class, Name, Rtype};
 
 use crate::entry::Defaults;
 use crate::fields::Fields;
@@ -78,7 +79,11 @@ impl<'s> Reader<'s> {
     /// Reads the zone's own file.
     pub(crate) fn file(&mut self, path: &Path) {
         if let Err(why) = self.try_file(path) {
-            self.report(Error { file: path.into(), line: 0, column: 0, what: why, help: None });
+            let help = Some(
+                "is `file` in the config right? it is taken from where the config lies".into(),
+            );
+            let file = path.into();
+            self.report(Error { file, line: 0, column: 0, what: why, help, rule: Rule::FILE });
         }
     }
 
@@ -119,7 +124,14 @@ impl<'s> Reader<'s> {
                 Ok(None) => break,
                 Err(why) => {
                     let what = format!("cannot be read: {why}");
-                    self.report(Error { file, line, column: 0, what, help: None });
+                    self.report(Error {
+                        file,
+                        line,
+                        column: 0,
+                        what,
+                        help: None,
+                        rule: Rule::FILE,
+                    });
                     break;
                 }
             }
@@ -134,7 +146,8 @@ impl<'s> Reader<'s> {
     fn fault(&mut self, at: At<'_>, fault: Fault) {
         let Place { line, column, .. } = at.place(fault.at.unwrap_or(0));
         let (file, what) = (at.file.clone(), fault.what.into_owned());
-        self.report(Error { file, line, column, what, help: fault.help });
+        let rule = fault.rule.unwrap_or(Rule::SYNTAX);
+        self.report(Error { file, line, column, what, help: fault.help, rule });
     }
 
     /// A directive or a record.
@@ -149,12 +162,15 @@ impl<'s> Reader<'s> {
         match fields.raw(directive).to_ascii_uppercase().as_slice() {
             b"$ORIGIN" => self.defaults.origin = fields.name("the new origin")?,
             b"$TTL" => self.defaults.ttl = Some(fields.ttl()?),
-            b"$INCLUDE" => return self.include(at, fields),
+            b"$INCLUDE" => {
+                return self.include(at, fields).map_err(|fault| fault.rule(Rule::INCLUDE));
+            }
             b"$GENERATE" => return generate::run(self, at, fields),
             _ => {
                 let what = format!("{} is not a directive", quote(fields.raw(directive)));
                 return Err(Fault::new(directive.start as usize, what)
-                    .help("there are $ORIGIN, $TTL, $INCLUDE and $GENERATE"));
+                    .help("there are $ORIGIN, $TTL, $INCLUDE and $GENERATE")
+                    .rule(Rule::DIRECTIVE));
             }
         }
         fields.end()
@@ -166,6 +182,9 @@ impl<'s> Reader<'s> {
         let origin = self.defaults.origin.as_name();
         let mut fields = Fields::new(at.text, at.tokens, origin).skip(head.fields);
         rdata::read(head.rtype, &mut fields, &mut self.rdata)?;
+        if matches!(head.rtype, Rtype::TXT | Rtype::SPF) {
+            self.warn_of_text(at, head.fields);
+        }
         let start = at.tokens[0].start as usize;
         let record = Record {
             owner: self.defaults.owner_name(),
@@ -175,9 +194,29 @@ impl<'s> Reader<'s> {
             rdata: &self.rdata,
             place: at.place(start),
         };
-        (self.sink)(record).map_err(|why| Fault::new(start, why))?;
+        (self.sink)(record).map_err(|why| Fault::new(start, why).rule(Rule::OUT_OF_ZONE))?;
         self.summary.records += 1;
         Ok(())
+    }
+
+    /// Text without quotes is a string a word, and ends where a comment begins.
+    fn warn_of_text(&mut self, at: At<'_>, head: usize) {
+        let data = &at.tokens[head..];
+        let (Some(first), Some(last)) = (data.first(), data.last()) else { return };
+        let cut = !last.quoted && at.text.get(last.end as usize) == Some(&b';');
+        let what = match data.len() {
+            _ if cut => "the text ends before the `;`: what follows is a comment".to_owned(),
+            2.. if data.iter().all(|token| !token.quoted && token.spaced) => {
+                format!("{} strings, with no blanks between them", data.len())
+            }
+            _ => return,
+        };
+        if self.summary.warnings.len() < ERRORS_MAX {
+            let place = at.place(first.start as usize);
+            let warning = Error::new(place, Rule::TEXT, what);
+            let help = "put the whole text in quotes: \"…\"";
+            self.summary.warnings.push(warning.with_help(help));
+        }
     }
 
     /// `$INCLUDE file [origin]`: the file reads with the state of here; afterwards origin and
@@ -210,7 +249,13 @@ impl<'s> Reader<'s> {
         let result = self.try_file(&path);
         self.defaults.origin = before.origin;
         self.defaults.owner = before.owner;
-        result.map_err(|why| Fault::new(start, format!("`{}` {why}", path.display())))
+        result.map_err(|why| {
+            let fault = Fault::new(start, format!("`{}` {why}", path.display()));
+            match path.is_file() {
+                true => fault,
+                false => fault.help("its path is taken from where the file lies that includes it"),
+            }
+        })
     }
 }
 

@@ -4,6 +4,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use model::Rule;
+
 use crate::limits::QUOTED_CHARS_MAX;
 
 /// Where in which file something stands.
@@ -37,13 +39,21 @@ pub struct Error {
     pub what: String,
     /// What to do about it, where that is known.
     pub help: Option<String>,
+    /// Which rule it breaks.
+    pub rule: Rule,
 }
 
 impl Error {
     /// An error that somebody else found, who was told the place.
-    pub fn new(place: Place<'_>, what: String) -> Self {
+    pub fn new(place: Place<'_>, rule: Rule, what: String) -> Self {
         let Place { file, line, column } = place;
-        Self { file: file.into(), line, column, what, help: None }
+        Self { file: file.into(), line, column, what, help: None, rule }
+    }
+
+    /// The same with what to do about it.
+    pub fn with_help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
     }
 
     /// Where it is wrong.
@@ -72,6 +82,8 @@ pub struct Summary {
     pub records: u64,
     /// The file itself and all it includes, each once, as they were opened.
     pub files: Vec<PathBuf>,
+    /// What is right by the grammar but hardly meant, up to a limit.
+    pub warnings: Vec<Error>,
 }
 
 /// A reading with errors. The sink has seen records all the same: they are to be thrown away.
@@ -105,11 +117,19 @@ pub(crate) struct Fault {
     pub at: Option<usize>,
     pub what: Cow<'static, str>,
     pub help: Option<String>,
+    /// The rule it breaks; nothing where only the caller knows it.
+    pub rule: Option<Rule>,
 }
 
 impl Fault {
     pub(crate) fn new(at: usize, what: impl Into<Cow<'static, str>>) -> Self {
-        Self { at: Some(at), what: what.into(), help: None }
+        Self { at: Some(at), what: what.into(), help: None, rule: None }
+    }
+
+    /// Names the rule that is broken, where none nearer to the fault was named.
+    pub(crate) fn rule(mut self, rule: Rule) -> Self {
+        self.rule.get_or_insert(rule);
+        self
     }
 
     pub(crate) fn help(mut self, help: impl Into<String>) -> Self {

@@ -4,6 +4,8 @@ use domain::base::charstr::CharStr;
 use domain::base::scan::{ConvertSymbols, EntrySymbol, Scanner, ScannerError, Symbol};
 use domain::dep::octseq::str::Str;
 
+use model::Rule;
+
 use crate::fields::Fields;
 use crate::lex::Token;
 use crate::report::{Fault, quote};
@@ -13,7 +15,7 @@ const FIELD: &str = "a field of the record data";
 
 impl ScannerError for Fault {
     fn custom(what: &'static str) -> Self {
-        Self { at: None, what: what.into(), help: None }
+        Self { at: None, what: what.into(), help: None, rule: None }
     }
 
     fn end_of_entry() -> Self {
@@ -175,7 +177,7 @@ impl Scanner for Fields<'_> {
 
     fn scan_charstr(&mut self) -> Result<CharStr<Vec<u8>>, Fault> {
         CharStr::from_octets(self.octets()?)
-            .map_err(|_| Fault::custom("this string is longer than 255 octets"))
+            .map_err(|_| Fault::custom("this string is longer than 255 octets").rule(Rule::STRING))
     }
 
     fn scan_string(&mut self) -> Result<Str<Vec<u8>>, Fault> {
@@ -222,7 +224,8 @@ impl Fields<'_> {
         out[start] = u8::try_from(len).map_err(|_| {
             let what = format!("{} has {len} octets", quote(self.raw(token)));
             Fault::new(token.start as usize, what)
-                .help("a string has at most 255; write it as several")
+                .help("a string has at most 255; write it as several: \"…\" \"…\"")
+                .rule(Rule::STRING)
         })?;
         Ok(())
     }

@@ -1,6 +1,8 @@
 //! A file as a stream of entries: a window that moves over it and grows only for a long entry.
 use std::io::{self, Read};
 
+use model::Rule;
+
 use crate::lex::{Entry, Token, lex};
 use crate::limits::{ENTRY_OCTETS_MAX, READ_OCTETS};
 use crate::report::Fault;
@@ -36,7 +38,8 @@ impl<'r> Source<'r> {
             if let Some(mut entry) = lex(&self.window[unread], self.last, tokens) {
                 if cut {
                     let at = entry.fault.and_then(|fault| fault.at).unwrap_or(0);
-                    entry.fault = Some(Fault::new(at, TOO_LONG).help(TOO_LONG_HELP));
+                    entry.fault =
+                        Some(Fault::new(at, TOO_LONG).help(TOO_LONG_HELP).rule(Rule::LIMIT));
                 }
                 let text = &self.window[self.start..self.start + entry.len];
                 self.start += entry.len;

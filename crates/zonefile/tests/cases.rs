@@ -1,7 +1,7 @@
 //! Small master files with the records or errors that they are to give. A case is one file: the
 //! text, a line `;; expect`, and what comes out: `owner TTL type data` for each record and
-//! `line:column: what (help)` for each error. `BLESS=1` writes what comes out into the case; read
-//! the difference before you keep it.
+//! `line:column: what (help) [rule]` for each error. `BLESS=1` writes what comes out into the case;
+//! read the difference before you keep it.
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
@@ -35,7 +35,8 @@ fn outcome(mut text: &[u8]) -> String {
     });
     if let Err(failure) = result {
         for error in &failure.errors {
-            writeln!(out, "{}", error.to_string().trim_start_matches("-:")).unwrap();
+            let told = error.to_string();
+            writeln!(out, "{} [{}]", told.trim_start_matches("-:"), error.rule.id).unwrap();
         }
     }
     out

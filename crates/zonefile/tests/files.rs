@@ -61,15 +61,18 @@ fn a_file_that_cannot_be_included_is_an_error_where_it_is_named() {
     let (_, result) = read("bad");
     let failure = result.unwrap_err();
     let error = "No such file or directory (os error 2)";
+    let from = "its path is taken from where the file lies that includes it";
     assert_eq!(
         shorten(&failure.to_string()),
         format!(
             "bad:2:10: `bad` it is open already: it would include itself for ever
 loop.inc:1:10: `bad` it is open already: it would include itself for ever
-bad:4:10: `missing.inc` cannot be read: {error}
-bad:5:10: `deeper` cannot be read: it is not a regular file
-faulty.inc:3:3: `10.0.0.256` is not an IPv4 address
-same.inc:1:1: `same.far.example.org.` lies outside of the zone `example.`"
+bad:4:10: `missing.inc` cannot be read: {error} ({from})
+bad:5:10: `deeper` cannot be read: it is not a regular file ({from})
+faulty.inc:3:3: `10.0.0.256` is not an IPv4 address (four numbers from 0 to 255, as in \
+             192.0.2.1)
+same.inc:1:1: `same.far.example.org.` lies outside of the zone `example.` (is `name` in the \
+             config right? owners of this zone end in `example.`, or in no dot)"
         )
     );
     // What is missing is to be watched as well: it may come.
@@ -77,7 +80,10 @@ same.inc:1:1: `same.far.example.org.` lies outside of the zone `example.`"
     let (_, result) = read("missing");
     assert_eq!(
         shorten(&result.unwrap_err().to_string()),
-        format!("missing: cannot be read: {error}")
+        format!(
+            "missing: cannot be read: {error} (is `file` in the config right? it is taken from \
+             where the config lies)"
+        )
     );
 }
 
@@ -137,6 +143,28 @@ fn a_failing_disk_is_an_error_where_reading_came_to() {
     let message = result.unwrap_err().to_string();
     assert_eq!(message, format!("-:{}: cannot be read: the disk is gone", count + 1));
     assert_eq!(count, 8192);
+}
+
+#[test]
+fn text_without_quotes_is_warned_of() {
+    for (text, warning) in [
+        (
+            "t 5 TXT v=DKIM1; k=rsa\n",
+            "-:1:9: the text ends before the `;`: what follows is a comment",
+        ),
+        ("t 5 TXT v=spf1 -all\n", "-:1:9: 2 strings, with no blanks between them"),
+        ("t 5 TXT \"v=DKIM1; k=rsa\"; comment\n", ""),
+        ("t 5 TXT one ; comment\n", ""),
+        ("t 5 TXT \"two \" words\n", ""),
+        ("t 5 A 192.0.2.1; comment\n", ""),
+    ] {
+        let mut input = text.as_bytes();
+        let summary =
+            zonefile::read_stream(&mut input, origin().as_name(), &mut |_| Ok(())).unwrap();
+        let told: Vec<String> = summary.warnings.iter().map(ToString::to_string).collect();
+        assert_eq!(told.len(), usize::from(!warning.is_empty()), "{text}: {told:?}");
+        assert!(told.concat().starts_with(warning), "{text}: {told:?}");
+    }
 }
 
 #[test]

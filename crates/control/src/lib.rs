@@ -87,6 +87,14 @@ impl Control {
         self.0.mailbox.put_zone(zone)
     }
 
+    /// Takes the zone of this origin out of the image; where there is none, nothing changes.
+    ///
+    /// # Errors
+    /// As [`Control::put`].
+    pub fn remove_zone(&self, origin: Name<'_>) -> Result<Ticket, MailboxFull> {
+        self.0.mailbox.remove_zone(origin)
+    }
+
     /// Waits until what a ticket was given for is applied or refused, and published. Returns its
     /// generation, or nothing when the loop has stopped before.
     pub fn wait(&self, ticket: Ticket) -> Option<u64> {
@@ -138,6 +146,7 @@ fn run(shared: &Shared) {
 fn apply(image: &mut Image, letter: Letter) {
     match letter {
         Letter::Zone(zone) => image.put_zone(Arc::new(*zone)),
+        Letter::Removed(origin) => image.remove_zone(origin.as_name()),
         Letter::Changes(changes) => {
             let Some(first) = changes.first() else { return };
             let origin = first.zone.as_name();

@@ -6,7 +6,7 @@ use model::Change;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use wire::{Name, Rtype};
+use wire::{Name, NameBuf, Rtype};
 
 /// There is no room for more changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,14 +27,23 @@ pub struct Ticket(u64);
 /// What the loop takes out: all there is about one zone.
 pub(crate) enum Letter {
     Zone(Box<Zone>),
+    /// The zone of this origin goes.
+    Removed(Box<NameBuf>),
     /// At least one, all of the same zone.
     Changes(Vec<Change>),
 }
 
-/// What waits for one zone. A whole zone replaces what came before it; changes apply to it.
+/// What becomes of a zone as a whole.
+enum Whole {
+    Put(Box<Zone>),
+    Removed(Box<NameBuf>),
+}
+
+/// What waits for one zone. What becomes of the whole replaces what came before it; changes apply
+/// to it.
 #[derive(Default)]
 struct Slot {
-    zone: Option<Box<Zone>>,
+    whole: Option<Whole>,
     changes: HashMap<(Box<[u8]>, Rtype), Change>,
 }
 
@@ -80,13 +89,22 @@ impl Mailbox {
     }
 
     pub(crate) fn put_zone(&self, zone: Zone) -> Result<Ticket, MailboxFull> {
+        let key = key(zone.origin());
+        self.put_whole(key, Whole::Put(Box::new(zone)))
+    }
+
+    pub(crate) fn remove_zone(&self, origin: Name<'_>) -> Result<Ticket, MailboxFull> {
+        self.put_whole(key(origin), Whole::Removed(Box::new(origin.into())))
+    }
+
+    fn put_whole(&self, key: Box<[u8]>, whole: Whole) -> Result<Ticket, MailboxFull> {
         let mut inner = self.lock();
         if inner.letters >= LETTERS_MAX {
             return Err(MailboxFull);
         }
-        let slot = inner.slots.entry(key(zone.origin())).or_default();
-        let before = slot.changes.len() + usize::from(slot.zone.is_some());
-        *slot = Slot { zone: Some(Box::new(zone)), changes: HashMap::new() };
+        let slot = inner.slots.entry(key).or_default();
+        let before = slot.changes.len() + usize::from(slot.whole.is_some());
+        *slot = Slot { whole: Some(whole), changes: HashMap::new() };
         inner.letters = inner.letters + 1 - before;
         Ok(self.arrive(inner))
     }
@@ -152,7 +170,10 @@ impl Mailbox {
 }
 
 fn letters(slot: Slot) -> impl Iterator<Item = Letter> {
-    let zone = slot.zone.map(Letter::Zone);
+    let zone = slot.whole.map(|whole| match whole {
+        Whole::Put(zone) => Letter::Zone(zone),
+        Whole::Removed(origin) => Letter::Removed(origin),
+    });
     let changes: Vec<Change> = slot.changes.into_values().collect();
     let changes = (!changes.is_empty()).then_some(Letter::Changes(changes));
     zone.into_iter().chain(changes)

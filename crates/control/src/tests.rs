@@ -105,3 +105,17 @@ fn a_stopped_loop_leaves_nobody_waiting() {
     let late = control.put(change("x.example.org.", None)).unwrap();
     assert_eq!(control.wait(late), None);
 }
+
+#[test]
+fn a_removed_zone_is_gone_and_may_come_again() {
+    let (control, _running) = start();
+    let origin = name("example.org.");
+    control.put(change("www.example.org.", Some([10, 0, 0, 1]))).unwrap();
+    control.wait(control.remove_zone(origin.as_name()).unwrap()).unwrap();
+    assert_eq!(control.image().zones().count(), 0);
+    let again = zone(&control.image(), "example.org.");
+    control.remove_zone(origin.as_name()).unwrap();
+    control.wait(control.put_zone(again).unwrap()).unwrap();
+    assert_eq!(address(&control, "www.example.org."), None, "what was removed stays so");
+    assert_eq!(control.image().zones().count(), 1);
+}

@@ -8,6 +8,7 @@
 pub mod client;
 pub mod compare;
 pub mod limits;
+pub mod load;
 pub mod names;
 pub mod oddities;
 pub mod questions;

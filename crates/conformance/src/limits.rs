@@ -16,6 +16,12 @@ pub const START_TIMEOUT: Duration = Duration::from_secs(20);
 pub const STOP_TIMEOUT: Duration = Duration::from_secs(3);
 /// What a predecessor gets to end after its successor was started.
 pub const TAKE_OVER_TIMEOUT: Duration = Duration::from_secs(20);
+/// What an answer may take under load before it counts as lost.
+pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+/// What a reload may take until it is seen.
+pub const RELOAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// Failures of a load that are told.
+pub const STORIES_MAX: usize = 20;
 /// The largest UDP payload every server is configured to send, in octets.
 pub const PAYLOAD_MAX: u16 = 1232;
 /// Questions sent before their replies are compared.

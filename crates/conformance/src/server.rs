@@ -170,10 +170,11 @@ impl Server {
         Launch::new(software, zones).start(directory)
     }
 
-    /// Writes Dunlin's config anew, in one step, as `launch` says.
+    /// Writes the config anew, in one step, as `launch` says.
     pub fn rewrite_config(&self, launch: &Launch<'_>) -> Result<()> {
         let new = self.config.with_extension("new");
-        let text = config_dunlin(launch, self.address);
+        let directory = self.config.parent().ok_or("a config lies in a directory")?;
+        let text = launch.config(self.address, directory);
         let written = std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, &self.config));
         written.map_err(|e| format!("{}: {e}", self.config.display()))
     }
@@ -220,7 +221,7 @@ impl Server {
         lines[lines.len().saturating_sub(LOG_LINES_MAX)..].join("\n")
     }
 
-    /// Asks the process to read its zones again.
+    /// Asks the process to read its config and its zones again.
     pub fn reload(&self) -> Result<()> {
         kill_process(self.pid(), Signal::HUP).map_err(|e| e.to_string())
     }

@@ -5,9 +5,9 @@
 //!    until every worker has loaded a change or is parked, and what questions take meanwhile.
 //!
 //! A limit that is passed fails the run.
-use app::{Answerer, Decided};
 use compile::{Image, Loader};
 use control::Control;
+use dunlin::app::{Answerer, Decided};
 use image::{HASH_KEY_WORDS, HashKey};
 use model::{Change, RecordSet};
 use plane::{Fleet, Seat};
@@ -20,10 +20,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use wire::{Name, NameBuf, Rtype};
-
-#[path = "../src/app.rs"]
-#[allow(dead_code, reason = "the binary reads its counters; a bench does not")]
-mod app;
 
 const FEW: u32 = 10_000;
 const MANY: u32 = 10_000_000;

@@ -1,4 +1,5 @@
 //! `dunlin.toml`: what may stand in it, and what holds where it says nothing.
+mod change;
 mod operate;
 mod section;
 mod units;

@@ -1,23 +1,50 @@
 //! The log: lines on standard error.
 use crate::config::{Format, Level, Log};
 use std::io::{IsTerminal, stderr};
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::Registry;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::reload::{self, Handle};
+use tracing_subscriber::util::SubscriberInitExt;
+
+/// Which lines are logged; may be changed while they are.
+pub struct Levels(Handle<Targets, Registry>);
+
+impl Levels {
+    /// Logs by these levels from here on.
+    pub fn set(&self, log: &Log) {
+        // It fails only where the log itself is gone, and nobody could be told.
+        let _ = self.0.reload(targets(log));
+    }
+}
 
 /// Sends what is logged from here on to standard error. To be called once.
-pub fn start(log: &Log) {
-    let level = match log.level {
+pub fn start(log: &Log) -> Levels {
+    let (filter, handle) = reload::Layer::new(targets(log));
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(stderr)
+        .with_ansi(stderr().is_terminal())
+        .with_target(false);
+    let registry = tracing_subscriber::registry().with(filter);
+    match log.format {
+        Format::Text => registry.with(lines).init(),
+        Format::Json => registry.with(lines.json().flatten_event(true)).init(),
+    }
+    Levels(handle)
+}
+
+fn targets(log: &Log) -> Targets {
+    let rooms = log.rooms.iter().map(|(room, level)| (room.replace('-', "_"), filter(*level)));
+    // Who asks for logged queries has said how many.
+    let queries = ("queries".to_owned(), LevelFilter::INFO);
+    Targets::new().with_default(filter(log.level)).with_targets(rooms.chain([queries]))
+}
+
+fn filter(level: Level) -> LevelFilter {
+    match level {
         Level::Error => LevelFilter::ERROR,
         Level::Warn => LevelFilter::WARN,
         Level::Info => LevelFilter::INFO,
         Level::Debug => LevelFilter::DEBUG,
-    };
-    let lines = tracing_subscriber::fmt()
-        .with_max_level(level)
-        .with_writer(stderr)
-        .with_ansi(stderr().is_terminal())
-        .with_target(false);
-    match log.format {
-        Format::Text => lines.init(),
-        Format::Json => lines.json().flatten_event(true).init(),
     }
 }

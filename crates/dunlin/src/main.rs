@@ -1,29 +1,5 @@
-//! Dunlin: the binary. Config, subcommands, and the only match on the kind of port.
-mod app;
-mod check;
-mod cli;
-mod config;
-mod diagnostic;
-mod limits;
-mod local;
-mod log;
-mod report;
-mod serve;
-mod sockets;
-mod workers;
-mod zones;
+//! The command `dunlin`.
 
-use clap::Parser;
-use cli::{Cli, Command};
-use std::process::ExitCode;
-
-fn main() -> ExitCode {
-    let done = match Cli::parse().command {
-        Command::Serve(command) => serve::run(&command),
-        Command::Check(command) => check::run(&command).map_err(Into::into),
-    };
-    done.unwrap_or_else(|error| {
-        eprintln!("dunlin: {error}");
-        ExitCode::FAILURE
-    })
+fn main() -> std::process::ExitCode {
+    dunlin::run()
 }

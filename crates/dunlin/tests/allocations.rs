@@ -1,8 +1,8 @@
 //! No question costs an allocation: the whole way of a burst, from the reader to the reply.
 use answer::CookieSecret;
-use app::{Answerer, Decided};
 use compile::Image;
 use control::Control;
+use dunlin::app::{Answerer, Decided};
 use image::{HASH_KEY_WORDS, HashKey};
 use packet::{BURST_MAX, Packet, Transport, Verdict};
 use plane::App;
@@ -13,9 +13,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use wire::{Name, NameBuf, Rtype};
-
-#[path = "../src/app.rs"]
-mod app;
 
 /// The system's allocator, counting what each thread asks of it.
 struct Counting;

@@ -1,0 +1,32 @@
+//! Dunlin: the binary. Config, subcommands, and the only match on the kind of port.
+//!
+//! A library as well, so that tests and benches measure what is served and nothing else.
+pub mod app;
+mod check;
+mod cli;
+mod config;
+mod diagnostic;
+mod limits;
+mod local;
+mod log;
+mod report;
+mod serve;
+mod sockets;
+mod workers;
+mod zones;
+
+use clap::Parser;
+use cli::{Cli, Command};
+use std::process::ExitCode;
+
+/// Does what the command line asks for.
+pub fn run() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Serve(command) => serve::run(&command),
+        Command::Check(command) => check::run(&command).map_err(Into::into),
+    };
+    done.unwrap_or_else(|error| {
+        eprintln!("dunlin: {error}");
+        ExitCode::FAILURE
+    })
+}

@@ -3,11 +3,12 @@ use crate::app::{Answerer, Decided};
 use crate::config::{Config, PortKind, Server};
 use crate::report::{self, Counted};
 use crate::sockets::{self, Listening};
-use crate::{cli, log, workers, zones};
+use crate::{cli, log, privileges, workers, zones};
 use answer::CookieSecret;
 use control::{Control, Running};
 use plane::{Fleet, OnFailure, Seat, StreamLimits, Streams};
 use port_socket::SocketPort;
+use rustix::thread::CapabilitySet;
 use source_file::{Source, Wishes, ZoneFile};
 use std::error::Error;
 use std::process::ExitCode;
@@ -41,6 +42,9 @@ async fn serve(config: Config) -> Anyhow<ExitCode> {
     let places = workers::place(&config.server)?;
     sockets::raise_file_limit();
     let listening = sockets::open(&config.server.listen, places.len())?;
+    // Before any thread starts: each has its capabilities from the one that starts it.
+    let Server { user, group, .. } = &config.server;
+    privileges::drop_to(user, group, CapabilitySet::empty())?;
     let (control, running) =
         Control::start(zones::first_image(&config.zones, config.server.local_zones)?)?;
     let (wishes, loaded) = start_source(&config, &control)?;

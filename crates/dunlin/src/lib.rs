@@ -9,6 +9,7 @@ mod diagnostic;
 mod limits;
 mod local;
 mod log;
+mod privileges;
 mod report;
 mod serve;
 mod sockets;

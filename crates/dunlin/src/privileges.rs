@@ -224,9 +224,7 @@ fn read_user(entry: &libc::passwd) -> User {
 fn find_user(name: &CStr) -> io::Result<Option<User>> {
     let ask = |entry, buffer: &mut [c_char], found| {
         // SAFETY: as `find` promises; the name is a C string.
-        unsafe {
-            libc::getpwnam_r(name.as_ptr(), entry, buffer.as_mut_ptr(), buffer.len(), found)
-        }
+        unsafe { libc::getpwnam_r(name.as_ptr(), entry, buffer.as_mut_ptr(), buffer.len(), found) }
     };
     find(ask, read_user)
 }
@@ -242,9 +240,7 @@ fn find_user_by_number(uid: libc::uid_t) -> io::Result<Option<User>> {
 fn find_group(name: &CStr) -> io::Result<Option<libc::gid_t>> {
     let ask = |entry, buffer: &mut [c_char], found| {
         // SAFETY: as `find` promises; the name is a C string.
-        unsafe {
-            libc::getgrnam_r(name.as_ptr(), entry, buffer.as_mut_ptr(), buffer.len(), found)
-        }
+        unsafe { libc::getgrnam_r(name.as_ptr(), entry, buffer.as_mut_ptr(), buffer.len(), found) }
     };
     find(ask, |entry: &libc::group| entry.gr_gid)
 }

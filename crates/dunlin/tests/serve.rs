@@ -1,154 +1,13 @@
 //! `dunlin serve` as an operator and a client meet it.
-use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
+mod served;
+
+use rustix::process::Signal;
+use served::{HEAD, NOERROR, PATIENCE, REFUSED, SERVFAIL, Served, holds, query, rcode, zone};
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream, UdpSocket};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::net::UdpSocket;
+use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
-
-const PATIENCE: Duration = Duration::from_secs(10);
-const HEAD: &str = "$TTL 60\n@ SOA ns root 1 2 3 4 5\n@ NS ns\nns A 192.0.2.1\n";
-const NOERROR: u8 = 0;
-const SERVFAIL: u8 = 2;
-const REFUSED: u8 = 5;
-
-/// A server at work in a folder of its own; ended when dropped.
-struct Served {
-    child: Child,
-    folder: PathBuf,
-    /// The lines of its log, each a JSON object.
-    lines: Receiver<Value>,
-    address: SocketAddr,
-}
-
-impl Served {
-    /// Starts it on these files; `dunlin.toml` gets an address to listen on.
-    fn start(test: &str, config: &str, files: &[(&str, &str)]) -> Self {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
-        let _ = fs::remove_dir_all(&folder);
-        fs::create_dir_all(&folder).expect("a folder");
-        for (file, text) in files {
-            fs::write(folder.join(file), text).expect("a file");
-        }
-        let config = format!(
-            "[server]\nlisten = [\"127.0.0.1:0\"]\nworkers = 2\n[log]\nformat = \"json\"\n{config}"
-        );
-        fs::write(folder.join("dunlin.toml"), config).expect("a file");
-        let mut child = Command::new(env!("CARGO_BIN_EXE_dunlin"))
-            .args(["serve", "-c"])
-            .arg(folder.join("dunlin.toml"))
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the binary runs");
-        let (sender, lines) = channel();
-        let log = BufReader::new(child.stderr.take().expect("a pipe"));
-        std::thread::spawn(move || {
-            for line in log.lines().map_while(Result::ok) {
-                let line = serde_json::from_str(&line).unwrap_or(Value::String(line));
-                if sender.send(line).is_err() {
-                    break;
-                }
-            }
-        });
-        let address = SocketAddr::from(([127, 0, 0, 1], 0));
-        let mut served = Self { child, folder, lines, address };
-        let serving = served.expect_line("serving", "listen");
-        served.address = serving["listen"].as_str().expect("text").parse().expect("an address");
-        served
-    }
-
-    /// The next line whose message or fields hold both words.
-    fn expect_line(&self, word: &str, other: &str) -> Value {
-        let until = Instant::now() + PATIENCE;
-        let mut seen = Vec::new();
-        loop {
-            let left = until.saturating_duration_since(Instant::now());
-            let Ok(line) = self.lines.recv_timeout(left) else {
-                panic!("no line with {word} and {other} after {seen:#?}");
-            };
-            let text = line.to_string();
-            if text.contains(word) && text.contains(other) {
-                return line;
-            }
-            seen.push(text);
-        }
-    }
-
-    fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).expect("it runs");
-    }
-
-    /// Waits for it to end; its exit status.
-    fn status(&mut self) -> Option<i32> {
-        let until = Instant::now() + PATIENCE;
-        while Instant::now() < until {
-            if let Some(status) = self.child.try_wait().expect("a child") {
-                return status.code();
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        panic!("it does not end");
-    }
-
-    /// Asks for an A record over UDP; the whole reply.
-    fn ask(&self, name: &str) -> Vec<u8> {
-        let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-        socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        socket.send_to(&query(name), self.address).expect("sent");
-        let mut reply = vec![0; 4096];
-        let len = socket.recv(&mut reply).expect("a reply");
-        reply.truncate(len);
-        reply
-    }
-
-    /// Asks until the answer is this address: changes are watched for, not announced.
-    fn expect_address(&self, name: &str, address: [u8; 4]) {
-        let until = Instant::now() + PATIENCE;
-        while Instant::now() < until {
-            let reply = self.ask(name);
-            if rcode(&reply) == NOERROR && holds(&reply, &address) {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        panic!("{name} is not {address:?}");
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        // It may have ended, as the test wanted.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// A question for an A record, with an OPT record.
-fn query(name: &str) -> Vec<u8> {
-    let mut query = vec![0x12, 0x34, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1];
-    for label in name.split('.') {
-        query.push(label.len() as u8);
-        query.extend_from_slice(label.as_bytes());
-    }
-    query.extend_from_slice(&[0, 0, 1, 0, 1]);
-    query.extend_from_slice(&[0, 0, 41, 4, 208, 0, 0, 0, 0, 0, 0]);
-    query
-}
-
-fn rcode(reply: &[u8]) -> u8 {
-    reply[3] & 15
-}
-
-fn holds(reply: &[u8], octets: &[u8]) -> bool {
-    reply.windows(octets.len()).any(|window| window == octets)
-}
-
-fn zone(name: &str) -> String {
-    format!("[[zone]]\nname = \"{name}\"\nfile = \"{name}.zone\"\n")
-}
 
 #[test]
 fn a_zone_that_cannot_be_loaded_fails_alone() {
@@ -183,16 +42,7 @@ fn a_bad_file_leaves_the_old_zone() {
 #[test]
 fn the_same_is_answered_over_tcp() {
     let served = Served::start("tcp", &zone("a.test"), &[("a.test.zone", HEAD)]);
-    let mut stream = TcpStream::connect(served.address).expect("connected");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-    let query = query("ns.a.test");
-    stream.write_all(&(query.len() as u16).to_be_bytes()).expect("sent");
-    stream.write_all(&query).expect("sent");
-    let mut len = [0; 2];
-    stream.read_exact(&mut len).expect("a length");
-    let mut reply = vec![0; u16::from_be_bytes(len).into()];
-    stream.read_exact(&mut reply).expect("a reply");
-    assert!(holds(&reply, &[192, 0, 2, 1]));
+    assert!(holds(&served.ask_over_tcp("ns.a.test"), &[192, 0, 2, 1]));
 }
 
 /// Two servers whose questions seem to come from each other would talk for ever, if either

@@ -29,6 +29,14 @@ pub enum Command {
         dunlin check /etc/dunlin/dunlin.toml\n  \
         dunlin check -o json dunlin.toml | jq '.errors[].message'")]
     Check(Check),
+    /// Writes the manual: a page for each command, and dunlin.toml(5).
+    #[command(after_help = "Example:\n  dunlin manual pages && man pages/dunlin-serve.1")]
+    Manual(Manual),
+    /// Prints what a shell reads to complete command lines.
+    #[command(after_help = "Examples:\n  \
+        source <(dunlin completions bash)\n  \
+        dunlin completions fish > ~/.config/fish/completions/dunlin.fish")]
+    Completions(Completions),
 }
 
 #[derive(Args, Debug)]
@@ -46,6 +54,19 @@ pub struct Check {
     /// The configs to check.
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub struct Manual {
+    /// Where the pages go; it is made where it is not there.
+    #[arg(value_name = "FOLDER")]
+    pub folder: PathBuf,
+}
+
+#[derive(Args, Debug)]
+pub struct Completions {
+    /// Whose completions.
+    pub shell: clap_complete::Shell,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -9,6 +9,7 @@ mod diagnostic;
 mod limits;
 mod local;
 mod log;
+mod manual;
 mod privileges;
 mod report;
 mod serve;
@@ -25,6 +26,8 @@ pub fn run() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Serve(command) => serve::run(&command),
         Command::Check(command) => check::run(&command).map_err(Into::into),
+        Command::Manual(command) => manual::write(&command).map_err(Into::into),
+        Command::Completions(command) => manual::complete(&command).map_err(Into::into),
     };
     done.unwrap_or_else(|error| {
         eprintln!("dunlin: {error}");

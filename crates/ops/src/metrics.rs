@@ -1,0 +1,198 @@
+//! A status as metrics. Names follow Prometheus' conventions: base units, `_total`, and times as
+//! seconds since 1970, of which `time() - …` makes an age.
+use crate::exposition::{Exposition, Format, Kind};
+use crate::limits::ZONE_SERIES_MAX;
+use Kind::{Counter, Gauge, Info};
+use control::status::{State, Status, ThreadStatus, ZoneState, ZoneStatus};
+use packet::Drop;
+use std::collections::BTreeMap;
+use wire::Rcode;
+
+/// What this room counts of itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// Requests that were answered, 403 and its like included.
+    pub requests: u64,
+    /// Connections of those who may not ask.
+    pub denied: u64,
+    /// Connections closed at once, since there were too many.
+    pub full: u64,
+}
+
+/// Writes all metrics.
+pub fn write(status: &Status, asked: Asked, format: Format) -> String {
+    let mut out = Exposition::new(format);
+    server(&mut out, status);
+    threads(&mut out, &status.threads);
+    zones(&mut out, &status.zones);
+    streams(&mut out, status);
+    samples(&mut out, status);
+    process(&mut out, status);
+    out.family("dunlin_ops_requests", Counter, "Requests answered on the address of [ops].")
+        .sample(&[], asked.requests);
+    out.family("dunlin_ops_refused", Counter, "Connections to [ops] refused, by reason.")
+        .sample(&[("reason", "denied")], asked.denied)
+        .sample(&[("reason", "full")], asked.full);
+    out.finish()
+}
+
+fn server(out: &mut Exposition, status: &Status) {
+    out.family("dunlin_build", Info, "The binary that runs.")
+        .sample(&[("version", &status.version)], 1);
+    let mut family = out.family("dunlin_state", Gauge, "1 for the state the server is in.");
+    for state in State::ALL {
+        family.sample(&[("state", state.name())], u8::from(state == status.state));
+    }
+    out.family("dunlin_workers_imbalance_ratio", Gauge, "Most received by a worker over the mean.")
+        .sample(&[], status.imbalance);
+    out.family("dunlin_generation", Gauge, "Number of the image that is served.")
+        .sample(&[], status.generation);
+    out.family("dunlin_generation_timestamp_seconds", Gauge, "When it was published.")
+        .sample(&[], status.generation_seconds);
+    let config = &status.config;
+    out.family("dunlin_config_reloads", Counter, "Reloads of the config, by result.")
+        .sample(&[("result", "applied")], config.reloads)
+        .sample(&[("result", "refused")], config.reloads_refused);
+    out.family("dunlin_config_last_reload_successful", Gauge, "0 if the last reload was refused.")
+        .sample(&[], u8::from(config.errors.is_empty()));
+    out.family(
+        "dunlin_config_last_reload_success_timestamp_seconds",
+        Gauge,
+        "When the config was taken over last.",
+    )
+    .sample(&[], config.loaded_seconds);
+    out.family("dunlin_config_keys_waiting", Gauge, "Changed keys that wait for a restart.")
+        .sample(&[], config.restart_needed.len());
+}
+
+fn threads(out: &mut Exposition, threads: &[ThreadStatus]) {
+    type Count = fn(&ThreadStatus) -> u64;
+    let counts: [(&'static str, &'static str, Count); 4] = [
+        ("dunlin_messages_received", "Messages received.", |thread| thread.received),
+        ("dunlin_messages_replied", "Messages replied to.", |thread| thread.replied),
+        ("dunlin_responses_truncated", "Responses with TC set.", |thread| thread.truncated),
+        ("dunlin_bursts", "Bursts received that were not empty.", |thread| thread.bursts),
+    ];
+    for (name, help, count) in counts {
+        let mut family = out.family(name, Counter, help);
+        for thread in threads {
+            family.sample(&labels(thread), count(thread));
+        }
+    }
+    let reasons = Drop::ALL.map(Drop::name);
+    let mut family = out.family("dunlin_messages_dropped", Counter, "Messages not replied to.");
+    for thread in threads {
+        for (reason, count) in with_all(&reasons, &thread.dropped) {
+            family.sample(&[&labels(thread)[..], &[("reason", reason)]].concat(), count);
+        }
+    }
+    let rcodes = Rcode::ALL.map(Rcode::name);
+    let mut family = out.family("dunlin_responses", Counter, "Responses, by response code.");
+    for thread in threads {
+        for (rcode, count) in with_all(&rcodes, &thread.rcodes) {
+            family.sample(&[&labels(thread)[..], &[("rcode", rcode)]].concat(), count);
+        }
+    }
+    let mut family = out.family("dunlin_queries", Counter, "Queries replied to, by type asked.");
+    for thread in threads {
+        for (qtype, count) in &thread.types {
+            family.sample(&[&labels(thread)[..], &[("type", qtype)]].concat(), count);
+        }
+    }
+    let help = "From reading a message to handing its reply to the kernel.";
+    let mut family = out.family("dunlin_reply_duration_seconds", Kind::Histogram, help);
+    for thread in threads.iter().filter(|thread| !thread.latency.counts.is_empty()) {
+        family.histogram(&labels(thread), &thread.latency);
+    }
+}
+
+fn labels(thread: &ThreadStatus) -> [(&'static str, &str); 2] {
+    [("thread", &thread.name), ("transport", &thread.transport)]
+}
+
+/// What was counted, and 0 for what is known and was not: a series that appears only with its first
+/// count has no rate.
+fn with_all<'a>(known: &[&'a str], counted: &'a BTreeMap<String, u64>) -> BTreeMap<&'a str, u64> {
+    let mut all: BTreeMap<&str, u64> = known.iter().map(|name| (*name, 0)).collect();
+    all.extend(counted.iter().map(|(name, count)| (name.as_str(), *count)));
+    all
+}
+
+fn zones(out: &mut Exposition, zones: &[ZoneStatus]) {
+    let mut family = out.family("dunlin_zones", Gauge, "Zones of the config, by state.");
+    for state in ZoneState::ALL {
+        let count = zones.iter().filter(|zone| zone.state == state).count();
+        family.sample(&[("state", state.name())], count);
+    }
+    let listed = &zones[..zones.len().min(ZONE_SERIES_MAX)];
+    let help = "Zones that have no series of their own, since there are many.";
+    out.family("dunlin_zones_without_series", Gauge, help).sample(&[], zones.len() - listed.len());
+
+    let mut family = out.family("dunlin_zone_current", Gauge, "1 if what its file says is served.");
+    for zone in listed {
+        family.sample(&[("zone", &zone.name)], u8::from(zone.state == ZoneState::Current));
+    }
+    let mut family = out.family("dunlin_zone_serial", Gauge, "The serial that is served.");
+    for (zone, serial) in listed.iter().filter_map(|zone| Some((zone, zone.serial?))) {
+        family.sample(&[("zone", &zone.name)], serial);
+    }
+    let mut family = out.family("dunlin_zone_records", Gauge, "Records that are served.");
+    for zone in listed {
+        family.sample(&[("zone", &zone.name)], zone.records);
+    }
+    let help = "When what is served was loaded.";
+    let mut family = out.family("dunlin_zone_loaded_timestamp_seconds", Gauge, help);
+    for (zone, time) in listed.iter().filter_map(|zone| Some((zone, zone.loaded_seconds?))) {
+        family.sample(&[("zone", &zone.name)], time);
+    }
+}
+
+fn streams(out: &mut Exposition, status: &Status) {
+    let streams = &status.streams;
+    out.family("dunlin_streams_open", Gauge, "Stream connections open.").sample(&[], streams.open);
+    out.family("dunlin_streams_open_limit", Gauge, "Stream connections that may be open.")
+        .sample(&[], streams.open_max);
+    out.family("dunlin_streams_buffered_bytes", Gauge, "What their buffers take.")
+        .sample(&[], streams.buffered_octets);
+    out.family("dunlin_streams_buffered_limit_bytes", Gauge, "What their buffers may take.")
+        .sample(&[], streams.buffered_octets_max);
+    out.family("dunlin_streams_accepted", Counter, "Stream connections accepted.")
+        .sample(&[], streams.accepted);
+    let mut family =
+        out.family("dunlin_streams_closed", Counter, "Stream connections closed by the server.");
+    for (reason, count) in &streams.closed {
+        family.sample(&[("reason", reason)], count);
+    }
+}
+
+fn samples(out: &mut Exposition, status: &Status) {
+    let tap = &status.tap;
+    out.family("dunlin_samples", Counter, "Queries picked for the query log and dnstap.")
+        .sample(&[], tap.sampled);
+    out.family("dunlin_samples_lost", Counter, "Of these, lost: they came too fast.")
+        .sample(&[], tap.lost);
+    out.family("dunlin_query_log_lines", Counter, "Lines of the query log.")
+        .sample(&[("result", "written")], tap.logged)
+        .sample(&[("result", "lost")], tap.log_lost);
+    out.family("dunlin_dnstap_frames", Counter, "Frames for the reader of dnstap.")
+        .sample(&[("result", "sent")], tap.dnstap_sent)
+        .sample(&[("result", "lost")], tap.dnstap_lost);
+    out.family("dunlin_dnstap_connected", Gauge, "1 while a reader of dnstap is there.")
+        .sample(&[], u8::from(tap.dnstap_connected));
+    out.family("dunlin_dnstap_reconnects", Counter, "Times a reader of dnstap was found again.")
+        .sample(&[], tap.dnstap_reconnects);
+}
+
+/// What Prometheus expects of any process, by the names it expects.
+fn process(out: &mut Exposition, status: &Status) {
+    let process = &status.process;
+    out.family("process_start_time_seconds", Gauge, "When the process started.")
+        .sample(&[], status.started_seconds);
+    out.family("process_cpu_seconds", Counter, "Time of CPUs the process has used.")
+        .sample(&[], process.cpu_seconds);
+    out.family("process_resident_memory_bytes", Gauge, "Memory of the process in RAM.")
+        .sample(&[], process.resident_octets);
+    out.family("process_open_fds", Gauge, "File descriptors open.").sample(&[], process.open_files);
+    out.family("process_max_fds", Gauge, "File descriptors that may be open.")
+        .sample(&[], process.open_files_max);
+}

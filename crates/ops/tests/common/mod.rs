@@ -1,0 +1,179 @@
+//! A server of metrics to ask, and something for it to tell.
+#![allow(dead_code)] // each test file uses some of it
+
+use control::status::{
+    ConfigStatus, Histogram, State, Status, StreamStatus, ThreadStatus, ZoneState, ZoneStatus,
+};
+use ops::Ops;
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// No answer takes longer, on the busiest machine.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A running server; it is stopped when dropped.
+pub struct Server {
+    pub address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    pub fn start(ops: Ops) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = oneshot::channel();
+        let thread = thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let runtime = runtime.unwrap();
+            let served = runtime.block_on(ops::serve(listener, ops, async {
+                let _ = stopped.await;
+            }));
+            served.unwrap();
+            // What hangs in a test must not hold up its end.
+            runtime.shutdown_background();
+        });
+        Self { address, stop: Some(stop), thread: Some(thread) }
+    }
+
+    /// Sends octets, and gives back all that comes until the end.
+    pub fn send(&self, octets: &[u8]) -> String {
+        let mut stream = self.connect();
+        // A server that has said all it will say may have closed.
+        let _ = stream.write_all(octets);
+        rest(&mut stream)
+    }
+
+    pub fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream
+    }
+
+    /// The status and the body of a GET.
+    pub fn get(&self, path: &str, fields: &str) -> (u16, String) {
+        split(&self.send(format!("GET {path} HTTP/1.1\r\nHost: d\r\n{fields}\r\n").as_bytes()))
+    }
+
+    pub fn stop(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            let _ = stop.send(());
+        }
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// All that comes until the end, or until the connection is reset.
+pub fn rest(stream: &mut TcpStream) -> String {
+    let mut all = Vec::new();
+    let mut some = [0; 4096];
+    loop {
+        match stream.read(&mut some) {
+            Ok(0) => break,
+            Ok(len) => all.extend_from_slice(&some[..len]),
+            Err(why) if why.kind() == std::io::ErrorKind::ConnectionReset => break,
+            Err(why) => panic!("{why}: {}", String::from_utf8_lossy(&all)),
+        }
+    }
+    String::from_utf8(all).unwrap()
+}
+
+/// The status and the body of a response.
+pub fn split(response: &str) -> (u16, String) {
+    let (head, body) = response.split_once("\r\n\r\n").unwrap_or((response, ""));
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+    (status.unwrap_or_else(|| panic!("no response: {response:?}")), body.to_owned())
+}
+
+/// An address on which all is well and everyone may ask.
+pub fn ops(status: impl Fn() -> Status + Send + Sync + 'static) -> Ops {
+    Ops { status: Arc::new(status), health: Arc::new(|| Ok(())), allow: Arc::new(|_: IpAddr| true) }
+}
+
+/// A server at work: each look finds more.
+pub fn working() -> impl Fn() -> Status + Send + Sync + 'static {
+    let looks = AtomicU64::new(0);
+    move || status(looks.fetch_add(1, Ordering::Relaxed) + 1)
+}
+
+/// What a server tells that has been looked at so often.
+pub fn status(looks: u64) -> Status {
+    let zone = |name: &str, state, serial| ZoneStatus {
+        name: name.into(),
+        state,
+        serial: Some(serial),
+        records: 4,
+        loaded_seconds: Some(1.7e9),
+        ..ZoneStatus::default()
+    };
+    Status {
+        version: "0.1.0".into(),
+        state: State::Serving,
+        started_seconds: 1.7e9,
+        config: ConfigStatus { loaded_seconds: 1.7e9, reloads: 1, ..ConfigStatus::default() },
+        generation: 3,
+        generation_seconds: 1.7e9 + 0.5,
+        zones: vec![
+            zone("example.org.", ZoneState::Current, u32::MAX),
+            zone("od\"d\\010.test.", ZoneState::Behind, 7),
+        ],
+        threads: vec![thread("worker-0", "udp", looks), thread("streams-0", "tcp", looks)],
+        streams: StreamStatus {
+            open: 1,
+            open_max: 1_024,
+            accepted: looks,
+            closed: [("idle".to_owned(), 1)].into(),
+            ..StreamStatus::default()
+        },
+        imbalance: 1.25,
+        process: control::status::Process::read(),
+        ..Status::default()
+    }
+}
+
+fn thread(name: &str, transport: &str, looks: u64) -> ThreadStatus {
+    let counted = |names: &[&str]| names.iter().map(|n| ((*n).to_owned(), looks)).collect();
+    ThreadStatus {
+        name: name.into(),
+        transport: transport.into(),
+        cpu: Some(0),
+        bursts: looks,
+        received: 3 * looks,
+        replied: 2 * looks,
+        dropped: counted(&["short"]),
+        rcodes: counted(&["NOERROR", "NXDOMAIN"]),
+        types: counted(&["A", "AAAA", "other"]),
+        truncated: looks,
+        latency: Histogram {
+            bounds_seconds: vec![0.00001, 0.0001, 0.001, 1.0],
+            counts: vec![looks, looks, 0, 0, 0],
+            sum_seconds: 0.0001 * looks as f64,
+        },
+    }
+}
+
+/// Whether a command is there. Where not, this says so loudly, and panics if nothing may be
+/// skipped.
+pub fn is_present(command: &str, package: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    if std::env::split_paths(&path).any(|folder| folder.join(command).exists()) {
+        return true;
+    }
+    let required = std::env::var_os("DUNLIN_REQUIRE_ALL").is_some();
+    assert!(!required, "{command} is not installed (Debian's package {package})");
+    eprintln!("SKIPPED: {command} is not installed (Debian's package {package})");
+    false
+}

@@ -1,0 +1,234 @@
+//! A take-over between two real processes, and every way it may go wrong.
+use crate::common::{PATIENCE, Running};
+use admin::{Connection, Endpoint, Kind, Offer, Shared, take_over};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Connections between a client and a server.
+fn connections(count: usize) -> (Vec<TcpStream>, Vec<Connection>) {
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })
+        .expect("up to the most");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a socket");
+    let address = listener.local_addr().expect("bound");
+    (0..count)
+        .map(|n| {
+            let near = TcpStream::connect(address).expect("a listener");
+            near.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+            let (far, peer) = listener.accept().expect("a connection");
+            let client = "192.0.2.1:53".parse().expect("an address");
+            let inbox = (n as u32).to_be_bytes().into();
+            (near, Connection { fd: far.into(), peer, client, inbox })
+        })
+        .unzip()
+}
+
+/// The second process: takes over until the step it is told, says so, and goes on when killed.
+#[test]
+#[ignore = "a part of other tests"]
+fn successor() {
+    let variable = |name| std::env::var(name).expect("it is set by the other test");
+    let (path, last) =
+        (PathBuf::from(variable("DUNLIN_TEST_SOCKET")), variable("DUNLIN_TEST_STEP"));
+    let reached = |step: &str| {
+        println!("\nreached {step}");
+        if step == last {
+            loop {
+                thread::park();
+            }
+        }
+    };
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })
+        .expect("up to the most");
+    let mut offer = take_over(&path, "0.2.0").expect("an offer");
+    reached("offered");
+    for Shared { kind, fd, .. } in std::mem::take(&mut offer.sockets) {
+        if kind == Kind::Udp {
+            thread::spawn(move || echo(&UdpSocket::from(fd)));
+        }
+    }
+    let mut endpoint = Endpoint::bind_beside(&path, None).expect("a place beside");
+    reached("bound");
+    let taken = offer.serving().expect("it hands over");
+    endpoint.reveal().expect("our folder");
+    assert!(taken.problem.is_none(), "{:?}", taken.problem);
+    for Connection { fd, client, inbox, .. } in taken.connections {
+        assert_eq!(client.to_string(), "192.0.2.1:53");
+        TcpStream::from(fd).write_all(&inbox).expect("a connection");
+    }
+    reached("done");
+}
+
+fn echo(socket: &UdpSocket) {
+    let mut room = [0; 64];
+    while let Ok((len, peer)) = socket.recv_from(&mut room) {
+        let _ = socket.send_to(&room[..len], peer);
+    }
+}
+
+/// A [`successor`] that waits where it was told; killed when dropped.
+struct Process(Child);
+
+impl Process {
+    fn start(path: &Path, step: &str) -> Self {
+        let mut child = Command::new(std::env::current_exe().expect("this test"))
+            .args(["--exact", "take_over::successor", "--ignored", "--nocapture"])
+            .env("DUNLIN_TEST_SOCKET", path)
+            .env("DUNLIN_TEST_STEP", step)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("it runs");
+        let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+        let wanted = format!("reached {step}");
+        let reached = lines.map_while(Result::ok).any(|line| line == wanted);
+        assert!(reached, "it came to {step}");
+        Self(child)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.0.kill().expect("a process");
+        self.0.wait().expect("a process");
+    }
+}
+
+/// Waits until nobody holds the right to take over, as a server learns of an end a moment later.
+fn offered(path: &Path) -> Offer {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match take_over(path, "0.2.0") {
+            Ok(offer) => return offer,
+            Err(error) => assert!(Instant::now() < until, "{error}"),
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn sockets_and_a_thousand_connections_change_process() {
+    let (clients, connections) = connections(1_000);
+    let running = Running::start("process", 220, connections);
+    // Queued before the successor is there, answered by it.
+    let asking = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    asking.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    for Shared { address, .. } in running.fake.sockets.iter().filter(|s| s.kind == Kind::Udp) {
+        asking.send_to(b"early", address).expect("loopback");
+    }
+    let process = Process::start(&running.path, "done");
+    for _ in 0..220 {
+        assert_eq!(asking.recv(&mut [0; 64]).expect("an answer"), 5);
+    }
+    for (n, mut client) in clients.into_iter().enumerate() {
+        let mut octets = [0; 4];
+        client.read_exact(&mut octets).expect("the connection lives on");
+        assert_eq!(u32::from_be_bytes(octets), n as u32);
+    }
+    let handed_over = running.ended.recv_timeout(PATIENCE).expect("the old one ends");
+    assert_eq!(handed_over.successor.pid, Some(process.0.id()));
+    assert_eq!(handed_over.successor.version, "0.2.0");
+    assert_eq!(handed_over.connections, 1_000);
+    assert!(handed_over.problem.is_none(), "{:?}", handed_over.problem);
+    UnixStream::connect(&running.path).expect("the socket file is the successor's");
+}
+
+#[test]
+fn a_successor_killed_before_it_serves_changes_nothing() {
+    let (clients, connections) = connections(3);
+    let running = Running::start("killed", 2, connections);
+    for step in ["offered", "bound"] {
+        drop(Process::start(&running.path, step));
+        assert!(running.is_intact(), "killed when {step}");
+    }
+    // One that dies in the middle of a word, and one that does not listen.
+    for octets in [&b"{\"protocol\":1,\"says\":{\"take-ov"[..], REQUEST] {
+        let mut stream = UnixStream::connect(&running.path).expect("a server");
+        stream.write_all(octets).expect("it listens");
+    }
+    assert!(running.is_intact());
+    let mut offer = offered(&running.path);
+    for shared in offer.sockets.drain(..).filter(|shared| shared.kind == Kind::Udp) {
+        let asking = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        asking.send_to(b"still here", shared.address).expect("loopback");
+        let socket = UdpSocket::from(shared.fd);
+        socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        assert_eq!(socket.recv(&mut [0; 64]).expect("the socket works"), 10);
+    }
+    assert_eq!(offer.serving().expect("it hands over").connections.len(), clients.len());
+    let handed_over = running.ended.recv_timeout(PATIENCE).expect("the old one ends");
+    assert_eq!(handed_over.connections, clients.len());
+}
+
+const REQUEST: &[u8] = b"{\"protocol\":1,\"says\":{\"take-over\":{\"version\":\"0.2.0\"}}}\n";
+
+#[test]
+fn a_successor_that_dies_while_it_is_given_all_ends_the_old_one() {
+    let (mut clients, connections) = connections(1_000);
+    let running = Running::start("midway", 1, connections);
+    let mut stream = UnixStream::connect(&running.path).expect("a server");
+    stream.write_all(REQUEST).expect("it listens");
+    stream.write_all(b"{\"protocol\":1,\"says\":\"serving\"}\n").expect("it listens");
+    let mut said = BufReader::new(&stream);
+    let mut line = String::new();
+    while !line.contains("handing-over") {
+        line.clear();
+        assert!(said.read_line(&mut line).expect("a line") > 0, "it goes on");
+    }
+    drop(stream);
+    let handed_over = running.ended.recv_timeout(PATIENCE).expect("the old one ends");
+    assert!(handed_over.problem.is_some() || handed_over.connections == 1_000);
+    // Nobody holds the connections any more: none hangs.
+    for client in &mut clients {
+        let end = client.read(&mut [0; 4]);
+        assert!(matches!(&end, Ok(0)) || is_reset(&end), "{end:?}");
+    }
+}
+
+fn is_reset(end: &std::io::Result<usize>) -> bool {
+    end.as_ref().is_err_and(|error| error.kind() == ErrorKind::ConnectionReset)
+}
+
+#[test]
+fn one_takes_over_at_a_time() {
+    let running = Running::start("one", 1, Vec::new());
+    let first = take_over(&running.path, "0.2.0").expect("an offer");
+    let told = take_over(&running.path, "0.2.0").expect_err("taken").to_string();
+    assert!(told.contains("another successor"), "{told}");
+    assert!(running.is_intact());
+    drop(first);
+    let offer = offered(&running.path);
+    assert_eq!((offer.version.as_str(), offer.pid), ("0.1.0", std::process::id()));
+}
+
+#[test]
+fn one_that_asks_for_something_else_in_between_gets_nothing() {
+    let running = Running::start("between", 1, Vec::new());
+    let mut stream = UnixStream::connect(&running.path).expect("a server");
+    stream.write_all(REQUEST).expect("it listens");
+    stream.write_all(b"{\"protocol\":1,\"says\":\"status\"}\n").expect("it listens");
+    let mut said = String::new();
+    // It closes with nothing unread.
+    stream.read_to_string(&mut said).expect("UTF-8");
+    assert!(said.contains("sockets") && !said.contains("handing-over"), "{said}");
+    assert!(running.is_intact());
+}
+
+#[test]
+fn a_longer_unread_message_goes_along_whole() {
+    let (_clients, mut connections) = connections(9);
+    for connection in &mut connections {
+        connection.inbox = vec![0x5a; 80 << 10];
+    }
+    let running = Running::start("inbox", 1, connections);
+    let taken = offered(&running.path).serving().expect("it hands over");
+    assert!(taken.problem.is_none(), "{:?}", taken.problem);
+    assert_eq!(taken.connections.len(), 9);
+    assert!(taken.connections.iter().all(|connection| connection.inbox == vec![0x5a; 80 << 10]));
+}

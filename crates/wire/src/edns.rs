@@ -10,6 +10,8 @@ impl OptionCode {
     pub const NSID: Self = Self(3);
     /// DNS cookie (RFC 7873).
     pub const COOKIE: Self = Self(10);
+    /// How long an idle stream stays open (RFC 7828).
+    pub const TCP_KEEPALIVE: Self = Self(11);
     /// Extended DNS error (RFC 8914).
     pub const EDE: Self = Self(15);
 }
@@ -35,6 +37,11 @@ impl Cookie {
         Some(Self { octets, len: data.len() as u8 })
     }
 
+    /// All of it.
+    pub fn octets(&self) -> &[u8] {
+        &self.octets[..usize::from(self.len)]
+    }
+
     /// The client's part.
     pub fn client(&self) -> &[u8; Self::CLIENT_LEN] {
         self.octets.first_chunk().expect("the buffer is longer than a client cookie")
@@ -58,6 +65,9 @@ pub struct Edns {
     pub dnssec_ok: bool,
     /// The client asks who we are (RFC 5001 §2.1).
     pub nsid: bool,
+    /// The client asks how long an idle stream stays open. Only an empty option asks (RFC 7828
+    /// §3.2.1); one that tells a time is passed over, as over datagrams all are.
+    pub keepalive: bool,
 }
 
 /// DO in the third octet of the OPT record's TTL.
@@ -72,6 +82,7 @@ impl Edns {
             version: ttl[1],
             dnssec_ok: ttl[2] & DNSSEC_OK != 0,
             nsid: false,
+            keepalive: false,
         }
     }
 
@@ -90,6 +101,7 @@ impl Edns {
             let (data, behind) = behind.split_at_checked(len)?;
             match code {
                 OptionCode::NSID => self.nsid = true,
+                OptionCode::TCP_KEEPALIVE if len == 0 => self.keepalive = true,
                 OptionCode::COOKIE if cookie.is_none() => *cookie = Some(Cookie::parse(data)?),
                 _ => {}
             }

@@ -2,7 +2,7 @@
 use crate::header::{Flags, HEADER_LEN};
 use crate::limits::PADDED_LEN;
 use crate::query::lower;
-use crate::{Class, Name, Rtype};
+use crate::{Class, Name, OptionCode, Rtype};
 
 /// Octets of a question behind its name.
 const TYPE_AND_CLASS_LEN: usize = 4;
@@ -10,6 +10,11 @@ const TYPE_AND_CLASS_LEN: usize = 4;
 const OPT_LEN: usize = 11;
 /// Octets that a glance reads, those behind the message among them.
 const WINDOW_LEN: usize = HEADER_LEN + PADDED_LEN;
+
+/// Octets of an option in front of its data.
+const OPTION_HEAD_LEN: usize = 4;
+/// Octets of a client cookie, and of one with the server's that RFC 9018 describes.
+const COOKIE_LENS: [usize; 2] = [24, 8];
 
 /// What matters of the OPT record's first eight octets: owner, type, version and DO.
 const OPT_MASK: u64 = u64::from_be_bytes([255, 255, 255, 0, 0, 0, 255, 0x80]);
@@ -26,12 +31,15 @@ pub struct Glance {
     pub rtype: Rtype,
     /// Whether the message has an OPT record.
     pub has_opt: bool,
+    cookie: [u8; COOKIE_LENS[0]],
+    cookie_len: u8,
 }
 
 impl Glance {
     /// Nothing yet, to be read into.
     pub const fn new() -> Self {
-        Self { lower: [0; PADDED_LEN], rtype: Rtype(0), has_opt: false }
+        let (lower, cookie) = ([0; PADDED_LEN], [0; COOKIE_LENS[0]]);
+        Self { lower, rtype: Rtype(0), has_opt: false, cookie, cookie_len: 0 }
     }
 
     /// Takes the message in the first `len` octets of `window` and returns how many octets its name
@@ -65,6 +73,46 @@ impl Glance {
         Some(name_len)
     }
 
+    /// As [`Glance::read`], of a question that would be plain but for its OPT record's only option:
+    /// a COOKIE of the client's part alone, or with a server's of 16 octets.
+    #[inline(never)]
+    pub fn read_with_cookie(&mut self, window: &[u8], len: usize) -> Option<usize> {
+        let window: &[u8; WINDOW_LEN] = window.first_chunk()?;
+        let (header, names) = window.split_first_chunk::<HEADER_LEN>()?;
+        let [_, _, f0, f1, counts @ ..] = *header;
+        if !Flags(u16::from_be_bytes([f0, f1])).is_query()
+            || u64::from_be_bytes(counts) != 1 << 48 | 1
+        {
+            return None;
+        }
+        let name_len = COOKIE_LENS.into_iter().find_map(|cookie_len| {
+            let around = HEADER_LEN + TYPE_AND_CLASS_LEN + OPT_LEN + OPTION_HEAD_LEN + cookie_len;
+            let name_len = len.wrapping_sub(around);
+            if !(1..=Name::LEN_MAX).contains(&name_len) {
+                return None;
+            }
+            let (head, behind) =
+                names.get(name_len..)?.split_first_chunk::<TYPE_AND_CLASS_LEN>()?;
+            let (opt, data) = behind.split_first_chunk()?;
+            if !is_cookie(opt, cookie_len as u8) || head[2..] != Class::IN.0.to_be_bytes() {
+                return None;
+            }
+            self.cookie[..cookie_len].copy_from_slice(data.get(..cookie_len)?);
+            self.cookie_len = cookie_len as u8;
+            self.rtype = Rtype(u16::from_be_bytes([head[0], head[1]]));
+            Some(name_len)
+        })?;
+        self.has_opt = true;
+        lower(&mut self.lower, names.first_chunk()?, name_len);
+        Some(name_len)
+    }
+
+    /// The cookie, where the question was read with one.
+    #[inline]
+    pub fn cookie(&self) -> &[u8] {
+        &self.cookie[..usize::from(self.cookie_len)]
+    }
+
     /// The name in lower case; octets behind it mean nothing.
     #[inline]
     pub fn padded(&self) -> &[u8; PADDED_LEN] {
@@ -84,6 +132,16 @@ fn is_plain(opt: &[u8; OPT_LEN]) -> bool {
     let (first, last) = (opt.first_chunk::<8>(), opt.last_chunk::<2>());
     let is_fixed = |octets: &[u8; 8]| u64::from_be_bytes(*octets) & OPT_MASK == OPT_PLAIN;
     first.is_some_and(is_fixed) && last == Some(&[0; 2])
+}
+
+/// Whether an OPT record asks for nothing but a cookie of this length.
+#[inline(always)]
+fn is_cookie(opt: &[u8; OPT_LEN + OPTION_HEAD_LEN], cookie_len: u8) -> bool {
+    let [code0, code1] = OptionCode::COOKIE.0.to_be_bytes();
+    let len = OPTION_HEAD_LEN as u8 + cookie_len;
+    let is_fixed = |octets: &[u8; 8]| u64::from_be_bytes(*octets) & OPT_MASK == OPT_PLAIN;
+    opt.first_chunk().is_some_and(is_fixed)
+        && opt.last_chunk() == Some(&[0, len, code0, code1, 0, cookie_len])
 }
 
 #[cfg(test)]
@@ -143,6 +201,45 @@ mod tests {
             compare(&[&message[..], b"\0"].concat());
         }
         assert!(taken > 1000, "most octets do not matter");
+    }
+
+    #[test]
+    fn a_cookie_is_what_a_whole_parse_finds() {
+        let data: [u8; 24] = core::array::from_fn(|at| at as u8 + 1);
+        let mut taken = 0;
+        for (len, others) in [(8, 0), (24, 0), (16, 0), (40, 0), (8, 12)] {
+            let option = [&[0, 10, 0, len as u8], &data.repeat(2)[..len]].concat();
+            let other = [&[0xfd, 0xe9, 0, 8][..], &[7; 8]].concat();
+            let mut opt = OPT.to_vec();
+            opt[10] = (option.len() + others) as u8;
+            let message = [QUESTION, &opt, &option, &other[..others]].concat();
+            for at in 0..message.len() {
+                for value in 0..=255 {
+                    let mut changed = message.clone();
+                    changed[at] = value;
+                    taken += usize::from(compare_with_cookie(&changed));
+                }
+                compare_with_cookie(&message[..at]);
+            }
+            assert_eq!(compare_with_cookie(&message), matches!((len, others), (8 | 24, 0)));
+        }
+        assert!(taken > 10_000, "most octets do not matter");
+    }
+
+    fn compare_with_cookie(message: &[u8]) -> bool {
+        let window = roomy(message);
+        let (mut glance, mut query) = (Glance::new(), Query::new());
+        let Some(len) = glance.read_with_cookie(&window, message.len()) else { return false };
+        if !Name::parse(&message[HEADER_LEN..]).is_ok_and(|name| name.len() == len) {
+            return false;
+        }
+        assert_eq!(query.parse(&window, message.len()), Ok(()), "{message:x?}");
+        assert_eq!(glance.padded()[..len], *query.name.octets());
+        assert_eq!((glance.rtype, Class::IN), (query.rtype, query.class));
+        assert_eq!(Some(glance.cookie()), query.cookie.as_ref().map(|cookie| cookie.octets()));
+        let edns = query.edns.expect("an OPT record");
+        assert!(!edns.dnssec_ok && !edns.nsid && !edns.keepalive && edns.version == 0);
+        true
     }
 
     #[test]

@@ -191,7 +191,7 @@ impl Query {
     /// Whether OPT asks for options in return.
     #[inline]
     pub fn wants_options(&self) -> bool {
-        self.cookie.is_some() || self.edns.is_some_and(|edns| edns.nsid)
+        self.cookie.is_some() || self.edns.is_some_and(|edns| edns.nsid || edns.keepalive)
     }
 
     /// Whether DNSSEC records are wanted.

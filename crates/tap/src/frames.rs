@@ -1,0 +1,301 @@
+//! Frame Streams: messages behind their lengths, with a handshake in front of them and behind them.
+//!
+//! The bidirectional kind over a Unix socket, as the reference implementation (fstrm) speaks it: we
+//! say READY, the reader ACCEPT, we START; in the end we say STOP and the reader FINISH. Nothing
+//! here blocks: whoever calls [`Sender::turn`] waits for [`Sender::wish`] or a moment.
+use crate::limits::{
+    CONTROL_FRAME_MAX, DNSTAP_OUTBOX_OCTETS, HANDSHAKE_MAX, RECONNECT_PAUSE_MAX,
+    RECONNECT_PAUSE_MIN,
+};
+use crate::outbox::Outbox;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use std::io::{self, ErrorKind, Read, Write};
+use std::ops::Add;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+const ACCEPT: u32 = 1;
+const START: u32 = 2;
+const STOP: u32 = 3;
+const READY: u32 = 4;
+/// The one field of control frames: a type of content.
+const CONTENT_TYPE: u32 = 1;
+
+/// What became of the frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sent {
+    /// Handed to the kernel for the reader.
+    pub sent: u64,
+    /// Those there was no room for, and one for each connection that broke within it.
+    pub lost: u64,
+    /// Connections after the first.
+    pub reconnects: u64,
+}
+
+impl Add for Sent {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            sent: self.sent + other.sent,
+            lost: self.lost + other.lost,
+            reconnects: self.reconnects + other.reconnects,
+        }
+    }
+}
+
+/// Sends frames to whoever listens on a socket, and connects again when they went away.
+pub struct Sender {
+    path: PathBuf,
+    content_type: &'static [u8],
+    outbox: Outbox,
+    state: State,
+    /// Before the next attempt.
+    pause: Duration,
+    connected_before: bool,
+    /// Whether it was told that nobody listens.
+    complained: bool,
+    counts: Sent,
+}
+
+enum State {
+    Down {
+        until: Instant,
+    },
+    /// READY is said, and this is what the reader said so far.
+    Greeting {
+        socket: UnixStream,
+        heard: Vec<u8>,
+        until: Instant,
+    },
+    Open {
+        socket: UnixStream,
+    },
+}
+
+impl Sender {
+    /// A sender that connects in its first turn.
+    pub fn new(path: &Path, content_type: &'static str, now: Instant) -> Self {
+        Self {
+            path: path.into(),
+            content_type: content_type.as_bytes(),
+            outbox: Outbox::new(DNSTAP_OUTBOX_OCTETS),
+            state: State::Down { until: now },
+            pause: RECONNECT_PAUSE_MIN,
+            connected_before: false,
+            complained: false,
+            counts: Sent::default(),
+        }
+    }
+
+    /// What became of the frames so far; what waits is in neither.
+    pub fn counts(&self) -> Sent {
+        self.counts
+    }
+
+    /// Whether somebody reads.
+    pub fn is_open(&self) -> bool {
+        matches!(self.state, State::Open { .. })
+    }
+
+    /// Has a frame sent, or counts it as lost where too much waits already.
+    pub fn push(&mut self, frame: &[u8]) {
+        let len = (frame.len() as u32).to_be_bytes();
+        if self.outbox.push(&[&len, frame]) {
+            return;
+        }
+        self.flush();
+        if !self.outbox.push(&[&len, frame]) {
+            self.counts.lost += 1;
+        }
+    }
+
+    /// Does what can be done without waiting.
+    pub fn turn(&mut self, now: Instant) {
+        match &mut self.state {
+            State::Down { until } if now < *until => {}
+            State::Down { .. } => match self.greet() {
+                Ok(socket) => {
+                    let until = now + HANDSHAKE_MAX;
+                    self.state = State::Greeting { socket, heard: Vec::new(), until };
+                }
+                Err(error) => self.fall(now, &error),
+            },
+            State::Greeting { socket, heard, until } => match hear(socket, heard) {
+                Ok(Some(frame)) => match self.start(&frame) {
+                    Ok(()) => self.flush(),
+                    Err(error) => self.fall(now, &error),
+                },
+                Ok(None) if now < *until => {}
+                Ok(None) => self.fall(now, &ErrorKind::TimedOut.into()),
+                Err(error) => self.fall(now, &error),
+            },
+            State::Open { socket } => {
+                // The reader has nothing to say before we stop: whatever comes is its end.
+                match hear(socket, &mut Vec::new()) {
+                    Ok(None) => self.flush(),
+                    Ok(Some(_)) => self.fall(now, &out_of_turn()),
+                    Err(error) => self.fall(now, &error),
+                }
+            }
+        }
+    }
+
+    /// What to wait for besides time: the socket, and what of it.
+    pub fn wish(&self) -> Option<(BorrowedFd<'_>, PollFlags)> {
+        match &self.state {
+            State::Down { .. } => None,
+            State::Greeting { socket, .. } => Some((socket.as_fd(), PollFlags::IN)),
+            State::Open { socket } if self.outbox.is_empty() => {
+                Some((socket.as_fd(), PollFlags::IN))
+            }
+            State::Open { socket } => Some((socket.as_fd(), PollFlags::IN | PollFlags::OUT)),
+        }
+    }
+
+    /// Sends what waits, says goodbye, and gives up what has not been taken by then. The one call
+    /// that waits.
+    pub fn finish(mut self, until: Instant) -> Sent {
+        while let Some((fd, events)) = self.wish()
+            && !(self.is_open() && self.outbox.is_empty())
+            && wait(fd, events, until)
+        {
+            self.turn(Instant::now());
+        }
+        if let State::Open { socket } = &mut self.state
+            && self.outbox.is_empty()
+            && socket.write_all(&control(STOP, None)).is_ok()
+        {
+            let mut heard = Vec::new();
+            // FINISH, or that it is gone, which is as good.
+            while let Ok(None) = hear(socket, &mut heard)
+                && wait(socket.as_fd(), PollFlags::IN, until)
+            {}
+        }
+        self.counts.lost += self.outbox.give_up();
+        self.counts
+    }
+
+    /// Connects and says READY. A socket whose queue is full refuses instead of waiting.
+    fn greet(&self) -> io::Result<UnixStream> {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let fd = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        net::connect(&fd, &SocketAddrUnix::new(&self.path)?)?;
+        let mut socket = UnixStream::from(fd);
+        socket.write_all(&control(READY, Some(self.content_type)))?;
+        Ok(socket)
+    }
+
+    /// Opens the stream if that is what the reader agreed to.
+    fn start(&mut self, frame: &[u8]) -> io::Result<()> {
+        if !accepts(frame, self.content_type) {
+            let content_type = String::from_utf8_lossy(self.content_type);
+            let message = format!("the reader does not accept {content_type}");
+            return Err(io::Error::new(ErrorKind::InvalidData, message));
+        }
+        let down = State::Down { until: Instant::now() };
+        let State::Greeting { mut socket, .. } = std::mem::replace(&mut self.state, down) else {
+            return Err(out_of_turn());
+        };
+        socket.write_all(&control(START, Some(self.content_type)))?;
+        self.state = State::Open { socket };
+        self.pause = RECONNECT_PAUSE_MIN;
+        self.complained = false;
+        self.counts.reconnects += u64::from(self.connected_before);
+        self.connected_before = true;
+        tracing::info!(socket = %self.path.display(), "dnstap: connected");
+        Ok(())
+    }
+
+    fn flush(&mut self) {
+        if let State::Open { socket } = &mut self.state
+            && let Err(error) = self.outbox.flush(socket, &mut self.counts.sent)
+        {
+            self.fall(Instant::now(), &error);
+        }
+    }
+
+    /// Gives the connection up, until after a pause.
+    fn fall(&mut self, now: Instant, error: &io::Error) {
+        self.counts.lost += self.outbox.give_up_begun();
+        self.state = State::Down { until: now + self.pause };
+        self.pause = (self.pause * 2).min(RECONNECT_PAUSE_MAX);
+        if !self.complained {
+            self.complained = true;
+            let socket = self.path.display();
+            tracing::warn!(%socket, %error, "dnstap: nobody reads; trying again");
+        }
+    }
+}
+
+/// Waits for a socket, and tells whether there was time left to.
+fn wait(fd: BorrowedFd<'_>, events: PollFlags, until: Instant) -> bool {
+    let left = until.saturating_duration_since(Instant::now());
+    if left.is_zero() {
+        return false;
+    }
+    let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+    !matches!(poll(&mut [PollFd::from_borrowed_fd(fd, events)], Some(&left)), Ok(0))
+}
+
+fn out_of_turn() -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, "the reader spoke out of turn")
+}
+
+/// A control frame: 0 where a data frame has its length, then its own length, type and field.
+fn control(kind: u32, content_type: Option<&[u8]>) -> Vec<u8> {
+    let mut body = kind.to_be_bytes().to_vec();
+    if let Some(content_type) = content_type {
+        body.extend(CONTENT_TYPE.to_be_bytes());
+        body.extend((content_type.len() as u32).to_be_bytes());
+        body.extend(content_type);
+    }
+    let mut frame = vec![0; 4];
+    frame.extend((body.len() as u32).to_be_bytes());
+    frame.extend(body);
+    frame
+}
+
+/// Reads on, and returns a control frame's body, its type first, once all of it is there.
+fn hear(socket: &mut UnixStream, heard: &mut Vec<u8>) -> io::Result<Option<Vec<u8>>> {
+    let mut octets = [0; CONTROL_FRAME_MAX];
+    match socket.read(&mut octets) {
+        Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+        Ok(len) => heard.extend_from_slice(&octets[..len]),
+        Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+        Err(error) if error.kind() == ErrorKind::Interrupted => {}
+        Err(error) => return Err(error),
+    }
+    let mut rest = &heard[..];
+    let (Some(escape), Some(len)) = (take(&mut rest), take(&mut rest)) else { return Ok(None) };
+    if escape != 0 || len as usize > CONTROL_FRAME_MAX {
+        return Err(out_of_turn());
+    }
+    Ok(rest.get(..len as usize).map(<[u8]>::to_vec))
+}
+
+/// Whether a frame is an ACCEPT of this type of content; one without any accepts all.
+fn accepts(mut frame: &[u8], content_type: &[u8]) -> bool {
+    if take(&mut frame) != Some(ACCEPT) {
+        return false;
+    }
+    let mut any = true;
+    while let (Some(CONTENT_TYPE), Some(len)) = (take(&mut frame), take(&mut frame)) {
+        let Some((accepted, rest)) = frame.split_at_checked(len as usize) else { return false };
+        if accepted == content_type {
+            return true;
+        }
+        (frame, any) = (rest, false);
+    }
+    any && frame.is_empty()
+}
+
+/// Takes a number from the front.
+fn take(rest: &mut &[u8]) -> Option<u32> {
+    let (number, behind) = rest.split_first_chunk()?;
+    *rest = behind;
+    Some(u32::from_be_bytes(*number))
+}

@@ -1,0 +1,118 @@
+use super::*;
+use crate::limits::{HOT_RANKS, SKETCH_ENTRIES, SKETCH_HALF_LIFE};
+use crate::writer::Dice;
+
+fn sketch(entries_max: usize) -> Sketch<[u8]> {
+    Sketch::new(entries_max, SKETCH_HALF_LIFE)
+}
+
+fn seconds(seconds: f64) -> Duration {
+    Duration::from_secs_f64(seconds)
+}
+
+/// The places and the order of the heap are as they should be.
+fn check<Q>(sketch: &Sketch<Q>)
+where
+    Q: ?Sized + ToOwned + Hash + Eq,
+    Q::Owned: Hash + Eq + Clone + Borrow<Q>,
+{
+    assert_eq!(sketch.places.len(), sketch.heap.len());
+    for (place, entry) in sketch.heap.iter().enumerate() {
+        assert_eq!(sketch.places[entry.key.borrow()], place);
+        assert!(sketch.heap[place.saturating_sub(1) / 2].count <= entry.count);
+    }
+}
+
+/// Draws from `names` names of which the n-th is asked for in proportion to 1/n (Zipf's law).
+struct Zipf {
+    sums: Vec<f64>,
+    dice: Dice,
+}
+
+impl Zipf {
+    fn new(names: u32) -> Self {
+        let mut sum = 0.0;
+        let sums = (1..=names).map(|rank| {
+            sum += 1.0 / f64::from(rank);
+            sum
+        });
+        Self { sums: sums.collect(), dice: Dice(7) }
+    }
+
+    fn all(&self) -> f64 {
+        self.sums[self.sums.len() - 1]
+    }
+
+    fn draw(&mut self) -> u32 {
+        let at = f64::from(self.dice.below(u32::MAX)) / f64::from(u32::MAX) * self.all();
+        self.sums.partition_point(|sum| *sum < at) as u32
+    }
+}
+
+#[test]
+fn the_top_of_a_zipf_trace_is_right_and_so_are_its_shares() {
+    let mut zipf = Zipf::new(1_000_000);
+    let mut sketch = sketch(SKETCH_ENTRIES);
+    for turn in 0..400_000u32 {
+        // Five minutes of it: older halves fade away.
+        let now = seconds(f64::from(turn) * 300.0 / 400_000.0);
+        sketch.add(&zipf.draw().to_be_bytes(), 1.0, now);
+    }
+    check(&sketch);
+    let top = sketch.top(HOT_RANKS, seconds(300.0));
+    assert_eq!(top.len(), HOT_RANKS);
+    let names: Vec<u32> =
+        top.iter().map(|(name, _)| u32::from_be_bytes(name[..].try_into().unwrap())).collect();
+    let mut first: Vec<u32> = names[..10].to_vec();
+    first.sort_unstable();
+    assert_eq!(first, (0..10).collect::<Vec<_>>(), "of {names:?}");
+    for (rank, (_, share)) in top.iter().take(10).enumerate() {
+        let truth = 1.0 / (rank + 1) as f64 / zipf.all();
+        // By as much as an entry may err, and by chance.
+        assert!((share - truth).abs() < 0.002, "rank {rank}: {share} where {truth} is right");
+    }
+}
+
+#[test]
+fn hot_names_stand_out_of_a_flood_of_names_seen_once() {
+    let mut sketch = sketch(64);
+    for n in 0..100_000u32 {
+        sketch.add(&n.to_be_bytes(), 1.0, Duration::ZERO);
+        if n % 20 == 0 {
+            sketch.add(b"hot", 1.0, Duration::ZERO);
+        }
+    }
+    check(&sketch);
+    assert_eq!(sketch.heap.len(), 64, "memory is bounded");
+    let top = sketch.top(2, Duration::ZERO);
+    assert_eq!(top[0].0, b"hot");
+    assert!((0.047..0.048).contains(&top[0].1), "{top:?}");
+    assert!(top[1].1 < 0.0001, "what was seen once has no share to speak of: {top:?}");
+}
+
+#[test]
+fn what_was_hot_fades() {
+    let mut sketch = sketch(8);
+    (0..100).for_each(|_| sketch.add(b"old", 1.0, Duration::ZERO));
+    (0..100).for_each(|_| sketch.add(b"new", 1.0, SKETCH_HALF_LIFE));
+    let top = sketch.top(2, SKETCH_HALF_LIFE);
+    assert_eq!(top[0].0, b"new");
+    assert!((top[0].1 - 2.0 / 3.0).abs() < 1e-9 && (top[1].1 - 1.0 / 3.0).abs() < 1e-9, "{top:?}");
+    // 100 seen at second 60 are less than a half one eight half-lives later.
+    assert_eq!(sketch.top(2, SKETCH_HALF_LIFE * 9), []);
+}
+
+#[test]
+fn years_do_not_overflow_it() {
+    let mut sketch = sketch(8);
+    let days = |days: f64| seconds(days * 86_400.0);
+    for day in 0..2_000 {
+        sketch.add(b"daily", 1.0, days(f64::from(day)));
+        sketch.add(b"hourly", 1.0, days(f64::from(day)));
+        sketch.add(b"hourly", 1.0, days(f64::from(day) + 1.0 / 24.0 / 60.0));
+        check(&sketch);
+    }
+    let top = sketch.top(1, days(1_999.001));
+    assert_eq!(top[0].0, b"hourly");
+    assert!((0.5..1.0).contains(&top[0].1), "{top:?}");
+}

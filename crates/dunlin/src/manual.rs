@@ -14,6 +14,8 @@ const EXAMPLE: &str = include_str!("../../../examples/dunlin.toml");
 /// Who the manual is of, and which one it is: what stands at the foot and the head of a page.
 const SOURCE: &str = concat!("dunlin ", env!("CARGO_PKG_VERSION"));
 const TITLE: &str = "Dunlin manual";
+/// No date, so that one source gives one manual; not empty, which would leave the place out.
+const DATE: &str = " ";
 
 /// Writes every page into a folder.
 ///
@@ -34,7 +36,7 @@ pub fn write(command: &Manual) -> io::Result<ExitCode> {
 
 /// Writes the page of a command and those of its subcommands.
 fn write_commands(command: &clap::Command, folder: &Path) -> io::Result<()> {
-    let man = Man::new(command.clone()).source(SOURCE).manual(TITLE);
+    let man = Man::new(command.clone()).date(DATE).source(SOURCE).manual(TITLE);
     let mut page = Vec::new();
     man.render(&mut page)?;
     fs::write(folder.join(man.get_filename()), page)?;
@@ -55,7 +57,7 @@ pub fn complete(command: &Completions) -> io::Result<ExitCode> {
 /// dunlin.toml(5), from the text of the example.
 fn config_page(example: &str) -> String {
     let mut page = Roff::new();
-    page.control("TH", ["dunlin.toml", "5", "", SOURCE, TITLE]);
+    page.control("TH", ["dunlin.toml", "5", DATE, SOURCE, TITLE]);
     page.control("SH", ["NAME"]).text([roman("dunlin.toml - config of dunlin(1)")]);
     page.control("SH", ["DESCRIPTION"]);
     for block in example.split("\n\n") {

@@ -35,7 +35,7 @@ struct Pending {
 
 /// Sends each packet under an id of its own, at least two octets long, and collects the replies.
 pub fn ask_udp(server: SocketAddr, packets: &[Vec<u8>], patience: Patience) -> Result<Replies> {
-    let socket = UdpSocket::bind("127.0.0.1:0").map_err(|e| e.to_string())?;
+    let socket = UdpSocket::bind("0.0.0.0:0").map_err(|e| e.to_string())?;
     socket.connect(server).map_err(|e| format!("{server}: {e}"))?;
     socket.set_read_timeout(Some(Duration::from_millis(20))).map_err(|e| e.to_string())?;
     let mut replies: Replies = vec![None; packets.len()];

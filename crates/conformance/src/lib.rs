@@ -7,10 +7,13 @@
 
 pub mod client;
 pub mod compare;
+pub mod flood;
+pub mod hosts;
 pub mod limits;
 pub mod load;
 pub mod names;
 pub mod oddities;
+pub mod polite;
 pub mod questions;
 pub mod random;
 pub mod reasons;

@@ -18,6 +18,8 @@ pub const STOP_TIMEOUT: Duration = Duration::from_secs(3);
 pub const TAKE_OVER_TIMEOUT: Duration = Duration::from_secs(20);
 /// What an answer may take under load before it counts as lost.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+/// What an answer to the polite client may take before it counts as lost.
+pub const POLITE_TIMEOUT: Duration = Duration::from_secs(1);
 /// What a reload may take until it is seen.
 pub const RELOAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// Failures of a load that are told.

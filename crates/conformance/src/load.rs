@@ -21,6 +21,10 @@ use crate::zone::{Signing, Zone};
 
 /// The zone that is asked for.
 pub const ZONE: &str = "load.test";
+/// The owner in it whose TXT records take nearly 64 KiB.
+pub const LARGE: &str = "large";
+/// Its strings, 250 octets each.
+const STRINGS_LARGE: usize = 246;
 /// Owners of one address in it.
 const NAMES: usize = 1000;
 /// Owners of many strings in it.
@@ -37,9 +41,10 @@ pub fn zone(directory: &Path) -> Result<Zone> {
     for owner in 0..NAMES {
         writeln!(text, "a{owner} A {}", address(owner)).expect("a string has room");
     }
-    for owner in 0..TEXTS {
-        for string in 0..STRINGS {
-            writeln!(text, "t{owner} TXT \"{string:0250}\"").expect("a string has room");
+    let texts = (0..TEXTS).map(|owner| (format!("t{owner}"), STRINGS));
+    for (owner, strings) in texts.chain([(LARGE.to_owned(), STRINGS_LARGE)]) {
+        for string in 0..strings {
+            writeln!(text, "{owner} TXT \"{string:0250}\"").expect("a string has room");
         }
     }
     let file = directory.join("load.zone");
@@ -49,6 +54,10 @@ pub fn zone(directory: &Path) -> Result<Zone> {
 
 fn address(owner: usize) -> String {
     format!("10.0.{}.{}", owner / 256, owner % 256)
+}
+
+fn below(label: &str) -> Name {
+    name(&format!("{label}.{ZONE}"))
 }
 
 /// How a client behaves.
@@ -172,11 +181,13 @@ struct Client<'a> {
 }
 
 /// A question and what must be answered.
-struct Asked {
+#[derive(Debug)]
+pub(crate) struct Asked {
     question: Question,
     right: Right,
 }
 
+#[derive(Debug)]
 enum Right {
     Address(usize),
     Strings,
@@ -315,14 +326,10 @@ impl Client<'_> {
     }
 
     fn asked(&mut self) -> Asked {
-        let below = |label: String| -> Name { name(&format!("{label}.{ZONE}")) };
-        if self.manner == Manner::Pieces {
-            let owner = below(format!("t{}", self.random.below(TEXTS)));
-            return Asked { question: Question::new(owner, Rtype::TXT), right: Right::Strings };
+        match self.manner {
+            Manner::Pieces => Asked::strings(&mut self.random),
+            _ => Asked::address(&mut self.random),
         }
-        let owner = self.random.below(NAMES);
-        let question = Question::new(below(format!("a{owner}")), Rtype::A);
-        Asked { question, right: Right::Address(owner) }
     }
 
     fn judge(&self, asked: &Asked, id: u16, answer: &[u8]) {
@@ -336,13 +343,26 @@ impl Client<'_> {
 }
 
 impl Asked {
-    fn packet(&self, id: u16) -> Vec<u8> {
+    /// For an address.
+    pub(crate) fn address(random: &mut Random) -> Self {
+        let owner = random.below(NAMES);
+        let question = Question::new(below(&format!("a{owner}")), Rtype::A);
+        Self { question, right: Right::Address(owner) }
+    }
+
+    /// For 15 kB of strings.
+    fn strings(random: &mut Random) -> Self {
+        let owner = below(&format!("t{}", random.below(TEXTS)));
+        Self { question: Question::new(owner, Rtype::TXT), right: Right::Strings }
+    }
+
+    pub(crate) fn packet(&self, id: u16) -> Vec<u8> {
         let mut packet = self.question.to_wire();
         packet[..2].copy_from_slice(&id.to_be_bytes());
         packet
     }
 
-    fn is_right(&self, id: u16, answer: &[u8]) -> bool {
+    pub(crate) fn is_right(&self, id: u16, answer: &[u8]) -> bool {
         let reply = Reply::read(answer);
         let sound = answer.starts_with(&id.to_be_bytes())
             && reply.faults.is_empty()

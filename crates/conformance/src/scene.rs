@@ -46,7 +46,15 @@ pub fn all_present(wanted: &[Software]) -> bool {
     if missing.is_empty() {
         return true;
     }
-    let missing = missing.join("; ");
+    skip(&missing.join("; "))
+}
+
+/// True when we are root, which `what` needs. Else as [`all_present`].
+pub fn root(what: &str) -> bool {
+    rustix::process::geteuid().is_root() || skip(&format!("{what} need root"))
+}
+
+fn skip(missing: &str) -> bool {
     let strict = ["CI", "DUNLIN_REQUIRE_ALL"].into_iter().any(|v| std::env::var_os(v).is_some());
     assert!(!strict, "cannot run: {missing}");
     eprintln!("\n*** SKIPPED: {missing} ***\n");

@@ -110,6 +110,18 @@ impl Seen {
         )
     }
 
+    /// The counters, and the first things that went wrong, a line each.
+    pub fn report(&self) -> String {
+        let stories = self.stories.lock().expect("nobody panics holding it").join("\n");
+        format!("{}\n{stories}", self.summary())
+    }
+
+    /// Right answers a question, 0 to 1.
+    pub fn share(&self) -> f64 {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as f64;
+        get(&self.answered) / get(&self.asked).max(1.0)
+    }
+
     /// Whether every query sent was answered rightly and no connection was cut in the middle.
     pub fn is_flawless(&self) -> bool {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -388,4 +400,68 @@ fn is_closed(stream: &TcpStream) -> bool {
     // A socket that cannot be made blocking again says so when it is read next.
     let _ = stream.set_nonblocking(false);
     !matches!(peeked, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    /// What a client sees of a server that does this with the first connection.
+    fn seen(manner: Manner, serve: impl Fn(TcpStream) + Send + 'static) -> Seen {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = listener.local_addr().unwrap();
+        std::thread::spawn(move || listener.incoming().flatten().take(1).for_each(serve));
+        let seen = Seen::default();
+        let (random, open) = (Random::new(1), None);
+        let mut client = Client { server, manner, random, seen: &seen, open };
+        let outcome = client.turn(Duration::ZERO);
+        assert_eq!(outcome.is_ok(), seen.cut.load(Ordering::Relaxed) == 0);
+        seen
+    }
+
+    /// A query's octets, and the address that is right for it.
+    fn read_query(stream: &mut TcpStream) -> (Vec<u8>, [u8; 4]) {
+        let mut length = [0; 2];
+        stream.read_exact(&mut length).unwrap();
+        let mut query = vec![0; u16::from_be_bytes(length).into()];
+        stream.read_exact(&mut query).unwrap();
+        let label = std::str::from_utf8(&query[14..13 + usize::from(query[12])]).unwrap();
+        let [high, low] = label.parse::<u16>().unwrap().to_be_bytes();
+        (query, [10, 0, high, low])
+    }
+
+    fn answer(mut query: Vec<u8>, address: [u8; 4]) -> Vec<u8> {
+        query[2] |= 0x84;
+        query[7] = 1;
+        query.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4]);
+        query.extend(address);
+        [&(query.len() as u16).to_be_bytes()[..], &query].concat()
+    }
+
+    #[test]
+    fn what_is_right_is_flawless_and_what_is_wrong_is_not() {
+        let right = seen(Manner::Churn, |mut stream| {
+            let (query, address) = read_query(&mut stream);
+            stream.write_all(&answer(query, address)).unwrap();
+        });
+        assert!(right.is_flawless(), "{}", right.report());
+        let wrong = seen(Manner::Churn, |mut stream| {
+            let (query, _) = read_query(&mut stream);
+            stream.write_all(&answer(query, [9; 4])).unwrap();
+        });
+        assert_eq!(wrong.wrong.load(Ordering::Relaxed), 1, "{}", wrong.report());
+        assert!(!wrong.is_flawless());
+    }
+
+    #[test]
+    fn a_connection_that_ends_within_an_answer_is_cut() {
+        let seen = seen(Manner::Churn, |mut stream| {
+            let (query, address) = read_query(&mut stream);
+            stream.write_all(&answer(query, address)[..20]).unwrap();
+        });
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        assert_eq!((get(&seen.asked), get(&seen.lost), get(&seen.cut)), (1, 1, 1));
+        assert!(!seen.is_flawless(), "{}", seen.report());
+    }
 }

@@ -101,8 +101,7 @@ fn no_query_is_lost_while_successors_take_over() {
 
 fn judge(what: &str, events: u64, seen: &Seen, result: Result<()>) {
     println!("{what}: {}", seen.summary());
-    let stories = seen.stories.lock().expect("nobody panics holding it").join("\n");
-    assert!(seen.is_flawless(), "{what}: {}\n{stories}", seen.summary());
+    assert!(seen.is_flawless(), "{what}: {}", seen.report());
     assert_eq!(result, Ok(()), "{what}");
     let asked = seen.asked.load(std::sync::atomic::Ordering::Relaxed);
     assert!(asked > 50 * events, "too few questions to show anything: {asked}");

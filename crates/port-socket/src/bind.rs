@@ -20,19 +20,39 @@ pub fn bind(address: SocketAddr) -> io::Result<OwnedFd> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let fd = rustix::net::socket_with(family, SocketType::DGRAM, flags, None)?;
     sockopt::set_socket_reuseport(&fd, true)?;
-    let any = address.ip().is_unspecified();
-    if address.is_ipv4() {
-        set(&fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_OMIT)?;
-        set(&fd, libc::IPPROTO_IP, libc::IP_PKTINFO, any.into())?;
-    } else {
-        set(&fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)?;
-        set(&fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_OMIT)?;
-        set(&fd, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, any.into())?;
+    if address.is_ipv6() {
+        sockopt::set_ipv6_v6only(&fd, true)?;
     }
-    set_buffer(&fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, RECEIVE_BUFFER)?;
-    set_buffer(&fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, SEND_BUFFER)?;
+    tune(&fd, address)?;
     rustix::net::bind(&fd, &address)?;
     Ok(fd)
+}
+
+/// Makes a UDP socket that another process bound, such as a predecessor or systemd, one as
+/// [`bind`] makes them, but for what can no longer be changed: whether others may be bound beside
+/// it, and whether it takes IPv6 only. What it holds already is kept. Returns its address.
+///
+/// # Errors
+/// It is not a bound IPv4 or IPv6 socket.
+pub fn adopt(fd: &OwnedFd) -> io::Result<SocketAddr> {
+    let address = SocketAddr::try_from(rustix::net::getsockname(fd)?).map_err(io::Error::from)?;
+    rustix::io::ioctl_fionbio(fd, true)?;
+    tune(fd, address)?;
+    Ok(address)
+}
+
+/// Sets the options that may be set at any time.
+fn tune(fd: &OwnedFd, address: SocketAddr) -> io::Result<()> {
+    let any = address.ip().is_unspecified();
+    if address.is_ipv4() {
+        set(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_OMIT)?;
+        set(fd, libc::IPPROTO_IP, libc::IP_PKTINFO, any.into())?;
+    } else {
+        set(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_OMIT)?;
+        set(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, any.into())?;
+    }
+    set_buffer(fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, RECEIVE_BUFFER)?;
+    set_buffer(fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, SEND_BUFFER)
 }
 
 /// Asks for a buffer beyond the system's limit, which takes a privilege, else for one up to it.

@@ -7,6 +7,6 @@ mod ring;
 mod socket;
 mod steer;
 
-pub use bind::bind;
+pub use bind::{adopt, bind};
 pub use socket::SocketPort;
-pub use steer::steer;
+pub use steer::{steer, unsteer};

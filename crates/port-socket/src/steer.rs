@@ -36,6 +36,26 @@ pub fn steer(fd: BorrowedFd<'_>, cpus: &[usize]) -> io::Result<()> {
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Undoes [`steer`], whoever did it: the sockets of an address keep their program when they change
+/// process. Where there is none, nothing is done.
+///
+/// # Errors
+/// The kernel does not let go of the program.
+pub fn unsteer(fd: BorrowedFd<'_>) -> io::Result<()> {
+    let (value, size) = (0, size_of::<i32>() as libc::socklen_t);
+    // SAFETY: the option's value, which is not looked at, is a live `i32` and `size` is its size.
+    let done = unsafe {
+        let (level, name) = (libc::SOL_SOCKET, libc::SO_DETACH_REUSEPORT_BPF);
+        libc::setsockopt(fd.as_raw_fd(), level, name, (&raw const value).cast(), size)
+    };
+    match io::Error::last_os_error() {
+        _ if done == 0 => Ok(()),
+        // Nothing is attached; and nothing can be, as the socket is alone at its address.
+        error if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EINVAL)) => Ok(()),
+        error => Err(error),
+    }
+}
+
 /// `A = cpu; for each i: if A = cpus[i] return i; return A mod the number of sockets.`
 fn assemble(cpus: &[usize]) -> Vec<libc::sock_filter> {
     let op = |code: u32, k: u32, jt, jf| libc::sock_filter { code: code as u16, jt, jf, k };

@@ -3,9 +3,9 @@
 use packet::Verdict;
 use port::contract::Link;
 use port::{Port, contract};
-use port_socket::{SocketPort, bind, limits, steer};
+use port_socket::{SocketPort, adopt, bind, limits, steer, unsteer};
 use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 struct Kernel {
@@ -16,7 +16,19 @@ struct Kernel {
 impl Kernel {
     /// A port bound to `listen`, and two clients that send to `to`.
     fn new(listen: &str, to: &str) -> Self {
-        let port = SocketPort::new(bind(format!("{listen}:0").parse().unwrap()).unwrap()).unwrap();
+        Self::on(bind(format!("{listen}:0").parse().unwrap()).unwrap(), to)
+    }
+
+    /// The same with a socket that somebody else bound.
+    fn adopted(listen: &str, to: &str) -> Self {
+        let fd = OwnedFd::from(UdpSocket::bind(format!("{listen}:0")).unwrap());
+        let address = adopt(&fd).unwrap();
+        assert_eq!(address.ip(), format!("{listen}:0").parse::<SocketAddr>().unwrap().ip());
+        Self::on(fd, to)
+    }
+
+    fn on(fd: OwnedFd, to: &str) -> Self {
+        let port = SocketPort::new(fd).unwrap();
         let server = SocketAddr::new(to.parse().unwrap(), port.address().port());
         let own = if server.is_ipv4() { "127.0.0.1:0" } else { "[::1]:0" };
         let clients = [(); 2].map(|()| {
@@ -58,6 +70,8 @@ contract!(v6, Kernel::new("[::1]", "::1"));
 // Bound to every address: the reply comes from the one that was asked, not from the first one.
 contract!(v4_any, Kernel::new("0.0.0.0", "127.7.7.7"));
 contract!(v6_any, Kernel::new("[::]", "::1"));
+contract!(v4_adopted, Kernel::adopted("0.0.0.0", "127.7.7.7"));
+contract!(v6_adopted, Kernel::adopted("[::]", "::1"));
 
 #[test]
 fn both_families_bind_one_port_and_several_sockets_share_it() {
@@ -94,6 +108,25 @@ fn steering_follows_the_receiving_cpu() {
         let expected = cpus.iter().map(|&own| if own == cpu { 20 } else { 0 });
         assert!(received.eq(expected), "what CPU {cpu} received went elsewhere");
     }
+}
+
+#[test]
+fn who_steers_no_more_leaves_it_to_the_hash() {
+    let first = SocketPort::new(bind("127.0.0.1:0".parse().unwrap()).unwrap()).unwrap();
+    let address = first.address();
+    let mut ports = [first, SocketPort::new(bind(address).unwrap()).unwrap()];
+    let shares = |ports: &mut [SocketPort; 2]| {
+        for _ in 0..60 {
+            UdpSocket::bind("127.0.0.1:0").unwrap().send_to(b"q", address).unwrap();
+        }
+        ports.each_mut().map(|port| port.burst(|_| {}).unwrap().received)
+    };
+    unsteer(ports[0].as_fd()).expect("nothing to undo is no error");
+    steer(ports[0].as_fd(), &[0]).unwrap();
+    assert_eq!(shares(&mut ports), [60, 0]);
+    unsteer(ports[1].as_fd()).unwrap();
+    let [one, other] = shares(&mut ports);
+    assert!(one > 0 && other > 0 && one + other == 60, "{one} and {other}");
 }
 
 #[test]

@@ -61,11 +61,11 @@ impl Runner {
             started: Instant::now(),
         });
         let (end, ended) = channel();
-        let desk = Desk::new(Arc::clone(&shared), end);
+        let log = QueryLog::open(&settings.queries)?;
+        let mut desk = Desk::new(Arc::clone(&shared), end);
+        desk.set(settings, log);
         let thread = Some(Builder::new().name("tap".into()).spawn(move || desk.run())?);
-        let runner = Self { shared, thread, ended };
-        runner.set(settings)?;
-        Ok(runner)
+        Ok(Self { shared, thread, ended })
     }
 
     /// A tap for a thread of the plane. `seed` decides which queries are picked.
@@ -75,14 +75,14 @@ impl Runner {
         tap
     }
 
-    /// Takes other settings, from now on. The file of the query log is opened anew, even if it has
-    /// the same name: it may have been moved away.
+    /// Takes other settings. They hold a moment later, when the thread has finished what was picked
+    /// before; nobody waits for that. The file of the query log is opened anew, even if it has the
+    /// same name: it may have been moved away.
     ///
     /// # Errors
     /// That file cannot be opened; then nothing changes.
     pub fn set(&self, settings: Settings) -> io::Result<()> {
         let log = QueryLog::open(&settings.queries)?;
-        self.shared.rate.set(settings.one_in());
         self.shared.order(|orders| orders.settings = Some((settings, log)));
         Ok(())
     }
@@ -103,7 +103,6 @@ impl Runner {
 
 impl Drop for Runner {
     fn drop(&mut self) {
-        self.shared.rate.set(0);
         self.shared.order(|orders| orders.stop = true);
         // It may hang in writing to a log that nobody reads: then the process ends without it.
         let hangs = matches!(self.ended.recv_timeout(STOP_MAX), Err(RecvTimeoutError::Timeout));
@@ -159,11 +158,11 @@ impl Desk {
             if let Some((settings, log)) = orders.settings {
                 // What was picked under the old settings is theirs.
                 self.look();
-                self.outlets.set(settings, log);
+                self.set(settings, log);
             }
             let seen = self.look();
             if orders.stop {
-                self.outlets.set(Settings::default(), None);
+                self.set(Settings::default(), None);
                 self.tell();
                 return;
             }
@@ -175,6 +174,13 @@ impl Desk {
                 _ => LOOK_BUSY,
             });
         }
+    }
+
+    /// Takes settings, and only then has the plane pick as they say.
+    fn set(&mut self, settings: Settings, log: Option<QueryLog>) {
+        let one_in = settings.one_in();
+        self.outlets.set(settings, log);
+        self.shared.rate.set(one_in);
     }
 
     /// Reads what is in the rings now, and returns how many samples that were.

@@ -156,3 +156,6 @@ impl Tap {
         self.picked_len = 0;
     }
 }
+
+#[cfg(test)]
+mod tests;

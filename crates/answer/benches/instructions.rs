@@ -1,16 +1,21 @@
 //! Instructions per query of `answer::batch`, counted by valgrind: a warm burst of 64 questions
 //! with OPT against a zone of a million names, which is what a worker on a busy core sees.
 //!
+//! What each limit adds to a hit: an access list of 1,000 prefixes, a rate for clients, a rate for
+//! replies, and a cookie of a client that comes again. Each may cost a quarter more.
+//!
 //! A limit that is passed fails the run: `cargo bench -p answer`.
 #![allow(missing_docs, reason = "the macros make undocumented items")]
 
-use answer::{Now, Policy, Scratch, Tally, batch};
+use answer::{CookieSecret, Limiter, Limits, Now, Policy, Scratch, Tally, batch};
 use compile::{Image, Loader};
 use gungraun::prelude::*;
 use gungraun::{Callgrind, EntryPoint, EventKind};
 use image::HashKey;
+use limit::{Acl, DebtSet, Networks, Prefix, Rate, RateTable, Rule, TableKey};
 use packet::{BURST_MAX, Packet, Transport};
 use std::hint::black_box;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use wire::{Name, NameBuf, Rtype};
 
@@ -19,6 +24,10 @@ const NAMES: u32 = 1_000_000;
 /// Most instructions of a burst of hits, and of names that do not exist.
 const HIT_MAX: u64 = 400 * BURST_MAX as u64;
 const NXDOMAIN_MAX: u64 = 600 * BURST_MAX as u64;
+/// Most instructions of a burst of hits with one limit in use: a quarter more than a plain one's.
+const LIMITED_MAX: u64 = 485 * BURST_MAX as u64;
+/// Prefixes of the access list.
+const PREFIXES: u32 = 1000;
 /// Room of each packet.
 const ROOM: usize = 1232;
 
@@ -28,6 +37,72 @@ struct Bench {
     questions: Vec<Vec<u8>>,
     packets: Vec<Vec<u8>>,
     tally: Tally,
+    use_limits: Use,
+    rules: Rules,
+    sets: Vec<DebtSet>,
+}
+
+/// What is switched on.
+#[derive(Clone, Copy, PartialEq)]
+enum Use {
+    Nothing,
+    Access,
+    Clients,
+    Replies,
+    Cookies,
+}
+
+/// An access list.
+struct Rules {
+    v4: Vec<u32>,
+    v6: Vec<u128>,
+}
+
+const SECRETS: &[CookieSecret] = &[CookieSecret([7; 16])];
+
+impl Rules {
+    fn new() -> Self {
+        let mut rules: Vec<Rule> = (0..PREFIXES)
+            .map(|n| {
+                let address = std::net::Ipv4Addr::from_bits(n.wrapping_mul(0x0041_8937) & !0xff);
+                let prefix = Prefix::new(address.into(), 24).expect("a prefix");
+                Rule { prefix, listed: false }
+            })
+            .collect();
+        let max = Acl::bounds_max(rules.len());
+        let (mut v4, mut v6) = (vec![0; max], vec![0; max]);
+        let acl = Acl::build(&mut rules, true, &mut v4, &mut v6).expect("room for all");
+        let (v4_len, v6_len) = (acl.bounds().0.len(), acl.bounds().1.len());
+        v4.truncate(v4_len);
+        v6.truncate(v6_len);
+        Self { v4, v6 }
+    }
+}
+
+impl Bench {
+    fn policy(&self) -> Policy<'_> {
+        let table = RateTable::new(&self.sets, TableKey::new([3, 5, 7, 11]));
+        let rate = Rate::new(1_000_000, 1_000_000, 2).expect("a rate");
+        let limiter = |networks| Some(Limiter { table, rate, networks });
+        let mut policy = Policy::default();
+        match self.use_limits {
+            Use::Nothing => {}
+            Use::Access => {
+                let access = Acl::from_bounds(&self.rules.v4, &self.rules.v6, true);
+                policy.limits = Some(Limits { access, ..Limits::default() });
+            }
+            Use::Clients => {
+                let clients = limiter(Networks::HOSTS);
+                policy.limits = Some(Limits { clients, ..Limits::default() });
+            }
+            Use::Replies => {
+                let replies = limiter(Networks::SITES);
+                policy.limits = Some(Limits { replies, ..Limits::default() });
+            }
+            Use::Cookies => policy.cookie_secrets = SECRETS,
+        }
+        policy
+    }
 }
 
 fn name(text: &str) -> NameBuf {
@@ -70,50 +145,110 @@ fn question(text: &str, id: u16) -> Vec<u8> {
     octets
 }
 
-fn warm(names: impl Fn(u32) -> String) -> Bench {
-    let questions: Vec<_> =
-        (0..BURST_MAX as u32).map(|n| question(&names(n * 15_013), n as u16)).collect();
-    let packets = vec![vec![0; ROOM]; BURST_MAX];
-    let scratch = Box::default();
-    let mut bench = Bench { image: load(), scratch, questions, packets, tally: Tally::default() };
+fn warm(use_limits: Use, names: impl Fn(u32) -> String) -> Bench {
+    let mut bench = Bench {
+        image: load(),
+        scratch: Box::default(),
+        questions: (0..BURST_MAX as u32).map(|n| question(&names(n * 15_013), n as u16)).collect(),
+        packets: vec![vec![0; ROOM]; BURST_MAX],
+        tally: Tally::default(),
+        use_limits,
+        rules: Rules::new(),
+        sets: (0..limit::limits::SETS_DEFAULT).map(|_| DebtSet::new()).collect(),
+    };
+    if use_limits == Use::Cookies {
+        bench = give_cookies(bench);
+    }
     bench = burst(bench, warming);
     bench.tally = Tally::default();
     bench
 }
 
-type Answer = fn(&Image, &mut Scratch, &mut [Packet<'_>], &mut Tally);
+/// Asks with a client's cookie, and asks again with what came back.
+fn give_cookies(mut bench: Bench) -> Bench {
+    for (n, question) in bench.questions.iter_mut().enumerate() {
+        let len = question.len();
+        question[len - 1] = 12;
+        question.extend([0, 10, 0, 8]);
+        question.extend((n as u64).to_be_bytes());
+    }
+    bench = burst(bench, warming);
+    for (question, reply) in bench.questions.iter_mut().zip(&bench.packets) {
+        let at = reply.windows(4).rposition(|option| option == [0, 10, 0, 24]).expect("a cookie");
+        let len = question.len();
+        question[len - 13] = 28;
+        question[len - 9] = 24;
+        question.truncate(len - 8);
+        question.extend(&reply[at + 4..at + 28]);
+    }
+    bench
+}
+
+type Answer = fn(&Image, &Policy<'_>, &mut Scratch, &mut [Packet<'_>], &mut Tally);
 
 fn burst(mut bench: Bench, answer: Answer) -> Bench {
-    let peer = "127.0.0.1:5353".parse().expect("an address");
+    let mut scratch = std::mem::take(&mut bench.scratch);
+    let mut buffers = std::mem::take(&mut bench.packets);
+    let mut tally = bench.tally;
     let mut packets: Vec<Packet<'_>> = Vec::with_capacity(BURST_MAX);
-    for (buf, question) in bench.packets.iter_mut().zip(&bench.questions) {
+    for (at, (buf, question)) in buffers.iter_mut().zip(&bench.questions).enumerate() {
+        buf.fill(0);
         buf[..question.len()].copy_from_slice(question);
+        let peer = SocketAddr::from(([127, 0, 1, at as u8], 5353));
         packets.push(Packet::new(buf, question.len(), peer, Transport::Datagram));
     }
-    answer(&bench.image, &mut bench.scratch, &mut packets, &mut bench.tally);
+    answer(&bench.image, &bench.policy(), &mut scratch, &mut packets, &mut tally);
     drop(packets);
-    bench
+    Bench { scratch, packets: buffers, tally, ..bench }
 }
 
 /// The same as [`measured`], but not counted.
 #[inline(never)]
-fn warming(image: &Image, scratch: &mut Scratch, packets: &mut [Packet<'_>], tally: &mut Tally) {
+fn warming(
+    image: &Image,
+    policy: &Policy<'_>,
+    scratch: &mut Scratch,
+    packets: &mut [Packet<'_>],
+    tally: &mut Tally,
+) {
     let now = Now { unix_seconds: 1_800_000_000, monotonic_micros: 0, seed: 6 };
-    batch(image, &Policy::default(), now, scratch, black_box(packets), tally);
+    batch(image, policy, now, scratch, black_box(packets), tally);
 }
 
 #[inline(never)]
-fn measured(image: &Image, scratch: &mut Scratch, packets: &mut [Packet<'_>], tally: &mut Tally) {
+fn measured(
+    image: &Image,
+    policy: &Policy<'_>,
+    scratch: &mut Scratch,
+    packets: &mut [Packet<'_>],
+    tally: &mut Tally,
+) {
     let now = Now { unix_seconds: 1_800_000_000, monotonic_micros: 0, seed: 7 };
-    batch(image, &Policy::default(), now, scratch, black_box(packets), tally);
+    batch(image, policy, now, scratch, black_box(packets), tally);
 }
 
 fn hits() -> Bench {
-    warm(service)
+    warm(Use::Nothing, service)
 }
 
 fn missing() -> Bench {
-    warm(|n| format!("svc-{n}x.ns-{}.svc.cluster.local.", n % 100))
+    warm(Use::Nothing, |n| format!("svc-{n}x.ns-{}.svc.cluster.local.", n % 100))
+}
+
+fn listed() -> Bench {
+    warm(Use::Access, service)
+}
+
+fn counted() -> Bench {
+    warm(Use::Clients, service)
+}
+
+fn replied() -> Bench {
+    warm(Use::Replies, service)
+}
+
+fn proven() -> Bench {
+    warm(Use::Cookies, service)
 }
 
 /// Only what happens within `measured` counts.
@@ -143,5 +278,16 @@ fn nxdomain(bench: Bench) -> Bench {
     bench
 }
 
-library_benchmark_group!(name = instructions, benchmarks = [hit, nxdomain]);
+#[library_benchmark(config = config(LIMITED_MAX))]
+#[bench::access_list(setup = listed)]
+#[bench::client_rate(setup = counted)]
+#[bench::reply_rate(setup = replied)]
+#[bench::cookie_again(setup = proven)]
+fn limited_hit(bench: Bench) -> Bench {
+    let bench = burst(bench, measured);
+    assert_eq!(bench.tally.rcodes[0], BURST_MAX as u32, "every name is there");
+    bench
+}
+
+library_benchmark_group!(name = instructions, benchmarks = [hit, nxdomain, limited_hit]);
 main!(library_benchmark_groups = instructions);

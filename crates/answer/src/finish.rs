@@ -13,6 +13,8 @@ pub(crate) struct Ede(u16);
 impl Ede {
     /// The zone is ours, but was never loaded.
     pub(crate) const NOT_READY: Self = Self(14);
+    /// The client may not ask, or not that much.
+    pub(crate) const PROHIBITED: Self = Self(18);
     /// The name is nobody's here.
     pub(crate) const NOT_AUTHORITATIVE: Self = Self(20);
     /// The question is not answered by decision.
@@ -59,7 +61,8 @@ impl Options {
     fn len(&self, policy: &Policy<'_>) -> usize {
         let cookie = if self.cookie.is_some() { OPTION_HEAD_LEN + COOKIE_LEN } else { 0 };
         let nsid = if self.nsid { OPTION_HEAD_LEN + policy.nsid.len() } else { 0 };
-        cookie + nsid
+        let keepalive = if self.keepalive.is_some() { OPTION_HEAD_LEN + 2 } else { 0 };
+        cookie + nsid + keepalive
     }
 }
 
@@ -119,6 +122,9 @@ fn put_options(
     }
     if options.nsid {
         put(OptionCode::NSID, policy.nsid);
+    }
+    if let Some(timeout) = options.keepalive {
+        put(OptionCode::TCP_KEEPALIVE, &timeout.to_be_bytes());
     }
     if let Some(Ede(code)) = ede {
         put(OptionCode::EDE, &code.to_be_bytes());

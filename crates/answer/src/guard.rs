@@ -1,12 +1,12 @@
 //! Before any work: server cookies (RFC 7873, made as RFC 9018 §4 says so that servers of one
 //! address can share them), and the options the reply will carry.
-use crate::limits::{COOKIE_AGE_MAX, COOKIE_AGE_RENEW, COOKIE_SKEW_MAX};
+use crate::limits::{COOKIE_AGE_MAX, COOKIE_AGE_RENEW, COOKIE_SKEW_MAX, COOKIES_KNOWN};
 use crate::{Now, Policy};
 use core::fmt;
-use core::hash::Hasher;
-use core::net::{IpAddr, SocketAddr};
+use core::net::IpAddr;
+use packet::{Packet, Transport};
 use siphasher::sip::SipHasher24;
-use wire::{Cookie, Query};
+use wire::{Cookie, Edns, Query};
 
 const VERSION: u8 = 1;
 /// Octets of a server cookie: version, reserved, timestamp, hash.
@@ -26,9 +26,14 @@ impl fmt::Debug for CookieSecret {
 }
 
 /// The options a reply will carry besides an error's.
+#[derive(Default)]
 pub(crate) struct Options {
     pub(crate) cookie: Option<[u8; COOKIE_LEN]>,
     pub(crate) nsid: bool,
+    /// How long a stream may be idle, in units of 100 ms (RFC 7828).
+    pub(crate) keepalive: Option<u16>,
+    /// Whether the query came with a server cookie of ours: the client is where it says.
+    pub(crate) proven: bool,
 }
 
 /// Decides the options.
@@ -37,61 +42,178 @@ pub(crate) fn options(
     policy: &Policy<'_>,
     now: Now,
     query: &Query,
-    client: &SocketAddr,
+    packet: &Packet<'_>,
+    memo: &mut CookieMemo,
 ) -> Options {
     match query.wants_options() {
-        false => Options { cookie: None, nsid: false },
-        true => decide(policy, now, query, client.ip()),
+        false => Options::default(),
+        true => decide(policy, now, query, packet, memo),
     }
 }
 
 #[inline(never)]
-fn decide(policy: &Policy<'_>, now: Now, query: &Query, client: IpAddr) -> Options {
-    let nsid = query.edns.is_some_and(|edns| edns.nsid) && !policy.nsid.is_empty();
-    let cookie = match (&query.cookie, policy.cookie_secrets) {
-        (Some(cookie), [first, others @ ..]) => Some(reply(cookie, first, others, now, client)),
-        _ => None,
-    };
-    Options { cookie, nsid }
+fn decide(
+    policy: &Policy<'_>,
+    now: Now,
+    query: &Query,
+    packet: &Packet<'_>,
+    memo: &mut CookieMemo,
+) -> Options {
+    let edns = |asks: fn(&Edns) -> bool| query.edns.as_ref().is_some_and(asks);
+    let nsid = edns(|edns| edns.nsid) && !policy.nsid.is_empty();
+    let on_stream = packet.transport == Transport::Stream;
+    let keepalive = policy.keepalive.filter(|_| on_stream && edns(|edns| edns.keepalive));
+    let cookie = query.cookie.as_ref().filter(|_| !policy.cookie_secrets.is_empty());
+    let seal = cookie
+        .map(|cookie| memo.seal(policy.cookie_secrets, now, packet.client.ip(), cookie.octets()));
+    Options {
+        cookie: seal.as_ref().map(|seal| seal.data),
+        nsid,
+        keepalive,
+        proven: seal.is_some_and(|seal| seal.proven),
+    }
 }
 
-/// The cookie to send: the client's own while it is valid and young, else a new one.
-fn reply(
-    cookie: &Cookie,
-    first: &CookieSecret,
-    others: &[CookieSecret],
-    now: Now,
-    client: IpAddr,
-) -> [u8; COOKIE_LEN] {
-    let mut data = [0; COOKIE_LEN];
-    data[..Cookie::CLIENT_LEN].copy_from_slice(cookie.client());
-    let server = match age(cookie, first, others, now, client) {
-        Some(age) if age < COOKIE_AGE_RENEW => cookie.server().first_chunk().copied(),
-        _ => None,
-    };
-    let server =
-        server.unwrap_or_else(|| server_cookie(cookie.client(), now.unix_seconds, client, first));
-    data[Cookie::CLIENT_LEN..].copy_from_slice(&server);
-    data
+/// Whether a query came with a server cookie of ours.
+pub(crate) fn is_proven(policy: &Policy<'_>, now: Now, query: &Query, client: IpAddr) -> bool {
+    let cookie = query.cookie.as_ref().map(|cookie| cookie.octets()).unwrap_or_default();
+    age(cookie, policy.cookie_secrets, now, client).is_some()
 }
 
-/// Seconds since we made this server cookie, when we or who shares our secrets did.
-fn age(
-    cookie: &Cookie,
-    first: &CookieSecret,
-    others: &[CookieSecret],
-    now: Now,
-    client: IpAddr,
-) -> Option<u32> {
-    let server: &[u8; SERVER_COOKIE_LEN] = cookie.server().try_into().ok()?;
-    let made = u32::from_be_bytes([server[4], server[5], server[6], server[7]]);
+/// The cookie that goes back, and what the one that came is worth.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seal {
+    pub(crate) data: [u8; COOKIE_LEN],
+    pub(crate) proven: bool,
+}
+
+/// Cookies that were found to be ours lately, so that who comes again costs no hash.
+#[derive(Debug)]
+pub(crate) struct CookieMemo([Known; COOKIES_KNOWN]);
+
+/// A cookie that is ours, while the secret is.
+#[derive(Debug)]
+struct Known {
+    cookie: [u8; COOKIE_LEN],
+    client: u128,
+    secret: CookieSecret,
+}
+
+impl Known {
+    const NOBODY: Self = Self { cookie: [0; COOKIE_LEN], client: 0, secret: CookieSecret([0; 16]) };
+}
+
+impl CookieMemo {
+    pub(crate) const fn new() -> Self {
+        Self([const { Known::NOBODY }; COOKIES_KNOWN])
+    }
+
+    /// The cookie to send: the client's own while it is valid and young, else a new one. `octets`
+    /// are a cookie's; there must be a secret.
+    #[inline(always)]
+    pub(crate) fn seal(
+        &mut self,
+        secrets: &[CookieSecret],
+        now: Now,
+        client: IpAddr,
+        octets: &[u8],
+    ) -> Seal {
+        let from = number(client);
+        if let Ok(cookie) = <&[u8; COOKIE_LEN]>::try_from(octets)
+            && let known = &self.0[place(cookie)]
+            && same_words(&known.cookie, cookie)
+            && known.client == from
+            && cookie[Cookie::CLIENT_LEN] == VERSION
+            && secrets.contains(&known.secret)
+            && age_of(cookie, now).is_some_and(|age| age < COOKIE_AGE_RENEW)
+        {
+            return Seal { data: *cookie, proven: true };
+        }
+        self.seal_anew(secrets, now, client, octets)
+    }
+
+    #[inline(never)]
+    fn seal_anew(
+        &mut self,
+        secrets: &[CookieSecret],
+        now: Now,
+        client: IpAddr,
+        octets: &[u8],
+    ) -> Seal {
+        let valid = age(octets, secrets, now, client);
+        let proven = valid.is_some();
+        if let (Some((age, secret)), Ok(cookie)) = (valid, octets.try_into())
+            && age < COOKIE_AGE_RENEW
+        {
+            let known = Known { cookie, client: number(client), secret: secret.clone() };
+            self.0[place(&cookie)] = known;
+            return Seal { data: cookie, proven };
+        }
+        let mut data = [0; COOKIE_LEN];
+        if let (Some(client_part), Some(secret)) = (octets.first_chunk(), secrets.first()) {
+            let server = server_cookie(client_part, now.unix_seconds, client, secret);
+            data[..Cookie::CLIENT_LEN].copy_from_slice(client_part);
+            data[Cookie::CLIENT_LEN..].copy_from_slice(&server);
+        }
+        Seal { data, proven }
+    }
+}
+
+/// Where a cookie is known. Its last octets are a hash that nobody can choose who has not the
+/// secret.
+#[inline(always)]
+fn place(cookie: &[u8; COOKIE_LEN]) -> usize {
+    usize::from(u16::from_le_bytes([cookie[COOKIE_LEN - 2], cookie[COOKIE_LEN - 1]]))
+        % COOKIES_KNOWN
+}
+
+/// An address as a number.
+#[inline(always)]
+fn number(client: IpAddr) -> u128 {
+    match client {
+        // 0:ffff::/32 is nobody's network in IPv6.
+        IpAddr::V4(v4) => 0xffff << 96 | u128::from(v4.to_bits()),
+        IpAddr::V6(v6) => v6.to_bits(),
+    }
+}
+
+#[inline(always)]
+fn same_words(a: &[u8; COOKIE_LEN], b: &[u8; COOKIE_LEN]) -> bool {
+    let words = a.as_chunks::<8>().0.iter().zip(b.as_chunks::<8>().0);
+    words.fold(0, |sum, (a, b)| sum | (u64::from_ne_bytes(*a) ^ u64::from_ne_bytes(*b))) == 0
+}
+
+/// Seconds since a cookie says it was made; nothing where it is too old or too far ahead. One that
+/// is ahead at all is as old as can be: its clock is not ours.
+#[inline(always)]
+fn age_of(cookie: &[u8; COOKIE_LEN], now: Now) -> Option<u32> {
+    let [.., m0, m1, m2, m3, _, _, _, _, _, _, _, _] = *cookie;
+    let made = u32::from_be_bytes([m0, m1, m2, m3]);
     // Serial number arithmetic (RFC 1982), as RFC 9018 §4.3 asks.
     let age = now.unix_seconds.wrapping_sub(made);
-    if age > COOKIE_AGE_MAX && made.wrapping_sub(now.unix_seconds) > COOKIE_SKEW_MAX {
-        return None;
+    let skew = made.wrapping_sub(now.unix_seconds);
+    match age <= COOKIE_AGE_MAX {
+        true => Some(age),
+        false => (skew <= COOKIE_SKEW_MAX).then_some(COOKIE_AGE_MAX),
     }
-    let ours = |secret| same(&server_cookie(cookie.client(), made, client, secret), server);
-    core::iter::once(first).chain(others).any(ours).then_some(age.min(COOKIE_AGE_MAX))
+}
+
+/// Seconds since we made this server cookie, when we or who shares our secrets did, and with which
+/// secret.
+fn age<'s>(
+    octets: &[u8],
+    secrets: &'s [CookieSecret],
+    now: Now,
+    client: IpAddr,
+) -> Option<(u32, &'s CookieSecret)> {
+    let cookie: &[u8; COOKIE_LEN] = octets.try_into().ok()?;
+    let age = age_of(cookie, now)?;
+    let (ours, server) = cookie.split_first_chunk()?;
+    let server: &[u8; SERVER_COOKIE_LEN] = server.try_into().ok()?;
+    let made = u32::from_be_bytes([server[4], server[5], server[6], server[7]]);
+    let secret =
+        secrets.iter().find(|secret| same(&server_cookie(ours, made, client, secret), server))?;
+    Some((age, secret))
 }
 
 /// Compares without telling by its time where the difference is.
@@ -109,20 +231,30 @@ fn server_cookie(
     let mut cookie = [0; SERVER_COOKIE_LEN];
     cookie[0] = VERSION;
     cookie[4..8].copy_from_slice(&made.to_be_bytes());
-    let mut hasher = SipHasher24::new_with_key(&secret.0);
-    hasher.write(client_cookie);
-    hasher.write(&cookie[..8]);
-    match client {
-        IpAddr::V4(address) => hasher.write(&address.octets()),
-        IpAddr::V6(address) => hasher.write(&address.octets()),
-    }
-    cookie[8..].copy_from_slice(&hasher.finish().to_le_bytes());
+    // All that is hashed, in one go.
+    let mut input = [0; Cookie::CLIENT_LEN + 8 + 16];
+    input[..8].copy_from_slice(client_cookie);
+    input[8..16].copy_from_slice(&cookie[..8]);
+    let len = match client {
+        IpAddr::V4(address) => {
+            input[16..20].copy_from_slice(&address.octets());
+            20
+        }
+        IpAddr::V6(address) => {
+            input[16..].copy_from_slice(&address.octets());
+            32
+        }
+    };
+    let hash = SipHasher24::new_with_key(&secret.0).hash(&input[..len]);
+    cookie[8..].copy_from_slice(&hash.to_le_bytes());
     cookie
 }
 
 #[cfg(test)]
 mod tests {
+    extern crate std;
     use super::*;
+    use std::vec::Vec;
 
     const SECRET: CookieSecret = CookieSecret([
         0xe5, 0xe9, 0x73, 0xe5, 0xa6, 0xb2, 0xa4, 0x3f, 0x48, 0xe7, 0xdc, 0x84, 0x9e, 0x37, 0xbf,
@@ -136,44 +268,77 @@ mod tests {
     const ADDRESS: IpAddr = IpAddr::V4(core::net::Ipv4Addr::new(198, 51, 100, 100));
     const MADE: u32 = 1_559_731_985;
 
-    fn cookie(server: &[u8]) -> Cookie {
-        let mut data = [0; 40];
-        data[..8].copy_from_slice(&CLIENT);
-        data[8..8 + server.len()].copy_from_slice(server);
-        Cookie::parse(&data[..8 + server.len()]).unwrap()
+    fn cookie(server: &[u8]) -> Vec<u8> {
+        [&CLIENT, server].concat()
     }
 
     fn at(unix_seconds: u32) -> Now {
         Now { unix_seconds, monotonic_micros: 0, seed: 1 }
     }
 
+    fn seal(memo: &mut CookieMemo, server: &[u8], when: u32) -> Seal {
+        memo.seal(&[SECRET], at(when), ADDRESS, &cookie(server))
+    }
+
     /// The test vector of RFC 9018 appendix A.1.
     #[test]
     fn a_new_cookie_is_that_of_the_rfc() {
-        let data = reply(&cookie(&[]), &SECRET, &[], at(MADE), ADDRESS);
-        assert_eq!((&data[..8], &data[8..]), (&CLIENT[..], &SERVER[..]));
+        let seal = seal(&mut CookieMemo::new(), &[], MADE);
+        assert_eq!((&seal.data[..8], &seal.data[8..]), (&CLIENT[..], &SERVER[..]));
+        assert!(!seal.proven);
     }
 
     #[test]
     fn a_young_cookie_is_kept_an_old_one_replaced() {
-        let sent = |when| reply(&cookie(&SERVER), &SECRET, &[], at(when), ADDRESS);
-        assert_eq!(sent(MADE + COOKIE_AGE_RENEW - 1)[8..], SERVER);
-        assert_ne!(sent(MADE + COOKIE_AGE_RENEW)[8..], SERVER);
+        let mut memo = CookieMemo::new();
+        let mut sent = |when| seal(&mut memo, &SERVER, when);
+        for _ in 0..2 {
+            assert_eq!(sent(MADE + COOKIE_AGE_RENEW - 1).data[8..], SERVER);
+            assert_ne!(sent(MADE + COOKIE_AGE_RENEW).data[8..], SERVER);
+            assert!(sent(MADE + COOKIE_AGE_RENEW).proven);
+            assert!(!sent(MADE + COOKIE_AGE_MAX + 1).proven);
+        }
     }
 
     #[test]
     fn cookies_of_another_secret_address_or_time_are_not_ours() {
         let other = CookieSecret([7; 16]);
         let theirs = IpAddr::V4(core::net::Ipv4Addr::new(198, 51, 100, 101));
-        let valid = |secret, others, when, client| {
-            age(&cookie(&SERVER), secret, others, at(when), client).is_some()
-        };
-        assert!(valid(&SECRET, &[], MADE + 1, ADDRESS));
-        assert!(valid(&other, &[SECRET], MADE + 1, ADDRESS), "rotation");
-        assert!(valid(&SECRET, &[], MADE - COOKIE_SKEW_MAX, ADDRESS), "clocks differ");
-        assert!(!valid(&other, &[], MADE + 1, ADDRESS));
-        assert!(!valid(&SECRET, &[], MADE + 1, theirs));
-        assert!(!valid(&SECRET, &[], MADE + COOKIE_AGE_MAX + 1, ADDRESS));
-        assert!(!valid(&SECRET, &[], MADE - COOKIE_SKEW_MAX - 1, ADDRESS));
+        let both = [other.clone(), SECRET];
+        let mut memo = CookieMemo::new();
+        // Twice, since the second time some are known.
+        for _ in 0..2 {
+            let mut valid = |secrets: &[CookieSecret], when, client| {
+                let plain = age(&cookie(&SERVER), secrets, at(when), client).is_some();
+                let seal = memo.seal(secrets, at(when), client, &cookie(&SERVER));
+                assert_eq!(seal.proven, plain);
+                plain
+            };
+            assert!(valid(&[SECRET], MADE + 1, ADDRESS));
+            assert!(valid(&both, MADE + 1, ADDRESS), "rotation");
+            assert!(valid(&[SECRET], MADE - COOKIE_SKEW_MAX, ADDRESS), "clocks differ");
+            assert!(!valid(&both[..1], MADE + 1, ADDRESS));
+            assert!(!valid(&[SECRET], MADE + 1, theirs));
+            assert!(!valid(&[SECRET], MADE + COOKIE_AGE_MAX + 1, ADDRESS));
+            assert!(!valid(&[SECRET], MADE - COOKIE_SKEW_MAX - 1, ADDRESS));
+        }
+    }
+
+    /// Every octet of a known cookie counts, and so does where it comes from.
+    #[test]
+    fn what_is_like_a_known_cookie_is_not_known() {
+        let mut memo = CookieMemo::new();
+        assert!(seal(&mut memo, &SERVER, MADE).proven);
+        for bit in 0..8 * COOKIE_LEN {
+            let mut octets = cookie(&SERVER);
+            octets[bit / 8] ^= 1 << (bit % 8);
+            assert!(!memo.seal(&[SECRET], at(MADE), ADDRESS, &octets).proven, "{bit}");
+        }
+        let mapped = IpAddr::V6(core::net::Ipv4Addr::new(198, 51, 100, 100).to_ipv6_mapped());
+        assert!(!memo.seal(&[SECRET], at(MADE), mapped, &cookie(&SERVER)).proven);
+        let nobody = [0; COOKIE_LEN];
+        let zero = [CookieSecret([0; 16])];
+        let unspecified = IpAddr::V6(core::net::Ipv6Addr::UNSPECIFIED);
+        assert!(!memo.seal(&zero, at(0), unspecified, &nobody).proven);
     }
 }

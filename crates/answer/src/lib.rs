@@ -2,13 +2,14 @@
 //!
 //! The order of work, each step a file:
 //!
-//! 1. `wire::Query` **parses**,
-//! 2. [`guard`] looks at cookies,
+//! 1. [`gate`] **guards**: who may ask, and how much; where nothing is configured it is not there,
+//! 2. `wire::Query` **parses**, and [`guard`] looks at cookies,
 //! 3. `image::World` **routes**: which zone, or nobody's,
 //! 4. [`find`] and [`solve`] decide what the answer is (RFC 1034 §4.3.2), [`deny`] proves what is
 //!    not there, [`extra`] adds what helps,
 //! 5. [`reply`] **composes** record sets in place,
-//! 6. [`finish`] adds OPT and sets flags and counts.
+//! 6. [`finish`] adds OPT and sets flags and counts,
+//! 7. [`gate`] charges for the replies.
 //!
 //! A burst is taken in two passes: the first parses, routes, hashes and prefetches, the second
 //! answers, so that the memory of one question is on its way while another is read. Most questions
@@ -21,22 +22,29 @@ mod deny;
 mod extra;
 mod find;
 mod finish;
+mod gate;
 mod guard;
 pub mod limits;
 mod plain;
 mod reply;
 mod solve;
+mod tally;
 mod trail;
 
+pub use gate::{Limiter, Limits};
 pub use guard::CookieSecret;
+pub use tally::{TYPE_NAMES, Tally};
 
 use finish::Room;
+use gate::{Gate, Keeper, Made, Open};
+use guard::CookieMemo;
 use image::{HashKey, World};
 use limits::UDP_SIZE_DEFAULT;
 use packet::{BURST_MAX, Drop, Packet, Verdict, prefetch};
-use plain::{Desk, Lead};
+use plain::{Desk, Lead, put_cookie};
 use reply::Reply;
 use solve::{Site, Spot, Trip};
+use tally::{TYPE_OTHER, type_index};
 use trail::Trail;
 use wire::{Class, Fault, Glance, QName, Query, Rcode, Rtype, Suffixes};
 
@@ -53,12 +61,18 @@ pub struct Policy<'p> {
     pub version: &'p [u8],
     /// What `id.server` says (RFC 4892); empty: refused.
     pub id: &'p [u8],
+    /// How long an idle stream stays open, in units of 100 ms, told to clients that ask over one
+    /// (RFC 7828); 0: it is about to be closed; nothing: not told.
+    pub keepalive: Option<u16>,
+    /// Who may ask, and how much; nothing: everybody without end.
+    pub limits: Option<Limits<'p>>,
 }
 
 impl Default for Policy<'_> {
     fn default() -> Self {
         let udp_size_max = UDP_SIZE_DEFAULT;
-        Self { udp_size_max, cookie_secrets: &[], nsid: &[], version: &[], id: &[] }
+        let (cookie_secrets, keepalive, limits) = (&[], None, None);
+        Self { udp_size_max, cookie_secrets, nsid: &[], version: &[], id: &[], keepalive, limits }
     }
 }
 
@@ -73,15 +87,6 @@ pub struct Now {
     pub seed: u64,
 }
 
-/// What became of the packets of some bursts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// Replies by [`Rcode::index`].
-    pub rcodes: [u32; Rcode::ALL.len()],
-    /// Replies with TC set.
-    pub truncated: u32,
-}
-
 /// Memory of one worker, used again for each burst.
 #[derive(Debug)]
 pub struct Scratch {
@@ -90,6 +95,7 @@ pub struct Scratch {
     suffixes: Suffixes,
     alias: QName,
     trail: Trail,
+    cookies: CookieMemo,
 }
 
 impl Scratch {
@@ -101,6 +107,7 @@ impl Scratch {
             suffixes: Suffixes::new(),
             alias: QName::new(),
             trail: Trail::new(),
+            cookies: CookieMemo::new(),
         }
     }
 }
@@ -116,12 +123,20 @@ impl Default for Scratch {
 enum Way<'w> {
     /// The short way: the message was only glanced at.
     Plain(Lead<'w>),
+    /// The same, with a cookie.
+    Cookie(Lead<'w>),
     Zone(Spot<'w>),
     Fault(Fault),
     Nobody,
     Chaos,
     /// A type that no record has.
     Meta,
+    /// The client may not ask, or not that much, and is told so.
+    Denied,
+    /// The client is told to come back over a stream.
+    Slip,
+    /// It is dropped, and this is why.
+    Shut(Drop),
 }
 
 /// Answers a burst of at most [`BURST_MAX`] packets in place, and sets each verdict.
@@ -133,21 +148,52 @@ pub fn batch(
     packets: &mut [Packet<'_>],
     tally: &mut Tally,
 ) {
-    let Scratch { glances, queries, suffixes, alias, trail } = scratch;
+    match &policy.limits {
+        None => run(world, policy, now, Open, scratch, packets, tally),
+        Some(limits) => {
+            let keeper = Keeper::new(limits, policy, now, world.key());
+            run(world, policy, now, keeper, scratch, packets, tally);
+        }
+    }
+}
+
+/// Both passes over a burst.
+#[inline(always)]
+fn run<'w>(
+    world: &'w dyn World,
+    policy: &Policy<'_>,
+    now: Now,
+    mut gate: impl Gate<'w>,
+    scratch: &mut Scratch,
+    packets: &mut [Packet<'_>],
+    tally: &mut Tally,
+) {
+    let Scratch { glances, queries, suffixes, alias, trail, cookies } = scratch;
     let key = world.key();
     let mut scout = Scout { world, key, memo: None };
     let mut ways = [Way::Nobody; BURST_MAX];
-    scout.look_all(glances, queries, packets, &mut ways);
+    gate.open(packets);
+    scout.look_all(&mut gate, glances, queries, packets, &mut ways);
     let mut desk = Desk::new(key, policy);
-    let mut bench =
-        Bench { world, key, policy, now, suffixes, alias, trail, dice: Dice(now.seed | 1) };
-    for (((packet, glance), query), way) in
-        packets.iter_mut().zip(&*glances).zip(queries).zip(&mut ways)
+    let dice = Dice(now.seed | 1);
+    let mut bench = Bench { world, key, policy, now, suffixes, alias, trail, cookies, dice };
+    for (at, (((packet, glance), query), way)) in
+        packets.iter_mut().zip(&*glances).zip(queries).zip(&mut ways).enumerate()
     {
         if let Way::Plain(lead) = way {
             if let Some((rcode, len)) = desk.answer(lead, glance, packet.buf) {
                 (packet.len, packet.verdict) = (len, Verdict::Reply);
-                tally.rcodes[rcode.index()] += 1;
+                tally.count(rcode, glance.rtype == Rtype::AAAA);
+                gate.note(at, packet, || lead.made(rcode, glance, len, false));
+                continue;
+            }
+            *way = scout.look_closely(query, packet);
+        } else if let Way::Cookie(lead) = way {
+            if let Some((rcode, len)) = desk.answer(lead, glance, packet.buf) {
+                (packet.len, packet.verdict) = (len, Verdict::Reply);
+                tally.count(rcode, glance.rtype == Rtype::AAAA);
+                let proven = bench.seal(glance, packet);
+                gate.note(at, packet, || lead.made(rcode, glance, len, proven));
                 continue;
             }
             *way = scout.look_closely(query, packet);
@@ -155,12 +201,14 @@ pub fn batch(
         packet.verdict = match way {
             Way::Fault(Fault::Short) => Verdict::Drop(Drop::Short),
             Way::Fault(Fault::Response) => Verdict::Drop(Drop::Response),
+            Way::Shut(reason) => Verdict::Drop(*reason),
             _ => {
-                bench.answer(query, way, packet, tally);
+                bench.answer(at, query, way, packet, &mut gate, tally);
                 Verdict::Reply
             }
         };
     }
+    gate.settle(packets, tally);
 }
 
 /// What the first pass works with.
@@ -175,14 +223,21 @@ struct Scout<'w> {
 impl<'w> Scout<'w> {
     /// The first pass.
     #[inline(never)]
-    fn look_all(
+    fn look_all<G: Gate<'w>>(
         &mut self,
+        gate: &mut G,
         glances: &mut [Glance; BURST_MAX],
         queries: &mut [Query; BURST_MAX],
         packets: &[Packet<'_>],
         ways: &mut [Way<'w>; BURST_MAX],
     ) {
-        for (((packet, glance), query), way) in packets.iter().zip(glances).zip(queries).zip(ways) {
+        for (at, (((packet, glance), query), way)) in
+            packets.iter().zip(glances).zip(queries).zip(ways).enumerate()
+        {
+            if let Some(other) = gate.admit(at, query, packet) {
+                *way = other;
+                continue;
+            }
             match self.glance(glance, packet) {
                 Some(plain) => *way = plain,
                 None => *way = self.look(glance, query, packet),
@@ -193,9 +248,11 @@ impl<'w> Scout<'w> {
     /// Takes a packet the short way, if the zone of the one before has it.
     #[inline(always)]
     fn glance(&self, glance: &mut Glance, packet: &Packet<'_>) -> Option<Way<'w>> {
-        let lead = Lead::new(self.key, &self.memo, glance, packet)?;
-        prefetch(lead.leaf);
-        Some(Way::Plain(lead))
+        let way = Lead::read(self.key, &self.memo, glance, packet)?;
+        if let Way::Plain(lead) | Way::Cookie(lead) = way {
+            prefetch(lead.leaf);
+        }
+        Some(way)
     }
 
     /// Takes a packet the long way, or the short one to a zone that was not known before.
@@ -203,8 +260,9 @@ impl<'w> Scout<'w> {
     fn look(&mut self, glance: &mut Glance, query: &mut Query, packet: &Packet<'_>) -> Way<'w> {
         match self.find_site(query, packet) {
             Ok(site) => {
-                let lead = Lead::new(self.key, &Some(site).filter(|_| query.plain), glance, packet);
-                lead.map_or_else(|| self.spot(&site, query), Way::Plain)
+                let short = query.plain || query.cookie.is_some();
+                let lead = Lead::read(self.key, &Some(site).filter(|_| short), glance, packet);
+                lead.unwrap_or_else(|| self.spot(&site, query))
             }
             Err(way) => way,
         }
@@ -254,28 +312,66 @@ struct Bench<'b, 'w> {
     suffixes: &'b mut Suffixes,
     alias: &'b mut QName,
     trail: &'b mut Trail,
+    cookies: &'b mut CookieMemo,
     dice: Dice,
 }
 
 impl<'w> Bench<'_, 'w> {
+    /// Puts the cookie behind a short reply; whether the one that came proved the client's address.
+    #[inline(always)]
+    fn seal(&mut self, glance: &Glance, packet: &mut Packet<'_>) -> bool {
+        let (secrets, client) = (self.policy.cookie_secrets, packet.client.ip());
+        if secrets.is_empty() {
+            return false;
+        }
+        let seal = self.cookies.seal(secrets, self.now, client, glance.cookie());
+        packet.len = put_cookie(packet.buf, packet.len, &seal.data);
+        seal.proven
+    }
+
     /// The second pass over a packet.
     #[inline(always)]
-    fn answer(&mut self, query: &Query, way: &Way<'w>, packet: &mut Packet<'_>, tally: &mut Tally) {
-        let options = guard::options(self.policy, self.now, query, &packet.client);
+    fn answer(
+        &mut self,
+        at: usize,
+        query: &Query,
+        way: &Way<'w>,
+        packet: &mut Packet<'_>,
+        gate: &mut impl Gate<'w>,
+        tally: &mut Tally,
+    ) {
+        let options = guard::options(self.policy, self.now, query, packet, self.cookies);
         let room = Room::new(self.policy, query, packet.transport, packet.buf.len(), &options);
         let buf = &mut packet.buf[..room.limit];
         let mut reply =
             Reply::new(buf, room, query, packet.transport, self.suffixes, &mut self.dice);
-        match way {
+        let zone = match way {
             Way::Zone(spot) => {
                 let trip = Trip { alias: self.alias, trail: self.trail };
                 solve::solve(self.world, self.key, spot, trip, &mut reply);
+                Some((spot.zone, spot.hash))
             }
-            _ => refuse(way, self.policy, &mut reply),
-        }
-        tally.rcodes[reply.rcode.index()] += 1;
+            _ => {
+                refuse(way, self.policy, &mut reply);
+                None
+            }
+        };
+        // A message that could not be read has no type.
+        let index = if matches!(way, Way::Fault(_)) { TYPE_OTHER } else { type_index(query.rtype) };
+        tally.count(reply.rcode, index);
         tally.truncated += u32::from(reply.is_truncated());
+        let made = Made {
+            zone,
+            rcode: reply.rcode,
+            rtype: query.rtype,
+            type_index: index,
+            made_up: reply.made_up,
+            proven: options.proven || matches!(way, Way::Slip),
+            question_end: query.question_end,
+            records_end: reply.out.len(),
+        };
         packet.len = finish::finish(self.policy, &options, reply);
+        gate.note(at, packet, || made);
     }
 }
 
@@ -289,7 +385,9 @@ fn refuse(way: &Way<'_>, policy: &Policy<'_>, reply: &mut Reply<'_>) {
         Way::Fault(Fault::Version) => reply.fail(Rcode::BadVers, None),
         Way::Fault(Fault::CookieOnly) => {}
         Way::Fault(_) => reply.fail(Rcode::FormErr, None),
-        Way::Nobody | Way::Plain(_) | Way::Zone(_) => {
+        Way::Denied => reply.fail(Rcode::Refused, Some(finish::Ede::PROHIBITED)),
+        Way::Slip => reply.truncate(),
+        Way::Nobody | Way::Plain(_) | Way::Cookie(_) | Way::Zone(_) | Way::Shut(_) => {
             reply.fail(Rcode::Refused, Some(finish::Ede::NOT_AUTHORITATIVE));
         }
     }

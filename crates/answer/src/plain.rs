@@ -3,10 +3,12 @@
 //!
 //! No label is looked at before the name is looked up: octets that are found among a zone's names
 //! are a name. Whatever is not as plain as that takes the long way, from its first octet on.
-use crate::Policy;
+use crate::gate::Made;
+use crate::guard::COOKIE_LEN;
 use crate::limits::SOA_LEN_MAX;
 use crate::reply::{negative_soa, under};
 use crate::solve::Site;
+use crate::{Policy, Way};
 use core::ptr;
 use image::{DepthMask, HashKey, Leaf, RecordSet, RelName, Zone, same};
 use packet::Packet;
@@ -14,11 +16,12 @@ use wire::limits::PADDED_LEN;
 use wire::{Flags, Glance, HEADER_LEN, Name, Rcode, Rtype};
 
 const OPT_LEN: usize = 11;
+const COOKIE_OPTION_LEN: usize = 4 + COOKIE_LEN;
 /// Octets of a record in front of its data, its owner a pointer.
 const HEAD_LEN: usize = 12;
 /// Octets that a short reply may write behind its question. The question is at most 271 octets
 /// long, so that all of it fits into what every client can receive.
-const ROOM_LEN: usize = SOA_LEN_MAX + OPT_LEN;
+const ROOM_LEN: usize = SOA_LEN_MAX + OPT_LEN + COOKIE_OPTION_LEN;
 const POINTER: u16 = 0xc000;
 /// Counts of a reply's answer and authority section.
 const ANSWER: [u16; 2] = [1, 0];
@@ -27,27 +30,46 @@ const AUTHORITY: [u16; 2] = [0, 1];
 /// Where the name of a plain question would lie.
 #[derive(Clone, Copy)]
 pub(crate) struct Lead<'w> {
-    zone: &'w dyn Zone,
-    hash: u64,
+    pub(crate) zone: &'w dyn Zone,
+    pub(crate) hash: u64,
     /// The leaf of that hash.
     pub(crate) leaf: &'w [u8],
     /// Octets of the name below the zone's origin.
     len: u8,
     /// Octets of header and question.
-    question_end: u16,
+    pub(crate) question_end: u16,
 }
 
 impl<'w> Lead<'w> {
     /// Takes a message that asks for an address of a name below the origin of a plain site.
     #[inline(always)]
-    pub(crate) fn new(
+    pub(crate) fn read(
         key: &HashKey,
         site: &Option<Site<'w>>,
         glance: &mut Glance,
         packet: &Packet<'_>,
-    ) -> Option<Self> {
+    ) -> Option<Way<'w>> {
         let Some(site @ Site { plain: true, .. }) = site else { return None };
-        let name_len = glance.read(packet.buf, packet.len)?;
+        match glance.read(packet.buf, packet.len) {
+            Some(name_len) => Self::at(key, site, glance, name_len).map(Way::Plain),
+            None => Self::with_cookie(key, site, glance, packet),
+        }
+    }
+
+    /// Takes one that has a cookie too.
+    #[inline(never)]
+    fn with_cookie(
+        key: &HashKey,
+        site: &Site<'w>,
+        glance: &mut Glance,
+        packet: &Packet<'_>,
+    ) -> Option<Way<'w>> {
+        let name_len = glance.read_with_cookie(packet.buf, packet.len)?;
+        Self::at(key, site, glance, name_len).map(Way::Cookie)
+    }
+
+    #[inline(always)]
+    fn at(key: &HashKey, site: &Site<'w>, glance: &Glance, name_len: usize) -> Option<Self> {
         let len = name_len.checked_sub(site.origin.len())?;
         if !matches!(glance.rtype, Rtype::A | Rtype::AAAA)
             || !same(glance.padded().get(len..name_len)?, site.origin)
@@ -57,6 +79,23 @@ impl<'w> Lead<'w> {
         let hash = key.hash(glance.padded(), 0, len);
         let (len, question_end) = (len as u8, (HEADER_LEN + name_len + 4) as u16);
         Some(Self { zone: site.zone, hash, leaf: site.zone.leaf(hash), len, question_end })
+    }
+}
+
+impl<'w> Lead<'w> {
+    /// What there is to say of the reply, whose OPT record, if any, ends with its `len` octets.
+    #[inline(always)]
+    pub(crate) fn made(&self, rcode: Rcode, glance: &Glance, len: usize, proven: bool) -> Made<'w> {
+        Made {
+            zone: Some((self.zone, self.hash)),
+            rcode,
+            rtype: glance.rtype,
+            type_index: (glance.rtype == Rtype::AAAA).into(),
+            made_up: false,
+            proven,
+            question_end: self.question_end.into(),
+            records_end: len - if glance.has_opt { OPT_LEN } else { 0 },
+        }
     }
 }
 
@@ -121,6 +160,20 @@ impl<'w> Desk<'w> {
         let (_, soa) = self.soa.as_ref()?;
         soa.as_ref().map(|soa| soa.put(HEADER_LEN as u16 + u16::from(lead.len), room))
     }
+}
+
+/// Puts a cookie behind an OPT record that ends a reply of `len` octets; returns where it ends.
+#[inline(always)]
+pub(crate) fn put_cookie(buf: &mut [u8], len: usize, cookie: &[u8; COOKIE_LEN]) -> usize {
+    let room = buf.get_mut(len - 2..len + COOKIE_OPTION_LEN);
+    let Some(room) = room.and_then(|room| room.first_chunk_mut::<{ 2 + COOKIE_OPTION_LEN }>())
+    else {
+        return len;
+    };
+    let (head, data) = room.split_at_mut(6);
+    head.copy_from_slice(&[0, COOKIE_OPTION_LEN as u8, 0, 10, 0, COOKIE_LEN as u8]);
+    data.copy_from_slice(cookie);
+    len + COOKIE_OPTION_LEN
 }
 
 /// Puts the only record of a set, whose data has N octets, at the question's name; nothing where

@@ -35,6 +35,8 @@ pub(crate) struct Reply<'r> {
     pub(crate) ede: Option<Ede>,
     /// Records in answer, authority and additional section.
     pub(crate) counts: [u16; 3],
+    /// Whether a wildcard or a DNAME stands for the name asked for.
+    pub(crate) made_up: bool,
     dice: &'r mut Dice,
 }
 
@@ -51,7 +53,8 @@ impl<'r> Reply<'r> {
     ) -> Self {
         let out = Composer::new(buf, query.question_end, room.records, suffixes);
         let (rcode, ede) = (Rcode::NoError, None);
-        Self { query, transport, out, flags: 0, rcode, ede, counts: [0; 3], dice }
+        let (counts, made_up) = ([0; 3], false);
+        Self { query, transport, out, flags: 0, rcode, ede, counts, made_up, dice }
     }
 
     /// An error: nothing but the question goes back.

@@ -57,7 +57,7 @@ pub(crate) struct Spot<'w> {
     pub(crate) zone: &'w dyn Zone,
     facts: &'w Facts,
     /// The hash of the name below the zone's origin.
-    hash: u64,
+    pub(crate) hash: u64,
     /// The leaf of that hash.
     pub(crate) leaf: &'w [u8],
 }
@@ -194,6 +194,7 @@ impl<'w> Step<'_, 'w> {
     ) -> End<'w> {
         // That the name itself does not exist (RFC 4035 §3.1.3.3, RFC 5155 §7.2.6).
         if let Some(encloser) = wildcard {
+            reply.made_up = true;
             self.deny(|denial| denial.wildcard_answer(encloser));
         }
         let rtype = reply.query.rtype;
@@ -309,6 +310,7 @@ impl<'w> Step<'_, 'w> {
             true => Owner::Question(start),
             false => Owner::Name(owner_name.as_name()),
         };
+        reply.made_up = true;
         if self.trail.enter_dname(node) {
             reply.put_needed(Section::Answer, owner, &set, node);
         }

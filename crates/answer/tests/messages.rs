@@ -285,7 +285,8 @@ fn class_ch_tells_what_it_was_told() {
     buf[..asked.len()].copy_from_slice(&asked);
     let peer = "192.0.2.9:5353".parse().unwrap();
     let mut packets = [Packet::new(&mut buf, asked.len(), peer, Transport::Datagram)];
-    let (now, mut scratch) = (Now { unix_seconds: 0, monotonic_micros: 0, seed: 1 }, Box::<Scratch>::default());
+    let (now, mut scratch) =
+        (Now { unix_seconds: 0, monotonic_micros: 0, seed: 1 }, Box::<Scratch>::default());
     batch(&world(), &Policy::default(), now, &mut scratch, &mut packets, &mut Tally::default());
     assert_eq!(packets[0].message()[3] & 0xf, REFUSED, "switched off");
 }

@@ -25,6 +25,7 @@ impl Decided {
             nsid: self.nsid.as_bytes(),
             version: self.version.as_bytes(),
             id: self.id.as_bytes(),
+            ..Policy::default()
         }
     }
 }

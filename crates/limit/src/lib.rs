@@ -15,4 +15,4 @@ mod table;
 pub use acl::{Acl, Full, Rule};
 pub use prefix::{Networks, NetworksError, Prefix, PrefixError};
 pub use rate::{Rate, RateError};
-pub use table::{Charge, DebtSet, RateTable, TableKey};
+pub use table::{Account, Charge, DebtSet, RateTable, TableKey};

@@ -90,8 +90,8 @@ impl<'m> RateTable<'m> {
     }
 }
 
-/// The account of one client.
-#[derive(Clone, Copy, Debug)]
+/// The account of one client. The default is nobody's: it is never over.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Account<'m> {
     set: Option<&'m DebtSet>,
     /// In the upper bits, as in an entry.

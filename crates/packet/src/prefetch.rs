@@ -1,16 +1,16 @@
 //! The prefetch helper: the only `unsafe` of the hot rooms (invariant I7).
 
-/// Asks the CPU to bring the line that `bytes` starts in into its first-level cache. A hint: it
+/// Asks the CPU to bring the line that `slice` starts in into its first-level cache. A hint: it
 /// never faults and changes nothing that can be observed but time.
 #[inline(always)]
-pub fn prefetch(bytes: &[u8]) {
+pub fn prefetch<T>(slice: &[T]) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: PREFETCHT0 has no architectural effect and cannot fault, whatever the address; the
     // pointer comes from a live slice anyway. SSE is part of every x86_64 CPU.
     unsafe {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(bytes.as_ptr().cast());
+        _mm_prefetch::<_MM_HINT_T0>(slice.as_ptr().cast());
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = bytes;
+    let _ = slice;
 }

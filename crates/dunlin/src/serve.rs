@@ -186,9 +186,11 @@ impl Plane {
         let fleet = Fleet::start(seats, Arc::clone(&on_failure))?;
         let app = answerer()?;
         answers.push(app.counters());
-        let streams = Streams::start(listeners, app, StreamLimits::default(), on_failure)?;
-        let names = (0..places.len()).map(|n| format!("worker-{n}")).chain(["streams".into()]);
-        let plane = fleet.counters().iter().chain([streams.counters()]).cloned();
+        let limits = StreamLimits::default();
+        let nobody = Arc::new(|_| false);
+        let streams = Streams::start(listeners, vec![app], limits, nobody, on_failure)?;
+        let names = (0..places.len()).map(|n| format!("worker-{n}")).chain(["streams-0".into()]);
+        let plane = fleet.counters().iter().chain(streams.counters()).cloned();
         let counted = names
             .zip(plane.zip(answers))
             .map(|(name, (plane, answers))| Counted { name, plane, answers })

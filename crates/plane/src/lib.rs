@@ -11,7 +11,7 @@ mod worker;
 
 pub use counters::{COUNTERS, Latency, Pulse, Totals};
 pub use fleet::{Fleet, Seat};
-pub use stream::{Connections, StreamLimits, Streams, listen};
+pub use stream::{Connections, Ending, Handed, IsProxy, StreamLimits, Streams, listen};
 pub use thread::{Cause, Failure, OnFailure, OnStop};
 pub use worker::Worker;
 

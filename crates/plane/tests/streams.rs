@@ -1,84 +1,14 @@
 //! DNS over TCP as clients see it (RFC 7766).
 
-use packet::{Drop, Packet, Transport, Verdict};
-use plane::{App, Cause, Failure, OnFailure, StreamLimits, Streams, Totals, listen};
-use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::sync::{Arc, mpsc};
+mod common;
+
+use common::{ask, closes, connect, framed, read_message, start};
+use packet::Drop;
+use plane::{Cause, Ending, StreamLimits, Streams};
+use std::io::Write;
+use std::net::{Shutdown, TcpStream};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// Sends back what it gets; a number asks for a reply of so many octets instead.
-struct Echo;
-
-impl App for Echo {
-    fn burst(&mut self, packets: &mut [Packet<'_>], _now: Duration) {
-        let [packet] = packets else { panic!("a stream's slice has one packet") };
-        assert_eq!(packet.transport, Transport::Stream);
-        assert_eq!(packet.buf.len(), 65_535);
-        let text = std::str::from_utf8(packet.message()).unwrap_or_default();
-        assert!(text != "panic", "told to");
-        if let Ok(len) = text.parse() {
-            packet.buf[..len].fill(b'x');
-            packet.len = len;
-        }
-        packet.verdict = match packet.len {
-            0 => Verdict::Drop(Drop::Short),
-            _ => Verdict::Reply,
-        };
-    }
-
-    fn park(&mut self) {}
-}
-
-struct Running {
-    streams: Streams,
-    addresses: Vec<SocketAddr>,
-    failures: mpsc::Receiver<Failure>,
-}
-
-fn start(limits: StreamLimits) -> Running {
-    let v4 = listen("127.0.0.1:0".parse().unwrap()).unwrap();
-    let v6 = listen("[::1]:0".parse().unwrap()).unwrap();
-    let addresses = vec![v4.local_addr().unwrap(), v6.local_addr().unwrap()];
-    let (sender, failures) = mpsc::channel();
-    let on_failure: OnFailure = Arc::new(move |failure| sender.send(failure).unwrap());
-    let streams = Streams::start(vec![v4, v6], Echo, limits, on_failure).unwrap();
-    Running { streams, addresses, failures }
-}
-
-fn connect(running: &Running) -> TcpStream {
-    let stream = TcpStream::connect(running.addresses[0]).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-    stream.set_write_timeout(Some(Duration::from_secs(5))).unwrap();
-    stream.set_nodelay(true).unwrap();
-    stream
-}
-
-fn framed(message: &[u8]) -> Vec<u8> {
-    [&(message.len() as u16).to_be_bytes(), message].concat()
-}
-
-fn read_message(stream: &mut TcpStream) -> Vec<u8> {
-    let mut length = [0; 2];
-    stream.read_exact(&mut length).unwrap();
-    let mut message = vec![0; u16::from_be_bytes(length).into()];
-    stream.read_exact(&mut message).unwrap();
-    message
-}
-
-fn ask(stream: &mut TcpStream, message: &[u8]) -> Vec<u8> {
-    stream.write_all(&framed(message)).unwrap();
-    read_message(stream)
-}
-
-/// Whether the server closes within `wait`, having said nothing.
-fn closes(stream: &mut TcpStream, wait: Duration) -> bool {
-    stream.set_read_timeout(Some(wait)).unwrap();
-    match stream.read(&mut [0]) {
-        Ok(count) => count == 0,
-        Err(error) => error.kind() == ErrorKind::ConnectionReset,
-    }
-}
 
 #[test]
 fn both_families_answer_several_queries_a_connection() {
@@ -88,9 +18,7 @@ fn both_families_answer_several_queries_a_connection() {
         assert_eq!(ask(&mut stream, b"one"), b"one");
         assert_eq!(ask(&mut stream, b"two"), b"two");
     }
-    let counters = running.streams.counters().clone();
-    running.streams.stop();
-    let totals = Totals::sum([&counters]);
+    let totals = running.stop();
     assert_eq!((totals.received, totals.replied), (4, 4));
 }
 
@@ -119,9 +47,7 @@ fn pipelined_queries_are_answered_in_order_and_dropped_ones_skipped() {
         assert_eq!(read_message(&mut stream), format!("number {number}").as_bytes());
     }
     assert_eq!(ask(&mut stream, b"after"), b"after");
-    let counters = running.streams.counters().clone();
-    running.streams.stop();
-    let totals = Totals::sum([&counters]);
+    let totals = running.stop();
     assert_eq!((totals.replied, totals.dropped[Drop::Short as usize]), (2_001, 2_000));
 }
 
@@ -146,8 +72,8 @@ fn a_client_that_closes_its_side_still_gets_its_answers() {
 
 #[test]
 fn one_who_does_not_read_blocks_nobody_and_is_cut_off() {
-    let idle_max = Duration::from_millis(800);
-    let running = start(StreamLimits { idle_max, ..Default::default() });
+    let reply_max = Duration::from_millis(800);
+    let running = start(StreamLimits { reply_max, ..Default::default() });
     let mut lazy = connect(&running);
     // More replies than the socket buffers of both sides hold.
     let queries = framed(b"65535").repeat(1_000);
@@ -157,20 +83,18 @@ fn one_who_does_not_read_blocks_nobody_and_is_cut_off() {
     while begin.elapsed() < Duration::from_millis(400) {
         assert_eq!(ask(&mut brisk, b"quick"), b"quick");
     }
-    std::thread::sleep(Duration::from_millis(800));
-    let connections = running.streams.connections();
-    assert!(connections.closed >= 1, "the lazy one is still there: {connections:?}");
-    let counters = running.streams.counters().clone();
-    running.streams.stop();
-    let totals = Totals::sum([&counters]);
+    running.wait_until("cut off", |connections| connections.ended(Ending::SlowReader) == 1);
+    assert!(begin.elapsed() >= reply_max / 2);
+    running.wait_until("forgotten", |connections| connections.buffered == 0);
+    assert_eq!(ask(&mut brisk, b"still here"), b"still here");
+    let totals = running.stop();
     assert!(totals.dropped[Drop::Unsent as usize] > 0, "{totals:?}");
-    assert_eq!(totals.received, totals.replied + totals.dropped.iter().sum::<u64>());
 }
 
 #[test]
 fn silence_and_unfinished_queries_are_cut_off() {
-    let idle_max = Duration::from_millis(300);
-    let running = start(StreamLimits { idle_max, ..Default::default() });
+    let [idle_max, query_max] = [300, 400].map(Duration::from_millis);
+    let running = start(StreamLimits { idle_max, query_max, ..Default::default() });
     let begin = Instant::now();
     let mut silent = connect(&running);
     let mut dripping = connect(&running);
@@ -178,38 +102,53 @@ fn silence_and_unfinished_queries_are_cut_off() {
         let mut writer = dripping.try_clone().unwrap();
         scope.spawn(move || {
             // One octet each 50 ms: never silent, never finished.
-            while writer.write_all(&[1]).is_ok() && begin.elapsed() < Duration::from_secs(3) {
+            while writer.write_all(&[1]).is_ok() && begin.elapsed() < Duration::from_secs(6) {
                 std::thread::sleep(Duration::from_millis(50));
             }
         });
-        assert!(closes(&mut silent, Duration::from_secs(2)));
-        assert!(closes(&mut dripping, Duration::from_secs(2)));
+        assert!(closes(&mut silent, Duration::from_secs(5)));
+        assert!(closes(&mut dripping, Duration::from_secs(5)));
     });
-    assert!(begin.elapsed() >= idle_max);
+    assert!(begin.elapsed() >= query_max);
+    let connections = running.streams.connections();
+    assert_eq!(connections.ended(Ending::Idle), 1, "{connections:?}");
+    assert_eq!(connections.ended(Ending::SlowQuery), 1, "{connections:?}");
+    assert_eq!((connections.open, connections.buffered), (0, 0));
 }
 
 #[test]
 fn connections_are_limited_in_all_and_for_each_client() {
     let limits = StreamLimits { connections_max: 4, per_client_max: 3, ..Default::default() };
     let running = start(limits);
+    let pause = || std::thread::sleep(2 * plane::limits::USED_AGAIN);
     let mut open: Vec<_> = (0..3).map(|_| connect(&running)).collect();
     for stream in &mut open {
         assert_eq!(ask(stream, b"in"), b"in");
+        pause();
     }
-    assert!(closes(&mut connect(&running), Duration::from_secs(2)), "one too many of a client");
-    let mut other = TcpStream::connect(running.addresses[1]).unwrap();
-    assert_eq!(ask(&mut other, b"in"), b"in");
-    let mut fifth = TcpStream::connect(running.addresses[1]).unwrap();
-    assert!(closes(&mut fifth, Duration::from_secs(2)), "one too many in all");
-    assert_eq!(running.streams.connections().refused, 2);
+    // Asking again, the first is no longer the one idle longest.
+    assert_eq!(ask(&mut open[0], b"still in"), b"still in");
+    let mut fourth = connect(&running);
+    assert!(closes(&mut open[1], Duration::from_secs(5)), "one too many of a client");
+    assert_eq!(ask(&mut fourth, b"in"), b"in");
 
-    drop(open);
-    let deadline = Instant::now() + Duration::from_secs(5);
-    while running.streams.connections().closed < 3 {
-        assert!(Instant::now() < deadline, "places of closed connections stay taken");
-        std::thread::sleep(Duration::from_millis(2));
+    let other = || TcpStream::connect(running.addresses[1]).unwrap();
+    let mut others = [other()];
+    assert_eq!(ask(&mut others[0], b"in"), b"in");
+    pause();
+    let mut fifth = other();
+    assert!(closes(&mut open[2], Duration::from_secs(5)), "the client with most makes room");
+    assert_eq!(ask(&mut fifth, b"in"), b"in");
+    for stream in [&mut open[0], &mut fourth, &mut others[0]] {
+        assert_eq!(ask(stream, b"stays"), b"stays");
     }
-    assert_eq!(ask(&mut connect(&running), b"again"), b"again");
+    let connections = running.streams.connections();
+    assert_eq!((connections.accepted, connections.open), (6, 4));
+    assert_eq!(connections.ended(Ending::Evicted), 2);
+
+    drop((open, fourth, others, fifth));
+    running.wait_until("free again", |connections| connections.open == 0);
+    assert_eq!(running.streams.connections().ended(Ending::ByClient), 4);
 }
 
 #[test]
@@ -238,6 +177,24 @@ fn a_panic_ends_the_thread_and_is_reported() {
     let running = start(StreamLimits::default());
     connect(&running).write_all(&framed(b"panic")).unwrap();
     let failure = running.failures.recv_timeout(Duration::from_secs(5)).unwrap();
-    assert_eq!(failure.thread, "streams");
+    assert!(failure.thread.starts_with("streams-"), "{failure}");
     assert!(matches!(&failure.cause, Cause::Panic(message) if message == "told to"), "{failure}");
+}
+
+#[test]
+fn limits_that_cannot_be_kept_are_refused() {
+    let memory_max = 2 * 2 * plane::limits::CONNECTION_OCTETS_MAX;
+    for (limits, threads, fine) in [
+        (StreamLimits::default(), 0, false),
+        (StreamLimits::default(), plane::limits::STREAM_THREADS_MAX + 1, false),
+        (StreamLimits { memory_max, ..Default::default() }, 2, true),
+        (StreamLimits { memory_max: memory_max - 1, ..Default::default() }, 2, false),
+        (StreamLimits { connections_max: 0, ..Default::default() }, 1, false),
+        (StreamLimits { per_client_max: 0, ..Default::default() }, 1, false),
+    ] {
+        let apps = (0..threads).map(|_| common::Echo).collect();
+        let (nobody, unheard) = (Arc::new(|_| false), Arc::new(|_| {}));
+        let started = Streams::start(Vec::new(), apps, limits, nobody, unheard);
+        assert_eq!(started.is_ok(), fine, "{limits:?}, {threads} threads");
+    }
 }

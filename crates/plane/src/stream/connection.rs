@@ -1,156 +1,259 @@
 //! One connection: messages behind their lengths, answered in order (RFC 7766 §8, RFC 1035 §4.2.2).
 
-use crate::counters::{COUNTERS, count};
-use crate::limits::{LAST_CALL, OUTBOX_FULL, READ_MAX};
+use super::Handed;
+use super::desk::{Clerk, Desk, first_message};
+use super::ending::Ending;
+use super::shares::Client;
+use crate::limits::INBOX_MAX;
 use crate::{App, clock};
-use door::Counters;
-use packet::{Drop, Packet, Transport, Verdict};
+use packet::Drop;
+use packet::proxy::{self, Header};
 use port::Burst;
-use std::cell::RefCell;
-use std::io;
-use std::net::SocketAddr;
-use std::slice;
+use rustix::net::sockopt;
+use std::io::{self, ErrorKind, Read, Write};
+use std::mem;
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
-use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
-use tokio::sync::watch;
-use tokio::time::{Instant, timeout, timeout_at};
 
-/// Octets of the length in front of each message.
-const PREFIX: usize = 2;
-/// The longest message that the length can tell.
-const MESSAGE_MAX: usize = u16::MAX as usize;
-
-/// Where the connections of a thread have their queries answered. What it works in is there once,
-/// not once a connection: an idle connection has no buffer at all.
-pub struct Desk<A> {
-    tools: RefCell<Tools<A>>,
+/// What a connection waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// That the client asks.
+    Idle,
+    /// The rest of a query, or of a proxy's header.
+    Asking,
+    /// That the client reads its replies; more queries may be there already.
+    Replying,
 }
 
-struct Tools<A> {
-    app: A,
-    /// What a socket is read into.
-    read: Box<[u8]>,
-    /// What a query is answered in.
-    message: Box<[u8]>,
-    counters: Counters<COUNTERS>,
+/// A client's connection.
+#[derive(Debug)]
+pub struct Connection {
+    stream: TcpStream,
+    peer: SocketAddr,
+    client: SocketAddr,
+    header_due: bool,
+    /// What was read and not answered yet. At most [`INBOX_MAX`].
+    inbox: Vec<u8>,
+    outbox: Option<Outbox>,
+    /// When the last query was answered, or the one that is unfinished was begun.
+    since: Duration,
 }
 
-impl<A: App> Desk<A> {
-    /// A desk where `app` answers.
-    pub fn new(app: A, counters: Counters<COUNTERS>) -> Self {
-        let read = vec![0; READ_MAX].into();
-        let message = vec![0; MESSAGE_MAX].into();
-        Self { tools: RefCell::new(Tools { app, read, message, counters }) }
+/// Replies that the kernel had no room for.
+#[derive(Debug)]
+struct Outbox {
+    octets: Vec<u8>,
+    sent: usize,
+    burst: Burst,
+    /// When the queries were read.
+    read: Duration,
+}
+
+impl Connection {
+    /// A connection that somebody accepted, or served before.
+    pub fn new(handed: Handed, now: Duration) -> io::Result<Self> {
+        let Handed { stream, peer, client, header_due, inbox } = handed;
+        let stream = TcpStream::from(stream);
+        stream.set_nonblocking(true)?;
+        // Replies are written whole, so there is nothing to wait for.
+        stream.set_nodelay(true)?;
+        Ok(Self { stream, peer, client, header_due, inbox, outbox: None, since: now })
     }
 
-    /// Appends what has come to `inbox`, and returns how much; 0: no more will come.
-    fn receive(&self, stream: &TcpStream, inbox: &mut Vec<u8>) -> io::Result<usize> {
-        let read = &mut self.tools.borrow_mut().read;
-        let len = stream.try_read(read)?;
-        inbox.extend_from_slice(&read[..len]);
-        Ok(len)
+    /// What it waits for.
+    pub fn state(&self) -> State {
+        if self.outbox.is_some() || self.has_message() {
+            State::Replying
+        } else if self.header_due || !self.inbox.is_empty() {
+            State::Asking
+        } else {
+            State::Idle
+        }
     }
 
-    /// Answers the whole messages in `inbox`, and takes them out, until none is left or the
-    /// outbox returned is full. An empty outbox means that none was left.
-    fn answer(&self, inbox: &mut Vec<u8>, peer: SocketAddr) -> (Vec<u8>, Burst) {
-        let tools = &mut *self.tools.borrow_mut();
-        let (mut outbox, mut burst, mut used) = (Vec::new(), Burst::default(), 0);
-        while outbox.len() < OUTBOX_FULL
-            && let Some(query) = first_message(&inbox[used..])
-        {
-            used += PREFIX + query.len();
-            burst.received += 1;
-            tools.message[..query.len()].copy_from_slice(query);
-            let mut packet = Packet::new(&mut tools.message, query.len(), peer, Transport::Stream);
-            tools.app.burst(slice::from_mut(&mut packet), clock::now());
-            match packet.verdict {
-                Verdict::Drop(reason) => burst.drop(reason),
-                Verdict::Reply => {
-                    burst.replied += 1;
-                    // One buffer for length and message, so that they leave in one segment.
-                    outbox.extend_from_slice(&(packet.len as u16).to_be_bytes());
-                    outbox.extend_from_slice(packet.message());
+    /// Since when it waits for that.
+    pub fn since(&self) -> Duration {
+        self.since
+    }
+
+    /// Whom it is counted for.
+    pub fn client(&self) -> Client {
+        match self.header_due {
+            true => Client::Proxy(self.peer.ip()),
+            false => Client::at(self.client.ip()),
+        }
+    }
+
+    /// Octets of its buffers.
+    pub fn held(&self) -> usize {
+        self.inbox.capacity() + self.outbox.as_ref().map_or(0, |outbox| outbox.octets.capacity())
+    }
+
+    /// Whether all replies are with the kernel, so that somebody else could go on.
+    pub fn is_at_boundary(&self) -> bool {
+        self.outbox.is_none()
+    }
+
+    fn has_message(&self) -> bool {
+        !self.header_due && first_message(&self.inbox).is_some()
+    }
+
+    /// Sends what is left, then answers what has come: one read or less, and one burst of replies,
+    /// so that all connections get their turns.
+    pub fn turn<A: App>(&mut self, desk: &mut Desk<A>) -> Result<(), Ending> {
+        if !self.send(&mut desk.clerk)? {
+            return Ok(());
+        }
+        let Desk { read, clerk } = desk;
+        if !self.has_message() {
+            let len = match self.stream.read(read) {
+                Ok(0) => return Err(Ending::ByClient),
+                Ok(len) => len,
+                Err(error) if is_passing(&error) => return Ok(()),
+                Err(_) => return Err(Ending::Error),
+            };
+            if self.inbox.is_empty() {
+                if !self.header_due {
+                    self.since = clock::now();
                 }
+                let used = self.answer(&read[..len], clerk)?;
+                append(&mut self.inbox, &read[used..len]);
+                return Ok(());
             }
+            append(&mut self.inbox, &read[..len]);
+        }
+        let inbox = mem::take(&mut self.inbox);
+        let used = self.answer(&inbox, clerk)?;
+        // Only what is left is kept, in a buffer that is no larger.
+        self.inbox = if used == 0 { inbox } else { inbox[used..].to_vec() };
+        Ok(())
+    }
+
+    /// Sends what is left of earlier replies, and returns whether nothing is.
+    pub fn send<A: App>(&mut self, clerk: &mut Clerk<A>) -> Result<bool, Ending> {
+        let Some(outbox) = &mut self.outbox else {
+            return Ok(true);
+        };
+        outbox.sent += write(&mut self.stream, &outbox.octets[outbox.sent..])?;
+        if outbox.sent < outbox.octets.len() {
+            return Ok(false);
+        }
+        clerk.count(&outbox.burst, outbox.read);
+        self.outbox = None;
+        self.since = clock::now();
+        Ok(true)
+    }
+
+    /// Answers whole messages, and returns how many of `octets` were used.
+    fn answer<A: App>(&mut self, octets: &[u8], clerk: &mut Clerk<A>) -> Result<usize, Ending> {
+        let now = clock::now();
+        let header = self.read_header(octets)?;
+        if self.header_due {
+            return Ok(0);
+        }
+        let (used, burst) = clerk.answer(&octets[header..], (self.peer, self.client), now);
+        if header + used > 0 {
+            self.since = now;
         }
         if burst.received > 0 {
-            // The thread may wait next.
-            tools.app.park();
+            self.reply(burst, now, clerk)?;
         }
-        inbox.drain(..used);
-        if inbox.is_empty() {
-            *inbox = Vec::new();
-        }
-        (outbox, burst)
+        Ok(header + used)
     }
 
-    /// Sends the replies of a burst, and counts it.
-    async fn send(
-        &self,
-        stream: &mut TcpStream,
-        outbox: &[u8],
+    /// Reads the header that is due, and returns how long it is.
+    fn read_header(&mut self, octets: &[u8]) -> Result<usize, Ending> {
+        if !self.header_due {
+            return Ok(0);
+        }
+        match proxy::parse(octets).map_err(|_| Ending::ProxyHeader)? {
+            Header::Partial => Ok(0),
+            Header::Whole { len, client } => {
+                self.client = client.unwrap_or(self.peer);
+                self.header_due = false;
+                Ok(len)
+            }
+        }
+    }
+
+    /// Sends the clerk's replies, and keeps what the kernel has no room for.
+    fn reply<A: App>(
+        &mut self,
         mut burst: Burst,
-        patience: Duration,
-    ) -> io::Result<()> {
-        let begun = clock::now();
-        let sent = timeout(patience, stream.write_all(outbox)).await.map_err(io::Error::from);
-        let sent = sent.and_then(|written| written);
-        if sent.is_err() {
-            burst.dropped[Drop::Unsent as usize] += burst.replied;
-            burst.replied = 0;
+        read: Duration,
+        clerk: &mut Clerk<A>,
+    ) -> Result<(), Ending> {
+        match write(&mut self.stream, &clerk.replies) {
+            Ok(sent) if sent == clerk.replies.len() => clerk.count(&burst, read),
+            Ok(sent) => {
+                let octets = clerk.replies[sent..].to_vec();
+                self.outbox = Some(Outbox { octets, sent: 0, burst, read });
+            }
+            Err(ending) => {
+                lose(&mut burst);
+                clerk.count(&burst, read);
+                return Err(ending);
+            }
         }
-        let took = clock::now().saturating_sub(begun);
-        count(&mut self.tools.borrow_mut().counters, &burst, took);
-        sent
+        Ok(())
+    }
+
+    /// Ends it. Replies that were not taken are lost, and counted; the kernel is not to keep them
+    /// either.
+    pub fn end<A: App>(self, clerk: &mut Clerk<A>) {
+        if let Some(mut outbox) = self.outbox {
+            lose(&mut outbox.burst);
+            clerk.count(&outbox.burst, outbox.read);
+            // If it is refused, the kernel goes on trying for a while.
+            let _ = sockopt::set_socket_linger(&self.stream, Some(Duration::ZERO));
+        }
+    }
+
+    /// Gives it away, at a boundary.
+    pub fn hand_over(self) -> Handed {
+        let Self { stream, peer, client, header_due, inbox, .. } = self;
+        Handed { stream: stream.into(), peer, client, header_due, inbox }
     }
 }
 
-/// The first message of `octets`, without its length, if all of it is there.
-fn first_message(octets: &[u8]) -> Option<&[u8]> {
-    let (length, rest) = octets.split_first_chunk::<PREFIX>()?;
-    rest.get(..u16::from_be_bytes(*length).into())
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
 }
 
-/// Answers what a client asks until it closes, says nothing for too long, or we stop.
-pub async fn converse<A: App>(
-    mut stream: TcpStream,
-    desk: &Desk<A>,
-    idle_max: Duration,
-    mut stopped: watch::Receiver<bool>,
-) -> io::Result<()> {
-    let peer = stream.peer_addr()?;
-    stream.set_nodelay(true)?;
-    let mut inbox = Vec::new();
-    let mut stopping = false;
-    let mut deadline = Instant::now() + idle_max;
-    loop {
-        tokio::select! {
-            biased;
-            ready = timeout_at(deadline, stream.readable()) => ready??,
-            _ = stopped.wait_for(|stopped| *stopped), if !stopping => {
-                // What is on its way is still answered; no connection stays for long.
-                stopping = true;
-                deadline = deadline.min(Instant::now() + LAST_CALL);
-                continue;
-            }
-        }
-        match desk.receive(&stream, &mut inbox) {
-            Ok(0) => return Ok(()),
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
-            Err(error) => return Err(error),
-        }
-        loop {
-            let (outbox, burst) = desk.answer(&mut inbox, peer);
-            if burst.received == 0 {
-                break;
-            }
-            desk.send(&mut stream, &outbox, burst, idle_max).await?;
-            if !stopping {
-                deadline = Instant::now() + idle_max;
-            }
-        }
+/// The replies of a burst were not sent.
+fn lose(burst: &mut Burst) {
+    burst.dropped[Drop::Unsent as usize] += burst.replied;
+    burst.replied = 0;
+}
+
+/// Writes as much as the kernel has room for.
+fn write(stream: &mut TcpStream, octets: &[u8]) -> Result<usize, Ending> {
+    if octets.is_empty() {
+        return Ok(0);
     }
+    match stream.write(octets) {
+        Ok(sent) => Ok(sent),
+        Err(error) if is_passing(&error) => Ok(0),
+        Err(_) => Err(Ending::Error),
+    }
+}
+
+/// Whether it is only to be tried again later.
+fn is_passing(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
+}
+
+/// Appends to an inbox: it grows by doubling, so that octets that trickle in are not copied again
+/// and again, and never beyond [`INBOX_MAX`].
+fn append(inbox: &mut Vec<u8>, octets: &[u8]) {
+    let len = inbox.len() + octets.len();
+    if len > inbox.capacity() {
+        let capacity = len.max(INBOX_MAX.min(2 * inbox.capacity()));
+        inbox.reserve_exact(capacity - inbox.len());
+    }
+    inbox.extend_from_slice(octets);
 }

@@ -1,37 +1,58 @@
-//! Streams: DNS over TCP (RFC 7766), on a thread of its own beside the workers.
+//! Streams: DNS over TCP (RFC 7766), on threads of their own beside the workers.
 
-mod accept;
+mod budget;
 mod connection;
+mod desk;
+mod ending;
 mod listen;
+mod mailbox;
+mod room;
+mod serve;
+mod shares;
 
+pub use ending::{Connections, Ending};
 pub use listen::listen;
 
 use crate::App;
+use crate::clock;
 use crate::counters::COUNTERS;
-use crate::limits::{CONNECTIONS_MAX, CONNECTIONS_PER_CLIENT_MAX, STREAM_IDLE_MAX};
+use crate::limits::{
+    CONNECTION_OCTETS_MAX, CONNECTIONS_MAX, CONNECTIONS_PER_CLIENT_MAX, STREAM_IDLE_MAX,
+    STREAM_MEMORY_MAX, STREAM_QUERY_MAX, STREAM_REPLY_MAX, STREAM_THREADS_MAX,
+};
 use crate::thread::{OnFailure, spawn};
-use accept::Room;
-use connection::Desk;
+use desk::Desk;
 use door::{Counters, CountersView};
+use ending::CONNECTION_COUNTERS;
+use mailbox::{Leave, Mailbox, Order};
+use room::{Room, thread_of};
+use serve::Server;
+use shares::Client;
 use std::io;
-use std::net::TcpListener;
-use std::rc::Rc;
+use std::mem;
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use tokio::runtime;
-use tokio::sync::watch;
-use tokio::task::{JoinSet, LocalSet};
 
-/// How much the clients of one stream thread may have. The defaults are those of
+/// How much the clients of all stream threads together may have. The defaults are those of
 /// [`limits`](crate::limits).
 #[derive(Clone, Copy, Debug)]
 pub struct StreamLimits {
-    /// Connections open at a time.
+    /// Connections open at a time, at least 1.
     pub connections_max: usize,
-    /// Connections open at a time from one IPv4 address or one IPv6 /64.
+    /// Connections open at a time from one IPv4 address or one IPv6 /64, at least 1.
     pub per_client_max: usize,
-    /// How long a connection lives on without a whole query, and a reply waits to be read.
+    /// Octets of all connections' buffers, at least twice
+    /// [`CONNECTION_OCTETS_MAX`](crate::limits::CONNECTION_OCTETS_MAX) a thread.
+    pub memory_max: usize,
+    /// How long a connection lives on without a query.
     pub idle_max: Duration,
+    /// How long a query may take to come, or a proxy's header, from its first octet to its last.
+    pub query_max: Duration,
+    /// How long a burst of replies may take to be read.
+    pub reply_max: Duration,
 }
 
 impl Default for StreamLimits {
@@ -39,83 +60,162 @@ impl Default for StreamLimits {
         Self {
             connections_max: CONNECTIONS_MAX,
             per_client_max: CONNECTIONS_PER_CLIENT_MAX,
+            memory_max: STREAM_MEMORY_MAX,
             idle_max: STREAM_IDLE_MAX,
+            query_max: STREAM_QUERY_MAX,
+            reply_max: STREAM_REPLY_MAX,
         }
     }
 }
 
-/// Counters of the connections: accepted, refused, closed.
-const CONNECTION_COUNTERS: usize = 3;
-const ACCEPTED: usize = 0;
-const REFUSED: usize = 1;
-const CLOSED: usize = 2;
+/// Tells whether an address is that of a proxy, which has to say by the PROXY protocol whom it
+/// forwards. IPv4 addresses come as such, whatever the socket's family.
+pub type IsProxy = Arc<dyn Fn(IpAddr) -> bool + Send + Sync>;
 
-/// What became of the connections so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Connections {
-    /// Connections that were served; `accepted - closed` of them are open.
-    pub accepted: u64,
-    /// Connections closed at once since there were too many, in all or of that client.
-    pub refused: u64,
-    /// Served connections that have ended.
-    pub closed: u64,
+/// A connection on its way from who accepted or served it to who serves it next. Nothing of a
+/// reply is half written.
+#[derive(Debug)]
+pub struct Handed {
+    /// The connection.
+    pub stream: OwnedFd,
+    /// Who is at its other end.
+    pub peer: SocketAddr,
+    /// Whom it is answered for: the peer, or whom the proxy there forwards.
+    pub client: SocketAddr,
+    /// The peer is a proxy, and has not said yet whom it forwards.
+    pub header_due: bool,
+    /// Octets that were read and not answered.
+    pub inbox: Vec<u8>,
 }
 
-/// A running stream thread. Dropping it stops it.
-#[derive(Debug)]
+/// What all stream threads share.
+struct Shared {
+    limits: StreamLimits,
+    room: Room,
+    mailboxes: Vec<Mailbox>,
+    is_proxy: IsProxy,
+    /// What the successor gets.
+    handed: Mutex<Vec<Handed>>,
+}
+
+impl Shared {
+    /// Gives a connection that was accepted to the thread with the fewest.
+    fn deal(&self, stream: OwnedFd, peer: SocketAddr, now: Duration) {
+        let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
+        let header_due = (self.is_proxy)(peer.ip());
+        self.place(Handed { stream, peer, client: peer, header_due, inbox: Vec::new() }, now);
+    }
+
+    /// Gives a connection to the thread with the fewest.
+    fn place(&self, handed: Handed, now: Duration) {
+        let client = match handed.header_due {
+            true => Client::Proxy(handed.peer.ip()),
+            false => Client::at(handed.client.ip()),
+        };
+        let place = self.room.admit(client, now);
+        self.evict(place.loser);
+        self.mailboxes[thread_of(place.id)].put(Order::Serve(place.id, handed));
+    }
+
+    /// Has a connection closed that lost its place.
+    fn evict(&self, loser: Option<u64>) {
+        if let Some(id) = loser {
+            self.mailboxes[thread_of(id)].put(Order::Evict(id));
+        }
+    }
+
+    /// Gives a connection to the successor.
+    fn give(&self, handed: Handed) {
+        self.handed.lock().unwrap_or_else(PoisonError::into_inner).push(handed);
+    }
+}
+
+/// Running stream threads, `streams-0` to `streams-N`. Dropping it stops them.
 pub struct Streams {
-    stop: watch::Sender<bool>,
-    thread: Option<JoinHandle<()>>,
-    counters: CountersView<COUNTERS>,
-    connections: CountersView<CONNECTION_COUNTERS>,
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    counters: Vec<CountersView<COUNTERS>>,
+    connections: Vec<CountersView<CONNECTION_COUNTERS>>,
 }
 
 impl Streams {
-    /// Starts the thread `streams`, which answers what comes in at `listeners`. `on_failure` is
-    /// told when it ends by itself.
+    /// Starts a thread for each of `apps`, which together answer what comes in at `listeners`,
+    /// whoever opened those. `on_failure` is told of each thread that ends by itself.
     ///
     /// # Errors
-    /// No thread or file descriptor is left.
+    /// There are no apps or more than [`STREAM_THREADS_MAX`], a limit is below its least, or no
+    /// thread or file descriptor is left. None runs then.
     pub fn start<A: App + 'static>(
         listeners: Vec<TcpListener>,
-        app: A,
+        apps: Vec<A>,
         limits: StreamLimits,
+        is_proxy: IsProxy,
         on_failure: OnFailure,
     ) -> io::Result<Self> {
-        for listener in &listeners {
-            listener.set_nonblocking(true)?;
+        check(&limits, apps.len())?;
+        let room = Room::new(limits, apps.len());
+        let mailboxes = apps.iter().map(|_| Mailbox::new()).collect::<io::Result<_>>()?;
+        let shared = Shared { limits, room, mailboxes, is_proxy, handed: Mutex::default() };
+        let mut streams = Self {
+            shared: Arc::new(shared),
+            threads: Vec::new(),
+            counters: Vec::new(),
+            connections: Vec::new(),
+        };
+        let mut listeners = Some(listeners);
+        for (index, app) in apps.into_iter().enumerate() {
+            let (messages, guests) = (Counters::new(), Counters::new());
+            streams.counters.push(messages.view());
+            streams.connections.push(guests.view());
+            let listeners = listeners.take().unwrap_or_default();
+            let desk = Desk::new(app, messages);
+            let server = Server::new(index, streams.shared.clone(), listeners, desk, guests)?;
+            let name = format!("streams-{index}");
+            streams.threads.push(spawn(name, on_failure.clone(), move || server.run())?);
         }
-        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
-        let (stop, stopped) = watch::channel(false);
-        let (messages, guests) = (Counters::new(), Counters::new());
-        let (counters, connections) = (messages.view(), guests.view());
-        let thread = spawn("streams".to_owned(), on_failure, move || {
-            let desk = Rc::new(Desk::new(app, messages));
-            let room = Rc::new(Room::new(limits, guests));
-            LocalSet::new().block_on(&runtime, serve(listeners, &desk, &room, &stopped))
-        })?;
-        Ok(Self { stop, thread: Some(thread), counters, connections })
+        Ok(streams)
     }
 
-    /// What the thread counts of messages, as a worker does.
-    pub fn counters(&self) -> &CountersView<COUNTERS> {
+    /// What each thread counts of messages, as a worker does. Outlives the threads.
+    pub fn counters(&self) -> &[CountersView<COUNTERS>] {
         &self.counters
     }
 
-    /// What became of the connections so far.
+    /// What became of the connections so far, of all threads together.
     pub fn connections(&self) -> Connections {
-        let counts = self.connections.read();
-        Connections { accepted: counts[ACCEPTED], refused: counts[REFUSED], closed: counts[CLOSED] }
+        Connections::sum(&self.connections)
     }
 
-    /// Accepts no more, answers what is in flight, and waits for the thread to end.
+    /// What each thread counts of its connections, for [`Connections::sum`]. Outlives the threads.
+    pub fn connection_counters(&self) -> &[CountersView<CONNECTION_COUNTERS>] {
+        &self.connections
+    }
+
+    /// Goes on with the connections of a predecessor, where it left them.
+    pub fn adopt(&self, handed: Vec<Handed>) {
+        let now = clock::now();
+        handed.into_iter().for_each(|handed| self.shared.place(handed, now));
+    }
+
+    /// Accepts no more, gives connections a last call, answers what is in flight, and waits for
+    /// the threads to end.
     pub fn stop(mut self) {
-        self.halt();
+        self.halt(Leave::Stop);
     }
 
-    fn halt(&mut self) {
-        self.stop.send_replace(true);
-        if let Some(thread) = self.thread.take() {
+    /// Accepts no more, and gives all connections away alive, with what was read from them. Those
+    /// that do not read their replies within [`HAND_OVER_MAX`](crate::limits::HAND_OVER_MAX) are
+    /// closed. The listeners' other copies go on gathering who connects.
+    pub fn hand_over(mut self) -> Vec<Handed> {
+        self.halt(Leave::HandOver);
+        mem::take(&mut *self.shared.handed.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn halt(&mut self, how: Leave) {
+        for (thread, mailbox) in self.threads.drain(..).zip(&self.shared.mailboxes) {
+            // The first one tells the others, once it deals out no more; telling them again is for
+            // when it has panicked.
+            mailbox.put(Order::Leave(how));
             // A panic was caught and reported inside the thread.
             let _ = thread.join();
         }
@@ -124,25 +224,21 @@ impl Streams {
 
 impl Drop for Streams {
     fn drop(&mut self) {
-        self.halt();
+        self.halt(Leave::Stop);
     }
 }
 
-/// Serves every listener until told to stop.
-async fn serve<A: App + 'static>(
-    listeners: Vec<TcpListener>,
-    desk: &Rc<Desk<A>>,
-    room: &Rc<Room>,
-    stopped: &watch::Receiver<bool>,
-) -> io::Result<()> {
-    let mut halls = JoinSet::new();
-    for listener in listeners {
-        let listener = tokio::net::TcpListener::from_std(listener)?;
-        let (desk, room, stopped) = (desk.clone(), room.clone(), stopped.clone());
-        halls.spawn_local(accept::accept(listener, desk, room, stopped));
-    }
-    while let Some(ended) = halls.join_next().await {
-        accept::raise(ended);
-    }
-    Ok(())
+/// Whether so many threads can work within these limits.
+fn check(limits: &StreamLimits, threads: usize) -> io::Result<()> {
+    let memory_min = 2 * CONNECTION_OCTETS_MAX * threads;
+    let message = if threads == 0 || threads > STREAM_THREADS_MAX {
+        format!("streams have 1 to {STREAM_THREADS_MAX} threads, not {threads}")
+    } else if limits.connections_max == 0 || limits.per_client_max == 0 {
+        "streams need room for one connection at least, in all and of a client".to_owned()
+    } else if limits.memory_max < memory_min {
+        format!("{threads} stream threads need {memory_min} octets for buffers at least")
+    } else {
+        return Ok(());
+    };
+    Err(io::Error::new(io::ErrorKind::InvalidInput, message))
 }

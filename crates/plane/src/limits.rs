@@ -55,6 +55,13 @@ pub const ACCEPTS_MAX: usize = 32;
 /// How long accepting rests after an error, such as no descriptor being left.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+/// Connections that have lost their places to others and are not closed yet, after which nobody is
+/// accepted until some are. As many descriptors may be open beyond [`CONNECTIONS_MAX`].
+pub const PARTING_MAX: usize = 128;
+
+/// How long accepting rests then.
+pub const CROWD_PAUSE: Duration = Duration::from_millis(1);
+
 /// Connections that get a turn before the clock and the listeners are looked at again.
 pub const EVENTS_MAX: usize = 64;
 
@@ -68,8 +75,8 @@ pub const PREFIX: usize = 2;
 /// The longest message that the length can tell.
 pub const MESSAGE_MAX: usize = u16::MAX as usize;
 
-/// Octets that are read from a connection at once.
-pub const READ_MAX: usize = 16 << 10;
+/// Octets that are read from a connection at once: some hundred queries, the work of one turn.
+pub const READ_MAX: usize = 4 << 10;
 
 /// Octets of replies after which they are sent before more queries are answered.
 pub const OUTBOX_FULL: usize = 16 << 10;

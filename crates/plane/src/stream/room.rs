@@ -2,7 +2,7 @@
 
 use super::StreamLimits;
 use super::shares::{Client, Shares};
-use crate::limits::STREAM_THREADS_MAX;
+use crate::limits::{PARTING_MAX, STREAM_THREADS_MAX};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -27,6 +27,8 @@ struct Guests {
     loads: Vec<usize>,
     /// Connections there have ever been.
     numbered: u64,
+    /// Connections that have lost their places, and are not closed yet.
+    parting: usize,
 }
 
 /// A place for a connection.
@@ -42,7 +44,7 @@ impl Room {
     /// An empty room for the connections of so many threads.
     pub fn new(limits: StreamLimits, threads: usize) -> Self {
         let loads = vec![0; threads];
-        let guests = Guests { shares: Shares::default(), loads, numbered: 0 };
+        let guests = Guests { shares: Shares::default(), loads, numbered: 0, parting: 0 };
         Self { limits, guests: Mutex::new(guests) }
     }
 
@@ -55,28 +57,28 @@ impl Room {
         let thread = loads.min_by_key(|(_, load)| **load).map_or(0, |(thread, _)| thread);
         guests.numbered += 1;
         let id = guests.numbered * STREAM_THREADS_MAX as u64 + thread as u64;
-        let loser = self.loser_to(client, &guests.shares);
-        if let Some(loser) = loser {
-            guests.leave(loser);
-        }
-        guests.shares.put(id, client, 1, now);
-        guests.loads[thread] += 1;
+        let loser = self.make_room(client, &mut guests);
+        guests.enter(id, client, now);
         Place { id, loser }
     }
 
     /// Gives a connection to the client its proxy forwards, and returns who has to go for it.
     pub fn identify(&self, id: u64, client: Client, now: Duration) -> Option<u64> {
         let mut guests = self.guests();
-        if !guests.leave(id) {
+        if !guests.lose(id) {
             return None;
         }
-        let loser = self.loser_to(client, &guests.shares);
-        if let Some(loser) = loser {
-            guests.leave(loser);
-        }
-        guests.shares.put(id, client, 1, now);
-        guests.loads[thread_of(id)] += 1;
+        let loser = self.make_room(client, &mut guests);
+        guests.enter(id, client, now);
         loser
+    }
+
+    /// Takes the place of who goes when this client comes with one more.
+    fn make_room(&self, client: Client, guests: &mut Guests) -> Option<u64> {
+        let loser = self.loser_to(client, &guests.shares)?;
+        guests.lose(loser);
+        guests.parting += 1;
+        Some(loser)
     }
 
     /// Who goes when this client comes with one more. As the room is for at least one, somebody
@@ -101,9 +103,18 @@ impl Room {
         self.guests().shares.renew(id, now)
     }
 
-    /// Frees a connection's place.
+    /// Tells that a connection is closed: its place is free, if it still had one.
     pub fn leave(&self, id: u64) {
-        self.guests().leave(id);
+        let mut guests = self.guests();
+        if !guests.lose(id) {
+            guests.parting -= 1;
+        }
+    }
+
+    /// Whether so many wait to be closed that nobody should be let in until some are: places come
+    /// free sooner than descriptors do.
+    pub fn is_crowded(&self) -> bool {
+        self.guests().parting >= PARTING_MAX
     }
 
     /// A thread that panicked ends the process; until then the others go on.
@@ -113,7 +124,13 @@ impl Room {
 }
 
 impl Guests {
-    fn leave(&mut self, id: u64) -> bool {
+    fn enter(&mut self, id: u64, client: Client, now: Duration) {
+        self.shares.put(id, client, 1, now);
+        self.loads[thread_of(id)] += 1;
+    }
+
+    /// Takes a connection's place, and tells whether it had one.
+    fn lose(&mut self, id: u64) -> bool {
         let was_there = self.shares.take(id);
         if was_there {
             self.loads[thread_of(id)] -= 1;
@@ -180,6 +197,20 @@ mod tests {
         let ids = open(&room, &[2, 1, 1]);
         assert_eq!(room.admit(client(1), LATER).loser, Some(ids[1]));
         assert_eq!(room.admit(client(2), LATER).loser, None);
+    }
+
+    #[test]
+    fn nobody_is_let_in_while_many_wait_to_be_closed() {
+        let room = room(2, 2);
+        let mut losers = Vec::new();
+        while !room.is_crowded() {
+            losers.extend(room.admit(client(1), LATER).loser);
+        }
+        assert_eq!(losers.len(), PARTING_MAX);
+        room.leave(losers[0]);
+        assert!(!room.is_crowded());
+        losers[1..].iter().for_each(|id| room.leave(*id));
+        assert_eq!(room.guests().parting, 0);
     }
 
     #[test]

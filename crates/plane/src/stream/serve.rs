@@ -10,7 +10,8 @@ use super::mailbox::{Leave, Order};
 use super::{Handed, StreamLimits, listen};
 use crate::counters::{parked, woken};
 use crate::limits::{
-    ACCEPT_PAUSE, ACCEPTS_MAX, EVENTS_MAX, HAND_OVER_MAX, LAST_CALL, STOP_MAX, USED_AGAIN,
+    ACCEPT_PAUSE, ACCEPTS_MAX, CROWD_PAUSE, EVENTS_MAX, HAND_OVER_MAX, LAST_CALL, STOP_MAX,
+    USED_AGAIN,
 };
 use crate::{App, clock};
 use rustix::event::Timespec;
@@ -168,6 +169,9 @@ impl<A: App> Server<A> {
         };
         let now = clock::now();
         for _ in 0..ACCEPTS_MAX {
+            if self.shared.room.is_crowded() {
+                return self.rest(now + CROWD_PAUSE);
+            }
             match listener.accept() {
                 Ok((stream, peer)) => self.shared.deal(stream.into(), peer, now),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
@@ -175,12 +179,17 @@ impl<A: App> Server<A> {
                 // We are out of descriptors or memory, which passes.
                 Err(_) => {
                     self.counters.add(FAILED, 1);
-                    self.rests_until = Some(now + ACCEPT_PAUSE);
-                    return self.watch_listeners(EventFlags::empty());
+                    return self.rest(now + ACCEPT_PAUSE);
                 }
             }
         }
         Ok(())
+    }
+
+    /// Accepts nobody until then.
+    fn rest(&mut self, until: Duration) -> io::Result<()> {
+        self.rests_until = Some(until);
+        self.watch_listeners(EventFlags::empty())
     }
 
     fn watch_listeners(&self, flags: EventFlags) -> io::Result<()> {
@@ -196,6 +205,7 @@ impl<A: App> Server<A> {
         let now = clock::now();
         if !self.shared.room.renew(id, now) {
             // It lost its place before it got here.
+            self.shared.room.leave(id);
             return self.counters.add(FIRST_ENDING + Ending::Evicted as usize, 1);
         }
         let connection = Connection::new(handed, now).and_then(|connection| {

@@ -10,10 +10,12 @@ mod limits;
 mod local;
 mod log;
 mod manual;
+mod peer;
 mod privileges;
 mod report;
 mod serve;
 mod sockets;
+mod systemd;
 mod workers;
 mod zones;
 

@@ -34,6 +34,10 @@ pub const STREAM_IDLE: std::ops::RangeInclusive<Duration> =
 pub const STREAM_MEMORY: std::ops::RangeInclusive<u64> = 1 << 20..=1 << 36;
 /// How long a server that was told to end may still answer.
 pub const DRAIN: std::ops::RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(3600);
+/// Sockets that a service manager may pass.
+pub const PASSED_MAX: usize = 4096;
+/// How long a service manager may take to be told something.
+pub const NOTIFY_TIME_MAX: Duration = Duration::from_secs(1);
 /// Octets of one entry of the user database.
 pub const USER_ENTRY_LEN_MAX: usize = 1 << 20;
 /// Errors told of one config file; the rest is counted.

@@ -2,7 +2,7 @@
 use crate::app::{Answerer, Decided};
 use crate::config::{Config, PortKind, Server};
 use crate::report::{self, Counted};
-use crate::sockets::{self, Listening};
+use crate::sockets::{self, Listening, Sockets};
 use crate::{cli, log, privileges, workers, zones};
 use answer::CookieSecret;
 use control::{Control, Running};
@@ -41,7 +41,7 @@ async fn serve(config: Config) -> Anyhow<ExitCode> {
     let mut signals = Signals::new()?;
     let places = workers::place(&config.server)?;
     sockets::raise_file_limit();
-    let listening = sockets::open(&config.server.listen, places.len())?;
+    let listening = Sockets::default().open(&config.server.listen, places.len())?;
     // Before any thread starts: each has its capabilities from the one that starts it.
     let Server { user, group, .. } = &config.server;
     privileges::drop_to(user, group, CapabilitySet::empty())?;
@@ -170,7 +170,8 @@ impl Plane {
         let mut ports: Vec<Vec<SocketPort>> = places.iter().map(|_| Vec::new()).collect();
         for Listening { streams, datagrams, .. } in listening {
             listeners.push(streams);
-            for (ports, socket) in ports.iter_mut().zip(datagrams) {
+            for (n, socket) in datagrams.into_iter().enumerate() {
+                let ports = &mut ports[n % places.len()];
                 match server.port {
                     PortKind::Socket => ports.push(SocketPort::new(socket)?),
                 }

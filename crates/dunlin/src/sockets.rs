@@ -1,11 +1,19 @@
 //! The sockets questions come in by. They are opened here, so that a failure can say what to do,
-//! and handed to those who own them.
+//! and handed to those who own them. Some may be there already: the service manager passed them,
+//! or a predecessor does.
+//!
+//! A UDP socket is never closed while it may hold a datagram that nobody else reads. So all that
+//! are inherited are served, be they more than there are workers. Those of an address that is no
+//! longer configured are left to the predecessor, which answers what they hold as it ends.
+use admin::{Kind, Shared};
+use plane::limits::PORTS_MAX;
 use rustix::io::Errno;
+use rustix::net::sockopt;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 /// Lets this process open as many files as it may at all: each stream is one, and the usual lower
 /// bound is less than the streams that are let in.
@@ -23,116 +31,251 @@ pub struct Listening {
     /// The address, its port known.
     pub address: SocketAddr,
     pub streams: TcpListener,
-    /// One for each worker, in their order.
+    /// In the order of binding; the n-th is for worker n modulo the number of workers, and there is
+    /// one for each worker at least.
     pub datagrams: Vec<OwnedFd>,
 }
 
-/// An address could not be taken.
+/// All sockets of this process: those that are inherited and not yet taken, and those that are
+/// served.
+#[derive(Debug, Default)]
+pub struct Sockets {
+    inherited: Vec<Shared>,
+    shared: Vec<Shared>,
+}
+
+impl Sockets {
+    /// Begins with what the service manager passed or a predecessor offers.
+    pub fn new(inherited: Vec<Shared>) -> Self {
+        Self { inherited, shared: Vec::new() }
+    }
+
+    /// The addresses that the service manager chose: what is listened on where the config has no
+    /// `listen`. Empty: it chose none.
+    pub fn given(&self) -> Vec<SocketAddr> {
+        let mut addresses = Vec::new();
+        for Shared { kind, address, given, .. } in &self.inherited {
+            if *given && *kind != Kind::Ops && !addresses.contains(address) {
+                addresses.push(*address);
+            }
+        }
+        addresses
+    }
+
+    /// Takes over, or opens, a listener and UDP sockets for `workers` workers on each address.
+    /// Where the machine has no IPv6, `[::]` is left out if others remain. New UDP sockets receive
+    /// from now on, so the workers should start soon.
+    ///
+    /// # Errors
+    /// The first address that cannot be taken, or there are more sockets than the workers can take.
+    pub fn open(
+        &mut self,
+        addresses: &[SocketAddr],
+        workers: usize,
+    ) -> Result<Vec<Listening>, OpenError> {
+        let mut all = Vec::new();
+        for address in addresses {
+            match self.listen(*address, workers) {
+                Err(OpenError::Bind { error, .. })
+                    if address.is_ipv6()
+                        && address.ip().is_unspecified()
+                        && addresses.iter().any(SocketAddr::is_ipv4)
+                        && Errno::from_io_error(&error) == Some(Errno::AFNOSUPPORT) =>
+                {
+                    tracing::warn!(%address, "not served: this machine has no IPv6");
+                }
+                listening => all.push(listening?),
+            }
+        }
+        let counts: Vec<_> = all.iter().map(|listening| listening.datagrams.len()).collect();
+        let a_worker = |workers| counts.iter().map(|count| count.div_ceil(workers)).sum::<usize>();
+        if a_worker(workers) > PORTS_MAX {
+            let least = (workers..).find(|workers| a_worker(*workers) <= PORTS_MAX);
+            let sockets = counts.iter().sum();
+            return Err(OpenError::TooMany { sockets, least: least.unwrap_or(usize::MAX) });
+        }
+        Ok(all)
+    }
+
+    /// Takes over, or opens, the listener for metrics and health.
+    ///
+    /// # Errors
+    /// The address cannot be taken.
+    pub fn open_ops(&mut self, address: SocketAddr) -> Result<TcpListener, OpenError> {
+        self.listener(Kind::Ops, address)
+    }
+
+    /// Ends the opening: what is still inherited is served by nobody here. Returns another
+    /// descriptor of each socket that is, to be offered to a successor.
+    ///
+    /// # Errors
+    /// The service manager passed one that the config does not name: it holds it open, and so its
+    /// clients would wait for nothing.
+    pub fn finish(self) -> Result<Vec<Shared>, OpenError> {
+        for Shared { kind, address, given, fd } in &self.inherited {
+            if *given {
+                let (kind, address, fd) = (*kind, *address, fd.as_raw_fd());
+                return Err(OpenError::Unfit { kind, address, fd });
+            }
+            tracing::info!(?kind, %address, "left to the predecessor: no longer configured");
+        }
+        Ok(self.shared)
+    }
+
+    fn listen(&mut self, address: SocketAddr, workers: usize) -> Result<Listening, OpenError> {
+        // TCP first: UDP sockets share an address with those of another process of the same user
+        // without complaint, and would share its questions too.
+        let streams = self.listener(Kind::Tcp, address)?;
+        let address = streams.local_addr().map_err(failed(address, "TCP"))?;
+        let datagrams = self.datagrams(address, workers).map_err(failed(address, "UDP"))?;
+        Ok(Listening { address, streams, datagrams })
+    }
+
+    fn listener(&mut self, kind: Kind, address: SocketAddr) -> Result<TcpListener, OpenError> {
+        let failed = failed(address, "TCP");
+        let fits = |shared: &Shared| shared.kind == kind && fits(address, shared.address);
+        let listener = match self.inherited.iter().position(fits) {
+            None => {
+                let listener = plane::listen(address).map_err(&failed)?;
+                let address = listener.local_addr().map_err(&failed)?;
+                let fd = listener.try_clone().map_err(&failed)?.into();
+                self.shared.push(Shared { kind, address, given: false, fd });
+                listener
+            }
+            Some(index) => {
+                let shared = self.inherited.remove(index);
+                let listener = TcpListener::from(shared.fd.try_clone().map_err(&failed)?);
+                self.shared.push(shared);
+                listener
+            }
+        };
+        listener.set_nonblocking(true).map_err(&failed)?;
+        Ok(listener)
+    }
+
+    /// All inherited UDP sockets of an address, and new ones beside them until every worker has
+    /// one. Where none can be bound beside them, workers read from the same one.
+    fn datagrams(&mut self, address: SocketAddr, workers: usize) -> io::Result<Vec<OwnedFd>> {
+        let mut datagrams = Vec::new();
+        let fits = |shared: &mut Shared| shared.kind == Kind::Udp && shared.address == address;
+        for shared in self.inherited.extract_if(.., fits) {
+            port_socket::adopt(&shared.fd)?;
+            datagrams.push(shared.fd.try_clone()?);
+            self.shared.push(shared);
+        }
+        let inherited = datagrams.len();
+        while datagrams.len() < workers {
+            match port_socket::bind(address) {
+                Ok(fd) => {
+                    let (kind, given) = (Kind::Udp, false);
+                    self.shared.push(Shared { kind, address, given, fd: fd.try_clone()? });
+                    datagrams.push(fd);
+                }
+                Err(error) if inherited > 0 && is_alone(&error) => {
+                    warn_alone(address, &datagrams[0], workers, &error);
+                    for n in 0..workers - datagrams.len() {
+                        datagrams.push(datagrams[n].try_clone()?);
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(datagrams)
+    }
+}
+
+/// Whether a socket serves a configured address. Port 0 is any, and so the one there is.
+fn fits(configured: SocketAddr, bound: SocketAddr) -> bool {
+    configured.ip() == bound.ip() && [0, bound.port()].contains(&configured.port())
+}
+
+/// Whether no socket may be bound beside an inherited one, or not by us.
+fn is_alone(error: &io::Error) -> bool {
+    let errno = Errno::from_io_error(error);
+    matches!(errno, Some(Errno::ADDRINUSE | Errno::ACCESS | Errno::PERM))
+}
+
+fn warn_alone(address: SocketAddr, socket: &OwnedFd, workers: usize, error: &io::Error) {
+    let advice = if sockopt::socket_reuseport(socket).unwrap_or(false) {
+        "it belongs to another user, or takes a privilege that this process lacks"
+    } else {
+        "set ReusePort=yes in its socket unit, and list ListenDatagram= once for each worker"
+    };
+    tracing::warn!(%address, workers, %error, advice, "workers share a UDP socket, which is slower");
+}
+
+/// The sockets cannot be had as they are configured.
 #[derive(Debug)]
-pub struct BindError {
-    address: SocketAddr,
-    protocol: &'static str,
-    error: io::Error,
+pub enum OpenError {
+    /// An address could not be taken.
+    Bind { address: SocketAddr, protocol: &'static str, error: io::Error },
+    /// The service manager passed a socket that nothing is configured for.
+    Unfit { kind: Kind, address: SocketAddr, fd: RawFd },
+    /// A predecessor had so many more workers that the sockets are too many for ours; this many
+    /// could take them.
+    TooMany { sockets: usize, least: usize },
 }
 
-impl fmt::Display for BindError {
+fn failed(address: SocketAddr, protocol: &'static str) -> impl Fn(io::Error) -> OpenError {
+    move |error| OpenError::Bind { address, protocol, error }
+}
+
+impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { address, protocol, error } = self;
-        write!(f, "cannot listen on {address} ({protocol}): {error}")?;
-        let port = address.port();
-        match Errno::from_io_error(error) {
-            Some(Errno::ACCESS | Errno::PERM) => write!(
-                f,
-                "; ports below 1024 take a privilege: grant it by `setcap \
-                 cap_net_bind_service=+ep` on the binary or by AmbientCapabilities in the systemd \
-                 unit, or lower the bound by `sysctl net.ipv4.ip_unprivileged_port_start={port}`"
-            ),
-            Some(Errno::ADDRINUSE) => write!(
-                f,
-                "; another server is there: `ss -lntup 'sport = :{port}'` tells which; if it keeps \
-                 one address only, such as 127.0.0.53, list the others in [server] listen"
-            ),
-            Some(Errno::ADDRNOTAVAIL) => {
-                write!(f, "; this machine has no such address: `ip address` lists those it has")
+        match self {
+            Self::Bind { address, protocol, error } => {
+                write!(f, "cannot listen on {address} ({protocol}): {error}")?;
+                advise(f, address.port(), error)
             }
-            _ => Ok(()),
+            Self::Unfit { kind: Kind::Ops, address, fd } => write!(
+                f,
+                "descriptor {fd}, passed by the service manager as \"ops\", is TCP {address}: set \
+                 `listen = \"{address}\"` in [ops], or change the socket unit"
+            ),
+            Self::Unfit { kind, address, fd } => {
+                let protocol = if *kind == Kind::Udp { "UDP" } else { "TCP" };
+                write!(
+                    f,
+                    "descriptor {fd}, passed by the service manager, is {protocol} {address}, \
+                     which [server] listen does not name (once): list it there, leave `listen` out \
+                     to listen on what is passed, or change the socket unit"
+                )?;
+                if *kind == Kind::Tcp {
+                    write!(f, "; if it is for [ops], it is to say FileDescriptorName=ops")?;
+                }
+                Ok(())
+            }
+            Self::TooMany { sockets, least } => write!(
+                f,
+                "there are {sockets} UDP sockets to take over, and a worker takes {PORTS_MAX}: set \
+                 [server] workers = {least} or more, or stop the other server and start anew"
+            ),
         }
     }
 }
 
-impl std::error::Error for BindError {}
-
-/// Opens a listener and `workers` UDP sockets on each address. Where the machine has no IPv6,
-/// `[::]` is left out if others remain.
-///
-/// # Errors
-/// The first address that cannot be taken.
-pub fn open(addresses: &[SocketAddr], workers: usize) -> Result<Vec<Listening>, BindError> {
-    let mut all = Vec::new();
-    for address in addresses {
-        match listen(*address, workers) {
-            Err(BindError { error, .. })
-                if address.is_ipv6()
-                    && address.ip().is_unspecified()
-                    && addresses.iter().any(SocketAddr::is_ipv4)
-                    && Errno::from_io_error(&error) == Some(Errno::AFNOSUPPORT) =>
-            {
-                tracing::warn!(%address, "not served: this machine has no IPv6");
-            }
-            listening => all.push(listening?),
+/// What to do when an address cannot be taken.
+fn advise(f: &mut fmt::Formatter<'_>, port: u16, error: &io::Error) -> fmt::Result {
+    match Errno::from_io_error(error) {
+        Some(Errno::ACCESS | Errno::PERM) => write!(
+            f,
+            "; ports below 1024 take a privilege: grant it by `setcap cap_net_bind_service=+ep` on \
+             the binary or by AmbientCapabilities in the systemd unit, or lower the bound by \
+             `sysctl net.ipv4.ip_unprivileged_port_start={port}`"
+        ),
+        Some(Errno::ADDRINUSE) => write!(
+            f,
+            "; another server is there: `ss -lntup 'sport = :{port}'` tells which; if it keeps one \
+             address only, such as 127.0.0.53, list the others in [server] listen"
+        ),
+        Some(Errno::ADDRNOTAVAIL) => {
+            write!(f, "; this machine has no such address: `ip address` lists those it has")
         }
+        _ => Ok(()),
     }
-    Ok(all)
 }
 
-fn listen(address: SocketAddr, workers: usize) -> Result<Listening, BindError> {
-    let failed = |protocol| move |error| BindError { address, protocol, error };
-    // TCP first: UDP sockets share an address with those of another process of the same user
-    // without complaint, and would share its questions too.
-    let streams = plane::listen(address).map_err(failed("TCP"))?;
-    let address = streams.local_addr().map_err(failed("TCP"))?;
-    let datagrams = (0..workers).map(|_| port_socket::bind(address)).collect::<Result<_, _>>();
-    Ok(Listening { address, streams, datagrams: datagrams.map_err(failed("UDP"))? })
-}
+impl std::error::Error for OpenError {}
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn told(address: &str) -> String {
-        let address = address.parse().expect("an address");
-        open(&[address], 1).map(drop).expect_err("not to be had").to_string()
-    }
-
-    #[test]
-    fn all_sockets_of_an_address_have_its_port() {
-        let [v4, v6] = ["127.0.0.1:0", "[::1]:0"].map(|a| a.parse().expect("an address"));
-        let all = open(&[v4, v6], 3).expect("loopback can be listened on");
-        for listening in all {
-            assert_eq!(listening.datagrams.len(), 3);
-            for datagram in &listening.datagrams {
-                let bound = rustix::net::getsockname(datagram).expect("a bound socket");
-                assert_eq!(SocketAddr::try_from(bound).expect("an IP"), listening.address);
-            }
-        }
-    }
-
-    #[test]
-    fn both_families_may_listen_everywhere() {
-        let port = open(&["127.0.0.1:0".parse().expect("an address")], 1).expect("a free port")[0]
-            .address
-            .port();
-        let both = [format!("0.0.0.0:{port}"), format!("[::]:{port}")];
-        let both = both.map(|a| a.parse().expect("an address"));
-        assert_eq!(open(&both, 2).expect("both can be listened on").len(), 2);
-    }
-
-    #[test]
-    fn a_failure_says_what_to_do() {
-        let taken = open(&["127.0.0.1:0".parse().expect("an address")], 1).expect("a free port");
-        let text = told(&taken[0].address.to_string());
-        assert!(text.contains("(TCP)") && text.contains("another server"), "{text}");
-        let text = told("192.0.2.1:5300");
-        assert!(text.contains("192.0.2.1:5300") && text.contains("ip address"), "{text}");
-    }
-}
+mod tests;

@@ -58,6 +58,13 @@ pub fn steer(steering: Steering, places: &[Option<usize>], listening: &[Listenin
         Steering::Hash => false,
     };
     if !wanted {
+        for Listening { address, datagrams, .. } in listening {
+            // A predecessor may have had them steered, for its own workers.
+            let undone = datagrams.first().map(|socket| port_socket::unsteer(socket.as_fd()));
+            if let Some(Err(error)) = undone {
+                tracing::warn!(%address, %error, "still steered by CPU, as the predecessor had it");
+            }
+        }
         return false;
     }
     let cpus = &cpus[..cpus.len().min(places.len())];

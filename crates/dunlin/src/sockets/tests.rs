@@ -1,0 +1,204 @@
+use super::*;
+use packet::Verdict;
+use port::Port;
+use port_socket::SocketPort;
+use std::net::UdpSocket;
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+fn address(text: &str) -> SocketAddr {
+    text.parse().expect("an address")
+}
+
+/// Opens one address anew.
+fn anew(text: &str, workers: usize) -> (Listening, Vec<Shared>) {
+    let mut sockets = Sockets::default();
+    let mut all = sockets.open(&[address(text)], workers).expect("a free port");
+    (all.remove(0), sockets.finish().expect("nothing is left over"))
+}
+
+/// As the service manager passes it.
+fn given(kind: Kind, fd: impl Into<OwnedFd>) -> Shared {
+    let fd = fd.into();
+    let address = rustix::net::getsockname(&fd).expect("a bound socket");
+    Shared { kind, address: address.try_into().expect("an IP"), given: true, fd }
+}
+
+/// What comes to each socket, answered as it came.
+fn answer(datagrams: Vec<OwnedFd>) -> Vec<usize> {
+    let receive = |fd| {
+        let mut port = SocketPort::new(fd).expect("a bound socket");
+        let burst = port.burst(|packets| {
+            packets.iter_mut().for_each(|packet| packet.verdict = Verdict::Reply);
+        });
+        burst.expect("a socket that works").replied
+    };
+    datagrams.into_iter().map(receive).collect()
+}
+
+fn client() -> UdpSocket {
+    let client = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    client.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    client
+}
+
+fn told(text: &str) -> String {
+    let mut sockets = Sockets::default();
+    sockets.open(&[address(text)], 1).map(drop).expect_err("not to be had").to_string()
+}
+
+#[test]
+fn all_sockets_of_an_address_have_its_port() {
+    let mut sockets = Sockets::default();
+    let addresses = ["127.0.0.1:0", "[::1]:0"].map(address);
+    let all = sockets.open(&addresses, 3).expect("loopback can be listened on");
+    for listening in &all {
+        assert_eq!(listening.datagrams.len(), 3);
+        for datagram in &listening.datagrams {
+            let bound = rustix::net::getsockname(datagram).expect("a bound socket");
+            assert_eq!(SocketAddr::try_from(bound).expect("an IP"), listening.address);
+        }
+    }
+    let shared = sockets.finish().expect("nothing is left over");
+    let kinds: Vec<_> = shared.iter().map(|shared| shared.kind).collect();
+    use Kind::{Tcp, Udp};
+    assert_eq!(kinds, [Tcp, Udp, Udp, Udp, Tcp, Udp, Udp, Udp]);
+    assert!(shared.iter().all(|shared| !shared.given));
+}
+
+#[test]
+fn both_families_may_listen_everywhere() {
+    let port = anew("127.0.0.1:0", 1).0.address.port();
+    let both = [format!("0.0.0.0:{port}"), format!("[::]:{port}")].map(|text| address(&text));
+    assert_eq!(Sockets::default().open(&both, 2).expect("both can be listened on").len(), 2);
+}
+
+#[test]
+fn a_failure_says_what_to_do() {
+    let (taken, _shared) = anew("127.0.0.1:0", 1);
+    let text = told(&taken.address.to_string());
+    assert!(text.contains("(TCP)") && text.contains("another server"), "{text}");
+    let text = told("192.0.2.1:5300");
+    assert!(text.contains("192.0.2.1:5300") && text.contains("ip address"), "{text}");
+}
+
+#[test]
+fn a_datagram_queued_before_is_answered_after() {
+    for (workers_before, workers_after) in [(1, 1), (3, 2), (2, 4)] {
+        let (old, shared) = anew("127.0.0.1:0", workers_before);
+        // From many ports, so that every socket is likely to hold some.
+        let clients: Vec<_> = (0..40).map(|_| client()).collect();
+        for client in &clients {
+            client.send_to(b"early", old.address).expect("loopback");
+        }
+        let mut sockets = Sockets::new(shared);
+        let mut all = sockets.open(&[old.address], workers_after).expect("they are there");
+        drop(old);
+        let new = all.remove(0);
+        assert_eq!(new.datagrams.len(), workers_before.max(workers_after));
+        assert_eq!(answer(new.datagrams).iter().sum::<usize>(), 40);
+        for client in &clients {
+            assert_eq!(client.recv(&mut [0; 8]).expect("an answer"), 5);
+        }
+        let shared = sockets.finish().expect("nothing is left over");
+        assert_eq!(shared.len(), 1 + workers_before.max(workers_after));
+    }
+}
+
+#[test]
+fn a_connection_that_waits_before_is_accepted_after() {
+    let (old, shared) = anew("127.0.0.1:0", 1);
+    let waiting = std::net::TcpStream::connect(old.address).expect("a listener");
+    let mut sockets = Sockets::new(shared);
+    let new = sockets.open(&[old.address], 1).expect("it is there").remove(0);
+    drop(old);
+    let (accepted, _) = new.streams.accept().expect("the one that waits");
+    assert_eq!(accepted.peer_addr().expect("connected"), waiting.local_addr().expect("connected"));
+}
+
+#[test]
+fn port_0_keeps_the_port_there_is() {
+    let (old, shared) = anew("127.0.0.1:0", 2);
+    let all = Sockets::new(shared).open(&[address("127.0.0.1:0")], 2).expect("they are there");
+    assert_eq!(all[0].address, old.address);
+}
+
+#[test]
+fn an_address_that_is_gone_is_left_to_the_predecessor() {
+    let (one, mut shared) = anew("127.0.0.1:0", 1);
+    let (other, more) = anew("127.0.0.1:0", 1);
+    shared.extend(more);
+    let mut sockets = Sockets::new(shared);
+    let all = sockets.open(&[one.address], 1).expect("it is there");
+    let kept = sockets.finish().expect("that is no error");
+    assert_eq!((all.len(), kept.len()), (1, 2));
+    // The predecessor still has it, with what it holds.
+    client().send_to(b"late", other.address).expect("loopback");
+    assert_eq!(answer(other.datagrams), [1]);
+}
+
+#[test]
+fn one_socket_that_stands_alone_is_read_by_all_workers() {
+    let alone = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let address = alone.local_addr().expect("bound");
+    let mut sockets = Sockets::new(vec![given(Kind::Udp, alone)]);
+    assert_eq!(sockets.given(), [address]);
+    let wanted = sockets.given();
+    let listening = sockets.open(&wanted, 3).expect("it is there").remove(0);
+    assert_eq!(listening.datagrams.len(), 3);
+    let client = client();
+    for fd in listening.datagrams {
+        client.send_to(b"one", address).expect("loopback");
+        assert_eq!(answer(vec![fd]), [1]);
+        assert_eq!(client.recv(&mut [0; 8]).expect("an answer"), 3);
+    }
+    let shared = sockets.finish().expect("nothing is left over");
+    assert_eq!(shared.len(), 2, "it is one socket, however many read from it");
+    assert!(shared.iter().any(|shared| shared.given && shared.kind == Kind::Udp));
+}
+
+#[test]
+fn what_is_passed_and_not_configured_is_an_error_that_names_it() {
+    let listener = || TcpListener::bind("127.0.0.1:0").expect("a socket");
+    let udp = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    for (shared, word) in [
+        (given(Kind::Udp, udp), "UDP"),
+        (given(Kind::Tcp, listener()), "FileDescriptorName=ops"),
+        (given(Kind::Ops, listener()), "in [ops]"),
+    ] {
+        let (fd, passed) = (shared.fd.as_raw_fd(), shared.address);
+        let mut sockets = Sockets::new(vec![shared]);
+        sockets.open(&[address("127.0.0.2:0")], 1).expect("a free port");
+        let told = sockets.finish().expect_err("it is not configured").to_string();
+        for part in [&format!("descriptor {fd}"), &passed.to_string(), word] {
+            assert!(told.contains(part), "{told}");
+        }
+    }
+}
+
+#[test]
+fn metrics_have_a_listener_of_their_own() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a socket");
+    let bound = listener.local_addr().expect("bound");
+    let mut sockets = Sockets::new(vec![given(Kind::Ops, listener)]);
+    assert_eq!(sockets.given(), [], "questions do not come in by it");
+    let ops = sockets.open_ops(bound).expect("it is there");
+    assert_eq!(ops.local_addr().expect("bound"), bound);
+    let anew = sockets.open_ops(address("127.0.0.1:0")).expect("a free port");
+    assert_ne!(anew.local_addr().expect("bound"), bound);
+    let shared = sockets.finish().expect("nothing is left over");
+    assert!(shared.iter().all(|shared| shared.kind == Kind::Ops) && shared.len() == 2);
+}
+
+#[test]
+fn too_many_for_few_workers_say_how_many_could() {
+    let (old, mut shared) = anew("127.0.0.1:0", 1);
+    while shared.len() <= PORTS_MAX + 1 {
+        let fd = shared[1].fd.try_clone().expect("a descriptor");
+        shared.push(Shared { kind: Kind::Udp, address: old.address, given: false, fd });
+    }
+    let mut sockets = Sockets::new(shared);
+    let told = sockets.open(&[old.address], 1).expect_err("too many").to_string();
+    assert!(told.contains("workers = 2"), "{told}");
+}

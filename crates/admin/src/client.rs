@@ -93,6 +93,7 @@ impl Dialogue {
             }
             match self.inbox.receive(&self.socket) {
                 Ok(0) => return Err(self.error(Kind::Io(io::ErrorKind::UnexpectedEof.into()))),
+                Ok(_) if self.inbox.fds_lost => return Err(self.fds_lost()),
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(self.error(Kind::Io(error))),

@@ -29,7 +29,8 @@ pub struct Inbox {
     /// Octets known to hold no end of line.
     searched: usize,
     fds: VecDeque<OwnedFd>,
-    /// Whether the kernel kept descriptors back since this process may have no more.
+    /// Whether the kernel kept descriptors back since this process may have no more. Which of the
+    /// others belongs to what is unknown from then on.
     pub fds_lost: bool,
 }
 
@@ -73,7 +74,7 @@ impl Inbox {
     }
 
     /// The next descriptor. They come with the first octet of their line, so all of a line are
-    /// there when it is, but those the kernel kept back.
+    /// there when it is.
     pub fn fd(&mut self) -> Option<OwnedFd> {
         self.fds.pop_front()
     }

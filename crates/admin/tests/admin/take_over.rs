@@ -195,6 +195,29 @@ fn is_reset(end: &std::io::Result<usize>) -> bool {
     end.as_ref().is_err_and(|error| error.kind() == ErrorKind::ConnectionReset)
 }
 
+/// Run by `a_successor_that_may_open_too_little_changes_nothing`.
+#[test]
+#[ignore = "a part of another test"]
+fn starved() {
+    let path = std::env::var_os("DUNLIN_TEST_SOCKET").map(PathBuf::from).expect("a path");
+    setrlimit(Resource::Nofile, Rlimit { current: Some(100), ..getrlimit(Resource::Nofile) })
+        .expect("less is always granted");
+    println!("told: {}", take_over(&path, "0.2.0").expect_err("more than it may open"));
+}
+
+#[test]
+fn a_successor_that_may_open_too_little_changes_nothing() {
+    let running = Running::start("starved", 220, Vec::new());
+    let output = Command::new(std::env::current_exe().expect("this test"))
+        .args(["--exact", "take_over::starved", "--ignored", "--nocapture"])
+        .env("DUNLIN_TEST_SOCKET", &running.path)
+        .output()
+        .expect("it runs");
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && told.contains("LimitNOFILE"), "{output:?}");
+    assert!(running.is_intact());
+}
+
 #[test]
 fn one_takes_over_at_a_time() {
     let running = Running::start("one", 1, Vec::new());

@@ -42,3 +42,7 @@ pub const NOTIFY_TIME_MAX: Duration = Duration::from_secs(1);
 pub const USER_ENTRY_LEN_MAX: usize = 1 << 20;
 /// Errors told of one config file; the rest is counted.
 pub const DIAGNOSTICS_MAX: usize = 100;
+/// Errors of a zone file that the status tells; `dunlin check` tells more.
+pub const ZONE_ERRORS_MAX: usize = 10;
+/// How long who loads zones waits while control's mailbox is full.
+pub const MAILBOX_PATIENCE: Duration = Duration::from_millis(10);

@@ -45,17 +45,16 @@ const NAMES: [&str; 33] = [
     "8.b.d.0.1.0.0.2.ip6.arpa",
 ];
 
-/// The zones, but for those that a configured zone answers for.
-pub fn zones(key: &Arc<HashKey>, configured: &[NameBuf]) -> Vec<Zone> {
+/// Their names, but for those that a configured zone answers for.
+pub fn names(configured: &[NameBuf]) -> impl Iterator<Item = NameBuf> {
     NAMES
         .iter()
         .map(|name| NameBuf::from_text(name.as_bytes(), Name::ROOT).expect("a constant name"))
         .filter(|name| !configured.iter().any(|zone| name.as_name().is_within(zone.as_name())))
-        .map(|name| load(key, name.as_name()))
-        .collect()
 }
 
-fn load(key: &Arc<HashKey>, origin: Name<'_>) -> Zone {
+/// One of them.
+pub fn load(key: &Arc<HashKey>, origin: Name<'_>) -> Zone {
     let mut loader = Loader::new(Arc::clone(key), origin, None);
     zonefile::read_stream(&mut RECORDS.as_bytes(), origin, &mut |record| {
         loader.add(record.owner, record.rtype, record.ttl, record.rdata, 0)
@@ -73,7 +72,7 @@ mod tests {
         let name = |text: &&str| NameBuf::from_text(text.as_bytes(), Name::ROOT).expect("a name");
         let configured: Vec<NameBuf> = configured.iter().map(name).collect();
         let key = Arc::new(HashKey::new([1; image::HASH_KEY_WORDS]));
-        zones(&key, &configured).iter().map(|zone| zone.origin().to_string()).collect()
+        names(&configured).map(|name| load(&key, name.as_name()).origin().to_string()).collect()
     }
 
     #[test]

@@ -3,19 +3,18 @@ use crate::app::{Answerer, Decided};
 use crate::config::{Config, PortKind, Server};
 use crate::report::{self, Counted};
 use crate::sockets::{self, Listening, Sockets};
-use crate::{cli, log, privileges, workers, zones};
+use crate::zones::{self, Zones};
+use crate::{cli, log, privileges, workers};
 use answer::CookieSecret;
 use control::{Control, Running};
 use plane::{Fleet, OnFailure, Seat, StreamLimits, Streams};
 use port_socket::SocketPort;
 use rustix::thread::CapabilitySet;
-use source_file::{Source, Wishes, ZoneFile};
 use std::error::Error;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::thread;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
 /// What everything here may fail with: a sentence for the operator.
 type Anyhow<T> = Result<T, Box<dyn Error>>;
@@ -47,9 +46,11 @@ async fn serve(config: Config) -> Anyhow<ExitCode> {
     privileges::drop_to(user, group, CapabilitySet::empty())?;
     let (control, running) =
         Control::start(zones::first_image(&config.zones, config.server.local_zones)?)?;
-    let (wishes, loaded) = start_source(&config, &control)?;
+    let Server { local_zones, data_dir, .. } = &config.server;
+    let (mut zones, wished) =
+        Zones::start(&control, &config.zones, *local_zones, data_dir.as_deref())?;
     tokio::select! {
-        result = loaded => result?,
+        _ = zones.granted(wished) => {}
         () = signals.end() => return Ok(ExitCode::SUCCESS),
     }
     let (failed, mut failure) = mpsc::unbounded_channel();
@@ -62,7 +63,7 @@ async fn serve(config: Config) -> Anyhow<ExitCode> {
         tokio::select! {
             told = signals.next() => match told {
                 Told::End => break,
-                Told::Reload => wishes.reload_all(),
+                Told::Reload => drop(zones.load_all()),
                 Told::Report => report::log(&plane.counted),
             },
             Some(failure) = failure.recv() => return Err(failure.into()),
@@ -71,8 +72,10 @@ async fn serve(config: Config) -> Anyhow<ExitCode> {
     tracing::info!(
         "ending: what has been received is answered first; a second signal ends at once"
     );
-    wishes.stop();
-    let stopped = tokio::task::spawn_blocking(move || plane.stop(running));
+    let stopped = tokio::task::spawn_blocking(move || {
+        zones.stop();
+        plane.stop(running);
+    });
     tokio::select! {
         done = stopped => done?,
         () = signals.end() => std::process::exit(1),
@@ -120,28 +123,6 @@ impl Signals {
     async fn end(&mut self) {
         while self.next().await != Told::End {}
     }
-}
-
-/// Starts the thread that loads zones. What it gives back is told when each was tried once.
-fn start_source(
-    config: &Config,
-    control: &Control,
-) -> std::io::Result<(Wishes, oneshot::Receiver<()>)> {
-    let files = config
-        .zones
-        .iter()
-        .map(|zone| ZoneFile { origin: zone.name.clone(), file: zone.file.clone() });
-    let (wishes, mut source) = Source::new(files);
-    let (tell, loaded) = oneshot::channel();
-    let control = control.clone();
-    thread::Builder::new().name("zone-files".into()).spawn(move || {
-        let mut load = |zone: &ZoneFile| zones::load(&control, zone);
-        source.load_all(&mut load);
-        // Nobody waits for it when the server ends while it starts.
-        let _ = tell.send(());
-        source.run(&mut load);
-    })?;
-    Ok((wishes, loaded))
 }
 
 /// The running workers and streams.

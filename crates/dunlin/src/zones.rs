@@ -1,13 +1,23 @@
-//! The zones of the config: the image they begin as, and what is done when one is loaded.
+//! The zones of the config, kept as they are served: loaded from their files, or from what was
+//! saved of them; added and taken away while the server runs; and what is to be told of each.
+mod keeper;
+mod registry;
+
 use crate::config::Zone;
 use crate::local;
 use compile::Image;
 use control::Control;
+use control::status::ZoneStatus;
 use image::{HASH_KEY_WORDS, HashKey};
-use source_file::ZoneFile;
-use std::path::PathBuf;
+use keeper::ZoneKeeper;
+use registry::Registry;
+use source_file::{Saver, Source, Wished, Wishes, ZoneFile};
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use tokio::sync::oneshot;
 use wire::NameBuf;
 
 /// An image in which no configured zone is loaded yet: each answers SERVFAIL (invariant I10).
@@ -23,7 +33,9 @@ pub fn first_image(zones: &[Zone], local_zones: bool) -> Result<Image, getrandom
     let mut image = Image::new(Arc::clone(&key));
     if local_zones {
         let configured: Vec<NameBuf> = zones.iter().map(|zone| zone.name.clone()).collect();
-        local::zones(&key, &configured).into_iter().for_each(|zone| image.put_zone(zone.into()));
+        for name in local::names(&configured) {
+            image.put_zone(local::load(&key, name.as_name()).into());
+        }
     }
     for zone in zones {
         let unloaded = compile::Zone::unloaded(Arc::clone(&key), zone.name.as_name());
@@ -32,43 +44,111 @@ pub fn first_image(zones: &[Zone], local_zones: bool) -> Result<Image, getrandom
     Ok(image)
 }
 
-/// Loads a zone and waits until it is published; the old one stays when the file is bad. Returns
-/// the files that had a part in it.
-pub fn load(control: &Control, zone: &ZoneFile) -> Vec<PathBuf> {
-    let origin = zone.origin.as_name();
-    let began = Instant::now();
-    let image = control.image();
-    let old = image.zone(origin).filter(|old| old.facts().loaded);
-    let loaded = source_file::load(&zone.file, origin, image.key(), old.map(|old| &**old));
-    let had_old = old.is_some();
-    // The old zone is not to be held by us as well while the new one is published.
-    drop(image);
-    match loaded {
-        Ok((new, summary)) => {
-            let (records, serial) = (summary.records, new.serial().unwrap_or_default());
-            match control.put_zone(new) {
-                Ok(ticket) => {
-                    let generation = control.wait(ticket).unwrap_or_default();
-                    let milliseconds = began.elapsed().as_millis() as u64;
-                    let file = zone.file.display();
-                    tracing::info!(zone = %origin, %file, records, serial, generation,
-                        milliseconds, "zone loaded");
-                }
-                Err(error) => tracing::error!(zone = %origin, "zone not loaded: {error}"),
-            }
-            summary.files
-        }
-        Err(failure) => {
-            for error in &failure.errors {
-                tracing::error!(zone = %origin, "{error}");
-            }
-            let instead = match had_old {
-                true => "the zone as it was goes on",
-                false => "it answers SERVFAIL until its file is put right",
-            };
-            tracing::error!(zone = %origin, errors = failure.errors.len(),
-                "zone file refused: {instead}");
-            failure.files
+/// The zones, and the threads that load and save them.
+pub struct Zones {
+    wishes: Wishes,
+    registry: Arc<Registry>,
+    saver: Option<Arc<Saver>>,
+    local: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Zones {
+    /// Starts the threads, and has every zone tried once: that is what the wish is about. Copies
+    /// of good zones are kept in `data_dir`; without it there are none.
+    ///
+    /// # Errors
+    /// When a thread could not be started.
+    pub fn start(
+        control: &Control,
+        zones: &[Zone],
+        local_zones: bool,
+        data_dir: Option<&Path>,
+    ) -> io::Result<(Self, Wished)> {
+        let registry = Arc::new(Registry::default());
+        let folder = data_dir.map(copies);
+        let newest = control.clone();
+        let newest = move |origin: wire::Name<'_>| newest.image().zone(origin).cloned();
+        let saver = folder.clone().map(|folder| Saver::start(folder, newest)).transpose()?;
+        let saver = saver.map(Arc::new);
+        let local = Arc::new(AtomicBool::new(local_zones));
+        let mut keeper = ZoneKeeper::new(
+            control.clone(),
+            Arc::clone(&registry),
+            folder.zip(saver.clone()),
+            Arc::clone(&local),
+        );
+        let (wishes, mut source) = Source::new();
+        let run = move || source.run(&mut keeper);
+        let thread = thread::Builder::new().name("zone-files".into()).spawn(run)?;
+        let zones_kept = Self { wishes, registry, saver, local, thread: Some(thread) };
+        let wished = zones_kept.set(zones, local_zones);
+        Ok((zones_kept, wished))
+    }
+
+    /// Serves these zones from now on, and the local ones of RFC 6303 or not. Zones that are new
+    /// or have another file are loaded; those that are no more go, and their copies with them.
+    pub fn set(&self, zones: &[Zone], local_zones: bool) -> Wished {
+        self.local.store(local_zones, Ordering::Relaxed);
+        let files = zones
+            .iter()
+            .map(|zone| ZoneFile { origin: zone.name.clone(), file: zone.file.clone() });
+        self.wishes.set_zones(files.collect())
+    }
+
+    /// Loads every zone again.
+    pub fn load_all(&self) -> Wished {
+        self.wishes.load_all()
+    }
+
+    /// Waits, without holding up others, until all that was wished is done: what became of each
+    /// zone is in the status. False: the zones were stopped before.
+    pub async fn granted(&self, wished: Wished) -> bool {
+        let (tell, told) = oneshot::channel();
+        let wishes = self.wishes.clone();
+        let wait = move || {
+            // Who asked may not want to know any more.
+            let _ = tell.send(wishes.wait(wished));
+        };
+        let waiter = thread::Builder::new().name("zone-waiter".into()).spawn(wait);
+        match waiter {
+            Ok(_) => told.await.unwrap_or(false),
+            Err(_) => self.wishes.wait(wished),
         }
     }
+
+    /// What is to be told of each configured zone, in the order of the config.
+    pub fn status(&self) -> Vec<ZoneStatus> {
+        self.registry.status()
+    }
+
+    /// What keeps zones from being saved now, if something does.
+    pub fn trouble(&self) -> Option<String> {
+        self.saver.as_ref()?.trouble()
+    }
+
+    /// Loads nothing more; a load at work is finished, and what is soon saved is saved.
+    pub fn stop(&mut self) {
+        self.wishes.stop();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread that loads zones panicked; they were served as they were");
+        }
+        self.saver = None;
+    }
 }
+
+impl Drop for Zones {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// The folder of the copies.
+pub fn copies(data_dir: &Path) -> std::path::PathBuf {
+    data_dir.join("zones")
+}
+
+#[cfg(test)]
+mod tests;

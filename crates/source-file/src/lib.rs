@@ -3,10 +3,12 @@
 
 mod limits;
 mod load;
+pub mod saved;
 mod source;
 mod stamp;
 mod watch;
 
 pub use load::load;
-pub use source::{Source, ZoneFile};
-pub use watch::Wishes;
+pub use saved::Saver;
+pub use source::{Keeper, Source, ZoneFile};
+pub use watch::{Wished, Wishes};

@@ -8,3 +8,9 @@ pub const QUIET: Duration = Duration::from_millis(50);
 pub const PATIENCE: Duration = Duration::from_secs(1);
 /// Files are looked at this often even when nothing was told: network file systems tell nothing.
 pub const POLL: Duration = Duration::from_secs(10);
+/// What could not be saved is tried again this often.
+pub const SAVE_RETRY: Duration = Duration::from_secs(30);
+/// How long a server that ends may still save zones.
+pub const SAVE_AT_END: Duration = Duration::from_secs(2);
+/// A temporary file that is older was left by a process that is no more.
+pub const TEMPORARY_AGE: Duration = Duration::from_secs(3600);

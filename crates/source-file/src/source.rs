@@ -1,12 +1,13 @@
 //! The source: which zones there are, and when each is loaded.
 use crate::stamp::Stamps;
 use crate::watch::{Watch, Wish, Wishes};
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::SystemTime;
 use wire::NameBuf;
 
 /// A zone and the master file it is in.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZoneFile {
     /// The name of its apex.
     pub origin: NameBuf,
@@ -14,67 +15,88 @@ pub struct ZoneFile {
     pub file: PathBuf,
 }
 
+/// Does what there is to do about a zone.
+pub trait Keeper {
+    /// Loads it. Returns all files that had a part in it, those that could not be opened included.
+    fn load(&mut self, zone: &ZoneFile) -> Vec<PathBuf>;
+
+    /// The zones are these from now on. Those that are new, or have another file, are loaded next.
+    fn set_zones(&mut self, zones: &[ZoneFile]);
+
+    /// All that had to be loaded of these zones has been.
+    fn settle(&mut self, zones: &[ZoneFile]);
+}
+
 /// Zone files that are loaded when they change.
 pub struct Source {
-    zones: Vec<(ZoneFile, Stamps)>,
+    zones: Vec<ZoneFile>,
+    /// What was seen of the files of each, in the order of the zones.
+    seen: Vec<Seen>,
     watch: Watch,
 }
 
+/// Nothing: the zone is to be loaded, whatever its files are.
+type Seen = Option<Stamps>;
+
 impl Source {
-    /// A source of these zones, and who may wish something of it.
-    pub fn new(zones: impl IntoIterator<Item = ZoneFile>) -> (Wishes, Self) {
+    /// A source without zones, and who may wish some of it.
+    pub fn new() -> (Wishes, Self) {
         let (wishes, watch) = Watch::new();
-        let zones = zones
-            .into_iter()
-            .map(|zone| {
-                let stamps = Stamps::before(&zone.file, &Stamps::default());
-                (zone, stamps)
-            })
-            .collect();
-        (wishes, Self { zones, watch })
+        (wishes, Self { zones: Vec::new(), seen: Vec::new(), watch })
     }
 
-    /// Loads every zone once.
-    ///
-    /// `load` does what there is to do about a zone, and gives back all files that had a part in
-    /// it, those that could not be opened included.
-    pub fn load_all(&mut self, mut load: impl FnMut(&ZoneFile) -> Vec<PathBuf>) {
-        self.watch_folders();
-        self.visit(true, &mut load);
-    }
-
-    /// Loads the zones whose files change, and all when that is wished, until it is to stop.
-    pub fn run(&mut self, mut load: impl FnMut(&ZoneFile) -> Vec<PathBuf>) {
+    /// Grants wishes until it is to stop: loads the zones it is given, those whose files change,
+    /// and all when that is wished.
+    pub fn run(&mut self, keeper: &mut impl Keeper) {
         loop {
             match self.watch.wait() {
-                Wish::Look => self.visit(false, &mut load),
-                Wish::ReloadAll => self.visit(true, &mut load),
+                Wish::Look => self.visit(false, keeper),
+                Wish::Change { zones, load_all } => {
+                    if let Some(zones) = zones {
+                        self.set_zones(zones);
+                        keeper.set_zones(&self.zones);
+                    }
+                    self.visit(load_all, keeper);
+                    keeper.settle(&self.zones);
+                }
                 Wish::Stop => return,
             }
+            self.watch.granted();
         }
     }
 
-    /// Loads zones: all, or those whose files are not as they were.
-    fn visit(&mut self, mut all: bool, load: &mut impl FnMut(&ZoneFile) -> Vec<PathBuf>) {
+    /// Takes these zones for the ones it had; what stays the same keeps what was seen of it.
+    fn set_zones(&mut self, zones: Vec<ZoneFile>) {
+        let key = |zone: &ZoneFile| zone.origin.as_name().octets().to_ascii_lowercase();
+        let old = std::mem::replace(&mut self.zones, zones).into_iter();
+        let mut known: HashMap<Vec<u8>, (PathBuf, Seen)> = old
+            .zip(self.seen.drain(..))
+            .map(|(zone, seen)| (key(&zone), (zone.file, seen)))
+            .collect();
+        let same = |zone: &ZoneFile| {
+            let (file, seen) = known.remove(&key(zone))?;
+            seen.filter(|_| file == zone.file)
+        };
+        self.seen = self.zones.iter().map(same).collect();
+    }
+
+    /// Loads zones: all, or those that are new or whose files are not as they were.
+    fn visit(&mut self, mut all: bool, keeper: &mut impl Keeper) {
         loop {
-            for (zone, stamps) in &mut self.zones {
-                if all || stamps.differ() {
+            for (zone, seen) in self.zones.iter().zip(&mut self.seen) {
+                if all || seen.as_ref().is_none_or(Stamps::differ) {
                     let began = SystemTime::now();
-                    let before = Stamps::before(&zone.file, stamps);
-                    *stamps = before.after(load(zone), began);
+                    let before = Stamps::before(&zone.file, &seen.take().unwrap_or_default());
+                    *seen = Some(before.after(keeper.load(zone), began));
                 }
             }
             // What happened in a folder before it was watched is found by one more look.
-            if !self.watch_folders() {
+            let folders = self.seen.iter().flatten().flat_map(Stamps::folders);
+            if !self.watch.set_folders(folders) {
                 return;
             }
             all = false;
         }
-    }
-
-    /// Watches where the files are; whether that is a folder more.
-    fn watch_folders(&mut self) -> bool {
-        self.watch.set_folders(self.zones.iter().flat_map(|(_, stamps)| stamps.folders()))
     }
 }
 

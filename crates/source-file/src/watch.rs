@@ -3,6 +3,7 @@
 //! What the kernel tells is only a hint: whether a zone is loaded is decided by looking at its
 //! files. So nothing depends on which events an editor's way of saving comes to.
 use crate::limits::{PATIENCE, POLL, QUIET};
+use crate::source::ZoneFile;
 use notify::event::{AccessKind, AccessMode};
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use std::collections::HashSet;
@@ -11,22 +12,33 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// What there is to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wish {
     /// Load what has changed.
     Look,
-    /// Load every zone.
-    ReloadAll,
+    /// Take other zones, load what is new and what has changed, or all.
+    Change { zones: Option<Vec<ZoneFile>>, load_all: bool },
     /// End.
     Stop,
 }
 
-/// Wishes that are not yet granted: one of a kind is as good as many.
+/// Stands for something that was wished.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Wished(u64);
+
+/// Wishes that are not yet granted: the latest of a kind stands for those before it.
 #[derive(Debug, Default)]
 struct Wanted {
     look: bool,
-    reload_all: bool,
+    load_all: bool,
+    zones: Option<Vec<ZoneFile>>,
     stop: bool,
+    /// Wishes so far; those at work; those that are granted.
+    wished: u64,
+    taken: u64,
+    granted: u64,
+    /// Nobody grants any more.
+    ended: bool,
 }
 
 /// Wishes something of a source.
@@ -35,8 +47,14 @@ pub struct Wishes(Arc<(Mutex<Wanted>, Condvar)>);
 
 impl Wishes {
     /// Has every zone loaded again.
-    pub fn reload_all(&self) {
-        self.wish(|wanted| wanted.reload_all = true);
+    pub fn load_all(&self) -> Wished {
+        self.wish(|wanted| wanted.load_all = true)
+    }
+
+    /// Has these zones kept from now on, and no others. Those that are new or have another file
+    /// are loaded; those that stay are not, unless their files changed.
+    pub fn set_zones(&self, zones: Vec<ZoneFile>) -> Wished {
+        self.wish(|wanted| wanted.zones = Some(zones))
     }
 
     /// Ends the source; a load at work is finished.
@@ -44,31 +62,63 @@ impl Wishes {
         self.wish(|wanted| wanted.stop = true);
     }
 
-    fn wish(&self, wish: impl FnOnce(&mut Wanted)) {
-        wish(&mut self.wanted());
-        self.0.1.notify_one();
+    /// Waits until a wish is granted: each zone it is about was tried. False: the source ended
+    /// before.
+    pub fn wait(&self, wished: Wished) -> bool {
+        let pending = |wanted: &mut Wanted| wanted.granted < wished.0 && !wanted.ended;
+        let waited = self.0.1.wait_while(self.wanted(), pending);
+        waited.unwrap_or_else(PoisonError::into_inner).granted >= wished.0
+    }
+
+    fn wish(&self, wish: impl FnOnce(&mut Wanted)) -> Wished {
+        let mut wanted = self.wanted();
+        wish(&mut wanted);
+        wanted.wished += 1;
+        let wished = Wished(wanted.wished);
+        drop(wanted);
+        self.0.1.notify_all();
+        wished
+    }
+
+    fn hint(&self) {
+        self.wanted().look = true;
+        self.0.1.notify_all();
     }
 
     fn wanted(&self) -> MutexGuard<'_, Wanted> {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits up to a while; the most urgent wish, if there is one. To load all is to look too.
+    /// Waits up to a while; the most urgent wish, if there is one. Any other is to look too.
     fn take(&self, patience: Duration) -> Option<Wish> {
-        let idle = |wanted: &mut Wanted| !(wanted.stop || wanted.reload_all || wanted.look);
+        let idle = |wanted: &mut Wanted| {
+            !(wanted.stop || wanted.load_all || wanted.look || wanted.zones.is_some())
+        };
         let (mut wanted, _) = self
             .0
             .1
             .wait_timeout_while(self.wanted(), patience, idle)
             .unwrap_or_else(PoisonError::into_inner);
-        let Wanted { look, reload_all, stop } = *wanted;
-        *wanted = Wanted { stop, ..Wanted::default() };
-        match (stop, reload_all, look) {
-            (true, ..) => Some(Wish::Stop),
-            (_, true, _) => Some(Wish::ReloadAll),
-            (.., true) => Some(Wish::Look),
-            _ => None,
+        if wanted.stop {
+            return Some(Wish::Stop);
         }
+        let look = std::mem::take(&mut wanted.look);
+        let load_all = std::mem::take(&mut wanted.load_all);
+        let zones = wanted.zones.take();
+        if load_all || zones.is_some() {
+            wanted.taken = wanted.wished;
+            return Some(Wish::Change { zones, load_all });
+        }
+        look.then_some(Wish::Look)
+    }
+
+    /// What was taken is done; or nothing more will be.
+    fn grant(&self, ended: bool) {
+        let mut wanted = self.wanted();
+        wanted.granted = wanted.taken;
+        wanted.ended |= ended;
+        drop(wanted);
+        self.0.1.notify_all();
     }
 }
 
@@ -86,7 +136,7 @@ impl Watch {
         let hints = wishes.clone();
         let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
             if event.map_or(true, |event| is_change(event.kind)) {
-                hints.wish(|wanted| wanted.look = true);
+                hints.hint();
             }
         });
         if let Err(error) = &watcher {
@@ -94,6 +144,11 @@ impl Watch {
         }
         let watch = Self { watcher: watcher.ok(), folders: HashSet::new(), wishes: wishes.clone() };
         (wishes, watch)
+    }
+
+    /// What it waited for last is done.
+    pub fn granted(&self) {
+        self.wishes.grant(false);
     }
 
     /// Watches these folders and no others; whether one is new.
@@ -129,6 +184,13 @@ impl Watch {
             }
         }
         wish
+    }
+}
+
+impl Drop for Watch {
+    /// Nobody is to wait for wishes that none will grant.
+    fn drop(&mut self) {
+        self.wishes.grant(true);
     }
 }
 

@@ -49,8 +49,12 @@ impl Served {
         for (file, text) in files {
             fs::write(folder.join(file), text).expect("a file");
         }
+        let data_dir = match config.contains("data_dir") {
+            true => String::new(),
+            false => format!("data_dir = \"{}\"\n", folder.join("data").display()),
+        };
         let config = format!(
-            "log.format = \"json\"\n[server]\nlisten = [\"127.0.0.1:0\"]\nworkers = 2\n{config}"
+            "log.format = \"json\"\n[server]\nlisten = [\"127.0.0.1:0\"]\nworkers = 2\n{data_dir}{config}"
         );
         fs::write(folder.join("dunlin.toml"), config).expect("a file");
         let mut child = command

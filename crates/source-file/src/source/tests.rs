@@ -2,7 +2,8 @@ use super::*;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use wire::Name;
@@ -20,6 +21,23 @@ struct Fixture {
     thread: JoinHandle<()>,
 }
 
+/// Tells of each load and of nothing else.
+struct Told {
+    told: Sender<()>,
+    files: Vec<PathBuf>,
+}
+
+impl Keeper for Told {
+    fn load(&mut self, _: &ZoneFile) -> Vec<PathBuf> {
+        self.told.send(()).expect("the test listens");
+        self.files.clone()
+    }
+
+    fn set_zones(&mut self, _: &[ZoneFile]) {}
+
+    fn settle(&mut self, _: &[ZoneFile]) {}
+}
+
 impl Fixture {
     /// Prepares the folder, then watches `zone` in it; `extra` are files that have a part in it.
     fn start(test: &str, prepare: impl Fn(&Path), extra: &[&str]) -> Self {
@@ -31,16 +49,10 @@ impl Fixture {
         let files: Vec<PathBuf> =
             std::iter::once(file.clone()).chain(extra.iter().map(|f| folder.join(f))).collect();
         let origin = NameBuf::from_text(b"example.org.", Name::ROOT).expect("a name");
-        let (wishes, mut source) = Source::new([ZoneFile { origin, file }]);
+        let (wishes, mut source) = Source::new();
         let (told, loads) = channel();
-        let thread = std::thread::spawn(move || {
-            let mut load = |_: &ZoneFile| {
-                told.send(()).expect("the test listens");
-                files.clone()
-            };
-            source.load_all(&mut load);
-            source.run(&mut load);
-        });
+        let thread = std::thread::spawn(move || source.run(&mut Told { told, files }));
+        wishes.set_zones(vec![ZoneFile { origin, file }]);
         let fixture = Self { folder, wishes, loads, thread };
         fixture.expect_load("at the start");
         // A file written just before counts as changed, if its state before reading is unknown.
@@ -136,7 +148,66 @@ fn a_file_that_comes_and_goes() {
 #[test]
 fn a_reload_that_is_asked_for_needs_no_change() {
     let fixture = Fixture::start("asked", |folder| write(folder, "zone", "1"), &[]);
-    fixture.wishes.reload_all();
+    assert!(fixture.wishes.wait(fixture.wishes.load_all()));
     fixture.expect_load("when asked for");
     fixture.stop();
+}
+
+/// Notes what it is told, a line each.
+#[derive(Clone, Default)]
+struct Notes(Arc<Mutex<Vec<String>>>);
+
+impl Notes {
+    fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().expect("no panic"))
+    }
+}
+
+impl Keeper for Notes {
+    fn load(&mut self, zone: &ZoneFile) -> Vec<PathBuf> {
+        let line = format!("{} {}", zone.origin, zone.file.display());
+        self.0.lock().expect("no panic").push(line);
+        vec![zone.file.clone()]
+    }
+
+    fn set_zones(&mut self, zones: &[ZoneFile]) {
+        self.0.lock().expect("no panic").push(format!("{} zones", zones.len()));
+    }
+
+    fn settle(&mut self, _: &[ZoneFile]) {
+        self.0.lock().expect("no panic").push("settled".into());
+    }
+}
+
+#[test]
+fn zones_come_go_and_get_another_file_while_it_runs() {
+    let (wishes, mut source) = Source::new();
+    let notes = Notes::default();
+    let mut keeper = notes.clone();
+    let thread = std::thread::spawn(move || source.run(&mut keeper));
+    let folder = std::env::temp_dir().join(format!("source-set-{}", std::process::id()));
+    let file = |name: &str| folder.join(name).display().to_string();
+    let set = |zones: &[(&str, &str)]| {
+        let zones = zones.iter().map(|(origin, name)| ZoneFile {
+            origin: NameBuf::from_text(origin.as_bytes(), Name::ROOT).expect("a name"),
+            file: folder.join(name),
+        });
+        assert!(wishes.wait(wishes.set_zones(zones.collect())));
+        notes.take()
+    };
+    let line = |origin: &str, name: &str| format!("{origin} {}", file(name));
+    assert_eq!(
+        set(&[("a.", "1"), ("b.", "2")]),
+        ["2 zones", &line("a.", "1"), &line("b.", "2"), "settled"]
+    );
+    assert_eq!(
+        set(&[("B.", "2"), ("c.", "3"), ("a.", "4")]),
+        ["3 zones", &line("c.", "3"), &line("a.", "4"), "settled"],
+        "what stays is not loaded again"
+    );
+    assert_eq!(set(&[]), ["0 zones", "settled"]);
+    assert_eq!(set(&[("a.", "4")]), ["1 zones", &line("a.", "4"), "settled"]);
+    wishes.stop();
+    thread.join().expect("the source ends");
+    assert!(!wishes.wait(wishes.load_all()), "nobody is left waiting");
 }

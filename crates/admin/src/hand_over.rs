@@ -85,9 +85,11 @@ async fn give(guest: &Guest, connections: Vec<Connection>) -> (usize, io::Result
     while rest.peek().is_some() {
         let (mut entries, mut fds, mut octets) = (Vec::new(), Vec::<OwnedFd>::new(), 0);
         while fds.len() < CHUNK_FDS_MAX && octets < CHUNK_INBOX_MAX {
-            let Some(Connection { fd, peer, client, inbox }) = rest.next() else { break };
+            let Some(Connection { fd, peer, client, header_due, inbox }) = rest.next() else {
+                break;
+            };
             octets += inbox.len();
-            entries.push(ConnectionEntry { peer, client, inbox });
+            entries.push(ConnectionEntry { peer, client, header_due, inbox });
             fds.push(fd);
         }
         let fds: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();

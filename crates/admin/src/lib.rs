@@ -59,6 +59,8 @@ pub struct Connection {
     pub peer: SocketAddr,
     /// Whom it is answered for; a proxy may have set it apart.
     pub client: SocketAddr,
+    /// The peer is a proxy that has not said yet whom it forwards.
+    pub header_due: bool,
     /// What was received and not answered: the beginning of a message, with its length in front.
     pub inbox: Vec<u8>,
 }

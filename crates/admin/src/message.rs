@@ -91,6 +91,7 @@ pub struct SocketEntry {
 pub struct ConnectionEntry {
     pub peer: SocketAddr,
     pub client: SocketAddr,
+    pub header_due: bool,
     #[serde(with = "hex")]
     pub inbox: Vec<u8>,
 }
@@ -156,9 +157,15 @@ mod tests {
     fn a_connection_keeps_its_octets() {
         let inbox = vec![0, 12, 0xab];
         let [peer, client] = ["192.0.2.1:5353", "[2001:db8::1]:53"].map(|a| a.parse().unwrap());
-        let line = encode(&Reply::Connections(vec![ConnectionEntry { peer, client, inbox }]));
+        let line = encode(&Reply::Connections(vec![ConnectionEntry {
+            peer,
+            client,
+            header_due: true,
+            inbox,
+        }]));
         let Ok(Reply::Connections(entries)) = decode(&line) else { panic!("other than it was") };
         assert_eq!((entries[0].peer, entries[0].client), (peer, client));
+        assert!(entries[0].header_due);
         assert_eq!(entries[0].inbox, [0, 12, 0xab]);
     }
 }

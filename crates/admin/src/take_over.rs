@@ -88,9 +88,9 @@ impl Offer {
         loop {
             match dialogue.reply(HAND_OVER_TIME_MAX)? {
                 Reply::Connections(entries) => {
-                    for ConnectionEntry { peer, client, inbox } in entries {
+                    for ConnectionEntry { peer, client, header_due, inbox } in entries {
                         let fd = dialogue.inbox.fd().ok_or_else(|| dialogue.fds_lost())?;
-                        connections.push(Connection { fd, peer, client, inbox });
+                        connections.push(Connection { fd, peer, client, header_due, inbox });
                     }
                 }
                 Reply::Done => return Ok(()),

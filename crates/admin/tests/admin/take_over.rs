@@ -24,7 +24,7 @@ fn connections(count: usize) -> (Vec<TcpStream>, Vec<Connection>) {
             let (far, peer) = listener.accept().expect("a connection");
             let client = "192.0.2.1:53".parse().expect("an address");
             let inbox = (n as u32).to_be_bytes().into();
-            (near, Connection { fd: far.into(), peer, client, inbox })
+            (near, Connection { fd: far.into(), peer, client, header_due: n % 2 == 1, inbox })
         })
         .unzip()
 }
@@ -59,7 +59,9 @@ fn successor() {
     let taken = offer.serving().expect("it hands over");
     endpoint.reveal().expect("our folder");
     assert!(taken.problem.is_none(), "{:?}", taken.problem);
-    for Connection { fd, client, inbox, .. } in taken.connections {
+    for (n, connection) in taken.connections.into_iter().enumerate() {
+        let Connection { fd, client, header_due, inbox, .. } = connection;
+        assert_eq!(header_due, n % 2 == 1);
         assert_eq!(client.to_string(), "192.0.2.1:53");
         TcpStream::from(fd).write_all(&inbox).expect("a connection");
     }

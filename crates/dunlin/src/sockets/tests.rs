@@ -1,8 +1,12 @@
 use super::*;
-use packet::Verdict;
+use packet::{Packet, Verdict};
+use plane::{App, Fleet, Seat};
 use port::Port;
 use port_socket::SocketPort;
 use std::net::UdpSocket;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -201,4 +205,65 @@ fn too_many_for_few_workers_say_how_many_could() {
     let mut sockets = Sockets::new(shared);
     let told = sockets.open(&[old.address], 1).expect_err("too many").to_string();
     assert!(told.contains("workers = 2"), "{told}");
+}
+
+/// Workers that answer with what they are asked.
+struct Echo;
+
+impl App for Echo {
+    fn burst(&mut self, packets: &mut [Packet<'_>], _now: Duration) {
+        packets.iter_mut().for_each(|packet| packet.verdict = Verdict::Reply);
+    }
+
+    fn park(&mut self) {}
+}
+
+fn serve(datagrams: Vec<OwnedFd>, workers: usize) -> Fleet {
+    let mut ports: Vec<Vec<SocketPort>> = (0..workers).map(|_| Vec::new()).collect();
+    for (n, socket) in datagrams.into_iter().enumerate() {
+        ports[n % workers].push(SocketPort::new(socket).expect("a bound socket"));
+    }
+    let seats = ports.into_iter().map(|ports| Seat { ports, app: Echo, cpu: None }).collect();
+    Fleet::start(seats, Arc::new(|failure| panic!("{failure}"))).expect("workers")
+}
+
+#[test]
+fn whoever_asks_all_the_while_is_always_answered() {
+    let (mut old, mut shared) = anew("127.0.0.1:0", 2);
+    let mut fleet = serve(std::mem::take(&mut old.datagrams), 2);
+    let ended = Arc::new(AtomicBool::new(false));
+    let asking: Vec<_> = (0..2)
+        .map(|_| {
+            let ended = Arc::clone(&ended);
+            thread::spawn(move || {
+                let mut asked = 0_u64;
+                while !ended.load(Ordering::Relaxed) {
+                    // A new port each time, so that every socket is asked. Nothing is asked twice:
+                    // what is lost shows.
+                    let client = client();
+                    for n in 0..8_u64 {
+                        client.send_to(&n.to_be_bytes(), old.address).expect("loopback");
+                    }
+                    for _ in 0..8 {
+                        client.recv(&mut [0; 8]).expect("an answer");
+                    }
+                    asked += 8;
+                }
+                asked
+            })
+        })
+        .collect();
+    for workers in [4, 1, 3, 2, 5, 2] {
+        let mut sockets = Sockets::new(shared);
+        let new = sockets.open(&[old.address], workers).expect("they are there").remove(0);
+        shared = sockets.finish().expect("nothing is left over");
+        let successor = serve(new.datagrams, workers);
+        thread::sleep(Duration::from_millis(20));
+        fleet.stop();
+        fleet = successor;
+    }
+    ended.store(true, Ordering::Relaxed);
+    let asked: Vec<u64> = asking.into_iter().map(|one| one.join().expect("all answered")).collect();
+    assert!(asked.iter().all(|asked| *asked > 0), "{asked:?}");
+    fleet.stop();
 }

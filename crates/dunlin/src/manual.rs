@@ -17,7 +17,7 @@ const TITLE: &str = "Dunlin manual";
 /// No date, so that one source gives one manual; not empty, which would leave the place out.
 const DATE: &str = " ";
 
-/// Writes every page into a folder.
+/// Writes every page, below a folder by section, as man(1) looks for them.
 ///
 /// # Errors
 /// The folder or a file of it cannot be written.
@@ -26,11 +26,12 @@ pub fn write(command: &Manual) -> io::Result<ExitCode> {
     let told = |error: io::Error| {
         io::Error::new(error.kind(), format!("cannot write into {}: {error}", folder.display()))
     };
-    fs::create_dir_all(folder).map_err(told)?;
+    let [commands, files] = ["man1", "man5"].map(|section| folder.join(section));
+    fs::create_dir_all(&commands).and_then(|()| fs::create_dir_all(&files)).map_err(told)?;
     let mut cli = Cli::command().disable_help_subcommand(true);
     cli.build();
-    write_commands(&cli, folder).map_err(told)?;
-    fs::write(folder.join("dunlin.toml.5"), config_page(EXAMPLE)).map_err(told)?;
+    write_commands(&cli, &commands).map_err(told)?;
+    fs::write(files.join("dunlin.toml.5"), config_page(EXAMPLE)).map_err(told)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -91,22 +91,22 @@ fn subcommands() -> BTreeSet<String> {
 fn every_command_has_a_page_in_order() {
     let folder = folder("manual");
     dunlin(&["manual".as_ref(), folder.as_ref()]);
-    let found: BTreeSet<String> = fs::read_dir(&folder)
-        .expect("a folder")
-        .map(|file| file.expect("a file").file_name().into_string().expect("UTF-8"))
-        .collect();
+    let pages = ["man1", "man5"].map(|section| fs::read_dir(folder.join(section)).expect("pages"));
+    let pages: Vec<PathBuf> =
+        pages.into_iter().flatten().map(|p| p.expect("a page").path()).collect();
+    let name = |page: &PathBuf| page.strip_prefix(&folder).expect("below").display().to_string();
+    let found: BTreeSet<String> = pages.iter().map(name).collect();
     let mut wanted: BTreeSet<String> =
-        subcommands().iter().map(|name| format!("dunlin-{name}.1")).collect();
-    assert!(wanted.contains("dunlin-serve.1"), "{wanted:?}");
-    wanted.extend(["dunlin.1".into(), "dunlin.toml.5".into()]);
+        subcommands().iter().map(|name| format!("man1/dunlin-{name}.1")).collect();
+    assert!(wanted.contains("man1/dunlin-serve.1"), "{wanted:?}");
+    wanted.extend(["man1/dunlin.1".into(), "man5/dunlin.toml.5".into()]);
     assert_eq!(found, wanted);
     if lacks(&["mandoc"]) {
         return;
     }
-    for page in &found {
-        let page = folder.join(page);
-        run(Command::new("mandoc").args(["-Tlint", "-Werror"]).arg(&page));
-        let shown = text(&run(Command::new("mandoc").args(["-Tascii", "-c"]).arg(&page)));
+    for page in &pages {
+        run(Command::new("mandoc").args(["-Tlint", "-Werror"]).arg(page));
+        let shown = text(&run(Command::new("mandoc").args(["-Tascii", "-c"]).arg(page)));
         for part in ["N\u{8}NA\u{8}AM\u{8}ME\u{8}E", "Dunlin manual", env!("CARGO_PKG_VERSION")] {
             assert!(shown.contains(part), "{part} in {page:?}: {shown}");
         }

@@ -1,8 +1,8 @@
 //! What is shown of single queries: query log, dnstap, hottest names and clients.
 //!
-//! A [`Tap`] on each thread of the plane picks one query in so many and writes it, with its reply or
-//! why there is none, into a ring that nobody waits for. The [`Runner`], a thread of its own, reads
-//! the rings and hands each sample to whom it concerns.
+//! A [`Tap`] on each thread of the plane picks one query in so many and writes it, with its reply
+//! or why there is none, into a ring that nobody waits for. The [`Runner`], a thread of its own,
+//! reads the rings and hands each sample to whom it concerns.
 #![forbid(unsafe_code)]
 
 mod dnstap;

@@ -30,7 +30,7 @@ pub const RECONNECT_PAUSE_MIN: Duration = Duration::from_millis(100);
 pub const RECONNECT_PAUSE_MAX: Duration = Duration::from_secs(10);
 /// How long the dnstap reader may take to answer a greeting.
 pub const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
-/// Octets of a control frame at most; the reference implementation's FSTRM_CONTROL_FRAME_LENGTH_MAX.
+/// Octets of a control frame at most, as in the reference implementation (fstrm).
 pub const CONTROL_FRAME_MAX: usize = 512;
 /// How long the outputs may take for what they still hold when the runner ends, or is told to
 /// send it elsewhere.

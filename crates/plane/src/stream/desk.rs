@@ -81,3 +81,47 @@ pub fn first_message(octets: &[u8]) -> Option<&[u8]> {
     let (length, rest) = octets.split_first_chunk::<PREFIX>()?;
     rest.get(..u16::from_be_bytes(*length).into())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::OUTBOX_MAX;
+
+    /// Answers every query with the longest reply.
+    struct Long;
+
+    impl App for Long {
+        fn burst(&mut self, packets: &mut [Packet<'_>], _now: Duration) {
+            for packet in packets {
+                packet.len = packet.buf.len();
+                packet.verdict = Verdict::Reply;
+            }
+        }
+
+        fn park(&mut self) {}
+    }
+
+    #[test]
+    fn replies_are_sent_before_they_are_too_many() {
+        let mut desk = Desk::new(Long, Counters::new());
+        let anyone = "192.0.2.1:4660".parse().unwrap();
+        let queries = [0, 3, b'a', b's', b'k'].repeat(100);
+        let (used, burst) = desk.clerk.answer(&queries, (anyone, anyone), Duration::ZERO);
+        assert_eq!((used, burst.received), (5, 1), "one such reply is enough");
+        assert!(desk.clerk.replies.len() <= OUTBOX_MAX);
+    }
+
+    #[test]
+    fn messages_end_where_their_lengths_say() {
+        let cases: [(&[u8], Option<&[u8]>); 5] = [
+            (&[], None),
+            (&[0], None),
+            (&[0, 0], Some(&[])),
+            (&[0, 2, 1], None),
+            (&[0, 2, 1, 2, 3], Some(&[1, 2])),
+        ];
+        for (octets, message) in cases {
+            assert_eq!(first_message(octets), message);
+        }
+    }
+}

@@ -338,7 +338,7 @@ impl<A: App> Server<A> {
         let Some(connection) = self.part_with(id, Ending::HandedOver) else {
             return;
         };
-        // The successor's copy of the descriptor keeps our watch alive, so it has to be taken off.
+        // The connection lives on, and would go on waking us while we wait for slow readers.
         if epoll::delete(&self.epoll, &connection).is_ok() {
             self.shared.give(connection.hand_over());
         }

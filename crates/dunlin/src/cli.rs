@@ -1,6 +1,9 @@
 //! The command line.
+use crate::config::{Admin, read_duration};
+use crate::limits::TOP_INTERVAL;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// An authoritative DNS server for container fleets, one worker a core.
 #[derive(Debug, Parser)]
@@ -29,8 +32,24 @@ pub enum Command {
         dunlin check /etc/dunlin/dunlin.toml\n  \
         dunlin check -o json dunlin.toml | jq '.errors[].message'")]
     Check(Check),
+    /// Shows a running server in one look: what it serves, since when, what is behind, and why.
+    ///
+    /// Exit status 1 says that something is behind or refused, that the server does not serve, or
+    /// that it cannot be reached.
+    #[command(after_help = "Examples:\n  \
+        dunlin status\n  \
+        dunlin status -o json | jq '.zones[] | select(.state != \"current\")'")]
+    Status(Status),
+    /// Shows a running server live: rates, latency, and who asks what.
+    ///
+    /// Keys: q quits, p pauses, arrows scroll the threads. Without a terminal it writes a line
+    /// each interval.
+    #[command(after_help = "Examples:\n  \
+        dunlin top\n  \
+        dunlin top --interval 10s >> rates.log")]
+    Top(Top),
     /// Writes the manual: a page for each command, and dunlin.toml(5).
-    #[command(after_help = "Example:\n  dunlin manual pages && man pages/dunlin-serve.1")]
+    #[command(after_help = "Example:\n  dunlin manual /usr/local/share/man")]
     Manual(Manual),
     /// Prints what a shell reads to complete command lines.
     #[command(after_help = "Examples:\n  \
@@ -57,8 +76,36 @@ pub struct Check {
 }
 
 #[derive(Args, Debug)]
+pub struct Status {
+    /// Where the server listens: `[admin] socket` of its config.
+    #[arg(long, value_name = "PATH", default_value = Admin::SOCKET)]
+    pub socket: PathBuf,
+    /// How it is written; JSON holds all there is.
+    #[arg(short, long, value_enum, default_value_t = Output::Text)]
+    pub output: Output,
+    /// Lists all zones, however many there are.
+    #[arg(long)]
+    pub zones: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct Top {
+    /// Where the server listens: `[admin] socket` of its config.
+    #[arg(long, value_name = "PATH", default_value = Admin::SOCKET)]
+    pub socket: PathBuf,
+    /// How often the server is asked: 100ms to 1h.
+    #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = read_interval)]
+    pub interval: Duration,
+}
+
+fn read_interval(text: &str) -> Result<Duration, String> {
+    let interval = read_duration(text).filter(|interval| TOP_INTERVAL.contains(interval));
+    interval.ok_or_else(|| "expected 100ms to 1h, such as \"500ms\", \"2s\" or \"1m\"".into())
+}
+
+#[derive(Args, Debug)]
 pub struct Manual {
-    /// Where the pages go; it is made where it is not there.
+    /// Where the pages go: into man1 and man5 below it, which are made where they are not there.
     #[arg(value_name = "FOLDER")]
     pub folder: PathBuf,
 }
@@ -71,7 +118,7 @@ pub struct Completions {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Output {
-    /// Lines for people: `file:line:column: message`.
+    /// Lines for people.
     Text,
     /// One JSON object.
     Json,
@@ -85,6 +132,15 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn intervals_are_neither_too_short_nor_too_long() {
+        assert_eq!(read_interval("100ms"), Ok(Duration::from_millis(100)));
+        assert_eq!(read_interval("1h"), Ok(Duration::from_secs(3_600)));
+        for wrong in ["99ms", "61m", "1", "s", "-1s", ""] {
+            assert!(read_interval(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ mod units;
 mod values;
 
 pub use operate::{Acl, Admin, Denied, Dnstap, Limits, Ops, Proxy, Queries, Rate, Streams};
-pub use units::{Prefix, Rule, allows};
+pub use units::{Prefix, Rule, allows, read_duration};
 
 use crate::diagnostic::Diagnostic;
 use crate::limits::{

@@ -6,6 +6,7 @@ mod check;
 mod cli;
 mod config;
 mod diagnostic;
+mod human;
 mod limits;
 mod local;
 mod log;
@@ -13,9 +14,13 @@ mod manual;
 mod peer;
 mod privileges;
 mod report;
+#[cfg(test)]
+mod sample;
 mod serve;
 mod sockets;
+mod status;
 mod systemd;
+mod top;
 mod workers;
 mod zones;
 
@@ -28,6 +33,8 @@ pub fn run() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Serve(command) => serve::run(&command),
         Command::Check(command) => check::run(&command).map_err(Into::into),
+        Command::Status(command) => status::run(&command),
+        Command::Top(command) => top::run(&command),
         Command::Manual(command) => manual::write(&command).map_err(Into::into),
         Command::Completions(command) => manual::complete(&command).map_err(Into::into),
     };

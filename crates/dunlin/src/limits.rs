@@ -42,6 +42,16 @@ pub const NOTIFY_TIME_MAX: Duration = Duration::from_secs(1);
 pub const USER_ENTRY_LEN_MAX: usize = 1 << 20;
 /// Errors told of one config file; the rest is counted.
 pub const DIAGNOSTICS_MAX: usize = 100;
+
+/// Zones that `dunlin status` lists unless all are wanted: more are no longer one look.
+pub const STATUS_ZONES_MAX: usize = 40;
+/// Errors that `dunlin status` shows of one file.
+pub const STATUS_ERRORS_MAX: usize = 5;
+/// How often `dunlin top` may ask the server.
+pub const TOP_INTERVAL: std::ops::RangeInclusive<Duration> =
+    Duration::from_millis(100)..=Duration::from_secs(3_600);
+/// Looks whose rates `dunlin top` keeps, to draw them: as many as a wide terminal has columns.
+pub const TOP_HISTORY_MAX: usize = 512;
 /// Errors of a zone file that the status tells; `dunlin check` tells more.
 pub const ZONE_ERRORS_MAX: usize = 10;
 /// How long who loads zones waits while control's mailbox is full.

@@ -20,27 +20,27 @@ fn split(text: &str) -> Option<(u64, &str)> {
 pub fn duration(
     range: RangeInclusive<Duration>,
 ) -> impl Fn(&DeValue<'_>) -> Result<Duration, Wrong> {
-    move |value| {
-        let read = |text: &str| {
-            let (number, unit) = split(text)?;
-            let milliseconds: u64 = match unit {
-                "ms" => 1,
-                "s" => 1_000,
-                "m" => 60_000,
-                "h" => 3_600_000,
-                _ => return None,
-            };
-            number.checked_mul(milliseconds).map(Duration::from_millis)
-        };
-        match value.as_str().and_then(read) {
-            Some(duration) if range.contains(&duration) => Ok(duration),
-            Some(_) => {
-                let what = format!("{:?} to {:?}", range.start(), range.end());
-                expected(&what, value)
-            }
-            None => expected("a duration such as \"250ms\", \"10s\", \"5m\" or \"1h\"", value),
+    move |value| match value.as_str().and_then(read_duration) {
+        Some(duration) if range.contains(&duration) => Ok(duration),
+        Some(_) => {
+            let what = format!("{:?} to {:?}", range.start(), range.end());
+            expected(&what, value)
         }
+        None => expected("a duration such as \"250ms\", \"10s\", \"5m\" or \"1h\"", value),
     }
+}
+
+/// Reads `"250ms"`, `"10s"`, `"5m"` or `"1h"`.
+pub fn read_duration(text: &str) -> Option<Duration> {
+    let (number, unit) = split(text)?;
+    let milliseconds: u64 = match unit {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        _ => return None,
+    };
+    number.checked_mul(milliseconds).map(Duration::from_millis)
 }
 
 /// `"64KiB"`, `"32MiB"` or `"1GiB"`, within a range of octets.

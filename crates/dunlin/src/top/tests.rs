@@ -1,0 +1,202 @@
+//! What is drawn, at several sizes, and what keys and looks do to it.
+use super::rates::Rates;
+use super::*;
+use crate::sample::{self, NOW};
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+
+/// A screen that has seen two looks a second apart.
+fn screen(workers: usize) -> (Screen, Looks) {
+    let (mut screen, mut looks) = (Screen::default(), Looks::default());
+    let begin = Instant::now();
+    for second in 0..2 {
+        let mut status = sample::status(workers, 40, 100 + 124 * second);
+        status.gathered_seconds = NOW + second as f64;
+        let at = begin + Duration::from_secs(second);
+        assert!(react(&mut screen, &mut looks, Event::Look(Ok(Box::new(status)), at)));
+    }
+    (screen, looks)
+}
+
+fn drawn(screen: &mut Screen, width: u16, height: u16) -> String {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+    terminal.draw(|frame| screen.draw(frame)).unwrap();
+    let cells = terminal.backend().buffer().content();
+    let line = |row: &[ratatui::buffer::Cell]| {
+        row.iter().map(|cell| cell.symbol()).collect::<String>().trim_end().to_owned() + "\n"
+    };
+    cells.chunks(width.into()).map(line).collect()
+}
+
+fn press(screen: &mut Screen, looks: &mut Looks, code: KeyCode) -> bool {
+    react(screen, looks, Event::Key(KeyEvent::new(code, KeyModifiers::NONE)))
+}
+
+#[test]
+fn rates_are_what_two_looks_differ_in() {
+    let (earlier, later) = (sample::status(2, 1, 100), sample::status(2, 1, 300));
+    let rates = Rates::between(&earlier, &later, Duration::from_secs(2));
+    assert_eq!((rates.received, rates.replied), (210_000.0, 209_580.0));
+    assert_eq!(rates.dropped, 420.0);
+    let names: Vec<&str> = rates.rcodes.iter().map(|(rcode, _)| rcode.as_str()).collect();
+    assert_eq!(names, ["NOERROR", "NXDOMAIN", "SERVFAIL"], "by rate, without those of none");
+    assert_eq!(rates.rcodes[0].1, 189_000.0);
+    assert_eq!(rates.threads[0].latency.counts.iter().sum::<u64>(), 998 * 200);
+    let idle = Rates::between(&later, &later, Duration::ZERO);
+    assert_eq!((idle.received, idle.latency.quantile(0.5)), (0.0, None));
+}
+
+#[test]
+fn another_process_begins_anew() {
+    let (mut looks, now) = (Looks::default(), Instant::now());
+    assert_eq!(looks.take(sample::status(2, 1, 500), now), None);
+    let mut successor = sample::status(2, 1, 1);
+    successor.pid += 1;
+    assert_eq!(looks.take(successor.clone(), now), None, "its counters are not comparable");
+    assert!(looks.take(successor, now).is_some());
+}
+
+#[test]
+fn a_usual_terminal_shows_all() {
+    let text = drawn(&mut screen(4).0, 80, 24);
+    for expected in [
+        "dunlin 0.1.0  serving, up 2 h 13 min",
+        "p pause  q quit\n",
+        "received 508,000/s   p50 20 µs   p99 80 µs   p99.9 1 ms",
+        "zones 40",
+        "streams 12 of 1,024",
+        "memory 48.2 MiB",
+        "imbalance 1.03",
+        "\nTHREAD         CPU  RECEIVED/s   REPLIED/s  DROPPED/s      P50      P99    P99.9\n",
+        "\nworker-3         3     124,000     123,752        248    20 µs    80 µs     1 ms\n",
+        "\nstreams-0        -      12,000",
+        "\nRCODE                  /s   TYPE                  /s   DROPPED",
+        "\nNOERROR           457,200   A                304,800   rate_limited          508\n",
+        "kubernetes.default.svc.cluster.local.",
+        "10.244.3.17",
+        "31 %\n",
+    ] {
+        assert!(text.contains(expected), "{expected:?} in\n{text}");
+    }
+    assert!(text.contains('█'), "the history\n{text}");
+}
+
+#[test]
+fn a_tiny_terminal_shows_what_matters_most() {
+    let text = drawn(&mut screen(4).0, 40, 10);
+    for expected in ["dunlin 0.1.0", "q quit\n", "received 508,000/s", "p99 80 µs", "worker-0"] {
+        assert!(text.contains(expected), "{expected:?} in\n{text}");
+    }
+    assert!(text.lines().all(|line| line.chars().count() <= 40));
+}
+
+#[test]
+fn a_large_terminal_shows_every_list_in_one_band() {
+    let text = drawn(&mut screen(32).0, 200, 60);
+    let heads = text.lines().find(|line| line.starts_with("RCODE")).unwrap();
+    for head in ["TYPE", "DROPPED", "HOT NAME", "HOT CLIENT"] {
+        assert!(heads.contains(head), "{head} in\n{text}");
+    }
+    assert!(text.contains("\nworker-31       31"), "{text}");
+}
+
+#[test]
+fn no_size_is_too_small() {
+    for (width, height) in [(1, 1), (2, 3), (10, 4), (25, 7), (30, 12), (300, 5), (5, 100)] {
+        drawn(&mut screen(9).0, width, height);
+        drawn(&mut Screen::default(), width, height);
+    }
+}
+
+#[test]
+fn many_threads_are_scrolled() {
+    let (mut screen, mut looks) = screen(64);
+    let shown = |screen: &mut Screen| drawn(screen, 80, 24);
+    assert!(shown(&mut screen).contains("\n1-"), "the first ones");
+    assert!(press(&mut screen, &mut looks, KeyCode::Down));
+    let text = shown(&mut screen);
+    assert!(text.contains("\nworker-1 ") && !text.contains("\nworker-0 "), "{text}");
+    press(&mut screen, &mut looks, KeyCode::End);
+    let text = shown(&mut screen);
+    assert!(text.contains("OF 65 ") && text.contains("\nstreams-0 "), "{text}");
+    press(&mut screen, &mut looks, KeyCode::PageUp);
+    assert!(!shown(&mut screen).contains("\nstreams-0 "), "End goes to the end, not beyond");
+    press(&mut screen, &mut looks, KeyCode::Home);
+    assert!(shown(&mut screen).contains("\nworker-0 "));
+}
+
+#[test]
+fn a_pause_holds_what_is_shown() {
+    let (mut screen, mut looks) = screen(1);
+    press(&mut screen, &mut looks, KeyCode::Char('p'));
+    let before = drawn(&mut screen, 80, 24);
+    assert!(before.contains("PAUSED"), "{before}");
+    let later = Event::Look(Ok(Box::new(sample::status(1, 40, 9_000))), Instant::now());
+    react(&mut screen, &mut looks, later);
+    assert_eq!(drawn(&mut screen, 80, 24), before);
+    press(&mut screen, &mut looks, KeyCode::Char('p'));
+    let next = Instant::now() + Duration::from_secs(10);
+    react(&mut screen, &mut looks, Event::Look(Ok(Box::new(sample::status(1, 40, 9_000))), next));
+    assert!(drawn(&mut screen, 80, 24).contains("received 0/s"), "since the look before");
+}
+
+#[test]
+fn a_server_that_is_gone_is_told_and_what_was_stays() {
+    let (mut screen, mut looks) = screen(1);
+    let gone = Event::Look(Err("no server answers\u{1b}[2J".into()), Instant::now());
+    assert!(react(&mut screen, &mut looks, gone));
+    let text = drawn(&mut screen, 80, 24);
+    assert!(
+        text.starts_with("no server answers\u{fffd}[2J") && text.contains("worker-0"),
+        "{text}"
+    );
+    let back = Event::Look(Ok(Box::new(sample::status(1, 40, 300))), Instant::now());
+    react(&mut screen, &mut looks, back);
+    assert!(drawn(&mut screen, 80, 24).starts_with("dunlin 0.1.0"));
+}
+
+#[test]
+fn what_ends_it_ends_it() {
+    let (mut screen, mut looks) = screen(1);
+    assert!(!press(&mut screen, &mut looks, KeyCode::Char('q')));
+    assert!(!press(&mut screen, &mut looks, KeyCode::Esc));
+    assert!(!react(&mut screen, &mut looks, Event::End));
+    let interrupt = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
+    assert!(!react(&mut screen, &mut looks, Event::Key(interrupt)));
+    assert!(press(&mut screen, &mut looks, KeyCode::Char('c')));
+    assert!(react(&mut screen, &mut looks, Event::Redraw));
+}
+
+/// Takes so many lines, and then no more, as `head` does.
+struct Head(Vec<u8>, usize);
+
+impl Write for Head {
+    fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
+        if self.0.iter().filter(|octet| **octet == b'\n').count() == self.1 {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        self.0.extend_from_slice(octets);
+        Ok(octets.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn without_a_terminal_it_writes_lines_until_nobody_reads() {
+    let mut times = 1;
+    let ask: Ask = Box::new(move || {
+        times += 1;
+        if times == 3 { Err("gone for a while".into()) } else { Ok(sample::status(1, 1, times)) }
+    });
+    let mut out = Head(Vec::new(), 3);
+    let first = (sample::status(1, 1, 1), Instant::now());
+    write_lines(&mut out, ask, Duration::from_millis(1), first).unwrap();
+    let text = String::from_utf8(out.0).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 3, "{text}");
+    assert!(lines[0].starts_with("TIME      RECEIVED/s"), "{text}");
+    assert!(lines[1].starts_with("14:00:03 ") && lines[1].contains("NOERROR 90 %"), "{text}");
+}

@@ -2,10 +2,12 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
 use domain::base::iana::Rtype;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
 
 use crate::Result;
 use crate::limits::WINDOW;
@@ -34,7 +36,7 @@ struct Pending {
 }
 
 /// Sends each packet under an id of its own, at least two octets long, and collects the replies.
-pub fn ask_udp(server: SocketAddr, packets: &[Vec<u8>], patience: Patience) -> Result<Replies> {
+pub fn ask_udp(server: SocketAddrV4, packets: &[Vec<u8>], patience: Patience) -> Result<Replies> {
     let socket = UdpSocket::bind("0.0.0.0:0").map_err(|e| e.to_string())?;
     socket.connect(server).map_err(|e| format!("{server}: {e}"))?;
     socket.set_read_timeout(Some(Duration::from_millis(20))).map_err(|e| e.to_string())?;
@@ -105,7 +107,7 @@ fn send(socket: &UdpSocket, packet: &[u8], id: u16) {
 }
 
 /// Asks one after the other over TCP (RFC 7766), connecting again where the server closes.
-pub fn ask_tcp(server: SocketAddr, packets: &[Vec<u8>], patience: Patience) -> Replies {
+pub fn ask_tcp(server: SocketAddrV4, packets: &[Vec<u8>], patience: Patience) -> Replies {
     let mut stream = None;
     packets
         .iter()
@@ -113,7 +115,7 @@ pub fn ask_tcp(server: SocketAddr, packets: &[Vec<u8>], patience: Patience) -> R
             (0..patience.tries).find_map(|_| {
                 let reply = stream
                     .take()
-                    .or_else(|| TcpStream::connect_timeout(&server, patience.timeout).ok())
+                    .or_else(|| TcpStream::connect_timeout(&server.into(), patience.timeout).ok())
                     .and_then(|mut open| {
                         let reply = exchange(&mut open, packet, patience.timeout).ok()?;
                         Some((open, reply))
@@ -144,8 +146,22 @@ pub fn exchange(
     Ok(reply)
 }
 
+/// Opens a connection from an address of this host.
+pub fn connect_from(
+    source: Ipv4Addr,
+    server: SocketAddrV4,
+    timeout: Duration,
+) -> std::io::Result<TcpStream> {
+    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    // Connecting counts as sending (socket(7)).
+    set_socket_timeout(&socket, Timeout::Send, Some(timeout))?;
+    bind(&socket, &SocketAddrV4::new(source, 0))?;
+    connect(&socket, &server)?;
+    Ok(socket.into())
+}
+
 /// True when `server` answers with authority for the SOA of `zone`.
-pub fn is_authority(server: SocketAddr, zone: &Name) -> bool {
+pub fn is_authority(server: SocketAddrV4, zone: &Name) -> bool {
     let packet = Question::new(zone.clone(), Rtype::SOA).to_wire();
     let patience = Patience { timeout: Duration::from_millis(200), tries: 1 };
     let replies = ask_udp(server, &[packet], patience);

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpStream, UdpSocket};
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use domain::base::iana::Rtype;
 
 use crate::Result;
+use crate::client::connect_from;
 use crate::limits::{ANSWER_TIMEOUT, STORIES_MAX};
 use crate::names::{Name, name};
 use crate::questions::Question;
@@ -144,9 +145,9 @@ impl Seen {
 /// Clients on threads of their own, from [`Load::run`] until its body ends.
 #[derive(Debug)]
 pub struct Load<'a> {
-    /// Whom they ask.
-    pub server: SocketAddr,
-    /// A client for each.
+    /// Whom they ask, on the loopback network.
+    pub server: SocketAddrV4,
+    /// A client for each, with an address of its own in 127.0.1.0/24.
     pub clients: &'a [Manner],
     /// Between two turns of a client.
     pub interval: Duration,
@@ -159,6 +160,7 @@ impl Load<'_> {
         let result = std::thread::scope(|scope| {
             for (index, manner) in self.clients.iter().enumerate() {
                 let mut client = Client {
+                    source: Ipv4Addr::new(127, 0, 1, index as u8),
                     server: self.server,
                     manner: *manner,
                     random: Random::new(index as u64),
@@ -185,7 +187,8 @@ impl Drop for Told<'_> {
 }
 
 struct Client<'a> {
-    server: SocketAddr,
+    source: Ipv4Addr,
+    server: SocketAddrV4,
     manner: Manner,
     random: Random,
     seen: &'a Seen,
@@ -236,7 +239,7 @@ impl Client<'_> {
     }
 
     fn ask_datagrams(&mut self, interval: Duration) -> io::Result<()> {
-        let socket = UdpSocket::bind("127.0.0.1:0")?;
+        let socket = UdpSocket::bind((self.source, 0))?;
         socket.connect(self.server)?;
         socket.set_read_timeout(Some(ANSWER_TIMEOUT))?;
         let mut buffer = [0; 4096];
@@ -281,7 +284,7 @@ impl Client<'_> {
     }
 
     fn connect(&self) -> io::Result<TcpStream> {
-        let stream = TcpStream::connect_timeout(&self.server, ANSWER_TIMEOUT);
+        let stream = connect_from(self.source, self.server, ANSWER_TIMEOUT);
         let stream = stream.inspect_err(|_| Seen::count(&self.seen.cut, 1))?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
@@ -410,11 +413,12 @@ mod tests {
     /// What a client sees of a server that does this with the first connection.
     fn seen(manner: Manner, serve: impl Fn(TcpStream) + Send + 'static) -> Seen {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let server = listener.local_addr().unwrap();
+        let server = SocketAddrV4::new(Ipv4Addr::LOCALHOST, listener.local_addr().unwrap().port());
         std::thread::spawn(move || listener.incoming().flatten().take(1).for_each(serve));
         let seen = Seen::default();
         let (random, open) = (Random::new(1), None);
-        let mut client = Client { server, manner, random, seen: &seen, open };
+        let source = Ipv4Addr::new(127, 0, 1, 0);
+        let mut client = Client { source, server, manner, random, seen: &seen, open };
         let outcome = client.turn(Duration::ZERO);
         assert_eq!(outcome.is_ok(), seen.cut.load(Ordering::Relaxed) == 0);
         seen

@@ -3,14 +3,11 @@
 
 use std::fmt;
 use std::io::{self, ErrorKind};
-use std::net::{Ipv4Addr, SocketAddrV4, TcpStream, UdpSocket};
+use std::net::{SocketAddrV4, UdpSocket};
 use std::time::{Duration, Instant};
 
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
-
 use crate::Result;
-use crate::client::exchange;
+use crate::client::{connect_from, exchange};
 use crate::flood::Clients;
 use crate::limits::POLITE_TIMEOUT;
 use crate::load::Asked;
@@ -97,7 +94,8 @@ impl Polite {
         let mut client = self.first + 10_000;
         while Instant::now() < end {
             let mut begun = Instant::now();
-            let mut stream = open(self.clients.at(client), self.server).ok();
+            let mut stream =
+                connect_from(self.clients.at(client), self.server, POLITE_TIMEOUT).ok();
             client += 1;
             for _ in 0..TCP_PER_CLIENT {
                 let (id, asked) = (random.bits() as u16, Asked::address(&mut random));
@@ -157,14 +155,6 @@ fn receive(
             Err(error) => return Err(error),
         }
     }
-}
-
-fn open(source: Ipv4Addr, server: SocketAddrV4) -> io::Result<TcpStream> {
-    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    set_socket_timeout(&socket, Timeout::Send, Some(POLITE_TIMEOUT))?;
-    bind(&socket, &SocketAddrV4::new(source, 0))?;
-    connect(&socket, &server)?;
-    Ok(socket.into())
 }
 
 impl Service {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 use std::fs::OpenOptions;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -85,7 +85,7 @@ pub struct Launch<'a> {
     /// What it serves.
     pub zones: &'a [Zone],
     /// Where it answers; nothing: on a free port of 127.0.0.1.
-    pub address: Option<SocketAddr>,
+    pub address: Option<SocketAddrV4>,
     /// Lines for Dunlin's `[server]`.
     pub keys: &'a str,
     /// Further sections of Dunlin's config.
@@ -100,7 +100,7 @@ impl<'a> Launch<'a> {
         Self { software, zones, address: None, keys: "", sections: "", within: &[] }
     }
 
-    fn config(&self, address: SocketAddr, directory: &Path) -> String {
+    fn config(&self, address: SocketAddrV4, directory: &Path) -> String {
         match self.software {
             Software::Dunlin => config_dunlin(self, address),
             Software::Knot => config_knot(self.zones, address, directory),
@@ -157,7 +157,7 @@ pub struct Server {
     /// Which program.
     pub software: Software,
     /// Where it answers, over UDP and TCP.
-    pub address: SocketAddr,
+    pub address: SocketAddrV4,
     /// The config it was started with.
     pub config: PathBuf,
     child: Child,
@@ -199,6 +199,16 @@ impl Server {
             }
         };
         Err(format!("{failure}; the log ends:\n{}", self.log_end()))
+    }
+
+    /// What Dunlin tells of itself over its admin socket.
+    pub fn status(&self, socket: &Path) -> Result<serde_json::Value> {
+        let mut command = Command::new(self.software.binary()?);
+        command.args(["status", "-o", "json", "--socket"]).arg(socket);
+        // That something is behind is told by the exit status, and is no failure here.
+        let output = command.output().map_err(|e| format!("dunlin status: {e}"))?;
+        serde_json::from_slice(&output.stdout)
+            .map_err(|e| format!("dunlin status: {e}: {}", String::from_utf8_lossy(&output.stderr)))
     }
 
     /// The process's id.
@@ -264,10 +274,11 @@ impl Drop for Server {
 
 /// An address that nobody listens on, over UDP or TCP. It is 127.0.0.1, because BIND binds only to
 /// addresses which an interface has.
-fn free_address() -> Result<SocketAddr> {
+fn free_address() -> Result<SocketAddrV4> {
     for _ in 0..100 {
         let udp = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(|e| e.to_string())?;
-        let address = udp.local_addr().map_err(|e| e.to_string())?;
+        let port = udp.local_addr().map_err(|e| e.to_string())?.port();
+        let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
         if TcpListener::bind(address).is_ok() {
             return Ok(address);
         }
@@ -275,7 +286,7 @@ fn free_address() -> Result<SocketAddr> {
     Err("no port is free for both UDP and TCP".into())
 }
 
-fn config_dunlin(launch: &Launch<'_>, address: SocketAddr) -> String {
+fn config_dunlin(launch: &Launch<'_>, address: SocketAddrV4) -> String {
     let Launch { keys, sections, .. } = launch;
     let mut text =
         format!("[server]\nlisten = [\"{address}\"]\nlocal_zones = false\n{keys}\n{sections}\n");
@@ -286,7 +297,7 @@ fn config_dunlin(launch: &Launch<'_>, address: SocketAddr) -> String {
     text
 }
 
-fn config_knot(zones: &[Zone], address: SocketAddr, directory: &Path) -> String {
+fn config_knot(zones: &[Zone], address: SocketAddrV4, directory: &Path) -> String {
     let (ip, port) = (address.ip(), address.port());
     let mut text = format!(
         "server:\n  rundir: {directory:?}\n  listen: {ip}@{port}\n  udp-workers: 1\n  \
@@ -302,7 +313,7 @@ fn config_knot(zones: &[Zone], address: SocketAddr, directory: &Path) -> String 
     text.replace("domain: ..", "domain: .")
 }
 
-fn config_nsd(zones: &[Zone], address: SocketAddr, directory: &Path) -> String {
+fn config_nsd(zones: &[Zone], address: SocketAddrV4, directory: &Path) -> String {
     let (ip, port) = (address.ip(), address.port());
     let mut text = format!(
         "server:\n  ip-address: {ip}@{port}\n  server-count: 1\n  username: \"\"\n  \
@@ -320,7 +331,7 @@ fn config_nsd(zones: &[Zone], address: SocketAddr, directory: &Path) -> String {
     text
 }
 
-fn config_bind(zones: &[Zone], address: SocketAddr, directory: &Path) -> String {
+fn config_bind(zones: &[Zone], address: SocketAddrV4, directory: &Path) -> String {
     let (ip, port) = (address.ip(), address.port());
     let mut text = format!(
         "options {{\n  directory {directory:?};\n  listen-on port {port} {{ {ip}; }};\n  \

@@ -9,6 +9,7 @@
 #![allow(missing_docs, reason = "a test has no callers")]
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use conformance::load;
 use conformance::polite::Service;
 use conformance::scene::{Scene, number, root};
 use conformance::server::{Launch, Server, Software};
+use serde_json::Value;
 
 /// Octets that the budget adds to the idle server's and to the tables it was configured to have:
 /// tasks of connections, the allocator's slack, stacks that were not touched before.
@@ -30,10 +32,32 @@ const SHARE_MIN: f64 = 0.99;
 /// The first addresses of the polite client, without and beside a flood.
 const FIRST: [usize; 2] = [10_000, 30_000];
 
+/// What the server counted since it began.
+#[derive(Clone, Copy)]
+struct Counted {
+    received: u64,
+    dropped: u64,
+    accepted: u64,
+}
+
+impl Counted {
+    fn read(server: &Server, socket: &Path) -> Result<Self> {
+        let status = server.status(socket)?;
+        let threads = || status["threads"].as_array().into_iter().flatten();
+        let dropped = threads().filter_map(|thread| thread["dropped"].as_object());
+        Ok(Self {
+            received: threads().filter_map(|thread| thread["received"].as_u64()).sum(),
+            dropped: dropped.flat_map(|reasons| reasons.values()).filter_map(Value::as_u64).sum(),
+            accepted: status["streams"]["accepted"].as_u64().unwrap_or_default(),
+        })
+    }
+}
+
 /// One flood and what came of it.
 struct Trial {
     kind: Kind,
     steps: u64,
+    server: Counted,
     kernel: BTreeMap<String, u64>,
     budget: u64,
     peak: u64,
@@ -51,12 +75,14 @@ fn floods_leave_memory_and_polite_clients_alone() {
     let zones = [load::zone(&scene.path).unwrap()];
     let hosts = Hosts::up().unwrap();
     hosts.enter_clients().unwrap();
+    let socket = scene.path.join("admin.sock");
     let sections = format!(
-        "[streams]\nmemory = \"{STREAM_MIB}MiB\"\nconnections = 2048\nper_client = 64\nidle = \"5s\"\n\
+        "[admin]\nsocket = {socket:?}\n\
+         [streams]\nmemory = \"{STREAM_MIB}MiB\"\nconnections = 2048\nper_client = 64\nidle = \"5s\"\n\
          [limits]\nmemory = \"{LIMIT_MIB}MiB\"\n[limits.rate]\nper_second = 1000\n"
     );
     let launch = Launch {
-        address: Some(SERVER.into()),
+        address: Some(SERVER),
         keys: "workers = 1",
         sections: &sections,
         within: &["ip", "netns", "exec", &hosts.server, "taskset", "-c", "0"],
@@ -67,32 +93,38 @@ fn floods_leave_memory_and_polite_clients_alone() {
     for kind in Kind::ALL {
         // A server for each: what one flood left in memory is not the next one's.
         let mut server = launch.start(&scene.path).unwrap();
-        let trial = flood(kind, &mut server).unwrap();
+        let trial = flood(kind, &mut server, &socket).unwrap();
         println!("{}", trial.row());
         wrong.extend(trial.faults());
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-fn flood(kind: Kind, server: &mut Server) -> Result<Trial> {
+fn flood(kind: Kind, server: &mut Server, socket: &Path) -> Result<Trial> {
     let seconds = number("DUNLIN_FLOOD_SECONDS", 3) as f64;
     let rate = number("DUNLIN_FLOOD_RATE", 5_000);
     let idle = polite(FIRST[0], (seconds / 4.0).max(1.0))?;
     let budget = resident(server.id())?.0 + ((STREAM_MIB + LIMIT_MIB) << 20) + MARGIN;
     reset_peak(server.id())?;
-    let before = kernel_counters(server.id())?;
+    let (before, counted) = (kernel_counters(server.id())?, Counted::read(server, socket)?);
     let flood = start(&[], kind.name(), seconds, rate)?;
     // The flood is there before the polite client comes, and ends after it.
     std::thread::sleep(Duration::from_secs_f64(seconds / 10.0));
     let beside = polite(FIRST[1], seconds * 0.8)?;
     let steps = finish(flood)?.trim().parse().map_err(|_| "a flood tells its steps")?;
     server.check_alive()?;
-    let after = kernel_counters(server.id())?;
+    let (after, now) = (kernel_counters(server.id())?, Counted::read(server, socket)?);
+    let server_counted = Counted {
+        received: now.received - counted.received,
+        dropped: now.dropped - counted.dropped,
+        accepted: now.accepted - counted.accepted,
+    };
     let kernel = after.iter().map(|(name, count)| {
         (name.clone(), count.saturating_sub(before.get(name).copied().unwrap_or_default()))
     });
     let peak = resident(server.id())?.1;
-    Ok(Trial { kind, steps, kernel: kernel.collect(), budget, peak, idle, beside })
+    let kernel = kernel.collect();
+    Ok(Trial { kind, steps, server: server_counted, kernel, budget, peak, idle, beside })
 }
 
 /// Asks politely. The client shares a CPU with the flood, which takes all of it: it goes first,
@@ -121,8 +153,8 @@ fn finish(child: Child) -> Result<String> {
 }
 
 const HEAD: &str = "\
-| flood | made | received | RSS, MiB of | answers UDP, TCP | p99 UDP, µs | p99 TCP, µs |
-| --- | --- | --- | --- | --- | --- | --- |";
+| flood | made | host received | server received, dropped | RSS, MiB of | answers UDP, TCP | p99 UDP, µs | p99 TCP, µs |
+| --- | --- | --- | --- | --- | --- | --- | --- |";
 
 impl Trial {
     fn count(&self, name: &str) -> u64 {
@@ -151,6 +183,21 @@ impl Trial {
         }
     }
 
+    /// Whether the server itself counted it: messages, or connections.
+    fn is_counted(&self) -> bool {
+        match self.kind {
+            // The kernel answers a SYN; the server hears of a connection only when it is open.
+            Kind::HalfOpen => true,
+            Kind::UniqueNames | Kind::SpoofedSources | Kind::Malformed => {
+                self.server.received >= self.steps / 2
+            }
+            Kind::LargeAnswers => self.server.received >= self.steps / 4,
+            Kind::Connects | Kind::SlowReaders | Kind::Hostile => {
+                self.server.accepted >= self.received_min()
+            }
+        }
+    }
+
     fn faults(&self) -> Vec<String> {
         let slack = number("DUNLIN_FLOOD_SLACK", 20_000);
         let mut faults = Vec::new();
@@ -161,6 +208,7 @@ impl Trial {
         };
         let (received, wanted) = (self.received(), self.received_min());
         check(received >= wanted, format!("only {received} of {wanted} came"));
+        check(self.is_counted(), "the server does not count it".into());
         let (peak, budget) = (self.peak, self.budget);
         check(peak <= budget, format!("{peak} octets in RAM, over the budget of {budget}"));
         let transports = [("UDP", self.idle.0, self.beside.0), ("TCP", self.idle.1, self.beside.1)];
@@ -177,10 +225,12 @@ impl Trial {
     fn row(&self) -> String {
         let mebi = |octets: u64| octets as f64 / f64::from(1 << 20);
         format!(
-            "| {} | {} | {} | {:.1} of {:.1} | {:.2} %, {:.2} % | {} → {} | {} → {} |",
+            "| {} | {} | {} | {}, {} | {:.1} of {:.1} | {:.2} %, {:.2} % | {} → {} | {} → {} |",
             self.kind.name(),
             self.steps,
             self.received(),
+            self.server.received,
+            self.server.dropped,
             mebi(self.peak),
             mebi(self.budget),
             100.0 * self.beside.0.share(),

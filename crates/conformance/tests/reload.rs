@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
-use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::net::{SocketAddrV4, TcpStream, UdpSocket};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -118,7 +118,7 @@ fn write_zone(file: &Path, generation: u32) -> Result<()> {
     std::fs::rename(&new, file).map_err(|e| e.to_string())
 }
 
-fn serial(server: SocketAddr) -> Option<u32> {
+fn serial(server: SocketAddrV4) -> Option<u32> {
     let packet = Question::new(name("gen.test"), Rtype::SOA).to_wire();
     let reply = ask_udp(server, &[packet], PATIENCE_SHORT).ok()?.pop()??;
     let soa = Reply::read(&reply).answer.pop_first()?;
@@ -133,7 +133,7 @@ fn question(random: &mut Random) -> Question {
 }
 
 /// Asks until told to end, from a new port now and then, so that every worker has its turn.
-fn ask_datagrams(server: SocketAddr, seed: u64, shared: &Shared) -> Result<()> {
+fn ask_datagrams(server: SocketAddrV4, seed: u64, shared: &Shared) -> Result<()> {
     let mut random = Random::new(seed);
     while !shared.done.load(Ordering::Relaxed) {
         let socket = UdpSocket::bind("127.0.0.1:0").map_err(|e| e.to_string())?;
@@ -154,7 +154,7 @@ fn ask_datagrams(server: SocketAddr, seed: u64, shared: &Shared) -> Result<()> {
 }
 
 /// Asks over one stream, which stays open over all reloads.
-fn ask_stream(server: SocketAddr, shared: &Shared) -> Result<()> {
+fn ask_stream(server: SocketAddrV4, shared: &Shared) -> Result<()> {
     let mut random = Random::new(99);
     let mut stream = TcpStream::connect(server).map_err(|e| e.to_string())?;
     while !shared.done.load(Ordering::Relaxed) {

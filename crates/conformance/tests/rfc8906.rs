@@ -5,7 +5,7 @@
 //! in what, and why.
 #![allow(missing_docs, reason = "a test has no callers")]
 
-use std::net::SocketAddr;
+use std::net::SocketAddrV4;
 
 use conformance::client::{ask_tcp, ask_udp};
 use conformance::limits::PATIENCE_LONG;
@@ -171,7 +171,7 @@ impl<'r> Check<'r> {
     }
 
     /// Asks over UDP and TCP; returns the expectations that were not met.
-    fn ask(&self, server: SocketAddr) -> String {
+    fn ask(&self, server: SocketAddrV4) -> String {
         let packet = packet(self.question);
         let datagrams = ask_udp(server, std::slice::from_ref(&packet), PATIENCE_LONG).unwrap();
         let messages = ask_tcp(server, std::slice::from_ref(&packet), PATIENCE_LONG);

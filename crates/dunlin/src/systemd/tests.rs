@@ -4,6 +4,7 @@ use std::fs::File;
 use std::net::{TcpListener, UdpSocket};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{UnixDatagram, UnixListener};
+use std::process::Command;
 
 /// An environment of these variables.
 fn from(variables: &[(&'static str, &str)]) -> impl Fn(&'static str) -> Option<String> {
@@ -131,4 +132,50 @@ fn a_descriptor_knows_its_number() {
     let number = fd.as_raw_fd();
     let shared = adopt(fd, "").expect("a UDP socket");
     assert_eq!(shared.fd.as_raw_fd(), number, "it is told by it when no address fits");
+}
+
+/// Run as a process of its own by `what_is_passed_to_a_process_is_its_own`.
+#[test]
+#[ignore = "a part of another test"]
+fn process() {
+    // SAFETY: it runs as the only test, on the only thread, which has opened nothing.
+    let manager = unsafe { Manager::take() }.expect("what was passed is fine");
+    for Shared { kind, address, fd, .. } in &manager.sockets {
+        println!("\ntaken: {kind:?} {address} {} {:?}", fd.as_raw_fd(), fcntl_getfd(fd));
+    }
+    println!("watchdog: {:?}", manager.watchdog);
+    let left = VARIABLES.iter().filter(|name| env::var_os(name).is_some()).count();
+    println!("left: {left}");
+    manager.notify.ready();
+}
+
+#[test]
+fn what_is_passed_to_a_process_is_its_own() {
+    let udp = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let address = udp.local_addr().expect("bound");
+    let path = std::env::temp_dir().join(format!("dunlin-passing-{}", std::process::id()));
+    let manager = UnixDatagram::bind(&path).expect("a socket");
+    // A shell does what systemd does: it knows its number, and puts the socket where it belongs.
+    let output = Command::new("sh")
+        .arg("-c")
+        .arg(
+            "LISTEN_PID=$$ exec \"$0\" --exact systemd::tests::process --ignored --nocapture \
+             --test-threads=1 3<&0",
+        )
+        .arg(env::current_exe().expect("this test"))
+        .env("LISTEN_FDS", "1")
+        .env("NOTIFY_SOCKET", &path)
+        .env("WATCHDOG_USEC", "10000000")
+        .stdin(OwnedFd::from(udp))
+        .output()
+        .expect("a shell");
+    let told = String::from_utf8_lossy(&output.stdout);
+    let taken = format!("taken: Udp {address} 3 Ok(FdFlags(CLOEXEC))\n");
+    for line in [taken.as_str(), "watchdog: Some(5s)\n", "left: 0\n"] {
+        assert!(output.status.success() && told.contains(line), "{line}: {output:?}");
+    }
+    let mut room = [0; 16];
+    let len = manager.recv(&mut room).expect("it told so before it ended");
+    assert_eq!(&room[..len], b"READY=1");
+    std::fs::remove_file(path).expect("ours");
 }

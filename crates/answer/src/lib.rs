@@ -189,7 +189,7 @@ fn run<'w>(
             }
             *way = scout.look_closely(query, packet);
         } else if let Way::Cookie(lead) = way {
-            if let Some((rcode, len)) = desk.answer(lead, glance, packet.buf) {
+            if let Some((rcode, len)) = desk.answer_apart(lead, glance, packet.buf) {
                 (packet.len, packet.verdict) = (len, Verdict::Reply);
                 tally.count(rcode, glance.rtype == Rtype::AAAA);
                 let proven = bench.seal(glance, packet);
@@ -248,21 +248,22 @@ impl<'w> Scout<'w> {
     /// Takes a packet the short way, if the zone of the one before has it.
     #[inline(always)]
     fn glance(&self, glance: &mut Glance, packet: &Packet<'_>) -> Option<Way<'w>> {
-        let way = Lead::read(self.key, &self.memo, glance, packet)?;
-        if let Way::Plain(lead) | Way::Cookie(lead) = way {
-            prefetch(lead.leaf);
-        }
-        Some(way)
+        let lead = Lead::new(self.key, &self.memo, glance, packet)?;
+        prefetch(lead.leaf);
+        Some(Way::Plain(lead))
     }
 
     /// Takes a packet the long way, or the short one to a zone that was not known before.
     #[inline(never)]
     fn look(&mut self, glance: &mut Glance, query: &mut Query, packet: &Packet<'_>) -> Way<'w> {
+        if let Some(lead) = Lead::with_cookie(self.key, &self.memo, glance, packet) {
+            prefetch(lead.leaf);
+            return Way::Cookie(lead);
+        }
         match self.find_site(query, packet) {
             Ok(site) => {
-                let short = query.plain || query.cookie.is_some();
-                let lead = Lead::read(self.key, &Some(site).filter(|_| short), glance, packet);
-                lead.unwrap_or_else(|| self.spot(&site, query))
+                let lead = Lead::new(self.key, &Some(site).filter(|_| query.plain), glance, packet);
+                lead.map_or_else(|| self.spot(&site, query), Way::Plain)
             }
             Err(way) => way,
         }

@@ -3,12 +3,12 @@
 //!
 //! No label is looked at before the name is looked up: octets that are found among a zone's names
 //! are a name. Whatever is not as plain as that takes the long way, from its first octet on.
+use crate::Policy;
 use crate::gate::Made;
 use crate::guard::COOKIE_LEN;
 use crate::limits::SOA_LEN_MAX;
 use crate::reply::{negative_soa, under};
 use crate::solve::Site;
-use crate::{Policy, Way};
 use core::ptr;
 use image::{DepthMask, HashKey, Leaf, RecordSet, RelName, Zone, same};
 use packet::Packet;
@@ -43,29 +43,28 @@ pub(crate) struct Lead<'w> {
 impl<'w> Lead<'w> {
     /// Takes a message that asks for an address of a name below the origin of a plain site.
     #[inline(always)]
-    pub(crate) fn read(
+    pub(crate) fn new(
         key: &HashKey,
         site: &Option<Site<'w>>,
         glance: &mut Glance,
         packet: &Packet<'_>,
-    ) -> Option<Way<'w>> {
+    ) -> Option<Self> {
         let Some(site @ Site { plain: true, .. }) = site else { return None };
-        match glance.read(packet.buf, packet.len) {
-            Some(name_len) => Self::at(key, site, glance, name_len).map(Way::Plain),
-            None => Self::with_cookie(key, site, glance, packet),
-        }
+        let name_len = glance.read(packet.buf, packet.len)?;
+        Self::at(key, site, glance, name_len)
     }
 
     /// Takes one that has a cookie too.
-    #[inline(never)]
-    fn with_cookie(
+    #[inline(always)]
+    pub(crate) fn with_cookie(
         key: &HashKey,
-        site: &Site<'w>,
+        site: &Option<Site<'w>>,
         glance: &mut Glance,
         packet: &Packet<'_>,
-    ) -> Option<Way<'w>> {
+    ) -> Option<Self> {
+        let Some(site @ Site { plain: true, .. }) = site else { return None };
         let name_len = glance.read_with_cookie(packet.buf, packet.len)?;
-        Self::at(key, site, glance, name_len).map(Way::Cookie)
+        Self::at(key, site, glance, name_len)
     }
 
     #[inline(always)]
@@ -148,6 +147,17 @@ impl<'w> Desk<'w> {
         *words = [flags, 1, answers, authorities, glance.has_opt.into()].map(u16::to_be_bytes);
         let opt_len = if glance.has_opt { OPT_LEN } else { 0 };
         Some((rcode, question_end + len + opt_len))
+    }
+
+    /// The same, apart from the loop of those without a cookie, so that theirs stays short.
+    #[inline(never)]
+    pub(crate) fn answer_apart(
+        &mut self,
+        lead: &Lead<'w>,
+        glance: &Glance,
+        buf: &mut [u8],
+    ) -> Option<(Rcode, usize)> {
+        self.answer(lead, glance, buf)
     }
 
     /// Puts the SOA of the zone, as one that says what there is not.

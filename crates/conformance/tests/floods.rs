@@ -5,7 +5,10 @@
 //! | --- | --- |
 //! | `DUNLIN_FLOOD_SECONDS` | of each flood (3) |
 //! | `DUNLIN_FLOOD_RATE` | datagrams a second (5000); a tenth of it on connections |
-//! | `DUNLIN_FLOOD_SLACK` | microseconds by which the polite client's p99 may be over twice the idle one (20000): what a busy machine and a debug build take from a short run |
+//! | `DUNLIN_FLOOD_SLACK` | µs that the polite client's p99 may be over twice the idle one (5000) |
+//! | `DUNLIN_FLOOD_ATTEMPTS` | at a flood that fails (3) |
+//!
+//! What a busy machine does to one short run it does not do to three; memory has one attempt only.
 #![allow(missing_docs, reason = "a test has no callers")]
 
 use std::collections::BTreeMap;
@@ -78,7 +81,8 @@ fn floods_leave_memory_and_polite_clients_alone() {
     let socket = scene.path.join("admin.sock");
     let sections = format!(
         "[admin]\nsocket = {socket:?}\n\
-         [streams]\nmemory = \"{STREAM_MIB}MiB\"\nconnections = 2048\nper_client = 64\nidle = \"5s\"\n\
+         [streams]\nmemory = \"{STREAM_MIB}MiB\"\nconnections = 2048\nper_client = 64\n\
+         idle = \"5s\"\n\
          [limits]\nmemory = \"{LIMIT_MIB}MiB\"\n[limits.rate]\nper_second = 1000\n"
     );
     let launch = Launch {
@@ -91,11 +95,19 @@ fn floods_leave_memory_and_polite_clients_alone() {
     println!("{HEAD}");
     let mut wrong = Vec::new();
     for kind in Kind::ALL {
-        // A server for each: what one flood left in memory is not the next one's.
-        let mut server = launch.start(&scene.path).unwrap();
-        let trial = flood(kind, &mut server, &socket).unwrap();
-        println!("{}", trial.row());
-        wrong.extend(trial.faults());
+        let mut faults = Vec::new();
+        for _ in 0..number("DUNLIN_FLOOD_ATTEMPTS", 3) {
+            // A server for each: what one flood left in memory is not the next one's.
+            let mut server = launch.start(&scene.path).unwrap();
+            let trial = flood(kind, &mut server, &socket).unwrap();
+            println!("{}", trial.row());
+            wrong.extend(trial.excess());
+            faults = trial.faults();
+            if faults.is_empty() {
+                break;
+            }
+        }
+        wrong.extend(faults);
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
@@ -153,7 +165,8 @@ fn finish(child: Child) -> Result<String> {
 }
 
 const HEAD: &str = "\
-| flood | made | host received | server received, dropped | RSS, MiB of | answers UDP, TCP | p99 UDP, µs | p99 TCP, µs |
+| flood | made | host received | server received, dropped | RSS, MiB of \
+| answers UDP, TCP | p99 UDP, µs | p99 TCP, µs |
 | --- | --- | --- | --- | --- | --- | --- | --- |";
 
 impl Trial {
@@ -198,8 +211,16 @@ impl Trial {
         }
     }
 
+    /// What of the memory is over the budget.
+    fn excess(&self) -> Option<String> {
+        let (kind, peak, budget) = (self.kind.name(), self.peak, self.budget);
+        let told = || format!("{kind}: {peak} octets in RAM, over the budget of {budget}");
+        (peak > budget).then(told)
+    }
+
+    /// All else that is wrong.
     fn faults(&self) -> Vec<String> {
-        let slack = number("DUNLIN_FLOOD_SLACK", 20_000);
+        let slack = number("DUNLIN_FLOOD_SLACK", 5_000);
         let mut faults = Vec::new();
         let mut check = |right: bool, what: String| {
             if !right {
@@ -209,8 +230,6 @@ impl Trial {
         let (received, wanted) = (self.received(), self.received_min());
         check(received >= wanted, format!("only {received} of {wanted} came"));
         check(self.is_counted(), "the server does not count it".into());
-        let (peak, budget) = (self.peak, self.budget);
-        check(peak <= budget, format!("{peak} octets in RAM, over the budget of {budget}"));
         let transports = [("UDP", self.idle.0, self.beside.0), ("TCP", self.idle.1, self.beside.1)];
         for (transport, idle, beside) in transports {
             let share = beside.share();

@@ -167,13 +167,8 @@ impl Sender {
         }
         if let State::Open { socket } = &mut self.state
             && self.outbox.is_empty()
-            && socket.write_all(&control(STOP, None)).is_ok()
         {
-            let mut heard = Vec::new();
-            // FINISH, or that it is gone, which is as good.
-            while let Ok(None) = hear(socket, &mut heard)
-                && wait(socket.as_fd(), PollFlags::IN, until)
-            {}
+            say_goodbye(socket, until);
         }
         self.counts.lost += self.outbox.give_up();
         self.counts
@@ -229,6 +224,22 @@ impl Sender {
             tracing::warn!(%socket, %error, "dnstap: nobody reads; trying again");
         }
     }
+}
+
+/// Says STOP, behind all that the reader has yet to read, and waits for its FINISH.
+fn say_goodbye(socket: &mut UnixStream, until: Instant) {
+    let (mut stop, mut said) = (Outbox::new(CONTROL_FRAME_MAX), 0);
+    stop.push(&[&control(STOP, None)]);
+    while stop.flush(socket, &mut said).is_ok()
+        && said == 0
+        && wait(socket.as_fd(), PollFlags::OUT, until)
+    {}
+    let mut heard = Vec::new();
+    // FINISH, or that it is gone, which is as good.
+    while said == 1
+        && let Ok(None) = hear(socket, &mut heard)
+        && wait(socket.as_fd(), PollFlags::IN, until)
+    {}
 }
 
 /// Waits for a socket, and tells whether there was time left to.

@@ -1,4 +1,4 @@
-//! What a server tells of itself: one structure for `dunlin status`, `dunlin top` and metrics alike.
+//! What a server tells of itself: one structure for `dunlin status`, `dunlin top` and metrics.
 //!
 //! It is gathered when somebody asks, from what the threads count; nothing of it is kept.
 use serde::{Deserialize, Serialize};

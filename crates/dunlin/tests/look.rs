@@ -1,0 +1,222 @@
+//! `dunlin status` and `dunlin top` as a user meets them, at the socket of a made-up server.
+use admin::{Connection, Endpoint, Handler, Reloaded, Server, Shared, Successor};
+use control::status::{State, Status, ThreadStatus, ZoneState, ZoneStatus};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::{self, sleep};
+use std::time::{Duration, Instant};
+
+/// How long anything may take, on the busiest machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A server that received a thousand more each time it is asked.
+struct Made {
+    zone: ZoneState,
+    looks: AtomicU64,
+}
+
+impl Handler for Made {
+    async fn status(&self) -> Status {
+        let looks = self.looks.fetch_add(1, Ordering::Relaxed);
+        let zone = ZoneStatus { name: "a.test.".into(), state: self.zone, ..Default::default() };
+        let thread = ThreadStatus {
+            name: "worker-0".into(),
+            received: 1_000 * looks,
+            ..ThreadStatus::default()
+        };
+        Status {
+            version: "0.1.0".into(),
+            state: State::Serving,
+            zones: vec![zone],
+            threads: vec![thread],
+            ..Status::default()
+        }
+    }
+
+    async fn reload(&self) -> Reloaded {
+        unreachable!("nobody asks for it")
+    }
+
+    fn sockets(&self) -> std::io::Result<Vec<Shared>> {
+        unreachable!("nobody asks for them")
+    }
+
+    async fn hand_over(&self, _successor: Successor) -> Vec<Connection> {
+        unreachable!("nobody takes over")
+    }
+}
+
+/// Where a made-up server listens. The file goes when this is dropped.
+struct Socket(PathBuf);
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Starts one; it ends with the test's process.
+fn server(test: &str, zone: ZoneState) -> Socket {
+    // The path of a unix socket is short.
+    let socket = std::env::temp_dir().join(format!("dunlin-{test}-{}", std::process::id()));
+    let endpoint = Endpoint::bind(&socket, None).unwrap();
+    thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let server = Server::new(endpoint, |_| Ok(Vec::new()), "0.1.0");
+        let made = Arc::new(Made { zone, looks: AtomicU64::new(1) });
+        runtime.block_on(server.run(made)).map(drop).unwrap();
+    });
+    Socket(socket)
+}
+
+fn dunlin(words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dunlin"));
+    command.args(words);
+    command
+}
+
+fn status(socket: &Path, more: &[&str]) -> Output {
+    dunlin(&["status", "--socket", socket.to_str().unwrap()]).args(more).output().unwrap()
+}
+
+fn text(octets: &[u8]) -> String {
+    String::from_utf8(octets.to_vec()).unwrap()
+}
+
+#[test]
+fn the_exit_status_says_whether_all_is_well() {
+    let fine = server("fine", ZoneState::Current);
+    let output = status(&fine.0, &[]);
+    let told = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{told}{}", text(&output.stderr));
+    assert!(told.contains("zones       1 current\n"), "{told}");
+
+    let behind = server("behind", ZoneState::Behind);
+    assert_eq!(status(&behind.0, &[]).status.code(), Some(1));
+
+    let nobody = status(Path::new("/nonexistent/socket"), &[]);
+    assert_eq!(nobody.status.code(), Some(1));
+    let why = text(&nobody.stderr);
+    assert!(why.starts_with("dunlin: no server answers at /nonexistent/socket: "), "{why}");
+
+    assert_eq!(status(&fine.0, &["-o", "yaml"]).status.code(), Some(2));
+    assert_eq!(dunlin(&["top", "--interval", "1"]).output().unwrap().status.code(), Some(2));
+}
+
+#[test]
+fn json_is_the_status_as_it_is() {
+    let socket = server("json", ZoneState::Behind);
+    let output = status(&socket.0, &["-o", "json"]);
+    assert_eq!(output.status.code(), Some(1), "JSON or not");
+    let told: Status = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((told.zones[0].state, told.threads[0].received), (ZoneState::Behind, 1_000));
+}
+
+#[test]
+fn top_in_a_pipe_writes_lines_and_ends_with_it() {
+    let socket = server("pipe", ZoneState::Current);
+    let mut top = dunlin(&["top", "--interval", "100ms", "--socket", socket.0.to_str().unwrap()])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(top.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.next().unwrap().starts_with("TIME "));
+    let line = lines.next().unwrap();
+    let rate = line.split_whitespace().nth(1).unwrap().replace(',', "");
+    let rate: f64 = rate.parse().unwrap();
+    assert!((1.0..=10_001.0).contains(&rate), "1,000 in 100 ms or more: {line}");
+    drop(lines);
+    assert_eq!(wait(&mut top), Some(0));
+}
+
+/// Waits for the end of a process.
+fn wait(child: &mut Child) -> Option<i32> {
+    let begun = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status.code();
+        }
+        if begun.elapsed() > PATIENCE {
+            child.kill().unwrap();
+            panic!("it does not end");
+        }
+        sleep(Duration::from_millis(20));
+    }
+}
+
+/// Whether script(1) is there. Where not, this says so loudly, and panics if nothing may be
+/// skipped.
+fn terminals_can_be_made() -> bool {
+    let made = Command::new("script").arg("--version").stdout(Stdio::null()).status();
+    if let Err(why) = &made {
+        assert!(std::env::var_os("DUNLIN_REQUIRE_ALL").is_none(), "script: {why}");
+        eprintln!("SKIPPED: script is not installed (bsdutils): {why}");
+    }
+    made.is_ok()
+}
+
+/// Runs `dunlin top` on a terminal of its own, as script(1) makes them, until it has drawn a rate;
+/// then does something to it, and holds that it gives the terminal back.
+fn check_on_a_terminal(test: &str, end: impl FnOnce(&mut Child, &str)) {
+    if !terminals_can_be_made() {
+        return;
+    }
+    let socket = server(test, ZoneState::Current);
+    // The shell becomes the command, so that its number is the command's.
+    let command = format!(
+        "echo PID=$$; stty cols 80 rows 24; exec {} top --interval 100ms --socket {}",
+        env!("CARGO_BIN_EXE_dunlin"),
+        socket.0.display()
+    );
+    let mut script = Command::new("script")
+        .args(["--quiet", "--return", "--flush", "--command", &command, "/dev/null"])
+        .env("TERM", "xterm-256color")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = script.stdout.take().unwrap();
+    let mut all = Vec::new();
+    let mut some = [0; 4096];
+    while !text_of(&all).contains("RECEIVED/s") {
+        let len = out.read(&mut some).unwrap();
+        assert!(len > 0, "it ended: {}", text_of(&all));
+        all.extend_from_slice(&some[..len]);
+    }
+    let shown = text_of(&all);
+    let pid = shown.split("PID=").nth(1).unwrap().lines().next().unwrap().trim().to_owned();
+    end(&mut script, &pid);
+    out.read_to_end(&mut all).unwrap();
+    assert_eq!(wait(&mut script), Some(0), "{}", text_of(&all));
+    assert_restored(&text_of(&all));
+}
+
+fn text_of(octets: &[u8]) -> String {
+    String::from_utf8_lossy(octets).into_owned()
+}
+
+/// It went to the other screen of the terminal, and came back from there.
+fn assert_restored(sent: &str) {
+    let (_, shown) = sent.split_once("\u{1b}[?1049h").expect("the other screen");
+    let (_, after) = shown.split_once("\u{1b}[?1049l").expect("back from it");
+    assert!(after.contains("\u{1b}[?25h") || shown.contains("\u{1b}[?25h"), "the cursor shows");
+    assert!(!after.contains("RECEIVED/s"), "and nothing is drawn any more: {after:?}");
+}
+
+#[test]
+fn top_gives_the_terminal_back_when_a_key_ends_it() {
+    check_on_a_terminal("key", |script, _| {
+        script.stdin.take().unwrap().write_all(b"q").unwrap();
+    });
+}
+
+#[test]
+fn top_gives_the_terminal_back_when_a_signal_ends_it() {
+    check_on_a_terminal("signal", |_, pid| {
+        assert!(Command::new("kill").arg(pid).status().unwrap().success());
+    });
+}

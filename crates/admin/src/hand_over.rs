@@ -38,8 +38,13 @@ pub async fn hand_over<H: Handler>(
         return None;
     }
     tracing::info!(pid, version, "the successor serves; answering what is left and handing over");
-    let connections = desk.handler.hand_over(successor.clone()).await;
-    let (connections, result) = give(&guest, connections).await;
+    let (handler, to) = (desk.handler.clone(), successor.clone());
+    // A task of its own: should it panic, there is still no way back.
+    let (connections, result) = match tokio::spawn(async move { handler.hand_over(to).await }).await
+    {
+        Ok(connections) => give(&guest, connections).await,
+        Err(error) => (0, Err(io::Error::other(error))),
+    };
     Some(HandedOver { successor, connections, problem: result.err() })
 }
 

@@ -221,6 +221,22 @@ fn a_successor_that_may_open_too_little_changes_nothing() {
 }
 
 #[test]
+fn a_hand_over_that_panics_ends_the_old_one_too() {
+    let running = Running::start("panics", 1, Vec::new());
+    let offer = offered(&running.path);
+    let fake = running.fake.clone();
+    let poisoner = thread::spawn(move || {
+        let _held = fake.connections.lock();
+        panic!("as the test wants it");
+    });
+    poisoner.join().expect_err("it panicked");
+    let taken = offer.serving().expect("all is ours");
+    assert!(taken.connections.is_empty() && taken.problem.is_some());
+    let handed_over = running.ended.recv_timeout(PATIENCE).expect("the old one ends");
+    assert!(handed_over.problem.expect("it is told").to_string().contains("panic"));
+}
+
+#[test]
 fn one_takes_over_at_a_time() {
     let running = Running::start("one", 1, Vec::new());
     let first = take_over(&running.path, "0.2.0").expect("an offer");

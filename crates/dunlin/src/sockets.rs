@@ -201,7 +201,7 @@ fn warn_alone(address: SocketAddr, socket: &OwnedFd, workers: usize, error: &io:
     } else {
         "set ReusePort=yes in its socket unit, and list ListenDatagram= once for each worker"
     };
-    tracing::warn!(%address, workers, %error, advice, "workers share a UDP socket, which is slower");
+    tracing::warn!(%address, workers, %error, advice, "workers share a UDP socket: it is slower");
 }
 
 /// The sockets cannot be had as they are configured.

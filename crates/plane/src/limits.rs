@@ -98,4 +98,4 @@ pub const LAST_CALL: Duration = Duration::from_millis(200);
 pub const STOP_MAX: Duration = Duration::from_secs(3);
 
 /// How long replies may take to be read before a connection is handed over.
-pub const HAND_OVER_MAX: Duration = Duration::from_secs(1);
+pub const HAND_OVER_MAX: Duration = Duration::from_secs(2);

@@ -106,6 +106,24 @@ fn every_worker_and_address_answers_and_counts() {
 }
 
 #[test]
+fn one_worker_serves_many_sockets_of_one_address() {
+    // As many as a predecessor's workers had: the kernel goes on spreading clients over all.
+    let running = start(1, &["127.0.0.1:0"]);
+    let address = running.addresses[0];
+    let port = || SocketPort::new(bind(address).unwrap()).unwrap();
+    let app = Echo { parked: Arc::default() };
+    let seat = Seat { ports: (0..20).map(|_| port()).collect(), app, cpu: None };
+    let successor = Fleet::start(vec![seat], Arc::new(|_| {})).unwrap();
+    running.fleet.stop();
+    for _ in 0..100 {
+        assert_eq!(ask(&client(address), b"whoever"), b"whoever");
+    }
+    let counters = successor.counters().to_vec();
+    successor.stop();
+    assert_eq!(Totals::sum(&counters).replied, 100);
+}
+
+#[test]
 fn an_idle_worker_is_parked() {
     let running = start(1, &["127.0.0.1:0"]);
     let client = client(running.addresses[0]);

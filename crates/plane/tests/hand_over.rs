@@ -87,7 +87,7 @@ fn no_octet_is_lost_or_doubled_while_connections_change_hands() {
             }
             asked
         });
-        for _ in 0..25 {
+        for _ in 0..20 {
             thread::sleep(Duration::from_millis(40));
             let (successor, connections, totals) = succeed(running, &listeners);
             running = successor;
@@ -102,7 +102,7 @@ fn no_octet_is_lost_or_doubled_while_connections_change_hands() {
         let totals = running.stop();
         assert_eq!(received + totals.received, asked);
     });
-    assert!(handed >= 6 * 25, "{handed} handed over");
+    assert!(handed >= 6 * 20, "{handed} handed over");
 }
 
 #[test]

@@ -77,10 +77,12 @@ fn many_clients_that_say_nothing_give_way_to_a_newcomer() {
     let address = running.addresses[0];
     let mut silent: Vec<_> = (10..30).map(|n| connect_from(n, address)).collect();
     running.wait_until("full", |connections| connections.open == 20);
-    for n in 30..40 {
-        assert_eq!(ask(&mut connect_from(n, address), b"new"), b"new");
+    let mut newcomers: Vec<_> = (30..40).map(|n| connect_from(n, address)).collect();
+    for stream in &mut newcomers {
+        assert_eq!(ask(stream, b"new"), b"new");
     }
     assert!(closes(&mut silent[0], Duration::from_secs(5)), "it was idle longest");
+    running.wait_until("so many evicted", |connections| connections.ended(Ending::Evicted) == 10);
     running.wait_until("as many as may be", |connections| connections.open <= 20);
 }
 

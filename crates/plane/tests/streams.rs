@@ -6,7 +6,7 @@ use common::{ask, closes, connect, framed, read_message, start};
 use packet::Drop;
 use plane::{Cause, Ending, StreamLimits, Streams};
 use std::io::Write;
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -179,6 +179,20 @@ fn a_panic_ends_the_thread_and_is_reported() {
     let failure = running.failures.recv_timeout(Duration::from_secs(5)).unwrap();
     assert!(failure.thread.starts_with("streams-"), "{failure}");
     assert!(matches!(&failure.cause, Cause::Panic(message) if message == "told to"), "{failure}");
+}
+
+#[test]
+fn a_listener_opened_elsewhere_is_served_whatever_it_is_like() {
+    // For both families, and one that waits: as systemd may pass it.
+    let listener = TcpListener::bind("[::]:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let limits = StreamLimits::default();
+    let _running = common::start_at(vec![listener], limits, Arc::new(|_| false));
+    for address in ["127.0.0.1", "::1"] {
+        let mut stream = TcpStream::connect((address, port)).unwrap();
+        let client = stream.local_addr().unwrap().to_string();
+        assert_eq!(ask(&mut stream, b"who"), client.as_bytes(), "an IPv4 client is one");
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! From a request to its response.
 use crate::exposition::Format;
-use crate::limits::GATHER_TIME_MAX;
+use crate::limits::{GATHER_TIME_MAX, RESPONSES_LEN_MAX};
 use crate::metrics::{self, Asked};
 use crate::{Ops, ready};
 use http_body_util::Full;
@@ -9,7 +9,7 @@ use hyper::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use tokio::task;
 use tokio::time::timeout;
 
@@ -23,6 +23,8 @@ pub struct Desk {
     /// hangs once.
     status: Arc<Mutex<()>>,
     health: Arc<Mutex<()>>,
+    /// KiB that responses under way may yet take.
+    room: Arc<Semaphore>,
     requests: AtomicU64,
     denied: AtomicU64,
     full: AtomicU64,
@@ -32,7 +34,8 @@ impl Desk {
     pub fn new(ops: Ops) -> Self {
         let [status, health] = [(); 2].map(|()| Arc::default());
         let [requests, denied, full] = [(); 3].map(|()| AtomicU64::new(0));
-        Self { ops, status, health, requests, denied, full }
+        let room = Arc::new(Semaphore::new(RESPONSES_LEN_MAX >> 10));
+        Self { ops, status, health, room, requests, denied, full }
     }
 
     /// Counts a connection that was accepted.
@@ -89,9 +92,33 @@ impl Desk {
         };
         let write = move || metrics::write(&status(), asked, format);
         match gather(&self.status, "status", write).await {
-            Ok(text) => respond(StatusCode::OK, format.content_type(), text),
+            Ok(text) => self.respond_large(format.content_type(), text),
             Err(why) => told(StatusCode::SERVICE_UNAVAILABLE, &why),
         }
+    }
+
+    /// Responds with what may be large, if there is room for it beside what others still read.
+    fn respond_large(&self, media: &'static str, text: String) -> Response<Full<Bytes>> {
+        let kib = u32::try_from(text.len().div_ceil(1 << 10)).unwrap_or(u32::MAX);
+        match Arc::clone(&self.room).try_acquire_many_owned(kib) {
+            Ok(room) => {
+                let body = Bytes::from_owner(Large { text, _room: room });
+                respond(StatusCode::OK, media, body)
+            }
+            Err(_) => told(StatusCode::SERVICE_UNAVAILABLE, "others read too slowly: try later"),
+        }
+    }
+}
+
+/// A text, and the room it takes until it is sent.
+struct Large {
+    text: String,
+    _room: OwnedSemaphorePermit,
+}
+
+impl AsRef<[u8]> for Large {
+    fn as_ref(&self) -> &[u8] {
+        self.text.as_bytes()
     }
 }
 
@@ -126,11 +153,11 @@ fn probe(judged: Result<String, String>) -> Response<Full<Bytes>> {
 
 /// A line of text.
 fn told(status: StatusCode, line: &str) -> Response<Full<Bytes>> {
-    respond(status, TEXT, format!("{line}\n"))
+    respond(status, TEXT, format!("{line}\n").into())
 }
 
-fn respond(status: StatusCode, media: &'static str, text: String) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(text.into()));
+fn respond(status: StatusCode, media: &'static str, body: Bytes) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body));
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(media));

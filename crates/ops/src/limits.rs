@@ -34,3 +34,7 @@ pub const LAST_CALL: Duration = Duration::from_secs(1);
 pub const ZONE_SERIES_MAX: usize = 1_000;
 /// Zones a reason names; the rest is counted.
 pub const NAMED_MAX: usize = 3;
+
+/// Octets of all responses under way. The largest, of a server with all workers and zones it may
+/// have, takes some 9 MiB; a usual one some 50 KiB.
+pub const RESPONSES_LEN_MAX: usize = 32 << 20;

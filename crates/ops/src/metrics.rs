@@ -196,3 +196,46 @@ fn process(out: &mut Exposition, status: &Status) {
     out.family("process_max_fds", Gauge, "File descriptors that may be open.")
         .sample(&[], process.open_files_max);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::RESPONSES_LEN_MAX;
+    use control::status::Histogram;
+
+    /// The most a server can have to tell: all workers and zones it may have, by the longest names.
+    fn largest() -> Status {
+        let zone = |n: usize| ZoneStatus {
+            // Each octet of a name takes up to four, and the backslash of it one more (RFC 4343).
+            name: format!("{n:05}") + &"\\000".repeat(245),
+            serial: Some(u32::MAX),
+            records: u64::MAX,
+            loaded_seconds: Some(1.0 / 3.0),
+            ..ZoneStatus::default()
+        };
+        let thread = |n: usize| ThreadStatus {
+            name: format!("streams-{n}"),
+            transport: "udp".into(),
+            received: u64::MAX / 2,
+            dropped: Drop::ALL.iter().map(|reason| (reason.name().into(), u64::MAX / 2)).collect(),
+            types: (0..40).map(|n| (format!("TYPE{n:05}"), u64::MAX / 2)).collect(),
+            latency: Histogram {
+                bounds_seconds: (0..40).map(|n| f64::from(n) / 3.0).collect(),
+                counts: vec![u64::MAX / 100; 41],
+                sum_seconds: 1.0 / 3.0,
+            },
+            ..ThreadStatus::default()
+        };
+        Status {
+            zones: (0..1 << 16).map(zone).collect(),
+            threads: (0..320).map(thread).collect(),
+            ..Status::default()
+        }
+    }
+
+    #[test]
+    fn several_may_be_told_the_most_at_once() {
+        let text = write(&largest(), Asked::default(), Format::Text);
+        assert!(3 * text.len() <= RESPONSES_LEN_MAX, "{}", text.len());
+    }
+}

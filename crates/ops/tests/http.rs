@@ -165,6 +165,33 @@ fn who_does_not_read_is_cut_off() {
 }
 
 #[test]
+fn responses_under_way_take_no_more_than_the_limit() {
+    let mut many = status(1);
+    let name = "x".repeat(500);
+    many.threads = vec![control::status::ThreadStatus { name, ..many.threads[0].clone() }; 800];
+    let server = Server::start(ops(move || many.clone()));
+    let (_, text) = server.get("/metrics", "");
+    let fit = limits::RESPONSES_LEN_MAX / text.len();
+    assert!((1..limits::CONNECTIONS_PER_CLIENT_MAX).contains(&fit), "{} octets", text.len());
+    // None is sent whole before it is read: no buffer of the kernel is that large.
+    let unread: Vec<_> = (0..fit)
+        .map(|_| {
+            let mut stream = server.connect();
+            stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: d\r\n\r\n").unwrap();
+            stream.read_exact(&mut [0]).unwrap();
+            stream
+        })
+        .collect();
+    assert_eq!(server.get("/metrics", "").0, 503);
+    assert_eq!(server.get("/readyz", "").0, 200);
+    drop(unread);
+    let begun = Instant::now();
+    while server.get("/metrics", "").0 != 200 {
+        assert!(begun.elapsed() < common::PATIENCE, "the room is not given back");
+    }
+}
+
+#[test]
 fn what_hangs_hangs_once_and_is_told() {
     let barrier = Arc::new(Barrier::new(2));
     let hanging = Arc::clone(&barrier);

@@ -1,9 +1,13 @@
-//! `dunlin check`: every error of configs and of the zone files they name.
+//! `dunlin check`: all that is wrong with configs and the zone files they name, and what is legal
+//! there but hardly meant.
 use crate::cli::{Check, Output};
 use crate::config::{Config, Zone};
 use crate::diagnostic::Diagnostic;
+use crate::zones;
 use image::HashKey;
+use model::Rule;
 use serde::Serialize;
+use source_file::{lint, load, saved};
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -13,6 +17,7 @@ use std::sync::Arc;
 #[derive(Debug, Default, Serialize)]
 struct Report {
     errors: Vec<Diagnostic>,
+    warnings: Vec<Diagnostic>,
     zones: Vec<Loaded>,
 }
 
@@ -22,6 +27,7 @@ struct Loaded {
     name: String,
     file: String,
     records: u64,
+    serial: Option<u32>,
 }
 
 /// Checks all files and tells the result; the exit status says whether all is well.
@@ -41,54 +47,107 @@ pub fn run(command: &Check) -> io::Result<ExitCode> {
         }
         Output::Text => report.write(&mut out)?,
     }
-    Ok(if report.errors.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let warned = command.strict && !report.warnings.is_empty();
+    Ok(if report.errors.is_empty() && !warned { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 impl Report {
     fn config(&mut self, file: &Path) {
+        if file.is_dir() {
+            let help =
+                format!("name the config in it, such as {}", file.join("dunlin.toml").display());
+            let error = Diagnostic::of_file(file, "is a folder, not a config");
+            self.errors.push(Diagnostic { help: Some(help), ..error });
+            return;
+        }
         match Config::load(Some(file)) {
-            Ok(config) => config.zones.iter().for_each(|zone| self.zone(zone)),
+            Ok(config) => {
+                let copies = config.server.data_dir.as_deref().map(zones::copies);
+                config.zones.iter().for_each(|zone| self.zone(zone, copies.as_deref()));
+            }
             Err(errors) => self.errors.extend(errors),
         }
     }
 
-    fn zone(&mut self, zone: &Zone) {
+    fn zone(&mut self, zone: &Zone, copies: Option<&Path>) {
         // Nothing is served from it: any key will do.
         let key = Arc::new(HashKey::new([1; image::HASH_KEY_WORDS]));
-        match source_file::load(&zone.file, zone.name.as_name(), &key, None) {
-            Ok((_, summary)) => self.zones.push(Loaded {
-                name: zone.name.as_name().to_string(),
-                file: zone.file.display().to_string(),
-                records: summary.records,
-            }),
+        let origin = zone.name.as_name();
+        match load(&zone.file, origin, &key, None) {
+            Ok((loaded, summary)) => {
+                let before = self.warnings.len();
+                self.warnings.extend(summary.warnings.iter().map(Diagnostic::from));
+                self.warnings.extend(lint(&zone.file, &loaded).iter().map(Diagnostic::from));
+                self.warnings.extend(copies.and_then(|copies| serial(zone, &loaded, copies)));
+                self.warnings[before..]
+                    .sort_by(|a, b| (&a.file, a.line, a.column).cmp(&(&b.file, b.line, b.column)));
+                self.zones.push(Loaded {
+                    name: origin.to_string(),
+                    file: zone.file.display().to_string(),
+                    records: summary.records,
+                    serial: loaded.serial(),
+                });
+            }
             Err(failure) => self.errors.extend(failure.errors.iter().map(Diagnostic::from)),
         }
     }
 
     fn write(&self, out: &mut impl Write) -> io::Result<()> {
         for error in &self.errors {
-            writeln!(out, "{error}")?;
+            writeln!(out, "{error} [{}, {}]", error.rule, error.source)?;
         }
-        for Loaded { name, file, records } in &self.zones {
+        for warning in &self.warnings {
+            let place = warning.place();
+            let Diagnostic { rule, source, .. } = warning;
+            writeln!(out, "{place}: warning: {} [{rule}, {source}]", warning.story())?;
+        }
+        for Loaded { name, file, records, .. } in &self.zones {
             writeln!(out, "{file}: {name} is in order, {records} records")?;
         }
-        match self.errors.len() {
-            0 => Ok(()),
-            1 => writeln!(out, "1 error"),
-            count => writeln!(out, "{count} errors"),
+        let count = |count: usize, what: &str| match count {
+            0 => None,
+            1 => Some(format!("1 {what}")),
+            count => Some(format!("{count} {what}s")),
+        };
+        let counts = [count(self.errors.len(), "error"), count(self.warnings.len(), "warning")];
+        match counts.into_iter().flatten().collect::<Vec<_>>().join(", ") {
+            counts if counts.is_empty() => Ok(()),
+            counts => writeln!(out, "{counts}"),
         }
     }
+}
+
+/// What is to be said of a zone's serial beside that of the copy saved when it was last served:
+/// who transfers the zone learns of a change by a greater one (RFC 1982 §3.2).
+fn serial(zone: &Zone, new: &compile::Zone, copies: &Path) -> Option<Diagnostic> {
+    if saved::is_current(copies, new) {
+        return None;
+    }
+    // A copy that cannot be read is the server's matter.
+    let (old, _) = saved::read(copies, new.origin(), new.names().key()).ok()??;
+    let (old, new) = (old.serial()?, new.serial()?);
+    if new.wrapping_sub(old).wrapping_sub(1) < 1 << 31 {
+        return None;
+    }
+    let message = match new == old {
+        true => format!("the zone has changed, but its serial is {old} as before"),
+        false => format!("the serial {new} does not come after {old}, which was served last"),
+    };
+    let help = Some(format!(
+        "secondaries take the change for none: write at least {}",
+        old.wrapping_add(1)
+    ));
+    Some(Diagnostic { help, ..Diagnostic::of_file(&zone.file, message).by(Rule::SERIAL) })
 }
 
 impl From<&zonefile::Error> for Diagnostic {
     fn from(error: &zonefile::Error) -> Self {
         let place = error.place();
         Self {
-            file: place.file.into(),
             line: place.line,
             column: place.column,
-            message: error.what.clone(),
             help: error.help.clone(),
+            ..Self::of_file(place.file, error.what.clone()).by(error.rule)
         }
     }
 }

@@ -27,7 +27,9 @@ pub enum Command {
         dunlin serve -c /etc/dunlin/dunlin.toml\n  \
         dunlin serve                 every key at its default: port 53 on all addresses")]
     Serve(Serve),
-    /// Checks configs and their zone files: every error, with its place.
+    /// Checks configs and their zone files: every error, with its place, its rule, and what to do.
+    ///
+    /// What is legal but hardly meant is a warning.
     #[command(after_help = "Examples:\n  \
         dunlin check /etc/dunlin/dunlin.toml\n  \
         dunlin check -o json dunlin.toml | jq '.errors[].message'")]
@@ -70,6 +72,9 @@ pub struct Check {
     /// How the result is written.
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     pub output: Output,
+    /// Warnings fail it too.
+    #[arg(long)]
+    pub strict: bool,
     /// The configs to check.
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,

@@ -172,7 +172,8 @@ impl Config {
         for error in &errors {
             // Its first line says it; the others would quote the file.
             let message = error.message().lines().next().unwrap_or_default().to_owned();
-            problems.add(error.span().map_or(0, |span| span.start), message);
+            let offset = error.span().map_or(0, |span| span.start);
+            problems.add_by(model::Rule::CONFIG_SYNTAX, offset, message);
         }
         let mut found = problems.found;
         if !found.is_empty() {

@@ -1,4 +1,5 @@
 //! What is wrong with a file, and where.
+use model::Rule;
 use serde::Serialize;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -16,12 +17,38 @@ pub struct Diagnostic {
     pub message: String,
     /// What to do about it, where that is known.
     pub help: Option<String>,
+    /// Which rule is broken: a name that stays.
+    pub rule: &'static str,
+    /// Whose rule it is.
+    pub source: &'static str,
 }
 
 impl Diagnostic {
     /// Something is wrong with the file as a whole.
     pub fn of_file(file: &Path, message: impl Into<String>) -> Self {
-        Self { file: file.into(), line: 0, column: 0, message: message.into(), help: None }
+        let Rule { id: rule, source } = Rule::FILE;
+        let (file, message) = (file.into(), message.into());
+        Self { file, line: 0, column: 0, message, help: None, rule, source }
+    }
+
+    /// `file:line:column`, as far as it is known.
+    pub fn place(&self) -> String {
+        let numbers = [self.line, self.column].into_iter().filter(|number| *number > 0);
+        let numbers = numbers.map(|number| format!(":{number}")).collect::<String>();
+        format!("{}{numbers}", self.file.display())
+    }
+
+    /// `message (help)`.
+    pub fn story(&self) -> String {
+        match &self.help {
+            Some(help) => format!("{} ({help})", self.message),
+            None => self.message.clone(),
+        }
+    }
+
+    /// The same by another rule.
+    pub fn by(self, rule: Rule) -> Self {
+        Self { rule: rule.id, source: rule.source, ..self }
     }
 
     /// Something is wrong at an offset into the file's text.
@@ -36,17 +63,7 @@ impl Diagnostic {
 /// `file:line:column: message (help)`, as compilers write it and editors read it.
 impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.file.display())?;
-        for number in [self.line, self.column] {
-            if number > 0 {
-                write!(f, ":{number}")?;
-            }
-        }
-        write!(f, ": {}", self.message)?;
-        match &self.help {
-            Some(help) => write!(f, " ({help})"),
-            None => Ok(()),
-        }
+        write!(f, "{}: {}", self.place(), self.story())
     }
 }
 

@@ -64,6 +64,62 @@ fn json_is_one_object() {
     let errors = report["errors"].as_array().expect("errors");
     assert_eq!(errors.len(), 2, "{report}");
     assert_eq!((&errors[0]["line"], &errors[0]["column"]), (&2.into(), &10.into()), "{report}");
+    assert_eq!(
+        (&errors[0]["rule"], &errors[0]["source"]),
+        (&"config-value".into(), &"Dunlin".into())
+    );
+}
+
+#[test]
+fn what_is_doubtful_is_a_warning_and_strict_makes_it_fail() {
+    let zone = "$TTL 60\n@ SOA ns root 5 2 3 4 5\n@ NS ns\nns A 192.0.2.1\nwww CNAME gone\n";
+    let config = "[server]\ndata_dir = \"\"\n[[zone]]\nname = \"a.test\"\nfile = \"a.zone\"\n";
+    let folder = folder("warnings", &[("dunlin.toml", config), ("a.zone", zone)]);
+    let file = folder.join("dunlin.toml");
+    let file = file.to_str().expect("UTF-8");
+    let output = dunlin(&["check", file]);
+    let told = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{told}");
+    assert!(told.contains("a.zone:5:1: warning: `gone.a.test.` does not exist"), "{told}");
+    assert!(told.contains("[target-missing, Dunlin]") && told.ends_with("1 warning\n"), "{told}");
+    assert_eq!(dunlin(&["check", "--strict", file]).status.code(), Some(1));
+    let output = dunlin(&["check", folder.to_str().expect("UTF-8")]);
+    assert!(text(&output.stdout).contains("is a folder, not a config (name the config in it"));
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn a_serial_that_does_not_grow_is_told_beside_the_copy_served_last() {
+    let zone = |serial: u32, more: &str| {
+        format!("$TTL 60\n@ SOA ns root {serial} 2 3 4 5\n@ NS ns\nns A 192.0.2.1\n{more}")
+    };
+    let folder = folder("serial", &[("a.zone", &zone(7, ""))]);
+    let data = folder.join("data");
+    let config = format!(
+        "[server]\ndata_dir = \"{}\"\n[[zone]]\nname = \"a.test\"\nfile = \"a.zone\"\n",
+        data.display()
+    );
+    let file = folder.join("dunlin.toml");
+    std::fs::write(&file, config).expect("a file");
+    let copies = data.join("zones");
+    std::fs::create_dir_all(&copies).expect("a folder");
+    let origin = wire::NameBuf::from_text(b"a.test.", wire::Name::ROOT).expect("a name");
+    let key = std::sync::Arc::new(image::HashKey::new([3; image::HASH_KEY_WORDS]));
+    let (served, _) =
+        source_file::load(&folder.join("a.zone"), origin.as_name(), &key, None).expect("a zone");
+    let copy = source_file::saved::path(&copies, origin.as_name());
+    let mut copy = std::fs::File::create(copy).expect("a file");
+    source_file::saved::write(&served, &mut copy).expect("written");
+    let told = |serial, more| {
+        std::fs::write(folder.join("a.zone"), zone(serial, more)).expect("a file");
+        text(&dunlin(&["check", file.to_str().expect("UTF-8")]).stdout)
+    };
+    assert!(!told(7, "").contains("warning"), "the zone as it is served");
+    assert!(told(7, "b A 192.0.2.2\n").contains("its serial is 7 as before (secondaries"));
+    assert!(told(6, "b A 192.0.2.2\n").contains("6 does not come after 7"));
+    assert!(!told(8, "b A 192.0.2.2\n").contains("warning"));
+    assert!(!told(2_147_483_654, "").contains("warning"), "RFC 1982 §3.2: still greater");
+    assert!(told(2_147_483_656, "").contains("write at least 8"));
 }
 
 #[test]

@@ -2,12 +2,14 @@
 #![forbid(unsafe_code)]
 
 mod limits;
+mod lint;
 mod load;
 pub mod saved;
 mod source;
 mod stamp;
 mod watch;
 
+pub use lint::lint;
 pub use load::load;
 pub use saved::Saver;
 pub use source::{Keeper, Source, ZoneFile};

@@ -14,3 +14,5 @@ pub const SAVE_RETRY: Duration = Duration::from_secs(30);
 pub const SAVE_AT_END: Duration = Duration::from_secs(2);
 /// A temporary file that is older was left by a process that is no more.
 pub const TEMPORARY_AGE: Duration = Duration::from_secs(3600);
+/// Doubtful things told of one zone.
+pub const FINDINGS_MAX: usize = 100;

@@ -1,6 +1,7 @@
 //! Reads a TOML table key by key, and goes on after an error: one look tells them all.
 use crate::config::values::{Wrong, describe};
 use crate::diagnostic::{Diagnostic, nearest};
+use model::Rule;
 use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -16,10 +17,15 @@ pub struct Problems<'t> {
 }
 
 impl Problems<'_> {
-    /// Notes an error at an offset.
+    /// Notes a wrong value at an offset.
     pub fn add(&mut self, offset: usize, wrong: impl Into<Wrong>) {
+        self.add_by(Rule::CONFIG_VALUE, offset, wrong);
+    }
+
+    /// Notes an error by this rule.
+    pub fn add_by(&mut self, rule: Rule, offset: usize, wrong: impl Into<Wrong>) {
         let Wrong { message, help } = wrong.into();
-        let mut problem = Diagnostic::at(self.file, self.text, offset, message);
+        let mut problem = Diagnostic::at(self.file, self.text, offset, message).by(rule);
         problem.help = help;
         self.found.push(problem);
     }
@@ -68,7 +74,8 @@ impl<'t, 'p> Section<'t, 'p> {
         read: impl Fn(&DeValue<'_>) -> Result<T, Wrong>,
     ) -> Option<Spanned<T>> {
         let Some(value) = self.take(key) else {
-            self.problems.add(self.offset, format!("{} needs the key `{key}`", self.name));
+            let wrong = format!("{} needs the key `{key}`", self.name);
+            self.problems.add_by(Rule::CONFIG_MISSING, self.offset, wrong);
             return None;
         };
         match read(value.get_ref()) {
@@ -92,7 +99,9 @@ impl<'t, 'p> Section<'t, 'p> {
         let Some(value) = self.take(key) else { return default };
         let DeValue::Array(array) = value.get_ref() else {
             let found = describe(value.get_ref());
-            self.problems.add(value.span().start, format!("expected an array, found {found}"));
+            let message = format!("expected an array, found {found}");
+            let help = format!("put it in brackets: {key} = [\"…\"]");
+            self.problems.add(value.span().start, Wrong { message, help: Some(help) });
             return default;
         };
         if array.len() > max {
@@ -170,7 +179,9 @@ impl<'t, 'p> Section<'t, 'p> {
     /// Notes that a thing stands at two places.
     pub fn twice(&mut self, what: &str, first: usize, second: usize) {
         let line = Diagnostic::at(self.problems.file, self.problems.text, first, "").line;
-        self.problems.add(second, format!("{what} is already named in line {line}"));
+        let message = format!("{what} is already named in line {line}");
+        let help = Some("take one of them out".into());
+        self.problems.add_by(Rule::CONFIG_TWICE, second, Wrong { message, help });
     }
 
     /// Tells of every key that nobody asked for.
@@ -188,7 +199,8 @@ impl<'t, 'p> Section<'t, 'p> {
                 Some(nearest) => format!("did you mean `{nearest}`?"),
                 None => format!("known are {}", self.known.join(", ")),
             };
-            self.problems.add(key.span().start, Wrong { message, help: Some(help) });
+            let wrong = Wrong { message, help: Some(help) };
+            self.problems.add_by(Rule::CONFIG_KEY, key.span().start, wrong);
         }
     }
 }

@@ -57,10 +57,13 @@ fn lists_tell_of_each_element() {
         "server.listen = [\"127.0.0.1:53\", 5, \"::1\", \"localhost\"]",
         "1:34: expected an address and port, found the number 5
          1:44: expected an address such as \"192.0.2.1:53\" or \"[2001:db8::1]:53\", \
-         found the text \"localhost\"",
+         found the text \"localhost\" (names are not looked up here: \"127.0.0.1:53\")",
     );
     check("server.listen = []", "1:17: `listen` needs one at least");
-    check("server.listen = 53", "1:17: expected an array, found the number 53");
+    check(
+        "server.listen = 53",
+        "1:17: expected an array, found the number 53 (put it in brackets: listen = [\"…\"])",
+    );
     check(
         "zone = 1\nserver = 2",
         "1:8: expected sections [[zone]], found the number 1
@@ -92,7 +95,7 @@ fn a_zone_is_named_once() {
     check(
         "[[zone]]\nname = \"example.org\"\nfile = \"a\"\n\n\
          [[zone]]\nname = \"Example.ORG.\"\nfile = \"b\"\n",
-        "6:8: this zone is already named in line 2",
+        "6:8: this zone is already named in line 2 (take one of them out)",
     );
 }
 

@@ -4,7 +4,7 @@ use crate::limits::WORKERS_MAX;
 use answer::CookieSecret;
 use cpu::CpuList;
 use std::fmt::Display;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use toml::de::DeValue;
 use wire::{Name, NameBuf};
@@ -84,6 +84,27 @@ pub fn address(value: &DeValue<'_>) -> Result<SocketAddr, Wrong> {
     text.parse()
         .or_else(|_| bare.parse().map(|ip: IpAddr| SocketAddr::new(ip, 53)))
         .or_else(|_| expected("an address such as \"192.0.2.1:53\" or \"[2001:db8::1]:53\"", value))
+        .map_err(|wrong: Wrong| Wrong { help: likely_address(text), ..wrong })
+}
+
+/// What was probably meant by a text that is no address.
+fn likely_address(text: &str) -> Option<String> {
+    let (host, port) = text.rsplit_once(':').unwrap_or((text, ""));
+    if let Ok(port) = text.trim_start_matches(':').parse::<u16>() {
+        return Some(format!("for all addresses: \"0.0.0.0:{port}\", \"[::]:{port}\""));
+    }
+    match host {
+        "localhost" => {
+            let port = if port.is_empty() { "53" } else { port };
+            Some(format!("names are not looked up here: \"127.0.0.1:{port}\""))
+        }
+        "*" => Some(format!("for all addresses: \"0.0.0.0:{port}\", \"[::]:{port}\"")),
+        _ if host.parse::<Ipv6Addr>().is_ok() => {
+            Some(format!("an IPv6 address with a port has brackets: \"[{host}]:{port}\""))
+        }
+        _ if host.parse::<IpAddr>().is_ok() => Some("a port is a number up to 65535".into()),
+        _ => None,
+    }
 }
 
 /// `"auto"`, a number of workers, or a list of CPUs such as `"2-5,8"`.
@@ -111,7 +132,11 @@ pub fn secret(value: &DeValue<'_>) -> Result<CookieSecret, Wrong> {
     let mut secret = [0; 16];
     let wrong = || {
         let help = Some("`openssl rand -hex 16` makes one".into());
-        Wrong { message: "expected 32 hexadecimal digits".into(), help }
+        let message = match digits.len() {
+            32 => "expected 32 hexadecimal digits, found others".to_owned(),
+            count => format!("expected 32 hexadecimal digits, found {count} characters"),
+        };
+        Wrong { message, help }
     };
     if digits.len() != 32 {
         return Err(wrong());

@@ -175,8 +175,10 @@ impl Keeper for ZoneKeeper {
     /// Local zones go when what stands in their place is there.
     fn settle(&mut self, zones: &[ZoneFile]) {
         let (shown, wanted) = self.locals(zones);
-        let gone = shown.iter().filter(|name| !wanted.contains(name));
-        let last = gone.map(|name| self.put(|| self.control.remove_zone(name.as_name()))).last();
+        let mut last = None;
+        for name in shown.iter().filter(|name| !wanted.contains(name)) {
+            last = Some(self.put(|| self.control.remove_zone(name.as_name())));
+        }
         self.wait(last);
     }
 }

@@ -1,0 +1,72 @@
+//! A newcomer's mistakes: `docs/mistakes.md` holds what the program really says to them.
+//! `BLESS=1` writes its answers into the page; read the difference before you keep it.
+use std::fmt::Write;
+use std::fs;
+use std::net::{TcpListener, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Where one of the examples wants to listen.
+const TAKEN: &str = "127.0.0.1:5399";
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// What a command of the page says, run from the root of the repository.
+fn answer(command: &str) -> String {
+    let words: Vec<&str> = command.split_whitespace().collect();
+    match words[..] {
+        ["cat", file] => fs::read_to_string(root().join(file)).expect("a file of the examples"),
+        ["dunlin", ref words @ ..] => {
+            let mut program = Command::new(env!("CARGO_BIN_EXE_dunlin"));
+            let output = program.args(words).current_dir(root()).output().expect("it runs");
+            // The log has times; what it ends with is behind the program's name.
+            let log = String::from_utf8(output.stderr).expect("UTF-8");
+            let end = log.lines().filter(|line| line.starts_with("dunlin: "));
+            let end: String = end.map(|line| format!("{line}\n")).collect();
+            String::from_utf8(output.stdout).expect("UTF-8") + &end
+        }
+        _ => panic!("{command} is no command of this page"),
+    }
+}
+
+/// The page with the answers as they are now.
+fn written_again(page: &str) -> String {
+    let (mut out, mut in_console) = (String::new(), false);
+    for line in page.lines() {
+        let fence = line.starts_with("```");
+        in_console = if fence { line == "```console" } else { in_console };
+        match line.strip_prefix("$ ").filter(|_| in_console) {
+            Some(command) => write!(out, "{line}\n{}", answer(command)).expect("memory"),
+            None if in_console && !fence => {}
+            None => writeln!(out, "{line}").expect("memory"),
+        }
+    }
+    out
+}
+
+#[test]
+fn the_page_holds_what_is_said_to_each_mistake() {
+    // If somebody else has taken it, the answer is the same.
+    let _streams = TcpListener::bind(TAKEN);
+    let _datagrams = UdpSocket::bind(TAKEN);
+    let file = root().join("docs/mistakes.md");
+    let page = fs::read_to_string(&file).expect("the page");
+    let now = written_again(&page);
+    if std::env::var_os("BLESS").is_some() {
+        fs::write(&file, &now).expect("written");
+    }
+    let differ = now.lines().zip(page.lines()).find(|(now, page)| now != page);
+    assert!(now == page || std::env::var_os("BLESS").is_some(), "{differ:?}");
+    for entry in fs::read_dir(root().join("examples/mistakes")).expect("the examples") {
+        let name = entry.expect("an example").file_name();
+        let name = name.to_str().expect("UTF-8");
+        assert!(page.contains(&format!("examples/mistakes/{name}/")), "{name} is not on the page");
+    }
+    let told =
+        now.lines().filter(|line| line.contains("examples/mistakes/") && line.contains(": "));
+    let told: Vec<&str> = told.filter(|line| line.contains(" [")).collect();
+    assert!(told.len() > 20, "every answer has its place and its rule: {told:?}");
+    assert!(told.iter().all(|line| line.contains(" (")), "and says what to do: {told:#?}");
+}

@@ -6,7 +6,7 @@
 use crate::{Now, Policy, Tally, Way, guard};
 use core::ptr;
 use image::{HashKey, Zone};
-use limit::{Account, Acl, Charge, Networks, Rate, RateTable};
+use limit::{Account, Acl, Charge, Near, Networks, Rate, RateTable};
 use packet::{BURST_MAX, Drop, Packet, Transport, Verdict, prefetch};
 use wire::{Flags, HEADER_LEN, Query, Rcode, Rtype};
 
@@ -119,6 +119,7 @@ pub(crate) struct Keeper<'k, 'p, 'w> {
     policy: &'k Policy<'p>,
     now: Now,
     key: &'w HashKey,
+    near: Near,
     accounts: [Account<'p>; BURST_MAX],
     notes: [Option<Note<'p>>; BURST_MAX],
     /// The zone of the reply before, and the hash of its origin.
@@ -133,7 +134,8 @@ impl<'k, 'p, 'w> Keeper<'k, 'p, 'w> {
         key: &'w HashKey,
     ) -> Self {
         let (accounts, notes) = ([Account::default(); BURST_MAX], [None; BURST_MAX]);
-        Self { limits, policy, now, key, accounts, notes, origin: None }
+        let near = Near::NOWHERE;
+        Self { limits, policy, now, key, near, accounts, notes, origin: None }
     }
 
     /// Refuses a client, as far as what it sent can be understood.
@@ -213,7 +215,7 @@ impl<'w> Gate<'w> for Keeper<'_, '_, 'w> {
 
     #[inline(always)]
     fn admit(&mut self, at: usize, query: &mut Query, packet: &Packet<'_>) -> Option<Way<'w>> {
-        let listed = self.limits.access.lists(packet.client.ip());
+        let listed = self.limits.access.lists_near(packet.client.ip(), &mut self.near);
         if !listed && self.limits.silent {
             return Some(Way::Shut(Drop::Denied));
         }

@@ -149,10 +149,10 @@ pub fn batch(
     tally: &mut Tally,
 ) {
     match &policy.limits {
-        None => run(world, policy, now, Open, scratch, packets, tally),
+        None => run(world, policy, now, &mut Open, scratch, packets, tally),
         Some(limits) => {
-            let keeper = Keeper::new(limits, policy, now, world.key());
-            run(world, policy, now, keeper, scratch, packets, tally);
+            let mut keeper = Keeper::new(limits, policy, now, world.key());
+            run(world, policy, now, &mut keeper, scratch, packets, tally);
         }
     }
 }
@@ -163,7 +163,7 @@ fn run<'w>(
     world: &'w dyn World,
     policy: &Policy<'_>,
     now: Now,
-    mut gate: impl Gate<'w>,
+    gate: &mut impl Gate<'w>,
     scratch: &mut Scratch,
     packets: &mut [Packet<'_>],
     tally: &mut Tally,
@@ -173,7 +173,7 @@ fn run<'w>(
     let mut scout = Scout { world, key, memo: None };
     let mut ways = [Way::Nobody; BURST_MAX];
     gate.open(packets);
-    scout.look_all(&mut gate, glances, queries, packets, &mut ways);
+    scout.look_all(gate, glances, queries, packets, &mut ways);
     let mut desk = Desk::new(key, policy);
     let dice = Dice(now.seed | 1);
     let mut bench = Bench { world, key, policy, now, suffixes, alias, trail, cookies, dice };
@@ -203,7 +203,7 @@ fn run<'w>(
             Way::Fault(Fault::Response) => Verdict::Drop(Drop::Response),
             Way::Shut(reason) => Verdict::Drop(*reason),
             _ => {
-                bench.answer(at, query, way, packet, &mut gate, tally);
+                bench.answer(at, query, way, packet, gate, tally);
                 Verdict::Reply
             }
         };

@@ -2,7 +2,7 @@
 //!
 //! An option that nobody knows is passed over (RFC 6891 §6.1.2), but is not plain; and where there
 //! is little room behind a message it cannot be glanced at. Either leads to the long way.
-use answer::{Now, Policy, Tally, batch};
+use answer::{CookieSecret, Now, Policy, Scratch, Tally, batch};
 use compile::{Image, Loader, Zone};
 use image::HashKey;
 use packet::{Packet, Transport};
@@ -131,6 +131,15 @@ fn question(name: &[u8], rtype: Rtype, opt: Option<&[u8]>) -> Vec<u8> {
 
 /// Asks all questions in one burst, each with so much room; the replies and the tally.
 fn ask(image: &Image, questions: &[Vec<u8>], room: usize) -> (Vec<Vec<u8>>, Tally) {
+    ask_by(image, &Policy::default(), questions, room)
+}
+
+fn ask_by(
+    image: &Image,
+    policy: &Policy<'_>,
+    questions: &[Vec<u8>],
+    room: usize,
+) -> (Vec<Vec<u8>>, Tally) {
     let peer = "192.0.2.9:53".parse().unwrap();
     let mut bufs: Vec<_> = questions.to_vec();
     let mut packets: Vec<_> = bufs
@@ -141,10 +150,10 @@ fn ask(image: &Image, questions: &[Vec<u8>], room: usize) -> (Vec<Vec<u8>>, Tall
             Packet::new(buf, len, peer, Transport::Datagram)
         })
         .collect();
-    let mut tally = Tally::default();
+    let (mut tally, mut scratch) = (Tally::default(), Box::<Scratch>::default());
     for burst in packets.chunks_mut(packet::BURST_MAX) {
         let now = Now { unix_seconds: 0, monotonic_micros: 0, seed: 1 };
-        batch(image, &Policy::default(), now, &mut Box::default(), burst, &mut tally);
+        batch(image, policy, now, &mut scratch, burst, &mut tally);
     }
     (packets.iter().map(|packet| packet.message().to_vec()).collect(), tally)
 }
@@ -184,6 +193,35 @@ fn the_long_way_says_the_same() {
             let (roomy, _) = ask(&image, &all(None), ROOM_MIN);
             let (narrow, _) = ask(&image, &all(None), ROOM_MIN - 1);
             compare(&roomy, &narrow);
+        }
+    }
+}
+
+/// A cookie alone has a short way too: that of a client, and one that a server gave it.
+#[test]
+fn the_long_way_says_the_same_with_a_cookie() {
+    let image = world();
+    let secrets = [CookieSecret([7; 16])];
+    for secrets in [&secrets[..], &[]] {
+        let policy = Policy { cookie_secrets: secrets, ..Policy::default() };
+        let mut cookie = [&[0, 10, 0, 8][..], b"12345678"].concat();
+        // The third time, the cookie is one that was given the first time, and is known.
+        for round in 0..3 {
+            for rtype in [Rtype::A, Rtype::AAAA, Rtype::TXT] {
+                let all = |others: &[u8]| -> Vec<_> {
+                    let options = [&cookie[..], others].concat();
+                    names(false).iter().map(|name| question(name, rtype, Some(&options))).collect()
+                };
+                let (short, tally) = ask_by(&image, &policy, &all(&[]), 1232);
+                let (long, long_tally) = ask_by(&image, &policy, &all(&UNKNOWN), 1232);
+                compare(&short, &long);
+                assert_eq!(tally, long_tally);
+                let given = short[0].windows(4).rposition(|head| head == [0, 10, 0, 24]);
+                assert_eq!(given.is_some(), !secrets.is_empty());
+                if let Some(at) = given.filter(|_| round == 0) {
+                    cookie = short[0][at..at + 28].to_vec();
+                }
+            }
         }
     }
 }

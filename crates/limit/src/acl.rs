@@ -88,6 +88,29 @@ impl<'m> Acl<'m> {
         (self.v4, self.v6)
     }
 
+    /// As [`Acl::lists`], for one address after another: `near` must be used for no other list.
+    #[inline]
+    pub fn lists_near(&self, address: IpAddr, near: &mut Near) -> bool {
+        let IpAddr::V4(v4) = address else { return self.lists(address) };
+        let v4 = v4.to_bits();
+        if !(near.first..=near.last).contains(&v4) {
+            *near = self.range(v4);
+        }
+        near.listed
+    }
+
+    /// The addresses around one of which the same is said.
+    #[inline(never)]
+    fn range(&self, v4: u32) -> Near {
+        let passed = passed(self.v4, v4);
+        let (before, behind) = self.v4.split_at(passed);
+        Near {
+            first: before.last().copied().unwrap_or(0),
+            last: behind.first().map_or(u32::MAX, |bound| bound - 1),
+            listed: self.otherwise ^ (passed % 2 == 1),
+        }
+    }
+
     /// Whether an address is on the list. A mapped IPv4 address is that IPv4 address.
     #[inline]
     pub fn lists(&self, address: IpAddr) -> bool {
@@ -100,6 +123,19 @@ impl<'m> Acl<'m> {
         };
         self.otherwise ^ (passed % 2 == 1)
     }
+}
+
+/// The range that the IPv4 client before lay in: those of a burst are often neighbours.
+#[derive(Clone, Copy, Debug)]
+pub struct Near {
+    first: u32,
+    last: u32,
+    listed: bool,
+}
+
+impl Near {
+    /// Nothing was looked up yet.
+    pub const NOWHERE: Self = Self { first: 1, last: 0, listed: false };
 }
 
 /// How many bounds an address has passed.
@@ -239,7 +275,9 @@ mod tests {
         let (v4, v6) = acl.bounds();
         assert!(v4.is_sorted_by(|a, b| a < b) && v6.is_sorted_by(|a, b| a < b));
         let again = Acl::from_bounds(v4, v6, otherwise);
+        let mut near = Near::NOWHERE;
         for address in probes(&rules) {
+            assert_eq!(acl.lists_near(address, &mut near), acl.lists(address), "{address}");
             let wanted = naive(&rules, otherwise, address);
             assert_eq!(acl.lists(address), wanted, "{address} {rules:?}");
             assert_eq!(again.lists(address), wanted);

@@ -85,25 +85,30 @@ impl Glance {
         {
             return None;
         }
-        let name_len = COOKIE_LENS.into_iter().find_map(|cookie_len| {
-            let around = HEADER_LEN + TYPE_AND_CLASS_LEN + OPT_LEN + OPTION_HEAD_LEN + cookie_len;
-            let name_len = len.wrapping_sub(around);
-            if !(1..=Name::LEN_MAX).contains(&name_len) {
-                return None;
-            }
-            let (head, behind) =
-                names.get(name_len..)?.split_first_chunk::<TYPE_AND_CLASS_LEN>()?;
-            let (opt, data) = behind.split_first_chunk()?;
-            if !is_cookie(opt, cookie_len as u8) || head[2..] != Class::IN.0.to_be_bytes() {
-                return None;
-            }
-            self.cookie[..cookie_len].copy_from_slice(data.get(..cookie_len)?);
-            self.cookie_len = cookie_len as u8;
-            self.rtype = Rtype(u16::from_be_bytes([head[0], head[1]]));
-            Some(name_len)
-        })?;
+        let whole = self.read_tail::<{ COOKIE_LENS[0] }>(names, len);
+        let name_len = whole.or_else(|| self.read_tail::<{ COOKIE_LENS[1] }>(names, len))?;
         self.has_opt = true;
         lower(&mut self.lower, names.first_chunk()?, name_len);
+        Some(name_len)
+    }
+
+    /// Reads what stands behind the name, when that ends with a cookie of N octets; returns how
+    /// many octets the name must have. `names` are the octets behind the header.
+    #[inline(always)]
+    fn read_tail<const N: usize>(&mut self, names: &[u8], len: usize) -> Option<usize> {
+        let around = HEADER_LEN + TYPE_AND_CLASS_LEN + OPT_LEN + OPTION_HEAD_LEN + N;
+        let name_len = len.wrapping_sub(around);
+        if !(1..=Name::LEN_MAX).contains(&name_len) {
+            return None;
+        }
+        let (head, behind) = names.get(name_len..)?.split_first_chunk::<TYPE_AND_CLASS_LEN>()?;
+        let (opt, behind) = behind.split_first_chunk()?;
+        if !is_cookie(opt, N as u8) || head[2..] != Class::IN.0.to_be_bytes() {
+            return None;
+        }
+        *self.cookie.first_chunk_mut::<N>()? = *behind.first_chunk()?;
+        self.cookie_len = N as u8;
+        self.rtype = Rtype(u16::from_be_bytes([head[0], head[1]]));
         Some(name_len)
     }
 

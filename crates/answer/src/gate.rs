@@ -295,7 +295,7 @@ impl Note<'_> {
     }
 }
 
-/// Whether a reply of this code says something of a zone, that can be asked for again over a stream.
+/// Whether a reply of this code says something of a zone, that can be asked for over a stream.
 fn has_content(rcode: Rcode) -> bool {
     matches!(rcode, Rcode::NoError | Rcode::NxDomain | Rcode::YxDomain)
 }

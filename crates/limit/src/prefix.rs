@@ -146,7 +146,8 @@ impl fmt::Display for NetworksError {
             Self::V4 => f.write_str("an IPv4 network's length must be 0 to 32"),
             Self::V6 => write!(
                 f,
-                "an IPv6 network's length must be 0 to {V6_LEN_MAX}: who has a /64 has all its addresses"
+                "an IPv6 network's length must be 0 to {V6_LEN_MAX}: \
+                 who has a /64 has all its addresses"
             ),
         }
     }

@@ -1,10 +1,10 @@
 //! Who owes what: a table of fixed size, shared by all workers of a server.
 //!
-//! Each client is at home in one set, a cache line of eight debts, that a keyed hash chooses. A debt
-//! is the time at which it will be paid back, so that nothing has to be swept: what lies in the past
-//! is free room. Where there is none, who owes least makes room. So a flood of sources that are seen
-//! but once drives out only each other, heavy debtors stay known, and there is always room for
-//! who is new.
+//! Each client is at home in one set, a cache line of eight debts, that a keyed hash chooses. A
+//! debt is the time at which it will be paid back, so that nothing has to be swept: what lies in
+//! the past is free room. Where there is none, who owes least makes room. So a flood of sources
+//! that are seen but once drives out only each other, heavy debtors stay known, and there is
+//! always room for who is new.
 use crate::limits::{ATTEMPTS_MAX, SET_LEN};
 use crate::rate::{DEBT_MAX, Rate, ticks};
 use core::fmt;

@@ -98,7 +98,11 @@ impl<'t, 'p> Section<'t, 'p> {
     ) -> Vec<T> {
         let Some(value) = self.take(key) else { return default };
         let DeValue::Array(array) = value.get_ref() else {
-            let found = describe(value.get_ref());
+            // The text is not repeated: it may be a secret.
+            let found = match value.get_ref() {
+                DeValue::String(_) => "one text".to_owned(),
+                other => describe(other),
+            };
             let message = format!("expected an array, found {found}");
             let help = format!("put it in brackets: {key} = [\"…\"]");
             self.problems.add(value.span().start, Wrong { message, help: Some(help) });

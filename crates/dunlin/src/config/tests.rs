@@ -123,6 +123,8 @@ fn secrets_do_not_show() {
         assert_eq!(told.len(), 2);
         assert!(!format!("{told:?}").contains("5ec3e7"), "{told:?}");
     }
+    let told = Config::parse(Path::new("f"), "server.cookies.secrets = \"5ec3e7\"");
+    assert!(!format!("{told:?}").contains("5ec3e7"), "nor where the brackets are missing");
 }
 
 /// The example tells every key and its default; this is what keeps it true.

@@ -54,7 +54,8 @@ impl Served {
             false => format!("data_dir = \"{}\"\n", folder.join("data").display()),
         };
         let config = format!(
-            "log.format = \"json\"\n[server]\nlisten = [\"127.0.0.1:0\"]\nworkers = 2\n{data_dir}{config}"
+            "log.format = \"json\"\n[server]\nlisten = [\"127.0.0.1:0\"]\nworkers = 2\n\
+             {data_dir}{config}"
         );
         fs::write(folder.join("dunlin.toml"), config).expect("a file");
         let mut child = command

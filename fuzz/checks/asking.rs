@@ -2,8 +2,9 @@
 use std::cell::RefCell;
 use std::net::SocketAddr;
 
-use answer::{CookieSecret, Now, Policy, Scratch, Tally, batch};
+use answer::{CookieSecret, Limiter, Limits, Now, Policy, Scratch, Tally, batch};
 use compile::Image;
+use limit::{DebtSet, Networks, Rate, RateTable, TableKey};
 use packet::{Drop, Packet, Transport, Verdict};
 use wire::{HEADER_LEN, Query};
 
@@ -21,6 +22,7 @@ pub struct Way {
     room: usize,
     udp_size_max: u16,
     options: bool,
+    limits: bool,
 }
 
 impl Way {
@@ -32,6 +34,7 @@ impl Way {
             room: if stream && octet & 2 == 0 { 65_535 } else { 4096 },
             udp_size_max: [1232, 512, 4096, 1400][usize::from(octet >> 2 & 3)],
             options: octet & 16 == 0,
+            limits: octet & 32 != 0,
         }
     }
 }
@@ -67,6 +70,16 @@ fn ask(world: &Image, way: &Way, message: &[u8], filler: u8) -> (Verdict, Vec<u8
     if way.options {
         policy = Policy { cookie_secrets: &secrets, nsid: b"fuzz", ..policy };
         (policy.version, policy.id) = (b"1", b"2");
+    }
+    // Limits that nobody reaches change nothing.
+    let sets = [const { DebtSet::new() }; 2];
+    if way.limits {
+        let rate = Rate::new(1, 1, 1).expect("a rate");
+        let table = RateTable::new(&sets, TableKey::new([3, 5, 7, 11]));
+        let limiter = |networks| Some(Limiter { table, rate, networks });
+        let (clients, replies) = (limiter(Networks::HOSTS), limiter(Networks::SITES));
+        policy.limits = Some(Limits { clients, replies, ..Limits::default() });
+        policy.keepalive = Some(300);
     }
     let mut buf = vec![filler; way.room];
     buf[..message.len()].copy_from_slice(message);

@@ -18,12 +18,15 @@ use model::Change;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::SystemTime;
 use wire::Name;
 
 /// What all handles share.
 struct Shared {
     mailbox: Mailbox,
     publisher: Mutex<Publisher<Image>>,
+    /// When the newest image was published.
+    published: Mutex<SystemTime>,
 }
 
 impl Shared {
@@ -50,7 +53,8 @@ impl Control {
     /// When no thread could be started.
     pub fn start(image: Image) -> io::Result<(Self, Running)> {
         let publisher = Mutex::new(Publisher::new(image));
-        let control = Self(Arc::new(Shared { mailbox: Mailbox::default(), publisher }));
+        let published = Mutex::new(SystemTime::now());
+        let control = Self(Arc::new(Shared { mailbox: Mailbox::default(), publisher, published }));
         let shared = Arc::clone(&control.0);
         let thread = thread::Builder::new().name("control".into()).spawn(move || run(&shared))?;
         let running = Running { control: control.clone(), thread: Some(thread) };
@@ -101,6 +105,12 @@ impl Control {
         self.0.mailbox.wait(ticket)
     }
 
+    /// The generation of the newest image, and when it was published.
+    pub fn published(&self) -> (u64, SystemTime) {
+        let when = *self.0.published.lock().unwrap_or_else(PoisonError::into_inner);
+        (self.0.publisher().generation(), when)
+    }
+
     /// Whether every reader has loaded this generation, or must before it reads anything again.
     pub fn is_live(&self, generation: u64) -> bool {
         self.0.publisher().is_live(generation)
@@ -136,6 +146,7 @@ fn run(shared: &Shared) {
             let mut image = shared.publisher().newest().clone();
             letters.into_iter().for_each(|letter| apply(&mut image, letter));
             let generation = shared.publisher().publish(image);
+            *shared.published.lock().unwrap_or_else(PoisonError::into_inner) = SystemTime::now();
             shared.mailbox.done(generation);
         }
         retired = shared.publisher().collect();

@@ -31,6 +31,8 @@ pub struct Status {
     pub generation_seconds: f64,
     /// The zones of the config, in its order.
     pub zones: Vec<ZoneStatus>,
+    /// Why zones that are in order are not kept on disk; nothing: they are, or are not to be.
+    pub saving: Option<String>,
     /// Workers, then stream threads.
     pub threads: Vec<ThreadStatus>,
     /// The stream connections.

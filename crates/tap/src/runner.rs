@@ -14,7 +14,7 @@ use std::io;
 use std::mem::take;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -23,8 +23,8 @@ use std::time::{Duration, Instant};
 pub struct Runner {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
-    /// Closed when the thread has ended.
-    ended: Receiver<()>,
+    /// Closed when the thread has ended. Whoever shares the runner waits for it once at most.
+    ended: Mutex<Receiver<()>>,
 }
 
 /// What the runner and its thread have in common. Neither lock is held while anything is written.
@@ -65,7 +65,7 @@ impl Runner {
         let mut desk = Desk::new(Arc::clone(&shared), end);
         desk.set(settings, log);
         let thread = Some(Builder::new().name("tap".into()).spawn(move || desk.run())?);
-        Ok(Self { shared, thread, ended })
+        Ok(Self { shared, thread, ended: Mutex::new(ended) })
     }
 
     /// A tap for a thread of the plane. `seed` decides which queries are picked.
@@ -105,7 +105,8 @@ impl Drop for Runner {
     fn drop(&mut self) {
         self.shared.order(|orders| orders.stop = true);
         // It may hang in writing to a log that nobody reads: then the process ends without it.
-        let hangs = matches!(self.ended.recv_timeout(STOP_MAX), Err(RecvTimeoutError::Timeout));
+        let ended = self.ended.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let hangs = matches!(ended.recv_timeout(STOP_MAX), Err(RecvTimeoutError::Timeout));
         if !hangs && let Some(thread) = self.thread.take() {
             // A panic of the thread has told of itself.
             let _ = thread.join();

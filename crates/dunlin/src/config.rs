@@ -6,7 +6,7 @@ mod units;
 mod values;
 
 pub use operate::{Acl, Admin, Denied, Dnstap, Limits, Ops, Proxy, Queries, Rate, Streams};
-pub use units::{Prefix, Rule, allows, read_duration};
+pub use units::read_duration;
 
 use crate::diagnostic::Diagnostic;
 use crate::limits::{
@@ -19,7 +19,7 @@ use cpu::CpuList;
 use section::{Problems, Section};
 use std::collections::HashMap;
 use std::io::Read;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toml::de::DeTable;
@@ -209,21 +209,54 @@ impl Config {
             zones.extend(Zone::read(section, file, &mut names));
         });
         root.close();
-        let file = (!file.as_os_str().is_empty()).then(|| file.into());
-        Self { file, server, acl, limits, streams, proxy, ops, admin, log, dnstap, zones }
+        let mut config = Self {
+            file: (!file.as_os_str().is_empty()).then(|| file.into()),
+            server,
+            acl,
+            limits,
+            streams,
+            proxy,
+            ops,
+            admin,
+            log,
+            dnstap,
+            zones,
+        };
+        config.place(file.parent().unwrap_or(Path::new("")));
+        config
+    }
+
+    /// Takes relative paths from where the config lies.
+    fn place(&mut self, folder: &Path) {
+        let paths = [
+            &mut self.server.data_dir,
+            &mut self.admin.socket,
+            &mut self.log.queries.file,
+            &mut self.dnstap.socket,
+        ];
+        for path in paths.into_iter().flatten() {
+            *path = folder.join(&*path);
+        }
     }
 }
 
 impl Server {
+    /// Where it listens unless the config says otherwise.
+    const EVERYWHERE: [SocketAddr; 2] = [
+        SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 53),
+        SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 53),
+    ];
+
+    /// Whether it listens where it does unless the config says otherwise.
+    pub fn listens_by_default(&self) -> bool {
+        self.listen == Self::EVERYWHERE
+    }
+
     fn read(mut section: Section<'_, '_>) -> Self {
-        let everywhere = vec![
-            SocketAddr::from((Ipv4Addr::UNSPECIFIED, 53)),
-            SocketAddr::from((Ipv6Addr::UNSPECIFIED, 53)),
-        ];
         let steering = [("auto", Steering::Auto), ("cpu", Steering::Cpu), ("hash", Steering::Hash)];
         let version = concat!("dunlin ", env!("CARGO_PKG_VERSION")).to_owned();
         let server = Self {
-            listen: section.list("listen", everywhere, LISTEN_MAX, values::address),
+            listen: section.list("listen", Self::EVERYWHERE.into(), LISTEN_MAX, values::address),
             workers: section.read("workers", Workers::Auto, values::workers),
             port: section.read(
                 "port",

@@ -1,12 +1,13 @@
 //! The sections about running a server: who may ask and how much, streams, and eyes.
 use crate::config::section::Section;
-use crate::config::units::{self, Prefix, Rule};
+use crate::config::units;
 use crate::config::values;
 use crate::config::{Format, Level};
 use crate::limits::{
     LIMIT_MEMORY, PATH_LEN_MAX, PREFIXES_MAX, RATE_MAX, STREAM_IDLE, STREAM_MEMORY,
     STREAM_THREADS_MAX, STREAMS_MAX,
 };
+use limit::{Networks, Prefix, RateError, Rule};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -52,7 +53,7 @@ pub struct Rate {
 }
 
 /// `[streams]`: TCP.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Streams {
     pub threads: usize,
     /// Connections open at a time, in all and of one client.
@@ -103,6 +104,11 @@ pub struct Dnstap {
 }
 
 impl Acl {
+    /// Whether nobody is kept from asking.
+    pub fn lets_everybody_ask(&self) -> bool {
+        self.query == units::anybody(true)
+    }
+
     pub(super) fn read(mut section: Section<'_, '_>) -> Self {
         let denied = [("refuse", Denied::Refuse), ("drop", Denied::Drop)];
         let acl = Self {
@@ -119,7 +125,7 @@ impl Acl {
 fn read_rules(section: &mut Section<'_, '_>, key: &'static str) -> Vec<Rule> {
     let any = vec![units::anybody(true)];
     let rules = section.list(key, any, PREFIXES_MAX, units::rules).concat();
-    if !rules.iter().any(|rule| rule.allow) {
+    if !rules.iter().any(|rule| rule.listed) {
         section.wrong(key, "lets nobody in", "name prefixes to let in, or begin with \"any\"");
     }
     rules
@@ -145,15 +151,26 @@ impl Rate {
             burst: section.read("burst", 0, values::number(0..=RATE_MAX)),
             slip: section.read("slip", 2, values::number(0..=10)),
             ipv4_prefix: section.read("ipv4_prefix", ipv4_prefix, values::number(8..=32)),
-            ipv6_prefix: section.read("ipv6_prefix", 56, values::number(16..=128)),
+            ipv6_prefix: section.read("ipv6_prefix", 56, values::number(16..=64)),
         };
+        if let Err(error) = rate.rate() {
+            section.wrong("burst", "cannot be", &error.to_string());
+        }
         section.close();
         rate
     }
 
-    /// How many may come at once.
-    pub fn burst(&self) -> u32 {
-        if self.burst == 0 { self.per_second } else { self.burst }
+    fn rate(&self) -> Result<Option<limit::Rate>, RateError> {
+        let burst = if self.burst == 0 { self.per_second } else { self.burst };
+        let rate =
+            (self.per_second > 0).then(|| limit::Rate::new(self.per_second, burst, self.slip));
+        rate.transpose()
+    }
+
+    /// The rate, and who counts as one; nothing: without limit.
+    pub fn parts(&self) -> Option<(limit::Rate, Networks)> {
+        let rate = self.rate().ok().flatten()?;
+        Some((rate, Networks::new(self.ipv4_prefix, self.ipv6_prefix).ok()?))
     }
 }
 

@@ -149,9 +149,10 @@ fn access_lists_let_somebody_in() {
         "[acl]\nquery = [\"!192.0.2.0/24\"]\nmetrics = [\"10.0.0.1/8\", \"localhost\"]",
         "2:9: `query` lets nobody in (name prefixes to let in, or begin with \"any\")
          3:11: `metrics` lets nobody in (name prefixes to let in, or begin with \"any\")
-         3:12: \"10.0.0.1/8\" has bits set behind its prefix (did you mean \"10.0.0.0/8\"?)
-         3:26: expected a prefix to let in such as \"10.0.0.0/8\", one to keep out such as \
-         \"!192.0.2.0/24\", or \"any\", found the text \"localhost\"",
+         3:12: bits are set behind the prefix in the text \"10.0.0.1/8\" \
+         (did you mean \"10.0.0.0/8\"?)
+         3:26: expected an address or a prefix such as 192.0.2.0/24 or 2001:db8::/32, \
+         found the text \"localhost\"",
     );
 }
 

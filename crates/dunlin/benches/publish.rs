@@ -7,7 +7,9 @@
 //! A limit that is passed fails the run.
 use compile::{Image, Loader};
 use control::Control;
-use dunlin::app::{Answerer, Decided};
+use door::Publisher;
+use dunlin::app::Answerer;
+use dunlin::settings::Settings;
 use image::{HASH_KEY_WORDS, HashKey};
 use model::{Change, RecordSet};
 use plane::{Fleet, Seat};
@@ -19,6 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+use tap::Runner;
 use wire::{Name, NameBuf, Rtype};
 
 const FEW: u32 = 10_000;
@@ -101,14 +104,10 @@ fn propagation(verdict: &mut Verdict) {
     let socket = port_socket::bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a socket");
     let port = SocketPort::new(socket).expect("a port");
     let address = port.address();
-    let decided = Decided {
-        udp_size_max: 1232,
-        cookie_secrets: Vec::new(),
-        nsid: String::new(),
-        version: String::new(),
-        id: String::new(),
-    };
-    let app = Answerer::new(control.reader().expect("a reader"), Arc::new(decided), 1);
+    let settings = Settings::of_file(None).expect("the defaults");
+    let settings = Publisher::new(settings).reader().expect("a reader");
+    let tap = Runner::start(tap::Settings::default()).expect("a tap").tap(1);
+    let app = Answerer::new(control.reader().expect("a reader"), settings, tap, 1);
     let seats = vec![Seat { ports: vec![port], app, cpu: None }];
     let _fleet = Fleet::start(seats, Arc::new(|failure| panic!("{failure}"))).expect("a worker");
     let quiet = ask(address);

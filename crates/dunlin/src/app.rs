@@ -1,42 +1,25 @@
-//! What answers on one thread: its view of the image, its memory, its dice.
-use answer::{CookieSecret, Now, Policy, Scratch, Tally};
+//! What answers on one thread: its view of the image and of the settings, its memory, its dice.
+use crate::settings::Settings;
+use answer::{Now, Scratch, TYPE_NAMES, Tally};
 use compile::Image;
 use door::{Counters, CountersView, Reader};
-use packet::Packet;
-use std::sync::Arc;
+use packet::{Drop, Packet, Transport, Verdict, proxy};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tap::Tap;
 use wire::Rcode;
 
-/// What the operator decided, shared by all threads.
-#[derive(Debug)]
-pub struct Decided {
-    pub udp_size_max: u16,
-    pub cookie_secrets: Vec<CookieSecret>,
-    pub nsid: String,
-    pub version: String,
-    pub id: String,
-}
-
-impl Decided {
-    fn policy(&self) -> Policy<'_> {
-        Policy {
-            udp_size_max: self.udp_size_max,
-            cookie_secrets: &self.cookie_secrets,
-            nsid: self.nsid.as_bytes(),
-            version: self.version.as_bytes(),
-            id: self.id.as_bytes(),
-            ..Policy::default()
-        }
-    }
-}
-
-/// Replies by rcode, and behind them those with TC set.
-pub const COUNTERS: usize = Rcode::ALL.len() + 1;
+/// Replies by rcode, behind them those by type, and last those with TC set.
+pub const COUNTERS: usize = TRUNCATED + 1;
+/// Where types begin among the counters.
+pub const FIRST_TYPE: usize = Rcode::ALL.len();
+/// Where replies with TC set are counted.
+pub const TRUNCATED: usize = FIRST_TYPE + TYPE_NAMES.len();
 
 /// Answers bursts from the newest image.
 pub struct Answerer {
-    reader: Reader<Image>,
-    decided: Arc<Decided>,
+    image: Reader<Image>,
+    settings: Reader<Settings>,
+    tap: Tap,
     scratch: Box<Scratch>,
     seed: u64,
     counters: Counters<COUNTERS>,
@@ -44,8 +27,9 @@ pub struct Answerer {
 
 impl Answerer {
     /// `seed` must come from a good source: what is dealt from it decides who is asked first.
-    pub fn new(reader: Reader<Image>, decided: Arc<Decided>, seed: u64) -> Self {
-        Self { reader, decided, scratch: Box::default(), seed, counters: Counters::new() }
+    pub fn new(image: Reader<Image>, settings: Reader<Settings>, tap: Tap, seed: u64) -> Self {
+        let (scratch, counters) = (Box::default(), Counters::new());
+        Self { image, settings, tap, scratch, seed, counters }
     }
 
     /// What it counts.
@@ -55,26 +39,52 @@ impl Answerer {
 }
 
 impl plane::App for Answerer {
-    fn burst(&mut self, packets: &mut [Packet<'_>], now: Duration) {
+    fn burst(&mut self, packets: &mut [Packet<'_>], monotonic: Duration) {
         // Weyl's sequence: every number once; what is dealt from it is mixed by who takes it.
         self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        // RFC 9018 §4.3 counts seconds modulo 2^32.
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let now = Now {
-            unix_seconds: since.as_secs() as u32,
-            monotonic_micros: now.as_micros() as u64,
+            // RFC 9018 §4.3 counts seconds modulo 2^32.
+            unix_seconds: unix.as_secs() as u32,
+            monotonic_micros: monotonic.as_micros() as u64,
             seed: self.seed,
         };
-        let world = self.reader.refresh();
+        let world = self.image.refresh();
+        let settings = self.settings.refresh();
+        let policy = settings.policy();
         let mut tally = Tally::default();
-        answer::batch(world, &self.decided.policy(), now, &mut self.scratch, packets, &mut tally);
-        let counts = tally.rcodes.into_iter().chain([tally.truncated]);
+        let mut answer = |packets: &mut [Packet<'_>]| {
+            answer::batch(world, &policy, now, &mut self.scratch, packets, &mut tally);
+        };
+        if settings.proxies.is_empty() {
+            self.tap.begin(packets, unix, monotonic);
+            answer(packets);
+        } else {
+            strip_headers(packets, settings);
+            self.tap.begin(packets, unix, monotonic);
+            packets.split_mut(is_stripped_in_vain).for_each(answer);
+        }
+        self.tap.end(packets);
+        let counts = tally.rcodes.into_iter().chain(tally.types).chain([tally.truncated]);
         for (index, count) in counts.enumerate().filter(|(_, count)| *count > 0) {
             self.counters.add(index, count.into());
         }
     }
 
     fn park(&mut self) {
-        self.reader.park();
+        self.image.park();
+        self.settings.park();
     }
+}
+
+/// Takes the headers of proxies off datagrams. Streams have theirs once, at their beginning.
+fn strip_headers(packets: &mut [Packet<'_>], settings: &Settings) {
+    for packet in packets.iter_mut().filter(|packet| packet.transport == Transport::Datagram) {
+        proxy::strip(packet, |peer| settings.proxies.lists(peer));
+    }
+}
+
+/// Whether a proxy's header was broken or missing: there is nothing to answer.
+fn is_stripped_in_vain(packet: &Packet<'_>) -> bool {
+    packet.verdict == Verdict::Drop(Drop::ProxyHeader)
 }

@@ -21,11 +21,13 @@ pub struct Cli {
 pub enum Command {
     /// Answers questions until it is told to stop.
     ///
-    /// SIGHUP loads every zone file again, SIGUSR1 logs the counters of each worker, SIGTERM and
-    /// SIGINT answer what has been received and end; a second one ends at once.
+    /// SIGHUP reads the config and every zone file again, SIGUSR1 logs the counters of each thread.
+    /// SIGTERM goes on answering for `[server] drain` while /readyz says that it ends, SIGINT does
+    /// not wait; both answer what has been received. A second one ends at once.
     #[command(after_help = "Examples:\n  \
         dunlin serve -c /etc/dunlin/dunlin.toml\n  \
-        dunlin serve                 every key at its default: port 53 on all addresses")]
+        dunlin serve                 every key at its default: port 53 on all addresses\n  \
+        dunlin serve --take-over -c /etc/dunlin/dunlin.toml")]
     Serve(Serve),
     /// Checks configs and their zone files: every error, with its place, its rule, and what to do.
     ///
@@ -34,6 +36,14 @@ pub enum Command {
         dunlin check /etc/dunlin/dunlin.toml\n  \
         dunlin check -o json dunlin.toml | jq '.errors[].message'")]
     Check(Check),
+    /// Has a running server read its config and every zone file again, and waits until it has.
+    ///
+    /// A config with an error is refused as a whole: what held before goes on. Keys that cannot
+    /// change while it runs are named; `dunlin serve --take-over` changes them without a loss.
+    #[command(after_help = "Examples:\n  \
+        dunlin reload\n  \
+        dunlin reload --socket /run/dunlin/second.sock")]
+    Reload(Reload),
     /// Shows a running server in one look: what it serves, since when, what is behind, and why.
     ///
     /// Exit status 1 says that something is behind or refused, that the server does not serve, or
@@ -65,6 +75,10 @@ pub struct Serve {
     /// The config; without it every key has its default.
     #[arg(short, long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// Takes the place of the server that runs: its sockets and open connections. It answers until
+    /// this one does, then ends; if this one fails before, it goes on as if nothing had been.
+    #[arg(long)]
+    pub take_over: bool,
 }
 
 #[derive(Args, Debug)]
@@ -78,6 +92,16 @@ pub struct Check {
     /// The configs to check.
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub struct Reload {
+    /// Where the server listens: `[admin] socket` of its config.
+    #[arg(long, value_name = "PATH", default_value = Admin::SOCKET)]
+    pub socket: PathBuf,
+    /// How the result is written.
+    #[arg(short, long, value_enum, default_value_t = Output::Text)]
+    pub output: Output,
 }
 
 #[derive(Args, Debug)]

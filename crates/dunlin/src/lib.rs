@@ -1,31 +1,40 @@
 //! Dunlin: the binary. Config, subcommands, and the only match on the kind of port.
 //!
 //! A library as well, so that tests and benches measure what is served and nothing else.
+mod access;
 pub mod app;
 mod check;
 mod cli;
 mod config;
 mod diagnostic;
+mod gather;
+mod health;
 mod human;
 mod limits;
+mod live;
 mod local;
 mod log;
 mod manual;
+mod opened;
 mod peer;
 mod privileges;
-mod report;
+mod reload;
 #[cfg(test)]
 mod sample;
 mod serve;
+mod server;
+pub mod settings;
 mod sockets;
 mod status;
 mod systemd;
+mod threads;
 mod top;
 mod workers;
 mod zones;
 
 use clap::Parser;
 use cli::{Cli, Command};
+use std::io;
 use std::process::ExitCode;
 
 /// Does what the command line asks for.
@@ -33,13 +42,20 @@ pub fn run() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Serve(command) => serve::run(&command),
         Command::Check(command) => check::run(&command).map_err(Into::into),
+        Command::Reload(command) => reload::run(&command),
         Command::Status(command) => status::run(&command),
         Command::Top(command) => top::run(&command),
         Command::Manual(command) => manual::write(&command).map_err(Into::into),
         Command::Completions(command) => manual::complete(&command).map_err(Into::into),
     };
     done.unwrap_or_else(|error| {
-        eprintln!("dunlin: {error}");
+        // Who reads no further, as `head`, has seen enough.
+        let is_cut_off = error
+            .downcast_ref::<io::Error>()
+            .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe);
+        if !is_cut_off {
+            eprintln!("dunlin: {error}");
+        }
         ExitCode::FAILURE
     })
 }

@@ -56,3 +56,7 @@ pub const TOP_HISTORY_MAX: usize = 512;
 pub const ZONE_ERRORS_MAX: usize = 10;
 /// How long who loads zones waits while control's mailbox is full.
 pub const MAILBOX_PATIENCE: Duration = Duration::from_millis(10);
+/// How often the threads that answer are looked at.
+pub const HEALTH_INTERVAL: Duration = Duration::from_secs(1);
+/// How long a thread may do nothing, though it does not wait, until it counts as stuck.
+pub const STUCK_AFTER: Duration = Duration::from_secs(10);

@@ -149,14 +149,23 @@ fn drop_bounding(keep: CapabilitySet) -> Result<(), PrivilegeError> {
 
 /// A user and its group, as the kernel knows them.
 #[derive(Debug, PartialEq, Eq)]
-struct Identity {
+pub struct Identity {
     /// Nothing: the user database does not know the number, nor other groups of this user.
     name: Option<CString>,
-    uid: libc::uid_t,
-    gid: libc::gid_t,
+    pub uid: libc::uid_t,
+    pub gid: libc::gid_t,
 }
 
 impl Identity {
+    /// Whom this process becomes once it drops its privileges; nothing: it stays who it is.
+    ///
+    /// # Errors
+    /// The user or group is unknown.
+    pub fn wanted(user: &str, group: &str) -> Result<Option<Self>, PrivilegeError> {
+        let becomes = rustix::process::geteuid().is_root() && !user.is_empty();
+        becomes.then(|| Self::find(user, group)).transpose()
+    }
+
     fn find(user: &str, group: &str) -> Result<Self, PrivilegeError> {
         let unknown = || PrivilegeError::NoUser(user.to_owned());
         let (name, uid, own) = match user.parse() {

@@ -1,20 +1,28 @@
-//! `dunlin serve`: everything is opened, started and wired together here, and stopped again.
-use crate::app::{Answerer, Decided};
-use crate::config::{Config, PortKind, Server};
-use crate::report::{self, Counted};
-use crate::sockets::{self, Listening, Sockets};
+//! `dunlin serve`: the order in which all is opened, started and told, and stopped again.
+use crate::config::Config;
+use crate::health::Health;
+use crate::limits::HEALTH_INTERVAL;
+use crate::live::{Lists, Live, tap_settings};
+use crate::opened::{Opened, VERSION};
+use crate::privileges::{self, Identity};
+use crate::server::{Handler, Server};
+use crate::systemd::Manager;
+use crate::threads::{Kitchen, Threads};
 use crate::zones::{self, Zones};
-use crate::{cli, log, privileges, workers};
-use answer::CookieSecret;
+use crate::{cli, gather, log, peer, workers};
+use admin::{Connection, Endpoint, HandedOver, Offer};
+use control::status::State;
 use control::{Control, Running};
-use plane::{Fleet, OnFailure, Seat, StreamLimits, Streams};
-use port_socket::SocketPort;
+use plane::{Handed, OnFailure};
 use rustix::thread::CapabilitySet;
 use std::error::Error;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+use tap::Runner;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
+use tokio::time::{MissedTickBehavior, interval, sleep};
 
 /// What everything here may fail with: a sentence for the operator.
 type Anyhow<T> = Result<T, Box<dyn Error>>;
@@ -31,63 +39,227 @@ pub fn run(command: &cli::Serve) -> Anyhow<ExitCode> {
             return Ok(ExitCode::FAILURE);
         }
     };
-    log::start(&config.log);
+    let levels = log::start(&config.log);
+    let (user, group) = (&config.server.user, &config.server.group);
+    let identity = Identity::wanted(user, group)?;
+    // SAFETY: there is one thread, and what was opened, the config, is closed again.
+    let Manager { sockets, notify, watchdog } = unsafe { Manager::take() }?;
+    let opened = Opened::open(&config, command.take_over, sockets, identity)?;
+    // Before any thread starts: each has its capabilities from the one that starts it.
+    privileges::drop_to(user, group, CapabilitySet::empty())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(serve(config))
+    runtime.block_on(async {
+        let mut signals = Signals::new()?;
+        let Some(started) = Started::start(config, levels, opened, notify, &mut signals).await?
+        else {
+            return Ok(ExitCode::SUCCESS);
+        };
+        started.run(signals, watchdog).await
+    })
 }
 
-async fn serve(config: Config) -> Anyhow<ExitCode> {
-    let mut signals = Signals::new()?;
-    let places = workers::place(&config.server)?;
-    sockets::raise_file_limit();
-    let listening = Sockets::default().open(&config.server.listen, places.len())?;
-    // Before any thread starts: each has its capabilities from the one that starts it.
-    let Server { user, group, .. } = &config.server;
-    privileges::drop_to(user, group, CapabilitySet::empty())?;
-    let (control, running) =
-        Control::start(zones::first_image(&config.zones, config.server.local_zones)?)?;
-    let Server { local_zones, data_dir, .. } = &config.server;
-    let (mut zones, wished) =
-        Zones::start(&control, &config.zones, *local_zones, data_dir.as_deref())?;
-    tokio::select! {
-        _ = zones.granted(wished) => {}
-        () = signals.end() => return Ok(ExitCode::SUCCESS),
-    }
-    let (failed, mut failure) = mpsc::unbounded_channel();
-    let on_failure: OnFailure = Arc::new(move |failure| {
-        // Nobody listens any more once the server ends.
-        let _ = failed.send(failure);
-    });
-    let plane = Plane::start(&config, &control, places, listening, on_failure)?;
-    loop {
+/// A server that answers.
+struct Started {
+    server: Arc<Server>,
+    running: Running,
+    lists: Lists,
+    /// Tells of a thread that ended by itself.
+    failure: mpsc::UnboundedReceiver<plane::Failure>,
+    admin: Option<Endpoint>,
+    ops: Option<std::net::TcpListener>,
+    drain: Duration,
+}
+
+impl Started {
+    /// Loads the zones and starts to answer. Nothing: it was told to end before that.
+    async fn start(
+        config: Config,
+        levels: log::Levels,
+        opened: Opened,
+        notify: crate::systemd::Notify,
+        signals: &mut Signals,
+    ) -> Anyhow<Option<Self>> {
+        let started = SystemTime::now();
+        let Opened { places, listening, shared, ops, admin, offer } = opened;
+        let (control, running) =
+            Control::start(zones::first_image(&config.zones, config.server.local_zones)?)?;
+        let (local_zones, data_dir) = (config.server.local_zones, &config.server.data_dir);
+        let (zones, wished) =
+            Zones::start(&control, &config.zones, local_zones, data_dir.as_deref())?;
         tokio::select! {
-            told = signals.next() => match told {
-                Told::End => break,
-                Told::Reload => drop(zones.load_all()),
-                Told::Report => report::log(&plane.counted),
-            },
-            Some(failure) = failure.recv() => return Err(failure.into()),
+            _ = zones.granted(wished) => {}
+            () = signals.end() => return Ok(None),
+        }
+        let (failed, failure) = mpsc::unbounded_channel();
+        let on_failure: OnFailure = Arc::new(move |failure| {
+            // Nobody listens any more once the server ends.
+            let _ = failed.send(failure);
+        });
+        let steered = workers::steer(config.server.steering, &places, &listening);
+        let listen: Vec<String> = listening.iter().map(|all| all.address.to_string()).collect();
+        let (workers, drain) = (places.len(), config.server.drain);
+        let stream_limits = (config.streams.connections, config.streams.memory);
+        let tap = Runner::start(tap_settings(&config))?;
+        let lists = Lists::default();
+        let count = config.zones.len();
+        let (port, streams) = (config.server.port, config.streams.clone());
+        let mut live = Live::new(config, levels, lists.clone())?;
+        let kitchen = Kitchen { control: &control, settings: &mut live.settings, tap: &tap };
+        let proxies = lists.clone();
+        let is_proxy = Arc::new(move |address| proxies.is_proxy(address));
+        let (threads, counted) =
+            Threads::start(port, &streams, kitchen, &places, listening, is_proxy, on_failure)?;
+        let listened = listen.join(" ");
+        let server = Arc::new(Server {
+            started,
+            listen,
+            control,
+            zones,
+            tap,
+            counted,
+            shared: Mutex::new(shared),
+            notify,
+            live: Mutex::new(live),
+            state: Mutex::new(State::Starting),
+            threads: Mutex::new(Some(threads)),
+            stream_limits,
+            health: Health::default(),
+        });
+        let mut started = Self { server, running, lists, failure, admin, ops, drain };
+        if let Some(offer) = offer {
+            started.take_over(offer).await?;
+        }
+        started.server.set_state(State::Serving);
+        started.server.notify.status(&format!("{count} zones on {listened}"));
+        started.server.notify.ready();
+        tracing::info!(zones = count, workers, steered, listen = listened, "serving");
+        Ok(Some(started))
+    }
+
+    /// Takes the place of the server that made an offer, now that all its sockets are served here.
+    async fn take_over(&mut self, offer: Offer) -> Anyhow<()> {
+        let predecessor = offer.pid;
+        let taken = tokio::task::spawn_blocking(move || offer.serving()).await??;
+        if let Some(problem) = taken.problem {
+            tracing::warn!("not all connections were handed over: {problem}");
+        }
+        // From here on nobody else serves: what goes wrong is told, and no reason to end.
+        if let Some(Err(error)) = self.admin.as_mut().map(Endpoint::reveal) {
+            tracing::error!("no `dunlin status`, `top`, `reload` and take-over: {error}");
+        }
+        let connections = taken.connections.len();
+        self.server.adopt(taken.connections.into_iter().map(handed).collect());
+        tracing::info!(predecessor, connections, "took over");
+        Ok(())
+    }
+
+    /// Serves until it is told to end, a successor has taken over, or a thread fails.
+    async fn run(mut self, mut signals: Signals, watchdog: Option<Duration>) -> Anyhow<ExitCode> {
+        if let Some(listener) = self.ops.take() {
+            let ops = self.server.ops(self.lists.clone());
+            tokio::spawn(async move {
+                if let Err(error) = ops::serve(listener, ops, std::future::pending()).await {
+                    tracing::error!("[ops] is not served: {error}");
+                }
+            });
+        }
+        let handler = Arc::new(Handler(Arc::clone(&self.server)));
+        let admin = self.admin.take().map(|at| admin::Server::new(at, peer::groups, VERSION));
+        let mut asked = std::pin::pin!(async move {
+            match admin {
+                Some(admin) => admin.run(handler).await,
+                None => std::future::pending().await,
+            }
+        });
+        let mut ticks = interval(watchdog.map_or(HEALTH_INTERVAL, |own| own.min(HEALTH_INTERVAL)));
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                told = signals.next() => match told {
+                    Told::Terminate => {
+                        self.drain(&mut signals).await;
+                        break;
+                    }
+                    Told::Interrupt => break,
+                    Told::Reload => drop(tokio::spawn({
+                        let server = Arc::clone(&self.server);
+                        async move { server.reload_all().await }
+                    })),
+                    Told::Report => gather::log(&self.server.status().threads),
+                },
+                handed_over = &mut asked => return Ok(self.hand_over(handed_over?).await),
+                _ = ticks.tick() => self.server.tick(),
+                Some(failure) = self.failure.recv() => return Err(failure.into()),
+            }
+        }
+        self.end(signals).await
+    }
+
+    /// Goes on answering for a while, not ready any more.
+    async fn drain(&mut self, signals: &mut Signals) {
+        self.server.notify.stopping();
+        self.server.begin_to_end();
+        if self.drain.is_zero() {
+            return;
+        }
+        let seconds = self.drain.as_secs_f64();
+        tracing::info!(
+            seconds,
+            "ending: still answering for a while; a second signal cuts it short"
+        );
+        tokio::select! {
+            () = sleep(self.drain) => {}
+            () = signals.end() => {}
         }
     }
-    tracing::info!(
-        "ending: what has been received is answered first; a second signal ends at once"
-    );
-    let stopped = tokio::task::spawn_blocking(move || {
-        zones.stop();
-        plane.stop(running);
-    });
-    tokio::select! {
-        done = stopped => done?,
-        () = signals.end() => std::process::exit(1),
+
+    async fn end(self, mut signals: Signals) -> Anyhow<ExitCode> {
+        tracing::info!("what has been received is answered; a second signal ends at once");
+        let Self { server, running, .. } = self;
+        let stopped = tokio::task::spawn_blocking(move || {
+            server.stop();
+            server.zones.stop();
+            running.stop();
+            gather::log(&server.status().threads);
+        });
+        tokio::select! {
+            done = stopped => done?,
+            () = signals.end() => std::process::exit(1),
+        }
+        tracing::info!("ended");
+        Ok(ExitCode::SUCCESS)
     }
-    tracing::info!("ended");
-    Ok(ExitCode::SUCCESS)
+
+    /// A successor serves: nothing is left to answer.
+    async fn hand_over(self, handed_over: HandedOver) -> ExitCode {
+        let HandedOver { successor, connections, problem } = handed_over;
+        let (pid, version) = (successor.pid, successor.version);
+        if let Some(problem) = problem {
+            tracing::warn!("not all connections could be handed over: {problem}");
+        }
+        tracing::info!(pid, version, connections, "handed over");
+        let Self { server, running, .. } = self;
+        let stopped = tokio::task::spawn_blocking(move || {
+            server.zones.stop();
+            running.stop();
+        });
+        // It panicked at worst, which is logged, and there is nothing left to do here.
+        let _ = stopped.await;
+        ExitCode::SUCCESS
+    }
+}
+
+/// A connection as the plane takes it.
+fn handed(connection: Connection) -> Handed {
+    let Connection { fd, peer, client, header_due, inbox } = connection;
+    Handed { stream: fd, peer, client, header_due, inbox }
 }
 
 /// What this process is told from outside.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Told {
-    End,
+    Terminate,
+    Interrupt,
     Reload,
     Report,
 }
@@ -112,8 +284,8 @@ impl Signals {
 
     async fn next(&mut self) -> Told {
         tokio::select! {
-            _ = self.terminate.recv() => Told::End,
-            _ = self.interrupt.recv() => Told::End,
+            _ = self.terminate.recv() => Told::Terminate,
+            _ = self.interrupt.recv() => Told::Interrupt,
             _ = self.reload.recv() => Told::Reload,
             _ = self.report.recv() => Told::Report,
         }
@@ -121,93 +293,6 @@ impl Signals {
 
     /// Waits for the signal to end, whatever else comes before.
     async fn end(&mut self) {
-        while self.next().await != Told::End {}
+        while !matches!(self.next().await, Told::Terminate | Told::Interrupt) {}
     }
-}
-
-/// The running workers and streams.
-struct Plane {
-    fleet: Fleet,
-    streams: Streams,
-    counted: Vec<Counted>,
-}
-
-impl Plane {
-    fn start(
-        config: &Config,
-        control: &Control,
-        places: workers::Places,
-        listening: Vec<Listening>,
-        on_failure: OnFailure,
-    ) -> Anyhow<Self> {
-        let server = &config.server;
-        let steered = workers::steer(server.steering, &places, &listening);
-        let decided = Arc::new(decide(server)?);
-        let answerer = || -> Anyhow<Answerer> {
-            Ok(Answerer::new(control.reader()?, Arc::clone(&decided), getrandom::u64()?))
-        };
-        let addresses: Vec<_> = listening.iter().map(|listening| listening.address).collect();
-        let mut listeners = Vec::new();
-        let mut ports: Vec<Vec<SocketPort>> = places.iter().map(|_| Vec::new()).collect();
-        for Listening { streams, datagrams, .. } in listening {
-            listeners.push(streams);
-            for (n, socket) in datagrams.into_iter().enumerate() {
-                let ports = &mut ports[n % places.len()];
-                match server.port {
-                    PortKind::Socket => ports.push(SocketPort::new(socket)?),
-                }
-            }
-        }
-        let mut answers = Vec::new();
-        let mut seats = Vec::new();
-        for (ports, cpu) in ports.into_iter().zip(&places) {
-            let app = answerer()?;
-            answers.push(app.counters());
-            seats.push(Seat { ports, app, cpu: *cpu });
-        }
-        let fleet = Fleet::start(seats, Arc::clone(&on_failure))?;
-        let app = answerer()?;
-        answers.push(app.counters());
-        let limits = StreamLimits::default();
-        let nobody = Arc::new(|_| false);
-        let streams = Streams::start(listeners, vec![app], limits, nobody, on_failure)?;
-        let names = (0..places.len()).map(|n| format!("worker-{n}")).chain(["streams-0".into()]);
-        let plane = fleet.counters().iter().chain(streams.counters()).cloned();
-        let counted = names
-            .zip(plane.zip(answers))
-            .map(|(name, (plane, answers))| Counted { name, plane, answers })
-            .collect();
-        let (workers, zones) = (places.len(), config.zones.len());
-        let listen: Vec<String> = addresses.iter().map(ToString::to_string).collect();
-        tracing::info!(zones, workers, steered, listen = listen.join(" "), "serving");
-        Ok(Self { fleet, streams, counted })
-    }
-
-    /// Stops receiving, answers what has been received, and ends.
-    fn stop(self, running: Running) {
-        self.fleet.stop();
-        self.streams.stop();
-        running.stop();
-        report::log(&self.counted);
-    }
-}
-
-/// What the config decides about answers.
-fn decide(server: &Server) -> Result<Decided, getrandom::Error> {
-    let mut cookie_secrets = Vec::new();
-    if server.cookies.enabled {
-        cookie_secrets.clone_from(&server.cookies.secrets);
-        if cookie_secrets.is_empty() {
-            let mut secret = [0; 16];
-            getrandom::fill(&mut secret)?;
-            cookie_secrets.push(CookieSecret(secret));
-        }
-    }
-    Ok(Decided {
-        udp_size_max: server.udp_size_max,
-        cookie_secrets,
-        nsid: server.nsid.clone(),
-        version: server.version.clone(),
-        id: server.id.clone(),
-    })
 }

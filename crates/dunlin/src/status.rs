@@ -80,6 +80,9 @@ fn write_facts(out: &mut impl Write, status: &Status) -> io::Result<()> {
     if status.tap.sampled > 0 {
         fact("samples", &samples(&status.tap))?;
     }
+    if let Some(trouble) = &status.saving {
+        fact("copies", &format!("zones are not kept on disk: {}", plain(trouble)))?;
+    }
     let process = &status.process;
     let memory = human::octets(process.resident_octets);
     let files = format!("{} of {} files", count(process.open_files), count(process.open_files_max));

@@ -14,8 +14,8 @@ use registry::Registry;
 use source_file::{Saver, Source, Wished, Wishes, ZoneFile};
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use tokio::sync::oneshot;
 use wire::NameBuf;
@@ -48,9 +48,10 @@ pub fn first_image(zones: &[Zone], local_zones: bool) -> Result<Image, getrandom
 pub struct Zones {
     wishes: Wishes,
     registry: Arc<Registry>,
-    saver: Option<Arc<Saver>>,
     local: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    /// Gone once they are stopped.
+    saver: Mutex<Option<Arc<Saver>>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Zones {
@@ -81,7 +82,13 @@ impl Zones {
         let (wishes, mut source) = Source::new();
         let run = move || source.run(&mut keeper);
         let thread = thread::Builder::new().name("zone-files".into()).spawn(run)?;
-        let zones_kept = Self { wishes, registry, saver, local, thread: Some(thread) };
+        let zones_kept = Self {
+            wishes,
+            registry,
+            local,
+            saver: Mutex::new(saver),
+            thread: Mutex::new(Some(thread)),
+        };
         let wished = zones_kept.set(zones, local_zones);
         Ok((zones_kept, wished))
     }
@@ -124,18 +131,18 @@ impl Zones {
 
     /// What keeps zones from being saved now, if something does.
     pub fn trouble(&self) -> Option<String> {
-        self.saver.as_ref()?.trouble()
+        lock(&self.saver).as_ref()?.trouble()
     }
 
     /// Loads nothing more; a load at work is finished, and what is soon saved is saved.
-    pub fn stop(&mut self) {
+    pub fn stop(&self) {
         self.wishes.stop();
-        if let Some(thread) = self.thread.take()
+        if let Some(thread) = lock(&self.thread).take()
             && thread.join().is_err()
         {
             tracing::error!("the thread that loads zones panicked; they were served as they were");
         }
-        self.saver = None;
+        *lock(&self.saver) = None;
     }
 }
 
@@ -143,6 +150,11 @@ impl Drop for Zones {
     fn drop(&mut self) {
         self.stop();
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing that holds it can panic half way.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The folder of the copies.

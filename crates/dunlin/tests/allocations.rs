@@ -1,17 +1,20 @@
 //! No question costs an allocation: the whole way of a burst, from the reader to the reply.
-use answer::CookieSecret;
 use compile::Image;
 use control::Control;
-use dunlin::app::{Answerer, Decided};
+use door::Publisher;
+use dunlin::app::{Answerer, FIRST_TYPE, TRUNCATED};
+use dunlin::settings::Settings;
 use image::{HASH_KEY_WORDS, HashKey};
 use packet::{BURST_MAX, Packet, Transport, Verdict};
 use plane::App;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use tap::Runner;
 use wire::{Name, NameBuf, Rtype};
 
 /// The system's allocator, counting what each thread asks of it.
@@ -61,7 +64,8 @@ fn query(name: &str, rtype: Rtype) -> Vec<u8> {
     query
 }
 
-fn answerer() -> Answerer {
+/// One that answers by this config.
+fn answerer(test: &str, config: &str) -> Answerer {
     let key = Arc::new(HashKey::new(std::array::from_fn::<_, HASH_KEY_WORDS, _>(|n| n as u64 + 1)));
     let mut image = Image::new(Arc::clone(&key));
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/fleet");
@@ -70,21 +74,30 @@ fn answerer() -> Answerer {
     let (zone, _) = source_file::load(&file, origin.as_name(), &key, None).expect("the demo fleet");
     image.put_zone(zone.into());
     let (control, running) = Control::start(image).expect("a thread");
-    let reader = control.reader().expect("a reader");
+    let image = control.reader().expect("a reader");
     running.stop();
-    let decided = Decided {
-        udp_size_max: 1232,
-        cookie_secrets: vec![CookieSecret([7; 16])],
-        nsid: "here".into(),
-        version: "test".into(),
-        id: String::new(),
-    };
-    Answerer::new(reader, Arc::new(decided), 1)
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{test}.toml"));
+    fs::write(&file, config).expect("a file");
+    let mut settings = Publisher::new(Settings::of_file(Some(&file)).expect("settings"));
+    let tap = Runner::start(tap::Settings { hot_one_in: 2, ..Default::default() }).expect("a tap");
+    Answerer::new(image, settings.reader().expect("a reader"), tap.tap(1), 1)
 }
 
 #[test]
 fn a_burst_allocates_nothing() {
-    let mut answerer = answerer();
+    burst("plain", "[server]\nnsid = \"here\"\n");
+}
+
+#[test]
+fn nor_does_one_within_limits() {
+    let limits = "[acl]\nquery = [\"any\", \"!10.0.0.0/8\"]\n\
+                  [limits.rate]\nper_second = 1000\n[limits.responses]\nper_second = 1000\n";
+    burst("limits", limits);
+}
+
+/// Counts what a burst of all kinds of questions allocates: nothing.
+fn burst(test: &str, config: &str) {
+    let mut answerer = answerer(test, config);
     let questions = [
         query("api.cart-prod.svc.cluster.local", Rtype::A),
         query("API.cart-prod.svc.cluster.local", Rtype::AAAA),
@@ -117,5 +130,8 @@ fn a_burst_allocates_nothing() {
     assert!(replies > BURST_MAX / 2, "{replies} replies");
     assert_eq!(allocations, 0);
     let views = answerer.counters();
-    assert_eq!(views.read().iter().sum::<u64>(), replies as u64, "each reply is counted once");
+    let counts = views.read();
+    let by_rcode: u64 = counts[..FIRST_TYPE].iter().sum();
+    let by_type: u64 = counts[FIRST_TYPE..TRUNCATED].iter().sum();
+    assert_eq!([by_rcode, by_type], [replies as u64; 2], "each reply is counted once");
 }

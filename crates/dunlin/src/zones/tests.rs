@@ -60,7 +60,7 @@ impl Fixture {
         (status.state, status.serial, status.errors.len())
     }
 
-    fn end(mut self) -> PathBuf {
+    fn end(self) -> PathBuf {
         self.zones.stop();
         self.folder.clone()
     }

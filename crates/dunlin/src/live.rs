@@ -1,0 +1,143 @@
+//! What of the config holds, and how a changed one is taken over: whole, or not at all.
+use crate::access::AccessList;
+use crate::config::{Config, Dnstap, Format, Log};
+use crate::gather::seconds;
+use crate::log::Levels;
+use crate::opened::VERSION;
+use crate::settings::{Kept, Settings};
+use control::status::ConfigStatus;
+use door::Publisher;
+use std::net::IpAddr;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::SystemTime;
+use tap::Runner;
+
+/// Lists that are looked at once a connection.
+#[derive(Clone, Default)]
+pub struct Lists(Arc<RwLock<Looked>>);
+
+#[derive(Default)]
+struct Looked {
+    metrics: AccessList,
+    proxies: AccessList,
+}
+
+impl Lists {
+    fn set(&self, config: &Config) {
+        let metrics = AccessList::new(&config.acl.metrics);
+        let proxies = AccessList::of(&config.proxy.from);
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Looked { metrics, proxies };
+    }
+
+    /// Whether an address may ask for metrics and health.
+    pub fn may_watch(&self, address: IpAddr) -> bool {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).metrics.lists(address)
+    }
+
+    /// Whether an address is that of a proxy.
+    pub fn is_proxy(&self, address: IpAddr) -> bool {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).proxies.lists(address)
+    }
+}
+
+/// What holds now.
+pub struct Live {
+    /// With which the process started: what is there once stays as it says.
+    started: Config,
+    kept: Kept,
+    levels: Levels,
+    lists: Lists,
+    pub settings: Publisher<Settings>,
+    pub status: ConfigStatus,
+}
+
+impl Live {
+    /// What a server starts with.
+    ///
+    /// # Errors
+    /// The system has no randomness to give.
+    pub fn new(config: Config, levels: Levels, lists: Lists) -> Result<Self, getrandom::Error> {
+        let kept = Kept::new(&config)?;
+        let settings = Publisher::new(Settings::new(&config, &kept)?);
+        lists.set(&config);
+        let file = config.file.as_ref().map(|file| file.display().to_string());
+        let loaded_seconds = seconds(SystemTime::now());
+        let status =
+            ConfigStatus { file: file.unwrap_or_default(), loaded_seconds, ..Default::default() };
+        Ok(Self { started: config, kept, levels, lists, settings, status })
+    }
+
+    /// Reads the config file again and takes over what can change; the zones are the caller's to
+    /// take over from what is returned. A server without a config file has nothing to read.
+    ///
+    /// # Errors
+    /// What is wrong, a line each. Nothing has changed then.
+    pub fn reload(&mut self, tap: &Runner) -> Result<Option<Config>, Vec<String>> {
+        let Some(file) = self.started.file.clone() else { return Ok(None) };
+        let taken = Config::load(Some(&file))
+            .map_err(|errors| errors.iter().map(ToString::to_string).collect())
+            .and_then(|config| self.take(config, tap));
+        match &taken {
+            Ok(_) => {
+                self.status.reloads += 1;
+                self.status.loaded_seconds = seconds(SystemTime::now());
+                self.status.errors.clear();
+            }
+            Err(errors) => {
+                self.status.reloads_refused += 1;
+                self.status.errors.clone_from(errors);
+            }
+        }
+        taken.map(Some)
+    }
+
+    fn take(&mut self, config: Config, tap: &Runner) -> Result<Config, Vec<String>> {
+        let settings =
+            Settings::new(&config, &self.kept).map_err(|error| vec![error.to_string()])?;
+        tap.set(tap_settings(&config)).map_err(|error| {
+            let file = config.log.queries.file.as_deref().unwrap_or("".as_ref()).display();
+            vec![format!("[log.queries] file {file} cannot be opened: {error}")]
+        })?;
+        self.settings.publish(settings);
+        self.levels.set(&config.log);
+        self.lists.set(&config);
+        let waiting = self.started.restart_needed(&config);
+        self.status.restart_needed = waiting.into_iter().map(str::to_owned).collect();
+        Ok(config)
+    }
+
+    /// Tells clients on streams that these are about to be closed.
+    pub fn close_streams(&mut self) {
+        if let Ok(settings) = Settings::new(&self.started, &self.kept) {
+            self.settings.publish(settings.closing());
+        }
+    }
+
+    /// Frees settings that nobody reads any more.
+    pub fn collect(&mut self) {
+        self.settings.collect();
+    }
+}
+
+/// Every how many queries the hottest names and clients are estimated from.
+const HOT_ONE_IN: u32 = 64;
+
+/// What the tap shows, by this config.
+pub fn tap_settings(config: &Config) -> tap::Settings {
+    let Log { format, queries, .. } = &config.log;
+    let format = match format {
+        Format::Text => tap::Format::Text,
+        Format::Json => tap::Format::Json,
+    };
+    let Dnstap { socket, sample } = &config.dnstap;
+    tap::Settings {
+        queries: tap::Queries { one_in: queries.sample, file: queries.file.clone(), format },
+        dnstap: socket.clone().map(|socket| tap::Dnstap {
+            one_in: *sample,
+            socket,
+            identity: config.server.id.clone(),
+            version: format!("dunlin {VERSION}"),
+        }),
+        hot_one_in: HOT_ONE_IN,
+    }
+}

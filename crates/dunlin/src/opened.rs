@@ -1,0 +1,86 @@
+//! What is opened before privileges are dropped: every socket, be it new, passed by the service
+//! manager, or a predecessor's.
+use crate::config::{Admin, Config};
+use crate::privileges::Identity;
+use crate::sockets::{self, Listening, Sockets};
+use crate::workers::{self, Places};
+use admin::{Endpoint, Offer, Owner, Shared};
+use std::error::Error;
+use std::net::TcpListener;
+use std::path::Path;
+
+/// The version of this binary.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// What there is to serve with.
+pub struct Opened {
+    /// Where each worker runs.
+    pub places: Places,
+    pub listening: Vec<Listening>,
+    /// Another descriptor of each socket that is listened on, for a successor.
+    pub shared: Vec<Shared>,
+    /// For metrics and health.
+    pub ops: Option<TcpListener>,
+    /// For `dunlin status` and its like.
+    pub admin: Option<Endpoint>,
+    /// From the server whose place is to be taken.
+    pub offer: Option<Offer>,
+}
+
+impl Opened {
+    /// Opens all that the config asks for.
+    ///
+    /// # Errors
+    /// The first that cannot be had, with what to do.
+    pub fn open(
+        config: &Config,
+        take_over: bool,
+        passed: Vec<Shared>,
+        identity: Option<Identity>,
+    ) -> Result<Self, Box<dyn Error>> {
+        let places = workers::place(&config.server)?;
+        sockets::raise_file_limit();
+        let mut offer = None;
+        let mut inherited = passed;
+        if take_over {
+            let Some(path) = &config.admin.socket else {
+                return Err("--take-over asks the running server over [admin] socket, which the \
+                            config leaves empty"
+                    .into());
+            };
+            let mut found = admin::take_over(path, VERSION)?;
+            inherited.append(&mut found.sockets);
+            offer = Some(found);
+        }
+        let mut sockets = Sockets::new(inherited);
+        let given = sockets.given();
+        let addresses = match config.server.listens_by_default() && !given.is_empty() {
+            true => &given,
+            false => &config.server.listen,
+        };
+        let listening = sockets.open(addresses, places.len())?;
+        let ops = config.ops.listen.map(|address| sockets.open_ops(address)).transpose()?;
+        let owner = identity.map(|Identity { uid, gid, .. }| Owner { uid, gid });
+        let path = config.admin.socket.as_deref();
+        let admin = path.map(|path| endpoint(path, offer.is_some(), owner)).transpose()?.flatten();
+        Ok(Self { places, listening, shared: sockets.finish()?, ops, admin, offer })
+    }
+}
+
+/// The admin socket. A server goes without the one at the default place where it cannot be had; one
+/// that the config names must be.
+fn endpoint(
+    path: &Path,
+    beside: bool,
+    owner: Option<Owner>,
+) -> Result<Option<Endpoint>, Box<dyn Error>> {
+    let bind = if beside { Endpoint::bind_beside } else { Endpoint::bind };
+    match bind(path, owner) {
+        Ok(endpoint) => Ok(Some(endpoint)),
+        Err(error) if path == Path::new(Admin::SOCKET) => {
+            tracing::warn!("no `dunlin status`, `top`, `reload` and take-over: {error}");
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
+    }
+}

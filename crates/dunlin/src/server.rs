@@ -1,0 +1,206 @@
+//! The running server as its surroundings meet it: it tells of itself, takes other settings, and
+//! gives its place away.
+use crate::gather::{self, seconds};
+use crate::health::Health;
+use crate::live::Live;
+use crate::opened::VERSION;
+use crate::systemd::Notify;
+use crate::threads::{Counted, Threads};
+use crate::zones::Zones;
+use admin::{Connection, Reloaded, Shared, Successor};
+use control::Control;
+use control::status::{Process, State, Status, ZoneState};
+use ops::Ops;
+use plane::{Connections, Handed};
+use std::io;
+use std::mem;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Instant, SystemTime};
+use tap::Runner;
+
+/// A running server.
+pub struct Server {
+    pub started: SystemTime,
+    /// The addresses it answers on.
+    pub listen: Vec<String>,
+    pub control: Control,
+    pub zones: Zones,
+    pub tap: Runner,
+    pub counted: Vec<Counted>,
+    /// Another descriptor of each socket, for a successor. None once the end has come: who connects
+    /// then would wait for nobody.
+    pub shared: Mutex<Vec<Shared>>,
+    pub notify: Notify,
+    pub live: Mutex<Live>,
+    pub state: Mutex<State>,
+    /// Gone once they are stopped.
+    pub threads: Mutex<Option<Threads>>,
+    pub stream_limits: (usize, u64),
+    pub health: Health,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Server {
+    /// All there is to tell.
+    pub fn status(&self) -> Status {
+        let threads: Vec<_> = self.counted.iter().map(gather::thread).collect();
+        let connections = lock(&self.threads)
+            .as_ref()
+            .map_or_else(Connections::default, |threads| threads.streams().connections());
+        let (open_max, memory_max) = self.stream_limits;
+        let (generation, published) = self.control.published();
+        Status {
+            version: VERSION.to_owned(),
+            pid: std::process::id(),
+            state: *lock(&self.state),
+            started_seconds: seconds(self.started),
+            gathered_seconds: seconds(SystemTime::now()),
+            listen: self.listen.clone(),
+            config: lock(&self.live).status.clone(),
+            generation,
+            generation_seconds: seconds(published),
+            zones: self.zones.status(),
+            saving: self.zones.trouble(),
+            streams: gather::streams(&connections, open_max, memory_max),
+            imbalance: gather::imbalance(&threads),
+            threads,
+            process: Process::read(),
+            tap: self.tap.status(),
+            hot: self.tap.hot(),
+        }
+    }
+
+    /// Whether every thread that answers gets on.
+    ///
+    /// # Errors
+    /// Which does not.
+    pub fn look_at_health(&self) -> Result<(), String> {
+        self.health.look(&self.counted, Instant::now())
+    }
+
+    /// What operators' tools are told over HTTP.
+    pub fn ops(self: &Arc<Self>, lists: crate::live::Lists) -> Ops {
+        let (told, looked_at) = (Arc::clone(self), Arc::clone(self));
+        Ops {
+            status: Arc::new(move || told.status()),
+            health: Arc::new(move || looked_at.look_at_health()),
+            allow: Arc::new(move |address| lists.may_watch(address)),
+        }
+    }
+
+    /// From now on it serves, or is about to end.
+    pub fn set_state(&self, state: State) {
+        *lock(&self.state) = state;
+    }
+
+    /// Reads config and zones again, and waits until every zone was tried. What is wrong with a
+    /// zone is not the config's fault: it is told, and the rest is taken over.
+    pub async fn reload_all(&self) -> Reloaded {
+        self.notify.reloading();
+        let reloaded = self.try_reload().await;
+        match &reloaded {
+            Reloaded::Taken { restart_needed } if restart_needed.is_empty() => {
+                tracing::info!("reloaded");
+            }
+            Reloaded::Taken { restart_needed } => tracing::warn!(
+                keys = restart_needed.join(", "),
+                "reloaded; these keys wait for a restart, or for `dunlin serve --take-over`"
+            ),
+            Reloaded::Refused { errors } => {
+                errors.iter().for_each(|error| tracing::error!("{error}"));
+                tracing::error!(errors = errors.len(), "config refused; what held before goes on");
+            }
+        }
+        self.notify.ready();
+        reloaded
+    }
+
+    async fn try_reload(&self) -> Reloaded {
+        let (wished, restart_needed) = {
+            let mut live = lock(&self.live);
+            match live.reload(&self.tap) {
+                Err(errors) => return Reloaded::Refused { errors },
+                Ok(config) => {
+                    if let Some(config) = config {
+                        // What is new or elsewhere is loaded; then all others once more as well.
+                        let _ = self.zones.set(&config.zones, config.server.local_zones);
+                    }
+                    (self.zones.load_all(), live.status.restart_needed.clone())
+                }
+            }
+        };
+        self.zones.granted(wished).await;
+        let behind = self.zones.status().into_iter().filter(|z| z.state != ZoneState::Current);
+        for zone in behind {
+            tracing::warn!(zone = zone.name, state = zone.state.name(), "zone is not current");
+        }
+        Reloaded::Taken { restart_needed }
+    }
+
+    /// Goes on with the connections of a predecessor.
+    pub fn adopt(&self, connections: Vec<Handed>) {
+        if let Some(threads) = &*lock(&self.threads) {
+            threads.streams().adopt(connections);
+        }
+    }
+
+    /// Tells everybody that it is about to end, and goes on answering.
+    pub fn begin_to_end(&self) {
+        self.set_state(State::Draining);
+        lock(&self.live).close_streams();
+    }
+
+    /// What is to be done every now and then.
+    pub fn tick(&self) {
+        lock(&self.live).collect();
+        match self.look_at_health() {
+            Ok(()) => self.notify.watchdog(),
+            Err(why) => tracing::error!("{why}"),
+        }
+    }
+
+    /// Answers what has arrived, and ends the threads that answer.
+    pub fn stop(&self) {
+        lock(&self.shared).clear();
+        let threads = mem::take(&mut *lock(&self.threads));
+        threads.into_iter().for_each(Threads::stop);
+    }
+}
+
+/// Asked over the admin socket.
+pub struct Handler(pub Arc<Server>);
+
+impl admin::Handler for Handler {
+    async fn status(&self) -> Status {
+        self.0.status()
+    }
+
+    async fn reload(&self) -> Reloaded {
+        self.0.reload_all().await
+    }
+
+    fn sockets(&self) -> io::Result<Vec<Shared>> {
+        lock(&self.0.shared).iter().map(Shared::try_clone).collect()
+    }
+
+    async fn hand_over(&self, successor: Successor) -> Vec<Connection> {
+        self.0.set_state(State::Draining);
+        if let Some(pid) = successor.pid {
+            self.0.notify.main_pid(pid);
+        }
+        let threads = mem::take(&mut *lock(&self.0.threads));
+        let Some(threads) = threads else { return Vec::new() };
+        let given = tokio::task::spawn_blocking(move || threads.hand_over()).await;
+        let connection = |Handed { stream, peer, client, header_due, inbox }| Connection {
+            fd: stream,
+            peer,
+            client,
+            header_due,
+            inbox,
+        };
+        given.unwrap_or_default().into_iter().map(connection).collect()
+    }
+}

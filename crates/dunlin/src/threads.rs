@@ -1,0 +1,141 @@
+//! The threads that answer: workers, and streams beside them.
+use crate::app::{Answerer, COUNTERS};
+use crate::config::{PortKind, Streams as StreamConfig};
+use crate::settings::Settings;
+use crate::sockets::Listening;
+use crate::workers::Places;
+use control::Control;
+use door::{CountersView, Publisher};
+use plane::{Fleet, Handed, IsProxy, OnFailure, Seat, StreamLimits, Streams};
+use port_socket::SocketPort;
+use std::error::Error;
+use std::net::TcpListener;
+use std::sync::Arc;
+use tap::Runner;
+
+/// What one thread that answers counts.
+pub struct Counted {
+    /// Its name.
+    pub name: String,
+    pub transport: &'static str,
+    /// The CPU it stays on.
+    pub cpu: Option<usize>,
+    pub plane: CountersView<{ plane::COUNTERS }>,
+    pub answers: CountersView<COUNTERS>,
+}
+
+/// The running workers and streams.
+pub struct Threads {
+    fleet: Fleet,
+    streams: Streams,
+}
+
+/// Where those who answer get what they need.
+pub struct Kitchen<'k> {
+    pub control: &'k Control,
+    pub settings: &'k mut Publisher<Settings>,
+    pub tap: &'k Runner,
+}
+
+impl Kitchen<'_> {
+    fn answerer(&mut self) -> Result<Answerer, Box<dyn Error>> {
+        let (image, settings) = (self.control.reader()?, self.settings.reader()?);
+        Ok(Answerer::new(image, settings, self.tap.tap(getrandom::u64()?), getrandom::u64()?))
+    }
+}
+
+impl Threads {
+    /// Starts them on these sockets. Returns what each counts, workers first.
+    ///
+    /// # Errors
+    /// A thread cannot be started, or a socket not be used.
+    pub fn start(
+        port: PortKind,
+        config: &StreamConfig,
+        mut kitchen: Kitchen<'_>,
+        places: &Places,
+        listening: Vec<Listening>,
+        is_proxy: IsProxy,
+        on_failure: OnFailure,
+    ) -> Result<(Self, Vec<Counted>), Box<dyn Error>> {
+        let (listeners, ports) = deal(port, places.len(), listening)?;
+        let (mut seats, mut answers) = (Vec::new(), Vec::new());
+        for (ports, cpu) in ports.into_iter().zip(places) {
+            let app = kitchen.answerer()?;
+            answers.push(app.counters());
+            seats.push(Seat { ports, app, cpu: *cpu });
+        }
+        let mut apps = Vec::new();
+        for _ in 0..config.threads {
+            let app = kitchen.answerer()?;
+            answers.push(app.counters());
+            apps.push(app);
+        }
+        let fleet = Fleet::start(seats, Arc::clone(&on_failure))?;
+        let limits = limits(config);
+        let streams = Streams::start(listeners, apps, limits, is_proxy, on_failure)?;
+        let workers =
+            places.iter().enumerate().map(|(n, cpu)| (format!("worker-{n}"), "udp", *cpu));
+        let beside = (0..config.threads).map(|n| (format!("streams-{n}"), "tcp", None));
+        let plane = fleet.counters().iter().chain(streams.counters()).cloned();
+        let counted = workers
+            .chain(beside)
+            .zip(plane.zip(answers))
+            .map(|((name, transport, cpu), (plane, answers))| Counted {
+                name,
+                transport,
+                cpu,
+                plane,
+                answers,
+            })
+            .collect();
+        Ok((Self { fleet, streams }, counted))
+    }
+
+    /// The stream threads.
+    pub fn streams(&self) -> &Streams {
+        &self.streams
+    }
+
+    /// Stops receiving, answers what has been received, and ends.
+    pub fn stop(self) {
+        self.fleet.stop();
+        self.streams.stop();
+    }
+
+    /// Answers what has been received, ends, and gives the connections away.
+    pub fn hand_over(self) -> Vec<Handed> {
+        self.fleet.stop();
+        self.streams.hand_over()
+    }
+}
+
+/// Deals sockets: listeners to the streams, the n-th UDP socket of each address to the n-th worker,
+/// and again from the first.
+fn deal(
+    kind: PortKind,
+    workers: usize,
+    listening: Vec<Listening>,
+) -> std::io::Result<(Vec<TcpListener>, Vec<Vec<SocketPort>>)> {
+    let mut listeners = Vec::new();
+    let mut ports: Vec<Vec<SocketPort>> = (0..workers).map(|_| Vec::new()).collect();
+    for Listening { streams, datagrams, .. } in listening {
+        listeners.push(streams);
+        for (n, socket) in datagrams.into_iter().enumerate() {
+            match kind {
+                PortKind::Socket => ports[n % workers].push(SocketPort::new(socket)?),
+            }
+        }
+    }
+    Ok((listeners, ports))
+}
+
+fn limits(config: &StreamConfig) -> StreamLimits {
+    StreamLimits {
+        connections_max: config.connections,
+        per_client_max: config.per_client,
+        memory_max: usize::try_from(config.memory).unwrap_or(usize::MAX),
+        idle_max: config.idle,
+        ..StreamLimits::default()
+    }
+}

@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help run test loom lint fleet bench-instructions bench-sockets bench-memory bench-publish \
-  campaign-differential campaign-fuzz
+  campaign-differential campaign-floods campaign-fuzz deb
 
 help: ## this list
 	@sed -n 's/^\([a-z%-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -23,7 +23,7 @@ test: ## install what is missing and run every test, none skipped
 	  export "CARGO_TARGET_$${host}_RUNNER=sudo --preserve-env"; fi; \
 	PATH="$$PATH:/usr/sbin:/sbin" DUNLIN_REQUIRE_ALL=1 cargo test --workspace
 
-loom: ## the snapshot pointer in every interleaving of its threads
+loom: ## the snapshot pointer and the event rings in every interleaving of their threads
 	@RUSTFLAGS="--cfg loom" cargo test --release --target-dir target/loom --package door --test loom
 
 lint: ## formatting, clippy, and the layers and promises of the rooms
@@ -31,6 +31,10 @@ lint: ## formatting, clippy, and the layers and promises of the rooms
 	@cargo clippy --quiet --workspace --all-targets -- -D warnings -D clippy::too_many_lines
 	@RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" cargo doc --quiet --workspace --no-deps --document-private-items
 	@cargo test --package xtask
+
+deb: ## target/dunlin.deb
+	@cargo build --release --package dunlin
+	@packaging/deb/build target/release/dunlin target/dunlin.deb
 
 fleet: ## write examples/fleet again
 	@cargo xtask demo examples/fleet
@@ -57,6 +61,10 @@ campaign-differential: ## QUESTIONS=1000000 beside Knot, NSD and BIND, from SEED
 	@cargo build --release --package dunlin
 	@PATH="$$PATH:/usr/sbin" DUNLIN_REQUIRE_ALL=1 DUNLIN_QUESTIONS=$(or $(QUESTIONS),1000000) \
 	  DUNLIN_SEED=$(or $(SEED),1) cargo test --package conformance --test differential -- --nocapture
+
+campaign-floods: ## every flood for SECONDS=60 each, beside a polite client; root
+	@scripts/require test
+	@bench/floods $(or $(SECONDS),60)
 
 campaign-fuzz: ## every fuzz target for SECONDS=600 each
 	@scripts/require fuzz

@@ -26,7 +26,8 @@ pub struct Owner {
     pub gid: u32,
 }
 
-/// The listening socket. Its file is removed when this is dropped, unless it has become another's.
+/// The listening socket. Its file is removed when this is dropped, unless it has become another's
+/// or been left to one.
 #[derive(Debug)]
 pub struct Endpoint {
     pub(crate) listener: UnixListener,
@@ -35,6 +36,8 @@ pub struct Endpoint {
     hidden: Option<PathBuf>,
     /// The file's device and inode.
     file: (u64, u64),
+    /// Whether the file is a successor's to replace.
+    left: bool,
 }
 
 impl Endpoint {
@@ -79,7 +82,7 @@ impl Endpoint {
         let listener = UnixListener::from(fd.map_err(io)?);
         let file =
             fs::symlink_metadata(&hidden).map(|file| (file.dev(), file.ino())).map_err(io)?;
-        Ok(Self { listener, path: path.to_owned(), hidden: Some(hidden), file })
+        Ok(Self { listener, path: path.to_owned(), hidden: Some(hidden), file, left: false })
     }
 
     /// Puts it at its path, in place of the one that is there: who connects finds one of the two.
@@ -94,6 +97,11 @@ impl Endpoint {
         Ok(())
     }
 
+    /// Leaves the file to a successor, who puts its own in its place: removing it could meet that.
+    pub(crate) fn leave(&mut self) {
+        self.left = true;
+    }
+
     /// The path it is to be found at.
     pub fn path(&self) -> &Path {
         &self.path
@@ -102,6 +110,9 @@ impl Endpoint {
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
+        if self.left {
+            return;
+        }
         let path = self.hidden.as_ref().unwrap_or(&self.path);
         let ours = fs::symlink_metadata(path).map(|file| (file.dev(), file.ino()) == self.file);
         if ours.unwrap_or(false) {

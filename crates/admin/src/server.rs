@@ -68,7 +68,7 @@ impl Server {
     ///
     /// # Errors
     /// The runtime cannot watch the socket.
-    pub async fn run<H: Handler>(self, handler: Arc<H>) -> io::Result<HandedOver> {
+    pub async fn run<H: Handler>(mut self, handler: Arc<H>) -> io::Result<HandedOver> {
         let listener = UnixListener::from_std(self.endpoint.listener.try_clone()?)?;
         let desk = Arc::new(Desk { handler, version: self.version, turn: Mutex::new(()) });
         let mut clients = JoinSet::new();
@@ -85,7 +85,10 @@ impl Server {
                     },
                 },
                 Some(ended) = clients.join_next() => match ended {
-                    Ok(Some(handed_over)) => return Ok(handed_over),
+                    Ok(Some(handed_over)) => {
+                        self.endpoint.leave();
+                        return Ok(handed_over);
+                    }
                     Ok(None) => {}
                     Err(error) => tracing::error!(%error, "an admin request panicked: a defect"),
                 },

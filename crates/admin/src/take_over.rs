@@ -63,17 +63,18 @@ pub fn take_over(path: &Path, version: &str) -> Result<Offer, AskError> {
 
 impl Offer {
     /// Says that the sockets are served now, and waits for the connections. From then on the place
-    /// is ours, whatever becomes of the rest. Blocks while the predecessor answers what it has
-    /// received: seconds at most.
+    /// is ours, whatever becomes of the rest, and `ours` is called: the time to reveal our own
+    /// endpoint. Blocks while the predecessor answers what it has received: seconds at most.
     ///
     /// # Errors
     /// The predecessor has lost patience and goes on: this process should end.
-    pub fn serving(mut self) -> Result<Taken, AskError> {
+    pub fn serving(mut self, ours: impl FnOnce()) -> Result<Taken, AskError> {
         match self.dialogue.ask(&Request::Serving, CLIENT_TIME_MAX) {
-            Ok(Reply::HandingOver) => {}
+            Ok(Reply::HandingOver) => ours(),
             Ok(other) => return Err(self.dialogue.unexpected(&other)),
             // It died in this very moment: there is nobody to go on but us.
             Err(error) if error.is_silence() && self.has_ended() => {
+                ours();
                 return Ok(Taken { connections: Vec::new(), problem: Some(error) });
             }
             Err(error) => return Err(error),

@@ -139,13 +139,20 @@ impl Started {
     /// Takes the place of the server that made an offer, now that all its sockets are served here.
     async fn take_over(&mut self, offer: Offer) -> Anyhow<()> {
         let predecessor = offer.pid;
-        let taken = tokio::task::spawn_blocking(move || offer.serving()).await??;
+        let mut admin = self.admin.take();
+        let serving = move || {
+            let taken = offer.serving(|| {
+                // Nobody else serves any more: what goes wrong is told, and no reason to end.
+                if let Some(Err(error)) = admin.as_mut().map(Endpoint::reveal) {
+                    tracing::error!("no `dunlin status`, `top`, `reload` and take-over: {error}");
+                }
+            });
+            taken.map(|taken| (taken, admin))
+        };
+        let (taken, admin) = tokio::task::spawn_blocking(serving).await??;
+        self.admin = admin;
         if let Some(problem) = taken.problem {
             tracing::warn!("not all connections were handed over: {problem}");
-        }
-        // From here on nobody else serves: what goes wrong is told, and no reason to end.
-        if let Some(Err(error)) = self.admin.as_mut().map(Endpoint::reveal) {
-            tracing::error!("no `dunlin status`, `top`, `reload` and take-over: {error}");
         }
         let connections = taken.connections.len();
         self.server.adopt(taken.connections.into_iter().map(handed).collect());

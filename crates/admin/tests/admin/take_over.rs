@@ -56,8 +56,7 @@ fn successor() {
     }
     let mut endpoint = Endpoint::bind_beside(&path, None).expect("a place beside");
     reached("bound");
-    let taken = offer.serving().expect("it hands over");
-    endpoint.reveal().expect("our folder");
+    let taken = offer.serving(|| endpoint.reveal().expect("our folder")).expect("it hands over");
     assert!(taken.problem.is_none(), "{:?}", taken.problem);
     for (n, connection) in taken.connections.into_iter().enumerate() {
         let Connection { fd, client, header_due, inbox, .. } = connection;
@@ -163,9 +162,35 @@ fn a_successor_killed_before_it_serves_changes_nothing() {
         socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         assert_eq!(socket.recv(&mut [0; 64]).expect("the socket works"), 10);
     }
-    assert_eq!(offer.serving().expect("it hands over").connections.len(), clients.len());
+    assert_eq!(offer.serving(|| ()).expect("it hands over").connections.len(), clients.len());
     let handed_over = running.ended.recv_timeout(PATIENCE).expect("the old one ends");
     assert_eq!(handed_over.connections, clients.len());
+}
+
+#[test]
+fn somebody_is_always_at_the_path_of_a_server_that_changes_hands() {
+    let (_clients, connections) = connections(200);
+    let running = Running::start("path", 1, connections);
+    let mut endpoint = Endpoint::bind_beside(&running.path, None).expect("a place beside");
+    let reveal = || {
+        // The predecessor still listens, and whatever it does from here on is no loss.
+        UnixStream::connect(&running.path).expect("the predecessor");
+        endpoint.reveal().expect("our folder");
+        UnixStream::connect(&running.path).expect("the successor");
+    };
+    offered(&running.path).serving(reveal).expect("it hands over");
+    running.ended.recv_timeout(PATIENCE).expect("the old one ends");
+    UnixStream::connect(&running.path).expect("the file is the successor's");
+}
+
+/// To find out whose file it is and to remove it are two steps, between which a successor may come.
+#[test]
+fn a_predecessor_leaves_its_file_to_its_successor() {
+    let running = Running::start("left", 1, Vec::new());
+    offered(&running.path).serving(|| ()).expect("it hands over");
+    running.ended.recv_timeout(PATIENCE).expect("the old one ends");
+    assert!(running.path.exists());
+    Endpoint::bind(&running.path, None).expect("it is stale, and so replaced");
 }
 
 const REQUEST: &[u8] = b"{\"protocol\":1,\"says\":{\"take-over\":{\"version\":\"0.2.0\"}}}\n";
@@ -230,7 +255,7 @@ fn a_hand_over_that_panics_ends_the_old_one_too() {
         panic!("as the test wants it");
     });
     poisoner.join().expect_err("it panicked");
-    let taken = offer.serving().expect("all is ours");
+    let taken = offer.serving(|| ()).expect("all is ours");
     assert!(taken.connections.is_empty() && taken.problem.is_some());
     let handed_over = running.ended.recv_timeout(PATIENCE).expect("the old one ends");
     assert!(handed_over.problem.expect("it is told").to_string().contains("panic"));
@@ -268,7 +293,7 @@ fn a_longer_unread_message_goes_along_whole() {
         connection.inbox = vec![0x5a; 80 << 10];
     }
     let running = Running::start("inbox", 1, connections);
-    let taken = offered(&running.path).serving().expect("it hands over");
+    let taken = offered(&running.path).serving(|| ()).expect("it hands over");
     assert!(taken.problem.is_none(), "{:?}", taken.problem);
     assert_eq!(taken.connections.len(), 9);
     assert!(taken.connections.iter().all(|connection| connection.inbox == vec![0x5a; 80 << 10]));

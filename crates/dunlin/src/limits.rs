@@ -34,6 +34,9 @@ pub const STREAM_IDLE: std::ops::RangeInclusive<Duration> =
 pub const STREAM_MEMORY: std::ops::RangeInclusive<u64> = 1 << 20..=1 << 36;
 /// How long a server that was told to end may still answer.
 pub const DRAIN: std::ops::RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(3600);
+/// Open files that are neither sockets questions come in by nor streams, at a guess: logs, zones
+/// that are being read, those who ask for metrics and status.
+pub const FILES_OTHER: usize = 256;
 /// Sockets that a service manager may pass.
 pub const PASSED_MAX: usize = 4096;
 /// How long a service manager may take to be told something.

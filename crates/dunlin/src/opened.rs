@@ -63,7 +63,10 @@ impl Opened {
         let owner = identity.map(|Identity { uid, gid, .. }| Owner { uid, gid });
         let path = config.admin.socket.as_deref();
         let admin = path.map(|path| endpoint(path, offer.is_some(), owner)).transpose()?.flatten();
-        Ok(Self { places, listening, shared: sockets.finish()?, ops, admin, offer })
+        let shared = sockets.finish()?;
+        // Each is here twice.
+        sockets::reserve_files(2 * shared.len(), config.streams.connections);
+        Ok(Self { places, listening, shared, ops, admin, offer })
     }
 }
 

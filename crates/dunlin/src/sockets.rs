@@ -5,9 +5,10 @@
 //! A UDP socket is never closed while it may hold a datagram that nobody else reads. So all that
 //! are inherited are served, be they more than there are workers. Those of an address that is no
 //! longer configured are left to the predecessor, which answers what they hold as it ends.
+use crate::limits::FILES_OTHER;
 use admin::{Kind, Shared};
-use plane::limits::PORTS_MAX;
-use rustix::io::Errno;
+use plane::limits::{PARTING_MAX, PORTS_MAX};
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::net::sockopt;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fmt;
@@ -22,6 +23,20 @@ pub fn raise_file_limit() {
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
         tracing::warn!(%error, limit = limit.current, "the limit of open files stays as it was");
+    }
+}
+
+/// Has the kernel's table of our open files be large enough for so many sockets and streams, and
+/// what else there is. It grows when it is full, for which accept(2) waits, where there are
+/// threads, until every CPU has passed through the scheduler: some ten milliseconds in which that
+/// thread serves nobody. So this comes before there are any.
+pub fn reserve_files(sockets: usize, streams: usize) {
+    let wanted = sockets + streams + PARTING_MAX + FILES_OTHER;
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let number = wanted.min(usize::try_from(limit).unwrap_or(usize::MAX).saturating_sub(1));
+    // The descriptor is closed at once: it was only to be a large number.
+    if let Err(error) = fcntl_dupfd_cloexec(io::stderr(), number as RawFd) {
+        tracing::warn!(%error, wanted, "no room was made for open files: it is made as they come");
     }
 }
 

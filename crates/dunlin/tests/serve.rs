@@ -45,6 +45,17 @@ fn the_same_is_answered_over_tcp() {
     assert!(holds(&served.ask_over_tcp("ns.a.test"), &[192, 0, 2, 1]));
 }
 
+/// While the kernel makes room for more open files, a stream thread that accepts is held up.
+#[test]
+fn there_is_room_for_all_streams_from_the_beginning() {
+    let config = "[streams]\nconnections = 3000\n".to_owned() + &zone("a.test");
+    let served = Served::start("room", &config, &[("a.test.zone", HEAD)]);
+    let status = fs::read_to_string(format!("/proc/{}/status", served.child.id()));
+    let status = status.expect("the process is there");
+    let room = status.lines().find_map(|line| line.strip_prefix("FDSize:")).expect("proc(5)");
+    assert!(room.trim().parse::<u32>().expect("a number") > 3000, "{room}");
+}
+
 /// Two servers whose questions seem to come from each other would talk for ever, if either
 /// answered replies.
 #[test]

@@ -19,6 +19,8 @@ pub(crate) struct Kept {
     replies: OnceLock<Arc<Table>>,
     /// Octets of one table.
     table_octets: usize,
+    /// After how long idle streams are closed, in units of 100 ms: streams do not follow a change.
+    keepalive: u16,
 }
 
 /// Who owes what, for all threads.
@@ -65,7 +67,9 @@ impl Kept {
     pub(crate) fn new(config: &Config) -> Result<Self, getrandom::Error> {
         let mut secret = [0; 16];
         getrandom::fill(&mut secret)?;
+        let idle = config.streams.idle.as_millis() / 100;
         Ok(Self {
+            keepalive: u16::try_from(idle).unwrap_or(u16::MAX),
             secret: CookieSecret(secret),
             clients: OnceLock::new(),
             replies: OnceLock::new(),
@@ -129,7 +133,7 @@ impl Settings {
             nsid: server.nsid.clone(),
             version: server.version.clone(),
             id: server.id.clone(),
-            keepalive: u16::try_from(config.streams.idle.as_millis() / 100).unwrap_or(u16::MAX),
+            keepalive: kept.keepalive,
             query: AccessList::new(&acl.query),
             silent: acl.denied == Denied::Drop,
             exempt: AccessList::of(&limits.exempt),
@@ -194,6 +198,15 @@ mod tests {
         assert_eq!(first.cookie_secrets, second.cookie_secrets);
         let tables = [&first, &second].map(|all| Arc::as_ptr(&all.clients.as_ref().unwrap().table));
         assert_eq!(tables[0], tables[1]);
+    }
+
+    #[test]
+    fn streams_are_told_how_long_they_live_and_not_what_waits_for_a_restart() {
+        let kept = Kept::new(&config("streams.idle = \"7s\"")).expect("randomness");
+        let changed = config("streams.idle = \"60s\"");
+        let settings = Settings::new(&changed, &kept).expect("settings");
+        assert_eq!(settings.policy().keepalive, Some(70));
+        assert_eq!(settings.closing().policy().keepalive, Some(0));
     }
 
     #[test]

@@ -142,7 +142,9 @@ impl Zones {
         {
             tracing::error!("the thread that loads zones panicked; they were served as they were");
         }
-        *lock(&self.saver) = None;
+        // Waited for outside of the lock: who asks what it has to tell is not to wait as well.
+        let saver = lock(&self.saver).take();
+        drop(saver);
     }
 }
 

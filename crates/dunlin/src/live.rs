@@ -44,6 +44,8 @@ impl Lists {
 pub struct Live {
     /// With which the process started: what is there once stays as it says.
     started: Config,
+    /// The one read last, once there is another.
+    changed: Option<Config>,
     kept: Kept,
     levels: Levels,
     lists: Lists,
@@ -64,21 +66,27 @@ impl Live {
         let loaded_seconds = seconds(SystemTime::now());
         let status =
             ConfigStatus { file: file.unwrap_or_default(), loaded_seconds, ..Default::default() };
-        Ok(Self { started: config, kept, levels, lists, settings, status })
+        let (started, changed) = (config, None);
+        Ok(Self { started, changed, kept, levels, lists, settings, status })
+    }
+
+    /// The config that holds, but for what waits for a restart.
+    pub fn config(&self) -> &Config {
+        self.changed.as_ref().unwrap_or(&self.started)
     }
 
     /// Reads the config file again and takes over what can change; the zones are the caller's to
-    /// take over from what is returned. A server without a config file has nothing to read.
+    /// take over. A server without a config file has nothing to read.
     ///
     /// # Errors
     /// What is wrong, a line each. Nothing has changed then.
-    pub fn reload(&mut self, tap: &Runner) -> Result<Option<Config>, Vec<String>> {
-        let Some(file) = self.started.file.clone() else { return Ok(None) };
+    pub fn reload(&mut self, tap: &Runner) -> Result<(), Vec<String>> {
+        let Some(file) = self.started.file.clone() else { return Ok(()) };
         let taken = Config::load(Some(&file))
             .map_err(|errors| errors.iter().map(ToString::to_string).collect())
             .and_then(|config| self.take(config, tap));
         match &taken {
-            Ok(_) => {
+            Ok(()) => {
                 self.status.reloads += 1;
                 self.status.loaded_seconds = seconds(SystemTime::now());
                 self.status.errors.clear();
@@ -88,10 +96,10 @@ impl Live {
                 self.status.errors.clone_from(errors);
             }
         }
-        taken.map(Some)
+        taken
     }
 
-    fn take(&mut self, config: Config, tap: &Runner) -> Result<Config, Vec<String>> {
+    fn take(&mut self, config: Config, tap: &Runner) -> Result<(), Vec<String>> {
         let settings =
             Settings::new(&config, &self.kept).map_err(|error| vec![error.to_string()])?;
         tap.set(tap_settings(&config)).map_err(|error| {
@@ -103,12 +111,13 @@ impl Live {
         self.lists.set(&config);
         let waiting = self.started.restart_needed(&config);
         self.status.restart_needed = waiting.into_iter().map(str::to_owned).collect();
-        Ok(config)
+        self.changed = Some(config);
+        Ok(())
     }
 
     /// Tells clients on streams that these are about to be closed.
     pub fn close_streams(&mut self) {
-        if let Ok(settings) = Settings::new(&self.started, &self.kept) {
+        if let Ok(settings) = Settings::new(self.config(), &self.kept) {
             self.settings.publish(settings.closing());
         }
     }

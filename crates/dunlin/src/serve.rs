@@ -22,7 +22,7 @@ use std::time::{Duration, SystemTime};
 use tap::Runner;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
-use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 /// What everything here may fail with: a sentence for the operator.
 type Anyhow<T> = Result<T, Box<dyn Error>>;
@@ -49,12 +49,12 @@ pub fn run(command: &cli::Serve) -> Anyhow<ExitCode> {
     privileges::drop_to(user, group, CapabilitySet::empty())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let mut signals = Signals::new()?;
+        let (mut signals, reload) = (Signals::new()?, signal(SignalKind::hangup())?);
         let Some(started) = Started::start(config, levels, opened, notify, &mut signals).await?
         else {
             return Ok(ExitCode::SUCCESS);
         };
-        started.run(signals, watchdog).await
+        started.run(signals, reload, watchdog).await
     })
 }
 
@@ -67,7 +67,6 @@ struct Started {
     failure: mpsc::UnboundedReceiver<plane::Failure>,
     admin: Option<Endpoint>,
     ops: Option<std::net::TcpListener>,
-    drain: Duration,
 }
 
 impl Started {
@@ -97,7 +96,7 @@ impl Started {
         });
         let steered = workers::steer(config.server.steering, &places, &listening);
         let listen: Vec<String> = listening.iter().map(|all| all.address.to_string()).collect();
-        let (workers, drain) = (places.len(), config.server.drain);
+        let workers = places.len();
         let stream_limits = (config.streams.connections, config.streams.memory);
         let tap = Runner::start(tap_settings(&config))?;
         let lists = Lists::default();
@@ -124,8 +123,9 @@ impl Started {
             threads: Mutex::new(Some(threads)),
             stream_limits,
             health: Health::default(),
+            reloading: tokio::sync::Mutex::default(),
         });
-        let mut started = Self { server, running, lists, failure, admin, ops, drain };
+        let mut started = Self { server, running, lists, failure, admin, ops };
         if let Some(offer) = offer {
             started.take_over(offer).await?;
         }
@@ -161,7 +161,12 @@ impl Started {
     }
 
     /// Serves until it is told to end, a successor has taken over, or a thread fails.
-    async fn run(mut self, mut signals: Signals, watchdog: Option<Duration>) -> Anyhow<ExitCode> {
+    async fn run(
+        mut self,
+        mut signals: Signals,
+        reload: Signal,
+        watchdog: Option<Duration>,
+    ) -> Anyhow<ExitCode> {
         if let Some(listener) = self.ops.take() {
             let ops = self.server.ops(self.lists.clone());
             tokio::spawn(async move {
@@ -170,6 +175,7 @@ impl Started {
                 }
             });
         }
+        tokio::spawn(reload_when_told(Arc::clone(&self.server), reload));
         let handler = Arc::new(Handler(Arc::clone(&self.server)));
         let admin = self.admin.take().map(|at| admin::Server::new(at, peer::groups, VERSION));
         let mut asked = std::pin::pin!(async move {
@@ -180,20 +186,17 @@ impl Started {
         });
         let mut ticks = interval(watchdog.map_or(HEALTH_INTERVAL, |own| own.min(HEALTH_INTERVAL)));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut ends_at = None;
         loop {
+            // Who is given everything is waited for: that takes no longer than ending does.
+            let is_over = ends_at.is_some() && !self.server.is_given_away();
             tokio::select! {
                 told = signals.next() => match told {
-                    Told::Terminate => {
-                        self.drain(&mut signals).await;
-                        break;
-                    }
-                    Told::Interrupt => break,
-                    Told::Reload => drop(tokio::spawn({
-                        let server = Arc::clone(&self.server);
-                        async move { server.reload_all().await }
-                    })),
+                    Told::Terminate if ends_at.is_none() => ends_at = Some(self.begin_to_end()),
+                    Told::Terminate | Told::Interrupt => break,
                     Told::Report => gather::log(&self.server.status().threads),
                 },
+                () = sleep_until(ends_at.unwrap_or_else(Instant::now)), if is_over => break,
                 handed_over = &mut asked => return Ok(self.hand_over(handed_over?).await),
                 _ = ticks.tick() => self.server.tick(),
                 Some(failure) = self.failure.recv() => return Err(failure.into()),
@@ -202,22 +205,18 @@ impl Started {
         self.end(signals).await
     }
 
-    /// Goes on answering for a while, not ready any more.
-    async fn drain(&mut self, signals: &mut Signals) {
+    /// From now on it is not ready any more; until when it goes on answering.
+    fn begin_to_end(&self) -> Instant {
         self.server.notify.stopping();
-        self.server.begin_to_end();
-        if self.drain.is_zero() {
-            return;
+        let drain = self.server.begin_to_end();
+        if !drain.is_zero() {
+            let seconds = drain.as_secs_f64();
+            tracing::info!(
+                seconds,
+                "ending: still answering for a while; a second signal cuts it short"
+            );
         }
-        let seconds = self.drain.as_secs_f64();
-        tracing::info!(
-            seconds,
-            "ending: still answering for a while; a second signal cuts it short"
-        );
-        tokio::select! {
-            () = sleep(self.drain) => {}
-            () = signals.end() => {}
-        }
+        Instant::now() + drain
     }
 
     async fn end(self, mut signals: Signals) -> Anyhow<ExitCode> {
@@ -262,12 +261,18 @@ fn handed(connection: Connection) -> Handed {
     Handed { stream: fd, peer, client, header_due, inbox }
 }
 
+/// Reloads at each signal. Those that come while it does, or before it could, are one.
+async fn reload_when_told(server: Arc<Server>, mut signal: Signal) {
+    while signal.recv().await.is_some() {
+        server.reload_all().await;
+    }
+}
+
 /// What this process is told from outside.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Told {
     Terminate,
     Interrupt,
-    Reload,
     Report,
 }
 
@@ -275,7 +280,6 @@ enum Told {
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
-    reload: Signal,
     report: Signal,
 }
 
@@ -284,7 +288,6 @@ impl Signals {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
-            reload: signal(SignalKind::hangup())?,
             report: signal(SignalKind::user_defined1())?,
         })
     }
@@ -293,7 +296,6 @@ impl Signals {
         tokio::select! {
             _ = self.terminate.recv() => Told::Terminate,
             _ = self.interrupt.recv() => Told::Interrupt,
-            _ = self.reload.recv() => Told::Reload,
             _ = self.report.recv() => Told::Report,
         }
     }

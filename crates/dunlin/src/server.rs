@@ -15,7 +15,7 @@ use plane::{Connections, Handed};
 use std::io;
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 use tap::Runner;
 
 /// A running server.
@@ -37,6 +37,8 @@ pub struct Server {
     pub threads: Mutex<Option<Threads>>,
     pub stream_limits: (usize, u64),
     pub health: Health,
+    /// Held by who reloads: one after the other.
+    pub reloading: tokio::sync::Mutex<()>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -97,8 +99,14 @@ impl Server {
     }
 
     /// Reads config and zones again, and waits until every zone was tried. What is wrong with a
-    /// zone is not the config's fault: it is told, and the rest is taken over.
+    /// zone is not the config's fault: it is told, and the rest is taken over. Refused once the
+    /// end has begun: it would let streams live again that were told to close.
     pub async fn reload_all(&self) -> Reloaded {
+        let _turn = self.reloading.lock().await;
+        if *lock(&self.state) != State::Serving {
+            let why = "the server is about to end: what it was told last holds until then";
+            return Reloaded::Refused { errors: vec![why.to_owned()] };
+        }
         self.notify.reloading();
         let reloaded = self.try_reload().await;
         match &reloaded {
@@ -121,16 +129,13 @@ impl Server {
     async fn try_reload(&self) -> Reloaded {
         let (wished, restart_needed) = {
             let mut live = lock(&self.live);
-            match live.reload(&self.tap) {
-                Err(errors) => return Reloaded::Refused { errors },
-                Ok(config) => {
-                    if let Some(config) = config {
-                        // What is new or elsewhere is loaded; then all others once more as well.
-                        let _ = self.zones.set(&config.zones, config.server.local_zones);
-                    }
-                    (self.zones.load_all(), live.status.restart_needed.clone())
-                }
+            if let Err(errors) = live.reload(&self.tap) {
+                return Reloaded::Refused { errors };
             }
+            // What is new or elsewhere is loaded; then all others once more as well.
+            let config = live.config();
+            let _ = self.zones.set(&config.zones, config.server.local_zones);
+            (self.zones.load_all(), live.status.restart_needed.clone())
         };
         self.zones.granted(wished).await;
         let behind = self.zones.status().into_iter().filter(|z| z.state != ZoneState::Current);
@@ -140,6 +145,11 @@ impl Server {
         Reloaded::Taken { restart_needed }
     }
 
+    /// Whether a successor has, or is about to have, all that was served here.
+    pub fn is_given_away(&self) -> bool {
+        lock(&self.threads).is_none()
+    }
+
     /// Goes on with the connections of a predecessor.
     pub fn adopt(&self, connections: Vec<Handed>) {
         if let Some(threads) = &*lock(&self.threads) {
@@ -147,10 +157,12 @@ impl Server {
         }
     }
 
-    /// Tells everybody that it is about to end, and goes on answering.
-    pub fn begin_to_end(&self) {
+    /// Tells everybody that it is about to end, and goes on answering; for how long.
+    pub fn begin_to_end(&self) -> Duration {
         self.set_state(State::Draining);
-        lock(&self.live).close_streams();
+        let mut live = lock(&self.live);
+        live.close_streams();
+        live.config().server.drain
     }
 
     /// What is to be done every now and then.

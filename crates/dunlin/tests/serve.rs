@@ -124,6 +124,42 @@ fn signals_reload_report_and_end() {
     assert_eq!(served.status(), Some(0));
 }
 
+/// It may still answer for a while, but by the rules that hold now, and as one that can be asked.
+#[test]
+fn while_it_drains_what_was_told_last_holds() {
+    let name = format!("dunlin-drains-{}", std::process::id());
+    let socket = std::env::temp_dir().join(name);
+    let config = |drain: &str, more: &str| {
+        let admin = format!("[admin]\nsocket = \"{}\"\n", socket.display());
+        format!("drain = \"{drain}\"\n{admin}{more}{}", zone("a.test"))
+    };
+    let files = [("a.test.zone", HEAD)];
+    let mut served = Served::start("drains", &config("60s", ""), &files);
+    assert_eq!(rcode(&served.ask("ns.a.test")), NOERROR);
+    let file = served.folder.join("dunlin.toml");
+    let text = fs::read_to_string(&file).expect("a file");
+    let rules = "[acl]\nquery = [\"192.0.2.0/24\"]\n";
+    let changed = text.replace(&config("60s", ""), &config("4s", rules));
+    assert_ne!(changed, text);
+    fs::write(&file, changed).expect("a file");
+    served.signal(Signal::HUP);
+    served.expect_line("reloaded", "INFO");
+    assert_eq!(rcode(&served.ask("ns.a.test")), REFUSED);
+    served.signal(Signal::TERM);
+    let ending = served.expect_line("ending", "seconds");
+    assert_eq!(ending["seconds"], 4.0, "{ending}");
+    assert_eq!(rcode(&served.ask("ns.a.test")), REFUSED);
+    let told = |word: &str| {
+        let output = served::binary().args([word, "--socket"]).arg(&socket).output();
+        let output = output.expect("the binary runs");
+        [output.stdout, output.stderr].map(|octets| String::from_utf8_lossy(&octets).into_owned())
+    };
+    assert!(told("status")[0].contains("draining"), "{:?}", told("status"));
+    assert!(told("reload")[0].contains("about to end"), "{:?}", told("reload"));
+    assert_eq!(rcode(&served.ask("ns.a.test")), REFUSED);
+    assert_eq!(served.status(), Some(0));
+}
+
 #[test]
 fn a_config_that_is_wrong_starts_nothing() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("wrong_config");

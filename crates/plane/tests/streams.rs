@@ -172,6 +172,23 @@ fn stopping_answers_what_has_come_and_waits_for_nobody_idle() {
     assert!(running.failures.try_recv().is_err());
 }
 
+/// The kernel has told them that they are connected: a restart is not to cut them off.
+#[test]
+fn stopping_serves_all_who_wait_to_be_accepted() {
+    let listener = plane::listen("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut waiting: Vec<_> = (0..200).map(|_| common::connect_from(1, address)).collect();
+    for stream in &mut waiting {
+        stream.write_all(&framed(b"in time")).unwrap();
+    }
+    let limits = StreamLimits { per_client_max: 500, ..Default::default() };
+    let running = common::start_at(vec![listener], limits, Arc::new(|_| false));
+    assert_eq!(running.stop().replied, 200);
+    for stream in &mut waiting {
+        assert_eq!(read_message(stream), b"in time");
+    }
+}
+
 #[test]
 fn a_panic_ends_the_thread_and_is_reported() {
     let running = start(StreamLimits::default());

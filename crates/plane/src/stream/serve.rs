@@ -10,8 +10,8 @@ use super::mailbox::{Leave, Order};
 use super::{Handed, StreamLimits, listen};
 use crate::counters::{parked, woken};
 use crate::limits::{
-    ACCEPT_PAUSE, ACCEPTS_MAX, CROWD_PAUSE, EVENTS_MAX, HAND_OVER_MAX, LAST_CALL, STOP_MAX,
-    USED_AGAIN,
+    ACCEPT_PAUSE, ACCEPTS_MAX, BACKLOG_MAX, CROWD_PAUSE, EVENTS_MAX, HAND_OVER_MAX, LAST_CALL,
+    STOP_MAX, USED_AGAIN,
 };
 use crate::{App, clock};
 use rustix::event::Timespec;
@@ -359,7 +359,9 @@ impl<A: App> Server<A> {
         if how == Leave::Stop {
             // Who waits has been told by the kernel that we are connected.
             for nth in 0..self.listeners.len() {
-                self.accept(nth)?;
+                for _ in 0..BACKLOG_MAX as usize / ACCEPTS_MAX {
+                    self.accept(nth)?;
+                }
             }
         }
         self.rests_until = None;
@@ -376,6 +378,8 @@ impl<A: App> Server<A> {
             Leave::HandOver => (now, now + HAND_OVER_MAX),
         };
         self.leaving = Some(Leaving { how, last_call, end });
+        // What was dealt out last may be ours.
+        self.obey()?;
         let all: Vec<u64> = self.guests.keys().copied().collect();
         all.into_iter().for_each(|id| self.settle(id));
         Ok(())

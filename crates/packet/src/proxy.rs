@@ -57,10 +57,9 @@ pub fn parse(octets: &[u8]) -> Result<Header, NoHeader> {
     let Some(block) = rest.get(..len) else {
         return Ok(Header::Partial);
     };
-    let source = source(family, block)?;
     // "The receiver must use the real connection endpoints and must discard the protocol block
     // including the family" (§2.2, LOCAL). Proxies use it to check our health.
-    let client = if command == PROXY { source } else { None };
+    let client = if command == PROXY { source(family, block)? } else { None };
     Ok(Header::Whole { len: FIXED + len, client })
 }
 
@@ -157,6 +156,8 @@ mod tests {
     fn a_proxy_that_speaks_for_itself_names_no_client() {
         assert_eq!(client(&header(LOCAL, 0x11, &V4)), None);
         assert_eq!(client(&header(LOCAL, 0x00, &[])), None);
+        assert_eq!(client(&header(LOCAL, 0x11, &[])), None, "its family says nothing");
+        assert_eq!(client(&header(LOCAL, 0xff, &[7])), None);
         assert_eq!(client(&header(PROXY, 0x00, &[1, 2, 3])), None);
     }
 

@@ -28,6 +28,8 @@ use wire::{Name, NameBuf};
 
 /// Octets of a file's name before it is shortened, so that a temporary one beside it fits too.
 const FILE_NAME_MAX: usize = 200;
+/// How every copy begins.
+const MARK: &str = "; Dunlin's copy of ";
 const TRAILER: &str = "; checksum ";
 /// The trailer's words, 16 digits and the end of the line.
 const TRAILER_LEN: usize = TRAILER.len() + 16 + 1;
@@ -68,7 +70,16 @@ fn file_name(origin: Name<'_>) -> String {
 
 /// The first line of a copy.
 fn header(origin: Name<'_>) -> String {
-    format!("; Dunlin's copy of {origin}, form 1: edit the file it was loaded from instead\n")
+    format!("{MARK}{origin}, form 1: edit the file it was loaded from instead\n")
+}
+
+/// Whether a file may be written over or removed: it is a copy, of whatever zone and form, or has
+/// nothing in it. Somebody may keep zone files of their own where copies go.
+fn is_ours(file: &Path) -> bool {
+    let Ok(file) = File::open(file) else { return false };
+    let mut found = Vec::new();
+    let read = file.take(MARK.len() as u64).read_to_end(&mut found);
+    read.is_ok() && (found.is_empty() || found == MARK.as_bytes())
 }
 
 fn trailer(checksum: u64) -> String {

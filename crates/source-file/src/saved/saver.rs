@@ -3,7 +3,7 @@
 //! A copy is written beside the old one, brought to the disk, and takes its place by one rename.
 //! What cannot be written is told once, shown for as long as it lasts, and tried again.
 use crate::limits::{SAVE_AT_END, SAVE_RETRY, TEMPORARY_AGE};
-use crate::saved::{is_current, path, write};
+use crate::saved::{is_current, is_ours, path, write};
 use compile::Zone;
 use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -14,6 +14,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use wire::{Name, NameBuf};
+
+/// How the names of temporary files begin.
+const SAVING: &[u8] = b".saving-";
 
 /// Saves zones into a folder; ends when dropped.
 pub struct Saver {
@@ -178,6 +181,10 @@ impl<F: Fn(Name<'_>) -> Option<Arc<Zone>>> Run<F> {
         let Some(zone) = zone.filter(|zone| !is_current(&self.folder, zone)) else {
             return Ok(());
         };
+        if to.exists() && !is_ours(&to) {
+            let why = "it is no copy: keep zone files elsewhere, or name another [server] data_dir";
+            return Err(told(&to, io::Error::other(why)));
+        }
         DirBuilder::new()
             .recursive(true)
             .mode(0o750)
@@ -267,8 +274,8 @@ fn sweep(folder: &Path, kept: &HashSet<PathBuf>) {
             modified.is_ok_and(|at| at.elapsed().is_ok_and(|age| age > TEMPORARY_AGE))
         };
         let goes = match name.extension().and_then(|extension| extension.to_str()) {
-            Some("zone") => !kept.contains(&name),
-            Some("tmp") => aged(),
+            Some("zone") => !kept.contains(&name) && is_ours(&entry.path()),
+            Some("tmp") => entry.file_name().as_encoded_bytes().starts_with(SAVING) && aged(),
             _ => false,
         };
         if goes && let Err(error) = fs::remove_file(entry.path()) {

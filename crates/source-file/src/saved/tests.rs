@@ -224,6 +224,32 @@ fn copies_of_zones_that_are_no_more_are_swept_away() {
     fs::remove_dir_all(folder).expect("the folder goes");
 }
 
+/// Whoever names a folder with zone files as `data_dir` must not lose them.
+#[test]
+fn files_that_are_no_copies_are_neither_replaced_nor_removed() {
+    let (folder, served) = (folder("foreign"), Served::default());
+    let mine = path(&folder, name("mine.test.").as_name());
+    let other = path(&folder, name("other.test.").as_name());
+    for file in [&mine, &other, &folder.join("old.tmp")] {
+        fs::write(file, APEX).expect("a file");
+    }
+    let long_ago = std::time::SystemTime::UNIX_EPOCH;
+    let old = File::options().write(true).open(folder.join("old.tmp")).expect("a file");
+    old.set_modified(long_ago).expect("a time");
+    served.put(load("mine.test.", APEX));
+    let saver = served.saver(&folder);
+    saver.save(name("mine.test.").as_name());
+    saver.keep_only([name("mine.test.").as_name()].into_iter());
+    saver.wait();
+    let trouble = saver.trouble().expect("trouble");
+    assert!(trouble.contains("mine.test.zone: it is no copy"), "{trouble}");
+    for file in [&mine, &other, &folder.join("old.tmp")] {
+        assert_eq!(fs::read_to_string(file).expect("it stays"), APEX);
+    }
+    drop(saver);
+    fs::remove_dir_all(folder).expect("the folder goes");
+}
+
 #[test]
 fn what_cannot_be_saved_is_shown_and_tried_again() {
     let (folder, served) = (folder("trouble"), Served::default());

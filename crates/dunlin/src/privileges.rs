@@ -19,6 +19,8 @@ pub enum PrivilegeError {
     GroupAlone,
     /// A user by number whom no entry gives a group.
     UserWithoutGroup(u32),
+    /// The number by which system calls mean that nothing is to change (setresuid(2)).
+    NoNumber(u32),
     /// Capabilities belong to threads: those that run already would keep theirs.
     Threads(usize),
     /// The kernel or the user database refused a step.
@@ -49,6 +51,9 @@ impl fmt::Display for PrivilegeError {
                 "[server] user: no entry of the user database tells the group of {user}; name it \
                  in [server] group"
             ),
+            Self::NoNumber(number) => {
+                write!(f, "[server] user and group: {number} is the number of nobody; name another")
+            }
             Self::Threads(count) => {
                 write!(f, "privileges can be dropped by one thread only, and there are {count}")
             }
@@ -193,7 +198,10 @@ impl Identity {
                 found.ok_or_else(unknown)?
             }
         };
-        Ok(Self { name, uid, gid })
+        match u32::MAX {
+            nobody if uid == nobody || gid == nobody => Err(PrivilegeError::NoNumber(nobody)),
+            _ => Ok(Self { name, uid, gid }),
+        }
     }
 
     /// Becomes it: groups first, for that takes the user that is given up last.
@@ -302,6 +310,9 @@ mod tests {
         assert!(told("with\0nothing", "").contains("no user"));
         assert!(told("root", "no-such-group").contains("groupadd --system no-such-group"));
         assert!(told("3999999999", "").contains("[server] group"));
+        for (user, group) in [("4294967295", "12"), ("root", "4294967295")] {
+            assert!(told(user, group).contains("the number of nobody"), "it would stay root");
+        }
     }
 
     #[test]

@@ -2,17 +2,20 @@
 use crate::client::Dialogue;
 use crate::limits::CLIENT_TIME_MAX;
 use crate::message::{Reply, Request};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Uid};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::fmt;
 use std::fs::{self, Permissions};
 use std::io;
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 /// Who may connect, by the file's mode: the owner and the group.
 const MODE: u32 = 0o660;
+/// Who may look for it in a directory that is made for it: everybody.
+const FOLDER_MODE: u32 = 0o755;
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 16;
 
@@ -135,8 +138,7 @@ fn make_folder(folder: &Path, owner: Option<Owner>) -> io::Result<()> {
         return Ok(());
     }
     fs::create_dir(folder)?;
-    fs::set_permissions(folder, Permissions::from_mode(0o755))?;
-    owner.map_or(Ok(()), |owner| chown(folder, Some(owner.uid), Some(owner.gid)))
+    give(folder, FileType::Directory, FOLDER_MODE, owner)
 }
 
 /// Nobody can connect before it listens, so nobody does before the file has its mode.
@@ -144,12 +146,31 @@ fn open(address: &SocketAddrUnix, path: &Path, owner: Option<Owner>) -> io::Resu
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let fd = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     rustix::net::bind(&fd, address)?;
-    if let Some(owner) = owner {
-        chown(path, Some(owner.uid), Some(owner.gid))?;
-    }
-    fs::set_permissions(path, Permissions::from_mode(MODE))?;
+    give(path, FileType::Socket, MODE, owner)?;
     rustix::net::listen(&fd, BACKLOG)?;
     Ok(fd)
+}
+
+/// Gives a file that was just made its mode and owner. Who else may write to its directory, as the
+/// user that a server became before, may have put another in its place by now, or a link: root
+/// would give that away. So it is opened once, looked at, and only then changed.
+fn give(path: &Path, kind: FileType, mode: u32, owner: Option<Owner>) -> io::Result<()> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = rustix::fs::open(path, flags, Mode::empty())?;
+    let found = rustix::fs::fstat(&file)?;
+    let is_linked = kind == FileType::Socket && found.st_nlink != 1;
+    let ours = rustix::process::geteuid().as_raw();
+    if FileType::from_raw_mode(found.st_mode) != kind || found.st_uid != ours || is_linked {
+        return Err(io::Error::other("another process put something else in its place"));
+    }
+    // The way by which the mode of what is only pointed to can be set (open(2), O_PATH).
+    let itself = format!("/proc/self/fd/{}", file.as_raw_fd());
+    fs::set_permissions(itself, Permissions::from_mode(mode))?;
+    if let Some(Owner { uid, gid }) = owner {
+        let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
+        rustix::fs::chownat(&file, "", Some(uid), Some(gid), AtFlags::EMPTY_PATH)?;
+    }
+    Ok(())
 }
 
 /// The socket cannot be where it is to be.
@@ -276,6 +297,27 @@ mod tests {
         drop(Endpoint::bind_beside(&path, None).expect("one that is never revealed"));
         assert!(of(&new));
         assert_eq!(fs::read_dir(&folder.0).expect("the folder").count(), 1);
+    }
+
+    /// The folder may be writable for who must not become root by it.
+    #[test]
+    fn only_what_was_made_is_given_away() {
+        let folder = Folder::new("give");
+        let (victim, link) = (folder.0.join("victim"), folder.0.join("link"));
+        fs::write(&victim, "").expect("a file");
+        fs::set_permissions(&victim, Permissions::from_mode(0o600)).expect("a mode");
+        std::os::unix::fs::symlink(&victim, &link).expect("a link");
+        let (socket, second) = (folder.0.join("socket"), folder.0.join("second"));
+        let _listener = UnixListener::bind(&socket).expect("a socket");
+        fs::hard_link(&socket, &second).expect("a link");
+        for path in [&victim, &link, &second] {
+            let refused = give(path, FileType::Socket, 0o777, None).expect_err("not what was made");
+            assert!(refused.to_string().contains("something else"), "{refused}");
+        }
+        assert_eq!(fs::metadata(&victim).expect("a file").permissions().mode() & 0o777, 0o600);
+        fs::remove_file(&second).expect("a link");
+        give(&socket, FileType::Socket, 0o600, None).expect("what was made");
+        assert_eq!(fs::metadata(&socket).expect("a file").permissions().mode() & 0o777, 0o600);
     }
 
     #[test]

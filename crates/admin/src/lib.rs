@@ -18,7 +18,7 @@ mod wire;
 pub use client::{AskError, Client};
 pub use endpoint::{Endpoint, EndpointError, Owner};
 pub use hand_over::HandedOver;
-pub use message::{Kind, PROTOCOL, Reloaded};
+pub use message::{Kind, PROTOCOL, Reloaded, ZoneChange};
 pub use server::{Handler, PeerGroups, Server};
 pub use take_over::{Offer, Taken, take_over};
 

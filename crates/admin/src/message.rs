@@ -58,6 +58,10 @@ pub enum Reply {
 pub enum Reloaded {
     /// The config is taken over.
     Taken {
+        /// Keys that have another value than before the reload.
+        changed: Vec<String>,
+        /// What is another with the zones than before the reload.
+        zones: Vec<ZoneChange>,
         /// Keys whose new value waits for a restart or a successor.
         restart_needed: Vec<String>,
     },
@@ -65,6 +69,31 @@ pub enum Reloaded {
     Refused {
         /// What is wrong, a line each, with its place.
         errors: Vec<String>,
+    },
+}
+
+/// What has become of a zone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "change")]
+pub enum ZoneChange {
+    /// The config did not name it before.
+    Added {
+        /// Its name.
+        zone: String,
+    },
+    /// The config names it no more.
+    Removed {
+        /// Its name.
+        zone: String,
+    },
+    /// Something else is served than before.
+    Changed {
+        /// Its name.
+        zone: String,
+        /// Its serial, before and now; nothing: it is not loaded.
+        serials: (Option<u32>, Option<u32>),
+        /// Its records, before and now.
+        records: (u64, u64),
     },
 }
 

@@ -68,14 +68,17 @@ pub fn imbalance(threads: &[ThreadStatus]) -> f64 {
 
 /// Logs the counters of each thread, and of all.
 pub fn log(threads: &[ThreadStatus]) {
-    let mut all = ThreadStatus { name: "all".to_owned(), ..ThreadStatus::default() };
-    for thread in threads {
-        log_line(thread);
-        add(&mut all, thread);
-    }
-    log_line(&all);
+    threads.iter().for_each(log_line);
+    log_line(&sum(threads));
     let imbalance = imbalance(threads);
     tracing::info!(imbalance, "most received by a worker, over the mean");
+}
+
+/// What all have done together.
+pub fn sum(threads: &[ThreadStatus]) -> ThreadStatus {
+    let mut all = ThreadStatus { name: "all".to_owned(), ..ThreadStatus::default() };
+    threads.iter().for_each(|thread| add(&mut all, thread));
+    all
 }
 
 fn add(sum: &mut ThreadStatus, thread: &ThreadStatus) {

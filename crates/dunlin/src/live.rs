@@ -76,17 +76,18 @@ impl Live {
     }
 
     /// Reads the config file again and takes over what can change; the zones are the caller's to
-    /// take over. A server without a config file has nothing to read.
+    /// take over. A server without a config file has nothing to read. Returns the keys that hold
+    /// another value now.
     ///
     /// # Errors
     /// What is wrong, a line each. Nothing has changed then.
-    pub fn reload(&mut self, tap: &Runner) -> Result<(), Vec<String>> {
-        let Some(file) = self.started.file.clone() else { return Ok(()) };
+    pub fn reload(&mut self, tap: &Runner) -> Result<Vec<String>, Vec<String>> {
+        let Some(file) = self.started.file.clone() else { return Ok(Vec::new()) };
         let taken = Config::load(Some(&file))
             .map_err(|errors| errors.iter().map(ToString::to_string).collect())
             .and_then(|config| self.take(config, tap));
         match &taken {
-            Ok(()) => {
+            Ok(_) => {
                 self.status.reloads += 1;
                 self.status.loaded_seconds = seconds(SystemTime::now());
                 self.status.errors.clear();
@@ -99,7 +100,7 @@ impl Live {
         taken
     }
 
-    fn take(&mut self, config: Config, tap: &Runner) -> Result<(), Vec<String>> {
+    fn take(&mut self, config: Config, tap: &Runner) -> Result<Vec<String>, Vec<String>> {
         let settings =
             Settings::new(&config, &self.kept).map_err(|error| vec![error.to_string()])?;
         tap.set(tap_settings(&config)).map_err(|error| {
@@ -109,10 +110,10 @@ impl Live {
         self.settings.publish(settings);
         self.levels.set(&config.log);
         self.lists.set(&config);
-        let waiting = self.started.restart_needed(&config);
-        self.status.restart_needed = waiting.into_iter().map(str::to_owned).collect();
+        self.status.restart_needed = self.started.restart_needed(&config);
+        let changed = self.config().changed(&config);
         self.changed = Some(config);
-        Ok(())
+        Ok(changed)
     }
 
     /// Tells clients on streams that these are about to be closed.

@@ -220,19 +220,25 @@ impl Started {
     }
 
     async fn end(self, mut signals: Signals) -> Anyhow<ExitCode> {
-        tracing::info!("what has been received is answered; a second signal ends at once");
+        tracing::info!("ending: what has been received is answered; one more signal ends at once");
         let Self { server, running, .. } = self;
         let stopped = tokio::task::spawn_blocking(move || {
             server.stop();
             server.zones.stop();
             running.stop();
-            gather::log(&server.status().threads);
+            server.status()
         });
-        tokio::select! {
-            done = stopped => done?,
-            () = signals.end() => std::process::exit(1),
-        }
-        tracing::info!("ended");
+        let status = tokio::select! {
+            status = stopped => status?,
+            () = signals.end() => {
+                tracing::warn!("ended at once, as a signal wished");
+                std::process::exit(1)
+            }
+        };
+        let seconds = (status.gathered_seconds - status.started_seconds).round();
+        let all = gather::sum(&status.threads);
+        let (received, replied) = (all.received, all.replied);
+        tracing::info!(seconds, received, replied, "ended");
         Ok(ExitCode::SUCCESS)
     }
 

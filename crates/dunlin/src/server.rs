@@ -4,12 +4,13 @@ use crate::gather::{self, seconds};
 use crate::health::Health;
 use crate::live::Live;
 use crate::opened::VERSION;
+use crate::reload;
 use crate::systemd::Notify;
 use crate::threads::{Counted, Threads};
 use crate::zones::Zones;
 use admin::{Connection, Reloaded, Shared, Successor};
 use control::Control;
-use control::status::{Process, State, Status, ZoneState};
+use control::status::{Process, State, Status};
 use ops::Ops;
 use plane::{Connections, Handed};
 use std::io;
@@ -110,13 +111,17 @@ impl Server {
         self.notify.reloading();
         let reloaded = self.try_reload().await;
         match &reloaded {
-            Reloaded::Taken { restart_needed } if restart_needed.is_empty() => {
-                tracing::info!("reloaded");
+            Reloaded::Taken { changed, zones, restart_needed } => {
+                let (changed, zones) = (changed.join(", "), zones.len());
+                tracing::info!(changed, zones_changed = zones, "reloaded");
+                if !restart_needed.is_empty() {
+                    let keys = restart_needed.join(", ");
+                    tracing::warn!(
+                        keys,
+                        "these wait for a restart, or for `dunlin serve --take-over`"
+                    );
+                }
             }
-            Reloaded::Taken { restart_needed } => tracing::warn!(
-                keys = restart_needed.join(", "),
-                "reloaded; these keys wait for a restart, or for `dunlin serve --take-over`"
-            ),
             Reloaded::Refused { errors } => {
                 errors.iter().for_each(|error| tracing::error!("{error}"));
                 tracing::error!(errors = errors.len(), "config refused; what held before goes on");
@@ -127,22 +132,20 @@ impl Server {
     }
 
     async fn try_reload(&self) -> Reloaded {
-        let (wished, restart_needed) = {
+        let before = self.zones.status();
+        let (wished, changed, restart_needed) = {
             let mut live = lock(&self.live);
-            if let Err(errors) = live.reload(&self.tap) {
-                return Reloaded::Refused { errors };
-            }
-            // What is new or elsewhere is loaded; then all others once more as well.
+            let changed = match live.reload(&self.tap) {
+                Ok(changed) => changed,
+                Err(errors) => return Reloaded::Refused { errors },
+            };
             let config = live.config();
-            let _ = self.zones.set(&config.zones, config.server.local_zones);
-            (self.zones.load_all(), live.status.restart_needed.clone())
+            let wished = self.zones.reload(&config.zones, config.server.local_zones);
+            (wished, changed, live.status.restart_needed.clone())
         };
         self.zones.granted(wished).await;
-        let behind = self.zones.status().into_iter().filter(|z| z.state != ZoneState::Current);
-        for zone in behind {
-            tracing::warn!(zone = zone.name, state = zone.state.name(), "zone is not current");
-        }
-        Reloaded::Taken { restart_needed }
+        let zones = reload::compare(&before, &self.zones.status());
+        Reloaded::Taken { changed, zones, restart_needed }
     }
 
     /// Whether a successor has, or is about to have, all that was served here.

@@ -97,15 +97,13 @@ impl Zones {
     /// or have another file are loaded; those that are no more go, and their copies with them.
     pub fn set(&self, zones: &[Zone], local_zones: bool) -> Wished {
         self.local.store(local_zones, Ordering::Relaxed);
-        let files = zones
-            .iter()
-            .map(|zone| ZoneFile { origin: zone.name.clone(), file: zone.file.clone() });
-        self.wishes.set_zones(files.collect())
+        self.wishes.set_zones(files(zones))
     }
 
-    /// Loads every zone again.
-    pub fn load_all(&self) -> Wished {
-        self.wishes.load_all()
+    /// The same, and loads every zone again.
+    pub fn reload(&self, zones: &[Zone], local_zones: bool) -> Wished {
+        self.local.store(local_zones, Ordering::Relaxed);
+        self.wishes.reload(files(zones))
     }
 
     /// Waits, without holding up others, until all that was wished is done: what became of each
@@ -152,6 +150,11 @@ impl Drop for Zones {
     fn drop(&mut self) {
         self.stop();
     }
+}
+
+fn files(zones: &[Zone]) -> Vec<ZoneFile> {
+    let file = |zone: &Zone| ZoneFile { origin: zone.name.clone(), file: zone.file.clone() };
+    zones.iter().map(file).collect()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -51,7 +51,7 @@ impl Desk {
     pub async fn answer(&self, request: Request<Incoming>, allowed: bool) -> Response<Full<Bytes>> {
         self.requests.fetch_add(1, Ordering::Relaxed);
         if !allowed {
-            let why = "you may not ask here: see allow in [ops] of the server's config";
+            let why = "you may not ask here: see [acl] metrics in the config of the server";
             return told(StatusCode::FORBIDDEN, why);
         }
         if !matches!(*request.method(), Method::GET | Method::HEAD) {

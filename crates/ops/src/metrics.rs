@@ -159,7 +159,7 @@ fn streams(out: &mut Exposition, status: &Status) {
     out.family("dunlin_streams_accepted", Counter, "Stream connections accepted.")
         .sample(&[], streams.accepted);
     let mut family =
-        out.family("dunlin_streams_closed", Counter, "Stream connections closed by the server.");
+        out.family("dunlin_streams_closed", Counter, "Stream connections closed, by reason.");
     for (reason, count) in &streams.closed {
         family.sample(&[("reason", reason)], count);
     }

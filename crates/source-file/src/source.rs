@@ -52,10 +52,8 @@ impl Source {
             match self.watch.wait() {
                 Wish::Look => self.visit(false, keeper),
                 Wish::Change { zones, load_all } => {
-                    if let Some(zones) = zones {
-                        self.set_zones(zones);
-                        keeper.set_zones(&self.zones);
-                    }
+                    self.set_zones(zones);
+                    keeper.set_zones(&self.zones);
                     self.visit(load_all, keeper);
                     keeper.settle(&self.zones);
                 }

@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 pub enum Wish {
     /// Load what has changed.
     Look,
-    /// Take other zones, load what is new and what has changed, or all.
-    Change { zones: Option<Vec<ZoneFile>>, load_all: bool },
+    /// Take these zones, load what is new and what has changed, or all.
+    Change { zones: Vec<ZoneFile>, load_all: bool },
     /// End.
     Stop,
 }
@@ -46,15 +46,18 @@ struct Wanted {
 pub struct Wishes(Arc<(Mutex<Wanted>, Condvar)>);
 
 impl Wishes {
-    /// Has every zone loaded again.
-    pub fn load_all(&self) -> Wished {
-        self.wish(|wanted| wanted.load_all = true)
-    }
-
     /// Has these zones kept from now on, and no others. Those that are new or have another file
     /// are loaded; those that stay are not, unless their files changed.
     pub fn set_zones(&self, zones: Vec<ZoneFile>) -> Wished {
         self.wish(|wanted| wanted.zones = Some(zones))
+    }
+
+    /// Has these zones kept from now on, and no others, and each loaded once, be it new or not.
+    pub fn reload(&self, zones: Vec<ZoneFile>) -> Wished {
+        self.wish(|wanted| {
+            wanted.zones = Some(zones);
+            wanted.load_all = true;
+        })
     }
 
     /// Ends the source; a load at work is finished.
@@ -91,9 +94,7 @@ impl Wishes {
 
     /// Waits up to a while; the most urgent wish, if there is one. Any other is to look too.
     fn take(&self, patience: Duration) -> Option<Wish> {
-        let idle = |wanted: &mut Wanted| {
-            !(wanted.stop || wanted.load_all || wanted.look || wanted.zones.is_some())
-        };
+        let idle = |wanted: &mut Wanted| !(wanted.stop || wanted.look || wanted.zones.is_some());
         let (mut wanted, _) = self
             .0
             .1
@@ -104,8 +105,7 @@ impl Wishes {
         }
         let look = std::mem::take(&mut wanted.look);
         let load_all = std::mem::take(&mut wanted.load_all);
-        let zones = wanted.zones.take();
-        if load_all || zones.is_some() {
+        if let Some(zones) = wanted.zones.take() {
             wanted.taken = wanted.wished;
             return Some(Wish::Change { zones, load_all });
         }

@@ -1,5 +1,8 @@
 //! A server to ask: real sockets, on a thread of its own.
-use admin::{Connection, Endpoint, HandedOver, Handler, Kind, Reloaded, Server, Shared, Successor};
+use admin::{
+    Connection, Endpoint, HandedOver, Handler, Kind, Reloaded, Server, Shared, Successor,
+    ZoneChange,
+};
 use control::status::{State, Status};
 use std::fs;
 use std::io;
@@ -30,7 +33,11 @@ impl Handler for Fake {
     }
 
     async fn reload(&self) -> Reloaded {
-        Reloaded::Taken { restart_needed: vec!["server.workers".into()] }
+        Reloaded::Taken {
+            changed: vec!["log.level".into()],
+            zones: vec![ZoneChange::Added { zone: "a.".into() }],
+            restart_needed: vec!["server.workers".into()],
+        }
     }
 
     fn sockets(&self) -> io::Result<Vec<Shared>> {

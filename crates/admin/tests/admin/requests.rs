@@ -1,7 +1,7 @@
 //! The socket as its clients meet it: those who ask properly, and all others.
 use crate::common::{PATIENCE, Running};
 use admin::limits::{CLIENTS_MAX, REQUEST_LEN_MAX};
-use admin::{Client, Endpoint, Reloaded};
+use admin::{Client, Endpoint, Reloaded, ZoneChange};
 use std::fs::{self, Permissions};
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -33,8 +33,14 @@ fn status_and_reload() {
     let running = Running::start("asked", 1, Vec::new());
     assert_eq!(status(&running.path).expect("a status").pid, std::process::id());
     let reloaded = Client::connect(&running.path).expect("a server").reload();
-    let restart_needed = vec!["server.workers".to_owned()];
-    assert_eq!(reloaded.expect("an outcome"), Reloaded::Taken { restart_needed });
+    let Reloaded::Taken { changed, zones, restart_needed } = reloaded.expect("an outcome") else {
+        panic!("it was not refused")
+    };
+    assert_eq!(
+        (&*changed, &*restart_needed),
+        (&["log.level".into()][..], &["server.workers".into()][..])
+    );
+    assert_eq!(zones, [ZoneChange::Added { zone: "a.".into() }]);
 }
 
 #[test]

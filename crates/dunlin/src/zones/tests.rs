@@ -45,7 +45,12 @@ impl Fixture {
 
     fn write(&self, name: &str, text: &str) {
         fs::write(self.folder.join(name), text).expect("a file");
-        assert!(self.zones.wishes.wait(self.zones.load_all()));
+        let file = |zone: ZoneStatus| ZoneFile {
+            origin: NameBuf::from_text(zone.name.as_bytes(), Name::ROOT).expect("a name"),
+            file: zone.file.into(),
+        };
+        let zones = self.zones.status().into_iter().map(file).collect();
+        assert!(self.zones.wishes.wait(self.zones.wishes.reload(zones)));
     }
 
     /// The serial of a zone; 0: it is there and not loaded.

@@ -16,6 +16,7 @@ const A_WHILE: Duration = Duration::from_millis(400);
 /// A source at work on one zone, in a folder of its own.
 struct Fixture {
     folder: PathBuf,
+    zones: Vec<ZoneFile>,
     wishes: Wishes,
     loads: Receiver<()>,
     thread: JoinHandle<()>,
@@ -52,8 +53,9 @@ impl Fixture {
         let (wishes, mut source) = Source::new();
         let (told, loads) = channel();
         let thread = std::thread::spawn(move || source.run(&mut Told { told, files }));
-        wishes.set_zones(vec![ZoneFile { origin, file }]);
-        let fixture = Self { folder, wishes, loads, thread };
+        let zones = vec![ZoneFile { origin, file }];
+        wishes.set_zones(zones.clone());
+        let fixture = Self { folder, zones, wishes, loads, thread };
         fixture.expect_load("at the start");
         // A file written just before counts as changed, if its state before reading is unknown.
         while fixture.loads.recv_timeout(A_WHILE).is_ok() {}
@@ -148,8 +150,9 @@ fn a_file_that_comes_and_goes() {
 #[test]
 fn a_reload_that_is_asked_for_needs_no_change() {
     let fixture = Fixture::start("asked", |folder| write(folder, "zone", "1"), &[]);
-    assert!(fixture.wishes.wait(fixture.wishes.load_all()));
+    assert!(fixture.wishes.wait(fixture.wishes.reload(fixture.zones.clone())));
     fixture.expect_load("when asked for");
+    fixture.expect_none("after that one");
     fixture.stop();
 }
 
@@ -209,5 +212,5 @@ fn zones_come_go_and_get_another_file_while_it_runs() {
     assert_eq!(set(&[("a.", "4")]), ["1 zones", &line("a.", "4"), "settled"]);
     wishes.stop();
     thread.join().expect("the source ends");
-    assert!(!wishes.wait(wishes.load_all()), "nobody is left waiting");
+    assert!(!wishes.wait(wishes.reload(Vec::new())), "nobody is left waiting");
 }

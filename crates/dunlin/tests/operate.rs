@@ -1,0 +1,97 @@
+//! A running server that is told something: to read again, to end, and what it tells meanwhile.
+mod served;
+
+use rustix::process::Signal;
+use served::{HEAD, NOERROR, PATIENCE, REFUSED, Served, binary, rcode, zone};
+use std::fs;
+use std::process::Output;
+use std::time::Instant;
+
+/// A server with an admin socket, and one zone.
+fn start(test: &str, config: &str) -> Served {
+    // The path of a unix socket is short.
+    let socket = std::env::temp_dir().join(format!("dunlin-{test}-{}.sock", std::process::id()));
+    let config = format!("{config}[admin]\nsocket = \"{}\"\n", socket.display()) + &zone("a.test");
+    Served::start(test, &config, &[("a.test.zone", HEAD)])
+}
+
+/// Changes its config by text, and the socket that it names.
+fn edit(served: &Served, old: &str, new: &str) {
+    let file = served.folder.join("dunlin.toml");
+    let text = fs::read_to_string(&file).expect("a config");
+    assert!(text.contains(old), "{text}");
+    fs::write(file, text.replace(old, new)).expect("a config");
+}
+
+fn ask(served: &Served, command: &str) -> Output {
+    let config = fs::read_to_string(served.folder.join("dunlin.toml")).expect("a config");
+    let socket = config.split("socket = \"").nth(1).and_then(|rest| rest.split('"').next());
+    let output = binary().args([command, "--socket", socket.expect("a path")]).output();
+    output.expect("it runs")
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn a_reload_tells_what_is_another_than_before() {
+    let served = start("operate_told", "drain = \"0s\"\n");
+    let told = text(&ask(&served, "reload"));
+    assert_eq!(told, "reloaded; no key of the config has changed; 1 zone file read again\n");
+    edit(&served, "drain = \"0s\"\n", "drain = \"1s\"\nworkers = 1\n");
+    edit(&served, "workers = 2\n", "nsid = \"here\"\n");
+    let output = ask(&served, "reload");
+    let expected = "\
+        reloaded; changed: server.nsid, server.drain; 1 zone file read again\n\
+        server.workers waits for a restart, or for `dunlin serve --take-over`\n";
+    assert_eq!((text(&output).as_str(), output.status.code()), (expected, Some(0)));
+    edit(&served, "drain = \"1s\"", "drain = 1\nnsid2 = \"\"");
+    let output = ask(&served, "reload");
+    assert_eq!(output.status.code(), Some(1));
+    let told = text(&output);
+    assert!(told.contains("a duration") && told.contains("`nsid2`"), "{told}");
+    assert!(told.ends_with("config refused; what held before goes on\n"), "{told}");
+}
+
+/// What a reload has taken over holds to the end, and whoever asks is told that it ends.
+#[test]
+fn a_server_that_ends_is_as_it_was_until_then() {
+    let mut served = start("operate_drain", "drain = \"60s\"\n");
+    assert_eq!(rcode(&served.ask("ns.a.test")), NOERROR);
+    edit(&served, "[admin]", "[acl]\nquery = [\"192.0.2.0/24\"]\n[admin]");
+    let output = ask(&served, "reload");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+    assert_eq!(rcode(&served.ask("ns.a.test")), REFUSED);
+    served.signal(Signal::TERM);
+    served.expect_line("ending", "second signal");
+    assert_eq!(rcode(&served.ask("ns.a.test")), REFUSED, "the access list still holds");
+    let output = ask(&served, "status");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output).contains("draining: it will end soon"), "{}", text(&output));
+    let output = ask(&served, "reload");
+    assert!(text(&output).contains("about to end"), "{}", text(&output));
+    served.signal(Signal::TERM);
+    served.expect_line("ended", "received");
+    assert_eq!(served.status(), Some(0));
+}
+
+#[test]
+fn reloads_that_come_faster_than_they_are_done_are_one() {
+    let served = start("operate_storm", "drain = \"0s\"\n");
+    let threads = || {
+        let tasks = format!("/proc/{}/task", served.child.id());
+        fs::read_dir(tasks).expect("it runs").count()
+    };
+    let before = threads();
+    for _ in 0..300 {
+        served.signal(Signal::HUP);
+        // One that waits for the zones, and those of tokio that block.
+        assert!(threads() <= before + 4, "{} threads, {before} before", threads());
+    }
+    let until = Instant::now() + PATIENCE;
+    while !text(&ask(&served, "status")).contains("reloaded") {
+        assert!(Instant::now() < until, "none was heard");
+    }
+    assert_eq!(rcode(&served.ask("ns.a.test")), NOERROR);
+}

@@ -88,7 +88,7 @@ pub struct Launch<'a> {
     pub address: Option<SocketAddrV4>,
     /// Lines for Dunlin's `[server]`.
     pub keys: &'a str,
-    /// Further sections of Dunlin's config.
+    /// Further sections of Dunlin's config, but for `[admin]`.
     pub sections: &'a str,
     /// A command that runs it, such as `ip netns exec NAME`, which becomes the server itself.
     pub within: &'a [&'a str],
@@ -102,7 +102,7 @@ impl<'a> Launch<'a> {
 
     fn config(&self, address: SocketAddrV4, directory: &Path) -> String {
         match self.software {
-            Software::Dunlin => config_dunlin(self, address),
+            Software::Dunlin => config_dunlin(self, address, directory),
             Software::Knot => config_knot(self.zones, address, directory),
             Software::Nsd => config_nsd(self.zones, address, directory),
             Software::Bind => config_bind(self.zones, address, directory),
@@ -179,9 +179,10 @@ impl Server {
         written.map_err(|e| format!("{}: {e}", self.config.display()))
     }
 
-    /// Starts a successor that takes sockets and connections over, and waits until the
-    /// predecessor has ended, which it must with success.
+    /// Starts a successor, as `launch` says, that takes sockets and connections over, and waits
+    /// until the predecessor has ended, which it must with success.
     pub fn take_over(&mut self, launch: &Launch<'_>) -> Result<()> {
+        self.rewrite_config(launch)?;
         let mut command = launch.command(&self.config, &self.log)?;
         let child = command.arg("--take-over").spawn().map_err(|e| e.to_string())?;
         let mut predecessor = std::mem::replace(&mut self.child, child);
@@ -202,9 +203,10 @@ impl Server {
     }
 
     /// What Dunlin tells of itself over its admin socket.
-    pub fn status(&self, socket: &Path) -> Result<serde_json::Value> {
+    pub fn status(&self) -> Result<serde_json::Value> {
+        let directory = self.config.parent().ok_or("a config lies in a directory")?;
         let mut command = Command::new(self.software.binary()?);
-        command.args(["status", "-o", "json", "--socket"]).arg(socket);
+        command.args(["status", "-o", "json", "--socket"]).arg(admin_socket(directory));
         // That something is behind is told by the exit status, and is no failure here.
         let output = command.output().map_err(|e| format!("dunlin status: {e}"))?;
         serde_json::from_slice(&output.stdout)
@@ -272,6 +274,11 @@ impl Drop for Server {
     }
 }
 
+/// Where a Dunlin in `directory` is asked and told.
+fn admin_socket(directory: &Path) -> PathBuf {
+    directory.join("admin.sock")
+}
+
 /// An address that nobody listens on, over UDP or TCP. It is 127.0.0.1, because BIND binds only to
 /// addresses which an interface has.
 fn free_address() -> Result<SocketAddrV4> {
@@ -286,10 +293,13 @@ fn free_address() -> Result<SocketAddrV4> {
     Err("no port is free for both UDP and TCP".into())
 }
 
-fn config_dunlin(launch: &Launch<'_>, address: SocketAddrV4) -> String {
+fn config_dunlin(launch: &Launch<'_>, address: SocketAddrV4, directory: &Path) -> String {
     let Launch { keys, sections, .. } = launch;
-    let mut text =
-        format!("[server]\nlisten = [\"{address}\"]\nlocal_zones = false\n{keys}\n{sections}\n");
+    let socket = admin_socket(directory);
+    let mut text = format!(
+        "[server]\nlisten = [\"{address}\"]\nlocal_zones = false\ndata_dir = {directory:?}\n\
+         drain = \"0s\"\n{keys}\n[admin]\nsocket = {socket:?}\n{sections}\n"
+    );
     for Zone { name, file, .. } in launch.zones {
         let name = name.fmt_with_dot();
         writeln!(text, "[[zone]]\nname = \"{name}\"\nfile = {file:?}").unwrap();

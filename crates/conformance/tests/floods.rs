@@ -1,11 +1,17 @@
 //! Floods: the server's memory stays within its budget, and a polite client beside the flood is
 //! served nearly as well as without it.
 //!
+//! By itself this is the short form: any build, three seconds of each flood, on a machine that may
+//! be doing other things. Of some hundred answers over TCP the p99 is the slowest, so its limit
+//! leaves 100 ms for the machine: who is held up by others waits longer. `bench/floods` is the
+//! campaign: a release build, a minute of each flood at ten times the rate, and twice the idle p99
+//! as the limit. All else is asserted in both alike.
+//!
 //! | variable | meaning |
 //! | --- | --- |
 //! | `DUNLIN_FLOOD_SECONDS` | of each flood (3) |
 //! | `DUNLIN_FLOOD_RATE` | datagrams a second (5000); a tenth of it on connections |
-//! | `DUNLIN_FLOOD_SLACK` | µs that the polite client's p99 may be over twice the idle one (5000) |
+//! | `DUNLIN_FLOOD_SLACK` | µs that the polite p99 may be over twice the idle one (100000) |
 //! | `DUNLIN_FLOOD_ATTEMPTS` | at a flood that fails (3) |
 //! | `DUNLIN_FLOOD_PRIORITY` | real-time priority of the server (10); 0: that of other processes |
 //!
@@ -13,7 +19,6 @@
 #![allow(missing_docs, reason = "a test has no callers")]
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -45,8 +50,8 @@ struct Counted {
 }
 
 impl Counted {
-    fn read(server: &Server, socket: &Path) -> Result<Self> {
-        let status = server.status(socket)?;
+    fn read(server: &Server) -> Result<Self> {
+        let status = server.status()?;
         let threads = || status["threads"].as_array().into_iter().flatten();
         let dropped = threads().filter_map(|thread| thread["dropped"].as_object());
         Ok(Self {
@@ -79,10 +84,8 @@ fn floods_leave_memory_and_polite_clients_alone() {
     let zones = [load::zone(&scene.path).unwrap()];
     let hosts = Hosts::up().unwrap();
     hosts.enter_clients().unwrap();
-    let socket = scene.path.join("admin.sock");
     let sections = format!(
-        "[admin]\nsocket = {socket:?}\n\
-         [streams]\nmemory = \"{STREAM_MIB}MiB\"\nconnections = 2048\nper_client = 64\n\
+        "[streams]\nmemory = \"{STREAM_MIB}MiB\"\nconnections = 2048\nper_client = 64\n\
          idle = \"5s\"\n\
          [limits]\nmemory = \"{LIMIT_MIB}MiB\"\n[limits.rate]\nper_second = 1000\n"
     );
@@ -106,7 +109,7 @@ fn floods_leave_memory_and_polite_clients_alone() {
         for _ in 0..number("DUNLIN_FLOOD_ATTEMPTS", 3) {
             // A server for each: what one flood left in memory is not the next one's.
             let mut server = launch.start(&scene.path).unwrap();
-            let trial = flood(kind, &mut server, &socket).unwrap();
+            let trial = flood(kind, &mut server).unwrap();
             println!("{}", trial.row());
             wrong.extend(trial.excess());
             faults = trial.faults();
@@ -119,20 +122,20 @@ fn floods_leave_memory_and_polite_clients_alone() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-fn flood(kind: Kind, server: &mut Server, socket: &Path) -> Result<Trial> {
+fn flood(kind: Kind, server: &mut Server) -> Result<Trial> {
     let seconds = number("DUNLIN_FLOOD_SECONDS", 3) as f64;
     let rate = number("DUNLIN_FLOOD_RATE", 5_000);
     let idle = polite(FIRST[0], (seconds / 4.0).max(1.0))?;
     let budget = resident(server.id())?.0 + ((STREAM_MIB + LIMIT_MIB) << 20) + MARGIN;
     reset_peak(server.id())?;
-    let (before, counted) = (kernel_counters(server.id())?, Counted::read(server, socket)?);
+    let (before, counted) = (kernel_counters(server.id())?, Counted::read(server)?);
     let flood = start(&[], kind.name(), seconds, rate)?;
     // The flood is there before the polite client comes, and ends after it.
     std::thread::sleep(Duration::from_secs_f64(seconds / 10.0));
     let beside = polite(FIRST[1], seconds * 0.8)?;
     let steps = finish(flood)?.trim().parse().map_err(|_| "a flood tells its steps")?;
     server.check_alive()?;
-    let (after, now) = (kernel_counters(server.id())?, Counted::read(server, socket)?);
+    let (after, now) = (kernel_counters(server.id())?, Counted::read(server)?);
     let server_counted = Counted {
         received: now.received - counted.received,
         dropped: now.dropped - counted.dropped,
@@ -227,7 +230,7 @@ impl Trial {
 
     /// All else that is wrong.
     fn faults(&self) -> Vec<String> {
-        let slack = number("DUNLIN_FLOOD_SLACK", 5_000);
+        let slack = number("DUNLIN_FLOOD_SLACK", 100_000);
         let mut faults = Vec::new();
         let mut check = |right: bool, what: String| {
             if !right {

@@ -23,7 +23,7 @@ pub enum Kind {
     SlowReaders,
     /// SYNs from addresses that never answer.
     HalfOpen,
-    /// Queries from addresses that did not send them, each its own.
+    /// Queries from addresses that did not send them, drawn at random.
     SpoofedSources,
     /// Datagrams that are no messages, or nearly are.
     Malformed,

@@ -18,7 +18,7 @@ const IP_LEN: usize = 20;
 const PROTOCOL_TCP: u8 = 6;
 const PROTOCOL_UDP: u8 = 17;
 
-/// Asks for what exists, each query from another address of the whole of IPv4.
+/// Asks for what exists, each query from an address drawn at random.
 pub(super) fn spoofed_queries(
     flood: &Flood,
     pace: &mut Pace,

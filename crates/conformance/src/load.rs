@@ -3,13 +3,14 @@
 
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, SocketAddrV4, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, Shutdown, SocketAddrV4, TcpStream, UdpSocket};
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use domain::base::iana::Rtype;
+use rustix::net::sockopt::set_socket_recv_buffer_size;
 
 use crate::Result;
 use crate::client::connect_from;
@@ -34,6 +35,8 @@ const TEXTS: usize = 4;
 const STRINGS: usize = 60;
 /// Queries of a client over one UDP socket.
 const QUERIES_PER_SOCKET: usize = 64;
+/// Octets that are read at once where answers are read piece by piece.
+const PIECE: usize = 4096;
 
 /// Writes the zone into `directory`.
 pub fn zone(directory: &Path) -> Result<Zone> {
@@ -66,13 +69,20 @@ fn below(label: &str) -> Name {
 pub enum Manner {
     /// Datagrams, from a new port now and then, so that every worker has its turn.
     Datagrams,
+    /// As many datagrams at once, from a new port each time: most of them wait in the server's
+    /// queue.
+    Bursts,
     /// One connection for all its time, up to four queries under way on it.
     Stream,
     /// One connection for all its time, each query sent in two halves with a pause between.
     Halves,
     /// One connection for all its time, large answers read piece by piece with pauses.
     Pieces,
-    /// A new connection for each query.
+    /// One connection for all its time, up to four queries under way on it whose answers have
+    /// 64 KiB each, more than the kernels keep: read as before.
+    Large,
+    /// A new connection for each query, which comes at once or after a pause, and after which the
+    /// client may close its side (RFC 7766 §6.2.1).
     Churn,
 }
 
@@ -205,7 +215,8 @@ pub(crate) struct Asked {
 #[derive(Debug)]
 enum Right {
     Address(usize),
-    Strings,
+    /// So many.
+    Strings(usize),
 }
 
 impl Client<'_> {
@@ -214,8 +225,10 @@ impl Client<'_> {
         let mut due = Instant::now();
         while !done.load(Ordering::Relaxed) {
             std::thread::sleep(due.saturating_duration_since(Instant::now()));
-            let turns =
-                if self.manner == Manner::Datagrams { QUERIES_PER_SOCKET as u32 } else { 1 };
+            let turns = match self.manner {
+                Manner::Datagrams | Manner::Bursts => QUERIES_PER_SOCKET as u32,
+                _ => 1,
+            };
             if let Err(error) = self.turn(interval) {
                 self.seen.tell(format!("{:?}: {error}", self.manner));
             }
@@ -226,11 +239,15 @@ impl Client<'_> {
     fn turn(&mut self, interval: Duration) -> io::Result<()> {
         match self.manner {
             Manner::Datagrams => self.ask_datagrams(interval),
+            Manner::Bursts => self.ask_burst(),
             Manner::Churn => {
-                self.open = None;
+                self.open = Some(self.connect()?);
+                if self.random.chance(50) {
+                    self.pause();
+                }
                 self.ask_stream(1)
             }
-            Manner::Stream => {
+            Manner::Stream | Manner::Large => {
                 let count = 1 + self.random.below(4);
                 self.ask_stream(count)
             }
@@ -238,10 +255,15 @@ impl Client<'_> {
         }
     }
 
-    fn ask_datagrams(&mut self, interval: Duration) -> io::Result<()> {
+    fn socket(&self) -> io::Result<UdpSocket> {
         let socket = UdpSocket::bind((self.source, 0))?;
         socket.connect(self.server)?;
         socket.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+        Ok(socket)
+    }
+
+    fn ask_datagrams(&mut self, interval: Duration) -> io::Result<()> {
+        let socket = self.socket()?;
         let mut buffer = [0; 4096];
         for id in 0..QUERIES_PER_SOCKET as u16 {
             let asked = self.asked();
@@ -255,6 +277,35 @@ impl Client<'_> {
                 }
             }
             std::thread::sleep(interval);
+        }
+        Ok(())
+    }
+
+    /// Sends all queries, then takes an answer to each, in any order.
+    fn ask_burst(&mut self) -> io::Result<()> {
+        let socket = self.socket()?;
+        let mut buffer = [0; 4096];
+        let mut left: Vec<Option<Asked>> = Vec::new();
+        for id in 0..QUERIES_PER_SOCKET as u16 {
+            let asked = self.asked();
+            Seen::count(&self.seen.asked, 1);
+            socket.send(&asked.packet(id))?;
+            left.push(Some(asked));
+        }
+        while left.iter().any(Option::is_some) {
+            let Ok(len) = socket.recv(&mut buffer) else { break };
+            let id = buffer.first_chunk().map_or(u16::MAX, |id| u16::from_be_bytes(*id));
+            match left.get_mut(usize::from(id)).and_then(Option::take) {
+                Some(asked) => self.judge(&asked, id, &buffer[..len]),
+                None => {
+                    Seen::count(&self.seen.wrong, 1);
+                    self.seen.tell(format!("wrong: an answer with id {id} that nobody waits for"));
+                }
+            }
+        }
+        for asked in left.into_iter().flatten() {
+            Seen::count(&self.seen.lost, 1);
+            self.seen.tell(format!("lost in a burst over UDP: {}", asked.question));
         }
         Ok(())
     }
@@ -286,6 +337,9 @@ impl Client<'_> {
     fn connect(&self) -> io::Result<TcpStream> {
         let stream = connect_from(self.source, self.server, ANSWER_TIMEOUT);
         let stream = stream.inspect_err(|_| Seen::count(&self.seen.cut, 1))?;
+        if self.manner == Manner::Large {
+            set_socket_recv_buffer_size(&stream, PIECE)?;
+        }
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
         stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
@@ -311,6 +365,9 @@ impl Client<'_> {
             self.pause();
         }
         stream.write_all(&octets[half..])?;
+        if self.manner == Manner::Churn && self.random.chance(50) {
+            stream.shutdown(Shutdown::Write)?;
+        }
         while !left.is_empty() {
             let answer = self.read_message(stream)?;
             let id = answer.first_chunk().map_or(u16::MAX, |id| u16::from_be_bytes(*id));
@@ -326,10 +383,11 @@ impl Client<'_> {
         let mut length = [0; 2];
         stream.read_exact(&mut length)?;
         let mut message = vec![0; u16::from_be_bytes(length).into()];
-        let piece = if self.manner == Manner::Pieces { 4096 } else { message.len().max(1) };
+        let pieces = matches!(self.manner, Manner::Pieces | Manner::Large);
+        let piece = if pieces { PIECE } else { message.len().max(1) };
         for part in message.chunks_mut(piece) {
             stream.read_exact(part)?;
-            if piece == 4096 {
+            if pieces {
                 self.pause();
             }
         }
@@ -342,7 +400,11 @@ impl Client<'_> {
 
     fn asked(&mut self) -> Asked {
         match self.manner {
-            Manner::Pieces => Asked::strings(&mut self.random),
+            Manner::Pieces => {
+                let owner = format!("t{}", self.random.below(TEXTS));
+                Asked::strings(&owner, STRINGS)
+            }
+            Manner::Large => Asked::strings(LARGE, STRINGS_LARGE),
             _ => Asked::address(&mut self.random),
         }
     }
@@ -365,10 +427,9 @@ impl Asked {
         Self { question, right: Right::Address(owner) }
     }
 
-    /// For 15 kB of strings.
-    fn strings(random: &mut Random) -> Self {
-        let owner = below(&format!("t{}", random.below(TEXTS)));
-        Self { question: Question::new(owner, Rtype::TXT), right: Right::Strings }
+    /// For the strings of an owner, of which there are so many.
+    fn strings(owner: &str, count: usize) -> Self {
+        Self { question: Question::new(below(owner), Rtype::TXT), right: Right::Strings(count) }
     }
 
     pub(crate) fn packet(&self, id: u16) -> Vec<u8> {
@@ -386,7 +447,7 @@ impl Asked {
             && !reply.tc;
         sound
             && match self.right {
-                Right::Strings => reply.answer.len() == STRINGS,
+                Right::Strings(count) => reply.answer.len() == count,
                 Right::Address(owner) => {
                     let [high, low] = (owner as u16).to_be_bytes();
                     let data: Vec<_> = reply.answer.iter().map(|record| &record.data[..]).collect();
@@ -406,66 +467,4 @@ fn is_closed(stream: &TcpStream) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::net::TcpListener;
-
-    /// What a client sees of a server that does this with the first connection.
-    fn seen(manner: Manner, serve: impl Fn(TcpStream) + Send + 'static) -> Seen {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let server = SocketAddrV4::new(Ipv4Addr::LOCALHOST, listener.local_addr().unwrap().port());
-        std::thread::spawn(move || listener.incoming().flatten().take(1).for_each(serve));
-        let seen = Seen::default();
-        let (random, open) = (Random::new(1), None);
-        let source = Ipv4Addr::new(127, 0, 1, 0);
-        let mut client = Client { source, server, manner, random, seen: &seen, open };
-        let outcome = client.turn(Duration::ZERO);
-        assert_eq!(outcome.is_ok(), seen.cut.load(Ordering::Relaxed) == 0);
-        seen
-    }
-
-    /// A query's octets, and the address that is right for it.
-    fn read_query(stream: &mut TcpStream) -> (Vec<u8>, [u8; 4]) {
-        let mut length = [0; 2];
-        stream.read_exact(&mut length).unwrap();
-        let mut query = vec![0; u16::from_be_bytes(length).into()];
-        stream.read_exact(&mut query).unwrap();
-        let label = std::str::from_utf8(&query[14..13 + usize::from(query[12])]).unwrap();
-        let [high, low] = label.parse::<u16>().unwrap().to_be_bytes();
-        (query, [10, 0, high, low])
-    }
-
-    fn answer(mut query: Vec<u8>, address: [u8; 4]) -> Vec<u8> {
-        query[2] |= 0x84;
-        query[7] = 1;
-        query.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4]);
-        query.extend(address);
-        [&(query.len() as u16).to_be_bytes()[..], &query].concat()
-    }
-
-    #[test]
-    fn what_is_right_is_flawless_and_what_is_wrong_is_not() {
-        let right = seen(Manner::Churn, |mut stream| {
-            let (query, address) = read_query(&mut stream);
-            stream.write_all(&answer(query, address)).unwrap();
-        });
-        assert!(right.is_flawless(), "{}", right.report());
-        let wrong = seen(Manner::Churn, |mut stream| {
-            let (query, _) = read_query(&mut stream);
-            stream.write_all(&answer(query, [9; 4])).unwrap();
-        });
-        assert_eq!(wrong.wrong.load(Ordering::Relaxed), 1, "{}", wrong.report());
-        assert!(!wrong.is_flawless());
-    }
-
-    #[test]
-    fn a_connection_that_ends_within_an_answer_is_cut() {
-        let seen = seen(Manner::Churn, |mut stream| {
-            let (query, address) = read_query(&mut stream);
-            stream.write_all(&answer(query, address)[..20]).unwrap();
-        });
-        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        assert_eq!((get(&seen.asked), get(&seen.lost), get(&seen.cut)), (1, 1, 1));
-        assert!(!seen.is_flawless(), "{}", seen.report());
-    }
-}
+mod tests;

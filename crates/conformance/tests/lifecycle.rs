@@ -10,23 +10,27 @@ use conformance::Result;
 use conformance::client::is_authority;
 use conformance::limits::RELOAD_TIMEOUT;
 use conformance::load::{self, Load, Manner, Seen};
-use conformance::names::name;
+use conformance::names::{Name, name};
 use conformance::scene::{Scene, all_present, number};
 use conformance::server::{Launch, Server, Software};
 use conformance::zone::Zone;
 
-/// Twelve clients with a turn each two milliseconds.
-const CLIENTS: [Manner; 12] = [
+/// Sixteen clients with a turn each two milliseconds.
+const CLIENTS: [Manner; 16] = [
     Manner::Datagrams,
     Manner::Datagrams,
     Manner::Datagrams,
     Manner::Datagrams,
+    Manner::Bursts,
+    Manner::Bursts,
     Manner::Stream,
     Manner::Stream,
     Manner::Stream,
     Manner::Halves,
     Manner::Halves,
     Manner::Pieces,
+    Manner::Large,
+    Manner::Churn,
     Manner::Churn,
     Manner::Churn,
 ];
@@ -50,22 +54,30 @@ fn no_query_is_lost_while_configs_are_reloaded() {
     let (seen, result) =
         load.run(|| (1..=reloads).try_for_each(|generation| reload(&server, &zone, generation)));
     judge(&format!("{reloads} config reloads"), reloads, &seen, result);
+    if subject == Software::Dunlin {
+        let config = &server.status().unwrap()["config"];
+        assert_eq!(config["reloads"], reloads, "{config}");
+        assert_eq!(config["reloads_refused"], 0, "{config}");
+    }
 }
 
-/// A config with another zone, and with other values of what may change.
+/// A config with a new zone, without the one from two configs ago, and with other values of all
+/// that may change.
 fn reload(server: &Server, zone: &Zone, generation: u64) -> Result<()> {
-    let fresh = name(&format!("generation-{generation}.test"));
-    let zones = [zone.clone(), Zone { name: fresh.clone(), ..zone.clone() }];
-    let (idle, rate) = (10 + generation % 2, 1_000_000 * (generation % 2));
+    let named = |generation: u64| name(&format!("generation-{generation}.test"));
+    let extra = |generation: u64| Zone { name: named(generation), ..zone.clone() };
+    let zones = [zone.clone(), extra(generation), extra(generation - 1)];
     let launch = Launch {
-        keys: &format!("version = \"{generation}\""),
-        sections: &format!("[streams]\nidle = \"{idle}s\"\n[limits.rate]\nper_second = {rate}\n"),
+        keys: &keys(generation),
+        sections: &sections(generation),
         ..Launch::new(server.software, &zones)
     };
     server.rewrite_config(&launch)?;
     server.reload()?;
     let deadline = Instant::now() + RELOAD_TIMEOUT;
-    while !is_authority(server.address, &fresh) {
+    let gone = generation.checked_sub(2).map(named);
+    let is_served = |zone: &Name| is_authority(server.address, zone);
+    while !is_served(&named(generation)) || gone.as_ref().is_some_and(is_served) {
         if Instant::now() > deadline {
             return Err(format!(
                 "config {generation} is not live after {RELOAD_TIMEOUT:?}:\n{}",
@@ -78,19 +90,54 @@ fn reload(server: &Server, zone: &Zone, generation: u64) -> Result<()> {
     Ok(())
 }
 
+/// Lines for `[server]`. Another number of workers waits for a restart, which is told.
+fn keys(generation: u64) -> String {
+    let workers = 1 + generation % 3;
+    let udp_size = 1232 + generation % 2;
+    format!(
+        "workers = {workers}\nversion = \"{generation}\"\nnsid = \"{generation}\"\n\
+         udp_size_max = {udp_size}\n"
+    )
+}
+
+/// Sections whose values come and go, each after a period of its own. None keeps the load out.
+fn sections(generation: u64) -> String {
+    let every = |period: u64| generation.is_multiple_of(period);
+    let rate = if every(2) { 1_000_000 } else { 0 };
+    let responses = if every(3) { 1_000_000 } else { 0 };
+    let query = if every(5) { "127.0.0.0/8" } else { "any" };
+    let level = ["info", "debug", "warn"][generation as usize % 3];
+    let sample = if every(4) { 100 } else { 0 };
+    format!(
+        "[limits.rate]\nper_second = {rate}\n[limits.responses]\nper_second = {responses}\n\
+         [acl]\nquery = [\"{query}\"]\n[server.cookies]\nenabled = {}\n\
+         [log]\nlevel = \"{level}\"\n[log.queries]\nsample = {sample}\nfile = \"queries.log\"\n",
+        every(7)
+    )
+}
+
 #[test]
 fn no_query_is_lost_while_successors_take_over() {
     let take_overs = number("DUNLIN_TAKE_OVERS", 20);
     let scene = Scene::new("take-over").unwrap();
     let zones = [load::zone(&scene.path).unwrap()];
-    let socket = scene.path.join("admin.sock");
-    let sections = format!("[admin]\nsocket = {socket:?}\n[streams]\nidle = \"60s\"\n");
-    let launch = Launch { sections: &sections, ..Launch::new(Software::Dunlin, &zones) };
+    let successor = |generation: u64| {
+        // More, fewer, as many: sockets are new, several to a worker, or stay.
+        let workers = [2, 3, 1, 4, 4, 1][generation as usize % 6];
+        let threads = 1 + generation % 2;
+        let keys = format!("workers = {workers}\n");
+        let sections = format!("[streams]\nidle = \"60s\"\nthreads = {threads}\n");
+        (keys, sections)
+    };
+    let (keys, sections) = successor(0);
+    let launch =
+        Launch { keys: &keys, sections: &sections, ..Launch::new(Software::Dunlin, &zones) };
     let mut server = launch.start(&scene.path).unwrap();
     let load = Load { server: server.address, clients: &CLIENTS, interval: INTERVAL };
     let (seen, result) = load.run(|| {
-        for _ in 0..take_overs {
-            server.take_over(&launch)?;
+        for generation in 1..=take_overs {
+            let (keys, sections) = successor(generation);
+            server.take_over(&Launch { keys: &keys, sections: &sections, ..launch })?;
             std::thread::sleep(REST);
             server.check_alive()?;
         }

@@ -13,7 +13,7 @@ pub use mailbox::{MailboxFull, Ticket};
 
 use compile::{Image, Zone};
 use door::{Publisher, Reader, ReadersFull};
-use mailbox::{Letter, Mailbox};
+use mailbox::{Letter, Mailbox, Taker};
 use model::Change;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -140,6 +140,7 @@ impl Drop for Running {
 }
 
 fn run(shared: &Shared) {
+    let _taker = Taker(&shared.mailbox);
     let mut retired = 0;
     while let Some(letters) = shared.mailbox.take(retired > 0) {
         if !letters.is_empty() {
@@ -151,7 +152,6 @@ fn run(shared: &Shared) {
         }
         retired = shared.publisher().collect();
     }
-    shared.mailbox.done(shared.publisher().generation());
 }
 
 fn apply(image: &mut Image, letter: Letter) {

@@ -56,6 +56,7 @@ struct Inner {
     /// The last ticket that is done, and the generation it was done with.
     done: (u64, u64),
     closed: bool,
+    /// The loop has ended.
     ended: bool,
 }
 
@@ -77,6 +78,9 @@ impl Mailbox {
 
     pub(crate) fn put(&self, change: Change) -> Result<Ticket, MailboxFull> {
         let mut inner = self.lock();
+        if inner.ended {
+            return Ok(self.arrive(inner));
+        }
         let full = inner.letters >= LETTERS_MAX;
         let slot = inner.slots.entry(key(change.zone.as_name())).or_default();
         let set = (key(change.name.as_name()), change.rtype);
@@ -99,6 +103,9 @@ impl Mailbox {
 
     fn put_whole(&self, key: Box<[u8]>, whole: Whole) -> Result<Ticket, MailboxFull> {
         let mut inner = self.lock();
+        if inner.ended {
+            return Ok(self.arrive(inner));
+        }
         if inner.letters >= LETTERS_MAX {
             return Err(MailboxFull);
         }
@@ -147,7 +154,6 @@ impl Mailbox {
     pub(crate) fn done(&self, generation: u64) {
         let mut inner = self.lock();
         inner.done = (inner.taken, generation);
-        inner.ended = inner.closed;
         drop(inner);
         self.applied.notify_all();
     }
@@ -166,6 +172,25 @@ impl Mailbox {
     pub(crate) fn close(&self) {
         self.lock().closed = true;
         self.arrived.notify_one();
+    }
+
+    /// Nobody takes anything out any more, be it for a panic: what is there and what still comes
+    /// is lost, and nobody waits for it.
+    fn end(&self) {
+        let mut inner = self.lock();
+        (inner.closed, inner.ended, inner.letters) = (true, true, 0);
+        inner.slots.clear();
+        drop(inner);
+        self.applied.notify_all();
+    }
+}
+
+/// Held by the loop: the mailbox ends with it.
+pub(crate) struct Taker<'m>(pub(crate) &'m Mailbox);
+
+impl Drop for Taker<'_> {
+    fn drop(&mut self) {
+        self.0.end();
     }
 }
 

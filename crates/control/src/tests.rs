@@ -107,6 +107,25 @@ fn a_stopped_loop_leaves_nobody_waiting() {
 }
 
 #[test]
+fn a_loop_that_panics_leaves_nobody_waiting() {
+    let mailbox = Mailbox::default();
+    let ticket = mailbox.put(change("www.example.org.", None)).unwrap();
+    let ended = std::thread::scope(|scope| {
+        let body = || {
+            let _taker = Taker(&mailbox);
+            panic!("told to");
+        };
+        scope.spawn(body).join()
+    });
+    assert!(ended.is_err());
+    assert_eq!(mailbox.wait(ticket), None);
+    for n in 0..=limits::LETTERS_MAX {
+        let late = mailbox.put(change(&format!("{n}.example.org."), None)).unwrap();
+        assert_eq!(mailbox.wait(late), None, "nor does anything pile up");
+    }
+}
+
+#[test]
 fn a_removed_zone_is_gone_and_may_come_again() {
     let (control, _running) = start();
     let origin = name("example.org.");

@@ -55,6 +55,9 @@ impl Source {
                     self.set_zones(zones);
                     keeper.set_zones(&self.zones);
                     self.visit(load_all, keeper);
+                    if self.watch.is_stopped() {
+                        return;
+                    }
                     keeper.settle(&self.zones);
                 }
                 Wish::Stop => return,
@@ -78,10 +81,14 @@ impl Source {
         self.seen = self.zones.iter().map(same).collect();
     }
 
-    /// Loads zones: all, or those that are new or whose files are not as they were.
+    /// Loads zones: all, or those that are new or whose files are not as they were. Ends early
+    /// when it is to stop.
     fn visit(&mut self, mut all: bool, keeper: &mut impl Keeper) {
         loop {
             for (zone, seen) in self.zones.iter().zip(&mut self.seen) {
+                if self.watch.is_stopped() {
+                    return;
+                }
                 if all || seen.as_ref().is_none_or(Stamps::differ) {
                     let began = SystemTime::now();
                     let before = Stamps::before(&zone.file, &seen.take().unwrap_or_default());

@@ -146,6 +146,11 @@ impl Watch {
         (wishes, watch)
     }
 
+    /// Whether it is to end.
+    pub fn is_stopped(&self) -> bool {
+        self.wishes.wanted().stop
+    }
+
     /// What it waited for last is done.
     pub fn granted(&self) {
         self.wishes.grant(false);

@@ -214,3 +214,36 @@ fn zones_come_go_and_get_another_file_while_it_runs() {
     thread.join().expect("the source ends");
     assert!(!wishes.wait(wishes.reload(Vec::new())), "nobody is left waiting");
 }
+
+/// Stops the source while it loads.
+struct Stops {
+    wishes: Wishes,
+    loads: usize,
+}
+
+impl Keeper for Stops {
+    fn load(&mut self, _: &ZoneFile) -> Vec<PathBuf> {
+        self.loads += 1;
+        self.wishes.stop();
+        Vec::new()
+    }
+
+    fn set_zones(&mut self, _: &[ZoneFile]) {}
+
+    fn settle(&mut self, _: &[ZoneFile]) {
+        panic!("not all have been loaded");
+    }
+}
+
+#[test]
+fn who_is_to_end_loads_no_further_zone() {
+    let (wishes, mut source) = Source::new();
+    let zone = |n| ZoneFile {
+        origin: NameBuf::from_text(format!("{n}.test.").as_bytes(), Name::ROOT).expect("a name"),
+        file: PathBuf::from("none"),
+    };
+    wishes.set_zones((0..100).map(zone).collect());
+    let mut keeper = Stops { wishes, loads: 0 };
+    source.run(&mut keeper);
+    assert_eq!(keeper.loads, 1, "the one that was at work is finished");
+}

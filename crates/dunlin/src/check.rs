@@ -53,15 +53,14 @@ pub fn run(command: &Check) -> io::Result<ExitCode> {
 
 impl Report {
     fn config(&mut self, file: &Path) {
-        if file.is_dir() {
-            let help =
-                format!("name the config in it, such as {}", file.join("dunlin.toml").display());
-            let error = Diagnostic::of_file(file, "is a folder, not a config");
-            self.errors.push(Diagnostic { help: Some(help), ..error });
-            return;
-        }
         match Config::load(Some(file)) {
             Ok(config) => {
+                if config.zones.is_empty() {
+                    let wrong =
+                        Diagnostic::of_file(file, "names no zone, so it refuses what it is asked");
+                    let help = Some("add a section [[zone]] with its name and its file".into());
+                    self.warnings.push(Diagnostic { help, ..wrong });
+                }
                 let copies = config.server.data_dir.as_deref().map(zones::copies);
                 config.zones.iter().for_each(|zone| self.zone(zone, copies.as_deref()));
             }

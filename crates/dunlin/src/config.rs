@@ -10,19 +10,19 @@ pub use units::read_duration;
 
 use crate::diagnostic::Diagnostic;
 use crate::limits::{
-    CONFIG_LEN_MAX, DIAGNOSTICS_MAX, DRAIN, LISTEN_MAX, SECRETS_MAX, TEXT_LEN_MAX, UDP_SIZE,
-    ZONES_MAX,
+    CONFIG_LEN_MAX, DRAIN, LISTEN_MAX, SECRETS_MAX, TEXT_LEN_MAX, UDP_SIZE, ZONES_MAX,
 };
 use answer::CookieSecret;
 use answer::limits::NSID_LEN_MAX;
 use cpu::CpuList;
 use section::{Problems, Section};
 use std::collections::HashMap;
-use std::io::Read;
+use std::io::{self, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toml::de::DeTable;
+use values::Wrong;
 use wire::NameBuf;
 
 /// A whole config, every value checked by itself. The default is that of an empty file.
@@ -150,16 +150,22 @@ impl Config {
     /// Everything that is wrong with the file, in its order.
     pub fn load(file: Option<&Path>) -> Result<Self, Vec<Diagnostic>> {
         let Some(file) = file else { return Self::parse(Path::new(""), "") };
-        let unreadable =
-            |error| vec![Diagnostic::of_file(file, format!("cannot be read: {error}"))];
-        let mut text = String::new();
-        let opened = std::fs::File::open(file).map_err(unreadable)?;
-        opened.take(CONFIG_LEN_MAX + 1).read_to_string(&mut text).map_err(unreadable)?;
-        if text.len() as u64 > CONFIG_LEN_MAX {
+        let mut octets = Vec::new();
+        std::fs::File::open(file)
+            .and_then(|opened| opened.take(CONFIG_LEN_MAX + 1).read_to_end(&mut octets))
+            .map_err(|error| vec![unreadable(file, &error)])?;
+        if octets.len() as u64 > CONFIG_LEN_MAX {
             let wrong = format!("is longer than {CONFIG_LEN_MAX} octets");
-            return Err(vec![Diagnostic::of_file(file, wrong)]);
+            let help = Some("is it a config?".into());
+            return Err(vec![Diagnostic { help, ..Diagnostic::of_file(file, wrong) }]);
         }
-        Self::parse(file, &text)
+        let text = std::str::from_utf8(&octets).map_err(|error| {
+            let wrong =
+                Diagnostic::at(file, &octets, error.valid_up_to(), "is not UTF-8 from here");
+            let help = Some("save it as UTF-8, with no other letters".into());
+            vec![Diagnostic { help, ..wrong.by(model::Rule::CONFIG_SYNTAX) }]
+        })?;
+        Self::parse(file, text)
     }
 
     /// Reads the text of a config; `file` is for messages and for relative paths.
@@ -167,29 +173,18 @@ impl Config {
     /// # Errors
     /// Everything that is wrong with it, in its order.
     pub fn parse(file: &Path, text: &str) -> Result<Self, Vec<Diagnostic>> {
-        let mut problems = Problems { file, text, found: Vec::new() };
+        let mut problems = Problems::new(file, text);
         let (table, errors) = DeTable::parse_recoverable(text);
-        for error in &errors {
-            // Its first line says it; the others would quote the file.
-            let message = error.message().lines().next().unwrap_or_default().to_owned();
-            let offset = error.span().map_or(0, |span| span.start);
-            problems.add_by(model::Rule::CONFIG_SYNTAX, offset, message);
+        // Keys may be missing from what was recovered: what they hold would be told wrongly.
+        if !errors.is_empty() {
+            note_syntax(&errors, &mut problems);
+            return Err(problems.finish());
         }
-        let mut found = problems.found;
-        if !found.is_empty() {
-            // Keys may be missing from what was recovered: what they hold would be told wrongly.
-            found.truncate(DIAGNOSTICS_MAX);
-            return Err(found);
-        }
-        let mut problems = Problems { file, text, found: Vec::new() };
         let config = Self::read(file, table.get_ref(), &mut problems);
-        found = problems.found;
-        if found.is_empty() {
-            return Ok(config);
+        match problems.finish() {
+            found if found.is_empty() => Ok(config),
+            found => Err(found),
         }
-        found.sort_by_key(|problem| (problem.line, problem.column));
-        found.truncate(DIAGNOSTICS_MAX);
-        Err(found)
     }
 
     fn read<'t>(file: &Path, table: &'t DeTable<'t>, problems: &mut Problems<'t>) -> Self {
@@ -237,6 +232,45 @@ impl Config {
         for path in paths.into_iter().flatten() {
             *path = folder.join(&*path);
         }
+    }
+}
+
+/// Why a config cannot be read, and what to do.
+fn unreadable(file: &Path, error: &io::Error) -> Diagnostic {
+    if error.kind() == io::ErrorKind::IsADirectory {
+        let name = file.join("dunlin.toml");
+        let help = Some(format!("name the config in it, such as {}", name.display()));
+        return Diagnostic { help, ..Diagnostic::of_file(file, "is a folder, not a config") };
+    }
+    let help = match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            let user = rustix::process::geteuid().as_raw();
+            format!("let user {user} or its group read it, and search the folders above it")
+        }
+        _ => "is its path right?".into(),
+    };
+    let wrong = format!("cannot be read: {error}");
+    Diagnostic { help: Some(help), ..Diagnostic::of_file(file, wrong) }
+}
+
+/// Notes what of a file is not TOML: keys that stand twice, and else the first error, since a
+/// bracket or a quote that is missing makes errors of all that follows.
+fn note_syntax(errors: &[toml::de::Error], problems: &mut Problems<'_>) {
+    let offset = |error: &toml::de::Error| error.span().map_or(0, |span| span.start);
+    let (twice, others): (Vec<_>, Vec<_>) =
+        errors.iter().partition(|error| error.message() == "duplicate key");
+    if let Some(first) = others.iter().min_by_key(|error| offset(error)) {
+        // Its first line says it; the others would quote the file.
+        let message = first.message().lines().next().unwrap_or_default().to_owned();
+        let help = (errors.len() > 1).then(|| "put this right first, and check again".to_owned());
+        problems.add_by(model::Rule::CONFIG_SYNTAX, offset(first), Wrong { message, help });
+        return;
+    }
+    for error in twice {
+        let key = error.span().and_then(|span| problems.text.get(span)).unwrap_or_default();
+        let message = format!("the key or section `{}` is there twice", key.trim());
+        let help = Some("take one of them out, or put both into one".to_owned());
+        problems.add_by(model::Rule::CONFIG_SYNTAX, offset(error), Wrong { message, help });
     }
 }
 
@@ -313,7 +347,7 @@ impl Zone {
         names: &mut HashMap<Vec<u8>, usize>,
     ) -> Option<Self> {
         let name = section.require("name", values::zone_name);
-        let file = section.require("file", values::text(TEXT_LEN_MAX * 16));
+        let file = section.require("file", values::file);
         if let Some(name) = &name {
             let octets = name.get_ref().as_name().octets().to_vec();
             if let Some(first) = names.insert(octets, name.span().start) {

@@ -52,8 +52,14 @@ impl Diagnostic {
     }
 
     /// Something is wrong at an offset into the file's text.
-    pub fn at(file: &Path, text: &str, offset: usize, message: impl Into<String>) -> Self {
-        let before = &text.as_bytes()[..offset.min(text.len())];
+    pub fn at(
+        file: &Path,
+        text: impl AsRef<[u8]>,
+        offset: usize,
+        message: impl Into<String>,
+    ) -> Self {
+        let text = text.as_ref();
+        let before = &text[..offset.min(text.len())];
         let line = 1 + before.iter().filter(|octet| **octet == b'\n').count();
         let column = 1 + before.iter().rev().take_while(|octet| **octet != b'\n').count();
         Self { line: line as u64, column: column as u64, ..Self::of_file(file, message) }
@@ -73,8 +79,17 @@ pub fn nearest<'w>(word: &str, words: &[&'w str]) -> Option<&'w str> {
     (distance <= 1.max(nearest.len() / 3)).then_some(nearest)
 }
 
-/// Letters to insert, delete or replace to make one word of the other.
+/// Letters to insert, delete or replace to make one word of the other; one, where they only stand
+/// in another order.
 fn distance(a: &str, b: &str) -> usize {
+    let sorted = |word: &str| {
+        let mut letters = word.as_bytes().to_vec();
+        letters.sort_unstable();
+        letters
+    };
+    if a != b && sorted(a) == sorted(b) {
+        return 1;
+    }
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.bytes().enumerate() {
         let mut corner = row[0];
@@ -107,6 +122,8 @@ mod tests {
         let words = ["listen", "workers", "id"];
         assert_eq!(nearest("listn", &words), Some("listen"));
         assert_eq!(nearest("worker", &words), Some("workers"));
+        assert_eq!(nearest("wrokers", &words), Some("workers"));
+        assert_eq!(nearest("naem", &["file", "name"]), Some("name"));
         assert_eq!(nearest("colour", &words), None);
     }
 }

@@ -1,8 +1,8 @@
 //! The limits of this room, in one place.
 use std::time::Duration;
 
-/// Octets of a config file.
-pub const CONFIG_LEN_MAX: u64 = 1 << 20;
+/// Octets of a config file: room for as many zones as one may name.
+pub const CONFIG_LEN_MAX: u64 = 1 << 24;
 /// Addresses to listen on; each takes a socket a worker.
 pub const LISTEN_MAX: usize = plane::limits::ADDRESSES_MAX;
 /// Worker threads: each has a reader of the image, of which streams need some too.

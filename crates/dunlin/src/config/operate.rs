@@ -125,7 +125,7 @@ impl Acl {
 fn read_rules(section: &mut Section<'_, '_>, key: &'static str) -> Vec<Rule> {
     let any = vec![units::anybody(true)];
     let rules = section.list(key, any, PREFIXES_MAX, units::rules).concat();
-    if !rules.iter().any(|rule| rule.listed) {
+    if !rules.is_empty() && !rules.iter().any(|rule| rule.listed) {
         section.wrong(key, "lets nobody in", "name prefixes to let in, or begin with \"any\"");
     }
     rules

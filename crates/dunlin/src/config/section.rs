@@ -1,6 +1,8 @@
 //! Reads a TOML table key by key, and goes on after an error: one look tells them all.
 use crate::config::values::{Wrong, describe};
 use crate::diagnostic::{Diagnostic, nearest};
+use crate::human::plural;
+use crate::limits::DIAGNOSTICS_MAX;
 use model::Rule;
 use std::path::Path;
 use toml::Spanned;
@@ -14,9 +16,26 @@ pub struct Problems<'t> {
     pub file: &'t Path,
     pub text: &'t str,
     pub found: Vec<Diagnostic>,
+    /// What was found besides, when there was enough to tell.
+    pub more: usize,
 }
 
-impl Problems<'_> {
+impl<'t> Problems<'t> {
+    /// None so far.
+    pub fn new(file: &'t Path, text: &'t str) -> Self {
+        Self { file, text, found: Vec::new(), more: 0 }
+    }
+
+    /// All that was found, in the order of the file.
+    pub fn finish(mut self) -> Vec<Diagnostic> {
+        self.found.sort_by_key(|problem| (problem.line, problem.column));
+        if self.more > 0 {
+            let message = format!("has {} more", plural(self.more, "error"));
+            self.found.push(Diagnostic::of_file(self.file, message));
+        }
+        self.found
+    }
+
     /// Notes a wrong value at an offset.
     pub fn add(&mut self, offset: usize, wrong: impl Into<Wrong>) {
         self.add_by(Rule::CONFIG_VALUE, offset, wrong);
@@ -24,6 +43,10 @@ impl Problems<'_> {
 
     /// Notes an error by this rule.
     pub fn add_by(&mut self, rule: Rule, offset: usize, wrong: impl Into<Wrong>) {
+        if self.found.len() == DIAGNOSTICS_MAX {
+            self.more += 1;
+            return;
+        }
         let Wrong { message, help } = wrong.into();
         let mut problem = Diagnostic::at(self.file, self.text, offset, message).by(rule);
         problem.help = help;
@@ -141,8 +164,10 @@ impl<'t, 'p> Section<'t, 'p> {
             match value.get_ref() {
                 DeValue::Table(found) => table = Some(found),
                 other => {
-                    let wrong = format!("expected the section {name}, found {}", describe(other));
-                    self.problems.add(value.span().start, wrong);
+                    let message = format!("expected the section {name}, found {}", describe(other));
+                    let doubled = matches!(other, DeValue::Array(_));
+                    let help = doubled.then(|| format!("one pair of brackets: {name}"));
+                    self.problems.add(value.span().start, Wrong { message, help });
                 }
             }
         }
@@ -161,8 +186,10 @@ impl<'t, 'p> Section<'t, 'p> {
         let Some(value) = self.take(key) else { return };
         let DeValue::Array(array) = value.get_ref() else {
             let found = describe(value.get_ref());
-            let wrong = format!("expected sections {name}, found {found}");
-            self.problems.add(value.span().start, wrong);
+            let message = format!("expected sections {name}, found {found}");
+            let single = matches!(value.get_ref(), DeValue::Table(_));
+            let help = single.then(|| format!("two pairs of brackets: {name}"));
+            self.problems.add(value.span().start, Wrong { message, help });
             return;
         };
         if array.len() > max {
@@ -182,6 +209,10 @@ impl<'t, 'p> Section<'t, 'p> {
 
     /// Notes that a thing stands at two places.
     pub fn twice(&mut self, what: &str, first: usize, second: usize) {
+        if self.problems.found.len() == DIAGNOSTICS_MAX {
+            self.problems.more += 1;
+            return;
+        }
         let line = Diagnostic::at(self.problems.file, self.problems.text, first, "").line;
         let message = format!("{what} is already named in line {line}");
         let help = Some("take one of them out".into());

@@ -1,4 +1,5 @@
 use super::*;
+use crate::limits::DIAGNOSTICS_MAX;
 
 /// What a config comes to: `ok`, or its errors as they are printed, `dunlin.toml` left out.
 fn check(text: &str, expected: &str) {
@@ -43,7 +44,7 @@ name = "a..b"
 5:8: expected "socket", found the text "xdp"
 6:16: expected a number from 512 to 4096, found the number 100
 7:7: expected true or false, found the text "yes"
-8:12: expected "auto" or "cpu" or "hash", found the text "hsah"
+8:12: expected "auto", "cpu" or "hash", found the text "hsah"
 10:1: [[zone]] needs the key `file`
 11:8: "a..b" is not a name: a label is empty
 13:2: unknown section `logs` (did you mean `log`?)
@@ -87,7 +88,48 @@ fn workers_are_counted_or_placed() {
 #[test]
 fn text_that_is_not_toml() {
     check("[server\nid = \"x\"\n", "1:8: unclosed table, expected `]`");
-    check("[server]\nid = \"x\"\nid = \"y\"\n", "3:1: duplicate key");
+    let twice = "is there twice (take one of them out, or put both into one)";
+    check(
+        "[server]\nid = \"x\"\nid = \"y\"\n[server]\n",
+        &format!("3:1: the key or section `id` {twice}\n4:2: the key or section `server` {twice}"),
+    );
+    // All that follows is wrong for want of one bracket.
+    check(
+        "[server]\nlisten = [\"::1\"\nworkers = 1\n[log]\nlevel = \"info\"\n",
+        "3:1: missing comma between array elements, expected `,` \
+         (put this right first, and check again)",
+    );
+}
+
+#[test]
+fn what_is_no_text_is_told_with_its_place() {
+    let file = std::env::temp_dir().join(format!("dunlin-latin-{}.toml", std::process::id()));
+    std::fs::write(&file, b"[server]\nid = \"caf\xe9\"\n").expect("a file");
+    let told = Config::load(Some(&file)).expect_err("it is not UTF-8");
+    std::fs::remove_file(&file).expect("it was there");
+    assert_eq!((told[0].line, told[0].column), (2, 10), "{told:?}");
+    assert!(told[0].to_string().contains("save it as UTF-8"), "{told:?}");
+    let told = Config::load(Some(Path::new("/"))).expect_err("a folder");
+    assert!(told[0].to_string().contains("such as /dunlin.toml"), "{told:?}");
+}
+
+#[test]
+fn sections_have_their_brackets() {
+    check(
+        "[zone]\nname = \"a\"\n[[server]]\n",
+        "1:1: expected sections [[zone]], found a value of type table \
+         (two pairs of brackets: [[zone]])
+         3:1: expected the section [server], found a value of type array \
+         (one pair of brackets: [server])",
+    );
+}
+
+#[test]
+fn too_many_errors_are_counted() {
+    let text = "[[zone]]\nname = \"a.\"\nfile = \"\"\n".repeat(1_000);
+    let told = Config::parse(Path::new("f"), &text).expect_err("no file has a name");
+    assert_eq!(told.len(), DIAGNOSTICS_MAX + 1);
+    assert_eq!(told[DIAGNOSTICS_MAX].to_string(), "f: has 1,899 errors more");
 }
 
 #[test]
@@ -148,7 +190,6 @@ fn access_lists_let_somebody_in() {
     check(
         "[acl]\nquery = [\"!192.0.2.0/24\"]\nmetrics = [\"10.0.0.1/8\", \"localhost\"]",
         "2:9: `query` lets nobody in (name prefixes to let in, or begin with \"any\")
-         3:11: `metrics` lets nobody in (name prefixes to let in, or begin with \"any\")
          3:12: bits are set behind the prefix in the text \"10.0.0.1/8\" \
          (did you mean \"10.0.0.0/8\"?)
          3:26: expected an address or a prefix such as 192.0.2.0/24 or 2001:db8::/32, \
@@ -161,9 +202,9 @@ fn values_have_units() {
     check(
         "server.drain = 5\nstreams.idle = \"10ms\"\nstreams.memory = \"32MB\"",
         r#"
-1:16: expected a duration such as "250ms", "10s", "5m" or "1h", found the number 5
+1:16: expected a duration such as "250ms", "10s", "5m" or "1h", found the number 5 (with its unit: "5s")
 2:16: expected 1s to 3600s, found the text "10ms"
-3:18: expected a size such as "64KiB", "32MiB" or "1GiB", found the text "32MB"
+3:18: expected a size such as "64KiB", "32MiB" or "1GiB", found the text "32MB" (did you mean "32MiB"?)
 "#,
     );
 }

@@ -27,8 +27,47 @@ pub fn duration(
             let what = format!("{:?} to {:?}", range.start(), range.end());
             expected(&what, value)
         }
-        None => expected("a duration such as \"250ms\", \"10s\", \"5m\" or \"1h\"", value),
+        None => expected("a duration such as \"250ms\", \"10s\", \"5m\" or \"1h\"", value)
+            .map_err(|wrong: Wrong| Wrong { help: likely_duration(value), ..wrong }),
     }
+}
+
+/// The number and the unit of what is to have both.
+fn parts<'v>(value: &'v DeValue<'_>) -> Option<(u64, &'v str)> {
+    match value.as_integer() {
+        Some(number) => Some((number.as_str().parse().ok()?, "")),
+        None => split(value.as_str()?),
+    }
+}
+
+/// What was probably meant by what is no duration.
+fn likely_duration(value: &DeValue<'_>) -> Option<String> {
+    let (number, unit) = parts(value)?;
+    let unit = match unit.to_ascii_lowercase().as_str() {
+        "" => return Some(format!("with its unit: \"{number}s\"")),
+        "msec" | "millis" | "milliseconds" => "ms",
+        "s" | "sec" | "secs" | "second" | "seconds" => "s",
+        "m" | "min" | "mins" | "minute" | "minutes" => "m",
+        "h" | "hr" | "hrs" | "hour" | "hours" => "h",
+        _ => return None,
+    };
+    Some(format!("did you mean \"{number}{unit}\"?"))
+}
+
+/// What was probably meant by what is no size.
+fn likely_size(value: &DeValue<'_>) -> Option<String> {
+    let (number, unit) = parts(value)?;
+    let unit = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" if number >= 1 << 16 => {
+            return Some(format!("with its unit: \"{}KiB\"", number >> 10));
+        }
+        "" => return Some(format!("with its unit: \"{number}MiB\"")),
+        "k" | "kb" | "ki" | "kib" => "KiB",
+        "m" | "mb" | "mi" | "mib" => "MiB",
+        "g" | "gb" | "gi" | "gib" => "GiB",
+        _ => return None,
+    };
+    Some(format!("did you mean \"{number}{unit}\"?"))
 }
 
 /// Reads `"250ms"`, `"10s"`, `"5m"` or `"1h"`.
@@ -64,7 +103,8 @@ pub fn octets(range: RangeInclusive<u64>) -> impl Fn(&DeValue<'_>) -> Result<u64
                 let what = format!("{} KiB to {} KiB", kib(range.start()), kib(range.end()));
                 expected(&what, value)
             }
-            None => expected("a size such as \"64KiB\", \"32MiB\" or \"1GiB\"", value),
+            None => expected("a size such as \"64KiB\", \"32MiB\" or \"1GiB\"", value)
+                .map_err(|wrong: Wrong| Wrong { help: likely_size(value), ..wrong }),
         }
     }
 }

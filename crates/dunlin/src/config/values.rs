@@ -1,11 +1,12 @@
 //! Reads single values: each function takes a TOML value, and says what it expected instead.
 use crate::config::Workers;
-use crate::limits::WORKERS_MAX;
+use crate::limits::{PATH_LEN_MAX, WORKERS_MAX};
 use answer::CookieSecret;
 use cpu::CpuList;
 use std::fmt::Display;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use toml::de::DeValue;
 use wire::{Name, NameBuf};
 
@@ -66,13 +67,27 @@ pub fn text(max: usize) -> impl Fn(&DeValue<'_>) -> Result<String, Wrong> {
     }
 }
 
+/// The path of a file.
+pub fn file(value: &DeValue<'_>) -> Result<PathBuf, Wrong> {
+    match text(PATH_LEN_MAX)(value)? {
+        empty if empty.is_empty() => expected("the path of a file", value),
+        path => Ok(path.into()),
+    }
+}
+
 /// One of a few words, each of which stands for a value.
 pub fn word<T: Copy, const N: usize>(
     words: [(&'static str, T); N],
 ) -> impl Fn(&DeValue<'_>) -> Result<T, Wrong> {
     move |value| {
         let found = words.iter().find(|(word, _)| value.as_str() == Some(word));
-        let all = || words.map(|(word, _)| format!("\"{word}\"")).join(" or ");
+        let all = || {
+            let mut words = words.map(|(word, _)| format!("\"{word}\"")).to_vec();
+            match (words.pop(), words.join(", ")) {
+                (Some(last), others) if !others.is_empty() => format!("{others} or {last}"),
+                (last, _) => last.unwrap_or_default(),
+            }
+        };
         found.map_or_else(|| expected(all(), value), |(_, meaning)| Ok(*meaning))
     }
 }

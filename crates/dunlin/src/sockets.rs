@@ -14,7 +14,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
 /// Lets this process open as many files as it may at all: each stream is one, and the usual lower
 /// bound is less than the streams that are let in.
@@ -79,7 +79,8 @@ impl Sockets {
 
     /// Takes over, or opens, a listener and UDP sockets for `workers` workers on each address.
     /// Where the machine has no IPv6, `[::]` is left out if others remain. New UDP sockets receive
-    /// from now on, so the workers should start soon.
+    /// from now on; beside inherited ones, once [`workers::steer`](crate::workers::steer) lets
+    /// them.
     ///
     /// # Errors
     /// The first address that cannot be taken, or there are more sockets than the workers can take.
@@ -179,6 +180,12 @@ impl Sockets {
             self.shared.push(shared);
         }
         let inherited = datagrams.len();
+        if (1..workers).contains(&inherited) && sockopt::socket_reuseport(&datagrams[0])? {
+            // Nobody reads the new ones before all zones are loaded, nor ever if we fail.
+            if let Err(error) = port_socket::confine(datagrams[0].as_fd(), inherited) {
+                tracing::warn!(%address, %error, "new sockets receive before they are read from");
+            }
+        }
         while datagrams.len() < workers {
             match port_socket::bind(address) {
                 Ok(fd) => {

@@ -4,7 +4,7 @@ use crate::limits::WORKERS_MAX;
 use crate::sockets::Listening;
 use cpu::CpuList;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 /// Where each worker runs: one entry a worker; nothing: wherever the kernel puts it.
 pub type Places = Vec<Option<usize>>;
@@ -57,25 +57,26 @@ pub fn steer(steering: Steering, places: &[Option<usize>], listening: &[Listenin
         Steering::Cpu => true,
         Steering::Hash => false,
     };
-    if !wanted {
-        for Listening { address, datagrams, .. } in listening {
-            // A predecessor may have had them steered, for its own workers.
-            let undone = datagrams.first().map(|socket| port_socket::unsteer(socket.as_fd()));
-            if let Some(Err(error)) = undone {
-                tracing::warn!(%address, %error, "still steered by CPU, as the predecessor had it");
-            }
-        }
-        return false;
-    }
     let cpus = &cpus[..cpus.len().min(places.len())];
-    for Listening { address, datagrams, .. } in listening {
-        let Some(socket) = datagrams.first() else { continue };
-        if let Err(error) = port_socket::steer(socket.as_fd(), cpus) {
+    let sockets = || listening.iter().filter_map(|all| Some((all.address, all.datagrams.first()?)));
+    let is_steered = |(address, socket): (_, &OwnedFd)| {
+        let done = port_socket::steer(socket.as_fd(), cpus);
+        if let Err(error) = &done {
             tracing::warn!(%address, %error, "not steered by CPU; the kernel's hash decides");
-            return false;
+        }
+        done.is_ok()
+    };
+    if wanted && sockets().all(is_steered) {
+        return true;
+    }
+    for (address, socket) in sockets() {
+        // A predecessor may have had them steered for its own workers, and new ones receive
+        // nothing until now.
+        if let Err(error) = port_socket::unsteer(socket.as_fd()) {
+            tracing::warn!(%address, %error, "still steered, as it was before");
         }
     }
-    true
+    false
 }
 
 #[cfg(test)]

@@ -9,4 +9,4 @@ mod steer;
 
 pub use bind::{adopt, bind};
 pub use socket::SocketPort;
-pub use steer::{steer, unsteer};
+pub use steer::{confine, steer, unsteer};

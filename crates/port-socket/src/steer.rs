@@ -25,7 +25,26 @@ pub fn steer(fd: BorrowedFd<'_>, cpus: &[usize]) -> io::Result<()> {
     if cpus.is_empty() || cpus.len() > STEERED_MAX {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "1 to 1,024 sockets are steered"));
     }
-    let mut program = assemble(cpus);
+    attach(fd, assemble(cpus))
+}
+
+/// Makes the kernel hand each datagram to one of the first `count` sockets that were bound to an
+/// address, at random, until [`steer`] or [`unsteer`]: those that are bound later receive nothing
+/// as long as nobody reads them.
+///
+/// # Errors
+/// The kernel does not take the program, as for a socket beside which no other may be bound.
+pub fn confine(fd: BorrowedFd<'_>, count: usize) -> io::Result<()> {
+    let random = (libc::SKF_AD_OFF + libc::SKF_AD_RANDOM) as u32;
+    let program = vec![
+        op(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, random, 0, 0),
+        op(libc::BPF_ALU | libc::BPF_MOD | libc::BPF_K, count as u32, 0, 0),
+        op(libc::BPF_RET | libc::BPF_A, 0, 0, 0),
+    ];
+    attach(fd, program)
+}
+
+fn attach(fd: BorrowedFd<'_>, mut program: Vec<libc::sock_filter>) -> io::Result<()> {
     let code = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
     let size = size_of_val(&code) as libc::socklen_t;
     // SAFETY: `code` is live and leads to `len` instructions, which the kernel copies and checks.
@@ -36,7 +55,7 @@ pub fn steer(fd: BorrowedFd<'_>, cpus: &[usize]) -> io::Result<()> {
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Undoes [`steer`], whoever did it: the sockets of an address keep their program when they change
+/// Undoes [`steer`] and [`confine`], whoever did it: the sockets of an address keep their program when they change
 /// process. Where there is none, nothing is done.
 ///
 /// # Errors
@@ -56,9 +75,12 @@ pub fn unsteer(fd: BorrowedFd<'_>) -> io::Result<()> {
     }
 }
 
+fn op(code: u32, k: u32, jt: u8, jf: u8) -> libc::sock_filter {
+    libc::sock_filter { code: code as u16, jt, jf, k }
+}
+
 /// `A = cpu; for each i: if A = cpus[i] return i; return A mod the number of sockets.`
 fn assemble(cpus: &[usize]) -> Vec<libc::sock_filter> {
-    let op = |code: u32, k: u32, jt, jf| libc::sock_filter { code: code as u16, jt, jf, k };
     let mut program = vec![op(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, CPU_OFFSET, 0, 0)];
     for (socket, &cpu) in cpus.iter().enumerate() {
         program.push(op(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, cpu as u32, 0, 1));

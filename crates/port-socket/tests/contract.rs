@@ -3,7 +3,7 @@
 use packet::Verdict;
 use port::contract::Link;
 use port::{Port, contract};
-use port_socket::{SocketPort, adopt, bind, limits, steer, unsteer};
+use port_socket::{SocketPort, adopt, bind, confine, limits, steer, unsteer};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
@@ -127,6 +127,22 @@ fn who_steers_no_more_leaves_it_to_the_hash() {
     unsteer(ports[1].as_fd()).unwrap();
     let [one, other] = shares(&mut ports);
     assert!(one > 0 && other > 0 && one + other == 60, "{one} and {other}");
+}
+
+#[test]
+fn who_is_confined_leaves_what_is_bound_later_alone() {
+    let first = SocketPort::new(bind("127.0.0.1:0".parse().unwrap()).unwrap()).unwrap();
+    let address = first.address();
+    let next = || SocketPort::new(bind(address).unwrap()).unwrap();
+    let second = next();
+    confine(first.as_fd(), 2).unwrap();
+    let mut ports = [first, second, next(), next()];
+    for _ in 0..60 {
+        UdpSocket::bind("127.0.0.1:0").unwrap().send_to(b"q", address).unwrap();
+    }
+    let [one, two, three, four] = ports.each_mut().map(|port| port.burst(|_| {}).unwrap().received);
+    assert!(one > 0 && two > 0 && one + two == 60, "{one} and {two}");
+    assert_eq!((three, four), (0, 0));
 }
 
 #[test]

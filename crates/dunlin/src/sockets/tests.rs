@@ -1,4 +1,6 @@
 use super::*;
+use crate::config::Steering;
+use crate::workers;
 use packet::{Packet, Verdict};
 use plane::{App, Fleet, Seat};
 use port::Port;
@@ -115,6 +117,25 @@ fn a_datagram_queued_before_is_answered_after() {
         let shared = sockets.finish().expect("nothing is left over");
         assert_eq!(shared.len(), 1 + workers_before.max(workers_after));
     }
+}
+
+/// A successor may load zones for minutes, and fail even then.
+#[test]
+fn sockets_beside_inherited_ones_receive_nothing_before_they_are_read() {
+    let (old, shared) = anew(HERE, 2);
+    let mut sockets = Sockets::new(shared);
+    let new = sockets.open(&[old.address], 6).expect("they are there");
+    let ask = || {
+        let clients: Vec<_> = (0..60).map(|_| client()).collect();
+        clients.iter().for_each(|client| _ = client.send_to(b"q", old.address).expect("loopback"));
+        answer(new[0].datagrams.iter().map(|fd| fd.try_clone().expect("a descriptor")).collect())
+    };
+    let counts = ask();
+    assert_eq!(counts[..2].iter().sum::<usize>(), 60, "the predecessor's: {counts:?}");
+    assert!(!workers::steer(Steering::Hash, &[None; 6], &new));
+    let counts = ask();
+    assert!(counts[2..].iter().sum::<usize>() > 0, "and then all: {counts:?}");
+    assert_eq!(counts.iter().sum::<usize>(), 60);
 }
 
 #[test]

@@ -55,8 +55,8 @@ fn attach(fd: BorrowedFd<'_>, mut program: Vec<libc::sock_filter>) -> io::Result
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Undoes [`steer`] and [`confine`], whoever did it: the sockets of an address keep their program when they change
-/// process. Where there is none, nothing is done.
+/// Undoes [`steer`] and [`confine`], whoever did it: the sockets of an address keep their program
+/// when they change process. Where there is none, nothing is done.
 ///
 /// # Errors
 /// The kernel does not let go of the program.

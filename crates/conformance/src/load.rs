@@ -37,6 +37,9 @@ const STRINGS: usize = 60;
 const QUERIES_PER_SOCKET: usize = 64;
 /// Octets that are read at once where answers are read piece by piece.
 const PIECE: usize = 4096;
+/// What the kernel keeps for the reader of large answers, in octets: less than one, so that its
+/// server has to wait; and enough pieces that neither waits for timers of TCP.
+const LARGE_BUFFER: usize = 8 * PIECE;
 
 /// Writes the zone into `directory`.
 pub fn zone(directory: &Path) -> Result<Zone> {
@@ -338,7 +341,7 @@ impl Client<'_> {
         let stream = connect_from(self.source, self.server, ANSWER_TIMEOUT);
         let stream = stream.inspect_err(|_| Seen::count(&self.seen.cut, 1))?;
         if self.manner == Manner::Large {
-            set_socket_recv_buffer_size(&stream, PIECE)?;
+            set_socket_recv_buffer_size(&stream, LARGE_BUFFER)?;
         }
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;

@@ -202,6 +202,36 @@ impl Server {
         Err(format!("{failure}; the log ends:\n{}", self.log_end()))
     }
 
+    /// Starts a successor, as `launch` says, and kills it `after` so many UDP sockets have been
+    /// bound to the server's address.
+    pub fn kill_successor(
+        &self,
+        launch: &Launch<'_>,
+        sockets: usize,
+        after: Duration,
+    ) -> Result<()> {
+        self.rewrite_config(launch)?;
+        let mut command = launch.command(&self.config, &self.log)?;
+        let mut child = command.arg("--take-over").spawn().map_err(|e| e.to_string())?;
+        let deadline = Instant::now() + TAKE_OVER_TIMEOUT;
+        let bound = loop {
+            match udp_sockets(self.address) {
+                Ok(bound) if bound < sockets && Instant::now() < deadline => {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                bound => break bound,
+            }
+        };
+        std::thread::sleep(after);
+        // What has ended by itself, which would be wrong, is told by what follows.
+        let _ = child.kill();
+        child.wait().map_err(|e| e.to_string())?;
+        match bound? {
+            bound if bound == sockets => Ok(()),
+            bound => Err(format!("{bound} UDP sockets, not {sockets}:\n{}", self.log_end())),
+        }
+    }
+
     /// What Dunlin tells of itself over its admin socket.
     pub fn status(&self) -> Result<serde_json::Value> {
         let directory = self.config.parent().ok_or("a config lies in a directory")?;
@@ -272,6 +302,16 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// How many UDP sockets of this host are bound to an address.
+fn udp_sockets(address: SocketAddrV4) -> Result<usize> {
+    let table = std::fs::read_to_string("/proc/net/udp").map_err(|e| e.to_string())?;
+    // The address is told as the machine holds it.
+    let ip = u32::from_ne_bytes(address.ip().octets());
+    let local = format!("{ip:08X}:{:04X}", address.port());
+    let lines = table.lines().filter_map(|line| line.split_whitespace().nth(1));
+    Ok(lines.filter(|bound| *bound == local).count())
 }
 
 /// Where a Dunlin in `directory` is asked and told.

@@ -4,6 +4,8 @@
 //! `DUNLIN_RELOADS` and `DUNLIN_TAKE_OVERS` set how many there are.
 #![allow(missing_docs, reason = "a test has no callers")]
 
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use conformance::Result;
@@ -13,7 +15,7 @@ use conformance::load::{self, Load, Manner, Seen};
 use conformance::names::{Name, name};
 use conformance::scene::{Scene, all_present, number};
 use conformance::server::{Launch, Server, Software};
-use conformance::zone::Zone;
+use conformance::zone::{Signing, Zone};
 
 /// Sixteen clients with a turn each two milliseconds.
 const CLIENTS: [Manner; 16] = [
@@ -35,6 +37,8 @@ const CLIENTS: [Manner; 16] = [
     Manner::Churn,
 ];
 const INTERVAL: Duration = Duration::from_millis(2);
+/// Names of a zone that takes some tenths of a second to load.
+const SLOW: u32 = 60_000;
 /// Between two events, so that the load meets both states.
 const REST: Duration = Duration::from_millis(50);
 
@@ -144,6 +148,40 @@ fn no_query_is_lost_while_successors_take_over() {
         Ok(())
     });
     judge(&format!("{take_overs} take-overs"), take_overs, &seen, result);
+}
+
+/// Successors with more workers, which bind sockets beside those they are offered, and then die
+/// over their zones.
+#[test]
+fn no_query_is_lost_to_successors_that_never_serve() {
+    let attempts = number("DUNLIN_TAKE_OVERS", 20) / 2;
+    let scene = Scene::new("never-serves").unwrap();
+    let zone = load::zone(&scene.path).unwrap();
+    let slow = slow_zone(&scene.path).unwrap();
+    let zones = [zone.clone()];
+    let launch = Launch { keys: "workers = 1", ..Launch::new(Software::Dunlin, &zones) };
+    let mut server = launch.start(&scene.path).unwrap();
+    let zones = [zone, slow];
+    let successor = Launch { keys: "workers = 4", zones: &zones, ..launch };
+    let load = Load { server: server.address, clients: &CLIENTS, interval: INTERVAL };
+    let (seen, result) = load.run(|| {
+        for _ in 0..attempts {
+            server.kill_successor(&successor, 4, REST)?;
+            std::thread::sleep(REST);
+            server.check_alive()?;
+        }
+        Ok(())
+    });
+    judge(&format!("{attempts} successors that died"), attempts, &seen, result);
+}
+
+/// A zone that takes so long to load that what happens meanwhile can be seen.
+fn slow_zone(directory: &Path) -> Result<Zone> {
+    let file = directory.join("slow.zone");
+    let head = "$TTL 60\n@ SOA ns hostmaster 1 3600 600 86400 60\n@ NS ns\nns A 192.0.2.1\n";
+    let text = format!("{head}$GENERATE 1-{SLOW} a$ A 192.0.2.1\n");
+    std::fs::write(&file, text).map_err(|e| format!("{}: {e}", file.display()))?;
+    Ok(Zone { name: name("slow.test"), file, signing: Signing::Unsigned, nodes: BTreeMap::new() })
 }
 
 fn judge(what: &str, events: u64, seen: &Seen, result: Result<()>) {

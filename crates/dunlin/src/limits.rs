@@ -59,6 +59,10 @@ pub const TOP_HISTORY_MAX: usize = 512;
 pub const ZONE_ERRORS_MAX: usize = 10;
 /// How long who loads zones waits while control's mailbox is full.
 pub const MAILBOX_PATIENCE: Duration = Duration::from_millis(10);
+/// Octets of the log that wait to be written; what is more is lost and counted.
+pub const LOG_OCTETS_MAX: usize = 1 << 20;
+/// How long the end waits for the log to be written.
+pub const LOG_FLUSH_MAX: Duration = Duration::from_secs(1);
 /// How often the threads that answer are looked at.
 pub const HEALTH_INTERVAL: Duration = Duration::from_secs(1);
 /// How long a thread may do nothing, though it does not wait, until it counts as stuck.

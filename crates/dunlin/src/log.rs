@@ -1,5 +1,10 @@
 //! The log: lines on standard error.
+mod lines;
+
+pub use lines::{flush, start_thread};
+
 use crate::config::{Format, Level, Log};
+use lines::{QUERIES, Writer};
 use std::io::{IsTerminal, stderr};
 use tracing_subscriber::Registry;
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -22,7 +27,7 @@ impl Levels {
 pub fn start(log: &Log) -> Levels {
     let (filter, handle) = reload::Layer::new(targets(log));
     let lines = tracing_subscriber::fmt::layer()
-        .with_writer(stderr)
+        .with_writer(Writer::new())
         .with_ansi(stderr().is_terminal())
         .with_target(false);
     let registry = tracing_subscriber::registry().with(filter);
@@ -36,7 +41,7 @@ pub fn start(log: &Log) -> Levels {
 fn targets(log: &Log) -> Targets {
     let rooms = log.rooms.iter().map(|(room, level)| (room.replace('-', "_"), filter(*level)));
     // Who asks for logged queries has said how many.
-    let queries = ("queries".to_owned(), LevelFilter::INFO);
+    let queries = (QUERIES.to_owned(), LevelFilter::INFO);
     Targets::new().with_default(filter(log.level)).with_targets(rooms.chain([queries]))
 }
 

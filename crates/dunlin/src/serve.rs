@@ -47,15 +47,18 @@ pub fn run(command: &cli::Serve) -> Anyhow<ExitCode> {
     let opened = Opened::open(&config, command.take_over, sockets, identity)?;
     // Before any thread starts: each has its capabilities from the one that starts it.
     privileges::drop_to(user, group, CapabilitySet::empty())?;
+    log::start_thread()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
+    let served = runtime.block_on(async {
         let (mut signals, reload) = (Signals::new()?, signal(SignalKind::hangup())?);
         let Some(started) = Started::start(config, levels, opened, notify, &mut signals).await?
         else {
             return Ok(ExitCode::SUCCESS);
         };
         started.run(signals, reload, watchdog).await
-    })
+    });
+    log::flush();
+    served
 }
 
 /// A server that answers.
@@ -232,6 +235,7 @@ impl Started {
             status = stopped => status?,
             () = signals.end() => {
                 tracing::warn!("ended at once, as a signal wished");
+                log::flush();
                 std::process::exit(1)
             }
         };

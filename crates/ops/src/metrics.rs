@@ -24,7 +24,7 @@ pub fn write(status: &Status, asked: Asked, format: Format) -> String {
     let mut out = Exposition::new(format);
     server(&mut out, status);
     threads(&mut out, &status.threads);
-    zones(&mut out, &status.zones);
+    zones(&mut out, &status.zones, status.saving.is_none());
     streams(&mut out, status);
     samples(&mut out, status);
     process(&mut out, status);
@@ -118,12 +118,14 @@ fn with_all<'a>(known: &[&'a str], counted: &'a BTreeMap<String, u64>) -> BTreeM
     all
 }
 
-fn zones(out: &mut Exposition, zones: &[ZoneStatus]) {
+fn zones(out: &mut Exposition, zones: &[ZoneStatus], saving: bool) {
     let mut family = out.family("dunlin_zones", Gauge, "Zones of the config, by state.");
     for state in ZoneState::ALL {
         let count = zones.iter().filter(|zone| zone.state == state).count();
         family.sample(&[("state", state.name())], count);
     }
+    let help = "0 while zones that were in order cannot be kept on disk.";
+    out.family("dunlin_zones_saving_successful", Gauge, help).sample(&[], u8::from(saving));
     let listed = &zones[..zones.len().min(ZONE_SERIES_MAX)];
     let help = "Zones that have no series of their own, since there are many.";
     out.family("dunlin_zones_without_series", Gauge, help).sample(&[], zones.len() - listed.len());

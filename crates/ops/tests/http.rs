@@ -81,7 +81,7 @@ fn who_may_not_ask_is_told_so() {
     let server = Server::start(ops);
     for path in ["/metrics", "/healthz", "/readyz"] {
         let (code, why) = server.get(path, "");
-        assert!(code == 403 && why.contains("[ops]"), "{code} {why}");
+        assert!(code == 403 && why.contains("[acl] metrics"), "{code} {why}");
     }
     let (code, text) = server.get("/metrics", "");
     assert_eq!(code, 200);

@@ -37,6 +37,8 @@ pub const DRAIN: std::ops::RangeInclusive<Duration> = Duration::ZERO..=Duration:
 /// Open files that are neither sockets questions come in by nor streams, at a guess: logs, zones
 /// that are being read, those who ask for metrics and status.
 pub const FILES_OTHER: usize = 256;
+/// Streams that a limit of open files must leave room for, so that the server starts.
+pub const STREAMS_LEAST: usize = 8;
 /// Sockets that a service manager may pass.
 pub const PASSED_MAX: usize = 4096;
 /// How long a service manager may take to be told something.

@@ -19,6 +19,8 @@ pub struct Opened {
     pub listening: Vec<Listening>,
     /// Another descriptor of each socket that is listened on, for a successor.
     pub shared: Vec<Shared>,
+    /// Streams that may be open at a time: as configured, or as many as there may be files.
+    pub connections: usize,
     /// For metrics and health.
     pub ops: Option<TcpListener>,
     /// For `dunlin status` and its like.
@@ -65,8 +67,8 @@ impl Opened {
         let admin = path.map(|path| endpoint(path, offer.is_some(), owner)).transpose()?.flatten();
         let shared = sockets.finish()?;
         // Each is here twice.
-        sockets::reserve_files(2 * shared.len(), config.streams.connections);
-        Ok(Self { places, listening, shared, ops, admin, offer })
+        let connections = sockets::reserve_files(2 * shared.len(), config.streams.connections)?;
+        Ok(Self { places, listening, shared, connections, ops, admin, offer })
     }
 }
 

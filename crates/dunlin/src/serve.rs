@@ -1,5 +1,5 @@
 //! `dunlin serve`: the order in which all is opened, started and told, and stopped again.
-use crate::config::Config;
+use crate::config::{Config, Streams};
 use crate::health::Health;
 use crate::limits::HEALTH_INTERVAL;
 use crate::live::{Lists, Live, tap_settings};
@@ -82,7 +82,7 @@ impl Started {
         signals: &mut Signals,
     ) -> Anyhow<Option<Self>> {
         let started = SystemTime::now();
-        let Opened { places, listening, shared, ops, admin, offer } = opened;
+        let Opened { places, listening, shared, connections, ops, admin, offer } = opened;
         let (control, running) =
             Control::start(zones::first_image(&config.zones, config.server.local_zones)?)?;
         let (local_zones, data_dir) = (config.server.local_zones, &config.server.data_dir);
@@ -100,11 +100,12 @@ impl Started {
         let steered = workers::steer(config.server.steering, &places, &listening);
         let listen: Vec<String> = listening.iter().map(|all| all.address.to_string()).collect();
         let workers = places.len();
-        let stream_limits = (config.streams.connections, config.streams.memory);
+        let stream_limits = (connections, config.streams.memory);
         let tap = Runner::start(tap_settings(&config))?;
         let lists = Lists::default();
         let count = config.zones.len();
-        let (port, streams) = (config.server.port, config.streams.clone());
+        let (port, streams) =
+            (config.server.port, Streams { connections, ..config.streams.clone() });
         let mut live = Live::new(config, levels, lists.clone())?;
         let kitchen = Kitchen { control: &control, settings: &mut live.settings, tap: &tap };
         let proxies = lists.clone();

@@ -5,7 +5,7 @@
 //! A UDP socket is never closed while it may hold a datagram that nobody else reads. So all that
 //! are inherited are served, be they more than there are workers. Those of an address that is no
 //! longer configured are left to the predecessor, which answers what they hold as it ends.
-use crate::limits::FILES_OTHER;
+use crate::limits::{FILES_OTHER, STREAMS_LEAST};
 use admin::{Kind, Shared};
 use plane::limits::{PARTING_MAX, PORTS_MAX};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
@@ -30,14 +30,43 @@ pub fn raise_file_limit() {
 /// what else there is. It grows when it is full, for which accept(2) waits, where there are
 /// threads, until every CPU has passed through the scheduler: some ten milliseconds in which that
 /// thread serves nobody. So this comes before there are any.
-pub fn reserve_files(sockets: usize, streams: usize) {
-    let wanted = sockets + streams + PARTING_MAX + FILES_OTHER;
+///
+/// Returns how many streams there is room for, up to those that are wanted: were more let in than
+/// may be opened, newcomers would wait for those that are there.
+///
+/// # Errors
+/// So few files may be open that there is no room for streams at all.
+pub fn reserve_files(sockets: usize, streams: usize) -> io::Result<usize> {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    let number = wanted.min(usize::try_from(limit).unwrap_or(usize::MAX).saturating_sub(1));
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let room = room_for_streams(sockets, streams, limit).ok_or_else(|| {
+        io::Error::other(format!(
+            "this process may open {limit} files only: raise the limit, as by `ulimit -n 4096` or \
+             LimitNOFILE=4096 in the systemd unit"
+        ))
+    })?;
+    if room < streams {
+        tracing::warn!(
+            limit,
+            "{room} of [streams] connections = {streams} are let in, as this process may open no \
+             more files: raise `ulimit -n`, or LimitNOFILE= in the systemd unit"
+        );
+    }
+    let wanted = sockets + room + PARTING_MAX + FILES_OTHER;
+    let number = wanted.min(limit.saturating_sub(1));
     // The descriptor is closed at once: it was only to be a large number.
     if let Err(error) = fcntl_dupfd_cloexec(io::stderr(), number as RawFd) {
         tracing::warn!(%error, wanted, "no room was made for open files: it is made as they come");
     }
+    Ok(room)
+}
+
+/// How many streams a limit of open files leaves room for; nothing: hardly any.
+fn room_for_streams(sockets: usize, streams: usize, limit: usize) -> Option<usize> {
+    let rest = limit.saturating_sub(sockets);
+    // Where files are few, a quarter of them has to do.
+    let room = rest.saturating_sub(PARTING_MAX + FILES_OTHER).max(rest / 4);
+    (room >= STREAMS_LEAST).then_some(room.min(streams))
 }
 
 /// What one address is served by.

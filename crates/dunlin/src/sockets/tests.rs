@@ -88,6 +88,15 @@ fn both_families_may_listen_everywhere() {
 }
 
 #[test]
+fn streams_are_as_many_as_there_may_be_files() {
+    assert_eq!(room_for_streams(100, 4_096, 1 << 20), Some(4_096));
+    assert_eq!(room_for_streams(100, 4_096, 1_024), Some(1_024 - 100 - PARTING_MAX - FILES_OTHER));
+    assert_eq!(room_for_streams(8, 4_096, 64), Some(14), "most are for what else there is");
+    assert_eq!(room_for_streams(8, 10, 64), Some(10), "nor more than are wanted");
+    assert_eq!(room_for_streams(8, 4_096, 39), None);
+}
+
+#[test]
 fn a_failure_says_what_to_do() {
     let (taken, _shared) = anew(HERE, 1);
     let text = told(&taken.address.to_string());

@@ -134,8 +134,8 @@ impl Started {
             started.take_over(offer).await?;
         }
         started.server.set_state(State::Serving);
-        started.server.notify.status(&format!("{count} zones on {listened}"));
-        started.server.notify.ready();
+        started.server.keep_sockets();
+        started.server.tell_ready();
         tracing::info!(zones = count, workers, steered, listen = listened, "serving");
         Ok(Some(started))
     }

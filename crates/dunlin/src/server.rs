@@ -10,7 +10,7 @@ use crate::threads::{Counted, Threads};
 use crate::zones::Zones;
 use admin::{Connection, Reloaded, Shared, Successor};
 use control::Control;
-use control::status::{Process, State, Status};
+use control::status::{Process, State, Status, ZoneState};
 use ops::Ops;
 use plane::{Connections, Handed};
 use std::io;
@@ -99,6 +99,20 @@ impl Server {
         *lock(&self.state) = state;
     }
 
+    /// Has the service manager keep the sockets, so that a restart loses nothing.
+    pub fn keep_sockets(&self) {
+        self.notify.keep(&lock(&self.shared));
+    }
+
+    /// Tells the service manager that all is done, and how things are.
+    pub fn tell_ready(&self) {
+        let zones = self.zones.status();
+        let current = zones.iter().filter(|zone| zone.state == ZoneState::Current).count();
+        let (zones, listen) = (zones.len(), self.listen.join(" "));
+        self.notify.status(&format!("{current} of {zones} zones current; listens on {listen}"));
+        self.notify.ready();
+    }
+
     /// Reads config and zones again, and waits until every zone was tried. What is wrong with a
     /// zone is not the config's fault: it is told, and the rest is taken over. Refused once the
     /// end has begun: it would let streams live again that were told to close.
@@ -127,7 +141,7 @@ impl Server {
                 tracing::error!(errors = errors.len(), "config refused; what held before goes on");
             }
         }
-        self.notify.ready();
+        self.tell_ready();
         reloaded
     }
 
@@ -198,14 +212,18 @@ impl admin::Handler for Handler {
     }
 
     fn sockets(&self) -> io::Result<Vec<Shared>> {
+        if self.0.notify.is_watched() {
+            return Err(io::Error::other(
+                "a service manager watches this server, and would take its end for the end of the \
+                 service: `systemctl restart dunlin` loses no question either, as systemd keeps \
+                 the sockets meanwhile",
+            ));
+        }
         lock(&self.0.shared).iter().map(Shared::try_clone).collect()
     }
 
-    async fn hand_over(&self, successor: Successor) -> Vec<Connection> {
+    async fn hand_over(&self, _successor: Successor) -> Vec<Connection> {
         self.0.set_state(State::Draining);
-        if let Some(pid) = successor.pid {
-            self.0.notify.main_pid(pid);
-        }
         let threads = mem::take(&mut *lock(&self.0.threads));
         let Some(threads) = threads else { return Vec::new() };
         let given = tokio::task::spawn_blocking(move || threads.hand_over()).await;

@@ -4,7 +4,8 @@
 //!
 //! A UDP socket is never closed while it may hold a datagram that nobody else reads. So all that
 //! are inherited are served, be they more than there are workers. Those of an address that is no
-//! longer configured are left to the predecessor, which answers what they hold as it ends.
+//! longer configured are left to the predecessor, which answers what they hold as it ends, or has
+//! done so already.
 use crate::limits::{FILES_OTHER, STREAMS_LEAST};
 use admin::{Kind, Shared};
 use plane::limits::{PARTING_MAX, PORTS_MAX};
@@ -89,7 +90,7 @@ pub struct Sockets {
 }
 
 impl Sockets {
-    /// Begins with what the service manager passed or a predecessor offers.
+    /// Begins with what the service manager passed or kept, or a predecessor offers.
     pub fn new(inherited: Vec<Shared>) -> Self {
         Self { inherited, shared: Vec::new() }
     }
@@ -162,7 +163,7 @@ impl Sockets {
                 let (kind, address, fd) = (*kind, *address, fd.as_raw_fd());
                 return Err(OpenError::Unfit { kind, address, fd });
             }
-            tracing::info!(?kind, %address, "left to the predecessor: no longer configured");
+            tracing::info!(?kind, %address, "a socket is not taken over: no longer configured");
         }
         Ok(self.shared)
     }

@@ -1,5 +1,9 @@
 //! The service manager: what it passes at the start (`sd_listen_fds(3)`), and what it is told
 //! (`sd_notify(3)`). All of it is files and variables; without them nothing happens.
+//!
+//! What it is told includes the sockets: it keeps them while this process is restarted and passes
+//! them to the next (`FileDescriptorStoreMax=`), so that questions wait in them meanwhile.
+mod kept;
 mod notify;
 
 pub use notify::Notify;
@@ -31,7 +35,8 @@ const VARIABLES: [&str; 6] = [
 /// What the service manager gave this process.
 #[derive(Debug)]
 pub struct Manager {
-    /// Sockets to listen on, in the order in which they were passed.
+    /// Sockets to listen on: those of a socket unit in the order in which they were passed, then
+    /// those that were kept for us, in the order in which our predecessor listed them.
     pub sockets: Vec<Shared>,
     /// Where it is told how far we are.
     pub notify: Notify,
@@ -117,7 +122,11 @@ impl Manager {
             values[index].clone()
         };
         let own = std::process::id();
-        let passed = passed(get, own)?;
+        let mut passed = passed(get, own)?;
+        // The manager has an order of its own.
+        passed.sort_by_key(|(_, name)| kept::index(name));
+        let kept = passed.iter().map(|(_, name)| name).filter(|name| kept::index(name).is_some());
+        let notify = Notify::to(get("NOTIFY_SOCKET").as_deref(), kept.cloned().collect());
         let mut open = Vec::new();
         for (fd, name) in passed {
             // SAFETY: not -1, and only asked for what it is.
@@ -130,11 +139,7 @@ impl Manager {
             open.push((unsafe { OwnedFd::from_raw_fd(fd) }, name));
         }
         let sockets = open.into_iter().map(|(fd, name)| adopt(fd, &name)).collect::<Result<_, _>>();
-        Ok(Self {
-            sockets: sockets?,
-            notify: Notify::to(get("NOTIFY_SOCKET").as_deref()),
-            watchdog: watchdog(get, own)?,
-        })
+        Ok(Self { sockets: sockets?, notify, watchdog: watchdog(get, own)? })
     }
 }
 
@@ -187,10 +192,11 @@ fn adopt(fd: OwnedFd, name: &str) -> Result<Shared, PassError> {
     if address.port() == 0 {
         return Err(unfit(Unfit::NotInternet));
     }
+    let is_ops = name == OPS || kept::is_ops(name);
     let kind = (sockopt::socket_type(&fd), sockopt::socket_protocol(&fd).ok().flatten());
     let kind = match kind {
         (Ok(SocketType::DGRAM), Some(ipproto::UDP)) => Kind::Udp,
-        (Ok(SocketType::STREAM), Some(ipproto::TCP | ipproto::MPTCP)) if name == OPS => Kind::Ops,
+        (Ok(SocketType::STREAM), Some(ipproto::TCP | ipproto::MPTCP)) if is_ops => Kind::Ops,
         (Ok(SocketType::STREAM), Some(ipproto::TCP | ipproto::MPTCP)) => Kind::Tcp,
         _ => return Err(unfit(Unfit::NeitherUdpNorTcp)),
     };
@@ -201,7 +207,8 @@ fn adopt(fd: OwnedFd, name: &str) -> Result<Shared, PassError> {
     if family == AddressFamily::INET6 && address.ip().is_unspecified() && !only() {
         return Err(unfit(Unfit::BothFamilies));
     }
-    Ok(Shared { kind, address, given: true, fd })
+    let given = kept::index(name).is_none();
+    Ok(Shared { kind, address, given, fd })
 }
 
 #[cfg(test)]

@@ -31,10 +31,10 @@ chroot . dpkg --install /tmp/dunlin.deb >&2
 chroot . dunlin check /etc/dunlin/dunlin.toml >&2
 chroot . id dunlin >&2
 chroot . dpkg --listfiles dunlin
-mkdir -p var/lib/dunlin
-touch var/lib/dunlin/kept
+mkdir -p var/lib/dunlin var/log/dunlin
+touch var/lib/dunlin/kept var/log/dunlin/kept
 chroot . dpkg --purge dunlin >&2
-for gone in etc/dunlin var/lib/dunlin usr/bin/dunlin usr/share/doc/dunlin; do
+for gone in etc/dunlin var/lib/dunlin var/log/dunlin usr/bin/dunlin usr/share/doc/dunlin; do
   [ ! -e "$gone" ] || { echo "$gone is left" >&2; exit 1; }
 done
 "#;

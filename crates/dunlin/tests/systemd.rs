@@ -1,20 +1,20 @@
-//! The systemd unit: how much it exposes, and that the server still does everything under it.
+//! The systemd units, and what the service manager is told: by a manager made up here, which looks
+//! at every word. `managed` runs the units by the real one.
 mod served;
 
-use rustix::process::Signal;
-use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
-    SeccompRule,
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketType, recvmsg, sockopt,
 };
-use served::{HEAD, NOERROR, PATIENCE, Served, binary, holds, query, rcode, zone};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use rustix::process::Signal;
+use served::{HEAD, PATIENCE, Served, binary, zone};
 use std::fs;
-use std::io;
-use std::net::UdpSocket;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::io::IoSliceMut;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::process::Command;
+use std::time::{Duration, Instant};
 
 const UNIT: &str = include_str!("../../../packaging/systemd/dunlin.service");
 /// The most that `systemd-analyze security` may say, in tenths: 2.0 is "OK", 10 "unsafe".
@@ -86,204 +86,133 @@ fn the_units_are_in_order() {
     assert!(ours.is_empty(), "{ours:#?}");
 }
 
-/// The system calls of a group of systemd's, such as `@file-system`.
-fn group(name: &str, calls: &mut BTreeSet<String>) -> Option<()> {
-    let told = output(Command::new("systemd-analyze").args(["syscall-filter", name]))?;
-    for word in told.lines().map(str::trim).filter(|line| !line.starts_with('#')) {
-        if word.starts_with('@') && word != name {
-            group(word, calls)?;
-        } else if !word.starts_with('@') {
-            calls.insert(word.to_owned());
-        }
-    }
-    Some(())
+/// A service manager.
+struct Manager {
+    socket: UnixDatagram,
+    path: PathBuf,
 }
 
-/// What `SystemCallFilter=` of the unit lets through, as systemd.exec(5) reads it.
-fn allowed() -> Option<BTreeSet<String>> {
-    let mut allowed = BTreeSet::new();
-    group("@default", &mut allowed)?;
-    for value in values("SystemCallFilter") {
-        let (remove, names) = value.strip_prefix('~').map_or((false, value), |names| (true, names));
-        let mut calls = BTreeSet::new();
-        for name in names.split(' ') {
-            if name.starts_with('@') {
-                group(name, &mut calls)?;
-            } else {
-                calls.insert(name.to_owned());
+impl Manager {
+    fn new(test: &str) -> Self {
+        // The path of a unix socket is short.
+        let path = std::env::temp_dir().join(format!("dunlin-{test}-{}", std::process::id()));
+        let socket = UnixDatagram::bind(&path).expect("a socket");
+        socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        Self { socket, path }
+    }
+
+    /// What it is told next, and the socket that comes along.
+    fn told(&self) -> (String, Option<OwnedFd>) {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut octets = [0; 4096];
+        let into = &mut [IoSliceMut::new(&mut octets)];
+        let flags = RecvFlags::CMSG_CLOEXEC;
+        let len = recvmsg(&self.socket, into, &mut control, flags).expect("a word in time").bytes;
+        let mut fds = Vec::new();
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(more) = message {
+                fds.extend(more);
             }
         }
-        if remove {
-            allowed.retain(|call| !calls.contains(call));
-        } else {
-            allowed.extend(calls);
+        assert!(fds.len() <= 1, "one each, so that each has its name");
+        (String::from_utf8(octets[..len].to_vec()).expect("UTF-8"), fds.pop())
+    }
+
+    /// What it is told next but for signs of life.
+    fn next(&self) -> (String, Option<OwnedFd>) {
+        loop {
+            let told = self.told();
+            if told.0 != "WATCHDOG=1" {
+                return told;
+            }
         }
     }
-    Some(allowed)
-}
 
-/// The number of each system call of this machine, as the kernel's headers tell the C compiler.
-fn numbers() -> HashMap<String, i64> {
-    let mut cc = Command::new("cc");
-    cc.args(["-E", "-dM", "-include", "sys/syscall.h", "-x", "c", "-"]).stdin(Stdio::null());
-    let told = output(&mut cc).expect("a C compiler, as the linker of Rust");
-    let macros: HashMap<&str, &str> =
-        told.lines().filter_map(|line| line.strip_prefix("#define ")?.split_once(' ')).collect();
-    let mut numbers = HashMap::new();
-    for (name, mut value) in macros.iter().map(|(name, value)| (name, *value)) {
-        let Some(name) = name.strip_prefix("__NR_") else { continue };
-        // Some are named after another.
-        while let Some(other) = macros.get(value) {
-            value = other;
-        }
-        if let Ok(number) = value.parse() {
-            numbers.insert(name.to_owned(), number);
-        }
+    /// It is told this next, and no more.
+    fn expect(&self, text: &str) {
+        assert_eq!(self.next().0, text);
     }
-    numbers
 }
 
-fn when(argument: u8, op: SeccompCmpOp, value: i32) -> SeccompCondition {
-    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, op, value as u64).expect("a condition")
-}
-
-fn compile(
-    rules: BTreeMap<i64, Vec<SeccompRule>>,
-    otherwise: SeccompAction,
-    matched: SeccompAction,
-) -> BpfProgram {
-    let architecture = std::env::consts::ARCH.try_into().expect("seccompiler knows it");
-    let filter = SeccompFilter::new(rules, otherwise, matched, architecture).expect("a filter");
-    filter.try_into().expect("a program")
-}
-
-/// `SystemCallFilter=`, but for one call: what is not on the list ends the process.
-fn calls_filter(without: Option<&str>) -> Option<BpfProgram> {
-    let (numbers, allowed) = (numbers(), allowed()?);
-    let calls = allowed.iter().filter(|call| Some(call.as_str()) != without);
-    let rules: BTreeMap<_, _> =
-        calls.filter_map(|call| Some((*numbers.get(call)?, Vec::new()))).collect();
-    assert!(rules.len() > 100, "most calls have a number: {}", rules.len());
-    Some(compile(rules, SeccompAction::KillProcess, SeccompAction::Allow))
-}
-
-/// `RestrictAddressFamilies=`, `MemoryDenyWriteExecute=` and `RestrictNamespaces=`; where systemd
-/// has the call fail, it ends the process, so that nothing of it is overlooked.
-fn arguments_filter() -> BpfProgram {
-    let numbers = numbers();
-    let families = values("RestrictAddressFamilies").next().expect("families").split(' ');
-    let others = families.map(|family| {
-        let family = match family {
-            "AF_UNIX" => libc::AF_UNIX,
-            "AF_INET" => libc::AF_INET,
-            "AF_INET6" => libc::AF_INET6,
-            other => panic!("{other} is new to this test"),
-        };
-        when(0, SeccompCmpOp::Ne, family)
-    });
-    let all = |conditions| vec![SeccompRule::new(conditions).expect("a rule")];
-    let has = |argument, bits: i32| {
-        let bits_64 = bits as u64;
-        all(vec![when(argument, SeccompCmpOp::MaskedEq(bits_64), bits)])
-    };
-    assert_eq!(values("MemoryDenyWriteExecute").next(), Some("yes"));
-    let mut rules = BTreeMap::from([
-        (numbers["socket"], all(others.collect())),
-        (numbers["mmap"], has(2, libc::PROT_WRITE | libc::PROT_EXEC)),
-        (numbers["mprotect"], has(2, libc::PROT_EXEC)),
-        (numbers["pkey_mprotect"], has(2, libc::PROT_EXEC)),
-    ]);
-    assert_eq!(values("RestrictNamespaces").next(), Some("yes"));
-    for call in ["unshare", "setns"] {
-        rules.insert(numbers[call], Vec::new());
+impl Drop for Manager {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
     }
-    compile(rules, SeccompAction::Allow, SeccompAction::KillProcess)
 }
 
-/// The server, to be started under the filters of the unit.
-fn confined(without: Option<&str>) -> Option<Command> {
-    let filters = [arguments_filter(), calls_filter(without)?];
+/// Microseconds of CLOCK_MONOTONIC.
+fn monotonic_micros() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1_000
+}
+
+#[test]
+fn the_manager_is_told_of_start_reload_life_and_end() {
+    const WATCHDOG: Duration = Duration::from_millis(600);
+    let manager = Manager::new("notified");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("notified");
     let mut command = binary();
-    let confine = move || {
-        let failed = |error| io::Error::other(format!("{error}"));
-        filters.iter().try_for_each(|filter| seccompiler::apply_filter(filter).map_err(failed))
-    };
-    // SAFETY: between fork and exec it calls the kernel only; an error, which would allocate, ends
-    // the child.
-    unsafe { command.pre_exec(confine) };
-    Some(command)
-}
-
-/// A thing the server does.
-type Exercise = (&'static str, fn(&Served));
-
-/// Everything it does while it runs. Each must leave it running.
-const EXERCISES: &[Exercise] = &[
-    ("answers over UDP", |served| {
-        assert!(holds(&served.ask("ns.a.test"), &[192, 0, 2, 1]));
-    }),
-    ("answers over TCP", |served| {
-        assert!(holds(&served.ask_over_tcp("ns.a.test"), &[192, 0, 2, 1]));
-    }),
-    ("loads a zone that changes", |served| {
-        fs::write(served.folder.join("a.test.zone"), format!("{HEAD}new A 192.0.2.2\n"))
-            .expect("a file");
-        served.expect_address("new.a.test", [192, 0, 2, 2]);
-    }),
-    ("refuses a bad zone", |served| {
-        fs::write(served.folder.join("a.test.zone"), "broken\n").expect("a file");
-        served.expect_line("a.test.zone:1:", "");
-        assert_eq!(rcode(&served.ask("new.a.test")), NOERROR);
-    }),
-    ("loads all zones on SIGHUP", |served| {
-        fs::write(served.folder.join("b.test.zone"), format!("{HEAD}new A 192.0.2.3\n"))
-            .expect("a file");
-        served.signal(Signal::HUP);
-        served.expect_address("new.b.test", [192, 0, 2, 3]);
-    }),
-    ("logs its counters on SIGUSR1", |served| {
-        served.signal(Signal::USR1);
-        served.expect_line("counters", "\"all\"");
-    }),
-];
-
-fn confined_server(test: &str, without: Option<&str>) -> Option<Served> {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
-    let config = "drain = \"0s\"\npin = true\ndata_dir = \"state\"\n".to_owned()
-        + &zone("a.test")
-        + &zone("b.test");
-    let files = [("a.test.zone", HEAD), ("b.test.zone", HEAD)];
-    Some(Served::start_by(&mut confined(without)?, &folder, &config, &files))
-}
-
-#[test]
-fn every_feature_works_under_the_filters_of_the_unit() {
-    let Some(mut served) = confined_server("confined", None) else { return };
-    let status = format!("/proc/{}/status", served.child.id());
-    let status = fs::read_to_string(status).expect("it runs");
-    assert!(status.lines().any(|line| line == "Seccomp_filters:\t2"), "{status}");
-    for (name, exercise) in EXERCISES {
-        println!("{name}");
-        exercise(&served);
-        assert!(served.child.try_wait().expect("a child").is_none(), "it {name}, and ends");
+    command.env("NOTIFY_SOCKET", &manager.path);
+    command.env("WATCHDOG_USEC", WATCHDOG.as_micros().to_string());
+    let admin = format!("[admin]\nsocket = {:?}\n", folder.join("admin"));
+    let config = "drain = \"0s\"\n".to_owned() + &admin + &zone("a.test");
+    let mut served = Served::start_by(&mut command, &folder, &config, &[("a.test.zone", HEAD)]);
+    for (name, kind) in [
+        ("kept-0", SocketType::STREAM),
+        ("kept-1", SocketType::DGRAM),
+        ("kept-2", SocketType::DGRAM),
+    ] {
+        let (text, socket) = manager.next();
+        assert_eq!(text, format!("FDSTORE=1\nFDPOLL=0\nFDNAME={name}"));
+        let socket = socket.expect("a socket to keep");
+        assert_eq!(sockopt::socket_type(socket), Ok(kind));
     }
+    let status = format!("STATUS=1 of 1 zones current; listens on {}", served.address);
+    manager.expect(&status);
+    manager.expect("READY=1");
+
+    fs::write(folder.join("a.test.zone"), "broken\n").expect("a file");
+    let asked = monotonic_micros();
+    served.signal(Signal::HUP);
+    let (text, _) = manager.next();
+    let micros = text.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").expect(&text);
+    let micros: u64 = micros.parse().expect("a number");
+    assert!((asked..=monotonic_micros()).contains(&micros), "{micros}, and asked at {asked}");
+    manager.expect(&status.replace("1 of 1", "0 of 1"));
+    manager.expect("READY=1");
+
+    let begun = Instant::now();
+    (0..10).for_each(|_| assert_eq!(manager.told().0, "WATCHDOG=1"));
+    // One may have waited here already.
+    assert!(begun.elapsed() >= WATCHDOG / 2 * 8, "twice in its time, and no more");
+    assert!(begun.elapsed() <= WATCHDOG * 10, "it would have been killed");
+
     served.signal(Signal::TERM);
-    assert_eq!(served.status(), Some(0), "it ends when told to");
+    manager.expect("STOPPING=1");
+    assert_eq!(served.status(), Some(0));
 }
 
-/// A filter that lacked a call would be noticed: the process ends at the first.
+/// Asked to stop as a successor takes its place, it says why not, and what to do.
 #[test]
-fn a_call_that_is_not_on_the_list_ends_the_server() {
-    let Some(mut served) = confined_server("confined_more", Some("sendmmsg")) else { return };
-    let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-    socket.send_to(&query("ns.a.test"), served.address).expect("sent");
-    let until = Instant::now() + PATIENCE;
-    let status = loop {
-        if let Some(status) = served.child.try_wait().expect("a child") {
-            break status;
-        }
-        assert!(Instant::now() < until, "it answers without sendmmsg");
-        std::thread::sleep(PATIENCE / 1000);
-    };
-    assert_eq!(status.signal(), Some(libc::SIGSYS), "{status}");
+fn whom_a_manager_watches_is_not_taken_over() {
+    let manager = Manager::new("watched");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("watched");
+    let mut command = binary();
+    command.env("NOTIFY_SOCKET", &manager.path);
+    let admin = format!("[admin]\nsocket = {:?}\n", folder.join("admin"));
+    let config = admin + &zone("a.test");
+    let served = Served::start_by(&mut command, &folder, &config, &[("a.test.zone", HEAD)]);
+    let successor = binary()
+        .args(["serve", "--take-over", "-c"])
+        .arg(folder.join("dunlin.toml"))
+        .output()
+        .expect("it runs");
+    let told = String::from_utf8_lossy(&successor.stderr);
+    assert_eq!(successor.status.code(), Some(1), "{told}");
+    assert!(
+        told.contains("service manager") && told.contains("systemctl restart dunlin"),
+        "{told}"
+    );
+    assert!(served::holds(&served.ask("ns.a.test"), &[192, 0, 2, 1]), "the old one goes on");
 }

@@ -64,6 +64,26 @@ fn sockets_are_what_they_are() {
 }
 
 #[test]
+fn what_was_kept_has_its_place_and_is_not_given() {
+    for (index, kind) in [Kind::Tcp, Kind::Udp, Kind::Ops].into_iter().enumerate() {
+        let fd = || -> OwnedFd {
+            match kind {
+                Kind::Udp => UdpSocket::bind("127.0.0.1:0").expect("a socket").into(),
+                _ => TcpListener::bind("127.0.0.1:0").expect("a socket").into(),
+            }
+        };
+        let address = "127.0.0.1:53".parse().expect("an address");
+        let name = kept::name(index, &Shared { kind, address, given: false, fd: fd() });
+        assert_eq!((kept::index(&name), kept::is_ops(&name)), (Some(index), kind == Kind::Ops));
+        let shared = adopt(fd(), &name).expect("a socket of ours");
+        assert_eq!((shared.kind, shared.given), (kind, false));
+    }
+    for name in ["kept-", "kept-ops", "kept-1-opsy", "kept", "ops", "dunlin.socket", ""] {
+        assert_eq!((kept::index(name), kept::is_ops(name)), (None, false), "{name}");
+    }
+}
+
+#[test]
 fn what_cannot_be_listened_on_says_why_and_what_to_do() {
     let unbound = |kind| rustix::net::socket(AddressFamily::INET, kind, None).expect("a socket");
     let stream = unbound(SocketType::STREAM);
@@ -102,15 +122,21 @@ fn the_manager_is_told_by_path_and_by_name() {
             let len = manager.recv(&mut room).expect("a message");
             String::from_utf8(room[..len].into()).expect("UTF-8")
         };
-        let notify = Notify::to(Some(&to));
+        let notify = Notify::to(Some(&to), vec!["kept-7".to_owned()]);
         notify.ready();
         assert_eq!(told(), "READY=1");
         notify.status("serving\nREADY=0");
         assert_eq!(told(), "STATUS=serving READY=0");
         notify.watchdog();
         assert_eq!(told(), "WATCHDOG=1");
-        notify.main_pid(42);
-        assert_eq!(told(), "MAINPID=42");
+        let socket = |given| {
+            let udp = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+            let address = udp.local_addr().expect("bound");
+            Shared { kind: Kind::Udp, address, given, fd: udp.into() }
+        };
+        notify.keep(&[socket(true), socket(false)]);
+        assert_eq!(told(), "FDSTOREREMOVE=1\nFDNAME=kept-7", "what was kept before goes first");
+        assert_eq!(told(), "FDSTORE=1\nFDPOLL=0\nFDNAME=kept-1", "what it gave it has");
         notify.stopping();
         assert_eq!(told(), "STOPPING=1");
         notify.reloading();
@@ -119,9 +145,9 @@ fn the_manager_is_told_by_path_and_by_name() {
         assert!(micros.parse::<u64>().expect("a number") > 0);
     }
     // Nobody is there any more, or never was: that is no reason to fail.
-    Notify::to(path.to_str()).ready();
-    Notify::to(Some("vsock:2:1")).ready();
-    Notify::to(None).ready();
+    Notify::to(path.to_str(), Vec::new()).ready();
+    Notify::to(Some("vsock:2:1"), Vec::new()).ready();
+    Notify::to(None, Vec::new()).ready();
     std::fs::remove_file(path).expect("ours");
 }
 

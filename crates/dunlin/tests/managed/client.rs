@@ -1,0 +1,72 @@
+//! What clients ask of a server, each once: no question is repeated.
+use crate::served::{PATIENCE, holds, query};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
+
+/// An address whose port takes a privilege, and which no other run of these tests has.
+pub fn free_address(test: u8) -> SocketAddr {
+    let [.., high, low] = std::process::id().to_be_bytes();
+    (Ipv4Addr::new(127, 50 + test, high, low), 53).into()
+}
+
+/// A UDP socket of this client.
+pub fn socket(client: [u8; 4]) -> UdpSocket {
+    let socket = UdpSocket::bind((Ipv4Addr::from(client), 0)).expect("a socket");
+    socket.set_read_timeout(Some(2 * PATIENCE)).expect("a timeout");
+    socket
+}
+
+/// Sends octets from this client; what comes back.
+pub fn exchange(client: [u8; 4], server: SocketAddr, octets: &[u8]) -> Vec<u8> {
+    let socket = socket(client);
+    socket.send_to(octets, server).expect("sent");
+    let mut reply = vec![0; 4096];
+    let len = socket.recv(&mut reply).expect("an answer over UDP");
+    reply.truncate(len);
+    reply
+}
+
+pub fn exchange_over_tcp(server: SocketAddr, octets: &[u8]) -> Vec<u8> {
+    let mut stream = TcpStream::connect(server).expect("connected");
+    stream.set_read_timeout(Some(2 * PATIENCE)).expect("a timeout");
+    let message = [&(octets.len() as u16).to_be_bytes()[..], octets].concat();
+    stream.write_all(&message).expect("sent");
+    let mut len = [0; 2];
+    stream.read_exact(&mut len).expect("an answer over TCP");
+    let mut reply = vec![0; u16::from_be_bytes(len).into()];
+    stream.read_exact(&mut reply).expect("an answer over TCP");
+    reply
+}
+
+/// Asks for an address over UDP.
+pub fn ask(server: SocketAddr, name: &str) -> Vec<u8> {
+    exchange([127, 0, 0, 1], server, &query(name))
+}
+
+/// Whether the name has this address, over UDP and over TCP.
+pub fn expect(server: SocketAddr, name: &str, address: [u8; 4]) {
+    for reply in [ask(server, name), exchange_over_tcp(server, &query(name))] {
+        assert!(holds(&reply, &address), "{name}: {reply:x?}");
+    }
+}
+
+/// A question with an EDNS option.
+pub fn query_with(name: &str, code: u8, data: &[u8]) -> Vec<u8> {
+    let mut query = query(name);
+    let len = query.len();
+    let option = [&[0, code, 0, data.len() as u8], data].concat();
+    query[len - 1] = option.len() as u8;
+    query.extend_from_slice(&option);
+    query
+}
+
+/// Status line and body of a page.
+pub fn get(server: SocketAddr, page: &str) -> String {
+    let mut stream = TcpStream::connect(server).expect("connected");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    write!(stream, "GET {page} HTTP/1.1\r\nHost: dunlin\r\nConnection: close\r\n\r\n")
+        .expect("sent");
+    let mut told = String::new();
+    stream.read_to_string(&mut told).expect("a page");
+    told
+}

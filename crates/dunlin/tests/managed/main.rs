@@ -1,0 +1,200 @@
+//! The packaged unit under the real systemd: how every feature works under its restrictions, and
+//! how it is started, reloaded, restarted, killed and stopped, and no question lost.
+mod client;
+mod exercises;
+mod machine;
+#[path = "../served/mod.rs"]
+mod served;
+
+use client::{ask, expect, get};
+use exercises::{EXERCISES, config, place};
+use machine::{Machine, until};
+use rustix::process::Signal;
+use served::{HEAD, holds, query};
+use std::net::{SocketAddr, UdpSocket};
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// Where a server listens.
+#[derive(Clone, Copy)]
+struct Place {
+    dns: SocketAddr,
+    ops: SocketAddr,
+}
+
+/// Boots a machine with everything switched on, unless something for that is not here.
+fn boot(test: &str, place: Place, lines: &str) -> Option<Machine> {
+    let files = [("dunlin.toml", &*config(place, "")), ("a.test.zone", HEAD)];
+    machine::is_possible().then(|| Machine::boot(test, &files, lines))
+}
+
+#[test]
+fn every_feature_works_as_the_unit_lets_it() {
+    let place = place(1);
+    let Some(machine) = boot("managed_features", place, "") else { return };
+    check_start(&machine);
+    let pid = machine.property("MainPID");
+    for (name, exercise) in EXERCISES {
+        println!("{name}");
+        exercise(&machine, place);
+        assert_eq!(machine.property("MainPID"), pid, "it {name}, and ends: {}", machine.log());
+    }
+    // It answers on while it tells everybody that it ends.
+    machine.do_systemctl(&["stop", "--no-block", "dunlin"]);
+    until("it is not ready", || {
+        get(place.ops, "/readyz").starts_with("HTTP/1.1 503").then_some(())
+    });
+    expect(place.dns, "ns.a.test", [192, 0, 2, 1]);
+    until("it ends", || (machine.property("ActiveState") == "inactive").then_some(()));
+    assert_eq!(machine.property("Result"), "success", "{}", machine.log());
+}
+
+/// It is there, and may do no more than the unit says.
+fn check_start(machine: &Machine) {
+    machine.do_systemctl(&["start", "dunlin"]);
+    let told = machine.property("StatusText");
+    assert!(told.starts_with("1 of 1 zones current; listens on 127."), "{told}");
+    let status = machine.told(&["cat", &format!("/proc/{}/status", machine.property("MainPID"))]);
+    let [none, bind] = ["0000000000000000", "0000000000000400"];
+    for (key, value) in [("CapEff", none), ("CapBnd", bind), ("NoNewPrivs", "1"), ("Seccomp", "2")]
+    {
+        assert!(status.lines().any(|line| line == format!("{key}:\t{value}")), "{key} {status}");
+    }
+    let uid = status.lines().find_map(|line| line.strip_prefix("Uid:\t")).expect("a user");
+    let dunlin = machine.told(&["id", "--user", "dunlin"]);
+    assert_eq!(uid.split('\t').next(), Some(dunlin.trim()));
+}
+
+/// A filter that lacked a call would be noticed: the process ends at the first.
+#[test]
+fn a_call_that_is_not_on_the_list_ends_the_server() {
+    let place = place(2);
+    let lines = "SystemCallFilter=~sendmmsg\nRestart=no\n";
+    let Some(machine) = boot("managed_filter", place, lines) else { return };
+    machine.do_systemctl(&["start", "dunlin"]);
+    let client = client::socket([127, 0, 0, 1]);
+    client.send_to(&query("ns.a.test"), place.dns).expect("sent");
+    until("it ends", || (machine.property("ActiveState") == "failed").then_some(()));
+    let signal: i32 = machine.property("ExecMainStatus").parse().expect("a number");
+    assert_eq!(signal, Signal::SYS.as_raw());
+}
+
+#[test]
+fn a_reload_waits_until_it_is_done_and_fails_where_the_config_is_refused() {
+    let place = place(3);
+    let Some(machine) = boot("managed_reload", place, "") else { return };
+    machine.do_systemctl(&["start", "dunlin"]);
+    machine.write("a.test.zone", &format!("{HEAD}new A 192.0.2.9\n"));
+    machine.do_systemctl(&["reload", "dunlin"]);
+    expect(place.dns, "new.a.test", [192, 0, 2, 9]);
+    machine.write("dunlin.toml", &config(place, "drian = \"1s\""));
+    let (done, told) = machine.systemctl(&["reload", "dunlin"]);
+    assert!(!done, "{told}");
+    assert!(machine.log().contains("unknown key `drian`"), "{}", machine.log());
+    assert_eq!(machine.property("ActiveState"), "active");
+    machine.write("dunlin.toml", &config(place, ""));
+    machine.do_systemctl(&["reload", "dunlin"]);
+
+    // A successor that systemd does not know is told what to do instead.
+    let words = ["dunlin", "serve", "--take-over", "-c", "/etc/dunlin/dunlin.toml"];
+    let output = machine.run(&words);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && told.contains("`systemctl restart dunlin`"), "{told}");
+    expect(place.dns, "new.a.test", [192, 0, 2, 9]);
+}
+
+/// Asks all the while over UDP and TCP, each question once; how many there were.
+fn load(server: SocketAddr, stop: &AtomicBool, asked: &AtomicU64) {
+    while !stop.load(Ordering::Relaxed) {
+        expect(server, "ns.a.test", [192, 0, 2, 1]);
+        asked.fetch_add(2, Ordering::Relaxed);
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_restart_loses_no_question() {
+    let place = place(4);
+    let Some(machine) = boot("managed_restart", place, "") else { return };
+    machine.do_systemctl(&["start", "dunlin"]);
+    let (stop, asked) = (AtomicBool::new(false), AtomicU64::new(0));
+    thread::scope(|scope| {
+        let clients: Vec<_> =
+            (0..4).map(|_| scope.spawn(|| load(place.dns, &stop, &asked))).collect();
+        for _ in 0..3 {
+            let pid = machine.property("MainPID");
+            machine.do_systemctl(&["restart", "dunlin"]);
+            assert_ne!(machine.property("MainPID"), pid, "another process");
+        }
+        stop.store(true, Ordering::Relaxed);
+        clients.into_iter().for_each(|client| client.join().expect("every question is answered"));
+    });
+    let asked = asked.into_inner();
+    println!("{asked} questions");
+    assert!(asked > 100, "too few to show anything");
+    assert_eq!(machine.property("NFileDescriptorStore"), "4", "UDP of two workers, TCP, and ops");
+
+    // A zone whose file is gone is answered from its copy.
+    std::fs::remove_file(machine.folder.join("a.test.zone")).expect("it is there");
+    machine.do_systemctl(&["restart", "dunlin"]);
+    expect(place.dns, "ns.a.test", [192, 0, 2, 1]);
+
+    // What is asked while it is dead is answered by the one that comes next.
+    machine.do_systemctl(&["kill", "--signal=KILL", "dunlin"]);
+    until("systemd notices", || (machine.property("SubState") == "auto-restart").then_some(()));
+    assert!(holds(&ask(place.dns, "ns.a.test"), &[192, 0, 2, 1]));
+    assert_eq!(machine.property("NRestarts"), "1");
+
+    machine.do_systemctl(&["stop", "dunlin"]);
+    UdpSocket::bind(place.dns).expect("nobody holds the socket any more");
+}
+
+/// The service takes the place of a server that somebody started in a shell.
+#[test]
+fn it_takes_over_from_a_server_started_by_hand() {
+    let place = place(5);
+    let lines = "ExecStart=\nExecStart=/usr/bin/dunlin serve --take-over -c \
+                 /etc/dunlin/dunlin.toml\n";
+    let Some(machine) = boot("managed_take_over", place, lines) else { return };
+    machine.write("dunlin.toml", &config(place, "user = \"dunlin\""));
+    machine.told(&["install", "-d", "-o", "dunlin", "-g", "dunlin", "/run/dunlin", LOGS, STATE]);
+    let words = ["dunlin", "serve", "-c", "/etc/dunlin/dunlin.toml"];
+    let mut by_hand = machine.command(&words).stderr(Stdio::null()).spawn().expect("nsenter runs");
+    until("it serves", || machine.run(&["dunlin", "status"]).status.success().then_some(()));
+    machine.do_systemctl(&["start", "dunlin"]);
+    assert!(by_hand.wait().expect("it ends").success());
+    assert!(machine.log().contains("took over"), "{}", machine.log());
+    expect(place.dns, "ns.a.test", [192, 0, 2, 1]);
+    // From here on it needs nobody before it.
+    let edit = "sed -i /ExecStart/d /etc/systemd/system/dunlin.service.d/test.conf";
+    machine.told(&["sh", "-c", &format!("{edit} && systemctl daemon-reload")]);
+    machine.do_systemctl(&["restart", "dunlin"]);
+    expect(place.dns, "ns.a.test", [192, 0, 2, 1]);
+}
+
+/// Folders that the unit makes, and that one who starts it by hand has to.
+const LOGS: &str = "/var/log/dunlin";
+const STATE: &str = "/var/lib/dunlin";
+
+/// The optional socket unit: the first question starts the service, which is given its socket.
+#[test]
+fn a_question_to_the_socket_unit_starts_it() {
+    let place = place(6);
+    let Some(machine) = boot("managed_socket", place, "") else { return };
+    let dns = place.dns;
+    let lines = format!(
+        "[Socket]\nListenDatagram=\nListenStream=\nListenDatagram={dns}\nListenDatagram={dns}\n\
+         ListenStream={dns}\n"
+    );
+    let write = "mkdir -p $0.d && printf %s \"$1\" >$0.d/test.conf && systemctl daemon-reload";
+    machine.told(&["sh", "-c", write, "/etc/systemd/system/dunlin.socket", &lines]);
+    machine.do_systemctl(&["start", "dunlin.socket"]);
+    assert_eq!(machine.property("ActiveState"), "inactive");
+    expect(dns, "ns.a.test", [192, 0, 2, 1]);
+    assert_eq!(machine.property("NFileDescriptorStore"), "1", "that of [ops] alone is not given");
+    assert!(!machine.log().contains("share a UDP socket"), "{}", machine.log());
+    machine.do_systemctl(&["restart", "dunlin"]);
+    expect(dns, "ns.a.test", [192, 0, 2, 1]);
+}

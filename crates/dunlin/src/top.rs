@@ -44,7 +44,7 @@ pub fn run(command: &cli::Top) -> Result<ExitCode, Box<dyn Error>> {
     });
     // Before the screen is taken over: who asks the wrong place is told so.
     let first = (ask()?, Instant::now());
-    if io::stdout().is_terminal() && io::stdin().is_terminal() {
+    if io::stdout().is_terminal() && io::stdin().is_terminal() && is_capable() {
         let (tell, events) = sync_channel(1);
         start_signals(tell.clone())?;
         start_asking(ask, command.interval, tell.clone())?;
@@ -57,6 +57,11 @@ pub fn run(command: &cli::Top) -> Result<ExitCode, Box<dyn Error>> {
         write_lines(&mut io::stdout().lock(), ask, command.interval, first)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether the terminal can be drawn on: one that says it is dumb gets lines.
+fn is_capable() -> bool {
+    !std::env::var("TERM").is_ok_and(|name| name == "dumb")
 }
 
 /// Asks once an interval, until nobody listens.

@@ -220,3 +220,26 @@ fn top_gives_the_terminal_back_when_a_signal_ends_it() {
         assert!(Command::new("kill").arg(pid).status().unwrap().success());
     });
 }
+
+#[test]
+fn a_terminal_that_cannot_be_drawn_on_gets_lines() {
+    if !terminals_can_be_made() {
+        return;
+    }
+    let socket = server("dumb", ZoneState::Current);
+    let top =
+        format!("{} top -i 100ms --socket {}", env!("CARGO_BIN_EXE_dunlin"), socket.0.display());
+    let mut script = Command::new("script")
+        .args(["--quiet", "--flush", "--command", &top, "/dev/null"])
+        .env("TERM", "dumb")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(script.stdout.take().unwrap()).lines();
+    let lines: Vec<String> = lines.take(3).map(Result::unwrap).collect();
+    script.kill().unwrap();
+    script.wait().unwrap();
+    assert!(lines[0].starts_with("TIME"), "{lines:?}");
+    assert!(!lines.concat().contains('\u{1b}'), "{lines:?}");
+}

@@ -7,7 +7,7 @@ use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Cell, Paragraph, RenderDirection, Row, Sparkline, Table};
+use ratatui::widgets::{Cell, Paragraph, RenderDirection, Row, Sparkline, Table, Wrap};
 use std::collections::VecDeque;
 
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
@@ -89,8 +89,12 @@ impl Screen {
 
     fn draw_head(&self, frame: &mut Frame<'_>, area: Rect) {
         let status = &self.status;
-        let keys =
-            if self.paused { "PAUSED  p go on  q quit" } else { "↑↓ scroll  p pause  q quit" };
+        let keys = match (self.paused, area.width) {
+            (_, ..30) => "q quit",
+            (true, _) => "PAUSED  p go on  q quit",
+            (false, ..50) => "p pause  q quit",
+            (false, _) => "↑↓ scroll  p pause  q quit",
+        };
         let [left, right] = Layout::horizontal([
             Constraint::Min(0),
             Constraint::Length(keys.chars().count() as u16),
@@ -98,7 +102,7 @@ impl Screen {
         .spacing(2)
         .areas(area);
         let told = match &self.trouble {
-            Some(why) => Span::styled(plain(why), WARN),
+            Some(_) => Span::styled("no answer: this is what was", WARN),
             None => {
                 let up = span(status.gathered_seconds - status.started_seconds);
                 let (version, state) = (plain(&status.version), status.state.name());
@@ -109,8 +113,12 @@ impl Screen {
         frame.render_widget(Paragraph::new(keys).style(DIM), right);
     }
 
-    /// The sums, in as many lines as they take.
+    /// The sums, in as many lines as they take, or why there is no answer.
     fn draw_facts(&self, frame: &mut Frame<'_>, area: Rect) {
+        if let Some(why) = &self.trouble {
+            let why = Paragraph::new(plain(why)).wrap(Wrap { trim: true });
+            return frame.render_widget(why.style(WARN), area);
+        }
         let status = &self.status;
         let mut facts = Vec::new();
         let mut fact = |name: &str, told: String| facts.push((format!("{name} "), told));
@@ -156,12 +164,16 @@ impl Screen {
         };
         // The columns that matter less go first where there is little room.
         let columns = match area.width {
-            0..50 => &[0, 2, 6][..],
+            0..34 => &[0, 2][..],
+            34..50 => &[0, 2, 6],
             50..70 => &[0, 1, 2, 4, 6],
             _ => &[0, 1, 2, 3, 4, 5, 6, 7],
         };
         let heads = ["", "CPU", "RECEIVED/s", "REPLIED/s", "DROPPED/s", "P50", "P99", "P99.9"];
-        let widths = [13, 4, 11, 11, 10, 8, 8, 8];
+        let widths = match area.width {
+            0..34 => [9, 0, 10, 0, 0, 0, 0, 0],
+            _ => [13, 4, 11, 11, 10, 8, 8, 8],
+        };
         let row = |cells: [String; 8]| {
             Row::new(columns.iter().map(|column| match column {
                 0 => Cell::from(cells[0].clone()),
@@ -186,8 +198,9 @@ impl Screen {
         frame.render_widget(Table::new(rows, widths).header(row(head).style(BOLD)), area);
     }
 
-    /// Lists side by side: rcodes, types, reasons to drop, names, clients.
+    /// Lists side by side, as many of them as can be read.
     fn draw_lists(&self, frame: &mut Frame<'_>, area: Rect, rates: &Rates, which: &[usize]) {
+        let which = &readable(which, area.width);
         let ranks = |ranks: &[Rank]| -> Vec<(String, String)> {
             ranks.iter().map(|rank| (plain(&rank.what), percent(rank.share))).collect()
         };
@@ -196,7 +209,7 @@ impl Screen {
         };
         // Names are long, so they have twice the room.
         let widths = which.iter().map(|list| Constraint::Fill(if *list == 3 { 2 } else { 1 }));
-        let areas = Layout::horizontal(widths).spacing(3).split(area);
+        let areas = Layout::horizontal(widths).spacing(GAP).split(area);
         for (list, area) in which.iter().zip(areas.iter()) {
             let (title, rows) = match list {
                 0 => (["RCODE", "/s"], paced(&rates.rcodes)),
@@ -215,6 +228,27 @@ impl Screen {
             frame.render_widget(Paragraph::new(lines), body);
         }
     }
+}
+
+/// The lists there are, by their numbers: rcodes, types, reasons to drop, names, clients. How wide
+/// each has to be to be read.
+const LIST_WIDTHS: [u16; 5] = [16, 12, 22, 26, 21];
+/// Between lists.
+const GAP: u16 = 3;
+
+/// Of these lists those that fit side by side, the ones that tell most before the others; in their
+/// order.
+fn readable(which: &[usize], width: u16) -> Vec<usize> {
+    let (mut fit, mut taken) = (Vec::new(), 0);
+    for list in [3, 0, 4, 1, 2].into_iter().filter(|list| which.contains(list)) {
+        let gap = if fit.is_empty() { 0 } else { GAP };
+        if fit.is_empty() || taken + gap + LIST_WIDTHS[list] <= width {
+            taken += gap + LIST_WIDTHS[list];
+            fit.push(list);
+        }
+    }
+    fit.sort_unstable();
+    fit
 }
 
 /// Two texts at the two ends of a line; the first is cut where there is no room for both.

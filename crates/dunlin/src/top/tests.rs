@@ -101,6 +101,21 @@ fn a_large_terminal_shows_every_list_in_one_band() {
 }
 
 #[test]
+fn what_cannot_be_read_is_not_drawn() {
+    let (mut screen, _) = screen(2);
+    let lists =
+        |text: String| text.lines().find(|line| line.contains("HOT NAME")).unwrap().to_owned();
+    let narrow = lists(drawn(&mut screen, 60, 14));
+    let words: Vec<&str> = narrow.split_whitespace().collect();
+    assert_eq!(words, ["RCODE", "/s", "TYPE", "/s", "HOT", "NAME", "SHARE"]);
+    let wide = lists(drawn(&mut screen, 120, 14));
+    assert!(wide.contains("HOT CLIENT") && wide.contains("DROPPED"), "{wide}");
+    let tiny = drawn(&mut screen, 20, 5);
+    assert!(tiny.lines().next().unwrap().ends_with("q quit"), "{tiny}");
+    assert!(tiny.contains("RECEIVED/s"), "{tiny}");
+}
+
+#[test]
 fn no_size_is_too_small() {
     for (width, height) in [(1, 1), (2, 3), (10, 4), (25, 7), (30, 12), (300, 5), (5, 100)] {
         drawn(&mut screen(9).0, width, height);
@@ -146,8 +161,9 @@ fn a_server_that_is_gone_is_told_and_what_was_stays() {
     let gone = Event::Look(Err("no server answers\u{1b}[2J".into()), Instant::now());
     assert!(react(&mut screen, &mut looks, gone));
     let text = drawn(&mut screen, 80, 24);
+    assert!(text.starts_with("no answer: this is what was"), "{text}");
     assert!(
-        text.starts_with("no server answers\u{fffd}[2J") && text.contains("worker-0"),
+        text.contains("\nno server answers\u{fffd}[2J\n") && text.contains("worker-0"),
         "{text}"
     );
     let back = Event::Look(Ok(Box::new(sample::status(1, 40, 300))), Instant::now());

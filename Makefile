@@ -33,6 +33,7 @@ lint: ## formatting, clippy, and the layers and promises of the rooms
 	@cargo test --package xtask
 
 deb: ## target/dunlin.deb
+	@scripts/require deb
 	@cargo build --release --package dunlin
 	@packaging/deb/build target/release/dunlin target/dunlin.deb
 

@@ -202,7 +202,7 @@ impl Started {
                 },
                 () = sleep_until(ends_at.unwrap_or_else(Instant::now)), if is_over => break,
                 handed_over = &mut asked => return Ok(self.hand_over(handed_over?).await),
-                _ = ticks.tick() => self.server.tick(),
+                _ = ticks.tick() => self.server.tick(watchdog.is_some()),
                 Some(failure) = self.failure.recv() => return Err(failure.into()),
             }
         }

@@ -182,11 +182,13 @@ impl Server {
         live.config().server.drain
     }
 
-    /// What is to be done every now and then.
-    pub fn tick(&self) {
+    /// What is to be done every now and then; the service manager is told that all is well, if it
+    /// has a watchdog.
+    pub fn tick(&self, watchdog: bool) {
         lock(&self.live).collect();
         match self.look_at_health() {
-            Ok(()) => self.notify.watchdog(),
+            Ok(()) if watchdog => self.notify.watchdog(),
+            Ok(()) => {}
             Err(why) => tracing::error!("{why}"),
         }
     }

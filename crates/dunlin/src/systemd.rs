@@ -93,7 +93,8 @@ impl fmt::Display for PassError {
                          beside [::]:PORT there",
                     ),
                 };
-                write!(f, "descriptor {fd} ({name}), passed by the service manager, {problem}")?;
+                let name = if name.is_empty() { String::new() } else { format!(" ({name})") };
+                write!(f, "descriptor {fd}{name}, passed by the service manager, {problem}")?;
                 write!(f, "; {advice}")
             }
         }

@@ -80,7 +80,8 @@ impl<'s> Reader<'s> {
     pub(crate) fn file(&mut self, path: &Path) {
         if let Err(why) = self.try_file(path) {
             let help = Some(
-                "is `file` in the config right? it is taken from where the config lies".into(),
+                "is `file` in the config right, taken from where that lies? may this user read it?"
+                    .into(),
             );
             let file = path.into();
             self.report(Error { file, line: 0, column: 0, what: why, help, rule: Rule::FILE });

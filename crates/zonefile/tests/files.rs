@@ -81,8 +81,8 @@ same.inc:1:1: `same.far.example.org.` lies outside of the zone `example.` (is `n
     assert_eq!(
         shorten(&result.unwrap_err().to_string()),
         format!(
-            "missing: cannot be read: {error} (is `file` in the config right? it is taken from \
-             where the config lies)"
+            "missing: cannot be read: {error} (is `file` in the config right, taken from where \
+             that lies? may this user read it?)"
         )
     );
 }

@@ -5,7 +5,7 @@ use crate::wire::{self, Inbox};
 use control::status::Status;
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::net::{AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType, shutdown};
 use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -106,6 +106,14 @@ impl Dialogue {
         }
     }
 
+    /// Hangs up, and hears what was said before that. The other side can say nothing more, and
+    /// knows: what is not heard here was not said.
+    pub fn hang_up(&mut self) -> Result<Reply, AskError> {
+        shutdown(&self.socket, Shutdown::Both)
+            .map_err(|errno| self.error(Kind::Io(errno.into())))?;
+        self.reply(CLIENT_TIME_MAX)
+    }
+
     pub fn unexpected(&self, reply: &Reply) -> AskError {
         let reply = format!("{reply:?}").chars().take(60).collect();
         self.error(Kind::Unexpected(reply))
@@ -198,3 +206,27 @@ impl fmt::Display for AskError {
 }
 
 impl std::error::Error for AskError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    /// Both ends know what was said: nothing is on its way any more.
+    #[test]
+    fn what_is_said_before_hanging_up_is_heard_and_nothing_after_can_be_said() {
+        for is_said in [true, false] {
+            let (near, mut far) = UnixStream::pair().expect("a pair");
+            let (socket, path) = (near.into(), PathBuf::from("here"));
+            let mut dialogue = Dialogue { socket, inbox: Inbox::default(), path };
+            if is_said {
+                far.write_all(&message::encode(&Reply::HandingOver)).expect("somebody is there");
+            }
+            let heard = dialogue.hang_up();
+            assert_eq!(matches!(heard, Ok(Reply::HandingOver)), is_said, "{heard:?}");
+            let late = far.write_all(&message::encode(&Reply::HandingOver));
+            assert_eq!(late.expect_err("too late").kind(), io::ErrorKind::BrokenPipe);
+        }
+    }
+}

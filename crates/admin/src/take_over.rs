@@ -69,7 +69,13 @@ impl Offer {
     /// # Errors
     /// The predecessor has lost patience and goes on: this process should end.
     pub fn serving(mut self, ours: impl FnOnce()) -> Result<Taken, AskError> {
-        match self.dialogue.ask(&Request::Serving, CLIENT_TIME_MAX) {
+        let told = self.dialogue.ask(&Request::Serving, CLIENT_TIME_MAX);
+        // It may say so in the very moment in which we give up: then both would end.
+        let told = told.or_else(|error| match error.is_silence() {
+            true => self.dialogue.hang_up().map_err(|_| error),
+            false => Err(error),
+        });
+        match told {
             Ok(Reply::HandingOver) => ours(),
             Ok(other) => return Err(self.dialogue.unexpected(&other)),
             // It died in this very moment: there is nobody to go on but us.

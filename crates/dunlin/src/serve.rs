@@ -127,6 +127,7 @@ impl Started {
             threads: Mutex::new(Some(threads)),
             stream_limits,
             health: Health::default(),
+            given_away: tokio::sync::Notify::new(),
             reloading: tokio::sync::Mutex::default(),
         });
         let mut started = Self { server, running, lists, failure, admin, ops };
@@ -172,9 +173,10 @@ impl Started {
         watchdog: Option<Duration>,
     ) -> Anyhow<ExitCode> {
         if let Some(listener) = self.ops.take() {
-            let ops = self.server.ops(self.lists.clone());
+            let (server, lists) = (Arc::clone(&self.server), self.lists.clone());
             tokio::spawn(async move {
-                if let Err(error) = ops::serve(listener, ops, std::future::pending()).await {
+                let ops = server.ops(lists);
+                if let Err(error) = ops::serve(listener, ops, server.given_away.notified()).await {
                     tracing::error!("[ops] is not served: {error}");
                 }
             });

@@ -38,6 +38,8 @@ pub struct Server {
     pub threads: Mutex<Option<Threads>>,
     pub stream_limits: (usize, u64),
     pub health: Health,
+    /// Told when a successor serves: who asks by HTTP from then on is to meet that one.
+    pub given_away: tokio::sync::Notify,
     /// Held by who reloads: one after the other.
     pub reloading: tokio::sync::Mutex<()>,
 }
@@ -118,7 +120,7 @@ impl Server {
     /// end has begun: it would let streams live again that were told to close.
     pub async fn reload_all(&self) -> Reloaded {
         let _turn = self.reloading.lock().await;
-        if *lock(&self.state) != State::Serving {
+        if *lock(&self.state) != State::Serving || self.is_given_away() {
             let why = "the server is about to end: what it was told last holds until then";
             return Reloaded::Refused { errors: vec![why.to_owned()] };
         }
@@ -225,7 +227,8 @@ impl admin::Handler for Handler {
     }
 
     async fn hand_over(&self, _successor: Successor) -> Vec<Connection> {
-        self.0.set_state(State::Draining);
+        // It stays ready, for the successor is: who asked just now is not to be sent away.
+        self.0.given_away.notify_one();
         let threads = mem::take(&mut *lock(&self.0.threads));
         let Some(threads) = threads else { return Vec::new() };
         let given = tokio::task::spawn_blocking(move || threads.hand_over()).await;

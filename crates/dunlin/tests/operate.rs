@@ -4,8 +4,9 @@ mod served;
 use rustix::process::{Pid, Signal, kill_process};
 use served::{HEAD, NOERROR, PATIENCE, Served, binary, rcode, zone};
 use std::fs;
-use std::io::Read;
-use std::process::Output;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// A server with an admin socket, and one zone.
@@ -98,4 +99,50 @@ fn reloads_that_come_faster_than_they_are_done_are_one() {
         assert!(Instant::now() < until, "none was heard");
     }
     assert_eq!(rcode(&served.ask("ns.a.test")), NOERROR);
+}
+
+/// A process that is not to outlive its test.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended by itself, which is for the test to find.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What `/readyz` says: the first line.
+fn readiness(ops: SocketAddr) -> String {
+    let mut stream = TcpStream::connect(ops).expect("somebody listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    stream
+        .write_all(b"GET /readyz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        .expect("sent");
+    let mut said = String::new();
+    stream.read_to_string(&mut said).expect("a response");
+    said.lines().next().unwrap_or_default().to_owned()
+}
+
+/// Load balancers would look elsewhere, though not a question is lost.
+#[test]
+fn readiness_does_not_flap_while_a_server_changes_hands() {
+    let free = TcpListener::bind("127.0.0.1:0").expect("a socket");
+    let ops = free.local_addr().expect("bound");
+    drop(free);
+    let config = format!("drain = \"0s\"\n[ops]\nlisten = \"{ops}\"\n");
+    let mut served = start("operate_ready", &config);
+    let mut command = binary();
+    command.args(["serve", "--take-over", "-c"]).arg(served.folder.join("dunlin.toml"));
+    let _successor = Process(command.stderr(Stdio::null()).spawn().expect("it runs"));
+    let begun = Instant::now();
+    let mut asked = 0;
+    while served.child.try_wait().expect("a child").is_none() {
+        assert!(begun.elapsed() < PATIENCE, "the old one does not end");
+        let said = readiness(ops);
+        assert!(said.contains("200"), "{said:?} after {:?}", begun.elapsed());
+        asked += 1;
+    }
+    assert!(asked > 0 && served.status() == Some(0));
+    assert!(readiness(ops).contains("200"), "the successor's");
 }

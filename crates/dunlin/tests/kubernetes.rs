@@ -1,0 +1,91 @@
+//! The Kubernetes manifest: every object is one that Kubernetes knows, and they fit one another.
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{ConfigMap, Service};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+const MANIFEST: &str = include_str!("../../../packaging/kubernetes/dunlin.yaml");
+
+/// The objects of the manifest.
+fn objects() -> Vec<Value> {
+    let objects = MANIFEST.split("\n---\n").map(serde_saphyr::from_str);
+    objects.collect::<Result<_, _>>().expect("YAML")
+}
+
+/// The object of this kind, if all it says is what Kubernetes understands by it: what is unknown is
+/// lost on the way through the types, and so would be missing in the end.
+fn check<T: DeserializeOwned + Serialize>(api: &str, kind: &str) -> T {
+    let mut objects = objects();
+    objects
+        .retain(|object| (&object["apiVersion"], &object["kind"]) == (&api.into(), &kind.into()));
+    let [object] = &objects[..] else { panic!("one {kind} of {api}") };
+    let typed: T = serde_json::from_value(object.clone()).expect("a valid object");
+    assert_eq!(&serde_json::to_value(&typed).expect("JSON"), object, "unknown to Kubernetes");
+    typed
+}
+
+#[test]
+fn the_manifest_is_one_that_kubernetes_knows() {
+    let map: ConfigMap = check("v1", "ConfigMap");
+    let deployment: Deployment = check("apps/v1", "Deployment");
+    let service: Service = check("v1", "Service");
+    let budget: PodDisruptionBudget = check("policy/v1", "PodDisruptionBudget");
+    assert_eq!(objects().len(), 4, "each is checked");
+
+    let spec = deployment.spec.expect("a specification");
+    let labels = spec.template.metadata.and_then(|metadata| metadata.labels).expect("labels");
+    let selectors = [
+        spec.selector.match_labels,
+        service.spec.as_ref().and_then(|spec| spec.selector.clone()),
+        budget.spec.and_then(|spec| spec.selector?.match_labels),
+    ];
+    for selector in selectors {
+        assert_eq!(selector.as_ref(), Some(&labels), "each means the pods of the deployment");
+    }
+    let pod = spec.template.spec.expect("a pod");
+    let [container] = &pod.containers[..] else { panic!("one container") };
+    let ports = container.ports.as_ref().expect("ports");
+    for port in service.spec.and_then(|spec| spec.ports).expect("ports") {
+        let named = serde_json::to_value(port.target_port).expect("JSON");
+        let target = ports.iter().find(|port| port.name.as_deref() == named.as_str());
+        let target = target.expect("a port of the container");
+        assert_eq!((target.container_port, &target.protocol), (port.port, &port.protocol));
+    }
+    let volumes = pod.volumes.expect("volumes");
+    for mount in container.volume_mounts.as_ref().expect("mounts") {
+        assert!(volumes.iter().any(|volume| volume.name == mount.name), "{}", mount.name);
+    }
+    let named = volumes.iter().find_map(|volume| volume.config_map.as_ref());
+    assert_eq!(named.map(|map| &map.name), map.metadata.name.as_ref(), "the config is mounted");
+}
+
+/// A probe that fails, and a drain that is cut short, are found out in the worst moment.
+#[test]
+fn the_drain_fits_between_the_probes_and_the_end() {
+    let map: ConfigMap = check("v1", "ConfigMap");
+    let config = &map.data.expect("files")["dunlin.toml"];
+    let drain =
+        config.lines().find_map(|line| line.strip_prefix("drain = \"")?.strip_suffix("s\""));
+    let drain: i64 = drain.expect("a drain").parse().expect("seconds");
+    let deployment: Deployment = check("apps/v1", "Deployment");
+    let pod = deployment.spec.and_then(|spec| spec.template.spec).expect("a pod");
+    let grace = pod.termination_grace_period_seconds.expect("a grace period");
+    assert!(drain < grace, "{drain} s of drain, {grace} s of grace");
+    let container = &pod.containers[0];
+    let ready = container.readiness_probe.as_ref().expect("a probe");
+    let noticed =
+        i64::from(ready.period_seconds.unwrap_or(10) * ready.failure_threshold.unwrap_or(3));
+    assert!(noticed < drain, "noticed after {noticed} s, and gone after {drain} s");
+    let ops = config.lines().find_map(|line| line.strip_prefix("listen = \"0.0.0.0:"));
+    let ops = ops.and_then(|port| port.strip_suffix('"')).expect("[ops] listens");
+    for probe in [&container.startup_probe, &container.readiness_probe, &container.liveness_probe] {
+        let asked = probe.as_ref().and_then(|probe| probe.http_get.as_ref()).expect("HTTP");
+        let port = serde_json::to_value(&asked.port).expect("JSON");
+        let ports = container.ports.as_ref().expect("ports");
+        let port = ports.iter().find(|known| known.name.as_deref() == port.as_str());
+        assert_eq!(port.expect("a port").container_port.to_string(), ops);
+        assert!(["/healthz", "/readyz"].contains(&asked.path.as_deref().expect("a page")));
+    }
+}

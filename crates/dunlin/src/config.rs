@@ -253,6 +253,21 @@ fn unreadable(file: &Path, error: &io::Error) -> Diagnostic {
     Diagnostic { help: Some(help), ..Diagnostic::of_file(file, wrong) }
 }
 
+/// An address that cannot be listened on, since another one holds it as well.
+fn taken_twice(listen: &[SocketAddr]) -> Option<(SocketAddr, SocketAddr)> {
+    let holds = |holder: &SocketAddr, address: &SocketAddr| {
+        let family = holder.is_ipv4() == address.is_ipv4();
+        let ip = holder.ip() == address.ip() || family && holder.ip().is_unspecified();
+        // Port 0 is another one each time.
+        ip && holder.port() == address.port() && address.port() > 0
+    };
+    listen.iter().enumerate().find_map(|(at, address)| {
+        let mut others = listen.iter().enumerate().filter(|(other, _)| *other != at);
+        let (_, holder) = others.find(|(_, holder)| holds(holder, address))?;
+        Some((*address, *holder))
+    })
+}
+
 /// Notes what of a file is not TOML: keys that stand twice, and else the first error, since a
 /// bracket or a quote that is missing makes errors of all that follows.
 fn note_syntax(errors: &[toml::de::Error], problems: &mut Problems<'_>) {
@@ -310,6 +325,13 @@ impl Server {
             drain: section.read("drain", Duration::from_secs(5), units::duration(DRAIN)),
             local_zones: section.read("local_zones", true, values::boolean),
         };
+        if let Some((address, holder)) = taken_twice(&server.listen) {
+            let what = match address == holder {
+                true => format!("names {address} twice"),
+                false => format!("names {address} beside {holder}, which is all of them"),
+            };
+            section.wrong("listen", &what, "take one of them out");
+        }
         section.close();
         server
     }

@@ -62,7 +62,10 @@ impl Live {
         let kept = Kept::new(&config)?;
         let settings = Publisher::new(Settings::new(&config, &kept)?);
         lists.set(&config);
-        let file = config.file.as_ref().map(|file| file.display().to_string());
+        // Who asks may stand elsewhere.
+        let file = config.file.as_ref().map(|file| {
+            std::path::absolute(file).unwrap_or_else(|_| file.clone()).display().to_string()
+        });
         let loaded_seconds = seconds(SystemTime::now());
         let status =
             ConfigStatus { file: file.unwrap_or_default(), loaded_seconds, ..Default::default() };

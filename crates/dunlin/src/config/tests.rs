@@ -114,6 +114,20 @@ fn what_is_no_text_is_told_with_its_place() {
 }
 
 #[test]
+fn an_address_is_listened_on_once() {
+    check(
+        "server.listen = [\"127.0.0.1:53\", \"127.0.0.1\"]",
+        "1:17: `listen` names 127.0.0.1:53 twice (take one of them out)",
+    );
+    check(
+        "server.listen = [\"192.0.2.1:53\", \"0.0.0.0:53\", \"[::]:53\"]",
+        "1:17: `listen` names 192.0.2.1:53 beside 0.0.0.0:53, which is all of them \
+         (take one of them out)",
+    );
+    check("server.listen = [\"127.0.0.1:0\", \"127.0.0.1:0\", \"0.0.0.0:1\", \"[::1]:1\"]", "ok");
+}
+
+#[test]
 fn sections_have_their_brackets() {
     check(
         "[zone]\nname = \"a\"\n[[server]]\n",

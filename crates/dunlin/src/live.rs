@@ -111,6 +111,8 @@ impl Live {
             vec![format!("[log.queries] file {file} cannot be opened: {error}")]
         })?;
         self.settings.publish(settings);
+        // Here too, so that what was replaced does not pile up, however often it is.
+        self.settings.collect();
         self.levels.set(&config.log);
         self.lists.set(&config);
         self.status.restart_needed = self.started.restart_needed(&config);

@@ -8,6 +8,7 @@ use crate::limits::{
     STREAM_THREADS_MAX, STREAMS_MAX,
 };
 use limit::{Networks, Prefix, RateError, Rule};
+use plane::StreamLimits;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -184,6 +185,12 @@ impl Streams {
             idle: section.read("idle", seconds(10), units::duration(STREAM_IDLE)),
             memory: section.read("memory", 32 << 20, units::octets(STREAM_MEMORY)),
         };
+        let least = StreamLimits::memory_min(streams.threads) as u64;
+        if streams.memory < least {
+            let kibibytes = least.div_ceil(1 << 10);
+            let help = format!("set it to \"{kibibytes}KiB\" or more, or `threads` to fewer");
+            section.wrong("memory", "is too little for so many threads", &help);
+        }
         section.close();
         streams
     }

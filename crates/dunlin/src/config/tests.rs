@@ -86,6 +86,20 @@ fn workers_are_counted_or_placed() {
 }
 
 #[test]
+fn stream_threads_have_room_for_their_buffers() {
+    let told = |text: &str| {
+        let errors = Config::parse(Path::new("f"), text).map(drop).err().unwrap_or_default();
+        errors.iter().map(ToString::to_string).collect::<String>()
+    };
+    let most = crate::limits::STREAM_THREADS_MAX;
+    assert_eq!(told(&format!("streams.threads = {most}")), "", "the default is enough for all");
+    let text = told(&format!("streams.threads = {most}\nstreams.memory = \"1MiB\""));
+    assert!(text.contains("f:2:") && text.contains("is too little"), "{text}");
+    let enough = text.split('"').nth(1).expect("how much would be enough");
+    assert_eq!(told(&format!("streams.threads = {most}\nstreams.memory = \"{enough}\"")), "");
+}
+
+#[test]
 fn text_that_is_not_toml() {
     check("[server\nid = \"x\"\n", "1:8: unclosed table, expected `]`");
     let twice = "is there twice (take one of them out, or put both into one)";

@@ -44,8 +44,7 @@ pub struct StreamLimits {
     pub connections_max: usize,
     /// Connections open at a time from one IPv4 address or one IPv6 /64, at least 1.
     pub per_client_max: usize,
-    /// Octets of all connections' buffers, at least twice
-    /// [`CONNECTION_OCTETS_MAX`](crate::limits::CONNECTION_OCTETS_MAX) a thread.
+    /// Octets of all connections' buffers, at least [`StreamLimits::memory_min`].
     pub memory_max: usize,
     /// How long a connection lives on without a query.
     pub idle_max: Duration,
@@ -53,6 +52,14 @@ pub struct StreamLimits {
     pub query_max: Duration,
     /// How long a burst of replies may take to be read.
     pub reply_max: Duration,
+}
+
+impl StreamLimits {
+    /// Octets of buffers that so many threads need at least: for each twice
+    /// [`CONNECTION_OCTETS_MAX`].
+    pub const fn memory_min(threads: usize) -> usize {
+        2 * CONNECTION_OCTETS_MAX * threads
+    }
 }
 
 impl Default for StreamLimits {
@@ -230,7 +237,7 @@ impl Drop for Streams {
 
 /// Whether so many threads can work within these limits.
 fn check(limits: &StreamLimits, threads: usize) -> io::Result<()> {
-    let memory_min = 2 * CONNECTION_OCTETS_MAX * threads;
+    let memory_min = StreamLimits::memory_min(threads);
     let message = if threads == 0 || threads > STREAM_THREADS_MAX {
         format!("streams have 1 to {STREAM_THREADS_MAX} threads, not {threads}")
     } else if limits.connections_max == 0 || limits.per_client_max == 0 {

@@ -153,6 +153,10 @@ fn the_package_installs_and_a_purge_leaves_nothing() {
     let packaging = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/deb");
     run(Command::new(packaging.join("build")).arg(env!("CARGO_BIN_EXE_dunlin")).arg(&package));
     run(Command::new("lintian").args(["--allow-root", "--fail-on", "error,warning"]).arg(&package));
+    // Were the socket unit restarted too, what waits in its sockets would be lost.
+    let script = text(&run(Command::new("dpkg-deb").arg("--info").arg(&package).arg("postinst")));
+    let restarts: Vec<&str> = script.lines().filter(|line| line.contains("restart ")).collect();
+    assert_eq!(restarts, ["  deb-systemd-invoke try-restart dunlin.service >/dev/null || true"]);
     if !root {
         assert!(std::env::var_os("DUNLIN_REQUIRE_ALL").is_none(), "installing needs root");
         eprintln!("SKIPPED: installing needs root");

@@ -1,6 +1,6 @@
 //! What clients ask of a server, each once: no question is repeated.
 use crate::served::{PATIENCE, holds, query};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 
 /// An address whose port takes a privilege, and which no other run of these tests has.
@@ -21,7 +21,13 @@ pub fn exchange(client: [u8; 4], server: SocketAddr, octets: &[u8]) -> Vec<u8> {
     let socket = socket(client);
     socket.send_to(octets, server).expect("sent");
     let mut reply = vec![0; 4096];
-    let len = socket.recv(&mut reply).expect("an answer over UDP");
+    let len = loop {
+        match socket.recv(&mut reply) {
+            // Wherever this machine was stopped for a moment (signal(7)).
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            received => break received.expect("an answer over UDP"),
+        }
+    };
     reply.truncate(len);
     reply
 }

@@ -119,6 +119,7 @@ fn a_restart_loses_no_question() {
     let place = place(4);
     let Some(machine) = boot("managed_restart", place, "") else { return };
     machine.do_systemctl(&["start", "dunlin"]);
+    machine.told(&["touch", "/run/dunlin/tap.sock"]);
     let (stop, asked) = (AtomicBool::new(false), AtomicU64::new(0));
     thread::scope(|scope| {
         let clients: Vec<_> =
@@ -136,6 +137,7 @@ fn a_restart_loses_no_question() {
     assert!(asked > 100, "too few to show anything");
     assert_eq!(machine.property("NFileDescriptorStore"), "4", "UDP of two workers, TCP, and ops");
 
+    machine.told(&["ls", "/run/dunlin/tap.sock"]);
     // A zone whose file is gone is answered from its copy.
     std::fs::remove_file(machine.folder.join("a.test.zone")).expect("it is there");
     machine.do_systemctl(&["restart", "dunlin"]);

@@ -325,6 +325,8 @@ pub struct TapStatus {
     pub logged: u64,
     /// Lines the query log could not take.
     pub log_lost: u64,
+    /// Whether dnstap messages are to be sent at all.
+    pub dnstap_wanted: bool,
     /// Whether somebody reads our dnstap messages.
     pub dnstap_connected: bool,
     /// dnstap messages sent.

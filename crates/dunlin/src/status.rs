@@ -77,7 +77,7 @@ fn write_facts(out: &mut impl Write, status: &Status) -> io::Result<()> {
     let (generation, published) = (count(status.generation), ago(status.generation_seconds));
     fact("generation", &format!("{generation}, published {published}"))?;
     fact("streams", &streams(status))?;
-    if status.tap.sampled > 0 {
+    if status.tap.sampled > 0 || status.tap.dnstap_wanted {
         fact("samples", &samples(&status.tap))?;
     }
     if let Some(trouble) = &status.saving {
@@ -117,7 +117,7 @@ fn samples(tap: &TapStatus) -> String {
     if tap.logged + tap.log_lost > 0 {
         told += &format!("; {} logged{}", count(tap.logged), lost(tap.log_lost));
     }
-    if tap.dnstap_sent + tap.dnstap_lost > 0 {
+    if tap.dnstap_wanted || tap.dnstap_sent + tap.dnstap_lost > 0 {
         let alone = if tap.dnstap_connected { "" } else { ", no reader is there" };
         told += &format!("; {} to dnstap{}{alone}", count(tap.dnstap_sent), lost(tap.dnstap_lost));
     }

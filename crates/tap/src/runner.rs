@@ -213,6 +213,7 @@ impl Desk {
             lost,
             logged: logged.written,
             log_lost: logged.lost,
+            dnstap_wanted: self.outlets.dnstap.is_some(),
             dnstap_connected: connected,
             dnstap_sent: sent.sent,
             dnstap_lost: sent.lost,

@@ -95,7 +95,7 @@ impl<'s> Reader<'s> {
         }
         let (mut file, true_path) = open(path).map_err(|why| format!("cannot be read: {why}"))?;
         if self.open.contains(&true_path) {
-            return Err("it is open already: it would include itself for ever".into());
+            return Err("is open already: it would include itself for ever".into());
         }
         self.open.push(true_path);
         self.stream(path, &mut file);

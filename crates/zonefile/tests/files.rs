@@ -65,8 +65,8 @@ fn a_file_that_cannot_be_included_is_an_error_where_it_is_named() {
     assert_eq!(
         shorten(&failure.to_string()),
         format!(
-            "bad:2:10: `bad` it is open already: it would include itself for ever
-loop.inc:1:10: `bad` it is open already: it would include itself for ever
+            "bad:2:10: `bad` is open already: it would include itself for ever
+loop.inc:1:10: `bad` is open already: it would include itself for ever
 bad:4:10: `missing.inc` cannot be read: {error} ({from})
 bad:5:10: `deeper` cannot be read: it is not a regular file ({from})
 faulty.inc:3:3: `10.0.0.256` is not an IPv4 address (four numbers from 0 to 255, as in \

@@ -126,9 +126,12 @@ fn samples_are_told_where_some_are_taken() {
     status.tap = TapStatus { sampled: 5_000, lost: 2, logged: 4_998, ..TapStatus::default() };
     let text = shown(&status, false);
     assert!(text.contains("\nsamples     5,000 taken, 2 lost; 4,998 logged\n"), "{text}");
+    status.tap = TapStatus { dnstap_wanted: true, ..TapStatus::default() };
+    let text = shown(&status, false);
+    assert!(text.contains("\nsamples     0 taken; 0 to dnstap, no reader is there\n"), "{text}");
     status.tap.dnstap_lost = 7;
     let text = shown(&status, false);
-    assert!(text.contains("logged; 0 to dnstap, 7 lost, no reader is there\n"), "{text}");
+    assert!(text.contains("taken; 0 to dnstap, 7 lost, no reader is there\n"), "{text}");
 }
 
 #[test]

@@ -106,10 +106,7 @@ impl Live {
     fn take(&mut self, config: Config, tap: &Runner) -> Result<Vec<String>, Vec<String>> {
         let settings =
             Settings::new(&config, &self.kept).map_err(|error| vec![error.to_string()])?;
-        tap.set(tap_settings(&config)).map_err(|error| {
-            let file = config.log.queries.file.as_deref().unwrap_or("".as_ref()).display();
-            vec![format!("[log.queries] file {file} cannot be opened: {error}")]
-        })?;
+        tap.set(tap_settings(&config)).map_err(|error| vec![format!("[log.queries] {error}")])?;
         self.settings.publish(settings);
         // Here too, so that what was replaced does not pile up, however often it is.
         self.settings.collect();

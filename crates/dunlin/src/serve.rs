@@ -7,7 +7,6 @@ use crate::opened::{Opened, VERSION};
 use crate::privileges::{self, Identity};
 use crate::server::{Handler, Server};
 use crate::systemd::Manager;
-use crate::threads::{Kitchen, Threads};
 use crate::zones::{self, Zones};
 use crate::{cli, gather, log, peer, workers};
 use admin::{Connection, Endpoint, HandedOver, Offer};
@@ -17,11 +16,12 @@ use plane::{Handed, OnFailure};
 use rustix::thread::CapabilitySet;
 use std::error::Error;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, SystemTime};
 use tap::Runner;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 /// What everything here may fail with: a sentence for the operator.
@@ -70,6 +70,8 @@ struct Started {
     failure: mpsc::UnboundedReceiver<plane::Failure>,
     admin: Option<Endpoint>,
     ops: Option<std::net::TcpListener>,
+    /// Ends when a successor has taken over.
+    asked: Option<JoinHandle<std::io::Result<HandedOver>>>,
 }
 
 impl Started {
@@ -85,59 +87,59 @@ impl Started {
         let Opened { places, listening, shared, connections, ops, admin, offer } = opened;
         let (control, running) =
             Control::start(zones::first_image(&config.zones, config.server.local_zones)?)?;
-        let (local_zones, data_dir) = (config.server.local_zones, &config.server.data_dir);
+        let Config { server, zones, .. } = &config;
         let (zones, wished) =
-            Zones::start(&control, &config.zones, local_zones, data_dir.as_deref())?;
-        tokio::select! {
-            _ = zones.granted(wished) => {}
-            () = signals.end() => return Ok(None),
-        }
-        let (failed, failure) = mpsc::unbounded_channel();
-        let on_failure: OnFailure = Arc::new(move |failure| {
-            // Nobody listens any more once the server ends.
-            let _ = failed.send(failure);
-        });
-        let steered = workers::steer(config.server.steering, &places, &listening);
+            Zones::start(&control, zones, server.local_zones, server.data_dir.as_deref())?;
+        let (port, steering, count) = (server.port, server.steering, config.zones.len());
+        let streams = Streams { connections, ..config.streams.clone() };
         let listen: Vec<String> = listening.iter().map(|all| all.address.to_string()).collect();
-        let workers = places.len();
-        let stream_limits = (connections, config.streams.memory);
         let tap = Runner::start(tap_settings(&config))?;
         let lists = Lists::default();
-        let count = config.zones.len();
-        let (port, streams) =
-            (config.server.port, Streams { connections, ..config.streams.clone() });
-        let mut live = Live::new(config, levels, lists.clone())?;
-        let kitchen = Kitchen { control: &control, settings: &mut live.settings, tap: &tap };
-        let proxies = lists.clone();
-        let is_proxy = Arc::new(move |address| proxies.is_proxy(address));
-        let (threads, counted) =
-            Threads::start(port, &streams, kitchen, &places, listening, is_proxy, on_failure)?;
-        let listened = listen.join(" ");
         let server = Arc::new(Server {
             started,
             listen,
             control,
             zones,
             tap,
-            counted,
+            counted: OnceLock::new(),
             shared: Mutex::new(shared),
             notify,
-            live: Mutex::new(live),
+            live: Mutex::new(Live::new(config, levels, lists.clone())?),
             state: Mutex::new(State::Starting),
-            threads: Mutex::new(Some(threads)),
-            stream_limits,
+            threads: Mutex::default(),
+            stream_limits: (connections, streams.memory),
             health: Health::default(),
             given_away: tokio::sync::Notify::new(),
             reloading: tokio::sync::Mutex::default(),
         });
-        let mut started = Self { server, running, lists, failure, admin, ops };
+        let (failed, failure) = mpsc::unbounded_channel();
+        let on_failure: OnFailure = Arc::new(move |failure| {
+            // Nobody listens any more once the server ends.
+            let _ = failed.send(failure);
+        });
+        let proxies = lists.clone();
+        let is_proxy = Arc::new(move |address| proxies.is_proxy(address));
+        let mut started = Self { server, running, lists, failure, admin, ops, asked: None };
+        // Who takes over has nobody asked before the other one no longer is.
+        if offer.is_none() {
+            started.be_asked();
+        }
+        let server = &started.server;
+        tokio::select! {
+            _ = server.zones.granted(wished) => {}
+            () = signals.end() => return Ok(None),
+        }
+        let steered = workers::steer(steering, &places, &listening);
+        server.start_threads(port, &streams, &places, listening, is_proxy, on_failure)?;
         if let Some(offer) = offer {
             started.take_over(offer).await?;
+            started.be_asked();
         }
         started.server.set_state(State::Serving);
         started.server.keep_sockets();
         started.server.tell_ready();
-        tracing::info!(zones = count, workers, steered, listen = listened, "serving");
+        let (workers, listen) = (places.len(), started.server.listen.join(" "));
+        tracing::info!(zones = count, workers, steered, listen, "serving");
         Ok(Some(started))
     }
 
@@ -165,13 +167,8 @@ impl Started {
         Ok(())
     }
 
-    /// Serves until it is told to end, a successor has taken over, or a thread fails.
-    async fn run(
-        mut self,
-        mut signals: Signals,
-        reload: Signal,
-        watchdog: Option<Duration>,
-    ) -> Anyhow<ExitCode> {
+    /// Has who asks, over HTTP or the admin socket, be told from now on.
+    fn be_asked(&mut self) {
         if let Some(listener) = self.ops.take() {
             let (server, lists) = (Arc::clone(&self.server), self.lists.clone());
             tokio::spawn(async move {
@@ -181,12 +178,24 @@ impl Started {
                 }
             });
         }
+        self.asked = self.admin.take().map(|at| {
+            let handler = Arc::new(Handler(Arc::clone(&self.server)));
+            tokio::spawn(admin::Server::new(at, peer::groups, VERSION).run(handler))
+        });
+    }
+
+    /// Serves until it is told to end, a successor has taken over, or a thread fails.
+    async fn run(
+        mut self,
+        mut signals: Signals,
+        reload: Signal,
+        watchdog: Option<Duration>,
+    ) -> Anyhow<ExitCode> {
         tokio::spawn(reload_when_told(Arc::clone(&self.server), reload));
-        let handler = Arc::new(Handler(Arc::clone(&self.server)));
-        let admin = self.admin.take().map(|at| admin::Server::new(at, peer::groups, VERSION));
+        let task = self.asked.take();
         let mut asked = std::pin::pin!(async move {
-            match admin {
-                Some(admin) => admin.run(handler).await,
+            match task {
+                Some(task) => task.await.map_err(std::io::Error::other)?,
                 None => std::future::pending().await,
             }
         });

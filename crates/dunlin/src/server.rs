@@ -1,23 +1,30 @@
 //! The running server as its surroundings meet it: it tells of itself, takes other settings, and
 //! gives its place away.
+use crate::config::{PortKind, Streams};
 use crate::gather::{self, seconds};
 use crate::health::Health;
 use crate::live::Live;
 use crate::opened::VERSION;
 use crate::reload;
+use crate::sockets::Listening;
 use crate::systemd::Notify;
-use crate::threads::{Counted, Threads};
+use crate::threads::{Counted, Kitchen, Threads};
+use crate::workers::Places;
 use crate::zones::Zones;
 use admin::{Connection, Reloaded, Shared, Successor};
 use control::Control;
 use control::status::{Process, State, Status, ZoneState};
 use ops::Ops;
-use plane::{Connections, Handed};
+use plane::{Connections, Handed, IsProxy, OnFailure};
+use std::error::Error;
 use std::io;
 use std::mem;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use tap::Runner;
+
+/// Said to who comes too early.
+const STARTING: &str = "the server is starting: wait until it serves (`dunlin status`)";
 
 /// A running server.
 pub struct Server {
@@ -27,14 +34,15 @@ pub struct Server {
     pub control: Control,
     pub zones: Zones,
     pub tap: Runner,
-    pub counted: Vec<Counted>,
+    /// What the threads count; nothing: they are not started yet.
+    pub counted: OnceLock<Vec<Counted>>,
     /// Another descriptor of each socket, for a successor. None once the end has come: who connects
     /// then would wait for nobody.
     pub shared: Mutex<Vec<Shared>>,
     pub notify: Notify,
     pub live: Mutex<Live>,
     pub state: Mutex<State>,
-    /// Gone once they are stopped.
+    /// Not there yet while zones are loaded, gone once they are stopped.
     pub threads: Mutex<Option<Threads>>,
     pub stream_limits: (usize, u64),
     pub health: Health,
@@ -51,7 +59,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Server {
     /// All there is to tell.
     pub fn status(&self) -> Status {
-        let threads: Vec<_> = self.counted.iter().map(gather::thread).collect();
+        let threads: Vec<_> = self.counted().iter().map(gather::thread).collect();
         let connections = lock(&self.threads)
             .as_ref()
             .map_or_else(Connections::default, |threads| threads.streams().connections());
@@ -78,12 +86,41 @@ impl Server {
         }
     }
 
+    fn counted(&self) -> &[Counted] {
+        self.counted.get().map_or(&[], |counted| counted)
+    }
+
+    /// Starts the threads that answer.
+    ///
+    /// # Errors
+    /// A thread cannot be started, or a socket not be used.
+    pub fn start_threads(
+        &self,
+        port: PortKind,
+        streams: &Streams,
+        places: &Places,
+        listening: Vec<Listening>,
+        is_proxy: IsProxy,
+        on_failure: OnFailure,
+    ) -> Result<(), Box<dyn Error>> {
+        let mut live = lock(&self.live);
+        let settings = &mut live.settings;
+        let kitchen = Kitchen { control: &self.control, settings, tap: &self.tap };
+        let started =
+            Threads::start(port, streams, kitchen, places, listening, is_proxy, on_failure);
+        let (threads, counted) = started?;
+        // Nobody else starts them.
+        let _ = self.counted.set(counted);
+        *lock(&self.threads) = Some(threads);
+        Ok(())
+    }
+
     /// Whether every thread that answers gets on.
     ///
     /// # Errors
     /// Which does not.
     pub fn look_at_health(&self) -> Result<(), String> {
-        self.health.look(&self.counted, Instant::now())
+        self.health.look(self.counted(), Instant::now())
     }
 
     /// What operators' tools are told over HTTP.
@@ -120,8 +157,12 @@ impl Server {
     /// end has begun: it would let streams live again that were told to close.
     pub async fn reload_all(&self) -> Reloaded {
         let _turn = self.reloading.lock().await;
-        if *lock(&self.state) != State::Serving || self.is_given_away() {
-            let why = "the server is about to end: what it was told last holds until then";
+        let state = *lock(&self.state);
+        if state != State::Serving || self.is_given_away() {
+            let why = match state {
+                State::Starting => STARTING,
+                _ => "the server is about to end: what it was told last holds until then",
+            };
             return Reloaded::Refused { errors: vec![why.to_owned()] };
         }
         self.notify.reloading();
@@ -216,6 +257,9 @@ impl admin::Handler for Handler {
     }
 
     fn sockets(&self) -> io::Result<Vec<Shared>> {
+        if *lock(&self.0.state) == State::Starting {
+            return Err(io::Error::other(STARTING));
+        }
         if self.0.notify.is_watched() {
             return Err(io::Error::other(
                 "a service manager watches this server, and would take its end for the end of the \
@@ -223,7 +267,10 @@ impl admin::Handler for Handler {
                  the sockets meanwhile",
             ));
         }
-        lock(&self.0.shared).iter().map(Shared::try_clone).collect()
+        match &lock(&self.0.shared)[..] {
+            [] => Err(io::Error::other("the server is about to end: start without --take-over")),
+            shared => shared.iter().map(Shared::try_clone).collect(),
+        }
     }
 
     async fn hand_over(&self, _successor: Successor) -> Vec<Connection> {

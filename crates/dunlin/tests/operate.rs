@@ -56,6 +56,50 @@ fn a_reload_tells_what_is_another_than_before() {
     assert!(told.ends_with("config refused; what held before goes on\n"), "{told}");
 }
 
+/// Whoever asks while zones are loaded, be it a probe, an operator or a successor, is told so.
+#[test]
+fn a_server_that_starts_can_be_asked() {
+    let hosts: String =
+        (0..120_000).map(|n| format!("h{n} A 10.0.{}.{}\n", n >> 8 & 255, n & 255)).collect();
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("operate_start");
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).expect("a folder");
+    fs::write(folder.join("a.test.zone"), format!("{HEAD}{hosts}")).expect("a zone");
+    let socket = std::env::temp_dir().join(format!("dunlin-starts-{}.sock", std::process::id()));
+    let config = format!(
+        "[server]\nlisten = [\"127.0.0.1:0\"]\ndata_dir = \"\"\n[admin]\nsocket = \"{}\"\n{}",
+        socket.display(),
+        zone("a.test")
+    );
+    fs::write(folder.join("dunlin.toml"), config).expect("a config");
+    let mut child = binary()
+        .args(["serve", "-c"])
+        .arg(folder.join("dunlin.toml"))
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .expect("it runs");
+    let told = |words: &[&str]| {
+        let output = binary().args(words).arg("--socket").arg(&socket).output().expect("it runs");
+        text(&output)
+    };
+    let until = Instant::now() + PATIENCE;
+    let mut status = String::new();
+    while !status.starts_with("dunlin ") {
+        assert!(Instant::now() < until, "nobody answers");
+        status = told(&["status"]);
+    }
+    assert!(status.contains(", starting, ") && status.contains("1 not loaded"), "{status}");
+    let refused = told(&["reload"]);
+    assert!(refused.contains("the server is starting: wait until it serves"), "{refused}");
+    let until = Instant::now() + PATIENCE;
+    while !told(&["status"]).contains(", serving, ") {
+        assert!(Instant::now() < until, "it does not serve");
+    }
+    child.kill().expect("it runs");
+    child.wait().expect("a child");
+    let _ = fs::remove_file(socket);
+}
+
 /// A pipe that nobody reads, as behind a pager, holds up nothing but the log.
 #[test]
 fn a_log_that_nobody_reads_holds_up_nothing() {

@@ -47,6 +47,8 @@ pub const NOTIFY_TIME_MAX: Duration = Duration::from_secs(1);
 pub const USER_ENTRY_LEN_MAX: usize = 1 << 20;
 /// Errors told of one config file; the rest is counted.
 pub const DIAGNOSTICS_MAX: usize = 100;
+/// Letters of a wrong key or value that are told.
+pub const TEXT_SHOWN_MAX: usize = 64;
 
 /// Zones that `dunlin status` lists unless all are wanted: more are no longer one look.
 pub const STATUS_ZONES_MAX: usize = 40;

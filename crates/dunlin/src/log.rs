@@ -5,6 +5,7 @@ pub use lines::{flush, start_thread};
 
 use crate::config::{Format, Level, Log};
 use lines::{QUERIES, Writer};
+use std::ffi::OsString;
 use std::io::{IsTerminal, stderr};
 use tracing_subscriber::Registry;
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -28,7 +29,7 @@ pub fn start(log: &Log) -> Levels {
     let (filter, handle) = reload::Layer::new(targets(log));
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(Writer::new())
-        .with_ansi(stderr().is_terminal())
+        .with_ansi(stderr().is_terminal() && !is_plain(std::env::var_os("NO_COLOR")))
         .with_target(false);
     let registry = tracing_subscriber::registry().with(filter);
     match log.format {
@@ -36,6 +37,11 @@ pub fn start(log: &Log) -> Levels {
         Format::Json => registry.with(lines.json().flatten_event(true)).init(),
     }
     Levels(handle)
+}
+
+/// Whether `NO_COLOR` asks for text without colours (https://no-color.org).
+fn is_plain(no_color: Option<OsString>) -> bool {
+    no_color.is_some_and(|value| !value.is_empty())
 }
 
 fn targets(log: &Log) -> Targets {
@@ -51,5 +57,16 @@ fn filter(level: Level) -> LevelFilter {
         Level::Warn => LevelFilter::WARN,
         Level::Info => LevelFilter::INFO,
         Level::Debug => LevelFilter::DEBUG,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_color_asks_for_none_where_it_says_something() {
+        assert!(is_plain(Some("1".into())));
+        assert!(!is_plain(Some("".into())) && !is_plain(None));
     }
 }

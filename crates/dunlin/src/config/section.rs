@@ -1,7 +1,7 @@
 //! Reads a TOML table key by key, and goes on after an error: one look tells them all.
-use crate::config::values::{Wrong, describe};
+use crate::config::values::{Wrong, describe, shorten};
 use crate::diagnostic::{Diagnostic, nearest};
-use crate::human::plural;
+use crate::human::{plain, plural};
 use crate::limits::DIAGNOSTICS_MAX;
 use model::Rule;
 use std::path::Path;
@@ -226,11 +226,13 @@ impl<'t, 'p> Section<'t, 'p> {
             if self.known.contains(&word) {
                 continue;
             }
+            // In quotes a key may hold anything.
+            let shown = shorten(&plain(word));
             let message = match self.name {
-                "" => format!("unknown section `{word}`"),
-                name => format!("unknown key `{word}` in {name}"),
+                "" => format!("unknown section `{shown}`"),
+                name => format!("unknown key `{shown}` in {name}"),
             };
-            let help = match nearest(word, &self.known) {
+            let help = match nearest(&shown, &self.known) {
                 Some(nearest) => format!("did you mean `{nearest}`?"),
                 None => format!("known are {}", self.known.join(", ")),
             };

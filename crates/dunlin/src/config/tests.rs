@@ -142,6 +142,15 @@ fn an_address_is_listened_on_once() {
 }
 
 #[test]
+fn a_key_commands_no_terminal() {
+    let told = format!("`\u{fffd}[2J{}…`", "x".repeat(60));
+    check(
+        &format!("[log]\n\"\\u001b[2J{}\" = 1\n", "x".repeat(1_000)),
+        &format!("2:1: unknown key {told} in [log] (known are level, format, rooms, queries)"),
+    );
+}
+
+#[test]
 fn sections_have_their_brackets() {
     check(
         "[zone]\nname = \"a\"\n[[server]]\n",

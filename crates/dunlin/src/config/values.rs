@@ -1,6 +1,6 @@
 //! Reads single values: each function takes a TOML value, and says what it expected instead.
 use crate::config::Workers;
-use crate::limits::{PATH_LEN_MAX, WORKERS_MAX};
+use crate::limits::{PATH_LEN_MAX, TEXT_SHOWN_MAX, WORKERS_MAX};
 use answer::CookieSecret;
 use cpu::CpuList;
 use std::fmt::Display;
@@ -22,11 +22,19 @@ impl From<String> for Wrong {
     }
 }
 
+/// The beginning of a text, as much as a message can hold.
+pub fn shorten(text: &str) -> String {
+    match text.char_indices().nth(TEXT_SHOWN_MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.into(),
+    }
+}
+
 /// What a value is, for a message.
 pub fn describe(value: &DeValue<'_>) -> String {
     match value {
-        DeValue::String(text) => format!("the text {text:?}"),
-        DeValue::Integer(number) => format!("the number {}", number.as_str()),
+        DeValue::String(text) => format!("the text {:?}", shorten(text)),
+        DeValue::Integer(number) => format!("the number {}", shorten(number.as_str())),
         DeValue::Boolean(value) => format!("{value}"),
         other => format!("a value of type {}", other.type_str()),
     }
@@ -167,7 +175,7 @@ pub fn secret(value: &DeValue<'_>) -> Result<CookieSecret, Wrong> {
 pub fn zone_name(value: &DeValue<'_>) -> Result<NameBuf, Wrong> {
     let Some(text) = value.as_str() else { return expected("the name of a zone", value) };
     let mut name = NameBuf::from_text(text.as_bytes(), Name::ROOT)
-        .map_err(|error| Wrong::from(format!("{text:?} is not a name: {error}")))?;
+        .map_err(|error| Wrong::from(format!("{:?} is not a name: {error}", shorten(text))))?;
     name.make_lowercase();
     Ok(name)
 }

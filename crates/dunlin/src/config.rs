@@ -277,7 +277,8 @@ fn note_syntax(errors: &[toml::de::Error], problems: &mut Problems<'_>) {
     if let Some(first) = others.iter().min_by_key(|error| offset(error)) {
         // Its first line says it; the others would quote the file.
         let message = first.message().lines().next().unwrap_or_default().to_owned();
-        let help = (errors.len() > 1).then(|| "put this right first, and check again".to_owned());
+        let help = (errors.len() > 1)
+            .then(|| "is a bracket or a quote missing before it? check again then".to_owned());
         problems.add_by(model::Rule::CONFIG_SYNTAX, offset(first), Wrong { message, help });
         return;
     }

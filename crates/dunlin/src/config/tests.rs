@@ -111,7 +111,7 @@ fn text_that_is_not_toml() {
     check(
         "[server]\nlisten = [\"::1\"\nworkers = 1\n[log]\nlevel = \"info\"\n",
         "3:1: missing comma between array elements, expected `,` \
-         (put this right first, and check again)",
+         (is a bracket or a quote missing before it? check again then)",
     );
 }
 

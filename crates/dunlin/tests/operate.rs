@@ -171,7 +171,8 @@ fn readiness(ops: SocketAddr) -> String {
 /// Load balancers would look elsewhere, though not a question is lost.
 #[test]
 fn readiness_does_not_flap_while_a_server_changes_hands() {
-    let free = TcpListener::bind("127.0.0.1:0").expect("a socket");
+    // A free port, at an address that no client and no other test has ports of.
+    let free = TcpListener::bind("127.0.0.5:0").expect("a socket");
     let ops = free.local_addr().expect("bound");
     drop(free);
     let config = format!("drain = \"0s\"\n[ops]\nlisten = \"{ops}\"\n");

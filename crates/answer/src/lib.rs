@@ -395,11 +395,13 @@ fn refuse(way: &Way<'_>, policy: &Policy<'_>, reply: &mut Reply<'_>) {
 }
 
 /// Questions for what is no record: transfers are not offered, mailbox queries were never
-/// (RFC 1035 §3.2.3), and the rest belongs into other sections than the question.
+/// (RFC 1035 §3.2.3). What nobody has given a meaning yet may ask for anything (RFC 6895 §3.1), so
+/// that neither NODATA nor a format error would be true (RFC 8906 §3.1.2). The rest belongs into
+/// other sections than the question, or into none (NXNAME, RFC 9824).
 fn refuse_meta(reply: &mut Reply<'_>) {
     match reply.query.rtype {
         Rtype::AXFR | Rtype::IXFR => reply.fail(Rcode::Refused, Some(finish::Ede::NOT_SUPPORTED)),
-        Rtype::MAILA | Rtype::MAILB => reply.fail(Rcode::NotImp, None),
+        Rtype::MAILA | Rtype::MAILB | Rtype(129..=248) => reply.fail(Rcode::NotImp, None),
         _ => reply.fail(Rcode::FormErr, None),
     }
 }

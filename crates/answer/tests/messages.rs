@@ -161,6 +161,21 @@ fn other_opcodes_are_not_implemented() {
     }
 }
 
+/// RFC 6895 §3.1: types 128 to 255 can only be asked for, and most of them mean nothing yet.
+#[test]
+fn types_that_are_no_data_are_refused_for_what_they_are() {
+    for rtype in 0..=300 {
+        let wanted = match rtype {
+            0 | 41 | 128 | 249 | 250 => 1,
+            129..=248 | 253 | 254 => NOTIMP,
+            251 | 252 => 5,
+            _ => 0,
+        };
+        let asked = message(0, [1, 0, 0, 0], &question("ns.example.org.", rtype, 1), &[]);
+        assert_eq!(send(&asked).rcode(), wanted, "type {rtype}");
+    }
+}
+
 #[test]
 fn broken_questions_are_format_errors() {
     let good = question("ns.example.org.", 1, 1);

@@ -121,7 +121,9 @@ fn sweep() -> Vec<String> {
     let flags = (0..15).map(|bit| {
         format!("3.2.4 | soa edns=0 flags={} | noerror soa aa opt !reserved !do", 1 << bit)
     });
-    // Types 128 to 255 are no data (RFC 6895 §3.1); some of them are refused for what they are.
+    // Types 128 to 255 are no data (RFC 6895 §3.1); those without a meaning are not implemented.
+    let unassigned =
+        (129..249).map(|rtype| format!("3.1.2 | type{rtype} edns=0 | notimp !soa !aa opt"));
     let types = [0x7f, 0x100, 1000, 4096, 0x7fff, 0x8000, 0xff00, 0xfffe];
     let types = types.map(|rtype| format!("3.1.2 | type{rtype} edns=0 | noerror !soa aa opt"));
     let options = [0, 1, 2, 16, 17, 99, 100, 4242, 26946, 65001, 65535].into_iter();
@@ -139,7 +141,8 @@ fn sweep() -> Vec<String> {
     let known = ["3.2.3 | soa edns=0 option=3: | noerror soa aa opt option=3".into()];
     let cookie =
         ["3.2.3 | soa edns=0 option=10:0102030405060708 | noerror soa aa opt option=10".into()];
-    let all = opcodes.chain(versions).chain(flags).chain(types).chain(options).chain(headers);
+    let all = opcodes.chain(versions).chain(flags).chain(types).chain(unassigned);
+    let all = all.chain(options).chain(headers);
     all.chain(known).chain(cookie).collect()
 }
 

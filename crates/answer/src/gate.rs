@@ -1,14 +1,11 @@
-//! Who may ask, and how much: access lists, a rate for each client, and a rate for each kind of
-//! reply that a network is sent (response rate limiting).
+//! Who may ask, and how much: access lists, and a rate for each client.
 //!
-//! A burst is admitted before it is parsed, and charged for its replies after all are made, so that
-//! the tables' memory is on its way while something else is done.
-use crate::{Now, Policy, Tally, Way, guard};
-use core::ptr;
-use image::{HashKey, Zone};
-use limit::{Account, Acl, Charge, Near, Networks, Rate, RateTable};
-use packet::{BURST_MAX, Drop, Packet, Transport, Verdict, prefetch};
-use wire::{Flags, HEADER_LEN, Query, Rcode, Rtype};
+//! A burst is admitted before it is parsed, all of it at once, so that the table's memory is on its
+//! way for all of its clients before the first of them is charged.
+use crate::{Now, Policy, Way, guard};
+use limit::{Account, Acl, Charge, Networks, Rate, RateTable};
+use packet::{BURST_MAX, Drop, Packet, Transport, prefetch};
+use wire::Query;
 
 /// Who may ask, and how much.
 #[derive(Clone, Debug)]
@@ -45,58 +42,31 @@ pub struct Limiter<'p> {
     pub networks: Networks,
 }
 
-/// What stands before and behind the answering of a burst. Without limits, nothing does.
+/// What stands before the first pass. Without limits, nothing does.
 pub(crate) trait Gate<'w> {
-    /// Looks at the whole burst before anything else does.
-    #[inline(always)]
-    fn open(&mut self, _packets: &[Packet<'_>]) {}
-
     /// Lets a packet in, or says what becomes of it instead.
-    #[inline(always)]
-    fn admit(&mut self, _at: usize, _query: &mut Query, _packet: &Packet<'_>) -> Option<Way<'w>> {
-        None
-    }
-
-    /// Notes a reply that was made.
-    #[inline(always)]
-    fn note(&mut self, _at: usize, _packet: &Packet<'_>, _made: impl FnOnce() -> Made<'w>) {}
-
-    /// Charges for the replies of the burst.
-    #[inline(always)]
-    fn settle(&mut self, _packets: &mut [Packet<'_>], _tally: &mut Tally) {}
+    fn admit(&self, at: usize, query: &mut Query, packet: &Packet<'_>) -> Option<Way<'w>>;
 }
 
-/// No limits.
+/// Everybody is let in.
 pub(crate) struct Open;
 
-impl Gate<'_> for Open {}
-
-/// A reply, as far as its kind depends on it.
-pub(crate) struct Made<'w> {
-    /// The zone, and the hash of the name below its origin.
-    pub(crate) zone: Option<(&'w dyn Zone, u64)>,
-    pub(crate) rcode: Rcode,
-    pub(crate) rtype: Rtype,
-    /// Where it was counted.
-    pub(crate) type_index: usize,
-    /// Whether a wildcard or a DNAME answered: for as many names as somebody cares to ask.
-    pub(crate) made_up: bool,
-    /// Whether the client proved its address.
-    pub(crate) proven: bool,
-    /// Octets of header and question.
-    pub(crate) question_end: usize,
-    /// Where OPT begins, or the reply ends.
-    pub(crate) records_end: usize,
+impl<'w> Gate<'w> for Open {
+    #[inline(always)]
+    fn admit(&self, _at: usize, _query: &mut Query, _packet: &Packet<'_>) -> Option<Way<'w>> {
+        None
+    }
 }
 
-/// What is charged for a reply.
-#[derive(Clone, Copy)]
-struct Note<'p> {
-    account: Account<'p>,
-    rcode: Rcode,
-    type_index: u8,
-    question_end: u16,
-    records_end: u16,
+/// What the look at the whole burst found out about a packet.
+#[derive(Clone, Copy, PartialEq)]
+enum Finding {
+    /// It may be answered.
+    Free,
+    /// Its client may not ask.
+    Denied,
+    /// Its client is over its rate, or just slips through; whether it may ask at all is not told.
+    Charged(Charge),
 }
 
 /// What a client's questions are charged for: those that anybody can send in its name, and those
@@ -104,48 +74,98 @@ struct Note<'p> {
 const SPOOFABLE: u64 = 0;
 const PROVEN: u64 = 1;
 
-/// The response code in the header's flags.
-const RCODE: u16 = 0xf;
-
-/// The kinds of replies that count by zone, since whoever asks chooses how many names get them.
-const MISSING: u64 = 1;
-const EMPTY: u64 = 2;
-const REFERRAL: u64 = 3;
-const MADE_UP: u64 = 4;
-
 /// Keeps the limits for one burst.
-pub(crate) struct Keeper<'k, 'p, 'w> {
+pub(crate) struct Keeper<'k, 'p> {
     limits: &'k Limits<'p>,
     policy: &'k Policy<'p>,
     now: Now,
-    key: &'w HashKey,
-    near: Near,
-    accounts: [Account<'p>; BURST_MAX],
-    notes: [Option<Note<'p>>; BURST_MAX],
-    /// The zone of the reply before, and the hash of its origin.
-    origin: Option<(&'w dyn Zone, u64)>,
+    findings: [Finding; BURST_MAX],
 }
 
-impl<'k, 'p, 'w> Keeper<'k, 'p, 'w> {
+impl<'k, 'p> Keeper<'k, 'p> {
+    /// Looks at a whole burst before anything else does. Nothing stands there if all of it may
+    /// pass.
+    #[inline(never)]
     pub(crate) fn new(
         limits: &'k Limits<'p>,
         policy: &'k Policy<'p>,
         now: Now,
-        key: &'w HashKey,
-    ) -> Self {
-        let (accounts, notes) = ([Account::default(); BURST_MAX], [None; BURST_MAX]);
-        let near = Near::NOWHERE;
-        Self { limits, policy, now, key, near, accounts, notes, origin: None }
+        packets: &[Packet<'_>],
+    ) -> Option<Self> {
+        let mut keeper = Self { limits, policy, now, findings: [Finding::Free; BURST_MAX] };
+        let mut found = false;
+        if !limits.access.is_everybody() {
+            found |= keeper.find_denied(packets);
+        }
+        if let Some(limiter) = &limits.clients {
+            found |= keeper.charge_clients(limiter, packets);
+        }
+        found.then_some(keeper)
+    }
+
+    /// Finds those whose clients may not ask.
+    #[inline(always)]
+    fn find_denied(&mut self, packets: &[Packet<'_>]) -> bool {
+        let mut found = false;
+        for (finding, packet) in self.findings.iter_mut().zip(packets) {
+            if !self.limits.access.lists(packet.client.ip()) {
+                (*finding, found) = (Finding::Denied, true);
+            }
+        }
+        found
+    }
+
+    /// Charges the clients, and finds those that are over their rate. Refusals count too, or they
+    /// would be the cheapest flood; what is not answered at all does not.
+    #[inline(always)]
+    fn charge_clients(&mut self, limiter: &Limiter<'p>, packets: &[Packet<'_>]) -> bool {
+        let mut accounts = [Account::default(); BURST_MAX];
+        for (account, packet) in accounts.iter_mut().zip(packets) {
+            let what = if packet.transport == Transport::Stream { PROVEN } else { SPOOFABLE };
+            *account = limiter.table.account(limiter.networks.of(packet.client.ip()), what);
+            prefetch(account.memory());
+        }
+        let Self { limits, now, findings, .. } = self;
+        let mut found = false;
+        for (finding, account) in findings.iter_mut().zip(&accounts).take(packets.len()) {
+            if *finding == Finding::Denied && limits.silent {
+                continue;
+            }
+            let charge = account.charge(now.monotonic_micros, &limiter.rate);
+            if charge != Charge::Within {
+                (*finding, found) = (Finding::Charged(charge), true);
+            }
+        }
+        found
+    }
+
+    /// What becomes of a packet that the look at the burst held up.
+    #[inline(never)]
+    fn hold<'w>(
+        &self,
+        finding: Finding,
+        query: &mut Query,
+        packet: &Packet<'_>,
+    ) -> Option<Way<'w>> {
+        if let (Finding::Charged(charge), Some(limiter)) = (finding, &self.limits.clients)
+            && let Some(way) = self.limit(limiter, charge, query, packet)
+        {
+            return Some(way);
+        }
+        match self.limits.access.lists(packet.client.ip()) {
+            true => None,
+            false if self.limits.silent => Some(Way::Shut(Drop::Denied)),
+            false => Some(self.refuse(query, packet)),
+        }
     }
 
     /// Refuses a client, as far as what it sent can be understood.
-    fn refuse(&self, query: &mut Query, packet: &Packet<'_>) -> Way<'w> {
+    fn refuse<'w>(&self, query: &mut Query, packet: &Packet<'_>) -> Way<'w> {
         query.parse(packet.buf, packet.len).map_or_else(Way::Fault, |()| Way::Denied)
     }
 
     /// What becomes of a question that is over its client's rate.
-    #[inline(never)]
-    fn limit(
+    fn limit<'w>(
         &self,
         limiter: &Limiter<'p>,
         charge: Charge,
@@ -171,131 +191,14 @@ impl<'k, 'p, 'w> Keeper<'k, 'p, 'w> {
             _ => Way::Shut(Drop::RateLimited),
         })
     }
-
-    /// A number for the kind of a reply: what is the same for two replies that count together.
-    #[inline(always)]
-    fn kind(&mut self, packet: &Packet<'_>, made: &Made<'w>) -> u64 {
-        let Some((zone, name)) = made.zone.filter(|_| has_content(made.rcode)) else {
-            return made.rcode as u64;
-        };
-        let origin = match self.origin {
-            Some((known, hash)) if ptr::addr_eq(known, zone) => hash,
-            _ => {
-                let hash = self.key.hash_of(zone.origin().octets());
-                self.origin = Some((zone, hash));
-                hash
-            }
-        };
-        let [_, _, f0, f1, _, _, a0, a1, ..] = *packet.buf else { return 0 };
-        let flags = Flags(u16::from_be_bytes([f0, f1]));
-        let is_empty = [a0, a1] == [0; 2] && !flags.has(Flags::TC);
-        let by_zone = match made.rcode {
-            Rcode::NoError if made.made_up => MADE_UP,
-            Rcode::NoError if !is_empty => {
-                // By name and type: only so many of them exist.
-                return origin.rotate_left(32) ^ name.wrapping_add(made.rtype.0.into());
-            }
-            Rcode::NoError if flags.has(Flags::AA) => EMPTY,
-            Rcode::NoError => REFERRAL,
-            _ => MISSING,
-        };
-        origin.wrapping_add(by_zone)
-    }
 }
 
-impl<'w> Gate<'w> for Keeper<'_, '_, 'w> {
-    fn open(&mut self, packets: &[Packet<'_>]) {
-        let Some(limiter) = &self.limits.clients else { return };
-        for (account, packet) in self.accounts.iter_mut().zip(packets) {
-            let what = if packet.transport == Transport::Stream { PROVEN } else { SPOOFABLE };
-            *account = limiter.table.account(limiter.networks.of(packet.client.ip()), what);
-            prefetch(account.memory());
-        }
-    }
-
+impl<'w> Gate<'w> for Keeper<'_, '_> {
     #[inline(always)]
-    fn admit(&mut self, at: usize, query: &mut Query, packet: &Packet<'_>) -> Option<Way<'w>> {
-        let listed = self.limits.access.lists_near(packet.client.ip(), &mut self.near);
-        if !listed && self.limits.silent {
-            return Some(Way::Shut(Drop::Denied));
-        }
-        // Refusals count too, or they would be the cheapest flood.
-        if let Some(limiter) = &self.limits.clients {
-            let charge = self.accounts[at].charge(self.now.monotonic_micros, &limiter.rate);
-            if charge != Charge::Within
-                && let Some(way) = self.limit(limiter, charge, query, packet)
-            {
-                return Some(way);
-            }
-        }
-        if listed { None } else { Some(self.refuse(query, packet)) }
-    }
-
-    #[inline(always)]
-    fn note(&mut self, at: usize, packet: &Packet<'_>, made: impl FnOnce() -> Made<'w>) {
-        let Some(limiter) = &self.limits.replies else { return };
-        if packet.transport == Transport::Stream {
-            return;
-        }
-        let made = made();
-        if made.proven {
-            return;
-        }
-        let what = self.kind(packet, &made);
-        let account = limiter.table.account(limiter.networks.of(packet.client.ip()), what);
-        prefetch(account.memory());
-        self.notes[at] = Some(Note {
-            account,
-            rcode: made.rcode,
-            type_index: made.type_index as u8,
-            question_end: made.question_end as u16,
-            records_end: made.records_end as u16,
-        });
-    }
-
-    fn settle(&mut self, packets: &mut [Packet<'_>], tally: &mut Tally) {
-        let Some(limiter) = &self.limits.replies else { return };
-        for (packet, note) in packets.iter_mut().zip(&self.notes) {
-            let Some(note) = note else { continue };
-            let charge = note.account.charge(self.now.monotonic_micros, &limiter.rate);
-            if charge != Charge::Within && !self.limits.exempt.lists(packet.client.ip()) {
-                note.withhold(charge, packet, tally);
-            }
+    fn admit(&self, at: usize, query: &mut Query, packet: &Packet<'_>) -> Option<Way<'w>> {
+        match self.findings[at] {
+            Finding::Free => None,
+            finding => self.hold(finding, query, packet),
         }
     }
-}
-
-impl Note<'_> {
-    /// Takes a reply back, or sends it in short. An error says no less in short: those that slip
-    /// through go as they are.
-    #[inline(never)]
-    fn withhold(&self, charge: Charge, packet: &mut Packet<'_>, tally: &mut Tally) {
-        let slips = charge == Charge::Slip;
-        if slips && !has_content(self.rcode) {
-            return;
-        }
-        let Some(header) = packet.buf.first_chunk_mut::<HEADER_LEN>() else { return };
-        let flags = Flags(u16::from_be_bytes([header[2], header[3]]));
-        tally.rcodes[self.rcode.index()] -= 1;
-        tally.truncated -= u32::from(flags.has(Flags::TC));
-        if !slips {
-            tally.types[usize::from(self.type_index)] -= 1;
-            packet.verdict = Verdict::Drop(Drop::ResponseLimited);
-            return;
-        }
-        tally.rcodes[Rcode::NoError.index()] += 1;
-        tally.truncated += 1;
-        let (question_end, records_end) = (self.question_end.into(), self.records_end.into());
-        let opts = u8::from(packet.len > records_end);
-        let [f0, f1] = (flags.0 & !(Flags::AA | RCODE) | Flags::TC).to_be_bytes();
-        header[2..4].copy_from_slice(&[f0, f1]);
-        header[6..].copy_from_slice(&[0, 0, 0, 0, 0, opts]);
-        packet.buf.copy_within(records_end..packet.len, question_end);
-        packet.len -= records_end - question_end;
-    }
-}
-
-/// Whether a reply of this code says something of a zone, that can be asked for over a stream.
-fn has_content(rcode: Rcode) -> bool {
-    matches!(rcode, Rcode::NoError | Rcode::NxDomain | Rcode::YxDomain)
 }

@@ -3,7 +3,7 @@
 use crate::limits::{COOKIE_AGE_MAX, COOKIE_AGE_RENEW, COOKIE_SKEW_MAX, COOKIES_KNOWN};
 use crate::{Now, Policy};
 use core::fmt;
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr};
 use packet::{Packet, Transport};
 use siphasher::sip::SipHasher24;
 use wire::{Cookie, Edns, Query};
@@ -95,12 +95,16 @@ pub(crate) struct CookieMemo([Known; COOKIES_KNOWN]);
 #[derive(Debug)]
 struct Known {
     cookie: [u8; COOKIE_LEN],
-    client: u128,
+    client: IpAddr,
     secret: CookieSecret,
 }
 
 impl Known {
-    const NOBODY: Self = Self { cookie: [0; COOKIE_LEN], client: 0, secret: CookieSecret([0; 16]) };
+    const NOBODY: Self = Self {
+        cookie: [0; COOKIE_LEN],
+        client: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        secret: CookieSecret([0; 16]),
+    };
 }
 
 impl CookieMemo {
@@ -108,9 +112,28 @@ impl CookieMemo {
         Self([const { Known::NOBODY }; COOKIES_KNOWN])
     }
 
+    /// The cookie that a client sent, if that goes back as it is and is known.
+    #[inline(always)]
+    pub(crate) fn find<'c>(
+        &self,
+        secrets: &[CookieSecret],
+        now: Now,
+        client: IpAddr,
+        octets: &'c [u8],
+    ) -> Option<&'c [u8; COOKIE_LEN]> {
+        let cookie: &[u8; COOKIE_LEN] = octets.try_into().ok()?;
+        let known = &self.0[place(cookie)];
+        let is_known = same_words(&known.cookie, cookie)
+            && known.client == client
+            && cookie[Cookie::CLIENT_LEN] == VERSION
+            && secrets.contains(&known.secret)
+            && age_of(cookie, now).is_some_and(|age| age < COOKIE_AGE_RENEW);
+        is_known.then_some(cookie)
+    }
+
     /// The cookie to send: the client's own while it is valid and young, else a new one. `octets`
     /// are a cookie's; there must be a secret.
-    #[inline(always)]
+    #[inline(never)]
     pub(crate) fn seal(
         &mut self,
         secrets: &[CookieSecret],
@@ -118,34 +141,15 @@ impl CookieMemo {
         client: IpAddr,
         octets: &[u8],
     ) -> Seal {
-        let from = number(client);
-        if let Ok(cookie) = <&[u8; COOKIE_LEN]>::try_from(octets)
-            && let known = &self.0[place(cookie)]
-            && same_words(&known.cookie, cookie)
-            && known.client == from
-            && cookie[Cookie::CLIENT_LEN] == VERSION
-            && secrets.contains(&known.secret)
-            && age_of(cookie, now).is_some_and(|age| age < COOKIE_AGE_RENEW)
-        {
-            return Seal { data: *cookie, proven: true };
+        if let Some(own) = self.find(secrets, now, client, octets) {
+            return Seal { data: *own, proven: true };
         }
-        self.seal_anew(secrets, now, client, octets)
-    }
-
-    #[inline(never)]
-    fn seal_anew(
-        &mut self,
-        secrets: &[CookieSecret],
-        now: Now,
-        client: IpAddr,
-        octets: &[u8],
-    ) -> Seal {
         let valid = age(octets, secrets, now, client);
         let proven = valid.is_some();
         if let (Some((age, secret)), Ok(cookie)) = (valid, octets.try_into())
             && age < COOKIE_AGE_RENEW
         {
-            let known = Known { cookie, client: number(client), secret: secret.clone() };
+            let known = Known { cookie, client, secret: secret.clone() };
             self.0[place(&cookie)] = known;
             return Seal { data: cookie, proven };
         }
@@ -165,16 +169,6 @@ impl CookieMemo {
 fn place(cookie: &[u8; COOKIE_LEN]) -> usize {
     usize::from(u16::from_le_bytes([cookie[COOKIE_LEN - 2], cookie[COOKIE_LEN - 1]]))
         % COOKIES_KNOWN
-}
-
-/// An address as a number.
-#[inline(always)]
-fn number(client: IpAddr) -> u128 {
-    match client {
-        // 0:ffff::/32 is nobody's network in IPv6.
-        IpAddr::V4(v4) => 0xffff << 96 | u128::from(v4.to_bits()),
-        IpAddr::V6(v6) => v6.to_bits(),
-    }
 }
 
 #[inline(always)]
@@ -338,7 +332,7 @@ mod tests {
         assert!(!memo.seal(&[SECRET], at(MADE), mapped, &cookie(&SERVER)).proven);
         let nobody = [0; COOKIE_LEN];
         let zero = [CookieSecret([0; 16])];
-        let unspecified = IpAddr::V6(core::net::Ipv6Addr::UNSPECIFIED);
+        let unspecified = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
         assert!(!memo.seal(&zero, at(0), unspecified, &nobody).proven);
     }
 }

@@ -9,11 +9,13 @@
 //!    not there, [`extra`] adds what helps,
 //! 5. [`reply`] **composes** record sets in place,
 //! 6. [`finish`] adds OPT and sets flags and counts,
-//! 7. [`gate`] charges for the replies.
+//! 7. [`ledger`] charges for the replies, where that is configured.
 //!
 //! A burst is taken in two passes: the first parses, routes, hashes and prefetches, the second
 //! answers, so that the memory of one question is on its way while another is read. Most questions
-//! take a shorter way through both: see [`plain`].
+//! take a shorter way through both: see [`plain`]. What is not always wanted, be it a limit, a
+//! cookie or a rate for replies, has a pass of its own before or behind those, so that they stay
+//! as short as they are without it.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -24,6 +26,7 @@ mod find;
 mod finish;
 mod gate;
 mod guard;
+mod ledger;
 pub mod limits;
 mod plain;
 mod reply;
@@ -36,9 +39,10 @@ pub use guard::CookieSecret;
 pub use tally::{TYPE_NAMES, Tally};
 
 use finish::Room;
-use gate::{Gate, Keeper, Made, Open};
+use gate::{Gate, Keeper, Open};
 use guard::CookieMemo;
 use image::{HashKey, World};
+use ledger::{Ledger, Made};
 use limits::UDP_SIZE_DEFAULT;
 use packet::{BURST_MAX, Drop, Packet, Verdict, prefetch};
 use plain::{Desk, Lead, put_cookie};
@@ -137,6 +141,10 @@ enum Way<'w> {
     Slip,
     /// It is dropped, and this is why.
     Shut(Drop),
+    /// It was answered, but not the short way.
+    Made(Made<'w>),
+    /// The same, to a client that proved its address, or is told to.
+    Proven,
 }
 
 /// Answers a burst of at most [`BURST_MAX`] packets in place, and sets each verdict.
@@ -148,67 +156,24 @@ pub fn batch(
     packets: &mut [Packet<'_>],
     tally: &mut Tally,
 ) {
-    match &policy.limits {
-        None => run(world, policy, now, &mut Open, scratch, packets, tally),
-        Some(limits) => {
-            let mut keeper = Keeper::new(limits, policy, now, world.key());
-            run(world, policy, now, &mut keeper, scratch, packets, tally);
-        }
-    }
-}
-
-/// Both passes over a burst.
-#[inline(always)]
-fn run<'w>(
-    world: &'w dyn World,
-    policy: &Policy<'_>,
-    now: Now,
-    gate: &mut impl Gate<'w>,
-    scratch: &mut Scratch,
-    packets: &mut [Packet<'_>],
-    tally: &mut Tally,
-) {
     let Scratch { glances, queries, suffixes, alias, trail, cookies } = scratch;
     let key = world.key();
-    let mut scout = Scout { world, key, memo: None };
+    let limits = policy.limits.as_ref();
+    let mut scout = Scout { world, key, memo: None, met_cookie: false };
     let mut ways = [Way::Nobody; BURST_MAX];
-    gate.open(packets);
-    scout.look_all(gate, glances, queries, packets, &mut ways);
-    let mut desk = Desk::new(key, policy);
+    match limits.and_then(|limits| Keeper::new(limits, policy, now, packets)) {
+        None => scout.look_all(&Open, glances, queries, packets, &mut ways),
+        Some(keeper) => scout.look_all(&keeper, glances, queries, packets, &mut ways),
+    }
     let dice = Dice(now.seed | 1);
     let mut bench = Bench { world, key, policy, now, suffixes, alias, trail, cookies, dice };
-    for (at, (((packet, glance), query), way)) in
-        packets.iter_mut().zip(&*glances).zip(queries).zip(&mut ways).enumerate()
-    {
-        if let Way::Plain(lead) = way {
-            if let Some((rcode, len)) = desk.answer(lead, glance, packet.buf) {
-                (packet.len, packet.verdict) = (len, Verdict::Reply);
-                tally.count(rcode, glance.rtype == Rtype::AAAA);
-                gate.note(at, packet, || lead.made(rcode, glance, len, false));
-                continue;
-            }
-            *way = scout.look_closely(query, packet);
-        } else if let Way::Cookie(lead) = way {
-            if let Some((rcode, len)) = desk.answer_apart(lead, glance, packet.buf) {
-                (packet.len, packet.verdict) = (len, Verdict::Reply);
-                tally.count(rcode, glance.rtype == Rtype::AAAA);
-                let proven = bench.seal(glance, packet);
-                gate.note(at, packet, || lead.made(rcode, glance, len, proven));
-                continue;
-            }
-            *way = scout.look_closely(query, packet);
-        }
-        packet.verdict = match way {
-            Way::Fault(Fault::Short) => Verdict::Drop(Drop::Short),
-            Way::Fault(Fault::Response) => Verdict::Drop(Drop::Response),
-            Way::Shut(reason) => Verdict::Drop(*reason),
-            _ => {
-                bench.answer(at, query, way, packet, gate, tally);
-                Verdict::Reply
-            }
-        };
+    bench.answer_all(&mut scout, glances, queries, &mut ways, packets, tally);
+    if scout.met_cookie && !policy.cookie_secrets.is_empty() {
+        bench.seal_all(glances, &mut ways, packets);
     }
-    gate.settle(packets, tally);
+    if let Some(Limits { replies: Some(limiter), exempt, .. }) = limits {
+        Ledger { limiter, exempt, key, ways: &ways, glances }.settle(now, packets, tally);
+    }
 }
 
 /// What the first pass works with.
@@ -218,6 +183,8 @@ struct Scout<'w> {
     /// The zone of the question before, where no other zone lies below it: names of a burst are
     /// often of one zone, and need not be routed again.
     memo: Option<Site<'w>>,
+    /// Whether a question took the short way with a cookie.
+    met_cookie: bool,
 }
 
 impl<'w> Scout<'w> {
@@ -225,7 +192,7 @@ impl<'w> Scout<'w> {
     #[inline(never)]
     fn look_all<G: Gate<'w>>(
         &mut self,
-        gate: &mut G,
+        gate: &G,
         glances: &mut [Glance; BURST_MAX],
         queries: &mut [Query; BURST_MAX],
         packets: &[Packet<'_>],
@@ -240,7 +207,7 @@ impl<'w> Scout<'w> {
             }
             match self.glance(glance, packet) {
                 Some(plain) => *way = plain,
-                None => *way = self.look(glance, query, packet),
+                None => self.look(glance, query, packet, way),
             }
         }
     }
@@ -253,20 +220,29 @@ impl<'w> Scout<'w> {
         Some(Way::Plain(lead))
     }
 
-    /// Takes a packet the long way, or the short one to a zone that was not known before.
+    /// Takes a packet the long way, or the short one with a cookie, or to a zone that was not known
+    /// before.
     #[inline(never)]
-    fn look(&mut self, glance: &mut Glance, query: &mut Query, packet: &Packet<'_>) -> Way<'w> {
+    fn look(
+        &mut self,
+        glance: &mut Glance,
+        query: &mut Query,
+        packet: &Packet<'_>,
+        way: &mut Way<'w>,
+    ) {
         if let Some(lead) = Lead::with_cookie(self.key, &self.memo, glance, packet) {
             prefetch(lead.leaf);
-            return Way::Cookie(lead);
+            self.met_cookie = true;
+            *way = Way::Cookie(lead);
+            return;
         }
-        match self.find_site(query, packet) {
+        *way = match self.find_site(query, packet) {
             Ok(site) => {
                 let lead = Lead::new(self.key, &Some(site).filter(|_| query.plain), glance, packet);
                 lead.map_or_else(|| self.spot(&site, query), Way::Plain)
             }
             Err(way) => way,
-        }
+        };
     }
 
     /// Takes a packet the long way.
@@ -318,39 +294,111 @@ struct Bench<'b, 'w> {
 }
 
 impl<'w> Bench<'_, 'w> {
-    /// Puts the cookie behind a short reply; whether the one that came proved the client's address.
-    #[inline(always)]
-    fn seal(&mut self, glance: &Glance, packet: &mut Packet<'_>) -> bool {
-        let (secrets, client) = (self.policy.cookie_secrets, packet.client.ip());
-        if secrets.is_empty() {
-            return false;
+    /// The second pass.
+    #[inline(never)]
+    fn answer_all(
+        &mut self,
+        scout: &mut Scout<'w>,
+        glances: &[Glance; BURST_MAX],
+        queries: &mut [Query; BURST_MAX],
+        ways: &mut [Way<'w>; BURST_MAX],
+        packets: &mut [Packet<'_>],
+        tally: &mut Tally,
+    ) {
+        let mut desk = Desk::new(self.key, self.policy);
+        for (((packet, glance), query), way) in
+            packets.iter_mut().zip(glances).zip(queries).zip(ways)
+        {
+            if let Way::Plain(lead) | Way::Cookie(lead) = way
+                && let Some((rcode, len)) = desk.answer(lead, glance, packet.buf)
+            {
+                (packet.len, packet.verdict) = (len, Verdict::Reply);
+                tally.count(rcode, glance.rtype == Rtype::AAAA);
+            } else {
+                self.answer_closely(scout, query, way, packet, tally);
+            }
         }
-        let seal = self.cookies.seal(secrets, self.now, client, glance.cookie());
-        packet.len = put_cookie(packet.buf, packet.len, &seal.data);
-        seal.proven
     }
 
-    /// The second pass over a packet.
+    /// The second pass over a packet that takes the long way, or could not go on the short one.
+    #[inline(never)]
+    fn answer_closely(
+        &mut self,
+        scout: &mut Scout<'w>,
+        query: &mut Query,
+        way: &mut Way<'w>,
+        packet: &mut Packet<'_>,
+        tally: &mut Tally,
+    ) {
+        if let Way::Plain(_) | Way::Cookie(_) = way {
+            *way = scout.look_closely(query, packet);
+        }
+        packet.verdict = match way {
+            Way::Fault(Fault::Short) => Verdict::Drop(Drop::Short),
+            Way::Fault(Fault::Response) => Verdict::Drop(Drop::Response),
+            Way::Shut(reason) => Verdict::Drop(*reason),
+            _ => {
+                *way = self.answer(query, way, packet, tally);
+                Verdict::Reply
+            }
+        };
+    }
+
+    /// Puts cookies behind short replies.
+    #[inline(never)]
+    fn seal_all(
+        &mut self,
+        glances: &[Glance; BURST_MAX],
+        ways: &mut [Way<'w>; BURST_MAX],
+        packets: &mut [Packet<'_>],
+    ) {
+        let secrets = self.policy.cookie_secrets;
+        for ((packet, glance), way) in packets.iter_mut().zip(glances).zip(ways) {
+            if !matches!(way, Way::Cookie(_)) {
+                continue;
+            }
+            match self.cookies.find(secrets, self.now, packet.client.ip(), glance.cookie()) {
+                Some(own) => {
+                    packet.len = put_cookie(packet.buf, packet.len, own);
+                    *way = Way::Proven;
+                }
+                None => self.seal_anew(glance, way, packet),
+            }
+        }
+    }
+
+    /// The same of one reply, where the cookie is new, or not known to be ours.
+    #[inline(never)]
+    fn seal_anew(&mut self, glance: &Glance, way: &mut Way<'w>, packet: &mut Packet<'_>) {
+        let (secrets, client) = (self.policy.cookie_secrets, packet.client.ip());
+        let seal = self.cookies.seal(secrets, self.now, client, glance.cookie());
+        if seal.proven {
+            *way = Way::Proven;
+        } else if let Way::Cookie(lead) = way {
+            *way = Way::Made(lead.made(glance, packet.len));
+        }
+        packet.len = put_cookie(packet.buf, packet.len, &seal.data);
+    }
+
+    /// The second pass over a packet; what is to be charged for.
     #[inline(always)]
     fn answer(
         &mut self,
-        at: usize,
         query: &Query,
         way: &Way<'w>,
         packet: &mut Packet<'_>,
-        gate: &mut impl Gate<'w>,
         tally: &mut Tally,
-    ) {
+    ) -> Way<'w> {
         let options = guard::options(self.policy, self.now, query, packet, self.cookies);
         let room = Room::new(self.policy, query, packet.transport, packet.buf.len(), &options);
         let buf = &mut packet.buf[..room.limit];
         let mut reply =
             Reply::new(buf, room, query, packet.transport, self.suffixes, &mut self.dice);
-        let zone = match way {
+        let spot = match way {
             Way::Zone(spot) => {
                 let trip = Trip { alias: self.alias, trail: self.trail };
                 solve::solve(self.world, self.key, spot, trip, &mut reply);
-                Some((spot.zone, spot.hash))
+                Some(spot)
             }
             _ => {
                 refuse(way, self.policy, &mut reply);
@@ -361,18 +409,18 @@ impl<'w> Bench<'_, 'w> {
         let index = if matches!(way, Way::Fault(_)) { TYPE_OTHER } else { type_index(query.rtype) };
         tally.count(reply.rcode, index);
         tally.truncated += u32::from(reply.is_truncated());
-        let made = Made {
-            zone,
-            rcode: reply.rcode,
-            rtype: query.rtype,
-            type_index: index,
-            made_up: reply.made_up,
-            proven: options.proven || matches!(way, Way::Slip),
-            question_end: query.question_end,
-            records_end: reply.out.len(),
+        let made = match options.proven || matches!(way, Way::Slip) {
+            true => Way::Proven,
+            false => Way::Made(Made {
+                kind: reply.kind(spot),
+                rcode: reply.rcode,
+                type_index: index as u8,
+                question_end: query.question_end as u16,
+                records_end: reply.out.len() as u16,
+            }),
         };
         packet.len = finish::finish(self.policy, &options, reply);
-        gate.note(at, packet, || made);
+        made
     }
 }
 
@@ -388,9 +436,7 @@ fn refuse(way: &Way<'_>, policy: &Policy<'_>, reply: &mut Reply<'_>) {
         Way::Fault(_) => reply.fail(Rcode::FormErr, None),
         Way::Denied => reply.fail(Rcode::Refused, Some(finish::Ede::PROHIBITED)),
         Way::Slip => reply.truncate(),
-        Way::Nobody | Way::Plain(_) | Way::Cookie(_) | Way::Zone(_) | Way::Shut(_) => {
-            reply.fail(Rcode::Refused, Some(finish::Ede::NOT_AUTHORITATIVE));
-        }
+        _ => reply.fail(Rcode::Refused, Some(finish::Ede::NOT_AUTHORITATIVE)),
     }
 }
 

@@ -21,5 +21,5 @@ pub const COOKIE_AGE_RENEW: u32 = 1800;
 pub const COOKIE_SKEW_MAX: u32 = 300;
 /// Octets of a name server identifier (RFC 5001 sets no bound; this leaves room for records).
 pub const NSID_LEN_MAX: usize = 128;
-/// Cookies that a worker remembers to be its own: 32 KiB of them.
-pub const COOKIES_KNOWN: usize = 512;
+/// Cookies that a worker remembers to be its own: 128 KiB of them.
+pub const COOKIES_KNOWN: usize = 2048;

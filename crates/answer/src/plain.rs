@@ -4,8 +4,8 @@
 //! No label is looked at before the name is looked up: octets that are found among a zone's names
 //! are a name. Whatever is not as plain as that takes the long way, from its first octet on.
 use crate::Policy;
-use crate::gate::Made;
 use crate::guard::COOKIE_LEN;
+use crate::ledger::{Content, Kind, Made};
 use crate::limits::SOA_LEN_MAX;
 use crate::reply::{negative_soa, under};
 use crate::solve::Site;
@@ -36,6 +36,8 @@ pub(crate) struct Lead<'w> {
     pub(crate) leaf: &'w [u8],
     /// Octets of the name below the zone's origin.
     len: u8,
+    /// What the reply says of the name.
+    content: Content,
     /// Octets of header and question.
     pub(crate) question_end: u16,
 }
@@ -77,23 +79,22 @@ impl<'w> Lead<'w> {
         }
         let hash = key.hash(glance.padded(), 0, len);
         let (len, question_end) = (len as u8, (HEADER_LEN + name_len + 4) as u16);
-        Some(Self { zone: site.zone, hash, leaf: site.zone.leaf(hash), len, question_end })
+        let (zone, leaf) = (site.zone, site.zone.leaf(hash));
+        Some(Self { zone, hash, leaf, len, content: Content::Records, question_end })
     }
 }
 
 impl<'w> Lead<'w> {
-    /// What there is to say of the reply, whose OPT record, if any, ends with its `len` octets.
+    /// The reply of `len` octets that [`Desk::answer`] made.
     #[inline(always)]
-    pub(crate) fn made(&self, rcode: Rcode, glance: &Glance, len: usize, proven: bool) -> Made<'w> {
+    pub(crate) fn made(&self, glance: &Glance, len: usize) -> Made<'w> {
+        let missing = self.content == Content::Missing;
         Made {
-            zone: Some((self.zone, self.hash)),
-            rcode,
-            rtype: glance.rtype,
+            kind: Kind::of(self.zone, self.hash, glance.rtype, self.content),
+            rcode: if missing { Rcode::NxDomain } else { Rcode::NoError },
             type_index: (glance.rtype == Rtype::AAAA).into(),
-            made_up: false,
-            proven,
-            question_end: self.question_end.into(),
-            records_end: len - if glance.has_opt { OPT_LEN } else { 0 },
+            question_end: self.question_end,
+            records_end: (len - if glance.has_opt { OPT_LEN } else { 0 }) as u16,
         }
     }
 }
@@ -117,7 +118,7 @@ impl<'w> Desk<'w> {
     #[inline(always)]
     pub(crate) fn answer(
         &mut self,
-        lead: &Lead<'w>,
+        lead: &mut Lead<'w>,
         glance: &Glance,
         buf: &mut [u8],
     ) -> Option<(Rcode, usize)> {
@@ -131,10 +132,10 @@ impl<'w> Desk<'w> {
                 }
                 Some(set) => (Rcode::NoError, ANSWER, put_only::<16>(room, &set)?),
                 None if node.set(Rtype::CNAME).is_some() => return None,
-                None => (Rcode::NoError, AUTHORITY, self.put_soa(lead, room)?),
+                None => (Rcode::NoError, AUTHORITY, self.put_soa(lead, Content::Empty, room)?),
             },
             None if is_missing(lead.zone, name) => {
-                (Rcode::NxDomain, AUTHORITY, self.put_soa(lead, room)?)
+                (Rcode::NxDomain, AUTHORITY, self.put_soa(lead, Content::Missing, room)?)
             }
             None => return None,
         };
@@ -149,20 +150,15 @@ impl<'w> Desk<'w> {
         Some((rcode, question_end + len + opt_len))
     }
 
-    /// The same, apart from the loop of those without a cookie, so that theirs stays short.
-    #[inline(never)]
-    pub(crate) fn answer_apart(
-        &mut self,
-        lead: &Lead<'w>,
-        glance: &Glance,
-        buf: &mut [u8],
-    ) -> Option<(Rcode, usize)> {
-        self.answer(lead, glance, buf)
-    }
-
     /// Puts the SOA of the zone, as one that says what there is not.
     #[inline(never)]
-    fn put_soa(&mut self, lead: &Lead<'w>, room: &mut [u8; ROOM_LEN]) -> Option<usize> {
+    fn put_soa(
+        &mut self,
+        lead: &mut Lead<'w>,
+        content: Content,
+        room: &mut [u8; ROOM_LEN],
+    ) -> Option<usize> {
+        lead.content = content;
         let known = self.soa.as_ref().is_some_and(|(zone, _)| ptr::addr_eq(*zone, lead.zone));
         if !known {
             self.soa = Some((lead.zone, Soa::new(self.key, lead.zone)));

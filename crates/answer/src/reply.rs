@@ -1,6 +1,8 @@
 //! Composing: record sets into the reply, section by section, each whole or not at all.
 use crate::Dice;
 use crate::finish::{Ede, Room};
+use crate::ledger::{Content, Kind, has_content};
+use crate::solve::Spot;
 use image::{Node, RecordSet, same};
 use packet::Transport;
 use wire::{Composer, Flags, Full, HEADER_LEN, Name, NameBuf, Query, Rcode, Rtype, Suffixes};
@@ -61,6 +63,22 @@ impl<'r> Reply<'r> {
     pub(crate) fn fail(&mut self, rcode: Rcode, ede: Option<Ede>) {
         self.rcode = rcode;
         self.ede = ede;
+    }
+
+    /// What it counts as where replies have a rate. `spot` is where the question's name lies.
+    pub(crate) fn kind<'w>(&self, spot: Option<&Spot<'w>>) -> Kind<'w> {
+        let Some(Spot { zone, hash, .. }) = spot.filter(|_| has_content(self.rcode)) else {
+            return Kind::error(self.rcode);
+        };
+        let is_empty = self.counts[Section::Answer as usize] == 0 && !self.is_truncated();
+        let content = match self.rcode {
+            Rcode::NoError if self.made_up => Content::MadeUp,
+            Rcode::NoError if !is_empty => Content::Records,
+            Rcode::NoError if self.flags & Flags::AA != 0 => Content::Empty,
+            Rcode::NoError => Content::Referral,
+            _ => Content::Missing,
+        };
+        Kind::of(*zone, *hash, self.query.rtype, content)
     }
 
     /// The answer is this server's own, or is not (RFC 1035 §4.1.1).

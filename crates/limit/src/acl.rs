@@ -4,8 +4,10 @@
 //! into the addresses at which the verdict changes: those that lie in front of a client's are
 //! counted, and whether they are odd in number tells.
 use crate::Prefix;
+use crate::prefix::mapped;
 use core::cmp::Reverse;
 use core::fmt;
+use core::hint::select_unpredictable;
 use core::net::IpAddr;
 
 /// What a list says of the addresses of a prefix.
@@ -36,6 +38,9 @@ pub struct Acl<'m> {
     v6: &'m [u128],
     otherwise: bool,
 }
+
+/// Bounds that are searched in steps of known width; a power of two.
+const BLOCK_LEN: usize = 2048;
 
 /// How deep prefixes can lie within each other: one of each length.
 const DEPTH_MAX: usize = 129;
@@ -88,36 +93,19 @@ impl<'m> Acl<'m> {
         (self.v4, self.v6)
     }
 
-    /// As [`Acl::lists`], for one address after another: `near` must be used for no other list.
+    /// Whether nobody is left out, so that nothing needs to be looked up.
     #[inline]
-    pub fn lists_near(&self, address: IpAddr, near: &mut Near) -> bool {
-        let IpAddr::V4(v4) = address else { return self.lists(address) };
-        let v4 = v4.to_bits();
-        if !(near.first..=near.last).contains(&v4) {
-            *near = self.range(v4);
-        }
-        near.listed
-    }
-
-    /// The addresses around one of which the same is said.
-    #[inline(never)]
-    fn range(&self, v4: u32) -> Near {
-        let passed = passed(self.v4, v4);
-        let (before, behind) = self.v4.split_at(passed);
-        Near {
-            first: before.last().copied().unwrap_or(0),
-            last: behind.first().map_or(u32::MAX, |bound| bound - 1),
-            listed: self.otherwise ^ (passed % 2 == 1),
-        }
+    pub const fn is_everybody(&self) -> bool {
+        self.otherwise && self.v4.is_empty() && self.v6.is_empty()
     }
 
     /// Whether an address is on the list. A mapped IPv4 address is that IPv4 address.
-    #[inline]
+    #[inline(always)]
     pub fn lists(&self, address: IpAddr) -> bool {
         let passed = match address {
             IpAddr::V4(v4) => passed(self.v4, v4.to_bits()),
-            IpAddr::V6(v6) => match v6.to_ipv4_mapped() {
-                Some(v4) => passed(self.v4, v4.to_bits()),
+            IpAddr::V6(v6) => match mapped(v6) {
+                Some(v4) => passed(self.v4, v4),
                 None => passed(self.v6, v6.to_bits()),
             },
         };
@@ -125,23 +113,22 @@ impl<'m> Acl<'m> {
     }
 }
 
-/// The range that the IPv4 client before lay in: those of a burst are often neighbours.
-#[derive(Clone, Copy, Debug)]
-pub struct Near {
-    first: u32,
-    last: u32,
-    listed: bool,
-}
-
-impl Near {
-    /// Nothing was looked up yet.
-    pub const NOWHERE: Self = Self { first: 1, last: 0, listed: false };
-}
-
-/// How many bounds an address has passed.
-#[inline]
+/// How many bounds an address has passed. The steps are of known width, so that the compiler can
+/// write them one behind another, without a branch that depends on the address.
+#[inline(always)]
 fn passed<T: Copy + Ord>(bounds: &[T], address: T) -> usize {
-    bounds.partition_point(|bound| *bound <= address)
+    let blocks = bounds.as_chunks::<BLOCK_LEN>().0;
+    let before = blocks.partition_point(|block| block[0] <= address);
+    // The last that has been passed, if the first has. The last block may lie before a part of one.
+    let (mut at, mut step) = (before.saturating_sub(1) * BLOCK_LEN, BLOCK_LEN);
+    while step > 0 {
+        let next = at + step;
+        if let Some(bound) = bounds.get(next) {
+            at = select_unpredictable(*bound <= address, next, at);
+        }
+        step /= 2;
+    }
+    at + usize::from(bounds.get(at).is_some_and(|bound| *bound <= address))
 }
 
 fn push<T: Copy>(bounds: &mut [T], len: &mut usize, at: T) -> Result<(), Full> {
@@ -275,9 +262,7 @@ mod tests {
         let (v4, v6) = acl.bounds();
         assert!(v4.is_sorted_by(|a, b| a < b) && v6.is_sorted_by(|a, b| a < b));
         let again = Acl::from_bounds(v4, v6, otherwise);
-        let mut near = Near::NOWHERE;
         for address in probes(&rules) {
-            assert_eq!(acl.lists_near(address, &mut near), acl.lists(address), "{address}");
             let wanted = naive(&rules, otherwise, address);
             assert_eq!(acl.lists(address), wanted, "{address} {rules:?}");
             assert_eq!(again.lists(address), wanted);
@@ -326,6 +311,19 @@ mod tests {
         compare(rules.collect(), true);
     }
 
+    /// Around the lengths at which the search takes another way.
+    #[test]
+    fn lists_of_every_length_are_searched_to_their_ends() {
+        for block in 0..4 {
+            for len in (block * BLOCK_LEN).saturating_sub(2)..=block * BLOCK_LEN + 2 {
+                let bounds: Vec<u32> = (1..=len as u32).map(|n| 2 * n).collect();
+                for address in 0..=2 * len as u32 + 1 {
+                    assert_eq!(passed(&bounds, address), address as usize / 2, "{len}");
+                }
+            }
+        }
+    }
+
     #[test]
     fn prefixes_of_every_length_lie_within_each_other() {
         let v6 = (0..=128).map(|len| {
@@ -369,5 +367,6 @@ mod tests {
     fn lists_of_nobody_and_everybody() {
         let address = "2001:db8::1".parse().unwrap();
         assert!(!Acl::NOBODY.lists(address) && Acl::EVERYBODY.lists(address));
+        assert!(!Acl::NOBODY.is_everybody() && Acl::EVERYBODY.is_everybody());
     }
 }

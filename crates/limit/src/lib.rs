@@ -12,7 +12,7 @@ mod prefix;
 mod rate;
 mod table;
 
-pub use acl::{Acl, Full, Near, Rule};
+pub use acl::{Acl, Full, Rule};
 pub use prefix::{Networks, NetworksError, Prefix, PrefixError};
 pub use rate::{Rate, RateError};
 pub use table::{Account, Charge, DebtSet, RateTable, TableKey};

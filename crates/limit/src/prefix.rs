@@ -179,15 +179,22 @@ impl Networks {
     #[inline]
     pub fn of(&self, client: IpAddr) -> u64 {
         // 0:ffff::/32 is nobody's network in IPv6.
-        let v4 = |v4: Ipv4Addr| 0xffff << 32 | u64::from(v4.to_bits() & self.v4_mask);
+        let v4 = |v4: u32| 0xffff << 32 | u64::from(v4 & self.v4_mask);
         match client {
-            IpAddr::V4(address) => v4(address),
-            IpAddr::V6(address) => match address.to_ipv4_mapped() {
+            IpAddr::V4(address) => v4(address.to_bits()),
+            IpAddr::V6(address) => match mapped(address) {
                 Some(address) => v4(address),
                 None => (address.to_bits() >> 64) as u64 & self.v6_mask,
             },
         }
     }
+}
+
+/// The IPv4 address that stands in ::ffff:0:0/96.
+#[inline(always)]
+pub(crate) fn mapped(address: Ipv6Addr) -> Option<u32> {
+    let bits = address.to_bits();
+    (bits >> 32 == 0xffff).then_some(bits as u32)
 }
 
 const fn bits(address: IpAddr) -> u8 {

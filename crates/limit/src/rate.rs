@@ -5,6 +5,10 @@ use core::fmt;
 /// Ticks of a table's clock in a microsecond.
 const TICKS_PER_MICRO: u64 = 16;
 const TICKS_PER_SECOND: u64 = TICKS_PER_MICRO * 1_000_000;
+/// Bits below the time in an entry of a table.
+pub(crate) const TIME_SHIFT: u32 = 24;
+/// All that is no time there.
+pub(crate) const LOW_MASK: u64 = (1 << TIME_SHIFT) - 1;
 /// The largest debt, in ticks: less than 2^36.
 pub(crate) const DEBT_MAX: u64 = BURST_SECONDS_MAX * TICKS_PER_SECOND;
 
@@ -12,9 +16,9 @@ pub(crate) const DEBT_MAX: u64 = BURST_SECONDS_MAX * TICKS_PER_SECOND;
 /// of debt, time pays it back, and nobody may owe more than a burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// Ticks that one costs.
+    /// What one costs, where an entry of a table has its time.
     pub(crate) interval: u64,
-    /// Ticks that may be owed.
+    /// What may be owed, in the same place; all bits below it are set.
     pub(crate) burst: u64,
     /// Every so many that are over, one is let through in short; 0: none.
     pub(crate) slip: u8,
@@ -67,6 +71,7 @@ impl Rate {
         if slip > SLIP_MAX {
             return Err(RateError::Slip);
         }
+        let (interval, burst) = (interval << TIME_SHIFT, burst << TIME_SHIFT | LOW_MASK);
         Ok(Self { interval, burst, slip })
     }
 }

@@ -6,16 +6,16 @@
 //! that are seen but once drives out only each other, heavy debtors stay known, and there is
 //! always room for who is new.
 use crate::limits::{ATTEMPTS_MAX, SET_LEN};
-use crate::rate::{DEBT_MAX, Rate, ticks};
+use crate::rate::{DEBT_MAX, LOW_MASK, Rate, TIME_SHIFT, ticks};
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// An entry: whose debt (20 bits of the hash), how many were refused since the last that slipped
-/// through (4 bits), and when the debt will be paid (40 bits of ticks, some 19 hours).
-const TAG_SHIFT: u32 = 44;
-const SLIP_SHIFT: u32 = 40;
+/// An entry: when the debt will be paid (40 bits of ticks, some 19 hours), how many were refused
+/// since the last that slipped through (4 bits), and whose debt it is (20 bits of the hash). Time
+/// is at the top, so that it goes round by itself.
+const SLIP_SHIFT: u32 = 20;
 const SLIP_MASK: u64 = 0xf;
-const TIME_MASK: u64 = (1 << SLIP_SHIFT) - 1;
+const TAG_MASK: u64 = (1 << SLIP_SHIFT) - 1;
 
 /// Eight debts in a cache line.
 #[derive(Debug)]
@@ -86,7 +86,7 @@ impl<'m> RateTable<'m> {
         let hash = folded as u64 ^ (folded >> 64) as u64;
         // The upper bits choose the set, the lower ones are the tag.
         let index = (u128::from(hash) * self.sets.len() as u128) >> 64;
-        Account { set: self.sets.get(index as usize), tag: hash << TAG_SHIFT }
+        Account { set: self.sets.get(index as usize), tag: hash & TAG_MASK }
     }
 }
 
@@ -94,7 +94,7 @@ impl<'m> RateTable<'m> {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Account<'m> {
     set: Option<&'m DebtSet>,
-    /// In the upper bits, as in an entry.
+    /// In the lower bits, as in an entry.
     tag: u64,
 }
 
@@ -109,10 +109,24 @@ impl<'m> Account<'m> {
     ///
     /// Never waits: where others write the same entry again and again, it is let pass, or stays
     /// refused.
-    #[inline]
+    #[inline(always)]
     pub fn charge(&self, now_micros: u64, rate: &Rate) -> Charge {
         let Some(DebtSet(entries)) = self.set else { return Charge::Within };
-        let now = ticks(now_micros) & TIME_MASK;
+        let now = ticks(now_micros) << TIME_SHIFT;
+        // Nearly everybody is at home, and within the rate.
+        let home = &entries[self.home()];
+        let own = home.load(Ordering::Relaxed);
+        if self.owns(own)
+            && let Some(next) = add(own, now, rate)
+            && home.compare_exchange(own, next, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        {
+            return Charge::Within;
+        }
+        self.charge_anywhere(entries, now, rate)
+    }
+
+    #[inline(never)]
+    fn charge_anywhere(&self, entries: &'m [AtomicU64; SET_LEN], now: u64, rate: &Rate) -> Charge {
         let mut verdict = Charge::Within;
         for _ in 0..ATTEMPTS_MAX {
             let (entry, seen, next);
@@ -124,9 +138,9 @@ impl<'m> Account<'m> {
                 }
                 None => {
                     // A burst is never less than one.
-                    (verdict, next) =
-                        (Charge::Within, self.tag | (now + rate.interval) & TIME_MASK);
-                    least(entries, now)
+                    let paid = now.wrapping_add(rate.interval);
+                    (verdict, next) = (Charge::Within, paid | self.tag);
+                    self.least(entries, now)
                 }
             };
             // Nothing but the entry itself is told by it.
@@ -137,22 +151,44 @@ impl<'m> Account<'m> {
         verdict
     }
 
+    /// Where it is kept if there is room.
+    #[inline(always)]
+    fn home(&self) -> usize {
+        self.tag as usize % SET_LEN
+    }
+
+    /// Whether an entry is this account's.
+    #[inline(always)]
+    fn owns(&self, entry: u64) -> bool {
+        (entry ^ self.tag) & TAG_MASK == 0
+    }
+
     /// The entry of this account, and what stands there.
-    #[inline]
     fn find(&self, entries: &'m [AtomicU64; SET_LEN]) -> Option<(&'m AtomicU64, u64)> {
         entries.iter().find_map(|entry| {
             let own = entry.load(Ordering::Relaxed);
-            (own >> TAG_SHIFT == self.tag >> TAG_SHIFT).then_some((entry, own))
+            self.owns(own).then_some((entry, own))
         })
+    }
+
+    /// The entry with the least debt, and what stands there; of several, the one at home.
+    fn least(&self, entries: &'m [AtomicU64; SET_LEN], now: u64) -> (&'m AtomicU64, u64) {
+        let home = &entries[self.home()];
+        let mut best = (home, home.load(Ordering::Relaxed));
+        for entry in entries {
+            let other = entry.load(Ordering::Relaxed);
+            if debt(other, now) < debt(best.1, now) {
+                best = (entry, other);
+            }
+        }
+        best
     }
 }
 
 /// Charges one to who owns an entry; nothing where it stays as it is, and refused.
-#[inline]
 fn charge(own: u64, now: u64, rate: &Rate) -> Option<(Charge, u64)> {
-    let debt = debt(own, now) + rate.interval;
-    if debt <= rate.burst {
-        return Some((Charge::Within, own & !TIME_MASK | (now + debt) & TIME_MASK));
+    if let Some(next) = add(own, now, rate) {
+        return Some((Charge::Within, next));
     }
     let refused = (own >> SLIP_SHIFT & SLIP_MASK) + 1;
     match rate.slip {
@@ -162,24 +198,22 @@ fn charge(own: u64, now: u64, rate: &Rate) -> Option<(Charge, u64)> {
     }
 }
 
-/// The entry with the least debt, and what stands there.
-#[inline(never)]
-fn least(entries: &[AtomicU64; SET_LEN], now: u64) -> (&AtomicU64, u64) {
-    let [first, others @ ..] = entries;
-    let mut best = (first, first.load(Ordering::Relaxed));
-    for entry in others {
-        let other = entry.load(Ordering::Relaxed);
-        if debt(other, now) < debt(best.1, now) {
-            best = (entry, other);
-        }
-    }
-    best
+/// The entry with one more put on it; nothing where that is too much.
+#[inline(always)]
+fn add(own: u64, now: u64, rate: &Rate) -> Option<u64> {
+    let since = if is_paid(own, now) { now | own & LOW_MASK } else { own };
+    let next = since.wrapping_add(rate.interval);
+    (next.wrapping_sub(now) <= rate.burst).then_some(next)
 }
 
-/// What is owed, in ticks. A time that is further ahead than any debt lies in the past: the clock
+/// Whether nothing is owed. A time that is further ahead than any debt lies in the past: the clock
 /// goes round once in 19 hours.
-#[inline]
+#[inline(always)]
+fn is_paid(entry: u64, now: u64) -> bool {
+    entry.wrapping_sub(now) >> TIME_SHIFT > DEBT_MAX
+}
+
+/// What is owed, in ticks.
 fn debt(entry: u64, now: u64) -> u64 {
-    let ahead = entry.wrapping_sub(now) & TIME_MASK;
-    if ahead > DEBT_MAX { 0 } else { ahead }
+    if is_paid(entry, now) { 0 } else { entry.wrapping_sub(now) >> TIME_SHIFT }
 }

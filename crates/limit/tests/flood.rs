@@ -102,7 +102,7 @@ fn threads_that_share_a_table_hold_one_limit() {
     });
     // 2 s at 1000 a second and the burst; threads' clocks may stand two seconds apart here, which
     // costs them more, not less, and a try given up lets one pass.
-    assert!(answered <= 3000 * 103 / 100, "{answered}");
+    assert!(answered <= 3000 * 110 / 100, "{answered}");
     assert!(answered >= 1000, "{answered}");
 }
 

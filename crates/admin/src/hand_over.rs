@@ -1,5 +1,5 @@
 //! The predecessor's side: offering the sockets, then giving away the connections.
-use crate::limits::{CHUNK_FDS_MAX, CHUNK_INBOX_MAX, SUCCESSOR_TIME_MAX};
+use crate::limits::{CHUNK_FDS_MAX, CHUNK_INBOX_MAX, END_TIME_MAX, SUCCESSOR_TIME_MAX};
 use crate::message::{ConnectionEntry, Reply, Request, SocketEntry};
 use crate::server::{Desk, Guest, Handler, Unheard};
 use crate::{Connection, Shared, Successor};
@@ -45,6 +45,8 @@ pub async fn hand_over<H: Handler>(
         Ok(connections) => give(&guest, connections).await,
         Err(error) => (0, Err(io::Error::other(error))),
     };
+    // It hangs up when it has all; until then its own endpoint may not be there to be found.
+    let _ = guest.request(END_TIME_MAX).await;
     Some(HandedOver { successor, connections, problem: result.err() })
 }
 

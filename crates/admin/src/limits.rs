@@ -24,7 +24,8 @@ pub const CHUNK_INBOX_MAX: usize = 256 << 10;
 pub const FDS_PAUSE: Duration = Duration::from_millis(5);
 /// How long accepting rests after an error, such as no descriptor being left.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// How long a successor waits for proof that a predecessor which fell silent has ended.
+/// How long a successor waits for proof that a predecessor which fell silent has ended, and a
+/// predecessor for a successor to hang up that has been given all.
 pub const END_TIME_MAX: Duration = Duration::from_secs(2);
 /// Octets read at once.
 pub const READ_LEN: usize = 64 << 10;

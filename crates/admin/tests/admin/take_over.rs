@@ -218,6 +218,21 @@ fn a_successor_that_dies_while_it_is_given_all_ends_the_old_one() {
     }
 }
 
+/// Until then the successor may not have put its own socket in place of the old one.
+#[test]
+fn a_predecessor_is_there_until_its_successor_hangs_up() {
+    let running = Running::start("until", 1, Vec::new());
+    let mut stream = UnixStream::connect(&running.path).expect("a server");
+    stream.write_all(REQUEST).expect("it listens");
+    stream.write_all(b"{\"protocol\":1,\"says\":\"serving\"}\n").expect("it listens");
+    let lines = BufReader::new(&stream).lines().map_while(Result::ok);
+    let rest = lines.skip_while(|line| !line.contains("handing-over"));
+    assert!(rest.into_iter().any(|line| line.contains("done")), "it gives all");
+    assert!(running.ended.recv_timeout(Duration::from_millis(300)).is_err(), "it is there");
+    drop(stream);
+    running.ended.recv_timeout(PATIENCE).expect("the old one ends");
+}
+
 fn is_reset(end: &std::io::Result<usize>) -> bool {
     end.as_ref().is_err_and(|error| error.kind() == ErrorKind::ConnectionReset)
 }

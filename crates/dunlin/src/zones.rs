@@ -67,6 +67,8 @@ impl Zones {
         data_dir: Option<&Path>,
     ) -> io::Result<(Self, Wished)> {
         let registry = Arc::new(Registry::default());
+        // Whoever asks meanwhile is told of them.
+        registry.set(&files(zones));
         let folder = data_dir.map(copies);
         let newest = control.clone();
         let newest = move |origin: wire::Name<'_>| newest.image().zone(origin).cloned();

@@ -72,12 +72,9 @@ fn a_server_that_starts_can_be_asked() {
         zone("a.test")
     );
     fs::write(folder.join("dunlin.toml"), config).expect("a config");
-    let mut child = binary()
-        .args(["serve", "-c"])
-        .arg(folder.join("dunlin.toml"))
-        .stderr(std::process::Stdio::null())
-        .spawn()
-        .expect("it runs");
+    let mut command = binary();
+    command.args(["serve", "-c"]).arg(folder.join("dunlin.toml")).stderr(Stdio::null());
+    let server = Process(command.spawn().expect("it runs"));
     let told = |words: &[&str]| {
         let output = binary().args(words).arg("--socket").arg(&socket).output().expect("it runs");
         text(&output)
@@ -95,8 +92,7 @@ fn a_server_that_starts_can_be_asked() {
     while !told(&["status"]).contains(", serving, ") {
         assert!(Instant::now() < until, "it does not serve");
     }
-    child.kill().expect("it runs");
-    child.wait().expect("a child");
+    drop(server);
     let _ = fs::remove_file(socket);
 }
 
@@ -108,7 +104,7 @@ fn a_log_that_nobody_reads_holds_up_nothing() {
     let config = served.folder.join("dunlin.toml");
     let mut successor = binary();
     successor.args(["serve", "--take-over", "-c"]).arg(&config).stderr(far);
-    let mut successor = successor.spawn().expect("it runs");
+    let mut successor = Process(successor.spawn().expect("it runs"));
     served.expect_line("handed over", "INFO");
     // Each tells of a zone and of itself: far more than a pipe holds.
     for nth in 0..600 {
@@ -116,10 +112,10 @@ fn a_log_that_nobody_reads_holds_up_nothing() {
         assert_eq!(output.status.code(), Some(0), "the {nth}th is not done: {output:?}");
     }
     assert_eq!(rcode(&served.ask("ns.a.test")), NOERROR);
-    let pid = Pid::from_child(&successor);
+    let pid = Pid::from_child(&successor.0);
     kill_process(pid, Signal::TERM).expect("it runs");
     let until = Instant::now() + PATIENCE;
-    while successor.try_wait().expect("a child").is_none() {
+    while successor.0.try_wait().expect("a child").is_none() {
         assert!(Instant::now() < until, "it does not end");
         std::thread::sleep(Duration::from_millis(10));
     }

@@ -31,11 +31,11 @@ const NXDOMAIN_MAX: u64 = 600 * BURST_MAX as u64;
 const FEW_MAX: u64 = 382 * BURST_MAX as u64;
 const USED_MAX: u64 = FEW_MAX + FEW_MAX / 4;
 /// Most with a cookie: it is found behind the question, looked up, and written again.
-const COOKIE_MAX: u64 = 590 * BURST_MAX as u64;
+const COOKIE_MAX: u64 = 575 * BURST_MAX as u64;
 /// Most where every client was never seen before, as in a flood of sources that are made up.
 const NEW_MAX: u64 = 715 * BURST_MAX as u64;
 /// Most where each cookie has to be made again to see whether it is ours.
-const UNKNOWN_MAX: u64 = 950 * BURST_MAX as u64;
+const UNKNOWN_MAX: u64 = 940 * BURST_MAX as u64;
 /// Prefixes of the access list.
 const PREFIXES: u32 = 1000;
 /// Room of each packet.

@@ -91,8 +91,9 @@ pub(crate) struct Seal {
 #[derive(Debug)]
 pub(crate) struct CookieMemo([Known; COOKIES_KNOWN]);
 
-/// A cookie that is ours, while the secret is.
+/// A cookie that is ours, while the secret is; in a cache line of its own.
 #[derive(Debug)]
+#[repr(align(64))]
 struct Known {
     cookie: [u8; COOKIE_LEN],
     client: IpAddr,

@@ -231,18 +231,27 @@ impl<'w> Scout<'w> {
         way: &mut Way<'w>,
     ) {
         if let Some(lead) = Lead::with_cookie(self.key, &self.memo, glance, packet) {
-            prefetch(lead.leaf);
-            self.met_cookie = true;
-            *way = Way::Cookie(lead);
+            *way = self.go_with_cookie(lead);
             return;
         }
         *way = match self.find_site(query, packet) {
-            Ok(site) => {
-                let lead = Lead::new(self.key, &Some(site).filter(|_| query.plain), glance, packet);
-                lead.map_or_else(|| self.spot(&site, query), Way::Plain)
+            Ok(site) if query.plain => Lead::new(self.key, &Some(site), glance, packet)
+                .map_or_else(|| self.spot(&site, query), Way::Plain),
+            Ok(site) if query.cookie.is_some() => {
+                match Lead::with_cookie(self.key, &Some(site), glance, packet) {
+                    Some(lead) => self.go_with_cookie(lead),
+                    None => self.spot(&site, query),
+                }
             }
+            Ok(site) => self.spot(&site, query),
             Err(way) => way,
         };
+    }
+
+    fn go_with_cookie(&mut self, lead: Lead<'w>) -> Way<'w> {
+        prefetch(lead.leaf);
+        self.met_cookie = true;
+        Way::Cookie(lead)
     }
 
     /// Takes a packet the long way.

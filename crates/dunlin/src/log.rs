@@ -39,7 +39,7 @@ pub fn start(log: &Log) -> Levels {
     Levels(handle)
 }
 
-/// Whether `NO_COLOR` asks for text without colours (https://no-color.org).
+/// Whether `NO_COLOR` asks for text without colours (<https://no-color.org>).
 fn is_plain(no_color: Option<OsString>) -> bool {
     no_color.is_some_and(|value| !value.is_empty())
 }

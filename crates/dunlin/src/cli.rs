@@ -55,10 +55,11 @@ pub enum Command {
     /// Shows a running server live: rates, latency, and who asks what.
     ///
     /// Keys: q quits, p pauses, arrows scroll the threads. Without a terminal it writes a line
-    /// each interval.
+    /// each interval, with `-o json` an object on each line, until nobody reads any more.
     #[command(after_help = "Examples:\n  \
         dunlin top\n  \
-        dunlin top --interval 10s >> rates.log")]
+        dunlin top --interval 10s >> rates.log\n  \
+        dunlin top -o json | head -n 1 | jq .rcodes_per_second")]
     Top(Top),
     /// Writes the manual: a page for each command, and dunlin.toml(5).
     #[command(after_help = "Example:\n  dunlin manual /usr/local/share/man")]
@@ -125,6 +126,9 @@ pub struct Top {
     /// How often the server is asked: 100ms to 1h.
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = read_interval)]
     pub interval: Duration,
+    /// How it is written; JSON is an object each interval, on a line of its own, and no screen.
+    #[arg(short, long, value_enum, default_value_t = Output::Text)]
+    pub output: Output,
 }
 
 fn read_interval(text: &str) -> Result<Duration, String> {
@@ -149,7 +153,7 @@ pub struct Completions {
 pub enum Output {
     /// Lines for people.
     Text,
-    /// One JSON object.
+    /// JSON.
     Json,
 }
 

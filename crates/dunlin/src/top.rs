@@ -1,9 +1,10 @@
 //! `dunlin top`: a running server, live.
+mod json;
 mod lines;
 mod rates;
 mod screen;
 
-use crate::cli;
+use crate::cli::{self, Output};
 use control::status::Status;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
@@ -44,7 +45,8 @@ pub fn run(command: &cli::Top) -> Result<ExitCode, Box<dyn Error>> {
     });
     // Before the screen is taken over: who asks the wrong place is told so.
     let first = (ask()?, Instant::now());
-    if io::stdout().is_terminal() && io::stdin().is_terminal() && is_capable() {
+    let is_text = command.output == Output::Text;
+    if is_text && io::stdout().is_terminal() && io::stdin().is_terminal() && is_capable() {
         let (tell, events) = sync_channel(1);
         start_signals(tell.clone())?;
         start_asking(ask, command.interval, tell.clone())?;
@@ -54,7 +56,7 @@ pub fn run(command: &cli::Top) -> Result<ExitCode, Box<dyn Error>> {
         ratatui::restore();
         shown?;
     } else {
-        write_lines(&mut io::stdout().lock(), ask, command.interval, first)?;
+        write_lines(&mut io::stdout().lock(), ask, command, first)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -171,19 +173,25 @@ fn react(screen: &mut Screen, looks: &mut Looks, event: Event) -> bool {
 fn write_lines(
     out: &mut impl Write,
     mut ask: Ask,
-    interval: Duration,
+    command: &cli::Top,
     first: (Status, Instant),
 ) -> io::Result<()> {
     let mut looks = Looks::default();
     looks.take(first.0, first.1);
-    let mut written = lines::write_head(out);
+    let mut written = match command.output {
+        Output::Text => lines::write_head(out),
+        Output::Json => Ok(()),
+    };
     while written.is_ok() {
-        thread::sleep(interval);
+        thread::sleep(command.interval);
         match ask() {
             Ok(status) => {
                 let rates = looks.take(status, Instant::now());
                 if let (Some(rates), Some(status)) = (rates, looks.last()) {
-                    written = lines::write(out, status, &rates);
+                    written = match command.output {
+                        Output::Text => lines::write(out, status, &rates),
+                        Output::Json => json::write(out, status, &rates),
+                    };
                 }
             }
             Err(why) => eprintln!("dunlin: {why}"),

@@ -133,6 +133,24 @@ fn top_in_a_pipe_writes_lines_and_ends_with_it() {
     assert_eq!(wait(&mut top), Some(0));
 }
 
+#[test]
+fn top_as_json_is_an_object_a_line_and_ends_with_the_pipe() {
+    let socket = server("pipe_json", ZoneState::Behind);
+    let mut top = dunlin(&["top", "-o", "json", "-i", "100ms"])
+        .args(["--socket", socket.0.to_str().unwrap()])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(top.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let look: serde_json::Value = serde_json::from_str(&lines.next().unwrap()).unwrap();
+    let rate = look["threads"][0]["received_per_second"].as_f64().unwrap();
+    assert!((1.0..=10_001.0).contains(&rate), "1,000 in 100 ms or more: {look}");
+    assert_eq!((&look["zones"], &look["zones_not_current"]), (&1.into(), &1.into()), "{look}");
+    drop(lines);
+    assert_eq!(wait(&mut top), Some(0));
+}
+
 /// Waits for the end of a process.
 fn wait(child: &mut Child) -> Option<i32> {
     let begun = Instant::now();

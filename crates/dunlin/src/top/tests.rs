@@ -200,19 +200,49 @@ impl Write for Head {
     }
 }
 
-#[test]
-fn without_a_terminal_it_writes_lines_until_nobody_reads() {
+/// What is written where there is no terminal, up to so many lines.
+fn written(output: Output, lines: usize) -> String {
     let mut times = 1;
     let ask: Ask = Box::new(move || {
         times += 1;
         if times == 3 { Err("gone for a while".into()) } else { Ok(sample::status(1, 1, times)) }
     });
-    let mut out = Head(Vec::new(), 3);
+    let mut out = Head(Vec::new(), lines);
     let first = (sample::status(1, 1, 1), Instant::now());
-    write_lines(&mut out, ask, Duration::from_millis(1), first).unwrap();
-    let text = String::from_utf8(out.0).unwrap();
+    let interval = Duration::from_millis(1);
+    let command = cli::Top { socket: "/nonexistent".into(), interval, output };
+    write_lines(&mut out, ask, &command, first).unwrap();
+    String::from_utf8(out.0).unwrap()
+}
+
+#[test]
+fn without_a_terminal_it_writes_lines_until_nobody_reads() {
+    let text = written(Output::Text, 3);
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), 3, "{text}");
     assert!(lines[0].starts_with("TIME      RECEIVED/s"), "{text}");
     assert!(lines[1].starts_with("14:00:03 ") && lines[1].contains("NOERROR 90 %"), "{text}");
+}
+
+#[test]
+fn as_json_it_writes_what_the_screen_shows_an_object_a_line() {
+    let text = written(Output::Json, 2);
+    let looks: Vec<serde_json::Value> =
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(looks.len(), 2, "{text}");
+    let look = &looks[0];
+    let rate = |name: &str| look[name].as_f64().unwrap();
+    let received = rate("received_per_second");
+    assert!(received > 0.0 && rate("replied_per_second") > 0.9 * received, "{look}");
+    let rcodes = &look["rcodes_per_second"];
+    assert!(rcodes["NOERROR"].as_f64() > rcodes["NXDOMAIN"].as_f64(), "{look}");
+    assert!(look["types_per_second"]["A"].is_f64(), "{look}");
+    assert!(look["reasons_per_second"]["rate_limited"].is_f64(), "{look}");
+    assert_eq!(look["latency"]["p50_seconds"], 20e-6, "{look}");
+    let worker = &look["threads"][0];
+    assert_eq!((&worker["name"], &worker["cpu"]), (&"worker-0".into(), &0.into()), "{look}");
+    assert_eq!(worker["latency"]["p999_seconds"], 1e-3, "{look}");
+    assert_eq!(look["hot"]["clients"][0]["what"], "10.244.3.17", "{look}");
+    assert_eq!(look["hot"]["names"][0]["share"], 0.214, "{look}");
+    assert_eq!((&look["zones"], &look["state"]), (&1.into(), &"serving".into()), "{look}");
 }

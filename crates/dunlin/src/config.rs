@@ -151,7 +151,7 @@ impl Config {
     pub fn load(file: Option<&Path>) -> Result<Self, Vec<Diagnostic>> {
         let Some(file) = file else { return Self::parse(Path::new(""), "") };
         let mut octets = Vec::new();
-        std::fs::File::open(file)
+        zonefile::open(file)
             .and_then(|opened| opened.take(CONFIG_LEN_MAX + 1).read_to_end(&mut octets))
             .map_err(|error| vec![unreadable(file, &error)])?;
         if octets.len() as u64 > CONFIG_LEN_MAX {
@@ -243,6 +243,7 @@ fn unreadable(file: &Path, error: &io::Error) -> Diagnostic {
         return Diagnostic { help, ..Diagnostic::of_file(file, "is a folder, not a config") };
     }
     let help = match error.kind() {
+        io::ErrorKind::InvalidInput => "write it to a file: a pipe or device may never end".into(),
         io::ErrorKind::PermissionDenied => {
             let user = rustix::process::geteuid().as_raw();
             format!("let user {user} or its group read it, and search the folders above it")

@@ -88,6 +88,30 @@ fn what_is_doubtful_is_a_warning_and_strict_makes_it_fail() {
     assert_eq!(output.status.code(), Some(1));
 }
 
+/// Neither waits for what nobody writes, nor reads what has no end.
+#[test]
+fn a_config_or_zone_that_is_no_regular_file_is_an_error() {
+    let config = "[server]\ndata_dir = \"\"\n[[zone]]\nname = \"a.test\"\nfile = \"pipe\"\n";
+    let folder = folder("irregular", &[("dunlin.toml", config)]);
+    let pipe = folder.join("pipe");
+    let _ = std::fs::remove_file(&pipe);
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("coreutils").success());
+    for command in [&["serve", "-c"][..], &["check"]] {
+        for file in [pipe.as_path(), Path::new("/dev/zero")] {
+            let words = [command, &[file.to_str().expect("UTF-8")]].concat();
+            let output = dunlin(&words);
+            let told = text(&output.stdout) + &text(&output.stderr);
+            assert_eq!(output.status.code(), Some(1), "{told}");
+            assert!(told.contains("cannot be read: it is not a regular file"), "{told}");
+            assert!(told.contains("write it to a file"), "{told}");
+        }
+    }
+    let output = dunlin(&["check", folder.join("dunlin.toml").to_str().expect("UTF-8")]);
+    let told = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("pipe: cannot be read: it is not a regular file"), "{told}");
+}
+
 #[test]
 fn a_serial_that_does_not_grow_is_told_beside_the_copy_served_last() {
     let zone = |serial: u32, more: &str| {

@@ -56,6 +56,26 @@ fn a_reload_tells_what_is_another_than_before() {
     assert!(told.ends_with("config refused; what held before goes on\n"), "{told}");
 }
 
+/// A pipe that nobody writes neither holds the server up nor changes it.
+#[test]
+fn a_config_that_has_become_a_pipe_is_refused() {
+    let served = start("operate_pipe", "drain = \"0s\"\n");
+    let config = served.folder.join("dunlin.toml");
+    let aside = served.folder.join("aside.toml");
+    fs::rename(&config, &aside).expect("a config");
+    let made = std::process::Command::new("mkfifo").arg(&config).status();
+    assert!(made.expect("coreutils").success());
+    let socket = fs::read_to_string(&aside).expect("a config");
+    let socket = socket.split("socket = \"").nth(1).and_then(|rest| rest.split('"').next());
+    let output = binary().args(["reload", "--socket", socket.expect("a path")]).output();
+    let output = output.expect("it runs");
+    fs::rename(&aside, &config).expect("a config");
+    assert_eq!(output.status.code(), Some(1));
+    let told = text(&output);
+    assert!(told.contains("cannot be read: it is not a regular file"), "{told}");
+    assert_eq!(rcode(&served.ask("ns.a.test")), NOERROR);
+}
+
 /// Whoever asks while zones are loaded, be it a probe, an operator or a successor, is told so.
 #[test]
 fn a_server_that_starts_can_be_asked() {

@@ -25,6 +25,7 @@ mod generate;
 mod lex;
 mod limits;
 mod location;
+mod open;
 mod rdata;
 mod reader;
 mod report;
@@ -36,6 +37,7 @@ use std::path::Path;
 
 use wire::{Class, Name, Rtype};
 
+pub use open::open;
 pub use report::{Error, Failure, Place, Summary};
 
 /// One record of a zone.

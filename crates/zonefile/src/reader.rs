@@ -1,6 +1,5 @@
 //! The reading of a zone: files, entries, directives, and the state between them.
-use std::fs::File;
-use std::io::{self, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,7 +12,7 @@ use crate::lex::Token;
 use crate::limits::{ERRORS_MAX, INCLUDE_DEPTH_MAX, INCLUDES_MAX};
 use crate::report::{Error, Failure, Fault, Place, Summary, quote};
 use crate::source::Source;
-use crate::{Record, generate, rdata};
+use crate::{Record, generate, open, rdata};
 
 /// Takes records; a refusal becomes an error at the record's place.
 pub(crate) type Sink<'s> = dyn FnMut(Record<'_>) -> Result<(), String> + 's;
@@ -93,7 +92,8 @@ impl<'s> Reader<'s> {
         if !self.summary.files.iter().any(|known| known == path) {
             self.summary.files.push(path.to_owned());
         }
-        let (mut file, true_path) = open(path).map_err(|why| format!("cannot be read: {why}"))?;
+        let opened = open(path).and_then(|file| Ok((file, path.canonicalize()?)));
+        let (mut file, true_path) = opened.map_err(|why| format!("cannot be read: {why}"))?;
         if self.open.contains(&true_path) {
             return Err("is open already: it would include itself for ever".into());
         }
@@ -258,13 +258,4 @@ impl<'s> Reader<'s> {
             }
         })
     }
-}
-
-/// A regular file and its true path. Others are refused: they may have no end.
-fn open(path: &Path) -> io::Result<(File, PathBuf)> {
-    let true_path = path.canonicalize()?;
-    if !true_path.metadata()?.is_file() {
-        return Err(io::Error::other("it is not a regular file"));
-    }
-    Ok((File::open(&true_path)?, true_path))
 }

@@ -155,13 +155,8 @@ impl<'k, 'p> Keeper<'k, 'p> {
         match self.limits.access.lists(packet.client.ip()) {
             true => None,
             false if self.limits.silent => Some(Way::Shut(Drop::Denied)),
-            false => Some(self.refuse(query, packet)),
+            false => Some(refuse(Way::Denied, query, packet)),
         }
-    }
-
-    /// Refuses a client, as far as what it sent can be understood.
-    fn refuse<'w>(&self, query: &mut Query, packet: &Packet<'_>) -> Way<'w> {
-        query.parse(packet.buf, packet.len).map_or_else(Way::Fault, |()| Way::Denied)
     }
 
     /// What becomes of a question that is over its client's rate.
@@ -177,7 +172,7 @@ impl<'k, 'p> Keeper<'k, 'p> {
             return None;
         }
         if packet.transport == Transport::Stream {
-            return Some(self.refuse(query, packet));
+            return Some(refuse(Way::Limited, query, packet));
         }
         let parsed = query.parse(packet.buf, packet.len);
         if parsed.is_ok() && guard::is_proven(self.policy, self.now, query, client) {
@@ -191,6 +186,11 @@ impl<'k, 'p> Keeper<'k, 'p> {
             _ => Way::Shut(Drop::RateLimited),
         })
     }
+}
+
+/// Refuses a client, as far as what it sent can be understood.
+fn refuse<'w>(way: Way<'w>, query: &mut Query, packet: &Packet<'_>) -> Way<'w> {
+    query.parse(packet.buf, packet.len).map_or_else(Way::Fault, |()| way)
 }
 
 impl<'w> Gate<'w> for Keeper<'_, '_> {

@@ -135,8 +135,10 @@ enum Way<'w> {
     Chaos,
     /// A type that no record has.
     Meta,
-    /// The client may not ask, or not that much, and is told so.
+    /// The client may not ask, and is told so.
     Denied,
+    /// The client asks too much, over a stream, and is told so.
+    Limited,
     /// The client is told to come back over a stream.
     Slip,
     /// It is dropped, and this is why.
@@ -444,6 +446,8 @@ fn refuse(way: &Way<'_>, policy: &Policy<'_>, reply: &mut Reply<'_>) {
         Way::Fault(Fault::CookieOnly) => {}
         Way::Fault(_) => reply.fail(Rcode::FormErr, None),
         Way::Denied => reply.fail(Rcode::Refused, Some(finish::Ede::PROHIBITED)),
+        // It may ask again in a moment, and no code says so (RFC 8914 §4).
+        Way::Limited => reply.fail(Rcode::Refused, None),
         Way::Slip => reply.truncate(),
         _ => reply.fail(Rcode::Refused, Some(finish::Ede::NOT_AUTHORITATIVE)),
     }

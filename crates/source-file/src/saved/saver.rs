@@ -7,6 +7,7 @@ use crate::saved::{is_current, is_ours, path, write};
 use compile::Zone;
 use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -62,18 +63,20 @@ impl Saver {
         folder: PathBuf,
         newest: impl Fn(Name<'_>) -> Option<Arc<Zone>> + Send + 'static,
     ) -> io::Result<Self> {
-        Self::with_retry(folder, newest, SAVE_RETRY)
+        Self::with(folder, newest, SAVE_RETRY, &temporary_name())
     }
 
-    /// The same with another time between attempts.
-    pub(super) fn with_retry(
+    /// The same with another time between attempts, and name of the temporary file.
+    pub(super) fn with(
         folder: PathBuf,
         newest: impl Fn(Name<'_>) -> Option<Arc<Zone>> + Send + 'static,
         retry: Duration,
+        temporary: &str,
     ) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let theirs = Arc::clone(&shared);
-        let run = move || Run { folder, newest, retry, shared: theirs }.run();
+        let temporary = folder.join(temporary);
+        let run = move || Run { folder, temporary, newest, retry, shared: theirs }.run();
         let thread = thread::Builder::new().name("zone-saver".into()).spawn(run)?;
         Ok(Self { shared, thread: Some(thread) })
     }
@@ -124,6 +127,8 @@ impl Drop for Saver {
 /// What the thread has.
 struct Run<F> {
     folder: PathBuf,
+    /// What a copy is called until it is whole.
+    temporary: PathBuf,
     newest: F,
     retry: Duration,
     shared: Arc<Shared>,
@@ -190,11 +195,11 @@ impl<F: Fn(Name<'_>) -> Option<Arc<Zone>>> Run<F> {
             .mode(0o750)
             .create(&self.folder)
             .map_err(|error| told(&self.folder, error))?;
-        let temporary = self.folder.join(format!(".saving-{}.tmp", std::process::id()));
-        let written = self.write(&zone, &temporary).and_then(|()| fs::rename(&temporary, &to));
+        let temporary = &self.temporary;
+        let written = self.write(&zone, temporary).and_then(|()| fs::rename(temporary, &to));
         if written.is_err() {
             // It may not even have come to be.
-            let _ = fs::remove_file(&temporary);
+            let _ = fs::remove_file(temporary);
         }
         let brought = written.and_then(|()| File::open(&self.folder)?.sync_all());
         brought.map_err(|error| told(&to, error))
@@ -265,6 +270,12 @@ impl Write for Limited<'_> {
     }
 }
 
+/// A name that no other process takes, at random: each container that shares a volume may well have
+/// the process number 1.
+pub(super) fn temporary_name() -> String {
+    format!(".saving-{:016x}.tmp", RandomState::new().build_hasher().finish())
+}
+
 /// Removes copies of zones that are no more, and what a process that was killed left.
 fn sweep(folder: &Path, kept: &HashSet<PathBuf>) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -278,8 +289,14 @@ fn sweep(folder: &Path, kept: &HashSet<PathBuf>) {
             Some("tmp") => entry.file_name().as_encoded_bytes().starts_with(SAVING) && aged(),
             _ => false,
         };
-        if goes && let Err(error) = fs::remove_file(entry.path()) {
-            tracing::warn!(file = %entry.path().display(), %error, "an old copy stays");
+        if !goes {
+            continue;
+        }
+        let file = entry.path();
+        match fs::remove_file(&file) {
+            // Told, since another server with the same folder would miss it.
+            Ok(()) => tracing::info!(file = %file.display(), "an old copy is removed"),
+            Err(error) => tracing::warn!(file = %file.display(), %error, "an old copy stays"),
         }
     }
 }

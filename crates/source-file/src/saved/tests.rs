@@ -1,4 +1,6 @@
+use super::saver::temporary_name;
 use super::*;
+use crate::limits::SAVE_RETRY;
 use std::fs;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -165,7 +167,7 @@ impl Served {
 
     fn saver(&self, folder: &Path) -> Saver {
         let retry = Duration::from_millis(20);
-        Saver::with_retry(folder.into(), self.newest(), retry).expect("a thread")
+        Saver::with(folder.into(), self.newest(), retry, &temporary_name()).expect("a thread")
     }
 }
 
@@ -277,11 +279,12 @@ fn a_full_disk_leaves_the_old_copy() {
     let path = save(&folder, &load("example.org.", APEX));
     let old = fs::read(&path).expect("the copy");
     // Every write to this device fails as on a full disk.
-    let temporary = folder.join(format!(".saving-{}.tmp", std::process::id()));
+    let temporary = folder.join(".saving-full.tmp");
     std::os::unix::fs::symlink("/dev/full", &temporary).expect("a link");
     served.put(load("example.org.", &format!("{APEX}www A 192.0.2.2\n")));
     let newest = served.newest();
-    let saver = Saver::start(folder.clone(), newest).expect("a thread");
+    let saver = Saver::with(folder.clone(), newest, SAVE_RETRY, ".saving-full.tmp");
+    let saver = saver.expect("a thread");
     saver.save(origin.as_name());
     saver.wait();
     assert!(saver.trouble().expect("trouble").contains("No space left"));
@@ -292,6 +295,12 @@ fn a_full_disk_leaves_the_old_copy() {
     assert_eq!(saver.trouble(), None);
     assert_ne!(fs::read(&path).expect("the copy"), old);
     fs::remove_dir_all(folder).expect("the folder goes");
+}
+
+/// The number of the process is no name: in containers it is always the same.
+#[test]
+fn processes_that_share_a_folder_write_beside_each_other() {
+    assert_ne!(temporary_name(), temporary_name());
 }
 
 #[test]

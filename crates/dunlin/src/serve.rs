@@ -44,13 +44,15 @@ pub fn run(command: &cli::Serve) -> Anyhow<ExitCode> {
     let identity = Identity::wanted(user, group)?;
     // SAFETY: there is one thread, and what was opened, the config, is closed again.
     let Manager { sockets, notify, watchdog } = unsafe { Manager::take() }?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    // Before anything takes long: it waits until there is something to reload, and does not kill.
+    let reload = runtime.block_on(async { signal(SignalKind::hangup()) })?;
     let opened = Opened::open(&config, command.take_over, sockets, identity)?;
     // Before any thread starts: each has its capabilities from the one that starts it.
     privileges::drop_to(user, group, CapabilitySet::empty())?;
     log::start_thread()?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let served = runtime.block_on(async {
-        let (mut signals, reload) = (Signals::new()?, signal(SignalKind::hangup())?);
+        let mut signals = Signals::new()?;
         let Some(started) = Started::start(config, levels, opened, notify, &mut signals).await?
         else {
             return Ok(ExitCode::SUCCESS);

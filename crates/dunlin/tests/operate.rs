@@ -6,6 +6,7 @@ use served::{HEAD, NOERROR, PATIENCE, Served, binary, rcode, zone};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixListener;
 use std::process::{Child, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -113,6 +114,29 @@ fn a_server_that_starts_can_be_asked() {
         assert!(Instant::now() < until, "it does not serve");
     }
     drop(server);
+    let _ = fs::remove_file(socket);
+}
+
+/// It may come at any time, as from a script that runs at the same event.
+#[test]
+fn a_signal_to_reload_that_comes_too_early_kills_nobody() {
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("operate_early");
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).expect("a folder");
+    let socket = std::env::temp_dir().join(format!("dunlin-early-{}.sock", std::process::id()));
+    let _ = fs::remove_file(&socket);
+    // Who asks this one for its place waits for a reply before it opens anything.
+    let silent = UnixListener::bind(&socket).expect("a socket");
+    let config = format!("[admin]\nsocket = \"{}\"\n", socket.display());
+    fs::write(folder.join("dunlin.toml"), config).expect("a config");
+    let mut command = binary();
+    command.args(["serve", "--take-over", "-c"]).arg(folder.join("dunlin.toml"));
+    let mut server = Process(command.stderr(Stdio::null()).spawn().expect("it runs"));
+    let waiting = silent.accept().expect("it asks");
+    kill_process(Pid::from_child(&server.0), Signal::HUP).expect("it runs");
+    drop((waiting, silent));
+    let status = server.0.wait().expect("it ends, as nobody has told it anything");
+    assert_eq!(status.code(), Some(1), "{status}");
     let _ = fs::remove_file(socket);
 }
 

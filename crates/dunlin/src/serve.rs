@@ -126,11 +126,17 @@ impl Started {
         if offer.is_none() {
             started.be_asked();
         }
-        let server = &started.server;
-        tokio::select! {
-            _ = server.zones.granted(wished) => {}
-            () = signals.end() => return Ok(None),
+        let is_told_to_end = tokio::select! {
+            _ = started.server.zones.granted(wished) => false,
+            () = signals.end() => true,
+        };
+        if is_told_to_end {
+            // Its predecessor need not wait for that.
+            drop(offer);
+            started.end(signals).await?;
+            return Ok(None);
         }
+        let server = &started.server;
         let steered = workers::steer(steering, &places, &listening);
         server.start_threads(port, &streams, &places, listening, is_proxy, on_failure)?;
         if let Some(offer) = offer {
@@ -219,7 +225,7 @@ impl Started {
                 Some(failure) = self.failure.recv() => return Err(failure.into()),
             }
         }
-        self.end(signals).await
+        self.end(&mut signals).await
     }
 
     /// From now on it is not ready any more; until when it goes on answering.
@@ -236,7 +242,7 @@ impl Started {
         Instant::now() + drain
     }
 
-    async fn end(self, mut signals: Signals) -> Anyhow<ExitCode> {
+    async fn end(self, signals: &mut Signals) -> Anyhow<ExitCode> {
         tracing::info!("ending: what has been received is answered; one more signal ends at once");
         let Self { server, running, .. } = self;
         let stopped = tokio::task::spawn_blocking(move || {

@@ -4,9 +4,10 @@ mod served;
 use rustix::process::{Pid, Signal, kill_process};
 use served::{HEAD, NOERROR, PATIENCE, Served, binary, rcode, zone};
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -77,50 +78,86 @@ fn a_config_that_has_become_a_pipe_is_refused() {
     assert_eq!(rcode(&served.ask("ns.a.test")), NOERROR);
 }
 
+/// A server that loads a zone of so many hosts, and can be asked already.
+struct Loading {
+    server: Process,
+    socket: PathBuf,
+    /// What it said first.
+    status: String,
+}
+
+impl Loading {
+    fn start(test: &str, hosts: u32) -> Self {
+        let hosts: String =
+            (0..hosts).map(|n| format!("h{n} A 10.0.{}.{}\n", n >> 8 & 255, n & 255)).collect();
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).expect("a folder");
+        fs::write(folder.join("a.test.zone"), format!("{HEAD}{hosts}")).expect("a zone");
+        let socket = std::env::temp_dir().join(format!("dunlin-{test}-{}", std::process::id()));
+        let config = format!(
+            "[server]\nlisten = [\"127.0.0.1:0\"]\ndata_dir = \"\"\n[admin]\nsocket = \"{}\"\n{}",
+            socket.display(),
+            zone("a.test")
+        );
+        fs::write(folder.join("dunlin.toml"), config).expect("a config");
+        let mut command = binary();
+        command.args(["serve", "-c"]).arg(folder.join("dunlin.toml")).stderr(Stdio::piped());
+        let server = Process(command.spawn().expect("it runs"));
+        let mut loading = Self { server, socket, status: String::new() };
+        let until = Instant::now() + PATIENCE;
+        while !loading.status.starts_with("dunlin ") {
+            assert!(Instant::now() < until, "nobody answers");
+            loading.status = loading.told("status");
+        }
+        loading
+    }
+
+    fn told(&self, command: &str) -> String {
+        let output = binary().arg(command).arg("--socket").arg(&self.socket).output();
+        text(&output.expect("it runs"))
+    }
+}
+
+impl Drop for Loading {
+    fn drop(&mut self) {
+        // The server may have removed it.
+        let _ = fs::remove_file(&self.socket);
+    }
+}
+
 /// Whoever asks while zones are loaded, be it a probe, an operator or a successor, is told so.
 #[test]
 fn a_server_that_starts_can_be_asked() {
-    let hosts: String =
-        (0..120_000).map(|n| format!("h{n} A 10.0.{}.{}\n", n >> 8 & 255, n & 255)).collect();
-    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("operate_start");
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).expect("a folder");
-    fs::write(folder.join("a.test.zone"), format!("{HEAD}{hosts}")).expect("a zone");
-    let socket = std::env::temp_dir().join(format!("dunlin-starts-{}.sock", std::process::id()));
-    let config = format!(
-        "[server]\nlisten = [\"127.0.0.1:0\"]\ndata_dir = \"\"\n[admin]\nsocket = \"{}\"\n{}",
-        socket.display(),
-        zone("a.test")
-    );
-    fs::write(folder.join("dunlin.toml"), config).expect("a config");
-    let mut command = binary();
-    command.args(["serve", "-c"]).arg(folder.join("dunlin.toml")).stderr(Stdio::null());
-    let server = Process(command.spawn().expect("it runs"));
-    let told = |words: &[&str]| {
-        let output = binary().args(words).arg("--socket").arg(&socket).output().expect("it runs");
-        text(&output)
-    };
-    let until = Instant::now() + PATIENCE;
-    let mut status = String::new();
-    while !status.starts_with("dunlin ") {
-        assert!(Instant::now() < until, "nobody answers");
-        status = told(&["status"]);
-    }
+    let loading = Loading::start("operate_start", 120_000);
+    let status = &loading.status;
     assert!(status.contains(", starting, ") && status.contains("1 not loaded"), "{status}");
-    let refused = told(&["reload"]);
+    let refused = loading.told("reload");
     assert!(refused.contains("the server is starting: wait until it serves"), "{refused}");
     let until = Instant::now() + PATIENCE;
-    while !told(&["status"]).contains(", serving, ") {
+    while !loading.told("status").contains(", serving, ") {
         assert!(Instant::now() < until, "it does not serve");
     }
-    drop(server);
-    let _ = fs::remove_file(socket);
+}
+
+/// A load that is at work is finished first, unless a second signal says not to.
+#[test]
+fn a_second_signal_ends_a_server_that_loads_at_once() {
+    let mut loading = Loading::start("operate_twice", 600_000);
+    let server = &mut loading.server.0;
+    let mut log = BufReader::new(server.stderr.take().expect("a pipe")).lines();
+    let pid = Pid::from_child(server);
+    kill_process(pid, Signal::TERM).expect("it runs");
+    let told = log.find(|line| line.as_ref().is_ok_and(|line| line.contains("ending")));
+    assert!(told.is_some());
+    kill_process(pid, Signal::TERM).expect("it loads");
+    assert_eq!(server.wait().expect("it ends").code(), Some(1));
 }
 
 /// It may come at any time, as from a script that runs at the same event.
 #[test]
 fn a_signal_to_reload_that_comes_too_early_kills_nobody() {
-    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("operate_early");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("operate_early");
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).expect("a folder");
     let socket = std::env::temp_dir().join(format!("dunlin-early-{}.sock", std::process::id()));

@@ -35,6 +35,7 @@ pub async fn hand_over<H: Handler>(
     tracing::info!(pid, version, "a successor asks for the sockets");
     if let Err(why) = offer(&mut guest, desk).await {
         tracing::warn!(pid, version, why, "the successor did not come to serve; going on alone");
+        desk.handler.go_on();
         return None;
     }
     tracing::info!(pid, version, "the successor serves; answering what is left and handing over");

@@ -33,6 +33,10 @@ pub trait Handler: Send + Sync + 'static {
     /// No descriptor is left.
     fn sockets(&self) -> io::Result<Vec<Shared>>;
 
+    /// Who was offered the sockets did not come to serve: all is as before, but for what it did to
+    /// them.
+    fn go_on(&self);
+
     /// The successor serves on all sockets. Answers what they hold for us, stops, and gives away
     /// the open connections. There is no way back.
     fn hand_over(&self, successor: Successor) -> impl Future<Output = Vec<Connection>> + Send;

@@ -6,6 +6,7 @@ use crate::live::{Lists, Live, tap_settings};
 use crate::opened::{Opened, VERSION};
 use crate::privileges::{self, Identity};
 use crate::server::{Handler, Server};
+use crate::sockets::Listening;
 use crate::systemd::Manager;
 use crate::zones::{self, Zones};
 use crate::{cli, gather, log, peer, workers};
@@ -109,6 +110,8 @@ impl Started {
             live: Mutex::new(Live::new(config, levels, lists.clone())?),
             state: Mutex::new(State::Starting),
             threads: Mutex::default(),
+            steering,
+            places,
             stream_limits: (connections, streams.memory),
             health: Health::default(),
             given_away: tokio::sync::Notify::new(),
@@ -137,8 +140,9 @@ impl Started {
             return Ok(None);
         }
         let server = &started.server;
-        let steered = workers::steer(steering, &places, &listening);
-        server.start_threads(port, &streams, &places, listening, is_proxy, on_failure)?;
+        let sockets = Listening::first_of_each(&listening);
+        let steered = workers::steer(steering, &server.places, &sockets);
+        server.start_threads(port, &streams, listening, is_proxy, on_failure)?;
         if let Some(offer) = offer {
             started.take_over(offer).await?;
             started.be_asked();
@@ -146,7 +150,7 @@ impl Started {
         started.server.set_state(State::Serving);
         started.server.keep_sockets();
         started.server.tell_ready();
-        let (workers, listen) = (places.len(), started.server.listen.join(" "));
+        let (workers, listen) = (started.server.places.len(), started.server.listen.join(" "));
         tracing::info!(zones = count, workers, steered, listen, "serving");
         Ok(Some(started))
     }

@@ -1,6 +1,6 @@
 //! The running server as its surroundings meet it: it tells of itself, takes other settings, and
 //! gives its place away.
-use crate::config::{PortKind, Streams};
+use crate::config::{PortKind, Steering, Streams};
 use crate::gather::{self, seconds};
 use crate::health::Health;
 use crate::live::Live;
@@ -9,9 +9,9 @@ use crate::reload;
 use crate::sockets::Listening;
 use crate::systemd::Notify;
 use crate::threads::{Counted, Kitchen, Threads};
-use crate::workers::Places;
+use crate::workers::{self, OneOf, Places};
 use crate::zones::Zones;
-use admin::{Connection, Reloaded, Shared, Successor};
+use admin::{Connection, Kind, Reloaded, Shared, Successor};
 use control::Control;
 use control::status::{Process, State, Status, ZoneState};
 use ops::Ops;
@@ -19,6 +19,7 @@ use plane::{Connections, Handed, IsProxy, OnFailure};
 use std::error::Error;
 use std::io;
 use std::mem;
+use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use tap::Runner;
@@ -44,6 +45,9 @@ pub struct Server {
     pub state: Mutex<State>,
     /// Not there yet while zones are loaded, gone once they are stopped.
     pub threads: Mutex<Option<Threads>>,
+    /// How datagrams are dealt to the workers, and where these run.
+    pub steering: Steering,
+    pub places: Places,
     pub stream_limits: (usize, u64),
     pub health: Health,
     /// Told when a successor serves: who asks by HTTP from then on is to meet that one.
@@ -98,7 +102,6 @@ impl Server {
         &self,
         port: PortKind,
         streams: &Streams,
-        places: &Places,
         listening: Vec<Listening>,
         is_proxy: IsProxy,
         on_failure: OnFailure,
@@ -107,7 +110,7 @@ impl Server {
         let settings = &mut live.settings;
         let kitchen = Kitchen { control: &self.control, settings, tap: &self.tap };
         let started =
-            Threads::start(port, streams, kitchen, places, listening, is_proxy, on_failure);
+            Threads::start(port, streams, kitchen, &self.places, listening, is_proxy, on_failure);
         let (threads, counted) = started?;
         // Nobody else starts them.
         let _ = self.counted.set(counted);
@@ -205,6 +208,19 @@ impl Server {
         Reloaded::Taken { changed, zones, restart_needed }
     }
 
+    /// Whoever was offered the sockets did not come to serve. They are dealt to our workers again,
+    /// as before it had them dealt to its own.
+    pub fn go_on(&self) {
+        let shared = lock(&self.shared);
+        let mut first_of_each: Vec<OneOf<'_>> = Vec::new();
+        for Shared { kind, address, fd, .. } in &*shared {
+            if *kind == Kind::Udp && first_of_each.iter().all(|(known, _)| known != address) {
+                first_of_each.push((*address, fd.as_fd()));
+            }
+        }
+        workers::steer_again(self.steering, &self.places, &first_of_each);
+    }
+
     /// Whether a successor has, or is about to have, all that was served here.
     pub fn is_given_away(&self) -> bool {
         lock(&self.threads).is_none()
@@ -271,6 +287,10 @@ impl admin::Handler for Handler {
             [] => Err(io::Error::other("the server is about to end: start without --take-over")),
             shared => shared.iter().map(Shared::try_clone).collect(),
         }
+    }
+
+    fn go_on(&self) {
+        self.0.go_on();
     }
 
     async fn hand_over(&self, _successor: Successor) -> Vec<Connection> {

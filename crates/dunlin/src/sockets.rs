@@ -7,6 +7,7 @@
 //! longer configured are left to the predecessor, which answers what they hold as it ends, or has
 //! done so already.
 use crate::limits::{FILES_OTHER, STREAMS_LEAST};
+use crate::workers::OneOf;
 use admin::{Kind, Shared};
 use plane::limits::{PARTING_MAX, PORTS_MAX};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
@@ -79,6 +80,13 @@ pub struct Listening {
     /// In the order of binding; the n-th is for worker n modulo the number of workers, and there is
     /// one for each worker at least.
     pub datagrams: Vec<OwnedFd>,
+}
+
+impl Listening {
+    /// One of the UDP sockets of each address, the first that was bound.
+    pub fn first_of_each(all: &[Self]) -> Vec<OneOf<'_>> {
+        all.iter().filter_map(|one| Some((one.address, one.datagrams.first()?.as_fd()))).collect()
+    }
 }
 
 /// All sockets of this process: those that are inherited and not yet taken, and those that are

@@ -1,13 +1,16 @@
 //! How many workers there are, where they run, and which of them a datagram goes to.
 use crate::config::{Server, Steering, Workers};
 use crate::limits::WORKERS_MAX;
-use crate::sockets::Listening;
 use cpu::CpuList;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
 
 /// Where each worker runs: one entry a worker; nothing: wherever the kernel puts it.
 pub type Places = Vec<Option<usize>>;
+
+/// Any of the UDP sockets of an address: what is done to one is done to all.
+pub type OneOf<'s> = (SocketAddr, BorrowedFd<'s>);
 
 /// Places the workers on the CPUs this process may use.
 ///
@@ -44,7 +47,34 @@ fn place_on(cpus: &CpuList, allowed: &CpuList) -> io::Result<Places> {
 ///
 /// Automatic means: only where every CPU has a worker that stays on it, and packets reach every
 /// CPU. Anything else would leave the questions that arrive at some CPUs to few of the workers.
-pub fn steer(steering: Steering, places: &[Option<usize>], listening: &[Listening]) -> bool {
+pub fn steer(steering: Steering, places: &[Option<usize>], sockets: &[OneOf<'_>]) -> bool {
+    if steer_if_wanted(steering, places, sockets) {
+        return true;
+    }
+    for (address, socket) in sockets {
+        // A predecessor may have had them steered for its own workers, and new ones receive
+        // nothing until now.
+        if let Err(error) = port_socket::unsteer(*socket) {
+            tracing::warn!(%address, %error, "still steered, as it was before");
+        }
+    }
+    false
+}
+
+/// The same, after a successor that failed: its sockets may still be there, and receive nothing
+/// from now on.
+pub fn steer_again(steering: Steering, places: &[Option<usize>], sockets: &[OneOf<'_>]) {
+    if steer_if_wanted(steering, places, sockets) {
+        return;
+    }
+    for (address, socket) in sockets {
+        if let Err(error) = port_socket::confine(*socket, places.len()) {
+            tracing::debug!(%address, %error, "not confined: no other is there");
+        }
+    }
+}
+
+fn steer_if_wanted(steering: Steering, places: &[Option<usize>], sockets: &[OneOf<'_>]) -> bool {
     let cpus: Vec<usize> = match places.iter().copied().collect::<Option<Vec<_>>>() {
         Some(cpus) => cpus,
         // Not pinned: the n-th worker stands for the n-th CPU.
@@ -58,25 +88,14 @@ pub fn steer(steering: Steering, places: &[Option<usize>], listening: &[Listenin
         Steering::Hash => false,
     };
     let cpus = &cpus[..cpus.len().min(places.len())];
-    let sockets = || listening.iter().filter_map(|all| Some((all.address, all.datagrams.first()?)));
-    let is_steered = |(address, socket): (_, &OwnedFd)| {
-        let done = port_socket::steer(socket.as_fd(), cpus);
+    let is_steered = |(address, socket): &OneOf<'_>| {
+        let done = port_socket::steer(*socket, cpus);
         if let Err(error) = &done {
             tracing::warn!(%address, %error, "not steered by CPU; the kernel's hash decides");
         }
         done.is_ok()
     };
-    if wanted && sockets().all(is_steered) {
-        return true;
-    }
-    for (address, socket) in sockets() {
-        // A predecessor may have had them steered for its own workers, and new ones receive
-        // nothing until now.
-        if let Err(error) = port_socket::unsteer(socket.as_fd()) {
-            tracing::warn!(%address, %error, "still steered, as it was before");
-        }
-    }
-    false
+    wanted && sockets.iter().all(is_steered)
 }
 
 #[cfg(test)]

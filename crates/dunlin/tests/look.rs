@@ -44,6 +44,10 @@ impl Handler for Made {
         unreachable!("nobody asks for them")
     }
 
+    fn go_on(&self) {
+        unreachable!("nobody is offered anything")
+    }
+
     async fn hand_over(&self, _successor: Successor) -> Vec<Connection> {
         unreachable!("nobody takes over")
     }

@@ -9,7 +9,7 @@ use std::io;
 use std::net::{TcpListener, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -23,6 +23,8 @@ pub struct Fake {
     pub sockets: Vec<Shared>,
     pub connections: Mutex<Vec<Connection>>,
     pub handing_over: AtomicBool,
+    /// How often an offer came to nothing.
+    pub went_on: AtomicUsize,
 }
 
 impl Handler for Fake {
@@ -42,6 +44,10 @@ impl Handler for Fake {
 
     fn sockets(&self) -> io::Result<Vec<Shared>> {
         self.sockets.iter().map(Shared::try_clone).collect()
+    }
+
+    fn go_on(&self) {
+        self.went_on.fetch_add(1, Ordering::SeqCst);
     }
 
     async fn hand_over(&self, _successor: Successor) -> Vec<Connection> {
@@ -77,6 +83,7 @@ impl Running {
             sockets: all,
             connections: Mutex::new(connections),
             handing_over: AtomicBool::new(false),
+            went_on: AtomicUsize::new(0),
         });
         let endpoint = Endpoint::bind(&path, None).expect("an endpoint");
         let server = Server::new(endpoint, |_| Ok(Vec::new()), "0.1.0");

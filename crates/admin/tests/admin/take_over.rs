@@ -7,6 +7,7 @@ use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -147,6 +148,11 @@ fn a_successor_killed_before_it_serves_changes_nothing() {
     for step in ["offered", "bound"] {
         drop(Process::start(&running.path, step));
         assert!(running.is_intact(), "killed when {step}");
+    }
+    let until = Instant::now() + PATIENCE;
+    while running.fake.went_on.load(Ordering::SeqCst) < 2 {
+        assert!(Instant::now() < until, "nobody is told to go on");
+        thread::sleep(Duration::from_millis(1));
     }
     // One that dies in the middle of a word, and one that does not listen.
     for octets in [&b"{\"protocol\":1,\"says\":{\"take-ov"[..], REQUEST] {

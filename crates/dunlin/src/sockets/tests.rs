@@ -141,10 +141,18 @@ fn sockets_beside_inherited_ones_receive_nothing_before_they_are_read() {
     };
     let counts = ask();
     assert_eq!(counts[..2].iter().sum::<usize>(), 60, "the predecessor's: {counts:?}");
-    assert!(!workers::steer(Steering::Hash, &[None; 6], &new));
+    assert!(!workers::steer(Steering::Hash, &[None; 6], &Listening::first_of_each(&new)));
     let counts = ask();
     assert!(counts[2..].iter().sum::<usize>() > 0, "and then all: {counts:?}");
     assert_eq!(counts.iter().sum::<usize>(), 60);
+    let first_of_each = Listening::first_of_each(std::slice::from_ref(&old));
+    let cpu = cpu::allowed().expect("CPUs").as_slice()[0];
+    for (steering, places) in [(Steering::Hash, [None; 2]), (Steering::Cpu, [Some(cpu); 2])] {
+        assert!(!workers::steer(Steering::Hash, &[None; 6], &Listening::first_of_each(&new)));
+        workers::steer_again(steering, &places, &first_of_each);
+        let counts = ask();
+        assert_eq!(counts[..2].iter().sum::<usize>(), 60, "it failed: {counts:?}");
+    }
 }
 
 #[test]

@@ -27,7 +27,8 @@ pub trait Handler: Send + Sync + 'static {
     fn reload(&self) -> impl Future<Output = Reloaded> + Send;
 
     /// Another descriptor of each socket that is listened on; those of one address in the order in
-    /// which they were bound. It goes on to be served here.
+    /// which they were bound. It goes on to be served here, but nothing is to change until
+    /// [`go_on`](Self::go_on): the successor has read what it will serve already.
     ///
     /// # Errors
     /// No descriptor is left.

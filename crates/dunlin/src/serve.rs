@@ -17,6 +17,7 @@ use plane::{Handed, OnFailure};
 use rustix::thread::CapabilitySet;
 use std::error::Error;
 use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, SystemTime};
 use tap::Runner;
@@ -112,6 +113,7 @@ impl Started {
             threads: Mutex::default(),
             steering,
             places,
+            is_offered: AtomicBool::new(false),
             stream_limits: (connections, streams.memory),
             health: Health::default(),
             given_away: tokio::sync::Notify::new(),

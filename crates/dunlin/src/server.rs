@@ -20,12 +20,17 @@ use std::error::Error;
 use std::io;
 use std::mem;
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use tap::Runner;
 
 /// Said to who comes too early.
 const STARTING: &str = "the server is starting: wait until it serves (`dunlin status`)";
+
+/// Said to who comes while a successor, which has read config and zones already, is on its way.
+const OFFERED: &str =
+    "a successor is taking over, and would not know of a change: reload again when it has";
 
 /// A running server.
 pub struct Server {
@@ -48,6 +53,8 @@ pub struct Server {
     /// How datagrams are dealt to the workers, and where these run.
     pub steering: Steering,
     pub places: Places,
+    /// A successor has our sockets, and has not come to serve yet.
+    pub is_offered: AtomicBool,
     pub stream_limits: (usize, u64),
     pub health: Health,
     /// Told when a successor serves: who asks by HTTP from then on is to meet that one.
@@ -161,11 +168,14 @@ impl Server {
     pub async fn reload_all(&self) -> Reloaded {
         let _turn = self.reloading.lock().await;
         let state = *lock(&self.state);
-        if state != State::Serving || self.is_given_away() {
+        let is_offered = self.is_offered.load(Ordering::Relaxed);
+        if state != State::Serving || is_offered || self.is_given_away() {
             let why = match state {
                 State::Starting => STARTING,
-                _ => "the server is about to end: what it was told last holds until then",
+                State::Serving => OFFERED,
+                State::Draining => "the server is about to end: what it was told last holds",
             };
+            tracing::warn!("not reloaded: {why}");
             return Reloaded::Refused { errors: vec![why.to_owned()] };
         }
         self.notify.reloading();
@@ -219,6 +229,7 @@ impl Server {
             }
         }
         workers::steer_again(self.steering, &self.places, &first_of_each);
+        self.is_offered.store(false, Ordering::Relaxed);
     }
 
     /// Whether a successor has, or is about to have, all that was served here.
@@ -285,7 +296,11 @@ impl admin::Handler for Handler {
         }
         match &lock(&self.0.shared)[..] {
             [] => Err(io::Error::other("the server is about to end: start without --take-over")),
-            shared => shared.iter().map(Shared::try_clone).collect(),
+            shared => {
+                let offered = shared.iter().map(Shared::try_clone).collect::<io::Result<_>>()?;
+                self.0.is_offered.store(true, Ordering::Relaxed);
+                Ok(offered)
+            }
         }
     }
 

@@ -27,10 +27,14 @@ fn edit(served: &Served, old: &str, new: &str) {
     fs::write(file, text.replace(old, new)).expect("a config");
 }
 
-fn ask(served: &Served, command: &str) -> Output {
+fn socket(served: &Served) -> PathBuf {
     let config = fs::read_to_string(served.folder.join("dunlin.toml")).expect("a config");
     let socket = config.split("socket = \"").nth(1).and_then(|rest| rest.split('"').next());
-    let output = binary().args([command, "--socket", socket.expect("a path")]).output();
+    socket.expect("a path").into()
+}
+
+fn ask(served: &Served, command: &str) -> Output {
+    let output = binary().args([command, "--socket"]).arg(socket(served)).output();
     output.expect("it runs")
 }
 
@@ -62,14 +66,12 @@ fn a_reload_tells_what_is_another_than_before() {
 #[test]
 fn a_config_that_has_become_a_pipe_is_refused() {
     let served = start("operate_pipe", "drain = \"0s\"\n");
-    let config = served.folder.join("dunlin.toml");
+    let (config, socket) = (served.folder.join("dunlin.toml"), socket(&served));
     let aside = served.folder.join("aside.toml");
     fs::rename(&config, &aside).expect("a config");
     let made = std::process::Command::new("mkfifo").arg(&config).status();
     assert!(made.expect("coreutils").success());
-    let socket = fs::read_to_string(&aside).expect("a config");
-    let socket = socket.split("socket = \"").nth(1).and_then(|rest| rest.split('"').next());
-    let output = binary().args(["reload", "--socket", socket.expect("a path")]).output();
+    let output = binary().args(["reload", "--socket"]).arg(&socket).output();
     let output = output.expect("it runs");
     fs::rename(&aside, &config).expect("a config");
     assert_eq!(output.status.code(), Some(1));
@@ -137,6 +139,27 @@ fn a_server_that_starts_can_be_asked() {
     let until = Instant::now() + PATIENCE;
     while !loading.told("status").contains(", serving, ") {
         assert!(Instant::now() < until, "it does not serve");
+    }
+}
+
+/// A successor has read the config before it asks, and would go on with what it read.
+#[test]
+fn a_reload_in_the_middle_of_a_take_over_is_refused() {
+    let served = start("operate_between", "drain = \"0s\"\n");
+    let offer = admin::take_over(&socket(&served), "0.1.0").expect("an offer");
+    let output = ask(&served, "reload");
+    assert_eq!(output.status.code(), Some(1));
+    let told = text(&output);
+    assert!(told.contains("a successor is taking over") && told.contains("again"), "{told}");
+    served.signal(Signal::HUP);
+    for _ in ["by command", "by signal"] {
+        served.expect_line("not reloaded", "a successor");
+    }
+    drop(offer);
+    served.expect_line("going on alone", "WARN");
+    let until = Instant::now() + PATIENCE;
+    while ask(&served, "reload").status.code() != Some(0) {
+        assert!(Instant::now() < until, "it is not taken");
     }
 }
 

@@ -3,7 +3,7 @@ mod common;
 
 use common::{PATIENCE, Server, is_present, ops, rest, working};
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -82,25 +82,44 @@ fn the_dashboard_is_one_grafana_can_load() {
     }
 }
 
+/// The kind of each metric, by its name; of a histogram, by the names of its series.
+fn kinds(text: &str) -> BTreeMap<String, String> {
+    let heads = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    let mut kinds = BTreeMap::new();
+    for (name, kind) in heads.filter_map(|head| head.split_once(' ')) {
+        let ends = if kind == "histogram" { &["_bucket", "_count", "_sum"][..] } else { &[""] };
+        kinds.extend(ends.iter().map(|end| (format!("{name}{end}"), kind.to_owned())));
+    }
+    kinds
+}
+
+/// Holds that each metric of an expression exists, and that what is taken of it suits its kind;
+/// gives how many there are.
+fn check_metrics(title: &str, expression: &str, kinds: &BTreeMap<String, String>) -> usize {
+    let is_word = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    let is_ours = |name: &str| ["dunlin_", "process_"].iter().any(|own| name.starts_with(own));
+    let mut count = 0;
+    for (at, name) in expression.match_indices(is_word).filter_map(|(at, _)| {
+        let begins = !expression[..at].ends_with(is_word);
+        begins.then(|| (at, expression[at..].split(|letter| !is_word(letter)).next().unwrap()))
+    }) {
+        if !is_ours(name) {
+            continue;
+        }
+        let kind = kinds.get(name).unwrap_or_else(|| panic!("{title}: there is no {name}"));
+        let of_counters = ["rate(", "increase("].iter().any(|f| expression[..at].ends_with(f));
+        assert_eq!(of_counters, kind != "gauge", "{title}: {name} is a {kind}: {expression}");
+        count += 1;
+    }
+    count
+}
+
 #[test]
 fn every_metric_of_the_dashboard_exists() {
     let server = Server::start(ops(working()));
-    let (_, text) = server.get("/metrics", "");
-    let there: BTreeSet<&str> = text
-        .lines()
-        .filter(|line| !line.starts_with('#'))
-        .filter_map(|line| line.split(['{', ' ']).next())
-        .collect();
-    let word = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
-    let mut count = 0;
-    for (title, expression) in expressions(&dashboard()) {
-        let names = expression.split(|letter| !word(letter));
-        let ours = |name: &&str| ["dunlin_", "process_"].iter().any(|own| name.starts_with(own));
-        for name in names.filter(ours) {
-            assert!(there.contains(name), "{title}: there is no {name}");
-            count += 1;
-        }
-    }
+    let kinds = kinds(&server.get("/metrics", "").1);
+    let check = |(title, expression): &(String, String)| check_metrics(title, expression, &kinds);
+    let count: usize = expressions(&dashboard()).iter().map(check).sum();
     assert!(count > 30, "{count}");
 }
 

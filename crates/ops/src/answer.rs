@@ -67,11 +67,7 @@ impl Desk {
                 let accept = request.headers().get(ACCEPT).and_then(|field| field.to_str().ok());
                 self.metrics(Format::wanted(accept.unwrap_or_default())).await
             }
-            "/healthz" => {
-                let health = Arc::clone(&self.ops.health);
-                let healthy = gather(&self.health, "health", move || health()).await;
-                probe(healthy.flatten().map(|()| "alive".into()))
-            }
+            "/healthz" => probe(self.health().await.map(|()| "alive".into())),
             "/readyz" => {
                 let status = Arc::clone(&self.ops.status);
                 probe(
@@ -82,7 +78,13 @@ impl Desk {
         }
     }
 
+    async fn health(&self) -> Result<(), String> {
+        let health = Arc::clone(&self.ops.health);
+        gather(&self.health, "health", move || health()).await.flatten()
+    }
+
     async fn metrics(&self, format: Format) -> Response<Full<Bytes>> {
+        let healthy = self.health().await.is_ok();
         let status = Arc::clone(&self.ops.status);
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let asked = Asked {
@@ -90,7 +92,7 @@ impl Desk {
             denied: count(&self.denied),
             full: count(&self.full),
         };
-        let write = move || metrics::write(&status(), asked, format);
+        let write = move || metrics::write(&status(), healthy, asked, format);
         match gather(&self.status, "status", write).await {
             Ok(text) => self.respond_large(format.content_type(), text),
             Err(why) => told(StatusCode::SERVICE_UNAVAILABLE, &why),

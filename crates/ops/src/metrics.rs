@@ -20,9 +20,11 @@ pub struct Asked {
 }
 
 /// Writes all metrics.
-pub fn write(status: &Status, asked: Asked, format: Format) -> String {
+pub fn write(status: &Status, healthy: bool, asked: Asked, format: Format) -> String {
     let mut out = Exposition::new(format);
     server(&mut out, status);
+    out.family("dunlin_healthy", Gauge, "0 while a thread that answers hangs.")
+        .sample(&[], u8::from(healthy));
     threads(&mut out, &status.threads);
     zones(&mut out, &status.zones, status.saving.is_none());
     streams(&mut out, status);
@@ -237,7 +239,7 @@ mod tests {
 
     #[test]
     fn several_may_be_told_the_most_at_once() {
-        let text = write(&largest(), Asked::default(), Format::Text);
+        let text = write(&largest(), true, Asked::default(), Format::Text);
         assert!(3 * text.len() <= RESPONSES_LEN_MAX, "{}", text.len());
     }
 }

@@ -218,6 +218,16 @@ fn what_hangs_hangs_once_and_is_told() {
 }
 
 #[test]
+fn a_thread_that_hangs_is_a_metric_as_well() {
+    let mut ops = ops(working());
+    let well = Server::start(ops.clone());
+    assert!(well.get("/metrics", "").1.contains("\ndunlin_healthy 1\n"));
+    ops.health = Arc::new(|| Err("worker-0 has done nothing for 10 s".into()));
+    let ill = Server::start(ops);
+    assert!(ill.get("/metrics", "").1.contains("\ndunlin_healthy 0\n"));
+}
+
+#[test]
 fn a_panic_is_a_503() {
     let server = Server::start(ops(|| panic!("a defect")));
     let (code, why) = server.get("/metrics", "");

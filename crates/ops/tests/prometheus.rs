@@ -1,4 +1,4 @@
-//! What Prometheus itself makes of `/metrics`, and of every panel of the dashboard.
+//! What Prometheus itself makes of `/metrics`, of every panel of the dashboard, and of the alerts.
 mod common;
 
 use common::{PATIENCE, Server, is_present, ops, rest, working};
@@ -121,6 +121,53 @@ fn every_metric_of_the_dashboard_exists() {
     let check = |(title, expression): &(String, String)| check_metrics(title, expression, &kinds);
     let count: usize = expressions(&dashboard()).iter().map(check).sum();
     assert!(count > 30, "{count}");
+}
+
+const RULES: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/prometheus/dunlin.rules.yml");
+
+/// Every alert of the example.
+fn alerts() -> Vec<Value> {
+    let rules: Value = serde_saphyr::from_str(&fs::read_to_string(RULES).unwrap()).unwrap();
+    let groups = rules["groups"].as_array().unwrap().iter();
+    groups.flat_map(|group| group["rules"].as_array().unwrap().clone()).collect()
+}
+
+#[test]
+fn every_alert_asks_for_what_exists_and_says_what_to_do() {
+    let server = Server::start(ops(working()));
+    let kinds = kinds(&server.get("/metrics", "").1);
+    for alert in alerts() {
+        let field = |name: &str| alert.pointer(name).and_then(Value::as_str).unwrap_or_default();
+        let (title, expression) = (field("/alert"), field("/expr"));
+        assert!(title.starts_with("Dunlin"), "{alert}");
+        let count = check_metrics(title, expression, &kinds);
+        assert!(count > 0 || expression.starts_with("up{"), "{title}: {expression}");
+        assert!(field("/for").ends_with(['m', 'h']), "{title}: a moment is no trouble");
+        let severity = field("/labels/severity");
+        assert!(["critical", "warning", "info"].contains(&severity), "{title}: {severity}");
+        let summary = field("/annotations/summary");
+        assert!(summary.contains("{{ $labels.") && summary.contains(": "), "{title}: {summary}");
+    }
+}
+
+/// The case beside this has one server that is well, and one with every trouble at once.
+#[test]
+fn every_alert_fires_for_its_trouble_and_for_nothing_else() {
+    if !is_present("promtool", "prometheus") {
+        return;
+    }
+    let case = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/alerts.yml");
+    let text = fs::read_to_string(case).unwrap();
+    for alert in alerts() {
+        let title = alert["alert"].as_str().unwrap();
+        assert!(text.contains(&format!("alertname=\"{title}\"")), "{title} is not tried");
+    }
+    for words in [["check", "rules", RULES], ["test", "rules", case]] {
+        let output = Command::new("promtool").args(words).output().unwrap();
+        let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        assert!(output.status.success(), "{said}");
+    }
 }
 
 /// A Prometheus of our own, in a folder of its own.

@@ -111,6 +111,11 @@ impl Control {
         (self.0.publisher().generation(), when)
     }
 
+    /// Whether the loop has ended by itself: it panicked, and what is published stays as it is.
+    pub fn has_failed(&self) -> bool {
+        self.0.mailbox.has_failed()
+    }
+
     /// Whether every reader has loaded this generation, or must before it reads anything again.
     pub fn is_live(&self, generation: u64) -> bool {
         self.0.publisher().is_live(generation)

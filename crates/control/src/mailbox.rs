@@ -174,11 +174,17 @@ impl Mailbox {
         self.arrived.notify_one();
     }
 
+    /// Whether nobody takes anything out any more though nobody wanted that.
+    pub(crate) fn has_failed(&self) -> bool {
+        let inner = self.lock();
+        inner.ended && !inner.closed
+    }
+
     /// Nobody takes anything out any more, be it for a panic: what is there and what still comes
     /// is lost, and nobody waits for it.
     fn end(&self) {
         let mut inner = self.lock();
-        (inner.closed, inner.ended, inner.letters) = (true, true, 0);
+        (inner.ended, inner.letters) = (true, 0);
         inner.slots.clear();
         drop(inner);
         self.applied.notify_all();

@@ -33,6 +33,9 @@ pub struct Status {
     pub zones: Vec<ZoneStatus>,
     /// Why zones that are in order are not kept on disk; nothing: they are, or are not to be.
     pub saving: Option<String>,
+    /// Threads that nothing can be changed without, and that ended by themselves: what was served
+    /// is, until a restart.
+    pub failed: Vec<String>,
     /// Workers, then stream threads.
     pub threads: Vec<ThreadStatus>,
     /// The stream connections.

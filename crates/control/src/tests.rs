@@ -104,6 +104,7 @@ fn a_stopped_loop_leaves_nobody_waiting() {
     assert!(control.wait(ticket).is_some(), "what was in the mailbox is applied first");
     let late = control.put(change("x.example.org.", None)).unwrap();
     assert_eq!(control.wait(late), None);
+    assert!(!control.has_failed(), "it was told to");
 }
 
 #[test]
@@ -117,7 +118,7 @@ fn a_loop_that_panics_leaves_nobody_waiting() {
         };
         scope.spawn(body).join()
     });
-    assert!(ended.is_err());
+    assert!(ended.is_err() && mailbox.has_failed());
     assert_eq!(mailbox.wait(ticket), None);
     for n in 0..=limits::LETTERS_MAX {
         let late = mailbox.put(change(&format!("{n}.example.org."), None)).unwrap();

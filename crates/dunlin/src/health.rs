@@ -1,9 +1,16 @@
-//! Whether every thread that answers gets on.
+//! Whether every thread that answers gets on, and those are there that change what is answered.
 use crate::limits::STUCK_AFTER;
 use crate::threads::Counted;
 use plane::Pulse;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
+
+/// What it means that these threads ended by themselves; nothing: there are none.
+pub fn tell(failed: &[String]) -> Option<String> {
+    let names = failed.join(" and ");
+    let told = format!("{names} ended: what is served no longer changes; restart the server");
+    (!failed.is_empty()).then_some(told)
+}
 
 /// What was seen of the threads, look by look.
 #[derive(Default)]

@@ -2,7 +2,7 @@
 //! gives its place away.
 use crate::config::{PortKind, Steering, Streams};
 use crate::gather::{self, seconds};
-use crate::health::Health;
+use crate::health::{self, Health};
 use crate::live::Live;
 use crate::opened::VERSION;
 use crate::reload;
@@ -10,7 +10,7 @@ use crate::sockets::Listening;
 use crate::systemd::Notify;
 use crate::threads::{Counted, Kitchen, Threads};
 use crate::workers::{self, OneOf, Places};
-use crate::zones::Zones;
+use crate::zones::{self, Zones};
 use admin::{Connection, Kind, Reloaded, Shared, Successor};
 use control::Control;
 use control::status::{Process, State, Status, ZoneState};
@@ -31,6 +31,9 @@ const STARTING: &str = "the server is starting: wait until it serves (`dunlin st
 /// Said to who comes while a successor, which has read config and zones already, is on its way.
 const OFFERED: &str =
     "a successor is taking over, and would not know of a change: reload again when it has";
+
+/// Said to who comes too late.
+const ENDING: &str = "the server is about to end: what it was told last holds until then";
 
 /// A running server.
 pub struct Server {
@@ -90,6 +93,7 @@ impl Server {
             saving: self.zones.trouble(),
             streams: gather::streams(&connections, open_max, memory_max),
             imbalance: gather::imbalance(&threads),
+            failed: self.failed(),
             threads,
             process: Process::read(),
             tap: self.tap.status(),
@@ -125,11 +129,21 @@ impl Server {
         Ok(())
     }
 
-    /// Whether every thread that answers gets on.
+    /// The threads that ended by themselves, and that answering does not need.
+    fn failed(&self) -> Vec<String> {
+        let each =
+            [(zones::LOADER, self.zones.have_failed()), ("control", self.control.has_failed())];
+        each.into_iter().filter(|(_, failed)| *failed).map(|(name, _)| name.to_owned()).collect()
+    }
+
+    /// Whether every thread that answers gets on, and those are there that change what is answered.
     ///
     /// # Errors
     /// Which does not.
     pub fn look_at_health(&self) -> Result<(), String> {
+        if let Some(why) = health::tell(&self.failed()) {
+            return Err(why);
+        }
         self.health.look(self.counted(), Instant::now())
     }
 
@@ -167,16 +181,9 @@ impl Server {
     /// end has begun: it would let streams live again that were told to close.
     pub async fn reload_all(&self) -> Reloaded {
         let _turn = self.reloading.lock().await;
-        let state = *lock(&self.state);
-        let is_offered = self.is_offered.load(Ordering::Relaxed);
-        if state != State::Serving || is_offered || self.is_given_away() {
-            let why = match state {
-                State::Starting => STARTING,
-                State::Serving => OFFERED,
-                State::Draining => "the server is about to end: what it was told last holds",
-            };
+        if let Some(why) = self.objection() {
             tracing::warn!("not reloaded: {why}");
-            return Reloaded::Refused { errors: vec![why.to_owned()] };
+            return Reloaded::Refused { errors: vec![why] };
         }
         self.notify.reloading();
         let reloaded = self.try_reload().await;
@@ -199,6 +206,18 @@ impl Server {
         }
         self.tell_ready();
         reloaded
+    }
+
+    /// Why nothing can be reloaded now.
+    fn objection(&self) -> Option<String> {
+        let is_offered = self.is_offered.load(Ordering::Relaxed);
+        let why = match *lock(&self.state) {
+            State::Starting => STARTING,
+            State::Draining => ENDING,
+            State::Serving if is_offered || self.is_given_away() => OFFERED,
+            State::Serving => return health::tell(&self.failed()),
+        };
+        Some(why.to_owned())
     }
 
     async fn try_reload(&self) -> Reloaded {

@@ -1,5 +1,6 @@
 //! `dunlin status`: one look at a running server.
 use crate::cli::{self, Output};
+use crate::health;
 use crate::human::{self, Side, align, count, plain, plural, quantile, span};
 use crate::limits::{STATUS_ERRORS_MAX, STATUS_ZONES_MAX};
 use control::status::{Histogram, State, Status, TapStatus, ThreadStatus, ZoneState, ZoneStatus};
@@ -27,6 +28,7 @@ pub fn run(command: &cli::Status) -> Result<ExitCode, Box<dyn Error>> {
 /// Whether nothing is behind or refused, and clients may come.
 fn is_fine(status: &Status) -> bool {
     status.state.is_ready()
+        && status.failed.is_empty()
         && status.config.errors.is_empty()
         && status.zones.iter().all(|zone| zone.state == ZoneState::Current)
 }
@@ -53,6 +55,9 @@ fn write_facts(out: &mut impl Write, status: &Status) -> io::Result<()> {
     let listen: Vec<String> = status.listen.iter().map(|address| plain(address)).collect();
     for (index, some) in listen.chunks(3).enumerate() {
         fact(if index == 0 { "listen" } else { "" }, &some.join(", "))?;
+    }
+    if let Some(failed) = health::tell(&status.failed) {
+        fact("failed", &plain(&failed))?;
     }
     let config = &status.config;
     let file =

@@ -20,6 +20,9 @@ use std::thread::{self, JoinHandle};
 use tokio::sync::oneshot;
 use wire::NameBuf;
 
+/// The thread that loads zones.
+pub const LOADER: &str = "zone-files";
+
 /// An image in which no configured zone is loaded yet: each answers SERVFAIL (invariant I10).
 ///
 /// # Errors
@@ -83,7 +86,7 @@ impl Zones {
         );
         let (wishes, mut source) = Source::new();
         let run = move || source.run(&mut keeper);
-        let thread = thread::Builder::new().name("zone-files".into()).spawn(run)?;
+        let thread = thread::Builder::new().name(LOADER.into()).spawn(run)?;
         let zones_kept = Self {
             wishes,
             registry,
@@ -127,6 +130,11 @@ impl Zones {
     /// What is to be told of each configured zone, in the order of the config.
     pub fn status(&self) -> Vec<ZoneStatus> {
         self.registry.status()
+    }
+
+    /// Whether the thread that loads zones has ended by itself.
+    pub fn have_failed(&self) -> bool {
+        self.wishes.have_failed()
     }
 
     /// What keeps zones from being saved now, if something does.

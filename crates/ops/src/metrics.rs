@@ -23,7 +23,7 @@ pub struct Asked {
 pub fn write(status: &Status, healthy: bool, asked: Asked, format: Format) -> String {
     let mut out = Exposition::new(format);
     server(&mut out, status);
-    out.family("dunlin_healthy", Gauge, "0 while a thread that answers hangs.")
+    out.family("dunlin_healthy", Gauge, "0 while a thread hangs or has ended: see /healthz.")
         .sample(&[], u8::from(healthy));
     threads(&mut out, &status.threads);
     zones(&mut out, &status.zones, status.saving.is_none());

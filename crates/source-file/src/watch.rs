@@ -65,6 +65,12 @@ impl Wishes {
         self.wish(|wanted| wanted.stop = true);
     }
 
+    /// Whether nobody grants wishes any more though nobody wished that: the source panicked.
+    pub fn have_failed(&self) -> bool {
+        let wanted = self.wanted();
+        wanted.ended && !wanted.stop
+    }
+
     /// Waits until a wish is granted: each zone it is about was tried. False: the source ended
     /// before.
     pub fn wait(&self, wished: Wished) -> bool {
@@ -112,11 +118,13 @@ impl Wishes {
         look.then_some(Wish::Look)
     }
 
-    /// What was taken is done; or nothing more will be.
+    /// What was taken is done; or it is not, and nothing more will be.
     fn grant(&self, ended: bool) {
         let mut wanted = self.wanted();
-        wanted.granted = wanted.taken;
-        wanted.ended |= ended;
+        match ended {
+            true => wanted.ended = true,
+            false => wanted.granted = wanted.taken,
+        }
         drop(wanted);
         self.0.1.notify_all();
     }

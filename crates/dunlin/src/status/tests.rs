@@ -82,6 +82,15 @@ fn what_is_behind_or_refused_stands_there_with_its_reason() {
 }
 
 #[test]
+fn a_thread_that_is_gone_is_told_with_what_to_do() {
+    let mut status = sample::status(1, 3, 1);
+    status.failed = vec!["zone-files".into(), "control".into()];
+    let expected = "\nfailed      zone-files and control ended: what is served no longer changes; \
+                    restart the server\n";
+    assert!(shown(&status, false).contains(expected));
+}
+
+#[test]
 fn only_a_server_in_order_is_fine() {
     let check = |change: fn(&mut Status), fine| {
         let mut status = sample::status(1, 3, 1);
@@ -92,6 +101,7 @@ fn only_a_server_in_order_is_fine() {
     check(|status| status.config.restart_needed.push("server.port".into()), true);
     check(|status| status.state = State::Draining, false);
     check(|status| status.state = State::Starting, false);
+    check(|status| status.failed.push("control".into()), false);
     check(|status| status.config.errors.push("f:1:1: no".into()), false);
     check(|status| status.zones[2].state = ZoneState::Saved, false);
 }

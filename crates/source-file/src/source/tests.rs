@@ -215,6 +215,37 @@ fn zones_come_go_and_get_another_file_while_it_runs() {
     assert!(!wishes.wait(wishes.reload(Vec::new())), "nobody is left waiting");
 }
 
+/// A defect.
+struct Panics;
+
+impl Keeper for Panics {
+    fn load(&mut self, _: &ZoneFile) -> Vec<PathBuf> {
+        panic!("as the test wants it")
+    }
+
+    fn set_zones(&mut self, _: &[ZoneFile]) {}
+
+    fn settle(&mut self, _: &[ZoneFile]) {}
+}
+
+#[test]
+fn a_source_that_panics_is_told_from_one_that_was_stopped() {
+    let origin = NameBuf::from_text(b"a.test.", Name::ROOT).expect("a name");
+    for fails in [false, true] {
+        let (wishes, mut source) = Source::new();
+        let thread = std::thread::spawn(move || source.run(&mut Panics));
+        assert!(!wishes.have_failed());
+        if fails {
+            let zone = ZoneFile { origin: origin.clone(), file: PathBuf::from("none") };
+            assert!(!wishes.wait(wishes.set_zones(vec![zone])));
+        } else {
+            wishes.stop();
+        }
+        assert_eq!(thread.join().is_err(), fails);
+        assert_eq!(wishes.have_failed(), fails);
+    }
+}
+
 /// Stops the source while it loads.
 struct Stops {
     wishes: Wishes,

@@ -67,6 +67,8 @@ pub const MAILBOX_PATIENCE: Duration = Duration::from_millis(10);
 pub const LOG_OCTETS_MAX: usize = 1 << 20;
 /// How long the end waits for the log to be written.
 pub const LOG_FLUSH_MAX: Duration = Duration::from_secs(1);
+/// How long the end waits for the other threads when one has failed.
+pub const GIVE_UP_MAX: Duration = Duration::from_secs(10);
 /// How often the threads that answer are looked at.
 pub const HEALTH_INTERVAL: Duration = Duration::from_secs(1);
 /// How long a thread may do nothing, though it does not wait, until it counts as stuck.

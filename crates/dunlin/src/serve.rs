@@ -1,7 +1,7 @@
 //! `dunlin serve`: the order in which all is opened, started and told, and stopped again.
 use crate::config::{Config, Streams};
 use crate::health::Health;
-use crate::limits::HEALTH_INTERVAL;
+use crate::limits::{GIVE_UP_MAX, HEALTH_INTERVAL};
 use crate::live::{Lists, Live, tap_settings};
 use crate::opened::{Opened, VERSION};
 use crate::privileges::{self, Identity};
@@ -9,9 +9,9 @@ use crate::server::{Handler, Server};
 use crate::sockets::Listening;
 use crate::systemd::Manager;
 use crate::zones::{self, Zones};
-use crate::{cli, gather, log, peer, workers};
+use crate::{cli, gather, log, peer, threads, workers};
 use admin::{Connection, Endpoint, HandedOver, Offer};
-use control::status::State;
+use control::status::{State, Status};
 use control::{Control, Running};
 use plane::{Handed, OnFailure};
 use rustix::thread::CapabilitySet;
@@ -24,7 +24,7 @@ use tap::Runner;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 
 /// What everything here may fail with: a sentence for the operator.
 type Anyhow<T> = Result<T, Box<dyn Error>>;
@@ -228,7 +228,7 @@ impl Started {
                 () = sleep_until(ends_at.unwrap_or_else(Instant::now)), if is_over => break,
                 handed_over = &mut asked => return Ok(self.hand_over(handed_over?).await),
                 _ = ticks.tick() => self.server.tick(watchdog.is_some()),
-                Some(failure) = self.failure.recv() => return Err(failure.into()),
+                Some(failure) = self.failure.recv() => return Err(self.give_up(failure).await),
             }
         }
         self.end(&mut signals).await
@@ -248,15 +248,33 @@ impl Started {
         Instant::now() + drain
     }
 
+    /// Ends since a thread failed. Another that hangs, be it for the same reason, holds up the end
+    /// only for a while: whoever watches this process is to see it ended.
+    async fn give_up(self, failure: plane::Failure) -> Box<dyn Error> {
+        let names = self.server.threads_to_end();
+        let stopped = tokio::task::spawn_blocking(|| self.stop());
+        if timeout(GIVE_UP_MAX, stopped).await.is_err() {
+            let stuck = threads::first_alive(&names);
+            let stuck = stuck.as_deref().unwrap_or("a thread without a name");
+            tracing::error!("{failure}; {stuck} does not end: ended without it");
+            log::flush();
+            std::process::exit(1);
+        }
+        failure.into()
+    }
+
+    /// Ends all threads, those first that answer.
+    fn stop(self) -> Status {
+        let Self { server, running, .. } = self;
+        server.stop();
+        server.zones.stop();
+        running.stop();
+        server.status()
+    }
+
     async fn end(self, signals: &mut Signals) -> Anyhow<ExitCode> {
         tracing::info!("ending: what has been received is answered; one more signal ends at once");
-        let Self { server, running, .. } = self;
-        let stopped = tokio::task::spawn_blocking(move || {
-            server.stop();
-            server.zones.stop();
-            running.stop();
-            server.status()
-        });
+        let stopped = tokio::task::spawn_blocking(|| self.stop());
         let status = tokio::select! {
             status = stopped => status?,
             () = signals.end() => {

@@ -25,6 +25,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use tap::Runner;
 
+/// The thread that publishes what is answered.
+const CONTROL: &str = "control";
+
 /// Said to who comes too early.
 const STARTING: &str = "the server is starting: wait until it serves (`dunlin status`)";
 
@@ -132,7 +135,7 @@ impl Server {
     /// The threads that ended by themselves, and that answering does not need.
     fn failed(&self) -> Vec<String> {
         let each =
-            [(zones::LOADER, self.zones.have_failed()), ("control", self.control.has_failed())];
+            [(zones::LOADER, self.zones.have_failed()), (CONTROL, self.control.has_failed())];
         each.into_iter().filter(|(_, failed)| *failed).map(|(name, _)| name.to_owned()).collect()
     }
 
@@ -280,6 +283,12 @@ impl Server {
             Ok(()) => {}
             Err(why) => tracing::error!("{why}"),
         }
+    }
+
+    /// The names of all threads that [`serve`](crate::serve) ends, in the order in which it does.
+    pub fn threads_to_end(&self) -> Vec<String> {
+        let answering = self.counted().iter().map(|counted| counted.name.clone());
+        answering.chain([zones::LOADER, zones::SAVER, CONTROL].map(str::to_owned)).collect()
     }
 
     /// Answers what has arrived, and ends the threads that answer.

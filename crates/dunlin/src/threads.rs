@@ -9,6 +9,7 @@ use door::{CountersView, Publisher};
 use plane::{Fleet, Handed, IsProxy, OnFailure, Seat, StreamLimits, Streams};
 use port_socket::SocketPort;
 use std::error::Error;
+use std::fs;
 use std::net::TcpListener;
 use std::sync::Arc;
 use tap::Runner;
@@ -130,6 +131,16 @@ fn deal(
     Ok((listeners, ports))
 }
 
+/// The first of these that this process still has, by the names that the kernel keeps of them:
+/// their first 15 octets (`proc_pid_comm(5)`).
+pub fn first_alive(names: &[String]) -> Option<String> {
+    let tasks = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let comms = tasks.filter_map(|task| fs::read_to_string(task.path().join("comm")).ok());
+    let alive: Vec<String> = comms.map(|comm| comm.trim_end().to_owned()).collect();
+    let kept = |name: &str| name.chars().take(15).collect::<String>();
+    names.iter().find(|name| alive.contains(&kept(name))).cloned()
+}
+
 fn limits(config: &StreamConfig) -> StreamLimits {
     StreamLimits {
         connections_max: config.connections,
@@ -137,5 +148,36 @@ fn limits(config: &StreamConfig) -> StreamLimits {
         memory_max: usize::try_from(config.memory).unwrap_or(usize::MAX),
         idle_max: config.idle,
         ..StreamLimits::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+    use std::thread;
+
+    #[test]
+    fn who_does_not_end_is_found_by_name() {
+        let names = ["hangs-10", "hangs-1", "hangs-and-has-a-long-name"].map(str::to_owned);
+        assert_eq!(first_alive(&names), None);
+        let mut ends = Vec::new();
+        for at in [2, 1] {
+            let ((end, hangs), (tell, told)) = (channel::<()>(), channel());
+            let body = move || {
+                tell.send(()).expect("the test listens");
+                // Until the other end goes.
+                hangs.recv()
+            };
+            let started = thread::Builder::new().name(names[at].clone()).spawn(body);
+            told.recv().expect("it runs");
+            assert_eq!(first_alive(&names).as_ref(), Some(&names[at]));
+            ends.push((end, started.expect("a thread")));
+        }
+        for (end, thread) in ends {
+            drop(end);
+            thread.join().expect("it ends").expect_err("nothing is sent");
+        }
+        assert_eq!(first_alive(&names), None);
     }
 }

@@ -22,6 +22,8 @@ use wire::NameBuf;
 
 /// The thread that loads zones.
 pub const LOADER: &str = "zone-files";
+/// The thread that saves them.
+pub const SAVER: &str = "zone-saver";
 
 /// An image in which no configured zone is loaded yet: each answers SERVFAIL (invariant I10).
 ///

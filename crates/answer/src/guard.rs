@@ -2,8 +2,8 @@
 //! address can share them), and the options the reply will carry.
 use crate::limits::{COOKIE_AGE_MAX, COOKIE_AGE_RENEW, COOKIE_SKEW_MAX, COOKIES_KNOWN};
 use crate::{Now, Policy};
-use core::fmt;
-use core::net::{IpAddr, Ipv4Addr};
+use core::net::IpAddr;
+use core::{fmt, mem};
 use packet::{Packet, Transport};
 use siphasher::sip::SipHasher24;
 use wire::{Cookie, Edns, Query};
@@ -96,16 +96,34 @@ pub(crate) struct CookieMemo([Known; COOKIES_KNOWN]);
 #[repr(align(64))]
 struct Known {
     cookie: [u8; COOKIE_LEN],
-    client: IpAddr,
+    client: Option<IpAddr>,
     secret: CookieSecret,
 }
 
 impl Known {
-    const NOBODY: Self = Self {
-        cookie: [0; COOKIE_LEN],
-        client: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-        secret: CookieSecret([0; 16]),
-    };
+    const NOBODY: Self =
+        Self { cookie: [0; COOKIE_LEN], client: None, secret: CookieSecret([0; 16]) };
+
+    /// Whether a client's cookie is this one, is made with this secret and need not be renewed. One
+    /// that is ahead of the clock has to be.
+    #[inline(always)]
+    fn is(
+        &self,
+        secret: &CookieSecret,
+        now: Now,
+        client: IpAddr,
+        cookie: &[u8; COOKIE_LEN],
+    ) -> bool {
+        let is_client = match (self.client, client) {
+            (Some(IpAddr::V4(known)), IpAddr::V4(client)) => known == client,
+            (Some(IpAddr::V6(known)), IpAddr::V6(client)) => known == client,
+            _ => false,
+        };
+        is_client
+            && same_words(&self.cookie, cookie)
+            && same_words(&self.secret.0, &secret.0)
+            && now.unix_seconds.wrapping_sub(made(cookie)) < COOKIE_AGE_RENEW
+    }
 }
 
 impl CookieMemo {
@@ -113,23 +131,30 @@ impl CookieMemo {
         Self([const { Known::NOBODY }; COOKIES_KNOWN])
     }
 
-    /// The cookie that a client sent, if that goes back as it is and is known.
+    /// Whether the cookie that a client sent goes back as it is, and is known to be made with this
+    /// secret. It may be known where this does not look.
     #[inline(always)]
-    pub(crate) fn find<'c>(
+    pub(crate) fn knows(
+        &self,
+        secret: &CookieSecret,
+        now: Now,
+        client: IpAddr,
+        cookie: &[u8; COOKIE_LEN],
+    ) -> bool {
+        self.0[place(cookie)].is(secret, now, client, cookie)
+    }
+
+    /// The same, made with any secret and wherever it is known.
+    fn knows_any(
         &self,
         secrets: &[CookieSecret],
         now: Now,
         client: IpAddr,
-        octets: &'c [u8],
-    ) -> Option<&'c [u8; COOKIE_LEN]> {
-        let cookie: &[u8; COOKIE_LEN] = octets.try_into().ok()?;
-        let known = &self.0[place(cookie)];
-        let is_known = same_words(&known.cookie, cookie)
-            && known.client == client
-            && cookie[Cookie::CLIENT_LEN] == VERSION
-            && secrets.contains(&known.secret)
-            && age_of(cookie, now).is_some_and(|age| age < COOKIE_AGE_RENEW);
-        is_known.then_some(cookie)
+        cookie: &[u8; COOKIE_LEN],
+    ) -> bool {
+        let at = place(cookie);
+        let is_at = |at: usize, secret| self.0[at].is(secret, now, client, cookie);
+        secrets.iter().any(|secret| is_at(at, secret) || is_at(at ^ 1, secret))
     }
 
     /// The cookie to send: the client's own while it is valid and young, else a new one. `octets`
@@ -142,16 +167,17 @@ impl CookieMemo {
         client: IpAddr,
         octets: &[u8],
     ) -> Seal {
-        if let Some(own) = self.find(secrets, now, client, octets) {
-            return Seal { data: *own, proven: true };
+        if let Ok(&data) = octets.try_into()
+            && self.knows_any(secrets, now, client, &data)
+        {
+            return Seal { data, proven: true };
         }
         let valid = age(octets, secrets, now, client);
         let proven = valid.is_some();
         if let (Some((age, secret)), Ok(cookie)) = (valid, octets.try_into())
             && age < COOKIE_AGE_RENEW
         {
-            let known = Known { cookie, client, secret: secret.clone() };
-            self.0[place(&cookie)] = known;
+            self.learn(Known { cookie, client: Some(client), secret: secret.clone() });
             return Seal { data: cookie, proven };
         }
         let mut data = [0; COOKIE_LEN];
@@ -162,28 +188,44 @@ impl CookieMemo {
         }
         Seal { data, proven }
     }
+
+    /// Remembers a cookie at its place. Who was known there, and not as a guest, becomes one beside
+    /// it.
+    fn learn(&mut self, known: Known) {
+        let at = place(&known.cookie);
+        let before = mem::replace(&mut self.0[at], known);
+        if before.client.is_some() && place(&before.cookie) == at {
+            self.0[at ^ 1] = before;
+        }
+    }
 }
 
-/// Where a cookie is known. Its last octets are a hash that nobody can choose who has not the
-/// secret.
+/// Where a cookie is known, or beside it. Its last octets are a hash that nobody can choose without
+/// the secret.
 #[inline(always)]
 fn place(cookie: &[u8; COOKIE_LEN]) -> usize {
-    usize::from(u16::from_le_bytes([cookie[COOKIE_LEN - 2], cookie[COOKIE_LEN - 1]]))
-        % COOKIES_KNOWN
+    let [.., h0, h1, h2, h3, h4, h5, h6, h7] = *cookie;
+    let hash = u64::from_le_bytes([h0, h1, h2, h3, h4, h5, h6, h7]);
+    (hash >> (u64::BITS - COOKIES_KNOWN.ilog2())) as usize % COOKIES_KNOWN
 }
 
 #[inline(always)]
-fn same_words(a: &[u8; COOKIE_LEN], b: &[u8; COOKIE_LEN]) -> bool {
+fn same_words<const N: usize>(a: &[u8; N], b: &[u8; N]) -> bool {
     let words = a.as_chunks::<8>().0.iter().zip(b.as_chunks::<8>().0);
     words.fold(0, |sum, (a, b)| sum | (u64::from_ne_bytes(*a) ^ u64::from_ne_bytes(*b))) == 0
 }
 
+/// When a cookie says it was made, in seconds since 1970.
+#[inline(always)]
+fn made(cookie: &[u8; COOKIE_LEN]) -> u32 {
+    let [.., m0, m1, m2, m3, _, _, _, _, _, _, _, _] = *cookie;
+    u32::from_be_bytes([m0, m1, m2, m3])
+}
+
 /// Seconds since a cookie says it was made; nothing where it is too old or too far ahead. One that
 /// is ahead at all is as old as can be: its clock is not ours.
-#[inline(always)]
 fn age_of(cookie: &[u8; COOKIE_LEN], now: Now) -> Option<u32> {
-    let [.., m0, m1, m2, m3, _, _, _, _, _, _, _, _] = *cookie;
-    let made = u32::from_be_bytes([m0, m1, m2, m3]);
+    let made = made(cookie);
     // Serial number arithmetic (RFC 1982), as RFC 9018 §4.3 asks.
     let age = now.unix_seconds.wrapping_sub(made);
     let skew = made.wrapping_sub(now.unix_seconds);
@@ -319,6 +361,30 @@ mod tests {
         }
     }
 
+    /// Two cookies whose places are these stay known, whichever came first.
+    #[test]
+    fn two_cookies_of_a_place_or_of_neighbours_are_both_known() {
+        let made_for = |at: u64, n: u8| {
+            let hash = at << (u64::BITS - COOKIES_KNOWN.ilog2());
+            let mut cookie = [n; COOKIE_LEN];
+            cookie[12..16].copy_from_slice(&MADE.to_be_bytes());
+            cookie[16..].copy_from_slice(&hash.to_le_bytes());
+            cookie
+        };
+        for places in [[6, 6], [6, 7], [7, 6], [7, 7], [0, 1], [1, 0]] {
+            let mut memo = CookieMemo::new();
+            let cookies = [made_for(places[0], 1), made_for(places[1], 2)];
+            for cookie in cookies {
+                memo.learn(Known { cookie, client: Some(ADDRESS), secret: SECRET });
+            }
+            let knows = |cookie| memo.knows_any(&[SECRET], at(MADE), ADDRESS, cookie);
+            assert!(cookies.iter().all(knows), "{places:?}");
+            assert!(!knows(&made_for(6, 3)));
+            // The newer one is found at once.
+            assert!(memo.knows(&SECRET, at(MADE), ADDRESS, &cookies[1]));
+        }
+    }
+
     /// Every octet of a known cookie counts, and so does where it comes from.
     #[test]
     fn what_is_like_a_known_cookie_is_not_known() {
@@ -333,7 +399,7 @@ mod tests {
         assert!(!memo.seal(&[SECRET], at(MADE), mapped, &cookie(&SERVER)).proven);
         let nobody = [0; COOKIE_LEN];
         let zero = [CookieSecret([0; 16])];
-        let unspecified = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+        let unspecified = IpAddr::V4(core::net::Ipv4Addr::UNSPECIFIED);
         assert!(!memo.seal(&zero, at(0), unspecified, &nobody).proven);
     }
 }

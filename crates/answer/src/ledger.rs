@@ -159,7 +159,7 @@ impl<'w> Way<'w> {
     #[inline(always)]
     fn made(&self, glance: &Glance, packet: &Packet<'_>) -> Option<Made<'w>> {
         match self {
-            Way::Plain(lead) | Way::Cookie(lead) => Some(lead.made(glance, packet.len)),
+            Way::Plain(lead) => Some(lead.made(glance, packet.len)),
             Way::Made(made) => Some(*made),
             _ => None,
         }

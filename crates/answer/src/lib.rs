@@ -127,8 +127,6 @@ impl Default for Scratch {
 enum Way<'w> {
     /// The short way: the message was only glanced at.
     Plain(Lead<'w>),
-    /// The same, with a cookie.
-    Cookie(Lead<'w>),
     Zone(Spot<'w>),
     Fault(Fault),
     Nobody,
@@ -161,7 +159,7 @@ pub fn batch(
     let Scratch { glances, queries, suffixes, alias, trail, cookies } = scratch;
     let key = world.key();
     let limits = policy.limits.as_ref();
-    let mut scout = Scout { world, key, memo: None, met_cookie: false };
+    let mut scout = Scout { world, key, memo: None, awaits_cookie: false, met_cookie: false };
     let mut ways = [Way::Nobody; BURST_MAX];
     match limits.and_then(|limits| Keeper::new(limits, policy, now, packets)) {
         None => scout.look_all(&Open, glances, queries, packets, &mut ways),
@@ -170,7 +168,7 @@ pub fn batch(
     let dice = Dice(now.seed | 1);
     let mut bench = Bench { world, key, policy, now, suffixes, alias, trail, cookies, dice };
     bench.answer_all(&mut scout, glances, queries, &mut ways, packets, tally);
-    if scout.met_cookie && !policy.cookie_secrets.is_empty() {
+    if scout.met_cookie {
         bench.seal_all(glances, &mut ways, packets);
     }
     if let Some(Limits { replies: Some(limiter), exempt, .. }) = limits {
@@ -185,6 +183,8 @@ struct Scout<'w> {
     /// The zone of the question before, where no other zone lies below it: names of a burst are
     /// often of one zone, and need not be routed again.
     memo: Option<Site<'w>>,
+    /// Whether the last question on the short way had a cookie: then the next one often has.
+    awaits_cookie: bool,
     /// Whether a question took the short way with a cookie.
     met_cookie: bool,
 }
@@ -207,23 +207,46 @@ impl<'w> Scout<'w> {
                 *way = other;
                 continue;
             }
-            match self.glance(glance, packet) {
-                Some(plain) => *way = plain,
+            match self.glance(&self.memo, self.awaits_cookie, glance, packet) {
+                Some(short) => *way = short,
                 None => self.look(glance, query, packet, way),
             }
         }
     }
 
-    /// Takes a packet the short way, if the zone of the one before has it.
+    /// Takes a packet the short way, if this zone has it and there is a cookie or none, as said.
     #[inline(always)]
-    fn glance(&self, glance: &mut Glance, packet: &Packet<'_>) -> Option<Way<'w>> {
-        let lead = Lead::new(self.key, &self.memo, glance, packet)?;
+    fn glance(
+        &self,
+        site: &Option<Site<'w>>,
+        with_cookie: bool,
+        glance: &mut Glance,
+        packet: &Packet<'_>,
+    ) -> Option<Way<'w>> {
+        let lead = match with_cookie {
+            true => Lead::with_cookie(self.key, site, glance, packet)?,
+            false => Lead::new(self.key, site, glance, packet)?,
+        };
         prefetch(lead.leaf);
         Some(Way::Plain(lead))
     }
 
-    /// Takes a packet the long way, or the short one with a cookie, or to a zone that was not known
-    /// before.
+    /// The same of one that may be unlike the one before.
+    #[inline(always)]
+    fn glance_anew(
+        &mut self,
+        site: &Option<Site<'w>>,
+        with_cookie: bool,
+        glance: &mut Glance,
+        packet: &Packet<'_>,
+    ) -> Option<Way<'w>> {
+        let way = self.glance(site, with_cookie, glance, packet)?;
+        self.awaits_cookie = with_cookie;
+        self.met_cookie |= with_cookie;
+        Some(way)
+    }
+
+    /// Takes a packet the long way, or a short one that the packet before did not take.
     #[inline(never)]
     fn look(
         &mut self,
@@ -232,28 +255,17 @@ impl<'w> Scout<'w> {
         packet: &Packet<'_>,
         way: &mut Way<'w>,
     ) {
-        if let Some(lead) = Lead::with_cookie(self.key, &self.memo, glance, packet) {
-            *way = self.go_with_cookie(lead);
+        if let Some(short) = self.glance_anew(&{ self.memo }, !self.awaits_cookie, glance, packet) {
+            *way = short;
             return;
         }
         *way = match self.find_site(query, packet) {
-            Ok(site) if query.plain => Lead::new(self.key, &Some(site), glance, packet)
-                .map_or_else(|| self.spot(&site, query), Way::Plain),
-            Ok(site) if query.cookie.is_some() => {
-                match Lead::with_cookie(self.key, &Some(site), glance, packet) {
-                    Some(lead) => self.go_with_cookie(lead),
-                    None => self.spot(&site, query),
-                }
-            }
+            Ok(site) if query.plain || query.cookie.is_some() => self
+                .glance_anew(&Some(site), !query.plain, glance, packet)
+                .unwrap_or_else(|| self.spot(&site, query)),
             Ok(site) => self.spot(&site, query),
             Err(way) => way,
         };
-    }
-
-    fn go_with_cookie(&mut self, lead: Lead<'w>) -> Way<'w> {
-        prefetch(lead.leaf);
-        self.met_cookie = true;
-        Way::Cookie(lead)
     }
 
     /// Takes a packet the long way.
@@ -320,7 +332,7 @@ impl<'w> Bench<'_, 'w> {
         for (((packet, glance), query), way) in
             packets.iter_mut().zip(glances).zip(queries).zip(ways)
         {
-            if let Way::Plain(lead) | Way::Cookie(lead) = way
+            if let Way::Plain(lead) = way
                 && let Some((rcode, len)) = desk.answer(lead, glance, packet.buf)
             {
                 (packet.len, packet.verdict) = (len, Verdict::Reply);
@@ -341,7 +353,7 @@ impl<'w> Bench<'_, 'w> {
         packet: &mut Packet<'_>,
         tally: &mut Tally,
     ) {
-        if let Way::Plain(_) | Way::Cookie(_) = way {
+        if let Way::Plain(_) = way {
             *way = scout.look_closely(query, packet);
         }
         packet.verdict = match way {
@@ -363,12 +375,15 @@ impl<'w> Bench<'_, 'w> {
         ways: &mut [Way<'w>; BURST_MAX],
         packets: &mut [Packet<'_>],
     ) {
-        let secrets = self.policy.cookie_secrets;
+        let Some(secret) = self.policy.cookie_secrets.first() else { return };
         for ((packet, glance), way) in packets.iter_mut().zip(glances).zip(ways) {
-            if !matches!(way, Way::Cookie(_)) {
+            if !matches!(way, Way::Plain(_)) || glance.cookie().is_empty() {
                 continue;
             }
-            match self.cookies.find(secrets, self.now, packet.client.ip(), glance.cookie()) {
+            let known = glance
+                .whole_cookie()
+                .filter(|cookie| self.cookies.knows(secret, self.now, packet.client.ip(), cookie));
+            match known {
                 Some(own) => {
                     packet.len = put_cookie(packet.buf, packet.len, own);
                     *way = Way::Proven;
@@ -385,7 +400,7 @@ impl<'w> Bench<'_, 'w> {
         let seal = self.cookies.seal(secrets, self.now, client, glance.cookie());
         if seal.proven {
             *way = Way::Proven;
-        } else if let Way::Cookie(lead) = way {
+        } else if let Way::Plain(lead) = way {
             *way = Way::Made(lead.made(glance, packet.len));
         }
         packet.len = put_cookie(packet.buf, packet.len, &seal.data);

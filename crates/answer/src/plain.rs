@@ -171,8 +171,8 @@ impl<'w> Desk<'w> {
 /// Puts a cookie behind an OPT record that ends a reply of `len` octets; returns where it ends.
 #[inline(always)]
 pub(crate) fn put_cookie(buf: &mut [u8], len: usize, cookie: &[u8; COOKIE_LEN]) -> usize {
-    let room = buf.get_mut(len - 2..len + COOKIE_OPTION_LEN);
-    let Some(room) = room.and_then(|room| room.first_chunk_mut::<{ 2 + COOKIE_OPTION_LEN }>())
+    let rest = buf.get_mut(len - 2..);
+    let Some(room) = rest.and_then(|rest| rest.first_chunk_mut::<{ 2 + COOKIE_OPTION_LEN }>())
     else {
         return len;
     };

@@ -197,6 +197,30 @@ fn the_long_way_says_the_same() {
     }
 }
 
+/// Each question of a burst may be like the one before, or not.
+#[test]
+fn the_long_way_says_the_same_when_only_some_have_a_cookie() {
+    let image = world();
+    let policy = Policy { cookie_secrets: &[CookieSecret([7; 16])], ..Policy::default() };
+    let cookie = [&[0, 10, 0, 8][..], b"12345678"].concat();
+    for pattern in [0b01, 0b0110, 0b0111, 0b1_0000_0001u32] {
+        let has_cookie = |at: usize| pattern >> (at % 9) & 1 == 1;
+        let all = |others: &[u8]| -> Vec<_> {
+            let options = |at| [if has_cookie(at) { &cookie[..] } else { &[] }, others].concat();
+            let ask = |(at, name): (_, &Vec<u8>)| question(name, Rtype::A, Some(&options(at)));
+            names(false).iter().enumerate().map(ask).collect()
+        };
+        let (short, tally) = ask_by(&image, &policy, &all(&[]), 1232);
+        let (long, long_tally) = ask_by(&image, &policy, &all(&UNKNOWN), 1232);
+        compare(&short, &long);
+        assert_eq!(tally, long_tally);
+        for (at, reply) in short.iter().enumerate() {
+            let given = reply.windows(4).any(|head| head == [0, 10, 0, 24]);
+            assert_eq!(given, has_cookie(at), "{at}");
+        }
+    }
+}
+
 /// A cookie alone has a short way too: that of a client, and one that a server gave it.
 #[test]
 fn the_long_way_says_the_same_with_a_cookie() {

@@ -2,7 +2,7 @@
 use crate::header::{Flags, HEADER_LEN};
 use crate::limits::PADDED_LEN;
 use crate::query::lower;
-use crate::{Class, Name, OptionCode, Rtype};
+use crate::{Class, Cookie, Name, OptionCode, Rtype};
 
 /// Octets of a question behind its name.
 const TYPE_AND_CLASS_LEN: usize = 4;
@@ -13,8 +13,8 @@ const WINDOW_LEN: usize = HEADER_LEN + PADDED_LEN;
 
 /// Octets of an option in front of its data.
 const OPTION_HEAD_LEN: usize = 4;
-/// Octets of a client cookie, and of one with the server's that RFC 9018 describes.
-const COOKIE_LENS: [usize; 2] = [24, 8];
+/// Octets of a cookie with the server's part that RFC 9018 describes.
+const COOKIE_LEN: usize = 24;
 
 /// What matters of the OPT record's first eight octets: owner, type, version and DO.
 const OPT_MASK: u64 = u64::from_be_bytes([255, 255, 255, 0, 0, 0, 255, 0x80]);
@@ -31,14 +31,14 @@ pub struct Glance {
     pub rtype: Rtype,
     /// Whether the message has an OPT record.
     pub has_opt: bool,
-    cookie: [u8; COOKIE_LENS[0]],
+    cookie: [u8; COOKIE_LEN],
     cookie_len: u8,
 }
 
 impl Glance {
     /// Nothing yet, to be read into.
     pub const fn new() -> Self {
-        let (lower, cookie) = ([0; PADDED_LEN], [0; COOKIE_LENS[0]]);
+        let (lower, cookie) = ([0; PADDED_LEN], [0; COOKIE_LEN]);
         Self { lower, rtype: Rtype(0), has_opt: false, cookie, cookie_len: 0 }
     }
 
@@ -70,6 +70,7 @@ impl Glance {
         }
         lower(&mut self.lower, names.first_chunk()?, name_len);
         self.rtype = Rtype(u16::from_be_bytes([t0, t1]));
+        self.cookie_len = 0;
         Some(name_len)
     }
 
@@ -86,8 +87,8 @@ impl Glance {
             return None;
         }
         let names = names.first_chunk()?;
-        let whole = self.read_tail::<{ COOKIE_LENS[0] }>(names, len);
-        let name_len = whole.or_else(|| self.read_tail::<{ COOKIE_LENS[1] }>(names, len))?;
+        let whole = self.read_tail::<COOKIE_LEN>(names, len);
+        let name_len = whole.or_else(|| self.read_tail::<{ Cookie::CLIENT_LEN }>(names, len))?;
         self.has_opt = true;
         lower(&mut self.lower, names, name_len);
         Some(name_len)
@@ -113,10 +114,16 @@ impl Glance {
         Some(name_len)
     }
 
-    /// The cookie, where the question was last read with one.
+    /// The cookie; nothing where the question was last read without one.
     #[inline]
     pub fn cookie(&self) -> &[u8] {
         &self.cookie[..usize::from(self.cookie_len)]
+    }
+
+    /// The same, if it has a server's part.
+    #[inline]
+    pub fn whole_cookie(&self) -> Option<&[u8; COOKIE_LEN]> {
+        (usize::from(self.cookie_len) == COOKIE_LEN).then_some(&self.cookie)
     }
 
     /// The name in lower case; octets behind it mean nothing.
@@ -154,7 +161,7 @@ fn is_cookie(opt: &[u8; OPT_LEN + OPTION_HEAD_LEN], cookie_len: u8) -> bool {
 mod tests {
     extern crate std;
     use super::*;
-    use crate::{Cookie, Edns, Query};
+    use crate::{Edns, Query};
     use std::vec::Vec;
 
     const QUESTION: &[u8] = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\x01\x03WwW\x07Example\0\0\x01\0\x01";
@@ -170,14 +177,13 @@ mod tests {
     /// A glance must tell what a whole parse tells, and must find plain what parse does.
     fn compare(message: &[u8]) -> bool {
         let window = roomy(message);
+        // What an earlier question had must not be left.
         let (mut glance, mut query) = (Glance::new(), Query::new());
+        glance.cookie_len = 8;
         let parsed = query.parse(&window, message.len());
         let plain = parsed.is_ok() && query.plain && query.class == Class::IN;
-        let mut with_cookie = false;
-        let glanced = glance.read(&window, message.len()).or_else(|| {
-            with_cookie = true;
-            glance.read_with_cookie(&window, message.len())
-        });
+        let without = glance.read(&window, message.len());
+        let glanced = without.or_else(|| glance.read_with_cookie(&window, message.len()));
         let Some(len) = glanced else {
             assert!(!plain, "{message:x?}");
             return false;
@@ -186,13 +192,14 @@ mod tests {
             assert!(!plain, "{message:x?}");
             return true;
         }
-        assert_eq!(plain, !with_cookie, "{message:x?}");
+        assert_eq!(plain, without.is_some(), "{message:x?}");
         assert_eq!(parsed, Ok(()), "{message:x?}");
         assert_eq!(glance.padded()[..len], *query.name.octets());
         assert_eq!((glance.rtype, Class::IN), (query.rtype, query.class));
         assert_eq!(glance.has_opt, query.edns.is_some());
-        let cookie = if with_cookie { glance.cookie() } else { &[] };
-        assert_eq!(cookie, query.cookie.as_ref().map_or(&[][..], Cookie::octets));
+        assert_eq!(glance.cookie(), query.cookie.as_ref().map_or(&[][..], Cookie::octets));
+        let whole = Some(glance.cookie()).filter(|cookie| cookie.len() == COOKIE_LEN);
+        assert_eq!(glance.whole_cookie().map(|cookie| &cookie[..]), whole);
         let edns = query.edns.unwrap_or(Edns::parse([0; 2], [0; 4]));
         assert!(!edns.dnssec_ok && !edns.nsid && !edns.keepalive && edns.version == 0);
         true

@@ -34,6 +34,8 @@ const USED_MAX: u64 = FEW_MAX + FEW_MAX / 4;
 const NEW_MAX: u64 = 715 * BURST_MAX as u64;
 /// Most where each cookie has to be made again to see whether it is ours.
 const UNKNOWN_MAX: u64 = 920 * BURST_MAX as u64;
+/// Most where questions with a cookie that is remembered and questions without one take turns.
+const TURNS_MAX: u64 = 515 * BURST_MAX as u64;
 /// Prefixes of the access list.
 const PREFIXES: u32 = 1000;
 /// Room of each packet.
@@ -264,6 +266,19 @@ fn few_from_newcomers(use_limits: Use) -> Bench {
     Bench { scratch: Box::default(), sets, ..bench }
 }
 
+/// Every second question has no cookie.
+fn taking_turns() -> Bench {
+    let mut bench = few(Use::Cookies);
+    for question in bench.questions.iter_mut().step_by(2) {
+        let end = question.len() - 28;
+        question.truncate(end);
+        question[end - 1] = 0;
+    }
+    bench = burst(bench, warming);
+    bench.tally = Tally::default();
+    bench
+}
+
 fn all_hit(bench: Bench) -> Bench {
     let bench = burst(bench, measured);
     assert_eq!(bench.tally.rcodes[0], BURST_MAX as u32, "every name is there");
@@ -323,8 +338,14 @@ fn newcomers(bench: Bench) -> Bench {
     all_hit(bench)
 }
 
+#[library_benchmark(config = config(TURNS_MAX))]
+#[bench::one_by_one(setup = taking_turns)]
+fn turns(bench: Bench) -> Bench {
+    all_hit(bench)
+}
+
 library_benchmark_group!(
     name = instructions,
-    benchmarks = [hit, nxdomain, unlimited, used, new_cookie, newcomers]
+    benchmarks = [hit, nxdomain, unlimited, used, turns, new_cookie, newcomers]
 );
 main!(library_benchmark_groups = instructions);

@@ -1,5 +1,6 @@
 //! Numbers, times and tables as people read them.
 use control::status::Histogram;
+use jiff::Timestamp;
 
 /// `1,234,567`.
 pub fn count(number: u64) -> String {
@@ -91,19 +92,8 @@ pub fn quantile(histogram: &Histogram, share: f64) -> String {
 
 /// `2026-11-21 14:00:03 UTC`, of seconds since 1970.
 pub fn utc(seconds: f64) -> String {
-    let seconds = seconds.max(0.0) as u64;
-    let (hour, minute, second) = (seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
-    // The Gregorian calendar repeats every 400 years of 146,097 days. Years begin in March here,
-    // so that the day that comes every four years is the last of one.
-    let days = seconds / 86_400 + 719_468; // since 0000-03-01
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let year = 400 * era + year + month / 10;
-    let month = (month + 2) % 12 + 1;
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+    let time = Timestamp::from_second(seconds.max(0.0) as i64).unwrap_or(Timestamp::MAX);
+    time.strftime("%F %T UTC").to_string()
 }
 
 /// `1 zone`, `2 zones`.
@@ -177,6 +167,7 @@ mod tests {
             (951_782_400.9, "2000-02-29 00:00:00 UTC"),
             (1_795_269_603.0, "2026-11-21 14:00:03 UTC"),
             (4_107_542_400.0, "2100-03-01 00:00:00 UTC"),
+            (f64::INFINITY, "9999-12-30 22:00:00 UTC"),
         ] {
             assert_eq!(utc(seconds), expected);
         }

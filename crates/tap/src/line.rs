@@ -1,21 +1,19 @@
 //! One line of the query log: which fields there are, and how they look as text and as JSON.
 use crate::sample::{Outcome, Sample};
+use jiff::Timestamp;
 use packet::Transport;
 use std::fmt::{self, Display};
 use std::time::Duration;
-use wire::{Flags, HEADER_LEN, Name, Query, Rcode, Rtype};
+use wire::{Flags, HEADER_LEN, Name, Query, Rcode, Rtype, skip_name};
 
-/// AD and CD (RFC 4035 §3.1.6, §3.2.2), which an authoritative server has no other use for.
-const AD: u16 = 0x0020;
-const CD: u16 = 0x0010;
 /// The flags a query may have, in the order of the header.
 const FLAGS: [(u16, &str); 6] = [
     (Flags::AA, "aa"),
     (Flags::TC, "tc"),
     (Flags::RD, "rd"),
     (Flags::RA, "ra"),
-    (AD, "ad"),
-    (CD, "cd"),
+    (Flags::AD, "ad"),
+    (Flags::CD, "cd"),
 ];
 
 /// What a line tells; `README.md` says what each field means. Nothing in it has a control character
@@ -211,17 +209,6 @@ fn rcode(reply: &[u8]) -> Option<u16> {
     Some(flags & 0xf)
 }
 
-/// Where a name ends; a pointer ends it, and is not followed.
-fn skip_name(message: &[u8], mut at: usize) -> Option<usize> {
-    loop {
-        match usize::from(*message.get(at)?) {
-            0 => return Some(at + 1),
-            len if len <= Name::LABEL_MAX => at += 1 + len,
-            _ => return Some(at + 2),
-        }
-    }
-}
-
 fn name_of(rcode: u16) -> String {
     let known = Rcode::ALL.iter().find(|known| **known as u16 == rcode);
     known.map_or_else(|| format!("RCODE{rcode}"), |known| known.name().to_owned())
@@ -229,26 +216,8 @@ fn name_of(rcode: u16) -> String {
 
 /// A time since 1970 as RFC 3339 writes it, UTC, with microseconds.
 fn timestamp(unix: Duration) -> String {
-    let (days, second) = (unix.as_secs() / 86_400, unix.as_secs() % 86_400);
-    let (year, month, day) = date(days);
-    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
-    let micros = unix.subsec_micros();
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z")
-}
-
-/// Year, month and day of the Gregorian calendar, so many days after 1970-01-01. Years are taken to
-/// begin in March, so that the leap day is their last.
-fn date(days: u64) -> (u64, u64, u64) {
-    const DAYS_OF_400_YEARS: u64 = 146_097;
-    // From 0000-03-01 to 1970-01-01.
-    let days = days + 719_468;
-    let (eras, day) = (days / DAYS_OF_400_YEARS, days % DAYS_OF_400_YEARS);
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    (eras * 400 + year + next, month, day)
+    let micros = i64::try_from(unix.as_micros()).unwrap_or(i64::MAX);
+    format!("{:.6}", Timestamp::from_microsecond(micros).unwrap_or(Timestamp::MAX))
 }
 
 #[cfg(test)]

@@ -18,6 +18,10 @@ impl Flags {
     pub const RD: u16 = 0x0100;
     /// Recursion available.
     pub const RA: u16 = 0x0080;
+    /// Authentic data (RFC 4035 §3.2.3).
+    pub const AD: u16 = 0x0020;
+    /// Checking disabled (RFC 4035 §3.2.2).
+    pub const CD: u16 = 0x0010;
     const OPCODE: u16 = 0x7800;
 
     /// Whether all of `bits` are set.

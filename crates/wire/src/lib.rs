@@ -17,6 +17,6 @@ pub use edns::{Cookie, Edns, OptionCode};
 pub use glance::Glance;
 pub use header::{Flags, HEADER_LEN, Rcode};
 pub use name::{Labels, Name, NameBuf, NameError, canonical_cmp};
-pub use query::{Fault, QName, Query};
+pub use query::{Fault, QName, Query, skip_name};
 pub use rdata::{Field, layout, target};
 pub use rtype::{Class, Rtype};

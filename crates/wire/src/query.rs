@@ -319,10 +319,10 @@ impl Default for Query {
     }
 }
 
-/// Passes over a name that may end in a pointer, which is not followed: no owner name of a query
-/// matters. A pointer ends the name, so there is nothing to loop on.
+/// Where the name at `at` ends; nothing if it is broken. A pointer ends it and is not followed, so
+/// there is nothing to loop on.
 #[inline]
-fn skip_name(message: &[u8], mut at: usize) -> Option<usize> {
+pub fn skip_name(message: &[u8], mut at: usize) -> Option<usize> {
     let start = at;
     loop {
         match usize::from(*message.get(at)?) {

@@ -1,5 +1,5 @@
 //! A server of metrics to ask, and something for it to tell.
-#![allow(dead_code)] // each test file uses some of it
+#![allow(dead_code, reason = "each test file uses some of it")]
 
 use control::status::{
     ConfigStatus, Histogram, State, Status, StreamStatus, ThreadStatus, ZoneState, ZoneStatus,

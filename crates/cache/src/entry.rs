@@ -1,0 +1,138 @@
+//! How an entry stands in the octets: a head, the name, the value, and what is left of a unit.
+use crate::limits::UNIT;
+
+/// Octets of a head. Its numbers are little-endian, at these offsets.
+const HEAD_LEN: usize = 40;
+const UNITS: usize = 0;
+const USES: usize = 4;
+const NAME_LEN: usize = 5;
+const IS_ENTRY: usize = 6;
+const VALUE_LEN: usize = 8;
+const MADE: usize = 12;
+const TTL: usize = 16;
+const RETRY: usize = 20;
+const HASH: usize = 24;
+const KIND: usize = 32;
+
+/// Whose value it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ident<'k> {
+    /// Of name and kind.
+    pub(crate) hash: u64,
+    pub(crate) kind: u64,
+    pub(crate) name: &'k [u8],
+}
+
+/// An entry where it lies. A filler, which stands where an entry was too long for what was left of
+/// a queue, has units and nothing else, because there may be room for no more.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry<'o>(&'o [u8]);
+
+impl<'o> Entry<'o> {
+    /// What stands at an offset.
+    pub(crate) fn at(octets: &'o [u8], at: usize) -> Self {
+        Self(&octets[at..])
+    }
+
+    fn number<const N: usize>(&self, at: usize) -> [u8; N] {
+        *self.0[at..].first_chunk().expect("a head is whole")
+    }
+
+    fn seconds(&self, at: usize) -> u32 {
+        u32::from_le_bytes(self.number(at))
+    }
+
+    pub(crate) fn units(&self) -> usize {
+        u32::from_le_bytes(self.number(UNITS)) as usize
+    }
+
+    pub(crate) fn uses(&self) -> u8 {
+        self.0[USES]
+    }
+
+    pub(crate) fn is_filler(&self) -> bool {
+        self.0[IS_ENTRY] == 0
+    }
+
+    pub(crate) fn made(&self) -> u32 {
+        self.seconds(MADE)
+    }
+
+    pub(crate) fn ttl(&self) -> u32 {
+        self.seconds(TTL)
+    }
+
+    pub(crate) fn retry(&self) -> u32 {
+        self.seconds(RETRY)
+    }
+
+    pub(crate) fn hash(&self) -> u64 {
+        u64::from_le_bytes(self.number(HASH))
+    }
+
+    pub(crate) fn kind(&self) -> u64 {
+        u64::from_le_bytes(self.number(KIND))
+    }
+
+    pub(crate) fn name(&self) -> &'o [u8] {
+        &self.0[HEAD_LEN..][..usize::from(self.0[NAME_LEN])]
+    }
+
+    pub(crate) fn value(&self) -> &'o [u8] {
+        let len = u32::from_le_bytes(self.number(VALUE_LEN)) as usize;
+        &self.0[HEAD_LEN + usize::from(self.0[NAME_LEN])..][..len]
+    }
+
+    /// Whether it is this one's.
+    #[inline]
+    pub(crate) fn is(&self, ident: &Ident<'_>) -> bool {
+        self.hash() == ident.hash && self.kind() == ident.kind && self.name() == ident.name
+    }
+}
+
+/// Units that an entry takes.
+pub(crate) const fn units_of(name_len: usize, value_len: usize) -> usize {
+    (HEAD_LEN + name_len + value_len).div_ceil(UNIT)
+}
+
+/// Writes an entry that was never used, and is fresh from `made` for `ttl` seconds.
+pub(crate) fn write(
+    octets: &mut [u8],
+    at: usize,
+    ident: &Ident<'_>,
+    (made, ttl): (u32, u32),
+    value: &[u8],
+) {
+    let name_len = ident.name.len();
+    fill(octets, at, units_of(name_len, value.len()));
+    let entry = &mut octets[at..];
+    entry[USES] = 0;
+    entry[NAME_LEN] = name_len as u8;
+    entry[IS_ENTRY] = 1;
+    put(entry, VALUE_LEN, (value.len() as u32).to_le_bytes());
+    put(entry, MADE, made.to_le_bytes());
+    put(entry, TTL, ttl.to_le_bytes());
+    put(entry, RETRY, made.to_le_bytes());
+    put(entry, HASH, ident.hash.to_le_bytes());
+    put(entry, KIND, ident.kind.to_le_bytes());
+    entry[HEAD_LEN..][..name_len].copy_from_slice(ident.name);
+    entry[HEAD_LEN + name_len..][..value.len()].copy_from_slice(value);
+}
+
+/// Writes a filler.
+pub(crate) fn fill(octets: &mut [u8], at: usize, units: usize) {
+    put(octets, at + UNITS, (units as u32).to_le_bytes());
+    octets[at + IS_ENTRY] = 0;
+}
+
+pub(crate) fn set_uses(octets: &mut [u8], at: usize, uses: u8) {
+    octets[at + USES] = uses;
+}
+
+pub(crate) fn set_retry(octets: &mut [u8], at: usize, retry: u32) {
+    put(octets, at + RETRY, retry.to_le_bytes());
+}
+
+fn put<const N: usize>(octets: &mut [u8], at: usize, number: [u8; N]) {
+    octets[at..][..N].copy_from_slice(&number);
+}

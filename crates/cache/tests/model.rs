@@ -1,0 +1,96 @@
+//! Whatever is done to a cache, it tells what was put last, or nothing.
+mod common;
+
+use cache::limits::MEMORY_MIN;
+use cache::{Key, Put};
+use common::Owned;
+use proptest::prelude::*;
+use std::collections::HashMap;
+
+/// A hash that is no good: a few names share it, and lines are full early.
+fn hash(name: u16) -> u64 {
+    u64::from(name / 3).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Put { name: u16, kind: u64, len: usize, ttl: u32 },
+    Find { name: u16, kind: u64 },
+    Hold { name: u16, kind: u64, seconds: u32 },
+    Pass(u32),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let name = || (0..600u16, 0..3u64);
+    let len = prop_oneof![8 => 0..300usize, 2 => 300..5000usize, 1 => 5000..20_000usize];
+    let step = prop_oneof![
+        6 => (name(), len, 0..100u32)
+            .prop_map(|((name, kind), len, ttl)| Step::Put { name, kind, len, ttl }),
+        4 => name().prop_map(|(name, kind)| Step::Find { name, kind }),
+        1 => (name(), 0..100u32)
+            .prop_map(|((name, kind), seconds)| Step::Hold { name, kind, seconds }),
+        1 => (0..10u32).prop_map(Step::Pass),
+    ];
+    prop::collection::vec(step, 1..3000)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn what_is_found_was_put_last(steps in steps()) {
+        let mut owned = Owned::new(MEMORY_MIN);
+        let mut last = HashMap::new();
+        let (mut now, mut filler) = (0, 0u8);
+        for step in steps {
+            let mut cache = owned.lend();
+            match step {
+                Step::Put { name, kind, len, ttl } => {
+                    filler = filler.wrapping_add(1);
+                    let value = vec![filler; len];
+                    let octets = name.to_be_bytes();
+                    let key = Key { hash: hash(name), kind, name: &octets };
+                    match cache.put(&key, now, ttl, &value) {
+                        Put::Done => {
+                            let found = cache.find(&key, now).expect("what was just put is there");
+                            prop_assert_eq!(found.value, &value[..]);
+                            last.insert((name, kind), (value, now, ttl, now));
+                        }
+                        Put::TooLarge => {
+                            prop_assert!(len > 6000, "{}", len);
+                            prop_assert!(cache.find(&key, now).is_none());
+                            last.remove(&(name, kind));
+                        }
+                    }
+                }
+                Step::Find { name, kind } => {
+                    let octets = name.to_be_bytes();
+                    let key = Key { hash: hash(name), kind, name: &octets };
+                    if let Some(found) = cache.find(&key, now) {
+                        let (value, made, ttl, retry) = &last[&(name, kind)];
+                        prop_assert_eq!(found.value, &value[..]);
+                        prop_assert_eq!((found.age, found.ttl), (now - made, *ttl));
+                        prop_assert_eq!(found.is_fresh(), now < made + ttl);
+                        prop_assert_eq!(found.may_renew, now >= *retry);
+                    }
+                }
+                Step::Hold { name, kind, seconds } => {
+                    let octets = name.to_be_bytes();
+                    let key = Key { hash: hash(name), kind, name: &octets };
+                    if cache.hold(&key, now + seconds) {
+                        last.get_mut(&(name, kind)).expect("only what was put").3 = now + seconds;
+                    }
+                }
+                Step::Pass(seconds) => now += seconds,
+            }
+            prop_assert!(owned.state.used() <= owned.octets.len());
+        }
+        let mut cache = owned.lend();
+        let found = last.keys().filter(|(name, kind)| {
+            let octets = name.to_be_bytes();
+            cache.find(&Key { hash: hash(*name), kind: *kind, name: &octets }, now).is_some()
+        });
+        let found = found.count();
+        prop_assert_eq!(found, owned.state.entries());
+    }
+}

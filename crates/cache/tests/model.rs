@@ -57,7 +57,7 @@ proptest! {
                             last.insert((name, kind), (value, now, ttl, now));
                         }
                         Put::TooLarge => {
-                            prop_assert!(len > 6000, "{}", len);
+                            prop_assert!(len > 5800, "{}", len);
                             prop_assert!(cache.find(&key, now).is_none());
                             last.remove(&(name, kind));
                         }

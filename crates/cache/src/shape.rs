@@ -1,8 +1,6 @@
 //! How memory is divided, and what is known of what lies there.
 use crate::index::Line;
-use crate::limits::{
-    ENTRY_LEN_EXPECTED, LINE_LEN, MEMORY_MAX, MEMORY_MIN, NEW_SHARE, UNIT,
-};
+use crate::limits::{ENTRY_LEN_EXPECTED, LINE_LEN, MEMORY_MAX, MEMORY_MIN, NEW_SHARE, UNIT};
 use crate::queue::Queue;
 
 /// What memory a cache needs: so many lines, all [`Line::EMPTY`], ghosts and octets, all 0.

@@ -4,13 +4,49 @@ use crate::index::{Line, choose};
 use crate::limits::{ENTRY_SHARE, MOVES_MAX, UNIT, USES_KEPT, USES_MAX};
 use crate::shape::State;
 
+/// What is asked of a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kind(u64);
+
+impl Kind {
+    const DNSSEC_OK: u64 = 1 << 32;
+    const CHECKING_DISABLED: u64 = 1 << 33;
+
+    /// A type and a class, with the flags DO and CD, on which answers depend too.
+    pub const fn new(rtype: u16, class: u16, dnssec_ok: bool, checking_disabled: bool) -> Self {
+        let dnssec_ok = if dnssec_ok { Self::DNSSEC_OK } else { 0 };
+        let checking_disabled = if checking_disabled { Self::CHECKING_DISABLED } else { 0 };
+        Self(rtype as u64 | (class as u64) << 16 | dnssec_ok | checking_disabled)
+    }
+
+    /// The type.
+    pub const fn rtype(self) -> u16 {
+        self.0 as u16
+    }
+
+    /// The class.
+    pub const fn class(self) -> u16 {
+        (self.0 >> 16) as u16
+    }
+
+    /// Whether DNSSEC records are wanted (RFC 3225).
+    pub const fn dnssec_ok(self) -> bool {
+        self.0 & Self::DNSSEC_OK != 0
+    }
+
+    /// Whether the client checks signatures itself (RFC 4035 §3.2.2).
+    pub const fn checking_disabled(self) -> bool {
+        self.0 & Self::CHECKING_DISABLED != 0
+    }
+}
+
 /// Whose value it is.
 #[derive(Clone, Copy, Debug)]
 pub struct Key<'k> {
     /// A keyed hash of the name.
     pub hash: u64,
-    /// What else tells values apart: type, class, flags.
-    pub kind: u64,
+    /// What else tells values apart.
+    pub kind: Kind,
     /// At most 255 octets.
     pub name: &'k [u8],
 }
@@ -20,6 +56,7 @@ impl<'k> Key<'k> {
     #[inline]
     fn ident(&self) -> Ident<'k> {
         let Key { hash, kind, name } = *self;
+        let kind = kind.0;
         let mixed = u128::from(hash ^ kind.wrapping_mul(0x9e37_79b9_7f4a_7c15))
             * 0xd6e8_feb8_6659_fd93_u128;
         Ident { hash: mixed as u64 ^ (mixed >> 64) as u64, kind, name }

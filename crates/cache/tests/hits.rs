@@ -2,7 +2,7 @@
 mod common;
 
 use cache::limits::MEMORY_MIN;
-use cache::{Key, Put};
+use cache::{Key, Kind, Put};
 use common::Owned;
 use std::collections::{BTreeMap, HashMap};
 
@@ -52,7 +52,7 @@ fn ours(names: &[u64]) -> f64 {
     for name in names {
         let mut cache = owned.lend();
         let octets = name.to_be_bytes();
-        let key = Key { hash: mix(*name), kind: 1, name: &octets };
+        let key = Key { hash: mix(*name), kind: Kind::new(1, 1, false, false), name: &octets };
         match cache.find(&key, 0) {
             Some(_) => hits += 1,
             None => assert_eq!(cache.put(&key, 0, 1, &[0; VALUE_LEN]), Put::Done),

@@ -2,7 +2,7 @@
 mod common;
 
 use cache::limits::MEMORY_MIN;
-use cache::{Key, Put};
+use cache::{Key, Kind, Put};
 use common::Owned;
 use proptest::prelude::*;
 use std::collections::HashMap;
@@ -12,16 +12,20 @@ fn hash(name: u16) -> u64 {
     u64::from(name / 3).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
+fn key(name: u16, kind: u8, octets: &[u8; 2]) -> Key<'_> {
+    Key { hash: hash(name), kind: Kind::new(1, 1, kind & 1 != 0, kind & 2 != 0), name: octets }
+}
+
 #[derive(Clone, Debug)]
 enum Step {
-    Put { name: u16, kind: u64, len: usize, ttl: u32 },
-    Find { name: u16, kind: u64 },
-    Hold { name: u16, kind: u64, seconds: u32 },
+    Put { name: u16, kind: u8, len: usize, ttl: u32 },
+    Find { name: u16, kind: u8 },
+    Hold { name: u16, kind: u8, seconds: u32 },
     Pass(u32),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let name = || (0..600u16, 0..3u64);
+    let name = || (0..600u16, 0..4u8);
     let len = prop_oneof![8 => 0..300usize, 2 => 300..5000usize, 1 => 5000..20_000usize];
     let step = prop_oneof![
         6 => (name(), len, 0..100u32)
@@ -49,7 +53,7 @@ proptest! {
                     filler = filler.wrapping_add(1);
                     let value = vec![filler; len];
                     let octets = name.to_be_bytes();
-                    let key = Key { hash: hash(name), kind, name: &octets };
+                    let key = key(name, kind, &octets);
                     match cache.put(&key, now, ttl, &value) {
                         Put::Done => {
                             let found = cache.find(&key, now).expect("what was just put is there");
@@ -65,7 +69,7 @@ proptest! {
                 }
                 Step::Find { name, kind } => {
                     let octets = name.to_be_bytes();
-                    let key = Key { hash: hash(name), kind, name: &octets };
+                    let key = key(name, kind, &octets);
                     if let Some(found) = cache.find(&key, now) {
                         let (value, made, ttl, retry) = &last[&(name, kind)];
                         prop_assert_eq!(found.value, &value[..]);
@@ -76,7 +80,7 @@ proptest! {
                 }
                 Step::Hold { name, kind, seconds } => {
                     let octets = name.to_be_bytes();
-                    let key = Key { hash: hash(name), kind, name: &octets };
+                    let key = key(name, kind, &octets);
                     if cache.hold(&key, now + seconds) {
                         last.get_mut(&(name, kind)).expect("only what was put").3 = now + seconds;
                     }
@@ -88,7 +92,7 @@ proptest! {
         let mut cache = owned.lend();
         let found = last.keys().filter(|(name, kind)| {
             let octets = name.to_be_bytes();
-            cache.find(&Key { hash: hash(*name), kind: *kind, name: &octets }, now).is_some()
+            cache.find(&key(*name, *kind, &octets), now).is_some()
         });
         let found = found.count();
         prop_assert_eq!(found, owned.state.entries());

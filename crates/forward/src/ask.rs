@@ -1,0 +1,119 @@
+//! A question that was sent on, and who waits for its answer.
+use crate::casing::Casing;
+use crate::limits::TRIES_MAX;
+use cache::{Key, Kind};
+
+/// No number of an ask or of a waiter.
+pub(crate) const NONE: u16 = u16::MAX;
+
+/// A question under way, or room for one.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    pub(crate) hash: u64,
+    pub(crate) kind: Kind,
+    name: [u8; 255],
+    name_len: u8,
+    /// Tells it from whoever had this room before.
+    pub(crate) serial: u32,
+    pub(crate) group: Group,
+    /// The next ask whose hash chooses the same list, or the next free one.
+    pub(crate) next: u16,
+    /// The client that joined last.
+    pub(crate) waiter: u16,
+    pub(crate) waiters: u16,
+    pub(crate) began_at: u64,
+    /// How often it was sent.
+    pub(crate) tries_len: u8,
+    pub(crate) tries: [Try; TRIES_MAX],
+    /// Until when an answer by stream is waited for.
+    pub(crate) stream_until: Option<u64>,
+    /// Whether a second server was asked because the first one was late.
+    pub(crate) is_hedged: bool,
+}
+
+/// One time that a question was sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Try {
+    pub(crate) upstream: u16,
+    pub(crate) id: u16,
+    pub(crate) casing: Casing,
+    /// The socket it went out of, once it did.
+    pub(crate) socket: Option<u32>,
+    pub(crate) sent_at: u64,
+    /// Whether it is still waited for. What comes later is taken all the same.
+    pub(crate) is_waited: bool,
+}
+
+impl Try {
+    const NEVER: Self = Self {
+        upstream: 0,
+        id: 0,
+        casing: Casing::LOWER,
+        socket: None,
+        sent_at: 0,
+        is_waited: false,
+    };
+}
+
+/// Servers that are asked for the same names: a range of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Group {
+    /// The first one's number.
+    pub first: u16,
+    /// How many they are, at most [`GROUP_LEN_MAX`](crate::limits::GROUP_LEN_MAX).
+    pub len: u16,
+    /// Whether letters change their case at random. Some servers do not send them back as they were.
+    pub mixes_case: bool,
+}
+
+impl Ask {
+    /// Room for an ask.
+    pub const FREE: Self = Self {
+        hash: 0,
+        kind: Kind::new(0, 0, false, false),
+        name: [0; 255],
+        name_len: 0,
+        serial: 0,
+        group: Group { first: 0, len: 0, mixes_case: false },
+        next: NONE,
+        waiter: NONE,
+        waiters: 0,
+        began_at: 0,
+        tries_len: 0,
+        tries: [Try::NEVER; TRIES_MAX],
+        stream_until: None,
+        is_hedged: false,
+    };
+
+    /// Takes the room for another question.
+    pub(crate) fn begin(&mut self, key: &Key<'_>, group: Group, now: u64) {
+        let Key { hash, kind, name } = *key;
+        self.serial = self.serial.wrapping_add(1);
+        (self.hash, self.kind, self.group, self.began_at) = (hash, kind, group, now);
+        self.name[..name.len()].copy_from_slice(name);
+        self.name_len = name.len() as u8;
+        (self.waiter, self.waiters, self.tries_len) = (NONE, 0, 0);
+        (self.stream_until, self.is_hedged) = (None, false);
+    }
+
+    /// What is asked, in lower case.
+    pub fn key(&self) -> Key<'_> {
+        Key { hash: self.hash, kind: self.kind, name: &self.name[..self.name_len.into()] }
+    }
+
+    pub(crate) fn is(&self, key: &Key<'_>, group: Group) -> bool {
+        self.hash == key.hash
+            && self.kind == key.kind
+            && self.group == group
+            && self.key().name == key.name
+    }
+
+    pub(crate) fn tries(&self) -> &[Try] {
+        &self.tries[..self.tries_len.into()]
+    }
+
+    /// How often an upstream was asked.
+    pub(crate) fn asked(&self, upstream: u16) -> usize {
+        self.tries().iter().filter(|tried| tried.upstream == upstream).count()
+    }
+}

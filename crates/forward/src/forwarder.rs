@@ -1,0 +1,459 @@
+//! What is asked of whom, and when of another one.
+use crate::ask::{Ask, Group, NONE, Try};
+use crate::casing::Casing;
+use crate::limits::{
+    ASK_MICROS_MAX, ASKS_MAX, GROUP_LEN_MAX, HEDGE_SHARE, HEDGES_MAX, STREAM_MICROS_MAX, TRIES_MAX,
+    UPSTREAMS_MAX, WAITERS_MAX, WAITERS_OF_ASK_MAX,
+};
+use crate::message::{QUESTION_LEN_MAX, Said, compose, read};
+use crate::upstream::{Standing, Upstream};
+use crate::wheel::Wheel;
+use cache::Key;
+
+/// Lists of asks, by their hashes.
+const LISTS: usize = ASKS_MAX;
+/// Orders that one call can give: a server, and another one that is tried again.
+const ORDERS_MAX: usize = 2;
+
+/// What became of a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// It is under way, or was already.
+    Waits,
+    /// Too much is under way, or too many wait for this.
+    Full,
+    /// All servers failed not long ago.
+    Nobody,
+}
+
+/// Something to send: see [`Forwarder::compose`] and [`Forwarder::sent`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Order {
+    /// Who is asked.
+    pub upstream: u16,
+    ask: u16,
+    attempt: u8,
+}
+
+/// A question under way, by the number of its room and what tells it from others there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    number: u16,
+    serial: u32,
+}
+
+/// What came of a datagram, or of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The message answers this question. Who waits is to be told, then it is to be
+    /// [ended](Forwarder::end).
+    Answer(Ticket),
+    /// The answer is longer than a datagram: the question is to be asked by stream, of this server.
+    Truncated(Ticket, u16),
+    /// Nobody could answer. Who waits is to be told, then it is to be [ended](Forwarder::end).
+    Failure(Ticket),
+    /// Nothing to be done but what was ordered.
+    Nothing,
+}
+
+/// All but the asks themselves.
+#[derive(Debug)]
+pub struct State {
+    upstreams: [Upstream; UPSTREAMS_MAX],
+    wheel: Wheel,
+    /// The first ask of each list.
+    lists: [u16; LISTS],
+    /// The first room that is free.
+    free: u16,
+    /// For each message id, one more than the number of its ask and try; 0: nobody waits for it.
+    ids: [u16; 1 << 16],
+    /// For each waiter, who waits for the same.
+    waiters: [u16; WAITERS_MAX],
+    /// Questions under way.
+    len: usize,
+    /// Second servers that may be asked, in units of a share of one.
+    hedges: u32,
+    orders: [Option<Order>; ORDERS_MAX],
+}
+
+impl State {
+    /// Nobody is known, and nothing under way. `asks` is all the room there is, at most
+    /// [`ASKS_MAX`].
+    pub fn new(asks: &mut [Ask]) -> Self {
+        let last = asks.len().min(ASKS_MAX);
+        for (number, ask) in asks.iter_mut().enumerate().take(last) {
+            ask.next = if number + 1 == last { NONE } else { number as u16 + 1 };
+        }
+        Self {
+            upstreams: [const { Upstream::NEW }; UPSTREAMS_MAX],
+            wheel: Wheel::new(),
+            lists: [NONE; LISTS],
+            free: if last == 0 { NONE } else { 0 },
+            ids: [0; 1 << 16],
+            waiters: [NONE; WAITERS_MAX],
+            len: 0,
+            hedges: HEDGES_MAX * HEDGE_SHARE,
+            orders: [None; ORDERS_MAX],
+        }
+    }
+}
+
+/// Numbers that nobody can guess.
+pub type Dice<'d> = &'d mut dyn FnMut() -> u64;
+
+/// One thread's questions under way, in memory of somebody else's. Times are monotonic
+/// microseconds, and never go back.
+#[derive(Debug)]
+pub struct Forwarder<'m> {
+    /// All but the asks.
+    pub state: &'m mut State,
+    /// The asks, as many as the state was made for.
+    pub asks: &'m mut [Ask],
+}
+
+impl Forwarder<'_> {
+    /// Asks servers of a group, unless somebody already does, and has `waiter` wait for the answer:
+    /// a number below [`WAITERS_MAX`], which waits for nothing else.
+    pub fn ask(
+        &mut self,
+        key: &Key<'_>,
+        group: Group,
+        waiter: u16,
+        now: u64,
+        dice: Dice<'_>,
+    ) -> Asked {
+        if group.len == 0 {
+            return Asked::Nobody;
+        }
+        let list = key.hash as usize % LISTS;
+        let mut number = self.state.lists[list];
+        while number != NONE && !self.asks[usize::from(number)].is(key, group) {
+            number = self.asks[usize::from(number)].next;
+        }
+        if number == NONE {
+            number = self.state.free;
+            if number == NONE {
+                return Asked::Full;
+            }
+            let ask = &mut self.asks[usize::from(number)];
+            self.state.free = ask.next;
+            ask.begin(key, group, now);
+            ask.next = core::mem::replace(&mut self.state.lists[list], number);
+            self.state.len += 1;
+            self.state.hedges = (self.state.hedges + 1).min(HEDGES_MAX * HEDGE_SHARE);
+            if !self.try_next(number, now, dice) {
+                self.end(self.ticket(number));
+                return Asked::Nobody;
+            }
+            self.try_failing(number, now, dice);
+            self.schedule(number, now);
+        }
+        let ask = &mut self.asks[usize::from(number)];
+        if ask.waiters == WAITERS_OF_ASK_MAX {
+            return Asked::Full;
+        }
+        ask.waiters += 1;
+        self.state.waiters[usize::from(waiter)] = core::mem::replace(&mut ask.waiter, waiter);
+        Asked::Waits
+    }
+
+    /// What is to be sent next.
+    pub fn order(&mut self) -> Option<Order> {
+        self.state.orders.iter_mut().find_map(Option::take)
+    }
+
+    /// Writes what is to be sent; returns its length.
+    pub fn compose(&self, order: &Order, buf: &mut [u8; QUESTION_LEN_MAX]) -> usize {
+        let ask = &self.asks[usize::from(order.ask)];
+        compose(ask, &ask.tries[usize::from(order.attempt)], buf)
+    }
+
+    /// Notes the socket that a question went out of. A reply to it counts only if it comes there.
+    pub fn sent(&mut self, order: &Order, socket: u32) {
+        let ask = &mut self.asks[usize::from(order.ask)];
+        ask.tries[usize::from(order.attempt)].socket = Some(socket);
+    }
+
+    /// Takes a datagram that came at a socket from the server that the socket is for.
+    pub fn receive(
+        &mut self,
+        socket: u32,
+        upstream: u16,
+        message: &[u8],
+        now: u64,
+        dice: Dice<'_>,
+    ) -> Event {
+        let id = message.first_chunk().map(|id| u16::from_be_bytes(*id));
+        let tried = id.and_then(|id| usize::from(self.state.ids[usize::from(id)]).checked_sub(1));
+        let Some((number, attempt)) = tried.map(|at| (at / TRIES_MAX, at % TRIES_MAX)) else {
+            return self.mismatch(upstream);
+        };
+        let ask = &mut self.asks[number];
+        let sent = ask.tries[attempt];
+        if sent.socket != Some(socket) || sent.upstream != upstream {
+            return self.mismatch(upstream);
+        }
+        let said = read(ask, &sent, message);
+        if said == Said::Other {
+            return self.mismatch(upstream);
+        }
+        let was_waited = core::mem::replace(&mut ask.tries[attempt].is_waited, false);
+        // Another reply to the same would be somebody else's.
+        self.state.ids[usize::from(sent.id)] = 0;
+        let server = &mut self.state.upstreams[usize::from(upstream)];
+        if was_waited {
+            server.let_go();
+        }
+        let number = number as u16;
+        match said {
+            Said::Failure => {
+                server.counts.refused += 1;
+                server.fail(now);
+                self.go_on(number, now, dice)
+            }
+            Said::Truncated => {
+                server.hear(now, now - sent.sent_at);
+                self.asks[usize::from(number)].stream_until = Some(now + STREAM_MICROS_MAX);
+                self.schedule(number, now);
+                Event::Truncated(self.ticket(number), upstream)
+            }
+            _ => {
+                server.hear(now, now - sent.sent_at);
+                Event::Answer(self.ticket(number))
+            }
+        }
+    }
+
+    /// Notes that a question which was to be asked by stream could not be answered there.
+    pub fn fail_stream(&mut self, ticket: Ticket, now: u64, dice: Dice<'_>) -> Event {
+        if self.get(ticket).is_none() {
+            return Event::Nothing;
+        }
+        self.asks[usize::from(ticket.number)].stream_until = None;
+        self.go_on(ticket.number, now, dice)
+    }
+
+    /// Notes that a question could not be sent to a server, or that the network said that nobody is
+    /// there.
+    pub fn fail_send(&mut self, order: &Order, now: u64, dice: Dice<'_>) -> Event {
+        let sent = &mut self.asks[usize::from(order.ask)].tries[usize::from(order.attempt)];
+        if core::mem::take(&mut sent.is_waited) {
+            let server = &mut self.state.upstreams[usize::from(order.upstream)];
+            server.let_go();
+            server.fail(now);
+        }
+        self.go_on(order.ask, now, dice)
+    }
+
+    /// What time brings, until there is nothing more; every event has to be dealt with.
+    pub fn expire(&mut self, now: u64, dice: Dice<'_>) -> Option<Event> {
+        let number = self.state.wheel.pop(now)?;
+        let ask = &mut self.asks[usize::from(number)];
+        let mut is_late = false;
+        for sent in ask.tries.iter_mut().take(ask.tries_len.into()).filter(|sent| sent.is_waited) {
+            let server = &mut self.state.upstreams[usize::from(sent.upstream)];
+            if now - sent.sent_at >= server.wait_micros() {
+                sent.is_waited = false;
+                is_late = true;
+                server.let_go();
+                server.fail(now);
+                server.counts.late += 1;
+            }
+        }
+        if is_late {
+            return Some(self.go_on(number, now, dice));
+        }
+        if ask.stream_until.is_some_and(|until| now >= until) {
+            ask.stream_until = None;
+            return Some(self.go_on(number, now, dice));
+        }
+        self.hedge(number, now, dice);
+        self.schedule(number, now);
+        Some(Event::Nothing)
+    }
+
+    /// When [`expire`](Self::expire) is worth calling, if ever.
+    pub fn next_micros(&self) -> Option<u64> {
+        self.state.wheel.next_micros()
+    }
+
+    /// A question under way, unless it has ended.
+    pub fn get(&self, ticket: Ticket) -> Option<&Ask> {
+        let ask = self.asks.get(usize::from(ticket.number))?;
+        (ask.serial == ticket.serial && ask.group.len > 0).then_some(ask)
+    }
+
+    /// One of those who wait for an answer, who does so no longer.
+    pub fn take_waiter(&mut self, ticket: Ticket) -> Option<u16> {
+        self.get(ticket)?;
+        let ask = &mut self.asks[usize::from(ticket.number)];
+        let waiter = ask.waiter;
+        let next = self.state.waiters.get(usize::from(waiter))?;
+        ask.waiter = *next;
+        ask.waiters -= 1;
+        Some(waiter)
+    }
+
+    /// Ends a question. What comes for it later is a reply to nothing.
+    pub fn end(&mut self, ticket: Ticket) {
+        if self.get(ticket).is_none() {
+            return;
+        }
+        let Ticket { number, .. } = ticket;
+        let state = &mut *self.state;
+        let ask = &mut self.asks[usize::from(number)];
+        for (attempt, sent) in ask.tries().iter().enumerate() {
+            let id = &mut state.ids[usize::from(sent.id)];
+            if *id == id_of(number, attempt) {
+                *id = 0;
+            }
+            if sent.is_waited {
+                state.upstreams[usize::from(sent.upstream)].let_go();
+            }
+        }
+        state.wheel.clear(number);
+        let (list, next) = (ask.hash as usize % LISTS, ask.next);
+        ask.group.len = 0;
+        ask.next = core::mem::replace(&mut state.free, number);
+        state.len -= 1;
+        let mut before = state.lists[list];
+        if before == number {
+            state.lists[list] = next;
+            return;
+        }
+        while self.asks[usize::from(before)].next != number {
+            before = self.asks[usize::from(before)].next;
+        }
+        self.asks[usize::from(before)].next = next;
+    }
+
+    /// What is known of a server.
+    pub fn upstream(&mut self, number: u16) -> &mut Upstream {
+        &mut self.state.upstreams[usize::from(number)]
+    }
+
+    /// Questions under way.
+    pub fn len(&self) -> usize {
+        self.state.len
+    }
+
+    /// Whether nothing is under way.
+    pub fn is_empty(&self) -> bool {
+        self.state.len == 0
+    }
+
+    fn ticket(&self, number: u16) -> Ticket {
+        Ticket { number, serial: self.asks[usize::from(number)].serial }
+    }
+
+    fn mismatch(&mut self, upstream: u16) -> Event {
+        self.state.upstreams[usize::from(upstream)].counts.mismatched += 1;
+        Event::Nothing
+    }
+
+    /// A try is over without an answer: asks another server, waits for one that was asked, or
+    /// gives up.
+    fn go_on(&mut self, number: u16, now: u64, dice: Dice<'_>) -> Event {
+        let ask = &self.asks[usize::from(number)];
+        let waits = ask.stream_until.is_some() || ask.tries().iter().any(|sent| sent.is_waited);
+        if !waits && !self.try_next(number, now, dice) {
+            self.state.wheel.clear(number);
+            return Event::Failure(self.ticket(number));
+        }
+        self.schedule(number, now);
+        Event::Nothing
+    }
+
+    /// Asks the server that is likely to answer first, of those that were asked least.
+    fn try_next(&mut self, number: u16, now: u64, dice: Dice<'_>) -> bool {
+        let ask = &self.asks[usize::from(number)];
+        if now - ask.began_at >= ASK_MICROS_MAX {
+            return false;
+        }
+        let best = self.best(ask, now, Standing::Up).or_else(|| self.best(ask, now, Standing::Due));
+        best.is_some_and(|upstream| self.send(number, upstream, now, dice))
+    }
+
+    /// Sees whether a server that failed is back: it is asked too, and nobody waits for it alone.
+    fn try_failing(&mut self, number: u16, now: u64, dice: Dice<'_>) {
+        let ask = &self.asks[usize::from(number)];
+        if let Some(upstream) = self.best(ask, now, Standing::Due)
+            && ask.asked(upstream) == 0
+        {
+            self.send(number, upstream, now, dice);
+        }
+    }
+
+    /// Asks a second server where the first one is late, for one question in so many.
+    fn hedge(&mut self, number: u16, now: u64, dice: Dice<'_>) {
+        let ask = &self.asks[usize::from(number)];
+        let mut waited = ask.tries().iter().filter(|sent| sent.is_waited);
+        let (Some(sent), None) = (waited.next(), waited.next()) else { return };
+        let server = &self.state.upstreams[usize::from(sent.upstream)];
+        let is_late = now - sent.sent_at >= server.hedge_micros();
+        if !is_late || ask.is_hedged || self.state.hedges < HEDGE_SHARE {
+            return;
+        }
+        let other = self.best(ask, now, Standing::Up).filter(|other| ask.asked(*other) == 0);
+        if let Some(other) = other
+            && self.send(number, other, now, dice)
+        {
+            self.state.hedges -= HEDGE_SHARE;
+            self.asks[usize::from(number)].is_hedged = true;
+        }
+    }
+
+    /// The cheapest server of a standing, of those that this question was sent to least.
+    fn best(&self, ask: &Ask, now: u64, standing: Standing) -> Option<u16> {
+        let len = ask.group.len.min(GROUP_LEN_MAX as u16);
+        (ask.group.first..ask.group.first + len)
+            .filter(|number| self.state.upstreams[usize::from(*number)].standing(now) == standing)
+            .min_by_key(|number| {
+                (ask.asked(*number), self.state.upstreams[usize::from(*number)].cost(now))
+            })
+    }
+
+    /// Gives the order to send a question; false where that was done often enough.
+    fn send(&mut self, number: u16, upstream: u16, now: u64, dice: Dice<'_>) -> bool {
+        let ask = &mut self.asks[usize::from(number)];
+        let attempt = usize::from(ask.tries_len);
+        let Some(order) = self.state.orders.iter_mut().find(|order| order.is_none()) else {
+            return false;
+        };
+        if attempt == TRIES_MAX {
+            return false;
+        }
+        // Few ids are taken, of very many; who finds none in so many throws may as well give up.
+        let mut throws = core::iter::repeat_with(|| dice() as u16).take(64);
+        let Some(id) = throws.find(|id| self.state.ids[usize::from(*id)] == 0) else {
+            return false;
+        };
+        self.state.ids[usize::from(id)] = id_of(number, attempt);
+        let casing = if ask.group.mixes_case { Casing::new(dice()) } else { Casing::LOWER };
+        ask.tries[attempt] =
+            Try { upstream, id, casing, socket: None, sent_at: now, is_waited: true };
+        ask.tries_len += 1;
+        *order = Some(Order { ask: number, attempt: attempt as u8, upstream });
+        self.state.upstreams[usize::from(upstream)].ask(now);
+        true
+    }
+
+    /// Notes when a question is to be looked at again.
+    fn schedule(&mut self, number: u16, now: u64) {
+        let ask = &self.asks[usize::from(number)];
+        let servers = &self.state.upstreams;
+        let waited = ask.tries().iter().filter(|sent| sent.is_waited).map(|sent| {
+            let server = &servers[usize::from(sent.upstream)];
+            let hedge = sent.sent_at + server.hedge_micros();
+            let wait = sent.sent_at + server.wait_micros();
+            if ask.is_hedged || hedge <= now { wait } else { hedge }
+        });
+        let due = waited.chain(ask.stream_until).min();
+        self.state.wheel.set(number, due.unwrap_or(now));
+    }
+}
+
+/// What stands for a try in the table of ids.
+fn id_of(number: u16, attempt: usize) -> u16 {
+    number * TRIES_MAX as u16 + attempt as u16 + 1
+}

@@ -1,0 +1,140 @@
+//! The question as it is sent, and whether what comes is a reply to it.
+use crate::ask::{Ask, Try};
+use crate::limits::UDP_LEN_MAX;
+use wire::{Flags, HEADER_LEN, Rcode};
+
+/// What a message turned out to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Said {
+    /// No reply to this question.
+    Other,
+    /// A reply that is longer than a datagram.
+    Truncated,
+    /// A reply that says that the server cannot answer.
+    Failure,
+    /// An answer, or that there is none.
+    Answer,
+}
+
+const OPT_LEN: usize = 11;
+/// Octets of the longest question.
+pub const QUESTION_LEN_MAX: usize = HEADER_LEN + 255 + 4 + OPT_LEN;
+
+/// Authentic data: whoever sets it in a question understands it in a reply (RFC 6840 §5.7).
+const AD: u16 = 0x0020;
+/// Checking disabled (RFC 4035 §3.2.2).
+const CD: u16 = 0x0010;
+
+/// Writes the question of a try; returns its length.
+pub(crate) fn compose(ask: &Ask, sent: &Try, buf: &mut [u8; QUESTION_LEN_MAX]) -> usize {
+    let (key, kind) = (ask.key(), ask.kind);
+    let flags = Flags::RD | AD | if kind.checking_disabled() { CD } else { 0 };
+    let mut at = 0;
+    let mut put = |octets: &[u8]| {
+        buf[at..at + octets.len()].copy_from_slice(octets);
+        at += octets.len();
+    };
+    put(&sent.id.to_be_bytes());
+    put(&flags.to_be_bytes());
+    put(&[0, 1, 0, 0, 0, 0, 0, 1]);
+    sent.casing.of(key.name).for_each(|octet| put(&[octet]));
+    put(&kind.rtype().to_be_bytes());
+    put(&kind.class().to_be_bytes());
+    let [s0, s1] = UDP_LEN_MAX.to_be_bytes();
+    put(&[0, 0, 41, s0, s1, 0, 0, u8::from(kind.dnssec_ok()) << 7, 0, 0, 0]);
+    at
+}
+
+/// Reads a message that has the id of a try and came where its reply is waited for.
+pub(crate) fn read(ask: &Ask, sent: &Try, message: &[u8]) -> Said {
+    let Some((header, rest)) = message.split_first_chunk::<HEADER_LEN>() else {
+        return Said::Other;
+    };
+    let flags = Flags(u16::from_be_bytes([header[2], header[3]]));
+    let opcode = header[2] >> 3 & 0xf;
+    let (key, kind) = (ask.key(), ask.kind);
+    let [t0, t1] = kind.rtype().to_be_bytes();
+    let [c0, c1] = kind.class().to_be_bytes();
+    let question = sent.casing.of(key.name).chain([t0, t1, c0, c1]);
+    let is_asked = header[4..6] == [0, 1]
+        && rest.len() >= key.name.len() + 4
+        && question.eq(rest.iter().copied().take(key.name.len() + 4));
+    if !flags.has(Flags::QR) || opcode != 0 || !is_asked {
+        return Said::Other;
+    }
+    match header[3] & 0xf {
+        code if code == Rcode::NoError as u8 || code == Rcode::NxDomain as u8 => {}
+        code if code == Rcode::YxDomain as u8 => {}
+        _ => return Said::Failure,
+    }
+    if flags.has(Flags::TC) { Said::Truncated } else { Said::Answer }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ask::Group;
+    use crate::casing::Casing;
+    use cache::{Key, Kind};
+
+    fn asked() -> (Ask, Try) {
+        let mut ask = Ask::FREE;
+        let kind = Kind::new(28, 1, true, false);
+        ask.begin(&Key { hash: 7, kind, name: b"\x03www\x00" }, Group::default(), 0);
+        (ask.clone(), Try { id: 0x1234, casing: Casing::new(0b101), ..ask.tries[0] })
+    }
+
+    #[test]
+    fn a_question_says_what_is_asked_and_what_fits() {
+        let (ask, sent) = asked();
+        let mut buf = [0; QUESTION_LEN_MAX];
+        let len = compose(&ask, &sent, &mut buf);
+        assert_eq!(
+            buf[..len],
+            *b"\x12\x34\x01\x20\x00\x01\x00\x00\x00\x00\x00\x01\x03WwW\x00\x00\x1c\x00\x01\
+               \x00\x00\x29\x04\xd0\x00\x00\x80\x00\x00\x00"
+        );
+    }
+
+    #[test]
+    fn the_longest_question_fits() {
+        let mut name = [b'x'; 255];
+        for start in [0, 64, 128, 192] {
+            name[start] = 63;
+        }
+        (name[192], name[254]) = (61, 0);
+        let mut ask = Ask::FREE;
+        let kind = Kind::new(1, 1, false, true);
+        ask.begin(&Key { hash: 7, kind, name: &name }, Group::default(), 0);
+        let mut buf = [0; QUESTION_LEN_MAX];
+        assert_eq!(compose(&ask, &ask.tries[0], &mut buf), QUESTION_LEN_MAX);
+        assert_eq!(buf[2..4], [0x01, 0x30], "CD is passed on");
+    }
+
+    #[test]
+    fn only_a_reply_to_the_very_question_is_one() {
+        let (ask, sent) = asked();
+        let reply = *b"\x12\x34\x81\x80\x00\x01\x00\x00\x00\x00\x00\x00\x03WwW\x00\x00\x1c\x00\x01";
+        assert_eq!(read(&ask, &sent, &reply), Said::Answer);
+        for len in 0..reply.len() {
+            assert_eq!(read(&ask, &sent, &reply[..len]), Said::Other, "{len}");
+        }
+        let changed = |at: usize, to: u8| {
+            let mut reply = reply;
+            reply[at] = to;
+            read(&ask, &sent, &reply)
+        };
+        assert_eq!(changed(2, 0x01), Said::Other, "a query");
+        assert_eq!(changed(2, 0xa1), Said::Other, "another opcode");
+        assert_eq!(changed(5, 2), Said::Other, "two questions");
+        assert_eq!(changed(13, b'w'), Said::Other, "another case");
+        assert_eq!(changed(13, b'x'), Said::Other, "another name");
+        assert_eq!(changed(18, 1), Said::Other, "another type");
+        assert_eq!(changed(20, 3), Said::Other, "another class");
+        assert_eq!(changed(2, 0x83), Said::Truncated);
+        assert_eq!(changed(3, 0x83), Said::Answer, "NXDOMAIN");
+        for code in [1, 2, 4, 5, 9] {
+            assert_eq!(changed(3, 0x80 | code), Said::Failure, "{code}");
+        }
+    }
+}

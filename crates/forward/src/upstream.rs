@@ -1,0 +1,261 @@
+//! One server that is asked: how fast it answers, and whether it does.
+use crate::limits::{
+    FAILURES_DOWN, FAILURES_SURE, HALF_LIFE_MICROS, HEDGE_MICROS_MIN, REST_MICROS_MAX,
+    REST_MICROS_MIN, SILENCE_MICROS_DOWN, WAIT_MICROS_MAX, WAIT_MICROS_MIN, WAIT_MICROS_UNHEARD,
+};
+
+/// What is known of a server by the thread that asks it.
+#[derive(Clone, Debug)]
+pub struct Upstream {
+    /// Smoothed round trip time and its variation, as RFC 6298 has them; 0: never heard.
+    round_trip_micros: u32,
+    variation_micros: u32,
+    /// When it was heard last.
+    heard_at: u64,
+    /// Failures in a row, and when the first of them was.
+    failures: u8,
+    failing_since: u64,
+    /// While it is down: when it is tried again, and how often that was in vain.
+    rest_until: Option<u64>,
+    rests: u8,
+    /// Questions it has not answered yet.
+    waiting: u16,
+    /// Whether it is not to be asked, because somebody said so.
+    pub is_drained: bool,
+    /// What happened so far.
+    pub counts: Counts,
+}
+
+/// What happened with a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Questions sent.
+    pub sent: u64,
+    /// Replies that could be used.
+    pub answered: u64,
+    /// Replies that said that it could not answer.
+    pub refused: u64,
+    /// Questions that were not answered in time.
+    pub late: u64,
+    /// Datagrams that were no reply to what was asked.
+    pub mismatched: u64,
+}
+
+/// Whether a server is worth asking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It is.
+    Up,
+    /// It failed, and it is time to see whether it is back.
+    Due,
+    /// It failed not long ago, or is drained.
+    Down,
+}
+
+impl Upstream {
+    /// Of whom nothing is known.
+    pub const NEW: Self = Self {
+        round_trip_micros: 0,
+        variation_micros: 0,
+        heard_at: 0,
+        failures: 0,
+        failing_since: 0,
+        rest_until: None,
+        rests: 0,
+        waiting: 0,
+        is_drained: false,
+        counts: Counts { sent: 0, answered: 0, refused: 0, late: 0, mismatched: 0 },
+    };
+
+    /// Whether it is worth asking.
+    pub fn standing(&self, now: u64) -> Standing {
+        match self {
+            Self { is_drained: true, .. } => Standing::Down,
+            Self { rest_until: None, .. } => Standing::Up,
+            Self { rest_until: Some(until), .. } if now >= *until => Standing::Due,
+            _ => Standing::Down,
+        }
+    }
+
+    /// The smoothed round trip time, microseconds; 0: it was never heard.
+    pub const fn round_trip_micros(&self) -> u32 {
+        self.round_trip_micros
+    }
+
+    /// Who has the least is asked. Who was never heard comes first; who has much to do comes later.
+    pub(crate) fn cost(&self, now: u64) -> u64 {
+        let half_lives = now.saturating_sub(self.heard_at) / HALF_LIFE_MICROS;
+        let aged = u64::from(self.round_trip_micros) >> half_lives.min(32);
+        aged * (16 + u64::from(self.waiting)) / 16
+    }
+
+    /// How long its answer is waited for.
+    pub(crate) fn wait_micros(&self) -> u64 {
+        match self.round_trip_micros {
+            0 => WAIT_MICROS_UNHEARD,
+            _ => self.expected_micros().clamp(WAIT_MICROS_MIN, WAIT_MICROS_MAX),
+        }
+    }
+
+    /// When another one is asked too.
+    pub(crate) fn hedge_micros(&self) -> u64 {
+        self.expected_micros().clamp(HEDGE_MICROS_MIN, self.wait_micros())
+    }
+
+    /// RFC 6298 §2.3.
+    fn expected_micros(&self) -> u64 {
+        match self.round_trip_micros {
+            0 => WAIT_MICROS_UNHEARD,
+            time => u64::from(time) + 4 * u64::from(self.variation_micros),
+        }
+    }
+
+    pub(crate) fn ask(&mut self, now: u64) {
+        self.counts.sent += 1;
+        self.waiting = self.waiting.saturating_add(1);
+        if self.rest_until.is_some() {
+            // Nobody else tries while this one is waited for.
+            self.rests = self.rests.saturating_add(1);
+            self.rest(now);
+        }
+    }
+
+    /// Nobody waits for one of its answers any more.
+    pub(crate) fn let_go(&mut self) {
+        self.waiting = self.waiting.saturating_sub(1);
+    }
+
+    /// It answered, after so long.
+    pub(crate) fn hear(&mut self, now: u64, took_micros: u64) {
+        let took = took_micros.clamp(1, WAIT_MICROS_MAX) as u32;
+        if self.round_trip_micros == 0 {
+            (self.round_trip_micros, self.variation_micros) = (took, took / 2);
+        } else {
+            let off = took.abs_diff(self.round_trip_micros);
+            self.variation_micros = self.variation_micros - self.variation_micros / 4 + off / 4;
+            self.round_trip_micros = self.round_trip_micros - self.round_trip_micros / 8 + took / 8;
+        }
+        self.round_trip_micros = self.round_trip_micros.max(1);
+        (self.heard_at, self.failures) = (now, 0);
+        (self.rest_until, self.rests) = (None, 0);
+        self.counts.answered += 1;
+    }
+
+    /// The network says that nobody is there: it need not be told twice.
+    pub fn refuse(&mut self, now: u64) {
+        self.failures = FAILURES_SURE;
+        self.fail(now);
+    }
+
+    /// It did not answer in time, or not what could be used. Where one datagram in five gets lost,
+    /// a few in a row do now and then: so it has to be silent for a while too, unless they are many.
+    pub(crate) fn fail(&mut self, now: u64) {
+        if self.failures == 0 {
+            self.failing_since = now;
+        }
+        self.failures = self.failures.saturating_add(1);
+        let is_silent = now - self.failing_since >= SILENCE_MICROS_DOWN;
+        let is_down = self.failures >= FAILURES_SURE || is_silent && self.failures >= FAILURES_DOWN;
+        if is_down && self.rest_until.is_none() {
+            self.rest(now);
+        }
+    }
+
+    fn rest(&mut self, now: u64) {
+        let rest = (REST_MICROS_MIN << self.rests.min(16)).min(REST_MICROS_MAX);
+        self.rest_until = Some(now + rest);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MILLI: u64 = 1000;
+
+    fn heard(times: &[u64]) -> Upstream {
+        let mut upstream = Upstream::NEW;
+        for (at, took) in times.iter().enumerate() {
+            upstream.hear(at as u64 * MILLI, *took);
+        }
+        upstream
+    }
+
+    #[test]
+    fn it_is_waited_for_as_long_as_it_used_to_take() {
+        assert_eq!(Upstream::NEW.wait_micros(), WAIT_MICROS_UNHEARD);
+        assert_eq!(heard(&[100]).wait_micros(), WAIT_MICROS_MIN);
+        let steady = heard(&[100_000; 50]);
+        assert!((100_000..110_000).contains(&steady.wait_micros()), "{}", steady.wait_micros());
+        assert_eq!(heard(&[10_000_000; 50]).wait_micros(), WAIT_MICROS_MAX);
+    }
+
+    #[test]
+    fn failures_in_a_row_bring_rest_and_one_answer_ends_it() {
+        let mut upstream = heard(&[1000]);
+        for at in [0, 1, SILENCE_MICROS_DOWN - 1] {
+            upstream.fail(at);
+            assert_eq!(upstream.standing(at), Standing::Up, "for too short a time");
+        }
+        let down_at = SILENCE_MICROS_DOWN;
+        upstream.fail(down_at);
+        let back_at = down_at + REST_MICROS_MIN;
+        assert_eq!(upstream.standing(back_at - 1), Standing::Down);
+        assert_eq!(upstream.standing(back_at), Standing::Due);
+        upstream.hear(back_at, 1000);
+        assert_eq!(upstream.standing(back_at), Standing::Up);
+        (1..FAILURES_SURE).for_each(|_| upstream.fail(back_at));
+        assert_eq!(upstream.standing(back_at), Standing::Up);
+        upstream.fail(back_at);
+        assert_eq!(upstream.standing(back_at), Standing::Down, "often enough");
+    }
+
+    #[test]
+    fn who_is_not_there_is_down_at_once() {
+        let mut upstream = heard(&[1000]);
+        upstream.refuse(7);
+        assert_eq!(upstream.standing(7), Standing::Down);
+    }
+
+    #[test]
+    fn rest_grows_with_every_try_to_its_maximum() {
+        let mut upstream = Upstream::NEW;
+        upstream.refuse(0);
+        let (mut now, mut before) = (0, 0);
+        for _ in 0..300 {
+            (0..200).for_each(|_| upstream.fail(now));
+            let until = upstream.rest_until.expect("it is down");
+            let rest = until - now;
+            assert!(rest >= before && rest <= REST_MICROS_MAX, "{rest}");
+            (now, before) = (until, rest);
+            assert_eq!(upstream.standing(now), Standing::Due);
+            upstream.ask(now);
+            assert_eq!(upstream.standing(now), Standing::Down, "one question at a time");
+        }
+        assert_eq!(before, REST_MICROS_MAX);
+    }
+
+    #[test]
+    fn who_was_slow_is_tried_again() {
+        let (slow, fast) = (heard(&[100_000]), heard(&[1000]));
+        assert!(slow.cost(0) > fast.cost(0));
+        assert!(slow.cost(100_000 * MILLI) < fast.cost(0));
+    }
+
+    #[test]
+    fn who_has_much_to_do_comes_later() {
+        let mut busy = heard(&[1000]);
+        let idle = heard(&[1500]);
+        assert!(busy.cost(0) < idle.cost(0));
+        (0..16).for_each(|_| busy.ask(0));
+        assert!(busy.cost(0) > idle.cost(0));
+        (0..16).for_each(|_| busy.let_go());
+        assert!(busy.cost(0) < idle.cost(0));
+    }
+
+    #[test]
+    fn who_is_drained_is_not_asked() {
+        let drained = Upstream { is_drained: true, ..Upstream::NEW };
+        assert_eq!(drained.standing(u64::MAX), Standing::Down);
+    }
+}

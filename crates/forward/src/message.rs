@@ -20,15 +20,12 @@ const OPT_LEN: usize = 11;
 /// Octets of the longest question.
 pub const QUESTION_LEN_MAX: usize = HEADER_LEN + 255 + 4 + OPT_LEN;
 
-/// Authentic data: whoever sets it in a question understands it in a reply (RFC 6840 §5.7).
-const AD: u16 = 0x0020;
-/// Checking disabled (RFC 4035 §3.2.2).
-const CD: u16 = 0x0010;
-
 /// Writes the question of a try; returns its length.
 pub(crate) fn compose(ask: &Ask, sent: &Try, buf: &mut [u8; QUESTION_LEN_MAX]) -> usize {
     let (key, kind) = (ask.key(), ask.kind);
-    let flags = Flags::RD | AD | if kind.checking_disabled() { CD } else { 0 };
+    // Whoever sets AD in a question understands it in a reply (RFC 6840 §5.7).
+    let disabled = if kind.checking_disabled() { Flags::CD } else { 0 };
+    let flags = Flags::RD | Flags::AD | disabled;
     let mut at = 0;
     let mut put = |octets: &[u8]| {
         buf[at..at + octets.len()].copy_from_slice(octets);

@@ -5,11 +5,13 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+mod forwards;
 mod hash;
 mod leaf;
 mod node;
 mod zone;
 
+pub use forwards::{ForwardRule, Forwards};
 pub use hash::{HASH_KEY_WORDS, HashKey};
 pub use leaf::{LEAF_HEAD_LEN, Leaf, Nodes, bucket_of, last_bucket, same};
 pub use node::{NODE_HEAD_LEN, Node, RecordSet, Records, SET_HEAD_LEN};

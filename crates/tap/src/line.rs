@@ -196,10 +196,10 @@ fn rcode(reply: &[u8]) -> Option<u16> {
     let [_, flags, questions, records @ ..] = header(reply)?;
     let mut at = HEADER_LEN;
     for _ in 0..questions {
-        at = skip_name(reply, at)? + 4;
+        at = skip_name(reply, at).ok()? + 4;
     }
     for _ in 0..records.into_iter().map(u32::from).sum() {
-        at = skip_name(reply, at)?;
+        at = skip_name(reply, at).ok()?;
         let [t0, t1, _, _, extended, _, _, _, l0, l1] = *reply.get(at..)?.first_chunk()?;
         if u16::from_be_bytes([t0, t1]) == Rtype::OPT.0 {
             return Some(u16::from(extended) << 4 | flags & 0xf);

@@ -10,6 +10,7 @@ pub mod limits;
 mod name;
 mod query;
 mod rdata;
+mod record;
 mod rtype;
 
 pub use compose::{Composer, Full, Mark, Suffixes};
@@ -17,6 +18,7 @@ pub use edns::{Cookie, Edns, OptionCode};
 pub use glance::Glance;
 pub use header::{Flags, HEADER_LEN, Rcode};
 pub use name::{Labels, Name, NameBuf, NameError, canonical_cmp};
-pub use query::{Fault, QName, Query, skip_name};
+pub use query::{Fault, QName, Query};
 pub use rdata::{Field, layout, target};
+pub use record::{Malformed, Record, Records, skip_name};
 pub use rtype::{Class, Rtype};

@@ -1,7 +1,7 @@
 //! A query, parsed: the question with its name in lower case, and what EDNS says.
 use crate::header::{Flags, HEADER_LEN};
 use crate::limits::{PADDED_LEN, QUERY_RECORDS_MAX};
-use crate::{Class, Cookie, Edns, Name, Rtype};
+use crate::{Class, Cookie, Edns, Malformed, Name, Rtype, skip_name};
 
 /// Why a message is not a query that can be answered as asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -285,7 +285,7 @@ impl Query {
         let mut at = self.question_end;
         for index in 0..others + additional {
             let start = at;
-            at = skip_name(message, at).ok_or(Fault::Format)?;
+            at = skip_name(message, at).map_err(|Malformed| Fault::Format)?;
             let head: &[u8; 10] =
                 message.get(at..).and_then(|rest| rest.first_chunk()).ok_or(Fault::Format)?;
             let data_len = usize::from(u16::from_be_bytes([head[8], head[9]]));
@@ -316,23 +316,5 @@ impl Query {
 impl Default for Query {
     fn default() -> Self {
         Self::new()
-    }
-}
-
-/// Where the name at `at` ends; nothing if it is broken. A pointer ends it and is not followed, so
-/// there is nothing to loop on.
-#[inline]
-pub fn skip_name(message: &[u8], mut at: usize) -> Option<usize> {
-    let start = at;
-    loop {
-        match usize::from(*message.get(at)?) {
-            0 => return Some(at + 1),
-            len if len <= Name::LABEL_MAX => at += 1 + len,
-            pointer if pointer >= 0xc0 => return message.get(at + 1).map(|_| at + 2),
-            _ => return None,
-        }
-        if at - start >= Name::LEN_MAX {
-            return None;
-        }
     }
 }

@@ -1,0 +1,242 @@
+//! Records of a message somebody else composed.
+use crate::name::{Name, NameBuf};
+use crate::{Class, Field, HEADER_LEN, Rtype, layout};
+
+/// A record: its data is where it stands in the message, names in it perhaps compressed.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'m> {
+    message: &'m [u8],
+    owner_at: usize,
+    data_at: usize,
+    data_end: usize,
+    /// Its type.
+    pub rtype: Rtype,
+    /// Its class, or what OPT has there.
+    pub class: Class,
+    /// Seconds, or what OPT has there.
+    pub ttl: u32,
+}
+
+impl<'m> Record<'m> {
+    /// The owner, in lower case.
+    ///
+    /// # Errors
+    /// [`Malformed`] when its pointers or labels are none.
+    pub fn owner(&self) -> Result<NameBuf, Malformed> {
+        Ok(name_at(self.message, self.owner_at)?.0)
+    }
+
+    /// The data as it stands in the message.
+    pub fn data(&self) -> &'m [u8] {
+        &self.message[self.data_at..self.data_end]
+    }
+
+    /// The data with its names written out, in a buffer that it fits into, or not at all. Names are
+    /// compressed in the types of RFC 1035, and by some also in others (RFC 3597 §4).
+    ///
+    /// # Errors
+    /// [`Malformed`] when names are none, or the data ends before them.
+    pub fn expand<'b>(&self, buffer: &'b mut [u8]) -> Result<&'b [u8], Malformed> {
+        let (mut at, mut len) = (self.data_at, 0);
+        let mut put = |octets: &[u8]| -> Result<(), Malformed> {
+            buffer.get_mut(len..len + octets.len()).ok_or(Malformed)?.copy_from_slice(octets);
+            len += octets.len();
+            Ok(())
+        };
+        for field in expanded(self.rtype) {
+            match field {
+                Field::Octets(count) => {
+                    put(self.message[..self.data_end].get(at..at + count).ok_or(Malformed)?)?;
+                    at += count;
+                }
+                Field::Name => {
+                    let (name, end) = name_at(&self.message[..self.data_end], at)?;
+                    put(name.as_name().octets())?;
+                    at = end;
+                }
+            }
+        }
+        put(self.message.get(at..self.data_end).ok_or(Malformed)?)?;
+        Ok(&buffer[..len])
+    }
+}
+
+/// Where names may be compressed that are read. SRV should not have it (RFC 2782), and was written
+/// with it.
+const fn expanded(rtype: Rtype) -> &'static [Field] {
+    match rtype {
+        Rtype::SRV => &[Field::Octets(6), Field::Name],
+        Rtype::RP => &[Field::Name, Field::Name],
+        Rtype::AFSDB | Rtype::RT | Rtype::KX => &[Field::Octets(2), Field::Name],
+        Rtype::DNAME => &[Field::Name],
+        _ => layout(rtype),
+    }
+}
+
+/// What stands there is no record of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Malformed;
+
+/// Records, one after the other.
+#[derive(Clone, Copy, Debug)]
+pub struct Records<'m> {
+    message: &'m [u8],
+    at: usize,
+    left: usize,
+}
+
+impl<'m> Records<'m> {
+    /// So many records from an offset on.
+    pub const fn new(message: &'m [u8], at: usize, count: usize) -> Self {
+        Self { message, at, left: count }
+    }
+
+    /// Where the next one would stand.
+    pub const fn at(&self) -> usize {
+        self.at
+    }
+
+    fn read(&mut self) -> Result<Record<'m>, Malformed> {
+        let owner_at = self.at;
+        let head_at = skip_name(self.message, owner_at)?;
+        let head: &[u8; 10] =
+            self.message.get(head_at..).and_then(|rest| rest.first_chunk()).ok_or(Malformed)?;
+        let [t0, t1, c0, c1, l0, l1, l2, l3, n0, n1] = *head;
+        let data_at = head_at + head.len();
+        let data_end = data_at + usize::from(u16::from_be_bytes([n0, n1]));
+        if data_end > self.message.len() {
+            return Err(Malformed);
+        }
+        self.at = data_end;
+        Ok(Record {
+            message: self.message,
+            owner_at,
+            data_at,
+            data_end,
+            rtype: Rtype(u16::from_be_bytes([t0, t1])),
+            class: Class(u16::from_be_bytes([c0, c1])),
+            ttl: u32::from_be_bytes([l0, l1, l2, l3]),
+        })
+    }
+}
+
+impl<'m> Iterator for Records<'m> {
+    type Item = Result<Record<'m>, Malformed>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.left = self.left.checked_sub(1)?;
+        let record = self.read();
+        if record.is_err() {
+            self.left = 0;
+        }
+        Some(record)
+    }
+}
+
+/// Where the name that stands at an offset ends.
+///
+/// # Errors
+/// [`Malformed`] when it does not within the message.
+pub fn skip_name(message: &[u8], mut at: usize) -> Result<usize, Malformed> {
+    let start = at;
+    while at - start < Name::LEN_MAX {
+        match *message.get(at).ok_or(Malformed)? {
+            0 => return Ok(at + 1),
+            len if usize::from(len) <= Name::LABEL_MAX => at += 1 + usize::from(len),
+            0xc0.. => return message.get(at + 1).map(|_| at + 2).ok_or(Malformed),
+            _ => return Err(Malformed),
+        }
+    }
+    Err(Malformed)
+}
+
+/// The name that stands at an offset, in lower case, and where it ends. Every pointer must lead
+/// further to the front than the one before (RFC 1035 §4.1.4: to a prior occurrence), so that none
+/// leads in a circle.
+fn name_at(message: &[u8], start: usize) -> Result<(NameBuf, usize), Malformed> {
+    let mut octets = [0; Name::LEN_MAX];
+    let (mut at, mut len, mut end, mut bound) = (start, 0, None, start);
+    loop {
+        let first = *message.get(at).ok_or(Malformed)?;
+        match first {
+            0..0x40 => {
+                let label = message.get(at..=at + usize::from(first)).ok_or(Malformed)?;
+                octets.get_mut(len..len + label.len()).ok_or(Malformed)?.copy_from_slice(label);
+                len += label.len();
+                at += label.len();
+                if first == 0 {
+                    break;
+                }
+            }
+            0xc0.. => {
+                let second = *message.get(at + 1).ok_or(Malformed)?;
+                end = end.or(Some(at + 2));
+                at = usize::from(u16::from_be_bytes([first, second]) & 0x3fff);
+                if at < HEADER_LEN || at >= bound {
+                    return Err(Malformed);
+                }
+                bound = at;
+            }
+            _ => return Err(Malformed),
+        }
+    }
+    octets[..len].make_ascii_lowercase();
+    let name = Name::parse(&octets[..len]).map_err(|_| Malformed)?;
+    Ok((name.into(), end.unwrap_or(at)))
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use std::vec::Vec;
+
+    const QUESTION: &[u8] =
+        b"\x00\x01\x81\x80\x00\x01\x00\x02\x00\x00\x00\x00\x03wWw\x02eX\x00\x00\x01\x00\x01";
+
+    fn message(records: &[u8]) -> Vec<u8> {
+        [QUESTION, records].concat()
+    }
+
+    #[test]
+    fn records_are_read_with_their_names_written_out() {
+        let message = message(
+            b"\xc0\x0c\x00\x05\x00\x01\x00\x00\x00\x3c\x00\x04\x01a\xc0\x10\
+              \xc0\x24\x00\x0f\x00\x01\x00\x00\x00\x05\x00\x06\x00\x0a\x01b\xc0\x24",
+        );
+        let all: Result<Vec<_>, _> = Records::new(&message, QUESTION.len(), 2).collect();
+        let [alias, mail] = all.unwrap()[..] else { panic!("two records") };
+        let mut buffer = [0; 512];
+        assert_eq!((alias.rtype, alias.class, alias.ttl), (Rtype::CNAME, Class::IN, 60));
+        assert_eq!(alias.owner().unwrap().as_name().octets(), b"\x03www\x02ex\x00");
+        assert_eq!(alias.expand(&mut buffer), Ok(&b"\x01a\x02ex\x00"[..]));
+        assert_eq!(mail.owner().unwrap().as_name().octets(), b"\x01a\x02ex\x00");
+        assert_eq!(mail.expand(&mut buffer), Ok(&b"\x00\x0a\x01b\x01a\x02ex\x00"[..]));
+        assert_eq!(mail.expand(&mut buffer[..11]), Err(Malformed), "too small");
+    }
+
+    #[test]
+    fn no_pointer_leads_in_a_circle_forwards_or_out() {
+        let end = QUESTION.len();
+        for at in [end, end + 2, 11, 0, 0x3fff] {
+            let [p0, p1] = (0xc000 | at as u16).to_be_bytes();
+            let message = message(&[p0, p1, 0, 1, 0, 1, 0, 0, 0, 1, 0, 0]);
+            let record = Records::new(&message, end, 1).next().unwrap().unwrap();
+            assert!(record.owner().is_err(), "{at}");
+        }
+        // Two that lead to each other.
+        let message = message(b"\x01x\xc0\x1b\xc0\x17\x00\x01\x00\x01\x00\x00\x00\x01\x00\x00");
+        assert!(name_at(&message, end).is_err());
+        assert!(name_at(&message, end + 4).is_err());
+    }
+
+    #[test]
+    fn what_is_cut_short_is_no_record() {
+        let whole = message(b"\xc0\x0c\x00\x01\x00\x01\x00\x00\x00\x3c\x00\x04\x7f\x00\x00\x01");
+        for len in QUESTION.len()..whole.len() {
+            let mut records = Records::new(&whole[..len], QUESTION.len(), 1);
+            assert!(records.next().unwrap().is_err(), "{len}");
+            assert!(records.next().is_none());
+        }
+    }
+}

@@ -212,7 +212,7 @@ mod tests {
         assert_eq!(alias.expand(&mut buffer), Ok(&b"\x01a\x02ex\x00"[..]));
         assert_eq!(mail.owner().unwrap().as_name().octets(), b"\x01a\x02ex\x00");
         assert_eq!(mail.expand(&mut buffer), Ok(&b"\x00\x0a\x01b\x01a\x02ex\x00"[..]));
-        assert_eq!(mail.expand(&mut buffer[..11]), Err(Malformed), "too small");
+        assert_eq!(mail.expand(&mut buffer[..9]), Err(Malformed), "too small");
     }
 
     #[test]

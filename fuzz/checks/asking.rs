@@ -2,7 +2,7 @@
 use std::cell::RefCell;
 use std::net::SocketAddr;
 
-use answer::{CookieSecret, Limiter, Limits, Now, Policy, Scratch, Tally, batch};
+use answer::{CookieSecret, Limiter, Limits, Now, Nowhere, Policy, Scratch, Tally, batch};
 use compile::Image;
 use limit::{DebtSet, Networks, Rate, RateTable, TableKey};
 use packet::{Drop, Packet, Transport, Verdict};
@@ -52,6 +52,7 @@ pub fn check_question(world: &Image, way: &Way, message: &[u8]) -> Option<Vec<u8
         Verdict::Drop(Drop::Short) => assert!(message.len() < HEADER_LEN),
         Verdict::Drop(Drop::Response) => assert_ne!(message[2] & 0x80, 0),
         Verdict::Drop(other) => panic!("dropped: {}", other.name()),
+        Verdict::Later => panic!("there is nobody to ask"),
         Verdict::Reply => {
             sound(way, message, &reply);
             return Some(reply);
@@ -88,7 +89,7 @@ fn ask(world: &Image, way: &Way, message: &[u8], filler: u8) -> (Verdict, Vec<u8
     let now = Now { unix_seconds: 1_600_000_000, monotonic_micros: 0, seed: 1 };
     let mut tally = Tally::default();
     SCRATCH.with_borrow_mut(|scratch| {
-        batch(world, &policy, now, scratch, &mut packets, &mut tally);
+        batch(world, &policy, now, &mut Nowhere, scratch, &mut packets, &mut tally);
     });
     let (verdict, len) = (packets[0].verdict, packets[0].len);
     let replies = tally.rcodes.iter().sum::<u32>();

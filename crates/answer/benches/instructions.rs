@@ -8,7 +8,7 @@
 //! A limit that is passed fails the run: `cargo bench -p answer`.
 #![allow(missing_docs, reason = "the macros make undocumented items")]
 
-use answer::{CookieSecret, Limiter, Limits, Now, Policy, Scratch, Tally, batch};
+use answer::{CookieSecret, Limiter, Limits, Now, Nowhere, Policy, Scratch, Tally, batch};
 use compile::{Image, Loader};
 use gungraun::prelude::*;
 use gungraun::{Callgrind, EntryPoint, EventKind};
@@ -232,7 +232,7 @@ fn warming(
     tally: &mut Tally,
 ) {
     let now = Now { unix_seconds: 1_800_000_000, monotonic_micros: 0, seed: 6 };
-    batch(image, policy, now, scratch, black_box(packets), tally);
+    batch(image, policy, now, &mut Nowhere, scratch, black_box(packets), tally);
 }
 
 #[inline(never)]
@@ -244,7 +244,7 @@ fn measured(
     tally: &mut Tally,
 ) {
     let now = Now { unix_seconds: 1_800_000_000, monotonic_micros: 0, seed: 7 };
-    batch(image, policy, now, scratch, black_box(packets), tally);
+    batch(image, policy, now, &mut Nowhere, scratch, black_box(packets), tally);
 }
 
 fn hits() -> Bench {

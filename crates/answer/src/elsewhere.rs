@@ -1,13 +1,12 @@
 //! Names that are somebody else's: what is known of them, and who asks about them.
-use crate::Dice;
 use crate::finish::Ede;
-use crate::limits::{RELAYED_DATA_MAX, STALE_TTL};
+use crate::limits::{RELAYED_DATA_MAX, RENEWED_SHARE, RENEWED_USES, STALE_TTL};
 use crate::relay::Note;
-use crate::reply::{Owner, Reply, Section};
+use crate::reply::{Owner, Reply};
 use cache::{Found, Key, Kind};
-use image::{ForwardRule, HashKey};
+use image::HashKey;
 use packet::Packet;
-use wire::{Class, Flags, Name, NameBuf, QName, Query, Rcode, Records, Rtype};
+use wire::{Flags, Malformed, Name, NameBuf, QName, Query, Rcode, Records, Rtype};
 
 /// What is known of other servers' names, and who asks about them.
 pub trait Elsewhere {
@@ -17,8 +16,9 @@ pub trait Elsewhere {
     /// What is known, fresh or not: a message of [`relay`](crate::relay()).
     fn find(&mut self, key: &Key<'_>) -> Option<Found<'_>>;
 
-    /// Asks, and has the packet answered when it is known: by another [`batch`](crate::batch()).
-    /// The packet is as it came. False where nobody can be asked: then this batch answers.
+    /// Asks, and has the packet answered when the answer is known: by another
+    /// [`batch`](crate::batch()), for which it is here as it came. False where nobody can be asked:
+    /// then this batch answers with what there is.
     fn ask(&mut self, key: &Key<'_>, group: u16, packet: &Packet<'_>) -> bool;
 
     /// Asks about what is known and will soon be too old.
@@ -41,4 +41,142 @@ impl Elsewhere for Nowhere {
     }
 
     fn renew(&mut self, _key: &Key<'_>, _group: u16) {}
+}
+
+/// What came of a name that is somebody else's.
+pub(crate) enum Known {
+    /// The reply has what there is.
+    Done,
+    /// It has an alias, and what that stands for is not known to who was asked.
+    Continue(NameBuf),
+    /// Somebody has to be asked first.
+    Unknown,
+}
+
+/// What a question is to those who know of it.
+pub(crate) fn key<'n>(key: &HashKey, name: &'n QName, query: &Query) -> Key<'n> {
+    let octets = name.octets();
+    let hash = key.hash(name.padded(), 0, octets.len() - 1);
+    let kind =
+        Kind::new(query.rtype.0, query.class.0, query.dnssec_ok(), query.flags.has(Flags::CD));
+    Key { hash, kind, name: octets }
+}
+
+/// Answers with what is known, if that is good enough; `first` for the name of the question itself,
+/// `settles` where nobody is left to ask.
+pub(crate) fn answer(
+    elsewhere: &mut dyn Elsewhere,
+    group: u16,
+    key: &Key<'_>,
+    (first, settles): (bool, bool),
+    reply: &mut Reply<'_>,
+) -> Known {
+    if first {
+        reply.set_authoritative(false);
+        // RFC 4035 §3.2.2: the bit is copied.
+        reply.flags |= reply.query.flags.0 & Flags::CD;
+    }
+    let found = elsewhere.find(key).filter(|found| found.is_fresh() || settles);
+    let Some(found) = found else {
+        if settles {
+            reply.fail(Rcode::ServFail, Some(Ede::NO_REACHABLE_AUTHORITY));
+            return Known::Done;
+        }
+        return Known::Unknown;
+    };
+    let renews = found.uses >= RENEWED_USES
+        && found.may_renew
+        && found.age >= found.ttl - found.ttl / RENEWED_SHARE;
+    let known = match put(&found, key, first, reply) {
+        Ok(None) => Known::Done,
+        Ok(Some(target)) => Known::Continue(target),
+        // What was kept is always a message; were it not, nobody could be told what it says.
+        Err(Malformed) => {
+            reply.fail(Rcode::ServFail, None);
+            Known::Done
+        }
+    };
+    if renews {
+        elsewhere.renew(key, group);
+    }
+    known
+}
+
+/// Puts what was found behind what the reply already has; the target of its last alias, if that is
+/// all it ends with.
+fn put(
+    found: &Found<'_>,
+    key: &Key<'_>,
+    first: bool,
+    reply: &mut Reply<'_>,
+) -> Result<Option<NameBuf>, Malformed> {
+    let (note, records_at) = Note::read(found.message, key.name.len()).ok_or(Malformed)?;
+    let is_stale = !found.is_fresh();
+    let ede = match note.rcode {
+        Rcode::ServFail => Some(Ede::CACHED_ERROR),
+        Rcode::NxDomain if is_stale => Some(Ede::STALE_NXDOMAIN),
+        _ if is_stale => Some(Ede::STALE),
+        _ => None,
+    };
+    reply.fail(note.rcode, ede);
+    // What is true of the whole answer only (RFC 4035 §3.2.3), for who understands it (RFC 6840
+    // §5.8).
+    let asks = reply.query.flags.has(Flags::AD) || reply.query.dnssec_ok();
+    if first && note.authentic && asks && !is_stale {
+        reply.flags |= Flags::AD;
+    }
+    let ttl = |ttl: u32| if is_stale { STALE_TTL } else { ttl.saturating_sub(found.age) };
+    let records = found.message.get(records_at..).unwrap_or_default();
+    let is_alone = first && reply.out.len() == reply.query.question_end;
+    let fits = match is_alone {
+        true => reply.out.put_records(records, ttl).is_ok(),
+        false => put_each(found.message, records_at, &note, ttl, reply)?,
+    };
+    if !fits {
+        reply.truncate();
+        return Ok(None);
+    }
+    reply.counts[0] += note.answers;
+    reply.counts[1] += note.authorities;
+    if !note.unfinished {
+        return Ok(None);
+    }
+    let answers = Records::new(found.message, records_at, note.answers.into());
+    let mut target = None;
+    for record in answers {
+        let record = record?;
+        if record.rtype == Rtype::CNAME {
+            let mut data = [0; Name::LEN_MAX];
+            let name = Name::parse(record.expand(&mut data)?).map_err(|_| Malformed)?;
+            target = Some(NameBuf::from(name));
+        }
+    }
+    Ok(target)
+}
+
+/// Puts records one by one, since their pointers are right in another message; whether all fit.
+fn put_each(
+    message: &[u8],
+    records_at: usize,
+    note: &Note,
+    ttl: impl Fn(u32) -> u32,
+    reply: &mut Reply<'_>,
+) -> Result<bool, Malformed> {
+    let mark = reply.out.mark();
+    let count = usize::from(note.answers) + usize::from(note.authorities);
+    for record in Records::new(message, records_at, count) {
+        let record = record?;
+        let mut data = [0; RELAYED_DATA_MAX];
+        let data = match record.data().len() {
+            0..RELAYED_DATA_MAX => record.expand(&mut data)?,
+            _ => record.data(),
+        };
+        let owner = record.owner()?;
+        let owner = Owner::Name(owner.as_name());
+        if reply.put_record(owner, record.rtype, ttl(record.ttl), data).is_err() {
+            reply.out.rewind(mark);
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }

@@ -11,14 +11,22 @@ use wire::{HEADER_LEN, OptionCode, Query};
 pub(crate) struct Ede(u16);
 
 impl Ede {
+    /// The answer is too old, and nobody could be asked.
+    pub(crate) const STALE: Self = Self(3);
+    /// That no one could be asked was found out not long ago.
+    pub(crate) const CACHED_ERROR: Self = Self(13);
     /// The zone is ours, but was never loaded.
     pub(crate) const NOT_READY: Self = Self(14);
     /// The client may not ask, or not that much.
     pub(crate) const PROHIBITED: Self = Self(18);
+    /// The answer that there is no such name is too old, and nobody could be asked.
+    pub(crate) const STALE_NXDOMAIN: Self = Self(19);
     /// The name is nobody's here.
     pub(crate) const NOT_AUTHORITATIVE: Self = Self(20);
     /// The question is not answered by decision.
     pub(crate) const NOT_SUPPORTED: Self = Self(21);
+    /// Nobody who could answer did.
+    pub(crate) const NO_REACHABLE_AUTHORITY: Self = Self(22);
 }
 
 const OPT_LEN: usize = 11;
@@ -85,7 +93,7 @@ pub(crate) fn finish(policy: &Policy<'_>, options: &Options, reply: Reply<'_>) -
         }
     }
     if let Some(header) = buf.first_chunk_mut::<HEADER_LEN>() {
-        let flags = query.flags.reply().0 | flags | rcode as u16 & 0xf;
+        let flags = query.flags.reply().0 | policy.offers() | flags | rcode as u16 & 0xf;
         let questions = u16::from(query.question_end > HEADER_LEN);
         let [f0, f1] = flags.to_be_bytes();
         let [q0, q1] = questions.to_be_bytes();

@@ -42,6 +42,15 @@ impl<'w> Kind<'w> {
         Self { zone: Some(zone), number }
     }
 
+    /// What the servers of a group say of a name, whose hash this is.
+    pub(crate) fn of_others(group: u16, name: u64, rtype: Rtype, what: Content) -> Self {
+        let number = match what {
+            Content::Records => name.wrapping_add(rtype.0.into()),
+            _ => OTHERS | u64::from(group) << 8 | what as u64,
+        };
+        Self { zone: None, number }
+    }
+
     /// An error.
     pub(crate) fn error(rcode: Rcode) -> Self {
         Self { zone: None, number: rcode as u64 }
@@ -62,6 +71,9 @@ pub(crate) enum Content {
     /// A wildcard or a DNAME answers.
     MadeUp,
 }
+
+/// Keeps what others say apart from errors.
+const OTHERS: u64 = 1 << 32;
 
 /// The response code in the header's flags.
 const RCODE: u16 = 0xf;

@@ -6,7 +6,8 @@
 //! 2. `wire::Query` **parses**, and [`guard`] looks at cookies,
 //! 3. `image::World` **routes**: which zone, or nobody's,
 //! 4. [`find`] and [`solve`] decide what the answer is (RFC 1034 §4.3.2), [`deny`] proves what is
-//!    not there, [`extra`] adds what helps,
+//!    not there, [`extra`] adds what helps; [`elsewhere`] has what is known of others' names, as
+//!    [`relay`](mod@relay) took it from their servers,
 //! 5. [`reply`] **composes** record sets in place,
 //! 6. [`finish`] adds OPT and sets flags and counts,
 //! 7. [`ledger`] charges for the replies, where that is configured.
@@ -21,6 +22,7 @@
 
 mod chaos;
 mod deny;
+mod elsewhere;
 mod extra;
 mod find;
 mod finish;
@@ -29,28 +31,31 @@ mod guard;
 mod ledger;
 pub mod limits;
 mod plain;
+mod relay;
 mod reply;
 mod solve;
 mod tally;
 mod trail;
 
+pub use elsewhere::{Elsewhere, Nowhere};
 pub use gate::{Limiter, Limits};
 pub use guard::CookieSecret;
+pub use relay::{Lifetimes, Relayed, failure, relay};
 pub use tally::{TYPE_NAMES, Tally};
 
 use finish::Room;
 use gate::{Gate, Keeper, Open};
-use guard::CookieMemo;
-use image::{HashKey, World};
+use guard::{CookieMemo, Options};
+use image::{Forwards, HashKey, World};
 use ledger::{Ledger, Made};
-use limits::UDP_SIZE_DEFAULT;
+use limits::{TAIL_MAX, UDP_SIZE_DEFAULT};
 use packet::{BURST_MAX, Drop, Packet, Verdict, prefetch};
 use plain::{Desk, Lead, put_cookie};
 use reply::Reply;
-use solve::{Site, Spot, Trip};
+use solve::{Abroad, Missing, Site, Spot, Start, Trip, Whose};
 use tally::{TYPE_OTHER, type_index};
 use trail::Trail;
-use wire::{Class, Fault, Glance, QName, Query, Rcode, Rtype, Suffixes};
+use wire::{Class, Fault, Flags, Glance, QName, Query, Rcode, Rtype, Suffixes};
 
 /// What the operator decided.
 #[derive(Clone, Debug)]
@@ -70,13 +75,24 @@ pub struct Policy<'p> {
     pub keepalive: Option<u16>,
     /// Who may ask, and how much; nothing: everybody without end.
     pub limits: Option<Limits<'p>>,
+    /// Whose names are somebody else's.
+    pub forwards: Forwards<'p>,
+}
+
+impl Policy<'_> {
+    /// RA, where names of others are answered too (RFC 1035 §4.1.1).
+    #[inline(always)]
+    fn offers(&self) -> u16 {
+        if self.forwards.is_empty() { 0 } else { Flags::RA }
+    }
 }
 
 impl Default for Policy<'_> {
     fn default() -> Self {
         let udp_size_max = UDP_SIZE_DEFAULT;
         let (cookie_secrets, keepalive, limits) = (&[], None, None);
-        Self { udp_size_max, cookie_secrets, nsid: &[], version: &[], id: &[], keepalive, limits }
+        let (nsid, version, id, forwards) = (&[], &[], &[], Forwards::default());
+        Self { udp_size_max, cookie_secrets, nsid, version, id, keepalive, limits, forwards }
     }
 }
 
@@ -100,6 +116,7 @@ pub struct Scratch {
     alias: QName,
     trail: Trail,
     cookies: CookieMemo,
+    tail: [u8; TAIL_MAX],
 }
 
 impl Scratch {
@@ -112,6 +129,7 @@ impl Scratch {
             alias: QName::new(),
             trail: Trail::new(),
             cookies: CookieMemo::new(),
+            tail: [0; TAIL_MAX],
         }
     }
 }
@@ -128,6 +146,8 @@ enum Way<'w> {
     /// The short way: the message was only glanced at.
     Plain(Lead<'w>),
     Zone(Spot<'w>),
+    /// To this group of servers.
+    Forward(u16),
     Fault(Fault),
     Nobody,
     Chaos,
@@ -145,6 +165,8 @@ enum Way<'w> {
     Made(Made<'w>),
     /// The same, to a client that proved its address, or is told to.
     Proven,
+    /// It is answered when others have.
+    Later,
 }
 
 /// Answers a burst of at most [`BURST_MAX`] packets in place, and sets each verdict.
@@ -152,21 +174,26 @@ pub fn batch(
     world: &dyn World,
     policy: &Policy<'_>,
     now: Now,
+    elsewhere: &mut dyn Elsewhere,
     scratch: &mut Scratch,
     packets: &mut [Packet<'_>],
     tally: &mut Tally,
 ) {
-    let Scratch { glances, queries, suffixes, alias, trail, cookies } = scratch;
+    let Scratch { glances, queries, suffixes, alias, trail, cookies, tail } = scratch;
     let key = world.key();
     let limits = policy.limits.as_ref();
-    let mut scout = Scout { world, key, memo: None, awaits_cookie: false, met_cookie: false };
+    let forwards = policy.forwards;
+    let mut scout =
+        Scout { world, key, forwards, memo: None, awaits_cookie: false, met_cookie: false };
     let mut ways = [Way::Nobody; BURST_MAX];
     match limits.and_then(|limits| Keeper::new(limits, policy, now, packets)) {
         None => scout.look_all(&Open, glances, queries, packets, &mut ways),
         Some(keeper) => scout.look_all(&keeper, glances, queries, packets, &mut ways),
     }
     let dice = Dice(now.seed | 1);
-    let mut bench = Bench { world, key, policy, now, suffixes, alias, trail, cookies, dice };
+    let abroad = Abroad { elsewhere, forwards, settles: false };
+    let mut bench =
+        Bench { world, key, policy, now, suffixes, alias, trail, cookies, tail, dice, abroad };
     bench.answer_all(&mut scout, glances, queries, &mut ways, packets, tally);
     if scout.met_cookie {
         bench.seal_all(glances, &mut ways, packets);
@@ -177,9 +204,10 @@ pub fn batch(
 }
 
 /// What the first pass works with.
-struct Scout<'w> {
+struct Scout<'f, 'w> {
     world: &'w dyn World,
     key: &'w HashKey,
+    forwards: Forwards<'f>,
     /// The zone of the question before, where no other zone lies below it: names of a burst are
     /// often of one zone, and need not be routed again.
     memo: Option<Site<'w>>,
@@ -189,7 +217,7 @@ struct Scout<'w> {
     met_cookie: bool,
 }
 
-impl<'w> Scout<'w> {
+impl<'w> Scout<'_, 'w> {
     /// The first pass.
     #[inline(never)]
     fn look_all<G: Gate<'w>>(
@@ -293,18 +321,26 @@ impl<'w> Scout<'w> {
         match self.memo {
             Some(site) if query.rtype != Rtype::DS && site.holds(&query.name) => Ok(site),
             _ => {
-                let routed = solve::route(self.world, &query.name, query.rtype);
-                let routed = routed.ok_or(Way::Nobody)?;
-                let site = Site::new(routed.zone);
-                self.memo = (!routed.has_below).then_some(site);
-                Ok(site)
+                let desired = query.flags.has(Flags::RD);
+                let forwards = if desired { self.forwards } else { Forwards::default() };
+                match solve::whose(self.world, forwards, &query.name, query.rtype) {
+                    Whose::Ours(routed) => {
+                        let site = Site::new(routed.zone);
+                        let is_whole =
+                            !routed.has_below && !self.forwards.has_below(routed.zone.origin());
+                        self.memo = is_whole.then_some(site);
+                        Ok(site)
+                    }
+                    Whose::Theirs(group) => Err(Way::Forward(group)),
+                    Whose::Nobodys => Err(Way::Nobody),
+                }
             }
         }
     }
 }
 
 /// What the second pass works with.
-struct Bench<'b, 'w> {
+struct Bench<'b, 'e, 'w> {
     world: &'w dyn World,
     key: &'w HashKey,
     policy: &'b Policy<'b>,
@@ -313,15 +349,17 @@ struct Bench<'b, 'w> {
     alias: &'b mut QName,
     trail: &'b mut Trail,
     cookies: &'b mut CookieMemo,
+    tail: &'b mut [u8; TAIL_MAX],
     dice: Dice,
+    abroad: Abroad<'e>,
 }
 
-impl<'w> Bench<'_, 'w> {
+impl<'w> Bench<'_, '_, 'w> {
     /// The second pass.
     #[inline(never)]
     fn answer_all(
         &mut self,
-        scout: &mut Scout<'w>,
+        scout: &mut Scout<'_, 'w>,
         glances: &[Glance; BURST_MAX],
         queries: &mut [Query; BURST_MAX],
         ways: &mut [Way<'w>; BURST_MAX],
@@ -347,7 +385,7 @@ impl<'w> Bench<'_, 'w> {
     #[inline(never)]
     fn answer_closely(
         &mut self,
-        scout: &mut Scout<'w>,
+        scout: &mut Scout<'_, 'w>,
         query: &mut Query,
         way: &mut Way<'w>,
         packet: &mut Packet<'_>,
@@ -360,10 +398,16 @@ impl<'w> Bench<'_, 'w> {
             Way::Fault(Fault::Short) => Verdict::Drop(Drop::Short),
             Way::Fault(Fault::Response) => Verdict::Drop(Drop::Response),
             Way::Shut(reason) => Verdict::Drop(*reason),
-            _ => {
-                *way = self.answer(query, way, packet, tally);
-                Verdict::Reply
-            }
+            _ => match self.answer(query, way, packet, tally) {
+                Some(made) => {
+                    *way = made;
+                    Verdict::Reply
+                }
+                None => {
+                    *way = Way::Later;
+                    Verdict::Later
+                }
+            },
         };
     }
 
@@ -406,7 +450,7 @@ impl<'w> Bench<'_, 'w> {
         packet.len = put_cookie(packet.buf, packet.len, &seal.data);
     }
 
-    /// The second pass over a packet; what is to be charged for.
+    /// The second pass over a packet; what is to be charged for. Nothing: it is answered later.
     #[inline(always)]
     fn answer(
         &mut self,
@@ -414,23 +458,64 @@ impl<'w> Bench<'_, 'w> {
         way: &Way<'w>,
         packet: &mut Packet<'_>,
         tally: &mut Tally,
-    ) -> Way<'w> {
+    ) -> Option<Way<'w>> {
         let options = guard::options(self.policy, self.now, query, packet, self.cookies);
-        let room = Room::new(self.policy, query, packet.transport, packet.buf.len(), &options);
+        // What could not be given back as it came is answered with what there is.
+        self.abroad.settles = !self.abroad.forwards.is_empty() && !self.keep_tail(query, packet);
+        loop {
+            match self.make(query, way, packet, &options, tally) {
+                Ok(made) => return Some(made),
+                Err(missing) if self.ask(&missing, query, packet) => return None,
+                Err(_) => self.abroad.settles = true,
+            }
+        }
+    }
+
+    /// Keeps what stands behind the question, which a reply that is begun overwrites; false where
+    /// that is too much.
+    #[inline(never)]
+    fn keep_tail(&mut self, query: &Query, packet: &Packet<'_>) -> bool {
+        let tail = &packet.message()[query.question_end.min(packet.len)..];
+        let kept = self.tail.get_mut(..tail.len());
+        kept.map(|kept| kept.copy_from_slice(tail)).is_some()
+    }
+
+    /// Has somebody asked about what is missing, for a packet that is as it came again.
+    #[inline(never)]
+    fn ask(&mut self, missing: &Missing, query: &Query, packet: &mut Packet<'_>) -> bool {
+        let tail = &mut packet.buf[query.question_end..packet.len];
+        tail.copy_from_slice(&self.tail[..tail.len()]);
+        let name = if missing.first { &query.name } else { &*self.alias };
+        let key = elsewhere::key(self.key, name, query);
+        self.abroad.elsewhere.ask(&key, missing.group, packet)
+    }
+
+    /// Makes the reply, unless somebody has to be asked first; what is to be charged for.
+    #[inline(always)]
+    fn make(
+        &mut self,
+        query: &Query,
+        way: &Way<'w>,
+        packet: &mut Packet<'_>,
+        options: &Options,
+        tally: &mut Tally,
+    ) -> Result<Way<'w>, Missing> {
+        let room = Room::new(self.policy, query, packet.transport, packet.buf.len(), options);
         let buf = &mut packet.buf[..room.limit];
         let mut reply =
             Reply::new(buf, room, query, packet.transport, self.suffixes, &mut self.dice);
-        let spot = match way {
-            Way::Zone(spot) => {
-                let trip = Trip { alias: self.alias, trail: self.trail };
-                solve::solve(self.world, self.key, spot, trip, &mut reply);
-                Some(spot)
-            }
-            _ => {
-                refuse(way, self.policy, &mut reply);
-                None
-            }
+        let start = match way {
+            Way::Zone(spot) => Some(Start::Ours(spot)),
+            Way::Forward(group) => Some(Start::Theirs(*group)),
+            _ => None,
         };
+        match start {
+            Some(start) => {
+                let trip = Trip { alias: self.alias, trail: self.trail };
+                solve::solve(self.world, self.key, start, trip, &mut self.abroad, &mut reply)?;
+            }
+            None => refuse(way, self.policy, &mut reply),
+        }
         // A message that could not be read has no type.
         let index = if matches!(way, Way::Fault(_)) { TYPE_OTHER } else { type_index(query.rtype) };
         tally.count(reply.rcode, index);
@@ -438,15 +523,15 @@ impl<'w> Bench<'_, 'w> {
         let made = match options.proven || matches!(way, Way::Slip) {
             true => Way::Proven,
             false => Way::Made(Made {
-                kind: reply.kind(spot),
+                kind: reply.kind(self.key, start),
                 rcode: reply.rcode,
                 type_index: index as u8,
                 question_end: query.question_end as u16,
                 records_end: reply.out.len() as u16,
             }),
         };
-        packet.len = finish::finish(self.policy, &options, reply);
-        made
+        packet.len = finish::finish(self.policy, options, reply);
+        Ok(made)
     }
 }
 

@@ -23,3 +23,13 @@ pub const COOKIE_SKEW_MAX: u32 = 300;
 pub const NSID_LEN_MAX: usize = 128;
 /// Cookies that a worker remembers to be its own: 128 KiB of them.
 pub const COOKIES_KNOWN: usize = 2048;
+/// Octets of a record of another server's in which names are written out; longer ones have none.
+pub const RELAYED_DATA_MAX: usize = 2_048;
+/// Seconds that who gets a stale answer may keep it (RFC 8767 §4).
+pub const STALE_TTL: u32 = 30;
+/// The last part of its life in which an answer is renewed: one in so many.
+pub const RENEWED_SHARE: u32 = 10;
+/// How often an answer must have been found lately to be renewed.
+pub const RENEWED_USES: u8 = 2;
+/// Octets behind a question that are kept while its answer is begun.
+pub const TAIL_MAX: usize = 512;

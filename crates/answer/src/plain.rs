@@ -102,6 +102,8 @@ impl<'w> Lead<'w> {
 /// What short replies are written with.
 pub(crate) struct Desk<'w> {
     key: &'w HashKey,
+    /// AA, and RA where it is offered.
+    flags: u16,
     /// UDP payload that OPT tells, as it stands there.
     size: [u8; 2],
     /// The zone that was last asked for what it does not have.
@@ -110,7 +112,8 @@ pub(crate) struct Desk<'w> {
 
 impl<'w> Desk<'w> {
     pub(crate) fn new(key: &'w HashKey, policy: &Policy<'_>) -> Self {
-        Self { key, size: policy.udp_size_max.to_be_bytes(), soa: None }
+        let flags = Flags::AA | policy.offers();
+        Self { key, flags, size: policy.udp_size_max.to_be_bytes(), soa: None }
     }
 
     /// Answers in the question's buffer; returns the code and the reply's length, or nothing where
@@ -143,7 +146,7 @@ impl<'w> Desk<'w> {
         let opt = room.get_mut(len..len + OPT_LEN)?.first_chunk_mut()?;
         *opt = [0, 0, 41, s0, s1, 0, 0, 0, 0, 0, 0];
         let [_, words @ ..] = buf.as_chunks_mut::<2>().0.first_chunk_mut::<6>()?;
-        let flags = Flags(u16::from_be_bytes(words[0])).reply().0 | Flags::AA | rcode as u16;
+        let flags = Flags(u16::from_be_bytes(words[0])).reply().0 | self.flags | rcode as u16;
         let [answers, authorities] = counts;
         *words = [flags, 1, answers, authorities, glance.has_opt.into()].map(u16::to_be_bytes);
         let opt_len = if glance.has_opt { OPT_LEN } else { 0 };

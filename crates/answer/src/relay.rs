@@ -228,11 +228,7 @@ impl Taking<'_, '_> {
 
     /// Takes from the authority section records of these types, and what DNSSEC needs if that is
     /// wanted (RFC 4035 §3.1.3).
-    fn take_proofs(
-        &mut self,
-        authorities: Records<'_>,
-        types: &[Rtype],
-    ) -> Result<(), Malformed> {
+    fn take_proofs(&mut self, authorities: Records<'_>, types: &[Rtype]) -> Result<(), Malformed> {
         for record in authorities {
             let record = record?;
             let covered = covered(&record);

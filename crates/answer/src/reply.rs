@@ -1,9 +1,10 @@
 //! Composing: record sets into the reply, section by section, each whole or not at all.
 use crate::Dice;
+use crate::elsewhere;
 use crate::finish::{Ede, Room};
 use crate::ledger::{Content, Kind, has_content};
-use crate::solve::Spot;
-use image::{Node, RecordSet, same};
+use crate::solve::Start;
+use image::{HashKey, Node, RecordSet, same};
 use packet::Transport;
 use wire::{Composer, Flags, Full, HEADER_LEN, Name, NameBuf, Query, Rcode, Rtype, Suffixes};
 
@@ -65,9 +66,10 @@ impl<'r> Reply<'r> {
         self.ede = ede;
     }
 
-    /// What it counts as where replies have a rate. `spot` is where the question's name lies.
-    pub(crate) fn kind<'w>(&self, spot: Option<&Spot<'w>>) -> Kind<'w> {
-        let Some(Spot { zone, hash, .. }) = spot.filter(|_| has_content(self.rcode)) else {
+    /// What it counts as where replies have a rate. `start` is where the question's name was looked
+    /// up.
+    pub(crate) fn kind<'w>(&self, key: &HashKey, start: Option<Start<'_, 'w>>) -> Kind<'w> {
+        let Some(start) = start.filter(|_| has_content(self.rcode)) else {
             return Kind::error(self.rcode);
         };
         let is_empty = self.counts[Section::Answer as usize] == 0 && !self.is_truncated();
@@ -75,10 +77,17 @@ impl<'r> Reply<'r> {
             Rcode::NoError if self.made_up => Content::MadeUp,
             Rcode::NoError if !is_empty => Content::Records,
             Rcode::NoError if self.flags & Flags::AA != 0 => Content::Empty,
+            Rcode::NoError if matches!(start, Start::Theirs(_)) => Content::Empty,
             Rcode::NoError => Content::Referral,
             _ => Content::Missing,
         };
-        Kind::of(*zone, *hash, self.query.rtype, content)
+        match start {
+            Start::Ours(spot) => Kind::of(spot.zone, spot.hash, self.query.rtype, content),
+            Start::Theirs(group) => {
+                let name = elsewhere::key(key, &self.query.name, self.query).hash;
+                Kind::of_others(group, name, self.query.rtype, content)
+            }
+        }
     }
 
     /// The answer is this server's own, or is not (RFC 1035 §4.1.1).
@@ -199,7 +208,7 @@ impl<'r> Reply<'r> {
         self.out.put_array([rtype[0], rtype[1], 0, 1, ttl[0], ttl[1], ttl[2], ttl[3]])
     }
 
-    fn put_record(
+    pub(crate) fn put_record(
         &mut self,
         owner: Owner<'_>,
         rtype: Rtype,

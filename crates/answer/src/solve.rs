@@ -1,13 +1,14 @@
 //! What the answer is (RFC 1034 §4.3.2), composed as it is found.
 use crate::deny::{Denial, Proofs};
+use crate::elsewhere::{self, Elsewhere, Known};
 use crate::extra::Extra;
 use crate::find::{Found, Place, find};
 use crate::finish::Ede;
 use crate::reply::{Owner, Reply, Section, absolute};
 use crate::trail::Trail;
-use image::{DepthMask, Facts, HashKey, Node, Route, World, Zone, same};
+use image::{DepthMask, Facts, Forwards, HashKey, Node, Route, World, Zone, same};
 use packet::Transport;
-use wire::{Name, NameBuf, QName, Rcode, Rtype};
+use wire::{Flags, Name, NameBuf, QName, Query, Rcode, Rtype};
 
 /// How one name of a chain of aliases ended.
 #[allow(clippy::large_enum_variant, reason = "lives on the stack for the length of one call")]
@@ -16,6 +17,29 @@ enum End<'w> {
     Done(Extra<'w>),
     /// It is an alias; the answer goes on at this name.
     Continue(NameBuf),
+    /// This group of servers has to be asked first.
+    Ask(u16),
+}
+
+/// Names of others, and who knows of them.
+pub(crate) struct Abroad<'e> {
+    pub(crate) elsewhere: &'e mut dyn Elsewhere,
+    pub(crate) forwards: Forwards<'e>,
+    /// Whether nobody is left to be asked: the answer is what there is.
+    pub(crate) settles: bool,
+}
+
+/// A name that somebody has to be asked about: that of the question, or else the last alias.
+pub(crate) struct Missing {
+    pub(crate) group: u16,
+    pub(crate) first: bool,
+}
+
+/// Where the question's own name is looked up.
+#[derive(Clone, Copy)]
+pub(crate) enum Start<'s, 'w> {
+    Ours(&'s Spot<'w>),
+    Theirs(u16),
 }
 
 /// Memory for following aliases.
@@ -71,25 +95,31 @@ impl<'w> Spot<'w> {
     }
 }
 
-/// Answers from a zone, and from those that aliases lead to. A chain that leaves the zones that are
-/// here ends there: who asked goes on.
+/// Answers from a zone, or from what is known of others, and from where aliases lead to. A chain
+/// that leads to what is nobody's ends there: who asked goes on.
+///
+/// # Errors
+/// [`Missing`] where somebody has to be asked before there is an answer.
 #[inline(never)]
 pub(crate) fn solve<'w>(
     world: &'w dyn World,
     key: &'w HashKey,
-    spot: &Spot<'w>,
+    start: Start<'_, 'w>,
     trip: Trip<'_>,
+    abroad: &mut Abroad<'_>,
     reply: &mut Reply<'_>,
-) {
+) -> Result<(), Missing> {
     // AA speaks of the first name (RFC 1035 §4.1.1); only a referral takes it back.
     reply.set_authoritative(true);
     let Trip { alias, trail } = trip;
     trail.clear();
     let query = reply.query;
     let mut proofs = query.dnssec_ok().then(Proofs::new);
-    let mut walk = Walk { key, trail, proofs: &mut proofs };
-    let mut zone = spot.zone;
-    let mut end = walk.solve_name(spot, &query.name, reply, true);
+    let mut walk = Walk { key, trail, proofs: &mut proofs, abroad };
+    let (mut zone, mut end) = match start {
+        Start::Ours(spot) => (Some(spot.zone), walk.solve_name(spot, &query.name, reply, true)),
+        Start::Theirs(group) => (None, walk.recall(group, &query.name, reply, true)),
+    };
     let mut first = true;
     while let End::Continue(target) = &end
         && !reply.is_truncated()
@@ -100,17 +130,56 @@ pub(crate) fn solve<'w>(
         if walk.trail.passed(key, alias) {
             break;
         }
-        let Some(routed) = route(world, alias, query.rtype) else { break };
-        let site = Site::new(routed.zone);
-        zone = site.zone;
-        end = walk.solve_name(&Spot::new(key, &site, alias), alias, reply, false);
+        (zone, end) = match walk.whose(world, alias, query) {
+            Whose::Ours(routed) => {
+                let site = Site::new(routed.zone);
+                let spot = Spot::new(key, &site, alias);
+                (Some(site.zone), walk.solve_name(&spot, alias, reply, false))
+            }
+            Whose::Theirs(group) => (None, walk.recall(group, alias, reply, false)),
+            Whose::Nobodys => break,
+        };
+    }
+    if let End::Ask(group) = end {
+        return Err(Missing { group, first });
     }
     let name = if first { &query.name } else { alias };
     if let Some(proofs) = proofs {
         proofs.put(reply);
     }
-    if let End::Done(extra) = &end {
+    if let (End::Done(extra), Some(zone)) = (&end, zone) {
         extra.put(key, zone, name, reply);
+    }
+    Ok(())
+}
+
+/// Who answers for a name.
+pub(crate) enum Whose<'w> {
+    /// A zone.
+    Ours(Route<'w>),
+    /// A group of servers.
+    Theirs(u16),
+    Nobodys,
+}
+
+/// Who answers for a name: the zone or the group of servers with the longest origin or suffix.
+#[inline(always)]
+pub(crate) fn whose<'w>(
+    world: &'w dyn World,
+    forwards: Forwards<'_>,
+    name: &QName,
+    rtype: Rtype,
+) -> Whose<'w> {
+    let routed = route(world, name, rtype);
+    if forwards.is_empty() {
+        return routed.map_or(Whose::Nobodys, Whose::Ours);
+    }
+    let labels_min =
+        routed.as_ref().map_or(0, |routed| usize::from(routed.zone.facts().origin_labels) + 1);
+    match (forwards.find(name, labels_min, rtype == Rtype::DS), routed) {
+        (Some(rule), _) => Whose::Theirs(rule.group),
+        (None, Some(routed)) => Whose::Ours(routed),
+        (None, None) => Whose::Nobodys,
     }
 }
 
@@ -124,13 +193,33 @@ pub(crate) fn route<'w>(world: &'w dyn World, name: &QName, rtype: Rtype) -> Opt
 }
 
 /// A walk along a chain of aliases.
-struct Walk<'s, 'w> {
+struct Walk<'s, 'e, 'w> {
     key: &'w HashKey,
     trail: &'s mut Trail,
     proofs: &'s mut Option<Proofs<'w>>,
+    abroad: &'s mut Abroad<'e>,
 }
 
-impl<'w> Walk<'_, 'w> {
+impl<'w> Walk<'_, '_, 'w> {
+    /// Who answers for an alias; others are asked for who wants that only (RFC 1034 §4.3.1).
+    fn whose(&self, world: &'w dyn World, alias: &QName, query: &Query) -> Whose<'w> {
+        let desired = query.flags.has(Flags::RD);
+        let forwards = if desired { self.abroad.forwards } else { Forwards::default() };
+        whose(world, forwards, alias, query.rtype)
+    }
+
+    /// Answers with what is known of somebody else's name.
+    #[inline(never)]
+    fn recall(&mut self, group: u16, name: &QName, reply: &mut Reply<'_>, first: bool) -> End<'w> {
+        let Abroad { elsewhere, settles, .. } = &mut *self.abroad;
+        let key = elsewhere::key(self.key, name, reply.query);
+        match elsewhere::answer(*elsewhere, group, &key, (first, *settles), reply) {
+            Known::Done => End::Done(Extra::Nothing),
+            Known::Continue(target) => End::Continue(target),
+            Known::Unknown => End::Ask(group),
+        }
+    }
+
     fn solve_name(
         &mut self,
         spot: &Spot<'w>,

@@ -1,6 +1,6 @@
 //! Who may ask, and how much: access lists, a rate for clients, a rate for replies, cookies that
 //! prove an address, and how long a stream may be idle.
-use answer::{CookieSecret, Limiter, Limits, Now, Policy, Scratch, Tally, batch};
+use answer::{CookieSecret, Limiter, Limits, Now, Nowhere, Policy, Scratch, Tally, batch};
 use compile::{Image, Loader};
 use image::HashKey;
 use limit::{Acl, DebtSet, Networks, Rate, RateTable, Rule, TableKey};
@@ -114,7 +114,7 @@ impl Server {
         packet.client = client;
         let now = Now { unix_seconds: 1_000_000, monotonic_micros: self.micros, seed: 3 };
         let packets = &mut [packet];
-        batch(&self.world, policy, now, &mut self.scratch, packets, &mut self.tally);
+        batch(&self.world, policy, now, &mut Nowhere, &mut self.scratch, packets, &mut self.tally);
         let sent = Sent { verdict: packets[0].verdict, octets: packets[0].message().to_vec() };
         let replies: u32 = self.tally.rcodes.iter().sum();
         assert_eq!(replies, self.tally.types.iter().sum(), "each reply is counted by its type");

@@ -1,7 +1,7 @@
 //! What is not in a scenario: headers, EDNS and its options, broken messages. Octets go in, octets
 //! come out.
 
-use answer::{CookieSecret, Now, Policy, Scratch, Tally, batch};
+use answer::{CookieSecret, Now, Nowhere, Policy, Scratch, Tally, batch};
 use compile::{Image, Loader, Zone};
 use image::HashKey;
 use packet::{Drop, Packet, Transport, Verdict};
@@ -53,7 +53,15 @@ fn send_by(message: &[u8], transport: Transport, seconds: u32) -> Reply {
     let now = Now { unix_seconds: seconds, monotonic_micros: 0, seed: 3 };
     let mut scratch = Box::<Scratch>::default();
     let secrets = [CookieSecret([7; 16])];
-    batch(&world(), &policy(&secrets), now, &mut scratch, &mut packets, &mut Tally::default());
+    batch(
+        &world(),
+        &policy(&secrets),
+        now,
+        &mut Nowhere,
+        &mut scratch,
+        &mut packets,
+        &mut Tally::default(),
+    );
     Reply { verdict: packets[0].verdict, octets: packets[0].message().to_vec() }
 }
 
@@ -302,7 +310,15 @@ fn class_ch_tells_what_it_was_told() {
     let mut packets = [Packet::new(&mut buf, asked.len(), peer, Transport::Datagram)];
     let (now, mut scratch) =
         (Now { unix_seconds: 0, monotonic_micros: 0, seed: 1 }, Box::<Scratch>::default());
-    batch(&world(), &Policy::default(), now, &mut scratch, &mut packets, &mut Tally::default());
+    batch(
+        &world(),
+        &Policy::default(),
+        now,
+        &mut Nowhere,
+        &mut scratch,
+        &mut packets,
+        &mut Tally::default(),
+    );
     assert_eq!(packets[0].message()[3] & 0xf, REFUSED, "switched off");
 }
 
@@ -329,7 +345,7 @@ fn a_burst_of_all_kinds_keeps_them_apart() {
         .collect();
     let (mut tally, mut scratch) = (Tally::default(), Box::<Scratch>::default());
     let now = Now { unix_seconds: 0, monotonic_micros: 0, seed: 1 };
-    batch(&world(), &Policy::default(), now, &mut scratch, &mut packets, &mut tally);
+    batch(&world(), &Policy::default(), now, &mut Nowhere, &mut scratch, &mut packets, &mut tally);
     assert_eq!(tally.rcodes, [16, 8, 8, 8, 0, 8, 0, 0]);
     for (at, packet) in packets.iter().enumerate() {
         let alone = send(burst[at]);

@@ -10,7 +10,7 @@
 //! Records of a section may come in any order; lines with `answer`, `authority` and `additional`
 //! are all there are. An expected `authority ... RRSIG(A)` stands for a signature over that type.
 
-use answer::{Now, Policy, Scratch, Tally, batch};
+use answer::{Now, Nowhere, Policy, Scratch, Tally, batch};
 use compile::{Image, Loader};
 use domain::base::{Message, Rtype as Type};
 use domain::rdata::AllRecordData;
@@ -123,7 +123,7 @@ fn ask(image: &Image, question: &str) -> String {
     let policy = Policy { version: b"Dunlin", ..Policy::default() };
     let now = Now { unix_seconds: 0, monotonic_micros: 0, seed: 1 };
     let mut scratch = Box::<Scratch>::default();
-    batch(image, &policy, now, &mut scratch, &mut packets, &mut Tally::default());
+    batch(image, &policy, now, &mut Nowhere, &mut scratch, &mut packets, &mut Tally::default());
     assert_eq!(packets[0].verdict, Verdict::Reply);
     show(packets[0].message())
 }

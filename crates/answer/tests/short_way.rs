@@ -2,7 +2,7 @@
 //!
 //! An option that nobody knows is passed over (RFC 6891 §6.1.2), but is not plain; and where there
 //! is little room behind a message it cannot be glanced at. Either leads to the long way.
-use answer::{CookieSecret, Now, Policy, Scratch, Tally, batch};
+use answer::{CookieSecret, Now, Nowhere, Policy, Scratch, Tally, batch};
 use compile::{Image, Loader, Zone};
 use image::HashKey;
 use packet::{Packet, Transport};
@@ -153,7 +153,7 @@ fn ask_by(
     let (mut tally, mut scratch) = (Tally::default(), Box::<Scratch>::default());
     for burst in packets.chunks_mut(packet::BURST_MAX) {
         let now = Now { unix_seconds: 0, monotonic_micros: 0, seed: 1 };
-        batch(image, policy, now, &mut scratch, burst, &mut tally);
+        batch(image, policy, now, &mut Nowhere, &mut scratch, burst, &mut tally);
     }
     (packets.iter().map(|packet| packet.message().to_vec()).collect(), tally)
 }

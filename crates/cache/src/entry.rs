@@ -3,6 +3,8 @@ use crate::limits::UNIT;
 
 /// Octets of a head. Its numbers are little-endian, at these offsets.
 const HEAD_LEN: usize = 40;
+/// Octets in front of the name in what is found.
+const MESSAGE_HEAD_LEN: usize = 12;
 const UNITS: usize = 0;
 const USES: usize = 4;
 const NAME_LEN: usize = 5;
@@ -78,9 +80,11 @@ impl<'o> Entry<'o> {
         &self.0[HEAD_LEN..][..usize::from(self.0[NAME_LEN])]
     }
 
-    pub(crate) fn value(&self) -> &'o [u8] {
+    /// The end of the head, name and value.
+    pub(crate) fn message(&self) -> &'o [u8] {
         let len = u32::from_le_bytes(self.number(VALUE_LEN)) as usize;
-        &self.0[HEAD_LEN + usize::from(self.0[NAME_LEN])..][..len]
+        let end = HEAD_LEN + usize::from(self.0[NAME_LEN]) + len;
+        &self.0[HEAD_LEN - MESSAGE_HEAD_LEN..end]
     }
 
     /// Whether it is this one's.

@@ -66,8 +66,9 @@ impl<'k> Key<'k> {
 /// What was found.
 #[derive(Clone, Copy, Debug)]
 pub struct Found<'m> {
-    /// What was put there.
-    pub value: &'m [u8],
+    /// Octets that mean nothing, as many as the header of a message has; the name; and what was
+    /// put. So a value may point into its name as a message does.
+    pub message: &'m [u8],
     /// Seconds since it was.
     pub age: u32,
     /// Seconds it was good for.
@@ -129,7 +130,7 @@ impl Cache<'_> {
         let entry = Entry::at(self.octets, at);
         let (age, ttl) = (now.saturating_sub(entry.made()), entry.ttl());
         let may_renew = now >= entry.retry();
-        Some(Found { value: entry.value(), age, ttl, uses, may_renew })
+        Some(Found { message: entry.message(), age, ttl, uses, may_renew })
     }
 
     /// Keeps a value in place of what the key had: fresh for `ttl` seconds from now, and to be

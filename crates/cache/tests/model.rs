@@ -57,7 +57,8 @@ proptest! {
                     match cache.put(&key, now, ttl, &value) {
                         Put::Done => {
                             let found = cache.find(&key, now).expect("what was just put is there");
-                            prop_assert_eq!(found.value, &value[..]);
+                            prop_assert_eq!(&found.message[12..14], &octets);
+                            prop_assert_eq!(&found.message[14..], &value[..]);
                             last.insert((name, kind), (value, now, ttl, now));
                         }
                         Put::TooLarge => {
@@ -72,7 +73,7 @@ proptest! {
                     let key = key(name, kind, &octets);
                     if let Some(found) = cache.find(&key, now) {
                         let (value, made, ttl, retry) = &last[&(name, kind)];
-                        prop_assert_eq!(found.value, &value[..]);
+                        prop_assert_eq!(&found.message[14..], &value[..]);
                         prop_assert_eq!((found.age, found.ttl), (now - made, *ttl));
                         prop_assert_eq!(found.is_fresh(), now < made + ttl);
                         prop_assert_eq!(found.may_renew, now >= *retry);

@@ -1,6 +1,6 @@
 //! What answers on one thread: its view of the image and of the settings, its memory, its dice.
 use crate::settings::Settings;
-use answer::{Now, Scratch, TYPE_NAMES, Tally};
+use answer::{Now, Nowhere, Scratch, TYPE_NAMES, Tally};
 use compile::Image;
 use door::{Counters, CountersView, Reader};
 use packet::{Drop, Packet, Transport, Verdict, proxy};
@@ -54,7 +54,15 @@ impl plane::App for Answerer {
         let policy = settings.policy();
         let mut tally = Tally::default();
         let mut answer = |packets: &mut [Packet<'_>]| {
-            answer::batch(world, &policy, now, &mut self.scratch, packets, &mut tally);
+            answer::batch(
+                world,
+                &policy,
+                now,
+                &mut Nowhere,
+                &mut self.scratch,
+                packets,
+                &mut tally,
+            );
         };
         if settings.proxies.is_empty() {
             self.tap.begin(packets, unix, monotonic);

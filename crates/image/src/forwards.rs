@@ -46,10 +46,12 @@ impl<'f> Forwards<'f> {
     }
 
     /// The rule with the longest suffix that a name lies at or below, if that has so many labels.
-    pub fn find(&self, name: &QName, labels_min: usize) -> Option<&'f ForwardRule> {
-        let depths = self.depths.up_to(name.labels()).filter(|depth| *depth >= labels_min);
+    /// One for the name itself does not count when `above` is asked for.
+    #[inline]
+    pub fn find(&self, name: &QName, labels_min: usize, above: bool) -> Option<&'f ForwardRule> {
+        let labels_max = name.labels() - usize::from(above && name.labels() > 0);
         let mut best = None;
-        for depth in depths {
+        for depth in self.depths.up_to(labels_max).filter(|depth| *depth >= labels_min) {
             let suffix = name.from(name.start_of_last(depth));
             let found = self.rules.binary_search_by(|rule| {
                 wire::canonical_cmp(rule.suffix.as_name().octets(), suffix)
@@ -81,7 +83,7 @@ mod tests {
     fn find(forwards: &Forwards<'_>, text: &str, labels_min: usize) -> Option<u16> {
         let mut qname = QName::new();
         qname.set(name(text).as_name());
-        forwards.find(&qname, labels_min).map(|rule| rule.group)
+        forwards.find(&qname, labels_min, false).map(|rule| rule.group)
     }
 
     #[test]

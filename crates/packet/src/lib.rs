@@ -60,6 +60,8 @@ pub enum Transport {
 pub enum Verdict {
     /// The first `len` octets of the buffer go back to the peer.
     Reply,
+    /// Nothing is sent yet: whoever the application asks will know the answer.
+    Later,
     /// Nothing is sent, and this is why.
     Drop(Drop),
 }

@@ -1,0 +1,473 @@
+//! Names of others: what is taken of their servers' messages, and what is answered with it. The
+//! messages are made, and replies decoded, by a library of other people.
+
+use answer::{Elsewhere, Lifetimes, Now, Policy, Relayed, Scratch, Tally, batch, relay};
+use cache::{Found, Key};
+use compile::{Image, Loader};
+use domain::base::iana::{Class, OptRcode, Rcode};
+use domain::base::message_builder::{AnswerBuilder, MessageBuilder};
+use domain::base::{Message, Name as DomainName, Rtype as Type};
+use domain::rdata::{A, AllRecordData, Cname, Soa, Txt};
+use image::{ForwardRule, Forwards, HashKey};
+use packet::{Packet, Transport, Verdict};
+use std::collections::HashMap;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use wire::{Name, NameBuf, Rtype, Suffixes};
+
+const LIFETIMES: Lifetimes = Lifetimes { ttl_min: 0, ttl_max: 86_400, negative_ttl_max: 3_600 };
+
+fn name(text: &str) -> NameBuf {
+    let mut name = NameBuf::from_text(text.as_bytes(), Name::ROOT).unwrap();
+    name.make_lowercase();
+    name
+}
+
+fn domain(text: &str) -> DomainName<Vec<u8>> {
+    text.parse().unwrap()
+}
+
+/// What somebody else's server says about a name's addresses.
+struct Said(AnswerBuilder<Vec<u8>>);
+
+impl Said {
+    fn about(owner: &str, rcode: Rcode) -> Self {
+        let mut builder = MessageBuilder::new_vec();
+        builder.header_mut().set_qr(true);
+        builder.header_mut().set_rcode(rcode);
+        let mut builder = builder.question();
+        builder.push((domain(owner), Type::A)).unwrap();
+        Self(builder.answer())
+    }
+
+    fn a(mut self, owner: &str, ttl: u32, last: u8) -> Self {
+        let data = A::new(Ipv4Addr::new(192, 0, 2, last));
+        self.0.push((domain(owner), Class::IN, ttl, data)).unwrap();
+        self
+    }
+
+    fn cname(mut self, owner: &str, ttl: u32, target: &str) -> Self {
+        self.0.push((domain(owner), Class::IN, ttl, Cname::new(domain(target)))).unwrap();
+        self
+    }
+
+    fn authentic(mut self) -> Self {
+        self.0.header_mut().set_ad(true);
+        self
+    }
+
+    fn message(self) -> Vec<u8> {
+        self.0.finish()
+    }
+
+    fn soa(self, owner: &str, ttl: u32, minimum: u32) -> Vec<u8> {
+        let mut builder = self.0.authority();
+        let second = |seconds| domain::base::Ttl::from_secs(seconds);
+        let data = Soa::new(
+            domain("ns.example."),
+            domain("root.example."),
+            1.into(),
+            second(1),
+            second(1),
+            second(1),
+            second(minimum),
+        );
+        builder.push((domain(owner), Class::IN, ttl, data)).unwrap();
+        builder.finish()
+    }
+}
+
+/// A world with a zone of its own and two groups of servers: `corp.example.` (1), all else (0).
+struct Scene {
+    image: Image,
+    rules: Vec<ForwardRule>,
+    known: Known,
+}
+
+/// What is known of others, and who was asked.
+#[derive(Default)]
+struct Known {
+    messages: HashMap<(Vec<u8>, u16), (Vec<u8>, u32)>,
+    age: u32,
+    uses: u8,
+    /// Name, group, and the packet as it came.
+    asked: Vec<(Vec<u8>, u16, Vec<u8>)>,
+    renewed: usize,
+    is_deaf: bool,
+}
+
+impl Elsewhere for Known {
+    fn prefetch(&self, _key: &Key<'_>) {}
+
+    fn find(&mut self, key: &Key<'_>) -> Option<Found<'_>> {
+        let (message, ttl) = self.messages.get(&(key.name.to_vec(), key.kind.rtype()))?;
+        let (age, uses, may_renew) = (self.age, self.uses, true);
+        Some(Found { message, age, ttl: *ttl, uses, may_renew })
+    }
+
+    fn ask(&mut self, key: &Key<'_>, group: u16, packet: &Packet<'_>) -> bool {
+        self.asked.push((key.name.to_vec(), group, packet.message().to_vec()));
+        !self.is_deaf
+    }
+
+    fn renew(&mut self, _key: &Key<'_>, _group: u16) {
+        self.renewed += 1;
+    }
+}
+
+impl Scene {
+    fn new() -> Self {
+        let key = Arc::new(HashKey::new(std::array::from_fn(|n| {
+            (n as u64 + 3).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        })));
+        let mut image = Image::new(Arc::clone(&key));
+        let origin = name("here.example.");
+        let zone = "@ 60 SOA ns root 1 1 1 1 60\n@ 60 NS ns\nns 60 A 192.0.2.53\n\
+                    out 60 CNAME www.elsewhere.example.\nround 60 CNAME round.elsewhere.example.\n";
+        let mut loader = Loader::new(key, origin.as_name(), None);
+        zonefile::read_stream(&mut zone.as_bytes(), origin.as_name(), &mut |r| {
+            loader.add(r.owner, r.rtype, r.ttl, r.rdata, 0)
+        })
+        .unwrap_or_else(|failure| panic!("{failure}"));
+        image.put_zone(Arc::new(loader.finish().unwrap_or_else(|p| panic!("{}", p[0]))));
+        let mut rules = vec![
+            ForwardRule { suffix: name("."), group: 0 },
+            ForwardRule { suffix: name("corp.example."), group: 1 },
+        ];
+        Forwards::sort(&mut rules);
+        Self { image, rules, known: Known::default() }
+    }
+
+    /// Takes what the servers of a suffix said about a name's addresses; its life in seconds.
+    fn learn(&mut self, owner: &str, suffix: &str, message: &[u8]) -> u32 {
+        let (kept, relayed) = taken(owner, suffix, false, message);
+        self.known
+            .messages
+            .insert((name(owner).as_name().octets().to_vec(), 1), (kept, relayed.ttl));
+        relayed.ttl
+    }
+
+    fn ask(&mut self, owner: &str) -> Option<String> {
+        self.ask_with(owner, Asking::default())
+    }
+
+    fn ask_with(&mut self, owner: &str, asking: Asking) -> Option<String> {
+        let question = asking.question(owner);
+        let mut octets = question.clone();
+        octets.resize(4096, 0xee);
+        let client = "192.0.2.9:53".parse().unwrap();
+        let mut packets = [Packet::new(&mut octets, question.len(), client, Transport::Datagram)];
+        let policy = Policy { forwards: Forwards::new(&self.rules), ..Policy::default() };
+        let now = Now { unix_seconds: 0, monotonic_micros: 0, seed: 1 };
+        let (mut scratch, mut tally) = (Box::<Scratch>::default(), Tally::default());
+        let known = &mut self.known;
+        batch(&self.image, &policy, now, known, &mut scratch, &mut packets, &mut tally);
+        match packets[0].verdict {
+            Verdict::Reply => Some(show(packets[0].message())),
+            Verdict::Later => {
+                assert_eq!(packets[0].message(), question, "as it came");
+                None
+            }
+            Verdict::Drop(reason) => panic!("{reason:?}"),
+        }
+    }
+}
+
+/// How a question is asked.
+#[derive(Clone, Copy)]
+struct Asking {
+    recursion: bool,
+    authentic: bool,
+    opt: Option<u16>,
+}
+
+impl Default for Asking {
+    fn default() -> Self {
+        Self { recursion: true, authentic: false, opt: Some(1232) }
+    }
+}
+
+impl Asking {
+    fn question(&self, owner: &str) -> Vec<u8> {
+        let flags = [u8::from(self.recursion), if self.authentic { 0x20 } else { 0 }];
+        let mut octets = vec![0x12, 0x34, flags[0], flags[1], 0, 1, 0, 0, 0, 0, 0, 0];
+        octets[11] = self.opt.is_some().into();
+        let owner = NameBuf::from_text(owner.as_bytes(), Name::ROOT).unwrap();
+        octets.extend(owner.as_name().octets());
+        octets.extend([0, 1, 0, 1]);
+        if let Some(size) = self.opt {
+            octets.extend([0, 0, 41]);
+            octets.extend(size.to_be_bytes());
+            octets.extend([0; 6]);
+        }
+        octets
+    }
+}
+
+fn taken(owner: &str, suffix: &str, dnssec_ok: bool, message: &[u8]) -> (Vec<u8>, Relayed) {
+    let (owner, suffix) = (name(owner), name(suffix));
+    let kind = cache::Kind::new(Rtype::A.0, 1, dnssec_ok, false);
+    let key = Key { hash: 0, kind, name: owner.as_name().octets() };
+    let mut kept = vec![0; 2 * message.len() + 512];
+    let relayed =
+        relay(&key, suffix.as_name(), message, &LIFETIMES, &mut Suffixes::new(), &mut kept)
+            .unwrap();
+    kept.truncate(relayed.len);
+    (kept, relayed)
+}
+
+fn show(octets: &[u8]) -> String {
+    let message = Message::from_octets(octets).expect("a whole message");
+    let header = message.header();
+    let question = message.sole_question().expect("the question");
+    let code = match message.opt() {
+        Some(_) => message.opt_rcode(),
+        None => OptRcode::from_rcode(header.rcode()),
+    };
+    let mut text = format!("{code} {}", question.qname());
+    for (set, flag) in
+        [(header.aa(), " aa"), (header.tc(), " tc"), (header.ra(), " ra"), (header.ad(), " ad")]
+    {
+        text.push_str(if set { flag } else { "" });
+    }
+    let (_, answer, authority, _) = message.sections().expect("sections");
+    for (section, mark) in [(answer, ""), (authority, "! ")] {
+        for record in section.limit_to::<AllRecordData<_, _>>() {
+            let record = record.expect("a record");
+            let ttl = record.ttl().as_secs();
+            text +=
+                &format!("\n{mark}{} {ttl} {} {}", record.owner(), record.rtype(), record.data());
+        }
+    }
+    let errors = message.opt().into_iter().flat_map(|opt| {
+        let options = opt.opt().iter::<domain::base::opt::ExtendedError<_>>();
+        options.map(|ede| ede.unwrap().code().to_int()).collect::<Vec<_>>()
+    });
+    for code in errors {
+        text += &format!("\nede {code}");
+    }
+    text
+}
+
+#[test]
+fn what_is_known_is_answered_as_old_as_it_is() {
+    let mut scene = Scene::new();
+    let said = Said::about("www.example.net.", Rcode::NOERROR)
+        .cname("www.example.net.", 300, "web.example.net.")
+        .a("web.example.net.", 60, 1)
+        .a("web.example.net.", 60, 2);
+    assert_eq!(scene.learn("www.example.net.", ".", &said.message()), 60);
+    scene.known.age = 7;
+    assert_eq!(
+        scene.ask("wWw.example.net.").unwrap(),
+        "NOERROR wWw.example.net ra\nwWw.example.net 293 CNAME web.example.net.\n\
+         web.example.net 53 A 192.0.2.1\nweb.example.net 53 A 192.0.2.2"
+    );
+    assert!(scene.known.asked.is_empty());
+}
+
+#[test]
+fn what_is_not_known_is_asked_and_the_packet_stays_as_it_came() {
+    let mut scene = Scene::new();
+    assert_eq!(scene.ask("www.example.net."), None);
+    assert_eq!(scene.ask("www.lab.corp.example."), None);
+    let groups: Vec<_> = scene.known.asked.iter().map(|(_, group, _)| *group).collect();
+    assert_eq!(groups, [0, 1]);
+    let (asked, _, packet) = &scene.known.asked[0];
+    assert_eq!(asked, name("www.example.net.").as_name().octets());
+    assert_eq!(*packet, Asking::default().question("www.example.net."));
+}
+
+#[test]
+fn an_alias_of_ours_goes_on_elsewhere() {
+    let mut scene = Scene::new();
+    assert_eq!(scene.ask("out.here.example."), None);
+    assert_eq!(scene.known.asked[0].0, name("www.elsewhere.example.").as_name().octets());
+    let said = Said::about("www.elsewhere.example.", Rcode::NOERROR)
+        .cname("www.elsewhere.example.", 40, "b.elsewhere.example.")
+        .a("b.elsewhere.example.", 50, 9);
+    scene.learn("www.elsewhere.example.", ".", &said.message());
+    scene.known.age = 1;
+    assert_eq!(
+        scene.ask("Out.here.example.").unwrap(),
+        "NOERROR Out.here.example aa ra\nOut.here.example 60 CNAME www.elsewhere.example.\n\
+         www.elsewhere.example 39 CNAME b.elsewhere.example.\nb.elsewhere.example 49 A 192.0.2.9"
+    );
+}
+
+#[test]
+fn a_chain_that_leaves_who_was_asked_goes_on_with_who_is_to_be() {
+    let mut scene = Scene::new();
+    let said = Said::about("a.corp.example.", Rcode::NOERROR)
+        .cname("a.corp.example.", 30, "ns.here.example.")
+        .a("ns.here.example.", 30, 66);
+    assert_eq!(scene.learn("a.corp.example.", "corp.example.", &said.message()), 30);
+    assert_eq!(
+        scene.ask("a.corp.example.").unwrap(),
+        "NOERROR a.corp.example ra\na.corp.example 30 CNAME ns.here.example.\n\
+         ns.here.example 60 A 192.0.2.53",
+        "our own data, not what they say of it"
+    );
+    let said = Said::about("b.corp.example.", Rcode::NXDOMAIN).cname(
+        "b.corp.example.",
+        30,
+        "www.example.net.",
+    );
+    scene.learn("b.corp.example.", "corp.example.", &said.message());
+    assert_eq!(scene.ask("b.corp.example."), None);
+    let (asked, group, packet) = &scene.known.asked[0];
+    assert_eq!((&asked[..], *group), (name("www.example.net.").as_name().octets(), 0));
+    assert_eq!(*packet, Asking::default().question("b.corp.example."));
+}
+
+#[test]
+fn chains_that_go_round_end() {
+    let mut scene = Scene::new();
+    let said = Said::about("round.elsewhere.example.", Rcode::NOERROR).cname(
+        "round.elsewhere.example.",
+        9,
+        "round.elsewhere.example.",
+    );
+    scene.learn("round.elsewhere.example.", ".", &said.message());
+    let answer = scene.ask("round.here.example.").unwrap();
+    assert!(answer.starts_with("NOERROR round.here.example aa ra\n"), "{answer}");
+    // Through a group that does not follow it.
+    for (owner, target) in
+        [("x.corp.example.", "x.example.net."), ("x.example.net.", "x.corp.example.")]
+    {
+        let said = Said::about(owner, Rcode::NOERROR).cname(owner, 9, target);
+        let suffix = if owner.contains("corp") { "corp.example." } else { "example.net." };
+        scene.learn(owner, suffix, &said.message());
+    }
+    let answer = scene.ask("x.corp.example.").unwrap();
+    assert_eq!(answer.lines().count(), 3, "{answer}");
+}
+
+#[test]
+fn what_there_is_not_is_known_for_as_long_as_its_zone_says() {
+    let mut scene = Scene::new();
+    let said = || Said::about("no.example.net.", Rcode::NXDOMAIN);
+    assert_eq!(scene.learn("no.example.net.", ".", &said().soa("example.net.", 300, 20)), 20);
+    assert_eq!(
+        scene.ask("no.example.net.").unwrap(),
+        "NXDOMAIN no.example.net ra\n\
+         ! example.net 300 SOA ns.example. root.example. 1 1 1 1 20"
+    );
+    assert_eq!(scene.learn("no.example.net.", ".", &said().soa("example.net.", 9, 20)), 9);
+    assert_eq!(scene.learn("no.example.net.", ".", &said().soa("example.net.", 9999, 9999)), 3600);
+    assert_eq!(scene.learn("no.example.net.", ".", &said().message()), 0, "nobody says");
+    let elsewhere = said().soa("example.org.", 300, 20);
+    assert_eq!(scene.learn("no.example.net.", "example.net.", &elsewhere), 0, "not theirs to say");
+}
+
+#[test]
+fn nobody_is_believed_about_what_was_not_asked() {
+    let mut scene = Scene::new();
+    let said = Said::about("www.example.net.", Rcode::NOERROR)
+        .a("bank.example.", 60, 66)
+        .a("www.example.net.", 60, 1)
+        .cname("bank.example.", 60, "www.example.net.")
+        .a("sub.www.example.net.", 60, 66);
+    scene.learn("www.example.net.", ".", &said.message());
+    assert_eq!(
+        scene.ask("www.example.net.").unwrap(),
+        "NOERROR www.example.net ra\nwww.example.net 60 A 192.0.2.1"
+    );
+}
+
+#[test]
+fn authentic_is_said_to_who_understands_it() {
+    let mut scene = Scene::new();
+    let said = Said::about("www.example.net.", Rcode::NOERROR).a("www.example.net.", 60, 1);
+    scene.learn("www.example.net.", ".", &said.authentic().message());
+    assert!(!scene.ask("www.example.net.").unwrap().contains(" ad"));
+    let asking = Asking { authentic: true, ..Asking::default() };
+    assert!(scene.ask_with("www.example.net.", asking).unwrap().contains(" ad"));
+}
+
+#[test]
+fn where_nobody_is_left_to_ask_what_is_too_old_is_better_than_nothing() {
+    let mut scene = Scene::new();
+    scene.known.is_deaf = true;
+    assert_eq!(scene.ask("www.example.net.").unwrap(), "SERVFAIL www.example.net ra\nede 22");
+    let said = Said::about("www.example.net.", Rcode::NOERROR).a("www.example.net.", 60, 1);
+    scene.learn("www.example.net.", ".", &said.message());
+    scene.known.age = 61;
+    assert_eq!(
+        scene.ask("www.example.net.").unwrap(),
+        "NOERROR www.example.net ra\nwww.example.net 30 A 192.0.2.1\nede 3"
+    );
+    let said = Said::about("www.example.net.", Rcode::NXDOMAIN).soa("example.net.", 60, 60);
+    scene.learn("www.example.net.", ".", &said);
+    assert!(scene.ask("www.example.net.").unwrap().ends_with("ede 19"));
+    scene.known.is_deaf = false;
+    assert_eq!(scene.ask("www.example.net."), None, "somebody is");
+}
+
+#[test]
+fn who_does_not_want_recursion_does_not_get_it() {
+    let mut scene = Scene::new();
+    let said = Said::about("www.example.net.", Rcode::NOERROR).a("www.example.net.", 60, 1);
+    scene.learn("www.example.net.", ".", &said.message());
+    let asking = Asking { recursion: false, ..Asking::default() };
+    assert_eq!(
+        scene.ask_with("www.example.net.", asking).unwrap(),
+        "REFUSED www.example.net ra\nede 20"
+    );
+    assert_eq!(
+        scene.ask_with("out.here.example.", asking).unwrap(),
+        "NOERROR out.here.example aa ra\nout.here.example 60 CNAME www.elsewhere.example."
+    );
+}
+
+#[test]
+fn what_is_too_large_is_truncated() {
+    let mut scene = Scene::new();
+    let mut said = Said::about("www.example.net.", Rcode::NOERROR);
+    for last in 0..200 {
+        said = said.a("www.example.net.", 60, last);
+    }
+    scene.learn("www.example.net.", ".", &said.message());
+    assert_eq!(scene.ask("www.example.net.").unwrap(), "NOERROR www.example.net tc ra");
+}
+
+#[test]
+fn what_is_asked_often_is_renewed_in_time() {
+    let mut scene = Scene::new();
+    let said = Said::about("www.example.net.", Rcode::NOERROR).a("www.example.net.", 60, 1);
+    scene.learn("www.example.net.", ".", &said.message());
+    for (age, uses, renewed) in [(53, 3, 0), (54, 1, 0), (54, 2, 1), (59, 3, 2)] {
+        (scene.known.age, scene.known.uses) = (age, uses);
+        assert!(scene.ask("www.example.net.").is_some());
+        assert_eq!(scene.known.renewed, renewed, "{age} {uses}");
+    }
+}
+
+#[test]
+fn signatures_go_to_who_wants_them() {
+    let mut builder = Said::about("www.example.net.", Rcode::NOERROR).0;
+    builder
+        .push((domain("www.example.net."), Class::IN, 60, A::new([192, 0, 2, 1].into())))
+        .unwrap();
+    // An RRSIG over A, as far as its first octets say.
+    let signature = domain::base::rdata::UnknownRecordData::from_octets(
+        Type::RRSIG,
+        [&[0, 1, 13, 3][..], &[0; 14], b"\x07example\x03net\x00", &[7; 64]].concat(),
+    )
+    .unwrap();
+    builder.push((domain("www.example.net."), Class::IN, 60, signature)).unwrap();
+    builder
+        .push((
+            domain("www.example.net."),
+            Class::IN,
+            60,
+            Txt::<Vec<u8>>::build_from_slice(b"x").unwrap(),
+        ))
+        .unwrap();
+    let message = builder.finish();
+    for (dnssec_ok, records) in [(false, 1), (true, 2)] {
+        let (kept, _) = taken("www.example.net.", ".", dnssec_ok, &message);
+        let at = 12 + name("www.example.net.").as_name().len();
+        assert_eq!(u16::from_be_bytes([kept[at + 2], kept[at + 3]]), records);
+    }
+}

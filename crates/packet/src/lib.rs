@@ -9,7 +9,7 @@ pub mod proxy;
 
 pub use prefetch::prefetch;
 
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 
 /// The most packets one burst may hold. A port may hold fewer, never more.
 pub const BURST_MAX: usize = 64;
@@ -28,6 +28,8 @@ pub struct Packet<'a> {
     pub client: SocketAddr,
     /// How it came: what a reply may weigh depends on it.
     pub transport: Transport,
+    /// Where it came in, so that a reply that is put off finds its way back.
+    pub origin: Origin,
     /// What the application decided. [`Drop::Undecided`] until it does.
     pub verdict: Verdict,
 }
@@ -36,7 +38,8 @@ impl<'a> Packet<'a> {
     /// A packet as a port hands it out: nothing decided yet.
     #[inline]
     pub fn new(buf: &'a mut [u8], len: usize, peer: SocketAddr, transport: Transport) -> Self {
-        Self { buf, len, peer, client: peer, transport, verdict: Verdict::Drop(Drop::Undecided) }
+        let (origin, verdict) = (Origin::default(), Verdict::Drop(Drop::Undecided));
+        Self { buf, len, peer, client: peer, transport, origin, verdict }
     }
 
     /// The message, without the room behind it.
@@ -44,6 +47,24 @@ impl<'a> Packet<'a> {
     pub fn message(&self) -> &[u8] {
         &self.buf[..self.len]
     }
+}
+
+/// Where a packet came in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// The number of the thread's port, or of its connection.
+    pub place: u64,
+    /// The address it was sent to, where the port has more than one.
+    pub local: Option<Local>,
+}
+
+/// One of our own addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Local {
+    /// The address.
+    pub ip: IpAddr,
+    /// The number of the interface, for addresses that mean nothing without it.
+    pub interface: u32,
 }
 
 /// How a message came.
@@ -60,7 +81,7 @@ pub enum Transport {
 pub enum Verdict {
     /// The first `len` octets of the buffer go back to the peer.
     Reply,
-    /// Nothing is sent yet: whoever the application asks will know the answer.
+    /// Nothing is sent yet: the reply is put off until somebody else has answered.
     Later,
     /// Nothing is sent, and this is why.
     Drop(Drop),

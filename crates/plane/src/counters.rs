@@ -21,13 +21,19 @@ const LATENCY_SUM: usize = FIRST_LATENCY + Latency::BUCKETS;
 /// with the kernel.
 #[inline]
 pub fn count(counters: &mut Counters<COUNTERS>, burst: &Burst, took: Duration) {
-    let received = burst.received as u64;
     counters.add(BURSTS, 1);
-    counters.add(RECEIVED, received);
+    counters.add(RECEIVED, burst.received as u64);
+    count_done(counters, burst, took);
+}
+
+/// Counts what became of packets that were received, or put off, so long ago.
+#[inline]
+pub fn count_done(counters: &mut Counters<COUNTERS>, burst: &Burst, took: Duration) {
+    let done = (burst.replied + burst.dropped.iter().sum::<usize>()) as u64;
     counters.add(REPLIED, burst.replied as u64);
-    counters.add(FIRST_LATENCY + Latency::bucket(took), received);
+    counters.add(FIRST_LATENCY + Latency::bucket(took), done);
     let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-    counters.add(LATENCY_SUM, nanos.saturating_mul(received));
+    counters.add(LATENCY_SUM, nanos.saturating_mul(done));
     for (reason, &n) in burst.dropped.iter().enumerate() {
         if n > 0 {
             counters.add(FIRST_DROP + reason, n as u64);
@@ -45,9 +51,9 @@ pub fn woken(counters: &mut Counters<COUNTERS>) {
     counters.add(WAKES, 1);
 }
 
-/// What one thread, or several together, has done. Every message is counted once:
-/// `received` = `replied` + all of `dropped` = all of `latency`, once the thread is between two
-/// bursts.
+/// What one thread, or several together, has done. Every message is counted once: `received` =
+/// `replied` + all of `dropped`, which are all of `latency`, + those that wait for somebody else's
+/// answer, once the thread is between two bursts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Bursts that were not empty; `received / bursts` tells how loaded a worker is.
@@ -155,7 +161,7 @@ mod tests {
         let mut counters = Counters::new();
         let burst = Burst { received: 3, replied: 3, ..Default::default() };
         count(&mut counters, &burst, Duration::from_micros(5));
-        count(&mut counters, &Burst { received: 1, ..burst }, Duration::from_secs(60));
+        count(&mut counters, &Burst { received: 1, replied: 1, ..burst }, Duration::from_secs(60));
         let latency = Totals::sum([&counters.view()]).latency;
         assert_eq!((latency.counts[3], latency.counts[24]), (3, 1));
         assert_eq!(latency.counts.iter().sum::<u64>(), 4);

@@ -16,6 +16,7 @@ pub use thread::{Cause, Failure, OnFailure, OnStop};
 pub use worker::Worker;
 
 use packet::Packet;
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 /// What answers. Each thread has one of its own.
@@ -27,4 +28,19 @@ pub trait App: Send {
 
     /// The thread is about to wait: lets go of everything that others would wait for.
     fn park(&mut self);
+
+    /// What else the application waits for: readable when [`tend`](Self::tend) has something to do.
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// Sees to what others have answered, without waiting, and sends the replies that were put off
+    /// ([`Verdict::Later`](packet::Verdict::Later)): each a packet with its peer, its origin and now
+    /// a verdict, and how long ago it came.
+    fn tend(&mut self, _now: Duration, _send: &mut dyn FnMut(&Packet<'_>, Duration)) {}
+
+    /// Whether replies are put off.
+    fn owes(&self) -> bool {
+        false
+    }
 }

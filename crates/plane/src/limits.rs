@@ -99,3 +99,6 @@ pub const STOP_MAX: Duration = Duration::from_secs(3);
 
 /// How long replies may take to be read before a connection is handed over.
 pub const HAND_OVER_MAX: Duration = Duration::from_secs(2);
+
+/// How long a thread that is told to stop waits for what others have to answer first.
+pub const OWED_MAX: Duration = Duration::from_secs(5);

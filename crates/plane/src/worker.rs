@@ -1,10 +1,11 @@
 //! The worker: one thread, its ports, its application.
 
-use crate::counters::{COUNTERS, count, parked, woken};
-use crate::limits::{PORTS_MAX, TURNS_LAST_MAX, TURNS_UNASKED_MAX};
+use crate::counters::{COUNTERS, count, count_done, parked, woken};
+use crate::limits::{OWED_MAX, PORTS_MAX, TURNS_LAST_MAX, TURNS_UNASKED_MAX};
 use crate::{App, OnStop, clock};
 use door::{Counters, CountersView};
-use port::Port;
+use packet::{Drop, Verdict};
+use port::{Burst, Port};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::ops::ControlFlow;
@@ -54,7 +55,22 @@ impl<P: Port, A: App> Worker<P, A> {
                 break;
             }
         }
+        self.wait_for_others()?;
         self.app.park();
+        Ok(())
+    }
+
+    /// Sends the last replies that were put off.
+    fn wait_for_others(&mut self) -> io::Result<()> {
+        let end = clock::now() + OWED_MAX;
+        while self.app.owes() && clock::now() < end {
+            self.app.park();
+            if let Some(fd) = self.app.as_fd() {
+                let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
+                poll_for(&mut fds, Some(OWED_MAX))?;
+            }
+            self.tend();
+        }
         Ok(())
     }
 
@@ -74,11 +90,14 @@ impl<P: Port, A: App> Worker<P, A> {
     /// Receives from and replies to each busy port once, and tells whether any is still busy.
     fn serve(&mut self) -> io::Result<bool> {
         let mut more = false;
-        for (port, busy) in self.ports.iter_mut().zip(&mut self.busy).filter(|(_, busy)| **busy) {
+        for ((place, port), busy) in
+            (0..).zip(&mut self.ports).zip(&mut self.busy).filter(|(_, busy)| **busy)
+        {
             let mut read = None;
             let burst = port.burst(|packets| {
                 let now = clock::now();
                 read = Some(now);
+                packets.iter_mut().for_each(|packet| packet.origin.place = place);
                 self.app.burst(packets, now);
             })?;
             if burst.received > 0 {
@@ -93,6 +112,22 @@ impl<P: Port, A: App> Worker<P, A> {
         Ok(more)
     }
 
+    /// Sends replies that were put off, and are known now.
+    fn tend(&mut self) {
+        let Self { ports, app, counters, .. } = self;
+        app.tend(clock::now(), &mut |packet, took| {
+            let mut burst = Burst::default();
+            match packet.verdict {
+                Verdict::Drop(reason) => burst.drop(reason),
+                _ => match ports.get_mut(packet.origin.place as usize).map(|p| p.send(packet)) {
+                    Some(true) => burst.replied += 1,
+                    _ => burst.drop(Drop::Unsent),
+                },
+            }
+            count_done(counters, &burst, took);
+        });
+    }
+
     /// Finds out which ports have something to receive; waits for one if none is busy.
     #[cold]
     fn ask(&mut self) -> io::Result<ControlFlow<()>> {
@@ -104,47 +139,75 @@ impl<P: Port, A: App> Worker<P, A> {
         }
         // Most workers have few ports: what is asked then fits a cache line or two.
         let asked = match self.ports.len() {
-            0..4 => self.poll::<4>(idle),
-            4..16 => self.poll::<16>(idle),
-            _ => self.poll::<{ PORTS_MAX + 1 }>(idle),
+            0..3 => self.poll::<4>(idle),
+            3..15 => self.poll::<16>(idle),
+            _ => self.poll::<{ PORTS_MAX + 2 }>(idle),
         };
         if idle {
             woken(&mut self.counters);
         }
-        asked
+        let asked = asked?;
+        if asked.is_called {
+            self.tend();
+        }
+        Ok(if asked.is_stopped { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     }
 
-    /// Asks up to `N - 1` ports, and whether to stop.
+    /// Asks up to `N - 2` ports, whether to stop, and whether the application has something to do.
     ///
     /// poll and not epoll: epoll stays in the sockets' wake-up lists while the worker is busy, and
     /// so costs the kernel a call for every packet that arrives.
-    fn poll<const N: usize>(&mut self, wait: bool) -> io::Result<ControlFlow<()>> {
+    fn poll<const N: usize>(&mut self, wait: bool) -> io::Result<Asked> {
         let stop = self.stop.as_fd();
+        let count = self.ports.len();
         let mut fds: [PollFd<'_>; N] = std::array::from_fn(|index| {
-            let fd = self.ports.get(index).map_or(stop, |port| port.as_fd());
-            PollFd::from_borrowed_fd(fd, PollFlags::IN)
+            let port = self.ports.get(index).map(|port| port.as_fd());
+            let other = if index > count { self.app.as_fd() } else { None };
+            PollFd::from_borrowed_fd(port.or(other).unwrap_or(stop), PollFlags::IN)
         });
-        let fds = &mut fds[..=self.ports.len()];
-        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        match poll(fds, (!wait).then_some(&at_once)) {
-            Err(rustix::io::Errno::INTR) => return Ok(ControlFlow::Continue(())),
-            result => result?,
-        };
-        let (stop, ports) = fds.split_last().expect("the last one is there to stop");
+        let fds = &mut fds[..count + 1 + usize::from(self.app.as_fd().is_some())];
+        if !poll_for(fds, (!wait).then_some(Duration::ZERO))? {
+            return Ok(Asked::default());
+        }
+        let (ports, others) = fds.split_at(count);
         for (busy, fd) in self.busy.iter_mut().zip(ports) {
             // An error is read, and judged, by receiving.
             *busy |= !fd.revents().is_empty();
         }
-        let stopped = !stop.revents().is_empty();
-        Ok(if stopped { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        let mut others = others.iter().map(|fd| !fd.revents().is_empty());
+        let mut is_ready = || others.next().unwrap_or_default();
+        Ok(Asked { is_stopped: is_ready(), is_called: is_ready() })
+    }
+}
+
+/// What is to be done besides serving ports.
+#[derive(Clone, Copy, Default)]
+struct Asked {
+    is_stopped: bool,
+    is_called: bool,
+}
+
+/// Waits, for ever or so long; false where a signal ended that.
+fn poll_for(fds: &mut [PollFd<'_>], time: Option<Duration>) -> io::Result<bool> {
+    let time = time.map(|time| Timespec {
+        tv_sec: time.as_secs() as i64,
+        tv_nsec: time.subsec_nanos().into(),
+    });
+    match poll(fds, time.as_ref()) {
+        Err(rustix::io::Errno::INTR) => Ok(false),
+        result => Ok(result.map(|_| true)?),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use packet::{Packet, Verdict};
+    use crate::Totals;
+    use packet::{Origin, Packet, Transport};
     use port::Loopback;
+    use rustix::event::{EventfdFlags, eventfd};
+    use std::net::SocketAddr;
+    use std::os::fd::{BorrowedFd, OwnedFd};
 
     struct Echo;
 
@@ -186,6 +249,86 @@ mod tests {
         assert!(worker.turn().unwrap().is_continue());
         stop.stop();
         assert!((0..=TURNS_UNASKED_MAX).any(|_| worker.turn().unwrap().is_break()));
+    }
+
+    /// Puts every reply off, until somebody rings.
+    struct Patient {
+        bell: OwnedFd,
+        owed: Vec<(SocketAddr, Origin, Vec<u8>)>,
+    }
+
+    impl App for Patient {
+        fn burst(&mut self, packets: &mut [Packet<'_>], _now: Duration) {
+            for packet in packets {
+                self.owed.push((packet.peer, packet.origin, packet.message().to_vec()));
+                packet.verdict = Verdict::Later;
+            }
+        }
+
+        fn park(&mut self) {}
+
+        fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+            Some(self.bell.as_fd())
+        }
+
+        fn tend(&mut self, _now: Duration, send: &mut dyn FnMut(&Packet<'_>, Duration)) {
+            rustix::io::read(&self.bell, &mut [0; 8]).unwrap();
+            for (peer, origin, mut octets) in self.owed.drain(..) {
+                let len = octets.len();
+                let mut packet = Packet::new(&mut octets, len, peer, Transport::Datagram);
+                packet.origin = origin;
+                packet.verdict = match packet.message() {
+                    b"drop" => Verdict::Drop(Drop::Short),
+                    _ => Verdict::Reply,
+                };
+                send(&packet, Duration::from_millis(7));
+            }
+        }
+
+        fn owes(&self) -> bool {
+            !self.owed.is_empty()
+        }
+    }
+
+    fn patient_worker(stop: &OnStop) -> (Worker<Loopback, Patient>, OwnedFd) {
+        let bell = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
+        let mut ports = [64, 64].map(|room| Loopback::new(room).unwrap());
+        for (port, text) in ports.iter_mut().zip([&b"reply"[..], b"drop"]) {
+            port.push("192.0.2.1:1053".parse().unwrap(), text);
+        }
+        let app = Patient { bell: bell.try_clone().unwrap(), owed: Vec::new() };
+        (Worker::new(ports.into(), app, stop.clone()).unwrap(), bell)
+    }
+
+    #[test]
+    fn a_reply_that_is_put_off_leaves_where_its_question_came() {
+        let (mut worker, bell) = patient_worker(&OnStop::new().unwrap());
+        assert!(worker.turn().unwrap().is_continue());
+        let totals = Totals::sum([&worker.counters()]);
+        assert_eq!((totals.received, totals.replied), (2, 0));
+        assert_eq!(totals.latency.counts.iter().sum::<u64>(), 0);
+        assert!(worker.ports[0].pop().is_none());
+        rustix::io::write(&bell, &1u64.to_ne_bytes()).unwrap();
+        assert!(worker.turn().unwrap().is_continue());
+        assert_eq!(worker.ports[0].pop().unwrap().payload, b"reply");
+        let totals = Totals::sum([&worker.counters()]);
+        assert_eq!((totals.replied, totals.dropped[Drop::Short as usize]), (1, 1));
+        assert_eq!(totals.latency.sum, Duration::from_millis(14));
+    }
+
+    #[test]
+    fn replies_that_are_owed_are_sent_before_the_end() {
+        let stop = OnStop::new().unwrap();
+        let (worker, bell) = patient_worker(&stop);
+        let counters = worker.counters();
+        stop.stop();
+        let running = std::thread::spawn(move || worker.run().unwrap());
+        while Totals::sum([&counters]).received < 2 {
+            std::thread::yield_now();
+        }
+        rustix::io::write(&bell, &1u64.to_ne_bytes()).unwrap();
+        running.join().unwrap();
+        assert_eq!(Totals::sum([&counters]).replied, 1);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod address;
 mod bind;
+mod late;
 pub mod limits;
 mod ring;
 mod socket;

@@ -2,10 +2,10 @@
 
 use crate::address::RawAddress;
 use crate::limits::ROOM;
-use packet::BURST_MAX;
+use packet::{BURST_MAX, Local};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::io;
-use std::net::{Ipv6Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::{self, NonNull};
 
@@ -14,10 +14,12 @@ use std::ptr::{self, NonNull};
 const STRIDE: usize = ROOM + 64;
 /// Octets of ancillary data: one `in6_pktinfo`, the larger of the two, with its header.
 // SAFETY: CMSG_SPACE only computes.
-const CONTROL: usize = unsafe { libc::CMSG_SPACE(size_of::<libc::in6_pktinfo>() as u32) } as usize;
+pub const CONTROL: usize =
+    unsafe { libc::CMSG_SPACE(size_of::<libc::in6_pktinfo>() as u32) } as usize;
 
+/// Room for it, aligned as its header asks.
 #[repr(C, align(8))]
-struct Control([u8; CONTROL]);
+pub struct Control(pub [u8; CONTROL]);
 
 /// The headers and what they point at.
 struct Parts {
@@ -132,6 +134,37 @@ impl Ring {
                 len: (*header).msg_len as usize,
                 truncated: (*header).msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
                 peer: (*peer).get(),
+            }
+        }
+    }
+
+    /// The address that a filled slot's datagram was sent to, where the socket tells.
+    #[inline]
+    pub fn local(&self, slot: usize) -> Option<Local> {
+        if self.control == 0 {
+            return None;
+        }
+        // SAFETY: `parts` is live, and header and ancillary data are as the kernel wrote them.
+        unsafe {
+            let header = &raw const (*self.parts.as_ptr()).receive[slot].msg_hdr;
+            let message = libc::CMSG_FIRSTHDR(header);
+            if message.is_null() {
+                return None;
+            }
+            let data = libc::CMSG_DATA(message);
+            match ((*message).cmsg_level, (*message).cmsg_type) {
+                (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+                    let info = data.cast::<libc::in_pktinfo>().read_unaligned();
+                    let ip = Ipv4Addr::from(u32::from_be(info.ipi_spec_dst.s_addr)).into();
+                    Some(Local { ip, interface: 0 })
+                }
+                (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+                    let info = data.cast::<libc::in6_pktinfo>().read_unaligned();
+                    let ip = Ipv6Addr::from(info.ipi6_addr.s6_addr);
+                    let interface = if ip.is_unicast_link_local() { info.ipi6_ifindex } else { 0 };
+                    Some(Local { ip: ip.into(), interface })
+                }
+                _ => None,
             }
         }
     }

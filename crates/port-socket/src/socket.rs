@@ -64,7 +64,9 @@ impl Port for SocketPort {
             // SAFETY: the buffer has `ROOM` initialised octets, one slice is made of each, and the
             // ring does nothing with it until the packets are gone.
             let buffer = unsafe { slice::from_raw_parts_mut(self.ring.buffer(index), ROOM) };
-            packets[shown].write(Packet::new(buffer, slot.len, peer, Transport::Datagram));
+            let mut packet = Packet::new(buffer, slot.len, peer, Transport::Datagram);
+            packet.origin.local = self.ring.local(index);
+            packets[shown].write(packet);
             slots[shown] = index as u8;
             shown += 1;
         }
@@ -82,12 +84,17 @@ impl Port for SocketPort {
                     self.ring.queue(slot.into(), packet.len);
                     queued += 1;
                 }
+                Verdict::Later => {}
                 Verdict::Drop(reason) => burst.drop(reason),
             }
         }
         burst.replied = self.ring.flush(self.fd.as_fd());
         burst.dropped[Drop::Unsent as usize] += queued - burst.replied;
         Ok(burst)
+    }
+
+    fn send(&mut self, reply: &Packet<'_>) -> bool {
+        crate::late::send(self.fd.as_fd(), reply).is_ok()
     }
 
     fn as_fd(&self) -> BorrowedFd<'_> {

@@ -2,7 +2,7 @@
 //! way of making a [`Link`], and passes.
 
 use crate::{Burst, Port};
-use packet::{Drop, Packet, Verdict};
+use packet::{Drop, Packet, Transport, Verdict};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -37,6 +37,7 @@ macro_rules! contract {
             replies_go_to_whom_they_belong,
             an_empty_burst_does_not_call_the_application,
             what_is_dropped_is_not_answered,
+            what_is_put_off_is_answered_later,
             every_packet_is_counted_once,
             a_burst_is_no_longer_than_it_may_be,
             a_zero_length_datagram_is_a_packet,
@@ -126,6 +127,37 @@ pub fn what_is_dropped_is_not_answered(mut link: impl Link) {
     got.sort();
     assert_eq!(got, [b"keep 1", b"keep 2"]);
     assert_eq!(link.receive(0), None);
+}
+
+/// A reply that is put off goes to whom it belongs, after others; nobody counts it before.
+pub fn what_is_put_off_is_answered_later(mut link: impl Link) {
+    link.send(0, b"later");
+    let mut put_off = None;
+    let deadline = Instant::now() + PATIENCE;
+    while put_off.is_none() {
+        assert!(Instant::now() < deadline, "nothing came");
+        let burst = link.port().burst(|packets| {
+            let packet = &mut packets[0];
+            packet.verdict = Verdict::Later;
+            put_off = Some((packet.peer, packet.origin));
+        });
+        let burst = burst.unwrap();
+        assert_eq!((burst.replied, burst.dropped), (0, [0; Drop::COUNT]));
+    }
+    for client in [1, 0] {
+        link.send(client, b"at once");
+    }
+    burst_until(&mut link, 2, reply_to_all);
+    let (peer, origin) = put_off.expect("it came");
+    let mut buffer = *b"at last";
+    let len = buffer.len();
+    let mut reply = Packet::new(&mut buffer, len, peer, Transport::Datagram);
+    (reply.origin, reply.verdict) = (origin, Verdict::Reply);
+    assert!(link.port().send(&reply));
+    assert_eq!(link.receive(1).unwrap(), b"at once");
+    let mut got = [link.receive(0).unwrap(), link.receive(0).unwrap()];
+    got.sort();
+    assert_eq!(got, [b"at last", b"at once"]);
 }
 
 /// Whatever the verdicts are: received = replied + dropped, by reason; no verdict is `Undecided`.

@@ -19,7 +19,8 @@ pub struct Caps {
     pub room: usize,
 }
 
-/// What one burst did. Every packet is counted once: `received` = `replied` + all of `dropped`.
+/// What one burst did. Every packet is counted once: `received` = `replied` + all of `dropped`, and
+/// those whose replies were put off, which are counted when they are sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Burst {
     /// Packets taken from the device.
@@ -45,13 +46,16 @@ pub trait Port {
     fn caps(&self) -> &Caps;
 
     /// Receives up to a burst without waiting, lets `app` edit the packets in place and set each
-    /// verdict, then sends the replies and recycles the rest. `app` may change a packet's message,
+    /// verdict, then sends the replies and recycles the rest, also what is answered later. `app` may change a packet's message,
     /// length and verdict, not its place in the slice. It is not called for an empty burst, nor
     /// shown what cannot be answered ([`Drop::NoPeer`], [`Drop::Oversize`]).
     ///
     /// # Errors
     /// Only when the device can no longer be used; whatever concerns single packets is counted.
     fn burst(&mut self, app: impl FnOnce(&mut [Packet<'_>])) -> io::Result<Burst>;
+
+    /// Sends a reply that was put off, to whom the packet came from; whether the device took it.
+    fn send(&mut self, reply: &Packet<'_>) -> bool;
 
     /// To be watched while idle: readable when a burst would not be empty.
     fn as_fd(&self) -> BorrowedFd<'_>;

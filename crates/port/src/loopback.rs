@@ -82,10 +82,10 @@ impl Port for Loopback {
         for packet in packets {
             match packet.verdict {
                 Verdict::Drop(reason) => burst.drop(reason),
+                Verdict::Later => {}
                 Verdict::Reply => {
                     burst.replied += 1;
-                    let payload = packet.message().to_vec();
-                    self.sent.push_back(Datagram { peer: packet.peer, payload });
+                    self.sent.push_back(datagram(&packet));
                 }
             }
         }
@@ -96,7 +96,16 @@ impl Port for Loopback {
         Ok(burst)
     }
 
+    fn send(&mut self, reply: &Packet<'_>) -> bool {
+        self.sent.push_back(datagram(reply));
+        true
+    }
+
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.readable.as_fd()
     }
+}
+
+fn datagram(packet: &Packet<'_>) -> Datagram {
+    Datagram { peer: packet.peer, payload: packet.message().to_vec() }
 }

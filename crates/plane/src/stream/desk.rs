@@ -59,6 +59,7 @@ impl<A: App> Clerk<A> {
             self.app.burst(slice::from_mut(&mut packet), now);
             match packet.verdict {
                 Verdict::Drop(reason) => burst.drop(reason),
+                Verdict::Later => {}
                 Verdict::Reply => {
                     burst.replied += 1;
                     // One buffer for length and message, so that they leave in one segment.

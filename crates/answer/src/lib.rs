@@ -40,7 +40,7 @@ mod trail;
 pub use elsewhere::{Elsewhere, Nowhere};
 pub use gate::{Limiter, Limits};
 pub use guard::CookieSecret;
-pub use relay::{Lifetimes, Relayed, failure, relay};
+pub use relay::{FAILURE_LEN_MAX, Lifetimes, Relayed, failure, is_failure, relay};
 pub use tally::{TYPE_NAMES, Tally};
 
 use finish::Room;

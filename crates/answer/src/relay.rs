@@ -13,6 +13,8 @@ use wire::{
 /// Octets between name and records: code and marks, records in the authority section, and two of
 /// records in the answer.
 pub(crate) const NOTE_LEN: usize = 4;
+/// Octets of the longest failure.
+pub const FAILURE_LEN_MAX: usize = HEADER_LEN + Name::LEN_MAX + NOTE_LEN;
 /// Marks of a note's first octet, whose lower half is the code.
 const AUTHENTIC: u8 = 0x80;
 const UNFINISHED: u8 = 0x40;
@@ -139,12 +141,17 @@ pub fn relay(
 }
 
 /// Writes what is kept where nobody could answer (RFC 9520 §3.2).
-pub fn failure(key: &Key<'_>, buf: &mut [u8; HEADER_LEN + Name::LEN_MAX + NOTE_LEN]) -> Relayed {
+pub fn failure(key: &Key<'_>, buf: &mut [u8; FAILURE_LEN_MAX]) -> Relayed {
     let value_at = HEADER_LEN + key.name.len();
     buf[HEADER_LEN..value_at].copy_from_slice(key.name);
     let (rcode, authentic, unfinished) = (Rcode::ServFail, false, false);
     Note { rcode, authentic, unfinished, answers: 0, authorities: 0 }.write(buf, value_at);
     Relayed { len: value_at + NOTE_LEN, value_at, ttl: 0 }
+}
+
+/// Whether what is kept says that nobody could answer.
+pub fn is_failure(message: &[u8], name_len: usize) -> bool {
+    Note::read(message, name_len).is_some_and(|(note, _)| note.rcode == Rcode::ServFail)
 }
 
 /// What is taken so far.

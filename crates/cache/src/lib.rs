@@ -20,4 +20,4 @@ mod store;
 
 pub use index::Line;
 pub use shape::{Shape, State};
-pub use store::{Cache, Found, Key, Kind, Put};
+pub use store::{Cache, Found, Key, Kind, Put, memory};

@@ -96,6 +96,12 @@ pub enum Put {
     TooLarge,
 }
 
+/// The part of an index that [`Cache::find`] will look at first, to be fetched ahead.
+#[inline]
+pub fn memory<'l>(lines: &'l [Line], key: &Key<'_>) -> &'l [Line] {
+    lines.get(choose(key.ident().hash, lines.len())..).unwrap_or_default()
+}
+
 /// A cache in memory of somebody else's, all of it made by the same [`Shape`](crate::Shape).
 #[derive(Debug)]
 pub struct Cache<'m> {
@@ -109,28 +115,29 @@ pub struct Cache<'m> {
     pub octets: &'m mut [u8],
 }
 
-impl Cache<'_> {
-    /// The memory that [`find`](Self::find) will look at first, to be fetched ahead.
-    #[inline]
-    pub fn memory(&self, key: &Key<'_>) -> &[Line] {
-        self.lines.get(choose(key.ident().hash, self.lines.len())..).unwrap_or_default()
-    }
-
-    /// What was put last for a key, fresh or not, and counts as used.
-    ///
-    /// `now` is monotonic seconds, as everywhere here.
-    pub fn find(&mut self, key: &Key<'_>, now: u32) -> Option<Found<'_>> {
+impl<'m> Cache<'m> {
+    /// The same as [`find`](Self::find), for as long as the memory is there.
+    pub fn into_found(self, key: &Key<'_>, now: u32) -> Option<Found<'m>> {
         let place = self.place(&key.ident())?;
         let at = place * UNIT;
-        let entry = Entry::at(self.octets, at);
-        let uses = (entry.uses() + 1).min(USES_MAX);
-        if uses != entry.uses() {
+        let before = Entry::at(self.octets, at).uses();
+        let uses = (before + 1).min(USES_MAX);
+        if uses != before {
             set_uses(self.octets, at, uses);
         }
         let entry = Entry::at(self.octets, at);
         let (age, ttl) = (now.saturating_sub(entry.made()), entry.ttl());
         let may_renew = now >= entry.retry();
         Some(Found { message: entry.message(), age, ttl, uses, may_renew })
+    }
+
+    /// What was put last for a key, fresh or not, and counts as used.
+    ///
+    /// `now` is monotonic seconds, as everywhere here.
+    #[inline]
+    pub fn find(&mut self, key: &Key<'_>, now: u32) -> Option<Found<'_>> {
+        let Self { state, lines, ghosts, octets } = self;
+        Cache { state, lines, ghosts, octets }.into_found(key, now)
     }
 
     /// Keeps a value in place of what the key had: fresh for `ttl` seconds from now, and to be

@@ -45,7 +45,7 @@ pub(crate) struct Try {
 }
 
 impl Try {
-    const NEVER: Self = Self {
+    pub(crate) const NEVER: Self = Self {
         upstream: 0,
         id: 0,
         casing: Casing::LOWER,
@@ -99,6 +99,11 @@ impl Ask {
     /// What is asked, in lower case.
     pub fn key(&self) -> Key<'_> {
         Key { hash: self.hash, kind: self.kind, name: &self.name[..self.name_len.into()] }
+    }
+
+    /// Whom it is asked of.
+    pub fn group(&self) -> Group {
+        self.group
     }
 
     pub(crate) fn is(&self, key: &Key<'_>, group: Group) -> bool {

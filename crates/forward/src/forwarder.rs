@@ -112,13 +112,13 @@ pub struct Forwarder<'m> {
 }
 
 impl Forwarder<'_> {
-    /// Asks servers of a group, unless somebody already does, and has `waiter` wait for the answer:
-    /// a number below [`WAITERS_MAX`], which waits for nothing else.
+    /// Asks servers of a group, unless somebody already does, and has `waiter` wait for the answer,
+    /// if it is for one: a number below [`WAITERS_MAX`], which waits for nothing else.
     pub fn ask(
         &mut self,
         key: &Key<'_>,
         group: Group,
-        waiter: u16,
+        waiter: Option<u16>,
         now: u64,
         dice: Dice<'_>,
     ) -> Asked {
@@ -148,6 +148,7 @@ impl Forwarder<'_> {
             self.try_failing(number, now, dice);
             self.schedule(number, now);
         }
+        let Some(waiter) = waiter else { return Asked::Waits };
         let ask = &mut self.asks[usize::from(number)];
         if ask.waiters == WAITERS_OF_ASK_MAX {
             return Asked::Full;
@@ -220,6 +221,41 @@ impl Forwarder<'_> {
             _ => {
                 server.hear(now, now - sent.sent_at);
                 Event::Answer(self.ticket(number))
+            }
+        }
+    }
+
+    /// Writes a question that is to be asked by stream, with this id; returns its length. Nothing if
+    /// the question has ended.
+    pub fn compose_stream(
+        &self,
+        ticket: Ticket,
+        id: u16,
+        buf: &mut [u8; QUESTION_LEN_MAX],
+    ) -> Option<usize> {
+        self.get(ticket).map(|ask| compose(ask, &Try { id, ..Try::NEVER }, buf))
+    }
+
+    /// Takes what came by the stream that a question was sent on with this id.
+    pub fn receive_stream(
+        &mut self,
+        (ticket, upstream): (Ticket, u16),
+        id: u16,
+        message: &[u8],
+        now: u64,
+        dice: Dice<'_>,
+    ) -> Event {
+        let Some(ask) = self.get(ticket) else { return Event::Nothing };
+        let has_id = message.first_chunk() == Some(&id.to_be_bytes());
+        match read(ask, &Try { id, ..Try::NEVER }, message) {
+            Said::Answer if has_id => Event::Answer(ticket),
+            said => {
+                let counts = &mut self.state.upstreams[usize::from(upstream)].counts;
+                match said {
+                    Said::Failure => counts.refused += 1,
+                    _ => counts.mismatched += 1,
+                }
+                self.fail_stream(ticket, now, dice)
             }
         }
     }

@@ -102,7 +102,7 @@ impl World {
         self.began[usize::from(waiter)] = self.now;
         let asked = self.call(|forwarder, now, dice| {
             let key = Key { hash: number.wrapping_mul(0x9e37_79b9_7f4a_7c15), kind, name: &name };
-            forwarder.ask(&key, group, waiter, now, dice)
+            forwarder.ask(&key, group, Some(waiter), now, dice)
         });
         if asked != Asked::Waits {
             self.free.push(waiter);

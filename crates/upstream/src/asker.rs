@@ -1,0 +1,466 @@
+//! What one thread asks of others.
+use crate::Plan;
+use crate::dice::Dice;
+use crate::limits::{
+    ASKS_MAX, DATAGRAM_LEN_MAX, DATAGRAMS_MAX, EVENTS_MAX, FAILURE_TTL, RENEWAL_MAX, REPLY_ROOM,
+    ROUNDS_MAX, STALE_AFTER, STALE_RETRY,
+};
+use crate::sockets::Sockets;
+use crate::store::Store;
+use crate::streams::{STREAM, Streams, Turn};
+use crate::waiters::{Place, Waiter, Waiters};
+use answer::{Elsewhere, failure, relay};
+use cache::{Found, Key};
+use forward::limits::STREAM_MICROS_MAX;
+use forward::{Ask, Asked, Event, Forwarder, Group, Order, QUESTION_LEN_MAX, State, Ticket};
+use packet::{Packet, Transport, prefetch};
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
+use std::collections::VecDeque;
+use std::io;
+use std::mem;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+use wire::Suffixes;
+use wire::limits::MESSAGE_LEN_MAX;
+
+/// What epoll tells of the timer.
+const TIMER: u64 = u64::MAX;
+
+/// Asks others for one thread, and has what they said. Never waits.
+pub struct Asker {
+    plan: Plan,
+    groups: Vec<Group>,
+    addresses: Vec<SocketAddr>,
+    state: Box<State>,
+    asks: Vec<Ask>,
+    store: Store,
+    sockets: Sockets,
+    streams: Streams,
+    waiters: Waiters,
+    /// Who could have a stale answer, and when.
+    stale: VecDeque<(Duration, Place)>,
+    /// What came of sending, and nobody was told yet.
+    failed: Vec<Event>,
+    epoll: OwnedFd,
+    timer: OwnedFd,
+    /// When the timer rings, if it does.
+    armed_at: Option<Duration>,
+    dice: Dice,
+    suffixes: Suffixes,
+    now: Duration,
+    telling: Telling,
+    /// Where datagrams are read, messages made fit, and late replies composed.
+    datagram: Box<[u8]>,
+    kept: Box<[u8]>,
+    reply: Box<[u8]>,
+}
+
+/// What is told, and to whom.
+#[derive(Clone, Copy, Debug, Default)]
+struct Telling {
+    news: News,
+    /// When the query came that is answered, and how often it had to wait.
+    since: Option<Duration>,
+    rounds: u8,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+enum News {
+    #[default]
+    None,
+    /// The answer to this is in `kept`, so many octets, good for so many seconds.
+    Answer(Ticket, usize, u32),
+    /// Nobody could answer this.
+    Failure(Ticket),
+    /// Somebody waits no longer for a better answer than a stale one.
+    Stale,
+}
+
+impl Asker {
+    /// For one thread.
+    ///
+    /// # Errors
+    /// The process has no file descriptor left.
+    pub fn new(plan: Plan) -> io::Result<Self> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+        let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
+        epoll::add(&epoll, &timer, EventData::new_u64(TIMER), EventFlags::IN)?;
+        let mut groups = Vec::new();
+        let mut addresses = Vec::new();
+        for servers in &plan.groups {
+            let (first, len) = (addresses.len() as u16, servers.addresses.len() as u16);
+            groups.push(Group { first, len, mixes_case: servers.mixes_case });
+            addresses.extend(&servers.addresses);
+        }
+        let mut asks = vec![Ask::FREE; ASKS_MAX];
+        Ok(Self {
+            state: Box::new(State::new(&mut asks)),
+            asks,
+            store: Store::new(plan.cache_len),
+            sockets: Sockets::new(addresses.len()),
+            streams: Streams::default(),
+            waiters: Waiters::default(),
+            stale: VecDeque::new(),
+            failed: Vec::new(),
+            epoll,
+            timer,
+            armed_at: None,
+            dice: Dice::new(),
+            suffixes: Suffixes::new(),
+            now: Duration::ZERO,
+            telling: Telling::default(),
+            datagram: vec![0; DATAGRAM_LEN_MAX].into(),
+            kept: vec![0; 2 * MESSAGE_LEN_MAX].into(),
+            reply: vec![0; MESSAGE_LEN_MAX].into(),
+            plan,
+            groups,
+            addresses,
+        })
+    }
+
+    /// Tells the time, before questions are asked: by the system's monotonic clock.
+    pub fn begin(&mut self, now: Duration) {
+        self.now = now;
+    }
+
+    /// Whether somebody waits.
+    pub fn owes(&self) -> bool {
+        !self.waiters.is_empty()
+    }
+
+    /// Sees to what has come, and to time. `answer` is to answer each packet that waited, by another
+    /// batch with this as its elsewhere; it is told when the packet came.
+    pub fn tend(
+        &mut self,
+        now: Duration,
+        answer: &mut dyn FnMut(&mut Self, &mut Packet<'_>, Duration),
+    ) -> io::Result<()> {
+        self.now = now;
+        let nothing = epoll::Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
+        let mut events = [nothing; EVENTS_MAX];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let count = match epoll::wait(&self.epoll, &mut events, Some(&at_once)) {
+            Err(rustix::io::Errno::INTR) => 0,
+            waited => waited?,
+        };
+        for event in &events[..count] {
+            match event.data.u64() {
+                TIMER => {
+                    // How often it rang does not matter.
+                    let _ = rustix::io::read(&self.timer, &mut [0; 8]);
+                    self.armed_at = None;
+                }
+                place if place >= STREAM => self.take_stream((place - STREAM) as usize, answer),
+                place => self.take_datagrams(place as usize, answer),
+            }
+        }
+        while let Some(event) = self.with(|forwarder, now, dice| forwarder.expire(now, dice)) {
+            self.settle(event, answer);
+        }
+        for event in mem::take(&mut self.failed) {
+            self.settle(event, answer);
+        }
+        self.tell_stale(answer);
+        self.sockets.close_rested(now);
+        self.streams.close_late(now);
+        self.arm();
+        Ok(())
+    }
+
+    fn with<T>(&mut self, act: impl FnOnce(&mut Forwarder<'_>, u64, forward::Dice<'_>) -> T) -> T {
+        let Self { state, asks, dice, now, .. } = self;
+        act(&mut Forwarder { state, asks }, now.as_micros() as u64, &mut || dice.throw())
+    }
+
+    fn seconds(&self) -> u32 {
+        self.now.as_secs() as u32
+    }
+
+    /// Receives what came at a socket.
+    fn take_datagrams(&mut self, place: usize, answer: Answer<'_>) {
+        let mut datagram = mem::take(&mut self.datagram);
+        for _ in 0..DATAGRAMS_MAX {
+            let Some(socket) = self.sockets.get(place) else { break };
+            let (number, server) = (socket.number, socket.server);
+            match socket.fd.recv(&mut datagram) {
+                Ok(len) => {
+                    let message = &datagram[..len];
+                    let event = self.with(|forwarder, now, dice| {
+                        forwarder.receive(number, server, message, now, dice)
+                    });
+                    match event {
+                        Event::Answer(ticket) => self.learn(ticket, message, answer),
+                        event => self.settle(event, answer),
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                    self.with(|forwarder, now, _| forwarder.upstream(server).refuse(now));
+                }
+                Err(_) => break,
+            }
+        }
+        self.datagram = datagram;
+    }
+
+    fn take_stream(&mut self, place: usize, answer: Answer<'_>) {
+        let event = match self.streams.turn(place) {
+            Turn::Waits => return,
+            Turn::Failure(stream) => {
+                self.with(|forwarder, now, dice| forwarder.fail_stream(stream.ticket, now, dice))
+            }
+            Turn::Reply(stream) => {
+                let from = (stream.ticket, stream.server);
+                let event = self.with(|forwarder, now, dice| {
+                    forwarder.receive_stream(from, stream.id, stream.message(), now, dice)
+                });
+                if let Event::Answer(ticket) = event {
+                    return self.learn(ticket, stream.message(), answer);
+                }
+                event
+            }
+        };
+        self.settle(event, answer);
+    }
+
+    /// Does what an event asks for, and sends what was ordered.
+    fn settle(&mut self, event: Event, answer: Answer<'_>) {
+        self.send();
+        match event {
+            Event::Nothing => {}
+            // Whoever has the message learns from it.
+            Event::Answer(ticket) | Event::Failure(ticket) => self.fail(ticket, answer),
+            Event::Truncated(ticket, server) => {
+                if self.open_stream(ticket, server).is_err() {
+                    let event =
+                        self.with(|forwarder, now, dice| forwarder.fail_stream(ticket, now, dice));
+                    self.settle(event, answer);
+                }
+            }
+        }
+    }
+
+    /// Sends what was ordered.
+    fn send(&mut self) {
+        while let Some(order) = self.with(|forwarder, _, _| forwarder.order()) {
+            if self.send_order(&order).is_err() {
+                let event =
+                    self.with(|forwarder, now, dice| forwarder.fail_send(&order, now, dice));
+                if event != Event::Nothing {
+                    self.failed.push(event);
+                }
+            }
+        }
+    }
+
+    fn send_order(&mut self, order: &Order) -> io::Result<()> {
+        let mut question = [0; QUESTION_LEN_MAX];
+        let len = self.with(|forwarder, _, _| forwarder.compose(order, &mut question));
+        let to = (order.upstream, self.addresses[usize::from(order.upstream)]);
+        let random = self.dice.throw();
+        let socket = self.sockets.pick(self.epoll.as_fd(), to, self.now, random)?;
+        let number = socket.number;
+        socket.fd.send(&question[..len])?;
+        self.with(|forwarder, _, _| forwarder.sent(order, number));
+        Ok(())
+    }
+
+    fn open_stream(&mut self, ticket: Ticket, server: u16) -> io::Result<()> {
+        let mut question = [0; QUESTION_LEN_MAX];
+        let id = self.dice.throw() as u16;
+        let len = self
+            .with(|forwarder, _, _| forwarder.compose_stream(ticket, id, &mut question))
+            .unwrap_or_default();
+        let mut octets = (len as u16).to_be_bytes().to_vec();
+        octets.extend_from_slice(&question[..len]);
+        let address = self.addresses[usize::from(server)];
+        let until = self.now + Duration::from_micros(STREAM_MICROS_MAX);
+        self.streams.open(self.epoll.as_fd(), address, (ticket, server, id), octets, until)
+    }
+
+    /// Takes an answer, keeps it, and tells who waits.
+    fn learn(&mut self, ticket: Ticket, message: &[u8], answer: Answer<'_>) {
+        self.send();
+        let now = self.seconds();
+        let Self { state, asks, plan, groups, suffixes, kept, store, .. } = self;
+        let forwarder = Forwarder { state, asks };
+        let Some(ask) = forwarder.get(ticket) else { return };
+        let group = groups.iter().position(|group| *group == ask.group()).unwrap_or_default();
+        let servers = &plan.groups[group];
+        let key = ask.key();
+        let suffix = servers.suffix.as_name();
+        let Ok(taken) = relay(&key, suffix, message, &plan.lifetimes, suffixes, kept) else {
+            return self.fail(ticket, answer);
+        };
+        if servers.caches && taken.ttl > 0 {
+            // What is too large to be kept is told to who waits, and asked again.
+            let _ = store.lend().put(&key, now, taken.ttl, &kept[taken.value_at..taken.len]);
+        }
+        self.tell(News::Answer(ticket, taken.len, taken.ttl), ticket, answer);
+    }
+
+    /// Remembers that nobody could answer, and tells who waits.
+    fn fail(&mut self, ticket: Ticket, answer: Answer<'_>) {
+        let now = self.seconds();
+        let Self { state, asks, store, plan, groups, .. } = self;
+        let forwarder = Forwarder { state, asks };
+        let Some(ask) = forwarder.get(ticket) else { return };
+        let key = ask.key();
+        let group = groups.iter().position(|group| *group == ask.group()).unwrap_or_default();
+        let mut cache = store.lend();
+        let is_known = cache
+            .find(&key, now)
+            .is_some_and(|found| !answer::is_failure(found.message, key.name.len()));
+        if is_known {
+            cache.hold(&key, now + STALE_RETRY);
+        } else if plan.groups[group].caches {
+            let mut octets = [0; answer::FAILURE_LEN_MAX];
+            let taken = failure(&key, &mut octets);
+            let _ = cache.put(&key, now, FAILURE_TTL, &octets[taken.value_at..taken.len]);
+        }
+        self.tell(News::Failure(ticket), ticket, answer);
+    }
+
+    /// Answers all who wait for a question, which ends.
+    fn tell(&mut self, news: News, ticket: Ticket, answer: Answer<'_>) {
+        while let Some(place) = self.with(|forwarder, _, _| forwarder.take_waiter(ticket)) {
+            let waiter = self.waiters.take(place);
+            self.waiters.free(place);
+            if let Some(waiter) = waiter {
+                self.answer(&waiter, news, answer);
+            }
+        }
+        self.with(|forwarder, _, _| forwarder.end(ticket));
+    }
+
+    /// Answers with what is stale who has waited long enough for something better.
+    fn tell_stale(&mut self, answer: Answer<'_>) {
+        while let Some((at, place)) = self.stale.front().copied()
+            && at <= self.now
+        {
+            self.stale.pop_front();
+            if let Some(waiter) = self.waiters.take_exactly(place) {
+                self.answer(&waiter, News::Stale, answer);
+            }
+        }
+    }
+
+    fn answer(&mut self, waiter: &Waiter, news: News, answer: Answer<'_>) {
+        let mut reply = mem::take(&mut self.reply);
+        let room = match waiter.transport() {
+            Transport::Datagram => REPLY_ROOM,
+            Transport::Stream => reply.len(),
+        };
+        let mut packet = waiter.packet(&mut reply[..room]);
+        let (since, rounds) = (Some(waiter.since), waiter.rounds + 1);
+        self.telling = Telling { news, since, rounds };
+        answer(self, &mut packet, waiter.since);
+        self.telling = Telling::default();
+        self.reply = reply;
+    }
+
+    /// Has the timer ring when there is something to do.
+    fn arm(&mut self) {
+        let state = &mut *self.state;
+        let next = Forwarder { state, asks: &mut self.asks }.next_micros();
+        let next = next.map(Duration::from_micros);
+        let stale = self.stale.front().map(|(at, _)| *at);
+        let at_once = (!self.failed.is_empty()).then_some(self.now);
+        let Some(at) = next.into_iter().chain(stale).chain(at_once).min() else { return };
+        if self.armed_at.is_some_and(|armed| armed <= at) {
+            return;
+        }
+        // All zero would disarm it.
+        let at = at.max(Duration::from_nanos(1));
+        let value = Timespec { tv_sec: at.as_secs() as i64, tv_nsec: at.subsec_nanos().into() };
+        let interval = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let timer = Itimerspec { it_interval: interval, it_value: value };
+        if timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &timer).is_ok() {
+            self.armed_at = Some(at);
+        }
+    }
+
+    /// What was just found out about a key: it could not be answered, or the answer.
+    fn news_of(&mut self, key: &Key<'_>) -> Option<Option<(usize, u32)>> {
+        let (ticket, answer) = match self.telling.news {
+            News::Answer(ticket, len, ttl) => (ticket, Some((len, ttl))),
+            News::Failure(ticket) => (ticket, None),
+            News::None | News::Stale => return None,
+        };
+        let forwarder = Forwarder { state: &mut self.state, asks: &mut self.asks };
+        let own = forwarder.get(ticket)?.key();
+        let is_it = (own.hash, own.kind, own.name) == (key.hash, key.kind, key.name);
+        is_it.then_some(answer)
+    }
+}
+
+/// See [`Asker::tend`].
+type Answer<'a> = &'a mut dyn FnMut(&mut Asker, &mut Packet<'_>, Duration);
+
+impl AsFd for Asker {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+}
+
+impl Elsewhere for Asker {
+    fn prefetch(&self, key: &Key<'_>) {
+        prefetch(cache::memory(self.store.lines(), key));
+    }
+
+    fn find(&mut self, key: &Key<'_>) -> Option<Found<'_>> {
+        if let Some(Some((len, ttl))) = self.news_of(key) {
+            let message = &self.kept[..len];
+            return Some(Found { message, age: 0, ttl: ttl.max(1), uses: 0, may_renew: false });
+        }
+        let (now, stale_max) = (self.seconds(), self.plan.stale_max);
+        self.store.lend().into_found(key, now).filter(|found| {
+            let is_failure = || answer::is_failure(found.message, key.name.len());
+            let is_stale = || found.age - found.ttl < stale_max && !is_failure();
+            found.is_fresh() || is_stale()
+        })
+    }
+
+    fn ask(&mut self, key: &Key<'_>, group: u16, packet: &Packet<'_>) -> bool {
+        let Telling { news, since, rounds } = self.telling;
+        if matches!(news, News::Stale) || self.news_of(key).is_some() || rounds > ROUNDS_MAX {
+            return false;
+        }
+        let now = self.seconds();
+        let stale = self.store.lend().find(key, now).map(|found| found.may_renew);
+        // Somebody tried in vain not long ago.
+        if stale == Some(false) {
+            return false;
+        }
+        let Some(group) = self.groups.get(usize::from(group)).copied() else { return false };
+        let waiter = Waiter::new(packet, since.unwrap_or(self.now), rounds);
+        let Some(place) = waiter.and_then(|waiter| self.waiters.put(waiter)) else { return false };
+        let number = place.number;
+        let asked =
+            self.with(|forwarder, now, dice| forwarder.ask(key, group, Some(number), now, dice));
+        if asked != Asked::Waits {
+            self.waiters.free(number);
+            return false;
+        }
+        if stale.is_some() {
+            self.stale.push_back((self.now + STALE_AFTER, place));
+        }
+        self.send();
+        self.arm();
+        true
+    }
+
+    fn renew(&mut self, key: &Key<'_>, group: u16) {
+        let now = self.seconds();
+        let Some(group) = self.groups.get(usize::from(group)).copied() else { return };
+        self.store.lend().hold(key, now + RENEWAL_MAX);
+        self.with(|forwarder, now, dice| forwarder.ask(key, group, None, now, dice));
+        self.send();
+        self.arm();
+    }
+}

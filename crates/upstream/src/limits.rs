@@ -1,0 +1,36 @@
+//! Every maximum of this room.
+use std::time::Duration;
+
+/// Questions under way of a thread.
+pub const ASKS_MAX: usize = forward::limits::ASKS_MAX;
+/// Octets of a query whose reply can be put off.
+pub const QUERY_LEN_MAX: usize = 800;
+/// How often one query may have to wait for somebody, as an alias leads from one to the next.
+pub const ROUNDS_MAX: u8 = 16;
+/// Sockets of a thread to one server. Each has a port that nobody knows, and a question goes out of
+/// any of them.
+pub const SOCKETS_PER_SERVER: usize = 16;
+/// Questions that go out of a socket before another takes its place, with another port.
+pub const SOCKET_USES_MAX: u32 = 256;
+/// How long a socket is used before another takes its place.
+pub const SOCKET_AGE_MAX: Duration = Duration::from_secs(30);
+/// How long replies are awaited on a socket that is no longer used.
+pub const SOCKET_REST: Duration = Duration::from_secs(5);
+/// Streams of a thread to all servers.
+pub const STREAMS_MAX: usize = 128;
+/// Datagrams that are taken from one socket in a turn.
+pub const DATAGRAMS_MAX: usize = 32;
+/// What epoll tells of at once.
+pub const EVENTS_MAX: usize = 64;
+/// Octets of the longest datagram that is taken.
+pub const DATAGRAM_LEN_MAX: usize = 4096;
+/// Octets of room for a late reply by datagram.
+pub const REPLY_ROOM: usize = 4096;
+/// How long who could have a stale answer waits for a better one (RFC 8767 §5).
+pub const STALE_AFTER: Duration = Duration::from_millis(1_800);
+/// Seconds before a stale answer is tried to be renewed again (RFC 8767 §5).
+pub const STALE_RETRY: u32 = 30;
+/// Seconds that a failure is remembered (RFC 9520 §3.2: 1 s to 5 min).
+pub const FAILURE_TTL: u32 = 5;
+/// Seconds that an answer which is being renewed is not renewed again.
+pub const RENEWAL_MAX: u32 = 5;

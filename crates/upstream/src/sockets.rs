@@ -1,0 +1,122 @@
+//! UDP sockets to servers: several for each, with ports that change.
+//!
+//! Each is connected, so that the kernel takes datagrams from its server only, and tells when nobody
+//! is there.
+use crate::limits::{SOCKET_AGE_MAX, SOCKET_REST, SOCKET_USES_MAX, SOCKETS_PER_SERVER};
+use rustix::event::epoll::{self, EventData, EventFlags};
+use std::collections::VecDeque;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+/// A socket to a server.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    pub(crate) fd: UdpSocket,
+    /// Tells it from every other one there ever was.
+    pub(crate) number: u32,
+    pub(crate) server: u16,
+    uses: u32,
+    opened_at: Duration,
+}
+
+/// The sockets of a thread.
+#[derive(Debug, Default)]
+pub(crate) struct Sockets {
+    places: Vec<Option<Socket>>,
+    free: Vec<usize>,
+    /// For each server, the places of those in use.
+    used: Vec<Vec<usize>>,
+    /// Those that are no longer used, and until when replies are awaited there.
+    resting: VecDeque<(Duration, usize)>,
+    next_number: u32,
+}
+
+impl Sockets {
+    pub(crate) fn new(servers: usize) -> Self {
+        Self { used: vec![Vec::new(); servers], ..Self::default() }
+    }
+
+    /// The socket at a place, of which epoll tells by the place's number.
+    pub(crate) fn get(&self, place: usize) -> Option<&Socket> {
+        self.places.get(place)?.as_ref()
+    }
+
+    /// One of a server's sockets, any of them.
+    ///
+    /// # Errors
+    /// None could be opened, and none is there.
+    pub(crate) fn pick(
+        &mut self,
+        epoll: BorrowedFd<'_>,
+        (server, address): (u16, SocketAddr),
+        now: Duration,
+        random: u64,
+    ) -> io::Result<&Socket> {
+        let count = self.used[usize::from(server)].len();
+        let nth = (random % SOCKETS_PER_SERVER as u64) as usize;
+        let place = if nth >= count {
+            self.open(epoll, server, address, now).inspect(|place| {
+                self.used[usize::from(server)].push(*place);
+            })?
+        } else {
+            let place = self.used[usize::from(server)][nth];
+            let is_worn = self.get(place).is_none_or(|socket| {
+                socket.uses >= SOCKET_USES_MAX || now - socket.opened_at >= SOCKET_AGE_MAX
+            });
+            match is_worn.then(|| self.open(epoll, server, address, now)) {
+                Some(Ok(other)) => {
+                    self.used[usize::from(server)][nth] = other;
+                    self.resting.push_back((now + SOCKET_REST, place));
+                    other
+                }
+                // A worn socket is better than none.
+                _ => place,
+            }
+        };
+        let socket = self.places[place].as_mut().expect("it is in use");
+        socket.uses += 1;
+        Ok(socket)
+    }
+
+    /// Closes those whose rest is over.
+    pub(crate) fn close_rested(&mut self, now: Duration) {
+        while let Some((until, place)) = self.resting.front().copied()
+            && until <= now
+        {
+            self.resting.pop_front();
+            self.places[place] = None;
+            self.free.push(place);
+        }
+    }
+
+    fn open(
+        &mut self,
+        epoll: BorrowedFd<'_>,
+        server: u16,
+        address: SocketAddr,
+        opened_at: Duration,
+    ) -> io::Result<usize> {
+        let any: SocketAddr = match address {
+            SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+            SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+        };
+        let fd = UdpSocket::bind(any)?;
+        fd.connect(address)?;
+        fd.set_nonblocking(true)?;
+        let place = self.free.pop().unwrap_or(self.places.len());
+        if place == self.places.len() {
+            self.places.push(None);
+        }
+        if let Err(error) = epoll::add(epoll, &fd, EventData::new_u64(place as u64), EventFlags::IN)
+        {
+            self.free.push(place);
+            return Err(error.into());
+        }
+        self.next_number = self.next_number.wrapping_add(1);
+        let number = self.next_number;
+        self.places[place] = Some(Socket { fd, number, server, uses: 0, opened_at });
+        Ok(place)
+    }
+}

@@ -1,0 +1,100 @@
+//! Queries whose replies are put off.
+use crate::limits::QUERY_LEN_MAX;
+use forward::limits::WAITERS_MAX;
+use packet::{Origin, Packet, Transport};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// A query as it came, and when.
+#[derive(Clone, Debug)]
+pub(crate) struct Waiter {
+    peer: SocketAddr,
+    client: SocketAddr,
+    transport: Transport,
+    origin: Origin,
+    len: usize,
+    query: [u8; QUERY_LEN_MAX],
+    pub(crate) since: Duration,
+    /// How often it had to wait for somebody.
+    pub(crate) rounds: u8,
+}
+
+impl Waiter {
+    /// Nothing where the query is too long.
+    pub(crate) fn new(packet: &Packet<'_>, since: Duration, rounds: u8) -> Option<Self> {
+        let Packet { peer, client, transport, origin, len, .. } = *packet;
+        let mut query = [0; QUERY_LEN_MAX];
+        query.get_mut(..len)?.copy_from_slice(packet.message());
+        Some(Self { peer, client, transport, origin, len, query, since, rounds })
+    }
+
+    /// The packet as it came, in a buffer that has room for its reply.
+    pub(crate) fn packet<'b>(&self, buf: &'b mut [u8]) -> Packet<'b> {
+        buf[..self.len].copy_from_slice(&self.query[..self.len]);
+        let mut packet = Packet::new(buf, self.len, self.peer, self.transport);
+        (packet.client, packet.origin) = (self.client, self.origin);
+        packet
+    }
+
+    pub(crate) fn transport(&self) -> Transport {
+        self.transport
+    }
+}
+
+/// Where one waits, and which of all that ever waited it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) number: u16,
+    serial: u64,
+}
+
+/// Those of a thread. They grow as they are needed, up to [`WAITERS_MAX`].
+#[derive(Debug, Default)]
+pub(crate) struct Waiters {
+    /// Nothing: who waits was answered already, or the place is free.
+    places: Vec<Option<(u64, Box<Waiter>)>>,
+    free: Vec<u16>,
+    len: usize,
+    serial: u64,
+}
+
+impl Waiters {
+    /// Notes one; nothing where there are too many.
+    pub(crate) fn put(&mut self, waiter: Waiter) -> Option<Place> {
+        let number = match self.free.pop() {
+            Some(number) => number,
+            None if self.places.len() < WAITERS_MAX => {
+                self.places.push(None);
+                self.places.len() as u16 - 1
+            }
+            None => return None,
+        };
+        self.serial += 1;
+        self.places[usize::from(number)] = Some((self.serial, Box::new(waiter)));
+        self.len += 1;
+        Some(Place { number, serial: self.serial })
+    }
+
+    /// Takes who waits at a place, which stays taken.
+    pub(crate) fn take(&mut self, number: u16) -> Option<Box<Waiter>> {
+        let (_, waiter) = self.places.get_mut(usize::from(number))?.take()?;
+        self.len -= 1;
+        Some(waiter)
+    }
+
+    /// The same, if it is who it was.
+    pub(crate) fn take_exactly(&mut self, place: Place) -> Option<Box<Waiter>> {
+        let (serial, _) = self.places.get(usize::from(place.number))?.as_ref()?;
+        if *serial == place.serial { self.take(place.number) } else { None }
+    }
+
+    /// Frees a place.
+    pub(crate) fn free(&mut self, number: u16) {
+        self.take(number);
+        self.free.push(number);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}

@@ -107,7 +107,8 @@ fn propagation(verdict: &mut Verdict) {
     let settings = Settings::of_file(None).expect("the defaults");
     let settings = Publisher::new(settings).reader().expect("a reader");
     let tap = Runner::start(tap::Settings::default()).expect("a tap").tap(1);
-    let app = Answerer::new(control.reader().expect("a reader"), settings, tap, 1);
+    let app =
+        Answerer::new(control.reader().expect("a reader"), settings, tap, 1, None).expect("an app");
     let seats = vec![Seat { ports: vec![port], app, cpu: None }];
     let _fleet = Fleet::start(seats, Arc::new(|failure| panic!("{failure}"))).expect("a worker");
     let quiet = ask(address);

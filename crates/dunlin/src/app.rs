@@ -1,11 +1,18 @@
 //! What answers on one thread: its view of the image and of the settings, its memory, its dice.
+use crate::abroad::Abroad;
 use crate::settings::Settings;
-use answer::{Now, Nowhere, Scratch, TYPE_NAMES, Tally};
+use answer::{Elsewhere, Now, Nowhere, Policy, Scratch, TYPE_NAMES, Tally};
 use compile::Image;
 use door::{Counters, CountersView, Reader};
+use image::Forwards;
+use limit::Acl;
 use packet::{Drop, Packet, Transport, Verdict, proxy};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::slice;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tap::Tap;
+use upstream::Asker;
 use wire::Rcode;
 
 /// Replies by rcode, behind them those by type, and last those with TC set.
@@ -17,6 +24,13 @@ pub const TRUNCATED: usize = FIRST_TYPE + TYPE_NAMES.len();
 
 /// Answers bursts from the newest image.
 pub struct Answerer {
+    /// Names of others, and who asks about them.
+    abroad: Option<(Abroad, Asker)>,
+    clerk: Clerk,
+}
+
+/// What answers, but for who asks others.
+struct Clerk {
     image: Reader<Image>,
     settings: Reader<Settings>,
     tap: Tap,
@@ -27,19 +41,37 @@ pub struct Answerer {
 
 impl Answerer {
     /// `seed` must come from a good source: what is dealt from it decides who is asked first.
-    pub fn new(image: Reader<Image>, settings: Reader<Settings>, tap: Tap, seed: u64) -> Self {
+    ///
+    /// # Errors
+    /// Others are to be asked, and the process has no file descriptor left.
+    pub fn new(
+        image: Reader<Image>,
+        settings: Reader<Settings>,
+        tap: Tap,
+        seed: u64,
+        abroad: Option<&Abroad>,
+    ) -> io::Result<Self> {
         let (scratch, counters) = (Box::default(), Counters::new());
-        Self { image, settings, tap, scratch, seed, counters }
+        let abroad = abroad.map(|abroad| Ok::<_, io::Error>((abroad.clone(), abroad.asker()?)));
+        let clerk = Clerk { image, settings, tap, scratch, seed, counters };
+        Ok(Self { abroad: abroad.transpose()?, clerk })
     }
 
     /// What it counts.
     pub fn counters(&self) -> CountersView<COUNTERS> {
-        self.counters.view()
+        self.clerk.counters.view()
     }
 }
 
-impl plane::App for Answerer {
-    fn burst(&mut self, packets: &mut [Packet<'_>], monotonic: Duration) {
+impl Clerk {
+    /// Answers packets as they came in, or, `late`, those whose replies were put off.
+    fn answer(
+        &mut self,
+        packets: &mut [Packet<'_>],
+        monotonic: Duration,
+        (forwards, elsewhere): (Forwards<'_>, &mut dyn Elsewhere),
+        late: bool,
+    ) {
         // Weyl's sequence: every number once; what is dealt from it is mixed by who takes it.
         self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -51,20 +83,17 @@ impl plane::App for Answerer {
         };
         let world = self.image.refresh();
         let settings = self.settings.refresh();
-        let policy = settings.policy();
+        let mut policy = Policy { forwards, ..settings.policy() };
+        if late && let Some(limits) = &mut policy.limits {
+            // They were let in when they came.
+            (limits.access, limits.clients) = (Acl::EVERYBODY, None);
+        }
         let mut tally = Tally::default();
+        let scratch = &mut self.scratch;
         let mut answer = |packets: &mut [Packet<'_>]| {
-            answer::batch(
-                world,
-                &policy,
-                now,
-                &mut Nowhere,
-                &mut self.scratch,
-                packets,
-                &mut tally,
-            );
+            answer::batch(world, &policy, now, elsewhere, scratch, packets, &mut tally);
         };
-        if settings.proxies.is_empty() {
+        if late || settings.proxies.is_empty() {
             self.tap.begin(packets, unix, monotonic);
             answer(packets);
         } else {
@@ -78,10 +107,45 @@ impl plane::App for Answerer {
             self.counters.add(index, count.into());
         }
     }
+}
+
+impl plane::App for Answerer {
+    fn burst(&mut self, packets: &mut [Packet<'_>], now: Duration) {
+        let from: (Forwards<'_>, &mut dyn Elsewhere) = match &mut self.abroad {
+            None => (Forwards::default(), &mut Nowhere),
+            Some((abroad, asker)) => {
+                asker.begin(now);
+                (abroad.forwards(), asker)
+            }
+        };
+        self.clerk.answer(packets, now, from, false);
+    }
 
     fn park(&mut self) {
-        self.image.park();
-        self.settings.park();
+        self.clerk.image.park();
+        self.clerk.settings.park();
+    }
+
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.abroad.as_ref().map(|(_, asker)| asker.as_fd())
+    }
+
+    fn tend(&mut self, now: Duration, send: &mut dyn FnMut(&Packet<'_>, Duration)) {
+        let Some((abroad, asker)) = &mut self.abroad else { return };
+        let clerk = &mut self.clerk;
+        let forwards = abroad.forwards();
+        let tended = asker.tend(now, &mut |asker, packet, since| {
+            clerk.answer(slice::from_mut(packet), now, (forwards, asker), true);
+            if packet.verdict != Verdict::Later {
+                send(packet, now.saturating_sub(since));
+            }
+        });
+        // Only an epoll that is none says no, and this one is.
+        debug_assert!(tended.is_ok(), "{tended:?}");
+    }
+
+    fn owes(&self) -> bool {
+        self.abroad.as_ref().is_some_and(|(_, asker)| asker.owes())
     }
 }
 

@@ -1,10 +1,12 @@
 //! `dunlin.toml`: what may stand in it, and what holds where it says nothing.
 mod change;
+mod forward;
 mod operate;
 mod section;
 mod units;
 mod values;
 
+pub use forward::{Cache, Forward};
 pub use operate::{Acl, Admin, Denied, Dnstap, Limits, Ops, Proxy, Queries, Rate, Streams};
 pub use units::read_duration;
 
@@ -39,6 +41,8 @@ pub struct Config {
     pub admin: Admin,
     pub log: Log,
     pub dnstap: Dnstap,
+    pub forwards: Vec<Forward>,
+    pub cache: Cache,
     pub zones: Vec<Zone>,
 }
 
@@ -198,6 +202,8 @@ impl Config {
         let admin = Admin::read(root.section("admin", "[admin]"));
         let log = Log::read(root.section("log", "[log]"));
         let dnstap = Dnstap::read(root.section("dnstap", "[dnstap]"));
+        let forwards = Forward::read_all(root.section("forward", "[forward]"));
+        let cache = Cache::read(root.section("cache", "[cache]"));
         let mut zones = Vec::new();
         let mut names = HashMap::new();
         root.sections("zone", "[[zone]]", ZONES_MAX, |section| {
@@ -215,6 +221,8 @@ impl Config {
             admin,
             log,
             dnstap,
+            forwards,
+            cache,
             zones,
         };
         config.place(file.parent().unwrap_or(Path::new("")));

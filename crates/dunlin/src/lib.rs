@@ -1,6 +1,7 @@
 //! Dunlin: the binary. Config, subcommands, and the only match on the kind of port.
 //!
 //! A library as well, so that tests and benches measure what is served and nothing else.
+pub mod abroad;
 mod access;
 pub mod app;
 mod check;

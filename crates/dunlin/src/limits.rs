@@ -23,6 +23,13 @@ pub const PREFIXES_MAX: usize = 1 << 12;
 pub const RATE_MAX: u32 = 1_000_000;
 /// Octets of the tables of rate limits that may be configured.
 pub const LIMIT_MEMORY: std::ops::RangeInclusive<u64> = 1 << 16..=1 << 34;
+/// Suffixes whose names are forwarded.
+pub const FORWARDS_MAX: usize = 1024;
+/// Octets of the cache that may be configured.
+pub const CACHE_MEMORY: std::ops::RangeInclusive<u64> = 1 << 20..=1 << 38;
+/// Times that answers may be kept for: a week at most (RFC 8767 §4).
+pub const CACHE_TTL: std::ops::RangeInclusive<Duration> =
+    Duration::ZERO..=Duration::from_secs(7 * 24 * 3600);
 /// Stream threads.
 pub const STREAM_THREADS_MAX: usize = 64;
 /// Stream connections open at a time that may be configured.

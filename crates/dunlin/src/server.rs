@@ -1,5 +1,6 @@
 //! The running server as its surroundings meet it: it tells of itself, takes other settings, and
 //! gives its place away.
+use crate::abroad::Abroad;
 use crate::config::{PortKind, Steering, Streams};
 use crate::gather::{self, seconds};
 use crate::health::{self, Health};
@@ -121,8 +122,9 @@ impl Server {
         on_failure: OnFailure,
     ) -> Result<(), Box<dyn Error>> {
         let mut live = lock(&self.live);
+        let abroad = Abroad::new(live.config(), self.places.len() + streams.threads);
         let settings = &mut live.settings;
-        let kitchen = Kitchen { control: &self.control, settings, tap: &self.tap };
+        let kitchen = Kitchen { control: &self.control, settings, tap: &self.tap, abroad };
         let started =
             Threads::start(port, streams, kitchen, &self.places, listening, is_proxy, on_failure);
         let (threads, counted) = started?;

@@ -4,6 +4,7 @@ use crate::access::AccessList;
 use crate::config::{Config, Denied, Rate};
 use crate::diagnostic::Diagnostic;
 use answer::{CookieSecret, Limiter, Limits, Policy};
+use image::Forwards;
 use limit::{DebtSet, Networks, RateTable, TableKey};
 use std::error::Error;
 use std::path::Path;
@@ -162,7 +163,7 @@ impl Settings {
         Self { keepalive: 0, ..self }
     }
 
-    /// As `answer` reads it.
+    /// As `answer` reads it, but for whose names others are asked about.
     pub fn policy(&self) -> Policy<'_> {
         Policy {
             udp_size_max: self.udp_size_max,
@@ -178,6 +179,7 @@ impl Settings {
                 clients: self.clients.as_ref().map(Limit::limiter),
                 replies: self.replies.as_ref().map(Limit::limiter),
             }),
+            forwards: Forwards::default(),
         }
     }
 }

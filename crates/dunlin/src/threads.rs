@@ -1,4 +1,5 @@
 //! The threads that answer: workers, and streams beside them.
+use crate::abroad::Abroad;
 use crate::app::{Answerer, COUNTERS};
 use crate::config::{PortKind, Streams as StreamConfig};
 use crate::settings::Settings;
@@ -36,12 +37,14 @@ pub struct Kitchen<'k> {
     pub control: &'k Control,
     pub settings: &'k mut Publisher<Settings>,
     pub tap: &'k Runner,
+    pub abroad: Option<Abroad>,
 }
 
 impl Kitchen<'_> {
     fn answerer(&mut self) -> Result<Answerer, Box<dyn Error>> {
         let (image, settings) = (self.control.reader()?, self.settings.reader()?);
-        Ok(Answerer::new(image, settings, self.tap.tap(getrandom::u64()?), getrandom::u64()?))
+        let (tap, seed) = (self.tap.tap(getrandom::u64()?), getrandom::u64()?);
+        Ok(Answerer::new(image, settings, tap, seed, self.abroad.as_ref())?)
     }
 }
 

@@ -80,7 +80,7 @@ fn answerer(test: &str, config: &str) -> Answerer {
     fs::write(&file, config).expect("a file");
     let mut settings = Publisher::new(Settings::of_file(Some(&file)).expect("settings"));
     let tap = Runner::start(tap::Settings { hot_one_in: 2, ..Default::default() }).expect("a tap");
-    Answerer::new(image, settings.reader().expect("a reader"), tap.tap(1), 1)
+    Answerer::new(image, settings.reader().expect("a reader"), tap.tap(1), 1, None).expect("an app")
 }
 
 #[test]

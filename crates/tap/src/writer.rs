@@ -147,6 +147,8 @@ impl Tap {
             let (outcome, reply) = match packet.verdict {
                 Verdict::Reply => (Outcome::Reply(packet.message()), packet.message()),
                 Verdict::Drop(reason) => (Outcome::Dropped(reason), &[][..]),
+                // It may be picked when it is answered.
+                Verdict::Later => continue,
             };
             let (one_in, transport) = (self.one_in, packet.transport);
             let (client, peer) = (packet.client, packet.peer);

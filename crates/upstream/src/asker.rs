@@ -414,15 +414,18 @@ impl Elsewhere for Asker {
     }
 
     fn find(&mut self, key: &Key<'_>) -> Option<Found<'_>> {
-        if let Some(Some((len, ttl))) = self.news_of(key) {
+        let news = self.news_of(key);
+        if let Some(Some((len, ttl))) = news {
             let message = &self.kept[..len];
             return Some(Found { message, age: 0, ttl: ttl.max(1), uses: 0, may_renew: false });
         }
         let (now, stale_max) = (self.seconds(), self.plan.stale_max);
         self.store.lend().into_found(key, now).filter(|found| {
-            let is_failure = || answer::is_failure(found.message, key.name.len());
-            let is_stale = || found.age - found.ttl < stale_max && !is_failure();
-            found.is_fresh() || is_stale()
+            // Who is told of a failure first hears what it is, and not that it is remembered.
+            let is_failure = answer::is_failure(found.message, key.name.len());
+            let is_good = !is_failure || news.is_none();
+            let is_stale = || found.age - found.ttl < stale_max && !is_failure;
+            is_good && (found.is_fresh() || is_stale())
         })
     }
 

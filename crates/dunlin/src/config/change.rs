@@ -44,6 +44,8 @@ impl Config {
             ("server.user", old_server.user != server.user),
             ("server.group", old_server.group != server.group),
             ("limits.memory", self.limits.memory != new.limits.memory),
+            ("forward", self.forwards != new.forwards),
+            ("cache", self.cache != new.cache),
             ("streams", self.streams != new.streams),
             ("ops.listen", self.ops != new.ops),
             ("admin.socket", self.admin != new.admin),
@@ -108,6 +110,12 @@ mod tests {
         limits.responses.slip = 1
         limits.responses.ipv4_prefix = 31
         limits.responses.ipv6_prefix = 48
+        forward."." = ["192.0.2.1"]
+        cache.memory = "2MiB"
+        cache.ttl_min = "1s"
+        cache.ttl_max = "1h"
+        cache.negative_ttl_max = "1m"
+        cache.stale = "1h"
         streams.threads = 2
         streams.connections = 5
         streams.per_client = 5

@@ -147,6 +147,24 @@ impl<'t, 'p> Section<'t, 'p> {
         list
     }
 
+    /// Reads each key of a section whose keys are anybody's, up to `max`; the wrong ones are told.
+    pub fn each(
+        &mut self,
+        max: usize,
+        mut read: impl FnMut(&str, &DeValue<'_>) -> Result<(), Wrong>,
+    ) {
+        let Some(table) = self.table else { return };
+        for (nth, (key, value)) in table.iter().enumerate() {
+            if nth == max {
+                self.problems.add(key.span().start, format!("at most {max} of them"));
+                break;
+            }
+            if let Err(wrong) = read(key.get_ref(), value.get_ref()) {
+                self.problems.add(value.span().start, wrong);
+            }
+        }
+    }
+
     /// Notes what is wrong with a key's value as a whole, if it is there.
     pub fn wrong(&mut self, key: &'static str, what: &str, help: &str) {
         if let Some(value) = self.table.and_then(|table| table.get(key)) {

@@ -102,3 +102,6 @@ pub const HAND_OVER_MAX: Duration = Duration::from_secs(2);
 
 /// How long a thread that is told to stop waits for what others have to answer first.
 pub const OWED_MAX: Duration = Duration::from_secs(5);
+
+/// Replies of a connection that are put off, after which no more of its queries are read.
+pub const OWED_PER_CONNECTION_MAX: usize = 64;

@@ -1,13 +1,13 @@
 //! One connection: messages behind their lengths, answered in order (RFC 7766 §8, RFC 1035 §4.2.2).
 
 use super::Handed;
-use super::desk::{Clerk, Desk, first_message};
+use super::desk::{self, Clerk, Desk, Done, first_message};
 use super::ending::Ending;
 use super::shares::Client;
-use crate::limits::INBOX_MAX;
+use crate::limits::{INBOX_MAX, OWED_PER_CONNECTION_MAX};
 use crate::{App, clock};
-use packet::Drop;
 use packet::proxy::{self, Header};
+use packet::{Drop, Verdict};
 use port::Burst;
 use rustix::net::sockopt;
 use std::io::{self, ErrorKind, Read, Write};
@@ -25,6 +25,11 @@ pub enum State {
     Asking,
     /// That the client reads its replies; more queries may be there already.
     Replying,
+    /// Replies that were put off; it may ask more.
+    Owed,
+    /// The same, and asks no more before it has some: because it has shut its side, or has asked
+    /// as much as it may.
+    OwedMuch,
 }
 
 /// A client's connection.
@@ -37,6 +42,10 @@ pub struct Connection {
     /// What was read and not answered yet. At most [`INBOX_MAX`].
     inbox: Vec<u8>,
     outbox: Option<Outbox>,
+    /// Replies that were put off.
+    owed: usize,
+    /// Whether the client asks no more, and waits for what it is owed (RFC 7766 §6.2.4).
+    is_shut: bool,
     /// When the last query was answered, or the one that is unfinished was begun.
     since: Duration,
 }
@@ -46,6 +55,7 @@ pub struct Connection {
 struct Outbox {
     octets: Vec<u8>,
     sent: usize,
+    /// Whose replies they are, but for those that were put off, which are counted already.
     burst: Burst,
     /// When the queries were read.
     read: Duration,
@@ -59,13 +69,20 @@ impl Connection {
         stream.set_nonblocking(true)?;
         // Replies are written whole, so there is nothing to wait for.
         stream.set_nodelay(true)?;
-        Ok(Self { stream, peer, client, header_due, inbox, outbox: None, since: now })
+        let (outbox, owed, is_shut) = (None, 0, false);
+        Ok(Self { stream, peer, client, header_due, inbox, outbox, owed, is_shut, since: now })
     }
 
     /// What it waits for.
     pub fn state(&self) -> State {
-        if self.outbox.is_some() || self.has_message() {
+        if self.outbox.is_some() {
             State::Replying
+        } else if self.owed == OWED_PER_CONNECTION_MAX || self.is_shut {
+            State::OwedMuch
+        } else if self.has_message() {
+            State::Replying
+        } else if self.owed > 0 {
+            State::Owed
         } else if self.header_due || !self.inbox.is_empty() {
             State::Asking
         } else {
@@ -93,7 +110,7 @@ impl Connection {
 
     /// Whether all replies are with the kernel, so that somebody else could go on.
     pub fn is_at_boundary(&self) -> bool {
-        self.outbox.is_none()
+        self.outbox.is_none() && self.owed == 0
     }
 
     fn has_message(&self) -> bool {
@@ -102,13 +119,17 @@ impl Connection {
 
     /// Sends what is left, then answers what has come: one read or less, and one burst of replies,
     /// so that all connections get their turns.
-    pub fn turn<A: App>(&mut self, desk: &mut Desk<A>) -> Result<(), Ending> {
-        if !self.send(&mut desk.clerk)? {
+    pub fn turn<A: App>(&mut self, id: u64, desk: &mut Desk<A>) -> Result<(), Ending> {
+        if !self.send(&mut desk.clerk)? || self.state() == State::OwedMuch {
             return Ok(());
         }
         let Desk { read, clerk } = desk;
         if !self.has_message() {
             let len = match self.stream.read(read) {
+                Ok(0) if self.owed > 0 => {
+                    self.is_shut = true;
+                    return Ok(());
+                }
                 Ok(0) => return Err(Ending::ByClient),
                 Ok(len) => len,
                 Err(error) if is_passing(&error) => return Ok(()),
@@ -118,14 +139,14 @@ impl Connection {
                 if !self.header_due {
                     self.since = clock::now();
                 }
-                let used = self.answer(&read[..len], clerk)?;
+                let used = self.answer(id, &read[..len], clerk)?;
                 append(&mut self.inbox, &read[used..len]);
                 return Ok(());
             }
             append(&mut self.inbox, &read[..len]);
         }
         let inbox = mem::take(&mut self.inbox);
-        let used = self.answer(&inbox, clerk)?;
+        let used = self.answer(id, &inbox, clerk)?;
         // Only what is left is kept, in a buffer that is no larger.
         self.inbox = if used == 0 { inbox } else { inbox[used..].to_vec() };
         Ok(())
@@ -140,20 +161,29 @@ impl Connection {
         if outbox.sent < outbox.octets.len() {
             return Ok(false);
         }
-        clerk.count(&outbox.burst, outbox.read);
+        if outbox.burst.received > 0 {
+            clerk.count(&outbox.burst, outbox.read);
+        }
         self.outbox = None;
         self.since = clock::now();
-        Ok(true)
+        if self.is_shut && self.owed == 0 { Err(Ending::ByClient) } else { Ok(true) }
     }
 
     /// Answers whole messages, and returns how many of `octets` were used.
-    fn answer<A: App>(&mut self, octets: &[u8], clerk: &mut Clerk<A>) -> Result<usize, Ending> {
+    fn answer<A: App>(
+        &mut self,
+        id: u64,
+        octets: &[u8],
+        clerk: &mut Clerk<A>,
+    ) -> Result<usize, Ending> {
         let now = clock::now();
         let header = self.read_header(octets)?;
         if self.header_due {
             return Ok(0);
         }
-        let (used, burst) = clerk.answer(&octets[header..], (self.peer, self.client), now);
+        let from = desk::From { id, peer: self.peer, client: self.client, owed: self.owed };
+        let (used, Done { burst, owed }) = clerk.answer(&octets[header..], &from, now);
+        self.owed += owed;
         if header + used > 0 {
             self.since = now;
         }
@@ -200,12 +230,58 @@ impl Connection {
         Ok(())
     }
 
+    /// Takes a reply that was put off, or what became of it, of a query that came so long ago.
+    pub fn take_late<A: App>(
+        &mut self,
+        message: &[u8],
+        verdict: Verdict,
+        took: Duration,
+        clerk: &mut Clerk<A>,
+    ) -> Result<(), Ending> {
+        self.owed = self.owed.saturating_sub(1);
+        self.since = clock::now();
+        let (mut burst, mut sent) = (Burst::default(), Ok(()));
+        match verdict {
+            Verdict::Drop(reason) => burst.drop(reason),
+            _ => {
+                clerk.replies.clear();
+                desk::append(&mut clerk.replies, message);
+                sent = self.send_late(clerk);
+                match sent {
+                    Ok(()) => burst.replied = 1,
+                    Err(_) => burst.drop(Drop::Unsent),
+                }
+            }
+        }
+        clerk.count_late(&burst, took);
+        sent?;
+        if self.is_shut && self.is_at_boundary() { Err(Ending::ByClient) } else { Ok(()) }
+    }
+
+    /// Sends the clerk's replies behind those that are left, and keeps what the kernel has no room
+    /// for.
+    fn send_late<A: App>(&mut self, clerk: &mut Clerk<A>) -> Result<(), Ending> {
+        if let Some(outbox) = &mut self.outbox {
+            outbox.octets.extend_from_slice(&clerk.replies);
+            return Ok(());
+        }
+        let sent = write(&mut self.stream, &clerk.replies)?;
+        if sent < clerk.replies.len() {
+            let octets = clerk.replies[sent..].to_vec();
+            let (burst, read) = (Burst::default(), self.since);
+            self.outbox = Some(Outbox { octets, sent: 0, burst, read });
+        }
+        Ok(())
+    }
+
     /// Ends it. Replies that were not taken are lost, and counted; the kernel is not to keep them
     /// either.
     pub fn end<A: App>(self, clerk: &mut Clerk<A>) {
         if let Some(mut outbox) = self.outbox {
-            lose(&mut outbox.burst);
-            clerk.count(&outbox.burst, outbox.read);
+            if outbox.burst.received > 0 {
+                lose(&mut outbox.burst);
+                clerk.count(&outbox.burst, outbox.read);
+            }
             // If it is refused, the kernel goes on trying for a while.
             let _ = sockopt::set_socket_linger(&self.stream, Some(Duration::ZERO));
         }

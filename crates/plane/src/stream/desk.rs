@@ -1,7 +1,7 @@
 //! Where the connections of a thread have their queries answered.
 
-use crate::counters::{COUNTERS, count};
-use crate::limits::{MESSAGE_MAX, OUTBOX_FULL, PREFIX, READ_MAX};
+use crate::counters::{COUNTERS, count, count_done};
+use crate::limits::{MESSAGE_MAX, OUTBOX_FULL, OWED_PER_CONNECTION_MAX, PREFIX, READ_MAX};
 use crate::{App, clock};
 use door::Counters;
 use packet::{Packet, Transport, Verdict};
@@ -38,43 +38,69 @@ pub struct Clerk<A> {
 }
 
 impl<A: App> Clerk<A> {
-    /// Answers the whole messages that `octets` begin with until none is left, or the replies are
-    /// enough to be sent. Returns how many octets were used.
-    pub fn answer(
-        &mut self,
-        octets: &[u8],
-        (peer, client): (SocketAddr, SocketAddr),
-        now: Duration,
-    ) -> (usize, Burst) {
-        let (mut burst, mut used) = (Burst::default(), 0);
+    /// Answers the whole messages that `octets` begin with until none is left, the replies are enough
+    /// to be sent, or too many are owed. Returns how many octets were used.
+    pub fn answer(&mut self, octets: &[u8], from: &From, now: Duration) -> (usize, Done) {
+        let (mut done, mut used) = (Done::default(), 0);
+        let burst = &mut done.burst;
         self.replies.clear();
         while self.replies.len() < OUTBOX_FULL
+            && from.owed + done.owed < OWED_PER_CONNECTION_MAX
             && let Some(query) = first_message(&octets[used..])
         {
             used += PREFIX + query.len();
             burst.received += 1;
             self.message[..query.len()].copy_from_slice(query);
-            let mut packet = Packet::new(&mut self.message, query.len(), peer, Transport::Stream);
-            packet.client = client;
+            let mut packet =
+                Packet::new(&mut self.message, query.len(), from.peer, Transport::Stream);
+            packet.client = from.client;
+            packet.origin.place = from.id;
             self.app.burst(slice::from_mut(&mut packet), now);
             match packet.verdict {
                 Verdict::Drop(reason) => burst.drop(reason),
-                Verdict::Later => {}
+                Verdict::Later => done.owed += 1,
                 Verdict::Reply => {
                     burst.replied += 1;
-                    // One buffer for length and message, so that they leave in one segment.
-                    self.replies.extend_from_slice(&(packet.len as u16).to_be_bytes());
-                    self.replies.extend_from_slice(packet.message());
+                    append(&mut self.replies, packet.message());
                 }
             }
         }
-        (used, burst)
+        (used, done)
     }
 
     /// Counts a burst that was read at `read`, and is done with now.
     pub fn count(&mut self, burst: &Burst, read: Duration) {
         count(&mut self.counters, burst, clock::now().saturating_sub(read));
     }
+
+    /// Counts what became of replies that were put off, of queries that came so long ago.
+    pub fn count_late(&mut self, burst: &Burst, took: Duration) {
+        count_done(&mut self.counters, burst, took);
+    }
+}
+
+/// Whom messages come from.
+pub struct From {
+    /// The connection's number.
+    pub id: u64,
+    pub peer: SocketAddr,
+    pub client: SocketAddr,
+    /// Replies that are owed to it already.
+    pub owed: usize,
+}
+
+/// What became of messages.
+#[derive(Default)]
+pub struct Done {
+    pub burst: Burst,
+    /// Replies that were put off.
+    pub owed: usize,
+}
+
+/// Appends a reply behind its length: one buffer, so that they leave in one segment.
+pub fn append(replies: &mut Vec<u8>, message: &[u8]) {
+    replies.extend_from_slice(&(message.len() as u16).to_be_bytes());
+    replies.extend_from_slice(message);
 }
 
 /// The first message of `octets`, without its length, if all of it is there.
@@ -107,8 +133,9 @@ mod tests {
         let mut desk = Desk::new(Long, Counters::new());
         let anyone = "192.0.2.1:4660".parse().unwrap();
         let queries = [0, 3, b'a', b's', b'k'].repeat(100);
-        let (used, burst) = desk.clerk.answer(&queries, (anyone, anyone), Duration::ZERO);
-        assert_eq!((used, burst.received), (5, 1), "one such reply is enough");
+        let from = From { id: 0, peer: anyone, client: anyone, owed: 0 };
+        let (used, done) = desk.clerk.answer(&queries, &from, Duration::ZERO);
+        assert_eq!((used, done.burst.received), (5, 1), "one such reply is enough");
         assert!(desk.clerk.replies.len() <= OUTBOX_MAX);
     }
 

@@ -11,9 +11,11 @@ use super::{Handed, StreamLimits, listen};
 use crate::counters::{parked, woken};
 use crate::limits::{
     ACCEPT_PAUSE, ACCEPTS_MAX, BACKLOG_MAX, CROWD_PAUSE, EVENTS_MAX, HAND_OVER_MAX, LAST_CALL,
-    STOP_MAX, USED_AGAIN,
+    OWED_MAX, STOP_MAX, USED_AGAIN,
 };
 use crate::{App, clock};
+use packet::Drop;
+use port::Burst;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
@@ -25,8 +27,10 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What epoll tells of: our mailbox, listeners from here on, and below, connections by number.
+/// What epoll tells of: our mailbox, the application, listeners from here on, and below, connections
+/// by number.
 const MAILBOX: u64 = u64::MAX;
+const APP: u64 = MAILBOX - 1;
 const LISTENERS: u64 = 1 << 63;
 
 /// A stream thread.
@@ -90,6 +94,9 @@ impl<A: App> Server<A> {
             listen::prepare(listener)?;
             epoll::add(&epoll, listener, listening(nth), EventFlags::IN)?;
         }
+        if let Some(app) = desk.clerk.app.as_fd() {
+            epoll::add(&epoll, app, EventData::new_u64(APP), EventFlags::IN)?;
+        }
         let limits = shared.limits;
         let budget = Budget::new(limits.memory_max / shared.mailboxes.len());
         Ok(Self {
@@ -120,6 +127,7 @@ impl<A: App> Server<A> {
             for event in &events[..count] {
                 match event.data.u64() {
                     MAILBOX => self.obey()?,
+                    APP => self.tend(),
                     id if id >= LISTENERS => self.accept((id - LISTENERS) as usize)?,
                     id => self.serve(id),
                 }
@@ -233,7 +241,7 @@ impl<A: App> Server<A> {
             Some(Leaving { how: Leave::HandOver, .. }) => {
                 guest.connection.send(&mut self.desk.clerk).map(|_| ())
             }
-            _ => guest.connection.turn(&mut self.desk),
+            _ => guest.connection.turn(id, &mut self.desk),
         };
         if let Err(ending) = turn {
             return self.end(id, ending);
@@ -245,6 +253,28 @@ impl<A: App> Server<A> {
             self.shared.evict(loser);
         }
         self.settle(id);
+    }
+
+    /// Sends replies that were put off, and are known now.
+    fn tend(&mut self) {
+        let mut late = Vec::new();
+        self.desk.clerk.app.tend(clock::now(), &mut |packet, took| {
+            late.push((packet.origin.place, packet.message().to_vec(), packet.verdict, took));
+        });
+        for (id, message, verdict, took) in late {
+            let clerk = &mut self.desk.clerk;
+            let Some(guest) = self.guests.get_mut(&id) else {
+                // Nobody is there to be told any more.
+                let mut burst = Burst::default();
+                burst.drop(Drop::Unsent);
+                clerk.count_late(&burst, took);
+                continue;
+            };
+            match guest.connection.take_late(&message, verdict, took, clerk) {
+                Ok(()) => self.settle(id),
+                Err(ending) => self.end(id, ending),
+            }
+        }
     }
 
     /// Tells everybody concerned how a connection is now.
@@ -259,7 +289,8 @@ impl<A: App> Server<A> {
         }
         let watched = match state {
             State::Replying => EventFlags::OUT,
-            State::Idle | State::Asking => EventFlags::IN,
+            State::Idle | State::Asking | State::Owed => EventFlags::IN,
+            State::OwedMuch => EventFlags::empty(),
         };
         if watched != guest.watched {
             guest.watched = watched;
@@ -398,6 +429,8 @@ fn deadline(limits: &StreamLimits, leaving: Option<&Leaving>, connection: &Conne
         State::Replying => (limits.reply_max, leaving.map(|leaving| leaving.end)),
         State::Asking => (limits.query_max, leaving.map(|leaving| leaving.last_call)),
         State::Idle => (limits.idle_max, leaving.map(|leaving| leaving.last_call)),
+        // It is ours to answer.
+        State::Owed | State::OwedMuch => (OWED_MAX, leaving.map(|leaving| leaving.end)),
     };
     (connection.since() + patience).min(end.unwrap_or(Duration::MAX))
 }

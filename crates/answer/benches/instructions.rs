@@ -5,20 +5,25 @@
 //! space: an access list of 1,000 prefixes, a rate for clients, a rate for replies, and a cookie of
 //! a client that comes again. Each may cost a quarter of the hit without it.
 //!
+//! And what another server said of a name, that is known from its last answer.
+//!
 //! A limit that is passed fails the run: `cargo bench -p answer`.
 #![allow(missing_docs, reason = "the macros make undocumented items")]
 
-use answer::{CookieSecret, Limiter, Limits, Now, Nowhere, Policy, Scratch, Tally, batch};
+use answer::{
+    CookieSecret, Elsewhere, Lifetimes, Limiter, Limits, Now, Policy, Scratch, Tally, batch, relay,
+};
+use cache::{Cache, Found, Key, Kind, Line, Put, Shape, State};
 use compile::{Image, Loader};
 use gungraun::prelude::*;
 use gungraun::{Callgrind, EntryPoint, EventKind};
-use image::HashKey;
+use image::{ForwardRule, Forwards, HashKey};
 use limit::{Acl, DebtSet, Networks, Prefix, Rate, RateTable, Rule, TableKey};
 use packet::{BURST_MAX, Packet, Transport};
 use std::hint::black_box;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use wire::{Name, NameBuf, Rtype};
+use wire::{Name, NameBuf, Rtype, Suffixes};
 
 /// Services of the anchor zone.
 const NAMES: u32 = 1_000_000;
@@ -28,14 +33,16 @@ const NAMES_FEW: u32 = 20_000;
 const HIT_MAX: u64 = 400 * BURST_MAX as u64;
 const NXDOMAIN_MAX: u64 = 600 * BURST_MAX as u64;
 /// Most instructions of a burst of hits in that zone, and of one with a limit in use.
-const FEW_MAX: u64 = 386 * BURST_MAX as u64;
+const FEW_MAX: u64 = 388 * BURST_MAX as u64;
 const USED_MAX: u64 = FEW_MAX + FEW_MAX / 4;
 /// Most where every client was never seen before, as in a flood of sources that are made up.
 const NEW_MAX: u64 = 715 * BURST_MAX as u64;
 /// Most where each cookie has to be made again to see whether it is ours.
-const UNKNOWN_MAX: u64 = 920 * BURST_MAX as u64;
+const UNKNOWN_MAX: u64 = 922 * BURST_MAX as u64;
 /// Most where questions with a cookie that is remembered and questions without one take turns.
 const TURNS_MAX: u64 = 515 * BURST_MAX as u64;
+/// Most of a burst of names that are known from others.
+const KNOWN_MAX: u64 = 1_900 * BURST_MAX as u64;
 /// Prefixes of the access list.
 const PREFIXES: u32 = 1000;
 /// Room of each packet.
@@ -50,6 +57,53 @@ struct Bench {
     use_limits: Use,
     rules: Rules,
     sets: Vec<DebtSet>,
+    forwards: [ForwardRule; 1],
+    known: Known,
+}
+
+/// What is known of others, in a cache.
+#[derive(Default)]
+struct Known(Option<Memory>);
+
+struct Memory {
+    state: State,
+    lines: Vec<Line>,
+    ghosts: Vec<u32>,
+    octets: Vec<u8>,
+}
+
+impl Memory {
+    fn new() -> Self {
+        let shape = Shape::of(64 << 20);
+        Self {
+            state: State::new(&shape),
+            lines: vec![Line::EMPTY; shape.lines],
+            ghosts: vec![0; shape.ghosts],
+            octets: vec![0; shape.octets],
+        }
+    }
+
+    fn lend(&mut self) -> Cache<'_> {
+        let Self { state, lines, ghosts, octets } = self;
+        Cache { state, lines, ghosts, octets }
+    }
+}
+
+impl Elsewhere for Known {
+    fn prefetch(&self, key: &Key<'_>) {
+        let lines = self.0.as_ref().map_or(&[][..], |memory| &memory.lines);
+        packet::prefetch(cache::memory(lines, key));
+    }
+
+    fn find(&mut self, key: &Key<'_>) -> Option<Found<'_>> {
+        self.0.as_mut()?.lend().into_found(key, 3)
+    }
+
+    fn ask(&mut self, _key: &Key<'_>, _group: u16, _packet: &Packet<'_>) -> bool {
+        false
+    }
+
+    fn renew(&mut self, _key: &Key<'_>, _group: u16) {}
 }
 
 /// What is switched on.
@@ -60,6 +114,7 @@ enum Use {
     Clients,
     Replies,
     Cookies,
+    Others,
 }
 
 /// An access list.
@@ -113,6 +168,7 @@ impl Bench {
                 policy.limits = Some(Limits { replies, ..Limits::default() });
             }
             Use::Cookies => policy.cookie_secrets = SECRETS,
+            Use::Others => policy.forwards = Forwards::new(&self.forwards),
         }
         policy
     }
@@ -175,6 +231,8 @@ fn warm(use_limits: Use, names: u32, name: impl Fn(u32) -> String) -> Bench {
         use_limits,
         rules: Rules::new(),
         sets: (0..limit::limits::SETS_DEFAULT).map(|_| DebtSet::new()).collect(),
+        forwards: [ForwardRule { suffix: NameBuf::root(), group: 0 }],
+        known: Known::default(),
     };
     if use_limits == Use::Cookies {
         bench = give_cookies(bench);
@@ -204,7 +262,7 @@ fn give_cookies(mut bench: Bench) -> Bench {
     bench
 }
 
-type Answer = fn(&Image, &Policy<'_>, &mut Scratch, &mut [Packet<'_>], &mut Tally);
+type Answer = fn(&Image, &Policy<'_>, &mut Known, &mut Scratch, &mut [Packet<'_>], &mut Tally);
 
 fn burst(mut bench: Bench, answer: Answer) -> Bench {
     let mut scratch = std::mem::take(&mut bench.scratch);
@@ -217,9 +275,10 @@ fn burst(mut bench: Bench, answer: Answer) -> Bench {
         let peer = SocketAddr::from((Ipv4Addr::from_bits(client(at as u32)), 5353));
         packets.push(Packet::new(buf, question.len(), peer, Transport::Datagram));
     }
-    answer(&bench.image, &bench.policy(), &mut scratch, &mut packets, &mut tally);
+    let mut known = std::mem::take(&mut bench.known);
+    answer(&bench.image, &bench.policy(), &mut known, &mut scratch, &mut packets, &mut tally);
     drop(packets);
-    Bench { scratch, packets: buffers, tally, ..bench }
+    Bench { scratch, packets: buffers, tally, known, ..bench }
 }
 
 /// The same as [`measured`], but not counted.
@@ -227,24 +286,26 @@ fn burst(mut bench: Bench, answer: Answer) -> Bench {
 fn warming(
     image: &Image,
     policy: &Policy<'_>,
+    known: &mut Known,
     scratch: &mut Scratch,
     packets: &mut [Packet<'_>],
     tally: &mut Tally,
 ) {
     let now = Now { unix_seconds: 1_800_000_000, monotonic_micros: 0, seed: 6 };
-    batch(image, policy, now, &mut Nowhere, scratch, black_box(packets), tally);
+    batch(image, policy, now, known, scratch, black_box(packets), tally);
 }
 
 #[inline(never)]
 fn measured(
     image: &Image,
     policy: &Policy<'_>,
+    known: &mut Known,
     scratch: &mut Scratch,
     packets: &mut [Packet<'_>],
     tally: &mut Tally,
 ) {
     let now = Now { unix_seconds: 1_800_000_000, monotonic_micros: 0, seed: 7 };
-    batch(image, policy, now, &mut Nowhere, scratch, black_box(packets), tally);
+    batch(image, policy, now, known, scratch, black_box(packets), tally);
 }
 
 fn hits() -> Bench {
@@ -274,6 +335,33 @@ fn taking_turns() -> Bench {
         question.truncate(end);
         question[end - 1] = 0;
     }
+    bench = burst(bench, warming);
+    bench.tally = Tally::default();
+    bench
+}
+
+/// Names of others, all of whose addresses were asked for before.
+fn known() -> Bench {
+    let other = |n: u32| format!("svc-{n}.ns-{}.example.net.", n % 100);
+    let mut bench = warm(Use::Others, NAMES_FEW, other);
+    let mut memory = Memory::new();
+    for n in 0..NAMES_FEW {
+        let name = name(&other(n));
+        let octets = name.as_name().octets();
+        let hash = bench.image.key().hash_of(&octets[..octets.len() - 1]);
+        let key = Key { hash, kind: Kind::new(Rtype::A.0, 1, false, false), name: octets };
+        let mut reply = question(&other(n), 0);
+        (reply[2], reply[7], reply[11]) = (0x81, 1, 0);
+        reply.truncate(reply.len() - 11);
+        reply.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 1, 44, 0, 4, 10, 0, 0, 1]);
+        let lifetimes = Lifetimes { ttl_min: 0, ttl_max: 3600, negative_ttl_max: 3600 };
+        let (mut kept, mut suffixes) = ([0; 512], Suffixes::new());
+        let taken = relay(&key, Name::ROOT, &reply, &lifetimes, &mut suffixes, &mut kept);
+        let taken = taken.expect("a message");
+        let value = &kept[taken.value_at..taken.len];
+        assert_eq!(memory.lend().put(&key, 0, taken.ttl, value), Put::Done);
+    }
+    bench.known = Known(Some(memory));
     bench = burst(bench, warming);
     bench.tally = Tally::default();
     bench
@@ -344,8 +432,14 @@ fn turns(bench: Bench) -> Bench {
     all_hit(bench)
 }
 
+#[library_benchmark(config = config(KNOWN_MAX))]
+#[bench::a_with_opt(setup = known)]
+fn elsewhere(bench: Bench) -> Bench {
+    all_hit(bench)
+}
+
 library_benchmark_group!(
     name = instructions,
-    benchmarks = [hit, nxdomain, unlimited, used, turns, new_cookie, newcomers]
+    benchmarks = [hit, nxdomain, unlimited, used, turns, new_cookie, newcomers, elsewhere]
 );
 main!(library_benchmark_groups = instructions);

@@ -166,56 +166,74 @@ struct Taking<'t, 'b> {
 impl Taking<'_, '_> {
     /// Takes the chain of aliases and what stands at its end; whether nothing does.
     fn follow(&mut self, answers: Records<'_>) -> Result<bool, Malformed> {
-        let rtype = Rtype(self.key.kind.rtype());
-        let mut name: NameBuf = Name::parse(self.key.name).map_err(|_| Malformed)?.into();
-        for _ in 0..ALIASES_MAX {
-            self.take_dnames(answers, name.as_name())?;
-            let mut found = false;
-            let mut target = None;
-            for record in answers {
-                let record = record?;
-                let covered = covered(&record);
-                let is_any = rtype == Rtype::ANY;
-                let is_answer = is_any || covered == rtype || record.rtype == rtype;
-                let is_alias = covered == Rtype::CNAME && !is_any && rtype != Rtype::CNAME;
-                if !(is_answer || is_alias) || record.owner()?.as_name() != name.as_name() {
-                    continue;
-                }
-                found |= is_answer && (is_any || record.rtype == rtype);
-                if is_alias && record.rtype == Rtype::CNAME {
-                    let mut data = [0; Name::LEN_MAX];
-                    let data = record.expand(&mut data)?;
-                    target = Some(NameBuf::from(Name::parse(data).map_err(|_| Malformed)?));
-                }
-                self.note.answers += u16::from(self.take(&record, name.as_name())?);
+        let first = Name::parse(self.key.name).map_err(|_| Malformed)?;
+        let mut chain = [const { NameBuf::root() }; ALIASES_MAX];
+        chain[0] = first.into();
+        let (mut len, mut is_negative) = (1, false);
+        loop {
+            let (found, alias) = self.look_up(answers, chain[len - 1].as_name())?;
+            let Some(alias) = alias.filter(|_| !found) else {
+                is_negative |= !found;
+                break;
+            };
+            if !alias.as_name().is_within(self.suffix) {
+                let Note { rcode, authentic, unfinished, .. } = &mut self.note;
+                (*rcode, *authentic, *unfinished) = (Rcode::NoError, false, true);
+                break;
             }
-            let Some(target) = target.filter(|_| !found) else { return Ok(!found) };
-            name = target;
-            if !name.as_name().is_within(self.suffix) {
-                self.note.unfinished = true;
-                self.note.authentic = false;
-                self.note.rcode = Rcode::NoError;
-                return Ok(true);
+            // A chain that goes round, or on for too long: what there is of it is the answer.
+            let goes_round = chain[..len].iter().any(|name| name.as_name() == alias.as_name());
+            if goes_round || len == ALIASES_MAX {
+                break;
             }
+            chain[len] = alias;
+            len += 1;
         }
-        // A chain that goes round, or on for too long: what there is of it is the answer.
-        Ok(false)
-    }
-
-    /// Takes the DNAMEs that made an alias of a name (RFC 6672 §3.1).
-    fn take_dnames(&mut self, answers: Records<'_>, name: Name<'_>) -> Result<(), Malformed> {
         for record in answers {
             let record = record?;
-            if covered(&record) != Rtype::DNAME {
-                continue;
-            }
             let owner = record.owner()?;
             let owner = owner.as_name();
-            if owner != name && name.is_within(owner) && owner.is_within(self.suffix) {
+            let about = covered(&record);
+            let is_asked = self.asks_for(about) || self.asks_for(record.rtype);
+            let is_at_name = is_asked || about == Rtype::CNAME;
+            // A DNAME makes aliases of the names below it (RFC 6672 §3.1).
+            let is_above = about == Rtype::DNAME && owner.is_within(self.suffix);
+            let belongs = |name: &NameBuf| match name.as_name() {
+                name if name == owner => is_at_name,
+                name => is_above && name.is_within(owner),
+            };
+            if chain[..len].iter().any(belongs) {
                 self.note.answers += u16::from(self.take(&record, owner)?);
             }
         }
-        Ok(())
+        Ok(is_negative)
+    }
+
+    fn asks_for(&self, rtype: Rtype) -> bool {
+        let asked = Rtype(self.key.kind.rtype());
+        asked == rtype || asked == Rtype::ANY
+    }
+
+    /// Whether there are records that were asked for at a name, and what it is an alias of.
+    fn look_up(
+        &self,
+        answers: Records<'_>,
+        name: Name<'_>,
+    ) -> Result<(bool, Option<NameBuf>), Malformed> {
+        let (mut found, mut alias) = (false, None);
+        for record in answers {
+            let record = record?;
+            if record.owner()?.as_name() != name {
+                continue;
+            }
+            found |= self.asks_for(record.rtype);
+            if record.rtype == Rtype::CNAME {
+                let mut data = [0; Name::LEN_MAX];
+                let data = record.expand(&mut data)?;
+                alias = Some(NameBuf::from(Name::parse(data).map_err(|_| Malformed)?));
+            }
+        }
+        Ok((found, alias))
     }
 
     /// Takes what says that there is nothing; how long that is true (RFC 2308 §5): not at all

@@ -1,5 +1,5 @@
-//! What is forwarded is what the server that was asked says: a world of zones at Knot, asked through
-//! Dunlin, at first and from its cache, and Knot itself.
+//! What is forwarded is what the server that was asked says: a world of zones at Knot, asked
+//! through Dunlin, at first and from its cache, and Knot itself.
 //!
 //! `DUNLIN_SEED` and `DUNLIN_QUESTIONS` choose the questions.
 #![allow(missing_docs, reason = "a test has no callers")]

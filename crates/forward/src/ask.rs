@@ -62,7 +62,8 @@ pub struct Group {
     pub first: u16,
     /// How many they are, at most [`GROUP_LEN_MAX`](crate::limits::GROUP_LEN_MAX).
     pub len: u16,
-    /// Whether letters change their case at random. Some servers do not send them back as they were.
+    /// Whether letters change their case at random. Some servers do not send them back as they
+    /// were.
     pub mixes_case: bool,
 }
 

@@ -225,8 +225,8 @@ impl Forwarder<'_> {
         }
     }
 
-    /// Writes a question that is to be asked by stream, with this id; returns its length. Nothing if
-    /// the question has ended.
+    /// Writes a question that is to be asked by stream, with this id; returns its length. Nothing
+    /// if the question has ended.
     pub fn compose_stream(
         &self,
         ticket: Ticket,

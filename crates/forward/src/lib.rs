@@ -1,9 +1,9 @@
 //! Asking other servers, without a socket, a clock or dice of its own.
 //!
-//! A [`Forwarder`] is told of questions, datagrams and time, and tells what to send to whom and which
-//! questions were answered. Who asks the same waits for the same answer. The server that answers
-//! fastest is asked first, a second one when it is late; who fails is left alone, and tried again
-//! beside one that works.
+//! A [`Forwarder`] is told of questions, datagrams and time, and tells what to send to whom and
+//! which questions were answered. Who asks the same waits for the same answer. The server that
+//! answers fastest is asked first, a second one when it is late; who fails is left alone, and tried
+//! again beside one that works.
 //!
 //! A reply counts only if it comes from the server that was asked, to the socket that the question
 //! went out of, with its id and its question, letter by letter (RFC 5452 §9.1).

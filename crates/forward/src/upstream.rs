@@ -148,7 +148,8 @@ impl Upstream {
     }
 
     /// It did not answer in time, or not what could be used. Where one datagram in five gets lost,
-    /// a few in a row do now and then: so it has to be silent for a while too, unless they are many.
+    /// a few in a row do now and then: so it has to be silent for a while too, unless they are
+    /// many.
     pub(crate) fn fail(&mut self, now: u64) {
         if self.failures == 0 {
             self.failing_since = now;

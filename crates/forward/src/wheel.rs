@@ -4,8 +4,8 @@ use crate::limits::{ASKS_MAX, WHEEL_LEN, WHEEL_MICROS};
 /// No number.
 const NONE: u16 = u16::MAX;
 
-/// Numbers below [`ASKS_MAX`], each with the time it is due, if it is. A time further ahead than the
-/// ring is long comes round early, and is put in again by who finds that it is not due.
+/// Numbers below [`ASKS_MAX`], each with the time it is due, if it is. A time further ahead than
+/// the ring is long comes round early, and is put in again by who finds that it is not due.
 #[derive(Debug)]
 pub(crate) struct Wheel {
     firsts: [u16; WHEEL_LEN],

@@ -35,8 +35,8 @@ pub trait App: Send {
     }
 
     /// Sees to what others have answered, without waiting, and sends the replies that were put off
-    /// ([`Verdict::Later`](packet::Verdict::Later)): each a packet with its peer, its origin and now
-    /// a verdict, and how long ago it came.
+    /// ([`Verdict::Later`](packet::Verdict::Later)): each a packet with its peer, its origin and
+    /// now a verdict, and how long ago it came.
     fn tend(&mut self, _now: Duration, _send: &mut dyn FnMut(&Packet<'_>, Duration)) {}
 
     /// Whether replies are put off.

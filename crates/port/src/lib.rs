@@ -46,9 +46,10 @@ pub trait Port {
     fn caps(&self) -> &Caps;
 
     /// Receives up to a burst without waiting, lets `app` edit the packets in place and set each
-    /// verdict, then sends the replies and recycles the rest, also what is answered later. `app` may change a packet's message,
-    /// length and verdict, not its place in the slice. It is not called for an empty burst, nor
-    /// shown what cannot be answered ([`Drop::NoPeer`], [`Drop::Oversize`]).
+    /// verdict, then sends the replies and recycles the rest, also what is answered later. `app`
+    /// may change a packet's message, length and verdict, not its place in the slice. It is not
+    /// called for an empty burst, nor shown what cannot be answered ([`Drop::NoPeer`],
+    /// [`Drop::Oversize`]).
     ///
     /// # Errors
     /// Only when the device can no longer be used; whatever concerns single packets is counted.

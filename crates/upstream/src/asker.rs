@@ -134,8 +134,8 @@ impl Asker {
         !self.waiters.is_empty()
     }
 
-    /// Sees to what has come, and to time. `answer` is to answer each packet that waited, by another
-    /// batch with this as its elsewhere; it is told when the packet came.
+    /// Sees to what has come, and to time. `answer` is to answer each packet that waited, by
+    /// another batch with this as its elsewhere; it is told when the packet came.
     pub fn tend(
         &mut self,
         now: Duration,

@@ -1,7 +1,7 @@
 //! UDP sockets to servers: several for each, with ports that change.
 //!
-//! Each is connected, so that the kernel takes datagrams from its server only, and tells when nobody
-//! is there.
+//! Each is connected, so that the kernel takes datagrams from its server only, and tells when
+//! nobody is there.
 use crate::limits::{SOCKET_AGE_MAX, SOCKET_REST, SOCKET_USES_MAX, SOCKETS_PER_SERVER};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use std::collections::VecDeque;

@@ -10,8 +10,8 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Of so many octets. Those that are never used are never there: the system gives memory when it
-    /// is written to.
+    /// Of so many octets. Those that are never used are never there: the system gives memory when
+    /// it is written to.
     pub(crate) fn new(len: usize) -> Self {
         let shape = Shape::of(len);
         Self {

@@ -1,4 +1,5 @@
-//! `[forward]` and `[cache]`: whose names others are asked about, and what is kept of what they say.
+//! `[forward]` and `[cache]`: whose names others are asked about, and what is kept of what they
+//! say.
 use super::section::Section;
 use super::units;
 use super::values::{self, Wrong, describe};

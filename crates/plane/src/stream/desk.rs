@@ -38,8 +38,8 @@ pub struct Clerk<A> {
 }
 
 impl<A: App> Clerk<A> {
-    /// Answers the whole messages that `octets` begin with until none is left, the replies are enough
-    /// to be sent, or too many are owed. Returns how many octets were used.
+    /// Answers the whole messages that `octets` begin with until none is left, the replies are
+    /// enough to be sent, or too many are owed. Returns how many octets were used.
     pub fn answer(&mut self, octets: &[u8], from: &From, now: Duration) -> (usize, Done) {
         let (mut done, mut used) = (Done::default(), 0);
         let burst = &mut done.burst;

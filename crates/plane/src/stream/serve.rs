@@ -27,8 +27,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What epoll tells of: our mailbox, the application, listeners from here on, and below, connections
-/// by number.
+/// What epoll tells of: our mailbox, the application, listeners from here on, and below,
+/// connections by number.
 const MAILBOX: u64 = u64::MAX;
 const APP: u64 = MAILBOX - 1;
 const LISTENERS: u64 = 1 << 63;

@@ -104,6 +104,8 @@ impl Elsewhere for Known {
     }
 
     fn renew(&mut self, _key: &Key<'_>, _group: u16) {}
+
+    fn confirm(&mut self, _key: &Key<'_>, _map: u32) {}
 }
 
 /// What is switched on.
@@ -359,7 +361,7 @@ fn known() -> Bench {
         let taken = relay(&key, Name::ROOT, &reply, &lifetimes, &mut suffixes, &mut kept);
         let taken = taken.expect("a message");
         let value = &kept[taken.value_at..taken.len];
-        assert_eq!(memory.lend().put(&key, 0, taken.ttl, value), Put::Done);
+        assert_eq!(memory.lend().put(&key, 0, (taken.ttl, 1), value), Put::Done);
     }
     bench.known = Known(Some(memory));
     bench = burst(bench, warming);

@@ -23,6 +23,9 @@ pub trait Elsewhere {
 
     /// Asks about what is known and will soon be too old.
     fn renew(&mut self, key: &Key<'_>, group: u16);
+
+    /// What is known is of a name that is still theirs, though names have changed hands.
+    fn confirm(&mut self, key: &Key<'_>, map: u32);
 }
 
 /// Nothing is known, and nobody can be asked.
@@ -41,6 +44,8 @@ impl Elsewhere for Nowhere {
     }
 
     fn renew(&mut self, _key: &Key<'_>, _group: u16) {}
+
+    fn confirm(&mut self, _key: &Key<'_>, _map: u32) {}
 }
 
 /// What came of a name that is somebody else's.

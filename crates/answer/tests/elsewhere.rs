@@ -102,7 +102,7 @@ impl Elsewhere for Known {
     fn find(&mut self, key: &Key<'_>) -> Option<Found<'_>> {
         let (message, ttl) = self.messages.get(&(key.name.to_vec(), key.kind.rtype()))?;
         let (age, uses, may_renew) = (self.age, self.uses, true);
-        Some(Found { message, age, ttl: *ttl, uses, may_renew })
+        Some(Found { message, age, ttl: *ttl, uses, may_renew, map: 0 })
     }
 
     fn ask(&mut self, key: &Key<'_>, group: u16, packet: &Packet<'_>) -> bool {
@@ -113,6 +113,8 @@ impl Elsewhere for Known {
     fn renew(&mut self, _key: &Key<'_>, _group: u16) {
         self.renewed += 1;
     }
+
+    fn confirm(&mut self, _key: &Key<'_>, _map: u32) {}
 }
 
 impl Scene {

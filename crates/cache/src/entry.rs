@@ -2,7 +2,7 @@
 use crate::limits::UNIT;
 
 /// Octets of a head. Its numbers are little-endian, at these offsets.
-const HEAD_LEN: usize = 40;
+const HEAD_LEN: usize = 44;
 /// Octets in front of the name in what is found.
 const MESSAGE_HEAD_LEN: usize = 12;
 const UNITS: usize = 0;
@@ -15,6 +15,7 @@ const TTL: usize = 16;
 const RETRY: usize = 20;
 const HASH: usize = 24;
 const KIND: usize = 32;
+const MAP: usize = 40;
 
 /// Whose value it is.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +41,7 @@ impl<'o> Entry<'o> {
         *self.0[at..].first_chunk().expect("a head is whole")
     }
 
-    fn seconds(&self, at: usize) -> u32 {
+    fn word(&self, at: usize) -> u32 {
         u32::from_le_bytes(self.number(at))
     }
 
@@ -57,15 +58,19 @@ impl<'o> Entry<'o> {
     }
 
     pub(crate) fn made(&self) -> u32 {
-        self.seconds(MADE)
+        self.word(MADE)
     }
 
     pub(crate) fn ttl(&self) -> u32 {
-        self.seconds(TTL)
+        self.word(TTL)
     }
 
     pub(crate) fn retry(&self) -> u32 {
-        self.seconds(RETRY)
+        self.word(RETRY)
+    }
+
+    pub(crate) fn map(&self) -> u32 {
+        self.word(MAP)
     }
 
     pub(crate) fn hash(&self) -> u64 {
@@ -99,14 +104,17 @@ pub(crate) const fn units_of(name_len: usize, value_len: usize) -> usize {
     (HEAD_LEN + name_len + value_len).div_ceil(UNIT)
 }
 
-/// Writes an entry that was never used, and is fresh from `made` for `ttl` seconds.
-pub(crate) fn write(
-    octets: &mut [u8],
-    at: usize,
-    ident: &Ident<'_>,
-    (made, ttl): (u32, u32),
-    value: &[u8],
-) {
+/// How long an entry is fresh, and by which map its name is where it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Life {
+    pub(crate) made: u32,
+    pub(crate) ttl: u32,
+    pub(crate) map: u32,
+}
+
+/// Writes an entry that was never used.
+pub(crate) fn write(octets: &mut [u8], at: usize, ident: &Ident<'_>, life: Life, value: &[u8]) {
+    let Life { made, ttl, map } = life;
     let name_len = ident.name.len();
     fill(octets, at, units_of(name_len, value.len()));
     let entry = &mut octets[at..];
@@ -119,6 +127,7 @@ pub(crate) fn write(
     put(entry, RETRY, made.to_le_bytes());
     put(entry, HASH, ident.hash.to_le_bytes());
     put(entry, KIND, ident.kind.to_le_bytes());
+    put(entry, MAP, map.to_le_bytes());
     entry[HEAD_LEN..][..name_len].copy_from_slice(ident.name);
     entry[HEAD_LEN + name_len..][..value.len()].copy_from_slice(value);
 }
@@ -135,6 +144,10 @@ pub(crate) fn set_uses(octets: &mut [u8], at: usize, uses: u8) {
 
 pub(crate) fn set_retry(octets: &mut [u8], at: usize, retry: u32) {
     put(octets, at + RETRY, retry.to_le_bytes());
+}
+
+pub(crate) fn set_map(octets: &mut [u8], at: usize, map: u32) {
+    put(octets, at + MAP, map.to_le_bytes());
 }
 
 fn put<const N: usize>(octets: &mut [u8], at: usize, number: [u8; N]) {

@@ -1,5 +1,5 @@
 //! Finding, putting, and what makes room.
-use crate::entry::{Entry, Ident, set_retry, set_uses, units_of, write};
+use crate::entry::{Entry, Ident, Life, set_map, set_retry, set_uses, units_of, write};
 use crate::index::{Line, choose};
 use crate::limits::{ENTRY_SHARE, MOVES_MAX, UNIT, USES_KEPT, USES_MAX};
 use crate::shape::State;
@@ -78,6 +78,8 @@ pub struct Found<'m> {
     pub uses: u8,
     /// Whether it is worth renewing now: see [`hold`](Cache::hold).
     pub may_renew: bool,
+    /// The map by which the name was last known to be where it was asked for.
+    pub map: u32,
 }
 
 impl Found<'_> {
@@ -128,7 +130,8 @@ impl<'m> Cache<'m> {
         let entry = Entry::at(self.octets, at);
         let (age, ttl) = (now.saturating_sub(entry.made()), entry.ttl());
         let may_renew = now >= entry.retry();
-        Some(Found { message: entry.message(), age, ttl, uses, may_renew })
+        let (message, map) = (entry.message(), entry.map());
+        Some(Found { message, age, ttl, uses, may_renew, map })
     }
 
     /// What was put last for a key, fresh or not, and counts as used.
@@ -141,9 +144,10 @@ impl<'m> Cache<'m> {
     }
 
     /// Keeps a value in place of what the key had: fresh for `ttl` seconds from now, and to be
-    /// found for as long as nothing else needs the room.
-    pub fn put(&mut self, key: &Key<'_>, now: u32, ttl: u32, value: &[u8]) -> Put {
+    /// found for as long as nothing else needs the room. `map` is told whenever it is.
+    pub fn put(&mut self, key: &Key<'_>, now: u32, (ttl, map): (u32, u32), value: &[u8]) -> Put {
         let ident = key.ident();
+        let life = Life { made: now, ttl, map };
         let units = units_of(key.name.len(), value.len());
         let old = self.place(&ident);
         if key.name.len() > 255 || units > self.state.fresh.len() / ENTRY_SHARE {
@@ -159,7 +163,7 @@ impl<'m> Cache<'m> {
             let entry = Entry::at(self.octets, old * UNIT);
             uses = entry.uses();
             if entry.units() == units {
-                write(self.octets, old * UNIT, &ident, (now, ttl), value);
+                write(self.octets, old * UNIT, &ident, life, value);
                 set_uses(self.octets, old * UNIT, uses);
                 return Put::Done;
             }
@@ -167,7 +171,7 @@ impl<'m> Cache<'m> {
             self.forget(old, ident.hash);
         }
         let place = if is_kept { self.room_kept(units) } else { self.room_fresh(units) };
-        write(self.octets, place * UNIT, &ident, (now, ttl), value);
+        write(self.octets, place * UNIT, &ident, life, value);
         set_uses(self.octets, place * UNIT, uses);
         self.note(ident.hash, place);
         Put::Done
@@ -179,6 +183,13 @@ impl<'m> Cache<'m> {
         let place = self.place(&key.ident());
         place.inspect(|place| set_retry(self.octets, place * UNIT, retry));
         place.is_some()
+    }
+
+    /// Notes that a name is where it was by this map too.
+    pub fn confirm(&mut self, key: &Key<'_>, map: u32) {
+        if let Some(place) = self.place(&key.ident()) {
+            set_map(self.octets, place * UNIT, map);
+        }
     }
 
     /// Where a key's entry lies.

@@ -27,6 +27,8 @@ pub struct Image {
     root: Signpost,
     signposts: Buckets<Bucket>,
     len: usize,
+    /// Counts zones that came or went.
+    map: u32,
 }
 
 impl Image {
@@ -34,7 +36,7 @@ impl Image {
     pub fn new(key: Arc<HashKey>) -> Self {
         let signposts = Buckets([Bucket::default()].into_iter().collect::<Vector<_>>());
         let root = Signpost { hash: 0, name: Box::default(), zone: None, below: 0 };
-        Self { key, root, signposts, len: 0 }
+        Self { key, root, signposts, len: 0, map: 0 }
     }
 
     /// The key of all hashes.
@@ -63,6 +65,7 @@ impl Image {
         let known = self.zone(zone.origin()).is_some();
         self.edit(&name, |signpost| signpost.zone = Some(zone));
         if !known {
+            self.map = self.map.wrapping_add(1);
             self.edit_above(&name, |signpost| signpost.below += 1);
         }
     }
@@ -71,6 +74,7 @@ impl Image {
     pub fn remove_zone(&mut self, origin: Name<'_>) {
         let name = path(origin);
         if self.zone(origin).is_some() {
+            self.map = self.map.wrapping_add(1);
             self.edit(&name, |signpost| signpost.zone = None);
             self.edit_above(&name, |signpost| signpost.below -= 1);
         }
@@ -136,6 +140,11 @@ impl World for Image {
     #[inline]
     fn key(&self) -> &HashKey {
         &self.key
+    }
+
+    #[inline]
+    fn map(&self) -> u32 {
+        self.map
     }
 
     #[inline]

@@ -4,7 +4,7 @@ use crate::settings::Settings;
 use answer::{Elsewhere, Now, Nowhere, Policy, Scratch, TYPE_NAMES, Tally};
 use compile::Image;
 use door::{Counters, CountersView, Reader};
-use image::Forwards;
+use image::{Forwards, World};
 use limit::Acl;
 use packet::{Drop, Packet, Transport, Verdict, proxy};
 use std::io;
@@ -114,7 +114,7 @@ impl plane::App for Answerer {
         let from: (Forwards<'_>, &mut dyn Elsewhere) = match &mut self.abroad {
             None => (Forwards::default(), &mut Nowhere),
             Some((abroad, asker)) => {
-                asker.begin(now);
+                asker.begin(now, self.clerk.image.refresh().map());
                 (abroad.forwards(), asker)
             }
         };

@@ -122,6 +122,9 @@ pub trait World: Sync {
     /// The key of all hashes.
     fn key(&self) -> &HashKey;
 
+    /// A number that is another one whenever names have changed hands: a zone came, or went.
+    fn map(&self) -> u32;
+
     /// What is at this absolute name, in lower case and without its root label; `None` where
     /// neither it nor anything below it is a zone.
     fn step(&self, hash: u64, name: &[u8]) -> Option<Step<'_>>;

@@ -53,6 +53,8 @@ pub struct Asker {
     dice: Dice,
     suffixes: Suffixes,
     now: Duration,
+    /// The number of the world's map.
+    map: u32,
     telling: Telling,
     /// Where datagrams are read, messages made fit, and late replies composed.
     datagram: Box<[u8]>,
@@ -114,6 +116,7 @@ impl Asker {
             dice: Dice::new(),
             suffixes: Suffixes::new(),
             now: Duration::ZERO,
+            map: 0,
             telling: Telling::default(),
             datagram: vec![0; DATAGRAM_LEN_MAX].into(),
             kept: vec![0; 2 * MESSAGE_LEN_MAX].into(),
@@ -124,9 +127,10 @@ impl Asker {
         })
     }
 
-    /// Tells the time, before questions are asked: by the system's monotonic clock.
-    pub fn begin(&mut self, now: Duration) {
-        self.now = now;
+    /// Tells the time, by the system's monotonic clock, and the number of the world's map, before
+    /// questions are asked.
+    pub fn begin(&mut self, now: Duration, map: u32) {
+        (self.now, self.map) = (now, map);
     }
 
     /// Whether somebody waits.
@@ -287,7 +291,7 @@ impl Asker {
     fn learn(&mut self, ticket: Ticket, message: &[u8], answer: Answer<'_>) {
         self.send();
         let now = self.seconds();
-        let Self { state, asks, plan, groups, suffixes, kept, store, .. } = self;
+        let Self { state, asks, plan, groups, suffixes, kept, store, map, .. } = self;
         let forwarder = Forwarder { state, asks };
         let Some(ask) = forwarder.get(ticket) else { return };
         let group = groups.iter().position(|group| *group == ask.group()).unwrap_or_default();
@@ -299,7 +303,8 @@ impl Asker {
         };
         if servers.caches && taken.ttl > 0 {
             // What is too large to be kept is told to who waits, and asked again.
-            let _ = store.lend().put(&key, now, taken.ttl, &kept[taken.value_at..taken.len]);
+            let _ =
+                store.lend().put(&key, now, (taken.ttl, *map), &kept[taken.value_at..taken.len]);
         }
         self.tell(News::Answer(ticket, taken.len, taken.ttl), ticket, answer);
     }
@@ -307,7 +312,7 @@ impl Asker {
     /// Remembers that nobody could answer, and tells who waits.
     fn fail(&mut self, ticket: Ticket, answer: Answer<'_>) {
         let now = self.seconds();
-        let Self { state, asks, store, plan, groups, .. } = self;
+        let Self { state, asks, store, plan, groups, map, .. } = self;
         let forwarder = Forwarder { state, asks };
         let Some(ask) = forwarder.get(ticket) else { return };
         let key = ask.key();
@@ -321,7 +326,7 @@ impl Asker {
         } else if plan.groups[group].caches {
             let mut octets = [0; answer::FAILURE_LEN_MAX];
             let taken = failure(&key, &mut octets);
-            let _ = cache.put(&key, now, FAILURE_TTL, &octets[taken.value_at..taken.len]);
+            let _ = cache.put(&key, now, (FAILURE_TTL, *map), &octets[taken.value_at..taken.len]);
         }
         self.tell(News::Failure(ticket), ticket, answer);
     }
@@ -417,7 +422,8 @@ impl Elsewhere for Asker {
         let news = self.news_of(key);
         if let Some(Some((len, ttl))) = news {
             let message = &self.kept[..len];
-            return Some(Found { message, age: 0, ttl: ttl.max(1), uses: 0, may_renew: false });
+            let (ttl, map) = (ttl.max(1), self.map);
+            return Some(Found { message, age: 0, ttl, uses: 0, may_renew: false, map });
         }
         let (now, stale_max) = (self.seconds(), self.plan.stale_max);
         self.store.lend().into_found(key, now).filter(|found| {
@@ -465,5 +471,9 @@ impl Elsewhere for Asker {
         self.with(|forwarder, now, dice| forwarder.ask(key, group, None, now, dice));
         self.send();
         self.arm();
+    }
+
+    fn confirm(&mut self, key: &Key<'_>, map: u32) {
+        self.store.lend().confirm(key, map);
     }
 }

@@ -42,6 +42,10 @@ pub struct Status {
     pub streams: StreamStatus,
     /// The most received by a worker over the mean of all; 1 is even.
     pub imbalance: f64,
+    /// The servers that others' names are asked of, by suffix, in the order of the config.
+    pub upstreams: Vec<UpstreamStatus>,
+    /// What is kept of what they said; nothing: nobody is asked.
+    pub cache: Option<CacheStatus>,
     /// What the process takes of the machine.
     pub process: Process,
     /// What is asked most, and who asks most, lately. Estimated from samples.
@@ -295,6 +299,77 @@ pub struct StreamStatus {
     pub accepted: u64,
     /// Closed by us so far, by reason.
     pub closed: BTreeMap<String, u64>,
+}
+
+/// A server that names at and below a suffix are asked of.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct UpstreamStatus {
+    /// The suffix, with the final dot.
+    pub suffix: String,
+    /// The server's address and port.
+    pub server: String,
+    /// Whether it answers.
+    pub state: UpstreamState,
+    /// How long it takes, smoothed; the most of all threads. Nothing: it was never heard.
+    pub round_trip_seconds: Option<f64>,
+    /// Questions sent.
+    pub sent: u64,
+    /// Replies that could be used.
+    pub answered: u64,
+    /// Replies that said that it could not answer.
+    pub refused: u64,
+    /// Questions that were not answered in time.
+    pub late: u64,
+    /// Datagrams that were no reply to what was asked.
+    pub mismatched: u64,
+}
+
+/// Whether a server answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum UpstreamState {
+    /// It does, or was not asked yet.
+    #[default]
+    Up,
+    /// For some threads it does not.
+    Failing,
+    /// It does not.
+    Down,
+}
+
+impl UpstreamState {
+    /// Every state.
+    pub const ALL: [Self; 3] = [Self::Up, Self::Failing, Self::Down];
+
+    /// The name used in metrics and JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Up => "up",
+            Self::Failing => "failing",
+            Self::Down => "down",
+        }
+    }
+}
+
+/// What is kept of what other servers said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CacheStatus {
+    /// Look-ups that found an answer that is good.
+    pub hits: u64,
+    /// Look-ups that found one that is too old.
+    pub stale: u64,
+    /// Look-ups that found nothing.
+    pub misses: u64,
+    /// Answers that are kept.
+    pub entries: u64,
+    /// Octets they take.
+    pub octets: u64,
+    /// Octets they may take.
+    pub octets_max: u64,
+    /// Clients that wait for an answer.
+    pub waiting: u64,
 }
 
 /// What is asked most, and who asks most.

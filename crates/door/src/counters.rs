@@ -26,6 +26,14 @@ impl<const N: usize> Counters<N> {
         counter.store(counter.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
     }
 
+    /// Has the counter at `index` tell how much there is of something now.
+    ///
+    /// # Panics
+    /// `index` is not below `N`.
+    pub fn set(&mut self, index: usize, n: u64) {
+        self.block.0[index].store(n, Ordering::Relaxed);
+    }
+
     /// The reading end, for control.
     pub fn view(&self) -> CountersView<N> {
         CountersView { block: self.block.clone() }
@@ -72,9 +80,11 @@ mod tests {
         one.add(0, 5);
         two.add(0, 7);
         two.add(2, 1);
+        two.set(1, 9);
+        two.set(1, 4);
         let views = [one.view(), two.view()];
         drop((one, two));
-        assert_eq!(CountersView::sum(&views), [12, 0, 1]);
+        assert_eq!(CountersView::sum(&views), [12, 4, 1]);
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! Whose names others are asked about: what each thread needs for it.
 use crate::config::{Cache, Config, Forward};
 use answer::Lifetimes;
+use control::status::{CacheStatus, UpstreamState, UpstreamStatus};
 use image::{ForwardRule, Forwards};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-use upstream::{Asker, Plan, Servers};
+use upstream::{Asker, Own, Plan, Servers, View};
 
 /// What all threads share.
 #[derive(Clone, Debug)]
@@ -42,6 +43,47 @@ impl Abroad {
     pub fn asker(&self) -> io::Result<Asker> {
         Asker::new(self.plan.clone())
     }
+}
+
+/// What the threads with these views know of the servers of a config.
+pub fn upstreams(forwards: &[Forward], views: &[View]) -> Vec<UpstreamStatus> {
+    if views.is_empty() {
+        return Vec::new();
+    }
+    let servers = forwards.iter().flat_map(|forward| {
+        forward.servers.iter().map(|server| (forward.suffix.as_name().to_string(), server))
+    });
+    servers
+        .enumerate()
+        .map(|(number, (suffix, server))| {
+            let known = View::server(views, number);
+            let state = match (known.up, known.down) {
+                (_, 0) => UpstreamState::Up,
+                (0, _) => UpstreamState::Down,
+                _ => UpstreamState::Failing,
+            };
+            let heard = known.round_trip_micros > 0;
+            UpstreamStatus {
+                suffix,
+                server: server.to_string(),
+                state,
+                round_trip_seconds: heard.then_some(known.round_trip_micros as f64 / 1e6),
+                sent: known.counts.sent,
+                answered: known.counts.answered,
+                refused: known.counts.refused,
+                late: known.counts.late,
+                mismatched: known.counts.mismatched,
+            }
+        })
+        .collect()
+}
+
+/// What the threads with these views keep.
+pub fn cache(cache: &Cache, views: &[View]) -> Option<CacheStatus> {
+    let Own { hits, stale, misses, entries, used, waiting } = View::own(views);
+    let (octets, octets_max) = (used, cache.memory);
+    let status = CacheStatus { hits, stale, misses, entries, octets, octets_max, waiting };
+    (!views.is_empty()).then_some(status)
 }
 
 fn plan(forwards: &[Forward], cache: &Cache, threads: usize) -> Plan {

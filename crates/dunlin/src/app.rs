@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::slice;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tap::Tap;
-use upstream::Asker;
+use upstream::{Asker, View};
 use wire::Rcode;
 
 /// Replies by rcode, behind them those by type, and last those with TC set.
@@ -60,6 +60,11 @@ impl Answerer {
     /// What it counts.
     pub fn counters(&self) -> CountersView<COUNTERS> {
         self.clerk.counters.view()
+    }
+
+    /// What it counts of others; nothing where they are not asked.
+    pub fn others(&self) -> Option<View> {
+        self.abroad.as_ref().map(|(_, asker)| asker.view())
     }
 }
 

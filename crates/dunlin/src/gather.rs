@@ -16,7 +16,7 @@ pub fn seconds(when: SystemTime) -> f64 {
 
 /// What one thread has done.
 pub fn thread(counted: &Counted) -> ThreadStatus {
-    let Counted { name, transport, cpu, plane, answers } = counted;
+    let Counted { name, transport, cpu, plane, answers, .. } = counted;
     let totals = Totals::sum([plane]);
     let answers = answers.read();
     let named = |names: &mut dyn Iterator<Item = &'static str>, counts: &[u64]| {

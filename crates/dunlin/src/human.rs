@@ -66,7 +66,7 @@ pub fn span(seconds: f64) -> String {
 }
 
 /// A short time: `820 ns`, `20 µs`, `1.5 ms`, `2 s`.
-fn short(seconds: f64) -> String {
+pub fn short(seconds: f64) -> String {
     let (value, unit) = match seconds {
         ..0.999_5e-6 => (seconds * 1e9, "ns"),
         ..0.999_5e-3 => (seconds * 1e6, "µs"),

@@ -73,6 +73,11 @@ impl Live {
         Ok(Self { started, changed, kept, levels, lists, settings, status })
     }
 
+    /// The config that the process was started with.
+    pub fn started(&self) -> &Config {
+        &self.started
+    }
+
     /// The config that holds, but for what waits for a restart.
     pub fn config(&self) -> &Config {
         self.changed.as_ref().unwrap_or(&self.started)

@@ -1,6 +1,6 @@
 //! The running server as its surroundings meet it: it tells of itself, takes other settings, and
 //! gives its place away.
-use crate::abroad::Abroad;
+use crate::abroad::{self, Abroad};
 use crate::config::{PortKind, Steering, Streams};
 use crate::gather::{self, seconds};
 use crate::health::{self, Health};
@@ -83,6 +83,13 @@ impl Server {
             .map_or_else(Connections::default, |threads| threads.streams().connections());
         let (open_max, memory_max) = self.stream_limits;
         let (generation, published) = self.control.published();
+        let views: Vec<_> = self.counted().iter().filter_map(|all| all.others.clone()).collect();
+        let live = lock(&self.live);
+        let config = live.started();
+        let (upstreams, cache) =
+            (abroad::upstreams(&config.forwards, &views), abroad::cache(&config.cache, &views));
+        let config = live.status.clone();
+        drop(live);
         Status {
             version: VERSION.to_owned(),
             pid: std::process::id(),
@@ -90,7 +97,9 @@ impl Server {
             started_seconds: seconds(self.started),
             gathered_seconds: seconds(SystemTime::now()),
             listen: self.listen.clone(),
-            config: lock(&self.live).status.clone(),
+            config,
+            upstreams,
+            cache,
             generation,
             generation_seconds: seconds(published),
             zones: self.zones.status(),

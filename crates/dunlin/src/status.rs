@@ -3,7 +3,9 @@ use crate::cli::{self, Output};
 use crate::health;
 use crate::human::{self, Side, align, count, plain, plural, quantile, span};
 use crate::limits::{STATUS_ERRORS_MAX, STATUS_ZONES_MAX};
-use control::status::{Histogram, State, Status, TapStatus, ThreadStatus, ZoneState, ZoneStatus};
+use control::status::{
+    CacheStatus, Histogram, State, Status, TapStatus, ThreadStatus, ZoneState, ZoneStatus,
+};
 use std::error::Error;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -45,6 +47,7 @@ fn write(out: &mut impl Write, status: &Status, all_zones: bool) -> io::Result<(
     writeln!(out, "dunlin {version}, {state}, up {up} since {since}, process {pid}\n")?;
     write_facts(out, status)?;
     write_zones(out, status, all_zones)?;
+    write_upstreams(out, status)?;
     write_threads(out, status)
 }
 
@@ -82,6 +85,9 @@ fn write_facts(out: &mut impl Write, status: &Status) -> io::Result<()> {
     let (generation, published) = (count(status.generation), ago(status.generation_seconds));
     fact("generation", &format!("{generation}, published {published}"))?;
     fact("streams", &streams(status))?;
+    if let Some(cache) = &status.cache {
+        fact("cache", &kept(cache))?;
+    }
     if status.tap.sampled > 0 || status.tap.dnstap_wanted {
         fact("samples", &samples(&status.tap))?;
     }
@@ -108,6 +114,25 @@ fn streams(status: &Status) -> String {
         closed.map(|(reason, number)| format!("{} {}", count(*number), plain(reason))).collect();
     if !closed.is_empty() {
         told += &format!("; closed: {}", closed.join(", "));
+    }
+    told
+}
+
+/// What is kept of others' answers, and how often that helped.
+fn kept(cache: &CacheStatus) -> String {
+    let CacheStatus { hits, stale, misses, entries, octets, octets_max, waiting } = *cache;
+    let mut told = format!(
+        "{} answers, {} of {}",
+        count(entries),
+        human::octets(octets),
+        human::octets(octets_max)
+    );
+    let all = hits + stale + misses;
+    if all > 0 {
+        told += &format!("; {:.1} % of {} found", hits as f64 * 100.0 / all as f64, count(all));
+    }
+    if waiting > 0 {
+        told += &format!("; {} clients wait", count(waiting));
     }
     told
 }
@@ -200,6 +225,37 @@ fn zone_row(zone: &ZoneStatus, now: f64) -> [String; 5] {
         zone.loaded_seconds.map_or_else(nothing, |loaded| span(now - loaded) + " ago"),
         plain(&zone.name),
     ]
+}
+
+fn write_upstreams(out: &mut impl Write, status: &Status) -> io::Result<()> {
+    if status.upstreams.is_empty() {
+        return Ok(());
+    }
+    let head = ["FORWARD", "SERVER", "STATE", "RTT", "SENT", "ANSWERED", "REFUSED", "LATE"];
+    let mut rows = vec![head.map(str::to_owned)];
+    rows.extend(status.upstreams.iter().map(|upstream| {
+        let took = upstream.round_trip_seconds.map(human::short);
+        [
+            plain(&upstream.suffix),
+            plain(&upstream.server),
+            upstream.state.name().to_owned(),
+            took.unwrap_or_else(|| "-".into()),
+            count(upstream.sent),
+            count(upstream.answered),
+            count(upstream.refused),
+            count(upstream.late),
+        ]
+    }));
+    use Side::{Left, Right};
+    writeln!(out)?;
+    for line in align([Left, Left, Left, Right, Right, Right, Right, Right], &rows) {
+        writeln!(out, "{line}")?;
+    }
+    let strange: u64 = status.upstreams.iter().map(|upstream| upstream.mismatched).sum();
+    match strange {
+        0 => Ok(()),
+        _ => writeln!(out, "{} datagrams were no reply to what was asked", count(strange)),
+    }
 }
 
 fn write_threads(out: &mut impl Write, status: &Status) -> io::Result<()> {

@@ -14,6 +14,7 @@ use std::fs;
 use std::net::TcpListener;
 use std::sync::Arc;
 use tap::Runner;
+use upstream::View;
 
 /// What one thread that answers counts.
 pub struct Counted {
@@ -24,6 +25,8 @@ pub struct Counted {
     pub cpu: Option<usize>,
     pub plane: CountersView<{ plane::COUNTERS }>,
     pub answers: CountersView<COUNTERS>,
+    /// Of others, where they are asked.
+    pub others: Option<View>,
 }
 
 /// The running workers and streams.
@@ -66,13 +69,13 @@ impl Threads {
         let (mut seats, mut answers) = (Vec::new(), Vec::new());
         for (ports, cpu) in ports.into_iter().zip(places) {
             let app = kitchen.answerer()?;
-            answers.push(app.counters());
+            answers.push((app.counters(), app.others()));
             seats.push(Seat { ports, app, cpu: *cpu });
         }
         let mut apps = Vec::new();
         for _ in 0..config.threads {
             let app = kitchen.answerer()?;
-            answers.push(app.counters());
+            answers.push((app.counters(), app.others()));
             apps.push(app);
         }
         let fleet = Fleet::start(seats, Arc::clone(&on_failure))?;
@@ -85,12 +88,13 @@ impl Threads {
         let counted = workers
             .chain(beside)
             .zip(plane.zip(answers))
-            .map(|((name, transport, cpu), (plane, answers))| Counted {
+            .map(|((name, transport, cpu), (plane, (answers, others)))| Counted {
                 name,
                 transport,
                 cpu,
                 plane,
                 answers,
+                others,
             })
             .collect();
         Ok((Self { fleet, streams }, counted))

@@ -3,7 +3,9 @@
 use crate::exposition::{Exposition, Format, Kind};
 use crate::limits::ZONE_SERIES_MAX;
 use Kind::{Counter, Gauge, Info};
-use control::status::{State, Status, ThreadStatus, ZoneState, ZoneStatus};
+use control::status::{
+    State, Status, ThreadStatus, UpstreamState, UpstreamStatus, ZoneState, ZoneStatus,
+};
 use packet::Drop;
 use std::collections::BTreeMap;
 use wire::Rcode;
@@ -28,6 +30,7 @@ pub fn write(status: &Status, healthy: bool, asked: Asked, format: Format) -> St
     threads(&mut out, &status.threads);
     zones(&mut out, &status.zones, status.saving.is_none());
     streams(&mut out, status);
+    others(&mut out, status);
     samples(&mut out, status);
     process(&mut out, status);
     out.family("dunlin_ops_requests", Counter, "Requests answered on the address of [ops].")
@@ -167,6 +170,59 @@ fn streams(out: &mut Exposition, status: &Status) {
     for (reason, count) in &streams.closed {
         family.sample(&[("reason", reason)], count);
     }
+}
+
+/// Servers of others' names, and what is kept of what they said.
+fn others(out: &mut Exposition, status: &Status) {
+    if let Some(cache) = &status.cache {
+        out.family("dunlin_cache_lookups", Counter, "Look-ups of others' names, by result.")
+            .sample(&[("result", "hit")], cache.hits)
+            .sample(&[("result", "stale")], cache.stale)
+            .sample(&[("result", "miss")], cache.misses);
+        out.family("dunlin_cache_entries", Gauge, "Answers of others that are kept.")
+            .sample(&[], cache.entries);
+        out.family("dunlin_cache_bytes", Gauge, "What they take.").sample(&[], cache.octets);
+        out.family("dunlin_cache_limit_bytes", Gauge, "What they may take.")
+            .sample(&[], cache.octets_max);
+        out.family("dunlin_clients_waiting", Gauge, "Clients that wait for others' answers.")
+            .sample(&[], cache.waiting);
+    }
+    let servers = &status.upstreams;
+    if servers.is_empty() {
+        return;
+    }
+    type Count = fn(&UpstreamStatus) -> u64;
+    let counts: [(&'static str, &'static str, Count); 5] = [
+        ("dunlin_upstream_questions", "Questions sent to a server.", |server| server.sent),
+        ("dunlin_upstream_answers", "Replies that could be used.", |server| server.answered),
+        ("dunlin_upstream_refusals", "Replies of who could not answer.", |server| server.refused),
+        ("dunlin_upstream_timeouts", "Questions not answered in time.", |server| server.late),
+        ("dunlin_upstream_mismatches", "Datagrams that were no reply.", |server| server.mismatched),
+    ];
+    for (name, help, count) in counts {
+        let mut family = out.family(name, Counter, help);
+        for server in servers {
+            family.sample(&whose(server), count(server));
+        }
+    }
+    let mut family = out.family("dunlin_upstream_state", Gauge, "1 for how a server stands.");
+    for server in servers {
+        for state in UpstreamState::ALL {
+            let labels = [&whose(server)[..], &[("state", state.name())]].concat();
+            family.sample(&labels, u8::from(state == server.state));
+        }
+    }
+    let help = "How long a server takes, smoothed.";
+    let mut family = out.family("dunlin_upstream_round_trip_seconds", Gauge, help);
+    for server in servers {
+        if let Some(seconds) = server.round_trip_seconds {
+            family.sample(&whose(server), seconds);
+        }
+    }
+}
+
+fn whose(server: &UpstreamStatus) -> [(&'static str, &str); 2] {
+    [("suffix", &server.suffix), ("server", &server.server)]
 }
 
 fn samples(out: &mut Exposition, status: &Status) {

@@ -1,5 +1,6 @@
 //! What one thread asks of others.
 use crate::Plan;
+use crate::board::{Board, HITS, MISSES, STALE, View};
 use crate::dice::Dice;
 use crate::limits::{
     ASKS_MAX, DATAGRAM_LEN_MAX, DATAGRAMS_MAX, EVENTS_MAX, FAILURE_TTL, RENEWAL_MAX, REPLY_ROOM,
@@ -51,6 +52,7 @@ pub struct Asker {
     /// When the timer rings, if it does.
     armed_at: Option<Duration>,
     dice: Dice,
+    board: Board,
     suffixes: Suffixes,
     now: Duration,
     /// The number of the world's map.
@@ -114,6 +116,7 @@ impl Asker {
             timer,
             armed_at: None,
             dice: Dice::new(),
+            board: Board::new(addresses.len()),
             suffixes: Suffixes::new(),
             now: Duration::ZERO,
             map: 0,
@@ -133,9 +136,14 @@ impl Asker {
         (self.now, self.map) = (now, map);
     }
 
+    /// What it counts.
+    pub fn view(&self) -> View {
+        self.board.view()
+    }
+
     /// Whether somebody waits.
     pub fn owes(&self) -> bool {
-        !self.waiters.is_empty()
+        self.waiters.len() > 0
     }
 
     /// Sees to what has come, and to time. `answer` is to answer each packet that waited, by
@@ -174,6 +182,9 @@ impl Asker {
         self.sockets.close_rested(now);
         self.streams.close_late(now);
         self.arm();
+        let Self { state, asks, board, store, waiters, .. } = self;
+        board.tell_servers(&mut Forwarder { state, asks }, now.as_micros() as u64);
+        board.tell_own(store.state(), waiters.len());
         Ok(())
     }
 
@@ -426,13 +437,19 @@ impl Elsewhere for Asker {
             return Some(Found { message, age: 0, ttl, uses: 0, may_renew: false, map });
         }
         let (now, stale_max) = (self.seconds(), self.plan.stale_max);
-        self.store.lend().into_found(key, now).filter(|found| {
+        let found = self.store.lend().into_found(key, now).filter(|found| {
             // Who is told of a failure first hears what it is, and not that it is remembered.
             let is_failure = answer::is_failure(found.message, key.name.len());
             let is_good = !is_failure || news.is_none();
             let is_stale = || found.age - found.ttl < stale_max && !is_failure;
             is_good && (found.is_fresh() || is_stale())
-        })
+        });
+        self.board.count(match &found {
+            Some(found) if found.is_fresh() => HITS,
+            Some(_) => STALE,
+            None => MISSES,
+        });
+        found
     }
 
     fn ask(&mut self, key: &Key<'_>, group: u16, packet: &Packet<'_>) -> bool {

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod asker;
+mod board;
 mod dice;
 pub mod limits;
 mod plan;
@@ -15,4 +16,5 @@ mod streams;
 mod waiters;
 
 pub use asker::Asker;
+pub use board::{Own, Server, View};
 pub use plan::{Plan, Servers};

@@ -22,6 +22,10 @@ impl Store {
         }
     }
 
+    pub(crate) fn state(&self) -> &State {
+        &self.state
+    }
+
     pub(crate) fn lines(&self) -> &[Line] {
         &self.lines
     }

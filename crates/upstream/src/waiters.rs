@@ -94,7 +94,7 @@ impl Waiters {
         self.free.push(number);
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.len == 0
+    pub(crate) fn len(&self) -> usize {
+        self.len
     }
 }

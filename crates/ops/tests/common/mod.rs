@@ -2,7 +2,8 @@
 #![allow(dead_code, reason = "each test file uses some of it")]
 
 use control::status::{
-    ConfigStatus, Histogram, State, Status, StreamStatus, ThreadStatus, ZoneState, ZoneStatus,
+    CacheStatus, ConfigStatus, Histogram, State, Status, StreamStatus, ThreadStatus,
+    UpstreamStatus, ZoneState, ZoneStatus,
 };
 use ops::Ops;
 use std::io::{Read, Write};
@@ -139,8 +140,21 @@ pub fn status(looks: u64) -> Status {
             ..StreamStatus::default()
         },
         imbalance: 1.25,
+        upstreams: vec![upstream("192.0.2.53:53", looks), upstream("[2001:db8::53]:53", 0)],
+        cache: Some(CacheStatus { hits: looks, misses: 1, ..CacheStatus::default() }),
         process: control::status::Process::read(),
         ..Status::default()
+    }
+}
+
+fn upstream(server: &str, looks: u64) -> UpstreamStatus {
+    UpstreamStatus {
+        suffix: ".".into(),
+        server: server.into(),
+        round_trip_seconds: (looks > 0).then_some(0.001),
+        sent: looks,
+        answered: looks,
+        ..UpstreamStatus::default()
     }
 }
 

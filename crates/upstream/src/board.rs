@@ -1,0 +1,131 @@
+//! What an asker counts, for others to read.
+use door::{Counters, CountersView};
+use forward::{Forwarder, Standing};
+
+/// Of a server: what happened ([`forward::Counts`]), its round trip time, and its standing.
+const SERVER: usize = 7;
+/// Of the cache and those who wait.
+const OWN: usize = 6;
+/// Look-ups that found what is good, what is too old, and nothing.
+pub(crate) const HITS: usize = 0;
+pub(crate) const STALE: usize = 1;
+pub(crate) const MISSES: usize = 2;
+const ENTRIES: usize = 3;
+const USED: usize = 4;
+const WAITING: usize = 5;
+
+/// The writing end.
+#[derive(Debug)]
+pub(crate) struct Board {
+    servers: Vec<Counters<SERVER>>,
+    own: Counters<OWN>,
+}
+
+/// The reading end; it stays readable when the asker is gone.
+#[derive(Clone, Debug)]
+pub struct View {
+    servers: Vec<CountersView<SERVER>>,
+    own: CountersView<OWN>,
+}
+
+/// What one thread, or several together, know of a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Server {
+    /// What happened.
+    pub counts: forward::Counts,
+    /// The longest of the threads' smoothed round trip times, microseconds; 0: never heard.
+    pub round_trip_micros: u64,
+    /// Threads for which it answers, and for which it does not.
+    pub up: u64,
+    /// As before.
+    pub down: u64,
+}
+
+/// What one thread, or several together, know of others' names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Own {
+    /// Look-ups that found what is good, what is too old, and nothing.
+    pub hits: u64,
+    /// As before.
+    pub stale: u64,
+    /// As before.
+    pub misses: u64,
+    /// Answers that are kept.
+    pub entries: u64,
+    /// Octets they take.
+    pub used: u64,
+    /// Clients that wait.
+    pub waiting: u64,
+}
+
+impl Board {
+    pub(crate) fn new(servers: usize) -> Self {
+        Self { servers: (0..servers).map(|_| Counters::new()).collect(), own: Counters::new() }
+    }
+
+    pub(crate) fn view(&self) -> View {
+        let servers = self.servers.iter().map(Counters::view).collect();
+        View { servers, own: self.own.view() }
+    }
+
+    /// Counts a look-up.
+    pub(crate) fn count(&mut self, what: usize) {
+        self.own.add(what, 1);
+    }
+
+    /// Tells how servers stand.
+    pub(crate) fn tell_servers(&mut self, forwarder: &mut Forwarder<'_>, now: u64) {
+        for (number, board) in (0..).zip(&mut self.servers) {
+            let server = forwarder.upstream(number);
+            let counts = server.counts;
+            let is_up = server.standing(now) == Standing::Up;
+            let values = [
+                counts.sent,
+                counts.answered,
+                counts.refused,
+                counts.late,
+                counts.mismatched,
+                server.round_trip_micros().into(),
+                is_up.into(),
+            ];
+            for (index, value) in values.into_iter().enumerate() {
+                board.set(index, value);
+            }
+        }
+    }
+
+    /// Tells what is kept, and how many wait.
+    pub(crate) fn tell_own(&mut self, cache: &cache::State, waiting: usize) {
+        self.own.set(ENTRIES, cache.entries() as u64);
+        self.own.set(USED, cache.used() as u64);
+        self.own.set(WAITING, waiting as u64);
+    }
+}
+
+impl View {
+    /// What several threads know of the server of this number.
+    pub fn server<'v>(views: impl IntoIterator<Item = &'v Self>, number: usize) -> Server {
+        let mut sum = Server::default();
+        for view in views {
+            let Some(server) = view.servers.get(number) else { continue };
+            let [sent, answered, refused, late, mismatched, round_trip, is_up] = server.read();
+            sum.counts.sent += sent;
+            sum.counts.answered += answered;
+            sum.counts.refused += refused;
+            sum.counts.late += late;
+            sum.counts.mismatched += mismatched;
+            sum.round_trip_micros = sum.round_trip_micros.max(round_trip);
+            // Nobody has looked yet where nothing was sent.
+            sum.up += u64::from(is_up != 0 || sent == 0);
+            sum.down += u64::from(is_up == 0 && sent > 0);
+        }
+        sum
+    }
+
+    /// What several threads know of others' names.
+    pub fn own<'v>(views: impl IntoIterator<Item = &'v Self>) -> Own {
+        let [hits, stale, misses, entries, used, waiting] =
+            CountersView::sum(views.into_iter().map(|view| &view.own));
+        Own { hits, stale, misses, entries, used, waiting }
+    }
+}

@@ -1,0 +1,153 @@
+//! Replies over streams that are put off.
+
+mod common;
+
+use common::{closes, framed, read_message, read_message_or_end};
+use packet::{Drop, Origin, Packet, Transport, Verdict};
+use plane::limits::OWED_PER_CONNECTION_MAX;
+use plane::{App, StreamLimits, Streams, Totals, listen};
+use rustix::event::{EventfdFlags, eventfd};
+use std::io::Write;
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Echoes, but puts off what begins with `later` until somebody says `now`; drops `later drop`.
+struct Patient {
+    bell: OwnedFd,
+    owed: Vec<(SocketAddr, Origin, Vec<u8>)>,
+}
+
+impl App for Patient {
+    fn burst(&mut self, packets: &mut [Packet<'_>], _now: Duration) {
+        for packet in packets {
+            packet.verdict = Verdict::Reply;
+            if packet.message().starts_with(b"later") {
+                self.owed.push((packet.peer, packet.origin, packet.message().to_vec()));
+                packet.verdict = Verdict::Later;
+            } else if packet.message() == b"now" {
+                rustix::io::write(&self.bell, &1u64.to_ne_bytes()).unwrap();
+            }
+        }
+    }
+
+    fn park(&mut self) {}
+
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.bell.as_fd())
+    }
+
+    fn tend(&mut self, _now: Duration, send: &mut dyn FnMut(&Packet<'_>, Duration)) {
+        rustix::io::read(&self.bell, &mut [0; 8]).unwrap();
+        for (peer, origin, mut octets) in self.owed.drain(..) {
+            let len = octets.len();
+            let mut packet = Packet::new(&mut octets, len, peer, Transport::Stream);
+            packet.origin = origin;
+            packet.verdict = match packet.message() {
+                b"later drop" => Verdict::Drop(Drop::Short),
+                _ => Verdict::Reply,
+            };
+            send(&packet, Duration::from_millis(7));
+        }
+    }
+
+    fn owes(&self) -> bool {
+        !self.owed.is_empty()
+    }
+}
+
+fn start() -> (Streams, SocketAddr) {
+    let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = listener.local_addr().unwrap();
+    let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap();
+    let apps = vec![Patient { bell, owed: Vec::new() }];
+    let on_failure = Arc::new(|failure| panic!("{failure}"));
+    let limits = StreamLimits::default();
+    let streams =
+        Streams::start(vec![listener], apps, limits, Arc::new(|_| false), on_failure).unwrap();
+    (streams, address)
+}
+
+fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    stream
+}
+
+fn say(stream: &mut TcpStream, messages: &[&str]) {
+    let octets: Vec<u8> = messages.iter().flat_map(|text| framed(text.as_bytes())).collect();
+    stream.write_all(&octets).unwrap();
+}
+
+fn stop(streams: Streams) -> Totals {
+    let counters = streams.counters().to_vec();
+    streams.stop();
+    let totals = Totals::sum(&counters);
+    assert_eq!(totals.received, totals.replied + totals.dropped.iter().sum::<u64>());
+    assert_eq!(totals.received, totals.latency.counts.iter().sum::<u64>());
+    totals
+}
+
+#[test]
+fn others_do_not_wait_for_a_reply_that_is_put_off() {
+    let (streams, address) = start();
+    let mut stream = connect(address);
+    say(&mut stream, &["later 1", "at once", "later drop", "later 2", "now"]);
+    for text in ["at once", "now", "later 1", "later 2"] {
+        assert_eq!(read_message(&mut stream), text.as_bytes());
+    }
+    let totals = stop(streams);
+    assert_eq!((totals.received, totals.dropped[Drop::Short as usize]), (5, 1));
+}
+
+#[test]
+fn who_asks_no_more_still_gets_what_is_owed() {
+    let (streams, address) = start();
+    let (mut stream, mut other) = (connect(address), connect(address));
+    say(&mut stream, &["later 1", "later 2"]);
+    stream.shutdown(Shutdown::Write).unwrap();
+    assert!(!closes(&mut stream.try_clone().unwrap(), Duration::from_millis(200)));
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    say(&mut other, &["now"]);
+    assert_eq!(read_message(&mut stream), b"later 1");
+    assert_eq!(read_message(&mut stream), b"later 2");
+    assert_eq!(read_message_or_end(&mut stream), None);
+    stop(streams);
+}
+
+#[test]
+fn only_so_much_is_owed_to_a_connection() {
+    let (streams, address) = start();
+    let (mut stream, mut other) = (connect(address), connect(address));
+    let texts: Vec<String> =
+        (0..3 * OWED_PER_CONNECTION_MAX).map(|n| format!("later {n}")).collect();
+    say(&mut stream, &texts.iter().map(String::as_str).collect::<Vec<_>>());
+    for some in texts.chunks(OWED_PER_CONNECTION_MAX) {
+        // Until then nothing can be told of who is not read.
+        std::thread::sleep(Duration::from_millis(100));
+        say(&mut other, &["now"]);
+        for text in some {
+            assert_eq!(read_message(&mut stream), text.as_bytes());
+        }
+        assert!(!closes(&mut stream.try_clone().unwrap(), Duration::from_millis(50)));
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    }
+    stop(streams);
+}
+
+#[test]
+fn a_reply_to_who_has_gone_is_counted() {
+    let (streams, address) = start();
+    let mut other = connect(address);
+    let mut stream = connect(address);
+    say(&mut stream, &["later 1"]);
+    std::thread::sleep(Duration::from_millis(50));
+    rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).unwrap();
+    drop(stream);
+    std::thread::sleep(Duration::from_millis(50));
+    say(&mut other, &["now"]);
+    assert_eq!(read_message(&mut other), b"now");
+    let totals = stop(streams);
+    assert_eq!(totals.dropped[Drop::Unsent as usize], 1);
+}

@@ -49,6 +49,7 @@ impl Elsewhere for Nowhere {
 }
 
 /// What came of a name that is somebody else's.
+#[allow(clippy::large_enum_variant, reason = "lives on the stack for the length of one call")]
 pub(crate) enum Known {
     /// The reply has what there is.
     Done,

@@ -48,6 +48,7 @@ use gate::{Gate, Keeper, Open};
 use guard::{CookieMemo, Options};
 use image::{Forwards, HashKey, World};
 use ledger::{Ledger, Made};
+use limit::Acl;
 use limits::{TAIL_MAX, UDP_SIZE_DEFAULT};
 use packet::{BURST_MAX, Drop, Packet, Verdict, prefetch};
 use plain::{Desk, Lead, put_cookie};
@@ -77,6 +78,8 @@ pub struct Policy<'p> {
     pub limits: Option<Limits<'p>>,
     /// Whose names are somebody else's.
     pub forwards: Forwards<'p>,
+    /// For whom they are asked.
+    pub recursion: Acl<'p>,
 }
 
 impl Policy<'_> {
@@ -89,10 +92,17 @@ impl Policy<'_> {
 
 impl Default for Policy<'_> {
     fn default() -> Self {
-        let udp_size_max = UDP_SIZE_DEFAULT;
-        let (cookie_secrets, keepalive, limits) = (&[], None, None);
-        let (nsid, version, id, forwards) = (&[], &[], &[], Forwards::default());
-        Self { udp_size_max, cookie_secrets, nsid, version, id, keepalive, limits, forwards }
+        Self {
+            udp_size_max: UDP_SIZE_DEFAULT,
+            cookie_secrets: &[],
+            nsid: &[],
+            version: &[],
+            id: &[],
+            keepalive: None,
+            limits: None,
+            forwards: Forwards::default(),
+            recursion: Acl::EVERYBODY,
+        }
     }
 }
 
@@ -183,15 +193,17 @@ pub fn batch(
     let key = world.key();
     let limits = policy.limits.as_ref();
     let forwards = policy.forwards;
+    let recursion = &policy.recursion;
+    let (memo, awaits_cookie, met_cookie) = (None, false, false);
     let mut scout =
-        Scout { world, key, forwards, memo: None, awaits_cookie: false, met_cookie: false };
+        Scout { world, key, forwards, recursion, memo, awaits_cookie, met_cookie };
     let mut ways = [Way::Nobody; BURST_MAX];
     match limits.and_then(|limits| Keeper::new(limits, policy, now, packets)) {
         None => scout.look_all(&Open, glances, queries, packets, &mut ways),
         Some(keeper) => scout.look_all(&keeper, glances, queries, packets, &mut ways),
     }
     let dice = Dice(now.seed | 1);
-    let abroad = Abroad { elsewhere, forwards, settles: false };
+    let abroad = Abroad { elsewhere, forwards, may_ask: false, settles: false };
     let mut bench =
         Bench { world, key, policy, now, suffixes, alias, trail, cookies, tail, dice, abroad };
     bench.answer_all(&mut scout, glances, queries, &mut ways, packets, tally);
@@ -208,6 +220,7 @@ struct Scout<'f, 'w> {
     world: &'w dyn World,
     key: &'w HashKey,
     forwards: Forwards<'f>,
+    recursion: &'f Acl<'f>,
     /// The zone of the question before, where no other zone lies below it: names of a burst are
     /// often of one zone, and need not be routed again.
     memo: Option<Site<'w>>,
@@ -331,7 +344,10 @@ impl<'w> Scout<'_, 'w> {
                         self.memo = is_whole.then_some(site);
                         Ok(site)
                     }
-                    Whose::Theirs(group) => Err(Way::Forward(group)),
+                    Whose::Theirs(group) if self.recursion.lists(packet.client.ip()) => {
+                        Err(Way::Forward(group))
+                    }
+                    Whose::Theirs(_) => Err(Way::Denied),
                     Whose::Nobodys => Err(Way::Nobody),
                 }
             }
@@ -460,8 +476,11 @@ impl<'w> Bench<'_, '_, 'w> {
         tally: &mut Tally,
     ) -> Option<Way<'w>> {
         let options = guard::options(self.policy, self.now, query, packet, self.cookies);
-        // What could not be given back as it came is answered with what there is.
-        self.abroad.settles = !self.abroad.forwards.is_empty() && !self.keep_tail(query, packet);
+        if !self.policy.forwards.is_empty() {
+            self.abroad.may_ask = self.policy.recursion.lists(packet.client.ip());
+            // What could not be given back as it came is answered with what there is.
+            self.abroad.settles = !self.keep_tail(query, packet);
+        }
         loop {
             match self.make(query, way, packet, &options, tally) {
                 Ok(made) => return Some(made),

@@ -25,6 +25,8 @@ enum End<'w> {
 pub(crate) struct Abroad<'e> {
     pub(crate) elsewhere: &'e mut dyn Elsewhere,
     pub(crate) forwards: Forwards<'e>,
+    /// Whether they are asked for this client.
+    pub(crate) may_ask: bool,
     /// Whether nobody is left to be asked: the answer is what there is.
     pub(crate) settles: bool,
 }
@@ -203,7 +205,7 @@ struct Walk<'s, 'e, 'w> {
 impl<'w> Walk<'_, '_, 'w> {
     /// Who answers for an alias; others are asked for who wants that only (RFC 1034 §4.3.1).
     fn whose(&self, world: &'w dyn World, alias: &QName, query: &Query) -> Whose<'w> {
-        let desired = query.flags.has(Flags::RD);
+        let desired = query.flags.has(Flags::RD) && self.abroad.may_ask;
         let forwards = if desired { self.abroad.forwards } else { Forwards::default() };
         whose(world, forwards, alias, query.rtype)
     }

@@ -9,6 +9,7 @@ use domain::base::message_builder::{AnswerBuilder, MessageBuilder};
 use domain::base::{Message, Name as DomainName, Rtype as Type};
 use domain::rdata::{A, AllRecordData, Cname, Soa, Txt};
 use image::{ForwardRule, Forwards, HashKey};
+use limit::{Acl, Prefix};
 use packet::{Packet, Transport, Verdict};
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -154,12 +155,18 @@ impl Scene {
     }
 
     fn ask_with(&mut self, owner: &str, asking: Asking) -> Option<String> {
+        self.ask_by(owner, asking, Acl::EVERYBODY)
+    }
+
+    /// Where others are asked for those on a list.
+    fn ask_by(&mut self, owner: &str, asking: Asking, recursion: Acl<'_>) -> Option<String> {
         let question = asking.question(owner);
         let mut octets = question.clone();
         octets.resize(4096, 0xee);
         let client = "192.0.2.9:53".parse().unwrap();
         let mut packets = [Packet::new(&mut octets, question.len(), client, Transport::Datagram)];
-        let policy = Policy { forwards: Forwards::new(&self.rules), ..Policy::default() };
+        let policy =
+            Policy { forwards: Forwards::new(&self.rules), recursion, ..Policy::default() };
         let now = Now { unix_seconds: 0, monotonic_micros: 0, seed: 1 };
         let (mut scratch, mut tally) = (Box::<Scratch>::default(), Tally::default());
         let known = &mut self.known;
@@ -420,6 +427,24 @@ fn who_does_not_want_recursion_does_not_get_it() {
         scene.ask_with("out.here.example.", asking).unwrap(),
         "NOERROR out.here.example aa ra\nout.here.example 60 CNAME www.elsewhere.example."
     );
+}
+
+#[test]
+fn others_are_asked_for_whom_that_is_allowed() {
+    let mut scene = Scene::new();
+    let prefix = Prefix::new("192.0.2.9".parse().unwrap(), 32).unwrap();
+    let mut rules = [limit::Rule { prefix, listed: false }];
+    let (mut v4, mut v6) = ([0; 8], [0; 8]);
+    let nobody = Acl::build(&mut rules, true, &mut v4, &mut v6).unwrap();
+    let said = Said::about("www.example.net.", Rcode::NOERROR).a("www.example.net.", 60, 1);
+    scene.learn("www.example.net.", ".", &said.message());
+    let mut ask = |owner| scene.ask_by(owner, Asking::default(), nobody);
+    assert_eq!(ask("www.example.net.").unwrap(), "REFUSED www.example.net ra\nede 18");
+    assert_eq!(
+        ask("out.here.example.").unwrap(),
+        "NOERROR out.here.example aa ra\nout.here.example 60 CNAME www.elsewhere.example."
+    );
+    assert!(ask("ns.here.example.").unwrap().contains("192.0.2.53"));
 }
 
 #[test]

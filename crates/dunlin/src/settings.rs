@@ -50,6 +50,7 @@ pub struct Settings {
     /// In units of 100 ms.
     keepalive: u16,
     query: AccessList,
+    recursion: AccessList,
     silent: bool,
     exempt: AccessList,
     clients: Option<Limit>,
@@ -136,6 +137,7 @@ impl Settings {
             id: server.id.clone(),
             keepalive: kept.keepalive,
             query: AccessList::new(&acl.query),
+            recursion: AccessList::new(&acl.recursion),
             silent: acl.denied == Denied::Drop,
             exempt: AccessList::of(&limits.exempt),
             clients,
@@ -180,6 +182,7 @@ impl Settings {
                 replies: self.replies.as_ref().map(Limit::limiter),
             }),
             forwards: Forwards::default(),
+            recursion: self.recursion.acl(),
         }
     }
 }

@@ -17,6 +17,8 @@ use std::time::Duration;
 #[derive(Debug, PartialEq)]
 pub struct Acl {
     pub query: Vec<Rule>,
+    /// Whose questions for others' names are passed on.
+    pub recursion: Vec<Rule>,
     pub metrics: Vec<Rule>,
     pub denied: Denied,
 }
@@ -113,8 +115,9 @@ impl Acl {
     pub(super) fn read(mut section: Section<'_, '_>) -> Self {
         let denied = [("refuse", Denied::Refuse), ("drop", Denied::Drop)];
         let acl = Self {
-            query: read_rules(&mut section, "query"),
-            metrics: read_rules(&mut section, "metrics"),
+            query: read_rules(&mut section, "query", units::anybody(true)),
+            recursion: read_rules(&mut section, "recursion", units::private()),
+            metrics: read_rules(&mut section, "metrics", units::anybody(true)),
             denied: section.read("denied", Denied::Refuse, values::word(denied)),
         };
         section.close();
@@ -122,10 +125,9 @@ impl Acl {
     }
 }
 
-/// An access list, everybody where it is absent.
-fn read_rules(section: &mut Section<'_, '_>, key: &'static str) -> Vec<Rule> {
-    let any = vec![units::anybody(true)];
-    let rules = section.list(key, any, PREFIXES_MAX, units::rules).concat();
+/// An access list.
+fn read_rules(section: &mut Section<'_, '_>, key: &'static str, default: Vec<Rule>) -> Vec<Rule> {
+    let rules = section.list(key, vec![default], PREFIXES_MAX, units::rules).concat();
     if !rules.is_empty() && !rules.iter().any(|rule| rule.listed) {
         section.wrong(key, "lets nobody in", "name prefixes to let in, or begin with \"any\"");
     }

@@ -137,7 +137,31 @@ pub fn anybody(listed: bool) -> Vec<Rule> {
         .into()
 }
 
-/// A prefix to let in, with a `!` before it one to keep out; `"any"` is everybody.
+/// Networks that nobody reaches from the Internet: RFC 1918, RFC 6598, RFC 4193, and those of one
+/// link or one host.
+const PRIVATE: [(&str, u8); 9] = [
+    ("10.0.0.0", 8),
+    ("100.64.0.0", 10),
+    ("127.0.0.0", 8),
+    ("169.254.0.0", 16),
+    ("172.16.0.0", 12),
+    ("192.168.0.0", 16),
+    ("::1", 128),
+    ("fc00::", 7),
+    ("fe80::", 10),
+];
+
+/// Addresses of networks that nobody reaches from the Internet.
+pub fn private() -> Vec<Rule> {
+    let rule = |(address, len): (&str, u8)| {
+        let address = address.parse().expect("an address");
+        Rule { prefix: Prefix::new(address, len).expect("no bits behind it"), listed: true }
+    };
+    PRIVATE.map(rule).into()
+}
+
+/// A prefix to let in, with a `!` before it one to keep out; `"any"` is everybody, `"private"` who
+/// cannot be reached from the Internet.
 pub fn rules(value: &DeValue<'_>) -> Result<Vec<Rule>, Wrong> {
     let Some(text) = value.as_str() else {
         let what = "a prefix to let in such as \"10.0.0.0/8\", one to keep out such as \
@@ -147,6 +171,7 @@ pub fn rules(value: &DeValue<'_>) -> Result<Vec<Rule>, Wrong> {
     let (text, listed) = text.strip_prefix('!').map_or((text, true), |rest| (rest, false));
     match text {
         "any" => Ok(anybody(listed)),
+        "private" => Ok(private().into_iter().map(|rule| Rule { listed, ..rule }).collect()),
         _ => Ok(vec![Rule { prefix: parse_prefix(text, value)?, listed }]),
     }
 }

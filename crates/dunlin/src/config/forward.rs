@@ -72,10 +72,10 @@ fn servers(key: &str, value: &DeValue<'_>) -> Result<Vec<SocketAddr>, Wrong> {
 
 impl Cache {
     pub(super) fn read(mut section: Section<'_, '_>) -> Self {
-        let (second, hour) = (Duration::from_secs(1), Duration::from_secs(3600));
+        let hour = Duration::from_secs(3600);
         let cache = Self {
             memory: section.read("memory", 64 << 20, units::octets(CACHE_MEMORY)),
-            ttl_min: section.read("ttl_min", 0 * second, units::duration(CACHE_TTL)),
+            ttl_min: section.read("ttl_min", Duration::ZERO, units::duration(CACHE_TTL)),
             ttl_max: section.read("ttl_max", 24 * hour, units::duration(CACHE_TTL)),
             negative_ttl_max: section.read("negative_ttl_max", hour, units::duration(CACHE_TTL)),
             stale: section.read("stale", 24 * hour, units::duration(CACHE_TTL)),

@@ -2,7 +2,7 @@
 # we are root or have sudo, and named where we are not.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help run test loom lint fleet bench-instructions bench-sockets bench-memory bench-publish \
+.PHONY: help run test loom lint fleet bench-forward bench-instructions bench-sockets bench-memory bench-publish \
   campaign-differential campaign-floods campaign-fuzz deb
 
 help: ## this list
@@ -43,6 +43,11 @@ fleet: ## write examples/fleet again
 bench-instructions: ## instructions a query; more than the limit fails
 	@scripts/require test
 	@cargo bench --package answer --bench instructions
+
+bench-forward: ## beside Unbound, BIND, dnsdist and CoreDNS, ROUNDS=3; writes docs/forwarding-performance.md; root
+	@scripts/require bench-forward
+	@cargo build --quiet --release --package dunlin --package xtask
+	@bench/forward $(or $(ROUNDS),3) docs/forwarding-performance.md
 
 bench-sockets: ## queries a second beside Knot and a bare echo, ROUNDS=3; root
 	@scripts/require test

@@ -11,7 +11,8 @@
 #![allow(missing_docs, reason = "the macros make undocumented items")]
 
 use answer::{
-    CookieSecret, Elsewhere, Lifetimes, Limiter, Limits, Now, Policy, Scratch, Tally, batch, relay,
+    CookieSecret, Elsewhere, Lifetimes, Limiter, Limits, Lookup, Now, Policy, Scratch, Tally,
+    batch, relay,
 };
 use cache::{Cache, Found, Key, Kind, Line, Put, Shape, State};
 use compile::{Image, Loader};
@@ -42,7 +43,7 @@ const UNKNOWN_MAX: u64 = 922 * BURST_MAX as u64;
 /// Most where questions with a cookie that is remembered and questions without one take turns.
 const TURNS_MAX: u64 = 515 * BURST_MAX as u64;
 /// Most of a burst of names that are known from others.
-const KNOWN_MAX: u64 = 1_900 * BURST_MAX as u64;
+const KNOWN_MAX: u64 = 740 * BURST_MAX as u64;
 /// Prefixes of the access list.
 const PREFIXES: u32 = 1000;
 /// Room of each packet.
@@ -99,13 +100,19 @@ impl Elsewhere for Known {
         self.0.as_mut()?.lend().into_found(key, 3)
     }
 
+    fn count(&mut self, _lookup: Lookup) {}
+
     fn ask(&mut self, _key: &Key<'_>, _group: u16, _packet: &Packet<'_>) -> bool {
         false
     }
 
     fn renew(&mut self, _key: &Key<'_>, _group: u16) {}
 
-    fn confirm(&mut self, _key: &Key<'_>, _map: u32) {}
+    fn confirm(&mut self, key: &Key<'_>, map: u32) {
+        if let Some(memory) = &mut self.0 {
+            memory.lend().confirm(key, map);
+        }
+    }
 }
 
 /// What is switched on.
@@ -361,7 +368,7 @@ fn known() -> Bench {
         let taken = relay(&key, Name::ROOT, &reply, &lifetimes, &mut suffixes, &mut kept);
         let taken = taken.expect("a message");
         let value = &kept[taken.value_at..taken.len];
-        assert_eq!(memory.lend().put(&key, 0, (taken.ttl, 1), value), Put::Done);
+        assert_eq!(memory.lend().put(&key, 0, taken.ttl, value), Put::Done);
     }
     bench.known = Known(Some(memory));
     bench = burst(bench, warming);

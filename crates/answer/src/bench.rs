@@ -1,6 +1,7 @@
 //! The second pass: each question is answered in its place.
 use crate::finish::{self, Room};
 use crate::guard::{self, CookieMemo, Options};
+use crate::known::Shelf;
 use crate::ledger::Made;
 use crate::limits::TAIL_MAX;
 use crate::plain::{Desk, put_cookie};
@@ -27,6 +28,7 @@ pub(crate) struct Bench<'b, 'e, 'w> {
     pub(crate) tail: &'b mut [u8; TAIL_MAX],
     pub(crate) dice: Dice,
     pub(crate) abroad: Abroad<'e>,
+    pub(crate) shelf: Shelf,
 }
 
 impl<'w> Bench<'_, '_, 'w> {
@@ -51,7 +53,7 @@ impl<'w> Bench<'_, '_, 'w> {
                 (packet.len, packet.verdict) = (len, Verdict::Reply);
                 tally.count(rcode, glance.rtype == Rtype::AAAA);
             } else {
-                self.answer_closely(scout, query, way, packet, tally);
+                self.answer_closely(scout, glance, query, way, packet, tally);
             }
         }
     }
@@ -61,12 +63,19 @@ impl<'w> Bench<'_, '_, 'w> {
     fn answer_closely(
         &mut self,
         scout: &mut Scout<'_, 'w>,
+        glance: &Glance,
         query: &mut Query,
         way: &mut Way<'w>,
         packet: &mut Packet<'_>,
         tally: &mut Tally,
     ) {
-        if let Way::Plain(_) = way {
+        if let Way::Known(hint) = way
+            && let Some(rcode) = self.shelf.answer(*hint, glance, self.abroad.elsewhere, packet)
+        {
+            packet.verdict = Verdict::Reply;
+            return tally.count(rcode, type_index(glance.rtype));
+        }
+        if let Way::Plain(_) | Way::Known(_) = way {
             *way = scout.look_closely(query, packet);
         }
         packet.verdict = match way {

@@ -8,6 +8,17 @@ use image::HashKey;
 use packet::Packet;
 use wire::{Flags, Malformed, Name, NameBuf, QName, Query, Rcode, Records, Rtype};
 
+/// What a look-up came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lookup {
+    /// Something good.
+    Hit,
+    /// Something too old, which nobody could make new.
+    Stale,
+    /// Nothing.
+    Miss,
+}
+
 /// What is known of other servers' names, and who asks about them.
 pub trait Elsewhere {
     /// Has what [`find`](Self::find) will need fetched into the CPU's cache.
@@ -15,6 +26,9 @@ pub trait Elsewhere {
 
     /// What is known, fresh or not: a message of [`relay`](crate::relay()).
     fn find(&mut self, key: &Key<'_>) -> Option<Found<'_>>;
+
+    /// Counts what a look-up came to.
+    fn count(&mut self, lookup: Lookup);
 
     /// Asks, and has the packet answered when the answer is known: by another
     /// [`batch`](crate::batch()), for which it is here as it came. False where nobody can be asked:
@@ -24,7 +38,7 @@ pub trait Elsewhere {
     /// Asks about what is known and will soon be too old.
     fn renew(&mut self, key: &Key<'_>, group: u16);
 
-    /// What is known is of a name that is still theirs, though names have changed hands.
+    /// What is known is of a name that is theirs by this map of names ([`image::World::map`]).
     fn confirm(&mut self, key: &Key<'_>, map: u32);
 }
 
@@ -38,6 +52,8 @@ impl Elsewhere for Nowhere {
     fn find(&mut self, _key: &Key<'_>) -> Option<Found<'_>> {
         None
     }
+
+    fn count(&mut self, _lookup: Lookup) {}
 
     fn ask(&mut self, _key: &Key<'_>, _group: u16, _packet: &Packet<'_>) -> bool {
         false
@@ -69,12 +85,12 @@ pub(crate) fn key<'n>(key: &HashKey, name: &'n QName, query: &Query) -> Key<'n> 
 }
 
 /// Answers with what is known, if that is good enough; `first` for the name of the question itself,
-/// `settles` where nobody is left to ask.
+/// `settles` where nobody is left to ask. `map` is the world's map.
 pub(crate) fn answer(
     elsewhere: &mut dyn Elsewhere,
     group: u16,
     key: &Key<'_>,
-    (first, settles): (bool, bool),
+    (first, settles, map): (bool, bool, u32),
     reply: &mut Reply<'_>,
 ) -> Known {
     if first {
@@ -84,15 +100,18 @@ pub(crate) fn answer(
     }
     let found = elsewhere.find(key).filter(|found| found.is_fresh() || settles);
     let Some(found) = found else {
+        elsewhere.count(Lookup::Miss);
         if settles {
             reply.fail(Rcode::ServFail, Some(Ede::NO_REACHABLE_AUTHORITY));
             return Known::Done;
         }
         return Known::Unknown;
     };
-    let renews = found.uses >= RENEWED_USES
-        && found.may_renew
-        && found.age >= found.ttl - found.ttl / RENEWED_SHARE;
+    let (lookup, renews) = match found.is_fresh() {
+        true => (Lookup::Hit, is_due(&found)),
+        false => (Lookup::Stale, false),
+    };
+    let confirms = found.map != map;
     let known = match put(&found, key, first, reply) {
         Ok(None) => Known::Done,
         Ok(Some(target)) => Known::Continue(target),
@@ -102,10 +121,23 @@ pub(crate) fn answer(
             Known::Done
         }
     };
+    elsewhere.count(lookup);
+    if confirms {
+        elsewhere.confirm(key, map);
+    }
     if renews {
         elsewhere.renew(key, group);
     }
     known
+}
+
+/// Whether somebody should be asked anew, though the answer is still good: it is wanted, and will
+/// soon be too old.
+#[inline]
+pub(crate) fn is_due(found: &Found<'_>) -> bool {
+    found.age >= found.ttl - found.ttl / RENEWED_SHARE
+        && found.uses >= RENEWED_USES
+        && found.may_renew
 }
 
 /// Puts what was found behind what the reply already has; the target of its last alias, if that is

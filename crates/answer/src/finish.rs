@@ -4,7 +4,7 @@ use crate::guard::{COOKIE_LEN, Options};
 use crate::reply::Reply;
 use packet::Transport;
 use wire::limits::{MESSAGE_LEN_MAX, UDP_LEN_MIN};
-use wire::{HEADER_LEN, OptionCode, Query};
+use wire::{Flags, HEADER_LEN, OptionCode, Query};
 
 /// An extended DNS error (RFC 8914).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,8 @@ impl Ede {
     pub(crate) const NO_REACHABLE_AUTHORITY: Self = Self(22);
 }
 
-const OPT_LEN: usize = 11;
+/// Octets of an OPT record without options.
+pub(crate) const OPT_LEN: usize = 11;
 const OPTION_HEAD_LEN: usize = 4;
 
 /// How much of a packet's buffer a reply may fill.
@@ -104,6 +105,23 @@ pub(crate) fn finish(policy: &Policy<'_>, options: &Options, reply: Reply<'_>) -
         *header = [i0, i1, f0, f1, q0, q1, a0, a1, n0, n1, r0, r1];
     }
     len
+}
+
+/// The OPT record of a reply without extended code, flags or options; it tells how large a UDP
+/// payload may be, most significant octet first.
+#[inline(always)]
+pub(crate) fn plain_opt([s0, s1]: [u8; 2]) -> [u8; OPT_LEN] {
+    [0, 0, 41, s0, s1, 0, 0, 0, 0, 0, 0]
+}
+
+/// Makes the header of a question that of its reply, with the flags that are made of the question's
+/// and so many records in each section.
+#[inline(always)]
+pub(crate) fn put_header(buf: &mut [u8], flags: impl FnOnce(Flags) -> u16, counts: [u16; 3]) {
+    if let Some([_, words @ ..]) = buf.as_chunks_mut::<2>().0.first_chunk_mut::<6>() {
+        let flags = flags(Flags(u16::from_be_bytes(words[0])));
+        *words = [flags, 1, counts[0], counts[1], counts[2]].map(u16::to_be_bytes);
+    }
 }
 
 /// Puts options behind an OPT's head that ends at `len`; returns where they end. One that does not

@@ -172,6 +172,7 @@ impl<'w> Way<'w> {
     fn made(&self, glance: &Glance, packet: &Packet<'_>) -> Option<Made<'w>> {
         match self {
             Way::Plain(lead) => Some(lead.made(glance, packet.len)),
+            Way::Known(hint) => Some(hint.made(glance, packet)),
             Way::Made(made) => Some(*made),
             _ => None,
         }

@@ -29,6 +29,7 @@ mod find;
 mod finish;
 mod gate;
 mod guard;
+mod known;
 mod ledger;
 pub mod limits;
 mod plain;
@@ -39,7 +40,7 @@ mod solve;
 mod tally;
 mod trail;
 
-pub use elsewhere::{Elsewhere, Nowhere};
+pub use elsewhere::{Elsewhere, Lookup, Nowhere};
 pub use gate::{Limiter, Limits};
 pub use guard::CookieSecret;
 pub use relay::{FAILURE_LEN_MAX, Lifetimes, Relayed, failure, is_failure, relay};
@@ -49,6 +50,7 @@ use bench::Bench;
 use gate::{Keeper, Open};
 use guard::CookieMemo;
 use image::{Forwards, World};
+use known::{Hint, Shelf};
 use ledger::{Ledger, Made};
 use limit::Acl;
 use limits::{TAIL_MAX, UDP_SIZE_DEFAULT};
@@ -156,6 +158,8 @@ impl Default for Scratch {
 enum Way<'w> {
     /// The short way: the message was only glanced at.
     Plain(Lead<'w>),
+    /// The short way of names that others told of.
+    Known(Hint),
     Zone(Spot<'w>),
     /// To this group of servers.
     Forward(u16),
@@ -196,16 +200,44 @@ pub fn batch(
     let forwards = policy.forwards;
     let recursion = &policy.recursion;
     let (memo, awaits_cookie, met_cookie) = (None, false, false);
-    let mut scout = Scout { world, key, forwards, recursion, memo, awaits_cookie, met_cookie };
+    let (expects_theirs, met_known) = (false, false);
+    let mut scout = Scout {
+        world,
+        key,
+        forwards,
+        recursion,
+        memo,
+        awaits_cookie,
+        met_cookie,
+        expects_theirs,
+        met_known,
+    };
     let mut ways = [Way::Nobody; BURST_MAX];
     match limits.and_then(|limits| Keeper::new(limits, policy, now, packets)) {
         None => scout.look_all(&Open, glances, queries, packets, &mut ways),
         Some(keeper) => scout.look_all(&keeper, glances, queries, packets, &mut ways),
     }
+    if scout.met_known {
+        known::prefetch_all(elsewhere, glances, &ways, packets);
+    }
     let dice = Dice(now.seed | 1);
-    let abroad = Abroad { elsewhere, forwards, may_ask: false, settles: false };
-    let mut bench =
-        Bench { world, key, policy, now, suffixes, alias, trail, cookies, tail, dice, abroad };
+    let (may_ask, settles, map) = (false, false, world.map());
+    let abroad = Abroad { elsewhere, forwards, may_ask, settles, map };
+    let shelf = Shelf::new(map, policy);
+    let mut bench = Bench {
+        world,
+        key,
+        policy,
+        now,
+        suffixes,
+        alias,
+        trail,
+        cookies,
+        tail,
+        dice,
+        abroad,
+        shelf,
+    };
     bench.answer_all(&mut scout, glances, queries, &mut ways, packets, tally);
     if scout.met_cookie {
         bench.seal_all(glances, &mut ways, packets);

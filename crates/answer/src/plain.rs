@@ -4,6 +4,7 @@
 //! No label is looked at before the name is looked up: octets that are found among a zone's names
 //! are a name. Whatever is not as plain as that takes the long way, from its first octet on.
 use crate::Policy;
+use crate::finish::{OPT_LEN, plain_opt, put_header};
 use crate::guard::COOKIE_LEN;
 use crate::ledger::{Content, Kind, Made};
 use crate::limits::SOA_LEN_MAX;
@@ -15,7 +16,6 @@ use packet::Packet;
 use wire::limits::PADDED_LEN;
 use wire::{Flags, Glance, HEADER_LEN, Name, Rcode, Rtype};
 
-const OPT_LEN: usize = 11;
 const COOKIE_OPTION_LEN: usize = 4 + COOKIE_LEN;
 /// Octets of a record in front of its data, its owner a pointer.
 const HEAD_LEN: usize = 12;
@@ -142,13 +142,9 @@ impl<'w> Desk<'w> {
             }
             None => return None,
         };
-        let [s0, s1] = self.size;
-        let opt = room.get_mut(len..len + OPT_LEN)?.first_chunk_mut()?;
-        *opt = [0, 0, 41, s0, s1, 0, 0, 0, 0, 0, 0];
-        let [_, words @ ..] = buf.as_chunks_mut::<2>().0.first_chunk_mut::<6>()?;
-        let flags = Flags(u16::from_be_bytes(words[0])).reply().0 | self.flags | rcode as u16;
-        let [answers, authorities] = counts;
-        *words = [flags, 1, answers, authorities, glance.has_opt.into()].map(u16::to_be_bytes);
+        *room.get_mut(len..len + OPT_LEN)?.first_chunk_mut()? = plain_opt(self.size);
+        let flags = |asked: Flags| asked.reply().0 | self.flags | rcode as u16;
+        put_header(buf, flags, [counts[0], counts[1], glance.has_opt.into()]);
         let opt_len = if glance.has_opt { OPT_LEN } else { 0 };
         Some((rcode, question_end + len + opt_len))
     }

@@ -1,6 +1,7 @@
 //! The first pass: each question is parsed and routed, and what it will need is fetched.
 use crate::Way;
 use crate::gate::Gate;
+use crate::known::Hint;
 use crate::plain::Lead;
 use crate::solve::{self, Site, Spot, Whose};
 use image::{Forwards, HashKey, World};
@@ -21,6 +22,10 @@ pub(crate) struct Scout<'f, 'w> {
     pub(crate) awaits_cookie: bool,
     /// Whether a question took the short way with a cookie.
     pub(crate) met_cookie: bool,
+    /// Whether the last question that no memo held was about somebody else's name.
+    pub(crate) expects_theirs: bool,
+    /// Whether a question took the short way of names that others told of.
+    pub(crate) met_known: bool,
 }
 
 impl<'w> Scout<'_, 'w> {
@@ -93,6 +98,14 @@ impl<'w> Scout<'_, 'w> {
             *way = short;
             return;
         }
+        if self.expects_theirs
+            && self.recursion.lists(packet.client.ip())
+            && let Some(hint) = Hint::new(self.key, glance, packet)
+        {
+            self.met_known = true;
+            *way = Way::Known(hint);
+            return;
+        }
         *way = match self.find_site(query, packet) {
             Ok(site) if query.plain || query.cookie.is_some() => self
                 .glance_anew(&Some(site), !query.plain, glance, packet)
@@ -129,7 +142,9 @@ impl<'w> Scout<'_, 'w> {
             _ => {
                 let desired = query.flags.has(Flags::RD);
                 let forwards = if desired { self.forwards } else { Forwards::default() };
-                match solve::whose(self.world, forwards, &query.name, query.rtype) {
+                let whose = solve::whose(self.world, forwards, &query.name, query.rtype);
+                self.expects_theirs = matches!(whose, Whose::Theirs(_));
+                match whose {
                     Whose::Ours(routed) => {
                         let site = Site::new(routed.zone);
                         let is_whole =

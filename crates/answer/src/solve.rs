@@ -29,6 +29,8 @@ pub(crate) struct Abroad<'e> {
     pub(crate) may_ask: bool,
     /// Whether nobody is left to be asked: the answer is what there is.
     pub(crate) settles: bool,
+    /// The number of the world's map.
+    pub(crate) map: u32,
 }
 
 /// A name that somebody has to be asked about: that of the question, or else the last alias.
@@ -213,9 +215,9 @@ impl<'w> Walk<'_, '_, 'w> {
     /// Answers with what is known of somebody else's name.
     #[inline(never)]
     fn recall(&mut self, group: u16, name: &QName, reply: &mut Reply<'_>, first: bool) -> End<'w> {
-        let Abroad { elsewhere, settles, .. } = &mut *self.abroad;
+        let Abroad { elsewhere, settles, map, .. } = &mut *self.abroad;
         let key = elsewhere::key(self.key, name, reply.query);
-        match elsewhere::answer(*elsewhere, group, &key, (first, *settles), reply) {
+        match elsewhere::answer(*elsewhere, group, &key, (first, *settles, *map), reply) {
             Known::Done => End::Done(Extra::Nothing),
             Known::Continue(target) => End::Continue(target),
             Known::Unknown => End::Ask(group),

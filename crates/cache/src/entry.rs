@@ -2,7 +2,7 @@
 use crate::limits::UNIT;
 
 /// Octets of a head. Its numbers are little-endian, at these offsets.
-const HEAD_LEN: usize = 44;
+pub(crate) const HEAD_LEN: usize = 44;
 /// Octets in front of the name in what is found.
 const MESSAGE_HEAD_LEN: usize = 12;
 const UNITS: usize = 0;
@@ -27,18 +27,25 @@ pub(crate) struct Ident<'k> {
 }
 
 /// An entry where it lies. A filler, which stands where an entry was too long for what was left of
-/// a queue, has units and nothing else, because there may be room for no more.
+/// a queue, may have room for its units only: what is read behind them is somebody else's.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Entry<'o>(&'o [u8]);
+pub(crate) struct Entry<'o> {
+    head: &'o [u8; HEAD_LEN],
+    /// From its head to the end of all entries.
+    octets: &'o [u8],
+}
 
 impl<'o> Entry<'o> {
     /// What stands at an offset.
+    #[inline]
     pub(crate) fn at(octets: &'o [u8], at: usize) -> Self {
-        Self(&octets[at..])
+        let octets = &octets[at..];
+        Self { head: octets.first_chunk().expect("there is room for a head everywhere"), octets }
     }
 
+    #[inline]
     fn number<const N: usize>(&self, at: usize) -> [u8; N] {
-        *self.0[at..].first_chunk().expect("a head is whole")
+        *self.head[at..].first_chunk().expect("it stands in the head")
     }
 
     fn word(&self, at: usize) -> u32 {
@@ -50,11 +57,11 @@ impl<'o> Entry<'o> {
     }
 
     pub(crate) fn uses(&self) -> u8 {
-        self.0[USES]
+        self.head[USES]
     }
 
     pub(crate) fn is_filler(&self) -> bool {
-        self.0[IS_ENTRY] == 0
+        self.head[IS_ENTRY] == 0
     }
 
     pub(crate) fn made(&self) -> u32 {
@@ -82,14 +89,14 @@ impl<'o> Entry<'o> {
     }
 
     pub(crate) fn name(&self) -> &'o [u8] {
-        &self.0[HEAD_LEN..][..usize::from(self.0[NAME_LEN])]
+        &self.octets[HEAD_LEN..][..usize::from(self.head[NAME_LEN])]
     }
 
     /// The end of the head, name and value.
     pub(crate) fn message(&self) -> &'o [u8] {
         let len = u32::from_le_bytes(self.number(VALUE_LEN)) as usize;
-        let end = HEAD_LEN + usize::from(self.0[NAME_LEN]) + len;
-        &self.0[HEAD_LEN - MESSAGE_HEAD_LEN..end]
+        let end = HEAD_LEN + usize::from(self.head[NAME_LEN]) + len;
+        &self.octets[HEAD_LEN - MESSAGE_HEAD_LEN..end]
     }
 
     /// Whether it is this one's.
@@ -104,17 +111,16 @@ pub(crate) const fn units_of(name_len: usize, value_len: usize) -> usize {
     (HEAD_LEN + name_len + value_len).div_ceil(UNIT)
 }
 
-/// How long an entry is fresh, and by which map its name is where it is.
+/// How long an entry is fresh.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Life {
     pub(crate) made: u32,
     pub(crate) ttl: u32,
-    pub(crate) map: u32,
 }
 
 /// Writes an entry that was never used.
 pub(crate) fn write(octets: &mut [u8], at: usize, ident: &Ident<'_>, life: Life, value: &[u8]) {
-    let Life { made, ttl, map } = life;
+    let Life { made, ttl } = life;
     let name_len = ident.name.len();
     fill(octets, at, units_of(name_len, value.len()));
     let entry = &mut octets[at..];
@@ -127,7 +133,7 @@ pub(crate) fn write(octets: &mut [u8], at: usize, ident: &Ident<'_>, life: Life,
     put(entry, RETRY, made.to_le_bytes());
     put(entry, HASH, ident.hash.to_le_bytes());
     put(entry, KIND, ident.kind.to_le_bytes());
-    put(entry, MAP, map.to_le_bytes());
+    put(entry, MAP, [0; 4]);
     entry[HEAD_LEN..][..name_len].copy_from_slice(ident.name);
     entry[HEAD_LEN + name_len..][..value.len()].copy_from_slice(value);
 }

@@ -1,4 +1,5 @@
 //! How memory is divided, and what is known of what lies there.
+use crate::entry::HEAD_LEN;
 use crate::index::Line;
 use crate::limits::{ENTRY_LEN_EXPECTED, LINE_LEN, MEMORY_MAX, MEMORY_MIN, NEW_SHARE, UNIT};
 use crate::queue::Queue;
@@ -46,7 +47,8 @@ pub struct State {
 impl State {
     /// Of a cache of this shape that holds nothing yet.
     pub const fn new(shape: &Shape) -> Self {
-        let units = shape.octets / UNIT;
+        // Behind the last unit, too, a whole head can be read.
+        let units = (shape.octets - HEAD_LEN) / UNIT;
         let fresh = Queue::new(0, units / NEW_SHARE);
         Self { fresh, kept: Queue::new(units / NEW_SHARE, units), entries: 0 }
     }

@@ -78,7 +78,8 @@ pub struct Found<'m> {
     pub uses: u8,
     /// Whether it is worth renewing now: see [`hold`](Cache::hold).
     pub may_renew: bool,
-    /// The map by which the name was last known to be where it was asked for.
+    /// The map by which the name was last [confirmed](Cache::confirm) to be where it was asked for;
+    /// 0: it never was.
     pub map: u32,
 }
 
@@ -124,9 +125,7 @@ impl<'m> Cache<'m> {
         let at = place * UNIT;
         let before = Entry::at(self.octets, at).uses();
         let uses = (before + 1).min(USES_MAX);
-        if uses != before {
-            set_uses(self.octets, at, uses);
-        }
+        set_uses(self.octets, at, uses);
         let entry = Entry::at(self.octets, at);
         let (age, ttl) = (now.saturating_sub(entry.made()), entry.ttl());
         let may_renew = now >= entry.retry();
@@ -144,10 +143,10 @@ impl<'m> Cache<'m> {
     }
 
     /// Keeps a value in place of what the key had: fresh for `ttl` seconds from now, and to be
-    /// found for as long as nothing else needs the room. `map` is told whenever it is.
-    pub fn put(&mut self, key: &Key<'_>, now: u32, (ttl, map): (u32, u32), value: &[u8]) -> Put {
+    /// found for as long as nothing else needs the room.
+    pub fn put(&mut self, key: &Key<'_>, now: u32, ttl: u32, value: &[u8]) -> Put {
         let ident = key.ident();
-        let life = Life { made: now, ttl, map };
+        let life = Life { made: now, ttl };
         let units = units_of(key.name.len(), value.len());
         let old = self.place(&ident);
         if key.name.len() > 255 || units > self.state.fresh.len() / ENTRY_SHARE {
@@ -185,7 +184,7 @@ impl<'m> Cache<'m> {
         place.is_some()
     }
 
-    /// Notes that a name is where it was by this map too.
+    /// Notes that by this map, which is not 0, the name is where it was asked for.
     pub fn confirm(&mut self, key: &Key<'_>, map: u32) {
         if let Some(place) = self.place(&key.ident()) {
             set_map(self.octets, place * UNIT, map);

@@ -55,7 +55,7 @@ fn ours(names: &[u64]) -> f64 {
         let key = Key { hash: mix(*name), kind: Kind::new(1, 1, false, false), name: &octets };
         match cache.find(&key, 0) {
             Some(_) => hits += 1,
-            None => assert_eq!(cache.put(&key, 0, (1, 0), &[0; VALUE_LEN]), Put::Done),
+            None => assert_eq!(cache.put(&key, 0, 1, &[0; VALUE_LEN]), Put::Done),
         }
     }
     println!("{} entries in {} octets", owned.state.entries(), owned.octets.len());

@@ -54,7 +54,7 @@ proptest! {
                     let value = vec![filler; len];
                     let octets = name.to_be_bytes();
                     let key = key(name, kind, &octets);
-                    match cache.put(&key, now, (ttl, 0), &value) {
+                    match cache.put(&key, now, ttl, &value) {
                         Put::Done => {
                             let found = cache.find(&key, now).expect("what was just put is there");
                             prop_assert_eq!(&found.message[12..14], &octets);

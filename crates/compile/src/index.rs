@@ -36,7 +36,7 @@ impl Image {
     pub fn new(key: Arc<HashKey>) -> Self {
         let signposts = Buckets([Bucket::default()].into_iter().collect::<Vector<_>>());
         let root = Signpost { hash: 0, name: Box::default(), zone: None, below: 0 };
-        Self { key, root, signposts, len: 0, map: 0 }
+        Self { key, root, signposts, len: 0, map: 1 }
     }
 
     /// The key of all hashes.
@@ -65,7 +65,7 @@ impl Image {
         let known = self.zone(zone.origin()).is_some();
         self.edit(&name, |signpost| signpost.zone = Some(zone));
         if !known {
-            self.map = self.map.wrapping_add(1);
+            self.redraw();
             self.edit_above(&name, |signpost| signpost.below += 1);
         }
     }
@@ -74,10 +74,15 @@ impl Image {
     pub fn remove_zone(&mut self, origin: Name<'_>) {
         let name = path(origin);
         if self.zone(origin).is_some() {
-            self.map = self.map.wrapping_add(1);
+            self.redraw();
             self.edit(&name, |signpost| signpost.zone = None);
             self.edit_above(&name, |signpost| signpost.below -= 1);
         }
+    }
+
+    /// Names have changed hands. No map has the number 0.
+    fn redraw(&mut self) {
+        self.map = self.map.checked_add(1).unwrap_or(1);
     }
 
     fn signpost(&self, hash: u64, name: &[u8]) -> Option<&Signpost> {

@@ -4,7 +4,7 @@ use crate::settings::Settings;
 use answer::{Elsewhere, Now, Nowhere, Policy, Scratch, TYPE_NAMES, Tally};
 use compile::Image;
 use door::{Counters, CountersView, Reader};
-use image::{Forwards, World};
+use image::Forwards;
 use limit::Acl;
 use packet::{Drop, Packet, Transport, Verdict, proxy};
 use std::io;
@@ -119,7 +119,7 @@ impl plane::App for Answerer {
         let from: (Forwards<'_>, &mut dyn Elsewhere) = match &mut self.abroad {
             None => (Forwards::default(), &mut Nowhere),
             Some((abroad, asker)) => {
-                asker.begin(now, self.clerk.image.refresh().map());
+                asker.begin(now);
                 (abroad.forwards(), asker)
             }
         };

@@ -122,7 +122,7 @@ pub trait World: Sync {
     /// The key of all hashes.
     fn key(&self) -> &HashKey;
 
-    /// A number that is another one whenever names have changed hands: a zone came, or went.
+    /// A number that is another one whenever names have changed hands: a zone came, or went. Never 0.
     fn map(&self) -> u32;
 
     /// What is at this absolute name, in lower case and without its root label; `None` where

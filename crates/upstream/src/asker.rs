@@ -1,6 +1,6 @@
 //! What one thread asks of others.
 use crate::Plan;
-use crate::board::{Board, HITS, MISSES, STALE, View};
+use crate::board::{Board, View};
 use crate::dice::Dice;
 use crate::limits::{
     ASKS_MAX, DATAGRAM_LEN_MAX, DATAGRAMS_MAX, EVENTS_MAX, FAILURE_TTL, RENEWAL_MAX, REPLY_ROOM,
@@ -10,7 +10,7 @@ use crate::sockets::Sockets;
 use crate::store::Store;
 use crate::streams::{STREAM, Streams, Turn};
 use crate::waiters::{Place, Waiter, Waiters};
-use answer::{Elsewhere, failure, relay};
+use answer::{Elsewhere, Lookup, failure, relay};
 use cache::{Found, Key};
 use forward::limits::STREAM_MICROS_MAX;
 use forward::{Ask, Asked, Event, Forwarder, Group, Order, QUESTION_LEN_MAX, State, Ticket};
@@ -55,8 +55,6 @@ pub struct Asker {
     board: Board,
     suffixes: Suffixes,
     now: Duration,
-    /// The number of the world's map.
-    map: u32,
     telling: Telling,
     /// Where datagrams are read, messages made fit, and late replies composed.
     datagram: Box<[u8]>,
@@ -119,7 +117,6 @@ impl Asker {
             board: Board::new(addresses.len()),
             suffixes: Suffixes::new(),
             now: Duration::ZERO,
-            map: 0,
             telling: Telling::default(),
             datagram: vec![0; DATAGRAM_LEN_MAX].into(),
             kept: vec![0; 2 * MESSAGE_LEN_MAX].into(),
@@ -130,10 +127,9 @@ impl Asker {
         })
     }
 
-    /// Tells the time, by the system's monotonic clock, and the number of the world's map, before
-    /// questions are asked.
-    pub fn begin(&mut self, now: Duration, map: u32) {
-        (self.now, self.map) = (now, map);
+    /// Tells the time, by the system's monotonic clock, before questions are asked.
+    pub fn begin(&mut self, now: Duration) {
+        self.now = now;
     }
 
     /// What it counts.
@@ -302,7 +298,7 @@ impl Asker {
     fn learn(&mut self, ticket: Ticket, message: &[u8], answer: Answer<'_>) {
         self.send();
         let now = self.seconds();
-        let Self { state, asks, plan, groups, suffixes, kept, store, map, .. } = self;
+        let Self { state, asks, plan, groups, suffixes, kept, store, .. } = self;
         let forwarder = Forwarder { state, asks };
         let Some(ask) = forwarder.get(ticket) else { return };
         let group = groups.iter().position(|group| *group == ask.group()).unwrap_or_default();
@@ -314,8 +310,7 @@ impl Asker {
         };
         if servers.caches && taken.ttl > 0 {
             // What is too large to be kept is told to who waits, and asked again.
-            let _ =
-                store.lend().put(&key, now, (taken.ttl, *map), &kept[taken.value_at..taken.len]);
+            let _ = store.lend().put(&key, now, taken.ttl, &kept[taken.value_at..taken.len]);
         }
         self.tell(News::Answer(ticket, taken.len, taken.ttl), ticket, answer);
     }
@@ -323,7 +318,7 @@ impl Asker {
     /// Remembers that nobody could answer, and tells who waits.
     fn fail(&mut self, ticket: Ticket, answer: Answer<'_>) {
         let now = self.seconds();
-        let Self { state, asks, store, plan, groups, map, .. } = self;
+        let Self { state, asks, store, plan, groups, .. } = self;
         let forwarder = Forwarder { state, asks };
         let Some(ask) = forwarder.get(ticket) else { return };
         let key = ask.key();
@@ -337,7 +332,7 @@ impl Asker {
         } else if plan.groups[group].caches {
             let mut octets = [0; answer::FAILURE_LEN_MAX];
             let taken = failure(&key, &mut octets);
-            let _ = cache.put(&key, now, (FAILURE_TTL, *map), &octets[taken.value_at..taken.len]);
+            let _ = cache.put(&key, now, FAILURE_TTL, &octets[taken.value_at..taken.len]);
         }
         self.tell(News::Failure(ticket), ticket, answer);
     }
@@ -433,23 +428,21 @@ impl Elsewhere for Asker {
         let news = self.news_of(key);
         if let Some(Some((len, ttl))) = news {
             let message = &self.kept[..len];
-            let (ttl, map) = (ttl.max(1), self.map);
-            return Some(Found { message, age: 0, ttl, uses: 0, may_renew: false, map });
+            let ttl = ttl.max(1);
+            return Some(Found { message, age: 0, ttl, uses: 0, may_renew: false, map: 0 });
         }
         let (now, stale_max) = (self.seconds(), self.plan.stale_max);
-        let found = self.store.lend().into_found(key, now).filter(|found| {
+        self.store.lend().into_found(key, now).filter(|found| {
             // Who is told of a failure first hears what it is, and not that it is remembered.
             let is_failure = answer::is_failure(found.message, key.name.len());
             let is_good = !is_failure || news.is_none();
             let is_stale = || found.age - found.ttl < stale_max && !is_failure;
             is_good && (found.is_fresh() || is_stale())
-        });
-        self.board.count(match &found {
-            Some(found) if found.is_fresh() => HITS,
-            Some(_) => STALE,
-            None => MISSES,
-        });
-        found
+        })
+    }
+
+    fn count(&mut self, lookup: Lookup) {
+        self.board.count(lookup);
     }
 
     fn ask(&mut self, key: &Key<'_>, group: u16, packet: &Packet<'_>) -> bool {

@@ -1,4 +1,5 @@
 //! What an asker counts, for others to read.
+use answer::Lookup;
 use door::{Counters, CountersView};
 use forward::{Forwarder, Standing};
 
@@ -7,9 +8,9 @@ const SERVER: usize = 7;
 /// Of the cache and those who wait.
 const OWN: usize = 6;
 /// Look-ups that found what is good, what is too old, and nothing.
-pub(crate) const HITS: usize = 0;
-pub(crate) const STALE: usize = 1;
-pub(crate) const MISSES: usize = 2;
+const HITS: usize = 0;
+const STALE: usize = 1;
+const MISSES: usize = 2;
 const ENTRIES: usize = 3;
 const USED: usize = 4;
 const WAITING: usize = 5;
@@ -69,7 +70,12 @@ impl Board {
     }
 
     /// Counts a look-up.
-    pub(crate) fn count(&mut self, what: usize) {
+    pub(crate) fn count(&mut self, lookup: Lookup) {
+        let what = match lookup {
+            Lookup::Hit => HITS,
+            Lookup::Stale => STALE,
+            Lookup::Miss => MISSES,
+        };
         self.own.add(what, 1);
     }
 

@@ -141,7 +141,7 @@ impl Scene {
             octets.resize(4096, 0);
             let peer = CLIENT.parse().unwrap();
             let mut packet = Packet::new(&mut octets, question.len(), peer, Transport::Datagram);
-            asker.begin(now(), 0);
+            asker.begin(now());
             run(image, rules, asker, scratch, &mut packet);
             got.extend(read(&packet));
         }

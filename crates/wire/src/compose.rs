@@ -1,6 +1,6 @@
 //! Composing a message in place, with names compressed against those already written.
 use crate::limits::SUFFIXES_MAX;
-use crate::{Field, HEADER_LEN, Malformed, Name, Rtype, layout, skip_name};
+use crate::{Field, HEADER_LEN, Name, Rtype, age_records, layout};
 
 /// There is no room for what was to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,16 +130,9 @@ impl<'b> Composer<'b> {
     /// As [`Composer::put`].
     #[inline]
     pub fn put_records(&mut self, records: &[u8], age: impl Fn(u32) -> u32) -> Result<(), Full> {
-        let mut at = self.at;
-        self.put(records)?;
-        while at < self.at {
-            let head_at = skip_name(&self.buf[..self.at], at).map_err(|Malformed| Full)?;
-            let head = self.buf[..self.at].get_mut(head_at..).and_then(|h| h.first_chunk_mut());
-            let [_, _, _, _, t0, t1, t2, t3, n0, n1]: &mut [u8; 10] = head.ok_or(Full)?;
-            let aged = age(u32::from_be_bytes([*t0, *t1, *t2, *t3]));
-            [*t0, *t1, *t2, *t3] = aged.to_be_bytes();
-            at = head_at + 10 + usize::from(u16::from_be_bytes([*n0, *n1]));
-        }
+        let room = self.room(records.len())?;
+        room.copy_from_slice(records);
+        age_records(room, age);
         Ok(())
     }
 

@@ -150,6 +150,30 @@ pub fn skip_name(message: &[u8], mut at: usize) -> Result<usize, Malformed> {
     Err(Malformed)
 }
 
+/// Gives each of some records, one behind another, the TTL that `age` makes of its own; all up to
+/// the first octets that are no record.
+#[inline]
+pub fn age_records(records: &mut [u8], age: impl Fn(u32) -> u32) {
+    let mut at = 0;
+    while let Ok(head_at) = past_owner(records, at)
+        && let Some(head) = records.get_mut(head_at..).and_then(|head| head.first_chunk_mut())
+    {
+        let [_, _, _, _, t0, t1, t2, t3, n0, n1]: &mut [u8; 10] = head;
+        let aged = age(u32::from_be_bytes([*t0, *t1, *t2, *t3]));
+        [*t0, *t1, *t2, *t3] = aged.to_be_bytes();
+        at = head_at + 10 + usize::from(u16::from_be_bytes([*n0, *n1]));
+    }
+}
+
+/// As [`skip_name`], of an owner, which most often is a pointer.
+#[inline(always)]
+fn past_owner(records: &[u8], at: usize) -> Result<usize, Malformed> {
+    match records.get(at) {
+        Some(0xc0..) => Ok(at + 2),
+        _ => skip_name(records, at),
+    }
+}
+
 /// The name that stands at an offset, in lower case, and where it ends. Every pointer must lead
 /// further to the front than the one before (RFC 1035 §4.1.4: to a prior occurrence), so that none
 /// leads in a circle.

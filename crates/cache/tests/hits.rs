@@ -1,50 +1,16 @@
 //! Hit rates on traces, beside a least-recently-used cache with the same room.
 mod common;
+mod trace;
 
 use cache::limits::MEMORY_MIN;
 use cache::{Key, Kind, Put};
 use common::Owned;
 use std::collections::{BTreeMap, HashMap};
+use trace::{mix, zipf};
 
 const NAMES: usize = 100_000;
 const VALUE_LEN: usize = 100;
 const ASKED: usize = 1_000_000;
-
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mix(self.0)
-    }
-
-    fn share(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
-    }
-}
-
-fn mix(number: u64) -> u64 {
-    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    number ^ (number >> 31)
-}
-
-/// Names by Zipf's law with this exponent.
-fn zipf(exponent: f64, seed: u64) -> impl FnMut() -> u64 {
-    let mut sum = 0.0;
-    let ranks: Vec<f64> = (1..=NAMES)
-        .map(|rank| {
-            sum += (rank as f64).powf(-exponent);
-            sum
-        })
-        .collect();
-    let mut random = Random(seed);
-    move || {
-        let drawn = random.share() * sum;
-        ranks.partition_point(|upto| *upto < drawn) as u64
-    }
-}
 
 fn ours(names: &[u64]) -> f64 {
     let mut owned = Owned::new(4 * MEMORY_MIN);
@@ -93,7 +59,7 @@ fn compare(what: &str, names: &[u64]) -> (f64, f64) {
 #[test]
 fn popular_names_stay() {
     for exponent in [0.8, 1.0, 1.2] {
-        let mut next = zipf(exponent, 1);
+        let mut next = zipf(exponent, NAMES, 1);
         let names: Vec<u64> = (0..ASKED).map(|_| next()).collect();
         let (ours, other) = compare(&format!("Zipf {exponent}"), &names);
         assert!(ours > other, "{ours} {other}");
@@ -103,7 +69,7 @@ fn popular_names_stay() {
 /// One question in two is for a name that nobody asks again.
 #[test]
 fn a_scan_drives_out_nothing_but_itself() {
-    let mut next = zipf(1.0, 2);
+    let mut next = zipf(1.0, NAMES, 2);
     let names: Vec<u64> =
         (0..ASKED as u64).flat_map(|time| [next(), NAMES as u64 + time]).collect();
     let (ours, other) = compare("half a scan", &names);
@@ -113,7 +79,7 @@ fn a_scan_drives_out_nothing_but_itself() {
 /// Popularity that moves on: what was popular must go.
 #[test]
 fn what_is_no_longer_asked_goes() {
-    let mut next = zipf(1.0, 3);
+    let mut next = zipf(1.0, NAMES, 3);
     let names: Vec<u64> =
         (0..ASKED).map(|time| next() + (time / (ASKED / 10) * NAMES) as u64).collect();
     let (ours, other) = compare("ten generations", &names);

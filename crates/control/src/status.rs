@@ -321,8 +321,16 @@ pub struct UpstreamStatus {
     pub refused: u64,
     /// Questions that were not answered in time.
     pub late: u64,
-    /// Datagrams that were no reply to what was asked.
+    /// Messages that were no reply to what was asked.
     pub mismatched: u64,
+    /// Connections to it that there are.
+    pub connections: u64,
+    /// Connections that were ever opened.
+    pub connections_opened: u64,
+    /// Questions that found no room on them.
+    pub connections_full: u64,
+    /// What was wrong with the last connection, until one is good again.
+    pub fault: Option<String>,
 }
 
 /// Whether a server answers.

@@ -6,7 +6,7 @@ use image::{ForwardRule, Forwards};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-use upstream::{Asker, Own, Plan, Servers, View};
+use upstream::{Asker, Own, Plan, Servers, Trust, View};
 
 /// What all threads share.
 #[derive(Clone, Debug)]
@@ -17,7 +17,7 @@ pub struct Abroad {
 
 impl Abroad {
     /// As a config says, for so many threads; nothing where nobody is asked.
-    pub fn new(config: &Config, threads: usize) -> Option<Self> {
+    pub fn new(config: &Config, threads: usize, trust: Option<Trust>) -> Option<Self> {
         let Config { forwards, cache, .. } = config;
         if forwards.is_empty() {
             return None;
@@ -28,7 +28,8 @@ impl Abroad {
         };
         let mut rules: Vec<_> = forwards.iter().enumerate().map(rule).collect();
         Forwards::sort(&mut rules);
-        Some(Self { rules: rules.into(), plan: plan(forwards, cache, threads) })
+        let plan = Plan { trust, ..plan(forwards, cache, threads) };
+        Some(Self { rules: rules.into(), plan })
     }
 
     /// The names.
@@ -73,9 +74,38 @@ pub fn upstreams(forwards: &[Forward], views: &[View]) -> Vec<UpstreamStatus> {
                 refused: known.counts.refused,
                 late: known.counts.late,
                 mismatched: known.counts.mismatched,
+                connections: known.connections,
+                connections_opened: known.opened,
+                connections_full: known.full,
+                fault: known.fault.what().map(str::to_owned),
             }
         })
         .collect()
+}
+
+/// How servers stood when they were looked at last.
+#[derive(Debug, Default)]
+pub struct Watch(Vec<Option<String>>);
+
+impl Watch {
+    /// Logs of which servers connections come to nothing, and of which they do so no longer: once,
+    /// however many questions there are.
+    pub fn look(&mut self, servers: &[UpstreamStatus]) {
+        self.0.resize(servers.len(), None);
+        for (before, server) in self.0.iter_mut().zip(servers) {
+            if *before == server.fault {
+                continue;
+            }
+            let UpstreamStatus { suffix, server, fault, .. } = server;
+            match fault {
+                Some(fault) => {
+                    tracing::warn!(server, suffix, "connections come to nothing: {fault}")
+                }
+                None => tracing::info!(server, suffix, "connections are good again"),
+            }
+            before.clone_from(fault);
+        }
+    }
 }
 
 /// What the threads with these views keep.
@@ -90,7 +120,7 @@ fn plan(forwards: &[Forward], cache: &Cache, threads: usize) -> Plan {
     let seconds = |time: Duration| u32::try_from(time.as_secs()).unwrap_or(u32::MAX);
     let servers = |forward: &Forward| Servers {
         suffix: forward.suffix.clone(),
-        addresses: forward.servers.clone(),
+        addresses: forward.servers.iter().map(|server| server.address.clone()).collect(),
         mixes_case: true,
         caches: true,
     };
@@ -103,5 +133,6 @@ fn plan(forwards: &[Forward], cache: &Cache, threads: usize) -> Plan {
             negative_ttl_max: seconds(cache.negative_ttl_max),
         },
         stale_max: seconds(cache.stale),
+        trust: None,
     }
 }

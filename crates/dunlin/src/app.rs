@@ -124,6 +124,9 @@ impl plane::App for Answerer {
             }
         };
         self.clerk.answer(packets, now, from, false);
+        if let Some((_, asker)) = &mut self.abroad {
+            asker.flush();
+        }
     }
 
     fn park(&mut self) {

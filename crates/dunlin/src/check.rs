@@ -3,7 +3,7 @@
 use crate::cli::{Check, Output};
 use crate::config::{Config, Zone};
 use crate::diagnostic::Diagnostic;
-use crate::zones;
+use crate::{trust, zones};
 use image::HashKey;
 use model::Rule;
 use serde::Serialize;
@@ -61,6 +61,7 @@ impl Report {
                     let help = Some("add a section [[zone]] with its name and its file".into());
                     self.warnings.push(Diagnostic { help, ..wrong });
                 }
+                self.errors.extend(trust::load(&config).err());
                 let copies = config.server.data_dir.as_deref().map(zones::copies);
                 config.zones.iter().for_each(|zone| self.zone(zone, copies.as_deref()));
             }

@@ -4,11 +4,13 @@ mod forward;
 mod operate;
 mod section;
 mod units;
+mod upstream;
 mod values;
 
 pub use forward::{Cache, Forward};
 pub use operate::{Acl, Admin, Denied, Dnstap, Limits, Ops, Proxy, Queries, Rate, Streams};
 pub use units::read_duration;
+pub use upstream::Upstream;
 
 use crate::diagnostic::Diagnostic;
 use crate::limits::{
@@ -42,6 +44,7 @@ pub struct Config {
     pub log: Log,
     pub dnstap: Dnstap,
     pub forwards: Vec<Forward>,
+    pub upstream: Upstream,
     pub cache: Cache,
     pub zones: Vec<Zone>,
 }
@@ -203,6 +206,7 @@ impl Config {
         let log = Log::read(root.section("log", "[log]"));
         let dnstap = Dnstap::read(root.section("dnstap", "[dnstap]"));
         let forwards = Forward::read_all(root.section("forward", "[forward]"));
+        let upstream = Upstream::read(root.section("upstream", "[upstream]"));
         let cache = Cache::read(root.section("cache", "[cache]"));
         let mut zones = Vec::new();
         let mut names = HashMap::new();
@@ -222,6 +226,7 @@ impl Config {
             log,
             dnstap,
             forwards,
+            upstream,
             cache,
             zones,
         };
@@ -236,6 +241,7 @@ impl Config {
             &mut self.admin.socket,
             &mut self.log.queries.file,
             &mut self.dnstap.socket,
+            &mut self.upstream.ca,
         ];
         for path in paths.into_iter().flatten() {
             *path = folder.join(&*path);

@@ -30,6 +30,7 @@ mod status;
 mod systemd;
 mod threads;
 mod top;
+mod trust;
 mod workers;
 mod zones;
 

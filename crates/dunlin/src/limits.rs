@@ -25,6 +25,8 @@ pub const RATE_MAX: u32 = 1_000_000;
 pub const LIMIT_MEMORY: std::ops::RangeInclusive<u64> = 1 << 16..=1 << 34;
 /// Suffixes whose names are forwarded.
 pub const FORWARDS_MAX: usize = 1024;
+/// Octets of a file of certificates to believe: a system's bundle has some 200 KiB.
+pub const CA_LEN_MAX: u64 = 4 << 20;
 /// Octets of the cache that may be configured.
 pub const CACHE_MEMORY: std::ops::RangeInclusive<u64> = 1 << 20..=1 << 38;
 /// Times that answers may be kept for: a week at most (RFC 8767 §4).

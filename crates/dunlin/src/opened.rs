@@ -1,13 +1,15 @@
 //! What is opened before privileges are dropped: every socket, be it new, passed by the service
-//! manager, or a predecessor's.
+//! manager, or a predecessor's; and what is read then.
 use crate::config::{Admin, Config};
 use crate::privileges::Identity;
 use crate::sockets::{self, Listening, Sockets};
+use crate::trust;
 use crate::workers::{self, Places};
 use admin::{Endpoint, Offer, Owner, Shared};
 use std::error::Error;
 use std::net::TcpListener;
 use std::path::Path;
+use upstream::Trust;
 
 /// The version of this binary.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -25,6 +27,8 @@ pub struct Opened {
     pub ops: Option<TcpListener>,
     /// For `dunlin status` and its like.
     pub admin: Option<Endpoint>,
+    /// Whose certificates are believed, where servers are asked over TLS.
+    pub trust: Option<Trust>,
     /// From the server whose place is to be taken.
     pub offer: Option<Offer>,
 }
@@ -41,6 +45,7 @@ impl Opened {
         identity: Option<Identity>,
     ) -> Result<Self, Box<dyn Error>> {
         let places = workers::place(&config.server)?;
+        let trust = trust::load(config).map_err(|error| error.to_string())?;
         sockets::raise_file_limit();
         let mut offer = None;
         let mut inherited = passed;
@@ -68,7 +73,7 @@ impl Opened {
         let shared = sockets.finish()?;
         // Each is here twice.
         let connections = sockets::reserve_files(2 * shared.len(), config.streams.connections)?;
-        Ok(Self { places, listening, shared, connections, ops, admin, offer })
+        Ok(Self { places, listening, shared, connections, ops, admin, trust, offer })
     }
 }
 

@@ -88,7 +88,7 @@ impl Started {
         signals: &mut Signals,
     ) -> Anyhow<Option<Self>> {
         let started = SystemTime::now();
-        let Opened { places, listening, shared, connections, ops, admin, offer } = opened;
+        let Opened { places, listening, shared, connections, ops, admin, trust, offer } = opened;
         let (control, running) =
             Control::start(zones::first_image(&config.zones, config.server.local_zones)?)?;
         let Config { server, zones, .. } = &config;
@@ -113,6 +113,8 @@ impl Started {
             threads: Mutex::default(),
             steering,
             places,
+            trust,
+            watched: Mutex::default(),
             is_offered: AtomicBool::new(false),
             stream_limits: (connections, streams.memory),
             health: Health::default(),

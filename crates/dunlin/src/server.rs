@@ -25,6 +25,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use tap::Runner;
+use upstream::{Trust, View};
 
 /// The thread that publishes what is answered.
 const CONTROL: &str = "control";
@@ -60,6 +61,10 @@ pub struct Server {
     /// How datagrams are dealt to the workers, and where these run.
     pub steering: Steering,
     pub places: Places,
+    /// Whose certificates are believed.
+    pub trust: Option<Trust>,
+    /// How servers stood that are asked.
+    pub watched: Mutex<abroad::Watch>,
     /// A successor has our sockets, and has not come to serve yet.
     pub is_offered: AtomicBool,
     pub stream_limits: (usize, u64),
@@ -83,7 +88,7 @@ impl Server {
             .map_or_else(Connections::default, |threads| threads.streams().connections());
         let (open_max, memory_max) = self.stream_limits;
         let (generation, published) = self.control.published();
-        let views: Vec<_> = self.counted().iter().filter_map(|all| all.others.clone()).collect();
+        let views = self.views();
         let live = lock(&self.live);
         let config = live.started();
         let (upstreams, cache) =
@@ -114,6 +119,11 @@ impl Server {
         }
     }
 
+    /// What the threads know of others.
+    fn views(&self) -> Vec<View> {
+        self.counted().iter().filter_map(|all| all.others.clone()).collect()
+    }
+
     fn counted(&self) -> &[Counted] {
         self.counted.get().map_or(&[], |counted| counted)
     }
@@ -131,7 +141,8 @@ impl Server {
         on_failure: OnFailure,
     ) -> Result<(), Box<dyn Error>> {
         let mut live = lock(&self.live);
-        let abroad = Abroad::new(live.config(), self.places.len() + streams.threads);
+        let threads = self.places.len() + streams.threads;
+        let abroad = Abroad::new(live.config(), threads, self.trust.clone());
         let settings = &mut live.settings;
         let kitchen = Kitchen { control: &self.control, settings, tap: &self.tap, abroad };
         let started =
@@ -288,7 +299,10 @@ impl Server {
     /// What is to be done every now and then; the service manager is told that all is well, if it
     /// has a watchdog.
     pub fn tick(&self, watchdog: bool) {
-        lock(&self.live).collect();
+        let mut live = lock(&self.live);
+        live.collect();
+        lock(&self.watched).look(&abroad::upstreams(&live.started().forwards, &self.views()));
+        drop(live);
         match self.look_at_health() {
             Ok(()) if watchdog => self.notify.watchdog(),
             Ok(()) => {}

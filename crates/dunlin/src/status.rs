@@ -251,10 +251,15 @@ fn write_upstreams(out: &mut impl Write, status: &Status) -> io::Result<()> {
     for line in align([Left, Left, Left, Right, Right, Right, Right, Right], &rows) {
         writeln!(out, "{line}")?;
     }
+    for upstream in &status.upstreams {
+        if let Some(fault) = &upstream.fault {
+            writeln!(out, "{}: {}", plain(&upstream.server), plain(fault))?;
+        }
+    }
     let strange: u64 = status.upstreams.iter().map(|upstream| upstream.mismatched).sum();
     match strange {
         0 => Ok(()),
-        _ => writeln!(out, "{} datagrams were no reply to what was asked", count(strange)),
+        _ => writeln!(out, "{} messages were no reply to what was asked", count(strange)),
     }
 }
 

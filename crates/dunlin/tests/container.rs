@@ -59,6 +59,10 @@ fn static_binary() -> Option<PathBuf> {
         skipped(&format!("`rustup target add {target}`"));
         return None;
     }
+    if Command::new("musl-gcc").arg("--version").output().is_err() {
+        skipped("musl-gcc (Debian: musl-tools)");
+        return None;
+    }
     let built = Command::new(env!("CARGO"))
         .args(["build", "--quiet", "--locked", "--package", "dunlin", "--target", &target])
         .arg("--target-dir")

@@ -1,6 +1,7 @@
 //! A question that was sent on, and who waits for its answer.
 use crate::casing::Casing;
-use crate::limits::TRIES_MAX;
+use crate::limits::{STREAM_OPEN_MICROS_MAX, STREAM_WAIT_MICROS_MORE, TRIES_MAX};
+use crate::upstream::Upstream;
 use cache::{Key, Kind};
 
 /// No number of an ask or of a waiter.
@@ -25,8 +26,6 @@ pub struct Ask {
     /// How often it was sent.
     pub(crate) tries_len: u8,
     pub(crate) tries: [Try; TRIES_MAX],
-    /// Until when an answer by stream is waited for.
-    pub(crate) stream_until: Option<u64>,
     /// Whether a second server was asked because the first one was late.
     pub(crate) is_hedged: bool,
 }
@@ -37,6 +36,9 @@ pub(crate) struct Try {
     pub(crate) upstream: u16,
     pub(crate) id: u16,
     pub(crate) casing: Casing,
+    pub(crate) by_stream: bool,
+    /// Whether it waits for its stream to open.
+    pub(crate) is_opening: bool,
     /// The socket it went out of, once it did.
     pub(crate) socket: Option<u32>,
     pub(crate) sent_at: u64,
@@ -49,10 +51,21 @@ impl Try {
         upstream: 0,
         id: 0,
         casing: Casing::LOWER,
+        by_stream: false,
+        is_opening: false,
         socket: None,
         sent_at: 0,
         is_waited: false,
     };
+
+    /// How long it is waited for.
+    pub(crate) fn wait_micros(&self, server: &Upstream) -> u64 {
+        match self {
+            Self { is_opening: true, .. } => STREAM_OPEN_MICROS_MAX,
+            Self { by_stream: true, .. } => server.wait_micros() + STREAM_WAIT_MICROS_MORE,
+            _ => server.wait_micros(),
+        }
+    }
 }
 
 /// Servers that are asked for the same names: a range of them.
@@ -82,7 +95,6 @@ impl Ask {
         began_at: 0,
         tries_len: 0,
         tries: [Try::NEVER; TRIES_MAX],
-        stream_until: None,
         is_hedged: false,
     };
 
@@ -94,7 +106,7 @@ impl Ask {
         self.name[..name.len()].copy_from_slice(name);
         self.name_len = name.len() as u8;
         (self.waiter, self.waiters, self.tries_len) = (NONE, 0, 0);
-        (self.stream_until, self.is_hedged) = (None, false);
+        self.is_hedged = false;
     }
 
     /// What is asked, in lower case.

@@ -2,11 +2,11 @@
 use crate::ask::{Ask, Group, NONE, Try};
 use crate::casing::Casing;
 use crate::limits::{
-    ASK_MICROS_MAX, ASKS_MAX, GROUP_LEN_MAX, HEDGE_SHARE, HEDGES_MAX, STREAM_MICROS_MAX, TRIES_MAX,
-    UPSTREAMS_MAX, WAITERS_MAX, WAITERS_OF_ASK_MAX,
+    ASK_MICROS_MAX, ASKS_MAX, GROUP_LEN_MAX, HEDGE_SHARE, HEDGES_MAX, TRIES_MAX, UPSTREAMS_MAX,
+    WAITERS_MAX, WAITERS_OF_ASK_MAX,
 };
-use crate::message::{QUESTION_LEN_MAX, Said, compose, read};
-use crate::upstream::{Standing, Upstream};
+use crate::message::{QUESTION_LEN_MAX, compose};
+use crate::upstream::{Means, Standing, Upstream};
 use crate::wheel::Wheel;
 use cache::Key;
 
@@ -31,8 +31,10 @@ pub enum Asked {
 pub struct Order {
     /// Who is asked.
     pub upstream: u16,
-    ask: u16,
-    attempt: u8,
+    /// Whether by stream, and not by datagram.
+    pub by_stream: bool,
+    pub(crate) ask: u16,
+    pub(crate) attempt: u8,
 }
 
 /// A question under way, by the number of its room and what tells it from others there.
@@ -42,14 +44,12 @@ pub struct Ticket {
     serial: u32,
 }
 
-/// What came of a datagram, or of time.
+/// What came of a message, of a stream's end, or of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The message answers this question. Who waits is to be told, then it is to be
     /// [ended](Forwarder::end).
     Answer(Ticket),
-    /// The answer is longer than a datagram: the question is to be asked by stream, of this server.
-    Truncated(Ticket, u16),
     /// Nobody could answer. Who waits is to be told, then it is to be [ended](Forwarder::end).
     Failure(Ticket),
     /// Nothing to be done but what was ordered.
@@ -59,14 +59,14 @@ pub enum Event {
 /// All but the asks themselves.
 #[derive(Debug)]
 pub struct State {
-    upstreams: [Upstream; UPSTREAMS_MAX],
-    wheel: Wheel,
+    pub(crate) upstreams: [Upstream; UPSTREAMS_MAX],
+    pub(crate) wheel: Wheel,
     /// The first ask of each list.
     lists: [u16; LISTS],
     /// The first room that is free.
     free: u16,
     /// For each message id, one more than the number of its ask and try; 0: nobody waits for it.
-    ids: [u16; 1 << 16],
+    pub(crate) ids: [u16; 1 << 16],
     /// For each waiter, who waits for the same.
     waiters: [u16; WAITERS_MAX],
     /// Questions under way.
@@ -166,146 +166,8 @@ impl Forwarder<'_> {
     /// Writes what is to be sent; returns its length.
     pub fn compose(&self, order: &Order, buf: &mut [u8; QUESTION_LEN_MAX]) -> usize {
         let ask = &self.asks[usize::from(order.ask)];
-        compose(ask, &ask.tries[usize::from(order.attempt)], buf)
-    }
-
-    /// Notes the socket that a question went out of. A reply to it counts only if it comes there.
-    pub fn sent(&mut self, order: &Order, socket: u32) {
-        let ask = &mut self.asks[usize::from(order.ask)];
-        ask.tries[usize::from(order.attempt)].socket = Some(socket);
-    }
-
-    /// Takes a datagram that came at a socket from the server that the socket is for.
-    pub fn receive(
-        &mut self,
-        socket: u32,
-        upstream: u16,
-        message: &[u8],
-        now: u64,
-        dice: Dice<'_>,
-    ) -> Event {
-        let id = message.first_chunk().map(|id| u16::from_be_bytes(*id));
-        let tried = id.and_then(|id| usize::from(self.state.ids[usize::from(id)]).checked_sub(1));
-        let Some((number, attempt)) = tried.map(|at| (at / TRIES_MAX, at % TRIES_MAX)) else {
-            return self.mismatch(upstream);
-        };
-        let ask = &mut self.asks[number];
-        let sent = ask.tries[attempt];
-        if sent.socket != Some(socket) || sent.upstream != upstream {
-            return self.mismatch(upstream);
-        }
-        let said = read(ask, &sent, message);
-        if said == Said::Other {
-            return self.mismatch(upstream);
-        }
-        let was_waited = core::mem::replace(&mut ask.tries[attempt].is_waited, false);
-        // Another reply to the same would be somebody else's.
-        self.state.ids[usize::from(sent.id)] = 0;
-        let server = &mut self.state.upstreams[usize::from(upstream)];
-        if was_waited {
-            server.let_go();
-        }
-        let number = number as u16;
-        match said {
-            Said::Failure => {
-                server.counts.refused += 1;
-                server.fail(now);
-                self.go_on(number, now, dice)
-            }
-            Said::Truncated => {
-                server.hear(now, now - sent.sent_at);
-                self.asks[usize::from(number)].stream_until = Some(now + STREAM_MICROS_MAX);
-                self.schedule(number, now);
-                Event::Truncated(self.ticket(number), upstream)
-            }
-            _ => {
-                server.hear(now, now - sent.sent_at);
-                Event::Answer(self.ticket(number))
-            }
-        }
-    }
-
-    /// Writes a question that is to be asked by stream, with this id; returns its length. Nothing
-    /// if the question has ended.
-    pub fn compose_stream(
-        &self,
-        ticket: Ticket,
-        id: u16,
-        buf: &mut [u8; QUESTION_LEN_MAX],
-    ) -> Option<usize> {
-        self.get(ticket).map(|ask| compose(ask, &Try { id, ..Try::NEVER }, buf))
-    }
-
-    /// Takes what came by the stream that a question was sent on with this id.
-    pub fn receive_stream(
-        &mut self,
-        (ticket, upstream): (Ticket, u16),
-        id: u16,
-        message: &[u8],
-        now: u64,
-        dice: Dice<'_>,
-    ) -> Event {
-        let Some(ask) = self.get(ticket) else { return Event::Nothing };
-        let has_id = message.first_chunk() == Some(&id.to_be_bytes());
-        match read(ask, &Try { id, ..Try::NEVER }, message) {
-            Said::Answer if has_id => Event::Answer(ticket),
-            said => {
-                let counts = &mut self.state.upstreams[usize::from(upstream)].counts;
-                match said {
-                    Said::Failure => counts.refused += 1,
-                    _ => counts.mismatched += 1,
-                }
-                self.fail_stream(ticket, now, dice)
-            }
-        }
-    }
-
-    /// Notes that a question which was to be asked by stream could not be answered there.
-    pub fn fail_stream(&mut self, ticket: Ticket, now: u64, dice: Dice<'_>) -> Event {
-        if self.get(ticket).is_none() {
-            return Event::Nothing;
-        }
-        self.asks[usize::from(ticket.number)].stream_until = None;
-        self.go_on(ticket.number, now, dice)
-    }
-
-    /// Notes that a question could not be sent to a server, or that the network said that nobody is
-    /// there.
-    pub fn fail_send(&mut self, order: &Order, now: u64, dice: Dice<'_>) -> Event {
-        let sent = &mut self.asks[usize::from(order.ask)].tries[usize::from(order.attempt)];
-        if core::mem::take(&mut sent.is_waited) {
-            let server = &mut self.state.upstreams[usize::from(order.upstream)];
-            server.let_go();
-            server.fail(now);
-        }
-        self.go_on(order.ask, now, dice)
-    }
-
-    /// What time brings, until there is nothing more; every event has to be dealt with.
-    pub fn expire(&mut self, now: u64, dice: Dice<'_>) -> Option<Event> {
-        let number = self.state.wheel.pop(now)?;
-        let ask = &mut self.asks[usize::from(number)];
-        let mut is_late = false;
-        for sent in ask.tries.iter_mut().take(ask.tries_len.into()).filter(|sent| sent.is_waited) {
-            let server = &mut self.state.upstreams[usize::from(sent.upstream)];
-            if now - sent.sent_at >= server.wait_micros() {
-                sent.is_waited = false;
-                is_late = true;
-                server.let_go();
-                server.fail(now);
-                server.counts.late += 1;
-            }
-        }
-        if is_late {
-            return Some(self.go_on(number, now, dice));
-        }
-        if ask.stream_until.is_some_and(|until| now >= until) {
-            ask.stream_until = None;
-            return Some(self.go_on(number, now, dice));
-        }
-        self.hedge(number, now, dice);
-        self.schedule(number, now);
-        Some(Event::Nothing)
+        let means = self.state.upstreams[usize::from(order.upstream)].means;
+        compose(ask, &ask.tries[usize::from(order.attempt)], means, buf)
     }
 
     /// When [`expire`](Self::expire) is worth calling, if ever.
@@ -378,20 +240,20 @@ impl Forwarder<'_> {
         self.state.len == 0
     }
 
-    fn ticket(&self, number: u16) -> Ticket {
+    pub(crate) fn ticket(&self, number: u16) -> Ticket {
         Ticket { number, serial: self.asks[usize::from(number)].serial }
     }
 
-    fn mismatch(&mut self, upstream: u16) -> Event {
+    pub(crate) fn mismatch(&mut self, upstream: u16) -> Event {
         self.state.upstreams[usize::from(upstream)].counts.mismatched += 1;
         Event::Nothing
     }
 
     /// A try is over without an answer: asks another server, waits for one that was asked, or
     /// gives up.
-    fn go_on(&mut self, number: u16, now: u64, dice: Dice<'_>) -> Event {
+    pub(crate) fn go_on(&mut self, number: u16, now: u64, dice: Dice<'_>) -> Event {
         let ask = &self.asks[usize::from(number)];
-        let waits = ask.stream_until.is_some() || ask.tries().iter().any(|sent| sent.is_waited);
+        let waits = ask.tries().iter().any(|sent| sent.is_waited);
         if !waits && !self.try_next(number, now, dice) {
             self.state.wheel.clear(number);
             return Event::Failure(self.ticket(number));
@@ -407,7 +269,7 @@ impl Forwarder<'_> {
             return false;
         }
         let best = self.best(ask, now, Standing::Up).or_else(|| self.best(ask, now, Standing::Due));
-        best.is_some_and(|upstream| self.send(number, upstream, now, dice))
+        best.is_some_and(|upstream| self.send(number, (upstream, false), now, dice))
     }
 
     /// Sees whether a server that failed is back: it is asked too, and nobody waits for it alone.
@@ -416,12 +278,12 @@ impl Forwarder<'_> {
         if let Some(upstream) = self.best(ask, now, Standing::Due)
             && ask.asked(upstream) == 0
         {
-            self.send(number, upstream, now, dice);
+            self.send(number, (upstream, false), now, dice);
         }
     }
 
     /// Asks a second server where the first one is late, for one question in so many.
-    fn hedge(&mut self, number: u16, now: u64, dice: Dice<'_>) {
+    pub(crate) fn hedge(&mut self, number: u16, now: u64, dice: Dice<'_>) {
         let ask = &self.asks[usize::from(number)];
         let mut waited = ask.tries().iter().filter(|sent| sent.is_waited);
         let (Some(sent), None) = (waited.next(), waited.next()) else { return };
@@ -432,7 +294,7 @@ impl Forwarder<'_> {
         }
         let other = self.best(ask, now, Standing::Up).filter(|other| ask.asked(*other) == 0);
         if let Some(other) = other
-            && self.send(number, other, now, dice)
+            && self.send(number, (other, false), now, dice)
         {
             self.state.hedges -= HEDGE_SHARE;
             self.asks[usize::from(number)].is_hedged = true;
@@ -449,8 +311,15 @@ impl Forwarder<'_> {
             })
     }
 
-    /// Gives the order to send a question; false where that was done often enough.
-    fn send(&mut self, number: u16, upstream: u16, now: u64, dice: Dice<'_>) -> bool {
+    /// Gives the order to send a question, by stream where the server is asked so anyway or the
+    /// answer is too long for a datagram; false where that was done often enough.
+    pub(crate) fn send(
+        &mut self,
+        number: u16,
+        (upstream, is_long): (u16, bool),
+        now: u64,
+        dice: Dice<'_>,
+    ) -> bool {
         let ask = &mut self.asks[usize::from(number)];
         let attempt = usize::from(ask.tries_len);
         let Some(order) = self.state.orders.iter_mut().find(|order| order.is_none()) else {
@@ -465,27 +334,37 @@ impl Forwarder<'_> {
             return false;
         };
         self.state.ids[usize::from(id)] = id_of(number, attempt);
-        let casing = if ask.group.mixes_case { Casing::new(dice()) } else { Casing::LOWER };
-        ask.tries[attempt] =
-            Try { upstream, id, casing, socket: None, sent_at: now, is_waited: true };
+        let server = &mut self.state.upstreams[usize::from(upstream)];
+        let by_stream = is_long || server.means != Means::Datagrams;
+        let mixes_case = ask.group.mixes_case && !by_stream;
+        let casing = if mixes_case { Casing::new(dice()) } else { Casing::LOWER };
+        ask.tries[attempt] = Try {
+            upstream,
+            id,
+            casing,
+            by_stream,
+            is_opening: by_stream,
+            socket: None,
+            sent_at: now,
+            is_waited: true,
+        };
         ask.tries_len += 1;
-        *order = Some(Order { ask: number, attempt: attempt as u8, upstream });
-        self.state.upstreams[usize::from(upstream)].ask(now);
+        *order = Some(Order { ask: number, attempt: attempt as u8, upstream, by_stream });
+        server.ask(now);
         true
     }
 
     /// Notes when a question is to be looked at again.
-    fn schedule(&mut self, number: u16, now: u64) {
+    pub(crate) fn schedule(&mut self, number: u16, now: u64) {
         let ask = &self.asks[usize::from(number)];
         let servers = &self.state.upstreams;
         let waited = ask.tries().iter().filter(|sent| sent.is_waited).map(|sent| {
             let server = &servers[usize::from(sent.upstream)];
             let hedge = sent.sent_at + server.hedge_micros();
-            let wait = sent.sent_at + server.wait_micros();
+            let wait = sent.sent_at + sent.wait_micros(server);
             if ask.is_hedged || hedge <= now { wait } else { hedge }
         });
-        let due = waited.chain(ask.stream_until).min();
-        self.state.wheel.set(number, due.unwrap_or(now));
+        self.state.wheel.set(number, waited.min().unwrap_or(now));
     }
 }
 

@@ -13,6 +13,7 @@
 mod ask;
 mod casing;
 mod forwarder;
+mod hear;
 pub mod limits;
 mod message;
 mod upstream;
@@ -21,4 +22,4 @@ mod wheel;
 pub use ask::{Ask, Group};
 pub use forwarder::{Asked, Dice, Event, Forwarder, Order, State, Ticket};
 pub use message::QUESTION_LEN_MAX;
-pub use upstream::{Counts, Standing, Upstream};
+pub use upstream::{Counts, Loss, Means, Standing, Upstream};

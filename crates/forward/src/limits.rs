@@ -26,8 +26,13 @@ pub const HEDGE_MICROS_MIN: u64 = 5_000;
 pub const HEDGE_SHARE: u32 = 8;
 /// Second servers that may be asked at once, when none was for long.
 pub const HEDGES_MAX: u32 = 32;
-/// How long an answer by stream is waited for.
-pub const STREAM_MICROS_MAX: u64 = 3_000_000;
+/// How long a question waits for its stream to open.
+pub const STREAM_OPEN_MICROS_MAX: u64 = 1_500_000;
+/// How much longer an answer by stream is waited for than one by datagram: what gets lost there is
+/// repeated by itself, 200 ms later or more.
+pub const STREAM_WAIT_MICROS_MORE: u64 = 250_000;
+/// Octets in multiples of which questions are padded where they are enciphered (RFC 8467 §4.1).
+pub const PADDING_BLOCK: usize = 128;
 /// Failures in a row after which a server is left alone for a while, if nothing was heard of it for
 /// [`SILENCE_MICROS_DOWN`].
 pub const FAILURES_DOWN: u8 = 3;

@@ -1,7 +1,8 @@
 //! The question as it is sent, and whether what comes is a reply to it.
 use crate::ask::{Ask, Try};
-use crate::limits::UDP_LEN_MAX;
-use wire::{Flags, HEADER_LEN, Rcode};
+use crate::limits::{PADDING_BLOCK, UDP_LEN_MAX};
+use crate::upstream::Means;
+use wire::{Flags, HEADER_LEN, OptionCode, Rcode};
 
 /// What a message turned out to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,11 +18,19 @@ pub(crate) enum Said {
 }
 
 const OPT_LEN: usize = 11;
-/// Octets of the longest question.
-pub const QUESTION_LEN_MAX: usize = HEADER_LEN + 255 + 4 + OPT_LEN;
+/// Octets of an option's code and length.
+const OPTION_LEN: usize = 4;
+/// Octets of the longest question: three blocks, where it is padded.
+pub const QUESTION_LEN_MAX: usize =
+    (HEADER_LEN + 255 + 4 + OPT_LEN + 2 * OPTION_LEN).next_multiple_of(PADDING_BLOCK);
 
-/// Writes the question of a try; returns its length.
-pub(crate) fn compose(ask: &Ask, sent: &Try, buf: &mut [u8; QUESTION_LEN_MAX]) -> usize {
+/// Writes the question of a try to a server that is asked by these means; returns its length.
+pub(crate) fn compose(
+    ask: &Ask,
+    sent: &Try,
+    means: Means,
+    buf: &mut [u8; QUESTION_LEN_MAX],
+) -> usize {
     let (key, kind) = (ask.key(), ask.kind);
     // Whoever sets AD in a question understands it in a reply (RFC 6840 §5.7).
     let disabled = if kind.checking_disabled() { Flags::CD } else { 0 };
@@ -38,7 +47,25 @@ pub(crate) fn compose(ask: &Ask, sent: &Try, buf: &mut [u8; QUESTION_LEN_MAX]) -
     put(&kind.rtype().to_be_bytes());
     put(&kind.class().to_be_bytes());
     let [s0, s1] = UDP_LEN_MAX.to_be_bytes();
-    put(&[0, 0, 41, s0, s1, 0, 0, u8::from(kind.dnssec_ok()) << 7, 0, 0, 0]);
+    put(&[0, 0, 41, s0, s1, 0, 0, u8::from(kind.dnssec_ok()) << 7, 0]);
+    let len = HEADER_LEN + key.name.len() + 4 + OPT_LEN;
+    let options_len = match means {
+        Means::Datagrams => 0,
+        Means::Streams => OPTION_LEN,
+        Means::Enciphered => (len + 2 * OPTION_LEN).next_multiple_of(PADDING_BLOCK) - len,
+    };
+    put(&(options_len as u16).to_be_bytes());
+    if means != Means::Datagrams {
+        // How long the stream may be idle is for the server to say (RFC 7828 §3.2.1).
+        let [c0, c1] = OptionCode::TCP_KEEPALIVE.0.to_be_bytes();
+        put(&[c0, c1, 0, 0]);
+    }
+    if means == Means::Enciphered {
+        let padding = options_len - 2 * OPTION_LEN;
+        let [c0, c1] = OptionCode::PADDING.0.to_be_bytes();
+        put(&[c0, c1, 0, padding as u8]);
+        put(&[0; PADDING_BLOCK][..padding]);
+    }
     at
 }
 
@@ -85,7 +112,7 @@ mod tests {
     fn a_question_says_what_is_asked_and_what_fits() {
         let (ask, sent) = asked();
         let mut buf = [0; QUESTION_LEN_MAX];
-        let len = compose(&ask, &sent, &mut buf);
+        let len = compose(&ask, &sent, Means::Datagrams, &mut buf);
         assert_eq!(
             buf[..len],
             *b"\x12\x34\x01\x20\x00\x01\x00\x00\x00\x00\x00\x01\x03WwW\x00\x00\x1c\x00\x01\
@@ -104,8 +131,33 @@ mod tests {
         let kind = Kind::new(1, 1, false, true);
         ask.begin(&Key { hash: 7, kind, name: &name }, Group::default(), 0);
         let mut buf = [0; QUESTION_LEN_MAX];
-        assert_eq!(compose(&ask, &ask.tries[0], &mut buf), QUESTION_LEN_MAX);
+        let len = |means, buf: &mut _| compose(&ask, &ask.tries[0], means, buf);
+        assert_eq!(len(Means::Datagrams, &mut buf), HEADER_LEN + 255 + 4 + OPT_LEN);
         assert_eq!(buf[2..4], [0x01, 0x30], "CD is passed on");
+        assert_eq!(len(Means::Enciphered, &mut buf), QUESTION_LEN_MAX);
+    }
+
+    /// RFC 7830, RFC 8467 §4.1.
+    #[test]
+    fn what_is_enciphered_is_padded_to_blocks() {
+        let (mut ask, sent) = asked();
+        let mut buf = [0; QUESTION_LEN_MAX];
+        for len in 1..=254 {
+            let mut name = [b'x'; 255];
+            // Labels as they come: only lengths count here.
+            (name[0], name[len]) = (len as u8 - 1, 0);
+            let kind = Kind::new(28, 1, true, false);
+            ask.begin(&Key { hash: 7, kind, name: &name[..=len] }, Group::default(), 0);
+            let plain = compose(&ask, &sent, Means::Datagrams, &mut buf);
+            let long = compose(&ask, &sent, Means::Streams, &mut buf);
+            assert_eq!(buf[plain - 2..long], [0, 4, 0, 11, 0, 0]);
+            let padded = compose(&ask, &sent, Means::Enciphered, &mut buf);
+            assert!(padded.is_multiple_of(128) && (plain + 8..plain + 136).contains(&padded));
+            let options = (padded - plain) as u16;
+            assert_eq!(buf[plain - 2..plain], options.to_be_bytes());
+            assert_eq!(buf[plain..plain + 8], [0, 11, 0, 0, 0, 12, 0, options as u8 - 8]);
+            assert!(buf[plain + 8..padded].iter().all(|octet| *octet == 0));
+        }
     }
 
     #[test]

@@ -4,9 +4,34 @@ use crate::limits::{
     REST_MICROS_MIN, SILENCE_MICROS_DOWN, WAIT_MICROS_MAX, WAIT_MICROS_MIN, WAIT_MICROS_UNHEARD,
 };
 
+/// How a server is asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Means {
+    /// By datagrams; by stream where an answer is too long for one.
+    #[default]
+    Datagrams,
+    /// By stream.
+    Streams,
+    /// By stream, enciphered: questions are padded, so that their lengths say little.
+    Enciphered,
+}
+
+/// Why no reply comes by a stream any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// It was closed, as a server may at any time (RFC 7766 §6.2.4).
+    Closed,
+    /// It failed.
+    Failed,
+    /// Nobody is there, or not who should be.
+    Refused,
+}
+
 /// What is known of a server by the thread that asks it.
 #[derive(Clone, Debug)]
 pub struct Upstream {
+    /// How it is asked.
+    pub means: Means,
     /// Smoothed round trip time and its variation, as RFC 6298 has them; 0: never heard.
     round_trip_micros: u32,
     variation_micros: u32,
@@ -55,6 +80,7 @@ pub enum Standing {
 impl Upstream {
     /// Of whom nothing is known.
     pub const NEW: Self = Self {
+        means: Means::Datagrams,
         round_trip_micros: 0,
         variation_micros: 0,
         heard_at: 0,
@@ -147,6 +173,26 @@ impl Upstream {
         self.fail(now);
     }
 
+    /// Another one answered while this one had not, for so long. It would be asked first for ever
+    /// if nothing came of that.
+    pub(crate) fn outrun(&mut self, now: u64, for_micros: u64) {
+        let at_least = for_micros.min(WAIT_MICROS_MAX) as u32;
+        if let Some(more) = at_least.checked_sub(self.round_trip_micros) {
+            let unheard = self.round_trip_micros == 0;
+            self.round_trip_micros += if unheard { more } else { more / 8 };
+            self.heard_at = now;
+        }
+    }
+
+    /// A stream to it came to an end. Whether its datagrams are answered is another matter.
+    pub fn lose(&mut self, loss: Loss, now: u64) {
+        match loss {
+            Loss::Closed => {}
+            Loss::Refused if self.means != Means::Datagrams => self.refuse(now),
+            Loss::Failed | Loss::Refused => self.fail(now),
+        }
+    }
+
     /// It did not answer in time, or not what could be used. Where one datagram in five gets lost,
     /// a few in a row do now and then: so it has to be silent for a while too, unless they are
     /// many.
@@ -215,6 +261,30 @@ mod tests {
     fn who_is_not_there_is_down_at_once() {
         let mut upstream = heard(&[1000]);
         upstream.refuse(7);
+        assert_eq!(upstream.standing(7), Standing::Down);
+    }
+
+    #[test]
+    fn who_is_outrun_comes_later() {
+        let (mut dead, other) = (heard(&[1000]), heard(&[20_000]));
+        let questions = (0..).take_while(|at| {
+            dead.outrun(*at, 25_000);
+            dead.cost(*at) < other.cost(*at)
+        });
+        assert!((5..30).contains(&questions.count()));
+        dead.outrun(0, 10);
+        assert!(dead.cost(0) > other.cost(0), "to be outrun soon says nothing");
+    }
+
+    #[test]
+    fn a_stream_that_ends_says_little_of_datagrams() {
+        let mut upstream = heard(&[1000]);
+        upstream.lose(Loss::Refused, 7);
+        assert_eq!(upstream.standing(7), Standing::Up);
+        upstream.means = Means::Streams;
+        (0..100).for_each(|_| upstream.lose(Loss::Closed, 7));
+        assert_eq!(upstream.standing(7), Standing::Up, "any server may close");
+        upstream.lose(Loss::Refused, 7);
         assert_eq!(upstream.standing(7), Standing::Down);
     }
 

@@ -192,12 +192,20 @@ fn others(out: &mut Exposition, status: &Status) {
         return;
     }
     type Count = fn(&UpstreamStatus) -> u64;
-    let counts: [(&'static str, &'static str, Count); 5] = [
+    let counts: [(&'static str, &'static str, Count); 7] = [
         ("dunlin_upstream_questions", "Questions sent to a server.", |server| server.sent),
         ("dunlin_upstream_answers", "Replies that could be used.", |server| server.answered),
         ("dunlin_upstream_refusals", "Replies of who could not answer.", |server| server.refused),
         ("dunlin_upstream_timeouts", "Questions not answered in time.", |server| server.late),
-        ("dunlin_upstream_mismatches", "Datagrams that were no reply.", |server| server.mismatched),
+        ("dunlin_upstream_mismatches", "Messages that were no reply.", |server| server.mismatched),
+        (
+            "dunlin_upstream_connections_opened",
+            "Connections to a server that were opened.",
+            |server| server.connections_opened,
+        ),
+        ("dunlin_upstream_connections_full", "Questions for which none had room.", |server| {
+            server.connections_full
+        }),
     ];
     for (name, help, count) in counts {
         let mut family = out.family(name, Counter, help);
@@ -211,6 +219,11 @@ fn others(out: &mut Exposition, status: &Status) {
             let labels = [&whose(server)[..], &[("state", state.name())]].concat();
             family.sample(&labels, u8::from(state == server.state));
         }
+    }
+    let mut family =
+        out.family("dunlin_upstream_connections", Gauge, "Connections to a server that are open.");
+    for server in servers {
+        family.sample(&whose(server), server.connections);
     }
     let help = "How long a server takes, smoothed.";
     let mut family = out.family("dunlin_upstream_round_trip_seconds", Gauge, help);

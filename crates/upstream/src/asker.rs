@@ -1,5 +1,6 @@
 //! What one thread asks of others.
-use crate::Plan;
+mod streamed;
+
 use crate::board::{Board, View};
 use crate::dice::Dice;
 use crate::limits::{
@@ -8,11 +9,12 @@ use crate::limits::{
 };
 use crate::sockets::Sockets;
 use crate::store::Store;
-use crate::streams::{STREAM, Streams, Turn};
+use crate::streams::{STREAM, Streams};
+use crate::tls::Tls;
 use crate::waiters::{Place, Waiter, Waiters};
+use crate::{Address, Over, Plan};
 use answer::{Elsewhere, Lookup, failure, relay};
 use cache::{Found, Key};
-use forward::limits::STREAM_MICROS_MAX;
 use forward::{Ask, Asked, Event, Forwarder, Group, Order, QUESTION_LEN_MAX, State, Ticket};
 use packet::{Packet, Transport, prefetch};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -23,7 +25,6 @@ use rustix::time::{
 use std::collections::VecDeque;
 use std::io;
 use std::mem;
-use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 use wire::Suffixes;
@@ -36,7 +37,7 @@ const TIMER: u64 = u64::MAX;
 pub struct Asker {
     plan: Plan,
     groups: Vec<Group>,
-    addresses: Vec<SocketAddr>,
+    addresses: Vec<Address>,
     state: Box<State>,
     asks: Vec<Ask>,
     store: Store,
@@ -87,7 +88,8 @@ impl Asker {
     /// For one thread.
     ///
     /// # Errors
-    /// The process has no file descriptor left.
+    /// The process has no file descriptor left, or servers are to be asked over TLS and nobody is
+    /// trusted.
     pub fn new(plan: Plan) -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
@@ -98,15 +100,21 @@ impl Asker {
         for servers in &plan.groups {
             let (first, len) = (addresses.len() as u16, servers.addresses.len() as u16);
             groups.push(Group { first, len, mixes_case: servers.mixes_case });
-            addresses.extend(&servers.addresses);
+            addresses.extend(servers.addresses.iter().cloned());
         }
+        let tls = tls(&plan, &addresses)?;
         let mut asks = vec![Ask::FREE; ASKS_MAX];
+        let mut state = Box::new(State::new(&mut asks));
+        let mut forwarder = Forwarder { state: &mut state, asks: &mut asks };
+        for (number, address) in (0..).zip(&addresses) {
+            forwarder.upstream(number).means = address.means();
+        }
         Ok(Self {
-            state: Box::new(State::new(&mut asks)),
+            state,
             asks,
             store: Store::new(plan.cache_len),
             sockets: Sockets::new(addresses.len()),
-            streams: Streams::default(),
+            streams: Streams::new(&addresses, tls),
             waiters: Waiters::default(),
             stale: VecDeque::new(),
             failed: Vec::new(),
@@ -157,6 +165,7 @@ impl Asker {
             Err(rustix::io::Errno::INTR) => 0,
             waited => waited?,
         };
+        let mut is_heavy = false;
         for event in &events[..count] {
             match event.data.u64() {
                 TIMER => {
@@ -164,7 +173,16 @@ impl Asker {
                     let _ = rustix::io::read(&self.timer, &mut [0; 8]);
                     self.armed_at = None;
                 }
-                place if place >= STREAM => self.take_stream((place - STREAM) as usize, answer),
+                place if place >= STREAM => {
+                    let place = (place - STREAM) as usize;
+                    // One a turn: epoll tells of the others again, and who is answered at once
+                    // does not wait for all of them.
+                    let (was, is) = (is_heavy, self.streams.is_heavy(place));
+                    is_heavy |= is;
+                    if !(was && is) {
+                        self.take_stream(place, answer);
+                    }
+                }
                 place => self.take_datagrams(place as usize, answer),
             }
         }
@@ -176,10 +194,11 @@ impl Asker {
         }
         self.tell_stale(answer);
         self.sockets.close_rested(now);
-        self.streams.close_late(now);
+        self.end_late_streams(answer);
+        self.flush();
         self.arm();
-        let Self { state, asks, board, store, waiters, .. } = self;
-        board.tell_servers(&mut Forwarder { state, asks }, now.as_micros() as u64);
+        let Self { state, asks, board, streams, store, waiters, .. } = self;
+        board.tell_servers(&mut Forwarder { state, asks }, streams, now.as_micros() as u64);
         board.tell_own(store.state(), waiters.len());
         Ok(())
     }
@@ -219,26 +238,6 @@ impl Asker {
         self.datagram = datagram;
     }
 
-    fn take_stream(&mut self, place: usize, answer: Answer<'_>) {
-        let event = match self.streams.turn(place) {
-            Turn::Waits => return,
-            Turn::Failure(stream) => {
-                self.with(|forwarder, now, dice| forwarder.fail_stream(stream.ticket, now, dice))
-            }
-            Turn::Reply(stream) => {
-                let from = (stream.ticket, stream.server);
-                let event = self.with(|forwarder, now, dice| {
-                    forwarder.receive_stream(from, stream.id, stream.message(), now, dice)
-                });
-                if let Event::Answer(ticket) = event {
-                    return self.learn(ticket, stream.message(), answer);
-                }
-                event
-            }
-        };
-        self.settle(event, answer);
-    }
-
     /// Does what an event asks for, and sends what was ordered.
     fn settle(&mut self, event: Event, answer: Answer<'_>) {
         self.send();
@@ -246,13 +245,6 @@ impl Asker {
             Event::Nothing => {}
             // Whoever has the message learns from it.
             Event::Answer(ticket) | Event::Failure(ticket) => self.fail(ticket, answer),
-            Event::Truncated(ticket, server) => {
-                if self.open_stream(ticket, server).is_err() {
-                    let event =
-                        self.with(|forwarder, now, dice| forwarder.fail_stream(ticket, now, dice));
-                    self.settle(event, answer);
-                }
-            }
         }
     }
 
@@ -272,26 +264,16 @@ impl Asker {
     fn send_order(&mut self, order: &Order) -> io::Result<()> {
         let mut question = [0; QUESTION_LEN_MAX];
         let len = self.with(|forwarder, _, _| forwarder.compose(order, &mut question));
-        let to = (order.upstream, self.addresses[usize::from(order.upstream)]);
+        if order.by_stream {
+            return self.send_by_stream(order, &question[..len]);
+        }
+        let to = (order.upstream, self.addresses[usize::from(order.upstream)].at);
         let random = self.dice.throw();
         let socket = self.sockets.pick(self.epoll.as_fd(), to, self.now, random)?;
         let number = socket.number;
         socket.fd.send(&question[..len])?;
-        self.with(|forwarder, _, _| forwarder.sent(order, number));
+        self.with(|forwarder, _, _| forwarder.sent(order, number, true));
         Ok(())
-    }
-
-    fn open_stream(&mut self, ticket: Ticket, server: u16) -> io::Result<()> {
-        let mut question = [0; QUESTION_LEN_MAX];
-        let id = self.dice.throw() as u16;
-        let len = self
-            .with(|forwarder, _, _| forwarder.compose_stream(ticket, id, &mut question))
-            .unwrap_or_default();
-        let mut octets = (len as u16).to_be_bytes().to_vec();
-        octets.extend_from_slice(&question[..len]);
-        let address = self.addresses[usize::from(server)];
-        let until = self.now + Duration::from_micros(STREAM_MICROS_MAX);
-        self.streams.open(self.epoll.as_fd(), address, (ticket, server, id), octets, until)
     }
 
     /// Takes an answer, keeps it, and tells who waits.
@@ -382,7 +364,9 @@ impl Asker {
         let next = next.map(Duration::from_micros);
         let stale = self.stale.front().map(|(at, _)| *at);
         let at_once = (!self.failed.is_empty()).then_some(self.now);
-        let Some(at) = next.into_iter().chain(stale).chain(at_once).min() else { return };
+        let look_at = self.streams.look_at();
+        let all = next.into_iter().chain(stale).chain(at_once).chain(look_at);
+        let Some(at) = all.min() else { return };
         if self.armed_at.is_some_and(|armed| armed <= at) {
             return;
         }
@@ -408,6 +392,16 @@ impl Asker {
         let is_it = (own.hash, own.kind, own.name) == (key.hash, key.kind, key.name);
         is_it.then_some(answer)
     }
+}
+
+/// What it takes to speak TLS, if that has to be spoken.
+fn tls(plan: &Plan, addresses: &[Address]) -> io::Result<Option<Tls>> {
+    if addresses.iter().all(|address| !matches!(address.over, Over::Tls(_))) {
+        return Ok(None);
+    }
+    let nobody = || io::Error::other("TLS is to be spoken, and nobody's certificates are believed");
+    let trust = plan.trust.as_ref().ok_or_else(nobody)?;
+    Tls::new(trust).map(Some).map_err(io::Error::other)
 }
 
 /// See [`Asker::tend`].

@@ -1,10 +1,13 @@
 //! What an asker counts, for others to read.
+use crate::fault::Fault;
+use crate::streams::Streams;
 use answer::Lookup;
 use door::{Counters, CountersView};
 use forward::{Forwarder, Standing};
 
-/// Of a server: what happened ([`forward::Counts`]), its round trip time, and its standing.
-const SERVER: usize = 7;
+/// Of a server: what happened ([`forward::Counts`]), its round trip time, its standing, and what
+/// there is to tell of connections to it.
+const SERVER: usize = 11;
 /// Of the cache and those who wait.
 const OWN: usize = 6;
 /// Look-ups that found what is good, what is too old, and nothing.
@@ -40,6 +43,14 @@ pub struct Server {
     pub up: u64,
     /// As before.
     pub down: u64,
+    /// Connections to it: those that there are, and that were ever opened.
+    pub connections: u64,
+    /// As before.
+    pub opened: u64,
+    /// Questions that found no room on them.
+    pub full: u64,
+    /// What was wrong with the last one, of a thread that could not use it.
+    pub fault: Fault,
 }
 
 /// What one thread, or several together, know of others' names.
@@ -80,8 +91,14 @@ impl Board {
     }
 
     /// Tells how servers stand.
-    pub(crate) fn tell_servers(&mut self, forwarder: &mut Forwarder<'_>, now: u64) {
+    pub(crate) fn tell_servers(
+        &mut self,
+        forwarder: &mut Forwarder<'_>,
+        streams: &Streams,
+        now: u64,
+    ) {
         for (number, board) in (0..).zip(&mut self.servers) {
+            let connections = streams.server(number.into());
             let server = forwarder.upstream(number);
             let counts = server.counts;
             let is_up = server.standing(now) == Standing::Up;
@@ -93,6 +110,10 @@ impl Board {
                 counts.mismatched,
                 server.round_trip_micros().into(),
                 is_up.into(),
+                connections.open() as u64,
+                connections.opened,
+                connections.full,
+                connections.fault.code(),
             ];
             for (index, value) in values.into_iter().enumerate() {
                 board.set(index, value);
@@ -114,7 +135,9 @@ impl View {
         let mut sum = Server::default();
         for view in views {
             let Some(server) = view.servers.get(number) else { continue };
-            let [sent, answered, refused, late, mismatched, round_trip, is_up] = server.read();
+            let [sent, answered, refused, late, mismatched, round_trip, is_up, streams @ ..] =
+                server.read();
+            let [connections, opened, full, fault] = streams;
             sum.counts.sent += sent;
             sum.counts.answered += answered;
             sum.counts.refused += refused;
@@ -124,6 +147,12 @@ impl View {
             // Nobody has looked yet where nothing was sent.
             sum.up += u64::from(is_up != 0 || sent == 0);
             sum.down += u64::from(is_up == 0 && sent > 0);
+            sum.connections += connections;
+            sum.opened += opened;
+            sum.full += full;
+            if sum.fault == Fault::None {
+                sum.fault = Fault::from_code(fault);
+            }
         }
         sum
     }

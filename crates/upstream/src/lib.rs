@@ -7,14 +7,21 @@
 
 mod asker;
 mod board;
+mod connection;
 mod dice;
+mod fault;
 pub mod limits;
 mod plan;
 mod sockets;
 mod store;
 mod streams;
+mod tls;
 mod waiters;
 
 pub use asker::Asker;
 pub use board::{Own, Server, View};
-pub use plan::{Plan, Servers};
+pub use fault::Fault;
+pub use plan::{Address, Over, Plan, Servers};
+/// The certificates that [`Trust`] is made of, and the names of servers.
+pub use rustls::pki_types;
+pub use tls::Trust;

@@ -16,8 +16,35 @@ pub const SOCKET_USES_MAX: u32 = 256;
 pub const SOCKET_AGE_MAX: Duration = Duration::from_secs(30);
 /// How long replies are awaited on a socket that is no longer used.
 pub const SOCKET_REST: Duration = Duration::from_secs(5);
-/// Streams of a thread to all servers.
-pub const STREAMS_MAX: usize = 128;
+/// Connections of a thread to all servers.
+pub const CONNECTIONS_MAX: usize = 128;
+/// Connections of a thread to one server.
+pub const CONNECTIONS_PER_SERVER: usize = 8;
+/// Questions on a connection from which on another is opened beside it.
+pub const QUESTIONS_BUSY: usize = 32;
+/// Questions on a connection at once.
+pub const QUESTIONS_MAX: usize = 512;
+/// Octets of questions that wait to be sent on one.
+pub const OUTBOX_MAX: usize = 1 << 16;
+/// Octets read at once.
+pub const INBOX_CHUNK: usize = 4096;
+/// Octets taken from a connection in a turn, besides one message.
+pub const TURN_OCTETS: usize = 1 << 16;
+/// How long one may take to open.
+pub const OPENING_MAX: Duration = Duration::from_secs(5);
+/// How long nothing may come while a reply is waited for.
+pub const STALL_MAX: Duration = Duration::from_secs(3);
+/// How long a connection is kept that nothing is asked on, unless the server says how long.
+pub const IDLE: Duration = Duration::from_secs(10);
+/// The longest that a server can say (RFC 7828).
+pub const IDLE_MAX: Duration = Duration::from_secs(120);
+/// A connection that is closed so soon after an answer, though more was asked, was not closed for
+/// being idle: the server takes only so many questions on one.
+pub const CLOSED_SOON: Duration = Duration::from_secs(1);
+/// How long that is remembered.
+pub const SHARE_AGE_MAX: Duration = Duration::from_secs(60);
+/// Servers whose TLS sessions a thread remembers.
+pub const SESSIONS_MAX: usize = forward::limits::UPSTREAMS_MAX;
 /// Datagrams that are taken from one socket in a turn.
 pub const DATAGRAMS_MAX: usize = 32;
 /// What epoll tells of at once.

@@ -1,5 +1,8 @@
 //! Who is asked about what, and how long what they say is kept.
+use crate::tls::Trust;
 use answer::Lifetimes;
+use forward::Means;
+use rustls::pki_types::ServerName;
 use std::net::SocketAddr;
 use wire::NameBuf;
 
@@ -14,6 +17,8 @@ pub struct Plan {
     pub lifetimes: Lifetimes,
     /// Seconds that an answer which nobody could renew is given after its end; 0: never.
     pub stale_max: u32,
+    /// Whose certificates are believed; nothing: those of nobody.
+    pub trust: Option<Trust>,
 }
 
 /// Servers that are asked for the names at and below a suffix.
@@ -22,9 +27,46 @@ pub struct Servers {
     /// The suffix, in lower case.
     pub suffix: NameBuf,
     /// Their addresses, at most [`GROUP_LEN_MAX`](forward::limits::GROUP_LEN_MAX).
-    pub addresses: Vec<SocketAddr>,
+    pub addresses: Vec<Address>,
     /// Whether letters of questions change their case at random.
     pub mixes_case: bool,
     /// Whether answers are kept.
     pub caches: bool,
+}
+
+/// Where a server is, and how it is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// Its address and port.
+    pub at: SocketAddr,
+    /// How it is asked there.
+    pub over: Over,
+}
+
+/// What carries questions to a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Over {
+    /// UDP, and TCP for answers that are too long for it.
+    Udp,
+    /// TCP (RFC 7766).
+    Tcp,
+    /// TLS (RFC 7858), with a certificate of this name or address (RFC 8310 §8.1), and nothing
+    /// else.
+    Tls(ServerName<'static>),
+}
+
+impl From<SocketAddr> for Address {
+    fn from(at: SocketAddr) -> Self {
+        Self { at, over: Over::Udp }
+    }
+}
+
+impl Address {
+    pub(crate) fn means(&self) -> Means {
+        match self.over {
+            Over::Udp => Means::Datagrams,
+            Over::Tcp => Means::Streams,
+            Over::Tls(_) => Means::Enciphered,
+        }
+    }
 }

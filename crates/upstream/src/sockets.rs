@@ -114,7 +114,8 @@ impl Sockets {
             self.free.push(place);
             return Err(error.into());
         }
-        self.next_number = self.next_number.wrapping_add(1);
+        // Those of connections are odd.
+        self.next_number = self.next_number.wrapping_add(2);
         let number = self.next_number;
         self.places[place] = Some(Socket { fd, number, server, uses: 0, opened_at });
         Ok(place)

@@ -12,6 +12,8 @@ impl OptionCode {
     pub const COOKIE: Self = Self(10);
     /// How long an idle stream stays open (RFC 7828).
     pub const TCP_KEEPALIVE: Self = Self(11);
+    /// Octets that say nothing, so that a length says little (RFC 7830).
+    pub const PADDING: Self = Self(12);
     /// Extended DNS error (RFC 8914).
     pub const EDE: Self = Self(15);
 }

@@ -46,6 +46,7 @@ impl Config {
             ("server.group", old_server.group != server.group),
             ("limits.memory", self.limits.memory != new.limits.memory),
             ("forward", self.forwards != new.forwards),
+            ("upstream", self.upstream != new.upstream),
             ("cache", self.cache != new.cache),
             ("streams", self.streams != new.streams),
             ("ops.listen", self.ops != new.ops),
@@ -113,6 +114,7 @@ mod tests {
         limits.responses.ipv4_prefix = 31
         limits.responses.ipv6_prefix = 48
         forward."." = ["192.0.2.1"]
+        upstream.ca = "ca.pem"
         cache.memory = "2MiB"
         cache.ttl_min = "1s"
         cache.ttl_max = "1h"

@@ -2,10 +2,10 @@
 //! say.
 use super::section::Section;
 use super::units;
-use super::values::{self, Wrong, describe};
+use super::upstream::ServerAddress;
+use super::values::{Wrong, describe};
 use crate::limits::{CACHE_MEMORY, CACHE_TTL, FORWARDS_MAX};
 use forward::limits::GROUP_LEN_MAX;
-use std::net::SocketAddr;
 use std::time::Duration;
 use toml::de::DeValue;
 use wire::{Name, NameBuf};
@@ -16,7 +16,7 @@ pub struct Forward {
     /// Names at and below it, the longest deciding.
     pub suffix: NameBuf,
     /// Whom to ask.
-    pub servers: Vec<SocketAddr>,
+    pub servers: Vec<ServerAddress>,
 }
 
 /// `[cache]`
@@ -55,7 +55,7 @@ fn suffix(key: &str) -> Result<NameBuf, Wrong> {
     Ok(name)
 }
 
-fn servers(key: &str, value: &DeValue<'_>) -> Result<Vec<SocketAddr>, Wrong> {
+fn servers(key: &str, value: &DeValue<'_>) -> Result<Vec<ServerAddress>, Wrong> {
     let DeValue::Array(array) = value else {
         let message = format!("expected an array of addresses, found {}", describe(value));
         let help = match value {
@@ -67,7 +67,7 @@ fn servers(key: &str, value: &DeValue<'_>) -> Result<Vec<SocketAddr>, Wrong> {
     if array.is_empty() || array.len() > GROUP_LEN_MAX {
         return Err(format!("1 to {GROUP_LEN_MAX} servers, not {}", array.len()).into());
     }
-    array.iter().map(|server| values::address(server.get_ref())).collect()
+    array.iter().map(|server| ServerAddress::read(server.get_ref())).collect()
 }
 
 impl Cache {

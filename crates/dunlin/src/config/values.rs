@@ -103,11 +103,21 @@ pub fn word<T: Copy, const N: usize>(
 /// `"192.0.2.1:53"`, `"[2001:db8::1]:53"`, or the same without a port, which then is 53.
 pub fn address(value: &DeValue<'_>) -> Result<SocketAddr, Wrong> {
     let Some(text) = value.as_str() else { return expected("an address and port", value) };
+    socket_address(text, 53).or_else(|Wrong { help, .. }| {
+        let what = "an address such as \"192.0.2.1:53\" or \"[2001:db8::1]:53\"";
+        expected(what, value).map_err(|wrong: Wrong| Wrong { help, ..wrong })
+    })
+}
+
+/// The same as it is written, and the port where it has none.
+pub fn socket_address(text: &str, port: u16) -> Result<SocketAddr, Wrong> {
     let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
-    text.parse()
-        .or_else(|_| bare.parse().map(|ip: IpAddr| SocketAddr::new(ip, 53)))
-        .or_else(|_| expected("an address such as \"192.0.2.1:53\" or \"[2001:db8::1]:53\"", value))
-        .map_err(|wrong: Wrong| Wrong { help: likely_address(text), ..wrong })
+    text.parse().or_else(|_| bare.parse().map(|ip: IpAddr| SocketAddr::new(ip, port))).map_err(
+        |_| {
+            let message = format!("it needs an address such as \"192.0.2.1:{port}\"");
+            Wrong { message, help: likely_address(text) }
+        },
+    )
 }
 
 /// What was probably meant by a text that is no address.

@@ -1,0 +1,56 @@
+//! Whose signatures of other servers' certificates are believed: read once, at the start, while
+//! this process may still read them.
+use crate::config::Config;
+use crate::diagnostic::Diagnostic;
+use crate::limits::CA_LEN_MAX;
+use std::io::Read;
+use std::path::Path;
+use upstream::pki_types::CertificateDer;
+use upstream::pki_types::pem::PemObject;
+use upstream::{Over, Trust};
+
+/// The file that the config names, or what the system trusts. Nothing where no server is asked over
+/// TLS.
+///
+/// # Errors
+/// There is none to believe.
+pub fn load(config: &Config) -> Result<Option<Trust>, Diagnostic> {
+    let servers = config.forwards.iter().flat_map(|forward| &forward.servers);
+    let is_needed = servers.into_iter().any(|server| matches!(server.address.over, Over::Tls(_)));
+    match &config.upstream.ca {
+        Some(file) => read(file).map(|trust| is_needed.then_some(trust)),
+        None if is_needed => system(config).map(Some),
+        None => Ok(None),
+    }
+}
+
+fn read(file: &Path) -> Result<Trust, Diagnostic> {
+    let wrong = |message: String, help: &str| Diagnostic {
+        help: Some(help.into()),
+        ..Diagnostic::of_file(file, message)
+    };
+    let mut octets = Vec::new();
+    zonefile::open(file)
+        .and_then(|opened| opened.take(CA_LEN_MAX + 1).read_to_end(&mut octets))
+        .map_err(|error| wrong(format!("cannot be read: {error}"), "[upstream] ca names it"))?;
+    if octets.len() as u64 > CA_LEN_MAX {
+        let message = format!("is longer than {CA_LEN_MAX} octets");
+        return Err(wrong(message, "[upstream] ca names a file of certificates"));
+    }
+    let help = "[upstream] ca names a file with BEGIN CERTIFICATE lines, PEM";
+    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&octets).collect();
+    let certificates =
+        certificates.map_err(|error| wrong(format!("holds what is no PEM: {error}"), help))?;
+    Trust::new(certificates).ok_or_else(|| wrong("holds no certificate".into(), help))
+}
+
+fn system(config: &Config) -> Result<Trust, Diagnostic> {
+    let found = rustls_native_certs::load_native_certs();
+    Trust::new(found.certs).ok_or_else(|| {
+        let message = "asks servers over TLS, but this system trusts nobody's certificates";
+        let help =
+            "install the package ca-certificates, or name a file: [upstream] ca = \"ca.pem\"";
+        let file = config.file.as_deref().unwrap_or(Path::new("dunlin.toml"));
+        Diagnostic { help: Some(help.into()), ..Diagnostic::of_file(file, message) }
+    })
+}

@@ -1,0 +1,124 @@
+//! Why a connection to a server came to nothing.
+use rustls::CertificateError;
+use std::io::{self, ErrorKind};
+
+/// What was wrong with the last connection to a server, if something was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Fault {
+    /// Nothing.
+    #[default]
+    None,
+    /// Nobody listens there.
+    Refused,
+    /// The network knows no way there.
+    Unreachable,
+    /// It did not open, or went silent.
+    Silent,
+    /// It was closed before anything was answered.
+    Closed,
+    /// What came was no reply to anything that was asked.
+    Nonsense,
+    /// The certificate was good until some time ago.
+    Expired,
+    /// The certificate is not good yet.
+    Early,
+    /// The certificate is for another name.
+    Name,
+    /// The certificate was signed by nobody who is trusted.
+    Issuer,
+    /// The certificate is wrong in another way.
+    Certificate,
+    /// The two ends do not agree on TLS, or it was broken.
+    Tls,
+}
+
+impl Fault {
+    const ALL: [Self; 12] = [
+        Self::None,
+        Self::Refused,
+        Self::Unreachable,
+        Self::Silent,
+        Self::Closed,
+        Self::Nonsense,
+        Self::Expired,
+        Self::Early,
+        Self::Name,
+        Self::Issuer,
+        Self::Certificate,
+        Self::Tls,
+    ];
+
+    /// What it is, in words; nothing where nothing is wrong.
+    pub const fn what(self) -> Option<&'static str> {
+        Some(match self {
+            Self::None => return None,
+            Self::Refused => "nobody listens there",
+            Self::Unreachable => "it cannot be reached",
+            Self::Silent => "connections are not answered",
+            Self::Closed => "it closes connections before it answers",
+            Self::Nonsense => "what it sends is no reply",
+            Self::Expired => "its certificate has expired (is the clock right?)",
+            Self::Early => "its certificate is not valid yet (is the clock right?)",
+            Self::Name => "its certificate is for another name",
+            Self::Issuer => "its certificate is signed by nobody who is trusted here",
+            Self::Certificate => "its certificate cannot be verified",
+            Self::Tls => "it speaks no TLS, or none that is spoken here",
+        })
+    }
+
+    /// What stands for it among numbers.
+    pub(crate) const fn code(self) -> u64 {
+        self as u64
+    }
+
+    pub(crate) fn from_code(code: u64) -> Self {
+        let known = usize::try_from(code).ok().and_then(|code| Self::ALL.get(code));
+        known.copied().unwrap_or_default()
+    }
+}
+
+impl From<&io::Error> for Fault {
+    fn from(error: &io::Error) -> Self {
+        match error.kind() {
+            ErrorKind::ConnectionRefused => Self::Refused,
+            ErrorKind::TimedOut => Self::Silent,
+            ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe => {
+                Self::Closed
+            }
+            _ => Self::Unreachable,
+        }
+    }
+}
+
+impl From<&rustls::Error> for Fault {
+    fn from(error: &rustls::Error) -> Self {
+        let rustls::Error::InvalidCertificate(wrong) = error else { return Self::Tls };
+        match wrong {
+            CertificateError::Expired | CertificateError::ExpiredContext { .. } => Self::Expired,
+            CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+                Self::Early
+            }
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+                Self::Name
+            }
+            // The latter by one who has the name of somebody who is trusted.
+            CertificateError::UnknownIssuer | CertificateError::BadSignature => Self::Issuer,
+            _ => Self::Certificate,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_stand_for_what_they_say() {
+        for (code, fault) in (0..).zip(Fault::ALL) {
+            assert_eq!((fault.code(), Fault::from_code(code)), (code, fault));
+            assert_eq!(fault.what().is_none(), fault == Fault::None);
+        }
+        assert_eq!(Fault::from_code(99), Fault::None);
+    }
+}

@@ -1,0 +1,235 @@
+//! Servers on sockets of their own, and a thread that asks them.
+#![allow(dead_code, reason = "each test needs some of it")]
+
+use answer::{Lifetimes, Now, Policy, Scratch, Tally, batch};
+use compile::Image;
+use image::{ForwardRule, Forwards, HashKey};
+use packet::{Packet, Transport, Verdict};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::collections::HashSet;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::slice;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use upstream::{Address, Asker, Plan, Servers, Trust};
+use wire::{Name, NameBuf};
+
+const LIFETIMES: Lifetimes = Lifetimes { ttl_min: 0, ttl_max: 3600, negative_ttl_max: 3600 };
+const CLIENT: &str = "192.0.2.9:5353";
+
+/// A server on loopback.
+pub struct Fake {
+    pub address: SocketAddr,
+    asked: Arc<AtomicUsize>,
+    pub ports: Arc<Mutex<HashSet<u16>>>,
+}
+
+impl Fake {
+    /// One that sends what `reply` makes of each question and its number, each message by itself.
+    pub fn start(reply: impl Fn(&[u8], usize) -> Vec<Vec<u8>> + Send + 'static) -> Self {
+        Self::start_on(UdpSocket::bind("127.0.0.1:0").unwrap(), reply)
+    }
+
+    pub fn start_on(
+        socket: UdpSocket,
+        reply: impl Fn(&[u8], usize) -> Vec<Vec<u8>> + Send + 'static,
+    ) -> Self {
+        let address = socket.local_addr().unwrap();
+        let (asked, ports) = (Arc::<AtomicUsize>::default(), Arc::<Mutex<HashSet<u16>>>::default());
+        let (count, seen) = (Arc::clone(&asked), Arc::clone(&ports));
+        std::thread::spawn(move || {
+            let mut buf = [0; 4096];
+            while let Ok((len, from)) = socket.recv_from(&mut buf) {
+                seen.lock().unwrap().insert(from.port());
+                let nth = count.fetch_add(1, Ordering::SeqCst);
+                for message in reply(&buf[..len], nth) {
+                    socket.send_to(&message, from).unwrap();
+                }
+            }
+        });
+        Self { address, asked, ports }
+    }
+
+    /// One whose answers are all too long for a datagram, and that sends so many octets of them
+    /// over TCP before it closes.
+    pub fn start_long(octets: usize) -> Self {
+        // A port that is free for both.
+        let (socket, listener) =
+            std::iter::repeat_with(|| TcpListener::bind("127.0.0.1:0").unwrap())
+                .find_map(|tcp| Some((UdpSocket::bind(tcp.local_addr().unwrap()).ok()?, tcp)))
+                .unwrap();
+        let server = Self::start_on(socket, |question, _| {
+            let mut cut = answer(question, 60, 0);
+            cut[2] |= 2;
+            vec![cut]
+        });
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                let mut question = [0; 4096];
+                let len = stream.read(&mut question).unwrap();
+                let answer = answer(&question[2..len], 60, 100);
+                let framed = [&(answer.len() as u16).to_be_bytes()[..], &answer].concat();
+                stream.write_all(&framed[..octets.min(framed.len())]).unwrap();
+            }
+        });
+        server
+    }
+
+    pub fn asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
+    }
+}
+
+/// An answer with so many addresses.
+pub fn answer(question: &[u8], ttl: u32, count: u16) -> Vec<u8> {
+    let mut message = question.to_vec();
+    message.truncate(message.len() - 11);
+    message[2] |= 0x80;
+    message[3] = 0x80;
+    message[6..8].copy_from_slice(&count.to_be_bytes());
+    message[11] = 0;
+    for n in 0..count {
+        message.extend([0xc0, 12, 0, 1, 0, 1]);
+        message.extend(ttl.to_be_bytes());
+        message.extend([0, 4, 10, 0]);
+        message.extend(n.to_be_bytes());
+    }
+    message
+}
+
+/// An address where nobody is.
+pub fn nobody() -> SocketAddr {
+    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+/// A thread that asks such servers.
+pub struct Scene {
+    image: Image,
+    rules: Vec<ForwardRule>,
+    scratch: Box<Scratch>,
+    pub asker: Asker,
+}
+
+/// What a client got: code, addresses, and the extended error.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Got(pub u8, pub u16, pub Option<u16>);
+
+impl Scene {
+    pub fn new(servers: &[SocketAddr]) -> Self {
+        Self::over(servers.iter().copied().map(Address::from).collect(), None)
+    }
+
+    pub fn over(addresses: Vec<Address>, trust: Option<Trust>) -> Self {
+        let key = HashKey::new(std::array::from_fn(|n| {
+            (n as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        }));
+        let suffix = NameBuf::root();
+        let groups = vec![Servers { suffix, addresses, mixes_case: true, caches: true }];
+        let (cache_len, lifetimes, stale_max) = (1 << 20, LIFETIMES, 3600);
+        let plan = Plan { groups, cache_len, lifetimes, stale_max, trust };
+        Self {
+            image: Image::new(Arc::new(key)),
+            rules: vec![ForwardRule { suffix: NameBuf::root(), group: 0 }],
+            scratch: Box::default(),
+            asker: Asker::new(plan).unwrap(),
+        }
+    }
+
+    /// Asks, and waits until all are answered, or for so long.
+    pub fn ask(&mut self, names: &[&str], patience: Duration) -> Vec<Got> {
+        let Self { image, rules, scratch, asker } = self;
+        let mut got = Vec::new();
+        for name in names {
+            let question = question(name);
+            let mut octets = question.clone();
+            octets.resize(4096, 0);
+            let peer = CLIENT.parse().unwrap();
+            let mut packet = Packet::new(&mut octets, question.len(), peer, Transport::Datagram);
+            asker.begin(now());
+            run(image, rules, asker, scratch, &mut packet);
+            got.extend(read(&packet));
+        }
+        asker.flush();
+        let until = Instant::now() + patience;
+        while got.len() < names.len() && Instant::now() < until {
+            let left = Timespec::try_from(until - Instant::now()).unwrap();
+            poll(&mut [PollFd::new(&*asker, PollFlags::IN)], Some(&left)).unwrap();
+            let mut take = |asker: &mut Asker, packet: &mut Packet<'_>, _| {
+                run(image, rules, asker, scratch, packet);
+                got.extend(read(packet));
+            };
+            asker.tend(now(), &mut take).unwrap();
+        }
+        got
+    }
+
+    /// Does what there is to do for so long, and nothing else.
+    pub fn rest(&mut self, time: Duration) {
+        let until = Instant::now() + time;
+        while let Some(left) = until.checked_duration_since(Instant::now()) {
+            let left = Timespec::try_from(left).unwrap();
+            poll(&mut [PollFd::new(&self.asker, PollFlags::IN)], Some(&left)).unwrap();
+            self.asker.tend(now(), &mut |_, _, _| panic!("nobody waits")).unwrap();
+        }
+    }
+
+    pub fn ask_one(&mut self, name: &str) -> (Got, Duration) {
+        let begun = Instant::now();
+        let mut got = self.ask(&[name], Duration::from_secs(8));
+        (got.pop().expect("an answer"), begun.elapsed())
+    }
+}
+
+/// The clock that timers go by.
+fn now() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+}
+
+fn run(
+    image: &Image,
+    rules: &[ForwardRule],
+    asker: &mut Asker,
+    scratch: &mut Scratch,
+    packet: &mut Packet<'_>,
+) {
+    let policy = Policy { forwards: Forwards::new(rules), ..Policy::default() };
+    let monotonic_micros = now().as_micros() as u64;
+    let now = Now { unix_seconds: 1, monotonic_micros, seed: monotonic_micros };
+    let packets = slice::from_mut(packet);
+    batch(image, &policy, now, asker, scratch, packets, &mut Tally::default());
+}
+
+pub fn question(name: &str) -> Vec<u8> {
+    let mut octets = vec![0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 1];
+    let name = NameBuf::from_text(name.as_bytes(), Name::ROOT).unwrap();
+    octets.extend(name.as_name().octets());
+    octets.extend([0, 1, 0, 1, 0, 0, 41, 16, 0, 0, 0, 0, 0, 0, 0]);
+    octets
+}
+
+fn read(packet: &Packet<'_>) -> Option<Got> {
+    if packet.verdict == Verdict::Later {
+        return None;
+    }
+    assert_eq!((packet.verdict, packet.peer), (Verdict::Reply, CLIENT.parse().unwrap()));
+    let message = packet.message();
+    assert_eq!(message[..2], [0x12, 0x34]);
+    let count = u16::from_be_bytes([message[6], message[7]]);
+    let error = match message {
+        // It stands behind everything else.
+        [.., 0, 15, 0, 2, e0, e1] => Some(u16::from_be_bytes([*e0, *e1])),
+        _ => None,
+    };
+    Some(Got(message[3] & 0xf, count, error))
+}
+
+pub fn answered(count: u16) -> Got {
+    Got(0, count, None)
+}
+
+pub fn failed(error: u16) -> Got {
+    Got(2, 0, Some(error))
+}

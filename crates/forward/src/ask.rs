@@ -1,7 +1,8 @@
 //! A question that was sent on, and who waits for its answer.
 use crate::casing::Casing;
-use crate::limits::{STREAM_OPEN_MICROS_MAX, STREAM_WAIT_MICROS_MORE, TRIES_MAX};
-use crate::upstream::Upstream;
+use crate::limits::{
+    STREAM_OPEN_MICROS_MAX, STREAM_WAIT_MICROS_MORE, TRIES_MAX, TRIES_OF_SERVER_MAX,
+};
 use cache::{Key, Kind};
 
 /// No number of an ask or of a waiter.
@@ -42,8 +43,12 @@ pub(crate) struct Try {
     /// The socket it went out of, once it did.
     pub(crate) socket: Option<u32>,
     pub(crate) sent_at: u64,
+    /// How long its server is waited for.
+    pub(crate) patience_micros: u64,
     /// Whether it is still waited for. What comes later is taken all the same.
     pub(crate) is_waited: bool,
+    /// Whether the server said that it cannot answer.
+    pub(crate) is_refused: bool,
 }
 
 impl Try {
@@ -55,15 +60,17 @@ impl Try {
         is_opening: false,
         socket: None,
         sent_at: 0,
+        patience_micros: 0,
         is_waited: false,
+        is_refused: false,
     };
 
     /// How long it is waited for.
-    pub(crate) fn wait_micros(&self, server: &Upstream) -> u64 {
+    pub(crate) fn wait_micros(&self) -> u64 {
         match self {
             Self { is_opening: true, .. } => STREAM_OPEN_MICROS_MAX,
-            Self { by_stream: true, .. } => server.wait_micros() + STREAM_WAIT_MICROS_MORE,
-            _ => server.wait_micros(),
+            Self { by_stream: true, .. } => self.patience_micros + STREAM_WAIT_MICROS_MORE,
+            _ => self.patience_micros,
         }
     }
 }
@@ -128,6 +135,12 @@ impl Ask {
 
     pub(crate) fn tries(&self) -> &[Try] {
         &self.tries[..self.tries_len.into()]
+    }
+
+    /// Whether an upstream may be asked once more.
+    pub(crate) fn may_ask(&self, upstream: u16) -> bool {
+        let mut tries = self.tries().iter().filter(|tried| tried.upstream == upstream);
+        self.asked(upstream) < TRIES_OF_SERVER_MAX && !tries.any(|tried| tried.is_refused)
     }
 
     /// How often an upstream was asked.

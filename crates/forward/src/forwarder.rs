@@ -268,7 +268,8 @@ impl Forwarder<'_> {
         if now - ask.began_at >= ASK_MICROS_MAX {
             return false;
         }
-        let best = self.best(ask, now, Standing::Up).or_else(|| self.best(ask, now, Standing::Due));
+        let standings = [Standing::Up, Standing::Due, Standing::Down];
+        let best = standings.into_iter().find_map(|standing| self.best(ask, now, standing));
         best.is_some_and(|upstream| self.send(number, (upstream, false), now, dice))
     }
 
@@ -305,7 +306,10 @@ impl Forwarder<'_> {
     fn best(&self, ask: &Ask, now: u64, standing: Standing) -> Option<u16> {
         let len = ask.group.len.min(GROUP_LEN_MAX as u16);
         (ask.group.first..ask.group.first + len)
-            .filter(|number| self.state.upstreams[usize::from(*number)].standing(now) == standing)
+            .filter(|number| {
+                let server = &self.state.upstreams[usize::from(*number)];
+                server.serves_as(standing, now) && ask.may_ask(*number)
+            })
             .min_by_key(|number| {
                 (ask.asked(*number), self.state.upstreams[usize::from(*number)].cost(now))
             })
@@ -344,9 +348,10 @@ impl Forwarder<'_> {
             casing,
             by_stream,
             is_opening: by_stream,
-            socket: None,
             sent_at: now,
+            patience_micros: server.wait_micros(ask.asked(upstream), now),
             is_waited: true,
+            ..Try::NEVER
         };
         ask.tries_len += 1;
         *order = Some(Order { ask: number, attempt: attempt as u8, upstream, by_stream });
@@ -361,7 +366,7 @@ impl Forwarder<'_> {
         let waited = ask.tries().iter().filter(|sent| sent.is_waited).map(|sent| {
             let server = &servers[usize::from(sent.upstream)];
             let hedge = sent.sent_at + server.hedge_micros();
-            let wait = sent.sent_at + sent.wait_micros(server);
+            let wait = sent.sent_at + sent.wait_micros();
             if ask.is_hedged || hedge <= now { wait } else { hedge }
         });
         self.state.wheel.set(number, waited.min().unwrap_or(now));

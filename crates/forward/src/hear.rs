@@ -60,8 +60,8 @@ impl Forwarder<'_> {
                 Event::Nothing
             }
             Said::Failure | Said::Truncated => {
-                server.counts.refused += 1;
-                server.fail(now);
+                server.fail_to_answer(now);
+                ask.tries[attempt].is_refused = true;
                 self.go_on(number, now, dice)
             }
             _ => {
@@ -107,7 +107,7 @@ impl Forwarder<'_> {
         let mut is_late = false;
         for sent in ask.tries.iter_mut().take(ask.tries_len.into()).filter(|sent| sent.is_waited) {
             let server = &mut self.state.upstreams[usize::from(sent.upstream)];
-            if now - sent.sent_at >= sent.wait_micros(server) {
+            if now - sent.sent_at >= sent.wait_micros() {
                 sent.is_waited = false;
                 is_late = true;
                 server.let_go();

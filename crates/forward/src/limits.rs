@@ -8,6 +8,8 @@ pub const WAITERS_MAX: usize = 8192;
 pub const WAITERS_OF_ASK_MAX: u16 = 1024;
 /// How often one question is sent, to whomever.
 pub const TRIES_MAX: usize = 6;
+/// How often one question is sent to one server (RFC 9520 §3.1).
+pub const TRIES_OF_SERVER_MAX: usize = 3;
 /// Servers of all groups together.
 pub const UPSTREAMS_MAX: usize = 256;
 /// Servers of one group.
@@ -38,6 +40,9 @@ pub const PADDING_BLOCK: usize = 128;
 pub const FAILURES_DOWN: u8 = 3;
 /// See [`FAILURES_DOWN`].
 pub const SILENCE_MICROS_DOWN: u64 = 200_000;
+/// How long a server is silent before it is gone: until then it is asked on where nobody else is
+/// up, as it may have become slow.
+pub const SILENCE_MICROS_GONE: u64 = 1_000_000;
 /// Failures in a row after which it is left alone in any case.
 pub const FAILURES_SURE: u8 = 16;
 /// How long a failing server is first left alone; twice as long each time that it is tried in vain.

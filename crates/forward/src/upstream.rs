@@ -1,7 +1,8 @@
 //! One server that is asked: how fast it answers, and whether it does.
 use crate::limits::{
     FAILURES_DOWN, FAILURES_SURE, HALF_LIFE_MICROS, HEDGE_MICROS_MIN, REST_MICROS_MAX,
-    REST_MICROS_MIN, SILENCE_MICROS_DOWN, WAIT_MICROS_MAX, WAIT_MICROS_MIN, WAIT_MICROS_UNHEARD,
+    REST_MICROS_MIN, SILENCE_MICROS_DOWN, SILENCE_MICROS_GONE, WAIT_MICROS_MAX, WAIT_MICROS_MIN,
+    WAIT_MICROS_UNHEARD,
 };
 
 /// How a server is asked.
@@ -37,6 +38,8 @@ pub struct Upstream {
     variation_micros: u32,
     /// When it was heard last.
     heard_at: u64,
+    /// When it last sent anything, if only that it cannot answer; 0: never, or nobody is there.
+    spoke_at: u64,
     /// Failures in a row, and when the first of them was.
     failures: u8,
     failing_since: u64,
@@ -84,6 +87,7 @@ impl Upstream {
         round_trip_micros: 0,
         variation_micros: 0,
         heard_at: 0,
+        spoke_at: 0,
         failures: 0,
         failing_since: 0,
         rest_until: None,
@@ -115,17 +119,30 @@ impl Upstream {
         aged * (16 + u64::from(self.waiting)) / 16
     }
 
-    /// How long its answer is waited for.
-    pub(crate) fn wait_micros(&self) -> u64 {
-        match self.round_trip_micros {
+    /// How long its answer is waited for where it is asked for the `nth` time about the same: twice
+    /// as long each time (RFC 6298 §5.5). Who failed may have become slow, and nobody else waits.
+    pub(crate) fn wait_micros(&self, nth: usize, now: u64) -> u64 {
+        let wait = match self.round_trip_micros {
+            _ if self.standing(now) == Standing::Due => WAIT_MICROS_MAX,
             0 => WAIT_MICROS_UNHEARD,
             _ => self.expected_micros().clamp(WAIT_MICROS_MIN, WAIT_MICROS_MAX),
-        }
+        };
+        (wait << nth.min(8)).min(WAIT_MICROS_MAX)
     }
 
     /// When another one is asked too.
     pub(crate) fn hedge_micros(&self) -> u64 {
-        self.expected_micros().clamp(HEDGE_MICROS_MIN, self.wait_micros())
+        self.expected_micros().clamp(HEDGE_MICROS_MIN, WAIT_MICROS_MAX)
+    }
+
+    /// Whether it can be asked as one of this standing: who is down only if it is there.
+    pub(crate) fn serves_as(&self, standing: Standing, now: u64) -> bool {
+        self.standing(now) == standing && (standing != Standing::Down || self.is_there(now))
+    }
+
+    /// Whether it is there, though it may have failed: something came of it not long ago.
+    fn is_there(&self, now: u64) -> bool {
+        self.spoke_at != 0 && now - self.spoke_at < SILENCE_MICROS_GONE && !self.is_drained
     }
 
     /// RFC 6298 §2.3.
@@ -139,7 +156,7 @@ impl Upstream {
     pub(crate) fn ask(&mut self, now: u64) {
         self.counts.sent += 1;
         self.waiting = self.waiting.saturating_add(1);
-        if self.rest_until.is_some() {
+        if self.standing(now) == Standing::Due {
             // Nobody else tries while this one is waited for.
             self.rests = self.rests.saturating_add(1);
             self.rest(now);
@@ -162,14 +179,21 @@ impl Upstream {
             self.round_trip_micros = self.round_trip_micros - self.round_trip_micros / 8 + took / 8;
         }
         self.round_trip_micros = self.round_trip_micros.max(1);
-        (self.heard_at, self.failures) = (now, 0);
+        (self.heard_at, self.spoke_at, self.failures) = (now, now, 0);
         (self.rest_until, self.rests) = (None, 0);
         self.counts.answered += 1;
     }
 
     /// The network says that nobody is there: it need not be told twice.
     pub fn refuse(&mut self, now: u64) {
-        self.failures = FAILURES_SURE;
+        (self.failures, self.spoke_at) = (FAILURES_SURE, 0);
+        self.fail(now);
+    }
+
+    /// It said that it cannot answer.
+    pub(crate) fn fail_to_answer(&mut self, now: u64) {
+        self.counts.refused += 1;
+        self.spoke_at = now;
         self.fail(now);
     }
 
@@ -230,11 +254,33 @@ mod tests {
 
     #[test]
     fn it_is_waited_for_as_long_as_it_used_to_take() {
-        assert_eq!(Upstream::NEW.wait_micros(), WAIT_MICROS_UNHEARD);
-        assert_eq!(heard(&[100]).wait_micros(), WAIT_MICROS_MIN);
-        let steady = heard(&[100_000; 50]);
-        assert!((100_000..110_000).contains(&steady.wait_micros()), "{}", steady.wait_micros());
-        assert_eq!(heard(&[10_000_000; 50]).wait_micros(), WAIT_MICROS_MAX);
+        assert_eq!(Upstream::NEW.wait_micros(0, 0), WAIT_MICROS_UNHEARD);
+        assert_eq!(heard(&[100]).wait_micros(0, 0), WAIT_MICROS_MIN);
+        let steady = heard(&[100_000; 50]).wait_micros(0, 0);
+        assert!((100_000..110_000).contains(&steady), "{steady}");
+        assert_eq!(heard(&[10_000_000; 50]).wait_micros(0, 0), WAIT_MICROS_MAX);
+    }
+
+    #[test]
+    fn it_is_waited_for_longer_each_time_and_when_it_may_be_back() {
+        let mut upstream = heard(&[100]);
+        assert_eq!(upstream.wait_micros(1, 0), 2 * WAIT_MICROS_MIN);
+        assert_eq!(upstream.wait_micros(2, 0), 4 * WAIT_MICROS_MIN);
+        assert_eq!(upstream.wait_micros(200, 0), WAIT_MICROS_MAX);
+        upstream.refuse(0);
+        assert_eq!(upstream.wait_micros(0, REST_MICROS_MIN), WAIT_MICROS_MAX);
+    }
+
+    #[test]
+    fn who_says_anything_is_there() {
+        let mut upstream = Upstream::NEW;
+        assert!(!upstream.is_there(5), "it never did");
+        (0..100).for_each(|_| upstream.fail_to_answer(7));
+        assert_eq!(upstream.standing(7), Standing::Down);
+        assert!(upstream.is_there(7 + SILENCE_MICROS_GONE - 1));
+        assert!(!upstream.is_there(7 + SILENCE_MICROS_GONE));
+        upstream.refuse(8);
+        assert!(!upstream.is_there(8), "the network knows better");
     }
 
     #[test]

@@ -3,7 +3,7 @@ mod world;
 
 use forward::limits::{ASKS_MAX, WAITERS_OF_ASK_MAX};
 use forward::{Asked, Loss};
-use world::{DEAD, FAST, MILLI, Manner, SLOW, SLOW_STREAM, STREAM, World};
+use world::{DEAD, FAST, MILLI, Manner, Outcome, SLOW, SLOW_STREAM, STREAM, World};
 
 #[test]
 fn the_fastest_server_is_asked() {
@@ -75,6 +75,48 @@ fn lies_are_counted_and_change_nothing() {
     assert_eq!((sum.all, sum.failed, sum.late), (1000, 0, 0));
     let counts = world.call(|forwarder, _, _| forwarder.upstream(0).counts);
     assert_eq!((counts.answered, counts.mismatched), (1000, 8000));
+}
+
+/// RFC 9520 §3.1, and what was refused once is refused.
+#[test]
+fn one_server_is_asked_the_same_three_times_at_most() {
+    for (manner, most) in [(DEAD, 3), (Manner { rcode: 2, ..FAST }, 1)] {
+        let mut world = World::new(&[manner]);
+        assert_eq!(world.ask(1), Asked::Waits);
+        let sum = world.end();
+        assert_eq!((sum.all, sum.failed), (1, 1));
+        assert_eq!(world.sent, [most]);
+    }
+}
+
+#[test]
+fn who_becomes_slow_is_not_taken_for_dead() {
+    for round_trip in [150, 300, 600] {
+        let slow = Manner { round_trip: round_trip * MILLI, ..FAST };
+        let mut world = World::new(&[FAST, FAST]);
+        world.load(0, 1000);
+        world.servers = vec![slow, slow];
+        world.load(1000, 9000);
+        let sum = world.end();
+        println!("{round_trip} ms: {sum:?}, {:?}", world.sent);
+        assert!(sum.failed * 100 <= 9000 * 5, "{round_trip} ms: {sum:?}");
+        let asked = world.sent.iter().sum::<u64>();
+        assert!(asked < 25_000, "{asked}");
+    }
+}
+
+/// What a server cannot tell says nothing of what it can.
+#[test]
+fn one_who_cannot_answer_is_asked_on_where_there_is_nobody_else() {
+    let failing = Manner { rcode: 2, ..FAST };
+    let mut world = World::new(&[failing]);
+    world.load(0, 2000);
+    assert!(world.outcomes.iter().all(|(outcome, _)| *outcome == Outcome::Failed));
+    assert_eq!(world.sent, [2000]);
+    world.servers[0] = FAST;
+    world.load(2000, 2000);
+    let sum = world.end();
+    assert_eq!((sum.all, sum.failed), (4000, 2000));
 }
 
 #[test]

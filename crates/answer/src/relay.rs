@@ -7,7 +7,7 @@ use crate::limits::{ALIASES_MAX, RELAYED_DATA_MAX};
 use cache::Key;
 use wire::{
     Composer, Flags, Full, HEADER_LEN, Malformed, Name, NameBuf, Rcode, Record, Records, Rtype,
-    Suffixes, skip_name,
+    Suffixes, age_records, skip_name,
 };
 
 /// Octets between name and records: code and marks, records in the authority section, and two of
@@ -136,6 +136,10 @@ pub fn relay(
     let Taking { note, ttl, out, .. } = taking;
     let ttl = if ttl == 0 { 0 } else { ttl.clamp(lifetimes.ttl_min, lifetimes.ttl_max) };
     let (buf, len) = out.into_parts();
+    // Nobody is told to keep it longer: what there is not, than its SOA says (RFC 2308 §5); all
+    // else, than the longest life (RFC 8767 §4, which takes the highest bit for one as any other).
+    let longest = if is_negative { ttl } else { lifetimes.ttl_max };
+    age_records(&mut buf[records_at..len], |own| own.min(longest));
     note.write(buf, value_at);
     Ok(Relayed { len, value_at, ttl })
 }
@@ -245,7 +249,7 @@ impl Taking<'_, '_> {
             let owner = record.owner()?;
             if record.rtype == Rtype::SOA && self.is_ours(owner.as_name()) {
                 let minimum = record.data().last_chunk().ok_or(Malformed)?;
-                return Ok(self.ttl.min(lifetime(&record)).min(u32::from_be_bytes(*minimum)));
+                return Ok(self.ttl.min(record.ttl).min(u32::from_be_bytes(*minimum)));
             }
         }
         Ok(0)
@@ -288,7 +292,7 @@ impl Taking<'_, '_> {
             _ => record.data(),
         };
         self.put(record, owner, data).map_err(|Full| Malformed)?;
-        self.ttl = self.ttl.min(lifetime(record));
+        self.ttl = self.ttl.min(record.ttl);
         Ok(true)
     }
 
@@ -296,7 +300,7 @@ impl Taking<'_, '_> {
         self.out.put_name(owner)?;
         let [t0, t1] = record.rtype.0.to_be_bytes();
         let [c0, c1] = record.class.0.to_be_bytes();
-        let [l0, l1, l2, l3] = lifetime(record).to_be_bytes();
+        let [l0, l1, l2, l3] = record.ttl.to_be_bytes();
         self.out.put_array([t0, t1, c0, c1, l0, l1, l2, l3])?;
         self.out.put_rdata(record.rtype, data)
     }
@@ -311,9 +315,4 @@ fn covered(record: &Record<'_>) -> Rtype {
         Rtype::RRSIG => Rtype(record.data().first_chunk().map_or(0, |t| u16::from_be_bytes(*t))),
         rtype => rtype,
     }
-}
-
-/// A TTL, whose highest bit means nothing but 0 (RFC 2181 §8).
-fn lifetime(record: &Record<'_>) -> u32 {
-    if record.ttl > i32::MAX as u32 { 0 } else { record.ttl }
 }

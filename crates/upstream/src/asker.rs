@@ -4,8 +4,8 @@ mod streamed;
 use crate::board::{Board, View};
 use crate::dice::Dice;
 use crate::limits::{
-    ASKS_MAX, DATAGRAM_LEN_MAX, DATAGRAMS_MAX, EVENTS_MAX, FAILURE_TTL, RENEWAL_MAX, REPLY_ROOM,
-    ROUNDS_MAX, STALE_AFTER, STALE_RETRY,
+    ASKS_MAX, DATAGRAM_LEN_MAX, DATAGRAMS_MAX, EVENTS_MAX, RENEWAL_MAX, REPLY_ROOM, ROUNDS_MAX,
+    STALE_AFTER,
 };
 use crate::sockets::Sockets;
 use crate::store::Store;
@@ -13,7 +13,7 @@ use crate::streams::{STREAM, Streams};
 use crate::tls::Tls;
 use crate::waiters::{Place, Waiter, Waiters};
 use crate::{Address, Over, Plan};
-use answer::{Elsewhere, Lookup, failure, relay};
+use answer::{Elsewhere, Lookup, relay};
 use cache::{Found, Key};
 use forward::{Ask, Asked, Event, Forwarder, Group, Order, QUESTION_LEN_MAX, State, Ticket};
 use packet::{Packet, Transport, prefetch};
@@ -305,17 +305,7 @@ impl Asker {
         let Some(ask) = forwarder.get(ticket) else { return };
         let key = ask.key();
         let group = groups.iter().position(|group| *group == ask.group()).unwrap_or_default();
-        let mut cache = store.lend();
-        let is_known = cache
-            .find(&key, now)
-            .is_some_and(|found| !answer::is_failure(found.message, key.name.len()));
-        if is_known {
-            cache.hold(&key, now + STALE_RETRY);
-        } else if plan.groups[group].caches {
-            let mut octets = [0; answer::FAILURE_LEN_MAX];
-            let taken = failure(&key, &mut octets);
-            let _ = cache.put(&key, now, FAILURE_TTL, &octets[taken.value_at..taken.len]);
-        }
+        store.fail(&key, now, plan.groups[group].caches);
         self.tell(News::Failure(ticket), ticket, answer);
     }
 
@@ -445,7 +435,10 @@ impl Elsewhere for Asker {
             return false;
         }
         let now = self.seconds();
-        let stale = self.store.lend().find(key, now).map(|found| found.may_renew);
+        let mut cache = self.store.lend();
+        let known = cache.find(key, now);
+        let known = known.filter(|found| !answer::is_failure(found.message, key.name.len()));
+        let stale = known.map(|found| found.may_renew);
         // Somebody tried in vain not long ago.
         if stale == Some(false) {
             return false;

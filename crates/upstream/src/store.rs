@@ -1,5 +1,7 @@
 //! A thread's share of the cache, and the memory it is a view of.
-use cache::{Cache, Line, Shape, State};
+use crate::limits::{FAILURE_TTL, FAILURE_TTL_MAX, STALE_RETRY};
+use answer::failure;
+use cache::{Cache, Key, Line, Shape, State};
 
 #[derive(Debug)]
 pub(crate) struct Store {
@@ -28,6 +30,31 @@ impl Store {
 
     pub(crate) fn lines(&self) -> &[Line] {
         &self.lines
+    }
+
+    /// Remembers that nobody could answer: that what is known cannot be renewed for now, or, where
+    /// nothing is and failures are `kept`, the failure itself, the longer the oftener it happens.
+    pub(crate) fn fail(&mut self, key: &Key<'_>, now: u32, kept: bool) {
+        let mut cache = self.lend();
+        let mut ttl = FAILURE_TTL;
+        if let Some(found) = cache.find(key, now) {
+            if !answer::is_failure(found.message, key.name.len()) {
+                cache.hold(key, now + STALE_RETRY);
+                return;
+            }
+            // What failed long ago and was not asked for since begins anew.
+            if found.age < found.ttl + FAILURE_TTL_MAX {
+                ttl = (2 * found.ttl).min(FAILURE_TTL_MAX);
+            }
+        }
+        if kept {
+            let mut octets = [0; answer::FAILURE_LEN_MAX];
+            let taken = failure(key, &mut octets);
+            // It is far from too large.
+            let _ = cache.put(key, now, ttl, &octets[taken.value_at..taken.len]);
+            // Until then nothing is asked, not even ahead (RFC 9520 §3.2).
+            cache.hold(key, now + ttl);
+        }
     }
 
     pub(crate) fn lend(&mut self) -> Cache<'_> {

@@ -113,7 +113,7 @@ fn what_there_is_not_is_known_for_as_long_as_its_zone_says() {
     assert_eq!(
         scene.ask("no.example.net.").unwrap(),
         "NXDOMAIN no.example.net ra\n\
-         ! example.net 300 SOA ns.example. root.example. 1 1 1 1 20"
+         ! example.net 20 SOA ns.example. root.example. 1 1 1 1 20"
     );
     assert_eq!(scene.learn("no.example.net.", ".", &said().soa("example.net.", 9, 20)), 9);
     assert_eq!(scene.learn("no.example.net.", ".", &said().soa("example.net.", 9999, 9999)), 3600);

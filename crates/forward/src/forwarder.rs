@@ -34,7 +34,14 @@ pub struct Order {
     /// Whether by stream, and not by datagram.
     pub by_stream: bool,
     pub(crate) ask: u16,
+    pub(crate) serial: u32,
     pub(crate) attempt: u8,
+}
+
+impl Order {
+    pub(crate) const fn ticket(&self) -> Ticket {
+        Ticket { number: self.ask, serial: self.serial }
+    }
 }
 
 /// A question under way, by the number of its room and what tells it from others there.
@@ -354,7 +361,8 @@ impl Forwarder<'_> {
             ..Try::NEVER
         };
         ask.tries_len += 1;
-        *order = Some(Order { ask: number, attempt: attempt as u8, upstream, by_stream });
+        let (serial, attempt) = (ask.serial, attempt as u8);
+        *order = Some(Order { upstream, by_stream, ask: number, serial, attempt });
         server.ask(now);
         true
     }

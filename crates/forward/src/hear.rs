@@ -6,8 +6,11 @@ use crate::message::{Said, read};
 impl Forwarder<'_> {
     /// Notes the socket that a question went out of, whose number nothing else has. A reply to it
     /// counts only if it comes there. A question that goes by stream may have to wait until that is
-    /// [open](Self::open).
+    /// [open](Self::open). Nothing if the question has ended.
     pub fn sent(&mut self, order: &Order, socket: u32, is_open: bool) {
+        if self.get(order.ticket()).is_none() {
+            return;
+        }
         let ask = &mut self.asks[usize::from(order.ask)];
         let sent = &mut ask.tries[usize::from(order.attempt)];
         (sent.socket, sent.is_opening) = (Some(socket), !is_open);
@@ -76,8 +79,11 @@ impl Forwarder<'_> {
         }
     }
 
-    /// Notes that a question could not be sent.
+    /// Notes that a question could not be sent. Nothing if it has ended.
     pub fn fail_send(&mut self, order: &Order, now: u64, dice: Dice<'_>) -> Event {
+        if self.get(order.ticket()).is_none() {
+            return Event::Nothing;
+        }
         let sent = &mut self.asks[usize::from(order.ask)].tries[usize::from(order.attempt)];
         if core::mem::take(&mut sent.is_waited) {
             let server = &mut self.state.upstreams[usize::from(order.upstream)];

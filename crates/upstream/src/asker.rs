@@ -1,4 +1,5 @@
 //! What one thread asks of others.
+mod sending;
 mod streamed;
 
 use crate::board::{Board, View};
@@ -7,6 +8,7 @@ use crate::limits::{
     ASKS_MAX, DATAGRAM_LEN_MAX, DATAGRAMS_MAX, EVENTS_MAX, RENEWAL_MAX, REPLY_ROOM, ROUNDS_MAX,
     STALE_AFTER,
 };
+use crate::outbox::Outbox;
 use crate::sockets::Sockets;
 use crate::store::Store;
 use crate::streams::{STREAM, Streams};
@@ -15,7 +17,7 @@ use crate::waiters::{Place, Waiter, Waiters};
 use crate::{Address, Over, Plan};
 use answer::{Elsewhere, Lookup, relay};
 use cache::{Found, Key};
-use forward::{Ask, Asked, Event, Forwarder, Group, Order, QUESTION_LEN_MAX, State, Ticket};
+use forward::{Ask, Asked, Event, Forwarder, Group, State, Ticket};
 use packet::{Packet, Transport, prefetch};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::time::{
@@ -42,6 +44,7 @@ pub struct Asker {
     asks: Vec<Ask>,
     store: Store,
     sockets: Sockets,
+    outbox: Outbox,
     streams: Streams,
     waiters: Waiters,
     /// Who could have a stale answer, and when.
@@ -114,6 +117,7 @@ impl Asker {
             asks,
             store: Store::new(plan.cache_len),
             sockets: Sockets::new(addresses.len()),
+            outbox: Outbox::default(),
             streams: Streams::new(&addresses, tls),
             waiters: Waiters::default(),
             stale: VecDeque::new(),
@@ -196,7 +200,6 @@ impl Asker {
         self.sockets.close_rested(now);
         self.end_late_streams(answer);
         self.flush();
-        self.arm();
         let Self { state, asks, board, streams, store, waiters, .. } = self;
         board.tell_servers(&mut Forwarder { state, asks }, streams, now.as_micros() as u64);
         board.tell_own(store.state(), waiters.len());
@@ -218,8 +221,8 @@ impl Asker {
         for _ in 0..DATAGRAMS_MAX {
             let Some(socket) = self.sockets.get(place) else { break };
             let (number, server) = (socket.number, socket.server);
-            match socket.fd.recv(&mut datagram) {
-                Ok(len) => {
+            match socket.receive(&mut datagram) {
+                Ok((len, expects_more)) => {
                     let message = &datagram[..len];
                     let event = self.with(|forwarder, now, dice| {
                         forwarder.receive(number, server, message, now, dice)
@@ -227,6 +230,9 @@ impl Asker {
                     match event {
                         Event::Answer(ticket) => self.learn(ticket, message, answer),
                         event => self.settle(event, answer),
+                    }
+                    if !expects_more {
+                        break;
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
@@ -248,34 +254,6 @@ impl Asker {
         }
     }
 
-    /// Sends what was ordered.
-    fn send(&mut self) {
-        while let Some(order) = self.with(|forwarder, _, _| forwarder.order()) {
-            if self.send_order(&order).is_err() {
-                let event =
-                    self.with(|forwarder, now, dice| forwarder.fail_send(&order, now, dice));
-                if event != Event::Nothing {
-                    self.failed.push(event);
-                }
-            }
-        }
-    }
-
-    fn send_order(&mut self, order: &Order) -> io::Result<()> {
-        let mut question = [0; QUESTION_LEN_MAX];
-        let len = self.with(|forwarder, _, _| forwarder.compose(order, &mut question));
-        if order.by_stream {
-            return self.send_by_stream(order, &question[..len]);
-        }
-        let to = (order.upstream, self.addresses[usize::from(order.upstream)].at);
-        let random = self.dice.throw();
-        let socket = self.sockets.pick(self.epoll.as_fd(), to, self.now, random)?;
-        let number = socket.number;
-        socket.fd.send(&question[..len])?;
-        self.with(|forwarder, _, _| forwarder.sent(order, number, true));
-        Ok(())
-    }
-
     /// Takes an answer, keeps it, and tells who waits.
     fn learn(&mut self, ticket: Ticket, message: &[u8], answer: Answer<'_>) {
         self.send();
@@ -286,6 +264,7 @@ impl Asker {
         let group = groups.iter().position(|group| *group == ask.group()).unwrap_or_default();
         let servers = &plan.groups[group];
         let key = ask.key();
+        prefetch(cache::memory(store.lines(), &key));
         let suffix = servers.suffix.as_name();
         let Ok(taken) = relay(&key, suffix, message, &plan.lifetimes, suffixes, kept) else {
             return self.fail(ticket, answer);
@@ -457,7 +436,6 @@ impl Elsewhere for Asker {
             self.stale.push_back((self.now + STALE_AFTER, place));
         }
         self.send();
-        self.arm();
         true
     }
 
@@ -467,7 +445,6 @@ impl Elsewhere for Asker {
         self.store.lend().hold(key, now + RENEWAL_MAX);
         self.with(|forwarder, now, dice| forwarder.ask(key, group, None, now, dice));
         self.send();
-        self.arm();
     }
 
     fn confirm(&mut self, key: &Key<'_>, map: u32) {

@@ -11,6 +11,7 @@ mod connection;
 mod dice;
 mod fault;
 pub mod limits;
+mod outbox;
 mod plan;
 mod sockets;
 mod store;

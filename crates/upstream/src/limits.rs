@@ -12,6 +12,8 @@ pub const ROUNDS_MAX: u8 = 16;
 pub const SOCKETS_PER_SERVER: usize = 16;
 /// Questions that go out of a socket before another takes its place, with another port.
 pub const SOCKET_USES_MAX: u32 = 256;
+/// Questions that leave by the same socket before another one is chosen, if they leave together.
+pub const TOGETHER_MAX: usize = 16;
 /// How long a socket is used before another takes its place.
 pub const SOCKET_AGE_MAX: Duration = Duration::from_secs(30);
 /// How long replies are awaited on a socket that is no longer used.

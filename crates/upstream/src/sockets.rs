@@ -18,7 +18,19 @@ pub(crate) struct Socket {
     pub(crate) number: u32,
     pub(crate) server: u16,
     uses: u32,
+    /// Questions that were not answered yet. Where one never is, that costs a look for nothing now
+    /// and then.
+    awaited: u32,
     opened_at: Duration,
+}
+
+impl Socket {
+    /// Receives a datagram; tells its length, and whether more are expected.
+    pub(crate) fn receive(&mut self, buf: &mut [u8]) -> io::Result<(usize, bool)> {
+        let len = self.fd.recv(buf)?;
+        self.awaited = self.awaited.saturating_sub(1);
+        Ok((len, self.awaited > 0))
+    }
 }
 
 /// The sockets of a thread.
@@ -39,11 +51,11 @@ impl Sockets {
     }
 
     /// The socket at a place, of which epoll tells by the place's number.
-    pub(crate) fn get(&self, place: usize) -> Option<&Socket> {
-        self.places.get(place)?.as_ref()
+    pub(crate) fn get(&mut self, place: usize) -> Option<&mut Socket> {
+        self.places.get_mut(place)?.as_mut()
     }
 
-    /// One of a server's sockets, any of them.
+    /// One of a server's sockets, any of them, for so many questions.
     ///
     /// # Errors
     /// None could be opened, and none is there.
@@ -51,6 +63,7 @@ impl Sockets {
         &mut self,
         epoll: BorrowedFd<'_>,
         (server, address): (u16, SocketAddr),
+        questions: usize,
         now: Duration,
         random: u64,
     ) -> io::Result<&Socket> {
@@ -76,7 +89,8 @@ impl Sockets {
             }
         };
         let socket = self.places[place].as_mut().expect("it is in use");
-        socket.uses += 1;
+        socket.uses += questions as u32;
+        socket.awaited += questions as u32;
         Ok(socket)
     }
 
@@ -117,7 +131,7 @@ impl Sockets {
         // Those of connections are odd.
         self.next_number = self.next_number.wrapping_add(2);
         let number = self.next_number;
-        self.places[place] = Some(Socket { fd, number, server, uses: 0, opened_at });
+        self.places[place] = Some(Socket { fd, number, server, uses: 0, awaited: 0, opened_at });
         Ok(place)
     }
 }

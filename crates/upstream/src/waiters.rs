@@ -12,8 +12,7 @@ pub(crate) struct Waiter {
     client: SocketAddr,
     transport: Transport,
     origin: Origin,
-    len: usize,
-    query: [u8; QUERY_LEN_MAX],
+    query: Box<[u8]>,
     pub(crate) since: Duration,
     /// How often it had to wait for somebody.
     pub(crate) rounds: u8,
@@ -22,16 +21,17 @@ pub(crate) struct Waiter {
 impl Waiter {
     /// Nothing where the query is too long.
     pub(crate) fn new(packet: &Packet<'_>, since: Duration, rounds: u8) -> Option<Self> {
-        let Packet { peer, client, transport, origin, len, .. } = *packet;
-        let mut query = [0; QUERY_LEN_MAX];
-        query.get_mut(..len)?.copy_from_slice(packet.message());
-        Some(Self { peer, client, transport, origin, len, query, since, rounds })
+        let Packet { peer, client, transport, origin, .. } = *packet;
+        let query = packet.message();
+        let query = (query.len() <= QUERY_LEN_MAX).then(|| query.into())?;
+        Some(Self { peer, client, transport, origin, query, since, rounds })
     }
 
     /// The packet as it came, in a buffer that has room for its reply.
     pub(crate) fn packet<'b>(&self, buf: &'b mut [u8]) -> Packet<'b> {
-        buf[..self.len].copy_from_slice(&self.query[..self.len]);
-        let mut packet = Packet::new(buf, self.len, self.peer, self.transport);
+        let len = self.query.len();
+        buf[..len].copy_from_slice(&self.query);
+        let mut packet = Packet::new(buf, len, self.peer, self.transport);
         (packet.client, packet.origin) = (self.client, self.origin);
         packet
     }
@@ -52,7 +52,7 @@ pub(crate) struct Place {
 #[derive(Debug, Default)]
 pub(crate) struct Waiters {
     /// Nothing: who waits was answered already, or the place is free.
-    places: Vec<Option<(u64, Box<Waiter>)>>,
+    places: Vec<Option<(u64, Waiter)>>,
     free: Vec<u16>,
     len: usize,
     serial: u64,
@@ -70,20 +70,20 @@ impl Waiters {
             None => return None,
         };
         self.serial += 1;
-        self.places[usize::from(number)] = Some((self.serial, Box::new(waiter)));
+        self.places[usize::from(number)] = Some((self.serial, waiter));
         self.len += 1;
         Some(Place { number, serial: self.serial })
     }
 
     /// Takes who waits at a place, which stays taken.
-    pub(crate) fn take(&mut self, number: u16) -> Option<Box<Waiter>> {
+    pub(crate) fn take(&mut self, number: u16) -> Option<Waiter> {
         let (_, waiter) = self.places.get_mut(usize::from(number))?.take()?;
         self.len -= 1;
         Some(waiter)
     }
 
     /// The same, if it is who it was.
-    pub(crate) fn take_exactly(&mut self, place: Place) -> Option<Box<Waiter>> {
+    pub(crate) fn take_exactly(&mut self, place: Place) -> Option<Waiter> {
         let (serial, _) = self.places.get(usize::from(place.number))?.as_ref()?;
         if *serial == place.serial { self.take(place.number) } else { None }
     }

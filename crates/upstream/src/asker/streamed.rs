@@ -7,12 +7,6 @@ use std::io;
 use std::os::fd::AsFd;
 
 impl Asker {
-    /// Sends what was asked by stream. To be called once a burst of queries has been looked at:
-    /// what they asked goes out together.
-    pub fn flush(&mut self) {
-        self.streams.flush(self.epoll.as_fd());
-    }
-
     pub(super) fn send_by_stream(&mut self, order: &Order, question: &[u8]) -> io::Result<()> {
         let id = question.first_chunk().map_or(0, |id| u16::from_be_bytes(*id));
         let epoll = self.epoll.as_fd();

@@ -38,3 +38,11 @@ pub const RECORDS_MAX: usize = 4;
 pub const RECORD_CHARS_MAX: usize = 140;
 /// Lines shown of the log of a server that does not start.
 pub const LOG_LINES_MAX: usize = 40;
+/// How long a link waits for a datagram before it looks whether it is to end.
+pub const LINK_TURN: Duration = Duration::from_millis(20);
+/// Datagrams that a link takes from one side before it looks at the other.
+pub const LINK_TAKEN_MAX: usize = 64;
+/// Questions that a link notes.
+pub const LINK_SEEN_MAX: usize = 1_000_000;
+/// What a client of other servers' names waits for its answer.
+pub const STEADY_TIMEOUT: Duration = Duration::from_secs(8);

@@ -1,7 +1,7 @@
 //! Floods: what hostile clients do to a server, at a rate that is kept.
 
 mod datagrams;
-mod raw;
+pub mod raw;
 pub mod streams;
 
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -131,7 +131,7 @@ fn raise_descriptors() -> Result<()> {
 /// burst. Of one every client in a queue has to wait for, whoever serves it: at 50,000 datagrams a
 /// second ten milliseconds of them are five hundred, some milliseconds of work.
 #[derive(Debug)]
-struct Pace {
+pub struct Pace {
     due: Instant,
     end: Instant,
     rate: u32,
@@ -143,13 +143,14 @@ const LATE_MAX: Duration = Duration::from_micros(200);
 const AWAKE_MAX: Duration = Duration::from_micros(200);
 
 impl Pace {
-    fn new(rate: u32, time: Duration) -> Self {
+    /// So many steps a second, for so long.
+    pub fn new(rate: u32, time: Duration) -> Self {
         let now = Instant::now();
         Self { due: now, end: now + time, rate, steps: 0 }
     }
 
     /// Waits until the next step is due; false: the time is over.
-    fn step(&mut self) -> bool {
+    pub fn step(&mut self) -> bool {
         loop {
             let now = Instant::now();
             if now >= self.end {
@@ -176,7 +177,7 @@ impl Pace {
     }
 
     /// Steps taken.
-    fn steps(&self) -> u64 {
+    pub fn steps(&self) -> u64 {
         self.steps
     }
 }

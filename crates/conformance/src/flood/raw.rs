@@ -45,6 +45,28 @@ pub(super) fn half_open(flood: &Flood, pace: &mut Pace, random: &mut Random) -> 
     Ok(pace.steps())
 }
 
+/// Sends datagrams whose source is a lie.
+#[derive(Debug)]
+pub struct Forger(OwnedFd);
+
+impl Forger {
+    /// Needs root.
+    ///
+    /// # Errors
+    /// This process may not write packets whole.
+    pub fn open() -> io::Result<Self> {
+        open().map(Self)
+    }
+
+    /// Sends a datagram that seems to come from somebody else.
+    ///
+    /// # Errors
+    /// The kernel does not send it, for another reason than a full queue.
+    pub fn send(&self, source: SocketAddrV4, to: SocketAddrV4, payload: &[u8]) -> io::Result<()> {
+        send(&self.0, &udp(source, to, payload), to)
+    }
+}
+
 fn open() -> io::Result<OwnedFd> {
     Ok(socket(AddressFamily::INET, SocketType::RAW, Some(ipproto::RAW))?)
 }

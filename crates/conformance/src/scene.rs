@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::Result;
-use crate::server::Software;
+use crate::server::{Software, find_binary};
 
 /// A directory which is removed in the end, unless `DUNLIN_KEEP` is set.
 #[derive(Debug)]
@@ -47,6 +47,12 @@ pub fn all_present(wanted: &[Software]) -> bool {
         return true;
     }
     skip(&missing.join("; "))
+}
+
+/// The binary of another program, from a package. Nothing where it is missing, as
+/// [`all_present`] says it.
+pub fn present(file: &str, package: &str) -> Option<PathBuf> {
+    find_binary(file, package).inspect_err(|missing| _ = skip(missing)).ok()
 }
 
 /// True when we are root, which `what` needs. Else as [`all_present`].

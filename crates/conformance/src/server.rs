@@ -52,13 +52,18 @@ impl Software {
             Self::Nsd => ("nsd", "nsd"),
             Self::Bind => ("named", "bind9"),
         };
-        let path = std::env::var("PATH").unwrap_or_default();
-        path.split(':')
-            .chain(["/usr/sbin", "/usr/local/sbin"])
-            .map(|directory| Path::new(directory).join(file))
-            .find(|path| path.is_file())
-            .ok_or_else(|| format!("no {file} here (Debian: apt install {package})"))
+        find_binary(file, package)
     }
+}
+
+/// A program's binary, or what to do to have one.
+pub fn find_binary(file: &str, package: &str) -> Result<PathBuf> {
+    let path = std::env::var("PATH").unwrap_or_default();
+    path.split(':')
+        .chain(["/usr/sbin", "/usr/local/sbin"])
+        .map(|directory| Path::new(directory).join(file))
+        .find(|path| path.is_file())
+        .ok_or_else(|| format!("no {file} here (Debian: apt install {package})"))
 }
 
 /// `DUNLIN_BIN`, or what cargo builds now, in the profile of the test.

@@ -342,3 +342,67 @@ fn idle_max(message: &[u8]) -> Option<Duration> {
     }
     None
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::QUESTIONS_MAX;
+    use rustix::event::epoll::CreateFlags;
+    use std::net::TcpListener;
+    use std::os::fd::AsFd;
+
+    /// The listener never takes them, so none is answered; on loopback they open all the same.
+    #[test]
+    fn what_finds_no_room_is_told_and_counted() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let at = listener.local_addr().expect("an address");
+        let mut streams = Streams::new(&[Address { at, over: Over::Tcp }], None);
+        let epoll = epoll::create(CreateFlags::CLOEXEC).expect("an epoll");
+        let mut ask = |id: usize| {
+            let id = id as u16;
+            let question = [&id.to_be_bytes()[..], &[0; 10]].concat();
+            let asked = streams.ask(epoll.as_fd(), 0, (id, &question), Duration::ZERO);
+            streams.flush(epoll.as_fd());
+            for place in (0..CONNECTIONS_PER_SERVER).filter(|_| id.is_multiple_of(64)) {
+                streams.turn(epoll.as_fd(), place, Duration::ZERO);
+            }
+            asked
+        };
+        let room = CONNECTIONS_PER_SERVER * QUESTIONS_MAX;
+        let mut numbers: Vec<u32> = (0..room).map(|id| ask(id).expect("room").0).collect();
+        assert!(ask(room).is_err());
+        numbers.sort_unstable();
+        let each = numbers.chunk_by(|a, b| a == b).map(<[u32]>::len).collect::<Vec<_>>();
+        assert_eq!(each, [QUESTIONS_MAX; CONNECTIONS_PER_SERVER], "an id is on one once");
+        assert_eq!((streams.server(0).full, streams.server(0).open()), (1, CONNECTIONS_PER_SERVER));
+        let ended = streams.end(0, Fault::Closed, Duration::ZERO).expect("it was there");
+        assert_eq!((ended.ids.len(), ended.loss), (QUESTIONS_MAX, Loss::Failed));
+        assert!(streams.ask(epoll.as_fd(), 0, (0, &[0; 12]), Duration::ZERO).is_ok());
+    }
+
+    #[test]
+    fn an_id_is_on_a_connection_once() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let at = listener.local_addr().expect("an address");
+        let mut streams = Streams::new(&[Address { at, over: Over::Tcp }], None);
+        let epoll = epoll::create(CreateFlags::CLOEXEC).expect("an epoll");
+        let mut ask = || streams.ask(epoll.as_fd(), 0, (7, &[0; 12]), Duration::ZERO);
+        let (first, second) = (ask().expect("room").0, ask().expect("room").0);
+        assert_ne!(first, second);
+    }
+
+    #[test]
+    fn a_server_says_how_long_it_waits() {
+        let head = b"\0\x07\x81\x80\0\x01\0\0\0\0\0\x01\x01a\0\0\x01\0\x01";
+        let with = |options: &[u8]| {
+            let len = (options.len() as u16).to_be_bytes();
+            idle_max(&[&head[..], b"\0\0\x29\x04\xd0\0\0\0\0", &len, options].concat())
+        };
+        assert_eq!(with(b"\0\x0b\0\x02\0\x64"), Some(Duration::from_secs(10)));
+        assert_eq!(with(b"\0\x0c\0\x01\0\0\x0b\0\x02\0\x01"), Some(Duration::from_millis(100)));
+        for silent in [&b""[..], b"\0\x0b\0\0", b"\0\x0b\0\x09\0\x64", b"\0\x0b"] {
+            assert_eq!(with(silent), None, "{silent:?}");
+        }
+        assert_eq!(idle_max(b"short"), None);
+    }
+}

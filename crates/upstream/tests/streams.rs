@@ -2,7 +2,7 @@
 mod ends;
 mod scene;
 
-use ends::{Authority, End, Says, Streamed};
+use ends::{Authority, End, Says, Streamed, plain};
 use scene::{Fake, Scene, answer, answered, failed, nobody};
 use std::io::Read;
 use std::net::TcpListener;
@@ -24,15 +24,6 @@ fn answer_all(end: &mut End) {
 /// An answer to a question, whatever its OPT holds.
 fn reply(question: &[u8]) -> Vec<u8> {
     answer(&plain(question), 60, 1)
-}
-
-/// A question as if it had been asked by datagram: without options.
-fn plain(question: &[u8]) -> Vec<u8> {
-    let name_len = question[12..].iter().position(|octet| *octet == 0).unwrap() + 1;
-    let opt_at = 12 + name_len + 4;
-    let mut question = question[..opt_at + 11].to_vec();
-    question[opt_at + 9..].fill(0);
-    question
 }
 
 fn names(count: usize) -> Vec<String> {

@@ -46,6 +46,15 @@ impl End {
     }
 }
 
+/// A question as if it had been asked by datagram: without options.
+pub fn plain(question: &[u8]) -> Vec<u8> {
+    let name_len = question[12..].iter().position(|octet| *octet == 0).unwrap() + 1;
+    let opt_at = 12 + name_len + 4;
+    let mut question = question[..opt_at + 11].to_vec();
+    question[opt_at + 9..].fill(0);
+    question
+}
+
 /// A server on loopback, a thread for each connection.
 pub struct Streamed {
     pub address: SocketAddr,

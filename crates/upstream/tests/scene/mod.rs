@@ -110,6 +110,8 @@ pub struct Scene {
     rules: Vec<ForwardRule>,
     scratch: Box<Scratch>,
     pub asker: Asker,
+    asking: Duration,
+    longest: Duration,
 }
 
 /// What a client got: code, addresses, and the extended error.
@@ -134,13 +136,17 @@ impl Scene {
             rules: vec![ForwardRule { suffix: NameBuf::root(), group: 0 }],
             scratch: Box::default(),
             asker: Asker::new(plan).unwrap(),
+            asking: Duration::ZERO,
+            longest: Duration::ZERO,
         }
     }
 
     /// Asks, and waits until all are answered, or for so long.
     pub fn ask(&mut self, names: &[&str], patience: Duration) -> Vec<Got> {
-        let Self { image, rules, scratch, asker } = self;
+        let Self { image, rules, scratch, asker, asking, longest } = self;
+        *longest = Duration::ZERO;
         let mut got = Vec::new();
+        let begun = processor_time();
         for name in names {
             let question = question(name);
             let mut octets = question.clone();
@@ -160,9 +166,22 @@ impl Scene {
                 run(image, rules, asker, scratch, packet);
                 got.extend(read(packet));
             };
+            let turn = processor_time();
             asker.tend(now(), &mut take).unwrap();
+            *longest = processor_time().saturating_sub(turn).max(*longest);
         }
+        *asking += processor_time() - begun;
         got
+    }
+
+    /// The longest that a turn kept it busy, when it asked last.
+    pub fn longest_turn(&self) -> Duration {
+        self.longest
+    }
+
+    /// How long this thread's processor was busy while it asked.
+    pub fn asking_time(&self) -> Duration {
+        self.asking
     }
 
     /// Does what there is to do for so long, and nothing else.
@@ -180,6 +199,11 @@ impl Scene {
         let mut got = self.ask(&[name], Duration::from_secs(8));
         (got.pop().expect("an answer"), begun.elapsed())
     }
+}
+
+fn processor_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// The clock that timers go by.

@@ -6,7 +6,7 @@ use crate::find::{Found, Place, find};
 use crate::finish::Ede;
 use crate::reply::{Owner, Reply, Section, absolute};
 use crate::trail::Trail;
-use image::{DepthMask, Facts, Forwards, HashKey, Node, Route, World, Zone, same};
+use image::{DepthMask, Facts, ForwardRule, Forwards, HashKey, Node, Route, World, Zone, same};
 use packet::Transport;
 use wire::{Flags, Name, NameBuf, QName, Query, Rcode, Rtype};
 
@@ -181,9 +181,9 @@ pub(crate) fn whose<'w>(
     let labels_min =
         routed.as_ref().map_or(0, |routed| usize::from(routed.zone.facts().origin_labels) + 1);
     match (forwards.find(name, labels_min, rtype == Rtype::DS), routed) {
-        (Some(rule), _) => Whose::Theirs(rule.group),
-        (None, Some(routed)) => Whose::Ours(routed),
-        (None, None) => Whose::Nobodys,
+        (Some(rule), _) if rule.group != ForwardRule::NOBODY => Whose::Theirs(rule.group),
+        (_, Some(routed)) => Whose::Ours(routed),
+        (_, None) => Whose::Nobodys,
     }
 }
 

@@ -1,5 +1,5 @@
 //! Whose names others are asked about: what each thread needs for it.
-use crate::config::{Cache, Config, Forward};
+use crate::config::{Cache, Config, Forward, Mode};
 use answer::Lifetimes;
 use control::status::{CacheStatus, UpstreamState, UpstreamStatus};
 use image::{ForwardRule, Forwards};
@@ -19,14 +19,15 @@ impl Abroad {
     /// As a config says, for so many threads; nothing where nobody is asked.
     pub fn new(config: &Config, threads: usize, trust: Option<Trust>) -> Option<Self> {
         let Config { forwards, cache, .. } = config;
-        if forwards.is_empty() {
+        let groups = forwards.iter().filter(|forward| forward.mode.asks());
+        let off = forwards.iter().filter(|forward| forward.mode == Mode::Off);
+        let rule = |forward: &Forward, group| ForwardRule { suffix: forward.suffix.clone(), group };
+        let mut rules: Vec<_> =
+            groups.enumerate().map(|(group, forward)| rule(forward, group as u16)).collect();
+        if rules.is_empty() {
             return None;
         }
-        let rule = |(group, forward): (usize, &Forward)| ForwardRule {
-            suffix: forward.suffix.clone(),
-            group: group as u16,
-        };
-        let mut rules: Vec<_> = forwards.iter().enumerate().map(rule).collect();
+        rules.extend(off.map(|forward| rule(forward, ForwardRule::NOBODY)));
         Forwards::sort(&mut rules);
         let plan = Plan { trust, ..plan(forwards, cache, threads) };
         Some(Self { rules: rules.into(), plan })
@@ -121,11 +122,11 @@ fn plan(forwards: &[Forward], cache: &Cache, threads: usize) -> Plan {
     let servers = |forward: &Forward| Servers {
         suffix: forward.suffix.clone(),
         addresses: forward.servers.iter().map(|server| server.address.clone()).collect(),
-        mixes_case: true,
-        caches: true,
+        mixes_case: forward.mix_case,
+        caches: forward.mode == Mode::Cache,
     };
     Plan {
-        groups: forwards.iter().map(servers).collect(),
+        groups: forwards.iter().filter(|forward| forward.mode.asks()).map(servers).collect(),
         cache_len: usize::try_from(cache.memory).unwrap_or(usize::MAX) / threads.max(1),
         lifetimes: Lifetimes {
             ttl_min: seconds(cache.ttl_min),

@@ -7,7 +7,7 @@ mod units;
 mod upstream;
 mod values;
 
-pub use forward::{Cache, Forward};
+pub use forward::{Cache, Forward, Mode};
 pub use operate::{Acl, Admin, Denied, Dnstap, Limits, Ops, Proxy, Queries, Rate, Streams};
 pub use units::read_duration;
 pub use upstream::Upstream;

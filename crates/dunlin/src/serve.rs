@@ -8,7 +8,7 @@ use crate::privileges::{self, Identity};
 use crate::server::{Handler, Server};
 use crate::sockets::Listening;
 use crate::systemd::Manager;
-use crate::zones::{self, Zones};
+use crate::zones::{self, Wanted, Zones};
 use crate::{cli, gather, log, peer, threads, workers};
 use admin::{Connection, Endpoint, HandedOver, Offer};
 use control::status::{State, Status};
@@ -89,11 +89,10 @@ impl Started {
     ) -> Anyhow<Option<Self>> {
         let started = SystemTime::now();
         let Opened { places, listening, shared, connections, ops, admin, trust, offer } = opened;
-        let (control, running) =
-            Control::start(zones::first_image(&config.zones, config.server.local_zones)?)?;
-        let Config { server, zones, .. } = &config;
-        let (zones, wished) =
-            Zones::start(&control, zones, server.local_zones, server.data_dir.as_deref())?;
+        let Config { server, .. } = &config;
+        let wanted = Wanted::new(&config, &config.forwards);
+        let (control, running) = Control::start(zones::first_image(&wanted)?)?;
+        let (zones, wished) = Zones::start(&control, wanted, server.data_dir.as_deref())?;
         let (port, steering, count) = (server.port, server.steering, config.zones.len());
         let streams = Streams { connections, ..config.streams.clone() };
         let listen: Vec<String> = listening.iter().map(|all| all.address.to_string()).collect();

@@ -11,7 +11,7 @@ use crate::sockets::Listening;
 use crate::systemd::Notify;
 use crate::threads::{Counted, Kitchen, Threads};
 use crate::workers::{self, OneOf, Places};
-use crate::zones::{self, Zones};
+use crate::zones::{self, Wanted, Zones};
 use admin::{Connection, Kind, Reloaded, Shared, Successor};
 use control::Control;
 use control::status::{Process, State, Status, ZoneState};
@@ -253,8 +253,8 @@ impl Server {
                 Ok(changed) => changed,
                 Err(errors) => return Reloaded::Refused { errors },
             };
-            let config = live.config();
-            let wished = self.zones.reload(&config.zones, config.server.local_zones);
+            let wanted = Wanted::new(live.config(), &live.started().forwards);
+            let wished = self.zones.reload(wanted);
             (wished, changed, live.status.restart_needed.clone())
         };
         self.zones.granted(wished).await;

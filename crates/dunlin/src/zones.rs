@@ -3,8 +3,8 @@
 mod keeper;
 mod registry;
 
-use crate::config::Zone;
-use crate::local;
+use crate::config::{Config, Forward, Zone};
+use crate::local::{self, Locals};
 use compile::Image;
 use control::Control;
 use control::status::ZoneStatus;
@@ -14,7 +14,6 @@ use registry::Registry;
 use source_file::{Saver, Source, Wished, Wishes, ZoneFile};
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use tokio::sync::oneshot;
@@ -25,25 +24,38 @@ pub const LOADER: &str = "zone-files";
 /// The thread that saves them.
 pub const SAVER: &str = "zone-saver";
 
+/// Whose names are answered here.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    files: Vec<ZoneFile>,
+    locals: Locals,
+}
+
+impl Wanted {
+    /// As a config says, beside the rules that the process was started with.
+    pub fn new(config: &Config, forwards: &[Forward]) -> Self {
+        let locals = Locals::new(config.server.local_zones, forwards);
+        Self { files: files(&config.zones), locals }
+    }
+}
+
 /// An image in which no configured zone is loaded yet: each answers SERVFAIL (invariant I10).
 ///
 /// # Errors
 /// When the system has no randomness to give.
-pub fn first_image(zones: &[Zone], local_zones: bool) -> Result<Image, getrandom::Error> {
+pub fn first_image(wanted: &Wanted) -> Result<Image, getrandom::Error> {
     let mut words = [0; HASH_KEY_WORDS];
     for word in &mut words {
         *word = getrandom::u64()?;
     }
     let key = Arc::new(HashKey::new(words));
     let mut image = Image::new(Arc::clone(&key));
-    if local_zones {
-        let configured: Vec<NameBuf> = zones.iter().map(|zone| zone.name.clone()).collect();
-        for name in local::names(&configured) {
-            image.put_zone(local::load(&key, name.as_name()).into());
-        }
+    let configured: Vec<NameBuf> = wanted.files.iter().map(|zone| zone.origin.clone()).collect();
+    for name in wanted.locals.names(&configured) {
+        image.put_zone(local::load(&key, name.as_name()).into());
     }
-    for zone in zones {
-        let unloaded = compile::Zone::unloaded(Arc::clone(&key), zone.name.as_name());
+    for zone in &wanted.files {
+        let unloaded = compile::Zone::unloaded(Arc::clone(&key), zone.origin.as_name());
         image.put_zone(unloaded.into());
     }
     Ok(image)
@@ -53,7 +65,7 @@ pub fn first_image(zones: &[Zone], local_zones: bool) -> Result<Image, getrandom
 pub struct Zones {
     wishes: Wishes,
     registry: Arc<Registry>,
-    local: Arc<AtomicBool>,
+    locals: Arc<Mutex<Locals>>,
     /// Gone once they are stopped.
     saver: Mutex<Option<Arc<Saver>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -67,24 +79,23 @@ impl Zones {
     /// When a thread could not be started.
     pub fn start(
         control: &Control,
-        zones: &[Zone],
-        local_zones: bool,
+        wanted: Wanted,
         data_dir: Option<&Path>,
     ) -> io::Result<(Self, Wished)> {
         let registry = Arc::new(Registry::default());
         // Whoever asks meanwhile is told of them.
-        registry.set(&files(zones));
+        registry.set(&wanted.files);
         let folder = data_dir.map(copies);
         let newest = control.clone();
         let newest = move |origin: wire::Name<'_>| newest.image().zone(origin).cloned();
         let saver = folder.clone().map(|folder| Saver::start(folder, newest)).transpose()?;
         let saver = saver.map(Arc::new);
-        let local = Arc::new(AtomicBool::new(local_zones));
+        let locals = Arc::new(Mutex::new(wanted.locals.clone()));
         let mut keeper = ZoneKeeper::new(
             control.clone(),
             Arc::clone(&registry),
             folder.zip(saver.clone()),
-            Arc::clone(&local),
+            Arc::clone(&locals),
         );
         let (wishes, mut source) = Source::new();
         let run = move || source.run(&mut keeper);
@@ -92,25 +103,25 @@ impl Zones {
         let zones_kept = Self {
             wishes,
             registry,
-            local,
+            locals,
             saver: Mutex::new(saver),
             thread: Mutex::new(Some(thread)),
         };
-        let wished = zones_kept.set(zones, local_zones);
+        let wished = zones_kept.set(wanted);
         Ok((zones_kept, wished))
     }
 
-    /// Serves these zones from now on, and the local ones of RFC 6303 or not. Zones that are new
-    /// or have another file are loaded; those that are no more go, and their copies with them.
-    pub fn set(&self, zones: &[Zone], local_zones: bool) -> Wished {
-        self.local.store(local_zones, Ordering::Relaxed);
-        self.wishes.set_zones(files(zones))
+    /// Serves these from now on. Zones that are new or have another file are loaded; those that are
+    /// no more go, and their copies with them.
+    pub fn set(&self, wanted: Wanted) -> Wished {
+        *lock(&self.locals) = wanted.locals;
+        self.wishes.set_zones(wanted.files)
     }
 
     /// The same, and loads every zone again.
-    pub fn reload(&self, zones: &[Zone], local_zones: bool) -> Wished {
-        self.local.store(local_zones, Ordering::Relaxed);
-        self.wishes.reload(files(zones))
+    pub fn reload(&self, wanted: Wanted) -> Wished {
+        *lock(&self.locals) = wanted.locals;
+        self.wishes.reload(wanted.files)
     }
 
     /// Waits, without holding up others, until all that was wished is done: what became of each

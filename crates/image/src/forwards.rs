@@ -8,8 +8,13 @@ use wire::{Name, NameBuf, QName};
 pub struct ForwardRule {
     /// The suffix, in lower case.
     pub suffix: NameBuf,
-    /// The number of the group.
+    /// The number of the group, or [`ForwardRule::NOBODY`].
     pub group: u16,
+}
+
+impl ForwardRule {
+    /// The number of no group: nobody is asked, as if there were no rule above it either.
+    pub const NOBODY: u16 = u16::MAX;
 }
 
 /// Who is asked about which names.

@@ -3,7 +3,7 @@
 use super::section::Section;
 use super::units;
 use super::upstream::ServerAddress;
-use super::values::{Wrong, describe};
+use super::values::{self, Wrong, describe};
 use crate::limits::{CACHE_MEMORY, CACHE_TTL, FORWARDS_MAX};
 use forward::limits::GROUP_LEN_MAX;
 use std::time::Duration;
@@ -15,8 +15,38 @@ use wire::{Name, NameBuf};
 pub struct Forward {
     /// Names at and below it, the longest deciding.
     pub suffix: NameBuf,
-    /// Whom to ask.
+    pub mode: Mode,
+    /// Whom to ask; nobody where the mode asks nobody.
     pub servers: Vec<ServerAddress>,
+    /// Whether letters of questions change their case at random.
+    pub mix_case: bool,
+}
+
+/// What becomes of names that a rule is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Servers are asked, and what they say is kept.
+    Cache,
+    /// Servers are asked each time.
+    Direct,
+    /// Nobody is asked: the names are whose they would be without rules.
+    Off,
+    /// The names are answered here, and there are none: no question leaves.
+    Local,
+}
+
+impl Mode {
+    const WORDS: [(&'static str, Self); 4] = [
+        ("cache", Self::Cache),
+        ("direct", Self::Direct),
+        ("off", Self::Off),
+        ("local", Self::Local),
+    ];
+
+    /// Whether it is about servers.
+    pub const fn asks(self) -> bool {
+        matches!(self, Self::Cache | Self::Direct)
+    }
 }
 
 /// `[cache]`
@@ -36,15 +66,42 @@ pub struct Cache {
 impl Forward {
     pub(super) fn read_all(mut section: Section<'_, '_>) -> Vec<Self> {
         let mut rules: Vec<Self> = Vec::new();
-        section.each(FORWARDS_MAX, |key, value| {
+        section.each(FORWARDS_MAX, "a rule of [forward]", |key, value, section| {
             let suffix = suffix(key)?;
             if rules.iter().any(|rule| rule.suffix.as_name() == suffix.as_name()) {
                 return Err(format!("names below `{key}` are already forwarded").into());
             }
-            rules.push(Self { suffix, servers: servers(key, value)? });
+            rules.extend(match section {
+                None => Some(Self {
+                    servers: servers(key, value)?,
+                    mode: Mode::Cache,
+                    mix_case: true,
+                    suffix,
+                }),
+                Some(section) => Some(Self::read(key, suffix, section)?),
+            });
             Ok(())
         });
         rules
+    }
+
+    /// Reads a rule that says more than whom to ask.
+    fn read(key: &str, suffix: NameBuf, mut section: Section<'_, '_>) -> Result<Self, Wrong> {
+        if !["servers", "mode", "mix_case"].into_iter().any(|key| section.has(key)) {
+            let message = "expected an array of addresses, or a table with `servers`".to_owned();
+            let help = format!("a name with dots has quotes: \"{key}.…\" = [\"…\"]");
+            return Err(Wrong { message, help: Some(help) });
+        }
+        let mode = section.read("mode", Mode::Cache, values::word(Mode::WORDS));
+        let servers = section.read("servers", Vec::new(), |value| servers(key, value));
+        let mix_case = section.read("mix_case", true, values::boolean);
+        match mode.asks() {
+            true if !section.has("servers") => section.missing("servers"),
+            true => {}
+            false => section.wrong("servers", "is not asked in this mode", "take it out"),
+        }
+        section.close();
+        Ok(Self { suffix, mode, servers, mix_case })
     }
 }
 
@@ -58,10 +115,7 @@ fn suffix(key: &str) -> Result<NameBuf, Wrong> {
 fn servers(key: &str, value: &DeValue<'_>) -> Result<Vec<ServerAddress>, Wrong> {
     let DeValue::Array(array) = value else {
         let message = format!("expected an array of addresses, found {}", describe(value));
-        let help = match value {
-            DeValue::Table(_) => format!("a name with dots has quotes: \"{key}.…\" = [\"…\"]"),
-            _ => format!("put it in brackets: {key:?} = [\"192.0.2.1\"]"),
-        };
+        let help = format!("put it in brackets: {key:?} = [\"192.0.2.1\"]");
         return Err(Wrong { message, help: Some(help) });
     };
     if array.is_empty() || array.len() > GROUP_LEN_MAX {

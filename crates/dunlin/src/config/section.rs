@@ -97,8 +97,7 @@ impl<'t, 'p> Section<'t, 'p> {
         read: impl Fn(&DeValue<'_>) -> Result<T, Wrong>,
     ) -> Option<Spanned<T>> {
         let Some(value) = self.take(key) else {
-            let wrong = format!("{} needs the key `{key}`", self.name);
-            self.problems.add_by(Rule::CONFIG_MISSING, self.offset, wrong);
+            self.missing(key);
             return None;
         };
         match read(value.get_ref()) {
@@ -148,10 +147,12 @@ impl<'t, 'p> Section<'t, 'p> {
     }
 
     /// Reads each key of a section whose keys are anybody's, up to `max`; the wrong ones are told.
+    /// A value that is a table comes as a section too, of this name.
     pub fn each(
         &mut self,
         max: usize,
-        mut read: impl FnMut(&str, &DeValue<'_>) -> Result<(), Wrong>,
+        name: &'static str,
+        mut read: impl FnMut(&str, &DeValue<'_>, Option<Section<'t, '_>>) -> Result<(), Wrong>,
     ) {
         let Some(table) = self.table else { return };
         for (nth, (key, value)) in table.iter().enumerate() {
@@ -159,10 +160,29 @@ impl<'t, 'p> Section<'t, 'p> {
                 self.problems.add(key.span().start, format!("at most {max} of them"));
                 break;
             }
-            if let Err(wrong) = read(key.get_ref(), value.get_ref()) {
-                self.problems.add(value.span().start, wrong);
+            let offset = value.span().start;
+            let inner = match value.get_ref() {
+                DeValue::Table(table) => {
+                    let (table, known) = (Some(table), Vec::new());
+                    Some(Section { name, offset, table, known, problems: self.problems })
+                }
+                _ => None,
+            };
+            if let Err(wrong) = read(key.get_ref(), value.get_ref(), inner) {
+                self.problems.add(offset, wrong);
             }
         }
+    }
+
+    /// Whether a key is there.
+    pub fn has(&self, key: &str) -> bool {
+        self.table.is_some_and(|table| table.contains_key(key))
+    }
+
+    /// Notes that a key is missing.
+    pub fn missing(&mut self, key: &str) {
+        let wrong = format!("{} needs the key `{key}`", self.name);
+        self.problems.add_by(Rule::CONFIG_MISSING, self.offset, wrong);
     }
 
     /// Notes what is wrong with a key's value as a whole, if it is there.

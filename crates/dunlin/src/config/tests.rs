@@ -248,3 +248,60 @@ fn values_have_units() {
         .as_str(),
     );
 }
+
+#[test]
+fn a_rule_says_whom_to_ask_and_what_becomes_of_the_answer() {
+    let text = r#"
+        [forward]
+        "." = ["192.0.2.1"]
+        "direct.example" = { servers = ["192.0.2.2", "::1"], mode = "direct", mix_case = false }
+        "off.example" = { mode = "off" }
+        "internal" = { mode = "local" }
+    "#;
+    let rules = Config::parse(Path::new("f"), text).expect("a config").forwards;
+    let told = rules.iter().map(|rule| {
+        let (suffix, count) = (rule.suffix.as_name().to_string(), rule.servers.len());
+        (suffix, rule.mode, count, rule.mix_case)
+    });
+    let mut told: Vec<_> = told.collect();
+    told.sort_by(|a, b| a.0.cmp(&b.0));
+    let expected = [
+        (".", Mode::Cache, 1, true),
+        ("direct.example.", Mode::Direct, 2, false),
+        ("internal.", Mode::Local, 0, true),
+        ("off.example.", Mode::Off, 0, true),
+    ];
+    assert_eq!(told, expected.map(|(name, mode, count, mix)| (name.into(), mode, count, mix)));
+}
+
+#[test]
+fn a_wrong_rule_is_told_with_its_place() {
+    check(
+        r#"[forward]
+corp.example = ["10.0.0.53"]
+"a.example" = { mode = "of" }
+"b.example" = { mode = "off", servers = ["10.0.0.53"] }
+"c.example" = { mode = "direct" }
+"d.example" = { servers = [] }
+"e.example" = { servers = ["ns1"], mode = "direct", modes = 1 }
+"f.example" = "10.0.0.53"
+"g.Example." = { mode = "off" }
+"g.example" = { mode = "off" }
+"#,
+        r#"
+2:1: expected an array of addresses, or a table with `servers` (a name with dots has quotes: "corp.…" = ["…"])
+3:15: a rule of [forward] needs the key `servers`
+3:24: expected "cache", "direct", "off" or "local", found the text "of"
+4:41: `servers` is not asked in this mode (take it out)
+5:15: a rule of [forward] needs the key `servers`
+6:27: 1 to 16 servers, not 0
+7:27: "ns1" is no server: it needs an address such as "192.0.2.1:53"
+7:53: unknown key `modes` in a rule of [forward] (did you mean `mode`?)
+8:15: expected an array of addresses, found the text "10.0.0.53" (put it in brackets: "f.example" = ["192.0.2.1"])
+10:15: names below `g.example` are already forwarded
+"#
+        .replace("\
+", "")
+        .as_str(),
+    );
+}

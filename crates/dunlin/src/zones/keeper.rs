@@ -1,13 +1,12 @@
 //! Loads zones into the image, or what was saved of them, and takes them out of it.
 use crate::limits::MAILBOX_PATIENCE;
-use crate::local;
+use crate::local::{self, Locals};
 use crate::zones::registry::{Loaded, Registry};
 use control::status::ZoneState;
 use control::{Control, MailboxFull, Ticket};
 use source_file::{Keeper, Saver, ZoneFile, load, saved};
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Instant, SystemTime};
 use wire::{Name, NameBuf};
 
@@ -17,8 +16,8 @@ pub struct ZoneKeeper {
     registry: Arc<Registry>,
     /// Where copies are, and who writes them.
     copies: Option<(PathBuf, Arc<Saver>)>,
-    /// Whether the zones of RFC 6303 are wanted.
-    local: Arc<AtomicBool>,
+    /// Which local zones are wanted.
+    locals: Arc<Mutex<Locals>>,
 }
 
 impl ZoneKeeper {
@@ -27,9 +26,9 @@ impl ZoneKeeper {
         control: Control,
         registry: Arc<Registry>,
         copies: Option<(PathBuf, Arc<Saver>)>,
-        local: Arc<AtomicBool>,
+        locals: Arc<Mutex<Locals>>,
     ) -> Self {
-        Self { control, registry, copies, local }
+        Self { control, registry, copies, locals }
     }
 
     /// Puts a zone into the image and waits until it is published; its generation.
@@ -108,11 +107,11 @@ impl ZoneKeeper {
         let known = |name: &NameBuf| self.registry.knows(name.as_name());
         let image = self.control.image();
         let is_served = |name: &NameBuf| image.zone(name.as_name()).is_some();
-        let shown = local::names(&[])
+        let locals = super::lock(&self.locals);
+        let shown = locals
+            .candidates()
             .filter(|name| !configured.contains(name) && !known(name) && is_served(name));
-        let wanted = self.local.load(Ordering::Relaxed);
-        let names = local::names(&configured).filter(|_| wanted);
-        (shown.collect(), names.collect())
+        (shown.collect(), locals.names(&configured).collect())
     }
 }
 

@@ -28,18 +28,17 @@ impl Fixture {
     }
 
     fn start_in(folder: PathBuf, names: &[&str], local: bool) -> Self {
-        let configured = configured(&folder, names);
-        let image = first_image(&configured, local).expect("randomness");
+        let wanted = wanted(&folder, names, local);
+        let image = first_image(&wanted).expect("randomness");
         let (control, running) = Control::start(image).expect("a thread");
         let (zones, wished) =
-            Zones::start(&control, &configured, local, Some(&folder.join("data")))
-                .expect("threads");
+            Zones::start(&control, wanted, Some(&folder.join("data"))).expect("threads");
         assert!(zones.wishes.wait(wished));
         Self { folder, control, zones, _running: running }
     }
 
     fn set(&self, names: &[&str], local: bool) {
-        let wished = self.zones.set(&configured(&self.folder, names), local);
+        let wished = self.zones.set(wanted(&self.folder, names, local));
         assert!(self.zones.wishes.wait(wished));
     }
 
@@ -72,9 +71,10 @@ impl Fixture {
 }
 
 /// Zones whose files have their names.
-fn configured(folder: &Path, names: &[&str]) -> Vec<Zone> {
+fn wanted(folder: &Path, names: &[&str], local: bool) -> Wanted {
     let name = |text: &&str| NameBuf::from_text(text.as_bytes(), Name::ROOT).expect("a name");
-    names.iter().map(|text| Zone { name: name(text), file: folder.join(text) }).collect()
+    let file = |text: &&str| ZoneFile { origin: name(text), file: folder.join(text) };
+    Wanted { files: names.iter().map(file).collect(), locals: Locals::new(local, &[]) }
 }
 
 #[test]

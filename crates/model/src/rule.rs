@@ -37,6 +37,8 @@ rules! {
     LIMIT = "limit" "Dunlin",
     /// The grammar of master files.
     SYNTAX = "syntax" "RFC 1035 §5.1",
+    /// The grammar of hosts files.
+    SYNTAX_HOSTS = "hosts-syntax" "RFC 952",
     /// A line that begins with `$`.
     DIRECTIVE = "directive" "RFC 1035 §5.1",
     /// An included file.

@@ -1,6 +1,7 @@
-//! Zone files as a source: loaded, watched, reloaded.
+//! Zone files and hosts files as a source: loaded, watched, reloaded.
 #![forbid(unsafe_code)]
 
+mod hosts;
 mod limits;
 mod lint;
 mod load;
@@ -9,8 +10,9 @@ mod source;
 mod stamp;
 mod watch;
 
+pub use hosts::load_hosts;
 pub use lint::lint;
 pub use load::load;
 pub use saved::Saver;
-pub use source::{Keeper, Source, ZoneFile};
+pub use source::{Files, Keeper, Source, ZoneFile};
 pub use watch::{Wished, Wishes};

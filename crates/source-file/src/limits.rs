@@ -16,3 +16,9 @@ pub const SAVE_AT_END: Duration = Duration::from_secs(2);
 pub const TEMPORARY_AGE: Duration = Duration::from_secs(3600);
 /// Doubtful things told of one zone.
 pub const FINDINGS_MAX: usize = 100;
+/// Octets of a line of a hosts file.
+pub const HOSTS_LINE_LEN_MAX: usize = 64 << 10;
+/// Names of a hosts file, each counted as often as it stands there.
+pub const HOSTS_NAMES_MAX: usize = 1 << 24;
+/// Errors told of one hosts file.
+pub const HOSTS_ERRORS_MAX: usize = 100;

@@ -3,7 +3,7 @@
 //! What the kernel tells is only a hint: whether a zone is loaded is decided by looking at its
 //! files. So nothing depends on which events an editor's way of saving comes to.
 use crate::limits::{PATIENCE, POLL, QUIET};
-use crate::source::ZoneFile;
+use crate::source::Files;
 use notify::event::{AccessKind, AccessMode};
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use std::collections::HashSet;
@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 pub enum Wish {
     /// Load what has changed.
     Look,
-    /// Take these zones, load what is new and what has changed, or all.
-    Change { zones: Vec<ZoneFile>, load_all: bool },
+    /// Take these files, load what is new and what has changed, or all.
+    Change { files: Files, load_all: bool },
     /// End.
     Stop,
 }
@@ -31,7 +31,7 @@ pub struct Wished(u64);
 struct Wanted {
     look: bool,
     load_all: bool,
-    zones: Option<Vec<ZoneFile>>,
+    files: Option<Files>,
     stop: bool,
     /// Wishes so far; those at work; those that are granted.
     wished: u64,
@@ -46,16 +46,16 @@ struct Wanted {
 pub struct Wishes(Arc<(Mutex<Wanted>, Condvar)>);
 
 impl Wishes {
-    /// Has these zones kept from now on, and no others. Those that are new or have another file
+    /// Has these kept from now on, and no others. Zones and hosts that are new or have another file
     /// are loaded; those that stay are not, unless their files changed.
-    pub fn set_zones(&self, zones: Vec<ZoneFile>) -> Wished {
-        self.wish(|wanted| wanted.zones = Some(zones))
+    pub fn set_files(&self, files: impl Into<Files>) -> Wished {
+        self.wish(|wanted| wanted.files = Some(files.into()))
     }
 
-    /// Has these zones kept from now on, and no others, and each loaded once, be it new or not.
-    pub fn reload(&self, zones: Vec<ZoneFile>) -> Wished {
+    /// Has these kept from now on, and no others, and each loaded once, be it new or not.
+    pub fn reload(&self, files: impl Into<Files>) -> Wished {
         self.wish(|wanted| {
-            wanted.zones = Some(zones);
+            wanted.files = Some(files.into());
             wanted.load_all = true;
         })
     }
@@ -100,7 +100,7 @@ impl Wishes {
 
     /// Waits up to a while; the most urgent wish, if there is one. Any other is to look too.
     fn take(&self, patience: Duration) -> Option<Wish> {
-        let idle = |wanted: &mut Wanted| !(wanted.stop || wanted.look || wanted.zones.is_some());
+        let idle = |wanted: &mut Wanted| !(wanted.stop || wanted.look || wanted.files.is_some());
         let (mut wanted, _) = self
             .0
             .1
@@ -111,9 +111,9 @@ impl Wishes {
         }
         let look = std::mem::take(&mut wanted.look);
         let load_all = std::mem::take(&mut wanted.load_all);
-        if let Some(zones) = wanted.zones.take() {
+        if let Some(files) = wanted.files.take() {
             wanted.taken = wanted.wished;
-            return Some(Wish::Change { zones, load_all });
+            return Some(Wish::Change { files, load_all });
         }
         look.then_some(Wish::Look)
     }

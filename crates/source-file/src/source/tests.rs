@@ -34,7 +34,9 @@ impl Keeper for Told {
         self.files.clone()
     }
 
-    fn set_zones(&mut self, _: &[ZoneFile]) {}
+    fn load_hosts(&mut self, _: &Path) {}
+
+    fn set_files(&mut self, _: &Files) {}
 
     fn settle(&mut self, _: &[ZoneFile]) {}
 }
@@ -54,7 +56,7 @@ impl Fixture {
         let (told, loads) = channel();
         let thread = std::thread::spawn(move || source.run(&mut Told { told, files }));
         let zones = vec![ZoneFile { origin, file }];
-        wishes.set_zones(zones.clone());
+        wishes.set_files(zones.clone());
         let fixture = Self { folder, zones, wishes, loads, thread };
         fixture.expect_load("at the start");
         // A file written just before counts as changed, if its state before reading is unknown.
@@ -173,13 +175,51 @@ impl Keeper for Notes {
         vec![zone.file.clone()]
     }
 
-    fn set_zones(&mut self, zones: &[ZoneFile]) {
-        self.0.lock().expect("no panic").push(format!("{} zones", zones.len()));
+    fn load_hosts(&mut self, file: &Path) {
+        self.0.lock().expect("no panic").push(format!("hosts {}", file.display()));
+    }
+
+    fn set_files(&mut self, files: &Files) {
+        self.0.lock().expect("no panic").push(format!("{} zones", files.zones.len()));
     }
 
     fn settle(&mut self, _: &[ZoneFile]) {
         self.0.lock().expect("no panic").push("settled".into());
     }
+}
+
+/// A hosts file is loaded before zones, when it is new, when it changes, and when all are.
+#[test]
+fn hosts_files_are_loaded_when_they_change() {
+    let folder = std::env::temp_dir().join(format!("source-hosts-{}", std::process::id()));
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).expect("a folder");
+    let (wishes, mut source) = Source::new();
+    let notes = Notes::default();
+    let mut keeper = notes.clone();
+    let thread = std::thread::spawn(move || source.run(&mut keeper));
+    let zone = ZoneFile { origin: NameBuf::root(), file: folder.join("zone") };
+    let files = |hosts: &[&str]| Files {
+        zones: vec![zone.clone()],
+        hosts: hosts.iter().map(|name| folder.join(name)).collect(),
+    };
+    let line = |name: &str| format!("hosts {}", folder.join(name).display());
+    let zone_line = format!(". {}", zone.file.display());
+    assert!(wishes.wait(wishes.set_files(files(&["a"]))));
+    assert_eq!(notes.take(), ["1 zones", &line("a"), &zone_line, "settled"]);
+    assert!(wishes.wait(wishes.set_files(files(&["b", "a"]))));
+    assert_eq!(notes.take(), ["1 zones", &line("b"), "settled"], "the other is known");
+    fs::write(folder.join("a"), "192.0.2.1 a\n").expect("a file");
+    let until = std::time::Instant::now() + SOON;
+    let mut told = Vec::new();
+    while told.is_empty() && std::time::Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(10));
+        told = notes.take();
+    }
+    assert_eq!(told.first(), Some(&line("a")));
+    wishes.stop();
+    thread.join().expect("the source ends");
+    fs::remove_dir_all(&folder).expect("the folder goes");
 }
 
 #[test]
@@ -195,7 +235,7 @@ fn zones_come_go_and_get_another_file_while_it_runs() {
             origin: NameBuf::from_text(origin.as_bytes(), Name::ROOT).expect("a name"),
             file: folder.join(name),
         });
-        assert!(wishes.wait(wishes.set_zones(zones.collect())));
+        assert!(wishes.wait(wishes.set_files(zones.collect::<Vec<_>>())));
         notes.take()
     };
     let line = |origin: &str, name: &str| format!("{origin} {}", file(name));
@@ -212,7 +252,7 @@ fn zones_come_go_and_get_another_file_while_it_runs() {
     assert_eq!(set(&[("a.", "4")]), ["1 zones", &line("a.", "4"), "settled"]);
     wishes.stop();
     thread.join().expect("the source ends");
-    assert!(!wishes.wait(wishes.reload(Vec::new())), "nobody is left waiting");
+    assert!(!wishes.wait(wishes.reload(Files::default())), "nobody is left waiting");
 }
 
 /// A defect.
@@ -223,7 +263,9 @@ impl Keeper for Panics {
         panic!("as the test wants it")
     }
 
-    fn set_zones(&mut self, _: &[ZoneFile]) {}
+    fn load_hosts(&mut self, _: &Path) {}
+
+    fn set_files(&mut self, _: &Files) {}
 
     fn settle(&mut self, _: &[ZoneFile]) {}
 }
@@ -237,7 +279,7 @@ fn a_source_that_panics_is_told_from_one_that_was_stopped() {
         assert!(!wishes.have_failed());
         if fails {
             let zone = ZoneFile { origin: origin.clone(), file: PathBuf::from("none") };
-            assert!(!wishes.wait(wishes.set_zones(vec![zone])));
+            assert!(!wishes.wait(wishes.set_files(vec![zone])));
         } else {
             wishes.stop();
         }
@@ -259,7 +301,9 @@ impl Keeper for Stops {
         Vec::new()
     }
 
-    fn set_zones(&mut self, _: &[ZoneFile]) {}
+    fn load_hosts(&mut self, _: &Path) {}
+
+    fn set_files(&mut self, _: &Files) {}
 
     fn settle(&mut self, _: &[ZoneFile]) {
         panic!("not all have been loaded");
@@ -273,7 +317,7 @@ fn who_is_to_end_loads_no_further_zone() {
         origin: NameBuf::from_text(format!("{n}.test.").as_bytes(), Name::ROOT).expect("a name"),
         file: PathBuf::from("none"),
     };
-    wishes.set_zones((0..100).map(zone).collect());
+    wishes.set_files((0..100).map(zone).collect::<Vec<_>>());
     let mut keeper = Stops { wishes, loads: 0 };
     source.run(&mut keeper);
     assert_eq!(keeper.loads, 1, "the one that was at work is finished");

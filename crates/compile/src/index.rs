@@ -27,6 +27,8 @@ pub struct Image {
     root: Signpost,
     signposts: Buckets<Bucket>,
     len: usize,
+    /// What hosts files say, the first before the others.
+    hosts: Arc<[Arc<Zone>]>,
     /// Counts zones that came or went.
     map: u32,
 }
@@ -36,7 +38,7 @@ impl Image {
     pub fn new(key: Arc<HashKey>) -> Self {
         let signposts = Buckets([Bucket::default()].into_iter().collect::<Vector<_>>());
         let root = Signpost { hash: 0, name: Box::default(), zone: None, below: 0 };
-        Self { key, root, signposts, len: 0, map: 1 }
+        Self { key, root, signposts, len: 0, hosts: Arc::default(), map: 1 }
     }
 
     /// The key of all hashes.
@@ -83,6 +85,12 @@ impl Image {
     /// Names have changed hands. No map has the number 0.
     fn redraw(&mut self) {
         self.map = self.map.checked_add(1).unwrap_or(1);
+    }
+
+    /// Takes the zones that hosts files made, the first before the others, for the ones there were.
+    pub fn set_hosts(&mut self, hosts: Vec<Arc<Zone>>) {
+        self.hosts = hosts.into();
+        self.redraw();
     }
 
     fn signpost(&self, hash: u64, name: &[u8]) -> Option<&Signpost> {
@@ -150,6 +158,11 @@ impl World for Image {
     #[inline]
     fn map(&self) -> u32 {
         self.map
+    }
+
+    #[inline]
+    fn hosts(&self, number: usize) -> Option<&dyn image::Zone> {
+        self.hosts.get(number).map(|zone| &**zone as &dyn image::Zone)
     }
 
     #[inline]

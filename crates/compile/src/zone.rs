@@ -31,6 +31,12 @@ impl Zone {
         }
     }
 
+    /// The same, but that what a hosts file says goes before what it says.
+    pub fn yielding(mut self) -> Self {
+        self.facts.yields = true;
+        self
+    }
+
     /// The name of its apex, in lower case.
     pub fn origin(&self) -> Name<'_> {
         self.origin.as_name()

@@ -99,6 +99,15 @@ impl Control {
         self.0.mailbox.remove_zone(origin)
     }
 
+    /// Puts the zones that hosts files made into the mailbox, the first before the others, to take
+    /// the place of those there are. With them, whose the names are is asked anew.
+    ///
+    /// # Errors
+    /// As [`Control::put`].
+    pub fn put_hosts(&self, hosts: Vec<Arc<Zone>>) -> Result<Ticket, MailboxFull> {
+        self.0.mailbox.put_hosts(hosts)
+    }
+
     /// Waits until what a ticket was given for is applied or refused, and published. Returns its
     /// generation, or nothing when the loop has stopped before.
     pub fn wait(&self, ticket: Ticket) -> Option<u64> {
@@ -163,6 +172,7 @@ fn apply(image: &mut Image, letter: Letter) {
     match letter {
         Letter::Zone(zone) => image.put_zone(Arc::new(*zone)),
         Letter::Removed(origin) => image.remove_zone(origin.as_name()),
+        Letter::Hosts(hosts) => image.set_hosts(hosts),
         Letter::Changes(changes) => {
             let Some(first) = changes.first() else { return };
             let origin = first.zone.as_name();

@@ -5,7 +5,7 @@ use compile::Zone;
 use model::Change;
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use wire::{Name, NameBuf, Rtype};
 
 /// There is no room for more changes.
@@ -31,12 +31,15 @@ pub(crate) enum Letter {
     Removed(Box<NameBuf>),
     /// At least one, all of the same zone.
     Changes(Vec<Change>),
+    /// What all hosts files say.
+    Hosts(Vec<Arc<Zone>>),
 }
 
 /// What becomes of a zone as a whole.
 enum Whole {
     Put(Box<Zone>),
     Removed(Box<NameBuf>),
+    Hosts(Vec<Arc<Zone>>),
 }
 
 /// What waits for one zone. What becomes of the whole replaces what came before it; changes apply
@@ -99,6 +102,11 @@ impl Mailbox {
 
     pub(crate) fn remove_zone(&self, origin: Name<'_>) -> Result<Ticket, MailboxFull> {
         self.put_whole(key(origin), Whole::Removed(Box::new(origin.into())))
+    }
+
+    pub(crate) fn put_hosts(&self, hosts: Vec<Arc<Zone>>) -> Result<Ticket, MailboxFull> {
+        // Every name has an octet at least: no zone has this slot.
+        self.put_whole(Box::default(), Whole::Hosts(hosts))
     }
 
     fn put_whole(&self, key: Box<[u8]>, whole: Whole) -> Result<Ticket, MailboxFull> {
@@ -204,6 +212,7 @@ fn letters(slot: Slot) -> impl Iterator<Item = Letter> {
     let zone = slot.whole.map(|whole| match whole {
         Whole::Put(zone) => Letter::Zone(zone),
         Whole::Removed(origin) => Letter::Removed(origin),
+        Whole::Hosts(hosts) => Letter::Hosts(hosts),
     });
     let changes: Vec<Change> = slot.changes.into_values().collect();
     let changes = (!changes.is_empty()).then_some(Letter::Changes(changes));

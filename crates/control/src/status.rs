@@ -31,6 +31,8 @@ pub struct Status {
     pub generation_seconds: f64,
     /// The zones of the config, in its order.
     pub zones: Vec<ZoneStatus>,
+    /// The hosts files of the config, in its order.
+    pub hosts: Vec<HostsStatus>,
     /// Why zones that are in order are not kept on disk; nothing: they are, or are not to be.
     pub saving: Option<String>,
     /// Threads that nothing can be changed without, and that ended by themselves: what was served
@@ -119,6 +121,24 @@ pub struct ZoneStatus {
     pub serial: Option<u32>,
     /// Records of what is answered.
     pub records: u64,
+    /// When what is answered was loaded; nothing: never.
+    pub loaded_seconds: Option<f64>,
+    /// When the file was refused last, if nothing good came after it.
+    pub refused_seconds: Option<f64>,
+    /// Why it was refused, a line each.
+    pub errors: Vec<String>,
+}
+
+/// One hosts file.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HostsStatus {
+    /// The file.
+    pub file: String,
+    /// What is answered: of one that was never loaded, nothing.
+    pub state: ZoneState,
+    /// Names of what is answered that have an address.
+    pub names: u64,
     /// When what is answered was loaded; nothing: never.
     pub loaded_seconds: Option<f64>,
     /// When the file was refused last, if nothing good came after it.

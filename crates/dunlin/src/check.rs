@@ -1,13 +1,13 @@
 //! `dunlin check`: all that is wrong with configs and the zone files they name, and what is legal
 //! there but hardly meant.
 use crate::cli::{Check, Output};
-use crate::config::{Config, Zone};
+use crate::config::{Config, Hosts, Zone};
 use crate::diagnostic::Diagnostic;
 use crate::{trust, zones};
 use image::HashKey;
 use model::Rule;
 use serde::Serialize;
-use source_file::{lint, load, saved};
+use source_file::{lint, load, load_hosts, saved};
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -19,6 +19,7 @@ struct Report {
     errors: Vec<Diagnostic>,
     warnings: Vec<Diagnostic>,
     zones: Vec<Loaded>,
+    hosts: Vec<LoadedHosts>,
 }
 
 /// A zone without an error.
@@ -28,6 +29,13 @@ struct Loaded {
     file: String,
     records: u64,
     serial: Option<u32>,
+}
+
+/// A hosts file without an error.
+#[derive(Debug, Serialize)]
+struct LoadedHosts {
+    file: String,
+    names: u64,
 }
 
 /// Checks all files and tells the result; the exit status says whether all is well.
@@ -55,7 +63,8 @@ impl Report {
     fn config(&mut self, file: &Path) {
         match Config::load(Some(file)) {
             Ok(config) => {
-                if config.zones.is_empty() {
+                let has_names = config.zones.len() + config.forwards.len() > 0;
+                if !has_names && config.hosts.files.is_empty() {
                     let wrong =
                         Diagnostic::of_file(file, "names no zone, so it refuses what it is asked");
                     let help = Some("add a section [[zone]] with its name and its file".into());
@@ -64,8 +73,22 @@ impl Report {
                 self.errors.extend(trust::load(&config).err());
                 let copies = config.server.data_dir.as_deref().map(zones::copies);
                 config.zones.iter().for_each(|zone| self.zone(zone, copies.as_deref()));
+                self.hosts(&config.hosts);
             }
             Err(errors) => self.errors.extend(errors),
+        }
+    }
+
+    fn hosts(&mut self, hosts: &Hosts) {
+        // As for zones.
+        let key = Arc::new(HashKey::new([1; image::HASH_KEY_WORDS]));
+        for file in &hosts.files {
+            match load_hosts(file, 0, &key, None) {
+                Ok((_, names)) => {
+                    self.hosts.push(LoadedHosts { file: file.display().to_string(), names });
+                }
+                Err(failure) => self.errors.extend(failure.errors.iter().map(Diagnostic::from)),
+            }
         }
     }
 
@@ -103,6 +126,9 @@ impl Report {
         }
         for Loaded { name, file, records, .. } in &self.zones {
             writeln!(out, "{file}: {name} is in order, {records} records")?;
+        }
+        for LoadedHosts { file, names } in &self.hosts {
+            writeln!(out, "{file}: a hosts file in order, {names} names")?;
         }
         let count = |count: usize, what: &str| match count {
             0 => None,

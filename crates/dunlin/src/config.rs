@@ -1,6 +1,7 @@
 //! `dunlin.toml`: what may stand in it, and what holds where it says nothing.
 mod change;
 mod forward;
+mod names;
 mod operate;
 mod section;
 mod units;
@@ -8,6 +9,7 @@ mod upstream;
 mod values;
 
 pub use forward::{Cache, Forward, Mode};
+pub use names::Hosts;
 pub use operate::{Acl, Admin, Denied, Dnstap, Limits, Ops, Proxy, Queries, Rate, Streams};
 pub use units::read_duration;
 pub use upstream::Upstream;
@@ -46,6 +48,7 @@ pub struct Config {
     pub forwards: Vec<Forward>,
     pub upstream: Upstream,
     pub cache: Cache,
+    pub hosts: Hosts,
     pub zones: Vec<Zone>,
 }
 
@@ -208,6 +211,7 @@ impl Config {
         let forwards = Forward::read_all(root.section("forward", "[forward]"));
         let upstream = Upstream::read(root.section("upstream", "[upstream]"));
         let cache = Cache::read(root.section("cache", "[cache]"));
+        let hosts = Hosts::read(root.section("hosts", "[hosts]"), file);
         let mut zones = Vec::new();
         let mut names = HashMap::new();
         root.sections("zone", "[[zone]]", ZONES_MAX, |section| {
@@ -228,6 +232,7 @@ impl Config {
             forwards,
             upstream,
             cache,
+            hosts,
             zones,
         };
         config.place(file.parent().unwrap_or(Path::new("")));

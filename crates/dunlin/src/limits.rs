@@ -27,6 +27,11 @@ pub const LIMIT_MEMORY: std::ops::RangeInclusive<u64> = 1 << 16..=1 << 34;
 pub const FORWARDS_MAX: usize = 1024;
 /// Octets of a file of certificates to believe: a system's bundle has some 200 KiB.
 pub const CA_LEN_MAX: u64 = 4 << 20;
+/// Hosts files.
+pub const HOSTS_FILES_MAX: usize = 16;
+/// Times that what hosts files say may be kept for.
+pub const HOSTS_TTL: std::ops::RangeInclusive<Duration> =
+    Duration::ZERO..=Duration::from_secs(7 * 24 * 3600);
 /// Octets of the cache that may be configured.
 pub const CACHE_MEMORY: std::ops::RangeInclusive<u64> = 1 << 20..=1 << 38;
 /// Times that answers may be kept for: a week at most (RFC 8767 §4).

@@ -117,7 +117,7 @@ pub fn load(key: &Arc<HashKey>, origin: Name<'_>) -> Zone {
         loader.add(record.owner, record.rtype, record.ttl, record.rdata, 0)
     })
     .expect("constant records");
-    loader.finish().expect("a constant zone")
+    loader.finish().expect("a constant zone").yielding()
 }
 
 #[cfg(test)]

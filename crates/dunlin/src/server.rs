@@ -108,6 +108,7 @@ impl Server {
             generation,
             generation_seconds: seconds(published),
             zones: self.zones.status(),
+            hosts: self.zones.hosts(),
             saving: self.zones.trouble(),
             streams: gather::streams(&connections, open_max, memory_max),
             imbalance: gather::imbalance(&threads),

@@ -1,5 +1,7 @@
-//! The zones of the config, kept as they are served: loaded from their files, or from what was
-//! saved of them; added and taken away while the server runs; and what is to be told of each.
+//! The zones and hosts files of the config, kept as they are served: loaded from their files, zones
+//! else from what was saved of them; added and taken away while the server runs; and what is to be
+//! told of each.
+mod hosts;
 mod keeper;
 mod registry;
 
@@ -7,11 +9,12 @@ use crate::config::{Config, Forward, Zone};
 use crate::local::{self, Locals};
 use compile::Image;
 use control::Control;
-use control::status::ZoneStatus;
+use control::status::{HostsStatus, ZoneStatus};
+use hosts::Shelf;
 use image::{HASH_KEY_WORDS, HashKey};
 use keeper::ZoneKeeper;
 use registry::Registry;
-use source_file::{Saver, Source, Wished, Wishes, ZoneFile};
+use source_file::{Files, Saver, Source, Wished, Wishes, ZoneFile};
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,15 +30,19 @@ pub const SAVER: &str = "zone-saver";
 /// Whose names are answered here.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
-    files: Vec<ZoneFile>,
+    files: Files,
     locals: Locals,
+    /// Seconds that what hosts files say may be kept.
+    hosts_ttl: u32,
 }
 
 impl Wanted {
     /// As a config says, beside the rules that the process was started with.
     pub fn new(config: &Config, forwards: &[Forward]) -> Self {
         let locals = Locals::new(config.server.local_zones, forwards);
-        Self { files: files(&config.zones), locals }
+        let hosts_ttl = config.hosts.ttl.as_secs() as u32;
+        let files = Files { zones: files(&config.zones), hosts: config.hosts.files.clone() };
+        Self { files, locals, hosts_ttl }
     }
 }
 
@@ -50,11 +57,12 @@ pub fn first_image(wanted: &Wanted) -> Result<Image, getrandom::Error> {
     }
     let key = Arc::new(HashKey::new(words));
     let mut image = Image::new(Arc::clone(&key));
-    let configured: Vec<NameBuf> = wanted.files.iter().map(|zone| zone.origin.clone()).collect();
+    let configured: Vec<NameBuf> =
+        wanted.files.zones.iter().map(|zone| zone.origin.clone()).collect();
     for name in wanted.locals.names(&configured) {
         image.put_zone(local::load(&key, name.as_name()).into());
     }
-    for zone in &wanted.files {
+    for zone in &wanted.files.zones {
         let unloaded = compile::Zone::unloaded(Arc::clone(&key), zone.origin.as_name());
         image.put_zone(unloaded.into());
     }
@@ -66,6 +74,7 @@ pub struct Zones {
     wishes: Wishes,
     registry: Arc<Registry>,
     locals: Arc<Mutex<Locals>>,
+    shelf: Arc<Shelf>,
     /// Gone once they are stopped.
     saver: Mutex<Option<Arc<Saver>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -84,7 +93,9 @@ impl Zones {
     ) -> io::Result<(Self, Wished)> {
         let registry = Arc::new(Registry::default());
         // Whoever asks meanwhile is told of them.
-        registry.set(&wanted.files);
+        registry.set(&wanted.files.zones);
+        let shelf = Arc::new(Shelf::default());
+        shelf.set(&wanted.files.hosts);
         let folder = data_dir.map(copies);
         let newest = control.clone();
         let newest = move |origin: wire::Name<'_>| newest.image().zone(origin).cloned();
@@ -96,6 +107,7 @@ impl Zones {
             Arc::clone(&registry),
             folder.zip(saver.clone()),
             Arc::clone(&locals),
+            Arc::clone(&shelf),
         );
         let (wishes, mut source) = Source::new();
         let run = move || source.run(&mut keeper);
@@ -104,6 +116,7 @@ impl Zones {
             wishes,
             registry,
             locals,
+            shelf,
             saver: Mutex::new(saver),
             thread: Mutex::new(Some(thread)),
         };
@@ -111,17 +124,21 @@ impl Zones {
         Ok((zones_kept, wished))
     }
 
-    /// Serves these from now on. Zones that are new or have another file are loaded; those that are
-    /// no more go, and their copies with them.
+    /// Serves these from now on. Zones and hosts files that are new or another are loaded; those that
+    /// are no more go, and the zones' copies with them.
     pub fn set(&self, wanted: Wanted) -> Wished {
-        *lock(&self.locals) = wanted.locals;
-        self.wishes.set_zones(wanted.files)
+        self.wishes.set_files(self.take(wanted))
     }
 
-    /// The same, and loads every zone again.
+    /// The same, and loads every file again.
     pub fn reload(&self, wanted: Wanted) -> Wished {
+        self.wishes.reload(self.take(wanted))
+    }
+
+    fn take(&self, wanted: Wanted) -> Files {
         *lock(&self.locals) = wanted.locals;
-        self.wishes.reload(wanted.files)
+        self.shelf.set_ttl(wanted.hosts_ttl);
+        wanted.files
     }
 
     /// Waits, without holding up others, until all that was wished is done: what became of each
@@ -143,6 +160,11 @@ impl Zones {
     /// What is to be told of each configured zone, in the order of the config.
     pub fn status(&self) -> Vec<ZoneStatus> {
         self.registry.status()
+    }
+
+    /// What is to be told of each hosts file, in the order of the config.
+    pub fn hosts(&self) -> Vec<HostsStatus> {
+        self.shelf.status()
     }
 
     /// Whether the thread that loads zones has ended by itself.

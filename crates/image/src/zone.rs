@@ -52,6 +52,8 @@ pub struct Facts {
     pub loaded: bool,
     /// Whether the apex is signed: only then there is anything to prove with.
     pub signed: bool,
+    /// Whether it is nobody's in particular: what a hosts file says goes before what it says.
+    pub yields: bool,
     /// Labels of the origin.
     pub origin_labels: u8,
     /// Labels of the deepest name, below the origin.
@@ -124,6 +126,10 @@ pub trait World: Sync {
 
     /// A number that is another one whenever names have changed hands: a zone came, or went. Never 0.
     fn map(&self) -> u32;
+
+    /// The zone at the root that a hosts file made, by the file's number from 0; nothing behind the
+    /// last.
+    fn hosts(&self, number: usize) -> Option<&dyn Zone>;
 
     /// What is at this absolute name, in lower case and without its root label; `None` where
     /// neither it nor anything below it is a zone.

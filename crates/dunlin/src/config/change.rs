@@ -22,6 +22,7 @@ impl Config {
             ("limits.exempt", self.limits.exempt != new.limits.exempt),
             ("limits.rate", self.limits.rate != new.limits.rate),
             ("limits.responses", self.limits.responses != new.limits.responses),
+            ("hosts", self.hosts != new.hosts),
             ("proxy.from", self.proxy != new.proxy),
             ("log.level", self.log.level != new.log.level),
             ("log.rooms", self.log.rooms != new.log.rooms),
@@ -120,6 +121,8 @@ mod tests {
         cache.ttl_max = "1h"
         cache.negative_ttl_max = "1m"
         cache.stale = "1h"
+        hosts.files = ["a"]
+        hosts.ttl = "1h"
         streams.threads = 2
         streams.connections = 5
         streams.per_client = 5

@@ -219,7 +219,7 @@ fn the_example_holds_every_default() {
     let silent = Config::load(None).expect("the defaults hold");
     assert_eq!(format!("{spoken:?}"), format!("{silent:?}"));
     let told = keys.lines().filter(|line| line.contains(" = ") && !line.starts_with('#')).count();
-    assert_eq!(told, 52, "a key more or less belongs into the example");
+    assert_eq!(told, 54, "a key more or less belongs into the example");
 }
 
 #[test]
@@ -303,5 +303,20 @@ corp.example = ["10.0.0.53"]
         .replace("\
 ", "")
         .as_str(),
+    );
+}
+
+#[test]
+fn hosts_files_are_named_once_and_found_beside_the_config() {
+    let text = "hosts.files = [\"hosts\", \"/etc/hosts\"]\nhosts.ttl = \"5m\"";
+    let hosts = Config::parse(Path::new("etc/dunlin.toml"), text).expect("a config").hosts;
+    assert_eq!(hosts.files, [Path::new("etc/hosts"), Path::new("/etc/hosts")]);
+    assert_eq!(hosts.ttl.as_secs(), 300);
+    check(
+        "hosts.files = [\"a\", \"b\", \"a\", \"\"]\nhosts.ttl = \"30d\"",
+        "1:15: `files` names a file twice (take one of them out)
+         1:31: expected the path of a file, found the text \"\"
+         2:13: expected a duration such as \"250ms\", \"10s\", \"5m\" or \"1h\", \
+         found the text \"30d\"",
     );
 }

@@ -1,11 +1,12 @@
 //! Loads zones into the image, or what was saved of them, and takes them out of it.
 use crate::limits::MAILBOX_PATIENCE;
 use crate::local::{self, Locals};
+use crate::zones::hosts::Shelf;
 use crate::zones::registry::{Loaded, Registry};
 use control::status::ZoneState;
 use control::{Control, MailboxFull, Ticket};
-use source_file::{Keeper, Saver, ZoneFile, load, saved};
-use std::path::PathBuf;
+use source_file::{Files, Keeper, Saver, ZoneFile, load, load_hosts, saved};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Instant, SystemTime};
 use wire::{Name, NameBuf};
@@ -18,6 +19,8 @@ pub struct ZoneKeeper {
     copies: Option<(PathBuf, Arc<Saver>)>,
     /// Which local zones are wanted.
     locals: Arc<Mutex<Locals>>,
+    /// What hosts files say.
+    shelf: Arc<Shelf>,
 }
 
 impl ZoneKeeper {
@@ -27,8 +30,9 @@ impl ZoneKeeper {
         registry: Arc<Registry>,
         copies: Option<(PathBuf, Arc<Saver>)>,
         locals: Arc<Mutex<Locals>>,
+        shelf: Arc<Shelf>,
     ) -> Self {
-        Self { control, registry, copies, locals }
+        Self { control, registry, copies, locals, shelf }
     }
 
     /// Puts a zone into the image and waits until it is published; its generation.
@@ -44,6 +48,12 @@ impl ZoneKeeper {
                 Err(MailboxFull) => std::thread::sleep(MAILBOX_PATIENCE),
             }
         }
+    }
+
+    /// Has answered what the hosts files say, and whose names are asked anew; the generation.
+    fn publish_hosts(&self) -> u64 {
+        let hosts = self.shelf.zones();
+        self.wait(Some(self.put(|| self.control.put_hosts(hosts.clone()))))
     }
 
     /// Waits until the last of several changes is published.
@@ -149,7 +159,39 @@ impl Keeper for ZoneKeeper {
         }
     }
 
-    fn set_zones(&mut self, zones: &[ZoneFile]) {
+    fn load_hosts(&mut self, file: &Path) {
+        let began = Instant::now();
+        let old = self.shelf.zone(file);
+        let key = Arc::clone(self.control.image().key());
+        let read = load_hosts(file, self.shelf.ttl(), &key, old.as_deref());
+        // It is not to be held by us as well while the new one is published.
+        drop(old);
+        match read {
+            Ok((zone, names)) => {
+                self.shelf.put(file, zone, names);
+                let generation = self.publish_hosts();
+                let milliseconds = began.elapsed().as_millis() as u64;
+                let file = file.display();
+                tracing::info!(%file, names, generation, milliseconds, "hosts file loaded");
+            }
+            Err(failure) => {
+                let errors = failure.errors.len();
+                for error in &failure.errors {
+                    tracing::error!(rule = error.rule.id, "{error}");
+                }
+                self.shelf.refuse(file, failure.errors.iter().map(ToString::to_string));
+                let instead = match self.shelf.zone(file) {
+                    Some(_) => "what it said before goes on",
+                    None => "its names are nowhere until it is put right",
+                };
+                tracing::error!(file = %file.display(), errors, "hosts file refused: {instead}");
+            }
+        }
+    }
+
+    fn set_files(&mut self, Files { zones, hosts }: &Files) {
+        self.shelf.set(hosts);
+        self.publish_hosts();
         let (shown, wanted) = self.locals(zones);
         let key = Arc::clone(self.control.image().key());
         let mut last = None;

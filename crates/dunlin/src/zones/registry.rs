@@ -32,8 +32,16 @@ fn key(origin: Name<'_>) -> String {
     origin.to_string().to_ascii_lowercase()
 }
 
-fn seconds(at: SystemTime) -> f64 {
+/// Seconds since 1970.
+pub(super) fn seconds(at: SystemTime) -> f64 {
     at.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs_f64()
+}
+
+/// As many errors of a file as the status tells.
+pub(super) fn told(errors: impl ExactSizeIterator<Item = String>) -> Vec<String> {
+    let more = errors.len().saturating_sub(ZONE_ERRORS_MAX);
+    let more = (more > 0).then(|| format!("and {more} more: `dunlin check` tells them all"));
+    errors.take(ZONE_ERRORS_MAX).chain(more).collect()
 }
 
 impl Registry {
@@ -94,11 +102,7 @@ impl Registry {
                 zone.state = ZoneState::Behind;
             }
             zone.refused_seconds = Some(seconds(SystemTime::now()));
-            let more = errors.len().saturating_sub(ZONE_ERRORS_MAX);
-            zone.errors = errors.take(ZONE_ERRORS_MAX).collect();
-            if more > 0 {
-                zone.errors.push(format!("and {more} more: `dunlin check` tells them all"));
-            }
+            zone.errors = told(errors);
         });
     }
 

@@ -48,7 +48,7 @@ impl Fixture {
             origin: NameBuf::from_text(zone.name.as_bytes(), Name::ROOT).expect("a name"),
             file: zone.file.into(),
         };
-        let zones = self.zones.status().into_iter().map(file).collect();
+        let zones: Vec<_> = self.zones.status().into_iter().map(file).collect();
         assert!(self.zones.wishes.wait(self.zones.wishes.reload(zones)));
     }
 
@@ -74,7 +74,9 @@ impl Fixture {
 fn wanted(folder: &Path, names: &[&str], local: bool) -> Wanted {
     let name = |text: &&str| NameBuf::from_text(text.as_bytes(), Name::ROOT).expect("a name");
     let file = |text: &&str| ZoneFile { origin: name(text), file: folder.join(text) };
-    Wanted { files: names.iter().map(file).collect(), locals: Locals::new(local, &[]) }
+    let zones = names.iter().map(file).collect();
+    let files = Files { zones, hosts: Vec::new() };
+    Wanted { files, locals: Locals::new(local, &[]), hosts_ttl: 60 }
 }
 
 #[test]

@@ -4,7 +4,8 @@ use crate::health;
 use crate::human::{self, Side, align, count, plain, plural, quantile, span};
 use crate::limits::{STATUS_ERRORS_MAX, STATUS_ZONES_MAX};
 use control::status::{
-    CacheStatus, Histogram, State, Status, TapStatus, ThreadStatus, ZoneState, ZoneStatus,
+    CacheStatus, Histogram, HostsStatus, State, Status, TapStatus, ThreadStatus, ZoneState,
+    ZoneStatus,
 };
 use std::error::Error;
 use std::io::{self, Write};
@@ -33,6 +34,7 @@ fn is_fine(status: &Status) -> bool {
         && status.failed.is_empty()
         && status.config.errors.is_empty()
         && status.zones.iter().all(|zone| zone.state == ZoneState::Current)
+        && status.hosts.iter().all(|hosts| hosts.state == ZoneState::Current)
 }
 
 fn write(out: &mut impl Write, status: &Status, all_zones: bool) -> io::Result<()> {
@@ -47,6 +49,7 @@ fn write(out: &mut impl Write, status: &Status, all_zones: bool) -> io::Result<(
     writeln!(out, "dunlin {version}, {state}, up {up} since {since}, process {pid}\n")?;
     write_facts(out, status)?;
     write_zones(out, status, all_zones)?;
+    write_hosts(out, status)?;
     write_upstreams(out, status)?;
     write_threads(out, status)
 }
@@ -225,6 +228,33 @@ fn zone_row(zone: &ZoneStatus, now: f64) -> [String; 5] {
         zone.loaded_seconds.map_or_else(nothing, |loaded| span(now - loaded) + " ago"),
         plain(&zone.name),
     ]
+}
+
+fn write_hosts(out: &mut impl Write, status: &Status) -> io::Result<()> {
+    if status.hosts.is_empty() {
+        return Ok(());
+    }
+    let head = ["STATE", "NAMES", "LOADED", "HOSTS FILE"].map(str::to_owned);
+    let row = |hosts: &HostsStatus| {
+        let loaded = hosts.loaded_seconds.map(|at| span(status.gathered_seconds - at) + " ago");
+        let loaded = loaded.unwrap_or_else(|| "-".into());
+        [hosts.state.name().into(), count(hosts.names), loaded, plain(&hosts.file)]
+    };
+    let rows: Vec<_> = [head].into_iter().chain(status.hosts.iter().map(row)).collect();
+    use Side::{Left, Right};
+    let mut lines = align([Left, Right, Right, Left], &rows).into_iter();
+    writeln!(out, "\n{}", lines.next().unwrap_or_default())?;
+    for (line, hosts) in lines.zip(&status.hosts) {
+        writeln!(out, "{line}")?;
+        if let Some(refused) = hosts.refused_seconds {
+            let ago = span(status.gathered_seconds - refused);
+            writeln!(out, "    it was refused {ago} ago:")?;
+        }
+        for error in errors(&hosts.errors) {
+            writeln!(out, "    {error}")?;
+        }
+    }
+    Ok(())
 }
 
 fn write_upstreams(out: &mut impl Write, status: &Status) -> io::Result<()> {

@@ -4,7 +4,7 @@ use crate::exposition::{Exposition, Format, Kind};
 use crate::limits::ZONE_SERIES_MAX;
 use Kind::{Counter, Gauge, Info};
 use control::status::{
-    State, Status, ThreadStatus, UpstreamState, UpstreamStatus, ZoneState, ZoneStatus,
+    HostsStatus, State, Status, ThreadStatus, UpstreamState, UpstreamStatus, ZoneState, ZoneStatus,
 };
 use packet::Drop;
 use std::collections::BTreeMap;
@@ -29,6 +29,7 @@ pub fn write(status: &Status, healthy: bool, asked: Asked, format: Format) -> St
         .sample(&[], u8::from(healthy));
     threads(&mut out, &status.threads);
     zones(&mut out, &status.zones, status.saving.is_none());
+    hosts(&mut out, &status.hosts);
     streams(&mut out, status);
     others(&mut out, status);
     samples(&mut out, status);
@@ -151,6 +152,18 @@ fn zones(out: &mut Exposition, zones: &[ZoneStatus], saving: bool) {
     let mut family = out.family("dunlin_zone_loaded_timestamp_seconds", Gauge, help);
     for (zone, time) in listed.iter().filter_map(|zone| Some((zone, zone.loaded_seconds?))) {
         family.sample(&[("zone", &zone.name)], time);
+    }
+}
+
+fn hosts(out: &mut Exposition, hosts: &[HostsStatus]) {
+    let mut family =
+        out.family("dunlin_hosts_current", Gauge, "1 if what the file says is served.");
+    for file in hosts {
+        family.sample(&[("file", &file.file)], u8::from(file.state == ZoneState::Current));
+    }
+    let mut family = out.family("dunlin_hosts_names", Gauge, "Names served from a hosts file.");
+    for file in hosts {
+        family.sample(&[("file", &file.file)], file.names);
     }
 }
 

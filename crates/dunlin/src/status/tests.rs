@@ -156,3 +156,30 @@ fn a_server_that_starts_has_little_to_show() {
         "\nlisten      192.0.2.1:53, 192.0.2.2:53, 192.0.2.3:53\n            192.0.2.4:53,";
     assert!(text.contains(listen), "{text}");
 }
+
+#[test]
+fn hosts_files_are_shown_where_there_are_some() {
+    let mut status = sample::status(2, 1, 1_234);
+    let hosts = |file: &str, names| HostsStatus {
+        file: file.into(),
+        state: ZoneState::Current,
+        names,
+        loaded_seconds: Some(NOW - 60.0),
+        ..HostsStatus::default()
+    };
+    status.hosts = vec![hosts("/etc/hosts", 12), hosts("/srv/ads", 500_000)];
+    assert!(is_fine(&status));
+    let behind = &mut status.hosts[1];
+    (behind.state, behind.refused_seconds) = (ZoneState::Behind, Some(NOW - 5.0));
+    behind.errors = vec!["/srv/ads:7:1: `x` is no address".into()];
+    assert!(!is_fine(&status));
+    let expected = "
+STATE      NAMES     LOADED  HOSTS FILE
+current       12  1 min ago  /etc/hosts
+behind   500,000  1 min ago  /srv/ads
+    it was refused 5 s ago:
+    /srv/ads:7:1: `x` is no address
+";
+    let text = shown(&status, false);
+    assert!(text.contains(expected), "{text}");
+}

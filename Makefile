@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help run test loom lint fleet bench-forward bench-instructions bench-sockets bench-memory bench-publish \
-  campaign-differential campaign-floods campaign-fuzz campaign-upstreams deb
+  campaign-differential campaign-floods campaign-cache campaign-fuzz campaign-upstreams deb
 
 help: ## this list
 	@sed -n 's/^\([a-z%-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -71,6 +71,10 @@ campaign-differential: ## QUESTIONS=1000000 beside Knot, NSD and BIND, from SEED
 campaign-floods: ## every flood for SECONDS=60 each, beside a polite client; root
 	@scripts/require test
 	@bench/floods $(or $(SECONDS),60)
+
+campaign-cache: ## NAMES=10000000 through a cache of MIB=64; more memory than that fails
+	@scripts/require run
+	@bench/cache $(or $(NAMES),10000000) $(or $(MIB),64)
 
 campaign-upstreams: ## every fault of other servers for SECONDS=20, every forger for FORGING=60; root
 	@scripts/require test

@@ -17,6 +17,8 @@ pub struct Worker<P, A> {
     ports: Vec<P>,
     /// Which ports may have more to receive.
     busy: [bool; PORTS_MAX],
+    /// Of each port: how long ago those came whose replies were put off and are queued there.
+    late: Vec<Vec<Duration>>,
     app: A,
     stop: OnStop,
     /// Turns until the ports that are not busy are asked again.
@@ -34,8 +36,8 @@ impl<P: Port, A: App> Worker<P, A> {
             let message = format!("a worker has 1 to {PORTS_MAX} ports, not {}", ports.len());
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
-        let busy = [false; PORTS_MAX];
-        Ok(Self { ports, busy, app, stop, unasked: 0, counters: Counters::new() })
+        let (busy, late) = ([false; PORTS_MAX], vec![Vec::new(); ports.len()]);
+        Ok(Self { ports, busy, late, app, stop, unasked: 0, counters: Counters::new() })
     }
 
     /// What the worker counts.
@@ -114,18 +116,26 @@ impl<P: Port, A: App> Worker<P, A> {
 
     /// Sends replies that were put off, and are known now.
     fn tend(&mut self) {
-        let Self { ports, app, counters, .. } = self;
+        let Self { ports, late, app, counters, .. } = self;
         app.tend(clock::now(), &mut |packet, took| {
-            let mut burst = Burst::default();
-            match packet.verdict {
-                Verdict::Drop(reason) => burst.drop(reason),
-                _ => match ports.get_mut(packet.origin.place as usize).map(|p| p.send(packet)) {
-                    Some(true) => burst.replied += 1,
-                    _ => burst.drop(Drop::Unsent),
-                },
+            if let Verdict::Drop(reason) = packet.verdict {
+                return count_one(counters, Err(reason), took);
             }
-            count_done(counters, &burst, took);
+            let place = packet.origin.place as usize;
+            let Some((port, late)) = ports.get_mut(place).zip(late.get_mut(place)) else {
+                return count_one(counters, Err(Drop::Unsent), took);
+            };
+            if !port.queue(packet) {
+                send_late(port, late, counters);
+                if !port.queue(packet) {
+                    return count_one(counters, Err(Drop::Unsent), took);
+                }
+            }
+            late.push(took);
         });
+        for (port, late) in ports.iter_mut().zip(late).filter(|(_, late)| !late.is_empty()) {
+            send_late(port, late, counters);
+        }
     }
 
     /// Finds out which ports have something to receive; waits for one if none is busy.
@@ -178,6 +188,25 @@ impl<P: Port, A: App> Worker<P, A> {
         let mut is_ready = || others.next().unwrap_or_default();
         Ok(Asked { is_stopped: is_ready(), is_called: is_ready() })
     }
+}
+
+/// Sends what is queued at a port, of which `late` tells how long ago each came.
+fn send_late(port: &mut impl Port, late: &mut Vec<Duration>, counters: &mut Counters<COUNTERS>) {
+    let mut late = late.drain(..);
+    port.flush(|taken| {
+        let took = late.next().expect("each was queued");
+        count_one(counters, if taken { Ok(()) } else { Err(Drop::Unsent) }, took);
+    });
+}
+
+/// Counts what became of one packet.
+fn count_one(counters: &mut Counters<COUNTERS>, done: Result<(), Drop>, took: Duration) {
+    let mut burst = Burst::default();
+    match done {
+        Ok(()) => burst.replied = 1,
+        Err(reason) => burst.drop(reason),
+    }
+    count_done(counters, &burst, took);
 }
 
 /// What is to be done besides serving ports.

@@ -15,6 +15,31 @@ impl RawAddress {
     /// Octets a [`RawAddress`] can hold.
     pub const SIZE: libc::socklen_t = size_of::<Self>() as libc::socklen_t;
 
+    /// An address, and how many octets of it the kernel reads.
+    pub fn of(address: SocketAddr) -> (Self, libc::socklen_t) {
+        match address {
+            SocketAddr::V4(address) => {
+                let v4 = libc::sockaddr_in {
+                    sin_family: libc::AF_INET as libc::sa_family_t,
+                    sin_port: address.port().to_be(),
+                    sin_addr: libc::in_addr { s_addr: u32::from(*address.ip()).to_be() },
+                    sin_zero: [0; 8],
+                };
+                (Self { v4 }, size_of::<libc::sockaddr_in>() as libc::socklen_t)
+            }
+            SocketAddr::V6(address) => {
+                let v6 = libc::sockaddr_in6 {
+                    sin6_family: libc::AF_INET6 as libc::sa_family_t,
+                    sin6_port: address.port().to_be(),
+                    sin6_flowinfo: address.flowinfo(),
+                    sin6_addr: libc::in6_addr { s6_addr: address.ip().octets() },
+                    sin6_scope_id: address.scope_id(),
+                };
+                (Self { v6 }, size_of::<libc::sockaddr_in6>() as libc::socklen_t)
+            }
+        }
+    }
+
     /// What the kernel wrote, unless it is of another family.
     #[inline]
     pub fn get(&self) -> Option<SocketAddr> {

@@ -12,5 +12,10 @@ pub const RECEIVE_BUFFER: usize = 4 << 20;
 /// Octets asked of the kernel for each socket's send queue.
 pub const SEND_BUFFER: usize = 1 << 20;
 
+/// Replies that were put off and leave together, and their octets.
+pub const LATE_MAX: usize = 32;
+/// See [`LATE_MAX`].
+pub const LATE_OCTETS_MAX: usize = 1 << 16;
+
 /// The most sockets that one steering program chooses from.
 pub const STEERED_MAX: usize = 1_024;

@@ -1,5 +1,6 @@
 //! The port.
 
+use crate::late::Late;
 use crate::limits::ROOM;
 use crate::ring::{Ring, Slot};
 use packet::{BURST_MAX, Drop, Packet, Transport, Verdict};
@@ -16,6 +17,7 @@ pub struct SocketPort {
     address: SocketAddr,
     caps: Caps,
     ring: Ring,
+    late: Late,
 }
 
 impl SocketPort {
@@ -28,7 +30,13 @@ impl SocketPort {
         let address = SocketAddr::try_from(address).map_err(io::Error::from)?;
         // Bound to one address, a socket replies from there without being told, which is cheaper.
         let ring = Ring::new(address.ip().is_unspecified());
-        Ok(Self { fd, address, caps: Caps { burst_max: BURST_MAX, room: ROOM }, ring })
+        Ok(Self {
+            fd,
+            address,
+            caps: Caps { burst_max: BURST_MAX, room: ROOM },
+            ring,
+            late: Late::new(),
+        })
     }
 
     /// The address the socket is bound to.
@@ -93,8 +101,12 @@ impl Port for SocketPort {
         Ok(burst)
     }
 
-    fn send(&mut self, reply: &Packet<'_>) -> bool {
-        crate::late::send(self.fd.as_fd(), reply).is_ok()
+    fn queue(&mut self, reply: &Packet<'_>) -> bool {
+        self.late.queue(reply)
+    }
+
+    fn flush(&mut self, told: impl FnMut(bool)) {
+        self.late.flush(self.fd.as_fd(), told);
     }
 
     fn as_fd(&self) -> BorrowedFd<'_> {

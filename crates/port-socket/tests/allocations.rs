@@ -1,6 +1,6 @@
 //! After it was made, the port never allocates.
 
-use packet::Verdict;
+use packet::{Packet, Transport, Verdict};
 use port::Port;
 use port_socket::{SocketPort, bind};
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -38,11 +38,12 @@ fn a_burst_allocates_nothing() {
         let mut port = SocketPort::new(bind(any.parse().unwrap()).unwrap()).unwrap();
         assert!(ALLOCATIONS.get() > before, "the counter counts");
         let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let peer = client.local_addr().unwrap();
         for _ in 0..130 {
             client.send_to(b"query", ("127.0.0.1", port.address().port())).unwrap();
         }
         let before = ALLOCATIONS.get();
-        let mut replied = 0;
+        let (mut replied, mut late) = (0, 0);
         while replied < 130 {
             let burst = port.burst(|packets| {
                 for packet in packets {
@@ -50,7 +51,12 @@ fn a_burst_allocates_nothing() {
                 }
             });
             replied += burst.unwrap().replied;
+            let mut text = *b"late";
+            let reply = Packet::new(&mut text, 4, peer, Transport::Datagram);
+            while port.queue(&reply) {}
+            port.flush(|taken| late += usize::from(taken));
         }
+        assert!(late > 0);
         assert_eq!(ALLOCATIONS.get(), before);
     }
 }

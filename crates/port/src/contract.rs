@@ -2,7 +2,7 @@
 //! way of making a [`Link`], and passes.
 
 use crate::{Burst, Port};
-use packet::{Drop, Packet, Transport, Verdict};
+use packet::{Drop, Origin, Packet, Transport, Verdict};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -153,11 +153,38 @@ pub fn what_is_put_off_is_answered_later(mut link: impl Link) {
     let len = buffer.len();
     let mut reply = Packet::new(&mut buffer, len, peer, Transport::Datagram);
     (reply.origin, reply.verdict) = (origin, Verdict::Reply);
-    assert!(link.port().send(&reply));
+    assert!(link.port().queue(&reply));
     assert_eq!(link.receive(1).unwrap(), b"at once");
-    let mut got = [link.receive(0).unwrap(), link.receive(0).unwrap()];
-    got.sort();
-    assert_eq!(got, [b"at last", b"at once"]);
+    assert_eq!(link.receive(0).unwrap(), b"at once");
+    assert_eq!(link.receive(0), None, "it leaves when it is told to");
+    let mut told = Vec::new();
+    link.port().flush(|taken| told.push(taken));
+    assert_eq!((told, link.receive(0).unwrap()), (vec![true], b"at last".to_vec()));
+    as_many_as_there_is_room_for_leave_together(link, (peer, origin));
+}
+
+fn as_many_as_there_is_room_for_leave_together(
+    mut link: impl Link,
+    (peer, origin): (SocketAddr, Origin),
+) {
+    let mut queued: u16 = 0;
+    for number in 0..=u16::MAX {
+        let mut buffer = number.to_be_bytes();
+        let mut reply = Packet::new(&mut buffer, 2, peer, Transport::Datagram);
+        (reply.origin, reply.verdict) = (origin, Verdict::Reply);
+        if !link.port().queue(&reply) {
+            queued = number;
+            break;
+        }
+    }
+    assert!(queued > 1, "there is room for several, and not for all");
+    let mut told = 0;
+    link.port().flush(|taken| told += u16::from(taken));
+    assert_eq!(told, queued);
+    for number in 0..queued {
+        assert_eq!(link.receive(0).unwrap(), number.to_be_bytes());
+    }
+    link.port().flush(|_| panic!("nothing is left"));
 }
 
 /// Whatever the verdicts are: received = replied + dropped, by reason; no verdict is `Undecided`.

@@ -55,8 +55,12 @@ pub trait Port {
     /// Only when the device can no longer be used; whatever concerns single packets is counted.
     fn burst(&mut self, app: impl FnOnce(&mut [Packet<'_>])) -> io::Result<Burst>;
 
-    /// Sends a reply that was put off, to whom the packet came from; whether the device took it.
-    fn send(&mut self, reply: &Packet<'_>) -> bool;
+    /// Takes a reply that was put off, to be sent by [`flush`](Self::flush) to whom the packet came
+    /// from. False where there is no room before that, or, with nothing queued, never.
+    fn queue(&mut self, reply: &Packet<'_>) -> bool;
+
+    /// Sends what is queued; tells of each, in their order, whether the device took it.
+    fn flush(&mut self, told: impl FnMut(bool));
 
     /// To be watched while idle: readable when a burst would not be empty.
     fn as_fd(&self) -> BorrowedFd<'_>;

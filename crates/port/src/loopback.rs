@@ -8,6 +8,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+/// Replies that were put off and leave together.
+const LATE_MAX: usize = 8;
+
 /// A datagram and who is at its other end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Datagram {
@@ -22,6 +25,7 @@ pub struct Datagram {
 pub struct Loopback {
     caps: Caps,
     received: VecDeque<Datagram>,
+    queued: Vec<Datagram>,
     sent: VecDeque<Datagram>,
     buffers: Vec<Vec<u8>>,
     /// Readable while something is to be received.
@@ -37,6 +41,7 @@ impl Loopback {
         Ok(Self {
             caps: Caps { burst_max: BURST_MAX, room },
             received: VecDeque::new(),
+            queued: Vec::new(),
             sent: VecDeque::new(),
             buffers: vec![vec![0; room]; BURST_MAX],
             readable: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
@@ -96,9 +101,17 @@ impl Port for Loopback {
         Ok(burst)
     }
 
-    fn send(&mut self, reply: &Packet<'_>) -> bool {
-        self.sent.push_back(datagram(reply));
-        true
+    fn queue(&mut self, reply: &Packet<'_>) -> bool {
+        let has_room = self.queued.len() < LATE_MAX;
+        if has_room {
+            self.queued.push(datagram(reply));
+        }
+        has_room
+    }
+
+    fn flush(&mut self, mut told: impl FnMut(bool)) {
+        self.queued.iter().for_each(|_| told(true));
+        self.sent.extend(self.queued.drain(..));
     }
 
     fn as_fd(&self) -> BorrowedFd<'_> {

@@ -39,6 +39,8 @@ pub struct Relayed {
     pub value_at: usize,
     /// Seconds it may be kept; 0: it answers who has asked, and nobody else.
     pub ttl: u32,
+    /// Whether it says that there is no such name, of whatever type.
+    pub is_name_error: bool,
 }
 
 /// What there is to know of a kept message.
@@ -141,7 +143,8 @@ pub fn relay(
     let longest = if is_negative { ttl } else { lifetimes.ttl_max };
     age_records(&mut buf[records_at..len], |own| own.min(longest));
     note.write(buf, value_at);
-    Ok(Relayed { len, value_at, ttl })
+    let is_name_error = note.rcode == Rcode::NxDomain && note.answers == 0;
+    Ok(Relayed { len, value_at, ttl, is_name_error })
 }
 
 /// Writes what is kept where nobody could answer (RFC 9520 §3.2).
@@ -150,7 +153,7 @@ pub fn failure(key: &Key<'_>, buf: &mut [u8; FAILURE_LEN_MAX]) -> Relayed {
     buf[HEADER_LEN..value_at].copy_from_slice(key.name);
     let (rcode, authentic, unfinished) = (Rcode::ServFail, false, false);
     Note { rcode, authentic, unfinished, answers: 0, authorities: 0 }.write(buf, value_at);
-    Relayed { len: value_at + NOTE_LEN, value_at, ttl: 0 }
+    Relayed { len: value_at + NOTE_LEN, value_at, ttl: 0, is_name_error: false }
 }
 
 /// Whether what is kept says that nobody could answer.

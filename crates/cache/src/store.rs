@@ -11,12 +11,20 @@ pub struct Kind(u64);
 impl Kind {
     const DNSSEC_OK: u64 = 1 << 32;
     const CHECKING_DISABLED: u64 = 1 << 33;
+    const ALL_TYPES: u64 = 1 << 34;
+    /// QTYPE *, in the place of a type.
+    const ANY: u64 = 255;
 
     /// A type and a class, with the flags DO and CD, on which answers depend too.
     pub const fn new(rtype: u16, class: u16, dnssec_ok: bool, checking_disabled: bool) -> Self {
         let dnssec_ok = if dnssec_ok { Self::DNSSEC_OK } else { 0 };
         let checking_disabled = if checking_disabled { Self::CHECKING_DISABLED } else { 0 };
         Self(rtype as u64 | (class as u64) << 16 | dnssec_ok | checking_disabled)
+    }
+
+    /// What is true whatever type is asked for: that there is no such name (RFC 2308 §5).
+    pub const fn for_all_types(self) -> Self {
+        Self(self.0 & !(u16::MAX as u64) | Self::ANY | Self::ALL_TYPES)
     }
 
     /// The type.
@@ -52,6 +60,11 @@ pub struct Key<'k> {
 }
 
 impl<'k> Key<'k> {
+    /// The same name's, whatever type is asked for.
+    pub const fn for_all_types(&self) -> Self {
+        Self { hash: self.hash, kind: self.kind.for_all_types(), name: self.name }
+    }
+
     /// With a hash that is of the kind as well.
     #[inline]
     fn ident(&self) -> Ident<'k> {
@@ -119,9 +132,32 @@ pub struct Cache<'m> {
 }
 
 impl<'m> Cache<'m> {
-    /// The same as [`find`](Self::find), for as long as the memory is there.
+    /// The same as [`find`](Self::find), for as long as the memory is there. Where that is not
+    /// fresh, but what is kept for [all types](Kind::for_all_types) is, it is the latter.
     pub fn into_found(self, key: &Key<'_>, now: u32) -> Option<Found<'m>> {
-        let place = self.place(&key.ident())?;
+        let own = self.place(&key.ident());
+        let place = match own {
+            Some(place) if self.is_fresh(place, now) => place,
+            _ => self.whole(key, now).or(own)?,
+        };
+        self.into_found_at(place, now)
+    }
+
+    /// What is kept for all types, if it is fresh.
+    #[inline(never)]
+    fn whole(&self, key: &Key<'_>, now: u32) -> Option<usize> {
+        let place = self.place(&key.for_all_types().ident());
+        place.filter(|place| self.is_fresh(*place, now))
+    }
+
+    #[inline]
+    fn is_fresh(&self, place: usize, now: u32) -> bool {
+        let entry = Entry::at(self.octets, place * UNIT);
+        now.saturating_sub(entry.made()) < entry.ttl()
+    }
+
+    #[inline]
+    fn into_found_at(self, place: usize, now: u32) -> Option<Found<'m>> {
         let at = place * UNIT;
         let before = Entry::at(self.octets, at).uses();
         let uses = (before + 1).min(USES_MAX);
@@ -138,8 +174,9 @@ impl<'m> Cache<'m> {
     /// `now` is monotonic seconds, as everywhere here.
     #[inline]
     pub fn find(&mut self, key: &Key<'_>, now: u32) -> Option<Found<'_>> {
+        let place = self.place(&key.ident())?;
         let Self { state, lines, ghosts, octets } = self;
-        Cache { state, lines, ghosts, octets }.into_found(key, now)
+        Cache { state, lines, ghosts, octets }.into_found_at(place, now)
     }
 
     /// Keeps a value in place of what the key had: fresh for `ttl` seconds from now, and to be
@@ -186,8 +223,10 @@ impl<'m> Cache<'m> {
 
     /// Notes that by this map, which is not 0, the name is where it was asked for.
     pub fn confirm(&mut self, key: &Key<'_>, map: u32) {
-        if let Some(place) = self.place(&key.ident()) {
-            set_map(self.octets, place * UNIT, map);
+        for key in [*key, key.for_all_types()] {
+            if let Some(place) = self.place(&key.ident()) {
+                set_map(self.octets, place * UNIT, map);
+            }
         }
     }
 

@@ -99,3 +99,20 @@ proptest! {
         prop_assert_eq!(found, owned.state.entries());
     }
 }
+
+#[test]
+fn what_is_so_for_all_types_is_found_where_a_type_has_nothing_better() {
+    let mut owned = Owned::new(MEMORY_MIN);
+    let mut cache = owned.lend();
+    let octets = 7u16.to_be_bytes();
+    let (one, other) = (key(7, 0, &octets), key(7, 1, &octets));
+    let found =
+        |cache: cache::Cache<'_>, key, now| cache.into_found(key, now).map(|f| f.message[14]);
+    assert_eq!(cache.put(&one.for_all_types(), 0, 20, &[1]), Put::Done);
+    assert_eq!(found(owned.lend(), &one, 0), Some(1));
+    assert_eq!(found(owned.lend(), &other, 0), None, "DO is another matter");
+    assert_eq!(owned.lend().put(&one, 0, 10, &[2]), Put::Done);
+    assert_eq!(found(owned.lend(), &one, 9), Some(2));
+    assert_eq!(found(owned.lend(), &one, 10), Some(1), "of what is too old");
+    assert_eq!(found(owned.lend(), &one, 20), Some(2), "neither is good");
+}

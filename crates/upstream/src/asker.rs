@@ -270,8 +270,7 @@ impl Asker {
             return self.fail(ticket, answer);
         };
         if servers.caches && taken.ttl > 0 {
-            // What is too large to be kept is told to who waits, and asked again.
-            let _ = store.lend().put(&key, now, taken.ttl, &kept[taken.value_at..taken.len]);
+            store.keep(&key, now, &taken, kept);
         }
         self.tell(News::Answer(ticket, taken.len, taken.ttl), ticket, answer);
     }

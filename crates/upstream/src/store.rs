@@ -1,6 +1,6 @@
 //! A thread's share of the cache, and the memory it is a view of.
 use crate::limits::{FAILURE_TTL, FAILURE_TTL_MAX, STALE_RETRY};
-use answer::failure;
+use answer::{Relayed, failure};
 use cache::{Cache, Key, Line, Shape, State};
 
 #[derive(Debug)]
@@ -30,6 +30,17 @@ impl Store {
 
     pub(crate) fn lines(&self) -> &[Line] {
         &self.lines
+    }
+
+    /// Keeps an answer: that there is no such name, whatever type is asked for (RFC 2308 §5).
+    pub(crate) fn keep(&mut self, key: &Key<'_>, now: u32, taken: &Relayed, message: &[u8]) {
+        let value = &message[taken.value_at..taken.len];
+        let mut cache = self.lend();
+        // What is too large to be kept is told to who waits, and asked again.
+        let _ = cache.put(key, now, taken.ttl, value);
+        if taken.is_name_error {
+            let _ = cache.put(&key.for_all_types(), now, taken.ttl, value);
+        }
     }
 
     /// Remembers that nobody could answer: that what is known cannot be renewed for now, or, where

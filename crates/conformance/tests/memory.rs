@@ -1,15 +1,15 @@
 //! Names without number, each asked once, or twice: the process never takes more memory than it had
 //! before them, the cache's, and a tenth of that.
 //!
-//! By itself this is the short form: any build, 60,000 names through 4 MiB. `bench/cache` is the
+//! By itself this is the short form: any build, 120,000 names through 8 MiB. `bench/cache` is the
 //! campaign: ten million through 64 MiB. Half of them are asked over UDP and half over TCP, since
 //! each thread has a share of the memory; every third is asked again, or the cache would keep only
 //! the few newest.
 //!
 //! | variable | meaning |
 //! | --- | --- |
-//! | `DUNLIN_CACHE_NAMES` | how many (60000) |
-//! | `DUNLIN_CACHE_MIB` | the cache's memory (4) |
+//! | `DUNLIN_CACHE_NAMES` | how many (120000) |
+//! | `DUNLIN_CACHE_MIB` | the cache's memory (8) |
 #![allow(missing_docs, reason = "a test has no callers")]
 
 use std::io::{Read, Write};
@@ -34,7 +34,7 @@ const TELLS: Duration = Duration::from_secs(10);
 #[test]
 fn names_without_number_take_no_more_memory_than_they_may() {
     let scene = Scene::new("memory").unwrap();
-    let (names, mebi) = (number("DUNLIN_CACHE_NAMES", 60_000), number("DUNLIN_CACHE_MIB", 4));
+    let (names, mebi) = (number("DUNLIN_CACHE_NAMES", 120_000), number("DUNLIN_CACHE_MIB", 8));
     let server = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = server.local_addr().unwrap();
     let ends = AtomicBool::new(false);

@@ -83,6 +83,7 @@ impl Streamed {
         let act = Arc::new(act);
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
+                stream.set_nodelay(true).unwrap();
                 let number = opened.fetch_add(1, Ordering::SeqCst);
                 let (act, sessions, tls) = (Arc::clone(&act), Arc::clone(&sessions), tls.clone());
                 thread::spawn(move || {

@@ -54,3 +54,29 @@ fn system(config: &Config) -> Result<Trust, Diagnostic> {
         Diagnostic { help: Some(help.into()), ..Diagnostic::of_file(file, message) }
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(text: &str) -> Result<bool, String> {
+        let config = Config::parse(Path::new("/nowhere/f"), text).expect("a config");
+        load(&config).map(|trust| trust.is_some()).map_err(|wrong| wrong.to_string())
+    }
+
+    #[test]
+    fn a_file_without_certificates_is_refused_with_its_name() {
+        assert_eq!(
+            told("[forward]\n\".\" = [\"192.0.2.1\"]"),
+            Ok(false),
+            "nobody is to be believed"
+        );
+        let missing = told("upstream.ca = \"ca.pem\"").expect_err("it is not there");
+        assert!(missing.starts_with("/nowhere/ca.pem: cannot be read"), "{missing}");
+        let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+        let other = told(&format!("upstream.ca = {manifest:?}")).expect_err("it is none");
+        assert!(other.contains("holds no certificate"), "{other}");
+        let long = told("upstream.ca = \"/dev/zero\"").expect_err("it does not end");
+        assert!(long.starts_with("/dev/zero: "), "{long}");
+    }
+}

@@ -17,7 +17,9 @@ pub mod limits;
 mod queue;
 mod shape;
 mod store;
+mod walk;
 
 pub use index::Line;
 pub use shape::{Shape, State};
 pub use store::{Cache, Found, Key, Kind, Put, memory};
+pub use walk::Met;

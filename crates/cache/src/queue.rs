@@ -28,6 +28,11 @@ impl Queue {
         self.used
     }
 
+    /// Nothing of the range is in use any more.
+    pub(crate) const fn clear(&mut self) {
+        (self.head, self.tail, self.used) = (self.begin, self.begin, 0);
+    }
+
     /// Whether an entry at this place is one of the queue's.
     pub(crate) const fn holds(&self, place: usize) -> bool {
         self.begin <= place && place < self.end

@@ -6,7 +6,7 @@ use crate::shape::State;
 
 /// What is asked of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kind(u64);
+pub struct Kind(pub(crate) u64);
 
 impl Kind {
     const DNSSEC_OK: u64 = 1 << 32;
@@ -268,7 +268,7 @@ impl<'m> Cache<'m> {
     }
 
     /// Takes an entry out of the index. Its octets come free when it is the oldest of its queue.
-    fn forget(&mut self, place: usize, hash: u64) {
+    pub(crate) fn forget(&mut self, place: usize, hash: u64) {
         let line = choose(hash, self.lines.len());
         self.state.entries -= usize::from(self.lines[line].change(place, None));
     }

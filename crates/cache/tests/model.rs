@@ -18,10 +18,27 @@ fn key(name: u16, kind: u8, octets: &[u8; 2]) -> Key<'_> {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Put { name: u16, kind: u8, len: usize, ttl: u32 },
-    Find { name: u16, kind: u8 },
-    Hold { name: u16, kind: u8, seconds: u32 },
+    Put {
+        name: u16,
+        kind: u8,
+        len: usize,
+        ttl: u32,
+    },
+    Find {
+        name: u16,
+        kind: u8,
+    },
+    Hold {
+        name: u16,
+        kind: u8,
+        seconds: u32,
+    },
     Pass(u32),
+    /// Forgets every so many-th name, in pieces of so many lines.
+    Flush {
+        every: u16,
+        lines: usize,
+    },
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -34,6 +51,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => (name(), 0..100u32)
             .prop_map(|((name, kind), seconds)| Step::Hold { name, kind, seconds }),
         1 => (0..10u32).prop_map(Step::Pass),
+        1 => (1..40u16, 1..500usize).prop_map(|(every, lines)| Step::Flush { every, lines }),
     ];
     prop::collection::vec(step, 1..3000)
 }
@@ -87,6 +105,20 @@ proptest! {
                     }
                 }
                 Step::Pass(seconds) => now += seconds,
+                Step::Flush { every, lines } => {
+                    let before = owned.state.entries();
+                    let is_doomed = |name: u16| name.is_multiple_of(every);
+                    let mut went = 0;
+                    for begin in (0..owned.lines.len()).step_by(lines) {
+                        went += owned.lend().retain(begin..begin + lines, now, |met| {
+                            assert_eq!(&met.message[12..12 + met.name.len()], met.name);
+                            !is_doomed(u16::from_be_bytes([met.name[0], met.name[1]]))
+                        });
+                    }
+                    prop_assert_eq!(owned.state.entries(), before - went);
+                    last.retain(|(name, _), _| !is_doomed(*name));
+                    prop_assert!(every > 1 || owned.state.used() == 0);
+                }
             }
             prop_assert!(owned.state.used() <= owned.octets.len());
         }

@@ -1,0 +1,89 @@
+//! A walk in pieces meets all that is there from its beginning to its end, whatever comes between.
+mod common;
+
+use cache::{Key, Kind, Put};
+use common::Owned;
+use std::collections::HashMap;
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+const LEN: usize = 100;
+
+fn put(owned: &mut Owned, number: u64, now: u32) {
+    let name = number.to_be_bytes();
+    let hash = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let key = Key { hash, kind: Kind::new(1, 1, false, false), name: &name };
+    assert_eq!(owned.lend().put(&key, now, (60, 0), &[7; LEN]), Put::Done);
+    // Used, so that it goes round and round.
+    owned.lend().find(&key, now).expect("it was just put");
+}
+
+/// What is put meanwhile has everything else move through both queues.
+#[test]
+fn what_moves_is_met_all_the_same() {
+    let mut owned = Owned::new(1 << 20);
+    let all = 3_000;
+    (0..all).for_each(|number| put(&mut owned, number, 1));
+    let (mut met, mut next) = (HashMap::<u64, u32>::new(), all);
+    for begin in (0..owned.lines.len()).step_by(16) {
+        owned.lend().retain(begin..begin + 16, 3, |entry| {
+            let number = u64::from_be_bytes(entry.name.try_into().unwrap());
+            *met.entry(number).or_default() += 1;
+            assert_eq!((entry.ttl, entry.kind.rtype()), (60, 1));
+            true
+        });
+        for _ in 0..60 {
+            put(&mut owned, next, 2);
+            next += 1;
+        }
+    }
+    assert!(next > 2 * all, "much was moved: {next}");
+    assert!(met.values().all(|times| *times == 1), "each is met once");
+    let mut left = 0;
+    let lines = owned.lines.len();
+    owned.lend().retain(0..lines, 3, |entry| {
+        let number = u64::from_be_bytes(entry.name.try_into().unwrap());
+        if number < all {
+            left += 1;
+            assert!(met.contains_key(&number), "{number} was there all the time");
+        }
+        true
+    });
+    assert!(left > 100, "some stayed: {left}");
+}
+
+#[test]
+fn to_be_met_is_no_use() {
+    let mut owned = Owned::new(1 << 20);
+    put(&mut owned, 1, 1);
+    let mut uses = Vec::new();
+    for _ in 0..5 {
+        let lines = owned.lines.len();
+        owned.lend().retain(0..lines, 11, |entry| {
+            uses.push((entry.uses, entry.age));
+            true
+        });
+    }
+    assert_eq!(uses, [(1, 10); 5]);
+}
+
+/// A measurement: `cargo test --release -p cache --test walks -- --ignored --nocapture`.
+#[test]
+#[ignore = "a measurement"]
+fn how_long_a_walk_takes() {
+    let mut owned = Owned::new(64 << 20);
+    (0..600_000).for_each(|number| put(&mut owned, number, 1));
+    let (entries, lines) = (owned.state.entries(), owned.lines.len());
+    for piece in [lines, 512, 256] {
+        let (mut longest, mut all) = (Duration::ZERO, Duration::ZERO);
+        for begin in (0..lines).step_by(piece) {
+            let begun = Instant::now();
+            owned.lend().retain(begin..begin + piece, 1, |entry| {
+                black_box(entry.message.iter().fold(0, |sum, octet| sum ^ octet)) != 0xff
+            });
+            let took = begun.elapsed();
+            (longest, all) = (longest.max(took), all + took);
+        }
+        println!("{entries} entries, {lines} lines, by {piece}: {all:?}, longest {longest:?}");
+    }
+}

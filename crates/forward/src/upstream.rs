@@ -1,8 +1,8 @@
 //! One server that is asked: how fast it answers, and whether it does.
 use crate::limits::{
     FAILURES_DOWN, FAILURES_SURE, HALF_LIFE_MICROS, HEDGE_MICROS_MIN, REST_MICROS_MAX,
-    REST_MICROS_MIN, SILENCE_MICROS_DOWN, SILENCE_MICROS_GONE, WAIT_MICROS_MAX, WAIT_MICROS_MIN,
-    WAIT_MICROS_UNHEARD,
+    REST_MICROS_MIN, SILENCE_MICROS_DOWN, SILENCE_MICROS_GONE, TRIES_OF_SERVER_MAX,
+    WAIT_MICROS_MAX, WAIT_MICROS_MIN, WAIT_MICROS_UNHEARD,
 };
 
 /// How a server is asked.
@@ -120,14 +120,16 @@ impl Upstream {
     }
 
     /// How long its answer is waited for where it is asked for the `nth` time about the same: twice
-    /// as long each time (RFC 6298 §5.5). Who failed may have become slow, and nobody else waits.
+    /// as long each time (RFC 6298 §5.5). Who failed may have become slow, and nobody else waits;
+    /// and nobody is given up before a silence that says so.
     pub(crate) fn wait_micros(&self, nth: usize, now: u64) -> u64 {
         let wait = match self.round_trip_micros {
             _ if self.standing(now) == Standing::Due => WAIT_MICROS_MAX,
             0 => WAIT_MICROS_UNHEARD,
             _ => self.expected_micros().clamp(WAIT_MICROS_MIN, WAIT_MICROS_MAX),
         };
-        (wait << nth.min(8)).min(WAIT_MICROS_MAX)
+        let least = if nth + 1 >= TRIES_OF_SERVER_MAX { SILENCE_MICROS_GONE } else { 0 };
+        (wait << nth.min(8)).clamp(least, WAIT_MICROS_MAX)
     }
 
     /// When another one is asked too.
@@ -265,7 +267,7 @@ mod tests {
     fn it_is_waited_for_longer_each_time_and_when_it_may_be_back() {
         let mut upstream = heard(&[100]);
         assert_eq!(upstream.wait_micros(1, 0), 2 * WAIT_MICROS_MIN);
-        assert_eq!(upstream.wait_micros(2, 0), 4 * WAIT_MICROS_MIN);
+        assert_eq!(upstream.wait_micros(2, 0), SILENCE_MICROS_GONE, "the last time");
         assert_eq!(upstream.wait_micros(200, 0), WAIT_MICROS_MAX);
         upstream.refuse(0);
         assert_eq!(upstream.wait_micros(0, REST_MICROS_MIN), WAIT_MICROS_MAX);

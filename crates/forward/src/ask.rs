@@ -1,8 +1,10 @@
 //! A question that was sent on, and who waits for its answer.
+use crate::Forwarder;
 use crate::casing::Casing;
 use crate::limits::{
     STREAM_OPEN_MICROS_MAX, STREAM_WAIT_MICROS_MORE, TRIES_MAX, TRIES_OF_SERVER_MAX,
 };
+use crate::upstream::Upstream;
 use cache::{Key, Kind};
 
 /// No number of an ask or of a waiter.
@@ -29,6 +31,8 @@ pub struct Ask {
     pub(crate) tries: [Try; TRIES_MAX],
     /// Whether a second server was asked because the first one was late.
     pub(crate) is_hedged: bool,
+    /// Whether nobody may join it, nor keep what comes of it.
+    pub(crate) is_cut_off: bool,
 }
 
 /// One time that a question was sent.
@@ -103,6 +107,7 @@ impl Ask {
         tries_len: 0,
         tries: [Try::NEVER; TRIES_MAX],
         is_hedged: false,
+        is_cut_off: false,
     };
 
     /// Takes the room for another question.
@@ -113,7 +118,7 @@ impl Ask {
         self.name[..name.len()].copy_from_slice(name);
         self.name_len = name.len() as u8;
         (self.waiter, self.waiters, self.tries_len) = (NONE, 0, 0);
-        self.is_hedged = false;
+        (self.is_hedged, self.is_cut_off) = (false, false);
     }
 
     /// What is asked, in lower case.
@@ -126,8 +131,14 @@ impl Ask {
         self.group
     }
 
+    /// Whether it was [cut off](crate::Forwarder::cut_off): what comes of it is not to be kept.
+    pub fn is_cut_off(&self) -> bool {
+        self.is_cut_off
+    }
+
     pub(crate) fn is(&self, key: &Key<'_>, group: Group) -> bool {
-        self.hash == key.hash
+        !self.is_cut_off
+            && self.hash == key.hash
             && self.kind == key.kind
             && self.group == group
             && self.key().name == key.name
@@ -143,8 +154,38 @@ impl Ask {
         self.asked(upstream) < TRIES_OF_SERVER_MAX && !tries.any(|tried| tried.is_refused)
     }
 
+    /// Whether nobody waits for it, nor may.
+    pub(crate) fn is_for_nobody(&self) -> bool {
+        self.is_cut_off && self.waiters == 0
+    }
+
+    /// Goes on for nobody if a server is asked that failed: its answer may come after another's,
+    /// and is how its return is seen.
+    pub(crate) fn lingers(&mut self, upstreams: &[Upstream]) -> bool {
+        let mut waited = self.tries().iter().filter(|sent| sent.is_waited);
+        let lingers = waited.any(|sent| upstreams[usize::from(sent.upstream)].has_failed());
+        if lingers {
+            (self.is_cut_off, self.is_hedged) = (true, true);
+        }
+        lingers
+    }
+
     /// How often an upstream was asked.
     pub(crate) fn asked(&self, upstream: u16) -> usize {
         self.tries().iter().filter(|tried| tried.upstream == upstream).count()
+    }
+}
+
+impl Forwarder<'_> {
+    /// Cuts off the questions under way that `is_old` chooses: who asks one of them from now on has
+    /// it asked anew, and what comes of it is for those alone who wait for it by now. Returns how
+    /// many they are.
+    pub fn cut_off(&mut self, mut is_old: impl FnMut(&Key<'_>) -> bool) -> usize {
+        let mut count = 0;
+        for ask in self.asks.iter_mut().filter(|ask| ask.group.len > 0 && !ask.is_cut_off) {
+            ask.is_cut_off = is_old(&ask.key());
+            count += usize::from(ask.is_cut_off);
+        }
+        count
     }
 }

@@ -199,7 +199,8 @@ impl Forwarder<'_> {
         Some(waiter)
     }
 
-    /// Ends a question. What comes for it later is a reply to nothing.
+    /// Ends a question. What comes for it later is a reply to nothing, but where it shows whether a
+    /// server is back: then it goes on for nobody.
     pub fn end(&mut self, ticket: Ticket) {
         if self.get(ticket).is_none() {
             return;
@@ -207,6 +208,9 @@ impl Forwarder<'_> {
         let Ticket { number, .. } = ticket;
         let state = &mut *self.state;
         let ask = &mut self.asks[usize::from(number)];
+        if ask.lingers(&state.upstreams) {
+            return;
+        }
         for (attempt, sent) in ask.tries().iter().enumerate() {
             let id = &mut state.ids[usize::from(sent.id)];
             if *id == id_of(number, attempt) {
@@ -261,7 +265,7 @@ impl Forwarder<'_> {
     pub(crate) fn go_on(&mut self, number: u16, now: u64, dice: Dice<'_>) -> Event {
         let ask = &self.asks[usize::from(number)];
         let waits = ask.tries().iter().any(|sent| sent.is_waited);
-        if !waits && !self.try_next(number, now, dice) {
+        if !waits && (ask.is_for_nobody() || !self.try_next(number, now, dice)) {
             self.state.wheel.clear(number);
             return Event::Failure(self.ticket(number));
         }
@@ -275,7 +279,7 @@ impl Forwarder<'_> {
         if now - ask.began_at >= ASK_MICROS_MAX {
             return false;
         }
-        let standings = [Standing::Up, Standing::Due, Standing::Down];
+        let standings = [Standing::Up, Standing::Drained, Standing::Due, Standing::Down];
         let best = standings.into_iter().find_map(|standing| self.best(ask, now, standing));
         best.is_some_and(|upstream| self.send(number, (upstream, false), now, dice))
     }

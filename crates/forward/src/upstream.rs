@@ -48,7 +48,7 @@ pub struct Upstream {
     rests: u8,
     /// Questions it has not answered yet.
     waiting: u16,
-    /// Whether it is not to be asked, because somebody said so.
+    /// Whether it is not to be asked, because somebody said so: see [`Standing::Drained`].
     pub is_drained: bool,
     /// What happened so far.
     pub counts: Counts,
@@ -76,7 +76,10 @@ pub enum Standing {
     Up,
     /// It failed, and it is time to see whether it is back.
     Due,
-    /// It failed not long ago, or is drained.
+    /// Somebody said that it is not to be asked. It is where nobody else can be, as any answer is
+    /// better than none.
+    Drained,
+    /// It failed not long ago.
     Down,
 }
 
@@ -100,11 +103,16 @@ impl Upstream {
     /// Whether it is worth asking.
     pub fn standing(&self, now: u64) -> Standing {
         match self {
-            Self { is_drained: true, .. } => Standing::Down,
+            Self { rest_until: Some(until), .. } if now < *until => Standing::Down,
+            Self { is_drained: true, .. } => Standing::Drained,
+            Self { rest_until: Some(_), .. } => Standing::Due,
             Self { rest_until: None, .. } => Standing::Up,
-            Self { rest_until: Some(until), .. } if now >= *until => Standing::Due,
-            _ => Standing::Down,
         }
+    }
+
+    /// Whether it failed, and was not heard since.
+    pub(crate) const fn has_failed(&self) -> bool {
+        self.rest_until.is_some()
     }
 
     /// The smoothed round trip time, microseconds; 0: it was never heard.
@@ -373,8 +381,11 @@ mod tests {
     }
 
     #[test]
-    fn who_is_drained_is_not_asked() {
-        let drained = Upstream { is_drained: true, ..Upstream::NEW };
-        assert_eq!(drained.standing(u64::MAX), Standing::Down);
+    fn who_is_drained_is_neither_asked_nor_tried_again() {
+        let mut drained = Upstream { is_drained: true, ..Upstream::NEW };
+        assert_eq!(drained.standing(0), Standing::Drained);
+        drained.refuse(0);
+        assert_eq!(drained.standing(1), Standing::Down);
+        assert_eq!(drained.standing(u64::MAX), Standing::Drained, "and not due");
     }
 }

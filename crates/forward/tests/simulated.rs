@@ -2,8 +2,8 @@
 mod world;
 
 use forward::limits::{ASKS_MAX, WAITERS_OF_ASK_MAX};
-use forward::{Asked, Loss};
-use world::{DEAD, FAST, MILLI, Manner, Outcome, SLOW, SLOW_STREAM, STREAM, World};
+use forward::{Asked, Loss, Standing};
+use world::{DEAD, FAST, MILLI, Manner, Outcome, SLOW, SLOW_STREAM, STREAM, World, name};
 
 #[test]
 fn the_fastest_server_is_asked() {
@@ -29,6 +29,18 @@ fn a_dying_server_costs_little_and_its_return_is_seen() {
     assert!(sum.late * 100 <= 9000, "{sum:?}");
     assert!(asked_dead < 1200, "{asked_dead}");
     assert!(world.sent[0] > asked_dead + 5000, "{:?}", world.sent);
+}
+
+/// Its answers come when the faster one's are already there.
+#[test]
+fn the_return_of_a_slower_server_is_seen() {
+    let mut world = World::new(&[FAST, SLOW]);
+    world.call(|forwarder, now, _| forwarder.upstream(1).refuse(now));
+    world.load(0, 3_000);
+    let standing = world.call(|forwarder, now, _| forwarder.upstream(1).standing(now));
+    assert_eq!(standing, Standing::Up);
+    assert_eq!(world.sent, [3_000, 1]);
+    world.end();
 }
 
 #[test]
@@ -228,4 +240,63 @@ fn a_full_table_is_told_and_comes_free_again() {
     assert_eq!(world.ask(0), Asked::Waits);
     let sum = world.end();
     assert_eq!((sum.all, sum.failed), (ASKS_MAX + 1, ASKS_MAX));
+}
+
+#[test]
+fn who_is_drained_is_asked_where_nobody_else_can_be() {
+    let mut world = World::new(&[FAST, SLOW]);
+    world.load(0, 100);
+    world.call(|forwarder, _, _| forwarder.upstream(0).is_drained = true);
+    let drained = world.sent[0];
+    world.load(100, 2_000);
+    assert_eq!(world.sent[0], drained, "the slower one answers");
+    world.servers[1] = DEAD;
+    world.load(2_100, 20_000);
+    assert!(world.sent[0] > drained + 15_000, "{:?}", world.sent);
+    world.servers[1] = SLOW;
+    world.load(22_100, 40_000);
+    let back = world.sent[0];
+    world.load(62_100, 1_000);
+    assert_eq!(world.sent[0], back, "and not when the other one is back");
+    world.call(|forwarder, _, _| forwarder.upstream(0).is_drained = false);
+    world.load(63_100, 30_000);
+    assert!(world.sent[0] > back + 1_000, "{:?}", world.sent);
+    let sum = world.end();
+    assert_eq!((sum.all, sum.failed), (93_100, 0));
+}
+
+#[test]
+fn all_being_drained_is_as_none() {
+    let mut world = World::new(&[FAST, SLOW]);
+    for number in 0..2 {
+        world.call(|forwarder, _, _| forwarder.upstream(number).is_drained = true);
+    }
+    world.load(0, 1_000);
+    assert!(world.sent[0] > 900, "{:?}", world.sent);
+    let sum = world.end();
+    assert_eq!((sum.all, sum.failed, sum.late), (1_000, 0, 0));
+}
+
+#[test]
+fn who_is_cut_off_is_joined_by_nobody_and_answers_who_waits() {
+    let mut world = World::new(&[SLOW]);
+    for _ in 0..3 {
+        assert_eq!(world.ask(1), Asked::Waits);
+    }
+    assert_eq!(world.ask(2), Asked::Waits);
+    let gone = name(1);
+    let cut =
+        |world: &mut World| world.call(|forwarder, _, _| forwarder.cut_off(|key| key.name == gone));
+    assert_eq!((cut(&mut world), cut(&mut world)), (1, 0), "once");
+    for _ in 0..3 {
+        assert_eq!(world.ask(1), Asked::Waits);
+        assert_eq!(world.ask(2), Asked::Waits);
+    }
+    assert_eq!(world.sent, [3], "one of them anew, for all who come after");
+    assert_eq!(cut(&mut world), 1, "the new one, again");
+    let sum = world.end();
+    assert_eq!((sum.all, sum.failed), (10, 0));
+    assert_eq!(world.ask(1), Asked::Waits);
+    assert_eq!(cut(&mut world), 1, "its room was not what was cut off");
+    world.end();
 }

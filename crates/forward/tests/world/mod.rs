@@ -323,7 +323,7 @@ pub struct Sum {
     pub late: usize,
 }
 
-fn name(number: u64) -> Vec<u8> {
+pub fn name(number: u64) -> Vec<u8> {
     let label = format!("name-{number}");
     let mut name = vec![label.len() as u8];
     name.extend(label.bytes());

@@ -205,11 +205,15 @@ impl Streams {
         now: Duration,
     ) -> Option<(&Connection, Turn)> {
         let connection = self.places.get_mut(place)?.as_mut()?;
-        let tls = match &self.servers[usize::from(connection.server)].address.over {
+        let server = &self.servers[usize::from(connection.server)];
+        let tls = match &server.address.over {
             Over::Tls(name) => self.tls.as_ref().map(|tls| (tls, name)),
             Over::Udp | Over::Tcp => None,
         };
         let turn = connection.turn(tls, now);
+        if turn.opened && connection.asked >= server.share(now) {
+            connection.stage = Stage::Retired;
+        }
         watch(epoll, place, connection);
         Some((connection, turn))
     }

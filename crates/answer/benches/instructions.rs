@@ -37,13 +37,13 @@ const NXDOMAIN_MAX: u64 = 600 * BURST_MAX as u64;
 const FEW_MAX: u64 = 388 * BURST_MAX as u64;
 const USED_MAX: u64 = FEW_MAX + FEW_MAX / 4;
 /// Most where every client was never seen before, as in a flood of sources that are made up.
-const NEW_MAX: u64 = 715 * BURST_MAX as u64;
+const NEW_MAX: u64 = 716 * BURST_MAX as u64;
 /// Most where each cookie has to be made again to see whether it is ours.
 const UNKNOWN_MAX: u64 = 922 * BURST_MAX as u64;
 /// Most where questions with a cookie that is remembered and questions without one take turns.
 const TURNS_MAX: u64 = 515 * BURST_MAX as u64;
 /// Most of a burst of names that are known from others.
-const KNOWN_MAX: u64 = 740 * BURST_MAX as u64;
+const KNOWN_MAX: u64 = 700 * BURST_MAX as u64;
 /// Prefixes of the access list.
 const PREFIXES: u32 = 1000;
 /// Room of each packet.

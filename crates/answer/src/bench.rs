@@ -1,7 +1,6 @@
 //! The second pass: each question is answered in its place.
 use crate::finish::{self, Room};
 use crate::guard::{self, CookieMemo, Options};
-use crate::known::Shelf;
 use crate::ledger::Made;
 use crate::limits::TAIL_MAX;
 use crate::plain::{Desk, put_cookie};
@@ -28,7 +27,6 @@ pub(crate) struct Bench<'b, 'e, 'w> {
     pub(crate) tail: &'b mut [u8; TAIL_MAX],
     pub(crate) dice: Dice,
     pub(crate) abroad: Abroad<'e>,
-    pub(crate) shelf: Shelf,
 }
 
 impl<'w> Bench<'_, '_, 'w> {
@@ -53,8 +51,23 @@ impl<'w> Bench<'_, '_, 'w> {
                 (packet.len, packet.verdict) = (len, Verdict::Reply);
                 tally.count(rcode, glance.rtype == Rtype::AAAA);
             } else {
-                self.answer_closely(scout, glance, query, way, packet, tally);
+                self.answer_rest(scout, query, way, packet, tally);
             }
+        }
+    }
+
+    /// The second pass over a packet that did not take the short way here.
+    #[inline(never)]
+    fn answer_rest(
+        &mut self,
+        scout: &mut Scout<'_, 'w>,
+        query: &mut Query,
+        way: &mut Way<'w>,
+        packet: &mut Packet<'_>,
+        tally: &mut Tally,
+    ) {
+        if !matches!(way, Way::Known(_)) {
+            self.answer_closely(scout, query, way, packet, tally);
         }
     }
 
@@ -63,19 +76,12 @@ impl<'w> Bench<'_, '_, 'w> {
     fn answer_closely(
         &mut self,
         scout: &mut Scout<'_, 'w>,
-        glance: &Glance,
         query: &mut Query,
         way: &mut Way<'w>,
         packet: &mut Packet<'_>,
         tally: &mut Tally,
     ) {
-        if let Way::Known(hint) = way
-            && let Some(rcode) = self.shelf.answer(*hint, glance, self.abroad.elsewhere, packet)
-        {
-            packet.verdict = Verdict::Reply;
-            return tally.count(rcode, type_index(glance.rtype));
-        }
-        if let Way::Plain(_) | Way::Known(_) = way {
+        if let Way::Plain(_) | Way::Unknown = way {
             *way = scout.look_closely(query, packet);
         }
         packet.verdict = match way {

@@ -4,7 +4,7 @@ use crate::guard::{COOKIE_LEN, Options};
 use crate::reply::Reply;
 use packet::Transport;
 use wire::limits::{MESSAGE_LEN_MAX, UDP_LEN_MIN};
-use wire::{Flags, HEADER_LEN, OptionCode, Query};
+use wire::{HEADER_LEN, OptionCode, Query};
 
 /// An extended DNS error (RFC 8914).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,20 +107,33 @@ pub(crate) fn finish(policy: &Policy<'_>, options: &Options, reply: Reply<'_>) -
     len
 }
 
-/// The OPT record of a reply without extended code, flags or options; it tells how large a UDP
-/// payload may be, most significant octet first.
-#[inline(always)]
-pub(crate) fn plain_opt([s0, s1]: [u8; 2]) -> [u8; OPT_LEN] {
-    [0, 0, 41, s0, s1, 0, 0, 0, 0, 0, 0]
+/// The OPT record of a reply without extended code, flags or options: its first eight octets; the
+/// others are 0. Made once, since most replies have it.
+#[derive(Clone, Copy)]
+pub(crate) struct PlainOpt(u64);
+
+impl PlainOpt {
+    /// One that tells how large a UDP payload may be.
+    pub(crate) fn new(size: u16) -> Self {
+        let [s0, s1] = size.to_be_bytes();
+        Self(u64::from_ne_bytes([0, 0, 41, s0, s1, 0, 0, 0]))
+    }
+
+    #[inline(always)]
+    pub(crate) fn put(self, room: &mut [u8; OPT_LEN]) {
+        let (first, last) = room.split_at_mut(size_of::<u64>());
+        first.copy_from_slice(&self.0.to_ne_bytes());
+        last.fill(0);
+    }
 }
 
-/// Makes the header of a question that of its reply, with the flags that are made of the question's
-/// and so many records in each section.
+/// Makes the header of a question that of its reply: of its flags it keeps those in `kept`, gets
+/// those in `set`, which is in network order, and so many records in each section.
 #[inline(always)]
-pub(crate) fn put_header(buf: &mut [u8], flags: impl FnOnce(Flags) -> u16, counts: [u16; 3]) {
-    if let Some([_, words @ ..]) = buf.as_chunks_mut::<2>().0.first_chunk_mut::<6>() {
-        let flags = flags(Flags(u16::from_be_bytes(words[0])));
-        *words = [flags, 1, counts[0], counts[1], counts[2]].map(u16::to_be_bytes);
+pub(crate) fn put_header(buf: &mut [u8], kept: u16, set: u16, counts: [u16; 3]) {
+    if let Some([_, flags, words @ ..]) = buf.as_chunks_mut::<2>().0.first_chunk_mut::<6>() {
+        *flags = (u16::from_ne_bytes(*flags) & kept.to_be() | set).to_ne_bytes();
+        *words = [1, counts[0], counts[1], counts[2]].map(u16::to_be_bytes);
     }
 }
 

@@ -5,14 +5,14 @@
 //! else's, and while that is the world's map, it still is. All else takes the long way, where what
 //! is found is [confirmed](Elsewhere::confirm) by the map of today.
 use crate::elsewhere::{Elsewhere, Lookup, is_due};
-use crate::finish::{OPT_LEN, plain_opt, put_header};
+use crate::finish::{OPT_LEN, PlainOpt, put_header};
 use crate::ledger::{Content, Kind, Made};
 use crate::relay::Note;
-use crate::tally::type_index;
+use crate::tally::{Tally, type_index};
 use crate::{Policy, Way};
 use cache::Key;
 use image::HashKey;
-use packet::{BURST_MAX, Packet};
+use packet::{BURST_MAX, Packet, Verdict};
 use wire::limits::UDP_LEN_MIN;
 use wire::{Class, Flags, Glance, HEADER_LEN, Rcode, age_records};
 
@@ -65,10 +65,9 @@ impl Hint {
 pub(crate) struct Shelf {
     /// The number of the world's map.
     map: u32,
-    /// RA.
+    /// QR and RA, in network order.
     flags: u16,
-    /// UDP payload that OPT tells, as it stands there.
-    size: [u8; 2],
+    opt: PlainOpt,
     /// Whether replies have a rate: those without records are charged for by whose names they are,
     /// which only the long way tells.
     tells_whose: bool,
@@ -77,7 +76,35 @@ pub(crate) struct Shelf {
 impl Shelf {
     pub(crate) fn new(map: u32, policy: &Policy<'_>) -> Self {
         let tells_whose = policy.limits.as_ref().is_some_and(|limits| limits.replies.is_some());
-        Self { map, flags: policy.offers(), size: policy.udp_size_max.to_be_bytes(), tells_whose }
+        let flags = (Flags::QR | policy.offers()).to_be();
+        Self { map, flags, opt: PlainOpt::new(policy.udp_size_max), tells_whose }
+    }
+
+    /// Answers, of a burst, all that takes this way, and marks what cannot.
+    #[inline(never)]
+    pub(crate) fn answer_all(
+        &self,
+        elsewhere: &mut dyn Elsewhere,
+        glances: &[Glance; BURST_MAX],
+        ways: &mut [Way<'_>; BURST_MAX],
+        packets: &mut [Packet<'_>],
+        tally: &mut Tally,
+    ) {
+        for ((packet, glance), way) in packets.iter().zip(glances).zip(&*ways) {
+            if let Way::Known(hint) = way {
+                elsewhere.prefetch(&hint.key(glance, packet.buf));
+            }
+        }
+        for ((packet, glance), way) in packets.iter_mut().zip(glances).zip(ways) {
+            let Way::Known(hint) = way else { continue };
+            match self.answer(*hint, glance, elsewhere, packet) {
+                Some(rcode) => {
+                    packet.verdict = Verdict::Reply;
+                    tally.count(rcode, type_index(glance.rtype));
+                }
+                None => *way = Way::Unknown,
+            }
+        }
     }
 
     /// Answers in the question's buffer; nothing where the long way has to be taken. The message is
@@ -111,30 +138,14 @@ impl Shelf {
         let (room, behind) = behind.split_at_mut(records.len());
         room.copy_from_slice(records);
         age_records(room, |ttl| ttl.saturating_sub(age));
-        *behind.first_chunk_mut()? = plain_opt(self.size);
+        self.opt.put(behind.first_chunk_mut()?);
         // RFC 6840 §5.8: AD for who asks for it. RFC 4035 §3.2.2: CD is copied.
-        let copied = Flags::CD | if note.authentic { Flags::AD } else { 0 };
-        let flags =
-            |asked: Flags| asked.reply().0 | asked.0 & copied | self.flags | note.rcode as u16;
-        put_header(head, flags, [note.answers, note.authorities, glance.has_opt.into()]);
+        let kept = Flags::RD | Flags::CD | if note.authentic { Flags::AD } else { 0 };
+        let set = self.flags | (note.rcode as u16).to_be();
+        put_header(head, kept, set, [note.answers, note.authorities, glance.has_opt.into()]);
         packet.len = records_end + if glance.has_opt { OPT_LEN } else { 0 };
         elsewhere.count(Lookup::Hit);
         Some(note.rcode)
-    }
-}
-
-/// Has what will be looked for fetched into the CPU's cache.
-#[inline(never)]
-pub(crate) fn prefetch_all(
-    elsewhere: &dyn Elsewhere,
-    glances: &[Glance; BURST_MAX],
-    ways: &[Way<'_>; BURST_MAX],
-    packets: &[Packet<'_>],
-) {
-    for ((packet, glance), way) in packets.iter().zip(glances).zip(ways) {
-        if let Way::Known(hint) = way {
-            elsewhere.prefetch(&hint.key(glance, packet.buf));
-        }
     }
 }
 

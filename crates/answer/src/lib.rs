@@ -158,8 +158,10 @@ impl Default for Scratch {
 enum Way<'w> {
     /// The short way: the message was only glanced at.
     Plain(Lead<'w>),
-    /// The short way of names that others told of.
+    /// The short way of names that others told of, and was answered there.
     Known(Hint),
+    /// It was meant to take that way, but could not.
+    Unknown,
     Zone(Spot<'w>),
     /// To this group of servers.
     Forward(u16),
@@ -217,27 +219,15 @@ pub fn batch(
         None => scout.look_all(&Open, glances, queries, packets, &mut ways),
         Some(keeper) => scout.look_all(&keeper, glances, queries, packets, &mut ways),
     }
+    let map = world.map();
     if scout.met_known {
-        known::prefetch_all(elsewhere, glances, &ways, packets);
+        Shelf::new(map, policy).answer_all(elsewhere, glances, &mut ways, packets, tally);
     }
     let dice = Dice(now.seed | 1);
-    let (may_ask, settles, map) = (false, false, world.map());
+    let (may_ask, settles) = (false, false);
     let abroad = Abroad { elsewhere, forwards, may_ask, settles, map };
-    let shelf = Shelf::new(map, policy);
-    let mut bench = Bench {
-        world,
-        key,
-        policy,
-        now,
-        suffixes,
-        alias,
-        trail,
-        cookies,
-        tail,
-        dice,
-        abroad,
-        shelf,
-    };
+    let mut bench =
+        Bench { world, key, policy, now, suffixes, alias, trail, cookies, tail, dice, abroad };
     bench.answer_all(&mut scout, glances, queries, &mut ways, packets, tally);
     if scout.met_cookie {
         bench.seal_all(glances, &mut ways, packets);

@@ -4,7 +4,7 @@
 //! No label is looked at before the name is looked up: octets that are found among a zone's names
 //! are a name. Whatever is not as plain as that takes the long way, from its first octet on.
 use crate::Policy;
-use crate::finish::{OPT_LEN, plain_opt, put_header};
+use crate::finish::{OPT_LEN, PlainOpt, put_header};
 use crate::guard::COOKIE_LEN;
 use crate::ledger::{Content, Kind, Made};
 use crate::limits::SOA_LEN_MAX;
@@ -102,18 +102,17 @@ impl<'w> Lead<'w> {
 /// What short replies are written with.
 pub(crate) struct Desk<'w> {
     key: &'w HashKey,
-    /// AA, and RA where it is offered.
+    /// QR and AA, and RA where it is offered; in network order.
     flags: u16,
-    /// UDP payload that OPT tells, as it stands there.
-    size: [u8; 2],
+    opt: PlainOpt,
     /// The zone that was last asked for what it does not have.
     soa: Option<(&'w dyn Zone, Option<Soa>)>,
 }
 
 impl<'w> Desk<'w> {
     pub(crate) fn new(key: &'w HashKey, policy: &Policy<'_>) -> Self {
-        let flags = Flags::AA | policy.offers();
-        Self { key, flags, size: policy.udp_size_max.to_be_bytes(), soa: None }
+        let flags = (Flags::QR | Flags::AA | policy.offers()).to_be();
+        Self { key, flags, opt: PlainOpt::new(policy.udp_size_max), soa: None }
     }
 
     /// Answers in the question's buffer; returns the code and the reply's length, or nothing where
@@ -142,9 +141,9 @@ impl<'w> Desk<'w> {
             }
             None => return None,
         };
-        *room.get_mut(len..len + OPT_LEN)?.first_chunk_mut()? = plain_opt(self.size);
-        let flags = |asked: Flags| asked.reply().0 | self.flags | rcode as u16;
-        put_header(buf, flags, [counts[0], counts[1], glance.has_opt.into()]);
+        self.opt.put(room.get_mut(len..len + OPT_LEN)?.first_chunk_mut()?);
+        let set = self.flags | (rcode as u16).to_be();
+        put_header(buf, Flags::RD, set, [counts[0], counts[1], glance.has_opt.into()]);
         let opt_len = if glance.has_opt { OPT_LEN } else { 0 };
         Some((rcode, question_end + len + opt_len))
     }

@@ -19,6 +19,15 @@ pub const FAILURE_LEN_MAX: usize = HEADER_LEN + Name::LEN_MAX + NOTE_LEN;
 const AUTHENTIC: u8 = 0x80;
 const UNFINISHED: u8 = 0x40;
 
+/// The codes that a note's first octet may have; no other is ever written.
+const CODES: [Rcode; 16] = {
+    let mut codes = [Rcode::NoError; 16];
+    codes[Rcode::ServFail as usize] = Rcode::ServFail;
+    codes[Rcode::NxDomain as usize] = Rcode::NxDomain;
+    codes[Rcode::YxDomain as usize] = Rcode::YxDomain;
+    codes
+};
+
 /// How long answers are kept, seconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Lifetimes {
@@ -61,14 +70,8 @@ impl Note {
     pub(crate) fn read(message: &[u8], name_len: usize) -> Option<(Self, usize)> {
         let at = HEADER_LEN + name_len;
         let [marks, authorities, a0, a1] = *message.get(at..)?.first_chunk::<NOTE_LEN>()?;
-        let rcode = match marks & 0xf {
-            3 => Rcode::NxDomain,
-            6 => Rcode::YxDomain,
-            2 => Rcode::ServFail,
-            _ => Rcode::NoError,
-        };
         let note = Self {
-            rcode,
+            rcode: CODES[usize::from(marks & 0xf)],
             authentic: marks & AUTHENTIC != 0,
             unfinished: marks & UNFINISHED != 0,
             answers: u16::from_be_bytes([a0, a1]),

@@ -134,6 +134,7 @@ pub struct Cache<'m> {
 impl<'m> Cache<'m> {
     /// The same as [`find`](Self::find), for as long as the memory is there. Where that is not
     /// fresh, but what is kept for [all types](Kind::for_all_types) is, it is the latter.
+    #[inline]
     pub fn into_found(self, key: &Key<'_>, now: u32) -> Option<Found<'m>> {
         let own = self.place(&key.ident());
         let place = match own {
@@ -158,11 +159,10 @@ impl<'m> Cache<'m> {
 
     #[inline]
     fn into_found_at(self, place: usize, now: u32) -> Option<Found<'m>> {
-        let at = place * UNIT;
-        let before = Entry::at(self.octets, at).uses();
-        let uses = (before + 1).min(USES_MAX);
-        set_uses(self.octets, at, uses);
-        let entry = Entry::at(self.octets, at);
+        let octets = self.octets.get_mut(place * UNIT..)?;
+        let uses = (Entry::at(octets, 0).uses() + 1).min(USES_MAX);
+        set_uses(octets, 0, uses);
+        let entry = Entry::at(octets, 0);
         let (age, ttl) = (now.saturating_sub(entry.made()), entry.ttl());
         let may_renew = now >= entry.retry();
         let (message, map) = (entry.message(), entry.map());

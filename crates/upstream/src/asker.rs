@@ -395,11 +395,12 @@ impl Elsewhere for Asker {
         }
         let (now, stale_max) = (self.seconds(), self.plan.stale_max);
         self.store.lend().into_found(key, now).filter(|found| {
+            if found.is_fresh() && news.is_none() {
+                return true;
+            }
             // Who is told of a failure first hears what it is, and not that it is remembered.
             let is_failure = answer::is_failure(found.message, key.name.len());
-            let is_good = !is_failure || news.is_none();
-            let is_stale = || found.age - found.ttl < stale_max && !is_failure;
-            is_good && (found.is_fresh() || is_stale())
+            !is_failure && (found.is_fresh() || found.age - found.ttl < stale_max)
         })
     }
 

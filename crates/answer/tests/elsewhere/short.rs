@@ -19,7 +19,7 @@ fn what_is_plain_and_confirmed_takes_the_short_way() {
     for asking in [Asking::default(), without_opt] {
         scene.known.lookups.clear();
         assert!(scene.is_short("wWw.Example.net.", asking), "{asking:?}");
-        assert_eq!(scene.known.lookups, [Lookup::Miss, Lookup::Hit]);
+        assert_eq!(scene.known.lookups, [Lookup::Hit, Lookup::Miss]);
     }
     let denial = Said::about("no.example.net.", Rcode::NXDOMAIN).soa("example.net.", 300, 20);
     scene.learn("no.example.net.", ".", &denial);

@@ -29,6 +29,7 @@ mod find;
 mod finish;
 mod gate;
 mod guard;
+mod kept;
 mod known;
 mod ledger;
 pub mod limits;
@@ -43,6 +44,7 @@ mod trail;
 pub use elsewhere::{Elsewhere, Lookup, Nowhere};
 pub use gate::{Limiter, Limits};
 pub use guard::CookieSecret;
+pub use kept::{Summary, summary, tells_of};
 pub use relay::{FAILURE_LEN_MAX, Lifetimes, Relayed, failure, is_failure, relay};
 pub use tally::{TYPE_NAMES, Tally};
 

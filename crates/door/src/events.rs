@@ -1,4 +1,5 @@
-//! Events: a bounded, lossy ring from one thread of the plane to one of control.
+//! Events: a bounded, lossy ring from one thread of the plane to one of control; or commands, the
+//! other way, where to find no room is an error.
 //!
 //! The ring is of 64-bit words. An event is a word with its length in octets, and the octets behind
 //! it. Only the writer moves `head`, only the reader `tail`; both count words for ever, and a

@@ -3,6 +3,7 @@ mod sending;
 mod streamed;
 
 use crate::board::{Board, View};
+use crate::commander::Ear;
 use crate::dice::Dice;
 use crate::limits::{
     ASKS_MAX, DATAGRAM_LEN_MAX, DATAGRAMS_MAX, EVENTS_MAX, RENEWAL_MAX, REPLY_ROOM, ROUNDS_MAX,
@@ -12,6 +13,7 @@ use crate::outbox::Outbox;
 use crate::sockets::Sockets;
 use crate::store::Store;
 use crate::streams::{STREAM, Streams};
+use crate::telling::{News, Telling};
 use crate::tls::Tls;
 use crate::waiters::{Place, Waiter, Waiters};
 use crate::{Address, Over, Plan};
@@ -32,8 +34,9 @@ use std::time::Duration;
 use wire::Suffixes;
 use wire::limits::MESSAGE_LEN_MAX;
 
-/// What epoll tells of the timer.
+/// What epoll tells of the timer, and of who commands.
 const TIMER: u64 = u64::MAX;
+pub(crate) const BELL: u64 = TIMER - 1;
 
 /// Asks others for one thread, and has what they said. Never waits.
 pub struct Asker {
@@ -42,7 +45,7 @@ pub struct Asker {
     addresses: Vec<Address>,
     state: Box<State>,
     asks: Vec<Ask>,
-    store: Store,
+    pub(crate) store: Store,
     sockets: Sockets,
     outbox: Outbox,
     streams: Streams,
@@ -51,7 +54,7 @@ pub struct Asker {
     stale: VecDeque<(Duration, Place)>,
     /// What came of sending, and nobody was told yet.
     failed: Vec<Event>,
-    epoll: OwnedFd,
+    pub(crate) epoll: OwnedFd,
     timer: OwnedFd,
     /// When the timer rings, if it does.
     armed_at: Option<Duration>,
@@ -64,27 +67,8 @@ pub struct Asker {
     datagram: Box<[u8]>,
     kept: Box<[u8]>,
     reply: Box<[u8]>,
-}
-
-/// What is told, and to whom.
-#[derive(Clone, Copy, Debug, Default)]
-struct Telling {
-    news: News,
-    /// When the query came that is answered, and how often it had to wait.
-    since: Option<Duration>,
-    rounds: u8,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-enum News {
-    #[default]
-    None,
-    /// The answer to this is in `kept`, so many octets, good for so many seconds.
-    Answer(Ticket, usize, u32),
-    /// Nobody could answer this.
-    Failure(Ticket),
-    /// Somebody waits no longer for a better answer than a stale one.
-    Stale,
+    /// Nothing: nobody commands.
+    pub(crate) ear: Option<Ear>,
 }
 
 impl Asker {
@@ -133,6 +117,7 @@ impl Asker {
             datagram: vec![0; DATAGRAM_LEN_MAX].into(),
             kept: vec![0; 2 * MESSAGE_LEN_MAX].into(),
             reply: vec![0; MESSAGE_LEN_MAX].into(),
+            ear: None,
             plan,
             groups,
             addresses,
@@ -177,6 +162,7 @@ impl Asker {
                     let _ = rustix::io::read(&self.timer, &mut [0; 8]);
                     self.armed_at = None;
                 }
+                BELL => self.obey(),
                 place if place >= STREAM => {
                     let place = (place - STREAM) as usize;
                     // One a turn: epoll tells of the others again, and who is answered at once
@@ -200,18 +186,30 @@ impl Asker {
         self.sockets.close_rested(now);
         self.end_late_streams(answer);
         self.flush();
-        let Self { state, asks, board, streams, store, waiters, .. } = self;
-        board.tell_servers(&mut Forwarder { state, asks }, streams, now.as_micros() as u64);
-        board.tell_own(store.state(), waiters.len());
+        self.tell_board();
         Ok(())
     }
 
-    fn with<T>(&mut self, act: impl FnOnce(&mut Forwarder<'_>, u64, forward::Dice<'_>) -> T) -> T {
+    /// Servers of all groups.
+    pub(crate) fn servers(&self) -> usize {
+        self.addresses.len()
+    }
+
+    pub(crate) fn tell_board(&mut self) {
+        let Self { state, asks, board, streams, store, waiters, now, .. } = self;
+        board.tell_servers(&mut Forwarder { state, asks }, streams, now.as_micros() as u64);
+        board.tell_own(store.state(), waiters.len());
+    }
+
+    pub(crate) fn with<T>(
+        &mut self,
+        act: impl FnOnce(&mut Forwarder<'_>, u64, forward::Dice<'_>) -> T,
+    ) -> T {
         let Self { state, asks, dice, now, .. } = self;
         act(&mut Forwarder { state, asks }, now.as_micros() as u64, &mut || dice.throw())
     }
 
-    fn seconds(&self) -> u32 {
+    pub(crate) fn seconds(&self) -> u32 {
         self.now.as_secs() as u32
     }
 
@@ -269,7 +267,7 @@ impl Asker {
         let Ok(taken) = relay(&key, suffix, message, &plan.lifetimes, suffixes, kept) else {
             return self.fail(ticket, answer);
         };
-        if servers.caches && taken.ttl > 0 {
+        if servers.caches && taken.ttl > 0 && !ask.is_cut_off() {
             store.keep(&key, now, &taken, kept);
         }
         self.tell(News::Answer(ticket, taken.len, taken.ttl), ticket, answer);
@@ -283,7 +281,10 @@ impl Asker {
         let Some(ask) = forwarder.get(ticket) else { return };
         let key = ask.key();
         let group = groups.iter().position(|group| *group == ask.group()).unwrap_or_default();
-        store.fail(&key, now, plan.groups[group].caches);
+        // Of what is cut off nothing is to be known.
+        if !ask.is_cut_off() {
+            store.fail(&key, now, plan.groups[group].caches);
+        }
         self.tell(News::Failure(ticket), ticket, answer);
     }
 

@@ -5,9 +5,9 @@ use answer::Lookup;
 use door::{Counters, CountersView};
 use forward::{Forwarder, Standing};
 
-/// Of a server: what happened ([`forward::Counts`]), its round trip time, its standing, and what
-/// there is to tell of connections to it.
-const SERVER: usize = 11;
+/// Of a server: what happened ([`forward::Counts`]), its round trip time, its standing, what there
+/// is to tell of connections to it, and whether it is drained.
+const SERVER: usize = 12;
 /// Of the cache and those who wait.
 const OWN: usize = 6;
 /// Look-ups that found what is good, what is too old, and nothing.
@@ -51,6 +51,8 @@ pub struct Server {
     pub full: u64,
     /// What was wrong with the last one, of a thread that could not use it.
     pub fault: Fault,
+    /// Threads that were told not to ask it.
+    pub drained: u64,
 }
 
 /// What one thread, or several together, know of others' names.
@@ -114,6 +116,7 @@ impl Board {
                 connections.opened,
                 connections.full,
                 connections.fault.code(),
+                server.is_drained.into(),
             ];
             for (index, value) in values.into_iter().enumerate() {
                 board.set(index, value);
@@ -137,7 +140,7 @@ impl View {
             let Some(server) = view.servers.get(number) else { continue };
             let [sent, answered, refused, late, mismatched, round_trip, is_up, streams @ ..] =
                 server.read();
-            let [connections, opened, full, fault] = streams;
+            let [connections, opened, full, fault, is_drained] = streams;
             sum.counts.sent += sent;
             sum.counts.answered += answered;
             sum.counts.refused += refused;
@@ -153,6 +156,7 @@ impl View {
             if sum.fault == Fault::None {
                 sum.fault = Fault::from_code(fault);
             }
+            sum.drained += is_drained;
         }
         sum
     }

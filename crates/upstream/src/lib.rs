@@ -7,6 +7,8 @@
 
 mod asker;
 mod board;
+mod commander;
+mod commands;
 mod connection;
 mod dice;
 mod fault;
@@ -16,11 +18,14 @@ mod plan;
 mod sockets;
 mod store;
 mod streams;
+mod telling;
 mod tls;
 mod waiters;
 
 pub use asker::Asker;
 pub use board::{Own, Server, View};
+pub use commander::{Commander, Full, Kept, Report};
+pub use commands::{Command, Scope};
 pub use fault::Fault;
 pub use plan::{Address, Over, Plan, Servers};
 /// The certificates that [`Trust`] is made of, and the names of servers.

@@ -123,13 +123,22 @@ impl Scene {
         Self::over(servers.iter().copied().map(Address::from).collect(), None)
     }
 
+    /// One with a cache of so many octets.
+    pub fn with_memory(servers: &[SocketAddr], cache_len: usize) -> Self {
+        Self::made(servers.iter().copied().map(Address::from).collect(), None, cache_len)
+    }
+
     pub fn over(addresses: Vec<Address>, trust: Option<Trust>) -> Self {
+        Self::made(addresses, trust, 1 << 20)
+    }
+
+    fn made(addresses: Vec<Address>, trust: Option<Trust>, cache_len: usize) -> Self {
         let key = HashKey::new(std::array::from_fn(|n| {
             (n as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
         }));
         let suffix = NameBuf::root();
         let groups = vec![Servers { suffix, addresses, mixes_case: true, caches: true }];
-        let (cache_len, lifetimes, stale_max) = (1 << 20, LIFETIMES, 3600);
+        let (lifetimes, stale_max) = (LIFETIMES, 3600);
         let plan = Plan { groups, cache_len, lifetimes, stale_max, trust };
         Self {
             image: Image::new(Arc::new(key)),
@@ -143,34 +152,12 @@ impl Scene {
 
     /// Asks, and waits until all are answered, or for so long.
     pub fn ask(&mut self, names: &[&str], patience: Duration) -> Vec<Got> {
-        let Self { image, rules, scratch, asker, asking, longest } = self;
-        *longest = Duration::ZERO;
-        let mut got = Vec::new();
         let begun = processor_time();
-        for name in names {
-            let question = question(name);
-            let mut octets = question.clone();
-            octets.resize(4096, 0);
-            let peer = CLIENT.parse().unwrap();
-            let mut packet = Packet::new(&mut octets, question.len(), peer, Transport::Datagram);
-            asker.begin(now());
-            run(image, rules, asker, scratch, &mut packet);
-            got.extend(read(&packet));
-        }
-        asker.flush();
-        let until = Instant::now() + patience;
-        while got.len() < names.len() && Instant::now() < until {
-            let left = Timespec::try_from(until - Instant::now()).unwrap();
-            poll(&mut [PollFd::new(&*asker, PollFlags::IN)], Some(&left)).unwrap();
-            let mut take = |asker: &mut Asker, packet: &mut Packet<'_>, _| {
-                run(image, rules, asker, scratch, packet);
-                got.extend(read(packet));
-            };
-            let turn = processor_time();
-            asker.tend(now(), &mut take).unwrap();
-            *longest = processor_time().saturating_sub(turn).max(*longest);
-        }
-        *asking += processor_time() - begun;
+        self.longest = Duration::ZERO;
+        let mut got = Vec::new();
+        self.send(names, &mut got);
+        self.wait(&mut got, names.len(), patience);
+        self.asking += processor_time() - begun;
         got
     }
 
@@ -182,6 +169,48 @@ impl Scene {
     /// How long this thread's processor was busy while it asked.
     pub fn asking_time(&self) -> Duration {
         self.asking
+    }
+
+    /// Asks, and takes what is known at once.
+    pub fn send(&mut self, names: &[&str], got: &mut Vec<Got>) {
+        names.iter().for_each(|name| self.send_type(name, 1, got));
+        self.asker.flush();
+    }
+
+    /// Asks for this type.
+    pub fn send_type(&mut self, name: &str, rtype: u16, got: &mut Vec<Got>) {
+        let Self { image, rules, scratch, asker, .. } = self;
+        let mut octets = question(name);
+        let len = octets.len();
+        octets[len - 15..len - 13].copy_from_slice(&rtype.to_be_bytes());
+        octets.resize(4096, 0);
+        let peer = CLIENT.parse().unwrap();
+        let mut packet = Packet::new(&mut octets, len, peer, Transport::Datagram);
+        asker.begin(now());
+        run(image, rules, asker, scratch, &mut packet);
+        got.extend(read(&packet));
+    }
+
+    /// Waits until so many are answered, or for so long.
+    pub fn wait(&mut self, got: &mut Vec<Got>, count: usize, patience: Duration) {
+        let until = Instant::now() + patience;
+        while got.len() < count && Instant::now() < until {
+            self.turn(got, until.saturating_duration_since(Instant::now()));
+        }
+    }
+
+    /// Waits for something to do, or for so long, and does it.
+    pub fn turn(&mut self, got: &mut Vec<Got>, patience: Duration) {
+        let Self { image, rules, scratch, asker, longest, .. } = self;
+        let left = Timespec::try_from(patience).unwrap();
+        poll(&mut [PollFd::new(&*asker, PollFlags::IN)], Some(&left)).unwrap();
+        let mut take = |asker: &mut Asker, packet: &mut Packet<'_>, _| {
+            run(image, rules, asker, scratch, packet);
+            got.extend(read(packet));
+        };
+        let begun = processor_time();
+        asker.tend(now(), &mut take).unwrap();
+        *longest = processor_time().saturating_sub(begun).max(*longest);
     }
 
     /// Does what there is to do for so long, and nothing else.

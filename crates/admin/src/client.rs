@@ -1,6 +1,6 @@
 //! Asking a running server. Blocking: a command has nothing else to do.
 use crate::limits::{CLIENT_TIME_MAX, REPLY_TIME_MAX};
-use crate::message::{self, Misread, PROTOCOL, Reloaded, Reply, Request};
+use crate::message::{self, Command, Misread, Outcome, PROTOCOL, Reloaded, Reply, Request};
 use crate::wire::{self, Inbox};
 use control::status::Status;
 use rustix::io::Errno;
@@ -43,6 +43,17 @@ impl Client {
     pub fn reload(mut self) -> Result<Reloaded, AskError> {
         match self.0.ask(&Request::Reload, REPLY_TIME_MAX)? {
             Reply::Reloaded(reloaded) => Ok(reloaded),
+            other => Err(self.0.unexpected(&other)),
+        }
+    }
+
+    /// Has the threads of the server do something, and waits until they have.
+    ///
+    /// # Errors
+    /// It refuses, or not all threads have done it in time.
+    pub fn command(mut self, command: Command) -> Result<Outcome, AskError> {
+        match self.0.ask(&Request::Command(command), REPLY_TIME_MAX)? {
+            Reply::Commanded(outcome) => Ok(outcome),
             other => Err(self.0.unexpected(&other)),
         }
     }

@@ -1,8 +1,8 @@
 //! The local socket a running server is told and asked through, and handed over by.
 //!
-//! A unix socket, a JSON object a line each way. [`Client`] asks for the status or a reload;
-//! [`take_over()`] asks for everything: the sockets first, and once the successor serves on them,
-//! the open connections. The server's side is [`Server`], which calls a [`Handler`].
+//! A unix socket, a JSON object a line each way. [`Client`] asks for the status or a reload, or has
+//! the threads that answer do something; [`take_over()`] asks for everything: the sockets first, and
+//! once the successor serves on them, the open connections. The server's side is [`Server`], which calls a [`Handler`].
 #![forbid(unsafe_code)]
 
 mod client;
@@ -18,7 +18,9 @@ mod wire;
 pub use client::{AskError, Client};
 pub use endpoint::{Endpoint, EndpointError, Owner};
 pub use hand_over::HandedOver;
-pub use message::{Kind, PROTOCOL, Reloaded, ZoneChange};
+pub use message::{
+    Command, Kept, Kind, Outcome, PROTOCOL, Reloaded, Scope, ThreadFlushed, ThreadKept, ZoneChange,
+};
 pub use server::{Handler, PeerGroups, Server};
 pub use take_over::{Offer, Taken, take_over};
 

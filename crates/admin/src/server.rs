@@ -2,7 +2,7 @@
 use crate::endpoint::Endpoint;
 use crate::hand_over::{self, HandedOver};
 use crate::limits::{ACCEPT_PAUSE, CLIENT_TIME_MAX, CLIENTS_MAX, FDS_PAUSE, REQUEST_LEN_MAX};
-use crate::message::{self, Misread, PROTOCOL, Reloaded, Reply, Request};
+use crate::message::{self, Command, Misread, Outcome, PROTOCOL, Reloaded, Reply, Request};
 use crate::{Connection, Shared, Successor, wire};
 use control::status::Status;
 use rustix::io::Errno;
@@ -25,6 +25,12 @@ pub trait Handler: Send + Sync + 'static {
 
     /// Reads config and zones again.
     fn reload(&self) -> impl Future<Output = Reloaded> + Send;
+
+    /// Has the threads that answer do something, and waits until they have.
+    ///
+    /// # Errors
+    /// Why they have not, and what to do.
+    fn command(&self, command: Command) -> impl Future<Output = Result<Outcome, String>> + Send;
 
     /// Another descriptor of each socket that is listened on; those of one address in the order in
     /// which they were bound. It goes on to be served here, but nothing is to change until
@@ -134,6 +140,10 @@ async fn serve<H: Handler>(mut guest: Guest, desk: Arc<Desk<H>>) -> Option<Hande
     let reply = match guest.request(CLIENT_TIME_MAX).await {
         Ok(Request::Status) => Reply::Status(Box::new(desk.handler.status().await)),
         Ok(Request::Reload) => Reply::Reloaded(desk.handler.reload().await),
+        Ok(Request::Command(command)) => match desk.handler.command(command).await {
+            Ok(outcome) => Reply::Commanded(outcome),
+            Err(why) => Reply::Refused(why),
+        },
         Ok(Request::TakeOver { version }) => {
             return hand_over::hand_over(guest, &desk, version).await;
         }

@@ -364,11 +364,13 @@ pub enum UpstreamState {
     Failing,
     /// It does not.
     Down,
+    /// It is not to be asked, as somebody said, but where nobody else answers.
+    Drained,
 }
 
 impl UpstreamState {
     /// Every state.
-    pub const ALL: [Self; 3] = [Self::Up, Self::Failing, Self::Down];
+    pub const ALL: [Self; 4] = [Self::Up, Self::Failing, Self::Down, Self::Drained];
 
     /// The name used in metrics and JSON.
     pub const fn name(self) -> &'static str {
@@ -376,6 +378,7 @@ impl UpstreamState {
             Self::Up => "up",
             Self::Failing => "failing",
             Self::Down => "down",
+            Self::Drained => "drained",
         }
     }
 }

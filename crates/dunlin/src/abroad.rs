@@ -47,19 +47,46 @@ impl Abroad {
     }
 }
 
+/// The servers of a config: each one's number in the plan of a thread, the suffix, and its name.
+fn servers(forwards: &[Forward]) -> impl Iterator<Item = (u16, String, String)> {
+    let servers = forwards.iter().flat_map(|forward| {
+        let suffix = forward.suffix.as_name();
+        forward.servers.iter().map(move |server| (suffix.to_string(), server.to_string()))
+    });
+    (0..).zip(servers).map(|(number, (suffix, server))| (number, suffix, server))
+}
+
+/// The numbers of a server, one for each suffix that it is asked for. Its port may be left out
+/// where it is the usual one.
+///
+/// # Errors
+/// The config names no such server.
+pub fn find_server(forwards: &[Forward], text: &str) -> Result<Vec<(u16, String)>, String> {
+    let texts = [text.to_owned(), format!("{text}:53"), format!("[{text}]:53")];
+    let found: Vec<_> = servers(forwards)
+        .filter(|(_, _, server)| texts.contains(server))
+        .map(|(number, suffix, _)| (number, suffix))
+        .collect();
+    if found.is_empty() {
+        let mut known: Vec<String> = servers(forwards).map(|(_, _, server)| server).collect();
+        known.sort_unstable();
+        known.dedup();
+        let known = known.join(", ");
+        return Err(format!("[forward] names no server {text}; those that it names: {known}"));
+    }
+    Ok(found)
+}
+
 /// What the threads with these views know of the servers of a config.
 pub fn upstreams(forwards: &[Forward], views: &[View]) -> Vec<UpstreamStatus> {
     if views.is_empty() {
         return Vec::new();
     }
-    let servers = forwards.iter().flat_map(|forward| {
-        forward.servers.iter().map(|server| (forward.suffix.as_name().to_string(), server))
-    });
-    servers
-        .enumerate()
-        .map(|(number, (suffix, server))| {
-            let known = View::server(views, number);
+    servers(forwards)
+        .map(|(number, suffix, server)| {
+            let known = View::server(views, number.into());
             let state = match (known.up, known.down) {
+                _ if known.drained > 0 => UpstreamState::Drained,
                 (_, 0) => UpstreamState::Up,
                 (0, _) => UpstreamState::Down,
                 _ => UpstreamState::Failing,
@@ -67,7 +94,7 @@ pub fn upstreams(forwards: &[Forward], views: &[View]) -> Vec<UpstreamStatus> {
             let heard = known.round_trip_micros > 0;
             UpstreamStatus {
                 suffix,
-                server: server.to_string(),
+                server,
                 state,
                 round_trip_seconds: heard.then_some(known.round_trip_micros as f64 / 1e6),
                 sent: known.counts.sent,

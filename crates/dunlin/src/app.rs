@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::slice;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tap::Tap;
-use upstream::{Asker, View};
+use upstream::{Asker, Commander, View};
 use wire::Rcode;
 
 /// Replies by rcode, behind them those by type, and last those with TC set.
@@ -60,6 +60,15 @@ impl Answerer {
     /// What it counts.
     pub fn counters(&self) -> CountersView<COUNTERS> {
         self.clerk.counters.view()
+    }
+
+    /// Has it do what it is told from now on; nothing where nobody else is asked, so that there is
+    /// nothing to tell it.
+    ///
+    /// # Errors
+    /// The process has no file descriptor left.
+    pub fn command(&mut self) -> io::Result<Option<Commander>> {
+        self.abroad.as_mut().map(|(_, asker)| asker.command()).transpose()
     }
 
     /// What it counts of others; nothing where they are not asked.

@@ -61,6 +61,16 @@ pub enum Command {
         dunlin top --interval 10s >> rates.log\n  \
         dunlin top -o json | head -n 1 | jq .rcodes_per_second")]
     Top(Top),
+    /// Looks at what a running server keeps of others' names, or has it forget some of it.
+    #[command(after_help = "Examples:\n  \
+        dunlin cache flush --subtree example.org\n  \
+        dunlin cache show www.example.org AAAA")]
+    Cache(Cache),
+    /// Shows the servers that others' names are asked of, and has them be asked no more, or again.
+    #[command(after_help = "Examples:\n  \
+        dunlin upstream list\n  \
+        dunlin upstream drain 10.0.0.53")]
+    Upstream(Upstream),
     /// Writes the manual: a page for each command, and dunlin.toml(5).
     #[command(after_help = "Example:\n  dunlin manual /usr/local/share/man")]
     Manual(Manual),
@@ -134,6 +144,101 @@ pub struct Top {
 fn read_interval(text: &str) -> Result<Duration, String> {
     let interval = read_duration(text).filter(|interval| TOP_INTERVAL.contains(interval));
     interval.ok_or_else(|| "expected 100ms to 1h, such as \"500ms\", \"2s\" or \"1m\"".into())
+}
+
+/// Which server is asked, and how its answer is written.
+#[derive(Args, Debug)]
+pub struct Asked {
+    /// Where the server listens: `[admin] socket` of its config.
+    #[arg(long, value_name = "PATH", default_value = Admin::SOCKET)]
+    pub socket: PathBuf,
+    /// How the result is written.
+    #[arg(short, long, value_enum, default_value_t = Output::Text)]
+    pub output: Output,
+}
+
+#[derive(Args, Debug)]
+pub struct Cache {
+    #[command(subcommand)]
+    pub act: CacheAct,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum CacheAct {
+    /// Has every thread forget what it keeps of a name, and waits until all have.
+    ///
+    /// All types go, and answers that lead through the name as an alias. What is under way just then
+    /// is told to who waits for it, and not kept.
+    #[command(after_help = "Examples:\n  \
+        dunlin cache flush www.example.org\n  \
+        dunlin cache flush --subtree example.org\n  \
+        dunlin cache flush --all")]
+    Flush(Flush),
+    /// Shows what each thread keeps of a name. That it is looked at is no use of it.
+    #[command(after_help = "Examples:\n  \
+        dunlin cache show www.example.org\n  \
+        dunlin cache show www.example.org AAAA -o json | jq '.shown[].answers'")]
+    Show(Show),
+}
+
+#[derive(Args, Debug)]
+#[command(group = clap::ArgGroup::new("what").required(true).args(["name", "all"]))]
+pub struct Flush {
+    /// The name.
+    #[arg(value_name = "NAME")]
+    pub name: Option<String>,
+    /// All names below it, too.
+    #[arg(long, requires = "name")]
+    pub subtree: bool,
+    /// All there is.
+    #[arg(long, conflicts_with = "subtree")]
+    pub all: bool,
+    #[command(flatten)]
+    pub server: Asked,
+}
+
+#[derive(Args, Debug)]
+pub struct Show {
+    /// The name.
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// The type, such as AAAA; without it all.
+    #[arg(value_name = "TYPE")]
+    pub rtype: Option<String>,
+    #[command(flatten)]
+    pub server: Asked,
+}
+
+#[derive(Args, Debug)]
+pub struct Upstream {
+    #[command(subcommand)]
+    pub act: UpstreamAct,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum UpstreamAct {
+    /// Lists the servers, whether they answer, and how fast.
+    #[command(after_help = "Example:\n  dunlin upstream list -o json | jq '.[].state'")]
+    List(Asked),
+    /// Has a server be asked no more, by any thread, until it is restored or the server ends.
+    ///
+    /// What it was asked before it may still answer. It is asked all the same where no other server
+    /// of its group answers: an answer is better than none. A reload of the config changes nothing
+    /// about it; a restart or a take-over begins with all of them.
+    #[command(after_help = "Example:\n  dunlin upstream drain 10.0.0.53")]
+    Drain(OneServer),
+    /// Has a server that was drained be asked again.
+    #[command(after_help = "Example:\n  dunlin upstream restore 10.0.0.53:53")]
+    Restore(OneServer),
+}
+
+#[derive(Args, Debug)]
+pub struct OneServer {
+    /// The server, as `dunlin upstream list` shows it; port 53 may be left out.
+    #[arg(value_name = "SERVER")]
+    pub name: String,
+    #[command(flatten)]
+    pub server: Asked,
 }
 
 #[derive(Args, Debug)]

@@ -6,11 +6,13 @@ mod access;
 pub mod app;
 mod check;
 mod cli;
+mod commands;
 mod config;
 mod diagnostic;
 mod gather;
 mod health;
 mod human;
+mod kept;
 mod limits;
 mod live;
 mod local;
@@ -31,6 +33,7 @@ mod systemd;
 mod threads;
 mod top;
 mod trust;
+mod upstreams;
 mod workers;
 mod zones;
 
@@ -47,6 +50,8 @@ pub fn run() -> ExitCode {
         Command::Reload(command) => reload::run(&command),
         Command::Status(command) => status::run(&command),
         Command::Top(command) => top::run(&command),
+        Command::Cache(command) => kept::run(&command),
+        Command::Upstream(command) => upstreams::run(&command),
         Command::Manual(command) => manual::write(&command).map_err(Into::into),
         Command::Completions(command) => manual::complete(&command).map_err(Into::into),
     };

@@ -87,3 +87,8 @@ pub const GIVE_UP_MAX: Duration = Duration::from_secs(10);
 pub const HEALTH_INTERVAL: Duration = Duration::from_secs(1);
 /// How long a thread may do nothing, though it does not wait, until it counts as stuck.
 pub const STUCK_AFTER: Duration = Duration::from_secs(10);
+/// How long a thread may take for what it is told: one that answers as fast as it can goes over a
+/// cache of 64 MiB in some seconds.
+pub const COMMAND_TIME_MAX: Duration = Duration::from_secs(10);
+/// How often it is looked whether it has done it.
+pub const COMMAND_PAUSE: Duration = Duration::from_millis(1);

@@ -105,6 +105,7 @@ impl Started {
             zones,
             tap,
             counted: OnceLock::new(),
+            commands: OnceLock::new(),
             shared: Mutex::new(shared),
             notify,
             live: Mutex::new(Live::new(config, levels, lists.clone())?),

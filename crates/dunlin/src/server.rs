@@ -1,6 +1,7 @@
 //! The running server as its surroundings meet it: it tells of itself, takes other settings, and
 //! gives its place away.
 use crate::abroad::{self, Abroad};
+use crate::commands::Commands;
 use crate::config::{PortKind, Steering, Streams};
 use crate::gather::{self, seconds};
 use crate::health::{self, Health};
@@ -9,10 +10,10 @@ use crate::opened::VERSION;
 use crate::reload;
 use crate::sockets::Listening;
 use crate::systemd::Notify;
-use crate::threads::{Counted, Kitchen, Threads};
+use crate::threads::{Begun, Counted, Kitchen, Threads};
 use crate::workers::{self, OneOf, Places};
 use crate::zones::{self, Wanted, Zones};
-use admin::{Connection, Kind, Reloaded, Shared, Successor};
+use admin::{Command, Connection, Kind, Outcome, Reloaded, Shared, Successor};
 use control::Control;
 use control::status::{Process, State, Status, ZoneState};
 use ops::Ops;
@@ -50,6 +51,8 @@ pub struct Server {
     pub tap: Runner,
     /// What the threads count; nothing: they are not started yet.
     pub counted: OnceLock<Vec<Counted>>,
+    /// Who tells them something.
+    pub commands: OnceLock<Commands>,
     /// Another descriptor of each socket, for a successor. None once the end has come: who connects
     /// then would wait for nobody.
     pub shared: Mutex<Vec<Shared>>,
@@ -148,9 +151,9 @@ impl Server {
         let kitchen = Kitchen { control: &self.control, settings, tap: &self.tap, abroad };
         let started =
             Threads::start(port, streams, kitchen, &self.places, listening, is_proxy, on_failure);
-        let (threads, counted) = started?;
+        let Begun { threads, counted, told } = started?;
         // Nobody else starts them.
-        let _ = self.counted.set(counted);
+        let _ = (self.counted.set(counted), self.commands.set(Commands::new(told)));
         *lock(&self.threads) = Some(threads);
         Ok(())
     }
@@ -232,6 +235,19 @@ impl Server {
         }
         self.tell_ready();
         reloaded
+    }
+
+    /// Has the threads do something, and waits until they have.
+    ///
+    /// # Errors
+    /// Why they have not, and what to do.
+    pub async fn command(&self, command: Command) -> Result<Outcome, String> {
+        let commands = self.commands.get().ok_or_else(|| STARTING.to_owned())?;
+        if self.is_given_away() {
+            return Err(ENDING.to_owned());
+        }
+        let forwards = lock(&self.live).started().forwards.clone();
+        commands.command(&command, &forwards).await
     }
 
     /// Why nothing can be reloaded now.
@@ -335,6 +351,10 @@ impl admin::Handler for Handler {
 
     async fn reload(&self) -> Reloaded {
         self.0.reload_all().await
+    }
+
+    async fn command(&self, command: Command) -> Result<Outcome, String> {
+        self.0.command(command).await
     }
 
     fn sockets(&self) -> io::Result<Vec<Shared>> {

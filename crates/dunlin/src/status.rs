@@ -257,7 +257,8 @@ fn write_hosts(out: &mut impl Write, status: &Status) -> io::Result<()> {
     Ok(())
 }
 
-fn write_upstreams(out: &mut impl Write, status: &Status) -> io::Result<()> {
+/// The servers that others' names are asked of.
+pub fn write_upstreams(out: &mut impl Write, status: &Status) -> io::Result<()> {
     if status.upstreams.is_empty() {
         return Ok(());
     }

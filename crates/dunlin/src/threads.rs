@@ -14,7 +14,7 @@ use std::fs;
 use std::net::TcpListener;
 use std::sync::Arc;
 use tap::Runner;
-use upstream::View;
+use upstream::{Commander, View};
 
 /// What one thread that answers counts.
 pub struct Counted {
@@ -35,6 +35,27 @@ pub struct Threads {
     streams: Streams,
 }
 
+/// A thread, and who tells it something.
+pub type Told = (String, Commander);
+
+/// The names of threads, as `plane` gives them.
+fn worker(nth: usize) -> String {
+    format!("worker-{nth}")
+}
+
+fn stream(nth: usize) -> String {
+    format!("streams-{nth}")
+}
+
+/// Threads that have just begun.
+pub struct Begun {
+    pub threads: Threads,
+    /// What each counts, workers first.
+    pub counted: Vec<Counted>,
+    /// Who tells them something, where others are asked about their names.
+    pub told: Vec<Told>,
+}
+
 /// Where those who answer get what they need.
 pub struct Kitchen<'k> {
     pub control: &'k Control,
@@ -52,7 +73,7 @@ impl Kitchen<'_> {
 }
 
 impl Threads {
-    /// Starts them on these sockets. Returns what each counts, workers first.
+    /// Starts them on these sockets.
     ///
     /// # Errors
     /// A thread cannot be started, or a socket not be used.
@@ -64,26 +85,27 @@ impl Threads {
         listening: Vec<Listening>,
         is_proxy: IsProxy,
         on_failure: OnFailure,
-    ) -> Result<(Self, Vec<Counted>), Box<dyn Error>> {
+    ) -> Result<Begun, Box<dyn Error>> {
         let (listeners, ports) = deal(port, places.len(), listening)?;
-        let (mut seats, mut answers) = (Vec::new(), Vec::new());
-        for (ports, cpu) in ports.into_iter().zip(places) {
-            let app = kitchen.answerer()?;
+        let (mut seats, mut answers, mut told) = (Vec::new(), Vec::new(), Vec::new());
+        for (n, (ports, cpu)) in ports.into_iter().zip(places).enumerate() {
+            let mut app = kitchen.answerer()?;
             answers.push((app.counters(), app.others()));
+            told.extend(app.command()?.map(|commander| (worker(n), commander)));
             seats.push(Seat { ports, app, cpu: *cpu });
         }
         let mut apps = Vec::new();
-        for _ in 0..config.threads {
-            let app = kitchen.answerer()?;
+        for n in 0..config.threads {
+            let mut app = kitchen.answerer()?;
             answers.push((app.counters(), app.others()));
+            told.extend(app.command()?.map(|commander| (stream(n), commander)));
             apps.push(app);
         }
         let fleet = Fleet::start(seats, Arc::clone(&on_failure))?;
         let limits = limits(config);
         let streams = Streams::start(listeners, apps, limits, is_proxy, on_failure)?;
-        let workers =
-            places.iter().enumerate().map(|(n, cpu)| (format!("worker-{n}"), "udp", *cpu));
-        let beside = (0..config.threads).map(|n| (format!("streams-{n}"), "tcp", None));
+        let workers = places.iter().enumerate().map(|(n, cpu)| (worker(n), "udp", *cpu));
+        let beside = (0..config.threads).map(|n| (stream(n), "tcp", None));
         let plane = fleet.counters().iter().chain(streams.counters()).cloned();
         let counted = workers
             .chain(beside)
@@ -97,7 +119,7 @@ impl Threads {
                 others,
             })
             .collect();
-        Ok((Self { fleet, streams }, counted))
+        Ok(Begun { threads: Self { fleet, streams }, counted, told })
     }
 
     /// The stream threads.

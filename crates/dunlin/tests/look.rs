@@ -1,5 +1,5 @@
 //! `dunlin status` and `dunlin top` as a user meets them, at the socket of a made-up server.
-use admin::{Connection, Endpoint, Handler, Reloaded, Server, Shared, Successor};
+use admin::{Command as Asked, Connection, Endpoint, Handler, Reloaded, Server, Shared, Successor};
 use control::status::{State, Status, ThreadStatus, ZoneState, ZoneStatus};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -38,6 +38,10 @@ impl Handler for Made {
 
     async fn reload(&self) -> Reloaded {
         unreachable!("nobody asks for it")
+    }
+
+    async fn command(&self, _command: Asked) -> Result<admin::Outcome, String> {
+        unreachable!("nobody commands")
     }
 
     fn sockets(&self) -> std::io::Result<Vec<Shared>> {

@@ -1,7 +1,7 @@
 //! A server to ask: real sockets, on a thread of its own.
 use admin::{
-    Connection, Endpoint, HandedOver, Handler, Kind, Reloaded, Server, Shared, Successor,
-    ZoneChange,
+    Command, Connection, Endpoint, HandedOver, Handler, Kind, Outcome, Reloaded, Server, Shared,
+    Successor, ZoneChange,
 };
 use control::status::{State, Status};
 use std::fs;
@@ -39,6 +39,13 @@ impl Handler for Fake {
             changed: vec!["log.level".into()],
             zones: vec![ZoneChange::Added { zone: "a.".into() }],
             restart_needed: vec!["server.workers".into()],
+        }
+    }
+
+    async fn command(&self, command: Command) -> Result<Outcome, String> {
+        match command {
+            Command::Drain { server, drained: true } => Ok(Outcome::Drained(vec![server])),
+            other => Err(format!("not for {other:?}")),
         }
     }
 

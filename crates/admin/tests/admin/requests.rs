@@ -1,7 +1,7 @@
 //! The socket as its clients meet it: those who ask properly, and all others.
 use crate::common::{PATIENCE, Running};
 use admin::limits::{CLIENTS_MAX, REQUEST_LEN_MAX};
-use admin::{Client, Endpoint, Reloaded, ZoneChange};
+use admin::{Client, Endpoint, Outcome, Reloaded, Scope, ZoneChange};
 use std::fs::{self, Permissions};
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -44,6 +44,23 @@ fn status_and_reload() {
 }
 
 #[test]
+fn a_command_is_done_or_refused() {
+    let running = Running::start("command", 1, Vec::new());
+    let command = |command| {
+        let done = Client::connect(&running.path).expect("a server").command(command);
+        done.map_err(|error| error.to_string())
+    };
+    let done = command(admin::Command::Drain { server: "192.0.2.1:53".into(), drained: true });
+    assert_eq!(done, Ok(Outcome::Drained(vec!["192.0.2.1:53".into()])));
+    let told = command(admin::Command::Flush(Scope::All)).expect_err("refused");
+    assert!(told.contains("refused: not for Flush(All)"), "{told}");
+    // What does not fit into a request is told, and the server goes on.
+    let told = command(admin::Command::Flush(Scope::Name("a".repeat(REQUEST_LEN_MAX))));
+    assert!(told.expect_err("refused").contains("octets at most"));
+    assert!(running.is_intact());
+}
+
+#[test]
 fn who_says_nonsense_is_told_and_harms_nobody() {
     let running = Running::start("nonsense", 1, Vec::new());
     let long = vec![b'x'; REQUEST_LEN_MAX * 4];
@@ -53,6 +70,8 @@ fn who_says_nonsense_is_told_and_harms_nobody() {
         (b"\xff\xfe\x00\n", "not a request"),
         (b"{\"protocol\":1,\"says\":\"dance\"}\n", "not a request"),
         (b"{\"protocol\":1,\"says\":\"serving\"}\n", "nothing was taken over"),
+        (b"{\"protocol\":1,\"says\":{\"command\":{\"flush\":7}}}\n", "not a request"),
+        (b"{\"protocol\":1,\"says\":{\"command\":\"dance\"}}\n", "not a request"),
         (b"{\"protocol\":9,\"says\":\"dance\"}\n", "version 9"),
         (&long, "octets at most"),
     ] {

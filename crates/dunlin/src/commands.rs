@@ -1,0 +1,151 @@
+//! What the threads that answer are told over the admin socket: each by a ring of its own, and
+//! done when all have said so.
+use crate::abroad;
+use crate::config::Forward;
+use crate::limits::{COMMAND_PAUSE, COMMAND_TIME_MAX};
+use crate::threads::Told;
+use admin::{Command, Kept, Outcome, Scope, ThreadFlushed, ThreadKept};
+use tokio::sync::Mutex;
+use tokio::time::{Instant, sleep};
+use upstream::{Full, Report};
+use wire::{Name, NameBuf, Rcode, Rtype};
+
+/// Who tells them, one command after the other.
+pub struct Commands(Mutex<Vec<Told>>);
+
+/// A thread, and what it has done.
+type Reported = (String, Report);
+
+impl Commands {
+    /// To these threads.
+    pub fn new(told: Vec<Told>) -> Self {
+        Self(Mutex::new(told))
+    }
+
+    /// Does what is asked for.
+    ///
+    /// # Errors
+    /// Why that is not done, and what to do.
+    pub async fn command(
+        &self,
+        command: &Command,
+        forwards: &[Forward],
+    ) -> Result<Outcome, String> {
+        if forwards.is_empty() {
+            return Err("[forward] in its config has no rule: nobody else is asked, and nothing \
+                        is kept"
+                .into());
+        }
+        match command {
+            Command::Flush(scope) => {
+                let scope = match scope {
+                    Scope::Name(text) => upstream::Scope::Name(name(text)?),
+                    Scope::Subtree(text) => upstream::Scope::Subtree(name(text)?),
+                    Scope::All => upstream::Scope::All,
+                };
+                let reported = self.tell(&[upstream::Command::Flush(scope)]).await?;
+                Ok(Outcome::Flushed(reported.into_iter().map(flushed).collect()))
+            }
+            Command::Show { name: text, rtype } => {
+                let rtype = rtype.as_deref().map(read_type).transpose()?;
+                let reported = self.tell(&[upstream::Command::Show(name(text)?, rtype)]).await?;
+                Ok(Outcome::Shown(reported.into_iter().map(shown).collect()))
+            }
+            Command::Drain { server, drained } => {
+                let found = abroad::find_server(forwards, server)?;
+                let drain = |(number, _): &(u16, _)| upstream::Command::Drain(*number, *drained);
+                let commands: Vec<_> = found.iter().map(drain).collect();
+                self.tell(&commands).await?;
+                let act = if *drained { "drained" } else { "restored" };
+                tracing::info!(server, "{act}");
+                Ok(Outcome::Drained(found.into_iter().map(|(_, suffix)| suffix).collect()))
+            }
+        }
+    }
+
+    /// Tells all threads this, one after the other, and waits until each has done it. What they
+    /// have done last.
+    async fn tell(&self, commands: &[upstream::Command]) -> Result<Vec<Reported>, String> {
+        let mut told = self.0.lock().await;
+        let mut reported = Vec::new();
+        for command in commands {
+            reported = tell_all(&mut told, command).await?;
+        }
+        Ok(reported)
+    }
+}
+
+async fn tell_all(told: &mut [Told], command: &upstream::Command) -> Result<Vec<Reported>, String> {
+    for (thread, commander) in told.iter_mut() {
+        if commander.tell(command) == Err(Full) {
+            return Err(stuck(thread));
+        }
+    }
+    let until = Instant::now() + COMMAND_TIME_MAX;
+    let mut reported = Vec::new();
+    for (thread, commander) in told {
+        // Whether it has ended is to be known before it is known that it said nothing more.
+        let mut is_alone = commander.is_alone();
+        let report = loop {
+            if let Some(report) = commander.report() {
+                break report;
+            }
+            if is_alone {
+                return Err("the server is about to end".into());
+            }
+            if Instant::now() >= until {
+                return Err(stuck(thread));
+            }
+            sleep(COMMAND_PAUSE).await;
+            is_alone = commander.is_alone();
+        };
+        reported.push((thread.clone(), report));
+    }
+    Ok(reported)
+}
+
+fn stuck(thread: &str) -> String {
+    let seconds = COMMAND_TIME_MAX.as_secs();
+    format!(
+        "{thread} did not do it within {seconds} s, others may have: it has too much to answer, or \
+         is stuck (`dunlin top` tells); ask again when it has less to do"
+    )
+}
+
+fn name(text: &str) -> Result<NameBuf, String> {
+    let mut name = NameBuf::from_text(text.as_bytes(), Name::ROOT)
+        .map_err(|error| format!("{text:?} is not a name: {error}"))?;
+    name.make_lowercase();
+    Ok(name)
+}
+
+fn read_type(text: &str) -> Result<Rtype, String> {
+    text.parse().map_err(|()| {
+        format!("{text:?} is not a type; it is written such as AAAA, or TYPE65280 by its number")
+    })
+}
+
+fn flushed((thread, report): Reported) -> ThreadFlushed {
+    ThreadFlushed { thread, answers: report.count, under_way: report.asks }
+}
+
+fn shown((thread, report): Reported) -> ThreadKept {
+    let answers = report.kept.iter().map(|kept| Kept {
+        rtype: kept.rtype.to_string(),
+        dnssec_ok: kept.dnssec_ok,
+        checking_disabled: kept.checking_disabled,
+        rcode: rcode(kept.rcode),
+        records: kept.answers,
+        is_unfinished: kept.is_unfinished,
+        age: kept.age_seconds,
+        ttl: kept.ttl_seconds,
+        uses: kept.uses,
+        octets: kept.octets,
+    });
+    ThreadKept { thread, count: report.count, answers: answers.collect() }
+}
+
+fn rcode(number: u8) -> String {
+    let known = Rcode::ALL.iter().find(|rcode| **rcode as u8 == number);
+    known.map_or_else(|| format!("RCODE{number}"), |rcode| rcode.name().to_owned())
+}

@@ -1,0 +1,278 @@
+//! `dunlin cache` and `dunlin upstream`, told to a running server that asks others.
+mod served;
+
+use served::{NOERROR, PATIENCE, Served, binary, holds, query, rcode};
+use std::fs;
+use std::io::Write;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::Output;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Another server: it answers with 10.0.0.n, where n is told.
+struct Other {
+    address: SocketAddr,
+    last: Arc<AtomicU64>,
+    asked: Arc<AtomicU64>,
+    stops: Arc<AtomicBool>,
+}
+
+impl Other {
+    fn start(last: u64) -> Self {
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        socket.set_read_timeout(Some(Duration::from_millis(50))).expect("a timeout");
+        let address = socket.local_addr().expect("bound");
+        let other = Self {
+            address,
+            last: Arc::new(AtomicU64::new(last)),
+            asked: Arc::default(),
+            stops: Arc::default(),
+        };
+        let (last, asked) = (Arc::clone(&other.last), Arc::clone(&other.asked));
+        let stops = Arc::clone(&other.stops);
+        std::thread::spawn(move || {
+            let mut buf = [0; 1500];
+            while !stops.load(Ordering::SeqCst) {
+                let Ok((len, from)) = socket.recv_from(&mut buf) else { continue };
+                asked.fetch_add(1, Ordering::SeqCst);
+                let mut reply = buf[..len - 11].to_vec();
+                reply[2..12].copy_from_slice(&[0x81, 0x80, 0, 1, 0, 1, 0, 0, 0, 0]);
+                reply.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 14, 16, 0, 4, 10, 0, 0]);
+                reply.push(last.load(Ordering::SeqCst) as u8);
+                // Who asked may be gone.
+                let _ = socket.send_to(&reply, from);
+            }
+        });
+        other
+    }
+
+    fn asked(&self) -> u64 {
+        self.asked.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        self.stops.store(true, Ordering::SeqCst);
+    }
+}
+
+fn socket(test: &str) -> PathBuf {
+    // The path of a unix socket is short.
+    std::env::temp_dir().join(format!("dunlin-{test}-{}.sock", std::process::id()))
+}
+
+/// A server that asks these about all names.
+fn start(test: &str, others: &[&Other]) -> Served {
+    let servers: Vec<String> = others.iter().map(|o| format!("\"{}\"", o.address)).collect();
+    let config = format!(
+        "drain = \"0s\"\n[admin]\nsocket = \"{}\"\n[forward]\n\".\" = [{}]\n",
+        socket(test).display(),
+        servers.join(", ")
+    );
+    Served::start(test, &config, &[])
+}
+
+fn told(test: &str, words: &[&str]) -> Output {
+    binary().args(words).arg("--socket").arg(socket(test)).output().expect("it runs")
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// What a command says that is done.
+fn done(test: &str, words: &[&str]) -> String {
+    let output = told(test, words);
+    assert_eq!(output.status.code(), Some(0), "{words:?}: {output:?}");
+    text(&output)
+}
+
+/// Asks for RD.
+fn ask(served: SocketAddr, name: &str) -> Vec<u8> {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let mut query = query(name);
+    query[2] |= 1;
+    socket.send_to(&query, served).expect("sent");
+    let mut reply = vec![0; 1500];
+    let len = socket.recv(&mut reply).expect("a reply");
+    reply.truncate(len);
+    assert_eq!(rcode(&reply), NOERROR, "{name}");
+    reply
+}
+
+fn says(served: SocketAddr, name: &str, last: u8) -> bool {
+    holds(&ask(served, name), &[10, 0, 0, last])
+}
+
+#[test]
+fn what_is_flushed_is_asked_again() {
+    let test = "commands_flush";
+    let other = Other::start(1);
+    let served = start(test, &[&other]);
+    for name in ["www.a.test", "www.b.test"] {
+        assert!(says(served.address, name, 1));
+    }
+    other.last.store(2, Ordering::SeqCst);
+    let shown = done(test, &["cache", "show", "WWW.a.test"]);
+    assert!(shown.contains("NOERROR"), "{shown}");
+    assert_eq!(
+        done(test, &["cache", "flush", "a.test"]),
+        "0 answers forgotten, of 3 threads\n",
+        "what lies below it stays"
+    );
+    let went = done(test, &["cache", "flush", "--subtree", "a.test."]);
+    assert_eq!(went, "1 answer forgotten, of 3 threads\n");
+    let shown = done(test, &["cache", "show", "www.a.test", "A"]);
+    assert_eq!(shown, "nothing is kept of it, by 3 threads\n");
+    assert!(says(served.address, "www.a.test", 2));
+    let shown = done(test, &["cache", "show", "www.b.test"]);
+    assert!(shown.contains("NOERROR"), "{shown}");
+    done(test, &["cache", "flush", "--all"]);
+    let status: serde_json::Value =
+        serde_json::from_str(&done(test, &["status", "-o", "json"])).expect("JSON");
+    assert_eq!((&status["cache"]["entries"], &status["cache"]["octets"]), (&0.into(), &0.into()));
+    assert!(says(served.address, "www.b.test", 2));
+}
+
+#[test]
+fn who_is_drained_is_asked_no_more_and_a_reload_leaves_it_so() {
+    let test = "commands_drain";
+    let (first, second) = (Other::start(1), Other::start(2));
+    let served = start(test, &[&first, &second]);
+    let drained = first.address.to_string();
+    let told_so = done(test, &["upstream", "drain", &drained]);
+    assert_eq!(told_so, format!("{drained} is drained, for .\n"));
+    let reloaded = done(test, &["reload"]);
+    assert!(reloaded.starts_with("reloaded"), "{reloaded}");
+    let states = || {
+        let list = done(test, &["upstream", "list", "-o", "json"]);
+        let list: serde_json::Value = serde_json::from_str(&list).expect("JSON");
+        [0, 1].map(|at: usize| list[at]["state"].as_str().expect("a state").to_owned())
+    };
+    assert_eq!(states(), ["drained", "up"]);
+    for nth in 0..40 {
+        assert!(says(served.address, &format!("n{nth}.test"), 2));
+    }
+    assert_eq!(first.asked(), 0);
+    let all = done(test, &["upstream", "drain", &second.address.to_string()]);
+    assert!(all.contains("every server of . is drained now"), "{all}");
+    assert_eq!(rcode(&ask(served.address, "still.test")), NOERROR);
+    let again = done(test, &["upstream", "restore", &drained]);
+    assert_eq!(again, format!("{drained} is asked again, for .\n"));
+    assert_eq!(states(), ["up", "drained"]);
+    let before = second.asked();
+    for nth in 0..40 {
+        assert!(says(served.address, &format!("m{nth}.test"), 1));
+    }
+    assert_eq!(second.asked(), before);
+}
+
+#[test]
+fn what_cannot_be_done_says_why() {
+    let test = "commands_wrong";
+    let other = Other::start(1);
+    let _served = start(test, &[&other]);
+    let none = "commands_none";
+    let config = format!("drain = \"0s\"\n[admin]\nsocket = \"{}\"\n", socket(none).display());
+    let _nobody = Served::start(none, &config, &[]);
+    for (test, words, status, why) in [
+        (test, &["cache", "flush"][..], 2, "required"),
+        (test, &["cache", "flush", "--subtree"], 2, "required"),
+        (test, &["cache", "flush", "a.test", "--all"], 2, "cannot be used"),
+        (test, &["cache", "flush", "a..test"], 1, "is not a name"),
+        (test, &["cache", "show", "a.test", "QUAD"], 1, "is not a type"),
+        (test, &["upstream", "drain", "192.0.2.9"], 1, "those that it names: 127.0.0.1:"),
+        (none, &["cache", "flush", "--all"], 1, "has no rule"),
+        (none, &["upstream", "drain", "192.0.2.9"], 1, "has no rule"),
+    ] {
+        let output = told(test, words);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{words:?}: {error}");
+        assert!(error.contains(why), "{words:?}: {error}");
+    }
+    assert_eq!(done(none, &["upstream", "list"]), "nobody else is asked: [forward] has no rule\n");
+}
+
+/// Every client is answered while the caches of all threads are gone over again and again, and
+/// once a flush is done nobody hears of what was before.
+#[test]
+fn a_flush_under_load_loses_nobody_and_leaves_nothing_old() {
+    let test = "commands_load";
+    let other = Other::start(1);
+    let served = start(test, &[&other]);
+    let stops = AtomicBool::new(false);
+    let answered = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for client in 0..3 {
+            let (address, stops, answered) = (served.address, &stops, &answered);
+            scope.spawn(move || {
+                for nth in (0..200).cycle() {
+                    if stops.load(Ordering::SeqCst) {
+                        break;
+                    }
+                    ask(address, &format!("n{nth}.c{client}.test"));
+                    answered.fetch_add(1, Ordering::SeqCst);
+                }
+            });
+        }
+        let begun = Instant::now();
+        for now in 2..12 {
+            other.last.store(now, Ordering::SeqCst);
+            let scope: &[&str] = match now % 3 {
+                0 => &["--all"],
+                1 => &["--subtree", "test"],
+                _ => &["--subtree", "."],
+            };
+            done(test, &[&["cache", "flush"], scope].concat());
+            for name in ["n7.c0.test", "n7.c1.test", "n7.c2.test", "n8.c0.test"] {
+                assert!(says(served.address, name, now as u8), "{name} after {now}");
+            }
+        }
+        stops.store(true, Ordering::SeqCst);
+        assert!(begun.elapsed() < 10 * PATIENCE);
+    });
+    assert!(answered.load(Ordering::SeqCst) > 100);
+}
+
+/// Requests that make no sense, or that nobody waits for, hold nobody up.
+#[test]
+fn hostile_requests_are_bounded() {
+    let test = "commands_hostile";
+    let other = Other::start(1);
+    let served = start(test, &[&other]);
+    assert!(says(served.address, "www.test", 1));
+    let label = "a".repeat(3_000);
+    for says in [
+        format!("{{\"flush\":{{\"name\":\"{label}\"}}}}"),
+        "{\"flush\":{\"name\":\"a..b\\n\"}}".to_owned(),
+        "{\"flush\":{\"subtree\":7}}".to_owned(),
+        "{\"show\":{\"name\":\"a\",\"rtype\":\"\"}}".to_owned(),
+        "{\"drain\":{\"server\":\"\",\"drained\":true}}".to_owned(),
+    ] {
+        let mut stream = UnixStream::connect(socket(test)).expect("a server");
+        let line = format!("{{\"protocol\":1,\"says\":{{\"command\":{says}}}}}\n");
+        stream.write_all(line.as_bytes()).expect("it reads");
+        let mut said = String::new();
+        std::io::Read::read_to_string(&mut stream, &mut said).expect("a reply");
+        assert!(said.contains("refused"), "{said}");
+    }
+    // They command, and hang up at once.
+    for _ in 0..100 {
+        let mut stream = UnixStream::connect(socket(test)).expect("a server");
+        let line = b"{\"protocol\":1,\"says\":{\"command\":{\"flush\":\"all\"}}}\n";
+        // It may say at once that too many are there.
+        let _ = stream.write_all(line);
+    }
+    let until = Instant::now() + PATIENCE;
+    while !told(test, &["cache", "flush", "--all"]).status.success() {
+        assert!(Instant::now() < until, "it is held up");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(says(served.address, "www.test", 1));
+    fs::metadata(socket(test)).expect("it is still there");
+}

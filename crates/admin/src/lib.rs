@@ -1,8 +1,9 @@
 //! The local socket a running server is told and asked through, and handed over by.
 //!
 //! A unix socket, a JSON object a line each way. [`Client`] asks for the status or a reload, or has
-//! the threads that answer do something; [`take_over()`] asks for everything: the sockets first, and
-//! once the successor serves on them, the open connections. The server's side is [`Server`], which calls a [`Handler`].
+//! the threads that answer do something; [`take_over()`] asks for everything: the sockets first,
+//! and once the successor serves on them, the open connections. The server's side is [`Server`],
+//! which calls a [`Handler`].
 #![forbid(unsafe_code)]
 
 mod client;

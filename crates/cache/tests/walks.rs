@@ -13,7 +13,7 @@ fn put(owned: &mut Owned, number: u64, now: u32) {
     let name = number.to_be_bytes();
     let hash = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let key = Key { hash, kind: Kind::new(1, 1, false, false), name: &name };
-    assert_eq!(owned.lend().put(&key, now, (60, 0), &[7; LEN]), Put::Done);
+    assert_eq!(owned.lend().put(&key, now, 60, &[7; LEN]), Put::Done);
     // Used, so that it goes round and round.
     owned.lend().find(&key, now).expect("it was just put");
 }

@@ -1,5 +1,5 @@
-//! What control and plane say to each other: the snapshot pointer and commands inwards, counters and
-//! events outwards.
+//! What control and plane say to each other: the snapshot pointer and commands inwards, counters
+//! and events outwards.
 //!
 //! Nobody waits at either: publishing never blocks, reading is one atomic load a burst, and no
 //! cache line is written by two threads (invariants I3 and I4).

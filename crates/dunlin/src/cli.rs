@@ -167,8 +167,8 @@ pub struct Cache {
 pub enum CacheAct {
     /// Has every thread forget what it keeps of a name, and waits until all have.
     ///
-    /// All types go, and answers that lead through the name as an alias. What is under way just then
-    /// is told to who waits for it, and not kept.
+    /// All types go, and answers that lead through the name as an alias. What is under way just
+    /// then is told to who waits for it, and not kept.
     #[command(after_help = "Examples:\n  \
         dunlin cache flush www.example.org\n  \
         dunlin cache flush --subtree example.org\n  \

@@ -71,6 +71,11 @@ pub enum Command {
         dunlin upstream list\n  \
         dunlin upstream drain 10.0.0.53")]
     Upstream(Upstream),
+    /// Makes a config of another server's.
+    #[command(after_help = "Examples:\n  \
+        dunlin import corefile /etc/coredns/Corefile > dunlin.toml\n  \
+        dunlin import corefile Corefile --output /etc/dunlin")]
+    Import(Import),
     /// Writes the manual: a page for each command, and dunlin.toml(5).
     #[command(after_help = "Example:\n  dunlin manual /usr/local/share/man")]
     Manual(Manual),
@@ -239,6 +244,35 @@ pub struct OneServer {
     pub name: String,
     #[command(flatten)]
     pub server: Asked,
+}
+
+#[derive(Args, Debug)]
+pub struct Import {
+    #[command(subcommand)]
+    pub from: ImportFrom,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum ImportFrom {
+    /// Makes a dunlin.toml of a CoreDNS Corefile, and says line by line what has no counterpart.
+    ///
+    /// Variables, imported files and /etc/resolv.conf are read as they are here and now. Exit
+    /// status 1 says that something is lost, or that the Corefile cannot be read.
+    #[command(after_help = "Examples:\n  \
+        dunlin import corefile /etc/coredns/Corefile > dunlin.toml\n  \
+        dunlin import corefile Corefile --output /etc/dunlin")]
+    Corefile(ImportCorefile),
+}
+
+#[derive(Args, Debug)]
+pub struct ImportCorefile {
+    /// The Corefile; without it standard input.
+    #[arg(value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// Where dunlin.toml goes, and beside it files of what the Corefile has within it, such as
+    /// entries of hosts; without it, dunlin.toml goes to standard output.
+    #[arg(long, value_name = "FOLDER")]
+    pub output: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]

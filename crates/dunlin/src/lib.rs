@@ -12,6 +12,7 @@ mod diagnostic;
 mod gather;
 mod health;
 mod human;
+mod import;
 mod kept;
 mod limits;
 mod live;
@@ -52,6 +53,7 @@ pub fn run() -> ExitCode {
         Command::Top(command) => top::run(&command),
         Command::Cache(command) => kept::run(&command),
         Command::Upstream(command) => upstreams::run(&command),
+        Command::Import(command) => import::run(&command),
         Command::Manual(command) => manual::write(&command).map_err(Into::into),
         Command::Completions(command) => manual::complete(&command).map_err(Into::into),
     };

@@ -92,3 +92,5 @@ pub const STUCK_AFTER: Duration = Duration::from_secs(10);
 pub const COMMAND_TIME_MAX: Duration = Duration::from_secs(10);
 /// How often it is looked whether it has done it.
 pub const COMMAND_PAUSE: Duration = Duration::from_millis(1);
+/// Octets of a config of another server's.
+pub const IMPORT_LEN_MAX: usize = import_corefile::limits::FILE_LEN_MAX;

@@ -1,0 +1,110 @@
+//! `dunlin import`: configs of other servers become one of ours.
+use crate::cli::{ImportCorefile, ImportFrom};
+use crate::limits::IMPORT_LEN_MAX;
+use import_corefile::{Imported, Surroundings};
+use std::error::Error;
+use std::fs;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Imports, tells what has no counterpart; the exit status says whether all has one.
+///
+/// # Errors
+/// When it cannot be read, or the result not be written.
+pub fn run(command: &crate::cli::Import) -> Result<ExitCode, Box<dyn Error>> {
+    match &command.from {
+        ImportFrom::Corefile(command) => corefile(command),
+    }
+}
+
+fn corefile(command: &ImportCorefile) -> Result<ExitCode, Box<dyn Error>> {
+    let (name, text) = match &command.file {
+        Some(file) => (file.clone(), read(file, IMPORT_LEN_MAX)),
+        None => (PathBuf::from("-"), read_from(io::stdin().lock(), IMPORT_LEN_MAX)),
+    };
+    let text = text.map_err(|error| format!("{}: {error}", name.display()))?;
+    let imported = import_corefile::import(&name, &text, &Here)?;
+    let mut log = io::stderr().lock();
+    for note in &imported.notes {
+        writeln!(log, "{note}")?;
+    }
+    match &command.output {
+        Some(folder) => write_into(folder, &imported)?,
+        None if imported.files.is_empty() => {
+            io::stdout().write_all(imported.config.as_bytes())?;
+        }
+        None => {
+            let names: Vec<&str> = imported.files.iter().map(|(name, _)| name.as_str()).collect();
+            let names = names.join(", ");
+            return Err(format!(
+                "what the Corefile has within it becomes files ({names}): say where they are to \
+                 go, with --output FOLDER"
+            )
+            .into());
+        }
+    }
+    let lost = imported.notes.iter().filter(|note| note.is_lost).count();
+    if lost > 0 {
+        writeln!(log, "{lost} of these are lost: the config is without them")?;
+    }
+    Ok(if lost == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Writes the config and what belongs to it. What is there already stays: it may be somebody's
+/// work.
+fn write_into(folder: &Path, imported: &Imported) -> Result<(), Box<dyn Error>> {
+    fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let config = [("dunlin.toml".to_owned(), imported.config.clone())];
+    for (name, text) in imported.files.iter().chain(&config) {
+        let path = folder.join(name);
+        let mut file = fs::File::create_new(&path).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => {
+                format!("{}: it is already there: move it, or name another folder", path.display())
+            }
+            _ => format!("{}: {error}", path.display()),
+        })?;
+        file.write_all(text.as_bytes())?;
+    }
+    Ok(())
+}
+
+/// The environment and the files of this machine.
+struct Here;
+
+impl Surroundings for Here {
+    fn variable(&self, name: &str) -> Option<String> {
+        // A name that holds this would be no name, and asking for it a panic on some systems.
+        let is_name = !name.is_empty() && !name.contains(['=', '\0']);
+        is_name.then(|| std::env::var(name).ok()).flatten()
+    }
+
+    fn read(&self, file: &Path, len_max: usize) -> io::Result<String> {
+        read(file, len_max)
+    }
+
+    fn list(&self, folder: &Path) -> io::Result<Vec<PathBuf>> {
+        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        let files = fs::read_dir(folder)?.map(|file| file.map(|file| file.path()));
+        let mut files: Vec<PathBuf> = files.collect::<io::Result<_>>()?;
+        files.sort();
+        Ok(files)
+    }
+}
+
+/// What a regular file holds: a pipe would be waited for.
+fn read(file: &Path, len_max: usize) -> io::Result<String> {
+    if !fs::metadata(file)?.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    read_from(fs::File::open(file)?, len_max)
+}
+
+fn read_from(from: impl Read, len_max: usize) -> io::Result<String> {
+    let mut octets = Vec::new();
+    from.take(len_max as u64 + 1).read_to_end(&mut octets)?;
+    if octets.len() > len_max {
+        return Err(io::Error::other(format!("it has more than {len_max} octets")));
+    }
+    String::from_utf8(octets).map_err(|_| io::Error::other("it is not UTF-8"))
+}

@@ -1,0 +1,99 @@
+//! What is kept of what others say.
+use super::read_seconds;
+use crate::importer::Importer;
+use crate::note::shown;
+use crate::parse::Directive;
+
+/// `cache [TTL] [ZONES…] { … }`. Dunlin has one cache for all zones, whose size is in octets.
+pub fn cache(importer: &mut Importer<'_>, directive: &Directive) {
+    let mut args = directive.args.iter().peekable();
+    if let Some(ttl) = args.next_if(|word| word.text.parse::<u64>().is_ok()) {
+        let seconds = read_seconds(importer, ttl);
+        if let Some(seconds) = seconds {
+            importer.keep(ttl, "cache TTL", seconds, |draft| &mut draft.ttl_max);
+            importer.keep(ttl, "cache TTL", seconds, |draft| &mut draft.negative_ttl_max);
+        }
+    }
+    for zone in args {
+        let zone_text = shown(&zone.text);
+        importer.lost(zone, &format!("cache … {zone_text}: answers about all names are kept"));
+    }
+    for option in &directive.body {
+        self::option(importer, option);
+    }
+}
+
+fn option(importer: &mut Importer<'_>, option: &Directive) {
+    let name = &option.name;
+    match name.text.as_str() {
+        "success" => limits(importer, option, true),
+        "denial" => limits(importer, option, false),
+        "prefetch" => importer.note(
+            name,
+            "cache prefetch: an answer that is asked for often is always renewed before its end",
+        ),
+        "serve_stale" => stale(importer, option),
+        "servfail" => {
+            importer.note(name, "cache servfail: that nobody could answer is kept for 5 s")
+        }
+        "keepttl" => importer.lost(name, "cache keepttl: TTLs count down"),
+        "disable" => {
+            importer.lost(name, "cache disable: what there is and what there is not is kept")
+        }
+        other => {
+            let text = format!("cache {{ {} }}: this option is not known", shown(other));
+            importer.lost(name, &text);
+        }
+    }
+}
+
+/// `success CAPACITY [TTL] [MINTTL]`, or `denial`.
+fn limits(importer: &mut Importer<'_>, option: &Directive, is_success: bool) {
+    let what = if is_success { "cache success" } else { "cache denial" };
+    if let Some(capacity) = option.args.first() {
+        let text = format!(
+            "{what} {}: the cache has a size in octets, [cache] memory, which is 64MiB and holds \
+             some 380,000 answers",
+            shown(&capacity.text)
+        );
+        importer.note(capacity, &text);
+    }
+    if let Some(ttl) = option.args.get(1)
+        && let Some(seconds) = read_seconds(importer, ttl)
+    {
+        let draft = &mut importer.draft;
+        // This goes before the TTL of all.
+        let slot = if is_success { &mut draft.ttl_max } else { &mut draft.negative_ttl_max };
+        *slot = Some(seconds);
+    }
+    if let Some(ttl) = option.args.get(2) {
+        if !is_success {
+            importer.lost(ttl, "cache denial … MINTTL: there is one for all, [cache] ttl_min");
+        } else if let Some(seconds) = read_seconds(importer, ttl) {
+            importer.keep(ttl, what, seconds, |draft| &mut draft.ttl_min);
+        }
+    }
+    importer.no_more(option, 3);
+}
+
+/// `serve_stale [DURATION] [REFRESH_MODE]`.
+fn stale(importer: &mut Importer<'_>, option: &Directive) {
+    let seconds = match option.args.first() {
+        None => Some(3600),
+        Some(word) => read_seconds(importer, word),
+    };
+    if let Some(seconds) = seconds {
+        // Without a time CoreDNS gives them for an hour, with 0 for ever.
+        let seconds = if seconds == 0 { 604_800 } else { seconds };
+        importer.keep(&option.name, "serve_stale", seconds, |draft| &mut draft.stale);
+    }
+    if let Some(mode) = option.args.get(1) {
+        let text = format!(
+            "cache serve_stale … {}: a stale answer is given after 1.8 s without a fresh one (RFC \
+             8767), or at once where the last try was in vain",
+            shown(&mode.text)
+        );
+        importer.note(mode, &text);
+    }
+    importer.no_more(option, 2);
+}

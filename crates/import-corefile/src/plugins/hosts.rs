@@ -1,0 +1,82 @@
+//! Names and addresses from hosts files.
+use super::read_seconds;
+use crate::importer::Importer;
+use crate::note::shown;
+use crate::parse::Directive;
+use std::net::IpAddr;
+
+/// `hosts [FILE [ZONES…]] { entries and options }`.
+pub fn hosts(importer: &mut Importer<'_>, directive: &Directive) {
+    let file = match directive.args.first() {
+        // Entries of its own stand in the place of the usual file, and beside one that is named.
+        None => directive.body.iter().all(|line| !is_entry(line)).then(|| "/etc/hosts".to_owned()),
+        Some(word) => Some(importer.path(word)),
+    };
+    for zone in directive.args.iter().skip(1) {
+        let zone_text = shown(&zone.text);
+        importer.lost(zone, &format!("hosts … {zone_text}: all names of a file are answered"));
+    }
+    let mut entries = String::new();
+    let mut falls_through = false;
+    for line in &directive.body {
+        if is_entry(line) {
+            let names: Vec<&str> = line.args.iter().map(|word| word.text.as_str()).collect();
+            entries += &format!("{} {}\n", line.name.text, names.join(" "));
+            continue;
+        }
+        falls_through |= line.name.text == "fallthrough";
+        option(importer, line);
+    }
+    if !falls_through {
+        importer.note(
+            &directive.name,
+            "hosts without fallthrough: names that are not there are looked for elsewhere too",
+        );
+    }
+    if !entries.is_empty() {
+        let mine = importer.draft.files.len();
+        let name = if mine == 0 { "hosts".to_owned() } else { format!("hosts.{mine}") };
+        importer.draft.files.push((name.clone(), entries));
+        add(importer, name);
+    }
+    if let Some(file) = file {
+        add(importer, file);
+    }
+}
+
+fn add(importer: &mut Importer<'_>, file: String) {
+    if !importer.draft.hosts.contains(&file) {
+        importer.draft.hosts.push(file);
+    }
+}
+
+fn is_entry(line: &Directive) -> bool {
+    line.name.text.parse::<IpAddr>().is_ok()
+}
+
+fn option(importer: &mut Importer<'_>, option: &Directive) {
+    let name = &option.name;
+    match name.text.as_str() {
+        "ttl" => match option.args.first() {
+            None => importer.lost(name, "hosts ttl: it needs a number behind it"),
+            Some(word) => {
+                if let Some(seconds) = read_seconds(importer, word) {
+                    importer.keep(word, "hosts ttl", seconds, |draft| &mut draft.hosts_ttl);
+                }
+            }
+        },
+        "fallthrough" if option.args.is_empty() => {}
+        "fallthrough" => importer.note(
+            name,
+            "hosts fallthrough with zones: names that are not there are always looked for elsewhere",
+        ),
+        "reload" => importer.note(name, "hosts reload: the files are watched"),
+        "no_reverse" => {
+            importer.lost(name, "hosts no_reverse: addresses are answered with their names");
+        }
+        other => {
+            let text = format!("hosts {{ {} }}: this is neither an address nor an option", shown(other));
+            importer.lost(name, &text);
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Names that are asked for and stand for others.
+use crate::draft::Rewrite;
+use crate::importer::Importer;
+use crate::lex::Word;
+use crate::note::shown;
+use crate::parse::Directive;
+use crate::zones;
+
+/// `rewrite [continue|stop] FIELD …`, or the same in braces, with rules for the answers.
+pub fn rewrite(importer: &mut Importer<'_>, directive: &Directive) {
+    let mut words: Vec<&Word> = directive.args.iter().collect();
+    let mut answers = false;
+    for line in &directive.body {
+        match line.name.text.as_str() {
+            "answer" => answers = true,
+            _ => words.extend([&line.name].into_iter().chain(&line.args)),
+        }
+    }
+    if words.first().is_some_and(|word| word.text == "continue") {
+        importer.lost(words[0], "rewrite continue: one rule is applied, the first that fits");
+    }
+    if words.first().is_some_and(|word| ["continue", "stop"].contains(&word.text.as_str())) {
+        words.remove(0);
+    }
+    let field = words.first().map_or("", |word| word.text.as_str());
+    let word = words.first().copied().unwrap_or(&directive.name);
+    if field != "name" {
+        let text = format!("rewrite {}: names alone are rewritten", shown(field));
+        return importer.lost(word, &text);
+    }
+    let texts: Vec<&str> = words[1..].iter().map(|word| word.text.as_str()).collect();
+    match rule(&texts) {
+        Ok((rule, rest)) => {
+            if rule.kind == "suffix" && !answers && !rest.contains(&"answer") {
+                importer.note(word, "rewrite: names in answers are always put back");
+            }
+            if importer.draft.rewrites.iter().any(|r| r.kind == rule.kind && r.from == rule.from) {
+                let text = format!("rewrite: a rule above decides about {}", rule.from);
+                return importer.note(word, &text);
+            }
+            importer.draft.rewrites.push(rule);
+        }
+        Err(why) => importer.lost(word, &format!("rewrite name: {why}")),
+    }
+}
+
+/// The rule that words stand for, and those behind it.
+fn rule<'t>(texts: &'t [&'t str]) -> Result<(Rewrite, &'t [&'t str]), String> {
+    let (kind, from, to, rest) = match texts {
+        ["exact", from, to, rest @ ..] => ("exact", *from, *to, rest),
+        ["suffix", from, to, rest @ ..] => ("suffix", *from, *to, rest),
+        ["regex", from, to, rest @ ..] => {
+            let (from, to) = suffix_of(from, to).ok_or_else(|| {
+                format!("a regular expression such as {} is not known; suffixes are", shown(from))
+            })?;
+            return Ok((Rewrite { kind: "suffix", from, to }, rest));
+        }
+        [kind @ ("prefix" | "substring"), ..] => {
+            return Err(format!("rules for a {kind} are not known; those for suffixes are"));
+        }
+        [from, to, rest @ ..] => ("exact", *from, *to, rest),
+        _ => return Err("it needs two names behind it".into()),
+    };
+    let known = ["answer", "auto", "name", "value"];
+    if let Some(other) = rest.iter().find(|text| !known.contains(text)).filter(|_| {
+        // Behind `answer name` stand the two names of its own.
+        rest.first() != Some(&"answer")
+    }) {
+        return Err(format!("{} is not known", shown(other)));
+    }
+    let clean = |text: &str| zones::name(text.strip_prefix('.').unwrap_or(text));
+    Ok((Rewrite { kind, from: clean(from)?, to: clean(to)? }, rest))
+}
+
+/// `(.*)\.a\.example` and `{1}.b.example` are suffixes in disguise.
+fn suffix_of(from: &str, to: &str) -> Option<(String, String)> {
+    let from = from.strip_prefix('^').unwrap_or(from);
+    let from = from.strip_suffix('$').unwrap_or(from);
+    let from = from.strip_prefix("(.*)").or_else(|| from.strip_prefix("(.+)"))?;
+    let from = from.strip_prefix("\\.").or_else(|| from.strip_prefix('.'))?;
+    let from = from.replace("\\.", ".");
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+    let to = to.strip_prefix("{1}.").filter(|to| to.chars().all(is_plain))?;
+    let clean = |text: &str| zones::name(text).ok();
+    from.chars().all(is_plain).then(|| clean(&from).zip(clean(to))).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn some_expressions_are_suffixes() {
+        let pair = |a: &str, b: &str| Some((a.to_owned(), b.to_owned()));
+        for (from, to, expected) in [
+            ("(.*)\\.my\\.test", "{1}.svc.cluster.local", pair("my.test", "svc.cluster.local")),
+            ("^(.*)\\.my\\.test\\.$", "{1}.b.test.", pair("my.test", "b.test")),
+            ("(.+).a.test", "{1}.b.test", pair("a.test", "b.test")),
+            ("(.*)-a\\.test", "{1}.b.test", None),
+            ("a(.*)\\.test", "{1}.b.test", None),
+            ("(.*)\\.(a|b)\\.test", "{1}.b.test", None),
+            ("(.*)\\.a\\.test", "{1}-x.{2}.test", None),
+        ] {
+            assert_eq!(suffix_of(from, to), expected, "{from}");
+        }
+    }
+}

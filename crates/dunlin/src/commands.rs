@@ -31,8 +31,8 @@ impl Commands {
         command: &Command,
         forwards: &[Forward],
     ) -> Result<Outcome, String> {
-        if forwards.is_empty() {
-            return Err("[forward] in its config has no rule: nobody else is asked, and nothing \
+        if forwards.iter().all(|forward| forward.servers.is_empty()) {
+            return Err("[forward] in its config has no rule with servers: nobody else is asked, and nothing \
                         is kept"
                 .into());
         }

@@ -21,7 +21,7 @@ pub fn run(command: &cli::Upstream) -> Result<ExitCode, Box<dyn Error>> {
             match server.output {
                 Output::Json => write_json(&mut out, &status.upstreams)?,
                 Output::Text if status.upstreams.is_empty() => {
-                    writeln!(out, "nobody else is asked: [forward] has no rule")?;
+                    writeln!(out, "nobody else is asked: [forward] has no rule with servers")?;
                 }
                 Output::Text => status::write_upstreams(&mut out, &status)?,
             }

@@ -195,7 +195,10 @@ fn what_cannot_be_done_says_why() {
         assert_eq!(output.status.code(), Some(status), "{words:?}: {error}");
         assert!(error.contains(why), "{words:?}: {error}");
     }
-    assert_eq!(done(none, &["upstream", "list"]), "nobody else is asked: [forward] has no rule\n");
+    assert_eq!(
+        done(none, &["upstream", "list"]),
+        "nobody else is asked: [forward] has no rule with servers\n"
+    );
 }
 
 /// Every client is answered while the caches of all threads are gone over again and again, and

@@ -104,7 +104,7 @@ fn what_is_hostile_is_told_with_its_place() {
     let long = ". {\n log ".to_owned() + &"x".repeat(10 << 20);
     assert_eq!(told(&long), "f:2:6: a word has 65536 octets at most");
     let line = ". {\n log ".to_owned() + &"xxxxxxxxx ".repeat(1 << 20);
-    assert_eq!(told(&line), "f:2:10485706: a file has 1048576 words at most");
+    assert_eq!(told(&line), "f:2:10485736: a file has 1048576 words at most");
     let large = " ".repeat(FILE_LEN_MAX + 1);
     assert_eq!(told(&large), "f:1:1: a file has 16777216 octets at most");
     // Each snippet imports the one before it twice: 2^40 words.

@@ -32,8 +32,8 @@ impl Commands {
         forwards: &[Forward],
     ) -> Result<Outcome, String> {
         if forwards.iter().all(|forward| forward.servers.is_empty()) {
-            return Err("[forward] in its config has no rule with servers: nobody else is asked, and nothing \
-                        is kept"
+            return Err("[forward] in its config has no rule with servers: nobody else is asked, \
+                        and nothing is kept"
                 .into());
         }
         match command {

@@ -93,7 +93,9 @@ impl<'a> Importer<'a> {
             Err(why) => self.lost(word, &why),
             Ok(key) => {
                 if key.scheme == "dns" {
-                    ports.push(key.port);
+                    if !ports.contains(&key.port) {
+                        ports.push(key.port);
+                    }
                 } else {
                     let what = shown(&word.text);
                     self.lost(word, &format!("{what}: Dunlin answers over UDP and TCP"));

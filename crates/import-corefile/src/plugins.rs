@@ -85,7 +85,7 @@ static PLUGINS: &[Plugin] = &[
     plugin("metadata", "there are no plugins to tell anything", Done),
     plugin(
         "minimal",
-        "answers have in the additional section what helps and fits, and no NS sets",
+        "answers hold what was asked for, and in the additional section what helps and fits",
         Done,
     ),
     plugin("multisocket", "there is a socket for each worker: `[server] workers`", Done),

@@ -11,23 +11,32 @@ type Rule = (IpAddr, u32, bool);
 /// `acl [ZONES] { ACTION [type QTYPE…] [net SOURCE…] }`: the first rule that fits decides, and whom
 /// none fits is let in. In Dunlin the longest network decides.
 pub fn acl(importer: &mut Importer<'_>, directive: &Directive) {
-    for zone in &directive.args {
-        let text = format!("acl … {}: who may ask is the same for all names", shown(&zone.text));
-        importer.lost(zone, &text);
+    if let Some(zone) = directive.args.first() {
+        // To keep somebody out of all names is not what was meant.
+        let text = format!(
+            "acl {}: who may ask is the same for all names, and none of this is taken over",
+            shown(&zone.text)
+        );
+        return importer.lost(zone, &text);
+    }
+    if importer.zones.iter().all(|zone| zone != ".") {
+        let text = "acl: it holds for all names, and not for this block's alone";
+        importer.note(&directive.name, text);
     }
     let mut rules: Vec<Rule> = Vec::new();
     for line in &directive.body {
-        let is_let_in = match line.name.text.as_str() {
-            "allow" => true,
+        let action = line.name.text.as_str();
+        if !["allow", "block", "drop"].contains(&action) {
+            let text = format!("acl {{ {} }}: this action is not known", shown(action));
+            importer.lost(&line.name, &text);
+            continue;
+        }
+        let Some(networks) = networks(importer, line) else { continue };
+        let is_let_in = match action {
             "block" => keeps_out(importer, &line.name, "refuse"),
             "drop" => keeps_out(importer, &line.name, "drop"),
-            other => {
-                let text = format!("acl {{ {} }}: this action is not known", shown(other));
-                importer.lost(&line.name, &text);
-                continue;
-            }
+            _ => true,
         };
-        let Some(networks) = networks(importer, line) else { continue };
         for (word, address, len) in networks {
             // What an earlier rule holds as a whole is never reached.
             if rules.iter().any(|(a, l, _)| *l <= len && holds((*a, *l), address)) {

@@ -34,7 +34,7 @@ fn option(importer: &mut Importer<'_>, option: &Directive) {
         ),
         "serve_stale" => stale(importer, option),
         "servfail" => {
-            importer.note(name, "cache servfail: that nobody could answer is kept for 5 s")
+            importer.note(name, "cache servfail: that nobody could answer is kept for 5 s, and longer the oftener that is so")
         }
         "keepttl" => importer.lost(name, "cache keepttl: TTLs count down"),
         "disable" => {

@@ -181,7 +181,9 @@ fn option(importer: &mut Importer<'_>, option: &Directive) {
             name,
             &done("the fastest server is asked, and another one where it is late or fails"),
         ),
-        "prefer_udp" => importer.note(name, &done("others are asked over UDP in any case")),
+        "prefer_udp" => {
+            importer.note(name, &done("servers are asked over UDP unless they are named otherwise"))
+        }
         "max_fails" => {
             let text = "a server that fails is left alone for 0.5 s, then for longer, to 30 s";
             importer.note(name, &done(text));

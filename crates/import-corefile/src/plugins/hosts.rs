@@ -68,14 +68,15 @@ fn option(importer: &mut Importer<'_>, option: &Directive) {
         "fallthrough" if option.args.is_empty() => {}
         "fallthrough" => importer.note(
             name,
-            "hosts fallthrough with zones: names that are not there are always looked for elsewhere",
+            "hosts fallthrough with zones: names that are not there are looked for elsewhere too",
         ),
         "reload" => importer.note(name, "hosts reload: the files are watched"),
         "no_reverse" => {
             importer.lost(name, "hosts no_reverse: addresses are answered with their names");
         }
         other => {
-            let text = format!("hosts {{ {} }}: this is neither an address nor an option", shown(other));
+            let other = shown(other);
+            let text = format!("hosts {{ {other} }}: this is neither an address nor an option");
             importer.lost(name, &text);
         }
     }

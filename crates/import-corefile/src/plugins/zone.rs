@@ -112,7 +112,7 @@ fn folder_of(importer: &mut Importer<'_>, folder: &Word, origins: &[String]) {
         }
     }
     let text = format!(
-        "auto directory {}: the {count} zones that are there now; import again when there are others",
+        "auto directory {}: the {count} zones that are there now: import again when they change",
         shown(&folder.text)
     );
     importer.note(folder, &text);
@@ -122,8 +122,8 @@ fn folder_of(importer: &mut Importer<'_>, folder: &Word, origins: &[String]) {
 pub fn kubernetes(importer: &mut Importer<'_>, directive: &Directive) {
     let names = own_zones(importer, &directive.args).join(" ");
     let text = format!(
-        "kubernetes {names}: Kubernetes is not a source of records; a rule of [forward] can ask the \
-         cluster's own server for these names"
+        "kubernetes {names}: Kubernetes is not a source of records; a rule of [forward] can ask \
+         the cluster's own server for these names"
     );
     importer.lost(&directive.name, &text);
     for option in &directive.body {

@@ -1,0 +1,110 @@
+//! `dunlin import corefile` as a user meets it.
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+fn cases() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../import-corefile/tests/cases")
+}
+
+/// A folder of a test's own, empty.
+fn folder(test: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).expect("a folder");
+    folder
+}
+
+fn dunlin(words: &[&str], folder: &Path, input: &[u8]) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_dunlin"))
+        .args(words)
+        .current_dir(folder)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it runs");
+    // It may end before it has read all.
+    let _ = child.stdin.take().expect("a pipe").write_all(input);
+    child.wait_with_output().expect("it ends")
+}
+
+fn text(octets: &[u8]) -> String {
+    String::from_utf8_lossy(octets).into_owned()
+}
+
+/// The config of each case, but for zone files that a case does not have.
+#[test]
+fn what_is_imported_is_a_config() {
+    let mut seen = 0;
+    for entry in fs::read_dir(cases()).expect("cases") {
+        let case = entry.expect("a case").path();
+        let Ok(config) = fs::read_to_string(case.join("dunlin.toml")) else { continue };
+        let here = folder("import_check");
+        for name in ["hosts", "hosts.more"] {
+            let hosts = fs::read_to_string(case.join(name)).unwrap_or_default();
+            fs::write(here.join(name), hosts).expect("written");
+        }
+        // What is absolute lies elsewhere on this machine.
+        let config = config.replace("\"/etc/coredns/NodeHosts\"", "\"hosts.more\"");
+        fs::write(here.join("dunlin.toml"), &config).expect("written");
+        let output = dunlin(&["check", "dunlin.toml"], &here, b"");
+        let told = text(&output.stdout) + &text(&output.stderr);
+        let wrong: Vec<&str> = told
+            .lines()
+            .filter(|line| line.starts_with("dunlin.toml:") && !line.contains(": warning"))
+            .filter(|line| !line.contains("No such file"))
+            .collect();
+        assert_eq!(wrong, Vec::<&str>::new(), "{}\n{config}\n{told}", case.display());
+        seen += 1;
+    }
+    assert!(seen >= 10, "{seen}");
+}
+
+#[test]
+fn the_exit_status_says_whether_all_has_a_counterpart() {
+    let here = folder("import_status");
+    let all = dunlin(&["import", "corefile"], &here, b". {\n forward . 192.0.2.1\n cache 60\n}\n");
+    assert_eq!(all.status.code(), Some(0), "{}", text(&all.stderr));
+    let config = text(&all.stdout);
+    assert!(config.contains("[forward]\n\".\" = [\"192.0.2.1\"]\n"), "{config}");
+    assert!(text(&all.stderr).starts_with("-:2:2: note: forward: "), "{}", text(&all.stderr));
+
+    let some = dunlin(&["import", "corefile"], &here, b". {\n whoami\n nsid x\n}\n");
+    assert_eq!(some.status.code(), Some(1));
+    assert_eq!(text(&some.stdout), "[server]\nnsid = \"x\"\n");
+    let told = text(&some.stderr);
+    assert!(told.contains("-:2:2: lost: whoami") && told.contains("1 of these are lost"), "{told}");
+
+    for (words, input, status, why) in [
+        (&["import"][..], &b""[..], 2, "Usage"),
+        (&["import", "zonefile"], b"", 2, "unrecognized"),
+        (&["import", "corefile", "nowhere"], b"", 1, "dunlin: nowhere: "),
+        (&["import", "corefile", "."], b"", 1, "it is not a regular file"),
+        (&["import", "corefile"], b". {", 1, "dunlin: -:1:3: this brace is not closed"),
+        (&["import", "corefile"], b"\xff", 1, "it is not UTF-8"),
+        (&["import", "corefile"], b". {\nhosts {\n192.0.2.1 a\n}\n}", 1, "--output FOLDER"),
+    ] {
+        let output = dunlin(words, &here, input);
+        let told = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{words:?}: {told}");
+        assert!(told.contains(why) && output.stdout.is_empty(), "{words:?}: {told}");
+    }
+}
+
+#[test]
+fn a_folder_gets_the_config_and_its_files_and_loses_nothing() {
+    let here = folder("import_folder");
+    let corefile = b". {\n hosts {\n  192.0.2.1 a.test\n  fallthrough\n }\n}\n";
+    fs::write(here.join("Corefile"), corefile).expect("written");
+    let words = ["import", "corefile", "Corefile", "--output", "out"];
+    let output = dunlin(&words, &here, b"");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!(fs::read_to_string(here.join("out/hosts")).expect("a file"), "192.0.2.1 a.test\n");
+    let check = dunlin(&["check", "out/dunlin.toml"], &here, b"");
+    assert_eq!(check.status.code(), Some(0), "{}", text(&check.stdout));
+    let again = dunlin(&words, &here, b"");
+    assert_eq!(again.status.code(), Some(1));
+    assert!(text(&again.stderr).contains("already there"), "{}", text(&again.stderr));
+}

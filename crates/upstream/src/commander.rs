@@ -201,8 +201,10 @@ impl Asker {
             }
             Command::Show(name, rtype) => {
                 self.walk(lines, |met| {
+                    // What is kept for all types answers for each.
+                    let is_of_all = met.kind == met.kind.for_all_types();
                     let is_asked = met.name == name.as_name().octets()
-                        && rtype.is_none_or(|rtype| rtype.0 == met.kind.rtype());
+                        && rtype.is_none_or(|rtype| is_of_all || rtype.0 == met.kind.rtype());
                     if is_asked && *count < SHOWN_MAX {
                         commands::write_kept(*serial, met, reports);
                     }

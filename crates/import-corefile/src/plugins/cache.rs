@@ -34,7 +34,9 @@ fn option(importer: &mut Importer<'_>, option: &Directive) {
         ),
         "serve_stale" => stale(importer, option),
         "servfail" => {
-            importer.note(name, "cache servfail: that nobody could answer is kept for 5 s, and longer the oftener that is so")
+            let text = "cache servfail: that nobody could answer is kept for 5 s, and for longer \
+                        the oftener that is so";
+            importer.note(name, text);
         }
         "keepttl" => importer.lost(name, "cache keepttl: TTLs count down"),
         "disable" => {

@@ -3,7 +3,8 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help run test loom lint fleet bench-forward bench-instructions bench-sockets bench-memory bench-publish \
-  campaign-differential campaign-floods campaign-cache campaign-fuzz campaign-upstreams deb
+  campaign-differential campaign-floods campaign-cache campaign-fuzz campaign-upstreams \
+  campaign-corefile deb
 
 help: ## this list
 	@sed -n 's/^\([a-z%-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -79,6 +80,11 @@ campaign-cache: ## NAMES=10000000 through a cache of MIB=64; more memory than th
 campaign-upstreams: ## every fault of other servers for SECONDS=20, every forger for FORGING=60; root
 	@scripts/require test
 	@bench/upstreams $(or $(SECONDS),20) $(or $(FORGING),60)
+
+campaign-corefile: ## CoreDNS with a Corefile, and Dunlin with what is imported of it, say the same
+	@scripts/require campaign-corefile
+	@COREDNS=$$(realpath "$${CARGO_TARGET_DIR:-target}/go/bin/coredns") \
+	  cargo test --package dunlin --test corefile -- --ignored
 
 campaign-fuzz: ## every fuzz target for SECONDS=600 each
 	@scripts/require fuzz

@@ -79,8 +79,14 @@ fn folder(test: &str) -> PathBuf {
 
 /// The subcommands, as the help lists them.
 fn subcommands() -> BTreeSet<String> {
-    let help = text(&dunlin(&["--help".as_ref()]));
-    let listed = help.split("Commands:\n").nth(1).expect("commands");
+    subcommands_of(&[])
+}
+
+/// Those of a command, which may have none.
+fn subcommands_of(words: &[&str]) -> BTreeSet<String> {
+    let words: Vec<&OsStr> = words.iter().copied().chain(["--help"]).map(OsStr::new).collect();
+    let help = text(&dunlin(&words));
+    let listed = help.split("Commands:\n").nth(1).unwrap_or_default();
     let listed = listed.lines().take_while(|line| !line.is_empty());
     let names = listed.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
     let names = names.map(|line| line.split_whitespace().next().expect("a name").to_owned());
@@ -96,8 +102,12 @@ fn every_command_has_a_page_in_order() {
         pages.into_iter().flatten().map(|p| p.expect("a page").path()).collect();
     let name = |page: &PathBuf| page.strip_prefix(&folder).expect("below").display().to_string();
     let found: BTreeSet<String> = pages.iter().map(name).collect();
-    let mut wanted: BTreeSet<String> =
-        subcommands().iter().map(|name| format!("man1/dunlin-{name}.1")).collect();
+    let mut wanted = BTreeSet::new();
+    for name in subcommands() {
+        let within = subcommands_of(&[&name]);
+        wanted.extend(within.iter().map(|within| format!("man1/dunlin-{name}-{within}.1")));
+        wanted.insert(format!("man1/dunlin-{name}.1"));
+    }
     assert!(wanted.contains("man1/dunlin-serve.1"), "{wanted:?}");
     wanted.extend(["man1/dunlin.1".into(), "man5/dunlin.toml.5".into()]);
     assert_eq!(found, wanted);

@@ -124,7 +124,8 @@ pub trait World: Sync {
     /// The key of all hashes.
     fn key(&self) -> &HashKey;
 
-    /// A number that is another one whenever names have changed hands: a zone came, or went. Never 0.
+    /// A number that is another one whenever names have changed hands: a zone came, or went. It is
+    /// never 0.
     fn map(&self) -> u32;
 
     /// The zone at the root that a hosts file made, by the file's number from 0; nothing behind the

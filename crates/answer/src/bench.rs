@@ -200,6 +200,7 @@ impl<'w> Bench<'_, '_, 'w> {
         let start = match way {
             Way::Zone(spot) => Some(Start::Ours(spot)),
             Way::Forward(group) => Some(Start::Theirs(*group)),
+            Way::Hosts(host) => Some(Start::Hosts(*host)),
             _ => None,
         };
         match start {

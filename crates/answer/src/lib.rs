@@ -29,6 +29,7 @@ mod find;
 mod finish;
 mod gate;
 mod guard;
+mod host;
 mod kept;
 mod known;
 mod ledger;
@@ -51,6 +52,7 @@ pub use tally::{TYPE_NAMES, Tally};
 use bench::Bench;
 use gate::{Keeper, Open};
 use guard::CookieMemo;
+use host::Host;
 use image::{Forwards, World};
 use known::{Hint, Shelf};
 use ledger::{Ledger, Made};
@@ -165,6 +167,8 @@ enum Way<'w> {
     /// It was meant to take that way, but could not.
     Unknown,
     Zone(Spot<'w>),
+    /// To a hosts file.
+    Hosts(Host<'w>),
     /// To this group of servers.
     Forward(u16),
     Fault(Fault),

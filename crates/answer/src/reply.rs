@@ -83,6 +83,7 @@ impl<'r> Reply<'r> {
         };
         match start {
             Start::Ours(spot) => Kind::of(spot.zone, spot.hash, self.query.rtype, content),
+            Start::Hosts(host) => Kind::of(host.zone, host.hash, self.query.rtype, content),
             Start::Theirs(group) => {
                 let name = elsewhere::key(key, &self.query.name, self.query).hash;
                 Kind::of_others(group, name, self.query.rtype, content)

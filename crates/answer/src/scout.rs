@@ -156,6 +156,7 @@ impl<'w> Scout<'_, 'w> {
                         Err(Way::Forward(group))
                     }
                     Whose::Theirs(_) => Err(Way::Denied),
+                    Whose::Hosts(host) => Err(Way::Hosts(host)),
                     Whose::Nobodys => Err(Way::Nobody),
                 }
             }

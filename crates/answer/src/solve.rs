@@ -4,6 +4,7 @@ use crate::elsewhere::{self, Elsewhere, Known};
 use crate::extra::Extra;
 use crate::find::{Found, Place, find};
 use crate::finish::Ede;
+use crate::host::Host;
 use crate::reply::{Owner, Reply, Section, absolute};
 use crate::trail::Trail;
 use image::{DepthMask, Facts, ForwardRule, Forwards, HashKey, Node, Route, World, Zone, same};
@@ -43,6 +44,7 @@ pub(crate) struct Missing {
 #[derive(Clone, Copy)]
 pub(crate) enum Start<'s, 'w> {
     Ours(&'s Spot<'w>),
+    Hosts(Host<'w>),
     Theirs(u16),
 }
 
@@ -123,6 +125,7 @@ pub(crate) fn solve<'w>(
     let (mut zone, mut end) = match start {
         Start::Ours(spot) => (Some(spot.zone), walk.solve_name(spot, &query.name, reply, true)),
         Start::Theirs(group) => (None, walk.recall(group, &query.name, reply, true)),
+        Start::Hosts(host) => (None, walk.take(host, &query.name, reply, true)),
     };
     let mut first = true;
     while let End::Continue(target) = &end
@@ -141,6 +144,7 @@ pub(crate) fn solve<'w>(
                 (Some(site.zone), walk.solve_name(&spot, alias, reply, false))
             }
             Whose::Theirs(group) => (None, walk.recall(group, alias, reply, false)),
+            Whose::Hosts(host) => (None, walk.take(host, alias, reply, false)),
             Whose::Nobodys => break,
         };
     }
@@ -161,12 +165,15 @@ pub(crate) fn solve<'w>(
 pub(crate) enum Whose<'w> {
     /// A zone.
     Ours(Route<'w>),
+    /// A hosts file.
+    Hosts(Host<'w>),
     /// A group of servers.
     Theirs(u16),
     Nobodys,
 }
 
-/// Who answers for a name: the zone or the group of servers with the longest origin or suffix.
+/// Who answers for a name: the zone or the group of servers with the longest origin or suffix. A
+/// hosts file goes before all but a zone of one's own.
 #[inline(always)]
 pub(crate) fn whose<'w>(
     world: &'w dyn World,
@@ -175,15 +182,25 @@ pub(crate) fn whose<'w>(
     rtype: Rtype,
 ) -> Whose<'w> {
     let routed = route(world, name, rtype);
-    if forwards.is_empty() {
-        return routed.map_or(Whose::Nobodys, Whose::Ours);
+    let mut group = None;
+    if !forwards.is_empty() {
+        let labels_min =
+            routed.as_ref().map_or(0, |routed| usize::from(routed.zone.facts().origin_labels) + 1);
+        let rule = forwards.find(name, labels_min, rtype == Rtype::DS);
+        group = rule.map(|rule| rule.group).filter(|group| *group != ForwardRule::NOBODY);
     }
-    let labels_min =
-        routed.as_ref().map_or(0, |routed| usize::from(routed.zone.facts().origin_labels) + 1);
-    match (forwards.find(name, labels_min, rtype == Rtype::DS), routed) {
-        (Some(rule), _) if rule.group != ForwardRule::NOBODY => Whose::Theirs(rule.group),
-        (_, Some(routed)) => Whose::Ours(routed),
-        (_, None) => Whose::Nobodys,
+    match (group, routed) {
+        (None, Some(routed)) if !routed.zone.facts().yields => return Whose::Ours(routed),
+        _ => {}
+    }
+    match (Host::find(world, name, rtype), group, routed) {
+        (Some(host), _, _) => Whose::Hosts(host),
+        (None, Some(group), _) => Whose::Theirs(group),
+        // Names of such a zone may be those of a hosts file.
+        (None, None, Some(Route { zone, has_below })) => {
+            Whose::Ours(Route { zone, has_below: has_below || world.hosts(0).is_some() })
+        }
+        (None, None, None) => Whose::Nobodys,
     }
 }
 
@@ -210,6 +227,12 @@ impl<'w> Walk<'_, '_, 'w> {
         let desired = query.flags.has(Flags::RD) && self.abroad.may_ask;
         let forwards = if desired { self.abroad.forwards } else { Forwards::default() };
         whose(world, forwards, alias, query.rtype)
+    }
+
+    /// Answers with what a hosts file says.
+    fn take(&self, host: Host<'w>, name: &QName, reply: &mut Reply<'_>, first: bool) -> End<'w> {
+        host.answer(self.key, name, first, reply);
+        End::Done(Extra::Nothing)
     }
 
     /// Answers with what is known of somebody else's name.

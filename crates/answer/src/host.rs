@@ -1,0 +1,52 @@
+//! Names and addresses of hosts files: they go before what others say, and after zones of one's
+//! own.
+use crate::reply::{Owner, Reply, Section};
+use image::{HashKey, Leaf, Node, RelName, World, Zone};
+use wire::limits::PADDED_LEN;
+use wire::{QName, Rtype};
+
+/// A name that a hosts file has.
+#[derive(Clone, Copy)]
+pub(crate) struct Host<'w> {
+    /// What the file says.
+    pub(crate) zone: &'w dyn Zone,
+    /// The hash of the name.
+    pub(crate) hash: u64,
+    node: Node<'w>,
+}
+
+impl<'w> Host<'w> {
+    /// Looks into the files, the first before the others, for one that decides about a name and
+    /// type. One that has an address for a name decides about all its addresses; so nobody else is
+    /// asked for those of the other family, or for HTTPS records, which hint at addresses (RFC 9460
+    /// §7.3). All other types are not its business.
+    #[inline(never)]
+    pub(crate) fn find(world: &'w dyn World, name: &QName, rtype: Rtype) -> Option<Self> {
+        world.hosts(0)?;
+        if !matches!(rtype, Rtype::A | Rtype::AAAA | Rtype::HTTPS | Rtype::PTR) {
+            return None;
+        }
+        let end = name.octets().len() - 1;
+        let hash = world.key().hash(name.padded(), 0, end);
+        let mut files = (0..).map_while(|number| world.hosts(number));
+        files.find_map(|zone| {
+            let node = Leaf::new(zone.leaf(hash)).find(hash, &name.octets()[..end])?;
+            let has = |rtype| node.set(rtype).is_some();
+            let decides = has(rtype) || rtype != Rtype::PTR && (has(Rtype::A) || has(Rtype::AAAA));
+            decides.then_some(Self { zone, hash, node })
+        })
+    }
+
+    /// Puts the records asked for, or says that there are none. `first` is the question's own name.
+    pub(crate) fn answer(self, key: &HashKey, name: &QName, first: bool, reply: &mut Reply<'_>) {
+        let Self { zone, node, .. } = self;
+        if let Some(set) = node.set(reply.query.rtype) {
+            let owner = if first { Owner::Question(0) } else { Owner::Name(name.as_name()) };
+            return reply.put_needed(Section::Answer, owner, &set, node);
+        }
+        // The name is a zone of its own, as it were: nothing is said of others.
+        if let Some(apex) = zone.find(key, RelName::new(&[0; PADDED_LEN], 0, 0)) {
+            reply.put_negative_soa(name.as_name(), first.then_some(0), apex);
+        }
+    }
+}

@@ -16,11 +16,12 @@ pub use upstream::Upstream;
 
 use crate::diagnostic::Diagnostic;
 use crate::limits::{
-    CONFIG_LEN_MAX, DRAIN, LISTEN_MAX, SECRETS_MAX, TEXT_LEN_MAX, UDP_SIZE, ZONES_MAX,
+    CONFIG_LEN_MAX, DRAIN, LISTEN_MAX, REWRITES_MAX, SECRETS_MAX, TEXT_LEN_MAX, UDP_SIZE, ZONES_MAX,
 };
 use answer::CookieSecret;
 use answer::limits::NSID_LEN_MAX;
 use cpu::CpuList;
+use image::{RewriteRule, Rewrites};
 use section::{Problems, Section};
 use std::collections::HashMap;
 use std::io::{self, Read};
@@ -49,6 +50,8 @@ pub struct Config {
     pub upstream: Upstream,
     pub cache: Cache,
     pub hosts: Hosts,
+    /// In the order that [`image::Rewrites`] wants.
+    pub rewrites: Vec<RewriteRule>,
     pub zones: Vec<Zone>,
 }
 
@@ -212,6 +215,11 @@ impl Config {
         let upstream = Upstream::read(root.section("upstream", "[upstream]"));
         let cache = Cache::read(root.section("cache", "[cache]"));
         let hosts = Hosts::read(root.section("hosts", "[hosts]"), file);
+        let (mut rewrites, mut seen) = (Vec::new(), names::Seen::new());
+        root.sections("rewrite", "[[rewrite]]", REWRITES_MAX, |section| {
+            rewrites.extend(names::read_rewrite(section, &mut seen));
+        });
+        Rewrites::sort(&mut rewrites);
         let mut zones = Vec::new();
         let mut names = HashMap::new();
         root.sections("zone", "[[zone]]", ZONES_MAX, |section| {
@@ -233,6 +241,7 @@ impl Config {
             upstream,
             cache,
             hosts,
+            rewrites,
             zones,
         };
         config.place(file.parent().unwrap_or(Path::new("")));

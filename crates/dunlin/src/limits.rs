@@ -32,6 +32,8 @@ pub const HOSTS_FILES_MAX: usize = 16;
 /// Times that what hosts files say may be kept for.
 pub const HOSTS_TTL: std::ops::RangeInclusive<Duration> =
     Duration::ZERO..=Duration::from_secs(7 * 24 * 3600);
+/// Rules about names that are looked up as others.
+pub const REWRITES_MAX: usize = 1024;
 /// Octets of the cache that may be configured.
 pub const CACHE_MEMORY: std::ops::RangeInclusive<u64> = 1 << 20..=1 << 38;
 /// Times that answers may be kept for: a week at most (RFC 8767 §4).

@@ -4,7 +4,7 @@ use crate::access::AccessList;
 use crate::config::{Config, Denied, Rate};
 use crate::diagnostic::Diagnostic;
 use answer::{CookieSecret, Limiter, Limits, Policy};
-use image::Forwards;
+use image::{Forwards, RewriteRule, Rewrites};
 use limit::{DebtSet, Networks, RateTable, TableKey};
 use std::error::Error;
 use std::path::Path;
@@ -59,6 +59,7 @@ pub struct Settings {
     limited: bool,
     /// Who puts a PROXY header before what it sends.
     pub(crate) proxies: AccessList,
+    rewrites: Vec<RewriteRule>,
 }
 
 impl Kept {
@@ -144,6 +145,7 @@ impl Settings {
             replies,
             limited,
             proxies: AccessList::of(&config.proxy.from),
+            rewrites: config.rewrites.clone(),
         })
     }
 
@@ -182,6 +184,7 @@ impl Settings {
                 replies: self.replies.as_ref().map(Limit::limiter),
             }),
             forwards: Forwards::default(),
+            rewrites: Rewrites::new(&self.rewrites),
             recursion: self.recursion.acl(),
         }
     }

@@ -23,6 +23,7 @@ impl Config {
             ("limits.rate", self.limits.rate != new.limits.rate),
             ("limits.responses", self.limits.responses != new.limits.responses),
             ("hosts", self.hosts != new.hosts),
+            ("rewrite", self.rewrites != new.rewrites),
             ("proxy.from", self.proxy != new.proxy),
             ("log.level", self.log.level != new.log.level),
             ("log.rooms", self.log.rooms != new.log.rooms),
@@ -121,6 +122,7 @@ mod tests {
         cache.ttl_max = "1h"
         cache.negative_ttl_max = "1m"
         cache.stale = "1h"
+        rewrite = [{ exact = "a", to = "b" }]
         hosts.files = ["a"]
         hosts.ttl = "1h"
         streams.threads = 2

@@ -1,7 +1,10 @@
-//! `[hosts]`: names and addresses from files that other programs know too.
+//! `[hosts]`, names and addresses from files that other programs know too, and `[[rewrite]]`, names
+//! that are looked up as other ones.
 use super::section::Section;
 use super::{units, values};
 use crate::limits::{HOSTS_FILES_MAX, HOSTS_TTL};
+use image::RewriteRule;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -30,4 +33,41 @@ impl Hosts {
         section.close();
         hosts
     }
+}
+
+/// Names of rules seen before, whether for the name alone, and each with its offset.
+pub type Seen = HashMap<(Vec<u8>, bool), usize>;
+
+/// Reads one `[[rewrite]]`.
+pub(super) fn read_rewrite(mut section: Section<'_, '_>, seen: &mut Seen) -> Option<RewriteRule> {
+    let exact = match (section.has("exact"), section.has("suffix")) {
+        (true, true) => {
+            section.wrong("suffix", "stands beside `exact`", "make two rules of them");
+            true
+        }
+        (true, false) => true,
+        (false, true) => false,
+        (false, false) => {
+            section.missing("exact` or `suffix");
+            section.know(&["exact", "suffix", "to"]);
+            section.close();
+            return None;
+        }
+    };
+    section.know(&["exact", "suffix"]);
+    let from = section.require(if exact { "exact" } else { "suffix" }, values::zone_name);
+    let to = section.require("to", values::zone_name);
+    if let Some(from) = &from {
+        let key = (from.get_ref().as_name().octets().to_vec(), exact);
+        if let Some(first) = seen.insert(key, from.span().start) {
+            section.twice("this name", first, from.span().start);
+        }
+    }
+    if let (Some(from), Some(to)) = (&from, &to)
+        && from.get_ref().as_name() == to.get_ref().as_name()
+    {
+        section.wrong("to", "is the same name", "name another, or take the rule out");
+    }
+    section.close();
+    Some(RewriteRule { from: from?.into_inner(), to: to?.into_inner(), exact })
 }

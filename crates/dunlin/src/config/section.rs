@@ -179,6 +179,11 @@ impl<'t, 'p> Section<'t, 'p> {
         self.table.is_some_and(|table| table.contains_key(key))
     }
 
+    /// Takes these keys for known, whether they are read or not.
+    pub fn know(&mut self, keys: &[&'static str]) {
+        self.known.extend(keys);
+    }
+
     /// Notes that a key is missing.
     pub fn missing(&mut self, key: &str) {
         let wrong = format!("{} needs the key `{key}`", self.name);

@@ -320,3 +320,37 @@ fn hosts_files_are_named_once_and_found_beside_the_config() {
          found the text \"30d\"",
     );
 }
+
+#[test]
+fn names_are_rewritten_by_rules_with_their_places() {
+    let text = "[[rewrite]]\nsuffix = \"Old.example\"\nto = \"new.example.\"\n\
+                [[rewrite]]\nexact = \"old.example\"\nto = \"www.example\"\n";
+    let rules = Config::parse(Path::new("f"), text).expect("a config").rewrites;
+    let told: Vec<_> =
+        rules.iter().map(|rule| (rule.to.as_name().to_string(), rule.exact)).collect();
+    assert_eq!(told, [("new.example.".to_owned(), false), ("www.example.".to_owned(), true)]);
+    check(
+        r#"
+[[rewrite]]
+exact = "a.example"
+suffix = "b.example"
+to = "c.example"
+[[rewrite]]
+to = "a..b"
+form = "a"
+[[rewrite]]
+suffix = "d.example"
+[[rewrite]]
+suffix = "D.example."
+to = "d.example"
+"#,
+        r#"
+4:10: `suffix` stands beside `exact` (make two rules of them)
+6:1: [[rewrite]] needs the key `exact` or `suffix`
+8:1: unknown key `form` in [[rewrite]] (known are exact, suffix, to)
+9:1: [[rewrite]] needs the key `to`
+12:10: this name is already named in line 10 (take one of them out)
+13:6: `to` is the same name (name another, or take the rule out)
+"#,
+    );
+}

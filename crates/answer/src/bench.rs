@@ -88,16 +88,15 @@ impl<'w> Bench<'_, '_, 'w> {
             Way::Fault(Fault::Short) => Verdict::Drop(Drop::Short),
             Way::Fault(Fault::Response) => Verdict::Drop(Drop::Response),
             Way::Shut(reason) => Verdict::Drop(*reason),
-            _ => match self.answer(query, way, packet, tally) {
-                Some(made) => {
-                    *way = made;
-                    Verdict::Reply
-                }
-                None => {
-                    *way = Way::Later;
-                    Verdict::Later
-                }
-            },
+            _ => {
+                let made = match way {
+                    Way::Renamed(rule) => self.answer_renamed(scout, *rule, query, packet, tally),
+                    _ => self.answer(query, way, packet, tally),
+                };
+                let verdict = if made.is_some() { Verdict::Reply } else { Verdict::Later };
+                *way = made.unwrap_or(Way::Later);
+                verdict
+            }
         };
     }
 
@@ -167,7 +166,7 @@ impl<'w> Bench<'_, '_, 'w> {
     /// Keeps what stands behind the question, which a reply that is begun overwrites; false where
     /// that is too much.
     #[inline(never)]
-    fn keep_tail(&mut self, query: &Query, packet: &Packet<'_>) -> bool {
+    pub(crate) fn keep_tail(&mut self, query: &Query, packet: &Packet<'_>) -> bool {
         let tail = &packet.message()[query.question_end.min(packet.len)..];
         let kept = self.tail.get_mut(..tail.len());
         kept.map(|kept| kept.copy_from_slice(tail)).is_some()
@@ -185,7 +184,7 @@ impl<'w> Bench<'_, '_, 'w> {
 
     /// Makes the reply, unless somebody has to be asked first; what is to be charged for.
     #[inline(always)]
-    fn make(
+    pub(crate) fn make(
         &mut self,
         query: &Query,
         way: &Way<'w>,
@@ -239,6 +238,8 @@ fn refuse(way: &Way<'_>, policy: &Policy<'_>, reply: &mut Reply<'_>) {
         Way::Fault(Fault::Version) => reply.fail(Rcode::BadVers, None),
         Way::Fault(Fault::CookieOnly) => {}
         Way::Fault(_) => reply.fail(Rcode::FormErr, None),
+        // As of a DNAME (RFC 6672 §2.2).
+        Way::Overlong => reply.fail(Rcode::YxDomain, None),
         Way::Denied => reply.fail(Rcode::Refused, Some(finish::Ede::PROHIBITED)),
         // It may ask again in a moment, and no code says so (RFC 8914 §4).
         Way::Limited => reply.fail(Rcode::Refused, None),

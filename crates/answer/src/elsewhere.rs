@@ -85,7 +85,8 @@ pub(crate) fn key<'n>(key: &HashKey, name: &'n QName, query: &Query) -> Key<'n> 
 }
 
 /// Answers with what is known, if that is good enough; `first` for the name of the question itself,
-/// `settles` where nobody is left to ask. `map` is the world's map.
+/// `settles` where nobody is left to ask. `map` is the world's map; 0: what is found is not confirmed
+/// by it.
 pub(crate) fn answer(
     elsewhere: &mut dyn Elsewhere,
     group: u16,
@@ -111,7 +112,7 @@ pub(crate) fn answer(
         true => (Lookup::Hit, is_due(&found)),
         false => (Lookup::Stale, false),
     };
-    let confirms = found.map != map;
+    let confirms = map != 0 && found.map != map;
     let known = match put(&found, key, first, reply) {
         Ok(None) => Known::Done,
         Ok(Some(target)) => Known::Continue(target),

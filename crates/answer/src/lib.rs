@@ -36,6 +36,7 @@ mod ledger;
 pub mod limits;
 mod plain;
 mod relay;
+mod rename;
 mod reply;
 mod scout;
 mod solve;
@@ -53,7 +54,7 @@ use bench::Bench;
 use gate::{Keeper, Open};
 use guard::CookieMemo;
 use host::Host;
-use image::{Forwards, World};
+use image::{Forwards, Rewrites, World};
 use known::{Hint, Shelf};
 use ledger::{Ledger, Made};
 use limit::Acl;
@@ -85,6 +86,8 @@ pub struct Policy<'p> {
     pub limits: Option<Limits<'p>>,
     /// Whose names are somebody else's.
     pub forwards: Forwards<'p>,
+    /// Which names are looked up as other ones.
+    pub rewrites: Rewrites<'p>,
     /// For whom they are asked.
     pub recursion: Acl<'p>,
 }
@@ -108,6 +111,7 @@ impl Default for Policy<'_> {
             keepalive: None,
             limits: None,
             forwards: Forwards::default(),
+            rewrites: Rewrites::default(),
             recursion: Acl::EVERYBODY,
         }
     }
@@ -171,6 +175,10 @@ enum Way<'w> {
     Hosts(Host<'w>),
     /// To this group of servers.
     Forward(u16),
+    /// It is looked up as another name, by this rule.
+    Renamed(u16),
+    /// That name would be too long.
+    Overlong,
     Fault(Fault),
     Nobody,
     Chaos,
@@ -206,13 +214,14 @@ pub fn batch(
     let key = world.key();
     let limits = policy.limits.as_ref();
     let forwards = policy.forwards;
-    let recursion = &policy.recursion;
+    let (rewrites, recursion) = (policy.rewrites, &policy.recursion);
     let (memo, awaits_cookie, met_cookie) = (None, false, false);
     let (expects_theirs, met_known) = (false, false);
     let mut scout = Scout {
         world,
         key,
         forwards,
+        rewrites,
         recursion,
         memo,
         awaits_cookie,
@@ -231,7 +240,8 @@ pub fn batch(
     }
     let dice = Dice(now.seed | 1);
     let (may_ask, settles) = (false, false);
-    let abroad = Abroad { elsewhere, forwards, may_ask, settles, map };
+    let renames = !rewrites.is_empty();
+    let abroad = Abroad { elsewhere, forwards, may_ask, settles, map, renames };
     let mut bench =
         Bench { world, key, policy, now, suffixes, alias, trail, cookies, tail, dice, abroad };
     bench.answer_all(&mut scout, glances, queries, &mut ways, packets, tally);

@@ -4,7 +4,7 @@ use crate::gate::Gate;
 use crate::known::Hint;
 use crate::plain::Lead;
 use crate::solve::{self, Site, Spot, Whose};
-use image::{Forwards, HashKey, World};
+use image::{Forwards, HashKey, Rewrites, Route, World};
 use limit::Acl;
 use packet::{BURST_MAX, Packet, prefetch};
 use wire::{Class, Flags, Glance, Query, Rtype};
@@ -14,6 +14,7 @@ pub(crate) struct Scout<'f, 'w> {
     pub(crate) world: &'w dyn World,
     pub(crate) key: &'w HashKey,
     pub(crate) forwards: Forwards<'f>,
+    pub(crate) rewrites: Rewrites<'f>,
     pub(crate) recursion: &'f Acl<'f>,
     /// The zone of the question before, where no other zone lies below it: names of a burst are
     /// often of one zone, and need not be routed again.
@@ -137,29 +138,52 @@ impl<'w> Scout<'_, 'w> {
         if query.rtype.is_meta() && query.rtype != Rtype::ANY {
             return Err(Way::Meta);
         }
+        if !self.rewrites.is_empty()
+            && let Some(number) = self.rewrites.find(&query.name)
+        {
+            return Err(Way::Renamed(number as u16));
+        }
         match self.memo {
             Some(site) if query.rtype != Rtype::DS && site.holds(&query.name) => Ok(site),
             _ => {
-                let desired = query.flags.has(Flags::RD);
-                let forwards = if desired { self.forwards } else { Forwards::default() };
-                let whose = solve::whose(self.world, forwards, &query.name, query.rtype);
+                let whose = self.whose(query);
                 self.expects_theirs = matches!(whose, Whose::Theirs(_));
-                match whose {
-                    Whose::Ours(routed) => {
-                        let site = Site::new(routed.zone);
-                        let is_whole =
-                            !routed.has_below && !self.forwards.has_below(routed.zone.origin());
-                        self.memo = is_whole.then_some(site);
-                        Ok(site)
-                    }
-                    Whose::Theirs(group) if self.recursion.lists(packet.client.ip()) => {
-                        Err(Way::Forward(group))
-                    }
-                    Whose::Theirs(_) => Err(Way::Denied),
-                    Whose::Hosts(host) => Err(Way::Hosts(host)),
-                    Whose::Nobodys => Err(Way::Nobody),
-                }
+                let routed = self.ours(whose, packet)?;
+                let origin = routed.zone.origin();
+                let is_whole = !routed.has_below
+                    && !self.forwards.has_below(origin)
+                    && (self.rewrites.is_empty() || !self.rewrites.touch(origin));
+                let site = Site::new(routed.zone);
+                self.memo = is_whole.then_some(site);
+                Ok(site)
             }
+        }
+    }
+
+    /// Where a name is looked up that was renamed: that happens once, and says nothing of the next.
+    pub(crate) fn look_renamed(&self, query: &Query, packet: &Packet<'_>) -> Way<'w> {
+        let routed = self.ours(self.whose(query), packet);
+        routed.map_or_else(|way| way, |routed| self.spot(&Site::new(routed.zone), query))
+    }
+
+    #[inline(always)]
+    fn whose(&self, query: &Query) -> Whose<'w> {
+        let desired = query.flags.has(Flags::RD);
+        let forwards = if desired { self.forwards } else { Forwards::default() };
+        solve::whose(self.world, forwards, &query.name, query.rtype)
+    }
+
+    /// The zone whose name it is, or the way of a name that no zone has.
+    #[inline(always)]
+    fn ours(&self, whose: Whose<'w>, packet: &Packet<'_>) -> Result<Route<'w>, Way<'w>> {
+        match whose {
+            Whose::Ours(routed) => Ok(routed),
+            Whose::Theirs(group) if self.recursion.lists(packet.client.ip()) => {
+                Err(Way::Forward(group))
+            }
+            Whose::Theirs(_) => Err(Way::Denied),
+            Whose::Hosts(host) => Err(Way::Hosts(host)),
+            Whose::Nobodys => Err(Way::Nobody),
         }
     }
 }

@@ -8,7 +8,7 @@ use compile::{Image, Loader, Zone};
 use domain::base::iana::OptRcode;
 use domain::base::{Message, ParsedName};
 use domain::rdata::AllRecordData;
-use image::{ForwardRule, Forwards, HashKey};
+use image::{ForwardRule, Forwards, HashKey, RewriteRule, Rewrites};
 use packet::{Packet, Transport, Verdict};
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -22,13 +22,25 @@ fn name(text: &str) -> NameBuf {
 struct Scene {
     image: Image,
     rules: Vec<ForwardRule>,
+    rewrites: Vec<RewriteRule>,
     others: Others,
+    /// What is asked with, and the octets of a packet's buffer.
+    opt: Option<Opt>,
+    room: usize,
+}
+
+/// What OPT says.
+#[derive(Clone, Copy)]
+struct Opt {
+    size: u16,
+    dnssec_ok: bool,
 }
 
 /// Other servers, who never answer.
 #[derive(Default)]
 struct Others {
     asked: Vec<(String, u16)>,
+    packets: Vec<Vec<u8>>,
 }
 
 impl Elsewhere for Others {
@@ -40,7 +52,8 @@ impl Elsewhere for Others {
 
     fn count(&mut self, _lookup: Lookup) {}
 
-    fn ask(&mut self, key: &Key<'_>, group: u16, _packet: &Packet<'_>) -> bool {
+    fn ask(&mut self, key: &Key<'_>, group: u16, packet: &Packet<'_>) -> bool {
+        self.packets.push(packet.message().to_vec());
         self.asked.push((Name::parse(key.name).unwrap().to_string(), group));
         true
     }
@@ -74,7 +87,10 @@ impl Scene {
         })));
         let mut image = Image::new(Arc::clone(&key));
         let zone = |origin, more: &str| load(&key, origin, &format!("{HEAD}{more}"));
-        let aliases = "alias 60 CNAME printer.lan.\nboth 60 A 192.0.2.1\n";
+        let aliases = "alias 60 CNAME printer.lan.\nboth 60 A 192.0.2.1\nin 60 CNAME both\n\
+                       mail 60 MX 5 both\nsrv 60 SRV 1 2 3 both\nsrv 60 SRV 0 0 0 .\n\
+                       web 60 HTTPS 1 both\nweb 60 HTTPS 2 .\ncut 60 NS ns.cut\n\
+                       ns.cut 60 A 192.0.2.54\n";
         image.put_zone(zone("here.example.", aliases).into());
         for origin in ["internal.", "10.in-addr.arpa."] {
             image.put_zone(zone(origin, "").yielding().into());
@@ -85,7 +101,20 @@ impl Scene {
         let rule = |(suffix, group)| ForwardRule { suffix: name(suffix), group };
         let mut rules = groups.map(rule).to_vec();
         Forwards::sort(&mut rules);
-        Self { image, rules, others: Others::default() }
+        let (rewrites, others) = (Vec::new(), Others::default());
+        Self { image, rules, rewrites, others, opt: None, room: 4096 }
+    }
+
+    /// A scene in which names are looked up as others: all at and below one, or, behind `=`, it alone.
+    fn renaming(rules: &[(&str, &str)]) -> Self {
+        let rule = |(from, to): &(&str, &str)| {
+            let (exact, from) = (from.starts_with('='), name(from.trim_start_matches('=')));
+            RewriteRule { from, to: name(to), exact }
+        };
+        let mut scene = Self::new(&[LAN]);
+        scene.rewrites = rules.iter().map(rule).collect();
+        Rewrites::sort(&mut scene.rewrites);
+        scene
     }
 
     /// What a question comes to: the reply, or whom it is asked of.
@@ -95,11 +124,16 @@ impl Scene {
 
     /// The same of several in one burst, with RD or without.
     fn ask_all(&mut self, questions: &[(&str, Rtype)], recursion: bool) -> Vec<String> {
-        let octets = questions.iter().map(|(owner, rtype)| question(owner, *rtype, recursion));
+        let octets: Vec<_> = questions
+            .iter()
+            .map(|(owner, rtype)| question(owner, *rtype, recursion, self.opt))
+            .collect();
         let mut buffers: Vec<(Vec<u8>, usize)> = octets
+            .clone()
+            .into_iter()
             .map(|mut octets| {
                 let len = octets.len();
-                octets.resize(4096, 0xee);
+                octets.resize(self.room, 0xee);
                 (octets, len)
             })
             .collect();
@@ -108,14 +142,17 @@ impl Scene {
             .iter_mut()
             .map(|(buf, len)| Packet::new(buf, *len, client, Transport::Datagram))
             .collect();
-        let policy = Policy { forwards: Forwards::new(&self.rules), ..Policy::default() };
+        let (forwards, rewrites) = (Forwards::new(&self.rules), Rewrites::new(&self.rewrites));
+        let policy = Policy { forwards, rewrites, ..Policy::default() };
         let now = Now { unix_seconds: 0, monotonic_micros: 0, seed: 1 };
         let (mut scratch, mut tally) = (Box::<Scratch>::default(), Tally::default());
         let others = &mut self.others;
         batch(&self.image, &policy, now, others, &mut scratch, &mut packets, &mut tally);
-        let told = packets.iter().map(|packet| match packet.verdict {
+        let told = packets.iter().zip(octets).map(|(packet, octets)| match packet.verdict {
             Verdict::Reply => show(packet.message()),
             Verdict::Later => {
+                assert_eq!(packet.message(), octets, "as it came");
+                assert_eq!(others.packets.remove(0), octets, "for it is answered anew");
                 let (name, group) = others.asked.remove(0);
                 format!("asks {group} for {name}")
             }
@@ -125,23 +162,41 @@ impl Scene {
     }
 }
 
-fn question(owner: &str, rtype: Rtype, recursion: bool) -> Vec<u8> {
-    let mut octets = vec![0x12, 0x34, recursion.into(), 0, 0, 1, 0, 0, 0, 0, 0, 0];
+fn question(owner: &str, rtype: Rtype, recursion: bool, opt: Option<Opt>) -> Vec<u8> {
+    let additional = opt.is_some().into();
+    let mut octets = vec![0x12, 0x34, recursion.into(), 0, 0, 1, 0, 0, 0, 0, 0, additional];
     octets.extend(name(owner).as_name().octets());
     let [t0, t1] = rtype.0.to_be_bytes();
     octets.extend([t0, t1, 0, 1]);
+    if let Some(Opt { size, dnssec_ok }) = opt {
+        let [s0, s1] = size.to_be_bytes();
+        octets.extend([0, 0, 41, s0, s1, 0, 0, u8::from(dnssec_ok) << 7, 0, 0, 0]);
+    }
     octets
 }
 
-/// Code, AA, and records, a line each, the authority section's behind `;`.
+/// Code, AA, TC, DO, and records, a line each, the authority section's behind `;`, the additional
+/// section's behind `+`.
 fn show(octets: &[u8]) -> String {
     let message = Message::from_octets(octets).expect("a whole message");
     let header = message.header();
-    let code = OptRcode::from_rcode(header.rcode());
-    let mut text = format!("{code}{}", if header.aa() { " aa" } else { "" });
-    for (section, mark) in [(message.answer(), ""), (message.authority(), "; ")] {
-        for record in section.expect("a section") {
+    let opt = message.opt();
+    let code = match &opt {
+        Some(_) => message.opt_rcode(),
+        None => OptRcode::from_rcode(header.rcode()),
+    };
+    let mut text = code.to_string();
+    let dnssec_ok = opt.is_some_and(|opt| opt.dnssec_ok());
+    for (is_set, flag) in [(header.aa(), " aa"), (header.tc(), " tc"), (dnssec_ok, " do")] {
+        text.push_str(if is_set { flag } else { "" });
+    }
+    let (_, answer, authority, additional) = message.sections().expect("sections");
+    for (section, mark) in [(answer, ""), (authority, "; "), (additional, "+ ")] {
+        for record in section {
             let record = record.expect("a record");
+            if record.rtype().to_int() == 41 {
+                continue;
+            }
             let record = record.into_record::<AllRecordData<_, ParsedName<_>>>().unwrap().unwrap();
             let (owner, data) = (record.owner(), record.data());
             write!(text, "\n{mark}{owner}. {} {data}", record.rtype()).unwrap();
@@ -240,4 +295,147 @@ fn another_state_of_the_files_draws_another_map() {
         "what is known of others is to be asked anew whose it is"
     );
     assert!(scene.ask("printer.lan.", Rtype::A).starts_with("NOERROR aa"));
+}
+
+const SOA: &str = "SOA ns.old.example. root.old.example. 1 1 1 1 60";
+
+#[test]
+fn an_answer_calls_names_what_was_asked_for() {
+    let mut scene = Scene::renaming(&[("old.example", "here.example")]);
+    for (owner, rtype, expected) in [
+        ("Both.OLD.example.", Rtype::A, "NOERROR aa\nBoth.OLD.example. A 192.0.2.1"),
+        (
+            "in.old.example.",
+            Rtype::A,
+            "NOERROR aa\nin.old.example. CNAME both.old.example.\nboth.old.example. A 192.0.2.1",
+        ),
+        (
+            "alias.old.example.",
+            Rtype::A,
+            "NOERROR aa\nalias.old.example. CNAME printer.lan.\nprinter.lan. A 192.0.2.7",
+        ),
+        (
+            "mail.old.example.",
+            Rtype::MX,
+            "NOERROR aa\nmail.old.example. MX 5 both.old.example.\n+ both.old.example. A 192.0.2.1",
+        ),
+        (
+            "cut.old.example.",
+            Rtype::A,
+            "NOERROR\n; cut.old.example. NS ns.cut.old.example.\n+ ns.cut.old.example. A 192.0.2.54",
+        ),
+    ] {
+        assert_eq!(scene.ask(owner, rtype), expected);
+        assert_eq!(scene.ask_all(&[(owner, rtype)], false), [expected], "without RD too");
+    }
+    let services = scene.ask("srv.old.example.", Rtype::SRV);
+    for line in ["srv.old.example. SRV 0 0 0 ", "srv.old.example. SRV 1 2 3 both.old.example"] {
+        assert!(services.lines().any(|told| told == line), "{services}");
+    }
+    let web = scene.ask("web.old.example.", Rtype::HTTPS);
+    for line in ["web.old.example. HTTPS 1 both.old.example", "web.old.example. HTTPS 2 "] {
+        assert!(web.lines().any(|told| told.starts_with(line)), "{web}");
+    }
+    let nothing = format!("NXDOMAIN aa\n; old.example. {SOA}");
+    assert_eq!(scene.ask("none.old.example.", Rtype::A), nothing);
+    assert_eq!(
+        scene.ask("both.old.example.", Rtype::AAAA),
+        format!("NOERROR aa\n; old.example. {SOA}")
+    );
+}
+
+#[test]
+fn a_name_is_looked_up_as_another_once_and_wherever_that_is() {
+    let mut scene = Scene::renaming(&[
+        ("old.example", "here.example"),
+        ("chain.example", "old.example"),
+        ("=one.example", "both.here.example"),
+        ("fwd.example", "corp.example"),
+        ("home", "lan"),
+        ("deep.example", "no.such.here.example"),
+        ("gone.example", "off.example"),
+        ("=ns.here.example", "both.here.example"),
+    ]);
+    for (owner, expected) in [
+        ("both.chain.example.", "asks 0 for both.old.example."),
+        ("one.example.", "NOERROR aa\none.example. A 192.0.2.1"),
+        ("x.one.example.", "asks 0 for x.one.example."),
+        ("y.Fwd.example.", "asks 1 for y.corp.example."),
+        ("x.fwd.example.", "NOERROR aa\nx.fwd.example. A 192.0.2.11"),
+        ("printer.home.", "NOERROR aa\nprinter.home. A 192.0.2.7"),
+        ("y.gone.example.", "REFUSED"),
+        ("both.here.example.", "NOERROR aa\nboth.here.example. A 192.0.2.1"),
+    ] {
+        assert_eq!(scene.ask(owner, Rtype::A), expected);
+    }
+    let above = "SOA ns.here.example. root.here.example. 1 1 1 1 60";
+    let nothing = format!("NXDOMAIN aa\n; deep.example. {above}");
+    assert_eq!(scene.ask("a.deep.example.", Rtype::A), nothing, "of a zone that the name lies in");
+    assert!(scene.ask("four.home.", Rtype::AAAA).starts_with("NOERROR aa\n; four.home. SOA"));
+    let burst =
+        ["both.here.example.", "ns.here.example.", "both.old.example.", "none.here.example."];
+    let told = scene.ask_all(&burst.map(|owner| (owner, Rtype::A)), true);
+    assert_eq!(told[1], "NOERROR aa\nns.here.example. A 192.0.2.1", "amid a zone's own names");
+    assert_eq!(told[2], "NOERROR aa\nboth.old.example. A 192.0.2.1");
+    assert!(told[3].starts_with("NXDOMAIN aa\n; here.example."), "and none of the others");
+    let several = ["y.fwd.example.", "both.chain.example.", "y.fwd.example."];
+    let asked = ["asks 1 for y.corp.example.", "asks 0 for both.old.example."];
+    let told = scene.ask_all(&several.map(|owner| (owner, Rtype::A)), true);
+    assert_eq!(told, [asked[0], asked[1], asked[0]]);
+}
+
+#[test]
+fn a_name_that_would_be_too_long_is_none() {
+    let long = ["a"; 121].join(".");
+    let mut scene = Scene::renaming(&[("x.example", "here.example")]);
+    let owner = format!("{long}.x.example.");
+    assert_eq!(scene.ask(&owner, Rtype::A), "YXDOMAIN");
+    scene.opt = Some(Opt { size: 1232, dnssec_ok: true });
+    assert_eq!(scene.ask(&owner, Rtype::A), "YXDOMAIN do");
+}
+
+/// RFC 3225 §3: DO is copied, though nothing that is signed can be told of such names.
+#[test]
+fn no_signature_is_told_of_a_name_that_is_called_another() {
+    let mut scene = Scene::renaming(&[("old.example", "signed.example")]);
+    let key = Arc::clone(scene.image.key());
+    let signature = "A 8 3 60 20300101000000 20200101000000 1 signed.example. AAAA";
+    let zone = format!(
+        "{HEAD}www 60 A 192.0.2.3\nwww 60 RRSIG {signature}\n\
+         @ 60 RRSIG {}\n@ 60 NSEC www SOA NS RRSIG NSEC\nwww 60 NSEC @ A RRSIG NSEC\n",
+        signature.replace("A 8", "SOA 8")
+    );
+    scene.image.put_zone(load(&key, "signed.example.", &zone).into());
+    scene.opt = Some(Opt { size: 1232, dnssec_ok: true });
+    let signed = scene.ask("www.signed.example.", Rtype::A);
+    assert!(signed.contains("RRSIG") && signed.starts_with("NOERROR aa do"), "{signed}");
+    let told = scene.ask("www.old.example.", Rtype::A);
+    assert_eq!(told, "NOERROR aa do\nwww.old.example. A 192.0.2.3");
+    let told = scene.ask("none.old.example.", Rtype::A);
+    assert_eq!(told, format!("NXDOMAIN aa do\n; old.example. {SOA}"));
+    assert_eq!(scene.ask("www.old.example.", Rtype::RRSIG), "NOERROR aa do", "nor where asked for");
+}
+
+/// A target that is written out grows with the name that it is called; and so little room may be
+/// beside a reply that it cannot be written anew.
+#[test]
+fn what_does_not_fit_under_another_name_is_truncated() {
+    let long = format!("{}.example", ["a"; 100].join("."));
+    let mut scene = Scene::renaming(&[(&long, "many.example"), ("short.example", "many.example")]);
+    let key = Arc::clone(scene.image.key());
+    let services = (0..12).map(|n| format!("srv 60 SRV 0 0 {n} t{n}\n")).collect::<String>();
+    scene.image.put_zone(load(&key, "many.example.", &format!("{HEAD}{services}")).into());
+    let count = |told: &str| told.lines().filter(|line| line.contains("SRV")).count();
+    for opt in [None, Some(Opt { size: 512, dnssec_ok: false })] {
+        (scene.opt, scene.room) = (opt, 4096);
+        let told = scene.ask("srv.short.example.", Rtype::SRV);
+        assert_eq!((count(&told), told.contains(" tc")), (12, false), "{told}");
+        let told = scene.ask(&format!("srv.{long}."), Rtype::SRV);
+        assert_eq!(told, "NOERROR aa tc");
+        scene.room = 520;
+        let told = scene.ask("srv.short.example.", Rtype::SRV);
+        assert_eq!(told, "NOERROR aa tc", "there is no room to write it anew");
+    }
+    (scene.opt, scene.room) = (Some(Opt { size: 4096, dnssec_ok: false }), 8192);
+    assert!(!scene.ask("srv.short.example.", Rtype::SRV).contains(" tc"));
 }

@@ -1,6 +1,7 @@
 //! Names that are looked up as other ones.
 use crate::DepthMask;
 use core::cmp::Ordering;
+use core::iter;
 use wire::{Name, NameBuf, NameError, QName};
 
 /// One name, or all at and below one, are looked up as another.
@@ -85,10 +86,18 @@ impl<'r> Rewrites<'r> {
 
     /// Whether some name at or below this one is looked up as another.
     pub fn touch(&self, name: Name<'_>) -> bool {
-        self.rules.iter().any(|rule| {
-            let from = rule.from.as_name();
-            from.is_within(name) || !rule.exact && name.is_within(from)
-        })
+        let from = |at: usize| self.rules.get(at).map(|rule| rule.from.as_name());
+        let at = |name: Name<'_>| {
+            self.rules.partition_point(|rule| rule.from.as_name().canonical_cmp(name).is_lt())
+        };
+        // In canonical order a name stands right before those below it.
+        let is_below = from(at(name)).is_some_and(|from| from.is_within(name));
+        // Of two rules with one name the first is that for all below it, too.
+        let covers = |name: &Name<'_>| {
+            let at = at(*name);
+            from(at) == Some(*name) && !self.rules[at].exact
+        };
+        is_below || iter::successors(Some(name), |name| name.parent()).any(|name| covers(&name))
     }
 }
 

@@ -20,5 +20,5 @@ pub use header::{Flags, HEADER_LEN, Rcode};
 pub use name::{Labels, Name, NameBuf, NameError, canonical_cmp};
 pub use query::{Fault, QName, Query};
 pub use rdata::{Field, layout, target};
-pub use record::{Malformed, Record, Records, age_records, skip_name};
+pub use record::{Malformed, Record, Records, age_records, expanded, skip_name};
 pub use rtype::{Class, Rtype};

@@ -61,9 +61,9 @@ impl<'m> Record<'m> {
     }
 }
 
-/// Where names may be compressed that are read. SRV should not have it (RFC 2782), and was written
+/// Where names may be compressed that are read: the parts of `rtype`'s data up to its last one. SRV should not have it (RFC 2782), and was written
 /// with it.
-const fn expanded(rtype: Rtype) -> &'static [Field] {
+pub const fn expanded(rtype: Rtype) -> &'static [Field] {
     match rtype {
         Rtype::SRV => &[Field::Octets(6), Field::Name],
         Rtype::RP => &[Field::Name, Field::Name],

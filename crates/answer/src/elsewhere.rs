@@ -85,8 +85,8 @@ pub(crate) fn key<'n>(key: &HashKey, name: &'n QName, query: &Query) -> Key<'n> 
 }
 
 /// Answers with what is known, if that is good enough; `first` for the name of the question itself,
-/// `settles` where nobody is left to ask. `map` is the world's map; 0: what is found is not confirmed
-/// by it.
+/// `settles` where nobody is left to ask. `map` is the world's map; 0: what is found is not
+/// confirmed by it.
 pub(crate) fn answer(
     elsewhere: &mut dyn Elsewhere,
     group: u16,

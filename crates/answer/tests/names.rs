@@ -105,7 +105,8 @@ impl Scene {
         Self { image, rules, rewrites, others, opt: None, room: 4096 }
     }
 
-    /// A scene in which names are looked up as others: all at and below one, or, behind `=`, it alone.
+    /// A scene in which names are looked up as others: all at and below one, or, behind `=`, it
+    /// alone.
     fn renaming(rules: &[(&str, &str)]) -> Self {
         let rule = |(from, to): &(&str, &str)| {
             let (exact, from) = (from.starts_with('='), name(from.trim_start_matches('=')));
@@ -322,7 +323,8 @@ fn an_answer_calls_names_what_was_asked_for() {
         (
             "cut.old.example.",
             Rtype::A,
-            "NOERROR\n; cut.old.example. NS ns.cut.old.example.\n+ ns.cut.old.example. A 192.0.2.54",
+            "NOERROR\n; cut.old.example. NS ns.cut.old.example.\n\
+             + ns.cut.old.example. A 192.0.2.54",
         ),
     ] {
         assert_eq!(scene.ask(owner, rtype), expected);

@@ -124,8 +124,8 @@ impl Zones {
         Ok((zones_kept, wished))
     }
 
-    /// Serves these from now on. Zones and hosts files that are new or another are loaded; those that
-    /// are no more go, and the zones' copies with them.
+    /// Serves these from now on. Zones and hosts files that are new or another are loaded; those
+    /// that are no more go, and the zones' copies with them.
     pub fn set(&self, wanted: Wanted) -> Wished {
         self.wishes.set_files(self.take(wanted))
     }

@@ -50,8 +50,8 @@ impl<'r> Rewrites<'r> {
         Self { rules, depths }
     }
 
-    /// Puts rules into the order that [`Rewrites::new`] wants: the canonical one (RFC 4034 §6.1), and
-    /// of two with the same name that for it alone last.
+    /// Puts rules into the order that [`Rewrites::new`] wants: the canonical one (RFC 4034 §6.1),
+    /// and of two with the same name that for it alone last.
     pub fn sort(rules: &mut [RewriteRule]) {
         rules.sort_unstable_by(|a, b| {
             a.from.as_name().canonical_cmp(b.from.as_name()).then(a.exact.cmp(&b.exact))

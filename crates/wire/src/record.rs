@@ -61,8 +61,8 @@ impl<'m> Record<'m> {
     }
 }
 
-/// Where names may be compressed that are read: the parts of `rtype`'s data up to its last one. SRV should not have it (RFC 2782), and was written
-/// with it.
+/// Where names may be compressed that are read: the parts of `rtype`'s data up to its last one. SRV
+/// should not have it (RFC 2782), and was written with it.
 pub const fn expanded(rtype: Rtype) -> &'static [Field] {
     match rtype {
         Rtype::SRV => &[Field::Octets(6), Field::Name],

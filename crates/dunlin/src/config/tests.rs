@@ -289,7 +289,7 @@ corp.example = ["10.0.0.53"]
 "g.example" = { mode = "off" }
 "#,
         r#"
-2:1: expected an array of addresses, or a table with `servers` (a name with dots has quotes: "corp.…" = ["…"])
+2:1: expected an array of addresses, or a table with `servers` QUOTES
 3:15: a rule of [forward] needs the key `servers`
 3:24: expected "cache", "direct", "off" or "local", found the text "of"
 4:41: `servers` is not asked in this mode (take it out)
@@ -297,11 +297,11 @@ corp.example = ["10.0.0.53"]
 6:27: 1 to 16 servers, not 0
 7:27: "ns1" is no server: it needs an address such as "192.0.2.1:53"
 7:53: unknown key `modes` in a rule of [forward] (did you mean `mode`?)
-8:15: expected an array of addresses, found the text "10.0.0.53" (put it in brackets: "f.example" = ["192.0.2.1"])
+8:15: expected an array of addresses, found the text "10.0.0.53" BRACKETS
 10:15: names below `g.example` are already forwarded
 "#
-        .replace("\
-", "")
+        .replace("QUOTES", "(a name with dots has quotes: \"corp.…\" = [\"…\"])")
+        .replace("BRACKETS", "(put it in brackets: \"f.example\" = [\"192.0.2.1\"])")
         .as_str(),
     );
 }

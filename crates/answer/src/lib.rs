@@ -214,7 +214,7 @@ pub fn batch(
     let key = world.key();
     let limits = policy.limits.as_ref();
     let forwards = policy.forwards;
-    let (rewrites, recursion) = (policy.rewrites, &policy.recursion);
+    let Policy { rewrites, recursion, .. } = policy;
     let (memo, awaits_cookie, met_cookie) = (None, false, false);
     let (expects_theirs, met_known) = (false, false);
     let mut scout = Scout {
@@ -240,8 +240,7 @@ pub fn batch(
     }
     let dice = Dice(now.seed | 1);
     let (may_ask, settles) = (false, false);
-    let renames = !rewrites.is_empty();
-    let abroad = Abroad { elsewhere, forwards, may_ask, settles, map, renames };
+    let abroad = Abroad { elsewhere, forwards, may_ask, settles, map };
     let mut bench =
         Bench { world, key, policy, now, suffixes, alias, trail, cookies, tail, dice, abroad };
     bench.answer_all(&mut scout, glances, queries, &mut ways, packets, tally);

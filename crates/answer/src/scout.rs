@@ -14,7 +14,7 @@ pub(crate) struct Scout<'f, 'w> {
     pub(crate) world: &'w dyn World,
     pub(crate) key: &'w HashKey,
     pub(crate) forwards: Forwards<'f>,
-    pub(crate) rewrites: Rewrites<'f>,
+    pub(crate) rewrites: &'f Rewrites<'f>,
     pub(crate) recursion: &'f Acl<'f>,
     /// The zone of the question before, where no other zone lies below it: names of a burst are
     /// often of one zone, and need not be routed again.

@@ -32,8 +32,6 @@ pub(crate) struct Abroad<'e> {
     pub(crate) settles: bool,
     /// The number of the world's map; 0: what is known is not to be confirmed by it.
     pub(crate) map: u32,
-    /// Whether some names are looked up as others, if they are those of questions.
-    pub(crate) renames: bool,
 }
 
 /// A name that somebody has to be asked about: that of the question, or else the last alias.
@@ -240,9 +238,9 @@ impl<'w> Walk<'_, '_, 'w> {
     /// Answers with what is known of somebody else's name.
     #[inline(never)]
     fn recall(&mut self, group: u16, name: &QName, reply: &mut Reply<'_>, first: bool) -> End<'w> {
-        let Abroad { elsewhere, settles, map, renames, .. } = &mut *self.abroad;
-        // Who asks for the alias itself may be told of another name.
-        let map = if *renames && !first { 0 } else { *map };
+        let Abroad { elsewhere, settles, map, .. } = &mut *self.abroad;
+        // Who asks for an alias itself may be told of another name.
+        let map = if first { *map } else { 0 };
         let key = elsewhere::key(self.key, name, reply.query);
         match elsewhere::answer(*elsewhere, group, &key, (first, *settles, map), reply) {
             Known::Done => End::Done(Extra::Nothing),

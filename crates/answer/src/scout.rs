@@ -138,9 +138,8 @@ impl<'w> Scout<'_, 'w> {
         if query.rtype.is_meta() && query.rtype != Rtype::ANY {
             return Err(Way::Meta);
         }
-        if !self.rewrites.is_empty()
-            && let Some(number) = self.rewrites.find(&query.name)
-        {
+        let renames = !self.rewrites.is_empty();
+        if renames && let Some(number) = self.rewrites.find(&query.name) {
             return Err(Way::Renamed(number as u16));
         }
         match self.memo {
@@ -152,8 +151,8 @@ impl<'w> Scout<'_, 'w> {
                 let origin = routed.zone.origin();
                 let is_whole = !routed.has_below
                     && !self.forwards.has_below(origin)
-                    && (self.rewrites.is_empty() || !self.rewrites.touch(origin));
-                let site = Site::new(routed.zone);
+                    && !(renames && self.rewrites.touch(origin));
+                let site = Site::new(&routed);
                 self.memo = is_whole.then_some(site);
                 Ok(site)
             }
@@ -163,7 +162,7 @@ impl<'w> Scout<'_, 'w> {
     /// Where a name is looked up that was renamed: that happens once, and says nothing of the next.
     pub(crate) fn look_renamed(&self, query: &Query, packet: &Packet<'_>) -> Way<'w> {
         let routed = self.ours(self.whose(query), packet);
-        routed.map_or_else(|way| way, |routed| self.spot(&Site::new(routed.zone), query))
+        routed.map_or_else(|way| way, |routed| self.spot(&Site::new(&routed), query))
     }
 
     #[inline(always)]

@@ -65,8 +65,8 @@ pub(crate) struct Site<'w> {
 }
 
 impl<'w> Site<'w> {
-    pub(crate) fn new(zone: &'w dyn Zone) -> Self {
-        let facts = zone.facts();
+    pub(crate) fn new(routed: &Route<'w>) -> Self {
+        let Route { zone, facts, .. } = *routed;
         let plain = facts.loaded && facts.cuts == DepthMask::default();
         Self { zone, facts, origin: zone.origin().octets(), plain }
     }
@@ -139,7 +139,7 @@ pub(crate) fn solve<'w>(
         }
         (zone, end) = match walk.whose(world, alias, query) {
             Whose::Ours(routed) => {
-                let site = Site::new(routed.zone);
+                let site = Site::new(&routed);
                 let spot = Spot::new(key, &site, alias);
                 (Some(site.zone), walk.solve_name(&spot, alias, reply, false))
             }
@@ -185,20 +185,21 @@ pub(crate) fn whose<'w>(
     let mut group = None;
     if !forwards.is_empty() {
         let labels_min =
-            routed.as_ref().map_or(0, |routed| usize::from(routed.zone.facts().origin_labels) + 1);
+            routed.as_ref().map_or(0, |routed| usize::from(routed.facts.origin_labels) + 1);
         let rule = forwards.find(name, labels_min, rtype == Rtype::DS);
         group = rule.map(|rule| rule.group).filter(|group| *group != ForwardRule::NOBODY);
     }
     match (group, routed) {
-        (None, Some(routed)) if !routed.zone.facts().yields => return Whose::Ours(routed),
+        (None, Some(routed)) if !routed.facts.yields => return Whose::Ours(routed),
         _ => {}
     }
     match (Host::find(world, name, rtype), group, routed) {
         (Some(host), _, _) => Whose::Hosts(host),
         (None, Some(group), _) => Whose::Theirs(group),
         // Names of such a zone may be those of a hosts file.
-        (None, None, Some(Route { zone, has_below })) => {
-            Whose::Ours(Route { zone, has_below: has_below || world.hosts(0).is_some() })
+        (None, None, Some(routed)) => {
+            let has_below = routed.has_below || world.hosts(0).is_some();
+            Whose::Ours(Route { has_below, ..routed })
         }
         (None, None, None) => Whose::Nobodys,
     }

@@ -139,3 +139,24 @@ fn a_removed_zone_is_gone_and_may_come_again() {
     assert_eq!(address(&control, "www.example.org."), None, "what was removed stays so");
     assert_eq!(control.image().zones().count(), 1);
 }
+
+#[test]
+fn the_latest_of_hosts_files_holds_and_draws_another_map() {
+    use image::World;
+    let (control, running) = start();
+    let hosts = |count: usize| {
+        let image = control.image();
+        (0..count).map(|_| Arc::new(zone(&image, "."))).collect::<Vec<_>>()
+    };
+    let count = || (0..).take_while(|number| control.image().hosts(*number).is_some()).count();
+    let mut maps = vec![control.image().map()];
+    for (put, there) in [(vec![2, 1], 1), (vec![1, 3, 2], 2), (vec![0], 0), (vec![0], 0)] {
+        let tickets = put.into_iter().map(|many| control.put_hosts(hosts(many)).unwrap());
+        control.wait(tickets.max().unwrap()).unwrap();
+        assert_eq!(count(), there);
+        maps.push(control.image().map());
+    }
+    assert!(maps.windows(2).all(|pair| pair[0] != pair[1]), "{maps:?}");
+    assert!(control.image().zone(name("example.org.").as_name()).is_some(), "zones stay");
+    running.stop();
+}

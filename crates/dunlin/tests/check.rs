@@ -55,6 +55,21 @@ fn every_error_of_config_and_zones_with_its_place() {
 }
 
 #[test]
+fn hosts_files_are_checked_too() {
+    let config = "hosts.files = [\"good\", \"bad\"]\n";
+    let good = "127.0.0.1 localhost\n192.0.2.1 www.example.org www\n";
+    let bad = "192.0.2.1 a..b\nwww 192.0.2.1\n";
+    let folder = folder("hosts", &[("dunlin.toml", config), ("good", good), ("bad", bad)]);
+    let output = dunlin(&["check", folder.join("dunlin.toml").to_str().expect("UTF-8")]);
+    let told = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("good: a hosts file in order, 3 names\n"), "{told}");
+    assert!(told.contains("bad:1:11: `a..b` is no name: a label is empty"), "{told}");
+    assert!(told.contains("bad:2:1: `www` is no address"), "{told}");
+    assert!(told.contains("[hosts-syntax, RFC 952]") && told.ends_with("2 errors\n"), "{told}");
+}
+
+#[test]
 fn json_is_one_object() {
     let folder = folder("json", &[("dunlin.toml", "[server]\nlisten = 1\nid = 2\n")]);
     let file = folder.join("dunlin.toml");

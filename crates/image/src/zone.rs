@@ -142,6 +142,8 @@ pub trait World: Sync {
 pub struct Route<'a> {
     /// The zone with the longest origin.
     pub zone: &'a dyn Zone,
+    /// What is known about it.
+    pub facts: &'a Facts,
     /// Whether other zones lie below its origin.
     pub has_below: bool,
 }
@@ -158,13 +160,13 @@ impl<'w> dyn World + 'w {
             let hash = self.key().hash(name.padded(), start, root_at - start);
             let Some(step) = self.step(hash, &name.octets()[start..root_at]) else { break };
             if let Some(zone) = step.zone {
-                best = Some(Route { zone, has_below: step.has_below });
+                best = Some((zone, step.has_below));
             }
             if !step.has_below {
                 break;
             }
         }
-        best
+        best.map(|(zone, has_below)| Route { zone, facts: zone.facts(), has_below })
     }
 }
 

@@ -149,11 +149,11 @@ impl<'w> Scout<'_, 'w> {
                 self.expects_theirs = matches!(whose, Whose::Theirs(_));
                 let routed = self.ours(whose, packet)?;
                 let origin = routed.zone.origin();
-                let is_whole = !routed.has_below
-                    && !self.forwards.has_below(origin)
-                    && !(renames && self.rewrites.touch(origin));
+                let is_divided = routed.has_below
+                    || self.forwards.has_below(origin)
+                    || renames && self.rewrites.touch(origin);
                 let site = Site::new(&routed);
-                self.memo = is_whole.then_some(site);
+                self.memo = (!is_divided).then_some(site);
                 Ok(site)
             }
         }

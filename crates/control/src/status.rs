@@ -1,6 +1,10 @@
 //! What a server tells of itself: one structure for `dunlin status`, `dunlin top` and metrics.
 //!
 //! It is gathered when somebody asks, from what the threads count; nothing of it is kept.
+mod hosts;
+
+pub use hosts::HostsStatus;
+
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
@@ -121,24 +125,6 @@ pub struct ZoneStatus {
     pub serial: Option<u32>,
     /// Records of what is answered.
     pub records: u64,
-    /// When what is answered was loaded; nothing: never.
-    pub loaded_seconds: Option<f64>,
-    /// When the file was refused last, if nothing good came after it.
-    pub refused_seconds: Option<f64>,
-    /// Why it was refused, a line each.
-    pub errors: Vec<String>,
-}
-
-/// One hosts file.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct HostsStatus {
-    /// The file.
-    pub file: String,
-    /// What is answered: of one that was never loaded, nothing.
-    pub state: ZoneState,
-    /// Names of what is answered that have an address.
-    pub names: u64,
     /// When what is answered was loaded; nothing: never.
     pub loaded_seconds: Option<f64>,
     /// When the file was refused last, if nothing good came after it.

@@ -72,11 +72,12 @@ fn what_is_wrong_is_told_with_its_place() {
         192.0.2.1  a *.b\n\
         fe80::1%x\n\
         192.0.2.1 .\n";
+    let labels = "(labels of up to 63 octets, with dots between)";
     let help = "(a line is an address and its names, such as: 192.0.2.1 www.example.org www)";
     let expected = format!(
         ":2:2: `www.example.org` is no address {help}\n\
          :3:1: `192.0.2.256` is no address {help}\n\
-         :4:11: `a..b` is no name: a label is empty (labels of up to 63 octets, with dots between)\n\
+         :4:11: `a..b` is no name: a label is empty {labels}\n\
          :5:1: 192.0.2.1 has no name (write its names behind it)\n\
          :6:14: `*.b` is no name: it would stand for others (write a zone file for wildcards)\n\
          :8:11: `.` is no name: it is the root (take it out)"

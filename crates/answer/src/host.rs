@@ -22,19 +22,31 @@ impl<'w> Host<'w> {
     /// §7.3). All other types are not its business.
     #[inline(never)]
     pub(crate) fn find(world: &'w dyn World, name: &QName, rtype: Rtype) -> Option<Self> {
-        world.hosts(0)?;
         if !matches!(rtype, Rtype::A | Rtype::AAAA | Rtype::HTTPS | Rtype::PTR) {
             return None;
         }
+        Self::all(world, name)?.find(|host| {
+            let has = |rtype| host.node.set(rtype).is_some();
+            has(rtype) || rtype != Rtype::PTR && (has(Rtype::A) || has(Rtype::AAAA))
+        })
+    }
+
+    /// Whether some file decides about a name, if it is asked for the right type.
+    #[inline]
+    pub(crate) fn exists(world: &'w dyn World, name: &QName) -> bool {
+        Self::all(world, name).is_some_and(|mut all| all.any(|host| !host.node.is_empty()))
+    }
+
+    /// What the files have at a name; nothing where there is no file.
+    fn all(world: &'w dyn World, name: &QName) -> Option<impl Iterator<Item = Self>> {
+        world.hosts(0)?;
         let end = name.octets().len() - 1;
         let hash = world.key().hash(name.padded(), 0, end);
-        let mut files = (0..).map_while(|number| world.hosts(number));
-        files.find_map(|zone| {
+        let files = (0..).map_while(move |number| world.hosts(number));
+        Some(files.filter_map(move |zone| {
             let node = Leaf::new(zone.leaf(hash)).find(hash, &name.octets()[..end])?;
-            let has = |rtype| node.set(rtype).is_some();
-            let decides = has(rtype) || rtype != Rtype::PTR && (has(Rtype::A) || has(Rtype::AAAA));
-            decides.then_some(Self { zone, hash, node })
-        })
+            Some(Self { zone, hash, node })
+        }))
     }
 
     /// Puts the records asked for, or says that there are none. `first` is the question's own name.

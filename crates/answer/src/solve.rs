@@ -121,7 +121,7 @@ pub(crate) fn solve<'w>(
     trail.clear();
     let query = reply.query;
     let mut proofs = query.dnssec_ok().then(Proofs::new);
-    let mut walk = Walk { key, trail, proofs: &mut proofs, abroad };
+    let mut walk = Walk { world, key, trail, proofs: &mut proofs, abroad };
     let (mut zone, mut end) = match start {
         Start::Ours(spot) => (Some(spot.zone), walk.solve_name(spot, &query.name, reply, true)),
         Start::Theirs(group) => (None, walk.recall(group, &query.name, reply, true)),
@@ -137,7 +137,7 @@ pub(crate) fn solve<'w>(
         if walk.trail.passed(key, alias) {
             break;
         }
-        (zone, end) = match walk.whose(world, alias, query) {
+        (zone, end) = match walk.whose(alias, query) {
             Whose::Ours(routed) => {
                 let site = Site::new(&routed);
                 let spot = Spot::new(key, &site, alias);
@@ -216,6 +216,7 @@ pub(crate) fn route<'w>(world: &'w dyn World, name: &QName, rtype: Rtype) -> Opt
 
 /// A walk along a chain of aliases.
 struct Walk<'s, 'e, 'w> {
+    world: &'w dyn World,
     key: &'w HashKey,
     trail: &'s mut Trail,
     proofs: &'s mut Option<Proofs<'w>>,
@@ -224,10 +225,10 @@ struct Walk<'s, 'e, 'w> {
 
 impl<'w> Walk<'_, '_, 'w> {
     /// Who answers for an alias; others are asked for who wants that only (RFC 1034 §4.3.1).
-    fn whose(&self, world: &'w dyn World, alias: &QName, query: &Query) -> Whose<'w> {
+    fn whose(&self, alias: &QName, query: &Query) -> Whose<'w> {
         let desired = query.flags.has(Flags::RD) && self.abroad.may_ask;
         let forwards = if desired { self.abroad.forwards } else { Forwards::default() };
-        whose(world, forwards, alias, query.rtype)
+        whose(self.world, forwards, alias, query.rtype)
     }
 
     /// Answers with what a hosts file says.
@@ -240,8 +241,10 @@ impl<'w> Walk<'_, '_, 'w> {
     #[inline(never)]
     fn recall(&mut self, group: u16, name: &QName, reply: &mut Reply<'_>, first: bool) -> End<'w> {
         let Abroad { elsewhere, settles, map, .. } = &mut *self.abroad;
-        // Who asks for an alias itself may be told of another name.
-        let map = if first { *map } else { 0 };
+        // What is known may be so of all types, though some are a hosts file's; and who asks for an
+        // alias itself may be told of another name.
+        let is_theirs = first && !Host::exists(self.world, name);
+        let map = if is_theirs { *map } else { 0 };
         let key = elsewhere::key(self.key, name, reply.query);
         match elsewhere::answer(*elsewhere, group, &key, (first, *settles, map), reply) {
             Known::Done => End::Done(Extra::Nothing),

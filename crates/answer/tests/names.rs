@@ -36,9 +36,13 @@ struct Opt {
     dnssec_ok: bool,
 }
 
-/// Other servers, who never answer.
+/// Other servers, who never answer; or who were asked already, and know nothing of any name.
 #[derive(Default)]
 struct Others {
+    know_all: bool,
+    known: Vec<u8>,
+    /// Names that are known to be theirs.
+    confirmed: Vec<String>,
     asked: Vec<(String, u16)>,
     packets: Vec<Vec<u8>>,
 }
@@ -46,8 +50,11 @@ struct Others {
 impl Elsewhere for Others {
     fn prefetch(&self, _key: &Key<'_>) {}
 
-    fn find(&mut self, _key: &Key<'_>) -> Option<Found<'_>> {
-        None
+    fn find(&mut self, key: &Key<'_>) -> Option<Found<'_>> {
+        // Behind the name: the code, and that there are no records.
+        self.known = [&[0; 12], key.name, &[3, 0, 0, 0]].concat();
+        let (message, may_renew) = (&self.known[..], false);
+        self.know_all.then_some(Found { message, age: 0, ttl: 60, uses: 0, may_renew, map: 0 })
     }
 
     fn count(&mut self, _lookup: Lookup) {}
@@ -60,7 +67,9 @@ impl Elsewhere for Others {
 
     fn renew(&mut self, _key: &Key<'_>, _group: u16) {}
 
-    fn confirm(&mut self, _key: &Key<'_>, _map: u32) {}
+    fn confirm(&mut self, key: &Key<'_>, _map: u32) {
+        self.confirmed.push(Name::parse(key.name).unwrap().to_string());
+    }
 }
 
 const HEAD: &str = "@ 60 SOA ns root 1 1 1 1 60\n@ 60 NS ns\nns 60 A 192.0.2.53\n";
@@ -440,4 +449,24 @@ fn what_does_not_fit_under_another_name_is_truncated() {
     }
     (scene.opt, scene.room) = (Some(Opt { size: 4096, dnssec_ok: false }), 8192);
     assert!(!scene.ask("srv.short.example.", Rtype::SRV).contains(" tc"));
+}
+
+/// What is known of a name that is others' whatever is asked is told without a look at whose it is.
+/// It is not of names that a hosts file has, since it may be so of all types (RFC 2308 §5), nor of
+/// names that only an alias or a rule led to, since who asks for them may be told of others.
+#[test]
+fn what_is_known_is_theirs_only_if_it_is_so_for_all_types_and_who_asks_for_it() {
+    let mut scene = Scene::renaming(&[("old.example", "corp.example")]);
+    scene.others.know_all = true;
+    for (owner, rtype, confirmed) in [
+        ("a.corp.example.", Rtype::MX, Some("a.corp.example.")),
+        ("four.lan.", Rtype::MX, None),
+        ("lan.", Rtype::A, Some("lan.")),
+        ("a.old.example.", Rtype::A, None),
+        ("alias.here.example.", Rtype::MX, None),
+    ] {
+        assert!(scene.ask(owner, rtype).starts_with("NXDOMAIN"), "{owner}");
+        let told: Vec<String> = scene.others.confirmed.drain(..).collect();
+        assert_eq!(told, confirmed.map(str::to_owned).into_iter().collect::<Vec<_>>(), "{owner}");
+    }
 }

@@ -50,6 +50,8 @@ pub struct Relayed {
     pub ttl: u32,
     /// Whether it says that there is no such name, of whatever type.
     pub is_name_error: bool,
+    /// Whether it ends with an alias that leads to names of somebody else's.
+    pub is_unfinished: bool,
 }
 
 /// What there is to know of a kept message.
@@ -147,7 +149,8 @@ pub fn relay(
     age_records(&mut buf[records_at..len], |own| own.min(longest));
     note.write(buf, value_at);
     let is_name_error = note.rcode == Rcode::NxDomain && note.answers == 0;
-    Ok(Relayed { len, value_at, ttl, is_name_error })
+    let is_unfinished = note.unfinished;
+    Ok(Relayed { len, value_at, ttl, is_name_error, is_unfinished })
 }
 
 /// Writes what is kept where nobody could answer (RFC 9520 §3.2).
@@ -156,7 +159,8 @@ pub fn failure(key: &Key<'_>, buf: &mut [u8; FAILURE_LEN_MAX]) -> Relayed {
     buf[HEADER_LEN..value_at].copy_from_slice(key.name);
     let (rcode, authentic, unfinished) = (Rcode::ServFail, false, false);
     Note { rcode, authentic, unfinished, answers: 0, authorities: 0 }.write(buf, value_at);
-    Relayed { len: value_at + NOTE_LEN, value_at, ttl: 0, is_name_error: false }
+    let (len, is_name_error, is_unfinished) = (value_at + NOTE_LEN, false, false);
+    Relayed { len, value_at, ttl: 0, is_name_error, is_unfinished }
 }
 
 /// Whether what is kept says that nobody could answer.

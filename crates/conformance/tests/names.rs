@@ -29,7 +29,8 @@ const SOON: Duration = Duration::from_secs(10);
 
 const ZONE: &str = "$TTL 300\n@ SOA ns root 1 2 3 4 60\n@ NS ns\nns A 192.0.2.1\n\
     www A 192.0.2.2\nwww A 192.0.2.3\nwww AAAA 2001:db8::2\nalias CNAME www\n\
-    chain CNAME alias\nout CNAME www.elsewhere.test.\ndangling CNAME none\n@ MX 5 mail\n\
+    chain CNAME alias\nout CNAME www.elsewhere.test.\ndangling CNAME none\n\
+    cross CNAME www.old.test.\n@ MX 5 mail\n\
     @ MX 9 mail.elsewhere.test.\nmail A 192.0.2.4\n_x._tcp SRV 1 2 3 www\n\
     _x._tcp SRV 0 0 0 .\ntext TXT \"www.new.test.\" \"not a name\"\nptr PTR www\n\
     *.wild A 192.0.2.5\n*.wild MX 5 www\ndn DNAME tree\nleaf.tree A 192.0.2.6\n\
@@ -267,4 +268,22 @@ fn a_rule_keeps_answers_asks_each_time_asks_nobody_or_keeps_names_here() {
         assert_eq!((soa.owner.clone(), soa.rtype), (name("internal"), Rtype::SOA));
     }
     assert_eq!((sent("."), sent("new.test.")), (1, 3), "nobody was asked about them");
+}
+
+/// An alias that leads from names of one group of servers to those of another, where nothing is
+/// kept: what the first said has to be there when the second has answered.
+#[test]
+fn an_alias_leads_from_one_group_to_another_though_nothing_is_kept() {
+    if !all_present(&[Software::Knot]) {
+        return;
+    }
+    let behind = Behind::start("crossing");
+    let knot = behind.knot.address;
+    let direct =
+        |suffix| format!("\"{suffix}\" = {{ servers = [\"{knot}\"], mode = \"direct\" }}\n");
+    let (dunlin, _) = behind.dunlin(&[], &(direct("new.test") + &direct("old.test")));
+    for _ in 0..2 {
+        let reply = ask(dunlin.address, "cross.new.test", Rtype::A);
+        assert_eq!((reply.rcode, reply.answer.len()), (0, 3), "{reply:?}");
+    }
 }

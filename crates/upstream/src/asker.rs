@@ -7,7 +7,7 @@ use crate::commander::Ear;
 use crate::dice::Dice;
 use crate::limits::{
     ASKS_MAX, DATAGRAM_LEN_MAX, DATAGRAMS_MAX, EVENTS_MAX, RENEWAL_MAX, REPLY_ROOM, ROUNDS_MAX,
-    STALE_AFTER,
+    STALE_AFTER, UNFINISHED_TTL,
 };
 use crate::outbox::Outbox;
 use crate::sockets::Sockets;
@@ -17,7 +17,7 @@ use crate::telling::{News, Telling};
 use crate::tls::Tls;
 use crate::waiters::{Place, Waiter, Waiters};
 use crate::{Address, Over, Plan};
-use answer::{Elsewhere, Lookup, relay};
+use answer::{Elsewhere, Lookup, Relayed, relay};
 use cache::{Found, Key};
 use forward::{Ask, Asked, Event, Forwarder, Group, State, Ticket};
 use packet::{Packet, Transport, prefetch};
@@ -267,8 +267,11 @@ impl Asker {
         let Ok(taken) = relay(&key, suffix, message, &plan.lifetimes, suffixes, kept) else {
             return self.fail(ticket, answer);
         };
-        if servers.caches && taken.ttl > 0 && !ask.is_cut_off() {
-            store.keep(&key, now, &taken, kept);
+        let ttl = if servers.caches { taken.ttl } else { 0 };
+        // An alias has to be there when those have answered whose names it leads to.
+        let ttl = if taken.is_unfinished { ttl.max(UNFINISHED_TTL) } else { ttl };
+        if ttl > 0 && !ask.is_cut_off() {
+            store.keep(&key, now, &Relayed { ttl, ..taken }, kept);
         }
         self.tell(News::Answer(ticket, taken.len, taken.ttl), ticket, answer);
     }

@@ -75,3 +75,5 @@ pub const REPORTS_OCTETS: usize = 16 << 10;
 pub const WALK_LINES: usize = 256;
 /// Answers of one thread that are shown at once; more are counted.
 pub const SHOWN_MAX: u64 = 64;
+/// Seconds that an alias is kept which leads to names of others, though nothing else may be.
+pub const UNFINISHED_TTL: u32 = 2;

@@ -121,6 +121,13 @@ impl<'a> Importer<'a> {
 
     /// What is to be said when all blocks are known.
     fn close(&mut self) {
+        // Who listens on all addresses listens on each.
+        let all = self.draft.listen.clone();
+        self.draft.listen.retain(|address| {
+            let (host, port) = address.rsplit_once(':').unwrap_or((address, ""));
+            let of_all = if host.starts_with('[') { "[::]" } else { "0.0.0.0" };
+            host == of_all || !all.contains(&format!("{of_all}:{port}"))
+        });
         if self.draft.listen == ["0.0.0.0:53", "[::]:53"] {
             self.draft.listen.clear();
         }

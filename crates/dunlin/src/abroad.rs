@@ -6,7 +6,7 @@ use image::{ForwardRule, Forwards};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-use upstream::{Asker, Own, Plan, Servers, Trust, View};
+use upstream::{Asker, Marks, Own, Plan, Servers, Trust, View};
 
 /// What all threads share.
 #[derive(Clone, Debug)]
@@ -116,8 +116,8 @@ pub fn upstreams(forwards: &[Forward], views: &[View]) -> Vec<UpstreamStatus> {
 pub struct Watch(Vec<Option<String>>);
 
 impl Watch {
-    /// Logs of which servers connections come to nothing, and of which they do so no longer: once,
-    /// however many questions there are.
+    /// Logs with which servers something is wrong, and with which no longer: once, however many
+    /// questions there are.
     pub fn look(&mut self, servers: &[UpstreamStatus]) {
         self.0.resize(servers.len(), None);
         for (before, server) in self.0.iter_mut().zip(servers) {
@@ -127,9 +127,9 @@ impl Watch {
             let UpstreamStatus { suffix, server, fault, .. } = server;
             match fault {
                 Some(fault) => {
-                    tracing::warn!(server, suffix, "connections come to nothing: {fault}")
+                    tracing::warn!(server, suffix, "asking comes to nothing: {fault}")
                 }
-                None => tracing::info!(server, suffix, "connections are good again"),
+                None => tracing::info!(server, suffix, "asking is good again"),
             }
             before.clone_from(fault);
         }
@@ -152,8 +152,11 @@ fn plan(forwards: &[Forward], cache: &Cache, threads: usize) -> Plan {
         mixes_case: forward.mix_case,
         caches: forward.mode == Mode::Cache,
     };
+    let groups: Vec<_> =
+        forwards.iter().filter(|forward| forward.mode.asks()).map(servers).collect();
     Plan {
-        groups: forwards.iter().filter(|forward| forward.mode.asks()).map(servers).collect(),
+        marks: Marks::new(groups.iter().map(|group| group.addresses.len()).sum()),
+        groups,
         cache_len: usize::try_from(cache.memory).unwrap_or(usize::MAX) / threads.max(1),
         lifetimes: Lifetimes {
             ttl_min: seconds(cache.ttl_min),

@@ -115,6 +115,11 @@ impl Upstream {
         self.rest_until.is_some()
     }
 
+    /// Whether the last thing that came of asking it was an answer.
+    pub const fn is_well(&self) -> bool {
+        self.failures == 0
+    }
+
     /// The smoothed round trip time, microseconds; 0: it was never heard.
     pub const fn round_trip_micros(&self) -> u32 {
         self.round_trip_micros

@@ -79,7 +79,7 @@ static PLUGINS: &[Plugin] = &[
     plugin("log", "`[log.queries] sample = 1`", Taken(operate::log)),
     plugin(
         "loop",
-        "questions that come back are not looked for at the start; each ends after 4 s at most",
+        "loops are found out at any time; the log and `dunlin status` tell, and the server goes on",
         Done,
     ),
     plugin("metadata", "there are no plugins to tell anything", Done),

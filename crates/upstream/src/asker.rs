@@ -1,4 +1,5 @@
 //! What one thread asks of others.
+mod marked;
 mod sending;
 mod streamed;
 
@@ -96,6 +97,8 @@ impl Asker {
         for (number, address) in (0..).zip(&addresses) {
             forwarder.upstream(number).means = address.means();
         }
+        // It rings at once, for the marks.
+        ring(&timer, Duration::ZERO)?;
         Ok(Self {
             state,
             asks,
@@ -108,7 +111,7 @@ impl Asker {
             failed: Vec::new(),
             epoll,
             timer,
-            armed_at: None,
+            armed_at: Some(Duration::ZERO),
             dice: Dice::new(),
             board: Board::new(addresses.len()),
             suffixes: Suffixes::new(),
@@ -183,6 +186,7 @@ impl Asker {
             self.settle(event, answer);
         }
         self.tell_stale(answer);
+        self.send_marks();
         self.sockets.close_rested(now);
         self.end_late_streams(answer);
         self.flush();
@@ -196,8 +200,8 @@ impl Asker {
     }
 
     pub(crate) fn tell_board(&mut self) {
-        let Self { state, asks, board, streams, store, waiters, now, .. } = self;
-        board.tell_servers(&mut Forwarder { state, asks }, streams, now.as_micros() as u64);
+        let Self { state, asks, board, streams, store, waiters, now, plan, .. } = self;
+        board.tell_servers(&mut Forwarder { state, asks }, (streams, &plan.marks), *now);
         board.tell_own(store.state(), waiters.len());
     }
 
@@ -270,7 +274,7 @@ impl Asker {
         let ttl = if servers.caches { taken.ttl } else { 0 };
         // An alias has to be there when those have answered whose names it leads to.
         let ttl = if taken.is_unfinished { ttl.max(UNFINISHED_TTL) } else { ttl };
-        if ttl > 0 && !ask.is_cut_off() {
+        if ttl > 0 && !ask.is_cut_off() && !plan.marks.has(key.name) {
             store.keep(&key, now, &Relayed { ttl, ..taken }, kept);
         }
         self.tell(News::Answer(ticket, taken.len, taken.ttl), ticket, answer);
@@ -284,8 +288,8 @@ impl Asker {
         let Some(ask) = forwarder.get(ticket) else { return };
         let key = ask.key();
         let group = groups.iter().position(|group| *group == ask.group()).unwrap_or_default();
-        // Of what is cut off nothing is to be known.
-        if !ask.is_cut_off() {
+        // Of what is cut off nothing is to be known, and of a mark there is nothing.
+        if !ask.is_cut_off() && !plan.marks.has(key.name) {
             store.fail(&key, now, plan.groups[group].caches);
         }
         self.tell(News::Failure(ticket), ticket, answer);
@@ -342,12 +346,7 @@ impl Asker {
         if self.armed_at.is_some_and(|armed| armed <= at) {
             return;
         }
-        // All zero would disarm it.
-        let at = at.max(Duration::from_nanos(1));
-        let value = Timespec { tv_sec: at.as_secs() as i64, tv_nsec: at.subsec_nanos().into() };
-        let interval = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let timer = Itimerspec { it_interval: interval, it_value: value };
-        if timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &timer).is_ok() {
+        if ring(&self.timer, at).is_ok() {
             self.armed_at = Some(at);
         }
     }
@@ -364,6 +363,17 @@ impl Asker {
         let is_it = (own.hash, own.kind, own.name) == (key.hash, key.kind, key.name);
         is_it.then_some(answer)
     }
+}
+
+/// Has a timer ring once, at this time of the monotonic clock.
+fn ring(timer: &OwnedFd, at: Duration) -> io::Result<()> {
+    // All zero would disarm it.
+    let at = at.max(Duration::from_nanos(1));
+    let value = Timespec { tv_sec: at.as_secs() as i64, tv_nsec: at.subsec_nanos().into() };
+    let interval = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let times = Itimerspec { it_interval: interval, it_value: value };
+    timerfd_settime(timer, TimerfdTimerFlags::ABSTIME, &times)?;
+    Ok(())
 }
 
 /// What it takes to speak TLS, if that has to be spoken.
@@ -415,6 +425,9 @@ impl Elsewhere for Asker {
     fn ask(&mut self, key: &Key<'_>, group: u16, packet: &Packet<'_>) -> bool {
         let Telling { news, since, rounds } = self.telling;
         if matches!(news, News::Stale) || self.news_of(key).is_some() || rounds > ROUNDS_MAX {
+            return false;
+        }
+        if self.comes_back(key, group, packet.client.ip()) {
             return false;
         }
         let now = self.seconds();

@@ -1,9 +1,11 @@
 //! What an asker counts, for others to read.
 use crate::fault::Fault;
+use crate::loops::Marks;
 use crate::streams::Streams;
 use answer::Lookup;
 use door::{Counters, CountersView};
 use forward::{Forwarder, Standing};
+use std::time::Duration;
 
 /// Of a server: what happened ([`forward::Counts`]), its round trip time, its standing, what there
 /// is to tell of connections to it, and whether it is drained.
@@ -49,7 +51,7 @@ pub struct Server {
     pub opened: u64,
     /// Questions that found no room on them.
     pub full: u64,
-    /// What was wrong with the last one, of a thread that could not use it.
+    /// What is wrong with it, or was with the last of them, for a thread that could not use it.
     pub fault: Fault,
     /// Threads that were told not to ask it.
     pub drained: u64,
@@ -96,14 +98,17 @@ impl Board {
     pub(crate) fn tell_servers(
         &mut self,
         forwarder: &mut Forwarder<'_>,
-        streams: &Streams,
-        now: u64,
+        (streams, marks): (&Streams, &Marks),
+        now: Duration,
     ) {
+        let now_micros = now.as_micros() as u64;
         for (number, board) in (0..).zip(&mut self.servers) {
             let connections = streams.server(number.into());
             let server = forwarder.upstream(number);
             let counts = server.counts;
-            let is_up = server.standing(now) == Standing::Up;
+            let is_up = server.standing(now_micros) == Standing::Up;
+            let is_loop = marks.is_loop(number, now);
+            let fault = if is_loop { Fault::Loop } else { connections.fault };
             let values = [
                 counts.sent,
                 counts.answered,
@@ -115,7 +120,7 @@ impl Board {
                 connections.open() as u64,
                 connections.opened,
                 connections.full,
-                connections.fault.code(),
+                fault.code(),
                 server.is_drained.into(),
             ];
             for (index, value) in values.into_iter().enumerate() {

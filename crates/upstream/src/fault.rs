@@ -1,8 +1,8 @@
-//! Why a connection to a server came to nothing.
+//! Why asking a server comes to nothing.
 use rustls::CertificateError;
 use std::io::{self, ErrorKind};
 
-/// What was wrong with the last connection to a server, if something was.
+/// What is wrong with a server, or was with the last connection to it, if something is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Fault {
@@ -31,10 +31,12 @@ pub enum Fault {
     Certificate,
     /// The two ends do not agree on TLS, or it was broken.
     Tls,
+    /// It leads back here.
+    Loop,
 }
 
 impl Fault {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 13] = [
         Self::None,
         Self::Refused,
         Self::Unreachable,
@@ -47,6 +49,7 @@ impl Fault {
         Self::Issuer,
         Self::Certificate,
         Self::Tls,
+        Self::Loop,
     ];
 
     /// What it is, in words; nothing where nothing is wrong.
@@ -64,6 +67,7 @@ impl Fault {
             Self::Issuer => "its certificate is signed by nobody who is trusted here",
             Self::Certificate => "its certificate cannot be verified",
             Self::Tls => "it speaks no TLS, or none that is spoken here",
+            Self::Loop => "what it is asked comes back here (a loop: take one of the rules out)",
         })
     }
 

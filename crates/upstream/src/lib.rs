@@ -13,6 +13,7 @@ mod connection;
 mod dice;
 mod fault;
 pub mod limits;
+mod loops;
 mod outbox;
 mod plan;
 mod sockets;
@@ -27,6 +28,7 @@ pub use board::{Own, Server, View};
 pub use commander::{Commander, Full, Kept, Report};
 pub use commands::{Command, Scope};
 pub use fault::Fault;
+pub use loops::Marks;
 pub use plan::{Address, Over, Plan, Servers};
 /// The certificates that [`Trust`] is made of, and the names of servers.
 pub use rustls::pki_types;

@@ -1,4 +1,5 @@
 //! Who is asked about what, and how long what they say is kept.
+use crate::loops::Marks;
 use crate::tls::Trust;
 use answer::Lifetimes;
 use forward::Means;
@@ -19,6 +20,8 @@ pub struct Plan {
     pub stale_max: u32,
     /// Whose certificates are believed; nothing: those of nobody.
     pub trust: Option<Trust>,
+    /// What tells whether they lead back here, of as many servers as there are in all groups.
+    pub marks: Marks,
 }
 
 /// Servers that are asked for the names at and below a suffix.

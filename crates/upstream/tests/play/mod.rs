@@ -12,7 +12,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
-use upstream::{Asker, Plan, Servers};
+use upstream::{Asker, Marks, Plan, Servers};
 use wire::{Name, NameBuf, Rtype};
 
 const LIFETIMES: Lifetimes = Lifetimes { ttl_min: 0, ttl_max: 86_400, negative_ttl_max: 3_600 };
@@ -182,6 +182,7 @@ impl Stage {
             lifetimes: LIFETIMES,
             stale_max: STALE_MAX,
             trust: None,
+            marks: Marks::new(0),
         };
         Self {
             image: Image::new(Arc::new(key)),

@@ -13,7 +13,7 @@ use std::slice;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use upstream::{Address, Asker, Plan, Servers, Trust};
+use upstream::{Address, Asker, Marks, Plan, Servers, Trust};
 use wire::{Name, NameBuf};
 
 const LIFETIMES: Lifetimes = Lifetimes { ttl_min: 0, ttl_max: 3600, negative_ttl_max: 3600 };
@@ -139,7 +139,8 @@ impl Scene {
         let suffix = NameBuf::root();
         let groups = vec![Servers { suffix, addresses, mixes_case: true, caches: true }];
         let (lifetimes, stale_max) = (LIFETIMES, 3600);
-        let plan = Plan { groups, cache_len, lifetimes, stale_max, trust };
+        let marks = Marks::new(0);
+        let plan = Plan { groups, cache_len, lifetimes, stale_max, trust, marks };
         Self {
             image: Image::new(Arc::new(key)),
             rules: vec![ForwardRule { suffix: NameBuf::root(), group: 0 }],

@@ -13,10 +13,11 @@
 //! 7. [`ledger`] charges for the replies, where that is configured.
 //!
 //! A burst is taken in two passes: the first ([`scout`]) parses, routes, hashes and prefetches, the
-//! second ([`bench`]) answers, so that the memory of one question is on its way while another is
-//! read. Most questions take a shorter way through both: see [`plain`]. What is not always wanted,
-//! be it a limit, a cookie or a rate for replies, has a pass of its own before or behind those, so
-//! that they stay as short as they are without it.
+//! second ([`bench`](mod@bench)) answers, so that the memory of one question is on its way while
+//! another is read. Most questions take a shorter way through both: [`plain`] those about a zone's
+//! names, [`known`] those about names that others told of. What is not always wanted, be it a
+//! limit, a cookie or a rate for replies, has a pass of its own before or behind those, so that
+//! they stay as short as they are without it.
 #![no_std]
 #![forbid(unsafe_code)]
 

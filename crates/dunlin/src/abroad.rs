@@ -1,9 +1,12 @@
 //! Whose names others are asked about: what each thread needs for it.
 use crate::config::{Cache, Config, Forward, Mode};
+use crate::diagnostic::Diagnostic;
 use answer::Lifetimes;
 use control::status::{CacheStatus, UpstreamState, UpstreamStatus};
 use image::{ForwardRule, Forwards};
+use std::error::Error;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use upstream::{Asker, Marks, Own, Plan, Servers, Trust, View};
@@ -31,6 +34,18 @@ impl Abroad {
         Forwards::sort(&mut rules);
         let plan = Plan { trust, ..plan(forwards, cache, threads) };
         Some(Self { rules: rules.into(), plan })
+    }
+
+    /// As a config file says, for one thread that speaks no TLS: for who answers without a server
+    /// around it, such as a test.
+    ///
+    /// # Errors
+    /// What is wrong with the file.
+    pub fn of_file(file: &Path) -> Result<Option<Self>, Box<dyn Error>> {
+        let lines = |errors: Vec<Diagnostic>| -> String {
+            errors.iter().map(|error| format!("{error}\n")).collect()
+        };
+        Ok(Self::new(&Config::load(Some(file)).map_err(lines)?, 1, None))
     }
 
     /// The names.

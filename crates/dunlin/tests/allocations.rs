@@ -2,6 +2,7 @@
 use compile::Image;
 use control::Control;
 use door::Publisher;
+use dunlin::abroad::Abroad;
 use dunlin::app::{Answerer, FIRST_TYPE, TRUNCATED};
 use dunlin::settings::Settings;
 use image::{HASH_KEY_WORDS, HashKey};
@@ -10,10 +11,11 @@ use plane::App;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 use tap::Runner;
 use wire::{Name, NameBuf, Rtype};
 
@@ -64,7 +66,7 @@ fn query(name: &str, rtype: Rtype) -> Vec<u8> {
     query
 }
 
-/// One that answers by this config.
+/// One that answers by this config, and may ask others.
 fn answerer(test: &str, config: &str) -> Answerer {
     let key = Arc::new(HashKey::new(std::array::from_fn::<_, HASH_KEY_WORDS, _>(|n| n as u64 + 1)));
     let mut image = Image::new(Arc::clone(&key));
@@ -78,9 +80,11 @@ fn answerer(test: &str, config: &str) -> Answerer {
     running.stop();
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{test}.toml"));
     fs::write(&file, config).expect("a file");
+    let abroad = Abroad::of_file(&file).expect("a config");
     let mut settings = Publisher::new(Settings::of_file(Some(&file)).expect("settings"));
     let tap = Runner::start(tap::Settings { hot_one_in: 2, ..Default::default() }).expect("a tap");
-    Answerer::new(image, settings.reader().expect("a reader"), tap.tap(1), 1, None).expect("an app")
+    Answerer::new(image, settings.reader().expect("a reader"), tap.tap(1), 1, abroad.as_ref())
+        .expect("an app")
 }
 
 #[test]
@@ -93,6 +97,68 @@ fn nor_does_one_within_limits() {
     let limits = "[acl]\nquery = [\"any\", \"!10.0.0.0/8\"]\n\
                   [limits.rate]\nper_second = 1000\n[limits.responses]\nper_second = 1000\n";
     burst("limits", limits);
+}
+
+/// The address of a server that says 192.0.2.1 for an hour, whatever it is asked.
+fn server() -> SocketAddr {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let address = socket.local_addr().expect("an address");
+    thread::spawn(move || {
+        let mut message = [0; 512];
+        while let Ok((_, from)) = socket.recv_from(&mut message) {
+            let end = 12 + message[12..].iter().position(|octet| *octet == 0).expect("a name") + 5;
+            message[2..12].copy_from_slice(&[0x81, 0x80, 0, 1, 0, 1, 0, 0, 0, 0]);
+            let answer = [0xc0, 12, 0, 1, 0, 1, 0, 0, 0x0e, 0x10, 0, 4, 192, 0, 2, 1];
+            message[end..end + answer.len()].copy_from_slice(&answer);
+            socket.send_to(&message[..end + answer.len()], from).expect("sent");
+        }
+    });
+    address
+}
+
+#[test]
+fn what_is_known_of_others_allocates_nothing() {
+    let config = format!(
+        "[forward]\n\".\" = {{ servers = [\"{}\"], mix_case = false }}\n\
+         [acl]\nrecursion = [\"any\"]\n",
+        server()
+    );
+    let mut answerer = answerer("others", &config);
+    let plain = |nth: usize| {
+        let mut query = query(&format!("host-{nth}.example"), Rtype::A);
+        query.truncate(query.len() - 12);
+        let len = query.len();
+        query[len - 2..].fill(0);
+        query[len - 4] = 0;
+        query
+    };
+    let peer = SocketAddr::from(([192, 0, 2, 1], 4242));
+    let mut buffers = vec![[0u8; 1232]; BURST_MAX];
+    let mut burst = |answerer: &mut Answerer| {
+        let packets = buffers.iter_mut().enumerate().map(|(nth, buffer)| {
+            let query = plain(nth);
+            buffer[..query.len()].copy_from_slice(&query);
+            Packet::new(buffer, query.len(), peer, Transport::Datagram)
+        });
+        let mut packets: Vec<Packet<'_>> = packets.collect();
+        let before = COUNT.get();
+        answerer.burst(&mut packets, Duration::from_secs(1));
+        let allocations = COUNT.get() - before;
+        answerer.park();
+        let replies = packets.iter().filter(|packet| packet.verdict == Verdict::Reply);
+        (replies.count(), allocations)
+    };
+    assert_eq!(burst(&mut answerer).0, 0, "nothing is known yet");
+    let (since, mut late) = (Instant::now(), 0);
+    while late < BURST_MAX {
+        assert!(since.elapsed() < Duration::from_secs(20), "{late} answers");
+        answerer.tend(Duration::from_secs(1), &mut |_, _| late += 1);
+        thread::sleep(Duration::from_millis(1));
+    }
+    // The first burst confirms whose the names are, the second finds that done.
+    for _ in 0..2 {
+        assert_eq!(burst(&mut answerer), (BURST_MAX, 0));
+    }
 }
 
 /// Counts what a burst of all kinds of questions allocates: nothing.

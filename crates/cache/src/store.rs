@@ -14,6 +14,8 @@ impl Kind {
     const ALL_TYPES: u64 = 1 << 34;
     /// QTYPE *, in the place of a type.
     const ANY: u64 = 255;
+    /// What a parent says of a child: others may be asked for it than for all else of the name.
+    const DS: u16 = 43;
 
     /// A type and a class, with the flags DO and CD, on which answers depend too.
     pub const fn new(rtype: u16, class: u16, dnssec_ok: bool, checking_disabled: bool) -> Self {
@@ -25,6 +27,12 @@ impl Kind {
     /// What is true whatever type is asked for: that there is no such name (RFC 2308 §5).
     pub const fn for_all_types(self) -> Self {
         Self(self.0 & !(u16::MAX as u64) | Self::ANY | Self::ALL_TYPES)
+    }
+
+    /// Whether what is said of it may be true of other types, too: of DS it is not, as that is the
+    /// parent's to say, and all others are the child's (RFC 4035 §3.1.4.1).
+    pub const fn is_as_others(self) -> bool {
+        self.rtype() != Self::DS
     }
 
     /// The type.
@@ -147,7 +155,8 @@ impl<'m> Cache<'m> {
     /// What is kept for all types, if it is fresh.
     #[inline(never)]
     fn whole(&self, key: &Key<'_>, now: u32) -> Option<usize> {
-        let place = self.place(&key.for_all_types().ident());
+        let all = key.kind.is_as_others().then(|| key.for_all_types().ident());
+        let place = all.and_then(|all| self.place(&all));
         place.filter(|place| self.is_fresh(*place, now))
     }
 
@@ -223,7 +232,8 @@ impl<'m> Cache<'m> {
 
     /// Notes that by this map, which is not 0, the name is where it was asked for.
     pub fn confirm(&mut self, key: &Key<'_>, map: u32) {
-        for key in [*key, key.for_all_types()] {
+        let all = key.kind.is_as_others().then(|| key.for_all_types());
+        for key in [Some(*key), all].into_iter().flatten() {
             if let Some(place) = self.place(&key.ident()) {
                 set_map(self.octets, place * UNIT, map);
             }

@@ -38,7 +38,7 @@ impl Store {
         let mut cache = self.lend();
         // What is too large to be kept is told to who waits, and asked again.
         let _ = cache.put(key, now, taken.ttl, value);
-        if taken.is_name_error {
+        if taken.is_name_error && key.kind.is_as_others() {
             let _ = cache.put(&key.for_all_types(), now, taken.ttl, value);
         }
     }

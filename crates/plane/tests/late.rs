@@ -11,7 +11,7 @@ use std::io::Write;
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Echoes, but puts off what begins with `later` until somebody says `now`; drops `later drop`.
 struct Patient {
@@ -150,4 +150,30 @@ fn a_reply_to_who_has_gone_is_counted() {
     assert_eq!(read_message(&mut other), b"now");
     let totals = stop(streams);
     assert_eq!(totals.dropped[Drop::Unsent as usize], 1);
+}
+
+/// Of its end the kernel would tell again and again.
+#[test]
+fn who_goes_though_much_is_owed_is_let_go_at_once() {
+    for is_shut in [false, true] {
+        let (streams, address) = start();
+        let mut other = connect(address);
+        let mut stream = connect(address);
+        say(&mut stream, &["later 1"].repeat(OWED_PER_CONNECTION_MAX));
+        if is_shut {
+            stream.shutdown(Shutdown::Write).unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(100));
+        rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).unwrap();
+        drop(stream);
+        let end = Instant::now() + Duration::from_secs(2);
+        while streams.connections().open > 1 {
+            assert!(Instant::now() < end, "it is kept: {is_shut}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        say(&mut other, &["now"]);
+        assert_eq!(read_message(&mut other), b"now");
+        let totals = stop(streams);
+        assert_eq!(totals.dropped[Drop::Unsent as usize], OWED_PER_CONNECTION_MAX as u64);
+    }
 }

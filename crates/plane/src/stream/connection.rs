@@ -120,8 +120,14 @@ impl Connection {
     /// Sends what is left, then answers what has come: one read or less, and one burst of replies,
     /// so that all connections get their turns.
     pub fn turn<A: App>(&mut self, id: u64, desk: &mut Desk<A>) -> Result<(), Ending> {
-        if !self.send(&mut desk.clerk)? || self.state() == State::OwedMuch {
+        if !self.send(&mut desk.clerk)? {
             return Ok(());
+        }
+        if self.state() == State::OwedMuch {
+            // Nothing is watched then, so the kernel tells of its end alone, and for as long as it
+            // is there.
+            let error = self.stream.take_error();
+            return error.ok().filter(Option::is_none).map(|_| ()).ok_or(Ending::Error);
         }
         let Desk { read, clerk } = desk;
         if !self.has_message() {

@@ -98,7 +98,7 @@ impl Note {
 /// `buf` must have room for the message and as much again.
 ///
 /// # Errors
-/// [`Malformed`] when it is no message.
+/// [`Malformed`] when it is no message, or one that answers nothing but tells of others to ask.
 pub fn relay(
     key: &Key<'_>,
     suffix: Name<'_>,
@@ -251,9 +251,14 @@ impl Taking<'_, '_> {
     }
 
     /// Takes what says that there is nothing; how long that is true (RFC 2308 §5): not at all
-    /// without an SOA.
+    /// without an SOA. Servers without one are no denial but a referral (RFC 2308 §2.2), and no
+    /// answer to who asked for one.
     fn take_denial(&mut self, authorities: Records<'_>) -> Result<u32, Malformed> {
         self.take_proofs(authorities, &[Rtype::SOA])?;
+        let has = |rtype| authorities.flatten().any(|record| record.rtype == rtype);
+        if self.note.rcode == Rcode::NoError && has(Rtype::NS) && !has(Rtype::SOA) {
+            return Err(Malformed);
+        }
         for record in authorities {
             let record = record?;
             let owner = record.owner()?;

@@ -8,8 +8,9 @@ use domain::base::Rtype as Type;
 use domain::base::iana::{Class, Rcode};
 use domain::rdata::{A, Txt};
 use limit::{Acl, Prefix};
+use wire::Rtype;
 
-use scene::{Asking, Said, Scene, domain, name, taken};
+use scene::{Asking, Said, Scene, domain, name, taken, taken_of};
 
 #[test]
 fn what_is_known_is_answered_as_old_as_it_is() {
@@ -250,4 +251,19 @@ fn signatures_go_to_who_wants_them() {
         let at = 12 + name("www.example.net.").as_name().len();
         assert_eq!(u16::from_be_bytes([kept[at + 2], kept[at + 3]]), records);
     }
+}
+
+/// RFC 2308 §2.2.
+#[test]
+fn who_names_others_to_ask_has_not_answered() {
+    let said = |rcode| Said::about("www.sub.example.net.", rcode);
+    let take = |message: &[u8]| taken_of(Rtype::A, "www.sub.example.net.", ".", false, message);
+    let referral = said(Rcode::NOERROR).ns("sub.example.net.", "ns.sub.example.net.");
+    assert!(take(&referral).is_err());
+    let alias = said(Rcode::NOERROR).cname("www.sub.example.net.", 60, "a.b.example.net.");
+    assert!(take(&alias.ns("b.example.net.", "ns.b.example.net.")).is_err());
+    let denied = said(Rcode::NXDOMAIN).ns("sub.example.net.", "ns.sub.example.net.");
+    assert!(take(&denied).is_ok());
+    let answered = said(Rcode::NOERROR).a("www.sub.example.net.", 60, 1);
+    assert!(take(&answered.ns("sub.example.net.", "ns.sub.example.net.")).is_ok());
 }

@@ -5,14 +5,14 @@ use compile::{Image, Loader};
 use domain::base::iana::{Class, OptRcode, Rcode};
 use domain::base::message_builder::{AnswerBuilder, MessageBuilder};
 use domain::base::{Message, Name as DomainName, Rtype as Type};
-use domain::rdata::{A, AllRecordData, Cname, Soa};
+use domain::rdata::{A, AllRecordData, Cname, Ns, Soa};
 use image::{ForwardRule, Forwards, HashKey};
 use limit::Acl;
 use packet::{Packet, Transport, Verdict};
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
-use wire::{Name, NameBuf, Rtype, Suffixes};
+use wire::{Malformed, Name, NameBuf, Rtype, Suffixes};
 
 pub const LIFETIMES: Lifetimes = Lifetimes { ttl_min: 0, ttl_max: 86_400, negative_ttl_max: 3_600 };
 
@@ -57,6 +57,13 @@ impl Said {
 
     pub fn message(self) -> Vec<u8> {
         self.0.finish()
+    }
+
+    /// Told of who is to be asked.
+    pub fn ns(self, owner: &str, server: &str) -> Vec<u8> {
+        let mut builder = self.0.authority();
+        builder.push((domain(owner), Class::IN, 60, Ns::new(domain(server)))).unwrap();
+        builder.finish()
     }
 
     pub fn soa(self, owner: &str, ttl: u32, minimum: u32) -> Vec<u8> {
@@ -260,15 +267,24 @@ impl Asking {
 }
 
 pub fn taken(owner: &str, suffix: &str, dnssec_ok: bool, message: &[u8]) -> (Vec<u8>, Relayed) {
+    taken_of(Rtype::A, owner, suffix, dnssec_ok, message).unwrap()
+}
+
+pub fn taken_of(
+    rtype: Rtype,
+    owner: &str,
+    suffix: &str,
+    dnssec_ok: bool,
+    message: &[u8],
+) -> Result<(Vec<u8>, Relayed), Malformed> {
     let (owner, suffix) = (name(owner), name(suffix));
-    let kind = cache::Kind::new(Rtype::A.0, 1, dnssec_ok, false);
+    let kind = cache::Kind::new(rtype.0, 1, dnssec_ok, false);
     let key = Key { hash: 0, kind, name: owner.as_name().octets() };
     let mut kept = vec![0; 2 * message.len() + 512];
     let relayed =
-        relay(&key, suffix.as_name(), message, &LIFETIMES, &mut Suffixes::new(), &mut kept)
-            .unwrap();
+        relay(&key, suffix.as_name(), message, &LIFETIMES, &mut Suffixes::new(), &mut kept)?;
     kept.truncate(relayed.len);
-    (kept, relayed)
+    Ok((kept, relayed))
 }
 
 pub fn show(octets: &[u8]) -> String {

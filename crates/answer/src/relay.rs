@@ -141,7 +141,13 @@ pub fn relay(
         taking.take_proofs(authorities, &[])?;
     }
     let Taking { note, ttl, out, .. } = taking;
-    let ttl = if ttl == 0 { 0 } else { ttl.clamp(lifetimes.ttl_min, lifetimes.ttl_max) };
+    let is_empty = note.answers == 0 && note.authorities == 0;
+    let ttl = match ttl {
+        // Nothing says how long that is so.
+        _ if is_empty => 0,
+        0 => 0,
+        ttl => ttl.clamp(lifetimes.ttl_min, lifetimes.ttl_max),
+    };
     let (buf, len) = out.into_parts();
     // Nobody is told to keep it longer: what there is not, than its SOA says (RFC 2308 §5); all
     // else, than the longest life (RFC 8767 §4, which takes the highest bit for one as any other).

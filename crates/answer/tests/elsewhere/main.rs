@@ -267,3 +267,15 @@ fn who_names_others_to_ask_has_not_answered() {
     let answered = said(Rcode::NOERROR).a("www.sub.example.net.", 60, 1);
     assert!(take(&answered.ns("sub.example.net.", "ns.sub.example.net.")).is_ok());
 }
+
+/// A signature answers who asks for anything, and is for who wants signatures.
+#[test]
+fn an_answer_of_which_nothing_is_left_is_not_kept() {
+    let mut signed = Said::about("www.example.net.", Rcode::NOERROR).message();
+    let (head, data) = (b"\xc0\x0c\x00\x2e\x00\x01\x00\x00\x00\x3c", b"\x00\x14\x00\x01\x08\x03");
+    signed.extend([&head[..], data, &[0; 16]].concat());
+    signed[7] = 1;
+    let of = |dnssec_ok| taken_of(Rtype::ANY, "www.example.net.", ".", dnssec_ok, &signed);
+    assert_eq!(of(true).unwrap().1.ttl, 60);
+    assert_eq!(of(false).unwrap().1.ttl, 0);
+}

@@ -4,6 +4,7 @@ use crate::limits::{
     REST_MICROS_MIN, SILENCE_MICROS_DOWN, SILENCE_MICROS_GONE, TRIES_OF_SERVER_MAX,
     WAIT_MICROS_MAX, WAIT_MICROS_MIN, WAIT_MICROS_UNHEARD,
 };
+use core::mem;
 
 /// How a server is asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,6 +41,8 @@ pub struct Upstream {
     heard_at: u64,
     /// When it last sent anything, if only that it cannot answer; 0: never, or nobody is there.
     spoke_at: u64,
+    /// Whether that came after all of its failures: then it is there, however long ago it was.
+    is_heard: bool,
     /// Failures in a row, and when the first of them was.
     failures: u8,
     failing_since: u64,
@@ -91,6 +94,7 @@ impl Upstream {
         variation_micros: 0,
         heard_at: 0,
         spoke_at: 0,
+        is_heard: false,
         failures: 0,
         failing_since: 0,
         rest_until: None,
@@ -155,9 +159,12 @@ impl Upstream {
         self.standing(now) == standing && (standing != Standing::Down || self.is_there(now))
     }
 
-    /// Whether it is there, though it may have failed: something came of it not long ago.
+    /// Whether it is there, though it may have failed: something came of it not long ago, or, if
+    /// only that it cannot answer, when it was asked last. Who asks little, and that what it cannot
+    /// tell, would have it be gone otherwise.
     fn is_there(&self, now: u64) -> bool {
-        self.spoke_at != 0 && now - self.spoke_at < SILENCE_MICROS_GONE && !self.is_drained
+        let is_silent = !self.is_heard && now - self.spoke_at >= SILENCE_MICROS_GONE;
+        self.spoke_at != 0 && !is_silent && !self.is_drained
     }
 
     /// RFC 6298 §2.3.
@@ -194,22 +201,22 @@ impl Upstream {
             self.round_trip_micros = self.round_trip_micros - self.round_trip_micros / 8 + took / 8;
         }
         self.round_trip_micros = self.round_trip_micros.max(1);
-        (self.heard_at, self.spoke_at, self.failures) = (now, now, 0);
+        (self.heard_at, self.spoke_at, self.is_heard, self.failures) = (now, now, true, 0);
         (self.rest_until, self.rests) = (None, 0);
         self.counts.answered += 1;
     }
 
     /// The network says that nobody is there: it need not be told twice.
     pub fn refuse(&mut self, now: u64) {
-        (self.failures, self.spoke_at) = (FAILURES_SURE, 0);
+        (self.failures, self.spoke_at, self.is_heard) = (FAILURES_SURE, 0, false);
         self.fail(now);
     }
 
     /// It said that it cannot answer.
     pub(crate) fn fail_to_answer(&mut self, now: u64) {
         self.counts.refused += 1;
-        self.spoke_at = now;
         self.fail(now);
+        (self.spoke_at, self.is_heard) = (now, true);
     }
 
     /// Another one answered while this one had not, for so long. It would be asked first for ever
@@ -236,6 +243,10 @@ impl Upstream {
     /// a few in a row do now and then: so it has to be silent for a while too, unless they are
     /// many.
     pub(crate) fn fail(&mut self, now: u64) {
+        if mem::take(&mut self.is_heard) {
+            // It is silent since it was asked, and not since it was heard.
+            self.spoke_at = self.spoke_at.max(now.saturating_sub(WAIT_MICROS_UNHEARD));
+        }
         if self.failures == 0 {
             self.failing_since = now;
         }
@@ -292,10 +303,16 @@ mod tests {
         assert!(!upstream.is_there(5), "it never did");
         (0..100).for_each(|_| upstream.fail_to_answer(7));
         assert_eq!(upstream.standing(7), Standing::Down);
-        assert!(upstream.is_there(7 + SILENCE_MICROS_GONE - 1));
-        assert!(!upstream.is_there(7 + SILENCE_MICROS_GONE));
-        upstream.refuse(8);
-        assert!(!upstream.is_there(8), "the network knows better");
+        assert!(upstream.is_there(7 + 100 * SILENCE_MICROS_GONE), "nothing says otherwise");
+        let asked_at = 200 * SILENCE_MICROS_GONE;
+        upstream.fail(asked_at + WAIT_MICROS_UNHEARD);
+        assert!(upstream.is_there(asked_at + SILENCE_MICROS_GONE - 1));
+        upstream.fail(asked_at + SILENCE_MICROS_GONE - 1);
+        assert!(!upstream.is_there(asked_at + SILENCE_MICROS_GONE));
+        upstream.fail_to_answer(asked_at + SILENCE_MICROS_GONE);
+        assert!(upstream.is_there(u64::MAX >> 1));
+        upstream.refuse(u64::MAX >> 1);
+        assert!(!upstream.is_there(u64::MAX >> 1), "the network knows better");
     }
 
     #[test]

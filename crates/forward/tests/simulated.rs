@@ -131,6 +131,28 @@ fn one_who_cannot_answer_is_asked_on_where_there_is_nobody_else() {
     assert_eq!((sum.all, sum.failed), (4000, 2000));
 }
 
+/// However few ask, and however long all they ask cannot be told.
+#[test]
+fn who_cannot_answer_some_questions_is_asked_all_others() {
+    for gap in [300, 1_500, 20_000, 60_000] {
+        let mut world = World::new(&[Manner { rcode: 2, ..FAST }]);
+        for number in 0..50 {
+            assert_eq!(world.ask(number), Asked::Waits, "{gap} ms, {number}");
+            world.pass(world.now + gap * MILLI);
+        }
+        world.servers[0] = FAST;
+        assert_eq!(world.ask(50), Asked::Waits, "{gap} ms");
+        let sum = world.end();
+        assert_eq!((sum.all, sum.failed), (51, 50));
+        // Silence still says that nobody is there.
+        world.servers[0] = Manner { rcode: 2, ..FAST };
+        world.load(100, 100);
+        world.servers[0] = DEAD;
+        world.load(200, 2000);
+        assert_eq!(world.ask(9_999), Asked::Nobody);
+    }
+}
+
 #[test]
 fn what_is_too_long_goes_by_stream() {
     let mut world = World::new(&[Manner { truncates: true, ..FAST }]);

@@ -1,12 +1,12 @@
 //! Names that are somebody else's: what is known of them, and who asks about them.
 use crate::finish::Ede;
-use crate::limits::{RELAYED_DATA_MAX, RENEWED_SHARE, RENEWED_USES, STALE_TTL};
-use crate::relay::Note;
+use crate::limits::{ALIASES_MAX, RELAYED_DATA_MAX, RENEWED_SHARE, RENEWED_USES, STALE_TTL};
+use crate::relay::{Note, covered};
 use crate::reply::{Owner, Reply};
 use cache::{Found, Key, Kind};
 use image::HashKey;
 use packet::Packet;
-use wire::{Flags, Malformed, Name, NameBuf, QName, Query, Rcode, Records, Rtype};
+use wire::{Flags, Malformed, Name, NameBuf, QName, Query, Rcode, Record, Records, Rtype};
 
 /// What a look-up came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,10 +86,11 @@ pub(crate) fn key<'n>(key: &HashKey, name: &'n QName, query: &Query) -> Key<'n> 
 
 /// Answers with what is known, if that is good enough; `first` for the name of the question itself,
 /// `settles` where nobody is left to ask. `map` is the world's map; 0: what is found is not
-/// confirmed by it.
+/// confirmed by it. `strays` tells of an alias's target whether others than this group are to be
+/// asked about it.
 pub(crate) fn answer(
     elsewhere: &mut dyn Elsewhere,
-    group: u16,
+    (group, strays): (u16, Strays<'_>),
     key: &Key<'_>,
     (first, settles, map): (bool, bool, u32),
     reply: &mut Reply<'_>,
@@ -113,7 +114,8 @@ pub(crate) fn answer(
         false => (Lookup::Stale, false),
     };
     let confirms = map != 0 && found.map != map;
-    let known = match put(&found, key, first, reply) {
+    let mut is_cut = false;
+    let known = match put(&found, key, (first, strays, &mut is_cut), reply) {
         Ok(None) => Known::Done,
         Ok(Some(target)) => Known::Continue(target),
         // What was kept is always a message; were it not, nobody could be told what it says.
@@ -123,7 +125,7 @@ pub(crate) fn answer(
         }
     };
     elsewhere.count(lookup);
-    if confirms {
+    if confirms && !is_cut {
         elsewhere.confirm(key, map);
     }
     if renews {
@@ -131,6 +133,9 @@ pub(crate) fn answer(
     }
     known
 }
+
+/// Whether a name is not the group's that told of it.
+pub(crate) type Strays<'s> = &'s dyn Fn(Name<'_>) -> bool;
 
 /// Whether somebody should be asked anew, though the answer is still good: it is wanted, and will
 /// soon be too old.
@@ -142,14 +147,19 @@ pub(crate) fn is_due(found: &Found<'_>) -> bool {
 }
 
 /// Puts what was found behind what the reply already has; the target of its last alias, if that is
-/// all it ends with.
+/// all it ends with, or is good for: what a server says of names that are others' is not.
 fn put(
     found: &Found<'_>,
     key: &Key<'_>,
-    first: bool,
+    (first, strays, is_cut): (bool, Strays<'_>, &mut bool),
     reply: &mut Reply<'_>,
 ) -> Result<Option<NameBuf>, Malformed> {
-    let (note, records_at) = Note::read(found.message, key.name.len()).ok_or(Malformed)?;
+    let (mut note, records_at) = Note::read(found.message, key.name.len()).ok_or(Malformed)?;
+    let chain = Chain::cut(found.message, records_at, &note, key, strays)?;
+    if chain.is_some() {
+        (note.rcode, note.authentic) = (Rcode::NoError, false);
+        *is_cut = true;
+    }
     let is_stale = !found.is_fresh();
     let ede = match note.rcode {
         Rcode::ServFail => Some(Ede::CACHED_ERROR),
@@ -167,16 +177,22 @@ fn put(
     let ttl = |ttl: u32| if is_stale { STALE_TTL } else { ttl.saturating_sub(found.age) };
     let records = found.message.get(records_at..).unwrap_or_default();
     let is_alone = first && reply.out.len() == reply.query.question_end;
-    let fits = match is_alone {
-        true => reply.out.put_records(records, ttl).is_ok(),
-        false => put_each(found.message, records_at, &note, ttl, reply)?,
+    let counts = match (&chain, is_alone) {
+        (None, true) => {
+            let put = reply.out.put_records(records, ttl);
+            put.ok().map(|()| [note.answers, note.authorities])
+        }
+        _ => put_each(found.message, records_at, (&note, chain.as_ref()), ttl, reply)?,
     };
-    if !fits {
+    let Some([answers, authorities]) = counts else {
         reply.truncate();
         return Ok(None);
+    };
+    reply.counts[0] += answers;
+    reply.counts[1] += authorities;
+    if let Some(Chain { target, .. }) = chain {
+        return Ok(Some(target));
     }
-    reply.counts[0] += note.answers;
-    reply.counts[1] += note.authorities;
     if !note.unfinished {
         return Ok(None);
     }
@@ -193,18 +209,89 @@ fn put(
     Ok(target)
 }
 
-/// Puts records one by one, since their pointers are right in another message; whether all fit.
+/// A chain of aliases that leads to somebody else's name.
+struct Chain {
+    /// Names that are aliases.
+    names: [NameBuf; ALIASES_MAX],
+    len: usize,
+    /// Where it leads.
+    target: NameBuf,
+}
+
+impl Chain {
+    /// The chain of a message up to the first name that strays; nothing where none does.
+    fn cut(
+        message: &[u8],
+        records_at: usize,
+        note: &Note,
+        key: &Key<'_>,
+        strays: Strays<'_>,
+    ) -> Result<Option<Self>, Malformed> {
+        let answers = Records::new(message, records_at, note.answers.into());
+        let leads_on = !matches!(Rtype(key.kind.rtype()), Rtype::CNAME | Rtype::ANY);
+        if !leads_on || !answers.flatten().any(|record| record.rtype == Rtype::CNAME) {
+            return Ok(None);
+        }
+        let mut names = [const { NameBuf::root() }; ALIASES_MAX];
+        names[0] = Name::parse(key.name).map_err(|_| Malformed)?.into();
+        for len in 1..=ALIASES_MAX {
+            let mut target = None;
+            for record in answers {
+                let record = record?;
+                if record.rtype == Rtype::CNAME && record.owner()? == names[len - 1] {
+                    let mut data = [0; Name::LEN_MAX];
+                    let name = Name::parse(record.expand(&mut data)?).map_err(|_| Malformed)?;
+                    target = Some(NameBuf::from(name));
+                }
+            }
+            let Some(target) = target else { return Ok(None) };
+            if strays(target.as_name()) {
+                let mut owners = answers.flatten().filter_map(|record| record.owner().ok());
+                // Whoever ends there anyway has nothing that is to be cut off.
+                let is_whole = note.unfinished && !owners.any(|owner| owner == target);
+                return Ok((!is_whole).then_some(Self { names, len, target }));
+            }
+            if let Some(next) = names.get_mut(len) {
+                *next = target;
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether a record is one of its aliases, of the DNAMEs that made them, or of the proofs that
+    /// wildcards might.
+    fn has(&self, record: &Record<'_>) -> Result<bool, Malformed> {
+        let owner = record.owner()?;
+        let mut names = self.names[..self.len].iter();
+        Ok(match covered(record) {
+            Rtype::CNAME => names.any(|name| *name == owner),
+            Rtype::DNAME => names.any(|name| name.as_name().is_within(owner.as_name())),
+            Rtype::NSEC | Rtype::NSEC3 => true,
+            _ => false,
+        })
+    }
+}
+
+/// Puts records one by one, since their pointers are right in another message, or, of a chain that
+/// is cut, its aliases alone; how many of each section. Nothing where not all fit.
 fn put_each(
     message: &[u8],
     records_at: usize,
-    note: &Note,
+    (note, chain): (&Note, Option<&Chain>),
     ttl: impl Fn(u32) -> u32,
     reply: &mut Reply<'_>,
-) -> Result<bool, Malformed> {
+) -> Result<Option<[u16; 2]>, Malformed> {
     let mark = reply.out.mark();
-    let count = usize::from(note.answers) + usize::from(note.authorities);
-    for record in Records::new(message, records_at, count) {
+    let answers = usize::from(note.answers);
+    let count = answers + usize::from(note.authorities);
+    let mut counts = [0; 2];
+    for (nth, record) in Records::new(message, records_at, count).enumerate() {
         let record = record?;
+        if let Some(chain) = chain
+            && !chain.has(&record)?
+        {
+            continue;
+        }
         let mut data = [0; RELAYED_DATA_MAX];
         let data = match record.data().len() {
             0..RELAYED_DATA_MAX => record.expand(&mut data)?,
@@ -214,8 +301,9 @@ fn put_each(
         let owner = Owner::Name(owner.as_name());
         if reply.put_record(owner, record.rtype, ttl(record.ttl), data).is_err() {
             reply.out.rewind(mark);
-            return Ok(false);
+            return Ok(None);
         }
+        counts[usize::from(nth >= answers)] += 1;
     }
-    Ok(true)
+    Ok(Some(counts))
 }

@@ -1,6 +1,6 @@
 //! What a kept message is about, for who looks at what is kept.
 use crate::relay::Note;
-use wire::{Name, Rcode, Records};
+use wire::{Name, Rcode, Records, Rtype};
 
 /// A kept message in short.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,5 +28,16 @@ pub fn tells_of(message: &[u8], name_len: usize, mut is_it: impl FnMut(Name<'_>)
     let mut answers = Records::new(message, records_at, note.answers.into());
     answers.any(|record| {
         record.and_then(|record| record.owner()).is_ok_and(|owner| is_it(owner.as_name()))
+    })
+}
+
+/// Whether one of its aliases leads to a name that `is_it` chooses.
+pub fn leads_to(message: &[u8], name_len: usize, mut is_it: impl FnMut(Name<'_>) -> bool) -> bool {
+    let Some((note, records_at)) = Note::read(message, name_len) else { return false };
+    let answers = Records::new(message, records_at, note.answers.into());
+    let mut aliases = answers.flatten().filter(|record| record.rtype == Rtype::CNAME);
+    aliases.any(|record| {
+        let mut data = [0; Name::LEN_MAX];
+        record.expand(&mut data).is_ok_and(|data| Name::parse(data).is_ok_and(&mut is_it))
     })
 }

@@ -47,7 +47,7 @@ mod trail;
 pub use elsewhere::{Elsewhere, Lookup, Nowhere};
 pub use gate::{Limiter, Limits};
 pub use guard::CookieSecret;
-pub use kept::{Summary, summary, tells_of};
+pub use kept::{Summary, leads_to, summary, tells_of};
 pub use relay::{FAILURE_LEN_MAX, Lifetimes, Relayed, failure, is_failure, relay};
 pub use tally::{TYPE_NAMES, Tally};
 

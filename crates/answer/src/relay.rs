@@ -331,7 +331,7 @@ impl Taking<'_, '_> {
 const RELAYED_EXPANDED_MAX: usize = RELAYED_DATA_MAX - 2 * Name::LEN_MAX;
 
 /// The type of what a record is about: a signature's is that of what it signs.
-fn covered(record: &Record<'_>) -> Rtype {
+pub(crate) fn covered(record: &Record<'_>) -> Rtype {
     match record.rtype {
         Rtype::RRSIG => Rtype(record.data().first_chunk().map_or(0, |t| u16::from_be_bytes(*t))),
         rtype => rtype,

@@ -240,13 +240,19 @@ impl<'w> Walk<'_, '_, 'w> {
     /// Answers with what is known of somebody else's name.
     #[inline(never)]
     fn recall(&mut self, group: u16, name: &QName, reply: &mut Reply<'_>, first: bool) -> End<'w> {
-        let Abroad { elsewhere, settles, map, .. } = &mut *self.abroad;
+        let Abroad { elsewhere, settles, map, forwards, .. } = &mut *self.abroad;
+        let (world, forwards, rtype) = (self.world, *forwards, reply.query.rtype);
+        let strays = |target: Name<'_>| {
+            let mut name = QName::new();
+            name.set(target);
+            !matches!(whose(world, forwards, &name, rtype), Whose::Theirs(own) if own == group)
+        };
         // What is known may be so of all types, though some are a hosts file's; and who asks for an
         // alias itself may be told of another name.
         let is_theirs = first && !Host::exists(self.world, name);
         let map = if is_theirs { *map } else { 0 };
         let key = elsewhere::key(self.key, name, reply.query);
-        match elsewhere::answer(*elsewhere, group, &key, (first, *settles, map), reply) {
+        match elsewhere::answer(*elsewhere, (group, &strays), &key, (first, *settles, map), reply) {
             Known::Done => End::Done(Extra::Nothing),
             Known::Continue(target) => End::Continue(target),
             Known::Unknown => End::Ask(group),

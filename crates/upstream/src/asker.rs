@@ -32,8 +32,8 @@ use std::io;
 use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
-use wire::Suffixes;
 use wire::limits::MESSAGE_LEN_MAX;
+use wire::{Name, Suffixes};
 
 /// What epoll tells of the timer, and of who commands.
 const TIMER: u64 = u64::MAX;
@@ -273,7 +273,10 @@ impl Asker {
         };
         let ttl = if servers.caches { taken.ttl } else { 0 };
         // An alias has to be there when those have answered whose names it leads to.
-        let ttl = if taken.is_unfinished { ttl.max(UNFINISHED_TTL) } else { ttl };
+        let strays = |name: Name<'_>| !plan.is_of(group, name);
+        let leads_on =
+            ttl < UNFINISHED_TTL && answer::leads_to(&kept[..taken.len], key.name.len(), strays);
+        let ttl = if leads_on { UNFINISHED_TTL } else { ttl };
         if ttl > 0 && !ask.is_cut_off() && !plan.marks.has(key.name) {
             store.keep(&key, now, &Relayed { ttl, ..taken }, kept);
         }

@@ -5,7 +5,7 @@ use answer::Lifetimes;
 use forward::Means;
 use rustls::pki_types::ServerName;
 use std::net::SocketAddr;
-use wire::NameBuf;
+use wire::{Name, NameBuf};
 
 /// What a thread has to know.
 #[derive(Clone, Debug)]
@@ -22,6 +22,16 @@ pub struct Plan {
     pub trust: Option<Trust>,
     /// What tells whether they lead back here, of as many servers as there are in all groups.
     pub marks: Marks,
+}
+
+impl Plan {
+    /// Whether a name is the group's, and not of one with a longer suffix.
+    pub(crate) fn is_of(&self, group: usize, name: Name<'_>) -> bool {
+        let all = self.groups.iter().enumerate();
+        let about = all.filter(|(_, servers)| name.is_within(servers.suffix.as_name()));
+        let longest = about.max_by_key(|(_, servers)| servers.suffix.as_name().len());
+        longest.is_some_and(|(number, _)| number == group)
+    }
 }
 
 /// Servers that are asked for the names at and below a suffix.

@@ -3,7 +3,8 @@ mod scene;
 
 use scene::{Fake, Got, Scene, answer, answered, failed, nobody};
 use std::time::Duration;
-use upstream::View;
+use upstream::{Servers, View};
+use wire::{Name, NameBuf};
 
 #[test]
 fn what_was_asked_once_is_known() {
@@ -145,4 +146,29 @@ fn what_is_too_old_is_better_than_nothing() {
     let (got, took) = scene.ask_one("www.example.net.");
     assert_eq!(got, Got(0, 1, Some(3)));
     assert!(took < Duration::from_millis(100), "{took:?}");
+}
+
+/// The first has to be known when the second has answered, though nothing of it may be kept.
+#[test]
+fn an_alias_that_leads_from_all_names_to_those_of_others_is_there_when_they_answer() {
+    for caches in [true, false] {
+        let all = Fake::start(|question, _| {
+            let mut alias = answer(question, 0, 1);
+            let record = alias.len() - 16;
+            alias.truncate(record);
+            alias.extend(b"\xc0\x0c\0\x05\0\x01\0\0\0\0\0\x09\x04corp\x02in\0");
+            vec![alias]
+        });
+        let corp = Fake::start(|question, _| vec![answer(question, 0, 2)]);
+        let group = |suffix: &str, server: &Fake| Servers {
+            suffix: NameBuf::from_text(suffix.as_bytes(), Name::ROOT).unwrap(),
+            addresses: vec![server.address.into()],
+            mixes_case: true,
+            caches,
+        };
+        let groups = vec![group(".", &all), group("in.", &corp)];
+        let mut scene = Scene::grouped(groups, None, 1 << 20);
+        assert_eq!(scene.ask_one("www.example.net.").0, answered(3));
+        assert_eq!((all.asked(), corp.asked()), (1, 1), "{caches}");
+    }
 }

@@ -279,3 +279,30 @@ fn an_answer_of_which_nothing_is_left_is_not_kept() {
     assert_eq!(of(true).unwrap().1.ttl, 60);
     assert_eq!(of(false).unwrap().1.ttl, 0);
 }
+
+/// What others say of names that are not theirs is not believed, wherever a chain has led there.
+#[test]
+fn a_chain_goes_on_with_whose_its_names_are() {
+    let mut scene = Scene::new();
+    let said = Said::about("www.example.net.", Rcode::NOERROR)
+        .cname("www.example.net.", 30, "a.example.net.")
+        .cname("a.example.net.", 30, "ns.here.example.")
+        .a("ns.here.example.", 30, 66);
+    scene.learn("www.example.net.", ".", &said.authentic().message());
+    let ours = "NOERROR www.example.net ra\nwww.example.net 30 CNAME a.example.net.\n\
+                a.example.net 30 CNAME ns.here.example.\nns.here.example 60 A 192.0.2.53";
+    assert_eq!(scene.ask("www.example.net.").unwrap(), ours);
+    assert!(!scene.is_short("www.example.net.", Asking::default()));
+    scene.known.asked.clear();
+    let said = Said::about("b.example.net.", Rcode::NXDOMAIN)
+        .cname("b.example.net.", 30, "b.corp.example.")
+        .soa(".", 300, 20);
+    scene.learn("b.example.net.", ".", &said);
+    assert_eq!(scene.ask("b.example.net."), None);
+    let (asked, group, _) = &scene.known.asked[0];
+    assert_eq!((&asked[..], *group), (name("b.corp.example.").as_name().octets(), 1));
+    // Once the zone is gone, it is theirs to say.
+    scene.image.remove_zone(name("here.example.").as_name());
+    assert!(scene.ask("www.example.net.").unwrap().ends_with("192.0.2.66"));
+    assert!(scene.is_short("www.example.net.", Asking::default()));
+}

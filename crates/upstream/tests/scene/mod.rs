@@ -133,17 +133,27 @@ impl Scene {
     }
 
     fn made(addresses: Vec<Address>, trust: Option<Trust>, cache_len: usize) -> Self {
+        let suffix = NameBuf::root();
+        let groups = vec![Servers { suffix, addresses, mixes_case: true, caches: true }];
+        Self::grouped(groups, trust, cache_len)
+    }
+
+    pub fn grouped(groups: Vec<Servers>, trust: Option<Trust>, cache_len: usize) -> Self {
         let key = HashKey::new(std::array::from_fn(|n| {
             (n as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
         }));
-        let suffix = NameBuf::root();
-        let groups = vec![Servers { suffix, addresses, mixes_case: true, caches: true }];
+        let rule = |(group, servers): (u16, &Servers)| ForwardRule {
+            suffix: servers.suffix.clone(),
+            group,
+        };
+        let mut rules: Vec<_> = (0..).zip(&groups).map(rule).collect();
+        Forwards::sort(&mut rules);
         let (lifetimes, stale_max) = (LIFETIMES, 3600);
         let marks = Marks::new(0);
         let plan = Plan { groups, cache_len, lifetimes, stale_max, trust, marks };
         Self {
             image: Image::new(Arc::new(key)),
-            rules: vec![ForwardRule { suffix: NameBuf::root(), group: 0 }],
+            rules,
             scratch: Box::default(),
             asker: Asker::new(plan).unwrap(),
             asking: Duration::ZERO,

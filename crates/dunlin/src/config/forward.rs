@@ -5,7 +5,7 @@ use super::units;
 use super::upstream::ServerAddress;
 use super::values::{self, Wrong, describe};
 use crate::limits::{CACHE_MEMORY, CACHE_TTL, FORWARDS_MAX};
-use forward::limits::GROUP_LEN_MAX;
+use forward::limits::{GROUP_LEN_MAX, UPSTREAMS_MAX};
 use std::time::Duration;
 use toml::de::DeValue;
 use wire::{Name, NameBuf};
@@ -71,15 +71,23 @@ impl Forward {
             if rules.iter().any(|rule| rule.suffix.as_name() == suffix.as_name()) {
                 return Err(format!("names below `{key}` are already forwarded").into());
             }
-            rules.extend(match section {
-                None => Some(Self {
+            let rule = match section {
+                None => Self {
                     servers: servers(key, value)?,
                     mode: Mode::Cache,
                     mix_case: true,
                     suffix,
-                }),
-                Some(section) => Some(Self::read(key, suffix, section)?),
-            });
+                },
+                Some(section) => Self::read(key, suffix, section)?,
+            };
+            let before: usize = rules.iter().map(|rule| rule.servers.len()).sum();
+            let count = before + rule.servers.len();
+            if before <= UPSTREAMS_MAX && count > UPSTREAMS_MAX {
+                let message = format!("all rules together have {UPSTREAMS_MAX} servers at most");
+                rules.push(rule);
+                return Err(message.into());
+            }
+            rules.push(rule);
             Ok(())
         });
         rules

@@ -275,6 +275,16 @@ fn a_rule_says_whom_to_ask_and_what_becomes_of_the_answer() {
 }
 
 #[test]
+fn all_rules_together_have_so_many_servers() {
+    let config = |count: usize| {
+        let rule = |nth| format!("\"{nth:03}.example\" = [\"192.0.2.1\"]\n");
+        "[forward]\n".to_owned() + &(0..count).map(rule).collect::<String>()
+    };
+    check(&config(257), "\n258:17: all rules together have 256 servers at most\n");
+    assert!(Config::parse(Path::new("f"), &config(256)).is_ok());
+}
+
+#[test]
 fn a_wrong_rule_is_told_with_its_place() {
     check(
         r#"[forward]

@@ -83,6 +83,10 @@ impl ServerAddress {
             }
             wrong
         })?;
+        if at.port() == 0 {
+            let help = Some(format!("it is {port} unless another one is written"));
+            return Err(Wrong { message: "nobody can be asked at port 0".to_owned(), help });
+        }
         let over = match (scheme, name) {
             ("tls", Some(name)) => Over::Tls(server_name(name)?),
             ("tls", None) => Over::Tls(ServerName::from(at.ip())),
@@ -159,6 +163,7 @@ mod tests {
         assert!(wrong("tls://9.9.9.9#").contains("without #"));
         assert!(wrong("tls://9.9.9.9#a b").contains("\"a b\" is no name"));
         assert!(wrong("tls://9.9.9.9:99999").contains("a port is a number"));
+        assert!(wrong("9.9.9.9:0").contains("port 0"));
         assert!(wrong("").contains("address"));
     }
 }

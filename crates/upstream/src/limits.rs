@@ -18,6 +18,9 @@ pub const TOGETHER_MAX: usize = 16;
 pub const SOCKET_AGE_MAX: Duration = Duration::from_secs(30);
 /// How long replies are awaited on a socket that is no longer used.
 pub const SOCKET_REST: Duration = Duration::from_secs(5);
+/// Sockets of a thread that are no longer used, and on which replies are awaited. While they are so
+/// many none takes another's place: each is a file.
+pub const RESTING_MAX: usize = 512;
 /// Connections of a thread to all servers.
 pub const CONNECTIONS_MAX: usize = 128;
 /// Connections of a thread to one server.

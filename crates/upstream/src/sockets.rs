@@ -2,7 +2,9 @@
 //!
 //! Each is connected, so that the kernel takes datagrams from its server only, and tells when
 //! nobody is there.
-use crate::limits::{SOCKET_AGE_MAX, SOCKET_REST, SOCKET_USES_MAX, SOCKETS_PER_SERVER};
+use crate::limits::{
+    RESTING_MAX, SOCKET_AGE_MAX, SOCKET_REST, SOCKET_USES_MAX, SOCKETS_PER_SERVER,
+};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use std::collections::VecDeque;
 use std::io;
@@ -78,7 +80,8 @@ impl Sockets {
             let is_worn = self.get(place).is_none_or(|socket| {
                 socket.uses >= SOCKET_USES_MAX || now - socket.opened_at >= SOCKET_AGE_MAX
             });
-            match is_worn.then(|| self.open(epoll, server, address, now)) {
+            let has_room = self.resting.len() < RESTING_MAX;
+            match (is_worn && has_room).then(|| self.open(epoll, server, address, now)) {
                 Some(Ok(other)) => {
                     self.used[usize::from(server)][nth] = other;
                     self.resting.push_back((now + SOCKET_REST, place));
@@ -133,5 +136,34 @@ impl Sockets {
         let number = self.next_number;
         self.places[place] = Some(Socket { fd, number, server, uses: 0, awaited: 0, opened_at });
         Ok(place)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::event::epoll::CreateFlags;
+    use std::os::fd::AsFd;
+
+    /// However many questions there are: each is a file, and clients' streams need some, too.
+    #[test]
+    fn only_so_many_sockets_rest() {
+        let address = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let epoll = epoll::create(CreateFlags::CLOEXEC).unwrap();
+        let mut sockets = Sockets::new(1);
+        let pick = |sockets: &mut Sockets, random, now| {
+            let uses = SOCKET_USES_MAX as usize;
+            let to = (0, address);
+            sockets.pick(epoll.as_fd(), to, uses, now, random).unwrap().number
+        };
+        for random in 0..2 * (SOCKETS_PER_SERVER + RESTING_MAX) as u64 {
+            pick(&mut sockets, random, Duration::ZERO);
+        }
+        assert_eq!(sockets.resting.len(), RESTING_MAX);
+        assert_eq!(sockets.places.len(), SOCKETS_PER_SERVER + RESTING_MAX);
+        let before = pick(&mut sockets, 0, Duration::ZERO);
+        assert_eq!(pick(&mut sockets, 0, Duration::ZERO), before, "it goes on");
+        sockets.close_rested(SOCKET_REST);
+        assert_ne!(pick(&mut sockets, 0, SOCKET_REST), before);
     }
 }

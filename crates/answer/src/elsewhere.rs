@@ -238,7 +238,7 @@ impl Chain {
             let mut target = None;
             for record in answers {
                 let record = record?;
-                if record.rtype == Rtype::CNAME && record.owner()? == names[len - 1] {
+                if record.rtype == Rtype::CNAME && record.is_at(names[len - 1].as_name())? {
                     let mut data = [0; Name::LEN_MAX];
                     let name = Name::parse(record.expand(&mut data)?).map_err(|_| Malformed)?;
                     target = Some(NameBuf::from(name));
@@ -246,9 +246,9 @@ impl Chain {
             }
             let Some(target) = target else { return Ok(None) };
             if strays(target.as_name()) {
-                let mut owners = answers.flatten().filter_map(|record| record.owner().ok());
+                let is_at = |record: Record<'_>| record.is_at(target.as_name()) == Ok(true);
                 // Whoever ends there anyway has nothing that is to be cut off.
-                let is_whole = note.unfinished && !owners.any(|owner| owner == target);
+                let is_whole = note.unfinished && !answers.flatten().any(is_at);
                 return Ok((!is_whole).then_some(Self { names, len, target }));
             }
             if let Some(next) = names.get_mut(len) {

@@ -240,20 +240,21 @@ impl Taking<'_, '_> {
         answers: Records<'_>,
         name: Name<'_>,
     ) -> Result<(bool, Option<NameBuf>), Malformed> {
-        let (mut found, mut alias) = (false, None);
+        let mut alias = None;
         for record in answers {
             let record = record?;
-            if record.owner()?.as_name() != name {
+            let is_asked = self.asks_for(record.rtype);
+            if !is_asked && record.rtype != Rtype::CNAME || !record.is_at(name)? {
                 continue;
             }
-            found |= self.asks_for(record.rtype);
-            if record.rtype == Rtype::CNAME {
-                let mut data = [0; Name::LEN_MAX];
-                let data = record.expand(&mut data)?;
-                alias = Some(NameBuf::from(Name::parse(data).map_err(|_| Malformed)?));
+            if is_asked {
+                return Ok((true, None));
             }
+            let mut data = [0; Name::LEN_MAX];
+            let data = record.expand(&mut data)?;
+            alias = Some(NameBuf::from(Name::parse(data).map_err(|_| Malformed)?));
         }
-        Ok((found, alias))
+        Ok((false, alias))
     }
 
     /// Takes what says that there is nothing; how long that is true (RFC 2308 §5): not at all

@@ -26,6 +26,34 @@ impl<'m> Record<'m> {
         Ok(name_at(self.message, self.owner_at)?.0)
     }
 
+    /// Whether it stands at a name, which is in lower case. Cheaper than to have the owner: no more
+    /// is read of that than tells it from the name.
+    ///
+    /// # Errors
+    /// [`Malformed`] as for [`Record::owner`], where so much is read.
+    pub fn is_at(&self, name: Name<'_>) -> Result<bool, Malformed> {
+        let (mut at, mut bound, mut rest) = (self.owner_at, self.owner_at, name.octets());
+        loop {
+            let first = *self.message.get(at).ok_or(Malformed)?;
+            match first {
+                0..0x40 => {
+                    let end = at + 1 + usize::from(first);
+                    let label = self.message.get(at..end).ok_or(Malformed)?;
+                    match rest.split_at_checked(label.len()) {
+                        // The length of a label is no letter.
+                        Some((own, behind)) if label.eq_ignore_ascii_case(own) => rest = behind,
+                        _ => return Ok(false),
+                    }
+                    if first == 0 {
+                        return Ok(true);
+                    }
+                    at = end;
+                }
+                _ => at = prior(self.message, at, &mut bound)?,
+            }
+        }
+    }
+
     /// The data as it stands in the message.
     pub fn data(&self) -> &'m [u8] {
         &self.message[self.data_at..self.data_end]
@@ -192,21 +220,26 @@ fn name_at(message: &[u8], start: usize) -> Result<(NameBuf, usize), Malformed> 
                     break;
                 }
             }
-            0xc0.. => {
-                let second = *message.get(at + 1).ok_or(Malformed)?;
+            _ => {
                 end = end.or(Some(at + 2));
-                at = usize::from(u16::from_be_bytes([first, second]) & 0x3fff);
-                if at < HEADER_LEN || at >= bound {
-                    return Err(Malformed);
-                }
-                bound = at;
+                at = prior(message, at, &mut bound)?;
             }
-            _ => return Err(Malformed),
         }
     }
     octets[..len].make_ascii_lowercase();
     let name = Name::parse(&octets[..len]).map_err(|_| Malformed)?;
     Ok((name.into(), end.unwrap_or(at)))
+}
+
+/// Where the pointer at an offset leads: further to the front than the bound, which is there then.
+fn prior(message: &[u8], at: usize, bound: &mut usize) -> Result<usize, Malformed> {
+    let pointer = message.get(at..).and_then(|rest| rest.first_chunk()).ok_or(Malformed)?;
+    let to = usize::from(u16::from_be_bytes(*pointer) & 0x3fff);
+    if pointer[0] < 0xc0 || to < HEADER_LEN || to >= *bound {
+        return Err(Malformed);
+    }
+    *bound = to;
+    Ok(to)
 }
 
 #[cfg(test)]
@@ -235,6 +268,14 @@ mod tests {
         assert_eq!(alias.owner().unwrap().as_name().octets(), b"\x03www\x02ex\x00");
         assert_eq!(alias.expand(&mut buffer), Ok(&b"\x01a\x02ex\x00"[..]));
         assert_eq!(mail.owner().unwrap().as_name().octets(), b"\x01a\x02ex\x00");
+        let is_at = |octets: &[u8]| mail.is_at(Name::parse(octets).unwrap()).unwrap();
+        assert!(
+            is_at(b"\x01a\x02ex\x00") && alias.is_at(alias.owner().unwrap().as_name()).unwrap()
+        );
+        for other in [&b"\x01b\x02ex\x00"[..], b"\x01a\x00", b"\x02ex\x00", b"\x00"] {
+            assert!(!is_at(other));
+        }
+        assert!(!is_at(b"\x01a\x02ex\x03net\x00"));
         assert_eq!(mail.expand(&mut buffer), Ok(&b"\x00\x0a\x01b\x01a\x02ex\x00"[..]));
         assert_eq!(mail.expand(&mut buffer[..9]), Err(Malformed), "too small");
     }
@@ -247,6 +288,7 @@ mod tests {
             let message = message(&[p0, p1, 0, 1, 0, 1, 0, 0, 0, 1, 0, 0]);
             let record = Records::new(&message, end, 1).next().unwrap().unwrap();
             assert!(record.owner().is_err(), "{at}");
+            assert!(record.is_at(Name::ROOT).is_err(), "{at}");
         }
         // Two that lead to each other.
         let message = message(b"\x01x\xc0\x1b\xc0\x17\x00\x01\x00\x01\x00\x00\x00\x01\x00\x00");

@@ -169,6 +169,20 @@ impl Reply {
         Ok(())
     }
 
+    /// Whether it tells whom to ask instead of what was asked (RFC 2308 §2.2), at the end of aliases
+    /// if the answer has any.
+    pub fn is_referral(&self, qtype: Rtype) -> bool {
+        let has = |section: &Section, rtype| section.iter().any(|record| record.rtype == rtype);
+        let leads_on = |record: &Record| match record.rtype {
+            Rtype::CNAME => qtype != Rtype::CNAME,
+            rtype => matches!(rtype, Rtype::DNAME | Rtype::RRSIG),
+        };
+        self.rcode == 0
+            && self.answer.iter().all(leads_on)
+            && has(&self.authority, Rtype::NS)
+            && !has(&self.authority, Rtype::SOA)
+    }
+
     /// Where the answer's aliases lead, from `name` on: each target once.
     pub fn chain(&self, name: &Name) -> Vec<Name> {
         let aliases: BTreeMap<&Name, &Record> = self

@@ -18,7 +18,7 @@ use domain::base::iana::{Class, Rtype};
 
 /// RD.
 const FLAGS: u16 = 0x0100;
-/// Codes that are relayed; all others mean that somebody else has to be asked.
+/// Codes that are relayed; all others, and referrals, mean that somebody else has to be asked.
 const RELAYED: [u16; 3] = [0, 3, 6];
 const SERVFAIL: u16 = 2;
 
@@ -88,7 +88,8 @@ fn differences(
         if by_datagram && ours.tc {
             return None;
         }
-        let rcode = if RELAYED.contains(&theirs.rcode) { theirs.rcode } else { SERVFAIL };
+        let is_answer = RELAYED.contains(&theirs.rcode) && !theirs.is_referral(question.qtype);
+        let rcode = if is_answer { theirs.rcode } else { SERVFAIL };
         let same = rcode == ours.rcode
             && (rcode == SERVFAIL || said(&ours.answer) == said(&theirs.answer))
             && !ours.aa

@@ -219,6 +219,13 @@ impl Upstream {
         (self.spoke_at, self.is_heard) = (now, true);
     }
 
+    /// That it just said so is no failure of its own: what it was asked, nobody could answer.
+    pub fn excuse(&mut self, now: u64) {
+        if self.spoke_at == now {
+            (self.failures, self.rest_until, self.rests) = (0, None, 0);
+        }
+    }
+
     /// Another one answered while this one had not, for so long. It would be asked first for ever
     /// if nothing came of that.
     pub(crate) fn outrun(&mut self, now: u64, for_micros: u64) {
@@ -340,6 +347,18 @@ mod tests {
         let mut upstream = heard(&[1000]);
         upstream.refuse(7);
         assert_eq!(upstream.standing(7), Standing::Down);
+    }
+
+    #[test]
+    fn what_nobody_could_answer_is_no_failure() {
+        let mut upstream = heard(&[1000]);
+        (0..100).for_each(|_| upstream.fail_to_answer(7));
+        upstream.excuse(8);
+        assert!(!upstream.is_well(), "that was something else");
+        upstream.fail_to_answer(9);
+        upstream.excuse(9);
+        assert!(upstream.is_well());
+        assert_eq!(upstream.standing(9), Standing::Up);
     }
 
     #[test]

@@ -291,8 +291,11 @@ impl Asker {
         let Some(ask) = forwarder.get(ticket) else { return };
         let key = ask.key();
         let group = groups.iter().position(|group| *group == ask.group()).unwrap_or_default();
-        // Of what is cut off nothing is to be known, and of a mark there is nothing.
-        if !ask.is_cut_off() && !plan.marks.has(key.name) {
+        // Of what is cut off nothing is to be known.
+        if plan.marks.has(key.name) {
+            let server = ask.group().first;
+            self.with(|forwarder, now, _| forwarder.upstream(server).excuse(now));
+        } else if !ask.is_cut_off() {
             store.fail(&key, now, plan.groups[group].caches);
         }
         self.tell(News::Failure(ticket), ticket, answer);

@@ -61,7 +61,7 @@ pub const REPLY_ROOM: usize = 4096;
 /// How often a server that does not answer is asked whether it leads back here.
 pub const MARK_INTERVAL: Duration = Duration::from_secs(5);
 /// How long it is taken to do so since it last did.
-pub const LOOP_AGE_MAX: Duration = Duration::from_secs(20);
+pub const LOOP_AGE_MAX: Duration = Duration::from_secs(60);
 /// How long who could have a stale answer waits for a better one (RFC 8767 §5).
 pub const STALE_AFTER: Duration = Duration::from_millis(1_800);
 /// Seconds before a stale answer is tried to be renewed again (RFC 8767 §5).

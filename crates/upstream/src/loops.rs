@@ -70,6 +70,14 @@ impl Marks {
         is_due && mark.sent_at.compare_exchange(sent_at, stamp(now), Relaxed, Relaxed).is_ok()
     }
 
+    /// A mark that was due could not be sent: it is again in a second.
+    pub(crate) fn put_off(&self, server: u16, now: Duration) {
+        if let Some(mark) = self.0.servers.get(usize::from(server)) {
+            let soon = (stamp(now) + 1).saturating_sub(MARK_INTERVAL.as_secs());
+            mark.sent_at.store(soon.max(1), Relaxed);
+        }
+    }
+
     /// Whether a name is a mark, which somebody brought back.
     pub(crate) fn take_back(&self, name: &[u8], from: IpAddr, now: Duration) -> bool {
         let Some(number) = self.number(name) else { return false };
@@ -182,6 +190,8 @@ mod tests {
         assert!(
             marks.take_due(0, false, MARK_INTERVAL) && !marks.take_due(0, false, MARK_INTERVAL)
         );
+        marks.put_off(0, at(100));
+        assert!(!marks.take_due(0, false, at(100)) && marks.take_due(0, false, at(101)));
     }
 
     #[test]

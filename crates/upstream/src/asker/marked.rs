@@ -2,7 +2,7 @@
 use super::Asker;
 use crate::loops::Marks;
 use cache::{Key, Kind};
-use forward::Group;
+use forward::{Asked, Group};
 use std::net::IpAddr;
 use wire::{Class, Rtype};
 
@@ -28,8 +28,11 @@ impl Asker {
         // No other question is for that name, so that any hash will do.
         let key = Key { hash: server.into(), kind, name: name.as_name().octets() };
         let only = Group { first: server, len: 1, mixes_case: false };
-        // Where there is no room for it, another thread or a later time has some.
-        self.with(|forwarder, now, dice| forwarder.ask(&key, only, None, now, dice));
+        let asked = self.with(|forwarder, now, dice| forwarder.ask(&key, only, None, now, dice));
+        if asked != Asked::Waits {
+            // It rests, or there is no room.
+            self.plan.marks.put_off(server, self.now);
+        }
         self.send();
     }
 

@@ -7,13 +7,16 @@ use std::net::IpAddr;
 use wire::{Class, Rtype};
 
 impl Asker {
-    /// Sends the marks that are due.
+    /// Sends the marks that are due, but to nobody who is not to be asked.
     pub(super) fn send_marks(&mut self) {
         for nth in 0..self.groups.len() {
             let Group { first, len, .. } = self.groups[nth];
             for server in first..first + len {
-                let is_well = self.with(|forwarder, _, _| forwarder.upstream(server).is_well());
-                if self.plan.marks.take_due(server, is_well, self.now) {
+                let (is_well, is_drained) = self.with(|forwarder, _, _| {
+                    let upstream = forwarder.upstream(server);
+                    (upstream.is_well(), upstream.is_drained)
+                });
+                if !is_drained && self.plan.marks.take_due(server, is_well, self.now) {
                     self.send_mark(nth, server);
                 }
             }

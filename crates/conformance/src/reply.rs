@@ -169,8 +169,8 @@ impl Reply {
         Ok(())
     }
 
-    /// Whether it tells whom to ask instead of what was asked (RFC 2308 §2.2), at the end of aliases
-    /// if the answer has any.
+    /// Whether it tells whom to ask instead of what was asked (RFC 2308 §2.2), at the end of
+    /// aliases if the answer has any.
     pub fn is_referral(&self, qtype: Rtype) -> bool {
         let has = |section: &Section, rtype| section.iter().any(|record| record.rtype == rtype);
         let leads_on = |record: &Record| match record.rtype {

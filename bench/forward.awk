@@ -65,7 +65,6 @@ BEGIN {
   shown["dunlin"] = "Dunlin"; shown["unbound"] = "Unbound"; shown["bind"] = "BIND"; shown["dnsdist"] = "dnsdist"
   shown["coredns"] = "CoreDNS"; shown["own"] = "Dunlin, own names"
 }
-$1 ~ /^climb/ { next }
 {
   load = $2; server = $3; rate = $1 == "same" ? "same" : $4
   if (!(load in same)) { same[load] = 0; load_name[++loads] = load }

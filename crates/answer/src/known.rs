@@ -30,7 +30,10 @@ impl Hint {
     pub(crate) fn new(key: &HashKey, glance: &mut Glance, packet: &Packet<'_>) -> Option<Self> {
         let name_len = glance.read(packet.buf, packet.len)?;
         let hash = key.hash(glance.padded(), 0, name_len - 1);
-        flags(packet.buf).has(Flags::RD).then_some(Self { hash, name_len: name_len as u8 })
+        // From 128 on there are types that no record has (RFC 6895 §3.1): what is asked for them is
+        // refused, whatever there is.
+        let is_plain = flags(packet.buf).has(Flags::RD) && glance.rtype.0 < 128;
+        is_plain.then_some(Self { hash, name_len: name_len as u8 })
     }
 
     /// What is looked for.

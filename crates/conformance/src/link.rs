@@ -18,6 +18,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::Result;
 use crate::limits::{LINK_SEEN_MAX, LINK_TAKEN_MAX, LINK_TURN};
+use crate::ports::free_address;
 use crate::random::Random;
 
 /// The address that every lie tells.
@@ -99,15 +100,13 @@ struct Inner {
 impl Link {
     /// A fair link to a server.
     pub fn open(server: SocketAddrV4) -> Result<Self> {
-        Self::try_open(server).map_err(|error| format!("a link to {server}: {error}"))
+        let address = free_address(Ipv4Addr::LOCALHOST)?;
+        Self::try_open(address, server).map_err(|error| format!("a link to {server}: {error}"))
     }
 
-    fn try_open(server: SocketAddrV4) -> io::Result<Self> {
-        let (front, listener) = pair()?;
+    fn try_open(address: SocketAddrV4, server: SocketAddrV4) -> io::Result<Self> {
+        let (front, listener) = (UdpSocket::bind(address)?, TcpListener::bind(address)?);
         let other = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
-        let SocketAddr::V4(address) = front.local_addr()? else {
-            return Err(ErrorKind::AddrNotAvailable.into());
-        };
         front.set_nonblocking(true)?;
         listener.set_nonblocking(true)?;
         let inner = Arc::new(Inner {
@@ -168,17 +167,6 @@ fn wait(sockets: &[&UdpSocket], due: Option<Instant>) {
         sockets.iter().map(|socket| PollFd::new(*socket, PollFlags::IN)).collect();
     // What interrupts it is a turn too.
     let _ = poll(&mut fds, Some(&left));
-}
-
-/// A port that is free for both.
-fn pair() -> io::Result<(UdpSocket, TcpListener)> {
-    for _ in 0..100 {
-        let udp = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
-        if let Ok(tcp) = TcpListener::bind(udp.local_addr()?) {
-            return Ok((udp, tcp));
-        }
-    }
-    Err(ErrorKind::AddrInUse.into())
 }
 
 /// A question that was carried to the server, by the id it has there.

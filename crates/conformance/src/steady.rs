@@ -14,6 +14,7 @@ use crate::limits::{START_TIMEOUT, STEADY_TIMEOUT};
 use crate::names::name;
 use crate::questions::{Edns, Question, RD};
 use crate::reply::Reply;
+use crate::server::Server;
 
 /// What came of a question.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -88,18 +89,20 @@ pub fn ask(server: SocketAddrV4, names: &[String], rate: u32) -> io::Result<Vec<
 /// Waits until a server has an address for a name.
 ///
 /// # Errors
-/// It never does.
-pub fn wait_for(server: SocketAddrV4, name: &str) -> Result<()> {
+/// It has ended, or never does.
+pub fn wait_for(server: &mut Server, name: &str) -> Result<()> {
     let until = Instant::now() + START_TIMEOUT;
     let patience = Patience { timeout: Duration::from_millis(100), tries: 1 };
     while Instant::now() < until {
-        let replies = ask_udp(server, &[question(name)], patience)?;
+        server.check_alive()?;
+        let replies = ask_udp(server.address, &[question(name)], patience)?;
         if replies.iter().flatten().any(|reply| !read(reply).addresses.is_empty()) {
             return Ok(());
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    Err(format!("{server} has no address for {name}"))
+    let (upstreams, log) = (&server.status()?["upstreams"], server.log_end());
+    Err(format!("{} has no address for {name}: {upstreams}\n{log}", server.address))
 }
 
 fn open(server: SocketAddrV4) -> io::Result<UdpSocket> {

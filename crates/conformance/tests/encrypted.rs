@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::OpenOptions;
-use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use conformance::client::{Patience, ask_tcp, ask_udp};
 use conformance::limits::{PATIENCE_LONG, START_TIMEOUT};
 use conformance::names::{Name, name};
+use conformance::ports::free_address;
 use conformance::questions::{Maker, Question};
 use conformance::reply::Reply;
 use conformance::scene::{Scene, all_present, number, present};
@@ -65,7 +66,7 @@ struct Unbound {
 impl Unbound {
     fn start(binary: &Path, directory: &Path, authority: &Authority, whom: SocketAddrV4) -> Self {
         std::fs::create_dir_all(directory).unwrap();
-        let (plain, tls) = (free(), free());
+        let [plain, tls] = [(); 2].map(|()| free_address(Ipv4Addr::LOCALHOST).unwrap());
         let text = format!(
             "server:\n directory: {directory:?}\n chroot: \"\"\n username: \"\"\n pidfile: \"\"\n \
              interface: {}@{}\n interface: {}@{}\n tls-port: {}\n tls-service-key: {:?}\n \
@@ -131,12 +132,6 @@ fn spawn(binary: &Path, directory: &Path) -> Child {
         .stderr(log)
         .spawn()
         .unwrap()
-}
-
-/// A port that nobody listens on.
-fn free() -> SocketAddrV4 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    SocketAddrV4::new(Ipv4Addr::LOCALHOST, listener.local_addr().unwrap().port())
 }
 
 /// A Dunlin that asks these, and believes an authority.

@@ -2,11 +2,12 @@
 //! goes round often.
 #![allow(missing_docs, reason = "a test has no callers")]
 
-use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::net::Ipv4Addr;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use conformance::client::{Patience, ask_udp};
+use conformance::ports::free_address;
 use conformance::reply::Reply;
 use conformance::scene::Scene;
 use conformance::server::{Launch, Server, Software};
@@ -21,18 +22,14 @@ const PATIENCE: Patience = Patience { timeout: Duration::from_secs(5), tries: 3 
 
 /// So many servers, each of which asks the next one for everything.
 fn ring(scene: &Scene, count: usize) -> Vec<Server> {
-    let address = |nth: usize| {
-        let ip = Ipv4Addr::new(127, 0, 0, 10 + nth as u8);
-        UdpSocket::bind((ip, 0)).unwrap().local_addr().unwrap().port()
-    };
-    let ports: Vec<u16> = (0..count).map(address).collect();
-    let at = |nth: usize| SocketAddrV4::new(Ipv4Addr::new(127, 0, 0, 10 + nth as u8), ports[nth]);
+    let ip = |nth: usize| Ipv4Addr::new(127, 0, 0, 10 + nth as u8);
+    let addresses: Vec<_> = (0..count).map(|nth| free_address(ip(nth)).unwrap()).collect();
     (0..count)
         .map(|nth| {
-            let sections = format!("[forward]\n\".\" = [\"{}\"]\n", at((nth + 1) % count));
+            let sections = format!("[forward]\n\".\" = [\"{}\"]\n", addresses[(nth + 1) % count]);
             let keys = "workers = 2";
             let launch = Launch::new(Software::Dunlin, &[]);
-            let address = Some(at(nth));
+            let address = Some(addresses[nth]);
             let launch = Launch { sections: &sections, keys, address, ..launch };
             launch.start(&scene.path.join(nth.to_string())).unwrap()
         })

@@ -56,7 +56,7 @@ fn names_without_number_take_no_more_memory_than_they_may() {
 
 fn run(launch: Launch<'_>, scene: &Scene, names: u64, memory: u64) -> Result<()> {
     let mut dunlin = launch.start(&scene.path)?;
-    wait_for(dunlin.address, "ready.test")?;
+    wait_for(&mut dunlin, "ready.test")?;
     let (idle, _) = resident(dunlin.id())?;
     reset_peak(dunlin.id())?;
     let (done, begun) = (AtomicU64::new(0), Instant::now());

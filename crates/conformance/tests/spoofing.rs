@@ -53,8 +53,8 @@ impl Stage {
         let sections = format!("[forward]\n\".\" = [\"{}\"]\n", link.address);
         let keys = "workers = 1";
         let launch = Launch { sections: &sections, keys, ..Launch::new(Software::Dunlin, &[]) };
-        let stage = Self { link, dunlin: launch.start(directory)?, _knot: knot };
-        wait_for(stage.dunlin.address, &format!("ready.{ZONE}"))?;
+        let mut stage = Self { link, dunlin: launch.start(directory)?, _knot: knot };
+        wait_for(&mut stage.dunlin, &format!("ready.{ZONE}"))?;
         Ok(stage)
     }
 

@@ -189,14 +189,14 @@ impl Scenario {
         );
         let keys = "workers = 1";
         let launch = Launch { sections: &sections, keys, ..Launch::new(Software::Dunlin, &[]) };
-        let dunlin = launch.start(directory)?;
+        let mut dunlin = launch.start(directory)?;
+        wait_for(&mut dunlin, &self.name("ready", 0))?;
         let rate = number("DUNLIN_UPSTREAMS_RATE", 100) as u32;
         let count = number("DUNLIN_UPSTREAMS_SECONDS", 2) as u32 * rate;
         let names = |what: &str, count| -> Vec<String> {
             (0..count).map(|number| self.name(what, number)).collect()
         };
         let go = |names: &[String]| ask(dunlin.address, names, rate).map_err(|e| e.to_string());
-        wait_for(dunlin.address, &self.name("ready", 0))?;
         // What is known of the servers is known from a load.
         let before = go(&names("now", count.max(rate)))?;
         if let Some(other) = before.iter().find(|outcome| !outcome.is_right(&TRUTH)) {

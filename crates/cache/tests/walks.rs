@@ -4,8 +4,6 @@ mod common;
 use cache::{Key, Kind, Put};
 use common::Owned;
 use std::collections::HashMap;
-use std::hint::black_box;
-use std::time::{Duration, Instant};
 
 const LEN: usize = 100;
 
@@ -65,25 +63,4 @@ fn to_be_met_is_no_use() {
         });
     }
     assert_eq!(uses, [(1, 10); 5]);
-}
-
-/// A measurement: `cargo test --release -p cache --test walks -- --ignored --nocapture`.
-#[test]
-#[ignore = "a measurement"]
-fn how_long_a_walk_takes() {
-    let mut owned = Owned::new(64 << 20);
-    (0..600_000).for_each(|number| put(&mut owned, number, 1));
-    let (entries, lines) = (owned.state.entries(), owned.lines.len());
-    for piece in [lines, 512, 256] {
-        let (mut longest, mut all) = (Duration::ZERO, Duration::ZERO);
-        for begin in (0..lines).step_by(piece) {
-            let begun = Instant::now();
-            owned.lend().retain(begin..begin + piece, 1, |entry| {
-                black_box(entry.message.iter().fold(0, |sum, octet| sum ^ octet)) != 0xff
-            });
-            let took = begun.elapsed();
-            (longest, all) = (longest.max(took), all + took);
-        }
-        println!("{entries} entries, {lines} lines, by {piece}: {all:?}, longest {longest:?}");
-    }
 }

@@ -77,8 +77,7 @@ pub const RENEWAL_MAX: u32 = 5;
 pub const COMMANDS_OCTETS: usize = 4096;
 /// Octets of what it reports on them.
 pub const REPORTS_OCTETS: usize = 16 << 10;
-/// Lines of the cache's index that are gone over in one turn: some 0.2 ms, and a third of a second
-/// for 64 MiB on an idle machine.
+/// Lines of the cache's index that are gone over in one turn: some 0.1 ms, as docs/cache.md says.
 pub const WALK_LINES: usize = 256;
 /// Answers of one thread that are shown at once; more are counted.
 pub const SHOWN_MAX: u64 = 64;

@@ -8,7 +8,7 @@
 
 use crate::Apart;
 use crate::limits::EVENTS_OCTETS_MAX;
-use crate::sync::{Arc, AtomicBool, AtomicU64, Ordering};
+use crate::sync::{Arc, AtomicBool, AtomicU64, Ordering, fence};
 
 /// Octets of a word.
 const WORD: usize = size_of::<u64>();
@@ -41,7 +41,7 @@ pub fn events(octets: usize) -> (EventWriter, EventReader) {
     };
     let tail = Apart(AtomicU64::new(0));
     let ring = Arc::new(Ring { words: zeroed(words), written: Apart(written), tail });
-    let writer = EventWriter { ring: ring.clone(), head: 0, tail_seen: 0 };
+    let writer = EventWriter { ring: ring.clone(), head: 0, tail_seen: 0, told: 0 };
     (writer, EventReader { ring, tail: 0, event: Vec::new() })
 }
 
@@ -72,6 +72,8 @@ pub struct EventWriter {
     head: u64,
     /// Where the reader was when the writer looked last.
     tail_seen: u64,
+    /// Where the writer was when it looked last whether the reader sleeps.
+    told: u64,
 }
 
 impl EventWriter {
@@ -110,6 +112,31 @@ impl EventWriter {
     pub fn lose(&mut self) {
         let lost = &self.ring.written.0.lost;
         lost.store(lost.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    /// Whether the reader, if it sleeps when [`is_empty`](EventReader::is_empty) says so, has to be
+    /// woken for what was written since this was asked last.
+    ///
+    /// It has not where it has yet to read what was there before: it will find all of it.
+    pub fn has_to_wake(&mut self) -> bool {
+        let told = core::mem::replace(&mut self.told, self.head);
+        if told == self.head {
+            return false;
+        }
+        // Of this fence and the reader's one is the first: either the tail is seen here that the
+        // reader stored before it, or the reader sees what was written.
+        fence(Ordering::SeqCst);
+        self.ring.tail.0.load(Ordering::Relaxed) >= told
+    }
+
+    /// A mark behind what was written last: see [`is_read`](Self::is_read).
+    pub fn mark(&self) -> u64 {
+        self.head
+    }
+
+    /// Whether all was read that was written before a mark.
+    pub fn is_read(&self, mark: u64) -> bool {
+        self.ring.tail.0.load(Ordering::Relaxed) >= mark
     }
 
     /// Whether so many words are free. The reader's line is looked at only when they seem not to.
@@ -160,6 +187,14 @@ impl EventReader {
             events += 1;
         }
         events
+    }
+
+    /// Whether all that was written has been read. If so, the writer of anything later finds that
+    /// it [has to wake](EventWriter::has_to_wake) who reads.
+    pub fn is_empty(&self) -> bool {
+        // See there.
+        fence(Ordering::SeqCst);
+        self.ring.written.0.head.load(Ordering::Relaxed) == self.tail
     }
 
     /// How many events found no room so far.

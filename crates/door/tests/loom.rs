@@ -4,6 +4,8 @@
 
 use door::{Publisher, events};
 use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::thread;
 
 /// A value whose reading and freeing loom watches: a read that does not happen before the drop is
@@ -149,5 +151,35 @@ fn a_closed_ring_has_been_written_to_the_end() {
         let seen = reader.drain(|event| assert_eq!(event, [7; 8]));
         assert!(seen == 1 || !closed, "it was closed, and something followed");
         writing.join().unwrap();
+    });
+}
+
+#[test]
+fn who_has_read_all_and_sleeps_is_woken_for_what_comes() {
+    loom::model(|| {
+        let (mut writer, mut reader) = events(64);
+        let bell = Arc::new(AtomicBool::new(false));
+        let ringing = bell.clone();
+        let writing = thread::spawn(move || {
+            for _ in 0..2 {
+                writer.write([&[1; 8]]);
+                if writer.has_to_wake() {
+                    ringing.store(true, Ordering::SeqCst);
+                }
+            }
+        });
+        let mut seen = 0;
+        for _ in 0..2 {
+            // Awake: it has heard the bell, and reads what there is.
+            bell.store(false, Ordering::SeqCst);
+            seen += reader.drain(|_| {});
+            if reader.is_empty() {
+                break;
+            }
+            // As it rings for itself where it leaves something.
+            bell.store(true, Ordering::SeqCst);
+        }
+        writing.join().unwrap();
+        assert!(seen == 2 || bell.load(Ordering::SeqCst), "it sleeps on what it was told");
     });
 }

@@ -33,6 +33,8 @@ pub struct Ask {
     pub(crate) is_hedged: bool,
     /// Whether nobody may join it, nor keep what comes of it.
     pub(crate) is_cut_off: bool,
+    /// Until when somebody else sees to it, if anybody does.
+    pub(crate) left_until: Option<u64>,
 }
 
 /// One time that a question was sent.
@@ -108,6 +110,7 @@ impl Ask {
         tries: [Try::NEVER; TRIES_MAX],
         is_hedged: false,
         is_cut_off: false,
+        left_until: None,
     };
 
     /// Takes the room for another question.
@@ -118,7 +121,7 @@ impl Ask {
         self.name[..name.len()].copy_from_slice(name);
         self.name_len = name.len() as u8;
         (self.waiter, self.waiters, self.tries_len) = (NONE, 0, 0);
-        (self.is_hedged, self.is_cut_off) = (false, false);
+        (self.is_hedged, self.is_cut_off, self.left_until) = (false, false, None);
     }
 
     /// What is asked, in lower case.

@@ -47,8 +47,25 @@ impl Order {
 /// A question under way, by the number of its room and what tells it from others there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket {
-    number: u16,
+    pub(crate) number: u16,
     serial: u32,
+}
+
+impl Ticket {
+    /// As one number.
+    pub const fn to_bits(self) -> u64 {
+        (self.serial as u64) << 16 | self.number as u64
+    }
+
+    /// What was written as a number.
+    pub const fn from_bits(bits: u64) -> Self {
+        Self { number: bits as u16, serial: (bits >> 16) as u32 }
+    }
+
+    /// The number of its room, below [`ASKS_MAX`].
+    pub const fn room(self) -> usize {
+        self.number as usize
+    }
 }
 
 /// What came of a message, of a stream's end, or of time.
@@ -59,6 +76,9 @@ pub enum Event {
     Answer(Ticket),
     /// Nobody could answer. Who waits is to be told, then it is to be [ended](Forwarder::end).
     Failure(Ticket),
+    /// Who sees to this question is late: [`wait`](Forwarder::wait) for him longer, or
+    /// [`urge`](Forwarder::urge) it.
+    Late(Ticket),
     /// Nothing to be done but what was ordered.
     Nothing,
 }
@@ -132,29 +152,46 @@ impl Forwarder<'_> {
         if group.len == 0 {
             return Asked::Nobody;
         }
-        let list = key.hash as usize % LISTS;
-        let mut number = self.state.lists[list];
+        let number = match self.find(key, group) {
+            Some(number) => number,
+            None => {
+                let Some(number) = self.begin(key, group, now) else { return Asked::Full };
+                if !self.try_next(number, now, dice) {
+                    self.end(self.ticket(number));
+                    return Asked::Nobody;
+                }
+                self.try_failing(number, now, dice);
+                self.schedule(number, now);
+                number
+            }
+        };
+        self.join(number, waiter)
+    }
+
+    /// The question under way that is this one, unless it was cut off.
+    pub(crate) fn find(&self, key: &Key<'_>, group: Group) -> Option<u16> {
+        let mut number = self.state.lists[key.hash as usize % LISTS];
         while number != NONE && !self.asks[usize::from(number)].is(key, group) {
             number = self.asks[usize::from(number)].next;
         }
-        if number == NONE {
-            number = self.state.free;
-            if number == NONE {
-                return Asked::Full;
-            }
-            let ask = &mut self.asks[usize::from(number)];
-            self.state.free = ask.next;
-            ask.begin(key, group, now);
-            ask.next = core::mem::replace(&mut self.state.lists[list], number);
-            self.state.len += 1;
-            self.state.hedges = (self.state.hedges + 1).min(HEDGES_MAX * HEDGE_SHARE);
-            if !self.try_next(number, now, dice) {
-                self.end(self.ticket(number));
-                return Asked::Nobody;
-            }
-            self.try_failing(number, now, dice);
-            self.schedule(number, now);
-        }
+        (number != NONE).then_some(number)
+    }
+
+    /// Takes room for a question, if there is some.
+    pub(crate) fn begin(&mut self, key: &Key<'_>, group: Group, now: u64) -> Option<u16> {
+        let number = self.state.free;
+        let ask = self.asks.get_mut(usize::from(number))?;
+        self.state.free = ask.next;
+        ask.begin(key, group, now);
+        let first = &mut self.state.lists[key.hash as usize % LISTS];
+        ask.next = core::mem::replace(first, number);
+        self.state.len += 1;
+        self.state.hedges = (self.state.hedges + 1).min(HEDGES_MAX * HEDGE_SHARE);
+        Some(number)
+    }
+
+    /// Has somebody wait for a question, if it is for anybody.
+    pub(crate) fn join(&mut self, number: u16, waiter: Option<u16>) -> Asked {
         let Some(waiter) = waiter else { return Asked::Waits };
         let ask = &mut self.asks[usize::from(number)];
         if ask.waiters == WAITERS_OF_ASK_MAX {

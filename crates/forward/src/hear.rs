@@ -109,6 +109,13 @@ impl Forwarder<'_> {
     /// What time brings, until there is nothing more; every event has to be dealt with.
     pub fn expire(&mut self, now: u64, dice: Dice<'_>) -> Option<Event> {
         let number = self.state.wheel.pop(now)?;
+        if let Some(until) = self.asks[usize::from(number)].left_until {
+            if until <= now {
+                return Some(Event::Late(self.ticket(number)));
+            }
+            self.state.wheel.set(number, until);
+            return Some(Event::Nothing);
+        }
         let ask = &mut self.asks[usize::from(number)];
         let mut is_late = false;
         for sent in ask.tries.iter_mut().take(ask.tries_len.into()).filter(|sent| sent.is_waited) {

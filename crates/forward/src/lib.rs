@@ -14,6 +14,7 @@ mod ask;
 mod casing;
 mod forwarder;
 mod hear;
+mod leave;
 pub mod limits;
 mod message;
 mod upstream;

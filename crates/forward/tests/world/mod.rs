@@ -283,6 +283,7 @@ impl World {
         self.send();
         let (ticket, outcome) = match event {
             Event::Nothing => return,
+            Event::Late(_) => panic!("nothing was left to anybody"),
             Event::Answer(ticket) => (ticket, Outcome::Answered),
             Event::Failure(ticket) => (ticket, Outcome::Failed),
         };

@@ -141,9 +141,13 @@ pub(crate) type Strays<'s> = &'s dyn Fn(Name<'_>) -> bool;
 /// soon be too old.
 #[inline]
 pub(crate) fn is_due(found: &Found<'_>) -> bool {
+    is_old(found) && found.uses >= RENEWED_USES && found.may_renew
+}
+
+/// Whether what is known, and still good, will soon be too old.
+#[inline]
+pub fn is_old(found: &Found<'_>) -> bool {
     found.age >= found.ttl - found.ttl / RENEWED_SHARE
-        && found.uses >= RENEWED_USES
-        && found.may_renew
 }
 
 /// Puts what was found behind what the reply already has; the target of its last alias, if that is

@@ -13,6 +13,13 @@ pub struct Summary {
     pub is_unfinished: bool,
 }
 
+impl Summary {
+    /// Whether it says that there is no such name, of whatever type.
+    pub fn is_name_error(&self) -> bool {
+        self.rcode == Rcode::NxDomain && self.answers == 0
+    }
+}
+
 /// A message of [`relay`](crate::relay()) in short, for a name of so many octets. Nothing: it is
 /// none.
 pub fn summary(message: &[u8], name_len: usize) -> Option<Summary> {

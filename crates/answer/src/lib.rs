@@ -44,7 +44,7 @@ mod solve;
 mod tally;
 mod trail;
 
-pub use elsewhere::{Elsewhere, Lookup, Nowhere};
+pub use elsewhere::{Elsewhere, Lookup, Nowhere, is_old};
 pub use gate::{Limiter, Limits};
 pub use guard::CookieSecret;
 pub use kept::{Summary, leads_to, summary, tells_of};

@@ -1,4 +1,5 @@
 //! What one thread asks of others.
+mod home;
 mod marked;
 mod sending;
 mod streamed;
@@ -10,13 +11,14 @@ use crate::limits::{
     ASKS_MAX, DATAGRAM_LEN_MAX, DATAGRAMS_MAX, EVENTS_MAX, RENEWAL_MAX, REPLY_ROOM, ROUNDS_MAX,
     STALE_AFTER, UNFINISHED_TTL,
 };
+use crate::neighbours::{Life, Neighbours};
 use crate::outbox::Outbox;
 use crate::sockets::Sockets;
 use crate::store::Store;
 use crate::streams::{STREAM, Streams};
 use crate::telling::{News, Telling};
 use crate::tls::Tls;
-use crate::waiters::{Place, Waiter, Waiters};
+use crate::waiters::{Client, Place, Waiter, Waiters};
 use crate::{Address, Over, Plan};
 use answer::{Elsewhere, Lookup, Relayed, relay};
 use cache::{Found, Key};
@@ -70,6 +72,8 @@ pub struct Asker {
     reply: Box<[u8]>,
     /// Nothing: nobody commands.
     pub(crate) ear: Option<Ear>,
+    /// Nothing: there are none, and all is asked alone.
+    pub(crate) neighbours: Option<Neighbours>,
 }
 
 impl Asker {
@@ -121,6 +125,7 @@ impl Asker {
             kept: vec![0; 2 * MESSAGE_LEN_MAX].into(),
             reply: vec![0; MESSAGE_LEN_MAX].into(),
             ear: None,
+            neighbours: None,
             plan,
             groups,
             addresses,
@@ -166,6 +171,7 @@ impl Asker {
                     self.armed_at = None;
                 }
                 BELL => self.obey(),
+                home::NEIGHBOURS => self.hear_neighbours(answer),
                 place if place >= STREAM => {
                     let place = (place - STREAM) as usize;
                     // One a turn: epoll tells of the others again, and who is answered at once
@@ -253,6 +259,7 @@ impl Asker {
             Event::Nothing => {}
             // Whoever has the message learns from it.
             Event::Answer(ticket) | Event::Failure(ticket) => self.fail(ticket, answer),
+            Event::Late(ticket) => self.look_after(ticket, answer),
         }
     }
 
@@ -280,11 +287,16 @@ impl Asker {
         if ttl > 0 && !ask.is_cut_off() && !plan.marks.has(key.name) {
             store.keep(&key, now, &Relayed { ttl, ..taken }, kept);
         }
-        self.tell(News::Answer(ticket, taken.len, taken.ttl), ticket, answer);
+        self.tell(News::Answer { ticket, len: taken.len, ttl, made: now }, ticket, answer);
     }
 
     /// Remembers that nobody could answer, and tells who waits.
     fn fail(&mut self, ticket: Ticket, answer: Answer<'_>) {
+        self.fail_for(ticket, None, answer);
+    }
+
+    /// The same, where somebody found out before: for as long as he remembers.
+    fn fail_for(&mut self, ticket: Ticket, life: Option<Life>, answer: Answer<'_>) {
         let now = self.seconds();
         let Self { state, asks, store, plan, groups, .. } = self;
         let forwarder = Forwarder { state, asks };
@@ -296,7 +308,7 @@ impl Asker {
             let server = ask.group().first;
             self.with(|forwarder, now, _| forwarder.upstream(server).excuse(now));
         } else if !ask.is_cut_off() {
-            store.fail(&key, now, plan.groups[group].caches);
+            store.fail(&key, now, life, plan.groups[group].caches);
         }
         self.tell(News::Failure(ticket), ticket, answer);
     }
@@ -306,8 +318,10 @@ impl Asker {
         while let Some(place) = self.with(|forwarder, _, _| forwarder.take_waiter(ticket)) {
             let waiter = self.waiters.take(place);
             self.waiters.free(place);
-            if let Some(waiter) = waiter {
-                self.answer(&waiter, news, answer);
+            match waiter {
+                Some(Waiter::Client(client)) => self.answer(&client, news, answer),
+                Some(Waiter::Peer(peer)) => self.answer_peer(&peer, news, ticket),
+                None => {}
             }
         }
         self.with(|forwarder, _, _| forwarder.end(ticket));
@@ -319,22 +333,22 @@ impl Asker {
             && at <= self.now
         {
             self.stale.pop_front();
-            if let Some(waiter) = self.waiters.take_exactly(place) {
-                self.answer(&waiter, News::Stale, answer);
+            if let Some(Waiter::Client(client)) = self.waiters.take_exactly(place) {
+                self.answer(&client, News::Stale, answer);
             }
         }
     }
 
-    fn answer(&mut self, waiter: &Waiter, news: News, answer: Answer<'_>) {
+    fn answer(&mut self, client: &Client, news: News, answer: Answer<'_>) {
         let mut reply = mem::take(&mut self.reply);
-        let room = match waiter.transport() {
+        let room = match client.transport() {
             Transport::Datagram => REPLY_ROOM,
             Transport::Stream => reply.len(),
         };
-        let mut packet = waiter.packet(&mut reply[..room]);
-        let (since, rounds) = (Some(waiter.since), waiter.rounds + 1);
+        let mut packet = client.packet(&mut reply[..room]);
+        let (since, rounds) = (Some(client.since), client.rounds + 1);
         self.telling = Telling { news, since, rounds };
-        answer(self, &mut packet, waiter.since);
+        answer(self, &mut packet, client.since);
         self.telling = Telling::default();
         self.reply = reply;
     }
@@ -357,10 +371,11 @@ impl Asker {
         }
     }
 
-    /// What was just found out about a key: it could not be answered, or the answer.
-    fn news_of(&mut self, key: &Key<'_>) -> Option<Option<(usize, u32)>> {
+    /// What was just found out about a key: it could not be answered, or the answer, with its
+    /// length.
+    fn news_of(&mut self, key: &Key<'_>) -> Option<Option<(usize, Life)>> {
         let (ticket, answer) = match self.telling.news {
-            News::Answer(ticket, len, ttl) => (ticket, Some((len, ttl))),
+            News::Answer { ticket, len, ttl, made } => (ticket, Some((len, Life { made, ttl }))),
             News::Failure(ticket) => (ticket, None),
             News::None | News::Stale => return None,
         };
@@ -408,10 +423,12 @@ impl Elsewhere for Asker {
 
     fn find(&mut self, key: &Key<'_>) -> Option<Found<'_>> {
         let news = self.news_of(key);
-        if let Some(Some((len, ttl))) = news {
+        if let Some(Some((len, life))) = news {
             let message = &self.kept[..len];
-            let ttl = ttl.max(1);
-            return Some(Found { message, age: 0, ttl, uses: 0, may_renew: false, map: 0 });
+            // Good for who has waited, however short its life is.
+            let age = self.seconds().saturating_sub(life.made);
+            let ttl = life.ttl.max(age + 1);
+            return Some(Found { message, age, ttl, uses: 0, may_renew: false, map: 0 });
         }
         let (now, stale_max) = (self.seconds(), self.plan.stale_max);
         self.store.lend().into_found(key, now).filter(|found| {
@@ -445,12 +462,11 @@ impl Elsewhere for Asker {
         if stale == Some(false) {
             return false;
         }
-        let Some(group) = self.groups.get(usize::from(group)).copied() else { return false };
-        let waiter = Waiter::new(packet, since.unwrap_or(self.now), rounds);
+        let client = Client::new(packet, since.unwrap_or(self.now), rounds);
+        let waiter = client.map(Waiter::Client);
         let Some(place) = waiter.and_then(|waiter| self.waiters.put(waiter)) else { return false };
         let number = place.number;
-        let asked =
-            self.with(|forwarder, now, dice| forwarder.ask(key, group, Some(number), now, dice));
+        let asked = self.ask_at_home(key, group, Some(number), false);
         if asked != Asked::Waits {
             self.waiters.free(number);
             return false;
@@ -464,9 +480,8 @@ impl Elsewhere for Asker {
 
     fn renew(&mut self, key: &Key<'_>, group: u16) {
         let now = self.seconds();
-        let Some(group) = self.groups.get(usize::from(group)).copied() else { return };
         self.store.lend().hold(key, now + RENEWAL_MAX);
-        self.with(|forwarder, now, dice| forwarder.ask(key, group, None, now, dice));
+        self.ask_at_home(key, group, None, true);
         self.send();
     }
 

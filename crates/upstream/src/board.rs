@@ -11,7 +11,7 @@ use std::time::Duration;
 /// is to tell of connections to it, and whether it is drained.
 const SERVER: usize = 12;
 /// Of the cache and those who wait.
-const OWN: usize = 6;
+const OWN: usize = 10;
 /// Look-ups that found what is good, what is too old, and nothing.
 const HITS: usize = 0;
 const STALE: usize = 1;
@@ -19,6 +19,9 @@ const MISSES: usize = 2;
 const ENTRIES: usize = 3;
 const USED: usize = 4;
 const WAITING: usize = 5;
+/// What a home answered, and what was asked alone: see [`Alone`].
+const HOME: usize = 6;
+const ALONE: usize = 7;
 
 /// The writing end.
 #[derive(Debug)]
@@ -72,6 +75,32 @@ pub struct Own {
     pub used: u64,
     /// Clients that wait.
     pub waiting: u64,
+    /// What became of names whose home is another thread.
+    pub homes: Homes,
+}
+
+/// What became of names whose home is another thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Homes {
+    /// The home told what is known.
+    pub answered: u64,
+    /// They were asked alone, because the ring to the home was full.
+    pub full: u64,
+    /// Because the home was late.
+    pub late: u64,
+    /// Because the home refused.
+    pub refused: u64,
+}
+
+/// Why a thread asks about a name itself whose home is another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Alone {
+    /// The ring to the home is full.
+    Full,
+    /// The home does not answer in time.
+    Late,
+    /// The home cannot ask, has yet to forget something, or knows what is too long to be told.
+    Refused,
 }
 
 impl Board {
@@ -92,6 +121,16 @@ impl Board {
             Lookup::Miss => MISSES,
         };
         self.own.add(what, 1);
+    }
+
+    /// Counts what a home answered.
+    pub(crate) fn count_home(&mut self) {
+        self.own.add(HOME, 1);
+    }
+
+    /// Counts what has to be asked alone.
+    pub(crate) fn count_alone(&mut self, why: Alone) {
+        self.own.add(ALONE + why as usize, 1);
     }
 
     /// Tells how servers stand.
@@ -168,8 +207,9 @@ impl View {
 
     /// What several threads know of others' names.
     pub fn own<'v>(views: impl IntoIterator<Item = &'v Self>) -> Own {
-        let [hits, stale, misses, entries, used, waiting] =
+        let [hits, stale, misses, entries, used, waiting, answered, full, late, refused] =
             CountersView::sum(views.into_iter().map(|view| &view.own));
-        Own { hits, stale, misses, entries, used, waiting }
+        let homes = Homes { answered, full, late, refused };
+        Own { hits, stale, misses, entries, used, waiting, homes }
     }
 }

@@ -196,6 +196,7 @@ impl Asker {
             Command::Flush(scope) => {
                 if lines.is_none() {
                     *asks = self.cut_off(scope);
+                    self.neighbours.iter_mut().for_each(|all| all.begun = *serial);
                 }
                 *count += self.walk(lines, |met| !is_about(met, scope));
             }
@@ -213,7 +214,11 @@ impl Asker {
                 });
             }
         }
-        lines.is_some_and(|lines| lines >= self.store.lines().len())
+        let is_done = lines.is_some_and(|lines| lines >= self.store.lines().len());
+        if is_done && let Command::Flush(_) = command {
+            self.neighbours.iter_mut().for_each(|all| all.done = *serial);
+        }
+        is_done
     }
 
     fn cut_off(&mut self, scope: &Scope) -> u64 {

@@ -14,6 +14,7 @@ mod dice;
 mod fault;
 pub mod limits;
 mod loops;
+mod neighbours;
 mod outbox;
 mod plan;
 mod sockets;
@@ -24,11 +25,12 @@ mod tls;
 mod waiters;
 
 pub use asker::Asker;
-pub use board::{Own, Server, View};
+pub use board::{Homes, Own, Server, View};
 pub use commander::{Commander, Full, Kept, Report};
 pub use commands::{Command, Scope};
 pub use fault::Fault;
 pub use loops::Marks;
+pub use neighbours::{Neighbours, neighbours};
 pub use plan::{Address, Over, Plan, Servers};
 /// The certificates that [`Trust`] is made of, and the names of servers.
 pub use rustls::pki_types;

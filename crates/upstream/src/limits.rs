@@ -83,3 +83,19 @@ pub const WALK_LINES: usize = 256;
 pub const SHOWN_MAX: u64 = 64;
 /// Seconds that an alias is kept which leads to names of others, though nothing else may be.
 pub const UNFINISHED_TTL: u32 = 2;
+/// Askers of a process that leave names to each other; more than so many ask alone.
+pub const NEIGHBOURS_MAX: usize = 64;
+/// Octets of all rings between them.
+pub const RINGS_OCTETS_MAX: usize = 8 << 20;
+/// Octets of one of them: the most, and the fewest with which they are of use.
+pub const RING_OCTETS_MAX: usize = 32 << 10;
+/// See [`RING_OCTETS_MAX`].
+pub const RING_OCTETS_MIN: usize = 2 << 10;
+/// The share of a ring that one answer may have: one in so many.
+pub const RING_SHARE: usize = 4;
+/// How long a name's home may leave a question unread before it is asked about alone.
+pub const HOME_LATE: Duration = Duration::from_millis(20);
+/// How long a home may take that has read it: it asks others, which are far away perhaps.
+pub const HOME_SLOW: Duration = Duration::from_millis(400);
+/// Questions under way from which on a home asks none for others, so that it has room for its own.
+pub const HOME_ASKS_MAX: usize = ASKS_MAX / 2;

@@ -1,5 +1,6 @@
 //! A thread's share of the cache, and the memory it is a view of.
 use crate::limits::{FAILURE_TTL, FAILURE_TTL_MAX, STALE_RETRY};
+use crate::neighbours::Life;
 use answer::{Relayed, failure};
 use cache::{Cache, Key, Line, Shape, State};
 
@@ -45,16 +46,18 @@ impl Store {
 
     /// Remembers that nobody could answer: that what is known cannot be renewed for now, or, where
     /// nothing is and failures are `kept`, the failure itself, the longer the oftener it happens.
-    pub(crate) fn fail(&mut self, key: &Key<'_>, now: u32, kept: bool) {
+    ///
+    /// `life` tells where somebody else found out how long he remembers it.
+    pub(crate) fn fail(&mut self, key: &Key<'_>, now: u32, life: Option<Life>, kept: bool) {
         let mut cache = self.lend();
-        let mut ttl = FAILURE_TTL;
+        let Life { made, mut ttl } = life.unwrap_or(Life { made: now, ttl: FAILURE_TTL });
         if let Some(found) = cache.find(key, now) {
             if !answer::is_failure(found.message, key.name.len()) {
                 cache.hold(key, now + STALE_RETRY);
                 return;
             }
             // What failed long ago and was not asked for since begins anew.
-            if found.age < found.ttl + FAILURE_TTL_MAX {
+            if life.is_none() && found.age < found.ttl + FAILURE_TTL_MAX {
                 ttl = (2 * found.ttl).min(FAILURE_TTL_MAX);
             }
         }
@@ -62,10 +65,19 @@ impl Store {
             let mut octets = [0; answer::FAILURE_LEN_MAX];
             let taken = failure(key, &mut octets);
             // It is far from too large.
-            let _ = cache.put(key, now, ttl, &octets[taken.value_at..taken.len]);
+            let _ = cache.put(key, made, ttl, &octets[taken.value_at..taken.len]);
             // Until then nothing is asked, not even ahead (RFC 9520 §3.2).
-            cache.hold(key, now + ttl);
+            cache.hold(key, made + ttl);
         }
+    }
+
+    /// How long it is remembered that nobody could answer, if it is.
+    pub(crate) fn failure(&mut self, key: &Key<'_>, now: u32) -> Option<Life> {
+        let mut cache = self.lend();
+        let found = cache.find(key, now)?;
+        let is_failure = answer::is_failure(found.message, key.name.len());
+        let life = Life { made: now.saturating_sub(found.age), ttl: found.ttl };
+        (is_failure && found.is_fresh()).then_some(life)
     }
 
     pub(crate) fn lend(&mut self) -> Cache<'_> {

@@ -15,8 +15,9 @@ pub(crate) struct Telling {
 pub(crate) enum News {
     #[default]
     None,
-    /// The answer to this is in `kept`, so many octets, good for so many seconds.
-    Answer(Ticket, usize, u32),
+    /// The answer to this is in `kept`, so many octets; it is good for so many seconds from when
+    /// it was made.
+    Answer { ticket: Ticket, len: usize, ttl: u32, made: u32 },
     /// Nobody could answer this.
     Failure(Ticket),
     /// Somebody waits no longer for a better answer than a stale one.

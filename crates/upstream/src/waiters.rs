@@ -1,13 +1,30 @@
 //! Queries whose replies are put off.
 use crate::limits::QUERY_LEN_MAX;
+use forward::Ticket;
 use forward::limits::WAITERS_MAX;
 use packet::{Origin, Packet, Transport};
 use std::net::SocketAddr;
 use std::time::Duration;
 
+/// Who waits.
+#[derive(Clone, Debug)]
+pub(crate) enum Waiter {
+    /// A client.
+    Client(Client),
+    /// Another asker of the process.
+    Peer(Peer),
+}
+
+/// Another asker, by its number, and its own number of the question.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer {
+    pub(crate) from: usize,
+    pub(crate) ticket: Ticket,
+}
+
 /// A query as it came, and when.
 #[derive(Clone, Debug)]
-pub(crate) struct Waiter {
+pub(crate) struct Client {
     peer: SocketAddr,
     client: SocketAddr,
     transport: Transport,
@@ -18,7 +35,7 @@ pub(crate) struct Waiter {
     pub(crate) rounds: u8,
 }
 
-impl Waiter {
+impl Client {
     /// Nothing where the query is too long.
     pub(crate) fn new(packet: &Packet<'_>, since: Duration, rounds: u8) -> Option<Self> {
         let Packet { peer, client, transport, origin, .. } = *packet;
@@ -54,6 +71,7 @@ pub(crate) struct Waiters {
     /// Nothing: who waits was answered already, or the place is free.
     places: Vec<Option<(u64, Waiter)>>,
     free: Vec<u16>,
+    /// Clients.
     len: usize,
     serial: u64,
 }
@@ -70,15 +88,15 @@ impl Waiters {
             None => return None,
         };
         self.serial += 1;
+        self.len += usize::from(matches!(waiter, Waiter::Client(_)));
         self.places[usize::from(number)] = Some((self.serial, waiter));
-        self.len += 1;
         Some(Place { number, serial: self.serial })
     }
 
     /// Takes who waits at a place, which stays taken.
     pub(crate) fn take(&mut self, number: u16) -> Option<Waiter> {
         let (_, waiter) = self.places.get_mut(usize::from(number))?.take()?;
-        self.len -= 1;
+        self.len -= usize::from(matches!(waiter, Waiter::Client(_)));
         Some(waiter)
     }
 
@@ -94,6 +112,7 @@ impl Waiters {
         self.free.push(number);
     }
 
+    /// Clients that wait.
     pub(crate) fn len(&self) -> usize {
         self.len
     }

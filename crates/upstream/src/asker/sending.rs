@@ -1,5 +1,6 @@
 //! Questions on their way to the sockets.
 use super::Asker;
+use crate::neighbours::Neighbours;
 use crate::outbox::Outbox;
 use forward::{Event, Order, QUESTION_LEN_MAX};
 use std::mem;
@@ -11,6 +12,7 @@ impl Asker {
     pub fn flush(&mut self) {
         self.send_all();
         self.streams.flush(self.epoll.as_fd());
+        self.neighbours.iter_mut().for_each(Neighbours::ring);
         self.arm();
     }
 

@@ -53,7 +53,7 @@ impl Asker {
                 Event::Answer(ticket) => self.learn(ticket, message, answer),
                 // Another will not come, be this one a reply or none.
                 Event::Nothing => self.lose(number, id, answer),
-                Event::Failure(_) => self.settle(event, answer),
+                Event::Failure(_) | Event::Late(_) => self.settle(event, answer),
             }
         }
         inbox.drain(..at);

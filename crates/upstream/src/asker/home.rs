@@ -1,0 +1,247 @@
+//! Leaving names to their homes, and being the home of some.
+use super::{Answer, Asker};
+use crate::board::Alone;
+use crate::limits::{HOME_ASKS_MAX, HOME_LATE, HOME_SLOW, RENEWAL_MAX};
+use crate::neighbours::{Life, Message, Neighbours, Wanted};
+use crate::telling::News;
+use crate::waiters::{Peer, Waiter};
+use answer::{Relayed, is_failure, summary};
+use cache::Key;
+use forward::{Ask, Asked, Event, Forwarder, Ticket};
+use rustix::event::epoll::{self, EventData, EventFlags};
+use std::io;
+use wire::HEADER_LEN;
+
+/// What epoll tells of neighbours.
+pub(super) const NEIGHBOURS: u64 = crate::asker::BELL - 1;
+
+impl Asker {
+    /// Has it leave names to neighbours, and be a home to theirs.
+    ///
+    /// # Errors
+    /// The system has no memory left.
+    pub fn meet(&mut self, neighbours: Neighbours) -> io::Result<()> {
+        // Each write is told of once, and nobody needs to read the counter.
+        let flags = EventFlags::IN | EventFlags::ET;
+        epoll::add(&self.epoll, &neighbours.bell, EventData::new_u64(NEIGHBOURS), flags)?;
+        self.neighbours = Some(neighbours);
+        Ok(())
+    }
+
+    /// Asks about a name, or has its home do so; `number` is who waits for it.
+    pub(super) fn ask_at_home(
+        &mut self,
+        key: &Key<'_>,
+        group: u16,
+        number: Option<u16>,
+        is_renewal: bool,
+    ) -> Asked {
+        let Some(servers) = self.groups.get(usize::from(group)).copied() else {
+            return Asked::Nobody;
+        };
+        let home = self.home(key, group);
+        let is_asked = self.with(|forwarder, _, _| forwarder.is_asked(key, servers));
+        let (Some(home), false) = (home, is_asked) else {
+            return self
+                .with(|forwarder, now, dice| forwarder.ask(key, servers, number, now, dice));
+        };
+        let until = (self.now + HOME_LATE).as_micros() as u64;
+        let left = self.with(|forwarder, now, _| forwarder.leave(key, servers, number, until, now));
+        let (Some(ticket), Some(neighbours)) = (left, &mut self.neighbours) else {
+            return Asked::Full;
+        };
+        let wanted = Wanted { ticket, group, flush: neighbours.begun, is_renewal };
+        if !neighbours.tell(home, &Message::Want(wanted, *key)) {
+            let event = self.ask_alone(ticket, Alone::Full);
+            if event != Event::Nothing {
+                self.failed.push(event);
+            }
+        }
+        Asked::Waits
+    }
+
+    /// Who sees to a name: nobody but this one, or another.
+    fn home(&self, key: &Key<'_>, group: u16) -> Option<usize> {
+        let neighbours = self.neighbours.as_ref()?;
+        let home = neighbours.home(key.hash);
+        // What is not kept is worth nothing to anybody else.
+        let is_kept = self.plan.groups.get(usize::from(group))?.caches;
+        (home != neighbours.own && is_kept).then_some(home)
+    }
+
+    fn ask_alone(&mut self, ticket: Ticket, why: Alone) -> Event {
+        self.board.count_alone(why);
+        self.with(|forwarder, now, dice| forwarder.urge(ticket, now, dice))
+    }
+
+    /// Waits longer for a home that is at it, and no longer for one that is not.
+    pub(super) fn look_after(&mut self, ticket: Ticket, answer: Answer<'_>) {
+        let forwarder = Forwarder { state: &mut self.state, asks: &mut self.asks };
+        let (Some(ask), Some(neighbours)) = (forwarder.get(ticket), &mut self.neighbours) else {
+            return;
+        };
+        let home = neighbours.home(ask.key().hash);
+        if neighbours.has_begun(home, ticket) {
+            let until = (self.now + HOME_SLOW).as_micros() as u64;
+            return self.with(|forwarder, _, _| forwarder.wait(ticket, until));
+        }
+        let event = self.ask_alone(ticket, Alone::Late);
+        self.settle(event, answer);
+    }
+
+    /// Hears what neighbours told.
+    pub(super) fn hear_neighbours(&mut self, answer: Answer<'_>) {
+        let Some(neighbours) = &mut self.neighbours else { return };
+        let mut ears = neighbours.take_ears();
+        for (from, ear) in ears.iter_mut().enumerate() {
+            let Some(ear) = ear else { continue };
+            ear.drain(|octets| match Message::read(octets) {
+                Some(message) => self.hear(from, message, answer),
+                None => debug_assert!(false, "a neighbour wrote {octets:?}"),
+            });
+        }
+        if let Some(neighbours) = &mut self.neighbours {
+            neighbours.listen_on(ears);
+        }
+    }
+
+    fn hear(&mut self, from: usize, message: Message<'_>, answer: Answer<'_>) {
+        let ticket = match message {
+            Message::Want(wanted, key) => return self.serve(from, &wanted, &key),
+            Message::Answer(ticket, ..) | Message::Failure(ticket, _) => ticket,
+            Message::Refusal(ticket) => ticket,
+        };
+        // Or it is asked alone by now, or has ended.
+        let is_left = self.with(|forwarder, _, _| forwarder.get(ticket).is_some_and(Ask::is_left));
+        match message {
+            Message::Answer(_, life, value) => {
+                if is_left {
+                    self.board.count_home();
+                }
+                self.take_from_home(ticket, life, value, answer);
+            }
+            Message::Failure(_, life) if is_left => {
+                self.board.count_home();
+                self.fail_for(ticket, life, answer);
+            }
+            Message::Refusal(_) if is_left => {
+                let event = self.ask_alone(ticket, Alone::Refused);
+                self.settle(event, answer);
+            }
+            _ => {}
+        }
+    }
+
+    /// Tells a neighbour what is known, or asks others for it.
+    fn serve(&mut self, from: usize, wanted: &Wanted, key: &Key<'_>) {
+        let Wanted { ticket, group, flush, is_renewal } = *wanted;
+        let now = self.seconds();
+        let Self { neighbours: Some(neighbours), store, groups, state, asks, .. } = self else {
+            return;
+        };
+        let refusal = Message::Refusal(ticket);
+        let Some(servers) = groups.get(usize::from(group)).copied() else { return };
+        // Here may be what who asks has forgotten.
+        if flush > neighbours.done {
+            neighbours.tell(from, &refusal);
+            return;
+        }
+        let forwarder = Forwarder { state, asks };
+        let is_asked = forwarder.is_asked(key, servers);
+        if let Some(found) = store.lend().into_found(key, now) {
+            let life = Life { made: now - found.age, ttl: found.ttl };
+            let is_failure = is_failure(found.message, key.name.len());
+            let is_good = found.is_fresh() && !(is_renewal && answer::is_old(&found));
+            // Somebody tried in vain not long ago.
+            let is_vain = !is_failure && !found.may_renew && !is_asked;
+            let known = match (is_failure, is_good) {
+                (true, _) if found.is_fresh() => Some(Message::Failure(ticket, Some(life))),
+                (false, true) => {
+                    let value = &found.message[HEADER_LEN + key.name.len()..];
+                    Some(Message::Answer(ticket, life, value))
+                }
+                _ if is_vain => Some(Message::Failure(ticket, None)),
+                _ => None,
+            };
+            if let Some(known) = known {
+                if !neighbours.tell(from, &known) {
+                    neighbours.tell(from, &refusal);
+                }
+                return;
+            }
+        }
+        // What others want leaves room for what own clients do.
+        let has_room = is_asked || forwarder.len() < HOME_ASKS_MAX;
+        if !has_room || !self.ask_for(from, ticket, key, group) {
+            self.tell_neighbour(from, &refusal);
+        } else if is_renewal {
+            self.store.lend().hold(key, now + RENEWAL_MAX);
+        }
+    }
+
+    /// Asks others for a neighbour; false where that cannot be.
+    fn ask_for(&mut self, from: usize, ticket: Ticket, key: &Key<'_>, group: u16) -> bool {
+        let servers = self.groups[usize::from(group)];
+        let peer = Waiter::Peer(Peer { from, ticket });
+        let Some(place) = self.waiters.put(peer) else { return false };
+        let number = place.number;
+        let asked =
+            self.with(|forwarder, now, dice| forwarder.ask(key, servers, Some(number), now, dice));
+        if asked != Asked::Waits {
+            self.waiters.free(number);
+            return false;
+        }
+        self.send();
+        true
+    }
+
+    fn tell_neighbour(&mut self, to: usize, message: &Message<'_>) -> bool {
+        self.neighbours.as_mut().is_some_and(|neighbours| neighbours.tell(to, message))
+    }
+
+    /// Tells a neighbour who waits what came of it: `own` is the question here, which ends.
+    pub(super) fn answer_peer(&mut self, peer: &Peer, news: News, own: Ticket) {
+        let Peer { from, ticket } = *peer;
+        let now = self.seconds();
+        let Self { neighbours: Some(neighbours), store, state, asks, kept, .. } = self else {
+            return;
+        };
+        let forwarder = Forwarder { state, asks };
+        let Some(ask) = forwarder.get(own) else { return };
+        let key = ask.key();
+        let message = match news {
+            News::Answer { len, ttl, made, .. } => {
+                let value = &kept[HEADER_LEN + key.name.len()..len];
+                Message::Answer(ticket, Life { made, ttl }, value)
+            }
+            _ => Message::Failure(ticket, store.failure(&key, now)),
+        };
+        if !neighbours.tell(from, &message) {
+            neighbours.tell(from, &Message::Refusal(ticket));
+        }
+    }
+
+    /// Takes what the home of a name said of it, keeps it for as long as it does, and tells who
+    /// waits.
+    fn take_from_home(&mut self, ticket: Ticket, life: Life, value: &[u8], answer: Answer<'_>) {
+        let Self { state, asks, kept, store, .. } = self;
+        let forwarder = Forwarder { state, asks };
+        let Some(ask) = forwarder.get(ticket) else { return };
+        let key = ask.key();
+        let value_at = HEADER_LEN + key.name.len();
+        let len = value_at + value.len();
+        kept[..HEADER_LEN].fill(0);
+        kept[HEADER_LEN..value_at].copy_from_slice(key.name);
+        kept[value_at..len].copy_from_slice(value);
+        let Life { made, ttl } = life;
+        if ttl > 0
+            && !ask.is_cut_off()
+            && let Some(summary) = summary(&kept[..len], key.name.len())
+        {
+            let (is_name_error, is_unfinished) = (summary.is_name_error(), summary.is_unfinished);
+            let taken = Relayed { len, value_at, ttl, is_name_error, is_unfinished };
+            store.keep(&key, made, &taken, kept);
+        }
+        self.tell(News::Answer { ticket, len, ttl, made }, ticket, answer);
+    }
+}

@@ -1,8 +1,10 @@
 //! What a server tells of itself: one structure for `dunlin status`, `dunlin top` and metrics.
 //!
 //! It is gathered when somebody asks, from what the threads count; nothing of it is kept.
+mod homes;
 mod hosts;
 
+pub use homes::HomesStatus;
 pub use hosts::HostsStatus;
 
 use serde::{Deserialize, Serialize};
@@ -387,6 +389,8 @@ pub struct CacheStatus {
     pub octets_max: u64,
     /// Clients that wait for an answer.
     pub waiting: u64,
+    /// Names that threads leave to each other.
+    pub homes: HomesStatus,
 }
 
 /// What is asked most, and who asks most.

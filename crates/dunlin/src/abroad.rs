@@ -2,14 +2,14 @@
 use crate::config::{Cache, Config, Forward, Mode};
 use crate::diagnostic::Diagnostic;
 use answer::Lifetimes;
-use control::status::{CacheStatus, UpstreamState, UpstreamStatus};
+use control::status::{CacheStatus, HomesStatus, UpstreamState, UpstreamStatus};
 use image::{ForwardRule, Forwards};
 use std::error::Error;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use upstream::{Asker, Marks, Own, Plan, Servers, Trust, View};
+use upstream::{Asker, Homes, Marks, Own, Plan, Servers, Trust, View};
 
 /// What all threads share.
 #[derive(Clone, Debug)]
@@ -153,9 +153,11 @@ impl Watch {
 
 /// What the threads with these views keep.
 pub fn cache(cache: &Cache, views: &[View]) -> Option<CacheStatus> {
-    let Own { hits, stale, misses, entries, used, waiting } = View::own(views);
+    let Own { hits, stale, misses, entries, used, waiting, homes } = View::own(views);
     let (octets, octets_max) = (used, cache.memory);
-    let status = CacheStatus { hits, stale, misses, entries, octets, octets_max, waiting };
+    let Homes { answered, full, late, refused } = homes;
+    let homes = HomesStatus { answered, full, late, refused };
+    let status = CacheStatus { hits, stale, misses, entries, octets, octets_max, waiting, homes };
     (!views.is_empty()).then_some(status)
 }
 

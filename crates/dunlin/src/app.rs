@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::slice;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tap::Tap;
-use upstream::{Asker, Commander, View};
+use upstream::{Asker, Commander, Neighbours, View};
 use wire::Rcode;
 
 /// Replies by rcode, behind them those by type, and last those with TC set.
@@ -69,6 +69,15 @@ impl Answerer {
     /// The process has no file descriptor left.
     pub fn command(&mut self) -> io::Result<Option<Commander>> {
         self.abroad.as_mut().map(|(_, asker)| asker.command()).transpose()
+    }
+
+    /// Has it leave names of others to neighbours, and be a home to theirs; nothing where nobody
+    /// else is asked.
+    ///
+    /// # Errors
+    /// The system has no memory left.
+    pub fn meet(&mut self, neighbours: Neighbours) -> io::Result<()> {
+        self.abroad.as_mut().map_or(Ok(()), |(_, asker)| asker.meet(neighbours))
     }
 
     /// What it counts of others; nothing where they are not asked.

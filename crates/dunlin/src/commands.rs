@@ -76,10 +76,15 @@ impl Commands {
 }
 
 async fn tell_all(told: &mut [Told], command: &upstream::Command) -> Result<Vec<Reported>, String> {
+    // All are told, whoever is stuck: a flush has the same number for each.
+    let mut is_stuck = None;
     for (thread, commander) in told.iter_mut() {
         if commander.tell(command) == Err(Full) {
-            return Err(stuck(thread));
+            is_stuck = is_stuck.or(Some(stuck(thread)));
         }
+    }
+    if let Some(error) = is_stuck {
+        return Err(error);
     }
     let until = Instant::now() + COMMAND_TIME_MAX;
     let mut reported = Vec::new();

@@ -148,7 +148,9 @@ impl Server {
         let threads = self.places.len() + streams.threads;
         let abroad = Abroad::new(live.config(), threads, self.trust.clone());
         let settings = &mut live.settings;
-        let kitchen = Kitchen { control: &self.control, settings, tap: &self.tap, abroad };
+        let neighbours = upstream::neighbours(if abroad.is_some() { threads } else { 0 })?;
+        let kitchen =
+            Kitchen { control: &self.control, settings, tap: &self.tap, abroad, neighbours };
         let started =
             Threads::start(port, streams, kitchen, &self.places, listening, is_proxy, on_failure);
         let Begun { threads, counted, told } = started?;

@@ -123,7 +123,7 @@ fn streams(status: &Status) -> String {
 
 /// What is kept of others' answers, and how often that helped.
 fn kept(cache: &CacheStatus) -> String {
-    let CacheStatus { hits, stale, misses, entries, octets, octets_max, waiting } = *cache;
+    let CacheStatus { hits, stale, misses, entries, octets, octets_max, waiting, homes } = *cache;
     let mut told = format!(
         "{} answers, {} of {}",
         count(entries),
@@ -136,6 +136,15 @@ fn kept(cache: &CacheStatus) -> String {
     }
     if waiting > 0 {
         told += &format!("; {} clients wait", count(waiting));
+    }
+    if homes.answered > 0 {
+        told += &format!("; {} told by another thread", count(homes.answered));
+    }
+    let alone = homes.alone().into_iter().filter(|(_, number)| *number > 0);
+    let alone: Vec<String> =
+        alone.map(|(why, number)| format!("{} {why}", count(number))).collect();
+    if !alone.is_empty() {
+        told += &format!("; asked alone: {}", alone.join(", "));
     }
     told
 }

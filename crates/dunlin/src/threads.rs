@@ -14,7 +14,7 @@ use std::fs;
 use std::net::TcpListener;
 use std::sync::Arc;
 use tap::Runner;
-use upstream::{Commander, View};
+use upstream::{Commander, Neighbours, View};
 
 /// What one thread that answers counts.
 pub struct Counted {
@@ -62,13 +62,19 @@ pub struct Kitchen<'k> {
     pub settings: &'k mut Publisher<Settings>,
     pub tap: &'k Runner,
     pub abroad: Option<Abroad>,
+    /// What each thread has of the others; none: each asks alone.
+    pub neighbours: Vec<Neighbours>,
 }
 
 impl Kitchen<'_> {
     fn answerer(&mut self) -> Result<Answerer, Box<dyn Error>> {
         let (image, settings) = (self.control.reader()?, self.settings.reader()?);
         let (tap, seed) = (self.tap.tap(getrandom::u64()?), getrandom::u64()?);
-        Ok(Answerer::new(image, settings, tap, seed, self.abroad.as_ref())?)
+        let mut app = Answerer::new(image, settings, tap, seed, self.abroad.as_ref())?;
+        if let Some(neighbours) = self.neighbours.pop() {
+            app.meet(neighbours)?;
+        }
+        Ok(app)
     }
 }
 

@@ -4,7 +4,8 @@ use crate::exposition::{Exposition, Format, Kind};
 use crate::limits::ZONE_SERIES_MAX;
 use Kind::{Counter, Gauge, Info};
 use control::status::{
-    HostsStatus, State, Status, ThreadStatus, UpstreamState, UpstreamStatus, ZoneState, ZoneStatus,
+    HomesStatus, HostsStatus, State, Status, ThreadStatus, UpstreamState, UpstreamStatus,
+    ZoneState, ZoneStatus,
 };
 use packet::Drop;
 use std::collections::BTreeMap;
@@ -185,6 +186,16 @@ fn streams(out: &mut Exposition, status: &Status) {
     }
 }
 
+/// Names that threads leave to each other.
+fn homes(out: &mut Exposition, homes: &HomesStatus) {
+    let help = "Names that a thread left to another, by what became of them.";
+    let mut family = out.family("dunlin_cache_homes", Counter, help);
+    family.sample(&[("result", "answered")], homes.answered);
+    for (why, count) in homes.alone() {
+        family.sample(&[("result", why)], count);
+    }
+}
+
 /// Servers of others' names, and what is kept of what they said.
 fn others(out: &mut Exposition, status: &Status) {
     if let Some(cache) = &status.cache {
@@ -199,6 +210,7 @@ fn others(out: &mut Exposition, status: &Status) {
             .sample(&[], cache.octets_max);
         out.family("dunlin_clients_waiting", Gauge, "Clients that wait for others' answers.")
             .sample(&[], cache.waiting);
+        homes(out, &cache.homes);
     }
     let servers = &status.upstreams;
     if servers.is_empty() {

@@ -66,7 +66,9 @@ pub struct Kept {
 }
 
 impl Commander {
-    /// Tells the thread something, and forgets what it was told before.
+    /// Tells the thread something, and forgets what it was told before. What one of several
+    /// [neighbours](crate::neighbours) is told all are, in the same order: they tell by its number
+    /// who has flushed what.
     ///
     /// # Errors
     /// It has too much to do.

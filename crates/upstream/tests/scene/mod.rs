@@ -110,6 +110,8 @@ pub struct Scene {
     rules: Vec<ForwardRule>,
     scratch: Box<Scratch>,
     pub asker: Asker,
+    /// How much later it is than it seems.
+    pub later: Duration,
     asking: Duration,
     longest: Duration,
 }
@@ -156,6 +158,7 @@ impl Scene {
             rules,
             scratch: Box::default(),
             asker: Asker::new(plan).unwrap(),
+            later: Duration::ZERO,
             asking: Duration::ZERO,
             longest: Duration::ZERO,
         }
@@ -190,15 +193,16 @@ impl Scene {
 
     /// Asks for this type.
     pub fn send_type(&mut self, name: &str, rtype: u16, got: &mut Vec<Got>) {
-        let Self { image, rules, scratch, asker, .. } = self;
+        let Self { image, rules, scratch, asker, later, .. } = self;
         let mut octets = question(name);
         let len = octets.len();
         octets[len - 15..len - 13].copy_from_slice(&rtype.to_be_bytes());
         octets.resize(4096, 0);
         let peer = CLIENT.parse().unwrap();
         let mut packet = Packet::new(&mut octets, len, peer, Transport::Datagram);
-        asker.begin(now());
-        run(image, rules, asker, scratch, &mut packet);
+        let now = now() + *later;
+        asker.begin(now);
+        run(image, rules, asker, scratch, now, &mut packet);
         got.extend(read(&packet));
     }
 
@@ -212,15 +216,16 @@ impl Scene {
 
     /// Waits for something to do, or for so long, and does it.
     pub fn turn(&mut self, got: &mut Vec<Got>, patience: Duration) {
-        let Self { image, rules, scratch, asker, longest, .. } = self;
+        let Self { image, rules, scratch, asker, longest, later, .. } = self;
         let left = Timespec::try_from(patience).unwrap();
         poll(&mut [PollFd::new(&*asker, PollFlags::IN)], Some(&left)).unwrap();
+        let now = now() + *later;
         let mut take = |asker: &mut Asker, packet: &mut Packet<'_>, _| {
-            run(image, rules, asker, scratch, packet);
+            run(image, rules, asker, scratch, now, packet);
             got.extend(read(packet));
         };
         let begun = processor_time();
-        asker.tend(now(), &mut take).unwrap();
+        asker.tend(now, &mut take).unwrap();
         *longest = processor_time().saturating_sub(begun).max(*longest);
     }
 
@@ -257,10 +262,11 @@ fn run(
     rules: &[ForwardRule],
     asker: &mut Asker,
     scratch: &mut Scratch,
+    now: Duration,
     packet: &mut Packet<'_>,
 ) {
     let policy = Policy { forwards: Forwards::new(rules), ..Policy::default() };
-    let monotonic_micros = now().as_micros() as u64;
+    let monotonic_micros = now.as_micros() as u64;
     let now = Now { unix_seconds: 1, monotonic_micros, seed: monotonic_micros };
     let packets = slice::from_mut(packet);
     batch(image, &policy, now, asker, scratch, packets, &mut Tally::default());

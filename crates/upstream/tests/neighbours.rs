@@ -1,0 +1,275 @@
+//! Several threads that leave names to each other.
+mod scene;
+
+use scene::{Fake, Got, Scene, answer, answered, failed, nobody};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+use upstream::limits::{HOME_LATE, NEIGHBOURS_MAX};
+use upstream::{Command, Commander, Homes, Report, Scope, View, neighbours};
+use wire::{Name, NameBuf};
+
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// So many threads that know each other, all of which take their turns on this one.
+struct Street {
+    scenes: Vec<Scene>,
+    commanders: Vec<Commander>,
+}
+
+impl Street {
+    fn new(count: usize, servers: &[SocketAddr]) -> Self {
+        let mut scenes: Vec<_> = (0..count).map(|_| Scene::new(servers)).collect();
+        for (scene, own) in scenes.iter_mut().zip(neighbours(count).unwrap()) {
+            scene.asker.meet(own).unwrap();
+        }
+        let commanders = scenes.iter_mut().map(|scene| scene.asker.command().unwrap()).collect();
+        Self { scenes, commanders }
+    }
+
+    /// All take their turns until so many clients of each have an answer.
+    fn wait(&mut self, got: &mut [Vec<Got>], counts: &[usize]) {
+        let until = Instant::now() + PATIENCE;
+        while got.iter().zip(counts).any(|(got, count)| got.len() < *count) {
+            assert!(Instant::now() < until, "{got:?}");
+            for (scene, got) in self.scenes.iter_mut().zip(&mut *got) {
+                scene.turn(got, Duration::from_micros(200));
+            }
+        }
+    }
+
+    /// Asks one thread for each of these names, and has all do their part.
+    fn ask(&mut self, number: usize, names: &[&str]) -> Vec<Got> {
+        let mut got: Vec<_> = self.scenes.iter().map(|_| Vec::new()).collect();
+        let mut counts = vec![0; got.len()];
+        counts[number] = names.len();
+        self.scenes[number].send(names, &mut got[number]);
+        self.wait(&mut got, &counts);
+        got.swap_remove(number)
+    }
+
+    /// Has one thread do as it is told; the others do nothing.
+    fn told(&mut self, number: usize, command: &Command) -> Report {
+        self.commanders[number].tell(command).unwrap();
+        loop {
+            self.scenes[number].turn(&mut Vec::new(), Duration::from_millis(1));
+            if let Some(report) = self.commanders[number].report() {
+                return report;
+            }
+        }
+    }
+
+    fn flush(&mut self, number: usize) {
+        self.told(number, &Command::Flush(Scope::All));
+    }
+
+    fn homes(&self) -> Homes {
+        let views: Vec<View> = self.scenes.iter().map(|scene| scene.asker.view()).collect();
+        View::own(&views).homes
+    }
+
+    /// A name whose home is not the first thread, and that nobody knows anything of.
+    fn foreign(&mut self) -> String {
+        let all = self.scenes.len();
+        for name in (0..).map(|n| format!("n{n}.example.")) {
+            let before = self.homes();
+            self.ask(0, &[&name]);
+            let is_foreign = self.homes() != before;
+            (0..all).for_each(|number| self.flush(number));
+            if is_foreign {
+                return name;
+            }
+        }
+        unreachable!()
+    }
+
+    /// Has all do what there is to do.
+    fn settle(&mut self) {
+        for _ in 0..10 {
+            for scene in &mut self.scenes {
+                scene.turn(&mut Vec::new(), Duration::from_millis(1));
+            }
+        }
+    }
+
+    /// It is so much later now.
+    fn pass(&mut self, time: Duration) {
+        self.scenes.iter_mut().for_each(|scene| scene.later += time);
+    }
+
+    /// What one thread knows of a name: since how many seconds, and for how many it is good.
+    fn kept(&mut self, number: usize, text: &str) -> Option<(u32, u32)> {
+        let name = NameBuf::from_text(text.as_bytes(), Name::ROOT).unwrap();
+        let report = self.told(number, &Command::Show(name, None));
+        report.kept.first().map(|kept| (kept.age_seconds, kept.ttl_seconds))
+    }
+}
+
+fn good(ttl: u32) -> Fake {
+    Fake::start(move |question, nth| vec![answer(question, ttl, 1 + nth as u16 % 2)])
+}
+
+#[test]
+fn what_all_are_asked_for_at_once_is_one_question() {
+    let server = Fake::start(|question, _| {
+        std::thread::sleep(Duration::from_millis(1));
+        vec![answer(question, 60, 1)]
+    });
+    let mut street = Street::new(4, &[server.address]);
+    let names: Vec<String> = (0..20).map(|n| format!("n{n}.example.")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut got: Vec<_> = street.scenes.iter().map(|_| Vec::new()).collect();
+    for (scene, got) in street.scenes.iter_mut().zip(&mut got) {
+        scene.send(&names, got);
+    }
+    street.wait(&mut got, &[20; 4]);
+    assert!(got.iter().flatten().all(|got| *got == answered(1)), "{got:?}");
+    let homes = street.homes();
+    // Each name is the own one of one of the four.
+    let sum = homes.answered + homes.late + homes.full + homes.refused;
+    assert_eq!(sum, 60, "{homes:?}");
+    // On a machine that is busy elsewhere, turns may come late.
+    assert_eq!(server.asked() as u64, 20 + homes.late, "{homes:?}");
+    assert!(homes.answered > 30, "{homes:?}");
+}
+
+#[test]
+fn what_one_knows_the_others_are_told() {
+    let server = good(60);
+    let mut street = Street::new(3, &[server.address]);
+    for number in [0, 1, 2, 2, 1, 0] {
+        assert_eq!(street.ask(number, &["www.example."]), [answered(1)]);
+    }
+    let homes = street.homes();
+    assert_eq!(server.asked() as u64, 1 + homes.late);
+    assert_eq!(homes.answered + homes.late, 2, "{homes:?}");
+}
+
+/// What is old where it comes from is as old where it goes.
+#[test]
+fn what_is_told_is_no_younger_for_it() {
+    let server = good(60);
+    let mut street = Street::new(2, &[server.address]);
+    let name = street.foreign();
+    let asked = server.asked();
+    street.ask(1, &[&name]);
+    street.pass(Duration::from_secs(50));
+    street.ask(0, &[&name]);
+    assert_eq!(server.asked(), asked + 1);
+    let (age, ttl) = street.kept(0, &name).unwrap();
+    assert_eq!(Some((age, ttl)), street.kept(1, &name));
+    assert!((50..55).contains(&age) && ttl == 60, "{age} of {ttl}");
+    street.pass(Duration::from_secs(10));
+    street.ask(0, &[&name]);
+    assert_eq!(server.asked(), asked + 2, "it has ended for both");
+}
+
+#[test]
+fn what_one_renews_is_new_for_all() {
+    let server = good(100);
+    let mut street = Street::new(3, &[server.address]);
+    let name = "www.example.";
+    (0..3).for_each(|number| assert_eq!(street.ask(number, &[name]), [answered(1)]));
+    assert_eq!(server.asked(), 1);
+    street.pass(Duration::from_secs(95));
+    for number in 0..3 {
+        // What is found twice is worth renewing.
+        (0..3).for_each(|_| drop(street.ask(number, &[name])));
+        street.settle();
+    }
+    assert_eq!(server.asked() as u64, 2 + street.homes().late);
+    for number in 0..3 {
+        assert!(street.kept(number, name).unwrap().0 < 50, "{number}");
+    }
+}
+
+#[test]
+fn a_home_that_is_stuck_or_gone_is_not_waited_for() {
+    let server = good(60);
+    let mut street = Street::new(2, &[server.address]);
+    let name = street.foreign();
+    let before = street.homes();
+    let (got, took) = street.scenes[0].ask_one(&name);
+    assert_eq!(got.0, 0);
+    assert!(took >= HOME_LATE, "{took:?}");
+    assert_eq!(street.homes(), Homes { late: before.late + 1, ..before });
+    // What it says when it goes on is to be no harm.
+    street.settle();
+    assert_eq!(street.ask(0, &[&name]).len(), 1);
+    street.flush(0);
+    drop(street.scenes.pop());
+    assert_eq!(street.scenes[0].ask_one(&name).0.0, 0);
+}
+
+#[test]
+fn what_finds_no_room_on_the_way_is_asked_alone_and_counted() {
+    let server = good(60);
+    let mut street = Street::new(2, &[server.address]);
+    let names: Vec<String> = (0..2_000).map(|n| format!("n{n}.example.")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    // The other one does nothing.
+    let got = street.scenes[0].ask(&names, PATIENCE);
+    assert!(got.len() == 2_000 && got.iter().all(|got| got.0 == 0));
+    let homes = street.homes();
+    assert!(homes.full > 100 && homes.late > 100 && homes.answered == 0, "{homes:?}");
+}
+
+#[test]
+fn what_nobody_answers_the_home_knows_for_all() {
+    let mut street = Street::new(3, &[nobody()]);
+    for number in 0..3 {
+        assert_eq!(street.ask(number, &["www.example."]), [failed(22)], "{number}");
+        // It is remembered.
+        assert_eq!(street.ask(number, &["www.example."]), [failed(13)], "{number}");
+    }
+    let ages: Vec<_> = (0..3).map(|number| street.kept(number, "www.example.")).collect();
+    assert!(ages[0].is_some() && ages.iter().all(|age| *age == ages[0]), "{ages:?}");
+    let homes = street.homes();
+    assert_eq!((homes.answered, homes.refused), (2, 0), "{homes:?}");
+}
+
+#[test]
+fn who_has_forgotten_is_not_told_by_who_has_yet_to() {
+    let server = good(60);
+    let mut street = Street::new(2, &[server.address]);
+    let name = street.foreign();
+    street.ask(0, &[&name]);
+    let (asked, before) = (server.asked(), street.homes());
+    street.flush(0);
+    street.ask(0, &[&name]);
+    assert_eq!(server.asked(), asked + 1, "the home still knows what was flushed");
+    assert_eq!(street.homes(), Homes { refused: before.refused + 1, ..before });
+    // It forgets too, and they are at one again.
+    street.flush(1);
+    street.told(0, &Command::Flush(Scope::Name(NameBuf::root())));
+    street.told(1, &Command::Flush(Scope::Name(NameBuf::root())));
+    street.ask(1, &["other.example."]);
+    street.ask(0, &["other.example."]);
+    assert_eq!(street.homes().refused, before.refused + 1);
+}
+
+#[test]
+fn what_was_on_the_way_is_not_kept_when_all_have_forgotten() {
+    let server = good(60);
+    let mut street = Street::new(2, &[server.address]);
+    let name = street.foreign();
+    street.ask(1, &[&name]);
+    let mut got = Vec::new();
+    street.scenes[0].send(&[&name], &mut got);
+    // The home answers, and nobody has looked yet.
+    street.scenes[1].turn(&mut Vec::new(), Duration::from_millis(1));
+    street.flush(1);
+    street.commanders[0].tell(&Command::Flush(Scope::All)).unwrap();
+    while street.commanders[0].report().is_none() || got.is_empty() {
+        street.scenes[0].turn(&mut got, Duration::from_millis(1));
+    }
+    assert_eq!(got.len(), 1);
+    assert_eq!((street.kept(0, &name), street.kept(1, &name)), (None, None));
+}
+
+#[test]
+fn who_is_alone_or_one_of_too_many_has_no_neighbours() {
+    for count in [0, 1, NEIGHBOURS_MAX + 1] {
+        assert!(neighbours(count).unwrap().is_empty(), "{count}");
+    }
+    assert_eq!(neighbours(NEIGHBOURS_MAX).unwrap().len(), NEIGHBOURS_MAX);
+}

@@ -33,7 +33,7 @@ fn what_is_forwarded_is_what_the_other_server_says() {
     let knot = Server::start(Software::Knot, &world.zones, &scene.path).unwrap();
     let sections = format!("[forward]\n\".\" = [\"{}\"]\n", knot.address);
     let launch =
-        Launch { sections: &sections, keys: "workers = 1", ..Launch::new(Software::Dunlin, &[]) };
+        Launch { sections: &sections, keys: "workers = 2", ..Launch::new(Software::Dunlin, &[]) };
     let dunlin = launch.start(&scene.path).unwrap();
     let mut maker = Maker::new(&world, seed);
     let questions: Vec<Question> =

@@ -148,7 +148,12 @@ impl Server {
         let threads = self.places.len() + streams.threads;
         let abroad = Abroad::new(live.config(), threads, self.trust.clone());
         let settings = &mut live.settings;
-        let neighbours = upstream::neighbours(if abroad.is_some() { threads } else { 0 })?;
+        // A stream thread has fewer clients, or none: where there is one worker, what that is
+        // asked for stays with it.
+        let neighbours = match abroad {
+            Some(_) => upstream::neighbours(self.places.len(), streams.threads)?.into_iter(),
+            None => Vec::new().into_iter(),
+        };
         let kitchen =
             Kitchen { control: &self.control, settings, tap: &self.tap, abroad, neighbours };
         let started =

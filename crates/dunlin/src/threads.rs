@@ -13,6 +13,7 @@ use std::error::Error;
 use std::fs;
 use std::net::TcpListener;
 use std::sync::Arc;
+use std::vec::IntoIter;
 use tap::Runner;
 use upstream::{Commander, Neighbours, View};
 
@@ -62,8 +63,8 @@ pub struct Kitchen<'k> {
     pub settings: &'k mut Publisher<Settings>,
     pub tap: &'k Runner,
     pub abroad: Option<Abroad>,
-    /// What each thread has of the others; none: each asks alone.
-    pub neighbours: Vec<Neighbours>,
+    /// What each thread has of the others, workers first; none: each asks alone.
+    pub neighbours: IntoIter<Neighbours>,
 }
 
 impl Kitchen<'_> {
@@ -71,7 +72,7 @@ impl Kitchen<'_> {
         let (image, settings) = (self.control.reader()?, self.settings.reader()?);
         let (tap, seed) = (self.tap.tap(getrandom::u64()?), getrandom::u64()?);
         let mut app = Answerer::new(image, settings, tap, seed, self.abroad.as_ref())?;
-        if let Some(neighbours) = self.neighbours.pop() {
+        if let Some(neighbours) = self.neighbours.next() {
             app.meet(neighbours)?;
         }
         Ok(app)

@@ -19,6 +19,8 @@ use wire::Name;
 /// What one asker has of the rings to the others and from them.
 pub struct Neighbours {
     pub(crate) own: usize,
+    /// How many are homes, the first ones.
+    homes: usize,
     /// By number; its own is none.
     ears: Vec<Option<EventReader>>,
     mouths: Vec<Option<Mouth>>,
@@ -41,27 +43,30 @@ struct Mouth {
     bell: Arc<OwnedFd>,
 }
 
-/// The askers of so many threads, each to be given to [`Asker::meet`](crate::Asker::meet). None
-/// where there is but one, or so many that rings would be too short.
+/// So many askers that are homes, and so many others behind them, which only leave names to those;
+/// each to be given to [`Asker::meet`](crate::Asker::meet). None where there is but one, or so many
+/// that rings would be too short.
 ///
 /// # Errors
 /// The process has no file descriptor left.
-pub fn neighbours(count: usize) -> io::Result<Vec<Neighbours>> {
-    let pairs = count * count.saturating_sub(1);
+pub fn neighbours(homes: usize, others: usize) -> io::Result<Vec<Neighbours>> {
+    let count = homes + others;
+    let pairs = homes * homes.saturating_sub(1) + 2 * homes * others;
     let octets = RINGS_OCTETS_MAX.checked_div(pairs).unwrap_or_default().min(RING_OCTETS_MAX);
     if count > NEIGHBOURS_MAX || octets < RING_OCTETS_MIN {
         return Ok(Vec::new());
     }
     // Rings are rounded up.
     let octets = 1 << octets.ilog2();
-    let bell = || eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map(Arc::new);
     let mut all = Vec::with_capacity(count);
     for own in 0..count {
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         all.push(Neighbours {
             own,
+            homes,
             ears: (0..count).map(|_| None).collect(),
             mouths: (0..count).map(|_| None).collect(),
-            bell: bell()?,
+            bell: Arc::new(bell),
             spoken_to: 0,
             marks: vec![None; ASKS_MAX],
             len_max: octets / RING_SHARE,
@@ -70,7 +75,7 @@ pub fn neighbours(count: usize) -> io::Result<Vec<Neighbours>> {
         });
     }
     for (from, to) in (0..count).flat_map(|from| (0..count).map(move |to| (from, to))) {
-        if from != to {
+        if from != to && (from < homes || to < homes) {
             let (ring, ear) = events(octets);
             let bell = Arc::clone(&all[to].bell);
             all[from].mouths[to] = Some(Mouth { ring, bell });
@@ -198,10 +203,10 @@ impl<'m> Message<'m> {
 }
 
 impl Neighbours {
-    /// Whose names have such a hash: its number.
+    /// The number of the home of the names with such a hash.
     pub(crate) fn home(&self, hash: u64) -> usize {
         // The upper bits; the lower ones choose among lists.
-        ((hash >> 32) * self.mouths.len() as u64 >> 32) as usize
+        ((hash >> 32) * self.homes as u64 >> 32) as usize
     }
 
     /// Tells one something; whether there was room. What it wakes for leaves with

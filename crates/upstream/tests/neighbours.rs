@@ -17,9 +17,14 @@ struct Street {
 }
 
 impl Street {
+    /// All of them are homes.
     fn new(count: usize, servers: &[SocketAddr]) -> Self {
+        Self::with_homes(count, count, servers)
+    }
+
+    fn with_homes(count: usize, homes: usize, servers: &[SocketAddr]) -> Self {
         let mut scenes: Vec<_> = (0..count).map(|_| Scene::new(servers)).collect();
-        for (scene, own) in scenes.iter_mut().zip(neighbours(count).unwrap()) {
+        for (scene, own) in scenes.iter_mut().zip(neighbours(homes, count - homes).unwrap()) {
             scene.asker.meet(own).unwrap();
         }
         let commanders = scenes.iter_mut().map(|scene| scene.asker.command().unwrap()).collect();
@@ -267,9 +272,28 @@ fn what_was_on_the_way_is_not_kept_when_all_have_forgotten() {
 }
 
 #[test]
-fn who_is_alone_or_one_of_too_many_has_no_neighbours() {
-    for count in [0, 1, NEIGHBOURS_MAX + 1] {
-        assert!(neighbours(count).unwrap().is_empty(), "{count}");
+fn who_is_no_home_leaves_all_and_is_left_nothing() {
+    let server = good(60);
+    let mut street = Street::with_homes(3, 1, &[server.address]);
+    let names: Vec<String> = (0..20).map(|n| format!("n{n}.example.")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    // The others do nothing, and are not missed.
+    assert_eq!(street.scenes[0].ask(&names, PATIENCE).len(), 20);
+    assert_eq!(street.homes(), Homes::default());
+    for number in [1, 2] {
+        assert_eq!(street.ask(number, &names).len(), 20);
     }
-    assert_eq!(neighbours(NEIGHBOURS_MAX).unwrap().len(), NEIGHBOURS_MAX);
+    let homes = street.homes();
+    assert_eq!((homes.answered + homes.late, homes.full + homes.refused), (40, 0), "{homes:?}");
+    assert_eq!(server.asked() as u64, 20 + homes.late);
+}
+
+#[test]
+fn who_is_alone_or_one_of_too_many_has_no_neighbours() {
+    for (homes, others) in [(0, 0), (0, 5), (1, 0), (NEIGHBOURS_MAX, 1), (1, NEIGHBOURS_MAX)] {
+        assert!(neighbours(homes, others).unwrap().is_empty(), "{homes} {others}");
+    }
+    for (homes, others) in [(NEIGHBOURS_MAX, 0), (1, 1), (2, 1)] {
+        assert_eq!(neighbours(homes, others).unwrap().len(), homes + others);
+    }
 }

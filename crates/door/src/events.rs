@@ -1,5 +1,6 @@
 //! Events: a bounded, lossy ring from one thread of the plane to one of control; or commands, the
-//! other way, where to find no room is an error.
+//! other way, where to find no room is an error; or what one thread of the plane tells another,
+//! which sleeps where there is nothing.
 //!
 //! The ring is of 64-bit words. An event is a word with its length in octets, and the octets behind
 //! it. Only the writer moves `head`, only the reader `tail`; both count words for ever, and a

@@ -156,6 +156,7 @@ impl Forwarder<'_> {
             Some(number) => number,
             None => {
                 let Some(number) = self.begin(key, group, now) else { return Asked::Full };
+                self.earn();
                 if !self.try_next(number, now, dice) {
                     self.end(self.ticket(number));
                     return Asked::Nobody;
@@ -186,8 +187,12 @@ impl Forwarder<'_> {
         let first = &mut self.state.lists[key.hash as usize % LISTS];
         ask.next = core::mem::replace(first, number);
         self.state.len += 1;
-        self.state.hedges = (self.state.hedges + 1).min(HEDGES_MAX * HEDGE_SHARE);
         Some(number)
+    }
+
+    /// Counts a question that servers are asked about: for so many, a second one may be asked.
+    pub(crate) fn earn(&mut self) {
+        self.state.hedges = (self.state.hedges + 1).min(HEDGES_MAX * HEDGE_SHARE);
     }
 
     /// Has somebody wait for a question, if it is for anybody.

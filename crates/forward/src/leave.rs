@@ -49,6 +49,7 @@ impl Forwarder<'_> {
         match self.get(ticket) {
             Some(ask) if ask.is_left() => {
                 self.asks[usize::from(ticket.number)].left_until = None;
+                self.earn();
                 self.go_on(ticket.number, now, dice)
             }
             _ => Event::Nothing,

@@ -97,5 +97,5 @@ pub const RING_SHARE: usize = 4;
 pub const HOME_LATE: Duration = Duration::from_millis(20);
 /// How long a home may take that has read it: it asks others, which are far away perhaps.
 pub const HOME_SLOW: Duration = Duration::from_millis(400);
-/// Questions under way from which on a home asks none for others, so that it has room for its own.
-pub const HOME_ASKS_MAX: usize = ASKS_MAX / 2;
+/// Questions of neighbours that a home waits for at once, so that there is room for its own.
+pub const PEERS_MAX: usize = ASKS_MAX / 2;

@@ -71,8 +71,8 @@ pub(crate) struct Waiters {
     /// Nothing: who waits was answered already, or the place is free.
     places: Vec<Option<(u64, Waiter)>>,
     free: Vec<u16>,
-    /// Clients.
-    len: usize,
+    clients: usize,
+    peers: usize,
     serial: u64,
 }
 
@@ -88,7 +88,7 @@ impl Waiters {
             None => return None,
         };
         self.serial += 1;
-        self.len += usize::from(matches!(waiter, Waiter::Client(_)));
+        *self.count(&waiter) += 1;
         self.places[usize::from(number)] = Some((self.serial, waiter));
         Some(Place { number, serial: self.serial })
     }
@@ -96,7 +96,7 @@ impl Waiters {
     /// Takes who waits at a place, which stays taken.
     pub(crate) fn take(&mut self, number: u16) -> Option<Waiter> {
         let (_, waiter) = self.places.get_mut(usize::from(number))?.take()?;
-        self.len -= usize::from(matches!(waiter, Waiter::Client(_)));
+        *self.count(&waiter) -= 1;
         Some(waiter)
     }
 
@@ -114,6 +114,18 @@ impl Waiters {
 
     /// Clients that wait.
     pub(crate) fn len(&self) -> usize {
-        self.len
+        self.clients
+    }
+
+    /// Questions of other askers that wait.
+    pub(crate) fn peers(&self) -> usize {
+        self.peers
+    }
+
+    fn count(&mut self, waiter: &Waiter) -> &mut usize {
+        match waiter {
+            Waiter::Client(_) => &mut self.clients,
+            Waiter::Peer(_) => &mut self.peers,
+        }
     }
 }

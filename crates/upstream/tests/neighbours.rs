@@ -4,7 +4,7 @@ mod scene;
 use scene::{Fake, Got, Scene, answer, answered, failed, nobody};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
-use upstream::limits::{HOME_LATE, NEIGHBOURS_MAX};
+use upstream::limits::{HOME_LATE, NEIGHBOURS_MAX, PEERS_MAX};
 use upstream::{Command, Commander, Homes, Report, Scope, View, neighbours};
 use wire::{Name, NameBuf};
 
@@ -216,6 +216,25 @@ fn what_finds_no_room_on_the_way_is_asked_alone_and_counted() {
     assert!(got.len() == 2_000 && got.iter().all(|got| got.0 == 0));
     let homes = street.homes();
     assert!(homes.full > 100 && homes.late > 100 && homes.answered == 0, "{homes:?}");
+}
+
+#[test]
+fn a_home_takes_so_much_from_others_and_no_more() {
+    let silent = Fake::start(|_, _| Vec::new());
+    let mut street = Street::with_homes(2, 1, &[silent.address]);
+    let names: Vec<String> = (0..PEERS_MAX + 500).map(|n| format!("n{n}.example.")).collect();
+    let mut got = Vec::new();
+    for some in names.chunks(100) {
+        let some: Vec<&str> = some.iter().map(String::as_str).collect();
+        street.scenes[1].send(&some, &mut got);
+        street.scenes[0].turn(&mut got, Duration::from_millis(1));
+    }
+    street.scenes[1].turn(&mut got, Duration::from_millis(1));
+    let homes = street.homes();
+    assert!(homes.refused > 0 && homes.answered == 0, "{homes:?}");
+    // Or the home was late for some, on a machine that is busy elsewhere.
+    assert!(homes.refused + homes.late + homes.full >= 500, "{homes:?}");
+    assert_eq!(View::own(&[street.scenes[0].asker.view()]).waiting, 0, "none is its client");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Leaving names to their homes, and being the home of some.
 use super::{Answer, Asker};
 use crate::board::Alone;
-use crate::limits::{HOME_ASKS_MAX, HOME_LATE, HOME_SLOW, RENEWAL_MAX};
+use crate::limits::{HOME_LATE, HOME_SLOW, PEERS_MAX, RENEWAL_MAX};
 use crate::neighbours::{Life, Message, Neighbours, Wanted};
 use crate::telling::News;
 use crate::waiters::{Peer, Waiter};
@@ -170,9 +170,7 @@ impl Asker {
                 return;
             }
         }
-        // What others want leaves room for what own clients do.
-        let has_room = is_asked || forwarder.len() < HOME_ASKS_MAX;
-        if !has_room || !self.ask_for(from, ticket, key, group) {
+        if !self.ask_for(from, ticket, key, group) {
             self.tell_neighbour(from, &refusal);
         } else if is_renewal {
             self.store.lend().hold(key, now + RENEWAL_MAX);
@@ -181,6 +179,9 @@ impl Asker {
 
     /// Asks others for a neighbour; false where that cannot be.
     fn ask_for(&mut self, from: usize, ticket: Ticket, key: &Key<'_>, group: u16) -> bool {
+        if self.waiters.peers() >= PEERS_MAX {
+            return false;
+        }
         let servers = self.groups[usize::from(group)];
         let peer = Waiter::Peer(Peer { from, ticket });
         let Some(place) = self.waiters.put(peer) else { return false };

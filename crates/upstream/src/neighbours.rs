@@ -27,9 +27,9 @@ pub struct Neighbours {
     pub(crate) bell: Arc<OwnedFd>,
     /// A bit for each to whom something was written since the bells were rung.
     spoken_to: u64,
-    /// Where in its ring the end of each question is, by the room of its ticket; nothing: it was
-    /// seen to be read.
-    marks: Vec<Option<u64>>,
+    /// Where in its ring the end of each question is, by the room of its ticket; 0: it was seen to
+    /// be read.
+    marks: Box<[u64]>,
     /// The octets of the longest message.
     len_max: usize,
     /// The flush that was begun last, and that was done last.
@@ -68,7 +68,7 @@ pub fn neighbours(homes: usize, others: usize) -> io::Result<Vec<Neighbours>> {
             mouths: (0..count).map(|_| None).collect(),
             bell: Arc::new(bell),
             spoken_to: 0,
-            marks: vec![None; ASKS_MAX],
+            marks: vec![0; ASKS_MAX].into(),
             len_max: octets / RING_SHARE,
             begun: 0,
             done: 0,
@@ -222,7 +222,7 @@ impl Neighbours {
         if is_told {
             self.spoken_to |= 1 << to;
             if let Message::Want(wanted, _) = message {
-                self.marks[wanted.ticket.room()] = Some(mouth.ring.mark());
+                self.marks[wanted.ticket.room()] = mouth.ring.mark();
             }
         }
         is_told
@@ -232,9 +232,9 @@ impl Neighbours {
     pub(crate) fn has_begun(&mut self, home: usize, ticket: Ticket) -> bool {
         let Some(Some(mouth)) = self.mouths.get(home) else { return false };
         let mark = &mut self.marks[ticket.room()];
-        let is_read = mark.is_some_and(|mark| mouth.ring.is_read(mark));
+        let is_read = *mark > 0 && mouth.ring.is_read(*mark);
         if is_read {
-            *mark = None;
+            *mark = 0;
         }
         is_read
     }
@@ -270,4 +270,58 @@ impl Neighbours {
 fn strike(bell: &OwnedFd) {
     // Its counter would be full after centuries, and nobody reads it: each write is heard.
     let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_read_as_it_was_written() {
+        let ticket = Ticket::from_bits(0x1234_5678_9abc);
+        let life = Life { made: u32::MAX, ttl: 86_400 };
+        let kind = Kind::new(0xfffe, 0xfffd, true, false);
+        let name = b"\x03www\x07example\0";
+        let wanted = Wanted { ticket, group: 0xabcd, flush: u64::MAX - 1, is_renewal: true };
+        let plain = Wanted { group: 0, flush: 0, is_renewal: false, ..wanted };
+        let other = Kind::new(1, 1, false, true);
+        let messages = [
+            Message::Want(wanted, Key { hash: u64::MAX - 7, kind, name }),
+            Message::Want(plain, Key { hash: 0, kind: other, name: b"\0" }),
+            Message::Answer(ticket, life, b"what is kept"),
+            Message::Failure(ticket, None),
+            Message::Failure(ticket, Some(life)),
+            Message::Refusal(ticket),
+        ];
+        let (mut writer, mut reader) = events(1 << 12);
+        assert!(messages.iter().all(|message| message.write(&mut writer)));
+        let mut read = Vec::new();
+        reader.drain(|octets| read.push(format!("{:?}", Message::read(octets))));
+        let written: Vec<_> = messages.map(|message| format!("{:?}", Some(message))).into();
+        assert_eq!(read, written);
+        for garbage in [&[][..], &[0; 16], &[9; 64], &[0xff; 24], &[2; 24]] {
+            assert!(Message::read(garbage).is_none(), "{garbage:?}");
+        }
+    }
+
+    #[test]
+    fn homes_have_equal_shares_of_all_names() {
+        let all = neighbours(3, 2).unwrap();
+        let mut shares = [0; 3];
+        for nth in 0..30_000_u64 {
+            shares[all[4].home(nth.wrapping_mul(0x9e37_79b9_7f4a_7c15))] += 1;
+        }
+        assert!(shares.iter().all(|share| (9_000..11_000).contains(share)), "{shares:?}");
+        assert_eq!(all[0].home(u64::MAX), 2);
+    }
+
+    #[test]
+    fn what_is_too_long_for_a_ring_is_not_told() {
+        let mut all = neighbours(2, 0).unwrap();
+        let (ticket, life) = (Ticket::from_bits(1), Life { made: 1, ttl: 1 });
+        let long = vec![0; all[0].len_max + 1];
+        assert!(!all[0].tell(1, &Message::Answer(ticket, life, &long)));
+        assert!(all[0].tell(1, &Message::Answer(ticket, life, &long[1..])));
+        assert!(!all[0].tell(0, &Message::Refusal(ticket)), "there is no way to itself");
+    }
 }

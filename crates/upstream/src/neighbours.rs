@@ -206,7 +206,7 @@ impl Neighbours {
     /// The number of the home of the names with such a hash.
     pub(crate) fn home(&self, hash: u64) -> usize {
         // The upper bits; the lower ones choose among lists.
-        ((hash >> 32) * self.homes as u64 >> 32) as usize
+        (((hash >> 32) * self.homes as u64) >> 32) as usize
     }
 
     /// Tells one something; whether there was room. What it wakes for leaves with

@@ -128,7 +128,10 @@ fn what_is_flushed_is_asked_again() {
         "what lies below it stays"
     );
     let went = done(test, &["cache", "flush", "--subtree", "a.test."]);
-    assert_eq!(went, "1 answer forgotten, of 3 threads\n");
+    // The thread that was asked has it, and the home of its name, which may be the same.
+    let either =
+        ["1 answer forgotten", "2 answers forgotten"].map(|w| w.to_owned() + ", of 3 threads\n");
+    assert!(either.contains(&went), "{went}");
     let shown = done(test, &["cache", "show", "www.a.test", "A"]);
     assert_eq!(shown, "nothing is kept of it, by 3 threads\n");
     assert!(says(served.address, "www.a.test", 2));

@@ -110,6 +110,8 @@ pub struct Scene {
     rules: Vec<ForwardRule>,
     scratch: Box<Scratch>,
     pub asker: Asker,
+    /// When its time stands still.
+    pub stands_at: Option<Duration>,
     /// How much later it is than it seems.
     pub later: Duration,
     asking: Duration,
@@ -158,10 +160,15 @@ impl Scene {
             rules,
             scratch: Box::default(),
             asker: Asker::new(plan).unwrap(),
+            stands_at: None,
             later: Duration::ZERO,
             asking: Duration::ZERO,
             longest: Duration::ZERO,
         }
+    }
+
+    fn time(&self) -> Duration {
+        self.stands_at.unwrap_or_else(now) + self.later
     }
 
     /// Asks, and waits until all are answered, or for so long.
@@ -193,14 +200,14 @@ impl Scene {
 
     /// Asks for this type.
     pub fn send_type(&mut self, name: &str, rtype: u16, got: &mut Vec<Got>) {
-        let Self { image, rules, scratch, asker, later, .. } = self;
+        let now = self.time();
+        let Self { image, rules, scratch, asker, .. } = self;
         let mut octets = question(name);
         let len = octets.len();
         octets[len - 15..len - 13].copy_from_slice(&rtype.to_be_bytes());
         octets.resize(4096, 0);
         let peer = CLIENT.parse().unwrap();
         let mut packet = Packet::new(&mut octets, len, peer, Transport::Datagram);
-        let now = now() + *later;
         asker.begin(now);
         run(image, rules, asker, scratch, now, &mut packet);
         got.extend(read(&packet));
@@ -216,10 +223,10 @@ impl Scene {
 
     /// Waits for something to do, or for so long, and does it.
     pub fn turn(&mut self, got: &mut Vec<Got>, patience: Duration) {
-        let Self { image, rules, scratch, asker, longest, later, .. } = self;
         let left = Timespec::try_from(patience).unwrap();
-        poll(&mut [PollFd::new(&*asker, PollFlags::IN)], Some(&left)).unwrap();
-        let now = now() + *later;
+        poll(&mut [PollFd::new(&self.asker, PollFlags::IN)], Some(&left)).unwrap();
+        let now = self.time();
+        let Self { image, rules, scratch, asker, longest, .. } = self;
         let mut take = |asker: &mut Asker, packet: &mut Packet<'_>, _| {
             run(image, rules, asker, scratch, now, packet);
             got.extend(read(packet));
@@ -252,7 +259,7 @@ fn processor_time() -> Duration {
 }
 
 /// The clock that timers go by.
-fn now() -> Duration {
+pub fn now() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }

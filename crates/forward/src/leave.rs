@@ -18,7 +18,7 @@ impl Forwarder<'_> {
 
     /// Begins a question, which is not under way, without asking anybody: somebody else is to see
     /// to it until then, when [`Event::Late`] comes. `waiter` is as for [`ask`](Self::ask).
-    /// Nothing: too much is under way.
+    /// Nothing: too much is under way, or the group has no servers.
     pub fn leave(
         &mut self,
         key: &Key<'_>,
@@ -27,6 +27,9 @@ impl Forwarder<'_> {
         until: u64,
         now: u64,
     ) -> Option<Ticket> {
+        if group.len == 0 {
+            return None;
+        }
         let number = self.begin(key, group, now)?;
         let ticket = self.ticket(number);
         let joined = self.join(number, waiter);

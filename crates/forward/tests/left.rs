@@ -69,6 +69,14 @@ fn what_is_left_to_somebody_is_asked_of_nobody_until_it_is_urged() {
 }
 
 #[test]
+fn what_nobody_could_be_asked_about_is_not_left_to_anybody() {
+    Thread::new().call(|forwarder, _| {
+        assert_eq!(forwarder.leave(&KEY, Group { len: 0, ..GROUP }, Some(1), UNTIL, 0), None);
+        assert!(forwarder.is_empty() && forwarder.next_micros().is_none());
+    });
+}
+
+#[test]
 fn what_ends_before_is_never_late() {
     let mut thread = Thread::new();
     thread.call(|forwarder, dice| {

@@ -35,6 +35,8 @@ pub struct Ask {
     pub(crate) is_cut_off: bool,
     /// Until when somebody else sees to it, if anybody does.
     pub(crate) left_until: Option<u64>,
+    /// Whether anybody else ever did.
+    pub(crate) was_left: bool,
 }
 
 /// One time that a question was sent.
@@ -111,6 +113,7 @@ impl Ask {
         is_hedged: false,
         is_cut_off: false,
         left_until: None,
+        was_left: false,
     };
 
     /// Takes the room for another question.
@@ -121,7 +124,8 @@ impl Ask {
         self.name[..name.len()].copy_from_slice(name);
         self.name_len = name.len() as u8;
         (self.waiter, self.waiters, self.tries_len) = (NONE, 0, 0);
-        (self.is_hedged, self.is_cut_off, self.left_until) = (false, false, None);
+        (self.is_hedged, self.is_cut_off) = (false, false);
+        (self.left_until, self.was_left) = (None, false);
     }
 
     /// What is asked, in lower case.
@@ -183,10 +187,10 @@ impl Forwarder<'_> {
     /// Cuts off the questions under way that `is_old` chooses: who asks one of them from now on has
     /// it asked anew, and what comes of it is for those alone who wait for it by now. Returns how
     /// many they are.
-    pub fn cut_off(&mut self, mut is_old: impl FnMut(&Key<'_>) -> bool) -> usize {
+    pub fn cut_off(&mut self, mut is_old: impl FnMut(&Ask) -> bool) -> usize {
         let mut count = 0;
         for ask in self.asks.iter_mut().filter(|ask| ask.group.len > 0 && !ask.is_cut_off) {
-            ask.is_cut_off = is_old(&ask.key());
+            ask.is_cut_off = is_old(ask);
             count += usize::from(ask.is_cut_off);
         }
         count

@@ -8,6 +8,11 @@ impl Ask {
     pub fn is_left(&self) -> bool {
         self.left_until.is_some()
     }
+
+    /// Whether somebody else sees to it, or did and was late: he may answer still.
+    pub fn was_left(&self) -> bool {
+        self.was_left
+    }
 }
 
 impl Forwarder<'_> {
@@ -34,6 +39,7 @@ impl Forwarder<'_> {
         let ticket = self.ticket(number);
         let joined = self.join(number, waiter);
         debug_assert_eq!(joined, Asked::Waits, "it is the first");
+        self.asks[usize::from(number)].was_left = true;
         self.wait(ticket, until);
         Some(ticket)
     }

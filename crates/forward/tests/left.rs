@@ -56,7 +56,7 @@ fn what_is_left_to_somebody_is_asked_of_nobody_until_it_is_urged() {
         assert_eq!(forwarder.order(), None);
         assert_eq!(forwarder.urge(ticket, 3 * UNTIL, dice), Event::Nothing);
         assert_eq!(forwarder.order().map(|order| order.upstream), Some(0));
-        assert!(!forwarder.get(ticket).is_some_and(Ask::is_left));
+        assert!(forwarder.get(ticket).is_some_and(|ask| !ask.is_left() && ask.was_left()));
         assert_eq!(forwarder.urge(ticket, 3 * UNTIL, dice), Event::Nothing);
         assert_eq!(forwarder.order(), None, "once is enough");
         let mut waiters: Vec<_> = std::iter::from_fn(|| forwarder.take_waiter(ticket)).collect();

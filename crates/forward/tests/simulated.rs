@@ -307,8 +307,9 @@ fn who_is_cut_off_is_joined_by_nobody_and_answers_who_waits() {
     }
     assert_eq!(world.ask(2), Asked::Waits);
     let gone = name(1);
-    let cut =
-        |world: &mut World| world.call(|forwarder, _, _| forwarder.cut_off(|key| key.name == gone));
+    let cut = |world: &mut World| {
+        world.call(|forwarder, _, _| forwarder.cut_off(|ask| ask.key().name == gone))
+    };
     assert_eq!((cut(&mut world), cut(&mut world)), (1, 0), "once");
     for _ in 0..3 {
         assert_eq!(world.ask(1), Asked::Waits);

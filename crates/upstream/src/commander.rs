@@ -5,8 +5,9 @@
 use crate::asker::{Asker, BELL};
 use crate::commands::{self, Command, Scope};
 use crate::limits::{COMMANDS_OCTETS, REPORTS_OCTETS, SHOWN_MAX, WALK_LINES};
-use cache::{Key, Met};
+use cache::Met;
 use door::{EventReader, EventWriter, events};
+use forward::Ask;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
 use std::collections::VecDeque;
@@ -67,8 +68,8 @@ pub struct Kept {
 
 impl Commander {
     /// Tells the thread something, and forgets what it was told before. What one of several
-    /// [neighbours](crate::neighbours) is told all are, in the same order: they tell by its number
-    /// who has flushed what.
+    /// [neighbours](crate::neighbours()) is told all are, in the same order: they tell by its
+    /// number who has flushed what.
     ///
     /// # Errors
     /// It has too much to do.
@@ -224,7 +225,10 @@ impl Asker {
     }
 
     fn cut_off(&mut self, scope: &Scope) -> u64 {
-        let is_old = |key: &Key<'_>| Name::parse(key.name).is_ok_and(|name| scope.holds(name));
+        // What a home says that has yet to forget may lead through such a name.
+        let is_old = |ask: &Ask| {
+            ask.was_left() || Name::parse(ask.key().name).is_ok_and(|name| scope.holds(name))
+        };
         self.with(|forwarder, _, _| forwarder.cut_off(is_old)) as u64
     }
 

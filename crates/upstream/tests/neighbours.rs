@@ -3,6 +3,8 @@ mod scene;
 
 use scene::{Fake, Got, Scene, answer, answered, failed, now};
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use upstream::limits::{HOME_LATE, NEIGHBOURS_MAX, PEERS_MAX};
 use upstream::{Command, Commander, Homes, Report, Scope, View, neighbours};
@@ -285,22 +287,54 @@ fn who_has_forgotten_is_not_told_by_who_has_yet_to() {
     assert_eq!(street.homes().refused, before.refused + 1);
 }
 
+/// An alias for a name of which this is the address.
+fn alias(question: &[u8]) -> Vec<u8> {
+    let target = b"\x06target\x07example\0";
+    let mut message = answer(question, 60, 0);
+    message[7] = 2;
+    message.extend([0xc0, 12, 0, 5, 0, 1, 0, 0, 0, 60, 0, target.len() as u8]);
+    message.extend(target);
+    message.extend(target);
+    message.extend([0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 192, 0, 2, 1]);
+    message
+}
+
 #[test]
 fn what_was_on_the_way_is_not_kept_when_all_have_forgotten() {
-    let server = good(60);
+    let target = NameBuf::from_text(b"target.example.", Name::ROOT).unwrap();
+    for scope in [Scope::All, Scope::Name(target)] {
+        [false, true].into_iter().for_each(|is_late| cross(scope.clone(), is_late));
+    }
+}
+
+/// A thread begins a flush while the answer of a home is on its way, which may be late.
+fn cross(scope: Scope, is_late: bool) {
+    let is_silent = Arc::new(AtomicBool::new(false));
+    let listens = Arc::clone(&is_silent);
+    let server = Fake::start(move |question, _| {
+        if listens.load(Ordering::SeqCst) { Vec::new() } else { vec![alias(question)] }
+    });
     let mut street = Street::new(2, &[server.address]);
     let name = street.foreign();
-    street.ask(1, &[&name]);
-    let mut got = Vec::new();
+    assert_eq!(street.ask(1, &[&name]), [answered(2)]);
+    is_silent.store(true, Ordering::SeqCst);
+    let (mut got, before) = (Vec::new(), street.homes());
     street.scenes[0].send(&[&name], &mut got);
-    // The home answers, and nobody has looked yet.
-    street.scenes[1].turn(&mut Vec::new(), Duration::from_millis(1));
-    street.flush(1);
-    street.commanders[0].tell(&Command::Flush(Scope::All)).unwrap();
-    while street.commanders[0].report().is_none() || got.is_empty() {
+    if is_late {
+        street.pass(2 * HOME_LATE);
         street.scenes[0].turn(&mut got, Duration::from_millis(1));
+        assert_eq!(street.homes(), Homes { late: before.late + 1, ..before });
     }
-    assert_eq!(got.len(), 1);
+    street.commanders[0].tell(&Command::Flush(scope.clone())).unwrap();
+    // The home answers before it is told, and nobody has looked yet.
+    street.scenes[1].turn(&mut Vec::new(), Duration::from_millis(1));
+    street.told(1, &Command::Flush(scope));
+    let mut is_done = false;
+    while !is_done || got.is_empty() {
+        street.scenes[0].turn(&mut got, Duration::from_millis(1));
+        is_done |= street.commanders[0].report().is_some();
+    }
+    assert_eq!(got, [answered(2)]);
     assert_eq!((street.kept(0, &name), street.kept(1, &name)), (None, None));
 }
 

@@ -284,7 +284,9 @@ impl Asker {
         let leads_on =
             ttl < UNFINISHED_TTL && answer::leads_to(&kept[..taken.len], key.name.len(), strays);
         let ttl = if leads_on { UNFINISHED_TTL } else { ttl };
-        if ttl > 0 && !ask.is_cut_off() && !plan.marks.has(key.name) {
+        if ttl == 0 {
+            store.let_end(&key, now);
+        } else if !ask.is_cut_off() && !plan.marks.has(key.name) {
             store.keep(&key, now, &Relayed { ttl, ..taken }, kept);
         }
         self.tell(News::Answer { ticket, len: taken.len, ttl, made: now }, ticket, answer);

@@ -80,6 +80,16 @@ impl Store {
         (is_failure && found.is_fresh()).then_some(life)
     }
 
+    /// Somebody answered, and what was said is not to be kept: what is known goes on to its end,
+    /// and not beyond.
+    pub(crate) fn let_end(&mut self, key: &Key<'_>, now: u32) {
+        let mut cache = self.lend();
+        if let Some(found) = cache.find(key, now) {
+            let end = (now - found.age).saturating_add(found.ttl);
+            cache.hold(key, end);
+        }
+    }
+
     pub(crate) fn lend(&mut self) -> Cache<'_> {
         let Self { state, lines, ghosts, octets } = self;
         Cache { state, lines, ghosts, octets }

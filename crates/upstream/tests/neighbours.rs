@@ -4,7 +4,7 @@ mod scene;
 use scene::{Fake, Got, Scene, answer, answered, failed, now};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use upstream::limits::{HOME_LATE, NEIGHBOURS_MAX, PEERS_MAX};
 use upstream::{Command, Commander, Homes, Report, Scope, View, neighbours};
@@ -265,6 +265,31 @@ fn what_nobody_answers_the_home_knows_for_all() {
     assert!(ages[0].is_some() && ages.iter().all(|age| *age == ages[0]), "{ages:?}");
     let homes = street.homes();
     assert_eq!((homes.answered, homes.refused), (2, 0), "{homes:?}");
+}
+
+/// It was good until it was asked anew, and what was said then is for nobody else.
+#[test]
+fn what_is_not_to_be_kept_leaves_nothing_stale() {
+    let ttl = Arc::new(AtomicU32::new(60));
+    let its = Arc::clone(&ttl);
+    let server =
+        Fake::start(move |question, _| vec![answer(question, its.load(Ordering::SeqCst), 1)]);
+    let mut street = Street::new(2, &[server.address]);
+    let name = street.foreign();
+    let asked = server.asked();
+    street.ask(0, &[&name]);
+    ttl.store(0, Ordering::SeqCst);
+    street.pass(Duration::from_secs(57));
+    (0..2).for_each(|_| assert_eq!(street.ask(0, &[&name]), [answered(1)]));
+    while server.asked() < asked + 2 {
+        street.settle();
+    }
+    street.settle();
+    street.pass(Duration::from_secs(4));
+    for number in [0, 1] {
+        assert_eq!(street.ask(number, &[&name]), [answered(1)]);
+        assert_eq!(server.asked(), asked + 3 + number);
+    }
 }
 
 #[test]

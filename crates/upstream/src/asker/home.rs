@@ -225,6 +225,7 @@ impl Asker {
     /// Takes what the home of a name said of it, keeps it for as long as it does, and tells who
     /// waits.
     fn take_from_home(&mut self, ticket: Ticket, life: Life, value: &[u8], answer: Answer<'_>) {
+        let now = self.seconds();
         let Self { state, asks, kept, store, .. } = self;
         let forwarder = Forwarder { state, asks };
         let Some(ask) = forwarder.get(ticket) else { return };
@@ -235,8 +236,9 @@ impl Asker {
         kept[HEADER_LEN..value_at].copy_from_slice(key.name);
         kept[value_at..len].copy_from_slice(value);
         let Life { made, ttl } = life;
-        if ttl > 0
-            && !ask.is_cut_off()
+        if ttl == 0 {
+            store.let_end(&key, now);
+        } else if !ask.is_cut_off()
             && let Some(summary) = summary(&kept[..len], key.name.len())
         {
             let (is_name_error, is_unfinished) = (summary.is_name_error(), summary.is_unfinished);

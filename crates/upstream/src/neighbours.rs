@@ -111,6 +111,8 @@ pub(crate) enum Message<'m> {
     Want(Wanted, Key<'m>),
     /// This answers it: what is kept of it, behind header and name.
     Answer(Ticket, Life, &'m [u8]),
+    /// Nobody could answer it. This did, and is too old by now.
+    Stale(Ticket, Life, &'m [u8]),
     /// Nobody could answer it; where that is remembered, for how long.
     Failure(Ticket, Option<Life>),
     /// Who wanted it is to ask himself.
@@ -123,6 +125,7 @@ const ANSWER: u8 = 2;
 const FAILURE: u8 = 3;
 const KNOWN_FAILURE: u8 = 4;
 const REFUSAL: u8 = 5;
+const STALE: u8 = 6;
 /// Octets of a message but for what has no fixed length.
 const HEAD: usize = 16;
 
@@ -149,8 +152,9 @@ impl<'m> Message<'m> {
                 let numbers = [key.hash, flush].map(u64::to_ne_bytes);
                 ring.write([head.as_flattened(), numbers.as_flattened(), key.name])
             }
-            Self::Answer(ticket, lived, value) => {
-                let head = head(ANSWER, ticket, value.len() as u32, 0);
+            Self::Answer(ticket, lived, value) | Self::Stale(ticket, lived, value) => {
+                let what = if matches!(self, Self::Stale(..)) { STALE } else { ANSWER };
+                let head = head(what, ticket, value.len() as u32, 0);
                 ring.write([head.as_flattened(), &life(lived), value])
             }
             Self::Failure(ticket, None) => ring.write([head(FAILURE, ticket, 0, 0).as_flattened()]),
@@ -190,9 +194,11 @@ impl<'m> Message<'m> {
                 };
                 Self::Want(wanted, Key { hash: u64::from_ne_bytes(*hash), kind, name })
             }
-            ANSWER => {
+            ANSWER | STALE => {
                 let (life, value) = life()?;
-                Self::Answer(ticket, life, value.get(..low as usize)?)
+                let value = value.get(..low as usize)?;
+                let tells = if *what == STALE { Self::Stale } else { Self::Answer };
+                tells(ticket, life, value)
             }
             FAILURE => Self::Failure(ticket, None),
             KNOWN_FAILURE => Self::Failure(ticket, Some(life()?.0)),
@@ -212,7 +218,7 @@ impl Neighbours {
     /// Tells one something; whether there was room. What it wakes for leaves with
     /// [`ring`](Self::ring).
     pub(crate) fn tell(&mut self, to: usize, message: &Message<'_>) -> bool {
-        if let Message::Answer(_, _, value) = message
+        if let Message::Answer(.., value) | Message::Stale(.., value) = message
             && value.len() > self.len_max
         {
             return false;
@@ -289,6 +295,7 @@ mod tests {
             Message::Want(wanted, Key { hash: u64::MAX - 7, kind, name }),
             Message::Want(plain, Key { hash: 0, kind: other, name: b"\0" }),
             Message::Answer(ticket, life, b"what is kept"),
+            Message::Stale(ticket, life, b"what was kept"),
             Message::Failure(ticket, None),
             Message::Failure(ticket, Some(life)),
             Message::Refusal(ticket),

@@ -71,15 +71,6 @@ impl Store {
         }
     }
 
-    /// How long it is remembered that nobody could answer, if it is.
-    pub(crate) fn failure(&mut self, key: &Key<'_>, now: u32) -> Option<Life> {
-        let mut cache = self.lend();
-        let found = cache.find(key, now)?;
-        let is_failure = answer::is_failure(found.message, key.name.len());
-        let life = Life { made: now.saturating_sub(found.age), ttl: found.ttl };
-        (is_failure && found.is_fresh()).then_some(life)
-    }
-
     /// Somebody answered, and what was said is not to be kept: what is known goes on to its end,
     /// and not beyond.
     pub(crate) fn let_end(&mut self, key: &Key<'_>, now: u32) {
@@ -88,6 +79,12 @@ impl Store {
             let end = (now - found.age).saturating_add(found.ttl);
             cache.hold(key, end);
         }
+    }
+
+    /// Whether an answer is known, however old.
+    pub(crate) fn has_answer(&mut self, key: &Key<'_>, now: u32) -> bool {
+        let found = self.lend().into_found(key, now);
+        found.is_some_and(|found| !answer::is_failure(found.message, key.name.len()))
     }
 
     pub(crate) fn lend(&mut self) -> Cache<'_> {

@@ -292,6 +292,42 @@ fn what_is_not_to_be_kept_leaves_nothing_stale() {
     }
 }
 
+/// What was known to its home alone goes to all when nobody knows anything newer (RFC 8767).
+#[test]
+fn what_is_stale_is_told_where_nobody_can_answer() {
+    let is_broken = Arc::new(AtomicBool::new(false));
+    let breaks = Arc::clone(&is_broken);
+    let server = Fake::start(move |question, _| {
+        let is_broken = breaks.load(Ordering::SeqCst);
+        vec![if is_broken { refusal(question) } else { answer(question, 60, 1) }]
+    });
+    let mut street = Street::new(2, &[server.address]);
+    let name = street.foreign();
+    street.ask(1, &[&name]);
+    is_broken.store(true, Ordering::SeqCst);
+    street.pass(Duration::from_secs(61));
+    let stale = Got(0, 1, Some(3));
+    assert_eq!(street.ask(1, &[&name]), [stale]);
+    let asked = server.asked();
+    // Nobody is asked again so soon, and who has nothing is told what there is.
+    assert_eq!(street.ask(0, &[&name]), [Got(0, 1, Some(3))]);
+    assert_eq!(street.ask(0, &[&name]), [Got(0, 1, Some(3))]);
+    assert_eq!(server.asked(), asked);
+    assert_eq!(street.kept(0, &name), street.kept(1, &name));
+    // The same where it is asked for in vain.
+    street.told(0, &Command::Flush(Scope::All));
+    street.told(1, &Command::Flush(Scope::Name(NameBuf::root())));
+    street.pass(Duration::from_secs(31));
+    assert_eq!(street.ask(0, &[&name]), [Got(0, 1, Some(3))]);
+    assert_eq!(server.asked(), asked + 1);
+    // Where that is back, it is heard by both.
+    is_broken.store(false, Ordering::SeqCst);
+    street.pass(Duration::from_secs(31));
+    assert_eq!(street.ask(0, &[&name]), [answered(1)]);
+    assert_eq!(street.ask(1, &[&name]), [answered(1)]);
+    assert_eq!(server.asked(), asked + 2);
+}
+
 #[test]
 fn who_has_forgotten_is_not_told_by_who_has_yet_to() {
     let server = good(60);

@@ -6,7 +6,7 @@ use crate::neighbours::{Life, Message, Neighbours, Wanted};
 use crate::telling::News;
 use crate::waiters::{Peer, Waiter};
 use answer::{Relayed, is_failure, summary};
-use cache::Key;
+use cache::{Found, Key};
 use forward::{Ask, Asked, Event, Forwarder, Ticket};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use std::io;
@@ -108,22 +108,28 @@ impl Asker {
     fn hear(&mut self, from: usize, message: Message<'_>, answer: Answer<'_>) {
         let ticket = match message {
             Message::Want(wanted, key) => return self.serve(from, &wanted, &key),
-            Message::Answer(ticket, ..) | Message::Failure(ticket, _) => ticket,
-            Message::Refusal(ticket) => ticket,
+            Message::Answer(ticket, ..) | Message::Stale(ticket, ..) => ticket,
+            Message::Failure(ticket, _) | Message::Refusal(ticket) => ticket,
         };
         // Or it is asked alone by now, or has ended.
         let is_left = self.with(|forwarder, _, _| forwarder.get(ticket).is_some_and(Ask::is_left));
+        if is_left && !matches!(message, Message::Refusal(_)) {
+            self.board.count_home();
+        }
         match message {
             Message::Answer(_, life, value) => {
-                if is_left {
-                    self.board.count_home();
+                if let Some(len) = self.keep_from_home(ticket, life, value) {
+                    let Life { made, ttl } = life;
+                    self.tell(News::Answer { ticket, len, ttl, made }, ticket, answer);
                 }
-                self.take_from_home(ticket, life, value, answer);
             }
-            Message::Failure(_, life) if is_left => {
-                self.board.count_home();
-                self.fail_for(ticket, life, answer);
+            Message::Stale(_, life, value) => {
+                self.keep_stale(ticket, life, value);
+                if is_left {
+                    self.fail(ticket, answer);
+                }
             }
+            Message::Failure(_, life) if is_left => self.fail_for(ticket, life, answer),
             Message::Refusal(_) if is_left => {
                 let event = self.ask_alone(ticket, Alone::Refused);
                 self.settle(event, answer);
@@ -136,7 +142,8 @@ impl Asker {
     fn serve(&mut self, from: usize, wanted: &Wanted, key: &Key<'_>) {
         let Wanted { ticket, group, flush, is_renewal } = *wanted;
         let now = self.seconds();
-        let Self { neighbours: Some(neighbours), store, groups, state, asks, .. } = self else {
+        let Self { neighbours: Some(neighbours), store, groups, state, asks, plan, .. } = self
+        else {
             return;
         };
         let refusal = Message::Refusal(ticket);
@@ -149,18 +156,15 @@ impl Asker {
         let forwarder = Forwarder { state, asks };
         let is_asked = forwarder.is_asked(key, servers);
         if let Some(found) = store.lend().into_found(key, now) {
-            let life = Life { made: now - found.age, ttl: found.ttl };
             let is_failure = is_failure(found.message, key.name.len());
             let is_good = found.is_fresh() && !(is_renewal && answer::is_old(&found));
             // Somebody tried in vain not long ago.
-            let is_vain = !is_failure && !found.may_renew && !is_asked;
+            let is_vain = if is_failure { found.is_fresh() } else { !found.may_renew && !is_asked };
             let known = match (is_failure, is_good) {
-                (true, _) if found.is_fresh() => Some(Message::Failure(ticket, Some(life))),
                 (false, true) => {
-                    let value = &found.message[HEADER_LEN + key.name.len()..];
-                    Some(Message::Answer(ticket, life, value))
+                    Some(Message::Answer(ticket, life(&found, now), value(&found, key)))
                 }
-                _ if is_vain => Some(Message::Failure(ticket, None)),
+                _ if is_vain => Some(in_vain(ticket, key, Some(&found), now, plan.stale_max)),
                 _ => None,
             };
             if let Some(known) = known {
@@ -204,31 +208,35 @@ impl Asker {
     pub(super) fn answer_peer(&mut self, peer: &Peer, news: News, own: Ticket) {
         let Peer { from, ticket } = *peer;
         let now = self.seconds();
-        let Self { neighbours: Some(neighbours), store, state, asks, kept, .. } = self else {
+        let Self { neighbours: Some(neighbours), store, state, asks, kept, plan, .. } = self else {
             return;
         };
         let forwarder = Forwarder { state, asks };
         let Some(ask) = forwarder.get(own) else { return };
         let key = ask.key();
+        let found;
         let message = match news {
             News::Answer { len, ttl, made, .. } => {
                 let value = &kept[HEADER_LEN + key.name.len()..len];
                 Message::Answer(ticket, Life { made, ttl }, value)
             }
-            _ => Message::Failure(ticket, store.failure(&key, now)),
+            _ => {
+                found = store.lend().into_found(&key, now);
+                in_vain(ticket, &key, found.as_ref(), now, plan.stale_max)
+            }
         };
         if !neighbours.tell(from, &message) {
             neighbours.tell(from, &Message::Refusal(ticket));
         }
     }
 
-    /// Takes what the home of a name said of it, keeps it for as long as it does, and tells who
-    /// waits.
-    fn take_from_home(&mut self, ticket: Ticket, life: Life, value: &[u8], answer: Answer<'_>) {
+    /// Takes what the home of a name said of it, and keeps it for as long as that does; how long
+    /// the message is. Nothing: the question has ended.
+    fn keep_from_home(&mut self, ticket: Ticket, life: Life, value: &[u8]) -> Option<usize> {
         let now = self.seconds();
         let Self { state, asks, kept, store, .. } = self;
         let forwarder = Forwarder { state, asks };
-        let Some(ask) = forwarder.get(ticket) else { return };
+        let ask = forwarder.get(ticket)?;
         let key = ask.key();
         let value_at = HEADER_LEN + key.name.len();
         let len = value_at + value.len();
@@ -245,6 +253,47 @@ impl Asker {
             let taken = Relayed { len, value_at, ttl, is_name_error, is_unfinished };
             store.keep(&key, made, &taken, kept);
         }
-        self.tell(News::Answer { ticket, len, ttl, made }, ticket, answer);
+        Some(len)
+    }
+
+    /// Keeps what is too old, and the best that the home of a name has: what is known here may be
+    /// newer.
+    fn keep_stale(&mut self, ticket: Ticket, life: Life, value: &[u8]) {
+        let now = self.seconds();
+        let Self { state, asks, store, .. } = self;
+        let forwarder = Forwarder { state, asks };
+        if forwarder.get(ticket).is_some_and(|ask| !store.has_answer(&ask.key(), now)) {
+            self.keep_from_home(ticket, life, value);
+        }
+    }
+}
+
+fn life(found: &Found<'_>, now: u32) -> Life {
+    Life { made: now - found.age, ttl: found.ttl }
+}
+
+/// What is kept of an answer.
+fn value<'f>(found: &Found<'f>, key: &Key<'_>) -> &'f [u8] {
+    &found.message[HEADER_LEN + key.name.len()..]
+}
+
+/// What is told where nobody could answer: what is known, too old as it is (RFC 8767), or for how
+/// long it is remembered (RFC 9520).
+fn in_vain<'f>(
+    ticket: Ticket,
+    key: &Key<'_>,
+    found: Option<&Found<'f>>,
+    now: u32,
+    stale_max: u32,
+) -> Message<'f> {
+    let Some(found) = found else { return Message::Failure(ticket, None) };
+    let life = life(found, now);
+    let is_failure = is_failure(found.message, key.name.len());
+    match (is_failure, found.is_fresh()) {
+        (true, true) => Message::Failure(ticket, Some(life)),
+        (false, false) if found.age - found.ttl < stale_max => {
+            Message::Stale(ticket, life, value(found, key))
+        }
+        _ => Message::Failure(ticket, None),
     }
 }

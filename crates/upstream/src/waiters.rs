@@ -122,6 +122,15 @@ impl Waiters {
         self.peers
     }
 
+    /// All other askers that wait.
+    pub(crate) fn all_peers(&self) -> impl Iterator<Item = Peer> {
+        let waiters = self.places.iter().flatten().map(|(_, waiter)| waiter);
+        waiters.filter_map(|waiter| match waiter {
+            Waiter::Peer(peer) => Some(*peer),
+            Waiter::Client(_) => None,
+        })
+    }
+
     fn count(&mut self, waiter: &Waiter) -> &mut usize {
         match waiter {
             Waiter::Client(_) => &mut self.clients,

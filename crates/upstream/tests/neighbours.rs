@@ -328,6 +328,30 @@ fn what_is_stale_is_told_where_nobody_can_answer() {
     assert_eq!(server.asked(), asked + 2);
 }
 
+/// Nobody waits for what a thread was asked that ends, as at a take-over.
+#[test]
+fn who_ends_says_so_to_who_waits() {
+    let is_silent = Arc::new(AtomicBool::new(false));
+    let listens = Arc::clone(&is_silent);
+    let server = Fake::start(move |question, _| {
+        if listens.load(Ordering::SeqCst) { Vec::new() } else { vec![answer(question, 60, 1)] }
+    });
+    let mut street = Street::new(2, &[server.address]);
+    let name = street.foreign();
+    is_silent.store(true, Ordering::SeqCst);
+    let (mut got, asked) = (Vec::new(), server.asked());
+    street.scenes[0].send(&[&name], &mut got);
+    while server.asked() == asked {
+        street.scenes[1].turn(&mut Vec::new(), Duration::from_millis(1));
+    }
+    is_silent.store(false, Ordering::SeqCst);
+    drop(street.scenes.pop());
+    let before = street.homes();
+    street.scenes[0].wait(&mut got, 1, PATIENCE);
+    assert_eq!(got, [answered(1)]);
+    assert_eq!(street.homes(), Homes { refused: before.refused + 1, ..before });
+}
+
 #[test]
 fn who_has_forgotten_is_not_told_by_who_has_yet_to() {
     let server = good(60);

@@ -11,7 +11,8 @@ pub struct HomesStatus {
     pub full: u64,
     /// Asked alone: the other was late.
     pub late: u64,
-    /// Asked alone: the other had no room, had yet to forget something, or knew what is too long.
+    /// Asked alone: the other had no room, ended, had yet to forget something, or knew what is too
+    /// long.
     pub refused: u64,
 }
 

@@ -268,6 +268,17 @@ impl Asker {
     }
 }
 
+impl Drop for Asker {
+    /// Neighbours wait no longer for what it was asked.
+    fn drop(&mut self) {
+        let Self { neighbours: Some(neighbours), waiters, .. } = self else { return };
+        for Peer { from, ticket } in waiters.all_peers() {
+            neighbours.tell(from, &Message::Refusal(ticket));
+        }
+        neighbours.ring();
+    }
+}
+
 fn life(found: &Found<'_>, now: u32) -> Life {
     Life { made: now - found.age, ttl: found.ttl }
 }

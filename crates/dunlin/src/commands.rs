@@ -154,3 +154,42 @@ fn rcode(number: u8) -> String {
     let known = Rcode::ALL.iter().find(|rcode| **rcode as u8 == number);
     known.map_or_else(|| format!("RCODE{number}"), |rcode| rcode.name().to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use answer::Lifetimes;
+    use std::time::Duration;
+    use upstream::{Asker, Marks, Plan};
+
+    fn asker() -> Asker {
+        let lifetimes = Lifetimes { ttl_min: 0, ttl_max: 60, negative_ttl_max: 60 };
+        let (groups, cache_len, stale_max) = (Vec::new(), 1 << 16, 0);
+        let marks = Marks::new(0);
+        let plan = Plan { groups, cache_len, lifetimes, stale_max, trust: None, marks };
+        Asker::new(plan).expect("an asker")
+    }
+
+    /// Whether one does what it was told.
+    fn does(asker: &mut Asker, (_, commander): &mut Told) -> bool {
+        (0..1_000).any(|_| {
+            asker.tend(Duration::ZERO, &mut |_, _, _| {}).expect("an epoll");
+            commander.report().is_some()
+        })
+    }
+
+    #[tokio::test]
+    async fn who_is_stuck_is_named_and_the_others_are_told() {
+        let flush = upstream::Command::Flush(upstream::Scope::All);
+        let mut askers = [asker(), asker()];
+        let [stuck, other] = askers.each_mut().map(|asker| asker.command().expect("a ring"));
+        let mut told = [("stuck".to_owned(), stuck), ("other".to_owned(), other)];
+        while told[0].1.tell(&flush).is_ok() {
+            told[1].1.tell(&flush).expect("it listens");
+            assert!(does(&mut askers[1], &mut told[1]));
+        }
+        let error = tell_all(&mut told, &flush).await.expect_err("one is stuck");
+        assert!(error.starts_with("stuck did not"), "{error}");
+        assert!(does(&mut askers[1], &mut told[1]), "it was not told");
+    }
+}

@@ -2,7 +2,7 @@
 mod common;
 
 use common::{Server, ops, rest, split, status, working};
-use control::status::{State, Status};
+use control::status::{CacheStatus, HomesStatus, State, Status};
 use ops::limits;
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr};
@@ -38,6 +38,19 @@ fn every_reason_to_drop_is_there_from_the_start() {
                 format!("\ndunlin_messages_dropped_total{{{thread},reason=\"{reason}\"}} 0\n");
             assert!(text.contains(&line), "{line} in {text}");
         }
+    }
+}
+
+#[test]
+fn what_became_of_names_left_to_others_is_told() {
+    let mut busy = status(1);
+    let homes = HomesStatus { answered: 4, full: 3, late: 2, refused: 1 };
+    busy.cache = Some(CacheStatus { homes, ..CacheStatus::default() });
+    let server = Server::start(ops(move || busy.clone()));
+    let (_, text) = server.get("/metrics", "");
+    for (result, count) in [("answered", 4), ("full", 3), ("late", 2), ("refused", 1)] {
+        let line = format!("\ndunlin_cache_homes_total{{result=\"{result}\"}} {count}\n");
+        assert!(text.contains(&line), "{line} in {text}");
     }
 }
 

@@ -123,6 +123,17 @@ fn every_metric_of_the_dashboard_exists() {
     assert!(count > 30, "{count}");
 }
 
+#[test]
+fn every_metric_is_in_the_dashboard() {
+    let server = Server::start(ops(working()));
+    let shown: String = expressions(&dashboard()).into_iter().map(|(_, e)| e + "\n").collect();
+    let text = server.get("/metrics", "").1;
+    let heads = text.lines().filter_map(|line| line.strip_prefix("# TYPE dunlin_"));
+    let names = heads.filter_map(|head| head.split_once(' ').map(|(name, _)| name));
+    let lacking: Vec<_> = names.filter(|name| !shown.contains(&format!("dunlin_{name}"))).collect();
+    assert!(lacking.is_empty(), "{lacking:?}");
+}
+
 const RULES: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/prometheus/dunlin.rules.yml");
 

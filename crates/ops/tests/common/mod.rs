@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test file uses some of it")]
 
 use control::status::{
-    CacheStatus, ConfigStatus, Histogram, State, Status, StreamStatus, ThreadStatus,
+    CacheStatus, ConfigStatus, Histogram, HostsStatus, State, Status, StreamStatus, ThreadStatus,
     UpstreamStatus, ZoneState, ZoneStatus,
 };
 use ops::Ops;
@@ -131,6 +131,12 @@ pub fn status(looks: u64) -> Status {
             zone("example.org.", ZoneState::Current, u32::MAX),
             zone("od\"d\\010.test.", ZoneState::Behind, 7),
         ],
+        hosts: vec![HostsStatus {
+            file: "/etc/hosts".into(),
+            state: ZoneState::Behind,
+            names: 2,
+            ..HostsStatus::default()
+        }],
         threads: vec![thread("worker-0", "udp", looks), thread("streams-0", "tcp", looks)],
         streams: StreamStatus {
             open: 1,

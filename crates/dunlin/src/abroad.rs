@@ -181,6 +181,7 @@ fn plan(forwards: &[Forward], cache: &Cache, threads: usize) -> Plan {
             negative_ttl_max: seconds(cache.negative_ttl_max),
         },
         stale_max: seconds(cache.stale),
+        failure_ttl: seconds(cache.failure_ttl),
         trust: None,
     }
 }

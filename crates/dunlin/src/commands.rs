@@ -164,9 +164,10 @@ mod tests {
 
     fn asker() -> Asker {
         let lifetimes = Lifetimes { ttl_min: 0, ttl_max: 60, negative_ttl_max: 60 };
-        let (groups, cache_len, stale_max) = (Vec::new(), 1 << 16, 0);
+        let (groups, cache_len, stale_max, failure_ttl) = (Vec::new(), 1 << 16, 0, 5);
         let marks = Marks::new(0);
-        let plan = Plan { groups, cache_len, lifetimes, stale_max, trust: None, marks };
+        let plan =
+            Plan { groups, cache_len, lifetimes, stale_max, failure_ttl, trust: None, marks };
         Asker::new(plan).expect("an asker")
     }
 

@@ -39,6 +39,9 @@ pub const CACHE_MEMORY: std::ops::RangeInclusive<u64> = 1 << 20..=1 << 38;
 /// Times that answers may be kept for: a week at most (RFC 8767 §4).
 pub const CACHE_TTL: std::ops::RangeInclusive<Duration> =
     Duration::ZERO..=Duration::from_secs(7 * 24 * 3600);
+/// How long a failure may be remembered at first (RFC 9520 §3.2).
+pub const FAILURE_TTLS: std::ops::RangeInclusive<Duration> =
+    Duration::from_secs(1)..=Duration::from_secs(upstream::limits::FAILURE_TTL_MAX as u64);
 /// Stream threads.
 pub const STREAM_THREADS_MAX: usize = 64;
 /// Stream connections open at a time that may be configured.

@@ -22,6 +22,8 @@ pub struct Draft {
     pub negative_ttl_max: Option<u64>,
     /// Seconds that stale answers are given for.
     pub stale: Option<u64>,
+    /// Seconds that failures are remembered.
+    pub failure_ttl: Option<u64>,
     pub hosts: Vec<String>,
     pub hosts_ttl: Option<u64>,
     pub rewrites: Vec<Rewrite>,
@@ -132,6 +134,7 @@ impl Draft {
             ("ttl_max", self.ttl_max.map(seconds)),
             ("negative_ttl_max", self.negative_ttl_max.map(seconds)),
             ("stale", self.stale.map(seconds)),
+            ("failure_ttl", self.failure_ttl.map(seconds)),
         ];
         page.section("[cache]", &cache);
         for Rewrite { kind, from, to } in &self.rewrites {

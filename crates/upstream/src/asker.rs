@@ -106,7 +106,7 @@ impl Asker {
         Ok(Self {
             state,
             asks,
-            store: Store::new(plan.cache_len),
+            store: Store::new(plan.cache_len, plan.failure_ttl),
             sockets: Sockets::new(addresses.len()),
             outbox: Outbox::default(),
             streams: Streams::new(&addresses, tls),

@@ -66,10 +66,7 @@ pub const LOOP_AGE_MAX: Duration = Duration::from_secs(60);
 pub const STALE_AFTER: Duration = Duration::from_millis(1_800);
 /// Seconds before a stale answer is tried to be renewed again (RFC 8767 §5).
 pub const STALE_RETRY: u32 = 30;
-/// Seconds that a failure is remembered; twice as long each time, up to the maximum (RFC 9520 §3.2:
-/// 1 s to 5 min).
-pub const FAILURE_TTL: u32 = 5;
-/// See [`FAILURE_TTL`].
+/// Seconds that a failure may be remembered (RFC 9520 §3.2).
 pub const FAILURE_TTL_MAX: u32 = 300;
 /// Seconds that an answer which is being renewed is not renewed again.
 pub const RENEWAL_MAX: u32 = 5;

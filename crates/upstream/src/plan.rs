@@ -18,6 +18,9 @@ pub struct Plan {
     pub lifetimes: Lifetimes,
     /// Seconds that an answer which nobody could renew is given after its end; 0: never.
     pub stale_max: u32,
+    /// Seconds that a failure is remembered at first, 1 to
+    /// [`FAILURE_TTL_MAX`](crate::limits::FAILURE_TTL_MAX).
+    pub failure_ttl: u32,
     /// Whose certificates are believed; nothing: those of nobody.
     pub trust: Option<Trust>,
     /// What tells whether they lead back here, of as many servers as there are in all groups.

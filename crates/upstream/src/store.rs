@@ -1,5 +1,5 @@
 //! A thread's share of the cache, and the memory it is a view of.
-use crate::limits::{FAILURE_TTL, FAILURE_TTL_MAX, STALE_RETRY};
+use crate::limits::{FAILURE_TTL_MAX, STALE_RETRY};
 use crate::neighbours::Life;
 use answer::{Relayed, failure};
 use cache::{Cache, Key, Line, Shape, State};
@@ -10,18 +10,21 @@ pub(crate) struct Store {
     lines: Box<[Line]>,
     ghosts: Box<[u32]>,
     octets: Box<[u8]>,
+    /// Seconds that a failure is remembered at first.
+    failure_ttl: u32,
 }
 
 impl Store {
     /// Of so many octets. Those that are never used are never there: the system gives memory when
-    /// it is written to.
-    pub(crate) fn new(len: usize) -> Self {
+    /// it is written to. A failure is remembered for so many seconds at first.
+    pub(crate) fn new(len: usize, failure_ttl: u32) -> Self {
         let shape = Shape::of(len);
         Self {
             state: State::new(&shape),
             lines: vec![Line::EMPTY; shape.lines].into(),
             ghosts: vec![0; shape.ghosts].into(),
             octets: vec![0; shape.octets].into(),
+            failure_ttl,
         }
     }
 
@@ -49,8 +52,9 @@ impl Store {
     ///
     /// `life` tells where somebody else found out how long he remembers it.
     pub(crate) fn fail(&mut self, key: &Key<'_>, now: u32, life: Option<Life>, kept: bool) {
+        let first = Life { made: now, ttl: self.failure_ttl };
+        let Life { made, mut ttl } = life.unwrap_or(first);
         let mut cache = self.lend();
-        let Life { made, mut ttl } = life.unwrap_or(Life { made: now, ttl: FAILURE_TTL });
         if let Some(found) = cache.find(key, now) {
             if !answer::is_failure(found.message, key.name.len()) {
                 cache.hold(key, now + STALE_RETRY);
@@ -88,7 +92,7 @@ impl Store {
     }
 
     pub(crate) fn lend(&mut self) -> Cache<'_> {
-        let Self { state, lines, ghosts, octets } = self;
+        let Self { state, lines, ghosts, octets, .. } = self;
         Cache { state, lines, ghosts, octets }
     }
 }

@@ -7,12 +7,16 @@
 //! ? www.example.org. A            a question, whose answer follows: code, first record and TTL,
 //! NOERROR A 60 asked 1            error, how often the server was asked, how long it took
 //! + 61                            so many seconds pass
+//! ! failure_ttl 1                 how long a failure is remembered at first, before all else
 //! ```
 mod play;
 
 use play::Stage;
 use std::fmt::Write as _;
 use std::path::Path;
+
+/// As `[cache] failure_ttl` is where nobody says it.
+const FAILURE_TTL: u32 = 5;
 
 #[test]
 fn every_scenario_holds() {
@@ -32,11 +36,15 @@ fn every_scenario_holds() {
 
 /// Plays a file, a scene for each line with `#`; how many questions were asked.
 fn play_file(file: &str, text: &str, wrong: &mut String) -> usize {
-    let mut stage = Stage::new();
+    let mut stage = Stage::new(FAILURE_TTL);
     let (mut asked, mut lines) = (0, text.lines().enumerate());
     while let Some((number, line)) = lines.next() {
         match line.split_once(' ') {
-            Some(("#", _)) => stage = Stage::new(),
+            Some(("#", _)) => stage = Stage::new(FAILURE_TTL),
+            Some(("!", setting)) => {
+                let seconds = setting.strip_prefix("failure_ttl ").expect("the one setting");
+                stage = Stage::new(seconds.parse().unwrap());
+            }
             Some((">", said)) => stage.say(said),
             Some(("+", seconds)) => stage.pass(seconds.parse().unwrap()),
             Some(("?", question)) => {

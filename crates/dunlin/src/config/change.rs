@@ -122,6 +122,7 @@ mod tests {
         cache.ttl_max = "1h"
         cache.negative_ttl_max = "1m"
         cache.stale = "1h"
+        cache.failure_ttl = "1m"
         rewrite = [{ exact = "a", to = "b" }]
         hosts.files = ["a"]
         hosts.ttl = "1h"

@@ -4,7 +4,7 @@ use super::section::Section;
 use super::units;
 use super::upstream::ServerAddress;
 use super::values::{self, Wrong, describe};
-use crate::limits::{CACHE_MEMORY, CACHE_TTL, FORWARDS_MAX};
+use crate::limits::{CACHE_MEMORY, CACHE_TTL, FAILURE_TTLS, FORWARDS_MAX};
 use forward::limits::{GROUP_LEN_MAX, UPSTREAMS_MAX};
 use std::time::Duration;
 use toml::de::DeValue;
@@ -61,6 +61,8 @@ pub struct Cache {
     pub negative_ttl_max: Duration,
     /// How long an answer that nobody could renew is given after its end.
     pub stale: Duration,
+    /// How long it is remembered at first that nobody could answer.
+    pub failure_ttl: Duration,
 }
 
 impl Forward {
@@ -134,13 +136,14 @@ fn servers(key: &str, value: &DeValue<'_>) -> Result<Vec<ServerAddress>, Wrong> 
 
 impl Cache {
     pub(super) fn read(mut section: Section<'_, '_>) -> Self {
-        let hour = Duration::from_secs(3600);
+        let (second, hour) = (Duration::from_secs(1), Duration::from_secs(3600));
         let cache = Self {
             memory: section.read("memory", 64 << 20, units::octets(CACHE_MEMORY)),
             ttl_min: section.read("ttl_min", Duration::ZERO, units::duration(CACHE_TTL)),
             ttl_max: section.read("ttl_max", 24 * hour, units::duration(CACHE_TTL)),
             negative_ttl_max: section.read("negative_ttl_max", hour, units::duration(CACHE_TTL)),
             stale: section.read("stale", 24 * hour, units::duration(CACHE_TTL)),
+            failure_ttl: section.read("failure_ttl", 5 * second, units::duration(FAILURE_TTLS)),
         };
         if cache.ttl_min > cache.ttl_max {
             section.wrong("ttl_min", "is more than `ttl_max`", "make it less");

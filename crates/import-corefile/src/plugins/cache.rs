@@ -33,11 +33,7 @@ fn option(importer: &mut Importer<'_>, option: &Directive) {
             "cache prefetch: an answer that is asked for often is always renewed before its end",
         ),
         "serve_stale" => stale(importer, option),
-        "servfail" => {
-            let text = "cache servfail: that nobody could answer is kept for 5 s, and for longer \
-                        the oftener that is so";
-            importer.note(name, text);
-        }
+        "servfail" => failures(importer, option),
         "keepttl" => importer.lost(name, "cache keepttl: TTLs count down"),
         "disable" => {
             importer.lost(name, "cache disable: what there is and what there is not is kept")
@@ -76,6 +72,24 @@ fn limits(importer: &mut Importer<'_>, option: &Directive, is_success: bool) {
         }
     }
     importer.no_more(option, 3);
+}
+
+/// `servfail DURATION`.
+fn failures(importer: &mut Importer<'_>, option: &Directive) {
+    let Some(word) = option.args.first() else {
+        return importer.lost(&option.name, "cache servfail: a time is missing");
+    };
+    importer.no_more(option, 1);
+    let Some(seconds) = read_seconds(importer, word) else { return };
+    if seconds == 0 {
+        let text = "cache servfail 0: a failure is remembered for a second at least (RFC 9520)";
+        importer.lost(word, text);
+    }
+    let text = "cache servfail: that nobody could answer is remembered twice as long each time, \
+                until it is 5 min";
+    importer.note(word, text);
+    // CoreDNS too keeps none for longer than five minutes.
+    importer.keep(word, "cache servfail", seconds.clamp(1, 300), |draft| &mut draft.failure_ttl);
 }
 
 /// `serve_stale [DURATION] [REFRESH_MODE]`.

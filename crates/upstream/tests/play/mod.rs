@@ -169,7 +169,8 @@ pub struct Stage {
 }
 
 impl Stage {
-    pub fn new() -> Self {
+    /// One that remembers a failure for so many seconds at first.
+    pub fn new(failure_ttl: u32) -> Self {
         let key = HashKey::new(std::array::from_fn(|n| {
             (n as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
         }));
@@ -181,6 +182,7 @@ impl Stage {
             cache_len: 1 << 20,
             lifetimes: LIFETIMES,
             stale_max: STALE_MAX,
+            failure_ttl,
             trust: None,
             marks: Marks::new(0),
         };

@@ -152,9 +152,9 @@ impl Scene {
         };
         let mut rules: Vec<_> = (0..).zip(&groups).map(rule).collect();
         Forwards::sort(&mut rules);
-        let (lifetimes, stale_max) = (LIFETIMES, 3600);
+        let (lifetimes, stale_max, failure_ttl) = (LIFETIMES, 3600, 5);
         let marks = Marks::new(0);
-        let plan = Plan { groups, cache_len, lifetimes, stale_max, trust, marks };
+        let plan = Plan { groups, cache_len, lifetimes, stale_max, failure_ttl, trust, marks };
         Self {
             image: Image::new(Arc::new(key)),
             rules,

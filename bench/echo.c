@@ -3,7 +3,10 @@
  * One thread, recvmmsg and sendmmsg, 64 datagrams a call; no parsing, no counting, no signal
  * handling. What a server gets less than this is what the server itself costs.
  *
- *   cc -O2 -o echo echo.c && ./echo [-a ADDRESS] [-p PORT]        (IPv4; default 0.0.0.0:53)
+ *   cc -O2 -o echo echo.c && ./echo [-a ADDRESS] [-p PORT] [-r]     (IPv4; default 0.0.0.0:53)
+ *
+ * With -r an address stands behind the question, always the same one: as short an answer as there
+ * can be, for generators that count answers.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -21,6 +24,9 @@ static struct mmsghdr headers[BURST];
 static struct iovec vectors[BURST];
 static struct sockaddr_in peers[BURST];
 static unsigned char buffers[BURST][ROOM + 64];
+
+/* The name at octet 12, A, IN, a minute, 192.0.2.1. */
+static const unsigned char record[16] = { 0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 192, 0, 2, 1 };
 
 static void fail(const char *what)
 {
@@ -46,7 +52,21 @@ static int open_socket(const char *address, int port)
     return fd;
 }
 
-static void serve(int fd)
+/* Puts the record behind the question, in place of all that stands there; the length then. */
+static unsigned answer(unsigned char *message, unsigned len)
+{
+    unsigned at = DNS_HEADER;
+    while (at < len && message[at])
+        at += message[at] + 1u;
+    at += 5; /* the root, type and class */
+    if (at > len)
+        return len;
+    memcpy(message + at, record, sizeof record);
+    memcpy(message + 6, (unsigned char[]){ 0, 1, 0, 0, 0, 0 }, 6);
+    return at + sizeof record;
+}
+
+static void serve(int fd, int answers)
 {
     for (;;) {
         for (int i = 0; i < BURST; i++) {
@@ -59,8 +79,11 @@ static void serve(int fd)
             fail("recvmmsg");
         for (int i = 0; i < count; i++) {
             vectors[i].iov_len = headers[i].msg_len;
-            if (headers[i].msg_len >= DNS_HEADER)
-                buffers[i][2] |= 0x80;
+            if (headers[i].msg_len < DNS_HEADER)
+                continue;
+            buffers[i][2] |= 0x80;
+            if (answers)
+                vectors[i].iov_len = answer(buffers[i], headers[i].msg_len);
         }
         for (int done = 0; done < count;) {
             int sent = sendmmsg(fd, headers + done, (unsigned)(count - done), 0);
@@ -72,13 +95,14 @@ static void serve(int fd)
 int main(int argc, char **argv)
 {
     const char *address = "0.0.0.0";
-    int port = 53, option;
-    while ((option = getopt(argc, argv, "a:p:")) != -1) {
+    int port = 53, answers = 0, option;
+    while ((option = getopt(argc, argv, "a:p:r")) != -1) {
         switch (option) {
         case 'a': address = optarg; break;
         case 'p': port = atoi(optarg); break;
-        default: fprintf(stderr, "usage: echo [-a ADDRESS] [-p PORT]\n"); return 2;
+        case 'r': answers = 1; break;
+        default: fprintf(stderr, "usage: echo [-a ADDRESS] [-p PORT] [-r]\n"); return 2;
         }
     }
-    serve(open_socket(address, port));
+    serve(open_socket(address, port), answers);
 }

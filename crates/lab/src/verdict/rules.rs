@@ -1,0 +1,378 @@
+//! The rules, one thing each.
+
+use super::{Cause, Drops, Evidence, Side, Verdict, percent, thousands};
+
+/// The least share of questions answered in time at which nothing bounded the figure.
+const IN_TIME: f64 = 0.999;
+/// How late one question in a thousand may be, µs, for a plan to be kept: less than a timer's tick
+/// on a machine that has other things to do.
+const LATENESS_US_MAX: f64 = 20_000.0;
+/// The least share of the plan that must have been sent.
+const SENT_MIN: f64 = 0.999;
+/// From which share on a side is busy.
+const BUSY: f64 = 0.9;
+/// Which share of a side's CPUs somebody else must have had.
+const TAKEN: f64 = 0.2;
+/// Which share of the loss a place must hold to be its cause.
+const MOST: f64 = 0.5;
+/// How far two measures of one echo may lie apart in an unchanged machine.
+const CHANGED: f64 = 0.25;
+/// How much of the plan counters that should agree may differ by: other packets pass devices, too.
+const AGREE: f64 = 0.02;
+/// Flows a socket, below which chance leaves some of them idle.
+const FLOWS_A_SOCKET: u64 = 4;
+
+fn say(cause: Cause, because: String) -> Option<Verdict> {
+    Some(Verdict { cause, because })
+}
+
+fn share(part: u64, whole: u64) -> f64 {
+    part as f64 / whole.max(1) as f64
+}
+
+/// True where `count` is what most of the loss is made of.
+fn is_most(count: u64, e: &Evidence) -> bool {
+    count > 0 && share(count, e.load.lost()) >= MOST
+}
+
+/// "18,211 of 400,000".
+fn of_planned(count: u64, e: &Evidence) -> String {
+    format!("{} of {}", thousands(count), thousands(e.load.planned))
+}
+
+/// "while its CPU was 99 % busy", where that is known.
+fn while_busy(side: Option<&Side>, e: &Evidence) -> String {
+    side.map_or(String::new(), |side| {
+        format!(" while its CPU was {} busy (schedstat)", percent(side.busy(e.load.seconds)))
+    })
+}
+
+/// Nothing can be said of no questions.
+pub fn nothing_asked(e: &Evidence) -> Option<Verdict> {
+    if e.load.planned > 0 {
+        return None;
+    }
+    say(Cause::Undetermined, "no question was due (generator)".into())
+}
+
+/// All that was offered was answered in time. A closed loop offers no more than is answered, so
+/// there it says nothing about what bounded the rate.
+pub fn all_answered(e: &Evidence) -> Option<Verdict> {
+    let answered = share(e.load.answered, e.load.planned);
+    if !e.load.open || answered < IN_TIME || fell_behind(e) {
+        return None;
+    }
+    let in_time = of_planned(e.load.answered, e);
+    let late = e.load.lateness_us;
+    say(
+        Cause::Offered,
+        format!("{in_time} were answered in time, sent at most {late:.0} µs late (p99.9)"),
+    )
+}
+
+/// The same echo came to something else after the run than before it.
+pub fn machine_changed(e: &Evidence) -> Option<Verdict> {
+    let ceiling = e.ceiling.as_ref()?;
+    let (low, high) = (ceiling.before.min(ceiling.after), ceiling.before.max(ceiling.after));
+    if low >= high * (1.0 - CHANGED) {
+        return None;
+    }
+    let (before, after) = (thousands(ceiling.before as u64), thousands(ceiling.after as u64));
+    let model = &ceiling.model;
+    say(
+        Cause::Host,
+        format!("an echo ({model}) came to {before} answers a second before and {after} after"),
+    )
+}
+
+/// More came out of a place than went into it, or what was lost died nowhere.
+pub fn contradiction(e: &Evidence) -> Option<Verdict> {
+    let places = e.balance.places();
+    // From one side to the other only: what a device counts holds others' packets, too.
+    let pairs = [(0, 1), (2, 3), (4, 5), (6, 7)];
+    let slack = (e.load.planned as f64 * AGREE) as u64;
+    for (before, after) in pairs {
+        let ((from, Some(a)), (to, Some(b))) = (places[before], places[after]) else { continue };
+        let impossible = matches!((before, after), (2, 3) | (6, 7)) && b > a.saturating_add(slack);
+        if impossible {
+            let (a, b) = (thousands(a), thousands(b));
+            return say(
+                Cause::Undetermined,
+                format!("{b} were {to}, but only {a} {from}: the counters are not of one run"),
+            );
+        }
+    }
+    None
+}
+
+fn fell_behind(e: &Evidence) -> bool {
+    let sent = share(e.load.sent, e.load.planned);
+    e.load.open && (sent < SENT_MIN || e.load.lateness_us > LATENESS_US_MAX)
+}
+
+/// What kept a side's threads from its CPUs, where that was somebody else.
+fn displaced(side: &Side, e: &Evidence) -> Option<String> {
+    let all = side.cpus * e.load.seconds;
+    let enough = |seconds: f64| seconds >= all * TAKEN;
+    if enough(side.steal_s) {
+        let stolen = percent(side.steal_s / all);
+        return Some(format!("the hypervisor gave {stolen} of its CPU time to others (steal)"));
+    }
+    if enough(side.throttled_s) {
+        let throttled = percent(side.throttled_s / all);
+        return Some(format!("its control group was throttled {throttled} of the time (cpu.stat)"));
+    }
+    let taker = side.taken_by.as_ref().filter(|taker| enough(taker.cpu_s))?;
+    if !enough(side.waited_s) {
+        return None;
+    }
+    Some(format!(
+        "{} had {} of its CPU time, for which its threads waited {:.2} s of {:.2} s (schedstat)",
+        taker.name,
+        percent(taker.cpu_s / all),
+        side.waited_s,
+        e.load.seconds
+    ))
+}
+
+/// The generator did not keep its plan because it did not get its CPU.
+pub fn generator_displaced(e: &Evidence) -> Option<Verdict> {
+    let why = displaced(e.generator.as_ref()?, e).filter(|_| behind_or_deaf(e))?;
+    say(Cause::Host, format!("the generator kept no plan: {why}"))
+}
+
+/// Late, or its own socket overran: both come of a generator that does not run.
+fn behind_or_deaf(e: &Evidence) -> bool {
+    fell_behind(e) || !e.load.open || is_most(e.drops.generator_socket.unwrap_or(0), e)
+}
+
+/// A queueing discipline dropped, or held packets back until the generator's socket was full.
+pub fn link_full(e: &Evidence) -> Option<Verdict> {
+    let Drops { qdisc: Some(dropped), qdisc_overlimits, .. } = e.drops else { return None };
+    let waited = qdisc_overlimits.unwrap_or(0);
+    if is_most(dropped, e) {
+        let dropped = of_planned(dropped, e);
+        return say(
+            Cause::Network,
+            format!("{dropped} were dropped by a queueing discipline (tc -s qdisc)"),
+        );
+    }
+    let idle = e.generator.as_ref().is_some_and(|g| g.busy(e.load.seconds) < BUSY);
+    if share(waited, e.load.planned) < MOST || !idle {
+        return None;
+    }
+    let waited = thousands(waited);
+    say(
+        Cause::Network,
+        format!("a queueing discipline held packets back {waited} times (tc -s qdisc, overlimits)"),
+    )
+}
+
+/// The generator did not send what was due when it was due.
+pub fn generator_behind(e: &Evidence) -> Option<Verdict> {
+    if !fell_behind(e) {
+        return None;
+    }
+    let sent = of_planned(e.load.sent, e);
+    let late = e.load.lateness_us / 1_000.0;
+    let busy = while_busy(e.generator.as_ref(), e);
+    say(
+        Cause::Generator,
+        format!("it sent {sent} that were due, up to {late:.1} ms late (p99.9){busy}"),
+    )
+}
+
+/// The server did not run because somebody told it to stop.
+pub fn server_stopped(e: &Evidence) -> Option<Verdict> {
+    e.server.as_ref().filter(|side| side.stopped)?;
+    let lost = of_planned(e.load.lost(), e);
+    say(
+        Cause::Server,
+        format!("its process was stopped (state T in /proc/PID/stat), and {lost} got no answer"),
+    )
+}
+
+/// Some of the server's sockets were full and others had nothing to do, as few sources do not
+/// spread.
+pub fn few_flows(e: &Evidence) -> Option<Verdict> {
+    let flows = e.flows.as_ref()?;
+    let sockets = flows.dropped.len() as u64;
+    let dropped: u64 = flows.dropped.iter().sum();
+    let full = flows.dropped.iter().filter(|d| share(**d, dropped) >= 0.01).count() as u64;
+    let few = flows.sources < sockets * FLOWS_A_SOCKET;
+    if full == 0 || full == sockets || !few || !is_most(dropped, e) {
+        return None;
+    }
+    let died = of_planned(dropped, e);
+    let sources = thousands(flows.sources);
+    say(
+        Cause::Generator,
+        format!(
+            "{died} died at {full} of the server's {sockets} sockets and none at the others \
+             (/proc/net/udp): {sources} source addresses and ports do not spread over {sockets}"
+        ),
+    )
+}
+
+/// The server did not keep up because it did not get its CPU.
+pub fn server_displaced(e: &Evidence) -> Option<Verdict> {
+    let why = displaced(e.server.as_ref()?, e)?;
+    say(Cause::Host, format!("the server did not get its CPU: {why}"))
+}
+
+/// Packets left one host and did not come to the other, or came and never reached a socket though
+/// no kernel counts them as dropped there.
+pub fn link_lost(e: &Evidence) -> Option<Verdict> {
+    let (b, d) = (&e.balance, &e.drops);
+    let hops = [
+        ("between the generator's host and the server's", b.left_generator, b.arrived_server, 0),
+        (
+            "between the server's device and its sockets, dropped by neither backlog nor buffer",
+            b.arrived_server,
+            b.read_server,
+            d.server_socket.unwrap_or(0) + d.server_softnet.unwrap_or(0),
+        ),
+        ("between the server's host and the generator's", b.left_server, b.arrived_generator, 0),
+        (
+            "between the generator's device and its sockets, dropped by neither backlog nor buffer",
+            b.arrived_generator,
+            b.read_generator,
+            d.generator_socket.unwrap_or(0) + d.generator_softnet.unwrap_or(0),
+        ),
+        ("before they left the generator's host", b.sent, b.left_generator, 0),
+        ("before they left the server's host", b.answered_server, b.left_server, 0),
+    ];
+    let lost = |(place, from, to, known): (&'static str, Option<u64>, Option<u64>, u64)| {
+        Some((from?.saturating_sub(to?).saturating_sub(known), place))
+    };
+    let (count, place) = hops.into_iter().filter_map(lost).max()?;
+    if !is_most(count, e) || waits_at_a_stopped_server(e) {
+        return None;
+    }
+    let count = of_planned(count, e);
+    say(Cause::Network, format!("{count} vanished {place} (packet balance)"))
+}
+
+/// What lies in a socket's buffer was not read and is not lost.
+fn waits_at_a_stopped_server(e: &Evidence) -> bool {
+    e.server.as_ref().is_some_and(|side| side.stopped)
+}
+
+/// The server did not read fast enough what had come to its sockets.
+pub fn server_socket(e: &Evidence) -> Option<Verdict> {
+    let dropped = e.drops.server_socket.filter(|dropped| is_most(*dropped, e))?;
+    let died = of_planned(dropped, e);
+    let side = e.server.as_ref();
+    let busy = while_busy(side, e);
+    let idle = side.is_some_and(|side| side.busy(e.load.seconds) < BUSY);
+    let why = if idle { ": a buffer too small for bursts, or a server that waits" } else { "" };
+    say(
+        Cause::Server,
+        format!("{died} died at the server's socket (RcvbufErrors){busy}{why}{}", of_ceiling(e)),
+    )
+}
+
+/// "; 180,000 answers a second are 93 % of a bare echo's", where that is known.
+fn of_ceiling(e: &Evidence) -> String {
+    e.ceiling.as_ref().map_or(String::new(), |ceiling| {
+        let rate = e.load.answered as f64 / e.load.seconds.max(f64::EPSILON);
+        let most = f64::midpoint(ceiling.before, ceiling.after).max(1.0);
+        let (rate, share) = (thousands(rate as u64), percent(rate / most));
+        format!("; {rate} answers a second are {share} of an echo's ({})", ceiling.model)
+    })
+}
+
+/// A kernel dropped before the sockets: with no CPU left for more, the side that had none; else the
+/// host.
+pub fn kernel_dropped(e: &Evidence) -> Option<Verdict> {
+    let d = &e.drops;
+    let places = [
+        ("server", Cause::Server, e.server.as_ref(), d.server_softnet, "backlog (softnet_stat)"),
+        ("server", Cause::Server, e.server.as_ref(), d.server_device, "device"),
+        (
+            "generator",
+            Cause::Generator,
+            e.generator.as_ref(),
+            d.generator_softnet,
+            "backlog (softnet_stat)",
+        ),
+        ("generator", Cause::Generator, e.generator.as_ref(), d.generator_device, "device"),
+    ];
+    let (who, cause, side, count, place) =
+        places.into_iter().max_by_key(|(.., count, _)| count.unwrap_or(0))?;
+    let count = count.filter(|count| is_most(*count, e))?;
+    let is_busy = side.is_some_and(|side| side.busy(e.load.seconds) >= BUSY);
+    let died = of_planned(count, e);
+    let busy = while_busy(side, e);
+    let cause = if is_busy { cause } else { Cause::Host };
+    say(cause, format!("{died} died at the {who}'s {place}{busy}"))
+}
+
+/// The server read questions and gave no answer, or a wrong one.
+pub fn server_silent(e: &Evidence) -> Option<Verdict> {
+    if is_most(e.load.wrong, e) {
+        let wrong = of_planned(e.load.wrong, e);
+        return say(Cause::Server, format!("{wrong} were answered wrongly (content checked)"));
+    }
+    let silent = e.balance.read_server?.saturating_sub(e.balance.answered_server?);
+    if !is_most(silent, e) {
+        return None;
+    }
+    let silent = of_planned(silent, e);
+    say(
+        Cause::Server,
+        format!("it read {silent} and did not answer them (InDatagrams, OutDatagrams)"),
+    )
+}
+
+/// The generator did not read its answers.
+pub fn generator_socket(e: &Evidence) -> Option<Verdict> {
+    let dropped = e.drops.generator_socket.filter(|dropped| is_most(*dropped, e))?;
+    let died = of_planned(dropped, e);
+    let busy = while_busy(e.generator.as_ref(), e);
+    say(
+        Cause::Generator,
+        format!("{died} answers died at the generator's socket (RcvbufErrors){busy}"),
+    )
+}
+
+/// Nothing was dropped, and one side had no CPU left: what came late or, in a closed loop, not
+/// faster.
+pub fn server_busy(e: &Evidence) -> Option<Verdict> {
+    let busy = |side: &Option<Side>| side.as_ref().map(|side| side.busy(e.load.seconds));
+    let (server, generator) = (busy(&e.server)?, busy(&e.generator));
+    let figure = format!(
+        "the server's CPU was {} busy, the generator's {} (schedstat){}",
+        percent(server),
+        generator.map_or("unknown".into(), percent),
+        of_ceiling(e)
+    );
+    match (server >= BUSY, generator.is_some_and(|g| g >= BUSY)) {
+        (true, false) => say(Cause::Server, figure),
+        (false, true) if !e.load.open => say(Cause::Generator, figure),
+        (false, false) if !e.load.open && share(e.load.answered, e.load.planned) >= IN_TIME => {
+            say(Cause::Offered, format!("no more were asked at once (closed loop): {figure}"))
+        }
+        _ => None,
+    }
+}
+
+/// What is left: the figures, and what would have had to be known.
+pub fn unexplained(e: &Evidence) -> Verdict {
+    let absent: Vec<&str> = e
+        .balance
+        .places()
+        .into_iter()
+        .filter_map(|(place, count)| count.is_none().then_some(place))
+        .chain(e.server.is_none().then_some("the server's CPU"))
+        .chain(e.generator.is_none().then_some("the generator's CPU"))
+        .chain(e.drops.server_socket.is_none().then_some("drops at the server's sockets"))
+        .collect();
+    let lost = of_planned(e.load.lost(), e);
+    let why = match absent.is_empty() {
+        true => "no place holds most of them".into(),
+        false => format!("not known: {}", absent.join(", ")),
+    };
+    let because = format!("{lost} got no answer in time; {why}");
+    Verdict { cause: Cause::Undetermined, because }
+}

@@ -1,0 +1,348 @@
+use super::*;
+use proptest::prelude::*;
+
+/// Two seconds of 100,000 questions a second, a CPU for each side, all answered.
+fn calm() -> Evidence {
+    let n = 200_000;
+    let side = Side { cpus: 1.0, process_s: 0.8, kernel_s: 0.2, waited_s: 0.01, ..Side::default() };
+    Evidence {
+        load: Load {
+            open: true,
+            seconds: 2.0,
+            planned: n,
+            sent: n,
+            answered: n,
+            lateness_us: 80.0,
+            ..Load::default()
+        },
+        balance: Balance {
+            sent: Some(n),
+            left_generator: Some(n),
+            arrived_server: Some(n),
+            read_server: Some(n),
+            answered_server: Some(n),
+            left_server: Some(n),
+            arrived_generator: Some(n),
+            read_generator: Some(n),
+        },
+        drops: Drops {
+            server_socket: Some(0),
+            server_softnet: Some(0),
+            server_device: Some(0),
+            generator_socket: Some(0),
+            generator_softnet: Some(0),
+            generator_device: Some(0),
+            qdisc: Some(0),
+            qdisc_overlimits: Some(0),
+        },
+        server: Some(side.clone()),
+        generator: Some(side),
+        flows: Some(Flows { sources: 64, dropped: vec![0] }),
+        ceiling: None,
+    }
+}
+
+/// The same, of which `lost` died in the server's socket.
+fn overrun(lost: u64) -> Evidence {
+    let mut e = calm();
+    lose(&mut e, lost, 3);
+    e.drops.server_socket = Some(lost);
+    e.flows = Some(Flows { sources: 64, dropped: vec![lost] });
+    e
+}
+
+/// `lost` packets do not come to the balance's place number `from`, nor to any behind it.
+fn lose(e: &mut Evidence, lost: u64, from: usize) {
+    e.load.answered -= lost;
+    e.load.timeouts += lost;
+    let b = &mut e.balance;
+    let places = [
+        &mut b.sent,
+        &mut b.left_generator,
+        &mut b.arrived_server,
+        &mut b.read_server,
+        &mut b.answered_server,
+        &mut b.left_server,
+        &mut b.arrived_generator,
+        &mut b.read_generator,
+    ];
+    for place in places.into_iter().skip(from) {
+        *place = place.map(|count| count - lost);
+    }
+}
+
+fn server(e: &mut Evidence) -> &mut Side {
+    e.server.as_mut().unwrap()
+}
+
+fn generator(e: &mut Evidence) -> &mut Side {
+    e.generator.as_mut().unwrap()
+}
+
+fn hog(side: &mut Side) {
+    side.process_s = 0.1;
+    side.waited_s = 1.8;
+    side.taken_by = Some(Taker { name: "hog (77)".into(), cpu_s: 1.85 });
+}
+
+/// A story, its cause, and words that its sentence must have.
+struct Story(&'static str, Cause, &'static [&'static str], fn() -> Evidence);
+
+const STORIES: [Story; 24] = [
+    Story("all answered", Cause::Offered, &["200,000 of 200,000", "80 µs"], calm),
+    Story("a slow server", Cause::Server, &["50,000 of 200,000", "RcvbufErrors", "98 %"], || {
+        let mut e = overrun(50_000);
+        server(&mut e).process_s = 1.75;
+        e
+    }),
+    Story(
+        "a slow generator",
+        Cause::Generator,
+        &["120,000 of 200,000", "900.0 ms", "98 %"],
+        || {
+            let mut e = calm();
+            (e.load.sent, e.load.unsent, e.load.lateness_us) = (120_000, 80_000, 900_000.0);
+            lose(&mut e, 80_000, 0);
+            generator(&mut e).process_s = 1.75;
+            e
+        },
+    ),
+    Story("a narrow link", Cause::Network, &["60,000 of 200,000", "tc -s qdisc"], || {
+        let mut e = calm();
+        lose(&mut e, 60_000, 1);
+        (e.drops.qdisc, e.drops.qdisc_overlimits) = (Some(60_000), Some(90_000));
+        e
+    }),
+    Story("a link that holds back", Cause::Network, &["overlimits", "150,000 times"], || {
+        let mut e = calm();
+        (e.load.sent, e.load.unsent, e.load.lateness_us) = (120_000, 80_000, 900_000.0);
+        lose(&mut e, 80_000, 0);
+        e.drops.qdisc_overlimits = Some(150_000);
+        e
+    }),
+    Story("loss on the link", Cause::Network, &["10,000 of 200,000", "between the gen"], || {
+        let mut e = calm();
+        lose(&mut e, 10_000, 2);
+        e
+    }),
+    Story(
+        "a filter before the sockets",
+        Cause::Network,
+        &["10,000", "device and its sockets"],
+        || {
+            let mut e = calm();
+            lose(&mut e, 10_000, 3);
+            e
+        },
+    ),
+    Story("answers lost on the link", Cause::Network, &["10,000", "server's host and the"], || {
+        let mut e = calm();
+        lose(&mut e, 10_000, 6);
+        e
+    }),
+    Story("a small buffer", Cause::Server, &["4,000 of 200,000", "50 %", "too small"], || {
+        overrun(4_000)
+    }),
+    Story("a hog at the server", Cause::Host, &["hog (77)", "92 %", "1.80 s"], || {
+        let mut e = overrun(150_000);
+        hog(server(&mut e));
+        e
+    }),
+    Story("a hog at the generator", Cause::Host, &["the generator kept no plan", "hog"], || {
+        let mut e = calm();
+        e.load.lateness_us = 950_000.0;
+        hog(generator(&mut e));
+        e
+    }),
+    Story("a hog that hinders nobody", Cause::Offered, &["200,000"], || {
+        let mut e = calm();
+        hog(generator(&mut e));
+        e
+    }),
+    Story("a stolen CPU", Cause::Host, &["hypervisor", "30 %"], || {
+        let mut e = overrun(50_000);
+        server(&mut e).steal_s = 0.6;
+        e
+    }),
+    Story("a throttled server", Cause::Host, &["throttled 40 %", "cpu.stat"], || {
+        let mut e = overrun(50_000);
+        server(&mut e).throttled_s = 0.8;
+        e
+    }),
+    Story("a stopped server", Cause::Server, &["stopped", "199,900 of 200,000"], || {
+        let mut e = overrun(199_900);
+        e.drops.server_socket = Some(199_000);
+        server(&mut e).stopped = true;
+        e
+    }),
+    Story(
+        "one flow for two sockets",
+        Cause::Generator,
+        &["1 of the server's 2", "1 source"],
+        || {
+            let mut e = overrun(50_000);
+            e.flows = Some(Flows { sources: 1, dropped: vec![50_000, 0] });
+            e
+        },
+    ),
+    Story("two sockets, both full", Cause::Server, &["RcvbufErrors"], || {
+        let mut e = overrun(50_000);
+        e.flows = Some(Flows { sources: 1, dropped: vec![20_000, 30_000] });
+        e
+    }),
+    Story("a deaf generator", Cause::Generator, &["generator's socket", "30,000"], || {
+        let mut e = calm();
+        lose(&mut e, 30_000, 7);
+        e.drops.generator_socket = Some(30_000);
+        e
+    }),
+    Story("a silent server", Cause::Server, &["did not answer", "20,000"], || {
+        let mut e = calm();
+        lose(&mut e, 20_000, 4);
+        e
+    }),
+    Story("a server that lies", Cause::Server, &["wrongly", "20,000"], || {
+        let mut e = calm();
+        (e.load.answered, e.load.wrong) = (180_000, 20_000);
+        e
+    }),
+    Story("a full backlog in an idle host", Cause::Host, &["softnet_stat", "50 % busy"], || {
+        let mut e = calm();
+        lose(&mut e, 20_000, 3);
+        e.drops.server_softnet = Some(20_000);
+        e
+    }),
+    Story("a machine that changed", Cause::Host, &["200,000", "120,000", "recvmmsg"], || {
+        let mut e = overrun(50_000);
+        let model = "recvmmsg".into();
+        e.ceiling = Some(Ceiling { model, before: 200_000.0, after: 120_000.0 });
+        e
+    }),
+    Story("counters of two runs", Cause::Undetermined, &["300,000", "of one run"], || {
+        let mut e = overrun(50_000);
+        e.balance.read_server = Some(300_000);
+        e
+    }),
+    Story(
+        "a server elsewhere",
+        Cause::Undetermined,
+        &["60,000 of 200,000", "read by the server"],
+        || {
+            let mut e = calm();
+            lose(&mut e, 60_000, 2);
+            e.server = None;
+            e.flows = None;
+            let sent = (e.balance.sent, e.balance.left_generator);
+            let read = (e.balance.arrived_generator, e.balance.read_generator);
+            e.balance = Balance {
+                sent: sent.0,
+                left_generator: sent.1,
+                arrived_generator: read.0,
+                read_generator: read.1,
+                ..Balance::default()
+            };
+            e.drops.server_socket = None;
+            e
+        },
+    ),
+];
+
+#[test]
+fn every_story_has_its_cause_and_its_figures() {
+    for Story(name, cause, words, evidence) in &STORIES {
+        let verdict = judge(&evidence());
+        assert_eq!(verdict.cause, *cause, "{name}: {verdict}");
+        for word in *words {
+            assert!(verdict.because.contains(word), "{name}: {verdict} lacks {word:?}");
+        }
+    }
+}
+
+#[test]
+fn every_rule_is_asked_for_by_a_story() {
+    let spoke = |rule: &Rule| STORIES.iter().any(|Story(.., evidence)| rule(&evidence()).is_some());
+    for (name, rule) in RULES {
+        let closed = matches!(name, "nothing was asked" | "the server was busy");
+        assert!(closed || spoke(&rule), "no story of: {name}");
+    }
+    assert_eq!(order().count(), RULES.len());
+}
+
+#[test]
+fn nothing_asked_says_nothing() {
+    let verdict = judge(&Evidence::default());
+    assert_eq!(verdict.cause, Cause::Undetermined);
+}
+
+#[test]
+fn a_closed_loop_is_bounded_by_who_is_busy() {
+    for (server_s, generator_s, cause) in [
+        (1.9, 0.5, Cause::Server),
+        (0.5, 1.9, Cause::Generator),
+        (0.5, 0.5, Cause::Offered),
+        (1.9, 1.9, Cause::Undetermined),
+    ] {
+        let mut e = calm();
+        e.load.open = false;
+        server(&mut e).process_s = server_s;
+        generator(&mut e).process_s = generator_s;
+        assert_eq!(judge(&e).cause, cause, "{server_s} {generator_s}: {}", judge(&e));
+    }
+}
+
+#[test]
+fn a_figure_at_the_ceiling_says_so() {
+    let mut e = overrun(50_000);
+    let model = "recvmmsg".into();
+    e.ceiling = Some(Ceiling { model, before: 80_000.0, after: 82_000.0 });
+    let verdict = judge(&e);
+    assert_eq!(verdict.cause, Cause::Server);
+    assert!(verdict.because.contains("75,000 answers a second are 93 % of an echo's"), "{verdict}");
+}
+
+fn any_evidence() -> impl Strategy<Value = Evidence> {
+    let counts = || prop::collection::vec(prop::option::of(0u64..1_000), 16);
+    let numbers = prop::collection::vec(0.0f64..5.0, 12);
+    (counts(), prop::collection::vec(0u64..1_000, 8), numbers, any::<[bool; 4]>()).prop_map(
+        |(c, n, f, flags)| {
+            let side = |at: usize| Side {
+                cpus: f[at],
+                process_s: f[at + 1],
+                kernel_s: f[at + 2],
+                waited_s: f[at + 3],
+                taken_by: flags[0].then(|| Taker { name: "x (1)".into(), cpu_s: f[at + 4] }),
+                steal_s: f[at + 4] / 9.0,
+                throttled_s: 0.0,
+                stopped: flags[1],
+            };
+            let mut e = calm();
+            e.load.open = flags[2];
+            (e.load.planned, e.load.sent, e.load.answered) = (n[0], n[1], n[2]);
+            (e.load.wrong, e.load.seconds) = (n[3], f[10]);
+            e.balance.left_generator = c[0];
+            e.balance.arrived_server = c[1];
+            e.balance.read_server = c[2];
+            e.balance.answered_server = c[3];
+            e.drops.server_socket = c[4];
+            e.drops.qdisc = c[5];
+            e.drops.server_softnet = c[6];
+            e.drops.generator_socket = c[7];
+            e.server = flags[3].then(|| side(0));
+            e.generator = Some(side(5));
+            e
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn whatever_the_evidence_there_is_a_verdict_with_a_figure(e in any_evidence()) {
+        let verdict = judge(&e);
+        let figures = verdict.because.chars().any(|c| c.is_ascii_digit());
+        prop_assert!(figures || e.load.planned == 0, "{}", verdict);
+        prop_assert_eq!(&verdict, &judge(&e));
+        if verdict.cause == Cause::Offered && e.load.open {
+            prop_assert!(e.load.answered as f64 >= e.load.planned as f64 * 0.999);
+        }
+    }
+}

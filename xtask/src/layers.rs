@@ -102,7 +102,9 @@ fn bare(room: &Room, wrong: &mut Vec<String>) {
 /// I7: `unsafe` is where devices, the kernel and the snapshot pointer are, and nowhere else.
 fn unsafety(room: &Room, wrong: &mut Vec<String>) {
     let name = room.name.as_str();
-    let whole_room = matches!(name, "door" | "cpu" | "dunlin" | "lab") || name.starts_with("port-");
+    let whole_room = matches!(name, "door" | "cpu" | "dunlin" | "lab")
+        || name.starts_with("port-")
+        || name.starts_with("lab-");
     if whole_room {
         return;
     }

@@ -6,6 +6,7 @@
 
 mod prefetch;
 pub mod proxy;
+pub mod udp;
 
 pub use prefetch::prefetch;
 

@@ -1,0 +1,238 @@
+//! The echo: processes, their threads, and what they count.
+
+mod process;
+
+use crate::board::{Board, Counts, State};
+use crate::limits::{CHANGE_MAX, PATIENCE};
+use crate::seat::Seat;
+use crate::{Error, Model, Options, model, netns, sockets};
+use plane::OnStop;
+use process::Processes;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// A running echo. Dropping it ends all of it.
+pub struct Echo {
+    options: Options,
+    address: SocketAddr,
+    queues: (usize, usize),
+    board: Arc<Board>,
+    on_stop: OnStop,
+    processes: Processes,
+    begun: Instant,
+    /// What is to stay open as long as it runs.
+    _beside: Option<OwnedFd>,
+}
+
+/// Why a wait is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waited {
+    /// It is time.
+    TimedOut,
+    /// The descriptor that says stop is readable.
+    Stopped,
+}
+
+/// What all threads had done at a time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// How long they had been answering.
+    pub elapsed: Duration,
+    /// Each thread, by process.
+    pub threads: Vec<Thread>,
+}
+
+/// One of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Thread {
+    /// The process it belongs to, from 0.
+    pub process: usize,
+    /// Its number there, from 0.
+    pub number: usize,
+    /// The CPU it is pinned to.
+    pub cpu: Option<usize>,
+    /// What it has counted.
+    pub counts: Counts,
+    /// How long it was on a CPU, user and system. What the kernel does for it in interrupts and in
+    /// threads of its own is not in it. `None` where the kernel does not tell.
+    pub cpu_time: Option<Duration>,
+}
+
+impl Snapshot {
+    /// All threads together.
+    pub fn total(&self) -> Counts {
+        self.threads.iter().fold(Counts::default(), |sum, thread| sum.plus(&thread.counts))
+    }
+
+    /// Time on CPUs of all threads together.
+    pub fn cpu_time(&self) -> Option<Duration> {
+        self.threads.iter().map(|thread| thread.cpu_time).sum()
+    }
+}
+
+/// What a model receives from: a socket for each thread, and what is to be kept beside them.
+type Sources = (Vec<Arc<OwnedFd>>, Option<OwnedFd>);
+
+impl Echo {
+    /// Opens the sockets, starts what was asked for, and returns when all threads answer.
+    ///
+    /// More than one process means to fork, which only a process of a single thread may do. Those
+    /// processes end when the calling thread does, however it ends.
+    ///
+    /// # Errors
+    /// It cannot be done, and why; nothing runs then.
+    pub fn start(options: Options) -> Result<Self, Error> {
+        options.check()?;
+        if options.model == Model::IoUring {
+            model::probe_io_uring()?;
+        }
+        let count = options.processes * options.threads;
+        let (sockets, beside) = netns::within(options.netns.as_deref(), || open(&options, count))?;
+        let told = |error| Error::failed("a socket", error);
+        let address = rustix::net::getsockname(&*sockets[0]).map_err(std::io::Error::from);
+        // A packet socket has no port: its address is the one asked for.
+        let address = address.map_err(told)?.try_into().unwrap_or(options.listen);
+        let queues = sockets::buffers(&*sockets[0]).map_err(told)?;
+        let board = Board::new(count).map_err(|error| Error::failed("shared memory", error))?;
+        let board = Arc::new(board);
+        let on_stop = OnStop::new().map_err(|error| Error::failed("an eventfd", error))?;
+        let seats = sockets.into_iter().enumerate().map(|(number, socket)| {
+            Arc::new(Seat {
+                number,
+                cpu: options.cpu(number),
+                batch: options.batch(),
+                socket,
+                on_stop: on_stop.clone(),
+                board: board.clone(),
+                spin: options.spin,
+            })
+        });
+        let processes = Processes::start(&options, seats.collect())?;
+        let begun = Instant::now();
+        let echo =
+            Self { options, address, queues, board, on_stop, processes, begun, _beside: beside };
+        echo.await_start()
+    }
+
+    fn await_start(mut self) -> Result<Self, Error> {
+        let end = Instant::now() + CHANGE_MAX;
+        while (0..self.count()).any(|thread| self.board.state(thread) == State::Coming) {
+            self.check()?;
+            if Instant::now() > end {
+                return Err(Error::failed("the threads", "not all run after 10 s"));
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        self.begun = Instant::now();
+        Ok(self)
+    }
+
+    /// Threads, all processes together.
+    fn count(&self) -> usize {
+        self.options.processes * self.options.threads
+    }
+
+    /// What was asked for.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Where it answers.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Octets of a socket's receive and send queues, as the kernel has them: without the privilege
+    /// to exceed them, no more than the sysctls net.core.rmem_max and wmem_max allow.
+    pub fn queues(&self) -> (usize, usize) {
+        self.queues
+    }
+
+    /// What all threads have done so far.
+    pub fn snapshot(&self) -> Snapshot {
+        let thread = |number| Thread {
+            process: number / self.options.threads,
+            number: number % self.options.threads,
+            cpu: self.options.cpu(number),
+            counts: self.board.counts(number),
+            cpu_time: self.board.cpu_time(number),
+        };
+        Snapshot { elapsed: self.begun.elapsed(), threads: (0..self.count()).map(thread).collect() }
+    }
+
+    /// Waits until `until`, or until `stop` is readable.
+    ///
+    /// # Errors
+    /// A thread has failed, or a process died. The rest goes on until the echo is dropped.
+    pub fn wait(&mut self, until: Option<Instant>, stop: BorrowedFd<'_>) -> Result<Waited, Error> {
+        loop {
+            self.check()?;
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Ok(Waited::TimedOut);
+            }
+            let time = left.map_or(PATIENCE, |left| left.min(PATIENCE));
+            if is_readable(stop, time) {
+                return Ok(Waited::Stopped);
+            }
+        }
+    }
+
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    fn check(&mut self) -> Result<(), Error> {
+        for number in 0..self.count() {
+            if self.board.state(number) == State::Failed {
+                let (process, thread) =
+                    (number / self.options.threads, number % self.options.threads);
+                let what = format!("thread {thread} of process {process} ended");
+                return Err(Error::failed(what, self.board.story(number)));
+            }
+        }
+        self.processes.check()
+    }
+
+    /// Ends it; what it had done.
+    ///
+    /// # Errors
+    /// A thread failed, or a process died, before it was told to stop.
+    pub fn stop(mut self) -> Result<Snapshot, Error> {
+        self.check()?;
+        let elapsed = self.begun.elapsed();
+        self.end();
+        Ok(Snapshot { elapsed, ..self.snapshot() })
+    }
+
+    fn end(&mut self) {
+        self.board.stop();
+        self.on_stop.stop();
+        self.processes.end();
+    }
+}
+
+impl Drop for Echo {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn open(options: &Options, count: usize) -> Result<Sources, Error> {
+    match options.model {
+        Model::Packet => {
+            let (sockets, silencer) = model::open_packet_sockets(options, count)?;
+            Ok((sockets, Some(silencer)))
+        }
+        _ => Ok((sockets::open(options, count)?, None)),
+    }
+}
+
+fn is_readable(fd: BorrowedFd<'_>, time: Duration) -> bool {
+    let mut watched = [PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN)];
+    let time = Timespec { tv_sec: 0, tv_nsec: time.subsec_nanos().into() };
+    // What ends the wait early is looked at when it begins again.
+    poll(&mut watched, Some(&time)).is_ok_and(|count| count > 0)
+}

@@ -1,0 +1,123 @@
+//! What one thread has, whatever its model.
+
+use crate::Error;
+use crate::board::{Board, Tally};
+use crate::reply::{Reason, turn_around};
+use plane::OnStop;
+use rustix::time::{ClockId, clock_gettime};
+use std::hint;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A thread's place: its socket, its counters, and how it is to work.
+pub struct Seat {
+    /// Its number, through all processes.
+    pub number: usize,
+    /// The only CPU it may use.
+    pub cpu: Option<usize>,
+    /// Datagrams a call or a wake-up at most.
+    pub batch: usize,
+    pub socket: Arc<OwnedFd>,
+    /// For those who cannot look at the board: readable when it says stop.
+    pub on_stop: OnStop,
+    pub board: Arc<Board>,
+    /// Time to be spent on each query.
+    pub spin: Duration,
+}
+
+impl Seat {
+    /// Whether the thread is to go on.
+    #[inline]
+    pub fn goes_on(&self) -> bool {
+        !self.board.is_stopped()
+    }
+
+    /// Tells all threads to stop.
+    pub fn stop(&self) {
+        self.board.stop();
+        self.on_stop.stop();
+    }
+
+    #[inline]
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Where the thread counts.
+    #[inline]
+    pub fn tally(&self) -> Tally<'_> {
+        self.board.tally(self.number)
+    }
+
+    /// Makes a message its own answer, in place, in the time that is to be spent on it. False where
+    /// it has none; that is counted.
+    #[inline]
+    pub fn answer(&self, message: &mut [u8], peer_port: u16) -> bool {
+        let turned = match peer_port {
+            0 => Err(Reason::NoPeer),
+            _ => turn_around(message),
+        };
+        match turned {
+            Ok(()) => {
+                spend(self.spin);
+                true
+            }
+            Err(reason) => {
+                self.tally().dropped(reason, 1);
+                false
+            }
+        }
+    }
+
+    /// Counts what became of answers that were handed to the kernel.
+    #[inline]
+    pub fn sent(&self, handed: usize, taken: usize) {
+        self.tally().answered(taken);
+        if taken < handed {
+            self.tally().dropped(Reason::Unsent, handed - taken);
+        }
+    }
+
+    /// Pins the calling thread, if it is to be pinned.
+    pub fn sit_down(&self) -> Result<(), Error> {
+        let Some(cpu) = self.cpu else { return Ok(()) };
+        cpu::pin(cpu).map_err(|error| Error::failed(format!("cannot pin it to CPU {cpu}"), error))
+    }
+}
+
+/// Is busy for so long: a clock tells, not a count of turns, so it is the same on every machine.
+#[inline]
+pub fn spend(time: Duration) {
+    if time.is_zero() {
+        return;
+    }
+    let now = || {
+        let now = clock_gettime(ClockId::Monotonic);
+        Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+    };
+    let end = now() + time;
+    while now() < end {
+        hint::spin_loop();
+    }
+}
+
+/// Whether a socket goes on working after this error of receiving: nothing came in time, a signal
+/// came, or memory was short.
+pub fn is_passing(error: &std::io::Error) -> bool {
+    let passing = [libc::EAGAIN, libc::EINTR, libc::ENOBUFS, libc::ENOMEM];
+    error.raw_os_error().is_some_and(|code| passing.contains(&code))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    #[test]
+    fn time_is_spent_as_told() {
+        let begun = Instant::now();
+        spend(Duration::from_millis(5));
+        assert!(begun.elapsed() >= Duration::from_millis(5));
+    }
+}

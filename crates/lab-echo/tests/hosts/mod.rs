@@ -1,0 +1,80 @@
+//! Two hosts made of namespaces, with a veth pair between them, for what needs a device.
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use std::fs::File;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::os::fd::AsFd;
+use std::process::Command;
+
+/// Where the server is.
+pub const V4: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+pub const V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1));
+
+/// The hosts, until this is dropped.
+pub struct Hosts {
+    pub server: String,
+    client: String,
+}
+
+impl Hosts {
+    /// Makes both. Needs root and iproute2; where they lack this says so loudly, or fails if
+    /// nothing may be skipped.
+    pub fn up(name: &str) -> Option<Self> {
+        let lacking = if !rustix::process::geteuid().is_root() {
+            Some("network namespaces need root")
+        } else if Command::new("ip").arg("-V").output().is_err() {
+            Some("ip is not here (Debian: apt install iproute2)")
+        } else {
+            None
+        };
+        if let Some(lacking) = lacking {
+            let strict =
+                ["CI", "DUNLIN_REQUIRE_ALL"].into_iter().any(|v| std::env::var_os(v).is_some());
+            assert!(!strict, "cannot run: {lacking}");
+            eprintln!("\n*** SKIPPED: {lacking} ***\n");
+            return None;
+        }
+        let id = std::process::id();
+        let hosts = Self { server: format!("{name}-s-{id}"), client: format!("{name}-c-{id}") };
+        let (server, client) = (&hosts.server, &hosts.client);
+        ip(&format!("netns add {server}"));
+        ip(&format!("netns add {client}"));
+        ip(&format!(
+            "link add srv0 netns {server} mtu 9000 type veth peer gen0 netns {client} mtu 9000"
+        ));
+        for (space, device, number) in [(server, "srv0", 1), (client, "gen0", 2)] {
+            ip(&format!("-n {space} address add 192.0.2.{number}/24 dev {device}"));
+            ip(&format!("-n {space} address add 2001:db8::{number}/64 dev {device} nodad"));
+            ip(&format!("-n {space} link set {device} up"));
+            ip(&format!("-n {space} link set lo up"));
+        }
+        Some(hosts)
+    }
+
+    /// A socket on the client's host, to ask what is at `server`.
+    pub fn client(&self, server: IpAddr) -> UdpSocket {
+        let path = format!("/run/netns/{}", self.client);
+        let any = if server.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+        // In a thread of its own, which takes the namespace with it.
+        let open = move || {
+            let space = File::open(path).unwrap();
+            move_into_link_name_space(space.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
+            UdpSocket::bind(any).unwrap()
+        };
+        std::thread::spawn(open).join().unwrap()
+    }
+}
+
+impl Drop for Hosts {
+    fn drop(&mut self) {
+        for space in [&self.server, &self.client] {
+            // What is not there any more need not be removed.
+            let _ = Command::new("ip").args(["netns", "delete", space]).output();
+        }
+    }
+}
+
+fn ip(words: &str) {
+    let output = Command::new("ip").args(words.split(' ')).output().unwrap();
+    assert!(output.status.success(), "ip {words}: {}", String::from_utf8_lossy(&output.stderr));
+}

@@ -1,0 +1,241 @@
+//! An IP packet with a UDP datagram in it: where its parts are, and its way back.
+
+use core::ops::Range;
+
+/// Octets of an IPv4 header without options (RFC 791 §3.1), and where its fields are.
+const V4: usize = 20;
+const V4_ADDRESSES: Range<usize> = 12..20;
+/// Octets of an IPv6 header (RFC 8200 §3), and where its addresses are.
+const V6: usize = 40;
+const V6_ADDRESSES: Range<usize> = 8..40;
+/// Octets of a UDP header (RFC 768).
+const UDP: usize = 8;
+const PROTOCOL: u8 = 17;
+/// How far our packets go (RFC 1700: the recommended default).
+const HOPS: u8 = 64;
+
+/// Where the parts of a packet are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Udp {
+    is_v6: bool,
+    /// Octets of the packet, padding behind it left out.
+    len: usize,
+}
+
+impl Udp {
+    /// Reads the headers. `None`: it is not one whole UDP datagram directly behind an IP header
+    /// without options, or its lengths contradict each other. Checksums are not looked at: on
+    /// packets that have not left the machine they are not made yet.
+    #[inline]
+    pub fn parse(packet: &[u8]) -> Option<Self> {
+        let half = |at: usize| Some(u16::from_be_bytes([*packet.get(at)?, *packet.get(at + 1)?]));
+        let (is_v6, len) = match packet.first()? {
+            // Neither "more fragments" nor an offset may be set.
+            0x45 if half(6)? & 0x3fff == 0 && *packet.get(9)? == PROTOCOL => (false, half(2)?),
+            0x60..=0x6f if *packet.get(6)? == PROTOCOL => (true, half(4)?.checked_add(V6 as u16)?),
+            _ => return None,
+        };
+        let udp = Self { is_v6, len: len.into() };
+        let inside = udp.len.checked_sub(udp.at())?;
+        let is_consistent = inside >= UDP && usize::from(half(udp.at() + 4)?) == inside;
+        (is_consistent && udp.len <= packet.len()).then_some(udp)
+    }
+
+    /// Where the UDP header begins.
+    #[inline]
+    fn at(self) -> usize {
+        if self.is_v6 { V6 } else { V4 }
+    }
+
+    /// Where the payload is.
+    #[inline]
+    pub fn payload(self) -> Range<usize> {
+        self.at() + UDP..self.len
+    }
+
+    /// The port it came from. `packet` is the one that was parsed.
+    #[inline]
+    pub fn source_port(self, packet: &[u8]) -> u16 {
+        u16::from_be_bytes([packet[self.at()], packet[self.at() + 1]])
+    }
+
+    /// Sends the packet back where it came from: addresses and ports change places, all else of
+    /// the headers is as for a packet of our own, and the checksums are right for the payload that
+    /// is there now. Returns how many octets are to be sent.
+    #[inline]
+    pub fn turn_around(self, packet: &mut [u8]) -> usize {
+        let (at, packet) = (self.at(), &mut packet[..self.len]);
+        if self.is_v6 {
+            // Neither traffic class nor flow label.
+            packet[..4].copy_from_slice(&[0x60, 0, 0, 0]);
+            packet[7] = HOPS;
+            swap_halves(&mut packet[V6_ADDRESSES]);
+        } else {
+            // No type of service; not to be fragmented, so that it needs no number (RFC 6864 §4.1).
+            packet[1] = 0;
+            packet[4..10].copy_from_slice(&[0, 0, 0x40, 0, HOPS, PROTOCOL]);
+            packet[10..12].fill(0);
+            swap_halves(&mut packet[V4_ADDRESSES]);
+            let sum = fold(sum(&packet[..V4]));
+            packet[10..12].copy_from_slice(&(!sum).to_be_bytes());
+        }
+        swap_halves(&mut packet[at..at + 4]);
+        packet[at + 6..at + 8].fill(0);
+        let addresses = if self.is_v6 { V6_ADDRESSES } else { V4_ADDRESSES };
+        let pseudo = sum(&packet[addresses]) + u64::from(PROTOCOL) + (self.len - at) as u64;
+        // Zero would say that there is no checksum (RFC 768; RFC 8200 §8.1).
+        let checksum = match !fold(pseudo + sum(&packet[at..])) {
+            0 => u16::MAX,
+            checksum => checksum,
+        };
+        packet[at + 6..at + 8].copy_from_slice(&checksum.to_be_bytes());
+        self.len
+    }
+}
+
+/// Two fields of the same length change places.
+#[inline]
+fn swap_halves(octets: &mut [u8]) {
+    let (first, second) = octets.split_at_mut(octets.len() / 2);
+    first.swap_with_slice(second);
+}
+
+/// The sum of 16-bit words, an odd octet at the end as if a zero followed (RFC 1071 §4.1). Room for
+/// as many octets as a packet may have.
+#[inline]
+fn sum(octets: &[u8]) -> u64 {
+    let mut words = octets.chunks_exact(4);
+    let mut sum: u64 =
+        words.by_ref().map(|w| u64::from(u32::from_be_bytes([w[0], w[1], w[2], w[3]]))).sum();
+    let mut last = [0; 4];
+    last[..words.remainder().len()].copy_from_slice(words.remainder());
+    sum += u64::from(u32::from_be_bytes(last));
+    sum
+}
+
+/// Adds what has gone over 16 bits back in.
+#[inline]
+fn fold(mut sum: u64) -> u16 {
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum as u16
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use super::*;
+    use proptest::prelude::*;
+    use std::vec::Vec;
+
+    /// A packet as a client sends it, without checksums.
+    fn packet(is_v6: bool, payload: &[u8]) -> Vec<u8> {
+        let inside = (UDP + payload.len()) as u16;
+        let mut packet = Vec::new();
+        if is_v6 {
+            packet.extend([0x6a, 0xbc, 0xde, 0xf0]);
+            packet.extend(inside.to_be_bytes());
+            packet.extend([PROTOCOL, 3]);
+            packet.extend((1..=32).collect::<Vec<u8>>());
+        } else {
+            packet.extend([0x45, 0x02]);
+            packet.extend((inside + V4 as u16).to_be_bytes());
+            packet.extend([0x12, 0x34, 0, 0, 3, PROTOCOL, 0xab, 0xcd]);
+            packet.extend([192, 0, 2, 1, 198, 51, 100, 2]);
+        }
+        packet.extend([0x12, 0x34, 0x00, 0x35]);
+        packet.extend(inside.to_be_bytes());
+        packet.extend([0, 0]);
+        packet.extend(payload);
+        packet
+    }
+
+    /// RFC 1071, word by word.
+    fn is_right(parts: &[&[u8]]) -> bool {
+        let mut octets = parts.concat();
+        octets.resize(octets.len().next_multiple_of(2), 0);
+        let mut sum = 0u32;
+        for word in octets.chunks(2) {
+            sum += u32::from(u16::from_be_bytes([word[0], word[1]]));
+            sum = (sum & 0xffff) + (sum >> 16);
+        }
+        sum == 0xffff
+    }
+
+    proptest! {
+        /// Of whatever payload: the way back, with checksums as a receiver checks them.
+        #[test]
+        fn what_comes_goes_back_with_right_checksums(
+            is_v6: bool,
+            payload in proptest::collection::vec(any::<u8>(), 0..80),
+            padding in 0..20usize,
+        ) {
+            let came = packet(is_v6, &payload);
+            let mut went = came.clone();
+            went.resize(came.len() + padding, 0xee);
+            let udp = Udp::parse(&went).unwrap();
+            prop_assert_eq!(&went[udp.payload()], &payload[..]);
+            prop_assert_eq!(udp.source_port(&went), 0x1234);
+            let len = udp.turn_around(&mut went);
+            prop_assert_eq!(len, came.len());
+            went.truncate(len);
+            let (at, addresses) = if is_v6 { (V6, V6_ADDRESSES) } else { (V4, V4_ADDRESSES) };
+            let mut back = came[addresses.clone()].to_vec();
+            let half = back.len() / 2;
+            back.rotate_left(half);
+            prop_assert_eq!(&went[addresses.clone()], &back[..]);
+            prop_assert_eq!(&went[at..at + 4], &[0x00, 0x35, 0x12, 0x34]);
+            prop_assert!(is_v6 || is_right(&[&went[..V4]]));
+            let inside = [0, PROTOCOL, 0, (went.len() - at) as u8];
+            prop_assert!(is_right(&[&went[addresses], &inside, &went[at..]]));
+            prop_assert_ne!(&went[at + 6..at + 8], &[0, 0]);
+            prop_assert_eq!(&went[at + UDP..], &payload[..]);
+        }
+
+        /// Whatever comes: no panic, and nothing beyond what is there.
+        #[test]
+        fn arbitrary_octets_are_read_within_their_bounds(
+            octets in proptest::collection::vec(any::<u8>(), 0..100),
+            version in proptest::option::of(0..2usize),
+        ) {
+            let mut octets = octets;
+            if let (Some(version), true) = (version, octets.len() > 9) {
+                octets[0] = [0x45, 0x60][version];
+                octets[[9, 6][version]] = PROTOCOL;
+            }
+            if let Some(udp) = Udp::parse(&octets) {
+                prop_assert!(udp.payload().end <= octets.len());
+                udp.turn_around(&mut octets);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_one_whole_datagram_is_left_alone() {
+        for is_v6 in [false, true] {
+            let whole = packet(is_v6, b"payload");
+            assert!(Udp::parse(&whole).is_some());
+            for len in 0..whole.len() {
+                assert_eq!(Udp::parse(&whole[..len]), None, "{len} octets");
+            }
+        }
+        for (is_v6, at, value) in [
+            (false, 0, 0x46),    // options
+            (false, 6, 0x20),    // more fragments
+            (false, 7, 0x01),    // a later fragment
+            (false, 9, 6),       // TCP
+            (false, 3, 0x1b),    // shorter than a UDP header
+            (false, V4 + 5, 14), // UDP and IP differ
+            (true, 0, 0x70),     // no version of IP
+            (true, 6, 0),        // an extension header
+            (true, V6 + 5, 16),  // UDP and IP differ
+        ] {
+            let mut packet = packet(is_v6, b"payload");
+            packet[at] = value;
+            assert_eq!(Udp::parse(&packet), None, "{is_v6} {at} {value}");
+        }
+        assert!(Udp::parse(&packet(false, b"")).is_some(), "an empty one is whole");
+    }
+}

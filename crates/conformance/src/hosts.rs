@@ -1,92 +1,52 @@
-//! Two hosts made of one machine: network namespaces for the server and for its clients, a veth
-//! pair between them, a CPU for each.
-//!
-//! | | server | clients |
-//! | --- | --- | --- |
-//! | address | 10.99.0.1 | 10.99.0.2, and all of 10.98.0.0/16 |
-//! | CPU | 0 | 1 |
-//!
-//! The server's host pays for receiving, as one with a network card does: each end's packets are
-//! handed to the CPU of its side. All other addresses lie behind the clients' host, which drops
-//! what comes for them.
+//! Two hosts made of one machine (`lab_host::hosts`), until they are dropped; and what the kernel
+//! tells of a server on one of them.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::net::{Ipv4Addr, SocketAddrV4};
-use std::os::fd::AsFd;
-use std::process::Command;
+use std::net::SocketAddrV4;
 
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use lab_host::hosts::{self, Layout, Options, Side};
+use lab_host::namespace;
 
 use crate::Result;
 use crate::flood::Clients;
 
 /// Where the server answers.
-pub const SERVER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 99, 0, 1), 53);
+pub const SERVER: SocketAddrV4 = SocketAddrV4::new(hosts::SERVER, 53);
 /// Addresses of the clients' host.
-pub const CLIENTS: Clients = Clients(Ipv4Addr::new(10, 98, 0, 0));
+pub const CLIENTS: Clients = Clients(hosts::CLIENTS.0);
 
-/// The hosts, until this is dropped.
+/// The hosts, until this is dropped. Each receives by interrupts on its own CPU, as one with a
+/// network card does: before whatever runs there, whatever its priority.
 #[derive(Debug)]
 pub struct Hosts {
     /// The namespace of the server.
     pub server: String,
     /// The namespace of the clients.
     pub clients: String,
+    name: String,
 }
 
 impl Hosts {
     /// Makes both. Needs root.
     pub fn up() -> Result<Self> {
-        let id = std::process::id();
-        let hosts = Self { server: format!("dunlin-s-{id}"), clients: format!("dunlin-c-{id}") };
-        let (s, c) = (&hosts.server, &hosts.clients);
-        ip(&format!("netns add {s}"))?;
-        ip(&format!("netns add {c}"))?;
-        ip(&format!("link add srv0 netns {s} type veth peer name gen0 netns {c}"))?;
-        for (space, device, address) in [(s, "srv0", "10.99.0.1/24"), (c, "gen0", "10.99.0.2/24")] {
-            ip(&format!("-n {space} address add {address} dev {device}"))?;
-            ip(&format!("-n {space} link set {device} up"))?;
-            ip(&format!("-n {space} link set lo up"))?;
-        }
-        ip(&format!("-n {s} route add default via 10.99.0.2"))?;
-        ip(&format!("-n {c} route add local 10.98.0.0/16 dev lo"))?;
-        for (space, device, cpus) in [(s, "srv0", "1"), (c, "gen0", "2")] {
-            let file = format!("/sys/class/net/{device}/queues/rx-0/rps_cpus");
-            run(Command::new("ip")
-                .args(["netns", "exec", space, "sh", "-c"])
-                .arg(format!("echo {cpus} >{file}")))?;
-        }
-        Ok(hosts)
+        let name = format!("c{}", std::process::id());
+        let options = Options { layout: Layout::Steered, ..Options::new(&name, None, None)? };
+        hosts::Hosts::up(&options)?;
+        let [server, clients] = Side::ALL.map(|side| options.namespace(side));
+        Ok(Self { server, clients, name })
     }
 
     /// Moves the calling thread, and what it starts from now on, to the clients' host.
     pub fn enter_clients(&self) -> Result<()> {
-        let path = format!("/run/netns/{}", self.clients);
-        let space = File::open(&path).map_err(|e| format!("{path}: {e}"))?;
-        move_into_link_name_space(space.as_fd(), Some(LinkNameSpaceType::Network))
-            .map_err(|e| format!("{path}: {e}"))
+        namespace::enter(&self.clients)
     }
 }
 
 impl Drop for Hosts {
     fn drop(&mut self) {
-        for space in [&self.server, &self.clients] {
-            // What is not there any more need not be removed.
-            let _ = ip(&format!("netns delete {space}"));
+        if let Err(why) = hosts::Hosts::down(&self.name, false) {
+            eprintln!("the hosts {} stay: {why}", self.name);
         }
-    }
-}
-
-fn ip(words: &str) -> Result<()> {
-    run(Command::new("ip").args(words.split(' ')))
-}
-
-fn run(command: &mut Command) -> Result<()> {
-    let output = command.output().map_err(|e| format!("ip: {e} (Debian: apt install iproute2)"))?;
-    match output.status.success() {
-        true => Ok(()),
-        false => Err(format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr).trim())),
     }
 }
 

@@ -1,5 +1,6 @@
 //! The command line.
 use crate::config::{Admin, read_duration};
+use crate::lab::Lab;
 use crate::limits::TOP_INTERVAL;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -76,6 +77,11 @@ pub enum Command {
         dunlin import corefile /etc/coredns/Corefile > dunlin.toml\n  \
         dunlin import corefile Corefile --output /etc/dunlin")]
     Import(Import),
+    /// Measures servers, and looks after the machine that they are measured on.
+    #[command(after_help = "Examples:\n  \
+        dunlin lab hosts up\n  \
+        dunlin lab hosts status")]
+    Lab(Lab),
     /// Writes the manual: a page for each command, and dunlin.toml(5).
     #[command(after_help = "Example:\n  dunlin manual /usr/local/share/man")]
     Manual(Manual),

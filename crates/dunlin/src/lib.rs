@@ -14,6 +14,7 @@ mod health;
 mod human;
 mod import;
 mod kept;
+mod lab;
 mod limits;
 mod live;
 mod local;
@@ -54,6 +55,7 @@ pub fn run() -> ExitCode {
         Command::Cache(command) => kept::run(&command),
         Command::Upstream(command) => upstreams::run(&command),
         Command::Import(command) => import::run(&command),
+        Command::Lab(command) => lab::run(&command),
         Command::Manual(command) => manual::write(&command).map_err(Into::into),
         Command::Completions(command) => manual::complete(&command).map_err(Into::into),
     };

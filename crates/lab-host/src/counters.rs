@@ -1,0 +1,218 @@
+//! What the kernel counts on one host, and what came between two readings of it.
+//!
+//! Where each value comes from:
+//!
+//! | value | source |
+//! | --- | --- |
+//! | [`Device`] | `/proc/net/dev` |
+//! | [`Udp`] | `/proc/net/snmp`, `/proc/net/snmp6` |
+//! | [`Socket`] | `/proc/net/udp`, `/proc/net/udp6` |
+//! | [`Softnet`] | `/proc/net/softnet_stat` |
+//! | [`Qdisc`] | `tc -s qdisc`; nothing where `tc` is not installed |
+//! | [`Thread`] | `/proc/PID/task/TID/schedstat`, or `stat` where the kernel has none |
+//! | [`CpuTime`] | `/proc/stat` |
+//! | [`Throttle`] | `cpu.stat` of the processes' control groups |
+//!
+//! All of it is read in the network namespace of the host. What a kernel does not tell is 0.
+
+mod net;
+mod processes;
+mod time;
+
+pub use net::{Device, Qdisc, Socket, Softnet, Udp};
+pub use processes::{Thread, Throttle};
+pub use time::CpuTime;
+
+use crate::{Result, namespace};
+use cpu::CpuList;
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// Which host is read, and what of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Host {
+    /// Its network namespace, as `ip netns` knows it; the one we are in where there is none.
+    pub netns: Option<String>,
+    /// The device by which it is reached. Its polling threads belong to the host.
+    pub device: Option<String>,
+    /// Its CPUs. Their `ksoftirqd` belong to the host. None: all.
+    pub cpus: Option<CpuList>,
+    /// The processes whose threads are read.
+    pub pids: Vec<u32>,
+}
+
+/// What the kernel has counted on a host, each since it began to count.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Reading {
+    /// When it was begun to be read: nanoseconds of `CLOCK_MONOTONIC`.
+    pub at_ns: u64,
+    /// The device, where one was named.
+    pub device: Option<Device>,
+    /// What its queueing disciplines did, all together.
+    pub qdisc: Qdisc,
+    /// UDP over IPv4.
+    pub udp4: Udp,
+    /// UDP over IPv6.
+    pub udp6: Udp,
+    /// UDP sockets.
+    pub sockets: Vec<Socket>,
+    /// What each CPU of the host took from devices. The kernel counts that for all of its
+    /// namespaces together.
+    pub softnet: Vec<Softnet>,
+    /// Threads of the processes.
+    pub threads: Vec<Thread>,
+    /// Threads of the kernel that work for the host: `napi/DEVICE-…` and `ksoftirqd/CPU`.
+    pub kernel_threads: Vec<Thread>,
+    /// What each CPU of the host did with its time.
+    pub cpus: Vec<CpuTime>,
+    /// How long the processes' control groups were held back.
+    pub throttle: Throttle,
+}
+
+impl Reading {
+    /// Reads the host.
+    ///
+    /// # Errors
+    /// The namespace cannot be entered, or the device is not there.
+    pub fn take(host: &Host) -> Result<Self> {
+        namespace::within(host.netns.as_deref(), || Self::read(host, Path::new("/proc")))
+    }
+
+    fn read(host: &Host, proc: &Path) -> Result<Self> {
+        let now = clock_gettime(ClockId::Monotonic);
+        let is_ours =
+            |cpu: usize| host.cpus.as_ref().is_none_or(|cpus| cpus.as_slice().contains(&cpu));
+        let device = host.device.as_deref().map(|name| net::device(proc, name)).transpose()?;
+        let (udp4, udp6) = net::udp(proc);
+        let mut softnet = net::softnet(proc);
+        softnet.retain(|line| is_ours(line.cpu));
+        let mut cpus = time::cpus(proc);
+        cpus.retain(|time| is_ours(time.cpu));
+        Ok(Self {
+            at_ns: now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64,
+            device,
+            qdisc: host.device.as_deref().map(net::qdisc).unwrap_or_default(),
+            udp4,
+            udp6,
+            sockets: net::sockets(proc),
+            softnet,
+            threads: processes::threads(proc, &host.pids),
+            kernel_threads: processes::kernel_threads(proc, host.device.as_deref(), is_ours),
+            cpus,
+            throttle: processes::throttle(proc, Path::new("/sys/fs/cgroup"), &host.pids),
+        })
+    }
+
+    /// What came since `earlier`, of the same host. What was not there then counts from 0, what is
+    /// not there any more is left out, and no number is below 0.
+    pub fn since(&self, earlier: &Self) -> Change {
+        let (new, old) = (self, earlier);
+        Change {
+            seconds: new.at_ns.saturating_sub(old.at_ns) as f64 / 1e9,
+            device: new.device.map(|device| device.since(&old.device.unwrap_or_default())),
+            qdisc: new.qdisc.since(&old.qdisc),
+            udp: new.udp4.since(&old.udp4).plus(&new.udp6.since(&old.udp6)),
+            sockets: each(&new.sockets, &old.sockets, Socket::key, Socket::since),
+            softnet: each(&new.softnet, &old.softnet, |line| line.cpu, Softnet::since),
+            threads: each(&new.threads, &old.threads, Thread::key, Thread::since),
+            kernel_threads: each(
+                &new.kernel_threads,
+                &old.kernel_threads,
+                Thread::key,
+                Thread::since,
+            ),
+            cpus: each(&new.cpus, &old.cpus, |time| time.cpu, CpuTime::since),
+            throttle: new.throttle.since(&old.throttle),
+        }
+    }
+}
+
+/// Each of `new`, less the one of `old` with the same key.
+fn each<T: Clone + Default, K: PartialEq>(
+    new: &[T],
+    old: &[T],
+    key: impl Fn(&T) -> K,
+    since: impl Fn(&T, &T) -> T,
+) -> Vec<T> {
+    let nothing = T::default();
+    let before = |now: &T| old.iter().find(|then| key(then) == key(now)).unwrap_or(&nothing);
+    new.iter().map(|now| since(now, before(now))).collect()
+}
+
+/// What came between two readings of a host.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Change {
+    /// Time between both.
+    pub seconds: f64,
+    /// The device, where one was named.
+    pub device: Option<Device>,
+    /// Its queueing disciplines.
+    pub qdisc: Qdisc,
+    /// UDP over IPv4 and IPv6.
+    pub udp: Udp,
+    /// UDP sockets that were there at the later reading.
+    pub sockets: Vec<Socket>,
+    /// Each CPU of the host.
+    pub softnet: Vec<Softnet>,
+    /// Threads of the processes that were there at the later reading.
+    pub threads: Vec<Thread>,
+    /// Threads of the kernel that work for the host.
+    pub kernel_threads: Vec<Thread>,
+    /// What each CPU of the host did.
+    pub cpus: Vec<CpuTime>,
+    /// How long the processes' control groups were held back.
+    pub throttle: Throttle,
+}
+
+impl Change {
+    /// Datagrams that sockets bound to `port` had no room for; those of all sockets where there is
+    /// none.
+    pub fn socket_drops(&self, port: Option<u16>) -> u64 {
+        let of_port = |socket: &&Socket| port.is_none_or(|port| socket.port == port);
+        self.sockets.iter().filter(of_port).map(|socket| socket.drops).sum()
+    }
+
+    /// Packets that the host's CPUs had no room for before they reached the network stack.
+    pub fn softnet_drops(&self) -> u64 {
+        self.softnet.iter().map(|line| line.dropped).sum()
+    }
+
+    /// How often the host's CPUs left packets for later as their budget was used up.
+    pub fn softnet_squeezes(&self) -> u64 {
+        self.softnet.iter().map(|line| line.squeezed).sum()
+    }
+
+    /// CPU seconds of the processes, and those of kernel threads that work for the host.
+    pub fn cpu_seconds(&self) -> (f64, f64) {
+        let sum = |threads: &[Thread]| threads.iter().map(|t| t.cpu_ns).sum::<u64>() as f64 / 1e9;
+        (sum(&self.threads), sum(&self.kernel_threads))
+    }
+
+    /// The thread of the processes that was busiest, and its share of a CPU, 0 to 1.
+    pub fn busiest(&self) -> Option<(&Thread, f64)> {
+        let busiest = self.threads.iter().max_by_key(|thread| thread.cpu_ns)?;
+        (self.seconds > 0.0).then(|| (busiest, busiest.cpu_ns as f64 / 1e9 / self.seconds))
+    }
+
+    /// The longest that a thread of the processes waited for a CPU, as a share of the time, 0 to 1.
+    pub fn run_delay(&self) -> f64 {
+        let longest = self.threads.iter().map(|thread| thread.run_delay_ns).max();
+        if self.seconds > 0.0 { longest.unwrap_or(0) as f64 / 1e9 / self.seconds } else { 0.0 }
+    }
+
+    /// What the hypervisor kept of the host's CPUs, as a share of their time, 0 to 1.
+    pub fn steal(&self) -> f64 {
+        let all = self.cpus.iter().map(CpuTime::total_ns).sum::<u64>();
+        let stolen = self.cpus.iter().map(|time| time.steal_ns).sum::<u64>();
+        if all > 0 { stolen as f64 / all as f64 } else { 0.0 }
+    }
+
+    /// How busy the host's CPUs were, with whatever it was, 0 to 1 each.
+    pub fn busy(&self) -> Vec<(usize, f64)> {
+        self.cpus.iter().map(|time| (time.cpu, time.busy())).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,154 @@
+//! Which CPU pays for receiving.
+
+use super::{Options, Side};
+use crate::{Result, threads, tool};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
+
+/// Which CPU pays for receiving. What a host sends is paid for by the sender's CPU, up to the other
+/// end of the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Layout {
+    /// The receiver's: each end of the wire has a polling thread (threaded NAPI) on its side's
+    /// CPU, which competes with what else runs there as any thread does.
+    Whole,
+    /// As `whole`, but what AF_XDP sends goes past the other end's polling thread, so that the
+    /// sender's CPU runs the network stack of the receiver. So the first anchors were measured.
+    Shared,
+    /// The receiver's: packets are steered (RPS) to its CPU and received there by interrupts, as a
+    /// network card's are, before whatever thread runs there.
+    Steered,
+}
+
+impl Layout {
+    /// All there are.
+    pub const ALL: [Self; 3] = [Self::Whole, Self::Shared, Self::Steered];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Whole => "whole",
+            Self::Shared => "shared",
+            Self::Steered => "steered",
+        }
+    }
+
+    /// Whether it has polling threads.
+    fn polls(self) -> bool {
+        self != Self::Steered
+    }
+}
+
+impl fmt::Display for Layout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Layout {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let found = Self::ALL.into_iter().find(|layout| layout.name() == text);
+        found.ok_or_else(|| format!("`{text}` is no layout: whole, shared or steered"))
+    }
+}
+
+/// Sets up receiving on a host whose device is up.
+pub(super) fn apply(options: &Options, side: Side) -> Result<()> {
+    let device = options.device(side);
+    if options.layout.polls() {
+        // A veth device polls only with GRO or an XDP program.
+        on(options, side, "ethtool", &["-K", &device, "gro", "on"])?;
+        write(options, side, &format!("/sys/class/net/{device}/threaded"), "1")?;
+    }
+    match options.layout {
+        // A sender without segmentation offload: then the other end polls for packets of every
+        // origin, on its own CPU.
+        Layout::Whole => on(options, side, "ethtool", &["-K", &device, "tso", "off"])?,
+        Layout::Shared => {}
+        Layout::Steered => {
+            let mask = mask(options.cpus(side)?.as_slice());
+            for queue in 0..options.queues {
+                let file = format!("/sys/class/net/{device}/queues/rx-{queue}/rps_cpus");
+                write(options, side, &file, &mask)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Pins the polling threads, each to the next CPU of its side.
+pub(super) fn pin(options: &Options) -> Result<()> {
+    for side in Side::ALL.into_iter().filter(|_| options.layout.polls()) {
+        let cpus = options.cpus(side)?;
+        let found = threads::polling(Path::new("/proc"), &options.device(side));
+        if found.is_empty() {
+            let device = options.device(side);
+            return Err(format!(
+                "{device} has no polling threads: does this kernel have threaded NAPI (5.12)?"
+            ));
+        }
+        for (thread, cpu) in found.iter().zip(cpus.as_slice().iter().cycle()) {
+            let pinned = threads::pin(thread.pid, &std::iter::once(*cpu).collect());
+            pinned.map_err(|e| format!("cannot pin {} to CPU {cpu}: {e}", thread.name))?;
+        }
+    }
+    Ok(())
+}
+
+/// Runs a command on a host, with its `/sys`.
+fn on(options: &Options, side: Side, program: &str, words: &[&str]) -> Result<()> {
+    let namespace = options.namespace(side);
+    // Started by `ip`, a command that is missing is told in words of its own.
+    if let Err(error) = tool::command(program).arg("--version").output() {
+        return Err(tool::not_started(program, &error));
+    }
+    let words = [&["netns", "exec", &namespace, program], words].concat();
+    tool::output("ip", &words).map(drop)
+}
+
+/// Writes a file as a host sees it.
+fn write(options: &Options, side: Side, file: &str, value: &str) -> Result<()> {
+    let script = "printf %s \"$1\" >\"$2\"";
+    on(options, side, "sh", &["-c", script, "sh", value, file])
+}
+
+/// CPUs as the kernel writes a mask: words of eight hexadecimal digits, the lowest last.
+pub(crate) fn mask(cpus: &[usize]) -> String {
+    let words = cpus.iter().max().map_or(1, |last| last / 32 + 1);
+    let word = |index: usize| {
+        let ours = cpus.iter().filter(|cpu| *cpu / 32 == index);
+        ours.fold(0_u32, |word, cpu| word | 1 << (cpu % 32))
+    };
+    let mut text = format!("{:x}", word(words - 1));
+    for index in (0..words - 1).rev() {
+        text.push_str(&format!(",{:08x}", word(index)));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn masks_are_as_the_kernel_writes_them() {
+        assert_eq!(mask(&[]), "0");
+        assert_eq!(mask(&[0]), "1");
+        assert_eq!(mask(&[0, 1, 5]), "23");
+        assert_eq!(mask(&[31, 32]), "1,80000000");
+        assert_eq!(mask(&[64]), "1,00000000,00000000");
+    }
+
+    #[test]
+    fn layouts_are_named() {
+        for layout in Layout::ALL {
+            assert_eq!(layout.name().parse(), Ok(layout));
+        }
+        assert!("half".parse::<Layout>().is_err());
+    }
+}

@@ -1,0 +1,18 @@
+//! The machine that is measured on: two hosts made of one, what their kernels count, what the
+//! machine is, whether a figure taken on it is worth believing, and its settings while one is
+//! taken.
+#![forbid(unsafe_code)]
+
+pub mod counters;
+pub mod hosts;
+pub mod limits;
+pub mod namespace;
+mod threads;
+mod tool;
+
+/// What was tried, on what, why it failed, and what to do.
+pub type Result<T, E = String> = std::result::Result<T, E>;
+
+/// Where it is kept what is set up on this machine. Not below `/run/dunlin`, which a service
+/// manager may remove together with the server that it belongs to.
+pub const STATE: &str = "/run/dunlin-lab";

@@ -1,0 +1,23 @@
+//! How much of everything.
+
+/// UDP sockets of a network namespace that a reading looks at; of more, the first.
+pub const SOCKETS_MAX: usize = 65_536;
+
+/// Threads of the processes that a reading looks at, all together; of more, the first.
+pub const THREADS_MAX: usize = 8_192;
+
+/// Octets of a file below /proc or /sys that are read; what is longer is cut off.
+pub const FILE_OCTETS_MAX: u64 = 16 << 20;
+
+/// Receive and send queues of each end of the two-host bench.
+pub const QUEUES: std::ops::RangeInclusive<u32> = 1..=64;
+
+/// Octets of a packet on the two-host bench: what IPv6 needs at least (RFC 8200 §5), and the most
+/// that a veth device takes.
+pub const MTU: std::ops::RangeInclusive<u32> = 1_280..=65_535;
+
+/// Letters of a bench's name, of which device names of at most 15 are made.
+pub const NAME_OCTETS_MAX: usize = 10;
+
+/// How long processes have to end when they are told to, before they are killed.
+pub const END_TIME_MAX: std::time::Duration = std::time::Duration::from_secs(2);

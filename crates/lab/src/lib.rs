@@ -3,6 +3,12 @@
 
 #![forbid(unsafe_code)]
 
+pub mod compare;
 pub mod limits;
+pub mod output;
+pub mod servers;
 pub mod statistics;
 pub mod verdict;
+
+/// What was tried, on what, why it failed, and what to do.
+pub type Result<T, E = String> = std::result::Result<T, E>;

@@ -1,7 +1,41 @@
 //! What there is at most.
 
+use std::time::Duration;
+
 /// Samples of one side of a comparison: what the exact test can weigh in a second.
 pub const SAMPLES_MAX: usize = 50;
 
 /// Samples a bootstrap draws of a statistic.
 pub const RESAMPLES: usize = 4_000;
+
+/// How long a server may take to answer after it was started: some read large zones.
+pub const START_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How long a server may take to end after it was told to, before it is killed.
+pub const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Lines of a server's log that an error quotes.
+pub const LOG_LINES_MAX: usize = 20;
+
+/// Octets kept of what a server says of how it was built.
+pub const VERSION_OCTETS_MAX: usize = 8 << 10;
+
+/// Address records a zone may hold for a server that is told them one by one.
+pub const ADDRESSES_MAX: usize = 1_000_000;
+
+/// Rounds of a comparison: as many samples a side as the exact test can weigh.
+pub const ROUNDS_MAX: usize = SAMPLES_MAX;
+
+/// Trials by which a round looks for the best rate between 0.5 and 1.1 of what a server answered at
+/// most in the beginning: each halves what is left, so it is known to 2 % of that.
+pub const SEARCH_STEPS: usize = 5;
+
+/// Network namespaces in which a server is looked for.
+pub const NAMESPACES_MAX: usize = 256;
+
+/// Threads of this machine that are looked at.
+pub const TASKS_MAX: usize = 65_536;
+
+/// How many times more datagrams than packets there may be before packets are taken to hold
+/// several: counters are not read at one instant.
+pub const JOINED: f64 = 1.02;

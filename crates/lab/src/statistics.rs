@@ -94,9 +94,9 @@ fn bootstrap(samples: &[f64], seed: u64) -> Option<Interval> {
 
 /// What a bench cannot tell apart: how far from 1 the ratio of a server to itself may lie.
 ///
-/// `first` and `again` are runs of the same server, taken as if they were two (A/A). The floor is the
-/// farther end of the interval of their ratio, as a share: 0.03 means that 3 % is nothing. Nothing
-/// where there are fewer than two pairs.
+/// `first` and `again` are runs of the same server, taken as if they were two (A/A). The floor is
+/// the farther end of the interval of their ratio, as a share: 0.03 means that 3 % is nothing.
+/// Nothing where there are fewer than two pairs.
 pub fn noise_floor(first: &[f64], again: &[f64], seed: u64) -> Option<f64> {
     let Interval { low, high } = paired_ratio(again, first, seed)?.interval?;
     Some((low - 1.0).abs().max((high - 1.0).abs()))

@@ -1,0 +1,159 @@
+//! What a comparison says.
+
+use super::{Campaign, Entrant, Round, common};
+use crate::Result;
+use crate::statistics::{
+    Difference, Middle, difference, holm, mann_whitney, middle, noise_floor, paired_ratio,
+};
+use crate::verdict::Verdict;
+
+/// A figure that rounds give.
+pub(super) struct Figure {
+    /// Its name.
+    pub name: &'static str,
+    /// Whether more of it is better.
+    pub more_is_better: bool,
+    of: fn(&Round) -> Option<f64>,
+    verdict: fn(&Round) -> Option<&Verdict>,
+}
+
+/// The figures, in the order of columns.
+pub(super) const FIGURES: [Figure; 5] = [
+    Figure {
+        name: "best",
+        more_is_better: true,
+        // No rate at which enough was answered counts as none, not as no sample.
+        of: |round| Some(round.best.as_ref().map_or(0.0, |best| best.answered)),
+        verdict: |round| round.best.as_ref().map(|best| &best.verdict),
+    },
+    Figure {
+        name: "most",
+        more_is_better: true,
+        of: |round| Some(round.most.answered),
+        verdict: |round| Some(&round.most.verdict),
+    },
+    Figure {
+        name: "p50 at half load, µs",
+        more_is_better: false,
+        of: |round| round.half.p50_ns.map(|ns| ns as f64 / 1e3),
+        verdict: |round| Some(&round.half.verdict),
+    },
+    Figure {
+        name: "p99 at half load, µs",
+        more_is_better: false,
+        of: |round| round.half.p99_ns.map(|ns| ns as f64 / 1e3),
+        verdict: |round| Some(&round.half.verdict),
+    },
+    Figure {
+        name: "CPU an answer, µs",
+        more_is_better: false,
+        of: |round| round.half.cpu_us,
+        verdict: |round| Some(&round.half.verdict),
+    },
+];
+
+/// A figure of a server, beside the first one's.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cell {
+    /// Its median and where that lies; absent where a round did not give it.
+    pub middle: Option<Middle>,
+    /// Over the first server's, round by round.
+    pub ratio: Option<Middle>,
+    /// The corrected probability that such ranks come by chance.
+    pub p: Option<f64>,
+    /// What the ratio comes to; absent for the first server.
+    pub difference: Option<Difference>,
+    /// What bounded it in most of the rounds.
+    pub verdict: Option<Verdict>,
+}
+
+/// A server's figures.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// Its name.
+    pub name: String,
+    /// The figures, a cell each.
+    pub cells: Vec<Cell>,
+    /// Octets in RAM after its rounds.
+    pub resident: Option<u64>,
+}
+
+/// What a comparison says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Summary {
+    /// Names of the figures.
+    pub figures: Vec<&'static str>,
+    /// For each figure, what the bench cannot tell apart, as a share.
+    pub floors: Vec<Option<f64>>,
+    /// A row each server.
+    pub rows: Vec<Row>,
+}
+
+/// The samples of a figure; nothing unless every round gave it.
+fn samples(entrant: &Entrant, figure: &Figure) -> Option<Vec<f64>> {
+    entrant.rounds.iter().map(figure.of).collect()
+}
+
+/// What the comparison says. Tests are corrected over the whole table.
+///
+/// # Errors
+/// There is no server, or their rounds are not the same number.
+pub fn summarise(campaign: &Campaign) -> Result<Summary> {
+    let Some(first) = campaign.entrants.first() else { return Err("no server".into()) };
+    let rounds = first.rounds.len();
+    let all = || campaign.entrants.iter().chain([&campaign.again]);
+    if let Some(other) = all().find(|entrant| entrant.rounds.len() != rounds) {
+        let (name, other) = (&other.name, other.rounds.len());
+        return Err(format!("{name} has {other} rounds and {} has {rounds}", first.name));
+    }
+    let seed = campaign.seed;
+    let floors: Vec<Option<f64>> = FIGURES
+        .iter()
+        .map(|f| noise_floor(&samples(first, f)?, &samples(&campaign.again, f)?, seed))
+        .collect();
+    let mut rows: Vec<Row> = campaign
+        .entrants
+        .iter()
+        .enumerate()
+        .map(|(place, entrant)| row(entrant, (place > 0).then_some(first), seed))
+        .collect();
+    correct(&mut rows, &floors);
+    Ok(Summary { figures: FIGURES.iter().map(|f| f.name).collect(), floors, rows })
+}
+
+fn row(entrant: &Entrant, first: Option<&Entrant>, seed: u64) -> Row {
+    let cell = |figure: &Figure| {
+        let ours = samples(entrant, figure);
+        let theirs = first.and_then(|first| samples(first, figure));
+        let both = ours.as_ref().zip(theirs.as_ref());
+        let verdicts: Vec<&Verdict> = entrant.rounds.iter().filter_map(figure.verdict).collect();
+        Cell {
+            middle: ours.as_ref().and_then(|ours| middle(ours)),
+            ratio: both.and_then(|(ours, theirs)| paired_ratio(ours, theirs, seed)),
+            p: both.and_then(|(ours, theirs)| mann_whitney(ours, theirs)),
+            difference: None,
+            verdict: common(&verdicts),
+        }
+    };
+    let resident = entrant.rounds.last().and_then(|round| round.most.resident);
+    Row { name: entrant.name.clone(), cells: FIGURES.iter().map(cell).collect(), resident }
+}
+
+/// Corrects all probabilities of the table at once, and judges every ratio by them.
+fn correct(rows: &mut [Row], floors: &[Option<f64>]) {
+    let cells = || rows.iter().flat_map(|row| &row.cells);
+    let asked: Vec<f64> = cells().filter_map(|cell| cell.p).collect();
+    let mut corrected = holm(&asked).into_iter();
+    for row in rows {
+        for (cell, floor) in row.cells.iter_mut().zip(floors) {
+            if cell.p.is_some() {
+                cell.p = corrected.next();
+            }
+            let known = cell.ratio.as_ref().zip(cell.p);
+            cell.difference = known.map(|(ratio, p)| {
+                // Without a floor (one round) nothing is told apart.
+                difference(ratio.median, floor.unwrap_or(f64::INFINITY), p)
+            });
+        }
+    }
+}

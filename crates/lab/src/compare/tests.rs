@@ -1,0 +1,169 @@
+use super::*;
+use crate::statistics::Difference;
+
+/// Servers that answer so many a second, and no more; a little noise.
+struct Fake {
+    capacity: Vec<f64>,
+    asked: Vec<usize>,
+    told: Vec<(usize, usize)>,
+    chance: crate::statistics::Chance,
+}
+
+impl Fake {
+    fn new(capacity: &[f64]) -> Self {
+        let chance = crate::statistics::Chance(1);
+        Self { capacity: capacity.to_vec(), asked: Vec::new(), told: Vec::new(), chance }
+    }
+}
+
+impl Bench for Fake {
+    fn trial(&mut self, entrant: usize, rate: f64) -> Result<Trial> {
+        self.asked.push(entrant);
+        let noise = 0.99 + self.chance.below(1_000) as f64 * 0.000_02;
+        let answered = rate.min(self.capacity[entrant] * noise);
+        let cause = if answered < rate { Cause::Server } else { Cause::Offered };
+        Ok(Trial {
+            rate,
+            in_time: answered / rate,
+            answered,
+            p50_ns: Some((1e12 / self.capacity[entrant] * noise) as u64),
+            p99_ns: None,
+            cpu_us: Some(1e6 / self.capacity[entrant] * noise),
+            resident: Some(32 << 20),
+            verdict: Verdict { cause, because: format!("{answered:.0} of {rate:.0}") },
+        })
+    }
+
+    fn progress(&mut self, _: usize, done: usize, of: usize) {
+        self.told.push((done, of));
+    }
+}
+
+fn campaign(capacity: &[f64], rounds: usize) -> Campaign {
+    let mut all = capacity.to_vec();
+    all.push(capacity[0]);
+    let mut bench = Fake::new(&all);
+    let beginning = begin(&mut bench, all.len(), 1e6, 0).unwrap();
+    let found = super::rounds(&mut bench, &beginning, rounds).unwrap();
+    let names = ["dunlin", "knot", "nsd", "bind"];
+    let mut entrants: Vec<Entrant> = found
+        .into_iter()
+        .zip(beginning)
+        .zip(names)
+        .map(|((rounds, beginning), name)| Entrant {
+            name: name.into(),
+            version: Version { version: format!("{name} 1.0"), build: "-O2 | -g".into() },
+            command: format!("taskset -c 0 {name}"),
+            remark: String::new(),
+            beginning,
+            rounds,
+        })
+        .collect();
+    let again = entrants.pop().unwrap();
+    Campaign {
+        date: "2026-11-21".into(),
+        command: "dunlin lab compare".into(),
+        data: vec!["zone".into()],
+        seconds: 1.0,
+        cpus: "0".into(),
+        seed: 7,
+        entrants,
+        again,
+        manifest: serde_json::Value::Null,
+        machine: vec!["2 CPUs".into()],
+    }
+}
+
+#[test]
+fn orders_are_balanced() {
+    assert_eq!(order(3, 0), [0, 1, 2]);
+    assert_eq!(order(3, 1), [2, 1, 0]);
+    // Over two rounds each place has the same sum for everybody.
+    for entrant in 0..5 {
+        let place = |round| order(5, round).iter().position(|e| *e == entrant).unwrap();
+        assert_eq!(place(0) + place(1), 4);
+    }
+}
+
+#[test]
+fn every_trial_that_was_announced_is_run_and_no_more() {
+    let mut bench = Fake::new(&[100_000.0, 50_000.0, 100_000.0]);
+    let all = trials(3, 4);
+    let beginning = begin(&mut bench, 3, 1e6, all).unwrap();
+    rounds(&mut bench, &beginning, 4).unwrap();
+    assert_eq!(bench.asked.len(), all);
+    assert!(bench.told.windows(2).all(|pair| pair[0].0 < pair[1].0));
+    assert!(bench.told.iter().all(|(done, of)| done < of && *of == all));
+    assert!(rounds(&mut bench, &beginning, 0).is_err());
+    assert!(rounds(&mut bench, &beginning, ROUNDS_MAX + 1).is_err());
+}
+
+#[test]
+fn the_best_rate_is_found_to_two_per_cent() {
+    for round in &campaign(&[100_000.0], 6).entrants[0].rounds {
+        let best = round.best.as_ref().unwrap();
+        assert!((96_000.0..=101_500.0).contains(&best.answered), "{}", best.answered);
+        assert!(best.in_time >= IN_TIME);
+        assert_eq!(round.most.verdict.cause, Cause::Server);
+        assert_eq!(round.half.verdict.cause, Cause::Offered);
+    }
+}
+
+#[test]
+fn who_differs_is_told_from_who_does_not() {
+    let campaign = campaign(&[100_000.0, 99_900.0, 60_000.0], 8);
+    let summary = summarise(&campaign).unwrap();
+    let most = |row: usize| &summary.rows[row].cells[1];
+    assert_eq!(most(0).difference, None, "the first is not beside itself");
+    assert_eq!(most(1).difference, Some(Difference::WithinFloor));
+    assert_eq!(most(2).difference, Some(Difference::Less));
+    let ratio = most(2).ratio.unwrap();
+    assert!((ratio.median - 0.6).abs() < 0.02 && ratio.interval.is_some());
+    assert!(most(2).p.unwrap() < 0.05);
+    assert!(summary.floors[1].unwrap() < 0.03);
+    assert_eq!(summary.rows[2].cells[3].middle, None, "a percentile that is not known");
+    assert_eq!(most(2).verdict.as_ref().unwrap().cause, Cause::Server);
+}
+
+#[test]
+fn with_few_rounds_nothing_is_proven() {
+    let summary = summarise(&campaign(&[100_000.0, 60_000.0], 3)).unwrap();
+    let most = &summary.rows[1].cells[1];
+    assert_eq!(most.difference, Some(Difference::Unproven));
+    assert_eq!(most.middle.unwrap().interval, None);
+}
+
+#[test]
+fn the_page_says_all_of_it() {
+    let campaign = campaign(&[100_000.0, 60_000.0], 8);
+    let text = page(&campaign).unwrap();
+    for part in [
+        "| dunlin | ",
+        "## Over dunlin's",
+        "| noise floor | ± ",
+        "| knot | most | server | ",
+        "| knot | half load | offered | ",
+        "| knot | knot 1.0 | `taskset -c 0 knot` |",
+        "```text\n-O2 | -g\n```",
+        "* 2 CPUs",
+    ] {
+        assert!(text.contains(part), "{part:?} is not in\n{text}");
+    }
+    assert!(!text.contains("NaN") && !text.contains("inf"));
+}
+
+#[test]
+fn a_campaign_is_written_and_read_back() {
+    let campaign = campaign(&[100_000.0, 60_000.0], 2);
+    let text = serde_json::to_string(&campaign).unwrap();
+    let read: Campaign = serde_json::from_str(&text).unwrap();
+    assert_eq!(page(&read), page(&campaign));
+}
+
+#[test]
+fn rounds_that_lack_are_refused() {
+    let mut campaign = campaign(&[100_000.0, 60_000.0], 2);
+    campaign.entrants[1].rounds.pop();
+    let error = summarise(&campaign).unwrap_err();
+    assert_eq!(error, "knot has 1 rounds and dunlin has 2");
+}

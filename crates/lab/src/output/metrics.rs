@@ -1,0 +1,161 @@
+//! JSON lines in DNS-OARC's schema (<https://github.com/DNS-OARC/dns-metrics>).
+//!
+//! What the schema has no name for is added under names of our own, which it allows: `planned`,
+//! `unsent`, `late`, `wrong`; `percentiles` and `max` of the three times; `verdict`; `manifest`.
+//! `buckets`, whose meaning the schema leaves open, are `[from, to, count]` in ns, both ends
+//! included, as its example has them.
+
+use std::io::{self, Write};
+use std::time::{Duration, SystemTime};
+
+use hdrhistogram::Histogram;
+use serde_json::{Map, Value, json};
+
+use super::{PERCENTILES, Percentile, Stretch, since_1970};
+use crate::verdict::Verdict;
+
+/// The version of the schema that its examples name.
+const SCHEMA_VERSION: u32 = 20_221_207;
+
+/// What a run is.
+#[derive(Clone, Debug)]
+pub struct Header {
+    /// The run's name, unlike any other's.
+    pub run: String,
+    /// The version of what generates.
+    pub version: String,
+    /// The command line.
+    pub words: Vec<String>,
+    /// How long a stretch is.
+    pub interval: Duration,
+    /// How long answers are waited for.
+    pub timeout: Duration,
+    /// `udp` or `tcp`.
+    pub transport: &'static str,
+    /// The hash of the machine's manifest.
+    pub manifest: Option<String>,
+}
+
+/// Writes a run, a line each object.
+#[derive(Debug)]
+pub struct Metrics<W> {
+    out: W,
+    header: Header,
+}
+
+impl<W: Write> Metrics<W> {
+    /// Begins with the header.
+    ///
+    /// # Errors
+    /// What `out` fails with; so with all that follow.
+    pub fn begin(out: W, header: Header) -> io::Result<Self> {
+        let mut metrics = Self { out, header };
+        let header = &metrics.header;
+        let mut line = json!({
+            "schema_version": SCHEMA_VERSION,
+            "generator": "dunlin lab",
+            "generator_version": header.version,
+            "generator_params": header.words,
+            "time_units_per_sec": 1_000_000_000,
+            "stats_interval": header.interval.as_secs_f64(),
+            "timeout": header.timeout.as_secs_f64(),
+        });
+        if let Some(manifest) = &header.manifest {
+            line["manifest"] = json!(manifest);
+        }
+        metrics.line("header", line)?;
+        Ok(metrics)
+    }
+
+    /// Something that happened.
+    ///
+    /// # Errors
+    /// As with [`Metrics::begin`].
+    pub fn event(&mut self, at: SystemTime, kind: &str, message: &str) -> io::Result<()> {
+        self.line("event", json!({"msg": message, "msg_type": kind, "at": since_1970(at)}))
+    }
+
+    /// An interval.
+    ///
+    /// # Errors
+    /// As with [`Metrics::begin`].
+    pub fn periodic(&mut self, stretch: &Stretch<'_>) -> io::Result<()> {
+        let stats = self.stats(stretch);
+        self.line("stats_periodic", stats)
+    }
+
+    /// All of the run, and what bounded it.
+    ///
+    /// # Errors
+    /// As with [`Metrics::begin`].
+    pub fn sum(&mut self, stretch: &Stretch<'_>, verdict: Option<&Verdict>) -> io::Result<()> {
+        let mut stats = self.stats(stretch);
+        if let Some(verdict) = verdict {
+            stats["verdict"] = json!(verdict);
+        }
+        self.line("stats_sum", stats)
+    }
+
+    fn stats(&self, stretch: &Stretch<'_>) -> Value {
+        let counts = &stretch.counts;
+        let rcodes: Map<String, Value> =
+            counts.rcodes.iter().map(|(name, count)| ((*name).into(), json!(count))).collect();
+        let responses = counts.answered + counts.late + counts.wrong;
+        let timeout = self.header.timeout;
+        json!({
+            "since": since_1970(stretch.since),
+            "until": since_1970(stretch.until),
+            "sent": {"queries": counts.sent},
+            "received": {"responses": responses},
+            "timeouts": {"queries": counts.timeouts},
+            "unexpected": {"responses": counts.unexpected},
+            "response_rcodes": rcodes,
+            "response_latency": latency(stretch.response, timeout),
+            "conn_info": {
+                "type": self.header.transport,
+                "packets_sent": counts.sent,
+                "packets_received": responses + counts.unexpected,
+            },
+            "planned": counts.planned,
+            "unsent": counts.unsent,
+            "answered": counts.answered,
+            "late": counts.late,
+            "wrong": counts.wrong,
+            "service_latency": latency(stretch.service, timeout),
+            "send_lateness": latency(stretch.lateness, Duration::MAX),
+        })
+    }
+
+    fn line(&mut self, kind: &str, mut object: Value) -> io::Result<()> {
+        object["runid"] = json!(self.header.run);
+        object["type"] = json!(kind);
+        writeln!(self.out, "{object}")
+    }
+}
+
+fn latency(histogram: &Histogram<u64>, timeout: Duration) -> Value {
+    if histogram.is_empty() {
+        return json!({});
+    }
+    let percentiles: Map<String, Value> = PERCENTILES
+        .iter()
+        .map(|(name, p)| ((*name).into(), json!(Percentile::of(histogram, *p, timeout).known())))
+        .collect();
+    let buckets: Vec<[u64; 3]> = histogram
+        .iter_recorded()
+        .map(|bucket| {
+            let value = bucket.value_iterated_to();
+            let (from, to) =
+                (histogram.lowest_equivalent(value), histogram.highest_equivalent(value));
+            [from, to, bucket.count_at_value()]
+        })
+        .collect();
+    json!({
+        "avg": histogram.mean() as u64,
+        "min": histogram.min(),
+        "max": histogram.max(),
+        "stddev": histogram.stdev() as u64,
+        "percentiles": percentiles,
+        "buckets": buckets,
+    })
+}

@@ -1,0 +1,60 @@
+//! Tables: with spaces for a terminal, with bars for Markdown.
+
+use std::fmt::Write;
+
+/// Rows of cells under a head. The first column is text and stands left, all others right.
+#[derive(Clone, Debug, Default)]
+pub struct Table {
+    head: Vec<String>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A table with these columns.
+    pub fn new<S: Into<String>>(head: impl IntoIterator<Item = S>) -> Self {
+        Self { head: head.into_iter().map(Into::into).collect(), rows: Vec::new() }
+    }
+
+    /// One more row; what it has beyond the head's columns is left out, what it lacks is empty.
+    pub fn row<S: Into<String>>(&mut self, cells: impl IntoIterator<Item = S>) -> &mut Self {
+        let mut row: Vec<String> = cells.into_iter().map(Into::into).collect();
+        row.resize(self.head.len(), String::new());
+        self.rows.push(row);
+        self
+    }
+
+    /// As Markdown; a bar in a cell is escaped.
+    pub fn markdown(&self) -> String {
+        let mut text = String::new();
+        let mut line = |cells: &[String]| {
+            let cells: Vec<_> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
+            text.push_str(&format!("| {} |\n", cells.join(" | ")));
+        };
+        line(&self.head);
+        let rule = |column: usize| if column == 0 { "---" } else { "---:" };
+        line(&(0..self.head.len()).map(|column| rule(column).to_owned()).collect::<Vec<_>>());
+        self.rows.iter().for_each(|row| line(row));
+        text
+    }
+}
+
+impl std::fmt::Display for Table {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let lines = || std::iter::once(&self.head).chain(&self.rows);
+        let width = |column: usize| {
+            lines().map(|line| line[column].chars().count()).max().unwrap_or_default()
+        };
+        let widths: Vec<usize> = (0..self.head.len()).map(width).collect();
+        for line in lines() {
+            let mut text = String::new();
+            for (column, (cell, width)) in line.iter().zip(&widths).enumerate() {
+                match column {
+                    0 => write!(text, "{cell:<width$}")?,
+                    _ => write!(text, "  {cell:>width$}")?,
+                }
+            }
+            writeln!(f, "{}", text.trim_end())?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,37 @@
+//! dnsmasq: one thread whatever there is; A and AAAA records as `host-record`, all else of the zone
+//! left out.
+
+use std::fmt::Write;
+
+use super::{Kind, Site};
+use crate::Result;
+
+pub(super) const KIND: Kind = Kind {
+    name: "dnsmasq",
+    program: "dnsmasq",
+    package: "`apt install dnsmasq-base`",
+    remark: "one thread; no authoritative server: addresses only, as host-record",
+    threaded: false,
+    config,
+    words: |config| vec!["-k".into(), "-C".into(), config.into()],
+    environment: |_| Vec::new(),
+    version: &["-v"],
+};
+
+fn config(site: &Site) -> Result<String> {
+    let Site { address, zone, .. } = site;
+    let (ip, port) = (address.ip(), address.port());
+    let mut text = format!(
+        "listen-address={ip}\nport={port}\nbind-interfaces\nno-resolv\nno-hosts\nno-poll\n\
+         user=\npid-file=\nlog-facility=-\nlocal=/{}/\n",
+        zone.name.trim_end_matches('.')
+    );
+    for record in zone.addresses()? {
+        // A name of a wildcard is none of a host.
+        if !record.name.starts_with('*') {
+            writeln!(text, "host-record={},{},{}", record.name, record.address, record.ttl)
+                .map_err(|e| e.to_string())?;
+        }
+    }
+    Ok(text)
+}

@@ -1,0 +1,30 @@
+//! Knot DNS: a UDP worker a CPU (each has a socket of its own), no journal, the file never written
+//! back.
+
+use super::{Kind, Site};
+use crate::Result;
+
+pub(super) const KIND: Kind = Kind {
+    name: "knot",
+    program: "knotd",
+    package: "`apt install knot`",
+    remark: "",
+    threaded: true,
+    config,
+    words: |config| vec!["-c".into(), config.into()],
+    environment: |_| Vec::new(),
+    version: &["-V"],
+};
+
+fn config(site: &Site) -> Result<String> {
+    let Site { address, zone, folder, .. } = site;
+    let (ip, port, workers) = (address.ip(), address.port(), site.threads());
+    Ok(format!(
+        "server:\n  rundir: {folder:?}\n  listen: {ip}@{port}\n  udp-workers: {workers}\n  \
+         tcp-workers: 1\n  background-workers: 1\ndatabase:\n  storage: {folder:?}\n\
+         log:\n  - target: stderr\n    any: warning\n\
+         zone:\n  - domain: {}\n    file: {:?}\n    journal-content: none\n    \
+         zonefile-sync: -1\n",
+        zone.name, zone.file
+    ))
+}

@@ -1,0 +1,31 @@
+//! Unbound: a thread a CPU, the zone as an `auth-zone` that it answers from itself.
+
+use super::{Kind, Site};
+use crate::Result;
+
+pub(super) const KIND: Kind = Kind {
+    name: "unbound",
+    program: "unbound",
+    package: "`apt install unbound`",
+    remark: "a resolver; it serves the zone as auth-zone",
+    threaded: true,
+    config,
+    words: |config| vec!["-d".into(), "-c".into(), config.into()],
+    environment: |_| Vec::new(),
+    version: &["-V"],
+};
+
+fn config(site: &Site) -> Result<String> {
+    let Site { address, zone, folder, .. } = site;
+    let (ip, port, threads) = (address.ip(), address.port(), site.threads());
+    let everybody = if address.is_ipv4() { "0.0.0.0/0" } else { "::/0" };
+    Ok(format!(
+        "server:\n  interface: {ip}@{port}\n  access-control: {everybody} allow\n  \
+         directory: {folder:?}\n  chroot: \"\"\n  username: \"\"\n  pidfile: \"\"\n  \
+         use-syslog: no\n  verbosity: 0\n  num-threads: {threads}\n  so-reuseport: yes\n  \
+         module-config: \"iterator\"\nremote-control:\n  control-enable: no\n\
+         auth-zone:\n  name: \"{}\"\n  zonefile: {:?}\n  for-downstream: yes\n  \
+         for-upstream: no\n",
+        zone.name, zone.file
+    ))
+}

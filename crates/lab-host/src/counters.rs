@@ -21,7 +21,9 @@ mod time;
 
 pub use net::{Device, Qdisc, Socket, Softnet, Udp};
 pub use processes::{Thread, Throttle};
+pub(crate) use processes::{parse_stat, parse_throttle as throttle_of, stat_file};
 pub use time::CpuTime;
+pub(crate) use time::cpus as cpu_times;
 
 use crate::{Result, namespace};
 use cpu::CpuList;

@@ -4,11 +4,16 @@
 #![forbid(unsafe_code)]
 
 pub mod counters;
+pub mod doctor;
 pub mod hosts;
 pub mod limits;
+pub mod machine;
+pub mod manifest;
+mod mask;
 pub mod namespace;
 mod threads;
 mod tool;
+pub mod tune;
 
 /// What was tried, on what, why it failed, and what to do.
 pub type Result<T, E = String> = std::result::Result<T, E>;

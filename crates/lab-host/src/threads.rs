@@ -3,7 +3,7 @@
 use crate::tool::text;
 use cpu::CpuList;
 use rustix::process::Pid;
-use rustix::thread::{CpuSet, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -56,6 +56,13 @@ pub fn pin(pid: u32, cpus: &CpuList) -> io::Result<()> {
     cpus.as_slice().iter().for_each(|&cpu| set.set(cpu));
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     Ok(sched_setaffinity(Some(pid.ok_or(io::ErrorKind::InvalidInput)?), &set)?)
+}
+
+/// The CPUs that a thread may run on. Nothing where it is gone.
+pub fn allowed(pid: u32) -> Option<CpuList> {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw)?;
+    let set = sched_getaffinity(Some(pid)).ok()?;
+    Some((0..cpu::limits::CPUS_MAX).filter(|&cpu| set.is_set(cpu)).collect())
 }
 
 #[cfg(test)]

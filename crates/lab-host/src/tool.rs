@@ -51,6 +51,16 @@ pub fn run(tool: &str, words: &str) -> Result<()> {
     output(tool, &words.split_whitespace().collect::<Vec<_>>()).map(drop)
 }
 
+/// Writes a file as a network namespace has it, with its `/sys`.
+pub fn write_within(namespace: &str, file: &str, value: &str) -> Result<()> {
+    let script = "printf %s \"$1\" >\"$2\"";
+    let words = ["netns", "exec", namespace, "sh", "-c", script, "sh", value, file];
+    output("ip", &words).map(drop).map_err(|error| {
+        let why = error.rsplit("sh: ").next().unwrap_or_default();
+        format!("cannot write {value} into {file} of the network namespace {namespace}: {why}")
+    })
+}
+
 /// A file of the kernel's as text. Nothing where it cannot be read: kernels differ in what they
 /// show, and to whom.
 pub fn text(path: &Path) -> Option<String> {

@@ -1,8 +1,13 @@
 //! `dunlin lab`: measuring, and the machine that is measured on.
+pub mod doctor;
 pub mod hosts;
+pub mod manifest;
+pub mod tune;
 
 use clap::{Args, Subcommand};
+use lab_host::machine::Machine;
 use std::error::Error;
+use std::path::Path;
 use std::process::ExitCode;
 
 #[derive(Args, Debug)]
@@ -24,6 +29,39 @@ pub enum Act {
         dunlin lab hosts exec client -- dnsperf -s 10.99.0.1 -d queries\n  \
         dunlin lab hosts down --end")]
     Hosts(hosts::Hosts),
+    /// Shows what this machine is, as far as it decides what is measured on it.
+    ///
+    /// CPUs and their frequency, the hypervisor, the kernel and what it was started with, network
+    /// devices with their queues and interrupts, settings of the network stack, this program, and,
+    /// under `now`, what is never the same twice. `fingerprint` is alike where all that matters is.
+    #[command(after_help = "Examples:\n  \
+        dunlin lab manifest\n  \
+        dunlin lab manifest -o json > today.json\n  \
+        dunlin lab manifest diff yesterday.json today.json\n  \
+        dunlin lab hosts exec server -- dunlin lab manifest")]
+    Manifest(manifest::Manifest),
+    /// Says whether a figure that is taken on this machine now would be worth believing.
+    ///
+    /// Each finding says what is so, why it matters, and what to do. Of what is fine nothing is
+    /// said. Exit status 1 says that a figure would not be worth believing; what only costs speed
+    /// does not count.
+    #[command(after_help = "Examples:\n  \
+        dunlin lab doctor\n  \
+        dunlin lab doctor --cpus 2-5 --device eth0\n  \
+        dunlin lab doctor --manifest yesterday.json -o json")]
+    Doctor(doctor::Doctor),
+    /// Sets what `doctor` asks for, while a command runs or until it is restored.
+    ///
+    /// Larger buffers and budgets, the governor `performance`, and, of a device, which CPUs take
+    /// its packets. What was before is noted durably before it is changed, and restored when the
+    /// command has ended; if this program is killed first, by the next `dunlin lab` that is run.
+    /// Needs root.
+    #[command(after_help = "Examples:\n  \
+        dunlin lab tune --device eth0 --cpus 2-5 --dry-run\n  \
+        dunlin lab tune --device eth0 --cpus 2-5 -- make bench-sockets\n  \
+        dunlin lab tune --busy-poll 50\n  \
+        dunlin lab tune restore")]
+    Tune(tune::Tune),
 }
 
 /// Does what the command line asks the lab for.
@@ -31,7 +69,16 @@ pub enum Act {
 /// # Errors
 /// What it could not do, and what would help.
 pub fn run(command: &Lab) -> Result<ExitCode, Box<dyn Error>> {
+    // What one that was killed could not. Where we may not, it is not ours to do.
+    match lab_host::tune::recover(&Machine::this(), Path::new(lab_host::STATE)) {
+        Ok(Some(restored)) => eprintln!("dunlin: {}", tune::told(&restored)),
+        Err(why) if rustix::process::geteuid().is_root() => eprintln!("dunlin: {why}"),
+        _ => {}
+    }
     match &command.act {
         Act::Hosts(command) => hosts::run(command),
+        Act::Manifest(command) => manifest::run(command),
+        Act::Doctor(command) => doctor::run(command),
+        Act::Tune(command) => tune::run(command),
     }
 }

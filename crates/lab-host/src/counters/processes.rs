@@ -96,7 +96,7 @@ fn thread(folder: &Path, pid: u32, tid: u32) -> Option<Thread> {
 
 /// The name, which is in brackets and may contain anything, and user and system time in ticks: the
 /// 12th and 13th field behind it (proc(5)).
-pub(super) fn parse_stat(text: &str) -> Option<(String, u64)> {
+pub(crate) fn parse_stat(text: &str) -> Option<(String, u64)> {
     let (begin, fields) = text.rsplit_once(") ")?;
     let (_, name) = begin.split_once('(')?;
     let mut fields = fields.split_whitespace().skip(11);
@@ -130,7 +130,7 @@ pub(super) fn throttle(proc: &Path, groups: &Path, pids: &[u32]) -> Throttle {
 
 /// Where the group counts, below the folder of all groups: with cgroup v1, the hierarchy of `cpu`
 /// is a folder of its own. Where both are there, `cpu` is in v1.
-pub(super) fn stat_file(groups: &str) -> Option<String> {
+pub(crate) fn stat_file(groups: &str) -> Option<String> {
     let mut unified = None;
     for line in groups.lines() {
         let mut parts = line.splitn(3, ':');
@@ -151,7 +151,7 @@ fn join(parts: &[&str]) -> String {
 }
 
 /// `throttled_usec` is cgroup v2's, `throttled_time`, in nanoseconds, v1's.
-pub(super) fn parse_throttle(text: &str) -> Throttle {
+pub(crate) fn parse_throttle(text: &str) -> Throttle {
     let mut throttle = Throttle::default();
     for line in text.lines() {
         let Some((name, count)) = line.split_once(' ') else { continue };

@@ -49,7 +49,7 @@ impl CpuTime {
         }
     }
 
-    pub(super) fn since(&self, old: &Self) -> Self {
+    pub(crate) fn since(&self, old: &Self) -> Self {
         Self {
             cpu: self.cpu,
             user_ns: self.user_ns.saturating_sub(old.user_ns),
@@ -66,7 +66,7 @@ pub(super) fn ticks_ns(ticks: u64) -> u64 {
     ticks.saturating_mul(TICK_NS)
 }
 
-pub(super) fn cpus(proc: &Path) -> Vec<CpuTime> {
+pub(crate) fn cpus(proc: &Path) -> Vec<CpuTime> {
     parse_cpus(&text(&proc.join("stat")).unwrap_or_default())
 }
 

@@ -1,6 +1,7 @@
 //! Which CPU pays for receiving.
 
 use super::{Options, Side};
+use crate::mask::write as mask;
 use crate::{Result, threads, tool};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -113,36 +114,12 @@ fn on(options: &Options, side: Side, program: &str, words: &[&str]) -> Result<()
 
 /// Writes a file as a host sees it.
 fn write(options: &Options, side: Side, file: &str, value: &str) -> Result<()> {
-    let script = "printf %s \"$1\" >\"$2\"";
-    on(options, side, "sh", &["-c", script, "sh", value, file])
-}
-
-/// CPUs as the kernel writes a mask: words of eight hexadecimal digits, the lowest last.
-pub(crate) fn mask(cpus: &[usize]) -> String {
-    let words = cpus.iter().max().map_or(1, |last| last / 32 + 1);
-    let word = |index: usize| {
-        let ours = cpus.iter().filter(|cpu| *cpu / 32 == index);
-        ours.fold(0_u32, |word, cpu| word | 1 << (cpu % 32))
-    };
-    let mut text = format!("{:x}", word(words - 1));
-    for index in (0..words - 1).rev() {
-        text.push_str(&format!(",{:08x}", word(index)));
-    }
-    text
+    tool::write_within(&options.namespace(side), file, value)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn masks_are_as_the_kernel_writes_them() {
-        assert_eq!(mask(&[]), "0");
-        assert_eq!(mask(&[0]), "1");
-        assert_eq!(mask(&[0, 1, 5]), "23");
-        assert_eq!(mask(&[31, 32]), "1,80000000");
-        assert_eq!(mask(&[64]), "1,00000000,00000000");
-    }
 
     #[test]
     fn layouts_are_named() {

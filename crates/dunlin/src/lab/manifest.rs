@@ -1,0 +1,138 @@
+//! `dunlin lab manifest`: what this machine is, and in what two machines differ.
+use crate::cli::Output;
+use crate::human::{Side, align, plain};
+use clap::{Args, Subcommand};
+use lab_host::machine::Machine;
+use lab_host::manifest::{self, Difference, Look, Software, diff, leaves};
+use std::error::Error;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct Manifest {
+    #[command(subcommand)]
+    pub act: Option<Act>,
+    #[command(flatten)]
+    pub looked: Looked,
+    /// Tells who the machine is, too: its name, link addresses, the whole kernel command line.
+    #[arg(long)]
+    pub identify: bool,
+    /// How it is written; `diff` reads JSON.
+    #[arg(short, long, value_enum, default_value_t = Output::Text)]
+    pub output: Output,
+}
+
+/// What of the machine is looked at.
+#[derive(Args, Debug)]
+pub struct Looked {
+    /// A network device; may be given several times. Without it, those that are up.
+    #[arg(long = "device", value_name = "DEVICE")]
+    pub devices: Vec<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Act {
+    /// Shows in what two manifests differ. Exit status 1 says that figures of both may not be
+    /// compared.
+    ///
+    /// What differs and does not matter, such as the load, is shown below what does.
+    #[command(after_help = "Examples:\n  \
+        dunlin lab manifest diff yesterday.json today.json\n  \
+        dunlin lab manifest diff -o json a b | jq '.[] | select(.matters).path'")]
+    Diff(Diff),
+}
+
+#[derive(Args, Debug)]
+pub struct Diff {
+    /// The one, as `dunlin lab manifest -o json` wrote it.
+    #[arg(value_name = "A")]
+    pub a: PathBuf,
+    /// The other.
+    #[arg(value_name = "B")]
+    pub b: PathBuf,
+    /// How it is written.
+    #[arg(short, long, value_enum, default_value_t = Output::Text)]
+    pub output: Output,
+}
+
+/// Does it.
+///
+/// # Errors
+/// A device is not there, or a file is no manifest.
+pub fn run(command: &Manifest) -> Result<ExitCode, Box<dyn Error>> {
+    if let Some(Act::Diff(diff)) = &command.act {
+        return compare(diff);
+    }
+    let look = Look { devices: command.looked.devices.clone(), identify: command.identify };
+    let manifest = manifest::Manifest::take(&Machine::this(), &look, software())?;
+    let mut out = io::stdout().lock();
+    match command.output {
+        Output::Json => writeln!(out, "{}", serde_json::to_string_pretty(&manifest)?)?,
+        Output::Text => {
+            let shown = leaves(&manifest).into_iter().filter(|(_, value)| !value.is_empty());
+            let rows: Vec<_> = shown.map(|(path, value)| [path, plain(&value)]).collect();
+            for line in align([Side::Left; 2], &rows) {
+                writeln!(out, "{line}")?;
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// This program.
+pub fn software() -> Software {
+    Software {
+        version: env!("CARGO_PKG_VERSION").into(),
+        commit: env!("DUNLIN_COMMIT").into(),
+        rustc: env!("DUNLIN_RUSTC").into(),
+        profile: env!("DUNLIN_PROFILE").into(),
+        target_cpu: env!("DUNLIN_TARGET_CPU").into(),
+    }
+}
+
+/// One that was written as JSON.
+///
+/// # Errors
+/// The file is none.
+pub fn read(path: &Path) -> Result<manifest::Manifest, String> {
+    let told = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+    let text = fs::read_to_string(path).map_err(|error| told(&error))?;
+    manifest::Manifest::parse(&text).map_err(|error| told(&error))
+}
+
+fn compare(command: &Diff) -> Result<ExitCode, Box<dyn Error>> {
+    let differ = diff(&read(&command.a)?, &read(&command.b)?);
+    let mut out = io::stdout().lock();
+    match command.output {
+        Output::Json => writeln!(out, "{}", serde_json::to_string_pretty(&differ)?)?,
+        Output::Text => {
+            let (matter, harmless): (Vec<_>, Vec<_>) = differ.iter().partition(|d| d.matters);
+            write_differences(&mut out, "What matters is alike.", "These matter:", &matter)?;
+            write_differences(&mut out, "", "These do not matter:", &harmless)?;
+        }
+    }
+    let may_not = differ.iter().any(|difference| difference.matters);
+    Ok(if may_not { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn write_differences(
+    out: &mut impl Write,
+    without: &str,
+    with: &str,
+    differ: &[&Difference],
+) -> io::Result<()> {
+    if differ.is_empty() {
+        return if without.is_empty() { Ok(()) } else { writeln!(out, "{without}") };
+    }
+    writeln!(out, "{with}")?;
+    let shown = |value: &Option<String>| plain(value.as_deref().unwrap_or("-"));
+    let row = |d: &&Difference| [d.path.clone(), shown(&d.a), "→".into(), shown(&d.b)];
+    let rows: Vec<_> = differ.iter().map(row).collect();
+    for line in align([Side::Left; 4], &rows) {
+        writeln!(out, "  {line}")?;
+    }
+    Ok(())
+}

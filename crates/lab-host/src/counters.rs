@@ -23,12 +23,13 @@ pub use net::{Device, Qdisc, Socket, Softnet, Udp};
 pub use processes::{Thread, Throttle};
 pub(crate) use processes::{parse_stat, parse_throttle as throttle_of, stat_file};
 pub use time::CpuTime;
-pub(crate) use time::cpus as cpu_times;
+pub(crate) use time::{cpus as cpu_times, stolen};
 
 use crate::{Result, namespace};
 use cpu::CpuList;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Which host is read, and what of it.
@@ -85,8 +86,10 @@ impl Reading {
         let now = clock_gettime(ClockId::Monotonic);
         let is_ours =
             |cpu: usize| host.cpus.as_ref().is_none_or(|cpus| cpus.as_slice().contains(&cpu));
+        // What packets are counted by comes first and together: the rest takes milliseconds.
         let device = host.device.as_deref().map(|name| net::device(proc, name)).transpose()?;
         let (udp4, udp6) = net::udp(proc);
+        let sockets = net::sockets(proc);
         let mut softnet = net::softnet(proc);
         softnet.retain(|line| is_ours(line.cpu));
         let mut cpus = time::cpus(proc);
@@ -97,7 +100,7 @@ impl Reading {
             qdisc: host.device.as_deref().map(net::qdisc).unwrap_or_default(),
             udp4,
             udp6,
-            sockets: net::sockets(proc),
+            sockets,
             softnet,
             threads: processes::threads(proc, &host.pids),
             kernel_threads: processes::kernel_threads(proc, host.device.as_deref(), is_ours),
@@ -131,15 +134,21 @@ impl Reading {
 }
 
 /// Each of `new`, less the one of `old` with the same key.
-fn each<T: Clone + Default, K: PartialEq>(
+fn each<T: Clone + Default, K: Ord>(
     new: &[T],
     old: &[T],
     key: impl Fn(&T) -> K,
     since: impl Fn(&T, &T) -> T,
 ) -> Vec<T> {
     let nothing = T::default();
-    let before = |now: &T| old.iter().find(|then| key(then) == key(now)).unwrap_or(&nothing);
+    let old: BTreeMap<K, &T> = old.iter().map(|then| (key(then), then)).collect();
+    let before = |now: &T| old.get(&key(now)).copied().unwrap_or(&nothing);
     new.iter().map(|now| since(now, before(now))).collect()
+}
+
+/// All of them together, which no number of the kernel's makes overflow.
+pub(crate) fn total(counts: impl Iterator<Item = u64>) -> u64 {
+    counts.fold(0, u64::saturating_add)
 }
 
 /// What came between two readings of a host.
@@ -172,22 +181,22 @@ impl Change {
     /// none.
     pub fn socket_drops(&self, port: Option<u16>) -> u64 {
         let of_port = |socket: &&Socket| port.is_none_or(|port| socket.port == port);
-        self.sockets.iter().filter(of_port).map(|socket| socket.drops).sum()
+        total(self.sockets.iter().filter(of_port).map(|socket| socket.drops))
     }
 
     /// Packets that the host's CPUs had no room for before they reached the network stack.
     pub fn softnet_drops(&self) -> u64 {
-        self.softnet.iter().map(|line| line.dropped).sum()
+        total(self.softnet.iter().map(|line| line.dropped))
     }
 
     /// How often the host's CPUs left packets for later as their budget was used up.
     pub fn softnet_squeezes(&self) -> u64 {
-        self.softnet.iter().map(|line| line.squeezed).sum()
+        total(self.softnet.iter().map(|line| line.squeezed))
     }
 
     /// CPU seconds of the processes, and those of kernel threads that work for the host.
     pub fn cpu_seconds(&self) -> (f64, f64) {
-        let sum = |threads: &[Thread]| threads.iter().map(|t| t.cpu_ns).sum::<u64>() as f64 / 1e9;
+        let sum = |threads: &[Thread]| total(threads.iter().map(|t| t.cpu_ns)) as f64 / 1e9;
         (sum(&self.threads), sum(&self.kernel_threads))
     }
 
@@ -205,9 +214,7 @@ impl Change {
 
     /// What the hypervisor kept of the host's CPUs, as a share of their time, 0 to 1.
     pub fn steal(&self) -> f64 {
-        let all = self.cpus.iter().map(CpuTime::total_ns).sum::<u64>();
-        let stolen = self.cpus.iter().map(|time| time.steal_ns).sum::<u64>();
-        if all > 0 { stolen as f64 / all as f64 } else { 0.0 }
+        time::stolen(&self.cpus)
     }
 
     /// How busy the host's CPUs were, with whatever it was, 0 to 1 each.

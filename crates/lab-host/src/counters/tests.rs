@@ -125,6 +125,46 @@ fn control_groups() {
     assert_eq!(processes::parse_throttle(v1), Throttle { periods: 3, time_ns: 7 });
 }
 
+/// Whatever text is, all who read it live with it; and what they made of it adds up.
+#[test]
+fn no_text_is_too_strange() {
+    let texts = [
+        DEV,
+        "Udp: InDatagrams NoPorts\nUdp: 10 1\nUdp6InDatagrams 7\n",
+        "sl\n 1: 0100007F:0035 0:0 07 0:00000200 0:0 0 0 0 77 2 0 9\n",
+        "0000000a 00000001 00000002 0 0 0 0 0 0 00000003 0 0 00000000\n",
+        "cpu0 10 1 20 100 5 2 3 4 9 9\ncpu1 1 1 1 1\n",
+        "77 (a) b) S 1 77 77 0 -1 4194560 100 0 0 0 250 50 0 0 20 0 1\n",
+        "4:memory:/x\n2:cpu,cpuacct:/box\n0::/y\n",
+        "nr_throttled 3\nthrottled_usec 7\nthrottled_time 7\n",
+        r#"[{"kind":"mq","root":true,"drops":5,"requeues":2,"overlimits":1}]"#,
+    ];
+    let strange =
+        ["", ":", " ", "\n", "-", "(", ")", "é", "\0", "18446744073709551615", "1e9", "x"];
+    let read = |text: &str| {
+        let _ = net::parse_device(text, "eth0");
+        let _ = (net::parse_snmp(text), net::parse_snmp6(text), net::parse_qdisc(text));
+        let _ = (processes::parse_stat(text), processes::parse_schedstat(text));
+        let _ = (stat_file(text), throttle_of(text));
+        let (cpus, softnet) = (time::parse_cpus(text), net::parse_softnet(text));
+        let sockets = net::parse_sockets(text, false);
+        let reading = Reading { cpus, softnet, sockets, ..Reading::default() };
+        let change = reading.since(&Reading::default());
+        let _ = (change.socket_drops(None), change.softnet_drops(), change.softnet_squeezes());
+        let _ = (change.steal(), change.busy());
+    };
+    for text in texts {
+        for at in 0..=text.len() {
+            read(&text[..at]);
+            for word in strange {
+                read(&format!("{}{word}{}", &text[..at], &text[at..]));
+                let behind = text[at..].find(' ').map_or(text.len(), |blank| at + blank);
+                read(&format!("{}{word}{}", &text[..at], &text[behind..]));
+            }
+        }
+    }
+}
+
 #[test]
 fn a_change_is_what_came_between() {
     let thread =

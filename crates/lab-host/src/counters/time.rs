@@ -1,5 +1,6 @@
 //! What CPUs did with their time.
 
+use super::total;
 use crate::tool::text;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -38,7 +39,7 @@ impl CpuTime {
             self.steal_ns,
             self.idle_ns,
         ];
-        parts.iter().fold(0, |sum, part| sum.saturating_add(*part))
+        total(parts.into_iter())
     }
 
     /// The share of its time in which it did something, or would have but for others, 0 to 1.
@@ -59,6 +60,14 @@ impl CpuTime {
             steal_ns: self.steal_ns.saturating_sub(old.steal_ns),
             idle_ns: self.idle_ns.saturating_sub(old.idle_ns),
         }
+    }
+}
+
+/// What the hypervisor kept of these CPUs, as a share of their time, 0 to 1.
+pub(crate) fn stolen(times: &[CpuTime]) -> f64 {
+    match total(times.iter().map(CpuTime::total_ns)) {
+        0 => 0.0,
+        all => total(times.iter().map(|time| time.steal_ns)) as f64 / all as f64,
     }
 }
 

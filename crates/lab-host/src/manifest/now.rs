@@ -1,6 +1,6 @@
 //! What is never the same twice.
 
-use crate::counters::{CpuTime, cpu_times, parse_stat, stat_file, throttle_of};
+use crate::counters::{CpuTime, cpu_times, parse_stat, stat_file, stolen, throttle_of, total};
 use crate::limits::{NEIGHBOURS_MAX, WATCH_TIME};
 use crate::machine::Machine;
 use rustix::time::{ClockId, clock_getres, clock_gettime};
@@ -83,12 +83,6 @@ impl Now {
     }
 }
 
-fn stolen(times: &[CpuTime]) -> f64 {
-    let all = times.iter().map(CpuTime::total_ns).sum::<u64>();
-    let steal = times.iter().map(|time| time.steal_ns).sum::<u64>();
-    if all > 0 { steal as f64 / all as f64 } else { 0.0 }
-}
-
 pub(super) fn load(text: &str) -> Vec<f64> {
     text.split_whitespace().take(3).map_while(|word| word.parse().ok()).collect()
 }
@@ -132,7 +126,7 @@ fn thermal_throttles(machine: &Machine) -> i64 {
     let count = |name: &String| {
         machine.number(&format!("{folder}/{name}/thermal_throttle/core_throttle_count"))
     };
-    machine.list(folder).iter().filter_map(count).sum()
+    machine.list(folder).iter().filter_map(count).fold(0, i64::saturating_add)
 }
 
 fn quota_throttles(machine: &Machine) -> u64 {
@@ -147,7 +141,7 @@ fn swapped(machine: &Machine) -> u64 {
         let (name, count) = line.split_once(' ')?;
         matches!(name, "pswpin" | "pswpout").then(|| count.parse::<u64>().ok())?
     };
-    text.lines().filter_map(count).sum()
+    total(text.lines().filter_map(count))
 }
 
 /// The least of some attempts: others do not count.

@@ -1,0 +1,132 @@
+//! `dunlin lab`: the machine that is measured on.
+#![allow(missing_docs, reason = "a test has no callers")]
+
+use serde_json::Value;
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+fn lab(words: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dunlin"));
+    command.arg("lab").args(words).output().expect("dunlin runs")
+}
+
+fn said(output: &Output) -> String {
+    let told = [output.stdout.as_slice(), output.stderr.as_slice()];
+    told.map(String::from_utf8_lossy).concat()
+}
+
+/// A folder of this test's, gone in the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(test: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("dunlin-{test}-{}", std::process::id()));
+        fs::create_dir_all(&path).expect("a folder");
+        Self(path)
+    }
+
+    /// Writes a manifest; its path.
+    fn write(&self, name: &str, manifest: &Value) -> String {
+        let path = self.0.join(name);
+        fs::write(&path, manifest.to_string()).expect("a file");
+        path.display().to_string()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn manifest() -> Value {
+    let output = lab(&["manifest", "-o", "json"]);
+    assert!(output.status.success(), "{}", said(&output));
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+#[test]
+fn a_manifest_is_alike_with_itself_and_another_machine_s_is_not() {
+    let folder = Folder::new("manifest");
+    let mut manifest = manifest();
+    assert_eq!(manifest["software"]["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(manifest["fingerprint"].as_str().map(str::len), Some(16));
+    let one = folder.write("one", &manifest);
+    manifest["now"]["load"] = serde_json::json!([99.0]);
+    let later = folder.write("later", &manifest);
+    let alike = lab(&["manifest", "diff", &one, &later]);
+    assert_eq!(alike.status.code(), Some(0), "{}", said(&alike));
+    assert!(said(&alike).starts_with("What matters is alike.\n"), "{}", said(&alike));
+    assert!(said(&alike).contains("now.load"), "{}", said(&alike));
+
+    manifest["kernel"]["release"] = "9.9".into();
+    let other = folder.write("other", &manifest);
+    let differ = lab(&["manifest", "diff", &one, &other]);
+    assert_eq!(differ.status.code(), Some(1), "{}", said(&differ));
+    let line = said(&differ).lines().nth(1).expect("a line").to_owned();
+    assert!(line.contains("kernel.release") && line.ends_with("→  9.9"), "{line}");
+    let json = lab(&["manifest", "diff", "-o", "json", &one, &other]);
+    let found: Value = serde_json::from_slice(&json.stdout).expect("JSON");
+    assert_eq!((&found[0]["path"], &found[0]["matters"]), (&"kernel.release".into(), &true.into()));
+
+    fs::write(&one, "{}").expect("a file");
+    let wrong = lab(&["manifest", "diff", &one, &other]);
+    assert_eq!(wrong.status.code(), Some(1));
+    assert!(said(&wrong).contains("no manifest"), "{}", said(&wrong));
+    assert_eq!(lab(&["manifest", "diff", &one]).status.code(), Some(2));
+}
+
+#[test]
+fn the_doctor_judges_what_it_is_given() {
+    let folder = Folder::new("doctor");
+    let mut manifest = manifest();
+    // A healthy machine, whatever this one is.
+    manifest["now"]["busy"] = serde_json::json!({});
+    manifest["now"]["steal"] = 0.0.into();
+    manifest["now"]["swaps_pages"] = 0.into();
+    manifest["software"]["profile"] = "release".into();
+    manifest["virtualisation"]["quota"] = Value::Null;
+    manifest["virtualisation"]["allowed"] = "0-1".into();
+    manifest["frequency"]["policies"] = serde_json::json!({});
+    manifest["kernel"]["irqbalance"] = false.into();
+    manifest["devices"] = serde_json::json!({});
+    let healthy = lab(&["doctor", "--manifest", &folder.write("healthy", &manifest)]);
+    assert_eq!(healthy.status.code(), Some(0), "{}", said(&healthy));
+
+    manifest["kernel"]["irqbalance"] = true.into();
+    let path = folder.write("moved", &manifest);
+    let wrong = lab(&["doctor", "--manifest", &path]);
+    assert_eq!(wrong.status.code(), Some(1), "{}", said(&wrong));
+    assert!(said(&wrong).starts_with("invalid  irqbalance runs\n   why   "), "{}", said(&wrong));
+    let json = lab(&["doctor", "--manifest", &path, "-o", "json"]);
+    let found: Value = serde_json::from_slice(&json.stdout).expect("JSON");
+    assert_eq!(found[0]["severity"], "invalid");
+    assert_eq!(json.status.code(), Some(1));
+}
+
+#[test]
+fn what_cannot_be_done_says_what_can() {
+    for (words, wanted) in [
+        (&["manifest", "--device", "nope"][..], "no device nope"),
+        (&["tune", "--device", "nope", "--cpus", "0", "--dry-run"], "no device nope"),
+        (&["hosts", "status", "--name", "nobody"], "`dunlin lab hosts up --name nobody`"),
+        (&["hosts", "up", "--name", "a/b"], "letters, digits and hyphens"),
+        (&["hosts", "up", "--queues", "99"], "1 to 64"),
+        (&["hosts", "up", "--server-cpus", "1000"], "CPU 1000, for the server, is not ours"),
+    ] {
+        let output = lab(words);
+        assert_eq!(output.status.code(), Some(1), "{words:?}: {}", said(&output));
+        assert!(said(&output).contains(wanted), "{words:?}: {}", said(&output));
+    }
+    for words in [
+        &["tune", "--device", "lo"][..],
+        &["tune", "--skip", "all"],
+        &["tune", "--busy-poll", "1001"],
+        &["hosts", "exec", "nowhere", "--", "true"],
+        &["hosts", "up", "--layout", "half"],
+    ] {
+        let output = lab(words);
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {}", said(&output));
+    }
+}

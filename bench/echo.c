@@ -3,10 +3,11 @@
  * One thread, recvmmsg and sendmmsg, 64 datagrams a call; no parsing, no counting, no signal
  * handling. What a server gets less than this is what the server itself costs.
  *
- *   cc -O2 -o echo echo.c && ./echo [-a ADDRESS] [-p PORT] [-r]     (IPv4; default 0.0.0.0:53)
+ *   cc -O2 -o echo echo.c && ./echo [-a ADDRESS] [-p PORT] [-r] [-w NS]     (IPv4; default 0.0.0.0:53)
  *
  * With -r an address stands behind the question, always the same one: as short an answer as there
- * can be, for generators that count answers.
+ * can be, for generators that count answers. -w has it waste so many nanoseconds for each
+ * datagram: a server that is known to be slow.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -16,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { BURST = 64, ROOM = 2048, QUEUE = 4 << 20, DNS_HEADER = 12 };
@@ -66,7 +68,20 @@ static unsigned answer(unsigned char *message, unsigned len)
     return at + sizeof record;
 }
 
-static void serve(int fd, int answers)
+static long now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return time.tv_sec * 1000000000L + time.tv_nsec;
+}
+
+static void waste(long length)
+{
+    for (long until = now() + length; now() < until;)
+        ;
+}
+
+static void serve(int fd, int answers, long wasted)
 {
     for (;;) {
         for (int i = 0; i < BURST; i++) {
@@ -77,6 +92,8 @@ static void serve(int fd, int answers)
         int count = recvmmsg(fd, headers, BURST, MSG_WAITFORONE, NULL);
         if (count < 0 && errno != EINTR)
             fail("recvmmsg");
+        if (wasted > 0 && count > 0)
+            waste(wasted * count);
         for (int i = 0; i < count; i++) {
             vectors[i].iov_len = headers[i].msg_len;
             if (headers[i].msg_len < DNS_HEADER)
@@ -96,13 +113,15 @@ int main(int argc, char **argv)
 {
     const char *address = "0.0.0.0";
     int port = 53, answers = 0, option;
-    while ((option = getopt(argc, argv, "a:p:r")) != -1) {
+    long wasted = 0;
+    while ((option = getopt(argc, argv, "a:p:rw:")) != -1) {
         switch (option) {
         case 'a': address = optarg; break;
         case 'p': port = atoi(optarg); break;
         case 'r': answers = 1; break;
-        default: fprintf(stderr, "usage: echo [-a ADDRESS] [-p PORT] [-r]\n"); return 2;
+        case 'w': wasted = atol(optarg); break;
+        default: fprintf(stderr, "usage: echo [-a ADDRESS] [-p PORT] [-r] [-w NS]\n"); return 2;
         }
     }
-    serve(open_socket(address, port), answers);
+    serve(open_socket(address, port), answers, wasted);
 }

@@ -80,7 +80,7 @@ pub enum Command {
     /// Measures servers, and looks after the machine that they are measured on.
     #[command(after_help = "Examples:\n  \
         dunlin lab hosts up\n  \
-        dunlin lab hosts status")]
+        dunlin lab load -s 10.99.0.1 -d queries --rate 50k -l 30")]
     Lab(Lab),
     /// Writes the manual: a page for each command, and dunlin.toml(5).
     #[command(after_help = "Example:\n  dunlin manual /usr/local/share/man")]

@@ -99,3 +99,6 @@ pub const COMMAND_TIME_MAX: Duration = Duration::from_secs(10);
 pub const COMMAND_PAUSE: Duration = Duration::from_millis(1);
 /// Octets of a config of another server's.
 pub const IMPORT_LEN_MAX: usize = import_corefile::limits::FILE_LEN_MAX;
+
+/// Intervals of a load whose histograms are kept for `--hlog`, about 1 MiB each.
+pub const HLOG_INTERVALS_MAX: u64 = 600;

@@ -1,6 +1,7 @@
 //! `dunlin lab`: measuring, and the machine that is measured on.
 pub mod doctor;
 pub mod hosts;
+pub mod load;
 pub mod manifest;
 pub mod tune;
 
@@ -62,6 +63,18 @@ pub enum Act {
         dunlin lab tune --busy-poll 50\n  \
         dunlin lab tune restore")]
     Tune(tune::Tune),
+    /// Sends queries at their times, and tells what became of every one.
+    ///
+    /// With --rate the loop is open: queries leave when they are due, whatever the server does, and
+    /// a response time counts from then. Without, it is closed as dnsperf's: no more than -q are
+    /// under way, and what a slow answer keeps from being sent is not measured. Timeouts are in all
+    /// times, as more than the timeout.
+    ///
+    /// Flags of one letter mean what they mean to dnsperf, but: -s takes an address, no name; -t,
+    /// -l and -S take units as well (500ms); EDNS says 1,232 octets, not 4,096; -a takes a prefix,
+    /// too; -b is 4,096 by default.
+    #[command(after_help = load::EXAMPLES)]
+    Load(Box<load::Load>),
 }
 
 /// Does what the command line asks the lab for.
@@ -80,5 +93,6 @@ pub fn run(command: &Lab) -> Result<ExitCode, Box<dyn Error>> {
         Act::Manifest(command) => manifest::run(command),
         Act::Doctor(command) => doctor::run(command),
         Act::Tune(command) => tune::run(command),
+        Act::Load(command) => load::run(command),
     }
 }

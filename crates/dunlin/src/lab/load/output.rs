@@ -1,0 +1,175 @@
+//! What a load writes: for people when it is over, for programs each interval.
+use super::{Output, show};
+use crate::limits::HLOG_INTERVALS_MAX;
+use lab::output::{Counts, Csv, Header, Hlog, Metrics, Stretch};
+use lab_load::{Options, Path, Report, Snapshot, Tally, Times};
+use std::fs::File;
+use std::io::{self, BufWriter, Stdout, Write, stdout};
+use std::path::{self, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// How a load is written.
+pub struct Writer {
+    form: Form,
+    hlog: Option<Kept>,
+    failed: Option<io::Error>,
+}
+
+enum Form {
+    Text,
+    Json(Metrics<Stdout>),
+    Csv(Csv<Stdout>),
+}
+
+/// What goes into a file when the load is over.
+struct Kept {
+    path: PathBuf,
+    file: File,
+    intervals: Vec<Snapshot>,
+}
+
+impl Writer {
+    /// Begins to write.
+    ///
+    /// # Errors
+    /// What cannot be written, and why.
+    pub fn new(
+        output: Output,
+        hlog: Option<&path::Path>,
+        options: &Options,
+    ) -> Result<Self, String> {
+        let form = match output {
+            Output::Text => Ok(Form::Text),
+            Output::Json => begin_json(options).map(Form::Json),
+            Output::Csv => {
+                Csv::begin(stdout(), Duration::from_nanos(options.timeout_ns)).map(Form::Csv)
+            }
+        };
+        if output == Output::Csv {
+            eprintln!("dunlin: {}", show::when(options)); // there is no place for it in the lines
+        }
+        let hlog = hlog.map(|path| Kept::new(path, options)).transpose()?;
+        Ok(Self { form: form.map_err(|error| error.to_string())?, hlog, failed: None })
+    }
+
+    /// Writes an interval; false: that is of no use any more.
+    pub fn interval(&mut self, seen: &Snapshot) -> bool {
+        let stretch =
+            stretch(seen.began_ns, [seen.since_ns, seen.until_ns], &seen.tally, &seen.times);
+        let written = match &mut self.form {
+            Form::Text => Ok(()),
+            Form::Json(metrics) => metrics.periodic(&stretch),
+            Form::Csv(csv) => csv.line(&stretch),
+        };
+        if let Some(kept) = &mut self.hlog
+            && (kept.intervals.len() as u64) < HLOG_INTERVALS_MAX
+        {
+            kept.intervals.push(seen.clone());
+        }
+        self.failed = self.failed.take().or(written.err());
+        self.failed.is_none()
+    }
+
+    /// Writes what it all came to.
+    ///
+    /// # Errors
+    /// What could not be written since it began.
+    pub fn end(mut self, options: &Options, report: &Report) -> io::Result<()> {
+        if let Some(error) = self.failed {
+            return Err(error);
+        }
+        if let Some(kept) = self.hlog {
+            kept.write(report.began_ns)?;
+        }
+        match &mut self.form {
+            Form::Text => stdout().write_all(show::report(options, report).as_bytes()),
+            Form::Json(metrics) => {
+                let whole = [0, report.whole_ns];
+                metrics.sum(&stretch(report.began_ns, whole, &report.tally, &report.times), None)
+            }
+            Form::Csv(_) => Ok(()),
+        }
+    }
+}
+
+impl Kept {
+    fn new(path: &path::Path, options: &Options) -> Result<Self, String> {
+        let intervals = options.length_ns / options.interval_ns;
+        if intervals > HLOG_INTERVALS_MAX {
+            return Err(format!(
+                "--hlog keeps {HLOG_INTERVALS_MAX} intervals, and there would be {intervals}: \
+                 longer ones (-S) or a shorter load (-l)"
+            ));
+        }
+        let file = File::create(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(Self { path: path.into(), file, intervals: Vec::new() })
+    }
+
+    fn write(self, began_ns: u64) -> io::Result<()> {
+        let of = |seen: &Snapshot| [seen.since_ns, seen.until_ns];
+        let stretches: Vec<Stretch<'_>> = self
+            .intervals
+            .iter()
+            .map(|seen| stretch(began_ns, of(seen), &seen.tally, &seen.times))
+            .collect();
+        let mut out = BufWriter::new(&self.file);
+        let written = Hlog::write(&mut out, at(began_ns), &stretches).and_then(|()| out.flush());
+        written.map_err(|error| {
+            io::Error::new(error.kind(), format!("{}: {error}", self.path.display()))
+        })
+    }
+}
+
+/// The header, and which loop it is: that of figures without it is not known.
+fn begin_json(options: &Options) -> io::Result<Metrics<Stdout>> {
+    let mut metrics = Metrics::begin(stdout(), header(options))?;
+    metrics.event(SystemTime::now(), "loop", &show::when(options))?;
+    Ok(metrics)
+}
+
+fn header(options: &Options) -> Header {
+    let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Header {
+        run: format!("{}-{}", began.as_nanos(), std::process::id()),
+        version: env!("CARGO_PKG_VERSION").into(),
+        words: std::env::args().collect(),
+        interval: Duration::from_nanos(options.interval_ns),
+        timeout: Duration::from_nanos(options.timeout_ns),
+        transport: match options.path {
+            Path::Udp { .. } => "udp",
+            Path::Tcp { .. } => "tcp",
+        },
+        manifest: None,
+    }
+}
+
+fn at(ns: u64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_nanos(ns)
+}
+
+/// What the writers take.
+fn stretch<'a>(
+    began_ns: u64,
+    [since, until]: [u64; 2],
+    tally: &Tally,
+    times: &'a Times,
+) -> Stretch<'a> {
+    Stretch {
+        since: at(began_ns + since),
+        until: at(began_ns + until),
+        counts: Counts {
+            planned: tally.planned,
+            sent: tally.sent,
+            unsent: tally.unsent,
+            answered: tally.answered,
+            late: tally.late,
+            timeouts: tally.timeouts,
+            wrong: tally.wrong,
+            unexpected: tally.unexpected,
+            rcodes: tally.rcodes().collect(),
+        },
+        response: &times.response,
+        service: &times.service,
+        lateness: &times.lateness,
+    }
+}

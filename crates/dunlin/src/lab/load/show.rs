@@ -1,0 +1,189 @@
+//! What a load came to, for people.
+use crate::human::{Side, align, count, octets, percent, rate, short};
+use lab_load::{Asks, Options, Path, Quantile, Report, Tally, When};
+use std::fmt::Write;
+
+/// The shares that are shown.
+const SHARES: [(&str, f64); 5] =
+    [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0)];
+
+/// `1.5 ms`, `> 5 s` where it is among timeouts.
+pub fn quantile(quantile: Quantile) -> String {
+    match quantile {
+        Quantile::None => "-".into(),
+        Quantile::Of(ns) => time(ns as f64),
+        Quantile::MoreThan(ns) => format!("> {}", time(ns as f64)),
+    }
+}
+
+/// Three digits at least: `12.3 µs`.
+fn time(ns: f64) -> String {
+    let (value, unit) = match ns {
+        ..999.5 => return format!("{ns:.0} ns"),
+        ..999.5e3 => (ns / 1e3, "µs"),
+        ..999.5e6 => (ns / 1e6, "ms"),
+        _ => (ns / 1e9, "s"),
+    };
+    let digits = match value {
+        ..9.995 => 2,
+        ..99.95 => 1,
+        _ => 0,
+    };
+    let text = format!("{value:.digits$}");
+    let text = if digits > 0 { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
+    format!("{text} {unit}")
+}
+
+/// The whole report, in lines.
+pub fn report(options: &Options, report: &Report) -> String {
+    let mut text = String::new();
+    let mut line = |line: String| writeln!(text, "{line}").expect("a String takes all");
+    line(head(options));
+    if report.stopped {
+        line("Stopped before its end: what was under way then counts as timed out.".into());
+    }
+    line(String::new());
+    counts(options, report).into_iter().for_each(&mut line);
+    line(String::new());
+    times(report).into_iter().for_each(&mut line);
+    line(String::new());
+    generator(report).into_iter().for_each(&mut line);
+    text
+}
+
+/// Which loop it is, and what that means for its times.
+pub fn when(options: &Options) -> String {
+    let mut text = match &options.when {
+        When::Open(arrivals) => format!("Open loop, {arrivals}"),
+        When::Closed { outstanding, rate_max } => {
+            let most = rate_max.map_or(String::new(), |rate| format!(", at most {rate}/s"));
+            format!(
+                "Closed loop, {outstanding} under way{most}: what slow answers kept from being \
+                 sent is in no time"
+            )
+        }
+    };
+    if options.spin_ns > 0 {
+        let wasted = short(options.spin_ns as f64 / 1e9);
+        text += &format!("; slowed by {wasted} a query, as asked for (--spin-ns)");
+    }
+    text
+}
+
+/// What was asked for.
+fn head(options: &Options) -> String {
+    let when = when(options);
+    let what = match &options.asks {
+        Asks::Questions(what) => format!("{} queries to draw from", count(what.set.len() as u64)),
+        Asks::Lookups(names) => format!("{} names to look up", count(names.len() as u64)),
+    };
+    let how = match options.path {
+        Path::Udp { segments: true } => "UDP, equal queries joined",
+        Path::Udp { segments: false } => "UDP",
+        Path::Tcp { .. } => "TCP",
+    };
+    format!("{when}\n{how} to {}; {what}; seed {}", options.server, options.seed)
+}
+
+/// A row: what, how many, and what more there is to say.
+type Row = [String; 3];
+
+fn counts(options: &Options, report: &Report) -> Vec<String> {
+    let tally = &report.tally;
+    let mut rows: Vec<Row> = Vec::new();
+    let mut row = |what: &str, number: u64, more: String| {
+        rows.push([what.into(), count(number), more]);
+    };
+    let of_sent = |number: u64| percent(number as f64 / tally.sent.max(1) as f64);
+    let crowded = match tally.crowded {
+        0 => String::new(),
+        crowded => format!("{} of them for want of a place (--places)", count(crowded)),
+    };
+    row("planned", tally.planned, String::new());
+    row("sent", tally.sent, format!("{}/s", rate(report.sent_rate())));
+    row("unsent", tally.unsent, crowded);
+    row("answered", tally.answered, format!("{}/s", rate(report.rate())));
+    row("timeouts", tally.timeouts, of_sent(tally.timeouts));
+    row("late", tally.late, "after their timeout".into());
+    let checked = match options.oracle {
+        Some(_) => format!("of {} that were compared", count(tally.checked)),
+        None => "content was not compared (--check)".into(),
+    };
+    row("wrong", tally.wrong, checked);
+    row("unexpected", tally.unexpected, String::new());
+    if tally.truncated > 0 {
+        row("truncated", tally.truncated, String::new());
+    }
+    for (rcode, number) in tally.rcodes() {
+        let of_answers = number as f64 / (tally.answered + tally.wrong).max(1) as f64;
+        row(rcode, number, percent(of_answers));
+    }
+    more_counts(tally, &mut row);
+    align([Side::Left, Side::Right, Side::Left], &rows)
+}
+
+/// What there is only to some loads.
+fn more_counts(tally: &Tally, row: &mut impl FnMut(&str, u64, String)) {
+    if tally.lookups > 0 {
+        row("lookups", tally.lookups, String::new());
+        row("found", tally.lookups_found, String::new());
+        row("failed", tally.lookups_failed, String::new());
+    }
+    if tally.connections > 0 {
+        row("connections", tally.connections, format!("{} cut while in use", count(tally.cut)));
+    }
+}
+
+fn times(report: &Report) -> Vec<String> {
+    let mut rows: Vec<[String; 7]> = Vec::new();
+    let mut head = vec![String::new(), "mean".into()];
+    head.extend(SHARES.map(|(name, _)| name.into()));
+    rows.push(head.try_into().expect("as many as there are columns"));
+    let histograms = [
+        ("response, from when due", &report.times.response),
+        ("service, from when sent", &report.times.service),
+        ("lateness of sending", &report.times.lateness),
+        ("lookup, whole", &report.times.lookup),
+    ];
+    for (name, histogram) in histograms.into_iter().filter(|(_, times)| !times.is_empty()) {
+        let is_lateness = std::ptr::eq(histogram, &report.times.lateness);
+        // How late a query was sent is known, however long that is.
+        let censored = if is_lateness { u64::MAX } else { report.timeout_ns };
+        let mean = match is_lateness {
+            true => Some(histogram.mean()),
+            false => report.mean_of_answered(histogram),
+        };
+        let mut row = vec![name.to_owned(), mean.map_or("-".into(), time)];
+        row.extend(SHARES.map(|(_, share)| quantile(Quantile::of(histogram, share, censored))));
+        rows.push(row.try_into().expect("as many as there are columns"));
+    }
+    let [left, right] = [Side::Left, Side::Right];
+    let mut lines = align([left, right, right, right, right, right, right], &rows);
+    if report.tally.timeouts > 0 {
+        lines.push("Means are of what was answered; percentiles are of all, timeouts too.".into());
+    }
+    lines
+}
+
+/// What the generator itself took.
+fn generator(report: &Report) -> Vec<String> {
+    let threads: Vec<String> = report
+        .threads
+        .iter()
+        .map(|thread| {
+            let busy = thread.cpu_ns as f64 / report.whole_ns.max(1) as f64;
+            let cpu = thread.cpu.map_or(String::new(), |cpu| format!(" on CPU {cpu}"));
+            format!("{} busy{cpu}, waited for it {}", percent(busy), time(thread.delay_ns as f64))
+        })
+        .collect();
+    let table: usize = report.threads.iter().map(|thread| thread.table_octets).sum();
+    vec![
+        format!("threads    {}", threads.join("; ")),
+        format!(
+            "CPU        {} a query; {} for queries under way; {} s in all",
+            time(report.cpu_ns_a_query()),
+            octets(table as u64),
+            (report.whole_ns as f64 / 1e7).round() / 100.0,
+        ),
+    ]
+}

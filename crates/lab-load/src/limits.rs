@@ -1,0 +1,42 @@
+//! How much of everything.
+
+/// Threads of one load.
+pub const THREADS_MAX: usize = 256;
+/// Sockets or connections of one thread.
+pub const LANES_MAX: usize = 16_384;
+/// Queries of one thread that may be under way at once. A place in the table has 48 octets.
+pub const OUTSTANDING_MAX: usize = 1 << 22;
+/// Queries that leave, or answers that are read, with one system call.
+pub const BATCH_MAX: usize = 64;
+/// Octets of the longest query: header, name, type and class, OPT.
+pub const QUERY_MAX: usize = 12 + 255 + 4 + 11;
+/// Octets that are read of an answer over UDP.
+pub const ANSWER_MAX: usize = 4_096;
+/// Octets of answers that are read at once where the kernel joins those of one flow.
+pub const JOINED_MAX: usize = 1 << 16;
+/// Queries that are prepared.
+pub const NAMES_MAX: usize = 1 << 24;
+/// Octets of all prepared queries.
+pub const NAMES_OCTETS_MAX: usize = 1 << 30;
+/// Octets a line of a data file may have.
+pub const LINE_MAX: usize = 65_536;
+/// Captured times.
+pub const TIMES_MAX: usize = 1 << 26;
+/// Steps of a rate.
+pub const STEPS_MAX: usize = 1_000;
+/// Queries a second that may be planned.
+pub const RATE_MAX: f64 = 1e9;
+/// Queries of one burst.
+pub const BURST_MAX: u32 = 65_536;
+/// Lookups of one thread that may be under way at once.
+pub const LOOKUPS_MAX: usize = 65_536;
+/// Domains of a search list, as resolv.conf(5) had it.
+pub const SEARCH_MAX: usize = 16;
+/// Intervals that a report keeps; more are still shown and summed up.
+pub const SERIES_MAX: usize = 86_400;
+/// The longest time a histogram tells apart, in nanoseconds: an hour.
+pub const TIME_MAX_NS: u64 = 3_600_000_000_000;
+/// Record sets that answers are compared with.
+pub const TRUTH_MAX: usize = 1 << 24;
+/// Octets that wait to be written to a connection, and that are read of one at once.
+pub const STREAM_BUFFER: usize = 1 << 17;

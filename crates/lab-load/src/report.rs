@@ -1,0 +1,156 @@
+//! What a load came to, whole and interval by interval.
+
+use crate::tally::{Tally, Times};
+use hdrhistogram::Histogram;
+
+/// An interval of a load that runs.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// When the load began, in nanoseconds since 1970.
+    pub began_ns: u64,
+    /// Its beginning and its end, in nanoseconds since the load began.
+    pub since_ns: u64,
+    /// See above.
+    pub until_ns: u64,
+    /// What happened in it.
+    pub tally: Tally,
+    /// Of it.
+    pub times: Times,
+    /// What happened since the load began.
+    pub whole: Tally,
+}
+
+/// A snapshot as a report keeps it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Second {
+    /// As in [`Snapshot`].
+    pub since_ns: u64,
+    /// As in [`Snapshot`].
+    pub until_ns: u64,
+    /// What happened in it.
+    pub tally: Tally,
+    /// Of its response times.
+    pub p50: Quantile,
+    /// As above.
+    pub p99: Quantile,
+}
+
+/// One thread of a load.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Thread {
+    /// The CPU it was pinned to.
+    pub cpu: Option<usize>,
+    /// CPU time it used, in nanoseconds.
+    pub cpu_ns: u64,
+    /// Time for which it could have run and did not, in nanoseconds (`schedstat`).
+    pub delay_ns: u64,
+    /// Octets of its table.
+    pub table_octets: usize,
+    /// What it sent and received.
+    pub tally: Tally,
+}
+
+/// A load that is over.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// When it began, in nanoseconds since 1970.
+    pub began_ns: u64,
+    /// From its beginning to the last query that was sent, or the last answer, what was later.
+    pub busy_ns: u64,
+    /// Until nothing was under way any more.
+    pub whole_ns: u64,
+    /// Whether it was stopped before its end.
+    pub stopped: bool,
+    /// What became of queries.
+    pub tally: Tally,
+    /// How long that took.
+    pub times: Times,
+    /// After this a query timed out, in nanoseconds: times from here on are only known to be more.
+    pub timeout_ns: u64,
+    /// Interval by interval, the first [`crate::limits::SERIES_MAX`].
+    pub series: Vec<Second>,
+    /// Of each thread.
+    pub threads: Vec<Thread>,
+}
+
+impl Report {
+    /// Answers a second, right ones in time.
+    pub fn rate(&self) -> f64 {
+        self.tally.answered as f64 / self.seconds()
+    }
+
+    /// Queries a second that were sent.
+    pub fn sent_rate(&self) -> f64 {
+        self.tally.sent as f64 / self.seconds()
+    }
+
+    fn seconds(&self) -> f64 {
+        self.busy_ns.max(1) as f64 / 1e9
+    }
+
+    /// CPU time of all threads for each query that was sent, in nanoseconds.
+    pub fn cpu_ns_a_query(&self) -> f64 {
+        let used: u64 = self.threads.iter().map(|thread| thread.cpu_ns).sum();
+        used as f64 / self.tally.sent.max(1) as f64
+    }
+
+    /// What this share of all response or service times was at most.
+    pub fn quantile(&self, of: &Histogram<u64>, share: f64) -> Quantile {
+        Quantile::of(of, share, self.timeout_ns)
+    }
+
+    /// The mean of the times of answers: what timed out has none, and is left out. Nothing where
+    /// there was no answer.
+    pub fn mean_of_answered(&self, of: &Histogram<u64>) -> Option<f64> {
+        let (mut sum, mut count) = (0.0, 0);
+        for bucket in of.iter_recorded() {
+            let value = of.median_equivalent(bucket.value_iterated_to());
+            if value < self.timeout_ns {
+                sum += value as f64 * bucket.count_since_last_iteration() as f64;
+                count += bucket.count_since_last_iteration();
+            }
+        }
+        (count > 0).then(|| sum / count as f64)
+    }
+}
+
+/// A time below which a share of all lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quantile {
+    /// There was nothing.
+    None,
+    /// So many nanoseconds.
+    Of(u64),
+    /// More than this, in nanoseconds; how much more is not known, as queries timed out.
+    MoreThan(u64),
+}
+
+impl Quantile {
+    /// Of a histogram in which everything from `censored_ns` on is only known to be more.
+    pub fn of(histogram: &Histogram<u64>, share: f64, censored_ns: u64) -> Self {
+        if histogram.is_empty() {
+            return Self::None;
+        }
+        let value = histogram.value_at_quantile(share);
+        // A value stands for all that fall into its bucket.
+        match value >= histogram.lowest_equivalent(censored_ns) {
+            true => Self::MoreThan(censored_ns),
+            false => Self::Of(value),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quantile_among_timeouts_is_no_number() {
+        let mut times = Times::new().response;
+        assert_eq!(Quantile::of(&times, 0.5, 5_000_000_000), Quantile::None);
+        (1..=98).for_each(|time| times.record(time * 1_000).unwrap());
+        times.record_n(5_000_000_000, 2).unwrap();
+        assert_eq!(Quantile::of(&times, 0.98, 5_000_000_000), Quantile::Of(98_047));
+        assert_eq!(Quantile::of(&times, 0.99, 5_000_000_000), Quantile::MoreThan(5_000_000_000));
+    }
+}

@@ -1,0 +1,270 @@
+//! Connected UDP sockets: sendmmsg and recvmmsg, and where it helps the kernel's segmentation
+//! (UDP_SEGMENT): queries of one length leave as one large datagram that is cut below.
+
+use super::{Batch, Lanes, Sent, Watched, Way, is_passing};
+use crate::clock::Clock;
+use crate::limits::{ANSWER_MAX, BATCH_MAX};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::ptr;
+
+/// Octets from one buffer to the next: an odd number of cache lines, so that their beginnings do
+/// not fall into the same few sets of the cache.
+const STRIDE: usize = ANSWER_MAX + 64;
+/// Datagrams that the kernel cuts one large one into at most (UDP_MAX_SEGMENTS, before 6.9).
+const SEGMENTS_MAX: usize = 64;
+// SAFETY: CMSG_SPACE and CMSG_LEN only compute.
+const CONTROL: usize = unsafe { libc::CMSG_SPACE(2) } as usize;
+// SAFETY: as above.
+const CONTROL_LEN: usize = unsafe { libc::CMSG_LEN(2) } as usize;
+
+/// A control message that says how long each piece is.
+#[derive(Clone, Copy)]
+#[repr(C, align(8))]
+struct Control([u8; CONTROL]);
+
+impl Control {
+    fn segment() -> Self {
+        let mut octets = [0; CONTROL];
+        let header = libc::cmsghdr {
+            cmsg_len: CONTROL_LEN as _,
+            cmsg_level: libc::SOL_UDP,
+            cmsg_type: libc::UDP_SEGMENT,
+        };
+        // SAFETY: the header is plain old data that fits at the beginning; unaligned is allowed.
+        unsafe { octets.as_mut_ptr().cast::<libc::cmsghdr>().write_unaligned(header) };
+        Self(octets)
+    }
+
+    fn set(&mut self, len: u16) {
+        let at = CONTROL_LEN - 2;
+        self.0[at..at + 2].copy_from_slice(&len.to_ne_bytes());
+    }
+}
+
+/// Sockets, each a lane, of one thread.
+pub(crate) struct Udp {
+    lanes: Lanes,
+    sockets: Vec<OwnedFd>,
+    watched: Watched,
+    ready: Vec<usize>,
+    /// Whether equal queries leave together.
+    segments: bool,
+    out: Out,
+    inlet: Inlet,
+}
+
+/// Headers of what leaves. What they point at is set for each call.
+struct Out {
+    headers: Vec<libc::mmsghdr>,
+    vectors: Vec<libc::iovec>,
+    controls: Vec<Control>,
+    /// Queries in each.
+    counts: Vec<usize>,
+}
+
+/// Headers of what comes, each with its part of one buffer; never moved.
+struct Inlet {
+    headers: Vec<libc::mmsghdr>,
+    /// What the headers point at.
+    _vectors: Vec<libc::iovec>,
+    buffer: Vec<u8>,
+}
+
+/// A header of nothing.
+fn empty() -> libc::mmsghdr {
+    // SAFETY: all it is made of is integers and pointers, for which zeros are valid.
+    unsafe { std::mem::zeroed() }
+}
+
+impl Inlet {
+    fn new() -> Self {
+        let mut buffer = vec![0u8; STRIDE * BATCH_MAX];
+        let mut vectors: Vec<libc::iovec> = buffer
+            .chunks_exact_mut(STRIDE)
+            .map(|part| libc::iovec { iov_base: part.as_mut_ptr().cast(), iov_len: ANSWER_MAX })
+            .collect();
+        let headers = vectors
+            .iter_mut()
+            .map(|vector| {
+                let mut header = empty();
+                header.msg_hdr.msg_iov = vector;
+                header.msg_hdr.msg_iovlen = 1;
+                header
+            })
+            .collect();
+        Self { headers, _vectors: vectors, buffer }
+    }
+
+    /// Reads what there is; how many datagrams.
+    fn read(&mut self, fd: &OwnedFd) -> io::Result<usize> {
+        // SAFETY: the headers point at vectors and those at disjoint parts of the buffer, which
+        // live as long as they do and are not borrowed meanwhile.
+        let count = unsafe {
+            libc::recvmmsg(
+                fd.as_raw_fd(),
+                self.headers.as_mut_ptr(),
+                BATCH_MAX as u32,
+                libc::MSG_DONTWAIT as _,
+                ptr::null_mut(),
+            )
+        };
+        usize::try_from(count).map_err(|_| io::Error::last_os_error())
+    }
+
+    fn message(&self, index: usize) -> &[u8] {
+        let len = (self.headers[index].msg_len as usize).min(ANSWER_MAX);
+        &self.buffer[index * STRIDE..index * STRIDE + len]
+    }
+}
+
+impl Out {
+    fn new() -> Self {
+        Self {
+            headers: vec![empty(); BATCH_MAX],
+            vectors: vec![libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }; BATCH_MAX],
+            controls: vec![Control::segment(); BATCH_MAX],
+            counts: vec![0; BATCH_MAX],
+        }
+    }
+
+    /// Sets headers for what waits in a batch; how many they are.
+    fn lay(&mut self, batch: &Batch, segments: bool) -> usize {
+        let (mut used, mut at) = (0, batch.done);
+        while at < batch.ends.len() {
+            let first = batch.query(at);
+            let mut count = 1;
+            while segments
+                && count < SEGMENTS_MAX
+                && at + count < batch.ends.len()
+                && batch.query(at + count).len() == first.len()
+            {
+                count += 1;
+            }
+            let vector = &mut self.vectors[used];
+            // The kernel only reads it.
+            vector.iov_base = first.as_ptr().cast_mut().cast();
+            vector.iov_len = first.len() * count;
+            let header = &mut self.headers[used].msg_hdr;
+            header.msg_iov = vector;
+            header.msg_iovlen = 1;
+            let control = &mut self.controls[used];
+            if count > 1 {
+                control.set(first.len() as u16);
+                header.msg_control = control.0.as_mut_ptr().cast();
+                header.msg_controllen = CONTROL as _;
+            } else {
+                header.msg_control = ptr::null_mut();
+                header.msg_controllen = 0;
+            }
+            self.counts[used] = count;
+            (used, at) = (used + 1, at + count);
+        }
+        used
+    }
+
+    /// Sends the first `used` headers; how many were taken.
+    fn send(&mut self, fd: &OwnedFd, used: usize) -> io::Result<usize> {
+        // SAFETY: `lay` has set so many headers, whose vectors lie within the batch, which the
+        // caller holds, and whose controls are ours.
+        let count = unsafe {
+            libc::sendmmsg(
+                fd.as_raw_fd(),
+                self.headers.as_mut_ptr(),
+                used as u32,
+                libc::MSG_DONTWAIT as _,
+            )
+        };
+        usize::try_from(count).map_err(|_| io::Error::last_os_error())
+    }
+}
+
+impl Udp {
+    /// So many sockets.
+    ///
+    /// # Errors
+    /// One cannot be made.
+    pub fn new(mut lanes: Lanes, count: usize, segments: bool) -> io::Result<Self> {
+        let (mut sockets, watched) = (Vec::with_capacity(count), Watched::new()?);
+        for lane in 0..count {
+            let socket = lanes.datagrams()?;
+            watched.add(&socket, lane, false)?;
+            sockets.push(socket);
+        }
+        let ready = Vec::with_capacity(BATCH_MAX);
+        let (out, inlet) = (Out::new(), Inlet::new());
+        Ok(Self { lanes, sockets, watched, ready, segments, out, inlet })
+    }
+}
+
+impl Way for Udp {
+    #[inline]
+    fn takes(&self, _lane: usize) -> usize {
+        usize::MAX
+    }
+
+    fn send(&mut self, batch: &Batch) -> Sent {
+        let fd = &self.sockets[batch.lane];
+        let used = self.out.lay(batch, self.segments);
+        // What is told first may be about a datagram sent before: then nothing was sent now.
+        for _ in 0..2 {
+            match self.out.send(fd, used) {
+                Ok(count) => {
+                    return Sent { taken: self.out.counts[..count].iter().sum(), refused: false };
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Sent::default();
+                }
+                Err(error) if is_passing(&error) => {}
+                // The device or the path cannot cut: then we do.
+                Err(error) if self.segments && is_about_segments(&error) => {
+                    self.segments = false;
+                    return self.send(batch);
+                }
+                Err(_) => break,
+            }
+        }
+        Sent { taken: 0, refused: true }
+    }
+
+    fn receive(&mut self, clock: &Clock, each: &mut impl FnMut(usize, u64, &[u8])) -> usize {
+        self.ready.clear();
+        match self.sockets.len() {
+            1 => self.ready.push(0),
+            _ => {
+                let events = self.watched.look().iter().map(|event| event.data.u64() as usize);
+                self.ready.extend(events);
+            }
+        }
+        let mut received = 0;
+        for &lane in &self.ready {
+            // An error is about a datagram that was sent before, and gone with having been told.
+            let count = self.inlet.read(&self.sockets[lane]).unwrap_or(0);
+            let now = if count > 0 { clock.now() } else { 0 };
+            for index in 0..count {
+                each(lane, now, self.inlet.message(index));
+            }
+            received += count;
+        }
+        received
+    }
+
+    fn wait(&mut self, length_ns: u64) {
+        self.watched.wait(length_ns);
+    }
+
+    fn renew(&mut self, lane: usize) -> io::Result<()> {
+        let socket = self.lanes.datagrams()?;
+        self.watched.add(&socket, lane, false)?;
+        self.sockets[lane] = socket; // closing the old one ends its being watched
+        Ok(())
+    }
+}
+
+/// Whether the kernel says that it cannot cut a datagram here.
+fn is_about_segments(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EIO | libc::EINVAL | libc::EMSGSIZE | libc::ENOPROTOOPT)
+    )
+}

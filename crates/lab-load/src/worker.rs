@@ -1,0 +1,458 @@
+//! One thread of a load: sends what is due, takes what comes, and never waits past a due time.
+
+use crate::arrivals::{Arrivals, Plan, Rate, Share, Spacing};
+use crate::book::{ALONE, Book, Part};
+use crate::clock::Clock;
+use crate::fleet::Fleet;
+use crate::limits::BATCH_MAX;
+use crate::names::{Asked, Names};
+use crate::options::{Asks, Options, When};
+use crate::random::Random;
+use crate::table::{New, Table};
+use crate::way::{Batch, Way};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender};
+
+/// A thread wakes so long before a query is due, and keeps the CPU until it is: waking up takes
+/// some microseconds, more on a virtual machine.
+const SPIN_NS: u64 = 60_000;
+/// A thread that has nothing to do looks up at least this often, to see whether it is to stop.
+const NAP_MAX_NS: u64 = 50_000_000;
+/// What was due before the end may still leave so long behind it; then it is unsent.
+const GRACE_NS: u64 = 1_000_000_000;
+
+/// How a thread talks with whoever gathers.
+pub(crate) struct Line {
+    pub index: usize,
+    pub out: SyncSender<(usize, Box<Part>)>,
+    /// Empty parts to go on with.
+    pub back: Receiver<Box<Part>>,
+}
+
+/// Where queries come from.
+enum Source {
+    Questions(Box<Names>),
+    Lookups(Random),
+}
+
+pub(crate) struct Worker<'a, W> {
+    options: &'a Options,
+    way: W,
+    clock: Clock,
+    stop: &'a AtomicBool,
+    line: Line,
+    book: Book,
+    source: Source,
+    batch: Batch,
+    plan: Option<Plan>,
+    /// When the plan's next query is due.
+    due: Option<u64>,
+    /// Queries or lookups that may still be made.
+    left: u64,
+    lanes: usize,
+    lane: usize,
+    /// A lane that takes no more until it is renewed, and when the next one is.
+    retiring: Option<usize>,
+    churn_at: u64,
+    next_churned: usize,
+    publish_at: u64,
+}
+
+/// What a thread leaves behind.
+pub(crate) struct Left {
+    pub busy_ns: u64,
+    pub table_octets: usize,
+}
+
+/// Places each lane has in the table: in an open loop each may have to hold all that is under way
+/// in its share, and chance makes shares uneven.
+fn places_each(options: &Options) -> usize {
+    let all = options.outstanding_each();
+    match options.lanes_each() {
+        1 => all,
+        lanes => (2 * all.div_ceil(lanes)).min(all),
+    }
+}
+
+fn plan(options: &Options, share: Share) -> Option<Plan> {
+    let capped;
+    let arrivals = match &options.when {
+        When::Open(arrivals) => arrivals,
+        When::Closed { rate_max: None, .. } => return None,
+        When::Closed { rate_max: Some(rate), .. } => {
+            capped = Arrivals { rate: Rate::Constant(*rate), spacing: Spacing::Even, burst: 1 };
+            &capped
+        }
+    };
+    Some(Plan::new(arrivals, options.length_ns, share, options.seed))
+}
+
+impl<'a, W: Way> Worker<'a, W> {
+    pub fn new(
+        options: &'a Options,
+        way: W,
+        clock: Clock,
+        stop: &'a AtomicBool,
+        line: Line,
+    ) -> Self {
+        let share = Share { index: line.index, of: options.threads };
+        let (lanes, seed) = (options.lanes_each(), options.seed);
+        let own_seed = Random::new(seed, 0x0077_6f72 + share.index as u64).bits();
+        let (source, fleet) = match &options.asks {
+            Asks::Questions(what) => {
+                let names = Names::new((**what).clone(), share.index, share.of, seed);
+                (Source::Questions(Box::new(names)), None)
+            }
+            Asks::Lookups(names) => {
+                let dice = Random::new(seed, 0x6c6f_6f6b + share.index as u64);
+                (Source::Lookups(dice), Some(Fleet::new(names.clone())))
+            }
+        };
+        let mut plan = plan(options, share);
+        let due = plan.as_mut().and_then(Iterator::next);
+        let (index, of) = (share.index as u64, share.of as u64);
+        let left = options.queries_max.map_or(u64::MAX, |all| (all + of - 1 - index) / of);
+        Self {
+            options,
+            way,
+            clock,
+            stop,
+            book: Book::new(options, Table::new(lanes, places_each(options), own_seed), fleet),
+            line,
+            source,
+            batch: Batch::new(),
+            plan,
+            due,
+            left,
+            lanes,
+            lane: 0,
+            retiring: None,
+            churn_at: options.churn_ns.unwrap_or(u64::MAX),
+            next_churned: 0,
+            publish_at: options.interval_ns,
+        }
+    }
+
+    /// Runs the load to its end.
+    pub fn run(mut self) -> Left {
+        while self.clock.until_begin() > 0 {
+            std::thread::sleep(std::time::Duration::from_nanos(self.clock.until_begin()));
+        }
+        let mut now = self.clock.now();
+        while !self.is_over(now) {
+            let sent = self.send(now);
+            if !self.turn() && !sent {
+                self.wait(self.wake_at());
+            }
+            now = self.clock.now();
+        }
+        self.count_unsent(now);
+        while self.book.table.len() > 0 && !self.stop.load(Ordering::Relaxed) {
+            if !self.turn() {
+                self.wait(u64::MAX);
+            }
+        }
+        // Who is stopped does not wait: what is under way then has timed out for this load.
+        self.book.expire(u64::MAX);
+        self.book.part.until_ns = self.clock.now();
+        self.book.part.tally.connections += self.way.connections();
+        let table_octets = self.book.table.octets();
+        let busy_ns = self.book.busy_ns;
+        // There is room for one more than are handed over and not given back.
+        let _ = self.line.out.send((self.line.index, self.book.part));
+        Left { busy_ns, table_octets }
+    }
+
+    /// Whether nothing more is to be sent.
+    fn is_over(&self, now: u64) -> bool {
+        let waiting = !self.batch.is_empty();
+        let chained = self.book.fleet.as_ref().is_some_and(|f| !f.ready.is_empty() || f.len() > 0);
+        let exhausted = (self.plan.is_some() && self.due.is_none() || self.left == 0)
+            && !waiting
+            && !(chained && now < self.options.length_ns);
+        let grace = if self.options.is_open() { GRACE_NS } else { 0 };
+        exhausted || now >= self.options.length_ns + grace || self.stop.load(Ordering::Relaxed)
+    }
+
+    /// What there is to do besides sending; whether something had come.
+    fn turn(&mut self) -> bool {
+        let Self { way, clock, book, .. } = self;
+        let came = way.receive(clock, &mut |lane, now, message| book.came(lane, now, message));
+        while let Some(lane) = self.way.closed() {
+            self.book.part.tally.cut += u64::from(self.book.table.len_of(lane) > 0);
+        }
+        let now = self.clock.now();
+        self.book.expire(now);
+        self.renew(now);
+        if now >= self.publish_at {
+            self.publish(now);
+        }
+        came > 0
+    }
+
+    /// Replaces lanes whose time has come.
+    fn renew(&mut self, now: u64) {
+        if self.retiring.is_none() {
+            self.retiring = self.way.spent();
+        }
+        if self.retiring.is_none() && now >= self.churn_at {
+            self.retiring = Some(self.next_churned);
+            self.next_churned = (self.next_churned + 1) % self.lanes;
+            self.churn_at += self.options.churn_ns.unwrap_or(u64::MAX);
+        }
+        let waits = |lane| !self.batch.is_empty() && self.batch.lane == lane;
+        if let Some(lane) = self.retiring
+            && self.book.table.len_of(lane) == 0
+            && !waits(lane)
+        {
+            // Where there is no other to be had, this one goes on.
+            if self.way.renew(lane).is_ok() {
+                self.book.table.renew(lane);
+            }
+            self.retiring = None;
+        }
+    }
+
+    /// Hands the interval over, if there is something to go on with.
+    fn publish(&mut self, now: u64) {
+        self.publish_at += self.options.interval_ns;
+        if let Ok(empty) = self.line.back.try_recv() {
+            self.book.part.until_ns = now;
+            let part = std::mem::replace(&mut self.book.part, empty);
+            // There are no more parts than there is room for.
+            let _ = self.line.out.try_send((self.line.index, part));
+        }
+    }
+
+    /// When there is something to do at the latest.
+    fn wake_at(&self) -> u64 {
+        let due = match &self.options.when {
+            When::Closed { .. } if self.room() == 0 => None,
+            _ => self.due.filter(|_| self.left > 0),
+        };
+        due.unwrap_or(u64::MAX).min(self.options.length_ns).min(self.churn_at)
+    }
+
+    /// Waits for an answer until shortly before `until`, or something else is to be done.
+    fn wait(&mut self, until: u64) {
+        let now = self.clock.now();
+        let timeout = self.book.next_timeout().unwrap_or(u64::MAX);
+        let until = until.saturating_sub(SPIN_NS).min(timeout).min(self.publish_at);
+        if until > now {
+            self.way.wait((until - now).min(NAP_MAX_NS));
+        }
+    }
+
+    /// How many more may be under way.
+    fn room(&self) -> usize {
+        match self.options.when {
+            When::Open(_) => usize::MAX,
+            When::Closed { .. } => {
+                let ready = self.book.fleet.as_ref().map_or(0, |fleet| fleet.ready.len());
+                let all = self.options.outstanding_each();
+                all.saturating_sub(self.book.table.len() + ready)
+            }
+        }
+    }
+
+    /// Sends what is due; whether anything was.
+    fn send(&mut self, now: u64) -> bool {
+        if self.batch.is_empty() {
+            self.gather(now);
+        }
+        if self.batch.is_empty() {
+            return false;
+        }
+        let stamp = self.clock.now();
+        let is_open = self.options.is_open();
+        for place in &self.batch.places[self.batch.done..] {
+            let place = self.book.table.get(*place);
+            place.sent = stamp;
+            if !is_open {
+                place.due = stamp;
+            }
+        }
+        let sent = self.way.send(&self.batch);
+        for _ in 0..sent.taken {
+            let index = self.batch.done;
+            let (place, len) = (self.batch.places[index], self.batch.query(index).len());
+            self.book.sent(place, len);
+            self.batch.done += 1;
+        }
+        if sent.refused && !self.batch.is_empty() {
+            self.book.refused(self.batch.places[self.batch.done], stamp);
+            self.batch.done += 1;
+        }
+        if self.options.spin_ns > 0 {
+            self.clock.spin(self.options.spin_ns * sent.taken as u64);
+        }
+        sent.taken > 0
+    }
+
+    /// The next lane that takes a query.
+    fn next_lane(&mut self) -> Option<usize> {
+        for _ in 0..self.lanes {
+            self.lane = (self.lane + 1) % self.lanes;
+            if self.may_take(self.lane) {
+                return Some(self.lane);
+            }
+        }
+        None
+    }
+
+    fn may_take(&self, lane: usize) -> bool {
+        let places = places_each(self.options).next_power_of_two().min(1 << 16);
+        Some(lane) != self.retiring
+            && self.book.table.len_of(lane) < places
+            && self.way.takes(lane) > 0
+    }
+
+    /// Takes from the plan what is due by now: when it was. In a closed loop that is now.
+    fn take(&mut self, now: u64) -> Option<u64> {
+        if self.left == 0 {
+            return None;
+        }
+        let due = match (&mut self.plan, self.due) {
+            (None, _) => now,
+            (Some(plan), Some(due)) if due <= now => {
+                self.due = plan.next();
+                due
+            }
+            _ => return None,
+        };
+        self.left -= 1;
+        Some(if self.options.is_open() { due } else { now })
+    }
+
+    /// Whether something is due.
+    fn is_due(&self, now: u64) -> bool {
+        self.left > 0 && (self.plan.is_none() || self.due.is_some_and(|due| due <= now))
+    }
+
+    /// Queries that leave together at most. Who wastes time for each sees to answers in between.
+    fn batch_max(&self) -> usize {
+        if self.options.spin_ns > 0 { 1 } else { BATCH_MAX }
+    }
+
+    /// Writes what is due into the batch, all of it for one lane.
+    fn gather(&mut self, now: u64) {
+        self.batch.clear();
+        match self.source {
+            Source::Lookups(_) => self.gather_lookups(now),
+            Source::Questions(_) => self.gather_questions(now),
+        }
+    }
+
+    fn gather_questions(&mut self, now: u64) {
+        let most = self.room().min(self.batch_max());
+        if most == 0 || !self.is_due(now) {
+            return;
+        }
+        let Some(lane) = self.next_lane() else { return self.crowd_out(now) };
+        self.batch.lane = lane;
+        let most = most.min(self.way.takes(lane));
+        while self.batch.ends.len() < most && self.may_take(lane) {
+            let Some(due) = self.take(now) else { return };
+            let Source::Questions(names) = &mut self.source else { return };
+            let asked = names.write(&mut self.batch.octets);
+            self.enter(due, asked, ALONE);
+        }
+    }
+
+    /// Takes a place for the query that was written last, and closes it.
+    fn enter(&mut self, due: u64, asked: Asked, tag: u32) {
+        let Asked { question_len, identity, .. } = asked;
+        let new = New { due, sent: due, identity, question_len, tag };
+        self.book.part.tally.planned += 1;
+        let (place, id) =
+            self.book.table.open(self.batch.lane, new).expect("the lane was asked before");
+        self.batch.end(place, id);
+    }
+
+    fn gather_lookups(&mut self, now: u64) {
+        while self.room() >= 2 && self.is_due(now) && self.ready() < BATCH_MAX {
+            let Some(lane) = self.next_lane() else {
+                self.crowd_out(now);
+                break;
+            };
+            let Some(due) = self.take(now) else { break };
+            let (Source::Lookups(dice), Some(fleet)) = (&mut self.source, &mut self.book.fleet)
+            else {
+                return;
+            };
+            let tally = &mut self.book.part.tally;
+            tally.lookups += 1;
+            if !fleet.begin(fleet.pick(dice), due, lane as u32) {
+                // Its first two queries are what is not sent.
+                tally.lookups_failed += 1;
+                tally.planned += 2;
+                tally.unsent += 2;
+                tally.crowded += 2;
+            }
+        }
+        self.gather_ready();
+    }
+
+    fn ready(&self) -> usize {
+        self.book.fleet.as_ref().map_or(0, |fleet| fleet.ready.len())
+    }
+
+    /// Writes queries of lookups into the batch, as long as they are for one lane.
+    fn gather_ready(&mut self) {
+        let front = |book: &Book| book.fleet.as_ref()?.ready.front().copied();
+        let Some(first) = front(&self.book) else { return };
+        self.batch.lane = first.lane as usize;
+        let lane = self.batch.lane;
+        let most = self.batch_max().min(self.way.takes(lane));
+        let places = places_each(self.options).next_power_of_two().min(1 << 16);
+        while let Some(step) = front(&self.book)
+            && step.lane == first.lane
+            && self.batch.ends.len() < most
+            && self.book.table.len_of(lane) < places
+        {
+            let Some(fleet) = &mut self.book.fleet else { return };
+            fleet.ready.pop_front();
+            let (query, asked) = fleet.names.set.asked(step.index);
+            self.batch.octets.extend_from_slice(query);
+            self.enter(step.due, asked, step.lookup);
+        }
+    }
+
+    /// No lane takes what is due. If that is for want of places, it is lost; else it waits.
+    fn crowd_out(&mut self, now: u64) {
+        let places = places_each(self.options).next_power_of_two().min(1 << 16);
+        let full = (0..self.lanes).all(|lane| self.book.table.len_of(lane) == places);
+        if !full || !self.options.is_open() {
+            return;
+        }
+        let each = if self.book.fleet.is_some() { 2 } else { 1 };
+        while self.take(now).is_some() {
+            let tally = &mut self.book.part.tally;
+            tally.planned += each;
+            tally.unsent += each;
+            tally.crowded += each;
+        }
+    }
+
+    /// What was due by the plan and has not left is unsent.
+    fn count_unsent(&mut self, now: u64) {
+        for place in self.batch.places.split_off(self.batch.done) {
+            self.book.refused(place, now);
+        }
+        let tally = &mut self.book.part.tally;
+        if let Some(fleet) = &mut self.book.fleet {
+            let waiting = fleet.ready.drain(..).count() as u64;
+            tally.planned += waiting;
+            tally.unsent += waiting;
+        }
+        if !self.options.is_open() {
+            return;
+        }
+        let each = if self.book.fleet.is_some() { 2 } else { 1 };
+        while self.take(now).is_some() {
+            let tally = &mut self.book.part.tally;
+            tally.planned += each;
+            tally.unsent += each;
+        }
+    }
+}

@@ -3,8 +3,9 @@
 
 use serde_json::Value;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 fn lab(words: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dunlin"));
@@ -129,4 +130,71 @@ fn what_cannot_be_done_says_what_can() {
         let output = lab(words);
         assert_eq!(output.status.code(), Some(2), "{words:?}: {}", said(&output));
     }
+}
+
+/// Two hosts, gone in the end with whoever is in them.
+struct Hosts(String);
+
+impl Hosts {
+    /// Nothing where we are not root; that fails if nothing may be skipped.
+    fn up(letter: char) -> Option<Self> {
+        if !rustix::process::geteuid().is_root() {
+            let strict =
+                ["CI", "DUNLIN_REQUIRE_ALL"].into_iter().any(|v| std::env::var_os(v).is_some());
+            assert!(!strict, "cannot run: two hosts need root");
+            eprintln!("\n*** SKIPPED: two hosts need root ***\n");
+            return None;
+        }
+        let hosts = Self(format!("{letter}{}", std::process::id()));
+        let words = ["hosts", "up", "--name", &hosts.0, "--layout", "steered", "--queues", "2"];
+        let output = lab(&words);
+        assert!(output.status.success(), "{}", said(&output));
+        Some(hosts)
+    }
+
+    /// A command on the clients' host.
+    fn exec(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dunlin"));
+        command.args(["lab", "hosts", "exec", "--name", &self.0, "client", "--"]).args(words);
+        command
+    }
+
+    /// How the client's packets are steered.
+    fn steering(&self) -> String {
+        let file = format!("/sys/class/net/{}-gen/queues/rx-1/rps_cpus", self.0);
+        let output = self.exec(&["cat", &file]).output().expect("it runs");
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    }
+}
+
+impl Drop for Hosts {
+    fn drop(&mut self) {
+        lab(&["hosts", "down", "--end", "--name", &self.0]);
+    }
+}
+
+#[test]
+fn what_was_tuned_is_restored_whoever_is_killed_and_wherever() {
+    let Some(hosts) = Hosts::up('m') else { return };
+    let device = format!("{}-gen", hosts.0);
+    let before = hosts.steering();
+    let own = ["buffers", "budget", "governor"].map(|kind| ["--skip", kind]).concat();
+    let tune = [env!("CARGO_BIN_EXE_dunlin"), "lab", "tune", "--device", &device, "--cpus", "0"];
+    let tuned = |words: &[&str]| hosts.exec(&[&tune[..], &own, &["--"], words].concat());
+
+    let file = format!("/sys/class/net/{device}/queues/rx-1/rps_cpus");
+    let output = tuned(&["sh", "-c", &format!("cat {file}; exit 7")]).output().expect("it runs");
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert_eq!((output.status.code(), shown.trim()), (Some(7), "1"), "{}", said(&output));
+    assert_eq!(hosts.steering(), before);
+
+    let wait = ["sh", "-c", "echo ready; sleep 60"];
+    let mut killed = tuned(&wait).stdout(Stdio::piped()).spawn().expect("it runs");
+    let mut line = String::new();
+    let mut out = BufReader::new(killed.stdout.take().expect("a pipe"));
+    out.read_line(&mut line).expect("a line");
+    assert_eq!(line, "ready\n");
+    assert!(killed.kill().and_then(|()| killed.wait()).is_ok());
+    // Whichever command of the lab comes next, on whichever host; here it looks at the steering.
+    assert_eq!(hosts.steering(), before);
 }

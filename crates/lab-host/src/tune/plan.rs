@@ -208,7 +208,9 @@ impl Planner<'_> {
         } else {
             mask::write(&[])
         };
-        for queue in receive.iter().filter(|_| !threads) {
+        // Who polls in a thread of its own has a CPU already.
+        let polls = threads || self.machine.number(&format!("{folder}/threaded")) == Some(1);
+        for queue in receive.iter().filter(|_| !polls) {
             self.set(Part::Rps, &format!("{folder}/queues/{queue}/rps_cpus"), &steered);
         }
         for (index, queue) in send.iter().enumerate().filter(|_| send.len() > 1) {

@@ -98,9 +98,11 @@ fn what_is_planned_is_what_differs() {
         ..options("2-3")
     };
     assert_eq!(planned(&tree, &skipping), [wanted[6]]);
-    let threads = planned(&tree, &Options { threads: true, ..skipping });
+    let threads = planned(&tree, &Options { threads: true, ..skipping.clone() });
     let pinned = "CPUs of the polling threads of eth0  → 2-3";
     assert_eq!(threads, ["/sys/class/net/eth0/threaded 0 → 1", pinned]);
+    tree.write(&format!("{NET}/threaded"), "1\n");
+    assert!(planned(&tree, &Options { threads: false, ..skipping }).is_empty(), "threads poll it");
     let no_device =
         Options { device: Some(("eth9".into(), "0".parse().unwrap())), ..Options::default() };
     assert!(plan(&tree.machine(), &no_device).unwrap_err().contains("no device eth9"));

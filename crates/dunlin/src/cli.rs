@@ -79,6 +79,7 @@ pub enum Command {
     Import(Import),
     /// Measures servers, and looks after the machine that they are measured on.
     #[command(after_help = "Examples:\n  \
+        dunlin lab echo --listen 127.0.0.1:5353\n  \
         dunlin lab hosts up\n  \
         dunlin lab load -s 10.99.0.1 -d queries --rate 50k -l 30")]
     Lab(Lab),
@@ -152,7 +153,8 @@ pub struct Top {
     pub output: Output,
 }
 
-fn read_interval(text: &str) -> Result<Duration, String> {
+/// A time that something is shown once in.
+pub fn read_interval(text: &str) -> Result<Duration, String> {
     let interval = read_duration(text).filter(|interval| TOP_INTERVAL.contains(interval));
     interval.ok_or_else(|| "expected 100ms to 1h, such as \"500ms\", \"2s\" or \"1m\"".into())
 }

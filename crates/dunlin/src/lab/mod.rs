@@ -1,9 +1,12 @@
 //! `dunlin lab`: measuring, and the machine that is measured on.
 pub mod doctor;
+pub mod echo;
 pub mod hosts;
 pub mod load;
 pub mod manifest;
+mod signals;
 pub mod tune;
+mod values;
 
 use clap::{Args, Subcommand};
 use lab_host::machine::Machine;
@@ -19,6 +22,22 @@ pub struct Lab {
 
 #[derive(Debug, Subcommand)]
 pub enum Act {
+    /// Answers every query with itself, QR set: the most that a server on this machine can answer.
+    ///
+    /// Nothing is parsed and nothing looked up: whatever a server gets less than an echo by the
+    /// same model is what the server itself costs. What is no query (QR set, or shorter than a DNS
+    /// header) is dropped and counted. It runs until SIGINT, SIGTERM, or the end of --seconds, and
+    /// then says what it did; exit status 1 says that a thread or a process ended by itself.
+    #[command(after_help = "Examples:\n  \
+        dunlin lab echo --listen 10.99.0.1:5353\n  \
+        dunlin lab echo --listen '[::1]:5353' --model io_uring --threads 2 --cpus 0-1\n  \
+        dunlin lab echo --model blocking --processes 4 --shared --seconds 10\n  \
+        dunlin lab echo --spin-ns 5000 -o json | jq .responses\n\n\
+        Each thread has a socket of its own, unless --shared: the kernel spreads clients over them by \
+        a hash of their addresses and ports.\n\
+        CPU time is that of the echo's own threads: what the kernel does for them in interrupts, \
+        and in threads of its own, is not in it.")]
+    Echo(echo::Echo),
     /// Makes two hosts of this machine, so that a server and its clients have a CPU each.
     ///
     /// Each host is a network namespace, with a wire between both. The server's is 10.99.0.1 and
@@ -89,6 +108,7 @@ pub fn run(command: &Lab) -> Result<ExitCode, Box<dyn Error>> {
         _ => {}
     }
     match &command.act {
+        Act::Echo(command) => echo::run(command),
         Act::Hosts(command) => hosts::run(command),
         Act::Manifest(command) => manifest::run(command),
         Act::Doctor(command) => doctor::run(command),

@@ -107,6 +107,8 @@ pub fn run(command: &Echo) -> Result<ExitCode, Box<dyn Error>> {
         before = now;
     }
     let sum = echo.stop()?;
+    // The last interval may be shorter than others.
+    writer.interval(&mut out, &before, &sum)?;
     writer.end(&mut out, &sum)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -169,7 +171,7 @@ impl Writer {
         now: &Snapshot,
     ) -> io::Result<()> {
         match self {
-            Self::Table(lines) => lines.write(out, &show::table(before, now)),
+            Self::Table(lines) => lines.write(out, show::table(before, now)),
             Self::Log => show::write_log(out, before, now),
             Self::Json => json::write_stats(out, json::Kind::Periodic, before, now),
         }
@@ -179,8 +181,12 @@ impl Writer {
         let nothing = show::nothing_of(sum);
         match self {
             Self::Json => return json::write_stats(out, json::Kind::Sum, &nothing, sum),
-            Self::Table(lines) => lines.write(out, &show::table(&nothing, sum))?,
-            Self::Log => Lines::default().write(out, &show::table(&nothing, sum))?,
+            Self::Table(lines) => lines.write(out, show::table(&nothing, sum))?,
+            Self::Log => {
+                for line in show::table(&nothing, sum) {
+                    writeln!(out, "{line}")?;
+                }
+            }
         }
         show::write_sum(out, sum)
     }

@@ -1,6 +1,7 @@
 //! What the echo does, for people.
-use crate::human::{Side, align, count, octets, percent, plural, rate, short};
+use crate::human::{Side, align, count, octets, percent, rate, short};
 use lab_echo::{Counts, Echo, Reason, Snapshot, Thread};
+use ratatui::crossterm::terminal;
 use std::io::{self, Write};
 use std::time::Duration;
 
@@ -11,13 +12,21 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Writes `lines` in the place of the last.
-    pub fn write(&mut self, out: &mut impl Write, lines: &[String]) -> io::Result<()> {
+    /// Writes `lines` in the place of the last. Of more than a screen has rows, the first are
+    /// shown, and the very last.
+    pub fn write(&mut self, out: &mut impl Write, mut lines: Vec<String>) -> io::Result<()> {
+        let rows = terminal::size().map_or(usize::MAX, |(_, rows)| usize::from(rows).max(4));
+        // One row is the cursor's.
+        if lines.len() >= rows {
+            let hidden = rows - 3..lines.len() - 1;
+            let told = format!("… and {} more", hidden.len());
+            lines.splice(hidden, [told]);
+        }
         if self.written > 0 {
             // Up to the first of them, and from there everything away.
             write!(out, "\x1b[{}A\x1b[J", self.written)?;
         }
-        for line in lines {
+        for line in &lines {
             writeln!(out, "{line}")?;
         }
         self.written = lines.len();
@@ -33,11 +42,12 @@ pub fn write_head(out: &mut impl Write, echo: &Echo) -> io::Result<()> {
     let cpus = options.cpus.as_ref().map_or("any CPU".into(), |cpus| format!("CPUs {cpus}"));
     writeln!(
         out,
-        "echo on {} by {}: {} of {}, {sockets}, batches of {} at most, {cpus}, queues of {} and {}",
+        "echo on {} by {}: processes: {}, threads of each: {}, {sockets}, batches of {} at most, \
+         {cpus}, queues of {} and {}",
         echo.address(),
         options.model.name(),
-        plural(options.processes, "process").replace("processs", "processes"),
-        plural(options.threads, "thread"),
+        options.processes,
+        options.threads,
         options.batch(),
         octets(receive as u64),
         octets(send as u64),

@@ -2,7 +2,7 @@
 # we are root or have sudo, and named where we are not.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help run test loom lint fleet bench-forward bench-instructions bench-sockets bench-memory bench-publish \
+.PHONY: help run test loom lint fleet bench-echoes bench-forward bench-instructions bench-sockets bench-memory bench-publish \
   campaign-differential campaign-floods campaign-cache campaign-fuzz campaign-upstreams \
   campaign-corefile deb
 
@@ -44,6 +44,11 @@ fleet: ## write examples/fleet again
 bench-instructions: ## instructions a query; more than the limit fails
 	@scripts/require test
 	@cargo bench --package answer --bench instructions
+
+bench-echoes: ## what an echo answers by every model, beside one in C, ROUNDS=3; writes docs/echo.md; root
+	@scripts/require bench-echoes
+	@cargo build --quiet --release --package dunlin
+	@bench/echoes $(or $(ROUNDS),3) docs/echo.md
 
 bench-forward: ## beside Unbound, BIND, dnsdist and CoreDNS, ROUNDS=3; writes docs/forwarding-performance.md; root
 	@scripts/require bench-forward

@@ -112,7 +112,26 @@ pub fn is_passing(error: &std::io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::UdpSocket;
     use std::time::Instant;
+
+    #[test]
+    fn nobody_is_answered_at_port_0() {
+        let board = Arc::new(Board::new(1).unwrap());
+        let socket: OwnedFd = UdpSocket::bind("127.0.0.1:0").unwrap().into();
+        let seat = Seat {
+            number: 0,
+            cpu: None,
+            batch: 1,
+            socket: Arc::new(socket),
+            on_stop: OnStop::new().unwrap(),
+            board: board.clone(),
+            spin: Duration::ZERO,
+        };
+        assert!(seat.answer(&mut [0; 12], 1));
+        assert!(!seat.answer(&mut [0; 12], 0));
+        assert_eq!(board.counts(0).dropped[Reason::NoPeer as usize], 1);
+    }
 
     #[test]
     fn time_is_spent_as_told() {

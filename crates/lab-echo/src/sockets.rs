@@ -18,7 +18,12 @@ pub fn open(options: &Options, count: usize) -> Result<Vec<Arc<OwnedFd>>, Error>
         let socket = Arc::new(bind(options, false)?);
         return Ok(vec![socket; count]);
     }
-    (0..count).map(|_| bind(options, true).map(Arc::new)).collect()
+    if count > 1 && options.listen.port() != 0 {
+        // Who shares a port shares it with everybody of the same user, unasked: first see that
+        // nobody else is there, lest clients are spread over them too.
+        bind(options, false)?;
+    }
+    (0..count).map(|_| bind(options, count > 1).map(Arc::new)).collect()
 }
 
 /// A UDP socket, to which others may be bound beside if it is one of many.

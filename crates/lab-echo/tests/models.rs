@@ -19,7 +19,18 @@ const LOOPBACKS: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6
 
 /// Those that work on the loopback device, and without root.
 fn models() -> impl Iterator<Item = Model> {
-    Model::ALL.into_iter().filter(|model| *model != Model::Packet)
+    Model::ALL.into_iter().filter(|model| match model {
+        Model::Packet => false,
+        Model::IoUring => has_io_uring(),
+        _ => true,
+    })
+}
+
+/// Containers often have none. Where that is so this says it loudly, or fails if nothing may be
+/// skipped.
+fn has_io_uring() -> bool {
+    let options = Options::new(SocketAddr::new(LOOPBACKS[0], 0), Model::IoUring);
+    Echo::start(options).inspect_err(|why| hosts::skip(&why.to_string())).is_ok()
 }
 
 fn start(ip: IpAddr, model: Model) -> Echo {
@@ -223,6 +234,12 @@ fn what_cannot_be_is_told_with_what_to_do() {
     assert!(told(Options::new(listen, Model::Poll)).contains("ss -lunp"));
     let elsewhere = "192.0.2.1:5353".parse().unwrap();
     assert!(told(Options::new(elsewhere, Model::Poll)).contains("ip address"));
+    // Nor may its sockets be shared with somebody who did not ask for that.
+    let many = Options { threads: 2, ..Options::new(listen, Model::Poll) };
+    assert!(told(many).contains("ss -lunp"));
+    let one = Echo::start(Options { threads: 2, ..Options::new(free_port(), Model::Poll) });
+    let one = one.unwrap();
+    assert!(told(one.options().clone()).contains("ss -lunp"));
     // The test harness has threads.
     let forked = Options { processes: 2, ..Options::new(free_port(), Model::Poll) };
     assert!(told(forked).contains("cannot be forked"));
@@ -264,6 +281,7 @@ fn sockets_are_of_the_namespace_asked_for() {
     let own = std::fs::read_link("/proc/thread-self/ns/net").unwrap();
     let options = Options {
         netns: Some(hosts.server.clone()),
+        busy_poll: Duration::from_micros(50),
         ..Options::new(SocketAddr::new(hosts::V4, 5353), Model::Recvmmsg)
     };
     let echo = Echo::start(options).unwrap();

@@ -94,7 +94,7 @@ pub fn run(command: &Echo) -> Result<ExitCode, Box<dyn Error>> {
     let begun = Instant::now();
     let end = command.seconds.map(|seconds| begun + Duration::from_secs(seconds.into()));
     let mut due = begun;
-    let mut before = echo.snapshot();
+    let mut before = show::nothing_of(&echo.snapshot());
     loop {
         due += command.interval;
         let until = end.map_or(due, |end| due.min(end));

@@ -33,8 +33,8 @@ pub enum Act {
         dunlin lab echo --listen '[::1]:5353' --model io_uring --threads 2 --cpus 0-1\n  \
         dunlin lab echo --model blocking --processes 4 --shared --seconds 10\n  \
         dunlin lab echo --spin-ns 5000 -o json | jq .responses\n\n\
-        Each thread has a socket of its own, unless --shared: the kernel spreads clients over them by \
-        a hash of their addresses and ports.\n\
+        Each thread has a socket of its own, unless --shared: the kernel spreads clients over them \
+        by a hash of their addresses and ports.\n\
         CPU time is that of the echo's own threads: what the kernel does for them in interrupts, \
         and in threads of its own, is not in it.")]
     Echo(echo::Echo),

@@ -21,7 +21,7 @@ mod time;
 
 pub use net::{Device, Qdisc, Socket, Softnet, Udp};
 pub use processes::{Thread, Throttle};
-pub(crate) use processes::{parse_stat, parse_throttle as throttle_of, stat_file};
+pub(crate) use processes::{group_file, parse_stat, parse_throttle as throttle_of, stat_file};
 pub use time::CpuTime;
 pub(crate) use time::{cpus as cpu_times, stolen};
 

@@ -85,14 +85,14 @@ pub struct Identity {
 /// What of a machine is looked at.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Look {
-    /// Network devices; those that are up, but for the loopback one, where none is named.
+    /// Network devices; without any, [`devices_up`].
     pub devices: Vec<String>,
     /// Whether it is told who the machine is.
     pub identify: bool,
 }
 
 impl Manifest {
-    /// Looks at a machine. This one's neighbours are watched for a quarter of a second.
+    /// Looks at a machine. This one's neighbours are watched for half a second.
     ///
     /// # Errors
     /// A device is not there.

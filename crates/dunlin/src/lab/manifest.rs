@@ -28,7 +28,8 @@ pub struct Manifest {
 /// What of the machine is looked at.
 #[derive(Args, Debug)]
 pub struct Looked {
-    /// A network device; may be given several times. Without it, those that are up.
+    /// A network device; may be given several times. Without it, those that are up and plugged in,
+    /// or, where there are none, all that are up.
     #[arg(long = "device", value_name = "DEVICE")]
     pub devices: Vec<String>,
 }

@@ -128,19 +128,24 @@ pub(super) fn throttle(proc: &Path, groups: &Path, pids: &[u32]) -> Throttle {
     })
 }
 
-/// Where the group counts, below the folder of all groups: with cgroup v1, the hierarchy of `cpu`
-/// is a folder of its own. Where both are there, `cpu` is in v1.
+/// Where the group counts, below the folder of all groups.
 pub(crate) fn stat_file(groups: &str) -> Option<String> {
+    group_file(groups, "cpu", "cpu.stat")
+}
+
+/// Where a controller keeps a file of the group, below the folder of all groups: with cgroup v1,
+/// its hierarchy is a folder of its own. Where both are there, it is in v1.
+pub(crate) fn group_file(groups: &str, controller: &str, file: &str) -> Option<String> {
     let mut unified = None;
     for line in groups.lines() {
         let mut parts = line.splitn(3, ':');
         let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
         let path = path.trim_matches('/');
-        if controllers.split(',').any(|name| name == "cpu") {
-            return Some(join(&[controllers, path, "cpu.stat"]));
+        if controllers.split(',').any(|name| name == controller) {
+            return Some(join(&[controllers, path, file]));
         }
         if controllers.is_empty() {
-            unified = Some(join(&[path, "cpu.stat"]));
+            unified = Some(join(&[path, file]));
         }
     }
     unified

@@ -103,7 +103,7 @@ pub(super) fn swapping(manifest: &Manifest, _: &Purpose) -> Option<Finding> {
     let pages = manifest.now.swaps_pages;
     (pages > 0).then(|| Finding {
         severity: Invalid,
-        what: format!("memory is being swapped: {pages} pages in a quarter of a second"),
+        what: format!("memory is being swapped: {pages} pages in half a second"),
         why: "a query that touches such a page waits for the disk".into(),
         remedy: "free memory, or `swapoff -a`".into(),
     })

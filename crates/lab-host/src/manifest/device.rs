@@ -63,14 +63,19 @@ pub struct Device {
     pub interrupts: BTreeMap<String, String>,
 }
 
-/// Devices that are up, but for the loopback one.
+/// Devices that are up and plugged in; where there are none, those that are up, but for the
+/// loopback one. Those of containers, which come and go, decide nothing.
 pub fn devices_up(machine: &Machine) -> Vec<String> {
     let is_up = |name: &String| {
         let state = machine.read(&format!("{NET}/{name}/operstate"));
         let carrier = machine.number(&format!("{NET}/{name}/carrier"));
         name != "lo" && (state.as_deref() == Some("up") || carrier == Some(1))
     };
-    machine.list(NET).into_iter().filter(is_up).take(DEVICES_MAX).collect()
+    let is_hard = |name: &&String| machine.has(&format!("{NET}/{name}/device"));
+    let up: Vec<_> = machine.list(NET).into_iter().filter(is_up).collect();
+    let hard: Vec<_> = up.iter().filter(is_hard).cloned().collect();
+    let chosen = if hard.is_empty() { up } else { hard };
+    chosen.into_iter().take(DEVICES_MAX).collect()
 }
 
 impl Device {

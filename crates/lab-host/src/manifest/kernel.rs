@@ -1,6 +1,7 @@
 //! The kernel, and who has a say in what runs besides it.
 
 use super::cpu::field;
+use crate::counters::{group_file, stat_file};
 use crate::machine::Machine;
 use crate::threads;
 use serde::{Deserialize, Serialize};
@@ -134,7 +135,8 @@ pub struct Virtualisation {
     pub container: String,
     /// CPUs' worth of time that a control group grants; none: all.
     pub quota: Option<f64>,
-    /// The CPUs we may use, as a list.
+    /// The CPUs that our control group may use, as a list. Where this very process was bound to
+    /// decides nothing.
     pub allowed: String,
 }
 
@@ -150,7 +152,6 @@ impl Virtualisation {
             let found = kinds.into_iter().find(|(file, _)| machine.has(file));
             found.map(|(_, kind)| kind.to_owned())
         });
-        let status = machine.read("proc/self/status").unwrap_or_default();
         Self {
             hypervisor: match is_virtual {
                 true => vendor.unwrap_or_else(|| "unknown".to_owned()),
@@ -158,15 +159,27 @@ impl Virtualisation {
             },
             container: container.unwrap_or_default(),
             quota: if machine.is_this() { cpu::quota().or(quota_v1(machine)) } else { None },
-            allowed: field(&status, "Cpus_allowed_list").unwrap_or_default(),
+            allowed: allowed(machine),
         }
     }
+}
+
+/// What the control group may use; all that is online where none tells.
+fn allowed(machine: &Machine) -> String {
+    let groups = machine.read("proc/self/cgroup").unwrap_or_default();
+    // Of v2, and of v1, where it is also without what is offline or not the parent's.
+    let files = ["cpuset.cpus.effective", "cpuset.effective_cpus"];
+    let told = files.iter().find_map(|file| {
+        let file = group_file(&groups, "cpuset", file)?;
+        machine.read(&format!("sys/fs/cgroup/{file}"))
+    });
+    told.or(machine.read("sys/devices/system/cpu/online")).unwrap_or_default()
 }
 
 /// What cgroup v1 grants.
 fn quota_v1(machine: &Machine) -> Option<f64> {
     let groups = machine.read("proc/self/cgroup")?;
-    let file = crate::counters::stat_file(&groups)?;
+    let file = stat_file(&groups)?;
     let folder = format!("sys/fs/cgroup/{}", file.trim_end_matches("cpu.stat"));
     let quota = machine.number(&format!("{folder}cpu.cfs_quota_us")).filter(|us| *us > 0)?;
     let period = machine.number(&format!("{folder}cpu.cfs_period_us")).filter(|us| *us > 0)?;

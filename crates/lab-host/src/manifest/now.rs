@@ -53,7 +53,9 @@ impl Now {
     /// Watches a machine for [`WATCH_TIME`]; of a tree of files, what it says at once.
     pub(super) fn watch(machine: &Machine) -> Self {
         let proc = machine.path("proc");
-        let (times, processes, swaps) = (cpu_times(&proc), processes(machine), swapped(machine));
+        // The CPUs last, and first again: what looking at processes takes is our own doing.
+        let (swaps, processes) = (swapped(machine), processes(machine));
+        let times = cpu_times(&proc);
         let began = Instant::now();
         if machine.is_this() {
             sleep(WATCH_TIME);

@@ -35,7 +35,7 @@ fn tree(test: &str) -> Tree {
             ("proc/sys/net/ipv4/udp_mem", "1\t2\t3\n"),
             ("proc/interrupts", "  CPU0 CPU1\n 40:  1 2 PCI-MSI 0-edge  eth0-rx-0\nNMI: 0 0\n"),
             ("proc/irq/40/smp_affinity_list", "0-1\n"),
-            ("proc/self/status", "Name:\tx\nCpus_allowed_list:\t0-1\n"),
+            ("proc/self/cgroup", "0::/pod\n"),
             ("sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n"),
         ],
     );
@@ -98,7 +98,17 @@ fn a_machine_is_read() {
     assert_eq!(manifest.frequency.boost, Some(true));
     assert_eq!(manifest.frequency.idle_states[0].latency_us, 170);
     assert_eq!(manifest.virtualisation.hypervisor, "unknown");
+    // All that is online, until the control group says otherwise.
     assert_eq!(manifest.virtualisation.allowed, "0-1");
+    for (groups, file) in [
+        ("0::/pod\n", "pod/cpuset.cpus.effective"),
+        ("3:cpuset:/box\n0::/y\n", "cpuset/box/cpuset.effective_cpus"),
+    ] {
+        let tree = tree("manifest-cpuset");
+        tree.write("proc/self/cgroup", groups);
+        tree.write(&format!("sys/fs/cgroup/{file}"), "1\n");
+        assert_eq!(take(&tree).virtualisation.allowed, "1", "{groups}");
+    }
     let kernel = &manifest.kernel;
     assert_eq!((kernel.release.as_str(), kernel.huge_pages.as_str()), ("6.18.1", "madvise"));
     assert_eq!((kernel.memory_kb, kernel.swap_kb, kernel.irqbalance), (1_000, 5, false));
@@ -120,6 +130,13 @@ fn devices_are_read() {
     assert_eq!(device.rps["rx-0"], "00000000,00000002");
     assert_eq!(device.rps["rx-1"], "");
     assert_eq!(device.interrupts["eth0-rx-0"], "0-1");
+    // Of software only, where there is nothing else.
+    let soft = Tree::new("manifest-soft", &[("sys/class/net/veth1/carrier", "1")]);
+    soft.write("sys/class/net/veth2/operstate", "down");
+    assert_eq!(devices_up(&soft.machine()), ["veth1"]);
+    soft.write("sys/class/net/eth0/operstate", "up");
+    soft.write("sys/class/net/eth0/device/numa_node", "0");
+    assert_eq!(devices_up(&soft.machine()), ["eth0"]);
     let look = Look { devices: vec!["eth7".into()], ..Look::default() };
     let machine = tree("manifest-no-device").machine();
     let said = Manifest::take(&machine, &look, Software::default()).unwrap_err();

@@ -2,7 +2,7 @@
 # we are root or have sudo, and named where we are not.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help run test loom lint fleet bench-echoes bench-forward bench-instructions bench-sockets bench-memory bench-publish \
+.PHONY: help run test loom lint fleet bench-echoes bench-forward bench-instructions bench-load bench-sockets bench-memory bench-publish \
   campaign-differential campaign-floods campaign-cache campaign-fuzz campaign-upstreams \
   campaign-corefile deb
 
@@ -59,6 +59,11 @@ bench-sockets: ## queries a second beside Knot and a bare echo, ROUNDS=3; root
 	@scripts/require test
 	@cargo build --quiet --release --package dunlin --package xtask
 	@bench/sockets $(or $(ROUNDS),3)
+
+bench-load: ## the generator beside dnsperf, ROUNDS=5; writes docs/load.md; root
+	@scripts/require test
+	@cargo build --quiet --release --package dunlin
+	@bench/load $(or $(ROUNDS),5) docs/load.md
 
 bench-memory: ## octets a record, the peak of a reload, the time of a load; more than the limits fails
 	@scripts/require run

@@ -12,9 +12,11 @@ use crate::limits::{ROUNDS_MAX, SEARCH_STEPS};
 use crate::servers::Version;
 use crate::verdict::{Cause, Verdict};
 
+mod field;
 mod page;
 mod summary;
 
+pub use field::{Compared, Wanted, compare};
 pub use page::page;
 pub use summary::{Cell, Row, Summary, summarise};
 

@@ -9,6 +9,7 @@ pub mod output;
 pub mod servers;
 pub mod statistics;
 pub mod verdict;
+pub mod witness;
 
 /// What was tried, on what, why it failed, and what to do.
 pub type Result<T, E = String> = std::result::Result<T, E>;

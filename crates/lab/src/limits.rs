@@ -39,3 +39,6 @@ pub const TASKS_MAX: usize = 65_536;
 /// How many times more datagrams than packets there may be before packets are taken to hold
 /// several: counters are not read at one instant.
 pub const JOINED: f64 = 1.02;
+
+/// Source ports of a comparison's generator: enough for every socket of a server to get some.
+pub const SOURCES: usize = 256;

@@ -82,7 +82,7 @@ impl std::fmt::Display for Verdict {
 type Rule = fn(&Evidence) -> Option<Verdict>;
 
 /// The rules, in the order in which they are asked.
-const RULES: [(&str, Rule); 16] = [
+const RULES: [(&str, Rule); 17] = [
     ("nothing was asked", rules::nothing_asked),
     ("all was answered", rules::all_answered),
     ("the machine changed meanwhile", rules::machine_changed),
@@ -99,6 +99,7 @@ const RULES: [(&str, Rule); 16] = [
     ("the server read and did not answer", rules::server_silent),
     ("the generator's socket was full", rules::generator_socket),
     ("the server was busy", rules::server_busy),
+    ("the generator was a little late", rules::generator_late),
 ];
 
 /// What bounded the figure that `evidence` is of.

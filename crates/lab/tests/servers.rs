@@ -3,13 +3,34 @@
 mod common;
 
 use std::net::{SocketAddr, UdpSocket};
+use std::path::PathBuf;
 
-use common::{Folder, skip};
+use common::skip;
 use lab::servers::{ALL, Site, Zone, ask};
 
 const ZONE: &str = "$ORIGIN cluster.local.\n$TTL 30\n\
     @ SOA ns.dns hostmaster 1 7200 1800 86400 5\n@ NS ns.dns\nns.dns A 127.0.0.1\n\
     svc-1.ns-1.svc A 10.0.0.1\nsvc-2.ns-2.svc A 10.0.0.2\n";
+
+/// A folder that is removed in the end.
+#[derive(Debug)]
+pub struct Folder(pub PathBuf);
+
+impl Folder {
+    /// A fresh one for `test`.
+    pub fn new(test: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("dunlin-lab-{test}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What cannot be removed is left to the system's own housekeeping.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
 
 /// A port of the loopback address (BIND listens on addresses of interfaces alone) that is free.
 fn free_address() -> SocketAddr {

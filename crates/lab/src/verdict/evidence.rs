@@ -155,6 +155,8 @@ pub struct Flows {
     pub sources: u64,
     /// Packets each socket of the server dropped (`/proc/net/udp`).
     pub dropped: Vec<u64>,
+    /// Octets that waited in each when the last question had been sent.
+    pub waiting: Vec<u64>,
 }
 
 /// Answers a second of a bare echo, of the same model in the same place.

@@ -7,6 +7,9 @@ const IN_TIME: f64 = 0.999;
 /// How late one question in a thousand may be, µs, for a plan to be kept: less than a timer's tick
 /// on a machine that has other things to do.
 const LATENESS_US_MAX: f64 = 20_000.0;
+/// How late it must be to be the cause of loss elsewhere, µs: what was held back so long leaves at
+/// once, and no buffer takes that.
+const BEHIND_US: f64 = 100_000.0;
 /// The least share of the plan that must have been sent.
 const SENT_MIN: f64 = 0.999;
 /// From which share on a side is busy.
@@ -19,6 +22,8 @@ const MOST: f64 = 0.5;
 const CHANGED: f64 = 0.25;
 /// How much of the plan counters that should agree may differ by: other packets pass devices, too.
 const AGREE: f64 = 0.02;
+/// Octets that wait in a socket which is not read fast enough, when the last question was sent.
+const WAITING: u64 = 64 << 10;
 /// Flows a socket, below which chance leaves some of them idle.
 const FLOWS_A_SOCKET: u64 = 4;
 
@@ -105,9 +110,16 @@ pub fn contradiction(e: &Evidence) -> Option<Verdict> {
     None
 }
 
+/// Not all was sent, or not when it was due.
 fn fell_behind(e: &Evidence) -> bool {
     let sent = share(e.load.sent, e.load.planned);
     e.load.open && (sent < SENT_MIN || e.load.lateness_us > LATENESS_US_MAX)
+}
+
+/// That is so, and not just a little beside what was lost elsewhere.
+fn far_behind(e: &Evidence) -> bool {
+    let little = share(e.load.sent, e.load.planned) >= SENT_MIN && e.load.lateness_us <= BEHIND_US;
+    fell_behind(e) && !little
 }
 
 /// What kept a side's threads from its CPUs, where that was somebody else.
@@ -143,7 +155,7 @@ pub fn generator_displaced(e: &Evidence) -> Option<Verdict> {
 
 /// Late, or its own socket overran: both come of a generator that does not run.
 fn behind_or_deaf(e: &Evidence) -> bool {
-    fell_behind(e) || !e.load.open || is_most(e.drops.generator_socket.unwrap_or(0), e)
+    far_behind(e) || !e.load.open || is_most(e.drops.generator_socket.unwrap_or(0), e)
 }
 
 /// A queueing discipline dropped, or held packets back until the generator's socket was full.
@@ -170,9 +182,15 @@ pub fn link_full(e: &Evidence) -> Option<Verdict> {
 
 /// The generator did not send what was due when it was due.
 pub fn generator_behind(e: &Evidence) -> Option<Verdict> {
-    if !fell_behind(e) {
-        return None;
-    }
+    if far_behind(e) { behind(e) } else { None }
+}
+
+/// It did, but a little late, and nothing else explains what is missing.
+pub fn generator_late(e: &Evidence) -> Option<Verdict> {
+    if fell_behind(e) { behind(e) } else { None }
+}
+
+fn behind(e: &Evidence) -> Option<Verdict> {
     let sent = of_planned(e.load.sent, e);
     let late = e.load.lateness_us / 1_000.0;
     let busy = while_busy(e.generator.as_ref(), e);
@@ -198,18 +216,21 @@ pub fn few_flows(e: &Evidence) -> Option<Verdict> {
     let flows = e.flows.as_ref()?;
     let sockets = flows.dropped.len() as u64;
     let dropped: u64 = flows.dropped.iter().sum();
-    let full = flows.dropped.iter().filter(|d| share(**d, dropped) >= 0.01).count() as u64;
+    let waits = |socket: usize| flows.waiting.get(socket).is_some_and(|octets| *octets >= WAITING);
+    let is_full = |socket: &usize| share(flows.dropped[*socket], dropped) >= 0.01 || waits(*socket);
+    let full = (0..flows.dropped.len()).filter(is_full).count() as u64;
     let few = flows.sources < sockets * FLOWS_A_SOCKET;
-    if full == 0 || full == sockets || !few || !is_most(dropped, e) {
+    let late = e.load.late + e.load.timeouts;
+    if full == 0 || full == sockets || !few || !(is_most(dropped, e) || is_most(late, e)) {
         return None;
     }
-    let died = of_planned(dropped, e);
+    let lost = of_planned(e.load.lost(), e);
     let sources = thousands(flows.sources);
     say(
         Cause::Generator,
         format!(
-            "{died} died at {full} of the server's {sockets} sockets and none at the others \
-             (/proc/net/udp): {sources} source addresses and ports do not spread over {sockets}"
+            "{lost} got no answer in time: {full} of the server's {sockets} sockets was full and the \
+             others were not (/proc/net/udp), as {sources} source addresses and ports do not spread"
         ),
     )
 }
@@ -224,13 +245,23 @@ pub fn server_displaced(e: &Evidence) -> Option<Verdict> {
 /// no kernel counts them as dropped there.
 pub fn link_lost(e: &Evidence) -> Option<Verdict> {
     let (b, d) = (&e.balance, &e.drops);
+    // What a device handles as one packet may hold several; then the way is known as a whole alone.
+    let unknown = b.left_generator.is_none() || b.arrived_server.is_none();
+    let at_server = d.server_socket.unwrap_or(0) + d.server_softnet.unwrap_or(0);
+    let on_the_way = d.server_device.unwrap_or(0) + d.qdisc.unwrap_or(0);
     let hops = [
+        (
+            "between the generator and the server's sockets, dropped by no device, backlog or buffer",
+            b.sent.filter(|_| unknown),
+            b.read_server,
+            at_server + on_the_way,
+        ),
         ("between the generator's host and the server's", b.left_generator, b.arrived_server, 0),
         (
             "between the server's device and its sockets, dropped by neither backlog nor buffer",
             b.arrived_server,
             b.read_server,
-            d.server_socket.unwrap_or(0) + d.server_softnet.unwrap_or(0),
+            at_server,
         ),
         ("between the server's host and the generator's", b.left_server, b.arrived_generator, 0),
         (

@@ -37,7 +37,7 @@ fn calm() -> Evidence {
         },
         server: Some(side.clone()),
         generator: Some(side),
-        flows: Some(Flows { sources: 64, dropped: vec![0] }),
+        flows: Some(flows(64, vec![0])),
         ceiling: None,
     }
 }
@@ -47,7 +47,7 @@ fn overrun(lost: u64) -> Evidence {
     let mut e = calm();
     lose(&mut e, lost, 3);
     e.drops.server_socket = Some(lost);
-    e.flows = Some(Flows { sources: 64, dropped: vec![lost] });
+    e.flows = Some(flows(64, vec![lost]));
     e
 }
 
@@ -71,6 +71,10 @@ fn lose(e: &mut Evidence, lost: u64, from: usize) {
     }
 }
 
+fn flows(sources: u64, dropped: Vec<u64>) -> Flows {
+    Flows { sources, waiting: vec![0; dropped.len()], dropped }
+}
+
 fn server(e: &mut Evidence) -> &mut Side {
     e.server.as_mut().unwrap()
 }
@@ -88,7 +92,7 @@ fn hog(side: &mut Side) {
 /// A story, its cause, and words that its sentence must have.
 struct Story(&'static str, Cause, &'static [&'static str], fn() -> Evidence);
 
-const STORIES: [Story; 24] = [
+const STORIES: [Story; 28] = [
     Story("all answered", Cause::Offered, &["200,000 of 200,000", "80 µs"], calm),
     Story("a slow server", Cause::Server, &["50,000 of 200,000", "RcvbufErrors", "98 %"], || {
         let mut e = overrun(50_000);
@@ -181,13 +185,36 @@ const STORIES: [Story; 24] = [
         &["1 of the server's 2", "1 source"],
         || {
             let mut e = overrun(50_000);
-            e.flows = Some(Flows { sources: 1, dropped: vec![50_000, 0] });
+            e.flows = Some(flows(1, vec![50_000, 0]));
             e
         },
     ),
+    Story("a flow that waits in one of two", Cause::Generator, &["1 of the server's 2"], || {
+        let mut e = calm();
+        (e.load.answered, e.load.timeouts, e.load.late) = (150_000, 50_000, 50_000);
+        let waiting = vec![4 << 20, 0];
+        e.flows = Some(Flows { sources: 1, dropped: vec![0, 0], waiting });
+        e
+    }),
+    Story("loss where packets hold several", Cause::Network, &["10,000 of 200,000"], || {
+        let mut e = calm();
+        lose(&mut e, 10_000, 3);
+        (e.balance.left_generator, e.balance.arrived_server) = (None, None);
+        e
+    }),
     Story("two sockets, both full", Cause::Server, &["RcvbufErrors"], || {
         let mut e = overrun(50_000);
-        e.flows = Some(Flows { sources: 1, dropped: vec![20_000, 30_000] });
+        e.flows = Some(flows(1, vec![20_000, 30_000]));
+        e
+    }),
+    Story("a generator that hurries a little", Cause::Generator, &["30.0 ms late"], || {
+        let mut e = calm();
+        e.load.lateness_us = 30_000.0;
+        e
+    }),
+    Story("the same at a slow server", Cause::Server, &["50,000 of 200,000"], || {
+        let mut e = overrun(50_000);
+        e.load.lateness_us = 30_000.0;
         e
     }),
     Story("a deaf generator", Cause::Generator, &["generator's socket", "30,000"], || {

@@ -1,26 +1,4 @@
-//! What these tests share: a folder of their own, and what to do where something lacks.
-
-use std::path::PathBuf;
-
-/// A folder that is removed in the end.
-#[derive(Debug)]
-pub struct Folder(pub PathBuf);
-
-impl Folder {
-    /// A fresh one for `test`.
-    pub fn new(test: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("dunlin-lab-{test}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // What cannot be removed is left to the system's own housekeeping.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
+//! What these tests share: what to do where something lacks.
 
 /// Says loudly what lacks; fails where nothing may be skipped (`CI` or `DUNLIN_REQUIRE_ALL` is
 /// set).

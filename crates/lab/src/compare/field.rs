@@ -1,0 +1,186 @@
+//! The real bench: all servers on the server's host, the generator on the clients'.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use lab_host::hosts::{self, Hosts, Side};
+use lab_load::arrivals::{Arrivals, Rate, Spacing};
+use lab_load::names::{Order, Set, What};
+use lab_load::query::Form;
+use lab_load::{Asks, Options, Report, When};
+
+use super::{Bench, Entrant, Trial, begin, rounds, trials};
+use crate::Result;
+use crate::limits::SOURCES;
+use crate::servers::{Kind, Server, Site, Version, Zone};
+use crate::witness::measure;
+
+/// The first server's port; each further one has the next.
+const PORT: u16 = 5_300;
+/// How long an answer is waited for, ns.
+const TIMEOUT_NS: u64 = 500_000_000;
+
+/// What is compared.
+#[derive(Debug)]
+pub struct Wanted {
+    /// The servers; the others are seen beside the first.
+    pub kinds: Vec<&'static Kind>,
+    /// Programs that are elsewhere than in `PATH`, by names of servers.
+    pub binaries: BTreeMap<String, PathBuf>,
+    /// What they serve.
+    pub zone: Zone,
+    /// Names and types to ask for, as dnsperf reads them.
+    pub names: PathBuf,
+    /// How many rounds.
+    pub rounds: usize,
+    /// Length of a trial, ns.
+    pub length_ns: u64,
+    /// Questions a second that no server is thought to answer.
+    pub highest: f64,
+    /// Where configs and logs go.
+    pub folder: PathBuf,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Compared {
+    /// The servers in their order.
+    pub entrants: Vec<Entrant>,
+    /// The first one, once more.
+    pub again: Entrant,
+}
+
+/// Is told what comes next: whose turn it is, and how much of all is done.
+pub type Progress<'a> = &'a mut dyn FnMut(&str, usize, usize);
+
+/// All servers, started, and the generator's options.
+struct Field<'a> {
+    servers: Vec<Server>,
+    load: Options,
+    stop: &'a AtomicBool,
+    progress: Progress<'a>,
+}
+
+/// Compares servers on two hosts that are up.
+///
+/// # Errors
+/// A server is not here or does not serve, the generator cannot run, or it was stopped.
+pub fn compare(
+    wanted: &Wanted,
+    hosts: &Hosts,
+    stop: &AtomicBool,
+    progress: Progress<'_>,
+) -> Result<Compared> {
+    let (server, client) = (Side::Server, Side::Client);
+    let mut site = Site {
+        address: address(0),
+        cpus: hosts.options().cpus(server)?,
+        zone: wanted.zone.clone(),
+        folder: PathBuf::new(),
+        netns: Some(hosts.options().namespace(server)),
+    };
+    let ask_from = hosts.options().namespace(client);
+    let mut entrants: Vec<Entrant> = Vec::new();
+    let mut servers = Vec::new();
+    // The first one stands at both ends of the order.
+    for (place, kind) in wanted.kinds.iter().chain(wanted.kinds.first()).enumerate() {
+        let binary = match wanted.binaries.get(kind.name) {
+            Some(path) => path.clone(),
+            None => kind.find()?,
+        };
+        (site.address, site.folder) = (address(place), wanted.folder.join(place.to_string()));
+        let started = kind.start(&binary, &site, Some(&ask_from))?;
+        entrants.push(entrant(kind, kind.version(&binary)?, &started));
+        servers.push(started);
+    }
+    let load = load(wanted, hosts)?;
+    let mut field = Field { servers, load, stop, progress };
+    let all = trials(entrants.len(), wanted.rounds);
+    let beginning = begin(&mut field, entrants.len(), wanted.highest, all)?;
+    let found = rounds(&mut field, &beginning, wanted.rounds)?;
+    for ((entrant, rounds), beginning) in entrants.iter_mut().zip(found).zip(beginning) {
+        (entrant.rounds, entrant.beginning) = (rounds, beginning);
+    }
+    let again = entrants.pop().ok_or("no server to compare")?;
+    Ok(Compared { entrants, again })
+}
+
+fn address(place: usize) -> SocketAddr {
+    (hosts::SERVER, PORT + place as u16).into()
+}
+
+fn entrant(kind: &Kind, version: Version, server: &Server) -> Entrant {
+    Entrant {
+        name: kind.name.into(),
+        version,
+        command: server.command.clone(),
+        remark: kind.remark.into(),
+        beginning: 0.0,
+        rounds: Vec::new(),
+    }
+}
+
+fn load(wanted: &Wanted, hosts: &Hosts) -> Result<Options> {
+    let form = Form { recursion: false, edns: true, dnssec: false };
+    let set = Arc::new(Set::read(&wanted.names, form)?);
+    let what = What { set, order: Order::Given, unique: 0.0, nxdomain: 0.0, under: None };
+    let cpus = hosts.options().cpus(Side::Client)?;
+    let options = Options {
+        length_ns: wanted.length_ns,
+        timeout_ns: TIMEOUT_NS,
+        threads: cpus.as_slice().len(),
+        cpus: cpus.as_slice().to_vec(),
+        lanes: SOURCES,
+        netns: Some(hosts.options().namespace(Side::Client)),
+        when: open(wanted.highest),
+        ..Options::new((Ipv4Addr::LOCALHOST, PORT).into(), Asks::Questions(what.into()))
+    };
+    options.check()?;
+    Ok(options)
+}
+
+fn open(rate: f64) -> When {
+    let rate = Rate::Constant(rate);
+    When::Open(Arrivals { rate, spacing: Spacing::Even, burst: 1 })
+}
+
+impl Bench for Field<'_> {
+    fn trial(&mut self, entrant: usize, rate: f64) -> Result<Trial> {
+        self.load.server = address(entrant);
+        self.load.when = open(rate);
+        // Another beginning each time: which names meet which packets is chance as well.
+        self.load.seed += 1;
+        let measured = measure(&self.load, &[], self.stop, &mut |_| {})?;
+        if self.stop.load(Ordering::Relaxed) {
+            return Err("stopped; nothing was compared".into());
+        }
+        let (cpu_us, resident) = (measured.cpu_us(), measured.resident);
+        let report = &measured.report;
+        let seconds = self.load.length_ns as f64 / 1e9;
+        Ok(Trial {
+            rate,
+            in_time: report.tally.answered as f64 / report.tally.planned.max(1) as f64,
+            answered: report.tally.answered as f64 / seconds,
+            p50_ns: known(report, 0.5),
+            p99_ns: known(report, 0.99),
+            cpu_us,
+            resident,
+            verdict: measured.verdict,
+        })
+    }
+
+    fn progress(&mut self, entrant: usize, done: usize, of: usize) {
+        let name = self.servers.get(entrant).map_or("", |server| server.name);
+        (self.progress)(name, done, of);
+    }
+}
+
+fn known(report: &Report, share: f64) -> Option<u64> {
+    match report.quantile(&report.times.response, share) {
+        lab_load::Quantile::Of(ns) => Some(ns),
+        lab_load::Quantile::None | lab_load::Quantile::MoreThan(_) => None,
+    }
+}

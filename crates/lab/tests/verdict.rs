@@ -1,0 +1,167 @@
+//! Whether verdicts are right: something is broken on purpose, and the verdict must name it.
+//!
+//! Real parts on the two-host bench: an echo, the generator, the kernel between them.
+//! `DUNLIN_TRIES` says how often each is tried, `DUNLIN_VERDICT_PAGE` where the page is written.
+
+mod common;
+#[path = "verdict/stage.rs"]
+mod stage;
+
+use common::skip;
+use lab::output::Table;
+use lab::verdict::Cause;
+use lab::witness::Measured;
+use lab_host::hosts::Side;
+use lab_load::arrivals::{Arrivals, Rate, Spacing};
+use lab_load::names::{Order, Set, What};
+use lab_load::query::Form;
+use lab_load::{Asks, Options, When};
+use stage::{CLIENT, Hog, SERVER, Stage, Spinner};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+use wire::Rtype;
+
+/// Questions a second that are offered. Even a slow machine answers so many with an echo.
+const RATE: f64 = 10_000.0;
+/// A spin that leaves half of that: 200 µs a question are 5,000 a second.
+const SPIN_NS: u64 = 200_000;
+
+/// Octets of a slow server's buffer: what waits in a larger one is late, and has not died.
+const BUFFER: usize = 256 << 10;
+
+/// A load of a second on the stage.
+fn load() -> Options {
+    let form = Form { recursion: false, edns: false, dnssec: false };
+    let set = Set::from_pattern("svc-{n}.example", 1_000, Rtype::A, form).unwrap();
+    let set = Arc::new(set);
+    let what = What { set, order: Order::Given, unique: 0.0, nxdomain: 0.0, under: None };
+    let arrivals = Arrivals { rate: Rate::Constant(RATE), spacing: Spacing::Even, burst: 1 };
+    Options {
+        when: When::Open(arrivals),
+        length_ns: 1_000_000_000,
+        timeout_ns: 400_000_000,
+        lanes: 64,
+        cpus: vec![1],
+        netns: Some(stage::netns(CLIENT)),
+        ..Options::new(stage::ADDRESS, Asks::Questions(what.into()))
+    }
+}
+
+/// An echo with nothing wrong.
+fn fine() -> Spinner {
+    Spinner { spin_ns: 0, sockets: 1, buffer: 0 }
+}
+
+/// What the generator sees of `options` while nothing but `server` is there.
+fn judged(stage: &Stage, server: &Spinner, options: &Options) -> Measured {
+    let server = stage.start(server);
+    measure(options, &[server.id()])
+}
+
+fn measure(options: &Options, pids: &[u32]) -> Measured {
+    let stop = AtomicBool::new(false);
+    lab::witness::measure(options, pids, &stop, &mut |_| {}).unwrap()
+}
+
+fn in_bursts(options: Options) -> Options {
+    let arrivals =
+        Arrivals { rate: Rate::Constant(RATE), spacing: Spacing::Even, burst: 64 };
+    Options { when: When::Open(arrivals), ..options }
+}
+
+fn stopped(stage: &Stage) -> Measured {
+    let server = stage.start(&fine());
+    let id = server.id();
+    let stopper = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(300));
+        stage::stop(id);
+    });
+    let measured = measure(&load(), &[id]);
+    stopper.join().unwrap();
+    stage::go_on(id);
+    measured
+}
+
+fn hogged(stage: &Stage, side: Side) -> Measured {
+    stage.plainly(|| {
+        let server = stage.start(&fine());
+        let _hog = Hog::on(side);
+        measure(&load(), &[server.id()])
+    })
+}
+
+/// What is broken, whose fault it is, and how one breaks it.
+type Scenario = (&'static str, Cause, fn(&Stage) -> Measured);
+
+const SCENARIOS: [Scenario; 10] = [
+    ("the server spins 200 µs a question", Cause::Server, |stage| {
+        judged(stage, &Spinner { spin_ns: SPIN_NS, buffer: BUFFER, ..fine() }, &load())
+    }),
+    ("the generator spins 200 µs a question", Cause::Generator, |stage| {
+        judged(stage, &fine(), &Options { spin_ns: SPIN_NS, ..load() })
+    }),
+    ("the link takes 2 Mbit/s (tbf)", Cause::Network, |stage| {
+        let _narrow = stage.narrow();
+        judged(stage, &fine(), &load())
+    }),
+    ("the link loses 5 of 100 (cls_bpf)", Cause::Network, |stage| {
+        let _lossy = stage.lossy();
+        judged(stage, &fine(), &load())
+    }),
+    ("the server's socket has a buffer of 4 KiB", Cause::Server, |stage| {
+        judged(stage, &Spinner { buffer: 4_096, ..fine() }, &in_bursts(load()))
+    }),
+    ("a SCHED_FIFO hog on the server's core", Cause::Host, |stage| hogged(stage, SERVER)),
+    ("a SCHED_FIFO hog on the generator's core", Cause::Host, |stage| hogged(stage, CLIENT)),
+    ("the server is stopped (SIGSTOP)", Cause::Server, stopped),
+    ("one source port for two sockets (SO_REUSEPORT)", Cause::Generator, |stage| {
+        let server = Spinner { spin_ns: SPIN_NS, sockets: 2, buffer: BUFFER };
+        judged(stage, &server, &Options { lanes: 1, ..load() })
+    }),
+    ("nothing", Cause::Offered, |stage| judged(stage, &fine(), &load())),
+];
+
+#[test]
+fn verdicts_name_what_was_broken() {
+    if let Some(missing) = stage::missing() {
+        return skip(&missing);
+    }
+    let tries: usize = std::env::var("DUNLIN_TRIES").map_or(1, |text| text.parse().unwrap());
+    let stage = Stage::up();
+    let mut table = Table::new(["what is broken", "expected", "right", "the verdict, once"]);
+    let mut wrong = Vec::new();
+    for (name, expected, run) in SCENARIOS {
+        let found: Vec<Measured> = (0..tries).map(|_| run(&stage)).collect();
+        let is_right = |measured: &&Measured| measured.verdict.cause == expected;
+        let right = found.iter().filter(is_right).count();
+        wrong.extend(found.iter().filter(|measured| !is_right(measured)).map(|measured| {
+            let Measured { verdict, evidence, .. } = measured;
+            format!("{name}: {expected} expected, but {verdict}\n{evidence:#?}")
+        }));
+        let said = found[0].verdict.to_string();
+        println!("{name}: {said}");
+        table.row([name, expected.name(), &format!("{right} of {tries}"), &said]);
+    }
+    drop(stage);
+    if let Ok(page) = std::env::var("DUNLIN_VERDICT_PAGE") {
+        std::fs::write(&page, text(&table)).unwrap_or_else(|e| panic!("{page}: {e}"));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The page.
+fn text(table: &Table) -> String {
+    let run = |program: &str, words: &[&str]| {
+        let output = std::process::Command::new(program).args(words).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    };
+    let (date, kernel) = (run("date", &["-u", "+%-d %B %Y"]), run("uname", &["-sr"]));
+    format!(
+        "# Verdicts\n\nSomething is broken on purpose on the two-host bench, and the verdict must \
+         name it: 10,000 questions a second for a second, a CPU for each side. Written by `make \
+         campaign-verdict`; a try each in `make test`.\n\n{date}, {kernel}, {} CPUs.\n\n{}",
+        run("nproc", &[]),
+        table.markdown()
+    )
+}

@@ -12,12 +12,14 @@ use crate::limits::{ROUNDS_MAX, SEARCH_STEPS};
 use crate::servers::Version;
 use crate::verdict::{Cause, Verdict};
 
+mod against;
 mod field;
 mod page;
 mod summary;
 
+pub use against::{against, obstacles};
 pub use field::{Compared, Wanted, compare};
-pub use page::page;
+pub use page::{page, tables};
 pub use summary::{Cell, Row, Summary, summarise};
 
 /// One run at one rate.

@@ -4,6 +4,7 @@ mod output;
 mod show;
 
 use clap::{Args, ValueEnum};
+use lab::witness::{Measured, measure};
 use lab_load::arrivals::{Arrivals, Rate, Spacing, read_number, read_time_ns};
 use lab_load::fleet::{Lookups, Resolver};
 use lab_load::names::{Order, Set, What};
@@ -194,6 +195,10 @@ struct JudgedFlags {
     /// One in so many answers.
     #[arg(long, value_name = "NUMBER", default_value_t = 64, requires = "check")]
     check_one_in: u64,
+    /// The server's processes on this machine; without it, who has sockets at its address. What
+    /// bounded a load is judged by what they used.
+    #[arg(long, value_name = "PID", value_delimiter = ',')]
+    server_pids: Vec<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -357,18 +362,19 @@ pub fn run(command: &Load) -> Result<ExitCode, Box<dyn Error>> {
     stop_when_interrupted(stop.clone())?;
     let mut writer = output::Writer::new(command.output, command.hlog.as_deref(), &options)?;
     let mut live = live::Live::new(&options, command.output == Output::Text);
-    let report = lab_load::run(&options, &stop, &mut |seen| {
+    let measured = measure(&options, &command.judged.server_pids, &stop, &mut |seen| {
         live.show(seen);
         // Nobody reads any more: then nobody is asked any more.
         stop.fetch_or(!writer.interval(seen), Ordering::Relaxed);
     });
     live.end();
-    writer.end(&options, &report?)?;
+    let Measured { report, verdict, .. } = measured?;
+    writer.end(&options, &report, &verdict)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// The first interrupt ends the load, with its report; the second ends the process.
-fn stop_when_interrupted(stop: Arc<AtomicBool>) -> std::io::Result<()> {
+pub fn stop_when_interrupted(stop: Arc<AtomicBool>) -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     std::thread::Builder::new().name("interrupts".into()).spawn(move || {
         runtime.block_on(async {

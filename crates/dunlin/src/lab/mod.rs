@@ -1,4 +1,5 @@
 //! `dunlin lab`: measuring, and the machine that is measured on.
+pub mod compare;
 pub mod doctor;
 pub mod echo;
 pub mod hosts;
@@ -94,6 +95,15 @@ pub enum Act {
     /// too; -b is 4,096 by default.
     #[command(after_help = load::EXAMPLES)]
     Load(Box<load::Load>),
+    /// Measures servers beside each other: the same zone, the same CPUs, in turns.
+    ///
+    /// Dunlin, Knot, NSD, BIND, Unbound, dnsmasq and CoreDNS, each with a thread for each CPU and
+    /// otherwise as packaged, on two hosts made of this machine. All run all the time; in each
+    /// round each is asked at half of its load, for its best rate, and for far more; the next round
+    /// goes the other way about. The first server is there twice: what these two differ by is the
+    /// noise, and less than that is no difference. Needs root.
+    #[command(after_help = compare::EXAMPLES)]
+    Compare(compare::Compare),
 }
 
 /// Does what the command line asks the lab for.
@@ -114,5 +124,6 @@ pub fn run(command: &Lab) -> Result<ExitCode, Box<dyn Error>> {
         Act::Doctor(command) => doctor::run(command),
         Act::Tune(command) => tune::run(command),
         Act::Load(command) => load::run(command),
+        Act::Compare(command) => compare::run(command),
     }
 }

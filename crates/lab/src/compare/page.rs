@@ -21,6 +21,15 @@ pub fn page(campaign: &Campaign) -> Result<String> {
     Ok(text)
 }
 
+/// The same tables for a terminal: figures, ratios to the first server's, what bounded them.
+///
+/// # Errors
+/// The results do not fit together.
+pub fn tables(campaign: &Campaign) -> Result<String> {
+    let summary = summarise(campaign)?;
+    Ok(format!("{}\n{}\n{}", figures(&summary), ratios(&summary), verdicts(&summary)))
+}
+
 fn write_all(text: &mut String, campaign: &Campaign, summary: &Summary) -> std::fmt::Result {
     let rounds = campaign.entrants.first().map_or(0, |entrant| entrant.rounds.len());
     writeln!(
@@ -80,7 +89,7 @@ fn middle(middle: &Middle, number: fn(f64) -> String) -> String {
 }
 
 /// The figures of all servers.
-pub(super) fn figures(summary: &Summary) -> Table {
+fn figures(summary: &Summary) -> Table {
     let names = summary.figures.iter().copied();
     let mut table = Table::new(["server"].into_iter().chain(names).chain(["RSS, MiB"]));
     for row in &summary.rows {
@@ -107,7 +116,7 @@ fn ratio(cell: &Cell) -> String {
 }
 
 /// The ratios to the first server's, and the noise floor below them.
-pub(super) fn ratios(summary: &Summary) -> Table {
+fn ratios(summary: &Summary) -> Table {
     let names = FIGURES.iter().map(|figure| match figure.more_is_better {
         true => format!("{} (more is better)", figure.name),
         false => format!("{} (less is better)", figure.name),
@@ -125,7 +134,7 @@ pub(super) fn ratios(summary: &Summary) -> Table {
 }
 
 /// What bounded each figure.
-pub(super) fn verdicts(summary: &Summary) -> Table {
+fn verdicts(summary: &Summary) -> Table {
     let mut table = Table::new(["server", "figure", "bounded by", "because"]);
     for row in &summary.rows {
         // The last three are of the same run.

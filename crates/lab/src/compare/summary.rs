@@ -90,7 +90,7 @@ pub struct Summary {
 }
 
 /// The samples of a figure; nothing unless every round gave it.
-fn samples(entrant: &Entrant, figure: &Figure) -> Option<Vec<f64>> {
+pub(super) fn samples(entrant: &Entrant, figure: &Figure) -> Option<Vec<f64>> {
     entrant.rounds.iter().map(figure.of).collect()
 }
 

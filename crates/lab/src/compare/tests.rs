@@ -1,5 +1,6 @@
 use super::*;
 use crate::statistics::Difference;
+use lab_host::manifest::Manifest;
 
 /// Servers that answer so many a second, and no more; a little noise.
 struct Fake {
@@ -39,6 +40,10 @@ impl Bench for Fake {
     }
 }
 
+fn manifest() -> Manifest {
+    Manifest { schema: lab_host::manifest::SCHEMA, ..Manifest::default() }
+}
+
 fn campaign(capacity: &[f64], rounds: usize) -> Campaign {
     let mut all = capacity.to_vec();
     all.push(capacity[0]);
@@ -69,7 +74,7 @@ fn campaign(capacity: &[f64], rounds: usize) -> Campaign {
         seed: 7,
         entrants,
         again,
-        manifest: serde_json::Value::Null,
+        manifest: serde_json::to_value(manifest()).unwrap(),
         machine: vec!["2 CPUs".into()],
     }
 }
@@ -166,4 +171,26 @@ fn rounds_that_lack_are_refused() {
     campaign.entrants[1].rounds.pop();
     let error = summarise(&campaign).unwrap_err();
     assert_eq!(error, "knot has 1 rounds and dunlin has 2");
+}
+
+#[test]
+fn results_of_another_machine_are_refused_and_it_is_said_in_what() {
+    let (old, mut new) = (campaign(&[100_000.0], 8), campaign(&[100_000.0], 8));
+    let mut other = manifest();
+    other.kernel.release = "6.99".into();
+    new.manifest = serde_json::to_value(other).unwrap();
+    new.seconds = 2.0;
+    let error = against(&old, &new).unwrap_err();
+    assert!(error.contains("kernel.release: ") && error.contains("6.99 now"), "{error}");
+    assert!(error.contains("length of a trial: 1 then, 2 now"), "{error}");
+}
+
+#[test]
+fn what_became_slower_since_is_told() {
+    let (old, new) = (campaign(&[100_000.0, 60_000.0], 8), campaign(&[80_000.0, 60_000.0], 8));
+    let text = against(&old, &new).unwrap().to_string();
+    let line = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap();
+    assert_eq!(text.lines().count(), 3, "{text}");
+    assert!(line("dunlin").contains("0.80") && !line("dunlin").contains("0.80 ="), "{text}");
+    assert!(line("knot").contains("1.00 ="), "{text}");
 }

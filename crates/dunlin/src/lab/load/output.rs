@@ -2,6 +2,7 @@
 use super::{Output, show};
 use crate::limits::HLOG_INTERVALS_MAX;
 use lab::output::{Counts, Csv, Header, Hlog, Metrics, Stretch};
+use lab::verdict::Verdict;
 use lab_load::{Options, Path, Report, Snapshot, Tally, Times};
 use std::fs::File;
 use std::io::{self, BufWriter, Stdout, Write, stdout};
@@ -70,11 +71,11 @@ impl Writer {
         self.failed.is_none()
     }
 
-    /// Writes what it all came to.
+    /// Writes what it all came to, and what bounded it.
     ///
     /// # Errors
     /// What could not be written since it began.
-    pub fn end(mut self, options: &Options, report: &Report) -> io::Result<()> {
+    pub fn end(mut self, options: &Options, report: &Report, verdict: &Verdict) -> io::Result<()> {
         if let Some(error) = self.failed {
             return Err(error);
         }
@@ -82,10 +83,14 @@ impl Writer {
             kept.write(report.began_ns)?;
         }
         match &mut self.form {
-            Form::Text => stdout().write_all(show::report(options, report).as_bytes()),
+            Form::Text => {
+                let text = format!("{}\nbounded by {verdict}\n", show::report(options, report));
+                stdout().write_all(text.as_bytes())
+            }
             Form::Json(metrics) => {
                 let whole = [0, report.whole_ns];
-                metrics.sum(&stretch(report.began_ns, whole, &report.tally, &report.times), None)
+                let whole = stretch(report.began_ns, whole, &report.tally, &report.times);
+                metrics.sum(&whole, Some(verdict))
             }
             Form::Csv(_) => Ok(()),
         }

@@ -1,0 +1,83 @@
+//! Today's results beside earlier ones.
+
+use lab_host::manifest::{Difference as Differs, Manifest, diff};
+
+use super::summary::{FIGURES, samples};
+use super::{Campaign, Entrant, summarise};
+use crate::Result;
+use crate::output::Table;
+use crate::statistics::{Difference, difference, holm, mann_whitney, median};
+
+/// In what two comparisons differ, so that their figures say nothing beside each other; a line each.
+///
+/// # Errors
+/// A manifest cannot be read.
+pub fn obstacles(old: &Campaign, new: &Campaign) -> Result<Vec<String>> {
+    let read = |campaign: &Campaign| Manifest::parse(&campaign.manifest.to_string());
+    let word = |value: Option<String>| value.unwrap_or_else(|| "none".into());
+    let differs = |d: Differs| format!("{}: {} then, {} now", d.path, word(d.a), word(d.b));
+    let found = diff(&read(old)?, &read(new)?).into_iter().filter(|d| d.matters).map(differs);
+    let asked = [
+        ("data", old.data.join("; "), new.data.join("; ")),
+        ("length of a trial", old.seconds.to_string(), new.seconds.to_string()),
+        ("CPUs of the servers", old.cpus.clone(), new.cpus.clone()),
+    ];
+    let asked = asked.into_iter().filter(|(_, then, now)| then != now);
+    Ok(found.chain(asked.map(|(what, then, now)| format!("{what}: {then} then, {now} now"))).collect())
+}
+
+/// Now over then, of every server that is in both.
+///
+/// The runs were not taken beside each other: what else the machine did then and does now is in the
+/// ratio. The floor is the larger of both.
+///
+/// # Errors
+/// They differ in what matters, which the error lists.
+pub fn against(old: &Campaign, new: &Campaign) -> Result<Table> {
+    let obstacles = obstacles(old, new)?;
+    if !obstacles.is_empty() {
+        let list = obstacles.join("\n  ");
+        return Err(format!("these results cannot be compared, they differ in\n  {list}"));
+    }
+    let floors: Vec<f64> = summarise(old)?
+        .floors
+        .into_iter()
+        .zip(summarise(new)?.floors)
+        .map(|(old, new)| old.zip(new).map_or(f64::INFINITY, |(old, new)| old.max(new)))
+        .collect();
+    let both: Vec<(&Entrant, &Entrant)> = new
+        .entrants
+        .iter()
+        .filter_map(|now| Some((old.entrants.iter().find(|then| then.name == now.name)?, now)))
+        .collect();
+    let mut cells = Vec::new();
+    for (then, now) in &both {
+        for (figure, floor) in FIGURES.iter().zip(&floors) {
+            let pair = samples(then, figure).zip(samples(now, figure));
+            cells.push(pair.and_then(|(then, now)| {
+                let ratio = median(&now)? / median(&then)?;
+                Some((ratio, mann_whitney(&now, &then)?, *floor))
+            }));
+        }
+    }
+    let corrected = holm(&cells.iter().flatten().map(|(_, p, _)| *p).collect::<Vec<_>>());
+    let mut corrected = corrected.into_iter();
+    let mut texts = cells.iter().map(|cell| match cell {
+        Some((ratio, _, floor)) => told(*ratio, *floor, corrected.next().unwrap_or(1.0)),
+        None => "unknown".into(),
+    });
+    let mut table = Table::new(["now over then"].into_iter().chain(FIGURES.iter().map(|f| f.name)));
+    for (_, now) in &both {
+        let row: Vec<String> = texts.by_ref().take(FIGURES.len()).collect();
+        table.row([now.name.clone()].into_iter().chain(row));
+    }
+    Ok(table)
+}
+
+fn told(ratio: f64, floor: f64, p: f64) -> String {
+    match difference(ratio, floor, p) {
+        Difference::WithinFloor => format!("{ratio:.2} ="),
+        Difference::Unproven => format!("{ratio:.2} ?"),
+        Difference::More | Difference::Less => format!("{ratio:.2}"),
+    }
+}

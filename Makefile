@@ -2,9 +2,10 @@
 # we are root or have sudo, and named where we are not.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help run test loom lint fleet bench-echoes bench-forward bench-instructions bench-load bench-sockets bench-memory bench-publish \
+.PHONY: help run test loom lint fleet bench-compare bench-echoes bench-forward bench-instructions bench-load bench-sockets \
+  bench-memory bench-publish \
   campaign-differential campaign-floods campaign-cache campaign-fuzz campaign-upstreams \
-  campaign-corefile deb
+  campaign-corefile campaign-verdict deb
 
 help: ## this list
 	@sed -n 's/^\([a-z%-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -55,6 +56,11 @@ bench-forward: ## beside Unbound, BIND, dnsdist and CoreDNS, ROUNDS=3; writes do
 	@cargo build --quiet --release --package dunlin --package xtask
 	@bench/forward $(or $(ROUNDS),3) docs/forwarding-performance.md
 
+bench-compare: ## beside six other servers, ROUNDS=7; writes docs/performance.md; root
+	@scripts/require bench-compare
+	@cargo build --quiet --release --package dunlin --package xtask
+	@bench/compare $(or $(ROUNDS),7) docs/performance.md
+
 bench-sockets: ## queries a second beside Knot and a bare echo, ROUNDS=3; root
 	@scripts/require test
 	@cargo build --quiet --release --package dunlin --package xtask
@@ -86,6 +92,11 @@ campaign-floods: ## every flood for SECONDS=60 each, beside a polite client; roo
 campaign-cache: ## NAMES=10000000 through a cache of MIB=64; more memory than that fails
 	@scripts/require run
 	@bench/cache $(or $(NAMES),10000000) $(or $(MIB),64)
+
+campaign-verdict: ## whether a verdict names what was broken, TRIES=10 each; writes docs/verdict.md; root
+	@scripts/require test
+	@DUNLIN_REQUIRE_ALL=1 DUNLIN_TRIES=$(or $(TRIES),10) DUNLIN_VERDICT_PAGE=$(CURDIR)/docs/verdict.md \
+	  cargo test --release --package lab --test verdict -- --nocapture
 
 campaign-upstreams: ## every fault of other servers for SECONDS=20, every forger for FORGING=60; root
 	@scripts/require test

@@ -96,7 +96,7 @@ campaign-cache: ## NAMES=10000000 through a cache of MIB=64; more memory than th
 campaign-verdict: ## whether a verdict names what was broken, TRIES=10 each; writes docs/verdict.md; root
 	@scripts/require test
 	@DUNLIN_REQUIRE_ALL=1 DUNLIN_TRIES=$(or $(TRIES),10) DUNLIN_VERDICT_PAGE=$(CURDIR)/docs/verdict.md \
-	  cargo test --release --package lab --test verdict -- --nocapture
+	  cargo test --package lab --test verdict -- --nocapture
 
 campaign-upstreams: ## every fault of other servers for SECONDS=20, every forger for FORGING=60; root
 	@scripts/require test

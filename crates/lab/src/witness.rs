@@ -1,9 +1,9 @@
 //! Takes down what a run leaves behind: who and where the server is, what both kernels counted, who
 //! ran on whose CPUs. Of all that a verdict is made.
 //!
-//! Counters are read before the run, when the last question has been sent, and when nothing is under
-//! way any more: CPU times are of the first two, packets of the first and the last. In between
-//! nothing is read, as reading costs CPU time.
+//! Counters are read before the run, when the last question has been sent, and when nothing is
+//! under way any more: CPU times are of the first two, packets of the first and the last. In
+//! between nothing is read, as reading costs CPU time.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -16,7 +16,7 @@ use lab_load::arrivals::{Arrivals, Rate, Spacing};
 use lab_load::names::{Order, Set, What};
 use lab_load::query::Form;
 use lab_load::{Asks, Options, When};
-use stage::{CLIENT, Hog, SERVER, Stage, Spinner};
+use stage::{CLIENT, Hog, SERVER, Spinner, Stage};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -65,8 +65,7 @@ fn measure(options: &Options, pids: &[u32]) -> Measured {
 }
 
 fn in_bursts(options: Options) -> Options {
-    let arrivals =
-        Arrivals { rate: Rate::Constant(RATE), spacing: Spacing::Even, burst: 64 };
+    let arrivals = Arrivals { rate: Rate::Constant(RATE), spacing: Spacing::Even, burst: 64 };
     Options { when: When::Open(arrivals), ..options }
 }
 
@@ -129,7 +128,8 @@ fn verdicts_name_what_was_broken() {
     }
     let tries: usize = std::env::var("DUNLIN_TRIES").map_or(1, |text| text.parse().unwrap());
     let stage = Stage::up();
-    let mut table = Table::new(["what is broken", "expected", "right", "the verdict, once"]);
+    let head = ["what is broken", "expected", "right", "the verdict, once"];
+    let mut table = Table::new(head).texts(4);
     let mut wrong = Vec::new();
     for (name, expected, run) in SCENARIOS {
         let found: Vec<Measured> = (0..tries).map(|_| run(&stage)).collect();

@@ -6,8 +6,8 @@ use clap::Args;
 use cpu::CpuList;
 use lab::compare::{Campaign, Wanted, against, compare, page, tables};
 use lab::servers::{ALL, Kind, Zone};
-use lab_host::machine::Machine;
 use lab_host::hosts::{Hosts, Options, Side};
+use lab_host::machine::Machine;
 use lab_host::manifest::{Look, Manifest};
 use lab_load::arrivals::{read_number, read_time_ns};
 use sha1::{Digest, Sha1};
@@ -110,8 +110,7 @@ impl Compare {
     fn campaign(&self, folder: &Path) -> Result<Campaign, String> {
         let wanted = self.wanted(folder)?;
         let manifest = Manifest::take(&Machine::this(), &Look::default(), software())?;
-        let options =
-            Options::new(HOSTS, self.server_cpus.as_ref(), self.client_cpus.as_ref())?;
+        let options = Options::new(HOSTS, self.server_cpus.as_ref(), self.client_cpus.as_ref())?;
         let up = Up(Hosts::up(&options)?.0);
         let stop = Arc::new(AtomicBool::new(false));
         stop_when_interrupted(stop.clone()).map_err(|error| error.to_string())?;
@@ -162,7 +161,11 @@ fn machine(manifest: &Manifest) -> Vec<String> {
         format!("kernel: {}", kernel.release),
         format!(
             "Dunlin {} ({}), {}, {} for {}",
-            software.version, software.commit, software.rustc, software.profile, software.target_cpu
+            software.version,
+            software.commit,
+            software.rustc,
+            software.profile,
+            software.target_cpu
         ),
         format!("manifest {} (`dunlin lab manifest` shows all of it)", manifest.fingerprint),
     ]

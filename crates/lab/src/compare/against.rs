@@ -8,7 +8,8 @@ use crate::Result;
 use crate::output::Table;
 use crate::statistics::{Difference, difference, holm, mann_whitney, median};
 
-/// In what two comparisons differ, so that their figures say nothing beside each other; a line each.
+/// In what two comparisons differ, so that their figures say nothing beside each other; a line
+/// each.
 ///
 /// # Errors
 /// A manifest cannot be read.
@@ -23,7 +24,9 @@ pub fn obstacles(old: &Campaign, new: &Campaign) -> Result<Vec<String>> {
         ("CPUs of the servers", old.cpus.clone(), new.cpus.clone()),
     ];
     let asked = asked.into_iter().filter(|(_, then, now)| then != now);
-    Ok(found.chain(asked.map(|(what, then, now)| format!("{what}: {then} then, {now} now"))).collect())
+    Ok(found
+        .chain(asked.map(|(what, then, now)| format!("{what}: {then} then, {now} now")))
+        .collect())
 }
 
 /// Now over then, of every server that is in both.

@@ -47,6 +47,7 @@ fn write_all(text: &mut String, campaign: &Campaign, summary: &Summary) -> std::
         "`best`: answers a second at the highest rate tried of which {} were answered in time. \
          `most`: answers a second when far more was asked. Half load: half of what it answered at \
          most. CPU: of its processes and of the kernel's threads and interrupts on its CPUs. \
+         Memory: what its processes have in RAM after all rounds, shared pages once (PSS). \
          Medians of the rounds, with 95 % intervals where there are six rounds or more.\n",
         percent(IN_TIME)
     )?;
@@ -91,7 +92,7 @@ fn middle(middle: &Middle, number: fn(f64) -> String) -> String {
 /// The figures of all servers.
 fn figures(summary: &Summary) -> Table {
     let names = summary.figures.iter().copied();
-    let mut table = Table::new(["server"].into_iter().chain(names).chain(["RSS, MiB"]));
+    let mut table = Table::new(["server"].into_iter().chain(names).chain(["memory, MiB"]));
     for row in &summary.rows {
         let cells = row
             .cells
@@ -135,7 +136,7 @@ fn ratios(summary: &Summary) -> Table {
 
 /// What bounded each figure.
 fn verdicts(summary: &Summary) -> Table {
-    let mut table = Table::new(["server", "figure", "bounded by", "because"]);
+    let mut table = Table::new(["server", "figure", "bounded by", "because"]).texts(4);
     for row in &summary.rows {
         // The last three are of the same run.
         for (name, cell) in summary.figures.iter().zip(&row.cells).take(3) {
@@ -148,7 +149,7 @@ fn verdicts(summary: &Summary) -> Table {
 }
 
 fn servers(campaign: &Campaign) -> Table {
-    let mut table = Table::new(["server", "version", "command", "remark"]);
+    let mut table = Table::new(["server", "version", "command", "remark"]).texts(4);
     for entrant in &campaign.entrants {
         let command = format!("`{}`", entrant.command);
         table.row(

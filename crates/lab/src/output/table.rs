@@ -2,17 +2,24 @@
 
 use std::fmt::Write;
 
-/// Rows of cells under a head. The first column is text and stands left, all others right.
+/// Rows of cells under a head. Text stands left, numbers right.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     head: Vec<String>,
     rows: Vec<Vec<String>>,
+    texts: usize,
 }
 
 impl Table {
-    /// A table with these columns.
+    /// A table with these columns, of which the first is text and all others are numbers.
     pub fn new<S: Into<String>>(head: impl IntoIterator<Item = S>) -> Self {
-        Self { head: head.into_iter().map(Into::into).collect(), rows: Vec::new() }
+        Self { head: head.into_iter().map(Into::into).collect(), rows: Vec::new(), texts: 1 }
+    }
+
+    /// The same with more columns of text in front.
+    pub fn texts(mut self, columns: usize) -> Self {
+        self.texts = columns;
+        self
     }
 
     /// One more row; what it has beyond the head's columns is left out, what it lacks is empty.
@@ -31,7 +38,7 @@ impl Table {
             text.push_str(&format!("| {} |\n", cells.join(" | ")));
         };
         line(&self.head);
-        let rule = |column: usize| if column == 0 { "---" } else { "---:" };
+        let rule = |column: usize| if column < self.texts { "---" } else { "---:" };
         line(&(0..self.head.len()).map(|column| rule(column).to_owned()).collect::<Vec<_>>());
         self.rows.iter().for_each(|row| line(row));
         text
@@ -48,9 +55,10 @@ impl std::fmt::Display for Table {
         for line in lines() {
             let mut text = String::new();
             for (column, (cell, width)) in line.iter().zip(&widths).enumerate() {
-                match column {
-                    0 => write!(text, "{cell:<width$}")?,
-                    _ => write!(text, "  {cell:>width$}")?,
+                let gap = if column == 0 { "" } else { "  " };
+                match column < self.texts {
+                    true => write!(text, "{gap}{cell:<width$}")?,
+                    false => write!(text, "{gap}{cell:>width$}")?,
                 }
             }
             writeln!(f, "{}", text.trim_end())?;

@@ -229,8 +229,8 @@ pub fn few_flows(e: &Evidence) -> Option<Verdict> {
     say(
         Cause::Generator,
         format!(
-            "{lost} got no answer in time: {full} of the server's {sockets} sockets was full and the \
-             others were not (/proc/net/udp), as {sources} source addresses and ports do not spread"
+            "{lost} got no answer in time: of the server's {sockets} sockets {full} overflowed and \
+             the others did not (/proc/net/udp): flows from {sources} source ports do not spread"
         ),
     )
 }
@@ -251,7 +251,7 @@ pub fn link_lost(e: &Evidence) -> Option<Verdict> {
     let on_the_way = d.server_device.unwrap_or(0) + d.qdisc.unwrap_or(0);
     let hops = [
         (
-            "between the generator and the server's sockets, dropped by no device, backlog or buffer",
+            "between the generator and the server's sockets, dropped by no device or buffer",
             b.sent.filter(|_| unknown),
             b.read_server,
             at_server + on_the_way,

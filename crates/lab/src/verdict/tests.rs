@@ -182,14 +182,14 @@ const STORIES: [Story; 28] = [
     Story(
         "one flow for two sockets",
         Cause::Generator,
-        &["1 of the server's 2", "1 source"],
+        &["2 sockets 1 overflowed", "1 source"],
         || {
             let mut e = overrun(50_000);
             e.flows = Some(flows(1, vec![50_000, 0]));
             e
         },
     ),
-    Story("a flow that waits in one of two", Cause::Generator, &["1 of the server's 2"], || {
+    Story("a flow that waits in one of two", Cause::Generator, &["2 sockets 1 overflowed"], || {
         let mut e = calm();
         (e.load.answered, e.load.timeouts, e.load.late) = (150_000, 50_000, 50_000);
         let waiting = vec![4 << 20, 0];

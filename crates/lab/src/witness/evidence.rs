@@ -24,7 +24,8 @@ impl Between<'_> {
         let found = strangers(&before.running, &after.running, cpus, self.known);
         let all = found.iter().map(|(.., seconds)| seconds).sum();
         let first = found.into_iter().next();
-        let taker = first.map(|(name, pid, _)| Taker { name: format!("{name} ({pid})"), cpu_s: all });
+        let taker =
+            first.map(|(name, pid, _)| Taker { name: format!("{name} ({pid})"), cpu_s: all });
         (taker, all)
     }
 
@@ -104,8 +105,8 @@ fn load(options: &Options, report: &Report, seconds: f64) -> Load {
     }
 }
 
-/// Packets that a device handles as one where they are of one flow (segmentation, GRO) are fewer than
-/// datagrams: then it says nothing of these.
+/// Packets that a device handles as one where they are of one flow (segmentation, GRO) are fewer
+/// than datagrams: then it says nothing of these.
 fn packets(device: u64, datagrams: u64) -> Option<u64> {
     (device as f64 * JOINED >= datagrams as f64).then_some(device)
 }
@@ -126,8 +127,9 @@ fn balance(place: &Place, report: &Report, server: Option<&Change>, client: &Cha
     balance.left_generator = left;
     balance.arrived_server = server_device.and_then(|device| packets(device.rx_packets, came));
     let arrived = client.device.as_ref().and_then(|device| packets(device.rx_packets, read));
-    balance.left_server =
-        server_device.and_then(|device| packets(device.tx_packets, read)).filter(|_| arrived.is_some());
+    balance.left_server = server_device
+        .and_then(|device| packets(device.tx_packets, read))
+        .filter(|_| arrived.is_some());
     balance.arrived_generator = arrived;
     balance
 }

@@ -87,7 +87,8 @@ fn host_of(netns: Option<String>, address: SocketAddr, pids: &[u32]) -> Option<H
         given => given.to_vec(),
     };
     host.device = device_of(space, address);
-    host.cpus = Some(processes::cpus(&host.pids)).filter(|cpus: &CpuList| !cpus.as_slice().is_empty());
+    host.cpus =
+        Some(processes::cpus(&host.pids)).filter(|cpus: &CpuList| !cpus.as_slice().is_empty());
     Some(host)
 }
 

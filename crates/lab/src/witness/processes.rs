@@ -40,8 +40,8 @@ pub(super) fn running() -> Vec<Ran> {
     numbers(Path::new("/proc")).into_iter().flat_map(of).take(TASKS_MAX).collect()
 }
 
-/// proc(5): behind the name, which is in brackets and may contain anything, flags are the 7th field,
-/// user and system time the 12th and 13th, the CPU the 37th.
+/// proc(5): behind the name, which is in brackets and may contain anything, flags are the 7th
+/// field, user and system time the 12th and 13th, the CPU the 37th.
 fn parse_stat(text: &str, pid: u32, tid: u32) -> Option<Ran> {
     let (begin, fields) = text.rsplit_once(") ")?;
     let (_, name) = begin.split_once('(')?;
@@ -68,7 +68,8 @@ pub(super) fn strangers(
     known: &[u32],
 ) -> Vec<(String, u32, f64)> {
     let mut found: Vec<(String, u32, f64)> = Vec::new();
-    let is_stranger = |ran: &&Ran| !ran.kernel && cpus.contains(&ran.cpu) && !known.contains(&ran.pid);
+    let is_stranger =
+        |ran: &&Ran| !ran.kernel && cpus.contains(&ran.cpu) && !known.contains(&ran.pid);
     for ran in after.iter().filter(is_stranger) {
         let then = before.iter().find(|then| (then.pid, then.tid) == (ran.pid, ran.tid));
         let ns = ran.cpu_ns.saturating_sub(then.map_or(0, |then| then.cpu_ns));
@@ -140,8 +141,13 @@ mod tests {
 
     #[test]
     fn strangers_are_those_nobody_knows() {
-        let ran = |pid, tid, cpu, cpu_ns| {
-            Ran { pid, tid, name: format!("p{pid}"), cpu, cpu_ns, kernel: pid == 9 }
+        let ran = |pid, tid, cpu, cpu_ns| Ran {
+            pid,
+            tid,
+            name: format!("p{pid}"),
+            cpu,
+            cpu_ns,
+            kernel: pid == 9,
         };
         let before = [ran(1, 1, 0, 5_000_000_000), ran(2, 2, 0, 0)];
         let after = [

@@ -112,7 +112,10 @@ impl Stage {
     /// A link that takes a fifth of what is offered.
     pub fn narrow(&self) -> Unmake {
         let (netns, device) = (netns(CLIENT), self.hosts.options().device(CLIENT));
-        run("tc", &format!("-n {netns} qdisc add dev {device} root tbf rate 2mbit burst 16k limit 32k"));
+        run(
+            "tc",
+            &format!("-n {netns} qdisc add dev {device} root tbf rate 2mbit burst 16k limit 32k"),
+        );
         Unmake(format!("-n {netns} qdisc del dev {device} root"))
     }
 

@@ -15,7 +15,7 @@ const SENT_MIN: f64 = 0.999;
 /// From which share on a side is busy.
 const BUSY: f64 = 0.9;
 /// Which share of a side's CPUs somebody else must have had.
-const TAKEN: f64 = 0.2;
+const TAKEN: f64 = 0.25;
 /// Which share of the loss a place must hold to be its cause.
 const MOST: f64 = 0.5;
 /// How far two measures of one echo may lie apart in an unchanged machine.

@@ -44,9 +44,10 @@ pub(super) fn pause(look: &Look<'_>) -> Option<Finding> {
     (is_on("rx") || is_on("tx")).then(|| Finding {
         severity: Invalid,
         what: format!("{name} may pause the other end, or be paused by it (flow control)"),
-        why: "one full ring slows down all that is on the switch, generator included: 1.4 against \
-              12 million packets a second was seen elsewhere"
-            .into(),
+        why:
+            "one full ring slows down all that is on the switch, generator included: what is lost \
+              is never sent, and looks like a generator that cannot do more"
+                .into(),
         remedy: format!("ethtool -A {name} rx off tx off"),
     })
 }
@@ -101,8 +102,7 @@ pub(super) fn hash(look: &Look<'_>) -> Option<Finding> {
     is_blind.then(|| Finding {
         severity: Costs,
         what: format!("{} spreads datagrams over its queues by addresses alone", look.name),
-        why: "all that one generator sends from one address comes by one queue: 0.4 against 4.8 \
-              million a second was seen elsewhere"
+        why: "all that one generator sends from one address comes by one queue, and to one CPU"
             .into(),
         remedy: format!("ethtool -N {} rx-flow-hash udp4 sdfn", look.name),
     })
@@ -118,7 +118,7 @@ pub(super) fn far_node(look: &Look<'_>) -> Option<Finding> {
     (node >= 0 && !far.as_slice().is_empty()).then(|| Finding {
         severity: Costs,
         what: format!("{} is at node {node}, CPU {far} is not", look.name),
-        why: "each packet crosses between sockets: a miss there takes twice as long".into(),
+        why: "each packet crosses between sockets, and so does each miss in a cache".into(),
         remedy: format!("choose CPUs of node {node} (`dunlin lab manifest` lists nodes)"),
     })
 }

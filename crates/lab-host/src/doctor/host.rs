@@ -37,8 +37,8 @@ pub(super) fn debug_build(manifest: &Manifest, _: &Purpose) -> Option<Finding> {
     (manifest.software.profile == "debug").then(|| Finding {
         severity: Invalid,
         what: "this program was built for debugging".into(),
-        why: "without optimisation the generator is some ten times slower: it would be measured, \
-              not the server"
+        why: "without optimisation the generator is the slower one: it would be measured, not the \
+              server"
             .into(),
         remedy: "cargo build --release".into(),
     })
@@ -121,8 +121,7 @@ pub(super) fn governor(manifest: &Manifest, purpose: &Purpose) -> Option<Finding
     (!list.is_empty()).then(|| Finding {
         severity: Invalid,
         what: format!("CPUs do not run as fast as they can (governor): {}", list.join(", ")),
-        why: "their frequency follows the load, so that a rate decides how fast it is served: 5.9 \
-              against 7.2 million a second was seen elsewhere"
+        why: "their frequency follows the load, so that a rate decides how fast it is served"
             .into(),
         remedy: "dunlin lab tune (governor performance)".into(),
     })
@@ -155,9 +154,7 @@ pub(super) fn siblings(manifest: &Manifest, purpose: &Purpose) -> Option<Finding
     (!pairs.is_empty()).then(|| Finding {
         severity: Invalid,
         what: format!("CPUs share a core (SMT): {}", pairs.join(" and ")),
-        why: "both together do a fifth more than one alone: what is measured is neither one core \
-              nor two"
-            .into(),
+        why: "both share its units and caches: what is measured is neither one core nor two".into(),
         remedy: "choose one CPU of each core (`dunlin lab manifest` lists siblings)".into(),
     })
 }
@@ -207,7 +204,9 @@ pub(super) fn clock(manifest: &Manifest, _: &Purpose) -> Option<Finding> {
     (cost > CLOCK_COST_NS_MAX).then(|| Finding {
         severity: Costs,
         what: format!("asking for the time costs {cost:.0} ns (clock source {source})"),
-        why: "each query asks twice; with the CPU's own counter that is some 30 ns".into(),
+        why: "each query asks twice, and each time is a call to the kernel where the CPU's own \
+              counter needs none"
+            .into(),
         remedy: "boot with clocksource=tsc, if the kernel has not found the counter unstable"
             .into(),
     })

@@ -103,10 +103,12 @@ fn every_command_has_a_page_in_order() {
     let name = |page: &PathBuf| page.strip_prefix(&folder).expect("below").display().to_string();
     let found: BTreeSet<String> = pages.iter().map(name).collect();
     let mut wanted = BTreeSet::new();
-    for name in subcommands() {
-        let within = subcommands_of(&[&name]);
-        wanted.extend(within.iter().map(|within| format!("man1/dunlin-{name}-{within}.1")));
-        wanted.insert(format!("man1/dunlin-{name}.1"));
+    let mut commands: Vec<Vec<String>> = subcommands().into_iter().map(|name| vec![name]).collect();
+    while let Some(command) = commands.pop() {
+        let words: Vec<&str> = command.iter().map(String::as_str).collect();
+        let within = subcommands_of(&words).into_iter();
+        commands.extend(within.map(|name| [&command[..], &[name]].concat()));
+        wanted.insert(format!("man1/dunlin-{}.1", command.join("-")));
     }
     assert!(wanted.contains("man1/dunlin-serve.1"), "{wanted:?}");
     wanted.extend(["man1/dunlin.1".into(), "man5/dunlin.toml.5".into()]);

@@ -26,11 +26,11 @@ struct Control([u8; CONTROL]);
 impl Control {
     fn segment() -> Self {
         let mut octets = [0; CONTROL];
-        let header = libc::cmsghdr {
-            cmsg_len: CONTROL_LEN as _,
-            cmsg_level: libc::SOL_UDP,
-            cmsg_type: libc::UDP_SEGMENT,
-        };
+        // SAFETY: numbers, each of which may be 0; with some libraries there is padding among them.
+        let mut header: libc::cmsghdr = unsafe { std::mem::zeroed() };
+        header.cmsg_len = CONTROL_LEN as _;
+        header.cmsg_level = libc::SOL_UDP;
+        header.cmsg_type = libc::UDP_SEGMENT;
         // SAFETY: the header is plain old data that fits at the beginning; unaligned is allowed.
         unsafe { octets.as_mut_ptr().cast::<libc::cmsghdr>().write_unaligned(header) };
         Self(octets)

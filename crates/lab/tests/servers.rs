@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::path::PathBuf;
 
 use common::skip;
@@ -32,10 +32,13 @@ impl Drop for Folder {
     }
 }
 
-/// A port of the loopback address (BIND listens on addresses of interfaces alone) that is free.
+/// A port of the loopback address (BIND listens on addresses of interfaces alone) that is free over
+/// UDP and TCP, and below those that the kernel gives to sockets which ask for none.
 fn free_address() -> SocketAddr {
-    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    socket.local_addr().unwrap()
+    let begin = std::process::id() as u16 % 10_000;
+    let mut addresses = (begin..20_000).map(|n| SocketAddr::from(([127, 0, 0, 1], 10_000 + n)));
+    let is_free = |a: &SocketAddr| UdpSocket::bind(a).is_ok() && TcpListener::bind(a).is_ok();
+    addresses.find(is_free).unwrap()
 }
 
 #[test]

@@ -194,7 +194,7 @@ mod tests {
 
     /// A book with a timeout of a second.
     fn scene() -> Scene {
-        let set = Arc::new(Set::from_pattern("n{n}.example", 10, Rtype::A, FORM).unwrap());
+        let set = Arc::new(Set::from_pattern("n{i}.example", 10, Rtype::A, FORM).unwrap());
         let what =
             What { set: set.clone(), order: Order::Given, unique: 0.0, nxdomain: 0.0, under: None };
         let server = "192.0.2.1:53".parse().unwrap();

@@ -167,13 +167,13 @@ fn question(line: &str) -> Result<(NameBuf, Rtype), String> {
     Ok((read, rtype))
 }
 
-/// Puts a number into a pattern: `{n}` is the number, `{n%100}` its remainder.
+/// Puts a number into a pattern: `{i}` is the number, `{i%100}` its remainder.
 pub(crate) fn fill(pattern: &str, number: u64) -> Result<String, String> {
     let (mut text, mut rest) = (String::new(), pattern);
     while let Some((before, behind)) = rest.split_once('{') {
-        let wrong = || format!("`{pattern}` is no pattern, as svc-{{n}}.ns-{{n%100}}.example is");
+        let wrong = || format!("`{pattern}` is no pattern, as svc-{{i}}.ns-{{i%100}}.example is");
         let (inner, after) = behind.split_once('}').ok_or_else(wrong)?;
-        let value = match inner.strip_prefix('n').ok_or_else(wrong)? {
+        let value = match inner.strip_prefix('i').ok_or_else(wrong)? {
             "" => number,
             modulo => {
                 let by = modulo.strip_prefix('%').and_then(|by| by.parse::<u64>().ok());

@@ -328,7 +328,7 @@ fn fresh_names_reach_the_server() {
         true => now(answer(query, 3)),
         false => now(yes(query)),
     });
-    let set = Arc::new(Set::from_pattern("n{n}.example", 100, Rtype::A, FORM).unwrap());
+    let set = Arc::new(Set::from_pattern("n{i}.example", 100, Rtype::A, FORM).unwrap());
     let what = What { set, order: Order::Uniform, unique: 0.0, nxdomain: 0.25, under: None };
     let asks = Asks::Questions(Box::new(what));
     let report = run(&Options {

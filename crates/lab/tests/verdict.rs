@@ -33,7 +33,7 @@ const BUFFER: usize = 256 << 10;
 /// A load of a second on the stage.
 fn load() -> Options {
     let form = Form { recursion: false, edns: false, dnssec: false };
-    let set = Set::from_pattern("svc-{n}.example", 1_000, Rtype::A, form).unwrap();
+    let set = Set::from_pattern("svc-{i}.example", 1_000, Rtype::A, form).unwrap();
     let set = Arc::new(set);
     let what = What { set, order: Order::Given, unique: 0.0, nxdomain: 0.0, under: None };
     let arrivals = Arrivals { rate: Rate::Constant(RATE), spacing: Spacing::Even, burst: 1 };

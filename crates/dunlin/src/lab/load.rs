@@ -22,7 +22,7 @@ pub const EXAMPLES: &str = "Examples:\n  \
     dunlin lab load -s 10.99.0.1 -d queries --rate 50k -l 30\n  \
     dunlin lab load -s 10.99.0.1 -d queries --rate ramp:1k-200k --poisson -c 64\n  \
     dunlin lab load -s 10.99.0.1 -d queries -q 100 -l 10       as dnsperf: a closed loop\n  \
-    dunlin lab load -s 10.99.0.1 --pattern 'svc-{n}.example' --names 10000 --order zipf:1\n  \
+    dunlin lab load -s 10.99.0.1 --pattern 'svc-{i}.example' --names 10000 --order zipf:1\n  \
     dunlin lab load -s 10.96.0.10 -d names --fleet --rate 2k --burst 8 --churn 100ms";
 
 #[derive(Args, Debug)]
@@ -100,10 +100,10 @@ struct WhatFlags {
     /// A name and a type each line, as dnsperf reads them; ; or # begins a comment.
     #[arg(short = 'd', long, value_name = "FILE")]
     data: Option<PathBuf>,
-    /// Names by a pattern: {n} is a number, {n%100} its remainder.
+    /// Names by a pattern: {i} is a number, {i%100} its remainder.
     #[arg(long)]
     pattern: Option<String>,
-    /// How many names the pattern gives: n is 0 to one less.
+    /// How many names the pattern gives: i is 0 to one less.
     #[arg(long, value_name = "NUMBER", requires = "pattern", default_value_t = 10_000)]
     names: usize,
     /// The type that names of the pattern are asked for.
@@ -410,11 +410,11 @@ mod tests {
 
     #[test]
     fn dnsperfs_flags_mean_what_they_do_there() {
-        let plain = options("--pattern a{n} -s 192.0.2.1 -p 5300");
+        let plain = options("--pattern a{i} -s 192.0.2.1 -p 5300");
         assert_eq!(plain.server.to_string(), "192.0.2.1:5300");
         assert_eq!(plain.when, When::Closed { outstanding: 100, rate_max: None });
         assert_eq!((plain.timeout_ns, plain.lanes, plain.threads), (5_000_000_000, 1, 1));
-        let all = options("--pattern a{n} -q 7 -Q 5000 -c 4 -T 2 -t 0.5 -l 3 -n 2 -S 2 -f inet6");
+        let all = options("--pattern a{i} -q 7 -Q 5000 -c 4 -T 2 -t 0.5 -l 3 -n 2 -S 2 -f inet6");
         assert_eq!(all.when, When::Closed { outstanding: 7, rate_max: Some(5_000.0) });
         assert_eq!((all.timeout_ns, all.lanes, all.threads), (500_000_000, 4, 2));
         assert_eq!((all.length_ns, all.queries_max), (3_000_000_000, Some(20_000)));
@@ -424,7 +424,7 @@ mod tests {
 
     #[test]
     fn a_rate_opens_the_loop() {
-        let open = options("--pattern a{n} --rate ramp:1k-5k --poisson --ports 3 -c 2");
+        let open = options("--pattern a{i} --rate ramp:1k-5k --poisson --ports 3 -c 2");
         let When::Open(arrivals) = &open.when else { panic!("{open:?}") };
         assert_eq!(arrivals.rate, Rate::Ramp(1e3, 5e3));
         assert_eq!((arrivals.spacing, open.lanes), (Spacing::Poisson, 6));
@@ -435,14 +435,14 @@ mod tests {
     #[test]
     fn names_are_needed_and_shares_told() {
         assert!(parse("-s 192.0.2.1").unwrap_err().contains("--pattern"));
-        let Asks::Questions(what) = options("--pattern a{n} --hit-rate 0.75 --order zipf:1").asks
+        let Asks::Questions(what) = options("--pattern a{i} --hit-rate 0.75 --order zipf:1").asks
         else {
             panic!("no questions");
         };
         assert_eq!((what.unique, what.order), (0.25, Order::Zipf(1.0)));
-        let wrong = parse("--pattern a{n} --unique 2").unwrap().options().unwrap_err();
+        let wrong = parse("--pattern a{i} --unique 2").unwrap().options().unwrap_err();
         assert!(wrong.contains("0 to 1"), "{wrong}");
-        let Asks::Lookups(lookups) = options("--pattern a{n} --names 3 --fleet").asks else {
+        let Asks::Lookups(lookups) = options("--pattern a{i} --names 3 --fleet").asks else {
             panic!("no lookups");
         };
         assert_eq!(lookups.len(), 3);

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 const FORM: Form = Form { recursion: true, edns: true, dnssec: false };
 
 fn what(order: Order) -> What {
-    let set = Set::from_pattern("s-{n}.n-{n%10}.example", 100, Rtype::A, FORM).unwrap();
+    let set = Set::from_pattern("s-{i}.n-{i%10}.example", 100, Rtype::A, FORM).unwrap();
     What { set: Arc::new(set), order, unique: 0.0, nxdomain: 0.0, under: None }
 }
 
@@ -65,8 +65,8 @@ fn wrong_lines_are_told_with_their_place() {
 
 #[test]
 fn patterns_number_names() {
-    assert_eq!(fill("svc-{n}.ns-{n%100}.x", 1_234).unwrap(), "svc-1234.ns-34.x");
-    for wrong in ["{", "{m}", "{n%0}", "{n%}", "{n+1}"] {
+    assert_eq!(fill("svc-{i}.ns-{i%100}.x", 1_234).unwrap(), "svc-1234.ns-34.x");
+    for wrong in ["{", "{m}", "{i%0}", "{i%}", "{i+1}"] {
         assert!(fill(wrong, 1).is_err(), "{wrong}");
     }
 }

@@ -158,7 +158,7 @@ fn serve_tcp(mut stream: TcpStream, last: u64, script: &Script, asked: &AtomicU6
 
 /// Asks `server` for 100 names, in a closed loop of 10, for 200 ms; timeout 300 ms.
 pub fn options(server: &Server) -> Options {
-    let set = Arc::new(Set::from_pattern("n{n}.example", 100, Rtype::A, FORM).unwrap());
+    let set = Arc::new(Set::from_pattern("n{i}.example", 100, Rtype::A, FORM).unwrap());
     let what = What { set, order: Order::Given, unique: 0.0, nxdomain: 0.0, under: None };
     Options {
         when: lab_load::When::Closed { outstanding: 10, rate_max: None },

@@ -56,7 +56,8 @@ impl<'w> Bench<'_, '_, 'w> {
         }
     }
 
-    /// The second pass over a packet that did not take the short way here.
+    /// The second pass over a packet that did not take the short way here. A step of its own, so
+    /// that who passes by here needs no stack frame: that saves the cache's hits 25 instructions.
     #[inline(never)]
     fn answer_rest(
         &mut self,

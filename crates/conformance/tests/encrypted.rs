@@ -232,6 +232,15 @@ fn said(reply: Option<&Reply>) -> Option<(u16, Records<'_>)> {
     Some((reply.rcode, records))
 }
 
+/// So many questions for names that nobody asked for before.
+fn questions(count: usize, first: &str) -> Vec<Vec<u8>> {
+    let question = |n| {
+        let name = name(&format!("{first}-{n}.served"));
+        Question { flags: FLAGS, ..Question::new(name, Rtype::A) }.to_wire()
+    };
+    (0..count).map(question).collect()
+}
+
 #[test]
 fn one_of_two_may_be_killed_and_come_back() {
     if !all_present(&[Software::Knot]) {
@@ -252,12 +261,7 @@ fn one_of_two_may_be_killed_and_come_back() {
             40 => first.restart(),
             _ => {}
         }
-        let packets: Vec<Vec<u8>> = (0..30)
-            .map(|n| {
-                let name = name(&format!("killed-{round}-{n}.served"));
-                Question { flags: FLAGS, ..Question::new(name, Rtype::A) }.to_wire()
-            })
-            .collect();
+        let packets = questions(30, &format!("killed-{round}"));
         for reply in read(ask_udp(dunlin.address, &packets, patience).unwrap()) {
             let reply = reply.unwrap_or_else(|| panic!("round {round}: no answer"));
             assert_ne!(reply.rcode, SERVFAIL, "round {round}: {}", dunlin.log_end());
@@ -283,12 +287,7 @@ fn who_is_not_believed_is_named_once_and_asked_nothing() {
     assert_ne!(authority.issuer.pem(), other.issuer.pem());
     let unbound = Unbound::start(&binary, &scene.path.join("unbound"), &authority, knot.address);
     let dunlin = dunlin(&scene, &[&unbound], &other);
-    let packets: Vec<Vec<u8>> = (0..50)
-        .map(|n| {
-            let name = name(&format!("n-{n}.served"));
-            Question { flags: FLAGS, ..Question::new(name, Rtype::A) }.to_wire()
-        })
-        .collect();
+    let packets = questions(50, "n");
     for reply in read(ask_tcp(dunlin.address, &packets, PATIENCE_LONG)) {
         assert_eq!(reply.map(|reply| reply.rcode), Some(SERVFAIL));
     }

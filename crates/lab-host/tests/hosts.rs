@@ -57,11 +57,11 @@ fn ask(options: &Options, server: &str, from: &str) {
     assert_eq!(client.recv(&mut [0; 64]).unwrap(), 6);
 }
 
-/// Readings when nothing crosses any more: what was sent while the hosts were made may still wait for
-/// a device's thread.
+/// Readings when nothing crosses any more: what was sent while the hosts were made may still wait
+/// for a device's thread.
 fn at_rest(read: impl Fn() -> [Reading; 2]) -> [Reading; 2] {
     let packets = |readings: &[Reading; 2]| {
-        let devices = readings.each_ref().map(|reading| reading.device.clone().unwrap());
+        let devices = readings.each_ref().map(|reading| reading.device.unwrap());
         devices.map(|device| (device.rx_packets, device.tx_packets))
     };
     let mut last = read();

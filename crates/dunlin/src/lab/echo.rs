@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 
 #[derive(Args, Debug)]
 pub struct Echo {
-    /// Where to answer. On all addresses (0.0.0.0 or [::]), an answer leaves by the address that
-    /// the way back has, which on a host of several may not be the one that was asked.
+    /// Where to answer. On all addresses (`0.0.0.0` or `[::]`), an answer leaves by the address
+    /// that the way back has, which on a host of several may not be the one that was asked.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:5353")]
     pub listen: SocketAddr,
     /// How a thread receives and answers.

@@ -78,6 +78,33 @@ fn a_manifest_is_alike_with_itself_and_another_machine_s_is_not() {
     assert_eq!(lab(&["manifest", "diff", &one]).status.code(), Some(2));
 }
 
+/// A socket that is not answered: what a load of it holds is the machine, and that is enough here.
+#[test]
+fn results_hold_the_machine_they_are_of() {
+    let folder = Folder::new("results");
+    let deaf = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let port = deaf.local_addr().expect("an address").port().to_string();
+    let words = ["load", "-s", "127.0.0.1", "-p", &port, "--pattern", "a{n}", "--rate", "50"];
+    let load = lab(&[&words[..], &["-l", "0.1", "-t", "0.1", "-o", "json"]].concat());
+    assert!(load.status.success(), "{}", said(&load));
+    let results = folder.0.join("results");
+    fs::write(&results, &load.stdout).expect("a file");
+    let results = results.display().to_string();
+    let header: Value =
+        serde_json::from_str(said(&load).lines().next().expect("a header")).expect("JSON");
+    assert_eq!(header["manifest"], header["machine"]["fingerprint"]);
+
+    let here = folder.write("here", &manifest());
+    let alike = lab(&["manifest", "diff", &results, &here]);
+    assert_eq!(alike.status.code(), Some(0), "{}", said(&alike));
+    let mut elsewhere = serde_json::json!({"date": "today", "manifest": manifest()});
+    elsewhere["manifest"]["cpu"]["model"] = "another".into();
+    let comparison = folder.write("comparison", &elsewhere);
+    let differ = lab(&["manifest", "diff", &results, &comparison]);
+    assert_eq!(differ.status.code(), Some(1), "{}", said(&differ));
+    assert!(said(&differ).contains("cpu.model"), "{}", said(&differ));
+}
+
 #[test]
 fn the_doctor_judges_what_it_is_given() {
     let folder = Folder::new("doctor");

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::Result;
 use crate::limits::{ROUNDS_MAX, SEARCH_STEPS};
 use crate::servers::Version;
-use crate::verdict::{Cause, Verdict};
+use crate::verdict::{Cause, Ceiling, Evidence, Verdict, judge};
 
 mod against;
 mod field;
@@ -39,8 +39,18 @@ pub struct Trial {
     pub cpu_us: Option<f64>,
     /// Octets of the server's processes in RAM.
     pub resident: Option<u64>,
+    /// What it is judged by.
+    pub evidence: Evidence,
     /// What bounded it.
     pub verdict: Verdict,
+}
+
+impl Trial {
+    /// Adds what an echo came to, and judges again.
+    fn beside(&mut self, ceiling: &Ceiling) {
+        self.evidence.ceiling = Some(ceiling.clone());
+        self.verdict = judge(&self.evidence);
+    }
 }
 
 /// What a server came to in one round.
@@ -52,6 +62,13 @@ pub struct Round {
     pub most: Trial,
     /// At half of what it answered at most in the beginning.
     pub half: Trial,
+}
+
+impl Round {
+    fn beside(&mut self, ceiling: &Ceiling) {
+        let Self { best, most, half } = self;
+        [most, half].into_iter().chain(best).for_each(|trial| trial.beside(ceiling));
+    }
 }
 
 /// A server and all its rounds.
@@ -110,6 +127,13 @@ pub trait Bench {
     /// It cannot be run; not that a server answers little.
     fn trial(&mut self, entrant: usize, rate: f64) -> Result<Trial>;
 
+    /// Answers a second of a bare echo that receives and sends as the entrant does, in its place;
+    /// and the name of that way.
+    ///
+    /// # Errors
+    /// As with [`Bench::trial`].
+    fn echo(&mut self, entrant: usize) -> Result<(String, f64)>;
+
     /// Is told what comes next, and how much of all is done.
     fn progress(&mut self, entrant: usize, done: usize, of: usize);
 }
@@ -162,7 +186,11 @@ pub fn rounds(bench: &mut dyn Bench, beginning: &[f64], rounds: usize) -> Result
     for round in 0..rounds {
         for entrant in order(entrants, round) {
             bench.progress(entrant, done, all);
-            found[entrant].push(one_round(bench, entrant, beginning[entrant])?);
+            let (_, before) = bench.echo(entrant)?;
+            let mut round = one_round(bench, entrant, beginning[entrant])?;
+            let (model, after) = bench.echo(entrant)?;
+            round.beside(&Ceiling { model, before, after });
+            found[entrant].push(round);
             done += 2 + SEARCH_STEPS;
         }
     }

@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod ceiling;
 pub mod compare;
 pub mod limits;
 pub mod output;

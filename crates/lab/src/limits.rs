@@ -40,5 +40,11 @@ pub const TASKS_MAX: usize = 65_536;
 /// several: counters are not read at one instant.
 pub const JOINED: f64 = 1.02;
 
+/// How long an echo is asked, ns, before a run and after it.
+pub const CEILING_NS: u64 = 500_000_000;
+
+/// Questions that an echo always has before it: more than it or the generator handles at once.
+pub const CEILING_OUTSTANDING: usize = 1_024;
+
 /// Source ports of a comparison's generator: enough for every socket of a server to get some.
 pub const SOURCES: usize = 256;

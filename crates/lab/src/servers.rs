@@ -12,6 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use cpu::CpuList;
+use lab_echo::Model;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 
@@ -42,6 +43,8 @@ pub struct Kind {
     pub package: &'static str,
     /// What one has to know of it to read its figures fairly; empty: it is an authoritative server.
     pub remark: &'static str,
+    /// The echo that receives and sends as it does: what its figures are seen beside.
+    pub model: Model,
     /// Whether it uses more than one CPU for UDP.
     pub threaded: bool,
     config: fn(&Site) -> Result<String>,
@@ -153,7 +156,8 @@ impl Kind {
         let mut command = self.command(binary, site, &config);
         command.stdin(Stdio::null()).stdout(output).stderr(errors);
         let child = command.spawn().map_err(|e| format!("{command:?}: {e}"))?;
-        let mut server = Server { name: self.name, child, log, command: shown(&command) };
+        let (name, model, command) = (self.name, self.model, shown(&command));
+        let mut server = Server { name, model, child, log, command };
         server.wait(site, ask_from)?;
         Ok(server)
     }
@@ -192,6 +196,8 @@ fn shown(command: &Command) -> String {
 pub struct Server {
     /// Its name.
     pub name: &'static str,
+    /// The echo beside which it is seen.
+    pub model: Model,
     /// The command it was started by.
     pub command: String,
     child: Child,

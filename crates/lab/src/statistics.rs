@@ -29,6 +29,9 @@ pub struct Middle {
 /// The confidence of every interval.
 pub const CONFIDENCE: f64 = 0.95;
 
+/// Samples from which on a median has an interval: of fewer not even the outermost hold it so surely.
+pub const MEDIAN_MIN: usize = 6;
+
 /// The probability below which a difference is taken for real.
 pub const ALPHA: f64 = 1.0 - CONFIDENCE;
 
@@ -114,11 +117,14 @@ pub enum Difference {
     WithinFloor,
     /// Beyond the floor, but runs like these come by chance too often.
     Unproven,
+    /// There is no floor to see it beside: runs are too few, or one of them lacks the figure.
+    Unknown,
 }
 
 /// Judges a ratio by the floor, then by the probability of such ranks by chance, corrected by
-/// [`holm`].
-pub fn difference(ratio: f64, floor: f64, p: f64) -> Difference {
+/// [`holm`]. Where the floor is not known, nothing is.
+pub fn difference(ratio: f64, floor: Option<f64>, p: f64) -> Difference {
+    let Some(floor) = floor else { return Difference::Unknown };
     match ratio {
         r if (r - 1.0).abs() <= floor => Difference::WithinFloor,
         _ if p >= ALPHA => Difference::Unproven,

@@ -4,7 +4,9 @@ mod output;
 mod show;
 
 use clap::{Args, ValueEnum};
-use lab::witness::{Measured, measure};
+use lab::ceiling::Bare;
+use lab::witness::measure;
+use lab_echo::Model;
 use lab_load::arrivals::{Arrivals, Rate, Spacing, read_number, read_time_ns};
 use lab_load::fleet::{Lookups, Resolver};
 use lab_load::names::{Order, Set, What};
@@ -199,6 +201,26 @@ struct JudgedFlags {
     /// bounded a load is judged by what they used.
     #[arg(long, value_name = "PID", value_delimiter = ',')]
     server_pids: Vec<u32>,
+    /// Asks an echo before the load and after it: the ceiling that the load is judged by. Either
+    /// the model of one that is started in the server's place, on its CPUs, such as recvmmsg; or
+    /// where one answers (`dunlin lab echo` beside a server that is elsewhere).
+    #[arg(long, value_name = "MODEL|ADDRESS:PORT", value_parser = beside)]
+    against_echo: Option<Beside>,
+}
+
+/// An echo beside the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Beside {
+    Started(Model),
+    At(SocketAddr),
+}
+
+fn beside(text: &str) -> Result<Beside, String> {
+    let model = Model::of_name(text).map(Beside::Started);
+    let named = || Model::ALL.map(Model::name).join(", ");
+    model
+        .or_else(|| text.parse().ok().map(Beside::At))
+        .ok_or_else(|| format!("expected an address with its port, or a model: {}", named()))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -362,14 +384,25 @@ pub fn run(command: &Load) -> Result<ExitCode, Box<dyn Error>> {
     stop_when_interrupted(stop.clone())?;
     let mut writer = output::Writer::new(command.output, command.hlog.as_deref(), &options)?;
     let mut live = live::Live::new(&options, command.output == Output::Text);
-    let measured = measure(&options, &command.judged.server_pids, &stop, &mut |seen| {
-        live.show(seen);
-        // Nobody reads any more: then nobody is asked any more.
-        stop.fetch_or(!writer.interval(seen), Ordering::Relaxed);
+    let pids = &command.judged.server_pids;
+    let echo = command.judged.against_echo.map(|beside| match beside {
+        Beside::Started(model) => Bare::in_place(model, &options, pids),
+        Beside::At(address) => Ok(Bare::elsewhere(address)),
     });
+    let echo = echo.transpose()?;
+    let mut run = || {
+        measure(&options, pids, &stop, &mut |seen| {
+            live.show(seen);
+            // Nobody reads any more: then nobody is asked any more.
+            stop.fetch_or(!writer.interval(seen), Ordering::Relaxed);
+        })
+    };
+    let measured = match &echo {
+        Some(echo) => echo.around(&options, &stop, run),
+        None => run(),
+    };
     live.end();
-    let Measured { report, verdict, .. } = measured?;
-    writer.end(&options, &report, &verdict)?;
+    writer.end(&options, &measured?)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -430,6 +463,18 @@ mod tests {
         assert_eq!((arrivals.spacing, open.lanes), (Spacing::Poisson, 6));
         assert!(parse("--pattern a --rate 5k -q 3").is_err());
         assert!(parse("--pattern a --poisson").is_err());
+    }
+
+    #[test]
+    fn an_echo_is_a_model_or_an_address() {
+        let beside = |word: &str| {
+            parse(&format!("--pattern a --against-echo {word}")).map(|l| l.judged.against_echo)
+        };
+        assert_eq!(beside("recvmmsg"), Ok(Some(Beside::Started(Model::Recvmmsg))));
+        let address = "192.0.2.1:5353".parse().unwrap();
+        assert_eq!(beside("192.0.2.1:5353"), Ok(Some(Beside::At(address))));
+        let wrong = beside("192.0.2.1").unwrap_err();
+        assert!(wrong.contains("with its port, or a model: blocking, spin"), "{wrong}");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use crate::human::{Side, align, plain};
 use clap::{Args, Subcommand};
 use lab_host::machine::Machine;
 use lab_host::manifest::{self, Difference, Look, Software, diff, leaves};
+use serde_json::Value;
 use std::error::Error;
 use std::fs;
 use std::io::{self, Write};
@@ -48,7 +49,8 @@ pub enum Act {
 
 #[derive(Args, Debug)]
 pub struct Diff {
-    /// The one, as `dunlin lab manifest -o json` wrote it.
+    /// The one, as `dunlin lab manifest -o json` wrote it; or results that hold it, of `dunlin lab
+    /// load -o json` or `dunlin lab compare --json`.
     #[arg(value_name = "A")]
     pub a: PathBuf,
     /// The other.
@@ -94,13 +96,21 @@ pub fn software() -> Software {
     }
 }
 
-/// One that was written as JSON.
+/// One that was written as JSON, by itself or with results: in the first line of a load's, in a
+/// comparison's under its name.
 ///
 /// # Errors
 /// The file is none.
 pub fn read(path: &Path) -> Result<manifest::Manifest, String> {
     let told = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
     let text = fs::read_to_string(path).map_err(|error| told(&error))?;
+    let first = text.lines().next().unwrap_or_default();
+    let whole = [first, &text].into_iter().find_map(|text| serde_json::from_str(text).ok());
+    let held = whole.as_ref().and_then(|whole: &Value| {
+        let of_load = whole.get("machine");
+        of_load.or_else(|| whole.get("manifest").filter(|manifest| manifest.is_object()))
+    });
+    let text = held.map_or(text, Value::to_string);
     manifest::Manifest::parse(&text).map_err(|error| told(&error))
 }
 

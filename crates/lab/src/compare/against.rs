@@ -42,11 +42,11 @@ pub fn against(old: &Campaign, new: &Campaign) -> Result<Table> {
         let list = obstacles.join("\n  ");
         return Err(format!("these results cannot be compared, they differ in\n  {list}"));
     }
-    let floors: Vec<f64> = summarise(old)?
+    let floors: Vec<Option<f64>> = summarise(old)?
         .floors
         .into_iter()
         .zip(summarise(new)?.floors)
-        .map(|(old, new)| old.zip(new).map_or(f64::INFINITY, |(old, new)| old.max(new)))
+        .map(|(old, new)| old.zip(new).map(|(old, new)| old.max(new)))
         .collect();
     let both: Vec<(&Entrant, &Entrant)> = new
         .entrants
@@ -77,10 +77,11 @@ pub fn against(old: &Campaign, new: &Campaign) -> Result<Table> {
     Ok(table)
 }
 
-fn told(ratio: f64, floor: f64, p: f64) -> String {
+fn told(ratio: f64, floor: Option<f64>, p: f64) -> String {
     match difference(ratio, floor, p) {
         Difference::WithinFloor => format!("{ratio:.2} ="),
         Difference::Unproven => format!("{ratio:.2} ?"),
+        Difference::Unknown => format!("{ratio:.2} (unknown: no noise floor)"),
         Difference::More | Difference::Less => format!("{ratio:.2}"),
     }
 }

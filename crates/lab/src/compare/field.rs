@@ -14,6 +14,7 @@ use lab_load::{Asks, Options, Report, When};
 
 use super::{Bench, Entrant, Trial, begin, rounds, trials};
 use crate::Result;
+use crate::ceiling::Bare;
 use crate::limits::SOURCES;
 use crate::servers::{Kind, Server, Site, Version, Zone};
 use crate::witness::measure;
@@ -59,6 +60,8 @@ pub type Progress<'a> = &'a mut dyn FnMut(&str, usize, usize);
 /// All servers, started, and the generator's options.
 struct Field<'a> {
     servers: Vec<Server>,
+    /// An echo for each way in which one of them receives and sends.
+    echoes: Vec<Bare>,
     load: Options,
     stop: &'a AtomicBool,
     progress: Progress<'a>,
@@ -97,7 +100,14 @@ pub fn compare(
         servers.push(started);
     }
     let load = load(wanted, hosts)?;
-    let mut field = Field { servers, load, stop, progress };
+    let mut echoes: Vec<Bare> = Vec::new();
+    for kind in &wanted.kinds {
+        if !echoes.iter().any(|echo| echo.model() == kind.model.name()) {
+            let (ip, netns) = (site.address.ip(), site.netns.as_deref());
+            echoes.push(Bare::start(kind.model, ip, &site.cpus, netns)?);
+        }
+    }
+    let mut field = Field { servers, echoes, load, stop, progress };
     let all = trials(entrants.len(), wanted.rounds);
     let beginning = begin(&mut field, entrants.len(), wanted.highest, all)?;
     let found = rounds(&mut field, &beginning, wanted.rounds)?;
@@ -168,8 +178,16 @@ impl Bench for Field<'_> {
             p99_ns: known(report, 0.99),
             cpu_us,
             resident,
+            evidence: measured.evidence,
             verdict: measured.verdict,
         })
+    }
+
+    fn echo(&mut self, entrant: usize) -> Result<(String, f64)> {
+        let wanted = self.servers.get(entrant).map(|server| server.model.name());
+        let echo = self.echoes.iter().find(|echo| Some(echo.model()) == wanted);
+        let echo = echo.ok_or("there is no such entrant")?;
+        Ok((echo.model().into(), echo.rate(&self.load, self.stop)?))
     }
 
     fn progress(&mut self, entrant: usize, done: usize, of: usize) {

@@ -6,8 +6,8 @@ use super::summary::FIGURES;
 use super::{Campaign, Cell, IN_TIME, Summary, summarise};
 use crate::Result;
 use crate::output::Table;
-use crate::statistics::{Difference, Middle};
-use crate::verdict::{percent, thousands};
+use crate::statistics::{self, Difference, Middle};
+use crate::verdict::{Ceiling, percent, thousands};
 
 /// Markdown.
 ///
@@ -27,15 +27,23 @@ pub fn page(campaign: &Campaign) -> Result<String> {
 /// The results do not fit together.
 pub fn tables(campaign: &Campaign) -> Result<String> {
     let summary = summarise(campaign)?;
-    Ok(format!("{}\n{}\n{}", figures(&summary), ratios(&summary), verdicts(&summary)))
+    let reasons: String = summary.reasons.iter().map(|reason| format!("{reason}\n")).collect();
+    Ok(format!(
+        "{}\n{}{reasons}\n{}\n{}",
+        figures(&summary),
+        ratios(&summary),
+        echoes(campaign),
+        verdicts(&summary)
+    ))
 }
 
 fn write_all(text: &mut String, campaign: &Campaign, summary: &Summary) -> std::fmt::Result {
     let rounds = campaign.entrants.first().map_or(0, |entrant| entrant.rounds.len());
     writeln!(
         text,
-        "{}, {rounds} rounds of trials of {} s, servers on CPU {}: `{}`\n\n{}\n",
+        "{}, {rounds} round{} of trials of {} s, servers on CPU {}: `{}`\n\n{}\n",
         campaign.date,
+        if rounds == 1 { "" } else { "s" },
         campaign.seconds,
         campaign.cpus,
         campaign.command,
@@ -48,7 +56,7 @@ fn write_all(text: &mut String, campaign: &Campaign, summary: &Summary) -> std::
          `most`: answers a second when far more was asked. Half load: half of what it answered at \
          most. CPU: of its processes and of the kernel's threads and interrupts on its CPUs. \
          Memory: what its processes have in RAM after all rounds, shared pages once (PSS). \
-         Medians of the rounds, with 95 % intervals where there are six rounds or more.\n",
+         Medians of the rounds, with 95 % intervals.\n",
         percent(IN_TIME)
     )?;
     let first = summary.rows.first().map_or("", |row| row.name.as_str());
@@ -59,6 +67,14 @@ fn write_all(text: &mut String, campaign: &Campaign, summary: &Summary) -> std::
          noise floor apart, which is what two processes of {first} differed by (A/A). `?`: farther \
          apart, but such ranks come by chance with p ≥ 0.05 (Mann–Whitney, Holm over the table). \
          All others differ.\n"
+    )?;
+    summary.reasons.iter().try_for_each(|reason| writeln!(text, "{reason}\n"))?;
+    writeln!(text, "## Beside an echo\n\n{}", echoes(campaign).markdown())?;
+    writeln!(
+        text,
+        "What the same generator got from a bare echo that receives and sends as the server does, \
+         in its place, right before each round and right after it: the ceiling. `share`: what \
+         `most` is of it. `drift`: the farthest that before and after lay apart.\n"
     )?;
     writeln!(text, "## What bounded them\n\n{}", verdicts(summary).markdown())?;
     writeln!(text, "## Servers\n\n{}", servers(campaign).markdown())?;
@@ -106,13 +122,39 @@ fn figures(summary: &Summary) -> Table {
     table
 }
 
+/// What a bare echo came to in each server's place, and the servers beside it.
+fn echoes(campaign: &Campaign) -> Table {
+    let head = ["server", "echo", "answers a second", "share", "drift"];
+    let mut table = Table::new(head).texts(2);
+    for entrant in &campaign.entrants {
+        let ceilings: Vec<(&Ceiling, f64)> = entrant
+            .rounds
+            .iter()
+            .filter_map(|round| Some((round.most.evidence.ceiling.as_ref()?, round.most.answered)))
+            .collect();
+        let Some((Ceiling { model, .. }, _)) = ceilings.first() else { continue };
+        let of = |figure: fn(&(&Ceiling, f64)) -> f64| {
+            statistics::middle(&ceilings.iter().map(figure).collect::<Vec<_>>())
+        };
+        let told = |figure: Option<Middle>, number: fn(f64) -> String| {
+            figure.map_or("unknown".to_owned(), |figure| middle(&figure, number))
+        };
+        let rate = told(of(|(ceiling, _)| ceiling.middle()), number);
+        let share = told(of(|(ceiling, most)| most / ceiling.middle()), percent);
+        let drift = ceilings.iter().map(|(ceiling, _)| ceiling.drift()).fold(0.0, f64::max);
+        table.row([&entrant.name, model, &rate, &share, &percent(drift)].map(String::from));
+    }
+    table
+}
+
 fn ratio(cell: &Cell) -> String {
-    let Some(ratio) = &cell.ratio else { return String::new() };
+    let Some(ratio) = &cell.ratio else { return "unknown".into() };
     let text = middle(ratio, |value| format!("{value:.2}"));
     match cell.difference {
+        Some(Difference::Unknown) | None => format!("{text} (unknown)"),
         Some(Difference::WithinFloor) => format!("{text} ="),
         Some(Difference::Unproven) => format!("{text} ?"),
-        _ => text,
+        Some(Difference::More | Difference::Less) => text,
     }
 }
 

@@ -1,9 +1,12 @@
 //! What a comparison says.
 
+use std::collections::BTreeSet;
+
 use super::{Campaign, Entrant, Round, common};
 use crate::Result;
 use crate::statistics::{
-    Difference, Middle, difference, holm, mann_whitney, middle, noise_floor, paired_ratio,
+    Difference, MEDIAN_MIN, Middle, difference, holm, mann_whitney, middle, noise_floor,
+    paired_ratio,
 };
 use crate::verdict::Verdict;
 
@@ -14,6 +17,8 @@ pub(super) struct Figure {
     /// Whether more of it is better.
     pub more_is_better: bool,
     of: fn(&Round) -> Option<f64>,
+    /// What was so in a round that does not give it.
+    lacks: &'static str,
     verdict: fn(&Round) -> Option<&Verdict>,
 }
 
@@ -24,30 +29,35 @@ pub(super) const FIGURES: [Figure; 5] = [
         more_is_better: true,
         // No rate at which enough was answered counts as none, not as no sample.
         of: |round| Some(round.best.as_ref().map_or(0.0, |best| best.answered)),
+        lacks: "it was not measured",
         verdict: |round| round.best.as_ref().map(|best| &best.verdict),
     },
     Figure {
         name: "most",
         more_is_better: true,
         of: |round| Some(round.most.answered),
+        lacks: "it was not measured",
         verdict: |round| Some(&round.most.verdict),
     },
     Figure {
         name: "p50 at half load, µs",
         more_is_better: false,
         of: |round| round.half.p50_ns.map(|ns| ns as f64 / 1e3),
+        lacks: "it lies among the timeouts",
         verdict: |round| Some(&round.half.verdict),
     },
     Figure {
         name: "p99 at half load, µs",
         more_is_better: false,
         of: |round| round.half.p99_ns.map(|ns| ns as f64 / 1e3),
+        lacks: "it lies among the timeouts",
         verdict: |round| Some(&round.half.verdict),
     },
     Figure {
         name: "CPU an answer, µs",
         more_is_better: false,
         of: |round| round.half.cpu_us,
+        lacks: "nothing was answered, or the server is elsewhere",
         verdict: |round| Some(&round.half.verdict),
     },
 ];
@@ -87,6 +97,8 @@ pub struct Summary {
     pub floors: Vec<Option<f64>>,
     /// A row each server.
     pub rows: Vec<Row>,
+    /// Why something is unknown, a sentence each; none where nothing is.
+    pub reasons: Vec<String>,
 }
 
 /// The samples of a figure; nothing unless every round gave it.
@@ -118,7 +130,8 @@ pub fn summarise(campaign: &Campaign) -> Result<Summary> {
         .map(|(place, entrant)| row(entrant, (place > 0).then_some(first), seed))
         .collect();
     correct(&mut rows, &floors);
-    Ok(Summary { figures: FIGURES.iter().map(|f| f.name).collect(), floors, rows })
+    let (figures, reasons) = (FIGURES.iter().map(|f| f.name).collect(), reasons(campaign, rounds));
+    Ok(Summary { figures, floors, rows, reasons })
 }
 
 fn row(entrant: &Entrant, first: Option<&Entrant>, seed: u64) -> Row {
@@ -150,10 +163,34 @@ fn correct(rows: &mut [Row], floors: &[Option<f64>]) {
                 cell.p = corrected.next();
             }
             let known = cell.ratio.as_ref().zip(cell.p);
-            cell.difference = known.map(|(ratio, p)| {
-                // Without a floor (one round) nothing is told apart.
-                difference(ratio.median, floor.unwrap_or(f64::INFINITY), p)
-            });
+            cell.difference = known.map(|(ratio, p)| difference(ratio.median, *floor, p));
         }
     }
+}
+
+/// Why something in the tables is unknown, a sentence each.
+fn reasons(campaign: &Campaign, rounds: usize) -> Vec<String> {
+    let mut reasons = Vec::new();
+    if rounds < 2 {
+        reasons.push(
+            "Noise floor, differences and intervals are unknown: of one round nobody can tell how \
+             far it is off by chance."
+                .to_owned(),
+        );
+    } else if rounds < MEDIAN_MIN {
+        reasons.push(format!(
+            "Intervals of the medians are unknown: {rounds} rounds are fewer than {MEDIAN_MIN}."
+        ));
+    }
+    for figure in &FIGURES {
+        let lacks = |entrant: &&Entrant| samples(entrant, figure).is_none();
+        let all = campaign.entrants.iter().chain([&campaign.again]);
+        let who: BTreeSet<&str> = all.filter(lacks).map(|entrant| entrant.name.as_str()).collect();
+        if !who.is_empty() {
+            let (name, who) = (figure.name, who.into_iter().collect::<Vec<_>>().join(", "));
+            let why = figure.lacks;
+            reasons.push(format!("{name} is unknown of {who}: in some round {why}."));
+        }
+    }
+    reasons
 }

@@ -1,11 +1,14 @@
 use super::*;
 use crate::statistics::Difference;
+use crate::verdict::{Load, Side};
 use lab_host::manifest::Manifest;
 
 /// Servers that answer so many a second, and no more; a little noise.
 struct Fake {
     capacity: Vec<f64>,
     asked: Vec<usize>,
+    /// Whose echo was asked, and behind how many trials.
+    echoed: Vec<(usize, usize)>,
     told: Vec<(usize, usize)>,
     chance: crate::statistics::Chance,
 }
@@ -13,7 +16,21 @@ struct Fake {
 impl Fake {
     fn new(capacity: &[f64]) -> Self {
         let chance = crate::statistics::Chance(1);
-        Self { capacity: capacity.to_vec(), asked: Vec::new(), told: Vec::new(), chance }
+        let (asked, echoed, told) = (Vec::new(), Vec::new(), Vec::new());
+        Self { capacity: capacity.to_vec(), asked, echoed, told, chance }
+    }
+}
+
+/// A second in which the server was busy, if it did not answer all, and nobody else.
+fn evidence(rate: f64, answered: f64) -> Evidence {
+    let (planned, answered) = (rate as u64, answered as u64);
+    let load = Load { open: true, seconds: 1.0, planned, sent: planned, ..Load::default() };
+    let side = |process_s| Some(Side { cpus: 1.0, process_s, ..Side::default() });
+    Evidence {
+        load: Load { answered, timeouts: planned - answered, ..load },
+        server: side(if answered < planned { 1.0 } else { 0.5 }),
+        generator: side(0.3),
+        ..Evidence::default()
     }
 }
 
@@ -22,7 +39,7 @@ impl Bench for Fake {
         self.asked.push(entrant);
         let noise = 0.99 + self.chance.below(1_000) as f64 * 0.000_02;
         let answered = rate.min(self.capacity[entrant] * noise);
-        let cause = if answered < rate { Cause::Server } else { Cause::Offered };
+        let evidence = evidence(rate, answered);
         Ok(Trial {
             rate,
             in_time: answered / rate,
@@ -31,8 +48,14 @@ impl Bench for Fake {
             p99_ns: None,
             cpu_us: Some(1e6 / self.capacity[entrant] * noise),
             resident: Some(32 << 20),
-            verdict: Verdict { cause, because: format!("{answered:.0} of {rate:.0}") },
+            verdict: judge(&evidence),
+            evidence,
         })
+    }
+
+    fn echo(&mut self, entrant: usize) -> Result<(String, f64)> {
+        self.echoed.push((entrant, self.asked.len()));
+        Ok(("recvmmsg".into(), self.capacity[entrant] * 2.0))
     }
 
     fn progress(&mut self, _: usize, done: usize, of: usize) {
@@ -64,7 +87,7 @@ fn campaign(capacity: &[f64], rounds: usize) -> Campaign {
             rounds,
         })
         .collect();
-    let again = entrants.pop().unwrap();
+    let again = Entrant { name: entrants[0].name.clone(), ..entrants.pop().unwrap() };
     Campaign {
         date: "2026-11-21".into(),
         command: "dunlin lab compare".into(),
@@ -104,6 +127,20 @@ fn every_trial_that_was_announced_is_run_and_no_more() {
 }
 
 #[test]
+fn an_echo_is_asked_before_a_round_and_after_it() {
+    let mut bench = Fake::new(&[100_000.0, 50_000.0]);
+    let found = rounds(&mut bench, &[100_000.0, 50_000.0], 1).unwrap();
+    let each = 2 + SEARCH_STEPS;
+    assert_eq!(bench.echoed, [(0, 0), (0, each), (1, each), (1, 2 * each)]);
+    let Round { best, most, half } = &found[1][0];
+    for trial in [best.as_ref().unwrap(), most, half] {
+        let ceiling = trial.evidence.ceiling.as_ref().unwrap();
+        assert_eq!((ceiling.before, ceiling.after), (100_000.0, 100_000.0));
+    }
+    assert!(most.verdict.because.contains("of an echo's (recvmmsg)"), "{}", most.verdict);
+}
+
+#[test]
 fn the_best_rate_is_found_to_two_per_cent() {
     for round in &campaign(&[100_000.0], 6).entrants[0].rounds {
         let best = round.best.as_ref().unwrap();
@@ -136,6 +173,24 @@ fn with_few_rounds_nothing_is_proven() {
     let most = &summary.rows[1].cells[1];
     assert_eq!(most.difference, Some(Difference::Unproven));
     assert_eq!(most.middle.unwrap().interval, None);
+    let why = "Intervals of the medians are unknown: 3 rounds are fewer than 6.";
+    assert!(summary.reasons.iter().any(|reason| reason == why), "{:?}", summary.reasons);
+}
+
+#[test]
+fn of_one_round_nothing_is_known_and_it_is_said_why() {
+    let campaign = campaign(&[100_000.0, 99_900.0], 1);
+    let summary = summarise(&campaign).unwrap();
+    let most = &summary.rows[1].cells[1];
+    assert_eq!((summary.floors[1], most.difference), (None, Some(Difference::Unknown)));
+    for text in [page(&campaign).unwrap(), tables(&campaign).unwrap()] {
+        assert!(text.contains(" (unknown)") && !text.contains(" = "), "{text}");
+        assert!(text.contains("of one round nobody can tell"), "{text}");
+        assert!(text.contains("p99 at half load, µs is unknown of dunlin, knot: in"), "{text}");
+        assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
+    }
+    let text = against(&campaign, &campaign).unwrap().to_string();
+    assert!(text.contains("1.00 (unknown: no noise floor)") && !text.contains(" ="), "{text}");
 }
 
 #[test]
@@ -147,6 +202,7 @@ fn the_page_says_all_of_it() {
         "## Over dunlin's",
         "| noise floor | ± ",
         "| knot | most | server | ",
+        "| knot | recvmmsg | 120,000 ",
         "| knot | half load | offered | ",
         "| knot | knot 1.0 | `taskset -c 0 knot` |",
         "```text\n-O2 | -g\n```",

@@ -1,7 +1,10 @@
 //! JSON lines in DNS-OARC's schema (<https://github.com/DNS-OARC/dns-metrics>).
 //!
 //! What the schema has no name for is added under names of our own, which it allows: `planned`,
-//! `unsent`, `late`, `wrong`; `percentiles` and `max` of the three times; `verdict`; `manifest`.
+//! `unsent`, `late`, `wrong`; `percentiles` and `max` of the three times; `verdict` and its `evidence`; `manifest`, the hash
+//! of what matters of the `machine`, by which results of two are told to be comparable or not.
+//! Of what timed out it is only known that it took longer: `censored` says how many there are, which
+//! `avg`, `min` and `stddev` leave out; `max` and percentiles among them are null.
 //! `buckets`, whose meaning the schema leaves open, are `[from, to, count]` in ns, both ends
 //! included, as its example has them.
 
@@ -9,10 +12,11 @@ use std::io::{self, Write};
 use std::time::{Duration, SystemTime};
 
 use hdrhistogram::Histogram;
+use lab_host::manifest::Manifest;
 use serde_json::{Map, Value, json};
 
-use super::{PERCENTILES, Percentile, Stretch, since_1970};
-use crate::verdict::Verdict;
+use super::{PERCENTILES, Percentile, Stretch, ns, since_1970};
+use crate::verdict::{Evidence, Verdict};
 
 /// The version of the schema that its examples name.
 const SCHEMA_VERSION: u32 = 20_221_207;
@@ -32,8 +36,8 @@ pub struct Header {
     pub timeout: Duration,
     /// `udp` or `tcp`.
     pub transport: &'static str,
-    /// The hash of the machine's manifest.
-    pub manifest: Option<String>,
+    /// The machine.
+    pub manifest: Manifest,
 }
 
 /// Writes a run, a line each object.
@@ -51,7 +55,7 @@ impl<W: Write> Metrics<W> {
     pub fn begin(out: W, header: Header) -> io::Result<Self> {
         let mut metrics = Self { out, header };
         let header = &metrics.header;
-        let mut line = json!({
+        let line = json!({
             "schema_version": SCHEMA_VERSION,
             "generator": "dunlin lab",
             "generator_version": header.version,
@@ -59,10 +63,9 @@ impl<W: Write> Metrics<W> {
             "time_units_per_sec": 1_000_000_000,
             "stats_interval": header.interval.as_secs_f64(),
             "timeout": header.timeout.as_secs_f64(),
+            "manifest": header.manifest.fingerprint,
+            "machine": header.manifest,
         });
-        if let Some(manifest) = &header.manifest {
-            line["manifest"] = json!(manifest);
-        }
         metrics.line("header", line)?;
         Ok(metrics)
     }
@@ -84,15 +87,19 @@ impl<W: Write> Metrics<W> {
         self.line("stats_periodic", stats)
     }
 
-    /// All of the run, and what bounded it.
+    /// All of the run, what bounded it, and how one knows.
     ///
     /// # Errors
     /// As with [`Metrics::begin`].
-    pub fn sum(&mut self, stretch: &Stretch<'_>, verdict: Option<&Verdict>) -> io::Result<()> {
+    pub fn sum(
+        &mut self,
+        stretch: &Stretch<'_>,
+        verdict: &Verdict,
+        evidence: &Evidence,
+    ) -> io::Result<()> {
         let mut stats = self.stats(stretch);
-        if let Some(verdict) = verdict {
-            stats["verdict"] = json!(verdict);
-        }
+        stats["verdict"] = json!(verdict);
+        stats["evidence"] = json!(evidence);
         self.line("stats_sum", stats)
     }
 
@@ -133,6 +140,39 @@ impl<W: Write> Metrics<W> {
     }
 }
 
+/// What is known of times of which some are only known to be longer than the timeout: those are
+/// counted and left out.
+#[derive(Default)]
+struct Known {
+    count: u64,
+    sum: f64,
+    squares: f64,
+    censored: u64,
+}
+
+impl Known {
+    fn add(&mut self, value: u64, count: u64, is_censored: bool) {
+        if is_censored {
+            self.censored += count;
+            return;
+        }
+        let (value, times) = (value as f64, count as f64);
+        self.count += count;
+        self.sum += value * times;
+        self.squares += value * value * times;
+    }
+
+    fn mean(&self) -> Option<u64> {
+        (self.count > 0).then(|| (self.sum / self.count as f64) as u64)
+    }
+
+    fn deviation(&self) -> Option<u64> {
+        let count = self.count as f64;
+        let variance = self.squares / count - (self.sum / count).powi(2);
+        (self.count > 0).then(|| variance.max(0.0).sqrt() as u64)
+    }
+}
+
 fn latency(histogram: &Histogram<u64>, timeout: Duration) -> Value {
     if histogram.is_empty() {
         return json!({});
@@ -141,20 +181,19 @@ fn latency(histogram: &Histogram<u64>, timeout: Duration) -> Value {
         .iter()
         .map(|(name, p)| ((*name).into(), json!(Percentile::of(histogram, *p, timeout).known())))
         .collect();
-    let buckets: Vec<[u64; 3]> = histogram
-        .iter_recorded()
-        .map(|bucket| {
-            let value = bucket.value_iterated_to();
-            let (from, to) =
-                (histogram.lowest_equivalent(value), histogram.highest_equivalent(value));
-            [from, to, bucket.count_at_value()]
-        })
-        .collect();
+    let (mut buckets, mut known) = (Vec::new(), Known::default());
+    for bucket in histogram.iter_recorded() {
+        let (value, count) = (bucket.value_iterated_to(), bucket.count_at_value());
+        let (from, to) = (histogram.lowest_equivalent(value), histogram.highest_equivalent(value));
+        buckets.push([from, to, count]);
+        known.add(from.midpoint(to), count, to >= ns(timeout));
+    }
     json!({
-        "avg": histogram.mean() as u64,
-        "min": histogram.min(),
-        "max": histogram.max(),
-        "stddev": histogram.stdev() as u64,
+        "avg": known.mean(),
+        "min": Some(histogram.min()).filter(|_| known.count > 0),
+        "max": Some(histogram.max()).filter(|_| known.censored == 0),
+        "stddev": known.deviation(),
+        "censored": known.censored,
         "percentiles": percentiles,
         "buckets": buckets,
     })

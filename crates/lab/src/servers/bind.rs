@@ -2,6 +2,8 @@
 
 use std::ffi::OsString;
 
+use lab_echo::Model;
+
 use super::{Kind, Site};
 use crate::Result;
 
@@ -10,6 +12,7 @@ pub(super) const KIND: Kind = Kind {
     program: "named",
     package: "`apt install bind9`",
     remark: "",
+    model: Model::Recvmmsg,
     threaded: true,
     config,
     // It takes as many threads as CPUs it may use, which taskset says.

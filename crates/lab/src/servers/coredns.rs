@@ -1,5 +1,7 @@
 //! CoreDNS: the plugin `file`, as many CPUs as Go is told, nothing logged.
 
+use lab_echo::Model;
+
 use super::{Kind, Site};
 use crate::Result;
 
@@ -8,6 +10,7 @@ pub(super) const KIND: Kind = Kind {
     program: "coredns",
     package: "`go install github.com/coredns/coredns@v1.15.0`",
     remark: "the plugin file alone",
+    model: Model::Epoll,
     threaded: true,
     config,
     words: |config| vec!["-conf".into(), config.into()],

@@ -3,6 +3,8 @@
 
 use std::fmt::Write;
 
+use lab_echo::Model;
+
 use super::{Kind, Site};
 use crate::Result;
 
@@ -11,6 +13,7 @@ pub(super) const KIND: Kind = Kind {
     program: "dnsmasq",
     package: "`apt install dnsmasq-base`",
     remark: "one thread; no authoritative server: addresses only, as host-record",
+    model: Model::Poll,
     threaded: false,
     config,
     words: |config| vec!["-k".into(), "-C".into(), config.into()],

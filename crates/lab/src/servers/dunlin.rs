@@ -1,5 +1,7 @@
 //! Dunlin: a worker a CPU, no saved copies, no admin socket.
 
+use lab_echo::Model;
+
 use super::{Kind, Site};
 use crate::Result;
 
@@ -8,6 +10,7 @@ pub(super) const KIND: Kind = Kind {
     program: "dunlin",
     package: "`cargo build --release --package dunlin`",
     remark: "",
+    model: Model::Worker,
     threaded: true,
     config,
     words: |config| vec!["serve".into(), "-c".into(), config.into()],

@@ -1,6 +1,8 @@
 //! Knot DNS: a UDP worker a CPU (each has a socket of its own), no journal, the file never written
 //! back.
 
+use lab_echo::Model;
+
 use super::{Kind, Site};
 use crate::Result;
 
@@ -9,6 +11,7 @@ pub(super) const KIND: Kind = Kind {
     program: "knotd",
     package: "`apt install knot`",
     remark: "",
+    model: Model::Recvmmsg,
     threaded: true,
     config,
     words: |config| vec!["-c".into(), config.into()],

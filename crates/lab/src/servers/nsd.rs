@@ -1,6 +1,8 @@
 //! NSD: a server process a CPU, each with a socket of its own (reuseport), no database, no rate
 //! limit.
 
+use lab_echo::Model;
+
 use super::{Kind, Site};
 use crate::Result;
 
@@ -9,6 +11,8 @@ pub(super) const KIND: Kind = Kind {
     program: "nsd",
     package: "`apt install nsd`",
     remark: "",
+    // Debian builds it without recvmmsg.
+    model: Model::Epoll,
     threaded: true,
     config,
     words: |config| vec!["-d".into(), "-c".into(), config.into()],

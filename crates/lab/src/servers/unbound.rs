@@ -1,5 +1,7 @@
 //! Unbound: a thread a CPU, the zone as an `auth-zone` that it answers from itself.
 
+use lab_echo::Model;
+
 use super::{Kind, Site};
 use crate::Result;
 
@@ -8,6 +10,7 @@ pub(super) const KIND: Kind = Kind {
     program: "unbound",
     package: "`apt install unbound`",
     remark: "a resolver; it serves the zone as auth-zone",
+    model: Model::Epoll,
     threaded: true,
     config,
     words: |config| vec!["-d".into(), "-c".into(), config.into()],

@@ -67,11 +67,12 @@ fn holm_corrects_as_in_his_paper() {
 
 #[test]
 fn what_is_below_the_floor_is_no_difference() {
-    assert_eq!(difference(1.02, 0.03, 0.000_1), Difference::WithinFloor);
-    assert_eq!(difference(0.98, 0.03, 0.000_1), Difference::WithinFloor);
-    assert_eq!(difference(1.10, 0.03, 0.2), Difference::Unproven);
-    assert_eq!(difference(1.10, 0.03, 0.001), Difference::More);
-    assert_eq!(difference(0.90, 0.03, 0.001), Difference::Less);
+    assert_eq!(difference(1.02, Some(0.03), 0.000_1), Difference::WithinFloor);
+    assert_eq!(difference(0.98, Some(0.03), 0.000_1), Difference::WithinFloor);
+    assert_eq!(difference(1.10, Some(0.03), 0.2), Difference::Unproven);
+    assert_eq!(difference(1.10, Some(0.03), 0.001), Difference::More);
+    assert_eq!(difference(0.90, Some(0.03), 0.001), Difference::Less);
+    assert_eq!(difference(0.50, None, 0.001), Difference::Unknown);
 }
 
 #[test]

@@ -51,6 +51,11 @@ impl Load {
     pub fn lost(&self) -> u64 {
         self.planned.saturating_sub(self.answered)
     }
+
+    /// Right answers in time, a second.
+    pub fn rate(&self) -> f64 {
+        self.answered as f64 / self.seconds.max(f64::EPSILON)
+    }
 }
 
 /// The eight places at which packets of a run were counted, in the order they pass them.
@@ -168,4 +173,16 @@ pub struct Ceiling {
     pub before: f64,
     /// After it.
     pub after: f64,
+}
+
+impl Ceiling {
+    /// Between both measures.
+    pub fn middle(&self) -> f64 {
+        f64::midpoint(self.before, self.after)
+    }
+
+    /// How far both lie apart, as a share of the higher one.
+    pub fn drift(&self) -> f64 {
+        1.0 - self.before.min(self.after) / self.before.max(self.after).max(f64::EPSILON)
+    }
 }

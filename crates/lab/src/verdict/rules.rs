@@ -20,6 +20,8 @@ const TAKEN: f64 = 0.25;
 const MOST: f64 = 0.5;
 /// How far two measures of one echo may lie apart in an unchanged machine.
 const CHANGED: f64 = 0.25;
+/// The share of an echo's rate from which on the generator has no more to give.
+const HEADROOM: f64 = 0.9;
 /// How much of the plan counters that should agree may differ by: other packets pass devices, too.
 const AGREE: f64 = 0.02;
 /// Octets that wait in a socket which is not read fast enough, when the last question was sent.
@@ -78,8 +80,7 @@ pub fn all_answered(e: &Evidence) -> Option<Verdict> {
 /// The same echo came to something else after the run than before it.
 pub fn machine_changed(e: &Evidence) -> Option<Verdict> {
     let ceiling = e.ceiling.as_ref()?;
-    let (low, high) = (ceiling.before.min(ceiling.after), ceiling.before.max(ceiling.after));
-    if low >= high * (1.0 - CHANGED) {
+    if ceiling.drift() <= CHANGED {
         return None;
     }
     let (before, after) = (thousands(ceiling.before as u64), thousands(ceiling.after as u64));
@@ -305,12 +306,16 @@ pub fn server_socket(e: &Evidence) -> Option<Verdict> {
 
 /// "; 180,000 answers a second are 93 % of a bare echo's", where that is known.
 fn of_ceiling(e: &Evidence) -> String {
-    e.ceiling.as_ref().map_or(String::new(), |ceiling| {
-        let rate = e.load.answered as f64 / e.load.seconds.max(f64::EPSILON);
-        let most = f64::midpoint(ceiling.before, ceiling.after).max(1.0);
-        let (rate, share) = (thousands(rate as u64), percent(rate / most));
+    e.ceiling.as_ref().zip(share_of_ceiling(e)).map_or(String::new(), |(ceiling, share)| {
+        let (rate, share) = (thousands(e.load.rate() as u64), percent(share));
         format!("; {rate} answers a second are {share} of an echo's ({})", ceiling.model)
     })
+}
+
+/// What the answers a second come to beside an echo's.
+fn share_of_ceiling(e: &Evidence) -> Option<f64> {
+    let most = e.ceiling.as_ref()?.middle();
+    (most > 0.0).then(|| e.load.rate() / most)
 }
 
 /// A kernel dropped before the sockets: with no CPU left for more, the side that had none; else the
@@ -380,11 +385,25 @@ pub fn server_busy(e: &Evidence) -> Option<Verdict> {
     );
     match (server >= BUSY, generator.is_some_and(|g| g >= BUSY)) {
         (true, false) => say(Cause::Server, figure),
+        (true, true) if !e.load.open => both_busy(e, figure),
         (false, true) if !e.load.open => say(Cause::Generator, figure),
         (false, false) if !e.load.open && share(e.load.answered, e.load.planned) >= IN_TIME => {
             say(Cause::Offered, format!("no more were asked at once (closed loop): {figure}"))
         }
         _ => None,
+    }
+}
+
+/// Neither side of a closed loop had CPU left: who decided is only known beside an echo, of which
+/// the same generator gets more unless it is itself at its end.
+fn both_busy(e: &Evidence, figure: String) -> Option<Verdict> {
+    let Some(share) = share_of_ceiling(e) else {
+        let hint = "which of them decides would show beside an echo";
+        return say(Cause::Undetermined, format!("{figure}; {hint} (--against-echo)"));
+    };
+    match share < HEADROOM {
+        true => say(Cause::Server, figure),
+        false => say(Cause::Generator, format!("{figure}: it gets no more from an echo")),
     }
 }
 

@@ -318,6 +318,25 @@ fn a_closed_loop_is_bounded_by_who_is_busy() {
 }
 
 #[test]
+fn who_is_at_his_end_where_both_are_busy_shows_beside_an_echo() {
+    let mut e = calm();
+    e.load.open = false;
+    server(&mut e).process_s = 1.9;
+    generator(&mut e).process_s = 1.9;
+    assert!(judge(&e).because.contains("--against-echo"), "{}", judge(&e));
+    // It has 100,000 answers a second.
+    for (echo, cause, word) in [
+        (180_000.0, Cause::Server, "56 % of an echo's"),
+        (103_000.0, Cause::Generator, "no more from an echo"),
+    ] {
+        e.ceiling = Some(Ceiling { model: "epoll".into(), before: echo, after: echo });
+        let verdict = judge(&e);
+        assert_eq!(verdict.cause, cause, "{verdict}");
+        assert!(verdict.because.contains(word), "{verdict}");
+    }
+}
+
+#[test]
 fn a_figure_at_the_ceiling_says_so() {
     let mut e = overrun(50_000);
     let model = "recvmmsg".into();
@@ -356,6 +375,8 @@ fn any_evidence() -> impl Strategy<Value = Evidence> {
             e.drops.generator_socket = c[7];
             e.server = flags[3].then(|| side(0));
             e.generator = Some(side(5));
+            let (model, before, after) = ("spin".into(), f[11] - 1.0, f[9]);
+            e.ceiling = flags[2].then_some(Ceiling { model, before, after });
             e
         },
     )

@@ -1,9 +1,12 @@
 //! What a load writes: for people when it is over, for programs each interval.
 use super::{Output, show};
+use crate::lab::manifest::software;
 use crate::limits::HLOG_INTERVALS_MAX;
 use lab::output::{Counts, Csv, Header, Hlog, Metrics, Stretch};
-use lab::verdict::Verdict;
-use lab_load::{Options, Path, Report, Snapshot, Tally, Times};
+use lab::witness::Measured;
+use lab_host::machine::Machine;
+use lab_host::manifest::{Look, Manifest};
+use lab_load::{Options, Path, Snapshot, Tally, Times};
 use std::fs::File;
 use std::io::{self, BufWriter, Stdout, Write, stdout};
 use std::path::{self, PathBuf};
@@ -75,7 +78,8 @@ impl Writer {
     ///
     /// # Errors
     /// What could not be written since it began.
-    pub fn end(mut self, options: &Options, report: &Report, verdict: &Verdict) -> io::Result<()> {
+    pub fn end(mut self, options: &Options, measured: &Measured) -> io::Result<()> {
+        let Measured { report, evidence, verdict, .. } = measured;
         if let Some(error) = self.failed {
             return Err(error);
         }
@@ -84,13 +88,14 @@ impl Writer {
         }
         match &mut self.form {
             Form::Text => {
-                let text = format!("{}\nbounded by {verdict}\n", show::report(options, report));
+                let (report, seen) = (show::report(options, report), show::evidence(evidence));
+                let text = format!("{report}{seen}\nbounded by {verdict}\n");
                 stdout().write_all(text.as_bytes())
             }
             Form::Json(metrics) => {
                 let whole = [0, report.whole_ns];
                 let whole = stretch(report.began_ns, whole, &report.tally, &report.times);
-                metrics.sum(&whole, Some(verdict))
+                metrics.sum(&whole, verdict, evidence)
             }
             Form::Csv(_) => Ok(()),
         }
@@ -127,12 +132,14 @@ impl Kept {
 
 /// The header, and which loop it is: that of figures without it is not known.
 fn begin_json(options: &Options) -> io::Result<Metrics<Stdout>> {
-    let mut metrics = Metrics::begin(stdout(), header(options))?;
+    let taken = Manifest::take(&Machine::this(), &Look::default(), software());
+    let manifest = taken.map_err(io::Error::other)?;
+    let mut metrics = Metrics::begin(stdout(), header(options, manifest))?;
     metrics.event(SystemTime::now(), "loop", &show::when(options))?;
     Ok(metrics)
 }
 
-fn header(options: &Options) -> Header {
+fn header(options: &Options, manifest: Manifest) -> Header {
     let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Header {
         run: format!("{}-{}", began.as_nanos(), std::process::id()),
@@ -144,7 +151,7 @@ fn header(options: &Options) -> Header {
             Path::Udp { .. } => "udp",
             Path::Tcp { .. } => "tcp",
         },
-        manifest: None,
+        manifest,
     }
 }
 

@@ -1,5 +1,6 @@
 //! What a load came to, for people.
 use crate::human::{Side, align, count, octets, percent, rate, short};
+use lab::verdict::{Ceiling, Evidence};
 use lab_load::{Asks, Options, Path, Quantile, Report, Tally, When};
 use std::fmt::Write;
 
@@ -163,6 +164,25 @@ fn times(report: &Report) -> Vec<String> {
         lines.push("Means are of what was answered; percentiles are of all, timeouts too.".into());
     }
     lines
+}
+
+/// What both kernels counted, and what an echo came to: the rest of what a verdict is made of.
+pub fn evidence(evidence: &Evidence) -> String {
+    let counts = evidence.balance.places().map(|(place, number)| {
+        let number = number.map_or("not known".into(), count);
+        format!("{number} {place}")
+    });
+    let mut text = format!("packets    {}\n", counts.join(", "));
+    if let Some(ceiling) = &evidence.ceiling {
+        let Ceiling { model, before, after } = ceiling;
+        let share = evidence.load.rate() / ceiling.middle().max(f64::EPSILON);
+        let (before, after, share) = (rate(*before), rate(*after), percent(share));
+        text += &format!(
+            "ceiling    {before}/s before and {after}/s after, of an echo ({model}); this is \
+             {share} of it\n"
+        );
+    }
+    text
 }
 
 /// What the generator itself took.

@@ -1,0 +1,121 @@
+//! The ceiling of a figure: what the same generator gets from a bare echo in the server's place.
+//!
+//! The echo answers at the server's address, on its CPUs and in its network namespace, at a port of
+//! its own, and is asked before the run and after it: a closed loop that always has enough under
+//! way, so that nothing is lost and the slower of generator and echo decides.
+
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use cpu::CpuList;
+use lab_echo::{Echo, Model};
+use lab_host::namespace;
+use lab_load::{Options, Path, When};
+
+use crate::Result;
+use crate::limits::{CEILING_NS, CEILING_OUTSTANDING};
+use crate::verdict::Ceiling;
+use crate::witness::{Measured, Place};
+
+/// A bare echo that is asked beside a server.
+pub struct Bare {
+    model: String,
+    address: SocketAddr,
+    /// Ends when this is dropped.
+    _echo: Option<Echo>,
+}
+
+impl Bare {
+    /// Starts an echo with a thread for each of `cpus`.
+    ///
+    /// # Errors
+    /// It cannot be started: why, and what to do.
+    pub fn start(model: Model, at: IpAddr, cpus: &CpuList, netns: Option<&str>) -> Result<Self> {
+        let free = || UdpSocket::bind((at, 0)).and_then(|socket| socket.local_addr());
+        let address = namespace::within(netns, || free().map_err(|e| format!("{at}: {e}")))?;
+        let options = lab_echo::Options {
+            threads: cpus.as_slice().len(),
+            cpus: Some(cpus.clone()),
+            netns: netns.map(ToOwned::to_owned),
+            ..lab_echo::Options::new(address, model)
+        };
+        let echo = Echo::start(options).map_err(|error| format!("no echo at {at}: {error}"))?;
+        Ok(Self { model: model.name().into(), address, _echo: Some(echo) })
+    }
+
+    /// Starts an echo in the place of the server that `load` asks.
+    ///
+    /// # Errors
+    /// The server is not on this machine, or as [`Self::start`].
+    pub fn in_place(model: Model, load: &Options, pids: &[u32]) -> Result<Self> {
+        let place = Place::find(load, pids)?;
+        let host = place.server.ok_or_else(|| {
+            let server = load.server;
+            format!(
+                "{server} is not on this machine: run `dunlin lab echo` beside it, and say where \
+                 that answers instead of {}",
+                model.name()
+            )
+        })?;
+        let cpus = host.cpus.ok_or("it is not known which CPUs the server may use")?;
+        Self::start(model, load.server.ip(), &cpus, host.netns.as_deref())
+    }
+
+    /// One that somebody else has started.
+    pub fn elsewhere(address: SocketAddr) -> Self {
+        Self { model: format!("at {address}"), address, _echo: None }
+    }
+
+    /// How it receives and sends, or where it is.
+    pub fn model(&self) -> &str {
+        &self.model
+    }
+
+    /// Answers a second that the generator of `load` gets from it.
+    ///
+    /// # Errors
+    /// The generator cannot run, `load` does not use UDP, or nothing answers.
+    pub fn rate(&self, load: &Options, stop: &AtomicBool) -> Result<f64> {
+        if matches!(load.path, Path::Tcp { .. }) {
+            return Err("an echo answers over UDP; without it, the verdict has no ceiling".into());
+        }
+        let outstanding = CEILING_OUTSTANDING.max(load.threads);
+        let options = Options {
+            server: self.address,
+            when: When::Closed { outstanding, rate_max: None },
+            length_ns: CEILING_NS,
+            timeout_ns: CEILING_NS,
+            interval_ns: CEILING_NS,
+            queries_max: None,
+            oracle: None,
+            ..load.clone()
+        };
+        let report = lab_load::run(&options, stop, &mut |_| {})?;
+        match report.tally.answered {
+            0 if !stop.load(Ordering::Relaxed) => {
+                Err(format!("no echo answers at {}", self.address))
+            }
+            _ => Ok(report.rate()),
+        }
+    }
+
+    /// Asks the echo, has `run` done, and asks it again: then the run is judged by both, too.
+    ///
+    /// # Errors
+    /// As [`Self::rate`], and those of `run`.
+    pub fn around(
+        &self,
+        load: &Options,
+        stop: &AtomicBool,
+        run: impl FnOnce() -> Result<Measured>,
+    ) -> Result<Measured> {
+        let before = self.rate(load, stop)?;
+        let mut measured = run()?;
+        // Who interrupts a load wants no further one.
+        if !stop.load(Ordering::Relaxed) {
+            let after = self.rate(load, stop)?;
+            measured.beside(Ceiling { model: self.model.clone(), before, after });
+        }
+        Ok(measured)
+    }
+}

@@ -10,9 +10,7 @@ pub const OUTSTANDING_MAX: usize = 1 << 22;
 pub const BATCH_MAX: usize = 64;
 /// Octets of the longest query: header, name, type and class, OPT.
 pub const QUERY_MAX: usize = 12 + 255 + 4 + 11;
-/// Octets that are read of an answer over UDP.
-pub const ANSWER_MAX: usize = 4_096;
-/// Octets of answers that are read at once where the kernel joins those of one flow.
+/// Octets of an answer over UDP, or of several where the kernel joins those of one flow.
 pub const JOINED_MAX: usize = 1 << 16;
 /// Queries that are prepared.
 pub const NAMES_MAX: usize = 1 << 24;

@@ -1,24 +1,25 @@
-//! Connected UDP sockets: sendmmsg and recvmmsg, and where it helps the kernel's segmentation
-//! (UDP_SEGMENT): queries of one length leave as one large datagram that is cut below.
+//! Connected UDP sockets: sendmmsg and recvmmsg, and where it helps the kernel's segmentation and
+//! its reverse. Queries of one length leave as one large datagram that is cut below (UDP_SEGMENT);
+//! answers of one length that came together are read as one (UDP_GRO).
 
 use super::{Batch, Lanes, Sent, Watched, Way, is_passing};
 use crate::clock::Clock;
-use crate::limits::{ANSWER_MAX, BATCH_MAX};
+use crate::limits::{BATCH_MAX, JOINED_MAX};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr;
 
 /// Octets from one buffer to the next: an odd number of cache lines, so that their beginnings do
 /// not fall into the same few sets of the cache.
-const STRIDE: usize = ANSWER_MAX + 64;
+const STRIDE: usize = JOINED_MAX + 64;
 /// Datagrams that the kernel cuts one large one into at most (UDP_MAX_SEGMENTS, before 6.9).
 const SEGMENTS_MAX: usize = 64;
-// SAFETY: CMSG_SPACE and CMSG_LEN only compute.
+// SAFETY: CMSG_SPACE and CMSG_LEN only compute. Room for two octets is room for an int, too.
 const CONTROL: usize = unsafe { libc::CMSG_SPACE(2) } as usize;
 // SAFETY: as above.
 const CONTROL_LEN: usize = unsafe { libc::CMSG_LEN(2) } as usize;
 
-/// A control message that says how long each piece is.
+/// A control message that says how long each piece is, of what leaves or of what came.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
 struct Control([u8; CONTROL]);
@@ -39,6 +40,17 @@ impl Control {
     fn set(&mut self, len: u16) {
         let at = CONTROL_LEN - 2;
         self.0[at..at + 2].copy_from_slice(&len.to_ne_bytes());
+    }
+
+    /// How long the pieces are that the kernel joined; nothing where it did not.
+    fn joined(&self, len: usize) -> Option<usize> {
+        // SAFETY: the header is plain old data; unaligned is allowed.
+        let header = unsafe { self.0.as_ptr().cast::<libc::cmsghdr>().read_unaligned() };
+        let is_ours = len >= CONTROL_LEN
+            && (header.cmsg_level, header.cmsg_type) == (libc::SOL_UDP, libc::UDP_GRO);
+        let at = CONTROL_LEN - 2;
+        let size = self.0[at..at + 4].try_into().map(i32::from_ne_bytes).ok()?;
+        usize::try_from(size).ok().filter(|size| is_ours && *size > 0)
     }
 }
 
@@ -68,6 +80,7 @@ struct Inlet {
     headers: Vec<libc::mmsghdr>,
     /// What the headers point at.
     _vectors: Vec<libc::iovec>,
+    controls: Vec<Control>,
     buffer: Vec<u8>,
 }
 
@@ -82,24 +95,28 @@ impl Inlet {
         let mut buffer = vec![0u8; STRIDE * BATCH_MAX];
         let mut vectors: Vec<libc::iovec> = buffer
             .chunks_exact_mut(STRIDE)
-            .map(|part| libc::iovec { iov_base: part.as_mut_ptr().cast(), iov_len: ANSWER_MAX })
+            .map(|part| libc::iovec { iov_base: part.as_mut_ptr().cast(), iov_len: JOINED_MAX })
             .collect();
+        let mut controls = vec![Control([0; CONTROL]); BATCH_MAX];
         let headers = vectors
             .iter_mut()
-            .map(|vector| {
+            .zip(&mut controls)
+            .map(|(vector, control)| {
                 let mut header = empty();
                 header.msg_hdr.msg_iov = vector;
                 header.msg_hdr.msg_iovlen = 1;
+                header.msg_hdr.msg_control = control.0.as_mut_ptr().cast();
+                header.msg_hdr.msg_controllen = CONTROL as _;
                 header
             })
             .collect();
-        Self { headers, _vectors: vectors, buffer }
+        Self { headers, _vectors: vectors, controls, buffer }
     }
 
-    /// Reads what there is; how many datagrams.
+    /// Reads what there is; how many messages.
     fn read(&mut self, fd: &OwnedFd) -> io::Result<usize> {
-        // SAFETY: the headers point at vectors and those at disjoint parts of the buffer, which
-        // live as long as they do and are not borrowed meanwhile.
+        // SAFETY: the headers point at vectors and controls, and the vectors at disjoint parts of
+        // the buffer; all live as long as they do and are not borrowed meanwhile.
         let count = unsafe {
             libc::recvmmsg(
                 fd.as_raw_fd(),
@@ -112,9 +129,16 @@ impl Inlet {
         usize::try_from(count).map_err(|_| io::Error::last_os_error())
     }
 
-    fn message(&self, index: usize) -> &[u8] {
-        let len = (self.headers[index].msg_len as usize).min(ANSWER_MAX);
-        &self.buffer[index * STRIDE..index * STRIDE + len]
+    /// The datagrams of a message.
+    fn datagrams(&mut self, index: usize) -> impl Iterator<Item = &[u8]> {
+        let Self { headers, controls, buffer, .. } = self;
+        let header = &mut headers[index];
+        let len = (header.msg_len as usize).min(JOINED_MAX);
+        let message = &buffer[index * STRIDE..index * STRIDE + len];
+        let joined = controls[index].joined(header.msg_hdr.msg_controllen as usize);
+        // The next call is to find room for its own.
+        header.msg_hdr.msg_controllen = CONTROL as _;
+        message.chunks(joined.unwrap_or(len).max(1))
     }
 }
 
@@ -187,7 +211,7 @@ impl Udp {
     pub fn new(mut lanes: Lanes, count: usize, segments: bool) -> io::Result<Self> {
         let (mut sockets, watched) = (Vec::with_capacity(count), Watched::new()?);
         for lane in 0..count {
-            let socket = lanes.datagrams()?;
+            let socket = open(&mut lanes, segments)?;
             watched.add(&socket, lane, false)?;
             sockets.push(socket);
         }
@@ -242,9 +266,11 @@ impl Way for Udp {
             let count = self.inlet.read(&self.sockets[lane]).unwrap_or(0);
             let now = if count > 0 { clock.now() } else { 0 };
             for index in 0..count {
-                each(lane, now, self.inlet.message(index));
+                self.inlet.datagrams(index).for_each(|message| {
+                    received += 1;
+                    each(lane, now, message);
+                });
             }
-            received += count;
         }
         received
     }
@@ -254,11 +280,31 @@ impl Way for Udp {
     }
 
     fn renew(&mut self, lane: usize) -> io::Result<()> {
-        let socket = self.lanes.datagrams()?;
+        let socket = open(&mut self.lanes, self.segments)?;
         self.watched.add(&socket, lane, false)?;
         self.sockets[lane] = socket; // closing the old one ends its being watched
         Ok(())
     }
+}
+
+/// A socket that is handed joined datagrams, where that is wanted and the kernel knows how (5.0).
+fn open(lanes: &mut Lanes, joins: bool) -> io::Result<OwnedFd> {
+    let socket = lanes.datagrams()?;
+    if joins {
+        let on: libc::c_int = 1;
+        // SAFETY: the option takes an int, which lives as long as the call. Without it datagrams
+        // come one by one, which is as good.
+        unsafe {
+            libc::setsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_UDP,
+                libc::UDP_GRO,
+                ptr::from_ref(&on).cast(),
+                size_of_val(&on) as libc::socklen_t,
+            )
+        };
+    }
+    Ok(socket)
 }
 
 /// Whether the kernel says that it cannot cut a datagram here.

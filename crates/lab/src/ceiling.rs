@@ -1,8 +1,10 @@
 //! The ceiling of a figure: what the same generator gets from a bare echo in the server's place.
 //!
 //! The echo answers at the server's address, on its CPUs and in its network namespace, at a port of
-//! its own, and is asked before the run and after it: a closed loop that always has enough under
-//! way, so that nothing is lost and the slower of generator and echo decides.
+//! its own, and is asked before the run and after it. Beside a closed loop that is the same loop:
+//! the slower of generator and echo decides. Beside an open loop it is first a closed one, then an
+//! open one that asks for more than that came to, as a generator that need not wait for answers
+//! sends more of them at once; what counts is the higher of both.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,9 +12,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use cpu::CpuList;
 use lab_echo::{Echo, Model};
 use lab_host::namespace;
+use lab_load::arrivals::{Arrivals, Rate, Spacing};
+use lab_load::limits::RATE_MAX;
 use lab_load::{Options, Path, When};
 
 use crate::Result;
+use crate::compare::OVERLOAD;
 use crate::limits::{CEILING_NS, CEILING_OUTSTANDING};
 use crate::verdict::Ceiling;
 use crate::witness::{Measured, Place};
@@ -79,10 +84,23 @@ impl Bare {
         if matches!(load.path, Path::Tcp { .. }) {
             return Err("an echo answers over UDP; without it, the verdict has no ceiling".into());
         }
-        let outstanding = CEILING_OUTSTANDING.max(load.threads);
+        let outstanding = match load.when {
+            When::Closed { outstanding, .. } => outstanding,
+            When::Open(_) => CEILING_OUTSTANDING.max(load.threads),
+        };
+        let closed = self.came_to(When::Closed { outstanding, rate_max: None }, load, stop)?;
+        if !load.is_open() || stop.load(Ordering::Relaxed) {
+            return Ok(closed);
+        }
+        let rate = Rate::Constant((closed * OVERLOAD).min(RATE_MAX));
+        let more = Arrivals { rate, spacing: Spacing::Even, burst: 1 };
+        Ok(closed.max(self.came_to(When::Open(more), load, stop)?))
+    }
+
+    fn came_to(&self, when: When, load: &Options, stop: &AtomicBool) -> Result<f64> {
         let options = Options {
             server: self.address,
-            when: When::Closed { outstanding, rate_max: None },
+            when,
             length_ns: CEILING_NS,
             timeout_ns: CEILING_NS,
             interval_ns: CEILING_NS,
@@ -95,7 +113,8 @@ impl Bare {
             0 if !stop.load(Ordering::Relaxed) => {
                 Err(format!("no echo answers at {}", self.address))
             }
-            _ => Ok(report.rate()),
+            // What came after the end was asked before it.
+            answered => Ok(answered as f64 * 1e9 / CEILING_NS as f64),
         }
     }
 

@@ -117,7 +117,7 @@ pub struct Campaign {
 pub const IN_TIME: f64 = 0.99;
 
 /// What is asked in `most`, times what was answered at most in the beginning.
-const OVERLOAD: f64 = 1.5;
+pub const OVERLOAD: f64 = 1.5;
 
 /// Who runs trials. Entrant number `n` is the nth server; the last is the first one again.
 pub trait Bench {

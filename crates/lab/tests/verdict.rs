@@ -8,9 +8,11 @@ mod common;
 mod stage;
 
 use common::skip;
+use lab::ceiling::Bare;
 use lab::output::Table;
-use lab::verdict::Cause;
+use lab::verdict::{Cause, Verdict};
 use lab::witness::Measured;
+use lab_echo::Model;
 use lab_host::hosts::Side;
 use lab_load::arrivals::{Arrivals, Rate, Spacing};
 use lab_load::names::{Order, Set, What};
@@ -83,42 +85,91 @@ fn stopped(stage: &Stage) -> Measured {
 }
 
 fn hogged(stage: &Stage, side: Side) -> Measured {
-    stage.plainly(|| {
+    if side == CLIENT {
         let server = stage.start(&fine());
-        let _hog = Hog::on(side);
-        measure(&load(), &[server.id()])
-    })
+        let hogged = || {
+            let _hog = Hog::on(side);
+            measure(&load(), &[server.id()])
+        };
+        return stage.plainly(side, hogged).0;
+    }
+    let (server, _plain) = stage.plainly(side, || stage.start(&fine()));
+    stage::start_as("--rr", stage::ASKING);
+    let _hog = Hog::on(side);
+    measure(&load(), &[server.id()])
 }
 
-/// What is broken, whose fault it is, and how one breaks it.
-type Scenario = (&'static str, Cause, fn(&Stage) -> Measured);
+/// A server with nothing wrong that is asked for half as much again as it answers, between two
+/// looks at an echo.
+fn overloaded(stage: &Stage) -> Measured {
+    let server = stage.start(&fine());
+    let stop = AtomicBool::new(false);
+    let most = Options { when: When::Closed { outstanding: 1_024, rate_max: None }, ..load() };
+    let most = lab_load::run(&most, &stop, &mut |_| {}).unwrap().rate();
+    let options = at(most * 1.5);
+    let echo = Bare::in_place(Model::Blocking, &options, &[server.id()]).unwrap();
+    let run = || Ok(measure(&options, &[server.id()]));
+    echo.around(&options, &stop, run).unwrap()
+}
 
-const SCENARIOS: [Scenario; 10] = [
-    ("the server spins 200 µs a question", Cause::Server, |stage| {
+fn at(rate: f64) -> Options {
+    let arrivals = Arrivals { rate: Rate::Constant(rate), spacing: Spacing::Even, burst: 1 };
+    Options { when: When::Open(arrivals), ..load() }
+}
+
+/// What is broken, whose fault it is, what the verdict has to say, and how one breaks it.
+type Scenario = (&'static str, Cause, &'static str, fn(&Stage) -> Measured);
+
+const SCENARIOS: [Scenario; 12] = [
+    ("the server spins 200 µs a question", Cause::Server, "socket", |stage| {
         judged(stage, &Spinner { spin_ns: SPIN_NS, buffer: BUFFER, ..fine() }, &load())
     }),
-    ("the generator spins 200 µs a question", Cause::Generator, |stage| {
+    ("the generator spins 200 µs a question", Cause::Generator, "ms late", |stage| {
         judged(stage, &fine(), &Options { spin_ns: SPIN_NS, ..load() })
     }),
-    ("the link takes 2 Mbit/s (tbf)", Cause::Network, |stage| {
+    ("the link takes 2 Mbit/s (tbf)", Cause::Network, "tc -s qdisc", |stage| {
         let _narrow = stage.narrow();
         judged(stage, &fine(), &load())
     }),
-    ("the link loses 5 of 100 (cls_bpf)", Cause::Network, |stage| {
+    ("the link loses 5 of 100 (cls_bpf)", Cause::Network, "packet balance", |stage| {
         let _lossy = stage.lossy();
         judged(stage, &fine(), &load())
     }),
-    ("the server's socket has a buffer of 4 KiB", Cause::Server, |stage| {
+    ("the server's socket has a buffer of 4 KiB", Cause::Server, "RcvbufErrors", |stage| {
         judged(stage, &Spinner { buffer: 4_096, ..fine() }, &in_bursts(load()))
     }),
-    ("a SCHED_FIFO hog on the server's core", Cause::Host, |stage| hogged(stage, SERVER)),
-    ("a SCHED_FIFO hog on the generator's core", Cause::Host, |stage| hogged(stage, CLIENT)),
-    ("the server is stopped (SIGSTOP)", Cause::Server, stopped),
-    ("one source port for two sockets (SO_REUSEPORT)", Cause::Generator, |stage| {
-        let server = Spinner { spin_ns: SPIN_NS, sockets: 2, buffer: BUFFER };
-        judged(stage, &server, &Options { lanes: 1, ..load() })
+    (
+        "a SCHED_FIFO hog on the server's core",
+        Cause::Host,
+        "the server did not get its CPU: sh (",
+        |stage| hogged(stage, SERVER),
+    ),
+    (
+        "a SCHED_FIFO hog on the generator's core",
+        Cause::Host,
+        "the generator kept no plan: sh (",
+        |stage| hogged(stage, CLIENT),
+    ),
+    ("the server is stopped (SIGSTOP)", Cause::Server, "state T", stopped),
+    (
+        "one source port for two sockets (SO_REUSEPORT)",
+        Cause::Generator,
+        "of the server's 2 sockets 1",
+        |stage| {
+            let server = Spinner { spin_ns: SPIN_NS, sockets: 2, buffer: BUFFER };
+            judged(stage, &server, &Options { lanes: 1, ..load() })
+        },
+    ),
+    (
+        "nothing; half as much again is asked as the server answers",
+        Cause::Server,
+        "busy",
+        overloaded,
+    ),
+    ("nothing; 5,000,000 a second are asked for", Cause::Generator, "ms late", |stage| {
+        judged(stage, &fine(), &at(5e6))
     }),
-    ("nothing", Cause::Offered, |stage| judged(stage, &fine(), &load())),
+    ("nothing", Cause::Offered, "answered in time", |stage| judged(stage, &fine(), &load())),
 ];
 
 #[test]
@@ -131,13 +182,16 @@ fn verdicts_name_what_was_broken() {
     let head = ["what is broken", "expected", "right", "the verdict, once"];
     let mut table = Table::new(head).texts(4);
     let mut wrong = Vec::new();
-    for (name, expected, run) in SCENARIOS {
+    for (name, expected, words, run) in SCENARIOS {
         let found: Vec<Measured> = (0..tries).map(|_| run(&stage)).collect();
-        let is_right = |measured: &&Measured| measured.verdict.cause == expected;
+        let is_right = |measured: &&Measured| {
+            let Verdict { cause, because } = &measured.verdict;
+            *cause == expected && because.contains(words)
+        };
         let right = found.iter().filter(is_right).count();
         wrong.extend(found.iter().filter(|measured| !is_right(measured)).map(|measured| {
             let Measured { verdict, evidence, .. } = measured;
-            format!("{name}: {expected} expected, but {verdict}\n{evidence:#?}")
+            format!("{name}: {expected} and {words:?} expected, but {verdict}\n{evidence:#?}")
         }));
         let said = found[0].verdict.to_string();
         println!("{name}: {said}");

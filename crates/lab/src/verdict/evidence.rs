@@ -127,7 +127,7 @@ pub struct Side {
     pub kernel_s: f64,
     /// How long its threads were ready and did not run, seconds.
     pub waited_s: f64,
-    /// Who else ran on its CPUs most.
+    /// Who else ran on its CPUs.
     pub taken_by: Option<Taker>,
     /// CPU time the hypervisor gave to others, seconds (steal).
     pub steal_s: f64,
@@ -144,12 +144,13 @@ impl Side {
     }
 }
 
-/// A stranger on a CPU.
+/// Strangers on a CPU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Taker {
-    /// Its name and process id, such as `stress (4711)`.
+    /// The name and process id of who ran most, such as `stress (4711)`, and whether he was not
+    /// alone.
     pub name: String,
-    /// Its CPU time, seconds.
+    /// The CPU time of all of them, seconds.
     pub cpu_s: f64,
 }
 

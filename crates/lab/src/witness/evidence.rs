@@ -8,6 +8,9 @@ use super::{Look, Place};
 use crate::limits::JOINED;
 use crate::verdict::{Balance, Drops, Evidence, Flows, Load, Side, Taker};
 
+/// The share of all that strangers used from which on one of them is named alone.
+const ALONE: f64 = 0.9;
+
 /// What came between two looks at one side.
 struct Between<'a> {
     host: &'a Host,
@@ -17,16 +20,19 @@ struct Between<'a> {
 }
 
 impl Between<'_> {
-    /// Who else ran on the host's CPUs, and what all of them used.
-    fn taken(&self) -> (Option<Taker>, f64) {
+    /// Who else ran on the host's CPUs, and what all of them used: `most` at most, as a thread that
+    /// came from another CPU is taken to have run here all the time.
+    fn taken(&self, most: f64) -> (Option<Taker>, f64) {
         let cpus = self.host.cpus.as_ref().map_or(&[][..], |cpus| cpus.as_slice());
         let [before, after] = self.looks;
         let found = strangers(&before.running, &after.running, cpus, self.known);
-        let all = found.iter().map(|(.., seconds)| seconds).sum();
+        let all: f64 = found.iter().map(|(.., seconds)| seconds).sum();
         let first = found.into_iter().next();
-        let taker =
-            first.map(|(name, pid, _)| Taker { name: format!("{name} ({pid})"), cpu_s: all });
-        (taker, all)
+        let taker = first.map(|(name, pid, seconds)| {
+            let others = if seconds < all * ALONE { " and others" } else { "" };
+            Taker { name: format!("{name} ({pid}){others}"), cpu_s: all.min(most) }
+        });
+        (taker, all.min(most))
     }
 
     /// The side, whose own threads ran and waited so long.
@@ -36,7 +42,7 @@ impl Between<'_> {
             cpus.iter().map(of).sum::<u64>() as f64 / 1e9
         };
         let used = sum(|cpu| cpu.total_ns() - cpu.idle_ns - cpu.steal_ns);
-        let (taken_by, taken) = self.taken();
+        let (taken_by, taken) = self.taken((used - process_s).max(0.0));
         Side {
             cpus: cpus.len() as f64,
             process_s,

@@ -12,11 +12,12 @@ use rustix::process::{Pid, Signal, kill_process};
 
 pub const SERVER: Side = Side::Server;
 pub const CLIENT: Side = Side::Client;
+const SIDES: [Side; 2] = [SERVER, CLIENT];
 pub const ADDRESS: SocketAddr =
     SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::new(10, 99, 0, 1), 5_300));
 const NAME: &str = "verdict";
 /// Real-time priorities: who answers and asks, who receives for them, and who is in the way of all.
-const ASKING: u32 = 10;
+pub const ASKING: u32 = 10;
 const RECEIVING: u32 = 20;
 const HOGGING: u32 = 50;
 
@@ -68,26 +69,18 @@ impl Stage {
     /// What else this machine does (other tests, a build) is not what is tried here: this thread,
     /// those it starts, and the kernel threads between both sides go before it.
     fn favour(&self) {
-        self.each(|thread, priority| run("chrt", &format!("--rr --pid {priority} {thread}")));
+        SIDES.into_iter().for_each(|side| receivers(side, "--rr", RECEIVING));
+        start_as("--rr", ASKING);
     }
 
-    /// All of it is as other programs are, while `work` is done: who has real time gets nothing at
-    /// all beside who has more of it, and could not even be seen to wait.
-    pub fn plainly<T>(&self, work: impl FnOnce() -> T) -> T {
-        self.each(|thread, _| run("chrt", &format!("--other --pid 0 {thread}")));
+    /// What of `side` is started by `work` is as other programs are, and so is who receives for it,
+    /// until `done` is dropped: who has real time gets nothing at all beside who has more of it,
+    /// and could not even be seen to wait.
+    pub fn plainly<T>(&self, side: Side, work: impl FnOnce() -> T) -> (T, Plain<'_>) {
+        receivers(side, "--other", 0);
+        start_as("--other", 0);
         let done = work();
-        self.favour();
-        done
-    }
-
-    fn each(&self, set: impl Fn(u32, u32)) {
-        let threads = std::fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| {
-            let id: u32 = entry.file_name().to_str()?.parse().ok()?;
-            let name = std::fs::read_to_string(entry.path().join("comm")).ok()?;
-            name.starts_with(&format!("napi/{NAME}")).then_some(id)
-        });
-        threads.for_each(|id| set(id, RECEIVING));
-        set(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs(), ASKING);
+        (done, Plain(self))
     }
 
     /// Starts a server and waits until it answers.
@@ -130,6 +123,34 @@ impl Stage {
         run("tc", &format!("-n {netns} filter add dev {device} ingress {bpf}"));
         std::fs::remove_file(object).unwrap();
         Unmake(format!("-n {netns} qdisc del dev {device} clsact"))
+    }
+}
+
+/// Who is as other programs are, until this is dropped.
+pub struct Plain<'s>(&'s Stage);
+
+impl Drop for Plain<'_> {
+    fn drop(&mut self) {
+        self.0.favour();
+    }
+}
+
+/// How this thread runs, and those it starts from now on.
+pub fn start_as(policy: &str, priority: u32) {
+    let thread = rustix::thread::gettid().as_raw_nonzero();
+    run("chrt", &format!("{policy} --pid {priority} {thread}"));
+}
+
+/// How the kernel threads run that receive for a side.
+fn receivers(side: Side, policy: &str, priority: u32) {
+    // The kernel cuts names of threads: of the device's as much is left as tells sides apart.
+    let device = if side == SERVER { "s" } else { "g" };
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let name = std::fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
+        if name.starts_with(&format!("napi/{NAME}-{device}")) {
+            let thread = entry.file_name().to_string_lossy().into_owned();
+            run("chrt", &format!("{policy} --pid {priority} {thread}"));
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 //! process of one event a unit. So every shape has both spacings, and a thread's share of a load
 //! is every n-th query of it, or a process of an n-th of its rate.
 
+use crate::capture;
 use crate::limits::{BURST_MAX, RATE_MAX, STEPS_MAX, TIMES_MAX};
 use crate::random::Random;
 use std::fmt;
@@ -24,7 +25,7 @@ pub enum Rate {
     Steps(Vec<f64>),
     /// In turns, each for half a period in nanoseconds: `square:1k,50k,2s`.
     Square(f64, f64, u64),
-    /// Offsets in nanoseconds, in order: `times:FILE`.
+    /// Offsets in nanoseconds, in order: `times:FILE`, a list or a capture.
     Captured(Arc<[u64]>),
 }
 
@@ -310,11 +311,31 @@ impl FromStr for Rate {
     }
 }
 
-/// Offsets from a file: a number of seconds each line, in order; `#` begins a comment. The first
-/// is the beginning.
+/// Offsets from a file: a number of seconds each line, in order; `#` begins a comment. Or those of
+/// the queries of a capture. The first is the beginning.
 fn read_times(path: &str) -> Result<Rate, String> {
+    if capture::is_capture(path.as_ref())? {
+        return captured(path);
+    }
     let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
     times(&text).map_err(|(line, why)| format!("{path}:{line}: {why}"))
+}
+
+fn captured(path: &str) -> Result<Rate, String> {
+    let mut times = Vec::new();
+    capture::read(path.as_ref(), &mut |time, _, _| {
+        times.push(time);
+        match times.len() {
+            ..=TIMES_MAX => Ok(()),
+            _ => Err(format!("it is one too many: at most {TIMES_MAX} queries")),
+        }
+    })?;
+    // What several CPUs have received may be written in another order.
+    times.sort_unstable();
+    let first =
+        *times.first().ok_or_else(|| format!("{path}: there is no query over UDP in it"))?;
+    times.iter_mut().for_each(|time| *time -= first);
+    Ok(Rate::Captured(times.into()))
 }
 
 fn times(text: &str) -> Result<Rate, (usize, String)> {

@@ -6,6 +6,7 @@
 
 pub mod arrivals;
 mod book;
+mod capture;
 mod clock;
 pub mod fleet;
 pub mod limits;

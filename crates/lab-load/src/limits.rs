@@ -18,6 +18,8 @@ pub const NAMES_MAX: usize = 1 << 24;
 pub const NAMES_OCTETS_MAX: usize = 1 << 30;
 /// Octets a line of a data file may have.
 pub const LINE_MAX: usize = 65_536;
+/// Octets of a captured packet: the longest that tcpdump writes (MAXIMUM_SNAPLEN).
+pub const PACKET_MAX: usize = 262_144;
 /// Captured times.
 pub const TIMES_MAX: usize = 1 << 26;
 /// Steps of a rate.

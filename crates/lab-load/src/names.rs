@@ -2,6 +2,7 @@
 
 mod zipf;
 
+use crate::capture;
 use crate::limits::{LINE_MAX, NAMES_MAX, NAMES_OCTETS_MAX, QUERY_MAX};
 use crate::query::{Form, HEADER, identity, name_of};
 use crate::random::Random;
@@ -52,17 +53,21 @@ impl Set {
         Ok(())
     }
 
-    /// Reads a data file as dnsperf's: a name and a type each line; `;` or `#` begins a comment.
+    /// Reads a data file as dnsperf's: a name and a type each line; `;` or `#` begins a comment. Or
+    /// the questions of a capture, in its order.
     ///
     /// # Errors
     /// It cannot be read, or the line that is wrong and why.
     pub fn read(path: &Path, form: Form) -> Result<Self, String> {
         let place = path.display();
         let mut set = Self::new(form);
-        each_line(path, |line| {
-            let (name, rtype) = question(line)?;
-            set.push(name.as_name(), rtype)
-        })?;
+        match capture::is_capture(path)? {
+            true => capture::read(path, &mut |_, name, rtype| set.push(name, rtype)),
+            false => each_line(path, |line| {
+                let (name, rtype) = question(line)?;
+                set.push(name.as_name(), rtype)
+            }),
+        }?;
         match set.entries.len() {
             0 => Err(format!("{place}: there is no query in it")),
             _ => Ok(set),

@@ -67,7 +67,8 @@ pub struct Load {
 #[derive(Args, Debug)]
 struct WhenFlags {
     /// Open loop, queries a second: 50k, ramp:1k-50k, steps:10k,20k,40k, square:1k,50k,2s (low,
-    /// high, period), times:FILE (a time in seconds each line).
+    /// high, period), times:FILE (a time in seconds each line, or a capture of tcpdump's: when its
+    /// DNS queries over UDP came).
     #[arg(long, conflicts_with_all = ["outstanding", "rate_max"])]
     rate: Option<Rate>,
     /// Open loop: queries come as independent clients ask, not evenly.
@@ -99,7 +100,8 @@ struct WhenFlags {
 #[derive(Args, Debug)]
 #[command(group = clap::ArgGroup::new("names_from").required(true).args(["data", "pattern"]))]
 struct WhatFlags {
-    /// A name and a type each line, as dnsperf reads them; ; or # begins a comment.
+    /// A name and a type each line, as dnsperf reads them; ; or # begins a comment. Or a capture
+    /// of tcpdump's, whose DNS queries over UDP are asked again.
     #[arg(short = 'd', long, value_name = "FILE")]
     data: Option<PathBuf>,
     /// Names by a pattern: {i} is a number, {i%100} its remainder.

@@ -15,6 +15,7 @@ use lab_host::namespace;
 use lab_load::arrivals::{Arrivals, Rate, Spacing};
 use lab_load::limits::RATE_MAX;
 use lab_load::{Options, Path, When};
+use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::Result;
 use crate::compare::OVERLOAD;
@@ -44,7 +45,14 @@ impl Bare {
             netns: netns.map(ToOwned::to_owned),
             ..lab_echo::Options::new(address, model)
         };
-        let echo = Echo::start(options).map_err(|error| format!("no echo at {at}: {error}"))?;
+        let start = || {
+            allow(cpus)?;
+            Echo::start(options).map_err(|error| error.to_string())
+        };
+        // In a thread of its own: those it starts may use the server's CPUs, which ours may not.
+        let started = std::thread::scope(|scope| scope.spawn(start).join());
+        let started = started.unwrap_or_else(|_| Err("the thread that starts it panicked".into()));
+        let echo = started.map_err(|error| format!("no echo at {at}: {error}"))?;
         Ok(Self { model: model.name().into(), address, _echo: Some(echo) })
     }
 
@@ -137,4 +145,11 @@ impl Bare {
         }
         Ok(measured)
     }
+}
+
+/// Has the calling thread run on these CPUs only.
+fn allow(cpus: &CpuList) -> Result<()> {
+    let mut set = CpuSet::new();
+    cpus.as_slice().iter().for_each(|cpu| set.set(*cpu));
+    sched_setaffinity(None, &set).map_err(|error| format!("CPU {cpus} may not be used: {error}"))
 }

@@ -12,6 +12,8 @@ pub const BATCH_MAX: usize = 64;
 pub const QUERY_MAX: usize = 12 + 255 + 4 + 11;
 /// Octets of an answer over UDP, or of several where the kernel joins those of one flow.
 pub const JOINED_MAX: usize = 1 << 16;
+/// Octets that io_uring reads of an answer.
+pub const LENT_OCTETS: usize = 4_096;
 /// Queries that are prepared.
 pub const NAMES_MAX: usize = 1 << 24;
 /// Octets of all prepared queries.

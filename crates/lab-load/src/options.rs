@@ -41,6 +41,11 @@ pub enum Path {
         /// Queries of one length leave as one that the kernel cuts (UDP_SEGMENT).
         segments: bool,
     },
+    /// UDP by io_uring.
+    Uring {
+        /// As above.
+        segments: bool,
+    },
     /// TCP (RFC 7766), several queries under way on a connection.
     Tcp {
         /// Then it is closed and another one opened.
@@ -246,7 +251,7 @@ impl Options {
     fn queries_per_connection(&self) -> Option<u64> {
         match self.path {
             Path::Tcp { queries_per_connection } => queries_per_connection,
-            Path::Udp { .. } => None,
+            Path::Udp { .. } | Path::Uring { .. } => None,
         }
     }
 

@@ -6,7 +6,7 @@ use crate::limits::SERIES_MAX;
 use crate::options::{Options, Path};
 use crate::report::{Quantile, Report, Second, Snapshot, Thread};
 use crate::tally::{Tally, Times};
-use crate::way::{Lanes, Tcp, Udp};
+use crate::way::{Lanes, Tcp, Udp, Uring};
 use crate::worker::{Left, Line, Worker};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space, set_current_timer_slack};
 use std::fs::File;
@@ -98,6 +98,7 @@ fn work(
     let before = (thread_cpu_ns(), run_delay_ns());
     let left = match way {
         Ready::Udp(way) => Worker::new(options, way, clock, stop, line).run(),
+        Ready::Uring(way) => Worker::new(options, *way, clock, stop, line).run(),
         Ready::Tcp(way) => Worker::new(options, way, clock, stop, line).run(),
     };
     let cpu_ns = thread_cpu_ns() - before.0;
@@ -106,6 +107,7 @@ fn work(
 
 enum Ready {
     Udp(Udp),
+    Uring(Box<Uring>),
     Tcp(Tcp),
 }
 
@@ -128,6 +130,9 @@ fn prepare(options: &Options, index: usize, cpu: Option<usize>) -> Result<Ready,
     let lanes = Lanes { server: options.server, sources, next: 0, buffer: options.buffer };
     let ready = match options.path {
         Path::Udp { segments } => Udp::new(lanes, count, segments).map(Ready::Udp),
+        Path::Uring { segments } => {
+            Uring::new(lanes, count, segments).map(|way| Ready::Uring(way.into()))
+        }
         Path::Tcp { queries_per_connection } => {
             Tcp::new(lanes, count, queries_per_connection).map(Ready::Tcp)
         }

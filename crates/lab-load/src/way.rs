@@ -3,6 +3,7 @@
 
 mod tcp;
 mod udp;
+mod uring;
 
 use crate::clock::Clock;
 use crate::limits::{BATCH_MAX, QUERY_MAX};
@@ -14,6 +15,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 pub(crate) use tcp::Tcp;
 pub(crate) use udp::Udp;
+pub(crate) use uring::Uring;
 
 /// Queries that leave together on one lane.
 #[derive(Debug)]
@@ -85,6 +87,11 @@ pub(crate) trait Way {
 
     /// Sends what waits in `batch`.
     fn send(&mut self, batch: &Batch) -> Sent;
+
+    /// Of the queries that were just taken: whether one was not, though some behind it were.
+    fn was_refused(&self, _index: usize) -> bool {
+        false
+    }
 
     /// Shows what has come: its lane, when it was read, and the message. Returns how many came.
     fn receive(&mut self, clock: &Clock, each: &mut impl FnMut(usize, u64, &[u8])) -> usize;

@@ -276,7 +276,10 @@ impl<'a, W: Way> Worker<'a, W> {
         for _ in 0..sent.taken {
             let index = self.batch.done;
             let (place, len) = (self.batch.places[index], self.batch.query(index).len());
-            self.book.sent(place, len);
+            match self.way.was_refused(index) {
+                true => self.book.refused(place, stamp),
+                false => self.book.sent(place, len),
+            }
             self.batch.done += 1;
         }
         if sent.refused && !self.batch.is_empty() {

@@ -177,6 +177,9 @@ struct HowFlags {
     /// KiB of each socket's buffers.
     #[arg(short = 'b', long, value_name = "KIB", default_value_t = 4_096)]
     buffer: usize,
+    /// How queries are handed to the kernel and answers taken from it, over UDP.
+    #[arg(long, value_enum, default_value_t = Calls::Sockets, conflicts_with = "queries_per_connection")]
+    path: Calls,
     /// Every query is a datagram of its own to the kernel, though several of one length are due.
     #[arg(long)]
     no_segments: bool,
@@ -242,6 +245,15 @@ pub enum Output {
 enum Mode {
     Udp,
     Tcp,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Calls {
+    /// sendmmsg and recvmmsg.
+    Sockets,
+    /// A ring shared with the kernel.
+    #[value(name = "io_uring")]
+    IoUring,
 }
 
 /// Seconds without a unit, as dnsperf takes them, or a time with one.
@@ -369,8 +381,10 @@ impl Load {
     }
 
     fn path(&self) -> Path {
+        let segments = !self.how.no_segments;
         match self.mode {
-            Mode::Udp => Path::Udp { segments: !self.how.no_segments },
+            Mode::Udp if self.how.path == Calls::IoUring => Path::Uring { segments },
+            Mode::Udp => Path::Udp { segments },
             Mode::Tcp => Path::Tcp { queries_per_connection: self.how.queries_per_connection },
         }
     }

@@ -6,6 +6,7 @@ use super::{Batch, Lanes, Sent, Watched, Way, is_passing};
 use crate::clock::Clock;
 use crate::limits::{BATCH_MAX, JOINED_MAX};
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr;
 
@@ -67,7 +68,7 @@ pub(crate) struct Udp {
 }
 
 /// Headers of what leaves. What they point at is set for each call.
-struct Out {
+pub(super) struct Out {
     headers: Vec<libc::mmsghdr>,
     vectors: Vec<libc::iovec>,
     controls: Vec<Control>,
@@ -143,7 +144,7 @@ impl Inlet {
 }
 
 impl Out {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             headers: vec![empty(); BATCH_MAX],
             vectors: vec![libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }; BATCH_MAX],
@@ -153,7 +154,7 @@ impl Out {
     }
 
     /// Sets headers for what waits in a batch; how many they are.
-    fn lay(&mut self, batch: &Batch, segments: bool) -> usize {
+    pub(super) fn lay(&mut self, batch: &Batch, segments: bool) -> usize {
         let (mut used, mut at) = (0, batch.done);
         while at < batch.ends.len() {
             let first = batch.query(at);
@@ -185,6 +186,16 @@ impl Out {
             (used, at) = (used + 1, at + count);
         }
         used
+    }
+
+    /// Queries in these headers.
+    pub(super) fn queries(&self, headers: Range<usize>) -> usize {
+        self.counts[headers].iter().sum()
+    }
+
+    /// A header that `lay` has set.
+    pub(super) fn header(&self, index: usize) -> *const libc::msghdr {
+        &raw const self.headers[index].msg_hdr
     }
 
     /// Sends the first `used` headers; how many were taken.
@@ -234,7 +245,7 @@ impl Way for Udp {
         for _ in 0..2 {
             match self.out.send(fd, used) {
                 Ok(count) => {
-                    return Sent { taken: self.out.counts[..count].iter().sum(), refused: false };
+                    return Sent { taken: self.out.queries(0..count), refused: false };
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     return Sent::default();
@@ -308,7 +319,7 @@ fn open(lanes: &mut Lanes, joins: bool) -> io::Result<OwnedFd> {
 }
 
 /// Whether the kernel says that it cannot cut a datagram here.
-fn is_about_segments(error: &io::Error) -> bool {
+pub(super) fn is_about_segments(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
         Some(libc::EIO | libc::EINVAL | libc::EMSGSIZE | libc::ENOPROTOOPT)

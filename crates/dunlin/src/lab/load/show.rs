@@ -81,6 +81,8 @@ fn head(options: &Options) -> String {
     let how = match options.path {
         Path::Udp { segments: true } => "UDP, equal queries joined",
         Path::Udp { segments: false } => "UDP",
+        Path::Uring { segments: true } => "UDP by io_uring, equal queries joined",
+        Path::Uring { segments: false } => "UDP by io_uring",
         Path::Tcp { .. } => "TCP",
     };
     format!("{when}\n{how} to {}; {what}; seed {}", options.server, options.seed)

@@ -61,8 +61,15 @@ impl Book {
     pub fn refused(&mut self, at: u32, now: u64) {
         let tag = self.table.get(at).tag;
         self.table.close(at);
-        self.part.tally.unsent += 1;
+        self.unsent(1);
         self.lookup_ended(tag, End::Silence, now);
+    }
+
+    /// So many will never leave. Who asked waits for ever: they are among the response times, like
+    /// those without an answer.
+    pub fn unsent(&mut self, count: u64) {
+        self.part.tally.unsent += count;
+        self.part.times.response.saturating_record_n(self.timeout_ns, count);
     }
 
     /// A message has come on a lane.

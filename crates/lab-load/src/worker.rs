@@ -389,8 +389,8 @@ impl<'a, W: Way> Worker<'a, W> {
                 // Its first two queries are what is not sent.
                 tally.lookups_failed += 1;
                 tally.planned += 2;
-                tally.unsent += 2;
                 tally.crowded += 2;
+                self.book.unsent(2);
             }
         }
         self.gather_ready();
@@ -432,8 +432,8 @@ impl<'a, W: Way> Worker<'a, W> {
         while self.take(now).is_some() {
             let tally = &mut self.book.part.tally;
             tally.planned += each;
-            tally.unsent += each;
             tally.crowded += each;
+            self.book.unsent(each);
         }
     }
 
@@ -442,20 +442,19 @@ impl<'a, W: Way> Worker<'a, W> {
         for place in self.batch.places.split_off(self.batch.done) {
             self.book.refused(place, now);
         }
-        let tally = &mut self.book.part.tally;
         if let Some(fleet) = &mut self.book.fleet {
-            let waiting = fleet.ready.drain(..).count() as u64;
-            tally.planned += waiting;
-            tally.unsent += waiting;
+            for _ in std::mem::take(&mut fleet.ready) {
+                self.book.part.tally.planned += 1;
+                self.book.unsent(1);
+            }
         }
         if !self.options.is_open() {
             return;
         }
         let each = if self.book.fleet.is_some() { 2 } else { 1 };
         while self.take(now).is_some() {
-            let tally = &mut self.book.part.tally;
-            tally.planned += each;
-            tally.unsent += each;
+            self.book.part.tally.planned += each;
+            self.book.unsent(each);
         }
     }
 }

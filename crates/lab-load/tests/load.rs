@@ -191,6 +191,8 @@ fn a_full_table_loses_and_counts() {
     let report = run(&Options { when: open(1_000.0), outstanding_max: 32, ..options(&server) });
     assert_eq!((report.tally.planned, report.tally.sent), (200, 32));
     assert_eq!((report.tally.unsent, report.tally.crowded, report.tally.timeouts), (168, 168, 32));
+    // Who was not even asked for had no answer, either.
+    assert_eq!((report.times.response.len(), report.times.service.len()), (200, 32));
 }
 
 #[test]
@@ -200,6 +202,7 @@ fn a_slow_generator_is_late_and_says_so() {
         run(&Options { when: open(2_000.0), spin_ns: 10 * MILLISECOND, ..options(&server) });
     assert_eq!(report.tally.planned, 400);
     assert!(report.tally.unsent > 100, "{:?}", report.tally);
+    assert_eq!(report.times.response.len(), 400, "what was not sent is among them");
     assert!(report.times.lateness.value_at_quantile(0.9) > 50 * MILLISECOND);
     // Half of all that was sent had to wait for half of the time; the server did not cause that.
     let (response, service) = (&report.times.response, &report.times.service);

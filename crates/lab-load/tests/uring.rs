@@ -35,7 +35,8 @@ fn open(rate: f64) -> When {
 fn more_is_answered_than_there_are_buffers() {
     let server = Server::udp(|_, query| now(yes(query)));
     let Some(options) = uring(&server) else { return };
-    let options = Options { threads: 2, lanes: 6, queries_max: Some(4_000), ..options };
+    let timeout_ns = 10_000 * MILLISECOND;
+    let options = Options { threads: 2, lanes: 6, queries_max: Some(4_000), timeout_ns, ..options };
     for segments in [true, false] {
         let (path, length_ns) = (Path::Uring { segments }, 20_000 * MILLISECOND);
         let tally = run(&Options { path, length_ns, ..options.clone() }).tally;
@@ -48,7 +49,8 @@ fn more_is_answered_than_there_are_buffers() {
 fn an_open_loop_keeps_its_plan_and_waits_without_work() {
     let server = Server::udp(|_, query| now(yes(query)));
     let Some(options) = uring(&server) else { return };
-    let report = run(&Options { when: open(500.0), lanes: 3, ..options });
+    let timeout_ns = 10_000 * MILLISECOND;
+    let report = run(&Options { when: open(500.0), lanes: 3, timeout_ns, ..options });
     assert_eq!((report.tally.planned, report.tally.answered), (100, 100));
     // 60 µs before each of 100 queries are spent waking up; the rest of 200 ms is slept through.
     let used: u64 = report.threads.iter().map(|thread| thread.cpu_ns).sum();

@@ -280,6 +280,10 @@ impl Way for Uring {
 
     fn wait(&mut self, length_ns: u64) {
         self.arm();
+        // Handing something over may have brought answers.
+        if !self.came.is_empty() {
+            return;
+        }
         self.loan.show();
         let time = Timespec::from(Duration::from_nanos(length_ns));
         // What ends it early does no harm, nor that the time ends.

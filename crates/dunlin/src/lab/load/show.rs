@@ -162,8 +162,12 @@ fn times(report: &Report) -> Vec<String> {
     }
     let [left, right] = [Side::Left, Side::Right];
     let mut lines = align([left, right, right, right, right, right, right], &rows);
-    if report.tally.timeouts > 0 {
-        lines.push("Means are of what was answered; percentiles are of all, timeouts too.".into());
+    if report.tally.timeouts + report.tally.unsent > 0 {
+        lines.push(
+            "Means are of what was answered; percentiles are of all, timeouts too, and response \
+             times also of what was due and not sent."
+                .into(),
+        );
     }
     lines
 }

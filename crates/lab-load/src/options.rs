@@ -53,6 +53,13 @@ pub enum Path {
     },
 }
 
+impl Path {
+    /// Whether queries may leave as one packet that is cut later.
+    pub fn joins(self) -> bool {
+        matches!(self, Self::Udp { segments: true } | Self::Uring { segments: true })
+    }
+}
+
 /// Addresses to ask from: a prefix, whose addresses are used in turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sources {

@@ -123,8 +123,8 @@ impl AddAssign<&Tally> for Tally {
 /// How long, in nanoseconds; to three digits.
 #[derive(Clone, Debug)]
 pub struct Times {
-    /// From when a query was due to its answer. A timeout is in it at the timeout's value, and so is
-    /// what was due and never sent.
+    /// From when a query was due to its answer. A timeout is in it at the timeout's value, and so
+    /// is what was due and never sent.
     pub response: Histogram<u64>,
     /// From when it was sent to its answer; timeouts as above. What was not sent is not in it.
     pub service: Histogram<u64>,

@@ -29,7 +29,8 @@ pub struct Middle {
 /// The confidence of every interval.
 pub const CONFIDENCE: f64 = 0.95;
 
-/// Samples from which on a median has an interval: of fewer not even the outermost hold it so surely.
+/// Samples from which on a median has an interval: of fewer not even the outermost hold it surely
+/// enough.
 pub const MEDIAN_MIN: usize = 6;
 
 /// The probability below which a difference is taken for real.

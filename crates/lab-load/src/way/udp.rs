@@ -136,7 +136,7 @@ impl Inlet {
         let header = &mut headers[index];
         let len = (header.msg_len as usize).min(JOINED_MAX);
         let message = &buffer[index * STRIDE..index * STRIDE + len];
-        let joined = controls[index].joined(header.msg_hdr.msg_controllen as usize);
+        let joined = controls[index].joined(header.msg_hdr.msg_controllen as _);
         // The next call is to find room for its own.
         header.msg_hdr.msg_controllen = CONTROL as _;
         message.chunks(joined.unwrap_or(len).max(1))

@@ -1,10 +1,11 @@
 //! JSON lines in DNS-OARC's schema (<https://github.com/DNS-OARC/dns-metrics>).
 //!
 //! What the schema has no name for is added under names of our own, which it allows: `planned`,
-//! `unsent`, `late`, `wrong`; `percentiles` and `max` of the three times; `verdict` and its `evidence`; `manifest`, the hash
-//! of what matters of the `machine`, by which results of two are told to be comparable or not.
-//! Of what timed out it is only known that it took longer: `censored` says how many there are, which
-//! `avg`, `min` and `stddev` leave out; `max` and percentiles among them are null.
+//! `unsent`, `late`, `wrong`; `percentiles` and `max` of the three times; `verdict` and its
+//! `evidence`; `manifest`, the hash of what matters of the `machine`, by which results of two are
+//! told to be comparable or not.
+//! Of what timed out it is only known that it took longer: `censored` says how many there are,
+//! which `avg`, `min` and `stddev` leave out; `max` and percentiles among them are null.
 //! `buckets`, whose meaning the schema leaves open, are `[from, to, count]` in ns, both ends
 //! included, as its example has them.
 

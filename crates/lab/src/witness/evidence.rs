@@ -86,7 +86,7 @@ pub(super) fn gather(
     });
     Evidence {
         load: load(options, report, generator.change.seconds),
-        balance: balance(place, report, server.as_ref(), &client),
+        balance: balance(options, place, report, server.as_ref(), &client),
         drops: drops(place, server.as_ref(), &client),
         server: server_side,
         generator: Some(generator.side(seconds(used), seconds(waited))),
@@ -117,7 +117,13 @@ fn packets(device: u64, datagrams: u64) -> Option<u64> {
     (device as f64 * JOINED >= datagrams as f64).then_some(device)
 }
 
-fn balance(place: &Place, report: &Report, server: Option<&Change>, client: &Change) -> Balance {
+fn balance(
+    options: &Options,
+    place: &Place,
+    report: &Report,
+    server: Option<&Change>,
+    client: &Change,
+) -> Balance {
     let tally = &report.tally;
     let read = tally.answered + tally.late + tally.wrong + tally.unexpected;
     let mut balance =
@@ -129,9 +135,14 @@ fn balance(place: &Place, report: &Report, server: Option<&Change>, client: &Cha
     balance.read_server = server.map(|server| server.udp.in_datagrams);
     balance.answered_server = server.map(|server| server.udp.out_datagrams);
     let came = balance.read_server.unwrap_or(0);
-    let left = client.device.as_ref().and_then(|device| packets(device.tx_packets, came));
+    // Of queries that were joined a device says nothing, though fewer of them may have come than it
+    // has counted packets.
+    let least = if options.path.joins() { tally.sent.max(came) } else { came };
+    let left = client.device.as_ref().and_then(|device| packets(device.tx_packets, least));
     balance.left_generator = left;
-    balance.arrived_server = server_device.and_then(|device| packets(device.rx_packets, came));
+    balance.arrived_server = server_device
+        .and_then(|device| packets(device.rx_packets, came))
+        .filter(|_| left.is_some() || client.device.is_none());
     let arrived = client.device.as_ref().and_then(|device| packets(device.rx_packets, read));
     balance.left_server = server_device
         .and_then(|device| packets(device.tx_packets, read))

@@ -21,7 +21,7 @@ pub struct Writer {
 
 enum Form {
     Text,
-    Json(Metrics<Stdout>),
+    Json(Box<Metrics<Stdout>>),
     Csv(Csv<Stdout>),
 }
 
@@ -44,7 +44,7 @@ impl Writer {
     ) -> Result<Self, String> {
         let form = match output {
             Output::Text => Ok(Form::Text),
-            Output::Json => begin_json(options).map(Form::Json),
+            Output::Json => begin_json(options).map(|metrics| Form::Json(metrics.into())),
             Output::Csv => {
                 Csv::begin(stdout(), Duration::from_nanos(options.timeout_ns)).map(Form::Csv)
             }

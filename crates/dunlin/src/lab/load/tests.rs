@@ -1,0 +1,78 @@
+use super::*;
+use clap::Parser;
+
+#[derive(Debug, Parser)]
+struct Line {
+    #[command(flatten)]
+    load: Load,
+}
+
+fn parse(words: &str) -> Result<Load, String> {
+    let words = ["load"].into_iter().chain(words.split_whitespace());
+    Line::try_parse_from(words).map(|line| line.load).map_err(|error| error.to_string())
+}
+
+fn options(words: &str) -> Options {
+    parse(words).unwrap().options().unwrap()
+}
+
+#[test]
+fn dnsperfs_flags_mean_what_they_do_there() {
+    let plain = options("--pattern a{i} -s 192.0.2.1 -p 5300");
+    assert_eq!(plain.server.to_string(), "192.0.2.1:5300");
+    assert_eq!(plain.when, When::Closed { outstanding: 100, rate_max: None });
+    assert_eq!((plain.timeout_ns, plain.lanes, plain.threads), (5_000_000_000, 1, 1));
+    let all = options("--pattern a{i} -q 7 -Q 5000 -c 4 -T 2 -t 0.5 -l 3 -n 2 -S 2 -f inet6");
+    assert_eq!(all.when, When::Closed { outstanding: 7, rate_max: Some(5_000.0) });
+    assert_eq!((all.timeout_ns, all.lanes, all.threads), (500_000_000, 4, 2));
+    assert_eq!((all.length_ns, all.queries_max), (3_000_000_000, Some(20_000)));
+    assert_eq!(all.interval_ns, 2_000_000_000);
+    assert_eq!(all.server.to_string(), "[::1]:53");
+}
+
+#[test]
+fn a_rate_opens_the_loop() {
+    let open = options("--pattern a{i} --rate ramp:1k-5k --poisson --ports 3 -c 2");
+    let When::Open(arrivals) = &open.when else { panic!("{open:?}") };
+    assert_eq!(arrivals.rate, Rate::Ramp(1e3, 5e3));
+    assert_eq!((arrivals.spacing, open.lanes), (Spacing::Poisson, 6));
+    assert!(parse("--pattern a --rate 5k -q 3").is_err());
+    assert!(parse("--pattern a --poisson").is_err());
+}
+
+#[test]
+fn an_echo_is_a_model_or_an_address() {
+    let beside = |word: &str| {
+        parse(&format!("--pattern a --against-echo {word}")).map(|l| l.judged.against_echo)
+    };
+    assert_eq!(beside("recvmmsg"), Ok(Some(Beside::Started(Model::Recvmmsg))));
+    let address = "192.0.2.1:5353".parse().unwrap();
+    assert_eq!(beside("192.0.2.1:5353"), Ok(Some(Beside::At(address))));
+    let wrong = beside("192.0.2.1").unwrap_err();
+    assert!(wrong.contains("with its port, or a model: blocking, spin"), "{wrong}");
+}
+
+#[test]
+fn a_path_is_for_udp() {
+    let path = |words: &str| options(&format!("--pattern a {words}")).path;
+    assert_eq!(path("--path io_uring"), Path::Uring { segments: true });
+    assert_eq!(path("--path io_uring --no-segments"), Path::Uring { segments: false });
+    assert_eq!(path("--path sockets"), Path::Udp { segments: true });
+    assert!(parse("--pattern a --path io_uring -m tcp").unwrap().options().is_err());
+}
+
+#[test]
+fn names_are_needed_and_shares_told() {
+    assert!(parse("-s 192.0.2.1").unwrap_err().contains("--pattern"));
+    let Asks::Questions(what) = options("--pattern a{i} --hit-rate 0.75 --order zipf:1").asks
+    else {
+        panic!("no questions");
+    };
+    assert_eq!((what.unique, what.order), (0.25, Order::Zipf(1.0)));
+    let wrong = parse("--pattern a{i} --unique 2").unwrap().options().unwrap_err();
+    assert!(wrong.contains("0 to 1"), "{wrong}");
+    let Asks::Lookups(lookups) = options("--pattern a{i} --names 3 --fleet").asks else {
+        panic!("no lookups");
+    };
+    assert_eq!(lookups.len(), 3);
+}

@@ -84,7 +84,7 @@ fn results_hold_the_machine_they_are_of() {
     let folder = Folder::new("results");
     let deaf = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
     let port = deaf.local_addr().expect("an address").port().to_string();
-    let words = ["load", "-s", "127.0.0.1", "-p", &port, "--pattern", "a{n}", "--rate", "50"];
+    let words = ["load", "-s", "127.0.0.1", "-p", &port, "--pattern", "a{i}", "--rate", "50"];
     let load = lab(&[&words[..], &["-l", "0.1", "-t", "0.1", "-o", "json"]].concat());
     assert!(load.status.success(), "{}", said(&load));
     let results = folder.0.join("results");

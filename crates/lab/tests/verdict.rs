@@ -107,7 +107,7 @@ fn overloaded(stage: &Stage) -> Measured {
     let most = Options { when: When::Closed { outstanding: 1_024, rate_max: None }, ..load() };
     let most = lab_load::run(&most, &stop, &mut |_| {}).unwrap().rate();
     let options = at(most * 1.5);
-    let echo = Bare::in_place(Model::Blocking, &options, &[server.id()]).unwrap();
+    let echo = Bare::in_place(Model::Recvmmsg, &options, &[server.id()]).unwrap();
     let run = || Ok(measure(&options, &[server.id()]));
     echo.around(&options, &stop, run).unwrap()
 }

@@ -171,7 +171,7 @@ impl Options {
     pub fn new(server: SocketAddr, asks: Asks) -> Self {
         Self {
             server,
-            path: Path::Udp { segments: true },
+            path: Path::Udp { segments: false },
             when: When::Closed { outstanding: 100, rate_max: None },
             asks,
             length_ns: 10_000_000_000,

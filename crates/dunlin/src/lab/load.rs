@@ -181,9 +181,11 @@ struct HowFlags {
     #[arg(long, value_enum, default_value_t = Calls::Sockets)]
     #[arg(conflicts_with = "queries_per_connection")]
     path: Calls,
-    /// Every query is a datagram of its own to the kernel, though several of one length are due.
+    /// Queries of one length that are due together leave as one packet (UDP_SEGMENT): more of them
+    /// a second. The device cuts it; between two hosts of one machine the server's host does, and
+    /// pays for it.
     #[arg(long)]
-    no_segments: bool,
+    segments: bool,
     /// TCP: then a connection is closed and another one opened; without, none is.
     #[arg(long, value_name = "NUMBER")]
     queries_per_connection: Option<u64>,
@@ -382,7 +384,7 @@ impl Load {
     }
 
     fn path(&self) -> Result<Path, String> {
-        let segments = !self.how.no_segments;
+        let segments = self.how.segments;
         let queries_per_connection = self.how.queries_per_connection;
         match (self.mode, self.how.path) {
             (Mode::Udp, Calls::Sockets) => Ok(Path::Udp { segments }),

@@ -55,9 +55,9 @@ fn an_echo_is_a_model_or_an_address() {
 #[test]
 fn a_path_is_for_udp() {
     let path = |words: &str| options(&format!("--pattern a {words}")).path;
-    assert_eq!(path("--path io_uring"), Path::Uring { segments: true });
-    assert_eq!(path("--path io_uring --no-segments"), Path::Uring { segments: false });
-    assert_eq!(path("--path sockets"), Path::Udp { segments: true });
+    assert_eq!(path("--path io_uring"), Path::Uring { segments: false });
+    assert_eq!(path("--path io_uring --segments"), Path::Uring { segments: true });
+    assert_eq!(path("--path sockets"), Path::Udp { segments: false });
     assert!(parse("--pattern a --path io_uring -m tcp").unwrap().options().is_err());
 }
 

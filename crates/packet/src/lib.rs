@@ -4,6 +4,8 @@
 //! reply into the query's own buffer and sets the verdict; the port does the rest.
 #![no_std]
 
+mod checksum;
+pub mod frame;
 mod prefetch;
 pub mod proxy;
 pub mod udp;
@@ -57,6 +59,8 @@ pub struct Origin {
     pub place: u64,
     /// The address it was sent to, where the port has more than one.
     pub local: Option<Local>,
+    /// What a frame that goes back begins with, where the port carries frames.
+    pub link: Option<frame::Link>,
 }
 
 /// One of our own addresses.
@@ -112,11 +116,15 @@ pub enum Drop {
     ResponseLimited,
     /// A proxy's header is broken or missing.
     ProxyHeader,
+    /// The frame holds no datagram that can be read.
+    Malformed,
+    /// A checksum is wrong, or missing where IPv6 asks for one.
+    Checksum,
 }
 
 impl Drop {
     /// How many reasons there are.
-    pub const COUNT: usize = 10;
+    pub const COUNT: usize = 12;
 
     /// Every reason, in the order of the counters.
     pub const ALL: [Drop; Self::COUNT] = [
@@ -130,6 +138,8 @@ impl Drop {
         Drop::RateLimited,
         Drop::ResponseLimited,
         Drop::ProxyHeader,
+        Drop::Malformed,
+        Drop::Checksum,
     ];
 
     /// The name used in metrics and logs.
@@ -145,6 +155,8 @@ impl Drop {
             Drop::RateLimited => "rate_limited",
             Drop::ResponseLimited => "response_limited",
             Drop::ProxyHeader => "proxy_header",
+            Drop::Malformed => "malformed",
+            Drop::Checksum => "checksum",
         }
     }
 }

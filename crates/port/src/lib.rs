@@ -2,8 +2,12 @@
 #![forbid(unsafe_code)]
 
 pub mod contract;
+mod frames;
 mod loopback;
+mod udp;
 
+pub use frames::{Exchange, Frame, Frames};
+pub use udp::Udp;
 pub use loopback::{Datagram, Loopback};
 
 use packet::{Drop, Packet};

@@ -1,0 +1,205 @@
+extern crate std;
+
+use super::*;
+use crate::Local;
+use proptest::prelude::*;
+use std::vec;
+use std::vec::Vec;
+
+const OURS: [u8; 6] = [2, 0, 0, 0, 0, 1];
+const THEIRS: [u8; 6] = [2, 0, 0, 0, 0, 2];
+
+/// What a client's frame is answered with: from its addresses to ours.
+fn origin(local: &str, tags: &[u16]) -> Origin {
+    let mut octets = [0; ADDRESSES + TAGS_MAX * TAG];
+    octets[..ADDRESSES].copy_from_slice(&[OURS, THEIRS].concat());
+    for (tag, place) in tags.iter().zip(octets[ADDRESSES..].chunks_mut(TAG)) {
+        place[..2].copy_from_slice(&TYPE_TAGS[0]);
+        place[2..].copy_from_slice(&tag.to_be_bytes());
+    }
+    let len = (ADDRESSES + tags.len() * TAG) as u8;
+    let link = Some(Link { octets, len, port: 4_660 });
+    Origin { place: 0, local: Some(Local { ip: local.parse().unwrap(), interface: 0 }), link }
+}
+
+fn frame(from: &str, to: &str, tags: &[u16], payload: &[u8]) -> Vec<u8> {
+    let origin = origin(from, tags);
+    let mut head = vec![0; headers_len(&origin).unwrap()];
+    assert!(compose(&mut head, payload, &origin, to.parse().unwrap()));
+    [&head, payload].concat()
+}
+
+fn v4() -> Vec<u8> {
+    frame("192.0.2.1", "198.51.100.2:53", &[], b"a question")
+}
+
+fn v6() -> Vec<u8> {
+    frame("2001:db8::1", "[2001:db8::2]:53", &[], b"a question")
+}
+
+/// Mends the header checksum of a frame without tags.
+fn mend(frame: &mut [u8]) {
+    frame[24..26].fill(0);
+    let checksum = !fold(sum(&frame[14..34]));
+    frame[24..26].copy_from_slice(&checksum.to_ne_bytes());
+}
+
+/// With this octet set to that.
+fn with(mut frame: Vec<u8>, at: usize, octet: u8) -> Vec<u8> {
+    frame[at] = octet;
+    if frame[12..14] == TYPE_V4 && (14..34).contains(&at) {
+        mend(&mut frame);
+    }
+    frame
+}
+
+#[test]
+fn both_families_are_read_behind_up_to_two_tags() {
+    for tags in [&[][..], &[100], &[100, 0x2007]] {
+        for (from, to) in [("192.0.2.1", "198.51.100.2:53"), ("2001:db8::1", "[2001:db8::2]:53")] {
+            let frame = frame(from, to, tags, b"odd");
+            let datagram = read(&frame).unwrap();
+            assert_eq!(&frame[datagram.at..], b"odd");
+            assert_eq!((datagram.peer.ip(), datagram.peer.port()), (from.parse().unwrap(), 4_660));
+            assert_eq!(SocketAddr::new(datagram.local, 53), to.parse().unwrap());
+        }
+    }
+    assert_eq!(read(&frame("192.0.2.1", "198.51.100.2:53", &[1, 2], b"")).unwrap().len, 0);
+}
+
+#[test]
+fn a_reply_goes_back_the_way_the_question_came() {
+    let question = frame("192.0.2.1", "198.51.100.2:53", &[7], b"a question");
+    let datagram = read(&question).unwrap();
+    let origin = datagram.packet(&mut [0; 32]).origin;
+    let mut head = vec![0; headers_len(&origin).unwrap()];
+    assert_eq!(head.len(), datagram.at, "a reply begins where its question does");
+    assert!(compose(&mut head, b"an answer", &origin, datagram.peer));
+    assert_eq!([&head[6..12], &head[..6]], [&question[..6], &question[6..12]]);
+    assert_eq!(head[12..18], question[12..18]);
+    let back = read(&[&head[..], b"an answer"].concat()).unwrap();
+    assert_eq!((back.peer, back.len), ("198.51.100.2:53".parse().unwrap(), 9));
+    assert_eq!(SocketAddr::new(back.local, back.link.port), datagram.peer);
+}
+
+#[test]
+fn what_is_no_plain_datagram_is_not_read() {
+    // Version and length, fragments, protocol; total length.
+    for (at, octet) in [(14, 0x46), (14, 0x65), (20, 0x20), (21, 1), (23, 6), (17, 255), (17, 27)] {
+        assert_eq!(read(&with(v4(), at, octet)), Err(Drop::Malformed), "{at} {octet}");
+    }
+    // Version, next header, payload length.
+    for (at, octet) in [(14, 0x40), (20, 44), (19, 255), (19, 7)] {
+        assert_eq!(read(&with(v6(), at, octet)), Err(Drop::Malformed), "{at} {octet}");
+    }
+    // The datagram's own length: less than its header, more than there is.
+    for (frame, at) in [(v4(), 39), (v6(), 59)] {
+        for octet in [7, 19] {
+            assert_eq!(read(&with(frame.clone(), at, octet)), Err(Drop::Malformed));
+        }
+    }
+    assert_eq!(read(&with(v4(), 13, 6)), Err(Drop::Malformed), "ARP");
+    let three = frame("192.0.2.1", "198.51.100.2:53", &[1, 0x8100], b"");
+    assert!(read(&three).is_ok(), "a tag's number is no type");
+    for frame in [v4(), v6()] {
+        for len in 0..frame.len() {
+            assert_eq!(read(&frame[..len]), Err(Drop::Malformed), "{len} octets");
+        }
+    }
+}
+
+#[test]
+fn padding_is_no_part_of_the_datagram() {
+    let mut frame = frame("192.0.2.1", "198.51.100.2:53", &[], b"q");
+    frame.resize(60, 0xaa);
+    assert_eq!(read(&frame).unwrap().len, 1);
+}
+
+#[test]
+fn any_octet_that_is_damaged_is_noticed() {
+    for frame in [v4(), v6()] {
+        for at in 14..frame.len() {
+            let mut damaged = frame.clone();
+            damaged[at] ^= 0x10;
+            // Traffic class, flow label and hop limit are in no sum.
+            let is_summed = frame[12..14] == TYPE_V4 || !matches!(at, 14..=17 | 21);
+            assert_eq!(read(&damaged).is_err(), is_summed || damaged[14] >> 4 != 6, "{at}");
+        }
+    }
+}
+
+#[test]
+fn a_checksum_may_be_partial_and_in_ipv4_absent() {
+    for (frame, at, addresses) in [(v4(), 40, 26..34), (v6(), 60, 22..54)] {
+        let udp = word((frame.len() - at + 6) as u16) + word(17);
+        let partial = fold(sum(&frame[addresses]) + udp).to_ne_bytes();
+        let mut frame = frame;
+        frame[at..at + 2].copy_from_slice(&partial);
+        assert_eq!(read(&frame).unwrap().len, 10);
+        frame[at] ^= 1;
+        assert_eq!(read(&frame), Err(Drop::Checksum));
+        frame[at..at + 2].fill(0);
+        assert_eq!(read(&frame).is_ok(), at == 40);
+    }
+}
+
+#[test]
+fn nobody_is_answered_who_is_no_host() {
+    for from in ["0.0.0.0", "127.0.0.1", "224.0.0.1", "240.0.0.1", "255.255.255.255"] {
+        assert_eq!(read(&frame(from, "192.0.2.1:53", &[], b"")), Err(Drop::NoPeer), "{from}");
+    }
+    for from in ["::", "::1", "ff02::1", "::ffff:192.0.2.1"] {
+        assert_eq!(read(&frame(from, "[2001:db8::1]:53", &[], b"")), Err(Drop::NoPeer), "{from}");
+    }
+    let mut origin = origin("192.0.2.1", &[]);
+    origin.link.as_mut().unwrap().port = 0;
+    let mut head = vec![0; headers_len(&origin).unwrap()];
+    assert!(compose(&mut head, b"", &origin, "192.0.2.2:53".parse().unwrap()));
+    assert_eq!(read(&head), Err(Drop::NoPeer));
+}
+
+#[test]
+fn a_checksum_of_zero_is_sent_as_all_ones() {
+    let origin = origin("192.0.2.1", &[]);
+    let mut head = vec![0; headers_len(&origin).unwrap()];
+    let (found, peer) = (|head: &[u8]| [head[40], head[41]], "192.0.2.2:53".parse().unwrap());
+    assert!(compose(&mut head, &[0; 2], &origin, peer));
+    // What makes the sum zero is the checksum itself.
+    let payload = found(&head);
+    assert!(compose(&mut head, &payload, &origin, peer));
+    assert_eq!(found(&head), [0xff; 2]);
+    assert!(read(&[&head[..], &payload].concat()).is_ok());
+}
+
+#[test]
+fn what_does_not_fit_together_is_not_composed() {
+    let origin = origin("192.0.2.1", &[]);
+    let (peer, mut head) = ("192.0.2.2:53".parse().unwrap(), vec![0; 42]);
+    assert!(compose(&mut head, b"", &origin, peer));
+    assert!(!compose(&mut head[..41], b"", &origin, peer), "too short");
+    assert!(!compose(&mut head, b"", &origin, "[2001:db8::1]:53".parse().unwrap()));
+    assert!(!compose(&mut head, &[0; 65_500], &origin, peer), "too long");
+    assert!(!compose(&mut head, b"", &Origin { link: None, ..origin }, peer));
+    assert_eq!(headers_len(&Origin::default()), None);
+}
+
+proptest! {
+    /// Whatever comes: no panic, and no datagram beyond the frame.
+    #[test]
+    fn arbitrary_octets_are_read_within_their_bounds(
+        noise in proptest::collection::vec(any::<u8>(), 0..40),
+        at in 0..60usize,
+        v4_first: bool,
+        cut in 0..80usize,
+    ) {
+        let mut frame = if v4_first { v4() } else { v6() };
+        let end = (at + noise.len()).min(frame.len());
+        if at < end {
+            frame[at..end].copy_from_slice(&noise[..end - at]);
+        }
+        frame.truncate(cut);
+        if let Ok(datagram) = read(&frame) {
+            prop_assert!(datagram.at + datagram.len <= frame.len());
+        }
+    }
+}

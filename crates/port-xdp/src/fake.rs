@@ -1,0 +1,363 @@
+//! A kernel in memory: the other ends of the rings, and every way it could fail.
+
+use crate::limits::{CHUNK, FRAMES, HEADROOM, RING};
+use crate::queue::{Device, Queue, Rings};
+use crate::ring::{Consumer, Producer, plain};
+use crate::umem::Mapping;
+use libc::xdp_desc;
+use packet::frame::{compose, headers_len, read};
+use packet::{Local, Origin};
+use port::contract::Link;
+use port::{Frames, Port, Udp, contract};
+use proptest::prelude::*;
+use rustix::event::{EventfdFlags, eventfd};
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+/// The kernel's ends.
+pub struct Kernel {
+    fill: Consumer<u64>,
+    receive: Producer<xdp_desc>,
+    send: Consumer<xdp_desc>,
+    complete: Producer<u64>,
+    memory: Arc<Mapping>,
+    readable: OwnedFd,
+    waiting: usize,
+    /// What was sent.
+    pub wire: VecDeque<Vec<u8>>,
+    /// Frames that were sent and are not given back yet.
+    pub held: VecDeque<u64>,
+    /// How many it sends when it is asked, and gives back after that.
+    pub sends: usize,
+    pub completes: usize,
+}
+
+impl Device for Kernel {
+    fn send(&mut self) -> io::Result<bool> {
+        for _ in 0..self.sends {
+            let Some(frame) = self.send.pop() else { break };
+            // SAFETY: the frame is the kernel's now, and within the memory.
+            let octets = unsafe {
+                let at = self.memory.base().add(frame.addr as usize);
+                std::slice::from_raw_parts(at, frame.len as usize)
+            };
+            self.wire.push_back(octets.to_vec());
+            self.held.push_back(frame.addr);
+        }
+        self.send.release();
+        self.give_back();
+        Ok(self.sends > 0)
+    }
+
+    fn receive(&mut self) {
+        self.waiting = 0;
+        // It is 0 already when nothing was received.
+        let _ = rustix::io::read(&self.readable, &mut [0; 8]);
+    }
+
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.readable.as_fd()
+    }
+}
+
+impl Kernel {
+    /// Gives back some of what was sent.
+    pub fn give_back(&mut self) {
+        for _ in 0..self.completes.min(self.held.len()) {
+            let frame = self.held.pop_front().expect("it is there");
+            assert!(self.complete.push(frame), "there is room for all that can be sent");
+        }
+        self.complete.show();
+    }
+
+    /// Lets a frame arrive; false: there is none to receive into.
+    pub fn arrive(&mut self, octets: &[u8]) -> bool {
+        let Some(frame) = self.fill.pop() else { return false };
+        self.fill.release();
+        let addr = frame + u64::from(HEADROOM);
+        // SAFETY: the frame is the kernel's until it is shown.
+        unsafe {
+            let at = self.memory.base().add(addr as usize);
+            std::ptr::copy_nonoverlapping(octets.as_ptr(), at, octets.len());
+        }
+        self.tell(xdp_desc { addr, len: octets.len() as u32, options: 0 });
+        true
+    }
+
+    /// Tells of a frame, be it true or not.
+    pub fn tell(&mut self, frame: xdp_desc) {
+        assert!(self.receive.push(frame));
+        self.receive.show();
+        self.waiting += 1;
+        rustix::io::write(&self.readable, &1u64.to_ne_bytes()).expect("a counter");
+    }
+
+    /// Tells that a frame was sent, be it true or not.
+    pub fn tell_sent(&mut self, address: u64) {
+        assert!(self.complete.push(address));
+        self.complete.show();
+    }
+}
+
+/// A queue whose kernel does all it is asked.
+pub fn queue() -> Queue<Kernel> {
+    let memory = Arc::new(Mapping::anonymous((FRAMES * CHUNK) as usize).expect("memory"));
+    let ((fill, filled), (received, receive)) = (plain(RING).unwrap(), plain(RING).unwrap());
+    let ((send, to_send), (completed, complete)) = (plain(RING).unwrap(), plain(RING).unwrap());
+    let kernel = Kernel {
+        fill: filled,
+        receive: received,
+        send: to_send,
+        complete: completed,
+        memory: Arc::clone(&memory),
+        readable: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).expect("an eventfd"),
+        waiting: 0,
+        wire: VecDeque::new(),
+        held: VecDeque::new(),
+        sends: 32,
+        completes: usize::MAX,
+    };
+    let rings = Rings { fill, receive, send, complete };
+    rings.send.pretend_to_want_wakes();
+    rings.fill.pretend_to_want_wakes();
+    Queue::new(kernel, rings, memory, CHUNK, 1_500)
+}
+
+/// The fake as a port with two clients, each behind a link of its own.
+struct Fake {
+    port: Udp<Queue<Kernel>>,
+    clients: [SocketAddr; 2],
+    got: [VecDeque<Vec<u8>>; 2],
+}
+
+impl Fake {
+    fn new(clients: [&str; 2]) -> Self {
+        let clients = clients.map(|client| client.parse().unwrap());
+        Self { port: Udp::new(queue()), clients, got: Default::default() }
+    }
+}
+
+/// A frame from one to another, with both directions' addresses and a tag.
+fn frame(from: SocketAddr, to: SocketAddr, payload: &[u8]) -> Vec<u8> {
+    let mut seed = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x81, 0, 0, 7];
+    seed.extend(if from.is_ipv4() { [8, 0].as_slice() } else { &[0x86, 0xdd] });
+    // A link can only be read: from a frame whose other parts are made up until they fit.
+    let mut origin = Origin { local: Some(Local { ip: from.ip(), interface: 0 }), ..<_>::default() };
+    let network = if from.is_ipv4() { v4(from, to) } else { v6(from, to) };
+    let link = read(&[&seed[..], &network].concat()).expect("a frame").link;
+    origin.link = Some(link);
+    let mut head = vec![0; headers_len(&origin).expect("headers")];
+    assert!(compose(&mut head, payload, &origin, to));
+    [&head, payload].concat()
+}
+
+/// An empty datagram from `to` to `from`: what a reply to it would begin with is what is wanted.
+fn v4(from: SocketAddr, to: SocketAddr) -> Vec<u8> {
+    let (SocketAddr::V4(from), SocketAddr::V4(to)) = (from, to) else { panic!("families") };
+    let mut octets = vec![0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0];
+    octets.extend([to.ip().octets(), from.ip().octets()].concat());
+    let words = octets.chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])));
+    let sum: u32 = words.sum();
+    let checksum = !((sum & 0xffff) + (sum >> 16)) as u16;
+    octets[10..12].copy_from_slice(&checksum.to_be_bytes());
+    octets.extend([to.port().to_be_bytes(), from.port().to_be_bytes(), [0, 8], [0, 0]].concat());
+    octets
+}
+
+fn v6(from: SocketAddr, to: SocketAddr) -> Vec<u8> {
+    let (SocketAddr::V6(from), SocketAddr::V6(to)) = (from, to) else { panic!("families") };
+    let mut octets = vec![0x60, 0, 0, 0, 0, 8, 17, 64];
+    octets.extend([to.ip().octets(), from.ip().octets()].concat());
+    let words = octets[8..].chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])));
+    let sum: u32 = words.sum::<u32>() + 8 + 17;
+    // Partial, as of a sender on this machine.
+    let partial = ((sum & 0xffff) + (sum >> 16)) as u16;
+    octets.extend([to.port().to_be_bytes(), from.port().to_be_bytes(), [0, 8]].concat());
+    octets.extend(partial.to_be_bytes());
+    octets
+}
+
+impl Link for Fake {
+    type Port = Udp<Queue<Kernel>>;
+
+    fn port(&mut self) -> &mut Self::Port {
+        &mut self.port
+    }
+
+    fn address(&self, client: usize) -> SocketAddr {
+        self.clients[client]
+    }
+
+    fn send(&mut self, client: usize, payload: &[u8]) {
+        let from = self.clients[client];
+        let ours = if from.is_ipv4() { "192.0.2.53:53" } else { "[2001:db8::53]:53" };
+        let frame = frame(from, ours.parse().unwrap(), payload);
+        assert!(self.port.frames().device().arrive(&frame));
+    }
+
+    fn receive(&mut self, client: usize) -> Option<Vec<u8>> {
+        while let Some(frame) = self.port.frames().device().wire.pop_front() {
+            let datagram = read(&frame).expect("what is sent can be read");
+            let to = SocketAddr::new(datagram.local, datagram.local_port());
+            assert_eq!(datagram.peer.port(), 53);
+            let nth = self.clients.iter().position(|client| *client == to).expect("a client");
+            self.got[nth].push_back(frame[datagram.at..datagram.at + datagram.len].to_vec());
+        }
+        self.got[client].pop_front()
+    }
+}
+
+contract!(v4_rings, Fake::new(["198.51.100.1:4001", "198.51.100.2:4002"]));
+contract!(v6_rings, Fake::new(["[2001:db8:1::1]:4001", "[2001:db8:1::2]:4002"]));
+
+fn echo(port: &mut Udp<Queue<Kernel>>) -> port::Burst {
+    let reply = |packets: &mut [packet::Packet<'_>]| {
+        packets.iter_mut().for_each(|packet| packet.verdict = packet::Verdict::Reply);
+    };
+    port.burst(reply).expect("the fake cannot be unusable")
+}
+
+#[test]
+fn frames_are_conserved_when_the_kernel_sends_nothing() {
+    let mut link = Fake::new(["198.51.100.1:4001", "198.51.100.2:4002"]);
+    link.port.frames().device().sends = 0;
+    let (mut replied, mut unsent) = (0, 0);
+    for _ in 0..3 * RING {
+        link.send(0, b"q");
+        let burst = echo(&mut link.port);
+        replied += burst.replied;
+        unsent += burst.dropped[packet::Drop::Unsent as usize];
+        assert_eq!(burst.received, 1, "reception goes on");
+    }
+    assert_eq!([replied, unsent], [RING as usize, 2 * RING as usize]);
+    assert_eq!(link.port.frames().census()[3], RING as usize);
+    // And everything leaves once it does.
+    link.port.frames().device().sends = usize::MAX;
+    for _ in 0..3 {
+        echo(&mut link.port);
+    }
+    assert_eq!(link.port.frames().census(), [RING as usize, RING as usize, 0, 0]);
+    assert_eq!(link.port.frames().device().wire.len(), RING as usize);
+}
+
+#[test]
+fn what_the_kernel_does_not_have_is_not_taken_from_it() {
+    let mut link = Fake::new(["198.51.100.1:4001", "198.51.100.2:4002"]);
+    let beyond = u64::from(FRAMES * CHUNK);
+    let free = u64::from((FRAMES - 1) * CHUNK);
+    let kernel = link.port.frames().device();
+    for addr in [beyond, u64::MAX, free] {
+        kernel.tell(xdp_desc { addr, len: 60, options: 0 });
+        kernel.tell_sent(addr);
+    }
+    assert_eq!(echo(&mut link.port), port::Burst::default());
+    let queue = link.port.frames();
+    assert_eq!(queue.counts().strays(), 6);
+    // A length beyond the frame, and a part of a frame: the frame is free again.
+    let filled = queue.device().fill.pop().expect("one");
+    queue.device().tell(xdp_desc { addr: filled + 256, len: CHUNK, options: 0 });
+    let filled = queue.device().fill.pop().expect("one");
+    queue.device().tell(xdp_desc { addr: filled + 256, len: 60, options: libc::XDP_PKT_CONTD });
+    assert_eq!(echo(&mut link.port), port::Burst::default());
+    assert_eq!(link.port.frames().counts().strays(), 8);
+    assert_eq!(link.port.frames().census()[2..], [0, 0]);
+    link.send(0, b"goes on");
+    assert_eq!(echo(&mut link.port).replied, 1);
+}
+
+#[derive(Clone, Debug)]
+enum Event {
+    Arrive(u8),
+    Burst(bool),
+    Late(u8),
+    Flush,
+    Sends(usize),
+    Completes(usize),
+    GiveBack,
+    Stray(u64, u32),
+    StrayCompletion(u64),
+    Length(u32),
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let beyond = u64::from(FRAMES * CHUNK)..u64::MAX;
+    prop_oneof![
+        4 => any::<u8>().prop_map(Event::Arrive),
+        4 => any::<bool>().prop_map(Event::Burst),
+        1 => (0..40u8).prop_map(Event::Late),
+        1 => Just(Event::Flush),
+        1 => prop_oneof![Just(0usize), 1..40usize, Just(usize::MAX)].prop_map(Event::Sends),
+        1 => prop_oneof![Just(0usize), 1..40usize, Just(usize::MAX)].prop_map(Event::Completes),
+        1 => Just(Event::GiveBack),
+        1 => (beyond.clone(), 0..CHUNK).prop_map(|(addr, len)| Event::Stray(addr, len)),
+        1 => beyond.prop_map(Event::StrayCompletion),
+        1 => (0..2 * CHUNK).prop_map(Event::Length),
+    ]
+}
+
+/// Has one thing happen.
+fn happen(link: &mut Fake, event: Event) {
+    match event {
+        Event::Arrive(count) => (0..count).for_each(|nth| {
+            let frame = frame(link.clients[0], "192.0.2.53:53".parse().unwrap(), &[nth]);
+            link.port.frames().device().arrive(&frame);
+        }),
+        Event::Burst(is_answered) => {
+            let verdict = match is_answered {
+                true => packet::Verdict::Reply,
+                false => packet::Verdict::Later,
+            };
+            let app = |packets: &mut [packet::Packet<'_>]| {
+                packets.iter_mut().for_each(|packet| packet.verdict = verdict);
+            };
+            link.port.burst(app).expect("usable");
+        }
+        Event::Late(count) => (0..count).for_each(|len| {
+            let write = |room: &mut [u8]| (len % 7 > 0).then(|| room.len().min(60));
+            link.port.frames().queue(write);
+        }),
+        Event::Flush => link.port.flush(|_| {}),
+        Event::Sends(count) => link.port.frames().device().sends = count,
+        Event::Completes(count) => link.port.frames().device().completes = count,
+        Event::GiveBack => link.port.frames().device().give_back(),
+        Event::Stray(addr, len) => {
+            link.port.frames().device().tell(xdp_desc { addr, len, options: 0 });
+        }
+        Event::StrayCompletion(addr) => link.port.frames().device().tell_sent(addr),
+        Event::Length(len) => {
+            let kernel = link.port.frames().device();
+            if let Some(frame) = kernel.fill.pop() {
+                kernel.fill.release();
+                let addr = frame + u64::from(HEADROOM);
+                kernel.tell(xdp_desc { addr, len, options: 0 });
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    /// Whatever happens in whatever order, no frame is lost or doubled, and what is received goes on.
+    #[test]
+    fn frames_are_conserved_under_every_fault(
+        events in proptest::collection::vec(event(), 0..120)
+    ) {
+        let mut link = Fake::new(["198.51.100.1:4001", "198.51.100.2:4002"]);
+        for event in events {
+            happen(&mut link, event);
+            let [.., lent, _] = link.port.frames().census();
+            prop_assert_eq!(lent, link.port.frames().late());
+        }
+        let kernel = link.port.frames().device();
+        (kernel.sends, kernel.completes) = (usize::MAX, usize::MAX);
+        link.port.flush(|_| {});
+        // Some more than what waits can take.
+        (0..100).for_each(|_| { echo(&mut link.port); });
+        link.port.frames().device().give_back();
+        echo(&mut link.port);
+        prop_assert_eq!(link.port.frames().census(), [RING as usize, RING as usize, 0, 0]);
+    }
+}

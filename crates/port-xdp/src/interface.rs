@@ -1,0 +1,236 @@
+//! What a network interface is.
+
+use crate::limits::{CHUNK, CHUNK_MAX, HEADROOM, LINKS_MAX, QUEUES_MAX};
+use packet::frame::LINK_MAX;
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::ffi::{CStr, CString, c_char};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::{fs, io, mem, ptr};
+
+/// `SIOCETHTOOL`, `ETHTOOL_GCHANNELS`, and the structure that it fills (`linux/ethtool.h`).
+const SIOCETHTOOL: libc::Ioctl = 0x8946;
+const ETHTOOL_GCHANNELS: u32 = 0x3c;
+
+#[repr(C)]
+#[derive(Default)]
+struct Channels {
+    command: u32,
+    max: [u32; 4],
+    receive: u32,
+    send: u32,
+    other: u32,
+    combined: u32,
+}
+
+/// A network interface, as it was when it was looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// Its name.
+    pub name: String,
+    /// Its number.
+    pub index: u32,
+    /// The most octets of an IP packet on it.
+    pub mtu: usize,
+    /// How many queues it receives by.
+    pub queues: u32,
+}
+
+impl Interface {
+    /// Looks at the interface of a name.
+    ///
+    /// # Errors
+    /// There is none, or its packets are larger than a frame's memory.
+    pub fn find(name: &str) -> io::Result<Self> {
+        let c_name = CString::new(name)?;
+        // SAFETY: the name is a C string.
+        let index = unsafe { libc::if_nametoindex(c_name.as_ptr()) };
+        if index == 0 {
+            let message = format!("there is no interface \"{name}\" (`ip link` lists them)");
+            return Err(io::Error::new(io::ErrorKind::NotFound, message));
+        }
+        let socket = any_socket()?;
+        let mtu = ask_mtu(&socket, &c_name)?;
+        let queues = ask_queues(&socket, &c_name).clamp(1, QUEUES_MAX);
+        let interface = Self { name: name.to_owned(), index, mtu, queues };
+        if interface.chunk() > CHUNK_MAX {
+            let most = CHUNK_MAX - HEADROOM - LINK_MAX as u32;
+            return Err(io::Error::other(format!(
+                "packets on {name} have up to {mtu} octets, and a frame has room for {most}: lower \
+                 its MTU"
+            )));
+        }
+        Ok(interface)
+    }
+
+    /// Octets of memory that a frame of it needs: a power of two.
+    pub fn chunk(&self) -> u32 {
+        let wanted = HEADROOM as usize + LINK_MAX + self.mtu;
+        u32::try_from(wanted.next_power_of_two()).unwrap_or(u32::MAX).max(CHUNK)
+    }
+
+    /// Which interfaces a frame of it may belong to, by number: itself without a tag (0), and those
+    /// of tagged networks on top of it, an outer tag in the upper half.
+    pub fn links(&self) -> Vec<(u32, u32)> {
+        let networks = tagged_networks();
+        let mut links = vec![(self.index, 0)];
+        let on = |parent: &str| {
+            let on = networks.iter().filter(|(_, (under, _))| under == parent);
+            on.map(|(name, (_, tag))| (name.clone(), *tag)).collect::<Vec<_>>()
+        };
+        for (outer, tag) in on(&self.name) {
+            links.extend(index(&outer).map(|index| (index, tag)));
+            for (inner, inner_tag) in on(&outer) {
+                links.extend(index(&inner).map(|index| (index, tag << 16 | inner_tag)));
+            }
+        }
+        links.truncate(LINKS_MAX);
+        links
+    }
+}
+
+/// The addresses of all interfaces of this host: what a socket that is bound to every address is
+/// asked at.
+///
+/// # Errors
+/// The kernel does not tell them.
+pub fn addresses() -> io::Result<Vec<IpAddr>> {
+    let mut first = ptr::null_mut();
+    // SAFETY: there is room for the pointer.
+    if unsafe { libc::getifaddrs(&mut first) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let (mut addresses, mut next) = (Vec::new(), first);
+    while !next.is_null() {
+        // SAFETY: the list is as getifaddrs made it, until it is freed below.
+        let entry = unsafe { &*next };
+        // SAFETY: an address is nothing, or as long as its family says.
+        addresses.extend(unsafe { address(entry.ifa_addr) });
+        next = entry.ifa_next;
+    }
+    // SAFETY: it is what getifaddrs gave, and nothing points into it any more.
+    unsafe { libc::freeifaddrs(first) };
+    addresses.sort();
+    addresses.dedup();
+    Ok(addresses)
+}
+
+/// # Safety
+/// What it points at is an address as long as its family says, or nothing.
+unsafe fn address(at: *const libc::sockaddr) -> Option<IpAddr> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match i32::from(at.as_ref()?.sa_family) {
+            libc::AF_INET => {
+                let address = at.cast::<libc::sockaddr_in>().read_unaligned();
+                Some(Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr)).into())
+            }
+            libc::AF_INET6 => {
+                let address = at.cast::<libc::sockaddr_in6>().read_unaligned();
+                Some(Ipv6Addr::from(address.sin6_addr.s6_addr).into())
+            }
+            _ => None,
+        }
+    }
+}
+
+fn any_socket() -> io::Result<OwnedFd> {
+    let (family, kind) = (rustix::net::AddressFamily::INET, rustix::net::SocketType::DGRAM);
+    Ok(rustix::net::socket(family, kind, None)?)
+}
+
+fn request(name: &CStr) -> io::Result<libc::ifreq> {
+    // SAFETY: all zero is valid for octets, numbers and pointers.
+    let mut request: libc::ifreq = unsafe { mem::zeroed() };
+    let octets = name.to_bytes_with_nul();
+    if octets.len() > request.ifr_name.len() {
+        return Err(Errno::NAMETOOLONG.into());
+    }
+    for (to, from) in request.ifr_name.iter_mut().zip(octets) {
+        *to = *from as c_char;
+    }
+    Ok(request)
+}
+
+fn ask_mtu(socket: &OwnedFd, name: &CStr) -> io::Result<usize> {
+    let mut request = request(name)?;
+    // SAFETY: the request has a name, and room for what is asked.
+    if unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFMTU as _, &mut request) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel filled in this number.
+    Ok(usize::try_from(unsafe { request.ifr_ifru.ifru_mtu }).unwrap_or_default())
+}
+
+/// How many queues an interface receives by; 1 where its driver does not tell.
+fn ask_queues(socket: &OwnedFd, name: &CStr) -> u32 {
+    let mut channels = Channels { command: ETHTOOL_GCHANNELS, ..Channels::default() };
+    let Ok(mut request) = request(name) else { return 1 };
+    request.ifr_ifru.ifru_data = ptr::from_mut(&mut channels).cast();
+    // SAFETY: the request has a name, and points at what is asked, which lives through the call.
+    match unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL, &mut request) } {
+        0 => channels.receive + channels.combined,
+        _ => 1,
+    }
+}
+
+fn index(name: &str) -> Option<u32> {
+    let name = CString::new(name).ok()?;
+    // SAFETY: the name is a C string.
+    Some(unsafe { libc::if_nametoindex(name.as_ptr()) }).filter(|index| *index != 0)
+}
+
+/// Interfaces of tagged networks: what each is on, and its tag. None where the kernel has none.
+fn tagged_networks() -> BTreeMap<String, (String, u32)> {
+    parse_networks(&fs::read_to_string("/proc/net/vlan/config").unwrap_or_default())
+}
+
+/// Lines like `eth0.7 | 7 | eth0`, behind two of headings.
+fn parse_networks(text: &str) -> BTreeMap<String, (String, u32)> {
+    let parse = |line: &str| {
+        let mut words = line.split('|').map(str::trim);
+        let (name, tag, under) = (words.next()?, words.next()?, words.next()?);
+        Some((name.to_owned(), (under.to_owned(), tag.parse().ok()?)))
+    };
+    text.lines().skip(2).filter_map(parse).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loopback_is_an_interface_whose_packets_are_too_large() {
+        let error = Interface::find("lo").expect_err("65,536 octets").to_string();
+        assert!(error.contains("lower its MTU"), "{error}");
+        assert!(addresses().expect("addresses").contains(&Ipv4Addr::LOCALHOST.into()));
+    }
+
+    #[test]
+    fn one_that_is_not_there_is_told() {
+        let error = Interface::find("nosuch0").expect_err("none").to_string();
+        assert!(error.contains("\"nosuch0\""), "{error}");
+        assert!(Interface::find("a\0b").is_err());
+        assert!(request(c"a-name-of-sixteen-octets").is_err());
+    }
+
+    #[test]
+    fn frames_are_as_large_as_the_packets_ask() {
+        let of = |mtu| Interface { name: String::new(), index: 1, mtu, queues: 1 }.chunk();
+        assert_eq!([of(68), of(1_500), of(1_770), of(1_771), of(3_818)], [
+            2_048, 2_048, 2_048, 4_096, 4_096
+        ]);
+        assert!(of(3_819) > CHUNK_MAX);
+    }
+
+    #[test]
+    fn tagged_networks_are_read_from_the_kernels_table() {
+        let text = "VLAN Dev name\t | VLAN ID\nName-Type: VLAN_NAME_TYPE_RAW_PLUS_VID_NO_PAD\n\
+                    eth0.7         | 7  | eth0\neth0.7.9 | 9 | eth0.7\nbroken\n";
+        let networks = parse_networks(text);
+        assert_eq!(networks.len(), 2);
+        assert_eq!(networks["eth0.7.9"], ("eth0.7".to_owned(), 9));
+        assert!(parse_networks("").is_empty());
+    }
+}

@@ -1,0 +1,18 @@
+//! A port on an AF_XDP socket: frames in rings that are shared with the kernel, past its network
+//! stack, and the program that lets in what is for us.
+
+mod interface;
+pub mod limits;
+mod program;
+mod queue;
+mod ring;
+mod socket;
+mod umem;
+
+#[cfg(test)]
+mod fake;
+
+pub use interface::Interface;
+pub use program::{Mode, Passed, Program, Rules, XdpError};
+pub use queue::{Counts, Device, Queue};
+pub use socket::{Losses, Socket, Watch, open};

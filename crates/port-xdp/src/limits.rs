@@ -1,0 +1,33 @@
+//! How much of everything.
+
+/// Frames that the kernel may hold for reception, and as many answered ones at most wait to leave:
+/// some milliseconds of work, so that a burst survives the scheduler.
+pub const RING: u32 = 2_048;
+
+/// Frames of one queue. Twice the ring, so that what waits to leave never keeps the kernel from
+/// receiving.
+pub const FRAMES: u32 = 2 * RING;
+
+/// Octets of a frame's memory, where the interface's packets fit; else the double, which is a page
+/// and as much as the kernel takes.
+pub const CHUNK: u32 = 2_048;
+/// See [`CHUNK`].
+pub const CHUNK_MAX: u32 = 2 * CHUNK;
+
+/// Octets that the kernel keeps in front of each frame (`XDP_PACKET_HEADROOM`).
+pub const HEADROOM: u32 = 256;
+
+/// Replies that were put off and leave together.
+pub const LATE_MAX: usize = 32;
+
+/// Times that the kernel is asked to go on sending one burst: it sends some 32 frames each time.
+pub const KICKS_MAX: u32 = 16;
+
+/// Addresses and ports that are answered; as many as the program's table holds.
+pub const TARGETS_MAX: usize = 1_024;
+
+/// Queues of an interface; as many as the program's table holds.
+pub const QUEUES_MAX: u32 = 256;
+
+/// Networks behind the tags of an interface; as many as the program's table holds.
+pub const LINKS_MAX: usize = 1_024;

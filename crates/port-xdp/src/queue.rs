@@ -1,0 +1,357 @@
+//! One queue's frames, and who has each.
+
+use crate::limits::{FRAMES, HEADROOM, KICKS_MAX, LATE_MAX, RING};
+use crate::ring::{Consumer, Producer};
+use crate::umem::Mapping;
+use libc::xdp_desc;
+use packet::BURST_MAX;
+use port::{Exchange, Frame, Frames};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::BorrowedFd;
+use std::slice;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The kernel behind the rings, or what stands for it.
+pub trait Device {
+    /// Has it send what is in the ring; whether it may go on at once if something is left.
+    ///
+    /// # Errors
+    /// The device can no longer be used.
+    fn send(&mut self) -> io::Result<bool>;
+
+    /// Tells it that there are frames again to receive into.
+    fn receive(&mut self);
+
+    /// Readable when something was received.
+    fn as_fd(&self) -> BorrowedFd<'_>;
+}
+
+/// The rings of one queue.
+#[derive(Debug)]
+pub struct Rings {
+    /// Frames to receive into.
+    pub fill: Producer<u64>,
+    /// Frames that were received.
+    pub receive: Consumer<xdp_desc>,
+    /// Frames to send.
+    pub send: Producer<xdp_desc>,
+    /// Frames that were sent.
+    pub complete: Consumer<u64>,
+}
+
+/// Who has a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    /// Nobody: it is in the list of free ones.
+    Free,
+    /// The kernel, to receive into.
+    Filled,
+    /// A burst, or it is a late reply.
+    Lent,
+    /// The kernel, to send.
+    Sent,
+}
+
+/// What a queue counts, for others to read.
+#[derive(Debug, Default)]
+pub struct Counts {
+    strays: AtomicU64,
+}
+
+impl Counts {
+    /// Descriptors of the kernel that were no frame which it had: they were left alone.
+    pub fn strays(&self) -> u64 {
+        self.strays.load(Ordering::Relaxed)
+    }
+}
+
+/// One queue of one device. Allocates when it is made, then never.
+#[derive(Debug)]
+pub struct Queue<D> {
+    device: D,
+    rings: Rings,
+    memory: Arc<Mapping>,
+    /// Octets of a frame's memory, a power of two.
+    chunk: u32,
+    mtu: usize,
+    owners: Box<[Owner]>,
+    free: Vec<u32>,
+    /// How many frames are with the kernel to receive into, or wait to be taken.
+    filled: u32,
+    /// How many frames are with the kernel to be sent.
+    sent: u32,
+    late: Vec<xdp_desc>,
+    counts: Arc<Counts>,
+}
+
+impl<D: Device> Queue<D> {
+    /// A queue over `memory`, whose frames of `chunk` octets nobody uses yet.
+    ///
+    /// # Panics
+    /// The memory holds fewer than [`FRAMES`] of them.
+    pub fn new(device: D, rings: Rings, memory: Arc<Mapping>, chunk: u32, mtu: usize) -> Self {
+        assert!(chunk.is_power_of_two() && memory.len() >= (FRAMES * chunk) as usize);
+        let mut queue = Self {
+            device,
+            rings,
+            memory,
+            chunk,
+            mtu,
+            owners: vec![Owner::Free; FRAMES as usize].into(),
+            free: (0..FRAMES).rev().collect(),
+            filled: 0,
+            sent: 0,
+            late: Vec::with_capacity(LATE_MAX),
+            counts: Arc::default(),
+        };
+        queue.fill();
+        queue
+    }
+
+    /// What it counts.
+    pub fn counts(&self) -> &Arc<Counts> {
+        &self.counts
+    }
+
+    /// The kernel, or what stands for it.
+    pub fn device(&mut self) -> &mut D {
+        &mut self.device
+    }
+
+    /// Gives a frame to another owner, if `from` has it; false: it was left alone.
+    #[inline]
+    fn pass(&mut self, frame: u32, from: Owner, to: Owner) -> bool {
+        match self.owners.get_mut(frame as usize) {
+            Some(owner) if *owner == from => {
+                *owner = to;
+                true
+            }
+            _ => {
+                let strays = self.counts.strays.load(Ordering::Relaxed);
+                self.counts.strays.store(strays + 1, Ordering::Relaxed);
+                false
+            }
+        }
+    }
+
+    /// The frame that an address is in.
+    #[inline]
+    fn frame_of(&self, address: u64) -> u32 {
+        u32::try_from(address >> self.chunk.trailing_zeros()).unwrap_or(u32::MAX)
+    }
+
+    /// Gives the kernel free frames until it has as many as a ring holds, so that no ring is ever
+    /// full of what was received.
+    fn fill(&mut self) {
+        let before = self.filled;
+        while self.filled < RING
+            && let Some(&frame) = self.free.last()
+            && self.rings.fill.push(u64::from(frame) * u64::from(self.chunk))
+        {
+            self.free.pop();
+            self.filled += u32::from(self.pass(frame, Owner::Free, Owner::Filled));
+        }
+        if self.filled != before {
+            self.rings.fill.show();
+        }
+    }
+
+    /// Takes back what was sent.
+    fn reap(&mut self) {
+        let mut reaped = false;
+        while let Some(address) = self.rings.complete.pop() {
+            reaped = true;
+            let frame = self.frame_of(address);
+            if self.pass(frame, Owner::Sent, Owner::Free) {
+                self.free.push(frame);
+                self.sent -= 1;
+            }
+        }
+        if reaped {
+            self.rings.complete.release();
+        }
+    }
+
+    /// Takes what was received, up to a burst.
+    fn take(&mut self, taken: &mut [xdp_desc; BURST_MAX]) -> usize {
+        let (mut count, mut popped) = (0, false);
+        while count < BURST_MAX {
+            let Some(received) = self.rings.receive.pop() else { break };
+            popped = true;
+            let frame = self.frame_of(received.addr);
+            let offset = received.addr as u32 & (self.chunk - 1);
+            let is_whole = received.len <= self.chunk - offset && received.options == 0;
+            if !self.pass(frame, Owner::Filled, Owner::Lent) {
+                continue;
+            }
+            self.filled -= 1;
+            if is_whole {
+                taken[count] = received;
+                count += 1;
+            } else {
+                self.stray(frame);
+            }
+        }
+        if popped {
+            self.rings.receive.release();
+        }
+        count
+    }
+
+    /// A frame came back with a length that cannot be.
+    #[cold]
+    fn stray(&mut self, frame: u32) {
+        // Counted by taking it from who does not have it.
+        self.pass(frame, Owner::Sent, Owner::Free);
+        self.recycle(frame);
+    }
+
+    #[inline]
+    fn recycle(&mut self, frame: u32) {
+        if self.pass(frame, Owner::Lent, Owner::Free) {
+            self.free.push(frame);
+        }
+    }
+
+    /// Gives the kernel a frame to send; false: it has too many, and the frame is free again.
+    #[inline]
+    fn give(&mut self, frame: xdp_desc) -> bool {
+        let number = self.frame_of(frame.addr);
+        // As many frames as the ring holds stay for reception, however slowly others leave.
+        if self.sent >= RING || !self.rings.send.push(frame) {
+            self.recycle(number);
+            return false;
+        }
+        self.sent += u32::from(self.pass(number, Owner::Lent, Owner::Sent));
+        true
+    }
+
+    /// Has the kernel send what it was given.
+    fn kick(&mut self) -> io::Result<()> {
+        self.rings.send.show();
+        for _ in 0..KICKS_MAX {
+            if self.rings.send.waiting() == 0
+                || !self.rings.send.wants_wake()
+                || !self.device.send()?
+            {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The memory from an address to the end of its frame.
+    ///
+    /// # Safety
+    /// The frame is lent, and nobody else has a reference into it.
+    #[inline]
+    unsafe fn room<'a>(&self, address: u64) -> &'a mut [u8] {
+        let offset = address as u32 & (self.chunk - 1);
+        let len = (self.chunk - offset) as usize;
+        // SAFETY: within the memory, as the frame is one of ours; initialised by being mapped; the
+        // rest is the caller's promise.
+        unsafe { slice::from_raw_parts_mut(self.memory.base().add(address as usize), len) }
+    }
+}
+
+impl<D: Device> Frames for Queue<D> {
+    fn mtu(&self) -> usize {
+        self.mtu
+    }
+
+    fn burst(&mut self, app: impl FnOnce(&mut [Frame<'_>])) -> io::Result<Exchange> {
+        self.reap();
+        self.fill();
+        if self.rings.fill.wants_wake() {
+            self.device.receive();
+        }
+        const NONE: xdp_desc = xdp_desc { addr: 0, len: 0, options: 0 };
+        let mut taken = [NONE; BURST_MAX];
+        let received = self.take(&mut taken);
+        let mut exchange = Exchange { received, refused: 0 };
+        if received == 0 {
+            if self.sent > 0 {
+                self.kick()?;
+            }
+            return Ok(exchange);
+        }
+        let mut frames = [const { MaybeUninit::<Frame<'_>>::uninit() }; BURST_MAX];
+        for (frame, taken) in frames.iter_mut().zip(&taken[..received]) {
+            // SAFETY: each was just lent, once, and is given away after the burst.
+            let buf = unsafe { self.room(taken.addr) };
+            frame.write(Frame { buf, len: taken.len as usize, is_sent: false });
+        }
+        // SAFETY: the first `received` were written; the cast only drops `MaybeUninit`.
+        let frames =
+            unsafe { slice::from_raw_parts_mut(frames.as_mut_ptr().cast::<Frame<'_>>(), received) };
+        app(frames);
+        let mut sent = 0;
+        for (frame, taken) in frames.iter().zip(&taken[..received]) {
+            if !frame.is_sent {
+                self.recycle(self.frame_of(taken.addr));
+                continue;
+            }
+            let len = frame.len.min(frame.buf.len()) as u32;
+            match self.give(xdp_desc { len, ..*taken }) {
+                true => sent += 1,
+                false => exchange.refused += 1,
+            }
+        }
+        if sent > 0 {
+            self.kick()?;
+        }
+        Ok(exchange)
+    }
+
+    fn queue(&mut self, write: impl FnOnce(&mut [u8]) -> Option<usize>) -> bool {
+        if self.late.len() == LATE_MAX {
+            return false;
+        }
+        self.reap();
+        let Some(frame) = self.free.pop() else { return false };
+        self.pass(frame, Owner::Free, Owner::Lent);
+        let addr = u64::from(frame) * u64::from(self.chunk) + u64::from(HEADROOM);
+        // SAFETY: it was just lent.
+        let room = unsafe { self.room(addr) };
+        let Some(len) = write(room).filter(|len| *len <= room.len()) else {
+            self.recycle(frame);
+            return false;
+        };
+        self.late.push(xdp_desc { addr, len: len as u32, options: 0 });
+        true
+    }
+
+    fn flush(&mut self, mut told: impl FnMut(bool)) {
+        for nth in 0..self.late.len() {
+            let frame = self.late[nth];
+            told(self.give(frame));
+        }
+        self.late.clear();
+        // What ends the device ends the next burst too.
+        let _ = self.kick();
+    }
+
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.device.as_fd()
+    }
+}
+
+#[cfg(test)]
+impl<D: Device> Queue<D> {
+    /// How many frames are free, with the kernel to receive into, lent, and with it to be sent.
+    pub fn census(&self) -> [usize; 4] {
+        let count = |owner| self.owners.iter().filter(|one| **one == owner).count();
+        let census = [Owner::Free, Owner::Filled, Owner::Lent, Owner::Sent].map(count);
+        assert_eq!(census[0], self.free.len(), "what is free is listed once");
+        assert_eq!([census[1], census[3]], [self.filled as usize, self.sent as usize]);
+        assert_eq!(census.iter().sum::<usize>(), FRAMES as usize, "no frame is lost");
+        census
+    }
+
+    /// How many late replies wait.
+    pub fn late(&self) -> usize {
+        self.late.len()
+    }
+}

@@ -1,0 +1,219 @@
+//! The port on a real interface: a pair of virtual ones between two network namespaces, whose other
+//! end is the kernel's own sockets. Needs root.
+
+mod wire;
+
+use packet::{Packet, Verdict};
+use port::contract::Link;
+use port::{Frames, Port, Udp, contract};
+use port_xdp::{Interface, Mode, Passed, Program, Queue, Rules, Socket, XdpError, open};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::time::{Duration, Instant};
+use wire::{Wire, is_root};
+
+/// A queue of the server's interface, and two clients behind the other one.
+struct Kernel {
+    port: Udp<Queue<Socket>>,
+    clients: [UdpSocket; 2],
+    program: Program,
+    // Goes last: with it, the interfaces do.
+    wire: Wire,
+}
+
+fn attach(wire: &Wire, listen: &[SocketAddr]) -> (Program, Udp<Queue<Socket>>) {
+    wire.in_server(|| {
+        let interface = Interface::find("s0").unwrap();
+        let rules = Rules { listen: listen.to_vec(), route_check: true };
+        let mut program = Program::attach(&interface, &rules).unwrap();
+        let mut queue = open(interface.index, 0, interface.chunk(), interface.mtu).unwrap();
+        assert!(!queue.device().is_zero_copy());
+        program.serve(0, queue.device()).unwrap();
+        (program, Udp::new(queue))
+    })
+}
+
+impl Kernel {
+    fn new(server: &str) -> Self {
+        let (wire, server) = (Wire::new(), server.parse().unwrap());
+        let (program, port) = attach(&wire, &[server]);
+        let clients = [wire.client(server), wire.client(server)];
+        Self { port, clients, program, wire }
+    }
+
+    fn passed(&self) -> Passed {
+        self.program.passed().unwrap()
+    }
+
+    /// Answers until so many were.
+    fn echo(&mut self, count: usize) {
+        let (mut done, end) = (0, Instant::now() + Duration::from_secs(5));
+        while done < count {
+            assert!(Instant::now() < end, "{done} of {count}; {:?}", self.passed());
+            done += self.port.burst(reply_to_all).unwrap().replied;
+        }
+    }
+}
+
+fn reply_to_all(packets: &mut [Packet<'_>]) {
+    packets.iter_mut().for_each(|packet| packet.verdict = Verdict::Reply);
+}
+
+impl Link for Kernel {
+    type Port = Udp<Queue<Socket>>;
+
+    fn port(&mut self) -> &mut Self::Port {
+        &mut self.port
+    }
+
+    fn address(&self, client: usize) -> SocketAddr {
+        self.clients[client].local_addr().unwrap()
+    }
+
+    fn send(&mut self, client: usize, payload: &[u8]) {
+        self.clients[client].send(payload).unwrap();
+    }
+
+    fn receive(&mut self, client: usize) -> Option<Vec<u8>> {
+        let mut buf = vec![0; 65_535];
+        let len = self.clients[client].recv(&mut buf).ok()?;
+        buf.truncate(len);
+        Some(buf)
+    }
+}
+
+/// The contract, but for what is longer than the room: that is left to the kernel.
+macro_rules! kernel_contract {
+    ($name:ident, $server:expr, [$($clause:ident),*]) => {
+        mod $name {
+            use super::*;
+            $(#[test] fn $clause() {
+                if is_root() {
+                    port::contract::$clause(Kernel::new($server));
+                }
+            })*
+        }
+    };
+    ($name:ident, $server:expr) => {
+        kernel_contract!($name, $server, [
+            replies_go_to_whom_they_belong,
+            an_empty_burst_does_not_call_the_application,
+            what_is_dropped_is_not_answered,
+            what_is_put_off_is_answered_later,
+            every_packet_is_counted_once,
+            a_burst_is_no_longer_than_it_may_be,
+            a_zero_length_datagram_is_a_packet,
+            a_reply_may_fill_the_room,
+            what_waits_makes_the_port_readable
+        ]);
+    };
+}
+
+kernel_contract!(v4, "192.0.2.1:53");
+kernel_contract!(v6, "[2001:db8::1]:53");
+// A tagged network on top of the interface.
+kernel_contract!(tagged, "198.51.100.1:53", [
+    replies_go_to_whom_they_belong,
+    what_is_put_off_is_answered_later
+]);
+
+#[test]
+fn what_is_not_ours_passes() {
+    if !is_root() {
+        return;
+    }
+    let mut link = Kernel::new("192.0.2.1:53");
+    let listen = |at: &str| link.wire.in_server(|| UdpSocket::bind(at).unwrap());
+    let (other_port, beside) = (listen("192.0.2.1:54"), listen("192.0.2.1:53"));
+    let tcp = link.wire.in_server(|| TcpListener::bind("192.0.2.1:53").unwrap());
+    let client = link.wire.client("192.0.2.1:54".parse().unwrap());
+    let heard = |socket: &UdpSocket| {
+        socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        socket.recv(&mut [0; 4_096]).unwrap()
+    };
+    client.send(b"another port").unwrap();
+    assert_eq!(heard(&other_port), 12);
+    // Longer than there is room for, and in fragments.
+    link.send(0, &[0; 1_460]);
+    assert_eq!(heard(&beside), 1_460);
+    link.send(0, &[0; 3_000]);
+    assert_eq!(heard(&beside), 3_000);
+    let stream = link.wire.in_client(|| TcpStream::connect("192.0.2.1:53"));
+    assert!(stream.is_ok() && tcp.accept().is_ok());
+    link.wire.ping("192.0.2.1");
+    link.wire.ping("2001:db8::1");
+    assert_eq!(link.port.burst(|_| panic!("nothing is ours")).unwrap().received, 0);
+    link.send(0, b"ours");
+    link.echo(1);
+    let passed = Passed { taken: 1, long: 1, ..Passed::default() };
+    assert_eq!(link.passed(), passed);
+    let losses = link.port.frames().device().watch().unwrap().losses().unwrap();
+    assert_eq!(losses, port_xdp::Losses::default());
+}
+
+#[test]
+fn a_question_whose_reply_goes_elsewhere_is_left_to_the_kernel() {
+    if !is_root() {
+        return;
+    }
+    let mut link = Kernel::new("192.0.2.1:53");
+    let beside = link.wire.in_server(|| UdpSocket::bind("192.0.2.1:53").unwrap());
+    beside.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    // Nobody who is known to be there.
+    link.wire.forget_neighbours();
+    link.send(0, b"unknown");
+    assert_eq!(beside.recv(&mut [0; 16]).unwrap(), 7);
+    assert_eq!(link.passed().neighbour, 1);
+    // Once the kernel has answered, it knows.
+    let client = link.address(0);
+    beside.send_to(b"answer", client).unwrap();
+    assert_eq!(link.receive(0).unwrap(), b"answer");
+    link.send(0, b"known");
+    link.echo(1);
+    // Another way.
+    link.wire.route_elsewhere("192.0.2.2");
+    link.send(0, b"elsewhere");
+    assert_eq!(beside.recv(&mut [0; 16]).unwrap(), 9);
+    assert_eq!((link.passed().route, link.passed().taken), (1, 1));
+}
+
+#[test]
+fn a_queue_without_a_socket_is_the_kernels() {
+    if !is_root() {
+        return;
+    }
+    let wire = Wire::new();
+    let server = "192.0.2.1:53".parse().unwrap();
+    let (program, port) = attach(&wire, &[server]);
+    let beside = wire.in_server(|| UdpSocket::bind(server).unwrap());
+    beside.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let client = wire.client(server);
+    // Who closes its socket leaves the queue; the program is still there.
+    drop(port);
+    client.send(b"question").unwrap();
+    assert_eq!(beside.recv(&mut [0; 16]).unwrap(), 8);
+    assert_eq!(program.passed().unwrap().socket, 1);
+    assert!(wire.has_program());
+    drop(program);
+    assert!(!wire.has_program(), "it goes with who attached it");
+}
+
+#[test]
+fn who_comes_second_is_told_that_something_is_attached() {
+    if !is_root() {
+        return;
+    }
+    let wire = Wire::new();
+    let server = "192.0.2.1:53".parse().unwrap();
+    for _ in 0..5 {
+        let (program, _port) = attach(&wire, &[server]);
+        assert_eq!(program.mode(), Mode::Native);
+        wire.in_server(|| {
+            let interface = Interface::find("s0").unwrap();
+            let rules = Rules { listen: vec![server], route_check: true };
+            let error = Program::attach(&interface, &rules).expect_err("it is taken");
+            assert!(matches!(error, XdpError::Busy(_)), "{error}");
+        });
+        wire.ping("192.0.2.1");
+    }
+    assert!(!wire.has_program());
+}

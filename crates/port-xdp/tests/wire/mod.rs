@@ -1,0 +1,152 @@
+//! Two network namespaces and a pair of interfaces between them: `s0`, the server's, and `c0`.
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use std::fs::File;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+use std::{env, thread};
+
+/// True when we are root; else this is said, and is an error where nothing may be skipped.
+pub fn is_root() -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    let strict = ["CI", "DUNLIN_REQUIRE_ALL"].into_iter().any(|key| env::var_os(key).is_some());
+    assert!(is_root || !strict, "cannot run: network namespaces need root");
+    if !is_root {
+        eprintln!("\n*** SKIPPED: network namespaces need root ***\n");
+    }
+    is_root
+}
+
+/// The namespaces, until it is dropped.
+pub struct Wire {
+    server: String,
+    client: String,
+}
+
+/// How the two ends are set up; `{s}` and `{c}` are the namespaces.
+const SET_UP: &str = "
+ip netns add {s}
+ip netns add {c}
+ip -n {s} link add s0 type veth peer name c0 netns {c}
+ip -n {s} link set s0 address 02:00:00:00:00:01
+ip -n {c} link set c0 address 02:00:00:00:00:02
+ip -n {s} addr add 192.0.2.1/24 dev s0
+ip -n {c} addr add 192.0.2.2/24 dev c0
+ip -n {s} addr add 2001:db8::1/64 dev s0 nodad
+ip -n {c} addr add 2001:db8::2/64 dev c0 nodad
+ip -n {s} link set lo up
+ip -n {c} link set lo up
+ip -n {s} link set s0 up
+ip -n {c} link set c0 up
+ip -n {s} link add link s0 name s0.7 type vlan id 7
+ip -n {c} link add link c0 name c0.7 type vlan id 7
+ip -n {s} addr add 198.51.100.1/24 dev s0.7
+ip -n {c} addr add 198.51.100.2/24 dev c0.7
+ip -n {s} link set s0.7 up
+ip -n {c} link set c0.7 up
+ip -n {s} neigh replace 192.0.2.2 lladdr 02:00:00:00:00:02 dev s0
+ip -n {c} neigh replace 192.0.2.1 lladdr 02:00:00:00:00:01 dev c0
+ip -n {s} neigh replace 2001:db8::2 lladdr 02:00:00:00:00:02 dev s0
+ip -n {c} neigh replace 2001:db8::1 lladdr 02:00:00:00:00:01 dev c0
+ip -n {s} neigh replace 198.51.100.2 lladdr 02:00:00:00:00:02 dev s0.7
+ip -n {c} neigh replace 198.51.100.1 lladdr 02:00:00:00:00:01 dev c0.7
+";
+
+impl Wire {
+    /// Two ends that know each other.
+    pub fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = |end| format!("dunlin-{}-{number}-{end}", std::process::id());
+        let wire = Self { server: name("s"), client: name("c") };
+        SET_UP.lines().filter(|line| !line.is_empty()).for_each(|line| wire.run(line));
+        // What a tag was taken off by the device is not seen in the frame.
+        for end in ["{s} ethtool -K s0", "{c} ethtool -K c0"] {
+            wire.run(&format!("ip netns exec {end} rxvlan off txvlan off"));
+        }
+        wire
+    }
+
+    /// Runs a command; `{s}` and `{c}` are the namespaces.
+    fn run(&self, line: &str) {
+        let (done, told) = self.try_run(line);
+        assert!(done, "{line}: {told}");
+    }
+
+    fn try_run(&self, line: &str) -> (bool, String) {
+        let line = line.replace("{s}", &self.server).replace("{c}", &self.client);
+        let mut words = line.split_whitespace();
+        let output = Command::new(words.next().expect("a command")).args(words).output().unwrap();
+        let told = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8_lossy(&told).into_owned())
+    }
+
+    /// Does something as one of the server's threads.
+    pub fn in_server<T: Send>(&self, act: impl FnOnce() -> T + Send) -> T {
+        within(&self.server, act)
+    }
+
+    /// Does something as one of the client's threads.
+    pub fn in_client<T: Send>(&self, act: impl FnOnce() -> T + Send) -> T {
+        within(&self.client, act)
+    }
+
+    /// A client that asks the server, and hears only from there.
+    pub fn client(&self, server: SocketAddr) -> UdpSocket {
+        let own = if server.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+        self.in_client(|| {
+            let client = UdpSocket::bind(own).unwrap();
+            client.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+            client.connect(server).unwrap();
+            client
+        })
+    }
+
+    /// Has the client ping the server.
+    pub fn ping(&self, address: &str) {
+        self.run(&format!("ip netns exec {{c}} ping -c 1 -W 5 {address}"));
+    }
+
+    /// The server no longer knows anybody's link address.
+    pub fn forget_neighbours(&self) {
+        self.run("ip -n {s} neigh del 192.0.2.2 dev s0");
+    }
+
+    /// The server reaches an address by another interface.
+    pub fn route_elsewhere(&self, address: &str) {
+        self.run("ip -n {s} link add other type dummy");
+        self.run("ip -n {s} link set other up");
+        self.run(&format!("ip -n {{s}} route add {address}/32 dev other"));
+        self.run(&format!(
+            "ip -n {{s}} neigh add {address} lladdr 02:00:00:00:00:09 dev other"
+        ));
+    }
+
+    /// Whether a program is attached to the server's interface.
+    pub fn has_program(&self) -> bool {
+        self.try_run("ip -n {s} link show dev s0").1.contains("prog/xdp")
+    }
+}
+
+impl Drop for Wire {
+    fn drop(&mut self) {
+        for end in ["{s}", "{c}"] {
+            self.try_run(&format!("ip netns del {end}"));
+        }
+    }
+}
+
+fn within<T: Send>(namespace: &str, act: impl FnOnce() -> T + Send) -> T {
+    thread::scope(|scope| {
+        let inside = scope.spawn(|| {
+            let namespace = File::open(format!("/run/netns/{namespace}")).unwrap();
+            let kind = Some(LinkNameSpaceType::Network);
+            move_into_link_name_space(namespace.as_fd(), kind).unwrap();
+            act()
+        });
+        inside.join().expect("it ends")
+    })
+}

@@ -1,0 +1,147 @@
+//! Datagrams out of frames.
+
+use crate::{Burst, Caps, Exchange, Frame, Frames, Port};
+use packet::frame::{NETWORK_MAX, compose, headers_len, read};
+use packet::{BURST_MAX, Drop, Packet, Transport, Verdict};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::BorrowedFd;
+
+/// The datagrams that a device's frames carry. What answers sees payloads alone; a reply's headers
+/// are written in front of it, where the question's were.
+#[derive(Debug)]
+pub struct Udp<F> {
+    frames: F,
+    caps: Caps,
+}
+
+/// What is left of a frame beside the packet shown of it.
+struct Rest<'a> {
+    head: &'a mut [u8],
+    len: &'a mut usize,
+    is_sent: &'a mut bool,
+}
+
+impl<F: Frames> Udp<F> {
+    /// A port on a device that lets through what is for us.
+    pub fn new(frames: F) -> Self {
+        let room = frames.mtu().saturating_sub(NETWORK_MAX);
+        Self { frames, caps: Caps { burst_max: BURST_MAX, room } }
+    }
+
+    /// The device.
+    pub fn frames(&mut self) -> &mut F {
+        &mut self.frames
+    }
+}
+
+impl<F: Frames> Port for Udp<F> {
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn burst(&mut self, app: impl FnOnce(&mut [Packet<'_>])) -> io::Result<Burst> {
+        let (room, mut burst) = (self.caps.room, Burst::default());
+        // What is prepared costs as much as it may hold, however few there are.
+        let Exchange { received, refused } = self.frames.burst(|frames| match frames.len() {
+            0..=4 => show::<4>(frames, room, app, &mut burst),
+            5..=16 => show::<16>(frames, room, app, &mut burst),
+            _ => show::<BURST_MAX>(frames, room, app, &mut burst),
+        })?;
+        burst.received = received;
+        burst.replied -= refused;
+        burst.dropped[Drop::Unsent as usize] += refused;
+        Ok(burst)
+    }
+
+    fn queue(&mut self, reply: &Packet<'_>) -> bool {
+        let payload = reply.message();
+        let Some(at) = headers_len(&reply.origin).filter(|_| payload.len() <= self.caps.room)
+        else {
+            return false;
+        };
+        self.frames.queue(|room| {
+            let (head, rest) = room.split_at_mut_checked(at)?;
+            let rest = rest.get_mut(..payload.len())?;
+            rest.copy_from_slice(payload);
+            compose(head, rest, &reply.origin, reply.peer).then_some(at + payload.len())
+        })
+    }
+
+    fn flush(&mut self, told: impl FnMut(bool)) {
+        self.frames.flush(told);
+    }
+
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.frames.as_fd()
+    }
+}
+
+/// Shows the datagrams of up to `N` frames, and turns those round that are answered.
+#[inline]
+fn show<const N: usize>(
+    frames: &mut [Frame<'_>],
+    room: usize,
+    app: impl FnOnce(&mut [Packet<'_>]),
+    burst: &mut Burst,
+) {
+    let mut rests = [const { None }; N];
+    let mut shown = 0;
+    let mut left = frames.iter_mut();
+    let mut packets: [Packet<'_>; N] = std::array::from_fn(|_| {
+        let Some((packet, rest)) = left.by_ref().find_map(|frame| open(frame, room, burst)) else {
+            return nothing();
+        };
+        rests[shown] = Some(rest);
+        shown += 1;
+        packet
+    });
+    if shown > 0 {
+        app(&mut packets[..shown]);
+    }
+    for (packet, rest) in packets.iter().zip(&mut rests[..shown]) {
+        match (packet.verdict, rest) {
+            (Verdict::Reply, Some(rest)) => {
+                if compose(rest.head, packet.message(), &packet.origin, packet.peer) {
+                    (*rest.len, *rest.is_sent) = (rest.head.len() + packet.len, true);
+                    burst.replied += 1;
+                } else {
+                    burst.drop(Drop::Unsent);
+                }
+            }
+            (Verdict::Drop(reason), _) => burst.drop(reason),
+            _ => {}
+        }
+    }
+}
+
+/// The packet in a frame, and the rest of it; what cannot be answered is counted.
+#[inline]
+fn open<'f>(
+    frame: &'f mut Frame<'_>,
+    room: usize,
+    burst: &mut Burst,
+) -> Option<(Packet<'f>, Rest<'f>)> {
+    let datagram = match read(&frame.buf[..frame.len]) {
+        Ok(datagram) if datagram.len <= room => datagram,
+        Ok(_) => {
+            burst.drop(Drop::Oversize);
+            return None;
+        }
+        Err(reason) => {
+            burst.drop(reason);
+            return None;
+        }
+    };
+    let (head, payload) = frame.buf.split_at_mut(datagram.at);
+    let room = room.min(payload.len());
+    let packet = datagram.packet(&mut payload[..room]);
+    Some((packet, Rest { head, len: &mut frame.len, is_sent: &mut frame.is_sent }))
+}
+
+/// In the place of a packet that is not there.
+#[inline]
+fn nothing<'a>() -> Packet<'a> {
+    let nobody = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0);
+    Packet::new(&mut [], 0, nobody, Transport::Datagram)
+}

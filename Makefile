@@ -2,7 +2,7 @@
 # we are root or have sudo, and named where we are not.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help run test loom lint fleet bench-compare bench-echoes bench-forward bench-instructions bench-load bench-sockets \
+.PHONY: help run test loom lint fleet bpf bench-compare bench-echoes bench-forward bench-instructions bench-load bench-sockets \
   bench-memory bench-publish \
   campaign-differential campaign-floods campaign-cache campaign-fuzz campaign-upstreams \
   campaign-corefile campaign-verdict deb
@@ -41,6 +41,10 @@ deb: ## target/dunlin.deb
 
 fleet: ## write examples/fleet again
 	@cargo xtask demo examples/fleet
+
+bpf: ## compile the XDP program again; its object is committed
+	@scripts/require test
+	@crates/port-xdp/bpf/build crates/port-xdp/bpf/filter.o
 
 bench-instructions: ## instructions a query; more than the limit fails
 	@scripts/require test

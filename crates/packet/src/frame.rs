@@ -247,7 +247,18 @@ pub fn compose(head: &mut [u8], payload: &[u8], origin: &Origin, peer: SocketAdd
 fn write_v4(header: &mut [u8], len: u16, from: Ipv4Addr, to: Ipv4Addr) {
     let total = (V4 as u16 + len).to_be_bytes();
     header[..V4 - 8].copy_from_slice(&[
-        0x45, 0, total[0], total[1], 0, 0, DONT_FRAGMENT, 0, HOPS, PROTOCOL_UDP, 0, 0,
+        0x45,
+        0,
+        total[0],
+        total[1],
+        0,
+        0,
+        DONT_FRAGMENT,
+        0,
+        HOPS,
+        PROTOCOL_UDP,
+        0,
+        0,
     ]);
     header[12..16].copy_from_slice(&from.octets());
     header[16..].copy_from_slice(&to.octets());

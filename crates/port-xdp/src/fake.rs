@@ -145,7 +145,8 @@ fn frame(from: SocketAddr, to: SocketAddr, payload: &[u8]) -> Vec<u8> {
     let mut seed = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x81, 0, 0, 7];
     seed.extend(if from.is_ipv4() { [8, 0].as_slice() } else { &[0x86, 0xdd] });
     // A link can only be read: from a frame whose other parts are made up until they fit.
-    let mut origin = Origin { local: Some(Local { ip: from.ip(), interface: 0 }), ..<_>::default() };
+    let mut origin =
+        Origin { local: Some(Local { ip: from.ip(), interface: 0 }), ..<_>::default() };
     let network = if from.is_ipv4() { v4(from, to) } else { v6(from, to) };
     let link = read(&[&seed[..], &network].concat()).expect("a frame").link;
     origin.link = Some(link);

@@ -218,9 +218,10 @@ mod tests {
     #[test]
     fn frames_are_as_large_as_the_packets_ask() {
         let of = |mtu| Interface { name: String::new(), index: 1, mtu, queues: 1 }.chunk();
-        assert_eq!([of(68), of(1_500), of(1_770), of(1_771), of(3_818)], [
-            2_048, 2_048, 2_048, 4_096, 4_096
-        ]);
+        assert_eq!(
+            [of(68), of(1_500), of(1_770), of(1_771), of(3_818)],
+            [2_048, 2_048, 2_048, 4_096, 4_096]
+        );
         assert!(of(3_819) > CHUNK_MAX);
     }
 

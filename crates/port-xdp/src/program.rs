@@ -275,8 +275,7 @@ fn fill_targets(ebpf: &mut Ebpf, listen: &[SocketAddr]) -> Result<(), XdpError> 
         return Err(XdpError::TooMany(targets.len()));
     }
     let table = |error| XdpError::Table("targets", error);
-    let mut map =
-        HashMap::<_, [u8; 20], u32>::try_from(map(ebpf, "targets")?).map_err(table)?;
+    let mut map = HashMap::<_, [u8; 20], u32>::try_from(map(ebpf, "targets")?).map_err(table)?;
     targets.into_iter().try_for_each(|target| map.insert(key(target), 1, 0).map_err(table))
 }
 

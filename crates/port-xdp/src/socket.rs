@@ -78,7 +78,10 @@ fn get<T>(fd: &OwnedFd, option: c_int, what: &str) -> io::Result<T> {
     let mut len = size_of::<T>() as socklen_t;
     let at = value.as_mut_ptr().cast();
     // SAFETY: there is room for as many octets as is said.
-    checked(unsafe { libc::getsockopt(fd.as_raw_fd(), libc::SOL_XDP, option, at, &mut len) }, what)?;
+    checked(
+        unsafe { libc::getsockopt(fd.as_raw_fd(), libc::SOL_XDP, option, at, &mut len) },
+        what,
+    )?;
     // SAFETY: the types are the kernel's structures of numbers, valid when zero, as what an older
     // kernel does not fill in stays.
     Ok(unsafe { value.assume_init() })

@@ -5,7 +5,7 @@ mod wire;
 
 use packet::{Packet, Verdict};
 use port::contract::Link;
-use port::{Frames, Port, Udp, contract};
+use port::{Port, Udp};
 use port_xdp::{Interface, Mode, Passed, Program, Queue, Rules, Socket, XdpError, open};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
@@ -110,12 +110,6 @@ macro_rules! kernel_contract {
 
 kernel_contract!(v4, "192.0.2.1:53");
 kernel_contract!(v6, "[2001:db8::1]:53");
-// A tagged network on top of the interface.
-kernel_contract!(tagged, "198.51.100.1:53", [
-    replies_go_to_whom_they_belong,
-    what_is_put_off_is_answered_later
-]);
-
 #[test]
 fn what_is_not_ours_passes() {
     if !is_root() {

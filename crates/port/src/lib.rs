@@ -7,8 +7,8 @@ mod loopback;
 mod udp;
 
 pub use frames::{Exchange, Frame, Frames};
-pub use udp::Udp;
 pub use loopback::{Datagram, Loopback};
+pub use udp::Udp;
 
 use packet::{Drop, Packet};
 use std::io;

@@ -41,18 +41,10 @@ ip -n {s} link set lo up
 ip -n {c} link set lo up
 ip -n {s} link set s0 up
 ip -n {c} link set c0 up
-ip -n {s} link add link s0 name s0.7 type vlan id 7
-ip -n {c} link add link c0 name c0.7 type vlan id 7
-ip -n {s} addr add 198.51.100.1/24 dev s0.7
-ip -n {c} addr add 198.51.100.2/24 dev c0.7
-ip -n {s} link set s0.7 up
-ip -n {c} link set c0.7 up
 ip -n {s} neigh replace 192.0.2.2 lladdr 02:00:00:00:00:02 dev s0
 ip -n {c} neigh replace 192.0.2.1 lladdr 02:00:00:00:00:01 dev c0
 ip -n {s} neigh replace 2001:db8::2 lladdr 02:00:00:00:00:02 dev s0
 ip -n {c} neigh replace 2001:db8::1 lladdr 02:00:00:00:00:01 dev c0
-ip -n {s} neigh replace 198.51.100.2 lladdr 02:00:00:00:00:02 dev s0.7
-ip -n {c} neigh replace 198.51.100.1 lladdr 02:00:00:00:00:01 dev c0.7
 ";
 
 impl Wire {
@@ -63,10 +55,6 @@ impl Wire {
         let name = |end| format!("dunlin-{}-{number}-{end}", std::process::id());
         let wire = Self { server: name("s"), client: name("c") };
         SET_UP.lines().filter(|line| !line.is_empty()).for_each(|line| wire.run(line));
-        // What a tag was taken off by the device is not seen in the frame.
-        for end in ["{s} ethtool -K s0", "{c} ethtool -K c0"] {
-            wire.run(&format!("ip netns exec {end} rxvlan off txvlan off"));
-        }
         wire
     }
 
@@ -117,12 +105,10 @@ impl Wire {
 
     /// The server reaches an address by another interface.
     pub fn route_elsewhere(&self, address: &str) {
-        self.run("ip -n {s} link add other type dummy");
+        self.run("ip -n {s} link add other type veth");
         self.run("ip -n {s} link set other up");
         self.run(&format!("ip -n {{s}} route add {address}/32 dev other"));
-        self.run(&format!(
-            "ip -n {{s}} neigh add {address} lladdr 02:00:00:00:00:09 dev other"
-        ));
+        self.run(&format!("ip -n {{s}} neigh add {address} lladdr 02:00:00:00:00:09 dev other"));
     }
 
     /// Whether a program is attached to the server's interface.

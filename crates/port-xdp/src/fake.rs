@@ -341,7 +341,7 @@ fn happen(link: &mut Fake, event: Event) {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
-    /// Whatever happens in whatever order, no frame is lost or doubled, and what is received goes on.
+    /// Whatever happens in whatever order, no frame is lost or doubled, and reception goes on.
     #[test]
     fn frames_are_conserved_under_every_fault(
         events in proptest::collection::vec(event(), 0..120)

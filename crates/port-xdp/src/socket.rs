@@ -78,10 +78,8 @@ fn get<T>(fd: &OwnedFd, option: c_int, what: &str) -> io::Result<T> {
     let mut len = size_of::<T>() as socklen_t;
     let at = value.as_mut_ptr().cast();
     // SAFETY: there is room for as many octets as is said.
-    checked(
-        unsafe { libc::getsockopt(fd.as_raw_fd(), libc::SOL_XDP, option, at, &mut len) },
-        what,
-    )?;
+    let result = unsafe { libc::getsockopt(fd.as_raw_fd(), libc::SOL_XDP, option, at, &mut len) };
+    checked(result, what)?;
     // SAFETY: the types are the kernel's structures of numbers, valid when zero, as what an older
     // kernel does not fill in stays.
     Ok(unsafe { value.assume_init() })
@@ -102,8 +100,8 @@ fn rings(fd: &OwnedFd) -> io::Result<Rings> {
     let (number, frame) = (size_of::<u64>(), size_of::<libc::xdp_desc>());
     let fill = mapped(&offsets.fr, libc::XDP_UMEM_PGOFF_FILL_RING as i64, number)?;
     let complete = mapped(&offsets.cr, libc::XDP_UMEM_PGOFF_COMPLETION_RING as i64, number)?;
-    let receive = mapped(&offsets.rx, libc::XDP_PGOFF_RX_RING as i64, frame)?;
-    let send = mapped(&offsets.tx, libc::XDP_PGOFF_TX_RING as i64, frame)?;
+    let receive = mapped(&offsets.rx, libc::XDP_PGOFF_RX_RING, frame)?;
+    let send = mapped(&offsets.tx, libc::XDP_PGOFF_TX_RING, frame)?;
     Ok(Rings {
         fill: Producer::new(fill.0, fill.1, RING),
         receive: Consumer::new(receive.0, receive.1, RING),

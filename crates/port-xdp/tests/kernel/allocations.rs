@@ -1,13 +1,11 @@
 //! After it was made, the port never allocates.
 
-mod wire;
-
+use crate::wire::{Wire, is_root};
 use packet::{Packet, Verdict};
 use port::{Port, Udp};
 use port_xdp::{Interface, Program, Rules, open};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use wire::{Wire, is_root};
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };

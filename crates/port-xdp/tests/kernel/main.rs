@@ -1,6 +1,7 @@
 //! The port on a real interface: a pair of virtual ones between two network namespaces, whose other
 //! end is the kernel's own sockets. Needs root.
 
+mod allocations;
 mod wire;
 
 use packet::{Packet, Verdict};

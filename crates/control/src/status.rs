@@ -3,9 +3,11 @@
 //! It is gathered when somebody asks, from what the threads count; nothing of it is kept.
 mod homes;
 mod hosts;
+mod xdp;
 
 pub use homes::HomesStatus;
 pub use hosts::HostsStatus;
+pub use xdp::{XdpQueueStatus, XdpStatus};
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -39,6 +41,8 @@ pub struct Status {
     pub zones: Vec<ZoneStatus>,
     /// The hosts files of the config, in its order.
     pub hosts: Vec<HostsStatus>,
+    /// The interface that is served past the kernel; nothing: none is configured.
+    pub xdp: Option<XdpStatus>,
     /// Why zones that are in order are not kept on disk; nothing: they are, or are not to be.
     pub saving: Option<String>,
     /// Threads that nothing can be changed without, and that ended by themselves: what was served

@@ -7,12 +7,14 @@ mod section;
 mod units;
 mod upstream;
 mod values;
+mod xdp;
 
 pub use forward::{Cache, Forward, Mode};
 pub use names::Hosts;
 pub use operate::{Acl, Admin, Denied, Dnstap, Limits, Ops, Proxy, Queries, Rate, Streams};
 pub use units::read_duration;
 pub use upstream::Upstream;
+pub use xdp::{Queues, Xdp};
 
 use crate::diagnostic::Diagnostic;
 use crate::limits::{
@@ -38,6 +40,7 @@ pub struct Config {
     /// The file it was read from.
     pub file: Option<PathBuf>,
     pub server: Server,
+    pub xdp: Xdp,
     pub acl: Acl,
     pub limits: Limits,
     pub streams: Streams,
@@ -101,6 +104,8 @@ pub enum Workers {
 pub enum PortKind {
     /// Kernel UDP sockets.
     Socket,
+    /// AF_XDP rings of one interface, and sockets beside them.
+    Xdp,
 }
 
 /// Which worker receives a datagram.
@@ -203,6 +208,7 @@ impl Config {
     fn read<'t>(file: &Path, table: &'t DeTable<'t>, problems: &mut Problems<'t>) -> Self {
         let mut root = Section::root(table, problems);
         let server = Server::read(root.section("server", "[server]"));
+        let xdp = Xdp::read(root.section("xdp", "[xdp]"), server.port);
         let acl = Acl::read(root.section("acl", "[acl]"));
         let limits = Limits::read(root.section("limits", "[limits]"));
         let streams = Streams::read(root.section("streams", "[streams]"));
@@ -229,6 +235,7 @@ impl Config {
         let mut config = Self {
             file: (!file.as_os_str().is_empty()).then(|| file.into()),
             server,
+            xdp,
             acl,
             limits,
             streams,
@@ -340,7 +347,7 @@ impl Server {
             port: section.read(
                 "port",
                 PortKind::Socket,
-                values::word([("socket", PortKind::Socket)]),
+                values::word([("socket", PortKind::Socket), ("xdp", PortKind::Xdp)]),
             ),
             pin: section.read("pin", false, values::boolean),
             steering: section.read("steering", Steering::Auto, values::word(steering)),

@@ -4,6 +4,7 @@
 pub mod abroad;
 mod access;
 pub mod app;
+mod bypass;
 mod check;
 mod cli;
 mod commands;
@@ -22,6 +23,7 @@ mod log;
 mod manual;
 mod opened;
 mod peer;
+mod ports;
 mod privileges;
 mod reload;
 #[cfg(test)]

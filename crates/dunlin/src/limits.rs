@@ -5,6 +5,8 @@ use std::time::Duration;
 pub const CONFIG_LEN_MAX: u64 = 1 << 24;
 /// Addresses to listen on; each takes a socket a worker.
 pub const LISTEN_MAX: usize = plane::limits::ADDRESSES_MAX;
+/// Octets of an interface's name: as many as the kernel takes.
+pub const INTERFACE_LEN_MAX: usize = 15;
 /// Worker threads: each has a reader of the image, of which streams need some too.
 pub const WORKERS_MAX: usize = 256;
 /// Zones of one config.

@@ -1,5 +1,6 @@
 //! What is opened before privileges are dropped: every socket, be it new, passed by the service
 //! manager, or a predecessor's; and what is read then.
+use crate::bypass::{Bypass, QueuePort};
 use crate::config::{Admin, Config};
 use crate::privileges::Identity;
 use crate::sockets::{self, Listening, Sockets};
@@ -29,6 +30,9 @@ pub struct Opened {
     pub admin: Option<Endpoint>,
     /// Whose certificates are believed, where servers are asked over TLS.
     pub trust: Option<Trust>,
+    /// What is served past the kernel, and its ports.
+    pub bypass: Bypass,
+    pub queues: Vec<QueuePort>,
     /// From the server whose place is to be taken.
     pub offer: Option<Offer>,
 }
@@ -71,9 +75,23 @@ impl Opened {
         let path = config.admin.socket.as_deref();
         let admin = path.map(|path| endpoint(path, offer.is_some(), owner)).transpose()?.flatten();
         let shared = sockets.finish()?;
-        // Each is here twice.
-        let connections = sockets::reserve_files(2 * shared.len(), config.streams.connections)?;
-        Ok(Self { places, listening, shared, connections, ops, admin, trust, offer })
+        let addresses = listening.iter().map(|all| all.address).collect();
+        let (bypass, queues) = Bypass::open(config, addresses);
+        // Each socket is here twice.
+        let files = 2 * shared.len() + bypass.files();
+        let connections = sockets::reserve_files(files, config.streams.connections)?;
+        Ok(Self {
+            places,
+            listening,
+            shared,
+            connections,
+            ops,
+            admin,
+            trust,
+            bypass,
+            queues,
+            offer,
+        })
     }
 }
 

@@ -88,12 +88,12 @@ impl Started {
         signals: &mut Signals,
     ) -> Anyhow<Option<Self>> {
         let started = SystemTime::now();
-        let Opened { places, listening, shared, connections, ops, admin, trust, offer } = opened;
-        let Config { server, .. } = &config;
+        let Opened { places, listening, shared, connections, ops, admin, trust, offer, .. } =
+            opened;
         let wanted = Wanted::new(&config, &config.forwards);
         let (control, running) = Control::start(zones::first_image(&wanted)?)?;
-        let (zones, wished) = Zones::start(&control, wanted, server.data_dir.as_deref())?;
-        let (port, steering, count) = (server.port, server.steering, config.zones.len());
+        let (zones, wished) = Zones::start(&control, wanted, config.server.data_dir.as_deref())?;
+        let (steering, count) = (config.server.steering, config.zones.len());
         let streams = Streams { connections, ..config.streams.clone() };
         let listen: Vec<String> = listening.iter().map(|all| all.address.to_string()).collect();
         let tap = Runner::start(tap_settings(&config))?;
@@ -110,6 +110,7 @@ impl Started {
             notify,
             live: Mutex::new(Live::new(config, levels, lists.clone())?),
             state: Mutex::new(State::Starting),
+            bypass: Mutex::new(opened.bypass),
             threads: Mutex::default(),
             steering,
             places,
@@ -146,7 +147,7 @@ impl Started {
         let server = &started.server;
         let sockets = Listening::first_of_each(&listening);
         let steered = workers::steer(steering, &server.places, &sockets);
-        server.start_threads(port, &streams, listening, is_proxy, on_failure)?;
+        server.start_threads(&streams, (listening, opened.queues), is_proxy, on_failure)?;
         if let Some(offer) = offer {
             started.take_over(offer).await?;
             started.be_asked();

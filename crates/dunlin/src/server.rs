@@ -1,8 +1,9 @@
 //! The running server as its surroundings meet it: it tells of itself, takes other settings, and
 //! gives its place away.
 use crate::abroad::{self, Abroad};
+use crate::bypass::{Bypass, QueuePort};
 use crate::commands::Commands;
-use crate::config::{PortKind, Steering, Streams};
+use crate::config::{Steering, Streams};
 use crate::gather::{self, seconds};
 use crate::health::{self, Health};
 use crate::live::Live;
@@ -59,6 +60,8 @@ pub struct Server {
     pub notify: Notify,
     pub live: Mutex<Live>,
     pub state: Mutex<State>,
+    /// What is served past the kernel.
+    pub bypass: Mutex<Bypass>,
     /// Not there yet while zones are loaded, gone once they are stopped.
     pub threads: Mutex<Option<Threads>>,
     /// How datagrams are dealt to the workers, and where these run.
@@ -112,6 +115,7 @@ impl Server {
             generation_seconds: seconds(published),
             zones: self.zones.status(),
             hosts: self.zones.hosts(),
+            xdp: lock(&self.bypass).status(),
             saving: self.zones.trouble(),
             streams: gather::streams(&connections, open_max, memory_max),
             imbalance: gather::imbalance(&threads),
@@ -138,9 +142,8 @@ impl Server {
     /// A thread cannot be started, or a socket not be used.
     pub fn start_threads(
         &self,
-        port: PortKind,
         streams: &Streams,
-        listening: Vec<Listening>,
+        ports: (Vec<Listening>, Vec<QueuePort>),
         is_proxy: IsProxy,
         on_failure: OnFailure,
     ) -> Result<(), Box<dyn Error>> {
@@ -156,8 +159,8 @@ impl Server {
         };
         let kitchen =
             Kitchen { control: &self.control, settings, tap: &self.tap, abroad, neighbours };
-        let started =
-            Threads::start(port, streams, kitchen, &self.places, listening, is_proxy, on_failure);
+        let started = Threads::start(streams, kitchen, &self.places, ports, is_proxy, on_failure);
+        lock(&self.bypass).begin();
         let Begun { threads, counted, told } = started?;
         // Nobody else starts them.
         let _ = (self.counted.set(counted), self.commands.set(Commands::new(told)));
@@ -343,6 +346,7 @@ impl Server {
     /// Answers what has arrived, and ends the threads that answer.
     pub fn stop(&self) {
         lock(&self.shared).clear();
+        lock(&self.bypass).end();
         let threads = mem::take(&mut *lock(&self.threads));
         threads.into_iter().for_each(Threads::stop);
     }
@@ -392,6 +396,7 @@ impl admin::Handler for Handler {
     async fn hand_over(&self, _successor: Successor) -> Vec<Connection> {
         // It stays ready, for the successor is: who asked just now is not to be sent away.
         self.0.given_away.notify_one();
+        lock(&self.0.bypass).end();
         let threads = mem::take(&mut *lock(&self.0.threads));
         let Some(threads) = threads else { return Vec::new() };
         let given = tokio::task::spawn_blocking(move || threads.hand_over()).await;

@@ -4,8 +4,8 @@ use crate::health;
 use crate::human::{self, Side, align, count, plain, plural, quantile, span};
 use crate::limits::{STATUS_ERRORS_MAX, STATUS_ZONES_MAX};
 use control::status::{
-    CacheStatus, Histogram, HostsStatus, State, Status, TapStatus, ThreadStatus, ZoneState,
-    ZoneStatus,
+    CacheStatus, Histogram, HostsStatus, State, Status, TapStatus, ThreadStatus, XdpStatus,
+    ZoneState, ZoneStatus,
 };
 use std::error::Error;
 use std::io::{self, Write};
@@ -88,6 +88,9 @@ fn write_facts(out: &mut impl Write, status: &Status) -> io::Result<()> {
     let (generation, published) = (count(status.generation), ago(status.generation_seconds));
     fact("generation", &format!("{generation}, published {published}"))?;
     fact("streams", &streams(status))?;
+    if let Some(bypass) = &status.xdp {
+        fact("xdp", &xdp(bypass))?;
+    }
     if let Some(cache) = &status.cache {
         fact("cache", &kept(cache))?;
     }
@@ -101,6 +104,26 @@ fn write_facts(out: &mut impl Write, status: &Status) -> io::Result<()> {
     let memory = human::octets(process.resident_octets);
     let files = format!("{} of {} files", count(process.open_files), count(process.open_files_max));
     fact("process", &format!("{memory} in RAM, {files}, {} of CPU", span(process.cpu_seconds)))
+}
+
+/// How an interface is served past the kernel, and what came there.
+fn xdp(status: &XdpStatus) -> String {
+    let interface = plain(&status.interface);
+    if let Some(failed) = &status.failed {
+        return format!("{interface} is served by sockets alone: {}", plain(failed));
+    }
+    let copied = if status.zero_copy { "zero copy" } else { "copied" };
+    let count_of = |name: &str| status.passed.get(name).copied().unwrap_or_default();
+    let left: u64 = ["route", "neighbour", "long", "socket"].map(count_of).iter().sum();
+    let lost: u64 = status.queues.iter().flat_map(|queue| queue.lost.values()).sum();
+    format!(
+        "{interface}, {}, {copied}, {}; {} taken, {} left to sockets, {} lost",
+        plain(&status.mode),
+        plural(status.queues.len(), "queue"),
+        count(count_of("taken")),
+        count(left),
+        count(lost)
+    )
 }
 
 fn streams(status: &Status) -> String {

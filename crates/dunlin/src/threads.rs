@@ -1,7 +1,9 @@
 //! The threads that answer: workers, and streams beside them.
 use crate::abroad::Abroad;
 use crate::app::{Answerer, COUNTERS};
-use crate::config::{PortKind, Streams as StreamConfig};
+use crate::bypass::QueuePort;
+use crate::config::Streams as StreamConfig;
+use crate::ports::Port;
 use crate::settings::Settings;
 use crate::sockets::Listening;
 use crate::workers::Places;
@@ -85,15 +87,14 @@ impl Threads {
     /// # Errors
     /// A thread cannot be started, or a socket not be used.
     pub fn start(
-        port: PortKind,
         config: &StreamConfig,
         mut kitchen: Kitchen<'_>,
         places: &Places,
-        listening: Vec<Listening>,
+        (listening, queues): (Vec<Listening>, Vec<QueuePort>),
         is_proxy: IsProxy,
         on_failure: OnFailure,
     ) -> Result<Begun, Box<dyn Error>> {
-        let (listeners, ports) = deal(port, places.len(), listening)?;
+        let (listeners, ports) = deal(places.len(), listening, queues)?;
         let (mut seats, mut answers, mut told) = (Vec::new(), Vec::new(), Vec::new());
         for (n, (ports, cpu)) in ports.into_iter().zip(places).enumerate() {
             let mut app = kitchen.answerer()?;
@@ -147,22 +148,23 @@ impl Threads {
     }
 }
 
-/// Deals sockets: listeners to the streams, the n-th UDP socket of each address to the n-th worker,
-/// and again from the first.
+/// Deals sockets: listeners to the streams, the n-th UDP socket of each address and the n-th queue
+/// to the n-th worker, and again from the first.
 fn deal(
-    kind: PortKind,
     workers: usize,
     listening: Vec<Listening>,
-) -> std::io::Result<(Vec<TcpListener>, Vec<Vec<SocketPort>>)> {
+    queues: Vec<QueuePort>,
+) -> std::io::Result<(Vec<TcpListener>, Vec<Vec<Port>>)> {
     let mut listeners = Vec::new();
-    let mut ports: Vec<Vec<SocketPort>> = (0..workers).map(|_| Vec::new()).collect();
+    let mut ports: Vec<Vec<Port>> = (0..workers).map(|_| Vec::new()).collect();
     for Listening { streams, datagrams, .. } in listening {
         listeners.push(streams);
         for (n, socket) in datagrams.into_iter().enumerate() {
-            match kind {
-                PortKind::Socket => ports[n % workers].push(SocketPort::new(socket)?),
-            }
+            ports[n % workers].push(Port::Socket(SocketPort::new(socket)?));
         }
+    }
+    for (n, queue) in queues.into_iter().enumerate() {
+        ports[n % workers].push(Port::Xdp(Box::new(queue)));
     }
     Ok((listeners, ports))
 }

@@ -5,7 +5,7 @@ use crate::limits::ZONE_SERIES_MAX;
 use Kind::{Counter, Gauge, Info};
 use control::status::{
     HomesStatus, HostsStatus, State, Status, ThreadStatus, UpstreamState, UpstreamStatus,
-    ZoneState, ZoneStatus,
+    XdpStatus, ZoneState, ZoneStatus,
 };
 use packet::Drop;
 use std::collections::BTreeMap;
@@ -34,6 +34,9 @@ pub fn write(status: &Status, healthy: bool, asked: Asked, format: Format) -> St
     streams(&mut out, status);
     others(&mut out, status);
     samples(&mut out, status);
+    if let Some(bypass) = &status.xdp {
+        xdp(&mut out, bypass);
+    }
     process(&mut out, status);
     out.family("dunlin_ops_requests", Counter, "Requests answered on the address of [ops].")
         .sample(&[], asked.requests);
@@ -70,6 +73,36 @@ fn server(out: &mut Exposition, status: &Status) {
     .sample(&[], config.loaded_seconds);
     out.family("dunlin_config_keys_waiting", Gauge, "Changed keys that wait for a restart.")
         .sample(&[], config.restart_needed.len());
+}
+
+fn xdp(out: &mut Exposition, status: &XdpStatus) {
+    let interface = ("interface", status.interface.as_str());
+    let mut family = out.family("dunlin_xdp_state", Gauge, "1 for how the interface is served.");
+    for mode in ["native", "generic", "socket"] {
+        let is_so = status.mode == mode || status.mode.is_empty() && mode == "socket";
+        family.sample(&[interface, ("mode", mode)], u8::from(is_so));
+    }
+    let help = "1 if frames are not copied between the driver and us.";
+    out.family("dunlin_xdp_zero_copy", Gauge, help)
+        .sample(&[interface], u8::from(status.zero_copy));
+    let help =
+        "Packets to an address of ours, by what became of them: taken, or why left to sockets.";
+    let mut family = out.family("dunlin_xdp_packets", Counter, help);
+    for (result, count) in status.passed.iter().filter(|(result, _)| *result != "unchecked") {
+        family.sample(&[interface, ("result", result)], *count);
+    }
+    if let Some(unchecked) = status.passed.get("unchecked") {
+        let help = "Packets taken though the kernel does not tell which way a reply goes.";
+        out.family("dunlin_xdp_unchecked", Counter, help).sample(&[interface], *unchecked);
+    }
+    let mut family = out.family("dunlin_xdp_lost", Counter, "Frames lost at a queue, by reason.");
+    for queue in &status.queues {
+        let number = queue.queue.to_string();
+        for (reason, count) in &queue.lost {
+            let labels = [interface, ("queue", number.as_str()), ("reason", reason.as_str())];
+            family.sample(&labels, *count);
+        }
+    }
 }
 
 fn threads(out: &mut Exposition, threads: &[ThreadStatus]) {

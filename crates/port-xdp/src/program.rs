@@ -2,7 +2,6 @@
 
 use crate::interface::{Interface, addresses};
 use crate::limits::TARGETS_MAX;
-use crate::socket::Socket;
 use aya::maps::{HashMap, MapData, MapError, PerCpuArray, XskMap};
 use aya::programs::links::FdLink;
 use aya::programs::{ProgramError, Xdp, XdpMode};
@@ -12,7 +11,7 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 
 /// `bpf/filter.c`, compiled.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/filter.o");
@@ -184,14 +183,14 @@ impl Program {
         self.mode
     }
 
-    /// Lets in what comes by a queue, from now on.
+    /// Lets in what comes by a queue, from now on, to this AF_XDP socket of it.
     ///
     /// # Errors
     /// The kernel refuses.
-    pub fn serve(&mut self, queue: u32, socket: &Socket) -> Result<(), XdpError> {
+    pub fn serve(&mut self, queue: u32, socket: impl AsFd) -> Result<(), XdpError> {
         let table = |error| XdpError::Table("sockets", error);
         let mut sockets = XskMap::try_from(map(&mut self.ebpf, "sockets")?).map_err(table)?;
-        sockets.set(queue, std::os::fd::AsRawFd::as_raw_fd(&socket.as_fd()), 0).map_err(table)
+        sockets.set(queue, socket.as_fd().as_raw_fd(), 0).map_err(table)
     }
 
     /// What it counted.

@@ -192,6 +192,12 @@ pub struct Losses {
 #[derive(Debug)]
 pub struct Watch(OwnedFd);
 
+impl AsFd for Watch {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
 impl Watch {
     /// What the kernel lost there, as it counts (`XDP_STATISTICS`).
     ///

@@ -41,6 +41,7 @@ impl Config {
             ("server.listen", old_server.listen != server.listen),
             ("server.workers", old_server.workers != server.workers),
             ("server.port", old_server.port != server.port),
+            ("xdp", self.xdp != new.xdp),
             ("server.pin", old_server.pin != server.pin),
             ("server.steering", old_server.steering != server.steering),
             ("server.data_dir", old_server.data_dir != server.data_dir),

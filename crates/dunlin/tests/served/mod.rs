@@ -53,10 +53,12 @@ impl Served {
             true => String::new(),
             false => format!("data_dir = \"{}\"\n", folder.join("data").display()),
         };
-        let config = format!(
-            "log.format = \"json\"\n[server]\nlisten = [\"127.0.0.1:0\"]\nworkers = 2\n\
-             {data_dir}{config}"
-        );
+        let listen = match config.contains("listen = ") {
+            true => "",
+            false => "listen = [\"127.0.0.1:0\"]\n",
+        };
+        let config =
+            format!("log.format = \"json\"\n[server]\n{listen}workers = 2\n{data_dir}{config}");
         fs::write(folder.join("dunlin.toml"), config).expect("a file");
         let mut child = command
             .args(["serve", "-c"])
@@ -122,27 +124,12 @@ impl Served {
 
     /// Asks for an A record over UDP; the whole reply.
     pub fn ask(&self, name: &str) -> Vec<u8> {
-        let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-        socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        socket.send_to(&query(name), self.address).expect("sent");
-        let mut reply = vec![0; 4096];
-        let len = socket.recv(&mut reply).expect("a reply");
-        reply.truncate(len);
-        reply
+        ask(self.address, name)
     }
 
     /// Asks the same over TCP.
     pub fn ask_over_tcp(&self, name: &str) -> Vec<u8> {
-        let mut stream = TcpStream::connect(self.address).expect("connected");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        let query = query(name);
-        stream.write_all(&(query.len() as u16).to_be_bytes()).expect("sent");
-        stream.write_all(&query).expect("sent");
-        let mut len = [0; 2];
-        stream.read_exact(&mut len).expect("a length");
-        let mut reply = vec![0; u16::from_be_bytes(len).into()];
-        stream.read_exact(&mut reply).expect("a reply");
-        reply
+        ask_over_tcp(self.address, name)
     }
 
     /// Asks until the answer is this address: changes are watched for, not announced.
@@ -170,6 +157,31 @@ impl Drop for Served {
 /// The binary under test.
 pub fn binary() -> Command {
     Command::new(env!("CARGO_BIN_EXE_dunlin"))
+}
+
+/// Asks a server for an A record over UDP; the whole reply.
+pub fn ask(address: SocketAddr, name: &str) -> Vec<u8> {
+    let socket = UdpSocket::bind("0.0.0.0:0").expect("a socket");
+    socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    socket.send_to(&query(name), address).expect("sent");
+    let mut reply = vec![0; 4096];
+    let len = socket.recv(&mut reply).expect("a reply");
+    reply.truncate(len);
+    reply
+}
+
+/// Asks the same over TCP.
+pub fn ask_over_tcp(address: SocketAddr, name: &str) -> Vec<u8> {
+    let mut stream = TcpStream::connect(address).expect("connected");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let query = query(name);
+    stream.write_all(&(query.len() as u16).to_be_bytes()).expect("sent");
+    stream.write_all(&query).expect("sent");
+    let mut len = [0; 2];
+    stream.read_exact(&mut len).expect("a length");
+    let mut reply = vec![0; u16::from_be_bytes(len).into()];
+    stream.read_exact(&mut reply).expect("a reply");
+    reply
 }
 
 /// A question for an A record, with an OPT record.

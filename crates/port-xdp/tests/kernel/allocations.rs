@@ -45,7 +45,7 @@ fn a_burst_allocates_nothing() {
         let before = ALLOCATIONS.get();
         let mut queue = open(interface.index, 0, interface.chunk(), interface.mtu).unwrap();
         assert!(ALLOCATIONS.get() > before, "the counter counts");
-        program.serve(0, queue.device()).unwrap();
+        program.serve(0, &*queue.device()).unwrap();
         let (mut port, client) = (Udp::new(queue), wire.client(server));
         for _ in 0..130 {
             client.send(b"query").unwrap();

@@ -28,7 +28,7 @@ fn attach(wire: &Wire, listen: &[SocketAddr]) -> (Program, Udp<Queue<Socket>>) {
         let mut program = Program::attach(&interface, &rules).unwrap();
         let mut queue = open(interface.index, 0, interface.chunk(), interface.mtu).unwrap();
         assert!(!queue.device().is_zero_copy());
-        program.serve(0, queue.device()).unwrap();
+        program.serve(0, &*queue.device()).unwrap();
         (program, Udp::new(queue))
     })
 }

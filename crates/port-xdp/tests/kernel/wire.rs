@@ -1,5 +1,6 @@
 //! Two network namespaces and a pair of interfaces between them: `s0`, the server's, and `c0`.
 
+#![allow(dead_code, reason = "each test binary uses some of it")]
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::File;
 use std::net::{SocketAddr, UdpSocket};
@@ -70,6 +71,13 @@ impl Wire {
         let output = Command::new(words.next().expect("a command")).args(words).output().unwrap();
         let told = [output.stdout, output.stderr].concat();
         (output.status.success(), String::from_utf8_lossy(&told).into_owned())
+    }
+
+    /// A command that runs a program where the server is.
+    pub fn command(&self, program: &str) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.server, program]);
+        command
     }
 
     /// Does something as one of the server's threads.

@@ -87,6 +87,9 @@ mod tests {
         server.listen = ["127.0.0.1:1"]
         server.workers = 3
         server.port =
+        xdp.interface = "eth0"
+        xdp.queues = "0"
+        xdp.route_check = false
         server.pin = true
         server.steering = "hash"
         server.udp_size_max = 600
@@ -152,7 +155,7 @@ mod tests {
             let (key, value) = line.trim().split_once(" =").expect("a key");
             seen.insert(key);
             if value.is_empty() {
-                // There is one port so far.
+                // Another port needs another key.
                 continue;
             }
             let (old, new) = (config(""), config(line));

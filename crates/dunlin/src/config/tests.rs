@@ -28,7 +28,7 @@ fn every_error_at_once_each_with_its_place() {
 [server]
 listn = ["127.0.0.1"]
 workers = 0
-port = "xdp"
+port = "dpdk"
 udp_size_max = 100
 pin = "yes"
 steering = "hsah"
@@ -41,7 +41,7 @@ name = "a..b"
         r#"
 3:1: unknown key `listn` in [server] (did you mean `listen`?)
 4:11: expected "auto", a number from 1 to 256, or CPUs such as "2-5,8", found the number 0
-5:8: expected "socket", found the text "xdp"
+5:8: expected "socket" or "xdp", found the text "dpdk"
 6:16: expected a number from 512 to 4096, found the number 100
 7:7: expected true or false, found the text "yes"
 8:12: expected "auto", "cpu" or "hash", found the text "hsah"

@@ -157,8 +157,10 @@ impl Device for Socket {
         match error.raw_os_error() {
             // It sent as many as it does at a time.
             Some(libc::EAGAIN | libc::EINTR) => Ok(true),
-            // The device, or the way to it, is full, or down for now: what is left waits.
-            Some(libc::EBUSY | libc::ENOBUFS | libc::ENOMEM | libc::ENETDOWN) => Ok(false),
+            // The device, or the way to it, is full, down for now, or gone: what is left waits.
+            Some(libc::EBUSY | libc::ENOBUFS | libc::ENOMEM | libc::ENETDOWN | libc::ENXIO) => {
+                Ok(false)
+            }
             _ => Err(error),
         }
     }

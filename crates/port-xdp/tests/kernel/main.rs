@@ -193,6 +193,24 @@ fn a_queue_without_a_socket_is_the_kernels() {
 }
 
 #[test]
+fn an_interface_that_goes_leaves_a_quiet_port() {
+    if !is_root() {
+        return;
+    }
+    let mut link = Kernel::new("192.0.2.1:53");
+    for _ in 0..3 {
+        link.send(0, b"question");
+    }
+    link.wire.remove();
+    let end = Instant::now() + Duration::from_millis(200);
+    while Instant::now() < end {
+        link.port.burst(reply_to_all).expect("it can be used, for nothing");
+    }
+    let losses = link.port.frames().device().watch().unwrap().losses();
+    assert_eq!(losses.unwrap(), port_xdp::Losses::default());
+}
+
+#[test]
 fn who_comes_second_is_told_that_something_is_attached() {
     if !is_root() {
         return;

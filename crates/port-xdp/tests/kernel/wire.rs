@@ -119,6 +119,11 @@ impl Wire {
         self.run(&format!("ip -n {{s}} neigh add {address} lladdr 02:00:00:00:00:09 dev other"));
     }
 
+    /// Takes the server's interface away.
+    pub fn remove(&self) {
+        self.run("ip -n {s} link del s0");
+    }
+
     /// Whether a program is attached to the server's interface.
     pub fn has_program(&self) -> bool {
         self.try_run("ip -n {s} link show dev s0").1.contains("prog/xdp")

@@ -3,8 +3,8 @@
 //! What is read here was let through by a filter in the kernel; it is believed nevertheless in
 //! nothing that could be wrong. What is composed carries every checksum.
 
+use crate::Drop;
 use crate::checksum::{fold, sum, word};
-use crate::{Drop, Origin, Packet, Transport};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Octets of two Ethernet addresses, of a tag (IEEE 802.1Q), and of the type behind them.
@@ -43,6 +43,53 @@ pub struct Link {
     port: u16,
 }
 
+impl Link {
+    /// From one Ethernet address to another without tags, and from this port.
+    pub fn new(from: [u8; 6], to: [u8; 6], port: u16) -> Self {
+        let mut octets = [0; ADDRESSES + TAGS_MAX * TAG];
+        octets[..6].copy_from_slice(&to);
+        octets[6..ADDRESSES].copy_from_slice(&from);
+        Self { octets, len: ADDRESSES as u8, port }
+    }
+
+    /// The same behind one more tag (IEEE 802.1Q), the inner one; as it is where that is too many.
+    #[must_use]
+    pub fn behind(mut self, tag: u16) -> Self {
+        let at = usize::from(self.len);
+        if let Some(place) = self.octets.get_mut(at..at + TAG) {
+            place[..2].copy_from_slice(&TYPE_TAGS[0]);
+            place[2..].copy_from_slice(&tag.to_be_bytes());
+            self.len += TAG as u8;
+        }
+        self
+    }
+
+    /// A number of all that it is, with no key: equal links have equal ones.
+    #[inline]
+    pub fn hash(&self) -> u32 {
+        let word = |at: usize| {
+            let mut word = [0; 8];
+            word[..4].copy_from_slice(&self.octets[at..at + 4]);
+            u64::from_ne_bytes(word)
+        };
+        let (mut hash, mut at) = (u64::from(self.port) << 8 | u64::from(self.len), 0);
+        while at < self.octets.len() {
+            hash = (hash ^ word(at)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23);
+            at += 4;
+        }
+        (hash >> 32) as u32
+    }
+}
+
+/// How a frame of ours goes to a peer: by which link, and from which of our addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// The link.
+    pub link: Link,
+    /// The address.
+    pub local: IpAddr,
+}
+
 /// Where a frame's datagram is, and who sent it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Datagram {
@@ -52,26 +99,15 @@ pub struct Datagram {
     pub len: usize,
     /// Who sent it.
     pub peer: SocketAddr,
-    /// The address it was sent to.
-    pub local: IpAddr,
     /// How a reply goes back.
-    pub link: Link,
+    pub way: Way,
 }
 
 impl Datagram {
     /// The port it was sent to.
     #[inline]
     pub fn local_port(&self) -> u16 {
-        self.link.port
-    }
-
-    /// The packet that is shown of it, in the room behind the headers.
-    #[inline]
-    pub fn packet<'a>(&self, room: &'a mut [u8]) -> Packet<'a> {
-        let mut packet = Packet::new(room, self.len, self.peer, Transport::Datagram);
-        let local = crate::Local { ip: self.local, interface: 0 };
-        packet.origin = Origin { place: 0, local: Some(local), link: Some(self.link) };
-        packet
+        self.way.link.port
     }
 }
 
@@ -117,7 +153,7 @@ pub fn read(frame: &[u8]) -> Result<Datagram, Drop> {
     if peer.port() == 0 || !is_somebody(peer.ip()) {
         return Err(Drop::NoPeer);
     }
-    Ok(Datagram { at: network + at.0 + UDP, len: told - UDP, peer, local, link })
+    Ok(Datagram { at: network + at.0 + UDP, len: told - UDP, peer, way: Way { link, local } })
 }
 
 /// The link, turned round; the type of what is in the frame, and where that begins.
@@ -190,25 +226,22 @@ fn is_somebody(address: IpAddr) -> bool {
     }
 }
 
-/// How many octets are in front of a reply's payload; nothing: it has no link or address of ours.
+/// How many octets are in front of a payload.
 #[inline]
-pub fn headers_len(origin: &Origin) -> Option<usize> {
-    let network = if origin.local?.ip.is_ipv4() { V4 } else { V6 };
-    Some(usize::from(origin.link?.len) + TYPE + network + UDP)
+pub fn headers_len(way: &Way) -> usize {
+    let network = if way.local.is_ipv4() { V4 } else { V6 };
+    usize::from(way.link.len) + TYPE + network + UDP
 }
 
-/// Writes the headers of a reply. `head` is as long as [`headers_len`] says, and `payload`, which
+/// Writes the headers of what goes to a peer. `head` is as long as [`headers_len`] says, and `payload`, which
 /// follows it in the frame, together with it no longer than an IP packet may be.
 ///
 /// False: nothing was written, as the peer's address is of another family, or a length is wrong.
 #[inline]
-pub fn compose(head: &mut [u8], payload: &[u8], origin: &Origin, peer: SocketAddr) -> bool {
-    let (Some(len), Some(local), Some(link)) = (headers_len(origin), origin.local, origin.link)
-    else {
-        return false;
-    };
+pub fn compose(head: &mut [u8], payload: &[u8], way: &Way, peer: SocketAddr) -> bool {
+    let (Way { link, local }, len) = (way, headers_len(way));
     let ip_len = NETWORK_MAX + payload.len();
-    if head.len() != len || ip_len > 0xffff || local.ip.is_ipv4() != peer.is_ipv4() {
+    if head.len() != len || ip_len > 0xffff || local.is_ipv4() != peer.is_ipv4() {
         return false;
     }
     let (front, network) = head.split_at_mut(usize::from(link.len));
@@ -216,7 +249,7 @@ pub fn compose(head: &mut [u8], payload: &[u8], origin: &Origin, peer: SocketAdd
     let (ether_type, network) = network.split_at_mut(TYPE);
     let (network, udp) = network.split_at_mut(network.len() - UDP);
     let len = (UDP + payload.len()) as u16;
-    let addresses = match (local.ip, peer.ip()) {
+    let addresses = match (*local, peer.ip()) {
         (IpAddr::V4(from), IpAddr::V4(to)) => {
             ether_type.copy_from_slice(&TYPE_V4);
             write_v4(network, len, from, to);

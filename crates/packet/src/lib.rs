@@ -59,8 +59,6 @@ pub struct Origin {
     pub place: u64,
     /// The address it was sent to, where the port has more than one.
     pub local: Option<Local>,
-    /// What a frame that goes back begins with, where the port carries frames.
-    pub link: Option<frame::Link>,
 }
 
 /// One of our own addresses.
@@ -68,7 +66,8 @@ pub struct Origin {
 pub struct Local {
     /// The address.
     pub ip: IpAddr,
-    /// The number of the interface, for addresses that mean nothing without it.
+    /// The number of the interface, for addresses that mean nothing without it; where the port
+    /// carries frames, what it knows the way back by.
     pub interface: u32,
 }
 
@@ -160,6 +159,10 @@ impl Drop {
         }
     }
 }
+
+/// Bursts are walked by a packet's number: where its size is no power of two, that costs
+/// instructions for each.
+const _: () = assert!(size_of::<Packet<'_>>() == 128);
 
 #[cfg(test)]
 mod tests {

@@ -5,8 +5,7 @@ use crate::queue::{Device, Queue, Rings};
 use crate::ring::{Consumer, Producer, plain};
 use crate::umem::Mapping;
 use libc::xdp_desc;
-use packet::frame::{compose, headers_len, read};
-use packet::{Local, Origin};
+use packet::frame::{Way, compose, headers_len, read};
 use port::contract::Link;
 use port::{Frames, Port, Udp, contract};
 use proptest::prelude::*;
@@ -140,45 +139,14 @@ impl Fake {
     }
 }
 
-/// A frame from one to another, with both directions' addresses and a tag.
+/// A frame from one to another, behind a tag.
 fn frame(from: SocketAddr, to: SocketAddr, payload: &[u8]) -> Vec<u8> {
-    let mut seed = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x81, 0, 0, 7];
-    seed.extend(if from.is_ipv4() { [8, 0].as_slice() } else { &[0x86, 0xdd] });
-    // A link can only be read: from a frame whose other parts are made up until they fit.
-    let mut origin =
-        Origin { local: Some(Local { ip: from.ip(), interface: 0 }), ..<_>::default() };
-    let network = if from.is_ipv4() { v4(from, to) } else { v6(from, to) };
-    let link = read(&[&seed[..], &network].concat()).expect("a frame").link;
-    origin.link = Some(link);
-    let mut head = vec![0; headers_len(&origin).expect("headers")];
-    assert!(compose(&mut head, payload, &origin, to));
+    let (theirs, ours) = ([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
+    let link = packet::frame::Link::new(theirs, ours, from.port()).behind(7);
+    let way = Way { link, local: from.ip() };
+    let mut head = vec![0; headers_len(&way)];
+    assert!(compose(&mut head, payload, &way, to));
     [&head, payload].concat()
-}
-
-/// An empty datagram from `to` to `from`: what a reply to it would begin with is what is wanted.
-fn v4(from: SocketAddr, to: SocketAddr) -> Vec<u8> {
-    let (SocketAddr::V4(from), SocketAddr::V4(to)) = (from, to) else { panic!("families") };
-    let mut octets = vec![0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0];
-    octets.extend([to.ip().octets(), from.ip().octets()].concat());
-    let words = octets.chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])));
-    let sum: u32 = words.sum();
-    let checksum = !((sum & 0xffff) + (sum >> 16)) as u16;
-    octets[10..12].copy_from_slice(&checksum.to_be_bytes());
-    octets.extend([to.port().to_be_bytes(), from.port().to_be_bytes(), [0, 8], [0, 0]].concat());
-    octets
-}
-
-fn v6(from: SocketAddr, to: SocketAddr) -> Vec<u8> {
-    let (SocketAddr::V6(from), SocketAddr::V6(to)) = (from, to) else { panic!("families") };
-    let mut octets = vec![0x60, 0, 0, 0, 0, 8, 17, 64];
-    octets.extend([to.ip().octets(), from.ip().octets()].concat());
-    let words = octets[8..].chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])));
-    let sum: u32 = words.sum::<u32>() + 8 + 17;
-    // Partial, as of a sender on this machine.
-    let partial = ((sum & 0xffff) + (sum >> 16)) as u16;
-    octets.extend([to.port().to_be_bytes(), from.port().to_be_bytes(), [0, 8]].concat());
-    octets.extend(partial.to_be_bytes());
-    octets
 }
 
 impl Link for Fake {
@@ -202,7 +170,7 @@ impl Link for Fake {
     fn receive(&mut self, client: usize) -> Option<Vec<u8>> {
         while let Some(frame) = self.port.frames().device().wire.pop_front() {
             let datagram = read(&frame).expect("what is sent can be read");
-            let to = SocketAddr::new(datagram.local, datagram.local_port());
+            let to = SocketAddr::new(datagram.way.local, datagram.local_port());
             assert_eq!(datagram.peer.port(), 53);
             let nth = self.clients.iter().position(|client| *client == to).expect("a client");
             self.got[nth].push_back(frame[datagram.at..datagram.at + datagram.len].to_vec());

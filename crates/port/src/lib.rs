@@ -3,6 +3,8 @@
 
 pub mod contract;
 mod frames;
+pub mod limits;
+mod links;
 mod loopback;
 mod udp;
 

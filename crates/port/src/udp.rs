@@ -1,8 +1,9 @@
 //! Datagrams out of frames.
 
+use crate::links::Links;
 use crate::{Burst, Caps, Exchange, Frame, Frames, Port};
-use packet::frame::{NETWORK_MAX, compose, headers_len, read};
-use packet::{BURST_MAX, Drop, Packet, Transport, Verdict};
+use packet::frame::{NETWORK_MAX, Way, compose, headers_len, read};
+use packet::{BURST_MAX, Drop, Local, Packet, Transport, Verdict};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::BorrowedFd;
@@ -13,10 +14,12 @@ use std::os::fd::BorrowedFd;
 pub struct Udp<F> {
     frames: F,
     caps: Caps,
+    links: Links,
 }
 
 /// What is left of a frame beside the packet shown of it.
 struct Rest<'a> {
+    way: Way,
     head: &'a mut [u8],
     len: &'a mut usize,
     is_sent: &'a mut bool,
@@ -26,7 +29,7 @@ impl<F: Frames> Udp<F> {
     /// A port on a device that lets through what is for us.
     pub fn new(frames: F) -> Self {
         let room = frames.mtu().saturating_sub(NETWORK_MAX);
-        Self { frames, caps: Caps { burst_max: BURST_MAX, room } }
+        Self { frames, caps: Caps { burst_max: BURST_MAX, room }, links: Links::new() }
     }
 
     /// The device.
@@ -41,12 +44,12 @@ impl<F: Frames> Port for Udp<F> {
     }
 
     fn burst(&mut self, app: impl FnOnce(&mut [Packet<'_>])) -> io::Result<Burst> {
-        let (room, mut burst) = (self.caps.room, Burst::default());
+        let (room, mut burst, links) = (self.caps.room, Burst::default(), &mut self.links);
         // What is prepared costs as much as it may hold, however few there are.
         let Exchange { received, refused } = self.frames.burst(|frames| match frames.len() {
-            0..=4 => show::<4>(frames, room, app, &mut burst),
-            5..=16 => show::<16>(frames, room, app, &mut burst),
-            _ => show::<BURST_MAX>(frames, room, app, &mut burst),
+            0..=4 => show::<4>(frames, room, app, (links, &mut burst)),
+            5..=16 => show::<16>(frames, room, app, (links, &mut burst)),
+            _ => show::<BURST_MAX>(frames, room, app, (links, &mut burst)),
         })?;
         burst.received = received;
         burst.replied -= refused;
@@ -56,15 +59,18 @@ impl<F: Frames> Port for Udp<F> {
 
     fn queue(&mut self, reply: &Packet<'_>) -> bool {
         let payload = reply.message();
-        let Some(at) = headers_len(&reply.origin).filter(|_| payload.len() <= self.caps.room)
-        else {
+        let way = reply.origin.local.and_then(|Local { ip, interface }| {
+            self.links.get(interface).map(|link| Way { link, local: ip })
+        });
+        let Some(way) = way.filter(|_| payload.len() <= self.caps.room) else {
             return false;
         };
+        let at = headers_len(&way);
         self.frames.queue(|room| {
             let (head, rest) = room.split_at_mut_checked(at)?;
             let rest = rest.get_mut(..payload.len())?;
             rest.copy_from_slice(payload);
-            compose(head, rest, &reply.origin, reply.peer).then_some(at + payload.len())
+            compose(head, rest, &way, reply.peer).then_some(at + payload.len())
         })
     }
 
@@ -83,13 +89,14 @@ fn show<const N: usize>(
     frames: &mut [Frame<'_>],
     room: usize,
     app: impl FnOnce(&mut [Packet<'_>]),
-    burst: &mut Burst,
+    (links, burst): (&mut Links, &mut Burst),
 ) {
     let mut rests = [const { None }; N];
     let mut shown = 0;
     let mut left = frames.iter_mut();
     let mut packets: [Packet<'_>; N] = std::array::from_fn(|_| {
-        let Some((packet, rest)) = left.by_ref().find_map(|frame| open(frame, room, burst)) else {
+        let Some((packet, rest)) = left.by_ref().find_map(|frame| open(frame, room, links, burst))
+        else {
             return nothing();
         };
         rests[shown] = Some(rest);
@@ -102,7 +109,7 @@ fn show<const N: usize>(
     for (packet, rest) in packets.iter().zip(&mut rests[..shown]) {
         match (packet.verdict, rest) {
             (Verdict::Reply, Some(rest)) => {
-                if compose(rest.head, packet.message(), &packet.origin, packet.peer) {
+                if compose(rest.head, packet.message(), &rest.way, packet.peer) {
                     (*rest.len, *rest.is_sent) = (rest.head.len() + packet.len, true);
                     burst.replied += 1;
                 } else {
@@ -120,6 +127,7 @@ fn show<const N: usize>(
 fn open<'f>(
     frame: &'f mut Frame<'_>,
     room: usize,
+    links: &mut Links,
     burst: &mut Burst,
 ) -> Option<(Packet<'f>, Rest<'f>)> {
     let datagram = match read(&frame.buf[..frame.len]) {
@@ -135,8 +143,10 @@ fn open<'f>(
     };
     let (head, payload) = frame.buf.split_at_mut(datagram.at);
     let room = room.min(payload.len());
-    let packet = datagram.packet(&mut payload[..room]);
-    Some((packet, Rest { head, len: &mut frame.len, is_sent: &mut frame.is_sent }))
+    let (way, peer, len) = (datagram.way, datagram.peer, datagram.len);
+    let mut packet = Packet::new(&mut payload[..room], len, peer, Transport::Datagram);
+    packet.origin.local = Some(Local { ip: way.local, interface: links.number(&way.link) });
+    Some((packet, Rest { way, head, len: &mut frame.len, is_sent: &mut frame.is_sent }))
 }
 
 /// In the place of a packet that is not there.

@@ -1,7 +1,6 @@
 extern crate std;
 
 use super::*;
-use crate::Local;
 use proptest::prelude::*;
 use std::vec;
 use std::vec::Vec;
@@ -10,22 +9,16 @@ const OURS: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const THEIRS: [u8; 6] = [2, 0, 0, 0, 0, 2];
 
 /// What a client's frame is answered with: from its addresses to ours.
-fn origin(local: &str, tags: &[u16]) -> Origin {
-    let mut octets = [0; ADDRESSES + TAGS_MAX * TAG];
-    octets[..ADDRESSES].copy_from_slice(&[OURS, THEIRS].concat());
-    for (tag, place) in tags.iter().zip(octets[ADDRESSES..].chunks_mut(TAG)) {
-        place[..2].copy_from_slice(&TYPE_TAGS[0]);
-        place[2..].copy_from_slice(&tag.to_be_bytes());
-    }
-    let len = (ADDRESSES + tags.len() * TAG) as u8;
-    let link = Some(Link { octets, len, port: 4_660 });
-    Origin { place: 0, local: Some(Local { ip: local.parse().unwrap(), interface: 0 }), link }
+fn way(local: &str, tags: &[u16]) -> Way {
+    let link = tags.iter().fold(Link::new(THEIRS, OURS, 4_660), |link, tag| link.behind(*tag));
+    assert_eq!(usize::from(link.len), ADDRESSES + tags.len() * TAG);
+    Way { link, local: local.parse().unwrap() }
 }
 
 fn frame(from: &str, to: &str, tags: &[u16], payload: &[u8]) -> Vec<u8> {
-    let origin = origin(from, tags);
-    let mut head = vec![0; headers_len(&origin).unwrap()];
-    assert!(compose(&mut head, payload, &origin, to.parse().unwrap()));
+    let way = way(from, tags);
+    let mut head = vec![0; headers_len(&way)];
+    assert!(compose(&mut head, payload, &way, to.parse().unwrap()));
     [&head, payload].concat()
 }
 
@@ -61,7 +54,7 @@ fn both_families_are_read_behind_up_to_two_tags() {
             let datagram = read(&frame).unwrap();
             assert_eq!(&frame[datagram.at..], b"odd");
             assert_eq!((datagram.peer.ip(), datagram.peer.port()), (from.parse().unwrap(), 4_660));
-            assert_eq!(SocketAddr::new(datagram.local, 53), to.parse().unwrap());
+            assert_eq!(SocketAddr::new(datagram.way.local, 53), to.parse().unwrap());
         }
     }
     assert_eq!(read(&frame("192.0.2.1", "198.51.100.2:53", &[1, 2], b"")).unwrap().len, 0);
@@ -71,15 +64,14 @@ fn both_families_are_read_behind_up_to_two_tags() {
 fn a_reply_goes_back_the_way_the_question_came() {
     let question = frame("192.0.2.1", "198.51.100.2:53", &[7], b"a question");
     let datagram = read(&question).unwrap();
-    let origin = datagram.packet(&mut [0; 32]).origin;
-    let mut head = vec![0; headers_len(&origin).unwrap()];
+    let mut head = vec![0; headers_len(&datagram.way)];
     assert_eq!(head.len(), datagram.at, "a reply begins where its question does");
-    assert!(compose(&mut head, b"an answer", &origin, datagram.peer));
+    assert!(compose(&mut head, b"an answer", &datagram.way, datagram.peer));
     assert_eq!([&head[6..12], &head[..6]], [&question[..6], &question[6..12]]);
     assert_eq!(head[12..18], question[12..18]);
     let back = read(&[&head[..], b"an answer"].concat()).unwrap();
     assert_eq!((back.peer, back.len), ("198.51.100.2:53".parse().unwrap(), 9));
-    assert_eq!(SocketAddr::new(back.local, back.link.port), datagram.peer);
+    assert_eq!(SocketAddr::new(back.way.local, back.local_port()), datagram.peer);
 }
 
 #[test]
@@ -151,36 +143,48 @@ fn nobody_is_answered_who_is_no_host() {
     for from in ["::", "::1", "ff02::1", "::ffff:192.0.2.1"] {
         assert_eq!(read(&frame(from, "[2001:db8::1]:53", &[], b"")), Err(Drop::NoPeer), "{from}");
     }
-    let mut origin = origin("192.0.2.1", &[]);
-    origin.link.as_mut().unwrap().port = 0;
-    let mut head = vec![0; headers_len(&origin).unwrap()];
-    assert!(compose(&mut head, b"", &origin, "192.0.2.2:53".parse().unwrap()));
+    let mut way = way("192.0.2.1", &[]);
+    way.link.port = 0;
+    let mut head = vec![0; headers_len(&way)];
+    assert!(compose(&mut head, b"", &way, "192.0.2.2:53".parse().unwrap()));
     assert_eq!(read(&head), Err(Drop::NoPeer));
 }
 
 #[test]
 fn a_checksum_of_zero_is_sent_as_all_ones() {
-    let origin = origin("192.0.2.1", &[]);
-    let mut head = vec![0; headers_len(&origin).unwrap()];
+    let way = way("192.0.2.1", &[]);
+    let mut head = vec![0; headers_len(&way)];
     let (found, peer) = (|head: &[u8]| [head[40], head[41]], "192.0.2.2:53".parse().unwrap());
-    assert!(compose(&mut head, &[0; 2], &origin, peer));
+    assert!(compose(&mut head, &[0; 2], &way, peer));
     // What makes the sum zero is the checksum itself.
     let payload = found(&head);
-    assert!(compose(&mut head, &payload, &origin, peer));
+    assert!(compose(&mut head, &payload, &way, peer));
     assert_eq!(found(&head), [0xff; 2]);
     assert!(read(&[&head[..], &payload].concat()).is_ok());
 }
 
 #[test]
 fn what_does_not_fit_together_is_not_composed() {
-    let origin = origin("192.0.2.1", &[]);
+    let way = way("192.0.2.1", &[]);
     let (peer, mut head) = ("192.0.2.2:53".parse().unwrap(), vec![0; 42]);
-    assert!(compose(&mut head, b"", &origin, peer));
-    assert!(!compose(&mut head[..41], b"", &origin, peer), "too short");
-    assert!(!compose(&mut head, b"", &origin, "[2001:db8::1]:53".parse().unwrap()));
-    assert!(!compose(&mut head, &[0; 65_500], &origin, peer), "too long");
-    assert!(!compose(&mut head, b"", &Origin { link: None, ..origin }, peer));
-    assert_eq!(headers_len(&Origin::default()), None);
+    assert!(compose(&mut head, b"", &way, peer));
+    assert!(!compose(&mut head[..41], b"", &way, peer), "too short");
+    assert!(!compose(&mut head, b"", &way, "[2001:db8::1]:53".parse().unwrap()));
+    assert!(!compose(&mut head, &[0; 65_500], &way, peer), "too long");
+}
+
+#[test]
+fn links_that_differ_anywhere_have_other_numbers() {
+    let link = way("192.0.2.1", &[7, 8]).link;
+    assert_eq!(link.hash(), way("192.0.2.1", &[7, 8]).link.hash());
+    assert_eq!(link.behind(9), link, "there is room for two");
+    let mut others = std::vec![Link { port: 1, ..link }, Link { len: 16, ..link }];
+    others.extend((0..link.octets.len()).map(|at| {
+        let mut other = link;
+        other.octets[at] ^= 1;
+        other
+    }));
+    assert!(others.iter().all(|other| other.hash() != link.hash()));
 }
 
 proptest! {

@@ -3,7 +3,7 @@
 
 use control::status::{
     CacheStatus, ConfigStatus, Histogram, HostsStatus, State, Status, StreamStatus, ThreadStatus,
-    UpstreamStatus, ZoneState, ZoneStatus,
+    UpstreamStatus, XdpQueueStatus, XdpStatus, ZoneState, ZoneStatus,
 };
 use ops::Ops;
 use std::io::{Read, Write};
@@ -147,9 +147,21 @@ pub fn status(looks: u64) -> Status {
         },
         imbalance: 1.25,
         upstreams: vec![upstream("192.0.2.53:53", looks), upstream("[2001:db8::53]:53", 0)],
+        xdp: Some(xdp(looks)),
         cache: Some(CacheStatus { hits: looks, misses: 1, ..CacheStatus::default() }),
         process: control::status::Process::read(),
         ..Status::default()
+    }
+}
+
+fn xdp(looks: u64) -> XdpStatus {
+    let counts = |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), looks)).collect();
+    XdpStatus {
+        interface: "eth0".into(),
+        mode: "native".into(),
+        passed: counts(&["taken", "unchecked", "route"]),
+        queues: vec![XdpQueueStatus { queue: 0, lost: counts(&["ring_full", "stray"]) }],
+        ..XdpStatus::default()
     }
 }
 

@@ -42,9 +42,10 @@ deb: ## target/dunlin.deb
 fleet: ## write examples/fleet again
 	@cargo xtask demo examples/fleet
 
-bpf: ## compile the XDP program again; its object is committed
+bpf: ## compile the XDP programs again; their objects are committed
 	@scripts/require test
-	@crates/port-xdp/bpf/build crates/port-xdp/bpf/filter.o
+	@crates/port-xdp/bpf/build crates/port-xdp/bpf/filter.c crates/port-xdp/bpf/filter.o
+	@crates/port-xdp/bpf/build crates/lab-echo/bpf/echo.c crates/lab-echo/bpf/echo.o
 
 bench-instructions: ## instructions a query; more than the limit fails
 	@scripts/require test

@@ -4,14 +4,16 @@ mod process;
 
 use crate::board::{Board, Counts, State};
 use crate::limits::{CHANGE_MAX, PATIENCE};
+use crate::model::Opened;
 use crate::seat::Seat;
 use crate::{Error, Model, Options, model, netns, sockets};
 use plane::OnStop;
 use process::Processes;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::any::Any;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -25,7 +27,7 @@ pub struct Echo {
     processes: Processes,
     begun: Instant,
     /// What is to stay open as long as it runs.
-    _beside: Option<OwnedFd>,
+    _beside: Box<dyn Any + Send>,
 }
 
 /// Why a wait is over.
@@ -74,9 +76,6 @@ impl Snapshot {
     }
 }
 
-/// What a model receives from: a socket for each thread, and what is to be kept beside them.
-type Sources = (Vec<Arc<OwnedFd>>, Option<OwnedFd>);
-
 impl Echo {
     /// Opens the sockets, starts what was asked for, and returns when all threads answer.
     ///
@@ -91,21 +90,24 @@ impl Echo {
             model::probe_io_uring()?;
         }
         let count = options.processes * options.threads;
-        let (sockets, beside) = netns::within(options.netns.as_deref(), || open(&options, count))?;
+        let Opened { sockets, devices, beside } =
+            netns::within(options.netns.as_deref(), || open(&options, count))?;
         let told = |error| Error::failed("a socket", error);
-        let address = rustix::net::getsockname(&*sockets[0]).map_err(std::io::Error::from);
-        // A packet socket has no port: its address is the one asked for.
-        let address = address.map_err(told)?.try_into().unwrap_or(options.listen);
+        // A packet socket has no port, an AF_XDP one no address: it is the one asked for.
+        let address = rustix::net::getsockname(&*sockets[0]).ok();
+        let address = address.and_then(|address| address.try_into().ok()).unwrap_or(options.listen);
         let queues = sockets::buffers(&*sockets[0]).map_err(told)?;
         let board = Board::new(count).map_err(|error| Error::failed("shared memory", error))?;
         let board = Arc::new(board);
         let on_stop = OnStop::new().map_err(|error| Error::failed("an eventfd", error))?;
+        let mut devices = devices.into_iter();
         let seats = sockets.into_iter().enumerate().map(|(number, socket)| {
             Arc::new(Seat {
                 number,
                 cpu: options.cpu(number),
                 batch: options.batch(),
                 socket,
+                device: Mutex::new(devices.next()),
                 on_stop: on_stop.clone(),
                 board: board.clone(),
                 spin: options.spin,
@@ -220,13 +222,18 @@ impl Drop for Echo {
     }
 }
 
-fn open(options: &Options, count: usize) -> Result<Sources, Error> {
+/// What a model receives from: a socket for each thread, and what is to be kept beside them.
+fn open(options: &Options, count: usize) -> Result<Opened, Error> {
     match options.model {
+        Model::AfXdp | Model::XdpTx => model::open_xdp(options, count),
         Model::Packet => {
             let (sockets, silencer) = model::open_packet_sockets(options, count)?;
-            Ok((sockets, Some(silencer)))
+            Ok(Opened { sockets, devices: Vec::new(), beside: Box::new(silencer) })
         }
-        _ => Ok((sockets::open(options, count)?, None)),
+        _ => {
+            let sockets = sockets::open(options, count)?;
+            Ok(Opened { sockets, devices: Vec::new(), beside: Box::new(()) })
+        }
     }
 }
 

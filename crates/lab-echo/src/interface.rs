@@ -1,6 +1,7 @@
 //! Which interface has an address.
 
 use crate::Error;
+use std::ffi::CStr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::{io, ptr};
 
@@ -33,6 +34,22 @@ pub fn of_address(address: IpAddr) -> Result<u32, Error> {
     })
 }
 
+/// The name of an interface.
+///
+/// # Errors
+/// It is gone.
+pub fn name(index: u32) -> io::Result<String> {
+    let mut name = [0; libc::IF_NAMESIZE];
+    // SAFETY: there is room for the longest name and its end.
+    let found = unsafe { libc::if_indextoname(index, name.as_mut_ptr()) };
+    if found.is_null() {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: it was found, so a name that ends is there.
+    let name = unsafe { CStr::from_ptr(name.as_ptr()) };
+    Ok(name.to_string_lossy().into_owned())
+}
+
 /// # Safety
 /// The pointer is null, or leads to a socket address of the family it says.
 unsafe fn ip(address: *const libc::sockaddr) -> Option<IpAddr> {
@@ -62,6 +79,8 @@ mod tests {
     #[test]
     fn the_loopback_interface_is_found_by_its_address() {
         let index = of_address(Ipv4Addr::LOCALHOST.into()).unwrap();
+        assert_eq!(name(index).unwrap(), "lo");
+        assert!(name(u32::MAX).is_err());
         let text = std::fs::read_to_string("/sys/class/net/lo/ifindex").unwrap();
         assert_eq!(text.trim().parse(), Ok(index));
         let error = of_address("192.0.2.1".parse().unwrap()).unwrap_err();

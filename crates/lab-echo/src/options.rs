@@ -29,11 +29,15 @@ pub enum Model {
     Packet,
     /// Dunlin's own worker loop and socket port.
     Worker,
+    /// AF_XDP: frames in rings shared with the device's driver.
+    AfXdp,
+    /// XDP_TX: a program of the kernel's turns frames round before anybody else sees them.
+    XdpTx,
 }
 
 impl Model {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Blocking,
         Self::Spin,
         Self::Recvmmsg,
@@ -43,6 +47,8 @@ impl Model {
         Self::IoUring,
         Self::Packet,
         Self::Worker,
+        Self::AfXdp,
+        Self::XdpTx,
     ];
 
     /// Its name on the command line and in reports.
@@ -57,6 +63,8 @@ impl Model {
             Self::IoUring => "io_uring",
             Self::Packet => "packet",
             Self::Worker => "worker",
+            Self::AfXdp => "af_xdp",
+            Self::XdpTx => "xdp_tx",
         }
     }
 
@@ -78,6 +86,14 @@ impl Model {
                  (PACKET_FANOUT), headers and checksums by ourselves (needs CAP_NET_RAW)"
             }
             Self::Worker => "Dunlin's own worker loop and socket port: the ceiling of dunlin serve",
+            Self::AfXdp => {
+                "AF_XDP: frames in rings shared with the driver, a queue of the device a thread, \
+                 on the rings of dunlin serve (needs root)"
+            }
+            Self::XdpTx => {
+                "XDP_TX: a program in the kernel turns each frame round, and wakes nobody \
+                 (needs root)"
+            }
         }
     }
 
@@ -90,7 +106,8 @@ impl Model {
     pub const fn batch(self) -> (usize, bool) {
         match self {
             Self::Blocking | Self::Spin => (1, false),
-            Self::Worker => (packet::BURST_MAX, false),
+            Self::Worker | Self::AfXdp => (packet::BURST_MAX, false),
+            Self::XdpTx => (1, false),
             _ => (64, true),
         }
     }
@@ -181,8 +198,16 @@ impl Options {
         if self.spin > SPIN_MAX || self.busy_poll > BUSY_POLL_MAX {
             return wrong("a query may take 1 s at most, and a poll of a device likewise".into());
         }
-        if self.model == Model::Packet && self.listen.ip().is_unspecified() {
-            return wrong("model packet needs one address of this host, not all of them".into());
+        let is_bypass = matches!(self.model, Model::AfXdp | Model::XdpTx);
+        let is_of_device = is_bypass || self.model == Model::Packet;
+        if is_of_device && self.listen.ip().is_unspecified() {
+            return wrong(format!("model {model} needs one address of this host, not all of them"));
+        }
+        if is_bypass && (self.processes > 1 || self.shared) {
+            return wrong(format!("model {model} has one process, and nothing to be shared"));
+        }
+        if self.model == Model::XdpTx && (self.threads > 1 || !self.spin.is_zero()) {
+            return wrong("model xdp_tx has one thread, which only looks on".into());
         }
         if self.listen.port() == 0 && self.processes * self.threads > 1 && !self.shared {
             return wrong("port 0 would be another one for each thread; name one".into());
@@ -224,7 +249,7 @@ mod tests {
             assert_eq!(Model::of_name(model.name()), Some(model));
             assert!(options(model).check().is_ok(), "{model:?}");
         }
-        assert_eq!(Model::of_name("af_xdp"), None);
+        assert_eq!(Model::of_name("dpdk"), None);
     }
 
     #[test]
@@ -254,6 +279,9 @@ mod tests {
                 Options { listen: "0.0.0.0:53".parse().unwrap(), ..options(Model::Packet) },
                 "one address",
             ),
+            (Options { shared: true, ..options(Model::AfXdp) }, "one process"),
+            (Options { processes: 2, ..options(Model::AfXdp) }, "one process"),
+            (Options { threads: 2, ..options(Model::XdpTx) }, "one thread"),
         ] {
             let text = refusal(&options);
             assert!(text.contains(part), "{text:?} lacks {part:?}");

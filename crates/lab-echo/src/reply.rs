@@ -14,8 +14,8 @@ pub enum Reason {
     Oversize,
     /// The kernel did not take the answer.
     Unsent,
-    /// Not a whole UDP datagram for our address (model `packet` only, which sees packets as they
-    /// came).
+    /// Not a whole UDP datagram for our address (models `packet` and `af_xdp` only, which see
+    /// packets as they came).
     Malformed,
 }
 

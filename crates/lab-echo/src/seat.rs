@@ -2,12 +2,13 @@
 
 use crate::Error;
 use crate::board::{Board, Tally};
+use crate::model::Device;
 use crate::reply::{Reason, turn_around};
 use plane::OnStop;
 use rustix::time::{ClockId, clock_gettime};
 use std::hint;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// A thread's place: its socket, its counters, and how it is to work.
@@ -19,6 +20,8 @@ pub struct Seat {
     /// Datagrams a call or a wake-up at most.
     pub batch: usize,
     pub socket: Arc<OwnedFd>,
+    /// What else it receives from, until it begins.
+    pub device: Mutex<Option<Device>>,
     /// For those who cannot look at the board: readable when it says stop.
     pub on_stop: OnStop,
     pub board: Arc<Board>,
@@ -124,6 +127,7 @@ mod tests {
             cpu: None,
             batch: 1,
             socket: Arc::new(socket),
+            device: Mutex::default(),
             on_stop: OnStop::new().unwrap(),
             board: board.clone(),
             spin: Duration::ZERO,

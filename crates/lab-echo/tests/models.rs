@@ -20,7 +20,7 @@ const LOOPBACKS: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6
 /// Those that work on the loopback device, and without root.
 fn models() -> impl Iterator<Item = Model> {
     Model::ALL.into_iter().filter(|model| match model {
-        Model::Packet => false,
+        Model::Packet | Model::AfXdp | Model::XdpTx => false,
         Model::IoUring => has_io_uring(),
         _ => true,
     })
@@ -273,6 +273,46 @@ fn packet_sockets_answer_as_the_stack_does() {
         let busy = last.threads.iter().filter(|thread| thread.counts.received > 0).count();
         assert!(shared || busy == threads, "{last:?}");
     }
+}
+
+#[test]
+fn frames_past_the_stack_are_answered_as_by_it() {
+    let Some(hosts) = Hosts::of_mtu("lab-echo-xdp", 1_500) else { return };
+    let _polls = hosts.let_client_poll();
+    for model in [Model::AfXdp, Model::XdpTx] {
+        for ip in [hosts::V4, hosts::V6] {
+            let netns = Some(hosts.server.clone());
+            let options = Options { netns, ..Options::new(SocketAddr::new(ip, 5353), model) };
+            let echo = Echo::start(options.clone()).unwrap();
+            let error = Echo::start(options.clone()).err().expect("the port is taken").to_string();
+            assert!(error.contains("ss -lunp"), "{error}");
+            let client = hosts.client(ip);
+            client.connect((ip, 5353)).unwrap();
+            for (id, len) in (0..).zip([12, 13, 44, 512]) {
+                let query = query(id, len);
+                client.send(&query).unwrap();
+                assert_eq!(receive(&client, PATIENCE), Some(echoed(&query)), "{model:?}, {len}");
+            }
+            let mut response = query(7, 44);
+            response[2] |= 0x80;
+            for refused in [&response[..], &response[..11], &[]] {
+                client.send(refused).unwrap();
+            }
+            let total = counts(&echo, 7);
+            let dropped = [Reason::Response, Reason::Short].map(|r| total.dropped[r as usize]);
+            assert_eq!((total.answered, dropped), (4, [1, 2]), "{model:?}: {total:?}");
+            assert_eq!(receive(&client, SILENCE), None, "{model:?}");
+            echo.stop().unwrap();
+            assert!(!hosts.has_program(), "{model:?} leaves nothing behind");
+        }
+    }
+    let many = Options {
+        threads: 2,
+        netns: Some(hosts.server.clone()),
+        ..Options::new(SocketAddr::new(hosts::V4, 5353), Model::AfXdp)
+    };
+    let error = Echo::start(many).err().expect("one queue").to_string();
+    assert!(error.contains("queues for 1 threads"), "{error}");
 }
 
 #[test]

@@ -233,8 +233,8 @@ pub fn headers_len(way: &Way) -> usize {
     usize::from(way.link.len) + TYPE + network + UDP
 }
 
-/// Writes the headers of what goes to a peer. `head` is as long as [`headers_len`] says, and `payload`, which
-/// follows it in the frame, together with it no longer than an IP packet may be.
+/// Writes the headers of what goes to a peer. `head` is as long as [`headers_len`] says, and
+/// `payload`, which follows it in the frame, together with it no longer than an IP packet may be.
 ///
 /// False: nothing was written, as the peer's address is of another family, or a length is wrong.
 #[inline]

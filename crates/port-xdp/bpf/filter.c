@@ -143,6 +143,9 @@ int dunlin(struct xdp_md *ctx)
 
 	if (data + sizeof(*eth) > end)
 		return XDP_PASS;
+	// To a group of hosts, whatever address is inside: the kernel knows whether it may be one of ours.
+	if (eth->h_dest[0] & 1)
+		return XDP_PASS;
 	type = eth->h_proto;
 	data += sizeof(*eth);
 #pragma unroll
@@ -210,5 +213,5 @@ int dunlin(struct xdp_md *ctx)
 	return redirect_map(&sockets, queue, XDP_PASS);
 }
 
-// fib_lookup asks for a licence that is compatible with that of the kernel.
-char licence[] SEC("license") = "Dual BSD/GPL";
+// fib_lookup is for programs under the licence of the kernel: of the two above, this one holds there.
+char licence[] SEC("license") = "GPL";

@@ -1,6 +1,7 @@
 //! A port on an AF_XDP socket: frames in rings that are shared with the kernel, past its network
 //! stack, and the program that lets in what is for us.
 
+mod attached;
 mod interface;
 pub mod limits;
 mod program;
@@ -12,7 +13,10 @@ mod umem;
 #[cfg(test)]
 mod fake;
 
+pub use attached::{Attached, Mode, XdpError};
+/// To load a program of one's own by: [`Attached::new`].
+pub use aya::{EbpfLoader, include_bytes_aligned};
 pub use interface::Interface;
-pub use program::{Mode, Passed, Program, Rules, XdpError};
+pub use program::{Passed, Program, Rules};
 pub use queue::{Counts, Device, Queue};
 pub use socket::{Losses, Socket, Watch, open};

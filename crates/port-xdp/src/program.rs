@@ -1,108 +1,16 @@
 //! The program that the kernel runs for every packet of an interface: it lets in what is for us.
 
+use crate::attached::{Attached, Mode, XdpError, map};
 use crate::interface::{Interface, addresses};
 use crate::limits::TARGETS_MAX;
-use aya::maps::{HashMap, MapData, MapError, PerCpuArray, XskMap};
-use aya::programs::links::FdLink;
-use aya::programs::{ProgramError, Xdp, XdpMode};
-use aya::{Ebpf, EbpfError, EbpfLoader};
+use aya::maps::{HashMap, XskMap};
+use aya::{Ebpf, EbpfLoader};
 use packet::frame::NETWORK_MAX;
-use std::error::Error;
-use std::fmt;
-use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd};
 
 /// `bpf/filter.c`, compiled.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/filter.o");
-
-/// Why an interface is not served past the kernel.
-#[derive(Debug)]
-pub enum XdpError {
-    /// The interface is not there, or is not fit.
-    Interface(io::Error),
-    /// The kernel does not load the program.
-    Load(Box<dyn Error + Send + Sync>),
-    /// The kernel does not attach the program.
-    Attach(Box<dyn Error + Send + Sync>),
-    /// Something is attached there already.
-    Busy(String),
-    /// What is attached would stay when this process ends.
-    NoLink,
-    /// A table of the program does not take an entry.
-    Table(&'static str, MapError),
-    /// More addresses and ports than the table holds.
-    TooMany(usize),
-}
-
-impl fmt::Display for XdpError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Interface(error) => error.fmt(f),
-            Self::Load(error) => write!(
-                f,
-                "the kernel does not load the XDP program: {}; it takes CAP_BPF and CAP_NET_ADMIN",
-                chain(&**error)
-            ),
-            Self::Attach(error) => {
-                write!(f, "the XDP program cannot be attached: {}", chain(&**error))
-            }
-            Self::Busy(name) => write!(
-                f,
-                "another XDP program is attached to {name} (`ip link show dev {name}` tells \
-                 which): detach it, or leave this interface to sockets"
-            ),
-            Self::NoLink => write!(
-                f,
-                "this kernel attaches XDP programs only so that they outlive the process: it takes \
-                 Linux 5.9"
-            ),
-            Self::Table(name, error) => {
-                write!(f, "the XDP program's table of {name}: {}", chain(error))
-            }
-            Self::TooMany(count) => write!(
-                f,
-                "{count} addresses are to be answered at, and {TARGETS_MAX} may be: list those of \
-                 [server] listen one by one"
-            ),
-        }
-    }
-}
-
-impl Error for XdpError {}
-
-/// An error with all that it comes from.
-fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        let more = error.to_string();
-        if !text.contains(&more) {
-            text = format!("{text}: {more}");
-        }
-        source = error.source();
-    }
-    text
-}
-
-/// Who runs the program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// The driver, before the kernel has made anything of a packet.
-    Native,
-    /// The kernel, where the driver cannot: it works, and gains less.
-    Generic,
-}
-
-impl Mode {
-    /// The name used in status and logs.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Native => "native",
-            Self::Generic => "generic",
-        }
-    }
-}
 
 /// What is let in.
 #[derive(Clone, Debug, Default)]
@@ -132,16 +40,10 @@ pub struct Passed {
 }
 
 /// The program, attached. It is gone with this value, and with the process however that ends.
+#[derive(Debug)]
 pub struct Program {
-    ebpf: Ebpf,
-    mode: Mode,
-    _link: FdLink,
-}
-
-impl fmt::Debug for Program {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Program").field("mode", &self.mode).finish_non_exhaustive()
-    }
+    attached: Attached,
+    _routes: Option<Routes>,
 }
 
 impl Program {
@@ -153,34 +55,25 @@ impl Program {
     pub fn attach(interface: &Interface, rules: &Rules) -> Result<Self, XdpError> {
         let room = interface.mtu.saturating_sub(NETWORK_MAX) as u32;
         let check = u32::from(rules.route_check);
-        let load = |error: EbpfError| XdpError::Load(error.into());
         let mut loader = EbpfLoader::new();
         loader.override_global("room", &room, true).override_global("route_check", &check, true);
-        let mut ebpf = loader.load(OBJECT).map_err(load)?;
-        fill_targets(&mut ebpf, &rules.listen)?;
-        if rules.route_check {
-            let_routes_be_asked();
-        }
-        let mut links = HashMap::<_, u32, u32>::try_from(map(&mut ebpf, "links")?)
-            .map_err(|error| XdpError::Table("links", error))?;
-        for (index, tags) in interface.links() {
-            links.insert(index, tags, 0).map_err(|error| XdpError::Table("links", error))?;
-        }
-        let program = ebpf.program_mut("dunlin").ok_or_else(|| XdpError::Load("empty".into()))?;
-        let load = |error: ProgramError| XdpError::Load(error.into());
-        let xdp: &mut Xdp = program.try_into().map_err(load)?;
-        xdp.load().map_err(load)?;
-        let (mode, link) = match attach(xdp, interface, XdpMode::Driver) {
-            Ok(link) => (Mode::Native, link),
-            Err(error @ (XdpError::Busy(_) | XdpError::NoLink)) => return Err(error),
-            Err(_) => (Mode::Generic, attach(xdp, interface, XdpMode::Skb)?),
+        let prepare = |ebpf: &mut Ebpf| {
+            fill_targets(ebpf, &rules.listen)?;
+            let table = |error| XdpError::Table("links", error);
+            let mut links = HashMap::<_, u32, u32>::try_from(map(ebpf, "links")?).map_err(table)?;
+            interface
+                .links()
+                .into_iter()
+                .try_for_each(|(index, tags)| links.insert(index, tags, 0).map_err(table))
         };
-        Ok(Self { ebpf, mode, _link: link })
+        let routes = rules.route_check.then(Routes::let_be_asked);
+        let attached = Attached::new(loader, OBJECT, interface, prepare)?;
+        Ok(Self { attached, _routes: routes })
     }
 
     /// Who runs it.
     pub fn mode(&self) -> Mode {
-        self.mode
+        self.attached.mode()
     }
 
     /// Lets in what comes by a queue, from now on, to this AF_XDP socket of it.
@@ -189,7 +82,8 @@ impl Program {
     /// The kernel refuses.
     pub fn serve(&mut self, queue: u32, socket: impl AsFd) -> Result<(), XdpError> {
         let table = |error| XdpError::Table("sockets", error);
-        let mut sockets = XskMap::try_from(map(&mut self.ebpf, "sockets")?).map_err(table)?;
+        let mut sockets =
+            XskMap::try_from(map(&mut self.attached.ebpf, "sockets")?).map_err(table)?;
         sockets.set(queue, socket.as_fd().as_raw_fd(), 0).map_err(table)
     }
 
@@ -198,61 +92,32 @@ impl Program {
     /// # Errors
     /// The kernel does not tell.
     pub fn passed(&self) -> Result<Passed, XdpError> {
-        let table = |error| XdpError::Table("counts", error);
-        let missing = || table(MapError::InvalidName { name: "counts".to_owned() });
-        let map = self.ebpf.map("counts").ok_or_else(missing)?;
-        let counts = PerCpuArray::<&MapData, u64>::try_from(map).map_err(table)?;
-        let sum = |index: u32| -> Result<u64, XdpError> {
-            Ok(counts.get(&index, 0).map_err(table)?.iter().sum())
-        };
-        Ok(Passed {
-            taken: sum(0)?,
-            unchecked: sum(1)?,
-            route: sum(2)?,
-            neighbour: sum(3)?,
-            long: sum(4)?,
-            socket: sum(5)?,
-        })
+        let [taken, unchecked, route, neighbour, long, socket] = self.attached.counts()?;
+        Ok(Passed { taken, unchecked, route, neighbour, long, socket })
     }
 }
 
 /// The kernel tells a program which way a packet goes only for interfaces that forward. Asked as of
 /// the loopback, by which nothing comes that we did not send, it tells what it would do with a
-/// packet of ours; so that one is let forward. Where it cannot be, replies go back the way their
-/// questions came, and are counted as [`Passed::unchecked`].
-fn let_routes_be_asked() {
-    for family in ["ipv4", "ipv6"] {
-        let _ = std::fs::write(format!("/proc/sys/net/{family}/conf/lo/forwarding"), "1");
+/// packet of ours; so that one is let forward as long as this lives. Where it cannot be, replies go
+/// back the way their questions came, and are counted as [`Passed::unchecked`].
+#[derive(Debug)]
+struct Routes(Vec<String>);
+
+impl Routes {
+    fn let_be_asked() -> Self {
+        let files = ["ipv4", "ipv6"].map(|of| format!("/proc/sys/net/{of}/conf/lo/forwarding"));
+        let is_off = |file: &String| std::fs::read_to_string(file).is_ok_and(|on| on.trim() == "0");
+        let set = |file: &String| is_off(file) && std::fs::write(file, "1").is_ok();
+        Self(files.into_iter().filter(set).collect())
     }
 }
 
-fn map<'e>(ebpf: &'e mut Ebpf, name: &'static str) -> Result<&'e mut aya::maps::Map, XdpError> {
-    let missing = || XdpError::Table(name, MapError::InvalidName { name: name.to_owned() });
-    ebpf.map_mut(name).ok_or_else(missing)
-}
-
-fn attach(xdp: &mut Xdp, interface: &Interface, mode: XdpMode) -> Result<FdLink, XdpError> {
-    let failed = |error: ProgramError| match busy(&error) {
-        true => XdpError::Busy(interface.name.clone()),
-        false => XdpError::Attach(error.into()),
-    };
-    let id = xdp.attach_to_if_index(interface.index, mode).map_err(failed)?;
-    let link = xdp.take_link(id).map_err(failed)?;
-    // What has no link of its own was attached the old way, and is detached again here.
-    link.try_into().map_err(|_| XdpError::NoLink)
-}
-
-/// Whether the kernel refused since something else is attached.
-fn busy(error: &ProgramError) -> bool {
-    let mut source: Option<&dyn Error> = Some(error);
-    while let Some(error) = source {
-        let code = error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error);
-        if matches!(code, Some(libc::EBUSY | libc::EEXIST)) {
-            return true;
-        }
-        source = error.source();
+impl Drop for Routes {
+    fn drop(&mut self) {
+        // Who has given up the privilege meanwhile leaves it as it is.
+        self.0.iter().for_each(|file| drop(std::fs::write(file, "0")));
     }
-    false
 }
 
 /// An address and port as the program looks for it.

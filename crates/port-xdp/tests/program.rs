@@ -6,7 +6,7 @@ use std::process::Command;
 fn the_committed_object_is_what_clang_makes() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("bpf");
     let built = Path::new(env!("CARGO_TARGET_TMPDIR")).join("filter.o");
-    match Command::new(folder.join("build")).arg(&built).output() {
+    match Command::new(folder.join("build")).arg(folder.join("filter.c")).arg(&built).output() {
         Ok(output) if output.status.success() => {
             let [built, committed] = [built, folder.join("filter.o")].map(std::fs::read);
             assert!(

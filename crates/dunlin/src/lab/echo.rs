@@ -35,7 +35,8 @@ pub struct Echo {
     #[arg(long)]
     pub shared: bool,
     /// Datagrams a call (recvmmsg, io_uring, packet), or a wake-up (poll, select, epoll), at most:
-    /// 1 to 1024. Without it 64; blocking and spin always have 1, worker always 64.
+    /// 1 to 1024. Without it 64; blocking, spin and xdp_tx
+    /// always have 1, worker and af_xdp always 64.
     #[arg(long, value_name = "NUMBER")]
     pub batch: Option<usize>,
     /// Pins each thread to one of these CPUs, such as 0-3,8, in turns.

@@ -9,9 +9,11 @@ mod select;
 mod spin;
 mod uring;
 mod worker;
+mod xdp;
 
 pub use packet::open as open_packet_sockets;
 pub use uring::probe as probe_io_uring;
+pub use xdp::{Device, Opened, open as open_xdp};
 
 use crate::Model;
 use crate::seat::Seat;
@@ -33,5 +35,6 @@ pub fn run(model: Model, seat: &Arc<Seat>) -> io::Result<()> {
         Model::IoUring => uring::run(seat),
         Model::Packet => packet::run(seat),
         Model::Worker => worker::run(seat),
+        Model::AfXdp | Model::XdpTx => xdp::run(seat),
     }
 }

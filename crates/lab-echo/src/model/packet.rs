@@ -72,7 +72,7 @@ pub fn open(options: &Options, count: usize) -> Result<(Vec<Arc<OwnedFd>>, Owned
 }
 
 /// Takes the port, and drops all that comes there.
-fn silence(options: &Options) -> Result<OwnedFd, Error> {
+pub fn silence(options: &Options) -> Result<OwnedFd, Error> {
     let socket = sockets::bind(options, false)?;
     filter(&socket, &[statement(libc::BPF_RET | libc::BPF_K, 0)])
         .map_err(|error| Error::failed("the filter of the UDP socket", error))?;

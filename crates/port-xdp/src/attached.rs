@@ -1,0 +1,194 @@
+//! A program of the kernel's, attached to an interface.
+
+use crate::interface::Interface;
+use crate::limits::TARGETS_MAX;
+use aya::maps::{MapData, MapError, PerCpuArray};
+use aya::programs::links::FdLink;
+use aya::programs::{ProgramError, Xdp, XdpMode};
+use aya::{Ebpf, EbpfError, EbpfLoader};
+use std::error::Error;
+use std::{fmt, io};
+
+/// Why an interface is not served past the kernel.
+#[derive(Debug)]
+pub enum XdpError {
+    /// The interface is not there, or is not fit.
+    Interface(io::Error),
+    /// The kernel does not load the program.
+    Load(Box<dyn Error + Send + Sync>),
+    /// The kernel does not attach the program.
+    Attach(Box<dyn Error + Send + Sync>),
+    /// Something is attached there already.
+    Busy(String),
+    /// What is attached would stay when this process ends.
+    NoLink,
+    /// A table of the program does not take an entry.
+    Table(&'static str, MapError),
+    /// More addresses and ports than the table holds.
+    TooMany(usize),
+}
+
+impl fmt::Display for XdpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Interface(error) => error.fmt(f),
+            Self::Load(error) => write!(
+                f,
+                "the kernel does not load the XDP program: {}; it takes CAP_BPF and CAP_NET_ADMIN",
+                chain(&**error)
+            ),
+            Self::Attach(error) => {
+                write!(f, "the XDP program cannot be attached: {}", chain(&**error))
+            }
+            Self::Busy(name) => write!(
+                f,
+                "another XDP program is attached to {name} (`ip link show dev {name}` tells \
+                 which): detach it, or leave this interface to sockets"
+            ),
+            Self::NoLink => write!(
+                f,
+                "this kernel attaches XDP programs only so that they outlive the process: it takes \
+                 Linux 5.9"
+            ),
+            Self::Table(name, error) => {
+                write!(f, "the XDP program's table of {name}: {}", chain(error))
+            }
+            Self::TooMany(count) => write!(
+                f,
+                "{count} addresses are to be answered at, and {TARGETS_MAX} may be: list those of \
+                 [server] listen one by one"
+            ),
+        }
+    }
+}
+
+impl Error for XdpError {}
+
+/// An error with all that it comes from.
+fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        source = error.source();
+    }
+    text
+}
+
+/// Who runs the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// The driver, before the kernel has made anything of a packet.
+    Native,
+    /// The kernel, where the driver cannot: it works, and gains less.
+    Generic,
+}
+
+impl Mode {
+    /// The name used in status and logs.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::Generic => "generic",
+        }
+    }
+}
+
+/// A program with its tables, attached by a link: it is gone with this value, and with the process
+/// however that ends.
+pub struct Attached {
+    pub(crate) ebpf: Ebpf,
+    mode: Mode,
+    _link: FdLink,
+}
+
+impl fmt::Debug for Attached {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Attached").field("mode", &self.mode).finish_non_exhaustive()
+    }
+}
+
+impl Attached {
+    /// Loads the program `dunlin` of an object, has its tables filled, and attaches it: by the
+    /// driver where that can, else by the kernel.
+    ///
+    /// # Errors
+    /// Why not, and what to do.
+    pub fn new(
+        mut loader: EbpfLoader<'_>,
+        object: &[u8],
+        interface: &Interface,
+        fill: impl FnOnce(&mut Ebpf) -> Result<(), XdpError>,
+    ) -> Result<Self, XdpError> {
+        let load = |error: EbpfError| XdpError::Load(error.into());
+        let mut ebpf = loader.load(object).map_err(load)?;
+        fill(&mut ebpf)?;
+        let program = ebpf.program_mut("dunlin").ok_or_else(|| XdpError::Load("empty".into()))?;
+        let load = |error: ProgramError| XdpError::Load(error.into());
+        let xdp: &mut Xdp = program.try_into().map_err(load)?;
+        xdp.load().map_err(load)?;
+        let (mode, link) = match attach(xdp, interface, XdpMode::Driver) {
+            Ok(link) => (Mode::Native, link),
+            Err(error @ (XdpError::Busy(_) | XdpError::NoLink)) => return Err(error),
+            Err(_) => (Mode::Generic, attach(xdp, interface, XdpMode::Skb)?),
+        };
+        Ok(Self { ebpf, mode, _link: link })
+    }
+
+    /// Who runs it.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// The first counters of its table `counts`, all CPUs together.
+    ///
+    /// # Errors
+    /// The kernel does not tell.
+    pub fn counts<const N: usize>(&self) -> Result<[u64; N], XdpError> {
+        let table = |error| XdpError::Table("counts", error);
+        let missing = || table(MapError::InvalidName { name: "counts".to_owned() });
+        let map = self.ebpf.map("counts").ok_or_else(missing)?;
+        let counts = PerCpuArray::<&MapData, u64>::try_from(map).map_err(table)?;
+        let mut sums = [0; N];
+        for (index, sum) in (0..).zip(&mut sums) {
+            *sum = counts.get(&index, 0).map_err(table)?.iter().sum();
+        }
+        Ok(sums)
+    }
+}
+
+/// A table of the program's.
+pub(crate) fn map<'e>(
+    ebpf: &'e mut Ebpf,
+    name: &'static str,
+) -> Result<&'e mut aya::maps::Map, XdpError> {
+    let missing = || XdpError::Table(name, MapError::InvalidName { name: name.to_owned() });
+    ebpf.map_mut(name).ok_or_else(missing)
+}
+
+fn attach(xdp: &mut Xdp, interface: &Interface, mode: XdpMode) -> Result<FdLink, XdpError> {
+    let failed = |error: ProgramError| match busy(&error) {
+        true => XdpError::Busy(interface.name.clone()),
+        false => XdpError::Attach(error.into()),
+    };
+    let id = xdp.attach_to_if_index(interface.index, mode).map_err(failed)?;
+    let link = xdp.take_link(id).map_err(failed)?;
+    // What has no link of its own was attached the old way, and is detached again here.
+    link.try_into().map_err(|_| XdpError::NoLink)
+}
+
+/// Whether the kernel refused since something else is attached.
+fn busy(error: &ProgramError) -> bool {
+    let mut source: Option<&dyn Error> = Some(error);
+    while let Some(error) = source {
+        let code = error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error);
+        if matches!(code, Some(libc::EBUSY | libc::EEXIST)) {
+            return true;
+        }
+        source = error.source();
+    }
+    false
+}

@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .PHONY: help run test loom lint fleet bpf bench-compare bench-echoes bench-forward bench-instructions bench-load bench-sockets \
   bench-memory bench-publish \
   campaign-differential campaign-floods campaign-cache campaign-fuzz campaign-upstreams \
-  campaign-corefile campaign-verdict deb
+  campaign-attach campaign-corefile campaign-verdict deb
 
 help: ## this list
 	@sed -n 's/^\([a-z%-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -89,6 +89,11 @@ campaign-differential: ## QUESTIONS=1000000 beside Knot, NSD and BIND, from SEED
 	@cargo build --release --package dunlin
 	@PATH="$$PATH:/usr/sbin" DUNLIN_REQUIRE_ALL=1 DUNLIN_QUESTIONS=$(or $(QUESTIONS),1000000) \
 	  DUNLIN_SEED=$(or $(SEED),1) cargo test --package conformance --test differential -- --nocapture
+
+campaign-attach: ## ATTACHES=100 times an XDP program comes and goes under load, KILLS=50 kills; root
+	@scripts/require test
+	@DUNLIN_REQUIRE_ALL=1 DUNLIN_ATTACHES=$(or $(ATTACHES),100) DUNLIN_KILLS=$(or $(KILLS),50) \
+	  cargo test --package dunlin --test xdp -- --nocapture
 
 campaign-floods: ## every flood for SECONDS=60 each, beside a polite client; root
 	@scripts/require test

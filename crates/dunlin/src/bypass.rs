@@ -1,6 +1,7 @@
 //! An interface served past the kernel's network stack, beside the sockets: those get what passes,
 //! and everything where this cannot be had.
 use crate::config::{Config, PortKind, Queues, Xdp};
+use crate::threads::Threads;
 use control::status::{XdpQueueStatus, XdpStatus};
 use port::Udp;
 use port_xdp::{Counts, Interface, Passed, Program, Queue, Rules, Socket, Watch, XdpError};
@@ -15,6 +16,8 @@ pub type QueuePort = Udp<Queue<Socket>>;
 #[derive(Debug, Default)]
 pub struct Bypass {
     interface: String,
+    /// What it was opened by.
+    wanted: Option<Xdp>,
     attached: Option<Attached>,
     /// Why it is not, or no longer.
     failed: Option<String>,
@@ -22,6 +25,7 @@ pub struct Bypass {
 
 #[derive(Debug)]
 struct Attached {
+    interface: Interface,
     program: Program,
     queues: Vec<Watched>,
 }
@@ -43,16 +47,50 @@ impl Bypass {
             return (Self::default(), Vec::new());
         }
         let interface = config.xdp.interface.clone();
+        let mut bypass = Self { interface, wanted: Some(config.xdp.clone()), ..Self::default() };
         match Attached::open(&config.xdp, listen) {
             Ok((attached, ports)) => {
-                (Self { interface, attached: Some(attached), failed: None }, ports)
+                bypass.attached = Some(attached);
+                (bypass, ports)
             }
             Err(error) => {
-                tracing::warn!("[xdp] {interface} is served by sockets alone: {error}");
-                let failed = Some(error.to_string());
-                (Self { interface, attached: None, failed }, Vec::new())
+                bypass.fail(&error);
+                (bypass, Vec::new())
             }
         }
+    }
+
+    fn fail(&mut self, error: &dyn std::fmt::Display) {
+        tracing::warn!("[xdp] {} is served by sockets alone: {error}", self.interface);
+        (self.attached, self.failed) = (None, Some(error.to_string()));
+    }
+
+    /// Serves what a config says from now on, unless it does so already: an interface that is not
+    /// served, or was taken away and came again, is tried anew, and addresses that this host has
+    /// got since are answered at.
+    pub fn change(&mut self, config: &Config, listen: Vec<SocketAddr>, threads: &Threads) {
+        let wanted = (config.server.port == PortKind::Xdp).then_some(&config.xdp);
+        if wanted.is_none() && self.wanted.is_none() {
+            return;
+        }
+        if wanted == self.wanted.as_ref()
+            && let Some(attached) = self.attached.as_mut().filter(|attached| attached.is_there())
+        {
+            if let Err(error) = attached.program.listen(&listen) {
+                tracing::warn!("[xdp] {} has the addresses that it had: {error}", self.interface);
+            }
+            return;
+        }
+        if self.attached.take().is_some() {
+            tracing::info!(interface = self.interface, "no longer served past the kernel");
+        }
+        // A queue has one socket: the old ones are closed first.
+        if let Err(error) = threads.serve_queues(Vec::new()) {
+            return self.fail(&error);
+        }
+        let (bypass, queues) = Self::open(config, listen);
+        *self = bypass;
+        self.begin(threads, queues);
     }
 
     /// How many files it has open, at most.
@@ -60,16 +98,19 @@ impl Bypass {
         self.attached.as_ref().map_or(0, |attached| 16 + 2 * attached.queues.len())
     }
 
-    /// Lets questions in, now that workers are about to take them.
-    pub fn begin(&mut self) {
+    /// Lends the queues to the workers, then lets questions in.
+    pub fn begin(&mut self, threads: &Threads, ports: Vec<QueuePort>) {
+        if self.attached.is_some()
+            && let Err(error) = threads.serve_queues(ports)
+        {
+            self.fail(&error);
+        }
         let Some(attached) = &mut self.attached else { return };
-        let Attached { program, queues } = attached;
+        let Attached { program, queues, .. } = attached;
         let (interface, mode) = (&self.interface, program.mode().name());
         let serve = |queue: &Watched| program.serve(queue.number, &queue.watch);
         if let Err(error) = queues.iter().try_for_each(serve) {
-            tracing::warn!("[xdp] {interface} is served by sockets alone: {error}");
-            (self.attached, self.failed) = (None, Some(error.to_string()));
-            return;
+            return self.fail(&error);
         }
         let zero_copy = queues.iter().all(|queue| queue.is_zero_copy);
         let queues = queues.len();
@@ -87,7 +128,7 @@ impl Bypass {
             return None;
         }
         let (interface, failed) = (self.interface.clone(), self.failed.clone());
-        let Some(Attached { program, queues }) = &self.attached else {
+        let Some(Attached { program, queues, .. }) = &self.attached else {
             return Some(XdpStatus { interface, failed, ..XdpStatus::default() });
         };
         Some(XdpStatus {
@@ -116,7 +157,12 @@ impl Attached {
             ports.push(Udp::new(queue));
             queues.push(watched);
         }
-        Ok((Self { program, queues }, ports))
+        Ok((Self { interface, program, queues }, ports))
+    }
+
+    /// Whether the interface is still what it was.
+    fn is_there(&self) -> bool {
+        Interface::find(&self.interface.name).is_ok_and(|now| now == self.interface)
     }
 }
 

@@ -76,7 +76,11 @@ impl Opened {
         let admin = path.map(|path| endpoint(path, offer.is_some(), owner)).transpose()?.flatten();
         let shared = sockets.finish()?;
         let addresses = listening.iter().map(|all| all.address).collect();
-        let (bypass, queues) = Bypass::open(config, addresses);
+        // What a predecessor serves is attached anew once that has let it go.
+        let (bypass, queues) = match take_over {
+            true => Default::default(),
+            false => Bypass::open(config, addresses),
+        };
         // Each socket is here twice.
         let files = 2 * shared.len() + bypass.files();
         let connections = sockets::reserve_files(files, config.streams.connections)?;

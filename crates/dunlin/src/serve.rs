@@ -147,7 +147,7 @@ impl Started {
         let server = &started.server;
         let sockets = Listening::first_of_each(&listening);
         let steered = workers::steer(steering, &server.places, &sockets);
-        server.start_threads(&streams, (listening, opened.queues), is_proxy, on_failure)?;
+        server.start_threads(&streams, listening, opened.queues, is_proxy, on_failure)?;
         if let Some(offer) = offer {
             started.take_over(offer).await?;
             started.be_asked();
@@ -181,6 +181,7 @@ impl Started {
         let connections = taken.connections.len();
         self.server.adopt(taken.connections.into_iter().map(handed).collect());
         tracing::info!(predecessor, connections, "took over");
+        self.server.attach();
         Ok(())
     }
 

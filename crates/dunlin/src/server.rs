@@ -3,7 +3,7 @@
 use crate::abroad::{self, Abroad};
 use crate::bypass::{Bypass, QueuePort};
 use crate::commands::Commands;
-use crate::config::{Steering, Streams};
+use crate::config::{Config, Steering, Streams};
 use crate::gather::{self, seconds};
 use crate::health::{self, Health};
 use crate::live::Live;
@@ -143,7 +143,8 @@ impl Server {
     pub fn start_threads(
         &self,
         streams: &Streams,
-        ports: (Vec<Listening>, Vec<QueuePort>),
+        listening: Vec<Listening>,
+        queues: Vec<QueuePort>,
         is_proxy: IsProxy,
         on_failure: OnFailure,
     ) -> Result<(), Box<dyn Error>> {
@@ -159,9 +160,10 @@ impl Server {
         };
         let kitchen =
             Kitchen { control: &self.control, settings, tap: &self.tap, abroad, neighbours };
-        let started = Threads::start(streams, kitchen, &self.places, ports, is_proxy, on_failure);
-        lock(&self.bypass).begin();
+        let started =
+            Threads::start(streams, kitchen, &self.places, listening, is_proxy, on_failure);
         let Begun { threads, counted, told } = started?;
+        lock(&self.bypass).begin(&threads, queues);
         // Nobody else starts them.
         let _ = (self.counted.set(counted), self.commands.set(Commands::new(told)));
         *lock(&self.threads) = Some(threads);
@@ -280,6 +282,7 @@ impl Server {
                 Ok(changed) => changed,
                 Err(errors) => return Reloaded::Refused { errors },
             };
+            self.change_bypass(live.config());
             let wanted = Wanted::new(live.config(), &live.started().forwards);
             let wished = self.zones.reload(wanted);
             (wished, changed, live.status.restart_needed.clone())
@@ -287,6 +290,21 @@ impl Server {
         self.zones.granted(wished).await;
         let zones = reload::compare(&before, &self.zones.status());
         Reloaded::Taken { changed, zones, restart_needed }
+    }
+
+    /// Serves past the kernel what a config says, if that is not so already. Takes some hundredths
+    /// of a second, for which nothing else is told or changed; what is asked is answered.
+    fn change_bypass(&self, config: &Config) {
+        let mut bypass = lock(&self.bypass);
+        let addresses = self.listen.iter().filter_map(|address| address.parse().ok()).collect();
+        if let Some(threads) = &*lock(&self.threads) {
+            bypass.change(config, addresses, threads);
+        }
+    }
+
+    /// Serves past the kernel what the config that holds says, now that a predecessor does not.
+    pub fn attach(&self) {
+        self.change_bypass(lock(&self.live).config());
     }
 
     /// Whoever was offered the sockets did not come to serve. They are dealt to our workers again,

@@ -13,6 +13,7 @@ use plane::{Fleet, Handed, IsProxy, OnFailure, Seat, StreamLimits, Streams};
 use port_socket::SocketPort;
 use std::error::Error;
 use std::fs;
+use std::io;
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::vec::IntoIter;
@@ -34,7 +35,7 @@ pub struct Counted {
 
 /// The running workers and streams.
 pub struct Threads {
-    fleet: Fleet,
+    fleet: Fleet<Port>,
     streams: Streams,
 }
 
@@ -90,11 +91,11 @@ impl Threads {
         config: &StreamConfig,
         mut kitchen: Kitchen<'_>,
         places: &Places,
-        (listening, queues): (Vec<Listening>, Vec<QueuePort>),
+        listening: Vec<Listening>,
         is_proxy: IsProxy,
         on_failure: OnFailure,
     ) -> Result<Begun, Box<dyn Error>> {
-        let (listeners, ports) = deal(places.len(), listening, queues)?;
+        let (listeners, ports) = deal(places.len(), listening)?;
         let (mut seats, mut answers, mut told) = (Vec::new(), Vec::new(), Vec::new());
         for (n, (ports, cpu)) in ports.into_iter().zip(places).enumerate() {
             let mut app = kitchen.answerer()?;
@@ -130,6 +131,20 @@ impl Threads {
         Ok(Begun { threads: Self { fleet, streams }, counted, told })
     }
 
+    /// Has the workers serve these queues in place of those that they serve; the n-th has the n-th,
+    /// and again from the first. What the old ones hold is answered.
+    ///
+    /// # Errors
+    /// A worker does not get to it.
+    pub fn serve_queues(&self, queues: Vec<QueuePort>) -> io::Result<()> {
+        let workers = self.fleet.counters().len();
+        let mut ports: Vec<Vec<Port>> = (0..workers).map(|_| Vec::new()).collect();
+        for (n, queue) in queues.into_iter().enumerate() {
+            ports[n % workers].push(Port::Xdp(Box::new(queue)));
+        }
+        self.fleet.lend(ports)
+    }
+
     /// The stream threads.
     pub fn streams(&self) -> &Streams {
         &self.streams
@@ -148,12 +163,11 @@ impl Threads {
     }
 }
 
-/// Deals sockets: listeners to the streams, the n-th UDP socket of each address and the n-th queue
-/// to the n-th worker, and again from the first.
+/// Deals sockets: listeners to the streams, the n-th UDP socket of each address to the n-th worker,
+/// and again from the first.
 fn deal(
     workers: usize,
     listening: Vec<Listening>,
-    queues: Vec<QueuePort>,
 ) -> std::io::Result<(Vec<TcpListener>, Vec<Vec<Port>>)> {
     let mut listeners = Vec::new();
     let mut ports: Vec<Vec<Port>> = (0..workers).map(|_| Vec::new()).collect();
@@ -162,9 +176,6 @@ fn deal(
         for (n, socket) in datagrams.into_iter().enumerate() {
             ports[n % workers].push(Port::Socket(SocketPort::new(socket)?));
         }
-    }
-    for (n, queue) in queues.into_iter().enumerate() {
-        ports[n % workers].push(Port::Xdp(Box::new(queue)));
     }
     Ok((listeners, ports))
 }

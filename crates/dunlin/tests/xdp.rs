@@ -5,13 +5,18 @@ mod wire;
 
 mod served;
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use served::{HEAD, NOERROR, Served, ask, ask_over_tcp, binary, holds, rcode, zone};
+use served::zone;
+use served::{HEAD, NOERROR, PATIENCE, Served, ask, ask_over_tcp, binary, holds, query, rcode};
 use std::io::{Read, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 use wire::{Wire, is_root};
 
 const AT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 53);
@@ -86,7 +91,6 @@ fn a_question_past_the_kernel_gets_its_answer() {
         assert!(metrics.contains(line), "{line}");
     }
     assert!(wire.has_program());
-    served.signal(Signal::TERM);
     served.signal(Signal::INT);
     assert_eq!(served.status(), Some(0));
     assert!(!wire.has_program());
@@ -110,32 +114,196 @@ fn where_it_cannot_be_had_sockets_serve_and_the_reason_is_told() {
     let _ = std::fs::remove_dir_all(folder);
 }
 
+/// Clients that ask one question after another, until they are stopped.
+struct Load {
+    stop: Arc<AtomicBool>,
+    clients: Vec<JoinHandle<[u64; 3]>>,
+}
+
+impl Load {
+    fn start(wire: &Wire) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let client = |number: u8| {
+            let (socket, stop) = (wire.client(AT), Arc::clone(&stop));
+            std::thread::spawn(move || ask_on(&socket, number, &stop))
+        };
+        Self { clients: (0..2).map(client).collect(), stop: Arc::clone(&stop) }
+    }
+
+    /// Questions that were answered, wrongly, and not at all.
+    fn stop(self) -> [u64; 3] {
+        self.stop.store(true, Ordering::Relaxed);
+        let counts = self.clients.into_iter().map(|client| client.join().expect("it ends"));
+        counts.fold([0; 3], |sum, of| std::array::from_fn(|n| sum[n] + of[n]))
+    }
+}
+
+fn ask_on(socket: &UdpSocket, number: u8, stop: &AtomicBool) -> [u64; 3] {
+    let (mut counts, mut id) = ([0; 3], 0u8);
+    let mut reply = [0; 512];
+    while !stop.load(Ordering::Relaxed) {
+        id = id.wrapping_add(1);
+        let mut question = query("ns.a.test");
+        question[..2].copy_from_slice(&[number, id]);
+        // What comes too late for an earlier question is passed over.
+        let asked = socket.send(&question).and_then(|_| {
+            let mut heard = socket.recv(&mut reply);
+            while heard.is_ok() && reply[..2] != [number, id] {
+                heard = socket.recv(&mut reply);
+            }
+            heard
+        });
+        let outcome = match asked {
+            Ok(len) if !is_answer(&reply[..len]) => 1,
+            Ok(_) => 0,
+            Err(_) => 2,
+        };
+        counts[outcome] += 1;
+    }
+    counts
+}
+
+/// A stream of iperf3 through the interface, from beginning to end.
+struct Stream {
+    server: Child,
+    client: Child,
+}
+
+impl Stream {
+    fn start(wire: &Wire) -> Option<Self> {
+        if Command::new("iperf3").arg("-v").output().is_err() {
+            assert!(std::env::var_os("DUNLIN_REQUIRE_ALL").is_none(), "iperf3 is missing");
+            eprintln!("\n*** SKIPPED: no iperf3 beside it (Debian: apt install iperf3) ***\n");
+            return None;
+        }
+        let quiet = |command: &mut Command| {
+            command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("iperf3")
+        };
+        let server = quiet(wire.command("iperf3").arg("-s"));
+        // Who only looks whether it is there is a client that says nothing, and is let go.
+        while wire.in_client(|| TcpStream::connect("192.0.2.1:5201").is_err()) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        // Bounded, so that the questions have their part of the machine.
+        let words = ["-c", "192.0.2.1", "-t", "3600", "-b", "50M", "-J"];
+        Some(Self { server, client: quiet(wire.client_command("iperf3").args(words)) })
+    }
+
+    /// Ends it; the octets that went through.
+    fn stop(mut self) -> u64 {
+        assert!(self.client.try_wait().expect("a child").is_none(), "it was cut");
+        kill_process(Pid::from_child(&self.client), Signal::INT).expect("it runs");
+        let output = self.client.wait_with_output().expect("it ends");
+        let _ = self.server.kill().and_then(|()| self.server.wait().map(drop));
+        let told: Value = serde_json::from_slice(&output.stdout).expect("a report");
+        let sum = told["end"]["sum_received"]["bytes"].as_u64().unwrap_or_default();
+        sum.max(told["end"]["sum_sent"]["bytes"].as_u64().unwrap_or_default())
+    }
+}
+
+/// How often something is done: in a campaign as often as it says.
+fn times(variable: &str, otherwise: u32) -> u32 {
+    let told = std::env::var(variable).ok().map(|count| count.parse().expect("a number"));
+    told.unwrap_or(otherwise)
+}
+
+/// What a program has in the kernel: itself, and its tables.
+fn things_of(program: &str) -> Vec<[String; 2]> {
+    let output = bpftool(&["-j", "prog", "show", "id", program]);
+    let told: Value = serde_json::from_slice(&output.stdout).expect("bpftool tells");
+    let maps = told["map_ids"].as_array().expect("tables").iter();
+    let maps = maps.map(|id| ["map".to_owned(), id.to_string()]);
+    [["prog".to_owned(), program.to_owned()]].into_iter().chain(maps).collect()
+}
+
+fn bpftool(words: &[&str]) -> std::process::Output {
+    let path = format!("{}:/usr/sbin", std::env::var("PATH").unwrap_or_default());
+    let output = Command::new("bpftool").args(words).env("PATH", path).output();
+    output.expect("bpftool is there (Debian: apt install bpftool)")
+}
+
+/// Waits until the kernel has nothing more of these, nor a socket; it frees them in the background.
+fn expect_gone(wire: &Wire, things: &[[String; 2]]) {
+    let end = Instant::now() + PATIENCE;
+    let is_there = |[kind, id]: &[String; 2]| bpftool(&[kind, "show", "id", id]).status.success();
+    while wire.sockets() > 0 || things.iter().any(is_there) {
+        assert!(Instant::now() < end, "{things:?}, {} sockets", wire.sockets());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn files_of(process: u32) -> usize {
+    std::fs::read_dir(format!("/proc/{process}/fd")).expect("its files").count()
+}
+
+#[test]
+fn it_is_attached_and_detached_while_it_serves() {
+    if !is_root() {
+        return;
+    }
+    let (wire, folder) = (Wire::new(), folder("xdp-hot"));
+    let keys = XDP.replace("user = \"65534\"\ngroup = \"65534\"\n", "");
+    let mut served = serve(&wire, &folder, &keys);
+    let file = folder.join("dunlin.toml");
+    let with = std::fs::read_to_string(&file).expect("the config");
+    let without = with.replace("port = \"xdp\"", "port = \"socket\"");
+    let (load, stream) = (Load::start(&wire), Stream::start(&wire));
+    let mut files = Vec::new();
+    for round in 0..times("DUNLIN_ATTACHES", 6) {
+        let program = wire.program().expect("attached");
+        let things = things_of(&program);
+        assert_eq!(wire.sockets(), 1);
+        std::fs::write(&file, &without).expect("written");
+        served.signal(Signal::HUP);
+        served.expect_line("reloaded", "server.port");
+        assert!(!wire.has_program(), "round {round}");
+        expect_gone(&wire, &things);
+        files.push(files_of(served.child.id()));
+        assert_eq!(status(&folder)["xdp"], Value::Null);
+        wire.ping("192.0.2.1");
+        assert!(is_answer(&wire.in_client(|| ask(AT, "ns.a.test"))));
+        std::fs::write(&file, &with).expect("written");
+        served.signal(Signal::HUP);
+        served.expect_line("reloaded", "server.port");
+        assert!(wire.has_program(), "round {round}");
+        wire.ping("192.0.2.1");
+        assert!(is_answer(&wire.in_client(|| ask_over_tcp(AT, "ns.a.test"))));
+        assert!(is_answer(&wire.in_client(|| ask(AT, "ns.a.test"))));
+    }
+    assert!(files.iter().all(|count| count.abs_diff(files[0]) <= 2), "{files:?}");
+    let [answered, wrong, lost] = load.stop();
+    eprintln!("attached and detached: {answered} answered, {wrong} wrong, {lost} not at all");
+    let changes = 2 * files.len() as u64;
+    // What is under way when a program comes or goes may be lost with the device's queue.
+    assert!(answered > 1_000 && wrong == 0 && lost <= 2 * changes, "{answered} {wrong} {lost}");
+    assert!(stream.is_none_or(|stream| stream.stop() > 1_000_000));
+    served.signal(Signal::INT);
+    served.status();
+    let _ = std::fs::remove_dir_all(folder);
+}
+
 #[test]
 fn what_passes_never_breaks_however_the_server_ends() {
     if !is_root() {
         return;
     }
     let (wire, folder) = (Wire::new(), folder("xdp-kill"));
-    let listener = wire.in_server(|| TcpListener::bind("192.0.2.1:7").expect("a listener"));
-    let mut stream = wire.in_client(|| TcpStream::connect("192.0.2.1:7").expect("connected"));
-    let (mut other, _) = listener.accept().expect("it connected");
-    let mut passes = || {
-        stream.write_all(&[7; 100_000]).expect("sent");
-        let mut octets = vec![0; 100_000];
-        other.read_exact(&mut octets).expect("received");
-    };
-    for round in 0..6 {
+    let (load, stream) = (Load::start(&wire), Stream::start(&wire));
+    for round in 0..times("DUNLIN_KILLS", 4) {
         let mut served = serve(&wire, &folder, XDP);
         assert!(is_answer(&wire.in_client(|| ask(AT, "ns.a.test"))));
-        assert!(wire.has_program());
-        passes();
+        let things = things_of(&wire.program().expect("attached"));
         wire.ping("192.0.2.1");
-        let signal = if round % 2 == 0 { Signal::KILL } else { Signal::INT };
-        served.signal(signal);
+        // The first ends as it is told to, the others do not.
+        served.signal(if round == 0 { Signal::INT } else { Signal::KILL });
         served.status();
         assert!(!wire.has_program(), "round {round}");
-        passes();
+        expect_gone(&wire, &things);
         wire.ping("192.0.2.1");
     }
+    let [answered, wrong, lost] = load.stop();
+    eprintln!("killed: {answered} answered, {wrong} wrong, {lost} not at all");
+    assert!(answered > 100 && wrong == 0, "{answered} answered, {wrong} wrong");
+    assert!(stream.is_none_or(|stream| stream.stop() > 1_000_000));
     let _ = std::fs::remove_dir_all(folder);
 }

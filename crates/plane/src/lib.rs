@@ -5,6 +5,7 @@ mod clock;
 mod counters;
 mod fleet;
 pub mod limits;
+mod orders;
 mod stream;
 mod thread;
 mod worker;

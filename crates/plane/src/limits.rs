@@ -19,6 +19,12 @@ pub const TURNS_UNASKED_MAX: u32 = 8;
 /// Turns a worker goes on after the order to stop, to answer what had arrived.
 pub const TURNS_LAST_MAX: u32 = 1_024;
 
+/// How long workers may take to change the ports that they are lent.
+pub const LEND_MAX: Duration = Duration::from_secs(5);
+
+/// Turns a port has to answer what it has received before it is taken back.
+pub const TURNS_TAKEN_BACK_MAX: u32 = 64;
+
 /// Stream threads.
 pub const STREAM_THREADS_MAX: usize = 64;
 

@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, JoinHandle};
 
 /// A thread of the plane ended though nobody told it to.
@@ -42,9 +43,16 @@ impl std::error::Error for Failure {}
 /// is no longer answered.
 pub type OnFailure = Arc<dyn Fn(Failure) + Send + Sync>;
 
-/// Becomes readable, and stays so, when the threads that share it are to stop.
+/// Becomes readable, and stays so, when the threads that share it are to stop. Who has one alone
+/// may be called by it for other things as well.
 #[derive(Clone, Debug)]
-pub struct OnStop(Arc<OwnedFd>);
+pub struct OnStop(Arc<Bell>);
+
+#[derive(Debug)]
+struct Bell {
+    fd: OwnedFd,
+    is_stopped: AtomicBool,
+}
 
 impl OnStop {
     /// One that is not readable yet.
@@ -52,19 +60,37 @@ impl OnStop {
     /// # Errors
     /// The process has no file descriptor left.
     pub fn new() -> io::Result<Self> {
-        Ok(Self(Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)))
+        let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self(Arc::new(Bell { fd, is_stopped: AtomicBool::new(false) })))
     }
 
     /// Tells every thread that shares it to stop.
     pub fn stop(&self) {
+        self.0.is_stopped.store(true, Ordering::Release);
+        self.ring();
+    }
+
+    /// Makes it readable.
+    pub(crate) fn ring(&self) {
         // Only a counter at its very end refuses, and then it is readable already.
-        let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
+        let _ = rustix::io::write(&self.0.fd, &1u64.to_ne_bytes());
+    }
+
+    /// Whether it was readable because the threads are to stop. If not, it is not readable any
+    /// more, and what it was rung for is to be looked at now.
+    pub(crate) fn hear(&self) -> bool {
+        if self.0.is_stopped.load(Ordering::Acquire) {
+            return true;
+        }
+        let _ = rustix::io::read(&self.0.fd, &mut [0; 8]);
+        // Told to stop just now: that ring may be the one that was read.
+        self.0.is_stopped.load(Ordering::Acquire)
     }
 }
 
 impl AsFd for OnStop {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.0.fd.as_fd()
     }
 }
 

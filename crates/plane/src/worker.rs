@@ -1,7 +1,9 @@
 //! The worker: one thread, its ports, its application.
 
 use crate::counters::{COUNTERS, count, count_done, parked, woken};
-use crate::limits::{OWED_MAX, PORTS_MAX, TURNS_LAST_MAX, TURNS_UNASKED_MAX};
+use crate::limits::{OWED_MAX, PORTS_MAX, TURNS_LAST_MAX};
+use crate::limits::{TURNS_TAKEN_BACK_MAX, TURNS_UNASKED_MAX};
+use crate::orders::Orders;
 use crate::{App, OnStop, clock};
 use door::{Counters, CountersView};
 use packet::{Drop, Verdict};
@@ -21,6 +23,9 @@ pub struct Worker<P, A> {
     late: Vec<Vec<Duration>>,
     app: A,
     stop: OnStop,
+    /// How many ports it began with: the others are lent.
+    own: usize,
+    orders: Option<Orders<P>>,
     /// Turns until the ports that are not busy are asked again.
     unasked: u32,
     counters: Counters<COUNTERS>,
@@ -37,7 +42,14 @@ impl<P: Port, A: App> Worker<P, A> {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         let (busy, late) = ([false; PORTS_MAX], vec![Vec::new(); ports.len()]);
-        Ok(Self { ports, busy, late, app, stop, unasked: 0, counters: Counters::new() })
+        let (own, counters) = (ports.len(), Counters::new());
+        Ok(Self { ports, busy, late, app, stop, own, orders: None, unasked: 0, counters })
+    }
+
+    /// The same worker, which carries out these orders when its `stop` is rung.
+    pub(crate) fn obeying(mut self, orders: Orders<P>) -> Self {
+        self.orders = Some(orders);
+        self
     }
 
     /// What the worker counts.
@@ -96,26 +108,54 @@ impl<P: Port, A: App> Worker<P, A> {
     /// Receives from and replies to each busy port once, and tells whether any is still busy.
     fn serve(&mut self) -> io::Result<bool> {
         let mut more = false;
-        for ((place, port), busy) in
-            (0..).zip(&mut self.ports).zip(&mut self.busy).filter(|(_, busy)| **busy)
-        {
-            let mut read = None;
-            let burst = port.burst(|packets| {
-                let now = clock::now();
-                read = Some(now);
-                packets.iter_mut().for_each(|packet| packet.origin.place = place);
-                self.app.burst(packets, now);
-            })?;
-            if burst.received > 0 {
-                // A burst of which nothing could be answered was not shown, and took no time.
-                let took = read.map_or(Duration::ZERO, |read| clock::now().saturating_sub(read));
-                count(&mut self.counters, &burst, took);
+        for place in 0..self.ports.len() {
+            if self.busy[place] {
+                self.busy[place] = self.serve_one(place)?;
+                more |= self.busy[place];
             }
-            // A burst that is not full has emptied the queue.
-            *busy = burst.received == port.caps().burst_max;
-            more |= *busy;
         }
         Ok(more)
+    }
+
+    /// Receives from a port once and replies to it, and tells whether there may be more.
+    #[inline]
+    fn serve_one(&mut self, place: usize) -> io::Result<bool> {
+        let Self { ports, app, counters, .. } = self;
+        let port = &mut ports[place];
+        let mut read = None;
+        let burst = port.burst(|packets| {
+            let now = clock::now();
+            read = Some(now);
+            packets.iter_mut().for_each(|packet| packet.origin.place = place as u64);
+            app.burst(packets, now);
+        })?;
+        if burst.received > 0 {
+            // A burst of which nothing could be answered was not shown, and took no time.
+            let took = read.map_or(Duration::ZERO, |read| clock::now().saturating_sub(read));
+            count(counters, &burst, took);
+        }
+        // A burst that is not full has emptied the queue.
+        Ok(burst.received == port.caps().burst_max)
+    }
+
+    /// Carries out what was ordered.
+    #[cold]
+    fn obey(&mut self) {
+        while let Some(mut order) = self.orders.as_ref().and_then(|orders| orders.try_recv().ok()) {
+            for place in self.own..self.ports.len() {
+                let mut turns = 0..TURNS_TAKEN_BACK_MAX;
+                // What it can no longer do does not matter.
+                while turns.next().is_some() && self.serve_one(place).unwrap_or(false) {}
+                send_late(&mut self.ports[place], &mut self.late[place], &mut self.counters);
+            }
+            self.ports.truncate(self.own);
+            let room = PORTS_MAX - self.own;
+            self.ports.extend(order.ports.drain(..).take(room));
+            self.late.resize_with(self.ports.len(), Vec::new);
+            // What came to those that are lent may have come before they were.
+            self.busy[self.own..].fill(false);
+            self.busy[self.own..self.ports.len()].fill(true);
+        }
     }
 
     /// Sends replies that were put off, and are known now.
@@ -164,7 +204,13 @@ impl<P: Port, A: App> Worker<P, A> {
         if asked.is_called {
             self.tend();
         }
-        Ok(if asked.is_stopped { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        if asked.is_rung {
+            if self.stop.hear() {
+                return Ok(ControlFlow::Break(()));
+            }
+            self.obey();
+        }
+        Ok(ControlFlow::Continue(()))
     }
 
     /// Asks up to `N - 2` ports, whether to stop, and whether the application has something to do.
@@ -190,7 +236,7 @@ impl<P: Port, A: App> Worker<P, A> {
         }
         let mut others = others.iter().map(|fd| !fd.revents().is_empty());
         let mut is_ready = || others.next().unwrap_or_default();
-        Ok(Asked { is_stopped: is_ready(), is_called: is_ready() })
+        Ok(Asked { is_rung: is_ready(), is_called: is_ready() })
     }
 }
 
@@ -216,7 +262,7 @@ fn count_one(counters: &mut Counters<COUNTERS>, done: Result<(), Drop>, took: Du
 /// What is to be done besides serving ports.
 #[derive(Clone, Copy, Default)]
 struct Asked {
-    is_stopped: bool,
+    is_rung: bool,
     is_called: bool,
 }
 

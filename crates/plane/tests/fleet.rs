@@ -33,7 +33,7 @@ impl App for Echo {
 }
 
 struct Running {
-    fleet: Fleet,
+    fleet: Fleet<SocketPort>,
     addresses: Vec<SocketAddr>,
     failures: mpsc::Receiver<Failure>,
     parked: Arc<AtomicUsize>,
@@ -59,6 +59,45 @@ fn start(workers: usize, listen: &[&str]) -> Running {
     let on_failure: OnFailure = Arc::new(move |failure| sender.send(failure).unwrap());
     let fleet = Fleet::start(seats, on_failure).unwrap();
     Running { fleet, addresses, failures, parked }
+}
+
+#[test]
+fn ports_are_lent_and_taken_back_while_it_serves() {
+    let Running { fleet, addresses, failures, .. } = start(2, &["127.0.0.1:0"]);
+    let asks = |server: SocketAddr| {
+        let client = client(server);
+        client.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+        let _ = client.send(b"question");
+        client.recv(&mut [0; 16]).is_ok()
+    };
+    let lent = |count: usize| -> (Vec<Vec<SocketPort>>, Vec<SocketAddr>) {
+        let open = |_| SocketPort::new(bind("127.0.0.1:0".parse().unwrap()).unwrap()).unwrap();
+        let ports: Vec<_> = (0..count).map(open).collect();
+        let addresses = ports.iter().map(SocketPort::address).collect();
+        (ports.into_iter().map(|port| vec![port]).collect(), addresses)
+    };
+    for round in 0..5 {
+        // One more worker than has any in some rounds, and others in place of the last ones.
+        let (ports, others) = lent(1 + round % 2);
+        fleet.lend(ports).unwrap();
+        assert!(others.iter().all(|other| asks(*other)), "round {round}");
+        // What comes before they are taken back is answered.
+        let last = client(others[0]);
+        last.send(b"just before").unwrap();
+        let (ports, next) = lent(2);
+        fleet.lend(ports).unwrap();
+        assert_eq!(last.recv(&mut [0; 16]).unwrap(), 11);
+        assert!(others.iter().all(|other| !asks(*other)), "they are closed");
+        assert!(next.iter().all(|other| asks(*other)));
+        fleet.lend(Vec::new()).unwrap();
+        assert!(next.iter().all(|other| !asks(*other)));
+        assert!(asks(addresses[0]));
+    }
+    let counters = fleet.counters().to_vec();
+    fleet.stop();
+    let totals = Totals::sum(&counters);
+    assert_eq!((totals.received, totals.replied), (totals.received, totals.received));
+    assert!(failures.try_recv().is_err());
 }
 
 fn client(server: SocketAddr) -> UdpSocket {

@@ -6,6 +6,7 @@ use crate::limits::TARGETS_MAX;
 use aya::maps::{HashMap, XskMap};
 use aya::{Ebpf, EbpfLoader};
 use packet::frame::NETWORK_MAX;
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -58,7 +59,7 @@ impl Program {
         let mut loader = EbpfLoader::new();
         loader.override_global("room", &room, true).override_global("route_check", &check, true);
         let prepare = |ebpf: &mut Ebpf| {
-            fill_targets(ebpf, &rules.listen)?;
+            set_targets(ebpf, &rules.listen)?;
             let table = |error| XdpError::Table("links", error);
             let mut links = HashMap::<_, u32, u32>::try_from(map(ebpf, "links")?).map_err(table)?;
             interface
@@ -85,6 +86,15 @@ impl Program {
         let mut sockets =
             XskMap::try_from(map(&mut self.attached.ebpf, "sockets")?).map_err(table)?;
         sockets.set(queue, socket.as_fd().as_raw_fd(), 0).map_err(table)
+    }
+
+    /// Lets in what comes to these addresses and ports from now on, and nothing else; as in
+    /// [`Rules::listen`].
+    ///
+    /// # Errors
+    /// They are too many, and those from before stay; or the kernel refuses.
+    pub fn listen(&mut self, listen: &[SocketAddr]) -> Result<(), XdpError> {
+        set_targets(&mut self.attached.ebpf, listen)
     }
 
     /// What it counted.
@@ -132,15 +142,20 @@ fn key(target: SocketAddr) -> [u8; 20] {
     key
 }
 
-fn fill_targets(ebpf: &mut Ebpf, listen: &[SocketAddr]) -> Result<(), XdpError> {
+/// Makes the table of addresses say these, and no others.
+fn set_targets(ebpf: &mut Ebpf, listen: &[SocketAddr]) -> Result<(), XdpError> {
     let own = addresses().map_err(XdpError::Interface)?;
     let targets = expand(listen, &own);
     if targets.len() > TARGETS_MAX {
         return Err(XdpError::TooMany(targets.len()));
     }
+    let wanted: BTreeSet<_> = targets.into_iter().map(key).collect();
     let table = |error| XdpError::Table("targets", error);
     let mut map = HashMap::<_, [u8; 20], u32>::try_from(map(ebpf, "targets")?).map_err(table)?;
-    targets.into_iter().try_for_each(|target| map.insert(key(target), 1, 0).map_err(table))
+    let there: BTreeSet<_> = map.keys().collect::<Result<_, _>>().map_err(table)?;
+    // First those that go, so that there is room.
+    there.difference(&wanted).try_for_each(|gone| map.remove(gone).map_err(table))?;
+    wanted.difference(&there).try_for_each(|new| map.insert(new, 1, 0).map_err(table))
 }
 
 /// Addresses that are listened on, one by one.

@@ -8,6 +8,8 @@ impl Config {
     pub fn changed(&self, new: &Self) -> Vec<String> {
         let (old_server, server) = (&self.server, &new.server);
         told([
+            ("server.port", old_server.port != server.port),
+            ("xdp", self.xdp != new.xdp),
             ("server.udp_size_max", old_server.udp_size_max != server.udp_size_max),
             ("server.nsid", old_server.nsid != server.nsid),
             ("server.version", old_server.version != server.version),
@@ -40,8 +42,6 @@ impl Config {
         told([
             ("server.listen", old_server.listen != server.listen),
             ("server.workers", old_server.workers != server.workers),
-            ("server.port", old_server.port != server.port),
-            ("xdp", self.xdp != new.xdp),
             ("server.pin", old_server.pin != server.pin),
             ("server.steering", old_server.steering != server.steering),
             ("server.data_dir", old_server.data_dir != server.data_dir),

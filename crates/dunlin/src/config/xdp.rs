@@ -7,7 +7,7 @@ use cpu::CpuList;
 use toml::de::DeValue;
 
 /// `[xdp]`
-#[derive(Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Xdp {
     /// Its name; empty: none.
     pub interface: String,
@@ -17,7 +17,7 @@ pub struct Xdp {
 }
 
 /// Which queues of the interface are served.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub enum Queues {
     #[default]
     All,

@@ -269,7 +269,7 @@ impl App for Echo {
     fn park(&mut self) {}
 }
 
-fn serve(datagrams: Vec<OwnedFd>, workers: usize) -> Fleet {
+fn serve(datagrams: Vec<OwnedFd>, workers: usize) -> Fleet<SocketPort> {
     let mut ports: Vec<Vec<SocketPort>> = (0..workers).map(|_| Vec::new()).collect();
     for (n, socket) in datagrams.into_iter().enumerate() {
         ports[n % workers].push(SocketPort::new(socket).expect("a bound socket"));

@@ -75,9 +75,12 @@ impl Wire {
 
     /// A command that runs a program where the server is.
     pub fn command(&self, program: &str) -> Command {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.server, program]);
-        command
+        command_in(&self.server, program)
+    }
+
+    /// A command that runs a program where the client is.
+    pub fn client_command(&self, program: &str) -> Command {
+        command_in(&self.client, program)
     }
 
     /// Does something as one of the server's threads.
@@ -126,7 +129,21 @@ impl Wire {
 
     /// Whether a program is attached to the server's interface.
     pub fn has_program(&self) -> bool {
-        self.try_run("ip -n {s} link show dev s0").1.contains("prog/xdp")
+        self.program().is_some()
+    }
+
+    /// The kernel's number of the program that is attached to the server's interface.
+    pub fn program(&self) -> Option<String> {
+        let told = self.try_run("ip -n {s} link show dev s0").1;
+        let number = told.split("prog/xdp id ").nth(1)?;
+        number.split_whitespace().next().map(str::to_owned)
+    }
+
+    /// How many AF_XDP sockets there are where the server is.
+    pub fn sockets(&self) -> usize {
+        let told = self.try_run("ip netns exec {s} cat /proc/net/protocols").1;
+        let line = told.lines().find(|line| line.starts_with("XDP ")).expect("AF_XDP is there");
+        line.split_whitespace().nth(2).and_then(|count| count.parse().ok()).expect("a count")
     }
 }
 
@@ -136,6 +153,12 @@ impl Drop for Wire {
             self.try_run(&format!("ip netns del {end}"));
         }
     }
+}
+
+fn command_in(namespace: &str, program: &str) -> Command {
+    let mut command = Command::new("ip");
+    command.args(["netns", "exec", namespace, program]);
+    command
 }
 
 fn within<T: Send>(namespace: &str, act: impl FnOnce() -> T + Send) -> T {

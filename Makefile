@@ -2,7 +2,7 @@
 # we are root or have sudo, and named where we are not.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help run test loom lint fleet bpf bench-compare bench-echoes bench-forward bench-instructions bench-load bench-sockets \
+.PHONY: help run test loom lint fleet bpf bench-bypass bench-compare bench-echoes bench-forward bench-instructions bench-load bench-sockets \
   bench-memory bench-publish \
   campaign-differential campaign-floods campaign-cache campaign-fuzz campaign-upstreams \
   campaign-attach campaign-corefile campaign-verdict deb
@@ -65,6 +65,11 @@ bench-compare: ## beside six other servers, ROUNDS=7; writes docs/performance.md
 	@scripts/require bench-compare
 	@cargo build --quiet --release --package dunlin --package xtask
 	@bench/compare $(or $(ROUNDS),7) docs/performance.md
+
+bench-bypass: ## AF_XDP beside Knot's and an echo on the same rings, ROUNDS=5; writes docs/bypass.md; root
+	@scripts/require test
+	@cargo build --quiet --release --package dunlin --package xtask
+	@bench/bypass $(or $(ROUNDS),5) docs/bypass.md
 
 bench-sockets: ## queries a second beside Knot and a bare echo, ROUNDS=3; root
 	@scripts/require test

@@ -265,7 +265,7 @@ fn it_is_attached_and_detached_while_it_serves() {
         std::fs::write(&file, &with).expect("written");
         served.signal(Signal::HUP);
         served.expect_line("reloaded", "server.port");
-        assert!(wire.has_program(), "round {round}");
+        assert!(wire.has_program(), "round {round}: {}", status(&folder)["xdp"]);
         wire.ping("192.0.2.1");
         assert!(is_answer(&wire.in_client(|| ask_over_tcp(AT, "ns.a.test"))));
         assert!(is_answer(&wire.in_client(|| ask(AT, "ns.a.test"))));

@@ -1,5 +1,7 @@
 //! How much of everything.
 
+use std::time::Duration;
+
 /// Frames that the kernel may hold for reception, and as many answered ones at most wait to leave:
 /// some milliseconds of work, so that a burst survives the scheduler.
 pub const RING: u32 = 2_048;
@@ -31,3 +33,8 @@ pub const QUEUES_MAX: u32 = 256;
 
 /// Networks behind the tags of an interface; as many as the program's table holds.
 pub const LINKS_MAX: usize = 1_024;
+
+/// How long a queue may stay taken: the kernel frees that of a closed socket in the background.
+pub const QUEUE_FREED_MAX: Duration = Duration::from_secs(1);
+/// How often it is looked at meanwhile.
+pub const QUEUE_LOOK: Duration = Duration::from_millis(5);

@@ -1,16 +1,18 @@
 //! An AF_XDP socket: memory and rings that it shares with the kernel, and the calls that wake it.
 
-use crate::limits::{FRAMES, RING};
+use crate::limits::{FRAMES, QUEUE_FREED_MAX, QUEUE_LOOK, RING};
 use crate::queue::{Device, Queue, Rings};
 use crate::ring::{Consumer, Layout, Producer};
 use crate::umem::Mapping;
 use libc::{c_int, sockaddr_xdp, socklen_t, xdp_mmap_offsets, xdp_options, xdp_ring_offset};
 use libc::{xdp_statistics, xdp_umem_reg};
-use std::io;
+use std::io::{self, ErrorKind};
 use std::mem::{self, MaybeUninit, size_of};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
 use std::sync::Arc;
+use std::thread;
+use std::time::Instant;
 
 /// Packets that one call sends, where the kernel lets that be chosen (Linux 6.17).
 const XDP_MAX_TX_SKB_BUDGET: c_int = 9;
@@ -119,9 +121,17 @@ fn bind(fd: &OwnedFd, interface: u32, queue: u32) -> io::Result<()> {
         sxdp_shared_umem_fd: 0,
     };
     let (at, len) = (ptr::from_ref(&address).cast(), size_of::<sockaddr_xdp>() as socklen_t);
-    // SAFETY: the address lives through the call and is as long as is said.
-    let result = unsafe { libc::bind(fd.as_raw_fd(), at, len) };
-    checked(result, &format!("binding to queue {queue}")).map(drop)
+    let end = Instant::now() + QUEUE_FREED_MAX;
+    loop {
+        // SAFETY: the address lives through the call and is as long as is said.
+        let result = unsafe { libc::bind(fd.as_raw_fd(), at, len) };
+        let bound = checked(result, &format!("binding to queue {queue}"));
+        let is_taken = bound.as_ref().is_err_and(|error| error.kind() == ErrorKind::ResourceBusy);
+        if !is_taken || Instant::now() > end {
+            return bound.map(drop);
+        }
+        thread::sleep(QUEUE_LOOK);
+    }
 }
 
 impl Socket {

@@ -111,6 +111,22 @@ fn where_it_cannot_be_had_sockets_serve_and_the_reason_is_told() {
     assert!(failed.contains("lower its MTU"), "{failed}");
     let line = "dunlin_xdp_state{interface=\"lo\",mode=\"socket\"} 1";
     assert!(metrics(&wire).contains(line));
+    drop(served);
+    // Somebody else is there; once that has gone, a reload is enough.
+    let other = wire.in_server(|| {
+        let interface = port_xdp::Interface::find("s0").expect("an interface");
+        port_xdp::Program::attach(&interface, &port_xdp::Rules::default()).expect("attached")
+    });
+    let keys = XDP.replace("user = \"65534\"\ngroup = \"65534\"\n", "");
+    let served = serve(&wire, &folder, &keys);
+    let failed = status(&folder)["xdp"]["failed"].to_string();
+    assert!(failed.contains("another XDP program is attached to s0"), "{failed}");
+    assert!(is_answer(&wire.in_client(|| ask(AT, "ns.a.test"))));
+    drop(other);
+    served.signal(Signal::HUP);
+    served.expect_line("served past the kernel", "s0");
+    assert!(is_answer(&wire.in_client(|| ask(AT, "ns.a.test"))));
+    assert_eq!(status(&folder)["xdp"]["passed"]["taken"], 1);
     let _ = std::fs::remove_dir_all(folder);
 }
 

@@ -43,6 +43,13 @@ impl port::Port for Port {
         }
     }
 
+    fn is_stuck(&self) -> bool {
+        match self {
+            Self::Socket(port) => port.is_stuck(),
+            Self::Xdp(port) => port.is_stuck(),
+        }
+    }
+
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Socket(port) => port.as_fd(),

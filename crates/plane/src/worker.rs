@@ -186,6 +186,9 @@ impl<P: Port, A: App> Worker<P, A> {
     #[cold]
     fn ask(&mut self) -> io::Result<ControlFlow<()>> {
         self.unasked = TURNS_UNASKED_MAX;
+        for (busy, port) in self.busy.iter_mut().zip(&self.ports) {
+            *busy |= port.is_stuck();
+        }
         let idle = !self.busy[..self.ports.len()].contains(&true);
         if idle {
             self.app.park();

@@ -25,6 +25,8 @@ pub struct Kernel {
     memory: Arc<Mapping>,
     readable: OwnedFd,
     waiting: usize,
+    /// Whether it says that the device sends nothing for now.
+    pub is_down: bool,
     /// What was sent.
     pub wire: VecDeque<Vec<u8>>,
     /// Frames that were sent and are not given back yet.
@@ -48,7 +50,7 @@ impl Device for Kernel {
         }
         self.send.release();
         self.give_back();
-        Ok(self.sends > 0)
+        Ok(!self.is_down)
     }
 
     fn receive(&mut self) {
@@ -114,6 +116,7 @@ pub fn queue() -> Queue<Kernel> {
         memory: Arc::clone(&memory),
         readable: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).expect("an eventfd"),
         waiting: 0,
+        is_down: false,
         wire: VecDeque::new(),
         held: VecDeque::new(),
         sends: 32,
@@ -210,6 +213,31 @@ fn frames_are_conserved_when_the_kernel_sends_nothing() {
     }
     assert_eq!(link.port.frames().census(), [RING as usize, RING as usize, 0, 0]);
     assert_eq!(link.port.frames().device().wire.len(), RING as usize);
+}
+
+#[test]
+fn what_was_refused_while_the_way_was_full_leaves_though_questions_go_on() {
+    let mut link = Fake::new(["198.51.100.1:4001", "198.51.100.2:4002"]);
+    link.port.frames().device().sends = 0;
+    for _ in 0..RING + 10 {
+        link.send(0, b"q");
+        echo(&mut link.port);
+    }
+    assert!(link.port.is_stuck(), "it is to be asked again");
+    link.port.frames().device().sends = 32;
+    link.send(0, b"q");
+    echo(&mut link.port);
+    link.send(0, b"q");
+    assert_eq!(echo(&mut link.port).replied, 1, "there is room again");
+    while link.port.is_stuck() {
+        assert_eq!(echo(&mut link.port).received, 0);
+    }
+    assert_eq!(link.port.frames().device().wire.len(), RING as usize + 1);
+    // A device that is down is not asked again and again.
+    (link.port.frames().device().sends, link.port.frames().device().is_down) = (0, true);
+    link.send(0, b"q");
+    assert_eq!(echo(&mut link.port).replied, 1);
+    assert!(!link.port.is_stuck());
 }
 
 #[test]

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The kernel behind the rings, or what stands for it.
 pub trait Device {
-    /// Has it send what is in the ring; whether it may go on at once if something is left.
+    /// Has it send what is in the ring; false: it is down, and sends nothing for now.
     ///
     /// # Errors
     /// The device can no longer be used.
@@ -83,6 +83,8 @@ pub struct Queue<D> {
     /// How many frames are with the kernel to be sent.
     sent: u32,
     late: Vec<xdp_desc>,
+    /// Whether the kernel left frames in the ring that it would send if it was asked again.
+    is_stuck: bool,
     counts: Arc<Counts>,
 }
 
@@ -104,6 +106,7 @@ impl<D: Device> Queue<D> {
             filled: 0,
             sent: 0,
             late: Vec::with_capacity(LATE_MAX),
+            is_stuck: false,
             counts: Arc::default(),
         };
         queue.fill();
@@ -228,17 +231,29 @@ impl<D: Device> Queue<D> {
         true
     }
 
+    /// The same, if there is anything to be sent; also what was refused before, lest it stays.
+    #[inline]
+    fn kick_if_any(&mut self) -> io::Result<()> {
+        if self.sent > 0 { self.kick() } else { Ok(()) }
+    }
+
     /// Has the kernel send what it was given.
     fn kick(&mut self) -> io::Result<()> {
         self.rings.send.show();
+        let mut waiting = self.rings.send.waiting();
+        self.is_stuck = false;
         for _ in 0..KICKS_MAX {
-            if self.rings.send.waiting() == 0
-                || !self.rings.send.wants_wake()
-                || !self.device.send()?
-            {
+            if waiting == 0 || !self.rings.send.wants_wake() || !self.device.send()? {
+                return Ok(());
+            }
+            let left = self.rings.send.waiting();
+            if left == waiting {
                 break;
             }
+            waiting = left;
         }
+        // As many are on their way as may be: it has to be asked again, or the rest stays here.
+        self.is_stuck = waiting > 0;
         Ok(())
     }
 
@@ -272,9 +287,7 @@ impl<D: Device> Frames for Queue<D> {
         let received = self.take(&mut taken);
         let mut exchange = Exchange { received, refused: 0 };
         if received == 0 {
-            if self.sent > 0 {
-                self.kick()?;
-            }
+            self.kick_if_any()?;
             return Ok(exchange);
         }
         let mut frames = [const { MaybeUninit::<Frame<'_>>::uninit() }; BURST_MAX];
@@ -287,21 +300,15 @@ impl<D: Device> Frames for Queue<D> {
         let frames =
             unsafe { slice::from_raw_parts_mut(frames.as_mut_ptr().cast::<Frame<'_>>(), received) };
         app(frames);
-        let mut sent = 0;
         for (frame, taken) in frames.iter().zip(&taken[..received]) {
             if !frame.is_sent {
                 self.recycle(self.frame_of(taken.addr));
                 continue;
             }
             let len = frame.len.min(frame.buf.len()) as u32;
-            match self.give(xdp_desc { len, ..*taken }) {
-                true => sent += 1,
-                false => exchange.refused += 1,
-            }
+            exchange.refused += usize::from(!self.give(xdp_desc { len, ..*taken }));
         }
-        if sent > 0 {
-            self.kick()?;
-        }
+        self.kick_if_any()?;
         Ok(exchange)
     }
 
@@ -331,6 +338,10 @@ impl<D: Device> Frames for Queue<D> {
         self.late.clear();
         // What ends the device ends the next burst too.
         let _ = self.kick();
+    }
+
+    fn is_stuck(&self) -> bool {
+        self.is_stuck
     }
 
     fn as_fd(&self) -> BorrowedFd<'_> {

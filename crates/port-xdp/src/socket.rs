@@ -165,12 +165,12 @@ impl Device for Socket {
         }
         let error = io::Error::last_os_error();
         match error.raw_os_error() {
-            // It sent as many as it does at a time.
-            Some(libc::EAGAIN | libc::EINTR) => Ok(true),
-            // The device, or the way to it, is full, down for now, or gone: what is left waits.
-            Some(libc::EBUSY | libc::ENOBUFS | libc::ENOMEM | libc::ENETDOWN | libc::ENXIO) => {
-                Ok(false)
+            // It sent as many as it does at a time, or the way is full.
+            Some(libc::EAGAIN | libc::EINTR | libc::EBUSY | libc::ENOBUFS | libc::ENOMEM) => {
+                Ok(true)
             }
+            // The device is down for now, or gone: what is left waits.
+            Some(libc::ENETDOWN | libc::ENXIO) => Ok(false),
             _ => Err(error),
         }
     }

@@ -44,6 +44,9 @@ pub trait Frames {
     /// Sends what is queued; tells of each, in their order, whether the device took it.
     fn flush(&mut self, told: impl FnMut(bool));
 
+    /// Whether frames wait here that leave only by another burst.
+    fn is_stuck(&self) -> bool;
+
     /// To be watched while idle: readable when a burst would not be empty.
     fn as_fd(&self) -> BorrowedFd<'_>;
 }

@@ -68,6 +68,11 @@ pub trait Port {
     /// Sends what is queued; tells of each, in their order, whether the device took it.
     fn flush(&mut self, told: impl FnMut(bool));
 
+    /// Whether replies wait here that leave only by another burst, be it an empty one.
+    fn is_stuck(&self) -> bool {
+        false
+    }
+
     /// To be watched while idle: readable when a burst would not be empty.
     fn as_fd(&self) -> BorrowedFd<'_>;
 }

@@ -78,6 +78,10 @@ impl<F: Frames> Port for Udp<F> {
         self.frames.flush(told);
     }
 
+    fn is_stuck(&self) -> bool {
+        self.frames.is_stuck()
+    }
+
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.frames.as_fd()
     }

@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .PHONY: help run test loom lint fleet bpf bench-bypass bench-compare bench-echoes bench-forward bench-instructions bench-load bench-sockets \
   bench-memory bench-publish \
   campaign-differential campaign-floods campaign-cache campaign-fuzz campaign-upstreams \
-  campaign-attach campaign-corefile campaign-verdict deb
+  campaign-attach campaign-soak campaign-corefile campaign-verdict deb
 
 help: ## this list
 	@sed -n 's/^\([a-z%-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -99,6 +99,11 @@ campaign-attach: ## ATTACHES=100 times an XDP program comes and goes under load,
 	@scripts/require test
 	@DUNLIN_REQUIRE_ALL=1 DUNLIN_ATTACHES=$(or $(ATTACHES),100) DUNLIN_KILLS=$(or $(KILLS),50) \
 	  cargo test --package dunlin --test xdp -- --nocapture
+
+campaign-soak: ## SECONDS=3600 past the kernel at RATE=80000 while CHANGES=1000 records change a second; root
+	@scripts/require test
+	@cargo build --quiet --release --package dunlin --package xtask
+	@RATE=$(or $(RATE),80000) CHANGES=$(or $(CHANGES),1000) bench/soak $(or $(SECONDS),3600)
 
 campaign-floods: ## every flood for SECONDS=60 each, beside a polite client; root
 	@scripts/require test

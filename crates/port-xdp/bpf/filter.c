@@ -194,6 +194,9 @@ int dunlin(struct xdp_md *ctx)
 	}
 	if ((void *)(udp + 1) > end || ntohs(udp->len) != len || len < sizeof(*udp))
 		return XDP_PASS;
+	// In several buffers, of which only the first would be received.
+	if ((void *)udp + len > end)
+		return XDP_PASS;
 	target.port = udp->dest;
 	if (!map_lookup_elem(&targets, &target))
 		return XDP_PASS;

@@ -4,7 +4,7 @@
 use crate::umem::Mapping;
 use std::mem::size_of;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 /// Where in a mapping a ring's parts lie, in octets.
 #[derive(Clone, Copy, Debug)]
@@ -117,8 +117,12 @@ impl<T: Copy> Producer<T> {
     }
 
     /// Whether the kernel wants a system call to go on (`XDP_RING_NEED_WAKEUP`).
+    ///
+    /// The other one says so, then looks whether there is something after all: what was shown has
+    /// to be visible before that is read, or each could miss the other.
     #[inline]
     pub fn wants_wake(&self) -> bool {
+        fence(Ordering::SeqCst);
         let flags = self.0.index(self.0.layout.flags).load(Ordering::Relaxed);
         flags & libc::XDP_RING_NEED_WAKEUP != 0
     }

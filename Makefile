@@ -100,10 +100,10 @@ campaign-attach: ## ATTACHES=100 times an XDP program comes and goes under load,
 	@DUNLIN_REQUIRE_ALL=1 DUNLIN_ATTACHES=$(or $(ATTACHES),100) DUNLIN_KILLS=$(or $(KILLS),50) \
 	  cargo test --package dunlin --test xdp -- --nocapture
 
-campaign-soak: ## SECONDS=3600 past the kernel at RATE=80000 while CHANGES=1000 records change a second; root
+campaign-soak: ## SECONDS=3600 past the kernel at RATE=50000 while CHANGES=1000 records change a second; root
 	@scripts/require test
 	@cargo build --quiet --release --package dunlin --package xtask
-	@RATE=$(or $(RATE),80000) CHANGES=$(or $(CHANGES),1000) bench/soak $(or $(SECONDS),3600)
+	@RATE=$(or $(RATE),50000) CHANGES=$(or $(CHANGES),1000) bench/soak $(or $(SECONDS),3600)
 
 campaign-floods: ## every flood for SECONDS=60 each, beside a polite client; root
 	@scripts/require test

@@ -17,5 +17,5 @@ mod zone;
 
 pub use index::Image;
 pub use loader::{Loader, Problem};
-pub use names::Names;
+pub use names::{Names, sort_key};
 pub use zone::Zone;

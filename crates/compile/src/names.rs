@@ -217,7 +217,7 @@ impl Names {
 
 /// Octets whose plain order is the canonical order of names: labels from the right, each ended by
 /// a 0; a 0 or 1 within a label is escaped so that it sorts behind the end.
-fn sort_key(into: &mut Vec<u8>, name: &[u8]) {
+pub fn sort_key(into: &mut Vec<u8>, name: &[u8]) {
     let mut starts = [0u8; wire::Name::LABELS_MAX];
     let (mut at, mut labels) = (0, 0);
     while at < name.len() {

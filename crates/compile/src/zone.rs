@@ -1,5 +1,6 @@
 //! A zone, persistent: a changed one shares with the old all that did not change.
 use crate::limits::NSEC3_ITERATIONS_MAX;
+use crate::loader::Problem;
 use crate::names::Names;
 use crate::pack;
 use image::{Facts, HashKey, Node, Nsec3Params, RecordSet, Tree};
@@ -80,17 +81,21 @@ impl Zone {
         name: Name<'_>,
         rtype: Rtype,
         set: Option<(u32, &[&[u8]])>,
-    ) -> Result<(), String> {
-        let relative = self
-            .relative(name)
-            .ok_or_else(|| format!("{name} does not lie in the zone {}", self.origin()))?;
+    ) -> Result<(), Problem> {
+        let problem = |rule, what: String| Problem { place: None, rule, what };
+        let limit = |what| problem(Rule::LIMIT, what);
+        let broken = |why: Broken| problem(why.rule, format!("{name}: {why}"));
+        let relative = self.relative(name).ok_or_else(|| {
+            let what = format!("{name} does not lie in the zone {}", self.origin());
+            problem(Rule::OUT_OF_ZONE, what)
+        })?;
         let node = self.names.get(&relative);
         let packed = match set {
             None if node.and_then(|node| node.set(rtype)).is_none() => return Ok(()),
             None => None,
             Some((ttl, records)) => {
                 let mut packed = Vec::new();
-                pack::set(&mut packed, rtype, ttl, records.iter().copied())?;
+                pack::set(&mut packed, rtype, ttl, records.iter().copied()).map_err(limit)?;
                 Some(packed)
             }
         };
@@ -100,15 +105,14 @@ impl Zone {
                 pack::with_set(Node::new(&pack::bare_node(&relative)), rtype, packed.as_deref())
             }
         }
-        .map_err(|why| format!("{name}: {why}"))?;
-        check_node(Node::new(&octets)).map_err(|why| format!("{name}: {why}"))?;
+        .map_err(|why| limit(format!("{name}: {why}")))?;
+        check_node(Node::new(&octets)).map_err(broken)?;
         if Node::new(&octets).is_empty() && !self.names.has_below(&relative) {
             self.remove_with_empty_parents(&relative);
             return Ok(());
         }
-        self.facts.note(Node::new(&octets)).map_err(|why| why.to_string())?;
-        self.names.put(octets)?;
-        self.add_empty_parents(&relative)
+        self.facts.note(Node::new(&octets)).map_err(broken)?;
+        self.names.put(octets).and_then(|()| self.add_empty_parents(&relative)).map_err(limit)
     }
 
     /// Every name above one that exists exists too (RFC 8020, RFC 4592 §2.2.2).

@@ -65,6 +65,12 @@ rules! {
     GENERIC_DATA = "generic-data" "RFC 3597 §5",
     /// Owners lie in their zone.
     OUT_OF_ZONE = "out-of-zone" "RFC 1035 §5.2",
+    /// A wildcard is the first label of a name, or it is none.
+    WILDCARD = "wildcard" "RFC 4592 §2.1.1",
+    /// What signs a zone, and what a signature makes of it.
+    SIGNED = "signed" "RFC 4035 §2",
+    /// One change names a thing once.
+    TWICE = "duplicate" "Dunlin",
     /// An alias stands alone.
     CNAME_ALONE = "cname-alone" "RFC 1034 §3.6.2",
     /// Types of which a name has one record at most.

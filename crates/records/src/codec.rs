@@ -1,0 +1,217 @@
+//! How sets and journal entries lie in a store: keys whose plain order is the canonical one, and
+//! values. Numbers are little-endian in values and big-endian in keys.
+//!
+//! ```text
+//! set key    name (labels from the right, each ended by 0; 0 and 1 in them as 1 1 and 1 2),
+//!            0, view (1), type (2)
+//! set value  revision (8), then what a set holds
+//! holds      TTL (4), policy (1), records (2), each behind its length (2)
+//! entry      when (8, milliseconds since 1970), kind (1), sets (8), length of who (1), who, then
+//!            each change: length of the name (1), name, type (2), view (1), before, after: each
+//!            0, or 1 and what a set holds
+//! ```
+use crate::limits::{JOURNAL_EDITS_MAX, PRINCIPAL_LEN_MAX};
+use crate::{
+    JournalEntry, Kind, Policy, Prepared, RawSet, Revision, SetChange, SetKey, SetValue, View,
+};
+use compile::sort_key;
+use std::fmt;
+use std::ops::ControlFlow;
+use std::time::{Duration, SystemTime};
+use wire::{Name, Rtype};
+
+/// What lies there is nothing that was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Damaged;
+
+impl fmt::Display for Damaged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the store is damaged: restore a snapshot")
+    }
+}
+
+impl std::error::Error for Damaged {}
+
+/// Octets behind the name in a key.
+const KEY_TAIL_LEN: usize = 4;
+
+/// Appends the key of a set: its name is relative, in lower case.
+pub fn set_key(into: &mut Vec<u8>, name: &[u8], view: View, rtype: Rtype) {
+    sort_key(into, name);
+    into.extend_from_slice(&[0, view as u8]);
+    into.extend_from_slice(&rtype.0.to_be_bytes());
+}
+
+/// The relative name, view and type of a key.
+///
+/// # Errors
+/// When it is none.
+pub fn read_key(key: &[u8], name: &mut Vec<u8>) -> Result<(View, Rtype), Damaged> {
+    let (sorted, tail) = key.split_last_chunk::<KEY_TAIL_LEN>().ok_or(Damaged)?;
+    let [0, 0, high, low] = *tail else { return Err(Damaged) };
+    name.clear();
+    let (mut whole, mut end) = ([0; Name::LEN_MAX], Name::LEN_MAX);
+    let (mut label, mut len) = ([0; Name::LABEL_MAX], 0);
+    let mut octets = sorted.iter();
+    while let Some(&octet) = octets.next() {
+        if octet != 0 {
+            let plain = match octet {
+                1 => octets.next().and_then(|octet| octet.checked_sub(1)).ok_or(Damaged)?,
+                plain => plain,
+            };
+            *label.get_mut(len).ok_or(Damaged)? = plain;
+            len += 1;
+            continue;
+        }
+        let start = end.checked_sub(1 + len).ok_or(Damaged)?;
+        whole[start] = len as u8;
+        whole[start + 1..end].copy_from_slice(&label[..len]);
+        (end, len) = (start, 0);
+    }
+    name.extend_from_slice(&whole[end..]);
+    Ok((View::Default, Rtype(u16::from_be_bytes([high, low]))))
+}
+
+/// Appends the value of a set.
+pub fn set_value(into: &mut Vec<u8>, revision: Revision, value: &SetValue) {
+    into.extend_from_slice(&revision.0.to_le_bytes());
+    holds(into, value);
+}
+
+fn holds(into: &mut Vec<u8>, value: &SetValue) {
+    into.extend_from_slice(&value.ttl.to_le_bytes());
+    into.push(value.policy as u8);
+    into.extend_from_slice(&(value.data.len() as u16).to_le_bytes());
+    for data in &value.data {
+        into.extend_from_slice(&(data.len() as u16).to_le_bytes());
+        into.extend_from_slice(data);
+    }
+}
+
+/// The revision and what a set holds.
+///
+/// # Errors
+/// When it is no value of a set.
+pub fn read_value(mut octets: &[u8]) -> Result<(Revision, SetValue), Damaged> {
+    let from = &mut octets;
+    let revision = Revision(number(from)?);
+    let value = read_holds(from)?;
+    if from.is_empty() { Ok((revision, value)) } else { Err(Damaged) }
+}
+
+fn read_holds(from: &mut &[u8]) -> Result<SetValue, Damaged> {
+    let ttl = u32::from_le_bytes(take(from)?);
+    let [0] = take(from)? else { return Err(Damaged) };
+    let count = u16::from_le_bytes(take(from)?);
+    let mut data = Vec::with_capacity(count.into());
+    for _ in 0..count {
+        let len = u16::from_le_bytes(take(from)?);
+        data.push(octets(from, len.into())?.into());
+    }
+    Ok(SetValue { ttl, policy: Policy::All, data })
+}
+
+/// Appends what the journal keeps of a write; false: it keeps nothing.
+pub fn entry(into: &mut Vec<u8>, write: &Prepared) -> bool {
+    let Some((kind, changes)) = write.changes() else { return false };
+    entry_head(into, write.when, kind, changes.len() as u64, &write.by);
+    if changes.len() > JOURNAL_EDITS_MAX {
+        return true;
+    }
+    for SetChange { name, rtype, view, before, after } in changes {
+        into.push(name.len() as u8);
+        into.extend_from_slice(name);
+        into.extend_from_slice(&rtype.0.to_le_bytes());
+        into.push(*view as u8);
+        for held in [before, after] {
+            into.push(held.is_some().into());
+            if let Some(value) = held {
+                holds(into, value);
+            }
+        }
+    }
+    true
+}
+
+/// Appends what the journal keeps before the changes.
+pub fn entry_head(into: &mut Vec<u8>, when: SystemTime, kind: Kind, count: u64, by: &str) {
+    let since = when.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    into.extend_from_slice(&(since.as_millis() as u64).to_le_bytes());
+    into.push(kind as u8);
+    into.extend_from_slice(&count.to_le_bytes());
+    let by = &by.as_bytes()[..by.len().min(PRINCIPAL_LEN_MAX)];
+    into.push(by.len() as u8);
+    into.extend_from_slice(by);
+}
+
+/// What the journal says at a revision.
+///
+/// # Errors
+/// When it is no entry.
+pub fn read_entry(revision: Revision, mut from: &[u8]) -> Result<JournalEntry, Damaged> {
+    let from = &mut from;
+    let when = SystemTime::UNIX_EPOCH + Duration::from_millis(number(from)?);
+    let kind = match take(from)? {
+        [0] => Kind::Created,
+        [1] => Kind::Changed,
+        [2] => Kind::Restored,
+        _ => return Err(Damaged),
+    };
+    let count = number(from)?;
+    let [len] = take(from)?;
+    let by = String::from_utf8_lossy(octets(from, len.into())?).into_owned();
+    let mut changes = Vec::new();
+    while !from.is_empty() {
+        let [len] = take(from)?;
+        let name = octets(from, len.into())?.into();
+        let rtype = Rtype(u16::from_le_bytes(take(from)?));
+        let [0] = take(from)? else { return Err(Damaged) };
+        let mut held = || match take(from)? {
+            [0] => Ok(None),
+            _ => read_holds(from).map(Some),
+        };
+        let (before, after) = (held()?, held()?);
+        changes.push(SetChange { name, rtype, view: View::Default, before, after });
+    }
+    Ok(JournalEntry { revision, when, by, kind, count, changes })
+}
+
+fn octets<'f>(from: &mut &'f [u8], len: usize) -> Result<&'f [u8], Damaged> {
+    let (octets, rest) = from.split_at_checked(len).ok_or(Damaged)?;
+    *from = rest;
+    Ok(octets)
+}
+
+fn take<const N: usize>(from: &mut &[u8]) -> Result<[u8; N], Damaged> {
+    let (octets, rest) = from.split_first_chunk().ok_or(Damaged)?;
+    *from = rest;
+    Ok(*octets)
+}
+
+fn number(from: &mut &[u8]) -> Result<u64, Damaged> {
+    take(from).map(u64::from_le_bytes)
+}
+
+/// The key of a set; nothing where its name does not lie in its zone.
+pub fn key_of(set: &SetKey) -> Option<Vec<u8>> {
+    let (zone, name) = (set.zone.as_name(), set.name.as_name());
+    let relative = name.is_within(zone).then(|| &name.octets()[..name.len() - zone.len()])?;
+    let mut key = Vec::new();
+    set_key(&mut key, &relative.to_ascii_lowercase(), set.view, set.rtype);
+    Some(key)
+}
+
+/// Shows a set as it lies in the store; `name` is room for its name.
+///
+/// # Errors
+/// When key or value are none.
+pub fn show(
+    key: &[u8],
+    value: &[u8],
+    name: &mut Vec<u8>,
+    each: &mut dyn FnMut(RawSet<'_>) -> ControlFlow<()>,
+) -> Result<ControlFlow<()>, Damaged> {
+    let (view, rtype) = read_key(key, name)?;
+    let (revision, value) = read_value(value)?;
+    Ok(each(RawSet { name, rtype, view, revision, value: &value }))
+}

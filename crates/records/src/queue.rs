@@ -1,0 +1,109 @@
+//! What waits at the desk: bounded, taken all at once.
+use crate::limits::{QUEUE_EDITS_MAX, QUEUE_REQUESTS_MAX};
+use crate::pending::Promise;
+use crate::{Batch, Refused, Written};
+use std::io::Read;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+use wire::NameBuf;
+
+/// What somebody wants.
+pub enum Request {
+    /// Sets of a zone change.
+    Write(Batch, Promise<Written>),
+    /// A zone is made with these sets.
+    Create(Batch, Promise<Written>),
+    /// A zone goes.
+    Delete(NameBuf, Arc<str>, SystemTime, Promise<Written>),
+    /// All comes back from a snapshot.
+    Restore(Box<dyn Read + Send>, Arc<str>, SystemTime, Promise<Written>),
+    /// Whose zones are whose is asked anew.
+    Settle(Promise<()>),
+    /// The files are given back.
+    Close(Promise<()>),
+    /// The files are had again.
+    Open(Promise<()>),
+}
+
+impl Request {
+    fn edits(&self) -> usize {
+        match self {
+            Self::Write(batch, _) | Self::Create(batch, _) => batch.edits.len(),
+            _ => 0,
+        }
+    }
+}
+
+#[derive(Default)]
+struct Inner {
+    requests: Vec<Request>,
+    edits: usize,
+    is_closed: bool,
+}
+
+#[derive(Default)]
+pub struct Queue {
+    inner: Mutex<Inner>,
+    arrived: Condvar,
+}
+
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts a request behind the others. One that is refused is given up: so is its promise.
+    pub fn put(&self, request: Request) -> Result<(), Refused> {
+        let mut inner = self.lock();
+        if inner.is_closed {
+            return Err(Refused::Stopping);
+        }
+        let edits = inner.edits + request.edits();
+        if inner.requests.len() >= QUEUE_REQUESTS_MAX || edits > QUEUE_EDITS_MAX {
+            return Err(Refused::Busy);
+        }
+        inner.edits = edits;
+        inner.requests.push(request);
+        drop(inner);
+        self.arrived.notify_one();
+        Ok(())
+    }
+
+    /// Takes all that waits; nothing once it is closed and empty. Who is not to wait for more gets
+    /// none where there are none.
+    pub fn take(&self, waits: bool) -> Option<Vec<Request>> {
+        let mut inner = self.lock();
+        while inner.requests.is_empty() && !inner.is_closed && waits {
+            inner = self.arrived.wait(inner).unwrap_or_else(PoisonError::into_inner);
+        }
+        if inner.requests.is_empty() && inner.is_closed {
+            return None;
+        }
+        inner.edits = 0;
+        Some(std::mem::take(&mut inner.requests))
+    }
+
+    /// Takes no more.
+    pub fn close(&self) {
+        self.lock().is_closed = true;
+        self.arrived.notify_one();
+    }
+
+    /// Nobody takes anything out any more: what waits is given up.
+    pub fn end(&self) {
+        let mut inner = self.lock();
+        inner.is_closed = true;
+        let left = std::mem::take(&mut inner.requests);
+        drop(inner);
+        drop(left);
+    }
+}
+
+/// Held by the desk's thread: the queue ends with it, be it for a panic.
+pub struct Taker<'q>(pub &'q Queue);
+
+impl Drop for Taker<'_> {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}

@@ -1,0 +1,477 @@
+//! The desk as its callers meet it, on a store in memory.
+use super::*;
+use compile::{Image, Loader, Zone};
+use control::{Control, Running};
+use image::HashKey;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+use wire::{Name, NameBuf, Rtype};
+
+fn name(text: &str) -> NameBuf {
+    NameBuf::from_text(text.as_bytes(), Name::ROOT).unwrap()
+}
+
+/// Somebody else has these zones.
+#[derive(Default)]
+struct Files(Mutex<Vec<NameBuf>>);
+
+impl Others for Files {
+    fn owner(&self, origin: Name<'_>) -> Option<Owner> {
+        let files = self.0.lock().unwrap();
+        let is_there = files.iter().any(|file| file.as_name() == origin);
+        is_there.then(|| Owner::File(PathBuf::from("/etc/dunlin/example.zone")))
+    }
+
+    fn instead(&self, _: Name<'_>, _: &Arc<HashKey>) -> Option<Zone> {
+        None
+    }
+}
+
+struct Scene {
+    desk: Desk,
+    control: Control,
+    store: Memory,
+    files: Arc<Files>,
+    _serving: Serving,
+    _running: Running,
+}
+
+fn scene(store: Memory) -> Scene {
+    let key = HashKey::new(std::array::from_fn(|n| n as u64 * 77 + 5));
+    let (control, running) = Control::start(Image::new(Arc::new(key))).unwrap();
+    let files = Arc::new(Files::default());
+    let others: Arc<dyn Others> = files.clone();
+    let started = Desk::start(control.clone(), Box::new(store.clone()), others);
+    let (desk, serving) = started.unwrap();
+    Scene { desk, control, store, files, _serving: serving, _running: running }
+}
+
+/// One with the zone example.org.
+fn with_zone() -> Scene {
+    let scene = scene(Memory::default());
+    scene.create("example.org.").unwrap();
+    scene
+}
+
+fn data(rtype: Rtype, text: &str) -> Box<[u8]> {
+    match rtype {
+        Rtype::A => text.parse::<std::net::Ipv4Addr>().unwrap().octets().into(),
+        Rtype::TXT => [&[text.len() as u8], text.as_bytes()].concat().into(),
+        _ => name(text).as_name().octets().into(),
+    }
+}
+
+fn put(at: &str, rtype: Rtype, text: &str) -> Edit {
+    let value = SetValue { ttl: 60, policy: Policy::All, data: vec![data(rtype, text)] };
+    Edit { put: Some(value), ..remove(at, rtype) }
+}
+
+fn remove(at: &str, rtype: Rtype) -> Edit {
+    Edit { name: name(at), rtype, view: View::Default, expect: Expect::Anything, put: None }
+}
+
+fn batch(zone: &str, edits: Vec<Edit>) -> Batch {
+    Batch { zone: name(zone), edits, by: "someone".into(), when: SystemTime::now() }
+}
+
+fn key(at: &str, rtype: Rtype) -> SetKey {
+    SetKey { zone: name("example.org."), name: name(at), rtype, view: View::Default }
+}
+
+impl Scene {
+    fn create(&self, zone: &str) -> Result<Written, Refused> {
+        let server = format!("ns.{zone}");
+        self.desk.create_zone(batch(zone, vec![put(zone, Rtype::NS, &server)])).wait()
+    }
+
+    fn write(&self, edits: Vec<Edit>) -> Result<Revision, Refused> {
+        let written = self.desk.write(batch("example.org.", edits)).wait()?;
+        self.control.wait(written.ticket).unwrap();
+        Ok(written.revision)
+    }
+
+    /// What is answered of a set.
+    fn answered(&self, at: &str, rtype: Rtype) -> Option<Vec<u8>> {
+        let image = self.control.image();
+        let set = image.zone(name("example.org.").as_name())?.set(name(at).as_name(), rtype)?;
+        set.records().next().map(<[u8]>::to_vec)
+    }
+
+    fn serial(&self) -> Option<u32> {
+        self.control.image().zone(name("example.org.").as_name())?.serial()
+    }
+
+    fn sets(&self) -> Vec<String> {
+        let origin = name("example.org.");
+        let page = self.desk.page(origin.as_name(), None, &Filter::default(), 100).unwrap();
+        let told = |set: &StoredSet| format!("{} {}", set.key.name.as_name(), set.key.rtype);
+        page.sets.iter().map(told).collect()
+    }
+}
+
+fn rule(refused: Result<Revision, Refused>) -> &'static str {
+    match refused {
+        Err(Refused::Invalid(invalid)) => invalid.rule.id,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_is_written_is_durable_answered_and_read() {
+    let scene = with_zone();
+    let revision = scene.write(vec![put("www.example.org.", Rtype::A, "10.0.0.1")]).unwrap();
+    assert_eq!(revision, Revision(2));
+    assert_eq!(scene.answered("www.example.org.", Rtype::A), Some(vec![10, 0, 0, 1]));
+    let set = scene.desk.set(&key("WWW.example.org.", Rtype::A)).unwrap().unwrap();
+    assert_eq!((set.revision, set.value.ttl, set.value.data.len()), (revision, 60, 1));
+    scene.desk.wait_live(revision).wait().unwrap();
+    assert_eq!(scene.sets(), ["example.org. NS", "example.org. SOA", "www.example.org. A"]);
+    assert_eq!(scene.desk.revision().unwrap(), revision);
+    // Another process of the same store answers the same.
+    let again = self::scene(scene.store.clone());
+    assert_eq!(again.answered("www.example.org.", Rtype::A), Some(vec![10, 0, 0, 1]));
+    assert_eq!(again.serial(), Some(2));
+    let revision = again.write(vec![remove("www.example.org.", Rtype::A)]).unwrap();
+    assert_eq!((revision, again.answered("www.example.org.", Rtype::A)), (Revision(3), None));
+}
+
+#[test]
+fn the_serial_is_the_revision_on_every_node() {
+    let scene = with_zone();
+    scene.create("example.net.").unwrap();
+    assert_eq!(scene.serial(), Some(1), "another zone's write is not its own");
+    let mut soa = put("example.org.", Rtype::SOA, "ns.example.org.");
+    let with_numbers = |data: &[u8]| [data, b"\x04root\0", &[7; 20]].concat().into_boxed_slice();
+    let value = soa.put.as_mut().unwrap();
+    value.data[0] = with_numbers(&value.data[0]);
+    let revision = scene.write(vec![soa]).unwrap();
+    assert_eq!(scene.serial(), Some(revision.serial()));
+    scene.write(vec![put("a.example.org.", Rtype::A, "10.0.0.1")]).unwrap();
+    assert_eq!(scene.serial(), Some(4));
+    let set = scene.desk.set(&key("example.org.", Rtype::SOA)).unwrap().unwrap();
+    assert_eq!(set.revision, revision, "its own last write");
+    let numbers = set.value.data[0].last_chunk::<20>().unwrap();
+    assert_eq!((&numbers[..4], &numbers[4..8]), (&[0, 0, 0, 4][..], &[7; 4][..]));
+    assert_eq!(self::scene(scene.store.clone()).serial(), Some(4));
+}
+
+#[test]
+fn a_batch_is_done_as_a_whole_or_not_at_all() {
+    let scene = with_zone();
+    scene.write(vec![put("www.example.org.", Rtype::A, "10.0.0.1")]).unwrap();
+    let before = (scene.sets(), scene.serial(), scene.desk.revision().unwrap());
+    let edits = vec![
+        put("a.b.example.org.", Rtype::A, "10.0.0.2"),
+        remove("www.example.org.", Rtype::A),
+        put("x.example.org.", Rtype::TXT, "text"),
+        put("x.example.org.", Rtype::CNAME, "www.example.org."),
+    ];
+    assert_eq!(rule(scene.write(edits)), "cname-alone");
+    assert_eq!((scene.sets(), scene.serial(), scene.desk.revision().unwrap()), before);
+    assert_eq!(scene.answered("www.example.org.", Rtype::A), Some(vec![10, 0, 0, 1]));
+    // An alias takes the place of what goes, whatever their order.
+    let edits = vec![
+        put("www.example.org.", Rtype::CNAME, "a.example.org."),
+        remove("www.example.org.", Rtype::A),
+    ];
+    scene.write(edits).unwrap();
+    assert_eq!(scene.sets()[2..], ["www.example.org. CNAME"]);
+}
+
+#[test]
+fn each_rule_is_named_with_its_field() {
+    let scene = with_zone();
+    let long_ttl = |mut edit: Edit| {
+        edit.put.as_mut().unwrap().ttl = u32::MAX;
+        edit
+    };
+    let mut bad = put("www.example.org.", Rtype::A, "10.0.0.1");
+    bad.put.as_mut().unwrap().data[0] = Box::from(&b"abc"[..]);
+    for (edit, field, id) in [
+        (put("www.example.com.", Rtype::A, "10.0.0.1"), "name", "out-of-zone"),
+        (put("a.*.example.org.", Rtype::A, "10.0.0.1"), "name", "wildcard"),
+        (put("www.example.org.", Rtype::ANY, "a."), "type", "meta-type"),
+        (put("www.example.org.", Rtype::NSEC, "a."), "type", "signed"),
+        (long_ttl(put("www.example.org.", Rtype::A, "10.0.0.1")), "ttl", "ttl"),
+        (bad, "data", "data"),
+        (put("a.example.org.", Rtype::SOA, "a."), "data", "data"),
+        (put("example.org.", Rtype::CNAME, "a."), "edits", "cname-alone"),
+        (remove("example.org.", Rtype::SOA), "type", "soa"),
+        (remove("example.org.", Rtype::NS), "type", "ns"),
+    ] {
+        let fine = put("fine.example.org.", Rtype::A, "10.0.0.1");
+        match scene.write(vec![fine, edit]) {
+            Err(Refused::Invalid(why)) => {
+                assert_eq!((why.edit, why.field, why.rule.id), (1, field, id), "{}", why.what);
+            }
+            other => panic!("{id}: {other:?}"),
+        }
+    }
+    let twice = vec![
+        put("www.example.org.", Rtype::A, "10.0.0.1"),
+        put("WWW.example.org.", Rtype::A, "10.0.0.2"),
+    ];
+    assert_eq!(rule(scene.write(twice)), "duplicate");
+    scene.write(vec![put("*.example.org.", Rtype::A, "10.0.0.1")]).unwrap();
+    assert_eq!(scene.sets().len(), 3);
+}
+
+#[test]
+fn what_is_not_as_expected_is_a_conflict() {
+    let scene = with_zone();
+    let www = |expect| Edit { expect, ..put("www.example.org.", Rtype::A, "10.0.0.1") };
+    let conflict = |is| Err(Refused::Conflict { edit: 0, is });
+    assert_eq!(scene.write(vec![www(Expect::Present)]), conflict(Revision::NONE));
+    assert_eq!(scene.write(vec![www(Expect::At(Revision(1)))]), conflict(Revision::NONE));
+    let first = scene.write(vec![www(Expect::Absent)]).unwrap();
+    assert_eq!(scene.write(vec![www(Expect::Absent)]), conflict(first));
+    let second = scene.write(vec![www(Expect::At(first))]).unwrap();
+    assert_eq!(scene.write(vec![www(Expect::At(first))]), conflict(second));
+    scene.write(vec![www(Expect::Present)]).unwrap();
+}
+
+/// Of many who read a set and write it back, each gets through once: no update is lost, also where
+/// several are of one group.
+#[test]
+fn no_update_is_lost() {
+    let scene = with_zone();
+    let counter = |n: u32| put("n.example.org.", Rtype::TXT, &n.to_string());
+    scene.write(vec![counter(0)]).unwrap();
+    let add = || loop {
+        let set = scene.desk.set(&key("n.example.org.", Rtype::TXT)).unwrap().unwrap();
+        let n: u32 = std::str::from_utf8(&set.value.data[0][1..]).unwrap().parse().unwrap();
+        let edit = Edit { expect: Expect::At(set.revision), ..counter(n + 1) };
+        match scene.write(vec![edit]) {
+            Ok(_) => break,
+            Err(Refused::Conflict { .. }) => {}
+            Err(other) => panic!("{other}"),
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| (0..20).for_each(|_| add()));
+        }
+    });
+    assert_eq!(scene.answered("n.example.org.", Rtype::TXT), Some(b"\x03160".to_vec()));
+}
+
+#[test]
+fn a_full_disk_refuses_writes_and_what_is_there_goes_on() {
+    let scene = with_zone();
+    scene.write(vec![put("www.example.org.", Rtype::A, "10.0.0.1")]).unwrap();
+    scene.store.set_full(true);
+    let refused = scene.write(vec![put("www.example.org.", Rtype::A, "10.0.0.2")]);
+    assert_eq!(refused, Err(Refused::Full));
+    assert_eq!(scene.create("example.net."), Err(Refused::Full));
+    assert_eq!(scene.answered("www.example.org.", Rtype::A), Some(vec![10, 0, 0, 1]));
+    scene.store.set_full(false);
+    let revision = scene.write(vec![put("a.example.org.", Rtype::A, "10.0.0.3")]).unwrap();
+    assert_eq!(revision, Revision(3), "what was refused took no revision");
+    assert_eq!(scene.answered("www.example.org.", Rtype::A), Some(vec![10, 0, 0, 1]));
+    scene.create("example.net.").unwrap();
+}
+
+#[test]
+fn zones_of_others_are_read_not_written_and_their_owner_is_named() {
+    let scene = scene(Memory::default());
+    let origin = name("example.org.");
+    let mut loader = Loader::new(Arc::clone(scene.control.image().key()), origin.as_name(), None);
+    let soa = [&b"\0\0"[..], &[9; 20]].concat();
+    loader.add(origin.as_name(), Rtype::SOA, 60, &soa, 0).unwrap();
+    loader.add(origin.as_name(), Rtype::NS, 60, b"\0", 0).unwrap();
+    loader.add(name("www.example.org.").as_name(), Rtype::A, 60, &[10, 0, 0, 1], 0).unwrap();
+    let zone = loader.finish().unwrap();
+    scene.control.wait(scene.control.put_zone(zone).unwrap()).unwrap();
+    scene.files.0.lock().unwrap().push(origin.clone());
+    let refused = scene.write(vec![put("a.example.org.", Rtype::A, "10.0.0.1")]).unwrap_err();
+    assert!(refused.to_string().contains("the file /etc/dunlin/example.zone"), "{refused}");
+    assert!(matches!(scene.create("example.org."), Err(Refused::NotTheOwner { .. })));
+    let gone = scene.desk.delete_zone(origin.clone(), "x".into(), SystemTime::now()).wait();
+    assert!(matches!(gone, Err(Refused::NotTheOwner { .. })));
+    assert_eq!(scene.sets(), ["example.org. NS", "example.org. SOA", "www.example.org. A"]);
+    let set = scene.desk.set(&key("www.example.org.", Rtype::A)).unwrap().unwrap();
+    assert_eq!(set.revision, Revision::NONE);
+    let zones = scene.desk.zones().unwrap();
+    assert_eq!((zones.len(), zones[0].serial, zones[0].sets), (1, Some(0x0909_0909), None));
+    assert!(scene.desk.journal(origin.as_name(), Revision::NONE, 9).is_err());
+}
+
+/// What the config names is the file's from then on; the store keeps its zone for when the config
+/// names it no more.
+#[test]
+fn a_zone_goes_to_a_file_and_comes_back() {
+    let scene = with_zone();
+    scene.files.0.lock().unwrap().push(name("example.org."));
+    scene.desk.settle().wait().unwrap();
+    assert!(matches!(scene.write(Vec::new()), Err(Refused::NotTheOwner { .. })));
+    // The keeper of files takes it out of the image at the end.
+    scene.control.remove_zone(name("example.org.").as_name()).unwrap();
+    scene.files.0.lock().unwrap().clear();
+    scene.desk.settle().wait().unwrap();
+    scene.write(vec![put("www.example.org.", Rtype::A, "10.0.0.1")]).unwrap();
+    assert_eq!(scene.answered("www.example.org.", Rtype::A), Some(vec![10, 0, 0, 1]));
+}
+
+#[test]
+fn zones_come_and_go() {
+    let scene = with_zone();
+    assert_eq!(scene.create("EXAMPLE.org."), Err(Refused::ZoneExists));
+    let none = batch("example.net.", vec![put("www.example.net.", Rtype::A, "10.0.0.1")]);
+    let refused = scene.desk.create_zone(none).wait().map(|written| written.revision);
+    assert_eq!(rule(refused), "soa", "neither an SOA nor name servers");
+    let delete = || {
+        let gone = scene.desk.delete_zone(name("example.org."), "x".into(), SystemTime::now());
+        gone.wait().map(|written| scene.control.wait(written.ticket))
+    };
+    scene.write(vec![put("www.example.org.", Rtype::A, "10.0.0.1")]).unwrap();
+    delete().unwrap();
+    assert_eq!(scene.control.image().zones().count(), 0);
+    assert_eq!(delete(), Err(Refused::NoSuchZone));
+    assert_eq!(scene.write(Vec::new()), Err(Refused::NoSuchZone));
+    let again = scene.create("example.org.").unwrap();
+    assert_eq!(again.revision, Revision(4), "revisions never come again");
+    assert_eq!(scene.sets(), ["example.org. NS", "example.org. SOA"]);
+}
+
+#[test]
+fn the_journal_says_who_when_and_what() {
+    let scene = with_zone();
+    let origin = name("example.org.");
+    scene.write(vec![put("www.example.org.", Rtype::A, "10.0.0.1")]).unwrap();
+    scene.write(vec![put("www.example.org.", Rtype::A, "10.0.0.2")]).unwrap();
+    scene.write(vec![remove("www.example.org.", Rtype::A)]).unwrap();
+    let journal = scene.desk.journal(origin.as_name(), Revision(1), 10).unwrap();
+    let told: Vec<_> = journal.entries.iter().map(|entry| (entry.revision.0, &*entry.by)).collect();
+    assert_eq!(told, [(2, "someone"), (3, "someone"), (4, "someone")]);
+    let change = &journal.entries[1].changes[0];
+    let held = |value: &Option<SetValue>| value.as_ref().map(|value| value.data[0].to_vec());
+    assert_eq!(held(&change.before), Some(vec![10, 0, 0, 1]));
+    assert_eq!(held(&change.after), Some(vec![10, 0, 0, 2]));
+    assert_eq!(journal.entries[2].changes[0].after, None);
+    let age = SystemTime::now().duration_since(journal.entries[0].when).unwrap();
+    assert!(age < Duration::from_secs(60), "{age:?}");
+    let first = scene.desk.journal(origin.as_name(), Revision::NONE, 1).unwrap();
+    assert_eq!((first.entries[0].kind, first.entries.len()), (Kind::Created, 1));
+    // A large batch is in it as a number.
+    let many = (0..limits::JOURNAL_EDITS_MAX + 1)
+        .map(|n| put(&format!("n{n}.example.org."), Rtype::A, "10.0.0.1"))
+        .collect();
+    let revision = scene.write(many).unwrap();
+    let last = scene.desk.journal(origin.as_name(), Revision(revision.0 - 1), 9).unwrap();
+    let entry = &last.entries[0];
+    assert_eq!((entry.count as usize, entry.changes.len()), (limits::JOURNAL_EDITS_MAX + 1, 0));
+}
+
+#[test]
+fn pages_are_in_canonical_order_and_resume() {
+    let scene = with_zone();
+    let names =
+        ["b.a", "a", "*.a", "z", "\\001.a", "yljkjljk.a", "Z.a", "zABC.a", "\\200.z", "*.z"];
+    let edits = names.iter().map(|at| put(&format!("{at}.example.org."), Rtype::A, "10.0.0.1"));
+    scene.write(edits.collect()).unwrap();
+    let whole = scene.sets();
+    // RFC 4034 §6.1.
+    let mut sorted: Vec<NameBuf> =
+        names.iter().map(|at| name(&format!("{at}.example.org."))).collect();
+    sorted.sort_by(|a, b| a.as_name().canonical_cmp(b.as_name()));
+    let lower = |name: &NameBuf| format!("{} A", name.as_name().to_string().to_lowercase());
+    assert_eq!(whole[2..], sorted.iter().map(lower).collect::<Vec<_>>());
+    let origin = name("example.org.");
+    let (mut after, mut found) = (None, Vec::new());
+    loop {
+        let page =
+            scene.desk.page(origin.as_name(), after.as_ref(), &Filter::default(), 3).unwrap();
+        found.extend(
+            page.sets.iter().map(|set| format!("{} {}", set.key.name.as_name(), set.key.rtype)),
+        );
+        match page.next {
+            Some(next) => after = Some(next),
+            None => break,
+        }
+    }
+    assert_eq!(found, whole);
+    let filter = Filter { prefix: "z".into(), rtype: Some(Rtype::A) };
+    let page = scene.desk.page(origin.as_name(), None, &filter, 100).unwrap();
+    let found: Vec<_> = page.sets.iter().map(|set| set.key.name.as_name().to_string()).collect();
+    assert_eq!(found, ["z.a.example.org.", "zabc.a.example.org.", "z.example.org."]);
+}
+
+#[test]
+fn a_snapshot_brings_everything_back() {
+    let scene = with_zone();
+    scene.write(vec![put("www.example.org.", Rtype::A, "10.0.0.1")]).unwrap();
+    let mut snapshot = Vec::new();
+    let revision = scene.desk.snapshot(&mut snapshot).unwrap();
+    assert_eq!(revision, Revision(2));
+    scene.write(vec![put("www.example.org.", Rtype::A, "10.0.0.2")]).unwrap();
+    scene.create("example.net.").unwrap();
+    let restore = |octets: Vec<u8>| {
+        let from = Box::new(std::io::Cursor::new(octets));
+        scene.desk.restore(from, "someone".into(), SystemTime::now()).wait()
+    };
+    // Every cut and every damage is refused, and leaves all as it is.
+    for len in 0..snapshot.len() {
+        assert!(restore(snapshot[..len].to_vec()).is_err(), "{len}");
+        let mut damaged = snapshot.clone();
+        damaged[len] ^= 1;
+        assert!(restore(damaged).is_err(), "{len}");
+    }
+    let mut newer = snapshot.clone();
+    newer[15] = b'2';
+    assert!(restore(newer).unwrap_err().to_string().contains("newer version"));
+    assert_eq!(scene.answered("www.example.org.", Rtype::A), Some(vec![10, 0, 0, 2]));
+    let written = restore(snapshot).unwrap();
+    assert_eq!(written.revision, Revision(5), "revisions and serials never go back");
+    scene.control.wait(written.ticket).unwrap();
+    assert_eq!(scene.answered("www.example.org.", Rtype::A), Some(vec![10, 0, 0, 1]));
+    assert_eq!((scene.serial(), scene.control.image().zones().count()), (Some(5), 1));
+    assert_eq!(scene.write(vec![put("a.example.org.", Rtype::A, "10.0.0.1")]), Ok(Revision(6)));
+}
+
+#[test]
+fn too_much_at_once_is_refused() {
+    let queue = queue::Queue::default();
+    let many = |count: usize| {
+        let edits = vec![put("a.example.org.", Rtype::A, "10.0.0.1"); count];
+        queue::Request::Write(batch("example.org.", edits), pending::pending().0)
+    };
+    for _ in 0..limits::QUEUE_EDITS_MAX / 10_000 {
+        queue.put(many(10_000)).unwrap();
+    }
+    assert_eq!(queue.put(many(1)), Err(Refused::Busy));
+    assert_eq!(queue.take(true).unwrap().len(), 10);
+    for _ in 0..limits::QUEUE_REQUESTS_MAX {
+        queue.put(many(0)).unwrap();
+    }
+    assert_eq!(queue.put(many(0)), Err(Refused::Busy));
+    queue.end();
+    assert_eq!(queue.put(many(0)), Err(Refused::Stopping));
+    let scene = with_zone();
+    let edits = vec![remove("a.example.org.", Rtype::A); limits::EDITS_MAX + 1];
+    assert_eq!(scene.write(edits), Err(Refused::EDITS));
+}
+
+#[test]
+fn a_desk_that_stops_leaves_nobody_waiting() {
+    let Scene { desk, _serving: serving, .. } = with_zone();
+    let waits = desk.wait_live(Revision(99));
+    let written = desk.write(batch("example.org.", Vec::new()));
+    serving.stop();
+    assert!(written.wait().is_ok(), "what waits is done first");
+    assert_eq!(waits.wait(), Err(Refused::Stopping));
+    assert_eq!(desk.wait_live(Revision(99)).wait(), Err(Refused::Stopping));
+    assert!(matches!(desk.write(batch("example.org.", Vec::new())).wait(), Err(Refused::Stopping)));
+    assert!(desk.zones().is_ok(), "it can still be read");
+}
+
+#[test]
+fn a_closed_store_refuses_writes_until_it_is_open_again() {
+    let scene = with_zone();
+    scene.desk.close().wait().unwrap();
+    let www = || vec![put("www.example.org.", Rtype::A, "10.0.0.1")];
+    assert_eq!(scene.write(www()), Err(Refused::Stopping));
+    assert!(scene.control.image().zone(name("example.org.").as_name()).is_some());
+    scene.desk.open().wait().unwrap();
+    scene.write(www()).unwrap();
+}

@@ -1,0 +1,119 @@
+//! The zones of the store as they will be once all that was taken is written. They share what they
+//! hold with the image: there is no second copy.
+use crate::{Reader, Revision, SetValue, StoreError};
+use compile::{Loader, Zone};
+use image::HashKey;
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use wire::{Name, NameBuf, Rtype};
+
+/// Octets of the numbers behind the names of an SOA; the serial is the first (RFC 1035 §3.3.13).
+const SOA_NUMBERS_LEN: usize = 20;
+
+/// A zone, and when it was last written.
+#[derive(Clone)]
+pub struct Head {
+    pub zone: Zone,
+    pub revision: Revision,
+}
+
+/// All of them, by their origins in lower case.
+pub type Heads = HashMap<Box<[u8]>, Head>;
+
+/// How a zone is found.
+pub fn key(origin: Name<'_>) -> Box<[u8]> {
+    origin.octets().to_ascii_lowercase().into()
+}
+
+/// The data of an SOA with the serial of a revision.
+pub fn with_serial(data: &[u8], revision: Revision) -> Box<[u8]> {
+    let mut data: Box<[u8]> = data.into();
+    if let Some(numbers) = data.last_chunk_mut::<SOA_NUMBERS_LEN>() {
+        numbers[..4].copy_from_slice(&revision.serial().to_be_bytes());
+    }
+    data
+}
+
+/// What a set holds, with the serial of its zone's revision where it is the SOA.
+pub fn served(rtype: Rtype, mut value: SetValue, zone: Revision) -> SetValue {
+    if rtype == Rtype::SOA {
+        value.data.iter_mut().for_each(|data| *data = with_serial(data, zone));
+    }
+    value
+}
+
+impl Head {
+    /// Reads a zone of the store.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is none that could be served.
+    pub fn load(
+        reader: &dyn Reader,
+        origin: Name<'_>,
+        key: &Arc<HashKey>,
+    ) -> Result<Option<Self>, StoreError> {
+        let Some(stored) = reader.zone(origin)? else { return Ok(None) };
+        let mut loader = Loader::new(Arc::clone(key), origin, None);
+        let mut wrong = None;
+        reader.scan(origin, None, &mut |set| {
+            let added = NameBuf::joined(set.name, origin).map_err(|why| why.to_string());
+            let added = added.and_then(|owner| {
+                set.value.data.iter().try_for_each(|data| {
+                    loader.add(owner.as_name(), set.rtype, set.value.ttl, data, 0)
+                })
+            });
+            match added {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(why) => {
+                    wrong = Some(why);
+                    ControlFlow::Break(())
+                }
+            }
+        })?;
+        if let Some(why) = wrong {
+            return Err(StoreError::Failed(why));
+        }
+        let zone = loader.finish().map_err(|problems| {
+            let first = problems.first().map(ToString::to_string);
+            StoreError::Failed(first.unwrap_or_default())
+        })?;
+        let mut head = Self { zone, revision: stored.revision };
+        head.set_serial();
+        Ok(Some(head))
+    }
+
+    /// Has the SOA tell the serial of the revision.
+    pub fn set_serial(&mut self) {
+        let origin = NameBuf::from(self.zone.origin());
+        let Some(soa) = self.zone.set(origin.as_name(), Rtype::SOA) else { return };
+        let ttl = soa.ttl();
+        let records: Vec<_> = soa.records().map(|data| with_serial(data, self.revision)).collect();
+        let records: Vec<&[u8]> = records.iter().map(|data| &**data).collect();
+        self.zone
+            .change(origin.as_name(), Rtype::SOA, Some((ttl, &records)))
+            .expect("another serial makes no other zone of it");
+    }
+
+    /// What a set holds; nothing where it is not there.
+    pub fn value(&self, name: Name<'_>, rtype: Rtype) -> Option<SetValue> {
+        let set = self.zone.set(name, rtype)?;
+        let data = set.records().map(Box::from).collect();
+        Some(SetValue { ttl: set.ttl(), policy: crate::Policy::All, data })
+    }
+
+    /// Takes what a set holds into the zone.
+    ///
+    /// # Errors
+    /// What the zone may not have; it is unchanged then.
+    pub fn put(
+        &mut self,
+        name: Name<'_>,
+        rtype: Rtype,
+        value: Option<&SetValue>,
+    ) -> Result<(), compile::Problem> {
+        let records: Vec<&[u8]> =
+            value.map(|value| value.data.iter().map(|data| &**data).collect()).unwrap_or_default();
+        self.zone.change(name, rtype, value.map(|value| (value.ttl, &records[..])))
+    }
+}

@@ -1,0 +1,251 @@
+//! The store of records on redb: durable, crash-safe, one file.
+//!
+//! Sets lie in canonical order, so that a zone is read from front to end at a start, and a page is
+//! a range. A group of writes is one transaction and one order to the disk.
+#![forbid(unsafe_code)]
+
+pub mod limits;
+mod migrate;
+mod read;
+mod tables;
+mod write;
+
+use limits::CACHE_OCTETS;
+use records::{Prepared, Reader, Restoring, Store, StoreError};
+use redb::backends::FileBackend;
+use redb::{Builder, Database, DatabaseError};
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// The file in the folder of a server's data.
+pub fn path(data_dir: &Path) -> PathBuf {
+    data_dir.join("records.redb")
+}
+
+/// How the database is opened.
+type Opener = Box<dyn Fn() -> Result<Database, StoreError> + Send + Sync>;
+
+/// Whether the database can be used.
+enum State {
+    Open(Database),
+    /// Given back.
+    Closed,
+    /// The disk failed it: to be opened again.
+    Broken,
+}
+
+/// What both sides share.
+struct Shared {
+    state: RwLock<State>,
+    opener: Opener,
+    /// Where the file lies, if it is one.
+    folder: Option<PathBuf>,
+}
+
+/// The side that reads.
+struct Redb(Arc<Shared>);
+
+/// A store in one file. One process has it at a time.
+pub struct RedbStore {
+    shared: Arc<Shared>,
+    /// Whether sets of zones that are no more may be left.
+    is_tidy: bool,
+}
+
+impl Shared {
+    fn read(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, State> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does something with the database.
+    fn with<T>(
+        &self,
+        run: impl FnOnce(&Database) -> Result<T, redb::Error>,
+    ) -> Result<T, StoreError> {
+        match &*self.read() {
+            State::Open(database) => run(database).map_err(told),
+            State::Closed => Err(StoreError::Closed),
+            State::Broken => Err(failed("it failed, and is opened again with the next write")),
+        }
+    }
+
+    /// Opens the database where it is not.
+    fn open(&self) -> Result<(), StoreError> {
+        let mut state = self.write();
+        if matches!(*state, State::Open(_)) {
+            return Ok(());
+        }
+        *state = State::Open((self.opener)()?);
+        Ok(())
+    }
+
+    /// Nothing more is to be had of a database that the disk has failed.
+    fn reopen(&self) -> Result<(), StoreError> {
+        *self.write() = State::Broken;
+        self.open()
+    }
+}
+
+impl RedbStore {
+    /// Opens the store of a server, or makes it.
+    ///
+    /// # Errors
+    /// Another process has it, it is damaged, or of a newer version; with what to do.
+    pub fn open(data_dir: &Path) -> Result<Self, StoreError> {
+        let file = path(data_dir);
+        let folder = data_dir.to_owned();
+        Self::with(Some(folder), Box::new(move || open_file(&file)))
+    }
+
+    /// A store on whatever `backend` makes: for tests.
+    ///
+    /// # Errors
+    /// As [`RedbStore::open`].
+    pub fn on<B: redb::StorageBackend>(
+        backend: impl Fn() -> B + Send + Sync + 'static,
+    ) -> Result<Self, StoreError> {
+        let open = move || {
+            let database = builder().create_with_backend(backend()).map_err(unopened)?;
+            migrate::to_newest(&database)?;
+            Ok(database)
+        };
+        Self::with(None, Box::new(open))
+    }
+
+    fn with(folder: Option<PathBuf>, opener: Opener) -> Result<Self, StoreError> {
+        let state = RwLock::new(State::Closed);
+        let shared = Arc::new(Shared { state, opener, folder });
+        shared.open()?;
+        Ok(Self { shared, is_tidy: false })
+    }
+}
+
+fn builder() -> Builder {
+    let mut builder = Builder::new();
+    builder.set_cache_size(CACHE_OCTETS);
+    builder
+}
+
+fn open_file(path: &Path) -> Result<Database, StoreError> {
+    let place = |why: StoreError| match why {
+        StoreError::Failed(why) => StoreError::Failed(format!("{}: {why}", path.display())),
+        other => other,
+    };
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let made = DirBuilder::new().recursive(true).mode(0o750).create(folder);
+    let file = made.and_then(|()| {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+    });
+    let file = file.map_err(|error| place(unopened(DatabaseError::Storage(error.into()))))?;
+    let database = FileBackend::new(file).and_then(|file| builder().create_with_backend(file));
+    let database = database.map_err(|error| place(unopened(error)))?;
+    migrate::to_newest(&database).map_err(place)?;
+    Ok(database)
+}
+
+/// Why a database could not be opened, and what to do.
+fn unopened(error: DatabaseError) -> StoreError {
+    match error {
+        DatabaseError::DatabaseAlreadyOpen => failed(
+            "another process has it: give each server a [server] data_dir of its own, or take \
+             over with `dunlin serve --take-over`",
+        ),
+        DatabaseError::UpgradeRequired(form) => {
+            failed(&format!("it was written by redb's form {form}, which this version cannot read"))
+        }
+        error => told(error.into()),
+    }
+}
+
+fn failed(why: &str) -> StoreError {
+    StoreError::Failed(why.into())
+}
+
+/// What went wrong, as the desk is told.
+fn told(error: redb::Error) -> StoreError {
+    match error {
+        redb::Error::Io(error) if is_full(&error) => StoreError::Full,
+        redb::Error::DatabaseClosed => StoreError::Closed,
+        redb::Error::Corrupted(why) => failed(&format!("damaged ({why}): restore a snapshot")),
+        error => StoreError::Failed(error.to_string()),
+    }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+impl Store for RedbStore {
+    fn commit(&mut self, writes: &[Prepared]) -> Result<(), StoreError> {
+        if matches!(*self.shared.read(), State::Broken) {
+            self.shared.open()?;
+        }
+        self.check_room(writes)?;
+        let written = self.shared.with(|database| write::commit(database, writes));
+        self.is_tidy &= writes.iter().all(|write| write.changes().is_some());
+        let Err(why) = written else { return Ok(()) };
+        if matches!(why, StoreError::Closed) {
+            return Err(why);
+        }
+        // What the disk has of it is known only once it is read again.
+        self.shared.reopen()?;
+        let newest = self.reader().revision()?;
+        let is_there = writes.last().is_some_and(|last| last.revision == newest);
+        if is_there { Ok(()) } else { Err(why) }
+    }
+
+    fn tidy(&mut self) -> Result<bool, StoreError> {
+        if self.is_tidy {
+            return Ok(false);
+        }
+        let more = match self.shared.with(write::sweep) {
+            Err(StoreError::Closed) => false,
+            done => done?,
+        };
+        self.is_tidy = !more;
+        Ok(more)
+    }
+
+    fn restore(&mut self, from: &mut dyn Read, write: &Restoring) -> Result<(), StoreError> {
+        let mut cut_off = None;
+        let done = self.shared.with(|database| write::restore(database, from, write, &mut cut_off));
+        match cut_off {
+            Some(why) => Err(why),
+            None => done,
+        }
+    }
+
+    fn close(&mut self) {
+        *self.shared.write() = State::Closed;
+    }
+
+    fn open(&mut self) -> Result<(), StoreError> {
+        self.shared.open()
+    }
+
+    fn reader(&self) -> Arc<dyn Reader> {
+        Arc::new(Redb(Arc::clone(&self.shared)))
+    }
+}
+
+impl RedbStore {
+    /// A full disk is known before anything is tried: what is refused leaves the file as it is.
+    fn check_room(&self, writes: &[Prepared]) -> Result<(), StoreError> {
+        let Some(folder) = &self.shared.folder else { return Ok(()) };
+        let Ok(found) = rustix::fs::statvfs(folder) else { return Ok(()) };
+        let free = found.f_bavail * found.f_frsize;
+        let octets: usize = writes.iter().map(write::octets).sum();
+        match free >= limits::FREE_OCTETS_MIN + limits::FREE_OCTETS_EACH * octets as u64 {
+            true => Ok(()),
+            false => Err(StoreError::Full),
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! What reads the file: each call sees it as it was at one moment.
+use crate::tables::{JOURNAL, META, Row, SETS, ZONES, set_key, zone_key};
+use crate::{Redb, failed, told};
+use records::snapshot::Writer;
+use records::{
+    JournalEntry, RawSet, Reader, Revision, SetKey, SetValue, StoreError, StoredZone, codec,
+};
+use redb::{ReadTransaction, ReadableDatabase, ReadableTable};
+use std::io::Write;
+use std::ops::{Bound, ControlFlow};
+use wire::Name;
+
+impl Redb {
+    fn begin(&self) -> Result<ReadTransaction, StoreError> {
+        self.0.with(|database| Ok(database.begin_read()?))
+    }
+}
+
+fn row(read: &ReadTransaction, origin: Name<'_>) -> Result<Option<Row>, StoreError> {
+    let find = || -> Result<Option<Vec<u8>>, redb::Error> {
+        let zones = read.open_table(ZONES)?;
+        Ok(zones.get(&zone_key(origin)[..])?.map(|row| row.value().to_vec()))
+    };
+    find().map_err(told)?.map(|octets| Row::read(&octets)).transpose()
+}
+
+fn rows(read: &ReadTransaction) -> Result<Vec<Row>, StoreError> {
+    let find = || -> Result<Vec<Vec<u8>>, redb::Error> {
+        let zones = read.open_table(ZONES)?;
+        zones.iter()?.map(|row| Ok(row?.1.value().to_vec())).collect()
+    };
+    find().map_err(told)?.iter().map(|octets| Row::read(octets)).collect()
+}
+
+fn revision(read: &ReadTransaction) -> Result<Revision, StoreError> {
+    let find = || -> Result<u64, redb::Error> {
+        let meta = read.open_table(META)?;
+        Ok(meta.get("revision")?.map_or(0, |revision| revision.value()))
+    };
+    find().map(Revision).map_err(told)
+}
+
+/// Shows key and value of each set of a zone, until it is told to stop.
+fn each_set(
+    read: &ReadTransaction,
+    number: u32,
+    after: Option<&[u8]>,
+    each: &mut dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>, StoreError>,
+) -> Result<(), StoreError> {
+    let first = set_key(number, after.unwrap_or_default());
+    let from = match after {
+        Some(_) => Bound::Excluded(&first[..]),
+        None => Bound::Included(&first[..]),
+    };
+    let end = set_key(number + 1, &[]);
+    let sets = read.open_table(SETS).map_err(|error| told(error.into()))?;
+    let range = sets.range::<&[u8]>((from, Bound::Excluded(&end[..])));
+    for set in range.map_err(|error| told(error.into()))? {
+        let (key, value) = set.map_err(|error| told(error.into()))?;
+        let key = key.value().get(4..).unwrap_or_default();
+        if each(key, value.value())?.is_break() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn damaged(why: codec::Damaged) -> StoreError {
+    failed(&why.to_string())
+}
+
+impl Reader for Redb {
+    fn revision(&self) -> Result<Revision, StoreError> {
+        revision(&self.begin()?)
+    }
+
+    fn zone(&self, origin: Name<'_>) -> Result<Option<StoredZone>, StoreError> {
+        Ok(row(&self.begin()?, origin)?.map(|row| row.stored()))
+    }
+
+    fn zones(&self) -> Result<Vec<StoredZone>, StoreError> {
+        Ok(rows(&self.begin()?)?.iter().map(Row::stored).collect())
+    }
+
+    fn set(&self, set: &SetKey) -> Result<Option<(Revision, SetValue)>, StoreError> {
+        let read = self.begin()?;
+        let Some(row) = row(&read, set.zone.as_name())? else { return Ok(None) };
+        let Some(of) = codec::key_of(set) else { return Ok(None) };
+        let find = || -> Result<Option<Vec<u8>>, redb::Error> {
+            let sets = read.open_table(SETS)?;
+            Ok(sets.get(&set_key(row.number, &of)[..])?.map(|value| value.value().to_vec()))
+        };
+        let found = find().map_err(told)?;
+        found.map(|value| codec::read_value(&value)).transpose().map_err(damaged)
+    }
+
+    fn scan(
+        &self,
+        origin: Name<'_>,
+        after: Option<&SetKey>,
+        each: &mut dyn FnMut(RawSet<'_>) -> ControlFlow<()>,
+    ) -> Result<Option<StoredZone>, StoreError> {
+        let read = self.begin()?;
+        let Some(row) = row(&read, origin)? else { return Ok(None) };
+        let after = after.and_then(codec::key_of);
+        let mut name = Vec::new();
+        each_set(&read, row.number, after.as_deref(), &mut |key, value| {
+            codec::show(key, value, &mut name, each).map_err(damaged)
+        })?;
+        Ok(Some(row.stored()))
+    }
+
+    fn journal(
+        &self,
+        origin: Name<'_>,
+        after: Revision,
+        limit: usize,
+    ) -> Result<Option<(Vec<JournalEntry>, Revision)>, StoreError> {
+        let read = self.begin()?;
+        let Some(row) = row(&read, origin)? else { return Ok(None) };
+        let find = || -> Result<Vec<(u64, Vec<u8>)>, redb::Error> {
+            let journal = read.open_table(JOURNAL)?;
+            let from = (row.number, after.0.saturating_add(1));
+            let range = journal.range(from..=(row.number, u64::MAX))?.take(limit);
+            range
+                .map(|entry| {
+                    let (key, entry) = entry?;
+                    Ok((key.value().1, entry.value().to_vec()))
+                })
+                .collect()
+        };
+        let found = find().map_err(told)?;
+        let entries = found.iter().map(|(at, entry)| codec::read_entry(Revision(*at), entry));
+        let entries: Result<_, _> = entries.collect();
+        Ok(Some((entries.map_err(damaged)?, row.journal.whole_after)))
+    }
+
+    fn snapshot(&self, to: &mut dyn Write) -> Result<Revision, StoreError> {
+        let read = self.begin()?;
+        let revision = revision(&read)?;
+        let unwritten = |error: std::io::Error| failed(&format!("the snapshot: {error}"));
+        let mut writer = Writer::new(to, revision).map_err(unwritten)?;
+        for row in rows(&read)? {
+            writer.zone(row.origin.as_name(), row.revision).map_err(unwritten)?;
+            each_set(&read, row.number, None, &mut |key, value| {
+                writer.set(key, value).map_err(unwritten)?;
+                Ok(ControlFlow::Continue(()))
+            })?;
+        }
+        writer.finish().map_err(unwritten)?;
+        Ok(revision)
+    }
+}

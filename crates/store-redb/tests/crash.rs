@@ -1,0 +1,162 @@
+//! What was committed survives a machine that goes down at any moment, and a disk that fills up:
+//! on a disk that forgets what it was not told to keep.
+mod disk;
+
+use disk::{Dice, Disk};
+use records::{
+    Action, Memory, Policy, Prepared, Revision, SetChange, SetValue, Store, StoreError, View,
+};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use store_redb::RedbStore;
+use wire::{Name, NameBuf, Rtype};
+
+fn zone(n: u64) -> NameBuf {
+    NameBuf::from_text(format!("zone{n}.test.").as_bytes(), Name::ROOT).unwrap()
+}
+
+/// Some writes that nobody could tell from those of a desk.
+fn writes(dice: &mut Dice, last: &mut u64, known: &mut [bool; 3]) -> Vec<Prepared> {
+    let count = 1 + dice.below(5);
+    let write = |_| {
+        *last += 1;
+        let n = dice.below(3);
+        let is_known = std::mem::replace(&mut known[n as usize], true);
+        let changes = (0..dice.below(40)).map(|_| change(dice)).collect();
+        let action = match is_known {
+            false => Action::Create(changes),
+            true if dice.below(12) == 0 => {
+                known[n as usize] = false;
+                Action::Delete
+            }
+            true => Action::Change(changes),
+        };
+        let when = SystemTime::UNIX_EPOCH + Duration::from_secs(*last);
+        let (zone, revision) = (zone(n), Revision(*last));
+        Prepared { zone, revision, when, by: "dice".into(), action }
+    };
+    (0..count).map(write).collect()
+}
+
+fn change(dice: &mut Dice) -> SetChange {
+    let label = format!("n{}", dice.below(400));
+    let name = [&[label.len() as u8], label.as_bytes()].concat().into();
+    let data = vec![vec![dice.below(256) as u8; dice.below(300) as usize].into()];
+    let value = SetValue { ttl: 60, policy: Policy::All, data };
+    let after = (dice.below(3) > 0).then_some(value);
+    SetChange { name, rtype: Rtype::TXT, view: View::Default, before: None, after }
+}
+
+fn dump(store: &dyn Store) -> Vec<u8> {
+    let mut octets = Vec::new();
+    store.reader().snapshot(&mut octets).unwrap();
+    octets
+}
+
+/// Writes until the machine goes down, then looks at what the disk still has: the last group that
+/// was answered, or the one behind it as a whole.
+fn survive(seed: u64) -> bool {
+    let mut dice = Dice(seed);
+    let disk = Disk::default();
+    let (mut last, mut known) = (0, [false; 3]);
+    let mut model = Memory::default();
+    let mut states = vec![dump(&model)];
+    let theirs = disk.clone();
+    let mut store = RedbStore::on(move || theirs.clone()).unwrap();
+    disk.crash_after(dice.below(300));
+    let mut answered = 0;
+    for _ in 0..40 {
+        let group = writes(&mut dice, &mut last, &mut known);
+        model.commit(&group).unwrap();
+        states.push(dump(&model));
+        if store.commit(&group).is_err() || store.tidy().is_err() {
+            break;
+        }
+        answered = states.len() - 1;
+    }
+    let has_crashed = disk.has_crashed();
+    let left = disk.reboot(&mut dice);
+    drop(store);
+    let again = RedbStore::on(move || left.clone()).unwrap();
+    let found = dump(&again);
+    let at = states.iter().position(|state| *state == found);
+    let at = at.unwrap_or_else(|| panic!("seed {seed}: a state that never was"));
+    assert!(at >= answered, "seed {seed}: {at} is there, {answered} was answered");
+    has_crashed
+}
+
+#[test]
+fn what_was_answered_survives_a_disk_that_forgets_what_was_not_synced() {
+    let rounds: u64 =
+        std::env::var("DUNLIN_CRASHES").map_or(60, |rounds| rounds.parse().expect("a number"));
+    let crashes = (0..rounds).filter(|seed| survive(*seed)).count() as u64;
+    assert!(crashes * 2 > rounds, "{crashes} of {rounds} went down in the middle");
+}
+
+#[test]
+fn a_full_disk_refuses_writes_and_is_read_and_written_again_once_there_is_room() {
+    let mut dice = Dice(7);
+    let disk = Disk::default();
+    let (mut last, mut known) = (0, [false; 3]);
+    let mut model = Memory::default();
+    let theirs = disk.clone();
+    let mut store = RedbStore::on(move || theirs.clone()).unwrap();
+    let reader = store.reader();
+    let group = writes(&mut dice, &mut last, &mut known);
+    model.commit(&group).unwrap();
+    store.commit(&group).unwrap();
+    let before = dump(&model);
+    for writes_left in [0, 1, 3] {
+        disk.fill_after(writes_left);
+        let group = writes(&mut dice, &mut last.clone(), &mut known.clone());
+        let refused = store.commit(&group);
+        assert!(matches!(refused, Err(StoreError::Full)), "{refused:?}");
+        disk.has_room();
+        // Nothing of it is there, whatever was begun.
+        store.commit(&[]).unwrap();
+        assert_eq!(dump(&store), before);
+        assert_eq!(reader.revision().unwrap(), Revision(last));
+    }
+    let group = writes(&mut dice, &mut last, &mut known);
+    model.commit(&group).unwrap();
+    store.commit(&group).unwrap();
+    assert_eq!(dump(&store), dump(&model));
+}
+
+/// The store in memory and this one are told the same, and say the same.
+#[test]
+fn it_does_what_the_store_in_memory_does() {
+    let mut dice = Dice(11);
+    let (mut last, mut known) = (0, [false; 3]);
+    let (mut model, disk) = (Memory::default(), Disk::default());
+    let mut store = RedbStore::on(move || disk.clone()).unwrap();
+    for _ in 0..60 {
+        let group = writes(&mut dice, &mut last, &mut known);
+        model.commit(&group).unwrap();
+        store.commit(&group).unwrap();
+        while store.tidy().unwrap() {}
+        assert_eq!(dump(&store), dump(&model));
+        let (ours, theirs) = (store.reader(), model.reader());
+        let told = |zones: Vec<records::StoredZone>| -> Vec<_> {
+            let line = |zone: &records::StoredZone| (zone.revision, zone.sets);
+            zones.iter().map(line).collect()
+        };
+        assert_eq!(told(ours.zones().unwrap()), told(theirs.zones().unwrap()));
+        for n in 0..3 {
+            let journal = |reader: &Arc<dyn records::Reader>| {
+                reader.journal(zone(n).as_name(), Revision(3), 50).unwrap().map(|found| found.0)
+            };
+            assert_eq!(journal(&ours), journal(&theirs));
+        }
+    }
+    let octets = dump(&model);
+    let when = SystemTime::UNIX_EPOCH;
+    let restoring = records::Restoring { revision: Revision(last + 1), when, by: "x".into() };
+    for damaged in [&octets[..octets.len() - 1], &octets[..octets.len() / 2]] {
+        assert!(store.restore(&mut &*damaged, &restoring).is_err());
+        assert_eq!(dump(&store), octets);
+    }
+    store.restore(&mut &octets[..], &restoring).unwrap();
+    model.restore(&mut &octets[..], &restoring).unwrap();
+    assert_eq!(dump(&store), dump(&model));
+}

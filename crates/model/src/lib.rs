@@ -87,6 +87,11 @@ impl RecordSet {
         self.ttl
     }
 
+    /// The data of each record, to be kept.
+    pub fn into_records(self) -> Vec<Box<[u8]>> {
+        self.records
+    }
+
     /// The data of each record, in wire form.
     pub fn records(&self) -> impl Iterator<Item = &[u8]> {
         self.records.iter().map(|data| &**data)

@@ -272,8 +272,9 @@ impl Clerk {
         }
     }
 
-    fn write(&mut self, batch: Batch) -> Result<Revision, Refused> {
-        let origin = batch.zone.as_name();
+    fn write(&mut self, mut batch: Batch) -> Result<Revision, Refused> {
+        let zone = batch.zone.clone();
+        let origin = zone.as_name();
         let at = key(origin);
         self.check_owner(origin)?;
         let Some(head) = self.heads.get_mut(&at) else {
@@ -294,7 +295,7 @@ impl Clerk {
                     .map(|set| set.map_or(Revision::NONE, |set| set.0)),
             },
         };
-        let changes = prepare::change(head, &batch, &last_written)?;
+        let changes = prepare::change(head, &mut batch, &last_written)?;
         let revision = self.revision.next();
         head.revision = revision;
         for change in &changes {

@@ -25,24 +25,21 @@ fn invalid(edit: usize, field: &'static str, rule: Rule, what: impl Into<String>
 /// set.
 pub fn change(
     head: &mut Head,
-    batch: &Batch,
+    batch: &mut Batch,
     last_written: LastWritten<'_>,
 ) -> Result<Vec<SetChange>, Refused> {
-    let values = check(&batch.edits, head.zone.origin())?;
+    check(&mut batch.edits, head.zone.origin())?;
     let mut changes = Vec::with_capacity(batch.edits.len());
     // An alias may take the place of other sets, and they its: what goes does so first.
-    for comes in [false, true] {
-        for (index, edit) in batch.edits.iter().enumerate() {
-            if edit.put.is_some() != comes {
-                continue;
-            }
-            let done = change_set(head, batch, index, values[index].clone(), last_written);
-            match done {
-                Ok(change) => changes.extend(change),
-                Err(why) => {
-                    undo(head, &changes);
-                    return Err(why);
-                }
+    let (go, come): (Vec<_>, Vec<_>) =
+        (0..batch.edits.len()).partition(|index| batch.edits[*index].put.is_none());
+    for index in go.into_iter().chain(come) {
+        let after = batch.edits[index].put.take();
+        match change_set(head, batch, index, after, last_written) {
+            Ok(change) => changes.extend(change),
+            Err(why) => {
+                undo(head, &changes);
+                return Err(why);
             }
         }
     }
@@ -104,40 +101,33 @@ fn undo(head: &mut Head, changes: &[SetChange]) {
     }
 }
 
-/// Checks edits by themselves; returns what each puts, in order and each record once.
-fn check(edits: &[Edit], origin: Name<'_>) -> Result<Vec<Option<SetValue>>, Refused> {
+/// Checks edits by themselves; what each puts is in order then, and each record there once.
+fn check(edits: &mut [Edit], origin: Name<'_>) -> Result<(), Refused> {
     if edits.len() > EDITS_MAX {
         return Err(Refused::EDITS);
     }
     let mut seen = HashSet::with_capacity(edits.len());
-    let mut values = Vec::with_capacity(edits.len());
-    for (index, edit) in edits.iter().enumerate() {
+    for (index, edit) in edits.iter_mut().enumerate() {
         let wrong = |field, rule, what: String| invalid(index, field, rule, what);
         check_key(edit, origin).map_err(|(field, rule, what)| wrong(field, rule, what))?;
         if !seen.insert((edit.name.as_name().octets().to_ascii_lowercase(), edit.rtype)) {
             let what = format!("{} {} is there twice", edit.name.as_name(), edit.rtype);
             return Err(wrong("name", Rule::TWICE, what));
         }
-        values.push(match &edit.put {
-            None => None,
-            Some(value) => Some(check_value(edit.rtype, value).map_err(|why| {
-                let what = why.to_string();
-                match why {
-                    model::Invalid::MetaType(_) => wrong("type", Rule::META_TYPE, what),
-                    model::Invalid::Ttl(_) => wrong("ttl", Rule::TTL, what),
-                    model::Invalid::Count(_) => wrong("data", Rule::LIMIT, what),
-                    model::Invalid::Data(_) => wrong("data", Rule::DATA, what),
-                }
-            })?),
-        });
+        let Some(value) = &mut edit.put else { continue };
+        let set = RecordSet::new(edit.rtype, value.ttl, std::mem::take(&mut value.data));
+        let set = set.map_err(|why| {
+            let what = why.to_string();
+            match why {
+                model::Invalid::MetaType(_) => wrong("type", Rule::META_TYPE, what),
+                model::Invalid::Ttl(_) => wrong("ttl", Rule::TTL, what),
+                model::Invalid::Count(_) => wrong("data", Rule::LIMIT, what),
+                model::Invalid::Data(_) => wrong("data", Rule::DATA, what),
+            }
+        })?;
+        value.data = set.into_records();
     }
-    Ok(values)
-}
-
-fn check_value(rtype: Rtype, value: &SetValue) -> Result<SetValue, model::Invalid> {
-    let set = RecordSet::new(rtype, value.ttl, value.data.iter().cloned())?;
-    let data = set.records().map(Box::from).collect();
-    Ok(SetValue { ttl: value.ttl, policy: value.policy, data })
+    Ok(())
 }
 
 /// What is wrong with where a set is to stand.
@@ -175,11 +165,11 @@ pub fn create(
     let origin = batch.zone.as_name();
     let mut edits = batch.edits.clone();
     edits.extend(default_soa(batch));
-    let values = check(&edits, origin)?;
+    check(&mut edits, origin)?;
     let mut loader = Loader::new(Arc::clone(key), origin, None);
     let mut changes = Vec::with_capacity(edits.len());
-    for (index, (edit, value)) in edits.iter().zip(values).enumerate() {
-        let Some(value) = value else { continue };
+    for (index, mut edit) in edits.into_iter().enumerate() {
+        let Some(value) = edit.put.take() else { continue };
         let name = edit.name.as_name();
         for data in &value.data {
             loader

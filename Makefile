@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .PHONY: help run test loom lint fleet bpf bench-bypass bench-compare bench-echoes bench-forward bench-instructions bench-load bench-sockets \
   bench-memory bench-publish \
   campaign-differential campaign-floods campaign-cache campaign-fuzz campaign-upstreams \
-  campaign-attach campaign-soak campaign-corefile campaign-verdict deb
+  campaign-attach campaign-soak campaign-corefile campaign-kill campaign-verdict bench-records deb
 
 help: ## this list
 	@sed -n 's/^\([a-z%-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -89,6 +89,9 @@ bench-memory: ## octets a record, the peak of a reload, the time of a load; more
 bench-publish: ## what a change costs at 10 k and 10 M names, and when it is live; more than the limits fails
 	@cargo bench --package dunlin --bench publish
 
+bench-records: ## writes of records until they are durable and live, imports, and starts with RECORDS=10000000
+	@DUNLIN_BENCH_RECORDS=$(or $(RECORDS),10000000) cargo bench --package store-redb --bench records
+
 campaign-differential: ## QUESTIONS=1000000 beside Knot, NSD and BIND, from SEED=1
 	@scripts/require test
 	@cargo build --release --package dunlin
@@ -126,6 +129,10 @@ campaign-corefile: ## whether CoreDNS still says what is held against Dunlin wit
 	@scripts/require campaign-corefile
 	@COREDNS=$$(realpath "$${CARGO_TARGET_DIR:-target}/go/bin/coredns") \
 	  cargo test --package dunlin --test corefile
+
+campaign-kill: ## a process killed KILLS=300 times while it writes records, and CRASHES=2000 disks that forget
+	@DUNLIN_KILLS=$(or $(KILLS),300) DUNLIN_CRASHES=$(or $(CRASHES),2000) \
+	  cargo test --release --package store-redb --test kill --test crash -- --nocapture
 
 campaign-fuzz: ## every fuzz target for SECONDS=600 each
 	@scripts/require fuzz

@@ -20,6 +20,9 @@ use std::thread::{self, JoinHandle};
 use std::time::SystemTime;
 use wire::{Name, NameBuf};
 
+/// The name of the thread that writes.
+pub const DESK_THREAD: &str = "records";
+
 /// Who else has zones.
 pub trait Others: Send + Sync + 'static {
     /// Who says what a zone holds, if that is not the store.
@@ -76,7 +79,7 @@ impl Desk {
             let _taker = Taker(&desk.queue);
             clerk.run();
         };
-        serving.threads.push(spawn("records", Box::new(run))?);
+        serving.threads.push(spawn(DESK_THREAD, Box::new(run))?);
         let run = move || live.live.run(&live.control);
         serving.threads.push(spawn("records-live", Box::new(run))?);
         Ok((Self(shared), serving))
@@ -130,6 +133,11 @@ impl Desk {
     /// Has the files again, since the successor did not come.
     pub fn open(&self) -> Pending<()> {
         self.ask(Request::Open)
+    }
+
+    /// Whether the thread that writes has ended by itself: what is answered stays as it is.
+    pub fn has_failed(&self) -> bool {
+        self.0.queue.has_failed()
     }
 
     /// Answers once every worker serves a revision, or must before it reads anything again. One

@@ -19,7 +19,7 @@ mod store;
 mod types;
 mod zones;
 
-pub use desk::{Desk, Others, Serving};
+pub use desk::{DESK_THREAD, Desk, Others, Serving};
 pub use memory::Memory;
 pub use pending::Pending;
 pub use read::Journal;

@@ -39,6 +39,7 @@ struct Inner {
     requests: Vec<Request>,
     edits: usize,
     is_closed: bool,
+    has_failed: bool,
 }
 
 #[derive(Default)]
@@ -83,6 +84,11 @@ impl Queue {
         Some(std::mem::take(&mut inner.requests))
     }
 
+    /// Whether nobody takes anything out any more though nobody wanted that.
+    pub fn has_failed(&self) -> bool {
+        self.lock().has_failed
+    }
+
     /// Takes no more.
     pub fn close(&self) {
         self.lock().is_closed = true;
@@ -92,6 +98,7 @@ impl Queue {
     /// Nobody takes anything out any more: what waits is given up.
     pub fn end(&self) {
         let mut inner = self.lock();
+        inner.has_failed = !inner.is_closed;
         inner.is_closed = true;
         let left = std::mem::take(&mut inner.requests);
         drop(inner);

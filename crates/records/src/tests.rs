@@ -82,7 +82,10 @@ fn key(at: &str, rtype: Rtype) -> SetKey {
 impl Scene {
     fn create(&self, zone: &str) -> Result<Written, Refused> {
         let server = format!("ns.{zone}");
-        self.desk.create_zone(batch(zone, vec![put(zone, Rtype::NS, &server)])).wait()
+        let edits = vec![put(zone, Rtype::NS, &server)];
+        let written = self.desk.create_zone(batch(zone, edits)).wait()?;
+        self.control.wait(written.ticket).unwrap();
+        Ok(written)
     }
 
     fn write(&self, edits: Vec<Edit>) -> Result<Revision, Refused> {
@@ -445,7 +448,9 @@ fn too_much_at_once_is_refused() {
         queue.put(many(0)).unwrap();
     }
     assert_eq!(queue.put(many(0)), Err(Refused::Busy));
+    assert!(!queue.has_failed());
     queue.end();
+    assert!(queue.has_failed(), "nobody closed it");
     assert_eq!(queue.put(many(0)), Err(Refused::Stopping));
     let scene = with_zone();
     let edits = vec![remove("a.example.org.", Rtype::A); limits::EDITS_MAX + 1];

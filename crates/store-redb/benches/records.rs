@@ -189,7 +189,7 @@ struct Server {
 
 impl Server {
     fn open(folder: &Path) -> Self {
-        let store = Box::new(RedbStore::open(folder).expect("a store"));
+        let store = Box::new(RedbStore::open(folder, false).expect("a store"));
         let key = HashKey::new(std::array::from_fn::<_, HASH_KEY_WORDS, _>(|n| n as u64 * 77 + 5));
         let image = compile::Image::new(Arc::new(key));
         let (control, running) = Control::start(image).expect("a thread");

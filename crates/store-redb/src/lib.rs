@@ -10,7 +10,7 @@ mod read;
 mod tables;
 mod write;
 
-use limits::CACHE_OCTETS;
+use limits::{CACHE_OCTETS, GIVEN_BACK_INTERVAL, GIVEN_BACK_MAX};
 use records::{Prepared, Reader, Restoring, Store, StoreError};
 use redb::backends::FileBackend;
 use redb::{Builder, Database, DatabaseError};
@@ -19,6 +19,8 @@ use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::thread;
+use std::time::Instant;
 
 /// The file in the folder of a server's data.
 pub fn path(data_dir: &Path) -> PathBuf {
@@ -86,6 +88,17 @@ impl Shared {
         Ok(())
     }
 
+    /// The same, but waits a while for another process to give it back.
+    fn open_patiently(&self) -> Result<(), StoreError> {
+        let until = Instant::now() + GIVEN_BACK_MAX;
+        loop {
+            match self.open() {
+                Err(_) if Instant::now() < until => thread::sleep(GIVEN_BACK_INTERVAL),
+                done => return done,
+            }
+        }
+    }
+
     /// Nothing more is to be had of a database that the disk has failed.
     fn reopen(&self) -> Result<(), StoreError> {
         *self.write() = State::Broken;
@@ -94,14 +107,15 @@ impl Shared {
 }
 
 impl RedbStore {
-    /// Opens the store of a server, or makes it.
+    /// Opens the store of a server, or makes it. Who `waits` does so for a while until another
+    /// process has given it back.
     ///
     /// # Errors
     /// Another process has it, it is damaged, or of a newer version; with what to do.
-    pub fn open(data_dir: &Path) -> Result<Self, StoreError> {
+    pub fn open(data_dir: &Path, waits: bool) -> Result<Self, StoreError> {
         let file = path(data_dir);
         let folder = data_dir.to_owned();
-        Self::with(Some(folder), Box::new(move || open_file(&file)))
+        Self::with(Some(folder), Box::new(move || open_file(&file)), waits)
     }
 
     /// A store on whatever `backend` makes: for tests.
@@ -116,13 +130,17 @@ impl RedbStore {
             migrate::to_newest(&database)?;
             Ok(database)
         };
-        Self::with(None, Box::new(open))
+        Self::with(None, Box::new(open), false)
     }
 
-    fn with(folder: Option<PathBuf>, opener: Opener) -> Result<Self, StoreError> {
+    fn with(folder: Option<PathBuf>, opener: Opener, waits: bool) -> Result<Self, StoreError> {
         let state = RwLock::new(State::Closed);
         let shared = Arc::new(Shared { state, opener, folder });
-        shared.open()?;
+        if waits {
+            shared.open_patiently()?
+        } else {
+            shared.open()?
+        }
         Ok(Self { shared, is_tidy: false })
     }
 }
@@ -228,7 +246,7 @@ impl Store for RedbStore {
     }
 
     fn open(&mut self) -> Result<(), StoreError> {
-        self.shared.open()
+        self.shared.open_patiently()
     }
 
     fn reader(&self) -> Arc<dyn Reader> {

@@ -40,12 +40,15 @@ fn revision(read: &ReadTransaction) -> Result<Revision, StoreError> {
     find().map(Revision).map_err(told)
 }
 
+/// What is shown the key and value of a set, and says whether it wants more.
+type Show<'s> = &'s mut dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>, StoreError>;
+
 /// Shows key and value of each set of a zone, until it is told to stop.
 fn each_set(
     read: &ReadTransaction,
     number: u32,
     after: Option<&[u8]>,
-    each: &mut dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>, StoreError>,
+    each: Show<'_>,
 ) -> Result<(), StoreError> {
     let first = set_key(number, after.unwrap_or_default());
     let from = match after {

@@ -4,6 +4,7 @@ mod forward;
 mod names;
 mod operate;
 mod section;
+mod store;
 mod units;
 mod upstream;
 mod values;
@@ -12,6 +13,7 @@ mod xdp;
 pub use forward::{Cache, Forward, Mode};
 pub use names::Hosts;
 pub use operate::{Acl, Admin, Denied, Dnstap, Limits, Ops, Proxy, Queries, Rate, Streams};
+pub use store::{Store, StoreKind};
 pub use units::read_duration;
 pub use upstream::Upstream;
 pub use xdp::{Queues, Xdp};
@@ -53,6 +55,7 @@ pub struct Config {
     pub upstream: Upstream,
     pub cache: Cache,
     pub hosts: Hosts,
+    pub store: Store,
     /// In the order that [`image::Rewrites`] wants.
     pub rewrites: Vec<RewriteRule>,
     pub zones: Vec<Zone>,
@@ -221,6 +224,7 @@ impl Config {
         let upstream = Upstream::read(root.section("upstream", "[upstream]"));
         let cache = Cache::read(root.section("cache", "[cache]"));
         let hosts = Hosts::read(root.section("hosts", "[hosts]"), file);
+        let store = Store::read(root.section("store", "[store]"), server.data_dir.is_some());
         let (mut rewrites, mut seen) = (Vec::new(), names::Seen::new());
         root.sections("rewrite", "[[rewrite]]", REWRITES_MAX, |section| {
             rewrites.extend(names::read_rewrite(section, &mut seen));
@@ -248,6 +252,7 @@ impl Config {
             upstream,
             cache,
             hosts,
+            store,
             rewrites,
             zones,
         };

@@ -33,6 +33,7 @@ mod server;
 pub mod settings;
 mod sockets;
 mod status;
+mod store;
 mod systemd;
 mod threads;
 mod top;

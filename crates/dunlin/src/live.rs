@@ -34,8 +34,14 @@ impl Lists {
         self.0.read().unwrap_or_else(PoisonError::into_inner).metrics.lists(address)
     }
 
+    /// Tells whether an address is that of a proxy.
+    pub fn proxies(&self) -> plane::IsProxy {
+        let lists = self.clone();
+        Arc::new(move |address| lists.is_proxy(address))
+    }
+
     /// Whether an address is that of a proxy.
-    pub fn is_proxy(&self, address: IpAddr) -> bool {
+    fn is_proxy(&self, address: IpAddr) -> bool {
         self.0.read().unwrap_or_else(PoisonError::into_inner).proxies.lists(address)
     }
 }

@@ -15,6 +15,7 @@ use control::status::{State, Status};
 use control::{Control, Running};
 use plane::{Handed, OnFailure};
 use rustix::thread::CapabilitySet;
+use source_file::Wished;
 use std::error::Error;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
@@ -95,7 +96,7 @@ impl Started {
         let (zones, wished) = Zones::start(&control, wanted, config.server.data_dir.as_deref())?;
         let (steering, count) = (config.server.steering, config.zones.len());
         let streams = Streams { connections, ..config.streams.clone() };
-        let listen: Vec<String> = listening.iter().map(|all| all.address.to_string()).collect();
+        let listen: Vec<_> = listening.iter().map(|all| all.address.to_string()).collect();
         let tap = Runner::start(tap_settings(&config))?;
         let lists = Lists::default();
         let server = Arc::new(Server {
@@ -103,6 +104,7 @@ impl Started {
             listen,
             control,
             zones,
+            store: OnceLock::new(),
             tap,
             counted: OnceLock::new(),
             commands: OnceLock::new(),
@@ -127,15 +129,14 @@ impl Started {
             // Nobody listens any more once the server ends.
             let _ = failed.send(failure);
         });
-        let proxies = lists.clone();
-        let is_proxy = Arc::new(move |address| proxies.is_proxy(address));
+        let is_proxy = lists.proxies();
         let mut started = Self { server, running, lists, failure, admin, ops, asked: None };
         // Who takes over has nobody asked before the other one no longer is.
         if offer.is_none() {
             started.be_asked();
         }
         let is_told_to_end = tokio::select! {
-            _ = started.server.zones.granted(wished) => false,
+            loaded = started.load(wished, offer.is_some()) => loaded.map(|()| false)?,
             () = signals.end() => true,
         };
         if is_told_to_end {
@@ -145,8 +146,8 @@ impl Started {
             return Ok(None);
         }
         let server = &started.server;
-        let sockets = Listening::first_of_each(&listening);
-        let steered = workers::steer(steering, &server.places, &sockets);
+        let first = Listening::first_of_each(&listening);
+        let steered = workers::steer(steering, &server.places, &first);
         server.start_threads(&streams, listening, opened.queues, is_proxy, on_failure)?;
         if let Some(offer) = offer {
             started.take_over(offer).await?;
@@ -158,6 +159,14 @@ impl Started {
         let (workers, listen) = (started.server.places.len(), started.server.listen.join(" "));
         tracing::info!(zones = count, workers, steered, listen, "serving");
         Ok(Some(started))
+    }
+
+    /// Waits until the zones of files and of the store are answered.
+    async fn load(&self, wished: Wished, takes_over: bool) -> Anyhow<()> {
+        self.server.zones.granted(wished).await;
+        let server = Arc::clone(&self.server);
+        let opened = tokio::task::spawn_blocking(move || server.start_store(takes_over)).await?;
+        opened.map_err(|why| why as Box<dyn Error>)
     }
 
     /// Takes the place of the server that made an offer, now that all its sockets are served here.
@@ -271,7 +280,7 @@ impl Started {
     fn stop(self) -> Status {
         let Self { server, running, .. } = self;
         server.stop();
-        server.zones.stop();
+        server.stop_changes();
         running.stop();
         server.status()
     }
@@ -304,7 +313,7 @@ impl Started {
         tracing::info!(pid, version, connections, "handed over");
         let Self { server, running, .. } = self;
         let stopped = tokio::task::spawn_blocking(move || {
-            server.zones.stop();
+            server.stop_changes();
             running.stop();
         });
         // It panicked at worst, which is logged, and there is nothing left to do here.

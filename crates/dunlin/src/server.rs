@@ -10,6 +10,7 @@ use crate::live::Live;
 use crate::opened::VERSION;
 use crate::reload;
 use crate::sockets::Listening;
+use crate::store::{DESK, Stored};
 use crate::systemd::Notify;
 use crate::threads::{Begun, Counted, Kitchen, Threads};
 use crate::workers::{self, OneOf, Places};
@@ -49,6 +50,8 @@ pub struct Server {
     pub listen: Vec<String>,
     pub control: Control,
     pub zones: Zones,
+    /// Not there while it is opened, nor where the config asks for none.
+    pub store: OnceLock<Stored>,
     pub tap: Runner,
     /// What the threads count; nothing: they are not started yet.
     pub counted: OnceLock<Vec<Counted>>,
@@ -172,8 +175,11 @@ impl Server {
 
     /// The threads that ended by themselves, and that answering does not need.
     fn failed(&self) -> Vec<String> {
-        let each =
-            [(zones::LOADER, self.zones.have_failed()), (CONTROL, self.control.has_failed())];
+        let each = [
+            (zones::LOADER, self.zones.have_failed()),
+            (CONTROL, self.control.has_failed()),
+            (DESK, self.store.get().is_some_and(|store| store.desk.has_failed())),
+        ];
         each.into_iter().filter(|(_, failed)| *failed).map(|(name, _)| name.to_owned()).collect()
     }
 
@@ -288,6 +294,10 @@ impl Server {
             (wished, changed, live.status.restart_needed.clone())
         };
         self.zones.granted(wished).await;
+        if let Some(store) = self.store.get() {
+            // One that ends meanwhile has nothing to ask anew.
+            let _ = store.desk.settle().await;
+        }
         let zones = reload::compare(&before, &self.zones.status());
         Reloaded::Taken { changed, zones, restart_needed }
     }
@@ -358,7 +368,33 @@ impl Server {
     /// The names of all threads that [`serve`](crate::serve) ends, in the order in which it does.
     pub fn threads_to_end(&self) -> Vec<String> {
         let answering = self.counted().iter().map(|counted| counted.name.clone());
-        answering.chain([zones::LOADER, zones::SAVER, CONTROL].map(str::to_owned)).collect()
+        answering.chain([zones::LOADER, zones::SAVER, DESK, CONTROL].map(str::to_owned)).collect()
+    }
+
+    /// Opens the store that the config asks for, and has its zones answered.
+    ///
+    /// # Errors
+    /// It cannot be had, with what to do.
+    pub fn start_store(&self, takes_over: bool) -> Result<(), Box<dyn Error + Send + Sync>> {
+        let wanted = {
+            let live = lock(&self.live);
+            (live.started().store.kind, live.started().server.data_dir.clone())
+        };
+        let others = self.zones.others();
+        let stored = Stored::start(wanted, &self.control, others, takes_over)?;
+        if let Some(stored) = stored {
+            // It is started once.
+            let _ = self.store.set(stored);
+        }
+        Ok(())
+    }
+
+    /// Ends what brings changes, those first that others bring.
+    pub fn stop_changes(&self) {
+        self.zones.stop();
+        if let Some(store) = self.store.get() {
+            store.stop();
+        }
     }
 
     /// Answers what has arrived, and ends the threads that answer.
@@ -402,12 +438,19 @@ impl admin::Handler for Handler {
             shared => {
                 let offered = shared.iter().map(Shared::try_clone).collect::<io::Result<_>>()?;
                 self.0.is_offered.store(true, Ordering::Relaxed);
+                // The successor waits for it.
+                if let Some(store) = self.0.store.get() {
+                    drop(store.desk.close());
+                }
                 Ok(offered)
             }
         }
     }
 
     fn go_on(&self) {
+        if let Some(store) = self.0.store.get() {
+            drop(store.desk.open());
+        }
         self.0.go_on();
     }
 

@@ -20,7 +20,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use tokio::sync::oneshot;
-use wire::NameBuf;
+use wire::{Name, NameBuf};
 
 /// The thread that loads zones.
 pub const LOADER: &str = "zone-files";
@@ -157,6 +157,12 @@ impl Zones {
         }
     }
 
+    /// Whose zones are not the store's.
+    pub fn others(&self) -> Arc<dyn records::Others> {
+        let (registry, locals) = (Arc::clone(&self.registry), Arc::clone(&self.locals));
+        Arc::new(FileZones { registry, locals })
+    }
+
     /// What is to be told of each configured zone, in the order of the config.
     pub fn status(&self) -> Vec<ZoneStatus> {
         self.registry.status()
@@ -194,6 +200,24 @@ impl Zones {
 impl Drop for Zones {
     fn drop(&mut self) {
         self.stop();
+    }
+}
+
+/// The zones of the config, and those that are built in.
+struct FileZones {
+    registry: Arc<Registry>,
+    locals: Arc<Mutex<Locals>>,
+}
+
+impl records::Others for FileZones {
+    fn owner(&self, origin: Name<'_>) -> Option<records::Owner> {
+        self.registry.file(origin).map(records::Owner::File)
+    }
+
+    fn instead(&self, origin: Name<'_>, key: &Arc<HashKey>) -> Option<compile::Zone> {
+        let configured = self.registry.names();
+        let is_local = lock(&self.locals).names(&configured).any(|name| name.as_name() == origin);
+        is_local.then(|| local::load(key, origin))
     }
 }
 

@@ -54,6 +54,7 @@ impl Config {
             ("streams", self.streams != new.streams),
             ("ops.listen", self.ops != new.ops),
             ("admin.socket", self.admin != new.admin),
+            ("store.kind", self.store != new.store),
             ("log.format", self.log.format != new.log.format),
         ])
     }
@@ -138,6 +139,7 @@ mod tests {
         proxy.from = ["10.0.0.1"]
         ops.listen = "127.0.0.1:2"
         admin.socket = "a"
+        store.kind = "redb"
         log.level = "debug"
         log.format = "json"
         log.rooms.tap = "debug"

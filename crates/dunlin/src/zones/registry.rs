@@ -3,9 +3,10 @@ use crate::limits::ZONE_ERRORS_MAX;
 use control::status::{ZoneState, ZoneStatus};
 use source_file::ZoneFile;
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use wire::Name;
+use wire::{Name, NameBuf};
 
 /// The zones in the order of the config, and where each is among them.
 #[derive(Default)]
@@ -74,6 +75,18 @@ impl Registry {
     /// Whether a zone is configured.
     pub fn knows(&self, origin: Name<'_>) -> bool {
         self.inner().places.contains_key(&key(origin))
+    }
+
+    /// The file of a configured zone.
+    pub fn file(&self, origin: Name<'_>) -> Option<PathBuf> {
+        let inner = self.inner();
+        inner.places.get(&key(origin)).map(|at| PathBuf::from(&inner.zones[*at].file))
+    }
+
+    /// The names of the configured zones.
+    pub fn names(&self) -> Vec<NameBuf> {
+        let name = |zone: &ZoneStatus| NameBuf::from_text(zone.name.as_bytes(), Name::ROOT).ok();
+        self.inner().zones.iter().filter_map(name).collect()
     }
 
     /// What is answered of a zone.

@@ -1,0 +1,32 @@
+//! `[store]`: where records are that are written through this server.
+use super::section::Section;
+use super::values;
+
+/// `[store]`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Store {
+    /// What keeps them.
+    pub kind: StoreKind,
+}
+
+/// What keeps records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreKind {
+    /// Nothing: all zones are those of files.
+    None,
+    /// One file in `[server] data_dir`.
+    Redb,
+}
+
+impl Store {
+    pub(super) fn read(mut section: Section<'_, '_>, has_data_dir: bool) -> Self {
+        let kinds = [("none", StoreKind::None), ("redb", StoreKind::Redb)];
+        let kind = section.read("kind", StoreKind::None, values::word(kinds));
+        if kind == StoreKind::Redb && !has_data_dir {
+            let what = "needs a folder to keep records in";
+            section.wrong("kind", what, "name one as [server] data_dir");
+        }
+        section.close();
+        Self { kind }
+    }
+}

@@ -1,0 +1,118 @@
+//! Zones of the store, as an operator and a client meet them.
+mod served;
+
+use compile::Image;
+use control::Control;
+use image::HashKey;
+use records::{Batch, Desk, Edit, Expect, Others, Owner, Policy, SetValue, View};
+use rustix::process::Signal;
+use served::{HEAD, NOERROR, PATIENCE, SERVFAIL, Served, rcode, zone};
+use std::fs;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+use store_redb::RedbStore;
+use wire::{Name, NameBuf, Rtype};
+
+struct NoOthers;
+
+impl Others for NoOthers {
+    fn owner(&self, _: Name<'_>) -> Option<Owner> {
+        None
+    }
+
+    fn instead(&self, _: Name<'_>, _: &Arc<HashKey>) -> Option<compile::Zone> {
+        None
+    }
+}
+
+fn name(text: &str) -> NameBuf {
+    NameBuf::from_text(text.as_bytes(), Name::ROOT).expect("a name")
+}
+
+fn put(at: &str, rtype: Rtype, data: Vec<u8>) -> Edit {
+    let put = Some(SetValue { ttl: 60, policy: Policy::All, data: vec![data.into()] });
+    Edit { name: name(at), rtype, view: View::Default, expect: Expect::Anything, put }
+}
+
+/// A folder whose store has this zone, with an address of `www`.
+fn data(test: &str, zone: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{test}_data"));
+    let _ = fs::remove_dir_all(&folder);
+    let key = Arc::new(HashKey::new(std::array::from_fn(|n| n as u64 * 77 + 5)));
+    let (control, _running) = Control::start(Image::new(key)).expect("a thread");
+    let store = Box::new(RedbStore::open(&folder, false).expect("a store"));
+    let (desk, _serving) = Desk::start(control, store, Arc::new(NoOthers)).expect("threads");
+    let edits = vec![
+        put(zone, Rtype::NS, name(&format!("www.{zone}")).as_name().octets().to_vec()),
+        put(&format!("www.{zone}"), Rtype::A, Ipv4Addr::new(192, 0, 2, 9).octets().to_vec()),
+    ];
+    let batch = Batch { zone: name(zone), edits, by: "test".into(), when: SystemTime::now() };
+    desk.create_zone(batch).wait().expect("created");
+    folder
+}
+
+fn config(data: &Path, more: &str) -> String {
+    format!("data_dir = \"{}\"\ndrain = \"0s\"\n[store]\nkind = \"redb\"\n{more}", data.display())
+}
+
+#[test]
+fn zones_of_the_store_are_answered_from_the_start() {
+    let data = data("records_start", "store.test");
+    let config = config(&data, &zone("file.test"));
+    let mut served = Served::start("records_start", &config, &[("file.test.zone", HEAD)]);
+    served.expect_address("www.store.test", [192, 0, 2, 9]);
+    assert_eq!(rcode(&served.ask("ns.file.test")), NOERROR);
+    served.signal(Signal::TERM);
+    assert_eq!(served.status(), Some(0));
+    drop(served);
+    // A bad file leaves the store's zones alone, and is told as ever.
+    let served = Served::start("records_start", &config, &[]);
+    served.expect_address("www.store.test", [192, 0, 2, 9]);
+    assert_ne!(rcode(&served.ask("www.store.test")), SERVFAIL);
+}
+
+/// The config is the word of who runs the machine: what it names is the file's, and the store's
+/// again once it names it no more.
+#[test]
+fn a_zone_of_the_store_goes_to_a_file_and_comes_back_on_a_reload() {
+    let data = data("records_owner", "both.test");
+    let named = config(&data, &zone("both.test"));
+    let text = format!("{HEAD}www A 192.0.2.7\n");
+    let served = Served::start("records_owner", &named, &[("both.test.zone", &text)]);
+    served.expect_address("www.both.test", [192, 0, 2, 7]);
+    let file = served.folder.join("dunlin.toml");
+    let without = fs::read_to_string(&file).expect("a config").replace(&zone("both.test"), "");
+    fs::write(&file, without).expect("a config");
+    served.signal(Signal::HUP);
+    served.expect_address("www.both.test", [192, 0, 2, 9]);
+}
+
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// One process has the file: it changes hands with the sockets.
+#[test]
+fn a_successor_gets_the_store() {
+    let data = data("records_successor", "store.test");
+    let socket = std::env::temp_dir().join(format!("dunlin-records-{}.sock", std::process::id()));
+    let admin = format!("[admin]\nsocket = \"{}\"\n", socket.display());
+    let mut served = Served::start("records_successor", &config(&data, &admin), &[]);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dunlin"));
+    command.args(["serve", "--take-over", "-c"]).arg(served.folder.join("dunlin.toml"));
+    let mut successor = Process(command.stderr(Stdio::null()).spawn().expect("it runs"));
+    let until = Instant::now() + PATIENCE;
+    served.expect_line("handed over", "INFO");
+    assert_eq!(served.status(), Some(0));
+    served.expect_address("www.store.test", [192, 0, 2, 9]);
+    assert!(successor.0.try_wait().expect("a child").is_none() && Instant::now() < until);
+    let _ = fs::remove_file(socket);
+}

@@ -14,7 +14,7 @@ run: ## build, and serve the demo fleet on 127.0.0.1:5300; no root
 	@scripts/require run
 	@cargo build --release --package dunlin
 	@sed -n 's/^# try: /  /p' examples/fleet/dunlin.toml
-	@exec cargo run --quiet --release --package dunlin -- serve -c examples/fleet/dunlin.toml
+	@exec scripts/demo "$${CARGO_TARGET_DIR:-target}/release/dunlin"
 
 # Tests that need root are run by sudo where we are not root; the build is not.
 test: ## install what is missing and run every test, none skipped

@@ -1,7 +1,8 @@
 //! Asking a running server. Blocking: a command has nothing else to do.
 use crate::limits::{CLIENT_TIME_MAX, REPLY_TIME_MAX};
-use crate::message::{self, Command, Misread, Outcome, PROTOCOL, Reloaded, Reply, Request};
+use crate::message::{self, Misread, PROTOCOL, Reloaded, Reply, Request};
 use crate::wire::{self, Inbox};
+use control::command::{Command, Outcome, TokenDone, TokenRequest};
 use control::status::Status;
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
@@ -54,6 +55,17 @@ impl Client {
     pub fn command(mut self, command: Command) -> Result<Outcome, AskError> {
         match self.0.ask(&Request::Command(command), REPLY_TIME_MAX)? {
             Reply::Commanded(outcome) => Ok(outcome),
+            other => Err(self.0.unexpected(&other)),
+        }
+    }
+
+    /// Makes, lists or revokes credentials of the API.
+    ///
+    /// # Errors
+    /// It refuses, or is of another version.
+    pub fn token(mut self, request: TokenRequest) -> Result<TokenDone, AskError> {
+        match self.0.ask(&Request::Token(request), CLIENT_TIME_MAX)? {
+            Reply::Token(done) => Ok(done),
             other => Err(self.0.unexpected(&other)),
         }
     }

@@ -17,11 +17,13 @@ mod take_over;
 mod wire;
 
 pub use client::{AskError, Client};
+pub use control::command::{
+    Command, Credential, CredentialKind, Kept, Outcome, Scope, ThreadFlushed, ThreadKept,
+    TokenDone, TokenRequest,
+};
 pub use endpoint::{Endpoint, EndpointError, Owner};
 pub use hand_over::HandedOver;
-pub use message::{
-    Command, Kept, Kind, Outcome, PROTOCOL, Reloaded, Scope, ThreadFlushed, ThreadKept, ZoneChange,
-};
+pub use message::{Kind, PROTOCOL, Reloaded, ZoneChange};
 pub use server::{Handler, PeerGroups, Server};
 pub use take_over::{Offer, Taken, take_over};
 

@@ -1,5 +1,6 @@
 //! What is said on the socket: one JSON object a line, each with the version of the protocol.
 use crate::hex;
+use control::command::{Command, Outcome, TokenDone, TokenRequest};
 use control::status::Status;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -24,6 +25,8 @@ pub enum Request {
     Reload,
     /// The threads that answer are to do something.
     Command(Command),
+    /// Credentials of the API are to be made, listed or revoked.
+    Token(TokenRequest),
     /// All sockets; `Serving` follows.
     TakeOver {
         version: String,
@@ -39,6 +42,7 @@ pub enum Reply {
     Status(Box<Status>),
     Reloaded(Reloaded),
     Commanded(Outcome),
+    Token(TokenDone),
     /// Why not, and what to do.
     Refused(String),
     /// `Sockets` follow, then `Done`.
@@ -100,99 +104,6 @@ pub enum ZoneChange {
     },
 }
 
-/// What the threads that answer are told.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Command {
-    /// To forget what is kept of others' names.
-    Flush(Scope),
-    /// To show what is kept of a name.
-    Show {
-        /// The name.
-        name: String,
-        /// The type; nothing: all.
-        rtype: Option<String>,
-    },
-    /// To ask a server no more, or again.
-    Drain {
-        /// The server, as the status names it.
-        server: String,
-        /// Whether it is to be asked no more.
-        drained: bool,
-    },
-}
-
-/// Which names.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Scope {
-    /// This one.
-    Name(String),
-    /// This one and all below it.
-    Subtree(String),
-    /// All.
-    All,
-}
-
-/// What the threads did. Every thread has done it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Outcome {
-    /// So much went.
-    Flushed(Vec<ThreadFlushed>),
-    /// This is kept.
-    Shown(Vec<ThreadKept>),
-    /// The server is asked no more, or again, for names below these suffixes.
-    Drained(Vec<String>),
-}
-
-/// What went out of the cache of one thread.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ThreadFlushed {
-    /// Its name.
-    pub thread: String,
-    /// Answers that went.
-    pub answers: u64,
-    /// Questions that were under way, whose answers are not kept.
-    pub under_way: u64,
-}
-
-/// What one thread keeps of a name.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ThreadKept {
-    /// Its name.
-    pub thread: String,
-    /// How many answers it keeps.
-    pub count: u64,
-    /// The first of them.
-    pub answers: Vec<Kept>,
-}
-
-/// An answer of another server's, as it is kept.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Kept {
-    /// The type that was asked for.
-    pub rtype: String,
-    /// Whether the question had DO set: its answers are kept apart.
-    pub dnssec_ok: bool,
-    /// The same of CD.
-    pub checking_disabled: bool,
-    /// What it says.
-    pub rcode: String,
-    /// Records in its answer section.
-    pub records: u16,
-    /// Whether its last record is an alias that leads to names of other servers.
-    pub is_unfinished: bool,
-    /// Seconds since it came.
-    pub age: u32,
-    /// Seconds it is good for, from then on.
-    pub ttl: u32,
-    /// How often it was given lately, 3 at most.
-    pub uses: u8,
-    /// How much it takes.
-    pub octets: u64,
-}
-
 /// What comes in by a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -203,6 +114,8 @@ pub enum Kind {
     Tcp,
     /// Metrics and health, over TCP.
     Ops,
+    /// The REST API, over TCP.
+    Api,
 }
 
 #[derive(Debug, Serialize, Deserialize)]

@@ -2,8 +2,9 @@
 use crate::endpoint::Endpoint;
 use crate::hand_over::{self, HandedOver};
 use crate::limits::{ACCEPT_PAUSE, CLIENT_TIME_MAX, CLIENTS_MAX, FDS_PAUSE, REQUEST_LEN_MAX};
-use crate::message::{self, Command, Misread, Outcome, PROTOCOL, Reloaded, Reply, Request};
+use crate::message::{self, Misread, PROTOCOL, Reloaded, Reply, Request};
 use crate::{Connection, Shared, Successor, wire};
+use control::command::{Command, Outcome, TokenDone, TokenRequest};
 use control::status::Status;
 use rustix::io::Errno;
 use std::future::Future;
@@ -31,6 +32,15 @@ pub trait Handler: Send + Sync + 'static {
     /// # Errors
     /// Why they have not, and what to do.
     fn command(&self, command: Command) -> impl Future<Output = Result<Outcome, String>> + Send;
+
+    /// Makes, lists or revokes credentials of the API.
+    ///
+    /// # Errors
+    /// Why that is not done, and what to do.
+    fn token(
+        &self,
+        request: TokenRequest,
+    ) -> impl Future<Output = Result<TokenDone, String>> + Send;
 
     /// Another descriptor of each socket that is listened on; those of one address in the order in
     /// which they were bound. It goes on to be served here, but nothing is to change until
@@ -142,6 +152,10 @@ async fn serve<H: Handler>(mut guest: Guest, desk: Arc<Desk<H>>) -> Option<Hande
         Ok(Request::Reload) => Reply::Reloaded(desk.handler.reload().await),
         Ok(Request::Command(command)) => match desk.handler.command(command).await {
             Ok(outcome) => Reply::Commanded(outcome),
+            Err(why) => Reply::Refused(why),
+        },
+        Ok(Request::Token(request)) => match desk.handler.token(request).await {
+            Ok(done) => Reply::Token(done),
             Err(why) => Reply::Refused(why),
         },
         Ok(Request::TakeOver { version }) => {

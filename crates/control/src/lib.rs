@@ -5,8 +5,10 @@
 //! what it replaced is freed here, when none of them can still hold it.
 #![forbid(unsafe_code)]
 
+pub mod command;
 pub mod limits;
 mod mailbox;
+pub mod seats;
 pub mod status;
 
 pub use mailbox::{MailboxFull, Ticket};

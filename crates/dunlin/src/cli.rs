@@ -1,4 +1,8 @@
 //! The command line.
+mod remote;
+
+pub use remote::{Api, Form, ImportSets, ListSets, OneSet, Records, RecordsAct, Zones, ZonesAct};
+
 use crate::config::{Admin, read_duration};
 use crate::lab::Lab;
 use crate::limits::TOP_INTERVAL;
@@ -72,6 +76,33 @@ pub enum Command {
         dunlin upstream list\n  \
         dunlin upstream drain 10.0.0.53")]
     Upstream(Upstream),
+    /// Shows the zones of a running server, and makes and deletes those of its store.
+    ///
+    /// It speaks with the REST API ([api] in the server's config).
+    #[command(after_help = "Examples:\n  \
+        dunlin zones list\n  \
+        dunlin zones create example.org --nameserver ns1.example.net.\n  \
+        DUNLIN_TOKEN=$(cat token) dunlin zones delete example.org")]
+    Zones(Zones),
+    /// Shows and changes the record sets of a running server.
+    ///
+    /// It speaks with the REST API ([api] in the server's config). What changes is shown before it
+    /// is done, and each change is live everywhere when it is said to be done.
+    #[command(after_help = "Examples:\n  \
+        dunlin records list example.org --prefix web --type A\n  \
+        dunlin records set example.org www.example.org A --ttl 60 192.0.2.1 192.0.2.2\n  \
+        dunlin records import example.org example.org.zone --replace --dry-run\n  \
+        dunlin records export example.org --format zone > example.org.zone")]
+    Records(Records),
+    /// Says who may come in by the REST API of a running server: tokens and certificates.
+    ///
+    /// It speaks over the local admin socket. Of a token the server keeps a hash: it is shown once.
+    #[command(after_help = "Examples:\n  \
+        dunlin token create ci --grant 'read,write example.org'\n  \
+        dunlin token create acme --grant 'read,write example.org _acme-challenge.*.example.org TXT'\n  \
+        dunlin token create ops --grant operate --subject spiffe://example.org/ops\n  \
+        dunlin token revoke ci")]
+    Token(Token),
     /// Makes a config of another server's.
     #[command(after_help = "Examples:\n  \
         dunlin import corefile /etc/coredns/Corefile > dunlin.toml\n  \
@@ -250,6 +281,53 @@ pub struct OneServer {
     /// The server, as `dunlin upstream list` shows it; port 53 may be left out.
     #[arg(value_name = "SERVER")]
     pub name: String,
+    #[command(flatten)]
+    pub server: Asked,
+}
+
+#[derive(Args, Debug)]
+pub struct Token {
+    #[command(subcommand)]
+    pub act: TokenAct,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum TokenAct {
+    /// Makes a principal, and prints its token.
+    ///
+    /// A grant is `VERBS ZONE [NAMES [TYPES]]`. Verbs: read, write (record sets), zones (create and
+    /// delete them), operate (status, cache; it needs no zone). A zone or name is one, `*` for all,
+    /// or a pattern such as `*.example.org`. Types are such as A,AAAA.
+    #[command(after_help = "Example:\n  dunlin token create ci --grant 'read,write example.org'")]
+    Create(CreateToken),
+    /// Lists the principals and what they may.
+    #[command(after_help = "Example:\n  dunlin token list -o json")]
+    List(Asked),
+    /// Makes a principal nobody, at once.
+    #[command(after_help = "Example:\n  dunlin token revoke ci")]
+    Revoke(RevokeToken),
+}
+
+#[derive(Args, Debug)]
+pub struct CreateToken {
+    /// The principal's name: what the journal and the audit log call it.
+    #[arg(value_name = "PRINCIPAL")]
+    pub principal: String,
+    /// What it may; given several times, all of it.
+    #[arg(long = "grant", required = true, value_name = "GRANT")]
+    pub grants: Vec<String>,
+    /// It has a certificate instead of a token: one of its alternative names, DNS or URI.
+    #[arg(long, value_name = "NAME")]
+    pub subject: Option<String>,
+    #[command(flatten)]
+    pub server: Asked,
+}
+
+#[derive(Args, Debug)]
+pub struct RevokeToken {
+    /// The principal's name.
+    #[arg(value_name = "PRINCIPAL")]
+    pub principal: String,
     #[command(flatten)]
     pub server: Asked,
 }

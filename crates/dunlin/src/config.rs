@@ -12,7 +12,9 @@ mod xdp;
 
 pub use forward::{Cache, Forward, Mode};
 pub use names::Hosts;
-pub use operate::{Acl, Admin, Denied, Dnstap, Limits, Ops, Proxy, Queries, Rate, Streams};
+pub use operate::{
+    Acl, Admin, Api, Denied, Dnstap, Limits, Ops, Proxy, Queries, Rate, Streams,
+};
 pub use store::{Store, StoreKind};
 pub use units::read_duration;
 pub use upstream::Upstream;
@@ -24,6 +26,7 @@ use crate::limits::{
 };
 use answer::CookieSecret;
 use answer::limits::NSID_LEN_MAX;
+use api::Certificates;
 use cpu::CpuList;
 use image::{RewriteRule, Rewrites};
 use section::{Problems, Section};
@@ -48,6 +51,7 @@ pub struct Config {
     pub streams: Streams,
     pub proxy: Proxy,
     pub ops: Ops,
+    pub api: Api,
     pub admin: Admin,
     pub log: Log,
     pub dnstap: Dnstap,
@@ -225,6 +229,7 @@ impl Config {
         let cache = Cache::read(root.section("cache", "[cache]"));
         let hosts = Hosts::read(root.section("hosts", "[hosts]"), file);
         let store = Store::read(root.section("store", "[store]"), server.data_dir.is_some());
+        let api = Api::read(root.section("api", "[api]"), store.kind);
         let (mut rewrites, mut seen) = (Vec::new(), names::Seen::new());
         root.sections("rewrite", "[[rewrite]]", REWRITES_MAX, |section| {
             rewrites.extend(names::read_rewrite(section, &mut seen));
@@ -245,6 +250,7 @@ impl Config {
             streams,
             proxy,
             ops,
+            api,
             admin,
             log,
             dnstap,
@@ -271,6 +277,11 @@ impl Config {
         ];
         for path in paths.into_iter().flatten() {
             *path = folder.join(&*path);
+        }
+        if let Some(Certificates { cert, key, client_ca }) = &mut self.api.tls {
+            for path in [cert, key].into_iter().chain(client_ca) {
+                *path = folder.join(&*path);
+            }
         }
     }
 }

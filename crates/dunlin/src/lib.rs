@@ -26,6 +26,8 @@ mod peer;
 mod ports;
 mod privileges;
 mod reload;
+mod remote;
+mod rest;
 #[cfg(test)]
 mod sample;
 mod serve;
@@ -36,6 +38,7 @@ mod status;
 mod store;
 mod systemd;
 mod threads;
+mod tokens;
 mod top;
 mod trust;
 mod upstreams;
@@ -57,6 +60,9 @@ pub fn run() -> ExitCode {
         Command::Top(command) => top::run(&command),
         Command::Cache(command) => kept::run(&command),
         Command::Upstream(command) => upstreams::run(&command),
+        Command::Zones(command) => remote::zones::run(&command),
+        Command::Records(command) => remote::records::run(&command),
+        Command::Token(command) => tokens::run(&command),
         Command::Import(command) => import::run(&command),
         Command::Lab(command) => lab::run(&command),
         Command::Manual(command) => manual::write(&command).map_err(Into::into),

@@ -99,6 +99,18 @@ pub const STUCK_AFTER: Duration = Duration::from_secs(10);
 pub const COMMAND_TIME_MAX: Duration = Duration::from_secs(10);
 /// How often it is looked whether it has done it.
 pub const COMMAND_PAUSE: Duration = Duration::from_millis(1);
+/// Threads that wait for the store on behalf of the REST API.
+pub const API_BLOCKING_MAX: usize = 16;
+/// Octets of a response of the API that is taken as a whole.
+pub const API_RESPONSE_LEN_MAX: usize = 64 << 20;
+/// How long `dunlin records` and `dunlin zones` wait for a response to begin.
+pub const API_RESPONSE_TIME_MAX: Duration = Duration::from_secs(60);
+/// Lines of a difference that are shown; the rest is counted.
+pub const DIFFERENCE_LINES_MAX: usize = 200;
+/// Changes that are sent at a time.
+pub const CHANGES_AT_ONCE: usize = api::limits::CHANGES_MAX;
+/// Octets of a file of record sets that is compared with what there is.
+pub const COMPARED_LEN_MAX: u64 = 1 << 30;
 /// Octets of a config of another server's.
 pub const IMPORT_LEN_MAX: usize = import_corefile::limits::FILE_LEN_MAX;
 

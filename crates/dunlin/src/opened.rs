@@ -7,6 +7,7 @@ use crate::sockets::{self, Listening, Sockets};
 use crate::trust;
 use crate::workers::{self, Places};
 use admin::{Endpoint, Offer, Owner, Shared};
+use api::{Credentials, Tls};
 use std::error::Error;
 use std::net::TcpListener;
 use std::path::Path;
@@ -14,6 +15,9 @@ use upstream::Trust;
 
 /// The version of this binary.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Where credentials of the API are kept, in the data folder.
+const CREDENTIALS: &str = "credentials.json";
 
 /// What there is to serve with.
 pub struct Opened {
@@ -26,6 +30,11 @@ pub struct Opened {
     pub connections: usize,
     /// For metrics and health.
     pub ops: Option<TcpListener>,
+    /// For the REST API, and what it is secured by.
+    pub api: Option<TcpListener>,
+    pub tls: Option<Tls>,
+    /// Who may come in by it.
+    pub credentials: Credentials,
     /// For `dunlin status` and its like.
     pub admin: Option<Endpoint>,
     /// Whose certificates are believed, where servers are asked over TLS.
@@ -71,6 +80,11 @@ impl Opened {
         };
         let listening = sockets.open(addresses, places.len())?;
         let ops = config.ops.listen.map(|address| sockets.open_ops(address)).transpose()?;
+        let api = config.api.listen.map(|address| sockets.open_api(address)).transpose()?;
+        let tls = config.api.tls.clone().map(Tls::open).transpose();
+        let tls = tls.map_err(|why| format!("[api.tls] {why}"))?;
+        let kept = config.server.data_dir.as_ref().map(|folder| folder.join(CREDENTIALS));
+        let credentials = Credentials::open(kept)?;
         let owner = identity.map(|Identity { uid, gid, .. }| Owner { uid, gid });
         let path = config.admin.socket.as_deref();
         let admin = path.map(|path| endpoint(path, offer.is_some(), owner)).transpose()?.flatten();
@@ -90,6 +104,9 @@ impl Opened {
             shared,
             connections,
             ops,
+            api,
+            tls,
+            credentials,
             admin,
             trust,
             bypass,

@@ -5,18 +5,21 @@ use crate::limits::{GIVE_UP_MAX, HEALTH_INTERVAL};
 use crate::live::{Lists, Live, tap_settings};
 use crate::opened::{Opened, VERSION};
 use crate::privileges::{self, Identity};
+use crate::rest::Rest;
 use crate::server::{Handler, Server};
 use crate::sockets::Listening;
 use crate::systemd::Manager;
 use crate::zones::{self, Wanted, Zones};
 use crate::{cli, gather, log, peer, threads, workers};
 use admin::{Connection, Endpoint, HandedOver, Offer};
+use api::Tls;
 use control::status::{State, Status};
 use control::{Control, Running};
 use plane::{Handed, OnFailure};
 use rustix::thread::CapabilitySet;
 use source_file::Wished;
 use std::error::Error;
+use std::net::TcpListener;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -74,7 +77,8 @@ struct Started {
     /// Tells of a thread that ended by itself.
     failure: mpsc::UnboundedReceiver<plane::Failure>,
     admin: Option<Endpoint>,
-    ops: Option<std::net::TcpListener>,
+    ops: Option<TcpListener>,
+    api: Option<(TcpListener, Option<Arc<Tls>>)>,
     /// Ends when a successor has taken over.
     asked: Option<JoinHandle<std::io::Result<HandedOver>>>,
 }
@@ -89,8 +93,8 @@ impl Started {
         signals: &mut Signals,
     ) -> Anyhow<Option<Self>> {
         let started = SystemTime::now();
-        let Opened { places, listening, shared, connections, ops, admin, trust, offer, .. } =
-            opened;
+        let Opened { places, listening, shared, connections, ops, api, tls, .. } = opened;
+        let Opened { credentials, admin, trust, offer, .. } = opened;
         let wanted = Wanted::new(&config, &config.forwards);
         let (control, running) = Control::start(zones::first_image(&wanted)?)?;
         let (zones, wished) = Zones::start(&control, wanted, config.server.data_dir.as_deref())?;
@@ -122,6 +126,8 @@ impl Started {
             stream_limits: (connections, streams.memory),
             health: Health::default(),
             given_away: tokio::sync::Notify::new(),
+            credentials: Arc::new(credentials),
+            rest: Rest::default(),
             reloading: tokio::sync::Mutex::default(),
         });
         let (failed, failure) = mpsc::unbounded_channel();
@@ -130,7 +136,8 @@ impl Started {
             let _ = failed.send(failure);
         });
         let is_proxy = lists.proxies();
-        let mut started = Self { server, running, lists, failure, admin, ops, asked: None };
+        let api = api.map(|listener| (listener, tls.map(Arc::new)));
+        let mut started = Self { server, running, lists, failure, admin, ops, api, asked: None };
         // Who takes over has nobody asked before the other one no longer is.
         if offer.is_none() {
             started.be_asked();
@@ -145,6 +152,10 @@ impl Started {
             started.end(signals).await?;
             return Ok(None);
         }
+        // Not behind the back of a predecessor that may yet go on.
+        if offer.is_none() {
+            started.be_written()?;
+        }
         let server = &started.server;
         let first = Listening::first_of_each(&listening);
         let steered = workers::steer(steering, &server.places, &first);
@@ -152,6 +163,7 @@ impl Started {
         if let Some(offer) = offer {
             started.take_over(offer).await?;
             started.be_asked();
+            started.be_written()?;
         }
         started.server.set_state(State::Serving);
         started.server.keep_sockets();
@@ -167,6 +179,13 @@ impl Started {
         let server = Arc::clone(&self.server);
         let opened = tokio::task::spawn_blocking(move || server.start_store(takes_over)).await?;
         opened.map_err(|why| why as Box<dyn Error>)
+    }
+
+    /// Has zones be written over HTTP from now on.
+    fn be_written(&mut self) -> std::io::Result<()> {
+        let Some((listener, tls)) = self.api.take() else { return Ok(()) };
+        let Some(store) = self.server.store.get() else { return Ok(()) };
+        self.server.rest.start(listener, tls, store.desk.clone(), &self.server)
     }
 
     /// Takes the place of the server that made an offer, now that all its sockets are served here.
@@ -279,6 +298,7 @@ impl Started {
     /// Ends all threads, those first that answer.
     fn stop(self) -> Status {
         let Self { server, running, .. } = self;
+        server.rest.stop();
         server.stop();
         server.stop_changes();
         running.stop();
@@ -313,6 +333,7 @@ impl Started {
         tracing::info!(pid, version, connections, "handed over");
         let Self { server, running, .. } = self;
         let stopped = tokio::task::spawn_blocking(move || {
+            server.rest.stop();
             server.stop_changes();
             running.stop();
         });

@@ -9,13 +9,17 @@ use crate::health::{self, Health};
 use crate::live::Live;
 use crate::opened::VERSION;
 use crate::reload;
+use crate::rest::Rest;
 use crate::sockets::Listening;
 use crate::store::{DESK, Stored};
 use crate::systemd::Notify;
 use crate::threads::{Begun, Counted, Kitchen, Threads};
 use crate::workers::{self, OneOf, Places};
 use crate::zones::{self, Wanted, Zones};
-use admin::{Command, Connection, Kind, Outcome, Reloaded, Shared, Successor};
+use admin::{
+    Command, Connection, Kind, Outcome, Reloaded, Shared, Successor, TokenDone, TokenRequest,
+};
+use api::Credentials;
 use control::Control;
 use control::status::{Process, State, Status, ZoneState};
 use ops::Ops;
@@ -80,6 +84,10 @@ pub struct Server {
     pub health: Health,
     /// Told when a successor serves: who asks by HTTP from then on is to meet that one.
     pub given_away: tokio::sync::Notify,
+    /// Who may come in by [api].
+    pub credentials: Arc<Credentials>,
+    /// The thread of the REST API.
+    pub rest: Rest,
     /// Held by who reloads: one after the other.
     pub reloading: tokio::sync::Mutex<()>,
 }
@@ -406,6 +414,17 @@ impl Server {
     }
 }
 
+/// Asked by the API: the same as over the admin socket.
+impl api::Operator for Server {
+    fn status(&self) -> Status {
+        Self::status(self)
+    }
+
+    fn command(&self, command: Command) -> api::Told<'_> {
+        Box::pin(Self::command(self, command))
+    }
+}
+
 /// Asked over the admin socket.
 pub struct Handler(pub Arc<Server>);
 
@@ -420,6 +439,15 @@ impl admin::Handler for Handler {
 
     async fn command(&self, command: Command) -> Result<Outcome, String> {
         self.0.command(command).await
+    }
+
+    async fn token(&self, request: TokenRequest) -> Result<TokenDone, String> {
+        if self.0.is_given_away() && *lock(&self.0.state) != State::Starting {
+            return Err(ENDING.to_owned());
+        }
+        let credentials = Arc::clone(&self.0.credentials);
+        let handled = tokio::task::spawn_blocking(move || credentials.handle(request)).await;
+        handled.map_err(|error| format!("a defect: {error}"))?
     }
 
     fn sockets(&self) -> io::Result<Vec<Shared>> {
@@ -458,6 +486,7 @@ impl admin::Handler for Handler {
         // It stays ready, for the successor is: who asked just now is not to be sent away.
         self.0.given_away.notify_one();
         lock(&self.0.bypass).end();
+        self.0.rest.begin_to_stop();
         let threads = mem::take(&mut *lock(&self.0.threads));
         let Some(threads) = threads else { return Vec::new() };
         let given = tokio::task::spawn_blocking(move || threads.hand_over()).await;

@@ -108,7 +108,7 @@ impl Sockets {
     pub fn given(&self) -> Vec<SocketAddr> {
         let mut addresses = Vec::new();
         for Shared { kind, address, given, .. } in &self.inherited {
-            if *given && *kind != Kind::Ops && !addresses.contains(address) {
+            if *given && [Kind::Udp, Kind::Tcp].contains(kind) && !addresses.contains(address) {
                 addresses.push(*address);
             }
         }
@@ -157,6 +157,14 @@ impl Sockets {
     /// The address cannot be taken.
     pub fn open_ops(&mut self, address: SocketAddr) -> Result<TcpListener, OpenError> {
         self.listener(Kind::Ops, address)
+    }
+
+    /// Takes over, or opens, the listener of the REST API.
+    ///
+    /// # Errors
+    /// The address cannot be taken.
+    pub fn open_api(&mut self, address: SocketAddr) -> Result<TcpListener, OpenError> {
+        self.listener(Kind::Api, address)
     }
 
     /// Ends the opening: what is still inherited is served by nobody here. Returns another
@@ -287,11 +295,15 @@ impl fmt::Display for OpenError {
                 write!(f, "cannot listen on {address} ({protocol}): {error}")?;
                 advise(f, address.port(), error)
             }
-            Self::Unfit { kind: Kind::Ops, address, fd } => write!(
-                f,
-                "descriptor {fd}, passed by the service manager as \"ops\", is TCP {address}: set \
-                 `listen = \"{address}\"` in [ops], or change the socket unit"
-            ),
+            Self::Unfit { kind: kind @ (Kind::Ops | Kind::Api), address, fd } => {
+                let section = if *kind == Kind::Ops { "ops" } else { "api" };
+                write!(
+                    f,
+                    "descriptor {fd}, passed by the service manager as \"{section}\", is TCP \
+                     {address}: set `listen = \"{address}\"` in [{section}], or change the socket \
+                     unit"
+                )
+            }
             Self::Unfit { kind, address, fd } => {
                 let protocol = if *kind == Kind::Udp { "UDP" } else { "TCP" };
                 write!(

@@ -20,8 +20,8 @@ use std::time::Duration;
 
 /// `SD_LISTEN_FDS_START`
 const FIRST: RawFd = 3;
-/// The name of sockets for metrics and health: `FileDescriptorName=ops`.
-const OPS: &str = "ops";
+/// The names of sockets that are for no questions: `FileDescriptorName=ops` or `api`.
+const NAMES: [(&str, Kind); 2] = [("ops", Kind::Ops), ("api", Kind::Api)];
 /// What is taken out of the environment, so that no child believes it was meant.
 const VARIABLES: [&str; 6] = [
     "LISTEN_PID",
@@ -193,12 +193,13 @@ fn adopt(fd: OwnedFd, name: &str) -> Result<Shared, PassError> {
     if address.port() == 0 {
         return Err(unfit(Unfit::NotInternet));
     }
-    let is_ops = name == OPS || kept::is_ops(name);
+    let named = NAMES.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind);
     let kind = (sockopt::socket_type(&fd), sockopt::socket_protocol(&fd).ok().flatten());
     let kind = match kind {
         (Ok(SocketType::DGRAM), Some(ipproto::UDP)) => Kind::Udp,
-        (Ok(SocketType::STREAM), Some(ipproto::TCP | ipproto::MPTCP)) if is_ops => Kind::Ops,
-        (Ok(SocketType::STREAM), Some(ipproto::TCP | ipproto::MPTCP)) => Kind::Tcp,
+        (Ok(SocketType::STREAM), Some(ipproto::TCP | ipproto::MPTCP)) => {
+            named.or_else(|| kept::kind(name)).unwrap_or(Kind::Tcp)
+        }
         _ => return Err(unfit(Unfit::NeitherUdpNorTcp)),
     };
     if kind != Kind::Udp && !sockopt::socket_acceptconn(&fd).unwrap_or(false) {

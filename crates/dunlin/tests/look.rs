@@ -44,6 +44,10 @@ impl Handler for Made {
         unreachable!("nobody commands")
     }
 
+    async fn token(&self, _: admin::TokenRequest) -> Result<admin::TokenDone, String> {
+        unreachable!("nobody asks for tokens")
+    }
+
     fn sockets(&self) -> std::io::Result<Vec<Shared>> {
         unreachable!("nobody asks for them")
     }

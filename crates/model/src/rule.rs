@@ -103,6 +103,8 @@ rules! {
     TEXT = "unquoted-text" "RFC 1035 §5.1",
     /// A serial that does not grow.
     SERIAL = "serial" "RFC 1982 §3.2",
+    /// A field that knows one value so far.
+    NOT_YET = "not-yet" "Dunlin",
     /// The grammar of the config.
     CONFIG_SYNTAX = "config-syntax" "TOML 1.0",
     /// A key or section that is none.

@@ -9,7 +9,6 @@ mod exposition;
 pub mod limits;
 mod metrics;
 mod ready;
-mod seats;
 mod server;
 
 pub use server::serve;

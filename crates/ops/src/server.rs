@@ -2,10 +2,10 @@
 use crate::Ops;
 use crate::answer::Desk;
 use crate::limits::{
-    ACCEPT_PAUSE, CONNECTION_TIME_MAX, DENIED_TIME_MAX, HEADER_LEN_MAX, HEADER_TIME_MAX,
-    HEADERS_MAX, LAST_CALL,
+    ACCEPT_PAUSE, CONNECTION_TIME_MAX, CONNECTIONS_MAX, CONNECTIONS_PER_CLIENT_MAX, DENIED_MAX,
+    DENIED_TIME_MAX, HEADER_LEN_MAX, HEADER_TIME_MAX, HEADERS_MAX, LAST_CALL,
 };
-use crate::seats::{Seat, Seats};
+use control::seats::{Places, Seat, Seats};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -32,7 +32,9 @@ pub async fn serve(
     let listener = TcpListener::from_std(listener)?;
     let allow = Arc::clone(&ops.allow);
     let desk = Arc::new(Desk::new(ops));
-    let seats = Arc::new(Seats::default());
+    let places =
+        Places { all: CONNECTIONS_MAX, of_client: CONNECTIONS_PER_CLIENT_MAX, denied: DENIED_MAX };
+    let seats = Arc::new(Seats::new(places));
     let mut open = JoinSet::new();
     let mut stop = pin!(stop);
     loop {

@@ -18,6 +18,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod data;
 mod entry;
 mod fields;
 mod form;
@@ -37,6 +38,7 @@ use std::path::Path;
 
 use wire::{Class, Name, Rtype};
 
+pub use data::{DataFault, read_data, write_data};
 pub use open::open;
 pub use report::{Error, Failure, Place, Summary};
 

@@ -111,7 +111,7 @@ impl fmt::Display for Failure {
 impl std::error::Error for Failure {}
 
 /// An error whose place is still an offset into the entry at hand.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Fault {
     /// The offset; nothing where only the caller knows it.
     pub at: Option<usize>,

@@ -1,7 +1,7 @@
 //! A server to ask: real sockets, on a thread of its own.
 use admin::{
     Command, Connection, Endpoint, HandedOver, Handler, Kind, Outcome, Reloaded, Server, Shared,
-    Successor, ZoneChange,
+    Successor, TokenDone, TokenRequest, ZoneChange,
 };
 use control::status::{State, Status};
 use std::fs;
@@ -45,6 +45,13 @@ impl Handler for Fake {
     async fn command(&self, command: Command) -> Result<Outcome, String> {
         match command {
             Command::Drain { server, drained: true } => Ok(Outcome::Drained(vec![server])),
+            other => Err(format!("not for {other:?}")),
+        }
+    }
+
+    async fn token(&self, request: TokenRequest) -> Result<TokenDone, String> {
+        match request {
+            TokenRequest::Revoke { principal } if principal == "ci" => Ok(TokenDone::Revoked),
             other => Err(format!("not for {other:?}")),
         }
     }

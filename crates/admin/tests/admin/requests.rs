@@ -54,6 +54,12 @@ fn a_command_is_done_or_refused() {
     assert_eq!(done, Ok(Outcome::Drained(vec!["192.0.2.1:53".into()])));
     let told = command(admin::Command::Flush(Scope::All)).expect_err("refused");
     assert!(told.contains("refused: not for Flush(All)"), "{told}");
+    let token = |principal: &str| {
+        let request = admin::TokenRequest::Revoke { principal: principal.into() };
+        Client::connect(&running.path).expect("a server").token(request)
+    };
+    assert_eq!(token("ci").expect("done"), admin::TokenDone::Revoked);
+    assert!(token("cd").expect_err("refused").to_string().contains("not for Revoke"));
     // What does not fit into a request is told, and the server goes on.
     let told = command(admin::Command::Flush(Scope::Name("a".repeat(REQUEST_LEN_MAX))));
     assert!(told.expect_err("refused").contains("octets at most"));

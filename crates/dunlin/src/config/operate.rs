@@ -2,11 +2,12 @@
 use crate::config::section::Section;
 use crate::config::units;
 use crate::config::values;
-use crate::config::{Format, Level};
+use crate::config::{Format, Level, StoreKind};
 use crate::limits::{
     LIMIT_MEMORY, PATH_LEN_MAX, PREFIXES_MAX, RATE_MAX, STREAM_IDLE, STREAM_MEMORY,
     STREAM_THREADS_MAX, STREAMS_MAX,
 };
+use api::Certificates;
 use limit::{Networks, Prefix, RateError, Rule};
 use plane::StreamLimits;
 use std::net::SocketAddr;
@@ -79,6 +80,15 @@ pub struct Proxy {
 pub struct Ops {
     /// Nothing: not served.
     pub listen: Option<SocketAddr>,
+}
+
+/// `[api]`: zones and record sets over HTTP.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Api {
+    /// Nothing: not served.
+    pub listen: Option<SocketAddr>,
+    /// Nothing: without TLS, on a loopback address.
+    pub tls: Option<Certificates>,
 }
 
 /// `[admin]`: the local socket of `dunlin status`, `top`, `reload` and `serve --take-over`.
@@ -217,6 +227,43 @@ impl Ops {
     }
 }
 
+impl Api {
+    pub(super) fn read(mut section: Section<'_, '_>, store: StoreKind) -> Self {
+        let listen = section.read("listen", None, |value| match value.as_str() {
+            Some("") => Ok(None),
+            _ => values::address(value).map(Some),
+        });
+        if listen.is_some() && store == StoreKind::None {
+            let help = "set `kind = \"redb\"` in [store]";
+            section.wrong("listen", "needs a store to write to", help);
+        }
+        let tls = read_certificates(section.section("tls", "[api.tls]"));
+        if tls.is_none() && listen.is_some_and(|address| !address.ip().is_loopback()) {
+            let help = "name a certificate in [api.tls], or listen on 127.0.0.1";
+            section.wrong("listen", "is for others too, who would send tokens in clear", help);
+        }
+        section.close();
+        Self { listen, tls }
+    }
+}
+
+/// `[api.tls]`; nothing: none.
+fn read_certificates(mut section: Section<'_, '_>) -> Option<Certificates> {
+    let cert = section.read("cert", None, path);
+    let key = section.read("key", None, path);
+    let client_ca = section.read("client_ca", None, path);
+    match (&cert, &key) {
+        (Some(_), None) => section.missing("key"),
+        (None, Some(_)) => section.missing("cert"),
+        (None, None) if client_ca.is_some() => {
+            section.wrong("client_ca", "needs `cert` and `key`", "clients come over TLS");
+        }
+        _ => {}
+    }
+    section.close();
+    Some(Certificates { cert: cert?, key: key?, client_ca })
+}
+
 impl Admin {
     /// Where it is unless the config says otherwise.
     pub const SOCKET: &'static str = "/run/dunlin/dunlin.sock";
@@ -275,7 +322,8 @@ impl Level {
     ];
 
     /// The rooms that log.
-    const ROOMS: [&'static str; 6] = ["admin", "control", "dunlin", "ops", "source-file", "tap"];
+    const ROOMS: [&'static str; 8] =
+        ["admin", "api", "control", "dunlin", "ops", "records", "source-file", "tap"];
 }
 
 /// A path; empty: none.

@@ -221,6 +221,7 @@ fn what_is_passed_and_not_configured_is_an_error_that_names_it() {
         (given(Kind::Udp, udp), "UDP"),
         (given(Kind::Tcp, listener()), "FileDescriptorName=ops"),
         (given(Kind::Ops, listener()), "in [ops]"),
+        (given(Kind::Api, listener()), "in [api]"),
     ] {
         let (fd, passed) = (shared.fd.as_raw_fd(), shared.address);
         let mut sockets = Sockets::new(vec![shared]);

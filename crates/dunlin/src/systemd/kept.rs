@@ -4,22 +4,24 @@ use admin::{Kind, Shared};
 /// What they begin with, before the place in our list. A name of their own each: the manager passes
 /// them in an order of its own, and which worker a socket is for depends on ours.
 const PREFIX: &str = "kept-";
-/// What the name of one for metrics and health ends with.
-const OPS: &str = "-ops";
+/// What the names of those end with that are for no questions.
+const ENDS: [(&str, Kind); 2] = [("-ops", Kind::Ops), ("-api", Kind::Api)];
 
 /// The name of the socket at this place in the list.
 pub fn name(index: usize, socket: &Shared) -> String {
-    let end = if socket.kind == Kind::Ops { OPS } else { "" };
+    let end = ENDS.iter().find(|(_, kind)| *kind == socket.kind).map_or("", |(end, _)| end);
     format!("{PREFIX}{index}{end}")
 }
 
 /// The place in the list that a name tells; nothing: it is no name of ours.
 pub fn index(name: &str) -> Option<usize> {
     let index = name.strip_prefix(PREFIX)?;
-    index.strip_suffix(OPS).unwrap_or(index).parse().ok()
+    let index = ENDS.iter().find_map(|(end, _)| index.strip_suffix(end)).unwrap_or(index);
+    index.parse().ok()
 }
 
-/// Whether a name is that of a socket for metrics and health.
-pub fn is_ops(name: &str) -> bool {
-    index(name).is_some() && name.ends_with(OPS)
+/// What a name says that a socket is for; nothing: for questions, or it is no name of ours.
+pub fn kind(name: &str) -> Option<Kind> {
+    index(name)?;
+    ENDS.iter().find(|(end, _)| name.ends_with(end)).map(|(_, kind)| *kind)
 }

@@ -55,7 +55,7 @@ fn sockets_are_what_they_are() {
     let shared = adopt(fd, "dunlin.socket").expect("a UDP socket");
     assert_eq!((shared.kind, shared.address, shared.given), (Kind::Udp, address, true));
     assert_eq!(fcntl_getfd(&shared.fd).expect("open"), FdFlags::CLOEXEC);
-    for (name, kind) in [("", Kind::Tcp), ("ops", Kind::Ops)] {
+    for (name, kind) in [("", Kind::Tcp), ("ops", Kind::Ops), ("api", Kind::Api)] {
         let tcp = TcpListener::bind("[::1]:0").expect("a socket");
         let address = tcp.local_addr().expect("bound");
         let shared = adopt(tcp.into(), name).expect("a listener");
@@ -65,7 +65,7 @@ fn sockets_are_what_they_are() {
 
 #[test]
 fn what_was_kept_has_its_place_and_is_not_given() {
-    for (index, kind) in [Kind::Tcp, Kind::Udp, Kind::Ops].into_iter().enumerate() {
+    for (index, kind) in [Kind::Tcp, Kind::Udp, Kind::Ops, Kind::Api].into_iter().enumerate() {
         let fd = || -> OwnedFd {
             match kind {
                 Kind::Udp => UdpSocket::bind("127.0.0.1:0").expect("a socket").into(),
@@ -74,7 +74,8 @@ fn what_was_kept_has_its_place_and_is_not_given() {
         };
         let address = "127.0.0.1:53".parse().expect("an address");
         let name = kept::name(index, &Shared { kind, address, given: false, fd: fd() });
-        assert_eq!((kept::index(&name), kept::is_ops(&name)), (Some(index), kind == Kind::Ops));
+        let named = [Kind::Ops, Kind::Api].contains(&kind).then_some(kind);
+        assert_eq!((kept::index(&name), kept::kind(&name)), (Some(index), named));
         let shared = adopt(fd(), &name).expect("a socket of ours");
         assert_eq!((shared.kind, shared.given), (kind, false));
     }

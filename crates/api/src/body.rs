@@ -1,0 +1,104 @@
+//! Requests as handlers take them, each part checked; what is wrong is a problem, never text.
+use crate::limits::{BODIES_LEN_MAX, BODY_TIME_MAX, JSON_LEN_MAX};
+use crate::problem::Problem;
+use crate::routes::Desk;
+use axum::body::Body;
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Bytes;
+use hyper::header::CONTENT_TYPE;
+use hyper::http::request::Parts;
+use hyper::{HeaderMap, StatusCode};
+use serde::de::DeserializeOwned;
+use std::sync::Arc;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::timeout;
+
+/// The variable parts of a path.
+pub struct At<T>(pub T);
+
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for At<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let read = Path::from_request_parts(parts, state).await;
+        let Path(read) = read.map_err(|why| Problem::unreadable("path", why.body_text()))?;
+        Ok(Self(read))
+    }
+}
+
+/// What stands behind the `?`.
+pub struct Ask<T>(pub T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Ask<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let read = Query::from_request_parts(parts, state).await;
+        let Query(read) = read.map_err(|why| Problem::unreadable("query", why.body_text()))?;
+        Ok(Self(read))
+    }
+}
+
+/// A JSON body, read as a whole.
+pub struct Json<T>(pub T);
+
+impl<T: DeserializeOwned> FromRequest<Desk> for Json<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, desk: &Desk) -> Result<Self, Problem> {
+        if media(request.headers()) != "application/json" {
+            let detail = "send `Content-Type: application/json`";
+            return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "media-type", detail));
+        }
+        let (body, _room) = whole(desk, request.into_body(), JSON_LEN_MAX).await?;
+        let mut reader = serde_json::Deserializer::from_slice(&body);
+        let read = serde_path_to_error::deserialize(&mut reader).map_err(|why| {
+            let field = match why.path().to_string() {
+                path if path == "." => "body".to_owned(),
+                path => path,
+            };
+            Problem::unreadable(field, why.into_inner().to_string())
+        })?;
+        reader.end().map_err(|why| Problem::unreadable("body", why.to_string()))?;
+        Ok(Self(read))
+    }
+}
+
+/// The media type of a body, without its parameters, in lower case.
+pub fn media(headers: &HeaderMap) -> String {
+    let field = headers.get(CONTENT_TYPE).and_then(|field| field.to_str().ok());
+    let essence = field.unwrap_or_default().split(';').next().unwrap_or_default();
+    essence.trim().to_ascii_lowercase()
+}
+
+/// Reads a body of so many octets at most. The room it takes is given back with the permit.
+pub async fn whole(
+    desk: &Desk,
+    body: Body,
+    len_max: usize,
+) -> Result<(Bytes, OwnedSemaphorePermit), Problem> {
+    let hint = hyper::body::Body::size_hint(&body).upper().unwrap_or(len_max as u64);
+    if hint > len_max as u64 {
+        return Err(too_long(len_max));
+    }
+    let kib = u32::try_from(hint.div_ceil(1 << 10)).unwrap_or(u32::MAX);
+    let room = Arc::clone(&desk.room).try_acquire_many_owned(kib).map_err(|_| {
+        let mib = BODIES_LEN_MAX >> 20;
+        Problem::later("busy", format!("bodies under way take {mib} MiB already: come later"))
+    })?;
+    match timeout(BODY_TIME_MAX, Limited::new(body, len_max).collect()).await {
+        Ok(Ok(read)) => Ok((read.to_bytes(), room)),
+        Ok(Err(why)) if why.is::<http_body_util::LengthLimitError>() => Err(too_long(len_max)),
+        Ok(Err(why)) => Err(Problem::unreadable("body", format!("did not arrive: {why}"))),
+        Err(_) => {
+            let detail = format!("the body took longer than {} s", BODY_TIME_MAX.as_secs());
+            Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "slow", detail))
+        }
+    }
+}
+
+fn too_long(len_max: usize) -> Problem {
+    let detail = format!("the body is longer than {len_max} octets: send it in parts");
+    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too-long", detail)
+}

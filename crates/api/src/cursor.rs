@@ -1,0 +1,61 @@
+//! Where the next page begins: the last set of the one before, in hexadecimal digits that nobody
+//! else need understand.
+use crate::problem::Problem;
+use records::{SetKey, View};
+use wire::{Name, NameBuf, Rtype};
+
+/// The cursor behind a set: its type, then its name as on the wire.
+pub fn write(key: &SetKey) -> String {
+    let rtype = key.rtype.0.to_be_bytes();
+    let octets = rtype.iter().chain(key.name.as_name().octets());
+    octets.map(|octet| format!("{octet:02x}")).collect()
+}
+
+/// Reads one back.
+///
+/// # Errors
+/// When no page gave it.
+pub fn read(text: &str, zone: &NameBuf) -> Result<SetKey, Problem> {
+    let key = parse(text, zone).filter(|key| key.name.as_name().is_within(zone.as_name()));
+    key.ok_or_else(|| {
+        Problem::unreadable("after", "is no cursor of this zone: take `next` of the page before")
+    })
+}
+
+fn parse(text: &str, zone: &NameBuf) -> Option<SetKey> {
+    if text.len() > 2 * (2 + Name::LEN_MAX) || !text.is_ascii() {
+        return None;
+    }
+    let octet = |pair: &[u8]| match pair {
+        [high, low] => {
+            let digit = |octet: u8| char::from(octet).to_digit(16);
+            u8::try_from(digit(*high)? << 4 | digit(*low)?).ok()
+        }
+        _ => None,
+    };
+    let octets: Vec<u8> = text.as_bytes().chunks(2).map(octet).collect::<Option<_>>()?;
+    let (rtype, name) = octets.split_first_chunk::<2>()?;
+    let parsed = Name::parse(name).ok().filter(|parsed| parsed.len() == name.len())?;
+    let rtype = Rtype(u16::from_be_bytes(*rtype));
+    Some(SetKey { zone: zone.clone(), name: parsed.into(), rtype, view: View::Default })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_comes_back_and_nothing_else_does() {
+        let name = |text: &str| NameBuf::from_text(text.as_bytes(), Name::ROOT).expect("a name");
+        let zone = name("example.org");
+        let (name, view) = (name("\\000\\255.example.org"), View::Default);
+        let key = SetKey { zone: zone.clone(), name, rtype: Rtype::TXT, view };
+        let text = write(&key);
+        assert_eq!(read(&text, &zone).expect("as it was"), key);
+        let other = write(&SetKey { name: NameBuf::root(), ..key });
+        let long = "00".repeat(300);
+        for wrong in ["", "0", "zz", "0010", "+1", "é", &text[2..], &other, &long] {
+            assert!(read(wrong, &zone).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Every maximum of this room.
+use std::time::Duration;
+
+/// Connections open at a time.
+pub const CONNECTIONS_MAX: usize = 1024;
+/// Of them, connections from one IPv4 address or one IPv6 /64: nobody takes all.
+pub const CONNECTIONS_PER_CLIENT_MAX: usize = 256;
+/// How long accepting rests after an error, such as no descriptor being left.
+pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// How long a TLS handshake may take.
+pub const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(5);
+/// Octets of a request's line and header fields.
+pub const HEADER_LEN_MAX: usize = 64 << 10;
+/// Header fields of a request.
+pub const HEADERS_MAX: usize = 64;
+/// How long a request's header fields may take to arrive, and a connection may lie idle between
+/// two requests.
+pub const HEADER_TIME_MAX: Duration = Duration::from_secs(30);
+/// How long a body that is read as a whole may take to arrive.
+pub const BODY_TIME_MAX: Duration = Duration::from_secs(30);
+/// How long a connection may get on neither way: one who does not send, or does not read.
+pub const STALL_TIME_MAX: Duration = Duration::from_secs(60);
+/// How long requests under way have to end after the order to stop.
+pub const LAST_CALL: Duration = Duration::from_secs(2);
+
+/// Octets of a JSON body: a set of the most records, or as many changes as a batch may have.
+pub const JSON_LEN_MAX: usize = 8 << 20;
+/// Octets of all bodies that are read as a whole and not done with yet.
+pub const BODIES_LEN_MAX: usize = 256 << 20;
+/// Changes of one PATCH.
+pub const CHANGES_MAX: usize = 10_000;
+/// Record sets and journal entries of one page.
+pub const PAGE_MAX: usize = 1_000;
+/// The same, where the request does not say.
+pub const PAGE_DEFAULT: usize = 100;
+/// Octets of one line of an import.
+pub const LINE_LEN_MAX: usize = 1 << 20;
+/// Record sets that an import writes at a time.
+pub const IMPORT_BATCH: usize = 1_000;
+/// Octets of a zone file that is imported: its sets are put together before any is written.
+pub const ZONE_FILE_LEN_MAX: usize = 64 << 20;
+/// Records of a zone file that is imported.
+pub const ZONE_FILE_RECORDS_MAX: usize = 4_000_000;
+/// Batches of an import that are on their way to the disk at a time.
+pub const IMPORT_UNDER_WAY_MAX: usize = 4;
+
+/// How long `?wait=live` waits, from the write being durable.
+pub const LIVE_TIME_MAX: Duration = Duration::from_secs(5);
+/// How long a write may take to be durable.
+pub const WRITE_TIME_MAX: Duration = Duration::from_secs(30);
+/// How long gathering a status may take.
+pub const STATUS_TIME_MAX: Duration = Duration::from_secs(5);
+/// What one who is told to come later is told to wait.
+pub const RETRY_AFTER_SECONDS: u64 = 1;
+
+/// Credentials that are no good, of one client a second, until it is told to come later.
+pub const FAILURES_PER_SECOND: u32 = 5;
+/// Clients whose failures are counted at a time.
+pub const FAILING_MAX: usize = 4096;
+
+/// Octets of a principal's name.
+pub const PRINCIPAL_LEN_MAX: usize = 64;
+/// Grants of one principal.
+pub const GRANTS_MAX: usize = 64;
+/// Types that one grant names.
+pub const GRANT_TYPES_MAX: usize = 32;
+/// Credentials.
+pub const CREDENTIALS_MAX: usize = 10_000;
+/// Octets of the subject of a certificate.
+pub const SUBJECT_LEN_MAX: usize = 512;
+/// Octets of the file of credentials.
+pub const CREDENTIALS_LEN_MAX: u64 = 64 << 20;
+/// Octets of a file of certificates or of a key.
+pub const PEM_LEN_MAX: u64 = 4 << 20;
+/// How often the files of certificates are looked at.
+pub const CERTIFICATES_LOOK: Duration = Duration::from_secs(5);

@@ -1,0 +1,89 @@
+//! Whole zones: in, and out again.
+use crate::scene::Scene;
+use serde_json::json;
+use wire::Rtype;
+
+const IMPORT: &str = "/v1/zones/example.org/import";
+const EXPORT: &str = "/v1/zones/example.org/export";
+const NDJSON: &str = "Content-Type: application/x-ndjson";
+const DNS: &str = "Content-Type: text/dns";
+
+fn line(number: usize) -> String {
+    let data = format!("10.0.{}.{}", number / 256, number % 256);
+    json!({ "name": format!("n{number}.example.org."), "type": "A", "ttl": 5, "data": [data] })
+        .to_string()
+        + "\n"
+}
+
+fn import(scene: &Scene, media: &str, body: &str) -> crate::scene::Reply {
+    scene.ask("POST", &format!("{IMPORT}?wait=live"), &scene.root, &[media], body.as_bytes())
+}
+
+#[test]
+fn what_is_exported_is_imported_elsewhere_in_both_forms() {
+    let scene = Scene::new();
+    let body: String = (0..2_500).map(line).collect();
+    let told = import(&scene, NDJSON, &body).done();
+    assert_eq!((&told["rrsets"], &told["records"]), (&json!(2_500), &json!(2_500)), "{told}");
+    assert_eq!(scene.answered("example.org", "n2499.example.org", Rtype::A), [[10, 0, 9, 195]]);
+    for (accept, media) in [("Accept: application/x-ndjson", NDJSON), ("Accept: text/dns", DNS)] {
+        let exported = scene.ask("GET", EXPORT, &scene.root, &[accept], b"");
+        assert_eq!(exported.field("content-type"), media.split(": ").nth(1));
+        let text = String::from_utf8(exported.body).expect("text");
+        assert_eq!(text.lines().count(), 2_502, "an SOA, an NS, and the rest");
+        assert!(text.lines().next().expect("a line").contains("SOA"), "{:.200}", text);
+        let other = Scene::new();
+        let told = import(&other, media, &text).done();
+        assert_eq!(told["rrsets"], json!(2_502));
+        let again = other.ask("GET", EXPORT, &other.root, &[accept], b"");
+        let again = String::from_utf8(again.body).expect("text");
+        let without_soa = |text: &str| text.lines().skip(1).map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(without_soa(&again), without_soa(&text), "but for the serial");
+    }
+}
+
+#[test]
+fn the_first_line_that_is_wrong_is_told_with_what_was_written() {
+    let scene = Scene::new();
+    let mut body: String = (0..1_500).map(line).collect();
+    body += "{\"name\":\"x.example.org\",\"type\":\"A\",\"ttl\":5,\"data\":[\"10.0.0\"]}\n";
+    let reply = import(&scene, NDJSON, &body);
+    let (field, rule) = reply.refused(422);
+    let told = reply.json();
+    assert_eq!((&*field, &*rule, &told["line"]), ("data[0]", "data", &json!(1_501)));
+    assert_eq!(told["written"], json!(1_000), "whole thousands: {told}");
+    scene.get("/v1/zones/example.org/rrsets/n999.example.org/A").done();
+    scene.get("/v1/zones/example.org/rrsets/n1000.example.org/A").refused(404);
+    let reply = import(
+        &scene,
+        NDJSON,
+        "{\"name\":\"a.example.net\",\"type\":\"A\",\"ttl\":5,\"data\":[\"10.0.0.1\"]}\n",
+    );
+    assert_eq!(reply.refused(422).1, "out-of-zone");
+    assert_eq!(reply.json()["line"], json!(1));
+    import(&scene, NDJSON, "no JSON\n").refused(400);
+    import(&scene, "Content-Type: text/csv", "").refused(415);
+}
+
+#[test]
+fn records_of_a_zone_file_are_put_together_and_its_errors_have_lines() {
+    let scene = Scene::new();
+    let text = "$TTL 60\nwww A 192.0.2.1\nmail A 192.0.2.3\nwww 30 A 192.0.2.2\n";
+    let told = import(&scene, DNS, text).done();
+    assert_eq!((&told["rrsets"], &told["records"]), (&json!(2), &json!(3)));
+    let www = scene.get("/v1/zones/example.org/rrsets/www.example.org/A").done();
+    assert_eq!((&www["ttl"], &www["data"]), (&json!(30), &json!(["192.0.2.1", "192.0.2.2"])));
+    let reply = import(&scene, DNS, "$TTL 60\nwww A 192.0.2\n");
+    assert_eq!((reply.refused(422).1, reply.json()["line"].clone()), ("data".into(), json!(2)));
+    let reply = import(&scene, DNS, "$TTL 60\n$INCLUDE /etc/passwd\n");
+    assert_eq!(reply.refused(422).1, "include", "no file of the server is read");
+}
+
+#[test]
+fn a_set_that_comes_twice_is_what_came_last() {
+    let scene = Scene::new();
+    let one = "{\"name\":\"a.example.org\",\"type\":\"A\",\"ttl\":5,\"data\":[\"10.0.0.1\"]}\n";
+    let body = one.to_owned() + &one.replace("10.0.0.1", "10.0.0.2");
+    import(&scene, NDJSON, &body).done();
+    assert_eq!(scene.answered("example.org", "a.example.org", Rtype::A), [[10, 0, 0, 2]]);
+}

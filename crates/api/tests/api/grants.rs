@@ -1,0 +1,163 @@
+//! What a principal may do, and above all what it may not: over every path and method that the
+//! description has, so that a new one cannot be forgotten.
+use crate::scene::{Reply, Scene};
+use serde_json::{Value, json};
+
+/// Whose zone it is not.
+const OTHER: &str = "other.example";
+
+/// Every method of every path, as the description has them.
+pub fn operations() -> Vec<(String, String)> {
+    let description = serde_json::to_value(api::openapi()).expect("JSON");
+    let paths = description["paths"].as_object().expect("paths").clone();
+    let methods = |(path, item): (String, Value)| {
+        let item = item.as_object().expect("methods").clone();
+        let is_method = |key: &String| ["get", "put", "post", "patch", "delete"].contains(&&**key);
+        let found: Vec<_> = item.keys().filter(|key| is_method(key)).cloned().collect();
+        found.into_iter().map(move |method| (method.to_uppercase(), path.clone()))
+    };
+    paths.into_iter().flat_map(methods).collect()
+}
+
+/// A request that would be done, if whoever asks may.
+fn request(scene: &Scene, token: &str, method: &str, path: &str, zone: &str) -> Reply {
+    let name = format!("www.{zone}");
+    let filled = path
+        .replace("{zone}", zone)
+        .replace("{name}", &name)
+        .replace("{type}", "A")
+        .replace("{server}", "192.0.2.53:53");
+    let value = json!({ "ttl": 60, "data": ["192.0.2.66"] });
+    let (media, body) = match (method, path) {
+        ("PUT", "/v1/zones/{zone}") => ("application/json", json!({ "nameservers": ["ns"] })),
+        ("PATCH", _) => (
+            "application/json",
+            json!({ "changes": [{ "name": name, "type": "A", "put": value }] }),
+        ),
+        ("PUT", "/v1/upstreams/{server}") => ("application/json", json!({ "drained": true })),
+        ("PUT", _) => ("application/json", value),
+        ("POST", _) => (
+            "application/x-ndjson",
+            json!({ "name": name, "type": "A", "ttl": 60, "data": ["192.0.2.66"] }),
+        ),
+        _ => ("", Value::Null),
+    };
+    let body = if body.is_null() { String::new() } else { body.to_string() };
+    let query = if (method, path) == ("GET", "/v1/cache") { "?name=a." } else { "" };
+    let media = format!("Content-Type: {media}");
+    scene.ask(method, &format!("{filled}{query}"), token, &[&media], body.as_bytes())
+}
+
+/// All there is to see of a zone.
+fn seen(scene: &Scene) -> [Value; 3] {
+    ["", "/rrsets", "/journal"].map(|part| scene.get(&format!("/v1/zones/{OTHER}{part}")).done())
+}
+
+#[test]
+fn a_token_of_one_zone_can_do_nothing_to_another() {
+    let scene = Scene::new();
+    scene.put(&format!("/v1/zones/{OTHER}"), r#"{"nameservers":["ns"]}"#).done();
+    let before = seen(&scene);
+    let token = scene.token("tenant", &["read,write,zones example.org"]);
+    let operations = operations();
+    assert!(operations.len() >= 17, "{operations:?}");
+    for (method, path) in &operations {
+        let reply = request(&scene, &token, method, path, OTHER);
+        match &**path {
+            "/v1/zones" => {
+                let zones = reply.done()["zones"].to_string();
+                assert!(zones.contains("example.org.") && !zones.contains(OTHER), "{zones}");
+            }
+            "/v1/lifecycle" => assert_eq!(reply.done()["unloaded"], json!([])),
+            _ => drop(reply.refused(403)),
+        }
+    }
+    assert_eq!(seen(&scene), before);
+}
+
+#[test]
+fn whoever_may_can_do_each_of_it() {
+    let scene = Scene::new();
+    scene.put(&format!("/v1/zones/{OTHER}"), r#"{"nameservers":["ns"]}"#).done();
+    scene
+        .put(
+            &format!("/v1/zones/{OTHER}/rrsets/www.{OTHER}/A"),
+            r#"{"ttl":1,"data":["192.0.2.1"]}"#,
+        )
+        .done();
+    let token = scene.token("tenant", &["read,write,zones other.example", "operate"]);
+    let mut operations = operations();
+    // A set is deleted after it was read, a zone after all, and made before.
+    operations.sort_by_key(|(method, path)| (method == "DELETE", path.ends_with("{zone}")));
+    for (method, path) in operations {
+        if (&*method, &*path) == ("PUT", "/v1/zones/{zone}") {
+            request(&scene, &token, &method, &path, OTHER).refused(409);
+            continue;
+        }
+        let reply = request(&scene, &token, &method, &path, OTHER);
+        assert_eq!(reply.status, 200, "{method} {path}: {reply:?}");
+    }
+}
+
+#[test]
+fn nobody_known_can_do_nothing_at_all() {
+    let scene = Scene::new();
+    for (method, path) in operations() {
+        let reply = request(&scene, "", &method, &path, "example.org");
+        reply.refused(401);
+        assert!(reply.field("www-authenticate").is_some_and(|field| field.starts_with("Bearer")));
+    }
+}
+
+#[test]
+fn a_token_that_is_revoked_is_nobodys() {
+    let scene = Scene::new();
+    let token = scene.token("ci", &["read *"]);
+    assert_eq!(scene.ask("GET", "/v1/zones", &token, &[], b"").status, 200);
+    scene.revoke("ci");
+    scene.ask("GET", "/v1/zones", &token, &[], b"").refused(401);
+    let root = &scene.root;
+    scene.ask("GET", "/v1/zones", &root[..root.len() - 1], &[], b"").refused(401);
+    let twice = format!("Authorization: Bearer {root}");
+    scene.ask("GET", "/v1/zones", root, &[&twice], b"").refused(401);
+}
+
+#[test]
+fn who_guesses_is_told_to_come_later() {
+    let scene = Scene::new();
+    let statuses: Vec<u16> =
+        (0..8).map(|_| scene.ask("GET", "/v1/zones", "dunlin_guessed", &[], b"").status).collect();
+    assert_eq!(statuses[0], 401);
+    assert!(statuses.contains(&429), "{statuses:?}");
+    assert_eq!(scene.get("/v1/zones").status, 200, "who is known is not held up");
+}
+
+#[test]
+fn names_and_types_are_granted_one_by_one() {
+    let scene = Scene::new();
+    let token = scene.token("acme", &["read,write example.org _acme-challenge.*.example.org TXT"]);
+    let ask = |method: &str, path: &str, body: &str| {
+        let media = ["Content-Type: application/json"];
+        scene.ask(method, &format!("/v1/zones/example.org{path}"), &token, &media, body.as_bytes())
+    };
+    let mine = "/rrsets/_acme-challenge.www.example.org/TXT";
+    ask("PUT", mine, r#"{"ttl":60,"data":["proof"]}"#).done();
+    ask("PUT", "/rrsets/www.example.org/TXT", r#"{"ttl":60,"data":["x"]}"#).refused(403);
+    let other_type = "/rrsets/_acme-challenge.www.example.org/A";
+    ask("PUT", other_type, r#"{"ttl":60,"data":["192.0.2.1"]}"#).refused(403);
+    let changes = json!({ "changes": [
+        { "name": "_acme-challenge.a.example.org", "type": "TXT",
+          "put": { "ttl": 60, "data": ["p"] } },
+        { "name": "a.example.org", "type": "A", "put": { "ttl": 60, "data": ["192.0.2.1"] } },
+    ] });
+    let (field, _) = ask("PATCH", "/rrsets", &changes.to_string()).refused(403);
+    assert_eq!(field, "changes[1].name");
+    ask("GET", "/rrsets/_acme-challenge.a.example.org/TXT", "").refused(404);
+    let seen = ask("GET", "/rrsets", "").done();
+    assert_eq!(seen["rrsets"].as_array().map(Vec::len), Some(1), "only its own: {seen}");
+    let journal = ask("GET", "/journal", "").done();
+    let changes: Vec<_> = journal["entries"].as_array().expect("entries").iter().collect();
+    assert_eq!(changes[0]["changes"], json!([]), "who made the zone, not what it holds");
+    assert_eq!(changes[1]["changes"].as_array().map(Vec::len), Some(1));
+    ask("DELETE", "", "").refused(403);
+}

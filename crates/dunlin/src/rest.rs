@@ -1,0 +1,75 @@
+//! The REST API of a running server. It has a thread of its own, so that what it has to do holds up
+//! neither questions nor those who ask for metrics and health.
+use crate::limits::API_BLOCKING_MAX;
+use crate::server::Server;
+use api::{Api, Tls};
+use records::Desk;
+use std::io;
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use tokio::runtime::Builder;
+use tokio::sync::oneshot;
+
+/// The thread's name.
+const THREAD: &str = "api";
+
+/// The thread that serves the API, once it was started and until it is told to end.
+#[derive(Default)]
+pub struct Rest(Mutex<Running>);
+
+#[derive(Default)]
+struct Running {
+    /// Dropped, it ends.
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Rest {
+    /// Starts to answer on a listener.
+    ///
+    /// # Errors
+    /// No thread or runtime can be had.
+    pub fn start(
+        &self,
+        listener: TcpListener,
+        tls: Option<Arc<Tls>>,
+        desk: Desk,
+        server: &Arc<Server>,
+    ) -> io::Result<()> {
+        let credentials = Arc::clone(&server.credentials);
+        let api = Api { desk, credentials, operator: Arc::clone(server) as _ };
+        tracing::info!(address = %listener.local_addr()?, tls = tls.is_some(), "the API listens");
+        let (stop, stopped) = oneshot::channel::<()>();
+        let mut builder = Builder::new_current_thread();
+        let runtime = builder.enable_all().max_blocking_threads(API_BLOCKING_MAX).build()?;
+        let run = move || {
+            let stop = async { drop(stopped.await) };
+            if let Err(error) = runtime.block_on(api::serve(listener, api, tls, stop)) {
+                tracing::error!("[api] is not served: {error}");
+            }
+        };
+        let thread = thread::Builder::new().name(THREAD.into()).spawn(run)?;
+        *self.running() = Running { stop: Some(stop), thread: Some(thread) };
+        Ok(())
+    }
+
+    fn running(&self) -> MutexGuard<'_, Running> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes no more connections.
+    pub fn begin_to_stop(&self) {
+        drop(self.running().stop.take());
+    }
+
+    /// Answers what is under way, and ends.
+    pub fn stop(&self) {
+        self.begin_to_stop();
+        // Waited for outside of the lock: the thread may look at it.
+        let thread = self.running().thread.take();
+        if thread.is_some_and(|thread| thread.join().is_err()) {
+            tracing::error!("the thread of [api] panicked");
+        }
+    }
+}

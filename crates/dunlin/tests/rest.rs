@@ -1,0 +1,193 @@
+//! The REST API of the binary, by the commands that speak it.
+mod served;
+
+use served::{NOERROR, Served, binary, rcode};
+use std::fs;
+use std::path::PathBuf;
+use std::process::Output;
+
+/// A server with an API, and a token that may do all.
+struct Scene {
+    served: Served,
+    socket: PathBuf,
+    api: String,
+    token: String,
+}
+
+fn socket(test: &str) -> PathBuf {
+    // The path of a unix socket is short.
+    std::env::temp_dir().join(format!("dunlin-{test}-{}.sock", std::process::id()))
+}
+
+fn config(test: &str) -> String {
+    let socket = socket(test);
+    format!(
+        "drain = \"0s\"\n[admin]\nsocket = \"{}\"\n[store]\nkind = \"redb\"\n[api]\n\
+         listen = \"127.0.0.1:0\"\n[[zone]]\nname = \"file.example\"\nfile = \"file.example.zone\"\n",
+        socket.display()
+    )
+}
+
+impl Scene {
+    fn start(test: &str) -> Self {
+        let zone = [("file.example.zone", served::HEAD)];
+        let served = Served::start(test, &config(test), &zone);
+        let mut scene = Self::of(served, test);
+        let created = scene.told(&["token", "create", "root", "--grant", "read,write,zones *"]);
+        scene.token = text(&created.stdout).trim().to_owned();
+        assert!(scene.token.starts_with("dunlin_"), "{created:?}");
+        scene
+    }
+
+    fn of(served: Served, test: &str) -> Self {
+        let line = served.start.iter().find(|line| line.contains("the API listens"));
+        let line: serde_json::Value = serde_json::from_str(line.expect("said")).expect("JSON");
+        let api = format!("http://{}", line["address"].as_str().expect("an address"));
+        Self { served, socket: socket(test), api, token: String::new() }
+    }
+
+    /// Runs a command that speaks with the API.
+    fn run(&self, args: &[&str]) -> Output {
+        let mut command = binary();
+        command.env("DUNLIN_API", &self.api).env("DUNLIN_TOKEN", &self.token);
+        command.args(args).stdin(std::process::Stdio::null());
+        command.output().expect("the binary runs")
+    }
+
+    /// Runs one that has to do what it is told.
+    fn done(&self, args: &[&str]) -> String {
+        let output = self.run(args);
+        assert!(output.status.success(), "{args:?}: {output:?}");
+        text(&output.stdout)
+    }
+
+    /// Runs one that must not; what it says.
+    fn refused(&self, args: &[&str]) -> String {
+        let output = self.run(args);
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {output:?}");
+        text(&output.stderr)
+    }
+
+    /// Runs one that speaks over the admin socket.
+    fn told(&self, args: &[&str]) -> Output {
+        let socket = self.socket.to_str().expect("UTF-8");
+        let output = self.run(&[args, &["--socket", socket]].concat());
+        assert!(output.status.success(), "{args:?}: {output:?}");
+        output
+    }
+}
+
+fn text(octets: &[u8]) -> String {
+    String::from_utf8(octets.to_vec()).expect("UTF-8")
+}
+
+#[test]
+fn a_zone_is_made_changed_and_answered_and_survives_a_restart() {
+    let test = "rest-zone";
+    let scene = Scene::start(test);
+    let made = scene.done(&["zones", "create", "api.example", "--nameserver", "ns"]);
+    assert!(made.starts_with("made, and live as revision "), "{made}");
+    let set = ["records", "set", "api.example", "www.api.example", "A", "--ttl", "60"];
+    let shown = scene.done(&[&set[..], &["10.0.0.7"]].concat());
+    assert!(shown.starts_with("+ www.api.example 60 A 10.0.0.7\nlive as revision "), "{shown}");
+    let answer = scene.served.ask("www.api.example");
+    assert!(rcode(&answer) == NOERROR && answer.ends_with(&[0, 4, 10, 0, 0, 7]), "at once");
+    let shown = scene.done(&[&set[..], &["10.0.0.8", "--dry-run"]].concat());
+    assert_eq!(shown, "- www.api.example 60 A 10.0.0.7\n+ www.api.example 60 A 10.0.0.8\n");
+    let listed = scene.done(&["records", "list", "api.example", "--prefix", "www"]);
+    assert_eq!(listed.lines().count(), 2, "{listed}");
+    assert!(listed.contains("www.api.example.   60  A     10.0.0.7"), "{listed}");
+    let zones = scene.done(&["zones", "list"]);
+    assert!(zones.contains("api.example.") && zones.contains("file.example.zone"), "{zones}");
+    let told = scene.refused(&["zones", "delete", "file.example"]);
+    assert!(told.contains("file.example.zone") && told.contains("not the store's"), "{told}");
+    let Scene { mut served, token, .. } = scene;
+    served.signal(rustix::process::Signal::TERM);
+    assert_eq!(served.status(), Some(0));
+    let mut again = binary();
+    let data = fs::canonicalize(served.folder.join("data")).expect("kept");
+    let config = format!("data_dir = \"{}\"\n{}", data.display(), config(test));
+    let folder = served.folder.with_file_name("rest-zone-again");
+    let zone = [("file.example.zone", served::HEAD)];
+    let served = Served::start_by(&mut again, &folder, &config, &zone);
+    assert!(served.ask("www.api.example").ends_with(&[0, 4, 10, 0, 0, 7]), "it was kept");
+    let scene = Scene { token, ..Scene::of(served, test) };
+    let got = scene.done(&["records", "get", "api.example", "www.api.example", "A", "-o", "json"]);
+    assert!(got.contains("10.0.0.7"), "so was the token: {got}");
+    scene.done(&["records", "delete", "api.example", "www.api.example", "A"]);
+    assert_eq!(rcode(&scene.served.ask("www.api.example")), 3);
+}
+
+#[test]
+fn a_file_is_compared_shown_and_taken_over() {
+    let scene = Scene::start("rest-import");
+    scene.done(&["zones", "create", "api.example", "--nameserver", "ns.example."]);
+    scene.done(&["records", "set", "api.example", "old.api.example", "A", "10.0.0.1"]);
+    let file = scene.served.folder.join("new.zone");
+    let text = "$TTL 300\n@ NS ns.example.\nwww A 10.0.0.2\n";
+    fs::write(&file, text).expect("a file");
+    let file = file.to_str().expect("UTF-8").to_owned();
+    let import = ["records", "import", "api.example", &*file, "--replace"];
+    let shown = scene.done(&[&import[..], &["--dry-run"]].concat());
+    assert!(shown.contains("+ www.api.example. 300 A 10.0.0.2\n"), "{shown}");
+    assert!(shown.contains("- old.api.example. 300 A 10.0.0.1\n"), "{shown}");
+    assert!(shown.ends_with("to change, none changed\n"), "{shown}");
+    assert!(scene.served.ask("old.api.example").ends_with(&[10, 0, 0, 1]));
+    let told = scene.refused(&import);
+    assert!(told.contains("nobody is there to say yes"), "{told}");
+    scene.done(&[&import[..], &["--yes"]].concat());
+    assert!(scene.served.ask("www.api.example").ends_with(&[10, 0, 0, 2]));
+    assert_eq!(rcode(&scene.served.ask("old.api.example")), 3);
+    let exported = scene.done(&["records", "export", "api.example", "--format", "zone"]);
+    assert!(exported.contains("www.api.example. 300 IN A 10.0.0.2\n"), "{exported}");
+    let many: String =
+        (0..3_000).map(|n| format!("n{n} 5 A 10.1.{}.{}\n", n / 256, n % 256)).collect();
+    fs::write(&file, many).expect("a file");
+    let told = scene.done(&["records", "import", "api.example", &file, "--stream"]);
+    assert_eq!(told, "3000 record sets, 3000 records written, and live\n");
+    assert!(scene.served.ask("n2999.api.example").ends_with(&[10, 1, 11, 183]));
+    fs::write(&file, "www A 10.0.0\n").expect("a file");
+    let told = scene.refused(&import);
+    assert!(told.contains("new.zone: "), "{told}");
+}
+
+#[test]
+fn tokens_come_and_go() {
+    let scene = Scene::start("rest-tokens");
+    let listed = text(&scene.told(&["token", "list"]).stdout);
+    assert!(listed.contains("root") && !listed.contains(&scene.token), "{listed}");
+    scene.told(&["token", "create", "ops", "--grant", "operate", "--subject", "ops.example"]);
+    let listed = text(&scene.told(&["token", "list", "-o", "json"]).stdout);
+    assert!(listed.contains("ops.example") && !listed.contains(&scene.token), "{listed}");
+    scene.told(&["token", "revoke", "root"]);
+    let told = scene.refused(&["zones", "list"]);
+    assert!(told.contains("dunlin token create"), "what to do is said: {told}");
+    let audited = scene.served.expect_line("api::audit", "nobody known asked");
+    assert_eq!(audited["path"], "/v1/zones", "{audited}");
+    let socket = scene.socket.to_str().expect("UTF-8");
+    let told = scene.refused(&["token", "create", "x", "--grant", "steal *", "--socket", socket]);
+    assert!(told.contains("not a verb"), "{told}");
+}
+
+#[test]
+fn an_api_for_others_takes_tls_and_somewhere_to_write() {
+    let test = "rest-refused";
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(test);
+    fs::create_dir_all(&folder).expect("a folder");
+    let file = folder.join("dunlin.toml");
+    for (text, story) in [
+        ("api.listen = \"0.0.0.0:0\"\n", "dunlin.toml:1:14: `listen` is for others too"),
+        ("api.listen = \"127.0.0.1:1\"\n", "`listen` needs a store to write to"),
+        ("[api.tls]\ncert = \"a\"\n", "needs the key `key`"),
+        ("[api.tls]\nclient_ca = \"a\"\n", "`client_ca` needs `cert` and `key`"),
+    ] {
+        fs::write(&file, text).expect("a file");
+        let output = binary().arg("check").arg(&file).output().expect("the binary runs");
+        let told = text_of(&output);
+        assert!(told.contains(story) && !output.status.success(), "{told}");
+    }
+}
+
+fn text_of(output: &Output) -> String {
+    text(&[&output.stdout[..], &output.stderr[..]].concat())
+}

@@ -12,9 +12,7 @@ mod xdp;
 
 pub use forward::{Cache, Forward, Mode};
 pub use names::Hosts;
-pub use operate::{
-    Acl, Admin, Api, Denied, Dnstap, Limits, Ops, Proxy, Queries, Rate, Streams,
-};
+pub use operate::{Acl, Admin, Api, Denied, Dnstap, Limits, Ops, Proxy, Queries, Rate, Streams};
 pub use store::{Store, StoreKind};
 pub use units::read_duration;
 pub use upstream::Upstream;

@@ -80,7 +80,7 @@ fn what_was_kept_has_its_place_and_is_not_given() {
         assert_eq!((shared.kind, shared.given), (kind, false));
     }
     for name in ["kept-", "kept-ops", "kept-1-opsy", "kept", "ops", "dunlin.socket", ""] {
-        assert_eq!((kept::index(name), kept::is_ops(name)), (None, false), "{name}");
+        assert_eq!((kept::index(name), kept::kind(name)), (None, None), "{name}");
     }
 }
 

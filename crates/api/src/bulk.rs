@@ -126,7 +126,7 @@ impl Export {
     params(
         ("zone" = String, Path, description = "The zone's name"),
         ("Accept" = Option<String>, Header,
-            description = "`application/x-ndjson`, a record set a line, or `text/dns`, a zone file"),
+            description = "`application/x-ndjson`, a set a line, or `text/dns`, a zone file"),
     ),
     responses(
         (status = 200, content((String = "application/x-ndjson"), (String = "text/dns"))),

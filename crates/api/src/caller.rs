@@ -124,8 +124,8 @@ fn identify(desk: &Desk, headers: &HeaderMap, peer: &Peer) -> Result<Arc<Princip
     };
     found.ok_or_else(|| {
         Problem::unauthenticated(
-            "send `Authorization: Bearer TOKEN` with a token of `dunlin token create`, or come with \
-             a certificate that a principal has",
+            "send `Authorization: Bearer TOKEN` with a token of `dunlin token create`, or come \
+             with a certificate that a principal has",
         )
     })
 }

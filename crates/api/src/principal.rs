@@ -114,7 +114,8 @@ impl FromStr for Grant {
     }
 }
 
-const GRANT_FORM: &str = "a grant is `VERBS ZONE [NAMES [TYPES]]`, such as `read,write example.org *.example.org A,AAAA`";
+const GRANT_FORM: &str = "a grant is `VERBS ZONE [NAMES [TYPES]]`, such as `read,write example.org \
+                          *.example.org A,AAAA`";
 
 fn read_verb(word: &str) -> Result<Verb, String> {
     Verb::ALL.into_iter().find(|verb| verb.word() == word).ok_or_else(|| {

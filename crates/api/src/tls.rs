@@ -59,7 +59,8 @@ impl Tls {
         match read {
             Ok(config) => {
                 held.config = config;
-                tracing::info!(cert = %self.files.cert.display(), "certificates of [api] read again");
+                let cert = self.files.cert.display();
+                tracing::info!(%cert, "certificates of [api] read again");
             }
             Err(why) => tracing::error!("[api.tls] {why}; the certificates of before still hold"),
         }

@@ -99,7 +99,7 @@ pub enum Command {
     /// It speaks over the local admin socket. Of a token the server keeps a hash: it is shown once.
     #[command(after_help = "Examples:\n  \
         dunlin token create ci --grant 'read,write example.org'\n  \
-        dunlin token create acme --grant 'read,write example.org _acme-challenge.*.example.org TXT'\n  \
+        dunlin token create acme --grant 'write example.org _acme-challenge.*.example.org TXT'\n  \
         dunlin token create ops --grant operate --subject spiffe://example.org/ops\n  \
         dunlin token revoke ci")]
     Token(Token),

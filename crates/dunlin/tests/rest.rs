@@ -23,7 +23,8 @@ fn config(test: &str) -> String {
     let socket = socket(test);
     format!(
         "drain = \"0s\"\n[admin]\nsocket = \"{}\"\n[store]\nkind = \"redb\"\n[api]\n\
-         listen = \"127.0.0.1:0\"\n[[zone]]\nname = \"file.example\"\nfile = \"file.example.zone\"\n",
+         listen = \"127.0.0.1:0\"\n[[zone]]\nname = \"file.example\"\n\
+         file = \"file.example.zone\"\n",
         socket.display()
     )
 }

@@ -47,7 +47,8 @@ fn a_thousand_records_take_less_than_a_second_of_kdns_each() {
     let scene = Scene::new();
     let change = |number: usize| {
         let data = format!("10.0.{}.{}", number / 256, number % 256);
-        json!({ "name": format!("n{number}.example.org"), "type": "A", "put": { "ttl": 5, "data": [data] } })
+        let name = format!("n{number}.example.org");
+        json!({ "name": name, "type": "A", "put": { "ttl": 5, "data": [data] } })
     };
     let changes = json!({ "changes": (0..1_000).map(change).collect::<Vec<_>>() });
     let begun = Instant::now();
@@ -85,7 +86,7 @@ fn no_update_is_lost_among_writers() {
     assert_eq!(scene.get(&path).done()["data"], json!(["\"40\""]));
 }
 
-/// C15, C16: OK was said before anybody looked whether it could be, and a CNAME stood beside others.
+/// C15, C16: OK was said before anybody looked whether it could be; a CNAME stood beside others.
 #[test]
 fn what_is_wrong_is_refused_before_it_is_said_to_be_done() {
     let scene = Scene::new();

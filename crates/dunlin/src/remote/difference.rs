@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn an_export_is_the_same_as_its_zone_file() {
         let lines = "{\"name\":\"www.example.org.\",\"type\":\"A\",\"ttl\":60,\
-                     \"data\":[\"192.0.2.2\",\"192.0.2.1\"],\"view\":\"default\",\"policy\":\"all\"}\n";
+                     \"data\":[\"192.0.2.2\",\"192.0.2.1\"],\"view\":\"default\"}\n";
         let read = read_lines(&mut lines.as_bytes(), Name::ROOT).expect("lines");
         let www = sets(THERE).into_iter().filter(|((_, rtype), _)| *rtype == Rtype::A).collect();
         assert_eq!(read, www);

@@ -91,7 +91,7 @@ pub async fn admit(State(desk): State<Desk>, mut request: Request, next: Next) -
     if is_refused || !matches!(method, Method::GET | Method::HEAD) {
         let (principal, client) = (&principal.name, peer.client);
         let status = status.as_u16();
-        tracing::info!(target: "api::audit", principal, %client, %method, path, status, "asked");
+        tracing::info!(target: "api::audit", principal, %client, %method, path, status, "audit: asked");
     }
     response
 }
@@ -103,7 +103,7 @@ fn turn_away(desk: &Desk, peer: &Peer, request: &Request, problem: Problem) -> P
     if !desk.failures.is_stopped(network, now) {
         desk.failures.count(network, now);
         let (client, method, path) = (peer.client, request.method(), request.uri().path());
-        tracing::warn!(target: "api::audit", %client, %method, path, "nobody known asked");
+        tracing::warn!(target: "api::audit", %client, %method, path, "audit: nobody known asked");
     } else if request.headers().contains_key(AUTHORIZATION) {
         let told = "too many credentials that are no good came from there: come later";
         return Problem::new(StatusCode::TOO_MANY_REQUESTS, "guessing", told);

@@ -155,7 +155,7 @@ impl Credentials {
             entries.push(entry);
             Ok(())
         })?;
-        tracing::info!(target: "api::audit", principal = name, "credential created");
+        tracing::info!(target: "api::audit", principal = name, "audit: credential created");
         Ok(TokenDone::Created { token })
     }
 
@@ -170,7 +170,7 @@ impl Credentials {
                 }
             }
         })?;
-        tracing::info!(target: "api::audit", principal = name, "credential revoked");
+        tracing::info!(target: "api::audit", principal = name, "audit: credential revoked");
         Ok(TokenDone::Revoked)
     }
 

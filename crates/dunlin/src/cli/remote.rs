@@ -146,8 +146,8 @@ pub struct SetSet {
     /// Shows what would change, and changes nothing.
     #[arg(long)]
     pub dry_run: bool,
-    /// The data of each record.
-    #[arg(value_name = "DATA", required = true, allow_hyphen_values = true)]
+    /// The data of each record; behind `--` where it begins with a hyphen.
+    #[arg(value_name = "DATA", required = true)]
     pub data: Vec<String>,
 }
 

@@ -91,7 +91,9 @@ pub async fn admit(State(desk): State<Desk>, mut request: Request, next: Next) -
     if is_refused || !matches!(method, Method::GET | Method::HEAD) {
         let (principal, client) = (&principal.name, peer.client);
         let status = status.as_u16();
-        tracing::info!(target: "api::audit", principal, %client, %method, path, status, "audit: asked");
+        tracing::info!(
+            target: "api::audit", principal, %client, %method, path, status, "audit: asked"
+        );
     }
     response
 }

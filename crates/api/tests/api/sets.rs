@@ -135,7 +135,7 @@ fn zones_come_and_go_and_keep_a_journal() {
     scene.put("/v1/zones/example.net", "{}").refused(422);
     let soa = scene.get("/v1/zones/example.org/rrsets/example.org/SOA").done();
     let before = scene.get("/v1/zones/example.org").done();
-    scene.put(WWW, r#"{"ttl":60,"data":["192.0.2.1"]}"#).done();
+    scene.put(&format!("{WWW}?wait=live"), r#"{"ttl":60,"data":["192.0.2.1"]}"#).done();
     let after = scene.get("/v1/zones/example.org").done();
     assert!(after["serial"].as_u64() > before["serial"].as_u64(), "{soa} {before} {after}");
     assert_eq!(after["serial"], after["revision"], "the serial is the revision");

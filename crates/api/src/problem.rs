@@ -128,6 +128,7 @@ impl Problem {
         let new = |status, kind| Self::new(status, kind, detail.clone());
         match refused {
             Refused::NoSuchZone => new(StatusCode::NOT_FOUND, "no-such-zone"),
+            Refused::Unloaded => new(StatusCode::SERVICE_UNAVAILABLE, "unloaded"),
             Refused::ZoneExists => new(StatusCode::CONFLICT, "zone-exists"),
             Refused::NotTheOwner { owner } => Self::new(
                 StatusCode::CONFLICT,

@@ -41,6 +41,17 @@ pub(crate) struct Shared {
     live: Live,
 }
 
+impl Shared {
+    /// The zone as it is answered, if it is built in: neither the store's nor the config's. One
+    /// that the store had a moment ago may still be answered, and is not.
+    pub fn built_in(&self, origin: Name<'_>) -> Option<Arc<Zone>> {
+        let image = self.control.image();
+        let is_hosts = || origin == Name::ROOT;
+        let is_built_in = || self.others.instead(origin, image.key()).is_some();
+        image.zone(origin).filter(|_| is_hosts() || is_built_in()).cloned()
+    }
+}
+
 /// A handle on the desk. Clones are handles on the same one.
 #[derive(Clone)]
 pub struct Desk(pub(crate) Arc<Shared>);
@@ -286,9 +297,8 @@ impl Clerk {
         let at = key(origin);
         self.check_owner(origin)?;
         let Some(head) = self.heads.get_mut(&at) else {
-            let image = self.shared.control.image();
-            let is_built_in = image.zone(origin).is_some();
             let owner = Refused::NotTheOwner { owner: Owner::BuiltIn };
+            let is_built_in = self.shared.built_in(origin).is_some();
             return Err(if is_built_in { owner } else { Refused::NoSuchZone });
         };
         self.group.touched.entry(at.clone()).or_insert_with(|| Some(head.clone()));

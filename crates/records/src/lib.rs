@@ -22,7 +22,7 @@ mod zones;
 pub use desk::{DESK_THREAD, Desk, Others, Serving};
 pub use memory::Memory;
 pub use pending::Pending;
-pub use read::Journal;
+pub use read::{Held, Journal};
 pub use store::{Action, Prepared, RawSet, Reader, Restoring, Store, StoreError, StoredZone};
 pub use types::{
     Batch, Edit, Expect, Filter, Invalid, JournalEntry, Kind, Owner, Page, Policy, Refused,

@@ -28,6 +28,9 @@ pub fn change(
     batch: &mut Batch,
     last_written: LastWritten<'_>,
 ) -> Result<Vec<SetChange>, Refused> {
+    if head.zone.serial().is_none() {
+        return Err(Refused::Unloaded);
+    }
     check(&mut batch.edits, head.zone.origin())?;
     let mut changes = Vec::with_capacity(batch.edits.len());
     // An alias may take the place of other sets, and they its: what goes does so first.

@@ -25,7 +25,28 @@ pub struct Journal {
     pub whole_after: Revision,
 }
 
+/// How much a store holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// The newest write.
+    pub revision: Revision,
+    /// Zones, those too that somebody else has by now.
+    pub zones: u64,
+    /// Their record sets.
+    pub sets: u64,
+}
+
 impl Desk {
+    /// How much there is in the store.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn held(&self) -> Result<Held, Refused> {
+        let zones = self.0.reader.zones().map_err(refused)?;
+        let sets = zones.iter().map(|zone| zone.sets).sum();
+        Ok(Held { revision: self.revision()?, zones: zones.len() as u64, sets })
+    }
+
     /// The newest revision on the disk.
     ///
     /// # Errors
@@ -39,7 +60,11 @@ impl Desk {
         let image = self.0.control.image();
         let stored = self.0.reader.zones().map_err(refused)?;
         let known: HashSet<_> = stored.iter().map(|zone| key(zone.origin.as_name())).collect();
-        let others = image.zones().filter(|zone| !known.contains(&key(zone.origin())));
+        let others = image.zones().filter(|zone| {
+            let origin = zone.origin();
+            let is_foreign = || self.0.others.owner(origin).is_some();
+            !known.contains(&key(origin)) && (is_foreign() || self.0.built_in(origin).is_some())
+        });
         let mut zones: Vec<ZoneInfo> = others.map(|zone| self.info(zone.origin(), None)).collect();
         zones.extend(stored.iter().map(|zone| self.info(zone.origin.as_name(), Some(zone))));
         zones.sort_by(|a, b| a.origin.as_name().canonical_cmp(b.origin.as_name()));
@@ -49,8 +74,12 @@ impl Desk {
     /// One zone.
     pub fn zone(&self, origin: Name<'_>) -> Result<Option<ZoneInfo>, Refused> {
         let stored = self.0.reader.zone(origin).map_err(refused)?;
-        let is_there = stored.is_some() || self.0.control.image().zone(origin).is_some();
-        Ok(is_there.then(|| self.info(origin, stored.as_ref())))
+        let is_there = || {
+            stored.is_some()
+                || self.0.others.owner(origin).is_some()
+                || self.0.built_in(origin).is_some()
+        };
+        Ok(is_there().then(|| self.info(origin, stored.as_ref())))
     }
 
     fn info(&self, origin: Name<'_>, stored: Option<&StoredZone>) -> ZoneInfo {
@@ -78,7 +107,12 @@ impl Desk {
         let is_stored = self.0.reader.zone(origin).map_err(refused)?.is_some();
         match self.owner(origin, is_stored) {
             Owner::Store => Ok(None),
-            _ => Ok(self.0.control.image().zone(origin).cloned()),
+            Owner::BuiltIn => Ok(self.0.built_in(origin)),
+            Owner::File(_) => match self.0.control.image().zone(origin) {
+                // It is not empty: nobody knows what it holds (invariant I10).
+                Some(zone) if zone.serial().is_none() => Err(Refused::Unloaded),
+                zone => Ok(zone.cloned()),
+            },
         }
     }
 

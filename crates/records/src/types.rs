@@ -290,6 +290,8 @@ pub enum Refused {
     NoSuchZone,
     /// There is one already.
     ZoneExists,
+    /// The zone was never loaded, so nobody knows what it holds: it answers SERVFAIL.
+    Unloaded,
     /// Somebody else says what the zone holds.
     NotTheOwner {
         /// Who.
@@ -325,6 +327,10 @@ impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoSuchZone => f.write_str("there is no such zone"),
+            Self::Unloaded => f.write_str(
+                "the zone was never loaded, and answers SERVFAIL: `dunlin status` and the log say \
+                 why",
+            ),
             Self::ZoneExists => f.write_str("there is a zone of this name already"),
             Self::NotTheOwner { owner } => {
                 write!(f, "the zone is not the store's: {owner} says what it holds")

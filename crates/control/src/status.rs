@@ -1,14 +1,18 @@
 //! What a server tells of itself: one structure for `dunlin status`, `dunlin top` and metrics.
 //!
 //! It is gathered when somebody asks, from what the threads count; nothing of it is kept.
+mod api;
 mod histogram;
 mod homes;
 mod hosts;
+mod store;
 mod xdp;
 
+pub use api::ApiStatus;
 pub use histogram::Histogram;
 pub use homes::HomesStatus;
 pub use hosts::HostsStatus;
+pub use store::StoreStatus;
 pub use xdp::{XdpQueueStatus, XdpStatus};
 
 use serde::{Deserialize, Serialize};
@@ -60,6 +64,10 @@ pub struct Status {
     pub upstreams: Vec<UpstreamStatus>,
     /// What is kept of what they said; nothing: nobody is asked.
     pub cache: Option<CacheStatus>,
+    /// Zones that are written through this server; nothing: there is no store.
+    pub store: Option<StoreStatus>,
+    /// Who writes them over HTTP; nothing: nobody may.
+    pub api: Option<ApiStatus>,
     /// What the process takes of the machine.
     pub process: Process,
     /// What is asked most, and who asks most, lately. Estimated from samples.

@@ -4,8 +4,8 @@ use crate::health;
 use crate::human::{self, Side, align, count, plain, plural, quantile, span};
 use crate::limits::{STATUS_ERRORS_MAX, STATUS_ZONES_MAX};
 use control::status::{
-    CacheStatus, Histogram, HostsStatus, State, Status, TapStatus, ThreadStatus, XdpStatus,
-    ZoneState, ZoneStatus,
+    ApiStatus, CacheStatus, Histogram, HostsStatus, State, Status, StoreStatus, TapStatus,
+    ThreadStatus, XdpStatus, ZoneState, ZoneStatus,
 };
 use std::error::Error;
 use std::io::{self, Write};
@@ -33,6 +33,7 @@ fn is_fine(status: &Status) -> bool {
     status.state.is_ready()
         && status.failed.is_empty()
         && status.config.errors.is_empty()
+        && status.store.as_ref().is_none_or(|store| store.fault.is_none())
         && status.zones.iter().all(|zone| zone.state == ZoneState::Current)
         && status.hosts.iter().all(|hosts| hosts.state == ZoneState::Current)
 }
@@ -97,6 +98,12 @@ fn write_facts(out: &mut impl Write, status: &Status) -> io::Result<()> {
     if status.tap.sampled > 0 || status.tap.dnstap_wanted {
         fact("samples", &samples(&status.tap))?;
     }
+    if let Some(store) = &status.store {
+        fact("store", &stored(store))?;
+    }
+    if let Some(api) = &status.api {
+        fact("api", &asked(api))?;
+    }
     if let Some(trouble) = &status.saving {
         fact("copies", &format!("zones are not kept on disk: {}", plain(trouble)))?;
     }
@@ -142,6 +149,51 @@ fn streams(status: &Status) -> String {
         told += &format!("; closed: {}", closed.join(", "));
     }
     told
+}
+
+/// What is in the store, or why nobody knows.
+fn stored(store: &StoreStatus) -> String {
+    let StoreStatus { file, octets, free_octets, revision, zones, rrsets, fault } = store;
+    if let Some(fault) = fault {
+        return format!("{}: {}", plain(file), plain(fault));
+    }
+    format!(
+        "revision {revision}, {}, {}, {} ({} free)",
+        plural(*zones as usize, "zone"),
+        plural(*rrsets as usize, "record set"),
+        human::octets(*octets),
+        human::octets(*free_octets),
+    )
+}
+
+/// Who writes, and how long that takes.
+fn asked(api: &ApiStatus) -> String {
+    let sum = |begins: &str| -> u64 {
+        let of = api.requests.iter().filter(|(code, _)| code.starts_with(begins));
+        of.map(|(_, count)| count).sum()
+    };
+    let mut told = format!(
+        "{}, {}",
+        plural(api.connections as usize, "connection"),
+        plural(sum("") as usize, "request")
+    );
+    for (begins, what) in [("4", "refused"), ("5", "failed")] {
+        match sum(begins) {
+            0 => {}
+            number => told += &format!(", {} {what}", count(number)),
+        }
+    }
+    if api.connections_full > 0 {
+        told += &format!("; no place for {}", plural(api.connections_full as usize, "connection"));
+    }
+    match api.durable.counts.iter().sum::<u64>() {
+        0 => told,
+        writes => {
+            let (half, most) = (quantile(&api.durable, 0.5), quantile(&api.durable, 0.99));
+            let writes = plural(writes as usize, "write");
+            told + &format!("; {writes}, durable in {half}, 99 % in {most}")
+        }
+    }
 }
 
 /// What is kept of others' answers, and how often that helped.

@@ -33,6 +33,7 @@ pub fn write(status: &Status, healthy: bool, asked: Asked, format: Format) -> St
     hosts(&mut out, &status.hosts);
     streams(&mut out, status);
     others(&mut out, status);
+    records(&mut out, status);
     samples(&mut out, status);
     if let Some(bypass) = &status.xdp {
         xdp(&mut out, bypass);
@@ -289,6 +290,43 @@ fn others(out: &mut Exposition, status: &Status) {
         if let Some(seconds) = server.round_trip_seconds {
             family.sample(&whose(server), seconds);
         }
+    }
+}
+
+/// Zones that are written through the server, and who writes them.
+fn records(out: &mut Exposition, status: &Status) {
+    if let Some(store) = &status.store {
+        out.family("dunlin_store_usable", Gauge, "0 while the store cannot be read.")
+            .sample(&[], u8::from(store.fault.is_none()));
+        out.family("dunlin_store_revision", Gauge, "Place of the newest write in the line of all.")
+            .sample(&[], store.revision);
+        out.family("dunlin_store_zones", Gauge, "Zones in the store.").sample(&[], store.zones);
+        out.family("dunlin_store_record_sets", Gauge, "Record sets in the store.")
+            .sample(&[], store.rrsets);
+        out.family("dunlin_store_bytes", Gauge, "The store's file.").sample(&[], store.octets);
+        out.family("dunlin_store_free_bytes", Gauge, "What is free on its disk.")
+            .sample(&[], store.free_octets);
+    }
+    let Some(api) = &status.api else { return };
+    out.family("dunlin_api_connections", Gauge, "Connections to [api] that are open.")
+        .sample(&[], api.connections);
+    out.family("dunlin_api_connections_accepted", Counter, "Connections to [api] accepted.")
+        .sample(&[], api.connections_accepted);
+    out.family(
+        "dunlin_api_connections_full",
+        Counter,
+        "Connections to [api] there was no place for.",
+    )
+    .sample(&[], api.connections_full);
+    let help = "Requests to [api], by the status of the response; 499: nobody waited for it.";
+    let mut family = out.family("dunlin_api_requests", Counter, help);
+    for (code, count) in with_all(&["200", "401", "403", "429", "503", "507"], &api.requests) {
+        family.sample(&[("code", code)], count);
+    }
+    let help = "From a write coming in until no crash undoes it, or every worker serves it.";
+    let mut family = out.family("dunlin_api_write_duration_seconds", Kind::Histogram, help);
+    for (until, took) in [("durable", &api.durable), ("live", &api.live)] {
+        family.histogram(&[("until", until)], took);
     }
 }
 

@@ -183,3 +183,38 @@ behind   500,000  1 min ago  /srv/ads
     let text = shown(&status, false);
     assert!(text.contains(expected), "{text}");
 }
+
+#[test]
+fn the_store_and_who_writes_to_it_are_shown() {
+    let mut status = sample::status(1, 1, 1);
+    let took =
+        Histogram { bounds_seconds: vec![0.001, 0.002], counts: vec![98, 2, 0], sum_seconds: 0.1 };
+    status.store = Some(StoreStatus {
+        file: "/var/lib/dunlin/records.redb".into(),
+        octets: 3 << 20,
+        free_octets: 5 << 30,
+        revision: 1_234,
+        zones: 2,
+        rrsets: 4_321,
+        fault: None,
+    });
+    status.api = Some(ApiStatus {
+        connections: 3,
+        connections_full: 1,
+        requests: [("200".to_owned(), 1_100), ("403".to_owned(), 7), ("507".to_owned(), 1)].into(),
+        durable: took,
+        ..ApiStatus::default()
+    });
+    let text = shown(&status, false);
+    for line in [
+        "store       revision 1234, 2 zones, 4,321 record sets, 3.0 MiB (5.0 GiB free)\n",
+        "api         3 connections, 1,108 requests, 7 refused, 1 failed; no place for 1 connection; \
+         100 writes, durable in 1 ms, 99 % in 2 ms\n",
+    ] {
+        assert!(text.contains(line), "{text}");
+    }
+    assert!(is_fine(&status));
+    status.store.as_mut().expect("a store").fault = Some("damaged".into());
+    assert!(shown(&status, false).contains("store       /var/lib/dunlin/records.redb: damaged\n"));
+    assert!(!is_fine(&status));
+}

@@ -2,8 +2,8 @@
 #![allow(dead_code, reason = "each test file uses some of it")]
 
 use control::status::{
-    CacheStatus, ConfigStatus, Histogram, HostsStatus, State, Status, StreamStatus, ThreadStatus,
-    UpstreamStatus, XdpQueueStatus, XdpStatus, ZoneState, ZoneStatus,
+    ApiStatus, CacheStatus, ConfigStatus, Histogram, HostsStatus, State, Status, StoreStatus,
+    StreamStatus, ThreadStatus, UpstreamStatus, XdpQueueStatus, XdpStatus, ZoneState, ZoneStatus,
 };
 use ops::Ops;
 use std::io::{Read, Write};
@@ -149,6 +149,8 @@ pub fn status(looks: u64) -> Status {
         upstreams: vec![upstream("192.0.2.53:53", looks), upstream("[2001:db8::53]:53", 0)],
         xdp: Some(xdp(looks)),
         cache: Some(CacheStatus { hits: looks, misses: 1, ..CacheStatus::default() }),
+        store: Some(StoreStatus { revision: looks, zones: 1, ..StoreStatus::default() }),
+        api: Some(api(looks)),
         process: control::status::Process::read(),
         ..Status::default()
     }
@@ -162,6 +164,21 @@ fn xdp(looks: u64) -> XdpStatus {
         passed: counts(&["taken", "unchecked", "route"]),
         queues: vec![XdpQueueStatus { queue: 0, lost: counts(&["ring_full", "stray"]) }],
         ..XdpStatus::default()
+    }
+}
+
+fn api(looks: u64) -> ApiStatus {
+    let took = Histogram {
+        bounds_seconds: vec![0.001, 0.002],
+        counts: vec![looks, 1, 0],
+        sum_seconds: 0.001,
+    };
+    ApiStatus {
+        connections_accepted: looks,
+        requests: [("200".to_owned(), looks)].into(),
+        durable: took.clone(),
+        live: took,
+        ..ApiStatus::default()
     }
 }
 

@@ -1,11 +1,11 @@
 //! Requests as handlers take them, each part checked; what is wrong is a problem, never text.
-use crate::limits::{BODIES_LEN_MAX, BODY_TIME_MAX, JSON_LEN_MAX};
+use crate::limits::{BODIES_LEN_MAX, BODY_TIME_MAX, JSON_LEN_MAX, JSON_WEIGHT};
 use crate::problem::Problem;
 use crate::routes::Desk;
 use axum::body::Body;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
-use http_body_util::{BodyExt, Limited};
-use hyper::body::Bytes;
+use bytes::BytesMut;
+use http_body_util::BodyExt;
 use hyper::header::CONTENT_TYPE;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, StatusCode};
@@ -40,8 +40,8 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Ask<T> {
     }
 }
 
-/// A JSON body, read as a whole.
-pub struct Json<T>(pub T);
+/// A JSON body, read as a whole, and the room that it takes: to be held until all is done with it.
+pub struct Json<T>(pub T, pub OwnedSemaphorePermit);
 
 impl<T: DeserializeOwned> FromRequest<Desk> for Json<T> {
     type Rejection = Problem;
@@ -51,7 +51,7 @@ impl<T: DeserializeOwned> FromRequest<Desk> for Json<T> {
             let detail = "send `Content-Type: application/json`";
             return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "media-type", detail));
         }
-        let (body, _room) = whole(desk, request.into_body(), JSON_LEN_MAX).await?;
+        let (body, room) = whole(desk, request.into_body(), JSON_LEN_MAX, JSON_WEIGHT).await?;
         let mut reader = serde_json::Deserializer::from_slice(&body);
         let read = serde_path_to_error::deserialize(&mut reader).map_err(|why| {
             let field = match why.path().to_string() {
@@ -61,7 +61,7 @@ impl<T: DeserializeOwned> FromRequest<Desk> for Json<T> {
             Problem::unreadable(field, why.into_inner().to_string())
         })?;
         reader.end().map_err(|why| Problem::unreadable("body", why.to_string()))?;
-        Ok(Self(read))
+        Ok(Self(read, room))
     }
 }
 
@@ -72,30 +72,57 @@ pub fn media(headers: &HeaderMap) -> String {
     essence.trim().to_ascii_lowercase()
 }
 
-/// Reads a body of so many octets at most. The room it takes is given back with the permit.
+/// Reads a body of so many octets at most. The room it takes, `weight` octets for each of its own,
+/// is taken as it comes, and given back with the permit.
 pub async fn whole(
     desk: &Desk,
     body: Body,
     len_max: usize,
-) -> Result<(Bytes, OwnedSemaphorePermit), Problem> {
-    let hint = hyper::body::Body::size_hint(&body).upper().unwrap_or(len_max as u64);
-    if hint > len_max as u64 {
+    weight: usize,
+) -> Result<(BytesMut, OwnedSemaphorePermit), Problem> {
+    if hyper::body::Body::size_hint(&body).lower() > len_max as u64 {
         return Err(too_long(len_max));
     }
-    let kib = u32::try_from(hint.div_ceil(1 << 10)).unwrap_or(u32::MAX);
-    let room = Arc::clone(&desk.room).try_acquire_many_owned(kib).map_err(|_| {
-        let mib = BODIES_LEN_MAX >> 20;
-        Problem::later("busy", format!("bodies under way take {mib} MiB already: come later"))
-    })?;
-    match timeout(BODY_TIME_MAX, Limited::new(body, len_max).collect()).await {
-        Ok(Ok(read)) => Ok((read.to_bytes(), room)),
-        Ok(Err(why)) if why.is::<http_body_util::LengthLimitError>() => Err(too_long(len_max)),
-        Ok(Err(why)) => Err(Problem::unreadable("body", format!("did not arrive: {why}"))),
+    match timeout(BODY_TIME_MAX, take(desk, body, len_max, weight)).await {
+        Ok(read) => read,
         Err(_) => {
             let detail = format!("the body took longer than {} s", BODY_TIME_MAX.as_secs());
             Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "slow", detail))
         }
     }
+}
+
+async fn take(
+    desk: &Desk,
+    mut body: Body,
+    len_max: usize,
+    weight: usize,
+) -> Result<(BytesMut, OwnedSemaphorePermit), Problem> {
+    let mut read = BytesMut::new();
+    let mut room = more_room(desk, 1)?;
+    while let Some(frame) = body.frame().await {
+        let frame =
+            frame.map_err(|why| Problem::unreadable("body", format!("did not arrive: {why}")))?;
+        let Some(data) = frame.data_ref() else { continue };
+        let len = read.len() + data.len();
+        if len > len_max {
+            return Err(too_long(len_max));
+        }
+        let kib = (len * weight).div_ceil(1 << 10);
+        if kib > room.num_permits() {
+            room.merge(more_room(desk, kib - room.num_permits())?);
+        }
+        read.extend_from_slice(data);
+    }
+    Ok((read, room))
+}
+
+fn more_room(desk: &Desk, kib: usize) -> Result<OwnedSemaphorePermit, Problem> {
+    let kib = u32::try_from(kib).unwrap_or(u32::MAX);
+    Arc::clone(&desk.room).try_acquire_many_owned(kib).map_err(|_| {
+        let mib = BODIES_LEN_MAX >> 20;
+        Problem::later("busy", format!("bodies under way take {mib} MiB already: come later"))
+    })
 }
 
 fn too_long(len_max: usize) -> Problem {

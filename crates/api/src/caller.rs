@@ -1,5 +1,6 @@
 //! Who asks: by a bearer token (RFC 6750 §2.1), or the certificate of the connection. What came of
 //! it is told by the audit log.
+use crate::counts::Counts;
 use crate::principal::{Principal, Verb};
 use crate::problem::Problem;
 use crate::routes::Desk;
@@ -8,7 +9,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use control::seats;
 use hyper::header::AUTHORIZATION;
-use hyper::{HeaderMap, Method, StatusCode};
+use hyper::{HeaderMap, Method, StatusCode, Uri};
 use records::SetKey;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -56,6 +57,11 @@ impl Caller {
         self.judge(may, || format!("use `{}` on the zone {zone}", verb.word()))
     }
 
+    /// Refuses unless it may do this to all zones, whatever they hold.
+    pub fn check_everything(&self, verb: Verb) -> Result<(), Problem> {
+        self.judge(self.0.may_everything(verb), || format!("{} everything", verb.word()))
+    }
+
     /// Refuses unless it may do this to a set.
     pub fn check(&self, verb: Verb, key: &SetKey) -> Result<(), Problem> {
         self.judge(self.may(verb, key), || {
@@ -79,23 +85,56 @@ pub async fn admit(State(desk): State<Desk>, mut request: Request, next: Next) -
     let Some(peer) = request.extensions().get::<Peer>().cloned() else {
         return Problem::unauthenticated("nobody knows who is asking").into_response();
     };
-    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let principal = match identify(&desk, request.headers(), &peer) {
         Ok(principal) => principal,
-        Err(problem) => return turn_away(&desk, &peer, &request, problem).into_response(),
+        Err(problem) => {
+            let problem = turn_away(&desk, &peer, &request, problem);
+            desk.api.counts.answered(problem.status().as_u16());
+            return problem.into_response();
+        }
     };
+    if !desk.rates.take(&principal.name, Instant::now()) {
+        let most = desk.api.requests_per_second;
+        let told = format!("{} makes more than {most} requests a second", principal.name);
+        desk.api.counts.answered(429);
+        return Problem::new(StatusCode::TOO_MANY_REQUESTS, "rate", told).into_response();
+    }
     request.extensions_mut().insert(Caller(Arc::clone(&principal)));
+    let (client, counts) = (peer.client, Arc::clone(&desk.api.counts));
+    let (method, uri) = (request.method().clone(), request.uri().clone());
+    let mut asked = Asked { principal, client, method, uri, status: HUNG_UP, counts };
     let response = next.run(request).await;
-    let status = response.status();
-    let is_refused = status == StatusCode::FORBIDDEN;
-    if is_refused || !matches!(method, Method::GET | Method::HEAD) {
-        let (principal, client) = (&principal.name, peer.client);
-        let status = status.as_u16();
+    asked.status = response.status().as_u16();
+    response
+}
+
+/// What is counted and told where a client hung up before it was answered. What it asked for may
+/// have been done all the same. No response has this status, and others' logs use it for the same.
+const HUNG_UP: u16 = 499;
+
+/// A request that is under way. The audit log is told what came of it, also of one whose client
+/// hung up.
+struct Asked {
+    principal: Arc<Principal>,
+    client: IpAddr,
+    method: Method,
+    uri: Uri,
+    status: u16,
+    counts: Arc<Counts>,
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        let Self { principal, client, method, uri, status, counts } = self;
+        counts.answered(*status);
+        if *status != 403 && matches!(*method, Method::GET | Method::HEAD) {
+            return;
+        }
+        let (principal, path) = (&principal.name, uri.path());
         tracing::info!(
             target: "api::audit", principal, %client, %method, path, status, "audit: asked"
         );
     }
-    response
 }
 
 /// Tells who is nobody known that he is, and the log as long as it is not too often. Who guesses is
@@ -136,4 +175,33 @@ fn identify(desk: &Desk, headers: &HeaderMap, peer: &Peer) -> Result<Arc<Princip
 fn bearer(field: &str) -> Option<&str> {
     let (scheme, token) = field.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_hangs_up_is_told_of_all_the_same() {
+        let counts = Arc::new(Counts::default());
+        let principal = Principal::new("ci", vec!["read *".parse().expect("a grant")]);
+        let asked = Asked {
+            principal: Arc::new(principal.expect("a principal")),
+            client: IpAddr::from([192, 0, 2, 1]),
+            method: Method::PUT,
+            uri: Uri::from_static("/v1/zones/example.org"),
+            status: HUNG_UP,
+            counts: Arc::clone(&counts),
+        };
+        drop(asked);
+        assert_eq!(counts.status().requests["499"], 1);
+    }
+
+    #[test]
+    fn a_token_stands_behind_its_scheme() {
+        assert_eq!(bearer("bEARER  dunlin_1 "), Some("dunlin_1"));
+        for other in ["dunlin_1", "Basic dunlin_1", "Bearer", ""] {
+            assert_eq!(bearer(other), None, "{other}");
+        }
+    }
 }

@@ -3,8 +3,8 @@ use crate::body::{At, media, whole};
 use crate::bulk::{Form, NDJSON, ZONE_FILE};
 use crate::caller::Caller;
 use crate::limits::{
-    BODY_TIME_MAX, IMPORT_BATCH, IMPORT_UNDER_WAY_MAX, LINE_LEN_MAX, ZONE_FILE_LEN_MAX,
-    ZONE_FILE_RECORDS_MAX,
+    BODY_TIME_MAX, IMPORT_BATCH, IMPORT_BATCH_LEN, IMPORT_UNDER_WAY_MAX, IMPORTS_MAX, LINE_LEN_MAX,
+    ZONE_FILE_LEN_MAX, ZONE_FILE_RECORDS_MAX, ZONE_FILE_WEIGHT,
 };
 use crate::principal::Verb;
 use crate::problem::{Problem, plainly};
@@ -19,6 +19,7 @@ use model::Rule;
 use records::{Batch, Edit, Expect, Pending, Policy, Revision, SetKey, SetValue, View, Written};
 use serde::Serialize;
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
 use std::time::SystemTime;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
@@ -42,6 +43,8 @@ pub struct Imported {
 struct Placed {
     edit: Edit,
     line: u64,
+    /// Octets of its line, if that is all there is of it in memory.
+    len: usize,
 }
 
 /// The sets that wait to be written, and the batches on their way to the disk.
@@ -50,6 +53,8 @@ struct Import {
     caller: Caller,
     zone: NameBuf,
     waiting: Vec<Placed>,
+    /// Octets of their lines.
+    waiting_len: usize,
     /// Which sets wait: a batch has each once.
     known: HashSet<(Box<[u8]>, u16)>,
     under_way: VecDeque<UnderWay>,
@@ -68,7 +73,7 @@ impl Import {
     fn new(desk: Desk, caller: Caller, zone: NameBuf) -> Self {
         let done = Imported { rrsets: 0, records: 0, revision: None, live: false };
         let (waiting, known, under_way) = (Vec::new(), HashSet::new(), VecDeque::new());
-        Self { desk, caller, zone, waiting, known, under_way, done }
+        Self { desk, caller, zone, waiting, waiting_len: 0, known, under_way, done }
     }
 
     /// Takes a set; writes those that wait when they are enough.
@@ -79,10 +84,12 @@ impl Import {
         let allowed = self.caller.check(Verb::Write, &key);
         allowed.map_err(|problem| self.at(problem, placed.line))?;
         let id = (name.as_name().octets().to_ascii_lowercase().into(), rtype.0);
-        if self.waiting.len() >= IMPORT_BATCH || self.known.contains(&id) {
+        let is_full = self.waiting.len() >= IMPORT_BATCH || self.waiting_len >= IMPORT_BATCH_LEN;
+        if is_full || self.known.contains(&id) {
             self.flush().await?;
         }
         self.known.insert(id);
+        self.waiting_len += placed.len;
         self.waiting.push(placed);
         Ok(())
     }
@@ -93,6 +100,7 @@ impl Import {
             self.settle().await?;
         }
         self.known.clear();
+        self.waiting_len = 0;
         let waiting = std::mem::take(&mut self.waiting);
         let count = |placed: &Placed| placed.edit.put.as_ref().map_or(0, |put| put.data.len());
         let records = waiting.iter().map(count).sum::<usize>() as u64;
@@ -183,6 +191,9 @@ pub async fn import(
         let detail = format!("send `Content-Type: {NDJSON}` or `{ZONE_FILE}`");
         Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "media-type", detail)
     })?;
+    let _turn = Arc::clone(&desk.imports).try_acquire_owned().map_err(|_| {
+        Problem::later("busy", format!("{IMPORTS_MAX} imports are under way: come later"))
+    })?;
     let mut import = Import::new(desk, caller, zone);
     let taken = match form {
         Form::Ndjson => lines(&mut import, request.into_body()).await,
@@ -196,12 +207,16 @@ pub async fn import(
 
 /// Takes a body line by line as it comes.
 async fn lines(import: &mut Import, mut body: Body) -> Result<(), Problem> {
-    let (mut rest, mut line) = (BytesMut::new(), 0);
+    // Up to `seen` there is no end of a line.
+    let (mut rest, mut line, mut seen) = (BytesMut::new(), 0, 0);
     loop {
-        while let Some(end) = rest.iter().position(|octet| *octet == b'\n') {
+        while let Some(end) = rest[seen..].iter().position(|octet| *octet == b'\n') {
             line += 1;
+            let end = seen + end;
             take_line(import, &rest.split_to(end + 1)[..end], line).await?;
+            seen = 0;
         }
+        seen = rest.len();
         if rest.len() > LINE_LEN_MAX {
             let what = format!("a line has {LINE_LEN_MAX} octets at most");
             let problem = Problem::invalid("line", Rule::LIMIT, what);
@@ -230,7 +245,7 @@ async fn take_line(import: &mut Import, text: &[u8], line: u64) -> Result<(), Pr
     }
     let edit = read_line(text, import.zone.as_name());
     let edit = edit.map_err(|problem| import.at(problem, line))?;
-    import.take(Placed { edit, line }).await
+    import.take(Placed { edit, line, len: text.len() }).await
 }
 
 fn read_line(text: &[u8], origin: Name<'_>) -> Result<Edit, Problem> {
@@ -247,13 +262,11 @@ fn put(name: NameBuf, rtype: Rtype, value: SetValue) -> Edit {
 
 /// Takes a zone file, whose sets are put together before any is written.
 async fn zone_file(import: &mut Import, body: Body) -> Result<(), Problem> {
-    let (text, room) = whole(&import.desk, body, ZONE_FILE_LEN_MAX).await?;
+    let read = whole(&import.desk, body, ZONE_FILE_LEN_MAX, ZONE_FILE_WEIGHT);
+    // The room is what the sets take, too.
+    let (text, _room) = read.await?;
     let zone = import.zone.clone();
-    let read = spawn_blocking(move || {
-        let sets = gather(&text, zone.as_name());
-        drop(room);
-        sets
-    });
+    let read = spawn_blocking(move || gather(&text, zone.as_name()));
     let sets = read.await.map_err(|_| Problem::later("stopping", "the server ends"))?;
     for placed in sets.map_err(|problem| problem.written(0))? {
         import.take(placed).await?;
@@ -269,13 +282,15 @@ fn gather(mut text: &[u8], origin: Name<'_>) -> Result<Vec<Placed>, Problem> {
     let read = zonefile::read_stream(&mut text, origin, &mut |record| {
         count += 1;
         if count > ZONE_FILE_RECORDS_MAX {
-            return Err(format!("more than {ZONE_FILE_RECORDS_MAX} records: send them in parts"));
+            return Err(format!(
+                "more than {ZONE_FILE_RECORDS_MAX} records: send them in parts, or as {NDJSON}"
+            ));
         }
         let id = (record.owner.octets().to_ascii_lowercase().into(), record.rtype.0);
         let number = *known.entry(id).or_insert_with(|| {
             let value = SetValue { ttl: record.ttl, policy: Policy::All, data: Vec::new() };
             let edit = put(record.owner.into(), record.rtype, value);
-            sets.push(Placed { edit, line: record.place.line });
+            sets.push(Placed { edit, line: record.place.line, len: 0 });
             sets.len() - 1
         });
         if let Some(value) = &mut sets[number].edit.put {

@@ -9,6 +9,7 @@ mod body;
 mod bulk;
 mod caller;
 mod condition;
+mod counts;
 mod credentials;
 mod cursor;
 mod failures;
@@ -19,13 +20,16 @@ mod operate;
 mod patient;
 mod principal;
 mod problem;
+mod rates;
 mod routes;
 mod server;
 mod sets;
+mod snapshot;
 mod text;
 mod tls;
 mod zones;
 
+pub use counts::Counts;
 pub use credentials::{Credentials, TOKEN_PREFIX};
 pub use principal::{Grant, Pattern, Principal, Verb};
 pub use routes::openapi;
@@ -37,6 +41,7 @@ use control::command::{Command, Outcome};
 use control::status::Status;
 use records::Desk;
 use std::future::Future;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -61,4 +66,10 @@ pub struct Api {
     pub credentials: Arc<Credentials>,
     /// Whom operators' questions go to.
     pub operator: Arc<dyn Operator>,
+    /// What is counted.
+    pub counts: Arc<Counts>,
+    /// Requests that each principal may make a second, 1 at least.
+    pub requests_per_second: u32,
+    /// A folder with room for a snapshot that is restored.
+    pub spool: PathBuf,
 }

@@ -25,7 +25,9 @@ pub const LAST_CALL: Duration = Duration::from_secs(2);
 
 /// Octets of a JSON body: a set of the most records, or as many changes as a batch may have.
 pub const JSON_LEN_MAX: usize = 8 << 20;
-/// Octets of all bodies that are read as a whole and not done with yet.
+/// What is kept of an octet of JSON at most: three of them, `"",`, are a text of 24 octets.
+pub const JSON_WEIGHT: usize = 8;
+/// Octets of all bodies that are read as a whole and not done with yet, and of what is kept of them.
 pub const BODIES_LEN_MAX: usize = 256 << 20;
 /// Changes of one PATCH.
 pub const CHANGES_MAX: usize = 10_000;
@@ -39,8 +41,14 @@ pub const LINE_LEN_MAX: usize = 1 << 20;
 pub const IMPORT_BATCH: usize = 1_000;
 /// Octets of a zone file that is imported: its sets are put together before any is written.
 pub const ZONE_FILE_LEN_MAX: usize = 64 << 20;
+/// What is kept of an octet of a zone file: a set has some sixty of them, and takes four hundred.
+pub const ZONE_FILE_WEIGHT: usize = 4;
 /// Records of a zone file that is imported.
-pub const ZONE_FILE_RECORDS_MAX: usize = 4_000_000;
+pub const ZONE_FILE_RECORDS_MAX: usize = 1_000_000;
+/// Octets of the lines that an import writes at a time, unless one line has more.
+pub const IMPORT_BATCH_LEN: usize = 1 << 20;
+/// Imports under way.
+pub const IMPORTS_MAX: usize = 8;
 /// Batches of an import that are on their way to the disk at a time.
 pub const IMPORT_UNDER_WAY_MAX: usize = 4;
 
@@ -50,6 +58,19 @@ pub const LIVE_TIME_MAX: Duration = Duration::from_secs(5);
 pub const WRITE_TIME_MAX: Duration = Duration::from_secs(30);
 /// How long gathering a status may take.
 pub const STATUS_TIME_MAX: Duration = Duration::from_secs(5);
+/// How long a restore is waited for, once the snapshot is here. It must be less than a connection
+/// may stall.
+pub const RESTORE_TIME_MAX: Duration = Duration::from_secs(45);
+/// Octets of a snapshot that is restored.
+pub const SNAPSHOT_LEN_MAX: u64 = 64 << 30;
+/// Octets of a snapshot that are sent, or put down, at a time.
+pub const SNAPSHOT_PIECE_LEN: usize = 256 << 10;
+/// Pieces of a snapshot that wait for who takes it.
+pub const SNAPSHOT_PIECES_MAX: usize = 4;
+/// Snapshots that are taken or restored at a time.
+pub const SNAPSHOTS_MAX: usize = 1;
+/// Buckets of how long writes take; the last ends at 3.3 s.
+pub const WRITE_BUCKETS: usize = 16;
 /// What one who is told to come later is told to wait.
 pub const RETRY_AFTER_SECONDS: u64 = 1;
 

@@ -104,9 +104,18 @@ pub struct Drained {
 }
 
 async fn gather(desk: &Desk) -> Result<Status, Problem> {
-    let operator = Arc::clone(&desk.api.operator);
-    let gathering = spawn_blocking(move || operator.status());
-    match timeout(STATUS_TIME_MAX, gathering).await {
+    let (operator, gathering) = (Arc::clone(&desk.api.operator), Arc::clone(&desk.gathering));
+    let gathered = async {
+        // Whoever asks often makes nobody else wait for more than this.
+        let turn = gathering.lock_owned().await;
+        spawn_blocking(move || {
+            let status = operator.status();
+            drop(turn);
+            status
+        })
+        .await
+    };
+    match timeout(STATUS_TIME_MAX, gathered).await {
         Ok(Ok(status)) => Ok(status),
         Ok(Err(_)) => Err(Problem::later("status", "the status cannot be gathered: see the log")),
         Err(_) => Err(Problem::later("status", "the status takes too long to gather")),
@@ -265,7 +274,7 @@ pub async fn put_upstream(
     State(desk): State<Desk>,
     Extension(caller): Extension<Caller>,
     At(server): At<String>,
-    Json(body): Json<UpstreamBody>,
+    Json(body, _room): Json<UpstreamBody>,
 ) -> Result<axum::Json<Drained>, Problem> {
     caller.check_operate()?;
     let status = gather(&desk).await?;

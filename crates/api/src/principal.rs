@@ -190,6 +190,15 @@ impl Principal {
         self.of(verb).any(|grant| grant.zones.matches(zone) && is_whole(grant))
     }
 
+    /// Whether a grant lets this be done to all zones, whatever their names and types.
+    pub fn may_everything(&self, verb: Verb) -> bool {
+        let is_all = |grant: &Grant| {
+            let Grant { zones, names, types, .. } = grant;
+            *zones == Pattern::All && *names == Pattern::All && types.is_empty()
+        };
+        self.of(verb).any(is_all)
+    }
+
     /// Whether a grant lets this be done to a record set.
     pub fn may(&self, verb: Verb, zone: Name<'_>, name: Name<'_>, rtype: Rtype) -> bool {
         self.of(verb).any(|grant| {
@@ -282,7 +291,10 @@ mod tests {
         assert!(!may(Verb::Zones, &org, &web, Rtype::A), "another verb");
         assert!(ci.may_in(Verb::Read, org.as_name()) && !ci.may_in(Verb::Read, net.as_name()));
         assert!(!ci.may_all_of(Verb::Read, org.as_name()), "not the zone as a whole");
-        assert!(ci.may_operate());
+        assert!(ci.may_operate() && !ci.may_everything(Verb::Read));
+        let all = Principal::new("all", vec!["read *".parse().expect("a grant")]);
+        let all = all.expect("a principal");
+        assert!(all.may_everything(Verb::Read) && !all.may_everything(Verb::Write));
         let long = "x".repeat(PRINCIPAL_LEN_MAX + 1);
         for wrong in ["", "a b", "a\nb", &long] {
             assert!(Principal::new(wrong, ci.grants.clone()).is_err(), "{wrong:?}");

@@ -2,9 +2,10 @@
 use crate::Api;
 use crate::caller::admit;
 use crate::failures::Failures;
-use crate::limits::{BODIES_LEN_MAX, LIVE_TIME_MAX, WRITE_TIME_MAX};
+use crate::limits::{BODIES_LEN_MAX, IMPORTS_MAX, LIVE_TIME_MAX, SNAPSHOTS_MAX, WRITE_TIME_MAX};
 use crate::problem::{Problem, plainly};
-use crate::{bulk, import, journal, operate, sets, zones};
+use crate::rates::Rates;
+use crate::{bulk, import, journal, operate, sets, snapshot, zones};
 use axum::Router;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -13,6 +14,7 @@ use hyper::{StatusCode, Uri};
 use records::{Pending, Refused, Revision, Written};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+use std::time::Instant;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
@@ -26,8 +28,15 @@ use utoipa_axum::routes;
 pub struct Desk {
     pub api: Arc<Api>,
     pub failures: Arc<Failures>,
+    pub rates: Arc<Rates>,
     /// KiB that bodies read as a whole may yet take.
     pub room: Arc<Semaphore>,
+    /// Imports that may yet begin.
+    pub imports: Arc<Semaphore>,
+    /// Snapshots that may yet be taken or restored.
+    pub snapshots: Arc<Semaphore>,
+    /// Held by who has a status gathered: one after the other.
+    pub gathering: Arc<tokio::sync::Mutex<()>>,
 }
 
 #[derive(OpenApi)]
@@ -67,6 +76,7 @@ fn all() -> OpenApiRouter<Desk> {
         .routes(routes!(bulk::export))
         .routes(routes!(import::import))
         .routes(routes!(journal::list_journal))
+        .routes(routes!(snapshot::take_snapshot, snapshot::restore_snapshot))
         .routes(routes!(operate::status))
         .routes(routes!(operate::lifecycle))
         .routes(routes!(operate::show_cache))
@@ -82,9 +92,15 @@ pub fn openapi() -> utoipa::openapi::OpenApi {
 
 /// The router of all paths.
 pub fn router(api: Api) -> Router {
-    let failures = Arc::default();
-    let room = Arc::new(Semaphore::new(BODIES_LEN_MAX >> 10));
-    let desk = Desk { api: Arc::new(api), failures, room };
+    let desk = Desk {
+        failures: Arc::default(),
+        rates: Arc::new(Rates::new(api.requests_per_second)),
+        room: Arc::new(Semaphore::new(BODIES_LEN_MAX >> 10)),
+        imports: Arc::new(Semaphore::new(IMPORTS_MAX)),
+        snapshots: Arc::new(Semaphore::new(SNAPSHOTS_MAX)),
+        gathering: Arc::default(),
+        api: Arc::new(api),
+    };
     let (router, description) = all().split_for_parts();
     let description = serde_json::to_vec(&description).expect("a description is JSON");
     let description = bytes::Bytes::from(description);
@@ -145,10 +161,13 @@ pub async fn receipt(
     wait: Option<Wait>,
     field: impl FnMut(usize, &str) -> String,
 ) -> Result<Receipt, Problem> {
+    let begun = Instant::now();
     let revision = written(writing, field).await?;
+    desk.api.counts.durable(begun.elapsed());
     let live = wait == Some(Wait::Live);
     if live {
         wait_live(desk, revision).await?;
+        desk.api.counts.live(begun.elapsed());
     }
     Ok(Receipt { revision: revision.0, live })
 }

@@ -40,6 +40,7 @@ pub async fn serve(
 ) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let listener = TcpListener::from_std(listener)?;
+    let counts = Arc::clone(&api.counts);
     let router = routes::router(api);
     let places = Places { all: CONNECTIONS_MAX, of_client: CONNECTIONS_PER_CLIENT_MAX, denied: 0 };
     let seats = Arc::new(Seats::new(places));
@@ -60,13 +61,17 @@ pub async fn serve(
                 Ok((stream, peer)) => {
                     let client = peer.ip().to_canonical();
                     // One for whom there is no place is hung up on.
-                    if let Some(seat) = seats.take(client) {
-                        let talk = talk(stream, peer, router.clone(), tls.clone(), ending.clone());
-                        open.spawn(async move {
-                            talk.await;
-                            drop(seat);
-                        });
-                    }
+                    let Some(seat) = seats.take(client) else {
+                        counts.full();
+                        continue;
+                    };
+                    let talk = talk(stream, peer, router.clone(), tls.clone(), ending.clone());
+                    let counts = Arc::clone(&counts);
+                    open.spawn(async move {
+                        let _open = counts.open();
+                        talk.await;
+                        drop(seat);
+                    });
                 }
                 Err(why) => {
                     tracing::warn!("a connection to [api] could not be accepted: {why}");

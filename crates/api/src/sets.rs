@@ -190,7 +190,7 @@ pub async fn patch_sets(
     Extension(caller): Extension<Caller>,
     At(zone): At<String>,
     Ask(query): Ask<WaitQuery>,
-    Json(body): Json<Changes>,
+    Json(body, _room): Json<Changes>,
 ) -> Result<axum::Json<Receipt>, Problem> {
     let zone = read_name(&zone, "zone")?;
     caller.check_in(Verb::Write, zone.as_name())?;
@@ -295,7 +295,7 @@ pub async fn put_set(
     At(path): At<SetPath>,
     Ask(query): Ask<WaitQuery>,
     headers: HeaderMap,
-    Json(body): Json<ValueBody>,
+    Json(body, _room): Json<ValueBody>,
 ) -> Result<Response, Problem> {
     let key = key(&path)?;
     caller.check(Verb::Write, &key)?;

@@ -173,7 +173,7 @@ pub async fn put_zone(
     Extension(caller): Extension<Caller>,
     At(zone): At<String>,
     Ask(query): Ask<WaitQuery>,
-    Json(body): Json<NewZone>,
+    Json(body, _room): Json<NewZone>,
 ) -> Result<Response, Problem> {
     let origin = read_name(&zone, "zone")?;
     caller.check_all_of(Verb::Zones, origin.as_name())?;

@@ -1,7 +1,10 @@
 //! The command line.
 mod remote;
 
-pub use remote::{Api, Form, ImportSets, ListSets, OneSet, Records, RecordsAct, Zones, ZonesAct};
+pub use remote::{
+    Api, Form, ImportSets, ListSets, OneSet, Records, RecordsAct, RestoreSnapshot, TakeSnapshot,
+    Zones, ZonesAct,
+};
 
 use crate::config::{Admin, read_duration};
 use crate::lab::Lab;

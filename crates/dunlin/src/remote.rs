@@ -2,13 +2,28 @@
 mod client;
 mod difference;
 pub mod records;
+mod snapshot;
 pub mod zones;
 
+use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{self, Write};
+use std::time::Duration;
 
 /// Writes JSON for programs.
 fn write_json(told: &serde_json::Value) -> io::Result<()> {
     let mut out = io::stdout().lock();
     serde_json::to_writer_pretty(&mut out, told)?;
     writeln!(out)
+}
+
+/// A bar on a terminal, for what takes longer than a second; nothing elsewhere.
+fn bar(len: Option<u64>) -> ProgressBar {
+    let bar = match len {
+        Some(len) => ProgressBar::new(len),
+        None => ProgressBar::no_length(),
+    };
+    let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} {elapsed}");
+    bar.set_style(style.expect("a constant template"));
+    bar.enable_steady_tick(Duration::from_secs(1));
+    bar
 }

@@ -2,10 +2,12 @@
 //! neither questions nor those who ask for metrics and health.
 use crate::limits::API_BLOCKING_MAX;
 use crate::server::Server;
-use api::{Api, Tls};
+use api::{Api, Counts, Tls};
+use control::status::ApiStatus;
 use records::Desk;
 use std::io;
 use std::net::TcpListener;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use tokio::runtime::Builder;
@@ -16,7 +18,11 @@ const THREAD: &str = "api";
 
 /// The thread that serves the API, once it was started and until it is told to end.
 #[derive(Default)]
-pub struct Rest(Mutex<Running>);
+pub struct Rest {
+    /// What is counted of it.
+    pub counts: Arc<Counts>,
+    running: Mutex<Running>,
+}
 
 #[derive(Default)]
 struct Running {
@@ -35,10 +41,17 @@ impl Rest {
         listener: TcpListener,
         tls: Option<Arc<Tls>>,
         desk: Desk,
+        (requests_per_second, spool): (u32, PathBuf),
         server: &Arc<Server>,
     ) -> io::Result<()> {
-        let credentials = Arc::clone(&server.credentials);
-        let api = Api { desk, credentials, operator: Arc::clone(server) as _ };
+        let api = Api {
+            desk,
+            credentials: Arc::clone(&server.credentials),
+            operator: Arc::clone(server) as _,
+            counts: Arc::clone(&self.counts),
+            requests_per_second,
+            spool,
+        };
         tracing::info!(address = %listener.local_addr()?, tls = tls.is_some(), "the API listens");
         let (stop, stopped) = oneshot::channel::<()>();
         let mut builder = Builder::new_current_thread();
@@ -55,7 +68,12 @@ impl Rest {
     }
 
     fn running(&self) -> MutexGuard<'_, Running> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is told of it; nothing: it is not served.
+    pub fn status(&self) -> Option<ApiStatus> {
+        self.running().thread.as_ref().map(|_| self.counts.status())
     }
 
     /// Takes no more connections.

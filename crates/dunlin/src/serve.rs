@@ -185,7 +185,8 @@ impl Started {
     fn be_written(&mut self) -> std::io::Result<()> {
         let Some((listener, tls)) = self.api.take() else { return Ok(()) };
         let Some(store) = self.server.store.get() else { return Ok(()) };
-        self.server.rest.start(listener, tls, store.desk.clone(), &self.server)
+        let settings = self.server.rest_settings();
+        self.server.rest.start(listener, tls, store.desk.clone(), settings, &self.server)
     }
 
     /// Takes the place of the server that made an offer, now that all its sockets are served here.

@@ -28,6 +28,7 @@ use std::error::Error;
 use std::io;
 use std::mem;
 use std::os::fd::AsFd;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -132,6 +133,8 @@ impl Server {
             imbalance: gather::imbalance(&threads),
             failed: self.failed(),
             threads,
+            store: self.store.get().map(Stored::status),
+            api: self.rest.status(),
             process: Process::read(),
             tap: self.tap.status(),
             hot: self.tap.hot(),
@@ -395,6 +398,14 @@ impl Server {
             let _ = self.store.set(stored);
         }
         Ok(())
+    }
+
+    /// How often each may ask by [api], and where a snapshot has room.
+    pub fn rest_settings(&self) -> (u32, PathBuf) {
+        let live = lock(&self.live);
+        let config = live.started();
+        let folder = config.server.data_dir.clone().unwrap_or_else(std::env::temp_dir);
+        (config.api.requests_per_second, folder)
     }
 
     /// Ends what brings changes, those first that others bring.

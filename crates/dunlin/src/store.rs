@@ -1,9 +1,11 @@
 //! The zones of the store, beside those of files: opened, served, and given to a successor.
 use crate::config::StoreKind;
 use control::Control;
-use records::{Desk, Others, Serving};
+use control::status::StoreStatus;
+use records::{Desk, Held, Others, Serving};
 use std::error::Error;
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use store_redb::RedbStore;
@@ -14,6 +16,7 @@ pub const DESK: &str = records::DESK_THREAD;
 /// The store of a server that has one.
 pub struct Stored {
     pub desk: Desk,
+    file: PathBuf,
     /// Gone once it is stopped.
     serving: Mutex<Option<Serving>>,
 }
@@ -36,12 +39,29 @@ impl Stored {
         let began = Instant::now();
         let store = RedbStore::open(&folder, takes_over).map_err(|why| format!("[store] {why}"))?;
         let (desk, serving) = Desk::start(control.clone(), Box::new(store), others)?;
-        let (zones, revision) = (desk.zones()?, desk.revision()?);
-        let zones = zones.iter().filter(|zone| zone.owner == records::Owner::Store).count();
+        let Held { revision, zones, sets } = desk.held()?;
         let milliseconds = began.elapsed().as_millis() as u64;
         let file = store_redb::path(&folder);
-        tracing::info!(file = %file.display(), zones, %revision, milliseconds, "store opened");
-        Ok(Some(Self { desk, serving: Mutex::new(Some(serving)) }))
+        tracing::info!(file = %file.display(), zones, sets, %revision, milliseconds, "store opened");
+        Ok(Some(Self { desk, file, serving: Mutex::new(Some(serving)) }))
+    }
+
+    /// What is told of it.
+    pub fn status(&self) -> StoreStatus {
+        let folder = self.file.parent().unwrap_or(Path::new("."));
+        let free = rustix::fs::statvfs(folder).map(|found| found.f_bavail * found.f_frsize);
+        let status = StoreStatus {
+            file: self.file.display().to_string(),
+            octets: fs::metadata(&self.file).map_or(0, |found| found.len()),
+            free_octets: free.unwrap_or_default(),
+            ..StoreStatus::default()
+        };
+        match self.desk.held() {
+            Ok(Held { revision, zones, sets }) => {
+                StoreStatus { revision: revision.0, zones, rrsets: sets, ..status }
+            }
+            Err(why) => StoreStatus { fault: Some(why.to_string()), ..status },
+        }
     }
 
     /// Writes what waits, and ends.

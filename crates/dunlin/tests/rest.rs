@@ -69,10 +69,13 @@ impl Scene {
         text(&output.stderr)
     }
 
+    fn socket(&self) -> String {
+        self.socket.to_str().expect("UTF-8").to_owned()
+    }
+
     /// Runs one that speaks over the admin socket.
     fn told(&self, args: &[&str]) -> Output {
-        let socket = self.socket.to_str().expect("UTF-8");
-        let output = self.run(&[args, &["--socket", socket]].concat());
+        let output = self.run(&[args, &["--socket", &self.socket()]].concat());
         assert!(output.status.success(), "{args:?}: {output:?}");
         output
     }
@@ -152,6 +155,57 @@ fn a_file_is_compared_shown_and_taken_over() {
     assert!(told.contains("new.zone: "), "{told}");
 }
 
+/// Taken while it serves, checked, and brought back as a whole.
+#[test]
+fn a_snapshot_is_taken_and_restored() {
+    let scene = Scene::start("rest-snapshot");
+    scene.done(&["zones", "create", "api.example", "--nameserver", "ns"]);
+    let set = ["records", "set", "api.example", "www.api.example", "A"];
+    scene.done(&[&set[..], &["10.0.0.7"]].concat());
+    let file = scene.served.folder.join("backup.records");
+    let file = file.to_str().expect("UTF-8");
+    let told = scene.done(&["zones", "snapshot", file]);
+    assert!(told.starts_with("1 zone as of revision 2 in "), "{told}");
+    scene.done(&[&set[..], &["10.0.0.8"]].concat());
+    let told = scene.refused(&["zones", "restore", file]);
+    assert!(told.contains("nobody is there to say yes"), "{told}");
+    let told = scene.done(&["zones", "restore", file, "--yes"]);
+    assert!(told.starts_with("1 zone restored, and live as revision "), "{told}");
+    assert!(holds(&scene.served.ask("www.api.example"), &[0, 4, 10, 0, 0, 7]));
+    let whole = fs::read(file).expect("a snapshot");
+    fs::write(file, &whole[..whole.len() - 1]).expect("a file");
+    let told = scene.refused(&["zones", "restore", file, "--yes"]);
+    assert!(told.contains("cut off or damaged"), "{told}");
+    let status = text(&scene.told(&["status"]).stdout);
+    assert!(status.contains("store       revision 4, 1 zone, 3 record sets, "), "{status}");
+    assert!(status.contains("api         "), "{status}");
+}
+
+/// A zone that was never loaded is neither empty nor missing (invariant I10), and a server whose
+/// file is bad says so over the API as it does elsewhere.
+#[test]
+fn a_zone_that_was_never_loaded_is_not_told_as_empty() {
+    let test = "rest-unloaded";
+    let bad = [("file.example.zone", "this is no zone file\n")];
+    let served = Served::start(test, &config(test), &bad);
+    let mut scene = Scene::of(served, test);
+    let grants = ["token", "create", "root", "--grant", "read *", "--grant", "operate"];
+    scene.token = text(&scene.run(&[&grants[..], &["--socket", &scene.socket()]].concat()).stdout);
+    scene.token.truncate(scene.token.trim_end().len());
+    assert_eq!(rcode(&scene.served.ask("www.file.example")), served::SERVFAIL);
+    for args in [
+        &["records", "list", "file.example"][..],
+        &["records", "get", "file.example", "www.file.example", "A"],
+        &["records", "export", "file.example"],
+    ] {
+        let told = scene.refused(args);
+        assert!(told.contains("never loaded") && told.contains("SERVFAIL"), "{args:?}: {told}");
+    }
+    let zone = scene.done(&["zones", "show", "file.example", "-o", "json"]);
+    let zone: serde_json::Value = serde_json::from_str(&zone).expect("JSON");
+    assert_eq!((&zone["owner"], &zone["serial"]), (&"file".into(), &serde_json::Value::Null));
+}
+
 #[test]
 fn tokens_come_and_go() {
     let scene = Scene::start("rest-tokens");
@@ -165,8 +219,8 @@ fn tokens_come_and_go() {
     assert!(told.contains("dunlin token create"), "what to do is said: {told}");
     let audited = scene.served.expect_line("audit: nobody known asked", "/v1/zones");
     assert_eq!(audited["path"], "/v1/zones", "{audited}");
-    let socket = scene.socket.to_str().expect("UTF-8");
-    let told = scene.refused(&["token", "create", "x", "--grant", "steal *", "--socket", socket]);
+    let socket = scene.socket();
+    let told = scene.refused(&["token", "create", "x", "--grant", "steal *", "--socket", &socket]);
     assert!(told.contains("not a verb"), "{told}");
 }
 

@@ -1,6 +1,9 @@
 //! Whole zones: in, and out again.
-use crate::scene::Scene;
+use crate::scene::{PATIENCE, Scene, receive};
+use api::limits::{IMPORT_BATCH_LEN, IMPORTS_MAX, LINE_LEN_MAX};
 use serde_json::json;
+use std::io::Write;
+use std::time::Instant;
 use wire::Rtype;
 
 const IMPORT: &str = "/v1/zones/example.org/import";
@@ -63,6 +66,81 @@ fn the_first_line_that_is_wrong_is_told_with_what_was_written() {
     assert_eq!(reply.json()["line"], json!(1));
     import(&scene, NDJSON, "no JSON\n").refused(400);
     import(&scene, "Content-Type: text/csv", "").refused(415);
+}
+
+/// What waits to be written is bounded in octets too: long lines are fewer at a time.
+#[test]
+fn long_lines_are_written_by_the_mebibyte() {
+    let scene = Scene::new();
+    let text: Vec<String> = (0..200).map(|n| format!("{n:0>250}")).collect();
+    let line = |number: usize| {
+        let name = format!("n{number}.example.org.");
+        json!({ "name": name, "type": "TXT", "ttl": 5, "data": text }).to_string() + "\n"
+    };
+    let body: String = (0..50).map(line).collect();
+    assert!(body.len() > 2 * IMPORT_BATCH_LEN);
+    let told = import(&scene, NDJSON, &body).done();
+    assert_eq!(told["rrsets"], json!(50), "{told}");
+    let journal = scene.get("/v1/zones/example.org/journal").done();
+    let counts: Vec<_> = journal["entries"].as_array().expect("entries").iter().skip(1).collect();
+    assert!(counts.len() > 2, "more than one batch, though far from a thousand sets: {journal}");
+}
+
+/// A line is looked through once, however small the pieces are that it comes in.
+#[test]
+fn a_line_that_comes_octet_by_octet_costs_no_more() {
+    let scene = Scene::new();
+    let head = format!(
+        "POST {IMPORT} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {}\r\n{NDJSON}\r\n\
+         Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n",
+        scene.root
+    );
+    let piece = |octet: char| format!("1\r\n{octet}\r\n");
+    let blanks = piece(' ').repeat(LINE_LEN_MAX / 4);
+    let set = line(1).chars().map(piece).collect::<String>();
+    let mut stream = scene.connect();
+    stream.write_all((head + &blanks + &set + "0\r\n\r\n").as_bytes()).expect("sent");
+    let told = receive(&mut stream).expect("a reply").done();
+    assert_eq!(told["rrsets"], json!(1), "{told}");
+}
+
+#[test]
+fn a_line_without_an_end_is_refused() {
+    let scene = Scene::new();
+    let reply = import(&scene, NDJSON, &" ".repeat(LINE_LEN_MAX + 1));
+    assert_eq!(reply.refused(422), ("line".into(), "limit".into()));
+}
+
+#[test]
+fn so_many_imports_are_under_way_and_no_more() {
+    let scene = Scene::new();
+    let head = format!(
+        "POST {IMPORT} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {}\r\n{NDJSON}\r\n\
+         Connection: close\r\nContent-Length: 1000\r\n\r\n",
+        scene.root
+    );
+    let open = || {
+        let mut stream = scene.connect();
+        stream.write_all(head.as_bytes()).expect("sent");
+        stream
+    };
+    let mut under_way: Vec<_> = (0..IMPORTS_MAX).map(|_| open()).collect();
+    // They are accepted in their order, but not all of them may have been read yet.
+    let until = Instant::now() + PATIENCE;
+    let refused = loop {
+        let reply = import(&scene, NDJSON, &line(1));
+        match reply.status {
+            503 => break reply,
+            _ => assert!(Instant::now() < until, "{reply:?}"),
+        }
+    };
+    refused.refused(503);
+    assert_eq!(refused.field("retry-after"), Some("1"));
+    for stream in &mut under_way {
+        stream.write_all(&[b' '; 1000]).expect("sent");
+        receive(stream).expect("a reply").done();
+    }
+    import(&scene, NDJSON, &line(1)).done();
 }
 
 #[test]

@@ -34,6 +34,7 @@ fn request(scene: &Scene, token: &str, method: &str, path: &str, zone: &str) -> 
             "application/json",
             json!({ "changes": [{ "name": name, "type": "A", "put": value }] }),
         ),
+        ("PUT", "/v1/snapshot") => ("application/octet-stream", Value::Null),
         ("PUT", "/v1/upstreams/{server}") => ("application/json", json!({ "drained": true })),
         ("PUT", _) => ("application/json", value),
         ("POST", _) => (
@@ -42,10 +43,14 @@ fn request(scene: &Scene, token: &str, method: &str, path: &str, zone: &str) -> 
         ),
         _ => ("", Value::Null),
     };
-    let body = if body.is_null() { String::new() } else { body.to_string() };
+    let body = match path {
+        "/v1/snapshot" => scene.get(path).body,
+        _ if body.is_null() => Vec::new(),
+        _ => body.to_string().into(),
+    };
     let query = if (method, path) == ("GET", "/v1/cache") { "?name=a." } else { "" };
     let media = format!("Content-Type: {media}");
-    scene.ask(method, &format!("{filled}{query}"), token, &[&media], body.as_bytes())
+    scene.ask(method, &format!("{filled}{query}"), token, &[&media], &body)
 }
 
 /// All there is to see of a zone.
@@ -60,7 +65,7 @@ fn a_token_of_one_zone_can_do_nothing_to_another() {
     let before = seen(&scene);
     let token = scene.token("tenant", &["read,write,zones example.org"]);
     let operations = operations();
-    assert!(operations.len() >= 17, "{operations:?}");
+    assert!(operations.len() >= 19, "{operations:?}");
     for (method, path) in &operations {
         let reply = request(&scene, &token, method, path, OTHER);
         match &**path {
@@ -73,6 +78,44 @@ fn a_token_of_one_zone_can_do_nothing_to_another() {
         }
     }
     assert_eq!(seen(&scene), before);
+}
+
+/// However a zone is spelled, it is the same one, and no spelling makes one of another.
+#[test]
+fn a_zone_is_the_same_however_it_is_spelled() {
+    let scene = Scene::new();
+    scene.put(&format!("/v1/zones/{OTHER}"), r#"{"nameservers":["ns"]}"#).done();
+    let token = scene.token("tenant", &["read,write,zones example.org"]);
+    let ask =
+        |zone: &str| scene.ask("GET", &format!("/v1/zones/{zone}/rrsets"), &token, &[], b"").status;
+    for zone in ["example.org.", "EXAMPLE.org", "example%2Eorg", "%65xample.org"] {
+        assert_eq!(ask(zone), 200, "{zone}");
+    }
+    assert_eq!(ask("%5C069xample.org"), 200, "an octet by its number (RFC 1035 §5.1)");
+    for zone in [
+        "OTHER.example",
+        "other.example.",
+        "other%2eexample",
+        "%5C111ther.example",
+        "example.org%2F%2Fother.example",
+        "example.org%00.other.example",
+        "example.org%5C.other.example",
+        "x.example.org",
+        "*",
+        "%2A.org",
+        ".",
+    ] {
+        assert_eq!(ask(zone), 403, "{zone}");
+    }
+    for zone in ["example.org..", "", "..", "example.org%FF"] {
+        let status = ask(zone);
+        assert!([400, 404, 422].contains(&status), "{zone}: {status}");
+    }
+    // What lies in another zone is none of this one's.
+    let media = ["Content-Type: application/json"];
+    let path = format!("/v1/zones/example.org/rrsets/www.{OTHER}/A");
+    let body = br#"{"ttl":60,"data":["192.0.2.66"]}"#;
+    scene.ask("PUT", &path, &token, &media, body).refused(422);
 }
 
 #[test]
@@ -94,7 +137,9 @@ fn whoever_may_can_do_each_of_it() {
             request(&scene, &token, &method, &path, OTHER).refused(409);
             continue;
         }
-        let reply = request(&scene, &token, &method, &path, OTHER);
+        // All zones are nobody's who has one.
+        let token = if path == "/v1/snapshot" { &scene.root } else { &token };
+        let reply = request(&scene, token, &method, &path, OTHER);
         assert_eq!(reply.status, 200, "{method} {path}: {reply:?}");
     }
 }

@@ -1,6 +1,8 @@
 //! What is too much, too many or too slow.
 use crate::scene::{Scene, receive};
-use api::limits::{CHANGES_MAX, CONNECTIONS_PER_CLIENT_MAX, HEADERS_MAX, JSON_LEN_MAX};
+use api::limits::{
+    BODIES_LEN_MAX, CHANGES_MAX, CONNECTIONS_PER_CLIENT_MAX, HEADERS_MAX, JSON_LEN_MAX, JSON_WEIGHT,
+};
 use serde_json::json;
 use std::io::{Read, Write};
 
@@ -37,6 +39,73 @@ fn changes_records_and_fields_have_an_end() {
     let fields: Vec<String> = (0..=HEADERS_MAX).map(|n| format!("X-{n}: 1")).collect();
     let fields: Vec<&str> = fields.iter().map(String::as_str).collect();
     assert_eq!(scene.ask("GET", SETS, &scene.root, &fields, b"").status, 431);
+}
+
+/// Who asks too often is told so, is counted, and holds up nobody else.
+#[test]
+fn each_principal_has_its_requests_a_second() {
+    let scene = Scene::of_rate(2);
+    let ask = |token: &str| scene.ask("GET", "/v1/lifecycle", token, &[], b"");
+    let until = std::time::Instant::now() + crate::scene::PATIENCE;
+    let refused = loop {
+        let reply = ask(&scene.root);
+        match reply.status {
+            429 => break reply,
+            status => assert!(status == 200 && std::time::Instant::now() < until, "{reply:?}"),
+        }
+    };
+    refused.refused(429);
+    assert_eq!(refused.field("retry-after"), Some("1"));
+    let other = scene.token("other", &["read *"]);
+    assert_eq!(ask(&other).status, 200, "nobody else is held up");
+    let told = scene.counts.status();
+    assert!(told.requests["429"] >= 1 && told.requests["200"] >= 2, "{told:?}");
+    assert!(told.connections_accepted >= 4, "{told:?}");
+}
+
+/// What was written is counted with how long it took; what was only read is not.
+#[test]
+fn writes_are_counted_with_their_time() {
+    let scene = Scene::new();
+    let body = r#"{"ttl":60,"data":["192.0.2.1"]}"#;
+    scene.put(&format!("{SETS}/a.example.org/A"), body).done();
+    scene.put(&format!("{SETS}/b.example.org/A?wait=live"), body).done();
+    scene.put(&format!("{SETS}/b.example.net/A"), body).refused(422);
+    scene.get(SETS).done();
+    let told = scene.counts.status();
+    let count = |counts: &[u64]| counts.iter().sum::<u64>();
+    assert_eq!((count(&told.durable.counts), count(&told.live.counts)), (3, 1), "{told:?}");
+    assert_eq!(told.requests["422"], 1);
+}
+
+/// What JSON takes in memory is bounded too: bodies that are not done with yet take room.
+#[test]
+fn bodies_that_are_under_way_have_an_end() {
+    let scene = Scene::new();
+    let head = format!(
+        "PATCH {SETS} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {}\r\nConnection: close\r\n\
+         Content-Type: application/json\r\nContent-Length: {JSON_LEN_MAX}\r\n\r\n",
+        scene.root
+    );
+    let part = vec![b' '; JSON_LEN_MAX - 1];
+    let most = BODIES_LEN_MAX / (JSON_LEN_MAX * JSON_WEIGHT);
+    let mut under_way: Vec<_> = (0..=most)
+        .map(|_| {
+            let mut stream = scene.connect();
+            stream.write_all(head.as_bytes()).expect("sent");
+            // Who is refused before all of it was read is told so all the same.
+            let _ = stream.write_all(&part);
+            stream
+        })
+        .collect();
+    let mut statuses: Vec<u16> = Vec::new();
+    for stream in &mut under_way {
+        let _ = stream.write_all(b" ");
+        statuses.push(receive(stream).expect("a reply").status);
+    }
+    assert!(statuses.contains(&503), "one more than there is room for: {statuses:?}");
+    assert!(statuses.iter().all(|status| [400, 503].contains(status)), "{statuses:?}");
+    scene.put(&format!("{SETS}/a.example.org/A"), r#"{"ttl":60,"data":["192.0.2.1"]}"#).done();
 }
 
 #[test]

@@ -9,3 +9,4 @@ mod operate;
 mod scene;
 mod secured;
 mod sets;
+mod snapshot;

@@ -1,5 +1,5 @@
 //! A server to ask, and a client that asks as plainly as can be.
-use api::{Api, Credentials, Operator, Tls, Told};
+use api::{Api, Counts, Credentials, Operator, Tls, Told};
 use compile::{Image, Loader};
 use control::command::{Command, Outcome, ThreadFlushed, TokenDone, TokenRequest};
 use control::status::{State, Status, UpstreamStatus, ZoneStatus};
@@ -76,6 +76,7 @@ pub struct Scene {
     pub control: Control,
     /// A token that may do all.
     pub root: String,
+    pub counts: Arc<Counts>,
     credentials: Arc<Credentials>,
     folder: PathBuf,
     stop: Option<oneshot::Sender<()>>,
@@ -136,6 +137,18 @@ impl Scene {
 
     /// One without a zone of the store; `tls` is made in a folder of its own.
     pub fn bare(tls: impl FnOnce(&std::path::Path) -> Option<Arc<Tls>>) -> Self {
+        Self::start(tls, 1_000_000)
+    }
+
+    /// One where each may ask so often a second.
+    pub fn of_rate(requests_per_second: u32) -> Self {
+        Self::start(|_| None, requests_per_second)
+    }
+
+    fn start(
+        tls: impl FnOnce(&std::path::Path) -> Option<Arc<Tls>>,
+        requests_per_second: u32,
+    ) -> Self {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let folder =
@@ -150,7 +163,15 @@ impl Scene {
         let (desk, serving) = started.expect("threads");
         let kept = Some(folder.join("credentials.json"));
         let credentials = Arc::new(Credentials::open(kept).expect("none yet"));
-        let api = Api { desk, credentials: Arc::clone(&credentials), operator: Arc::new(Fake) };
+        let counts = Arc::new(Counts::default());
+        let api = Api {
+            desk,
+            credentials: Arc::clone(&credentials),
+            operator: Arc::new(Fake),
+            counts: Arc::clone(&counts),
+            requests_per_second,
+            spool: folder.clone(),
+        };
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
         let (stop, stopped) = oneshot::channel();
@@ -165,6 +186,7 @@ impl Scene {
             store,
             control,
             root: String::new(),
+            counts,
             credentials,
             folder,
             stop: Some(stop),

@@ -47,6 +47,34 @@ pub enum ZonesAct {
     /// Deletes a zone of the store, with all it holds.
     #[command(after_help = "Example:\n  dunlin zones delete example.org")]
     Delete(OneZone),
+    /// Writes all zones of the store into a file, as they are at one moment, while they are served
+    /// and written.
+    #[command(after_help = "Example:\n  dunlin zones snapshot backup.records")]
+    Snapshot(TakeSnapshot),
+    /// Takes what a snapshot holds for all that is in the store: all of it, or nothing.
+    #[command(after_help = "Example:\n  dunlin zones restore backup.records")]
+    Restore(RestoreSnapshot),
+}
+
+#[derive(Args, Debug)]
+pub struct TakeSnapshot {
+    /// The file. What it held is replaced once the snapshot is whole.
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    #[command(flatten)]
+    pub server: Api,
+}
+
+#[derive(Args, Debug)]
+pub struct RestoreSnapshot {
+    /// The file.
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Does not ask whether it is meant so.
+    #[arg(long)]
+    pub yes: bool,
+    #[command(flatten)]
+    pub server: Api,
 }
 
 #[derive(Args, Debug)]

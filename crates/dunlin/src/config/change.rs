@@ -140,6 +140,7 @@ mod tests {
         proxy.from = ["10.0.0.1"]
         ops.listen = "127.0.0.1:2"
         api.listen = "127.0.0.1:3"
+        api.requests_per_second = 5
         api.tls = { cert = "a", key = "b", client_ca = "c" }
         admin.socket = "a"
         store.kind = "redb"

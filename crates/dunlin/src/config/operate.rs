@@ -87,6 +87,8 @@ pub struct Ops {
 pub struct Api {
     /// Nothing: not served.
     pub listen: Option<SocketAddr>,
+    /// Requests that each principal may make a second.
+    pub requests_per_second: u32,
     /// Nothing: without TLS, on a loopback address.
     pub tls: Option<Certificates>,
 }
@@ -237,13 +239,15 @@ impl Api {
             let help = "set `kind = \"redb\"` in [store]";
             section.wrong("listen", "needs a store to write to", help);
         }
+        let rate = values::number(1..=1_000_000);
+        let requests_per_second = section.read("requests_per_second", 20_000, rate);
         let tls = read_certificates(section.section("tls", "[api.tls]"));
         if tls.is_none() && listen.is_some_and(|address| !address.ip().is_loopback()) {
             let help = "name a certificate in [api.tls], or listen on 127.0.0.1";
             section.wrong("listen", "is for others too, who would send tokens in clear", help);
         }
         section.close();
-        Self { listen, tls }
+        Self { listen, requests_per_second, tls }
     }
 }
 

@@ -17,6 +17,7 @@ use serde_json::Value;
 use std::error::Error;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -105,6 +106,10 @@ impl Remote {
             None => std::env::var("DUNLIN_TOKEN").ok(),
         };
         let token = token.map(|token| token.trim().to_owned());
+        if token.is_some() && !is_tls && !is_here(&host) {
+            let what = "anybody between here and there would read the token";
+            return Err(format!("{url:?}: {what}: use https://").into());
+        }
         let tls = is_tls.then(|| secure(api)).transpose()?;
         let runtime = Builder::new_current_thread().enable_all().build()?;
         Ok(Self { host, port, tls, token, runtime })
@@ -143,7 +148,7 @@ impl Remote {
             let response = self.send(&ask, None, Empty::new().map_err(|no| match no {}).boxed());
             let mut body = refuse(response.await?).await?.into_body();
             while let Some(frame) = body.frame().await {
-                let frame = frame.map_err(|why| format!("the export was cut off: {why}"))?;
+                let frame = frame.map_err(|why| format!("it was cut off: {why}"))?;
                 if let Some(data) = frame.data_ref() {
                     out.write_all(data)?;
                     each(data.len());
@@ -159,7 +164,7 @@ impl Remote {
     /// Nobody answers, a [`Refusal`], or the file cannot be read.
     pub fn upload(
         &self,
-        path: String,
+        (method, path): (Method, String),
         media: &str,
         file: File,
         each: impl FnMut(usize) + Send + Sync + 'static,
@@ -172,7 +177,7 @@ impl Remote {
             let piece = (len > 0).then(|| (Frame::data(Bytes::from(piece)), (file, each)));
             Ok::<_, io::Error>(piece)
         });
-        let ask = Ask::new(Method::POST, path);
+        let ask = Ask::new(method, path);
         self.runtime.block_on(async {
             let body = BodyExt::boxed(StreamBody::new(Box::pin(pieces)));
             let response = self.send_patiently(&ask, Some(media), body).await?;
@@ -229,6 +234,11 @@ impl Remote {
             }
         }
     }
+}
+
+/// Whether a host is this machine.
+fn is_here(host: &str) -> bool {
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 async fn exchange<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(

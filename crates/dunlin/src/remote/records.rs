@@ -1,19 +1,17 @@
 //! `dunlin records`: shown before they change, and changed only as they were seen.
 use super::client::{Answer, Anyhow, Ask, Refusal, Remote, part};
 use super::difference::{Change, Held, Sets, between, body, read_lines, read_zone_file, show};
-use super::write_json;
 use super::zones::path;
+use super::{bar, write_json};
 use crate::cli::{self, Form, ImportSets, ListSets, OneSet, Output, RecordsAct};
 use crate::human::{Side, align, plain, plural};
 use crate::limits::{CHANGES_AT_ONCE, COMPARED_LEN_MAX};
 use hyper::header::{IF_MATCH, IF_NONE_MATCH};
 use hyper::{Method, StatusCode};
-use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{self, BufReader, IsTerminal, Read, Write};
 use std::process::ExitCode;
-use std::time::Duration;
 use wire::{Name, NameBuf};
 
 /// Record sets that are asked for at a time.
@@ -235,10 +233,10 @@ fn read_file(import: &ImportSets, origin: Name<'_>) -> Result<Sets, String> {
 fn stream(import: &ImportSets) -> Anyhow<()> {
     let file = open(import)?;
     let bar = bar(file.metadata().ok().map(|found| found.len()));
-    let path = format!("{}/import?wait=live", path(&import.zone));
+    let to = (Method::POST, format!("{}/import?wait=live", path(&import.zone)));
     let shown = bar.clone();
     let each = move |len| shown.inc(len as u64);
-    let sent = Remote::new(&import.server)?.upload(path, form(import).media(), file, each);
+    let sent = Remote::new(&import.server)?.upload(to, form(import).media(), file, each);
     bar.finish_and_clear();
     let told = sent?.body;
     match import.server.output {
@@ -250,16 +248,4 @@ fn stream(import: &ImportSets) -> Anyhow<()> {
         }
     }
     Ok(())
-}
-
-/// A bar on a terminal, for what takes longer than a second; nothing elsewhere.
-fn bar(len: Option<u64>) -> ProgressBar {
-    let bar = match len {
-        Some(len) => ProgressBar::new(len),
-        None => ProgressBar::no_length(),
-    };
-    let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} {elapsed}");
-    bar.set_style(style.expect("a constant template"));
-    bar.enable_steady_tick(Duration::from_secs(1));
-    bar
 }

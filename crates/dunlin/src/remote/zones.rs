@@ -1,6 +1,6 @@
 //! `dunlin zones`.
 use super::client::{Anyhow, Ask, Remote, part};
-use super::write_json;
+use super::{snapshot, write_json};
 use crate::cli::{self, Api, Output, ZonesAct};
 use crate::human::{Side, align, count, plain};
 use hyper::Method;
@@ -35,6 +35,8 @@ pub fn run(command: &cli::Zones) -> Anyhow<ExitCode> {
             let ask = Ask::new(Method::DELETE, format!("{}?wait=live", path(&one.zone)));
             tell(&one.server, ask, "deleted")?;
         }
+        ZonesAct::Snapshot(take) => snapshot::take(take)?,
+        ZonesAct::Restore(restore) => snapshot::restore(restore)?,
     }
     Ok(ExitCode::SUCCESS)
 }

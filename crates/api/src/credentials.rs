@@ -80,6 +80,18 @@ impl Credentials {
         Ok(Self { file, changing: Mutex::new(()), known: RwLock::new(known) })
     }
 
+    /// Reads the file again: a predecessor had it.
+    ///
+    /// # Errors
+    /// As [`Credentials::open`]; those of before still hold.
+    pub fn read_again(&self) -> Result<(), String> {
+        let Some(file) = &self.file else { return Ok(()) };
+        let _turn = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = read(file).map_err(|why| format!("{}: {why}", file.display()))?;
+        *self.known.write().unwrap_or_else(PoisonError::into_inner) = known;
+        Ok(())
+    }
+
     /// Whose token it is.
     pub fn of_token(&self, token: &str) -> Option<Arc<Principal>> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);

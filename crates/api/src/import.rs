@@ -106,7 +106,7 @@ impl Import {
         let records = waiting.iter().map(count).sum::<usize>() as u64;
         let (edits, lines) = waiting.into_iter().map(|placed| (placed.edit, placed.line)).unzip();
         let (zone, by, when) = (self.zone.clone(), self.caller.name(), SystemTime::now());
-        let writing = self.desk.api.desk.write(Batch { zone, edits, by, when });
+        let writing = self.desk.records()?.write(Batch { zone, edits, by, when });
         self.under_way.push_back(UnderWay { writing, lines, records });
         Ok(())
     }

@@ -43,7 +43,7 @@ use records::Desk;
 use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// What comes of a command later.
 pub type Told<'s> = Pin<Box<dyn Future<Output = Result<Outcome, String>> + Send + 's>>;
@@ -60,8 +60,8 @@ pub trait Operator: Send + Sync + 'static {
 /// What is served, and to whom.
 #[derive(Clone)]
 pub struct Api {
-    /// Where zones are read and written.
-    pub desk: Desk,
+    /// Where zones are read and written; not there while the store is opened.
+    pub desk: Arc<OnceLock<Desk>>,
     /// Who may come in.
     pub credentials: Arc<Credentials>,
     /// Whom operators' questions go to.

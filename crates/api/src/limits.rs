@@ -27,7 +27,7 @@ pub const LAST_CALL: Duration = Duration::from_secs(2);
 pub const JSON_LEN_MAX: usize = 8 << 20;
 /// What is kept of an octet of JSON at most: three of them, `"",`, are a text of 24 octets.
 pub const JSON_WEIGHT: usize = 8;
-/// Octets of all bodies that are read as a whole and not done with yet, and of what is kept of them.
+/// Octets of all bodies that are read as a whole and not done with yet, with what is kept of them.
 pub const BODIES_LEN_MAX: usize = 256 << 20;
 /// Changes of one PATCH.
 pub const CHANGES_MAX: usize = 10_000;

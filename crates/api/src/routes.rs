@@ -127,6 +127,21 @@ async fn not_so(method: hyper::Method) -> Problem {
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method", detail)
 }
 
+impl Desk {
+    /// Where zones are read and written.
+    ///
+    /// # Errors
+    /// While the store is opened.
+    pub fn records(&self) -> Result<&records::Desk, Problem> {
+        self.api.desk.get().ok_or_else(|| {
+            Problem::later(
+                "starting",
+                "the server loads what it holds: /v1/lifecycle tells how far",
+            )
+        })
+    }
+}
+
 /// How long a write is waited for.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -190,7 +205,7 @@ pub async fn written(
 /// # Errors
 /// When one still does not after a while. It is on the disk all the same.
 pub async fn wait_live(desk: &Desk, revision: Revision) -> Result<(), Problem> {
-    match timeout(LIVE_TIME_MAX, desk.api.desk.wait_live(revision)).await {
+    match timeout(LIVE_TIME_MAX, desk.records()?.wait_live(revision)).await {
         Ok(Ok(())) => Ok(()),
         Ok(Err(refused)) => Err(Problem::refused(refused, plainly)),
         Err(_) => {
@@ -216,7 +231,7 @@ pub async fn read<T: Send + 'static>(
     desk: &Desk,
     read: impl FnOnce(&records::Desk) -> Result<T, Refused> + Send + 'static,
 ) -> Result<T, Problem> {
-    let records = desk.api.desk.clone();
+    let records = desk.records()?.clone();
     let read = spawn_blocking(move || read(&records)).await;
     let read = read.map_err(|_| Problem::later("stopping", "the server ends: ask again later"))?;
     read.map_err(|refused| Problem::refused(refused, plainly))

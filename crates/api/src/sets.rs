@@ -215,7 +215,7 @@ pub async fn patch_sets(
         "edits" => format!("changes[{edit}]"),
         field => format!("changes[{edit}].{field}"),
     };
-    receipt(&desk, desk.api.desk.write(batch), query.wait, place).await.map(axum::Json)
+    receipt(&desk, desk.records()?.write(batch), query.wait, place).await.map(axum::Json)
 }
 
 fn read_change(change: Change, origin: Name<'_>, place: &str) -> Result<Edit, Problem> {
@@ -301,7 +301,7 @@ pub async fn put_set(
     caller.check(Verb::Write, &key)?;
     let value = read_value(&body, key.rtype, key.zone.as_name(), "")?;
     let batch = one(key, expected(&headers)?, Some(value), &caller);
-    Ok(receipt(&desk, desk.api.desk.write(batch), query.wait, plainly).await?.tagged())
+    Ok(receipt(&desk, desk.records()?.write(batch), query.wait, plainly).await?.tagged())
 }
 
 /// Deletes one record set.
@@ -336,7 +336,7 @@ pub async fn delete_set(
     };
     let absent = Problem::missing(format!("{} has no record set {}", key.name, key.rtype));
     let batch = one(key, expect, None, &caller);
-    let deleted = receipt(&desk, desk.api.desk.write(batch), query.wait, plainly).await;
+    let deleted = receipt(&desk, desk.records()?.write(batch), query.wait, plainly).await;
     deleted.map(axum::Json).map_err(|problem| match missing {
         true if problem.status() == StatusCode::PRECONDITION_FAILED => absent,
         _ => problem,

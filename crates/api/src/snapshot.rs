@@ -90,11 +90,12 @@ pub async fn take_snapshot(
 ) -> Result<Response, Problem> {
     caller.check_everything(Verb::Read)?;
     let turn = turn(&desk)?;
+    let records = desk.records()?.clone();
     let (to, mut from) = mpsc::channel(SNAPSHOT_PIECES_MAX);
     spawn_blocking(move || {
         let _turn = turn;
         let mut pieces = Pieces { piece: Vec::new(), to };
-        if let Err(why) = desk.api.desk.snapshot(&mut pieces) {
+        if let Err(why) = records.snapshot(&mut pieces) {
             // Who asked may have hung up; else the stream ends without its end.
             let _ = pieces.to.blocking_send(Err(why));
         }
@@ -142,11 +143,12 @@ pub async fn restore_snapshot(
         return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "media-type", detail));
     }
     let _turn = turn(&desk)?;
+    let records = desk.records()?;
     // Whoever sends slowly, or something else, holds up nobody who writes.
     let spooled = spool(&desk.api.spool, request.into_body()).await?;
     let file = run(move || check(spooled)).await??;
     let from = Box::new(BufReader::with_capacity(SNAPSHOT_PIECE_LEN, file));
-    let restoring = desk.api.desk.restore(from, caller.name(), SystemTime::now());
+    let restoring = records.restore(from, caller.name(), SystemTime::now());
     let restored = timeout(RESTORE_TIME_MAX, restoring).await.map_err(|_| {
         let seconds = RESTORE_TIME_MAX.as_secs();
         let detail = format!("not done after {seconds} s; it will be: /v1/zones tells when");

@@ -194,7 +194,7 @@ pub async fn put_zone(
         true => format!("rrsets[{edit}].{field}"),
         false => "nameservers".to_owned(),
     };
-    let writing = desk.api.desk.create_zone(batch);
+    let writing = desk.records()?.create_zone(batch);
     Ok(receipt(&desk, writing, query.wait, place).await?.tagged())
 }
 
@@ -234,6 +234,6 @@ pub async fn delete_zone(
 ) -> Result<axum::Json<Receipt>, Problem> {
     let origin = read_name(&zone, "zone")?;
     caller.check_all_of(Verb::Zones, origin.as_name())?;
-    let writing = desk.api.desk.delete_zone(origin, caller.name(), SystemTime::now());
+    let writing = desk.records()?.delete_zone(origin, caller.name(), SystemTime::now());
     receipt(&desk, writing, query.wait, plainly).await.map(axum::Json)
 }

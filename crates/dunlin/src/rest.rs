@@ -8,7 +8,7 @@ use records::Desk;
 use std::io;
 use std::net::TcpListener;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
@@ -21,6 +21,8 @@ const THREAD: &str = "api";
 pub struct Rest {
     /// What is counted of it.
     pub counts: Arc<Counts>,
+    /// Where it writes, once that is there.
+    pub desk: Arc<OnceLock<Desk>>,
     running: Mutex<Running>,
 }
 
@@ -40,12 +42,11 @@ impl Rest {
         &self,
         listener: TcpListener,
         tls: Option<Arc<Tls>>,
-        desk: Desk,
         (requests_per_second, spool): (u32, PathBuf),
         server: &Arc<Server>,
     ) -> io::Result<()> {
         let api = Api {
-            desk,
+            desk: Arc::clone(&self.desk),
             credentials: Arc::clone(&server.credentials),
             operator: Arc::clone(server) as _,
             counts: Arc::clone(&self.counts),

@@ -140,7 +140,7 @@ impl Started {
         let mut started = Self { server, running, lists, failure, admin, ops, api, asked: None };
         // Who takes over has nobody asked before the other one no longer is.
         if offer.is_none() {
-            started.be_asked();
+            started.let_in()?;
         }
         let is_told_to_end = tokio::select! {
             loaded = started.load(wished, offer.is_some()) => loaded.map(|()| false)?,
@@ -152,19 +152,11 @@ impl Started {
             started.end(signals).await?;
             return Ok(None);
         }
-        // Not behind the back of a predecessor that may yet go on.
-        if offer.is_none() {
-            started.be_written()?;
-        }
         let server = &started.server;
         let first = Listening::first_of_each(&listening);
         let steered = workers::steer(steering, &server.places, &first);
         server.start_threads(&streams, listening, opened.queues, is_proxy, on_failure)?;
-        if let Some(offer) = offer {
-            started.take_over(offer).await?;
-            started.be_asked();
-            started.be_written()?;
-        }
+        started.take_over(offer).await?;
         started.server.set_state(State::Serving);
         started.server.keep_sockets();
         started.server.tell_ready();
@@ -181,16 +173,17 @@ impl Started {
         opened.map_err(|why| why as Box<dyn Error>)
     }
 
-    /// Has zones be written over HTTP from now on.
-    fn be_written(&mut self) -> std::io::Result<()> {
+    /// Is asked over HTTP and over the admin socket from now on. What is not there yet is told to
+    /// come later.
+    fn let_in(&mut self) -> std::io::Result<()> {
+        self.be_asked();
         let Some((listener, tls)) = self.api.take() else { return Ok(()) };
-        let Some(store) = self.server.store.get() else { return Ok(()) };
-        let settings = self.server.rest_settings();
-        self.server.rest.start(listener, tls, store.desk.clone(), settings, &self.server)
+        self.server.rest.start(listener, tls, self.server.rest_settings(), &self.server)
     }
 
-    /// Takes the place of the server that made an offer, now that all its sockets are served here.
-    async fn take_over(&mut self, offer: Offer) -> Anyhow<()> {
+    /// Takes the place of the server that made an offer, if one did, now that all its sockets are served here.
+    async fn take_over(&mut self, offer: Option<Offer>) -> Anyhow<()> {
+        let Some(offer) = offer else { return Ok(()) };
         let predecessor = offer.pid;
         let mut admin = self.admin.take();
         let serving = move || {
@@ -211,6 +204,13 @@ impl Started {
         self.server.adopt(taken.connections.into_iter().map(handed).collect());
         tracing::info!(predecessor, connections, "took over");
         self.server.attach();
+        // It may have made and revoked some since they were read.
+        if let Err(why) = self.server.credentials.read_again() {
+            tracing::error!("credentials of before the take-over hold: {why}");
+        }
+        if let Err(error) = self.let_in() {
+            tracing::error!("[api] is not served: {error}");
+        }
         Ok(())
     }
 

@@ -395,7 +395,7 @@ impl Server {
         let stored = Stored::start(wanted, &self.control, others, takes_over)?;
         if let Some(stored) = stored {
             // It is started once.
-            let _ = self.store.set(stored);
+            let _ = (self.rest.desk.set(stored.desk.clone()), self.store.set(stored));
         }
         Ok(())
     }

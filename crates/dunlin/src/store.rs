@@ -42,7 +42,8 @@ impl Stored {
         let Held { revision, zones, sets } = desk.held()?;
         let milliseconds = began.elapsed().as_millis() as u64;
         let file = store_redb::path(&folder);
-        tracing::info!(file = %file.display(), zones, sets, %revision, milliseconds, "store opened");
+        let shown = file.display();
+        tracing::info!(file = %shown, zones, sets, %revision, milliseconds, "store opened");
         Ok(Some(Self { desk, file, serving: Mutex::new(Some(serving)) }))
     }
 

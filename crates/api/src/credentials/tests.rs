@@ -78,6 +78,22 @@ fn a_certificate_is_known_by_any_of_its_names() {
     assert!(twice.expect_err("whose is it?").contains("another principal's too"));
 }
 
+/// Two processes have the file one after the other, and for a moment both.
+#[test]
+fn a_successor_knows_what_its_predecessor_did() {
+    let folder = Folder::new("successor");
+    let before = Credentials::open(Some(folder.file())).expect("none yet");
+    let gone = token(&before, "gone");
+    let successor = Credentials::open(Some(folder.file())).expect("one");
+    before.handle(TokenRequest::Revoke { principal: "gone".into() }).expect("revoked");
+    let made = token(&before, "made");
+    successor.read_again().expect("the same file");
+    assert!(successor.of_token(&gone).is_none() && successor.of_token(&made).is_some());
+    fs::write(folder.file(), "damaged").expect("written");
+    assert!(successor.read_again().is_err());
+    assert!(successor.of_token(&made).is_some(), "those of before still hold");
+}
+
 #[test]
 fn what_cannot_be_made_changes_nothing() {
     let folder = Folder::new("wrong");

@@ -20,7 +20,7 @@ pub fn operations() -> Vec<(String, String)> {
 }
 
 /// A request that would be done, if whoever asks may.
-fn request(scene: &Scene, token: &str, method: &str, path: &str, zone: &str) -> Reply {
+pub fn request(scene: &Scene, token: &str, method: &str, path: &str, zone: &str) -> Reply {
     let name = format!("www.{zone}");
     let filled = path
         .replace("{zone}", zone)

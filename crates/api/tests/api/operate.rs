@@ -1,6 +1,26 @@
 //! The server itself.
+use crate::grants::operations;
 use crate::scene::{OF_FILE, Scene};
 use serde_json::json;
+
+/// While the store is opened, nothing in it is said to be missing: whoever asks is to come later.
+#[test]
+fn what_is_not_there_yet_is_told_to_come_later() {
+    let scene = Scene::late();
+    for (method, path) in operations() {
+        if !path.starts_with("/v1/zones") && path != "/v1/snapshot" {
+            continue;
+        }
+        let reply = crate::grants::request(&scene, &scene.root, &method, &path, "example.org");
+        let kind = reply.json()["type"].clone();
+        reply.refused(503);
+        assert_eq!(kind, "urn:dunlin:problem:starting", "{method} {path}");
+        assert_eq!(reply.field("retry-after"), Some("1"));
+    }
+    assert_eq!(scene.get("/v1/lifecycle").status, 200);
+    scene.open();
+    scene.put("/v1/zones/example.org", r#"{"nameservers":["ns1"]}"#).done();
+}
 
 #[test]
 fn operators_see_and_tell_what_the_admin_socket_does() {

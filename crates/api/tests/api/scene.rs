@@ -11,8 +11,8 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use tokio::runtime::Builder;
@@ -77,6 +77,8 @@ pub struct Scene {
     /// A token that may do all.
     pub root: String,
     pub counts: Arc<Counts>,
+    desk: Desk,
+    opened: Arc<OnceLock<Desk>>,
     credentials: Arc<Credentials>,
     folder: PathBuf,
     stop: Option<oneshot::Sender<()>>,
@@ -137,17 +139,28 @@ impl Scene {
 
     /// One without a zone of the store; `tls` is made in a folder of its own.
     pub fn bare(tls: impl FnOnce(&std::path::Path) -> Option<Arc<Tls>>) -> Self {
-        Self::start(tls, 1_000_000)
+        Self::start(tls, 1_000_000, false)
     }
 
     /// One where each may ask so often a second.
     pub fn of_rate(requests_per_second: u32) -> Self {
-        Self::start(|_| None, requests_per_second)
+        Self::start(|_| None, requests_per_second, false)
+    }
+
+    /// One whose store is not there before it is opened.
+    pub fn late() -> Self {
+        Self::start(|_| None, 1_000_000, true)
+    }
+
+    /// Has the store be there.
+    pub fn open(&self) {
+        let _ = self.opened.set(self.desk.clone());
     }
 
     fn start(
         tls: impl FnOnce(&std::path::Path) -> Option<Arc<Tls>>,
         requests_per_second: u32,
+        is_late: bool,
     ) -> Self {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -163,9 +176,13 @@ impl Scene {
         let (desk, serving) = started.expect("threads");
         let kept = Some(folder.join("credentials.json"));
         let credentials = Arc::new(Credentials::open(kept).expect("none yet"));
+        let opened = Arc::new(OnceLock::new());
+        if !is_late {
+            let _ = opened.set(desk.clone());
+        }
         let counts = Arc::new(Counts::default());
         let api = Api {
-            desk,
+            desk: Arc::clone(&opened),
             credentials: Arc::clone(&credentials),
             operator: Arc::new(Fake),
             counts: Arc::clone(&counts),
@@ -186,6 +203,8 @@ impl Scene {
             store,
             control,
             root: String::new(),
+            desk,
+            opened,
             counts,
             credentials,
             folder,

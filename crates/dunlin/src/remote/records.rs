@@ -101,7 +101,7 @@ fn change(one: &OneSet, put: Option<Value>, dry_run: bool) -> Anyhow<()> {
     let remote = Remote::new(&one.server)?;
     let there = match remote.ask(Ask::new(Method::GET, path_of(one))) {
         Ok(answer) => Some(answer),
-        Err(error) if is_missing(&error) && put.is_some() => None,
+        Err(error) if is_missing(&*error) && put.is_some() => None,
         Err(error) => return Err(error),
     };
     let origin = name(&one.zone)?;
@@ -116,7 +116,8 @@ fn change(one: &OneSet, put: Option<Value>, dry_run: bool) -> Anyhow<()> {
         show(&mut out, std::slice::from_ref(&shown))?;
     }
     if shown.before == shown.after {
-        return Ok(writeln!(out, "it is so already")?);
+        writeln!(out, "it is so already")?;
+        return Ok(());
     }
     if dry_run {
         return Ok(());
@@ -137,7 +138,7 @@ fn change(one: &OneSet, put: Option<Value>, dry_run: bool) -> Anyhow<()> {
     Ok(())
 }
 
-fn is_missing(error: &Box<dyn std::error::Error>) -> bool {
+fn is_missing(error: &(dyn std::error::Error + 'static)) -> bool {
     error.downcast_ref::<Refusal>().is_some_and(|refusal| refusal.status == StatusCode::NOT_FOUND)
 }
 
@@ -184,13 +185,15 @@ fn import_sets(import: &ImportSets) -> Anyhow<()> {
     }
     bar.finish_and_clear();
     if !is_text {
-        return Ok(write_json(&json!({ "changes": changes.len(), "revision": revision }))?);
+        write_json(&json!({ "changes": changes.len(), "revision": revision }))?;
+        return Ok(());
     }
     let told = plural(changes.len(), "record set");
-    Ok(match revision {
+    match revision {
         Value::Null => writeln!(out, "{told} to change, none changed")?,
         revision => writeln!(out, "{told} changed, and live as revision {revision}")?,
-    })
+    }
+    Ok(())
 }
 
 /// Asks whether it is meant so, where somebody is there to say it.

@@ -208,8 +208,8 @@ fn the_store_and_who_writes_to_it_are_shown() {
     let text = shown(&status, false);
     for line in [
         "store       revision 1234, 2 zones, 4,321 record sets, 3.0 MiB (5.0 GiB free)\n",
-        "api         3 connections, 1,108 requests, 7 refused, 1 failed; no place for 1 connection; \
-         100 writes, durable in 1 ms, 99 % in 2 ms\n",
+        "api         3 connections, 1,108 requests, 7 refused, 1 failed; no place for 1 \
+         connection; 100 writes, durable in 1 ms, 99 % in 2 ms\n",
     ] {
         assert!(text.contains(line), "{text}");
     }

@@ -54,8 +54,12 @@ fn dump(store: &dyn Store) -> Vec<u8> {
 }
 
 /// Writes until the machine goes down, then looks at what the disk still has: the last group that
-/// was answered, or the one behind it as a whole.
-fn survive(seed: u64) -> bool {
+/// was answered, or the one behind it as a whole. Says whether it went down in the middle.
+///
+/// # Errors
+/// What was answered is not there. So it has to be of a disk that `lies`, which is what a store
+/// would make of any that does not tell it to keep what it wrote.
+fn survive(seed: u64, lies: bool) -> Result<bool, String> {
     let mut dice = Dice(seed);
     let disk = Disk::default();
     let (mut last, mut known) = (0, [false; 3]);
@@ -63,6 +67,9 @@ fn survive(seed: u64) -> bool {
     let mut states = vec![dump(&model)];
     let theirs = disk.clone();
     let mut store = RedbStore::on(move || theirs.clone()).unwrap();
+    if lies {
+        disk.lie();
+    }
     disk.crash_after(dice.below(300));
     let mut answered = 0;
     for _ in 0..40 {
@@ -77,20 +84,35 @@ fn survive(seed: u64) -> bool {
     let has_crashed = disk.has_crashed();
     let left = disk.reboot(&mut dice);
     drop(store);
-    let again = RedbStore::on(move || left.clone()).unwrap();
-    let found = dump(&again);
+    let told = |why: String| format!("seed {seed}: {why}");
+    let again = RedbStore::on(move || left.clone()).map_err(|why| told(why.to_string()))?;
+    let mut found = Vec::new();
+    let read = again.reader().snapshot(&mut found);
+    read.map_err(|why| told(why.to_string()))?;
     let at = states.iter().position(|state| *state == found);
-    let at = at.unwrap_or_else(|| panic!("seed {seed}: a state that never was"));
-    assert!(at >= answered, "seed {seed}: {at} is there, {answered} was answered");
-    has_crashed
+    let at = at.ok_or_else(|| told("a state that never was".into()))?;
+    match at >= answered {
+        true => Ok(has_crashed),
+        false => Err(told(format!("{at} is there, {answered} was answered"))),
+    }
 }
 
 #[test]
 fn what_was_answered_survives_a_disk_that_forgets_what_was_not_synced() {
     let rounds: u64 =
         std::env::var("DUNLIN_CRASHES").map_or(30, |rounds| rounds.parse().expect("a number"));
-    let crashes = (0..rounds).filter(|seed| survive(*seed)).count() as u64;
+    let crashes: Result<Vec<bool>, String> = (0..rounds).map(|seed| survive(seed, false)).collect();
+    let crashes = crashes.unwrap().into_iter().filter(|crashed| *crashed).count() as u64;
     assert!(crashes * 2 > rounds, "{crashes} of {rounds} went down in the middle");
+}
+
+/// What this test finds where nothing is told to be kept: the same rounds, of which most lose what
+/// was answered.
+#[test]
+fn a_store_that_does_not_sync_would_be_found_out() {
+    let lost: Vec<String> = (0..30).filter_map(|seed| survive(seed, true).err()).collect();
+    assert!(lost.len() > 15, "{} of 30 were found: {lost:?}", lost.len());
+    assert!(lost.iter().any(|why| why.contains("was answered")), "{lost:?}");
 }
 
 #[test]

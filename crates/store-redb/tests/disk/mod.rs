@@ -49,6 +49,8 @@ struct State {
     crash_after: Option<u64>,
     /// Writes until there is no room.
     room: Option<u64>,
+    /// Whether what is to be kept is not, though that is said to be done.
+    lies: bool,
 }
 
 /// Clones are the same disk.
@@ -93,6 +95,11 @@ impl Disk {
 
     pub fn fill_after(&self, writes: u64) {
         self.lock().room = Some(writes);
+    }
+
+    /// From now on it is as if nobody told it to keep anything.
+    pub fn lie(&self) {
+        self.lock().lies = true;
     }
 
     pub fn has_room(&self) {
@@ -143,6 +150,9 @@ impl StorageBackend for Disk {
 
     fn sync_data(&self) -> io::Result<()> {
         let mut state = self.step()?;
+        if state.lies {
+            return Ok(());
+        }
         state.synced = state.seen.clone();
         state.unsynced.clear();
         Ok(())

@@ -1,4 +1,6 @@
 //! The desk as its callers meet it, on a store in memory.
+mod unloaded;
+
 use super::*;
 use compile::{Image, Loader, Zone};
 use control::{Control, Running};

@@ -181,7 +181,8 @@ impl Started {
         self.server.rest.start(listener, tls, self.server.rest_settings(), &self.server)
     }
 
-    /// Takes the place of the server that made an offer, if one did, now that all its sockets are served here.
+    /// Takes the place of the server that made an offer, if one did, now that all its sockets are
+    /// served here.
     async fn take_over(&mut self, offer: Option<Offer>) -> Anyhow<()> {
         let Some(offer) = offer else { return Ok(()) };
         let predecessor = offer.pid;

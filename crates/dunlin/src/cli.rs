@@ -85,7 +85,7 @@ pub enum Command {
     #[command(after_help = "Examples:\n  \
         dunlin zones list\n  \
         dunlin zones create example.org --nameserver ns1.example.net.\n  \
-        DUNLIN_TOKEN=$(cat token) dunlin zones delete example.org")]
+        dunlin zones delete example.org --token-file token")]
     Zones(Zones),
     /// Shows and changes the record sets of a running server.
     ///

@@ -103,7 +103,7 @@ fn a_zone_is_made_changed_and_answered_and_survives_a_restart() {
     assert!(listed.contains("www.api.example.   60  A     10.0.0.7"), "{listed}");
     let zones = scene.done(&["zones", "list"]);
     assert!(zones.contains("api.example.") && zones.contains("file.example.zone"), "{zones}");
-    let told = scene.refused(&["zones", "delete", "file.example"]);
+    let told = scene.refused(&["zones", "delete", "file.example", "--yes"]);
     assert!(told.contains("file.example.zone") && told.contains("not the store's"), "{told}");
     let Scene { mut served, token, .. } = scene;
     served.signal(rustix::process::Signal::TERM);
@@ -176,9 +176,13 @@ fn a_snapshot_is_taken_and_restored() {
     fs::write(file, &whole[..whole.len() - 1]).expect("a file");
     let told = scene.refused(&["zones", "restore", file, "--yes"]);
     assert!(told.contains("cut off or damaged"), "{told}");
+    let told = scene.refused(&["zones", "delete", "api.example"]);
+    assert!(told.contains("delete api.example and its 3 record sets"), "{told}");
     let status = text(&scene.told(&["status"]).stdout);
     assert!(status.contains("store       revision 4, 1 zone, 3 record sets, "), "{status}");
     assert!(status.contains("api         "), "{status}");
+    scene.done(&["zones", "delete", "api.example", "--yes"]);
+    assert!(!holds(&scene.served.ask("www.api.example"), &[0, 4, 10, 0, 0, 7]));
 }
 
 /// A zone that was never loaded is neither empty nor missing (invariant I10), and a server whose

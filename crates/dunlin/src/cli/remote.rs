@@ -46,12 +46,17 @@ pub enum ZonesAct {
     Create(CreateZone),
     /// Deletes a zone of the store, with all it holds.
     #[command(after_help = "Example:\n  dunlin zones delete example.org")]
-    Delete(OneZone),
-    /// Writes all zones of the store into a file, as they are at one moment, while they are served
-    /// and written.
+    Delete(DeleteZone),
+    /// Writes all zones of the store into a file, as they are at one moment.
+    ///
+    /// They are served and written meanwhile. It needs a grant to read all zones, `read *`. The file
+    /// is checked before it takes the place of one that was there.
     #[command(after_help = "Example:\n  dunlin zones snapshot backup.records")]
     Snapshot(TakeSnapshot),
     /// Takes what a snapshot holds for all that is in the store: all of it, or nothing.
+    ///
+    /// It needs a grant to write, make and delete all zones, `write,zones *`. Serials and revisions
+    /// go on, they never go back.
     #[command(after_help = "Example:\n  dunlin zones restore backup.records")]
     Restore(RestoreSnapshot),
 }
@@ -84,6 +89,15 @@ pub struct OneZone {
     pub zone: String,
     #[command(flatten)]
     pub server: Api,
+}
+
+#[derive(Args, Debug)]
+pub struct DeleteZone {
+    #[command(flatten)]
+    pub zone: OneZone,
+    /// Does not ask whether it is meant so.
+    #[arg(long)]
+    pub yes: bool,
 }
 
 #[derive(Args, Debug)]
@@ -208,7 +222,8 @@ pub struct ImportSets {
     /// Does not ask whether it is meant so.
     #[arg(long)]
     pub yes: bool,
-    /// Sends the file as it is, compared with nothing: for millions of records.
+    /// Sends the file as it is, compared with nothing: for millions of records. It is not all or
+    /// nothing: the first line that is wrong ends it, and what was before it is written.
     #[arg(long, conflicts_with = "replace")]
     pub stream: bool,
     #[command(flatten)]

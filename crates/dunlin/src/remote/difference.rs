@@ -2,6 +2,7 @@
 use crate::human::{plain, plural};
 use crate::limits::DIFFERENCE_LINES_MAX;
 use api::SetBody;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Read, Write};
@@ -16,6 +17,8 @@ pub struct Held {
     pub ttl: u32,
     /// The data of each record, in wire form.
     pub data: Vec<Vec<u8>>,
+    /// When it was last written, of one that is there.
+    pub revision: Option<u64>,
 }
 
 impl Held {
@@ -41,13 +44,39 @@ pub fn read_lines(input: &mut dyn BufRead, origin: Name<'_>) -> Result<Sets, Str
         }
         let set: SetBody = serde_json::from_str(&line).map_err(|why| at(why.to_string()))?;
         let (name, rtype) = key(&set.name, &set.rtype).map_err(at)?;
-        let read = |text: &String| {
-            zonefile::read_data(rtype, text, origin).map_err(|fault| fault.to_string())
-        };
-        let data = set.data.iter().map(read).collect::<Result<_, _>>().map_err(at)?;
-        sets.insert((name, rtype), Held { ttl: set.ttl, data }.sorted());
+        let data = read_data(&set.data, rtype, origin).map_err(at)?;
+        sets.insert((name, rtype), Held { ttl: set.ttl, data, revision: None }.sorted());
     }
     Ok(sets)
+}
+
+fn read_data(texts: &[String], rtype: Rtype, origin: Name<'_>) -> Result<Vec<Vec<u8>>, String> {
+    let read = |text: &String| zonefile::read_data(rtype, text, origin);
+    texts.iter().map(read).collect::<Result<_, _>>().map_err(|fault| fault.to_string())
+}
+
+/// A record set as a page of the API tells it.
+#[derive(Deserialize)]
+struct Told {
+    name: String,
+    #[serde(rename = "type")]
+    rtype: String,
+    ttl: u32,
+    data: Vec<String>,
+    revision: Option<u64>,
+}
+
+/// Takes what the API tells of a record set.
+///
+/// # Errors
+/// What of it cannot be read.
+pub fn take_told(sets: &mut Sets, told: Value, origin: Name<'_>) -> Result<(), String> {
+    let Told { name, rtype, ttl, data, revision } =
+        serde_json::from_value(told).map_err(|why| format!("the server tells of no set: {why}"))?;
+    let (name, rtype) = key(&name, &rtype)?;
+    let data = read_data(&data, rtype, origin)?;
+    sets.insert((name, rtype), Held { ttl, data, revision }.sorted());
+    Ok(())
 }
 
 fn key(name: &str, rtype: &str) -> Result<(String, Rtype), String> {
@@ -67,7 +96,7 @@ pub fn read_zone_file(input: &mut dyn Read, origin: Name<'_>) -> Result<Sets, St
     let read = zonefile::read_stream(input, origin, &mut |record| {
         let mut owner = NameBuf::from(record.owner);
         owner.make_lowercase();
-        let new = Held { ttl: record.ttl, data: Vec::new() };
+        let new = Held { ttl: record.ttl, data: Vec::new(), revision: None };
         let held = sets.entry((owner.to_string(), record.rtype)).or_insert(new);
         held.ttl = held.ttl.min(record.ttl);
         held.data.push(record.rdata.to_vec());
@@ -108,9 +137,10 @@ pub fn between(there: &Sets, wanted: &Sets, replace: bool) -> Vec<Change> {
     changes
 }
 
-/// A set but for the serial of an SOA, which stands 20 octets before its end.
+/// A set but for when it was written, and for the serial of an SOA, which stands 20 octets before
+/// its end.
 fn plainly(rtype: Rtype, held: &Held) -> Held {
-    let mut held = held.clone();
+    let mut held = Held { revision: None, ..held.clone() };
     for data in held.data.iter_mut().filter(|_| rtype == Rtype::SOA) {
         if let Some(numbers) = data.last_chunk_mut::<20>() {
             numbers[..4].fill(0);
@@ -148,7 +178,7 @@ pub fn show(out: &mut impl Write, changes: &[Change]) -> io::Result<()> {
     Ok(())
 }
 
-/// A change as the API takes it.
+/// A change as the API takes it: done only if the set is as it was seen.
 pub fn body(change: &Change) -> Value {
     let put = change.after.as_ref().map(|held| {
         let write = |data: &Vec<u8>| {
@@ -158,7 +188,11 @@ pub fn body(change: &Change) -> Value {
         };
         json!({ "ttl": held.ttl, "data": held.data.iter().map(write).collect::<Vec<_>>() })
     });
-    json!({ "name": change.name, "type": change.rtype.to_string(), "put": put })
+    let seen = match &change.before {
+        Some(held) => held.revision.map_or(json!("present"), |revision| json!(revision)),
+        None => json!("absent"),
+    };
+    json!({ "name": change.name, "type": change.rtype.to_string(), "put": put, "if": seen })
 }
 
 #[cfg(test)]
@@ -204,6 +238,26 @@ mod tests {
         let changes = between(&sets(THERE), &sets(WANTED), true);
         let bodies: Vec<Value> = changes.iter().map(body).collect();
         assert_eq!(bodies[0]["put"]["data"], json!(["192.0.2.2", "192.0.2.3"]));
-        assert_eq!(bodies[1], json!({ "name": "old.example.org.", "type": "TXT", "put": null }));
+        let gone = json!({
+            "name": "old.example.org.", "type": "TXT", "put": null, "if": "present"
+        });
+        assert_eq!(bodies[1], gone);
+    }
+
+    /// Somebody else may be faster: nothing is overwritten that was not seen.
+    #[test]
+    fn a_change_is_of_what_was_seen() {
+        let mut there = Sets::new();
+        let told = json!({
+            "name": "WWW.example.org.", "type": "A", "ttl": 60, "data": ["192.0.2.1"],
+            "view": "default", "policy": "all", "revision": 7
+        });
+        take_told(&mut there, told, Name::ROOT).expect("a set");
+        let wanted = sets("www 60 A 192.0.2.9\nnew 60 A 192.0.2.9\n");
+        let seen: Vec<Value> =
+            between(&there, &wanted, true).iter().map(|change| body(change)["if"].take()).collect();
+        assert_eq!(seen, [json!("absent"), json!(7)]);
+        assert!(take_told(&mut there, json!({}), Name::ROOT).is_err());
+        assert!(between(&there, &sets("www 60 A 192.0.2.1\n"), true).is_empty());
     }
 }

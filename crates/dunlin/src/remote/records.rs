@@ -1,8 +1,10 @@
 //! `dunlin records`: shown before they change, and changed only as they were seen.
 use super::client::{Answer, Anyhow, Ask, Refusal, Remote, part};
-use super::difference::{Change, Held, Sets, between, body, read_lines, read_zone_file, show};
+use super::difference::{
+    Change, Held, Sets, between, body, read_lines, read_zone_file, show, take_told,
+};
 use super::zones::path;
-use super::{bar, write_json};
+use super::{bar, confirm, write_json};
 use crate::cli::{self, Form, ImportSets, ListSets, OneSet, Output, RecordsAct};
 use crate::human::{Side, align, plain, plural};
 use crate::limits::{CHANGES_AT_ONCE, COMPARED_LEN_MAX};
@@ -10,7 +12,7 @@ use hyper::header::{IF_MATCH, IF_NONE_MATCH};
 use hyper::{Method, StatusCode};
 use serde_json::{Value, json};
 use std::fs::File;
-use std::io::{self, BufReader, IsTerminal, Read, Write};
+use std::io::{self, BufReader, Read, Write};
 use std::process::ExitCode;
 use wire::{Name, NameBuf};
 
@@ -62,23 +64,37 @@ fn list_sets(list: &ListSets) -> Anyhow<()> {
             filter += &format!("&{key}={}", part(value));
         }
     }
-    let (mut sets, mut after) = (Vec::new(), String::new());
-    loop {
-        let path = format!("{}/rrsets?{filter}{after}", path(&list.zone));
-        let mut page = remote.ask(Ask::new(Method::GET, path))?.body;
-        if let Value::Array(more) = page["rrsets"].take() {
-            sets.extend(more);
-        }
-        match page["next"].as_str() {
-            Some(next) => after = format!("&after={next}"),
-            None => break,
-        }
-    }
+    let mut sets = Vec::new();
+    each_set(&remote, &list.zone, &filter, |set| {
+        sets.push(set);
+        Ok(())
+    })?;
     match list.server.output {
         Output::Json => write_json(&json!({ "rrsets": sets }))?,
         Output::Text => write_sets(&mut io::stdout().lock(), &sets)?,
     }
     Ok(())
+}
+
+/// Shows all record sets of a zone that pass a filter.
+fn each_set(
+    remote: &Remote,
+    zone: &str,
+    filter: &str,
+    mut each: impl FnMut(Value) -> Result<(), String>,
+) -> Anyhow<()> {
+    let mut after = String::new();
+    loop {
+        let path = format!("{}/rrsets?{filter}{after}", path(zone));
+        let mut page = remote.ask(Ask::new(Method::GET, path))?.body;
+        if let Value::Array(more) = page["rrsets"].take() {
+            more.into_iter().try_for_each(&mut each)?;
+        }
+        match page["next"].as_str() {
+            Some(next) => after = format!("&after={next}"),
+            None => return Ok(()),
+        }
+    }
 }
 
 fn write_sets(out: &mut impl Write, sets: &[Value]) -> io::Result<()> {
@@ -101,7 +117,7 @@ fn change(one: &OneSet, put: Option<Value>, dry_run: bool) -> Anyhow<()> {
     let remote = Remote::new(&one.server)?;
     let there = match remote.ask(Ask::new(Method::GET, path_of(one))) {
         Ok(answer) => Some(answer),
-        Err(error) if is_missing(&*error) && put.is_some() => None,
+        Err(error) if has_status(&*error, StatusCode::NOT_FOUND) && put.is_some() => None,
         Err(error) => return Err(error),
     };
     let origin = name(&one.zone)?;
@@ -138,8 +154,8 @@ fn change(one: &OneSet, put: Option<Value>, dry_run: bool) -> Anyhow<()> {
     Ok(())
 }
 
-fn is_missing(error: &(dyn std::error::Error + 'static)) -> bool {
-    error.downcast_ref::<Refusal>().is_some_and(|refusal| refusal.status == StatusCode::NOT_FOUND)
+fn has_status(error: &(dyn std::error::Error + 'static), status: StatusCode) -> bool {
+    error.downcast_ref::<Refusal>().is_some_and(|refusal| refusal.status == status)
 }
 
 fn name(text: &str) -> Result<NameBuf, String> {
@@ -161,10 +177,10 @@ fn import_sets(import: &ImportSets) -> Anyhow<()> {
     let remote = Remote::new(&import.server)?;
     let origin = name(&import.zone)?;
     let wanted = read_file(import, origin.as_name())?;
-    let mut exported = Vec::new();
-    let there = format!("{}/export", path(&import.zone));
-    remote.download(there, Form::Ndjson.media(), &mut exported, |_| {})?;
-    let there = read_lines(&mut &exported[..], origin.as_name())?;
+    let mut there = Sets::new();
+    each_set(&remote, &import.zone, &format!("limit={PAGE}"), |set| {
+        take_told(&mut there, set, origin.as_name())
+    })?;
     let changes = between(&there, &wanted, import.replace);
     let is_text = import.server.output == Output::Text;
     let mut out = io::stdout().lock();
@@ -172,7 +188,7 @@ fn import_sets(import: &ImportSets) -> Anyhow<()> {
         show(&mut out, &changes)?;
     }
     if !changes.is_empty() && !import.dry_run {
-        confirm(import, changes.len())?;
+        confirm(import.yes, &format!("change {}", plural(changes.len(), "record set")))?;
     }
     let mut revision = Value::Null;
     let bar = bar(Some(changes.len() as u64));
@@ -180,7 +196,13 @@ fn import_sets(import: &ImportSets) -> Anyhow<()> {
     for some in changes.chunks(CHANGES_AT_ONCE).filter(|_| !import.dry_run) {
         let mut ask = Ask::new(Method::PATCH, path.clone());
         ask.body = Some(json!({ "changes": some.iter().map(body).collect::<Vec<_>>() }));
-        revision = remote.ask(ask)?.body["revision"].take();
+        let changed = remote.ask(ask).map_err(|error| {
+            match has_status(&*error, StatusCode::PRECONDITION_FAILED) {
+                true => format!("{error}: somebody else was faster; look at it again").into(),
+                false => error,
+            }
+        });
+        revision = changed?.body["revision"].take();
         bar.inc(some.len() as u64);
     }
     bar.finish_and_clear();
@@ -194,23 +216,6 @@ fn import_sets(import: &ImportSets) -> Anyhow<()> {
         revision => writeln!(out, "{told} changed, and live as revision {revision}")?,
     }
     Ok(())
-}
-
-/// Asks whether it is meant so, where somebody is there to say it.
-fn confirm(import: &ImportSets, count: usize) -> Anyhow<()> {
-    if import.yes {
-        return Ok(());
-    }
-    if !io::stdin().is_terminal() {
-        return Err("nobody is there to say yes: --yes changes it, --dry-run only shows it".into());
-    }
-    eprint!("change {}? [y/N] ", plural(count, "record set"));
-    let mut line = String::new();
-    io::stdin().read_line(&mut line)?;
-    match line.trim() {
-        "y" | "yes" => Ok(()),
-        _ => Err("nothing was changed".into()),
-    }
 }
 
 fn form(import: &ImportSets) -> Form {

@@ -1,10 +1,11 @@
 //! `dunlin zones snapshot` and `restore`: all zones of the store as one file.
 use super::client::{Anyhow, Remote};
-use super::{bar, write_json};
+use super::{bar, confirm, write_json};
 use crate::cli::{Output, RestoreSnapshot, TakeSnapshot};
+use crate::human::plural;
 use hyper::Method;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufReader, BufWriter, IsTerminal, Seek, Write};
+use std::io::{self, BufReader, BufWriter, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -36,7 +37,7 @@ pub fn take(take: &TakeSnapshot) -> Anyhow<()> {
             "file": take.file, "octets": len, "revision": revision.0, "zones": zones
         }))?,
         Output::Text => {
-            let (zones, file) = (crate::human::plural(zones, "zone"), take.file.display());
+            let (zones, file) = (plural(zones, "zone"), take.file.display());
             writeln!(io::stdout().lock(), "{zones} as of revision {revision} in {file}")?;
         }
     }
@@ -74,18 +75,9 @@ pub fn restore(restore: &RestoreSnapshot) -> Anyhow<()> {
     let told = |why| format!("{}: {why}", restore.file.display());
     let mut file = File::open(&restore.file).map_err(|why| told(why.to_string()))?;
     let (revision, zones) = check(&mut file).map_err(|why| told(why.to_string()))?;
-    if !restore.yes {
-        if !io::stdin().is_terminal() {
-            return Err("nobody is there to say yes: --yes restores it".into());
-        }
-        let zones = crate::human::plural(zones, "zone");
-        eprint!("take {zones} as of revision {revision} for all that is in the store? [y/N] ");
-        let mut line = String::new();
-        io::stdin().read_line(&mut line)?;
-        if !["y", "yes"].contains(&line.trim()) {
-            return Err("nothing was changed".into());
-        }
-    }
+    let count = plural(zones, "zone");
+    let what = format!("take {count} as of revision {revision} for all that is in the store");
+    confirm(restore.yes, &what)?;
     let bar = bar(file.metadata().ok().map(|found| found.len()));
     let shown = bar.clone();
     let to = (Method::PUT, format!("{SNAPSHOT}?wait=live"));
@@ -96,9 +88,8 @@ pub fn restore(restore: &RestoreSnapshot) -> Anyhow<()> {
     match restore.server.output {
         Output::Json => write_json(&receipt)?,
         Output::Text => {
-            let zones = crate::human::plural(zones, "zone");
             let live = &receipt["revision"];
-            writeln!(io::stdout().lock(), "{zones} restored, and live as revision {live}")?;
+            writeln!(io::stdout().lock(), "{count} restored, and live as revision {live}")?;
         }
     }
     Ok(())

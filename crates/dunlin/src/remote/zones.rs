@@ -1,8 +1,8 @@
 //! `dunlin zones`.
 use super::client::{Anyhow, Ask, Remote, part};
-use super::{snapshot, write_json};
+use super::{confirm, snapshot, write_json};
 use crate::cli::{self, Api, Output, ZonesAct};
-use crate::human::{Side, align, count, plain};
+use crate::human::{Side, align, count, plain, plural};
 use hyper::Method;
 use serde_json::{Value, json};
 use std::io::{self, Write};
@@ -31,7 +31,14 @@ pub fn run(command: &cli::Zones) -> Anyhow<ExitCode> {
             ask.body = Some(json!({ "nameservers": create.nameservers }));
             tell(&create.server, ask, "made")?;
         }
-        ZonesAct::Delete(one) => {
+        ZonesAct::Delete(delete) => {
+            let one = &delete.zone;
+            let there = Remote::new(&one.server)?.ask(Ask::new(Method::GET, path(&one.zone)))?.body;
+            if there["owner"] == "store" {
+                let sets = there["rrsets"].as_u64().unwrap_or_default() as usize;
+                let (zone, sets) = (plain(&one.zone), plural(sets, "record set"));
+                confirm(delete.yes, &format!("delete {zone} and its {sets}"))?;
+            }
             let ask = Ask::new(Method::DELETE, format!("{}?wait=live", path(&one.zone)));
             tell(&one.server, ask, "deleted")?;
         }

@@ -30,7 +30,8 @@ pub struct JournalQuery {
 pub struct JournalPage {
     /// The oldest first.
     entries: Vec<EntryBody>,
-    /// What `after` is for the next page; nothing: there are no more.
+    /// What `after` is for the next page; nothing: there are no more. A page may have fewer entries
+    /// than were asked for, and still not be the last.
     next: Option<u64>,
     /// From behind this revision nothing is missing; what was before it may be gone.
     whole_after: u64,
@@ -104,8 +105,7 @@ pub async fn list_journal(
     let origin = zone.clone();
     let journal = read(&desk, move |records| records.journal(origin.as_name(), after, limit));
     let journal = journal.await?;
-    let is_full = journal.entries.len() == limit;
-    let next = journal.entries.last().filter(|_| is_full).map(|entry| entry.revision.0);
+    let next = journal.entries.last().filter(|_| journal.more).map(|entry| entry.revision.0);
     let entries = journal.entries.into_iter().map(|entry| describe(entry, &zone, &caller));
     let whole_after = journal.whole_after.0;
     Ok(axum::Json(JournalPage { entries: entries.collect(), next, whole_after }))

@@ -19,10 +19,14 @@ pub const LIVE_WAITERS_MAX: usize = 16_384;
 pub const LIVE_INTERVAL: Duration = Duration::from_micros(50);
 /// Sets of one page.
 pub const PAGE_SETS_MAX: usize = 10_000;
+/// Octets of the data of one page's sets, unless one set has more: then it is alone.
+pub const PAGE_OCTETS_MAX: usize = 256 << 10;
 /// Sets that are looked at for one page, whether they pass its filter or not.
 pub const PAGE_LOOKED_AT_MAX: usize = 100_000;
 /// Entries of one answer from the journal.
 pub const JOURNAL_PAGE_MAX: usize = 1_000;
+/// Octets of one answer from the journal, as they are kept, unless one entry has more.
+pub const JOURNAL_PAGE_OCTETS_MAX: usize = 1 << 20;
 /// Edits of a batch that the journal keeps one by one; of a larger one it keeps the number.
 pub const JOURNAL_EDITS_MAX: usize = 1_000;
 /// Entries of the journal of one zone; the oldest go first.

@@ -1,6 +1,6 @@
 //! A store in memory, for tests of what stands on the desk.
 use crate::codec;
-use crate::limits::JOURNAL_ENTRIES_MAX;
+use crate::limits::{JOURNAL_ENTRIES_MAX, JOURNAL_PAGE_OCTETS_MAX};
 use crate::snapshot::{self, Item, Writer};
 use crate::{
     JournalEntry, Kind, Prepared, RawSet, Reader, Restoring, Revision, SetChange, SetKey, SetValue,
@@ -222,7 +222,14 @@ impl Reader for Memory {
     ) -> Result<Option<(Vec<JournalEntry>, Revision)>, StoreError> {
         let state = self.readable()?;
         let Some(zone) = state.zones.get(&key(origin)) else { return Ok(None) };
+        let mut octets = 0;
+        let has_room = |(_, entry): &(&u64, &Vec<u8>)| {
+            let is_first = octets == 0;
+            octets += entry.len();
+            is_first || octets <= JOURNAL_PAGE_OCTETS_MAX
+        };
         let entries = zone.journal.range(after.0.saturating_add(1)..).take(limit);
+        let entries = entries.take_while(has_room);
         let entries: Result<_, _> = entries
             .map(|(revision, entry)| codec::read_entry(Revision(*revision), entry))
             .collect();

@@ -3,7 +3,7 @@
 //! Zones of the store are read from the store, so that a set and its revision are of one moment;
 //! those of others from the image.
 use crate::desk::{Desk, refused};
-use crate::limits::{JOURNAL_PAGE_MAX, PAGE_LOOKED_AT_MAX, PAGE_SETS_MAX};
+use crate::limits::{JOURNAL_PAGE_MAX, PAGE_LOOKED_AT_MAX, PAGE_OCTETS_MAX, PAGE_SETS_MAX};
 use crate::zones::{key, served};
 use crate::{
     Filter, JournalEntry, Owner, Page, Policy, Refused, Revision, SetKey, SetValue, StoredSet,
@@ -23,6 +23,8 @@ pub struct Journal {
     pub entries: Vec<JournalEntry>,
     /// From behind this revision nothing is missing; what was before it may be gone.
     pub whole_after: Revision,
+    /// Whether there are more behind them.
+    pub more: bool,
 }
 
 /// How much a store holds.
@@ -159,7 +161,8 @@ impl Desk {
         Ok(pager.page)
     }
 
-    /// What was written to a zone after a revision, the oldest first. A zone that is not the
+    /// What was written to a zone after a revision, the oldest first: at most `limit`, and fewer
+    /// where they are large. A zone that is not the
     /// store's has no journal.
     pub fn journal(
         &self,
@@ -171,9 +174,12 @@ impl Desk {
             return Err(Refused::NotTheOwner { owner: self.owner(origin, false) });
         }
         let limit = limit.min(JOURNAL_PAGE_MAX);
+        // The newest entry has the revision of its zone. What comes after this look is for the next.
+        let zone = self.0.reader.zone(origin).map_err(refused)?.ok_or(Refused::NoSuchZone)?;
         let found = self.0.reader.journal(origin, after, limit).map_err(refused)?;
         let (entries, whole_after) = found.ok_or(Refused::NoSuchZone)?;
-        Ok(Journal { entries, whole_after })
+        let more = entries.last().is_some_and(|last: &JournalEntry| last.revision < zone.revision);
+        Ok(Journal { entries, whole_after, more })
     }
 
     /// Writes all zones of the store as they are now, while it is served and written.
@@ -198,6 +204,7 @@ struct Pager<'f> {
     filter: &'f Filter,
     limit: usize,
     looked_at: usize,
+    octets: usize,
     page: Page,
 }
 
@@ -206,7 +213,7 @@ impl<'f> Pager<'f> {
         let mut origin = NameBuf::from(origin);
         origin.make_lowercase();
         let limit = limit.clamp(1, PAGE_SETS_MAX);
-        Self { origin, filter, limit, looked_at: 0, page: Page::default() }
+        Self { origin, filter, limit, looked_at: 0, octets: 0, page: Page::default() }
     }
 
     /// Takes a set if it passes; says whether there is room for more.
@@ -223,9 +230,12 @@ impl<'f> Pager<'f> {
         let key = SetKey { zone: self.origin.clone(), name, rtype, view: View::Default };
         self.looked_at += 1;
         if self.passes(&key) {
-            self.page.sets.push(StoredSet { key: key.clone(), value: value(), revision });
+            let value = value();
+            self.octets += value.data.iter().map(|data| data.len()).sum::<usize>();
+            self.page.sets.push(StoredSet { key: key.clone(), value, revision });
         }
-        if self.page.sets.len() >= self.limit || self.looked_at >= PAGE_LOOKED_AT_MAX {
+        let is_full = self.page.sets.len() >= self.limit || self.octets >= PAGE_OCTETS_MAX;
+        if is_full || self.looked_at >= PAGE_LOOKED_AT_MAX {
             self.page.next = Some(key);
             return ControlFlow::Break(());
         }

@@ -1,4 +1,5 @@
 //! The desk as its callers meet it, on a store in memory.
+mod bounded;
 mod unloaded;
 
 use super::*;

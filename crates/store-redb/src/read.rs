@@ -1,6 +1,7 @@
 //! What reads the file: each call sees it as it was at one moment.
 use crate::tables::{JOURNAL, META, Row, SETS, ZONES, set_key, zone_key};
 use crate::{Redb, failed, told};
+use records::limits::JOURNAL_PAGE_OCTETS_MAX;
 use records::snapshot::Writer;
 use records::{
     JournalEntry, RawSet, Reader, Revision, SetKey, SetValue, StoreError, StoredZone, codec,
@@ -124,13 +125,16 @@ impl Reader for Redb {
         let find = || -> Result<Vec<(u64, Vec<u8>)>, redb::Error> {
             let journal = read.open_table(JOURNAL)?;
             let from = (row.number, after.0.saturating_add(1));
-            let range = journal.range(from..=(row.number, u64::MAX))?.take(limit);
-            range
-                .map(|entry| {
-                    let (key, entry) = entry?;
-                    Ok((key.value().1, entry.value().to_vec()))
-                })
-                .collect()
+            let (mut found, mut octets) = (Vec::new(), 0);
+            for entry in journal.range(from..=(row.number, u64::MAX))?.take(limit) {
+                let (key, entry) = entry?;
+                octets += entry.value().len();
+                if octets > JOURNAL_PAGE_OCTETS_MAX && !found.is_empty() {
+                    break;
+                }
+                found.push((key.value().1, entry.value().to_vec()));
+            }
+            Ok(found)
         };
         let found = find().map_err(told)?;
         let entries = found.iter().map(|(at, entry)| codec::read_entry(Revision(*at), entry));

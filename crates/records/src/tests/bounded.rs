@@ -1,0 +1,44 @@
+//! What is told at once has an end in octets too.
+use super::*;
+use crate::limits::{JOURNAL_PAGE_OCTETS_MAX, PAGE_OCTETS_MAX};
+
+/// A set of some 60 KiB.
+fn large(number: usize) -> Edit {
+    let data = (0..240).map(|n| data(Rtype::TXT, &format!("{n:0>250}"))).collect();
+    let value = SetValue { ttl: 60, policy: Policy::All, data };
+    Edit { put: Some(value), ..remove(&format!("n{number:02}.example.org."), Rtype::TXT) }
+}
+
+#[test]
+fn pages_and_journals_are_bounded_in_octets_and_go_on() {
+    let scene = with_zone();
+    for number in 0..40 {
+        scene.write(vec![large(number)]).unwrap();
+    }
+    let origin = name("example.org.");
+    let (mut after, mut seen) = (None, 0);
+    loop {
+        let page = scene.desk.page(origin.as_name(), after.as_ref(), &Filter::default(), 1_000);
+        let page = page.unwrap();
+        let octets = |set: &StoredSet| set.value.data.iter().map(|data| data.len()).sum::<usize>();
+        let all: usize = page.sets.iter().map(octets).sum();
+        assert!(all < PAGE_OCTETS_MAX + (64 << 10), "{all}");
+        seen += page.sets.len();
+        match page.next {
+            Some(next) => after = Some(next),
+            None => break,
+        }
+    }
+    assert_eq!(seen, 42, "all of them, though not at once");
+    let (mut after, mut revisions) = (Revision::NONE, Vec::new());
+    loop {
+        let journal = scene.desk.journal(origin.as_name(), after, 1_000).unwrap();
+        assert!(journal.entries.len() < JOURNAL_PAGE_OCTETS_MAX / (60 << 10) + 2);
+        revisions.extend(journal.entries.iter().map(|entry| entry.revision.0));
+        after = journal.entries.last().expect("an entry at least").revision;
+        if !journal.more {
+            break;
+        }
+    }
+    assert_eq!(revisions, (1..=41).collect::<Vec<u64>>());
+}

@@ -285,8 +285,12 @@ fn write(file: &Path, entries: &[Entry]) -> io::Result<()> {
     let folder = file.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder)?;
     let beside = file.with_extension("new");
-    let mut written =
-        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
+    // One that a crash left may be of another mode.
+    match fs::remove_file(&beside) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut written = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
     written.write_all(&text)?;
     written.sync_all()?;
     fs::rename(&beside, file)?;

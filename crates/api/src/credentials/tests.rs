@@ -94,6 +94,19 @@ fn a_successor_knows_what_its_predecessor_did() {
     assert!(successor.of_token(&made).is_some(), "those of before still hold");
 }
 
+/// What was left by whoever, others cannot read what is written there.
+#[test]
+fn a_file_that_was_left_open_to_others_does_not_stay_so() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = Folder::new("mode");
+    let beside = folder.file().with_extension("new");
+    fs::write(&beside, "").expect("written");
+    fs::set_permissions(&beside, fs::Permissions::from_mode(0o666)).expect("ours");
+    token(&Credentials::open(Some(folder.file())).expect("none yet"), "ci");
+    let mode = fs::metadata(folder.file()).expect("written").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
 #[test]
 fn what_cannot_be_made_changes_nothing() {
     let folder = Folder::new("wrong");

@@ -2,6 +2,8 @@
 use crate::grants::operations;
 use crate::scene::Scene;
 use serde_json::{Value, json};
+use std::fs;
+use std::path::Path;
 
 #[test]
 fn every_path_is_described_and_no_other_is_there() {
@@ -49,6 +51,37 @@ fn the_description_is_there_for_everybody_and_whole() {
             assert!(is_told, "{operation}");
         }
     }
+}
+
+/// The page for those who come from elsewhere names a test in each row, and each is there.
+#[test]
+fn every_test_that_the_page_names_is_there() {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let read = |path: &Path| fs::read_to_string(path).expect("readable");
+    let mut sources = String::new();
+    let folders = ["crates/api/src", "crates/api/tests/api", "crates/dunlin/tests"];
+    for folder in folders {
+        for entry in fs::read_dir(Path::new(root).join(folder)).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.extension().is_some_and(|end| end == "rs") {
+                sources += &read(&path);
+            }
+        }
+    }
+    let page = read(&Path::new(root).join("docs/containerdns.md"));
+    let rows = page.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| theirs"));
+    let mut count = 0;
+    for row in rows.filter(|row| !row.starts_with("| ---")) {
+        let shown = row.trim_end_matches(" |").rsplit(" | ").next().expect("a cell");
+        let tests: Vec<&str> = shown.split('`').filter(|word| word.contains("::")).collect();
+        assert!(!tests.is_empty() || shown == "the same", "{row}");
+        for test in tests {
+            let name = test.rsplit("::").next().expect("a name");
+            assert!(sources.contains(&format!("fn {name}(")), "{test} is not there: {row}");
+            count += 1;
+        }
+    }
+    assert!(count > 30, "{count}");
 }
 
 fn references(value: &Value, each: &mut impl FnMut(&str)) {

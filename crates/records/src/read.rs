@@ -174,7 +174,7 @@ impl Desk {
             return Err(Refused::NotTheOwner { owner: self.owner(origin, false) });
         }
         let limit = limit.min(JOURNAL_PAGE_MAX);
-        // The newest entry has the revision of its zone. What comes after this look is for the next.
+        // The newest entry has the revision of its zone. What comes after this is for the next.
         let zone = self.0.reader.zone(origin).map_err(refused)?.ok_or(Refused::NoSuchZone)?;
         let found = self.0.reader.journal(origin, after, limit).map_err(refused)?;
         let (entries, whole_after) = found.ok_or(Refused::NoSuchZone)?;

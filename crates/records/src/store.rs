@@ -166,8 +166,9 @@ pub trait Reader: Send + Sync {
         each: &mut dyn FnMut(RawSet<'_>) -> ControlFlow<()>,
     ) -> Result<Option<StoredZone>, StoreError>;
 
-    /// What the journal of a zone says, from behind a revision, at most so many entries, and fewer
-    /// where they have more octets than [`JOURNAL_PAGE_OCTETS_MAX`](crate::limits::JOURNAL_PAGE_OCTETS_MAX) together; and the revision from behind which the journal is whole. Nothing: there is no such zone.
+    /// What the journal of a zone says, from behind a revision: at most so many entries, and fewer
+    /// where they have more octets than `limits::JOURNAL_PAGE_OCTETS_MAX` together. Then the
+    /// revision from behind which the journal is whole. Nothing: there is no such zone.
     fn journal(
         &self,
         origin: Name<'_>,

@@ -49,8 +49,8 @@ pub enum ZonesAct {
     Delete(DeleteZone),
     /// Writes all zones of the store into a file, as they are at one moment.
     ///
-    /// They are served and written meanwhile. It needs a grant to read all zones, `read *`. The file
-    /// is checked before it takes the place of one that was there.
+    /// They are served and written meanwhile. It needs a grant to read all zones, `read *`. The
+    /// file is checked before it takes the place of one that was there.
     #[command(after_help = "Example:\n  dunlin zones snapshot backup.records")]
     Snapshot(TakeSnapshot),
     /// Takes what a snapshot holds for all that is in the store: all of it, or nothing.

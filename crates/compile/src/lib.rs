@@ -9,6 +9,7 @@ pub mod limits;
 mod loader;
 mod names;
 mod order;
+mod ordered;
 mod pack;
 #[cfg(test)]
 mod tests;
@@ -18,4 +19,5 @@ mod zone;
 pub use index::Image;
 pub use loader::{Loader, Problem};
 pub use names::{Names, sort_key};
-pub use zone::Zone;
+pub use ordered::Ordered;
+pub use zone::{SetChange, Zone};

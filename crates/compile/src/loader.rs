@@ -5,7 +5,7 @@
 //! another is sorted and built, and its chunks are freed. So the most memory that is in use
 //! beside the old zone is little more than what the new one needs.
 use crate::limits::{LEAF_NAMES, ORDINALS_MAX, PROBLEMS_MAX};
-use crate::names::{Names, reference};
+use crate::names::{CROWDED, Names, reference};
 use crate::pack;
 use crate::vector::index_among;
 use crate::zone::{Note, Zone, check_node, parent};
@@ -361,8 +361,6 @@ impl Builder<'_> {
         Ok(Names::from_leaves(Arc::clone(key), leaves, order))
     }
 }
-
-const CROWDED: &str = "too many names share one hash; restart to draw another key";
 
 /// The next ordinal among the nodes before it whose reference would be the same.
 fn ordinal(nodes: &[(u64, std::ops::Range<usize>)], hash: u64) -> Option<u8> {

@@ -4,14 +4,17 @@
 //! the node's ordinal among the names that share the other 62 bits.
 use crate::limits::{LEAF_NAMES, ORDINALS_MAX};
 use crate::order::{Order, Ref};
-use crate::pack;
+use crate::pack::{self, NodeChange};
 use crate::vector::{Buckets, Vector};
-use image::{HashKey, Leaf, NODE_HEAD_LEN, Node, Tree};
+use image::{HashKey, Leaf, NODE_HEAD_LEN, Node, Nodes, Tree};
 use std::sync::Arc;
 use wire::canonical_cmp;
 
 const ORDINAL_SHIFT: u32 = 62;
 const HASH_MASK: u64 = u64::MAX >> 2;
+
+/// What is told of a name that can have no ordinal.
+pub const CROWDED: &str = "too many names share one hash; restart to draw another key";
 
 /// What the order calls a node.
 pub fn reference(hash: u64, ordinal: u8) -> Ref {
@@ -24,6 +27,29 @@ pub struct Names {
     key: Arc<HashKey>,
     leaves: Buckets<Arc<[u8]>>,
     order: Order,
+}
+
+/// A node that is put.
+struct Put {
+    hash: u64,
+    /// Where it lies among the others, how long it is, and its name.
+    at: usize,
+    len: usize,
+    name_len: usize,
+    is_new: bool,
+    /// Of one that is new.
+    ordinal: u8,
+}
+
+impl Put {
+    fn name<'n>(&self, nodes: &'n [u8]) -> &'n [u8] {
+        &nodes[self.at + NODE_HEAD_LEN..][..self.name_len]
+    }
+
+    fn change<'n>(&self, nodes: &'n [u8]) -> NodeChange<'n> {
+        let octets = Some(&nodes[self.at..][..self.len]);
+        NodeChange { hash: self.hash, name: self.name(nodes), is_new: self.is_new, octets }
+    }
 }
 
 impl Names {
@@ -69,27 +95,82 @@ impl Names {
         next.is_some_and(|node| is_below(node.name(), name))
     }
 
-    /// Puts a packed node in the place of the one of its name, or adds it.
+    /// Puts packed nodes in the places of those of their names, or adds them: they lie one behind
+    /// another, in canonical order, each name once. A leaf is packed once, however many of them
+    /// are in it.
     ///
     /// # Errors
-    /// When more names than [`ORDINALS_MAX`] share their hash.
-    pub fn put(&mut self, octets: Vec<u8>) -> Result<(), String> {
-        let name = Node::new(&octets).name().to_vec();
-        let hash = self.key.hash_of(&name);
-        if Leaf::new(self.leaf(hash)).find(hash, &name).is_some() {
-            self.edit(hash, &name, Some(octets));
-            return Ok(());
-        }
-        let ordinal = self.free_ordinal(hash)?;
-        let mut octets = octets;
-        octets[NODE_HEAD_LEN + name.len()] = ordinal;
-        let rank = self.rank(&name);
-        self.edit(hash, &name, Some(octets));
-        self.order.insert(rank, reference(hash, ordinal));
-        if self.order.len() > self.leaves.0.len() * LEAF_NAMES {
+    /// When more names than [`ORDINALS_MAX`] share their hash; nothing is put then.
+    pub fn put_all(&mut self, nodes: &mut [u8]) -> Result<(), String> {
+        let mut puts = self.find_all(nodes);
+        let come = puts.iter().filter(|put| put.is_new).count();
+        while self.order.len() + come > self.leaves.0.len() * LEAF_NAMES {
             self.grow();
         }
+        let mut by_leaf: Vec<(usize, u64, usize)> = puts
+            .iter()
+            .enumerate()
+            .map(|(n, put)| (self.leaves.index(put.hash), put.hash & HASH_MASK, n))
+            .collect();
+        by_leaf.sort_unstable();
+        for same in by_leaf.chunk_by(|a, b| a.1 == b.1) {
+            let mut taken = Vec::new();
+            for (_, _, number) in same {
+                let put = &mut puts[*number];
+                if put.is_new {
+                    let ordinal = self.free_ordinal(put.hash, &taken)?;
+                    pack::set_ordinal(&mut nodes[put.at..], ordinal);
+                    put.ordinal = ordinal;
+                    taken.push(ordinal);
+                }
+            }
+        }
+        let mut changes = Vec::new();
+        for here in by_leaf.chunk_by(|a, b| a.0 == b.0) {
+            changes.clear();
+            changes.extend(here.iter().map(|(_, _, number)| puts[*number].change(nodes)));
+            self.edit(here[0].0, &mut changes);
+        }
+        self.order_all(&puts, nodes);
         Ok(())
+    }
+
+    /// Where each of some nodes lies, and whether its name is new.
+    fn find_all(&self, nodes: &[u8]) -> Vec<Put> {
+        let mut at = 0;
+        let find = |node: Node<'_>| {
+            let name = node.name();
+            let hash = self.key.hash_of(name);
+            let is_new = Leaf::new(self.leaf(hash)).find(hash, name).is_none();
+            let len = node.octets().len();
+            let put = Put { hash, at, len, name_len: name.len(), is_new, ordinal: 0 };
+            at += len;
+            put
+        };
+        Nodes::new(nodes).map(find).collect()
+    }
+
+    /// Takes new names into the order; the leaves have them already. Those between two that were
+    /// there come in at once.
+    fn order_all(&mut self, puts: &[Put], nodes: &[u8]) {
+        let new: Vec<&Put> = puts.iter().filter(|put| put.is_new).collect();
+        let mut rest = &new[..];
+        let mut run = Vec::new();
+        while let Some(first) = rest.first() {
+            let rank = self.rank(first.name(nodes));
+            let len = match self.at(rank) {
+                None => rest.len(),
+                Some(next) => {
+                    let comes_before =
+                        |put: &&Put| canonical_cmp(put.name(nodes), next.name()).is_lt();
+                    1 + rest[1..].partition_point(comes_before)
+                }
+            };
+            run.clear();
+            run.extend(rest[..len].iter().map(|put| reference(put.hash, put.ordinal)));
+            self.order.insert(rank, &run);
+            rest = &rest[len..];
+        }
     }
 
     /// Takes a name away.
@@ -100,7 +181,8 @@ impl Names {
         }
         let rank = self.rank(name);
         self.order.remove(rank);
-        self.edit(hash, name, None);
+        let mut change = [NodeChange { hash, name, is_new: false, octets: None }];
+        self.edit(self.leaves.index(hash), &mut change);
         // Half an item of hysteresis, so that one name coming and going does not split and join.
         if self.leaves.0.len() > 1
             && self.order.len() + LEAF_NAMES < self.leaves.0.len() * LEAF_NAMES
@@ -109,28 +191,25 @@ impl Names {
         }
     }
 
-    /// The lowest ordinal that no other name of this hash has.
-    fn free_ordinal(&self, hash: u64) -> Result<u8, String> {
-        let taken: Vec<u8> = Leaf::new(self.leaf(hash))
+    /// The lowest ordinal that no other name of this hash has, those of `taken` among them.
+    fn free_ordinal(&self, hash: u64, taken: &[u8]) -> Result<u8, String> {
+        let mut is_taken = [false; ORDINALS_MAX as usize];
+        let mut take = |ordinal: u8| is_taken[usize::from(ordinal)] = true;
+        taken.iter().copied().for_each(&mut take);
+        Leaf::new(self.leaf(hash))
             .bucket(hash)
             .filter(|node| (self.key.hash_of(node.name()) ^ hash) & HASH_MASK == 0)
-            .map(|node| node.ordinal())
-            .collect();
+            .for_each(|node| take(node.ordinal()));
         (0..ORDINALS_MAX)
-            .find(|ordinal| !taken.contains(ordinal))
-            .ok_or_else(|| "too many names share one hash; restart to draw another key".into())
+            .find(|ordinal| !is_taken[usize::from(*ordinal)])
+            .ok_or_else(|| CROWDED.into())
     }
 
-    /// Rebuilds the leaf of a hash with one node replaced, added or taken away.
-    fn edit(&mut self, hash: u64, name: &[u8], octets: Option<Vec<u8>>) {
-        let index = self.leaves.index(hash);
-        let old = Arc::clone(self.leaves.0.get(index).expect("there is always a leaf"));
-        let mut nodes: Vec<(u64, &[u8])> = self.hashed_nodes(&old);
-        nodes.retain(|(_, octets)| Node::new(octets).name() != name);
-        if let Some(octets) = &octets {
-            nodes.push((hash, octets));
-        }
-        self.leaves.0.set(index, pack::leaf(&mut nodes));
+    /// Packs a leaf anew with some nodes changed.
+    fn edit(&mut self, index: usize, changes: &mut [NodeChange<'_>]) {
+        let old = self.leaves.0.get(index).expect("there is always a leaf");
+        let new = pack::changed_leaf(Leaf::new(old), changes, |name| self.key.hash_of(name));
+        self.leaves.0.set(index, new);
     }
 
     fn hashed_nodes<'l>(&self, leaf: &'l [u8]) -> Vec<(u64, &'l [u8])> {
@@ -209,7 +288,7 @@ impl Names {
         for name in added {
             let rank = names.rank(name);
             let ordinal = names.get(name).map_or(0, |node| node.ordinal());
-            names.order.insert(rank, reference(self.key.hash_of(name), ordinal));
+            names.order.insert(rank, &[reference(self.key.hash_of(name), ordinal)]);
         }
         names.order
     }

@@ -29,22 +29,21 @@ impl Child {
         Self { first, count, page: Arc::new(page) }
     }
 
-    /// Inserts; returns the right half when the page had to be split.
-    fn insert(&mut self, rank: usize, item: Ref) -> Option<Child> {
+    /// Inserts; returns what the page had to be split into besides itself.
+    fn insert(&mut self, rank: usize, items: &[Ref]) -> Vec<Child> {
         let split = match Arc::make_mut(&mut self.page) {
             Page::Refs(refs) => {
-                refs.insert(rank, item);
-                split_off(refs, PAGE_REFS_MAX).map(|right| Child::of(Page::Refs(right)))
+                refs.splice(rank..rank, items.iter().copied());
+                split_off(refs, PAGE_REFS_MAX, Page::Refs)
             }
             Page::Inner(children) => {
                 let (at, before) = child_at(children, rank);
-                if let Some(right) = children[at].insert(rank - before, item) {
-                    children.insert(at + 1, right);
-                }
-                split_off(children, PAGE_CHILDREN_MAX).map(|right| Child::of(Page::Inner(right)))
+                let right = children[at].insert(rank - before, items);
+                children.splice(at + 1..at + 1, right);
+                split_off(children, PAGE_CHILDREN_MAX, Page::Inner)
             }
         };
-        self.count = self.count + 1 - split.as_ref().map_or(0, |right| right.count);
+        self.count = self.count + items.len() - split.iter().map(|page| page.count).sum::<usize>();
         self.first = self.page.first();
         split
     }
@@ -84,8 +83,16 @@ impl Page {
     }
 }
 
-fn split_off<T>(items: &mut Vec<T>, max: usize) -> Option<Vec<T>> {
-    (items.len() > max).then(|| items.split_off(items.len() / 2))
+/// Leaves so many items that none of the pages is too large, and returns the others: each page has
+/// about as many.
+fn split_off<T>(items: &mut Vec<T>, max: usize, page: fn(Vec<T>) -> Page) -> Vec<Child> {
+    let mut split = Vec::new();
+    for pages in (2..=items.len().div_ceil(max)).rev() {
+        let len = items.len() / pages;
+        split.push(Child::of(page(items.split_off(items.len() - len))));
+    }
+    split.reverse();
+    split
 }
 
 /// The child where an item of this rank is to be inserted, and how many items lie before it.
@@ -168,15 +175,18 @@ impl Order {
         }
     }
 
-    /// Inserts a reference so that it gets this rank.
-    pub fn insert(&mut self, rank: usize, item: Ref) {
+    /// Inserts references so that the first of them gets this rank.
+    pub fn insert(&mut self, rank: usize, items: &[Ref]) {
         let Some(root) = &mut self.root else {
-            self.root = Some(Child::of(Page::Refs(vec![item])));
+            *self = Self::from_sorted(items.iter().copied());
             return;
         };
-        if let Some(right) = root.insert(rank, item) {
-            let left = root.clone();
-            *root = Child::of(Page::Inner(vec![left, right]));
+        let mut right = root.insert(rank, items);
+        while !right.is_empty() {
+            let mut children = vec![root.clone()];
+            children.append(&mut right);
+            right = split_off(&mut children, PAGE_CHILDREN_MAX, Page::Inner);
+            *root = Child::of(Page::Inner(children));
         }
     }
 
@@ -216,8 +226,10 @@ mod tests {
                 let item = dice(1 << 30) as Ref;
                 let rank = order.partition(|other| other < item);
                 assert_eq!(rank, list.partition_point(|other| *other < item));
-                order.insert(rank, item);
-                list.insert(rank, item);
+                // Mostly one, now and then a run as a bulk import brings it.
+                let run = vec![item; if dice(300) == 0 { dice(3000) } else { 1 }];
+                order.insert(rank, &run);
+                list.splice(rank..rank, run);
             } else {
                 let rank = dice(list.len());
                 assert_eq!(order.at(rank), Some(list[rank]));

@@ -1,18 +1,26 @@
 //! Packing nodes and leaves: the write side of what `image` reads.
 use crate::limits::SET_WIRE_LEN_MAX;
-use image::{LEAF_HEAD_LEN, NODE_HEAD_LEN, Node, bucket_of, last_bucket};
+use image::{LEAF_HEAD_LEN, Leaf, NODE_HEAD_LEN, Node, bucket_of, last_bucket};
 use std::cmp::Ordering;
 use std::sync::Arc;
 use wire::Rtype;
 
 /// Octets of a record in a message besides its data: owner as a pointer, type, class, TTL, length.
 const RECORD_HEAD_LEN: usize = 12;
+/// Octets that most leaves have room in: what is packed grows rarely.
+const LEAF_ROOM: usize = 4 << 10;
 
 /// Packs a node's head; its length is not known yet.
 pub fn node_head(into: &mut Vec<u8>, name: &[u8], ordinal: u8) {
     into.extend_from_slice(&[0, 0, name.len() as u8]);
     into.extend_from_slice(name);
     into.push(ordinal);
+}
+
+/// Gives a packed node its number among the names that share its hash.
+pub fn set_ordinal(node: &mut [u8], ordinal: u8) {
+    let at = NODE_HEAD_LEN + Node::new(node).name().len();
+    node[at] = ordinal;
 }
 
 /// Writes the length of the node that starts at `start` and ends where `into` does.
@@ -31,13 +39,12 @@ pub fn close_node(into: &mut [u8], start: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// A node without record sets.
-pub fn bare_node(name: &[u8]) -> Vec<u8> {
-    let mut octets = Vec::with_capacity(NODE_HEAD_LEN + name.len() + 1);
-    node_head(&mut octets, name, 0);
-    let len = octets.len() as u16;
-    octets[..2].copy_from_slice(&len.to_le_bytes());
-    octets
+/// Appends a node without record sets.
+pub fn bare_node(into: &mut Vec<u8>, name: &[u8]) {
+    let start = into.len();
+    node_head(into, name, 0);
+    let len = (into.len() - start) as u16;
+    into[start..start + 2].copy_from_slice(&len.to_le_bytes());
 }
 
 /// Packs one record set.
@@ -91,46 +98,139 @@ pub fn cmp_data(rtype: Rtype, a: &[u8], b: &[u8]) -> Ordering {
     a_head.cmp(b_head).then_with(|| a_names.iter().map(lower).cmp(b_names.iter().map(lower)))
 }
 
-/// The packed node with one set replaced, added or (`None`) taken away.
+/// Appends the packed node with one set replaced, added or (`None`) taken away.
 ///
 /// # Errors
 /// As [`close_node`].
-pub fn with_set(node: Node<'_>, rtype: Rtype, packed: Option<&[u8]>) -> Result<Vec<u8>, String> {
-    let mut octets = Vec::with_capacity(node.octets().len() + packed.map_or(0, <[u8]>::len));
-    node_head(&mut octets, node.name(), node.ordinal());
+pub fn with_set(
+    into: &mut Vec<u8>,
+    node: Node<'_>,
+    rtype: Rtype,
+    packed: Option<&[u8]>,
+) -> Result<(), String> {
+    let start = into.len();
+    node_head(into, node.name(), node.ordinal());
     let mut packed = packed;
     for old in node.sets() {
         if old.rtype() >= rtype {
-            octets.extend_from_slice(packed.take().unwrap_or_default());
+            into.extend_from_slice(packed.take().unwrap_or_default());
         }
         if old.rtype() != rtype {
-            octets.extend_from_slice(old.octets());
+            into.extend_from_slice(old.octets());
         }
     }
-    octets.extend_from_slice(packed.unwrap_or_default());
-    close_node(&mut octets, 0)?;
-    Ok(octets)
+    into.extend_from_slice(packed.unwrap_or_default());
+    close_node(into, start)
 }
 
 /// Packs a leaf from nodes and their hashes; the same nodes always give the same octets.
 pub fn leaf(nodes: &mut [(u64, &[u8])]) -> Arc<[u8]> {
     let last = last_bucket(nodes.len());
     nodes.sort_unstable_by_key(|(hash, octets)| (bucket_of(*hash, last), *hash, *octets));
-    let buckets = usize::from(last) + 1;
-    let table_end = LEAF_HEAD_LEN + 4 * (buckets + 1);
-    let total = table_end + nodes.iter().map(|(_, octets)| octets.len()).sum::<usize>();
-    let mut packed = Vec::with_capacity(total);
-    packed.extend_from_slice(&last.to_le_bytes());
-    packed.extend_from_slice(&(nodes.len() as u16).to_le_bytes());
-    let (mut at, mut rest) = (table_end, nodes.iter().peekable());
-    for bucket in 0..=buckets {
-        while let Some((_, octets)) = rest.next_if(|(hash, _)| bucket_of(*hash, last) < bucket) {
-            at += octets.len();
-        }
-        packed.extend_from_slice(&(at as u32).to_le_bytes());
+    let mut leaf = Buckets::new(last, nodes.len());
+    let mut rest = &*nodes;
+    while let Some((hash, _)) = rest.first() {
+        let bucket = bucket_of(*hash, last);
+        let len = rest.iter().take_while(|(hash, _)| bucket_of(*hash, last) == bucket).count();
+        leaf.start(bucket);
+        rest[..len].iter().for_each(|(_, octets)| leaf.octets.extend_from_slice(octets));
+        rest = &rest[len..];
     }
-    nodes.iter().for_each(|(_, octets)| packed.extend_from_slice(octets));
-    packed.into()
+    leaf.finish()
+}
+
+/// A leaf while it is packed, bucket by bucket.
+struct Buckets {
+    octets: Vec<u8>,
+    /// The next whose start is not yet written.
+    next: usize,
+    count: usize,
+}
+
+impl Buckets {
+    fn new(last: u16, nodes: usize) -> Self {
+        let count = usize::from(last) + 1;
+        let mut octets = Vec::with_capacity(LEAF_ROOM);
+        octets.extend_from_slice(&last.to_le_bytes());
+        octets.extend_from_slice(&(nodes as u16).to_le_bytes());
+        octets.resize(LEAF_HEAD_LEN + 4 * (count + 1), 0);
+        Self { octets, next: 0, count }
+    }
+
+    /// What is appended from now on lies in this bucket; those between have nothing.
+    fn start(&mut self, bucket: usize) {
+        let at = (self.octets.len() as u32).to_le_bytes();
+        for bucket in self.next..=bucket {
+            self.octets[LEAF_HEAD_LEN + 4 * bucket..][..4].copy_from_slice(&at);
+        }
+        self.next = bucket + 1;
+    }
+
+    fn finish(mut self) -> Arc<[u8]> {
+        self.start(self.count);
+        self.octets.into()
+    }
+}
+
+/// A node of a leaf that comes, changes or goes.
+#[derive(Clone, Copy)]
+pub struct NodeChange<'n> {
+    pub hash: u64,
+    /// Its name.
+    pub name: &'n [u8],
+    /// Whether the leaf did not have it.
+    pub is_new: bool,
+    /// What it is from now on; `None`: it goes.
+    pub octets: Option<&'n [u8]>,
+}
+
+impl<'n> NodeChange<'n> {
+    fn placed(&self) -> Option<(u64, &'n [u8])> {
+        Some((self.hash, self.octets?))
+    }
+}
+
+/// Packs a leaf with some nodes changed, each name once: as [`leaf`] would all it then has, but
+/// buckets that have no part in it are copied as they are.
+pub fn changed_leaf(
+    old: Leaf<'_>,
+    changes: &mut [NodeChange<'_>],
+    hash_of: impl Fn(&[u8]) -> u64,
+) -> Arc<[u8]> {
+    let come = changes.iter().filter(|change| change.is_new).count();
+    let go = changes.iter().filter(|change| change.octets.is_none()).count();
+    let count = old.len() + come - go;
+    let last = last_bucket(count);
+    let stays = |node: &Node<'_>, changes: &[NodeChange<'_>]| {
+        changes.iter().all(|change| change.name != node.name())
+    };
+    if last != last_bucket(old.len()) {
+        let kept = old.nodes().filter(|node| stays(node, changes));
+        let mut nodes: Vec<_> = kept.map(|node| (hash_of(node.name()), node.octets())).collect();
+        nodes.extend(changes.iter().filter_map(NodeChange::placed));
+        return leaf(&mut nodes);
+    }
+    changes.sort_unstable_by_key(|change| bucket_of(change.hash, last));
+    let mut packed = Buckets::new(last, count);
+    let (mut rest, mut nodes) = (&*changes, Vec::new());
+    for bucket in 0..=usize::from(last) {
+        packed.start(bucket);
+        let span = old.bucket((bucket as u64) << 32);
+        let here = rest.iter().take_while(|change| bucket_of(change.hash, last) == bucket);
+        let (here, behind) = rest.split_at(here.count());
+        if here.is_empty() {
+            packed.octets.extend_from_slice(span.octets());
+            continue;
+        }
+        nodes.clear();
+        let kept = span.filter(|node| stays(node, here));
+        nodes.extend(kept.map(|node| (hash_of(node.name()), node.octets())));
+        nodes.extend(here.iter().filter_map(NodeChange::placed));
+        nodes.sort_unstable();
+        nodes.iter().for_each(|(_, octets)| packed.octets.extend_from_slice(octets));
+        rest = behind;
+    }
+    packed.finish()
 }
 
 #[cfg(test)]
@@ -168,20 +268,56 @@ mod tests {
     }
 
     #[test]
+    fn a_changed_leaf_is_what_packing_all_of_it_gives() {
+        let hash = |name: &[u8]| (u64::from(name[1]) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        for (before, first, last) in [(0, 0, 1), (10, 3, 12), (31, 30, 33), (40, 0, 9), (5, 0, 5)] {
+            let old: Vec<_> = (0..before).map(|n| node(&[1, n], &[[10, 0, 0, n]])).collect();
+            for goes in [false, true] {
+                let new: Vec<_> = (first..last).map(|n| node(&[1, n], &[[10, 9, 9, n]])).collect();
+                let changed = |n: &u8| (first..last).contains(n);
+                let name = |octets| Node::new(octets).name();
+                let mut changes: Vec<_> = new
+                    .iter()
+                    .filter(|octets| !goes || name(octets)[1] < before)
+                    .map(|octets| NodeChange {
+                        hash: hash(name(octets)),
+                        name: name(octets),
+                        is_new: name(octets)[1] >= before,
+                        octets: (!goes).then_some(&octets[..]),
+                    })
+                    .collect();
+                let kept = (0..before).filter(|n| !changed(n)).map(|n| &old[usize::from(n)][..]);
+                let whole = kept.chain(changes.iter().filter_map(|change| change.octets));
+                let mut whole: Vec<_> = whole.map(|octets| (hash(name(octets)), octets)).collect();
+                let mut all: Vec<_> =
+                    old.iter().map(|octets| (hash(name(octets)), &octets[..])).collect();
+                let old = leaf(&mut all);
+                let packed = changed_leaf(Leaf::new(&old), &mut changes, hash);
+                assert_eq!(packed, leaf(&mut whole), "{before} {first} {last} {goes}");
+            }
+        }
+    }
+
+    #[test]
     fn sets_are_added_replaced_and_taken_away() {
         let octets = node(b"\x01a", &[[10, 0, 0, 1], [10, 0, 0, 2]]);
         let mut text = Vec::new();
         set(&mut text, Rtype::TXT, 60, [&b"\x02hi"[..]].into_iter()).unwrap();
-        let both = with_set(Node::new(&octets), Rtype::TXT, Some(&text)).unwrap();
+        let with_set = |node: &[u8], rtype, set: Option<&[u8]>| {
+            let mut octets = Vec::new();
+            super::with_set(&mut octets, Node::new(node), rtype, set).unwrap();
+            octets
+        };
+        let both = with_set(&octets, Rtype::TXT, Some(&text));
         let types: Vec<_> = Node::new(&both).sets().map(|set| set.rtype()).collect();
         assert_eq!(types, [Rtype::A, Rtype::TXT]);
-        assert_eq!(with_set(Node::new(&both), Rtype::TXT, None).unwrap(), octets);
+        assert_eq!(with_set(&both, Rtype::TXT, None), octets);
         let mut other = Vec::new();
         set(&mut other, Rtype::A, 5, [&[10, 9, 9, 9][..]].into_iter()).unwrap();
-        let replaced = with_set(Node::new(&both), Rtype::A, Some(&other)).unwrap();
+        let replaced = with_set(&both, Rtype::A, Some(&other));
         let set = Node::new(&replaced).set(Rtype::A).unwrap();
         assert_eq!((set.ttl(), set.data()), (5, &[10, 9, 9, 9][..]));
-        let bare = with_set(Node::new(&octets), Rtype::A, None).unwrap();
+        let bare = with_set(&octets, Rtype::A, None);
         assert!(Node::new(&bare).is_empty());
     }
 

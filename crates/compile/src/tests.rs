@@ -1,6 +1,6 @@
 //! Zones as a whole: changes and loads against a naive list of record sets.
 use crate::names::is_below;
-use crate::{Image, Loader, Zone};
+use crate::{Image, Loader, Ordered, Zone};
 use image::{HashKey, Tree, World};
 use model::Rule;
 use std::collections::BTreeMap;
@@ -115,6 +115,117 @@ fn changes_give_what_a_load_gives() {
             check(&load(&sets, Some(&zone)), &sets);
         }
     }
+}
+
+/// The sets, loaded in canonical order as a store has them.
+fn load_ordered(sets: &Sets) -> Result<Zone, crate::Problem> {
+    let mut all = Vec::new();
+    let owner = |owner: &str| {
+        let octets = name(owner).as_name().octets().to_ascii_lowercase();
+        octets[..octets.len() - name(ORIGIN).as_name().len()].to_vec()
+    };
+    all.push((vec![], Rtype::NS, vec![b"\x02ns\0".to_vec()]));
+    all.push((vec![], Rtype::SOA, vec![soa(1)]));
+    for ((at, rtype), records) in sets {
+        let mut records = records.clone();
+        records.sort();
+        all.push((owner(at), Rtype(*rtype), records));
+    }
+    all.sort_by(|a, b| canonical_cmp(&a.0, &b.0).then(a.1.cmp(&b.1)));
+    let mut loader = Ordered::new(key(), name(ORIGIN).as_name());
+    for (at, rtype, records) in &all {
+        loader.add(at, *rtype, 60, records.iter().map(Vec::as_slice))?;
+    }
+    loader.finish()
+}
+
+#[test]
+fn many_changes_at_once_give_what_a_load_gives() {
+    let mut dice = Dice(5);
+    let mut sets = Sets::new();
+    let mut zone = load(&sets, None);
+    for round in 0..40 {
+        let labels = ["a", "b", "*", "svc-1", "x.y", "deep.er.still"];
+        let mut batch = Sets::new();
+        for n in 0..dice.below(if round % 10 == 0 { 700 } else { 60 }) {
+            let (above, middle) = (labels[dice.below(6)], labels[dice.below(6)]);
+            let owner = format!("n{}.{middle}.{above}.{ORIGIN}", dice.below(60 + n));
+            let goes = dice.below(10) < if round < 20 { 3 } else { 8 };
+            let data = (0..1 + dice.below(3)).map(|k| vec![3, k as u8, round as u8, n as u8]);
+            let rtype = [Rtype::A, Rtype::TXT][dice.below(2)].0;
+            batch.insert((owner, rtype), if goes { vec![] } else { data.collect() });
+        }
+        let relative = |owner: &str| zone.relative(name(owner).as_name()).unwrap();
+        let mut named: Vec<_> =
+            batch.iter().map(|(set, data)| (relative(&set.0), set, data)).collect();
+        named.sort_by(|a, b| canonical_cmp(&a.0, &b.0));
+        let changes: Vec<_> = named
+            .iter()
+            .map(|(name, set, data)| {
+                let put = (!data.is_empty()).then_some((60, &data[..]));
+                crate::SetChange { name, rtype: Rtype(set.1), set: put }
+            })
+            .collect();
+        let before = (zone.clone(), zone.count());
+        zone.change_all(&changes).unwrap();
+        assert_eq!(before.0.count(), before.1, "an old zone is not touched");
+        for (set, data) in batch {
+            match data.is_empty() {
+                true => drop(sets.remove(&set)),
+                false => drop(sets.insert(set, data)),
+            }
+        }
+        if round % 5 == 4 {
+            check(&zone, &sets);
+        }
+    }
+    check(&load_ordered(&sets).unwrap(), &sets);
+}
+
+#[test]
+fn changes_that_contradict_each_other_are_all_refused() {
+    let sets: Sets = [((format!("www.{ORIGIN}"), 1), vec![vec![10, 0, 0, 1]])].into();
+    let mut zone = load(&sets, None);
+    let (address, alias) = ([[10, 0, 0, 2]], [b"\x01a\0"]);
+    let (address, alias): ([&[u8]; 1], [&[u8]; 1]) = ([&address[0]], [&alias[0][..]]);
+    let put = |name, rtype, set| crate::SetChange { name, rtype, set };
+    let new = put(b"\x03new", Rtype::A, Some((60, &address[..])));
+    let beside = put(b"\x03www", Rtype::CNAME, Some((60, &alias[..])));
+    let goes = put(b"\x03www", Rtype::A, None);
+    let refused = zone.change_all(&[new, beside]).unwrap_err();
+    assert_eq!((refused.place, refused.rule), (Some(1), Rule::CNAME_ALONE));
+    assert!(refused.what.starts_with("www.zone.test."), "{refused}");
+    check(&zone, &sets);
+    // Whatever their order, what goes makes room for what comes.
+    zone.change_all(&[new, beside, goes]).unwrap();
+    let sets = [((format!("www.{ORIGIN}"), 5), vec![b"\x01a\0".to_vec()])];
+    let new = ((format!("new.{ORIGIN}"), 1), vec![vec![10, 0, 0, 2]]);
+    check(&zone, &sets.into_iter().chain([new]).collect());
+}
+
+#[test]
+fn what_lies_in_no_order_is_not_loaded() {
+    let origin = name(ORIGIN);
+    let record: &[u8] = &[10, 0, 0, 1];
+    let add =
+        |loader: &mut Ordered, at: &[u8], rtype| loader.add(at, rtype, 60, [record].into_iter());
+    for (first, second) in [
+        ((&b"\x01b"[..], Rtype::A), (&b"\x01a"[..], Rtype::A)),
+        ((b"\x01a\x01b", Rtype::A), (b"\x01b", Rtype::A)),
+        ((b"\x01b", Rtype::TXT), (b"\x01b", Rtype::A)),
+        ((b"\x01b", Rtype::A), (b"\x01b", Rtype::A)),
+    ] {
+        let mut loader = Ordered::new(key(), origin.as_name());
+        add(&mut loader, first.0, first.1).unwrap();
+        let refused = add(&mut loader, second.0, second.1).unwrap_err();
+        assert!(refused.what.contains("damaged"), "{refused}");
+    }
+    let none = Ordered::new(key(), origin.as_name()).finish().map(drop).unwrap_err();
+    assert_eq!(none.rule, Rule::SOA);
+    let mut loader = Ordered::new(key(), origin.as_name());
+    add(&mut loader, b"\x01b", Rtype::CNAME).unwrap();
+    add(&mut loader, b"\x01b", Rtype::TXT).unwrap();
+    assert_eq!(loader.finish().map(drop).unwrap_err().rule, Rule::CNAME_ALONE);
 }
 
 #[test]

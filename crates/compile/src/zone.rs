@@ -1,7 +1,7 @@
 //! A zone, persistent: a changed one shares with the old all that did not change.
 use crate::limits::NSEC3_ITERATIONS_MAX;
 use crate::loader::Problem;
-use crate::names::Names;
+use crate::names::{Names, is_below};
 use crate::pack;
 use image::{Facts, HashKey, Node, Nsec3Params, RecordSet, Tree};
 use model::Rule;
@@ -74,56 +74,53 @@ impl Zone {
     /// Replaces a record set, or with `None` takes it away.
     ///
     /// # Errors
-    /// When the name does not lie in the zone, the set is too large, or the record sets of the
-    /// name would contradict each other. The zone is unchanged then.
+    /// When the name does not lie in the zone, or as [`Zone::change_all`].
     pub fn change(
         &mut self,
         name: Name<'_>,
         rtype: Rtype,
         set: Option<(u32, &[&[u8]])>,
     ) -> Result<(), Problem> {
-        let problem = |rule, what: String| Problem { place: None, rule, what };
-        let limit = |what| problem(Rule::LIMIT, what);
-        let broken = |why: Broken| problem(why.rule, format!("{name}: {why}"));
         let relative = self.relative(name).ok_or_else(|| {
             let what = format!("{name} does not lie in the zone {}", self.origin());
-            problem(Rule::OUT_OF_ZONE, what)
+            Problem { place: None, rule: Rule::OUT_OF_ZONE, what }
         })?;
-        let node = self.names.get(&relative);
-        let packed = match set {
-            None if node.and_then(|node| node.set(rtype)).is_none() => return Ok(()),
-            None => None,
-            Some((ttl, records)) => {
-                let mut packed = Vec::new();
-                pack::set(&mut packed, rtype, ttl, records.iter().copied()).map_err(limit)?;
-                Some(packed)
-            }
-        };
-        let octets = match node {
-            Some(node) => pack::with_set(node, rtype, packed.as_deref()),
-            None => {
-                pack::with_set(Node::new(&pack::bare_node(&relative)), rtype, packed.as_deref())
-            }
-        }
-        .map_err(|why| limit(format!("{name}: {why}")))?;
-        check_node(Node::new(&octets)).map_err(broken)?;
-        if Node::new(&octets).is_empty() && !self.names.has_below(&relative) {
-            self.remove_with_empty_parents(&relative);
-            return Ok(());
-        }
-        self.facts.note(Node::new(&octets)).map_err(broken)?;
-        self.names.put(octets).and_then(|()| self.add_empty_parents(&relative)).map_err(limit)
+        self.change_all(&[SetChange { name: &relative, rtype, set }])
     }
 
-    /// Every name above one that exists exists too (RFC 8020, RFC 4592 §2.2.2).
-    fn add_empty_parents(&mut self, name: &[u8]) -> Result<(), String> {
-        let mut rest = name;
-        while let Some(parent) = parent(rest) {
-            if self.names.get(parent).is_some() {
-                break;
+    /// Changes many record sets: all of them or none. They must be in canonical order of their
+    /// names, and each set be there once. What goes does so before what comes, so that an alias
+    /// may take the place of other sets.
+    ///
+    /// # Errors
+    /// When a set is too large, or the record sets of a name would contradict each other. The
+    /// place is that of the change in `changes`.
+    pub fn change_all<R: AsRef<[u8]>>(
+        &mut self,
+        changes: &[SetChange<'_, R>],
+    ) -> Result<(), Problem> {
+        let mut work = Work { facts: self.facts.clone(), ..Work::default() };
+        let mut first = 0;
+        for group in changes.chunk_by(|a, b| a.name == b.name) {
+            work.change_name(self, group).map_err(|(at, broken)| {
+                let name = NameBuf::joined(group[0].name, self.origin());
+                let name = name.map(|name| name.as_name().to_string()).unwrap_or_default();
+                let what = format!("{name}: {broken}");
+                Problem { place: Some((first + at) as u32), rule: broken.rule, what }
+            })?;
+            first += group.len();
+        }
+        let crowded = |what| Problem { place: None, rule: Rule::LIMIT, what };
+        self.names.put_all(&mut work.nodes).map_err(crowded)?;
+        self.facts = work.facts;
+        for name in work.emptied {
+            if self.names.has_below(name) {
+                let mut bare = Vec::new();
+                pack::bare_node(&mut bare, name);
+                self.names.put_all(&mut bare).map_err(crowded)?;
+            } else {
+                self.remove_with_empty_parents(name);
             }
-            self.names.put(pack::bare_node(parent))?;
-            rest = parent;
         }
         Ok(())
     }
@@ -182,6 +179,105 @@ impl image::Zone for Zone {
     }
 }
 
+/// A change of one record set.
+#[derive(Clone, Copy, Debug)]
+pub struct SetChange<'c, R> {
+    /// The name of the set relative to the zone's origin, in lower case.
+    pub name: &'c [u8],
+    /// Its type.
+    pub rtype: Rtype,
+    /// TTL and data of its records from now on; `None`: it goes.
+    pub set: Option<(u32, &'c [R])>,
+}
+
+/// What changes are about to make of a zone.
+#[derive(Default)]
+struct Work<'c> {
+    facts: Facts,
+    /// The packed nodes that come or change, in canonical order.
+    nodes: Vec<u8>,
+    /// The name of the last of them.
+    last: Option<&'c [u8]>,
+    /// The names that have no sets any more.
+    emptied: Vec<&'c [u8]>,
+    set: Vec<u8>,
+    bare: Vec<u8>,
+}
+
+impl<'c> Work<'c> {
+    /// Does the changes of one name. What is wrong comes with its place among them.
+    fn change_name<R: AsRef<[u8]>>(
+        &mut self,
+        zone: &Zone,
+        changes: &[SetChange<'c, R>],
+    ) -> Result<(), (usize, Broken)> {
+        let name = changes[0].name;
+        let old = zone.names.get(name);
+        if old.is_none() {
+            if changes.iter().all(|change| change.set.is_none()) {
+                return Ok(());
+            }
+            self.add_empty_parents(zone, name);
+        }
+        let start = self.nodes.len();
+        self.bare.clear();
+        pack::bare_node(&mut self.bare, name);
+        let before = old.map_or(&self.bare[..], |node| node.octets());
+        self.nodes.extend_from_slice(before);
+        let (go, come): (Vec<usize>, Vec<usize>) =
+            (0..changes.len()).partition(|at| changes[*at].set.is_none());
+        for at in go.into_iter().chain(come) {
+            self.change_set(start, &changes[at]).map_err(|broken| (at, broken))?;
+        }
+        let node = Node::new(&self.nodes[start..]);
+        self.facts.note(node).map_err(|broken| (0, broken))?;
+        if node.is_empty() {
+            self.nodes.truncate(start);
+            self.emptied.push(name);
+        } else {
+            self.last = Some(name);
+        }
+        Ok(())
+    }
+
+    /// Does one change of the node that stands last.
+    fn change_set<R: AsRef<[u8]>>(
+        &mut self,
+        start: usize,
+        change: &SetChange<'c, R>,
+    ) -> Result<(), Broken> {
+        let limit = |what| Broken::new(Rule::LIMIT, what);
+        self.set.clear();
+        if let Some((ttl, records)) = change.set {
+            let records = records.iter().map(AsRef::as_ref);
+            pack::set(&mut self.set, change.rtype, ttl, records).map_err(limit)?;
+        }
+        self.bare.clear();
+        self.bare.extend_from_slice(&self.nodes[start..]);
+        self.nodes.truncate(start);
+        let set = change.set.is_some().then_some(&self.set[..]);
+        let old = Node::new(&self.bare);
+        pack::with_set(&mut self.nodes, old, change.rtype, set).map_err(limit)?;
+        check_node(Node::new(&self.nodes[start..]))
+    }
+
+    /// Every name above one that exists exists too (RFC 8020, RFC 4592 §2.2.2).
+    fn add_empty_parents(&mut self, zone: &Zone, name: &'c [u8]) {
+        let mut missing = Vec::new();
+        let mut rest = name;
+        while let Some(above) = parent(rest) {
+            // What comes just before lies in the same branch if anything that comes does.
+            let comes = self.last.is_some_and(|last| last == above || is_below(last, above));
+            if comes || zone.names.get(above).is_some() {
+                break;
+            }
+            missing.push(above);
+            rest = above;
+        }
+        missing.iter().rev().for_each(|name| pack::bare_node(&mut self.nodes, name));
+    }
+}
+
 /// The name without its first label.
 pub(crate) fn parent(name: &[u8]) -> Option<&[u8]> {
     name.get(1 + usize::from(*name.first()?)..)
@@ -196,7 +292,7 @@ pub(crate) struct Broken {
 }
 
 impl Broken {
-    fn new(rule: Rule, what: impl Into<String>) -> Self {
+    pub(crate) fn new(rule: Rule, what: impl Into<String>) -> Self {
         Self { rule, what: what.into() }
     }
 }

@@ -93,6 +93,18 @@ impl<'a> Leaf<'a> {
 #[derive(Clone, Debug)]
 pub struct Nodes<'a>(&'a [u8]);
 
+impl<'a> Nodes<'a> {
+    /// Takes packed nodes that lie one behind another.
+    pub const fn new(octets: &'a [u8]) -> Self {
+        Self(octets)
+    }
+
+    /// The octets of those that are yet to come.
+    pub fn octets(&self) -> &'a [u8] {
+        self.0
+    }
+}
+
 impl<'a> Iterator for Nodes<'a> {
     type Item = Node<'a>;
 

@@ -88,27 +88,59 @@ fn holds(into: &mut Vec<u8>, value: &SetValue) {
     }
 }
 
-/// The revision and what a set holds.
+/// What a set holds, as it lies there.
+#[derive(Clone, Copy, Debug)]
+pub struct Held<'h> {
+    /// Seconds it may be kept.
+    pub ttl: u32,
+    /// Which of its records an answer holds.
+    pub policy: Policy,
+    count: u16,
+    /// The records, each behind its length.
+    data: &'h [u8],
+}
+
+impl<'h> Held<'h> {
+    /// The data of each record.
+    pub fn records(&self) -> impl Iterator<Item = &'h [u8]> {
+        let mut rest = self.data;
+        std::iter::from_fn(move || record(&mut rest).ok())
+    }
+
+    /// The same, to be kept.
+    pub fn to_value(&self) -> SetValue {
+        let mut data = Vec::with_capacity(self.count.into());
+        data.extend(self.records().map(Box::from));
+        SetValue { ttl: self.ttl, policy: self.policy, data }
+    }
+}
+
+/// The revision of a set and what it holds.
 ///
 /// # Errors
 /// When it is no value of a set.
-pub fn read_value(mut octets: &[u8]) -> Result<(Revision, SetValue), Damaged> {
+pub fn read_value(mut octets: &[u8]) -> Result<(Revision, Held<'_>), Damaged> {
     let from = &mut octets;
     let revision = Revision(number(from)?);
-    let value = read_holds(from)?;
-    if from.is_empty() { Ok((revision, value)) } else { Err(Damaged) }
+    let held = read_holds(from)?;
+    if from.is_empty() { Ok((revision, held)) } else { Err(Damaged) }
 }
 
-fn read_holds(from: &mut &[u8]) -> Result<SetValue, Damaged> {
+fn read_holds<'h>(from: &mut &'h [u8]) -> Result<Held<'h>, Damaged> {
     let ttl = u32::from_le_bytes(take(from)?);
     let [0] = take(from)? else { return Err(Damaged) };
     let count = u16::from_le_bytes(take(from)?);
-    let mut data = Vec::with_capacity(count.into());
+    let all = *from;
     for _ in 0..count {
-        let len = u16::from_le_bytes(take(from)?);
-        data.push(octets(from, len.into())?.into());
+        record(from)?;
     }
-    Ok(SetValue { ttl, policy: Policy::All, data })
+    let data = &all[..all.len() - from.len()];
+    Ok(Held { ttl, policy: Policy::All, count, data })
+}
+
+fn record<'h>(from: &mut &'h [u8]) -> Result<&'h [u8], Damaged> {
+    let len = u16::from_le_bytes(take(from)?);
+    octets(from, len.into())
 }
 
 /// Appends what the journal keeps of a write; false: it keeps nothing.
@@ -168,7 +200,7 @@ pub fn read_entry(revision: Revision, mut from: &[u8]) -> Result<JournalEntry, D
         let [0] = take(from)? else { return Err(Damaged) };
         let mut held = || match take(from)? {
             [0] => Ok(None),
-            _ => read_holds(from).map(Some),
+            _ => read_holds(from).map(|held| Some(held.to_value())),
         };
         let (before, after) = (held()?, held()?);
         changes.push(SetChange { name, rtype, view: View::Default, before, after });
@@ -213,5 +245,5 @@ pub fn show(
 ) -> Result<ControlFlow<()>, Damaged> {
     let (view, rtype) = read_key(key, name)?;
     let (revision, value) = read_value(value)?;
-    Ok(each(RawSet { name, rtype, view, revision, value: &value }))
+    Ok(each(RawSet { name, rtype, view, revision, value }))
 }

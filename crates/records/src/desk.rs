@@ -7,7 +7,7 @@ use crate::prepare;
 use crate::queue::{Queue, Request, Taker};
 use crate::zones::{Head, Heads, key};
 use crate::{
-    Action, Batch, Owner, Prepared, Reader, Refused, Restoring, Revision, SetKey, Store,
+    Action, Batch, Expect, Owner, Prepared, Reader, Refused, Restoring, Revision, SetKey, Store,
     StoreError, Written, codec,
 };
 use compile::Zone;
@@ -189,9 +189,25 @@ struct Group {
     answers: Vec<(Revision, Promise<Written>)>,
     /// The zones that are touched, as they were before; nothing: there was none.
     touched: HashMap<Box<[u8]>, Option<Head>>,
-    /// When its sets were written, by zone and set.
+    /// When its sets were written, by zone and set, of so many of its writes: looked up rarely.
     written: HashMap<(Box<[u8]>, Vec<u8>), Revision>,
+    noted: usize,
     edits: usize,
+}
+
+impl Group {
+    /// Notes when the sets of all its writes were written.
+    fn note_written(&mut self) {
+        for write in &self.writes[self.noted..] {
+            let at = key(write.zone.as_name());
+            for change in write.changes().map_or(&[][..], |(_, changes)| changes) {
+                let mut of = Vec::new();
+                codec::set_key(&mut of, &change.name, change.view, change.rtype);
+                self.written.insert((at.clone(), of), write.revision);
+            }
+        }
+        self.noted = self.writes.len();
+    }
 }
 
 /// What the thread has.
@@ -302,6 +318,9 @@ impl Clerk {
             return Err(if is_built_in { owner } else { Refused::NoSuchZone });
         };
         self.group.touched.entry(at.clone()).or_insert_with(|| Some(head.clone()));
+        if batch.edits.iter().any(|edit| edit.expect != Expect::Anything) {
+            self.group.note_written();
+        }
         let (group, reader) = (&self.group, &self.shared.reader);
         let last_written = |set: &SetKey| match codec::key_of(set) {
             None => Ok(Revision::NONE),
@@ -316,11 +335,6 @@ impl Clerk {
         let changes = prepare::change(head, &mut batch, &last_written)?;
         let revision = self.revision.next();
         head.revision = revision;
-        for change in &changes {
-            let mut of = Vec::new();
-            codec::set_key(&mut of, &change.name, change.view, change.rtype);
-            self.group.written.insert((at.clone(), of), revision);
-        }
         self.push(&batch.zone, batch.by, batch.when, Action::Change(changes));
         Ok(revision)
     }
@@ -337,11 +351,6 @@ impl Clerk {
         }
         let revision = self.revision.next();
         let (head, changes) = prepare::create(&batch, revision, &self.key)?;
-        for change in &changes {
-            let mut of = Vec::new();
-            codec::set_key(&mut of, &change.name, change.view, change.rtype);
-            self.group.written.insert((at.clone(), of), revision);
-        }
         self.group.touched.entry(at.clone()).or_insert(None);
         self.heads.insert(at, head);
         self.push(&batch.zone, batch.by, batch.when, Action::Create(changes));

@@ -193,7 +193,8 @@ impl Reader for Memory {
         let state = self.readable()?;
         let Some(zone) = state.zones.get(&key(set.zone.as_name())) else { return Ok(None) };
         let Some(key) = codec::key_of(set) else { return Ok(None) };
-        zone.sets.get(&key).map(|value| codec::read_value(value)).transpose().map_err(failed)
+        let found = zone.sets.get(&key).map(|value| codec::read_value(value)).transpose();
+        Ok(found.map_err(failed)?.map(|(revision, held)| (revision, held.to_value())))
     }
 
     fn scan(

@@ -1,11 +1,11 @@
 //! What a batch may do to its zone: everything is checked here, before anything is written.
-use crate::limits::EDITS_MAX;
+use crate::codec;
+use crate::limits::{EDITS_MAX, JOURNAL_EDITS_MAX};
 use crate::zones::Head;
 use crate::{Batch, Edit, Expect, Invalid, Policy, Refused, Revision, SetChange, SetKey, SetValue};
 use compile::{Loader, Problem};
 use image::HashKey;
 use model::{RecordSet, Rule};
-use std::collections::HashSet;
 use std::sync::Arc;
 use wire::{Name, NameBuf, Rtype};
 
@@ -22,7 +22,7 @@ fn invalid(edit: usize, field: &'static str, rule: Rule, what: impl Into<String>
 }
 
 /// Does a batch to its zone, which is as it was where that is refused. Returns what became of each
-/// set.
+/// set, in canonical order; what they held before only where the journal keeps it.
 pub fn change(
     head: &mut Head,
     batch: &mut Batch,
@@ -31,43 +31,51 @@ pub fn change(
     if head.zone.serial().is_none() {
         return Err(Refused::Unloaded);
     }
-    check(&mut batch.edits, head.zone.origin())?;
-    let mut changes = Vec::with_capacity(batch.edits.len());
-    // An alias may take the place of other sets, and they its: what goes does so first.
-    let (go, come): (Vec<_>, Vec<_>) =
-        (0..batch.edits.len()).partition(|index| batch.edits[*index].put.is_none());
-    for index in go.into_iter().chain(come) {
-        let after = batch.edits[index].put.take();
-        match change_set(head, batch, index, after, last_written) {
-            Ok(change) => changes.extend(change),
-            Err(why) => {
-                undo(head, &changes);
-                return Err(why);
-            }
+    let origin = NameBuf::from(head.zone.origin());
+    let order = check(&mut batch.edits, origin.as_name())?;
+    let keeps = batch.edits.len() <= JOURNAL_EDITS_MAX;
+    let mut before = Vec::new();
+    let mut done = Vec::with_capacity(order.len());
+    for index in order {
+        let edit = &batch.edits[index];
+        let (name, rtype) = (edit.name.as_name(), edit.rtype);
+        let is_asked = edit.put.is_none() || edit.expect != Expect::Anything;
+        let held = (keeps || is_asked).then(|| head.zone.set(name, rtype)).flatten();
+        expect(batch, index, held.is_some(), last_written)?;
+        // What is not there need not go.
+        if edit.put.is_some() || held.is_some() {
+            done.push(index);
+            before.push(held.filter(|_| keeps).map(value));
         }
     }
-    Ok(changes)
+    let changes = done.iter().map(|index| {
+        let edit = &batch.edits[*index];
+        let name = relative(edit.name.as_name(), origin.as_name());
+        let set = edit.put.as_ref().map(|value| (value.ttl, &value.data[..]));
+        compile::SetChange { name, rtype: edit.rtype, set }
+    });
+    let changes: Vec<_> = changes.collect();
+    head.zone.change_all(&changes).map_err(|Problem { place, rule, what }| {
+        let index = place.and_then(|place| done.get(place as usize));
+        invalid(index.copied().unwrap_or_default(), "edits", rule, what)
+    })?;
+    let changes = done.into_iter().zip(before).map(|(index, before)| {
+        let edit = &mut batch.edits[index];
+        let name = relative(edit.name.as_name(), origin.as_name()).into();
+        let (rtype, view, after) = (edit.rtype, edit.view, edit.put.take());
+        SetChange { name, rtype, view, before, after }
+    });
+    Ok(changes.collect())
 }
 
-/// Does one edit. Nothing: there was nothing to be done.
-fn change_set(
-    head: &mut Head,
-    batch: &Batch,
-    index: usize,
-    after: Option<SetValue>,
-    last_written: LastWritten<'_>,
-) -> Result<Option<SetChange>, Refused> {
-    let edit = &batch.edits[index];
-    let name = edit.name.as_name();
-    let before = head.value(name, edit.rtype);
-    expect(batch, index, before.is_some(), last_written)?;
-    if after.is_none() && before.is_none() {
-        return Ok(None);
-    }
-    let put = head.put(name, edit.rtype, after.as_ref());
-    put.map_err(|Problem { rule, what, .. }| invalid(index, "edits", rule, what))?;
-    let relative = head.zone.relative(name).unwrap_or_default().into();
-    Ok(Some(SetChange { name: relative, rtype: edit.rtype, view: edit.view, before, after }))
+/// The labels of a name in front of its zone's.
+fn relative<'n>(name: Name<'n>, origin: Name<'_>) -> &'n [u8] {
+    &name.octets()[..name.len() - origin.len()]
+}
+
+fn value(set: image::RecordSet<'_>) -> SetValue {
+    let data = set.records().map(Box::from).collect();
+    SetValue { ttl: set.ttl(), policy: Policy::All, data }
 }
 
 /// Whether a set is as an edit expects it.
@@ -95,28 +103,20 @@ fn expect(
     if is_met { Ok(()) } else { Err(Refused::Conflict { edit: index, is: is()? }) }
 }
 
-/// Takes back what was done, the last first.
-fn undo(head: &mut Head, changes: &[SetChange]) {
-    let origin = NameBuf::from(head.zone.origin());
-    for SetChange { name, rtype, before, .. } in changes.iter().rev() {
-        let name = NameBuf::joined(name, origin.as_name()).expect("it was a name before");
-        head.put(name.as_name(), *rtype, before.as_ref()).expect("it was so before");
-    }
-}
-
-/// Checks edits by themselves; what each puts is in order then, and each record there once.
-fn check(edits: &mut [Edit], origin: Name<'_>) -> Result<(), Refused> {
+/// Checks edits by themselves. What each puts is in order then, each record there once, and the
+/// names are in lower case. Returns their numbers in the canonical order of their sets.
+fn check(edits: &mut [Edit], origin: Name<'_>) -> Result<Vec<usize>, Refused> {
     if edits.len() > EDITS_MAX {
         return Err(Refused::EDITS);
     }
-    let mut seen = HashSet::with_capacity(edits.len());
+    let mut keys = Vec::new();
+    let mut ends = Vec::with_capacity(edits.len());
     for (index, edit) in edits.iter_mut().enumerate() {
         let wrong = |field, rule, what: String| invalid(index, field, rule, what);
         check_key(edit, origin).map_err(|(field, rule, what)| wrong(field, rule, what))?;
-        if !seen.insert((edit.name.as_name().octets().to_ascii_lowercase(), edit.rtype)) {
-            let what = format!("{} {} is there twice", edit.name.as_name(), edit.rtype);
-            return Err(wrong("name", Rule::TWICE, what));
-        }
+        edit.name.make_lowercase();
+        codec::set_key(&mut keys, relative(edit.name.as_name(), origin), edit.view, edit.rtype);
+        ends.push(keys.len());
         let Some(value) = &mut edit.put else { continue };
         let set = RecordSet::new(edit.rtype, value.ttl, std::mem::take(&mut value.data));
         let set = set.map_err(|why| {
@@ -130,7 +130,19 @@ fn check(edits: &mut [Edit], origin: Name<'_>) -> Result<(), Refused> {
         })?;
         value.data = set.into_records();
     }
-    Ok(())
+    let key = |index: usize| {
+        let start = index.checked_sub(1).map_or(0, |before| ends[before]);
+        &keys[start..ends[index]]
+    };
+    let mut order: Vec<usize> = (0..edits.len()).collect();
+    order.sort_by(|a, b| key(*a).cmp(key(*b)));
+    let twice = order.windows(2).filter(|two| key(two[0]) == key(two[1])).map(|two| two[1]).min();
+    if let Some(index) = twice {
+        let (name, rtype) = (edits[index].name.as_name(), edits[index].rtype);
+        let what = format!("{name} {rtype} is there twice");
+        return Err(invalid(index, "name", Rule::TWICE, what));
+    }
+    Ok(order)
 }
 
 /// What is wrong with where a set is to stand.

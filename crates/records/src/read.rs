@@ -151,7 +151,7 @@ impl Desk {
             return Ok(pager.page);
         }
         let scanned = self.0.reader.scan(origin, after, &mut |set| {
-            pager.take(set.name, set.rtype, set.revision, || set.value.clone())
+            pager.take(set.name, set.rtype, set.revision, || set.value.to_value())
         });
         let zone = scanned.map_err(refused)?.ok_or(Refused::NoSuchZone)?;
         for set in &mut pager.page.sets {

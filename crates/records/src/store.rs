@@ -1,4 +1,5 @@
 //! What the desk asks of a store. It knows no DNS: validation is the desk's.
+use crate::codec::Held;
 use crate::{JournalEntry, Kind, Revision, SetChange, SetKey, SetValue, View};
 use std::fmt;
 use std::io::{Read, Write};
@@ -67,7 +68,7 @@ pub struct RawSet<'s> {
     /// When it was last written.
     pub revision: Revision,
     /// What it holds.
-    pub value: &'s SetValue,
+    pub value: Held<'s>,
 }
 
 /// What keeps a store from doing what it is asked.

@@ -247,7 +247,7 @@ pub struct SetChange {
     pub rtype: Rtype,
     /// For whom it is.
     pub view: View,
-    /// What it held; `None`: it was not there.
+    /// What it held; `None`: it was not there, or the journal keeps the batch as a number alone.
     pub before: Option<SetValue>,
     /// What it holds; `None`: it is gone.
     pub after: Option<SetValue>,

@@ -1,7 +1,7 @@
 //! The zones of the store as they will be once all that was taken is written. They share what they
 //! hold with the image: there is no second copy.
 use crate::{Reader, Revision, SetValue, StoreError};
-use compile::{Loader, Zone};
+use compile::{Ordered, Problem, Zone};
 use image::HashKey;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -54,30 +54,25 @@ impl Head {
         key: &Arc<HashKey>,
     ) -> Result<Option<Self>, StoreError> {
         let Some(stored) = reader.zone(origin)? else { return Ok(None) };
-        let mut loader = Loader::new(Arc::clone(key), origin, None);
+        let mut loader = Ordered::new(Arc::clone(key), origin);
         let mut wrong = None;
-        reader.scan(origin, None, &mut |set| {
-            let added = NameBuf::joined(set.name, origin).map_err(|why| why.to_string());
-            let added = added.and_then(|owner| {
-                set.value.data.iter().try_for_each(|data| {
-                    loader.add(owner.as_name(), set.rtype, set.value.ttl, data, 0)
-                })
-            });
-            match added {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(why) => {
-                    wrong = Some(why);
-                    ControlFlow::Break(())
-                }
+        reader.scan(origin, None, &mut |set| match loader.add(
+            set.name,
+            set.rtype,
+            set.value.ttl,
+            set.value.records(),
+        ) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(why) => {
+                wrong = Some(why);
+                ControlFlow::Break(())
             }
         })?;
-        if let Some(why) = wrong {
-            return Err(StoreError::Failed(why));
-        }
-        let zone = loader.finish().map_err(|problems| {
-            let first = problems.first().map(ToString::to_string);
-            StoreError::Failed(first.unwrap_or_default())
-        })?;
+        let failed = |why: Problem| StoreError::Failed(why.to_string());
+        let zone = match wrong {
+            Some(why) => return Err(failed(why)),
+            None => loader.finish().map_err(failed)?,
+        };
         let mut head = Self { zone, revision: stored.revision };
         head.set_serial();
         Ok(Some(head))
@@ -93,27 +88,5 @@ impl Head {
         self.zone
             .change(origin.as_name(), Rtype::SOA, Some((ttl, &records)))
             .expect("another serial makes no other zone of it");
-    }
-
-    /// What a set holds; nothing where it is not there.
-    pub fn value(&self, name: Name<'_>, rtype: Rtype) -> Option<SetValue> {
-        let set = self.zone.set(name, rtype)?;
-        let data = set.records().map(Box::from).collect();
-        Some(SetValue { ttl: set.ttl(), policy: crate::Policy::All, data })
-    }
-
-    /// Takes what a set holds into the zone.
-    ///
-    /// # Errors
-    /// What the zone may not have; it is unchanged then.
-    pub fn put(
-        &mut self,
-        name: Name<'_>,
-        rtype: Rtype,
-        value: Option<&SetValue>,
-    ) -> Result<(), compile::Problem> {
-        let records: Vec<&[u8]> =
-            value.map(|value| value.data.iter().map(|data| &**data).collect()).unwrap_or_default();
-        self.zone.change(name, rtype, value.map(|value| (value.ttl, &records[..])))
     }
 }

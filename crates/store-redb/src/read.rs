@@ -95,7 +95,8 @@ impl Reader for Redb {
             Ok(sets.get(&set_key(row.number, &of)[..])?.map(|value| value.value().to_vec()))
         };
         let found = find().map_err(told)?;
-        found.map(|value| codec::read_value(&value)).transpose().map_err(damaged)
+        let found = found.as_deref().map(codec::read_value).transpose().map_err(damaged)?;
+        Ok(found.map(|(revision, held)| (revision, held.to_value())))
     }
 
     fn scan(

@@ -96,13 +96,13 @@ impl Names {
     }
 
     /// Puts packed nodes in the places of those of their names, or adds them: they lie one behind
-    /// another, in canonical order, each name once. A leaf is packed once, however many of them
-    /// are in it.
+    /// another, in canonical order, each name once; `is_new` says of each whether its name is not
+    /// there. A leaf is packed once, however many of them are in it.
     ///
     /// # Errors
     /// When more names than [`ORDINALS_MAX`] share their hash; nothing is put then.
-    pub fn put_all(&mut self, nodes: &mut [u8]) -> Result<(), String> {
-        let mut puts = self.find_all(nodes);
+    pub fn put_all(&mut self, nodes: &mut [u8], is_new: &[bool]) -> Result<(), String> {
+        let mut puts = self.find_all(nodes, is_new);
         let come = puts.iter().filter(|put| put.is_new).count();
         while self.order.len() + come > self.leaves.0.len() * LEAF_NAMES {
             self.grow();
@@ -125,29 +125,27 @@ impl Names {
                 }
             }
         }
-        let mut changes = Vec::new();
+        let (mut changes, mut room) = (Vec::new(), Vec::new());
         for here in by_leaf.chunk_by(|a, b| a.0 == b.0) {
             changes.clear();
             changes.extend(here.iter().map(|(_, _, number)| puts[*number].change(nodes)));
-            self.edit(here[0].0, &mut changes);
+            self.edit(&mut room, here[0].0, &mut changes);
         }
         self.order_all(&puts, nodes);
         Ok(())
     }
 
-    /// Where each of some nodes lies, and whether its name is new.
-    fn find_all(&self, nodes: &[u8]) -> Vec<Put> {
+    /// Where each of some nodes lies.
+    fn find_all(&self, nodes: &[u8], is_new: &[bool]) -> Vec<Put> {
         let mut at = 0;
-        let find = |node: Node<'_>| {
-            let name = node.name();
-            let hash = self.key.hash_of(name);
-            let is_new = Leaf::new(self.leaf(hash)).find(hash, name).is_none();
-            let len = node.octets().len();
+        let find = |(node, is_new): (Node<'_>, &bool)| {
+            let (name, len) = (node.name(), node.octets().len());
+            let (hash, is_new) = (self.key.hash_of(name), *is_new);
             let put = Put { hash, at, len, name_len: name.len(), is_new, ordinal: 0 };
             at += len;
             put
         };
-        Nodes::new(nodes).map(find).collect()
+        Nodes::new(nodes).zip(is_new).map(find).collect()
     }
 
     /// Takes new names into the order; the leaves have them already. Those between two that were
@@ -182,7 +180,7 @@ impl Names {
         let rank = self.rank(name);
         self.order.remove(rank);
         let mut change = [NodeChange { hash, name, is_new: false, octets: None }];
-        self.edit(self.leaves.index(hash), &mut change);
+        self.edit(&mut Vec::new(), self.leaves.index(hash), &mut change);
         // Half an item of hysteresis, so that one name coming and going does not split and join.
         if self.leaves.0.len() > 1
             && self.order.len() + LEAF_NAMES < self.leaves.0.len() * LEAF_NAMES
@@ -206,9 +204,9 @@ impl Names {
     }
 
     /// Packs a leaf anew with some nodes changed.
-    fn edit(&mut self, index: usize, changes: &mut [NodeChange<'_>]) {
+    fn edit(&mut self, room: &mut Vec<u8>, index: usize, changes: &mut [NodeChange<'_>]) {
         let old = self.leaves.0.get(index).expect("there is always a leaf");
-        let new = pack::changed_leaf(Leaf::new(old), changes, |name| self.key.hash_of(name));
+        let new = pack::changed_leaf(room, Leaf::new(old), changes, |name| self.key.hash_of(name));
         self.leaves.0.set(index, new);
     }
 

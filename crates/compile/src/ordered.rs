@@ -180,11 +180,11 @@ fn build(parts: &[Vec<u8>], leaves: &mut [Option<Arc<[u8]>>]) -> Result<bool, Pr
     for (node, numbered) in nodes.iter_mut().zip(&numbered) {
         node.2 = numbered;
     }
-    let mut packed = Vec::new();
+    let (mut packed, mut room) = (Vec::new(), Vec::new());
     for here in nodes.chunk_by(|a, b| a.0 == b.0) {
         packed.clear();
         packed.extend(here.iter().map(|(_, hash, octets)| (*hash, *octets)));
-        leaves[here[0].0] = Some(pack::leaf(&mut packed));
+        leaves[here[0].0] = Some(pack::leaf_in(&mut room, &mut packed));
     }
     Ok(is_crowded)
 }

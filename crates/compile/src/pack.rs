@@ -7,8 +7,6 @@ use wire::Rtype;
 
 /// Octets of a record in a message besides its data: owner as a pointer, type, class, TTL, length.
 const RECORD_HEAD_LEN: usize = 12;
-/// Octets that most leaves have room in: what is packed grows rarely.
-const LEAF_ROOM: usize = 4 << 10;
 
 /// Packs a node's head; its length is not known yet.
 pub fn node_head(into: &mut Vec<u8>, name: &[u8], ordinal: u8) {
@@ -125,9 +123,14 @@ pub fn with_set(
 
 /// Packs a leaf from nodes and their hashes; the same nodes always give the same octets.
 pub fn leaf(nodes: &mut [(u64, &[u8])]) -> Arc<[u8]> {
+    leaf_in(&mut Vec::new(), nodes)
+}
+
+/// The same, in room that was used before.
+pub fn leaf_in(room: &mut Vec<u8>, nodes: &mut [(u64, &[u8])]) -> Arc<[u8]> {
     let last = last_bucket(nodes.len());
     nodes.sort_unstable_by_key(|(hash, octets)| (bucket_of(*hash, last), *hash, *octets));
-    let mut leaf = Buckets::new(last, nodes.len());
+    let mut leaf = Buckets::new(room, last, nodes.len());
     let mut rest = &*nodes;
     while let Some((hash, _)) = rest.first() {
         let bucket = bucket_of(*hash, last);
@@ -140,17 +143,17 @@ pub fn leaf(nodes: &mut [(u64, &[u8])]) -> Arc<[u8]> {
 }
 
 /// A leaf while it is packed, bucket by bucket.
-struct Buckets {
-    octets: Vec<u8>,
+struct Buckets<'r> {
+    octets: &'r mut Vec<u8>,
     /// The next whose start is not yet written.
     next: usize,
     count: usize,
 }
 
-impl Buckets {
-    fn new(last: u16, nodes: usize) -> Self {
+impl<'r> Buckets<'r> {
+    fn new(octets: &'r mut Vec<u8>, last: u16, nodes: usize) -> Self {
         let count = usize::from(last) + 1;
-        let mut octets = Vec::with_capacity(LEAF_ROOM);
+        octets.clear();
         octets.extend_from_slice(&last.to_le_bytes());
         octets.extend_from_slice(&(nodes as u16).to_le_bytes());
         octets.resize(LEAF_HEAD_LEN + 4 * (count + 1), 0);
@@ -168,7 +171,7 @@ impl Buckets {
 
     fn finish(mut self) -> Arc<[u8]> {
         self.start(self.count);
-        self.octets.into()
+        self.octets[..].into()
     }
 }
 
@@ -191,8 +194,9 @@ impl<'n> NodeChange<'n> {
 }
 
 /// Packs a leaf with some nodes changed, each name once: as [`leaf`] would all it then has, but
-/// buckets that have no part in it are copied as they are.
+/// buckets that have no part in it are copied as they are. `room` is used again and again.
 pub fn changed_leaf(
+    room: &mut Vec<u8>,
     old: Leaf<'_>,
     changes: &mut [NodeChange<'_>],
     hash_of: impl Fn(&[u8]) -> u64,
@@ -208,10 +212,10 @@ pub fn changed_leaf(
         let kept = old.nodes().filter(|node| stays(node, changes));
         let mut nodes: Vec<_> = kept.map(|node| (hash_of(node.name()), node.octets())).collect();
         nodes.extend(changes.iter().filter_map(NodeChange::placed));
-        return leaf(&mut nodes);
+        return leaf_in(room, &mut nodes);
     }
     changes.sort_unstable_by_key(|change| bucket_of(change.hash, last));
-    let mut packed = Buckets::new(last, count);
+    let mut packed = Buckets::new(room, last, count);
     let (mut rest, mut nodes) = (&*changes, Vec::new());
     for bucket in 0..=usize::from(last) {
         packed.start(bucket);
@@ -292,7 +296,7 @@ mod tests {
                 let mut all: Vec<_> =
                     old.iter().map(|octets| (hash(name(octets)), &octets[..])).collect();
                 let old = leaf(&mut all);
-                let packed = changed_leaf(Leaf::new(&old), &mut changes, hash);
+                let packed = changed_leaf(&mut Vec::new(), Leaf::new(&old), &mut changes, hash);
                 assert_eq!(packed, leaf(&mut whole), "{before} {first} {last} {goes}");
             }
         }

@@ -111,13 +111,13 @@ impl Zone {
             first += group.len();
         }
         let crowded = |what| Problem { place: None, rule: Rule::LIMIT, what };
-        self.names.put_all(&mut work.nodes).map_err(crowded)?;
+        self.names.put_all(&mut work.nodes, &work.is_new).map_err(crowded)?;
         self.facts = work.facts;
         for name in work.emptied {
             if self.names.has_below(name) {
                 let mut bare = Vec::new();
                 pack::bare_node(&mut bare, name);
-                self.names.put_all(&mut bare).map_err(crowded)?;
+                self.names.put_all(&mut bare, &[false]).map_err(crowded)?;
             } else {
                 self.remove_with_empty_parents(name);
             }
@@ -196,6 +196,8 @@ struct Work<'c> {
     facts: Facts,
     /// The packed nodes that come or change, in canonical order.
     nodes: Vec<u8>,
+    /// Whether the zone has no node of their names yet.
+    is_new: Vec<bool>,
     /// The name of the last of them.
     last: Option<&'c [u8]>,
     /// The names that have no sets any more.
@@ -235,6 +237,7 @@ impl<'c> Work<'c> {
             self.nodes.truncate(start);
             self.emptied.push(name);
         } else {
+            self.is_new.push(old.is_none());
             self.last = Some(name);
         }
         Ok(())
@@ -275,6 +278,7 @@ impl<'c> Work<'c> {
             rest = above;
         }
         missing.iter().rev().for_each(|name| pack::bare_node(&mut self.nodes, name));
+        self.is_new.extend(missing.iter().map(|_| true));
     }
 }
 

@@ -99,7 +99,7 @@ impl Zone {
         &mut self,
         changes: &[SetChange<'_, R>],
     ) -> Result<(), Problem> {
-        let mut work = Work { facts: self.facts.clone(), ..Work::default() };
+        let mut work = Work { facts: self.facts, ..Work::default() };
         let mut first = 0;
         for group in changes.chunk_by(|a, b| a.name == b.name) {
             work.change_name(self, group).map_err(|(at, broken)| {

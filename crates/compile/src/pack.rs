@@ -215,6 +215,8 @@ pub fn changed_leaf(
         return leaf_in(room, &mut nodes);
     }
     changes.sort_unstable_by_key(|change| bucket_of(change.hash, last));
+    let come: usize = changes.iter().filter_map(|change| change.octets).map(<[u8]>::len).sum();
+    room.reserve(old.octets().len() + come);
     let mut packed = Buckets::new(room, last, count);
     let (mut rest, mut nodes) = (&*changes, Vec::new());
     for bucket in 0..=usize::from(last) {

@@ -37,6 +37,11 @@ impl<'a> Leaf<'a> {
         self.0.first_chunk().map_or(0, |last| u16::from_le_bytes(*last))
     }
 
+    /// The whole packed form.
+    pub fn octets(&self) -> &'a [u8] {
+        self.0
+    }
+
     /// How many nodes there are.
     pub fn len(&self) -> usize {
         self.0

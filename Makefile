@@ -89,8 +89,9 @@ bench-memory: ## octets a record, the peak of a reload, the time of a load; more
 bench-publish: ## what a change costs at 10 k and 10 M names, and when it is live; more than the limits fails
 	@cargo bench --package dunlin --bench publish
 
-bench-records: ## writes of records until they are durable and live, imports, and starts with RECORDS=10000000
-	@DUNLIN_BENCH_RECORDS=$(or $(RECORDS),10000000) cargo bench --package store-redb --bench records
+bench-records: ## writes of records until durable and live, imports, starts with RECORDS=10000000; writes docs/records-performance.md
+	@DUNLIN_BENCH_RECORDS=$(or $(RECORDS),10000000) DUNLIN_BENCH_REPORT=$(CURDIR)/docs/records-performance.md \
+	  cargo bench --package store-redb --bench records
 
 campaign-differential: ## QUESTIONS=1000000 beside Knot, NSD and BIND, from SEED=1
 	@scripts/require test

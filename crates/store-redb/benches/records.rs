@@ -1,14 +1,15 @@
 //! What writing costs beside what the disk costs: `make bench-records`.
 //!
-//! 1. The disk: 4 KiB and an order to bring it there, one after the other.
+//! 1. The disk: 4 KiB and an order to bring it there, one after the other; before and after part 3.
 //! 2. Records a second of a bulk import into a new zone, in batches.
 //! 3. In a zone of a million names: 64 who write one record each and wait until it is live; then
 //!    512 who write one record each and wait until it is on the disk.
 //! 4. Ten million records: from nothing to the first right answer, after an end and after a crash.
 //!
-//! A limit that is passed fails the run. `DUNLIN_BENCH_DIR` is where the files go, and
-//! `DUNLIN_BENCH_RECORDS` how many records part 4 has (0: no part 4). CPU time is of the whole process, bench and
-//! all: on a machine that others use too it says more than the clock.
+//! A limit that is passed fails the run. `DUNLIN_BENCH_DIR` is where the files go,
+//! `DUNLIN_BENCH_RECORDS` how many records part 4 has (0: no part 4), and `DUNLIN_BENCH_REPORT` the
+//! file that gets the figures as Markdown. CPU time is of the whole process, bench and all: on a
+//! machine that others use too it says more than the clock.
 use control::{Control, Running};
 use image::{HASH_KEY_WORDS, HashKey};
 use records::{
@@ -39,40 +40,72 @@ fn main() -> ExitCode {
         std::env::var_os("DUNLIN_BENCH_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
     let folder = folder.join(format!("dunlin-bench-records-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("a folder");
-    let mut verdict = Verdict { missed: false };
-    let sync = disk(&folder);
-    writing(&folder.join("million"), sync, &mut verdict);
+    let mut report = Report::default();
+    let machine = machine();
+    writing(&folder, &mut report);
     let many =
         std::env::var("DUNLIN_BENCH_RECORDS").map_or(10 * MILLION, |n| n.parse().expect("n"));
     if many > 0 {
-        starting(&folder, many, &mut verdict);
+        starting(&folder, many, &mut report);
     }
     fs::remove_dir_all(&folder).expect("removed");
-    if verdict.missed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    if let Some(file) = std::env::var_os("DUNLIN_BENCH_REPORT") {
+        fs::write(file, report.markdown(&machine)).expect("written");
+    }
+    if report.missed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-struct Verdict {
+/// What it runs on, and what that did just before.
+fn machine() -> String {
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let cpus = read("/proc/cpuinfo");
+    let model = cpus.lines().find_map(|line| line.strip_prefix("model name")?.split(": ").nth(1));
+    let count = thread::available_parallelism().map_or(1, usize::from);
+    let (release, load) = (read("/proc/sys/kernel/osrelease"), read("/proc/loadavg"));
+    let loads: Vec<&str> = load.split(' ').take(3).collect();
+    format!(
+        "{count} CPUs ({}), Linux {}; load averages before the run: {}",
+        model.unwrap_or("unknown"),
+        release.trim(),
+        loads.join(", ")
+    )
+}
+
+/// The figures.
+#[derive(Default)]
+struct Report {
+    rows: Vec<String>,
     missed: bool,
 }
 
-impl Verdict {
-    fn most(&mut self, what: &str, value: f64, limit: f64) {
-        self.tell(what, value, limit, value > limit);
+impl Report {
+    fn most(&mut self, what: &str, value: f64, limit: f64, cpu: &str) {
+        self.tell(what, value, &format!("at most {limit:.2}"), value > limit, cpu);
     }
 
-    fn least(&mut self, what: &str, value: f64, limit: f64) {
-        self.tell(what, value, limit, value < limit);
+    fn least(&mut self, what: &str, value: f64, limit: f64, cpu: &str) {
+        self.tell(what, value, &format!("at least {limit:.0}"), value < limit, cpu);
     }
 
-    fn tell(&mut self, what: &str, value: f64, limit: f64, missed: bool) {
-        let word = if missed { "  MISSED" } else { "" };
-        println!("{what:58} {value:12.2}  (limit {limit:.2}){word}");
+    fn tell(&mut self, what: &str, value: f64, limit: &str, missed: bool, cpu: &str) {
+        let limit = if missed { format!("{limit}: missed") } else { limit.into() };
+        println!("{what:56} {value:11.2}  {limit:24} {cpu}");
+        self.rows.push(format!("| {what} | {value:.2} | {limit} | {cpu} |\n"));
         self.missed |= missed;
+    }
+
+    fn markdown(&self, machine: &str) -> String {
+        format!(
+            "# Records: what writing them costs\n\nWritten by `make bench-records`; what is \
+             measured is said in `crates/store-redb/benches/records.rs`.\n\nMachine: {machine}.\n\n\
+             | | measured | limit | CPU time of the whole process |\n| --- | --- | --- | --- |\n{}",
+            self.rows.concat()
+        )
     }
 }
 
-/// Part 1: how long an order to the disk takes (p99).
-fn disk(folder: &Path) -> Duration {
+/// Part 1: how long orders to the disk take.
+fn disk(folder: &Path) -> Vec<Duration> {
     let file = File::create(folder.join("sync")).expect("a file");
     file.write_all_at(&vec![0; 1 << 20], 0).expect("written");
     file.sync_all().expect("synced");
@@ -82,43 +115,38 @@ fn disk(folder: &Path) -> Duration {
         file.sync_data().expect("synced");
         began.elapsed()
     });
-    let mut times: Vec<_> = times.collect();
-    times.sort_unstable();
-    let p99 = permille(&times, 990);
-    println!("fdatasync of 4 KiB: {:.2?} (p50), {p99:.2?} (p99)", permille(&times, 500));
-    p99
+    times.collect()
 }
 
-/// Parts 2 and 3.
-fn writing(folder: &Path, sync: Duration, verdict: &mut Verdict) {
-    let server = Server::start(folder);
+/// Parts 1, 2 and 3.
+fn writing(folder: &Path, report: &mut Report) {
+    let server = Server::start(&folder.join("million"));
     let (took, cpu) = server.import(MILLION);
     let rate = f64::from(MILLION) / took.as_secs_f64();
-    println!("a million records imported in {took:.2?} ({cpu:.2?} of CPU time)");
-    verdict.least("records a second, bulk import of a million", rate, 200_000.0);
+    let each = each(cpu, MILLION as usize);
+    report.least("records a second, bulk import of a million", rate, 200_000.0, &each);
     let done = Arc::new(AtomicBool::new(false));
     let workers: Vec<_> = (0..WORKERS).map(|_| worker(&server.control, &done)).collect();
-    let cpu = cpu_time();
-    let mut live = closed_loop(&server, WRITERS, true);
-    let cpu = (cpu_time() - cpu) / live.len() as u32;
-    live.sort_unstable();
-    let p99 = permille(&live, 990);
-    let rate = live.len() as f64 / SECONDS as f64;
-    println!(
-        "{WRITERS} writers: live after {:.2?} (p50), {rate:.0} writes/s, {cpu:.1?} of CPU time each",
-        permille(&live, 500)
-    );
+    let mut sync = disk(folder);
+    let live = closed_loop(&server, WRITERS, true, report);
+    sync.extend(disk(folder));
+    sync.sort_unstable();
     let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
-    let limit = milliseconds(Duration::from_millis(2) + 2 * sync);
-    verdict.most("write until live, ms (p99)", milliseconds(p99), limit);
-    let cpu = cpu_time();
-    let written = closed_loop(&server, MANY_WRITERS, false).len();
-    let cpu = (cpu_time() - cpu) / written as u32;
-    println!("{MANY_WRITERS} writers: {cpu:.1?} of CPU time each");
-    let written = written as f64 / SECONDS as f64;
-    verdict.least("single-record writes a second", written, 10_000.0);
+    let sync = [500, 990].map(|part| milliseconds(permille(&sync, part)));
+    report.tell("the disk: 4 KiB and fdatasync, ms (p50)", sync[0], "", false, "");
+    report.tell("the same (p99)", sync[1], "", false, "");
+    let p99 = milliseconds(permille(&live, 990));
+    report.most("64 writers: write until live, ms (p99)", p99, 2.0 + 2.0 * sync[1], "");
+    let p50 = milliseconds(permille(&live, 500));
+    report.tell("the same (p50)", p50, "", false, "");
+    closed_loop(&server, MANY_WRITERS, false, report);
     done.store(true, Ordering::Relaxed);
     workers.into_iter().for_each(|worker| worker.join().expect("no panic"));
+}
+
+/// CPU time, of each of so many.
+fn each(cpu: Duration, count: usize) -> String {
+    format!("{:.1} µs each", cpu.as_secs_f64() * 1e6 / count as f64)
 }
 
 /// A worker that loads what is new at each burst.
@@ -132,8 +160,14 @@ fn worker(control: &Control, done: &Arc<AtomicBool>) -> thread::JoinHandle<()> {
     })
 }
 
-/// So many write one record each, one after the other; how long each write took.
-fn closed_loop(server: &Server, writers: u32, until_live: bool) -> Vec<Duration> {
+/// So many write one record each, one after the other; how long each write took, sorted.
+fn closed_loop(
+    server: &Server,
+    writers: u32,
+    until_live: bool,
+    report: &mut Report,
+) -> Vec<Duration> {
+    let cpu = cpu_time();
     let until = Instant::now() + Duration::from_secs(SECONDS);
     let write = |writer: u32| {
         let mut times = Vec::new();
@@ -148,24 +182,34 @@ fn closed_loop(server: &Server, writers: u32, until_live: bool) -> Vec<Duration>
         }
         times
     };
-    thread::scope(|scope| {
+    let mut times: Vec<_> = thread::scope(|scope| {
         let writers: Vec<_> = (0..writers).map(|n| scope.spawn(move || write(n))).collect();
         writers.into_iter().flat_map(|writer| writer.join().expect("no panic")).collect()
-    })
+    });
+    times.sort_unstable();
+    let rate = times.len() as f64 / SECONDS as f64;
+    let (what, cpu) = (format!("{writers} writers: writes a second"), cpu_time() - cpu);
+    match until_live {
+        true => report.tell(&what, rate, "", false, &each(cpu, times.len())),
+        false => report.least(&what, rate, 10_000.0, &each(cpu, times.len())),
+    }
+    times
 }
 
 /// Part 4.
-fn starting(folder: &Path, many: u32, verdict: &mut Verdict) {
+fn starting(folder: &Path, many: u32, report: &mut Report) {
     let (whole, crashed) = (folder.join("many"), folder.join("crashed"));
     let server = Server::start(&whole);
     let (took, cpu) = server.import(many);
-    println!("{many} records imported in {took:.1?} ({cpu:.1?} of CPU time)");
+    let rate = f64::from(many) / took.as_secs_f64();
+    let what = format!("records a second, bulk import of {many}");
+    report.tell(&what, rate, "", false, &each(cpu, many as usize));
     fs::create_dir_all(&crashed).expect("a folder");
     // What lies there while it is written is what a process that is killed leaves.
     fs::copy(store_redb::path(&whole), store_redb::path(&crashed)).expect("copied");
     server.stop();
     let len = fs::metadata(store_redb::path(&whole)).expect("a file").len();
-    println!("the file has {} MiB", len >> 20);
+    report.tell("octets of the file, a record", len as f64 / f64::from(many), "", false, "");
     for (what, folder) in [("an end", whole), ("a crash", crashed)] {
         let (began, cpu) = (Instant::now(), cpu_time());
         let server = Server::open(&folder);
@@ -174,8 +218,8 @@ fn starting(folder: &Path, many: u32, verdict: &mut Verdict) {
         let set = zone.set(owner(many - 1).as_name(), Rtype::A).expect("the last record");
         assert_eq!(set.count(), 1);
         let (took, cpu) = (began.elapsed().as_secs_f64(), cpu_time() - cpu);
-        println!("{many} records read after {what} in {cpu:.2?} of CPU time");
-        verdict.most(&format!("seconds to the first answer after {what}"), took, 10.0);
+        let what = format!("{many} records: seconds to the first answer after {what}");
+        report.most(&what, took, 10.0, &format!("{:.2} s", cpu.as_secs_f64()));
     }
 }
 

@@ -1,4 +1,5 @@
 //! A server whose every answer is scripted.
+#![allow(dead_code, reason = "each test file uses some of it")]
 
 use lab_load::names::{Order, Set, What};
 use lab_load::query::Form;

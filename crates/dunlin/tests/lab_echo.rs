@@ -174,7 +174,7 @@ fn what_cannot_be_is_told_with_what_to_do() {
         ("--batch 2 --model blocking", 2, "a batch of 1; leave it out"),
         ("--threads 0", 2, "at least one thread"),
         ("--netns no-such-one", 2, "`ip netns list` shows those there are"),
-        ("--model af_xdp", 2, "possible values: blocking, spin, recvmmsg"),
+        ("--model af_packet", 2, "possible values: blocking, spin, recvmmsg"),
         ("--receive-buffer 4", 2, "expected a size such as"),
         ("--busy-poll 4", 2, "expected a time such as"),
     ] {

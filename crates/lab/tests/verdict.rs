@@ -233,7 +233,8 @@ fn text(table: &Table) -> String {
     format!(
         "# Verdicts\n\nSomething is broken on purpose on the two-host bench, and the verdict must \
          name it: 10,000 questions a second for a second, a CPU for each side. Written by `make \
-         campaign-verdict`; one right verdict of three in `make test`.\n\n{date}, {kernel}, {} CPUs.\n\n{}",
+         campaign-verdict`; one right verdict of three in `make test`.\n\n{date}, {kernel}, {} \
+         CPUs.\n\n{}",
         run("nproc", &[]),
         table.markdown()
     )

@@ -53,7 +53,10 @@ impl Served {
             true => String::new(),
             false => format!("data_dir = \"{}\"\n", folder.join("data").display()),
         };
-        let listen = match config.contains("listen = ") {
+        // What comes before the first table is of [server].
+        let of_server = format!("\n{config}");
+        let of_server = of_server.split("\n[").next();
+        let listen = match of_server.is_some_and(|keys| keys.contains("listen = ")) {
             true => "",
             false => "listen = [\"127.0.0.1:0\"]\n",
         };

@@ -49,7 +49,6 @@ pub fn answer(query: &[u8], rcode: u8) -> Vec<u8> {
 }
 
 /// With a record A of 192.0.2.1.
-#[allow(dead_code, reason = "not every test has addresses")]
 pub fn address(query: &[u8]) -> Vec<u8> {
     let mut message = yes(query);
     message[7] = 1;
@@ -63,7 +62,6 @@ pub fn now(message: Vec<u8>) -> Vec<(Duration, Vec<u8>)> {
 }
 
 /// The name that a query asks for, as text.
-#[allow(dead_code, reason = "not every test looks at names")]
 pub fn name(query: &[u8]) -> String {
     wire::Name::parse(&query[12..]).unwrap().to_string()
 }
@@ -81,7 +79,6 @@ impl Server {
     }
 
     /// Each connection is served in its order; `last` queries end it.
-    #[allow(dead_code, reason = "not every test needs streams")]
     pub fn tcp(
         last: u64,
         script: impl Fn(u64, &[u8]) -> Vec<(Duration, Vec<u8>)> + Send + Sync + 'static,

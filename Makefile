@@ -51,7 +51,7 @@ bench-instructions: ## instructions a query; more than the limit fails
 	@scripts/require test
 	@cargo bench --package answer --bench instructions
 
-bench-echoes: ## what an echo answers by every model, beside one in C, ROUNDS=3; writes docs/echo.md; root
+bench-echoes: ## what an echo answers by every model of the kernel's stack, beside one in C, ROUNDS=3; writes docs/echo.md; root
 	@scripts/require bench-echoes
 	@cargo build --quiet --release --package dunlin
 	@bench/echoes $(or $(ROUNDS),3) docs/echo.md

@@ -17,7 +17,7 @@ pub enum Layout {
     /// CPU, which competes with what else runs there as any thread does.
     Whole,
     /// As `whole`, but what AF_XDP sends goes past the other end's polling thread, so that the
-    /// sender's CPU runs the network stack of the receiver. So the first anchors were measured.
+    /// sender's CPU runs the network stack of the receiver.
     Shared,
     /// The receiver's: packets are steered (RPS) to its CPU and received there by interrupts, as a
     /// network card's are, before whatever thread runs there.

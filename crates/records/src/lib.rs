@@ -5,6 +5,7 @@
 //! group, gives the zones to `control`, and answers. The image is the copy in memory.
 #![forbid(unsafe_code)]
 
+mod clerk;
 pub mod codec;
 mod desk;
 pub mod limits;

@@ -1,0 +1,304 @@
+//! The thread of the desk: it takes all that waits, has it brought to the disk as one group, and
+//! gives the zones to `control`.
+use crate::desk::{Shared, refused};
+use crate::limits::{GROUP_EDITS_MAX, MAILBOX_PATIENCE, ZONES_MAX};
+use crate::pending::Promise;
+use crate::prepare;
+use crate::queue::Request;
+use crate::zones::{Head, Heads, key};
+use crate::{
+    Action, Batch, Expect, Owner, Prepared, Refused, Restoring, Revision, SetKey, Store,
+    StoreError, Written, codec,
+};
+use compile::Zone;
+use control::{MailboxFull, Ticket};
+use image::HashKey;
+use std::collections::HashMap;
+use std::io::Read;
+use std::sync::Arc;
+use std::thread;
+use std::time::SystemTime;
+use wire::{Name, NameBuf};
+
+/// What is written together.
+#[derive(Default)]
+struct Group {
+    writes: Vec<Prepared>,
+    answers: Vec<(Revision, Promise<Written>)>,
+    /// The zones that are touched, as they were before; nothing: there was none.
+    touched: HashMap<Box<[u8]>, Option<Head>>,
+    /// When its sets were written, by zone and set, of so many of its writes: looked up rarely.
+    written: HashMap<(Box<[u8]>, Vec<u8>), Revision>,
+    noted: usize,
+    edits: usize,
+}
+
+impl Group {
+    /// Notes when the sets of all its writes were written.
+    fn note_written(&mut self) {
+        for write in &self.writes[self.noted..] {
+            let at = key(write.zone.as_name());
+            for change in write.changes().map_or(&[][..], |(_, changes)| changes) {
+                let mut of = Vec::new();
+                codec::set_key(&mut of, &change.name, change.view, change.rtype);
+                self.written.insert((at.clone(), of), write.revision);
+            }
+        }
+        self.noted = self.writes.len();
+    }
+}
+
+/// What the thread has.
+pub struct Clerk {
+    shared: Arc<Shared>,
+    store: Box<dyn Store>,
+    heads: Heads,
+    key: Arc<HashKey>,
+    /// The last that was given to a write.
+    revision: Revision,
+    group: Group,
+}
+
+impl Clerk {
+    /// Reads all zones of a store.
+    pub fn new(shared: Arc<Shared>, store: Box<dyn Store>) -> Result<Self, StoreError> {
+        let key = Arc::clone(shared.control.image().key());
+        let (heads, revision) = (Heads::new(), Revision::NONE);
+        let mut clerk = Self { shared, store, heads, key, revision, group: Group::default() };
+        clerk.load()?;
+        Ok(clerk)
+    }
+
+    /// Reads all zones of the store.
+    fn load(&mut self) -> Result<(), StoreError> {
+        self.heads.clear();
+        let reader = &*self.shared.reader;
+        self.revision = reader.revision()?;
+        for stored in reader.zones()? {
+            let origin = stored.origin.as_name();
+            let head = match Head::load(reader, origin, &self.key) {
+                Ok(head) => head,
+                Err(why) => {
+                    tracing::error!(zone = %origin, "zone of the store answers SERVFAIL: {why}");
+                    let zone = Zone::unloaded(Arc::clone(&self.key), origin);
+                    Some(Head { zone, revision: stored.revision })
+                }
+            };
+            self.heads.extend(head.map(|head| (key(origin), head)));
+        }
+        Ok(())
+    }
+
+    /// Does what is asked until the queue ends.
+    pub fn run(&mut self) {
+        let mut is_tidy = false;
+        while let Some(requests) = self.shared.queue.take(is_tidy) {
+            for request in requests {
+                self.take(request);
+                if self.group.edits >= GROUP_EDITS_MAX {
+                    self.commit();
+                }
+            }
+            self.commit();
+            is_tidy = !self.store.tidy().unwrap_or_else(|why| {
+                tracing::warn!("housekeeping of the store: {why}");
+                false
+            });
+        }
+    }
+
+    fn take(&mut self, request: Request) {
+        match request {
+            Request::Write(batch, promise) => match self.write(batch) {
+                Ok(revision) => self.group.answers.push((revision, promise)),
+                Err(why) => promise.answer(Err(why)),
+            },
+            Request::Create(batch, promise) => match self.create(batch) {
+                Ok(revision) => self.group.answers.push((revision, promise)),
+                Err(why) => promise.answer(Err(why)),
+            },
+            Request::Delete(zone, by, when, promise) => match self.delete(&zone, by, when) {
+                Ok(revision) => self.group.answers.push((revision, promise)),
+                Err(why) => promise.answer(Err(why)),
+            },
+            Request::Restore(mut from, by, when, promise) => {
+                self.commit();
+                promise.answer(self.restore(&mut *from, by, when));
+            }
+            Request::Settle(promise) => {
+                self.commit();
+                self.publish_all();
+                promise.answer(Ok(()));
+            }
+            Request::Close(promise) => {
+                self.commit();
+                self.store.close();
+                promise.answer(Ok(()));
+            }
+            Request::Open(promise) => promise.answer(self.store.open().map_err(refused)),
+        }
+    }
+
+    /// Whether a zone may be written here.
+    fn check_owner(&self, origin: Name<'_>) -> Result<(), Refused> {
+        match self.shared.others.owner(origin) {
+            Some(owner) => Err(Refused::NotTheOwner { owner }),
+            None => Ok(()),
+        }
+    }
+
+    fn write(&mut self, mut batch: Batch) -> Result<Revision, Refused> {
+        let zone = batch.zone.clone();
+        let origin = zone.as_name();
+        let at = key(origin);
+        self.check_owner(origin)?;
+        let Some(head) = self.heads.get_mut(&at) else {
+            let owner = Refused::NotTheOwner { owner: Owner::BuiltIn };
+            let is_built_in = self.shared.built_in(origin).is_some();
+            return Err(if is_built_in { owner } else { Refused::NoSuchZone });
+        };
+        self.group.touched.entry(at.clone()).or_insert_with(|| Some(head.clone()));
+        if batch.edits.iter().any(|edit| edit.expect != Expect::Anything) {
+            self.group.note_written();
+        }
+        let (group, reader) = (&self.group, &self.shared.reader);
+        let last_written = |set: &SetKey| match codec::key_of(set) {
+            None => Ok(Revision::NONE),
+            Some(of) => match group.written.get(&(at.clone(), of)) {
+                Some(revision) => Ok(*revision),
+                None => reader
+                    .set(set)
+                    .map_err(refused)
+                    .map(|set| set.map_or(Revision::NONE, |set| set.0)),
+            },
+        };
+        let changes = prepare::change(head, &mut batch, &last_written)?;
+        let revision = self.revision.next();
+        head.revision = revision;
+        self.push(&batch.zone, batch.by, batch.when, Action::Change(changes));
+        Ok(revision)
+    }
+
+    fn create(&mut self, batch: Batch) -> Result<Revision, Refused> {
+        let origin = batch.zone.as_name();
+        let at = key(origin);
+        self.check_owner(origin)?;
+        if self.heads.contains_key(&at) {
+            return Err(Refused::ZoneExists);
+        }
+        if self.heads.len() >= ZONES_MAX {
+            return Err(Refused::ZONES);
+        }
+        let revision = self.revision.next();
+        let (head, changes) = prepare::create(&batch, revision, &self.key)?;
+        self.group.touched.entry(at.clone()).or_insert(None);
+        self.heads.insert(at, head);
+        self.push(&batch.zone, batch.by, batch.when, Action::Create(changes));
+        Ok(revision)
+    }
+
+    fn delete(
+        &mut self,
+        zone: &NameBuf,
+        by: Arc<str>,
+        when: SystemTime,
+    ) -> Result<Revision, Refused> {
+        self.check_owner(zone.as_name())?;
+        let at = key(zone.as_name());
+        let Some(head) = self.heads.remove(&at) else { return Err(Refused::NoSuchZone) };
+        self.group.touched.entry(at).or_insert(Some(head));
+        self.push(zone, by, when, Action::Delete);
+        Ok(self.revision)
+    }
+
+    fn push(&mut self, zone: &NameBuf, by: Arc<str>, when: SystemTime, action: Action) {
+        self.revision = self.revision.next();
+        let mut zone = zone.clone();
+        zone.make_lowercase();
+        let write = Prepared { zone, revision: self.revision, when, by, action };
+        self.group.edits += 1 + write.changes().map_or(0, |(_, changes)| changes.len());
+        self.group.writes.push(write);
+    }
+
+    /// Brings the group to the disk, then to control, and answers.
+    fn commit(&mut self) {
+        let group = std::mem::take(&mut self.group);
+        let Some(first) = group.writes.first() else { return };
+        let before = first.revision.0 - 1;
+        if let Err(why) = self.store.commit(&group.writes) {
+            tracing::error!(writes = group.writes.len(), "writes refused: {why}");
+            self.revision = Revision(before);
+            for (at, head) in group.touched {
+                match head {
+                    Some(head) => drop(self.heads.insert(at, head)),
+                    None => drop(self.heads.remove(&at)),
+                }
+            }
+            let why = refused(why);
+            group.answers.into_iter().for_each(|(_, promise)| promise.answer(Err(why.clone())));
+            return;
+        }
+        let touched: Vec<_> = group.touched.into_keys().collect();
+        let tickets = touched.iter().filter_map(|at| self.publish(at));
+        let Some(ticket) = tickets.max() else { return };
+        self.shared.live.give(self.revision, ticket);
+        for (revision, promise) in group.answers {
+            promise.answer(Ok(Written { revision, ticket }));
+        }
+    }
+
+    /// Gives all zones to control, but for those that somebody else has. The ticket of the last.
+    pub fn publish_all(&mut self) -> Option<Ticket> {
+        let all: Vec<_> = self.heads.keys().cloned().collect();
+        let ticket = all.iter().filter_map(|at| self.publish(at)).max();
+        if let Some(ticket) = ticket {
+            self.shared.live.give(self.revision, ticket);
+        }
+        ticket
+    }
+
+    /// Has a zone answered as it is now. Nothing: it is somebody else's.
+    fn publish(&mut self, at: &[u8]) -> Option<Ticket> {
+        let origin = Name::parse(at).ok()?;
+        if self.shared.others.owner(origin).is_some() {
+            return None;
+        }
+        let zone = match self.heads.get_mut(at) {
+            Some(head) => {
+                head.set_serial();
+                Some(head.zone.clone())
+            }
+            None => self.shared.others.instead(origin, &self.key),
+        };
+        let control = &self.shared.control;
+        loop {
+            let put = match &zone {
+                Some(zone) => control.put_zone(zone.clone()),
+                None => control.remove_zone(origin),
+            };
+            match put {
+                Ok(ticket) => return Some(ticket),
+                Err(MailboxFull) => thread::sleep(MAILBOX_PATIENCE),
+            }
+        }
+    }
+
+    fn restore(
+        &mut self,
+        from: &mut dyn Read,
+        by: Arc<str>,
+        when: SystemTime,
+    ) -> Result<Written, Refused> {
+        let restoring = Restoring { revision: self.revision.next(), when, by };
+        self.store.restore(from, &restoring).map_err(refused)?;
+        let before: Vec<_> = self.heads.keys().cloned().collect();
+        self.load().map_err(refused)?;
+        let gone = before.iter().filter(|at| !self.heads.contains_key(*at));
+        let gone: Vec<_> = gone.cloned().collect();
+        let removed = gone.iter().filter_map(|at| self.publish(at)).max();
+        let ticket = self.publish_all().max(removed);
+        let ticket = ticket.ok_or_else(|| Refused::Failed("the snapshot holds no zone".into()))?;
+        self.shared.live.give(self.revision, ticket);
+        Ok(Written { revision: self.revision, ticket })
+    }
+}

@@ -56,6 +56,8 @@ pub struct Clerk {
     key: Arc<HashKey>,
     /// The last that was given to a write.
     revision: Revision,
+    /// Whether the disk may hold other than the heads: something failed, or a successor had it.
+    is_unsure: bool,
     group: Group,
 }
 
@@ -63,17 +65,17 @@ impl Clerk {
     /// Reads all zones of a store.
     pub fn new(shared: Arc<Shared>, store: Box<dyn Store>) -> Result<Self, StoreError> {
         let key = Arc::clone(shared.control.image().key());
-        let (heads, revision) = (Heads::new(), Revision::NONE);
-        let mut clerk = Self { shared, store, heads, key, revision, group: Group::default() };
+        let (heads, revision, group) = (Heads::new(), Revision::NONE, Group::default());
+        let mut clerk = Self { shared, store, heads, key, revision, is_unsure: false, group };
         clerk.load()?;
         Ok(clerk)
     }
 
-    /// Reads all zones of the store.
+    /// Reads all zones of the store, or leaves all as it was.
     fn load(&mut self) -> Result<(), StoreError> {
-        self.heads.clear();
         let reader = &*self.shared.reader;
-        self.revision = reader.revision()?;
+        let revision = reader.revision()?;
+        let mut heads = Heads::new();
         for stored in reader.zones()? {
             let origin = stored.origin.as_name();
             let head = match Head::load(reader, origin, &self.key) {
@@ -84,8 +86,34 @@ impl Clerk {
                     Some(Head { zone, revision: stored.revision })
                 }
             };
-            self.heads.extend(head.map(|head| (key(origin), head)));
+            heads.extend(head.map(|head| (key(origin), head)));
         }
+        (self.heads, self.revision) = (heads, revision);
+        Ok(())
+    }
+
+    /// Reads all zones of the store anew, and has them answered as they are there.
+    fn load_again(&mut self) -> Result<Option<Ticket>, StoreError> {
+        let before: Vec<_> = self.heads.keys().cloned().collect();
+        self.load()?;
+        let gone = before.iter().filter(|at| !self.heads.contains_key(*at));
+        let gone: Vec<_> = gone.cloned().collect();
+        let removed = gone.iter().filter_map(|at| self.publish(at)).max();
+        Ok(self.publish_all().max(removed))
+    }
+
+    /// What failed may be on the disk all the same: before anything more is put upon it, what is
+    /// answered is what is there.
+    fn make_sure(&mut self) -> Result<(), Refused> {
+        if !self.is_unsure {
+            return Ok(());
+        }
+        let newest = self.store.newest().map_err(refused)?;
+        if newest != self.revision {
+            tracing::warn!(%newest, known = %self.revision, "the store is read anew");
+            self.load_again().map_err(refused)?;
+        }
+        self.is_unsure = false;
         Ok(())
     }
 
@@ -109,21 +137,26 @@ impl Clerk {
 
     fn take(&mut self, request: Request) {
         match request {
-            Request::Write(batch, promise) => match self.write(batch) {
-                Ok(revision) => self.group.answers.push((revision, promise)),
-                Err(why) => promise.answer(Err(why)),
-            },
-            Request::Create(batch, promise) => match self.create(batch) {
-                Ok(revision) => self.group.answers.push((revision, promise)),
-                Err(why) => promise.answer(Err(why)),
-            },
-            Request::Delete(zone, by, when, promise) => match self.delete(&zone, by, when) {
-                Ok(revision) => self.group.answers.push((revision, promise)),
-                Err(why) => promise.answer(Err(why)),
-            },
+            Request::Write(batch, promise) => {
+                let written = self.write(batch);
+                self.promised(written, promise);
+            }
+            Request::Create(batch, promise) => {
+                let created = self.create(batch);
+                self.promised(created, promise);
+            }
+            Request::Delete(zone, by, when, promise) => {
+                let deleted = self.delete(&zone, by, when);
+                self.promised(deleted, promise);
+            }
             Request::Restore(mut from, by, when, promise) => {
                 self.commit();
-                promise.answer(self.restore(&mut *from, by, when));
+                let restored = self.restore(&mut *from, by, when);
+                match &restored {
+                    Ok(done) => tracing::info!(revision = %done.revision, "snapshot restored"),
+                    Err(why) => tracing::error!("a snapshot was not restored: {why}"),
+                }
+                promise.answer(restored);
             }
             Request::Settle(promise) => {
                 self.commit();
@@ -133,14 +166,30 @@ impl Clerk {
             Request::Close(promise) => {
                 self.commit();
                 self.store.close();
+                self.is_unsure = true;
                 promise.answer(Ok(()));
             }
-            Request::Open(promise) => promise.answer(self.store.open().map_err(refused)),
+            Request::Open(promise) => {
+                let opened = self.store.open().map_err(refused).and_then(|()| self.make_sure());
+                if let Err(why) = &opened {
+                    tracing::error!("the store is not there again, and cannot be written: {why}");
+                }
+                promise.answer(opened);
+            }
         }
     }
 
-    /// Whether a zone may be written here.
-    fn check_owner(&self, origin: Name<'_>) -> Result<(), Refused> {
+    /// What is to be written is answered once it is on the disk; what is not, at once.
+    fn promised(&mut self, taken: Result<Revision, Refused>, promise: Promise<Written>) {
+        match taken {
+            Ok(revision) => self.group.answers.push((revision, promise)),
+            Err(why) => promise.answer(Err(why)),
+        }
+    }
+
+    /// Whether a zone may be written here, and now.
+    fn check(&mut self, origin: Name<'_>) -> Result<(), Refused> {
+        self.make_sure()?;
         match self.shared.others.owner(origin) {
             Some(owner) => Err(Refused::NotTheOwner { owner }),
             None => Ok(()),
@@ -151,7 +200,7 @@ impl Clerk {
         let zone = batch.zone.clone();
         let origin = zone.as_name();
         let at = key(origin);
-        self.check_owner(origin)?;
+        self.check(origin)?;
         let Some(head) = self.heads.get_mut(&at) else {
             let owner = Refused::NotTheOwner { owner: Owner::BuiltIn };
             let is_built_in = self.shared.built_in(origin).is_some();
@@ -182,7 +231,7 @@ impl Clerk {
     fn create(&mut self, batch: Batch) -> Result<Revision, Refused> {
         let origin = batch.zone.as_name();
         let at = key(origin);
-        self.check_owner(origin)?;
+        self.check(origin)?;
         if self.heads.contains_key(&at) {
             return Err(Refused::ZoneExists);
         }
@@ -203,7 +252,7 @@ impl Clerk {
         by: Arc<str>,
         when: SystemTime,
     ) -> Result<Revision, Refused> {
-        self.check_owner(zone.as_name())?;
+        self.check(zone.as_name())?;
         let at = key(zone.as_name());
         let Some(head) = self.heads.remove(&at) else { return Err(Refused::NoSuchZone) };
         self.group.touched.entry(at).or_insert(Some(head));
@@ -227,6 +276,7 @@ impl Clerk {
         let before = first.revision.0 - 1;
         if let Err(why) = self.store.commit(&group.writes) {
             tracing::error!(writes = group.writes.len(), "writes refused: {why}");
+            self.is_unsure = true;
             self.revision = Revision(before);
             for (at, head) in group.touched {
                 match head {
@@ -289,14 +339,12 @@ impl Clerk {
         by: Arc<str>,
         when: SystemTime,
     ) -> Result<Written, Refused> {
-        let restoring = Restoring { revision: self.revision.next(), when, by };
+        let newest = self.store.newest().map_err(refused)?;
+        let restoring = Restoring { revision: newest.max(self.revision).next(), when, by };
+        self.is_unsure = true;
         self.store.restore(from, &restoring).map_err(refused)?;
-        let before: Vec<_> = self.heads.keys().cloned().collect();
-        self.load().map_err(refused)?;
-        let gone = before.iter().filter(|at| !self.heads.contains_key(*at));
-        let gone: Vec<_> = gone.cloned().collect();
-        let removed = gone.iter().filter_map(|at| self.publish(at)).max();
-        let ticket = self.publish_all().max(removed);
+        let ticket = self.load_again().map_err(refused)?;
+        self.is_unsure = false;
         let ticket = ticket.ok_or_else(|| Refused::Failed("the snapshot holds no zone".into()))?;
         self.shared.live.give(self.revision, ticket);
         Ok(Written { revision: self.revision, ticket })

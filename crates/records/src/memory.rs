@@ -129,6 +129,10 @@ impl Store for Memory {
         Ok(())
     }
 
+    fn newest(&mut self) -> Result<Revision, StoreError> {
+        self.revision()
+    }
+
     fn tidy(&mut self) -> Result<bool, StoreError> {
         Ok(false)
     }

@@ -99,8 +99,15 @@ pub trait Store: Send + 'static {
     /// Does all of this, or nothing: once it has returned, no crash undoes it.
     ///
     /// # Errors
-    /// Nothing was done then.
+    /// It was not done, as far as is known: before anything else is written, [`Store::newest`]
+    /// tells what the disk has.
     fn commit(&mut self, writes: &[Prepared]) -> Result<(), StoreError>;
+
+    /// The newest revision on the disk. What the disk failed is opened again for that.
+    ///
+    /// # Errors
+    /// When it is closed, or still fails.
+    fn newest(&mut self) -> Result<Revision, StoreError>;
 
     /// Does a bounded piece of housekeeping; says whether there is more.
     ///
@@ -112,7 +119,8 @@ pub trait Store: Send + 'static {
     /// nothing. Whoever reads meanwhile sees what was there before.
     ///
     /// # Errors
-    /// When the snapshot is cut off, damaged or of a newer version, or there is no room.
+    /// When the snapshot is cut off, damaged or of a newer version, or there is no room; else as
+    /// [`Store::commit`].
     fn restore(&mut self, from: &mut dyn Read, write: &Restoring) -> Result<(), StoreError>;
 
     /// Gives the files back, so that another process can have them: all that is asked of it and

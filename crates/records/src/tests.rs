@@ -1,6 +1,7 @@
 //! The desk as its callers meet it, on a store in memory.
 mod bounded;
 mod unloaded;
+mod unsure;
 
 use super::*;
 use compile::{Image, Loader, Zone};
@@ -43,11 +44,16 @@ struct Scene {
 }
 
 fn scene(store: Memory) -> Scene {
+    scene_on(Box::new(store.clone()), store)
+}
+
+/// One whose store has another in front of it.
+fn scene_on(front: Box<dyn Store>, store: Memory) -> Scene {
     let key = HashKey::new(std::array::from_fn(|n| n as u64 * 77 + 5));
     let (control, running) = Control::start(Image::new(Arc::new(key))).unwrap();
     let files = Arc::new(Files::default());
     let others: Arc<dyn Others> = files.clone();
-    let started = Desk::start(control.clone(), Box::new(store.clone()), others);
+    let started = Desk::start(control.clone(), front, others);
     let (desk, serving) = started.unwrap();
     Scene { desk, control, store, files, _serving: serving, _running: running }
 }

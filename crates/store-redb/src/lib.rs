@@ -11,7 +11,7 @@ mod tables;
 mod write;
 
 use limits::{CACHE_OCTETS, GIVEN_BACK_INTERVAL, GIVEN_BACK_MAX};
-use records::{Prepared, Reader, Restoring, Store, StoreError};
+use records::{Prepared, Reader, Restoring, Revision, Store, StoreError};
 use redb::backends::FileBackend;
 use redb::{Builder, Database, DatabaseError};
 use std::fs::{DirBuilder, OpenOptions};
@@ -101,8 +101,11 @@ impl Shared {
 
     /// Nothing more is to be had of a database that the disk has failed.
     fn reopen(&self) -> Result<(), StoreError> {
-        *self.write() = State::Broken;
-        self.open()
+        let mut state = self.write();
+        // It is let go of before: one has it at a time.
+        *state = State::Broken;
+        *state = State::Open((self.opener)()?);
+        Ok(())
     }
 }
 
@@ -203,41 +206,41 @@ fn is_full(error: &io::Error) -> bool {
 
 impl Store for RedbStore {
     fn commit(&mut self, writes: &[Prepared]) -> Result<(), StoreError> {
+        let Some(first) = writes.first() else { return Ok(()) };
+        // Upon a disk that failed nothing is put before it was asked for what it has.
+        self.shared.with(|_| Ok(()))?;
+        self.check_room(writes)?;
+        let done = self.shared.with(|database| write::commit(database, writes));
+        self.is_tidy &= writes.iter().all(|write| write.changes().is_some());
+        self.outcome(done, first.revision)
+    }
+
+    fn newest(&mut self) -> Result<Revision, StoreError> {
         if matches!(*self.shared.read(), State::Broken) {
             self.shared.open()?;
         }
-        self.check_room(writes)?;
-        let written = self.shared.with(|database| write::commit(database, writes));
-        self.is_tidy &= writes.iter().all(|write| write.changes().is_some());
-        let Err(why) = written else { return Ok(()) };
-        if matches!(why, StoreError::Closed) {
-            return Err(why);
-        }
-        // What the disk has of it is known only once it is read again.
-        self.shared.reopen()?;
-        let newest = self.reader().revision()?;
-        let is_there = writes.last().is_some_and(|last| last.revision == newest);
-        if is_there { Ok(()) } else { Err(why) }
+        self.reader().revision()
     }
 
     fn tidy(&mut self) -> Result<bool, StoreError> {
         if self.is_tidy {
             return Ok(false);
         }
+        self.check_room(&[])?;
         let more = match self.shared.with(write::sweep) {
             Err(StoreError::Closed) => false,
-            done => done?,
+            // What was swept or not is nothing that a write is put upon.
+            Err(why) => return self.shared.reopen().and(Err(why)),
+            Ok(more) => more,
         };
         self.is_tidy = !more;
         Ok(more)
     }
 
     fn restore(&mut self, from: &mut dyn Read, write: &Restoring) -> Result<(), StoreError> {
-        let mut cut_off = None;
-        let done = self.shared.with(|database| write::restore(database, from, write, &mut cut_off));
-        match cut_off {
-            Some(why) => Err(why),
-            None => done,
+        match self.shared.with(|database| write::restore(database, from, write)) {
+            Ok(read) => read,
+            Err(why) => self.outcome(Err(why), write.revision),
         }
     }
 
@@ -255,6 +258,25 @@ impl Store for RedbStore {
 }
 
 impl RedbStore {
+    /// What came of writes from a revision on. Where the disk failed them, that is known only once
+    /// it is read again.
+    fn outcome(&self, done: Result<(), StoreError>, first: Revision) -> Result<(), StoreError> {
+        match done {
+            Ok(()) | Err(StoreError::Closed) => done,
+            Err(why) => {
+                let newest = self.shared.reopen().and_then(|()| self.reader().revision());
+                match (newest, why) {
+                    (Ok(newest), _) if newest >= first => Ok(()),
+                    (Err(_), StoreError::Failed(why)) => Err(failed(&format!(
+                        "{why}: it may be on the disk all the same, and is answered then once \
+                         that is back"
+                    ))),
+                    (_, why) => Err(why),
+                }
+            }
+        }
+    }
+
     /// A full disk is known before anything is tried: what is refused leaves the file as it is.
     fn check_room(&self, writes: &[Prepared]) -> Result<(), StoreError> {
         let Some(folder) = &self.shared.folder else { return Ok(()) };

@@ -165,43 +165,39 @@ pub fn sweep(database: &Database) -> Result<bool, redb::Error> {
     Ok(true)
 }
 
-/// Takes what a snapshot holds for all there is. What is wrong with the snapshot is told in
-/// `wrong`.
+/// Takes what a snapshot holds for all there is. What is wrong with the snapshot stands within
+/// what is wrong with the disk.
 pub fn restore(
     database: &Database,
     from: &mut dyn Read,
     write: &Restoring,
-    wrong: &mut Option<StoreError>,
-) -> Result<(), redb::Error> {
+) -> Result<Result<(), StoreError>, redb::Error> {
     let transaction = database.begin_write()?;
     transaction.delete_table(ZONES)?;
     transaction.delete_table(SETS)?;
     transaction.delete_table(JOURNAL)?;
     transaction.delete_table(GONE)?;
     let mut tables = Tables::open(&transaction)?;
-    let mut row: Option<Row> = None;
+    let (mut row, mut failure) = (None, None);
     let read = snapshot::read(from, &mut |item| {
         let done = match item {
             Item::Zone(origin, _) => tables.begin_zone(&mut row, origin, write.revision),
             Item::Set(key, value) => tables.restore_set(row.as_mut(), key, value),
         };
-        done.map_err(crate::told)
+        done.map_err(|error| {
+            let why = StoreError::Failed(error.to_string());
+            failure = Some(error);
+            why
+        })
     });
-    let revision = match read {
-        Ok(revision) => write.revision.max(revision.next()),
-        Err(why) => {
-            *wrong = Some(why);
-            return Ok(());
-        }
+    let revision = match (failure, read) {
+        (Some(error), _) => return Err(error),
+        (None, Err(why)) => return Ok(Err(why)),
+        (None, Ok(revision)) => write.revision.max(revision.next()),
     };
-    tables.end_zone(row.take())?;
-    for row in &mut tables.rows.values_mut().collect::<Vec<_>>() {
-        row.revision = revision;
-    }
-    let rows: Vec<Vec<u8>> = tables.rows.keys().cloned().collect();
-    for at in rows {
-        let Some(mut row) = tables.rows.remove(&at) else { continue };
-        row.journal.whole_after = revision;
+    tables.end_zone(row);
+    for (at, mut row) in std::mem::take(&mut tables.rows) {
+        (row.revision, row.journal.whole_after) = (revision, revision);
         tables.value.clear();
         let (when, by) = (write.when, &write.by);
         codec::entry_head(&mut tables.value, when, Kind::Restored, row.sets, by);
@@ -210,7 +206,7 @@ pub fn restore(
     }
     tables.finish(revision)?;
     transaction.commit()?;
-    Ok(())
+    Ok(Ok(()))
 }
 
 impl Tables<'_> {
@@ -220,14 +216,14 @@ impl Tables<'_> {
         origin: &NameBuf,
         revision: Revision,
     ) -> Result<(), redb::Error> {
-        self.end_zone(row.take())?;
+        self.end_zone(row.take());
         *row = Some(Row::new(self.next_number()?, origin, revision));
         Ok(())
     }
 
-    fn end_zone(&mut self, row: Option<Row>) -> Result<(), redb::Error> {
+    /// Has the row of a zone written at the end.
+    fn end_zone(&mut self, row: Option<Row>) {
         self.rows.extend(row.map(|row| (zone_key(row.origin.as_name()), row)));
-        Ok(())
     }
 
     fn restore_set(

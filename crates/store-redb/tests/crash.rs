@@ -1,10 +1,13 @@
 //! What was committed survives a machine that goes down at any moment, and a disk that fills up:
 //! on a disk that forgets what it was not told to keep.
+mod desk;
 mod disk;
 
+use desk::{batch, name, put, serve, servers};
 use disk::{Dice, Disk};
 use records::{
-    Action, Memory, Policy, Prepared, Revision, SetChange, SetValue, Store, StoreError, View,
+    Action, Memory, Policy, Prepared, Revision, SetChange, SetKey, SetValue, Store, StoreError,
+    View,
 };
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -135,7 +138,7 @@ fn a_full_disk_refuses_writes_and_is_read_and_written_again_once_there_is_room()
         assert!(matches!(refused, Err(StoreError::Full)), "{refused:?}");
         disk.has_room();
         // Nothing of it is there, whatever was begun.
-        store.commit(&[]).unwrap();
+        store.newest().unwrap();
         assert_eq!(dump(&store), before);
         assert_eq!(reader.revision().unwrap(), Revision(last));
     }
@@ -143,6 +146,38 @@ fn a_full_disk_refuses_writes_and_is_read_and_written_again_once_there_is_room()
     model.commit(&group).unwrap();
     store.commit(&group).unwrap();
     assert_eq!(dump(&store), dump(&model));
+}
+
+/// A disk that fails in the middle of a write and is back later: whatever it has of that write is
+/// what is answered once somebody writes again.
+#[test]
+fn what_a_disk_has_of_a_write_that_it_failed_is_answered_once_it_is_back() {
+    let mut there_all_the_same = 0;
+    for operations in 0..100 {
+        let disk = Disk::default();
+        let theirs = disk.clone();
+        let (desk, control, _running) = serve(RedbStore::on(move || theirs.clone()).unwrap());
+        desk.create_zone(batch(vec![servers()])).wait().unwrap();
+        disk.crash_after(operations);
+        let refused = desk.write(batch(vec![put("a.kill.test", Rtype::A, &[10, 0, 0, 1])])).wait();
+        let Err(refused) = refused else { break };
+        disk.is_back();
+        let written = desk.write(batch(vec![put("b.kill.test", Rtype::A, &[10, 0, 0, 2])])).wait();
+        control.wait(written.unwrap().ticket).unwrap();
+        let zone = Arc::clone(control.image().zone(name("kill.test").as_name()).unwrap());
+        for at in ["a.kill.test", "b.kill.test"] {
+            let (zone_name, view) = (name("kill.test"), View::Default);
+            let key = SetKey { zone: zone_name, name: name(at), rtype: Rtype::A, view };
+            let is_there = desk.set(&key).unwrap().is_some();
+            let is_answered = zone.set(name(at).as_name(), Rtype::A).is_some();
+            assert_eq!(is_answered, is_there, "{at} after {operations} operations");
+            if at.starts_with('a') && is_there {
+                assert!(refused.to_string().contains("all the same"), "{refused}");
+                there_all_the_same += 1;
+            }
+        }
+    }
+    assert!(there_all_the_same > 0, "none was there though it was refused");
 }
 
 /// The store in memory and this one are told the same, and say the same.

@@ -1,63 +1,32 @@
 //! A process that is killed while it writes: what it was answered is there afterwards, and nothing
 //! is there by halves. `make campaign-kill` does it some hundred times.
-use compile::{Image, Zone};
-use control::Control;
-use image::HashKey;
-use records::{
-    Batch, Desk, Edit, Expect, Filter, Others, Owner, Policy, Reader, SetValue, Store, View,
-};
+mod desk;
+
+use desk::{batch, name, put, serve, servers};
+use records::{Desk, Filter, Reader, Store, View};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 use store_redb::RedbStore;
-use wire::{Name, NameBuf, Rtype};
+use wire::Rtype;
 
 /// Those who write, each a number in two sets at once.
 const WRITERS: usize = 8;
 /// Where the process that is killed has its store.
 const FOLDER: &str = "DUNLIN_KILL_FOLDER";
 
-struct NoOthers;
-
-impl Others for NoOthers {
-    fn owner(&self, _: Name<'_>) -> Option<Owner> {
-        None
-    }
-
-    fn instead(&self, _: Name<'_>, _: &Arc<HashKey>) -> Option<Zone> {
-        None
-    }
-}
-
-fn name(text: &str) -> NameBuf {
-    NameBuf::from_text(text.as_bytes(), Name::ROOT).unwrap()
-}
-
-fn put(at: &str, rtype: Rtype, data: &[u8]) -> Edit {
-    let put = Some(SetValue { ttl: 60, policy: Policy::All, data: vec![data.into()] });
-    Edit { name: name(at), rtype, view: View::Default, expect: Expect::Anything, put }
-}
-
-fn batch(edits: Vec<Edit>) -> Batch {
-    Batch { zone: name("kill.test"), edits, by: "writer".into(), when: SystemTime::now() }
-}
-
 fn start(folder: &Path) -> (Desk, impl Sized) {
-    let key = Arc::new(HashKey::new(std::array::from_fn(|n| n as u64 * 77 + 5)));
-    let (control, running) = Control::start(Image::new(key)).unwrap();
-    let store = Box::new(RedbStore::open(folder, true).unwrap());
-    let (desk, serving) = Desk::start(control, store, Arc::new(NoOthers)).unwrap();
-    (desk, (serving, running))
+    let (desk, _, running) = serve(RedbStore::open(folder, true).unwrap());
+    (desk, running)
 }
 
 /// The process that is killed: it tells each number that was answered.
 fn write_until_killed(folder: &Path) {
     let (desk, _running) = start(folder);
     // There may be one from before.
-    let servers = put("kill.test", Rtype::NS, name("ns.kill.test").as_name().octets());
-    let _ = desk.create_zone(batch(vec![servers])).wait();
+    let _ = desk.create_zone(batch(vec![servers()])).wait();
     std::thread::scope(|scope| {
         for writer in 0..WRITERS {
             let desk = desk.clone();
@@ -200,8 +169,7 @@ fn a_small_disk_fills_up_and_answers_go_on() {
         return;
     }
     let (desk, running) = start(&folder);
-    let servers = put("kill.test", Rtype::NS, name("ns.kill.test").as_name().octets());
-    desk.create_zone(batch(vec![servers])).wait().unwrap();
+    desk.create_zone(batch(vec![servers()])).wait().unwrap();
     let text = [&[250][..], &[b'x'; 250]].concat().repeat(40);
     let fill = |n: u32| {
         let edits = (0..10).map(|k| put(&format!("n{n}-{k}.kill.test"), Rtype::TXT, &text));

@@ -89,6 +89,11 @@ impl Disk {
         self.lock().crash_after = Some(operations);
     }
 
+    /// The machine never went down: its disk was only away.
+    pub fn is_back(&self) {
+        self.lock().crash_after = None;
+    }
+
     pub fn has_crashed(&self) -> bool {
         self.lock().crash_after == Some(0)
     }

@@ -101,6 +101,11 @@ impl Control {
         self.0.mailbox.remove_zone(origin)
     }
 
+    /// Stands for all that was put into the mailbox so far; there need be nothing.
+    pub fn last(&self) -> Ticket {
+        self.0.mailbox.last()
+    }
+
     /// Puts the zones that hosts files made into the mailbox, the first before the others, to take
     /// the place of those there are. With them, whose the names are is asked anew.
     ///

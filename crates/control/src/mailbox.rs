@@ -132,6 +132,10 @@ impl Mailbox {
         ticket
     }
 
+    pub(crate) fn last(&self) -> Ticket {
+        Ticket(self.lock().put)
+    }
+
     /// Waits for letters and takes all; nothing once it is closed and empty. With `impatient`
     /// set it gives up after a while and returns none.
     pub(crate) fn take(&self, impatient: bool) -> Option<Vec<Letter>> {

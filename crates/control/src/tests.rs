@@ -160,3 +160,13 @@ fn the_latest_of_hosts_files_holds_and_draws_another_map() {
     assert!(control.image().zone(name("example.org.").as_name()).is_some(), "zones stay");
     running.stop();
 }
+
+#[test]
+fn the_last_ticket_stands_for_all_that_was_put() {
+    let (control, running) = start();
+    assert_eq!(control.wait(control.last()), control.wait(control.last()), "nothing waits");
+    control.put(change("www.example.org.", Some([10, 0, 0, 1]))).unwrap();
+    control.wait(control.last()).unwrap();
+    assert_eq!(address(&control, "www.example.org."), Some(vec![10, 0, 0, 1]));
+    running.stop();
+}

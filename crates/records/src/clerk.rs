@@ -93,13 +93,15 @@ impl Clerk {
     }
 
     /// Reads all zones of the store anew, and has them answered as they are there.
-    fn load_again(&mut self) -> Result<Option<Ticket>, StoreError> {
+    fn load_again(&mut self) -> Result<Ticket, StoreError> {
         let before: Vec<_> = self.heads.keys().cloned().collect();
         self.load()?;
-        let gone = before.iter().filter(|at| !self.heads.contains_key(*at));
-        let gone: Vec<_> = gone.cloned().collect();
-        let removed = gone.iter().filter_map(|at| self.publish(at)).max();
-        Ok(self.publish_all().max(removed))
+        for at in &before {
+            if !self.heads.contains_key(at) {
+                self.publish(at);
+            }
+        }
+        Ok(self.publish_all())
     }
 
     /// What failed may be on the disk all the same: before anything more is put upon it, what is
@@ -288,30 +290,33 @@ impl Clerk {
             group.answers.into_iter().for_each(|(_, promise)| promise.answer(Err(why.clone())));
             return;
         }
-        let touched: Vec<_> = group.touched.into_keys().collect();
-        let tickets = touched.iter().filter_map(|at| self.publish(at));
-        let Some(ticket) = tickets.max() else { return };
-        self.shared.live.give(self.revision, ticket);
+        group.touched.keys().for_each(|at| self.publish(at));
+        let ticket = self.published();
         for (revision, promise) in group.answers {
             promise.answer(Ok(Written { revision, ticket }));
         }
     }
 
-    /// Gives all zones to control, but for those that somebody else has. The ticket of the last.
-    pub fn publish_all(&mut self) -> Option<Ticket> {
+    /// Gives all zones to control, but for those that somebody else has.
+    pub fn publish_all(&mut self) -> Ticket {
         let all: Vec<_> = self.heads.keys().cloned().collect();
-        let ticket = all.iter().filter_map(|at| self.publish(at)).max();
-        if let Some(ticket) = ticket {
-            self.shared.live.give(self.revision, ticket);
-        }
+        all.iter().for_each(|at| self.publish(at));
+        self.published()
+    }
+
+    /// All that was written so far is with control, though nothing of it need be answered: somebody
+    /// else may have its zones by now.
+    fn published(&self) -> Ticket {
+        let ticket = self.shared.control.last();
+        self.shared.live.give(self.revision, ticket);
         ticket
     }
 
-    /// Has a zone answered as it is now. Nothing: it is somebody else's.
-    fn publish(&mut self, at: &[u8]) -> Option<Ticket> {
-        let origin = Name::parse(at).ok()?;
+    /// Has a zone answered as it is now, unless it is somebody else's.
+    fn publish(&mut self, at: &[u8]) {
+        let Ok(origin) = Name::parse(at) else { return };
         if self.shared.others.owner(origin).is_some() {
-            return None;
+            return;
         }
         let zone = match self.heads.get_mut(at) {
             Some(head) => {
@@ -327,7 +332,7 @@ impl Clerk {
                 None => control.remove_zone(origin),
             };
             match put {
-                Ok(ticket) => return Some(ticket),
+                Ok(_) => return,
                 Err(MailboxFull) => thread::sleep(MAILBOX_PATIENCE),
             }
         }
@@ -345,8 +350,6 @@ impl Clerk {
         self.store.restore(from, &restoring).map_err(refused)?;
         let ticket = self.load_again().map_err(refused)?;
         self.is_unsure = false;
-        let ticket = ticket.ok_or_else(|| Refused::Failed("the snapshot holds no zone".into()))?;
-        self.shared.live.give(self.revision, ticket);
         Ok(Written { revision: self.revision, ticket })
     }
 }

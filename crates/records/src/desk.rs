@@ -71,9 +71,7 @@ impl Desk {
             Shared { control, others, reader, queue: Queue::default(), live: Live::default() };
         let shared = Arc::new(shared);
         let mut clerk = Clerk::new(Arc::clone(&shared), store).map_err(io::Error::other)?;
-        if let Some(ticket) = clerk.publish_all() {
-            shared.control.wait(ticket);
-        }
+        shared.control.wait(clerk.publish_all());
         let (desk, live) = (Arc::clone(&shared), Arc::clone(&shared));
         let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
             thread::Builder::new().name(name.into()).spawn(run)

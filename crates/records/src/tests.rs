@@ -1,5 +1,6 @@
 //! The desk as its callers meet it, on a store in memory.
 mod bounded;
+mod given;
 mod unloaded;
 mod unsure;
 

@@ -169,7 +169,7 @@ pub struct Batch {
 pub struct Written {
     /// Its place in the line of all writes.
     pub revision: Revision,
-    /// Stands for the image that holds it.
+    /// Stands for an image that holds it, unless somebody else has the zone by now.
     pub ticket: Ticket,
 }
 

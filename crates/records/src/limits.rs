@@ -11,6 +11,9 @@ pub const PRINCIPAL_LEN_MAX: usize = 255;
 pub const QUEUE_REQUESTS_MAX: usize = 4_096;
 /// Edits of all requests that wait at the desk.
 pub const QUEUE_EDITS_MAX: usize = 100_000;
+/// Octets of what those edits put, with what it takes to keep them. No body that the API takes is
+/// larger by itself. As much again may be at work.
+pub const QUEUE_OCTETS_MAX: usize = 256 << 20;
 /// Edits that make a group full: it is brought to the disk before more are taken.
 pub const GROUP_EDITS_MAX: usize = 20_000;
 /// Who waits for a revision to be live.

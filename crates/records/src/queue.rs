@@ -1,7 +1,7 @@
 //! What waits at the desk: bounded, taken all at once.
-use crate::limits::{QUEUE_EDITS_MAX, QUEUE_REQUESTS_MAX};
+use crate::limits::{QUEUE_EDITS_MAX, QUEUE_OCTETS_MAX, QUEUE_REQUESTS_MAX};
 use crate::pending::Promise;
-use crate::{Batch, Refused, Written};
+use crate::{Batch, Edit, Refused, Written};
 use std::io::Read;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
@@ -26,18 +26,25 @@ pub enum Request {
 }
 
 impl Request {
-    fn edits(&self) -> usize {
+    fn edits(&self) -> &[Edit] {
         match self {
-            Self::Write(batch, _) | Self::Create(batch, _) => batch.edits.len(),
-            _ => 0,
+            Self::Write(batch, _) | Self::Create(batch, _) => &batch.edits,
+            _ => &[],
         }
     }
+}
+
+/// Octets that an edit takes while it waits.
+fn octets(edit: &Edit) -> usize {
+    let data = edit.put.iter().flat_map(|put| &put.data);
+    size_of::<Edit>() + data.map(|data| size_of::<Box<[u8]>>() + data.len()).sum::<usize>()
 }
 
 #[derive(Default)]
 struct Inner {
     requests: Vec<Request>,
     edits: usize,
+    octets: usize,
     is_closed: bool,
     has_failed: bool,
 }
@@ -55,15 +62,18 @@ impl Queue {
 
     /// Puts a request behind the others. One that is refused is given up: so is its promise.
     pub fn put(&self, request: Request) -> Result<(), Refused> {
+        let (edits, octets) =
+            (request.edits().len(), request.edits().iter().map(octets).sum::<usize>());
         let mut inner = self.lock();
         if inner.is_closed {
             return Err(Refused::Stopping);
         }
-        let edits = inner.edits + request.edits();
-        if inner.requests.len() >= QUEUE_REQUESTS_MAX || edits > QUEUE_EDITS_MAX {
+        let (edits, octets) = (inner.edits + edits, inner.octets + octets);
+        let is_full = inner.requests.len() >= QUEUE_REQUESTS_MAX;
+        if is_full || edits > QUEUE_EDITS_MAX || octets > QUEUE_OCTETS_MAX {
             return Err(Refused::Busy);
         }
-        inner.edits = edits;
+        (inner.edits, inner.octets) = (edits, octets);
         inner.requests.push(request);
         drop(inner);
         self.arrived.notify_one();
@@ -80,7 +90,7 @@ impl Queue {
         if inner.requests.is_empty() && inner.is_closed {
             return None;
         }
-        inner.edits = 0;
+        (inner.edits, inner.octets) = (0, 0);
         Some(std::mem::take(&mut inner.requests))
     }
 

@@ -42,3 +42,21 @@ fn pages_and_journals_are_bounded_in_octets_and_go_on() {
     }
     assert_eq!(revisions, (1..=41).collect::<Vec<u64>>());
 }
+
+/// Whoever hangs up leaves what he wanted at the desk: it is bounded there.
+#[test]
+fn what_waits_at_the_desk_is_bounded_in_octets() {
+    const EACH: usize = 8 << 20;
+    let queue = queue::Queue::default();
+    let put_one = || {
+        let mut edit = put("a.example.org.", Rtype::TXT, "");
+        edit.put.as_mut().unwrap().data[0] = vec![0; EACH].into();
+        let request = batch("example.org.", vec![edit]);
+        queue.put(queue::Request::Write(request, pending::pending().0))
+    };
+    let fit = std::iter::repeat_with(put_one).take_while(Result::is_ok).count();
+    assert_eq!(fit, limits::QUEUE_OCTETS_MAX / EACH - 1, "with what it takes to keep them");
+    assert_eq!(put_one(), Err(Refused::Busy));
+    assert_eq!(queue.take(true).unwrap().len(), fit);
+    put_one().unwrap();
+}

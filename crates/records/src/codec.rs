@@ -12,7 +12,8 @@
 //! ```
 use crate::limits::{JOURNAL_EDITS_MAX, PRINCIPAL_LEN_MAX};
 use crate::{
-    JournalEntry, Kind, Policy, Prepared, RawSet, Revision, SetChange, SetKey, SetValue, View,
+    JournalEntry, Kind, Policy, Prepared, RawSet, Revision, SetChange, SetKey, SetValue,
+    StoreError, View,
 };
 use compile::sort_key;
 use std::fmt;
@@ -32,8 +33,22 @@ impl fmt::Display for Damaged {
 
 impl std::error::Error for Damaged {}
 
+impl From<Damaged> for StoreError {
+    fn from(damaged: Damaged) -> Self {
+        Self::Failed(damaged.to_string())
+    }
+}
+
 /// Octets behind the name in a key.
 const KEY_TAIL_LEN: usize = 4;
+
+/// The key of a zone: zones lie in the canonical order of their names.
+pub fn zone_key(origin: Name<'_>) -> Vec<u8> {
+    let octets = origin.octets().to_ascii_lowercase();
+    let mut key = Vec::new();
+    sort_key(&mut key, &octets[..octets.len() - 1]);
+    key
+}
 
 /// Appends the key of a set: its name is relative, in lower case.
 pub fn set_key(into: &mut Vec<u8>, name: &[u8], view: View, rtype: Rtype) {
@@ -56,17 +71,26 @@ pub fn read_key(key: &[u8], name: &mut Vec<u8>) -> Result<(View, Rtype), Damaged
     while let Some(&octet) = octets.next() {
         if octet != 0 {
             let plain = match octet {
-                1 => octets.next().and_then(|octet| octet.checked_sub(1)).ok_or(Damaged)?,
+                1 => match octets.next() {
+                    Some(escaped @ (1 | 2)) => escaped - 1,
+                    _ => return Err(Damaged),
+                },
                 plain => plain,
             };
             *label.get_mut(len).ok_or(Damaged)? = plain;
             len += 1;
             continue;
         }
+        if len == 0 {
+            return Err(Damaged);
+        }
         let start = end.checked_sub(1 + len).ok_or(Damaged)?;
         whole[start] = len as u8;
         whole[start + 1..end].copy_from_slice(&label[..len]);
         (end, len) = (start, 0);
+    }
+    if len > 0 {
+        return Err(Damaged);
     }
     name.extend_from_slice(&whole[end..]);
     Ok((View::Default, Rtype(u16::from_be_bytes([high, low]))))
@@ -143,12 +167,12 @@ fn record<'h>(from: &mut &'h [u8]) -> Result<&'h [u8], Damaged> {
     octets(from, len.into())
 }
 
-/// Appends what the journal keeps of a write; false: it keeps nothing.
-pub fn entry(into: &mut Vec<u8>, write: &Prepared) -> bool {
-    let Some((kind, changes)) = write.changes() else { return false };
+/// Appends what the journal keeps of a write: nothing of a zone that goes, and its journal with it.
+pub fn entry(into: &mut Vec<u8>, write: &Prepared) {
+    let Some((kind, changes)) = write.changes() else { return };
     entry_head(into, write.when, kind, changes.len() as u64, &write.by);
     if changes.len() > JOURNAL_EDITS_MAX {
-        return true;
+        return;
     }
     for SetChange { name, rtype, view, before, after } in changes {
         into.push(name.len() as u8);
@@ -162,7 +186,6 @@ pub fn entry(into: &mut Vec<u8>, write: &Prepared) -> bool {
             }
         }
     }
-    true
 }
 
 /// Appends what the journal keeps before the changes.
@@ -246,4 +269,36 @@ pub fn show(
     let (view, rtype) = read_key(key, name)?;
     let (revision, value) = read_value(value)?;
     Ok(each(RawSet { name, rtype, view, revision, value }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(sorted: &[u8]) -> Result<Vec<u8>, Damaged> {
+        let mut name = Vec::new();
+        read_key(&[sorted, &[0, 0, 0, 1]].concat(), &mut name).map(|_| name)
+    }
+
+    #[test]
+    fn a_key_is_read_as_it_was_written() {
+        for name in [&b""[..], b"\x03www", b"\x01a\x02\0\x01", b"\x01*\x03www"] {
+            let mut key = Vec::new();
+            set_key(&mut key, name, View::Default, Rtype::A);
+            let mut again = b"before".to_vec();
+            assert_eq!(read_key(&key, &mut again), Ok((View::Default, Rtype::A)));
+            assert_eq!(again, name);
+        }
+    }
+
+    /// What no name has would be taken for one by who compares names.
+    #[test]
+    fn a_key_of_no_name_is_damaged() {
+        let long = [&[b'a'; 64][..], &[0]].concat();
+        let labels = b"a\0".repeat(128);
+        for sorted in [&b"\0"[..], b"a\0\0", b"\0a\0", b"a", b"a\0b", b"\x01", b"\x01\x03\0"] {
+            assert_eq!(read(sorted), Err(Damaged), "{sorted:?}");
+        }
+        assert_eq!((read(&long), read(&labels)), (Err(Damaged), Err(Damaged)));
+    }
 }

@@ -1,12 +1,11 @@
 //! A store in memory, for tests of what stands on the desk.
-use crate::codec;
+use crate::codec::{self, Damaged, zone_key};
 use crate::limits::{JOURNAL_ENTRIES_MAX, JOURNAL_PAGE_OCTETS_MAX};
 use crate::snapshot::{self, Item, Writer};
 use crate::{
     JournalEntry, Kind, Prepared, RawSet, Reader, Restoring, Revision, SetChange, SetKey, SetValue,
     Store, StoreError, StoredZone,
 };
-use compile::sort_key;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::ops::{Bound, ControlFlow};
@@ -53,13 +52,6 @@ impl Memory {
         let state = self.read();
         if state.is_closed { Err(StoreError::Closed) } else { Ok(state) }
     }
-}
-
-fn key(origin: Name<'_>) -> Vec<u8> {
-    let octets = origin.octets().to_ascii_lowercase();
-    let mut key = Vec::new();
-    sort_key(&mut key, &octets[..octets.len() - 1]);
-    key
 }
 
 impl Zone {
@@ -117,7 +109,7 @@ impl Store for Memory {
             return Err(StoreError::Full);
         }
         for write in writes {
-            let key = key(write.zone.as_name());
+            let key = zone_key(write.zone.as_name());
             state.revision = write.revision;
             if write.changes().is_none() {
                 state.zones.remove(&key);
@@ -143,12 +135,11 @@ impl Store for Memory {
         let revision = snapshot::read(from, &mut |item| {
             match item {
                 Item::Zone(origin, _) => {
-                    last = key(origin.as_name());
+                    last = zone_key(origin.as_name());
                     restored.zones.insert(last.clone(), Zone::new(origin, Revision::NONE));
                 }
                 Item::Set(key, value) => {
-                    let damaged = || StoreError::Failed(codec::Damaged.to_string());
-                    let zone = restored.zones.get_mut(&last).ok_or_else(damaged)?;
+                    let zone = restored.zones.get_mut(&last).ok_or(Damaged)?;
                     zone.sets.insert(key.to_vec(), value.to_vec());
                 }
             }
@@ -186,7 +177,7 @@ impl Reader for Memory {
     }
 
     fn zone(&self, origin: Name<'_>) -> Result<Option<StoredZone>, StoreError> {
-        Ok(self.readable()?.zones.get(&key(origin)).map(Zone::stored))
+        Ok(self.readable()?.zones.get(&zone_key(origin)).map(Zone::stored))
     }
 
     fn zones(&self) -> Result<Vec<StoredZone>, StoreError> {
@@ -195,10 +186,10 @@ impl Reader for Memory {
 
     fn set(&self, set: &SetKey) -> Result<Option<(Revision, SetValue)>, StoreError> {
         let state = self.readable()?;
-        let Some(zone) = state.zones.get(&key(set.zone.as_name())) else { return Ok(None) };
+        let Some(zone) = state.zones.get(&zone_key(set.zone.as_name())) else { return Ok(None) };
         let Some(key) = codec::key_of(set) else { return Ok(None) };
         let found = zone.sets.get(&key).map(|value| codec::read_value(value)).transpose();
-        Ok(found.map_err(failed)?.map(|(revision, held)| (revision, held.to_value())))
+        Ok(found?.map(|(revision, held)| (revision, held.to_value())))
     }
 
     fn scan(
@@ -208,11 +199,11 @@ impl Reader for Memory {
         each: &mut dyn FnMut(RawSet<'_>) -> ControlFlow<()>,
     ) -> Result<Option<StoredZone>, StoreError> {
         let state = self.readable()?;
-        let Some(zone) = state.zones.get(&key(origin)) else { return Ok(None) };
+        let Some(zone) = state.zones.get(&zone_key(origin)) else { return Ok(None) };
         let from = after.and_then(codec::key_of).map_or(Bound::Unbounded, Bound::Excluded);
         let mut name = Vec::new();
         for (key, value) in zone.sets.range((from, Bound::Unbounded)) {
-            if codec::show(key, value, &mut name, each).map_err(failed)?.is_break() {
+            if codec::show(key, value, &mut name, each)?.is_break() {
                 break;
             }
         }
@@ -226,7 +217,7 @@ impl Reader for Memory {
         limit: usize,
     ) -> Result<Option<(Vec<JournalEntry>, Revision)>, StoreError> {
         let state = self.readable()?;
-        let Some(zone) = state.zones.get(&key(origin)) else { return Ok(None) };
+        let Some(zone) = state.zones.get(&zone_key(origin)) else { return Ok(None) };
         let mut octets = 0;
         let has_room = |(_, entry): &(&u64, &Vec<u8>)| {
             let is_first = octets == 0;
@@ -238,7 +229,7 @@ impl Reader for Memory {
         let entries: Result<_, _> = entries
             .map(|(revision, entry)| codec::read_entry(Revision(*revision), entry))
             .collect();
-        Ok(Some((entries.map_err(failed)?, zone.whole_after)))
+        Ok(Some((entries?, zone.whole_after)))
     }
 
     fn snapshot(&self, to: &mut dyn Write) -> Result<Revision, StoreError> {
@@ -256,8 +247,4 @@ impl Reader for Memory {
         written.map_err(|error| StoreError::Failed(format!("snapshot: {error}")))?;
         Ok(state.revision)
     }
-}
-
-fn failed(damaged: codec::Damaged) -> StoreError {
-    StoreError::Failed(damaged.to_string())
 }

@@ -6,9 +6,12 @@
 //!           2: a set of it: length of its key (2), key, length of its value (4), value
 //!           0: the end
 //! ```
-//! Numbers are little-endian; keys and values are those of `codec`. A snapshot that is cut off,
-//! damaged or of another form is refused as a whole.
-use crate::{Revision, StoreError};
+//! Numbers are little-endian; keys and values are those of `codec`, in their order. A snapshot that
+//! is cut off, damaged or of another form is refused as a whole.
+use crate::codec::{self, zone_key};
+use crate::limits::ZONES_MAX;
+use crate::{Refused, Revision, StoreError};
+use model::RecordSet;
 use siphasher::sip::SipHasher13;
 use std::hash::Hasher;
 use std::io::{self, Read, Write};
@@ -19,6 +22,8 @@ const MARK: &[u8] = b"DUNLIN RECORDS ";
 const FORM: &[u8] = b"1\n";
 /// Octets of the longest value: a set with data of every length that fits a message.
 const VALUE_LEN_MAX: usize = 1 << 20;
+/// The largest revision: no store comes near it, and those behind it still have numbers.
+const REVISION_MAX: u64 = i64::MAX as u64;
 
 /// Writes a snapshot.
 pub struct Writer<'w> {
@@ -84,7 +89,8 @@ pub enum Item<'i> {
     Set(&'i [u8], &'i [u8]),
 }
 
-/// Reads a snapshot and shows what it holds. Nothing of it is to be trusted before this returns.
+/// Reads a snapshot and shows what it holds: zones, keys and record sets that a store may hold, in
+/// order. That they are those that were written is known only once this returns.
 ///
 /// # Errors
 /// When it is none, is cut off or damaged, or `each` fails.
@@ -100,17 +106,21 @@ pub fn read(
     if reader.take(FORM.len())? != FORM {
         return Err(failed("the snapshot was written by a newer version: use that to restore it"));
     }
-    let revision = Revision(reader.number(8)?);
+    let mut seen = Seen { revision: Revision(reader.number(8)?), ..Seen::default() };
+    if seen.revision.0 > REVISION_MAX {
+        return Err(wrong("its revision"));
+    }
     loop {
         match reader.number(1)? {
             0 => break,
             1 => {
                 let len = reader.number(1)? as usize;
                 let octets = reader.take(len)?;
-                let origin = Name::parse(octets).map_err(|_| damaged())?;
+                let origin = Name::parse(octets).map_err(|_| wrong("a zone"))?;
                 let mut origin = NameBuf::from(origin);
                 origin.make_lowercase();
                 let revision = Revision(reader.number(8)?);
+                seen.zone(&origin, revision)?;
                 each(Item::Zone(&origin, revision))?;
             }
             2 => {
@@ -120,13 +130,64 @@ pub fn read(
                 if len > VALUE_LEN_MAX {
                     return Err(damaged());
                 }
-                each(Item::Set(&key, reader.take(len)?))?;
+                let value = reader.take(len)?;
+                seen.set(&key, value)?;
+                each(Item::Set(&key, value))?;
             }
             _ => return Err(damaged()),
         }
     }
     let expected = reader.sum.finish();
-    if reader.number(8)? == expected { Ok(revision) } else { Err(damaged()) }
+    if reader.number(8)? == expected { Ok(seen.revision) } else { Err(damaged()) }
+}
+
+/// What came so far, for what comes next to be held against.
+#[derive(Default)]
+struct Seen {
+    /// Of the snapshot: nothing in it is newer.
+    revision: Revision,
+    zones: usize,
+    /// The last zone, its key, and that of its last set.
+    zone: Option<NameBuf>,
+    zone_key: Vec<u8>,
+    set_key: Option<Vec<u8>>,
+    name: Vec<u8>,
+}
+
+impl Seen {
+    fn zone(&mut self, origin: &NameBuf, revision: Revision) -> Result<(), StoreError> {
+        let key = zone_key(origin.as_name());
+        let is_next = self.zone.is_none() || key > self.zone_key;
+        if !is_next || revision > self.revision {
+            return Err(wrong(&origin.to_string()));
+        }
+        self.zones += 1;
+        if self.zones > ZONES_MAX {
+            return Err(failed(&Refused::ZONES.to_string()));
+        }
+        (self.zone, self.zone_key, self.set_key) = (Some(origin.clone()), key, None);
+        Ok(())
+    }
+
+    fn set(&mut self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        let zone = self.zone.as_ref().ok_or_else(|| wrong("a set"))?.as_name();
+        let of_zone = || wrong(&format!("a set of {zone}"));
+        let (_, rtype) = codec::read_key(key, &mut self.name).map_err(|_| of_zone())?;
+        let (revision, held) = codec::read_value(value).map_err(|_| of_zone())?;
+        let name = NameBuf::joined(&self.name, zone).map_err(|_| of_zone())?;
+        let is_next = self.set_key.as_ref().is_none_or(|last| key > &last[..]);
+        let is_lower = !self.name.iter().any(u8::is_ascii_uppercase);
+        let set = RecordSet::new(rtype, held.ttl, held.records().map(Box::from));
+        if !is_next || !is_lower || revision > self.revision || set.is_err() {
+            return Err(wrong(&format!("{name} {rtype}")));
+        }
+        self.set_key = Some(key.to_vec());
+        Ok(())
+    }
+}
+
+fn wrong(what: &str) -> StoreError {
+    failed(&format!("the snapshot is damaged: {what} is not as a store has it"))
 }
 
 fn failed(why: &str) -> StoreError {
@@ -159,5 +220,90 @@ impl Summed<'_> {
         let mut number = [0; 8];
         number[..len].copy_from_slice(self.take(len)?);
         Ok(u64::from_le_bytes(number))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Policy, SetValue, View};
+    use wire::Rtype;
+
+    fn name(text: &str) -> NameBuf {
+        NameBuf::from_text(text.as_bytes(), Name::ROOT).unwrap()
+    }
+
+    fn key(relative: &[u8], rtype: Rtype) -> Vec<u8> {
+        let mut key = Vec::new();
+        codec::set_key(&mut key, relative, View::Default, rtype);
+        key
+    }
+
+    fn value(revision: u64, data: &[u8]) -> Vec<u8> {
+        let value = SetValue { ttl: 60, policy: Policy::All, data: vec![data.into()] };
+        let mut octets = Vec::new();
+        codec::set_value(&mut octets, Revision(revision), &value);
+        octets
+    }
+
+    /// Reads a snapshot with a good checksum.
+    fn read_again(revision: u64, write: impl FnOnce(&mut Writer<'_>)) -> Result<Revision, String> {
+        let mut octets = Vec::new();
+        let mut writer = Writer::new(&mut octets, Revision(revision)).unwrap();
+        write(&mut writer);
+        writer.finish().unwrap();
+        read(&mut &octets[..], &mut |_| Ok(())).map_err(|why| why.to_string())
+    }
+
+    #[test]
+    fn a_snapshot_of_what_no_store_has_is_refused() {
+        let (net, org) = (name("example.net."), name("example.org."));
+        let zone = |writer: &mut Writer<'_>, origin: &NameBuf| {
+            writer.zone(origin.as_name(), Revision(7)).unwrap();
+        };
+        let (www, address) = (key(b"\x03www", Rtype::A), value(7, &[10, 0, 0, 1]));
+        let whole = read_again(7, |writer| {
+            zone(writer, &net);
+            writer.set(&www, &address).unwrap();
+            zone(writer, &org);
+            writer.set(&www, &address).unwrap();
+        });
+        assert_eq!(whole, Ok(Revision(7)));
+        let long = [&[49][..], &[b'a'; 49]].concat().repeat(5);
+        for (what, set) in [
+            ("unended", (&b"www\0\0\0\x01"[..], &address)),
+            ("no name", (&b"\0\0\0\0\x01"[..], &address)),
+            ("too long", (&key(&long, Rtype::A), &address)),
+            ("in capitals", (&key(b"\x03Www", Rtype::A), &address)),
+            ("cut off", (&www, &address[..9].to_vec())),
+            ("newer than all", (&www, &value(8, &[10, 0, 0, 1]))),
+            ("no address", (&www, &value(7, &[10, 0, 0]))),
+            ("no record type", (&key(b"\x03www", Rtype::ANY), &address)),
+        ] {
+            let told = read_again(7, |writer| {
+                zone(writer, &org);
+                writer.set(set.0, set.1).unwrap();
+            });
+            assert!(told.clone().is_err_and(|why| why.contains("example.org")), "{what}: {told:?}");
+        }
+        let refused = |revision, write: &dyn Fn(&mut Writer<'_>)| {
+            assert!(read_again(revision, write).unwrap_err().contains("damaged"));
+        };
+        refused(1 << 63, &|_| ());
+        refused(7, &|writer| writer.set(&www, &address).unwrap());
+        refused(7, &|writer| [&org, &net].into_iter().for_each(|origin| zone(writer, origin)));
+        refused(7, &|writer| [&org, &org].into_iter().for_each(|origin| zone(writer, origin)));
+        refused(6, &|writer| zone(writer, &org));
+        refused(7, &|writer| {
+            zone(writer, &org);
+            writer.set(&www, &address).unwrap();
+            writer.set(&www, &address).unwrap();
+        });
+        let many = read_again(7, |writer| {
+            for n in 0..=ZONES_MAX {
+                zone(writer, &name(&format!("n{n:05}.example.")));
+            }
+        });
+        assert!(many.unwrap_err().contains("too many zones"));
     }
 }

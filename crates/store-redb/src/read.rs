@@ -1,11 +1,10 @@
 //! What reads the file: each call sees it as it was at one moment.
-use crate::tables::{JOURNAL, META, Row, SETS, ZONES, set_key, zone_key};
+use crate::tables::{JOURNAL, META, Row, SETS, ZONES, set_key};
 use crate::{Redb, failed, told};
+use records::codec::{self, zone_key};
 use records::limits::JOURNAL_PAGE_OCTETS_MAX;
 use records::snapshot::Writer;
-use records::{
-    JournalEntry, RawSet, Reader, Revision, SetKey, SetValue, StoreError, StoredZone, codec,
-};
+use records::{JournalEntry, RawSet, Reader, Revision, SetKey, SetValue, StoreError, StoredZone};
 use redb::{ReadTransaction, ReadableDatabase, ReadableTable};
 use std::io::Write;
 use std::ops::{Bound, ControlFlow};
@@ -22,7 +21,8 @@ fn row(read: &ReadTransaction, origin: Name<'_>) -> Result<Option<Row>, StoreErr
         let zones = read.open_table(ZONES)?;
         Ok(zones.get(&zone_key(origin)[..])?.map(|row| row.value().to_vec()))
     };
-    find().map_err(told)?.map(|octets| Row::read(&octets)).transpose()
+    let found = find().map_err(told)?;
+    Ok(found.map(|octets| Row::read(&octets)).transpose()?)
 }
 
 fn rows(read: &ReadTransaction) -> Result<Vec<Row>, StoreError> {
@@ -30,7 +30,8 @@ fn rows(read: &ReadTransaction) -> Result<Vec<Row>, StoreError> {
         let zones = read.open_table(ZONES)?;
         zones.iter()?.map(|row| Ok(row?.1.value().to_vec())).collect()
     };
-    find().map_err(told)?.iter().map(|octets| Row::read(octets)).collect()
+    let found = find().map_err(told)?;
+    Ok(found.iter().map(|octets| Row::read(octets)).collect::<Result<_, _>>()?)
 }
 
 fn revision(read: &ReadTransaction) -> Result<Revision, StoreError> {
@@ -69,10 +70,6 @@ fn each_set(
     Ok(())
 }
 
-fn damaged(why: codec::Damaged) -> StoreError {
-    failed(&why.to_string())
-}
-
 impl Reader for Redb {
     fn revision(&self) -> Result<Revision, StoreError> {
         revision(&self.begin()?)
@@ -95,7 +92,7 @@ impl Reader for Redb {
             Ok(sets.get(&set_key(row.number, &of)[..])?.map(|value| value.value().to_vec()))
         };
         let found = find().map_err(told)?;
-        let found = found.as_deref().map(codec::read_value).transpose().map_err(damaged)?;
+        let found = found.as_deref().map(codec::read_value).transpose()?;
         Ok(found.map(|(revision, held)| (revision, held.to_value())))
     }
 
@@ -110,7 +107,7 @@ impl Reader for Redb {
         let after = after.and_then(codec::key_of);
         let mut name = Vec::new();
         each_set(&read, row.number, after.as_deref(), &mut |key, value| {
-            codec::show(key, value, &mut name, each).map_err(damaged)
+            Ok(codec::show(key, value, &mut name, each)?)
         })?;
         Ok(Some(row.stored()))
     }
@@ -140,7 +137,7 @@ impl Reader for Redb {
         let found = find().map_err(told)?;
         let entries = found.iter().map(|(at, entry)| codec::read_entry(Revision(*at), entry));
         let entries: Result<_, _> = entries.collect();
-        Ok(Some((entries.map_err(damaged)?, row.journal.whole_after)))
+        Ok(Some((entries?, row.journal.whole_after)))
     }
 
     fn snapshot(&self, to: &mut dyn Write) -> Result<Revision, StoreError> {

@@ -2,13 +2,14 @@
 //!
 //! ```text
 //! meta     "form", "revision", "zones" (the number of the next zone)
-//! zones    name in canonical order → number, revision, sets, journal
+//! zones    key of the zone → number, revision, sets, journal
 //! sets     number of the zone (4, big-endian), key of the set → value of the set
 //! journal  number of the zone, revision → entry
 //! gone     number of a zone that is no more, while its sets and journal are swept
 //! ```
-//! Keys and values of sets and entries are those of `records::codec`.
-use records::{Revision, StoreError, StoredZone};
+//! Keys of zones, keys and values of sets, and entries are those of `records::codec`.
+use records::codec::Damaged;
+use records::{Revision, StoredZone};
 use redb::TableDefinition;
 use wire::{Name, NameBuf};
 
@@ -58,15 +59,14 @@ impl Row {
         octets
     }
 
-    pub fn read(octets: &[u8]) -> Result<Self, StoreError> {
-        let damaged = || StoreError::Failed(records::codec::Damaged.to_string());
-        let (number, rest) = octets.split_first_chunk().ok_or_else(damaged)?;
-        let (numbers, origin) = rest.split_first_chunk::<40>().ok_or_else(damaged)?;
+    pub fn read(octets: &[u8]) -> Result<Self, Damaged> {
+        let (number, rest) = octets.split_first_chunk().ok_or(Damaged)?;
+        let (numbers, origin) = rest.split_first_chunk::<40>().ok_or(Damaged)?;
         let at = |n: usize| {
             let chunk = numbers[8 * n..].first_chunk().copied().unwrap_or_default();
             u64::from_le_bytes(chunk)
         };
-        let origin = Name::parse(origin).map_err(|_| damaged())?.into();
+        let origin = Name::parse(origin).map_err(|_| Damaged)?.into();
         let journal = Kept { entries: at(2), octets: at(3), whole_after: Revision(at(4)) };
         let (number, revision) = (u32::from_le_bytes(*number), Revision(at(0)));
         Ok(Self { number, origin, revision, sets: at(1), journal })
@@ -75,14 +75,6 @@ impl Row {
     pub fn stored(&self) -> StoredZone {
         StoredZone { origin: self.origin.clone(), revision: self.revision, sets: self.sets }
     }
-}
-
-/// How a zone is found.
-pub fn zone_key(origin: Name<'_>) -> Vec<u8> {
-    let octets = origin.octets().to_ascii_lowercase();
-    let mut key = Vec::new();
-    compile::sort_key(&mut key, &octets[..octets.len() - 1]);
-    key
 }
 
 /// The key of a set; `of` is what `records::codec` says, or nothing for the first of all.

@@ -1,9 +1,10 @@
 //! What changes the file: each call is one transaction.
 use crate::limits::SWEEP_SETS;
-use crate::tables::{GONE, JOURNAL, Kept, META, Row, SETS, ZONES, set_key, zone_key};
+use crate::tables::{GONE, JOURNAL, Kept, META, Row, SETS, ZONES, set_key};
+use records::codec::{self, zone_key};
 use records::limits::{JOURNAL_ENTRIES_MAX, JOURNAL_OCTETS_MAX};
 use records::snapshot::{self, Item};
-use records::{Action, Kind, Prepared, Restoring, Revision, SetChange, StoreError, codec};
+use records::{Action, Kind, Prepared, Restoring, Revision, SetChange, StoreError};
 use redb::{Database, ReadableDatabase, ReadableTable, Table, WriteTransaction};
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -63,7 +64,7 @@ impl<'t> Tables<'t> {
                 .get(&at[..])?
                 .map(|row| Row::read(row.value()))
                 .transpose()
-                .map_err(|why| redb::Error::Corrupted(why.to_string()))?,
+                .map_err(|_| redb::Error::Corrupted("the row of a zone".into()))?,
         };
         if let Action::Delete = write.action {
             self.zones.remove(&at[..])?;
@@ -232,10 +233,7 @@ impl Tables<'_> {
         key: &[u8],
         value: &[u8],
     ) -> Result<(), redb::Error> {
-        let damaged = |_| redb::Error::Corrupted(codec::Damaged.to_string());
-        let Some(row) = row else { return Err(damaged(codec::Damaged)) };
-        codec::read_key(key, &mut self.value).map_err(damaged)?;
-        codec::read_value(value).map_err(damaged)?;
+        let row = row.ok_or_else(|| redb::Error::Corrupted("a set without a zone".into()))?;
         let before = self.sets.insert(&set_key(row.number, key)[..], value)?;
         row.sets += u64::from(before.is_none());
         Ok(())

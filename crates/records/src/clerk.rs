@@ -18,7 +18,7 @@ use std::io::Read;
 use std::sync::Arc;
 use std::thread;
 use std::time::SystemTime;
-use wire::{Name, NameBuf};
+use wire::{Name, NameBuf, Rtype};
 
 /// What is written together.
 #[derive(Default)]
@@ -212,8 +212,10 @@ impl Clerk {
         if batch.edits.iter().any(|edit| edit.expect != Expect::Anything) {
             self.group.note_written();
         }
-        let (group, reader) = (&self.group, &self.shared.reader);
+        let (group, reader, of_zone) = (&self.group, &self.shared.reader, head.revision);
         let last_written = |set: &SetKey| match codec::key_of(set) {
+            // Every write to the zone changes its serial.
+            Some(_) if set.rtype == Rtype::SOA => Ok(of_zone),
             None => Ok(Revision::NONE),
             Some(of) => match group.written.get(&(at.clone(), of)) {
                 Some(revision) => Ok(*revision),

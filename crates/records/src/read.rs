@@ -131,8 +131,7 @@ impl Desk {
         let stored = self.0.reader.zone(zone).map_err(refused)?.ok_or(Refused::NoSuchZone)?;
         let found = self.0.reader.set(set).map_err(refused)?;
         Ok(found.map(|(revision, value)| {
-            let value = served(set.rtype, value, stored.revision);
-            StoredSet { key: set.clone(), value, revision }
+            served(StoredSet { key: set.clone(), value, revision }, stored.revision)
         }))
     }
 
@@ -154,11 +153,9 @@ impl Desk {
             pager.take(set.name, set.rtype, set.revision, || set.value.to_value())
         });
         let zone = scanned.map_err(refused)?.ok_or(Refused::NoSuchZone)?;
-        for set in &mut pager.page.sets {
-            let value = std::mem::replace(&mut set.value, SetValue::NONE);
-            set.value = served(set.key.rtype, value, zone.revision);
-        }
-        Ok(pager.page)
+        let Page { sets, next } = pager.page;
+        let sets = sets.into_iter().map(|set| served(set, zone.revision));
+        Ok(Page { sets: sets.collect(), next })
     }
 
     /// What was written to a zone after a revision, the oldest first: at most `limit`, and fewer
@@ -186,10 +183,6 @@ impl Desk {
     pub fn snapshot(&self, to: &mut dyn Write) -> Result<Revision, Refused> {
         self.0.reader.snapshot(to).map_err(refused)
     }
-}
-
-impl SetValue {
-    const NONE: Self = Self { ttl: 0, policy: Policy::All, data: Vec::new() };
 }
 
 fn stored(key: SetKey, set: image::RecordSet<'_>) -> StoredSet {

@@ -160,15 +160,20 @@ fn the_serial_is_the_revision_on_every_node() {
     let with_numbers = |data: &[u8]| [data, b"\x04root\0", &[7; 20]].concat().into_boxed_slice();
     let value = soa.put.as_mut().unwrap();
     value.data[0] = with_numbers(&value.data[0]);
-    let revision = scene.write(vec![soa]).unwrap();
+    let revision = scene.write(vec![soa.clone()]).unwrap();
     assert_eq!(scene.serial(), Some(revision.serial()));
     scene.write(vec![put("a.example.org.", Rtype::A, "10.0.0.1")]).unwrap();
     assert_eq!(scene.serial(), Some(4));
     let set = scene.desk.set(&key("example.org.", Rtype::SOA)).unwrap().unwrap();
-    assert_eq!(set.revision, revision, "its own last write");
+    assert_eq!(set.revision, Revision(4), "its serial is of the last write to the zone");
+    let stale = Edit { expect: Expect::At(revision), ..soa };
+    let conflict = Refused::Conflict { edit: 0, is: Revision(4) };
+    assert_eq!(scene.write(vec![stale.clone()]), Err(conflict));
+    let seen = Edit { expect: Expect::At(set.revision), ..stale };
+    assert_eq!(scene.write(vec![seen]), Ok(Revision(5)));
     let numbers = set.value.data[0].last_chunk::<20>().unwrap();
     assert_eq!((&numbers[..4], &numbers[4..8]), (&[0, 0, 0, 4][..], &[7; 4][..]));
-    assert_eq!(self::scene(scene.store.clone()).serial(), Some(4));
+    assert_eq!(self::scene(scene.store.clone()).serial(), Some(5));
 }
 
 #[test]

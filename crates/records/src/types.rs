@@ -117,7 +117,8 @@ pub struct StoredSet {
     pub key: SetKey,
     /// What it holds. The serial of an SOA is that of its zone.
     pub value: SetValue,
-    /// When it was last written: its ETag. [`Revision::NONE`] where the zone is not the store's.
+    /// When it was last written: its ETag; of an SOA when its zone was, as its serial changed then.
+    /// [`Revision::NONE`] where the zone is not the store's.
     pub revision: Revision,
 }
 

@@ -1,6 +1,6 @@
 //! The zones of the store as they will be once all that was taken is written. They share what they
 //! hold with the image: there is no second copy.
-use crate::{Reader, Revision, SetValue, StoreError};
+use crate::{Reader, Revision, StoreError, StoredSet};
 use compile::{Ordered, Problem, Zone};
 use image::HashKey;
 use std::collections::HashMap;
@@ -35,12 +35,14 @@ pub fn with_serial(data: &[u8], revision: Revision) -> Box<[u8]> {
     data
 }
 
-/// What a set holds, with the serial of its zone's revision where it is the SOA.
-pub fn served(rtype: Rtype, mut value: SetValue, zone: Revision) -> SetValue {
-    if rtype == Rtype::SOA {
-        value.data.iter_mut().for_each(|data| *data = with_serial(data, zone));
+/// A set as it is answered. Every write to a zone changes the serial of its SOA: that was last
+/// written with the zone.
+pub fn served(mut set: StoredSet, zone: Revision) -> StoredSet {
+    if set.key.rtype == Rtype::SOA {
+        set.revision = zone;
+        set.value.data.iter_mut().for_each(|data| *data = with_serial(data, zone));
     }
-    value
+    set
 }
 
 impl Head {

@@ -31,6 +31,28 @@ fn what_is_written_is_read_answered_and_gone() {
     assert!(scene.answered("example.org", "www.example.org", Rtype::A).is_empty());
 }
 
+/// What is told of an SOA has the serial, which changes with every write to its zone.
+#[test]
+fn an_soa_is_another_after_every_write_to_its_zone() {
+    let scene = Scene::new();
+    let path = "/v1/zones/example.org/rrsets/example.org/SOA";
+    let soa = scene.get(path);
+    let seen = soa.field("etag").expect("a tag").to_owned();
+    let known = format!("If-None-Match: {seen}");
+    assert_eq!(scene.ask("GET", path, &scene.root, &[&known], b"").status, 304);
+    scene.put(&format!("{WWW}?wait=live"), r#"{"ttl":60,"data":["192.0.2.1"]}"#).done();
+    let later = scene.ask("GET", path, &scene.root, &[&known], b"");
+    let tag = later.field("etag").expect("a tag").to_owned();
+    let (soa, later) = (soa.done(), later.done());
+    assert_ne!(soa["data"], later["data"], "another serial");
+    assert_eq!(json!(format!("\"{}\"", later["revision"])), json!(tag));
+    let listed = scene.get(&format!("{SETS}?type=SOA")).done();
+    assert_eq!(listed["rrsets"][0], later, "a list tells the same");
+    let body = json!({ "ttl": 60, "data": later["data"] }).to_string();
+    scene.with("PUT", path, &[&format!("If-Match: {seen}")], &body).refused(412);
+    scene.with("PUT", path, &[&format!("If-Match: {tag}")], &body).done();
+}
+
 #[test]
 fn who_saw_an_older_state_overwrites_nothing() {
     let scene = Scene::new();

@@ -214,10 +214,15 @@ impl records::Others for FileZones {
         self.registry.file(origin).map(records::Owner::File)
     }
 
+    fn is_built_in(&self, origin: Name<'_>) -> bool {
+        let is_it = |name: NameBuf| name.as_name() == origin;
+        let locals = lock(&self.locals);
+        // Most names cannot be one of them, whatever is configured.
+        locals.candidates().any(is_it) && locals.names(&self.registry.names()).any(is_it)
+    }
+
     fn instead(&self, origin: Name<'_>, key: &Arc<HashKey>) -> Option<compile::Zone> {
-        let configured = self.registry.names();
-        let is_local = lock(&self.locals).names(&configured).any(|name| name.as_name() == origin);
-        is_local.then(|| local::load(key, origin))
+        self.is_built_in(origin).then(|| local::load(key, origin))
     }
 }
 

@@ -4,7 +4,7 @@ mod served;
 use compile::Image;
 use control::Control;
 use image::HashKey;
-use records::{Batch, Desk, Edit, Expect, Others, Owner, Policy, SetValue, View};
+use records::{Batch, Desk, Edit, Expect, NoOthers, Policy, SetValue, View};
 use rustix::process::Signal;
 use served::{HEAD, NOERROR, PATIENCE, SERVFAIL, Served, rcode, zone};
 use std::fs;
@@ -15,18 +15,6 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 use store_redb::RedbStore;
 use wire::{Name, NameBuf, Rtype};
-
-struct NoOthers;
-
-impl Others for NoOthers {
-    fn owner(&self, _: Name<'_>) -> Option<Owner> {
-        None
-    }
-
-    fn instead(&self, _: Name<'_>, _: &Arc<HashKey>) -> Option<compile::Zone> {
-        None
-    }
-}
 
 fn name(text: &str) -> NameBuf {
     NameBuf::from_text(text.as_bytes(), Name::ROOT).expect("a name")

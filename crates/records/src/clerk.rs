@@ -78,15 +78,12 @@ impl Clerk {
         let mut heads = Heads::new();
         for stored in reader.zones()? {
             let origin = stored.origin.as_name();
-            let head = match Head::load(reader, origin, &self.key) {
-                Ok(head) => head,
-                Err(why) => {
-                    tracing::error!(zone = %origin, "zone of the store answers SERVFAIL: {why}");
-                    let zone = Zone::unloaded(Arc::clone(&self.key), origin);
-                    Some(Head { zone, revision: stored.revision })
-                }
-            };
-            heads.extend(head.map(|head| (key(origin), head)));
+            let head = Head::load(reader, &stored, &self.key).unwrap_or_else(|why| {
+                tracing::error!(zone = %origin, "zone of the store answers SERVFAIL: {why}");
+                let zone = Zone::unloaded(Arc::clone(&self.key), origin);
+                Head { zone, revision: stored.revision }
+            });
+            heads.insert(key(origin), head);
         }
         (self.heads, self.revision) = (heads, revision);
         Ok(())
@@ -148,7 +145,7 @@ impl Clerk {
                 self.promised(created, promise);
             }
             Request::Delete(zone, by, when, promise) => {
-                let deleted = self.delete(&zone, by, when);
+                let deleted = self.delete(zone, by, when);
                 self.promised(deleted, promise);
             }
             Request::Restore(mut from, by, when, promise) => {
@@ -208,7 +205,7 @@ impl Clerk {
             let is_built_in = self.shared.built_in(origin).is_some();
             return Err(if is_built_in { owner } else { Refused::NoSuchZone });
         };
-        self.group.touched.entry(at.clone()).or_insert_with(|| Some(head.clone()));
+        let before = (!self.group.touched.contains_key(&at)).then(|| head.clone());
         if batch.edits.iter().any(|edit| edit.expect != Expect::Anything) {
             self.group.note_written();
         }
@@ -226,13 +223,14 @@ impl Clerk {
             },
         };
         let changes = prepare::change(head, &mut batch, &last_written)?;
-        let revision = self.revision.next();
-        head.revision = revision;
-        self.push(&batch.zone, batch.by, batch.when, Action::Change(changes));
-        Ok(revision)
+        head.revision = self.revision.next();
+        if before.is_some() {
+            self.group.touched.insert(at, before);
+        }
+        Ok(self.push(zone, batch.by, batch.when, Action::Change(changes)))
     }
 
-    fn create(&mut self, batch: Batch) -> Result<Revision, Refused> {
+    fn create(&mut self, mut batch: Batch) -> Result<Revision, Refused> {
         let origin = batch.zone.as_name();
         let at = key(origin);
         self.check(origin)?;
@@ -242,17 +240,15 @@ impl Clerk {
         if self.heads.len() >= ZONES_MAX {
             return Err(Refused::ZONES);
         }
-        let revision = self.revision.next();
-        let (head, changes) = prepare::create(&batch, revision, &self.key)?;
+        let (head, changes) = prepare::create(&mut batch, self.revision.next(), &self.key)?;
         self.group.touched.entry(at.clone()).or_insert(None);
         self.heads.insert(at, head);
-        self.push(&batch.zone, batch.by, batch.when, Action::Create(changes));
-        Ok(revision)
+        Ok(self.push(batch.zone, batch.by, batch.when, Action::Create(changes)))
     }
 
     fn delete(
         &mut self,
-        zone: &NameBuf,
+        zone: NameBuf,
         by: Arc<str>,
         when: SystemTime,
     ) -> Result<Revision, Refused> {
@@ -260,17 +256,23 @@ impl Clerk {
         let at = key(zone.as_name());
         let Some(head) = self.heads.remove(&at) else { return Err(Refused::NoSuchZone) };
         self.group.touched.entry(at).or_insert(Some(head));
-        self.push(zone, by, when, Action::Delete);
-        Ok(self.revision)
+        Ok(self.push(zone, by, when, Action::Delete))
     }
 
-    fn push(&mut self, zone: &NameBuf, by: Arc<str>, when: SystemTime, action: Action) {
+    /// Takes a write into the group, as the next revision.
+    fn push(
+        &mut self,
+        mut zone: NameBuf,
+        by: Arc<str>,
+        when: SystemTime,
+        action: Action,
+    ) -> Revision {
         self.revision = self.revision.next();
-        let mut zone = zone.clone();
         zone.make_lowercase();
         let write = Prepared { zone, revision: self.revision, when, by, action };
         self.group.edits += 1 + write.changes().map_or(0, |(_, changes)| changes.len());
         self.group.writes.push(write);
+        self.revision
     }
 
     /// Brings the group to the disk, then to control, and answers.

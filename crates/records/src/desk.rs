@@ -21,8 +21,28 @@ pub trait Others: Send + Sync + 'static {
     /// Who says what a zone holds, if that is not the store.
     fn owner(&self, origin: Name<'_>) -> Option<Owner>;
 
+    /// Whether the server itself has a zone of this name, where nobody else has one.
+    fn is_built_in(&self, origin: Name<'_>) -> bool;
+
     /// What is answered where the store has no zone any more.
     fn instead(&self, origin: Name<'_>, key: &Arc<HashKey>) -> Option<Zone>;
+}
+
+/// Nobody else has any.
+pub struct NoOthers;
+
+impl Others for NoOthers {
+    fn owner(&self, _: Name<'_>) -> Option<Owner> {
+        None
+    }
+
+    fn is_built_in(&self, _: Name<'_>) -> bool {
+        false
+    }
+
+    fn instead(&self, _: Name<'_>, _: &Arc<HashKey>) -> Option<Zone> {
+        None
+    }
 }
 
 /// What handles share.
@@ -40,8 +60,7 @@ impl Shared {
     pub fn built_in(&self, origin: Name<'_>) -> Option<Arc<Zone>> {
         let image = self.control.image();
         let is_hosts = || origin == Name::ROOT;
-        let is_built_in = || self.others.instead(origin, image.key()).is_some();
-        image.zone(origin).filter(|_| is_hosts() || is_built_in()).cloned()
+        image.zone(origin).filter(|_| is_hosts() || self.others.is_built_in(origin)).cloned()
     }
 }
 

@@ -20,7 +20,7 @@ mod store;
 mod types;
 mod zones;
 
-pub use desk::{DESK_THREAD, Desk, Others, Serving};
+pub use desk::{DESK_THREAD, Desk, NoOthers, Others, Serving};
 pub use memory::Memory;
 pub use pending::Pending;
 pub use read::{Held, Journal};

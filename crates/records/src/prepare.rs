@@ -45,7 +45,7 @@ pub fn change(
         // What is not there need not go.
         if edit.put.is_some() || held.is_some() {
             done.push(index);
-            before.push(held.filter(|_| keeps).map(value));
+            before.push(held.filter(|_| keeps).map(SetValue::from));
         }
     }
     let changes = done.iter().map(|index| {
@@ -71,11 +71,6 @@ pub fn change(
 /// The labels of a name in front of its zone's.
 fn relative<'n>(name: Name<'n>, origin: Name<'_>) -> &'n [u8] {
     &name.octets()[..name.len() - origin.len()]
-}
-
-fn value(set: image::RecordSet<'_>) -> SetValue {
-    let data = set.records().map(Box::from).collect();
-    SetValue { ttl: set.ttl(), policy: Policy::All, data }
 }
 
 /// Whether a set is as an edit expects it.
@@ -171,19 +166,19 @@ fn check_key(edit: &Edit, origin: Name<'_>) -> Result<(), (&'static str, Rule, S
     Ok(())
 }
 
-/// Makes the zone that a batch describes.
+/// Makes the zone that the edits of a batch describe, and takes them out of it.
 pub fn create(
-    batch: &Batch,
+    batch: &mut Batch,
     revision: Revision,
     key: &Arc<HashKey>,
 ) -> Result<(Head, Vec<SetChange>), Refused> {
+    let soa = default_soa(batch);
     let origin = batch.zone.as_name();
-    let mut edits = batch.edits.clone();
-    edits.extend(default_soa(batch));
-    check(&mut edits, origin)?;
+    check(&mut batch.edits, origin)?;
+    let edits = batch.edits.drain(..).chain(soa);
     let mut loader = Loader::new(Arc::clone(key), origin, None);
-    let mut changes = Vec::with_capacity(edits.len());
-    for (index, mut edit) in edits.into_iter().enumerate() {
+    let mut changes = Vec::with_capacity(edits.size_hint().0);
+    for (index, mut edit) in edits.enumerate() {
         let Some(value) = edit.put.take() else { continue };
         let name = edit.name.as_name();
         for data in &value.data {
@@ -191,14 +186,8 @@ pub fn create(
                 .add(name, edit.rtype, value.ttl, data, index as u32)
                 .map_err(|what| invalid(index, "name", Rule::OUT_OF_ZONE, what))?;
         }
-        let relative = &name.octets()[..name.len() - origin.len()];
-        changes.push(SetChange {
-            name: relative.to_ascii_lowercase().into(),
-            rtype: edit.rtype,
-            view: edit.view,
-            before: None,
-            after: Some(value),
-        });
+        let (name, rtype, view) = (relative(name, origin).into(), edit.rtype, edit.view);
+        changes.push(SetChange { name, rtype, view, before: None, after: Some(value) });
     }
     let zone = loader.finish().map_err(|problems| match problems.into_iter().next() {
         Some(Problem { place, rule, what }) => {
@@ -226,11 +215,6 @@ fn default_soa(batch: &Batch) -> Option<Edit> {
     let numbers = [0].into_iter().chain(SOA_SECONDS).flat_map(u32::to_be_bytes);
     let names = server.iter().chain(mailbox.as_name().octets()).copied();
     let data = vec![names.chain(numbers).collect()];
-    Some(Edit {
-        name: batch.zone.clone(),
-        rtype: Rtype::SOA,
-        view: crate::View::Default,
-        expect: Expect::Anything,
-        put: Some(SetValue { ttl: SOA_TTL, policy: Policy::All, data }),
-    })
+    let value = SetValue { ttl: SOA_TTL, policy: Policy::All, data };
+    Some(Edit::put(batch.zone.clone(), Rtype::SOA, value))
 }

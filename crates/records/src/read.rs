@@ -6,8 +6,8 @@ use crate::desk::{Desk, refused};
 use crate::limits::{JOURNAL_PAGE_MAX, PAGE_LOOKED_AT_MAX, PAGE_OCTETS_MAX, PAGE_SETS_MAX};
 use crate::zones::{key, served};
 use crate::{
-    Filter, JournalEntry, Owner, Page, Policy, Refused, Revision, SetKey, SetValue, StoredSet,
-    StoredZone, View, ZoneInfo,
+    Filter, JournalEntry, Owner, Page, Refused, Revision, SetKey, SetValue, StoredSet, StoredZone,
+    View, ZoneInfo,
 };
 use compile::Zone;
 use image::Tree;
@@ -126,7 +126,8 @@ impl Desk {
         let zone = set.zone.as_name();
         if let Some(foreign) = self.foreign(zone)? {
             let found = foreign.set(set.name.as_name(), set.rtype);
-            return Ok(found.map(|found| stored(set.clone(), found)));
+            let (key, revision) = (set.clone(), Revision::NONE);
+            return Ok(found.map(|found| StoredSet { key, value: found.into(), revision }));
         }
         let stored = self.0.reader.zone(zone).map_err(refused)?.ok_or(Refused::NoSuchZone)?;
         let found = self.0.reader.set(set).map_err(refused)?;
@@ -183,12 +184,6 @@ impl Desk {
     pub fn snapshot(&self, to: &mut dyn Write) -> Result<Revision, Refused> {
         self.0.reader.snapshot(to).map_err(refused)
     }
-}
-
-fn stored(key: SetKey, set: image::RecordSet<'_>) -> StoredSet {
-    let data = set.records().map(Box::from).collect();
-    let value = SetValue { ttl: set.ttl(), policy: Policy::All, data };
-    StoredSet { key, value, revision: Revision::NONE }
 }
 
 /// Fills a page.
@@ -251,11 +246,8 @@ impl<'f> Pager<'f> {
                 after.as_ref().is_none_or(|(name, last)| node.name() != *name || rtype > *last)
             };
             for set in node.sets().filter(|set| is_behind(set.rtype())) {
-                let value = || {
-                    let data = set.records().map(Box::from).collect();
-                    SetValue { ttl: set.ttl(), policy: Policy::All, data }
-                };
-                if self.take(node.name(), set.rtype(), Revision::NONE, value).is_break() {
+                let (name, rtype, value) = (node.name(), set.rtype(), || set.into());
+                if self.take(name, rtype, Revision::NONE, value).is_break() {
                     return;
                 }
             }

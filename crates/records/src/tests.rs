@@ -30,6 +30,10 @@ impl Others for Files {
         is_there.then(|| Owner::File(PathBuf::from("/etc/dunlin/example.zone")))
     }
 
+    fn is_built_in(&self, _: Name<'_>) -> bool {
+        false
+    }
+
     fn instead(&self, _: Name<'_>, _: &Arc<HashKey>) -> Option<Zone> {
         None
     }
@@ -447,31 +451,6 @@ fn a_snapshot_brings_everything_back() {
     assert_eq!(scene.answered("www.example.org.", Rtype::A), Some(vec![10, 0, 0, 1]));
     assert_eq!((scene.serial(), scene.control.image().zones().count()), (Some(5), 1));
     assert_eq!(scene.write(vec![put("a.example.org.", Rtype::A, "10.0.0.1")]), Ok(Revision(6)));
-}
-
-#[test]
-fn too_much_at_once_is_refused() {
-    let queue = queue::Queue::default();
-    let many = |count: usize| {
-        let edits = vec![put("a.example.org.", Rtype::A, "10.0.0.1"); count];
-        queue::Request::Write(batch("example.org.", edits), pending::pending().0)
-    };
-    for _ in 0..limits::QUEUE_EDITS_MAX / 10_000 {
-        queue.put(many(10_000)).unwrap();
-    }
-    assert_eq!(queue.put(many(1)), Err(Refused::Busy));
-    assert_eq!(queue.take(true).unwrap().len(), 10);
-    for _ in 0..limits::QUEUE_REQUESTS_MAX {
-        queue.put(many(0)).unwrap();
-    }
-    assert_eq!(queue.put(many(0)), Err(Refused::Busy));
-    assert!(!queue.has_failed());
-    queue.end();
-    assert!(queue.has_failed(), "nobody closed it");
-    assert_eq!(queue.put(many(0)), Err(Refused::Stopping));
-    let scene = with_zone();
-    let edits = vec![remove("a.example.org.", Rtype::A); limits::EDITS_MAX + 1];
-    assert_eq!(scene.write(edits), Err(Refused::EDITS));
 }
 
 #[test]

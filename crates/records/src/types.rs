@@ -110,6 +110,13 @@ pub struct SetValue {
     pub data: Vec<Box<[u8]>>,
 }
 
+impl From<image::RecordSet<'_>> for SetValue {
+    fn from(set: image::RecordSet<'_>) -> Self {
+        let data = set.records().map(Box::from).collect();
+        Self { ttl: set.ttl(), policy: Policy::All, data }
+    }
+}
+
 /// A set as the store holds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredSet {
@@ -149,6 +156,13 @@ pub struct Edit {
     pub expect: Expect,
     /// What it holds from now on; `None`: it goes.
     pub put: Option<SetValue>,
+}
+
+impl Edit {
+    /// Has a set hold this, whatever it held.
+    pub fn put(name: NameBuf, rtype: Rtype, value: SetValue) -> Self {
+        Self { name, rtype, view: View::Default, expect: Expect::Anything, put: Some(value) }
+    }
 }
 
 /// Edits of one zone that are all done, or none. What goes does so before what comes, whatever

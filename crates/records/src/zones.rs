@@ -1,6 +1,6 @@
 //! The zones of the store as they will be once all that was taken is written. They share what they
 //! hold with the image: there is no second copy.
-use crate::{Reader, Revision, StoreError, StoredSet};
+use crate::{Reader, Revision, StoreError, StoredSet, StoredZone};
 use compile::{Ordered, Problem, Zone};
 use image::HashKey;
 use std::collections::HashMap;
@@ -52,10 +52,10 @@ impl Head {
     /// When it cannot be read, or is none that could be served.
     pub fn load(
         reader: &dyn Reader,
-        origin: Name<'_>,
+        stored: &StoredZone,
         key: &Arc<HashKey>,
-    ) -> Result<Option<Self>, StoreError> {
-        let Some(stored) = reader.zone(origin)? else { return Ok(None) };
+    ) -> Result<Self, StoreError> {
+        let origin = stored.origin.as_name();
         let mut loader = Ordered::new(Arc::clone(key), origin);
         let mut wrong = None;
         reader.scan(origin, None, &mut |set| match loader.add(
@@ -77,11 +77,14 @@ impl Head {
         };
         let mut head = Self { zone, revision: stored.revision };
         head.set_serial();
-        Ok(Some(head))
+        Ok(head)
     }
 
     /// Has the SOA tell the serial of the revision.
     pub fn set_serial(&mut self) {
+        if self.zone.serial() == Some(self.revision.serial()) {
+            return;
+        }
         let origin = NameBuf::from(self.zone.origin());
         let Some(soa) = self.zone.set(origin.as_name(), Rtype::SOA) else { return };
         let ttl = soa.ttl();

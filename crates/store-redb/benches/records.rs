@@ -14,7 +14,7 @@
 use control::{Control, Running};
 use image::{HASH_KEY_WORDS, HashKey};
 use records::{
-    Batch, Desk, Edit, Expect, Others, Owner, Pending, Policy, Serving, SetValue, View, Written,
+    Batch, Desk, Edit, Expect, NoOthers, Pending, Policy, Serving, SetValue, View, Written,
 };
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -220,18 +220,6 @@ fn starting(folder: &Path, many: u32, report: &mut Report) {
         let (took, cpu) = (began.elapsed().as_secs_f64(), cpu_time() - cpu);
         let what = format!("{many} records: seconds to the first answer after {what}");
         report.most(&what, took, 10.0, &format!("{:.2} s", cpu.as_secs_f64()));
-    }
-}
-
-struct NoOthers;
-
-impl Others for NoOthers {
-    fn owner(&self, _: Name<'_>) -> Option<Owner> {
-        None
-    }
-
-    fn instead(&self, _: Name<'_>, _: &Arc<HashKey>) -> Option<compile::Zone> {
-        None
     }
 }
 

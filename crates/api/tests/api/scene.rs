@@ -35,6 +35,10 @@ impl Others for Files {
         (origin == name(OF_FILE).as_name()).then(|| Owner::File("/etc/dunlin/file.zone".into()))
     }
 
+    fn is_built_in(&self, _: Name<'_>) -> bool {
+        false
+    }
+
     fn instead(&self, _: Name<'_>, _: &Arc<HashKey>) -> Option<compile::Zone> {
         None
     }

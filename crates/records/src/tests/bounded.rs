@@ -43,6 +43,36 @@ fn pages_and_journals_are_bounded_in_octets_and_go_on() {
     assert_eq!(revisions, (1..=41).collect::<Vec<u64>>());
 }
 
+#[test]
+fn too_much_at_once_is_refused() {
+    let queue = queue::Queue::default();
+    let many = |count: usize| {
+        let edits = vec![put("a.example.org.", Rtype::A, "10.0.0.1"); count];
+        queue::Request::Write(batch("example.org.", edits), pending::pending().0)
+    };
+    for _ in 0..limits::QUEUE_EDITS_MAX / 10_000 {
+        queue.put(many(10_000)).unwrap();
+    }
+    assert_eq!(queue.put(many(1)), Err(Refused::Busy));
+    assert_eq!(queue.take(true).unwrap().len(), 10);
+    for _ in 0..limits::QUEUE_REQUESTS_MAX {
+        queue.put(many(0)).unwrap();
+    }
+    assert_eq!(queue.put(many(0)), Err(Refused::Busy));
+    assert!(!queue.has_failed());
+    queue.end();
+    assert!(queue.has_failed(), "nobody closed it");
+    assert_eq!(queue.put(many(0)), Err(Refused::Stopping));
+    let scene = with_zone();
+    let edits = vec![remove("a.example.org.", Rtype::A); limits::EDITS_MAX + 1];
+    assert_eq!(scene.write(edits), Err(Refused::EDITS));
+    // The SOA that a new zone gets is none of its own.
+    let servers = put("example.net.", Rtype::NS, "ns.example.net.");
+    let address = |n: usize| put(&format!("n{n}.example.net."), Rtype::A, "10.0.0.1");
+    let most = [servers].into_iter().chain((1..limits::EDITS_MAX).map(address)).collect();
+    scene.desk.create_zone(batch("example.net.", most)).wait().unwrap();
+}
+
 /// Whoever hangs up leaves what he wanted at the desk: it is bounded there.
 #[test]
 fn what_waits_at_the_desk_is_bounded_in_octets() {

@@ -19,6 +19,10 @@ impl Others for Hasty {
         has_it.then(|| Owner::File(PathBuf::from("/etc/dunlin/example.zone")))
     }
 
+    fn is_built_in(&self, _: Name<'_>) -> bool {
+        false
+    }
+
     fn instead(&self, _: Name<'_>, _: &Arc<HashKey>) -> Option<Zone> {
         None
     }

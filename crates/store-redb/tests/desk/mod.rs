@@ -1,24 +1,12 @@
 //! A desk on a store of these tests, and what is written at it.
-use compile::{Image, Zone};
+use compile::Image;
 use control::Control;
 use image::HashKey;
-use records::{Batch, Desk, Edit, Expect, Others, Owner, Policy, SetValue, View};
+use records::{Batch, Desk, Edit, Expect, NoOthers, Policy, SetValue, View};
 use std::sync::Arc;
 use std::time::SystemTime;
 use store_redb::RedbStore;
 use wire::{Name, NameBuf, Rtype};
-
-struct NoOthers;
-
-impl Others for NoOthers {
-    fn owner(&self, _: Name<'_>) -> Option<Owner> {
-        None
-    }
-
-    fn instead(&self, _: Name<'_>, _: &Arc<HashKey>) -> Option<Zone> {
-        None
-    }
-}
 
 pub fn name(text: &str) -> NameBuf {
     NameBuf::from_text(text.as_bytes(), Name::ROOT).unwrap()

@@ -16,6 +16,8 @@ pub const HEADERS_MAX: usize = 64;
 /// How long a request's header fields may take to arrive, and a connection may lie idle between
 /// two requests.
 pub const HEADER_TIME_MAX: Duration = Duration::from_secs(30);
+/// The same, of a connection before which half of all places, or of its client's, were taken.
+pub const HEADER_TIME_SCARCE: Duration = Duration::from_secs(5);
 /// How long a body that is read as a whole may take to arrive.
 pub const BODY_TIME_MAX: Duration = Duration::from_secs(30);
 /// How long a connection may get on neither way: one who does not send, or does not read.

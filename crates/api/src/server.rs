@@ -2,7 +2,8 @@
 use crate::caller::Peer;
 use crate::limits::{
     ACCEPT_PAUSE, CERTIFICATES_LOOK, CONNECTIONS_MAX, CONNECTIONS_PER_CLIENT_MAX,
-    HANDSHAKE_TIME_MAX, HEADER_LEN_MAX, HEADER_TIME_MAX, HEADERS_MAX, LAST_CALL,
+    HANDSHAKE_TIME_MAX, HEADER_LEN_MAX, HEADER_TIME_MAX, HEADER_TIME_SCARCE, HEADERS_MAX,
+    LAST_CALL,
 };
 use crate::patient::Patient;
 use crate::tls::{Tls, subjects};
@@ -19,6 +20,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -65,7 +67,11 @@ pub async fn serve(
                         counts.full();
                         continue;
                     };
-                    let talk = talk(stream, peer, router.clone(), tls.clone(), ending.clone());
+                    // Where many have a place, one who asks nothing has none for long.
+                    let header_time =
+                        if seat.is_scarce() { HEADER_TIME_SCARCE } else { HEADER_TIME_MAX };
+                    let ends = (header_time, ending.clone());
+                    let talk = talk(stream, peer, router.clone(), tls.clone(), ends);
                     let counts = Arc::clone(&counts);
                     open.spawn(async move {
                         let _open = counts.open();
@@ -88,27 +94,30 @@ pub async fn serve(
     Ok(())
 }
 
+/// How long the header fields of its requests may take, and when a connection is to end.
+type Ends = (Duration, watch::Receiver<bool>);
+
 /// A connection, from its handshake to its end.
 async fn talk(
     stream: TcpStream,
     peer: SocketAddr,
     router: Router,
     tls: Option<Arc<Tls>>,
-    ending: watch::Receiver<bool>,
+    ends: Ends,
 ) {
     // Replies are small, and somebody waits for each.
     let _ = stream.set_nodelay(true);
     let client = peer.ip().to_canonical();
     let Some(tls) = tls else {
         let peer = Peer { client, subjects: Arc::default() };
-        return converse(stream, peer, router, ending).await;
+        return converse(stream, peer, router, ends).await;
     };
     let shaking = TlsAcceptor::from(tls.config()).accept(stream);
     match timeout(HANDSHAKE_TIME_MAX, shaking).await {
         Ok(Ok(stream)) => {
             let certificates = stream.get_ref().1.peer_certificates();
             let subjects = certificates.and_then(<[_]>::first).map(subjects).unwrap_or_default();
-            converse(stream, Peer { client, subjects: subjects.into() }, router, ending).await;
+            converse(stream, Peer { client, subjects: subjects.into() }, router, ends).await;
         }
         Ok(Err(why)) => tracing::debug!(%client, "no TLS handshake with [api]: {why}"),
         Err(_) => tracing::debug!(%client, "a TLS handshake with [api] took too long"),
@@ -120,7 +129,7 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
     peer: Peer,
     router: Router,
-    mut ending: watch::Receiver<bool>,
+    (header_time, mut ending): Ends,
 ) {
     let service = service_fn(|mut request: Request<Incoming>| {
         request.extensions_mut().insert(peer.clone());
@@ -129,7 +138,7 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
     let mut connection = pin!(
         http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(HEADER_TIME_MAX)
+            .header_read_timeout(header_time)
             .max_buf_size(HEADER_LEN_MAX)
             .max_headers(HEADERS_MAX)
             .serve_connection(TokioIo::new(Patient::new(stream)), service)

@@ -30,6 +30,7 @@ struct Taken {
 /// A place, until it is dropped.
 pub struct Seat {
     seats: Arc<Seats>,
+    is_scarce: bool,
     /// Whose it is; nobody's who may not ask.
     client: Option<IpAddr>,
 }
@@ -46,10 +47,12 @@ impl Seats {
         self.with(|taken| {
             let of_client = taken.clients.get(&client).copied().unwrap_or(0);
             let free = taken.all < self.places.all && of_client < self.places.of_client;
+            let is_scarce =
+                taken.all >= self.places.all / 2 || of_client >= self.places.of_client / 2;
             free.then(|| {
                 taken.all += 1;
                 taken.clients.insert(client, of_client + 1);
-                Seat { seats: Arc::clone(self), client: Some(client) }
+                Seat { seats: Arc::clone(self), is_scarce, client: Some(client) }
             })
         })
     }
@@ -59,13 +62,20 @@ impl Seats {
         self.with(|taken| {
             (taken.denied < self.places.denied).then(|| {
                 taken.denied += 1;
-                Seat { seats: Arc::clone(self), client: None }
+                Seat { seats: Arc::clone(self), is_scarce: true, client: None }
             })
         })
     }
 
     fn with<T>(&self, change: impl FnOnce(&mut Taken) -> T) -> T {
         change(&mut self.taken.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Seat {
+    /// Whether half of all places, or of the client's, were taken before it.
+    pub fn is_scarce(&self) -> bool {
+        self.is_scarce
     }
 }
 
@@ -107,9 +117,12 @@ mod tests {
         let v6 = |host: u16| IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, host]);
         let mut taken: Vec<Seat> = (0..).map_while(|host| seats.take(v6(host))).collect();
         assert_eq!(taken.len(), PLACES.of_client, "of one /64");
+        let scarce = |seats: &[Seat]| seats.iter().filter(|seat| seat.is_scarce()).count();
+        assert_eq!(scarce(&taken), PLACES.of_client / 2);
         let v4 = |n: usize| IpAddr::from([192, 0, 2, n as u8]);
         taken.extend((0..).map_while(|n| seats.take(v4(n))));
         assert_eq!(taken.len(), PLACES.all);
+        assert_eq!(scarce(&taken), PLACES.of_client / 2 + PLACES.all / 2);
         taken.pop();
         assert!(seats.take(v6(0)).is_none(), "still too many of that client");
         assert!(seats.take(v4(99)).is_some(), "and it is given back at once");

@@ -1,7 +1,8 @@
 //! What is too much, too many or too slow.
 use crate::scene::{Scene, receive};
 use api::limits::{
-    BODIES_LEN_MAX, CHANGES_MAX, CONNECTIONS_PER_CLIENT_MAX, HEADERS_MAX, JSON_LEN_MAX, JSON_WEIGHT,
+    BODIES_LEN_MAX, CHANGES_MAX, CONNECTIONS_PER_CLIENT_MAX, HEADER_TIME_MAX, HEADER_TIME_SCARCE,
+    HEADERS_MAX, JSON_LEN_MAX, JSON_WEIGHT,
 };
 use serde_json::json;
 use std::io::{Read, Write};
@@ -106,6 +107,22 @@ fn bodies_that_are_under_way_have_an_end() {
     assert!(statuses.contains(&503), "one more than there is room for: {statuses:?}");
     assert!(statuses.iter().all(|status| [400, 503].contains(status)), "{statuses:?}");
     scene.put(&format!("{SETS}/a.example.org/A"), r#"{"ttl":60,"data":["192.0.2.1"]}"#).done();
+}
+
+/// Where places are few, whoever asks nothing soon makes room; who had one before keeps it.
+#[test]
+fn who_asks_nothing_where_places_are_few_is_hung_up_on_soon() {
+    let scene = Scene::new();
+    let mut open: Vec<_> = (0..=CONNECTIONS_PER_CLIENT_MAX / 2).map(|_| scene.connect()).collect();
+    let began = std::time::Instant::now();
+    let mut last = open.pop().expect("many");
+    assert_eq!(last.read(&mut [0; 1]).expect("the end"), 0);
+    let took = began.elapsed();
+    assert!(took >= HEADER_TIME_SCARCE / 2 && took < HEADER_TIME_MAX, "{took:?}");
+    let first = open.first_mut().expect("many");
+    let head = "GET /v1/openapi.json HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    first.write_all(head.as_bytes()).expect("sent");
+    assert_eq!(receive(first).expect("a reply").status, 200);
 }
 
 #[test]

@@ -133,7 +133,7 @@ impl Import {
     }
 
     /// Waits for all of it.
-    async fn finish(mut self, wait: Option<Wait>) -> Result<Imported, Problem> {
+    async fn finish(&mut self, wait: Option<Wait>) -> Result<(), Problem> {
         if !self.waiting.is_empty() {
             self.flush().await?;
         }
@@ -144,7 +144,7 @@ impl Import {
             wait_live(&self.desk, Revision(revision)).await?;
             self.done.live = true;
         }
-        Ok(self.done)
+        Ok(())
     }
 
     /// Tells which of what was sent is on the disk, though the import ends here.
@@ -163,8 +163,8 @@ impl Import {
 
 /// Writes many record sets, whatever they held: `application/x-ndjson`, a record set a line as
 /// the export gives it, or `text/dns`, a zone file. They are written a thousand at a time, each
-/// thousand whole; the first that is wrong ends it, and the problem tells its line and how many
-/// sets were written.
+/// thousand whole. The first that is wrong ends it; what was on its way behind it may be written
+/// all the same. The problem tells its line, and how many sets were written in all.
 #[utoipa::path(
     post, path = "/v1/zones/{zone}/import", tag = "rrsets",
     params(
@@ -199,8 +199,12 @@ pub async fn import(
         Form::Ndjson => lines(&mut import, request.into_body()).await,
         Form::ZoneFile => zone_file(&mut import, request.into_body()).await,
     };
-    match taken {
-        Ok(()) => import.finish(query.wait).await.map(axum::Json),
+    let done = match taken {
+        Ok(()) => import.finish(query.wait).await,
+        wrong => wrong,
+    };
+    match done {
+        Ok(()) => Ok(axum::Json(import.done)),
         Err(problem) => Err(import.give_up(problem).await),
     }
 }

@@ -43,7 +43,8 @@ struct Details {
     /// The line of the import that is wrong, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     line: Option<u64>,
-    /// Record sets that the import had written before.
+    /// Record sets that the import wrote: those before that line, or behind it in batches that
+    /// were on their way.
     #[serde(skip_serializing_if = "Option::is_none")]
     written: Option<u64>,
 }
@@ -117,7 +118,7 @@ impl Problem {
         self.with(|told| told.line = (line > 0).then_some(line))
     }
 
-    /// The same, of an import that has written so many sets.
+    /// The same, of an import that wrote so many sets all the same.
     pub fn written(self, written: u64) -> Self {
         self.with(|told| told.written = Some(written))
     }

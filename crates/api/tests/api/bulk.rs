@@ -68,6 +68,22 @@ fn the_first_line_that_is_wrong_is_told_with_what_was_written() {
     import(&scene, "Content-Type: text/csv", "").refused(415);
 }
 
+/// A batch that the desk refuses ends an import; those on their way behind it are written all the
+/// same, and told.
+#[test]
+fn what_is_written_behind_a_batch_that_is_refused_is_told() {
+    let scene = Scene::new();
+    let mut lines: Vec<String> = (0..2_500).map(line).collect();
+    let alias = json!({ "name": "example.org", "type": "CNAME", "ttl": 5, "data": ["a.example."] });
+    lines[1_234] = alias.to_string() + "\n";
+    let reply = import(&scene, NDJSON, &lines.concat());
+    assert_eq!(reply.refused(422), ("name".into(), "cname-alone".into()));
+    let told = reply.json();
+    assert_eq!((&told["line"], &told["written"]), (&json!(1_235), &json!(1_500)), "{told}");
+    scene.get("/v1/zones/example.org/rrsets/n1000.example.org/A").refused(404);
+    scene.get("/v1/zones/example.org/rrsets/n2499.example.org/A").done();
+}
+
 /// What waits to be written is bounded in octets too: long lines are fewer at a time.
 #[test]
 fn long_lines_are_written_by_the_mebibyte() {

@@ -223,7 +223,7 @@ pub struct ImportSets {
     #[arg(long)]
     pub yes: bool,
     /// Sends the file as it is, compared with nothing: for millions of records. It is not all or
-    /// nothing: the first line that is wrong ends it, and what was before it is written.
+    /// nothing: the first line that is wrong ends it, and what was on its way is written.
     #[arg(long, conflicts_with = "replace")]
     pub stream: bool,
     #[command(flatten)]

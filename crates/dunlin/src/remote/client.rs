@@ -275,7 +275,7 @@ async fn refuse(response: Response<Incoming>) -> Anyhow<Response<Incoming>> {
         story = format!("{story} ({rule}, {source})");
     }
     if let Some(written) = text("written") {
-        story = format!("{story}; {written} record sets were written before");
+        story = format!("{story}; {written} record sets were written");
     }
     Err(Refusal { status, story }.into())
 }

@@ -4,7 +4,7 @@ use crate::problem::Problem;
 use crate::routes::Desk;
 use axum::body::Body;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use hyper::header::CONTENT_TYPE;
 use hyper::http::request::Parts;
@@ -40,6 +40,9 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Ask<T> {
     }
 }
 
+/// The media type of JSON.
+const JSON: &str = "application/json";
+
 /// A JSON body, read as a whole, and the room that it takes: to be held until all is done with it.
 pub struct Json<T>(pub T, pub OwnedSemaphorePermit);
 
@@ -47,9 +50,8 @@ impl<T: DeserializeOwned> FromRequest<Desk> for Json<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, desk: &Desk) -> Result<Self, Problem> {
-        if media(request.headers()) != "application/json" {
-            let detail = "send `Content-Type: application/json`";
-            return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "media-type", detail));
+        if media(request.headers()) != JSON {
+            return Err(Problem::media(&[JSON]));
         }
         let (body, room) = whole(desk, request.into_body(), JSON_LEN_MAX, JSON_WEIGHT).await?;
         let mut reader = serde_json::Deserializer::from_slice(&body);
@@ -83,12 +85,20 @@ pub async fn whole(
     if hyper::body::Body::size_hint(&body).lower() > len_max as u64 {
         return Err(too_long(len_max));
     }
-    match timeout(BODY_TIME_MAX, take(desk, body, len_max, weight)).await {
-        Ok(read) => read,
-        Err(_) => {
-            let detail = format!("the body took longer than {} s", BODY_TIME_MAX.as_secs());
-            Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "slow", detail))
-        }
+    let read = timeout(BODY_TIME_MAX, take(desk, body, len_max, weight)).await;
+    read.unwrap_or_else(|_| Err(Problem::slow("the body took longer than")))
+}
+
+/// The next piece of a body; nothing: that was all.
+///
+/// # Errors
+/// When it does not come in time, or not at all.
+pub async fn piece(body: &mut Body) -> Result<Option<Bytes>, Problem> {
+    let frame = timeout(BODY_TIME_MAX, body.frame()).await;
+    match frame.map_err(|_| Problem::slow("nothing came for"))? {
+        Some(Ok(frame)) => Ok(Some(frame.into_data().unwrap_or_default())),
+        Some(Err(why)) => Err(Problem::unreadable("body", format!("did not arrive: {why}"))),
+        None => Ok(None),
     }
 }
 
@@ -100,10 +110,7 @@ async fn take(
 ) -> Result<(BytesMut, OwnedSemaphorePermit), Problem> {
     let mut read = BytesMut::new();
     let mut room = more_room(desk, 1)?;
-    while let Some(frame) = body.frame().await {
-        let frame =
-            frame.map_err(|why| Problem::unreadable("body", format!("did not arrive: {why}")))?;
-        let Some(data) = frame.data_ref() else { continue };
+    while let Some(data) = piece(&mut body).await? {
         let len = read.len() + data.len();
         if len > len_max {
             return Err(too_long(len_max));
@@ -112,7 +119,7 @@ async fn take(
         if kib > room.num_permits() {
             room.merge(more_room(desk, kib - room.num_permits())?);
         }
-        read.extend_from_slice(data);
+        read.extend_from_slice(&data);
     }
     Ok((read, room))
 }

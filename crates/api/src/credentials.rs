@@ -1,5 +1,6 @@
 //! Credentials: which principal stands behind a token or a certificate. Of a token only a hash is
 //! kept, in a file that its owner alone can read.
+use crate::hex;
 use crate::limits::{CREDENTIALS_LEN_MAX, CREDENTIALS_MAX, SUBJECT_LEN_MAX};
 use crate::principal::{Grant, Principal};
 use control::command::{Credential, CredentialKind, TokenDone, TokenRequest};
@@ -149,7 +150,7 @@ impl Credentials {
             Some(subject) => (Proof::Subject(check_subject(subject)?), None),
             None => {
                 let token = make_token().map_err(|why| format!("no randomness: {why}"))?;
-                (Proof::TokenSha256(hex(&Sha256::digest(&token))), Some(token))
+                (Proof::TokenSha256(hex::write(&Sha256::digest(&token))), Some(token))
             }
         };
         let created_seconds = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs());
@@ -215,7 +216,8 @@ impl Known {
             let principal = Arc::new(Principal::new(&entry.principal, grants)?);
             let is_new = match &entry.proof {
                 Proof::TokenSha256(digits) => {
-                    let hash = unhex(digits).ok_or_else(|| {
+                    let hash = hex::read(digits).and_then(|hash| hash.try_into().ok());
+                    let hash: [u8; 32] = hash.ok_or_else(|| {
                         format!("the hash of {}'s token is not SHA-256", entry.principal)
                     })?;
                     tokens.insert(hash, principal).is_none()
@@ -246,17 +248,7 @@ fn check_subject(subject: String) -> Result<String, String> {
 fn make_token() -> Result<String, getrandom::Error> {
     let mut octets = [0; TOKEN_LEN];
     getrandom::fill(&mut octets)?;
-    Ok(format!("{TOKEN_PREFIX}{}", hex(&octets)))
-}
-
-fn hex(octets: &[u8]) -> String {
-    octets.iter().map(|octet| format!("{octet:02x}")).collect()
-}
-
-fn unhex(digits: &str) -> Option<[u8; 32]> {
-    let octet = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-    let octets: Option<Vec<u8>> = digits.as_bytes().chunks(2).map(octet).collect();
-    octets?.try_into().ok()
+    Ok(format!("{TOKEN_PREFIX}{}", hex::write(&octets)))
 }
 
 fn read(file: &Path) -> Result<Known, String> {

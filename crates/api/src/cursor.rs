@@ -1,5 +1,6 @@
 //! Where the next page begins: the last set of the one before, in hexadecimal digits that nobody
 //! else need understand.
+use crate::hex;
 use crate::problem::Problem;
 use records::{SetKey, View};
 use wire::{Name, NameBuf, Rtype};
@@ -7,8 +8,7 @@ use wire::{Name, NameBuf, Rtype};
 /// The cursor behind a set: its type, then its name as on the wire.
 pub fn write(key: &SetKey) -> String {
     let rtype = key.rtype.0.to_be_bytes();
-    let octets = rtype.iter().chain(key.name.as_name().octets());
-    octets.map(|octet| format!("{octet:02x}")).collect()
+    hex::write(rtype.iter().chain(key.name.as_name().octets()))
 }
 
 /// Reads one back.
@@ -23,17 +23,10 @@ pub fn read(text: &str, zone: &NameBuf) -> Result<SetKey, Problem> {
 }
 
 fn parse(text: &str, zone: &NameBuf) -> Option<SetKey> {
-    if text.len() > 2 * (2 + Name::LEN_MAX) || !text.is_ascii() {
+    if text.len() > 2 * (2 + Name::LEN_MAX) {
         return None;
     }
-    let octet = |pair: &[u8]| match pair {
-        [high, low] => {
-            let digit = |octet: u8| char::from(octet).to_digit(16);
-            u8::try_from(digit(*high)? << 4 | digit(*low)?).ok()
-        }
-        _ => None,
-    };
-    let octets: Vec<u8> = text.as_bytes().chunks(2).map(octet).collect::<Option<_>>()?;
+    let octets = hex::read(text)?;
     let (rtype, name) = octets.split_first_chunk::<2>()?;
     let parsed = Name::parse(name).ok().filter(|parsed| parsed.len() == name.len())?;
     let rtype = Rtype(u16::from_be_bytes(*rtype));

@@ -1,30 +1,26 @@
 //! Many record sets as a stream, written a thousand at a time while the rest is on its way.
-use crate::body::{At, media, whole};
+use crate::body::{At, media, piece, whole};
 use crate::bulk::{Form, NDJSON, ZONE_FILE};
 use crate::caller::Caller;
 use crate::limits::{
-    BODY_TIME_MAX, IMPORT_BATCH, IMPORT_BATCH_LEN, IMPORT_UNDER_WAY_MAX, IMPORTS_MAX, LINE_LEN_MAX,
+    IMPORT_BATCH, IMPORT_BATCH_LEN, IMPORT_UNDER_WAY_MAX, IMPORTS_MAX, LINE_LEN_MAX,
     ZONE_FILE_LEN_MAX, ZONE_FILE_RECORDS_MAX, ZONE_FILE_WEIGHT,
 };
 use crate::principal::Verb;
 use crate::problem::{Problem, plainly};
-use crate::routes::{Desk, Wait, WaitQuery, wait_live, written};
+use crate::routes::{Desk, Wait, WaitQuery, blocking, wait_live, written};
 use crate::text::{SetBody, read_name, read_type, read_value};
 use axum::body::Body;
 use axum::extract::{Extension, Request, State};
 use bytes::BytesMut;
-use http_body_util::BodyExt;
-use hyper::StatusCode;
 use model::Rule;
-use records::{Batch, Edit, Expect, Pending, Policy, Revision, SetKey, SetValue, View, Written};
+use records::{Batch, Edit, Pending, Policy, Revision, SetKey, SetValue, Written};
 use serde::Serialize;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::SystemTime;
-use tokio::task::spawn_blocking;
-use tokio::time::timeout;
 use utoipa::ToSchema;
-use wire::{Name, NameBuf, Rtype};
+use wire::{Name, NameBuf};
 
 /// What was imported.
 #[derive(Debug, Serialize, ToSchema)]
@@ -82,7 +78,7 @@ impl Import {
         let key =
             SetKey { zone: self.zone.clone(), name: name.clone(), rtype: *rtype, view: *view };
         let allowed = self.caller.check(Verb::Write, &key);
-        allowed.map_err(|problem| self.at(problem, placed.line))?;
+        allowed.map_err(|problem| problem.at_line(placed.line))?;
         let id = (name.as_name().octets().to_ascii_lowercase().into(), rtype.0);
         let is_full = self.waiting.len() >= IMPORT_BATCH || self.waiting_len >= IMPORT_BATCH_LEN;
         if is_full || self.known.contains(&id) {
@@ -128,7 +124,7 @@ impl Import {
                 self.done.revision = Some(revision.0);
                 Ok(())
             }
-            Err(problem) => Err(self.at(problem, line)),
+            Err(problem) => Err(problem.at_line(line)),
         }
     }
 
@@ -154,10 +150,6 @@ impl Import {
             let _ = self.settle().await;
         }
         problem.written(self.done.rrsets)
-    }
-
-    fn at(&self, problem: Problem, line: u64) -> Problem {
-        problem.at_line(line).written(self.done.rrsets)
     }
 }
 
@@ -187,10 +179,8 @@ pub async fn import(
 ) -> Result<axum::Json<Imported>, Problem> {
     let zone = read_name(&zone, "zone")?;
     caller.check_in(Verb::Write, zone.as_name())?;
-    let form = Form::of(&media(request.headers())).ok_or_else(|| {
-        let detail = format!("send `Content-Type: {NDJSON}` or `{ZONE_FILE}`");
-        Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "media-type", detail)
-    })?;
+    let form = Form::of(&media(request.headers()));
+    let form = form.ok_or_else(|| Problem::media(&[NDJSON, ZONE_FILE]))?;
     let _turn = Arc::clone(&desk.imports).try_acquire_owned().map_err(|_| {
         Problem::later("busy", format!("{IMPORTS_MAX} imports are under way: come later"))
     })?;
@@ -224,20 +214,10 @@ async fn lines(import: &mut Import, mut body: Body) -> Result<(), Problem> {
         if rest.len() > LINE_LEN_MAX {
             let what = format!("a line has {LINE_LEN_MAX} octets at most");
             let problem = Problem::invalid("line", Rule::LIMIT, what);
-            return Err(import.at(problem, line + 1));
+            return Err(problem.at_line(line + 1));
         }
-        let slow = || {
-            let detail = format!("nothing came for {} s", BODY_TIME_MAX.as_secs());
-            Problem::new(StatusCode::REQUEST_TIMEOUT, "slow", detail)
-        };
-        match timeout(BODY_TIME_MAX, body.frame()).await.map_err(|_| slow())? {
-            Some(Ok(frame)) => {
-                rest.extend_from_slice(frame.data_ref().map_or(&[], |data| &data[..]));
-            }
-            Some(Err(why)) => {
-                let problem = Problem::unreadable("body", format!("did not arrive: {why}"));
-                return Err(import.at(problem, line + 1));
-            }
+        match piece(&mut body).await.map_err(|problem| problem.at_line(line + 1))? {
+            Some(data) => rest.extend_from_slice(&data),
             None => return take_line(import, &rest, line + 1).await,
         }
     }
@@ -248,7 +228,7 @@ async fn take_line(import: &mut Import, text: &[u8], line: u64) -> Result<(), Pr
         return Ok(());
     }
     let edit = read_line(text, import.zone.as_name());
-    let edit = edit.map_err(|problem| import.at(problem, line))?;
+    let edit = edit.map_err(|problem| problem.at_line(line))?;
     import.take(Placed { edit, line, len: text.len() }).await
 }
 
@@ -257,11 +237,7 @@ fn read_line(text: &[u8], origin: Name<'_>) -> Result<Edit, Problem> {
         .map_err(|why| Problem::unreadable("line", format!("is no record set: {why}")))?;
     let (name, rtype) = (read_name(&set.name, "name")?, read_type(&set.rtype, "type")?);
     let value = read_value(&set.value(), rtype, origin, "")?;
-    Ok(put(name, rtype, value))
-}
-
-fn put(name: NameBuf, rtype: Rtype, value: SetValue) -> Edit {
-    Edit { name, rtype, view: View::Default, expect: Expect::Anything, put: Some(value) }
+    Ok(Edit::put(name, rtype, value))
 }
 
 /// Takes a zone file, whose sets are put together before any is written.
@@ -270,9 +246,7 @@ async fn zone_file(import: &mut Import, body: Body) -> Result<(), Problem> {
     // The room is what the sets take, too.
     let (text, _room) = read.await?;
     let zone = import.zone.clone();
-    let read = spawn_blocking(move || gather(&text, zone.as_name()));
-    let sets = read.await.map_err(|_| Problem::later("stopping", "the server ends"))?;
-    for placed in sets.map_err(|problem| problem.written(0))? {
+    for placed in blocking(move || gather(&text, zone.as_name())).await?? {
         import.take(placed).await?;
     }
     Ok(())
@@ -293,7 +267,7 @@ fn gather(mut text: &[u8], origin: Name<'_>) -> Result<Vec<Placed>, Problem> {
         let id = (record.owner.octets().to_ascii_lowercase().into(), record.rtype.0);
         let number = *known.entry(id).or_insert_with(|| {
             let value = SetValue { ttl: record.ttl, policy: Policy::All, data: Vec::new() };
-            let edit = put(record.owner.into(), record.rtype, value);
+            let edit = Edit::put(record.owner.into(), record.rtype, value);
             sets.push(Placed { edit, line: record.place.line, len: 0 });
             sets.len() - 1
         });

@@ -13,6 +13,7 @@ mod counts;
 mod credentials;
 mod cursor;
 mod failures;
+mod hex;
 mod import;
 mod journal;
 pub mod limits;

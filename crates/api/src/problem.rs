@@ -1,5 +1,5 @@
 //! What is wrong with a request, as `application/problem+json` (RFC 9457).
-use crate::limits::RETRY_AFTER_SECONDS;
+use crate::limits::{BODY_TIME_MAX, RETRY_AFTER_SECONDS};
 use axum::response::{IntoResponse, Response};
 use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
@@ -96,6 +96,19 @@ impl Problem {
              token has others"
         );
         Self::new(StatusCode::FORBIDDEN, "forbidden", detail)
+    }
+
+    /// A body of another media type than these.
+    pub fn media(known: &[&str]) -> Self {
+        let known: Vec<_> = known.iter().map(|media| format!("`Content-Type: {media}`")).collect();
+        let detail = format!("send {}", known.join(" or "));
+        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "media-type", detail)
+    }
+
+    /// A body that did not come in time: `what` took as long as it may.
+    pub fn slow(what: &str) -> Self {
+        let detail = format!("{what} {} s", BODY_TIME_MAX.as_secs());
+        Self::new(StatusCode::REQUEST_TIMEOUT, "slow", detail)
     }
 
     /// Something that is not there.

@@ -226,13 +226,23 @@ impl Receipt {
     }
 }
 
+/// Does what may wait for the disk without holding up others.
+///
+/// # Errors
+/// When the server ends.
+pub async fn blocking<T: Send + 'static>(
+    run: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Problem> {
+    let done = spawn_blocking(run).await;
+    done.map_err(|_| Problem::later("stopping", "the server ends: ask again later"))
+}
+
 /// Reads from the desk, which may wait for the disk, without holding up others.
 pub async fn read<T: Send + 'static>(
     desk: &Desk,
     read: impl FnOnce(&records::Desk) -> Result<T, Refused> + Send + 'static,
 ) -> Result<T, Problem> {
     let records = desk.records()?.clone();
-    let read = spawn_blocking(move || read(&records)).await;
-    let read = read.map_err(|_| Problem::later("stopping", "the server ends: ask again later"))?;
+    let read = blocking(move || read(&records)).await?;
     read.map_err(|refused| Problem::refused(refused, plainly))
 }

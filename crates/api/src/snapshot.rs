@@ -1,18 +1,15 @@
 //! `/v1/snapshot`: all zones of the store as one stream, and back.
-use crate::body::{Ask, media};
+use crate::body::{Ask, media, piece};
 use crate::caller::Caller;
-use crate::limits::{
-    BODY_TIME_MAX, RESTORE_TIME_MAX, SNAPSHOT_LEN_MAX, SNAPSHOT_PIECE_LEN, SNAPSHOT_PIECES_MAX,
-};
+use crate::limits::{RESTORE_TIME_MAX, SNAPSHOT_LEN_MAX, SNAPSHOT_PIECE_LEN, SNAPSHOT_PIECES_MAX};
 use crate::principal::Verb;
 use crate::problem::{Problem, plainly};
-use crate::routes::{Desk, Receipt, Wait, WaitQuery, wait_live};
+use crate::routes::{Desk, Receipt, Wait, WaitQuery, blocking, wait_live};
 use axum::body::Body;
 use axum::extract::{Extension, Request, State};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::stream;
-use http_body_util::BodyExt;
 use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use model::Rule;
@@ -139,14 +136,13 @@ pub async fn restore_snapshot(
     caller.check_everything(Verb::Write)?;
     caller.check_everything(Verb::Zones)?;
     if media(request.headers()) != OCTETS {
-        let detail = format!("send `Content-Type: {OCTETS}`");
-        return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "media-type", detail));
+        return Err(Problem::media(&[OCTETS]));
     }
     let _turn = turn(&desk)?;
     let records = desk.records()?;
     // Whoever sends slowly, or something else, holds up nobody who writes.
     let spooled = spool(&desk.api.spool, request.into_body()).await?;
-    let file = run(move || check(spooled)).await??;
+    let file = blocking(move || check(spooled)).await??;
     let from = Box::new(BufReader::with_capacity(SNAPSHOT_PIECE_LEN, file));
     let restoring = records.restore(from, caller.name(), SystemTime::now());
     let restored = timeout(RESTORE_TIME_MAX, restoring).await.map_err(|_| {
@@ -162,15 +158,10 @@ pub async fn restore_snapshot(
     Ok(axum::Json(Receipt { revision: revision.0, live }))
 }
 
-async fn run<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> Result<T, Problem> {
-    let done = spawn_blocking(run).await;
-    done.map_err(|_| Problem::later("stopping", "the server ends: ask again later"))
-}
-
 /// Puts a body into a file that nobody else sees, and that is gone with it.
 async fn spool(folder: &Path, mut body: Body) -> Result<File, Problem> {
     let path = folder.join(SPOOL);
-    let opened = run(move || {
+    let opened = blocking(move || {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(true).mode(0o600);
         let file = options.open(&path)?;
@@ -178,27 +169,19 @@ async fn spool(folder: &Path, mut body: Body) -> Result<File, Problem> {
         Ok(file)
     });
     let mut file = opened.await?.map_err(|why| unwritten(&why))?;
-    let (mut piece, mut len) = (Vec::new(), 0);
+    let (mut waiting, mut len) = (Vec::new(), 0);
     loop {
-        let slow = || {
-            let detail = format!("nothing came for {} s", BODY_TIME_MAX.as_secs());
-            Problem::new(StatusCode::REQUEST_TIMEOUT, "slow", detail)
-        };
-        let frame = timeout(BODY_TIME_MAX, body.frame()).await.map_err(|_| slow())?;
-        let is_over = frame.is_none();
-        if let Some(frame) = frame {
-            let frame = frame
-                .map_err(|why| Problem::unreadable("body", format!("did not arrive: {why}")))?;
-            piece.extend_from_slice(frame.data_ref().map_or(&[], |data| &data[..]));
-        }
-        if piece.len() >= SNAPSHOT_PIECE_LEN || is_over {
-            len += piece.len() as u64;
+        let came = piece(&mut body).await?;
+        waiting.extend_from_slice(came.as_deref().unwrap_or_default());
+        let is_over = came.is_none();
+        if waiting.len() >= SNAPSHOT_PIECE_LEN || is_over {
+            len += waiting.len() as u64;
             if len > SNAPSHOT_LEN_MAX {
                 let detail = format!("a snapshot has {SNAPSHOT_LEN_MAX} octets at most");
                 return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too-long", detail));
             }
-            let full = std::mem::take(&mut piece);
-            let written = run(move || file.write_all(&full).map(|()| file)).await?;
+            let full = std::mem::take(&mut waiting);
+            let written = blocking(move || file.write_all(&full).map(|()| file)).await?;
             file = written.map_err(|why| unwritten(&why))?;
         }
         if is_over {

@@ -131,14 +131,9 @@ pub fn read_value(
 
 /// What a set holds, in presentation form.
 pub fn write_value(rtype: Rtype, value: &SetValue) -> ValueBody {
-    let write = |data: &[u8]| {
-        let mut text = String::new();
-        zonefile::write_data(rtype, data, &mut text);
-        text
-    };
     ValueBody {
         ttl: value.ttl,
-        data: value.data.iter().map(|data| write(data)).collect(),
+        data: value.data.iter().map(|data| zonefile::data_text(rtype, data)).collect(),
         view: default_view(),
         policy: value.policy.word().to_owned(),
     }

@@ -10,7 +10,7 @@ use crate::text::{SetBody, read_name, read_type, read_value};
 use axum::extract::{Extension, State};
 use axum::response::Response;
 use model::Rule;
-use records::{Batch, Edit, Expect, Owner, Policy, Refused, SetValue, View, ZoneInfo};
+use records::{Batch, Edit, Owner, Policy, Refused, SetValue, ZoneInfo};
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
 use std::time::SystemTime;
@@ -128,7 +128,6 @@ pub async fn list_zones(
         })
     };
     zones.retain(|zone| is_behind(zone) && caller.may_in(Verb::Read, zone.origin.as_name()));
-    zones.sort_by(|a, b| a.origin.as_name().canonical_cmp(b.origin.as_name()));
     let is_cut = zones.len() > limit;
     zones.truncate(limit);
     let next = zones.last().filter(|_| is_cut).map(|zone| zone.origin.to_string());
@@ -184,7 +183,7 @@ pub async fn put_zone(
         let rtype = read_type(&set.rtype, &format!("{place}type"))?;
         let name = read_name(&set.name, &format!("{place}name"))?;
         let value = read_value(&set.value(), rtype, origin.as_name(), &place)?;
-        edits.push(put(name, rtype, value));
+        edits.push(Edit::put(name, rtype, value));
     }
     let of_sets = edits.len();
     edits.extend(servers(&origin, &body.nameservers)?);
@@ -198,10 +197,6 @@ pub async fn put_zone(
     Ok(receipt(&desk, writing, query.wait, place).await?.tagged())
 }
 
-fn put(name: NameBuf, rtype: Rtype, value: SetValue) -> Edit {
-    Edit { name, rtype, view: View::Default, expect: Expect::Anything, put: Some(value) }
-}
-
 /// The set of a zone's servers, if any are named.
 fn servers(origin: &NameBuf, names: &[String]) -> Result<Option<Edit>, Problem> {
     let mut data: Vec<Box<[u8]>> = Vec::new();
@@ -213,7 +208,7 @@ fn servers(origin: &NameBuf, names: &[String]) -> Result<Option<Edit>, Problem> 
         data.push(Name::octets(name.as_name()).into());
     }
     let value = SetValue { ttl: NS_TTL, data, policy: Policy::All };
-    Ok((!names.is_empty()).then(|| put(origin.clone(), Rtype::NS, value)))
+    Ok((!names.is_empty()).then(|| Edit::put(origin.clone(), Rtype::NS, value)))
 }
 
 /// Takes a zone away with all it holds.

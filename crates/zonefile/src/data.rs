@@ -80,6 +80,13 @@ pub fn write_data(rtype: Rtype, data: &[u8], out: &mut String) {
     write_generic(data, out).expect("a String takes all");
 }
 
+/// The same by itself.
+pub fn data_text(rtype: Rtype, data: &[u8]) -> String {
+    let mut text = String::new();
+    write_data(rtype, data, &mut text);
+    text
+}
+
 fn write_generic(data: &[u8], out: &mut String) -> fmt::Result {
     write!(out, "\\# {}", data.len())?;
     if !data.is_empty() {

@@ -38,7 +38,7 @@ use std::path::Path;
 
 use wire::{Class, Name, Rtype};
 
-pub use data::{DataFault, read_data, write_data};
+pub use data::{DataFault, data_text, read_data, write_data};
 pub use open::open;
 pub use report::{Error, Failure, Place, Summary};
 

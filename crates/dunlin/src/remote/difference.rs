@@ -162,8 +162,7 @@ pub fn show(out: &mut impl Write, changes: &[Change]) -> io::Result<()> {
                 other.as_ref().is_some_and(|o| o.ttl == held.ttl && o.data.contains(data))
             };
             for data in held.data.iter().filter(|data| !is_same(data)) {
-                let mut text = String::new();
-                zonefile::write_data(*rtype, data, &mut text);
+                let text = zonefile::data_text(*rtype, data);
                 lines.push(format!("{sign} {} {} {rtype} {}", plain(name), held.ttl, plain(&text)));
             }
         }
@@ -181,11 +180,7 @@ pub fn show(out: &mut impl Write, changes: &[Change]) -> io::Result<()> {
 /// A change as the API takes it: done only if the set is as it was seen.
 pub fn body(change: &Change) -> Value {
     let put = change.after.as_ref().map(|held| {
-        let write = |data: &Vec<u8>| {
-            let mut text = String::new();
-            zonefile::write_data(change.rtype, data, &mut text);
-            text
-        };
+        let write = |data: &Vec<u8>| zonefile::data_text(change.rtype, data);
         json!({ "ttl": held.ttl, "data": held.data.iter().map(write).collect::<Vec<_>>() })
     });
     let seen = match &change.before {

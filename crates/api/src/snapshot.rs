@@ -13,7 +13,7 @@ use futures_util::stream;
 use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use model::Rule;
-use records::{Refused, snapshot};
+use records::{Refused, Revision, snapshot};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -138,24 +138,42 @@ pub async fn restore_snapshot(
     if media(request.headers()) != OCTETS {
         return Err(Problem::media(&[OCTETS]));
     }
-    let _turn = turn(&desk)?;
-    let records = desk.records()?;
+    let turn = turn(&desk)?;
+    let records = desk.records()?.clone();
     // Whoever sends slowly, or something else, holds up nobody who writes.
     let spooled = spool(&desk.api.spool, request.into_body()).await?;
-    let file = blocking(move || check(spooled)).await??;
-    let from = Box::new(BufReader::with_capacity(SNAPSHOT_PIECE_LEN, file));
-    let restoring = records.restore(from, caller.name(), SystemTime::now());
+    // It goes on, and has its turn, though nobody waits for it any more.
+    let restoring = tokio::spawn(async move {
+        let _turn = turn;
+        restore(&records, spooled, caller.name()).await
+    });
     let restored = timeout(RESTORE_TIME_MAX, restoring).await.map_err(|_| {
         let seconds = RESTORE_TIME_MAX.as_secs();
-        let detail = format!("not done after {seconds} s; it will be: /v1/zones tells when");
+        let detail = format!(
+            "not done after {seconds} s, and goes on: once it is done every zone of the store has \
+             another revision in /v1/zones; if it fails, the log tells why"
+        );
         Problem::new(StatusCode::GATEWAY_TIMEOUT, "under-way", detail)
     })?;
-    let revision = restored.map_err(|why| Problem::refused(why, plainly))?.revision;
+    let ends = |_| Problem::later("stopping", "the server ends: ask again later");
+    let revision = restored.map_err(ends)??;
     let live = query.wait == Some(Wait::Live);
     if live {
         wait_live(&desk, revision).await?;
     }
     Ok(axum::Json(Receipt { revision: revision.0, live }))
+}
+
+/// Takes a snapshot that is whole for all there is.
+async fn restore(
+    records: &records::Desk,
+    spooled: File,
+    by: Arc<str>,
+) -> Result<Revision, Problem> {
+    let file = blocking(move || check(spooled)).await??;
+    let from = Box::new(BufReader::with_capacity(SNAPSHOT_PIECE_LEN, file));
+    let restored = records.restore(from, by, SystemTime::now()).await;
+    Ok(restored.map_err(|why| Problem::refused(why, plainly))?.revision)
 }
 
 /// Puts a body into a file that nobody else sees, and that is gone with it.
@@ -204,8 +222,11 @@ fn check(mut file: File) -> Result<File, Problem> {
     let failed = |why: io::Error| unwritten(&why);
     file.rewind().map_err(failed)?;
     let mut reader = BufReader::with_capacity(SNAPSHOT_PIECE_LEN, &file);
-    snapshot::read(&mut reader, &mut |_| Ok(()))
-        .map_err(|why| Problem::invalid("body", Rule::DATA, why.to_string()))?;
+    snapshot::read(&mut reader, &mut |_| Ok(())).map_err(|why| {
+        // Who sent it may not wait any more.
+        tracing::warn!("a snapshot was refused: {why}");
+        Problem::invalid("body", Rule::DATA, why.to_string())
+    })?;
     file.rewind().map_err(failed)?;
     Ok(file)
 }

@@ -8,7 +8,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
-use crate::limits::{ROUNDS_MAX, SEARCH_STEPS};
+use crate::limits::{BEGIN_STEPS, ROUNDS_MAX, SEARCH_STEPS};
 use crate::servers::Version;
 use crate::verdict::{Cause, Ceiling, Evidence, Verdict, judge};
 
@@ -58,6 +58,8 @@ impl Trial {
 pub struct Round {
     /// The highest rate tried at which enough was answered in time; absent where none was.
     pub best: Option<Trial>,
+    /// Whether that was so at every rate tried: then more might have been answered.
+    pub best_is_least: bool,
     /// Asked for far more than it can answer.
     pub most: Trial,
     /// At half of what it answered at most in the beginning.
@@ -66,7 +68,7 @@ pub struct Round {
 
 impl Round {
     fn beside(&mut self, ceiling: &Ceiling) {
-        let Self { best, most, half } = self;
+        let Self { best, most, half, .. } = self;
         [most, half].into_iter().chain(best).for_each(|trial| trial.beside(ceiling));
     }
 }
@@ -147,28 +149,67 @@ pub fn order(entrants: usize, round: usize) -> Vec<usize> {
     order
 }
 
-/// How many trials a comparison takes, those of the beginning included.
+/// How many trials a comparison takes, those of the beginning included. More are
+/// taken where a server loses much to the first overload, or becomes better.
 pub fn trials(entrants: usize, rounds: usize) -> usize {
-    entrants * (2 + rounds * (2 + SEARCH_STEPS))
+    entrants * (BEGIN_TRIALS + rounds * (2 + SEARCH_STEPS))
 }
 
-/// Finds what each entrant answers at most, to begin with: asked `highest` a second, then again far
-/// more than it answered then, as an overload may take a server's best away.
+/// Trials of an entrant's beginning, at least.
+const BEGIN_TRIALS: usize = 2 + BEGIN_STEPS;
+
+/// Finds what each entrant answers at most, to begin with.
+///
+/// Asked `highest` a second, it may lose much of its best to that overload. So it is asked for more
+/// than it answered, and for ever more as long as it keeps up; between the last two rates its best
+/// is looked for.
 ///
 /// # Errors
 /// A trial cannot be run, or a server answers nothing.
 pub fn begin(bench: &mut dyn Bench, entrants: usize, highest: f64, all: usize) -> Result<Vec<f64>> {
     let mut found = Vec::with_capacity(entrants);
     for entrant in 0..entrants {
-        bench.progress(entrant, entrant * 2, all);
-        let first = bench.trial(entrant, highest)?.answered;
-        if first <= 0.0 {
+        bench.progress(entrant, entrant * BEGIN_TRIALS, all);
+        let mut most = bench.trial(entrant, highest)?.answered;
+        if most <= 0.0 {
             return Err(format!("entrant {} answered nothing at {highest} a second", entrant + 1));
         }
-        let second = bench.trial(entrant, (first * OVERLOAD).min(highest))?.answered;
-        found.push(first.max(second));
+        let (mut kept_up, mut rate) = (most, most);
+        while rate < highest {
+            rate = (rate * OVERLOAD).min(highest);
+            let trial = bench.trial(entrant, rate)?;
+            most = most.max(trial.answered);
+            if trial.in_time < IN_TIME {
+                break;
+            }
+            kept_up = rate;
+        }
+        let best = search(bench, entrant, (kept_up, rate), BEGIN_STEPS)?;
+        found.push(best.map_or(most, |best| best.answered.max(most)));
     }
     Ok(found)
+}
+
+/// Halves what lies between a rate and a higher one, so many times; the highest at which enough was
+/// answered in time, if there was one.
+fn search(
+    bench: &mut dyn Bench,
+    entrant: usize,
+    (mut low, mut high): (f64, f64),
+    steps: usize,
+) -> Result<Option<Trial>> {
+    let mut best = None;
+    for _ in 0..steps {
+        let trial = bench.trial(entrant, f64::midpoint(low, high))?;
+        match trial.in_time >= IN_TIME {
+            true => {
+                low = trial.rate;
+                best = Some(trial);
+            }
+            false => high = trial.rate,
+        }
+    }
+    Ok(best)
 }
 
 /// Runs all rounds; for each entrant its rounds.
@@ -181,7 +222,7 @@ pub fn rounds(bench: &mut dyn Bench, beginning: &[f64], rounds: usize) -> Result
     }
     let entrants = beginning.len();
     let all = trials(entrants, rounds);
-    let mut done = 2 * entrants;
+    let mut done = BEGIN_TRIALS * entrants;
     let mut found = vec![Vec::with_capacity(rounds); entrants];
     for round in 0..rounds {
         for entrant in order(entrants, round) {
@@ -199,20 +240,22 @@ pub fn rounds(bench: &mut dyn Bench, beginning: &[f64], rounds: usize) -> Result
 
 fn one_round(bench: &mut dyn Bench, entrant: usize, beginning: f64) -> Result<Round> {
     let half = bench.trial(entrant, beginning * 0.5)?;
-    let (mut low, mut high) = (beginning * 0.5, beginning * 1.1);
     let mut best = (half.in_time >= IN_TIME).then(|| half.clone());
-    for _ in 0..SEARCH_STEPS {
-        let trial = bench.trial(entrant, f64::midpoint(low, high))?;
-        match trial.in_time >= IN_TIME {
-            true => {
-                low = trial.rate;
-                best = Some(trial);
-            }
-            false => high = trial.rate,
+    let mut best_is_least = false;
+    let [low, middle, high] = [0.5, 1.1, OVERLOAD].map(|times| beginning * times);
+    // Who has become better since the beginning is asked for more.
+    for (low, high) in [(low, middle), (middle, high)] {
+        let found = search(bench, entrant, (low, high), SEARCH_STEPS)?;
+        // Of halvings that all went up, what is left of the range is the last half.
+        let last = (high - low) / f64::from(1 << SEARCH_STEPS);
+        best_is_least = found.as_ref().is_some_and(|best| best.rate > high - 1.5 * last);
+        best = found.or(best);
+        if !best_is_least {
+            break;
         }
     }
     let most = bench.trial(entrant, beginning * OVERLOAD)?;
-    Ok(Round { best, most, half })
+    Ok(Round { best, best_is_least, most, half })
 }
 
 /// What bounded most of these figures, and the reason of the last one that it did.

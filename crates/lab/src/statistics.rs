@@ -6,7 +6,7 @@
 use crate::limits::{RESAMPLES, SAMPLES_MAX};
 
 mod rank;
-pub use rank::{holm, mann_whitney};
+pub use rank::{holm, least_probability, mann_whitney};
 
 /// A range that holds the true value with a stated confidence.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]

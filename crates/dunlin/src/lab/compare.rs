@@ -41,7 +41,7 @@ pub struct Compare {
     #[arg(long, value_name = "FILE")]
     names: PathBuf,
     /// How often each is measured; from six on medians have an interval, and differences can be
-    /// proven among several servers.
+    /// proven among up to five servers, from seven on among all.
     #[arg(long, default_value_t = 7)]
     rounds: usize,
     /// How long each trial is.

@@ -2,7 +2,7 @@
 
 use lab_host::manifest::{Difference as Differs, Manifest, diff};
 
-use super::summary::{FIGURES, samples};
+use super::summary::{FIGURES, is_least, samples};
 use super::{Campaign, Entrant, summarise};
 use crate::Result;
 use crate::output::Table;
@@ -57,8 +57,11 @@ pub fn against(old: &Campaign, new: &Campaign) -> Result<Table> {
     for (then, now) in &both {
         for (figure, floor) in FIGURES.iter().zip(&floors) {
             let pair = samples(then, figure).zip(samples(now, figure));
+            // Of what may be more nobody knows by how much.
+            let pair = pair.filter(|_| !is_least(then, figure) && !is_least(now, figure));
             cells.push(pair.and_then(|(then, now)| {
-                let ratio = median(&now)? / median(&then)?;
+                let below = median(&then).filter(|then| *then > 0.0)?;
+                let ratio = median(&now)? / below;
                 Some((ratio, mann_whitney(&now, &then)?, *floor))
             }));
         }

@@ -110,10 +110,11 @@ fn figures(summary: &Summary) -> Table {
     let names = summary.figures.iter().copied();
     let mut table = Table::new(["server"].into_iter().chain(names).chain(["memory, MiB"]));
     for row in &summary.rows {
-        let cells = row
-            .cells
-            .iter()
-            .map(|cell| cell.middle.as_ref().map_or("unknown".to_owned(), |m| middle(m, number)));
+        let cells = row.cells.iter().map(|cell| match &cell.middle {
+            Some(figure) if cell.is_least => format!("≥ {}", middle(figure, number)),
+            Some(figure) => middle(figure, number),
+            None => "unknown".to_owned(),
+        });
         let resident = row.resident.map_or("unknown".to_owned(), |octets| {
             format!("{:.1}", octets as f64 / f64::from(1 << 20))
         });

@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use super::{Campaign, Entrant, Round, common};
 use crate::Result;
+use crate::limits::ROUNDS_MAX;
 use crate::statistics::{
-    Difference, MEDIAN_MIN, Middle, difference, holm, mann_whitney, middle, noise_floor,
-    paired_ratio,
+    ALPHA, Difference, MEDIAN_MIN, Middle, difference, holm, least_probability, mann_whitney,
+    middle, noise_floor, paired_ratio,
 };
 use crate::verdict::Verdict;
 
@@ -17,6 +18,7 @@ pub(super) struct Figure {
     /// Whether more of it is better.
     pub more_is_better: bool,
     of: fn(&Round) -> Option<f64>,
+    is_least: fn(&Round) -> bool,
     /// What was so in a round that does not give it.
     lacks: &'static str,
     verdict: fn(&Round) -> Option<&Verdict>,
@@ -29,6 +31,7 @@ pub(super) const FIGURES: [Figure; 5] = [
         more_is_better: true,
         // No rate at which enough was answered counts as none, not as no sample.
         of: |round| Some(round.best.as_ref().map_or(0.0, |best| best.answered)),
+        is_least: |round| round.best_is_least,
         lacks: "it was not measured",
         verdict: |round| round.best.as_ref().map(|best| &best.verdict),
     },
@@ -36,6 +39,7 @@ pub(super) const FIGURES: [Figure; 5] = [
         name: "most",
         more_is_better: true,
         of: |round| Some(round.most.answered),
+        is_least: |_| false,
         lacks: "it was not measured",
         verdict: |round| Some(&round.most.verdict),
     },
@@ -43,6 +47,7 @@ pub(super) const FIGURES: [Figure; 5] = [
         name: "p50 at half load, µs",
         more_is_better: false,
         of: |round| round.half.p50_ns.map(|ns| ns as f64 / 1e3),
+        is_least: |_| false,
         lacks: "it lies among the timeouts",
         verdict: |round| Some(&round.half.verdict),
     },
@@ -50,6 +55,7 @@ pub(super) const FIGURES: [Figure; 5] = [
         name: "p99 at half load, µs",
         more_is_better: false,
         of: |round| round.half.p99_ns.map(|ns| ns as f64 / 1e3),
+        is_least: |_| false,
         lacks: "it lies among the timeouts",
         verdict: |round| Some(&round.half.verdict),
     },
@@ -57,6 +63,7 @@ pub(super) const FIGURES: [Figure; 5] = [
         name: "CPU an answer, µs",
         more_is_better: false,
         of: |round| round.half.cpu_us,
+        is_least: |_| false,
         lacks: "nothing was answered, or the server is elsewhere",
         verdict: |round| Some(&round.half.verdict),
     },
@@ -73,6 +80,8 @@ pub struct Cell {
     pub p: Option<f64>,
     /// What the ratio comes to; absent for the first server.
     pub difference: Option<Difference>,
+    /// Whether in some round it was as high as was asked for: it may be more.
+    pub is_least: bool,
     /// What bounded it in most of the rounds.
     pub verdict: Option<Verdict>,
 }
@@ -106,6 +115,11 @@ pub(super) fn samples(entrant: &Entrant, figure: &Figure) -> Option<Vec<f64>> {
     entrant.rounds.iter().map(figure.of).collect()
 }
 
+/// Whether in some round a figure was as high as was asked for, so that it may be more.
+pub(super) fn is_least(entrant: &Entrant, figure: &Figure) -> bool {
+    entrant.rounds.iter().any(figure.is_least)
+}
+
 /// What the comparison says. Tests are corrected over the whole table.
 ///
 /// # Errors
@@ -130,7 +144,10 @@ pub fn summarise(campaign: &Campaign) -> Result<Summary> {
         .map(|(place, entrant)| row(entrant, (place > 0).then_some(first), seed))
         .collect();
     correct(&mut rows, &floors);
-    let (figures, reasons) = (FIGURES.iter().map(|f| f.name).collect(), reasons(campaign, rounds));
+    let tests = rows.iter().flat_map(|row| &row.cells).filter(|cell| cell.p.is_some()).count();
+    let figures = FIGURES.iter().map(|f| f.name).collect();
+    let mut reasons = reasons(campaign, rounds);
+    reasons.extend(too_few(rounds, tests));
     Ok(Summary { figures, floors, rows, reasons })
 }
 
@@ -145,6 +162,7 @@ fn row(entrant: &Entrant, first: Option<&Entrant>, seed: u64) -> Row {
             ratio: both.and_then(|(ours, theirs)| paired_ratio(ours, theirs, seed)),
             p: both.and_then(|(ours, theirs)| mann_whitney(ours, theirs)),
             difference: None,
+            is_least: is_least(entrant, figure),
             verdict: common(&verdicts),
         }
     };
@@ -154,16 +172,20 @@ fn row(entrant: &Entrant, first: Option<&Entrant>, seed: u64) -> Row {
 
 /// Corrects all probabilities of the table at once, and judges every ratio by them.
 fn correct(rows: &mut [Row], floors: &[Option<f64>]) {
+    let firsts = rows.first().into_iter().flat_map(|row| &row.cells);
+    let firsts: Vec<bool> = firsts.map(|cell| cell.is_least).collect();
     let cells = || rows.iter().flat_map(|row| &row.cells);
     let asked: Vec<f64> = cells().filter_map(|cell| cell.p).collect();
     let mut corrected = holm(&asked).into_iter();
     for row in rows {
-        for (cell, floor) in row.cells.iter_mut().zip(floors) {
+        for ((cell, floor), first) in row.cells.iter_mut().zip(floors).zip(&firsts) {
             if cell.p.is_some() {
                 cell.p = corrected.next();
             }
             let known = cell.ratio.as_ref().zip(cell.p);
-            cell.difference = known.map(|(ratio, p)| difference(ratio.median, *floor, p));
+            // Of what may be more nobody knows by how much.
+            let floor = floor.filter(|_| !first && !cell.is_least);
+            cell.difference = known.map(|(ratio, p)| difference(ratio.median, floor, p));
         }
     }
 }
@@ -183,14 +205,41 @@ fn reasons(campaign: &Campaign, rounds: usize) -> Vec<String> {
         ));
     }
     for figure in &FIGURES {
-        let lacks = |entrant: &&Entrant| samples(entrant, figure).is_none();
-        let all = campaign.entrants.iter().chain([&campaign.again]);
-        let who: BTreeSet<&str> = all.filter(lacks).map(|entrant| entrant.name.as_str()).collect();
+        let who = names(campaign, |entrant| is_least(entrant, figure));
         if !who.is_empty() {
-            let (name, who) = (figure.name, who.into_iter().collect::<Vec<_>>().join(", "));
-            let why = figure.lacks;
+            reasons.push(format!(
+                "{} of {who} is at least that: in some round all that was asked was answered.",
+                figure.name
+            ));
+        }
+        let lacks = |entrant: &&Entrant| samples(entrant, figure).is_none();
+        let who = names(campaign, lacks);
+        if !who.is_empty() {
+            let (name, why) = (figure.name, figure.lacks);
             reasons.push(format!("{name} is unknown of {who}: in some round {why}."));
         }
     }
     reasons
+}
+
+/// Whether so many rounds can prove nothing in a table of so many tests, and how many could.
+fn too_few(rounds: usize, tests: usize) -> Option<String> {
+    // Holm: the smallest of them is multiplied by how many there are.
+    let least = |rounds: usize| (least_probability(rounds) * tests as f64).min(1.0);
+    if rounds < 2 || tests == 0 || least(rounds) < ALPHA {
+        return None;
+    }
+    let enough = (rounds..=ROUNDS_MAX).find(|rounds| least(*rounds) < ALPHA)?;
+    Some(format!(
+        "No difference can be proven: even wholly apart, {rounds} rounds come by chance with \
+         p = {:.2} among {tests} tests; {enough} rounds can prove it.",
+        least(rounds)
+    ))
+}
+
+/// Those of whom it is so.
+fn names(campaign: &Campaign, is_so: impl Fn(&&Entrant) -> bool) -> String {
+    let all = campaign.entrants.iter().chain([&campaign.again]);
+    let names: BTreeSet<&str> = all.filter(is_so).map(|entrant| entrant.name.as_str()).collect();
+    names.into_iter().collect::<Vec<_>>().join(", ")
 }

@@ -6,6 +6,8 @@ use lab_host::manifest::Manifest;
 /// Servers that answer so many a second, and no more; a little noise.
 struct Fake {
     capacity: Vec<f64>,
+    /// What an overload leaves of it: all, or less where it was asked for more than so many times.
+    left: fn(f64) -> f64,
     asked: Vec<usize>,
     /// Whose echo was asked, and behind how many trials.
     echoed: Vec<(usize, usize)>,
@@ -17,7 +19,7 @@ impl Fake {
     fn new(capacity: &[f64]) -> Self {
         let chance = crate::statistics::Chance(1);
         let (asked, echoed, told) = (Vec::new(), Vec::new(), Vec::new());
-        Self { capacity: capacity.to_vec(), asked, echoed, told, chance }
+        Self { capacity: capacity.to_vec(), left: |_| 1.0, asked, echoed, told, chance }
     }
 }
 
@@ -38,7 +40,8 @@ impl Bench for Fake {
     fn trial(&mut self, entrant: usize, rate: f64) -> Result<Trial> {
         self.asked.push(entrant);
         let noise = 0.99 + self.chance.below(1_000) as f64 * 0.000_02;
-        let answered = rate.min(self.capacity[entrant] * noise);
+        let capacity = self.capacity[entrant];
+        let answered = rate.min(capacity * noise * (self.left)(rate / capacity));
         let evidence = evidence(rate, answered);
         Ok(Trial {
             rate,
@@ -68,10 +71,16 @@ fn manifest() -> Manifest {
 }
 
 fn campaign(capacity: &[f64], rounds: usize) -> Campaign {
+    begun(capacity, rounds, |_| ())
+}
+
+/// As [`campaign`], but servers are not what they were in the beginning.
+fn begun(capacity: &[f64], rounds: usize, change: fn(&mut [f64])) -> Campaign {
     let mut all = capacity.to_vec();
     all.push(capacity[0]);
     let mut bench = Fake::new(&all);
     let beginning = begin(&mut bench, all.len(), 1e6, 0).unwrap();
+    change(&mut bench.capacity);
     let found = super::rounds(&mut bench, &beginning, rounds).unwrap();
     let names = ["dunlin", "knot", "nsd", "bind"];
     let mut entrants: Vec<Entrant> = found
@@ -132,7 +141,7 @@ fn an_echo_is_asked_before_a_round_and_after_it() {
     let found = rounds(&mut bench, &[100_000.0, 50_000.0], 1).unwrap();
     let each = 2 + SEARCH_STEPS;
     assert_eq!(bench.echoed, [(0, 0), (0, each), (1, each), (1, 2 * each)]);
-    let Round { best, most, half } = &found[1][0];
+    let Round { best, most, half, .. } = &found[1][0];
     for trial in [best.as_ref().unwrap(), most, half] {
         let ceiling = trial.evidence.ceiling.as_ref().unwrap();
         assert_eq!((ceiling.before, ceiling.after), (100_000.0, 100_000.0));
@@ -149,6 +158,41 @@ fn the_best_rate_is_found_to_two_per_cent() {
         assert_eq!(round.most.verdict.cause, Cause::Server);
         assert_eq!(round.half.verdict.cause, Cause::Offered);
     }
+}
+
+#[test]
+fn who_loses_much_to_an_overload_is_asked_for_its_best_all_the_same() {
+    for left in
+        [|over| if over > 1.05 { 0.5 } else { 1.0 }, |over| if over > 2.0 { 0.1 } else { 1.0 }]
+    {
+        let mut bench = Fake { left, ..Fake::new(&[100_000.0]) };
+        let beginning = begin(&mut bench, 1, 1e6, 0).unwrap();
+        let round = &super::rounds(&mut bench, &beginning, 1).unwrap()[0][0];
+        let best = round.best.as_ref().unwrap().answered;
+        assert!((96_000.0..=101_500.0).contains(&best) && !round.best_is_least, "{best}");
+        assert!(round.most.rate > 130_000.0, "far more: {}", round.most.rate);
+        assert!(round.half.rate > 45_000.0, "half: {}", round.half.rate);
+    }
+}
+
+#[test]
+fn who_has_become_better_since_the_beginning_is_asked_for_more() {
+    for round in &begun(&[100_000.0], 3, |capacity| capacity[0] *= 1.3).entrants[0].rounds {
+        let best = round.best.as_ref().unwrap().answered;
+        assert!((126_000.0..=131_500.0).contains(&best) && !round.best_is_least, "{best}");
+    }
+}
+
+#[test]
+fn where_the_search_ends_below_the_best_it_is_said() {
+    let campaign = begun(&[100_000.0, 60_000.0], 8, |capacity| capacity[1] *= 2.0);
+    let summary = summarise(&campaign).unwrap();
+    let [first, second] = [0, 1].map(|row: usize| &summary.rows[row].cells[0]);
+    assert!(!first.is_least && second.is_least);
+    assert_eq!(second.difference, Some(Difference::Unknown), "it may be far more");
+    let text = page(&campaign).unwrap();
+    assert!(text.contains("| knot | ≥ ") && !text.contains("| dunlin | ≥ "), "{text}");
+    assert!(text.contains("best of knot is at least that"), "{text}");
 }
 
 #[test]
@@ -175,6 +219,22 @@ fn with_few_rounds_nothing_is_proven() {
     assert_eq!(most.middle.unwrap().interval, None);
     let why = "Intervals of the medians are unknown: 3 rounds are fewer than 6.";
     assert!(summary.reasons.iter().any(|reason| reason == why), "{:?}", summary.reasons);
+}
+
+#[test]
+fn rounds_that_can_prove_nothing_are_told_how_many_could() {
+    let three = [100_000.0, 50_000.0, 30_000.0];
+    // Two beside the first, four figures of each: 8 tests.
+    for (rounds, told) in [(4, Some(6)), (5, Some(6)), (6, None)] {
+        let summary = summarise(&campaign(&three, rounds)).unwrap();
+        let proven = summary.rows.iter().flat_map(|row| &row.cells);
+        let proven = proven.filter(|cell| cell.difference == Some(Difference::Less)).count();
+        let said = summary.reasons.iter().find(|reason| reason.starts_with("No difference can be"));
+        let enough = told.map(|enough| format!("among 8 tests; {enough} rounds can prove it."));
+        assert_eq!(said.is_some(), told.is_some(), "{:?}", summary.reasons);
+        assert!(said.zip(enough).is_none_or(|(said, enough)| said.ends_with(&enough)), "{said:?}");
+        assert_eq!(proven > 0, told.is_none(), "what is said is so");
+    }
 }
 
 #[test]
@@ -239,6 +299,28 @@ fn results_of_another_machine_are_refused_and_it_is_said_in_what() {
     let error = against(&old, &new).unwrap_err();
     assert!(error.contains("kernel.release: ") && error.contains("6.99 now"), "{error}");
     assert!(error.contains("length of a trial: 1 then, 2 now"), "{error}");
+}
+
+#[test]
+fn beside_nothing_there_is_no_ratio() {
+    let (mut old, new) = (campaign(&[100_000.0, 60_000.0], 8), campaign(&[100_000.0, 60_000.0], 8));
+    // No rate was answered in time: its best is 0.
+    old.entrants[1].rounds.iter_mut().for_each(|round| round.best = None);
+    let mut least = old.clone();
+    least.entrants[0].rounds[3].best_is_least = true;
+    for (then, now) in [(&old, &new), (&new, &old), (&old, &old), (&least, &new), (&new, &least)] {
+        let text = against(then, now).unwrap().to_string();
+        assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
+    }
+    // Nobody's 99th percentile is known.
+    let unknown = |then, now, name: &str| {
+        let text = against(then, now).unwrap().to_string();
+        let line = text.lines().find(|line| line.starts_with(name)).unwrap();
+        line.matches("unknown").count() - 1
+    };
+    assert_eq!([unknown(&old, &new, "knot"), unknown(&old, &new, "dunlin")], [1, 0]);
+    assert_eq!(unknown(&new, &old, "knot"), 0, "it has lost everything");
+    assert_eq!(unknown(&least, &new, "dunlin"), 1, "it may have been more");
 }
 
 #[test]

@@ -19,6 +19,12 @@ pub fn mann_whitney(ours: &[f64], theirs: &[f64]) -> Option<f64> {
     Some((2.0 * below.min(above) / all).min(1.0))
 }
 
+/// The least that [`mann_whitney`] says of two lists of so many: that of lists wholly apart,
+/// `2 / C(2n, n)`.
+pub fn least_probability(samples: usize) -> f64 {
+    (0..samples).fold(2.0, |p, i| p * (samples - i) as f64 / (2 * samples - i) as f64).min(1.0)
+}
+
 /// Each value's rank, twice, so that the mean rank of a tie is whole; and whether it is ours.
 fn doubled_ranks(ours: &[f64], theirs: &[f64]) -> Vec<(usize, bool)> {
     let mut values: Vec<(f64, bool)> =

@@ -47,6 +47,15 @@ fn the_rank_test_gives_known_values() {
 }
 
 #[test]
+fn no_test_says_less_than_that_of_lists_wholly_apart() {
+    for n in 1..=SAMPLES_MAX {
+        let (low, high): (Vec<f64>, Vec<f64>) = (0..n).map(|i| (i as f64, (n + i) as f64)).unzip();
+        let ratio = mann_whitney(&low, &high).unwrap() / least_probability(n);
+        assert!(near(ratio, 1.0), "{n}: {ratio}");
+    }
+}
+
+#[test]
 fn the_longest_lists_are_weighed() {
     let ours: Vec<f64> = (0..SAMPLES_MAX).map(|n| n as f64).collect();
     let theirs: Vec<f64> = ours.iter().map(|v| v + 1_000.0).collect();

@@ -10,7 +10,7 @@ use lab_host::hosts::{self, Hosts, Side};
 use lab_load::arrivals::{Arrivals, Rate, Spacing};
 use lab_load::names::{Order, Set, What};
 use lab_load::query::Form;
-use lab_load::{Asks, Options, Report, When};
+use lab_load::{Asks, Options, Report, Tally, When};
 
 use super::{Bench, Entrant, Trial, begin, rounds, trials};
 use crate::Result;
@@ -21,6 +21,8 @@ use crate::witness::measure;
 
 /// The first server's port; each further one has the next.
 const PORT: u16 = 5_300;
+/// One in so many answers is held to the zone.
+pub(super) const CHECK_ONE_IN: u64 = 16;
 /// How long an answer is waited for, ns.
 const TIMEOUT_NS: u64 = 500_000_000;
 
@@ -99,7 +101,7 @@ pub fn compare(
         entrants.push(entrant(kind, kind.version(&binary)?, &started));
         servers.push(started);
     }
-    let load = load(wanted, hosts)?;
+    let load = load(wanted, hosts.options())?;
     let mut echoes: Vec<Bare> = Vec::new();
     for kind in &wanted.kinds {
         if !echoes.iter().any(|echo| echo.model() == kind.model.name()) {
@@ -133,18 +135,20 @@ fn entrant(kind: &Kind, version: Version, server: &Server) -> Entrant {
     }
 }
 
-fn load(wanted: &Wanted, hosts: &Hosts) -> Result<Options> {
+fn load(wanted: &Wanted, hosts: &hosts::Options) -> Result<Options> {
     let form = Form { recursion: false, edns: true, dnssec: false };
     let set = Arc::new(Set::read(&wanted.names, form)?);
     let what = What { set, order: Order::Given, unique: 0.0, nxdomain: 0.0, under: None };
-    let cpus = hosts.options().cpus(Side::Client)?;
+    let cpus = hosts.cpus(Side::Client)?;
     let options = Options {
         length_ns: wanted.length_ns,
         timeout_ns: TIMEOUT_NS,
         threads: cpus.as_slice().len(),
         cpus: cpus.as_slice().to_vec(),
         lanes: SOURCES,
-        netns: Some(hosts.options().namespace(Side::Client)),
+        netns: Some(hosts.namespace(Side::Client)),
+        oracle: Some(Arc::new(wanted.zone.oracle()?)),
+        check_one_in: CHECK_ONE_IN,
         when: open(wanted.highest),
         ..Options::new((Ipv4Addr::LOCALHOST, PORT).into(), Asks::Questions(what.into()))
     };
@@ -169,6 +173,8 @@ impl Bench for Field<'_> {
         }
         let (cpu_us, resident) = (measured.cpu_us(), measured.resident);
         let report = &measured.report;
+        let name = self.servers.get(entrant).map_or("", |server| server.name);
+        check(name, &report.tally)?;
         let seconds = self.load.length_ns as f64 / 1e9;
         Ok(Trial {
             rate,
@@ -196,9 +202,31 @@ impl Bench for Field<'_> {
     }
 }
 
+/// Refuses answers that are none: the content of those looked at, RCODEs other than NOERROR and
+/// NXDOMAIN (RFC 1035 §4.1.1), and what was cut. Who wins by them has won nothing.
+fn check(name: &str, tally: &Tally) -> Result<()> {
+    let Tally { wrong, checked, truncated, .. } = *tally;
+    let said = |(rcode, count): (&str, u64)| format!("{count} {rcode}");
+    let rcodes = tally.rcodes().filter(|(rcode, _)| !matches!(*rcode, "NOERROR" | "NXDOMAIN"));
+    let mut found: Vec<String> = rcodes.map(said).collect();
+    if truncated > 0 {
+        found.push(format!("{truncated} cut"));
+    }
+    if wrong > 0 {
+        found.push(format!("{wrong} of {checked} that were held to the zone not as it says"));
+    }
+    match found.is_empty() {
+        true => Ok(()),
+        false => Err(format!("{name} answers wrong: {}; nothing was compared", found.join(", "))),
+    }
+}
+
 fn known(report: &Report, share: f64) -> Option<u64> {
     match report.quantile(&report.times.response, share) {
         lab_load::Quantile::Of(ns) => Some(ns),
         lab_load::Quantile::None | lab_load::Quantile::MoreThan(_) => None,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+use lab_load::Oracle;
 use wire::{Name, NameBuf, Rtype};
 
 use crate::Result;
@@ -80,13 +81,21 @@ impl Zone {
         Ok(addresses)
     }
 
+    /// What answers have to say.
+    ///
+    /// # Errors
+    /// The zone cannot be read, or has too many records to compare answers with.
+    pub fn oracle(&self) -> Result<Oracle> {
+        Oracle::read(&self.file, self.origin()?.as_name())
+    }
+
+    fn origin(&self) -> Result<NameBuf> {
+        NameBuf::from_text(self.name.as_bytes(), Name::ROOT)
+            .map_err(|e| format!("{:?} is no name of a zone: {e:?}", self.name))
+    }
+
     fn read(&self, sink: &mut dyn FnMut(zonefile::Record<'_>) -> Result<()>) -> Result<()> {
-        let root = Name::parse(&[0]).map_err(|e| format!("{e:?}"))?;
-        let origin = NameBuf::from_text(self.name.as_bytes(), root)
-            .map_err(|e| format!("{:?} is no name of a zone: {e:?}", self.name))?;
-        match zonefile::read(&self.file, origin.as_name(), sink) {
-            Ok(_) => Ok(()),
-            Err(failure) => Err(format!("{failure:?}")),
-        }
+        let read = zonefile::read(&self.file, self.origin()?.as_name(), sink);
+        read.map(|_| ()).map_err(|failure| failure.to_string())
     }
 }

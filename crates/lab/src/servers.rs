@@ -162,9 +162,11 @@ impl Kind {
         Ok(server)
     }
 
-    /// `ip netns exec` and `taskset` become the server, so that its process id is the child's.
+    /// `setpriv`, `ip netns exec` and `taskset` become the server, so that its process id is the
+    /// child's. Where whoever starts it is killed, it ends, too: else the next comparison would
+    /// find its port taken, or share it.
     fn command(&self, binary: &Path, site: &Site, config: &Path) -> Command {
-        let mut words: Vec<OsString> = Vec::new();
+        let mut words: Vec<OsString> = ["setpriv", "--pdeathsig", "TERM"].map(Into::into).into();
         if let Some(netns) = &site.netns {
             words.extend(["ip", "netns", "exec", netns].map(OsString::from));
         }

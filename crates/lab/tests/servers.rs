@@ -4,6 +4,7 @@ mod common;
 
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU16, Ordering};
 
 use common::skip;
 use lab::servers::{ALL, Site, Zone, ask};
@@ -35,10 +36,16 @@ impl Drop for Folder {
 /// A port of the loopback address (BIND listens on addresses of interfaces alone) that is free over
 /// UDP and TCP, and below those that the kernel gives to sockets which ask for none.
 fn free_address() -> SocketAddr {
+    // Tests run beside each other: nobody gets one twice.
+    static GIVEN: AtomicU16 = AtomicU16::new(0);
     let begin = std::process::id() as u16 % 10_000;
-    let mut addresses = (begin..20_000).map(|n| SocketAddr::from(([127, 0, 0, 1], 10_000 + n)));
-    let is_free = |a: &SocketAddr| UdpSocket::bind(a).is_ok() && TcpListener::bind(a).is_ok();
-    addresses.find(is_free).unwrap()
+    loop {
+        let port = 10_000 + begin + GIVEN.fetch_add(1, Ordering::Relaxed);
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        if UdpSocket::bind(address).is_ok() && TcpListener::bind(address).is_ok() {
+            return address;
+        }
+    }
 }
 
 #[test]
@@ -78,6 +85,28 @@ fn each_server_starts_answers_for_the_zone_and_ends() {
         let process = format!("/proc/{}", server.id());
         drop(server);
         assert!(!std::path::Path::new(&process).exists(), "{} is still there", kind.name);
+    }
+}
+
+#[test]
+fn a_server_ends_with_who_started_it() {
+    let folder = Folder::new("servers-orphans");
+    let file = folder.0.join("zone");
+    std::fs::write(&file, ZONE).unwrap();
+    let zone = Zone::open("cluster.local", &file).unwrap();
+    for kind in ALL.into_iter().filter(|kind| kind.name != "dunlin") {
+        let Ok(binary) = kind.find() else { continue };
+        let (address, cpus) = (free_address(), "0".parse().unwrap());
+        let (folder, zone) = (folder.0.join(kind.name), zone.clone());
+        let site = Site { address, cpus, zone, folder, netns: None };
+        // The kernel asks about the thread. What is forgotten is not told to end by us.
+        let start = move || std::mem::forget(kind.start(&binary, &site, None).unwrap());
+        std::thread::spawn(start).join().unwrap();
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        while TcpListener::bind(address).is_err() || UdpSocket::bind(address).is_err() {
+            assert!(std::time::Instant::now() < deadline, "{} is still there", kind.name);
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
     }
 }
 

@@ -26,7 +26,7 @@ fn config(site: &Site) -> Result<String> {
     let (ip, port) = (address.ip(), address.port());
     let mut text = format!(
         "listen-address={ip}\nport={port}\nbind-interfaces\nno-resolv\nno-hosts\nno-poll\n\
-         user=\npid-file=\nlog-facility=-\nlocal=/{}/\n",
+         user=\ngroup=\npid-file=\nlog-facility=-\nlocal=/{}/\n",
         zone.name.trim_end_matches('.')
     );
     for record in zone.addresses()? {

@@ -8,6 +8,7 @@
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use cpu::CpuList;
 use lab_echo::{Echo, Model};
@@ -117,14 +118,16 @@ impl Bare {
             ..load.clone()
         };
         // On a machine that has much else to do nobody may get round to it for so long.
-        for _ in 0..CEILING_TRIES {
+        for tried in 0..CEILING_TRIES {
+            // A moment longer each time: what it waits for ends.
+            std::thread::sleep(Duration::from_nanos(tried as u64 * CEILING_NS));
             let answered = lab_load::run(&options, stop, &mut |_| {})?.tally.answered;
             if answered > 0 || stop.load(Ordering::Relaxed) {
                 // What came after the end was asked before it.
                 return Ok(answered as f64 * 1e9 / CEILING_NS as f64);
             }
         }
-        Err(format!("no echo answers at {}", self.address))
+        Err(format!("no echo answers at {}, asked {CEILING_TRIES} times", self.address))
     }
 
     /// Asks the echo, has `run` done, and asks it again: then the run is judged by both, too.

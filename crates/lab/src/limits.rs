@@ -47,8 +47,8 @@ pub const JOINED: f64 = 1.02;
 /// How long an echo is asked, ns, before a run and after it.
 pub const CEILING_NS: u64 = 500_000_000;
 
-/// How often an echo is asked that does not answer at all.
-pub const CEILING_TRIES: usize = 3;
+/// How often an echo is asked that does not answer at all, each time after half a second more.
+pub const CEILING_TRIES: usize = 5;
 
 /// Questions that an echo always has before it: more than it or the generator handles at once.
 pub const CEILING_OUTSTANDING: usize = 1_024;

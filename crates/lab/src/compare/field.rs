@@ -92,6 +92,7 @@ pub fn compare(
     let mut servers = Vec::new();
     // The first one stands at both ends of the order.
     for (place, kind) in wanted.kinds.iter().chain(wanted.kinds.first()).enumerate() {
+        unless_stopped(stop)?;
         let binary = match wanted.binaries.get(kind.name) {
             Some(path) => path.clone(),
             None => kind.find()?,
@@ -109,6 +110,12 @@ pub fn compare(
             echoes.push(Bare::start(kind.model, ip, &site.cpus, netns)?);
         }
     }
+    // The first packets of hosts that have just come up are slow; and an echo that does not answer
+    // is better known now than after a round.
+    for echo in &echoes {
+        echo.rate(&load, stop)?;
+        unless_stopped(stop)?;
+    }
     let mut field = Field { servers, echoes, load, stop, progress };
     let all = trials(entrants.len(), wanted.rounds);
     let beginning = begin(&mut field, entrants.len(), wanted.highest, all)?;
@@ -118,6 +125,13 @@ pub fn compare(
     }
     let again = entrants.pop().ok_or("no server to compare")?;
     Ok(Compared { entrants, again })
+}
+
+fn unless_stopped(stop: &AtomicBool) -> Result<()> {
+    match stop.load(Ordering::Relaxed) {
+        true => Err("stopped; nothing was compared".into()),
+        false => Ok(()),
+    }
 }
 
 fn address(place: usize) -> SocketAddr {
@@ -168,9 +182,7 @@ impl Bench for Field<'_> {
         // Another beginning each time: which names meet which packets is chance as well.
         self.load.seed += 1;
         let measured = measure(&self.load, &[], self.stop, &mut |_| {})?;
-        if self.stop.load(Ordering::Relaxed) {
-            return Err("stopped; nothing was compared".into());
-        }
+        unless_stopped(self.stop)?;
         let (cpu_us, resident) = (measured.cpu_us(), measured.resident);
         let report = &measured.report;
         let name = self.servers.get(entrant).map_or("", |server| server.name);

@@ -17,7 +17,7 @@ mod field;
 mod page;
 mod summary;
 
-pub use against::{against, obstacles};
+pub use against::{against, comparable, differences};
 pub use field::{Compared, Wanted, compare};
 pub use page::{page, tables};
 pub use summary::{Cell, Row, Summary, summarise};
@@ -74,7 +74,7 @@ impl Round {
 }
 
 /// A server and all its rounds.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Entrant {
     /// Its name.
     pub name: String,
@@ -91,7 +91,7 @@ pub struct Entrant {
 }
 
 /// A whole comparison.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Campaign {
     /// When it began, such as `2026-11-21`.
     pub date: String,

@@ -4,17 +4,20 @@ use crate::human::span;
 use crate::lab::load::stop_when_interrupted;
 use clap::Args;
 use cpu::CpuList;
-use lab::compare::{Campaign, Wanted, against, compare, page, tables};
+use lab::compare::{
+    Campaign, Compared, Wanted, against, comparable, compare, differences, page, tables,
+};
 use lab::servers::{ALL, Kind, Zone};
-use lab_host::hosts::{Hosts, Options, Side};
+use lab_host::hosts::{Hosts, Options, Resident, Side};
 use lab_host::machine::Machine;
 use lab_host::manifest::{Look, Manifest};
 use lab_load::arrivals::{read_number, read_time_ns};
 use sha1::{Digest, Sha1};
 use std::collections::BTreeMap;
 use std::error::Error;
-use std::fs;
-use std::io::{IsTerminal, Write, stderr};
+use std::fs::{self, DirBuilder, File, TryLockError};
+use std::io::{self, IsTerminal, Write, stderr};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -25,6 +28,9 @@ pub const EXAMPLES: &str = "Examples:\n  \
     dunlin lab compare dunlin knot nsd --zone cluster.local=zone --names queries\n  \
     dunlin lab compare --zone cluster.local=zone --names queries --rounds 10 \\\n    \
     --json new.json --with old.json --markdown docs/performance.md";
+
+/// Held by benches, too.
+const LOCK: &str = "/run/lock/dunlin-bench";
 
 /// What the two hosts are called.
 const HOSTS: &str = "compare";
@@ -107,24 +113,13 @@ impl Compare {
         })
     }
 
-    fn campaign(&self, folder: &Path) -> Result<Campaign, String> {
-        let wanted = self.wanted(folder)?;
-        let manifest = Manifest::take(&Machine::this(), &Look::default(), software())?;
-        let options = Options::new(HOSTS, self.server_cpus.as_ref(), self.client_cpus.as_ref())?;
-        let up = Up(Hosts::up(&options)?.0);
-        let stop = Arc::new(AtomicBool::new(false));
-        stop_when_interrupted(stop.clone()).map_err(|error| error.to_string())?;
-        let mut bar = Bar::new();
-        let compared = compare(&wanted, &up.0, &stop, &mut |who, done, of| bar.show(who, done, of));
-        bar.end();
-        let compared = compared?;
-        drop(up);
-        let after = Manifest::take(&Machine::this(), &Look::default(), software())?;
-        if after.fingerprint != manifest.fingerprint {
-            return Err("the machine changed while it was measured on; `dunlin lab manifest` \
-                        before and after says in what"
-                .into());
-        }
+    /// All that is known before anything is measured.
+    fn plan(
+        &self,
+        wanted: &Wanted,
+        manifest: &Manifest,
+        hosts: &Options,
+    ) -> Result<Campaign, String> {
         Ok(Campaign {
             date: jiff::Timestamp::now().strftime("%-d %B %Y").to_string(),
             command: std::env::args().collect::<Vec<_>>().join(" "),
@@ -133,24 +128,105 @@ impl Compare {
                 format!("names {}", digest(&wanted.names)?),
             ],
             seconds: self.length as f64 / 1e9,
-            cpus: options.cpus(Side::Server)?.to_string(),
+            cpus: hosts.cpus(Side::Server)?.to_string(),
             seed: self.seed,
-            entrants: compared.entrants,
-            again: compared.again,
-            machine: machine(&manifest),
+            machine: machine(manifest),
             manifest: serde_json::to_value(manifest).map_err(|error| error.to_string())?,
+            ..Campaign::default()
         })
+    }
+
+    /// The results, and in what the machine has changed meanwhile.
+    fn campaign(&self, old: Option<&Campaign>) -> Result<(Campaign, Vec<String>), String> {
+        let folder = Folder::fresh(Path::new(lab_host::STATE))?;
+        let wanted = self.wanted(&folder.0)?;
+        let manifest = Manifest::take(&Machine::this(), &Look::default(), software())?;
+        let options = Options::new(HOSTS, self.server_cpus.as_ref(), self.client_cpus.as_ref())?;
+        let plan = self.plan(&wanted, &manifest, &options)?;
+        old.map_or(Ok(()), |old| comparable(old, &plan))?;
+        let stop = Arc::new(AtomicBool::new(false));
+        stop_when_interrupted(stop.clone()).map_err(|error| error.to_string())?;
+        let up = Up::new(&options)?;
+        let mut bar = Bar::new();
+        let compared = compare(&wanted, &up.0, &stop, &mut |who, done, of| bar.show(who, done, of));
+        bar.end();
+        let Compared { entrants, again } = compared?;
+        drop(up);
+        let after = Manifest::take(&Machine::this(), &Look::default(), software())?;
+        Ok((Campaign { entrants, again, ..plan }, differences(&manifest, &after)))
+    }
+}
+
+/// Who holds this is alone: two would measure each other.
+fn alone(path: &Path) -> Result<File, String> {
+    let told = |error: io::Error| format!("{}: {error}", path.display());
+    let mut options = File::options();
+    // Others may write into the folder: nothing of theirs is followed, or emptied.
+    options.write(true).create(true).truncate(false).custom_flags(libc::O_NOFOLLOW);
+    let file = options.open(path).map_err(told)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(format!(
+            "something else measures here and holds {}: wait for its end",
+            path.display()
+        )),
+        Err(TryLockError::Error(error)) => Err(told(error)),
+    }
+}
+
+/// A folder of configs and logs that nobody else can look or write into, removed when this is
+/// dropped. They are worth keeping only where something failed, and then it has been told.
+#[derive(Debug)]
+struct Folder(PathBuf);
+
+impl Folder {
+    /// An empty one; what was left by a comparison that was killed is removed.
+    fn fresh(place: &Path) -> Result<Self, String> {
+        let path = place.join("compare");
+        let _ = fs::remove_dir_all(&path);
+        let made =
+            fs::create_dir_all(place).and_then(|()| DirBuilder::new().mode(0o700).create(&path));
+        made.map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What cannot be removed now, the next comparison removes.
+        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
 /// Two hosts that are removed when this is dropped.
 struct Up(Hosts);
 
+impl Up {
+    fn new(options: &Options) -> Result<Self, String> {
+        let (hosts, _) = Hosts::up(options)?;
+        free(&hosts.status()?.residents)?;
+        Ok(Self(hosts))
+    }
+}
+
 impl Drop for Up {
     fn drop(&mut self) {
         // What cannot be removed, the next `dunlin lab hosts down --name compare` names.
         let _ = Hosts::down(HOSTS, true);
     }
+}
+
+/// Refuses hosts with somebody in them: he would be measured along, and share ports of servers.
+fn free(residents: &[Resident]) -> Result<(), String> {
+    if residents.is_empty() {
+        return Ok(());
+    }
+    let list: Vec<_> = residents.iter().map(|r| format!("{} ({})", r.name, r.pid)).collect();
+    let list = list.join(", ");
+    Err(format!(
+        "in the hosts {HOSTS} there is somebody already: {list}; `dunlin lab hosts down --name \
+         {HOSTS} --end` ends and removes all of it"
+    ))
 }
 
 /// What a reader has to know of the machine.
@@ -210,33 +286,54 @@ impl Bar {
     }
 }
 
+/// A file that is written in the end, and can be: that is known before anything is measured. Until
+/// then it stays as it is.
+struct Page {
+    path: PathBuf,
+    file: File,
+}
+
+impl Page {
+    fn open(path: &Path) -> Result<Self, String> {
+        let file = File::options().write(true).create(true).truncate(false).open(path);
+        let file = file.map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(Self { path: path.to_owned(), file })
+    }
+
+    fn write(mut self, text: &str) -> Result<(), String> {
+        let written = self.file.set_len(0).and_then(|()| self.file.write_all(text.as_bytes()));
+        written.map_err(|error| format!("{}: {error}", self.path.display()))
+    }
+}
+
+fn read(path: &Path) -> Result<Campaign, String> {
+    let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))
+}
+
 /// Compares servers.
 ///
 /// # Errors
 /// What it could not do, and what would help.
 pub fn run(command: &Compare) -> Result<ExitCode, Box<dyn Error>> {
-    let old: Option<Campaign> = match &command.with {
-        Some(path) => {
-            let told = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-            let text = fs::read_to_string(path).map_err(|error| told(&error))?;
-            Some(serde_json::from_str(&text).map_err(|error| told(&error))?)
-        }
-        None => None,
-    };
-    let folder = std::env::temp_dir().join(format!("dunlin-compare-{}", std::process::id()));
-    let campaign = command.campaign(&folder);
-    // Configs and logs are worth keeping only where something failed, and then it has been told.
-    let _ = fs::remove_dir_all(&folder);
-    let campaign = campaign?;
+    let old = command.with.as_deref().map(read).transpose()?;
+    let [json, markdown] =
+        [&command.json, &command.markdown].map(|path| path.as_deref().map(Page::open).transpose());
+    let (json, markdown) = (json?, markdown?);
+    let _alone = alone(Path::new(LOCK))?;
+    let (campaign, changed) = command.campaign(old.as_ref())?;
     print!("{}", tables(&campaign)?);
-    let write = |path: &Path, text: String| {
-        fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
-    };
-    if let Some(path) = &command.json {
-        write(path, serde_json::to_string_pretty(&campaign)? + "\n")?;
+    if let Some(file) = json {
+        file.write(&(serde_json::to_string_pretty(&campaign)? + "\n"))?;
     }
-    if let Some(path) = &command.markdown {
-        write(path, page(&campaign)?)?;
+    if !changed.is_empty() {
+        let list = changed.join("\n  ");
+        let told = "the machine changed while it was measured on: the figures say little, and no \
+                    page is written";
+        return Err(format!("{told}\n  {list}").into());
+    }
+    if let Some(file) = markdown {
+        file.write(&page(&campaign)?)?;
     }
     if let Some(old) = old {
         print!("\n{}", against(&old, &campaign)?);
@@ -248,6 +345,8 @@ pub fn run(command: &Compare) -> Result<ExitCode, Box<dyn Error>> {
 mod tests {
     use super::*;
     use clap::Parser;
+    use std::os::unix::fs::MetadataExt;
+    use std::sync::atomic::Ordering;
 
     #[derive(Debug, Parser)]
     struct Line {
@@ -281,5 +380,77 @@ mod tests {
         assert!(error.contains("/no/zone"), "{error}");
         let compare = parse("--zone a.example --names c").unwrap();
         assert!(compare.wanted(Path::new("/tmp")).unwrap_err().contains("--zone is as in"));
+    }
+
+    #[test]
+    fn nobody_measures_beside_somebody_else() {
+        let path = std::env::temp_dir().join(format!("dunlin-alone-{}", std::process::id()));
+        let first = alone(&path).unwrap();
+        let error = alone(&path).unwrap_err();
+        assert!(error.contains("wait for its end"), "{error}");
+        drop(first);
+        assert!(alone(&path).is_ok(), "it has ended");
+        fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink("/dev/null", &path).unwrap();
+        assert!(alone(&path).is_err(), "a link leads elsewhere");
+        fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn who_is_left_of_one_that_was_killed_is_not_measured_along() {
+        let knot = Resident { side: Side::Server, pid: 4_711, name: "knotd".into() };
+        let error = free(&[knot]).unwrap_err();
+        assert!(
+            error.contains("knotd (4711)") && error.contains("--name compare --end"),
+            "{error}"
+        );
+        assert_eq!(free(&[]), Ok(()));
+    }
+
+    #[test]
+    fn whoever_asks_it_to_end_it_cleans_up() {
+        use rustix::process::{Signal, getpid, kill_process};
+        let stop = Arc::new(AtomicBool::new(false));
+        stop_when_interrupted(stop.clone()).unwrap();
+        for signal in [Signal::TERM, Signal::HUP, Signal::INT] {
+            kill_process(getpid(), signal).unwrap();
+            while !stop.swap(false, Ordering::Relaxed) {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+        }
+    }
+
+    #[test]
+    fn configs_are_nobodys_else_and_nothing_is_left() {
+        let place = std::env::temp_dir().join(format!("dunlin-configs-{}", std::process::id()));
+        let folder = Folder::fresh(&place).unwrap();
+        assert_eq!(fs::metadata(&folder.0).unwrap().mode() & 0o777, 0o700);
+        // As one that was killed leaves it.
+        fs::write(folder.0.join("left"), "").unwrap();
+        std::mem::forget(folder);
+        let folder = Folder::fresh(&place).unwrap();
+        assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 0);
+        drop(folder);
+        // What somebody else has prepared is not followed.
+        let victim = place.join("victim");
+        fs::create_dir(&victim).unwrap();
+        fs::write(victim.join("kept"), "").unwrap();
+        std::os::unix::fs::symlink(&victim, place.join("compare")).unwrap();
+        let folder = Folder::fresh(&place).unwrap();
+        assert!(victim.join("kept").exists() && fs::symlink_metadata(&folder.0).unwrap().is_dir());
+        fs::remove_dir_all(&place).unwrap();
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_told_first_and_what_is_there_stays_till_then() {
+        let error = Page::open(Path::new("/no/such/page")).err().unwrap();
+        assert!(error.starts_with("/no/such/page: "), "{error}");
+        let path = std::env::temp_dir().join(format!("dunlin-page-{}", std::process::id()));
+        fs::write(&path, "the old page, which is longer").unwrap();
+        let page = Page::open(&path).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "the old page, which is longer");
+        page.write("the new one").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "the new one");
+        fs::remove_file(&path).unwrap();
     }
 }

@@ -18,6 +18,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::signal::unix::{SignalKind, signal};
 use wire::{Name, NameBuf, Rtype};
 
 pub const EXAMPLES: &str = "Examples:\n  \
@@ -429,12 +430,24 @@ pub fn run(command: &Load) -> Result<ExitCode, Box<dyn Error>> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The first interrupt ends the load, with its report; the second ends the process.
+/// The first SIGINT, SIGTERM or SIGHUP ends what runs, with its report or after cleaning up; the
+/// second ends the process.
 pub fn stop_when_interrupted(stop: Arc<AtomicBool>) -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let [mut interrupt, mut terminate, mut hangup] = {
+        let _inside = runtime.enter();
+        let [interrupt, terminate, hangup] =
+            [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()].map(signal);
+        [interrupt?, terminate?, hangup?]
+    };
     std::thread::Builder::new().name("interrupts".into()).spawn(move || {
         runtime.block_on(async {
-            while tokio::signal::ctrl_c().await.is_ok() {
+            loop {
+                tokio::select! {
+                    _ = interrupt.recv() => {}
+                    _ = terminate.recv() => {}
+                    _ = hangup.recv() => {}
+                }
                 if stop.swap(true, Ordering::Relaxed) {
                     std::process::exit(130);
                 }

@@ -8,25 +8,37 @@ use crate::Result;
 use crate::output::Table;
 use crate::statistics::{Difference, difference, holm, mann_whitney, median};
 
-/// In what two comparisons differ, so that their figures say nothing beside each other; a line
-/// each.
+/// In what two machines differ that matters; a line each.
+pub fn differences(then: &Manifest, now: &Manifest) -> Vec<String> {
+    let word = |value: Option<String>| value.unwrap_or_else(|| "none".into());
+    let told = |d: Differs| format!("{}: {} then, {} now", d.path, word(d.a), word(d.b));
+    diff(then, now).into_iter().filter(|d| d.matters).map(told).collect()
+}
+
+/// Refuses figures of two comparisons beside each other that would say nothing. Rounds are not
+/// looked at: it can be asked before there are any.
 ///
 /// # Errors
-/// A manifest cannot be read.
-pub fn obstacles(old: &Campaign, new: &Campaign) -> Result<Vec<String>> {
+/// In what they differ, or that a manifest cannot be read.
+pub fn comparable(old: &Campaign, new: &Campaign) -> Result<()> {
     let read = |campaign: &Campaign| Manifest::parse(&campaign.manifest.to_string());
-    let word = |value: Option<String>| value.unwrap_or_else(|| "none".into());
-    let differs = |d: Differs| format!("{}: {} then, {} now", d.path, word(d.a), word(d.b));
-    let found = diff(&read(old)?, &read(new)?).into_iter().filter(|d| d.matters).map(differs);
-    let asked = [
+    let mut found = differences(&read(old)?, &read(new)?);
+    for (what, then, now) in [
         ("data", old.data.join("; "), new.data.join("; ")),
         ("length of a trial", old.seconds.to_string(), new.seconds.to_string()),
         ("CPUs of the servers", old.cpus.clone(), new.cpus.clone()),
-    ];
-    let asked = asked.into_iter().filter(|(_, then, now)| then != now);
-    Ok(found
-        .chain(asked.map(|(what, then, now)| format!("{what}: {then} then, {now} now")))
-        .collect())
+    ] {
+        if then != now {
+            found.push(format!("{what}: {then} then, {now} now"));
+        }
+    }
+    match found.is_empty() {
+        true => Ok(()),
+        false => Err(format!(
+            "these results cannot be compared, they differ in\n  {}",
+            found.join("\n  ")
+        )),
+    }
 }
 
 /// Now over then, of every server that is in both.
@@ -37,11 +49,7 @@ pub fn obstacles(old: &Campaign, new: &Campaign) -> Result<Vec<String>> {
 /// # Errors
 /// They differ in what matters, which the error lists.
 pub fn against(old: &Campaign, new: &Campaign) -> Result<Table> {
-    let obstacles = obstacles(old, new)?;
-    if !obstacles.is_empty() {
-        let list = obstacles.join("\n  ");
-        return Err(format!("these results cannot be compared, they differ in\n  {list}"));
-    }
+    comparable(old, new)?;
     let floors: Vec<Option<f64>> = summarise(old)?
         .floors
         .into_iter()

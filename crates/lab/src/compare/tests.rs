@@ -297,6 +297,8 @@ fn results_of_another_machine_are_refused_and_it_is_said_in_what() {
     new.manifest = serde_json::to_value(other).unwrap();
     new.seconds = 2.0;
     let error = against(&old, &new).unwrap_err();
+    // Before anything has been measured that is known already.
+    assert_eq!(comparable(&old, &Campaign { entrants: Vec::new(), ..new }), Err(error.clone()));
     assert!(error.contains("kernel.release: ") && error.contains("6.99 now"), "{error}");
     assert!(error.contains("length of a trial: 1 then, 2 now"), "{error}");
 }

@@ -18,7 +18,7 @@ mod page;
 mod summary;
 
 pub use against::{against, comparable, differences};
-pub use field::{Compared, Wanted, compare};
+pub use field::{Compared, Wanted, compare, configs};
 pub use page::{page, tables};
 pub use summary::{Cell, Row, Summary, summarise};
 

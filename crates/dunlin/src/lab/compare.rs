@@ -5,7 +5,7 @@ use crate::lab::load::stop_when_interrupted;
 use clap::Args;
 use cpu::CpuList;
 use lab::compare::{
-    Campaign, Compared, Wanted, against, comparable, compare, differences, page, tables,
+    Campaign, Compared, Wanted, against, comparable, compare, configs, differences, page, tables,
 };
 use lab::servers::{ALL, Kind, Zone};
 use lab_host::hosts::{Hosts, Options, Resident, Side};
@@ -26,6 +26,7 @@ use std::time::Instant;
 
 pub const EXAMPLES: &str = "Examples:\n  \
     dunlin lab compare dunlin knot nsd --zone cluster.local=zone --names queries\n  \
+    dunlin lab compare knot --zone cluster.local=zone --names queries --print-configs\n  \
     dunlin lab compare --zone cluster.local=zone --names queries --rounds 10 \\\n    \
     --json new.json --with old.json --markdown docs/performance.md";
 
@@ -68,6 +69,9 @@ pub struct Compare {
     /// What intervals are drawn by.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Prints the servers' configs, and measures nothing.
+    #[arg(long)]
+    print_configs: bool,
     /// Writes all results.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -113,6 +117,10 @@ impl Compare {
         })
     }
 
+    fn hosts(&self) -> Result<Options, String> {
+        Options::new(HOSTS, self.server_cpus.as_ref(), self.client_cpus.as_ref())
+    }
+
     /// All that is known before anything is measured.
     fn plan(
         &self,
@@ -141,7 +149,7 @@ impl Compare {
         let folder = Folder::fresh(Path::new(lab_host::STATE))?;
         let wanted = self.wanted(&folder.0)?;
         let manifest = Manifest::take(&Machine::this(), &Look::default(), software())?;
-        let options = Options::new(HOSTS, self.server_cpus.as_ref(), self.client_cpus.as_ref())?;
+        let options = self.hosts()?;
         let plan = self.plan(&wanted, &manifest, &options)?;
         old.map_or(Ok(()), |old| comparable(old, &plan))?;
         let stop = Arc::new(AtomicBool::new(false));
@@ -182,7 +190,7 @@ struct Folder(PathBuf);
 impl Folder {
     /// An empty one; what was left by a comparison that was killed is removed.
     fn fresh(place: &Path) -> Result<Self, String> {
-        let path = place.join("compare");
+        let path = place.join(HOSTS);
         let _ = fs::remove_dir_all(&path);
         let made =
             fs::create_dir_all(place).and_then(|()| DirBuilder::new().mode(0o700).create(&path));
@@ -316,6 +324,11 @@ fn read(path: &Path) -> Result<Campaign, String> {
 /// # Errors
 /// What it could not do, and what would help.
 pub fn run(command: &Compare) -> Result<ExitCode, Box<dyn Error>> {
+    if command.print_configs {
+        let wanted = command.wanted(&Path::new(lab_host::STATE).join(HOSTS))?;
+        print!("{}", configs(&wanted, &command.hosts()?)?);
+        return Ok(ExitCode::SUCCESS);
+    }
     let old = command.with.as_deref().map(read).transpose()?;
     let [json, markdown] =
         [&command.json, &command.markdown].map(|path| path.as_deref().map(Page::open).transpose());
@@ -371,6 +384,21 @@ mod tests {
         for wrong in ["--binary knot", "--binary djbdns=x", "--length 1ms", "--length 2m"] {
             assert!(parse(&format!("--zone a=b --names c {wrong}")).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn configs_are_shown_as_they_are_used() {
+        let zone = std::env::temp_dir().join(format!("dunlin-shown-{}", std::process::id()));
+        fs::write(&zone, "@ 30 SOA ns hostmaster 1 1 1 1 1\nns 30 A 192.0.2.1\n").unwrap();
+        let line = format!("knot dnsmasq --zone a.example={} --names c", zone.display());
+        let binaries = "--binary knot=k --binary dnsmasq=d --server-cpus 0 --client-cpus 0";
+        let compare = parse(&format!("{line} {binaries}")).unwrap();
+        let wanted = compare.wanted(Path::new("/run")).unwrap();
+        let text = configs(&wanted, &compare.hosts().unwrap()).unwrap();
+        fs::remove_file(&zone).unwrap();
+        let (knot, dnsmasq) = text.split_once("\n# dnsmasq\n").unwrap();
+        assert!(knot.starts_with("# knot\nserver:\n  rundir: \"/run/0\"\n"), "{knot}");
+        assert!(dnsmasq.contains("host-record=ns.a.example,192.0.2.1,30\n"), "{dnsmasq}");
     }
 
     #[test]

@@ -69,6 +69,27 @@ struct Field<'a> {
     progress: Progress<'a>,
 }
 
+/// The servers' configs, each behind its name.
+///
+/// # Errors
+/// The zone cannot be read.
+pub fn configs(wanted: &Wanted, hosts: &hosts::Options) -> Result<String> {
+    let site = site(wanted, hosts)?;
+    let told = |kind: &&'static Kind| Ok(format!("# {}\n{}", kind.name, kind.config(&site)?));
+    Ok(wanted.kinds.iter().map(told).collect::<Result<Vec<_>>>()?.join("\n"))
+}
+
+/// The first server's place.
+fn site(wanted: &Wanted, hosts: &hosts::Options) -> Result<Site> {
+    Ok(Site {
+        address: address(0),
+        cpus: hosts.cpus(Side::Server)?,
+        zone: wanted.zone.clone(),
+        folder: wanted.folder.join("0"),
+        netns: Some(hosts.namespace(Side::Server)),
+    })
+}
+
 /// Compares servers on two hosts that are up.
 ///
 /// # Errors
@@ -79,15 +100,8 @@ pub fn compare(
     stop: &AtomicBool,
     progress: Progress<'_>,
 ) -> Result<Compared> {
-    let (server, client) = (Side::Server, Side::Client);
-    let mut site = Site {
-        address: address(0),
-        cpus: hosts.options().cpus(server)?,
-        zone: wanted.zone.clone(),
-        folder: PathBuf::new(),
-        netns: Some(hosts.options().namespace(server)),
-    };
-    let ask_from = hosts.options().namespace(client);
+    let mut site = site(wanted, hosts.options())?;
+    let ask_from = hosts.options().namespace(Side::Client);
     let mut entrants: Vec<Entrant> = Vec::new();
     let mut servers = Vec::new();
     // The first one stands at both ends of the order.

@@ -22,7 +22,8 @@ const MOST: f64 = 0.5;
 const CHANGED: f64 = 0.25;
 /// The share of an echo's rate from which on the generator has no more to give.
 const HEADROOM: f64 = 0.9;
-/// How much of the plan counters that should agree may differ by: other packets pass devices, too.
+/// Which share of the plan counters that should agree may differ by, as packets of others pass
+/// devices, too.
 const AGREE: f64 = 0.02;
 /// Octets that wait in a socket which is not read fast enough, when the last question was sent.
 const WAITING: u64 = 64 << 10;
@@ -37,9 +38,15 @@ fn share(part: u64, whole: u64) -> f64 {
     part as f64 / whole.max(1) as f64
 }
 
-/// True where `count` is what most of the loss is made of.
+/// True where `count` is what most of the loss is made of, and that is a loss at all.
 fn is_most(count: u64, e: &Evidence) -> bool {
-    count > 0 && share(count, e.load.lost()) >= MOST
+    let is_loss = share(e.load.lost(), e.load.planned) > 1.0 - IN_TIME;
+    is_loss && share(count, e.load.lost()) >= MOST
+}
+
+/// True where counters that should agree differ by more than what others may have sent.
+fn is_beyond_others(count: u64, e: &Evidence) -> bool {
+    share(count, e.load.planned) > AGREE
 }
 
 /// "18,211 of 400,000".
@@ -91,16 +98,13 @@ pub fn machine_changed(e: &Evidence) -> Option<Verdict> {
     )
 }
 
-/// More came out of a place than went into it, or what was lost died nowhere.
+/// More was read than has arrived. The other way round it says nothing: what a device counts holds
+/// others' packets, too.
 pub fn contradiction(e: &Evidence) -> Option<Verdict> {
     let places = e.balance.places();
-    // From one side to the other only: what a device counts holds others' packets, too.
-    let pairs = [(0, 1), (2, 3), (4, 5), (6, 7)];
-    let slack = (e.load.planned as f64 * AGREE) as u64;
-    for (before, after) in pairs {
+    for (before, after) in [(2, 3), (6, 7)] {
         let ((from, Some(a)), (to, Some(b))) = (places[before], places[after]) else { continue };
-        let impossible = matches!((before, after), (2, 3) | (6, 7)) && b > a.saturating_add(slack);
-        if impossible {
+        if is_beyond_others(b.saturating_sub(a), e) {
             let (a, b) = (thousands(a), thousands(b));
             return say(
                 Cause::Undetermined,
@@ -245,6 +249,16 @@ pub fn server_displaced(e: &Evidence) -> Option<Verdict> {
 /// Packets left one host and did not come to the other, or came and never reached a socket though
 /// no kernel counts them as dropped there.
 pub fn link_lost(e: &Evidence) -> Option<Verdict> {
+    let (count, place) = vanished(e)?;
+    if !is_most(count, e) || !is_beyond_others(count, e) || waits_at_a_stopped_server(e) {
+        return None;
+    }
+    let count = of_planned(count, e);
+    say(Cause::Network, format!("{count} vanished {place} (packet balance)"))
+}
+
+/// How many packets vanished where most did, and where that was.
+fn vanished(e: &Evidence) -> Option<(u64, &'static str)> {
     let (b, d) = (&e.balance, &e.drops);
     // What a device handles as one packet may hold several; then the way is known as a whole alone.
     let unknown = b.left_generator.is_none() || b.arrived_server.is_none();
@@ -277,12 +291,7 @@ pub fn link_lost(e: &Evidence) -> Option<Verdict> {
     let lost = |(place, from, to, known): (&'static str, Option<u64>, Option<u64>, u64)| {
         Some((from?.saturating_sub(to?).saturating_sub(known), place))
     };
-    let (count, place) = hops.into_iter().filter_map(lost).max()?;
-    if !is_most(count, e) || waits_at_a_stopped_server(e) {
-        return None;
-    }
-    let count = of_planned(count, e);
-    say(Cause::Network, format!("{count} vanished {place} (packet balance)"))
+    hops.into_iter().filter_map(lost).max()
 }
 
 /// What lies in a socket's buffer was not read and is not lost.
@@ -419,9 +428,16 @@ pub fn unexplained(e: &Evidence) -> Verdict {
         .chain(e.drops.server_socket.is_none().then_some("drops at the server's sockets"))
         .collect();
     let lost = of_planned(e.load.lost(), e);
+    let known = match vanished(e).filter(|(count, _)| is_most(*count, e)) {
+        Some((count, place)) => {
+            let count = thousands(count);
+            format!("{count} vanished {place}, which are too few to tell from others' packets")
+        }
+        None => "no place holds most of them".into(),
+    };
     let why = match absent.is_empty() {
-        true => "no place holds most of them".into(),
-        false => format!("not known: {}", absent.join(", ")),
+        true => known,
+        false => format!("{known}; not known: {}", absent.join(", ")),
     };
     let because = format!("{lost} got no answer in time; {why}");
     Verdict { cause: Cause::Undetermined, because }

@@ -56,7 +56,7 @@ fn load() -> Options {
 
 /// An echo with nothing wrong.
 fn fine() -> Spinner {
-    Spinner { spin_ns: 0, sockets: 1, buffer: 0 }
+    Spinner { model: Model::Recvmmsg, spin_ns: 0, sockets: 1, buffer: 0 }
 }
 
 /// What the generator sees of `options` while nothing but `server` is there.
@@ -117,6 +117,13 @@ fn overloaded(stage: &Stage) -> Measured {
     echo.around(&options, &stop, run).unwrap()
 }
 
+/// A server whose sockets see nothing of what it answers. Asked by a closed loop, as an open one
+/// in which all is answered needs no balance.
+fn past_the_sockets(stage: &Stage) -> Measured {
+    let when = When::Closed { outstanding: 16, rate_max: Some(RATE) };
+    judged(stage, &Spinner { model: Model::AfXdp, ..fine() }, &Options { when, ..load() })
+}
+
 fn at(rate: f64) -> Options {
     let arrivals = Arrivals { rate: Rate::Constant(rate), spacing: Spacing::Even, burst: 1 };
     Options { when: When::Open(arrivals), ..load() }
@@ -125,7 +132,7 @@ fn at(rate: f64) -> Options {
 /// What is broken, whose fault it is, what the verdict has to say, and how one breaks it.
 type Scenario = (&'static str, Cause, &'static str, fn(&Stage) -> Measured);
 
-const SCENARIOS: [Scenario; 12] = [
+const SCENARIOS: [Scenario; 13] = [
     ("the server spins 200 µs a question", Cause::Server, "socket", |stage| {
         judged(stage, &Spinner { spin_ns: SPIN_NS, buffer: BUFFER, ..fine() }, &load())
     }),
@@ -161,7 +168,7 @@ const SCENARIOS: [Scenario; 12] = [
         Cause::Generator,
         "of the server's 2 sockets 1",
         |stage| {
-            let server = Spinner { spin_ns: SPIN_NS, sockets: 2, buffer: BUFFER };
+            let server = Spinner { spin_ns: SPIN_NS, sockets: 2, buffer: BUFFER, ..fine() };
             judged(stage, &server, &Options { lanes: 1, ..load() })
         },
     ),
@@ -174,6 +181,12 @@ const SCENARIOS: [Scenario; 12] = [
     ("nothing; 5,000,000 a second are asked for", Cause::Generator, "ms late", |stage| {
         judged(stage, &fine(), &at(5e6))
     }),
+    (
+        "nothing; the server answers past its sockets (AF_XDP), in a closed loop",
+        Cause::Offered,
+        "no more were asked",
+        past_the_sockets,
+    ),
     ("nothing", Cause::Offered, "answered in time", |stage| judged(stage, &fine(), &load())),
 ];
 

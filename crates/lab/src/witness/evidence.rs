@@ -1,7 +1,7 @@
 //! What the looks at both hosts come to.
 
 use lab_host::counters::{Change, Host};
-use lab_load::{Options, Report};
+use lab_load::{Options, Path, Report, Tally};
 
 use super::processes::strangers;
 use super::{Look, Place};
@@ -84,13 +84,20 @@ pub(super) fn gather(
         let (process_s, waited_s) = (sum(|t| t.cpu_ns), sum(|t| t.run_delay_ns));
         between(host, change).side(process_s, waited_s)
     });
+    let is_at_sockets = |server: &&Change| place.is_one_host() || !is_past(&report.tally, server);
     Evidence {
         load: load(options, report, generator.change.seconds),
-        balance: balance(options, place, report, server.as_ref(), &client),
-        drops: drops(place, server.as_ref(), &client),
+        balance: match place.is_one_host() || matches!(options.path, Path::Tcp { .. }) {
+            true => at_generator(&report.tally),
+            false => balance(options.path.joins(), &report.tally, server.as_ref(), &client),
+        },
+        drops: drops(place, &report.tally, server.as_ref(), &client),
         server: server_side,
         generator: Some(generator.side(seconds(used), seconds(waited))),
-        flows: server.as_ref().map(|server| flows(options, place, server, sent)),
+        flows: server
+            .as_ref()
+            .filter(is_at_sockets)
+            .map(|server| flows(options, place, server, sent)),
         ceiling: None,
     }
 }
@@ -117,27 +124,34 @@ fn packets(device: u64, datagrams: u64) -> Option<u64> {
     (device as f64 * JOINED >= datagrams as f64).then_some(device)
 }
 
-fn balance(
-    options: &Options,
-    place: &Place,
-    report: &Report,
-    server: Option<&Change>,
-    client: &Change,
-) -> Balance {
-    let tally = &report.tally;
-    let read = tally.answered + tally.late + tally.wrong + tally.unexpected;
-    let mut balance =
-        Balance { sent: Some(tally.sent), read_generator: Some(read), ..Balance::default() };
-    if place.is_one_host() {
-        return balance;
-    }
+/// All messages the generator has read.
+fn read(tally: &Tally) -> u64 {
+    tally.answered + tally.late + tally.wrong + tally.unexpected
+}
+
+/// Whether the server answers past its sockets (AF_XDP, XDP_TX, AF_PACKET): more was read than
+/// they have sent. Then nothing that is counted at them is of what it answers.
+fn is_past(tally: &Tally, server: &Change) -> bool {
+    read(tally) as f64 > server.udp.out_datagrams as f64 * JOINED
+}
+
+/// What both sides count in one network stack cannot be told apart, and a segment of TCP may hold
+/// several messages or none.
+fn at_generator(tally: &Tally) -> Balance {
+    Balance { sent: Some(tally.sent), read_generator: Some(read(tally)), ..Balance::default() }
+}
+
+fn balance(joins: bool, tally: &Tally, server: Option<&Change>, client: &Change) -> Balance {
+    let read = read(tally);
+    let mut balance = at_generator(tally);
     let server_device = server.and_then(|server| server.device.as_ref());
-    balance.read_server = server.map(|server| server.udp.in_datagrams);
-    balance.answered_server = server.map(|server| server.udp.out_datagrams);
+    let at_sockets = server.filter(|server| !is_past(tally, server)).map(|server| server.udp);
+    balance.read_server = at_sockets.map(|udp| udp.in_datagrams);
+    balance.answered_server = at_sockets.map(|udp| udp.out_datagrams);
     let came = balance.read_server.unwrap_or(0);
     // Of queries that were joined a device says nothing, though fewer of them may have come than it
     // has counted packets.
-    let least = if options.path.joins() { tally.sent.max(came) } else { came };
+    let least = if joins { tally.sent.max(came) } else { came };
     let left = client.device.as_ref().and_then(|device| packets(device.tx_packets, least));
     balance.left_generator = left;
     balance.arrived_server = server_device
@@ -151,7 +165,7 @@ fn balance(
     balance
 }
 
-fn drops(place: &Place, server: Option<&Change>, client: &Change) -> Drops {
+fn drops(place: &Place, tally: &Tally, server: Option<&Change>, client: &Change) -> Drops {
     let softnet = |change: &Change| change.softnet.iter().map(|line| line.dropped).sum::<u64>();
     let devices = (server.and_then(|s| s.device.as_ref()), client.device.as_ref());
     let at_server =
@@ -162,8 +176,10 @@ fn drops(place: &Place, server: Option<&Change>, client: &Change) -> Drops {
         true => at_client.saturating_sub(at_server.unwrap_or(0)),
         false => at_client,
     };
+    // A socket that holds the port for one that answers past it drops all.
+    let is_at_sockets = |server: &Change| place.is_one_host() || !is_past(tally, server);
     Drops {
-        server_socket: at_server,
+        server_socket: at_server.filter(|_| server.is_some_and(is_at_sockets)),
         server_softnet: server.map(softnet),
         // What a device has no room for at its end of a pair, the other end counts as not sent.
         server_device: devices.0.map(|d| d.rx_drops + devices.1.map_or(0, |other| other.tx_drops)),
@@ -191,3 +207,6 @@ fn flows(options: &Options, place: &Place, server: &Change, sent: &Look) -> Flow
         waiting: sockets().map(|socket| waiting(socket.inode)).collect(),
     }
 }
+
+#[cfg(test)]
+mod tests;

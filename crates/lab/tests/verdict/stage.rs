@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use lab_echo::Model;
 use lab_host::hosts::{Hosts, Options, Side};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal, kill_process};
@@ -85,10 +86,11 @@ impl Stage {
 
     /// Starts a server and waits until it answers.
     pub fn start(&self, server: &Spinner) -> Running {
-        let Spinner { spin_ns, sockets, buffer } = server;
+        let Spinner { model, spin_ns, sockets, buffer } = server;
         let words = [
             env!("CARGO_BIN_EXE_lab-spinner").to_owned(),
             ADDRESS.to_string(),
+            model.name().to_owned(),
             spin_ns.to_string(),
             sockets.to_string(),
             buffer.to_string(),
@@ -176,8 +178,9 @@ fn answers() -> bool {
     lab_host::namespace::within(Some(&netns(CLIENT)), ask).is_ok()
 }
 
-/// How slow a server is.
+/// How a server answers, and how slow it is.
 pub struct Spinner {
+    pub model: Model,
     pub spin_ns: u64,
     pub sockets: usize,
     /// Octets of its receive buffer; 0: as `dunlin serve` has.

@@ -25,5 +25,5 @@ mod worker;
 pub use options::{Asks, Options, Path, Sources, When};
 pub use oracle::Oracle;
 pub use report::{Quantile, Report, Second, Snapshot, Thread};
-pub use run::run;
+pub use run::{LEAD_NS, THREAD, run, run_watched};
 pub use tally::{RCODES, Tally, Times};

@@ -21,7 +21,9 @@ use std::thread::{Builder, scope};
 /// Parts each thread may have handed over and not got back yet.
 const PARTS: usize = 3;
 /// From when all threads are ready to the beginning of the load.
-const LEAD_NS: u64 = 20_000_000;
+pub const LEAD_NS: u64 = 20_000_000;
+/// What the names of a load's threads begin with.
+pub const THREAD: &str = "load-";
 
 /// Runs a load; shows `seen` each interval, and stops when `stop` is set.
 ///
@@ -32,9 +34,23 @@ pub fn run(
     stop: &AtomicBool,
     seen: &mut dyn FnMut(&Snapshot),
 ) -> Result<Report, String> {
+    run_watched(options, stop, &mut || Ok(()), seen)
+}
+
+/// The same; `ready` is called when all threads have what they need, and the load begins
+/// [`LEAD_NS`] after it has returned.
+///
+/// # Errors
+/// As [`run`], and what `ready` fails with.
+pub fn run_watched(
+    options: &Options,
+    stop: &AtomicBool,
+    ready: &mut dyn FnMut() -> Result<(), String>,
+    seen: &mut dyn FnMut(&Snapshot),
+) -> Result<Report, String> {
     options.check()?;
     let (out, parts) = sync_channel(options.threads * (PARTS + 1));
-    let (tell_ready, ready) = sync_channel(options.threads);
+    let (tell_ready, told) = sync_channel(options.threads);
     scope(|scope| {
         // Dropping what a thread begins by has it end without having begun.
         let (mut backs, mut starts, mut threads) = (Vec::new(), Vec::new(), Vec::new());
@@ -47,14 +63,15 @@ pub fn run(
             let line = Line { index, out: out.clone(), back };
             let tell_ready = tell_ready.clone();
             let body = move || work(options, line, &tell_ready, &start, stop);
-            let thread = Builder::new().name(format!("load-{index}")).spawn_scoped(scope, body);
+            let thread = Builder::new().name(format!("{THREAD}{index}")).spawn_scoped(scope, body);
             threads.push(thread.map_err(|error| format!("no thread for a load: {error}"))?);
         }
         drop((out, tell_ready));
         // Nobody begins before all have their sockets, and nobody if one has not.
         for _ in 0..options.threads {
-            ready.recv().map_err(|_| "a thread of the load panicked")??;
+            told.recv().map_err(|_| "a thread of the load panicked")??;
         }
+        ready()?;
         let (clock, began_ns) = (Clock::ahead(LEAD_NS), wall_ns() + LEAD_NS);
         for start in &starts {
             start.send(clock).map_err(|_| "a thread of the load panicked")?;

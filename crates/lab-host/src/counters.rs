@@ -177,49 +177,10 @@ pub struct Change {
 }
 
 impl Change {
-    /// Datagrams that sockets bound to `port` had no room for; those of all sockets where there is
-    /// none.
-    pub fn socket_drops(&self, port: Option<u16>) -> u64 {
-        let of_port = |socket: &&Socket| port.is_none_or(|port| socket.port == port);
-        total(self.sockets.iter().filter(of_port).map(|socket| socket.drops))
-    }
-
-    /// Packets that the host's CPUs had no room for before they reached the network stack.
-    pub fn softnet_drops(&self) -> u64 {
-        total(self.softnet.iter().map(|line| line.dropped))
-    }
-
-    /// How often the host's CPUs left packets for later as their budget was used up.
-    pub fn softnet_squeezes(&self) -> u64 {
-        total(self.softnet.iter().map(|line| line.squeezed))
-    }
-
     /// CPU seconds of the processes, and those of kernel threads that work for the host.
     pub fn cpu_seconds(&self) -> (f64, f64) {
         let sum = |threads: &[Thread]| total(threads.iter().map(|t| t.cpu_ns)) as f64 / 1e9;
         (sum(&self.threads), sum(&self.kernel_threads))
-    }
-
-    /// The thread of the processes that was busiest, and its share of a CPU, 0 to 1.
-    pub fn busiest(&self) -> Option<(&Thread, f64)> {
-        let busiest = self.threads.iter().max_by_key(|thread| thread.cpu_ns)?;
-        (self.seconds > 0.0).then(|| (busiest, busiest.cpu_ns as f64 / 1e9 / self.seconds))
-    }
-
-    /// The longest that a thread of the processes waited for a CPU, as a share of the time, 0 to 1.
-    pub fn run_delay(&self) -> f64 {
-        let longest = self.threads.iter().map(|thread| thread.run_delay_ns).max();
-        if self.seconds > 0.0 { longest.unwrap_or(0) as f64 / 1e9 / self.seconds } else { 0.0 }
-    }
-
-    /// What the hypervisor kept of the host's CPUs, as a share of their time, 0 to 1.
-    pub fn steal(&self) -> f64 {
-        time::stolen(&self.cpus)
-    }
-
-    /// How busy the host's CPUs were, with whatever it was, 0 to 1 each.
-    pub fn busy(&self) -> Vec<(usize, f64)> {
-        self.cpus.iter().map(|time| (time.cpu, time.busy())).collect()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Takes down what a run leaves behind: who and where the server is, what both kernels counted, who
 //! ran on whose CPUs. Of all that a verdict is made.
 //!
-//! Counters are read before the run, when the last question has been sent, and when nothing is
+//! Counters are read when all sockets are open, when the last question has been sent, and when nothing is
 //! under way any more: CPU times are of the first two, packets of the first and the last. In
 //! between nothing is read, as reading costs CPU time.
 
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use lab_host::counters::Reading;
-use lab_load::{Options, Report, Snapshot};
+use lab_load::{LEAD_NS, Options, Report, Snapshot};
 
 use crate::Result;
 use crate::verdict::{Ceiling, Evidence, Verdict, judge};
@@ -84,16 +84,21 @@ pub fn measure(
     seen: &mut dyn FnMut(&Snapshot),
 ) -> Result<Measured> {
     let place = Place::find(options, pids)?;
-    let before = Look::take(&place)?;
     let over = AtomicBool::new(false);
-    let (report, sent) = std::thread::scope(|scope| {
-        let watch = scope.spawn(|| at_the_end(options, &place, &over));
-        let report = lab_load::run(options, stop, seen);
+    let (report, before, sent) = std::thread::scope(|scope| {
+        let mut begun = None;
+        let mut ready = || {
+            let before = Look::take(&place)?;
+            begun = Some((before, scope.spawn(|| at_the_end(options, &place, &over))));
+            Ok(())
+        };
+        let report = lab_load::run_watched(options, stop, &mut ready, seen);
         over.store(true, Ordering::Relaxed);
-        let sent = watch.join().map_err(|_| "the thread that looks panicked".to_owned());
-        (report, sent)
-    });
-    let (report, sent) = (report?, sent??);
+        let report = report?;
+        let (before, watch) = begun.expect("a load that has run was ready");
+        let sent = watch.join().map_err(|_| "the thread that looks panicked")?;
+        Ok::<_, String>((report, before, sent?))
+    })?;
     let after = Look::take(&place)?;
     let sent = sent.unwrap_or_else(|| after.clone());
     let evidence = evidence::gather(options, &place, &report, [&before, &sent, &after]);
@@ -102,9 +107,9 @@ pub fn measure(
     Ok(Measured { report, evidence, verdict, resident })
 }
 
-/// Looks when the last question is due; nothing where the load is over before.
+/// Looks when the last question of a load that is ready is due; nothing where it is over before.
 fn at_the_end(options: &Options, place: &Place, over: &AtomicBool) -> Result<Option<Look>> {
-    let end = Instant::now() + Duration::from_nanos(options.length_ns);
+    let end = Instant::now() + Duration::from_nanos(LEAD_NS + options.length_ns);
     while !over.load(Ordering::Relaxed) {
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -118,4 +123,39 @@ fn at_the_end(options: &Options, place: &Place, over: &AtomicBool) -> Result<Opt
 /// Whether a socket of this network namespace may have the address: whether it is one of its own.
 fn is_ours(address: SocketAddr) -> bool {
     std::net::UdpSocket::bind(SocketAddr::new(address.ip(), 0)).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lab_load::arrivals::{Arrivals, Rate, Spacing};
+    use lab_load::names::{Order, Set, What};
+    use lab_load::query::Form;
+    use lab_load::{Asks, When};
+
+    /// What nobody can send in its time is sent for as long as is allowed behind the end.
+    #[test]
+    fn what_is_done_behind_the_end_is_not_in_the_time_up_to_it() {
+        let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let form = Form { recursion: false, edns: false, dnssec: false };
+        let set = Set::from_pattern("{i}.example", 10, wire::Rtype::A, form).unwrap();
+        let (order, under) = (Order::Given, None);
+        let what = What { set: set.into(), order, unique: 0.0, nxdomain: 0.0, under };
+        let rate = Rate::Constant(20e6);
+        let options = Options {
+            when: When::Open(Arrivals { rate, spacing: Spacing::Even, burst: 1 }),
+            length_ns: 200_000_000,
+            timeout_ns: 300_000_000,
+            ..Options::new(silent.local_addr().unwrap(), Asks::Questions(what.into()))
+        };
+        let measured = measure(&options, &[], &AtomicBool::new(false), &mut |_| {}).unwrap();
+        let (evidence, report) = (&measured.evidence, &measured.report);
+        let (side, seconds) = (evidence.generator.as_ref().unwrap(), evidence.load.seconds);
+        assert!(seconds >= 0.2 && side.process_s > 0.0, "{evidence:?}");
+        for of_run in [side.process_s, side.busiest_s, side.waited_s] {
+            assert!(of_run <= seconds * 1.05, "{evidence:?}");
+        }
+        let whole_s: f64 = report.threads.iter().map(|thread| thread.cpu_ns as f64 / 1e9).sum();
+        assert!(side.process_s < whole_s, "{whole_s} {evidence:?}");
+    }
 }

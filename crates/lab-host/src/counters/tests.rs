@@ -150,8 +150,7 @@ fn no_text_is_too_strange() {
         let sockets = net::parse_sockets(text, false);
         let reading = Reading { cpus, softnet, sockets, ..Reading::default() };
         let change = reading.since(&Reading::default());
-        let _ = (change.socket_drops(None), change.softnet_drops(), change.softnet_squeezes());
-        let _ = (change.steal(), change.busy());
+        let _ = (time::stolen(&change.cpus), change.cpus.iter().map(CpuTime::busy).sum::<f64>());
     };
     for text in texts {
         for at in 0..=text.len() {
@@ -185,6 +184,7 @@ fn a_change_is_what_came_between() {
         threads: vec![thread(1, 1_000_000_100, 500_000_000), thread(3, 50, 0)],
         sockets: vec![socket(5, 53, 15), socket(7, 54, 2)],
         udp4: Udp { in_datagrams: 25, ..Udp::default() },
+        kernel_threads: vec![thread(4, 3_000_000_000, 0)],
         udp6: Udp { in_datagrams: 1, ..Udp::default() },
         cpus: vec![cpu(10, 30)],
         ..Reading::default()
@@ -192,10 +192,11 @@ fn a_change_is_what_came_between() {
     let change = new.since(&old);
     assert_eq!(change.seconds, 2.0);
     assert_eq!(change.udp.in_datagrams, 21);
-    assert_eq!((change.socket_drops(Some(53)), change.socket_drops(None)), (5, 7));
-    assert_eq!(change.busiest().map(|(thread, share)| (thread.tid, share)), Some((1, 0.5)));
+    let drops: Vec<u64> = change.sockets.iter().map(|socket| socket.drops).collect();
+    assert_eq!(drops, [5, 2]);
+    assert_eq!(change.cpu_seconds(), (1.00000005, 3.0));
     assert_eq!(change.threads[1].cpu_ns, 50);
-    assert_eq!((change.run_delay(), change.steal()), (0.25, 0.25));
+    assert_eq!((change.threads[0].run_delay_ns, change.cpus[0].steal_ns), (500_000_000, 10));
     // A counter that began anew is not below 0.
     assert_eq!(old.since(&new).udp.in_datagrams, 0);
     let json = serde_json::to_string(&change).unwrap();

@@ -125,22 +125,26 @@ pub struct Side {
     pub process_s: f64,
     /// CPU time of kernel threads and interrupts on its CPUs, seconds.
     pub kernel_s: f64,
-    /// How long its threads were ready and did not run, seconds.
+    /// CPU time of the thread that used most, of its processes or of the kernel for it, seconds:
+    /// one that has no more cannot use the other CPUs.
+    pub busiest_s: f64,
+    /// How long one of its threads was ready and did not run, that which waited longest, seconds.
     pub waited_s: f64,
     /// Who else ran on its CPUs.
     pub taken_by: Option<Taker>,
-    /// CPU time the hypervisor gave to others, seconds (steal).
+    /// CPU time the hypervisor gave to others, of the CPU that lost most, seconds (steal).
     pub steal_s: f64,
-    /// How long its control group was throttled, seconds.
+    /// How long its control group was throttled, on all CPUs together, seconds.
     pub throttled_s: f64,
     /// Whether one of its processes was found stopped (state T).
     pub stopped: bool,
 }
 
 impl Side {
-    /// Which share of its CPUs the side used.
+    /// Which share of its CPUs the side used, or its busiest thread of one, whichever is more.
     pub fn busy(&self, seconds: f64) -> f64 {
-        ((self.process_s + self.kernel_s) / (self.cpus * seconds).max(f64::EPSILON)).min(1.0)
+        let all = (self.process_s + self.kernel_s) / (self.cpus * seconds).max(f64::EPSILON);
+        all.max(self.busiest_s / seconds.max(f64::EPSILON)).min(1.0)
     }
 }
 
@@ -152,6 +156,8 @@ pub struct Taker {
     pub name: String,
     /// The CPU time of all of them, seconds.
     pub cpu_s: f64,
+    /// What of it they had of the CPU where they ran most, seconds.
+    pub most_s: f64,
 }
 
 /// How questions spread over the server's sockets.

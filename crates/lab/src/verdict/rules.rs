@@ -14,7 +14,7 @@ const BEHIND_US: f64 = 100_000.0;
 const SENT_MIN: f64 = 0.999;
 /// From which share on a side is busy.
 const BUSY: f64 = 0.9;
-/// Which share of a side's CPUs somebody else must have had.
+/// Which share of one of a side's CPUs somebody else must have had.
 const TAKEN: f64 = 0.25;
 /// Which share of the loss a place must hold to be its cause.
 const MOST: f64 = 0.5;
@@ -127,28 +127,31 @@ fn far_behind(e: &Evidence) -> bool {
     fell_behind(e) && !little
 }
 
-/// What kept a side's threads from its CPUs, where that was somebody else.
+/// What kept a side's threads from a CPU, where that was somebody else.
 fn displaced(side: &Side, e: &Evidence) -> Option<String> {
-    let all = side.cpus * e.load.seconds;
-    let enough = |seconds: f64| seconds >= all * TAKEN;
+    let seconds = e.load.seconds;
+    let of_one = |time_s: f64| percent(time_s / seconds);
+    let enough = |time_s: f64| time_s >= seconds * TAKEN;
     if enough(side.steal_s) {
-        let stolen = percent(side.steal_s / all);
-        return Some(format!("the hypervisor gave {stolen} of its CPU time to others (steal)"));
+        let stolen = of_one(side.steal_s);
+        return Some(format!("the hypervisor gave {stolen} of a CPU's time to others (steal)"));
     }
-    if enough(side.throttled_s) {
-        let throttled = percent(side.throttled_s / all);
+    // What is throttled little on each of many CPUs adds up: then a thread must have waited, too.
+    let all_s = seconds * side.cpus;
+    let throttled_s = side.throttled_s;
+    if throttled_s >= all_s * TAKEN || (enough(throttled_s) && enough(side.waited_s)) {
+        let throttled = percent(throttled_s / all_s);
         return Some(format!("its control group was throttled {throttled} of the time (cpu.stat)"));
     }
-    let taker = side.taken_by.as_ref().filter(|taker| enough(taker.cpu_s))?;
+    let taker = side.taken_by.as_ref().filter(|taker| enough(taker.most_s))?;
     if !enough(side.waited_s) {
         return None;
     }
     Some(format!(
-        "{} had {} of its CPU time, for which its threads waited {:.2} s of {:.2} s (schedstat)",
+        "{} had {} of a CPU's time, for which a thread waited {:.2} s of {seconds:.2} s (schedstat)",
         taker.name,
-        percent(taker.cpu_s / all),
+        of_one(taker.most_s),
         side.waited_s,
-        e.load.seconds
     ))
 }
 

@@ -96,13 +96,32 @@ fn closed_beside(others: u64) -> Evidence {
 fn hog(side: &mut Side) {
     side.process_s = 0.1;
     side.waited_s = 1.8;
-    side.taken_by = Some(Taker { name: "hog (77)".into(), cpu_s: 1.85 });
+    side.taken_by = Some(Taker { name: "hog (77)".into(), cpu_s: 1.85, most_s: 1.85 });
 }
 
 /// A story, its cause, and words that its sentence must have.
 struct Story(&'static str, Cause, &'static [&'static str], fn() -> Evidence);
 
-const STORIES: [Story; 34] = [
+const STORIES: [Story; 37] = [
+    Story("one thread on sixteen CPUs", Cause::Server, &["server's CPU was 99 %"], || {
+        let mut e = closed_beside(0);
+        (server(&mut e).cpus, server(&mut e).busiest_s) = (16.0, 1.98);
+        e
+    }),
+    Story("a hog on one of sixteen CPUs", Cause::Host, &["hog (77)", "92 %", "1.80 s"], || {
+        let mut e = overrun(50_000);
+        server(&mut e).cpus = 16.0;
+        hog(server(&mut e));
+        e
+    }),
+    Story("many who use little of many CPUs", Cause::Server, &["RcvbufErrors"], || {
+        let mut e = overrun(50_000);
+        server(&mut e).cpus = 16.0;
+        hog(server(&mut e));
+        let name = "cron (8) and others".into();
+        server(&mut e).taken_by = Some(Taker { name, cpu_s: 1.85, most_s: 0.15 });
+        e
+    }),
     Story("nothing was asked", Cause::Undetermined, &["no question"], Evidence::default),
     Story("a closed loop", Cause::Offered, &["no more were asked at once", "35 %"], || {
         closed_beside(0)
@@ -387,8 +406,13 @@ fn any_evidence() -> impl Strategy<Value = Evidence> {
                 cpus: f[at],
                 process_s: f[at + 1],
                 kernel_s: f[at + 2],
+                busiest_s: f[at + 2],
                 waited_s: f[at + 3],
-                taken_by: flags[0].then(|| Taker { name: "x (1)".into(), cpu_s: f[at + 4] }),
+                taken_by: flags[0].then(|| Taker {
+                    name: "x (1)".into(),
+                    cpu_s: f[at + 4],
+                    most_s: f[at + 4],
+                }),
                 steal_s: f[at + 4] / 9.0,
                 throttled_s: 0.0,
                 stopped: flags[1],

@@ -1,60 +1,128 @@
 //! What the looks at both hosts come to.
 
-use lab_host::counters::{Change, Host};
-use lab_load::{Options, Path, Report, Tally};
+use lab_host::counters::{Change, CpuTime, Host, Thread};
+use lab_load::{Options, Path, Report, THREAD, Tally};
 
-use super::processes::strangers;
-use super::{Look, Place};
+use super::{Look, Place, processes};
 use crate::limits::JOINED;
 use crate::verdict::{Balance, Drops, Evidence, Flows, Load, Side, Taker};
 
 /// The share of all that strangers used from which on one of them is named alone.
 const ALONE: f64 = 0.9;
+/// The share of a CPU's time that rounding does not explain: times of threads are told in ticks of
+/// 10 ms, and user time is what a tick found.
+const ROUNDED: f64 = 0.1;
+
+/// What one of a side's threads used, and how long it waited for it, seconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Spent {
+    cpu_s: f64,
+    waited_s: f64,
+}
+
+impl Spent {
+    fn of(cpu_ns: u64, waited_ns: u64) -> Self {
+        Self { cpu_s: cpu_ns as f64 / 1e9, waited_s: waited_ns as f64 / 1e9 }
+    }
+
+    fn by(thread: &Thread) -> Self {
+        Self::of(thread.cpu_ns, thread.run_delay_ns)
+    }
+}
 
 /// What came between two looks at one side.
 struct Between<'a> {
     host: &'a Host,
     change: Change,
     looks: [&'a Look; 2],
-    known: &'a [u32],
+    /// The other side, and its processes, which are strangers like all others.
+    other: (&'a str, &'a [u32]),
+    /// Whether none of the generator's threads had ended before the later look.
+    is_whole: bool,
 }
 
 impl Between<'_> {
-    /// Who else ran on the host's CPUs, and what all of them used: `most` at most, as a thread that
-    /// came from another CPU is taken to have run here all the time.
-    fn taken(&self, most: f64) -> (Option<Taker>, f64) {
+    /// Who else ran on the host's CPUs: `most_s` at most, as a thread that came from another CPU is
+    /// taken to have run here all the time.
+    fn taker(&self, most_s: f64) -> Option<Taker> {
         let cpus = self.host.cpus.as_ref().map_or(&[][..], |cpus| cpus.as_slice());
         let [before, after] = self.looks;
-        let found = strangers(&before.running, &after.running, cpus, self.known);
-        let all: f64 = found.iter().map(|(.., seconds)| seconds).sum();
-        let first = found.into_iter().next();
-        let taker = first.map(|(name, pid, seconds)| {
-            let others = if seconds < all * ALONE { " and others" } else { "" };
-            Taker { name: format!("{name} ({pid}){others}"), cpu_s: all.min(most) }
-        });
-        (taker, all.min(most))
+        let found = processes::between(&before.running, &after.running, cpus, &self.host.pids);
+        let (mut all_s, mut ended_s, mut busiest_s) = (0.0, 0.0, 0.0f64);
+        for time in &self.change.cpus {
+            let on = found.cpus.get(&time.cpu).copied().unwrap_or_default();
+            // User time of nobody who is there: whose it was has ended, as a build's compilers do.
+            let nobody_s = time.user_ns as f64 / 1e9 - on.user_s;
+            let is_much = nobody_s >= self.change.seconds * ROUNDED;
+            let gone_s = if is_much && self.is_whole { nobody_s } else { 0.0 };
+            let here_s = (on.strangers_s + gone_s).min(used_s(time));
+            (all_s, ended_s) = (all_s + here_s, ended_s + gone_s);
+            busiest_s = busiest_s.max(here_s);
+        }
+        let cpu_s = f64::min(all_s, most_s);
+        let first = found.strangers.first().filter(|(.., seconds)| *seconds >= ended_s);
+        let (name, seconds) = match first {
+            Some((name, pid, seconds)) => (self.known_as(name, *pid), *seconds),
+            None => ("processes that have ended".to_owned(), ended_s),
+        };
+        let others = if seconds < all_s * ALONE { " and others" } else { "" };
+        let name = format!("{name}{others}");
+        (all_s > 0.0).then(|| Taker { name, cpu_s, most_s: busiest_s.min(cpu_s) })
     }
 
-    /// The side, whose own threads ran and waited so long.
-    fn side(&self, process_s: f64, waited_s: f64) -> Side {
+    fn known_as(&self, name: &str, pid: u32) -> String {
+        let (role, pids) = self.other;
+        match pids.contains(&pid) {
+            true => format!("{role}, {name} ({pid}),"),
+            false => format!("{name} ({pid})"),
+        }
+    }
+
+    /// The side whose own threads spent that.
+    fn side(&self, own: &[Spent]) -> Side {
         let cpus = &self.change.cpus;
-        let sum = |of: fn(&lab_host::counters::CpuTime) -> u64| {
-            cpus.iter().map(of).sum::<u64>() as f64 / 1e9
-        };
-        let used = sum(|cpu| cpu.total_ns() - cpu.idle_ns - cpu.steal_ns);
-        let (taken_by, taken) = self.taken((used - process_s).max(0.0));
+        let sum = |of: fn(&CpuTime) -> f64| cpus.iter().map(of).sum::<f64>();
+        let most = |all: &mut dyn Iterator<Item = f64>| all.fold(0.0, f64::max);
+        let process_s: f64 = own.iter().map(|thread| thread.cpu_s).sum();
+        let left_s = (sum(used_s) - process_s).max(0.0);
+        let taken_by = self.taker(left_s);
+        let left_s = left_s - taken_by.as_ref().map_or(0.0, |taker| taker.cpu_s);
+        let kernel = self.change.kernel_threads.iter().map(|thread| Spent::by(thread).cpu_s);
+        let busy = own.iter().map(|thread| thread.cpu_s).chain(kernel);
         Side {
             cpus: cpus.len() as f64,
             process_s,
-            // All that nobody else has used is the kernel's: its threads, interrupts.
-            kernel_s: (used - process_s - taken).max(0.0),
-            waited_s,
+            // What nobody else has used is the kernel's, its threads and interrupts, as far as it
+            // is no user time.
+            kernel_s: left_s.min(sum(|time| seconds(time.system_ns) + interrupted_s(time))),
+            busiest_s: most(&mut busy.chain(cpus.iter().map(interrupted_s))),
+            waited_s: most(&mut own.iter().map(|thread| thread.waited_s)),
             taken_by,
-            steal_s: sum(|cpu| cpu.steal_ns),
-            throttled_s: self.change.throttle.time_ns as f64 / 1e9,
+            steal_s: most(&mut cpus.iter().map(|time| seconds(time.steal_ns))),
+            throttled_s: seconds(self.change.throttle.time_ns),
             stopped: self.looks.iter().any(|look| look.stopped),
         }
     }
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+fn used_s(time: &CpuTime) -> f64 {
+    seconds(time.total_ns() - time.idle_ns - time.steal_ns)
+}
+
+fn interrupted_s(time: &CpuTime) -> f64 {
+    seconds(time.irq_ns + time.softirq_ns)
+}
+
+/// What the generator's threads spent until the last question was due; none where some have ended
+/// before.
+fn generating(change: &Change, report: &Report) -> Option<Vec<Spent>> {
+    let ours = change.threads.iter().filter(|thread| thread.name.starts_with(THREAD));
+    let spent: Vec<Spent> = ours.map(Spent::by).collect();
+    (spent.len() == report.threads.len()).then_some(spent)
 }
 
 /// The evidence of a run: looks before it, when the last question had been sent, and after it.
@@ -68,21 +136,21 @@ pub(super) fn gather(
     let client = after.client.since(&before.client);
     let server = after.server.as_ref().zip(before.server.as_ref());
     let server = server.map(|(after, before)| after.since(before));
-    let mut known = place.server_pids().to_vec();
-    known.extend(&place.client.pids);
-    let between = |host, change| Between { host, change, looks: [before, sent], known: &known };
-    let seconds = |ns: u64| ns as f64 / 1e9;
-    let used: u64 = report.threads.iter().map(|thread| thread.cpu_ns).sum();
-    let waited: u64 = report.threads.iter().map(|thread| thread.delay_ns).sum();
-    let generator = between(&place.client, sent.client.since(&before.client));
+    let change = sent.client.since(&before.client);
+    let generating = generating(&change, report);
+    let is_whole = generating.is_some();
+    let looks = [before, sent];
     let in_run = sent.server.as_ref().zip(before.server.as_ref());
     let server_side = place.server.as_ref().zip(in_run).map(|(host, (sent, before))| {
         let change = sent.since(before);
-        let sum = |of: fn(&lab_host::counters::Thread) -> u64| {
-            seconds(change.threads.iter().map(of).sum())
-        };
-        let (process_s, waited_s) = (sum(|t| t.cpu_ns), sum(|t| t.run_delay_ns));
-        between(host, change).side(process_s, waited_s)
+        let own: Vec<Spent> = change.threads.iter().map(Spent::by).collect();
+        let other = ("the generator", place.client.pids.as_slice());
+        Between { host, change, looks, other, is_whole }.side(&own)
+    });
+    let other = ("the server", place.server_pids());
+    let generator = Between { host: &place.client, change, looks, other, is_whole };
+    let own = generating.unwrap_or_else(|| {
+        report.threads.iter().map(|thread| Spent::of(thread.cpu_ns, thread.delay_ns)).collect()
     });
     let is_at_sockets = |server: &&Change| place.is_one_host() || !is_past(&report.tally, server);
     Evidence {
@@ -93,7 +161,7 @@ pub(super) fn gather(
         },
         drops: drops(place, &report.tally, server.as_ref(), &client),
         server: server_side,
-        generator: Some(generator.side(seconds(used), seconds(waited))),
+        generator: Some(generator.side(&own)),
         flows: server
             .as_ref()
             .filter(is_at_sockets)

@@ -1,6 +1,6 @@
 //! Who runs, how long, and where: `/proc/PID`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::path::Path;
 
@@ -18,9 +18,28 @@ pub(super) struct Ran {
     pub tid: u32,
     pub name: String,
     pub cpu: usize,
-    pub cpu_ns: u64,
+    pub user_ns: u64,
+    pub system_ns: u64,
     /// A thread of the kernel's.
     pub kernel: bool,
+}
+
+/// What programs ran on a CPU between two looks, seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct OnCpu {
+    /// All that strangers ran.
+    pub strangers_s: f64,
+    /// What all, strangers or not, ran of their own code.
+    pub user_s: f64,
+}
+
+/// Who ran between two looks.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct RanBetween {
+    /// Strangers, most first: name, process id, seconds.
+    pub strangers: Vec<(String, u32, f64)>,
+    /// Each CPU.
+    pub cpus: BTreeMap<usize, OnCpu>,
 }
 
 fn numbers(folder: &Path) -> Vec<u32> {
@@ -47,38 +66,40 @@ fn parse_stat(text: &str, pid: u32, tid: u32) -> Option<Ran> {
     let (_, name) = begin.split_once('(')?;
     let fields: Vec<&str> = fields.split_whitespace().collect();
     let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
-    let ticks = number(11)?.saturating_add(number(12)?);
+    let time = |index| Some(number(index)?.saturating_mul(TICK_NS));
     Some(Ran {
         pid,
         tid,
         name: name.to_owned(),
         cpu: usize::try_from(number(36)?).ok()?,
-        cpu_ns: ticks.saturating_mul(TICK_NS),
+        user_ns: time(11)?,
+        system_ns: time(12)?,
         // PF_KTHREAD, include/linux/sched.h
         kernel: number(6)? & 0x0020_0000 != 0,
     })
 }
 
-/// What each process ran between two looks on any of these CPUs, most first; name, process id,
-/// seconds.
-pub(super) fn strangers(
-    before: &[Ran],
-    after: &[Ran],
-    cpus: &[usize],
-    known: &[u32],
-) -> Vec<(String, u32, f64)> {
-    let mut found: Vec<(String, u32, f64)> = Vec::new();
-    let is_stranger =
-        |ran: &&Ran| !ran.kernel && cpus.contains(&ran.cpu) && !known.contains(&ran.pid);
-    for ran in after.iter().filter(is_stranger) {
-        let then = before.iter().find(|then| (then.pid, then.tid) == (ran.pid, ran.tid));
-        let ns = ran.cpu_ns.saturating_sub(then.map_or(0, |then| then.cpu_ns));
-        match found.iter_mut().find(|(_, pid, _)| *pid == ran.pid) {
-            Some((.., seconds)) => *seconds += ns as f64 / 1e9,
-            None => found.push((ran.name.clone(), ran.pid, ns as f64 / 1e9)),
+/// Who ran between two looks on any of these CPUs. A thread is taken to have run all the time where
+/// it ran last.
+pub(super) fn between(before: &[Ran], after: &[Ran], cpus: &[usize], known: &[u32]) -> RanBetween {
+    let then: HashMap<(u32, u32), &Ran> =
+        before.iter().map(|ran| ((ran.pid, ran.tid), ran)).collect();
+    let (mut processes, mut found) = (HashMap::new(), RanBetween::default());
+    for ran in after.iter().filter(|ran| !ran.kernel && cpus.contains(&ran.cpu)) {
+        let then = then.get(&(ran.pid, ran.tid));
+        let (user_ns, system_ns) = then.map_or((0, 0), |then| (then.user_ns, then.system_ns));
+        let user_s = ran.user_ns.saturating_sub(user_ns) as f64 / 1e9;
+        let system_s = ran.system_ns.saturating_sub(system_ns) as f64 / 1e9;
+        let on = found.cpus.entry(ran.cpu).or_default();
+        on.user_s += user_s;
+        if !known.contains(&ran.pid) {
+            on.strangers_s += user_s + system_s;
+            let process = processes.entry(ran.pid).or_insert((ran.name.clone(), ran.pid, 0.0));
+            process.2 += user_s + system_s;
         }
     }
-    found.sort_by(|a, b| b.2.total_cmp(&a.2));
+    found.strangers = processes.into_values().collect();
+    found.strangers.sort_by(|a, b| b.2.total_cmp(&a.2).then(a.1.cmp(&b.1)));
     found
 }
 
@@ -134,31 +155,39 @@ mod tests {
         let line = "77 (a) b (c) R 1 77 77 0 -1 4194304 0 0 0 0 250 50 0 0 20 0 1 0 5 0 0 0 0 0 \
                     0 0 0 0 0 0 0 0 0 0 17 3 0 0 0 0 0";
         let ran = parse_stat(line, 77, 77).unwrap();
-        assert_eq!((ran.name.as_str(), ran.cpu, ran.cpu_ns), ("a) b (c", 3, 3_000_000_000));
+        assert_eq!((ran.name.as_str(), ran.cpu), ("a) b (c", 3));
+        assert_eq!((ran.user_ns, ran.system_ns), (2_500_000_000, 500_000_000));
         assert!(!ran.kernel);
         assert_eq!(parse_stat("77 (a) R 1", 77, 77), None);
     }
 
+    fn ran(pid: u32, tid: u32, cpu: usize, user_ns: u64, system_ns: u64) -> Ran {
+        Ran { pid, tid, name: format!("p{pid}"), cpu, user_ns, system_ns, kernel: pid == 9 }
+    }
+
     #[test]
     fn strangers_are_those_nobody_knows() {
-        let ran = |pid, tid, cpu, cpu_ns| Ran {
-            pid,
-            tid,
-            name: format!("p{pid}"),
-            cpu,
-            cpu_ns,
-            kernel: pid == 9,
-        };
-        let before = [ran(1, 1, 0, 5_000_000_000), ran(2, 2, 0, 0)];
+        let before = [ran(1, 1, 0, 4_000_000_000, 1_000_000_000), ran(2, 2, 0, 0, 0)];
         let after = [
-            ran(1, 1, 0, 6_000_000_000),
-            ran(1, 7, 0, 500_000_000),
-            ran(2, 2, 0, 9_000_000_000),
-            ran(3, 3, 1, 9_000_000_000),
-            ran(9, 9, 0, 9_000_000_000),
+            ran(1, 1, 0, 4_500_000_000, 1_500_000_000),
+            ran(1, 7, 0, 0, 500_000_000),
+            ran(2, 2, 0, 7_000_000_000, 2_000_000_000),
+            ran(3, 3, 1, 9_000_000_000, 0),
+            ran(4, 4, 0, 1_000_000_000, 2_000_000_000),
+            ran(9, 9, 0, 0, 9_000_000_000),
         ];
-        let found = strangers(&before, &after, &[0], &[2]);
-        assert_eq!(found, [("p1".to_owned(), 1, 1.5)]);
+        let found = between(&before, &after, &[0], &[2]);
+        assert_eq!(found.strangers, [("p4".to_owned(), 4, 3.0), ("p1".to_owned(), 1, 1.5)]);
+        let on = OnCpu { strangers_s: 4.5, user_s: 8.5 };
+        assert_eq!(found.cpus, BTreeMap::from([(0, on)]));
+    }
+
+    #[test]
+    fn many_threads_are_compared_in_no_time() {
+        let all: Vec<Ran> = (0..TASKS_MAX as u32).map(|n| ran(n / 64 + 10, n, 0, 0, 1)).collect();
+        let began = std::time::Instant::now();
+        assert_eq!(between(&all, &all, &[0], &[]).strangers.len(), TASKS_MAX / 64);
+        assert!(began.elapsed() < std::time::Duration::from_secs(5), "{:?}", began.elapsed());
     }
 
     #[test]

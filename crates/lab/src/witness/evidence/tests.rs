@@ -1,5 +1,5 @@
 use super::*;
-use lab_host::counters::{Device, Udp};
+use lab_host::counters::{Device, Reading, Udp};
 
 /// What is counted on a host: packets of its device both ways, datagrams of its sockets both ways.
 fn counted(packets: u64, datagrams: u64) -> Change {
@@ -30,4 +30,76 @@ fn what_is_answered_past_the_sockets_is_not_counted_at_them() {
         let past = Balance { read_server: None, answered_server: None, ..all.clone() };
         assert_eq!(balance(false, &tally, Some(&counted(1_000, datagrams)), &client), past);
     }
+}
+
+const SECOND: u64 = 1_000_000_000;
+
+/// A look at which these processes had run so long: id, user time, system time. All of them have one
+/// thread and run on CPU 0.
+fn look(running: &[(u32, u64, u64)]) -> Look {
+    let ran = |&(pid, user_ns, system_ns): &(u32, u64, u64)| {
+        let name = format!("p{pid}");
+        processes::Ran { pid, tid: pid, name, cpu: 0, user_ns, system_ns, kernel: false }
+    };
+    let running = running.iter().map(ran).collect();
+    Look { server: None, client: Reading::default(), running, stopped: false }
+}
+
+/// A second of CPU 0: so long of user time, of the kernel, of interrupts.
+fn second(user_ns: u64, system_ns: u64, softirq_ns: u64) -> Change {
+    let idle_ns = SECOND - user_ns - system_ns - softirq_ns;
+    let time = CpuTime { user_ns, system_ns, softirq_ns, idle_ns, ..CpuTime::default() };
+    Change { seconds: 1.0, cpus: vec![time], ..Change::default() }
+}
+
+/// What is said of process 1, which used 0.3 s, beside what else ran.
+fn side_of_1(change: Change, after: &[(u32, u64, u64)]) -> Side {
+    let host = Host { cpus: Some([0].into_iter().collect()), pids: vec![1], ..Host::default() };
+    let (before, after) = (look(&[]), look(after));
+    let other = ("the generator", &[2][..]);
+    let looks = [&before, &after];
+    let between = Between { host: &host, change, looks, other, is_whole: true };
+    between.side(&[Spent { cpu_s: 0.3, waited_s: 0.2 }])
+}
+
+fn near(a: f64, b: f64) -> bool {
+    (a - b).abs() < 1e-9
+}
+
+#[test]
+fn what_the_other_side_uses_is_not_the_kernels() {
+    let ran = [(1, SECOND / 10, SECOND / 5), (2, SECOND / 5, SECOND / 5)];
+    let side = side_of_1(second(3 * SECOND / 10, SECOND / 2, SECOND / 10), &ran);
+    let taker = side.taken_by.clone().unwrap();
+    assert_eq!(taker.name, "the generator, p2 (2),");
+    assert!(near(taker.cpu_s, 0.4) && near(taker.most_s, 0.4), "{side:?}");
+    assert!(near(side.kernel_s, 0.2) && near(side.busy(1.0), 0.5), "{side:?}");
+}
+
+#[test]
+fn user_time_of_nobody_is_of_processes_that_have_ended() {
+    let ran = [(1, SECOND / 10, SECOND / 5), (7, 0, SECOND / 50)];
+    let side = side_of_1(second(SECOND / 2, SECOND / 5, SECOND / 10), &ran);
+    let taker = side.taken_by.clone().unwrap();
+    assert_eq!(taker.name, "processes that have ended");
+    assert!(near(taker.cpu_s, 0.42) && near(side.kernel_s, 0.08), "{side:?}");
+}
+
+#[test]
+fn user_time_is_never_the_kernels() {
+    // What rounding may be is nobody's.
+    let side = side_of_1(second(SECOND / 2, 0, 0), &[(1, 41 * SECOND / 100, 0)]);
+    assert_eq!((side.taken_by, side.kernel_s), (None, 0.0));
+}
+
+#[test]
+fn one_thread_or_one_cpus_interrupts_may_be_all_that_can_be_had() {
+    let mut change = second(0, 0, 2 * SECOND / 10);
+    (1..16).for_each(|cpu| change.cpus.push(CpuTime { cpu, ..CpuTime::default() }));
+    assert!(near(side_of_1(change.clone(), &[]).busy(1.0), 0.3));
+    change.cpus[3].softirq_ns = 95 * SECOND / 100;
+    assert!(near(side_of_1(change.clone(), &[]).busy(1.0), 0.95));
+    let poll = Thread { cpu_ns: 98 * SECOND / 100, ..Thread::default() };
+    change.kernel_threads.push(poll);
+    assert!(near(side_of_1(change, &[]).busy(1.0), 0.98));
 }

@@ -7,10 +7,11 @@
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use lab_host::counters::Reading;
 use lab_load::{LEAD_NS, Options, Report, Snapshot};
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::Result;
 use crate::verdict::{Ceiling, Evidence, Verdict, judge};
@@ -83,41 +84,49 @@ pub fn measure(
     stop: &AtomicBool,
     seen: &mut dyn FnMut(&Snapshot),
 ) -> Result<Measured> {
-    let place = Place::find(options, pids)?;
-    let over = AtomicBool::new(false);
-    let (report, before, sent) = std::thread::scope(|scope| {
+    let (place, over) = (&Place::find(options, pids)?, &AtomicBool::new(false));
+    let (report, before, begin_ns, sent) = std::thread::scope(|scope| {
         let mut begun = None;
         let mut ready = || {
-            let before = Look::take(&place)?;
-            begun = Some((before, scope.spawn(|| at_the_end(options, &place, &over))));
+            let before = Look::take(place)?;
+            let begin_ns = monotonic_ns() + LEAD_NS;
+            let watch = scope.spawn(move || at_the_end(begin_ns + options.length_ns, place, over));
+            begun = Some((before, begin_ns, watch));
             Ok(())
         };
         let report = lab_load::run_watched(options, stop, &mut ready, seen);
         over.store(true, Ordering::Relaxed);
         let report = report?;
-        let (before, watch) = begun.expect("a load that has run was ready");
+        let (before, begin_ns, watch) = begun.expect("a load that has run was ready");
         let sent = watch.join().map_err(|_| "the thread that looks panicked")?;
-        Ok::<_, String>((report, before, sent?))
+        Ok::<_, String>((report, before, begin_ns, sent?))
     })?;
-    let after = Look::take(&place)?;
+    let after = Look::take(place)?;
     let sent = sent.unwrap_or_else(|| after.clone());
-    let evidence = evidence::gather(options, &place, &report, [&before, &sent, &after]);
+    let seconds = sent.client.at_ns.saturating_sub(begin_ns) as f64 / 1e9;
+    let looks = [&before, &sent, &after];
+    let evidence = evidence::gather(options, place, &report, looks, seconds);
     let resident = place.server.as_ref().and_then(|host| processes::resident(&host.pids));
     let verdict = judge(&evidence);
     Ok(Measured { report, evidence, verdict, resident })
 }
 
-/// Looks when the last question of a load that is ready is due; nothing where it is over before.
-fn at_the_end(options: &Options, place: &Place, over: &AtomicBool) -> Result<Option<Look>> {
-    let end = Instant::now() + Duration::from_nanos(LEAD_NS + options.length_ns);
+/// Looks when the last question is due, then; nothing where the load is over before.
+fn at_the_end(end_ns: u64, place: &Place, over: &AtomicBool) -> Result<Option<Look>> {
     while !over.load(Ordering::Relaxed) {
-        let left = end.saturating_duration_since(Instant::now());
+        let left = Duration::from_nanos(end_ns.saturating_sub(monotonic_ns()));
         if left.is_zero() {
             return Look::take(place).map(Some);
         }
         std::thread::sleep(left.min(Duration::from_millis(50)));
     }
     Ok(None)
+}
+
+/// The clock of a reading's time.
+fn monotonic_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 /// Whether a socket of this network namespace may have the address: whether it is one of its own.

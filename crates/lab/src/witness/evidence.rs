@@ -125,12 +125,14 @@ fn generating(change: &Change, report: &Report) -> Option<Vec<Spent>> {
     (spent.len() == report.threads.len()).then_some(spent)
 }
 
-/// The evidence of a run: looks before it, when the last question had been sent, and after it.
+/// The evidence of a run: looks before it, when the last question had been sent, and after it; from
+/// its beginning to the second one it was so many seconds.
 pub(super) fn gather(
     options: &Options,
     place: &Place,
     report: &Report,
     looks: [&Look; 3],
+    seconds: f64,
 ) -> Evidence {
     let [before, sent, after] = looks;
     let client = after.client.since(&before.client);
@@ -154,7 +156,7 @@ pub(super) fn gather(
     });
     let is_at_sockets = |server: &&Change| place.is_one_host() || !is_past(&report.tally, server);
     Evidence {
-        load: load(options, report, generator.change.seconds),
+        load: load(options, report, seconds),
         balance: match place.is_one_host() || matches!(options.path, Path::Tcp { .. }) {
             true => at_generator(&report.tally),
             false => balance(options.path.joins(), &report.tally, server.as_ref(), &client),

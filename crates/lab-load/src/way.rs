@@ -193,6 +193,11 @@ impl Watched {
         Ok(epoll::modify(&self.epoll, fd, data, flags(writes))?)
     }
 
+    fn remove(&self, fd: &OwnedFd) {
+        // What is not watched need not be removed.
+        let _ = epoll::delete(&self.epoll, fd);
+    }
+
     /// What is there now: lanes, and what of.
     fn look(&mut self) -> &[epoll::Event] {
         self.events.clear();

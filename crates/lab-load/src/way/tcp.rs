@@ -91,9 +91,9 @@ impl Tcp {
         }
         // What was not even open is tried again later, lest we do nothing else.
         if !was_open || self.renew(lane).is_err() {
-            self.broken.retain(|(_, broken)| *broken != lane);
             self.broken.push_back((now + RETRY_NS, lane));
-            let _ = rustix::net::shutdown(&self.connections[lane].fd, rustix::net::Shutdown::Both);
+            // It is told no more of what has ended, lest nobody can wait.
+            self.watched.remove(&self.connections[lane].fd);
         }
     }
 
@@ -224,9 +224,6 @@ impl Way for Tcp {
         let mut count = 0;
         for index in 0..self.ready.len() {
             let (lane, flags) = self.ready[index];
-            if self.broken.iter().any(|(_, broken)| *broken == lane) {
-                continue;
-            }
             let reads = flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR);
             let goes_on = (!flags.contains(EventFlags::OUT) || self.go_on(lane))
                 && (!reads || self.read(lane, clock, &mut count, each));
@@ -238,16 +235,15 @@ impl Way for Tcp {
     }
 
     fn wait(&mut self, length_ns: u64) {
-        match self.broken.is_empty() {
-            true => self.watched.wait(length_ns),
-            false => std::thread::sleep(std::time::Duration::from_nanos(length_ns.min(RETRY_NS))),
-        }
+        let most = if self.broken.is_empty() { length_ns } else { length_ns.min(RETRY_NS) };
+        self.watched.wait(most);
     }
 
     fn renew(&mut self, lane: usize) -> io::Result<()> {
         let connection = self.lanes.connection(self.each)?;
         self.watched.add(&connection.fd, lane, true)?;
         self.connections[lane] = connection;
+        self.broken.retain(|(_, broken)| *broken != lane);
         Ok(())
     }
 
@@ -267,6 +263,48 @@ impl Way for Tcp {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
+    use std::net::{SocketAddr, TcpListener};
+    use std::time::{Duration, Instant};
+
+    /// What one lane waits for is not looked for by another: neither sleeps beside an answer.
+    #[test]
+    fn a_connection_that_is_refused_delays_no_others_answers() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = listener.local_addr().unwrap();
+        let lanes = Lanes { server, sources: Vec::new(), next: 0, buffer: 1 << 16 };
+        let mut tcp = Tcp::new(lanes, 2, None).unwrap();
+        let mut streams = [listener.accept().unwrap().0, listener.accept().unwrap().0];
+        drop(listener);
+        streams.sort_by_key(|stream| stream.peer_addr().unwrap().port());
+        let ports: Vec<u16> = tcp.connections.iter().map(|one| port(&one.fd)).collect();
+        let [mut first, mut second] = streams;
+        if ports[0] > ports[1] {
+            std::mem::swap(&mut first, &mut second);
+        }
+        let clock = Clock::ahead(0);
+        drop(second);
+        while tcp.broken.is_empty() {
+            tcp.wait(RETRY_NS);
+            tcp.receive(&clock, &mut |_, _, _| {});
+        }
+        let began = Instant::now();
+        (0..5).for_each(|_| tcp.wait(RETRY_NS));
+        assert!(began.elapsed() > Duration::from_millis(20), "it waits while nothing comes");
+        first.write_all(&[0, 1, 9]).unwrap();
+        let began = Instant::now();
+        (0..50).for_each(|_| tcp.wait(RETRY_NS));
+        assert!(began.elapsed() < Duration::from_millis(250), "it does not beside an answer");
+        let mut came = Vec::new();
+        while came.is_empty() {
+            tcp.receive(&clock, &mut |lane, _, message| came.push((lane, message.to_vec())));
+        }
+        assert_eq!(came, [(0, vec![9])]);
+    }
+
+    fn port(fd: &OwnedFd) -> u16 {
+        SocketAddr::try_from(rustix::net::getsockname(fd).unwrap()).unwrap().port()
+    }
 
     #[test]
     fn messages_are_cut_out_of_a_stream() {

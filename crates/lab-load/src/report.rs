@@ -65,7 +65,7 @@ pub struct Report {
     pub tally: Tally,
     /// How long that took.
     pub times: Times,
-    /// After this a query timed out, in nanoseconds: times from here on are only known to be more.
+    /// After this a query timed out, in nanoseconds: at this value times are only known to be more.
     pub timeout_ns: u64,
     /// Interval by interval, the first [`crate::limits::SERIES_MAX`].
     pub series: Vec<Second>,
@@ -99,13 +99,14 @@ impl Report {
         Quantile::of(of, share, self.timeout_ns)
     }
 
-    /// The mean of the times of answers: what timed out has none, and is left out. Nothing where
-    /// there was no answer.
+    /// The mean of the times of answers: what timed out has none, and is left out. An answer in time
+    /// to a query that was sent late may have taken longer than the timeout from when it was due.
+    /// Nothing where there was no answer.
     pub fn mean_of_answered(&self, of: &Histogram<u64>) -> Option<f64> {
         let (mut sum, mut count) = (0.0, 0);
         for bucket in of.iter_recorded() {
             let value = of.median_equivalent(bucket.value_iterated_to());
-            if value < self.timeout_ns {
+            if !of.equivalent(value, self.timeout_ns) {
                 sum += value as f64 * bucket.count_since_last_iteration() as f64;
                 count += bucket.count_since_last_iteration();
             }
@@ -143,6 +144,27 @@ impl Quantile {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_sent_late_and_answered_is_in_the_mean() {
+        let mut times = Times::new();
+        times.response.record_n(1_000_000, 2).unwrap();
+        times.response.record_n(5_000_000_000, 7).unwrap();
+        times.response.record_n(8_000_000_000, 2).unwrap();
+        let report = Report {
+            began_ns: 0,
+            busy_ns: 0,
+            whole_ns: 0,
+            stopped: false,
+            tally: Tally::default(),
+            times,
+            timeout_ns: 5_000_000_000,
+            series: Vec::new(),
+            threads: Vec::new(),
+        };
+        let mean = report.mean_of_answered(&report.times.response).unwrap();
+        assert!((4.0e9..4.01e9).contains(&mean), "{mean}");
+    }
 
     #[test]
     fn a_quantile_among_timeouts_is_no_number() {

@@ -5,7 +5,8 @@
 //! `evidence`; `manifest`, the hash of what matters of the `machine`, by which results of two are
 //! told to be comparable or not.
 //! Of what timed out it is only known that it took longer: `censored` says how many there are,
-//! which `avg`, `min` and `stddev` leave out; `max` and percentiles among them are null.
+//! which `avg`, `min` and `stddev` leave out; `max` and percentiles among them are null. What was
+//! sent late and answered in time may have taken longer than the timeout from when it was due.
 //! `buckets`, whose meaning the schema leaves open, are `[from, to, count]` in ns, both ends
 //! included, as its example has them.
 
@@ -148,15 +149,19 @@ struct Known {
     count: u64,
     sum: f64,
     squares: f64,
+    min: Option<u64>,
     censored: u64,
 }
 
 impl Known {
-    fn add(&mut self, value: u64, count: u64, is_censored: bool) {
-        if is_censored {
+    /// So many times between these, in their order.
+    fn add(&mut self, from: u64, to: u64, count: u64, timeout: Duration) {
+        if (from..=to).contains(&ns(timeout)) {
             self.censored += count;
             return;
         }
+        self.min.get_or_insert(from);
+        let value = from.midpoint(to);
         let (value, times) = (value as f64, count as f64);
         self.count += count;
         self.sum += value * times;
@@ -187,11 +192,11 @@ fn latency(histogram: &Histogram<u64>, timeout: Duration) -> Value {
         let (value, count) = (bucket.value_iterated_to(), bucket.count_at_value());
         let (from, to) = (histogram.lowest_equivalent(value), histogram.highest_equivalent(value));
         buckets.push([from, to, count]);
-        known.add(from.midpoint(to), count, to >= ns(timeout));
+        known.add(from, to, count, timeout);
     }
     json!({
         "avg": known.mean(),
-        "min": Some(histogram.min()).filter(|_| known.count > 0),
+        "min": known.min,
         "max": Some(histogram.max()).filter(|_| known.censored == 0),
         "stddev": known.deviation(),
         "censored": known.censored,

@@ -103,6 +103,23 @@ fn json_lines_are_what_the_schema_asks_for() {
 }
 
 #[test]
+fn what_was_sent_late_and_answered_in_time_is_in_the_mean() {
+    let mut second = Second::new();
+    second.response = histogram(&[(4_000_000_000, 10), (2_000_000_000, 20)]);
+    let mut out = Vec::new();
+    let mut metrics = Metrics::begin(&mut out, header()).unwrap();
+    metrics.periodic(&second.stretch(0)).unwrap();
+    let text = String::from_utf8(out).unwrap();
+    let line: Value = serde_json::from_str(text.lines().nth(1).unwrap()).unwrap();
+    let latency = &line["response_latency"];
+    assert_eq!(latency["censored"], 20);
+    for known in ["avg", "min"] {
+        let value = latency[known].as_u64().unwrap();
+        assert!((3_990_000_000..4_010_000_000).contains(&value), "{known} {latency}");
+    }
+}
+
+#[test]
 fn csv_has_a_field_a_column_and_leaves_out_what_is_not_known() {
     let second = Second::new();
     let mut out = Vec::new();

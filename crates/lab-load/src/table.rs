@@ -104,6 +104,12 @@ impl Table {
         }
     }
 
+    /// How many more queries may be under way on a socket.
+    #[inline]
+    pub fn room_of(&self, socket: usize) -> usize {
+        self.rings[socket].len as usize
+    }
+
     /// Octets it takes.
     pub fn octets(&self) -> usize {
         self.places.len() * (size_of::<Place>() + size_of::<u16>())
@@ -296,6 +302,7 @@ mod tests {
         assert!(table.open(1, new(0)).is_none());
         assert!(table.open(0, new(0)).is_some());
         assert_eq!((table.len(), table.len_of(1)), (65_537, 65_536));
+        assert_eq!((table.room_of(0), table.room_of(1)), (65_535, 0));
     }
 
     #[test]

@@ -304,10 +304,7 @@ impl<'a, W: Way> Worker<'a, W> {
     }
 
     fn may_take(&self, lane: usize) -> bool {
-        let places = places_each(self.options).next_power_of_two().min(1 << 16);
-        Some(lane) != self.retiring
-            && self.book.table.len_of(lane) < places
-            && self.way.takes(lane) > 0
+        Some(lane) != self.retiring && self.book.table.room_of(lane) > 0 && self.way.takes(lane) > 0
     }
 
     /// Takes from the plan what is due by now: when it was. In a closed loop that is now.
@@ -407,11 +404,10 @@ impl<'a, W: Way> Worker<'a, W> {
         self.batch.lane = first.lane as usize;
         let lane = self.batch.lane;
         let most = self.batch_max().min(self.way.takes(lane));
-        let places = places_each(self.options).next_power_of_two().min(1 << 16);
         while let Some(step) = front(&self.book)
             && step.lane == first.lane
             && self.batch.ends.len() < most
-            && self.book.table.len_of(lane) < places
+            && self.book.table.room_of(lane) > 0
         {
             let Some(fleet) = &mut self.book.fleet else { return };
             fleet.ready.pop_front();
@@ -423,8 +419,7 @@ impl<'a, W: Way> Worker<'a, W> {
 
     /// No lane takes what is due. If that is for want of places, it is lost; else it waits.
     fn crowd_out(&mut self, now: u64) {
-        let places = places_each(self.options).next_power_of_two().min(1 << 16);
-        let full = (0..self.lanes).all(|lane| self.book.table.len_of(lane) == places);
+        let full = (0..self.lanes).all(|lane| self.book.table.room_of(lane) == 0);
         if !full || !self.options.is_open() {
             return;
         }

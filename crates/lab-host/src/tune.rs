@@ -1,5 +1,5 @@
 //! Settings of the machine while something is measured, and their restoration: also after whoever
-//! made them was killed.
+//! made them was killed, but not before somebody calls [`recover`], as each `dunlin lab` does.
 //!
 //! What a setting was is in a journal, on disk as far as the machine's state is, before it is
 //! changed. Who changes holds a lock on the journal, which the kernel takes away when he ends,

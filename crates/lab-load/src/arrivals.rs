@@ -6,7 +6,7 @@
 //! is every n-th query of it, or a process of an n-th of its rate.
 
 use crate::capture;
-use crate::limits::{BURST_MAX, RATE_MAX, STEPS_MAX, TIMES_MAX};
+use crate::limits::{BURST_MAX, PERIOD_MIN_NS, RATE_MAX, STEPS_MAX, TIMES_MAX};
 use crate::random::Random;
 use std::fmt;
 use std::str::FromStr;
@@ -297,9 +297,10 @@ impl FromStr for Rate {
                 }
             }
             "square" => {
-                let form = "a square wave is as in square:1k,50k,2s (low, high, period)";
+                let form =
+                    "a square wave is as in square:1k,50k,2s (low, high, period; 1ms or more)";
                 let (rates, period) = values.rsplit_once(',').ok_or(form)?;
-                let period = read_time_ns(period).filter(|period| *period > 1).ok_or(form)?;
+                let period = read_time_ns(period).filter(|ns| *ns >= PERIOD_MIN_NS).ok_or(form)?;
                 match all(rates)?[..] {
                     [low, high] => Ok(Self::Square(low, high, period)),
                     _ => Err(form.into()),

@@ -26,6 +26,8 @@ pub const PACKET_MAX: usize = 262_144;
 pub const TIMES_MAX: usize = 1 << 26;
 /// Steps of a rate.
 pub const STEPS_MAX: usize = 1_000;
+/// The shortest period of a square wave, in nanoseconds: what is due is looked for half by half.
+pub const PERIOD_MIN_NS: u64 = 1_000_000;
 /// Queries a second that may be planned.
 pub const RATE_MAX: f64 = 1e9;
 /// Queries of one burst.

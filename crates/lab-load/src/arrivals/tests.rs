@@ -158,6 +158,10 @@ fn wrong_times_are_told_with_their_line() {
 fn rates_are_read_and_refused() {
     assert_eq!("1.5M".parse(), Ok(Rate::Constant(1.5e6)));
     assert_eq!("square:1,2,10ms".parse(), Ok(Rate::Square(1.0, 2.0, 10_000_000)));
+    assert_eq!("square:1,2,1ms".parse(), Ok(Rate::Square(1.0, 2.0, 1_000_000)));
+    // A query a second would be looked for in 10^9 halves.
+    let told = "square:1,1,999999ns".parse::<Rate>().unwrap_err();
+    assert!(told.contains("1ms or more"), "{told}");
     for wrong in
         ["", "0", "-5", "1e9", "2000M", "k", "ramp:5", "steps:", "square:1,2", "hill:1", "inf"]
     {

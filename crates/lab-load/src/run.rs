@@ -81,7 +81,11 @@ pub fn run_watched(
         let mut report = gathered.report(options);
         for (index, thread) in threads.into_iter().enumerate() {
             let ended = thread.join().map_err(|_| "a thread of the load panicked")?;
-            report.add(index, ended.expect("it was told to begin"));
+            let ended = ended.expect("it was told to begin");
+            if let Some(failure) = ended.left.failure {
+                return Err(format!("{}: {failure}", options.server));
+            }
+            report.add(index, ended);
         }
         report.stopped = stop.load(Ordering::Relaxed);
         Ok(report)

@@ -119,6 +119,11 @@ pub(crate) trait Way {
     fn connections(&self) -> u64 {
         0
     }
+
+    /// Why nothing can be sent or received any more: then the load ends with it.
+    fn failure(&self) -> Option<&io::Error> {
+        None
+    }
 }
 
 /// How lanes are made.

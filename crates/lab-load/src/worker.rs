@@ -62,6 +62,7 @@ pub(crate) struct Worker<'a, W> {
 pub(crate) struct Left {
     pub busy_ns: u64,
     pub table_octets: usize,
+    pub failure: Option<String>,
 }
 
 /// Places each lane has in the table: in an open loop each may have to hold all that is under way
@@ -147,7 +148,7 @@ impl<'a, W: Way> Worker<'a, W> {
             now = self.clock.now();
         }
         self.count_unsent(now);
-        while self.book.table.len() > 0 && !self.stop.load(Ordering::Relaxed) {
+        while self.book.table.len() > 0 && !self.is_ended() {
             if !self.turn() {
                 self.wait(u64::MAX);
             }
@@ -158,9 +159,10 @@ impl<'a, W: Way> Worker<'a, W> {
         self.book.part.tally.connections += self.way.connections();
         let table_octets = self.book.table.octets();
         let busy_ns = self.book.busy_ns;
+        let failure = self.way.failure().map(ToString::to_string);
         // There is room for one more than are handed over and not given back.
         let _ = self.line.out.send((self.line.index, self.book.part));
-        Left { busy_ns, table_octets }
+        Left { busy_ns, table_octets, failure }
     }
 
     /// Whether nothing more is to be sent.
@@ -171,7 +173,12 @@ impl<'a, W: Way> Worker<'a, W> {
             && !waiting
             && !(chained && now < self.options.length_ns);
         let grace = if self.options.is_open() { GRACE_NS } else { 0 };
-        exhausted || now >= self.options.length_ns + grace || self.stop.load(Ordering::Relaxed)
+        exhausted || now >= self.options.length_ns + grace || self.is_ended()
+    }
+
+    /// Whether it is stopped, or cannot go on.
+    fn is_ended(&self) -> bool {
+        self.stop.load(Ordering::Relaxed) || self.way.failure().is_some()
     }
 
     /// What there is to do besides sending; whether something had come.

@@ -60,6 +60,8 @@ pub(crate) struct Uring {
     failed: Vec<(usize, i32)>,
     /// Queries of the batch that were not, though some behind them were.
     refused: Vec<usize>,
+    /// Why the ring takes nothing any more.
+    failure: Option<io::Error>,
 }
 
 impl Uring {
@@ -98,13 +100,14 @@ impl Uring {
             came: VecDeque::with_capacity(loan::BUFFERS),
             failed: Vec::with_capacity(BATCH_MAX),
             refused: Vec::with_capacity(BATCH_MAX),
+            failure: None,
         })
     }
 
     /// Queues an operation; the queue is handed over first where it is full.
     fn push(&mut self, entry: &squeue::Entry) {
         // SAFETY: what entries point at, headers and a batch, stays until `hand_over` returns.
-        while unsafe { self.ring.submission().push(entry) }.is_err() {
+        while unsafe { self.ring.submission().push(entry) }.is_err() && self.failure.is_none() {
             self.hand_over();
         }
     }
@@ -124,7 +127,11 @@ impl Uring {
                 Ok(_) => {}
                 // No memory, or completions that wait: then it is tried again.
                 Err(error) if is_busy(&error) => {}
-                Err(error) => panic!("io_uring takes nothing: {error}"),
+                Err(error) => {
+                    let told = format!("io_uring takes nothing any more: {error}");
+                    self.failure = Some(io::Error::new(error.kind(), told));
+                    return;
+                }
             }
         }
     }
@@ -290,6 +297,10 @@ impl Way for Uring {
         let _ = self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&time));
     }
 
+    fn failure(&self) -> Option<&io::Error> {
+        self.failure.as_ref()
+    }
+
     fn renew(&mut self, lane: usize) -> io::Result<()> {
         let socket = self.makes.datagrams()?;
         let old = receive_of(lane, self.lanes[lane].turn);
@@ -301,5 +312,38 @@ impl Way for Uring {
         self.unarmed.push(lane);
         self.arm();
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::UdpSocket;
+
+    #[test]
+    fn a_ring_that_takes_nothing_ends_the_load_with_an_error() {
+        let server = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let lanes = || Lanes { server, sources: Vec::new(), next: 0, buffer: 1 << 16 };
+        let mut uring = match Uring::new(lanes(), 1, false) {
+            Ok(uring) => uring,
+            Err(missing) => {
+                let strict = ["CI", "DUNLIN_REQUIRE_ALL"].map(|name| std::env::var_os(name));
+                assert!(strict.iter().all(Option::is_none), "cannot run: {missing}");
+                return eprintln!("\n*** SKIPPED: {missing} ***\n");
+            }
+        };
+        uring.arm();
+        uring.hand_over();
+        assert!(uring.failure().is_none());
+        let null = std::fs::File::open("/dev/null").unwrap();
+        // SAFETY: both are open; what the ring's descriptor stood for is mapped, and so it stays.
+        let copied = unsafe { libc::dup2(null.as_raw_fd(), uring.ring.as_raw_fd()) };
+        assert!(copied >= 0);
+        // More than the queue holds: nobody waits for room for ever.
+        for _ in 0..2 * ENTRIES {
+            uring.push(&opcode::Nop::new().build());
+        }
+        let told = uring.failure().unwrap().to_string();
+        assert!(told.contains("io_uring takes nothing any more"), "{told}");
     }
 }

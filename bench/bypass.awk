@@ -1,10 +1,4 @@
 # The page of bench/bypass, from its measurements; exit status 1 where a limit is missed.
-function median(list, n,   i, j, t) {
-  for (i = 1; i <= n; i++) for (j = i + 1; j <= n; j++)
-    if (list[j] < list[i]) { t = list[i]; list[i] = list[j]; list[j] = t }
-  return n ? (list[int((n + 1) / 2)] + list[int(n / 2) + 1]) / 2 : 0
-}
-function over(a, b) { return b ? a / b : 0 }
 # The median over all rounds in which it was measured.
 function of(what, server,   r, n, list) {
   for (r = 1; r <= rounds; r++) if ((what, r, server) in value) list[++n] = value[what, r, server]

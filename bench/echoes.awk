@@ -1,10 +1,4 @@
 # The page of bench/echoes, from its measurements; exit status 1 where the limit is missed.
-function median(list, n,   i, j, t) {
-  for (i = 1; i <= n; i++) for (j = i + 1; j <= n; j++)
-    if (list[j] < list[i]) { t = list[i]; list[i] = list[j]; list[j] = t }
-  return n ? (list[int((n + 1) / 2)] + list[int(n / 2) + 1]) / 2 : 0
-}
-function over(a, b) { return b ? a / b : 0 }
 # Over all rounds: of what was answered at most, or where 99 % were, or at the overload.
 function of_rounds(what, server,   r, list) {
   for (r = 1; r <= rounds; r++) list[r] = value[what, r, server]

@@ -1,11 +1,5 @@
 # The page of bench/forward, from its measurements; exit status 1 where a limit is missed. With only=same: the rate at
 # which all are asked of the load `wanted`.
-function median(list, n,   i, j, t) {
-  for (i = 1; i <= n; i++) for (j = i + 1; j <= n; j++)
-    if (list[j] < list[i]) { t = list[i]; list[i] = list[j]; list[j] = t }
-  return n ? (list[int((n + 1) / 2)] + list[int(n / 2) + 1]) / 2 : 0
-}
-function over(a, b) { return b ? a / b : 0 }
 function of_all(field, load, server, rate,   i, n, list) {
   n = count[load, server, rate]
   for (i = 1; i <= n; i++) list[i] = value[field, load, server, rate, i]

@@ -1,28 +1,26 @@
 # Prints a table of the generators of one part (-v part=closed|stall|cost) to standard error, and the limits that
 # are judged, as rows of another, to standard output. A line of input: name, rate, mean, p99, CPU time a query.
-function median(values, n,   list, i, j, t) {
-  split(values, list, " ")
-  for (i = 1; i <= n; i++) for (j = i + 1; j <= n; j++)
-    if (list[j] + 0 < list[i] + 0) { t = list[i]; list[i] = list[j]; list[j] = t }
-  return list[int((n + 1) / 2)]
-}
 function apart(ratio) { return ratio < 1 ? 1 - ratio : ratio - 1 }
 function limit(what, value, is_kept, asked) {
   printf "| %s | %.3f | %s | %s |\n", what, value, asked, is_kept ? "kept" : "**MISSED**"
 }
 function alike(what, column,   floor) { # within 5 %, or twice what dnsperf differs from itself
-  floor = 2 * apart(is["dnsperf-again", column] / is["dnsperf", column])
+  floor = 2 * apart(over(is["dnsperf-again", column], is["dnsperf", column]))
   if (floor < 0.05) floor = 0.05
   limit(what ", over dnsperf's", is["dunlin", column] / is["dnsperf", column],
     apart(is["dunlin", column] / is["dnsperf", column]) <= floor, sprintf("1 ± %.3f", floor))
 }
-{ if (!($1 in n)) order[++names] = $1; n[$1]++; for (i = 2; i <= 5; i++) all[$1, i] = all[$1, i] " " $i }
+{ if (!($1 in n)) order[++names] = $1; n[$1]++; for (i = 2; i <= 5; i++) all[$1, i, n[$1]] = $i }
 END {
   print "| | queries/s | mean latency, µs | p99, µs | CPU, µs a query | rate, of dnsperf's | mean, of dnsperf's |" >"/dev/stderr"
   print "| --- | --- | --- | --- | --- | --- | --- |" >"/dev/stderr"
-  for (k = 1; k <= names; k++) {
-    name = order[k]; line = "| " name
-    for (i = 2; i <= 5; i++) { is[name, i] = median(all[name, i], n[name]); line = line " | " (is[name, i] == never ? "> timeout" : is[name, i]) }
+  for (o = 1; o <= names; o++) {
+    name = order[o]; line = "| " name
+    for (i = 2; i <= 5; i++) {
+      for (k = 1; k <= n[name]; k++) list[k] = all[name, i, k]
+      is[name, i] = list[1] == "-" ? "-" : median(list, n[name])
+      line = line " | " (is[name, i] == never ? "> timeout" : is[name, i])
+    }
     printf "%s | %.2f | %.2f |\n", line, is[name, 2] / is["dnsperf", 2], is[name, 3] / is["dnsperf", 3] >"/dev/stderr"
   }
   if (part == "closed") {

@@ -11,6 +11,7 @@ use std::process::Command;
 fn package(tool: &str) -> &'static str {
     match tool {
         "ethtool" => "ethtool",
+        "chrt" => "util-linux",
         _ => "iproute2",
     }
 }

@@ -75,6 +75,10 @@ fn at_rest(read: impl Fn() -> [Reading; 2]) -> [Reading; 2] {
     }
 }
 
+/// How a thread is scheduled, field 41 of /proc/PID/stat: sched(7).
+const OTHER: &str = "0";
+const FIFO: &str = "1";
+
 #[test]
 fn every_address_reaches_the_server_and_every_packet_is_accounted_for() {
     if !possible() {
@@ -109,7 +113,7 @@ fn every_address_reaches_the_server_and_every_packet_is_accounted_for() {
         assert_eq!((server.udp.in_datagrams, client.udp.out_datagrams), (count, count), "{layout}");
         // Each polling thread is on its side's CPU.
         let status = bench.0.status().unwrap();
-        for host in &status.hosts {
+        for (host, policy) in status.hosts.iter().zip([OTHER, FIFO]) {
             let wanted = if layout == Layout::Steered { 0 } else { 2 };
             assert_eq!(host.polling.len(), wanted, "{layout}: {host:?}");
             for thread in &host.polling {
@@ -117,6 +121,10 @@ fn every_address_reaches_the_server_and_every_packet_is_accounted_for() {
                 let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
                 let allowed = status.lines().find_map(|l| l.strip_prefix("Cpus_allowed_list:"));
                 assert_eq!(allowed.map(str::trim), Some(host.cpus.as_str()), "{layout}: {thread}");
+                // The clients' goes before a generator that is busy.
+                let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+                let fields = stat.rsplit_once(") ").unwrap().1;
+                assert_eq!(fields.split(' ').nth(38), Some(policy), "{layout}: {thread}");
             }
         }
     }

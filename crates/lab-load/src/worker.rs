@@ -245,8 +245,10 @@ impl<'a, W: Way> Worker<'a, W> {
         let now = self.clock.now();
         let timeout = self.book.next_timeout().unwrap_or(u64::MAX);
         let until = until.saturating_sub(SPIN_NS).min(timeout).min(self.publish_at);
-        if until > now {
-            self.way.wait((until - now).min(NAP_MAX_NS));
+        match until > now {
+            true => self.way.wait((until - now).min(NAP_MAX_NS)),
+            // Whatever receives on this CPU must not wait for the end of a time slice.
+            false => std::thread::yield_now(),
         }
     }
 

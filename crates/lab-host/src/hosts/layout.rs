@@ -14,7 +14,8 @@ use std::str::FromStr;
 #[serde(rename_all = "lowercase")]
 pub enum Layout {
     /// The receiver's: each end of the wire has a polling thread (threaded NAPI) on its side's
-    /// CPU, which competes with what else runs there as any thread does.
+    /// CPU. The server's competes with what else runs there as any thread does; the clients' goes
+    /// first, as an interrupt does, since a generator that is busy would lose what has come.
     Whole,
     /// As `whole`, but what AF_XDP sends goes past the other end's polling thread, so that the
     /// sender's CPU runs the network stack of the receiver.
@@ -82,7 +83,7 @@ pub(super) fn apply(options: &Options, side: Side) -> Result<()> {
     Ok(())
 }
 
-/// Pins the polling threads, each to the next CPU of its side.
+/// Pins the polling threads, each to the next CPU of its side, and has the clients' go first.
 pub(super) fn pin(options: &Options) -> Result<()> {
     for side in Side::ALL.into_iter().filter(|_| options.layout.polls()) {
         let cpus = options.cpus(side)?;
@@ -96,6 +97,9 @@ pub(super) fn pin(options: &Options) -> Result<()> {
         for (thread, cpu) in found.iter().zip(cpus.as_slice().iter().cycle()) {
             let pinned = threads::pin(thread.pid, &std::iter::once(*cpu).collect());
             pinned.map_err(|e| format!("cannot pin {} to CPU {cpu}: {e}", thread.name))?;
+            if side == Side::Client {
+                tool::run("chrt", &format!("--fifo --pid 1 {}", thread.pid))?;
+            }
         }
     }
     Ok(())

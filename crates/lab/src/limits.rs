@@ -40,6 +40,9 @@ pub const NAMESPACES_MAX: usize = 256;
 /// Threads of this machine that are looked at.
 pub const TASKS_MAX: usize = 65_536;
 
+/// CPUs of a generator of which it is looked whether they stand still.
+pub const SLEEPERS_MAX: usize = 256;
+
 /// How many times more datagrams than packets there may be before packets are taken to hold
 /// several: counters are not read at one instant.
 pub const JOINED: f64 = 1.02;

@@ -1,9 +1,10 @@
 //! Takes down what a run leaves behind: who and where the server is, what both kernels counted, who
 //! ran on whose CPUs. Of all that a verdict is made.
 //!
-//! Counters are read when all sockets are open, when the last question has been sent, and when nothing is
+//! Counters are read when all sockets are open, when the last question is due, and when nothing is
 //! under way any more: CPU times are of the first two, packets of the first and the last. In
-//! between nothing is read, as reading costs CPU time.
+//! between nothing is read, as reading costs CPU time; but on each of the generator's CPUs a timer
+//! is slept for again and again, which shows whether that stood still.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,11 +15,13 @@ use lab_load::{LEAD_NS, Options, Report, Snapshot};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::Result;
+use crate::limits::SLEEPERS_MAX;
 use crate::verdict::{Ceiling, Evidence, Verdict, judge};
 
 mod evidence;
 mod place;
 mod processes;
+mod stall;
 
 pub use place::Place;
 
@@ -85,27 +88,36 @@ pub fn measure(
     seen: &mut dyn FnMut(&Snapshot),
 ) -> Result<Measured> {
     let (place, over) = (&Place::find(options, pids)?, &AtomicBool::new(false));
-    let (report, before, begin_ns, sent) = std::thread::scope(|scope| {
+    let cpus = place.client.cpus.as_ref().map_or(&[][..], |cpus| cpus.as_slice());
+    let (report, before, begin_ns, sent, stall) = std::thread::scope(|scope| {
         let mut begun = None;
         let mut ready = || {
             let before = Look::take(place)?;
             let begin_ns = monotonic_ns() + LEAD_NS;
-            let watch = scope.spawn(move || at_the_end(begin_ns + options.length_ns, place, over));
-            begun = Some((before, begin_ns, watch));
+            let end_ns = begin_ns + options.length_ns;
+            let watch = scope.spawn(move || at_the_end(end_ns, place, over));
+            let sleep = |cpu: &usize| {
+                let cpu = *cpu;
+                scope.spawn(move || stall::longest(cpu, end_ns, over))
+            };
+            let sleepers: Vec<_> = cpus.iter().take(SLEEPERS_MAX).map(sleep).collect();
+            begun = Some((before, begin_ns, watch, sleepers));
             Ok(())
         };
         let report = lab_load::run_watched(options, stop, &mut ready, seen);
         over.store(true, Ordering::Relaxed);
         let report = report?;
-        let (before, begin_ns, watch) = begun.expect("a load that has run was ready");
+        let (before, begin_ns, watch, sleepers) = begun.expect("a load that has run was ready");
         let sent = watch.join().map_err(|_| "the thread that looks panicked")?;
-        Ok::<_, String>((report, before, begin_ns, sent?))
+        let stalls = sleepers.into_iter().filter_map(|sleeper| sleeper.join().ok().flatten());
+        Ok::<_, String>((report, before, begin_ns, sent?, stalls.max()))
     })?;
     let after = Look::take(place)?;
     let sent = sent.unwrap_or_else(|| after.clone());
     let seconds = sent.client.at_ns.saturating_sub(begin_ns) as f64 / 1e9;
     let looks = [&before, &sent, &after];
-    let evidence = evidence::gather(options, place, &report, looks, seconds);
+    let mut evidence = evidence::gather(options, place, &report, looks, seconds);
+    evidence.load.stalled_us = stall.map(|longest| longest.as_micros() as f64);
     let resident = place.server.as_ref().and_then(|host| processes::resident(&host.pids));
     let verdict = judge(&evidence);
     Ok(Measured { report, evidence, verdict, resident })

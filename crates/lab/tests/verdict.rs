@@ -88,6 +88,13 @@ fn stopped(stage: &Stage) -> Measured {
     measured
 }
 
+/// A load whose process stands still for a while, with all its threads and timers.
+fn stalled(stage: &Stage) -> Measured {
+    let server = stage.start(&fine());
+    let _stopper = stage::stop_us_for("0.06");
+    measure(&load(), &[server.id()])
+}
+
 fn hogged(stage: &Stage, side: Side) -> Measured {
     if side == CLIENT {
         let server = stage.start(&fine());
@@ -132,7 +139,7 @@ fn at(rate: f64) -> Options {
 /// What is broken, whose fault it is, what the verdict has to say, and how one breaks it.
 type Scenario = (&'static str, Cause, &'static str, fn(&Stage) -> Measured);
 
-const SCENARIOS: [Scenario; 13] = [
+const SCENARIOS: [Scenario; 14] = [
     ("the server spins 200 µs a question", Cause::Server, "socket", |stage| {
         judged(stage, &Spinner { spin_ns: SPIN_NS, buffer: BUFFER, ..fine() }, &load())
     }),
@@ -161,6 +168,12 @@ const SCENARIOS: [Scenario; 13] = [
         Cause::Host,
         "the generator kept no plan: sh (",
         |stage| hogged(stage, CLIENT),
+    ),
+    (
+        "the generator is stopped for 60 ms (SIGSTOP), as its whole machine might be",
+        Cause::Host,
+        "stood still",
+        stalled,
     ),
     ("the server is stopped (SIGSTOP)", Cause::Server, "state T", stopped),
     (

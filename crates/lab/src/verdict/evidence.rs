@@ -44,6 +44,8 @@ pub struct Load {
     pub wrong: u64,
     /// How late one question in a thousand was sent, µs (p99.9).
     pub lateness_us: f64,
+    /// The longest that nothing at all ran on one of its CPUs though a timer was due, µs.
+    pub stalled_us: Option<f64>,
 }
 
 impl Load {

@@ -198,9 +198,23 @@ pub fn generator_late(e: &Evidence) -> Option<Verdict> {
     if fell_behind(e) { behind(e) } else { None }
 }
 
+/// The generator was late: by itself, or as its CPU stood still.
 fn behind(e: &Evidence) -> Option<Verdict> {
+    let is_all = share(e.load.sent, e.load.planned) >= SENT_MIN;
     let sent = of_planned(e.load.sent, e);
     let late = e.load.lateness_us / 1_000.0;
+    let stood_still = |stalled_us: &f64| is_all && *stalled_us >= e.load.lateness_us * MOST;
+    if let Some(stalled_us) = e.load.stalled_us.filter(stood_still) {
+        let stalled = stalled_us / 1_000.0;
+        return say(
+            Cause::Host,
+            format!(
+                "the generator sent {sent} that were due, up to {late:.1} ms late (p99.9), as its \
+                 CPU stood still for {stalled:.1} ms: a timer came so late though nobody else ran \
+                 (a hypervisor took the CPU and did not say so, or the process was stopped)"
+            ),
+        );
+    }
     let busy = while_busy(e.generator.as_ref(), e);
     say(
         Cause::Generator,

@@ -102,7 +102,29 @@ fn hog(side: &mut Side) {
 /// A story, its cause, and words that its sentence must have.
 struct Story(&'static str, Cause, &'static [&'static str], fn() -> Evidence);
 
-const STORIES: [Story; 37] = [
+const STORIES: [Story; 41] = [
+    Story("a CPU that stood still", Cause::Host, &["35.1 ms late", "for 34.0 ms", "timer"], || {
+        let mut e = calm();
+        (e.load.lateness_us, e.load.stalled_us) = (35_100.0, Some(34_000.0));
+        e
+    }),
+    Story("the same for long", Cause::Host, &["950.0 ms late", "stood still"], || {
+        let mut e = calm();
+        (e.load.lateness_us, e.load.stalled_us) = (950_000.0, Some(940_000.0));
+        e
+    }),
+    Story("a slow generator beside it", Cause::Generator, &["120,000 of 200,000"], || {
+        let mut e = calm();
+        (e.load.sent, e.load.unsent, e.load.lateness_us) = (120_000, 80_000, 900_000.0);
+        e.load.stalled_us = Some(600_000.0);
+        lose(&mut e, 80_000, 0);
+        e
+    }),
+    Story("a late generator beside it", Cause::Generator, &["35.1 ms late"], || {
+        let mut e = calm();
+        (e.load.lateness_us, e.load.stalled_us) = (35_100.0, Some(4_000.0));
+        e
+    }),
     Story("one thread on sixteen CPUs", Cause::Server, &["server's CPU was 99 %"], || {
         let mut e = closed_beside(0);
         (server(&mut e).cpus, server(&mut e).busiest_s) = (16.0, 1.98);

@@ -226,6 +226,13 @@ impl Drop for Unmake {
     }
 }
 
+/// Stops this process, half a second from now, for so many seconds: by another one, which goes on.
+pub fn stop_us_for(seconds: &str) -> Running {
+    let id = std::process::id();
+    let steps = format!("sleep 0.5; kill -STOP {id}; sleep {seconds}; kill -CONT {id}");
+    Running(Command::new("sh").args(["-c", &steps]).spawn().unwrap())
+}
+
 pub fn stop(id: u32) {
     signal(id, Signal::STOP);
 }

@@ -148,7 +148,7 @@ fn displaced(side: &Side, e: &Evidence) -> Option<String> {
         return None;
     }
     Some(format!(
-        "{} had {} of a CPU's time, for which a thread waited {:.2} s of {seconds:.2} s (schedstat)",
+        "{} had {} of a CPU, for which a thread waited {:.2} s of {seconds:.2} s (schedstat)",
         taker.name,
         of_one(taker.most_s),
         side.waited_s,

@@ -99,8 +99,9 @@ impl Report {
         Quantile::of(of, share, self.timeout_ns)
     }
 
-    /// The mean of the times of answers: what timed out has none, and is left out. An answer in time
-    /// to a query that was sent late may have taken longer than the timeout from when it was due.
+    /// The mean of the times of answers: what timed out has none, and is left out. An answer in
+    /// time to a query that was sent late may have taken longer than the timeout from when it was
+    /// due.
     /// Nothing where there was no answer.
     pub fn mean_of_answered(&self, of: &Histogram<u64>) -> Option<f64> {
         let (mut sum, mut count) = (0.0, 0);

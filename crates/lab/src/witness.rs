@@ -116,8 +116,7 @@ pub fn measure(
     let sent = sent.unwrap_or_else(|| after.clone());
     let seconds = sent.client.at_ns.saturating_sub(begin_ns) as f64 / 1e9;
     let looks = [&before, &sent, &after];
-    let mut evidence = evidence::gather(options, place, &report, looks, seconds);
-    evidence.load.stalled_us = stall.map(|longest| longest.as_micros() as f64);
+    let evidence = evidence::gather(options, place, &report, looks, seconds, stall);
     let resident = place.server.as_ref().and_then(|host| processes::resident(&host.pids));
     let verdict = judge(&evidence);
     Ok(Measured { report, evidence, verdict, resident })

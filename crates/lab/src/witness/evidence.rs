@@ -1,5 +1,7 @@
 //! What the looks at both hosts come to.
 
+use std::time::Duration;
+
 use lab_host::counters::{Change, CpuTime, Host, Thread};
 use lab_load::{Options, Path, Report, THREAD, Tally};
 
@@ -126,13 +128,14 @@ fn generating(change: &Change, report: &Report) -> Option<Vec<Spent>> {
 }
 
 /// The evidence of a run: looks before it, when the last question had been sent, and after it; from
-/// its beginning to the second one it was so many seconds.
+/// its beginning to the second one it was so many seconds, and a CPU stood still so long.
 pub(super) fn gather(
     options: &Options,
     place: &Place,
     report: &Report,
     looks: [&Look; 3],
     seconds: f64,
+    stall: Option<Duration>,
 ) -> Evidence {
     let [before, sent, after] = looks;
     let client = after.client.since(&before.client);
@@ -156,7 +159,7 @@ pub(super) fn gather(
     });
     let is_at_sockets = |server: &&Change| place.is_one_host() || !is_past(&report.tally, server);
     Evidence {
-        load: load(options, report, seconds),
+        load: load(options, report, seconds, stall),
         balance: match place.is_one_host() || matches!(options.path, Path::Tcp { .. }) {
             true => at_generator(&report.tally),
             false => balance(options.path.joins(), &report.tally, server.as_ref(), &client),
@@ -172,7 +175,7 @@ pub(super) fn gather(
     }
 }
 
-fn load(options: &Options, report: &Report, seconds: f64) -> Load {
+fn load(options: &Options, report: &Report, seconds: f64, stall: Option<Duration>) -> Load {
     let tally = &report.tally;
     Load {
         open: options.is_open(),
@@ -184,6 +187,7 @@ fn load(options: &Options, report: &Report, seconds: f64) -> Load {
         late: tally.late,
         timeouts: tally.timeouts,
         wrong: tally.wrong,
+        stalled_us: stall.map(|longest| longest.as_nanos() as f64 / 1e3),
         lateness_us: report.times.lateness.value_at_quantile(0.999) as f64 / 1e3,
     }
 }

@@ -34,8 +34,8 @@ fn what_is_answered_past_the_sockets_is_not_counted_at_them() {
 
 const SECOND: u64 = 1_000_000_000;
 
-/// A look at which these processes had run so long: id, user time, system time. All of them have one
-/// thread and run on CPU 0.
+/// A look at which these processes had run so long: id, user time, system time. All of them have
+/// one thread and run on CPU 0.
 fn look(running: &[(u32, u64, u64)]) -> Look {
     let ran = |&(pid, user_ns, system_ns): &(u32, u64, u64)| {
         let name = format!("p{pid}");

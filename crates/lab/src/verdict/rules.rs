@@ -130,7 +130,8 @@ fn far_behind(e: &Evidence) -> bool {
 /// What kept a side's threads from a CPU, where that was somebody else.
 fn displaced(side: &Side, e: &Evidence) -> Option<String> {
     let seconds = e.load.seconds;
-    let of_one = |time_s: f64| percent(time_s / seconds);
+    // A look takes some time: what others used in it may come to more than there was.
+    let of_one = |time_s: f64| percent((time_s / seconds).min(1.0));
     let enough = |time_s: f64| time_s >= seconds * TAKEN;
     if enough(side.steal_s) {
         let stolen = of_one(side.steal_s);

@@ -54,7 +54,8 @@ impl Between<'_> {
         for time in &self.change.cpus {
             let on = found.cpus.get(&time.cpu).copied().unwrap_or_default();
             // User time of nobody who is there: whose it was has ended, as a build's compilers do.
-            let nobody_s = time.user_ns as f64 / 1e9 - on.user_s;
+            // A tick may have found a program where a thread of the kernel's ran most of the time.
+            let nobody_s = seconds(time.user_ns) - on.user_s - self.kernel_threads_s();
             let is_much = nobody_s >= self.change.seconds * ROUNDED;
             let gone_s = if is_much && self.is_whole { nobody_s } else { 0.0 };
             let here_s = (on.strangers_s + gone_s).min(used_s(time));
@@ -70,6 +71,11 @@ impl Between<'_> {
         let others = if seconds < all_s * ALONE { " and others" } else { "" };
         let name = format!("{name}{others}");
         (all_s > 0.0).then(|| Taker { name, cpu_s, most_s: busiest_s.min(cpu_s) })
+    }
+
+    /// What the kernel's threads used, as they count it: without ticks.
+    fn kernel_threads_s(&self) -> f64 {
+        self.change.kernel_threads.iter().map(|thread| Spent::by(thread).cpu_s).sum()
     }
 
     fn known_as(&self, name: &str, pid: u32) -> String {
@@ -89,6 +95,7 @@ impl Between<'_> {
         let left_s = (sum(used_s) - process_s).max(0.0);
         let taken_by = self.taker(left_s);
         let left_s = left_s - taken_by.as_ref().map_or(0.0, |taker| taker.cpu_s);
+        let system_s = sum(|time| seconds(time.system_ns)).max(self.kernel_threads_s());
         let kernel = self.change.kernel_threads.iter().map(|thread| Spent::by(thread).cpu_s);
         let busy = own.iter().map(|thread| thread.cpu_s).chain(kernel);
         Side {
@@ -96,7 +103,7 @@ impl Between<'_> {
             process_s,
             // What nobody else has used is the kernel's, its threads and interrupts, as far as it
             // is no user time.
-            kernel_s: left_s.min(sum(|time| seconds(time.system_ns) + interrupted_s(time))),
+            kernel_s: left_s.min(system_s + sum(interrupted_s)),
             busiest_s: most(&mut busy.chain(cpus.iter().map(interrupted_s))),
             waited_s: most(&mut own.iter().map(|thread| thread.waited_s)),
             taken_by,

@@ -93,6 +93,15 @@ fn user_time_is_never_the_kernels() {
 }
 
 #[test]
+fn what_a_thread_of_the_kernels_counts_is_the_kernels_whatever_ticks_have_found() {
+    let mut change = second(SECOND / 2, 0, 0);
+    change.kernel_threads.push(Thread { cpu_ns: SECOND / 5, ..Thread::default() });
+    let side = side_of_1(change, &[(1, 3 * SECOND / 10, 0)]);
+    assert_eq!(side.taken_by, None);
+    assert!(near(side.kernel_s, 0.2) && near(side.busy(1.0), 0.5), "{side:?}");
+}
+
+#[test]
 fn one_thread_or_one_cpus_interrupts_may_be_all_that_can_be_had() {
     let mut change = second(0, 0, 2 * SECOND / 10);
     (1..16).for_each(|cpu| change.cpus.push(CpuTime { cpu, ..CpuTime::default() }));

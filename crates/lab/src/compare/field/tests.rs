@@ -18,7 +18,7 @@ fn asked(test: &str, change: fn(&mut Vec<u8>)) -> (Result<()>, Tally) {
         names,
         rounds: 1,
         length_ns: 100_000_000,
-        highest: 1_000.0,
+        highest: 4_000.0,
         folder: folder.clone(),
     };
     let cpus = || cpu::allowed().unwrap().as_slice()[0].to_string();

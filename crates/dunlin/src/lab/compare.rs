@@ -398,7 +398,9 @@ mod tests {
         let binaries = "--binary knot=k --binary dnsmasq=d --server-cpus 0 --client-cpus 0";
         let compare = parse(&format!("{line} {binaries}")).unwrap();
         let wanted = compare.wanted(Path::new("/run")).unwrap();
-        let text = configs(&wanted, &compare.hosts().unwrap()).unwrap();
+        let hosts = compare.hosts().unwrap();
+        assert_eq!((hosts.layout, hosts.server_cpus.as_str()), (Layout::Steered, "0"));
+        let text = configs(&wanted, &hosts).unwrap();
         fs::remove_file(&zone).unwrap();
         let (knot, dnsmasq) = text.split_once("\n# dnsmasq\n").unwrap();
         assert!(knot.starts_with("# knot\nserver:\n  rundir: \"/run/0\"\n"), "{knot}");

@@ -5,7 +5,8 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::File;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
-use std::process::Command;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use std::{env, thread};
@@ -25,7 +26,14 @@ pub fn is_root() -> bool {
 pub struct Wire {
     server: String,
     client: String,
+    guard: Child,
 }
+
+/// Ends what runs in the namespaces, and those, once nobody holds the other end of its input: also
+/// when the test was killed. No signal bound to a parent's death would do, as servers that give
+/// their privileges up lose that.
+const GUARD: &str = "read -r _
+for space; do ip netns pids $space | xargs -r kill -KILL; ip netns del $space; done";
 
 /// How the two ends are set up; `{s}` and `{c}` are the namespaces.
 const SET_UP: &str = "
@@ -54,7 +62,12 @@ impl Wire {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = |end| format!("dunlin-{}-{number}-{end}", std::process::id());
-        let wire = Self { server: name("s"), client: name("c") };
+        let (server, client) = (name("s"), name("c"));
+        let mut guard = Command::new("sh");
+        // In a group of its own, which what interrupts the test does not interrupt.
+        guard.args(["-c", GUARD, "guard", &server, &client]).process_group(0);
+        let guard = guard.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let wire = Self { server, client, guard };
         SET_UP.lines().filter(|line| !line.is_empty()).for_each(|line| wire.run(line));
         wire
     }
@@ -71,6 +84,11 @@ impl Wire {
         let output = Command::new(words.next().expect("a command")).args(words).output().unwrap();
         let told = [output.stdout, output.stderr].concat();
         (output.status.success(), String::from_utf8_lossy(&told).into_owned())
+    }
+
+    /// The name of the client's namespace.
+    pub fn client_name(&self) -> &str {
+        &self.client
     }
 
     /// A command that runs a program where the server is.
@@ -149,9 +167,8 @@ impl Wire {
 
 impl Drop for Wire {
     fn drop(&mut self) {
-        for end in ["{s}", "{c}"] {
-            self.try_run(&format!("ip netns del {end}"));
-        }
+        drop(self.guard.stdin.take());
+        self.guard.wait().expect("it ends");
     }
 }
 

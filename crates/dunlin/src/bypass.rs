@@ -4,6 +4,7 @@ use crate::config::{Config, PortKind, Queues, Xdp};
 use crate::threads::Threads;
 use control::status::{XdpQueueStatus, XdpStatus};
 use port::Udp;
+use port_xdp::limits::FRAMES;
 use port_xdp::{Counts, Interface, Passed, Program, Queue, Rules, Socket, Watch, XdpError};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -183,7 +184,20 @@ impl Watched {
             ("invalid", losses.invalid),
             ("stray", self.counts.strays()),
         ];
-        XdpQueueStatus { queue: self.number, lost: named(lost) }
+        let places = self.counts.places();
+        let places = [
+            ("free", places.free),
+            ("fill", places.fill),
+            ("receive", places.receive),
+            ("send", places.send),
+            ("complete", places.complete),
+        ];
+        XdpQueueStatus {
+            queue: self.number,
+            frames: FRAMES.into(),
+            places: named(places.map(|(name, count)| (name, count.into()))),
+            lost: named(lost),
+        }
     }
 }
 

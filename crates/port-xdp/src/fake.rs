@@ -1,5 +1,6 @@
 //! A kernel in memory: the other ends of the rings, and every way it could fail.
 
+use crate::counts::Places;
 use crate::limits::{CHUNK, FRAMES, HEADROOM, RING};
 use crate::queue::{Device, Queue, Rings};
 use crate::ring::{Consumer, Producer, plain};
@@ -206,6 +207,8 @@ fn frames_are_conserved_when_the_kernel_sends_nothing() {
     }
     assert_eq!([replied, unsent], [RING as usize, 2 * RING as usize]);
     assert_eq!(link.port.frames().census()[3], RING as usize);
+    let places = link.port.frames().counts().places();
+    assert_eq!(places, Places { free: 1, fill: RING - 1, send: RING, ..Places::default() });
     // And everything leaves once it does.
     link.port.frames().device().sends = usize::MAX;
     for _ in 0..3 {
@@ -213,6 +216,31 @@ fn frames_are_conserved_when_the_kernel_sends_nothing() {
     }
     assert_eq!(link.port.frames().census(), [RING as usize, RING as usize, 0, 0]);
     assert_eq!(link.port.frames().device().wire.len(), RING as usize);
+    let places = link.port.frames().counts().places();
+    assert_eq!(places, Places { fill: RING, free: RING, ..Places::default() });
+}
+
+#[test]
+fn where_the_frames_are_can_be_seen_from_elsewhere() {
+    let mut link = Fake::new(["198.51.100.1:4001", "198.51.100.2:4002"]);
+    let counts = Arc::clone(link.port.frames().counts());
+    let is = |free, fill, receive, send, complete, sum| {
+        assert_eq!(counts.places(), Places { free, fill, receive, send, complete });
+        assert_eq!(counts.places().sum(), sum);
+    };
+    is(RING, RING, 0, 0, 0, FRAMES);
+    (0..3).for_each(|_| link.send(0, b"q"));
+    is(RING, RING - 3, 3, 0, 0, FRAMES);
+    (link.port.frames().device().sends, link.port.frames().device().completes) = (1, 0);
+    assert_eq!(echo(&mut link.port).replied, 3);
+    // All were sent, and the driver has them.
+    is(RING, RING - 3, 0, 0, 0, FRAMES - 3);
+    link.port.frames().device().completes = 2;
+    link.port.frames().device().give_back();
+    is(RING, RING - 3, 0, 0, 2, FRAMES - 1);
+    link.port.frames().device().give_back();
+    assert_eq!(echo(&mut link.port).received, 0);
+    is(RING, RING, 0, 0, 0, FRAMES);
 }
 
 #[test]
@@ -356,5 +384,7 @@ proptest! {
         link.port.frames().device().give_back();
         echo(&mut link.port);
         prop_assert_eq!(link.port.frames().census(), [RING as usize, RING as usize, 0, 0]);
+        let places = link.port.frames().counts().places();
+        prop_assert_eq!(places, Places { free: RING, fill: RING, ..Places::default() });
     }
 }

@@ -2,6 +2,7 @@
 //! stack, and the program that lets in what is for us.
 
 mod attached;
+mod counts;
 mod interface;
 pub mod limits;
 mod program;
@@ -16,7 +17,8 @@ mod fake;
 pub use attached::{Attached, Mode, XdpError};
 /// To load a program of one's own by: [`Attached::new`].
 pub use aya::{EbpfLoader, include_bytes_aligned};
+pub use counts::{Counts, Places};
 pub use interface::Interface;
 pub use program::{Passed, Program, Rules};
-pub use queue::{Counts, Device, Queue};
+pub use queue::{Device, Queue};
 pub use socket::{Losses, Socket, Watch, open};

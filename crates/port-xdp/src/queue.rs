@@ -1,5 +1,6 @@
 //! One queue's frames, and who has each.
 
+use crate::counts::Counts;
 use crate::limits::{FRAMES, HEADROOM, KICKS_MAX, LATE_MAX, RING};
 use crate::ring::{Consumer, Producer};
 use crate::umem::Mapping;
@@ -11,7 +12,6 @@ use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
 use std::slice;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The kernel behind the rings, or what stands for it.
 pub trait Device {
@@ -54,19 +54,6 @@ enum Owner {
     Sent,
 }
 
-/// What a queue counts, for others to read.
-#[derive(Debug, Default)]
-pub struct Counts {
-    strays: AtomicU64,
-}
-
-impl Counts {
-    /// Descriptors of the kernel that were no frame which it had: they were left alone.
-    pub fn strays(&self) -> u64 {
-        self.strays.load(Ordering::Relaxed)
-    }
-}
-
 /// One queue of one device. Allocates when it is made, then never.
 #[derive(Debug)]
 pub struct Queue<D> {
@@ -97,6 +84,7 @@ impl<D: Device> Queue<D> {
         assert!(chunk.is_power_of_two() && memory.len() >= (FRAMES * chunk) as usize);
         let mut queue = Self {
             device,
+            counts: Arc::new(Counts::new(&rings)),
             rings,
             memory,
             chunk,
@@ -107,9 +95,9 @@ impl<D: Device> Queue<D> {
             sent: 0,
             late: Vec::with_capacity(LATE_MAX),
             is_stuck: false,
-            counts: Arc::default(),
         };
         queue.fill();
+        queue.counts.set_free(queue.free.len());
         queue
     }
 
@@ -132,8 +120,7 @@ impl<D: Device> Queue<D> {
                 true
             }
             _ => {
-                let strays = self.counts.strays.load(Ordering::Relaxed);
-                self.counts.strays.store(strays + 1, Ordering::Relaxed);
+                self.counts.stray();
                 false
             }
         }
@@ -231,17 +218,17 @@ impl<D: Device> Queue<D> {
         true
     }
 
-    /// The same, if there is anything to be sent; also what was refused before, lest it stays.
+    /// Has the kernel send what it was given, also what was refused before, lest it stays.
     #[inline]
-    fn kick_if_any(&mut self) -> io::Result<()> {
+    fn finish(&mut self) -> io::Result<()> {
+        self.counts.set_free(self.free.len());
+        self.is_stuck = false;
         if self.sent > 0 { self.kick() } else { Ok(()) }
     }
 
-    /// Has the kernel send what it was given.
     fn kick(&mut self) -> io::Result<()> {
         self.rings.send.show();
         let mut waiting = self.rings.send.waiting();
-        self.is_stuck = false;
         for _ in 0..KICKS_MAX {
             if waiting == 0 || !self.rings.send.wants_wake() || !self.device.send()? {
                 return Ok(());
@@ -287,7 +274,7 @@ impl<D: Device> Frames for Queue<D> {
         let received = self.take(&mut taken);
         let mut exchange = Exchange { received, refused: 0 };
         if received == 0 {
-            self.kick_if_any()?;
+            self.finish()?;
             return Ok(exchange);
         }
         let mut frames = [const { MaybeUninit::<Frame<'_>>::uninit() }; BURST_MAX];
@@ -308,7 +295,7 @@ impl<D: Device> Frames for Queue<D> {
             let len = frame.len.min(frame.buf.len()) as u32;
             exchange.refused += usize::from(!self.give(xdp_desc { len, ..*taken }));
         }
-        self.kick_if_any()?;
+        self.finish()?;
         Ok(exchange)
     }
 
@@ -337,7 +324,7 @@ impl<D: Device> Frames for Queue<D> {
         }
         self.late.clear();
         // What ends the device ends the next burst too.
-        let _ = self.kick();
+        let _ = self.finish();
     }
 
     fn is_stuck(&self) -> bool {

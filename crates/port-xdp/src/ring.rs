@@ -25,6 +25,34 @@ impl Layout {
     }
 }
 
+/// A word of a ring that both sides use.
+///
+/// # Safety
+/// The offset is within the mapping and aligned, and nobody touches this word but as an atomic.
+unsafe fn index(mapping: &Mapping, at: usize) -> &AtomicU32 {
+    // SAFETY: the caller's promise.
+    unsafe { &*mapping.base().add(at).cast::<AtomicU32>() }
+}
+
+/// A look at a ring from elsewhere.
+#[derive(Debug)]
+pub struct Level {
+    mapping: Arc<Mapping>,
+    layout: Layout,
+}
+
+impl Level {
+    /// How many entries wait in it to be taken, as far as each side has shown; more than there are
+    /// if the two move meanwhile.
+    pub fn waiting(&self) -> u32 {
+        // SAFETY: the side that made this checked the offsets.
+        let read = |at| unsafe { index(&self.mapping, at) }.load(Ordering::Acquire);
+        // In this order the producer is never seen behind the consumer.
+        let consumer = read(self.layout.consumer);
+        read(self.layout.producer).wrapping_sub(consumer)
+    }
+}
+
 /// One side of a ring.
 #[derive(Debug)]
 struct Side<T> {
@@ -51,9 +79,12 @@ impl<T: Copy> Side<T> {
     }
 
     fn index(&self, at: usize) -> &AtomicU32 {
-        // SAFETY: the offset is within the mapping and aligned, which `new` checked, and both sides
-        // touch this word as an atomic only.
-        unsafe { &*self.mapping.base().add(at).cast::<AtomicU32>() }
+        // SAFETY: `new` checked the offset.
+        unsafe { index(&self.mapping, at) }
+    }
+
+    fn level(&self) -> Level {
+        Level { mapping: Arc::clone(&self.mapping), layout: self.layout }
     }
 
     fn entry(&self, index: u32) -> *mut T {
@@ -82,6 +113,11 @@ impl<T: Copy> Producer<T> {
     /// `count` is no power of two, or the mapping is too small.
     pub fn new(mapping: Arc<Mapping>, layout: Layout, count: u32) -> Self {
         Self(Side::new(mapping, layout, count))
+    }
+
+    /// A look at the ring from elsewhere.
+    pub fn level(&self) -> Level {
+        self.0.level()
     }
 
     /// How many entries there is room for.
@@ -135,6 +171,11 @@ impl<T: Copy> Consumer<T> {
     /// `count` is no power of two, or the mapping is too small.
     pub fn new(mapping: Arc<Mapping>, layout: Layout, count: u32) -> Self {
         Self(Side::new(mapping, layout, count))
+    }
+
+    /// A look at the ring from elsewhere.
+    pub fn level(&self) -> Level {
+        self.0.level()
     }
 
     /// Takes the next entry. The other one may not use its place again before `release`.

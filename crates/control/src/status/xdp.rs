@@ -28,6 +28,11 @@ pub struct XdpStatus {
 pub struct XdpQueueStatus {
     /// Its number.
     pub queue: u32,
+    /// How many frames it has.
+    pub frames: u64,
+    /// Where they are: `free`, or in one of the rings. While nothing is under way, and frames are
+    /// copied, these are all; else the rest is with the worker or the driver.
+    pub places: BTreeMap<String, u64>,
     /// Frames that the kernel lost there, by reason.
     pub lost: BTreeMap<String, u64>,
 }

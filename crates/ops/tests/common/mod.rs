@@ -162,7 +162,10 @@ fn xdp(looks: u64) -> XdpStatus {
         interface: "eth0".into(),
         mode: "native".into(),
         passed: counts(&["taken", "unchecked", "route"]),
-        queues: vec![XdpQueueStatus { queue: 0, lost: counts(&["ring_full", "stray"]) }],
+        queues: vec![XdpQueueStatus {
+            lost: counts(&["ring_full", "stray"]),
+            ..XdpQueueStatus::default()
+        }],
         ..XdpStatus::default()
     }
 }

@@ -7,6 +7,7 @@ mod wire;
 use packet::{Packet, Verdict};
 use port::contract::Link;
 use port::{Port, Udp};
+use port_xdp::limits::FRAMES;
 use port_xdp::{Interface, Mode, Passed, Program, Queue, Rules, Socket, XdpError, open};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
@@ -169,6 +170,25 @@ fn a_question_whose_reply_goes_elsewhere_is_left_to_the_kernel() {
     link.send(0, b"elsewhere");
     assert_eq!(beside.recv(&mut [0; 16]).unwrap(), 9);
     assert_eq!((link.passed().route, link.passed().taken), (1, 1));
+}
+
+#[test]
+fn when_nothing_is_under_way_every_frame_is_in_one_place() {
+    if !is_root() {
+        return;
+    }
+    let mut link = Kernel::new("192.0.2.1:53");
+    assert_eq!(link.port.frames().counts().places().sum(), FRAMES);
+    // More than there are.
+    for nth in 0..FRAMES as usize + 1_000 {
+        link.send(nth % 2, b"question");
+        link.echo(1);
+    }
+    let end = Instant::now() + Duration::from_secs(5);
+    while link.port.frames().counts().places().sum() != FRAMES {
+        assert!(Instant::now() < end, "{:?}", link.port.frames().counts().places());
+    }
+    assert_eq!(link.port.frames().counts().strays(), 0);
 }
 
 #[test]

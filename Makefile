@@ -106,8 +106,8 @@ campaign-attach: ## ATTACHES=100 times an XDP program comes and goes under load,
 
 campaign-soak: ## SECONDS=3600 past the kernel at RATE=50000 while CHANGES=1000 records change a second; root
 	@scripts/require test
-	@cargo build --quiet --release --package dunlin --package xtask
-	@RATE=$(or $(RATE),50000) CHANGES=$(or $(CHANGES),1000) bench/soak $(or $(SECONDS),3600)
+	@DUNLIN_REQUIRE_ALL=1 DUNLIN_SOAK_SECONDS=$(or $(SECONDS),3600) DUNLIN_SOAK_RATE=$(or $(RATE),50000) \
+	  DUNLIN_SOAK_CHANGES=$(or $(CHANGES),1000) cargo test --release --package dunlin --test soak -- --nocapture
 
 campaign-floods: ## every flood for SECONDS=60 each, beside a polite client; root
 	@scripts/require test

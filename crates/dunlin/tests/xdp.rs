@@ -141,6 +141,8 @@ impl Load {
         let stop = Arc::new(AtomicBool::new(false));
         let client = |number: u8| {
             let (socket, stop) = (wire.client(AT), Arc::clone(&stop));
+            // What is slow is not lost.
+            socket.set_read_timeout(Some(Duration::from_secs(1))).expect("a timeout");
             std::thread::spawn(move || ask_on(&socket, number, &stop))
         };
         Self { clients: (0..2).map(client).collect(), stop: Arc::clone(&stop) }

@@ -1,0 +1,155 @@
+//! A server that is asked past its kernel's network stack, under a steady load while its records
+//! change: for some seconds, or for as long as `make campaign-soak` says. Needs root.
+#[path = "../../port-xdp/tests/kernel/wire.rs"]
+mod pair;
+mod served;
+
+use lab_load::arrivals::{Arrivals, Rate, Spacing};
+use lab_load::names::{Order, Set, What};
+use lab_load::query::Form;
+use lab_load::{Asks, Options, Oracle, Report, When};
+use pair::{Wire, is_root};
+use serde_json::Value;
+use served::{NOERROR, PATIENCE, Served, ask, binary, holds, rcode, zone};
+use std::fmt::Write;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::thread::{sleep, spawn};
+use std::time::{Duration, Instant};
+use wire::{Name, NameBuf, Rtype};
+
+/// Names that are asked for under load.
+const NAMES: u32 = 10_000;
+
+/// A number that a campaign sets.
+fn number(variable: &str, otherwise: u32) -> u32 {
+    let told = std::env::var(variable).ok().map(|count| count.parse().expect("a number"));
+    told.unwrap_or(otherwise)
+}
+
+/// A zone of so many names, all of them others than those of the lot before.
+fn records(lot: u32, count: u32) -> String {
+    let head = format!("$TTL 1\n@ SOA ns root {lot} 60 60 60 1\n@ NS ns\nns A 192.0.2.1\n");
+    (0..count).fold(head, |mut text, n| {
+        writeln!(text, "n{n} A 10.{}.{}.{}", lot % 256, n / 256 % 256, n % 256).expect("text");
+        text
+    })
+}
+
+fn serve(wire: &Wire, folder: &Path, changes: u32) -> Served {
+    let config = format!(
+        "port = \"xdp\"\nlisten = [\"192.0.2.1:53\"]\n[xdp]\ninterface = \"s0\"\n\
+         [admin]\nsocket = \"{}\"\n{}{}",
+        folder.join("admin").display(),
+        zone("steady.test"),
+        zone("changing.test")
+    );
+    let zones = [records(0, NAMES), records(1, changes)];
+    let files = [("steady.test.zone", zones[0].as_str()), ("changing.test.zone", &zones[1])];
+    let program = binary().get_program().to_str().expect("a path").to_owned();
+    Served::start_by(&mut wire.command(&program), folder, &config, &files)
+}
+
+fn status(folder: &Path) -> Value {
+    let words = ["status", "-o", "json", "--socket"];
+    let asked = binary().args(words).arg(folder.join("admin")).output().expect("it runs");
+    serde_json::from_slice(&asked.stdout).expect("a status")
+}
+
+fn resident_octets(folder: &Path) -> u64 {
+    status(folder)["process"]["resident_octets"].as_u64().expect("octets")
+}
+
+/// A steady load; one answer in 16 is compared with the zone.
+fn load(wire: &Wire, folder: &Path, rate: u32, length: Duration) -> Options {
+    let form = Form { recursion: true, edns: false, dnssec: false };
+    let set = Set::from_pattern("n{i}.steady.test", NAMES as usize, Rtype::A, form);
+    let set = Arc::new(set.expect("names"));
+    let what = What { set, order: Order::Uniform, unique: 0.0, nxdomain: 0.0, under: None };
+    let steady = NameBuf::from_text(b"steady.test", Name::ROOT).expect("a name");
+    let oracle = Oracle::read(&folder.join("steady.test.zone"), steady.as_name()).expect("a zone");
+    let at = SocketAddr::from(([192, 0, 2, 1], 53));
+    Options {
+        when: When::Open(Arrivals {
+            rate: Rate::Constant(rate.into()),
+            spacing: Spacing::Even,
+            burst: 1,
+        }),
+        length_ns: length.as_nanos() as u64,
+        netns: Some(wire.client_name().to_owned()),
+        oracle: Some(Arc::new(oracle)),
+        check_one_in: 16,
+        ..Options::new(at, Asks::Questions(Box::new(what)))
+    }
+}
+
+/// Gives the server another lot of records, and waits until it tells one of them.
+fn change(wire: &Wire, folder: &Path, lot: u32, count: u32) {
+    let (new, file) = (folder.join("new"), folder.join("changing.test.zone"));
+    std::fs::write(&new, records(lot, count)).and_then(|()| std::fs::rename(&new, file)).unwrap();
+    let at = SocketAddr::from(([192, 0, 2, 1], 53));
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let reply = wire.in_client(|| ask(at, "n1.changing.test"));
+        assert_eq!(rcode(&reply), NOERROR, "lot {lot}");
+        if holds(&reply, &[10, lot as u8, 0, 1]) {
+            return;
+        }
+        assert!(Instant::now() < end, "lot {lot} is not told");
+        sleep(Duration::from_millis(50));
+    }
+}
+
+/// Each frame has to be free or in one of the rings, once what is under way has come to rest.
+fn expect_all_frames(folder: &Path) {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let queue = &status(folder)["xdp"]["queues"][0];
+        let places = queue["places"].as_object().expect("places");
+        let sum: u64 = places.values().map(|count| count.as_u64().expect("a count")).sum();
+        if Some(sum) == queue["frames"].as_u64() {
+            eprintln!("{sum} frames: {places:?}");
+            assert_eq!(
+                (&queue["lost"]["stray"], &queue["lost"]["invalid"]),
+                (&0.into(), &0.into())
+            );
+            return;
+        }
+        assert!(Instant::now() < end, "{sum} of {}: {places:?}", queue["frames"]);
+        sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn under_load_and_changes_nothing_is_wrong_no_frame_is_lost_and_nothing_grows() {
+    if !is_root() {
+        return;
+    }
+    let length = Duration::from_secs(number("DUNLIN_SOAK_SECONDS", 10).into());
+    let (rate, changes) = (number("DUNLIN_SOAK_RATE", 2_000), number("DUNLIN_SOAK_CHANGES", 100));
+    let folder = std::env::temp_dir().join(format!("dunlin-soak-{}", std::process::id()));
+    let wire = Wire::new();
+    let _served = serve(&wire, &folder, changes);
+    expect_all_frames(&folder);
+    let options = load(&wire, &folder, rate, length);
+    let load = spawn(move || lab_load::run(&options, &AtomicBool::new(false), &mut |_| {}));
+    let (begun, mut lot, mut before) = (Instant::now(), 1, 0);
+    while !load.is_finished() {
+        lot += 1;
+        change(&wire, &folder, lot, changes);
+        if before == 0 && begun.elapsed() > length / 10 {
+            before = resident_octets(&folder);
+        }
+        sleep((begun + Duration::from_secs(u64::from(lot) - 1)).duration_since(Instant::now()));
+    }
+    let after = resident_octets(&folder);
+    let Report { tally, .. } = load.join().expect("it ends").expect("a load");
+    eprintln!("{lot} lots of {changes}; from {before} octets to {after}; {tally:?}");
+    assert!(tally.checked > 0 && tally.wrong == 0);
+    assert!(tally.answered > tally.sent / 2, "most are answered");
+    assert!(lot > 2 && after <= before + before / 10, "from {before} octets to {after}");
+    expect_all_frames(&folder);
+    let _ = std::fs::remove_dir_all(folder);
+}

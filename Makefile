@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .PHONY: help run test loom lint fleet bpf bench-bypass bench-compare bench-echoes bench-forward bench-instructions bench-load bench-sockets \
   bench-memory bench-publish \
   campaign-differential campaign-floods campaign-cache campaign-fuzz campaign-upstreams \
-  campaign-attach campaign-soak campaign-corefile campaign-kill campaign-verdict bench-records deb
+  campaign-attach campaign-soak campaign-kernels campaign-corefile campaign-kill campaign-verdict bench-records deb
 
 help: ## this list
 	@sed -n 's/^\([a-z%-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -108,6 +108,10 @@ campaign-soak: ## SECONDS=3600 past the kernel at RATE=50000 while CHANGES=1000 
 	@scripts/require test
 	@DUNLIN_REQUIRE_ALL=1 DUNLIN_SOAK_SECONDS=$(or $(SECONDS),3600) DUNLIN_SOAK_RATE=$(or $(RATE),50000) \
 	  DUNLIN_SOAK_CHANGES=$(or $(CHANGES),1000) cargo test --release --package dunlin --test soak -- --nocapture
+
+campaign-kernels: ## what goes past the kernel's stack, tested on Debian's newest Linux VERSION=6.1 in a virtual machine
+	@scripts/require campaign-kernels
+	@bench/kernels $(or $(VERSION),6.1)
 
 campaign-floods: ## every flood for SECONDS=60 each, beside a polite client; root
 	@scripts/require test

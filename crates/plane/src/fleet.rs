@@ -1,7 +1,7 @@
 //! The fleet: the workers of one process.
 
 use crate::counters::COUNTERS;
-use crate::limits::{LEND_MAX, WORKERS_MAX};
+use crate::limits::{LEND_MAX, PORTS_MAX, WORKERS_MAX};
 use crate::orders::{self, Desk};
 use crate::thread::{OnFailure, OnStop, spawn};
 use crate::{App, Worker};
@@ -27,6 +27,8 @@ pub struct Fleet<P> {
     desks: Vec<Desk<P>>,
     threads: Vec<JoinHandle<()>>,
     counters: Vec<CountersView<COUNTERS>>,
+    /// How many ports each worker began with.
+    own: Vec<usize>,
 }
 
 impl<P: Port + Send + 'static> Fleet<P> {
@@ -43,8 +45,9 @@ impl<P: Port + Send + 'static> Fleet<P> {
             let message = format!("a fleet has {WORKERS_MAX} workers at most");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
+        let own = seats.iter().map(|seat| seat.ports.len()).collect();
         let (desks, threads, counters) = (Vec::new(), Vec::new(), Vec::new());
-        let mut fleet = Self { desks, threads, counters };
+        let mut fleet = Self { desks, threads, counters, own };
         for (index, seat) in seats.into_iter().enumerate() {
             let bell = OnStop::new()?;
             let (desk, orders) = Desk::new(bell.clone());
@@ -74,8 +77,19 @@ impl<P: Port + Send + 'static> Fleet<P> {
     /// each worker; one that it does not reach has none. Returns when all of it is done.
     ///
     /// # Errors
-    /// A worker has ended, or does not get to it within [`LEND_MAX`]. It may do so yet.
+    /// A worker would have more than [`PORTS_MAX`] ports: then nothing changes. A worker has ended,
+    /// or does not get to it within [`LEND_MAX`]: it may do so yet.
     pub fn lend(&self, ports: Vec<Vec<P>>) -> io::Result<()> {
+        for (n, (own, lent)) in self.own.iter().zip(&ports).enumerate() {
+            let count = own + lent.len();
+            if count > PORTS_MAX {
+                let message = format!(
+                    "worker-{n} would have {count} ports and can have {PORTS_MAX}: it takes more \
+                     workers"
+                );
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+            }
+        }
         let mut ports = ports.into_iter();
         let given = self.desks.iter().map(|desk| desk.give(ports.next().unwrap_or_default()));
         let given: io::Result<Vec<_>> = given.collect();

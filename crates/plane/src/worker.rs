@@ -141,7 +141,7 @@ impl<P: Port, A: App> Worker<P, A> {
     /// Carries out what was ordered.
     #[cold]
     fn obey(&mut self) {
-        while let Some(mut order) = self.orders.as_ref().and_then(|orders| orders.try_recv().ok()) {
+        while let Some(order) = self.orders.as_ref().and_then(|orders| orders.try_recv().ok()) {
             for place in self.own..self.ports.len() {
                 let mut turns = 0..TURNS_TAKEN_BACK_MAX;
                 // What it can no longer do does not matter.
@@ -149,8 +149,8 @@ impl<P: Port, A: App> Worker<P, A> {
                 send_late(&mut self.ports[place], &mut self.late[place], &mut self.counters);
             }
             self.ports.truncate(self.own);
-            let room = PORTS_MAX - self.own;
-            self.ports.extend(order.ports.drain(..).take(room));
+            self.ports.extend(order.ports);
+            assert!(self.ports.len() <= PORTS_MAX, "who lends counts them");
             self.late.resize_with(self.ports.len(), Vec::new);
             // What came to those that are lent may have come before they were.
             self.busy[self.own..].fill(false);

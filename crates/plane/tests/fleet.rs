@@ -1,6 +1,7 @@
 //! Workers on real sockets.
 
 use packet::{Drop, Packet, Verdict};
+use plane::limits::PORTS_MAX;
 use plane::{App, Cause, Failure, Fleet, OnFailure, Pulse, Seat, Totals};
 use port_socket::{SocketPort, bind};
 use std::net::{SocketAddr, UdpSocket};
@@ -61,6 +62,14 @@ fn start(workers: usize, listen: &[&str]) -> Running {
     Running { fleet, addresses, failures, parked }
 }
 
+/// So many more ports, and their addresses.
+fn open(count: usize) -> (Vec<SocketPort>, Vec<SocketAddr>) {
+    let open = |_| SocketPort::new(bind("127.0.0.1:0".parse().unwrap()).unwrap()).unwrap();
+    let ports: Vec<_> = (0..count).map(open).collect();
+    let addresses = ports.iter().map(SocketPort::address).collect();
+    (ports, addresses)
+}
+
 #[test]
 fn ports_are_lent_and_taken_back_while_it_serves() {
     let Running { fleet, addresses, failures, .. } = start(2, &["127.0.0.1:0"]);
@@ -71,9 +80,7 @@ fn ports_are_lent_and_taken_back_while_it_serves() {
         client.recv(&mut [0; 16]).is_ok()
     };
     let lent = |count: usize| -> (Vec<Vec<SocketPort>>, Vec<SocketAddr>) {
-        let open = |_| SocketPort::new(bind("127.0.0.1:0".parse().unwrap()).unwrap()).unwrap();
-        let ports: Vec<_> = (0..count).map(open).collect();
-        let addresses = ports.iter().map(SocketPort::address).collect();
+        let (ports, addresses) = open(count);
         (ports.into_iter().map(|port| vec![port]).collect(), addresses)
     };
     for round in 0..5 {
@@ -98,6 +105,20 @@ fn ports_are_lent_and_taken_back_while_it_serves() {
     let totals = Totals::sum(&counters);
     assert_eq!((totals.received, totals.replied), (totals.received, totals.received));
     assert!(failures.try_recv().is_err());
+}
+
+#[test]
+fn more_ports_than_a_worker_has_room_for_are_not_lent() {
+    let Running { fleet, .. } = start(2, &["127.0.0.1:0"]);
+    let room = PORTS_MAX - 1;
+    let (ports, addresses) = open(room);
+    fleet.lend(vec![Vec::new(), ports]).unwrap();
+    let error = fleet.lend(vec![Vec::new(), open(room + 1).0]).expect_err("one too many");
+    assert!(error.to_string().contains("worker-1 would have 129 ports"), "{error}");
+    // What was lent before is served as before, to the last.
+    for address in addresses {
+        assert_eq!(ask(&client(address), b"still here"), b"still here");
+    }
 }
 
 fn client(server: SocketAddr) -> UdpSocket {

@@ -25,6 +25,10 @@ pub const LEND_MAX: Duration = Duration::from_secs(5);
 /// Turns a port has to answer what it has received before it is taken back.
 pub const TURNS_TAKEN_BACK_MAX: u32 = 64;
 
+/// How long a device that takes no more replies for now has for those that it took, before it is
+/// asked again by who is about to leave it.
+pub const STUCK_PAUSE: Duration = Duration::from_micros(100);
+
 /// Stream threads.
 pub const STREAM_THREADS_MAX: usize = 64;
 

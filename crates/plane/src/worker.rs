@@ -2,7 +2,7 @@
 
 use crate::counters::{COUNTERS, count, count_done, parked, woken};
 use crate::limits::{OWED_MAX, PORTS_MAX, TURNS_LAST_MAX};
-use crate::limits::{TURNS_TAKEN_BACK_MAX, TURNS_UNASKED_MAX};
+use crate::limits::{STUCK_PAUSE, TURNS_TAKEN_BACK_MAX, TURNS_UNASKED_MAX};
 use crate::orders::Orders;
 use crate::{App, OnStop, clock};
 use door::{Counters, CountersView};
@@ -12,6 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::ops::ControlFlow;
 use std::os::fd::AsFd;
+use std::thread;
 use std::time::Duration;
 
 /// Serves its ports until it is told to stop. Waits for nothing but them.
@@ -64,14 +65,34 @@ impl<P: Port, A: App> Worker<P, A> {
     pub fn run(mut self) -> io::Result<()> {
         while self.turn()?.is_continue() {}
         self.busy.fill(true);
-        for _ in 0..TURNS_LAST_MAX {
-            if !self.serve()? {
-                break;
-            }
-        }
+        self.finish()?;
         self.wait_for_others()?;
+        // What was put off may not have left, either.
+        self.finish()?;
         self.app.park();
         Ok(())
+    }
+
+    /// Serves until nothing has come and nothing waits to leave, so many turns at most.
+    fn finish(&mut self) -> io::Result<()> {
+        for _ in 0..TURNS_LAST_MAX {
+            if self.serve()? {
+                continue;
+            }
+            if !self.find_stuck() {
+                break;
+            }
+            thread::sleep(STUCK_PAUSE);
+        }
+        Ok(())
+    }
+
+    /// Counts ports at which replies wait among the busy ones, and tells whether any is busy.
+    fn find_stuck(&mut self) -> bool {
+        for (busy, port) in self.busy.iter_mut().zip(&self.ports) {
+            *busy |= port.is_stuck();
+        }
+        self.busy[..self.ports.len()].contains(&true)
     }
 
     /// Sends the last replies that were put off.
@@ -143,10 +164,7 @@ impl<P: Port, A: App> Worker<P, A> {
     fn obey(&mut self) {
         while let Some(order) = self.orders.as_ref().and_then(|orders| orders.try_recv().ok()) {
             for place in self.own..self.ports.len() {
-                let mut turns = 0..TURNS_TAKEN_BACK_MAX;
-                // What it can no longer do does not matter.
-                while turns.next().is_some() && self.serve_one(place).unwrap_or(false) {}
-                send_late(&mut self.ports[place], &mut self.late[place], &mut self.counters);
+                self.finish_one(place);
             }
             self.ports.truncate(self.own);
             self.ports.extend(order.ports);
@@ -155,6 +173,20 @@ impl<P: Port, A: App> Worker<P, A> {
             // What came to those that are lent may have come before they were.
             self.busy[self.own..].fill(false);
             self.busy[self.own..self.ports.len()].fill(true);
+        }
+    }
+
+    /// Answers what a port has received before it is taken back.
+    fn finish_one(&mut self, place: usize) {
+        for _ in 0..TURNS_TAKEN_BACK_MAX {
+            // What it can no longer do does not matter.
+            if self.serve_one(place).unwrap_or(false) {
+                continue;
+            }
+            if !self.ports[place].is_stuck() {
+                break;
+            }
+            thread::sleep(STUCK_PAUSE);
         }
     }
 
@@ -186,10 +218,7 @@ impl<P: Port, A: App> Worker<P, A> {
     #[cold]
     fn ask(&mut self) -> io::Result<ControlFlow<()>> {
         self.unasked = TURNS_UNASKED_MAX;
-        for (busy, port) in self.busy.iter_mut().zip(&self.ports) {
-            *busy |= port.is_stuck();
-        }
-        let idle = !self.busy[..self.ports.len()].contains(&true);
+        let idle = !self.find_stuck();
         if idle {
             self.app.park();
             parked(&mut self.counters);
@@ -282,157 +311,4 @@ fn poll_for(fds: &mut [PollFd<'_>], time: Option<Duration>) -> io::Result<bool> 
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Totals;
-    use packet::{Origin, Packet, Transport};
-    use port::Loopback;
-    use rustix::event::{EventfdFlags, eventfd};
-    use std::net::SocketAddr;
-    use std::os::fd::{BorrowedFd, OwnedFd};
-
-    struct Echo;
-
-    impl App for Echo {
-        fn burst(&mut self, packets: &mut [Packet<'_>], _now: Duration) {
-            for packet in packets {
-                packet.verdict = Verdict::Reply;
-            }
-        }
-
-        fn park(&mut self) {}
-    }
-
-    /// A worker whose first port has many full bursts to receive and whose second has nothing.
-    fn busy_worker(stop: &OnStop) -> Worker<Loopback, Echo> {
-        let mut ports = [64, 64].map(|room| Loopback::new(room).unwrap());
-        for _ in 0..64 * 100 {
-            ports[0].push("192.0.2.1:1053".parse().unwrap(), b"busy");
-        }
-        Worker::new(ports.into(), Echo, stop.clone()).unwrap()
-    }
-
-    #[test]
-    fn a_busy_port_does_not_starve_a_quiet_one() {
-        let mut worker = busy_worker(&OnStop::new().unwrap());
-        assert!(worker.turn().unwrap().is_continue());
-        worker.ports[1].push("192.0.2.2:1053".parse().unwrap(), b"quiet");
-        let answered = (0..=TURNS_UNASKED_MAX).any(|_| {
-            assert!(worker.turn().unwrap().is_continue());
-            worker.ports[1].pop().is_some()
-        });
-        assert!(answered, "not in {TURNS_UNASKED_MAX} turns");
-    }
-
-    #[test]
-    fn the_order_to_stop_comes_through_to_a_busy_worker() {
-        let stop = OnStop::new().unwrap();
-        let mut worker = busy_worker(&stop);
-        assert!(worker.turn().unwrap().is_continue());
-        stop.stop();
-        assert!((0..=TURNS_UNASKED_MAX).any(|_| worker.turn().unwrap().is_break()));
-    }
-
-    /// Puts every reply off, until somebody rings.
-    struct Patient {
-        bell: OwnedFd,
-        owed: Vec<(SocketAddr, Origin, Vec<u8>)>,
-    }
-
-    impl App for Patient {
-        fn burst(&mut self, packets: &mut [Packet<'_>], _now: Duration) {
-            for packet in packets {
-                self.owed.push((packet.peer, packet.origin, packet.message().to_vec()));
-                packet.verdict = Verdict::Later;
-            }
-        }
-
-        fn park(&mut self) {}
-
-        fn as_fd(&self) -> Option<BorrowedFd<'_>> {
-            Some(self.bell.as_fd())
-        }
-
-        fn tend(&mut self, _now: Duration, send: &mut dyn FnMut(&Packet<'_>, Duration)) {
-            if rustix::io::read(&self.bell, &mut [0; 8]).is_err() {
-                return;
-            }
-            for (peer, origin, mut octets) in self.owed.drain(..) {
-                let len = octets.len();
-                let mut packet = Packet::new(&mut octets, len, peer, Transport::Datagram);
-                packet.origin = origin;
-                packet.verdict = match packet.message() {
-                    b"drop" => Verdict::Drop(Drop::Short),
-                    _ => Verdict::Reply,
-                };
-                send(&packet, Duration::from_millis(7));
-            }
-        }
-
-        fn owes(&self) -> bool {
-            !self.owed.is_empty()
-        }
-    }
-
-    fn patient_worker(stop: &OnStop) -> (Worker<Loopback, Patient>, OwnedFd) {
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap();
-        let mut ports = [64, 64].map(|room| Loopback::new(room).unwrap());
-        for (port, text) in ports.iter_mut().zip([&b"reply"[..], b"drop"]) {
-            port.push("192.0.2.1:1053".parse().unwrap(), text);
-        }
-        let app = Patient { bell: bell.try_clone().unwrap(), owed: Vec::new() };
-        (Worker::new(ports.into(), app, stop.clone()).unwrap(), bell)
-    }
-
-    #[test]
-    fn a_reply_that_is_put_off_leaves_where_its_question_came() {
-        let (mut worker, bell) = patient_worker(&OnStop::new().unwrap());
-        assert!(worker.turn().unwrap().is_continue());
-        let totals = Totals::sum([&worker.counters()]);
-        assert_eq!((totals.received, totals.replied), (2, 0));
-        assert_eq!(totals.latency.counts.iter().sum::<u64>(), 0);
-        assert!(worker.ports[0].pop().is_none());
-        rustix::io::write(&bell, &1u64.to_ne_bytes()).unwrap();
-        assert!(worker.turn().unwrap().is_continue());
-        assert_eq!(worker.ports[0].pop().unwrap().payload, b"reply");
-        let totals = Totals::sum([&worker.counters()]);
-        assert_eq!((totals.replied, totals.dropped[Drop::Short as usize]), (1, 1));
-        assert_eq!(totals.latency.sum, Duration::from_millis(14));
-    }
-
-    #[test]
-    fn replies_that_are_owed_are_not_behind_all_that_comes() {
-        let (mut worker, bell) = patient_worker(&OnStop::new().unwrap());
-        for _ in 0..64 * TURNS_UNASKED_MAX {
-            worker.ports[0].push("192.0.2.1:1053".parse().unwrap(), b"busy");
-        }
-        assert!(worker.turn().unwrap().is_continue());
-        assert!(worker.ports[0].pop().is_none());
-        rustix::io::write(&bell, &1u64.to_ne_bytes()).unwrap();
-        assert!(worker.turn().unwrap().is_continue());
-        assert_eq!(worker.ports[0].pop().unwrap().payload, b"reply");
-    }
-
-    #[test]
-    fn replies_that_are_owed_are_sent_before_the_end() {
-        let stop = OnStop::new().unwrap();
-        let (worker, bell) = patient_worker(&stop);
-        let counters = worker.counters();
-        stop.stop();
-        let running = std::thread::spawn(move || worker.run().unwrap());
-        while Totals::sum([&counters]).received < 2 {
-            std::thread::yield_now();
-        }
-        rustix::io::write(&bell, &1u64.to_ne_bytes()).unwrap();
-        running.join().unwrap();
-        assert_eq!(Totals::sum([&counters]).replied, 1);
-    }
-
-    #[test]
-    fn a_worker_has_ports_and_not_too_many() {
-        let ports = |count| (0..count).map(|_| Loopback::new(64).unwrap()).collect::<Vec<_>>();
-        for (count, fine) in [(0, false), (PORTS_MAX, true), (PORTS_MAX + 1, false)] {
-            assert_eq!(Worker::new(ports(count), Echo, OnStop::new().unwrap()).is_ok(), fine);
-        }
-    }
-}
+mod tests;

@@ -183,6 +183,7 @@ impl Watched {
             ("fill_empty", losses.fill_empty),
             ("invalid", losses.invalid),
             ("stray", self.counts.strays()),
+            ("refused", self.counts.refusals()),
         ];
         let places = self.counts.places();
         let places = [

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 #[derive(Debug)]
 pub struct Counts {
     strays: AtomicU64,
+    refusals: AtomicU64,
     free: AtomicU32,
     fill: Level,
     receive: Level,
@@ -43,6 +44,7 @@ impl Counts {
     pub(crate) fn new(rings: &Rings) -> Self {
         Self {
             strays: AtomicU64::new(0),
+            refusals: AtomicU64::new(0),
             free: AtomicU32::new(0),
             fill: rings.fill.level(),
             receive: rings.receive.level(),
@@ -56,6 +58,11 @@ impl Counts {
         self.strays.store(self.strays() + 1, Ordering::Relaxed);
     }
 
+    /// The same.
+    pub(crate) fn refuse(&self) {
+        self.refusals.store(self.refusals() + 1, Ordering::Relaxed);
+    }
+
     pub(crate) fn set_free(&self, count: usize) {
         self.free.store(count as u32, Ordering::Relaxed);
     }
@@ -63,6 +70,11 @@ impl Counts {
     /// Descriptors of the kernel that were no frame which it had: they were left alone.
     pub fn strays(&self) -> u64 {
         self.strays.load(Ordering::Relaxed)
+    }
+
+    /// Times that the device refused to send, for a reason of its driver's.
+    pub fn refusals(&self) -> u64 {
+        self.refusals.load(Ordering::Relaxed)
     }
 
     /// Where the frames are: as the last burst or flush left them, and what the rings say.

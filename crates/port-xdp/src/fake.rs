@@ -28,6 +28,8 @@ pub struct Kernel {
     waiting: usize,
     /// Whether it says that the device sends nothing for now.
     pub is_down: bool,
+    /// Whether it refuses to send.
+    pub refuses: bool,
     /// What was sent.
     pub wire: VecDeque<Vec<u8>>,
     /// Frames that were sent and are not given back yet.
@@ -39,6 +41,9 @@ pub struct Kernel {
 
 impl Device for Kernel {
     fn send(&mut self) -> io::Result<bool> {
+        if self.refuses {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
         for _ in 0..self.sends {
             let Some(frame) = self.send.pop() else { break };
             // SAFETY: the frame is the kernel's now, and within the memory.
@@ -118,6 +123,7 @@ pub fn queue() -> Queue<Kernel> {
         readable: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).expect("an eventfd"),
         waiting: 0,
         is_down: false,
+        refuses: false,
         wire: VecDeque::new(),
         held: VecDeque::new(),
         sends: 32,
@@ -269,6 +275,22 @@ fn what_was_refused_while_the_way_was_full_leaves_though_questions_go_on() {
 }
 
 #[test]
+fn a_device_that_refuses_is_asked_again_with_the_next_reply() {
+    let mut link = Fake::new(["198.51.100.1:4001", "198.51.100.2:4002"]);
+    link.port.frames().device().refuses = true;
+    for round in 1..=3 {
+        link.send(0, b"q");
+        assert_eq!(echo(&mut link.port).replied, 1, "its place in the ring is taken");
+        assert_eq!(link.port.frames().counts().refusals(), round);
+        assert!(!link.port.is_stuck(), "nobody waits for it");
+    }
+    link.port.frames().device().refuses = false;
+    link.send(0, b"q");
+    echo(&mut link.port);
+    assert_eq!(link.port.frames().device().wire.len(), 4);
+}
+
+#[test]
 fn what_the_kernel_does_not_have_is_not_taken_from_it() {
     let mut link = Fake::new(["198.51.100.1:4001", "198.51.100.2:4002"]);
     let beyond = u64::from(FRAMES * CHUNK);
@@ -300,6 +322,7 @@ enum Event {
     Late(u8),
     Flush,
     Sends(usize),
+    Refuses(bool),
     Completes(usize),
     GiveBack,
     Stray(u64, u32),
@@ -315,6 +338,7 @@ fn event() -> impl Strategy<Value = Event> {
         1 => (0..40u8).prop_map(Event::Late),
         1 => Just(Event::Flush),
         1 => prop_oneof![Just(0usize), 1..40usize, Just(usize::MAX)].prop_map(Event::Sends),
+        1 => any::<bool>().prop_map(Event::Refuses),
         1 => prop_oneof![Just(0usize), 1..40usize, Just(usize::MAX)].prop_map(Event::Completes),
         1 => Just(Event::GiveBack),
         1 => (beyond.clone(), 0..CHUNK).prop_map(|(addr, len)| Event::Stray(addr, len)),
@@ -346,6 +370,7 @@ fn happen(link: &mut Fake, event: Event) {
         }),
         Event::Flush => link.port.flush(|_| {}),
         Event::Sends(count) => link.port.frames().device().sends = count,
+        Event::Refuses(refuses) => link.port.frames().device().refuses = refuses,
         Event::Completes(count) => link.port.frames().device().completes = count,
         Event::GiveBack => link.port.frames().device().give_back(),
         Event::Stray(addr, len) => {
@@ -377,7 +402,7 @@ proptest! {
             prop_assert_eq!(lent, link.port.frames().late());
         }
         let kernel = link.port.frames().device();
-        (kernel.sends, kernel.completes) = (usize::MAX, usize::MAX);
+        (kernel.sends, kernel.completes, kernel.refuses) = (usize::MAX, usize::MAX, false);
         link.port.flush(|_| {});
         // Some more than what waits can take.
         (0..100).for_each(|_| { echo(&mut link.port); });

@@ -18,7 +18,8 @@ pub trait Device {
     /// Has it send what is in the ring; false: it is down, and sends nothing for now.
     ///
     /// # Errors
-    /// The device can no longer be used.
+    /// It refuses for a reason of its driver's, such as that its queues are being changed. What is
+    /// in the ring waits, as while it is down.
     fn send(&mut self) -> io::Result<bool>;
 
     /// Tells it that there are frames again to receive into.
@@ -193,8 +194,7 @@ impl<D: Device> Queue<D> {
     /// A frame came back with a length that cannot be.
     #[cold]
     fn stray(&mut self, frame: u32) {
-        // Counted by taking it from who does not have it.
-        self.pass(frame, Owner::Sent, Owner::Free);
+        self.counts.stray();
         self.recycle(frame);
     }
 
@@ -220,18 +220,25 @@ impl<D: Device> Queue<D> {
 
     /// Has the kernel send what it was given, also what was refused before, lest it stays.
     #[inline]
-    fn finish(&mut self) -> io::Result<()> {
+    fn finish(&mut self) {
         self.counts.set_free(self.free.len());
         self.is_stuck = false;
-        if self.sent > 0 { self.kick() } else { Ok(()) }
+        if self.sent > 0 {
+            self.kick();
+        }
     }
 
-    fn kick(&mut self) -> io::Result<()> {
+    fn kick(&mut self) {
         self.rings.send.show();
         let mut waiting = self.rings.send.waiting();
         for _ in 0..KICKS_MAX {
-            if waiting == 0 || !self.rings.send.wants_wake() || !self.device.send()? {
-                return Ok(());
+            if waiting == 0 || !self.rings.send.wants_wake() {
+                return;
+            }
+            match self.device.send() {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(_) => return self.counts.refuse(),
             }
             let left = self.rings.send.waiting();
             if left == waiting {
@@ -241,7 +248,6 @@ impl<D: Device> Queue<D> {
         }
         // As many are on their way as may be: it has to be asked again, or the rest stays here.
         self.is_stuck = waiting > 0;
-        Ok(())
     }
 
     /// The memory from an address to the end of its frame.
@@ -274,7 +280,7 @@ impl<D: Device> Frames for Queue<D> {
         let received = self.take(&mut taken);
         let mut exchange = Exchange { received, refused: 0 };
         if received == 0 {
-            self.finish()?;
+            self.finish();
             return Ok(exchange);
         }
         let mut frames = [const { MaybeUninit::<Frame<'_>>::uninit() }; BURST_MAX];
@@ -295,7 +301,7 @@ impl<D: Device> Frames for Queue<D> {
             let len = frame.len.min(frame.buf.len()) as u32;
             exchange.refused += usize::from(!self.give(xdp_desc { len, ..*taken }));
         }
-        self.finish()?;
+        self.finish();
         Ok(exchange)
     }
 
@@ -323,8 +329,7 @@ impl<D: Device> Frames for Queue<D> {
             told(self.give(frame));
         }
         self.late.clear();
-        // What ends the device ends the next burst too.
-        let _ = self.finish();
+        self.finish();
     }
 
     fn is_stuck(&self) -> bool {

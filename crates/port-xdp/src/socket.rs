@@ -171,6 +171,8 @@ impl Device for Socket {
             }
             // The device is down for now, or gone: what is left waits.
             Some(libc::ENETDOWN | libc::ENXIO) => Ok(false),
+            // A driver's own word, which need not be its last: EINVAL of some means that their
+            // queues are being changed.
             _ => Err(error),
         }
     }

@@ -203,7 +203,7 @@ impl Watched {
 }
 
 fn passed(passed: Passed) -> BTreeMap<String, u64> {
-    let Passed { taken, unchecked, route, neighbour, long, socket } = passed;
+    let Passed { taken, unchecked, route, neighbour, long, socket, foreign } = passed;
     named([
         ("taken", taken),
         ("unchecked", unchecked),
@@ -211,6 +211,7 @@ fn passed(passed: Passed) -> BTreeMap<String, u64> {
         ("neighbour", neighbour),
         ("long", long),
         ("socket", socket),
+        ("foreign", foreign),
     ])
 }
 

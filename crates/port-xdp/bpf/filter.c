@@ -52,6 +52,7 @@ enum count {
 	NEIGHBOUR, // left to the kernel: it has to find the client first
 	LONG,      // left to the kernel: longer than there is room for
 	SOCKET,    // left to the kernel: no socket has this queue
+	FOREIGN,   // left to the kernel: for another host's link address
 	COUNTS
 };
 
@@ -89,6 +90,8 @@ struct {
 const volatile __u32 room = 1452;
 // Whether the kernel is asked which way a reply goes.
 const volatile __u32 route_check = 1;
+// The interface's link address.
+const volatile __u16 own[ETH_ALEN / 2];
 
 static INLINE void count(__u32 index)
 {
@@ -98,8 +101,19 @@ static INLINE void count(__u32 index)
 		*counter += 1;
 }
 
-// Whether a reply to what came with these tags goes back the way it came; its next hop is written
-// into the frame as who sent it.
+// Whether a frame is for us and no other host: a bridge floods, and who sniffs hears everything.
+static INLINE int is_for(const struct ethhdr *eth, const volatile __u16 *ours)
+{
+	const __u16 *theirs = (const void *)eth->h_dest;
+
+	if (theirs[0] == ours[0] && theirs[1] == ours[1] && theirs[2] == ours[2])
+		return 1;
+	count(FOREIGN);
+	return 0;
+}
+
+// Whether a frame is for us, and a reply to what came with these tags goes back the way it came; its
+// next hop is written into the frame as who sent it.
 static INLINE int goes_back(struct xdp_md *ctx, struct bpf_fib_lookup *way, struct ethhdr *eth,
 				     __u32 tags)
 {
@@ -107,12 +121,14 @@ static INLINE int goes_back(struct xdp_md *ctx, struct bpf_fib_lookup *way, stru
 	long told;
 
 	if (!route_check)
-		return 1;
+		return is_for(eth, own);
 	way->l4_protocol = IPPROTO_UDP;
 	// As if we sent it: what the kernel asks of an interface that forwards is asked of this one.
 	way->ifindex = LOOPBACK;
 	told = fib_lookup(ctx, way, sizeof(*way), 0);
 	if (told == BPF_FIB_LKUP_RET_FWD_DISABLED) {
+		if (!is_for(eth, own))
+			return 0;
 		count(UNCHECKED);
 		return 1;
 	}
@@ -125,6 +141,9 @@ static INLINE int goes_back(struct xdp_md *ctx, struct bpf_fib_lookup *way, stru
 		count(ROUTE);
 		return 0;
 	}
+	// A tagged network's interface may have a link address of its own.
+	if (!is_for(eth, (const void *)way->smac))
+		return 0;
 	__builtin_memcpy(eth->h_source, way->dmac, ETH_ALEN);
 	return 1;
 }

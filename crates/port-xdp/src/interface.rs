@@ -31,6 +31,8 @@ pub struct Interface {
     pub name: String,
     /// Its number.
     pub index: u32,
+    /// Its link address.
+    pub address: [u8; 6],
     /// The most octets of an IP packet on it.
     pub mtu: usize,
     /// How many queues it receives by.
@@ -51,9 +53,10 @@ impl Interface {
             return Err(io::Error::new(io::ErrorKind::NotFound, message));
         }
         let socket = any_socket()?;
+        let address = ask_address(&socket, &c_name)?;
         let mtu = ask_mtu(&socket, &c_name)?;
         let queues = ask_queues(&socket, &c_name).clamp(1, QUEUES_MAX);
-        let interface = Self { name: name.to_owned(), index, mtu, queues };
+        let interface = Self { name: name.to_owned(), index, address, mtu, queues };
         if interface.chunk() > CHUNK_MAX {
             let most = CHUNK_MAX - HEADROOM - LINK_MAX as u32;
             return Err(io::Error::other(format!(
@@ -153,6 +156,17 @@ fn request(name: &CStr) -> io::Result<libc::ifreq> {
     Ok(request)
 }
 
+fn ask_address(socket: &OwnedFd, name: &CStr) -> io::Result<[u8; 6]> {
+    let mut request = request(name)?;
+    // SAFETY: the request has a name, and room for what is asked.
+    if unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFHWADDR as _, &mut request) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel filled in this address.
+    let octets = unsafe { request.ifr_ifru.ifru_hwaddr.sa_data };
+    Ok(std::array::from_fn(|at| octets[at] as u8))
+}
+
 fn ask_mtu(socket: &OwnedFd, name: &CStr) -> io::Result<usize> {
     let mut request = request(name)?;
     // SAFETY: the request has a name, and room for what is asked.
@@ -217,7 +231,9 @@ mod tests {
 
     #[test]
     fn frames_are_as_large_as_the_packets_ask() {
-        let of = |mtu| Interface { name: String::new(), index: 1, mtu, queues: 1 }.chunk();
+        let (name, address) = (String::new(), [2, 0, 0, 0, 0, 1]);
+        let interface = Interface { name, index: 1, address, mtu: 0, queues: 1 };
+        let of = |mtu| Interface { mtu, ..interface.clone() }.chunk();
         assert_eq!(
             [of(68), of(1_500), of(1_770), of(1_771), of(3_818)],
             [2_048, 2_048, 2_048, 4_096, 4_096]

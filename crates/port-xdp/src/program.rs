@@ -38,6 +38,8 @@ pub struct Passed {
     pub long: u64,
     /// Left to the kernel since no socket has that queue.
     pub socket: u64,
+    /// Left to the kernel since it is for another host's link address.
+    pub foreign: u64,
 }
 
 /// The program, attached. It is gone with this value, and with the process however that ends.
@@ -58,6 +60,7 @@ impl Program {
         let check = u32::from(rules.route_check);
         let mut loader = EbpfLoader::new();
         loader.override_global("room", &room, true).override_global("route_check", &check, true);
+        loader.override_global("own", &interface.address, true);
         let prepare = |ebpf: &mut Ebpf| {
             set_targets(ebpf, &rules.listen)?;
             let table = |error| XdpError::Table("links", error);
@@ -102,8 +105,8 @@ impl Program {
     /// # Errors
     /// The kernel does not tell.
     pub fn passed(&self) -> Result<Passed, XdpError> {
-        let [taken, unchecked, route, neighbour, long, socket] = self.attached.counts()?;
-        Ok(Passed { taken, unchecked, route, neighbour, long, socket })
+        let [taken, unchecked, route, neighbour, long, socket, foreign] = self.attached.counts()?;
+        Ok(Passed { taken, unchecked, route, neighbour, long, socket, foreign })
     }
 }
 

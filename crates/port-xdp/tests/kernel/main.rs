@@ -23,9 +23,17 @@ struct Kernel {
 }
 
 fn attach(wire: &Wire, listen: &[SocketAddr]) -> (Program, Udp<Queue<Socket>>) {
+    attach_by(wire, listen, true)
+}
+
+fn attach_by(
+    wire: &Wire,
+    listen: &[SocketAddr],
+    route_check: bool,
+) -> (Program, Udp<Queue<Socket>>) {
     wire.in_server(|| {
         let interface = Interface::find("s0").unwrap();
-        let rules = Rules { listen: listen.to_vec(), route_check: true };
+        let rules = Rules { listen: listen.to_vec(), route_check };
         let mut program = Program::attach(&interface, &rules).unwrap();
         let mut queue = open(interface.index, 0, interface.chunk(), interface.mtu).unwrap();
         assert!(!queue.device().is_zero_copy());
@@ -189,6 +197,33 @@ fn when_nothing_is_under_way_every_frame_is_in_one_place() {
         assert!(Instant::now() < end, "{:?}", link.port.frames().counts().places());
     }
     assert_eq!(link.port.frames().counts().strays(), 0);
+}
+
+#[test]
+fn a_frame_for_another_host_is_left_to_the_kernel() {
+    if !is_root() {
+        return;
+    }
+    for route_check in [true, false] {
+        let wire = Wire::new();
+        let server = "192.0.2.1:53".parse().unwrap();
+        let (program, port) = attach_by(&wire, &[server], route_check);
+        let client = wire.client(server);
+        let mut link = Kernel { clients: [client, wire.client(server)], port, program, wire };
+        link.send(0, b"ours");
+        link.echo(1);
+        // As one hears what a bridge floods, or is sent to a server of the same address.
+        link.wire.mistake_the_server();
+        link.send(0, b"another's");
+        let end = Instant::now() + Duration::from_secs(5);
+        while link.passed().foreign == 0 {
+            assert!(Instant::now() < end, "{:?}", link.passed());
+            assert_eq!(link.port.burst(reply_to_all).unwrap().received, 0);
+        }
+        assert_eq!(link.passed(), Passed { taken: 1, foreign: 1, ..Passed::default() });
+        assert!(link.receive(0).is_some_and(|reply| reply == b"ours"));
+        assert!(link.receive(0).is_none());
+    }
 }
 
 #[test]

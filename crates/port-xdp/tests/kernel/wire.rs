@@ -132,6 +132,11 @@ impl Wire {
         self.run("ip -n {s} neigh del 192.0.2.2 dev s0");
     }
 
+    /// The client has another link address for the server than the server has itself.
+    pub fn mistake_the_server(&self) {
+        self.run("ip -n {c} neigh replace 192.0.2.1 lladdr 02:00:00:00:00:07 dev c0");
+    }
+
     /// The server reaches an address by another interface.
     pub fn route_elsewhere(&self, address: &str) {
         self.run("ip -n {s} link add other type veth");

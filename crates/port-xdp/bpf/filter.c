@@ -148,8 +148,7 @@ static INLINE int goes_back(struct xdp_md *ctx, struct bpf_fib_lookup *way, stru
 	return 1;
 }
 
-SEC("xdp.frags")
-int dunlin(struct xdp_md *ctx)
+static INLINE int judge(struct xdp_md *ctx)
 {
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	struct bpf_fib_lookup way = {};
@@ -233,6 +232,19 @@ int dunlin(struct xdp_md *ctx)
 		return XDP_PASS;
 	count(TAKEN);
 	return redirect_map(&sockets, queue, XDP_PASS);
+}
+
+SEC("xdp.frags")
+int dunlin(struct xdp_md *ctx)
+{
+	return judge(ctx);
+}
+
+// The same for kernels that know of no packets in several buffers (before Linux 5.18).
+SEC("xdp")
+int dunlin_whole(struct xdp_md *ctx)
+{
+	return judge(ctx);
 }
 
 // fib_lookup is for programs under the licence of the kernel: of the two above, this one holds there.

@@ -34,7 +34,8 @@ impl fmt::Display for XdpError {
             Self::Interface(error) => error.fmt(f),
             Self::Load(error) => write!(
                 f,
-                "the kernel does not load the XDP program: {}; it takes CAP_BPF and CAP_NET_ADMIN",
+                "the kernel does not load the XDP program: {}; it takes Linux 5.9, CAP_BPF and \
+                 CAP_NET_ADMIN",
                 chain(&**error)
             ),
             Self::Attach(error) => {
@@ -78,6 +79,9 @@ fn chain(error: &dyn Error) -> String {
     text
 }
 
+/// A program for kernels that know of no packets in several buffers (before Linux 5.18).
+const WHOLE: &str = "dunlin_whole";
+
 /// Who runs the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
@@ -112,8 +116,9 @@ impl fmt::Debug for Attached {
 }
 
 impl Attached {
-    /// Loads the program `dunlin` of an object, has its tables filled, and attaches it: by the
-    /// driver where that can, else by the kernel.
+    /// Loads the program `dunlin` of an object, or `dunlin_whole` where there is one and the kernel
+    /// does not take the other; has its tables filled, and attaches it: by the driver where that
+    /// can, else by the kernel.
     ///
     /// # Errors
     /// Why not, and what to do.
@@ -123,13 +128,10 @@ impl Attached {
         interface: &Interface,
         fill: impl FnOnce(&mut Ebpf) -> Result<(), XdpError>,
     ) -> Result<Self, XdpError> {
-        let load = |error: EbpfError| XdpError::Load(error.into());
-        let mut ebpf = loader.load(object).map_err(load)?;
+        let failed = |error: EbpfError| XdpError::Load(error.into());
+        let mut ebpf = loader.load(object).map_err(failed)?;
         fill(&mut ebpf)?;
-        let program = ebpf.program_mut("dunlin").ok_or_else(|| XdpError::Load("empty".into()))?;
-        let load = |error: ProgramError| XdpError::Load(error.into());
-        let xdp: &mut Xdp = program.try_into().map_err(load)?;
-        xdp.load().map_err(load)?;
+        let xdp = load(&mut ebpf)?;
         let (mode, link) = match attach(xdp, interface, XdpMode::Driver) {
             Ok(link) => (Mode::Native, link),
             Err(error @ (XdpError::Busy(_) | XdpError::NoLink)) => return Err(error),
@@ -167,6 +169,27 @@ pub(crate) fn map<'e>(
 ) -> Result<&'e mut aya::maps::Map, XdpError> {
     let missing = || XdpError::Table(name, MapError::InvalidName { name: name.to_owned() });
     ebpf.map_mut(name).ok_or_else(missing)
+}
+
+/// Loads the first program that the kernel takes.
+fn load(ebpf: &mut Ebpf) -> Result<&mut Xdp, XdpError> {
+    let load = |ebpf: &mut Ebpf, name| program(ebpf, name)?.load().map_err(unloaded);
+    match load(ebpf, "dunlin") {
+        Err(_) if ebpf.program(WHOLE).is_some() => {
+            load(ebpf, WHOLE)?;
+            program(ebpf, WHOLE)
+        }
+        loaded => loaded.and_then(|()| program(ebpf, "dunlin")),
+    }
+}
+
+fn program<'e>(ebpf: &'e mut Ebpf, name: &str) -> Result<&'e mut Xdp, XdpError> {
+    let program = ebpf.program_mut(name).ok_or_else(|| XdpError::Load("no program".into()))?;
+    program.try_into().map_err(unloaded)
+}
+
+fn unloaded(error: ProgramError) -> XdpError {
+    XdpError::Load(error.into())
 }
 
 fn attach(xdp: &mut Xdp, interface: &Interface, mode: XdpMode) -> Result<FdLink, XdpError> {

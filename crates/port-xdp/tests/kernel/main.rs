@@ -8,7 +8,9 @@ use packet::{Packet, Verdict};
 use port::contract::Link;
 use port::{Port, Udp};
 use port_xdp::limits::FRAMES;
-use port_xdp::{Interface, Mode, Passed, Program, Queue, Rules, Socket, XdpError, open};
+use port_xdp::{
+    Attached, EbpfLoader, Interface, Mode, Passed, Program, Queue, Rules, Socket, XdpError, open,
+};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 use wire::{Wire, is_root};
@@ -224,6 +226,24 @@ fn a_frame_for_another_host_is_left_to_the_kernel() {
         assert!(link.receive(0).is_some_and(|reply| reply == b"ours"));
         assert!(link.receive(0).is_none());
     }
+}
+
+#[test]
+fn a_kernel_that_knows_no_packets_in_several_buffers_has_a_program_of_its_own() {
+    if !is_root() {
+        return;
+    }
+    // This one knows them, so that the first program is made one that cannot be had.
+    let (known, unknown) = (b"xdp.frags", b"sk_lookup");
+    let mut object = include_bytes!("../../bpf/filter.o").to_vec();
+    let at = object.windows(known.len()).position(|name| name == known).expect("its section");
+    object[at..][..known.len()].copy_from_slice(unknown);
+    let wire = Wire::new();
+    wire.in_server(|| {
+        let interface = Interface::find("s0").unwrap();
+        let attached = Attached::new(EbpfLoader::new(), &object, &interface, |_| Ok(()));
+        assert_eq!(attached.expect("attached").mode(), Mode::Native);
+    });
 }
 
 #[test]

@@ -203,7 +203,7 @@ impl Watched {
 }
 
 fn passed(passed: Passed) -> BTreeMap<String, u64> {
-    let Passed { taken, unchecked, route, neighbour, long, socket, foreign } = passed;
+    let Passed { taken, unchecked, route, neighbour, long, socket, foreign, probe } = passed;
     named([
         ("taken", taken),
         ("unchecked", unchecked),
@@ -212,6 +212,7 @@ fn passed(passed: Passed) -> BTreeMap<String, u64> {
         ("long", long),
         ("socket", socket),
         ("foreign", foreign),
+        ("probe", probe),
     ])
 }
 

@@ -32,6 +32,8 @@ static long (*fib_lookup)(void *ctx, struct bpf_fib_lookup *way, int len, __u32 
 #define FAMILY_V6 10
 #define LOOPBACK 1
 #define TAGS_MAX 2
+// Questions of one CPU of which one is left to the kernel, so that it looks after the next hop.
+#define PROBE_ONE_IN 16384
 
 // An address, IPv4 as ::ffff:a.b.c.d, and a port, all in the order of the network.
 struct target {
@@ -53,6 +55,8 @@ enum count {
 	LONG,      // left to the kernel: longer than there is room for
 	SOCKET,    // left to the kernel: no socket has this queue
 	FOREIGN,   // left to the kernel: for another host's link address
+	PROBE,     // left to the kernel: it has to look whether the next hop is still there
+	FOUND,     // whose next hop the kernel told; nobody is told of these
 	COUNTS
 };
 
@@ -93,12 +97,12 @@ const volatile __u32 route_check = 1;
 // The interface's link address.
 const volatile __u16 own[ETH_ALEN / 2];
 
-static INLINE void count(__u32 index)
+// Counts one more, and tells how many there are now.
+static INLINE __u64 count(__u32 index)
 {
 	__u64 *counter = map_lookup_elem(&counts, &index);
 
-	if (counter)
-		*counter += 1;
+	return counter ? *counter += 1 : 0;
 }
 
 // Whether a frame is for us and no other host: a bridge floods, and who sniffs hears everything.
@@ -144,6 +148,11 @@ static INLINE int goes_back(struct xdp_md *ctx, struct bpf_fib_lookup *way, stru
 	// A tagged network's interface may have a link address of its own.
 	if (!is_for(eth, (const void *)way->smac))
 		return 0;
+	// Who sends to a link address by the kernel has it ask, now and then, whether it still holds.
+	if (count(FOUND) % PROBE_ONE_IN == 0) {
+		count(PROBE);
+		return 0;
+	}
 	__builtin_memcpy(eth->h_source, way->dmac, ETH_ALEN);
 	return 1;
 }

@@ -40,6 +40,9 @@ pub struct Passed {
     pub socket: u64,
     /// Left to the kernel since it is for another host's link address.
     pub foreign: u64,
+    /// Left to the kernel, one in some thousands, since it looks whether the next hop is still
+    /// there by which it sends itself.
+    pub probe: u64,
 }
 
 /// The program, attached. It is gone with this value, and with the process however that ends.
@@ -105,8 +108,9 @@ impl Program {
     /// # Errors
     /// The kernel does not tell.
     pub fn passed(&self) -> Result<Passed, XdpError> {
-        let [taken, unchecked, route, neighbour, long, socket, foreign] = self.attached.counts()?;
-        Ok(Passed { taken, unchecked, route, neighbour, long, socket, foreign })
+        let counts = self.attached.counts()?;
+        let [taken, unchecked, route, neighbour, long, socket, foreign, probe] = counts;
+        Ok(Passed { taken, unchecked, route, neighbour, long, socket, foreign, probe })
     }
 }
 

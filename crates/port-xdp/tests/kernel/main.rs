@@ -56,6 +56,12 @@ impl Kernel {
         self.program.passed().unwrap()
     }
 
+    /// Whether a client has a reply already, which is passed over.
+    fn receive_now(&self, client: usize) -> bool {
+        let flags = rustix::net::RecvFlags::DONTWAIT;
+        rustix::net::recv(&self.clients[client], &mut [0; 16], flags).is_ok()
+    }
+
     /// Answers until so many were.
     fn echo(&mut self, count: usize) {
         let (mut done, end) = (0, Instant::now() + Duration::from_secs(5));
@@ -199,6 +205,36 @@ fn when_nothing_is_under_way_every_frame_is_in_one_place() {
         assert!(Instant::now() < end, "{:?}", link.port.frames().counts().places());
     }
     assert_eq!(link.port.frames().counts().strays(), 0);
+}
+
+#[test]
+fn a_next_hop_is_looked_after_by_the_kernel() {
+    if !is_root() {
+        return;
+    }
+    let mut link = Kernel::new("192.0.2.1:53");
+    let beside = link.wire.in_server(|| UdpSocket::bind("192.0.2.1:53").unwrap());
+    beside.set_nonblocking(true).unwrap();
+    link.wire.age_neighbours();
+    link.send(0, b"first");
+    link.echo(1);
+    assert!(link.wire.has_stale_neighbour(), "a reply past the kernel does not change that");
+    let (mut sent, mut buf) = (1, [0; 16]);
+    let (len, client) = loop {
+        // Each CPU counts for itself.
+        assert!(sent < 64 * 16_384, "{:?}", link.passed());
+        (0..32).for_each(|_| link.send(0, b"question"));
+        sent += 32;
+        if let Ok(heard) = beside.recv_from(&mut buf) {
+            break heard;
+        }
+        while link.port.burst(reply_to_all).unwrap().received > 0 {}
+        while link.receive_now(0) {}
+    };
+    beside.send_to(&buf[..len], client).unwrap();
+    assert!(!link.wire.has_stale_neighbour(), "the kernel asks");
+    assert_eq!(link.passed().probe, 1);
+    assert!(sent >= 16_384, "{sent}");
 }
 
 #[test]

@@ -132,6 +132,16 @@ impl Wire {
         self.run("ip -n {s} neigh del 192.0.2.2 dev s0");
     }
 
+    /// What the server knows of the client's link address has grown old.
+    pub fn age_neighbours(&self) {
+        self.run("ip -n {s} neigh replace 192.0.2.2 lladdr 02:00:00:00:00:02 dev s0 nud stale");
+    }
+
+    /// Whether the server does not know whether the client's link address still holds.
+    pub fn has_stale_neighbour(&self) -> bool {
+        self.try_run("ip -n {s} neigh show 192.0.2.2 dev s0").1.contains("STALE")
+    }
+
     /// The client has another link address for the server than the server has itself.
     pub fn mistake_the_server(&self) {
         self.run("ip -n {c} neigh replace 192.0.2.1 lladdr 02:00:00:00:00:07 dev c0");

@@ -197,7 +197,7 @@ fn index(name: &str) -> Option<u32> {
 
 /// Interfaces of tagged networks: what each is on, and its tag. None where the kernel has none.
 fn tagged_networks() -> BTreeMap<String, (String, u32)> {
-    parse_networks(&fs::read_to_string("/proc/net/vlan/config").unwrap_or_default())
+    parse_networks(&fs::read_to_string("/proc/thread-self/net/vlan/config").unwrap_or_default())
 }
 
 /// Lines like `eth0.7 | 7 | eth0`, behind two of headings.

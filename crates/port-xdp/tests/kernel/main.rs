@@ -2,6 +2,7 @@
 //! end is the kernel's own sockets. Needs root.
 
 mod allocations;
+mod shapes;
 mod wire;
 
 use packet::{Packet, Verdict};
@@ -33,15 +34,24 @@ fn attach_by(
     listen: &[SocketAddr],
     route_check: bool,
 ) -> (Program, Udp<Queue<Socket>>) {
-    wire.in_server(|| {
-        let interface = Interface::find("s0").unwrap();
-        let rules = Rules { listen: listen.to_vec(), route_check };
-        let mut program = Program::attach(&interface, &rules).unwrap();
-        let mut queue = open(interface.index, 0, interface.chunk(), interface.mtu).unwrap();
+    let rules = Rules { listen: listen.to_vec(), route_check };
+    let (program, mut queues) = wire.in_server(|| serve("s0", &rules, &[0]));
+    (program, Udp::new(queues.pop().unwrap()))
+}
+
+/// Attaches to an interface of this thread's, and serves these queues of it.
+fn serve(interface: &str, rules: &Rules, queues: &[u32]) -> (Program, Vec<Queue<Socket>>) {
+    let interface = Interface::find(interface).unwrap();
+    let mut program = Program::attach(&interface, rules).unwrap();
+    let serve = |number: &u32| {
+        let (chunk, mtu) = (interface.chunk(), interface.mtu);
+        let mut queue = open(interface.index, *number, chunk, mtu).unwrap();
         assert!(!queue.device().is_zero_copy());
-        program.serve(0, &*queue.device()).unwrap();
-        (program, Udp::new(queue))
-    })
+        program.serve(*number, &*queue.device()).unwrap();
+        queue
+    };
+    let queues = queues.iter().map(serve).collect();
+    (program, queues)
 }
 
 impl Kernel {

@@ -35,11 +35,12 @@ pub struct Wire {
 const GUARD: &str = "read -r _
 for space; do ip netns pids $space | xargs -r kill -KILL; ip netns del $space; done";
 
-/// How the two ends are set up; `{s}` and `{c}` are the namespaces.
+/// How the two ends are set up; `{s}` and `{c}` are the namespaces, `{sq}` and `{cq}` how many
+/// queues each end has.
 const SET_UP: &str = "
 ip netns add {s}
 ip netns add {c}
-ip -n {s} link add s0 type veth peer name c0 netns {c}
+ip -n {s} link add s0 {sq} type veth peer name c0 {cq} netns {c}
 ip -n {s} link set s0 address 02:00:00:00:00:01
 ip -n {c} link set c0 address 02:00:00:00:00:02
 ip -n {s} addr add 192.0.2.1/24 dev s0
@@ -56,9 +57,30 @@ ip -n {s} neigh replace 2001:db8::2 lladdr 02:00:00:00:00:02 dev s0
 ip -n {c} neigh replace 2001:db8::1 lladdr 02:00:00:00:00:01 dev c0
 ";
 
+/// Tagged networks, where `s0.7` is there already.
+const TAGGED: &str = "
+ip -n {s} link set s0.7 address 02:00:00:00:00:71
+ip -n {c} link add link c0 name c0.7 type vlan id 7
+ip -n {s} link add link s0.7 name s0.7.9 type vlan id 9
+ip -n {c} link add link c0.7 name c0.7.9 type vlan id 9
+ip -n {s} addr add 198.51.100.1/28 dev s0.7
+ip -n {c} addr add 198.51.100.2/28 dev c0.7
+ip -n {s} addr add 198.51.100.17/28 dev s0.7.9
+ip -n {c} addr add 198.51.100.18/28 dev c0.7.9
+ip -n {s} link set s0.7 up
+ip -n {c} link set c0.7 up
+ip -n {s} link set s0.7.9 up
+ip -n {c} link set c0.7.9 up
+";
+
 impl Wire {
     /// Two ends that know each other.
     pub fn new() -> Self {
+        Self::with_queues(1, 1)
+    }
+
+    /// The same, with so many queues at the server's end, and at the client's.
+    pub fn with_queues(server_queues: u32, client_queues: u32) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = |end| format!("dunlin-{}-{number}-{end}", std::process::id());
@@ -68,8 +90,15 @@ impl Wire {
         guard.args(["-c", GUARD, "guard", &server, &client]).process_group(0);
         let guard = guard.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let wire = Self { server, client, guard };
-        SET_UP.lines().filter(|line| !line.is_empty()).for_each(|line| wire.run(line));
+        let queues = |count| format!("numrxqueues {count} numtxqueues {count}");
+        let set_up = SET_UP.replace("{sq}", &queues(server_queues));
+        wire.run_all(&set_up.replace("{cq}", &queues(client_queues)));
         wire
+    }
+
+    /// Runs commands, one a line.
+    fn run_all(&self, lines: &str) {
+        lines.lines().filter(|line| !line.is_empty()).for_each(|line| self.run(line));
     }
 
     /// Runs a command; `{s}` and `{c}` are the namespaces.
@@ -120,6 +149,24 @@ impl Wire {
             client.connect(server).unwrap();
             client
         })
+    }
+
+    /// Joins both ends by a tagged network (7), in which the server has another link address, and
+    /// by one inside that (7, 9); the client is .2, the server .1, of 198.51.100.0/28 and
+    /// 198.51.100.16/28. False: this kernel has no tagged networks, which is said.
+    pub fn tag(&self) -> bool {
+        if !self.try_run("ip -n {s} link add link s0 name s0.7 type vlan id 7").0 {
+            eprintln!("\n*** SKIPPED: no tagged networks in this kernel (CONFIG_VLAN_8021Q) ***\n");
+            return false;
+        }
+        self.run_all(TAGGED);
+        true
+    }
+
+    /// Whether the client's device writes tags beside frames instead of into them.
+    pub fn set_tags_beside(&self, is_so: bool) {
+        let how = if is_so { "on" } else { "off" };
+        self.run(&format!("ip netns exec {{c}} ethtool -K c0 txvlan {how}"));
     }
 
     /// Has the client ping the server.

@@ -9,7 +9,7 @@ const LINES_MAX: usize = 500;
 /// What is wrong, a line each.
 pub fn violations(root: &Path) -> Vec<String> {
     let mut wrong = Vec::new();
-    for directory in ["crates", "xtask"] {
+    for directory in ["crates", "tests", "xtask"] {
         for file in sources(&root.join(directory)) {
             let text = fs::read_to_string(&file).unwrap_or_default();
             let place = file.strip_prefix(root).unwrap_or(&file).display();

@@ -1,8 +1,12 @@
 //! Captures that tcpdump made: times and questions are those that were sent.
 
+#[path = "../../../tests/skip.rs"]
+mod skip;
+
 use lab_load::arrivals::Rate;
 use lab_load::names::Set;
 use lab_load::query::Form;
+use skip::skip;
 use std::net::UdpSocket;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -10,14 +14,6 @@ use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const QUERIES: usize = 20;
-
-/// Says loudly what lacks; fails where nothing may be skipped (`CI` or `DUNLIN_REQUIRE_ALL` is
-/// set).
-fn skip(missing: &str) {
-    let strict = ["CI", "DUNLIN_REQUIRE_ALL"].into_iter().any(|v| std::env::var_os(v).is_some());
-    assert!(!strict, "cannot run: {missing}");
-    eprintln!("\n*** SKIPPED: {missing} ***\n");
-}
 
 fn now_ns() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64

@@ -4,9 +4,12 @@
 //! hardly of what else this machine does. How fast both can be, `bench/load` says.
 
 mod common;
+#[path = "../../../tests/skip.rs"]
+mod skip;
 
 use common::{Server, options, run, yes};
 use lab_load::{Options, When};
+use skip::skip;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
@@ -57,14 +60,6 @@ fn with_ours(server: &Server) -> Figures {
     let report = run(&options);
     let mean_ns = report.mean_of_answered(&report.times.service).unwrap();
     Figures { rate: report.rate(), mean_ms: mean_ns / 1e6 }
-}
-
-/// Says loudly what lacks; fails where nothing may be skipped (`CI` or `DUNLIN_REQUIRE_ALL` is
-/// set).
-fn skip(missing: &str) {
-    let strict = ["CI", "DUNLIN_REQUIRE_ALL"].into_iter().any(|v| std::env::var_os(v).is_some());
-    assert!(!strict, "cannot run: {missing}");
-    eprintln!("\n*** SKIPPED: {missing} ***\n");
 }
 
 #[test]

@@ -1,6 +1,10 @@
 //! No question costs an allocation: the whole way of a burst, from the reader to the reply.
+#[path = "../../../tests/counting.rs"]
+mod counting;
+
 use compile::Image;
 use control::Control;
+use counting::calls;
 use door::Publisher;
 use dunlin::abroad::Abroad;
 use dunlin::app::{Answerer, FIRST_TYPE, TRUNCATED};
@@ -8,8 +12,6 @@ use dunlin::settings::Settings;
 use image::{HASH_KEY_WORDS, HashKey};
 use packet::{BURST_MAX, Packet, Transport, Verdict};
 use plane::App;
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::fs;
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
@@ -18,42 +20,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tap::Runner;
 use wire::{Name, NameBuf, Rtype};
-
-/// The system's allocator, counting what each thread asks of it.
-struct Counting;
-
-thread_local! {
-    static COUNT: Cell<u64> = const { Cell::new(0) };
-}
-
-fn count() {
-    // A thread that is ending counts no more.
-    let _ = COUNT.try_with(|count| count.set(count.get() + 1));
-}
-
-// SAFETY: every call is passed on to the system's allocator as it came.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller keeps `alloc`'s contract, which is the same here.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        count();
-        // SAFETY: as above.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count();
-        // SAFETY: as above.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// A query of one question, with OPT and a client cookie.
 fn query(name: &str, rtype: Rtype) -> Vec<u8> {
@@ -141,9 +107,9 @@ fn what_is_known_of_others_allocates_nothing() {
             Packet::new(buffer, query.len(), peer, Transport::Datagram)
         });
         let mut packets: Vec<Packet<'_>> = packets.collect();
-        let before = COUNT.get();
+        let before = calls();
         answerer.burst(&mut packets, Duration::from_secs(1));
-        let allocations = COUNT.get() - before;
+        let allocations = calls() - before;
         answerer.park();
         let replies = packets.iter().filter(|packet| packet.verdict == Verdict::Reply);
         (replies.count(), allocations)
@@ -188,10 +154,10 @@ fn burst(test: &str, config: &str) {
             Packet::new(buffer, question.len(), peer, Transport::Datagram)
         })
         .collect();
-    let before = COUNT.get();
+    let before = calls();
     answerer.burst(&mut packets, Duration::ZERO);
     answerer.park();
-    let allocations = COUNT.get() - before;
+    let allocations = calls() - before;
     let replies = packets.iter().filter(|packet| packet.verdict == Verdict::Reply).count();
     assert!(replies > BURST_MAX / 2, "{replies} replies");
     assert_eq!(allocations, 0);

@@ -118,23 +118,29 @@ mod tests {
     use std::net::UdpSocket;
     use std::time::Instant;
 
+    impl Seat {
+        /// That of the only thread, which stays nowhere.
+        pub fn alone() -> Self {
+            let socket: OwnedFd = UdpSocket::bind("127.0.0.1:0").unwrap().into();
+            Self {
+                number: 0,
+                cpu: None,
+                batch: 1,
+                socket: Arc::new(socket),
+                device: Mutex::default(),
+                on_stop: OnStop::new().unwrap(),
+                board: Arc::new(Board::new(1).unwrap()),
+                spin: Duration::ZERO,
+            }
+        }
+    }
+
     #[test]
     fn nobody_is_answered_at_port_0() {
-        let board = Arc::new(Board::new(1).unwrap());
-        let socket: OwnedFd = UdpSocket::bind("127.0.0.1:0").unwrap().into();
-        let seat = Seat {
-            number: 0,
-            cpu: None,
-            batch: 1,
-            socket: Arc::new(socket),
-            device: Mutex::default(),
-            on_stop: OnStop::new().unwrap(),
-            board: board.clone(),
-            spin: Duration::ZERO,
-        };
+        let seat = Seat::alone();
         assert!(seat.answer(&mut [0; 12], 1));
         assert!(!seat.answer(&mut [0; 12], 0));
-        assert_eq!(board.counts(0).dropped[Reason::NoPeer as usize], 1);
+        assert_eq!(seat.board.counts(0).dropped[Reason::NoPeer as usize], 1);
     }
 
     #[test]

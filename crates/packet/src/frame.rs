@@ -156,6 +156,13 @@ pub fn read(frame: &[u8]) -> Result<Datagram, Drop> {
     Ok(Datagram { at: network + at.0 + UDP, len: told - UDP, peer, way: Way { link, local } })
 }
 
+/// Octets in front of a frame's IP packet: addresses, up to two tags, and a type. `None`: the frame
+/// ends before that.
+#[inline]
+pub fn link_len(frame: &[u8]) -> Option<usize> {
+    read_link(frame).map(|(.., network)| network)
+}
+
 /// The link, turned round; the type of what is in the frame, and where that begins.
 #[inline]
 fn read_link(frame: &[u8]) -> Option<(Link, [u8; 2], usize)> {

@@ -1,5 +1,6 @@
 //! An IP packet with a UDP datagram in it: where its parts are, and its way back.
 
+use crate::checksum::{fold, sum, word};
 use core::ops::Range;
 
 /// Octets of an IPv4 header without options (RFC 791 §3.1), and where its fields are.
@@ -77,18 +78,19 @@ impl Udp {
             packet[10..12].fill(0);
             swap_halves(&mut packet[V4_ADDRESSES]);
             let sum = fold(sum(&packet[..V4]));
-            packet[10..12].copy_from_slice(&(!sum).to_be_bytes());
+            packet[10..12].copy_from_slice(&(!sum).to_ne_bytes());
         }
         swap_halves(&mut packet[at..at + 4]);
         packet[at + 6..at + 8].fill(0);
         let addresses = if self.is_v6 { V6_ADDRESSES } else { V4_ADDRESSES };
-        let pseudo = sum(&packet[addresses]) + u64::from(PROTOCOL) + (self.len - at) as u64;
+        let pseudo = word(PROTOCOL.into()) + word((self.len - at) as u16);
+        let pseudo = pseudo + sum(&packet[addresses]);
         // Zero would say that there is no checksum (RFC 768; RFC 8200 §8.1).
         let checksum = match !fold(pseudo + sum(&packet[at..])) {
             0 => u16::MAX,
             checksum => checksum,
         };
-        packet[at + 6..at + 8].copy_from_slice(&checksum.to_be_bytes());
+        packet[at + 6..at + 8].copy_from_slice(&checksum.to_ne_bytes());
         self.len
     }
 }
@@ -98,28 +100,6 @@ impl Udp {
 fn swap_halves(octets: &mut [u8]) {
     let (first, second) = octets.split_at_mut(octets.len() / 2);
     first.swap_with_slice(second);
-}
-
-/// The sum of 16-bit words, an odd octet at the end as if a zero followed (RFC 1071 §4.1). Room for
-/// as many octets as a packet may have.
-#[inline]
-fn sum(octets: &[u8]) -> u64 {
-    let mut words = octets.chunks_exact(4);
-    let mut sum: u64 =
-        words.by_ref().map(|w| u64::from(u32::from_be_bytes([w[0], w[1], w[2], w[3]]))).sum();
-    let mut last = [0; 4];
-    last[..words.remainder().len()].copy_from_slice(words.remainder());
-    sum += u64::from(u32::from_be_bytes(last));
-    sum
-}
-
-/// Adds what has gone over 16 bits back in.
-#[inline]
-fn fold(mut sum: u64) -> u16 {
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    sum as u16
 }
 
 #[cfg(test)]

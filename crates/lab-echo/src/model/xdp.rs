@@ -8,6 +8,7 @@ use crate::model::packet::silence;
 use crate::reply::Reason;
 use crate::seat::Seat;
 use crate::{Error, Model, Options, interface};
+use packet::frame::link_len;
 use packet::udp::Udp;
 use port::{Frame, Frames};
 use port_xdp::{Attached, EbpfLoader, Interface, Program, Queue, Rules, Socket, XdpError};
@@ -20,8 +21,6 @@ use std::sync::Arc;
 
 /// `bpf/echo.c`, compiled.
 static OBJECT: &[u8] = port_xdp::include_bytes_aligned!("../../bpf/echo.o");
-/// Octets of an Ethernet header without tags: addresses, which change places, and what is inside.
-const LINK: usize = 14;
 /// How often what the kernel has answered is looked at.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 
@@ -117,19 +116,21 @@ fn answer_all(seat: &Seat, queue: &mut Queue<Socket>) -> io::Result<()> {
 
 /// Makes a frame its own answer; false: it has none.
 fn answer(seat: &Seat, frame: &mut Frame<'_>) -> bool {
-    let datagram = frame.buf.get(LINK..frame.len).and_then(Udp::parse);
-    let Some(udp) = datagram else {
+    let octets = &mut frame.buf[..frame.len];
+    let datagram = link_len(octets).and_then(|at| Some((at, Udp::parse(&octets[at..])?)));
+    let Some((at, udp)) = datagram else {
         seat.tally().dropped(Reason::Malformed, 1);
         return false;
     };
-    let (link, packet) = frame.buf[..frame.len].split_at_mut(LINK);
+    let (link, packet) = octets.split_at_mut(at);
     let port = udp.source_port(packet);
     if !seat.answer(&mut packet[udp.payload()], port) {
         return false;
     }
+    // Addresses change places, and tags stay.
     let (to, from) = link[..12].split_at_mut(6);
     to.swap_with_slice(from);
-    frame.len = LINK + udp.turn_around(packet);
+    frame.len = at + udp.turn_around(packet);
     true
 }
 
@@ -157,9 +158,35 @@ fn wait(fd: BorrowedFd<'_>, time: &Timespec) {
 }
 
 #[cfg(test)]
+#[path = "../../../../tests/skip.rs"]
+mod skip;
+
+#[cfg(test)]
 mod tests {
+    use super::*;
+    use packet::frame::{Link, Way, compose, headers_len, read};
     use std::path::Path;
     use std::process::Command;
+
+    #[test]
+    fn a_frame_goes_back_with_the_tags_that_it_came_with() {
+        let (seat, server) = (Seat::alone(), "192.0.2.1:53".parse().unwrap());
+        let untagged = Link::new([2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 1], 4_000);
+        let query = [0, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+        for link in [untagged, untagged.behind(7), untagged.behind(7).behind(9)] {
+            let way = Way { link, local: "192.0.2.2".parse().unwrap() };
+            let mut octets = vec![0; headers_len(&way)];
+            assert!(compose(&mut octets, &query, &way, server));
+            octets.extend(query);
+            let len = octets.len();
+            let mut frame = Frame { buf: &mut octets, len, is_sent: false };
+            assert!(answer(&seat, &mut frame));
+            assert_eq!(frame.len, len);
+            let datagram = read(&octets).expect("a datagram");
+            assert_eq!((datagram.way, datagram.peer), (way, server));
+            assert_eq!(octets[datagram.at..][..4], [0, 1, 0x81, 0]);
+        }
+    }
 
     #[test]
     fn the_committed_object_is_what_clang_makes() {
@@ -170,11 +197,10 @@ mod tests {
             Ok(output) if output.status.success() => {
                 let made = std::fs::read(&built).expect("it was built");
                 let _ = std::fs::remove_file(&built);
-                assert!(made == super::OBJECT, "bpf/echo.o is not of bpf/echo.c: run `make bpf`");
+                assert!(made == OBJECT, "bpf/echo.o is not of bpf/echo.c: run `make bpf`");
             }
             other => {
-                assert!(std::env::var_os("DUNLIN_REQUIRE_ALL").is_none(), "not built: {other:?}");
-                eprintln!("skipped: this machine has no clang and llvm-strip: {other:?}");
+                skip::skip(&format!("no clang and llvm-strip (Debian: clang, llvm): {other:?}"));
             }
         }
     }

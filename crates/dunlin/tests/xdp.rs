@@ -98,6 +98,37 @@ fn a_question_past_the_kernel_gets_its_answer() {
 }
 
 #[test]
+fn queues_are_dealt_to_the_workers_and_those_that_are_not_listed_are_left() {
+    if !is_root() {
+        return;
+    }
+    // Sixty-four clients; the kernel spreads them over both queues.
+    for (keys, queues) in [("", vec![0, 1]), ("queues = \"1\"\n", vec![1])] {
+        let (wire, folder) = (Wire::with_queues(2, 2), folder("xdp-queues"));
+        let _served = serve(&wire, &folder, &(XDP.to_owned() + keys));
+        for _ in 0..64 {
+            assert!(is_answer(&wire.in_client(|| ask(AT, "ns.a.test"))));
+        }
+        let status = status(&folder);
+        let xdp = &status["xdp"];
+        let served = xdp["queues"].as_array().expect("queues").iter();
+        assert_eq!(served.map(|of| of["queue"].clone()).collect::<Vec<_>>(), queues);
+        let [taken, left] =
+            ["taken", "socket"].map(|of| xdp["passed"][of].as_u64().expect("a count"));
+        assert_eq!(taken + left, 64);
+        assert!(taken > 0 && (left == 0) == (queues.len() == 2), "{taken} {left}");
+        if left == 0 {
+            let workers = status["threads"].as_array().expect("threads").iter().take(2);
+            assert!(
+                workers.map(|of| of["received"].as_u64()).all(|count| count > Some(0)),
+                "{status}"
+            );
+        }
+        let _ = std::fs::remove_dir_all(folder);
+    }
+}
+
+#[test]
 fn where_it_cannot_be_had_sockets_serve_and_the_reason_is_told() {
     if !is_root() {
         return;
@@ -190,8 +221,7 @@ struct Stream {
 impl Stream {
     fn start(wire: &Wire) -> Option<Self> {
         if Command::new("iperf3").arg("-v").output().is_err() {
-            assert!(std::env::var_os("DUNLIN_REQUIRE_ALL").is_none(), "iperf3 is missing");
-            eprintln!("\n*** SKIPPED: no iperf3 beside it (Debian: apt install iperf3) ***\n");
+            wire::skip("no iperf3 beside it (Debian: apt install iperf3)");
             return None;
         }
         let quiet = |command: &mut Command| {

@@ -199,28 +199,37 @@ pub fn generator_late(e: &Evidence) -> Option<Verdict> {
     if fell_behind(e) { behind(e) } else { None }
 }
 
-/// The generator was late: by itself, or as its CPU stood still.
+/// The generator was late: by itself, or as its CPU was not there.
 fn behind(e: &Evidence) -> Option<Verdict> {
-    let is_all = share(e.load.sent, e.load.planned) >= SENT_MIN;
     let sent = of_planned(e.load.sent, e);
     let late = e.load.lateness_us / 1_000.0;
-    let stood_still = |stalled_us: &f64| is_all && *stalled_us >= e.load.lateness_us * MOST;
-    if let Some(stalled_us) = e.load.stalled_us.filter(stood_still) {
-        let stalled = stalled_us / 1_000.0;
-        return say(
-            Cause::Host,
-            format!(
-                "the generator sent {sent} that were due, up to {late:.1} ms late (p99.9), as its \
-                 CPU stood still for {stalled:.1} ms: a timer came so late though nobody else ran \
-                 (a hypervisor took the CPU and did not say so, or the process was stopped)"
-            ),
-        );
+    if let Some(why) = held_up(e).filter(|_| share(e.load.sent, e.load.planned) >= SENT_MIN) {
+        let late = format!("{sent} that were due, up to {late:.1} ms late (p99.9)");
+        return say(Cause::Host, format!("the generator sent {late}, as {why}"));
     }
     let busy = while_busy(e.generator.as_ref(), e);
     say(
         Cause::Generator,
         format!("it sent {sent} that were due, up to {late:.1} ms late (p99.9){busy}"),
     )
+}
+
+/// What held the generator up for as long as it was late, where that was not itself.
+fn held_up(e: &Evidence) -> Option<String> {
+    let late_us = e.load.lateness_us;
+    if let Some(stalled_us) = e.load.stalled_us.filter(|stalled_us| *stalled_us >= late_us * MOST) {
+        return Some(format!(
+            "its CPU stood still for {:.1} ms: a timer came so late though nobody else ran (a \
+             hypervisor took the CPU and did not say so, or the process was stopped)",
+            stalled_us / 1_000.0
+        ));
+    }
+    let side = e.generator.as_ref()?;
+    let taker = side.taken_by.as_ref().filter(|taker| taker.most_s >= side.waited_s)?;
+    (side.waited_s * 1e6 >= late_us).then(|| {
+        let (name, waited) = (&taker.name, side.waited_s * 1e3);
+        format!("a thread waited {waited:.1} ms for its CPU, which {name} used (schedstat)")
+    })
 }
 
 /// The server did not run because somebody told it to stop.

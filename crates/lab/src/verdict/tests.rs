@@ -102,7 +102,23 @@ fn hog(side: &mut Side) {
 /// A story, its cause, and words that its sentence must have.
 struct Story(&'static str, Cause, &'static [&'static str], fn() -> Evidence);
 
-const STORIES: [Story; 41] = [
+const STORIES: [Story; 43] = [
+    Story("a CPU shared for a moment", Cause::Host, &["21.9 ms late", "89.0 ms", "cc (7)"], || {
+        let mut e = calm();
+        (e.load.lateness_us, e.load.stalled_us) = (21_900.0, Some(50.0));
+        generator(&mut e).waited_s = 0.089;
+        let name = "cc (7)".into();
+        generator(&mut e).taken_by = Some(Taker { name, cpu_s: 0.24, most_s: 0.24 });
+        e
+    }),
+    Story("one that waits for itself", Cause::Generator, &["21.9 ms late"], || {
+        let mut e = calm();
+        e.load.lateness_us = 21_900.0;
+        generator(&mut e).waited_s = 0.089;
+        let name = "cron (7)".into();
+        generator(&mut e).taken_by = Some(Taker { name, cpu_s: 0.02, most_s: 0.02 });
+        e
+    }),
     Story("a CPU that stood still", Cause::Host, &["35.1 ms late", "for 34.0 ms", "timer"], || {
         let mut e = calm();
         (e.load.lateness_us, e.load.stalled_us) = (35_100.0, Some(34_000.0));

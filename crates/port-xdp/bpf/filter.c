@@ -34,6 +34,7 @@ static long (*fib_lookup)(void *ctx, struct bpf_fib_lookup *way, int len, __u32 
 #define TAGS_MAX 2
 // Questions of one CPU of which one is left to the kernel, so that it looks after the next hop.
 #define PROBE_ONE_IN 16384
+#define ANY_QUEUE 0xffffffff
 
 // An address, IPv4 as ::ffff:a.b.c.d, and a port, all in the order of the network.
 struct target {
@@ -53,7 +54,7 @@ enum count {
 	ROUTE,     // left to the kernel: a reply goes another way
 	NEIGHBOUR, // left to the kernel: it has to find the client first
 	LONG,      // left to the kernel: longer than there is room for
-	SOCKET,    // left to the kernel: no socket has this queue
+	SOCKET,    // left to the kernel: no socket has this queue, or the target is let in by another
 	FOREIGN,   // left to the kernel: for another host's link address
 	PROBE,     // left to the kernel: it has to look whether the next hop is still there
 	FOUND,     // whose next hop the kernel told; nobody is told of these
@@ -67,6 +68,7 @@ struct {
 	__type(value, __u32);
 } sockets SEC(".maps");
 
+// Each with the queue that it is let in by, or ANY_QUEUE.
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1024);
@@ -164,7 +166,7 @@ static INLINE int judge(struct xdp_md *ctx)
 	struct target target = {};
 	struct ethhdr *eth = data;
 	struct udphdr *udp;
-	__u32 tags = 0, queue = ctx->rx_queue_index;
+	__u32 tags = 0, queue = ctx->rx_queue_index, *only;
 	__be16 type;
 	__u16 len;
 
@@ -225,7 +227,8 @@ static INLINE int judge(struct xdp_md *ctx)
 	if ((void *)udp + len > end)
 		return XDP_PASS;
 	target.port = udp->dest;
-	if (!map_lookup_elem(&targets, &target))
+	only = map_lookup_elem(&targets, &target);
+	if (!only)
 		return XDP_PASS;
 	if (len - sizeof(*udp) > room) {
 		count(LONG);
@@ -233,7 +236,7 @@ static INLINE int judge(struct xdp_md *ctx)
 	}
 	way.sport = udp->dest;
 	way.dport = udp->source;
-	if (!map_lookup_elem(&sockets, &queue)) {
+	if ((*only != ANY_QUEUE && *only != queue) || !map_lookup_elem(&sockets, &queue)) {
 		count(SOCKET);
 		return XDP_PASS;
 	}

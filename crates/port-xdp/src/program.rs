@@ -3,7 +3,7 @@
 use crate::attached::{Attached, Mode, XdpError, map};
 use crate::interface::{Interface, addresses};
 use crate::limits::TARGETS_MAX;
-use aya::maps::{HashMap, XskMap};
+use aya::maps::{HashMap, MapData, MapError, XskMap};
 use aya::{Ebpf, EbpfLoader};
 use packet::frame::NETWORK_MAX;
 use std::collections::BTreeSet;
@@ -12,6 +12,9 @@ use std::os::fd::{AsFd, AsRawFd};
 
 /// `bpf/filter.c`, compiled.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/filter.o");
+
+/// The value of a target that is let in by every queue: `ANY_QUEUE` of the program.
+const ANY_QUEUE: u32 = u32::MAX;
 
 /// What is let in.
 #[derive(Clone, Debug, Default)]
@@ -36,7 +39,8 @@ pub struct Passed {
     pub neighbour: u64,
     /// Left to the kernel since there is no room for so many octets.
     pub long: u64,
-    /// Left to the kernel since no socket has that queue.
+    /// Left to the kernel since no socket has that queue, or another one is meant
+    /// ([`Program::admit`]).
     pub socket: u64,
     /// Left to the kernel since it is for another host's link address.
     pub foreign: u64,
@@ -59,11 +63,29 @@ impl Program {
     /// # Errors
     /// Why not, and what to do.
     pub fn attach(interface: &Interface, rules: &Rules) -> Result<Self, XdpError> {
+        Self::with_table(interface, rules, TARGETS_MAX as u32)
+    }
+
+    /// The same for somebody who asks instead of being asked: up to `targets_max` addresses and
+    /// ports of his are told one by one ([`admit`](Self::admit)), and he sees to the way back.
+    ///
+    /// # Errors
+    /// As [`attach`](Self::attach).
+    pub fn attach_for_answers(interface: &Interface, targets_max: u32) -> Result<Self, XdpError> {
+        Self::with_table(interface, &Rules::default(), targets_max)
+    }
+
+    fn with_table(
+        interface: &Interface,
+        rules: &Rules,
+        targets_max: u32,
+    ) -> Result<Self, XdpError> {
         let room = interface.mtu.saturating_sub(NETWORK_MAX) as u32;
         let check = u32::from(rules.route_check);
         let mut loader = EbpfLoader::new();
         loader.override_global("room", &room, true).override_global("route_check", &check, true);
         loader.override_global("own", &interface.address, true);
+        loader.map_max_entries("targets", targets_max);
         let prepare = |ebpf: &mut Ebpf| {
             set_targets(ebpf, &rules.listen)?;
             let table = |error| XdpError::Table("links", error);
@@ -101,6 +123,23 @@ impl Program {
     /// They are too many, and those from before stay; or the kernel refuses.
     pub fn listen(&mut self, listen: &[SocketAddr]) -> Result<(), XdpError> {
         set_targets(&mut self.attached.ebpf, listen)
+    }
+
+    /// Lets in what comes to one address and port, by this queue alone; by others it is left to the
+    /// kernel.
+    ///
+    /// # Errors
+    /// The table is full, or the kernel refuses.
+    pub fn admit(&mut self, target: SocketAddr, queue: u32) -> Result<(), XdpError> {
+        targets(&mut self.attached.ebpf)?.insert(key(target), queue, 0).map_err(of_targets)
+    }
+
+    /// Leaves what comes to an address and port to the kernel from now on.
+    ///
+    /// # Errors
+    /// It was not let in, or the kernel refuses.
+    pub fn dismiss(&mut self, target: SocketAddr) -> Result<(), XdpError> {
+        targets(&mut self.attached.ebpf)?.remove(&key(target)).map_err(of_targets)
     }
 
     /// What it counted.
@@ -149,20 +188,29 @@ fn key(target: SocketAddr) -> [u8; 20] {
     key
 }
 
+fn of_targets(error: MapError) -> XdpError {
+    XdpError::Table("targets", error)
+}
+
+/// The table of addresses, each with the queue that it is let in by.
+fn targets(ebpf: &mut Ebpf) -> Result<HashMap<&mut MapData, [u8; 20], u32>, XdpError> {
+    HashMap::try_from(map(ebpf, "targets")?).map_err(of_targets)
+}
+
 /// Makes the table of addresses say these, and no others.
 fn set_targets(ebpf: &mut Ebpf, listen: &[SocketAddr]) -> Result<(), XdpError> {
     let own = addresses().map_err(XdpError::Interface)?;
-    let targets = expand(listen, &own);
-    if targets.len() > TARGETS_MAX {
-        return Err(XdpError::TooMany(targets.len()));
+    let asked = expand(listen, &own);
+    if asked.len() > TARGETS_MAX {
+        return Err(XdpError::TooMany(asked.len()));
     }
-    let wanted: BTreeSet<_> = targets.into_iter().map(key).collect();
-    let table = |error| XdpError::Table("targets", error);
-    let mut map = HashMap::<_, [u8; 20], u32>::try_from(map(ebpf, "targets")?).map_err(table)?;
-    let there: BTreeSet<_> = map.keys().collect::<Result<_, _>>().map_err(table)?;
+    let wanted: BTreeSet<_> = asked.into_iter().map(key).collect();
+    let mut map = targets(ebpf)?;
+    let there: BTreeSet<_> = map.keys().collect::<Result<_, _>>().map_err(of_targets)?;
     // First those that go, so that there is room.
-    there.difference(&wanted).try_for_each(|gone| map.remove(gone).map_err(table))?;
-    wanted.difference(&there).try_for_each(|new| map.insert(new, 1, 0).map_err(table))
+    there.difference(&wanted).try_for_each(|gone| map.remove(gone).map_err(of_targets))?;
+    let mut new = wanted.difference(&there);
+    new.try_for_each(|new| map.insert(new, ANY_QUEUE, 0).map_err(of_targets))
 }
 
 /// Addresses that are listened on, one by one.

@@ -314,6 +314,49 @@ fn a_queue_without_a_socket_is_the_kernels() {
 }
 
 #[test]
+fn what_is_let_in_by_one_queue_is_the_kernels_by_others() {
+    if !is_root() {
+        return;
+    }
+    let wire = Wire::new();
+    let [target, other] = ["192.0.2.1:4000", "192.0.2.1:4001"].map(|at| at.parse().unwrap());
+    let (mut program, mut queue) = wire.in_server(|| {
+        let interface = Interface::find("s0").unwrap();
+        let mut program = Program::attach_for_answers(&interface, 1).unwrap();
+        let mut queue = open(interface.index, 0, interface.chunk(), interface.mtu).unwrap();
+        program.serve(0, &*queue.device()).unwrap();
+        (program, Udp::new(queue))
+    });
+    let (beside, client) =
+        (wire.in_server(|| UdpSocket::bind(target).unwrap()), wire.client(target));
+    beside.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let mut counts = |program: &mut Program, admits: Option<u32>| {
+        if let Some(only) = admits {
+            program.admit(target, only).unwrap();
+        }
+        client.send(b"answer").unwrap();
+        let end = Instant::now() + Duration::from_secs(5);
+        while admits == Some(0) && queue.burst(|_| ()).unwrap().received == 0 {
+            assert!(Instant::now() < end, "it is let in");
+        }
+        if admits != Some(0) {
+            assert_eq!(beside.recv(&mut [0; 16]).unwrap(), 6, "it is the kernel's");
+        }
+        let passed = program.passed().unwrap();
+        (passed.taken, passed.socket)
+    };
+    assert_eq!(counts(&mut program, None), (0, 0));
+    assert_eq!(counts(&mut program, Some(1)), (0, 1), "by another queue");
+    assert_eq!(counts(&mut program, Some(0)), (1, 1));
+    let full = program.admit(other, 0).expect_err("there is room for one");
+    assert!(matches!(full, XdpError::Table("targets", _)), "{full}");
+    program.dismiss(target).unwrap();
+    assert_eq!(counts(&mut program, None), (1, 1));
+    program.admit(other, 0).unwrap();
+    assert!(program.dismiss(target).is_err(), "it was not let in any more");
+}
+
+#[test]
 fn an_interface_that_goes_leaves_a_quiet_port() {
     if !is_root() {
         return;

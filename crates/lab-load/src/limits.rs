@@ -1,5 +1,7 @@
 //! How much of everything.
 
+use std::time::Duration;
+
 /// Threads of one load.
 pub const THREADS_MAX: usize = 256;
 /// Sockets or connections of one thread.
@@ -14,6 +16,14 @@ pub const QUERY_MAX: usize = 12 + 255 + 4 + 11;
 pub const JOINED_MAX: usize = 1 << 16;
 /// Octets that io_uring reads of an answer.
 pub const LENT_OCTETS: usize = 4_096;
+/// How long a neighbour's link address is waited for: a device may be without link for some seconds
+/// when a program comes to it.
+pub const NEIGHBOUR_PATIENCE: Duration = Duration::from_secs(5);
+/// How often it is looked for meanwhile.
+pub const NEIGHBOUR_LOOK: Duration = Duration::from_millis(5);
+/// The longest that a thread sleeps while its device is to be asked to go on sending, in
+/// nanoseconds.
+pub const STUCK_NAP_NS: u64 = 20_000;
 /// Queries that are prepared.
 pub const NAMES_MAX: usize = 1 << 24;
 /// Octets of all prepared queries.

@@ -46,6 +46,9 @@ pub enum Path {
         /// As above.
         segments: bool,
     },
+    /// UDP in frames of our own, past the network stack (AF_XDP): a queue of the interface for each
+    /// thread.
+    Xdp,
     /// TCP (RFC 7766), several queries under way on a connection.
     Tcp {
         /// Then it is closed and another one opened.
@@ -140,6 +143,9 @@ pub struct Options {
     pub cpus: Vec<usize>,
     /// Sockets or connections of all threads together; rounded up to a multiple of them.
     pub lanes: usize,
+    /// The interface that queries leave by where they go past the network stack; none: by the
+    /// routes there are.
+    pub interface: Option<String>,
     /// Where they ask from.
     pub sources: Option<Sources>,
     /// After this an answer is late, in nanoseconds.
@@ -179,6 +185,7 @@ impl Options {
             threads: 1,
             cpus: Vec::new(),
             lanes: 1,
+            interface: None,
             sources: None,
             timeout_ns: 5_000_000_000,
             outstanding_max: 1 << 18,
@@ -235,6 +242,11 @@ impl Options {
         if self.sources.is_some_and(|sources| sources.is_ipv4() != self.server.is_ipv4()) {
             return Err("the sources and the server are of two address families".into());
         }
+        if self.interface.is_some() && self.path != Path::Xdp {
+            return Err("an interface is for queries that go past the network stack: the kernel \
+                        chooses that of sockets"
+                .into());
+        }
         match &self.asks {
             Asks::Questions(what) => what.check(),
             Asks::Lookups(_) => Ok(()),
@@ -258,7 +270,7 @@ impl Options {
     fn queries_per_connection(&self) -> Option<u64> {
         match self.path {
             Path::Tcp { queries_per_connection } => queries_per_connection,
-            Path::Udp { .. } | Path::Uring { .. } => None,
+            Path::Udp { .. } | Path::Uring { .. } | Path::Xdp => None,
         }
     }
 

@@ -46,6 +46,11 @@ pub struct Thread {
     pub delay_ns: u64,
     /// Octets of its table.
     pub table_octets: usize,
+    /// Frames that came past the network stack and that there was no room for; those for sockets
+    /// the kernel counts.
+    pub dropped: u64,
+    /// Answers that came through the network stack, though queries went past it.
+    pub detoured: u64,
     /// What it sent and received.
     pub tally: Tally,
 }

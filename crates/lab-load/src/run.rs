@@ -6,7 +6,7 @@ use crate::limits::SERIES_MAX;
 use crate::options::{Options, Path};
 use crate::report::{Quantile, Report, Second, Snapshot, Thread};
 use crate::tally::{Tally, Times};
-use crate::way::{Lanes, Tcp, Udp, Uring};
+use crate::way::{Door, Lanes, Tcp, Udp, Uring, Xdp};
 use crate::worker::{Left, Line, Worker};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space, set_current_timer_slack};
 use std::fs::File;
@@ -14,6 +14,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroU64;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{Builder, scope};
@@ -51,6 +52,7 @@ pub fn run_watched(
     options.check()?;
     let (out, parts) = sync_channel(options.threads * (PARTS + 1));
     let (tell_ready, told) = sync_channel(options.threads);
+    let door = Arc::new(Door::default());
     scope(|scope| {
         // Dropping what a thread begins by has it end without having begun.
         let (mut backs, mut starts, mut threads) = (Vec::new(), Vec::new(), Vec::new());
@@ -62,7 +64,8 @@ pub fn run_watched(
             starts.push(begin);
             let line = Line { index, out: out.clone(), back };
             let tell_ready = tell_ready.clone();
-            let body = move || work(options, line, &tell_ready, &start, stop);
+            let door = door.clone();
+            let body = move || work(options, line, (&tell_ready, &start), &door, stop);
             let thread = Builder::new().name(format!("{THREAD}{index}")).spawn_scoped(scope, body);
             threads.push(thread.map_err(|error| format!("no thread for a load: {error}"))?);
         }
@@ -104,12 +107,12 @@ struct Ended {
 fn work(
     options: &Options,
     line: Line,
-    ready: &SyncSender<Result<(), String>>,
-    start: &Receiver<Clock>,
+    (ready, start): (&SyncSender<Result<(), String>>, &Receiver<Clock>),
+    door: &Arc<Door>,
     stop: &AtomicBool,
 ) -> Option<Ended> {
     let cpu = options.cpus.get(line.index % options.cpus.len().max(1)).copied();
-    let (way, told) = match prepare(options, line.index, cpu) {
+    let (way, told) = match prepare(options, line.index, cpu, door) {
         Ok(way) => (Some(way), Ok(())),
         Err(why) => (None, Err(why)),
     };
@@ -120,6 +123,7 @@ fn work(
     let left = match way {
         Ready::Udp(way) => Worker::new(options, way, clock, stop, line).run(),
         Ready::Uring(way) => Worker::new(options, *way, clock, stop, line).run(),
+        Ready::Xdp(way) => Worker::new(options, *way, clock, stop, line).run(),
         Ready::Tcp(way) => Worker::new(options, way, clock, stop, line).run(),
     };
     let cpu_ns = thread_cpu_ns() - before.0;
@@ -129,11 +133,17 @@ fn work(
 enum Ready {
     Udp(Udp),
     Uring(Box<Uring>),
+    Xdp(Box<Xdp>),
     Tcp(Tcp),
 }
 
 /// Enters the namespace, pins the thread, and opens its sockets.
-fn prepare(options: &Options, index: usize, cpu: Option<usize>) -> Result<Ready, String> {
+fn prepare(
+    options: &Options,
+    index: usize,
+    cpu: Option<usize>,
+    door: &Arc<Door>,
+) -> Result<Ready, String> {
     if let Some(name) = &options.netns {
         let path = format!("/run/netns/{name}");
         let told = |error: io::Error| format!("cannot enter network namespace {path}: {error}");
@@ -154,6 +164,7 @@ fn prepare(options: &Options, index: usize, cpu: Option<usize>) -> Result<Ready,
         Path::Uring { segments } => {
             Uring::new(lanes, count, segments).map(|way| Ready::Uring(way.into()))
         }
+        Path::Xdp => Xdp::new(options, lanes, index, door).map(|way| Ready::Xdp(way.into())),
         Path::Tcp { queries_per_connection } => {
             Tcp::new(lanes, count, queries_per_connection).map(Ready::Tcp)
         }
@@ -292,5 +303,7 @@ impl Report {
         thread.cpu_ns = ended.cpu_ns;
         thread.delay_ns = ended.delay_ns;
         thread.table_octets = ended.left.table_octets;
+        thread.dropped = ended.left.dropped;
+        thread.detoured = ended.left.detoured;
     }
 }

@@ -1,9 +1,10 @@
 //! *How*: the ways that queries leave by and answers come in by. A way has lanes, each a socket or
-//! a connection of its own; another one (AF_XDP) is another implementation of [`Way`].
+//! a connection of its own; another way is another implementation of [`Way`].
 
 mod tcp;
 mod udp;
 mod uring;
+mod xdp;
 
 use crate::clock::Clock;
 use crate::limits::{BATCH_MAX, QUERY_MAX};
@@ -11,11 +12,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 pub(crate) use tcp::Tcp;
 pub(crate) use udp::Udp;
 pub(crate) use uring::Uring;
+pub(crate) use xdp::{Door, Xdp};
 
 /// Queries that leave together on one lane.
 #[derive(Debug)]
@@ -124,6 +126,16 @@ pub(crate) trait Way {
     fn failure(&self) -> Option<&io::Error> {
         None
     }
+
+    /// Frames that came and that the way had no room for; the kernel counts those of sockets.
+    fn dropped(&self) -> u64 {
+        0
+    }
+
+    /// Answers that came through the network stack, though queries went past it.
+    fn detoured(&self) -> u64 {
+        0
+    }
 }
 
 /// How lanes are made.
@@ -158,7 +170,8 @@ impl Lanes {
                 let told = match error.kind() {
                     io::ErrorKind::AddrNotAvailable => format!(
                         "cannot ask from {ip}: it is no address of this host (ip route add local \
-                         PREFIX dev lo makes a whole prefix be)"
+                         PREFIX dev lo makes a whole prefix be, one of IPv6 with sysctl \
+                         net.ipv6.ip_nonlocal_bind=1)"
                     ),
                     _ => format!("cannot ask from {ip}: {error}"),
                 };
@@ -214,7 +227,7 @@ impl Watched {
     }
 
     fn wait(&self, length_ns: u64) {
-        wait_for(&self.epoll, length_ns);
+        wait_for(&mut [PollFd::new(&self.epoll, PollFlags::IN)], length_ns);
     }
 }
 
@@ -225,14 +238,14 @@ fn flags(writes: bool) -> epoll::EventFlags {
     }
 }
 
-/// Waits until there is something to be read, to the nanosecond as far as the kernel goes.
-fn wait_for(fd: impl AsFd, length_ns: u64) {
+/// Waits until there is something on one of these, to the nanosecond as far as the kernel goes.
+fn wait_for(fds: &mut [PollFd<'_>], length_ns: u64) {
     let time = Timespec {
         tv_sec: (length_ns / 1_000_000_000) as i64,
         tv_nsec: (length_ns % 1_000_000_000) as _,
     };
     // A signal ends it early, which does no harm.
-    let _ = poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&time));
+    let _ = poll(fds, Some(&time));
 }
 
 /// Whether an error on a socket is about a datagram that was sent before, or about memory: the

@@ -62,6 +62,8 @@ pub(crate) struct Worker<'a, W> {
 pub(crate) struct Left {
     pub busy_ns: u64,
     pub table_octets: usize,
+    pub dropped: u64,
+    pub detoured: u64,
     pub failure: Option<String>,
 }
 
@@ -159,10 +161,11 @@ impl<'a, W: Way> Worker<'a, W> {
         self.book.part.tally.connections += self.way.connections();
         let table_octets = self.book.table.octets();
         let busy_ns = self.book.busy_ns;
+        let (dropped, detoured) = (self.way.dropped(), self.way.detoured());
         let failure = self.way.failure().map(ToString::to_string);
         // There is room for one more than are handed over and not given back.
         let _ = self.line.out.send((self.line.index, self.book.part));
-        Left { busy_ns, table_octets, failure }
+        Left { busy_ns, table_octets, dropped, detoured, failure }
     }
 
     /// Whether nothing more is to be sent.

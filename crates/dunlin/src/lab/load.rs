@@ -182,6 +182,9 @@ struct HowFlags {
     #[arg(long, value_enum, default_value_t = Calls::Sockets)]
     #[arg(conflicts_with = "queries_per_connection")]
     path: Calls,
+    /// With --path af_xdp: the interface that queries leave by, instead of that of the route.
+    #[arg(long, value_name = "NAME")]
+    interface: Option<String>,
     /// Queries of one length that are due together leave as one packet (UDP_SEGMENT): more of them
     /// a second. The device cuts it; between two hosts of one machine the server's host does, and
     /// pays for it.
@@ -258,6 +261,10 @@ enum Calls {
     /// A ring shared with the kernel.
     #[value(name = "io_uring")]
     IoUring,
+    /// Whole frames, past the network stack: as root, by an interface to another host; a queue of
+    /// it for each thread. Sockets beside them hold the ports.
+    #[value(name = "af_xdp")]
+    AfXdp,
 }
 
 /// Seconds without a unit, as dnsperf takes them, or a time with one.
@@ -367,6 +374,7 @@ impl Load {
             threads: how.threads,
             cpus: how.cpus.as_ref().map_or(Vec::new(), |cpus| cpus.as_slice().to_vec()),
             lanes: clients.saturating_mul(how.ports),
+            interface: how.interface.clone(),
             sources: how.sources,
             timeout_ns: when.timeout,
             outstanding_max: how.places,
@@ -390,9 +398,13 @@ impl Load {
         match (self.mode, self.how.path) {
             (Mode::Udp, Calls::Sockets) => Ok(Path::Udp { segments }),
             (Mode::Udp, Calls::IoUring) => Ok(Path::Uring { segments }),
+            (Mode::Udp, Calls::AfXdp) if segments => {
+                Err("--segments has the kernel cut packets, and --path af_xdp goes past it".into())
+            }
+            (Mode::Udp, Calls::AfXdp) => Ok(Path::Xdp),
             (Mode::Tcp, Calls::Sockets) => Ok(Path::Tcp { queries_per_connection }),
-            (Mode::Tcp, Calls::IoUring) => {
-                Err("--path io_uring is for UDP: leave out -m tcp".into())
+            (Mode::Tcp, Calls::IoUring | Calls::AfXdp) => {
+                Err("--path io_uring and af_xdp are for UDP: leave out -m tcp".into())
             }
         }
     }

@@ -6,8 +6,9 @@ use super::{Batch, Lanes, Sent, Watched, Way, is_passing};
 use crate::clock::Clock;
 use crate::limits::{BATCH_MAX, JOINED_MAX};
 use std::io;
+use std::net::SocketAddr;
 use std::ops::Range;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
 
 /// Octets from one buffer to the next: an odd number of cache lines, so that their beginnings do
@@ -229,6 +230,19 @@ impl Udp {
         let ready = Vec::with_capacity(BATCH_MAX);
         let (out, inlet) = (Out::new(), Inlet::new());
         Ok(Self { lanes, sockets, watched, ready, segments, out, inlet })
+    }
+
+    /// Where a lane asks from.
+    ///
+    /// # Errors
+    /// The kernel does not tell.
+    pub(super) fn local(&self, lane: usize) -> io::Result<SocketAddr> {
+        Ok(rustix::net::getsockname(&self.sockets[lane])?.try_into()?)
+    }
+
+    /// To be watched: readable when something has come by any of them.
+    pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.watched.epoll.as_fd()
     }
 }
 

@@ -156,6 +156,11 @@ fn serve_tcp(mut stream: TcpStream, last: u64, script: &Script, asked: &AtomicU6
 
 /// Asks `server` for 100 names, in a closed loop of 10, for 200 ms; timeout 300 ms.
 pub fn options(server: &Server) -> Options {
+    options_at(server.address)
+}
+
+/// The same for a server elsewhere.
+pub fn options_at(server: SocketAddr) -> Options {
     let set = Arc::new(Set::from_pattern("n{i}.example", 100, Rtype::A, FORM).unwrap());
     let what = What { set, order: Order::Given, unique: 0.0, nxdomain: 0.0, under: None };
     Options {
@@ -163,7 +168,7 @@ pub fn options(server: &Server) -> Options {
         length_ns: 200_000_000,
         timeout_ns: 300_000_000,
         interval_ns: 50_000_000,
-        ..Options::new(server.address, Asks::Questions(Box::new(what)))
+        ..Options::new(server, Asks::Questions(Box::new(what)))
     }
 }
 

@@ -58,7 +58,15 @@ fn a_path_is_for_udp() {
     assert_eq!(path("--path io_uring"), Path::Uring { segments: false });
     assert_eq!(path("--path io_uring --segments"), Path::Uring { segments: true });
     assert_eq!(path("--path sockets"), Path::Udp { segments: false });
-    assert!(parse("--pattern a --path io_uring -m tcp").unwrap().options().is_err());
+    assert_eq!(path("--path af_xdp --interface gen0"), Path::Xdp);
+    for wrong in [
+        "--path io_uring -m tcp",
+        "--path af_xdp -m tcp",
+        "--path af_xdp --segments",
+        "--interface gen0",
+    ] {
+        assert!(parse(&format!("--pattern a {wrong}")).unwrap().options().is_err(), "{wrong}");
+    }
 }
 
 #[test]

@@ -1,0 +1,178 @@
+//! AF_XDP: whole frames past the network stack, in rings that are shared with the kernel.
+//!
+//! A lane has a socket of the kernel's as well. It holds the lane's port, so that nobody else on
+//! this host asks from there; and what the program does not let in comes by it: answers in
+//! fragments, answers longer than a frame, and those that the device puts into another queue than
+//! that of the thread which asked.
+
+mod post;
+mod route;
+
+use super::{Lanes, Sent, Udp, Way, wait_for};
+use crate::clock::Clock;
+use crate::limits::{QUERY_MAX, STUCK_NAP_NS};
+use crate::options::Options;
+use packet::frame::NETWORK_MAX;
+use port::Frames;
+use port_xdp::{Interface, Program, Queue, Socket, Watch};
+use post::Post;
+use route::Hop;
+use rustix::event::{PollFd, PollFlags};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// What the threads of a load share: the interface, and the program there that lets their answers
+/// in. The first of them attaches it; it is gone with this, and with the process however that ends.
+#[derive(Debug, Default)]
+pub(crate) struct Door(Mutex<Option<Open>>);
+
+#[derive(Debug)]
+struct Open {
+    interface: Interface,
+    program: Program,
+}
+
+impl Door {
+    fn lock(&self) -> MutexGuard<'_, Option<Open>> {
+        self.0.lock().expect("who has it does not panic")
+    }
+
+    /// Opens a queue of the interface to a thread.
+    fn queue(&self, options: &Options, hop: &Hop, queue: u32) -> Result<Queue<Socket>, String> {
+        let mut guard = self.lock();
+        let open = match guard.as_mut() {
+            Some(open) => open,
+            None => guard.insert(Open::at(options, hop)?),
+        };
+        let Open { interface, program } = open;
+        if interface.name != hop.name {
+            return Err(format!(
+                "some sources reach the server by {} and others by {}: choose one (--interface)",
+                interface.name, hop.name
+            ));
+        }
+        let opened = port_xdp::open(interface.index, queue, interface.chunk(), interface.mtu);
+        let mut opened = opened.map_err(|error| {
+            let hint = match error.kind() {
+                io::ErrorKind::PermissionDenied => "; it takes CAP_NET_RAW (root has it)",
+                io::ErrorKind::ResourceBusy => "; another AF_XDP socket has that queue",
+                _ => "",
+            };
+            format!("{}: {error}{hint}", interface.name)
+        })?;
+        program.serve(queue, &*opened.device()).map_err(|error| error.to_string())?;
+        Ok(opened)
+    }
+
+    /// Has answers to these come by a thread's queue, instead of those to others.
+    fn change(&self, queue: u32, old: Option<SocketAddr>, new: SocketAddr) -> io::Result<()> {
+        let mut guard = self.lock();
+        let Some(Open { program, .. }) = guard.as_mut() else { return Ok(()) };
+        old.map_or(Ok(()), |old| program.dismiss(old))
+            .and_then(|()| program.admit(new, queue))
+            .map_err(io::Error::other)
+    }
+}
+
+impl Open {
+    fn at(options: &Options, hop: &Hop) -> Result<Self, String> {
+        let (name, threads) = (&hop.name, options.threads);
+        let interface = Interface::find(name).map_err(|error| error.to_string())?;
+        if threads > interface.queues as usize {
+            return Err(format!(
+                "{name} has queues for {} threads, not {threads} (`ethtool -l {name}`)",
+                interface.queues
+            ));
+        }
+        if interface.mtu < NETWORK_MAX + QUERY_MAX {
+            let mtu = interface.mtu;
+            return Err(format!("packets on {name} have up to {mtu} octets, and queries more"));
+        }
+        let lanes = (options.lanes_each() * threads) as u32;
+        let program = Program::attach_for_answers(&interface, lanes);
+        let program = program.map_err(|error| format!("{error}; or --path sockets"))?;
+        Ok(Self { interface, program })
+    }
+}
+
+/// A queue of an interface, and lanes of one thread on it.
+pub(crate) struct Xdp {
+    post: Post<Queue<Socket>>,
+    queue: u32,
+    watch: Watch,
+    /// The lanes' sockets.
+    under: Udp,
+    /// Answers that came by these.
+    detoured: u64,
+    door: Arc<Door>,
+}
+
+impl Xdp {
+    /// The lanes of the thread of a number, which has the queue of that number.
+    ///
+    /// # Errors
+    /// There is no way to the server, another program is on it, or the kernel refuses: what to do.
+    pub fn new(
+        options: &Options,
+        lanes: Lanes,
+        index: usize,
+        door: &Arc<Door>,
+    ) -> io::Result<Self> {
+        let (server, queue) = (lanes.server, index as u32);
+        let under = Udp::new(lanes, options.lanes_each(), false)?;
+        let locals = (0..options.lanes_each()).map(|lane| under.local(lane));
+        let locals: Vec<SocketAddr> = locals.collect::<io::Result<_>>()?;
+        let hop = Hop::find(server.ip(), locals[0].ip(), options.interface.as_deref());
+        let hop = hop.map_err(io::Error::other)?;
+        let mut frames = door.queue(options, &hop, queue).map_err(io::Error::other)?;
+        locals.iter().try_for_each(|local| door.change(queue, None, *local))?;
+        // Attaching a program has some drivers take the link down: it is looked up behind that.
+        let link = [hop.address, hop.resolve().map_err(io::Error::other)?];
+        let watch = frames.device().watch()?;
+        let post = Post::new(frames, server, link, locals);
+        Ok(Self { post, queue, watch, under, detoured: 0, door: door.clone() })
+    }
+}
+
+impl Way for Xdp {
+    #[inline]
+    fn takes(&self, _lane: usize) -> usize {
+        usize::MAX
+    }
+
+    fn send(&mut self, batch: &super::Batch) -> Sent {
+        self.post.send(batch)
+    }
+
+    fn receive(&mut self, clock: &Clock, each: &mut impl FnMut(usize, u64, &[u8])) -> usize {
+        let received = self.post.receive(clock, each);
+        let detoured = self.under.receive(clock, each);
+        self.detoured += detoured as u64;
+        received + detoured
+    }
+
+    fn wait(&mut self, length_ns: u64) {
+        let most = if self.post.is_stuck() { STUCK_NAP_NS } else { u64::MAX };
+        let frames = Frames::as_fd(self.post.frames());
+        let of = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
+        wait_for(&mut [of(frames), of(self.under.as_fd())], length_ns.min(most));
+    }
+
+    fn renew(&mut self, lane: usize) -> io::Result<()> {
+        self.under.renew(lane)?;
+        let (old, new) = (self.post.local(lane), self.under.local(lane)?);
+        self.post.change(lane, new);
+        self.door.change(self.queue, Some(old), new)
+    }
+
+    fn dropped(&self) -> u64 {
+        // A kernel that does not tell has not: then none are known of.
+        let losses = self.watch.losses().unwrap_or_default();
+        losses.dropped + losses.ring_full + losses.fill_empty
+    }
+
+    fn detoured(&self) -> u64 {
+        self.detoured
+    }
+}

@@ -1,0 +1,336 @@
+//! Loads by AF_XDP, between two network namespaces.
+
+mod common;
+
+use common::{options_at, run, yes};
+use lab_echo::{Echo, Model};
+use lab_load::arrivals::{Arrivals, Rate, Spacing};
+use lab_load::{Options, Path, Report, When};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use std::fs::File;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+const MILLISECOND: u64 = 1_000_000;
+/// How long what must happen may take, on a machine that does other things as well.
+const PATIENCE: Duration = Duration::from_secs(20);
+const V4: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+const V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1));
+/// Whole networks that the generator's host asks from.
+const SOURCES: [&str; 2] = ["198.51.100.0/24", "2001:db8:98::/64"];
+/// What a killed process is told its host by.
+const HOST: &str = "DUNLIN_TEST_LOAD_HOST";
+
+/// How the hosts are set up; `{s}` and `{c}` are the namespaces. Nobody knows a neighbour yet.
+const SET_UP: &str = "
+ip netns add {s}
+ip netns add {c}
+ip -n {s} link add s0 numrxqueues 2 numtxqueues 2 type veth peer name c0 netns {c} numrxqueues 2 numtxqueues 2
+ip -n {s} addr add 192.0.2.1/24 dev s0
+ip -n {c} addr add 192.0.2.2/24 dev c0
+ip -n {s} addr add 2001:db8::1/64 dev s0 nodad
+ip -n {c} addr add 2001:db8::2/64 dev c0 nodad
+ip -n {s} link set lo up
+ip -n {c} link set lo up
+ip -n {s} link set s0 up
+ip -n {c} link set c0 up
+ip -n {s} route add 198.51.100.0/24 via 192.0.2.2
+ip -n {s} route add 2001:db8:98::/64 via 2001:db8::2
+ip -n {c} route add local 198.51.100.0/24 dev lo
+ip -n {c} -6 route add local 2001:db8:98::/64 dev lo
+ip netns exec {c} sysctl -qw net.ipv6.ip_nonlocal_bind=1
+";
+
+/// A server's host and a generator's, with a wire between them, until this is dropped.
+struct Hosts {
+    server: String,
+    client: String,
+}
+
+impl Hosts {
+    /// Makes both. Needs root; where it lacks this says so loudly, or fails if nothing may be
+    /// skipped.
+    fn up() -> Option<Self> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        if !rustix::process::geteuid().is_root() {
+            let strict =
+                ["CI", "DUNLIN_REQUIRE_ALL"].map(std::env::var_os).iter().any(Option::is_some);
+            assert!(!strict, "cannot run: network namespaces need root");
+            eprintln!("\n*** SKIPPED: network namespaces need root ***\n");
+            return None;
+        }
+        let (id, number) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let name = |end| format!("load-{id}-{number}-{end}");
+        let hosts = Self { server: name("s"), client: name("c") };
+        SET_UP.lines().filter(|line| !line.is_empty()).for_each(|line| hosts.run(line));
+        Some(hosts)
+    }
+
+    fn run(&self, line: &str) {
+        let told = self.told_by(line);
+        assert!(told.is_ok(), "{line}: {told:?}");
+    }
+
+    /// What a command writes, or what it complains of.
+    fn told_by(&self, line: &str) -> Result<String, String> {
+        let line = line.replace("{s}", &self.server).replace("{c}", &self.client);
+        let mut words = line.split_whitespace();
+        let output = Command::new(words.next().unwrap()).args(words).output().unwrap();
+        let text = |octets: Vec<u8>| String::from_utf8_lossy(&octets).into_owned();
+        if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
+    }
+
+    /// Whether a program is attached at the generator's end.
+    fn has_program(&self) -> bool {
+        self.told_by("ip -n {c} link show dev c0").unwrap().contains("prog/xdp")
+    }
+
+    fn echo(&self, ip: IpAddr, model: Model) -> Echo {
+        let netns = Some(self.server.clone());
+        let at = SocketAddr::new(ip, 5353);
+        Echo::start(lab_echo::Options { netns, ..lab_echo::Options::new(at, model) }).unwrap()
+    }
+
+    /// 10,000 queries, more than twice as many as there are frames, from several sources.
+    fn load(&self, server: IpAddr) -> Options {
+        let sources = SOURCES[usize::from(server.is_ipv6())].parse().ok();
+        Options {
+            path: Path::Xdp,
+            netns: Some(self.client.clone()),
+            when: When::Closed { outstanding: 200, rate_max: None },
+            queries_max: Some(10_000),
+            lanes: 8,
+            sources,
+            length_ns: 20_000 * MILLISECOND,
+            timeout_ns: 10_000 * MILLISECOND,
+            ..options_at(SocketAddr::new(server, 5353))
+        }
+    }
+}
+
+impl Drop for Hosts {
+    fn drop(&mut self) {
+        for space in [&self.server, &self.client] {
+            let _ = Command::new("ip").args(["netns", "delete", space]).output();
+        }
+    }
+}
+
+/// Does something in a thread of a network namespace.
+fn within<T: Send>(space: &str, act: impl FnOnce() -> T + Send) -> T {
+    let enter = || {
+        let space = File::open(format!("/run/netns/{space}")).unwrap();
+        move_into_link_name_space(space.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
+        act()
+    };
+    std::thread::scope(|scope| scope.spawn(enter).join().unwrap())
+}
+
+/// Why a load cannot be run.
+fn refused(options: &Options) -> String {
+    lab_load::run(options, &AtomicBool::new(false), &mut |_| {}).expect_err("it cannot be run")
+}
+
+fn detoured(report: &Report) -> u64 {
+    report.threads.iter().map(|thread| thread.detoured).sum()
+}
+
+#[test]
+fn every_query_is_answered_by_every_echo_over_both_families() {
+    let Some(hosts) = Hosts::up() else { return };
+    for model in [Model::Recvmmsg, Model::AfXdp, Model::XdpTx] {
+        for ip in [V4, V6] {
+            let echo = hosts.echo(ip, model);
+            let report = run(&hosts.load(ip));
+            let tally = report.tally;
+            assert_eq!((tally.sent, tally.answered), (10_000, 10_000), "{model:?}: {tally:?}");
+            assert_eq!((tally.wrong, tally.unexpected), (0, 0), "{model:?}: {tally:?}");
+            assert_eq!(report.threads[0].dropped, 0, "{model:?}");
+            // What leaves by a queue of a pair comes by that of its number; XDP_TX goes by that of
+            // its CPU, and a network stack by that of a hash.
+            assert!(detoured(&report) == 0 || model != Model::AfXdp, "{:?}", report.threads);
+            assert!(!hosts.has_program(), "{model:?} {ip}: the program is gone");
+            echo.stop().unwrap();
+        }
+    }
+}
+
+#[test]
+fn an_open_loop_keeps_its_plan_and_waits_without_work() {
+    let Some(hosts) = Hosts::up() else { return };
+    let _echo = hosts.echo(V4, Model::Recvmmsg);
+    let arrivals = Arrivals { rate: Rate::Constant(500.0), spacing: Spacing::Even, burst: 1 };
+    let options = Options {
+        when: When::Open(arrivals),
+        length_ns: 200 * MILLISECOND,
+        queries_max: None,
+        sources: None,
+        ..hosts.load(V4)
+    };
+    let report = run(&options);
+    assert_eq!((report.tally.planned, report.tally.answered), (100, 100), "{:?}", report.tally);
+    // 60 µs before each of 100 queries are spent waking up; the rest of 200 ms is slept through.
+    let used = report.threads[0].cpu_ns;
+    assert!(used < 100 * MILLISECOND, "{used} ns of CPU time");
+    assert!(report.times.service.min() > 0 && report.times.lateness.len() == 100);
+}
+
+#[test]
+fn threads_have_a_queue_each_and_hear_what_comes_by_another() {
+    let Some(hosts) = Hosts::up() else { return };
+    let _echo = hosts.echo(V4, Model::Recvmmsg);
+    let report = run(&Options { threads: 2, lanes: 32, ..hosts.load(V4) });
+    assert_eq!(
+        (report.tally.answered, report.tally.unexpected),
+        (10_000, 0),
+        "{:?}",
+        report.threads
+    );
+    assert!(report.threads.iter().all(|thread| thread.tally.answered > 0));
+    let error = refused(&Options { threads: 3, ..hosts.load(V4) });
+    assert!(error.contains("c0 has queues for 2 threads, not 3"), "{error}");
+}
+
+#[test]
+fn sockets_are_replaced_and_answers_to_old_ones_are_none_of_the_new() {
+    let Some(hosts) = Hosts::up() else { return };
+    let _echo = hosts.echo(V6, Model::Recvmmsg);
+    let churn_ns = Some(MILLISECOND);
+    let when = When::Closed { outstanding: 8, rate_max: Some(20_000.0) };
+    let report = run(&Options { churn_ns, when, queries_max: Some(4_000), ..hosts.load(V6) });
+    assert_eq!(
+        (report.tally.answered, report.tally.unexpected),
+        (4_000, 0),
+        "{:?}",
+        report.threads
+    );
+}
+
+/// A server that gives `count` answers of so many octets, unless nobody asks for a while.
+fn serve(socket: &UdpSocket, octets: usize, count: usize) {
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut buffer = [0; 512];
+    for _ in 0..count {
+        let Ok((len, peer)) = socket.recv_from(&mut buffer) else { return };
+        let mut answer = yes(&buffer[..len]);
+        answer.resize(octets, 0);
+        socket.send_to(&answer, peer).unwrap();
+    }
+}
+
+#[test]
+fn answers_in_fragments_come_through_the_stack() {
+    let Some(hosts) = Hosts::up() else { return };
+    for (ip, octets) in [(V4, 1_300), (V4, 1_470), (V4, 3_000), (V6, 1_300), (V6, 3_000)] {
+        let socket = within(&hosts.server, || UdpSocket::bind((ip, 5353)).unwrap());
+        let report = std::thread::scope(|scope| {
+            scope.spawn(|| serve(&socket, octets, 50));
+            let when = When::Closed { outstanding: 5, rate_max: None };
+            run(&Options { queries_max: Some(50), when, ..hosts.load(ip) })
+        });
+        assert_eq!((report.tally.answered, report.tally.unexpected), (50, 0), "{ip} {octets}");
+        assert!(octets < 1_400 || detoured(&report) == 50, "{ip} {octets}: {:?}", report.threads);
+    }
+}
+
+#[test]
+fn others_on_the_host_ask_the_same_server_meanwhile() {
+    let Some(hosts) = Hosts::up() else { return };
+    let _echo = hosts.echo(V4, Model::Recvmmsg);
+    let other = within(&hosts.client, || UdpSocket::bind("0.0.0.0:0").unwrap());
+    other.connect((V4, 5353)).unwrap();
+    other.set_read_timeout(Some(PATIENCE)).unwrap();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let asking = scope.spawn(|| {
+            let (mut asked, mut buffer) = (0, [0; 512]);
+            while !over.load(Ordering::Relaxed) || asked == 0 {
+                other.send(&[&[7; 2][..], &[0; 15]].concat()).unwrap();
+                assert_eq!(other.recv(&mut buffer).unwrap(), 17);
+                asked += 1;
+            }
+        });
+        let tally = run(&hosts.load(V4)).tally;
+        over.store(true, Ordering::Relaxed);
+        assert_eq!((tally.answered, tally.unexpected), (10_000, 0), "{tally:?}");
+        asking.join().unwrap();
+    });
+    hosts.run("ip netns exec {c} ping -c 1 -W 5 192.0.2.1");
+}
+
+#[test]
+fn where_nobody_listens_all_times_out_and_frames_go_on() {
+    let Some(hosts) = Hosts::up() else { return };
+    let options = Options {
+        timeout_ns: 20 * MILLISECOND,
+        when: When::Closed { outstanding: 2_000, rate_max: None },
+        ..hosts.load(V4)
+    };
+    let tally = run(&options).tally;
+    assert_eq!((tally.sent, tally.answered, tally.timeouts), (10_000, 0, 10_000), "{tally:?}");
+}
+
+#[test]
+fn what_cannot_be_is_told_with_what_to_do() {
+    let Some(hosts) = Hosts::up() else { return };
+    let load = hosts.load(V4);
+    let ours = SocketAddr::new("192.0.2.2".parse().unwrap(), 53);
+    let error = refused(&Options { server: ours, sources: None, ..load.clone() });
+    assert!(error.contains("is this host itself") && error.contains("--netns"), "{error}");
+    let interface = |name: &str| Options { interface: Some(name.into()), ..load.clone() };
+    let error = refused(&interface("nosuch0"));
+    assert!(error.contains("no interface \"nosuch0\""), "{error}");
+    assert!(refused(&interface("lo")).contains("does not carry Ethernet"), "{error}");
+    let nobody = SocketAddr::new("192.0.2.9".parse().unwrap(), 53);
+    let error = refused(&Options { server: nobody, ..load.clone() });
+    assert!(error.contains("192.0.2.9 does not tell its link address on c0"), "{error}");
+    let unreachable = SocketAddr::new("203.0.113.1".parse().unwrap(), 53);
+    let error = refused(&Options { server: unreachable, sources: None, ..load.clone() });
+    assert!(error.contains("203.0.113.1"), "{error}");
+    assert!(!hosts.has_program(), "nothing stays of what failed");
+    let _theirs = within(&hosts.client, || {
+        let interface = port_xdp::Interface::find("c0").unwrap();
+        port_xdp::Program::attach(&interface, &port_xdp::Rules::default()).unwrap()
+    });
+    let error = refused(&load);
+    assert!(error.contains("another XDP program is attached to c0"), "{error}");
+}
+
+/// Stands in for a generator that is killed: only where it is told a host.
+#[test]
+fn a_generator_of_its_own() {
+    let Ok(client) = std::env::var(HOST) else { return };
+    let hosts = std::mem::ManuallyDrop::new(Hosts { server: String::new(), client });
+    run(&Options { queries_max: None, length_ns: 60_000 * MILLISECOND, ..hosts.load(V4) });
+}
+
+#[test]
+fn the_program_is_gone_with_a_generator_that_is_killed() {
+    let Some(hosts) = Hosts::up() else { return };
+    let _echo = hosts.echo(V4, Model::Recvmmsg);
+    let mut victim = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "a_generator_of_its_own"])
+        .env(HOST, &hosts.client)
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let until = |is: bool| {
+        let end = Instant::now() + PATIENCE;
+        while hosts.has_program() != is {
+            assert!(Instant::now() < end, "attached: {}", !is);
+            sleep(Duration::from_millis(10));
+        }
+    };
+    until(true);
+    sleep(Duration::from_millis(100));
+    victim.kill().unwrap();
+    victim.wait().unwrap();
+    until(false);
+    // The interface works on, and the next one finds it free.
+    let tally = run(&hosts.load(V4)).tally;
+    assert_eq!(tally.answered, 10_000, "{tally:?}");
+}

@@ -29,7 +29,8 @@ const HOST: &str = "DUNLIN_TEST_LOAD_HOST";
 const SET_UP: &str = "
 ip netns add {s}
 ip netns add {c}
-ip -n {s} link add s0 numrxqueues 2 numtxqueues 2 type veth peer name c0 netns {c} numrxqueues 2 numtxqueues 2
+ip -n {s} link add s0 numrxqueues 2 numtxqueues 2 type veth \
+peer name c0 netns {c} numrxqueues 2 numtxqueues 2
 ip -n {s} addr add 192.0.2.1/24 dev s0
 ip -n {c} addr add 192.0.2.2/24 dev c0
 ip -n {s} addr add 2001:db8::1/64 dev s0 nodad

@@ -165,13 +165,17 @@ pub(super) fn gather(
         report.threads.iter().map(|thread| Spent::of(thread.cpu_ns, thread.delay_ns)).collect()
     });
     let is_at_sockets = |server: &&Change| place.is_one_host() || !is_past(&report.tally, server);
+    let mut drops = drops(place, &report.tally, server.as_ref(), &client);
+    // A generator that goes past its network stack has rings beside its sockets.
+    let at_rings: u64 = report.threads.iter().map(|thread| thread.dropped).sum();
+    drops.generator_socket = drops.generator_socket.map(|at_sockets| at_sockets + at_rings);
     Evidence {
         load: load(options, report, seconds, stall),
         balance: match place.is_one_host() || matches!(options.path, Path::Tcp { .. }) {
             true => at_generator(&report.tally),
             false => balance(options.path.joins(), &report.tally, server.as_ref(), &client),
         },
-        drops: drops(place, &report.tally, server.as_ref(), &client),
+        drops,
         server: server_side,
         generator: Some(generator.side(&own)),
         flows: server

@@ -1,7 +1,7 @@
 //! What a load came to, for people.
 use crate::human::{Side, align, count, octets, percent, rate, short};
 use lab::verdict::{Ceiling, Evidence};
-use lab_load::{Asks, Options, Path, Quantile, Report, Tally, When};
+use lab_load::{Asks, Options, Path, Quantile, Report, Tally, Thread, When};
 use std::fmt::Write;
 
 /// The shares that are shown.
@@ -204,7 +204,7 @@ fn generator(report: &Report) -> Vec<String> {
         })
         .collect();
     let table: usize = report.threads.iter().map(|thread| thread.table_octets).sum();
-    vec![
+    let mut lines = vec![
         format!("threads    {}", threads.join("; ")),
         format!(
             "CPU        {} a query; {} for queries under way; {} s in all",
@@ -212,5 +212,21 @@ fn generator(report: &Report) -> Vec<String> {
             octets(table as u64),
             (report.whole_ns as f64 / 1e7).round() / 100.0,
         ),
-    ]
+    ];
+    lines.extend(past_the_stack(report));
+    lines
+}
+
+/// What did not come as what is asked past the network stack should.
+fn past_the_stack(report: &Report) -> Option<String> {
+    let sum = |of: fn(&Thread) -> u64| report.threads.iter().map(of).sum::<u64>();
+    let (detoured, dropped) = (sum(|thread| thread.detoured), sum(|thread| thread.dropped));
+    (detoured + dropped > 0).then(|| {
+        format!(
+            "detours    {} answers came through the network stack (by another queue than they \
+             were asked by, or longer than a frame); {} found the rings full",
+            count(detoured),
+            count(dropped),
+        )
+    })
 }

@@ -1,5 +1,6 @@
-# Prints a table of the generators of one part (-v part=closed|stall|cost) to standard error, and the limits that
-# are judged, as rows of another, to standard output. A line of input: name, rate, mean, p99, CPU time a query.
+# Prints a table of the generators of one part (-v part=closed|stall|cost|past), each beside the first, to standard
+# error, and the limits that are judged, as rows of another, to standard output. A line of input: name, rate, mean, p99,
+# CPU time a query.
 function apart(ratio) { return ratio < 1 ? 1 - ratio : ratio - 1 }
 function limit(what, value, is_kept, asked) {
   printf "| %s | %.3f | %s | %s |\n", what, value, asked, is_kept ? "kept" : "**MISSED**"
@@ -12,7 +13,9 @@ function alike(what, column,   floor) { # within 5 %, or twice what dnsperf diff
 }
 { if (!($1 in n)) order[++names] = $1; n[$1]++; for (i = 2; i <= 5; i++) all[$1, i, n[$1]] = $i }
 END {
-  print "| | queries/s | mean latency, µs | p99, µs | CPU, µs a query | rate, of dnsperf's | mean, of dnsperf's |" >"/dev/stderr"
+  base = order[1]
+  of = base (base ~ /s$/ ? "'" : "'s")
+  printf "| | queries/s | mean latency, µs | p99, µs | CPU, µs a query | rate, of %s | mean, of %s |\n", of, of >"/dev/stderr"
   print "| --- | --- | --- | --- | --- | --- | --- |" >"/dev/stderr"
   for (o = 1; o <= names; o++) {
     name = order[o]; line = "| " name
@@ -21,7 +24,7 @@ END {
       is[name, i] = list[1] == "-" ? "-" : median(list, n[name])
       line = line " | " (is[name, i] == never ? "> timeout" : is[name, i])
     }
-    printf "%s | %.2f | %.2f |\n", line, is[name, 2] / is["dnsperf", 2], is[name, 3] / is["dnsperf", 3] >"/dev/stderr"
+    printf "%s | %.2f | %.2f |\n", line, is[name, 2] / is[base, 2], is[name, 3] / is[base, 3] >"/dev/stderr"
   }
   if (part == "closed") {
     alike("closed loop: rate", 2)

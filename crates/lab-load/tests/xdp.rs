@@ -161,6 +161,21 @@ fn every_query_is_answered_by_every_echo_over_both_families() {
 }
 
 #[test]
+fn a_neighbour_that_was_made_known_stays_so() {
+    let Some(hosts) = Hosts::up() else { return };
+    let told = hosts.told_by("ip -n {s} -o link show dev s0").unwrap();
+    let address = told.split("link/ether ").nth(1).unwrap().split_whitespace().next().unwrap();
+    hosts.run("ip -n {c} link set c0 arp off");
+    hosts.run(&format!("ip -n {{c}} neigh add 192.0.2.1 lladdr {address} dev c0 nud permanent"));
+    hosts.run("ip -n {s} neigh add 192.0.2.2 lladdr 02:00:00:00:00:09 dev s0 nud permanent");
+    // Nobody is there, and nobody is asked for: all that leaves is known to have gone somewhere.
+    let options = Options { queries_max: Some(100), timeout_ns: MILLISECOND, ..hosts.load(V4) };
+    assert_eq!(run(&options).tally.timeouts, 100);
+    let known = hosts.told_by("ip -n {c} neigh show 192.0.2.1 dev c0").unwrap();
+    assert!(known.contains("PERMANENT"), "{known}");
+}
+
+#[test]
 fn an_open_loop_keeps_its_plan_and_waits_without_work() {
     let Some(hosts) = Hosts::up() else { return };
     let _echo = hosts.echo(V4, Model::Recvmmsg);

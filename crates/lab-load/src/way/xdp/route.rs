@@ -105,11 +105,12 @@ impl Hop {
         let mut kernel = Kernel::open().map_err(told)?;
         let end = Instant::now() + NEIGHBOUR_PATIENCE;
         loop {
-            // What failed before is begun again by this; what goes on is not disturbed.
-            kernel.look_for(self.index, *next).map_err(told)?;
             if let Some(address) = kernel.neighbour(self.index, *next).map_err(told)? {
                 return Ok(address);
             }
+            // What failed before is begun again by this; what goes on is not disturbed. An entry
+            // that somebody made to stay would not stay after it: it is for those not known.
+            kernel.look_for(self.index, *next).map_err(told)?;
             if Instant::now() > end {
                 return Err(format!(
                     "{next} does not tell its link address on {name}: is it there, and the link \

@@ -167,9 +167,10 @@ impl Way for Xdp {
     }
 
     fn dropped(&self) -> u64 {
-        // A kernel that does not tell has not: then none are known of.
+        // Of a kernel that does not tell none are known. What had no frame to be received into is
+        // among those dropped.
         let losses = self.watch.losses().unwrap_or_default();
-        losses.dropped + losses.ring_full + losses.fill_empty
+        losses.dropped + losses.ring_full
     }
 
     fn detoured(&self) -> u64 {

@@ -69,9 +69,10 @@ pub struct Balance {
     pub left_generator: Option<u64>,
     /// Arrived at the server's device (rx).
     pub arrived_server: Option<u64>,
-    /// Read by the server's sockets (UDP InDatagrams).
+    /// Read by the server's sockets (UDP InDatagrams); absent where they cannot have read what was
+    /// answered, as of a server past its network stack.
     pub read_server: Option<u64>,
-    /// Answered (UDP OutDatagrams).
+    /// Answered (UDP OutDatagrams); absent where the one above is.
     pub answered_server: Option<u64>,
     /// Left the server's host (tx).
     pub left_server: Option<u64>,
@@ -106,7 +107,7 @@ pub struct Drops {
     pub server_softnet: Option<u64>,
     /// By the server's device.
     pub server_device: Option<u64>,
-    /// At the generator's sockets.
+    /// At the generator's sockets, and its rings where it goes past the network stack.
     pub generator_socket: Option<u64>,
     /// On the way from the generator's device to its sockets.
     pub generator_softnet: Option<u64>,

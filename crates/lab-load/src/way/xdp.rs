@@ -166,6 +166,10 @@ impl Way for Xdp {
         self.door.change(self.queue, Some(old), new)
     }
 
+    fn failure(&self) -> Option<&io::Error> {
+        self.post.failure()
+    }
+
     fn dropped(&self) -> u64 {
         // Of a kernel that does not tell none are known. What had no frame to be received into is
         // among those dropped.

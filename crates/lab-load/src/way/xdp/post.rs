@@ -5,6 +5,7 @@ use super::route::Address;
 use crate::clock::Clock;
 use packet::frame::{Link, Way, compose, headers_len, read};
 use port::Frames;
+use std::io;
 use std::net::SocketAddr;
 
 /// A port that no lane has.
@@ -31,8 +32,8 @@ pub(super) struct Post<F> {
     by_port: Box<[u32]>,
     /// Whether the device took less than it was given.
     is_full: bool,
-    /// Whether it can no longer be used.
-    is_gone: bool,
+    /// Why it can no longer be used.
+    failure: Option<io::Error>,
 }
 
 impl<F: Frames> Post<F> {
@@ -44,8 +45,8 @@ impl<F: Frames> Post<F> {
         lanes: impl IntoIterator<Item = SocketAddr>,
     ) -> Self {
         let by_port = vec![NOBODY; 1 << 16].into();
-        let (is_full, is_gone) = (false, false);
-        let mut post = Self { frames, server, link, lanes: vec![], by_port, is_full, is_gone };
+        let (is_full, failure) = (false, None);
+        let mut post = Self { frames, server, link, lanes: vec![], by_port, is_full, failure };
         for local in lanes {
             let lane = post.lane(local);
             post.lanes.push(lane);
@@ -92,9 +93,6 @@ impl<F: Frames> Post<F> {
 
     /// Sends what waits in a batch.
     pub fn send(&mut self, batch: &Batch) -> Sent {
-        if self.is_gone {
-            return Sent { taken: 0, refused: true };
-        }
         let (way, server) = (self.lanes[batch.lane].way, self.server);
         let (head_len, mut taken, mut next) = (headers_len(&way), 0, batch.done);
         // As many at once as the device has flush; the rest again.
@@ -150,8 +148,18 @@ impl<F: Frames> Post<F> {
                 }
             }
         });
-        self.is_gone |= exchange.is_err();
-        exchange.map_or(0, |exchange| exchange.received)
+        match exchange {
+            Ok(exchange) => exchange.received,
+            Err(error) => {
+                self.failure = Some(error);
+                0
+            }
+        }
+    }
+
+    /// Why nothing can be sent or received any more.
+    pub fn failure(&self) -> Option<&io::Error> {
+        self.failure.as_ref()
     }
 }
 

@@ -166,11 +166,12 @@ fn what_the_device_does_not_take_waits() {
 }
 
 #[test]
-fn a_device_that_has_gone_refuses_for_good() {
+fn a_device_that_can_no_longer_be_used_is_told() {
     let mut post = post("192.0.2.1:53", &["198.51.100.7:4000".parse().unwrap()]);
+    assert_eq!((received(&mut post), post.failure().is_none()), (vec![], true));
     post.frames.is_gone = true;
     assert_eq!(received(&mut post), []);
-    assert_eq!(post.send(&batch(0, &[b"..one"])), Sent { taken: 0, refused: true });
+    assert_eq!(post.failure().map(io::Error::kind), Some(io::ErrorKind::NotConnected));
 }
 
 proptest! {

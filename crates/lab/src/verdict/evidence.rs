@@ -131,7 +131,7 @@ pub struct Side {
     /// CPU time of the thread that used most, of its processes or of the kernel for it, seconds:
     /// one that has no more cannot use the other CPUs.
     pub busiest_s: f64,
-    /// How long one of its threads was ready and did not run, that which waited longest, seconds.
+    /// How long one of these was ready and did not run, that which waited longest, seconds.
     pub waited_s: f64,
     /// Who else ran on its CPUs.
     pub taken_by: Option<Taker>,

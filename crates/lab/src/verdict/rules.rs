@@ -312,8 +312,13 @@ fn vanished(e: &Evidence) -> Option<(u64, &'static str)> {
             b.read_generator,
             d.generator_socket.unwrap_or(0) + d.generator_softnet.unwrap_or(0),
         ),
-        ("before they left the generator's host", b.sent, b.left_generator, 0),
-        ("before they left the server's host", b.answered_server, b.left_server, 0),
+        ("before they left the generator's host", b.sent, b.left_generator, on_the_way),
+        (
+            "before they left the server's host",
+            b.answered_server,
+            b.left_server,
+            d.generator_device.unwrap_or(0) + d.qdisc.unwrap_or(0),
+        ),
     ];
     let lost = |(place, from, to, known): (&'static str, Option<u64>, Option<u64>, u64)| {
         Some((from?.saturating_sub(to?).saturating_sub(known), place))

@@ -102,7 +102,13 @@ fn hog(side: &mut Side) {
 /// A story, its cause, and words that its sentence must have.
 struct Story(&'static str, Cause, &'static [&'static str], fn() -> Evidence);
 
-const STORIES: [Story; 43] = [
+const STORIES: [Story; 44] = [
+    Story("a full ring", Cause::Host, &["60,000 of 200,000", "server's device"], || {
+        let mut e = calm();
+        lose(&mut e, 60_000, 1);
+        e.drops.server_device = Some(60_000);
+        e
+    }),
     Story("a CPU shared for a moment", Cause::Host, &["21.9 ms late", "89.0 ms", "cc (7)"], || {
         let mut e = calm();
         (e.load.lateness_us, e.load.stalled_us) = (21_900.0, Some(50.0));

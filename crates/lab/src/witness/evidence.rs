@@ -96,8 +96,10 @@ impl Between<'_> {
         let taken_by = self.taker(left_s);
         let left_s = left_s - taken_by.as_ref().map_or(0.0, |taker| taker.cpu_s);
         let system_s = sum(|time| seconds(time.system_ns)).max(self.kernel_threads_s());
-        let kernel = self.change.kernel_threads.iter().map(|thread| Spent::by(thread).cpu_s);
-        let busy = own.iter().map(|thread| thread.cpu_s).chain(kernel);
+        // Nobody waits for what a thread of the kernel's would bring, were it let.
+        let kernel: Vec<Spent> = self.change.kernel_threads.iter().map(Spent::by).collect();
+        let all = || own.iter().chain(&kernel);
+        let busy = all().map(|thread| thread.cpu_s);
         Side {
             cpus: cpus.len() as f64,
             process_s,
@@ -105,7 +107,7 @@ impl Between<'_> {
             // is no user time.
             kernel_s: left_s.min(system_s + sum(interrupted_s)),
             busiest_s: most(&mut busy.chain(cpus.iter().map(interrupted_s))),
-            waited_s: most(&mut own.iter().map(|thread| thread.waited_s)),
+            waited_s: most(&mut all().map(|thread| thread.waited_s)),
             taken_by,
             steal_s: most(&mut cpus.iter().map(|time| seconds(time.steal_ns))),
             throttled_s: seconds(self.change.throttle.time_ns),

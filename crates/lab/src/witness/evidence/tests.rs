@@ -95,9 +95,11 @@ fn user_time_is_never_the_kernels() {
 #[test]
 fn what_a_thread_of_the_kernels_counts_is_the_kernels_whatever_ticks_have_found() {
     let mut change = second(SECOND / 2, 0, 0);
-    change.kernel_threads.push(Thread { cpu_ns: SECOND / 5, ..Thread::default() });
+    let run_delay_ns = 9 * SECOND / 10;
+    let polls = Thread { cpu_ns: SECOND / 5, run_delay_ns, ..Thread::default() };
+    change.kernel_threads.push(polls);
     let side = side_of_1(change, &[(1, 3 * SECOND / 10, 0)]);
-    assert_eq!(side.taken_by, None);
+    assert_eq!((side.taken_by.clone(), side.waited_s), (None, 0.9));
     assert!(near(side.kernel_s, 0.2) && near(side.busy(1.0), 0.5), "{side:?}");
 }
 

@@ -96,6 +96,8 @@ impl Stage {
             buffer.to_string(),
         ];
         let mut command = self.hosts.command(SERVER, &words).unwrap();
+        // Which pins the threads that receive, and has the client's run as other hosts have it.
+        receivers(CLIENT, "--rr", RECEIVING);
         let running = Running(command.stdin(Stdio::null()).spawn().unwrap());
         let deadline = Instant::now() + Duration::from_secs(20);
         while !answers() {

@@ -14,7 +14,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use wire::{Wire, is_root};
@@ -164,19 +164,33 @@ fn where_it_cannot_be_had_sockets_serve_and_the_reason_is_told() {
 /// Clients that ask one question after another, until they are stopped.
 struct Load {
     stop: Arc<AtomicBool>,
+    /// Questions that were answered rightly so far.
+    answered: Arc<AtomicU64>,
     clients: Vec<JoinHandle<[u64; 3]>>,
 }
 
 impl Load {
     fn start(wire: &Wire) -> Self {
-        let stop = Arc::new(AtomicBool::new(false));
+        let (stop, answered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let client = |number: u8| {
-            let (socket, stop) = (wire.client(AT), Arc::clone(&stop));
+            let socket = wire.client(AT);
+            let (stop, answered) = (Arc::clone(&stop), Arc::clone(&answered));
             // What is slow is not lost.
             socket.set_read_timeout(Some(Duration::from_secs(1))).expect("a timeout");
-            std::thread::spawn(move || ask_on(&socket, number, &stop))
+            std::thread::spawn(move || ask_on(&socket, number, &stop, &answered))
         };
-        Self { clients: (0..2).map(client).collect(), stop: Arc::clone(&stop) }
+        let clients = (0..2).map(client).collect();
+        Self { clients, stop: Arc::clone(&stop), answered: Arc::clone(&answered) }
+    }
+
+    /// Waits until so many more are answered.
+    fn wait(&self, more: u64) {
+        let wanted = self.answered.load(Ordering::Relaxed) + more;
+        let until = Instant::now() + PATIENCE;
+        while self.answered.load(Ordering::Relaxed) < wanted {
+            assert!(Instant::now() < until, "nothing is answered");
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// Questions that were answered, wrongly, and not at all.
@@ -187,7 +201,7 @@ impl Load {
     }
 }
 
-fn ask_on(socket: &UdpSocket, number: u8, stop: &AtomicBool) -> [u64; 3] {
+fn ask_on(socket: &UdpSocket, number: u8, stop: &AtomicBool, answered: &AtomicU64) -> [u64; 3] {
     let (mut counts, mut id) = ([0; 3], 0u8);
     let mut reply = [0; 512];
     while !stop.load(Ordering::Relaxed) {
@@ -208,6 +222,7 @@ fn ask_on(socket: &UdpSocket, number: u8, stop: &AtomicBool) -> [u64; 3] {
             Err(_) => 2,
         };
         counts[outcome] += 1;
+        answered.fetch_add(u64::from(outcome == 0), Ordering::Relaxed);
     }
     counts
 }
@@ -342,6 +357,7 @@ fn what_passes_never_breaks_however_the_server_ends() {
         assert!(is_answer(&wire.in_client(|| ask(AT, "ns.a.test"))));
         let things = things_of(&wire.program().expect("attached"));
         wire.ping("192.0.2.1");
+        load.wait(50);
         // The first ends as it is told to, the others do not.
         served.signal(if round == 0 { Signal::INT } else { Signal::KILL });
         served.status();

@@ -6,7 +6,7 @@ use crate::limits::SERIES_MAX;
 use crate::options::{Options, Path};
 use crate::report::{Quantile, Report, Second, Snapshot, Thread};
 use crate::tally::{Tally, Times};
-use crate::way::{Door, Lanes, Tcp, Udp, Uring, Xdp};
+use crate::way::{Door, Lanes, Tcp, Udp, Uring, Way, Xdp};
 use crate::worker::{Left, Line, Worker};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space, set_current_timer_slack};
 use std::fs::File;
@@ -112,38 +112,32 @@ fn work(
     stop: &AtomicBool,
 ) -> Option<Ended> {
     let cpu = options.cpus.get(line.index % options.cpus.len().max(1)).copied();
-    let (way, told) = match prepare(options, line.index, cpu, door) {
-        Ok(way) => (Some(way), Ok(())),
+    let (begin, told) = match prepare(options, line, cpu, door, stop) {
+        Ok(begin) => (Some(begin), Ok(())),
         Err(why) => (None, Err(why)),
     };
     // There is room for one word of each.
     let _ = ready.send(told);
-    let (way, clock) = (way?, start.recv().ok()?);
+    let (begin, clock) = (begin?, start.recv().ok()?);
     let before = (thread_cpu_ns(), run_delay_ns());
-    let left = match way {
-        Ready::Udp(way) => Worker::new(options, way, clock, stop, line).run(),
-        Ready::Uring(way) => Worker::new(options, *way, clock, stop, line).run(),
-        Ready::Xdp(way) => Worker::new(options, *way, clock, stop, line).run(),
-        Ready::Tcp(way) => Worker::new(options, way, clock, stop, line).run(),
-    };
+    let left = begin(clock);
     let cpu_ns = thread_cpu_ns() - before.0;
     Some(Ended { left, cpu, cpu_ns, delay_ns: run_delay_ns().saturating_sub(before.1) })
 }
 
-enum Ready {
-    Udp(Udp),
-    Uring(Box<Uring>),
-    Xdp(Box<Xdp>),
-    Tcp(Tcp),
-}
+/// What a thread does as soon as it knows when the load begins.
+type Begin<'a> = Box<dyn FnOnce(Clock) -> Left + 'a>;
 
-/// Enters the namespace, pins the thread, and opens its sockets.
-fn prepare(
-    options: &Options,
-    index: usize,
+/// Enters the namespace, pins the thread, opens its sockets, and makes its tables: what takes time
+/// and is not to be late for what is due first.
+fn prepare<'a>(
+    options: &'a Options,
+    line: Line,
     cpu: Option<usize>,
     door: &Arc<Door>,
-) -> Result<Ready, String> {
+    stop: &'a AtomicBool,
+) -> Result<Begin<'a>, String> {
+    let index = line.index;
     if let Some(name) = &options.netns {
         let path = format!("/run/netns/{name}");
         let told = |error: io::Error| format!("cannot enter network namespace {path}: {error}");
@@ -159,22 +153,37 @@ fn prepare(
     let count = options.lanes_each();
     let sources = sources(options, index);
     let lanes = Lanes { server: options.server, sources, next: 0, buffer: options.buffer };
-    let ready = match options.path {
-        Path::Udp { segments } => Udp::new(lanes, count, segments).map(Ready::Udp),
-        Path::Uring { segments } => {
-            Uring::new(lanes, count, segments).map(|way| Ready::Uring(way.into()))
+    let begin = match options.path {
+        Path::Udp { segments } => {
+            Udp::new(lanes, count, segments).map(|way| begin(options, way, stop, line))
         }
-        Path::Xdp => Xdp::new(options, lanes, index, door).map(|way| Ready::Xdp(way.into())),
+        Path::Uring { segments } => {
+            Uring::new(lanes, count, segments).map(|way| begin(options, way, stop, line))
+        }
+        Path::Xdp => {
+            Xdp::new(options, lanes, index, door).map(|way| begin(options, way, stop, line))
+        }
         Path::Tcp { queries_per_connection } => {
-            Tcp::new(lanes, count, queries_per_connection).map(Ready::Tcp)
+            let way = Tcp::new(lanes, count, queries_per_connection);
+            way.map(|way| begin(options, way, stop, line))
         }
     };
-    ready.map_err(|error| match error.raw_os_error() {
+    begin.map_err(|error| match error.raw_os_error() {
         Some(libc::EMFILE) => {
             format!("{count} sockets a thread are more than ulimit -n allows: {error}")
         }
         _ => format!("{}: {error}", options.server),
     })
+}
+
+fn begin<'a, W: Way + 'a>(
+    options: &'a Options,
+    way: W,
+    stop: &'a AtomicBool,
+    line: Line,
+) -> Begin<'a> {
+    let worker = Worker::new(options, way, stop, line);
+    Box::new(|clock| worker.run(clock))
 }
 
 /// Addresses a thread asks from, as many as its sockets can use.

@@ -91,13 +91,7 @@ fn plan(options: &Options, share: Share) -> Option<Plan> {
 }
 
 impl<'a, W: Way> Worker<'a, W> {
-    pub fn new(
-        options: &'a Options,
-        way: W,
-        clock: Clock,
-        stop: &'a AtomicBool,
-        line: Line,
-    ) -> Self {
+    pub fn new(options: &'a Options, way: W, stop: &'a AtomicBool, line: Line) -> Self {
         let share = Share { index: line.index, of: options.threads };
         let (lanes, seed) = (options.lanes_each(), options.seed);
         let own_seed = Random::new(seed, 0x0077_6f72 + share.index as u64).bits();
@@ -118,7 +112,7 @@ impl<'a, W: Way> Worker<'a, W> {
         Self {
             options,
             way,
-            clock,
+            clock: Clock::ahead(0),
             stop,
             book: Book::new(options, Table::new(lanes, places_each(options), own_seed), fleet),
             line,
@@ -136,8 +130,9 @@ impl<'a, W: Way> Worker<'a, W> {
         }
     }
 
-    /// Runs the load to its end.
-    pub fn run(mut self) -> Left {
+    /// Runs the load to its end, from when this clock begins.
+    pub fn run(mut self, clock: Clock) -> Left {
+        self.clock = clock;
         while self.clock.until_begin() > 0 {
             std::thread::sleep(std::time::Duration::from_nanos(self.clock.until_begin()));
         }

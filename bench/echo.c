@@ -7,7 +7,7 @@
  *
  * With -r an address stands behind the question, always the same one: as short an answer as there
  * can be, for generators that count answers. -w has it waste so many nanoseconds for each
- * datagram: a server that is known to be slow.
+ * datagram, one after another: a server that is known to be slow, and does not answer in bursts.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -83,17 +83,18 @@ static void waste(long length)
 
 static void serve(int fd, int answers, long wasted)
 {
+    unsigned most = wasted > 0 ? 1 : BURST;
     for (;;) {
         for (int i = 0; i < BURST; i++) {
             vectors[i] = (struct iovec){ buffers[i], ROOM };
             headers[i].msg_hdr = (struct msghdr){ .msg_name = &peers[i],
                 .msg_namelen = sizeof peers[i], .msg_iov = &vectors[i], .msg_iovlen = 1 };
         }
-        int count = recvmmsg(fd, headers, BURST, MSG_WAITFORONE, NULL);
+        int count = recvmmsg(fd, headers, most, MSG_WAITFORONE, NULL);
         if (count < 0 && errno != EINTR)
             fail("recvmmsg");
-        if (wasted > 0 && count > 0)
-            waste(wasted * count);
+        if (wasted > 0)
+            waste(wasted);
         for (int i = 0; i < count; i++) {
             vectors[i].iov_len = headers[i].msg_len;
             if (headers[i].msg_len < DNS_HEADER)

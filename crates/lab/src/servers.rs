@@ -7,7 +7,7 @@
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::{self, Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -153,10 +153,16 @@ impl Kind {
         let log = site.folder.join(format!("{}.log", self.name));
         let output = File::create(&log).map_err(|e| told(&log, e))?;
         let errors = output.try_clone().map_err(|e| told(&log, e))?;
-        let mut command = self.command(binary, site, &config);
+        // It runs in a folder of its own, which a path as somebody gave it is not meant from.
+        let absolute = match binary.components().count() {
+            1 => binary.to_owned(),
+            _ => path::absolute(binary).map_err(|e| told(binary, e))?,
+        };
+        let mut command = self.command(&absolute, site, &config);
         command.stdin(Stdio::null()).stdout(output).stderr(errors);
         let child = command.spawn().map_err(|e| format!("{command:?}: {e}"))?;
-        let (name, model, command) = (self.name, self.model, shown(&command));
+        let (name, model) = (self.name, self.model);
+        let command = shown(&self.command(binary, site, &config));
         let mut server = Server { name, model, child, log, command };
         server.wait(site, ask_from)?;
         Ok(server)

@@ -62,14 +62,15 @@ pub struct Round {
     pub best_is_least: bool,
     /// Asked for far more than it can answer.
     pub most: Trial,
-    /// At half of what it answered at most in the beginning.
-    pub half: Trial,
+    /// At a rate that is the same for all: half of what the slowest answered at most in the
+    /// beginning.
+    pub common: Trial,
 }
 
 impl Round {
     fn beside(&mut self, ceiling: &Ceiling) {
-        let Self { best, most, half, .. } = self;
-        [most, half].into_iter().chain(best).for_each(|trial| trial.beside(ceiling));
+        let Self { best, most, common, .. } = self;
+        [most, common].into_iter().chain(best).for_each(|trial| trial.beside(ceiling));
     }
 }
 
@@ -221,6 +222,7 @@ pub fn rounds(bench: &mut dyn Bench, beginning: &[f64], rounds: usize) -> Result
         return Err(format!("{rounds} rounds: there are 1 to {ROUNDS_MAX}"));
     }
     let entrants = beginning.len();
+    let common = beginning.iter().copied().fold(f64::INFINITY, f64::min) * 0.5;
     let all = trials(entrants, rounds);
     let mut done = BEGIN_TRIALS * entrants;
     let mut found = vec![Vec::with_capacity(rounds); entrants];
@@ -228,7 +230,7 @@ pub fn rounds(bench: &mut dyn Bench, beginning: &[f64], rounds: usize) -> Result
         for entrant in order(entrants, round) {
             bench.progress(entrant, done, all);
             let (_, before) = bench.echo(entrant)?;
-            let mut round = one_round(bench, entrant, beginning[entrant])?;
+            let mut round = one_round(bench, entrant, beginning[entrant], common)?;
             let (model, after) = bench.echo(entrant)?;
             round.beside(&Ceiling { model, before, after });
             found[entrant].push(round);
@@ -238,9 +240,9 @@ pub fn rounds(bench: &mut dyn Bench, beginning: &[f64], rounds: usize) -> Result
     Ok(found)
 }
 
-fn one_round(bench: &mut dyn Bench, entrant: usize, beginning: f64) -> Result<Round> {
-    let half = bench.trial(entrant, beginning * 0.5)?;
-    let mut best = (half.in_time >= IN_TIME).then(|| half.clone());
+fn one_round(bench: &mut dyn Bench, entrant: usize, beginning: f64, common: f64) -> Result<Round> {
+    let common = bench.trial(entrant, common)?;
+    let mut best = (common.in_time >= IN_TIME).then(|| common.clone());
     let mut best_is_least = false;
     let [low, middle, high] = [0.5, 1.1, OVERLOAD].map(|times| beginning * times);
     // Who has become better since the beginning is asked for more.
@@ -255,7 +257,7 @@ fn one_round(bench: &mut dyn Bench, entrant: usize, beginning: f64) -> Result<Ro
         }
     }
     let most = bench.trial(entrant, beginning * OVERLOAD)?;
-    Ok(Round { best, best_is_least, most, half })
+    Ok(Round { best, best_is_least, most, common })
 }
 
 /// What bounded most of these figures, and the reason of the last one that it did.

@@ -99,9 +99,9 @@ pub enum Act {
     ///
     /// Dunlin, Knot, NSD, BIND, Unbound, dnsmasq and CoreDNS, each with a thread for each CPU and
     /// otherwise as packaged, on two hosts made of this machine. All run all the time; in each
-    /// round each is asked at half of its load, for its best rate, and for far more; the next round
-    /// goes the other way about. The first server is there twice: what these two differ by is the
-    /// noise, and less than that is no difference. Needs root.
+    /// round each is asked at a rate that all can answer, for its best rate, and for far more; the
+    /// next round goes the other way about. The first server is there twice: what these two differ
+    /// by is the noise, and less than that is no difference. Needs root.
     #[command(after_help = compare::EXAMPLES)]
     Compare(compare::Compare),
 }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::field::CHECK_ONE_IN;
 use super::summary::FIGURES;
-use super::{Campaign, Cell, IN_TIME, Summary, summarise};
+use super::{Campaign, Cell, IN_TIME, Round, Summary, summarise};
 use crate::Result;
 use crate::output::Table;
 use crate::statistics::{self, Difference, Middle};
@@ -39,7 +39,9 @@ pub fn tables(campaign: &Campaign) -> Result<String> {
 }
 
 fn write_all(text: &mut String, campaign: &Campaign, summary: &Summary) -> std::fmt::Result {
-    let rounds = campaign.entrants.first().map_or(0, |entrant| entrant.rounds.len());
+    let first = campaign.entrants.first();
+    let rounds = first.map_or(0, |entrant| entrant.rounds.len());
+    let common_rate = |round: &Round| thousands(round.common.rate.round() as u64);
     writeln!(
         text,
         "{}, {rounds} round{} of trials of {} s, servers on CPU {}: `{}`\n\n{}\n",
@@ -54,12 +56,14 @@ fn write_all(text: &mut String, campaign: &Campaign, summary: &Summary) -> std::
     writeln!(
         text,
         "`best`: answers a second at the highest rate tried of which {} were answered in time. \
-         `most`: answers a second when far more was asked. Half load: half of what it answered at \
-         most. CPU: of its processes and of the kernel's threads and interrupts on its CPUs. \
+         `most`: answers a second when far more was asked. Common rate: {} questions a second, half \
+         of what the slowest answers at most; CPU and latency are of it, so that all had the same \
+         to do. CPU: of its processes and of the kernel's threads and interrupts on its CPUs. \
          Memory: what its processes have in RAM after all rounds, shared pages once (PSS). \
          Medians of the rounds, with 95 % intervals. No answer was refused, failed or cut, and of \
          one in {CHECK_ONE_IN} the records were what the zone says.\n",
-        percent(IN_TIME)
+        percent(IN_TIME),
+        first.and_then(|first| first.rounds.first()).map_or("no".into(), common_rate)
     )?;
     let first = summary.rows.first().map_or("", |row| row.name.as_str());
     writeln!(text, "## Over {first}'s\n\n{}", ratios(summary).markdown())?;
@@ -186,7 +190,7 @@ fn verdicts(summary: &Summary) -> Table {
         // The last three are of the same run.
         for (name, cell) in summary.figures.iter().zip(&row.cells).take(3) {
             let Some(verdict) = &cell.verdict else { continue };
-            let name = name.replace("p50 at half load, µs", "half load");
+            let name = name.replace("p50 at the common rate, µs", "common rate");
             table.row([&row.name, &name, verdict.cause.name(), &verdict.because].map(String::from));
         }
     }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::statistics::Difference;
-use crate::verdict::{Load, Side};
+use crate::verdict::{Load, Side, thousands};
 use lab_host::manifest::Manifest;
 
 /// Servers that answer so many a second, and no more; a little noise.
@@ -141,12 +141,23 @@ fn an_echo_is_asked_before_a_round_and_after_it() {
     let found = rounds(&mut bench, &[100_000.0, 50_000.0], 1).unwrap();
     let each = 2 + SEARCH_STEPS;
     assert_eq!(bench.echoed, [(0, 0), (0, each), (1, each), (1, 2 * each)]);
-    let Round { best, most, half, .. } = &found[1][0];
-    for trial in [best.as_ref().unwrap(), most, half] {
+    let Round { best, most, common, .. } = &found[1][0];
+    for trial in [best.as_ref().unwrap(), most, common] {
         let ceiling = trial.evidence.ceiling.as_ref().unwrap();
         assert_eq!((ceiling.before, ceiling.after), (100_000.0, 100_000.0));
     }
     assert!(most.verdict.because.contains("of an echo's (recvmmsg)"), "{}", most.verdict);
+}
+
+#[test]
+fn latencies_are_of_one_rate_for_all() {
+    let campaign = campaign(&[100_000.0, 20_000.0, 60_000.0], 2);
+    let rounds = campaign.entrants.iter().flat_map(|entrant| &entrant.rounds);
+    let rates: Vec<f64> = rounds.map(|round| round.common.rate).collect();
+    assert!(rates.iter().all(|rate| *rate == rates[0] && (9_500.0..=10_100.0).contains(rate)));
+    let text = page(&campaign).unwrap();
+    let said = format!("Common rate: {} questions", thousands(rates[0].round() as u64));
+    assert!(text.contains(&said), "{said}: {text}");
 }
 
 #[test]
@@ -156,7 +167,7 @@ fn the_best_rate_is_found_to_two_per_cent() {
         assert!((96_000.0..=101_500.0).contains(&best.answered), "{}", best.answered);
         assert!(best.in_time >= IN_TIME);
         assert_eq!(round.most.verdict.cause, Cause::Server);
-        assert_eq!(round.half.verdict.cause, Cause::Offered);
+        assert_eq!(round.common.verdict.cause, Cause::Offered);
     }
 }
 
@@ -171,7 +182,6 @@ fn who_loses_much_to_an_overload_is_asked_for_its_best_all_the_same() {
         let best = round.best.as_ref().unwrap().answered;
         assert!((96_000.0..=101_500.0).contains(&best) && !round.best_is_least, "{best}");
         assert!(round.most.rate > 130_000.0, "far more: {}", round.most.rate);
-        assert!(round.half.rate > 45_000.0, "half: {}", round.half.rate);
     }
 }
 
@@ -246,7 +256,10 @@ fn of_one_round_nothing_is_known_and_it_is_said_why() {
     for text in [page(&campaign).unwrap(), tables(&campaign).unwrap()] {
         assert!(text.contains(" (unknown)") && !text.contains(" = "), "{text}");
         assert!(text.contains("of one round nobody can tell"), "{text}");
-        assert!(text.contains("p99 at half load, µs is unknown of dunlin, knot: in"), "{text}");
+        assert!(
+            text.contains("p99 at the common rate, µs is unknown of dunlin, knot: in"),
+            "{text}"
+        );
         assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
     }
     let text = against(&campaign, &campaign).unwrap().to_string();
@@ -263,7 +276,7 @@ fn the_page_says_all_of_it() {
         "| noise floor | ± ",
         "| knot | most | server | ",
         "| knot | recvmmsg | 120,000 ",
-        "| knot | half load | offered | ",
+        "| knot | common rate | offered | ",
         "| knot | knot 1.0 | `taskset -c 0 knot` |",
         "```text\n-O2 | -g\n```",
         "* 2 CPUs",

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::field::CHECK_ONE_IN;
 use super::summary::FIGURES;
-use super::{Campaign, Cell, IN_TIME, Round, Summary, summarise};
+use super::{Campaign, Cell, IN_TIME, Round, Summary, TRIES, summarise};
 use crate::Result;
 use crate::output::Table;
 use crate::statistics::{self, Difference, Middle};
@@ -55,13 +55,13 @@ fn write_all(text: &mut String, campaign: &Campaign, summary: &Summary) -> std::
     writeln!(text, "## Figures\n\n{}", figures(summary).markdown())?;
     writeln!(
         text,
-        "`best`: answers a second at the highest rate tried of which {} were answered in time. \
-         `most`: answers a second when far more was asked. Common rate: {} questions a second, half \
-         of what the slowest answers at most; CPU and latency are of it, so that all had the same \
-         to do. CPU: of its processes and of the kernel's threads and interrupts on its CPUs. \
-         Memory: what its processes have in RAM after all rounds, shared pages once (PSS). \
-         Medians of the rounds, with 95 % intervals. No answer was refused, failed or cut, and of \
-         one in {CHECK_ONE_IN} the records were what the zone says.\n",
+        "`best`: answers a second at the highest rate tried of which {} were answered in time, in \
+         one of {TRIES} tries. `most`: answers a second when far more was asked. Common rate: {} \
+         questions a second, half of what the slowest answers at most; CPU and latency are of it, \
+         so that all had the same to do. CPU: of its processes and of the kernel's threads and \
+         interrupts on its CPUs. Memory: what its processes have in RAM after all rounds, shared \
+         pages once (PSS). Medians of the rounds, with 95 % intervals. No answer was refused, \
+         failed or cut, and of one in {CHECK_ONE_IN} the records were what the zone says.\n",
         percent(IN_TIME),
         first.and_then(|first| first.rounds.first()).map_or("no".into(), common_rate)
     )?;

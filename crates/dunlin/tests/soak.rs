@@ -64,7 +64,7 @@ fn resident_octets(folder: &Path) -> u64 {
 
 /// A steady load; one answer in 16 is compared with the zone.
 fn load(wire: &Wire, folder: &Path, rate: u32, length: Duration) -> Options {
-    let form = Form { recursion: true, edns: false, dnssec: false };
+    let form = Form { recursion: true, ..Form::default() };
     let set = Set::from_pattern("n{i}.steady.test", NAMES as usize, Rtype::A, form);
     let set = Arc::new(set.expect("names"));
     let what = What { set, order: Order::Uniform, unique: 0.0, nxdomain: 0.0, under: None };

@@ -191,7 +191,7 @@ mod tests {
     use crate::table::New;
     use wire::Rtype;
 
-    const FORM: Form = Form { recursion: true, edns: false, dnssec: false };
+    const FORM: Form = Form { recursion: true, edns: false, dnssec: false, option: None };
     const SECOND: u64 = 1_000_000_000;
 
     struct Scene {

@@ -236,7 +236,7 @@ impl Fleet {
 mod tests {
     use super::*;
 
-    const FORM: Form = Form { recursion: true, edns: false, dnssec: false };
+    const FORM: Form = Form { recursion: true, edns: false, dnssec: false, option: None };
 
     fn resolver() -> Resolver {
         let name = |text: &str| NameBuf::from_text(text.as_bytes(), Name::ROOT).unwrap();

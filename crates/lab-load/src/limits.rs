@@ -10,8 +10,10 @@ pub const LANES_MAX: usize = 16_384;
 pub const OUTSTANDING_MAX: usize = 1 << 22;
 /// Queries that leave, or answers that are read, with one system call.
 pub const BATCH_MAX: usize = 64;
-/// Octets of the longest query: header, name, type and class, OPT.
-pub const QUERY_MAX: usize = 12 + 255 + 4 + 11;
+/// Octets of the value of an EDNS option that queries carry.
+pub const OPTION_MAX: usize = 64;
+/// Octets of the longest query: header, name, type and class, OPT with an option.
+pub const QUERY_MAX: usize = 12 + 255 + 4 + 11 + 4 + OPTION_MAX;
 /// Octets of an answer over UDP, or of several where the kernel joins those of one flow.
 pub const JOINED_MAX: usize = 1 << 16;
 /// Octets that io_uring reads of an answer.

@@ -148,6 +148,9 @@ pub struct Options {
     pub interface: Option<String>,
     /// Where they ask from.
     pub sources: Option<Sources>,
+    /// The port the first socket asks from; each further one has the next. None: the kernel
+    /// chooses.
+    pub source_port: Option<u16>,
     /// After this an answer is late, in nanoseconds.
     pub timeout_ns: u64,
     /// Queries under way in an open loop, of all threads together.
@@ -187,6 +190,7 @@ impl Options {
             lanes: 1,
             interface: None,
             sources: None,
+            source_port: None,
             timeout_ns: 5_000_000_000,
             outstanding_max: 1 << 18,
             churn_ns: None,
@@ -247,10 +251,31 @@ impl Options {
                         chooses that of sockets"
                 .into());
         }
+        self.check_source_ports()?;
         match &self.asks {
             Asks::Questions(what) => what.check(),
             Asks::Lookups(_) => Ok(()),
         }
+    }
+
+    fn check_source_ports(&self) -> Result<(), String> {
+        let Some(first) = self.source_port else { return Ok(()) };
+        let sockets = self.lanes_each() * self.threads;
+        let last = usize::from(first) + sockets - 1;
+        if first == 0 || last > usize::from(u16::MAX) {
+            return Err(format!(
+                "{sockets} sockets from source port {first} on: ports are 1 to {}",
+                u16::MAX
+            ));
+        }
+        if self.churn_ns.is_some() || self.queries_per_connection().is_some() {
+            return Err(
+                "a socket that is replaced gets another source port: leave the first one, \
+                        or replacing, out"
+                    .into(),
+            );
+        }
+        Ok(())
     }
 
     /// Sockets or connections of each thread.
@@ -288,7 +313,7 @@ mod tests {
     use wire::Rtype;
 
     fn options() -> Options {
-        let form = Form { recursion: true, edns: false, dnssec: false };
+        let form = Form { recursion: true, ..Form::default() };
         let set = Arc::new(Set::from_pattern("a", 1, Rtype::A, form).unwrap());
         let what = What { set, order: Order::Given, unique: 0.0, nxdomain: 0.0, under: None };
         Options::new("192.0.2.1:53".parse().unwrap(), Asks::Questions(Box::new(what)))
@@ -321,6 +346,9 @@ mod tests {
             Options { when: closed(1, Some(0.0)), ..options() },
             Options { when: closed(OUTSTANDING_MAX + 1, None), ..options() },
             Options { sources: Some("::1".parse().unwrap()), ..options() },
+            Options { source_port: Some(0), ..options() },
+            Options { source_port: Some(65_535), lanes: 2, ..options() },
+            Options { source_port: Some(5_300), churn_ns: Some(1), ..options() },
         ] {
             assert!(wrong.check().is_err(), "{wrong:?}");
         }

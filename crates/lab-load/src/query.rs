@@ -1,6 +1,7 @@
 //! Queries as they go out, and what an answer's question is known again by.
 
-use crate::limits::QUERY_MAX;
+use crate::limits::{OPTION_MAX, QUERY_MAX};
+use std::str::FromStr;
 use wire::{Name, Rtype};
 
 /// Octets of the header.
@@ -12,8 +13,46 @@ const OPT: usize = 11;
 /// What EDNS says we take (DNS flag day 2020).
 const PAYLOAD: u16 = 1_232;
 
-/// What every query of a load has besides its question.
+/// An EDNS option (RFC 6891 §6.1.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EdnsOption {
+    code: u16,
+    value: [u8; OPTION_MAX],
+    len: u8,
+}
+
+impl EdnsOption {
+    /// Octets of its code and its length.
+    const HEAD: usize = 4;
+
+    fn value(&self) -> &[u8] {
+        &self.value[..usize::from(self.len)]
+    }
+}
+
+impl FromStr for EdnsOption {
+    type Err = String;
+
+    /// `8:0001180a0000`: a code, and its value in hexadecimal, which may be none.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let told = || format!("`{text}` is no option such as 8:0001180a0000 (a code, octets)");
+        let (code, digits) = text.split_once(':').ok_or_else(told)?;
+        let code = code.parse().map_err(|_| told())?;
+        if digits.len() > 2 * OPTION_MAX {
+            return Err(format!("an option's value has {OPTION_MAX} octets at most"));
+        }
+        let mut option = Self { code, value: [0; OPTION_MAX], len: (digits.len() / 2) as u8 };
+        let (pairs, []) = digits.as_bytes().as_chunks::<2>() else { return Err(told()) };
+        for (octet, pair) in option.value.iter_mut().zip(pairs) {
+            let digit = |digit: u8| char::from(digit).to_digit(16).ok_or_else(told);
+            *octet = (digit(pair[0])? << 4 | digit(pair[1])?) as u8;
+        }
+        Ok(option)
+    }
+}
+
+/// What every query of a load has besides its question.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Form {
     /// RD is set.
     pub recursion: bool,
@@ -21,12 +60,15 @@ pub struct Form {
     pub edns: bool,
     /// DO is set in it (RFC 3225); implies `edns`.
     pub dnssec: bool,
+    /// What it carries; implies `edns`.
+    pub option: Option<EdnsOption>,
 }
 
 impl Form {
     /// Octets behind the question.
     pub fn tail(self) -> usize {
-        if self.edns || self.dnssec { OPT } else { 0 }
+        let option = self.option.map_or(0, |option| EdnsOption::HEAD + option.value().len());
+        if self.edns || self.dnssec || self.option.is_some() { OPT + option } else { 0 }
     }
 
     /// Writes a query with ID 0; returns its length, at most [`QUERY_MAX`].
@@ -42,9 +84,17 @@ impl Form {
         if additional == 1 {
             let [high, low] = PAYLOAD.to_be_bytes();
             let dnssec = u8::from(self.dnssec) << 7;
-            let opt = [0, 0, 41, high, low, 0, 0, dnssec, 0, 0, 0];
+            let [more, octets] = ((self.tail() - OPT) as u16).to_be_bytes();
+            let opt = [0, 0, 41, high, low, 0, 0, dnssec, 0, more, octets];
             room[at..at + OPT].copy_from_slice(&opt);
             at += OPT;
+        }
+        if let Some(option) = &self.option {
+            let (value, head) = (option.value(), at + EdnsOption::HEAD);
+            room[at..at + 2].copy_from_slice(&option.code.to_be_bytes());
+            room[at + 2..head].copy_from_slice(&(value.len() as u16).to_be_bytes());
+            at = head + value.len();
+            room[head..at].copy_from_slice(value);
         }
         at
     }
@@ -154,7 +204,7 @@ mod tests {
     use super::*;
     use wire::{NameBuf, Query};
 
-    const PLAIN: Form = Form { recursion: true, edns: false, dnssec: false };
+    const PLAIN: Form = Form { recursion: true, edns: false, dnssec: false, option: None };
 
     fn name(text: &str) -> NameBuf {
         NameBuf::from_text(text.as_bytes(), Name::ROOT).unwrap()
@@ -168,14 +218,29 @@ mod tests {
 
     #[test]
     fn a_parser_of_others_reads_what_is_composed() {
-        let dnssec = Form { recursion: false, edns: true, dnssec: true };
-        for form in [PLAIN, dnssec] {
+        let dnssec = Form { edns: true, dnssec: true, ..Form::default() };
+        let option = Some("10:0102030405060708".parse().unwrap());
+        for form in [PLAIN, dnssec, Form { option, ..PLAIN }, Form { option, ..dnssec }] {
             let mut room = [0; QUERY_MAX];
             let len = form.compose(name("a.example").as_name().octets(), Rtype::AAAA, &mut room);
             let mut query = Query::default();
             query.parse(&room, len).unwrap();
             assert_eq!(query.dnssec_ok(), form.dnssec);
+            let cookie = query.cookie.map(|cookie| *cookie.client());
+            assert_eq!(cookie, form.option.map(|_| [1, 2, 3, 4, 5, 6, 7, 8]));
             assert_eq!(name_of(&room[..len], form.tail()), name("a.example").as_name().octets());
+        }
+    }
+
+    #[test]
+    fn options_are_read_as_dnsperf_reads_them() {
+        let read = |text: &str| text.parse::<EdnsOption>();
+        assert_eq!(read("65001:").unwrap().value(), [0; 0]);
+        assert_eq!(read("8:00Ff").unwrap().value(), [0, 255]);
+        assert_eq!(read(&format!("8:{}", "ab".repeat(OPTION_MAX))).unwrap().value().len(), 64);
+        let long = format!("8:{}", "ab".repeat(OPTION_MAX + 1));
+        for wrong in ["", "8", "x:00", "65536:00", "8:0", "8:0g", "8:+1", "8:é", &long] {
+            assert!(read(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -11,7 +11,7 @@ use crate::worker::{Left, Line, Worker};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space, set_current_timer_slack};
 use std::fs::File;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU64;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -186,8 +186,15 @@ fn begin<'a, W: Way + 'a>(
     Box::new(|clock| worker.run(clock))
 }
 
-/// Addresses a thread asks from, as many as its sockets can use.
+/// Where a thread asks from, as many addresses as its sockets can use.
 fn sources(options: &Options, index: usize) -> Vec<SocketAddr> {
+    if let Some(first) = options.source_port {
+        let lanes = options.lanes_each();
+        let any = if options.server.is_ipv4() { IpAddr::from([0; 4]) } else { [0u16; 8].into() };
+        let ip = |nth| options.sources.map_or(any, |sources| sources.get(nth));
+        let own = index * lanes..(index + 1) * lanes;
+        return own.map(|nth| SocketAddr::new(ip(nth), first + nth as u16)).collect();
+    }
     let Some(sources) = options.sources else { return Vec::new() };
     // With churn every renewed socket goes on to the next one.
     let wanted = if options.churn_ns.is_some() { 1 << 16 } else { options.lanes_each() };

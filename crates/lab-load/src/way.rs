@@ -165,7 +165,9 @@ impl Lanes {
             let source = self.sources[self.next % self.sources.len()];
             self.next += 1;
             rustix::net::bind(&fd, &source).map_err(|error| {
+                // A port that the kernel was to choose is not worth a word.
                 let ip = source.ip();
+                let from = if source.port() == 0 { ip.to_string() } else { source.to_string() };
                 let error = io::Error::from(error);
                 let told = match error.kind() {
                     io::ErrorKind::AddrNotAvailable => format!(
@@ -173,7 +175,7 @@ impl Lanes {
                          PREFIX dev lo makes a whole prefix be, one of IPv6 with sysctl \
                          net.ipv6.ip_nonlocal_bind=1)"
                     ),
-                    _ => format!("cannot ask from {ip}: {error}"),
+                    _ => format!("cannot ask from {from}: {error}"),
                 };
                 io::Error::new(error.kind(), told)
             })?;

@@ -94,7 +94,7 @@ fn times_and_questions_are_those_that_tcpdump_saw() {
             let (earliest, latest) = (before.saturating_sub(sent[0].1), after - sent[0].0);
             assert!((earliest..=latest).contains(time), "{words:?}: {time} {earliest} {latest}");
         }
-        let form = Form { recursion: true, edns: false, dnssec: false };
+        let form = Form { recursion: true, ..Form::default() };
         assert_eq!(Set::read(&file, form).unwrap().len(), QUERIES);
     }
     std::fs::remove_file(&file).unwrap();

@@ -2,12 +2,14 @@
 
 mod common;
 
-use common::{FORM, Server, address, answer, name, now, options, run, yes};
+use common::{FORM, Server, address, answer, name, now, options, options_at, run, yes};
 use lab_load::arrivals::{Arrivals, Rate, Spacing};
 use lab_load::fleet::{Lookups, Resolver};
 use lab_load::names::{Order, Set, What};
-use lab_load::{Asks, Options, Oracle, Quantile, When};
+use lab_load::{Asks, Options, Oracle, Quantile, Report, When};
 use proptest::prelude::*;
+use std::collections::BTreeSet;
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -107,7 +109,7 @@ fn what_answers_nothing_is_unexpected() {
 
 #[test]
 fn answers_of_others_are_none() {
-    let [asked, other] = [(); 2].map(|()| std::net::UdpSocket::bind("127.0.0.1:0").unwrap());
+    let [asked, other] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
     let server = Server::udp(|_, _| vec![]);
     let options =
         Options { server: asked.local_addr().unwrap(), queries_max: Some(5), ..options(&server) };
@@ -211,7 +213,7 @@ fn a_slow_generator_is_late_and_says_so() {
 
 #[test]
 fn nobody_there_is_a_timeout() {
-    let closed = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let closed = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let server = Server::udp(|_, _| vec![]);
     let report = run(&Options {
         server: closed,
@@ -252,41 +254,67 @@ fn sockets_that_cannot_be_had_are_told() {
     assert!(told.contains("CPU 1000"), "{told}");
 }
 
+/// What a load comes to at a server that answers all, and from where it was asked.
+fn seen_by_its_server(options: impl FnOnce(SocketAddr) -> Options) -> (Report, Vec<SocketAddr>) {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+    let options = options(socket.local_addr().unwrap());
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let answers = scope.spawn(|| {
+            let (mut peers, mut buffer) = (BTreeSet::new(), [0; 512]);
+            while !done.load(Ordering::Relaxed) {
+                if let Ok((len, peer)) = socket.recv_from(&mut buffer) {
+                    peers.insert(peer);
+                    socket.send_to(&yes(&buffer[..len]), peer).unwrap();
+                }
+            }
+            peers
+        });
+        let report = run(&options);
+        done.store(true, Ordering::Relaxed);
+        (report, answers.join().unwrap().into_iter().collect())
+    })
+}
+
 #[test]
 fn many_sources_are_used_and_pods_come_and_go() {
-    let peers = Arc::new(std::sync::Mutex::new(std::collections::HashSet::new()));
-    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    let server = Server::udp(|_, _| vec![]);
-    let asked = Options {
-        server: socket.local_addr().unwrap(),
+    let (report, peers) = seen_by_its_server(|server| Options {
         when: open(100.0),
         lanes: 2,
         length_ns: 1_000 * MILLISECOND,
         sources: Some("127.0.2.0/24".parse().unwrap()),
         churn_ns: Some(10 * MILLISECOND),
         timeout_ns: 5_000 * MILLISECOND,
-        ..options(&server)
-    };
-    let (seen, done) = (peers.clone(), Arc::new(AtomicBool::new(false)));
-    let stop = done.clone();
-    socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
-    let answers = std::thread::spawn(move || {
-        let mut buffer = [0; 512];
-        while !stop.load(Ordering::Relaxed) {
-            if let Ok((len, peer)) = socket.recv_from(&mut buffer) {
-                seen.lock().unwrap().insert(peer);
-                socket.send_to(&yes(&buffer[..len]), peer).unwrap();
-            }
-        }
+        ..options_at(server)
     });
-    let report = run(&asked);
-    done.store(true, Ordering::Relaxed);
-    answers.join().unwrap();
     assert_eq!((report.tally.answered, report.tally.unexpected), (100, 0));
-    let peers = peers.lock().unwrap();
-    let addresses: std::collections::HashSet<_> = peers.iter().map(|peer| peer.ip()).collect();
+    let addresses: BTreeSet<_> = peers.iter().map(SocketAddr::ip).collect();
     // 2 at first, and up to 100 that took another's place.
     assert!(peers.len() > 3 && addresses.len() > 3, "{peers:?}");
+}
+
+#[test]
+fn sockets_of_all_threads_have_the_source_ports_from_the_first_on() {
+    // Below those that the kernel gives to others (ip_local_port_range).
+    let ports = |server| Options {
+        when: open(1_000.0),
+        lanes: 4,
+        threads: 2,
+        length_ns: 100 * MILLISECOND,
+        sources: Some("127.0.3.0/30".parse().unwrap()),
+        source_port: Some(20_700),
+        timeout_ns: 5_000 * MILLISECOND,
+        ..options_at(server)
+    };
+    let (report, peers) = seen_by_its_server(ports);
+    assert_eq!((report.tally.answered, report.tally.unexpected), (100, 0));
+    let from = ["127.0.3.1:20700", "127.0.3.1:20702", "127.0.3.2:20701", "127.0.3.2:20703"];
+    assert_eq!(peers.iter().map(ToString::to_string).collect::<Vec<_>>(), from);
+    let _taken = UdpSocket::bind("127.0.3.2:20703").unwrap();
+    let wrong = ports("127.0.0.1:53".parse().unwrap());
+    let told = lab_load::run(&wrong, &AtomicBool::new(false), &mut |_| {}).unwrap_err();
+    assert!(told.contains("cannot ask from 127.0.3.2:20703: "), "{told}");
 }
 
 fn resolver() -> Resolver {

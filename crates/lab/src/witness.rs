@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn what_is_done_behind_the_end_is_not_in_the_time_up_to_it() {
         let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-        let form = Form { recursion: false, edns: false, dnssec: false };
+        let form = Form::default();
         let set = Set::from_pattern("{i}.example", 10, wire::Rtype::A, form).unwrap();
         let (order, under) = (Order::Given, None);
         let what = What { set: set.into(), order, unique: 0.0, nxdomain: 0.0, under };

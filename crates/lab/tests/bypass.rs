@@ -21,7 +21,7 @@ const QUERIES: u64 = 2_000;
 
 /// A load of a second, by whole frames from several sources.
 fn load(server: SocketAddr) -> Options {
-    let form = Form { recursion: false, edns: false, dnssec: false };
+    let form = Form::default();
     let set = Arc::new(Set::from_pattern("svc-{i}.example", 1_000, Rtype::A, form).unwrap());
     let what = What { set, order: Order::Given, unique: 0.0, nxdomain: 0.0, under: None };
     let rate = Rate::Constant(QUERIES as f64);

@@ -38,7 +38,7 @@ const BUFFER: usize = 256 << 10;
 
 /// A load of a second on the stage.
 fn load() -> Options {
-    let form = Form { recursion: false, edns: false, dnssec: false };
+    let form = Form::default();
     let set = Set::from_pattern("svc-{i}.example", 1_000, Rtype::A, form).unwrap();
     let set = Arc::new(set);
     let what = What { set, order: Order::Given, unique: 0.0, nxdomain: 0.0, under: None };

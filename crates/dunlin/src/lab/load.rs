@@ -10,7 +10,7 @@ use lab_echo::Model;
 use lab_load::arrivals::{Arrivals, Rate, Spacing, read_number, read_time_ns};
 use lab_load::fleet::{Lookups, Resolver};
 use lab_load::names::{Order, Set, What};
-use lab_load::query::Form;
+use lab_load::query::{EdnsOption, Form};
 use lab_load::{Asks, Options, Oracle, Path, Sources, When};
 use std::error::Error;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -146,6 +146,9 @@ struct WhatFlags {
     /// DO is set; implies -e.
     #[arg(short = 'D', long)]
     dnssec: bool,
+    /// Queries carry an EDNS option; implies -e.
+    #[arg(short = 'E', long, value_name = "CODE:HEX")]
+    option: Option<EdnsOption>,
     /// RD is not set.
     #[arg(long)]
     no_recursion: bool,
@@ -166,6 +169,10 @@ struct HowFlags {
     /// Addresses that clients have, in turns: a prefix, or one address.
     #[arg(short = 'a', long, value_name = "PREFIX")]
     sources: Option<Sources>,
+    /// The port that the first socket asks from; each further one has the next.
+    #[arg(short = 'x', long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(conflicts_with_all = ["churn", "queries_per_connection"])]
+    source_port: Option<u16>,
     /// Each thread replaces a socket by another this often: pods that come and go.
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     churn: Option<u64>,
@@ -304,8 +311,9 @@ impl Load {
     }
 
     fn form(&self) -> Form {
-        let WhatFlags { edns, dnssec, no_recursion, .. } = self.what;
-        Form { recursion: !no_recursion, edns: edns || dnssec, dnssec }
+        let WhatFlags { edns, dnssec, option, no_recursion, .. } = self.what;
+        let edns = edns || dnssec || option.is_some();
+        Form { recursion: !no_recursion, edns, dnssec, option }
     }
 
     /// What is asked, and how many names there are.
@@ -376,6 +384,7 @@ impl Load {
             lanes: clients.saturating_mul(how.ports),
             interface: how.interface.clone(),
             sources: how.sources,
+            source_port: how.source_port,
             timeout_ns: when.timeout,
             outstanding_max: how.places,
             churn_ns: how.churn,

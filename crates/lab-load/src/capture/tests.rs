@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use wire::NameBuf;
 
 fn query(name: &str, rtype: Rtype) -> Vec<u8> {
-    let form = Composed { recursion: true, edns: true, dnssec: false };
+    let form = Composed { recursion: true, edns: true, ..Composed::default() };
     let name = NameBuf::from_text(name.as_bytes(), Name::ROOT).unwrap();
     let mut room = [0; crate::limits::QUERY_MAX];
     let len = form.compose(name.as_name().octets(), rtype, &mut room);

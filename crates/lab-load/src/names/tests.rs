@@ -2,7 +2,7 @@ use super::*;
 use std::collections::HashMap;
 use std::collections::HashSet;
 
-const FORM: Form = Form { recursion: true, edns: true, dnssec: false };
+const FORM: Form = Form { recursion: true, edns: true, dnssec: false, option: None };
 
 fn what(order: Order) -> What {
     let set = Set::from_pattern("s-{i}.n-{i%10}.example", 100, Rtype::A, FORM).unwrap();

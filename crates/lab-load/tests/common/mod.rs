@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use wire::Rtype;
 
-pub const FORM: Form = Form { recursion: true, edns: false, dnssec: false };
+pub const FORM: Form = Form { recursion: true, edns: false, dnssec: false, option: None };
 
 /// What is sent for the n-th query, from 0: each a delay and a message.
 pub type Script = dyn Fn(u64, &[u8]) -> Vec<(Duration, Vec<u8>)> + Send + Sync;

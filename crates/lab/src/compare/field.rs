@@ -164,7 +164,7 @@ fn entrant(kind: &Kind, version: Version, server: &Server) -> Entrant {
 }
 
 fn load(wanted: &Wanted, hosts: &hosts::Options) -> Result<Options> {
-    let form = Form { recursion: false, edns: true, dnssec: false };
+    let form = Form { edns: true, ..Form::default() };
     let set = Arc::new(Set::read(&wanted.names, form)?);
     let what = What { set, order: Order::Given, unique: 0.0, nxdomain: 0.0, under: None };
     let cpus = hosts.cpus(Side::Client)?;

@@ -180,6 +180,35 @@ fn what_a_disk_has_of_a_write_that_it_failed_is_answered_once_it_is_back() {
     assert!(there_all_the_same > 0, "none was there though it was refused");
 }
 
+/// So it is with a restore: it is there or not, and the write behind it is none that was before.
+#[test]
+fn a_restore_that_a_disk_fails_is_there_or_not_and_the_next_write_is_done() {
+    let mut failed = 0;
+    for operations in 0..200 {
+        let mut dice = Dice(5);
+        let disk = Disk::default();
+        let (mut last, mut known) = (0, [false; 3]);
+        let theirs = disk.clone();
+        let mut store = RedbStore::on(move || theirs.clone()).unwrap();
+        store.commit(&writes(&mut dice, &mut last, &mut known)).unwrap();
+        let octets = dump(&store);
+        let (revision, when) = (Revision(last + 1), SystemTime::UNIX_EPOCH);
+        let restoring = records::Restoring { revision, when, by: "x".into() };
+        disk.crash_after(operations);
+        if store.restore(&mut &octets[..], &restoring).is_ok() {
+            break;
+        }
+        failed += 1;
+        disk.is_back();
+        let newest = store.newest().unwrap();
+        assert!([Revision(last), revision].contains(&newest), "{newest} of {revision}");
+        last = newest.0;
+        store.commit(&writes(&mut dice, &mut last, &mut known)).unwrap();
+        assert_eq!(store.reader().revision().unwrap(), Revision(last));
+    }
+    assert!((1..200).contains(&failed), "{failed}: it fails, and is done in the end");
+}
+
 /// The store in memory and this one are told the same, and say the same.
 #[test]
 fn it_does_what_the_store_in_memory_does() {

@@ -176,7 +176,8 @@ pub async fn put_zone(
 ) -> Result<Response, Problem> {
     let origin = read_name(&zone, "zone")?;
     caller.check_all_of(Verb::Zones, origin.as_name())?;
-    no_more_than(CHANGES_MAX, body.rrsets.len() + 1, "rrsets")?;
+    // The zone itself is one of the changes.
+    no_more_than(CHANGES_MAX - 1, body.rrsets.len(), "rrsets")?;
     let mut edits = Vec::new();
     for (number, set) in body.rrsets.into_iter().enumerate() {
         let place = format!("rrsets[{number}].");

@@ -32,6 +32,10 @@ fn changes_records_and_fields_have_an_end() {
     let changes = json!({ "changes": vec![change; CHANGES_MAX + 1] });
     let (field, rule) = scene.patch(SETS, &changes.to_string()).refused(422);
     assert_eq!((&*field, &*rule), ("changes", "limit"));
+    let set = json!({ "name": "a.b.example", "type": "A", "ttl": 60, "data": ["192.0.2.1"] });
+    let zone = json!({ "rrsets": vec![set; CHANGES_MAX] });
+    let (field, rule) = scene.put("/v1/zones/b.example", &zone.to_string()).refused(422);
+    assert_eq!((&*field, &*rule), ("rrsets", "limit"), "the zone is a change, too");
     let data: Vec<String> =
         (0..=model::RECORDS_MAX).map(|n| format!("10.0.{}.{}", n / 256, n % 256)).collect();
     let body = json!({ "ttl": 60, "data": data });

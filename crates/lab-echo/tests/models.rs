@@ -257,7 +257,7 @@ fn packet_sockets_answer_as_the_stack_does() {
         let options = Options {
             threads,
             shared,
-            netns: Some(hosts.server.clone()),
+            netns: Some(hosts.server()),
             ..Options::new(SocketAddr::new(ip, 5353), Model::Packet)
         };
         let echo = Echo::start(options).unwrap();
@@ -281,7 +281,7 @@ fn frames_past_the_stack_are_answered_as_by_it() {
     let _polls = hosts.let_client_poll();
     for model in [Model::AfXdp, Model::XdpTx] {
         for ip in [hosts::V4, hosts::V6] {
-            let netns = Some(hosts.server.clone());
+            let netns = Some(hosts.server());
             let options = Options { netns, ..Options::new(SocketAddr::new(ip, 5353), model) };
             let echo = Echo::start(options.clone()).unwrap();
             let error = Echo::start(options.clone()).err().expect("the port is taken").to_string();
@@ -308,7 +308,7 @@ fn frames_past_the_stack_are_answered_as_by_it() {
     }
     let many = Options {
         threads: 2,
-        netns: Some(hosts.server.clone()),
+        netns: Some(hosts.server()),
         ..Options::new(SocketAddr::new(hosts::V4, 5353), Model::AfXdp)
     };
     let error = Echo::start(many).err().expect("one queue").to_string();
@@ -320,7 +320,7 @@ fn sockets_are_of_the_namespace_asked_for() {
     let Some(hosts) = Hosts::up("lab-echo-netns") else { return };
     let own = std::fs::read_link("/proc/thread-self/ns/net").unwrap();
     let options = Options {
-        netns: Some(hosts.server.clone()),
+        netns: Some(hosts.server()),
         busy_poll: Duration::from_micros(50),
         ..Options::new(SocketAddr::new(hosts::V4, 5353), Model::Recvmmsg)
     };

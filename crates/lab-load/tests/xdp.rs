@@ -1,17 +1,20 @@
 //! Loads by AF_XDP, between two network namespaces.
 
 mod common;
+#[path = "../../../tests/skip.rs"]
+mod skip;
+#[path = "../../../tests/spaces.rs"]
+mod spaces;
 
 use common::{options_at, run, yes};
 use lab_echo::{Echo, Model};
 use lab_load::arrivals::{Arrivals, Rate, Spacing};
 use lab_load::{Options, Path, Report, When};
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
-use std::fs::File;
+use skip::skip;
+use spaces::{Spaces, within};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -27,8 +30,6 @@ const HOST: &str = "DUNLIN_TEST_LOAD_HOST";
 
 /// How the hosts are set up; `{s}` and `{c}` are the namespaces. Nobody knows a neighbour yet.
 const SET_UP: &str = "
-ip netns add {s}
-ip netns add {c}
 ip -n {s} link add s0 numrxqueues 2 numtxqueues 2 type veth \
 peer name c0 netns {c} numrxqueues 2 numtxqueues 2
 ip -n {s} addr add 192.0.2.1/24 dev s0
@@ -47,89 +48,52 @@ ip netns exec {c} sysctl -qw net.ipv6.ip_nonlocal_bind=1
 ";
 
 /// A server's host and a generator's, with a wire between them, until this is dropped.
-struct Hosts {
-    server: String,
-    client: String,
-}
+struct Hosts(Spaces);
 
 impl Hosts {
     /// Makes both. Needs root; where it lacks this says so loudly, or fails if nothing may be
     /// skipped.
     fn up() -> Option<Self> {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
         if !rustix::process::geteuid().is_root() {
-            let strict =
-                ["CI", "DUNLIN_REQUIRE_ALL"].map(std::env::var_os).iter().any(Option::is_some);
-            assert!(!strict, "cannot run: network namespaces need root");
-            eprintln!("\n*** SKIPPED: network namespaces need root ***\n");
+            skip("network namespaces need root");
             return None;
         }
-        let (id, number) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let name = |end| format!("load-{id}-{number}-{end}");
-        let hosts = Self { server: name("s"), client: name("c") };
-        SET_UP.lines().filter(|line| !line.is_empty()).for_each(|line| hosts.run(line));
-        Some(hosts)
-    }
-
-    fn run(&self, line: &str) {
-        let told = self.told_by(line);
-        assert!(told.is_ok(), "{line}: {told:?}");
-    }
-
-    /// What a command writes, or what it complains of.
-    fn told_by(&self, line: &str) -> Result<String, String> {
-        let line = line.replace("{s}", &self.server).replace("{c}", &self.client);
-        let mut words = line.split_whitespace();
-        let output = Command::new(words.next().unwrap()).args(words).output().unwrap();
-        let text = |octets: Vec<u8>| String::from_utf8_lossy(&octets).into_owned();
-        if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
+        let spaces = Spaces::new("load");
+        spaces.run(SET_UP);
+        Some(Self(spaces))
     }
 
     /// Whether a program is attached at the generator's end.
     fn has_program(&self) -> bool {
-        self.told_by("ip -n {c} link show dev c0").unwrap().contains("prog/xdp")
+        self.0.told_by("ip -n {c} link show dev c0").unwrap().contains("prog/xdp")
     }
 
     fn echo(&self, ip: IpAddr, model: Model) -> Echo {
-        let netns = Some(self.server.clone());
+        let netns = Some(self.0.server.clone());
         let at = SocketAddr::new(ip, 5353);
         Echo::start(lab_echo::Options { netns, ..lab_echo::Options::new(at, model) }).unwrap()
     }
 
-    /// 10,000 queries, more than twice as many as there are frames, from several sources.
     fn load(&self, server: IpAddr) -> Options {
-        let sources = SOURCES[usize::from(server.is_ipv6())].parse().ok();
-        Options {
-            path: Path::Xdp,
-            netns: Some(self.client.clone()),
-            when: When::Closed { outstanding: 200, rate_max: None },
-            queries_max: Some(10_000),
-            lanes: 8,
-            sources,
-            // As long as it takes, on a machine where others may go before it for seconds.
-            length_ns: 120_000 * MILLISECOND,
-            timeout_ns: 60_000 * MILLISECOND,
-            ..options_at(SocketAddr::new(server, 5353))
-        }
+        load_from(&self.0.client, server)
     }
 }
 
-impl Drop for Hosts {
-    fn drop(&mut self) {
-        for space in [&self.server, &self.client] {
-            let _ = Command::new("ip").args(["netns", "delete", space]).output();
-        }
+/// 10,000 queries, more than twice as many as there are frames, from several sources.
+fn load_from(client: &str, server: IpAddr) -> Options {
+    let sources = SOURCES[usize::from(server.is_ipv6())].parse().ok();
+    Options {
+        path: Path::Xdp,
+        netns: Some(client.into()),
+        when: When::Closed { outstanding: 200, rate_max: None },
+        queries_max: Some(10_000),
+        lanes: 8,
+        sources,
+        // As long as it takes, on a machine where others may go before it for seconds.
+        length_ns: 120_000 * MILLISECOND,
+        timeout_ns: 60_000 * MILLISECOND,
+        ..options_at(SocketAddr::new(server, 5353))
     }
-}
-
-/// Does something in a thread of a network namespace.
-fn within<T: Send>(space: &str, act: impl FnOnce() -> T + Send) -> T {
-    let enter = || {
-        let space = File::open(format!("/run/netns/{space}")).unwrap();
-        move_into_link_name_space(space.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
-        act()
-    };
-    std::thread::scope(|scope| scope.spawn(enter).join().unwrap())
 }
 
 /// Why a load cannot be run.
@@ -164,15 +128,15 @@ fn every_query_is_answered_by_every_echo_over_both_families() {
 #[test]
 fn a_neighbour_that_was_made_known_stays_so() {
     let Some(hosts) = Hosts::up() else { return };
-    let told = hosts.told_by("ip -n {s} -o link show dev s0").unwrap();
+    let told = hosts.0.told_by("ip -n {s} -o link show dev s0").unwrap();
     let address = told.split("link/ether ").nth(1).unwrap().split_whitespace().next().unwrap();
-    hosts.run("ip -n {c} link set c0 arp off");
-    hosts.run(&format!("ip -n {{c}} neigh add 192.0.2.1 lladdr {address} dev c0 nud permanent"));
-    hosts.run("ip -n {s} neigh add 192.0.2.2 lladdr 02:00:00:00:00:09 dev s0 nud permanent");
+    hosts.0.run("ip -n {c} link set c0 arp off");
+    hosts.0.run(&format!("ip -n {{c}} neigh add 192.0.2.1 lladdr {address} dev c0 nud permanent"));
+    hosts.0.run("ip -n {s} neigh add 192.0.2.2 lladdr 02:00:00:00:00:09 dev s0 nud permanent");
     // Nobody is there, and nobody is asked for: all that leaves is known to have gone somewhere.
     let options = Options { queries_max: Some(100), timeout_ns: MILLISECOND, ..hosts.load(V4) };
     assert_eq!(run(&options).tally.timeouts, 100);
-    let known = hosts.told_by("ip -n {c} neigh show 192.0.2.1 dev c0").unwrap();
+    let known = hosts.0.told_by("ip -n {c} neigh show 192.0.2.1 dev c0").unwrap();
     assert!(known.contains("PERMANENT"), "{known}");
 }
 
@@ -247,7 +211,7 @@ fn answers_in_fragments_come_through_the_stack() {
         // A process that another test begins meanwhile has what is open here for a moment: none
         // has the port of the one before.
         let server = SocketAddr::new(ip, port);
-        let socket = within(&hosts.server, || UdpSocket::bind(server).unwrap());
+        let socket = within(&hosts.0.server, || UdpSocket::bind(server).unwrap());
         let report = std::thread::scope(|scope| {
             scope.spawn(|| serve(&socket, octets, 50));
             let when = When::Closed { outstanding: 5, rate_max: None };
@@ -262,7 +226,7 @@ fn answers_in_fragments_come_through_the_stack() {
 fn others_on_the_host_ask_the_same_server_meanwhile() {
     let Some(hosts) = Hosts::up() else { return };
     let _echo = hosts.echo(V4, Model::Recvmmsg);
-    let other = within(&hosts.client, || UdpSocket::bind("0.0.0.0:0").unwrap());
+    let other = within(&hosts.0.client, || UdpSocket::bind("0.0.0.0:0").unwrap());
     other.connect((V4, 5353)).unwrap();
     other.set_read_timeout(Some(PATIENCE)).unwrap();
     let over = AtomicBool::new(false);
@@ -280,7 +244,7 @@ fn others_on_the_host_ask_the_same_server_meanwhile() {
         assert_eq!((tally.answered, tally.unexpected), (10_000, 0), "{tally:?}");
         asking.join().unwrap();
     });
-    hosts.run("ip netns exec {c} ping -c 1 -W 5 192.0.2.1");
+    hosts.0.run("ip netns exec {c} ping -c 1 -W 5 192.0.2.1");
 }
 
 #[test]
@@ -313,7 +277,7 @@ fn what_cannot_be_is_told_with_what_to_do() {
     let error = refused(&Options { server: unreachable, sources: None, ..load.clone() });
     assert!(error.contains("203.0.113.1"), "{error}");
     assert!(!hosts.has_program(), "nothing stays of what failed");
-    let _theirs = within(&hosts.client, || {
+    let _theirs = within(&hosts.0.client, || {
         let interface = port_xdp::Interface::find("c0").unwrap();
         port_xdp::Program::attach(&interface, &port_xdp::Rules::default()).unwrap()
     });
@@ -325,8 +289,7 @@ fn what_cannot_be_is_told_with_what_to_do() {
 #[test]
 fn a_generator_of_its_own() {
     let Ok(client) = std::env::var(HOST) else { return };
-    let hosts = std::mem::ManuallyDrop::new(Hosts { server: String::new(), client });
-    run(&Options { queries_max: None, length_ns: 60_000 * MILLISECOND, ..hosts.load(V4) });
+    run(&Options { queries_max: None, length_ns: 60_000 * MILLISECOND, ..load_from(&client, V4) });
 }
 
 #[test]
@@ -335,7 +298,7 @@ fn the_program_is_gone_with_a_generator_that_is_killed() {
     let _echo = hosts.echo(V4, Model::Recvmmsg);
     let mut victim = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "a_generator_of_its_own"])
-        .env(HOST, &hosts.client)
+        .env(HOST, &hosts.0.client)
         .stdout(Stdio::null())
         .spawn()
         .unwrap();

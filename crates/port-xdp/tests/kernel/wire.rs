@@ -3,16 +3,13 @@
 #![allow(dead_code, reason = "each test binary uses some of it")]
 #[path = "../../../../tests/skip.rs"]
 mod skip;
+#[path = "../../../../tests/spaces.rs"]
+mod spaces;
 
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 pub use skip::skip;
-use std::fs::File;
+use spaces::{Spaces, within};
 use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::AsFd;
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::thread;
+use std::process::Command;
 use std::time::Duration;
 
 /// True when we are root; else this is said, and is an error where nothing may be skipped.
@@ -25,23 +22,11 @@ pub fn is_root() -> bool {
 }
 
 /// The namespaces, until it is dropped.
-pub struct Wire {
-    server: String,
-    client: String,
-    guard: Child,
-}
-
-/// Ends what runs in the namespaces, and those, once nobody holds the other end of its input: also
-/// when the test was killed. No signal bound to a parent's death would do, as servers that give
-/// their privileges up lose that.
-const GUARD: &str = "read -r _
-for space; do ip netns pids $space | xargs -r kill -KILL; ip netns del $space; done";
+pub struct Wire(Spaces);
 
 /// How the two ends are set up; `{s}` and `{c}` are the namespaces, `{sq}` and `{cq}` how many
 /// queues each end has.
 const SET_UP: &str = "
-ip netns add {s}
-ip netns add {c}
 ip -n {s} link add s0 {sq} type veth peer name c0 {cq} netns {c}
 ip -n {s} link set s0 address 02:00:00:00:00:01
 ip -n {c} link set c0 address 02:00:00:00:00:02
@@ -83,63 +68,40 @@ impl Wire {
 
     /// The same, with so many queues at the server's end, and at the client's.
     pub fn with_queues(server_queues: u32, client_queues: u32) -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = |end| format!("dunlin-{}-{number}-{end}", std::process::id());
-        let (server, client) = (name("s"), name("c"));
-        let mut guard = Command::new("sh");
-        // In a group of its own, which what interrupts the test does not interrupt.
-        guard.args(["-c", GUARD, "guard", &server, &client]).process_group(0);
-        let guard = guard.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let wire = Self { server, client, guard };
+        let wire = Self(Spaces::new("dunlin"));
         let queues = |count| format!("numrxqueues {count} numtxqueues {count}");
         let set_up = SET_UP.replace("{sq}", &queues(server_queues));
-        wire.run_all(&set_up.replace("{cq}", &queues(client_queues)));
+        wire.run(&set_up.replace("{cq}", &queues(client_queues)));
         wire
     }
 
-    /// Runs commands, one a line.
-    fn run_all(&self, lines: &str) {
-        lines.lines().filter(|line| !line.is_empty()).for_each(|line| self.run(line));
-    }
-
-    /// Runs a command; `{s}` and `{c}` are the namespaces.
-    fn run(&self, line: &str) {
-        let (done, told) = self.try_run(line);
-        assert!(done, "{line}: {told}");
-    }
-
-    fn try_run(&self, line: &str) -> (bool, String) {
-        let line = line.replace("{s}", &self.server).replace("{c}", &self.client);
-        let mut words = line.split_whitespace();
-        let output = Command::new(words.next().expect("a command")).args(words).output().unwrap();
-        let told = [output.stdout, output.stderr].concat();
-        (output.status.success(), String::from_utf8_lossy(&told).into_owned())
+    fn run(&self, lines: &str) {
+        self.0.run(lines);
     }
 
     /// The name of the client's namespace.
     pub fn client_name(&self) -> &str {
-        &self.client
+        &self.0.client
     }
 
     /// A command that runs a program where the server is.
     pub fn command(&self, program: &str) -> Command {
-        command_in(&self.server, program)
+        command_in(&self.0.server, program)
     }
 
     /// A command that runs a program where the client is.
     pub fn client_command(&self, program: &str) -> Command {
-        command_in(&self.client, program)
+        command_in(&self.0.client, program)
     }
 
     /// Does something as one of the server's threads.
     pub fn in_server<T: Send>(&self, act: impl FnOnce() -> T + Send) -> T {
-        within(&self.server, act)
+        within(&self.0.server, act)
     }
 
     /// Does something as one of the client's threads.
     pub fn in_client<T: Send>(&self, act: impl FnOnce() -> T + Send) -> T {
-        within(&self.client, act)
+        within(&self.0.client, act)
     }
 
     /// A client that asks the server, and hears only from there.
@@ -157,11 +119,11 @@ impl Wire {
     /// by one inside that (7, 9); the client is .2, the server .1, of 198.51.100.0/28 and
     /// 198.51.100.16/28. False: this kernel has no tagged networks, which is said.
     pub fn tag(&self) -> bool {
-        if !self.try_run("ip -n {s} link add link s0 name s0.7 type vlan id 7").0 {
+        if self.0.told_by("ip -n {s} link add link s0 name s0.7 type vlan id 7").is_err() {
             eprintln!("\n*** SKIPPED: no tagged networks in this kernel (CONFIG_VLAN_8021Q) ***\n");
             return false;
         }
-        self.run_all(TAGGED);
+        self.run(TAGGED);
         true
     }
 
@@ -188,7 +150,8 @@ impl Wire {
 
     /// Whether the server does not know whether the client's link address still holds.
     pub fn has_stale_neighbour(&self) -> bool {
-        self.try_run("ip -n {s} neigh show 192.0.2.2 dev s0").1.contains("STALE")
+        let told = self.0.told_by("ip -n {s} neigh show 192.0.2.2 dev s0");
+        told.is_ok_and(|told| told.contains("STALE"))
     }
 
     /// The client has another link address for the server than the server has itself.
@@ -216,23 +179,16 @@ impl Wire {
 
     /// The kernel's number of the program that is attached to the server's interface.
     pub fn program(&self) -> Option<String> {
-        let told = self.try_run("ip -n {s} link show dev s0").1;
+        let told = self.0.told_by("ip -n {s} link show dev s0").ok()?;
         let number = told.split("prog/xdp id ").nth(1)?;
         number.split_whitespace().next().map(str::to_owned)
     }
 
     /// How many AF_XDP sockets there are where the server is.
     pub fn sockets(&self) -> usize {
-        let told = self.try_run("ip netns exec {s} cat /proc/net/protocols").1;
+        let told = self.0.told_by("ip netns exec {s} cat /proc/net/protocols").unwrap();
         let line = told.lines().find(|line| line.starts_with("XDP ")).expect("AF_XDP is there");
         line.split_whitespace().nth(2).and_then(|count| count.parse().ok()).expect("a count")
-    }
-}
-
-impl Drop for Wire {
-    fn drop(&mut self) {
-        drop(self.guard.stdin.take());
-        self.guard.wait().expect("it ends");
     }
 }
 
@@ -240,16 +196,4 @@ fn command_in(namespace: &str, program: &str) -> Command {
     let mut command = Command::new("ip");
     command.args(["netns", "exec", namespace, program]);
     command
-}
-
-fn within<T: Send>(namespace: &str, act: impl FnOnce() -> T + Send) -> T {
-    thread::scope(|scope| {
-        let inside = scope.spawn(|| {
-            let namespace = File::open(format!("/run/netns/{namespace}")).unwrap();
-            let kind = Some(LinkNameSpaceType::Network);
-            move_into_link_name_space(namespace.as_fd(), kind).unwrap();
-            act()
-        });
-        inside.join().expect("it ends")
-    })
 }

@@ -3,7 +3,7 @@ mod live;
 mod output;
 mod show;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, value_parser};
 use lab::ceiling::Bare;
 use lab::witness::measure;
 use lab_echo::Model;
@@ -170,7 +170,7 @@ struct HowFlags {
     #[arg(short = 'a', long, value_name = "PREFIX")]
     sources: Option<Sources>,
     /// The port that the first socket asks from; each further one has the next.
-    #[arg(short = 'x', long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(short = 'x', long, value_name = "PORT", value_parser = value_parser!(u16).range(1..))]
     #[arg(conflicts_with_all = ["churn", "queries_per_connection"])]
     source_port: Option<u16>,
     /// Each thread replaces a socket by another this often: pods that come and go.

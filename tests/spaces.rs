@@ -37,6 +37,23 @@ impl Spaces {
         spaces
     }
 
+    /// The same with an interface in each, `s0` and `c0`, which are the two ends of a wire: .1 and .2
+    /// of 192.0.2.0/24, ::1 and ::2 of 2001:db8::/64. `ends` says more of each, as `ip link` does.
+    pub fn wired(name: &str, ends: [&str; 2]) -> Self {
+        let spaces = Self::new(name);
+        let [server, client] = ends;
+        spaces.run(&format!(
+            "ip -n {{s}} link add s0 {server} type veth peer name c0 netns {{c}} {client}"
+        ));
+        for (space, end, number) in [("{s}", "s0", 1), ("{c}", "c0", 2)] {
+            let ip = format!("ip -n {space}");
+            spaces.run(&format!("{ip} addr add 192.0.2.{number}/24 dev {end}"));
+            spaces.run(&format!("{ip} addr add 2001:db8::{number}/64 dev {end} nodad"));
+            spaces.run(&format!("{ip} link set lo up\n{ip} link set {end} up"));
+        }
+        spaces
+    }
+
     /// Runs commands, one a line; `{s}` and `{c}` are the namespaces.
     pub fn run(&self, lines: &str) {
         for line in lines.lines().filter(|line| !line.is_empty()) {

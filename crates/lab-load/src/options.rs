@@ -148,8 +148,8 @@ pub struct Options {
     pub interface: Option<String>,
     /// Where they ask from.
     pub sources: Option<Sources>,
-    /// The port the first socket asks from; each further one has the next. None: the kernel
-    /// chooses.
+    /// The port the first socket asks from; each further one has the next, and a connection that
+    /// takes the place of one that the server has ended any. None: the kernel chooses.
     pub source_port: Option<u16>,
     /// After this an answer is late, in nanoseconds.
     pub timeout_ns: u64,
@@ -269,11 +269,8 @@ impl Options {
             ));
         }
         if self.churn_ns.is_some() || self.queries_per_connection().is_some() {
-            return Err(
-                "a socket that is replaced gets another source port: leave the first one, \
-                        or replacing, out"
-                    .into(),
-            );
+            let told = "a socket that is replaced gets another source port: leave one of both out";
+            return Err(told.into());
         }
         Ok(())
     }

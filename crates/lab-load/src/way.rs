@@ -162,7 +162,11 @@ impl Lanes {
         }
         sockopt::set_socket_send_buffer_size(&fd, self.buffer / 2)?;
         if !self.sources.is_empty() {
-            let source = self.sources[self.next % self.sources.len()];
+            let mut source = self.sources[self.next % self.sources.len()];
+            // The port of whom it replaces is still taken.
+            if self.next >= self.sources.len() {
+                source.set_port(0);
+            }
             self.next += 1;
             rustix::net::bind(&fd, &source).map_err(|error| {
                 // A port that the kernel was to choose is not worth a word.

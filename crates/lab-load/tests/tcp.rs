@@ -45,6 +45,20 @@ fn a_connection_that_the_server_ends_is_opened_again() {
 }
 
 #[test]
+fn a_connection_that_is_opened_again_asks_from_another_port_than_it_was_told() {
+    let server = Server::tcp(10, |_, query| now(yes(query)));
+    let report = run(&Options {
+        timeout_ns: 50_000_000,
+        length_ns: 1_000_000_000,
+        lanes: 2,
+        source_port: Some(20_710),
+        ..tcp(&server, None)
+    });
+    let tally = report.tally;
+    assert!(tally.connections >= 4 && tally.answered >= 40, "{tally:?}");
+}
+
+#[test]
 fn an_open_loop_over_tcp_keeps_its_plan() {
     let server = Server::tcp(u64::MAX, |_, query| vec![(Duration::from_micros(100), yes(query))]);
     let rate = Rate::Constant(500.0);

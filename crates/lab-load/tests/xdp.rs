@@ -28,18 +28,8 @@ const SOURCES: [&str; 2] = ["198.51.100.0/24", "2001:db8:98::/64"];
 /// What a killed process is told its host by.
 const HOST: &str = "DUNLIN_TEST_LOAD_HOST";
 
-/// How the hosts are set up; `{s}` and `{c}` are the namespaces. Nobody knows a neighbour yet.
-const SET_UP: &str = "
-ip -n {s} link add s0 numrxqueues 2 numtxqueues 2 type veth \
-peer name c0 netns {c} numrxqueues 2 numtxqueues 2
-ip -n {s} addr add 192.0.2.1/24 dev s0
-ip -n {c} addr add 192.0.2.2/24 dev c0
-ip -n {s} addr add 2001:db8::1/64 dev s0 nodad
-ip -n {c} addr add 2001:db8::2/64 dev c0 nodad
-ip -n {s} link set lo up
-ip -n {c} link set lo up
-ip -n {s} link set s0 up
-ip -n {c} link set c0 up
+/// The ways to all sources; `{s}` and `{c}` are the namespaces. Nobody knows a neighbour yet.
+const ROUTES: &str = "
 ip -n {s} route add 198.51.100.0/24 via 192.0.2.2
 ip -n {s} route add 2001:db8:98::/64 via 2001:db8::2
 ip -n {c} route add local 198.51.100.0/24 dev lo
@@ -58,8 +48,8 @@ impl Hosts {
             skip("network namespaces need root");
             return None;
         }
-        let spaces = Spaces::new("load");
-        spaces.run(SET_UP);
+        let spaces = Spaces::wired("load", ["numrxqueues 2 numtxqueues 2"; 2]);
+        spaces.run(ROUTES);
         Some(Self(spaces))
     }
 

@@ -8,7 +8,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
-use crate::limits::{BEGIN_STEPS, ROUNDS_MAX, SEARCH_STEPS};
+use crate::limits::{BEGIN_STEPS, ROUNDS_MAX, SEARCH_STEPS, TRIES};
 use crate::servers::Version;
 use crate::verdict::{Cause, Ceiling, Evidence, Verdict, judge};
 
@@ -213,10 +213,6 @@ fn search(
     }
     Ok(best)
 }
-
-/// How often a rate is tried: where something else has the machine for 10 ms, a trial of a second
-/// fails whatever the server does.
-const TRIES: usize = 2;
 
 /// The first trial at a rate in which enough was answered in time, if there was one.
 fn reach(bench: &mut dyn Bench, entrant: usize, rate: f64) -> Result<Option<Trial>> {

@@ -34,6 +34,10 @@ pub const BEGIN_STEPS: usize = 3;
 /// most in the beginning: each halves what is left, so it is known to 2 % of that.
 pub const SEARCH_STEPS: usize = 5;
 
+/// How often a rate is tried until enough is answered in time: where something else has the machine
+/// for 10 ms, a trial of a second fails whatever the server does.
+pub const TRIES: usize = 2;
+
 /// Network namespaces in which a server is looked for.
 pub const NAMESPACES_MAX: usize = 256;
 

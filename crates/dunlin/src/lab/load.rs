@@ -312,7 +312,6 @@ impl Load {
 
     fn form(&self) -> Form {
         let WhatFlags { edns, dnssec, option, no_recursion, .. } = self.what;
-        let edns = edns || dnssec || option.is_some();
         Form { recursion: !no_recursion, edns, dnssec, option }
     }
 

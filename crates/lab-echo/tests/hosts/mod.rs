@@ -37,17 +37,7 @@ impl Hosts {
             skip(lacking);
             return None;
         }
-        let spaces = Spaces::new(name);
-        spaces.run(&format!(
-            "ip link add srv0 netns {{s}} mtu {mtu} type veth peer gen0 netns {{c}} mtu {mtu}"
-        ));
-        for (space, device, number) in [("{s}", "srv0", 1), ("{c}", "gen0", 2)] {
-            let ip = format!("ip -n {space}");
-            spaces.run(&format!("{ip} address add 192.0.2.{number}/24 dev {device}"));
-            spaces.run(&format!("{ip} address add 2001:db8::{number}/64 dev {device} nodad"));
-            spaces.run(&format!("{ip} link set {device} up\n{ip} link set lo up"));
-        }
-        Some(Self(spaces))
+        Some(Self(Spaces::wired(name, [&*format!("mtu {mtu}"); 2])))
     }
 
     /// The name of the server's namespace.
@@ -57,14 +47,14 @@ impl Hosts {
 
     /// Whether a program is attached to the server's device.
     pub fn has_program(&self) -> bool {
-        self.0.told_by("ip -n {s} link show dev srv0").unwrap().contains("prog/xdp")
+        self.0.told_by("ip -n {s} link show dev s0").unwrap().contains("prog/xdp")
     }
 
     /// Has a program at the client's end, which lets everything pass: without one, that end of a
     /// veth device does not receive what a program at the other end sends.
     pub fn let_client_poll(&self) -> port_xdp::Program {
         within(&self.0.client, || {
-            let interface = port_xdp::Interface::find("gen0").unwrap();
+            let interface = port_xdp::Interface::find("c0").unwrap();
             port_xdp::Program::attach(&interface, &port_xdp::Rules::default()).unwrap()
         })
     }

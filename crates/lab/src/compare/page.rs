@@ -4,8 +4,9 @@ use std::fmt::Write;
 
 use super::field::CHECK_ONE_IN;
 use super::summary::FIGURES;
-use super::{Campaign, Cell, IN_TIME, Round, Summary, TRIES, summarise};
+use super::{Campaign, Cell, IN_TIME, Summary, summarise};
 use crate::Result;
+use crate::limits::TRIES;
 use crate::output::Table;
 use crate::statistics::{self, Difference, Middle};
 use crate::verdict::{Ceiling, percent, thousands};
@@ -39,9 +40,9 @@ pub fn tables(campaign: &Campaign) -> Result<String> {
 }
 
 fn write_all(text: &mut String, campaign: &Campaign, summary: &Summary) -> std::fmt::Result {
-    let first = campaign.entrants.first();
-    let rounds = first.map_or(0, |entrant| entrant.rounds.len());
-    let common_rate = |round: &Round| thousands(round.common.rate.round() as u64);
+    let rounds = campaign.entrants.first().map_or(&[][..], |entrant| &entrant.rounds);
+    let common_rate = rounds.first().map_or(0.0, |round| round.common.rate);
+    let rounds = rounds.len();
     writeln!(
         text,
         "{}, {rounds} round{} of trials of {} s, servers on CPU {}: `{}`\n\n{}\n",
@@ -63,7 +64,7 @@ fn write_all(text: &mut String, campaign: &Campaign, summary: &Summary) -> std::
          pages once (PSS). Medians of the rounds, with 95 % intervals. No answer was refused, \
          failed or cut, and of one in {CHECK_ONE_IN} the records were what the zone says.\n",
         percent(IN_TIME),
-        first.and_then(|first| first.rounds.first()).map_or("no".into(), common_rate)
+        thousands(common_rate.round() as u64)
     )?;
     let first = summary.rows.first().map_or("", |row| row.name.as_str());
     writeln!(text, "## Over {first}'s\n\n{}", ratios(summary).markdown())?;

@@ -24,20 +24,8 @@ pub fn is_root() -> bool {
 /// The namespaces, until it is dropped.
 pub struct Wire(Spaces);
 
-/// How the two ends are set up; `{s}` and `{c}` are the namespaces, `{sq}` and `{cq}` how many
-/// queues each end has.
-const SET_UP: &str = "
-ip -n {s} link add s0 {sq} type veth peer name c0 {cq} netns {c}
-ip -n {s} link set s0 address 02:00:00:00:00:01
-ip -n {c} link set c0 address 02:00:00:00:00:02
-ip -n {s} addr add 192.0.2.1/24 dev s0
-ip -n {c} addr add 192.0.2.2/24 dev c0
-ip -n {s} addr add 2001:db8::1/64 dev s0 nodad
-ip -n {c} addr add 2001:db8::2/64 dev c0 nodad
-ip -n {s} link set lo up
-ip -n {c} link set lo up
-ip -n {s} link set s0 up
-ip -n {c} link set c0 up
+/// Who the two ends are to each other; `{s}` and `{c}` are the namespaces.
+const NEIGHBOURS: &str = "
 ip -n {s} neigh replace 192.0.2.2 lladdr 02:00:00:00:00:02 dev s0
 ip -n {c} neigh replace 192.0.2.1 lladdr 02:00:00:00:00:01 dev c0
 ip -n {s} neigh replace 2001:db8::2 lladdr 02:00:00:00:00:02 dev s0
@@ -68,15 +56,12 @@ impl Wire {
 
     /// The same, with so many queues at the server's end, and at the client's.
     pub fn with_queues(server_queues: u32, client_queues: u32) -> Self {
-        let wire = Self(Spaces::new("dunlin"));
-        let queues = |count| format!("numrxqueues {count} numtxqueues {count}");
-        let set_up = SET_UP.replace("{sq}", &queues(server_queues));
-        wire.run(&set_up.replace("{cq}", &queues(client_queues)));
-        wire
-    }
-
-    fn run(&self, lines: &str) {
-        self.0.run(lines);
+        let end = |number, queues| {
+            format!("address 02:00:00:00:00:0{number} numrxqueues {queues} numtxqueues {queues}")
+        };
+        let spaces = Spaces::wired("dunlin", [&end(1, server_queues), &end(2, client_queues)]);
+        spaces.run(NEIGHBOURS);
+        Self(spaces)
     }
 
     /// The name of the client's namespace.
@@ -123,29 +108,29 @@ impl Wire {
             eprintln!("\n*** SKIPPED: no tagged networks in this kernel (CONFIG_VLAN_8021Q) ***\n");
             return false;
         }
-        self.run(TAGGED);
+        self.0.run(TAGGED);
         true
     }
 
     /// Whether the client's device writes tags beside frames instead of into them.
     pub fn set_tags_beside(&self, is_so: bool) {
         let how = if is_so { "on" } else { "off" };
-        self.run(&format!("ip netns exec {{c}} ethtool -K c0 txvlan {how}"));
+        self.0.run(&format!("ip netns exec {{c}} ethtool -K c0 txvlan {how}"));
     }
 
     /// Has the client ping the server.
     pub fn ping(&self, address: &str) {
-        self.run(&format!("ip netns exec {{c}} ping -c 1 -W 5 {address}"));
+        self.0.run(&format!("ip netns exec {{c}} ping -c 1 -W 5 {address}"));
     }
 
     /// The server no longer knows anybody's link address.
     pub fn forget_neighbours(&self) {
-        self.run("ip -n {s} neigh del 192.0.2.2 dev s0");
+        self.0.run("ip -n {s} neigh del 192.0.2.2 dev s0");
     }
 
     /// What the server knows of the client's link address has grown old.
     pub fn age_neighbours(&self) {
-        self.run("ip -n {s} neigh replace 192.0.2.2 lladdr 02:00:00:00:00:02 dev s0 nud stale");
+        self.0.run("ip -n {s} neigh replace 192.0.2.2 lladdr 02:00:00:00:00:02 dev s0 nud stale");
     }
 
     /// Whether the server does not know whether the client's link address still holds.
@@ -156,20 +141,20 @@ impl Wire {
 
     /// The client has another link address for the server than the server has itself.
     pub fn mistake_the_server(&self) {
-        self.run("ip -n {c} neigh replace 192.0.2.1 lladdr 02:00:00:00:00:07 dev c0");
+        self.0.run("ip -n {c} neigh replace 192.0.2.1 lladdr 02:00:00:00:00:07 dev c0");
     }
 
     /// The server reaches an address by another interface.
     pub fn route_elsewhere(&self, address: &str) {
-        self.run("ip -n {s} link add other type veth");
-        self.run("ip -n {s} link set other up");
-        self.run(&format!("ip -n {{s}} route add {address}/32 dev other"));
-        self.run(&format!("ip -n {{s}} neigh add {address} lladdr 02:00:00:00:00:09 dev other"));
+        self.0.run("ip -n {s} link add other type veth");
+        self.0.run("ip -n {s} link set other up");
+        self.0.run(&format!("ip -n {{s}} route add {address}/32 dev other"));
+        self.0.run(&format!("ip -n {{s}} neigh add {address} lladdr 02:00:00:00:00:09 dev other"));
     }
 
     /// Takes the server's interface away.
     pub fn remove(&self) {
-        self.run("ip -n {s} link del s0");
+        self.0.run("ip -n {s} link del s0");
     }
 
     /// Whether a program is attached to the server's interface.

@@ -30,7 +30,9 @@ fn dnsperfs_flags_mean_what_they_do_there() {
     assert_eq!(all.server.to_string(), "[::1]:53");
     assert_eq!(options("--pattern a{i} -x 5000 -c 3").source_port, Some(5_000));
     let form = parse("--pattern a{i} -E 8:0001180a0000").unwrap().form();
-    assert_eq!((form.edns, form.option), (true, Some("8:0001180a0000".parse().unwrap())));
+    assert_eq!(form.option, Some("8:0001180a0000".parse().unwrap()));
+    assert_eq!(form.tail(), 11 + 4 + 6, "EDNS is implied");
+    assert_eq!(parse("--pattern a{i} -D").unwrap().form().tail(), 11, "here, too");
     for wrong in ["-E 8:xyz", "-E 8", "-x 0", "-x 65536", "-x 5000 --churn 1s"] {
         assert!(parse(&format!("--pattern a{{i}} {wrong}")).is_err(), "{wrong}");
     }

@@ -37,8 +37,9 @@ impl Spaces {
         spaces
     }
 
-    /// The same with an interface in each, `s0` and `c0`, which are the two ends of a wire: .1 and .2
-    /// of 192.0.2.0/24, ::1 and ::2 of 2001:db8::/64. `ends` says more of each, as `ip link` does.
+    /// The same with an interface in each, `s0` and `c0`, which are the two ends of a wire: .1 and
+    /// .2 of 192.0.2.0/24, ::1 and ::2 of 2001:db8::/64. `ends` says more of each, as `ip link`
+    /// does.
     pub fn wired(name: &str, ends: [&str; 2]) -> Self {
         let spaces = Self::new(name);
         let [server, client] = ends;

@@ -15,6 +15,7 @@ pub mod load;
 pub mod names;
 pub mod oddities;
 pub mod polite;
+#[path = "../../../tests/ports.rs"]
 pub mod ports;
 pub mod questions;
 pub mod random;

@@ -1,6 +1,5 @@
 //! Every maximum of this room.
 
-use std::ops::Range;
 use std::time::Duration;
 
 use crate::client::Patience;
@@ -17,10 +16,6 @@ pub const START_TIMEOUT: Duration = Duration::from_secs(20);
 pub const STOP_TIMEOUT: Duration = Duration::from_secs(3);
 /// What a predecessor gets to end after its successor was started.
 pub const TAKE_OVER_TIMEOUT: Duration = Duration::from_secs(20);
-/// From which servers get theirs: below those that the kernel chooses from.
-pub const PORTS: Range<u16> = 10_000..32_000;
-/// Ports that may be in use before a search for one ends.
-pub const PORTS_TRIED_MAX: usize = 100;
 /// What an answer may take under load before it counts as lost.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// What an answer to the polite client may take before it counts as lost.

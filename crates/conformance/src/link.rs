@@ -100,7 +100,7 @@ struct Inner {
 impl Link {
     /// A fair link to a server.
     pub fn open(server: SocketAddrV4) -> Result<Self> {
-        let address = free_address(Ipv4Addr::LOCALHOST)?;
+        let address = free_address(Ipv4Addr::LOCALHOST);
         Self::try_open(address, server).map_err(|error| format!("a link to {server}: {error}"))
     }
 

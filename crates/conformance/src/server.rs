@@ -152,7 +152,7 @@ impl<'a> Launch<'a> {
         let directory = directory.join(software.name());
         std::fs::create_dir_all(&directory).map_err(|e| format!("{}: {e}", directory.display()))?;
         // BIND binds only to addresses which an interface has.
-        let address = self.address.map_or_else(|| free_address(Ipv4Addr::LOCALHOST), Ok)?;
+        let address = self.address.unwrap_or_else(|| free_address(Ipv4Addr::LOCALHOST));
         let (config, log) = (directory.join("config"), directory.join("log"));
         let text = self.config(address, &directory);
         std::fs::write(&config, text).map_err(|e| format!("{}: {e}", config.display()))?;

@@ -66,7 +66,7 @@ struct Unbound {
 impl Unbound {
     fn start(binary: &Path, directory: &Path, authority: &Authority, whom: SocketAddrV4) -> Self {
         std::fs::create_dir_all(directory).unwrap();
-        let [plain, tls] = [(); 2].map(|()| free_address(Ipv4Addr::LOCALHOST).unwrap());
+        let [plain, tls] = [(); 2].map(|()| free_address(Ipv4Addr::LOCALHOST));
         let text = format!(
             "server:\n directory: {directory:?}\n chroot: \"\"\n username: \"\"\n pidfile: \"\"\n \
              interface: {}@{}\n interface: {}@{}\n tls-port: {}\n tls-service-key: {:?}\n \

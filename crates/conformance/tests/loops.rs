@@ -23,7 +23,7 @@ const PATIENCE: Patience = Patience { timeout: Duration::from_secs(5), tries: 3 
 /// So many servers, each of which asks the next one for everything.
 fn ring(scene: &Scene, count: usize) -> Vec<Server> {
     let ip = |nth: usize| Ipv4Addr::new(127, 0, 0, 10 + nth as u8);
-    let addresses: Vec<_> = (0..count).map(|nth| free_address(ip(nth)).unwrap()).collect();
+    let addresses: Vec<_> = (0..count).map(|nth| free_address(ip(nth))).collect();
     (0..count)
         .map(|nth| {
             let sections = format!("[forward]\n\".\" = [\"{}\"]\n", addresses[(nth + 1) % count]);

@@ -60,6 +60,8 @@ pub const DRAIN: std::ops::RangeInclusive<Duration> = Duration::ZERO..=Duration:
 pub const FILES_OTHER: usize = 256;
 /// Streams that a limit of open files must leave room for, so that the server starts.
 pub const STREAMS_LEAST: usize = 8;
+/// Ports that are tried where any would do: one is to be free over TCP and UDP.
+pub const PORTS_TRIED_MAX: usize = 100;
 /// Sockets that a service manager may pass.
 pub const PASSED_MAX: usize = 4096;
 /// How long a service manager may take to be told something.

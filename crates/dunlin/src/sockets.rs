@@ -6,7 +6,7 @@
 //! are inherited are served, be they more than there are workers. Those of an address that is no
 //! longer configured are left to the predecessor, which answers what they hold as it ends, or has
 //! done so already.
-use crate::limits::{FILES_OTHER, STREAMS_LEAST};
+use crate::limits::{FILES_OTHER, PORTS_TRIED_MAX, STREAMS_LEAST};
 use crate::workers::OneOf;
 use admin::{Kind, Shared};
 use plane::limits::{PARTING_MAX, PORTS_MAX};
@@ -185,6 +185,24 @@ impl Sockets {
     }
 
     fn listen(&mut self, address: SocketAddr, workers: usize) -> Result<Listening, OpenError> {
+        let (inherited, shared) = (self.inherited.len(), self.shared.len());
+        for _ in 1..PORTS_TRIED_MAX {
+            match self.listen_once(address, workers) {
+                // Any port would do, and the one that was free over TCP is not over UDP.
+                Err(OpenError::Bind { error, .. })
+                    if address.port() == 0
+                        && self.inherited.len() == inherited
+                        && Errno::from_io_error(&error) == Some(Errno::ADDRINUSE) =>
+                {
+                    self.shared.truncate(shared);
+                }
+                listening => return listening,
+            }
+        }
+        self.listen_once(address, workers)
+    }
+
+    fn listen_once(&mut self, address: SocketAddr, workers: usize) -> Result<Listening, OpenError> {
         // TCP first: UDP sockets share an address with those of another process of the same user
         // without complaint, and would share its questions too.
         let streams = self.listener(Kind::Tcp, address)?;

@@ -2,12 +2,14 @@
 //!
 //! What CoreDNS says is in `corefile/said.txt`. `make campaign-corefile` builds CoreDNS, which
 //! takes minutes, and sees whether it still says that.
+#[path = "../../../tests/ports.rs"]
+mod ports;
 mod served;
 
 use served::{PATIENCE, Served, binary};
 use std::collections::BTreeSet;
 use std::fs;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -118,8 +120,7 @@ fn what_is_imported_says_what_coredns_says() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("corefile");
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).expect("a folder");
-    let free = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-    let theirs = free.local_addr().expect("bound");
+    let theirs = SocketAddr::from(ports::free_address(Ipv4Addr::LOCALHOST));
     let (port, up) = (theirs.port(), other());
     let corefile = format!(
         "example.org:{port} {{\n bind 127.0.0.1\n file example.org.zone\n}}\n\
@@ -131,7 +132,6 @@ fn what_is_imported_says_what_coredns_says() {
     let words = ["import", "corefile", "Corefile", "--output", "imported"];
     let output = binary().args(words).current_dir(&folder).output().expect("it runs");
     assert!(output.status.success(), "{output:?}");
-    drop(free);
     // The path of its binary.
     if let Some(coredns) = std::env::var_os("COREDNS") {
         let mut command = Command::new(coredns);

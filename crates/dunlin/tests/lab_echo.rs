@@ -1,9 +1,12 @@
 //! `dunlin lab echo` as a command: its processes and threads, what it writes, and how it ends.
 
+#[path = "../../../tests/ports.rs"]
+mod ports;
+
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -11,9 +14,8 @@ use std::time::{Duration, Instant};
 /// How long what must happen may take, on a machine that does other things as well.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// An address with a port that was free a moment ago.
 fn address() -> SocketAddr {
-    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    ports::free_address(Ipv4Addr::LOCALHOST).into()
 }
 
 fn command(listen: SocketAddr, words: &str) -> Command {

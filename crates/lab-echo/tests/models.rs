@@ -1,6 +1,8 @@
 //! Every model answers real datagrams, refuses what is no query, and counts all of it.
 
 mod hosts;
+#[path = "../../../tests/ports.rs"]
+mod ports;
 
 use hosts::Hosts;
 use lab_echo::limits::ROOM;
@@ -148,16 +150,15 @@ fn many_at_once_are_all_answered_and_in_batches() {
     }
 }
 
-/// A port that no other socket has: taken, then let go.
-fn free_port() -> SocketAddr {
-    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+fn free_address() -> SocketAddr {
+    ports::free_address(Ipv4Addr::LOCALHOST).into()
 }
 
 #[test]
 fn threads_share_the_clients_by_sockets_of_their_own_or_by_one() {
     for model in models() {
         for shared in [false, true] {
-            let options = Options { threads: 3, shared, ..Options::new(free_port(), model) };
+            let options = Options { threads: 3, shared, ..Options::new(free_address(), model) };
             let echo = Echo::start(options).unwrap();
             let clients: Vec<_> = (0..64).map(|_| client(echo.address())).collect();
             for client in &clients {
@@ -237,11 +238,11 @@ fn what_cannot_be_is_told_with_what_to_do() {
     // Nor may its sockets be shared with somebody who did not ask for that.
     let many = Options { threads: 2, ..Options::new(listen, Model::Poll) };
     assert!(told(many).contains("ss -lunp"));
-    let one = Echo::start(Options { threads: 2, ..Options::new(free_port(), Model::Poll) });
+    let one = Echo::start(Options { threads: 2, ..Options::new(free_address(), Model::Poll) });
     let one = one.unwrap();
     assert!(told(one.options().clone()).contains("ss -lunp"));
     // The test harness has threads.
-    let forked = Options { processes: 2, ..Options::new(free_port(), Model::Poll) };
+    let forked = Options { processes: 2, ..Options::new(free_address(), Model::Poll) };
     assert!(told(forked).contains("cannot be forked"));
     let far = SocketAddr::new(LOOPBACKS[0], 0);
     let far = Options { netns: Some("no-such-one".into()), ..Options::new(far, Model::Poll) };

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{FORM, Server, address, answer, name, now, options, options_at, run, yes};
+use common::{FORM, Server, address, answer, name, nobody, now, options, options_at, run, yes};
 use lab_load::arrivals::{Arrivals, Rate, Spacing};
 use lab_load::fleet::{Lookups, Resolver};
 use lab_load::names::{Order, Set, What};
@@ -213,10 +213,9 @@ fn a_slow_generator_is_late_and_says_so() {
 
 #[test]
 fn nobody_there_is_a_timeout() {
-    let closed = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let server = Server::udp(|_, _| vec![]);
     let report = run(&Options {
-        server: closed,
+        server: nobody(),
         queries_max: Some(20),
         length_ns: 1_000 * MILLISECOND,
         ..options(&server)

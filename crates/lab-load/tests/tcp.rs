@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Server, now, options, run, yes};
+use common::{Server, nobody, now, options, run, yes};
 use lab_load::arrivals::{Arrivals, Rate, Spacing};
 use lab_load::{Options, Path, When};
 use std::sync::atomic::Ordering;
@@ -70,10 +70,9 @@ fn an_open_loop_over_tcp_keeps_its_plan() {
 
 #[test]
 fn what_nobody_takes_is_unsent() {
-    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let server = Server::udp(|_, _| vec![]);
     let rate = Rate::Constant(1_000.0);
     let when = When::Open(Arrivals { rate, spacing: Spacing::Even, burst: 1 });
-    let report = run(&Options { server: closed, when, ..tcp(&server, None) });
+    let report = run(&Options { server: nobody(), when, ..tcp(&server, None) });
     assert_eq!((report.tally.planned, report.tally.unsent, report.tally.sent), (200, 200, 0));
 }

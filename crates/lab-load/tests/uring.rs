@@ -4,7 +4,7 @@ mod common;
 #[path = "../../../tests/skip.rs"]
 mod skip;
 
-use common::{Server, now, options, run, yes};
+use common::{Server, nobody, now, options, run, yes};
 use lab_load::arrivals::{Arrivals, Rate, Spacing};
 use lab_load::{Options, Path, Sources, When};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -99,8 +99,7 @@ fn every_query_has_one_end() {
 fn where_nobody_listens_all_times_out() {
     let server = Server::udp(|_, query| now(yes(query)));
     let Some(options) = uring(&server) else { return };
-    let deaf = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let options = Options { server: deaf, timeout_ns: 50 * MILLISECOND, ..options };
+    let options = Options { server: nobody(), timeout_ns: 50 * MILLISECOND, ..options };
     let tally = run(&Options { when: open(2_000.0), lanes: 2, ..options }).tally;
     assert_eq!((tally.planned, tally.answered, tally.open()), (400, 0, 0), "{tally:?}");
 }

@@ -1,10 +1,11 @@
 //! The servers themselves: each starts from its config, answers for the zone, and ends.
 
 mod common;
+#[path = "../../../tests/ports.rs"]
+mod ports;
 
-use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU16, Ordering};
 
 use common::skip;
 use lab::servers::{ALL, Site, Zone, ask};
@@ -33,19 +34,9 @@ impl Drop for Folder {
     }
 }
 
-/// A port of the loopback address (BIND listens on addresses of interfaces alone) that is free over
-/// UDP and TCP, and below those that the kernel gives to sockets which ask for none.
+/// BIND listens on addresses of interfaces alone.
 fn free_address() -> SocketAddr {
-    // Tests run beside each other: nobody gets one twice.
-    static GIVEN: AtomicU16 = AtomicU16::new(0);
-    let begin = std::process::id() as u16 % 10_000;
-    loop {
-        let port = 10_000 + begin + GIVEN.fetch_add(1, Ordering::Relaxed);
-        let address = SocketAddr::from(([127, 0, 0, 1], port));
-        if UdpSocket::bind(address).is_ok() && TcpListener::bind(address).is_ok() {
-            return address;
-        }
-    }
+    ports::free_address(Ipv4Addr::LOCALHOST).into()
 }
 
 #[test]

@@ -1,12 +1,14 @@
 //! What Prometheus itself makes of `/metrics`, of every panel of the dashboard, and of the alerts.
 mod common;
+#[path = "../../../tests/ports.rs"]
+mod ports;
 
 use common::{PATIENCE, Server, is_present, ops, rest, working};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
@@ -199,7 +201,7 @@ impl Prometheus {
              - {{job_name: dunlin, static_configs: [{{targets: [\"{target}\"]}}]}}\n"
         );
         fs::write(&config, yaml).unwrap();
-        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let free = ports::free_address(Ipv4Addr::LOCALHOST);
         let process = Command::new("prometheus")
             .arg(format!("--config.file={}", config.display()))
             .arg(format!("--storage.tsdb.path={}", folder.join("data").display()))
@@ -208,7 +210,7 @@ impl Prometheus {
             .stderr(fs::File::create(folder.join("log")).unwrap())
             .spawn()
             .unwrap();
-        Self { address: free, process }
+        Self { address: free.into(), process }
     }
 
     /// What an expression gives, or why nothing.

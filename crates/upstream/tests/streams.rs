@@ -306,8 +306,8 @@ fn who_cannot_show_a_good_certificate_is_told_nothing() {
 #[test]
 fn nothing_is_said_in_the_clear() {
     let (tell, told) = channel();
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let at = listener.local_addr().unwrap();
+    let at = nobody();
+    let listener = TcpListener::bind(at).unwrap();
     thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
             let mut octets = [0; 4096];

@@ -76,6 +76,18 @@ fn all_sockets_of_an_address_have_its_port() {
     assert!(shared.iter().all(|shared| !shared.given));
 }
 
+/// Some of the ports that TCP has free are a client's over UDP.
+#[test]
+fn where_any_port_will_do_one_is_found_that_is_free_for_both() {
+    let clients: Vec<_> = (0..500).map(|_| UdpSocket::bind("127.0.0.6:0")).collect();
+    assert!(clients.iter().all(Result::is_ok));
+    // Of 28,000 ports: that none of 500 tries meets one of them is 1 in 8,000.
+    for _ in 0..500 {
+        let (listening, shared) = anew("127.0.0.6:0", 2);
+        assert_eq!((listening.datagrams.len(), shared.len()), (2, 3));
+    }
+}
+
 #[test]
 fn both_families_may_listen_everywhere() {
     let mut wrong = Vec::new();

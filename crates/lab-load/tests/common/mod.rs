@@ -1,6 +1,9 @@
 //! A server whose every answer is scripted.
 #![allow(dead_code, reason = "each test file uses some of it")]
 
+#[path = "../../../../tests/ports.rs"]
+mod ports;
+
 use lab_load::names::{Order, Set, What};
 use lab_load::query::Form;
 use lab_load::{Asks, Options, Report, Snapshot};
@@ -18,6 +21,11 @@ pub const FORM: Form = Form { recursion: true, edns: false, dnssec: false, optio
 
 /// What is sent for the n-th query, from 0: each a delay and a message.
 pub type Script = dyn Fn(u64, &[u8]) -> Vec<(Duration, Vec<u8>)> + Send + Sync;
+
+/// An address where nobody is.
+pub fn nobody() -> SocketAddr {
+    ports::free_address(Ipv4Addr::LOCALHOST).into()
+}
 
 /// A server on the loopback network, until this is dropped.
 pub struct Server {

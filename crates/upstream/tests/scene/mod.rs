@@ -1,6 +1,9 @@
 //! Servers on sockets of their own, and a thread that asks them.
 #![allow(dead_code, reason = "each test needs some of it")]
 
+#[path = "../../../../tests/ports.rs"]
+mod ports;
+
 use answer::{Lifetimes, Now, Policy, Scratch, Tally, batch};
 use compile::Image;
 use image::{ForwardRule, Forwards, HashKey};
@@ -8,7 +11,7 @@ use packet::{Packet, Transport, Verdict};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::HashSet;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::slice;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -55,11 +58,8 @@ impl Fake {
     /// One whose answers are all too long for a datagram, and that sends so many octets of them
     /// over TCP before it closes.
     pub fn start_long(octets: usize) -> Self {
-        // A port that is free for both.
-        let (socket, listener) =
-            std::iter::repeat_with(|| TcpListener::bind("127.0.0.1:0").unwrap())
-                .find_map(|tcp| Some((UdpSocket::bind(tcp.local_addr().unwrap()).ok()?, tcp)))
-                .unwrap();
+        let at = nobody();
+        let (socket, listener) = (UdpSocket::bind(at).unwrap(), TcpListener::bind(at).unwrap());
         let server = Self::start_on(socket, |question, _| {
             let mut cut = answer(question, 60, 0);
             cut[2] |= 2;
@@ -101,7 +101,7 @@ pub fn answer(question: &[u8], ttl: u32, count: u16) -> Vec<u8> {
 
 /// An address where nobody is.
 pub fn nobody() -> SocketAddr {
-    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    ports::free_address(Ipv4Addr::LOCALHOST).into()
 }
 
 /// A thread that asks such servers.

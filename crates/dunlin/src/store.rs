@@ -16,7 +16,8 @@ pub const DESK: &str = records::DESK_THREAD;
 /// The store of a server that has one.
 pub struct Stored {
     pub desk: Desk,
-    file: PathBuf,
+    /// The tree and the log.
+    files: [PathBuf; 2],
     /// Gone once it is stopped.
     serving: Mutex<Option<Serving>>,
 }
@@ -41,19 +42,18 @@ impl Stored {
         let (desk, serving) = Desk::start(control.clone(), Box::new(store), others)?;
         let Held { revision, zones, sets } = desk.held()?;
         let milliseconds = began.elapsed().as_millis() as u64;
-        let file = store_redb::path(&folder);
-        let shown = file.display();
-        tracing::info!(file = %shown, zones, sets, %revision, milliseconds, "store opened");
-        Ok(Some(Self { desk, file, serving: Mutex::new(Some(serving)) }))
+        let files = store_redb::paths(&folder);
+        tracing::info!(file = %files[0].display(), zones, sets, %revision, milliseconds, "store opened");
+        Ok(Some(Self { desk, files, serving: Mutex::new(Some(serving)) }))
     }
 
     /// What is told of it.
     pub fn status(&self) -> StoreStatus {
-        let folder = self.file.parent().unwrap_or(Path::new("."));
+        let folder = self.files[0].parent().unwrap_or(Path::new("."));
         let free = rustix::fs::statvfs(folder).map(|found| found.f_bavail * found.f_frsize);
         let status = StoreStatus {
-            file: self.file.display().to_string(),
-            octets: fs::metadata(&self.file).map_or(0, |found| found.len()),
+            file: self.files[0].display().to_string(),
+            octets: self.files.iter().flat_map(fs::metadata).map(|found| found.len()).sum(),
             free_octets: free.unwrap_or_default(),
             ..StoreStatus::default()
         };

@@ -279,9 +279,9 @@ impl Clerk {
     fn commit(&mut self) {
         let group = std::mem::take(&mut self.group);
         let Some(first) = group.writes.first() else { return };
-        let before = first.revision.0 - 1;
-        if let Err(why) = self.store.commit(&group.writes) {
-            tracing::error!(writes = group.writes.len(), "writes refused: {why}");
+        let (before, count) = (first.revision.0 - 1, group.writes.len());
+        if let Err(why) = self.store.commit(group.writes) {
+            tracing::error!(writes = count, "writes refused: {why}");
             self.is_unsure = true;
             self.revision = Revision(before);
             for (at, head) in group.touched {

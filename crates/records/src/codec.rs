@@ -9,10 +9,12 @@
 //! entry      when (8, milliseconds since 1970), kind (1), sets (8), length of who (1), who, then
 //!            each change: length of the name (1), name, type (2), view (1), before, after: each
 //!            0, or 1 and what a set holds
+//! write      octets of what follows (4), revision (8), whether the zone goes (1), length of the
+//!            zone's name (1), the name, an entry with every change
 //! ```
 use crate::limits::{JOURNAL_EDITS_MAX, PRINCIPAL_LEN_MAX};
 use crate::{
-    JournalEntry, Kind, Policy, Prepared, RawSet, Revision, SetChange, SetKey, SetValue,
+    Action, JournalEntry, Kind, Policy, Prepared, RawSet, Revision, SetChange, SetKey, SetValue,
     StoreError, View,
 };
 use compile::sort_key;
@@ -41,6 +43,8 @@ impl From<Damaged> for StoreError {
 
 /// Octets behind the name in a key.
 const KEY_TAIL_LEN: usize = 4;
+/// Octets of the length of a write.
+const LEN: usize = 4;
 
 /// The key of a zone: zones lie in the canonical order of their names.
 pub fn zone_key(origin: Name<'_>) -> Vec<u8> {
@@ -171,9 +175,12 @@ fn record<'h>(from: &mut &'h [u8]) -> Result<&'h [u8], Damaged> {
 pub fn entry(into: &mut Vec<u8>, write: &Prepared) {
     let Some((kind, changes)) = write.changes() else { return };
     entry_head(into, write.when, kind, changes.len() as u64, &write.by);
-    if changes.len() > JOURNAL_EDITS_MAX {
-        return;
+    if changes.len() <= JOURNAL_EDITS_MAX {
+        entry_changes(into, changes);
     }
+}
+
+fn entry_changes(into: &mut Vec<u8>, changes: &[SetChange]) {
     for SetChange { name, rtype, view, before, after } in changes {
         into.push(name.len() as u8);
         into.extend_from_slice(name);
@@ -229,6 +236,42 @@ pub fn read_entry(revision: Revision, mut from: &[u8]) -> Result<JournalEntry, D
         changes.push(SetChange { name, rtype, view: View::Default, before, after });
     }
     Ok(JournalEntry { revision, when, by, kind, count, changes })
+}
+
+/// Appends a write, so that it can be done again.
+pub fn write(into: &mut Vec<u8>, write: &Prepared) {
+    let start = into.len();
+    into.extend_from_slice(&[0; LEN]);
+    into.extend_from_slice(&write.revision.0.to_le_bytes());
+    into.push(write.changes().is_none().into());
+    let zone = write.zone.as_name();
+    into.push(zone.len() as u8);
+    into.extend_from_slice(zone.octets());
+    let (kind, changes) = write.changes().unwrap_or((Kind::Changed, &[]));
+    entry_head(into, write.when, kind, changes.len() as u64, &write.by);
+    entry_changes(into, changes);
+    let len = (into.len() - start - LEN) as u32;
+    into[start..start + LEN].copy_from_slice(&len.to_le_bytes());
+}
+
+/// The next write of a row of them.
+///
+/// # Errors
+/// When it is none.
+pub fn read_write(from: &mut &[u8]) -> Result<Prepared, Damaged> {
+    let len = u32::from_le_bytes(take::<LEN>(from)?);
+    let write = &mut octets(from, len as usize)?;
+    let revision = Revision(number(write)?);
+    let [goes, len] = take(write)?;
+    let zone = Name::parse(octets(write, len.into())?).map_err(|_| Damaged)?.into();
+    let JournalEntry { when, by, kind, changes, .. } = read_entry(revision, write)?;
+    let action = match (goes, kind) {
+        (0, Kind::Created) => Action::Create(changes),
+        (0, Kind::Changed) => Action::Change(changes),
+        (1, _) => Action::Delete,
+        _ => return Err(Damaged),
+    };
+    Ok(Prepared { zone, revision, when, by: by.into(), action })
 }
 
 fn octets<'f>(from: &mut &'f [u8], len: usize) -> Result<&'f [u8], Damaged> {

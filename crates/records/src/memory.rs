@@ -100,7 +100,7 @@ impl Zone {
 }
 
 impl Store for Memory {
-    fn commit(&mut self, writes: &[Prepared]) -> Result<(), StoreError> {
+    fn commit(&mut self, writes: Vec<Prepared>) -> Result<(), StoreError> {
         let mut state = self.write();
         if state.is_closed {
             return Err(StoreError::Closed);
@@ -116,7 +116,7 @@ impl Store for Memory {
                 continue;
             }
             let zone = state.zones.entry(key);
-            zone.or_insert_with(|| Zone::new(&write.zone, write.revision)).take(write);
+            zone.or_insert_with(|| Zone::new(&write.zone, write.revision)).take(&write);
         }
         Ok(())
     }

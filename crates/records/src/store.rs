@@ -72,7 +72,7 @@ pub struct RawSet<'s> {
 }
 
 /// What keeps a store from doing what it is asked.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum StoreError {
     /// The disk has no room.
     Full,
@@ -101,7 +101,7 @@ pub trait Store: Send + 'static {
     /// # Errors
     /// It was not done, as far as is known: before anything else is written, [`Store::newest`]
     /// tells what the disk has.
-    fn commit(&mut self, writes: &[Prepared]) -> Result<(), StoreError>;
+    fn commit(&mut self, writes: Vec<Prepared>) -> Result<(), StoreError>;
 
     /// The newest revision on the disk. What the disk failed is opened again for that.
     ///

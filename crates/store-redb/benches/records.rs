@@ -128,8 +128,12 @@ fn writing(folder: &Path, report: &mut Report) {
     report.least("records a second, bulk import of a million", rate, 200_000.0, &each);
     let done = Arc::new(AtomicBool::new(false));
     let workers: Vec<_> = (0..WORKERS).map(|_| worker(&server.control, &done)).collect();
+    // Who reads waits for what is still on its way: the disk is measured with nothing else to do.
+    let settle = || server.desk.held().expect("read");
+    settle();
     let mut sync = disk(folder);
     let live = closed_loop(&server, WRITERS, true, report);
+    settle();
     sync.extend(disk(folder));
     sync.sort_unstable();
     let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
@@ -206,10 +210,13 @@ fn starting(folder: &Path, many: u32, report: &mut Report) {
     report.tell(&what, rate, "", false, &each(cpu, many as usize));
     fs::create_dir_all(&crashed).expect("a folder");
     // What lies there while it is written is what a process that is killed leaves.
-    fs::copy(store_redb::path(&whole), store_redb::path(&crashed)).expect("copied");
+    for (from, to) in store_redb::paths(&whole).into_iter().zip(store_redb::paths(&crashed)) {
+        fs::copy(from, to).expect("copied");
+    }
     server.stop();
-    let len = fs::metadata(store_redb::path(&whole)).expect("a file").len();
-    report.tell("octets of the file, a record", len as f64 / f64::from(many), "", false, "");
+    let [tree, _] = store_redb::paths(&whole);
+    let len = fs::metadata(tree).expect("a file").len();
+    report.tell("octets of the tree, a record", len as f64 / f64::from(many), "", false, "");
     for (what, folder) in [("an end", whole), ("a crash", crashed)] {
         let (began, cpu) = (Instant::now(), cpu_time());
         let server = Server::open(&folder);

@@ -1,112 +1,44 @@
-//! The store of records on redb: durable, crash-safe, one file.
+//! The store of records on redb: durable, crash-safe.
 //!
 //! Sets lie in canonical order, so that a zone is read from front to end at a start, and a page is
-//! a range. A group of writes is one transaction and one order to the disk.
+//! a range. A group of writes is one entry of a log and one order to the disk; it is brought into
+//! the tree with many others, and who reads waits for that.
 #![forbid(unsafe_code)]
 
+mod checkpoint;
 pub mod limits;
 mod migrate;
+mod paced;
 mod read;
+mod shared;
 mod tables;
+mod wal;
 mod write;
 
-use limits::{CACHE_OCTETS, GIVEN_BACK_INTERVAL, GIVEN_BACK_MAX};
+use limits::GROUP_OCTETS_MAX;
 use records::{Prepared, Reader, Restoring, Revision, Store, StoreError};
-use redb::backends::FileBackend;
-use redb::{Builder, Database, DatabaseError};
-use std::fs::{DirBuilder, OpenOptions};
+use redb::StorageBackend;
+use shared::{Opener, Shared};
 use std::io::{self, Read};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::thread;
-use std::time::Instant;
+use std::sync::Arc;
+use std::thread::{Builder, JoinHandle};
 
-/// The file in the folder of a server's data.
-pub fn path(data_dir: &Path) -> PathBuf {
-    data_dir.join("records.redb")
-}
-
-/// How the database is opened.
-type Opener = Box<dyn Fn() -> Result<Database, StoreError> + Send + Sync>;
-
-/// Whether the database can be used.
-enum State {
-    Open(Database),
-    /// Given back.
-    Closed,
-    /// The disk failed it: to be opened again.
-    Broken,
-}
-
-/// What both sides share.
-struct Shared {
-    state: RwLock<State>,
-    opener: Opener,
-    /// Where the file lies, if it is one.
-    folder: Option<PathBuf>,
+/// The files in the folder of a server's data: the tree, and the log of what is not yet there.
+pub fn paths(data_dir: &Path) -> [PathBuf; 2] {
+    shared::paths(data_dir)
 }
 
 /// The side that reads.
 struct Redb(Arc<Shared>);
 
-/// A store in one file. One process has it at a time.
+/// A store in two files. One process has it at a time.
 pub struct RedbStore {
     shared: Arc<Shared>,
+    /// Brings what is in the log into the tree.
+    thread: Option<JoinHandle<()>>,
     /// Whether sets of zones that are no more may be left.
     is_tidy: bool,
-}
-
-impl Shared {
-    fn read(&self) -> RwLockReadGuard<'_, State> {
-        self.state.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn write(&self) -> RwLockWriteGuard<'_, State> {
-        self.state.write().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Does something with the database.
-    fn with<T>(
-        &self,
-        run: impl FnOnce(&Database) -> Result<T, redb::Error>,
-    ) -> Result<T, StoreError> {
-        match &*self.read() {
-            State::Open(database) => run(database).map_err(told),
-            State::Closed => Err(StoreError::Closed),
-            State::Broken => Err(failed("it failed, and is opened again with the next write")),
-        }
-    }
-
-    /// Opens the database where it is not.
-    fn open(&self) -> Result<(), StoreError> {
-        let mut state = self.write();
-        if matches!(*state, State::Open(_)) {
-            return Ok(());
-        }
-        *state = State::Open((self.opener)()?);
-        Ok(())
-    }
-
-    /// The same, but waits a while for another process to give it back.
-    fn open_patiently(&self) -> Result<(), StoreError> {
-        let until = Instant::now() + GIVEN_BACK_MAX;
-        loop {
-            match self.open() {
-                Err(_) if Instant::now() < until => thread::sleep(GIVEN_BACK_INTERVAL),
-                done => return done,
-            }
-        }
-    }
-
-    /// Nothing more is to be had of a database that the disk has failed.
-    fn reopen(&self) -> Result<(), StoreError> {
-        let mut state = self.write();
-        // It is let go of before: one has it at a time.
-        *state = State::Broken;
-        *state = State::Open((self.opener)()?);
-        Ok(())
-    }
 }
 
 impl RedbStore {
@@ -116,73 +48,48 @@ impl RedbStore {
     /// # Errors
     /// Another process has it, it is damaged, or of a newer version; with what to do.
     pub fn open(data_dir: &Path, waits: bool) -> Result<Self, StoreError> {
-        let file = path(data_dir);
         let folder = data_dir.to_owned();
-        Self::with(Some(folder), Box::new(move || open_file(&file)), waits)
+        let open = move |is_slow: &_| shared::open_files(&folder, is_slow);
+        Self::with(Some(data_dir.to_owned()), Box::new(open), waits)
     }
 
-    /// A store on whatever `backend` makes: for tests.
+    /// A store on whatever `files` makes, a tree and a log: for tests.
     ///
     /// # Errors
     /// As [`RedbStore::open`].
-    pub fn on<B: redb::StorageBackend>(
-        backend: impl Fn() -> B + Send + Sync + 'static,
+    pub fn on<T: StorageBackend, L: StorageBackend>(
+        files: impl Fn() -> (T, L) + Send + Sync + 'static,
     ) -> Result<Self, StoreError> {
-        let open = move || {
-            let database = builder().create_with_backend(backend()).map_err(unopened)?;
-            migrate::to_newest(&database)?;
-            Ok(database)
+        let open = move |_: &_| {
+            let (tree, log) = files();
+            shared::opened(shared::database(tree)?, log)
         };
         Self::with(None, Box::new(open), false)
     }
 
     fn with(folder: Option<PathBuf>, opener: Opener, waits: bool) -> Result<Self, StoreError> {
-        let state = RwLock::new(State::Closed);
-        let shared = Arc::new(Shared { state, opener, folder });
+        let shared = Arc::new(Shared::new(folder, opener));
         if waits {
             shared.open_patiently()?
         } else {
             shared.open()?
         }
-        Ok(Self { shared, is_tidy: false })
+        let theirs = Arc::clone(&shared);
+        let thread = Builder::new()
+            .name("checkpoint".into())
+            .spawn(move || checkpoint::run(&theirs))
+            .map_err(|error| failed(&format!("no thread for checkpoints: {error}")))?;
+        Ok(Self { shared, thread: Some(thread), is_tidy: false })
     }
 }
 
-fn builder() -> Builder {
-    let mut builder = Builder::new();
-    builder.set_cache_size(CACHE_OCTETS);
-    builder
-}
-
-fn open_file(path: &Path) -> Result<Database, StoreError> {
-    let place = |why: StoreError| match why {
-        StoreError::Failed(why) => StoreError::Failed(format!("{}: {why}", path.display())),
-        other => other,
-    };
-    let folder = path.parent().unwrap_or(Path::new(""));
-    let made = DirBuilder::new().recursive(true).mode(0o750).create(folder);
-    let file = made.and_then(|()| {
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
-    });
-    let file = file.map_err(|error| place(unopened(DatabaseError::Storage(error.into()))))?;
-    let database = FileBackend::new(file).and_then(|file| builder().create_with_backend(file));
-    let database = database.map_err(|error| place(unopened(error)))?;
-    migrate::to_newest(&database).map_err(place)?;
-    Ok(database)
-}
-
-/// Why a database could not be opened, and what to do.
-fn unopened(error: DatabaseError) -> StoreError {
-    match error {
-        DatabaseError::DatabaseAlreadyOpen => failed(
-            "another process has it: give each server a [server] data_dir of its own, or take \
-             over with `dunlin serve --take-over`",
-        ),
-        DatabaseError::UpgradeRequired(form) => {
-            failed(&format!("it was written by redb's form {form}, which this version cannot read"))
+impl Drop for RedbStore {
+    fn drop(&mut self) {
+        self.shared.checkpoints.end();
+        if let Some(thread) = self.thread.take() {
+            // What it could not do stands in the log.
+            let _ = thread.join();
         }
-        error => told(error.into()),
     }
 }
 
@@ -205,18 +112,24 @@ fn is_full(error: &io::Error) -> bool {
 }
 
 impl Store for RedbStore {
-    fn commit(&mut self, writes: &[Prepared]) -> Result<(), StoreError> {
-        let Some(first) = writes.first() else { return Ok(()) };
-        // Upon a disk that failed nothing is put before it was asked for what it has.
-        self.shared.with(|_| Ok(()))?;
-        self.check_room(writes)?;
-        let done = self.shared.with(|database| write::commit(database, writes));
+    fn commit(&mut self, writes: Vec<Prepared>) -> Result<(), StoreError> {
+        let Some(first) = writes.first().map(|write| write.revision) else { return Ok(()) };
+        self.check_room(&writes)?;
         self.is_tidy &= writes.iter().all(|write| write.changes().is_some());
-        self.outcome(done, first.revision)
+        // Upon a disk that failed nothing is put before it was asked for what it has.
+        let group = self.shared.with(|opened| Ok(opened.wal.group(&writes)))?;
+        let checkpoints = &self.shared.checkpoints;
+        let done = match group.len() <= GROUP_OCTETS_MAX {
+            true => checkpoints.log(writes, group.len(), |half, at| {
+                self.shared.with(|opened| Ok(opened.wal.append(half, at, &group)?))
+            }),
+            false => checkpoints.file(writes),
+        };
+        self.outcome(done, first)
     }
 
     fn newest(&mut self) -> Result<Revision, StoreError> {
-        if matches!(*self.shared.read(), State::Broken) {
+        if self.shared.is_broken() {
             self.shared.open()?;
         }
         self.reader().revision()
@@ -227,7 +140,9 @@ impl Store for RedbStore {
             return Ok(false);
         }
         self.check_room(&[])?;
-        let more = match self.shared.with(write::sweep) {
+        let settled = self.shared.checkpoints.settle();
+        let more = match settled.and_then(|()| self.shared.with(|all| write::sweep(&all.database)))
+        {
             Err(StoreError::Closed) => false,
             // What was swept or not is nothing that a write is put upon.
             Err(why) => return self.shared.reopen().and(Err(why)),
@@ -238,14 +153,19 @@ impl Store for RedbStore {
     }
 
     fn restore(&mut self, from: &mut dyn Read, write: &Restoring) -> Result<(), StoreError> {
-        match self.shared.with(|database| write::restore(database, from, write)) {
+        let restored = self.shared.checkpoints.settle().and_then(|()| {
+            self.shared.with(|opened| write::restore(&opened.database, from, write))
+        });
+        match restored {
             Ok(read) => read,
             Err(why) => self.outcome(Err(why), write.revision),
         }
     }
 
     fn close(&mut self) {
-        *self.shared.write() = State::Closed;
+        // What could not be brought into the tree is in the log, which the next one reads.
+        let _ = self.shared.checkpoints.settle();
+        self.shared.close();
     }
 
     fn open(&mut self) -> Result<(), StoreError> {
@@ -277,15 +197,20 @@ impl RedbStore {
         }
     }
 
-    /// A full disk is known before anything is tried: what is refused leaves the file as it is.
+    /// A full disk is known before anything is tried: what is refused leaves the files as they are.
+    /// Nor is more put into the log than there is room for in the tree.
     fn check_room(&self, writes: &[Prepared]) -> Result<(), StoreError> {
         let Some(folder) = &self.shared.folder else { return Ok(()) };
-        let Ok(found) = rustix::fs::statvfs(folder) else { return Ok(()) };
-        let free = found.f_bavail * found.f_frsize;
-        let octets: usize = writes.iter().map(write::octets).sum();
-        match free >= limits::FREE_OCTETS_MIN + limits::FREE_OCTETS_EACH * octets as u64 {
-            true => Ok(()),
-            false => Err(StoreError::Full),
+        let free = || {
+            let found = rustix::fs::statvfs(folder);
+            found.map_or(u64::MAX, |found| found.f_bavail.saturating_mul(found.f_frsize))
+        };
+        let octets: u64 = writes.iter().map(write::octets).sum();
+        let needed = limits::FREE_OCTETS_MIN + limits::FREE_OCTETS_EACH * octets;
+        let in_log = self.shared.checkpoints.room() + writes.iter().map(write::room).sum::<u64>();
+        if free() < limits::FREE_OCTETS_MIN + in_log {
+            self.shared.checkpoints.settle()?;
         }
+        if free() < needed { Err(StoreError::Full) } else { Ok(()) }
     }
 }

@@ -9,7 +9,7 @@ use redb::{Database, ReadableDatabase, WriteTransaction};
 pub type Step = fn(&WriteTransaction) -> Result<(), redb::Error>;
 
 /// The steps there are.
-const STEPS: [Step; FORM as usize - 1] = [];
+const STEPS: [Step; FORM as usize - 1] = [with_a_log];
 
 /// Brings a file to the newest form, in one transaction, or leaves it as it was.
 pub fn to_newest(database: &Database) -> Result<(), StoreError> {
@@ -59,6 +59,16 @@ fn create(transaction: &WriteTransaction) -> Result<(), redb::Error> {
     transaction.open_table(SETS)?;
     transaction.open_table(JOURNAL)?;
     transaction.open_table(GONE)?;
+    with_a_log(transaction)
+}
+
+/// To form 2: there is a log beside the file, with a key of its own.
+fn with_a_log(transaction: &WriteTransaction) -> Result<(), redb::Error> {
+    let mut meta = transaction.open_table(META)?;
+    for name in ["log 0", "log 1"] {
+        let random = getrandom::u64().map_err(std::io::Error::other)?;
+        meta.insert(name, random)?;
+    }
     Ok(())
 }
 
@@ -104,9 +114,10 @@ mod tests {
     #[test]
     fn a_newer_form_is_refused_and_left_as_it_is() {
         let database = database();
-        to(&database, &[|_| Ok(())]).unwrap();
+        let newer: [Step; FORM as usize] = [|_| Ok(()); FORM as usize];
+        to(&database, &newer).unwrap();
         let told = to_newest(&database).unwrap_err().to_string();
-        assert!(told.contains("newer version of Dunlin (form 2"), "{told}");
-        assert_eq!(form(&database).unwrap(), Some(2));
+        assert!(told.contains("newer version of Dunlin (form 3"), "{told}");
+        assert_eq!(form(&database).unwrap(), Some(3));
     }
 }

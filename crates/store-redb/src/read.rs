@@ -1,18 +1,21 @@
 //! What reads the file: each call sees it as it was at one moment.
 use crate::tables::{JOURNAL, META, Row, SETS, ZONES, set_key};
+use crate::wal::Key;
 use crate::{Redb, failed, told};
 use records::codec::{self, zone_key};
 use records::limits::JOURNAL_PAGE_OCTETS_MAX;
 use records::snapshot::Writer;
 use records::{JournalEntry, RawSet, Reader, Revision, SetKey, SetValue, StoreError, StoredZone};
-use redb::{ReadTransaction, ReadableDatabase, ReadableTable};
+use redb::{Database, ReadTransaction, ReadableDatabase, ReadableTable};
 use std::io::Write;
 use std::ops::{Bound, ControlFlow};
 use wire::Name;
 
 impl Redb {
+    /// All that was written before is there.
     fn begin(&self) -> Result<ReadTransaction, StoreError> {
-        self.0.with(|database| Ok(database.begin_read()?))
+        self.0.checkpoints.settle()?;
+        self.0.with(|opened| Ok(opened.database.begin_read()?))
     }
 }
 
@@ -40,6 +43,18 @@ fn revision(read: &ReadTransaction) -> Result<Revision, StoreError> {
         Ok(meta.get("revision")?.map_or(0, |revision| revision.value()))
     };
     find().map(Revision).map_err(told)
+}
+
+/// The newest revision that is in the tree, and the key of its log.
+pub fn log_of(database: &Database) -> Result<(Revision, Key), StoreError> {
+    let find = || -> Result<(Revision, Key), redb::Error> {
+        let meta = database.begin_read()?.open_table(META)?;
+        let number = |name| -> Result<u64, redb::Error> {
+            Ok(meta.get(name)?.map_or(0, |number| number.value()))
+        };
+        Ok((Revision(number("revision")?), [number("log 0")?, number("log 1")?]))
+    };
+    find().map_err(told)
 }
 
 /// What is shown the key and value of a set, and says whether it wants more.

@@ -1,7 +1,8 @@
-//! What lies in the file.
+//! What lies in the tree.
 //!
 //! ```text
-//! meta     "form", "revision", "zones" (the number of the next zone)
+//! meta     "form", "revision", "zones" (the number of the next zone), "log 0", "log 1" (the key of
+//!          the log's checksums)
 //! zones    key of the zone → number, revision, sets, journal
 //! sets     number of the zone (4, big-endian), key of the set → value of the set
 //! journal  number of the zone, revision → entry
@@ -14,7 +15,7 @@ use redb::TableDefinition;
 use wire::{Name, NameBuf};
 
 /// The form of all this. Another one gets another number, and a step in `migrate`.
-pub const FORM: u64 = 1;
+pub const FORM: u64 = 2;
 
 pub const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
 pub const ZONES: TableDefinition<&[u8], &[u8]> = TableDefinition::new("zones");

@@ -1,28 +1,36 @@
-//! What changes the file: each call is one transaction.
-use crate::limits::SWEEP_SETS;
+//! What changes the tree: each call is one transaction.
+use crate::limits::{FREE_OCTETS_EACH, FREE_OCTETS_EDIT, SWEEP_SETS};
 use crate::tables::{GONE, JOURNAL, Kept, META, Row, SETS, ZONES, set_key};
 use records::codec::{self, zone_key};
 use records::limits::{JOURNAL_ENTRIES_MAX, JOURNAL_OCTETS_MAX};
 use records::snapshot::{self, Item};
-use records::{Action, Kind, Prepared, Restoring, Revision, SetChange, StoreError};
+use records::{Action, Kind, Prepared, Restoring, Revision, SetChange, SetValue, StoreError};
 use redb::{Database, ReadableDatabase, ReadableTable, Table, WriteTransaction};
 use std::collections::BTreeMap;
 use std::io::Read;
 use wire::NameBuf;
 
 /// Octets that a write brings, roughly.
-pub fn octets(write: &Prepared) -> usize {
-    let changes = write.changes().map(|(_, changes)| changes).unwrap_or_default();
+pub fn octets(write: &Prepared) -> u64 {
     let held = |change: &SetChange| {
         let values = [&change.before, &change.after].into_iter().flatten();
         let data = values.flat_map(|value| &value.data);
         3 * change.name.len() + data.map(|data| 16 + data.len()).sum::<usize>() + 64
     };
-    changes.iter().map(held).sum()
+    changes(write).iter().map(held).sum::<usize>() as u64
+}
+
+/// Octets of the disk that a write may take wherever its sets lie.
+pub fn room(write: &Prepared) -> u64 {
+    FREE_OCTETS_EACH * octets(write) + FREE_OCTETS_EDIT * changes(write).len() as u64
+}
+
+fn changes(write: &Prepared) -> &[SetChange] {
+    write.changes().map(|(_, changes)| changes).unwrap_or_default()
 }
 
 /// The tables of a transaction, and the zones that it touches.
-struct Tables<'t> {
+struct Tables<'t, 'w> {
     meta: Table<'t, &'static str, u64>,
     zones: Table<'t, &'static [u8], &'static [u8]>,
     sets: Table<'t, &'static [u8], &'static [u8]>,
@@ -30,11 +38,13 @@ struct Tables<'t> {
     gone: Table<'t, u32, ()>,
     /// Written back at the end.
     rows: BTreeMap<Vec<u8>, Row>,
-    key: Vec<u8>,
+    /// Sets by their keys, when they were written and what they hold then, in the order of writing:
+    /// done at the end, too.
+    changed: Vec<(Vec<u8>, Revision, Option<&'w SetValue>)>,
     value: Vec<u8>,
 }
 
-impl<'t> Tables<'t> {
+impl<'t, 'w> Tables<'t, 'w> {
     fn open(transaction: &'t WriteTransaction) -> Result<Self, redb::Error> {
         Ok(Self {
             meta: transaction.open_table(META)?,
@@ -43,7 +53,7 @@ impl<'t> Tables<'t> {
             journal: transaction.open_table(JOURNAL)?,
             gone: transaction.open_table(GONE)?,
             rows: BTreeMap::new(),
-            key: Vec::new(),
+            changed: Vec::new(),
             value: Vec::new(),
         })
     }
@@ -55,7 +65,7 @@ impl<'t> Tables<'t> {
         u32::try_from(number).map_err(|_| redb::Error::Corrupted("no numbers are left".into()))
     }
 
-    fn take(&mut self, write: &Prepared) -> Result<(), redb::Error> {
+    fn take(&mut self, write: &'w Prepared) -> Result<(), redb::Error> {
         let at = zone_key(write.zone.as_name());
         let mut row = match self.rows.remove(&at) {
             Some(row) => Some(row),
@@ -82,21 +92,11 @@ impl<'t> Tables<'t> {
         Ok(())
     }
 
-    fn change(&mut self, row: &mut Row, write: &Prepared) -> Result<(), redb::Error> {
-        let changes = write.changes().map(|(_, changes)| changes).unwrap_or_default();
-        for SetChange { name, rtype, view, after, .. } in changes {
-            self.key.clear();
-            self.key.extend_from_slice(&row.number.to_be_bytes());
-            codec::set_key(&mut self.key, name, *view, *rtype);
-            match after {
-                None => row.sets -= u64::from(self.sets.remove(&self.key[..])?.is_some()),
-                Some(value) => {
-                    self.value.clear();
-                    codec::set_value(&mut self.value, write.revision, value);
-                    let before = self.sets.insert(&self.key[..], &self.value[..])?;
-                    row.sets += u64::from(before.is_none());
-                }
-            }
+    fn change(&mut self, row: &mut Row, write: &'w Prepared) -> Result<(), redb::Error> {
+        for SetChange { name, rtype, view, after, .. } in changes(write) {
+            let mut key = set_key(row.number, &[]);
+            codec::set_key(&mut key, name, *view, *rtype);
+            self.changed.push((key, write.revision, after.as_ref()));
         }
         self.value.clear();
         codec::entry(&mut self.value, write);
@@ -124,7 +124,31 @@ impl<'t> Tables<'t> {
         Ok(())
     }
 
+    /// Has the sets written in their order: those that lie on the same page come together. Of zones
+    /// that are gone by now there are none.
+    fn put_sets(&mut self) -> Result<(), redb::Error> {
+        let rows = self.rows.values_mut();
+        let mut rows: BTreeMap<_, _> = rows.map(|row| (row.number.to_be_bytes(), row)).collect();
+        self.changed.sort_by(|(one, ..), (other, ..)| one.cmp(other));
+        for of_one in self.changed.chunk_by(|(one, ..), (next, ..)| one == next) {
+            let Some((key, revision, after)) = of_one.last() else { continue };
+            let number = key.first_chunk().and_then(|number| rows.get_mut(number));
+            let Some(row) = number else { continue };
+            match after {
+                None => row.sets -= u64::from(self.sets.remove(&key[..])?.is_some()),
+                Some(value) => {
+                    self.value.clear();
+                    codec::set_value(&mut self.value, *revision, value);
+                    let before = self.sets.insert(&key[..], &self.value[..])?;
+                    row.sets += u64::from(before.is_none());
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn finish(mut self, revision: Revision) -> Result<(), redb::Error> {
+        self.put_sets()?;
         for (at, row) in std::mem::take(&mut self.rows) {
             self.zones.insert(&at[..], &row.write()[..])?;
         }
@@ -210,7 +234,7 @@ pub fn restore(
     Ok(Ok(()))
 }
 
-impl Tables<'_> {
+impl Tables<'_, '_> {
     fn begin_zone(
         &mut self,
         row: &mut Option<Row>,

@@ -143,7 +143,7 @@ fn a_store_has_one_process_and_is_given_back() {
 fn what_is_no_store_is_refused() {
     let folder = std::env::temp_dir().join(format!("dunlin-none-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
-    let file = store_redb::path(&folder);
+    let [file, _] = store_redb::paths(&folder);
     std::fs::write(&file, "www A 192.0.2.1\n".repeat(1000)).unwrap();
     let told = RedbStore::open(&folder, false).map(drop).unwrap_err().to_string();
     assert!(told.contains("records.redb"), "{told}");

@@ -8,7 +8,7 @@ fn a_zone_that_was_never_loaded_is_neither_empty_nor_written() {
     let (zone, when) = (name("example.org."), SystemTime::now());
     let action = Action::Create(Vec::new());
     let damaged = Prepared { zone, revision: Revision(1), when, by: "x".into(), action };
-    store.commit(&[damaged]).unwrap();
+    store.commit(vec![damaged]).unwrap();
     let of_store = scene(store);
     let image = of_store.control.image();
     let answered = image.zone(name("example.org.").as_name()).expect("it answers SERVFAIL");

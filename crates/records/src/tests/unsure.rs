@@ -18,7 +18,7 @@ fn failure<T>(fails: &AtomicBool) -> Result<T, StoreError> {
 }
 
 impl Store for Shaky {
-    fn commit(&mut self, writes: &[Prepared]) -> Result<(), StoreError> {
+    fn commit(&mut self, writes: Vec<Prepared>) -> Result<(), StoreError> {
         let done = self.store.commit(writes);
         let fails = &self.fails_to_write;
         if fails.load(Ordering::Relaxed) { failure(fails) } else { done }

@@ -1,4 +1,4 @@
-//! A disk that forgets what was not synced, and may fill up.
+//! A disk of two files that forgets what was not synced, and may fill up.
 use redb::StorageBackend;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -38,13 +38,18 @@ impl Op {
     }
 }
 
-#[derive(Debug, Default)]
-struct State {
+#[derive(Clone, Debug, Default)]
+struct File {
     /// What reads see.
     seen: Vec<u8>,
     /// What a crash cannot take away.
     synced: Vec<u8>,
     unsynced: Vec<Op>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    files: [File; 2],
     /// Operations until the machine goes down.
     crash_after: Option<u64>,
     /// Writes until there is no room.
@@ -57,7 +62,16 @@ struct State {
 #[derive(Clone, Debug, Default)]
 pub struct Disk(Arc<Mutex<State>>);
 
+/// One of its files.
+#[derive(Debug)]
+pub struct OnDisk(Disk, usize);
+
 impl Disk {
+    /// The tree and the log of a store.
+    pub fn files(&self) -> (OnDisk, OnDisk) {
+        (OnDisk(self.clone(), 0), OnDisk(self.clone(), 1))
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap()
     }
@@ -71,18 +85,6 @@ impl Disk {
             None => {}
         }
         Ok(state)
-    }
-
-    fn change(&self, op: Op) -> io::Result<()> {
-        let mut state = self.step()?;
-        match &mut state.room {
-            Some(0) => return Err(io::ErrorKind::StorageFull.into()),
-            Some(left) => *left -= 1,
-            None => {}
-        }
-        op.apply(&mut state.seen);
-        state.unsynced.push(op);
-        Ok(())
     }
 
     pub fn crash_after(&self, operations: u64) {
@@ -114,10 +116,19 @@ impl Disk {
     /// The disk as it is found after the power came back: of what was not synced any sectors may
     /// be there, in any order.
     pub fn reboot(&self, dice: &mut Dice) -> Disk {
-        let state = self.lock();
-        let mut octets = state.synced.clone();
+        let files = self.lock().files.clone().map(|file| {
+            let octets = file.left(dice);
+            File { seen: octets.clone(), synced: octets, unsynced: Vec::new() }
+        });
+        Disk(Arc::new(Mutex::new(State { files, ..State::default() })))
+    }
+}
+
+impl File {
+    fn left(self, dice: &mut Dice) -> Vec<u8> {
+        let mut octets = self.synced;
         let keeps = dice.below(4);
-        for op in &state.unsynced {
+        for op in &self.unsynced {
             match op {
                 Op::Len(_) if dice.below(4) >= keeps => op.apply(&mut octets),
                 Op::Len(_) => {}
@@ -131,20 +142,34 @@ impl Disk {
                 }
             }
         }
-        let (seen, synced) = (octets.clone(), octets);
-        Disk(Arc::new(Mutex::new(State { seen, synced, ..State::default() })))
+        octets
     }
 }
 
-impl StorageBackend for Disk {
+impl OnDisk {
+    fn change(&self, op: Op) -> io::Result<()> {
+        let mut state = self.0.step()?;
+        match &mut state.room {
+            Some(0) => return Err(io::ErrorKind::StorageFull.into()),
+            Some(left) => *left -= 1,
+            None => {}
+        }
+        let file = &mut state.files[self.1];
+        op.apply(&mut file.seen);
+        file.unsynced.push(op);
+        Ok(())
+    }
+}
+
+impl StorageBackend for OnDisk {
     fn len(&self) -> io::Result<u64> {
-        Ok(self.lock().seen.len() as u64)
+        Ok(self.0.lock().files[self.1].seen.len() as u64)
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let state = self.lock();
+        let state = self.0.lock();
         let at = offset as usize;
-        let found = state.seen.get(at..at + out.len());
+        let found = state.files[self.1].seen.get(at..at + out.len());
         out.copy_from_slice(found.ok_or(io::ErrorKind::UnexpectedEof)?);
         Ok(())
     }
@@ -154,12 +179,12 @@ impl StorageBackend for Disk {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        let mut state = self.step()?;
+        let mut state = self.0.step()?;
         if state.lies {
             return Ok(());
         }
-        state.synced = state.seen.clone();
-        state.unsynced.clear();
+        let File { synced, unsynced, .. } = &mut state.files[self.1];
+        unsynced.drain(..).for_each(|op| op.apply(synced));
         Ok(())
     }
 

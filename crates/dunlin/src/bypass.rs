@@ -6,6 +6,7 @@ use control::status::{XdpQueueStatus, XdpStatus};
 use port::Udp;
 use port_xdp::limits::FRAMES;
 use port_xdp::{Counts, Interface, Passed, Program, Queue, Rules, Socket, Watch, XdpError};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -47,6 +48,7 @@ impl Bypass {
         if config.server.port != PortKind::Xdp {
             return (Self::default(), Vec::new());
         }
+        allow_nice(config.xdp.nice);
         let interface = config.xdp.interface.clone();
         let mut bypass = Self { interface, wanted: Some(config.xdp.clone()), ..Self::default() };
         match Attached::open(&config.xdp, listen) {
@@ -86,7 +88,8 @@ impl Bypass {
             tracing::info!(interface = self.interface, "no longer served past the kernel");
         }
         // A queue has one socket: the old ones are closed first.
-        if let Err(error) = threads.serve_queues(Vec::new()) {
+        let let_go = threads.serve_queues(Vec::new()).and_then(|()| threads.set_nice(0));
+        if let Err(error) = let_go {
             return self.fail(&error);
         }
         let (bypass, queues) = Self::open(config, listen);
@@ -116,6 +119,14 @@ impl Bypass {
         let zero_copy = queues.iter().all(|queue| queue.is_zero_copy);
         let queues = queues.len();
         tracing::info!(interface, mode, queues, zero_copy, "served past the kernel");
+        let nice = self.wanted.as_ref().map_or(0, |xdp| xdp.nice);
+        if let Err(error) = threads.set_nice(nice) {
+            tracing::warn!(
+                "[xdp] nice = {nice}: {error}; when more comes than is answered, the kernel \
+                 receives before workers answer: grant it by CAP_SYS_NICE, `ulimit -e` or \
+                 LimitNICE={nice} in the systemd unit, or set it to 0"
+            );
+        }
     }
 
     /// Leaves all that comes from now on to the sockets. What the queues hold is still answered.
@@ -141,6 +152,18 @@ impl Bypass {
             passed: passed(program.passed().unwrap_or_default()),
             queues: queues.iter().map(Watched::status).collect(),
         })
+    }
+}
+
+/// Lets this process give its threads such a niceness later, where it may say so now.
+fn allow_nice(nice: i32) {
+    let limit = getrlimit(Resource::Nice);
+    // From 1, for a niceness of 19, to 40 (getrlimit(2)).
+    let wanted = (20 - nice) as u64;
+    if limit.current.is_some_and(|current| current < wanted) {
+        let maximum = limit.maximum.map(|maximum| maximum.max(wanted));
+        // Who may not is told when it is wanted.
+        let _ = setrlimit(Resource::Nice, Rlimit { current: Some(wanted), maximum });
     }
 }
 

@@ -7,6 +7,8 @@ pub const CONFIG_LEN_MAX: u64 = 1 << 24;
 pub const LISTEN_MAX: usize = plane::limits::ADDRESSES_MAX;
 /// Octets of an interface's name: as many as the kernel takes.
 pub const INTERFACE_LEN_MAX: usize = 15;
+/// Nicenesses that workers may get: what puts them behind others is nobody's wish.
+pub const NICE: std::ops::RangeInclusive<i32> = -20..=0;
 /// Worker threads: each has a reader of the image, of which streams need some too.
 pub const WORKERS_MAX: usize = 256;
 /// Zones of one config.

@@ -11,6 +11,7 @@ use control::Control;
 use door::{CountersView, Publisher};
 use plane::{Fleet, Handed, IsProxy, OnFailure, Seat, StreamLimits, Streams};
 use port_socket::SocketPort;
+use rustix::process::{Pid, setpriority_process};
 use std::error::Error;
 use std::fs;
 use std::io;
@@ -145,6 +146,20 @@ impl Threads {
         self.fleet.lend(ports)
     }
 
+    /// Gives the workers a niceness (setpriority(2)): those that have carried out an order, and so
+    /// have their names.
+    ///
+    /// # Errors
+    /// This process may not: it takes CAP_SYS_NICE, or a limit that allows it (RLIMIT_NICE).
+    pub fn set_nice(&self, nice: i32) -> io::Result<()> {
+        for (thread, name) in tasks() {
+            if name.starts_with("worker-") {
+                setpriority_process(Pid::from_raw(thread), nice)?;
+            }
+        }
+        Ok(())
+    }
+
     /// The stream threads.
     pub fn streams(&self) -> &Streams {
         &self.streams
@@ -180,12 +195,20 @@ fn deal(
     Ok((listeners, ports))
 }
 
-/// The first of these that this process still has, by the names that the kernel keeps of them:
-/// their first 15 octets (`proc_pid_comm(5)`).
-pub fn first_alive(names: &[String]) -> Option<String> {
+/// The threads of this process, by their numbers, and the names that the kernel keeps of them: their
+/// first 15 octets (`proc_pid_comm(5)`).
+fn tasks() -> impl Iterator<Item = (i32, String)> {
     let tasks = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
-    let comms = tasks.filter_map(|task| fs::read_to_string(task.path().join("comm")).ok());
-    let alive: Vec<String> = comms.map(|comm| comm.trim_end().to_owned()).collect();
+    tasks.filter_map(|task| {
+        let number = task.file_name().to_str()?.parse().ok()?;
+        let name = fs::read_to_string(task.path().join("comm")).ok()?;
+        Some((number, name.trim_end().to_owned()))
+    })
+}
+
+/// The first of these that this process still has.
+pub fn first_alive(names: &[String]) -> Option<String> {
+    let alive: Vec<String> = tasks().map(|(_, name)| name).collect();
     let kept = |name: &str| name.chars().take(15).collect::<String>();
     names.iter().find(|name| alive.contains(&kept(name))).cloned()
 }

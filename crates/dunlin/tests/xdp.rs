@@ -59,6 +59,24 @@ fn metrics(wire: &Wire) -> String {
     })
 }
 
+/// Those of the threads whose names begin so, once there are any: a thread gives itself its name.
+fn nicenesses(served: &Served, name: &str) -> Vec<i64> {
+    let until = Instant::now() + PATIENCE;
+    // The seventeenth behind the name (proc_pid_stat(5)).
+    let nice = |stat: &str| stat.rsplit(") ").next()?.split(' ').nth(16)?.parse().ok();
+    loop {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", served.child.id()));
+        let tasks = tasks.expect("threads").flatten();
+        let stats = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("stat")).ok());
+        let of_name = stats.filter(|stat| stat.contains(&format!("({name}")));
+        let found: Vec<_> = of_name.map(|stat| nice(&stat).expect("a niceness")).collect();
+        if !found.is_empty() {
+            return found;
+        }
+        assert!(Instant::now() < until, "no thread {name}");
+    }
+}
+
 fn is_answer(reply: &[u8]) -> bool {
     rcode(reply) == NOERROR && holds(reply, &[192, 0, 2, 1])
 }
@@ -95,6 +113,24 @@ fn a_question_past_the_kernel_gets_its_answer() {
     assert_eq!(served.status(), Some(0));
     assert!(!wire.has_program());
     let _ = std::fs::remove_dir_all(folder);
+}
+
+/// Workers go before the kernel's threads that receive, while there are queues, and nobody else.
+#[test]
+fn workers_have_the_niceness_that_is_wanted() {
+    if !is_root() {
+        return;
+    }
+    let as_root = XDP.replace("user = \"65534\"\ngroup = \"65534\"\n", "");
+    let elsewhere = as_root.replace("\"s0\"", "\"lo\"");
+    let other = format!("{as_root}nice = -3\n");
+    for (keys, wanted) in [(&as_root, -10), (&other, -3), (&elsewhere, 0)] {
+        let (wire, folder) = (Wire::new(), folder("xdp-nice"));
+        let served = serve(&wire, &folder, keys);
+        assert!(nicenesses(&served, "worker-").iter().all(|nice| *nice == wanted));
+        assert!(nicenesses(&served, "streams-").iter().all(|nice| *nice == 0));
+        let _ = std::fs::remove_dir_all(folder);
+    }
 }
 
 #[test]

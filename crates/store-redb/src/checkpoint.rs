@@ -4,6 +4,7 @@ use crate::limits::{CHECKPOINT_INTERVAL, CHECKPOINT_NICENESS, CHECKPOINT_OCTETS,
 use crate::shared::Shared;
 use crate::write;
 use records::{Prepared, StoreError};
+use rustix::process::setpriority_process;
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -182,7 +183,7 @@ impl Checkpoints {
 
 /// What the thread does until the end.
 pub fn run(shared: &Shared) {
-    if let Err(why) = rustix::process::nice(CHECKPOINT_NICENESS) {
+    if let Err(why) = setpriority_process(None, CHECKPOINT_NICENESS) {
         tracing::debug!(%why, "checkpoints get as much of the CPUs as others");
     }
     while let Some(writes) = shared.checkpoints.next() {

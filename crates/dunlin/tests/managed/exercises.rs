@@ -18,6 +18,7 @@ const GREEDY: [u8; 4] = [127, 0, 0, 7];
 /// Everything that can be switched on, switched on.
 pub fn config(place: Place, more: &str) -> String {
     let Place { dns, ops } = place;
+    let api = api(place);
     format!(
         r#"
 [server]
@@ -39,6 +40,10 @@ per_second = 5
 from = ["127.0.0.9/32"]
 [ops]
 listen = "{ops}"
+[store]
+kind = "redb"
+[api]
+listen = "{api}"
 [log]
 format = "json"
 [log.queries]
@@ -63,6 +68,7 @@ pub const EXERCISES: &[Exercise] = &[
     ("limits who asks too much", limits),
     ("answers whom a proxy forwards, and logs the client", takes_headers),
     ("sends dnstap to its reader", sends_dnstap),
+    ("keeps records that are written over HTTP", keeps_records),
     ("feeds the watchdog", feeds_the_watchdog),
 ];
 
@@ -180,10 +186,25 @@ fn sends_dnstap(machine: &Machine, Place { dns, .. }: Place) {
     assert!(told.contains("AUTH_RESPONSE") && told.contains("tapped.a.test"), "{told}");
 }
 
+fn keeps_records(machine: &Machine, place: Place) {
+    let script = "DUNLIN_TOKEN=$(dunlin token create me --grant 'read,write,zones b.test') && \
+                  export DUNLIN_TOKEN && dunlin zones create b.test --nameserver ns.b.test. && \
+                  dunlin records set b.test www.b.test A --ttl 60 192.0.2.5 && \
+                  dunlin records get b.test www.b.test A && test -s /var/lib/dunlin/records.wal";
+    let script = format!("export DUNLIN_API=http://{} && {script}", api(place));
+    let told = machine.told(&["sh", "-c", &script]);
+    assert!(told.contains("192.0.2.5"), "{told}");
+    expect(place.dns, "www.b.test", [192, 0, 2, 5]);
+}
+
 fn feeds_the_watchdog(machine: &Machine, _: Place) {
     let fed = || machine.property("WatchdogTimestampMonotonic");
     let before = fed();
     until("another sign of life", || (fed() != before).then_some(()));
+}
+
+fn api(place: Place) -> SocketAddr {
+    (place.ops.ip(), 8053).into()
 }
 
 /// Where a server may listen in this test.

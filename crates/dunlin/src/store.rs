@@ -43,7 +43,8 @@ impl Stored {
         let Held { revision, zones, sets } = desk.held()?;
         let milliseconds = began.elapsed().as_millis() as u64;
         let files = store_redb::paths(&folder);
-        tracing::info!(file = %files[0].display(), zones, sets, %revision, milliseconds, "store opened");
+        let file = files[0].display();
+        tracing::info!(%file, zones, sets, %revision, milliseconds, "store opened");
         Ok(Some(Self { desk, files, serving: Mutex::new(Some(serving)) }))
     }
 

@@ -303,7 +303,7 @@ fn records(out: &mut Exposition, status: &Status) {
         out.family("dunlin_store_zones", Gauge, "Zones in the store.").sample(&[], store.zones);
         out.family("dunlin_store_record_sets", Gauge, "Record sets in the store.")
             .sample(&[], store.rrsets);
-        out.family("dunlin_store_bytes", Gauge, "The store's file.").sample(&[], store.octets);
+        out.family("dunlin_store_bytes", Gauge, "The store's files.").sample(&[], store.octets);
         out.family("dunlin_store_free_bytes", Gauge, "What is free on its disk.")
             .sample(&[], store.free_octets);
     }

@@ -23,8 +23,8 @@ mod zones;
 pub use desk::{DESK_THREAD, Desk, NoOthers, Others, Serving};
 pub use memory::Memory;
 pub use pending::Pending;
-pub use read::{Held, Journal};
-pub use store::{Action, Prepared, RawSet, Reader, Restoring, Store, StoreError, StoredZone};
+pub use read::Journal;
+pub use store::{Action, Held, Prepared, RawSet, Reader, Restoring, Store, StoreError, StoredZone};
 pub use types::{
     Batch, Edit, Expect, Filter, Invalid, JournalEntry, Kind, Owner, Page, Policy, Refused,
     Revision, SetChange, SetKey, SetValue, StoredSet, View, Written, ZoneInfo,

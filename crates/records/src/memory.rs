@@ -3,8 +3,8 @@ use crate::codec::{self, Damaged, zone_key};
 use crate::limits::{JOURNAL_ENTRIES_MAX, JOURNAL_PAGE_OCTETS_MAX};
 use crate::snapshot::{self, Item, Writer};
 use crate::{
-    JournalEntry, Kind, Prepared, RawSet, Reader, Restoring, Revision, SetChange, SetKey, SetValue,
-    Store, StoreError, StoredZone,
+    Held, JournalEntry, Kind, Prepared, RawSet, Reader, Restoring, Revision, SetChange, SetKey,
+    SetValue, Store, StoreError, StoredZone,
 };
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -172,6 +172,12 @@ impl Store for Memory {
 }
 
 impl Reader for Memory {
+    fn held(&self) -> Result<Held, StoreError> {
+        let state = self.readable()?;
+        let sets = state.zones.values().map(|zone| zone.sets.len() as u64).sum();
+        Ok(Held { revision: state.revision, zones: state.zones.len() as u64, sets })
+    }
+
     fn revision(&self) -> Result<Revision, StoreError> {
         Ok(self.readable()?.revision)
     }

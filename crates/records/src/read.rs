@@ -1,4 +1,6 @@
-//! What can be asked of the desk: sets, zones, the journal. Nobody who asks waits for who writes.
+//! What can be asked of the desk: sets, zones, the journal. Who asks is told of all that was
+//! answered before, and may wait for the store to have it at hand; nobody who asks how much there
+//! is waits.
 //!
 //! Zones of the store are read from the store, so that a set and its revision are of one moment;
 //! those of others from the image.
@@ -6,8 +8,8 @@ use crate::desk::{Desk, refused};
 use crate::limits::{JOURNAL_PAGE_MAX, PAGE_LOOKED_AT_MAX, PAGE_OCTETS_MAX, PAGE_SETS_MAX};
 use crate::zones::{key, served};
 use crate::{
-    Filter, JournalEntry, Owner, Page, Refused, Revision, SetKey, SetValue, StoredSet, StoredZone,
-    View, ZoneInfo,
+    Filter, Held, JournalEntry, Owner, Page, Refused, Revision, SetKey, SetValue, StoredSet,
+    StoredZone, View, ZoneInfo,
 };
 use compile::Zone;
 use image::Tree;
@@ -27,26 +29,13 @@ pub struct Journal {
     pub more: bool,
 }
 
-/// How much a store holds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Held {
-    /// The newest write.
-    pub revision: Revision,
-    /// Zones, those too that somebody else has by now.
-    pub zones: u64,
-    /// Their record sets.
-    pub sets: u64,
-}
-
 impl Desk {
-    /// How much there is in the store.
+    /// How much there is in the store, or was a second ago.
     ///
     /// # Errors
     /// When the store cannot be read.
     pub fn held(&self) -> Result<Held, Refused> {
-        let zones = self.0.reader.zones().map_err(refused)?;
-        let sets = zones.iter().map(|zone| zone.sets).sum();
-        Ok(Held { revision: self.revision()?, zones: zones.len() as u64, sets })
+        self.0.reader.held().map_err(refused)
     }
 
     /// The newest revision on the disk.

@@ -1,5 +1,5 @@
 //! What the desk asks of a store. It knows no DNS: validation is the desk's.
-use crate::codec::Held;
+use crate::codec;
 use crate::{JournalEntry, Kind, Revision, SetChange, SetKey, SetValue, View};
 use std::fmt;
 use std::io::{Read, Write};
@@ -56,6 +56,17 @@ pub struct StoredZone {
     pub sets: u64,
 }
 
+/// How much a store holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// The newest write.
+    pub revision: Revision,
+    /// Zones, those too that somebody else has by now.
+    pub zones: u64,
+    /// Their record sets.
+    pub sets: u64,
+}
+
 /// A set as it lies in the store.
 #[derive(Clone, Copy, Debug)]
 pub struct RawSet<'s> {
@@ -68,7 +79,7 @@ pub struct RawSet<'s> {
     /// When it was last written.
     pub revision: Revision,
     /// What it holds.
-    pub value: Held<'s>,
+    pub value: codec::Held<'s>,
 }
 
 /// What keeps a store from doing what it is asked.
@@ -150,10 +161,14 @@ pub struct Restoring {
 
 /// The side of a store that reads: any number of threads, while it is written.
 pub trait Reader: Send + Sync {
-    /// The newest revision.
+    /// How much there is, or was a second ago: who only watches waits for nobody who writes.
     ///
     /// # Errors
     /// When the store cannot be read; so below.
+    fn held(&self) -> Result<Held, StoreError>;
+
+    /// The newest revision. Who asks this, or anything below, is told of all that was answered
+    /// before, and waits for it.
     fn revision(&self) -> Result<Revision, StoreError>;
 
     /// The zone of this origin.

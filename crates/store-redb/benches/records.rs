@@ -129,7 +129,7 @@ fn writing(folder: &Path, report: &mut Report) {
     let done = Arc::new(AtomicBool::new(false));
     let workers: Vec<_> = (0..WORKERS).map(|_| worker(&server.control, &done)).collect();
     // Who reads waits for what is still on its way: the disk is measured with nothing else to do.
-    let settle = || server.desk.held().expect("read");
+    let settle = || server.desk.revision().expect("read");
     settle();
     let mut sync = disk(folder);
     let live = closed_loop(&server, WRITERS, true, report);

@@ -15,7 +15,7 @@ mod tables;
 mod wal;
 mod write;
 
-use limits::GROUP_OCTETS_MAX;
+use limits::{FREE_OCTETS_EACH, FREE_OCTETS_MIN, GROUP_OCTETS_MAX};
 use records::{Prepared, Reader, Restoring, Revision, Store, StoreError};
 use redb::StorageBackend;
 use shared::{Opener, Shared};
@@ -60,9 +60,9 @@ impl RedbStore {
     pub fn on<T: StorageBackend, L: StorageBackend>(
         files: impl Fn() -> (T, L) + Send + Sync + 'static,
     ) -> Result<Self, StoreError> {
-        let open = move |_: &_| {
+        let open = move |is_slow: &_| {
             let (tree, log) = files();
-            shared::opened(shared::database(tree)?, log)
+            shared::opened(shared::database(tree, is_slow)?, log)
         };
         Self::with(None, Box::new(open), false)
     }
@@ -114,33 +114,31 @@ fn is_full(error: &io::Error) -> bool {
 impl Store for RedbStore {
     fn commit(&mut self, writes: Vec<Prepared>) -> Result<(), StoreError> {
         let Some(first) = writes.first().map(|write| write.revision) else { return Ok(()) };
-        self.check_room(&writes)?;
+        self.shared.mend()?;
+        let octets: u64 = writes.iter().map(write::octets).sum();
+        let is_large = octets > GROUP_OCTETS_MAX;
+        let room: u64 = writes.iter().map(write::room).sum();
+        self.check_room(if is_large { FREE_OCTETS_EACH * octets } else { room })?;
         self.is_tidy &= writes.iter().all(|write| write.changes().is_some());
-        // Upon a disk that failed nothing is put before it was asked for what it has.
-        let group = self.shared.with(|opened| Ok(opened.wal.group(&writes)))?;
-        let checkpoints = &self.shared.checkpoints;
-        let done = match group.len() <= GROUP_OCTETS_MAX {
-            true => checkpoints.log(writes, group.len(), |half, at| {
-                self.shared.with(|opened| Ok(opened.wal.append(half, at, &group)?))
-            }),
-            false => checkpoints.file(writes),
+        let done = match is_large {
+            true => self.file(writes),
+            false => self.log(writes),
         };
         self.outcome(done, first)
     }
 
     fn newest(&mut self) -> Result<Revision, StoreError> {
-        if self.shared.is_broken() {
-            self.shared.open()?;
-        }
+        self.shared.mend()?;
         self.reader().revision()
     }
 
     fn tidy(&mut self) -> Result<bool, StoreError> {
+        self.shared.mend()?;
         if self.is_tidy {
             return Ok(false);
         }
-        self.check_room(&[])?;
-        let settled = self.shared.checkpoints.settle();
+        self.check_room(0)?;
+        let settled = checkpoint::settle(&self.shared);
         let more = match settled.and_then(|()| self.shared.with(|all| write::sweep(&all.database)))
         {
             Err(StoreError::Closed) => false,
@@ -153,7 +151,7 @@ impl Store for RedbStore {
     }
 
     fn restore(&mut self, from: &mut dyn Read, write: &Restoring) -> Result<(), StoreError> {
-        let restored = self.shared.checkpoints.settle().and_then(|()| {
+        let restored = checkpoint::settle(&self.shared).and_then(|()| {
             self.shared.with(|opened| write::restore(&opened.database, from, write))
         });
         match restored {
@@ -164,7 +162,7 @@ impl Store for RedbStore {
 
     fn close(&mut self) {
         // What could not be brought into the tree is in the log, which the next one reads.
-        let _ = self.shared.checkpoints.settle();
+        let _ = checkpoint::settle(&self.shared);
         self.shared.close();
     }
 
@@ -178,6 +176,21 @@ impl Store for RedbStore {
 }
 
 impl RedbStore {
+    /// Lays a group down in the log.
+    fn log(&self, writes: Vec<Prepared>) -> Result<(), StoreError> {
+        let group = self.shared.with(|opened| Ok(opened.wal.group(&writes)))?;
+        self.shared.checkpoints.log(writes, group.len(), |half, at| {
+            self.shared.with(|opened| Ok(opened.wal.append(half, at, &group)?))
+        })
+    }
+
+    /// Brings a group into the tree, with all that came before it.
+    fn file(&self, writes: Vec<Prepared>) -> Result<(), StoreError> {
+        self.shared.with(|_| Ok(()))?;
+        self.shared.checkpoints.put(writes);
+        checkpoint::settle(&self.shared)
+    }
+
     /// What came of writes from a revision on. Where the disk failed them, that is known only once
     /// it is read again.
     fn outcome(&self, done: Result<(), StoreError>, first: Revision) -> Result<(), StoreError> {
@@ -199,17 +212,15 @@ impl RedbStore {
 
     /// A full disk is known before anything is tried: what is refused leaves the files as they are.
     /// Nor is more put into the log than there is room for in the tree.
-    fn check_room(&self, writes: &[Prepared]) -> Result<(), StoreError> {
+    fn check_room(&self, octets: u64) -> Result<(), StoreError> {
         let Some(folder) = &self.shared.folder else { return Ok(()) };
         let free = || {
             let found = rustix::fs::statvfs(folder);
             found.map_or(u64::MAX, |found| found.f_bavail.saturating_mul(found.f_frsize))
         };
-        let octets: u64 = writes.iter().map(write::octets).sum();
-        let needed = limits::FREE_OCTETS_MIN + limits::FREE_OCTETS_EACH * octets;
-        let in_log = self.shared.checkpoints.room() + writes.iter().map(write::room).sum::<u64>();
-        if free() < limits::FREE_OCTETS_MIN + in_log {
-            self.shared.checkpoints.settle()?;
+        let needed = FREE_OCTETS_MIN + octets;
+        if free() < needed + self.shared.checkpoints.room() {
+            checkpoint::settle(&self.shared)?;
         }
         if free() < needed { Err(StoreError::Full) } else { Ok(()) }
     }

@@ -1,11 +1,13 @@
-//! What reads the file: each call sees it as it was at one moment.
+//! What reads the tree: each call sees it as it was at one moment.
 use crate::tables::{JOURNAL, META, Row, SETS, ZONES, set_key};
 use crate::wal::Key;
-use crate::{Redb, failed, told};
+use crate::{Redb, checkpoint, failed, told};
 use records::codec::{self, zone_key};
 use records::limits::JOURNAL_PAGE_OCTETS_MAX;
 use records::snapshot::Writer;
-use records::{JournalEntry, RawSet, Reader, Revision, SetKey, SetValue, StoreError, StoredZone};
+use records::{
+    Held, JournalEntry, RawSet, Reader, Revision, SetKey, SetValue, StoreError, StoredZone,
+};
 use redb::{Database, ReadTransaction, ReadableDatabase, ReadableTable};
 use std::io::Write;
 use std::ops::{Bound, ControlFlow};
@@ -14,7 +16,11 @@ use wire::Name;
 impl Redb {
     /// All that was written before is there.
     fn begin(&self) -> Result<ReadTransaction, StoreError> {
-        self.0.checkpoints.settle()?;
+        checkpoint::settle(&self.0)?;
+        self.begin_as_it_is()
+    }
+
+    fn begin_as_it_is(&self) -> Result<ReadTransaction, StoreError> {
         self.0.with(|opened| Ok(opened.database.begin_read()?))
     }
 }
@@ -86,6 +92,13 @@ fn each_set(
 }
 
 impl Reader for Redb {
+    fn held(&self) -> Result<Held, StoreError> {
+        let read = self.begin_as_it_is()?;
+        let zones = rows(&read)?;
+        let sets = zones.iter().map(|row| row.sets).sum();
+        Ok(Held { revision: revision(&read)?, zones: zones.len() as u64, sets })
+    }
+
     fn revision(&self) -> Result<Revision, StoreError> {
         revision(&self.begin()?)
     }

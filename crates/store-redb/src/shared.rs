@@ -69,17 +69,20 @@ impl Shared {
         }
     }
 
-    pub fn is_broken(&self) -> bool {
-        matches!(*self.read(), State::Broken)
+    /// Opens what the disk failed; what was answered and is not in the tree is in the log.
+    pub fn mend(&self) -> Result<(), StoreError> {
+        let is_broken = matches!(*self.read(), State::Broken);
+        if is_broken { self.open() } else { Ok(()) }
     }
 
-    /// Opens the files where they are not.
+    /// Opens the files where they are not. Who writes does, and nobody else.
     pub fn open(&self) -> Result<(), StoreError> {
         if matches!(*self.read(), State::Open(_)) {
             return Ok(());
         }
         self.checkpoints.reset();
-        *self.write() = State::Open((self.opener)(&self.checkpoints.is_slow)?);
+        let opened = (self.opener)(&self.checkpoints.is_slow)?;
+        *self.write() = State::Open(opened);
         Ok(())
     }
 
@@ -111,6 +114,7 @@ impl Shared {
     /// Gives the files back.
     pub fn close(&self) {
         *self.write() = State::Closed;
+        self.checkpoints.reset();
     }
 }
 
@@ -131,9 +135,12 @@ pub fn open_files(folder: &Path, is_slow: &Arc<AtomicBool>) -> Result<Opened, St
         let file = open_file(path).map_err(|error| placed(path, told(error.into())))?;
         FileBackend::new(file).map_err(|error| placed(path, unopened(error)))
     };
-    let file = Paced::new(backend(&tree)?, Arc::clone(is_slow));
-    let database = database(file).map_err(|why| placed(&tree, why))?;
-    opened(database, backend(&log)?).map_err(|why| placed(&log, why))
+    let database = database(backend(&tree)?, is_slow).map_err(|why| placed(&tree, why))?;
+    let log_file = backend(&log)?;
+    // Their names are on the disk, too, before anything in them is said to be.
+    let named = File::open(folder).and_then(|folder| folder.sync_all());
+    named.map_err(|error| placed(folder, told(error.into())))?;
+    opened(database, log_file).map_err(|why| placed(&log, why))
 }
 
 fn open_file(path: &Path) -> io::Result<File> {
@@ -144,12 +151,20 @@ fn open_file(path: &Path) -> io::Result<File> {
 fn placed(path: &Path, why: StoreError) -> StoreError {
     match why {
         StoreError::Failed(why) => StoreError::Failed(format!("{}: {why}", path.display())),
+        StoreError::Full => StoreError::Failed(format!(
+            "{}: the disk is full, and has writes to keep that were answered: make some room",
+            path.display()
+        )),
         other => other,
     }
 }
 
 /// The tree, in the newest form.
-pub fn database(file: impl StorageBackend) -> Result<Database, StoreError> {
+pub fn database(
+    file: impl StorageBackend,
+    is_slow: &Arc<AtomicBool>,
+) -> Result<Database, StoreError> {
+    let file = Paced::new(file, Arc::clone(is_slow));
     let mut builder = Builder::new();
     builder.set_cache_size(CACHE_OCTETS);
     let database = builder.create_with_backend(file).map_err(unopened)?;
@@ -161,8 +176,7 @@ pub fn database(file: impl StorageBackend) -> Result<Database, StoreError> {
 pub fn opened(database: Database, log: impl StorageBackend) -> Result<Opened, StoreError> {
     let (revision, key) = read::log_of(&database)?;
     let wal = Wal::new(log, key);
-    let writes = wal.behind(revision).map_err(|error| told(error.into()))?;
-    let writes = writes.map_err(|why| failed(&why))?;
+    let writes = wal.behind(revision)?;
     if !writes.is_empty() {
         tracing::info!(writes = writes.len(), "the store gets what its log has");
         write::commit(&database, &writes).map_err(told)?;

@@ -3,19 +3,20 @@
 //! ```text
 //! file   two halves of HALF_OCTETS, of which one is written from its start while what the other
 //!        holds is brought into the tree
-//! group  at a multiple of BLOCK: "DUNLINW1", octets of what follows the checksum (4), checksum
-//!        (8), writes as in `records::codec`
+//! group  at a multiple of BLOCK: octets of its writes (4), checksum of these octets (8), checksum
+//!        of its writes (8), writes as in `records::codec`
 //! ```
-//! What a half holds behind its last group is older, and known by its revisions.
+//! What a half holds behind its last group is older, and known by its revisions. All of this is of
+//! the form that `tables` numbers.
 use crate::limits::{GROWN_BY, HALF_OCTETS};
+use crate::{failed, told};
 use records::codec::{self, Damaged};
-use records::{Prepared, Revision};
+use records::{Prepared, Revision, StoreError};
 use redb::StorageBackend;
 use siphasher::sip::SipHasher13;
 use std::hash::Hasher;
 use std::io;
 
-const MAGIC: &[u8; 8] = b"DUNLINW1";
 /// Octets before the writes of a group.
 const HEAD: usize = 20;
 /// Groups share no block: a write that is cut off harms none that was there.
@@ -42,6 +43,10 @@ impl Group {
     }
 }
 
+fn unread(error: io::Error) -> StoreError {
+    told(error.into())
+}
+
 impl Wal {
     pub fn new(file: impl StorageBackend, key: Key) -> Self {
         Self { file: Box::new(file), key }
@@ -58,8 +63,9 @@ impl Wal {
         let mut octets = vec![0; HEAD];
         writes.iter().for_each(|write| codec::write(&mut octets, write));
         let (head, body) = octets.split_at_mut(HEAD);
-        head[..8].copy_from_slice(MAGIC);
-        head[8..12].copy_from_slice(&(body.len() as u32).to_le_bytes());
+        let len = (body.len() as u32).to_le_bytes();
+        head[..4].copy_from_slice(&len);
+        head[4..12].copy_from_slice(&self.checksum(&len).to_le_bytes());
         head[12..].copy_from_slice(&self.checksum(body).to_le_bytes());
         octets.resize(octets.len().next_multiple_of(BLOCK), 0);
         Group(octets)
@@ -83,27 +89,30 @@ impl Wal {
     /// All writes behind a revision, in their order.
     ///
     /// # Errors
-    /// It cannot be read; or, within, why what it holds cannot be all there was.
-    pub fn behind(&self, revision: Revision) -> io::Result<Result<Vec<Prepared>, String>> {
-        let mut octets = vec![0; self.file.len()? as usize];
-        self.file.read(0, &mut octets)?;
+    /// It cannot be read, or what it holds cannot be all there was.
+    pub fn behind(&self, revision: Revision) -> Result<Vec<Prepared>, StoreError> {
+        let mut octets = vec![0; self.file.len().map_err(unread)? as usize];
+        self.file.read(0, &mut octets).map_err(unread)?;
         let mut writes = Vec::new();
         for half in octets.chunks(HALF_OCTETS as usize) {
-            match self.of_half(half, revision) {
-                Ok(found) => writes.extend(found),
-                Err(damaged) => return Ok(Err(damaged.to_string())),
-            }
+            writes.extend(self.of_half(half, revision).map_err(|Damaged| {
+                failed(&format!(
+                    "it is damaged, and holds more behind that: move both files of the store \
+                     aside, start, and restore a snapshot; or move this one aside, to go on with \
+                     what there was at revision {revision}"
+                ))
+            })?);
         }
         writes.sort_by_key(|write| write.revision);
         let revisions = std::iter::once(revision).chain(writes.iter().map(|write| write.revision));
         let gap = revisions.clone().zip(revisions.skip(1)).find(|(one, next)| *next != one.next());
-        Ok(gap.map_or(Ok(writes), |(one, next)| {
-            Err(format!(
+        gap.map_or(Ok(writes), |(one, next)| {
+            Err(failed(&format!(
                 "the writes between the revisions {one} and {next} are missing: this file and the \
-                 store beside it are not of the same moment; put both back as they were, or \
-                 restore a snapshot"
-            ))
-        }))
+                 tree beside it are not of the same moment; put both back as they were, or move \
+                 both aside, start, and restore a snapshot"
+            )))
+        })
     }
 
     /// The writes of a half behind a revision, at which no half is part in the tree: of each group
@@ -130,11 +139,15 @@ impl Wal {
 
     /// The group at the front, of one write at least, and its octets.
     fn read(&self, octets: &[u8]) -> Option<(Vec<Prepared>, usize)> {
-        let (magic, rest) = octets.split_first_chunk::<8>()?;
-        let (len, rest) = rest.split_first_chunk()?;
+        let (len, rest) = octets.split_first_chunk::<4>()?;
+        let (mark, rest) = rest.split_first_chunk()?;
         let (sum, rest) = rest.split_first_chunk()?;
+        // What is no group is not looked at, however long it says it is.
+        if u64::from_le_bytes(*mark) != self.checksum(len) {
+            return None;
+        }
         let mut body = rest.get(..u32::from_le_bytes(*len) as usize)?;
-        if magic != MAGIC || u64::from_le_bytes(*sum) != self.checksum(body) {
+        if u64::from_le_bytes(*sum) != self.checksum(body) {
             return None;
         }
         let (mut writes, len) = (Vec::new(), HEAD + body.len());
@@ -193,7 +206,7 @@ mod tests {
     }
 
     fn behind(wal: &Wal, revision: u64) -> Result<Vec<u64>, String> {
-        let writes = wal.behind(Revision(revision)).unwrap()?;
+        let writes = wal.behind(Revision(revision)).map_err(|why| why.to_string())?;
         Ok(writes.iter().map(|write| write.revision.0).collect())
     }
 
@@ -204,7 +217,7 @@ mod tests {
         let created = write(1, Action::Create(Vec::new()));
         let writes = [created, set(2, b"two"), write(3, Action::Delete)];
         laid_down(&wal, 0, &[&writes]);
-        let read = wal.behind(Revision::NONE).unwrap().unwrap();
+        let read = wal.behind(Revision::NONE).unwrap();
         assert_eq!(format!("{read:?}"), format!("{writes:?}"));
     }
 
@@ -271,7 +284,7 @@ mod tests {
         let before = codec_len(&set(1, b"")) + HEAD;
         let data = [&vec![0; BLOCK - before][..], &forged.0].concat();
         laid_down(&wal, 0, &[&[set(1, &data)]]);
-        assert_eq!(octets(&wal)[BLOCK..][..8], MAGIC[..]);
+        assert_eq!(octets(&wal)[BLOCK..][..HEAD], forged.0[..HEAD]);
         laid_down(&wal, 0, &[&[set(1, b"")]]);
         assert_eq!(behind(&wal, 0), Ok(vec![1]));
         // Had it the key, it would be one.

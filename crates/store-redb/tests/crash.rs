@@ -10,7 +10,8 @@ use records::{
     View,
 };
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime};
 use store_redb::RedbStore;
 use wire::{Name, NameBuf, Rtype};
 
@@ -179,6 +180,64 @@ fn a_disk_that_is_too_full_for_the_tree_has_all_in_the_log() {
     assert_eq!(dump(&store), dump(&model));
 }
 
+/// Nobody asked for the checkpoint that fails, and only reads and writes with conditions come.
+#[test]
+fn a_tree_that_failed_by_itself_is_mended_by_whoever_writes_next() {
+    let mut dice = Dice(4);
+    let disk = Disk::default();
+    let (mut last, mut known) = (0, [false; 3]);
+    let theirs = disk.clone();
+    let mut store = RedbStore::on(move || theirs.files()).unwrap();
+    let reader = store.reader();
+    disk.fill_after(5);
+    store.commit(writes(&mut dice, &mut last, &mut known)).unwrap();
+    let until = Instant::now() + Duration::from_secs(20);
+    while reader.held().is_ok() {
+        assert!(Instant::now() < until, "what waits goes into the tree after a while");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(matches!(reader.revision(), Err(StoreError::Full)));
+    disk.has_room();
+    // What comes with any request.
+    store.tidy().unwrap();
+    assert_eq!(reader.revision().unwrap(), Revision(last));
+    store.commit(writes(&mut dice, &mut last, &mut known)).unwrap();
+    assert_eq!(reader.revision().unwrap(), Revision(last));
+}
+
+#[test]
+fn who_reads_is_told_something_whatever_the_disk_does() {
+    let mut dice = Dice(6);
+    let disk = Disk::default();
+    let (mut last, mut known) = (0, [false; 3]);
+    let theirs = disk.clone();
+    let mut store = RedbStore::on(move || theirs.files()).unwrap();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            let reader = store.reader();
+            scope.spawn(|| {
+                let reader = reader;
+                while !is_over.load(Ordering::Relaxed) {
+                    let _ = (reader.revision(), reader.held());
+                }
+            });
+        }
+        for _ in 0..300 {
+            disk.crash_after(dice.below(30));
+            let (mut then, mut known_then) = (last, known);
+            let done = store.commit(writes(&mut dice, &mut then, &mut known_then));
+            disk.is_back();
+            let newest = store.newest().unwrap();
+            assert!(newest == Revision(then) || done.is_err() && newest == Revision(last));
+            if newest == Revision(then) {
+                (last, known) = (then, known_then);
+            }
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+}
+
 /// So much is written that both halves of the log are in use, over and over; then the power goes.
 #[test]
 fn what_is_in_either_half_of_the_log_is_there_after_a_crash() {
@@ -218,7 +277,7 @@ fn what_a_disk_has_of_a_write_that_it_failed_is_answered_once_it_is_back() {
         let (desk, control, _running) = serve(RedbStore::on(move || theirs.files()).unwrap());
         desk.create_zone(batch(vec![servers()])).wait().unwrap();
         // Once it is in the tree nothing is under way.
-        desk.held().unwrap();
+        desk.revision().unwrap();
         disk.crash_after(operations);
         let refused = desk.write(batch(vec![put("a.kill.test", Rtype::A, &[10, 0, 0, 1])])).wait();
         let Err(refused) = refused else { break };

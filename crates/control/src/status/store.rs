@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StoreStatus {
-    /// Its file.
+    /// The file of its tree; its log is beside it.
     pub file: String,
-    /// Octets of it.
+    /// Octets of both.
     pub octets: u64,
     /// Octets that are free on its disk.
     pub free_octets: u64,

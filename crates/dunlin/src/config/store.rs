@@ -14,7 +14,7 @@ pub struct Store {
 pub enum StoreKind {
     /// Nothing: all zones are those of files.
     None,
-    /// One file in `[server] data_dir`.
+    /// Files in `[server] data_dir`.
     Redb,
 }
 

@@ -50,6 +50,10 @@ impl Store for Shaky {
 }
 
 impl Reader for Shaky {
+    fn held(&self) -> Result<Held, StoreError> {
+        self.store.held()
+    }
+
     fn revision(&self) -> Result<Revision, StoreError> {
         self.store.revision()
     }

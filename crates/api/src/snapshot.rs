@@ -90,9 +90,11 @@ pub async fn take_snapshot(
     let records = desk.records()?.clone();
     let (to, mut from) = mpsc::channel(SNAPSHOT_PIECES_MAX);
     spawn_blocking(move || {
-        let _turn = turn;
         let mut pieces = Pieces { piece: Vec::new(), to };
-        if let Err(why) = records.snapshot(&mut pieces) {
+        let taken = records.snapshot(&mut pieces);
+        // Who has seen the end may take the next one.
+        drop(turn);
+        if let Err(why) = taken {
             // Who asked may have hung up; else the stream ends without its end.
             let _ = pieces.to.blocking_send(Err(why));
         }

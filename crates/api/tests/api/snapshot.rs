@@ -75,3 +75,12 @@ fn a_snapshot_is_for_who_may_do_everything() {
         scene.ask("PUT", SNAPSHOT, &token, &media, &snapshot).refused(403);
     }
 }
+
+/// One at a time; and who has the whole of one may take the next at once.
+#[test]
+fn a_snapshot_may_be_taken_as_soon_as_one_was() {
+    let scene = Scene::new();
+    for n in 0..200 {
+        assert_eq!(scene.get("/v1/snapshot").status, 200, "{n}");
+    }
+}

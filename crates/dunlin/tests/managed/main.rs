@@ -135,7 +135,8 @@ fn a_restart_loses_no_question() {
     let asked = asked.into_inner();
     println!("{asked} questions");
     assert!(asked > 100, "too few to show anything");
-    assert_eq!(machine.property("NFileDescriptorStore"), "4", "UDP of two workers, TCP, and ops");
+    let kept = "UDP of two workers, TCP, ops and the API";
+    assert_eq!(machine.property("NFileDescriptorStore"), "5", "{kept}");
 
     machine.told(&["ls", "/run/dunlin/tap.sock"]);
     // A zone whose file is gone is answered from its copy.
@@ -196,7 +197,7 @@ fn a_question_to_the_socket_unit_starts_it() {
     machine.do_systemctl(&["start", "dunlin.socket"]);
     assert_eq!(machine.property("ActiveState"), "inactive");
     expect(dns, "ns.a.test", [192, 0, 2, 1]);
-    assert_eq!(machine.property("NFileDescriptorStore"), "1", "that of [ops] alone is not given");
+    assert_eq!(machine.property("NFileDescriptorStore"), "2", "[ops] and [api] are not given");
     assert!(!machine.log().contains("share a UDP socket"), "{}", machine.log());
     machine.do_systemctl(&["restart", "dunlin"]);
     expect(dns, "ns.a.test", [192, 0, 2, 1]);

@@ -195,8 +195,8 @@ fn deal(
     Ok((listeners, ports))
 }
 
-/// The threads of this process, by their numbers, and the names that the kernel keeps of them: their
-/// first 15 octets (`proc_pid_comm(5)`).
+/// The threads of this process, by their numbers, and the names that the kernel keeps of them:
+/// their first 15 octets (`proc_pid_comm(5)`).
 fn tasks() -> impl Iterator<Item = (i32, String)> {
     let tasks = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     tasks.filter_map(|task| {

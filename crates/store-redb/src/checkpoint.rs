@@ -83,10 +83,11 @@ impl Checkpoints {
     }
 
     /// Takes a group once it is laid down, by who gets the half and the place in it; waits while
-    /// there is no room for so many octets.
+    /// there is no room for so many octets. The tree may take `room` octets of the disk for it.
     pub fn log(
         &self,
         writes: Vec<Prepared>,
+        room: u64,
         octets: u64,
         lay_down: impl FnOnce(u64, u64) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
@@ -99,19 +100,19 @@ impl Checkpoints {
         // Until it lies there nobody must take the half.
         lay_down(line.half, line.end)?;
         line.end += octets;
-        self.push(&mut line, writes);
+        self.push(&mut line, writes, room);
         Ok(())
     }
 
     /// Takes a group that is not in the log, which is safe once it is in the tree.
-    pub fn put(&self, writes: Vec<Prepared>) {
-        self.push(&mut self.line(), writes);
+    pub fn put(&self, writes: Vec<Prepared>, room: u64) {
+        self.push(&mut self.line(), writes, room);
     }
 
-    fn push(&self, line: &mut Line, writes: Vec<Prepared>) {
+    fn push(&self, line: &mut Line, writes: Vec<Prepared>, room: u64) {
         let is_first = line.since.is_none();
         line.since.get_or_insert_with(Instant::now);
-        line.room += writes.iter().map(write::room).sum::<u64>();
+        line.room += room;
         line.waiting.extend(writes);
         line.came += 1;
         if is_first || line.is_due() {
@@ -163,9 +164,9 @@ impl Checkpoints {
         let mut line = self.line();
         (line.done, line.room_taken) = (line.taken, 0);
         if let Err(why) = done {
-            let Line { half, end, came, is_ended, .. } = mem::take(&mut *line);
-            let (taken, done, failure) = (came, came, Some(why));
-            *line = Line { half, end, came, taken, done, failure, is_ended, ..Line::default() };
+            // What came meanwhile is in the log, too.
+            drop(line.take());
+            (line.done, line.room_taken, line.failure) = (line.taken, 0, Some(why));
         }
         self.is_slow.store(false, Ordering::Relaxed);
         self.changed.notify_all();

@@ -15,19 +15,15 @@ mod tables;
 mod wal;
 mod write;
 
-use limits::{FREE_OCTETS_EACH, FREE_OCTETS_MIN, GROUP_OCTETS_MAX};
+use limits::{FREE_OCTETS_EACH, FREE_OCTETS_EDIT, FREE_OCTETS_MIN, GROUP_OCTETS_MAX};
 use records::{Prepared, Reader, Restoring, Revision, Store, StoreError};
 use redb::StorageBackend;
+pub use shared::paths;
 use shared::{Opener, Shared};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
-
-/// The files in the folder of a server's data: the tree, and the log of what is not yet there.
-pub fn paths(data_dir: &Path) -> [PathBuf; 2] {
-    shared::paths(data_dir)
-}
 
 /// The side that reads.
 struct Redb(Arc<Shared>);
@@ -117,12 +113,14 @@ impl Store for RedbStore {
         self.shared.mend()?;
         let octets: u64 = writes.iter().map(write::octets).sum();
         let is_large = octets > GROUP_OCTETS_MAX;
-        let room: u64 = writes.iter().map(write::room).sum();
+        let edits = writes.iter().map(|write| write::changes(write).len() as u64);
+        // Wherever its sets lie.
+        let room = FREE_OCTETS_EACH * octets + FREE_OCTETS_EDIT * edits.sum::<u64>();
         self.check_room(if is_large { FREE_OCTETS_EACH * octets } else { room })?;
         self.is_tidy &= writes.iter().all(|write| write.changes().is_some());
         let done = match is_large {
-            true => self.file(writes),
-            false => self.log(writes),
+            true => self.file(writes, room),
+            false => self.log(writes, room),
         };
         self.outcome(done, first)
     }
@@ -177,17 +175,17 @@ impl Store for RedbStore {
 
 impl RedbStore {
     /// Lays a group down in the log.
-    fn log(&self, writes: Vec<Prepared>) -> Result<(), StoreError> {
+    fn log(&self, writes: Vec<Prepared>, room: u64) -> Result<(), StoreError> {
         let group = self.shared.with(|opened| Ok(opened.wal.group(&writes)))?;
-        self.shared.checkpoints.log(writes, group.len(), |half, at| {
+        self.shared.checkpoints.log(writes, room, group.len(), |half, at| {
             self.shared.with(|opened| Ok(opened.wal.append(half, at, &group)?))
         })
     }
 
     /// Brings a group into the tree, with all that came before it.
-    fn file(&self, writes: Vec<Prepared>) -> Result<(), StoreError> {
+    fn file(&self, writes: Vec<Prepared>, room: u64) -> Result<(), StoreError> {
         self.shared.with(|_| Ok(()))?;
-        self.shared.checkpoints.put(writes);
+        self.shared.checkpoints.put(writes, room);
         checkpoint::settle(&self.shared)
     }
 

@@ -43,24 +43,22 @@ fn rows(read: &ReadTransaction) -> Result<Vec<Row>, StoreError> {
     Ok(found.iter().map(|octets| Row::read(octets)).collect::<Result<_, _>>()?)
 }
 
-fn revision(read: &ReadTransaction) -> Result<Revision, StoreError> {
+fn number(read: &ReadTransaction, name: &str) -> Result<u64, StoreError> {
     let find = || -> Result<u64, redb::Error> {
         let meta = read.open_table(META)?;
-        Ok(meta.get("revision")?.map_or(0, |revision| revision.value()))
+        Ok(meta.get(name)?.map_or(0, |number| number.value()))
     };
-    find().map(Revision).map_err(told)
+    find().map_err(told)
+}
+
+fn revision(read: &ReadTransaction) -> Result<Revision, StoreError> {
+    number(read, "revision").map(Revision)
 }
 
 /// The newest revision that is in the tree, and the key of its log.
 pub fn log_of(database: &Database) -> Result<(Revision, Key), StoreError> {
-    let find = || -> Result<(Revision, Key), redb::Error> {
-        let meta = database.begin_read()?.open_table(META)?;
-        let number = |name| -> Result<u64, redb::Error> {
-            Ok(meta.get(name)?.map_or(0, |number| number.value()))
-        };
-        Ok((Revision(number("revision")?), [number("log 0")?, number("log 1")?]))
-    };
-    find().map_err(told)
+    let read = database.begin_read().map_err(|error| told(error.into()))?;
+    Ok((revision(&read)?, [number(&read, "log 0")?, number(&read, "log 1")?]))
 }
 
 /// What is shown the key and value of a set, and says whether it wants more.

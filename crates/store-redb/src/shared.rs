@@ -118,7 +118,7 @@ impl Shared {
     }
 }
 
-/// The file of the tree in a folder, and that of the log.
+/// The files in the folder of a server's data: the tree, and the log of what is not yet there.
 pub fn paths(folder: &Path) -> [PathBuf; 2] {
     ["records.redb", "records.wal"].map(|name| folder.join(name))
 }

@@ -1,5 +1,5 @@
 //! What changes the tree: each call is one transaction.
-use crate::limits::{FREE_OCTETS_EACH, FREE_OCTETS_EDIT, SWEEP_SETS};
+use crate::limits::SWEEP_SETS;
 use crate::tables::{GONE, JOURNAL, Kept, META, Row, SETS, ZONES, set_key};
 use records::codec::{self, zone_key};
 use records::limits::{JOURNAL_ENTRIES_MAX, JOURNAL_OCTETS_MAX};
@@ -20,12 +20,8 @@ pub fn octets(write: &Prepared) -> u64 {
     changes(write).iter().map(held).sum::<usize>() as u64
 }
 
-/// Octets of the disk that a write may take wherever its sets lie.
-pub fn room(write: &Prepared) -> u64 {
-    FREE_OCTETS_EACH * octets(write) + FREE_OCTETS_EDIT * changes(write).len() as u64
-}
-
-fn changes(write: &Prepared) -> &[SetChange] {
+/// What becomes of sets by a write.
+pub fn changes(write: &Prepared) -> &[SetChange] {
     write.changes().map(|(_, changes)| changes).unwrap_or_default()
 }
 

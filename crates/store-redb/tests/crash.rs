@@ -51,6 +51,16 @@ fn change(dice: &mut Dice) -> SetChange {
     SetChange { name, rtype: Rtype::TXT, view: View::Default, before: None, after }
 }
 
+fn open(disk: &Disk) -> RedbStore {
+    let disk = disk.clone();
+    RedbStore::on(move || disk.files()).unwrap()
+}
+
+fn both(model: &mut Memory, store: &mut RedbStore, group: Vec<Prepared>) {
+    model.commit(group.clone()).unwrap();
+    store.commit(group).unwrap();
+}
+
 fn dump(store: &dyn Store) -> Vec<u8> {
     let mut octets = Vec::new();
     store.reader().snapshot(&mut octets).unwrap();
@@ -69,8 +79,7 @@ fn survive(seed: u64, lies: bool) -> Result<bool, String> {
     let (mut last, mut known) = (0, [false; 3]);
     let mut model = Memory::default();
     let mut states = vec![dump(&model)];
-    let theirs = disk.clone();
-    let mut store = RedbStore::on(move || theirs.files()).unwrap();
+    let mut store = open(&disk);
     if lies {
         disk.lie();
     }
@@ -131,8 +140,7 @@ fn a_full_disk_refuses_writes_and_is_read_and_written_again_once_there_is_room()
         let disk = Disk::default();
         let (mut last, mut known) = (0, [false; 3]);
         let mut model = Memory::default();
-        let theirs = disk.clone();
-        let mut store = RedbStore::on(move || theirs.files()).unwrap();
+        let mut store = open(&disk);
         let reader = store.reader();
         for _ in 0..2 {
             disk.fill_after(writes_left * u64::from(last == 0));
@@ -145,8 +153,7 @@ fn a_full_disk_refuses_writes_and_is_read_and_written_again_once_there_is_room()
             assert_eq!(dump(&store), dump(&model));
             assert_eq!(reader.revision().unwrap(), Revision(last));
             let group = writes(&mut dice, &mut last, &mut known);
-            model.commit(group.clone()).unwrap();
-            store.commit(group).unwrap();
+            both(&mut model, &mut store, group);
         }
         assert_eq!(dump(&store), dump(&model));
     }
@@ -159,13 +166,11 @@ fn a_disk_that_is_too_full_for_the_tree_has_all_in_the_log() {
     let disk = Disk::default();
     let (mut last, mut known) = (0, [false; 3]);
     let mut model = Memory::default();
-    let theirs = disk.clone();
-    let mut store = RedbStore::on(move || theirs.files()).unwrap();
+    let mut store = open(&disk);
     let reader = store.reader();
     for _ in 0..5 {
         let group = writes(&mut dice, &mut last, &mut known);
-        model.commit(group.clone()).unwrap();
-        store.commit(group).unwrap();
+        both(&mut model, &mut store, group);
     }
     disk.fill_after(0);
     assert!(matches!(reader.revision(), Err(StoreError::Full)));
@@ -175,8 +180,7 @@ fn a_disk_that_is_too_full_for_the_tree_has_all_in_the_log() {
     assert_eq!(store.newest().unwrap(), Revision(last));
     assert_eq!(dump(&store), dump(&model));
     let group = writes(&mut dice, &mut last, &mut known);
-    model.commit(group.clone()).unwrap();
-    store.commit(group).unwrap();
+    both(&mut model, &mut store, group);
     assert_eq!(dump(&store), dump(&model));
 }
 
@@ -186,8 +190,7 @@ fn a_tree_that_failed_by_itself_is_mended_by_whoever_writes_next() {
     let mut dice = Dice(4);
     let disk = Disk::default();
     let (mut last, mut known) = (0, [false; 3]);
-    let theirs = disk.clone();
-    let mut store = RedbStore::on(move || theirs.files()).unwrap();
+    let mut store = open(&disk);
     let reader = store.reader();
     disk.fill_after(5);
     store.commit(writes(&mut dice, &mut last, &mut known)).unwrap();
@@ -210,8 +213,7 @@ fn who_reads_is_told_something_whatever_the_disk_does() {
     let mut dice = Dice(6);
     let disk = Disk::default();
     let (mut last, mut known) = (0, [false; 3]);
-    let theirs = disk.clone();
-    let mut store = RedbStore::on(move || theirs.files()).unwrap();
+    let mut store = open(&disk);
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for _ in 0..2 {
@@ -242,8 +244,7 @@ fn who_reads_is_told_something_whatever_the_disk_does() {
 #[test]
 fn what_is_in_either_half_of_the_log_is_there_after_a_crash() {
     let (disk, mut model) = (Disk::default(), Memory::default());
-    let theirs = disk.clone();
-    let mut store = RedbStore::on(move || theirs.files()).unwrap();
+    let mut store = open(&disk);
     for n in 1..=100u64 {
         // Some of a size that is not put into the log at all.
         let size = if n % 30 == 7 { 40 } else { 14 };
@@ -257,12 +258,11 @@ fn what_is_in_either_half_of_the_log_is_there_after_a_crash() {
         let action = if n == 1 { Action::Create(changes) } else { Action::Change(changes) };
         let (when, revision) = (SystemTime::UNIX_EPOCH, Revision(n));
         let write = Prepared { zone: zone(0), revision, when, by: "x".into(), action };
-        model.commit(vec![write.clone()]).unwrap();
-        store.commit(vec![write]).unwrap();
+        both(&mut model, &mut store, vec![write]);
     }
     let left = disk.reboot(&mut Dice(3));
     drop(store);
-    let again = RedbStore::on(move || left.files()).unwrap();
+    let again = open(&left);
     assert!(dump(&again) == dump(&model));
 }
 
@@ -273,8 +273,7 @@ fn what_a_disk_has_of_a_write_that_it_failed_is_answered_once_it_is_back() {
     let mut there_all_the_same = 0;
     for operations in 0..100 {
         let disk = Disk::default();
-        let theirs = disk.clone();
-        let (desk, control, _running) = serve(RedbStore::on(move || theirs.files()).unwrap());
+        let (desk, control, _running) = serve(open(&disk));
         desk.create_zone(batch(vec![servers()])).wait().unwrap();
         // Once it is in the tree nothing is under way.
         desk.revision().unwrap();
@@ -308,8 +307,7 @@ fn a_restore_that_a_disk_fails_is_there_or_not_and_the_next_write_is_done() {
         let mut dice = Dice(5);
         let disk = Disk::default();
         let (mut last, mut known) = (0, [false; 3]);
-        let theirs = disk.clone();
-        let mut store = RedbStore::on(move || theirs.files()).unwrap();
+        let mut store = open(&disk);
         store.commit(writes(&mut dice, &mut last, &mut known)).unwrap();
         let octets = dump(&store);
         let (revision, when) = (Revision(last + 1), SystemTime::UNIX_EPOCH);
@@ -335,11 +333,10 @@ fn it_does_what_the_store_in_memory_does() {
     let mut dice = Dice(11);
     let (mut last, mut known) = (0, [false; 3]);
     let (mut model, disk) = (Memory::default(), Disk::default());
-    let mut store = RedbStore::on(move || disk.files()).unwrap();
+    let mut store = open(&disk);
     for _ in 0..60 {
         let group = writes(&mut dice, &mut last, &mut known);
-        model.commit(group.clone()).unwrap();
-        store.commit(group).unwrap();
+        both(&mut model, &mut store, group);
         while store.tidy().unwrap() {}
         assert_eq!(dump(&store), dump(&model));
         let (ours, theirs) = (store.reader(), model.reader());

@@ -5,6 +5,7 @@ mod attached;
 mod counts;
 mod interface;
 pub mod limits;
+pub mod netlink;
 mod program;
 mod queue;
 mod ring;

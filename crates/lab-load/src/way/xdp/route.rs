@@ -2,27 +2,19 @@
 //! say (`rtnetlink(7)`).
 
 use crate::limits::{NEIGHBOUR_LOOK, NEIGHBOUR_PATIENCE};
-use rustix::io::Errno;
-use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
+use port_xdp::netlink::{ACK, Netlink, attribute, cut_short, half, word};
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::OwnedFd;
 use std::thread::sleep;
 use std::time::Instant;
 
-/// Octets of the headers of all messages, and of those about routes, devices and neighbours.
-const HEADER: usize = 16;
+/// Octets of the headers of messages about routes, devices and neighbours.
 const ROUTE: usize = 12;
 const DEVICE: usize = 16;
 const NEIGHBOUR: usize = 12;
-/// Octets of an answer of the kernel: no message about one of these is longer.
-const ANSWER: usize = 32 << 10;
 
 // `linux/netlink.h`, `linux/rtnetlink.h`, `linux/neighbour.h`, `linux/if_link.h`.
-const REQUEST: u16 = 0x1;
-const ACK: u16 = 0x4;
 const CREATE: u16 = 0x400;
-const ERROR: u16 = 2;
 const GET_DEVICE: u16 = 18;
 const GET_ROUTE: u16 = 26;
 const NEW_NEIGHBOUR: u16 = 28;
@@ -140,31 +132,11 @@ struct Device {
 }
 
 /// A line to the kernel.
-struct Kernel {
-    socket: OwnedFd,
-    buffer: Vec<u8>,
-}
+struct Kernel(Netlink);
 
 impl Kernel {
     fn open() -> io::Result<Self> {
-        let (family, kind) = (AddressFamily::NETLINK, SocketType::RAW);
-        // The first of its protocols, which is number 0, is NETLINK_ROUTE.
-        let socket = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
-        Ok(Self { socket, buffer: vec![0; ANSWER] })
-    }
-
-    /// Asks, and gives what is behind the header of the answer; nothing where it only says yes.
-    fn ask(
-        &mut self,
-        kind: u16,
-        flags: u16,
-        fixed: &[u8],
-        attributes: &[(u16, &[u8])],
-    ) -> io::Result<&[u8]> {
-        let question = message(kind, REQUEST | flags, fixed, attributes);
-        rustix::net::send(&self.socket, &question, SendFlags::empty())?;
-        let len = rustix::io::read(&self.socket, &mut self.buffer)?;
-        answer(&self.buffer[..len])
+        Netlink::open().map(Self)
     }
 
     fn route(&mut self, to: IpAddr, from: IpAddr, by: Option<u32>) -> io::Result<Route> {
@@ -173,7 +145,7 @@ impl Kernel {
         fixed[..3].copy_from_slice(&[family(&to), to.len() as u8 * 8, from.len() as u8 * 8]);
         let mut attributes = vec![(ROUTE_TO, &to[..]), (ROUTE_FROM, &from[..])];
         attributes.extend(by.as_ref().map(|index| (ROUTE_DEVICE, &index[..])));
-        read_route(self.ask(GET_ROUTE, 0, &fixed, &attributes)?)
+        read_route(self.0.ask(GET_ROUTE, 0, &fixed, &attributes)?)
     }
 
     /// A device by its number, or by its name.
@@ -182,7 +154,7 @@ impl Kernel {
         fixed[4..8].copy_from_slice(&index.to_ne_bytes());
         let name = name.map(|name| [name.as_bytes(), &[0]].concat());
         let attributes: Vec<_> = name.iter().map(|name| (DEVICE_NAME, &name[..])).collect();
-        read_device(self.ask(GET_DEVICE, 0, &fixed, &attributes)?)
+        read_device(self.0.ask(GET_DEVICE, 0, &fixed, &attributes)?)
     }
 
     /// Has the kernel find out a neighbour's address, if it does not know it.
@@ -190,13 +162,13 @@ impl Kernel {
         let ip = octets(ip);
         let mut fixed = about(device, &ip);
         fixed[10] = USE;
-        self.ask(NEW_NEIGHBOUR, ACK | CREATE, &fixed, &[(NEIGHBOUR_IP, &ip)]).map(drop)
+        self.0.ask(NEW_NEIGHBOUR, ACK | CREATE, &fixed, &[(NEIGHBOUR_IP, &ip)]).map(drop)
     }
 
     /// A neighbour's address, where it is known.
     fn neighbour(&mut self, device: u32, ip: IpAddr) -> io::Result<Option<Address>> {
         let ip = octets(ip);
-        match self.ask(GET_NEIGHBOUR, 0, &about(device, &ip), &[(NEIGHBOUR_IP, &ip)]) {
+        match self.0.ask(GET_NEIGHBOUR, 0, &about(device, &ip), &[(NEIGHBOUR_IP, &ip)]) {
             Ok(answer) => Ok(read_neighbour(answer)),
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
             Err(error) => Err(error),
@@ -221,60 +193,6 @@ fn octets(ip: IpAddr) -> Vec<u8> {
 
 fn family(ip: &[u8]) -> u8 {
     if ip.len() == 4 { libc::AF_INET as u8 } else { libc::AF_INET6 as u8 }
-}
-
-fn message(kind: u16, flags: u16, fixed: &[u8], attributes: &[(u16, &[u8])]) -> Vec<u8> {
-    let mut octets = vec![0; HEADER];
-    octets[4..6].copy_from_slice(&kind.to_ne_bytes());
-    octets[6..8].copy_from_slice(&flags.to_ne_bytes());
-    octets.extend(fixed);
-    for (kind, value) in attributes {
-        octets.extend((4 + value.len() as u16).to_ne_bytes());
-        octets.extend(kind.to_ne_bytes());
-        octets.extend(*value);
-        octets.resize(octets.len().next_multiple_of(4), 0);
-    }
-    let len = octets.len() as u32;
-    octets[..4].copy_from_slice(&len.to_ne_bytes());
-    octets
-}
-
-fn cut_short() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "an answer of the kernel's ends too early")
-}
-
-fn half(octets: &[u8], at: usize) -> io::Result<u16> {
-    let octets = octets.get(at..at + 2).ok_or_else(cut_short)?;
-    Ok(u16::from_ne_bytes([octets[0], octets[1]]))
-}
-
-fn word(octets: &[u8], at: usize) -> io::Result<u32> {
-    let octets = octets.get(at..).and_then(<[u8]>::first_chunk).ok_or_else(cut_short)?;
-    Ok(u32::from_ne_bytes(*octets))
-}
-
-/// What an answer says behind its header.
-fn answer(octets: &[u8]) -> io::Result<&[u8]> {
-    let body = octets.get(HEADER..word(octets, 0)? as usize).ok_or_else(cut_short)?;
-    if half(octets, 4)? != ERROR {
-        return Ok(body);
-    }
-    match word(body, 0)?.cast_signed() {
-        0 => Ok(&[]),
-        code => Err(Errno::from_raw_os_error(code.saturating_neg()).into()),
-    }
-}
-
-/// The value of an attribute, of those behind a fixed part.
-fn attribute(mut octets: &[u8], wanted: u16) -> Option<&[u8]> {
-    loop {
-        let (len, kind) = (usize::from(half(octets, 0).ok()?), half(octets, 2).ok()?);
-        let value = octets.get(4..len)?;
-        if kind == wanted {
-            return Some(value);
-        }
-        octets = octets.get(len.next_multiple_of(4)..)?;
-    }
 }
 
 fn ip(octets: &[u8]) -> Option<IpAddr> {
@@ -311,6 +229,7 @@ fn read_neighbour(body: &[u8]) -> Option<Address> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use port_xdp::netlink::{answer, message};
     use proptest::prelude::*;
 
     #[test]
@@ -333,9 +252,6 @@ mod tests {
         let told = message(24, 0, &[2, 32, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0], &attributes);
         let route = read_route(answer(&told).unwrap()).unwrap();
         assert_eq!(route, Route { is_local: false, device: 7, gateway: Some(gateway) });
-        let refused = message(ERROR, 0, &(-libc::ENETUNREACH).to_ne_bytes(), &[]);
-        assert_eq!(answer(&refused).unwrap_err().raw_os_error(), Some(libc::ENETUNREACH));
-        assert!(answer(&message(ERROR, 0, &[0; 4], &[])).unwrap().is_empty());
     }
 
     #[test]
@@ -355,7 +271,6 @@ mod tests {
         /// Whatever the kernel were to say: no panic.
         #[test]
         fn nothing_in_an_answer_makes_it_panic(octets: Vec<u8>) {
-            let _ = answer(&octets);
             let _ = (read_route(&octets), read_device(&octets), read_neighbour(&octets));
         }
     }

@@ -46,6 +46,9 @@ bpf: ## compile the XDP programs again; their objects are committed
 	@scripts/require test
 	@crates/port-xdp/bpf/build crates/port-xdp/bpf/filter.c crates/port-xdp/bpf/filter.o
 	@crates/port-xdp/bpf/build crates/lab-echo/bpf/echo.c crates/lab-echo/bpf/echo.o
+	@cd crates/port-xdp/bpf && for protocol in 2 3; do \
+	  ./build dispatcher.c dispatcher-$$protocol.o -DPROTOCOL=$$protocol && \
+	  ./build dispatcher.c dispatcher-$$protocol-frags.o -DPROTOCOL=$$protocol -DFRAGS || exit 1; done
 
 bench-instructions: ## instructions a query; more than the limit fails
 	@scripts/require test

@@ -117,8 +117,8 @@ impl Bypass {
             return self.fail(&error);
         }
         let zero_copy = queues.iter().all(|queue| queue.is_zero_copy);
-        let queues = queues.len();
-        tracing::info!(interface, mode, queues, zero_copy, "served past the kernel");
+        let (queues, joined) = (queues.len(), program.is_joined());
+        tracing::info!(interface, mode, joined, queues, zero_copy, "served past the kernel");
         let nice = self.wanted.as_ref().map_or(0, |xdp| xdp.nice);
         if let Err(error) = threads.set_nice(nice) {
             tracing::warn!(
@@ -147,6 +147,7 @@ impl Bypass {
             interface,
             failed,
             mode: program.mode().name().to_owned(),
+            joined: program.is_joined(),
             zero_copy: queues.iter().all(|queue| queue.is_zero_copy),
             // A kernel that told once tells always.
             passed: passed(program.passed().unwrap_or_default()),
@@ -174,7 +175,8 @@ impl Attached {
             Queues::All => (0..interface.queues).collect(),
             Queues::Listed(queues) => queues.clone(),
         };
-        let program = Program::attach(&interface, &Rules { listen, route_check: xdp.route_check })?;
+        let (route_check, priority) = (xdp.route_check, Some(xdp.priority));
+        let program = Program::attach(&interface, &Rules { listen, route_check, priority })?;
         let (mut queues, mut ports) = (Vec::new(), Vec::new());
         for number in numbers {
             let (queue, watched) = open_queue(&interface, number).map_err(XdpError::Interface)?;
@@ -184,9 +186,10 @@ impl Attached {
         Ok((Self { interface, program, queues }, ports))
     }
 
-    /// Whether the interface is still what it was.
+    /// Whether the interface is still what it was, and the program there.
     fn is_there(&self) -> bool {
         Interface::find(&self.interface.name).is_ok_and(|now| now == self.interface)
+            && self.program.is_there()
     }
 }
 

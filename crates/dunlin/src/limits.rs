@@ -9,6 +9,8 @@ pub const LISTEN_MAX: usize = plane::limits::ADDRESSES_MAX;
 pub const INTERFACE_LEN_MAX: usize = 15;
 /// Nicenesses that workers may get: what puts them behind others is nobody's wish.
 pub const NICE: std::ops::RangeInclusive<i32> = -20..=0;
+/// Run priorities in a dispatcher of XDP programs.
+pub const PRIORITY: std::ops::RangeInclusive<u32> = 0..=i32::MAX as u32;
 /// Worker threads: each has a reader of the image, of which streams need some too.
 pub const WORKERS_MAX: usize = 256;
 /// Zones of one config.

@@ -120,11 +120,12 @@ fn xdp(status: &XdpStatus) -> String {
         return format!("{interface} is served by sockets alone: {}", plain(failed));
     }
     let copied = if status.zero_copy { "zero copy" } else { "copied" };
+    let joined = if status.joined { ", in a dispatcher" } else { "" };
     let count_of = |name: &str| status.passed.get(name).copied().unwrap_or_default();
     let left: u64 = ["route", "neighbour", "long", "socket"].map(count_of).iter().sum();
     let lost: u64 = status.queues.iter().flat_map(|queue| queue.lost.values()).sum();
     format!(
-        "{interface}, {}, {copied}, {}; {} taken, {} left to sockets, {} lost",
+        "{interface}, {}{joined}, {copied}, {}; {} taken, {} left to sockets, {} lost",
         plain(&status.mode),
         plural(status.queues.len(), "queue"),
         count(count_of("taken")),

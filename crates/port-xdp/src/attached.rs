@@ -1,11 +1,13 @@
 //! A program of the kernel's, attached to an interface.
 
+use crate::dispatcher::{COMPONENT, Place};
 use crate::interface::Interface;
 use crate::limits::TARGETS_MAX;
-use aya::maps::{MapData, MapError, PerCpuArray};
+use aya::maps::{Map, MapData, MapError, PerCpuArray};
 use aya::programs::links::FdLink;
-use aya::programs::{ProgramError, Xdp, XdpMode};
+use aya::programs::{Program, ProgramError, Xdp, XdpMode};
 use aya::{Ebpf, EbpfError, EbpfLoader};
+use std::collections::HashMap;
 use std::error::Error;
 use std::{fmt, io};
 
@@ -20,6 +22,8 @@ pub enum XdpError {
     Attach(Box<dyn Error + Send + Sync>),
     /// Something is attached there already.
     Busy(String),
+    /// Something is attached there already, which was not joined.
+    Dispatcher(String, Box<dyn Error + Send + Sync>),
     /// What is attached would stay when this process ends.
     NoLink,
     /// A table of the program does not take an entry.
@@ -45,6 +49,13 @@ impl fmt::Display for XdpError {
                 f,
                 "another XDP program is attached to {name} (`ip link show dev {name}` tells \
                  which): detach it, or leave this interface to sockets"
+            ),
+            Self::Dispatcher(name, error) => write!(
+                f,
+                "another XDP program is attached to {name}, and cannot be joined: {}; joining \
+                 libxdp's dispatcher takes Linux 5.10, the BPF file system, and root or \
+                 CAP_SYS_ADMIN and CAP_DAC_OVERRIDE",
+                chain(&**error)
             ),
             Self::NoLink => write!(
                 f,
@@ -101,12 +112,32 @@ impl Mode {
     }
 }
 
+/// The tables of a program.
+pub struct Tables(HashMap<String, Map>);
+
+impl Tables {
+    fn take(ebpf: &mut Ebpf) -> Self {
+        let names: Vec<_> = ebpf.maps().map(|(name, _)| name.to_owned()).collect();
+        let table = |name: String| ebpf.take_map(&name).map(|map| (name, map));
+        Self(names.into_iter().filter_map(table).collect())
+    }
+
+    pub(crate) fn get(&mut self, name: &'static str) -> Result<&mut Map, XdpError> {
+        self.0.get_mut(name).ok_or_else(|| missing(name))
+    }
+}
+
+fn missing(name: &'static str) -> XdpError {
+    XdpError::Table(name, MapError::InvalidName { name: name.to_owned() })
+}
+
 /// A program with its tables, attached by a link: it is gone with this value, and with the process
-/// however that ends.
+/// however that ends. Or a component of a dispatcher, which stays where the process cannot leave.
 pub struct Attached {
-    pub(crate) ebpf: Ebpf,
+    pub(crate) tables: Tables,
     mode: Mode,
-    _link: FdLink,
+    _link: Option<FdLink>,
+    place: Option<Place>,
 }
 
 impl fmt::Debug for Attached {
@@ -118,7 +149,8 @@ impl fmt::Debug for Attached {
 impl Attached {
     /// Loads the program `dunlin` of an object, or `dunlin_whole` where there is one and the kernel
     /// does not take the other; has its tables filled, and attaches it: by the driver where that
-    /// can, else by the kernel.
+    /// can, else by the kernel; or, where it has a run priority and a dispatcher of libxdp's is
+    /// there, in that. It has to know of packets in several buffers then.
     ///
     /// # Errors
     /// Why not, and what to do.
@@ -126,18 +158,52 @@ impl Attached {
         mut loader: EbpfLoader<'_>,
         object: &[u8],
         interface: &Interface,
-        fill: impl FnOnce(&mut Ebpf) -> Result<(), XdpError>,
+        priority: Option<u32>,
+        fill: impl Fn(&mut Tables) -> Result<(), XdpError>,
     ) -> Result<Self, XdpError> {
-        let failed = |error: EbpfError| XdpError::Load(error.into());
-        let mut ebpf = loader.load(object).map_err(failed)?;
-        fill(&mut ebpf)?;
+        let mut ebpf = loader.load(object).map_err(unread)?;
+        let mut tables = Tables::take(&mut ebpf);
+        fill(&mut tables)?;
         let xdp = load(&mut ebpf)?;
         let (mode, link) = match attach(xdp, interface, XdpMode::Driver) {
             Ok(link) => (Mode::Native, link),
-            Err(error @ (XdpError::Busy(_) | XdpError::NoLink)) => return Err(error),
+            Err(busy @ XdpError::Busy(_)) => {
+                let Some(priority) = priority else { return Err(busy) };
+                return Self::join(loader, object, interface, priority, fill);
+            }
+            Err(error @ XdpError::NoLink) => return Err(error),
             Err(_) => (Mode::Generic, attach(xdp, interface, XdpMode::Skb)?),
         };
-        Ok(Self { ebpf, mode, _link: link })
+        Ok(Self { tables, mode, _link: Some(link), place: None })
+    }
+
+    fn join(
+        mut loader: EbpfLoader<'_>,
+        object: &[u8],
+        interface: &Interface,
+        priority: u32,
+        fill: impl Fn(&mut Tables) -> Result<(), XdpError>,
+    ) -> Result<Self, XdpError> {
+        let mut ebpf = loader.extension(COMPONENT).load(object).map_err(unread)?;
+        let mut tables = Tables::take(&mut ebpf);
+        fill(&mut tables)?;
+        let component = program(&mut ebpf, COMPONENT)?.try_into().map_err(unloaded)?;
+        let name = || interface.name.clone();
+        match Place::take(interface.index, priority, component) {
+            Ok(Some((place, mode))) => Ok(Self { tables, mode, _link: None, place: Some(place) }),
+            Ok(None) => Err(XdpError::Busy(name())),
+            Err(error) => Err(XdpError::Dispatcher(name(), error)),
+        }
+    }
+
+    /// Whether it runs in a dispatcher, beside others.
+    pub fn is_joined(&self) -> bool {
+        self.place.is_some()
+    }
+
+    /// Whether it is still attached, which others can change where it is joined.
+    pub fn is_there(&self) -> bool {
+        self.place.as_ref().is_none_or(Place::is_there)
     }
 
     /// Who runs it.
@@ -151,8 +217,7 @@ impl Attached {
     /// The kernel does not tell.
     pub fn counts<const N: usize>(&self) -> Result<[u64; N], XdpError> {
         let table = |error| XdpError::Table("counts", error);
-        let missing = || table(MapError::InvalidName { name: "counts".to_owned() });
-        let map = self.ebpf.map("counts").ok_or_else(missing)?;
+        let map = self.tables.0.get("counts").ok_or_else(|| missing("counts"))?;
         let counts = PerCpuArray::<&MapData, u64>::try_from(map).map_err(table)?;
         let mut sums = [0; N];
         for (index, sum) in (0..).zip(&mut sums) {
@@ -162,30 +227,28 @@ impl Attached {
     }
 }
 
-/// A table of the program's.
-pub(crate) fn map<'e>(
-    ebpf: &'e mut Ebpf,
-    name: &'static str,
-) -> Result<&'e mut aya::maps::Map, XdpError> {
-    let missing = || XdpError::Table(name, MapError::InvalidName { name: name.to_owned() });
-    ebpf.map_mut(name).ok_or_else(missing)
-}
-
 /// Loads the first program that the kernel takes.
 fn load(ebpf: &mut Ebpf) -> Result<&mut Xdp, XdpError> {
-    let load = |ebpf: &mut Ebpf, name| program(ebpf, name)?.load().map_err(unloaded);
+    let load = |ebpf: &mut Ebpf, name| xdp(ebpf, name)?.load().map_err(unloaded);
     match load(ebpf, "dunlin") {
         Err(_) if ebpf.program(WHOLE).is_some() => {
             load(ebpf, WHOLE)?;
-            program(ebpf, WHOLE)
+            xdp(ebpf, WHOLE)
         }
-        loaded => loaded.and_then(|()| program(ebpf, "dunlin")),
+        loaded => loaded.and_then(|()| xdp(ebpf, "dunlin")),
     }
 }
 
-fn program<'e>(ebpf: &'e mut Ebpf, name: &str) -> Result<&'e mut Xdp, XdpError> {
-    let program = ebpf.program_mut(name).ok_or_else(|| XdpError::Load("no program".into()))?;
-    program.try_into().map_err(unloaded)
+fn xdp<'e>(ebpf: &'e mut Ebpf, name: &str) -> Result<&'e mut Xdp, XdpError> {
+    program(ebpf, name)?.try_into().map_err(unloaded)
+}
+
+fn program<'e>(ebpf: &'e mut Ebpf, name: &str) -> Result<&'e mut Program, XdpError> {
+    ebpf.program_mut(name).ok_or_else(|| XdpError::Load("no program".into()))
+}
+
+fn unread(error: EbpfError) -> XdpError {
+    XdpError::Load(error.into())
 }
 
 fn unloaded(error: ProgramError) -> XdpError {

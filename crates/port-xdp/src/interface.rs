@@ -1,17 +1,35 @@
 //! What a network interface is.
 
+use crate::attached::Mode;
 use crate::limits::{CHUNK, CHUNK_MAX, HEADROOM, LINKS_MAX, QUEUES_MAX};
+use crate::netlink::{ACK, Netlink, attribute, attributes_of, cut_short, word};
 use packet::frame::LINK_MAX;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::{fs, io, mem, ptr};
 
 /// `SIOCETHTOOL`, `ETHTOOL_GCHANNELS`, and the structure that it fills (`linux/ethtool.h`).
 const SIOCETHTOOL: libc::Ioctl = 0x8946;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
+
+// `linux/rtnetlink.h`, `linux/if_link.h`.
+const GET_DEVICE: u16 = 18;
+const SET_DEVICE: u16 = 19;
+/// Octets of the header of a message about a device.
+const DEVICE: usize = 16;
+const XDP: u16 = 43;
+const XDP_FD: u16 = 1;
+const XDP_ATTACHED: u16 = 2;
+const XDP_FLAGS: u16 = 3;
+const XDP_PROGRAM: u16 = 4;
+const XDP_EXPECTED_FD: u16 = 8;
+const NESTED: u16 = 0x8000;
+const GENERIC: u32 = 1 << 1;
+const NATIVE: u32 = 1 << 2;
+const REPLACE: u32 = 1 << 4;
 
 #[repr(C)]
 #[derive(Default)]
@@ -91,6 +109,63 @@ impl Interface {
         links.truncate(LINKS_MAX);
         links
     }
+}
+
+/// An XDP program that is attached to an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attachment {
+    /// The kernel's number of it.
+    pub program: u32,
+    /// Who runs it.
+    pub mode: Mode,
+}
+
+/// What is attached to an interface; nothing: there is no program, no interface, or more than one
+/// program.
+///
+/// # Errors
+/// The kernel does not tell.
+pub fn attached(interface: u32) -> io::Result<Option<Attachment>> {
+    let mut netlink = Netlink::open()?;
+    let answer = match netlink.ask(GET_DEVICE, 0, &about(interface), &[]) {
+        Err(error) if error.raw_os_error() == Some(libc::ENODEV) => return Ok(None),
+        answer => answer?,
+    };
+    let xdp = attribute(answer.get(DEVICE..).ok_or_else(cut_short)?, XDP).unwrap_or_default();
+    let mode = match attribute(xdp, XDP_ATTACHED) {
+        Some([1]) => Mode::Native,
+        Some([2]) => Mode::Generic,
+        _ => return Ok(None),
+    };
+    let program = word(attribute(xdp, XDP_PROGRAM).ok_or_else(cut_short)?, 0)?;
+    Ok(Some(Attachment { program, mode }))
+}
+
+/// Has a program, or none, in the place of one that is attached to an interface.
+///
+/// # Errors
+/// Something else is attached, or the kernel does not take this one there.
+pub fn replace(
+    interface: u32,
+    old: impl AsFd,
+    new: Option<impl AsFd>,
+    mode: Mode,
+) -> io::Result<()> {
+    let flags = REPLACE | if mode == Mode::Native { NATIVE } else { GENERIC };
+    let xdp = attributes_of(&[
+        (XDP_FD, &new.map_or(-1, |new| new.as_fd().as_raw_fd()).to_ne_bytes()),
+        (XDP_FLAGS, &flags.to_ne_bytes()),
+        (XDP_EXPECTED_FD, &old.as_fd().as_raw_fd().to_ne_bytes()),
+    ]);
+    let attributes = [(XDP | NESTED, &xdp[..])];
+    Netlink::open()?.ask(SET_DEVICE, ACK, &about(interface), &attributes).map(drop)
+}
+
+/// The header of a message about an interface.
+fn about(interface: u32) -> [u8; DEVICE] {
+    let mut fixed = [0; DEVICE];
+    fixed[4..8].copy_from_slice(&interface.to_ne_bytes());
+    fixed
 }
 
 /// The addresses of all interfaces of this host: what a socket that is bound to every address is

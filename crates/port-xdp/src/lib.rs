@@ -3,6 +3,7 @@
 
 mod attached;
 mod counts;
+mod dispatcher;
 mod interface;
 pub mod limits;
 pub mod netlink;
@@ -15,7 +16,7 @@ mod umem;
 #[cfg(test)]
 mod fake;
 
-pub use attached::{Attached, Mode, XdpError};
+pub use attached::{Attached, Mode, Tables, XdpError};
 /// To load a program of one's own by: [`Attached::new`].
 pub use aya::{EbpfLoader, include_bytes_aligned};
 pub use counts::{Counts, Places};

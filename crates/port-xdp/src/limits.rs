@@ -38,3 +38,10 @@ pub const LINKS_MAX: usize = 1_024;
 pub const QUEUE_FREED_MAX: Duration = Duration::from_secs(1);
 /// How often it is looked at meanwhile.
 pub const QUEUE_LOOK: Duration = Duration::from_millis(5);
+
+/// How long others may change a dispatcher before we do.
+pub const DISPATCHER_LOCKED_MAX: Duration = Duration::from_secs(5);
+/// How often it is looked at meanwhile.
+pub const DISPATCHER_LOOK: Duration = Duration::from_millis(20);
+/// How often others may be faster in changing it.
+pub const DISPATCHER_TRIES: u32 = 10;

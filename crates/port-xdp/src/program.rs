@@ -1,10 +1,10 @@
 //! The program that the kernel runs for every packet of an interface: it lets in what is for us.
 
-use crate::attached::{Attached, Mode, XdpError, map};
+use crate::attached::{Attached, Mode, Tables, XdpError};
 use crate::interface::{Interface, addresses};
 use crate::limits::TARGETS_MAX;
+use aya::EbpfLoader;
 use aya::maps::{HashMap, MapData, MapError, XskMap};
-use aya::{Ebpf, EbpfLoader};
 use packet::frame::NETWORK_MAX;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -23,6 +23,9 @@ pub struct Rules {
     pub listen: Vec<SocketAddr>,
     /// Whether a packet is left to the kernel that would answer it another way.
     pub route_check: bool,
+    /// When it is its turn among other programs, where those are in a dispatcher of libxdp's: after
+    /// those of a lower number. Nothing: no dispatcher is joined.
+    pub priority: Option<u32>,
 }
 
 /// What the program counted.
@@ -49,7 +52,8 @@ pub struct Passed {
     pub probe: u64,
 }
 
-/// The program, attached. It is gone with this value, and with the process however that ends.
+/// The program, attached. It is gone with this value, and with the process however that ends; in a
+/// dispatcher a component may stay, which leaves everything to the kernel.
 #[derive(Debug)]
 pub struct Program {
     attached: Attached,
@@ -86,17 +90,18 @@ impl Program {
         loader.override_global("room", &room, true).override_global("route_check", &check, true);
         loader.override_global("own", &interface.address, true);
         loader.map_max_entries("targets", targets_max);
-        let prepare = |ebpf: &mut Ebpf| {
-            set_targets(ebpf, &rules.listen)?;
+        let prepare = |tables: &mut Tables| {
+            set_targets(tables, &rules.listen)?;
             let table = |error| XdpError::Table("links", error);
-            let mut links = HashMap::<_, u32, u32>::try_from(map(ebpf, "links")?).map_err(table)?;
+            let mut links =
+                HashMap::<_, u32, u32>::try_from(tables.get("links")?).map_err(table)?;
             interface
                 .links()
                 .into_iter()
                 .try_for_each(|(index, tags)| links.insert(index, tags, 0).map_err(table))
         };
         let routes = rules.route_check.then(Routes::let_be_asked);
-        let attached = Attached::new(loader, OBJECT, interface, prepare)?;
+        let attached = Attached::new(loader, OBJECT, interface, rules.priority, prepare)?;
         Ok(Self { attached, _routes: routes })
     }
 
@@ -105,14 +110,23 @@ impl Program {
         self.attached.mode()
     }
 
+    /// Whether it runs in a dispatcher, beside others.
+    pub fn is_joined(&self) -> bool {
+        self.attached.is_joined()
+    }
+
+    /// Whether it is still attached, which others can change where it is joined.
+    pub fn is_there(&self) -> bool {
+        self.attached.is_there()
+    }
+
     /// Lets in what comes by a queue, from now on, to this AF_XDP socket of it.
     ///
     /// # Errors
     /// The kernel refuses.
     pub fn serve(&mut self, queue: u32, socket: impl AsFd) -> Result<(), XdpError> {
         let table = |error| XdpError::Table("sockets", error);
-        let mut sockets =
-            XskMap::try_from(map(&mut self.attached.ebpf, "sockets")?).map_err(table)?;
+        let mut sockets = XskMap::try_from(self.attached.tables.get("sockets")?).map_err(table)?;
         sockets.set(queue, socket.as_fd().as_raw_fd(), 0).map_err(table)
     }
 
@@ -122,7 +136,7 @@ impl Program {
     /// # Errors
     /// They are too many, and those from before stay; or the kernel refuses.
     pub fn listen(&mut self, listen: &[SocketAddr]) -> Result<(), XdpError> {
-        set_targets(&mut self.attached.ebpf, listen)
+        set_targets(&mut self.attached.tables, listen)
     }
 
     /// Lets in what comes to one address and port, by this queue alone; by others it is left to the
@@ -131,7 +145,7 @@ impl Program {
     /// # Errors
     /// The table is full, or the kernel refuses.
     pub fn admit(&mut self, target: SocketAddr, queue: u32) -> Result<(), XdpError> {
-        targets(&mut self.attached.ebpf)?.insert(key(target), queue, 0).map_err(of_targets)
+        targets(&mut self.attached.tables)?.insert(key(target), queue, 0).map_err(of_targets)
     }
 
     /// Leaves what comes to an address and port to the kernel from now on.
@@ -139,7 +153,7 @@ impl Program {
     /// # Errors
     /// It was not let in, or the kernel refuses.
     pub fn dismiss(&mut self, target: SocketAddr) -> Result<(), XdpError> {
-        targets(&mut self.attached.ebpf)?.remove(&key(target)).map_err(of_targets)
+        targets(&mut self.attached.tables)?.remove(&key(target)).map_err(of_targets)
     }
 
     /// What it counted.
@@ -150,6 +164,15 @@ impl Program {
         let counts = self.attached.counts()?;
         let [taken, unchecked, route, neighbour, long, socket, foreign, probe] = counts;
         Ok(Passed { taken, unchecked, route, neighbour, long, socket, foreign, probe })
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // It may be that a dispatcher is not to be left any more. What stays there takes nothing.
+        if self.is_joined() {
+            let _ = self.listen(&[]);
+        }
     }
 }
 
@@ -193,19 +216,19 @@ fn of_targets(error: MapError) -> XdpError {
 }
 
 /// The table of addresses, each with the queue that it is let in by.
-fn targets(ebpf: &mut Ebpf) -> Result<HashMap<&mut MapData, [u8; 20], u32>, XdpError> {
-    HashMap::try_from(map(ebpf, "targets")?).map_err(of_targets)
+fn targets(tables: &mut Tables) -> Result<HashMap<&mut MapData, [u8; 20], u32>, XdpError> {
+    HashMap::try_from(tables.get("targets")?).map_err(of_targets)
 }
 
 /// Makes the table of addresses say these, and no others.
-fn set_targets(ebpf: &mut Ebpf, listen: &[SocketAddr]) -> Result<(), XdpError> {
+fn set_targets(tables: &mut Tables, listen: &[SocketAddr]) -> Result<(), XdpError> {
     let own = addresses().map_err(XdpError::Interface)?;
     let asked = expand(listen, &own);
     if asked.len() > TARGETS_MAX {
         return Err(XdpError::TooMany(asked.len()));
     }
     let wanted: BTreeSet<_> = asked.into_iter().map(key).collect();
-    let mut map = targets(ebpf)?;
+    let mut map = targets(tables)?;
     let there: BTreeSet<_> = map.keys().collect::<Result<_, _>>().map_err(of_targets)?;
     // First those that go, so that there is room.
     there.difference(&wanted).try_for_each(|gone| map.remove(gone).map_err(of_targets))?;

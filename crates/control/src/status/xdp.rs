@@ -11,6 +11,8 @@ pub struct XdpStatus {
     /// Who runs the program: `native`, the driver; `generic`, the kernel. Empty: nobody, so sockets
     /// serve alone.
     pub mode: String,
+    /// Whether the program runs in a dispatcher, beside others.
+    pub joined: bool,
     /// Whether frames are not copied between the driver and us.
     pub zero_copy: bool,
     /// Why sockets serve alone.

@@ -92,6 +92,7 @@ mod tests {
         xdp.interface = "eth0"
         xdp.queues = "0"
         xdp.route_check = false
+        xdp.priority = 40
         xdp.nice = 0
         server.pin = true
         server.steering = "hash"

@@ -2,7 +2,7 @@
 use crate::config::PortKind;
 use crate::config::section::Section;
 use crate::config::values::{self, Wrong, describe};
-use crate::limits::{INTERFACE_LEN_MAX, NICE};
+use crate::limits::{INTERFACE_LEN_MAX, NICE, PRIORITY};
 use cpu::CpuList;
 use toml::de::DeValue;
 
@@ -14,6 +14,8 @@ pub struct Xdp {
     pub queues: Queues,
     /// Whether the kernel is left what it would answer by another way.
     pub route_check: bool,
+    /// When it is our turn in a dispatcher, after those of a lower number.
+    pub priority: u32,
     /// The niceness of workers while they serve queues.
     pub nice: i32,
 }
@@ -39,6 +41,7 @@ impl Xdp {
             interface,
             queues: section.read("queues", Queues::All, queues),
             route_check: section.read("route_check", true, values::boolean),
+            priority: section.read("priority", 50, values::number(PRIORITY)),
             nice: section.read("nice", -10, values::number(NICE)),
         };
         section.close();

@@ -60,7 +60,7 @@ pub fn open(options: &Options, count: usize) -> Result<Opened, Error> {
         let (name, queues) = (&interface.name, interface.queues);
         return Err(Error::Asked(format!("{name} has queues for {queues} threads, not {count}")));
     }
-    let rules = Rules { listen: vec![options.listen], route_check: false };
+    let rules = Rules { listen: vec![options.listen], route_check: false, priority: None };
     let mut program = Program::attach(&interface, &rules).map_err(told)?;
     let (mut devices, mut sockets) = (Vec::new(), Vec::new());
     for number in 0..count as u32 {
@@ -82,7 +82,7 @@ fn attach_echo(interface: &Interface, listen: SocketAddr) -> Result<Attached, Xd
     let port = listen.port().to_be_bytes();
     let mut loader = EbpfLoader::new();
     loader.override_global("address", &address, true).override_global("port", &port, true);
-    Attached::new(loader, OBJECT, interface, |_| Ok(()))
+    Attached::new(loader, OBJECT, interface, None, |_| Ok(()))
 }
 
 /// Answers by a queue, or looks at the program that answers, until it is to stop.

@@ -18,7 +18,7 @@ fn a_burst_allocates_nothing() {
     let server = "192.0.2.1:53".parse().unwrap();
     wire.in_server(|| {
         let interface = Interface::find("s0").unwrap();
-        let rules = Rules { listen: vec![server], route_check: true };
+        let rules = Rules { listen: vec![server], route_check: true, priority: None };
         let mut program = Program::attach(&interface, &rules).unwrap();
         let before = calls();
         let mut queue = open(interface.index, 0, interface.chunk(), interface.mtu).unwrap();

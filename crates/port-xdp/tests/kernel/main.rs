@@ -34,7 +34,7 @@ fn attach_by(
     listen: &[SocketAddr],
     route_check: bool,
 ) -> (Program, Udp<Queue<Socket>>) {
-    let rules = Rules { listen: listen.to_vec(), route_check };
+    let rules = Rules { listen: listen.to_vec(), route_check, priority: None };
     let (program, mut queues) = wire.in_server(|| serve("s0", &rules, &[0]));
     (program, Udp::new(queues.pop().unwrap()))
 }
@@ -287,7 +287,7 @@ fn a_kernel_that_knows_no_packets_in_several_buffers_has_a_program_of_its_own() 
     let wire = Wire::new();
     wire.in_server(|| {
         let interface = Interface::find("s0").unwrap();
-        let attached = Attached::new(EbpfLoader::new(), &object, &interface, |_| Ok(()));
+        let attached = Attached::new(EbpfLoader::new(), &object, &interface, None, |_| Ok(()));
         assert_eq!(attached.expect("attached").mode(), Mode::Native);
     });
 }
@@ -386,7 +386,7 @@ fn who_comes_second_is_told_that_something_is_attached() {
         assert_eq!(program.mode(), Mode::Native);
         wire.in_server(|| {
             let interface = Interface::find("s0").unwrap();
-            let rules = Rules { listen: vec![server], route_check: true };
+            let rules = Rules { listen: vec![server], route_check: true, priority: None };
             let error = Program::attach(&interface, &rules).expect_err("it is taken");
             assert!(matches!(error, XdpError::Busy(_)), "{error}");
         });

@@ -16,7 +16,7 @@ const CLIENTS: usize = 64;
 fn ask_by_two_queues(queues: &[u32]) -> (Vec<usize>, usize, Passed) {
     let wire = Wire::with_queues(2, 2);
     let server: SocketAddr = "192.0.2.1:53".parse().unwrap();
-    let rules = Rules { listen: vec![server], route_check: true };
+    let rules = Rules { listen: vec![server], route_check: true, priority: None };
     let (program, queues) = wire.in_server(|| {
         assert_eq!(Interface::find("s0").unwrap().queues, 2);
         serve("s0", &rules, queues)
@@ -128,7 +128,7 @@ fn tags_in_a_frame_are_answered_as_they_came() {
     }
     let (wire, server) = (Wire::new(), "192.0.2.1:53".parse().unwrap());
     let client: SocketAddr = "192.0.2.2:4000".parse().unwrap();
-    let rules = Rules { listen: vec![client], route_check: false };
+    let rules = Rules { listen: vec![client], route_check: false, priority: None };
     let (_program, mut queues) = wire.in_client(|| serve("c0", &rules, &[0]));
     let untagged = Link::new([2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 1], client.port());
     let links = [untagged, untagged.behind(7), untagged.behind(0x6007).behind(9)];

@@ -1,9 +1,10 @@
 //! A server that is asked past its kernel's network stack, by a kernel at the other end of a pair
 //! of interfaces. Needs root.
-#[path = "../../port-xdp/tests/kernel/wire.rs"]
-mod wire;
-
+mod dispatcher;
+#[path = "../served/mod.rs"]
 mod served;
+#[path = "../../../port-xdp/tests/kernel/wire.rs"]
+mod wire;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;

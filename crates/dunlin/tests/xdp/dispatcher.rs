@@ -1,0 +1,437 @@
+//! In a dispatcher of libxdp's, beside programs that its own tool loads and unloads (xdp-loader).
+
+use crate::served::{HEAD, PATIENCE, Served, ask, zone};
+use crate::wire::{Wire, is_root, skip};
+use crate::{AT, XDP, bpftool, folder, is_answer, status};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+use std::time::Instant;
+
+/// Mounts a BPF file system until nobody holds the other end of its input: also when the test was
+/// killed.
+const GUARD: &str = "mkdir -p $1 && mount -t bpf bpf $1 && echo mounted; read -r _; umount $1; \
+                     rmdir $1";
+
+/// A BPF file system of a test's own.
+struct Pins {
+    folder: PathBuf,
+    guard: Child,
+}
+
+impl Pins {
+    fn new(test: &str) -> Self {
+        let folder = folder(&format!("{test}-bpf"));
+        let mut guard = Command::new("sh");
+        guard.args(["-c", GUARD, "guard"]).arg(&folder).stdin(Stdio::piped());
+        let mut guard = guard.stdout(Stdio::piped()).spawn().expect("a shell");
+        let mut told = String::new();
+        let output = guard.stdout.take().expect("a pipe");
+        BufReader::new(output).read_line(&mut told).expect("a line");
+        assert_eq!(told, "mounted\n");
+        Self { folder, guard }
+    }
+}
+
+impl Drop for Pins {
+    fn drop(&mut self) {
+        drop(self.guard.stdin.take());
+        self.guard.wait().expect("it ends");
+    }
+}
+
+/// An interface with a dispatcher, which runs a program that counts.
+struct Ground<'p> {
+    wire: Wire,
+    pins: &'p Pins,
+    folder: PathBuf,
+}
+
+impl<'p> Ground<'p> {
+    /// Nothing: this kernel has no dispatchers, which is said.
+    fn new(test: &str, pins: &'p Pins) -> Option<Self> {
+        let ground = Self { wire: Wire::new(), pins, folder: folder(test) };
+        if Command::new("xdp-loader").arg("help").output().is_err() {
+            skip("no xdp-loader (Debian: apt install xdp-tools)");
+            return None;
+        }
+        ground.load("counter", 50);
+        if ground.running().is_empty() {
+            eprintln!(
+                "\n*** SKIPPED: no programs in others' place in this kernel (freplace) ***\n"
+            );
+            return None;
+        }
+        Some(ground)
+    }
+
+    /// A command that runs a program where the server is.
+    fn command(&self, program: &str) -> Command {
+        let mut command = self.wire.command(program);
+        command.env("LIBXDP_BPFFS", &self.pins.folder);
+        command
+    }
+
+    fn loader(&self, words: &[&str]) -> String {
+        // There is one at a time on a machine, and another one fails.
+        static SOLE: Mutex<()> = Mutex::new(());
+        let sole = SOLE.lock().expect("nothing fails in here");
+        let output = self.command("xdp-loader").args(words).output().expect("it runs");
+        drop(sole);
+        assert!(output.status.success(), "{words:?}: {output:?}");
+        String::from_utf8(output.stdout).expect("text")
+    }
+
+    /// Loads a program of this name, which counts.
+    fn load(&self, name: &str, priority: u32) {
+        let object = build("count.c", &format!("{name}.o"), &format!("-DNAME={name}"));
+        let object = object.to_str().expect("a path");
+        self.loader(&["load", "-m", "native", "-P", &priority.to_string(), "s0", object]);
+    }
+
+    /// The names and numbers of those that the dispatcher runs.
+    fn running(&self) -> Vec<(String, String)> {
+        let told = self.loader(&["status", "s0"]);
+        let words = told.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let runs = words.filter(|words| words.first() == Some(&"=>"));
+        runs.map(|words| (words[2].to_owned(), words[3].to_owned())).collect()
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.running().into_iter().map(|(name, _)| name).collect()
+    }
+
+    fn number(&self, name: &str) -> String {
+        let running = self.running();
+        let found = running.iter().find(|(there, _)| there == name);
+        found.unwrap_or_else(|| panic!("no {name} in {running:?}")).1.clone()
+    }
+
+    /// How much a program has counted.
+    fn counted(&self, name: &str) -> u64 {
+        let told = json(&["prog", "show", "id", &self.number(name)]);
+        let map = told["map_ids"][0].to_string();
+        let told = json(&["map", "dump", "id", &map]);
+        told[0]["formatted"]["value"].as_u64().unwrap_or_else(|| panic!("{told}"))
+    }
+
+    /// All that the kernel has for what is pinned: programs, links and tables.
+    fn things(&self) -> BTreeSet<[String; 2]> {
+        let mut things = BTreeSet::new();
+        let mut add = |kind: &str, words: &[&str]| {
+            let told = json(words);
+            things.insert([kind.to_owned(), told["id"].to_string()]);
+            let maps = told["map_ids"].as_array().into_iter().flatten();
+            things.extend(maps.map(|id| ["map".to_owned(), id.to_string()]));
+        };
+        for folder in files(&self.pins.folder.join("xdp")) {
+            let name = folder.to_str().expect("a path");
+            add("prog", &["prog", "show", "id", name.rsplit('-').next().expect("a number")]);
+            for file in files(&folder) {
+                let file = file.to_str().expect("a path");
+                let kind = if file.ends_with("-link") { "link" } else { "prog" };
+                add(kind, &[kind, "show", "pinned", file]);
+            }
+        }
+        things
+    }
+
+    fn serve(&self, keys: &str) -> Served {
+        self.serve_from(&self.folder, keys)
+    }
+
+    fn serve_from(&self, folder: &Path, keys: &str) -> Served {
+        let config = keys.replace("xdp.interface", "\n[xdp]\ninterface")
+            + &format!(
+                "[admin]\nsocket = \"{}\"\n{}",
+                folder.join("admin").display(),
+                zone("a.test")
+            );
+        let mut command = self.command(env!("CARGO_BIN_EXE_dunlin"));
+        Served::start_by(&mut command, folder, &config, &[("a.test.zone", HEAD)])
+    }
+
+    /// Asks, past the kernel.
+    fn ask(&self, count: u64) {
+        let taken = || status(&self.folder)["xdp"]["passed"]["taken"].as_u64().expect("a count");
+        let before = taken();
+        for _ in 0..count {
+            assert!(is_answer(&self.wire.in_client(|| ask(AT, "ns.a.test"))));
+        }
+        assert_eq!(taken(), before + count);
+    }
+}
+
+impl Drop for Ground<'_> {
+    fn drop(&mut self) {
+        // What is pinned outlives the interface.
+        for folder in files(&self.pins.folder.join("xdp")) {
+            let _ = std::fs::remove_dir_all(folder);
+        }
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).collect()
+}
+
+/// Builds a program of this folder, once.
+fn build(source: &str, object: &str, flag: &str) -> PathBuf {
+    static BUILT: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(object);
+    let mut built = BUILT.lock().expect("no other test failed in here");
+    if built.insert(path.clone()) {
+        let source = here.join("tests/xdp").join(source);
+        let mut build = Command::new(here.join("../port-xdp/bpf/build"));
+        let output = build.arg(source).arg(&path).arg(flag).output().expect("bpf/build is there");
+        assert!(output.status.success(), "clang and llvm-strip are there: {output:?}");
+    }
+    path
+}
+
+fn json(words: &[&str]) -> Value {
+    let output = bpftool(&[&["-j"], words].concat());
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{words:?}: {output:?}"))
+}
+
+/// Waits until the kernel has none of these any more; it frees them in the background.
+fn expect_gone<'a>(things: impl Iterator<Item = &'a [String; 2]> + Clone) {
+    let end = Instant::now() + PATIENCE;
+    let is_there = |[kind, id]: &[String; 2]| bpftool(&[kind, "show", "id", id]).status.success();
+    while things.clone().any(is_there) {
+        assert!(Instant::now() < end, "{:?}", things.collect::<Vec<_>>());
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+/// Without giving privileges up, by which nobody leaves a dispatcher.
+fn as_root() -> String {
+    XDP.replace("user = \"65534\"\ngroup = \"65534\"\n", "")
+}
+
+#[test]
+fn it_joins_a_dispatcher_and_leaves_the_others() {
+    if !is_root() {
+        return;
+    }
+    let pins = Pins::new("joins");
+    let Some(ground) = Ground::new("joins", &pins) else { return };
+    let before = ground.number("counter");
+    for (priority, sees) in [(60, true), (40, false)] {
+        let mut served = ground.serve(&format!("{}priority = {priority}\n", as_root()));
+        assert!(served.start.iter().any(|line| line.contains("served past the kernel")));
+        let told = status(&ground.folder);
+        let xdp = &told["xdp"];
+        assert_eq!((&xdp["mode"], &xdp["joined"]), (&"native".into(), &true.into()), "{xdp}");
+        let order = if sees { ["counter", "dunlin"] } else { ["dunlin", "counter"] };
+        assert_eq!(ground.names(), order);
+        assert_eq!(ground.number("counter"), before);
+        let counted = ground.counted("counter");
+        ground.ask(10);
+        let more = ground.counted("counter") - counted;
+        assert_eq!(more >= 10, sees, "{more}");
+        ground.wire.ping("192.0.2.1");
+        assert!(ground.counted("counter") > counted);
+        let things = ground.things();
+        served.signal(Signal::INT);
+        assert_eq!(served.status(), Some(0));
+        assert_eq!(ground.running(), [("counter".to_owned(), before.clone())]);
+        let left = ground.things();
+        // A dispatcher and a counter, each with its table, and a link.
+        assert_eq!(left.len(), 5, "{left:?}");
+        expect_gone(things.difference(&left));
+        let counted = ground.counted("counter");
+        ground.wire.ping("192.0.2.1");
+        assert!(ground.counted("counter") > counted);
+    }
+}
+
+#[test]
+fn others_come_and_go_while_it_serves() {
+    if !is_root() {
+        return;
+    }
+    let pins = Pins::new("others");
+    let Some(ground) = Ground::new("others", &pins) else { return };
+    let mut served = ground.serve(&as_root());
+    ground.ask(3);
+    ground.load("other", 10);
+    assert_eq!(ground.names(), ["other", "counter", "dunlin"]);
+    ground.ask(3);
+    let counter = ground.number("counter");
+    ground.loader(&["unload", "s0", "-i", &counter]);
+    assert_eq!(ground.names(), ["other", "dunlin"]);
+    ground.ask(3);
+    // The last but us goes, too, and another one comes.
+    ground.loader(&["unload", "s0", "-i", &ground.number("other")]);
+    assert_eq!(ground.names(), ["dunlin"]);
+    ground.ask(3);
+    ground.load("counter", 90);
+    assert_eq!(ground.names(), ["dunlin", "counter"]);
+    ground.ask(3);
+    let things = ground.things();
+    served.signal(Signal::INT);
+    assert_eq!(served.status(), Some(0));
+    assert_eq!(ground.names(), ["counter"]);
+    let left = ground.things();
+    assert_eq!(left.len(), 5, "{left:?}");
+    expect_gone(things.difference(&left));
+    // Where it is alone at the end, nothing is left.
+    let mut served = ground.serve(&as_root());
+    ground.loader(&["unload", "s0", "-i", &ground.number("counter")]);
+    ground.ask(3);
+    let things = ground.things();
+    served.signal(Signal::INT);
+    assert_eq!(served.status(), Some(0));
+    assert!(!ground.wire.has_program());
+    assert_eq!(ground.things(), BTreeSet::new());
+    expect_gone(things.iter());
+}
+
+#[test]
+fn what_others_unload_is_joined_again_at_a_reload() {
+    if !is_root() {
+        return;
+    }
+    let pins = Pins::new("reload");
+    let Some(ground) = Ground::new("reload", &pins) else { return };
+    let mut served = ground.serve(&as_root());
+    ground.ask(1);
+    ground.loader(&["unload", "s0", "-a"]);
+    assert!(is_answer(&ground.wire.in_client(|| ask(AT, "ns.a.test"))), "by a socket");
+    ground.load("counter", 50);
+    served.signal(Signal::HUP);
+    served.expect_line("no longer served past the kernel", "s0");
+    served.expect_line("served past the kernel", "s0");
+    assert_eq!(ground.names(), ["counter", "dunlin"]);
+    ground.ask(1);
+    // Gone altogether, with nothing in its place.
+    ground.loader(&["unload", "s0", "-a"]);
+    served.signal(Signal::INT);
+    assert_eq!(served.status(), Some(0));
+    assert_eq!(ground.things(), BTreeSet::new());
+}
+
+#[test]
+fn what_a_killed_server_leaves_lets_all_pass_and_is_replaced() {
+    if !is_root() {
+        return;
+    }
+    let pins = Pins::new("killed");
+    let Some(ground) = Ground::new("killed", &pins) else { return };
+    // Killed, or no longer allowed to leave.
+    for (keys, end) in [(as_root(), Signal::KILL), (XDP.to_owned(), Signal::INT)] {
+        for _ in 0..2 {
+            let mut served = ground.serve(&keys);
+            assert_eq!(ground.names(), ["counter", "dunlin"]);
+            ground.ask(3);
+            assert_eq!(ground.things().len(), 12, "{:?}", ground.things());
+            served.signal(end);
+            served.status();
+            assert_eq!(ground.names(), ["counter", "dunlin"]);
+            ground.wire.ping("192.0.2.1");
+            // A server that has sockets alone hears what passes.
+            let sockets = as_root().replace("port = \"xdp\"", "port = \"socket\"");
+            let beside = ground.serve(&sockets);
+            for _ in 0..3 {
+                assert!(is_answer(&ground.wire.in_client(|| ask(AT, "ns.a.test"))));
+            }
+            drop(beside);
+        }
+    }
+    let things = ground.things();
+    let mut served = ground.serve(&as_root());
+    ground.ask(3);
+    served.signal(Signal::INT);
+    assert_eq!(served.status(), Some(0));
+    assert_eq!(ground.names(), ["counter"]);
+    expect_gone(things.difference(&ground.things()));
+}
+
+#[test]
+fn dispatchers_of_two_interfaces_are_two() {
+    if !is_root() {
+        return;
+    }
+    let pins = Pins::new("two");
+    let Some(one) = Ground::new("one", &pins) else { return };
+    let Some(other) = Ground::new("another", &pins) else { return };
+    let mut served = [one.serve(&as_root()), other.serve(&as_root())];
+    for ground in [&one, &other] {
+        assert_eq!(ground.names(), ["counter", "dunlin"]);
+        ground.ask(3);
+    }
+    served[0].signal(Signal::INT);
+    assert_eq!(served[0].status(), Some(0));
+    assert_eq!(one.names(), ["counter"]);
+    assert_eq!(other.names(), ["counter", "dunlin"]);
+    other.ask(3);
+}
+
+#[test]
+fn what_is_not_to_be_joined_is_left_alone_and_told() {
+    if !is_root() {
+        return;
+    }
+    let pins = Pins::new("refused");
+    let Some(ground) = Ground::new("refused", &pins) else { return };
+    let expect_failed = |keys: &str, why: &str| {
+        let program = ground.wire.program();
+        let served = ground.serve(keys);
+        let failed = status(&ground.folder)["xdp"]["failed"].to_string();
+        assert!(failed.contains("another XDP program is attached to s0"), "{failed}");
+        assert!(failed.contains(why), "{failed}");
+        assert!(is_answer(&ground.wire.in_client(|| ask(AT, "ns.a.test"))));
+        assert_eq!(ground.wire.program(), program);
+        drop(served);
+    };
+    // Ten are there.
+    (0..9).for_each(|_| ground.load("counter", 50));
+    expect_failed(&as_root(), "10 programs already");
+    // Its files are not.
+    ground.loader(&["unload", "s0", "-a"]);
+    ground.load("counter", 50);
+    let [folder] = &files(&ground.pins.folder.join("xdp"))[..] else { panic!("one folder") };
+    let aside = folder.with_file_name("aside");
+    std::fs::rename(folder, &aside).expect("renamed");
+    expect_failed(&as_root(), "prog0-prog");
+    std::fs::rename(&aside, folder).expect("renamed");
+    // Neither is a dispatcher that is known.
+    ground.loader(&["unload", "s0", "-a"]);
+    let newer = build("newer.c", "newer.o", "-DNONE");
+    let plain = build("count.c", "plain.o", "-DNAME=plain");
+    for (object, why) in [(newer, "protocol 9"), (plain, "detach it")] {
+        let object = object.to_str().expect("a path");
+        let ip = |words: &[&str]| {
+            let output = ground.wire.command("ip").args(words).output().expect("it runs");
+            assert!(output.status.success(), "{words:?}: {output:?}");
+        };
+        ip(&["link", "set", "dev", "s0", "xdp", "object", object, "section", "xdp"]);
+        expect_failed(&as_root(), why);
+        ip(&["link", "set", "dev", "s0", "xdp", "off"]);
+    }
+}
+
+#[test]
+fn one_server_is_in_a_dispatcher() {
+    if !is_root() {
+        return;
+    }
+    let pins = Pins::new("sole");
+    let Some(ground) = Ground::new("sole", &pins) else { return };
+    let served = ground.serve(&as_root());
+    let second = folder("sole-second");
+    let beside = ground.serve_from(&second, &as_root().replace(":53", ":54"));
+    let failed = status(&second)["xdp"]["failed"].to_string();
+    assert!(failed.contains("another Dunlin"), "{failed}");
+    ground.ask(3);
+    drop((served, beside));
+    let _ = std::fs::remove_dir_all(second);
+}

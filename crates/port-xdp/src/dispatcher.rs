@@ -84,8 +84,8 @@ impl Place {
         let name = format!("dunlin/xdp/{interface}");
         let sole = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(name)?);
         let taken = change(interface, |old, components| {
-            if sole.is_err() {
-                return Err("another Dunlin is in that dispatcher already".into());
+            if let Err(error) = &sole {
+                return Err(format!("another Dunlin is in that dispatcher ({error})").into());
             }
             components.retain(|there| there.name != COMPONENT.as_bytes());
             if components.len() == COMPONENTS_MAX {
@@ -372,9 +372,29 @@ impl Config {
 }
 
 #[cfg(test)]
+#[path = "../../../tests/skip.rs"]
+mod skip;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn the_kernel_takes_every_dispatcher() {
+        if !rustix::process::geteuid().is_root() {
+            return skip::skip("loading programs needs root");
+        }
+        for (protocol, has_frags) in [(2, false), (2, true), (3, false), (3, true)] {
+            let slot = Slot { goes_on: GOES_ON, priority: 50, flags: HAS_FRAGS };
+            let config = Config { protocol, slots: vec![slot; COMPONENTS_MAX] };
+            let (_program, number) = config.load_for(has_frags).expect("it is taken");
+            let info = program_info(number).expect("it is there");
+            assert_eq!(info.name(), DISPATCHER.as_bytes());
+            let map = info.map_ids().expect("its tables").expect("they are told")[0];
+            assert_eq!(read_config(map).expect("a config"), config.compose(has_frags));
+        }
+    }
 
     #[test]
     fn what_is_not_known_is_refused() {

@@ -88,9 +88,13 @@ impl<'p> Ground<'p> {
 
     /// Loads a program of this name, which counts.
     fn load(&self, name: &str, priority: u32) {
+        self.load_by("native", name, priority);
+    }
+
+    fn load_by(&self, mode: &str, name: &str, priority: u32) {
         let object = build("count.c", &format!("{name}.o"), &format!("-DNAME={name}"));
         let object = object.to_str().expect("a path");
-        self.loader(&["load", "-m", "native", "-P", &priority.to_string(), "s0", object]);
+        self.loader(&["load", "-m", mode, "-P", &priority.to_string(), "s0", object]);
     }
 
     /// The names and numbers of those that the dispatcher runs.
@@ -251,6 +255,24 @@ fn it_joins_a_dispatcher_and_leaves_the_others() {
         ground.wire.ping("192.0.2.1");
         assert!(ground.counted("counter") > counted);
     }
+}
+
+#[test]
+fn where_the_kernel_runs_the_dispatcher_it_runs_us() {
+    if !is_root() {
+        return;
+    }
+    let pins = Pins::new("generic");
+    let Some(ground) = Ground::new("generic", &pins) else { return };
+    ground.loader(&["unload", "s0", "-a"]);
+    ground.load_by("skb", "counter", 50);
+    let mut served = ground.serve(&as_root());
+    assert_eq!(status(&ground.folder)["xdp"]["mode"], "generic");
+    assert_eq!(ground.names(), ["counter", "dunlin"]);
+    ground.ask(3);
+    served.signal(Signal::INT);
+    assert_eq!(served.status(), Some(0));
+    assert_eq!(ground.names(), ["counter"]);
 }
 
 #[test]

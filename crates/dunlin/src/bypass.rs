@@ -1,6 +1,7 @@
 //! An interface served past the kernel's network stack, beside the sockets: those get what passes,
 //! and everything where this cannot be had.
 use crate::config::{Config, PortKind, Queues, Xdp};
+use crate::session::Session;
 use crate::threads::Threads;
 use control::status::{XdpQueueStatus, XdpStatus};
 use port::Udp;
@@ -8,6 +9,7 @@ use port_xdp::limits::FRAMES;
 use port_xdp::{Counts, Interface, Passed, Program, Queue, Rules, Socket, Watch, XdpError};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::BTreeMap;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -20,6 +22,8 @@ pub struct Bypass {
     interface: String,
     /// What it was opened by.
     wanted: Option<Xdp>,
+    /// What niceness has to be told beside the workers, opened while it may be.
+    session: Option<Session>,
     attached: Option<Attached>,
     /// Why it is not, or no longer.
     failed: Option<String>,
@@ -48,9 +52,10 @@ impl Bypass {
         if config.server.port != PortKind::Xdp {
             return (Self::default(), Vec::new());
         }
-        allow_nice(config.xdp.nice);
-        let interface = config.xdp.interface.clone();
-        let mut bypass = Self { interface, wanted: Some(config.xdp.clone()), ..Self::default() };
+        let Xdp { interface, nice, .. } = config.xdp.clone();
+        let wanted = Some(config.xdp.clone());
+        let session = prepare_nice(nice);
+        let mut bypass = Self { interface, wanted, session, ..Self::default() };
         match Attached::open(&config.xdp, listen) {
             Ok((attached, ports)) => {
                 bypass.attached = Some(attached);
@@ -88,7 +93,7 @@ impl Bypass {
             tracing::info!(interface = self.interface, "no longer served past the kernel");
         }
         // A queue has one socket: the old ones are closed first.
-        let let_go = threads.serve_queues(Vec::new()).and_then(|()| threads.set_nice(0));
+        let let_go = threads.serve_queues(Vec::new()).and_then(|()| self.set_nice(threads, 0));
         if let Err(error) = let_go {
             return self.fail(&error);
         }
@@ -120,13 +125,19 @@ impl Bypass {
         let (queues, joined) = (queues.len(), program.is_joined());
         tracing::info!(interface, mode, joined, queues, zero_copy, "served past the kernel");
         let nice = self.wanted.as_ref().map_or(0, |xdp| xdp.nice);
-        if let Err(error) = threads.set_nice(nice) {
+        if let Err(error) = self.set_nice(threads, nice) {
             tracing::warn!(
                 "[xdp] nice = {nice}: {error}; when more comes than is answered, the kernel \
                  receives before workers answer: grant it by CAP_SYS_NICE, `ulimit -e` or \
                  LimitNICE={nice} in the systemd unit, or set it to 0"
             );
         }
+    }
+
+    /// Has workers go before the kernel's threads, or no longer.
+    fn set_nice(&self, threads: &Threads, nice: i32) -> io::Result<()> {
+        threads.set_nice(nice)?;
+        self.session.as_ref().map_or(Ok(()), |session| session.set_nice(nice))
     }
 
     /// Leaves all that comes from now on to the sockets. What the queues hold is still answered.
@@ -156,8 +167,12 @@ impl Bypass {
     }
 }
 
-/// Lets this process give its threads such a niceness later, where it may say so now.
-fn allow_nice(nice: i32) {
+/// Lets this process give its threads such a niceness later, where it may say so now; what has to be
+/// told beside them.
+fn prepare_nice(nice: i32) -> Option<Session> {
+    if nice == 0 {
+        return None;
+    }
     let limit = getrlimit(Resource::Nice);
     // From 1, for a niceness of 19, to 40 (getrlimit(2)).
     let wanted = (20 - nice) as u64;
@@ -166,6 +181,10 @@ fn allow_nice(nice: i32) {
         // Who may not is told when it is wanted.
         let _ = setrlimit(Resource::Nice, Rlimit { current: Some(wanted), maximum });
     }
+    Session::own().unwrap_or_else(|error| {
+        tracing::info!("[xdp] nice = {nice}: {error}");
+        None
+    })
 }
 
 impl Attached {

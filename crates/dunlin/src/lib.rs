@@ -32,6 +32,7 @@ mod rest;
 mod sample;
 mod serve;
 mod server;
+mod session;
 pub mod settings;
 mod sockets;
 mod status;

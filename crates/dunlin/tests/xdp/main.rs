@@ -31,12 +31,19 @@ fn folder(test: &str) -> PathBuf {
 
 /// Starts a server in the server's namespace, with these keys of its section first.
 fn serve(wire: &Wire, folder: &Path, keys: &str) -> Served {
-    let program = binary().get_program().to_str().expect("a path").to_owned();
+    serve_by(&mut wire.command(&program()), folder, keys)
+}
+
+fn program() -> String {
+    binary().get_program().to_str().expect("a path").to_owned()
+}
+
+fn serve_by(command: &mut Command, folder: &Path, keys: &str) -> Served {
     let config = keys.replace("xdp.interface", "\n[xdp]\ninterface")
         + &format!("[admin]\nsocket = \"{}\"\n", folder.join("admin").display())
         + "[ops]\nlisten = \"127.0.0.1:9153\"\n"
         + &zone("a.test");
-    Served::start_by(&mut wire.command(&program), folder, &config, &[("a.test.zone", HEAD)])
+    Served::start_by(command, folder, &config, &[("a.test.zone", HEAD)])
 }
 
 fn status(folder: &Path) -> Value {
@@ -116,13 +123,18 @@ fn a_question_past_the_kernel_gets_its_answer() {
     let _ = std::fs::remove_dir_all(folder);
 }
 
+/// With the privileges that it was started with.
+fn as_root() -> String {
+    XDP.replace("user = \"65534\"\ngroup = \"65534\"\n", "")
+}
+
 /// Workers go before the kernel's threads that receive, while there are queues, and nobody else.
 #[test]
 fn workers_have_the_niceness_that_is_wanted() {
     if !is_root() {
         return;
     }
-    let as_root = XDP.replace("user = \"65534\"\ngroup = \"65534\"\n", "");
+    let as_root = as_root();
     let elsewhere = as_root.replace("\"s0\"", "\"lo\"");
     let other = format!("{as_root}nice = -3\n");
     for (keys, wanted) in [(&as_root, -10), (&other, -3), (&elsewhere, 0)] {
@@ -132,6 +144,31 @@ fn workers_have_the_niceness_that_is_wanted() {
         assert!(nicenesses(&served, "streams-").iter().all(|nice| *nice == 0));
         let _ = std::fs::remove_dir_all(folder);
     }
+}
+
+/// Where the kernel shares CPUs between sessions, a server that leads its own has it count as much;
+/// who started another one is not surprised, and told.
+#[test]
+fn a_session_of_its_own_counts_as_much_as_its_workers() {
+    let enabled = "/proc/sys/kernel/sched_autogroup_enabled";
+    let before = std::fs::read_to_string(enabled).unwrap_or_default();
+    if !is_root() || before.is_empty() {
+        return; // a kernel that shares between threads alone
+    }
+    std::fs::write(enabled, "1").expect("root may");
+    let groups = ["setsid", "env"].map(|starter| {
+        let (wire, folder) = (Wire::new(), folder("xdp-session"));
+        let served = serve_by(wire.command(starter).arg(program()), &folder, &as_root());
+        nicenesses(&served, "worker-");
+        let told = served.start.iter().any(|line| line.contains("within this session alone"));
+        let group = std::fs::read_to_string(format!("/proc/{}/autogroup", served.child.id()));
+        let _ = std::fs::remove_dir_all(folder);
+        (group.expect("a group"), told)
+    });
+    std::fs::write(enabled, before).expect("as it was");
+    let [(own, of_own), (shared, of_shared)] = &groups;
+    assert!(own.trim_end().ends_with(" nice -10") && !of_own, "{groups:?}");
+    assert!(shared.trim_end().ends_with(" nice 0") && *of_shared, "{groups:?}");
 }
 
 #[test]

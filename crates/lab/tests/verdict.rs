@@ -111,10 +111,11 @@ fn hogged(stage: &Stage, side: Side) -> Measured {
     measure(&load(), &[server.id()])
 }
 
-/// A server with nothing wrong that is asked for half as much again as it answers, between two
-/// looks at an echo. It costs no more to answer than to ask, so questions are joined.
+/// A server that is asked for half as much again as it answers, between two looks at an echo. It
+/// has 2 µs of work with each question, and questions are joined: else it may cost no more to answer
+/// than to ask, and who asks is busy first.
 fn overloaded(stage: &Stage) -> Measured {
-    let server = stage.start(&fine());
+    let server = stage.start(&Spinner { spin_ns: 2_000, ..fine() });
     let stop = AtomicBool::new(false);
     let joined = Options { path: Path::Udp { segments: true }, ..load() };
     let when = When::Closed { outstanding: 1_024, rate_max: None };

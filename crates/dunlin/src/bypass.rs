@@ -167,8 +167,8 @@ impl Bypass {
     }
 }
 
-/// Lets this process give its threads such a niceness later, where it may say so now; what has to be
-/// told beside them.
+/// Lets this process give its threads such a niceness later, where it may say so now; what has to
+/// be told beside them.
 fn prepare_nice(nice: i32) -> Option<Session> {
     if nice == 0 {
         return None;

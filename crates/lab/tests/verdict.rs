@@ -112,8 +112,8 @@ fn hogged(stage: &Stage, side: Side) -> Measured {
 }
 
 /// A server that is asked for half as much again as it answers, between two looks at an echo. It
-/// has 2 µs of work with each question, and questions are joined: else it may cost no more to answer
-/// than to ask, and who asks is busy first.
+/// has 2 µs of work with each question, and questions are joined: else it may cost no more to
+/// answer than to ask, and who asks is busy first.
 fn overloaded(stage: &Stage) -> Measured {
     let server = stage.start(&Spinner { spin_ns: 2_000, ..fine() });
     let stop = AtomicBool::new(false);

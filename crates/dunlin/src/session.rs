@@ -9,6 +9,9 @@ use std::time::Duration;
 /// Whether the kernel shares CPUs between sessions.
 const ENABLED: &str = "/proc/sys/kernel/sched_autogroup_enabled";
 
+/// The share of the session that this process is of.
+const SHARE: &str = "/proc/self/autogroup";
+
 /// How soon the kernel lets a process without CAP_SYS_ADMIN change it again.
 const AGAIN: Duration = Duration::from_millis(150);
 
@@ -26,16 +29,16 @@ impl Session {
         if !std::fs::read_to_string(ENABLED).is_ok_and(|text| text.trim() == "1") {
             return Ok(None);
         }
-        if rustix::process::getsid(None)? != rustix::process::getpid() {
+        if !is_led()? {
             return Err(io::Error::other(
                 "it counts within this session alone (kernel.sched_autogroup_enabled = 1), which \
                  another process leads: start it as a service, or by setsid(1)",
             ));
         }
-        match OpenOptions::new().write(true).open("/proc/self/autogroup") {
+        match OpenOptions::new().write(true).open(SHARE) {
             Ok(file) => Ok(Some(Self(file))),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
+            Err(error) => Err(io::Error::other(format!("{SHARE}: {error}"))),
         }
     }
 
@@ -53,4 +56,14 @@ impl Session {
             told => told,
         }
     }
+}
+
+/// Whether this process leads its session. Not by getsid(2): one that is led from outside of this
+/// PID namespace has no number there, which is 0.
+fn is_led() -> io::Result<bool> {
+    let stat = std::fs::read_to_string("/proc/self/stat")?;
+    let process = stat.split(' ').next();
+    // The fourth behind the name, which may hold anything (proc_pid_stat(5)).
+    let session = stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(3));
+    Ok(process == session)
 }

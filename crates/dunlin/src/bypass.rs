@@ -19,8 +19,7 @@ pub type QueuePort = Udp<Queue<Socket>>;
 /// What serves the interface, as far as it is not in the workers' hands.
 #[derive(Debug, Default)]
 pub struct Bypass {
-    interface: String,
-    /// What it was opened by.
+    /// What it was opened by; nothing: no interface is configured.
     wanted: Option<Xdp>,
     /// What niceness has to be told beside the workers, opened while it may be.
     session: Option<Session>,
@@ -52,10 +51,8 @@ impl Bypass {
         if config.server.port != PortKind::Xdp {
             return (Self::default(), Vec::new());
         }
-        let Xdp { interface, nice, .. } = config.xdp.clone();
-        let wanted = Some(config.xdp.clone());
-        let session = prepare_nice(nice);
-        let mut bypass = Self { interface, wanted, session, ..Self::default() };
+        let (wanted, session) = (Some(config.xdp.clone()), prepare_nice(config.xdp.nice));
+        let mut bypass = Self { wanted, session, ..Self::default() };
         match Attached::open(&config.xdp, listen) {
             Ok((attached, ports)) => {
                 bypass.attached = Some(attached);
@@ -68,8 +65,12 @@ impl Bypass {
         }
     }
 
+    fn interface(&self) -> &str {
+        self.wanted.as_ref().map_or("", |xdp| &xdp.interface)
+    }
+
     fn fail(&mut self, error: &dyn std::fmt::Display) {
-        tracing::warn!("[xdp] {} is served by sockets alone: {error}", self.interface);
+        tracing::warn!("[xdp] {} is served by sockets alone: {error}", self.interface());
         (self.attached, self.failed) = (None, Some(error.to_string()));
     }
 
@@ -85,12 +86,13 @@ impl Bypass {
             && let Some(attached) = self.attached.as_mut().filter(|attached| attached.is_there())
         {
             if let Err(error) = attached.program.listen(&listen) {
-                tracing::warn!("[xdp] {} has the addresses that it had: {error}", self.interface);
+                let interface = self.interface();
+                tracing::warn!("[xdp] {interface} has the addresses that it had: {error}");
             }
             return;
         }
         if self.attached.take().is_some() {
-            tracing::info!(interface = self.interface, "no longer served past the kernel");
+            tracing::info!(interface = self.interface(), "no longer served past the kernel");
         }
         // A queue has one socket: the old ones are closed first.
         let let_go = threads.serve_queues(Vec::new()).and_then(|()| self.set_nice(threads, 0));
@@ -114,16 +116,21 @@ impl Bypass {
         {
             self.fail(&error);
         }
-        let Some(attached) = &mut self.attached else { return };
-        let Attached { program, queues, .. } = attached;
-        let (interface, mode) = (&self.interface, program.mode().name());
+        let Some(Attached { program, queues, .. }) = &mut self.attached else { return };
         let serve = |queue: &Watched| program.serve(queue.number, &queue.watch);
         if let Err(error) = queues.iter().try_for_each(serve) {
             return self.fail(&error);
         }
         let zero_copy = queues.iter().all(|queue| queue.is_zero_copy);
-        let (queues, joined) = (queues.len(), program.is_joined());
-        tracing::info!(interface, mode, joined, queues, zero_copy, "served past the kernel");
+        let (queues, mode, joined) = (queues.len(), program.mode().name(), program.is_joined());
+        tracing::info!(
+            interface = self.interface(),
+            mode,
+            joined,
+            queues,
+            zero_copy,
+            "served past the kernel"
+        );
         let nice = self.wanted.as_ref().map_or(0, |xdp| xdp.nice);
         if let Err(error) = self.set_nice(threads, nice) {
             tracing::warn!(
@@ -147,10 +154,8 @@ impl Bypass {
 
     /// What there is to tell; nothing: no interface is configured.
     pub fn status(&self) -> Option<XdpStatus> {
-        if self.interface.is_empty() {
-            return None;
-        }
-        let (interface, failed) = (self.interface.clone(), self.failed.clone());
+        let interface = self.wanted.as_ref()?.interface.clone();
+        let failed = self.failed.clone();
         let Some(Attached { program, queues, .. }) = &self.attached else {
             return Some(XdpStatus { interface, failed, ..XdpStatus::default() });
         };

@@ -120,8 +120,7 @@ fn signals_reload_report_and_end() {
         }
         assert!(Instant::now() < until, "{all}");
     }
-    served.signal(Signal::TERM);
-    assert_eq!(served.status(), Some(0));
+    served.end();
 }
 
 /// It may still answer for a while, but by the rules that hold now, and as one that can be asked.

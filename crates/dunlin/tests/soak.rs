@@ -10,15 +10,17 @@ use lab_load::query::Form;
 use lab_load::{Asks, Options, Oracle, Path as Way, Report, When};
 use pair::{Wire, is_root};
 use serde_json::Value;
-use served::{NOERROR, PATIENCE, Served, binary, holds, query, rcode, zone};
+use served::{NOERROR, PATIENCE, Served, ask_within, binary, holds, rcode, zone};
 use std::fmt::Write;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread::{sleep, spawn};
 use std::time::{Duration, Instant};
 use wire::{Name, NameBuf, Rtype};
+
+const AT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 53);
 
 /// Names that are asked for under load.
 const NAMES: u32 = 10_000;
@@ -70,7 +72,6 @@ fn load(wire: &Wire, folder: &Path, rate: u32, length: Duration) -> Options {
     let what = What { set, order: Order::Uniform, unique: 0.0, nxdomain: 0.0, under: None };
     let steady = NameBuf::from_text(b"steady.test", Name::ROOT).expect("a name");
     let oracle = Oracle::read(&folder.join("steady.test.zone"), steady.as_name()).expect("a zone");
-    let at = SocketAddr::from(([192, 0, 2, 1], 53));
     Options {
         when: When::Open(Arrivals {
             rate: Rate::Constant(rate.into()),
@@ -82,7 +83,7 @@ fn load(wire: &Wire, folder: &Path, rate: u32, length: Duration) -> Options {
         netns: Some(wire.client_name().to_owned()),
         oracle: Some(Arc::new(oracle)),
         check_one_in: 16,
-        ..Options::new(at, Asks::Questions(Box::new(what)))
+        ..Options::new(AT, Asks::Questions(Box::new(what)))
     }
 }
 
@@ -98,17 +99,6 @@ fn run(options: &Options) -> Report {
     lab_load::run(options, &AtomicBool::new(false), &mut |_| {}).expect("a load")
 }
 
-/// Asks for one of the records that change; nothing: no reply came within a second.
-fn ask() -> Option<Vec<u8>> {
-    let socket = UdpSocket::bind("0.0.0.0:0").expect("a socket");
-    socket.set_read_timeout(Some(Duration::from_secs(1))).expect("a timeout");
-    socket.send_to(&query("n1.changing.test"), "192.0.2.1:53").expect("sent");
-    let mut reply = vec![0; 512];
-    let len = socket.recv(&mut reply).ok()?;
-    reply.truncate(len);
-    Some(reply)
-}
-
 /// Gives the server another lot of records, and waits until it tells one of them.
 fn change(wire: &Wire, folder: &Path, lot: u32, count: u32) {
     let (new, file) = (folder.join("new"), folder.join("changing.test.zone"));
@@ -116,6 +106,7 @@ fn change(wire: &Wire, folder: &Path, lot: u32, count: u32) {
     let end = Instant::now() + PATIENCE;
     loop {
         // Under such a load a question may be lost, and is asked again.
+        let ask = || ask_within(AT, "n1.changing.test", Duration::from_secs(1));
         if let Some(reply) = wire.in_client(ask) {
             assert_eq!(rcode(&reply), NOERROR, "lot {lot}");
             if holds(&reply, &[10, lot as u8, 0, 1]) {

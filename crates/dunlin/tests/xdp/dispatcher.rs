@@ -1,8 +1,8 @@
 //! In a dispatcher of libxdp's, beside programs that its own tool loads and unloads (xdp-loader).
 
-use crate::served::{HEAD, PATIENCE, Served, ask, zone};
+use crate::served::{PATIENCE, Served, ask};
 use crate::wire::{Wire, is_root, skip};
-use crate::{AT, XDP, bpftool, folder, is_answer, status};
+use crate::{AT, XDP, as_root, bpftool, folder, is_answer, program, serve_by, status};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -149,14 +149,7 @@ impl<'p> Ground<'p> {
     }
 
     fn serve_from(&self, folder: &Path, keys: &str) -> Served {
-        let config = keys.replace("xdp.interface", "\n[xdp]\ninterface")
-            + &format!(
-                "[admin]\nsocket = \"{}\"\n{}",
-                folder.join("admin").display(),
-                zone("a.test")
-            );
-        let mut command = self.command(env!("CARGO_BIN_EXE_dunlin"));
-        Served::start_by(&mut command, folder, &config, &[("a.test.zone", HEAD)])
+        serve_by(&mut self.command(&program()), folder, keys)
     }
 
     /// Asks, past the kernel.
@@ -215,11 +208,6 @@ fn expect_gone<'a>(things: impl Iterator<Item = &'a [String; 2]> + Clone) {
     }
 }
 
-/// Without giving privileges up, by which nobody leaves a dispatcher.
-fn as_root() -> String {
-    XDP.replace("user = \"65534\"\ngroup = \"65534\"\n", "")
-}
-
 #[test]
 fn it_joins_a_dispatcher_and_leaves_the_others() {
     if !is_root() {
@@ -244,8 +232,7 @@ fn it_joins_a_dispatcher_and_leaves_the_others() {
         ground.wire.ping("192.0.2.1");
         assert!(ground.counted("counter") > counted);
         let things = ground.things();
-        served.signal(Signal::INT);
-        assert_eq!(served.status(), Some(0));
+        served.end();
         assert_eq!(ground.running(), [("counter".to_owned(), before.clone())]);
         let left = ground.things();
         // A dispatcher and a counter, each with its table, and a link.
@@ -270,8 +257,7 @@ fn where_the_kernel_runs_the_dispatcher_it_runs_us() {
     assert_eq!(status(&ground.folder)["xdp"]["mode"], "generic");
     assert_eq!(ground.names(), ["counter", "dunlin"]);
     ground.ask(3);
-    served.signal(Signal::INT);
-    assert_eq!(served.status(), Some(0));
+    served.end();
     assert_eq!(ground.names(), ["counter"]);
 }
 
@@ -299,8 +285,7 @@ fn others_come_and_go_while_it_serves() {
     assert_eq!(ground.names(), ["dunlin", "counter"]);
     ground.ask(3);
     let things = ground.things();
-    served.signal(Signal::INT);
-    assert_eq!(served.status(), Some(0));
+    served.end();
     assert_eq!(ground.names(), ["counter"]);
     let left = ground.things();
     assert_eq!(left.len(), 5, "{left:?}");
@@ -310,8 +295,7 @@ fn others_come_and_go_while_it_serves() {
     ground.loader(&["unload", "s0", "-i", &ground.number("counter")]);
     ground.ask(3);
     let things = ground.things();
-    served.signal(Signal::INT);
-    assert_eq!(served.status(), Some(0));
+    served.end();
     assert!(!ground.wire.has_program());
     assert_eq!(ground.things(), BTreeSet::new());
     expect_gone(things.iter());
@@ -336,8 +320,7 @@ fn what_others_unload_is_joined_again_at_a_reload() {
     ground.ask(1);
     // Gone altogether, with nothing in its place.
     ground.loader(&["unload", "s0", "-a"]);
-    served.signal(Signal::INT);
-    assert_eq!(served.status(), Some(0));
+    served.end();
     assert_eq!(ground.things(), BTreeSet::new());
 }
 
@@ -371,8 +354,7 @@ fn what_a_killed_server_leaves_lets_all_pass_and_is_replaced() {
     let things = ground.things();
     let mut served = ground.serve(&as_root());
     ground.ask(3);
-    served.signal(Signal::INT);
-    assert_eq!(served.status(), Some(0));
+    served.end();
     assert_eq!(ground.names(), ["counter"]);
     expect_gone(things.difference(&ground.things()));
 }
@@ -390,8 +372,7 @@ fn dispatchers_of_two_interfaces_are_two() {
         assert_eq!(ground.names(), ["counter", "dunlin"]);
         ground.ask(3);
     }
-    served[0].signal(Signal::INT);
-    assert_eq!(served[0].status(), Some(0));
+    served[0].end();
     assert_eq!(one.names(), ["counter"]);
     assert_eq!(other.names(), ["counter", "dunlin"]);
     other.ask(3);

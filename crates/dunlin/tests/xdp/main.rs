@@ -25,8 +25,16 @@ const AT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 
 const XDP: &str = "port = \"xdp\"\nlisten = [\"192.0.2.1:53\"]\nuser = \"65534\"\n\
                    group = \"65534\"\nxdp.interface = \"s0\"\n";
 
+/// What a server is asked for its metrics by.
+const OPS: &str = "[ops]\nlisten = \"127.0.0.1:9153\"\n";
+
 fn folder(test: &str) -> PathBuf {
     std::env::temp_dir().join(format!("dunlin-{test}-{}", std::process::id()))
+}
+
+/// With the privileges that it was started with.
+fn as_root() -> String {
+    XDP.replace("user = \"65534\"\ngroup = \"65534\"\n", "")
 }
 
 /// Starts a server in the server's namespace, with these keys of its section first.
@@ -41,7 +49,6 @@ fn program() -> String {
 fn serve_by(command: &mut Command, folder: &Path, keys: &str) -> Served {
     let config = keys.replace("xdp.interface", "\n[xdp]\ninterface")
         + &format!("[admin]\nsocket = \"{}\"\n", folder.join("admin").display())
-        + "[ops]\nlisten = \"127.0.0.1:9153\"\n"
         + &zone("a.test");
     Served::start_by(command, folder, &config, &[("a.test.zone", HEAD)])
 }
@@ -95,7 +102,7 @@ fn a_question_past_the_kernel_gets_its_answer() {
         return;
     }
     let (wire, folder) = (Wire::new(), folder("xdp"));
-    let mut served = serve(&wire, &folder, XDP);
+    let mut served = serve(&wire, &folder, &(XDP.to_owned() + OPS));
     assert!(served.start.iter().any(|line| line.contains("served past the kernel")));
     for _ in 0..10 {
         assert!(is_answer(&wire.in_client(|| ask(AT, "ns.a.test"))));
@@ -117,15 +124,9 @@ fn a_question_past_the_kernel_gets_its_answer() {
         assert!(metrics.contains(line), "{line}");
     }
     assert!(wire.has_program());
-    served.signal(Signal::INT);
-    assert_eq!(served.status(), Some(0));
+    served.end();
     assert!(!wire.has_program());
     let _ = std::fs::remove_dir_all(folder);
-}
-
-/// With the privileges that it was started with.
-fn as_root() -> String {
-    XDP.replace("user = \"65534\"\ngroup = \"65534\"\n", "")
 }
 
 /// Workers go before the kernel's threads that receive, while there are queues, and nobody else.
@@ -213,7 +214,7 @@ fn where_it_cannot_be_had_sockets_serve_and_the_reason_is_told() {
         return;
     }
     let (wire, folder) = (Wire::new(), folder("xdp-none"));
-    let served = serve(&wire, &folder, &XDP.replace("\"s0\"", "\"lo\""));
+    let served = serve(&wire, &folder, &(XDP.replace("\"s0\"", "\"lo\"") + OPS));
     assert!(served.start.iter().any(|line| line.contains("served by sockets alone")));
     assert!(is_answer(&wire.in_client(|| ask(AT, "ns.a.test"))));
     let xdp = &status(&folder)["xdp"];
@@ -227,8 +228,7 @@ fn where_it_cannot_be_had_sockets_serve_and_the_reason_is_told() {
         let interface = port_xdp::Interface::find("s0").expect("an interface");
         port_xdp::Program::attach(&interface, &port_xdp::Rules::default()).expect("attached")
     });
-    let keys = XDP.replace("user = \"65534\"\ngroup = \"65534\"\n", "");
-    let served = serve(&wire, &folder, &keys);
+    let served = serve(&wire, &folder, &as_root());
     let failed = status(&folder)["xdp"]["failed"].to_string();
     assert!(failed.contains("another XDP program is attached to s0"), "{failed}");
     assert!(is_answer(&wire.in_client(|| ask(AT, "ns.a.test"))));
@@ -384,8 +384,7 @@ fn it_is_attached_and_detached_while_it_serves() {
         return;
     }
     let (wire, folder) = (Wire::new(), folder("xdp-hot"));
-    let keys = XDP.replace("user = \"65534\"\ngroup = \"65534\"\n", "");
-    let mut served = serve(&wire, &folder, &keys);
+    let mut served = serve(&wire, &folder, &as_root());
     let file = folder.join("dunlin.toml");
     let with = std::fs::read_to_string(&file).expect("the config");
     let without = with.replace("port = \"xdp\"", "port = \"socket\"");

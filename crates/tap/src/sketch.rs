@@ -21,10 +21,14 @@ const FORGOTTEN: f64 = 0.5;
 pub struct Sketch<Q: ?Sized + ToOwned> {
     half_life: Duration,
     entries_max: usize,
-    /// Where each key is in the heap.
-    places: HashMap<Q::Owned, usize>,
-    /// A heap: the entry with the least count is first.
-    heap: Vec<Entry<Q::Owned>>,
+    /// Which entry each key has.
+    numbers: HashMap<Q::Owned, usize>,
+    entries: Vec<Entry<Q::Owned>>,
+    /// A heap: the least count is first. Apart from the entries, since much of it is looked at for
+    /// every key that is new.
+    heap: Vec<Count>,
+    /// Where in the heap the count of each entry is.
+    places: Vec<usize>,
     /// All that was added.
     total: f64,
     /// When what is added weighs 1.
@@ -33,9 +37,15 @@ pub struct Sketch<Q: ?Sized + ToOwned> {
 
 struct Entry<K> {
     key: K,
-    count: f64,
-    /// How much of the count may be other keys'.
+    /// How much of its count may be other keys'.
     error: f64,
+}
+
+#[derive(Clone, Copy)]
+struct Count {
+    count: f64,
+    /// Whose it is.
+    number: usize,
 }
 
 impl<Q> Sketch<Q>
@@ -48,8 +58,10 @@ where
         Self {
             half_life,
             entries_max: entries_max.max(1),
-            places: HashMap::with_capacity(entries_max),
+            numbers: HashMap::with_capacity(entries_max),
+            entries: Vec::with_capacity(entries_max),
             heap: Vec::with_capacity(entries_max),
+            places: Vec::with_capacity(entries_max),
             total: 0.0,
             origin: Duration::ZERO,
         }
@@ -64,19 +76,24 @@ where
         }
         let weight = times * half_lives.exp2();
         self.total += weight;
-        if let Some(&place) = self.places.get(key) {
+        if let Some(&number) = self.numbers.get(key) {
+            let place = self.places[number];
             self.heap[place].count += weight;
             self.sink(place);
-        } else if self.heap.len() < self.entries_max {
-            let place = self.heap.len();
-            self.heap.push(Entry { key: key.to_owned(), count: weight, error: 0.0 });
-            self.places.insert(key.to_owned(), place);
-            self.rise(place);
+        } else if self.entries.len() < self.entries_max {
+            let (number, key) = (self.entries.len(), key.to_owned());
+            self.numbers.insert(key.clone(), number);
+            self.entries.push(Entry { key, error: 0.0 });
+            self.heap.push(Count { count: weight, number });
+            self.places.push(number);
+            self.rise(number);
         } else {
-            let least = &mut self.heap[0];
-            self.places.remove(least.key.borrow());
-            *least = Entry { key: key.to_owned(), count: least.count + weight, error: least.count };
-            self.places.insert(key.to_owned(), 0);
+            let Count { count, number } = self.heap[0];
+            let least = &mut self.entries[number];
+            self.numbers.remove(least.key.borrow());
+            *least = Entry { key: key.to_owned(), error: count };
+            self.numbers.insert(key.to_owned(), number);
+            self.heap[0].count += weight;
             self.sink(0);
         }
     }
@@ -85,12 +102,14 @@ where
     /// the greatest first. What has long not been seen is left out.
     pub fn top(&self, ranks: usize, now: Duration) -> Vec<(Q::Owned, f64)> {
         let forgotten = FORGOTTEN * self.half_lives(now).exp2();
-        let certain = |entry: &Entry<Q::Owned>| entry.count - entry.error;
-        let mut seen: Vec<&Entry<_>> =
-            self.heap.iter().filter(|entry| certain(entry) >= forgotten).collect();
-        seen.sort_by(|a, b| certain(b).total_cmp(&certain(a)));
+        let certain = self.heap.iter().map(|Count { count, number }| {
+            let Entry { key, error } = &self.entries[*number];
+            (key, count - error)
+        });
+        let mut seen: Vec<_> = certain.filter(|(_, count)| *count >= forgotten).collect();
+        seen.sort_by(|(_, a), (_, b)| b.total_cmp(a));
         let ranks = seen.into_iter().take(ranks);
-        ranks.map(|entry| (entry.key.clone(), certain(entry) / self.total)).collect()
+        ranks.map(|(key, count)| (key.clone(), count / self.total)).collect()
     }
 
     fn half_lives(&self, now: Duration) -> f64 {
@@ -100,10 +119,8 @@ where
     /// Dividing all counts by the same leaves the heap in order.
     fn divide(&mut self, by: f64) {
         self.total /= by;
-        for entry in &mut self.heap {
-            entry.count /= by;
-            entry.error /= by;
-        }
+        self.heap.iter_mut().for_each(|count| count.count /= by);
+        self.entries.iter_mut().for_each(|entry| entry.error /= by);
     }
 
     /// Moves an entry whose count grew to where it belongs.
@@ -134,8 +151,7 @@ where
     fn swap(&mut self, a: usize, b: usize) {
         self.heap.swap(a, b);
         for place in [a, b] {
-            let known = self.places.get_mut(self.heap[place].key.borrow());
-            *known.expect("every entry has its place") = place;
+            self.places[self.heap[place].number] = place;
         }
     }
 }

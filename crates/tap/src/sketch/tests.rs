@@ -16,10 +16,12 @@ where
     Q: ?Sized + ToOwned + Hash + Eq,
     Q::Owned: Hash + Eq + Clone + Borrow<Q>,
 {
-    assert_eq!(sketch.places.len(), sketch.heap.len());
-    for (place, entry) in sketch.heap.iter().enumerate() {
-        assert_eq!(sketch.places[entry.key.borrow()], place);
-        assert!(sketch.heap[place.saturating_sub(1) / 2].count <= entry.count);
+    let Sketch { numbers, entries, heap, places, .. } = sketch;
+    assert_eq!([numbers.len(), heap.len(), places.len()], [entries.len(); 3]);
+    for (number, entry) in entries.iter().enumerate() {
+        let place = places[number];
+        assert_eq!((numbers[entry.key.borrow()], heap[place].number), (number, number));
+        assert!(heap[place.saturating_sub(1) / 2].count <= heap[place].count);
     }
 }
 

@@ -11,6 +11,7 @@ mod hottest;
 pub mod limits;
 mod line;
 mod outbox;
+mod pace;
 mod querylog;
 mod runner;
 mod sample;

@@ -10,9 +10,11 @@ pub const STAGED_OCTETS: usize = 256 * 1024;
 /// The rarest sample: one query in so many.
 pub const ONE_IN_MAX: u32 = 1_000_000;
 
-/// Between two looks at the rings while there is something in them.
+/// As many samples at a look are much: a ring holds some 20 times that.
+pub const MUCH: u64 = 256;
+/// Between two looks at the rings while there is much in them.
 pub const LOOK_BUSY: Duration = Duration::from_millis(10);
-/// Between two looks at the rings while they are empty.
+/// Between two looks at the rings while there is little or nothing in them.
 pub const LOOK_QUIET: Duration = Duration::from_millis(50);
 /// Between two looks at the rings while nothing is picked.
 pub const LOOK_OFF: Duration = Duration::from_secs(1);
@@ -38,6 +40,11 @@ pub const FINISH_MAX: Duration = Duration::from_millis(500);
 /// How long the end of the runner is waited for: the log may be stuck.
 pub const STOP_MAX: Duration = Duration::from_secs(2);
 
+/// Samples a second that the hottest are estimated from, at most, but for a moment after more is
+/// asked: those of a half-life tell a share of 1 % to a thirtieth of it.
+pub const HOT_SAMPLES: u32 = 1_000;
+/// How long queries are counted before it is decided how many samples that makes.
+pub const PACE_WINDOW: Duration = Duration::from_secs(1);
 /// Names, and clients, that are counted at a time.
 pub const SKETCH_ENTRIES: usize = 1_024;
 /// After so long a query counts half.

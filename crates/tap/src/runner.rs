@@ -2,7 +2,8 @@
 use crate::dnstap::Target;
 use crate::frames::Sent;
 use crate::hottest::Hottest;
-use crate::limits::{FINISH_MAX, LOOK_BUSY, LOOK_OFF, LOOK_QUIET, STOP_MAX};
+use crate::limits::{FINISH_MAX, LOOK_BUSY, LOOK_OFF, LOOK_QUIET, MUCH, STOP_MAX};
+use crate::pace::Pace;
 use crate::querylog::{Logged, QueryLog};
 use crate::sample::Sample;
 use crate::settings::{Dnstap, Settings};
@@ -143,6 +144,7 @@ impl Desk {
     fn new(shared: Arc<Shared>, end: Sender<()>) -> Self {
         let outlets = Outlets {
             settings: Settings::default(),
+            pace: Pace::new(0, Duration::ZERO),
             dice: Dice(shared.started.elapsed().as_nanos() as u64),
             log: None,
             dnstap: None,
@@ -168,10 +170,13 @@ impl Desk {
                 return;
             }
             self.outlets.turn();
+            if self.outlets.pace.turn(self.shared.started.elapsed()) {
+                self.shared.rate.set(self.outlets.one_in());
+            }
             self.tell();
             self.wait(match seen {
-                0 if self.outlets.settings.one_in() == 0 => LOOK_OFF,
-                0 => LOOK_QUIET,
+                0 if self.outlets.one_in() == 0 => LOOK_OFF,
+                0..MUCH => LOOK_QUIET,
                 _ => LOOK_BUSY,
             });
         }
@@ -179,9 +184,9 @@ impl Desk {
 
     /// Takes settings, and only then has the plane pick as they say.
     fn set(&mut self, settings: Settings, log: Option<QueryLog>) {
-        let one_in = settings.one_in();
+        self.outlets.pace = Pace::new(settings.hot_one_in, self.shared.started.elapsed());
         self.outlets.set(settings, log);
-        self.shared.rate.set(one_in);
+        self.shared.rate.set(self.outlets.one_in());
     }
 
     /// Reads what is in the rings now, and returns how many samples that were.
@@ -236,6 +241,8 @@ impl Desk {
 /// Where samples go.
 struct Outlets {
     settings: Settings,
+    /// How many the hottest want.
+    pace: Pace,
     dice: Dice,
     log: Option<QueryLog>,
     dnstap: Option<Target>,
@@ -268,8 +275,9 @@ impl Outlets {
     /// Shows a sample to everyone whose turn it is.
     fn show(&mut self, sample: &Sample<'_>, hottest: &Mutex<Hottest>, now: Duration) {
         let picked = sample.one_in;
-        if keep(&mut self.dice, picked, self.settings.hot_one_in) {
-            let times = f64::from(picked.max(self.settings.hot_one_in));
+        self.pace.count(picked);
+        if keep(&mut self.dice, picked, self.pace.one_in()) {
+            let times = f64::from(picked.max(self.pace.one_in()));
             lock(hottest).add(sample, times, now);
         }
         if let Some(log) = &mut self.log
@@ -282,6 +290,11 @@ impl Outlets {
         {
             target.push(sample);
         }
+    }
+
+    /// One query in so many is picked, so that everybody has enough; 0: none.
+    fn one_in(&self) -> u32 {
+        self.settings.one_in(self.pace.one_in())
     }
 
     fn turn(&mut self) {

@@ -10,7 +10,8 @@ pub struct Settings {
     /// dnstap; nothing: off.
     pub dnstap: Option<Dnstap>,
     /// Every how many queries the hottest names and clients are estimated from, up to
-    /// [`ONE_IN_MAX`]; 0: not at all.
+    /// [`ONE_IN_MAX`]; 0: not at all. Fewer where that is more than
+    /// [`HOT_SAMPLES`](crate::limits::HOT_SAMPLES) a second.
     pub hot_one_in: u32,
 }
 
@@ -50,10 +51,11 @@ pub struct Dnstap {
 }
 
 impl Settings {
-    /// How often the plane picks a query so that everybody gets as many as they want; 0: never.
-    pub(crate) fn one_in(&self) -> u32 {
+    /// How often the plane picks a query so that everybody gets as many as they want, of whom the
+    /// hottest want one in so many; 0: never.
+    pub(crate) fn one_in(&self, hot_one_in: u32) -> u32 {
         let dnstap = self.dnstap.as_ref().map_or(0, |dnstap| dnstap.one_in);
-        let wanted = [self.queries.one_in, dnstap, self.hot_one_in];
+        let wanted = [self.queries.one_in, dnstap, hot_one_in];
         wanted.into_iter().filter(|one_in| *one_in > 0).min().map_or(0, |n| n.min(ONE_IN_MAX))
     }
 }

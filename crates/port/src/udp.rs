@@ -2,10 +2,10 @@
 
 use crate::links::Links;
 use crate::{Burst, Caps, Exchange, Frame, Frames, Port};
+use arrayvec::ArrayVec;
 use packet::frame::{NETWORK_MAX, Way, compose, headers_len, read};
 use packet::{BURST_MAX, Drop, Local, Packet, Transport, Verdict};
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::BorrowedFd;
 
 /// The datagrams that a device's frames carry. What answers sees payloads alone; a reply's headers
@@ -45,12 +45,8 @@ impl<F: Frames> Port for Udp<F> {
 
     fn burst(&mut self, app: impl FnOnce(&mut [Packet<'_>])) -> io::Result<Burst> {
         let (room, mut burst, links) = (self.caps.room, Burst::default(), &mut self.links);
-        // What is prepared costs as much as it may hold, however few there are.
-        let Exchange { received, refused } = self.frames.burst(|frames| match frames.len() {
-            0..=4 => show::<4>(frames, room, app, (links, &mut burst)),
-            5..=16 => show::<16>(frames, room, app, (links, &mut burst)),
-            _ => show::<BURST_MAX>(frames, room, app, (links, &mut burst)),
-        })?;
+        let Exchange { received, refused } =
+            self.frames.burst(|frames| show(frames, room, app, (links, &mut burst)))?;
         burst.received = received;
         burst.replied -= refused;
         burst.dropped[Drop::Unsent as usize] += refused;
@@ -87,32 +83,28 @@ impl<F: Frames> Port for Udp<F> {
     }
 }
 
-/// Shows the datagrams of up to `N` frames, and turns those round that are answered.
+/// Shows the datagrams of a burst's frames, and turns those round that are answered.
 #[inline]
-fn show<const N: usize>(
+fn show(
     frames: &mut [Frame<'_>],
     room: usize,
     app: impl FnOnce(&mut [Packet<'_>]),
     (links, burst): (&mut Links, &mut Burst),
 ) {
-    let mut rests = [const { None }; N];
-    let mut shown = 0;
-    let mut left = frames.iter_mut();
-    let mut packets: [Packet<'_>; N] = std::array::from_fn(|_| {
-        let Some((packet, rest)) = left.by_ref().find_map(|frame| open(frame, room, links, burst))
-        else {
-            return nothing();
-        };
-        rests[shown] = Some(rest);
-        shown += 1;
-        packet
-    });
-    if shown > 0 {
-        app(&mut packets[..shown]);
+    let mut packets = ArrayVec::<_, BURST_MAX>::new();
+    let mut rests = ArrayVec::<_, BURST_MAX>::new();
+    for frame in frames.iter_mut().take(BURST_MAX) {
+        if let Some((packet, rest)) = open(frame, room, links, burst) {
+            packets.push(packet);
+            rests.push(rest);
+        }
     }
-    for (packet, rest) in packets.iter().zip(&mut rests[..shown]) {
-        match (packet.verdict, rest) {
-            (Verdict::Reply, Some(rest)) => {
+    if !packets.is_empty() {
+        app(&mut packets);
+    }
+    for (packet, rest) in packets.iter().zip(rests) {
+        match packet.verdict {
+            Verdict::Reply => {
                 if compose(rest.head, packet.message(), &rest.way, packet.peer) {
                     (*rest.len, *rest.is_sent) = (rest.head.len() + packet.len, true);
                     burst.replied += 1;
@@ -120,8 +112,8 @@ fn show<const N: usize>(
                     burst.drop(Drop::Unsent);
                 }
             }
-            (Verdict::Drop(reason), _) => burst.drop(reason),
-            _ => {}
+            Verdict::Drop(reason) => burst.drop(reason),
+            Verdict::Later => {}
         }
     }
 }
@@ -151,11 +143,4 @@ fn open<'f>(
     let mut packet = Packet::new(&mut payload[..room], len, peer, Transport::Datagram);
     packet.origin.local = Some(Local { ip: way.local, interface: links.number(&way.link) });
     Some((packet, Rest { way, head, len: &mut frame.len, is_sent: &mut frame.is_sent }))
-}
-
-/// In the place of a packet that is not there.
-#[inline]
-fn nothing<'a>() -> Packet<'a> {
-    let nobody = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0);
-    Packet::new(&mut [], 0, nobody, Transport::Datagram)
 }

@@ -76,8 +76,8 @@ struct {
 	__type(value, __u32);
 } targets SEC(".maps");
 
-// The interfaces that a reply may leave by, and the tags of frames that belong to each: the outer
-// one in the upper half; 0: none.
+// The other interfaces that a reply may leave by, which are on top of this one, and the tags of frames
+// that belong to each: the outer one in the upper half.
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1024);
@@ -96,7 +96,8 @@ struct {
 const volatile __u32 room = 1452;
 // Whether the kernel is asked which way a reply goes.
 const volatile __u32 route_check = 1;
-// The interface's link address.
+// The interface, and its link address.
+const volatile __u32 interface;
 const volatile __u16 own[ETH_ALEN / 2];
 
 // Counts one more, and tells how many there are now.
@@ -118,12 +119,22 @@ static INLINE int is_for(const struct ethhdr *eth, const volatile __u16 *ours)
 	return 0;
 }
 
+// Whether what leaves by an interface has these tags on this one. The one without is not looked up.
+static INLINE int leaves_with(__u32 tags, __u32 by)
+{
+	__u32 *expected;
+
+	if (by == interface)
+		return tags == 0;
+	expected = map_lookup_elem(&links, &by);
+	return expected && *expected == tags;
+}
+
 // Whether a frame is for us, and a reply to what came with these tags goes back the way it came; its
 // next hop is written into the frame as who sent it.
 static INLINE int goes_back(struct xdp_md *ctx, struct bpf_fib_lookup *way, struct ethhdr *eth,
 				     __u32 tags)
 {
-	__u32 *expected;
 	long told;
 
 	if (!route_check)
@@ -142,8 +153,7 @@ static INLINE int goes_back(struct xdp_md *ctx, struct bpf_fib_lookup *way, stru
 		count(NEIGHBOUR);
 		return 0;
 	}
-	expected = told == BPF_FIB_LKUP_RET_SUCCESS ? map_lookup_elem(&links, &way->ifindex) : 0;
-	if (!expected || *expected != tags) {
+	if (told != BPF_FIB_LKUP_RET_SUCCESS || !leaves_with(tags, way->ifindex)) {
 		count(ROUTE);
 		return 0;
 	}

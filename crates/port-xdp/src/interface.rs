@@ -91,23 +91,23 @@ impl Interface {
         u32::try_from(wanted.next_power_of_two()).unwrap_or(u32::MAX).max(CHUNK)
     }
 
-    /// Which interfaces a frame of it may belong to, by number: itself without a tag (0), and those
-    /// of tagged networks on top of it, an outer tag in the upper half.
-    pub fn links(&self) -> Vec<(u32, u32)> {
+    /// The interfaces of tagged networks on top of it that a frame of it may belong to, by number,
+    /// with the tags: an outer one in the upper half.
+    pub fn networks(&self) -> Vec<(u32, u32)> {
         let networks = tagged_networks();
-        let mut links = vec![(self.index, 0)];
+        let mut found = Vec::new();
         let on = |parent: &str| {
             let on = networks.iter().filter(|(_, (under, _))| under == parent);
             on.map(|(name, (_, tag))| (name.clone(), *tag)).collect::<Vec<_>>()
         };
         for (outer, tag) in on(&self.name) {
-            links.extend(index(&outer).map(|index| (index, tag)));
+            found.extend(index(&outer).map(|index| (index, tag)));
             for (inner, inner_tag) in on(&outer) {
-                links.extend(index(&inner).map(|index| (index, tag << 16 | inner_tag)));
+                found.extend(index(&inner).map(|index| (index, tag << 16 | inner_tag)));
             }
         }
-        links.truncate(LINKS_MAX);
-        links
+        found.truncate(LINKS_MAX);
+        found
     }
 }
 

@@ -89,6 +89,7 @@ impl Program {
         let mut loader = EbpfLoader::new();
         loader.override_global("room", &room, true).override_global("route_check", &check, true);
         loader.override_global("own", &interface.address, true);
+        loader.override_global("interface", &interface.index, true);
         loader.map_max_entries("targets", targets_max);
         let prepare = |tables: &mut Tables| {
             set_targets(tables, &rules.listen)?;
@@ -96,7 +97,7 @@ impl Program {
             let mut links =
                 HashMap::<_, u32, u32>::try_from(tables.get("links")?).map_err(table)?;
             interface
-                .links()
+                .networks()
                 .into_iter()
                 .try_for_each(|(index, tags)| links.insert(index, tags, 0).map_err(table))
         };

@@ -1,7 +1,7 @@
 //! In a dispatcher of libxdp's, beside programs that its own tool loads and unloads (xdp-loader).
 
 use crate::served::{PATIENCE, Served, ask};
-use crate::wire::{Wire, is_root, skip};
+use crate::wire::{Wire, is_root, leave, skip};
 use crate::{AT, XDP, as_root, bpftool, folder, is_answer, program, serve_by, status};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -61,9 +61,7 @@ impl<'p> Ground<'p> {
         }
         ground.load("counter", 50);
         if ground.running().is_empty() {
-            eprintln!(
-                "\n*** SKIPPED: no programs in others' place in this kernel (freplace) ***\n"
-            );
+            leave("no programs in others' place in this kernel (freplace)");
             return None;
         }
         Some(ground)

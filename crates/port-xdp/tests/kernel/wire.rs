@@ -8,6 +8,8 @@ mod spaces;
 
 pub use skip::skip;
 use spaces::{Spaces, within};
+use std::fs::File;
+use std::io::Write;
 use std::net::{SocketAddr, UdpSocket};
 use std::process::Command;
 use std::time::Duration;
@@ -19,6 +21,17 @@ pub fn is_root() -> bool {
         skip("network namespaces need root");
     }
     is_root
+}
+
+/// Leaves a test to a kernel that has what this one lacks: its name goes to the others in the file
+/// that `DUNLIN_LEFT` names, which `bench/kernels` runs. Without one it is skipped.
+pub fn leave(missing: &str) {
+    let Some(left) = std::env::var_os("DUNLIN_LEFT") else { return skip(missing) };
+    let thread = std::thread::current();
+    let line = format!("{}\n", thread.name().expect("a test's thread is called as the test is"));
+    let mut left = File::options().create(true).append(true).open(left).expect("a file");
+    left.write_all(line.as_bytes()).expect("room for a line");
+    eprintln!("\n*** left to another kernel: {missing} ***\n");
 }
 
 /// The namespaces, until it is dropped.
@@ -105,7 +118,7 @@ impl Wire {
     /// 198.51.100.16/28. False: this kernel has no tagged networks, which is said.
     pub fn tag(&self) -> bool {
         if self.0.told_by("ip -n {s} link add link s0 name s0.7 type vlan id 7").is_err() {
-            eprintln!("\n*** SKIPPED: no tagged networks in this kernel (CONFIG_VLAN_8021Q) ***\n");
+            leave("no tagged networks in this kernel (CONFIG_VLAN_8021Q)");
             return false;
         }
         self.0.run(TAGGED);

@@ -21,12 +21,17 @@ pub struct Session(File);
 
 impl Session {
     /// This process's, to be changed later, also by whoever has given up privileges until then.
-    /// Nothing: the kernel does not share between sessions.
+    /// Nothing: the kernel does not share between sessions, or this one is that of the first
+    /// process, which has no share of its own.
     ///
     /// # Errors
     /// Another process leads the session, or the kernel does not tell.
     pub fn own() -> io::Result<Option<Self>> {
         if !std::fs::read_to_string(ENABLED).is_ok_and(|text| text.trim() == "1") {
+            return Ok(None);
+        }
+        // A kernel without the feature has no such file.
+        if std::fs::read_to_string(SHARE).unwrap_or_default().is_empty() {
             return Ok(None);
         }
         if !is_led()? {
@@ -35,11 +40,9 @@ impl Session {
                  another process leads: start it as a service, or by setsid(1)",
             ));
         }
-        match OpenOptions::new().write(true).open(SHARE) {
-            Ok(file) => Ok(Some(Self(file))),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(io::Error::other(format!("{SHARE}: {error}"))),
-        }
+        let opened = OpenOptions::new().write(true).open(SHARE);
+        let told = |error| io::Error::other(format!("{SHARE}: {error}"));
+        opened.map(|file| Some(Self(file))).map_err(told)
     }
 
     /// Gives it the share that one process of such a niceness has, −20 to 19.

@@ -149,7 +149,8 @@ fn workers_have_the_niceness_that_is_wanted() {
 
 /// Where the kernel shares CPUs between sessions, a server that leads its own has it count as much;
 /// who started another one is not surprised, and told. A leader outside of the server's PID
-/// namespace has no number there.
+/// namespace has no number there. Where this test runs in the first process's session, as CI has
+/// it, there is no share to be told of.
 #[test]
 fn a_session_of_its_own_counts_as_much_as_its_workers() {
     let enabled = "/proc/sys/kernel/sched_autogroup_enabled";
@@ -173,7 +174,8 @@ fn a_session_of_its_own_counts_as_much_as_its_workers() {
     let [(own, of_own), others @ ..] = &groups;
     assert!(own.trim_end().ends_with(" nice -10") && !of_own, "{groups:?}");
     for (shared, of_shared) in others {
-        assert!(shared.trim_end().ends_with(" nice 0") && *of_shared, "{groups:?}");
+        assert!(shared.is_empty() || shared.trim_end().ends_with(" nice 0"), "{groups:?}");
+        assert_eq!(*of_shared, !shared.is_empty(), "{groups:?}");
     }
 }
 

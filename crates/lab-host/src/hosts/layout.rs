@@ -91,8 +91,8 @@ pub(super) fn pin(options: &Options) -> Result<()> {
         if found.is_empty() {
             let device = options.device(side);
             return Err(format!(
-                "{device} has no polling threads: this kernel has no threaded NAPI (before 5.12), or \
-                 a container hides the kernel's threads (docker run --pid=host)"
+                "{device} has no polling threads: this kernel has no threaded NAPI (before 5.12), \
+                 or a container hides the kernel's threads (docker run --pid=host)"
             ));
         }
         for (thread, cpu) in found.iter().zip(cpus.as_slice().iter().cycle()) {

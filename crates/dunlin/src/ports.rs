@@ -22,7 +22,7 @@ impl port::Port for Port {
         }
     }
 
-    fn burst(&mut self, app: impl FnOnce(&mut [Packet<'_>])) -> io::Result<Burst> {
+    fn burst(&mut self, app: impl FnMut(&mut [Packet<'_>])) -> io::Result<Burst> {
         match self {
             Self::Socket(port) => port.burst(app),
             Self::Xdp(port) => port.burst(app),

@@ -22,9 +22,9 @@ use std::time::Duration;
 
 /// What answers. Each thread has one of its own.
 pub trait App: Send {
-    /// Sees to a whole burst: turns each query into its reply, in place, and sets each verdict.
-    /// What the application reads from elsewhere (its snapshot) it refreshes here, once. `now` is
-    /// when the burst was read, by the system's monotonic clock.
+    /// Sees to a burst, or to what its port shows of it at a time: turns each query into its reply,
+    /// in place, and sets each verdict. What the application reads from elsewhere (its snapshot) it
+    /// refreshes here, once. `now` is when the burst was read, by the system's monotonic clock.
     fn burst(&mut self, packets: &mut [Packet<'_>], now: Duration);
 
     /// The thread is about to wait: lets go of everything that others would wait for.

@@ -145,8 +145,7 @@ impl<P: Port, A: App> Worker<P, A> {
         let port = &mut ports[place];
         let mut read = None;
         let burst = port.burst(|packets| {
-            let now = clock::now();
-            read = Some(now);
+            let now = *read.get_or_insert_with(clock::now);
             packets.iter_mut().for_each(|packet| packet.origin.place = place as u64);
             app.burst(packets, now);
         })?;

@@ -50,7 +50,7 @@ impl Port for SocketPort {
         &self.caps
     }
 
-    fn burst(&mut self, app: impl FnOnce(&mut [Packet<'_>])) -> io::Result<Burst> {
+    fn burst(&mut self, mut app: impl FnMut(&mut [Packet<'_>])) -> io::Result<Burst> {
         let mut burst = Burst::default();
         burst.received = match self.ring.receive(self.fd.as_fd()) {
             Ok(count) => count,

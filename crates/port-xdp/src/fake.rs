@@ -1,7 +1,7 @@
 //! A kernel in memory: the other ends of the rings, and every way it could fail.
 
 use crate::counts::Places;
-use crate::limits::{CHUNK, FRAMES, HEADROOM, RING};
+use crate::limits::{CHUNK, FILLED_MAX, FRAMES, HEADROOM, RING, SMALL};
 use crate::queue::{Device, Queue, Rings};
 use crate::ring::{Consumer, Producer, plain};
 use crate::umem::Mapping;
@@ -214,16 +214,16 @@ fn frames_are_conserved_when_the_kernel_sends_nothing() {
     assert_eq!([replied, unsent], [RING as usize, 2 * RING as usize]);
     assert_eq!(link.port.frames().census()[3], RING as usize);
     let places = link.port.frames().counts().places();
-    assert_eq!(places, Places { free: 1, fill: RING - 1, send: RING, ..Places::default() });
+    assert_eq!(places, Places { free: 1, fill: FILLED_MAX - 1, send: RING, ..Places::default() });
     // And everything leaves once it does.
     link.port.frames().device().sends = usize::MAX;
     for _ in 0..3 {
         echo(&mut link.port);
     }
-    assert_eq!(link.port.frames().census(), [RING as usize, RING as usize, 0, 0]);
+    assert_eq!(link.port.frames().census(), [RING as usize, FILLED_MAX as usize, 0, 0]);
     assert_eq!(link.port.frames().device().wire.len(), RING as usize);
     let places = link.port.frames().counts().places();
-    assert_eq!(places, Places { fill: RING, free: RING, ..Places::default() });
+    assert_eq!(places, Places { fill: FILLED_MAX, free: RING, ..Places::default() });
 }
 
 #[test]
@@ -234,19 +234,43 @@ fn where_the_frames_are_can_be_seen_from_elsewhere() {
         assert_eq!(counts.places(), Places { free, fill, receive, send, complete });
         assert_eq!(counts.places().sum(), sum);
     };
-    is(RING, RING, 0, 0, 0, FRAMES);
+    is(RING, FILLED_MAX, 0, 0, 0, FRAMES);
     (0..3).for_each(|_| link.send(0, b"q"));
-    is(RING, RING - 3, 3, 0, 0, FRAMES);
+    is(RING, FILLED_MAX - 3, 3, 0, 0, FRAMES);
     (link.port.frames().device().sends, link.port.frames().device().completes) = (1, 0);
     assert_eq!(echo(&mut link.port).replied, 3);
     // All were sent, and the driver has them.
-    is(RING, RING - 3, 0, 0, 0, FRAMES - 3);
+    is(RING, FILLED_MAX - 3, 0, 0, 0, FRAMES - 3);
     link.port.frames().device().completes = 2;
     link.port.frames().device().give_back();
-    is(RING, RING - 3, 0, 0, 2, FRAMES - 1);
+    is(RING, FILLED_MAX - 3, 0, 0, 2, FRAMES - 1);
     link.port.frames().device().give_back();
     assert_eq!(echo(&mut link.port).received, 0);
-    is(RING, RING, 0, 0, 0, FRAMES);
+    is(RING, FILLED_MAX, 0, 0, 0, FRAMES);
+}
+
+#[test]
+fn of_few_the_first_reply_leaves_before_the_others_are_answered() {
+    let verdicts = |count: usize, first: packet::Verdict| {
+        let mut link = Fake::new(["198.51.100.1:4001", "198.51.100.2:4002"]);
+        // What is to leave stays in the ring, and can be seen there.
+        link.port.frames().device().sends = 0;
+        let counts = Arc::clone(link.port.frames().counts());
+        (0..count).for_each(|_| link.send(0, b"q"));
+        let mut seen = Vec::new();
+        let app = |packets: &mut [packet::Packet<'_>]| {
+            let verdict = if seen.is_empty() { first } else { packet::Verdict::Reply };
+            packets.iter_mut().for_each(|packet| packet.verdict = verdict);
+            seen.push((packets.len(), counts.places().send));
+        };
+        assert_eq!(link.port.burst(app).expect("usable").received, count);
+        seen
+    };
+    let reply = packet::Verdict::Reply;
+    assert_eq!(verdicts(1, reply), [(1, 0)]);
+    assert_eq!(verdicts(SMALL, reply), [(1, 0), (SMALL - 1, 1)]);
+    assert_eq!(verdicts(SMALL, packet::Verdict::Later), [(1, 0), (SMALL - 1, 0)]);
+    assert_eq!(verdicts(SMALL + 1, reply), [(SMALL + 1, 0)]);
 }
 
 #[test]
@@ -408,8 +432,8 @@ proptest! {
         (0..100).for_each(|_| { echo(&mut link.port); });
         link.port.frames().device().give_back();
         echo(&mut link.port);
-        prop_assert_eq!(link.port.frames().census(), [RING as usize, RING as usize, 0, 0]);
+        prop_assert_eq!(link.port.frames().census(), [RING as usize, FILLED_MAX as usize, 0, 0]);
         let places = link.port.frames().counts().places();
-        prop_assert_eq!(places, Places { free: RING, fill: RING, ..Places::default() });
+        prop_assert_eq!(places, Places { free: RING, fill: FILLED_MAX, ..Places::default() });
     }
 }

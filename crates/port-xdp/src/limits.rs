@@ -2,13 +2,20 @@
 
 use std::time::Duration;
 
-/// Frames that the kernel may hold for reception, and as many answered ones at most wait to leave:
-/// some milliseconds of work, so that a burst survives the scheduler.
+/// Entries of a ring, and answered frames that may wait to leave: some milliseconds of work, so
+/// that a burst survives the scheduler.
 pub const RING: u32 = 2_048;
 
-/// Frames of one queue. Twice the ring, so that what waits to leave never keeps the kernel from
+/// Frames that the kernel may hold for reception. It takes them in turns, so with as many as a ring
+/// holds none would be in a cache any more when it is written to again.
+pub const FILLED_MAX: u32 = RING / 2;
+
+/// Frames of one queue. More than the ring, so that what waits to leave never keeps the kernel from
 /// receiving.
-pub const FRAMES: u32 = 2 * RING;
+pub const FRAMES: u32 = RING + FILLED_MAX;
+
+/// The most frames of a burst whose first reply leaves before the others are answered.
+pub const SMALL: usize = packet::BURST_MAX / 4;
 
 /// Octets of a frame's memory, where the interface's packets fit; else the double, which is a page
 /// and as much as the kernel takes.

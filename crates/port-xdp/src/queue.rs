@@ -1,7 +1,7 @@
 //! One queue's frames, and who has each.
 
 use crate::counts::Counts;
-use crate::limits::{FRAMES, HEADROOM, KICKS_MAX, LATE_MAX, RING};
+use crate::limits::{FILLED_MAX, FRAMES, HEADROOM, KICKS_MAX, LATE_MAX, RING, SMALL};
 use crate::ring::{Consumer, Producer};
 use crate::umem::Mapping;
 use libc::xdp_desc;
@@ -133,11 +133,11 @@ impl<D: Device> Queue<D> {
         u32::try_from(address >> self.chunk.trailing_zeros()).unwrap_or(u32::MAX)
     }
 
-    /// Gives the kernel free frames until it has as many as a ring holds, so that no ring is ever
-    /// full of what was received.
+    /// Gives the kernel free frames until it has as many as it may, so that no ring is ever full of
+    /// what was received.
     fn fill(&mut self) {
         let before = self.filled;
-        while self.filled < RING
+        while self.filled < FILLED_MAX
             && let Some(&frame) = self.free.last()
             && self.rings.fill.push(u64::from(frame) * u64::from(self.chunk))
         {
@@ -218,6 +218,28 @@ impl<D: Device> Queue<D> {
         true
     }
 
+    /// Has `app` edit frames that were taken, and gives the kernel those that are to be sent. Tells
+    /// how many of them were refused.
+    #[inline]
+    fn answer(
+        &mut self,
+        frames: &mut [Frame<'_>],
+        taken: &[xdp_desc],
+        app: &mut impl FnMut(&mut [Frame<'_>]),
+    ) -> usize {
+        app(frames);
+        let mut refused = 0;
+        for (frame, taken) in frames.iter().zip(taken) {
+            if !frame.is_sent {
+                self.recycle(self.frame_of(taken.addr));
+                continue;
+            }
+            let len = frame.len.min(frame.buf.len()) as u32;
+            refused += usize::from(!self.give(xdp_desc { len, ..*taken }));
+        }
+        refused
+    }
+
     /// Has the kernel send what it was given, also what was refused before, lest it stays.
     #[inline]
     fn finish(&mut self) {
@@ -269,7 +291,7 @@ impl<D: Device> Frames for Queue<D> {
         self.mtu
     }
 
-    fn burst(&mut self, app: impl FnOnce(&mut [Frame<'_>])) -> io::Result<Exchange> {
+    fn burst(&mut self, mut app: impl FnMut(&mut [Frame<'_>])) -> io::Result<Exchange> {
         self.reap();
         self.fill();
         if self.rings.fill.wants_wake() {
@@ -292,14 +314,16 @@ impl<D: Device> Frames for Queue<D> {
         // SAFETY: the first `received` were written; the cast only drops `MaybeUninit`.
         let frames =
             unsafe { slice::from_raw_parts_mut(frames.as_mut_ptr().cast::<Frame<'_>>(), received) };
-        app(frames);
-        for (frame, taken) in frames.iter().zip(&taken[..received]) {
-            if !frame.is_sent {
-                self.recycle(self.frame_of(taken.addr));
-                continue;
+        // To wake whoever gets the first reply takes longer than to answer the others: of few, it
+        // leaves before them; of many, one call for all is what counts.
+        let lead = if received <= SMALL { 1 } else { received };
+        let (first, others) = frames.split_at_mut(lead);
+        exchange.refused = self.answer(first, &taken[..lead], &mut app);
+        if !others.is_empty() {
+            if first.iter().any(|frame| frame.is_sent) {
+                self.finish();
             }
-            let len = frame.len.min(frame.buf.len()) as u32;
-            exchange.refused += usize::from(!self.give(xdp_desc { len, ..*taken }));
+            exchange.refused += self.answer(others, &taken[lead..], &mut app);
         }
         self.finish();
         Ok(exchange)

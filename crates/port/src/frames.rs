@@ -30,11 +30,12 @@ pub trait Frames {
     fn mtu(&self) -> usize;
 
     /// Receives up to [`packet::BURST_MAX`] frames without waiting, lets `app` edit them in place,
-    /// then sends or recycles each. `app` is not called for an empty burst.
+    /// then sends or recycles each. `app` is shown each once and in their order, all at a time or
+    /// some; it is not called for an empty burst.
     ///
     /// # Errors
     /// Only when the device can no longer be used.
-    fn burst(&mut self, app: impl FnOnce(&mut [Frame<'_>])) -> io::Result<Exchange>;
+    fn burst(&mut self, app: impl FnMut(&mut [Frame<'_>])) -> io::Result<Exchange>;
 
     /// Takes a frame of one's own, to be sent by [`flush`](Self::flush): `write` is given room for
     /// it, and tells its length, or that there is none after all. False where there is no room

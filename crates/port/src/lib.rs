@@ -53,13 +53,13 @@ pub trait Port {
 
     /// Receives up to a burst without waiting, lets `app` edit the packets in place and set each
     /// verdict, then sends the replies and recycles the rest, also what is answered later. `app`
-    /// may change a packet's message, length and verdict, not its place in the slice. It is not
-    /// called for an empty burst, nor shown what cannot be answered ([`Drop::NoPeer`],
-    /// [`Drop::Oversize`]).
+    /// may change a packet's message, length and verdict, not its place in the slice. It is shown
+    /// each packet once and in their order, all at a time or some, but not what cannot be answered
+    /// ([`Drop::NoPeer`], [`Drop::Oversize`]); for an empty burst it is not called.
     ///
     /// # Errors
     /// Only when the device can no longer be used; whatever concerns single packets is counted.
-    fn burst(&mut self, app: impl FnOnce(&mut [Packet<'_>])) -> io::Result<Burst>;
+    fn burst(&mut self, app: impl FnMut(&mut [Packet<'_>])) -> io::Result<Burst>;
 
     /// Takes a reply that was put off, to be sent by [`flush`](Self::flush) to whom the packet came
     /// from. False where there is no room before that, or, with nothing queued, never.

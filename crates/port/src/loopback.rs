@@ -66,7 +66,7 @@ impl Port for Loopback {
         &self.caps
     }
 
-    fn burst(&mut self, app: impl FnOnce(&mut [Packet<'_>])) -> io::Result<Burst> {
+    fn burst(&mut self, mut app: impl FnMut(&mut [Packet<'_>])) -> io::Result<Burst> {
         let count = self.received.len().min(self.caps.burst_max);
         let mut burst = Burst { received: count, ..Default::default() };
         let mut packets = Vec::with_capacity(count);

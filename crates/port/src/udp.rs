@@ -43,10 +43,10 @@ impl<F: Frames> Port for Udp<F> {
         &self.caps
     }
 
-    fn burst(&mut self, app: impl FnOnce(&mut [Packet<'_>])) -> io::Result<Burst> {
+    fn burst(&mut self, mut app: impl FnMut(&mut [Packet<'_>])) -> io::Result<Burst> {
         let (room, mut burst, links) = (self.caps.room, Burst::default(), &mut self.links);
         let Exchange { received, refused } =
-            self.frames.burst(|frames| show(frames, room, app, (links, &mut burst)))?;
+            self.frames.burst(|frames| show(frames, room, &mut app, (links, &mut burst)))?;
         burst.received = received;
         burst.replied -= refused;
         burst.dropped[Drop::Unsent as usize] += refused;
@@ -88,7 +88,7 @@ impl<F: Frames> Port for Udp<F> {
 fn show(
     frames: &mut [Frame<'_>],
     room: usize,
-    app: impl FnOnce(&mut [Packet<'_>]),
+    mut app: impl FnMut(&mut [Packet<'_>]),
     (links, burst): (&mut Links, &mut Burst),
 ) {
     let mut packets = ArrayVec::<_, BURST_MAX>::new();

@@ -114,7 +114,7 @@ impl Port for Slow {
         self.port.caps()
     }
 
-    fn burst(&mut self, app: impl FnOnce(&mut [Packet<'_>])) -> io::Result<Burst> {
+    fn burst(&mut self, app: impl FnMut(&mut [Packet<'_>])) -> io::Result<Burst> {
         let burst = self.port.burst(app)?;
         self.waiting = if burst.replied > 0 { 20 } else { self.waiting.saturating_sub(1) };
         self.left.store(self.waiting == 0, Ordering::Relaxed);

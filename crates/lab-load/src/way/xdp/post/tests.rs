@@ -25,7 +25,7 @@ impl Frames for Wire {
         1_500
     }
 
-    fn burst(&mut self, app: impl FnOnce(&mut [Frame<'_>])) -> io::Result<Exchange> {
+    fn burst(&mut self, mut app: impl FnMut(&mut [Frame<'_>])) -> io::Result<Exchange> {
         if self.is_gone {
             return Err(io::ErrorKind::NotConnected.into());
         }

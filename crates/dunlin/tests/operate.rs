@@ -27,14 +27,9 @@ fn edit(served: &Served, old: &str, new: &str) {
     fs::write(file, text.replace(old, new)).expect("a config");
 }
 
-fn socket(served: &Served) -> PathBuf {
-    let config = fs::read_to_string(served.folder.join("dunlin.toml")).expect("a config");
-    let socket = config.split("socket = \"").nth(1).and_then(|rest| rest.split('"').next());
-    socket.expect("a path").into()
-}
-
 fn ask(served: &Served, command: &str) -> Output {
-    let output = binary().args([command, "--socket"]).arg(socket(served)).output();
+    let output =
+        binary().args([command, "--socket"]).arg(served.socket().expect("a path")).output();
     output.expect("it runs")
 }
 
@@ -66,7 +61,7 @@ fn a_reload_tells_what_is_another_than_before() {
 #[test]
 fn a_config_that_has_become_a_pipe_is_refused() {
     let served = start("operate_pipe", "drain = \"0s\"\n");
-    let (config, socket) = (served.folder.join("dunlin.toml"), socket(&served));
+    let (config, socket) = (served.folder.join("dunlin.toml"), served.socket().expect("a path"));
     let aside = served.folder.join("aside.toml");
     fs::rename(&config, &aside).expect("a config");
     let made = std::process::Command::new("mkfifo").arg(&config).status();
@@ -156,7 +151,7 @@ fn a_server_that_starts_can_be_asked() {
 #[test]
 fn a_reload_in_the_middle_of_a_take_over_is_refused() {
     let served = start("operate_between", "drain = \"0s\"\n");
-    let offer = admin::take_over(&socket(&served), "0.1.0").expect("an offer");
+    let offer = admin::take_over(&served.socket().expect("a path"), "0.1.0").expect("an offer");
     let output = ask(&served, "reload");
     assert_eq!(output.status.code(), Some(1));
     let told = text(&output);

@@ -5,6 +5,7 @@ use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -113,6 +114,13 @@ impl Served {
         kill_process(Pid::from_child(&self.child), signal).expect("it runs");
     }
 
+    /// The admin socket that its config names now.
+    pub fn socket(&self) -> Option<PathBuf> {
+        let config = fs::read_to_string(self.folder.join("dunlin.toml")).ok()?;
+        let path = config.split("socket = \"").nth(1)?.split('"').next()?;
+        (!path.is_empty()).then(|| path.into())
+    }
+
     /// Waits for it to end; its exit status.
     pub fn status(&mut self) -> Option<i32> {
         let until = Instant::now() + PATIENCE;
@@ -160,6 +168,10 @@ impl Drop for Served {
         // It may have ended, as the test wanted.
         let _ = self.child.kill();
         let _ = self.child.wait();
+        // Killed, it leaves its socket, unless a successor has it.
+        if let Some(socket) = self.socket().filter(|socket| UnixStream::connect(socket).is_err()) {
+            let _ = fs::remove_file(socket);
+        }
     }
 }
 

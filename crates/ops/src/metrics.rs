@@ -83,6 +83,8 @@ fn xdp(out: &mut Exposition, status: &XdpStatus) {
         let is_so = status.mode == mode || status.mode.is_empty() && mode == "socket";
         family.sample(&[interface, ("mode", mode)], u8::from(is_so));
     }
+    let help = "1 if the program runs in a dispatcher, beside others.";
+    out.family("dunlin_xdp_joined", Gauge, help).sample(&[interface], u8::from(status.joined));
     let help = "1 if frames are not copied between the driver and us.";
     out.family("dunlin_xdp_zero_copy", Gauge, help)
         .sample(&[interface], u8::from(status.zero_copy));

@@ -71,7 +71,8 @@ impl Bypass {
 
     fn fail(&mut self, error: &dyn std::fmt::Display) {
         tracing::warn!("[xdp] {} is served by sockets alone: {error}", self.interface());
-        (self.attached, self.failed) = (None, Some(error.to_string()));
+        self.end();
+        self.failed = Some(error.to_string());
     }
 
     /// Serves what a config says from now on, unless it does so already: an interface that is not
@@ -91,9 +92,7 @@ impl Bypass {
             }
             return;
         }
-        if self.attached.take().is_some() {
-            tracing::info!(interface = self.interface(), "no longer served past the kernel");
-        }
+        self.end();
         // A queue has one socket: the old ones are closed first.
         let let_go = threads.serve_queues(Vec::new()).and_then(|()| self.set_nice(threads, 0));
         if let Err(error) = let_go {
@@ -149,7 +148,12 @@ impl Bypass {
 
     /// Leaves all that comes from now on to the sockets. What the queues hold is still answered.
     pub fn end(&mut self) {
-        self.attached = None;
+        let Some(Attached { interface, program, .. }) = self.attached.take() else { return };
+        let name = interface.name;
+        tracing::info!(interface = name, "no longer served past the kernel");
+        if let Err(error) = program.leave() {
+            tracing::info!("[xdp] {name}: {error}");
+        }
     }
 
     /// What there is to tell; nothing: no interface is configured.

@@ -24,6 +24,8 @@ pub enum XdpError {
     Busy(String),
     /// Something is attached there already, which was not joined.
     Dispatcher(String, Box<dyn Error + Send + Sync>),
+    /// What runs in a dispatcher stays there.
+    Stays(Box<dyn Error + Send + Sync>),
     /// What is attached would stay when this process ends.
     NoLink,
     /// A table of the program does not take an entry.
@@ -55,6 +57,12 @@ impl fmt::Display for XdpError {
                 "another XDP program is attached to {name}, and cannot be joined: {}; joining \
                  libxdp's dispatcher takes Linux 5.10, the BPF file system, and root or \
                  CAP_SYS_ADMIN and CAP_DAC_OVERRIDE",
+                chain(&**error)
+            ),
+            Self::Stays(error) => write!(
+                f,
+                "the XDP program stays in its dispatcher, where it lets everything pass and is \
+                 replaced by the next start: {}",
                 chain(&**error)
             ),
             Self::NoLink => write!(
@@ -199,6 +207,15 @@ impl Attached {
     /// Whether it runs in a dispatcher, beside others.
     pub fn is_joined(&self) -> bool {
         self.place.is_some()
+    }
+
+    /// Leaves the dispatcher, where it runs in one.
+    ///
+    /// # Errors
+    /// It stays there.
+    pub fn leave(&mut self) -> Result<(), XdpError> {
+        let place = self.place.take();
+        place.map_or(Ok(()), |mut place| place.leave()).map_err(XdpError::Stays)
     }
 
     /// Whether it is still attached, which others can change where it is joined.

@@ -166,14 +166,27 @@ impl Program {
         let [taken, unchecked, route, neighbour, long, socket, foreign, probe] = counts;
         Ok(Passed { taken, unchecked, route, neighbour, long, socket, foreign, probe })
     }
+
+    /// Ends it, as dropping it does, and tells what that does not.
+    ///
+    /// # Errors
+    /// It stays in its dispatcher, where it lets everything pass.
+    pub fn leave(mut self) -> Result<(), XdpError> {
+        self.refuse_all();
+        self.attached.leave()
+    }
+
+    /// It may be that a dispatcher is not to be left any more. What stays there takes nothing.
+    fn refuse_all(&mut self) {
+        if self.is_joined() {
+            let _ = self.listen(&[]);
+        }
+    }
 }
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // It may be that a dispatcher is not to be left any more. What stays there takes nothing.
-        if self.is_joined() {
-            let _ = self.listen(&[]);
-        }
+        self.refuse_all();
     }
 }
 

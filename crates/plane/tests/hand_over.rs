@@ -7,10 +7,11 @@ use common::{
     Running, ask, connect, connect_from, framed, read_message, read_message_or_end, start, start_at,
 };
 use plane::{Connections, Ending, Handed, StreamLimits, Totals};
+use rustix::net::sockopt;
 use std::io::Write;
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -26,21 +27,33 @@ fn succeed(running: Running, listeners: &[TcpListener]) -> (Running, Connections
     (successor, Connections::sum(&connections), Totals::sum(&counters))
 }
 
-/// Writes numbered queries without waiting, some of them for long answers, and reads that each is
-/// answered once and in order, until it is told to stop; returns how many were.
+/// Queries that a client writes at once.
+const BATCH: u64 = 20;
+
+/// Batches that may be unanswered: their replies are more than the kernel has room for, so that the
+/// server has to wait, while they themselves fit into the room for what it reads. If they did not,
+/// Linux since 6.17 might stop the connection for ever: having dropped the last query for want of
+/// room, it drops that client's acknowledgements, too, as beyond the window.
+const BATCHES_MAX: usize = 100;
+
+/// Writes numbered queries, many ahead of their answers and some for long ones, and reads that each
+/// is answered once and in order, until it is told to stop; returns how many were.
 fn pipeline(mut writer: TcpStream, over: &AtomicBool) -> u64 {
-    let query = |number: u64| match number % 50 {
+    let query = |number: u64| match number % 10 {
         0 => b"40000".to_vec(),
         _ => format!("query {number}").into_bytes(),
     };
+    sockopt::set_socket_recv_buffer_size(&writer, 65_536).unwrap();
     let mut reader = writer.try_clone().unwrap();
+    let (ahead, behind) = mpsc::sync_channel(BATCHES_MAX);
     thread::scope(|scope| {
         let asked = scope.spawn(move || {
             let mut number = 0;
             while !over.load(Ordering::Relaxed) {
+                ahead.send(()).unwrap();
                 // Cut anywhere, so that queries are handed over half read.
                 let mut octets = Vec::new();
-                for _ in 0..20 {
+                for _ in 0..BATCH {
                     number += 1;
                     octets.extend(framed(&query(number)));
                 }
@@ -57,6 +70,9 @@ fn pipeline(mut writer: TcpStream, over: &AtomicBool) -> u64 {
             match query(answered) {
                 query if query == b"40000" => assert_eq!(message.len(), 40_000),
                 query => assert_eq!(message, query, "answer {answered}"),
+            }
+            if answered % BATCH == 0 {
+                behind.recv().unwrap();
             }
         }
         assert_eq!(answered, asked.join().unwrap());

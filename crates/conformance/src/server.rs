@@ -1,5 +1,6 @@
 //! Servers: started on a free port of the loopback network, stopped when dropped.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::fs::OpenOptions;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -324,8 +325,13 @@ fn udp_sockets(address: SocketAddrV4) -> Result<usize> {
     // The address is told as the machine holds it.
     let ip = u32::from_ne_bytes(address.ip().octets());
     let local = format!("{ip:08X}:{:04X}", address.port());
-    let lines = table.lines().filter_map(|line| line.split_whitespace().nth(1));
-    Ok(lines.filter(|bound| *bound == local).count())
+    let inodes = table.lines().filter_map(|line| {
+        let mut fields = line.split_whitespace();
+        fields.nth(1).filter(|bound| *bound == local)?;
+        fields.nth(7)
+    });
+    // A socket is listed twice where one is bound before it while the list is read.
+    Ok(inodes.collect::<BTreeSet<_>>().len())
 }
 
 /// Where a Dunlin in `directory` is asked and told.

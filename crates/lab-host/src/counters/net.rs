@@ -7,6 +7,7 @@ use crate::Result;
 use crate::limits::SOCKETS_MAX;
 use crate::tool::{self, text};
 use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
 use std::path::Path;
 
 /// Packets of a device (`/proc/net/dev`).
@@ -245,7 +246,8 @@ pub(super) fn sockets(proc: &Path) -> Vec<Socket> {
 }
 
 /// `sl local_address rem_address st tx_queue:rx_queue tr:tm->when retrnsmt uid timeout inode ref
-/// pointer drops`; numbers of addresses and queues are hexadecimal.
+/// pointer drops`; numbers of addresses and queues are hexadecimal. A socket that the kernel lists
+/// twice, as when another is bound before it while the list is read, is one.
 pub(super) fn parse_sockets(text: &str, is_ipv6: bool) -> Vec<Socket> {
     let parse = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -259,7 +261,9 @@ pub(super) fn parse_sockets(text: &str, is_ipv6: bool) -> Vec<Socket> {
             waiting_octets: u64::from_str_radix(waiting, 16).ok()?,
         })
     };
-    text.lines().skip(1).filter_map(parse).take(SOCKETS_MAX).collect()
+    let mut seen = HashSet::new();
+    let found = text.lines().skip(1).filter_map(parse).take(SOCKETS_MAX);
+    found.filter(|socket| seen.insert(socket.key())).collect()
 }
 
 pub(super) fn softnet(proc: &Path) -> Vec<Softnet> {

@@ -53,7 +53,8 @@ fn sockets() {
         2: 00000000000000000000000000000000:14E9 0:0 07 0:0 0:0 0 0 0 78 2 000 0\n\
         3: torn\n\
         4: 0100007F:FFFFF 0:0 07 0:0 0:0 0 0 0 79 2 000 0\n\
-        5: 0100007F:0035 0:0 07 0:0 0:0 0 0 0 -3 2 000 0\n";
+        5: 0100007F:0035 0:0 07 0:0 0:0 0 0 0 -3 2 000 0\n\
+        6: 0100007F:0035 0:0 07 0:0 0:0 0 0 0 77 2 000 9\n";
     let found = net::parse_sockets(text, false);
     let wanted = Socket { port: 53, is_ipv6: false, inode: 77, drops: 9, waiting_octets: 512 };
     assert_eq!(found.len(), 2);

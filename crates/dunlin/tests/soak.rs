@@ -126,11 +126,9 @@ fn expect_all_frames(folder: &Path) {
         let places = queue["places"].as_object().expect("places");
         let sum: u64 = places.values().map(|count| count.as_u64().expect("a count")).sum();
         if Some(sum) == queue["frames"].as_u64() {
-            eprintln!("{sum} frames: {places:?}");
-            assert_eq!(
-                (&queue["lost"]["stray"], &queue["lost"]["invalid"]),
-                (&0.into(), &0.into())
-            );
+            let lost = &queue["lost"];
+            eprintln!("{sum} frames: {places:?}; lost: {lost}");
+            assert_eq!((&lost["stray"], &lost["invalid"]), (&0.into(), &0.into()));
             return;
         }
         assert!(Instant::now() < end, "{sum} of {}: {places:?}", queue["frames"]);

@@ -1,6 +1,5 @@
 //! Servers: started on a free port of the loopback network, stopped when dropped.
 
-use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::fs::OpenOptions;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -8,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use lab_host::counters::{self, Socket};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::Result;
@@ -230,21 +230,20 @@ impl Server {
         let mut child = command.arg("--take-over").spawn().map_err(|e| e.to_string())?;
         let deadline = Instant::now() + TAKE_OVER_TIMEOUT;
         let bound = loop {
-            match udp_sockets(self.address) {
-                Ok(bound) if bound < sockets && Instant::now() < deadline => {
-                    std::thread::sleep(Duration::from_millis(1));
-                }
-                bound => break bound,
+            let bound = udp_sockets(self.address.port());
+            if bound >= sockets || Instant::now() >= deadline {
+                break bound;
             }
+            std::thread::sleep(Duration::from_millis(1));
         };
         std::thread::sleep(after);
         // What has ended by itself, which would be wrong, is told by what follows.
         let _ = child.kill();
         child.wait().map_err(|e| e.to_string())?;
-        match bound? {
-            bound if bound == sockets => Ok(()),
-            bound => Err(format!("{bound} UDP sockets, not {sockets}:\n{}", self.log_end())),
+        if bound != sockets {
+            return Err(format!("{bound} UDP sockets, not {sockets}:\n{}", self.log_end()));
         }
+        Ok(())
     }
 
     /// What Dunlin tells of itself over its admin socket.
@@ -319,19 +318,10 @@ impl Drop for Server {
     }
 }
 
-/// How many UDP sockets of this host are bound to an address.
-fn udp_sockets(address: SocketAddrV4) -> Result<usize> {
-    let table = std::fs::read_to_string("/proc/net/udp").map_err(|e| e.to_string())?;
-    // The address is told as the machine holds it.
-    let ip = u32::from_ne_bytes(address.ip().octets());
-    let local = format!("{ip:08X}:{:04X}", address.port());
-    let inodes = table.lines().filter_map(|line| {
-        let mut fields = line.split_whitespace();
-        fields.nth(1).filter(|bound| *bound == local)?;
-        fields.nth(7)
-    });
-    // A socket is listed twice where one is bound before it while the list is read.
-    Ok(inodes.collect::<BTreeSet<_>>().len())
+/// How many UDP sockets of this host are bound to a port, over IPv4.
+fn udp_sockets(port: u16) -> usize {
+    let is_there = |socket: &Socket| !socket.is_ipv6 && socket.port == port;
+    counters::sockets().into_iter().filter(is_there).count()
 }
 
 /// Where a Dunlin in `directory` is asked and told.

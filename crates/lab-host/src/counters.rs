@@ -73,6 +73,11 @@ pub struct Reading {
     pub throttle: Throttle,
 }
 
+/// UDP sockets of the calling thread's network namespace, each once.
+pub fn sockets() -> Vec<Socket> {
+    net::sockets(Path::new("/proc"))
+}
+
 impl Reading {
     /// Reads the host.
     ///

@@ -214,8 +214,7 @@ impl Attached {
     /// # Errors
     /// It stays there.
     pub fn leave(&mut self) -> Result<(), XdpError> {
-        let place = self.place.take();
-        place.map_or(Ok(()), |mut place| place.leave()).map_err(XdpError::Stays)
+        self.place.take().map_or(Ok(()), Place::leave).map_err(XdpError::Stays)
     }
 
     /// Whether it is still attached, which others can change where it is joined.
@@ -241,6 +240,13 @@ impl Attached {
             *sum = counts.get(&index, 0).map_err(table)?.iter().sum();
         }
         Ok(sums)
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        // Who wants to know why it stays has asked before.
+        let _ = self.leave();
     }
 }
 

@@ -60,8 +60,8 @@ const HAS_FRAGS: u32 = 1 << 5;
 #[derive(Debug)]
 pub struct Place {
     interface: u32,
-    /// Our component's number in the kernel; nothing: it was left.
-    component: Option<u32>,
+    /// Our component's number in the kernel.
+    component: u32,
     /// Files of the dispatcher that we made.
     folder: PathBuf,
     /// Nobody else has it: so what there is of us in a dispatcher is a left-over. The kernel keeps
@@ -103,7 +103,7 @@ impl Place {
             Ok(true)
         })?;
         let Some((mode, folder)) = taken else { return Ok(None) };
-        let component = Some(component.info()?.id());
+        let component = component.info()?.id();
         Ok(Some((Self { interface, component, folder, _sole: sole? }, mode)))
     }
 
@@ -111,22 +111,21 @@ impl Place {
     pub fn is_there(&self) -> bool {
         let mut is_there = false;
         let looked = change(self.interface, |_, components| {
-            is_there = components.iter().any(|there| Some(there.id) == self.component);
+            is_there = components.iter().any(|there| there.id == self.component);
             Ok(false)
         });
         is_there || looked.is_err()
     }
 
-    /// Leaves the dispatcher to the others, once.
+    /// Leaves the dispatcher to the others.
     ///
     /// # Errors
     /// The component stays there: somebody else has the dispatchers locked, or this process has
     /// given up what it takes.
-    pub fn leave(&mut self) -> Told<()> {
-        let Some(component) = self.component.take() else { return Ok(()) };
+    pub fn leave(self) -> Told<()> {
         let left = change(self.interface, |_, components| {
             let before = components.len();
-            components.retain(|there| there.id != component);
+            components.retain(|there| there.id != self.component);
             Ok(components.len() < before)
         })?;
         // Nobody has a dispatcher there any more, and so nobody else removes what ours was made of.
@@ -134,12 +133,6 @@ impl Place {
             let _ = fs::remove_dir_all(&self.folder);
         }
         Ok(())
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = self.leave();
     }
 }
 

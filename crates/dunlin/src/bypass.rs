@@ -150,7 +150,7 @@ impl Bypass {
     pub fn end(&mut self) {
         let Some(Attached { interface, program, .. }) = self.attached.take() else { return };
         let name = interface.name;
-        tracing::info!(interface = name, "no longer served past the kernel");
+        tracing::info!(interface = name, "left to the sockets");
         if let Err(error) = program.leave() {
             tracing::info!("[xdp] {name}: {error}");
         }

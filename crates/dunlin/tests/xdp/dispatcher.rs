@@ -312,7 +312,7 @@ fn what_others_unload_is_joined_again_at_a_reload() {
     assert!(is_answer(&ground.wire.in_client(|| ask(AT, "ns.a.test"))), "by a socket");
     ground.load("counter", 50);
     served.signal(Signal::HUP);
-    served.expect_line("no longer served past the kernel", "s0");
+    served.expect_line("left to the sockets", "s0");
     served.expect_line("served past the kernel", "s0");
     assert_eq!(ground.names(), ["counter", "dunlin"]);
     ground.ask(1);

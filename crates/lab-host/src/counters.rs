@@ -118,8 +118,10 @@ impl Reading {
     /// not there any more is left out, and no number is below 0.
     pub fn since(&self, earlier: &Self) -> Change {
         let (new, old) = (self, earlier);
+        let wall_ns = new.at_ns.saturating_sub(old.at_ns);
+        let time_since = |now: &CpuTime, then: &CpuTime| now.since(then, wall_ns);
         Change {
-            seconds: new.at_ns.saturating_sub(old.at_ns) as f64 / 1e9,
+            seconds: wall_ns as f64 / 1e9,
             device: new.device.map(|device| device.since(&old.device.unwrap_or_default())),
             qdisc: new.qdisc.since(&old.qdisc),
             udp: new.udp4.since(&old.udp4).plus(&new.udp6.since(&old.udp6)),
@@ -132,7 +134,7 @@ impl Reading {
                 Thread::key,
                 Thread::since,
             ),
-            cpus: each(&new.cpus, &old.cpus, |time| time.cpu, CpuTime::since),
+            cpus: each(&new.cpus, &old.cpus, |time| time.cpu, time_since),
             throttle: new.throttle.since(&old.throttle),
         }
     }

@@ -100,6 +100,28 @@ fn times_of_cpus() {
 }
 
 #[test]
+fn what_ticks_find_divides_what_was_not_idle() {
+    let ms = |ms: u64| ms * 1_000_000;
+    let since = |user, softirq, idle, steal| {
+        let [user_ns, softirq_ns, idle_ns, steal_ns] = [user, softirq, idle, steal].map(ms);
+        let now = CpuTime { user_ns, softirq_ns, idle_ns, steal_ns, ..CpuTime::default() };
+        now.since(&CpuTime::default(), ms(1_000))
+    };
+    // In step with the ticks: each has found it.
+    let found = since(200, 600, 960, 0);
+    assert_eq!((found.user_ns, found.softirq_ns, found.total_ns()), (ms(10), ms(30), ms(1_000)));
+    assert!((found.busy() - 0.04).abs() < 1e-9);
+    // None has.
+    let missed = since(0, 0, 600, 100);
+    assert_eq!(
+        (missed.system_ns, missed.steal_ns, missed.total_ns()),
+        (ms(300), ms(100), ms(1_000))
+    );
+    // The idle time is what is right, even where rounding makes it longer than there was.
+    assert_eq!(since(10, 10, 1_010, 0).busy(), 0.0);
+}
+
+#[test]
 fn times_of_threads() {
     let stat = "77 (a) b) S 1 77 77 0 -1 4194560 100 0 0 0 250 50 0 0 20 0 1 0 9 10\n";
     assert_eq!(processes::parse_stat(stat), Some(("a) b".into(), 300)));
@@ -135,6 +157,7 @@ fn no_text_is_too_strange() {
         "sl\n 1: 0100007F:0035 0:0 07 0:00000200 0:0 0 0 0 77 2 0 9\n",
         "0000000a 00000001 00000002 0 0 0 0 0 0 00000003 0 0 00000000\n",
         "cpu0 10 1 20 100 5 2 3 4 9 9\ncpu1 1 1 1 1\n",
+        "cpu0 18446744073709551615 1 18446744073709551615 0 0 18446744073709551615 3 0 9 9\n",
         "77 (a) b) S 1 77 77 0 -1 4194560 100 0 0 0 250 50 0 0 20 0 1\n",
         "4:memory:/x\n2:cpu,cpuacct:/box\n0::/y\n",
         "nr_throttled 3\nthrottled_usec 7\nthrottled_time 7\n",
@@ -149,7 +172,8 @@ fn no_text_is_too_strange() {
         let _ = (stat_file(text), throttle_of(text));
         let (cpus, softnet) = (time::parse_cpus(text), net::parse_softnet(text));
         let sockets = net::parse_sockets(text, false);
-        let reading = Reading { cpus, softnet, sockets, ..Reading::default() };
+        let at_ns = 1_000_000_000;
+        let reading = Reading { at_ns, cpus, softnet, sockets, ..Reading::default() };
         let change = reading.since(&Reading::default());
         let _ = (time::stolen(&change.cpus), change.cpus.iter().map(CpuTime::busy).sum::<f64>());
     };

@@ -50,16 +50,26 @@ impl CpuTime {
         }
     }
 
-    pub(crate) fn since(&self, old: &Self) -> Self {
-        Self {
-            cpu: self.cpu,
-            user_ns: self.user_ns.saturating_sub(old.user_ns),
-            system_ns: self.system_ns.saturating_sub(old.system_ns),
-            irq_ns: self.irq_ns.saturating_sub(old.irq_ns),
-            softirq_ns: self.softirq_ns.saturating_sub(old.softirq_ns),
-            steal_ns: self.steal_ns.saturating_sub(old.steal_ns),
-            idle_ns: self.idle_ns.saturating_sub(old.idle_ns),
-        }
+    /// What came since `old`, read so much earlier. The kernel clocks idle time, and is told what was
+    /// stolen. All else is what its ticks found, unless it was built to clock that as well
+    /// (`CONFIG_TICK_CPU_ACCOUNTING`), and of a load in step with them each finds something, or none
+    /// does: they only say in which parts the time left is to be divided.
+    pub(crate) fn since(&self, old: &Self, wall_ns: u64) -> Self {
+        let steal_ns = self.steal_ns.saturating_sub(old.steal_ns);
+        let idle_ns = self.idle_ns.saturating_sub(old.idle_ns);
+        let used_ns = wall_ns.saturating_sub(idle_ns).saturating_sub(steal_ns);
+        let found = [
+            self.user_ns.saturating_sub(old.user_ns),
+            self.system_ns.saturating_sub(old.system_ns),
+            self.irq_ns.saturating_sub(old.irq_ns),
+            self.softirq_ns.saturating_sub(old.softirq_ns),
+        ];
+        let all = found.map(u128::from).iter().sum::<u128>().max(1);
+        let part = |found: u64| (u128::from(used_ns) * u128::from(found) / all) as u64;
+        let [user_ns, _, irq_ns, softirq_ns] = found.map(part);
+        // The kernel's is also what no tick has found.
+        let system_ns = used_ns - user_ns - irq_ns - softirq_ns;
+        Self { cpu: self.cpu, user_ns, system_ns, irq_ns, softirq_ns, steal_ns, idle_ns }
     }
 }
 

@@ -60,19 +60,20 @@ impl Now {
         if machine.is_this() {
             sleep(WATCH_TIME);
         }
-        let seconds = began.elapsed().as_secs_f64();
+        let wall = began.elapsed();
         let later = cpu_times(&proc);
         let none = CpuTime::default();
         let before =
             |time: &CpuTime| times.iter().find(|old| old.cpu == time.cpu).copied().unwrap_or(none);
-        let changes: Vec<_> = later.iter().map(|time| time.since(&before(time))).collect();
+        let since = |time: &CpuTime| time.since(&before(time), wall.as_nanos() as u64);
+        let changes: Vec<_> = later.iter().map(since).collect();
         let rounded = |share: f64| (share * 1_000.0).round() / 1_000.0;
         Self {
             load: load(&machine.read("proc/loadavg").unwrap_or_default()),
             busy: changes.iter().map(|time| (time.cpu, rounded(time.busy()))).collect(),
             steal: rounded(stolen(&changes)),
             steal_since_start: rounded(stolen(&later)),
-            busiest: busiest(&processes, &self::processes(machine), seconds),
+            busiest: busiest(&processes, &self::processes(machine), wall.as_secs_f64()),
             mhz: mhz(&machine.read("proc/cpuinfo").unwrap_or_default()),
             thermal_throttles: thermal_throttles(machine),
             quota_throttles: quota_throttles(machine),

@@ -50,10 +50,10 @@ impl CpuTime {
         }
     }
 
-    /// What came since `old`, read so much earlier. The kernel clocks idle time, and is told what was
-    /// stolen. All else is what its ticks found, unless it was built to clock that as well
-    /// (`CONFIG_TICK_CPU_ACCOUNTING`), and of a load in step with them each finds something, or none
-    /// does: they only say in which parts the time left is to be divided.
+    /// What came since `old`, read so much earlier. The kernel clocks idle time, and is told what
+    /// was stolen. All else is what its ticks found (`CONFIG_TICK_CPU_ACCOUNTING`), and of a load
+    /// in step with them each finds something, or none does: they only say in which parts the time
+    /// left is to be divided.
     pub(crate) fn since(&self, old: &Self, wall_ns: u64) -> Self {
         let steal_ns = self.steal_ns.saturating_sub(old.steal_ns);
         let idle_ns = self.idle_ns.saturating_sub(old.idle_ns);

@@ -14,7 +14,7 @@ fn root() -> PathBuf {
 }
 
 /// The program on a machine that has served no zone yet: `check` compares one with the copy that is
-/// kept below /var/lib/dunlin of what was served last. It is only root's to read.
+/// kept below /var/lib/dunlin of what was served last, which only its server and root can read.
 fn program() -> Command {
     let binary = env!("CARGO_BIN_EXE_dunlin");
     if !rustix::process::geteuid().is_root() {

@@ -56,8 +56,9 @@ const GOES_ON: u32 = 1 << 2 | 1 << 31;
 const HAS_FRAGS: u32 = 1 << 5;
 
 /// Our component's place in the dispatcher of an interface, whoever makes that meanwhile. It is
-/// left with this value, if that is still allowed.
+/// kept until it is left.
 #[derive(Debug)]
+#[must_use]
 pub struct Place {
     interface: u32,
     /// Our component's number in the kernel.

@@ -50,7 +50,7 @@ impl CpuTime {
         }
     }
 
-    /// What came since `old`, read so much earlier. The kernel clocks idle time, and is told what
+    /// What came since `old`, read `wall_ns` earlier. The kernel clocks idle time, and is told what
     /// was stolen. All else is what its ticks found (`CONFIG_TICK_CPU_ACCOUNTING`), and of a load
     /// in step with them each finds something, or none does: they only say in which parts the time
     /// left is to be divided.

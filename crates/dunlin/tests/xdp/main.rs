@@ -432,7 +432,7 @@ fn what_passes_never_breaks_however_the_server_ends() {
     }
     let (wire, folder) = (Wire::new(), folder("xdp-kill"));
     let (load, stream) = (Load::start(&wire), Stream::start(&wire));
-    for round in 0..times("DUNLIN_KILLS", 4) {
+    for round in 0..=times("DUNLIN_KILLS", 3) {
         let mut served = serve(&wire, &folder, XDP);
         assert!(is_answer(&wire.in_client(|| ask(AT, "ns.a.test"))));
         let things = things_of(&wire.program().expect("attached"));

@@ -1,8 +1,8 @@
 //! In a dispatcher of libxdp's, beside programs that its own tool loads and unloads (xdp-loader).
 
-use crate::served::{PATIENCE, Served, ask};
+use crate::served::{Served, ask};
 use crate::wire::{Wire, is_root, leave, skip};
-use crate::{AT, XDP, as_root, bpftool, folder, is_answer, program, serve_by, status};
+use crate::{AT, XDP, as_root, bpftool, expect_gone, folder, is_answer, program, serve_by, status};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -10,7 +10,6 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
-use std::time::Instant;
 
 /// Mounts a BPF file system until nobody holds the other end of its input: also when the test was
 /// killed.
@@ -196,16 +195,6 @@ fn json(words: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{words:?}: {output:?}"))
 }
 
-/// Waits until the kernel has none of these any more; it frees them in the background.
-fn expect_gone<'a>(things: impl Iterator<Item = &'a [String; 2]> + Clone) {
-    let end = Instant::now() + PATIENCE;
-    let is_there = |[kind, id]: &[String; 2]| bpftool(&[kind, "show", "id", id]).status.success();
-    while things.clone().any(is_there) {
-        assert!(Instant::now() < end, "{:?}", things.collect::<Vec<_>>());
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
-}
-
 #[test]
 fn it_joins_a_dispatcher_and_leaves_the_others() {
     if !is_root() {
@@ -235,7 +224,7 @@ fn it_joins_a_dispatcher_and_leaves_the_others() {
         let left = ground.things();
         // A dispatcher and a counter, each with its table, and a link.
         assert_eq!(left.len(), 5, "{left:?}");
-        expect_gone(things.difference(&left));
+        expect_gone(&ground.wire, things.difference(&left));
         let counted = ground.counted("counter");
         ground.wire.ping("192.0.2.1");
         assert!(ground.counted("counter") > counted);
@@ -287,7 +276,7 @@ fn others_come_and_go_while_it_serves() {
     assert_eq!(ground.names(), ["counter"]);
     let left = ground.things();
     assert_eq!(left.len(), 5, "{left:?}");
-    expect_gone(things.difference(&left));
+    expect_gone(&ground.wire, things.difference(&left));
     // Where it is alone at the end, nothing is left.
     let mut served = ground.serve(&as_root());
     ground.loader(&["unload", "s0", "-i", &ground.number("counter")]);
@@ -296,7 +285,7 @@ fn others_come_and_go_while_it_serves() {
     served.end();
     assert!(!ground.wire.has_program());
     assert_eq!(ground.things(), BTreeSet::new());
-    expect_gone(things.iter());
+    expect_gone(&ground.wire, things.iter());
 }
 
 #[test]
@@ -357,7 +346,7 @@ fn what_a_killed_server_leaves_lets_all_pass_and_is_replaced() {
     ground.ask(3);
     served.end();
     assert_eq!(ground.names(), ["counter"]);
-    expect_gone(things.difference(&ground.things()));
+    expect_gone(&ground.wire, things.difference(&ground.things()));
 }
 
 #[test]

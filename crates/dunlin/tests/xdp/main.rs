@@ -367,11 +367,12 @@ fn bpftool(words: &[&str]) -> std::process::Output {
 }
 
 /// Waits until the kernel has nothing more of these, nor a socket; it frees them in the background.
-fn expect_gone(wire: &Wire, things: &[[String; 2]]) {
+fn expect_gone<'a>(wire: &Wire, things: impl Iterator<Item = &'a [String; 2]> + Clone) {
     let end = Instant::now() + PATIENCE;
     let is_there = |[kind, id]: &[String; 2]| bpftool(&[kind, "show", "id", id]).status.success();
-    while wire.sockets() > 0 || things.iter().any(is_there) {
-        assert!(Instant::now() < end, "{things:?}, {} sockets", wire.sockets());
+    while wire.sockets() > 0 || things.clone().any(is_there) {
+        let is_late = Instant::now() >= end;
+        assert!(!is_late, "{:?}, {} sockets", things.collect::<Vec<_>>(), wire.sockets());
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -400,7 +401,7 @@ fn it_is_attached_and_detached_while_it_serves() {
         served.signal(Signal::HUP);
         served.expect_line("reloaded", "server.port");
         assert!(!wire.has_program(), "round {round}");
-        expect_gone(&wire, &things);
+        expect_gone(&wire, things.iter());
         files.push(files_of(served.child.id()));
         assert_eq!(status(&folder)["xdp"], Value::Null);
         wire.ping("192.0.2.1");
@@ -442,7 +443,7 @@ fn what_passes_never_breaks_however_the_server_ends() {
         served.signal(if round == 0 { Signal::INT } else { Signal::KILL });
         served.status();
         assert!(!wire.has_program(), "round {round}");
-        expect_gone(&wire, &things);
+        expect_gone(&wire, things.iter());
         wire.ping("192.0.2.1");
     }
     let [answered, wrong, lost] = load.stop();

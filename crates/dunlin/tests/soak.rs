@@ -9,6 +9,7 @@ use lab_load::names::{Order, Set, What};
 use lab_load::query::Form;
 use lab_load::{Asks, Options, Oracle, Path as Way, Report, When};
 use pair::{Wire, is_root};
+use rustix::thread::disable_transparent_huge_pages;
 use serde_json::Value;
 use served::{NOERROR, PATIENCE, Served, ask_within, binary, holds, rcode, zone};
 use std::fmt::Write;
@@ -145,6 +146,9 @@ fn under_load_and_changes_nothing_is_wrong_no_frame_is_lost_and_nothing_grows() 
     let changes = number("DUNLIN_SOAK_CHANGES", 100);
     let folder = std::env::temp_dir().join(format!("dunlin-soak-{}", std::process::id()));
     let wire = Wire::new();
+    // The server inherits it. Else the kernel may make huge pages of some that are in part used, at
+    // any time (khugepaged), and more is resident though nobody has asked for more.
+    disable_transparent_huge_pages(true).expect("any process may");
     let _served = serve(&wire, &folder, changes);
     expect_all_frames(&folder);
     let most = most(&wire, &folder, (length / 10).min(Duration::from_secs(10)));

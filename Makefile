@@ -2,7 +2,7 @@
 # we are root or have sudo, and named where we are not.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help run test loom lint fleet bpf bench-bypass bench-compare bench-echoes bench-forward bench-instructions bench-load bench-sockets \
+.PHONY: help run test test-slow test-reports bench-nightly loom lint fleet bpf bench-bypass bench-compare bench-echoes bench-forward bench-instructions bench-load bench-sockets \
   bench-memory bench-publish \
   campaign-differential campaign-floods campaign-cache campaign-fuzz campaign-upstreams \
   campaign-attach campaign-soak campaign-kernels campaign-corefile campaign-kill campaign-verdict bench-records deb
@@ -16,75 +16,87 @@ run: ## build, and serve the demo fleet on 127.0.0.1:5300; no root
 	@sed -n 's/^# try: /  /p' examples/fleet/dunlin.toml
 	@exec scripts/demo "$${CARGO_TARGET_DIR:-target}/release/dunlin"
 
-# Tests that need root are run by sudo where we are not root; the build is not. What this machine's kernel lacks is run
-# on another one.
-test: ## install what is missing and run every test, none skipped
+test: ## install what is missing and run every test that is not marked slow, none skipped
 	@scripts/require test
-	@$(MAKE) --no-print-directory loom bench-instructions
-	@if [ "$$(id -u)" != 0 ] && command -v sudo >/dev/null; then \
-	  host=$$(rustc -vV | sed -n 's/^host: //p' | tr a-z- A-Z_); \
-	  export "CARGO_TARGET_$${host}_RUNNER=sudo --preserve-env"; fi; \
-	export DUNLIN_LEFT=$(CURDIR)/target/left; mkdir -p target; rm -f "$$DUNLIN_LEFT"; \
-	PATH="$$PATH:/usr/sbin:/sbin" DUNLIN_REQUIRE_ALL=1 cargo test --workspace && \
-	if [ -s "$$DUNLIN_LEFT" ]; then scripts/require campaign-kernels && xargs bench/kernels 6.1 <"$$DUNLIN_LEFT"; fi
+	@scripts/tests quick
+
+# Each part runs even if one before it failed. What this machine's kernel lacks runs on another one.
+test-slow: ## loom, instruction counts, and tests of load, statistics, packages and other kernels
+	@scripts/require test-slow
+	@[ -e target/tests.log ] || scripts/tests quick
+	@failed=; \
+	$(MAKE) --no-print-directory loom || failed+=" loom"; \
+	$(MAKE) --no-print-directory bench-instructions || failed+=" bench-instructions"; \
+	scripts/tests slow || failed+=" slow-tests"; \
+	if [ -s target/left ]; then \
+	  scripts/require campaign-kernels && xargs bench/kernels 6.1 <target/left || failed+=" kernels"; fi; \
+	[ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
+
+test-reports: ## the bundles in docs/reports verify, and their reports have no accessibility violation
+	@scripts/require test-reports
+	@cargo build --quiet --release --package dunlin-lab
+	@mkdir -p target/reports; for bundle in docs/reports/*.json; do \
+	  target/release/dunlin-lab report "$$bundle" --out "target/reports/$$(basename "$$bundle" .json).html" || exit 1; done
+	@AXE=target/axe/node_modules/axe-core/axe.min.js lab/report/tests/axe.sh target/reports/*.html
 
 loom: ## the snapshot pointer and the event rings in every interleaving of their threads
-	@RUSTFLAGS="--cfg loom" cargo test --release --target-dir target/loom --package door --test loom
+	@RUSTFLAGS="--cfg loom" cargo test --release --target-dir target/loom --package sync --test loom
 
-lint: ## formatting, clippy, and the layers and promises of the rooms
+lint: ## formatting, clippy, and the layers and promises of the crates
 	@cargo fmt --all --check
 	@cargo clippy --quiet --workspace --all-targets -- -D warnings -D clippy::too_many_lines
 	@RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" cargo doc --quiet --workspace --no-deps --document-private-items
 	@cargo test --package xtask
 
-deb: ## target/dunlin.deb
+deb: ## target/dunlin.deb and target/dunlin-lab.deb
 	@scripts/require deb
-	@cargo build --release --package dunlin
+	@cargo build --release --package dunlin --package dunlin-lab
 	@packaging/deb/build target/release/dunlin target/dunlin.deb
+	@packaging/deb/build target/release/dunlin-lab target/dunlin-lab.deb
 
 fleet: ## write examples/fleet again
 	@cargo xtask demo examples/fleet
 
 bpf: ## compile the XDP programs again; their objects are committed
 	@scripts/require test
-	@crates/port-xdp/bpf/build crates/port-xdp/bpf/filter.c crates/port-xdp/bpf/filter.o
-	@crates/port-xdp/bpf/build crates/lab-echo/bpf/echo.c crates/lab-echo/bpf/echo.o
-	@cd crates/port-xdp/bpf && for protocol in 2 3; do \
+	@crates/dataplane/port-xdp/bpf/build crates/dataplane/port-xdp/bpf/filter.c crates/dataplane/port-xdp/bpf/filter.o
+	@crates/dataplane/port-xdp/bpf/build lab/echo/bpf/echo.c lab/echo/bpf/echo.o
+	@cd crates/dataplane/port-xdp/bpf && for protocol in 2 3; do \
 	  ./build dispatcher.c dispatcher-$$protocol.o -DPROTOCOL=$$protocol && \
 	  ./build dispatcher.c dispatcher-$$protocol-frags.o -DPROTOCOL=$$protocol -DFRAGS || exit 1; done
 
 bench-instructions: ## instructions a query; more than the limit fails
-	@scripts/require test
+	@scripts/require test-slow
 	@cargo bench --package answer --bench instructions
 
 bench-echoes: ## what an echo answers by every model of the kernel's stack, beside one in C, ROUNDS=3; writes docs/echo.md; root
 	@scripts/require bench-echoes
-	@cargo build --quiet --release --package dunlin
+	@cargo build --quiet --release --package dunlin --package dunlin-lab
 	@bench/echoes $(or $(ROUNDS),3) docs/echo.md
 
 bench-forward: ## beside Unbound, BIND, dnsdist and CoreDNS, ROUNDS=3; writes docs/forwarding-performance.md; root
 	@scripts/require bench-forward
-	@cargo build --quiet --release --package dunlin --package xtask
+	@cargo build --quiet --release --package dunlin --package dunlin-lab --package xtask
 	@bench/forward $(or $(ROUNDS),3) docs/forwarding-performance.md
 
 bench-compare: ## beside six other servers, ROUNDS=7; writes docs/performance.md; root
 	@scripts/require bench-compare
-	@cargo build --quiet --release --package dunlin --package xtask
+	@cargo build --quiet --release --package dunlin --package dunlin-lab --package xtask
 	@bench/compare $(or $(ROUNDS),7) docs/performance.md
 
-bench-bypass: ## AF_XDP beside Knot's and an echo on the same rings, ROUNDS=5; writes docs/bypass.md; root
+bench-bypass: ## AF_XDP beside Knot's and an echo on the same rings, ROUNDS=5; writes docs/xdp-performance.md; root
 	@scripts/require test
-	@cargo build --quiet --release --package dunlin --package xtask
-	@bench/bypass $(or $(ROUNDS),5) docs/bypass.md
+	@cargo build --quiet --release --package dunlin --package dunlin-lab --package xtask
+	@bench/bypass $(or $(ROUNDS),5) docs/xdp-performance.md
 
 bench-sockets: ## queries a second beside Knot and a bare echo, ROUNDS=3; root
 	@scripts/require test
-	@cargo build --quiet --release --package dunlin --package xtask
+	@cargo build --quiet --release --package dunlin --package dunlin-lab --package xtask
 	@bench/sockets $(or $(ROUNDS),3)
 
 bench-load: ## the generator beside dnsperf, ROUNDS=5; writes docs/load.md; root
 	@scripts/require test
-	@cargo build --quiet --release --package dunlin
+	@cargo build --quiet --release --package dunlin --package dunlin-lab
 	@bench/load $(or $(ROUNDS),5) docs/load.md
 
 bench-memory: ## octets a record, the peak of a reload, the time of a load; more than the limits fails
@@ -92,8 +104,15 @@ bench-memory: ## octets a record, the peak of a reload, the time of a load; more
 	@cargo build --quiet --release --package dunlin --package xtask
 	@bench/memory
 
+bench-nightly: ## the same sweep each night, appended to HISTORY=bench-history.jsonl; fails on a lower level; root
+	@scripts/require run
+	@cargo build --quiet --release --package dunlin-lab
+	@rm -f target/nightly.json; target/release/dunlin-lab sweep --pattern 'name-{i}.example' --model epoll,recvmmsg --threads 1,2 \
+	  --runs 10 --bundle target/nightly.json
+	@target/release/dunlin-lab history $(or $(HISTORY),bench-history.jsonl) --add target/nightly.json --fail
+
 bench-publish: ## what a change costs at 10 k and 10 M names, and when it is live; more than the limits fails
-	@cargo bench --package dunlin --bench publish
+	@cargo bench --package server --bench publish
 
 bench-records: ## writes of records until durable and live, imports, starts with RECORDS=10000000; writes docs/records-performance.md
 	@DUNLIN_BENCH_RECORDS=$(or $(RECORDS),10000000) DUNLIN_BENCH_REPORT=$(CURDIR)/docs/records-performance.md \
@@ -103,7 +122,7 @@ campaign-differential: ## QUESTIONS=1000000 beside Knot, NSD and BIND, from SEED
 	@scripts/require test
 	@cargo build --release --package dunlin
 	@PATH="$$PATH:/usr/sbin" DUNLIN_REQUIRE_ALL=1 DUNLIN_QUESTIONS=$(or $(QUESTIONS),1000000) \
-	  DUNLIN_SEED=$(or $(SEED),1) cargo test --package conformance --test differential -- --nocapture
+	  DUNLIN_SEED=$(or $(SEED),1) cargo test --package conformance --test differential -- --nocapture every_difference
 
 campaign-attach: ## ATTACHES=100 times an XDP program comes and goes under load, KILLS=50 kills; root
 	@scripts/require test
@@ -113,11 +132,19 @@ campaign-attach: ## ATTACHES=100 times an XDP program comes and goes under load,
 campaign-soak: ## SECONDS=3600 past the kernel at 80 % of what it answers, or RATE, while CHANGES=1000 records change a second; root
 	@scripts/require test
 	@DUNLIN_REQUIRE_ALL=1 DUNLIN_SOAK_SECONDS=$(or $(SECONDS),3600) $(if $(RATE),DUNLIN_SOAK_RATE=$(RATE)) \
-	  DUNLIN_SOAK_CHANGES=$(or $(CHANGES),1000) cargo test --release --package dunlin --test soak -- --nocapture
+	  DUNLIN_SOAK_CHANGES=$(or $(CHANGES),1000) cargo test --release --package dunlin --test soak -- --nocapture --ignored
 
 campaign-kernels: ## what goes past the kernel's stack, tested on Debian's newest Linux VERSION=6.1 in a virtual machine
 	@scripts/require campaign-kernels
 	@bench/kernels $(or $(VERSION),6.1)
+
+campaign-cpus: ## CPU sets of a kernel with 8 CPUs, 2 sockets and 2 NUMA nodes in a virtual machine
+	@scripts/require campaign-kernels
+	@SMP=8,sockets=2,cores=2,threads=2 NUMA="-object memory-backend-ram,id=m0,size=1G \
+	  -object memory-backend-ram,id=m1,size=1G -numa node,nodeid=0,cpus=0-3,memdev=m0 -numa node,nodeid=1,cpus=4-7,memdev=m1" \
+	  bench/kernels $(or $(VERSION),6.1) a_group_runs_alone_on_its_cpus_and_all_is_put_back \
+	  changes_by_hand_and_new_groups_are_mended_within_a_second \
+	  a_manager_killed_at_any_moment_leaves_the_set_and_goes_on more_cpus_than_there_are_leave_all_as_it_is
 
 campaign-floods: ## every flood for SECONDS=60 each, beside a polite client; root
 	@scripts/require test
@@ -130,7 +157,7 @@ campaign-cache: ## NAMES=10000000 through a cache of MIB=64; more memory than th
 campaign-verdict: ## whether a verdict names what was broken, TRIES=10 each; writes docs/verdict.md; root
 	@scripts/require test
 	@DUNLIN_REQUIRE_ALL=1 DUNLIN_TRIES=$(or $(TRIES),10) DUNLIN_VERDICT_PAGE=$(CURDIR)/docs/verdict.md \
-	  cargo test --package lab --test verdict -- --nocapture
+	  cargo test --package lab --test verdict -- --nocapture --ignored
 
 campaign-upstreams: ## every fault of other servers for SECONDS=20, every forger for FORGING=60; root
 	@scripts/require test
@@ -147,4 +174,4 @@ campaign-kill: ## a process killed KILLS=300 times while it writes records, and 
 
 campaign-fuzz: ## every fuzz target for SECONDS=600 each
 	@scripts/require fuzz
-	@fuzz/campaign $(or $(SECONDS),600)
+	@testing/fuzz/campaign $(or $(SECONDS),600)

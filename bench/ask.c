@@ -3,7 +3,7 @@
  *   ask ADDRESS PORT RATE SECONDS hits|unique|zipf NAMES
  *
  *   hits     the names of the file NAMES, one after the other
- *   unique   names that nobody ever asked for: something new below "new" in the names' zone, their last two labels
+ *   unique   new names: a new label below "new" in the names' zone, their last two labels
  *   zipf     90 of 100 from NAMES, the Nth as often as 1/N (Zipf's law); the others, its tail, unique
  *
  * Prints: datagrams sent, answers (NOERROR with a record), the answers' 50th and 99th percentile in µs, and
@@ -36,7 +36,7 @@ static const double HITS_OF_ZIPF = 0.9;
 
 struct name {
     unsigned len;
-    unsigned char octets[256];
+    unsigned char bytes[256];
 };
 
 enum load { HITS, UNIQUE, ZIPF };
@@ -70,9 +70,9 @@ static void read_names(const char *path) {
         struct name *name = &names[names_len++];
         for (char *label = strtok(text, "."); label; label = strtok(NULL, ".")) {
             size_t len = strlen(label);
-            if (len > 63 || name->len + len + 2 > sizeof name->octets) fail("a name is too long");
-            name->octets[name->len++] = len;
-            memcpy(name->octets + name->len, label, len);
+            if (len > 63 || name->len + len + 2 > sizeof name->bytes) fail("a name is too long");
+            name->bytes[name->len++] = len;
+            memcpy(name->bytes + name->len, label, len);
             name->len += len;
         }
         name->len++;
@@ -86,11 +86,11 @@ static void read_names(const char *path) {
 /* The zone of the first name, with "new" before it and room for a label of 16 before that. */
 static void prepare_fresh(void) {
     unsigned starts[128], labels = 0, at = 0;
-    for (; names[0].octets[at]; at += names[0].octets[at] + 1) starts[labels++] = at;
+    for (; names[0].bytes[at]; at += names[0].bytes[at] + 1) starts[labels++] = at;
     unsigned zone = labels > 1 ? starts[labels - 2] : 0;
-    fresh.octets[0] = 16;
-    memcpy(fresh.octets + 17, "\3new", 4);
-    memcpy(fresh.octets + 21, names[0].octets + zone, names[0].len - zone);
+    fresh.bytes[0] = 16;
+    memcpy(fresh.bytes + 17, "\3new", 4);
+    memcpy(fresh.bytes + 21, names[0].bytes + zone, names[0].len - zone);
     fresh.len = 21 + names[0].len - zone;
 }
 
@@ -99,7 +99,7 @@ static const struct name *make_fresh(void) {
     char text[17];
     if (!number) number = now() << 8;
     snprintf(text, sizeof text, "%016llx", number++);
-    memcpy(fresh.octets + 1, text, 16);
+    memcpy(fresh.bytes + 1, text, 16);
     return &fresh;
 }
 
@@ -142,7 +142,7 @@ static long ask(enum load load, long due) {
         const struct name *name = choose(load);
         unsigned char *query = queries[n];
         memcpy(query, (unsigned char[]){id >> 8, id, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0}, 12);
-        memcpy(query + 12, name->octets, name->len);
+        memcpy(query + 12, name->bytes, name->len);
         memcpy(query + 12 + name->len, "\0\1\0\1", 4);
         parts[n] = (struct iovec){query, 16 + name->len};
         messages[n].msg_hdr = (struct msghdr){.msg_iov = &parts[n], .msg_iovlen = 1};

@@ -42,11 +42,11 @@ function p999_of(server, rate) { return time_of(p999, 0.25, server, rate) }
 function micros(time) { return time ? sprintf("%.0f µs", time) : "–" }
 END {
   split(latency_rates, at, " ")
-  print "# Past the kernel: `make bench-bypass`\n"
-  printf "Written by `%s`, which says how it is measured (`bench/bypass --help`); %s.\n\n", command, date
-  printf "Machine: %s. %s. One thread on one CPU, which also receives for its host; copy mode on veth; medians of %d rounds.\n\n", \
+  print "# AF_XDP performance: `make bench-bypass`\n"
+  printf "Written by `%s`; %s. `bench/bypass --help` describes the method.\n\n", command, date
+  printf "Machine: %s. %s. One thread on one CPU, which also receives the packets of its host; copy mode on veth; medians of %d rounds.\n\n", \
     machine, version, rounds
-  printf "| who | best, a second | most, a second | at 1.3 × most, of it | at 2 × | CPU a million answers at %s | p50, p99.9 at %s | at %s |\n", \
+  printf "| server | best, answers/s | most, answers/s | at 1.3 × most, share of most | at 2 × most | CPU time for a million answers at %s | p50, p99.9 at %s | at %s |\n", \
     thousands(cost_rate), thousands(at[1]), thousands(at[2])
   print "| --- | --- | --- | --- | --- | --- | --- | --- |"
   for (n = 1; n <= names; n++) {
@@ -57,14 +57,14 @@ END {
       micros(p50_of(s, at[1])), micros(p999_of(s, at[1])), micros(p50_of(s, at[2])), micros(p999_of(s, at[2]))
   }
   print "\n| limit | measured | | |\n| --- | --- | --- | --- |"
-  judge("best, over Knot's in the same round", ratio("best", "dunlin", "knot"), 1.4, 1)
-  judge("best, over the echo's on the same rings", ratio("best", "dunlin", "echo"), 0.9, 1)
-  judge("at 1.3 × the most, of it", of("x1.3", "dunlin"), 0.85, 1)
-  judge("at 2 × the most, of it", of("x2", "dunlin"), 0.7, 1)
-  judge("CPU a million answers at " thousands(cost_rate) ", over Knot's", ratio("cost", "dunlin", "knot"), 0.75, 0)
-  judge("p50 at " thousands(at[2]) ", over Knot's", over(p50_of("dunlin", at[2]), p50_of("knot", at[2])), 1, 0)
-  judge("p99.9 at " thousands(at[2]) ", over Knot's", over(p999_of("dunlin", at[2]), p999_of("knot", at[2])), 1, 0)
-  judge("p50 at " thousands(at[1]) ", over Dunlin's on sockets", over(p50_of("dunlin", at[1]), p50_of("socket", at[1])), 1, 0)
-  judge("p99.9 at " thousands(at[1]) ", over Dunlin's on sockets", over(p999_of("dunlin", at[1]), p999_of("socket", at[1])), 1, 0)
+  judge("best / Knot's best in the same round", ratio("best", "dunlin", "knot"), 1.4, 1)
+  judge("best / the echo's best on the same rings", ratio("best", "dunlin", "echo"), 0.9, 1)
+  judge("at 1.3 × most, share of most", of("x1.3", "dunlin"), 0.85, 1)
+  judge("at 2 × most, share of most", of("x2", "dunlin"), 0.7, 1)
+  judge("CPU time for a million answers at " thousands(cost_rate) " / Knot's", ratio("cost", "dunlin", "knot"), 0.75, 0)
+  judge("p50 at " thousands(at[2]) " / Knot's", over(p50_of("dunlin", at[2]), p50_of("knot", at[2])), 1, 0)
+  judge("p99.9 at " thousands(at[2]) " / Knot's", over(p999_of("dunlin", at[2]), p999_of("knot", at[2])), 1, 0)
+  judge("p50 at " thousands(at[1]) " / Dunlin's on sockets", over(p50_of("dunlin", at[1]), p50_of("socket", at[1])), 1, 0)
+  judge("p99.9 at " thousands(at[1]) " / Dunlin's on sockets", over(p999_of("dunlin", at[1]), p999_of("socket", at[1])), 1, 0)
   exit missed > 0
 }

@@ -27,7 +27,7 @@ static struct iovec vectors[BURST];
 static struct sockaddr_in peers[BURST];
 static unsigned char buffers[BURST][ROOM + 64];
 
-/* The name at octet 12, A, IN, a minute, 192.0.2.1. */
+/* The name at byte 12, A, IN, a minute, 192.0.2.1. */
 static const unsigned char record[16] = { 0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 192, 0, 2, 1 };
 
 static void fail(const char *what)

@@ -12,7 +12,7 @@ function of_c(what, server,   r, list) {
 function thousands(number) { return sprintf("%.1f k", number / 1000) }
 function title(server,   parts) {
   if (server == "c") return "`bench/echo.c`"
-  if (server == "again") return "the same once more: noise"
+  if (server == "again") return "`bench/echo.c` again (noise)"
   return split(server, parts, ":") > 1 ? sprintf("%s, batches of %d", parts[1], parts[2]) : server
 }
 BEGIN {
@@ -29,11 +29,11 @@ $1 == "turn" {
 }
 $1 == "calls" { calls[$2, $3] = over($4, $5) }
 END {
-  print "# What an echo answers here: `make bench-echoes`\n"
-  printf "Written by `%s`, which says how it is measured (`bench/echoes --help`); %s.\n\n", command, date
-  printf "Machine: %s. %s. One thread on one CPU, which also receives for its host; medians of %d rounds.\n\n", machine, \
+  print "# Echo: the ceiling of each way to receive (`make bench-echoes`)\n"
+  printf "Written by `%s`; %s. `bench/echoes --help` describes the method.\n\n", command, date
+  printf "Machine: %s. %s. One thread on one CPU, which also receives the packets of its host; medians of %d rounds.\n\n", machine, \
     version, rounds
-  printf "| model | best, a second | most, a second | most, of C's | at %s asked | of C's | CPU an answer at %s | calls an answer there | at %s |\n", \
+  printf "| model | best, answers/s | most, answers/s | most / C's | at %s queries/s | / C's | CPU time/answer at %s | system calls/answer there | at %s |\n", \
     thousands(step[steps]), thousands(step[1]), thousands(step[steps])
   print "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"
   for (n = 1; n <= names; n++) {
@@ -47,6 +47,6 @@ END {
   ratio = of_c("most", "recvmmsg")
   missed = ratio < 0.95
   printf "\n| limit | measured | | |\n| --- | --- | --- | --- |\n"
-  printf "| recvmmsg, most, over the C echo's in the same round | %.3f | ≥ 0.95 | %s |\n", ratio, missed ? "**MISSED**" : "kept"
+  printf "| most of recvmmsg / the C echo's in the same round | %.3f | ≥ 0.95 | %s |\n", ratio, missed ? "**MISSED**" : "kept"
   exit missed
 }

@@ -27,7 +27,7 @@ function thousands(number) { return sprintf("%.1f k", number / 1000) }
 function table(load,   s, server, at) {
   at = same[load]
   printf "## %s\n\n", title[load]
-  printf "| | best, a second | most, a second | p50 at %s | p99 | CPU an answer | asked of Knot |\n", thousands(at)
+  printf "| server | best, answers/s | most, answers/s | p50 at %s | p99 | CPU time/answer | queries to the upstream |\n", thousands(at)
   print "| --- | --- | --- | --- | --- | --- | --- |"
   for (s = 1; s <= servers; s++) {
     server = name[s]
@@ -44,23 +44,23 @@ function best_other(load,   s, top) {
   return top
 }
 function judge_all(   s) {
-  print "## Judged\n\n| | is | limit | |\n| --- | --- | --- | --- |"
+  print "## Limits\n\n| figure | measured | limit | |\n| --- | --- | --- | --- |"
   for (l = 1; l <= loads; l++) if (best_other(load_name[l]))
-    judge("best of Dunlin over the best of the others: " load_name[l], \
+    judge("Dunlin's best / the best of the others: " load_name[l], \
       over(best[load_name[l], "dunlin"], best_other(load_name[l])), load_name[l] == "hits" ? 1.5 : 1, 1e9)
   if (rungs["hits", "echo"] && best_other("hits"))
-    printf "| best of a bare echo over the best of the others: hits | %.2f | | what sockets leave room for |\n", \
+    printf "| bare echo's best / the best of the others: hits | %.2f | | the maximum with sockets |\n", \
       over(best["hits", "echo"], best_other("hits"))
   if (rungs["hits", "own"])
-    judge("best of Dunlin with names that are kept over its own names", over(best["hits", "dunlin"], best["hits", "own"]), 0.85, 1e9)
+    judge("Dunlin's best with cached names / with its own zone", over(best["hits", "dunlin"], best["hits", "own"]), 0.85, 1e9)
   for (s = 1; s <= servers; s++) if (rungs["zipf", name[s]])
-    judge("zipf: of 100 questions to " shown[name[s]] ", asked of Knot", 100 * of_all("there", "zipf", name[s], "same"), 9, 11)
+    judge("zipf: upstream queries for 100 queries to " shown[name[s]], 100 * of_all("there", "zipf", name[s], "same"), 9, 11)
 }
 BEGIN {
-  title["hits"] = "Names that are kept"; title["unique"] = "Names that nobody asked for before"
-  title["zipf"] = "Zipf, nine of ten kept"
+  title["hits"] = "Cached names"; title["unique"] = "New names"
+  title["zipf"] = "Zipf, 90 % cached"
   shown["dunlin"] = "Dunlin"; shown["unbound"] = "Unbound"; shown["bind"] = "BIND"; shown["dnsdist"] = "dnsdist"
-  shown["coredns"] = "CoreDNS"; shown["own"] = "Dunlin, own names"; shown["echo"] = "a bare echo"
+  shown["coredns"] = "CoreDNS"; shown["own"] = "Dunlin, zone"; shown["echo"] = "bare echo"
 }
 {
   load = $2; server = $3; rate = $1 == "same" ? "same" : $4

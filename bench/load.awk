@@ -8,14 +8,14 @@ function limit(what, value, is_kept, asked) {
 function alike(what, column,   floor) { # within 5 %, or twice what dnsperf differs from itself
   floor = 2 * apart(over(is["dnsperf-again", column], is["dnsperf", column]))
   if (floor < 0.05) floor = 0.05
-  limit(what ", over dnsperf's", is["dunlin", column] / is["dnsperf", column],
+  limit(what " / dnsperf's", is["dunlin", column] / is["dnsperf", column],
     apart(is["dunlin", column] / is["dnsperf", column]) <= floor, sprintf("1 ± %.3f", floor))
 }
 { if (!($1 in n)) order[++names] = $1; n[$1]++; for (i = 2; i <= 5; i++) all[$1, i, n[$1]] = $i }
 END {
   base = order[1]
   of = base (base ~ /s$/ ? "'" : "'s")
-  printf "| | queries/s | mean latency, µs | p99, µs | CPU, µs a query | rate, of %s | mean, of %s |\n", of, of >"/dev/stderr"
+  printf "| generator | queries/s | mean latency, µs | p99, µs | CPU time, µs/query | rate / %s | mean / %s |\n", of, of >"/dev/stderr"
   print "| --- | --- | --- | --- | --- | --- | --- |" >"/dev/stderr"
   for (o = 1; o <= names; o++) {
     name = order[o]; line = "| " name
@@ -31,12 +31,12 @@ END {
     alike("closed loop: mean latency", 3)
   }
   if (part == "stall") {
-    limit("stall of 200 ms: p99 of the open loop, ms (at least, where it is a timeout)",
+    limit("stall of 200 ms: p99 of the open loop, ms (a lower bound for timeouts)",
       (is["dunlin-open", 4] == never ? 1e6 : is["dunlin-open", 4]) / 1e3, is["dunlin-open", 4] >= 150e3, "≥ 150")
     limit("stall of 200 ms: p99 of dnsperf, ms", is["dnsperf", 4] / 1e3, is["dnsperf", 4] < 20e3, "< 20")
   }
   if (part == "cost") {
-    limit("one CPU, sockets: queries a second, over dnsperf's", is["dunlin", 2] / is["dnsperf", 2],
+    limit("one CPU, sockets: queries/s / dnsperf's", is["dunlin", 2] / is["dnsperf", 2],
       is["dunlin", 2] >= 1.5 * is["dnsperf", 2], "≥ 1.5")
   }
 }

@@ -212,8 +212,8 @@ fn line(zone: &mut String, text: std::fmt::Arguments<'_>) {
 /// The nibbles below fd00:10:96::/48, last first (RFC 3596 §2.5).
 fn ip6_arpa(address: Ipv6Addr) -> String {
     let mut labels = Vec::new();
-    for octet in address.octets()[6..].iter().rev() {
-        labels.push(format!("{:x}.{:x}", octet & 15, octet >> 4));
+    for byte in address.octets()[6..].iter().rev() {
+        labels.push(format!("{:x}.{:x}", byte & 15, byte >> 4));
     }
     labels.join(".")
 }

@@ -1,12 +1,13 @@
-//! Every door leads downwards, and the hot rooms stay bare: invariants I1, I7 and I8.
-use crate::rooms::Room;
+//! A crate depends on its own layer and on lower ones, and the core stays bare: invariants I1, I7
+//! and I8.
+use crate::crates::{Crate, Layer, directory};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What a hot room may use of other people's: `no_std`, no allocation.
-const HOT_NEEDS: [&str; 2] = ["sha1", "siphasher"];
+/// Libraries that core crates may depend on: `no_std`, without allocation.
+const CORE_LIBRARIES: [&str; 2] = ["sha1", "siphasher"];
 
-/// I8: these live in control, adapters, streams and the binary only.
+/// I8: libraries for the layers from control upwards.
 const HEAVY: [&str; 9] = [
     "axum",
     "etcd-client",
@@ -19,100 +20,78 @@ const HEAVY: [&str; 9] = [
     "tracing-subscriber",
 ];
 
-/// What is wrong with the rooms, a line each.
-pub fn violations(rooms: &[Room]) -> Vec<String> {
+/// What is wrong, a line each.
+pub fn violations(crates: &[Crate]) -> Vec<String> {
     let mut wrong = Vec::new();
-    for room in rooms {
-        doors(room, rooms, &mut wrong);
-        foreign(room, &mut wrong);
-        if room.hot {
-            bare(room, &mut wrong);
+    for one in crates {
+        check_direction(one, crates, &mut wrong);
+        check_libraries(one, crates, &mut wrong);
+        if one.layer == Layer::Core {
+            check_bare(one, &mut wrong);
         }
-        unsafety(room, &mut wrong);
+        check_unsafe(one, &mut wrong);
     }
     wrong
 }
 
-/// Every edge goes to a lower layer, and plane and control meet only above both.
-fn doors(room: &Room, rooms: &[Room], wrong: &mut Vec<String>) {
-    for other in rooms.iter().filter(|other| room.needs.contains(&other.name)) {
-        if other.layer >= room.layer {
+/// Dependencies lead to the same layer or a lower one. Cargo itself refuses circles.
+fn check_direction(one: &Crate, crates: &[Crate], wrong: &mut Vec<String>) {
+    for other in crates.iter().filter(|other| one.dependencies.contains(&other.name)) {
+        if other.layer > one.layer {
             wrong.push(format!(
-                "{} (layer {}) needs {} (layer {}): an edge must go to a lower layer",
-                room.name, room.layer, other.name, other.layer
+                "{} ({:?}) depends on {} ({:?}), which lies in a higher layer",
+                one.name, one.layer, other.name, other.layer
             ));
-        }
-        let may_meet = match room.house.as_str() {
-            "core" => other.house == "core",
-            "plane" | "control" => other.house == "core" || other.house == room.house,
-            "lab" | "binary" | "test" => true,
-            _ => false,
-        };
-        if !may_meet {
-            wrong.push(format!(
-                "{} (house {}) needs {} (house {}): only lab and dunlin may see both houses",
-                room.name, room.house, other.name, other.house
-            ));
-        }
-        if room.hot && !other.hot {
-            wrong.push(format!("{} is hot and needs {}, which is not", room.name, other.name));
         }
     }
 }
 
-/// Other people's crates stay where they may be.
-fn foreign(room: &Room, wrong: &mut Vec<String>) {
-    let heavy_is_allowed = |need: &str| match room.house.as_str() {
-        "lab" | "binary" | "test" => true,
-        "control" => room.layer >= 4,
-        "plane" => room.name == "plane" && need == "tokio", // its streams
-        _ => false,
-    };
-    for need in &room.needs {
-        if HEAVY.contains(&need.as_str()) && !heavy_is_allowed(need) {
-            wrong.push(format!("I8: {} may not need {need}", room.name));
+/// Libraries stay in the layers that may have them (I1, I8).
+fn check_libraries(one: &Crate, crates: &[Crate], wrong: &mut Vec<String>) {
+    for library in one.dependencies.iter().filter(|name| directory(crates, name).is_none()) {
+        let library = library.as_str();
+        if HEAVY.contains(&library) && one.layer < Layer::Control {
+            wrong.push(format!("I8: {} may not depend on {library}", one.name));
+        }
+        if one.layer == Layer::Core && !CORE_LIBRARIES.contains(&library) {
+            wrong.push(format!("I1: {} may not depend on {library}", one.name));
         }
     }
 }
 
-/// I1: a hot room has no `std`, no `alloc`, and needs nothing that has.
-fn bare(room: &Room, wrong: &mut Vec<String>) {
-    let lib = code(&room.directory.join("src/lib.rs"));
+/// I1: core crates have neither `std` nor `alloc`.
+fn check_bare(one: &Crate, wrong: &mut Vec<String>) {
+    let lib = code(&one.directory.join("src/lib.rs"));
     if !lib.contains("#![no_std]") {
-        wrong.push(format!("I1: {} is hot and lacks #![no_std]", room.name));
+        wrong.push(format!("I1: {} lacks #![no_std]", one.name));
     }
     let tests = |file: &PathBuf| file.file_stem().is_some_and(|stem| stem == "tests");
-    for file in sources(&room.directory.join("src")).into_iter().filter(|file| !tests(file)) {
+    for file in sources(&one.directory.join("src")).into_iter().filter(|file| !tests(file)) {
         let text = code(&file).replace("#[cfg(test)]\nextern crate std;", "");
         let text = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
         for word in ["extern crate alloc", "extern crate std"] {
             if text.contains(word) {
-                wrong.push(format!("I1: {}: `{word}` in a hot room", file.display()));
+                wrong.push(format!("I1: {}: `{word}`", file.display()));
             }
-        }
-    }
-    for need in &room.needs {
-        let ours = room.directory.with_file_name(need).is_dir();
-        if !ours && !HOT_NEEDS.contains(&need.as_str()) {
-            wrong.push(format!("I1: {} is hot and may not need {need}", room.name));
         }
     }
 }
 
-/// I7: `unsafe` is where devices, the kernel and the snapshot pointer are, and nowhere else.
-fn unsafety(room: &Room, wrong: &mut Vec<String>) {
-    let name = room.name.as_str();
-    let whole_room = matches!(name, "door" | "cpu" | "dunlin" | "lab")
-        || name.starts_with("port-")
-        || name.starts_with("lab-");
-    if whole_room {
+/// I7: `unsafe` stays where devices, the kernel and the snapshot pointer are.
+fn check_unsafe(one: &Crate, wrong: &mut Vec<String>) {
+    let name = one.name.as_str();
+    let may_be_unsafe =
+        matches!(name, "sync" | "cpu" | "server" | "dunlin-lab" | "lab" | "test-support")
+            || name.starts_with("port-")
+            || name.starts_with("lab-");
+    if may_be_unsafe {
         return;
     }
-    let src = room.directory.join("src");
+    let src = one.directory.join("src");
     for file in sources(&src) {
         let prefetch = name == "packet" && file.ends_with("src/prefetch.rs");
         if !prefetch && has_word(&code(&file), "unsafe") {
-            wrong.push(format!("I7: {}: `unsafe` in room {name}", file.display()));
+            wrong.push(format!("I7: {}: `unsafe` in {name}", file.display()));
         }
     }
     let forbids = code(&src.join("lib.rs")).contains("#![forbid(unsafe_code)]");
@@ -155,41 +134,42 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_door_leads_downwards() {
-        let rooms = crate::rooms::load();
-        assert!(rooms.iter().any(|room| room.name == "dunlin"), "the binary is a room");
-        assert_eq!(violations(&rooms), Vec::<String>::new());
+    fn every_dependency_leads_downwards() {
+        let crates = crate::crates::load();
+        assert!(crates.iter().any(|one| one.name == "dunlin"), "the binary is a crate");
+        assert_eq!(violations(&crates), Vec::<String>::new());
     }
 
-    fn room(name: &str, house: &str, layer: u64, needs: &[&str]) -> Room {
-        let needs = needs.iter().map(|need| (*need).to_owned()).collect();
+    fn example(name: &str, layer: Layer, dependencies: &[&str]) -> Crate {
+        let dependencies = dependencies.iter().map(|one| (*one).to_owned()).collect();
         let directory = PathBuf::from("/nonexistent").join(name);
-        Room { name: name.into(), directory, house: house.into(), layer, hot: false, needs }
+        Crate { name: name.into(), directory, layer, dependencies }
     }
 
-    /// What [`doors`] and [`foreign`] say of the last of these rooms.
-    fn complaints(rooms: &[Room]) -> String {
+    /// What is said of the last of these crates.
+    fn complaints(crates: &[Crate]) -> String {
         let mut wrong = Vec::new();
-        let last = rooms.last().expect("a room");
-        doors(last, rooms, &mut wrong);
-        foreign(last, &mut wrong);
+        let last = crates.last().expect("a crate");
+        check_direction(last, crates, &mut wrong);
+        check_libraries(last, crates, &mut wrong);
         wrong.join("\n")
     }
 
     #[test]
-    fn a_wrong_edge_is_told() {
-        let plane = room("plane", "plane", 3, &[]);
-        let up = [plane, room("low", "plane", 3, &["plane"])];
-        assert!(complaints(&up).contains("lower layer"), "{}", complaints(&up));
-
-        let across = [room("port-x", "plane", 2, &[]), room("control", "control", 4, &["port-x"])];
-        assert!(complaints(&across).contains("both houses"), "{}", complaints(&across));
-
-        let heavy = [room("compile", "control", 3, &["serde"])];
+    fn a_wrong_dependency_is_reported() {
+        let up = [
+            example("zones", Layer::Control, &[]),
+            example("worker", Layer::DataPlane, &["zones"]),
+        ];
+        assert!(complaints(&up).contains("higher layer"), "{}", complaints(&up));
+        let heavy = [example("worker", Layer::DataPlane, &["serde"])];
         assert!(complaints(&heavy).contains("I8"), "{}", complaints(&heavy));
-
-        let fine =
-            [room("image", "core", 1, &[]), room("control", "control", 4, &["image", "tokio"])];
+        let core = [example("wire", Layer::Core, &["libc"])];
+        assert!(complaints(&core).contains("I1"), "{}", complaints(&core));
+        let fine = [
+            example("image", Layer::Core, &["siphasher"]),
+            example("zones", Layer::Control, &["image", "tokio"]),
+        ];
         assert_eq!(complaints(&fine), "");
     }
 

@@ -1,21 +1,25 @@
 //! Chores of the project: `cargo xtask`.
 #![forbid(unsafe_code)]
 
+mod crates;
 mod demo;
 mod fleet;
 mod layers;
+mod links;
 mod promises;
-mod rooms;
 mod style;
+mod words;
 
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 const HELP: &str = "\
-cargo xtask layers       the rooms by layer, and whether every door leads downwards
-cargo xtask style        lengths of lines and files, and the door plates
+cargo xtask layers       the crates by layer, and whether every dependency leads downwards
+cargo xtask style        lengths of lines and files, and a README for each crate
+cargo xtask links        whether every link, path and test in Markdown exists
 cargo xtask promises     whether every test that SPECIFICATION.md names exists
+cargo xtask words        words that are not used any more; with --write, writes how many are left
 cargo xtask fleet N      the anchor zone of N services, to standard output
 cargo xtask demo DIR     writes the zones of the demo fleet into DIR";
 
@@ -24,11 +28,15 @@ fn main() -> ExitCode {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let done = match words[..] {
         ["layers"] => {
-            print!("{}", rooms::table(&rooms::load()));
-            tell(&layers::violations(&rooms::load()))
+            let crates = crates::load();
+            print!("{}", crates::table(&crates));
+            tell(&layers::violations(&crates))
         }
         ["style"] => tell(&style::violations(&root())),
+        ["links"] => tell(&links::violations(&root())),
         ["promises"] => tell(&promises::violations(&root())),
+        ["words"] => tell(&words::violations(&root())),
+        ["words", "--write"] => words::write(&root()),
         ["fleet", count] => write_fleet(count),
         ["demo", directory] => demo::write(Path::new(directory)),
         _ => {
@@ -38,7 +46,7 @@ fn main() -> ExitCode {
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        // Whoever read enough of a long list may hang up.
+        // The reader of a long list may close the pipe.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("xtask: {error}");

@@ -1,8 +1,9 @@
 //! A promise has a number and a test: `SPECIFICATION.md` names tests, and they exist.
 //!
 //! A promise is a table row, `| number | promise | proof |`. The proof is `pending`, or holds
-//! words in backquotes such as `wire::parse_rejects_loops`: a room (or `xtask`), two colons, and
-//! the name of a test function somewhere in that room; or the path of a file; or a `make` target.
+//! words in backquotes such as `wire::parse_rejects_loops`: a crate (or `xtask`), two colons, and
+//! the name of a test function somewhere in that crate; or the path of a file; or a `make` target.
+use crate::crates::{self, Crate};
 use crate::layers::sources;
 use std::collections::HashSet;
 use std::fs;
@@ -12,6 +13,7 @@ use std::path::Path;
 pub fn violations(root: &Path) -> Vec<String> {
     let text = fs::read_to_string(root.join("SPECIFICATION.md")).unwrap_or_default();
     let makefile = fs::read_to_string(root.join("Makefile")).unwrap_or_default();
+    let crates = crates::load();
     let mut wrong = Vec::new();
     let mut numbers = HashSet::new();
     for (number, proof) in text.lines().filter_map(promise) {
@@ -23,7 +25,7 @@ pub fn violations(root: &Path) -> Vec<String> {
             wrong.push(format!("{number}: neither a test nor `pending`"));
         }
         for named in proofs {
-            if !exists(root, &makefile, named) {
+            if !exists(root, &crates, &makefile, named) {
                 wrong.push(format!("{number}: there is no {named}"));
             }
         }
@@ -42,14 +44,20 @@ fn promise(line: &str) -> Option<(&str, &str)> {
     is_number.then_some((number, cells.next_back()?))
 }
 
-fn exists(root: &Path, makefile: &str, named: &str) -> bool {
+fn exists(root: &Path, crates: &[Crate], makefile: &str, named: &str) -> bool {
     if let Some(target) = named.strip_prefix("make ") {
         return makefile.lines().any(|line| line.starts_with(&format!("{target}:")));
     }
-    let Some((room, test)) = named.split_once("::") else {
+    let Some((name, test)) = named.split_once("::") else {
         return root.join(named).exists();
     };
-    let directory = if room == "xtask" { root.join(room) } else { root.join("crates").join(room) };
+    let directory = match name {
+        "xtask" => root.join(name),
+        name => match crates::directory(crates, name) {
+            Some(directory) => directory.to_owned(),
+            None => return false,
+        },
+    };
     let test = test.rsplit("::").next().expect("split gives one at least");
     let function = format!("fn {test}(");
     sources(&directory)
@@ -70,7 +78,7 @@ mod tests {
     fn rows_are_read() {
         assert_eq!(promise("| 1.2 | what | `a::b` |"), Some(("1.2", "`a::b`")));
         assert_eq!(promise("| number | promise | proof |"), None);
-        assert!(exists(&crate::root(), "", "xtask::rows_are_read"));
-        assert!(!exists(&crate::root(), "", concat!("xtask::rows_", "are_burnt")));
+        assert!(exists(&crate::root(), &[], "", "xtask::rows_are_read"));
+        assert!(!exists(&crate::root(), &[], "", concat!("xtask::rows_", "are_burnt")));
     }
 }

@@ -1,13 +1,11 @@
 //! `dunlin check`: all that is wrong with configs and the zone files they name, and what is legal
 //! there but hardly meant.
 use crate::cli::{Check, Output};
-use crate::config::{Config, Hosts, Zone};
-use crate::diagnostic::Diagnostic;
-use crate::{trust, zones};
+use command_line::plural;
+use config::{Config, Diagnostic, Hosts, StoreKind, Zone, trust};
 use image::HashKey;
-use model::Rule;
 use serde::Serialize;
-use source_file::{lint, load, load_hosts, saved};
+use source_file::{check_serial, lint, load, load_hosts, saved};
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -16,6 +14,8 @@ use std::sync::Arc;
 /// What was found.
 #[derive(Debug, Default, Serialize)]
 struct Report {
+    /// Files that were checked.
+    files: usize,
     errors: Vec<Diagnostic>,
     warnings: Vec<Diagnostic>,
     zones: Vec<Loaded>,
@@ -44,7 +44,7 @@ struct LoadedHosts {
 /// When the result cannot be written.
 pub fn run(command: &Check) -> io::Result<ExitCode> {
     let mut report = Report::default();
-    for file in &command.files {
+    for file in command.config.iter().chain(&command.files) {
         report.config(file);
     }
     let mut out = io::stdout().lock();
@@ -53,7 +53,7 @@ pub fn run(command: &Check) -> io::Result<ExitCode> {
             serde_json::to_writer_pretty(&mut out, &report)?;
             writeln!(out)?;
         }
-        Output::Text => report.write(&mut out)?,
+        Output::Text => report.write(&mut out, command.quiet)?,
     }
     let warned = command.strict && !report.warnings.is_empty();
     Ok(if report.errors.is_empty() && !warned { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -61,17 +61,20 @@ pub fn run(command: &Check) -> io::Result<ExitCode> {
 
 impl Report {
     fn config(&mut self, file: &Path) {
+        self.files += 1;
         match Config::load(Some(file)) {
             Ok(config) => {
                 let has_names = config.zones.len() + config.forwards.len() > 0;
-                if !has_names && config.hosts.files.is_empty() {
+                let has_store = config.store.kind != StoreKind::None;
+                if !has_names && !has_store && config.hosts.files.is_empty() {
                     let wrong =
-                        Diagnostic::of_file(file, "names no zone, so it refuses what it is asked");
+                        Diagnostic::of_file(file, "names no zone, so every query is refused");
                     let help = Some("add a section [[zone]] with its name and its file".into());
                     self.warnings.push(Diagnostic { help, ..wrong });
                 }
                 self.errors.extend(trust::load(&config).err());
-                let copies = config.server.data_dir.as_deref().map(zones::copies);
+                self.errors.extend(server::check_startup(&config));
+                let copies = config.server.data_dir.as_deref().map(saved::folder);
                 config.zones.iter().for_each(|zone| self.zone(zone, copies.as_deref()));
                 self.hosts(&config.hosts);
             }
@@ -82,6 +85,7 @@ impl Report {
     fn hosts(&mut self, hosts: &Hosts) {
         // As for zones.
         let key = Arc::new(HashKey::new([1; image::HASH_KEY_WORDS]));
+        self.files += hosts.files.len();
         for file in &hosts.files {
             match load_hosts(file, 0, &key, None) {
                 Ok((_, names)) => {
@@ -93,6 +97,7 @@ impl Report {
     }
 
     fn zone(&mut self, zone: &Zone, copies: Option<&Path>) {
+        self.files += 1;
         // Nothing is served from it: any key will do.
         let key = Arc::new(HashKey::new([1; image::HASH_KEY_WORDS]));
         let origin = zone.name.as_name();
@@ -115,7 +120,7 @@ impl Report {
         }
     }
 
-    fn write(&self, out: &mut impl Write) -> io::Result<()> {
+    fn write(&self, out: &mut impl Write, quiet: bool) -> io::Result<()> {
         for error in &self.errors {
             writeln!(out, "{error} [{}, {}]", error.rule, error.source)?;
         }
@@ -124,56 +129,24 @@ impl Report {
             let Diagnostic { rule, source, .. } = warning;
             writeln!(out, "{place}: warning: {} [{rule}, {source}]", warning.story())?;
         }
+        if quiet {
+            return Ok(());
+        }
         for Loaded { name, file, records, .. } in &self.zones {
             writeln!(out, "{file}: {name} is in order, {records} records")?;
         }
         for LoadedHosts { file, names } in &self.hosts {
             writeln!(out, "{file}: a hosts file in order, {names} names")?;
         }
-        let count = |count: usize, what: &str| match count {
-            0 => None,
-            1 => Some(format!("1 {what}")),
-            count => Some(format!("{count} {what}s")),
-        };
-        let counts = [count(self.errors.len(), "error"), count(self.warnings.len(), "warning")];
-        match counts.into_iter().flatten().collect::<Vec<_>>().join(", ") {
-            counts if counts.is_empty() => Ok(()),
-            counts => writeln!(out, "{counts}"),
-        }
+        let errors = plural(self.errors.len(), "error");
+        let warnings = plural(self.warnings.len(), "warning");
+        writeln!(out, "{errors}, {warnings} in {}", plural(self.files, "file"))
     }
 }
 
-/// What is to be said of a zone's serial beside that of the copy saved when it was last served:
-/// who transfers the zone learns of a change by a greater one (RFC 1982 §3.2).
+/// What is to be said of a zone's serial beside that of the copy saved when it was last served.
 fn serial(zone: &Zone, new: &compile::Zone, copies: &Path) -> Option<Diagnostic> {
-    if saved::is_current(copies, new) {
-        return None;
-    }
     // A copy that cannot be read is the server's matter.
-    let (old, _) = saved::read(copies, new.origin(), new.names().key()).ok()??;
-    let (old, new) = (old.serial()?, new.serial()?);
-    if new.wrapping_sub(old).wrapping_sub(1) < 1 << 31 {
-        return None;
-    }
-    let message = match new == old {
-        true => format!("the zone has changed, but its serial is {old} as before"),
-        false => format!("the serial {new} does not come after {old}, which was served last"),
-    };
-    let help = Some(format!(
-        "secondaries take the change for none: write at least {}",
-        old.wrapping_add(1)
-    ));
-    Some(Diagnostic { help, ..Diagnostic::of_file(&zone.file, message).by(Rule::SERIAL) })
-}
-
-impl From<&zonefile::Error> for Diagnostic {
-    fn from(error: &zonefile::Error) -> Self {
-        let place = error.place();
-        Self {
-            line: place.line,
-            column: place.column,
-            help: error.help.clone(),
-            ..Self::of_file(place.file, error.what.clone()).by(error.rule)
-        }
-    }
+    let old = saved::differing(copies, new)?;
+    check_serial(&zone.file, old.serial()?, new.serial()?).as_ref().map(Diagnostic::from)
 }

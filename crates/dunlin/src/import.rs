@@ -1,7 +1,7 @@
 //! `dunlin import`: configs of other servers become one of ours.
 use crate::cli::{ImportCorefile, ImportFrom};
 use crate::limits::IMPORT_LEN_MAX;
-use import_corefile::{Imported, Surroundings};
+use import_corefile::{Environment, ImportResult};
 use std::error::Error;
 use std::fs;
 use std::io::{self, Read, Write};
@@ -29,7 +29,7 @@ fn corefile(command: &ImportCorefile) -> Result<ExitCode, Box<dyn Error>> {
     for note in &imported.notes {
         writeln!(log, "{note}")?;
     }
-    match &command.output {
+    match &command.folder {
         Some(folder) => write_into(folder, &imported)?,
         None if imported.files.is_empty() => {
             io::stdout().write_all(imported.config.as_bytes())?;
@@ -38,8 +38,8 @@ fn corefile(command: &ImportCorefile) -> Result<ExitCode, Box<dyn Error>> {
             let names: Vec<&str> = imported.files.iter().map(|(name, _)| name.as_str()).collect();
             let names = names.join(", ");
             return Err(format!(
-                "what the Corefile has within it becomes files ({names}): say where they are to \
-                 go, with --output FOLDER"
+                "parts of the Corefile become files ({names}): name a folder for them with \
+                 --folder FOLDER"
             )
             .into());
         }
@@ -53,7 +53,7 @@ fn corefile(command: &ImportCorefile) -> Result<ExitCode, Box<dyn Error>> {
 
 /// Writes the config and what belongs to it. What is there already stays: it may be somebody's
 /// work.
-fn write_into(folder: &Path, imported: &Imported) -> Result<(), Box<dyn Error>> {
+fn write_into(folder: &Path, imported: &ImportResult) -> Result<(), Box<dyn Error>> {
     fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let config = [("dunlin.toml".to_owned(), imported.config.clone())];
     for (name, text) in imported.files.iter().chain(&config) {
@@ -72,7 +72,7 @@ fn write_into(folder: &Path, imported: &Imported) -> Result<(), Box<dyn Error>> 
 /// The environment and the files of this machine.
 struct Here;
 
-impl Surroundings for Here {
+impl Environment for Here {
     fn variable(&self, name: &str) -> Option<String> {
         // A name that holds this would be no name, and asking for it a panic on some systems.
         let is_name = !name.is_empty() && !name.contains(['=', '\0']);

@@ -2,20 +2,14 @@
 //! comments of the example config.
 use crate::cli::{Cli, Completions, Manual};
 use clap::CommandFactory;
-use clap_mangen::Man;
 use clap_mangen::roff::{Inline, Roff, bold, roman};
+use command_line::{DATE, SOURCE, TITLE, write_completions, write_manual};
 use std::fs;
-use std::io::{self, Write};
-use std::path::Path;
+use std::io;
 use std::process::ExitCode;
 
 /// Holds every key at its default, each behind a comment that says what it does.
 const EXAMPLE: &str = include_str!("../../../examples/dunlin.toml");
-/// Who the manual is of, and which one it is: what stands at the foot and the head of a page.
-const SOURCE: &str = concat!("dunlin ", env!("CARGO_PKG_VERSION"));
-const TITLE: &str = "Dunlin manual";
-/// No date, so that one source gives one manual; not empty, which would leave the place out.
-const DATE: &str = " ";
 
 /// Writes every page, below a folder by section, as man(1) looks for them.
 ///
@@ -30,18 +24,9 @@ pub fn write(command: &Manual) -> io::Result<ExitCode> {
     fs::create_dir_all(&commands).and_then(|()| fs::create_dir_all(&files)).map_err(told)?;
     let mut cli = Cli::command().disable_help_subcommand(true);
     cli.build();
-    write_commands(&cli, &commands).map_err(told)?;
+    write_manual(&cli, &commands).map_err(told)?;
     fs::write(files.join("dunlin.toml.5"), config_page(EXAMPLE)).map_err(told)?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Writes the page of a command and those of its subcommands.
-fn write_commands(command: &clap::Command, folder: &Path) -> io::Result<()> {
-    let man = Man::new(command.clone()).date(DATE).source(SOURCE).manual(TITLE);
-    let mut page = Vec::new();
-    man.render(&mut page)?;
-    fs::write(folder.join(man.get_filename()), page)?;
-    command.get_subcommands().try_for_each(|command| write_commands(command, folder))
 }
 
 /// Writes what a shell reads to complete command lines to standard output.
@@ -49,9 +34,7 @@ fn write_commands(command: &clap::Command, folder: &Path) -> io::Result<()> {
 /// # Errors
 /// Standard output is gone.
 pub fn complete(command: &Completions) -> io::Result<ExitCode> {
-    let mut text = Vec::new();
-    clap_complete::generate(command.shell, &mut Cli::command(), "dunlin", &mut text);
-    io::stdout().write_all(&text)?;
+    write_completions(command.shell, &mut Cli::command())?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -59,7 +42,7 @@ pub fn complete(command: &Completions) -> io::Result<ExitCode> {
 fn config_page(example: &str) -> String {
     let mut page = Roff::new();
     page.control("TH", ["dunlin.toml", "5", DATE, SOURCE, TITLE]);
-    page.control("SH", ["NAME"]).text([roman("dunlin.toml - config of dunlin(1)")]);
+    page.control("SH", ["NAME"]).text([roman("dunlin.toml - configuration of dunlin(1)")]);
     page.control("SH", ["DESCRIPTION"]);
     for block in example.split("\n\n") {
         write_block(&mut page, block);
@@ -69,13 +52,16 @@ fn config_page(example: &str) -> String {
     page.render()
 }
 
-/// What stands between two blank lines: comments, and the keys they speak of.
+/// A block between two blank lines: comments, the keys that they describe, examples of rules.
 fn write_block(page: &mut Roff, block: &str) {
     let mut prose = Vec::new();
     let mut keys = Vec::new();
     for line in block.lines() {
         let uncommented = line.trim_start_matches('#');
-        if let Some(comment) = line.strip_prefix("# ") {
+        if let Some(rule) = line.strip_prefix("# ").filter(|rule| rule.starts_with('"')) {
+            write_prose(page, &mut prose);
+            page.control("EX", []).text([roman(rule)]).control("EE", []);
+        } else if let Some(comment) = line.strip_prefix("# ") {
             prose.push(comment);
         } else if uncommented.starts_with('[') {
             page.control("SS", [uncommented]);

@@ -51,7 +51,7 @@ fn every_error_of_config_and_zones_with_its_place() {
     assert!(told.contains("alias.test.zone:6:1: www.alias.test.: a CNAME record"), "{told}");
     assert!(told.contains("gone.test.zone"), "{told}");
     assert!(told.contains("good.test. is in order, 3 records"), "{told}");
-    assert!(told.ends_with("4 errors\n"), "{told}");
+    assert!(told.ends_with("4 errors, 0 warnings in 5 files\n"), "{told}");
 }
 
 #[test]
@@ -64,9 +64,13 @@ fn hosts_files_are_checked_too() {
     let told = text(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{told}");
     assert!(told.contains("good: a hosts file in order, 3 names\n"), "{told}");
-    assert!(told.contains("bad:1:11: `a..b` is no name: a label is empty"), "{told}");
-    assert!(told.contains("bad:2:1: `www` is no address"), "{told}");
-    assert!(told.contains("[hosts-syntax, RFC 952]") && told.ends_with("2 errors\n"), "{told}");
+    assert!(told.contains("bad:1:11: `a..b` is not a name: a label is empty"), "{told}");
+    assert!(told.contains("bad:2:1: `www` is not an address"), "{told}");
+    assert!(
+        told.contains("[hosts-syntax, RFC 952]")
+            && told.ends_with("2 errors, 0 warnings in 3 files\n"),
+        "{told}"
+    );
 }
 
 #[test]
@@ -96,11 +100,31 @@ fn what_is_doubtful_is_a_warning_and_strict_makes_it_fail() {
     let told = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{told}");
     assert!(told.contains("a.zone:5:1: warning: `gone.a.test.` does not exist"), "{told}");
-    assert!(told.contains("[target-missing, Dunlin]") && told.ends_with("1 warning\n"), "{told}");
+    assert!(
+        told.contains("[target-missing, Dunlin]")
+            && told.ends_with("0 errors, 1 warning in 2 files\n"),
+        "{told}"
+    );
     assert_eq!(dunlin(&["check", "--strict", file]).status.code(), Some(1));
     let output = dunlin(&["check", folder.to_str().expect("UTF-8")]);
     assert!(text(&output.stdout).contains("is a folder, not a config (name the config in it"));
     assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn a_set_with_two_ttls_is_a_warning() {
+    let head = "$TTL 60\n@ SOA ns root 5 2 3 4 5\n@ NS ns\nns A 192.0.2.1\n";
+    let zone = format!("{head}www A 192.0.2.2\nwww 5 A 192.0.2.3\n");
+    let config = "[server]\ndata_dir = \"\"\n[[zone]]\nname = \"a.test\"\nfile = \"a.zone\"\n";
+    let folder = folder("ttls", &[("dunlin.toml", config), ("a.zone", &zone)]);
+    let output = dunlin(&["check", folder.join("dunlin.toml").to_str().expect("UTF-8")]);
+    let told = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{told}");
+    assert!(
+        told.contains("a.zone:6:1: warning: www.a.test.: this A record has a TTL of 5"),
+        "{told}"
+    );
+    assert!(told.contains("[ttl-differs, RFC 2181 §5.2]"), "{told}");
 }
 
 /// Neither waits for what nobody writes, nor reads what has no end.
@@ -148,17 +172,44 @@ fn a_serial_that_does_not_grow_is_told_beside_the_copy_served_last() {
         source_file::load(&folder.join("a.zone"), origin.as_name(), &key, None).expect("a zone");
     let copy = source_file::saved::path(&copies, origin.as_name());
     let mut copy = std::fs::File::create(copy).expect("a file");
-    source_file::saved::write(&served, &mut copy).expect("written");
+    source_file::saved::write(&served, None, &mut copy).expect("written");
     let told = |serial, more| {
         std::fs::write(folder.join("a.zone"), zone(serial, more)).expect("a file");
         text(&dunlin(&["check", file.to_str().expect("UTF-8")]).stdout)
     };
-    assert!(!told(7, "").contains("warning"), "the zone as it is served");
+    assert!(!told(7, "").contains("warning:"), "the zone as it is served");
     assert!(told(7, "b A 192.0.2.2\n").contains("its serial is 7 as before (secondaries"));
-    assert!(told(6, "b A 192.0.2.2\n").contains("6 does not come after 7"));
-    assert!(!told(8, "b A 192.0.2.2\n").contains("warning"));
-    assert!(!told(2_147_483_654, "").contains("warning"), "RFC 1982 §3.2: still greater");
+    assert!(told(6, "b A 192.0.2.2\n").contains("the serial 6 is not above 7"));
+    assert!(!told(8, "b A 192.0.2.2\n").contains("warning:"));
+    assert!(!told(2_147_483_654, "").contains("warning:"), "RFC 1982 §3.2: still greater");
     assert!(told(2_147_483_656, "").contains("write at least 8"));
+}
+
+/// A config may be named as `serve` takes it; `--quiet` prints nothing if all is in order.
+#[test]
+fn config_flag_and_quiet_are_taken() {
+    let folder =
+        folder("quiet", &[("dunlin.toml", "store.kind = \"redb\"\n"), ("bad.toml", "a=1")]);
+    let (good, bad) = (folder.join("dunlin.toml"), folder.join("bad.toml"));
+    let (good, bad) = (good.to_str().expect("UTF-8"), bad.to_str().expect("UTF-8"));
+    let output = dunlin(&["check", "-c", good]);
+    let told = text(&output.stdout);
+    assert_eq!((output.status.code(), &*told), (Some(0), "0 errors, 0 warnings in 1 file\n"));
+    let output = dunlin(&["check", "--quiet", "-c", good]);
+    assert_eq!((output.status.code(), &*text(&output.stdout)), (Some(0), ""));
+    let output = dunlin(&["check", "-q", good, bad]);
+    let told = text(&output.stdout);
+    assert_eq!((output.status.code(), told.lines().count()), (Some(1), 1), "{told}");
+}
+
+/// What would stop `serve` is an error of `check` as well.
+#[test]
+fn unknown_user_is_an_error() {
+    let folder = folder("user", &[("dunlin.toml", "[server]\nuser = \"no-such-user\"\n")]);
+    let output = dunlin(&["check", folder.join("dunlin.toml").to_str().expect("UTF-8")]);
+    let told = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("there is no user \"no-such-user\""), "{told}");
 }
 
 #[test]

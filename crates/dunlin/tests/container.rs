@@ -226,6 +226,7 @@ fn ask(pid: u64, name: &str) -> Vec<u8> {
 }
 
 #[test]
+#[ignore = "slow: it builds a static binary"]
 fn a_static_binary_answers_as_nobody_from_a_read_only_root() {
     if !rustix::process::geteuid().is_root() && skipped("root") {
         return;

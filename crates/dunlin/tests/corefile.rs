@@ -2,8 +2,7 @@
 //!
 //! What CoreDNS says is in `corefile/said.txt`. `make campaign-corefile` builds CoreDNS, which
 //! takes minutes, and sees whether it still says that.
-#[path = "../../../tests/ports.rs"]
-mod ports;
+use test_support::ports;
 mod served;
 
 use served::{PATIENCE, Served, binary};
@@ -58,7 +57,7 @@ fn ask(server: SocketAddr, name: &str, rtype: Rtype) -> Option<String> {
     socket.set_read_timeout(Some(Duration::from_secs(5))).expect("a timeout");
     let mut query = vec![0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
     let name = NameBuf::from_text(name.as_bytes(), Name::ROOT).expect("a name");
-    query.extend(name.as_name().octets());
+    query.extend(name.as_name().as_bytes());
     query.extend(rtype.0.to_be_bytes());
     query.extend([0, 1]);
     socket.send_to(&query, server).expect("sent");
@@ -129,7 +128,7 @@ fn what_is_imported_says_what_coredns_says() {
     );
     fs::write(folder.join("Corefile"), &corefile).expect("written");
     fs::write(folder.join("example.org.zone"), ZONE).expect("written");
-    let words = ["import", "corefile", "Corefile", "--output", "imported"];
+    let words = ["import", "corefile", "Corefile", "--folder", "imported"];
     let output = binary().args(words).current_dir(&folder).output().expect("it runs");
     assert!(output.status.success(), "{output:?}");
     // The path of its binary.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 fn cases() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../import-corefile/tests/cases")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../control/import-corefile/tests/cases")
 }
 
 /// A folder of a test's own, empty.
@@ -84,7 +84,7 @@ fn the_exit_status_says_whether_all_has_a_counterpart() {
         (&["import", "corefile", "."], b"", 1, "it is not a regular file"),
         (&["import", "corefile"], b". {", 1, "dunlin: -:1:3: this brace is not closed"),
         (&["import", "corefile"], b"\xff", 1, "it is not UTF-8"),
-        (&["import", "corefile"], b". {\nhosts {\n192.0.2.1 a\n}\n}", 1, "--output FOLDER"),
+        (&["import", "corefile"], b". {\nhosts {\n192.0.2.1 a\n}\n}", 1, "--folder FOLDER"),
     ] {
         let output = dunlin(words, &here, input);
         let told = text(&output.stderr);
@@ -98,7 +98,7 @@ fn a_folder_gets_the_config_and_its_files_and_loses_nothing() {
     let here = folder("import_folder");
     let corefile = b". {\n hosts {\n  192.0.2.1 a.test\n  fallthrough\n }\n}\n";
     fs::write(here.join("Corefile"), corefile).expect("written");
-    let words = ["import", "corefile", "Corefile", "--output", "out"];
+    let words = ["import", "corefile", "Corefile", "--folder", "out"];
     let output = dunlin(&words, &here, b"");
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     assert_eq!(fs::read_to_string(here.join("out/hosts")).expect("a file"), "192.0.2.1 a.test\n");

@@ -1,6 +1,8 @@
 //! `dunlin status` and `dunlin top` as a user meets them, at the socket of a made-up server.
-use admin::{Command as Asked, Connection, Endpoint, Handler, Reloaded, Server, Shared, Successor};
-use control::status::{State, Status, ThreadStatus, ZoneState, ZoneStatus};
+use admin::{
+    AdminServer, Command as Asked, Connection, Endpoint, Handler, NewProcess, ReloadOutcome,
+    SharedSocket,
+};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -8,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
+use zone_manager::status::{ServerState, Status, ThreadStatus, ZoneState, ZoneStatus};
 
 /// How long anything may take, on the busiest machine.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -29,34 +32,38 @@ impl Handler for Made {
         };
         Status {
             version: "0.1.0".into(),
-            state: State::Serving,
+            state: ServerState::Serving,
             zones: vec![zone],
             threads: vec![thread],
             ..Status::default()
         }
     }
 
-    async fn reload(&self) -> Reloaded {
+    async fn reload(&self) -> ReloadOutcome {
         unreachable!("nobody asks for it")
     }
 
-    async fn command(&self, _command: Asked) -> Result<admin::Outcome, String> {
+    async fn command(&self, _command: Asked) -> Result<admin::CommandOutcome, String> {
         unreachable!("nobody commands")
     }
 
-    async fn token(&self, _: admin::TokenRequest) -> Result<admin::TokenDone, String> {
+    async fn accept(&self, _zone: Option<String>) -> Result<Vec<admin::AcceptedZone>, String> {
+        unreachable!("nobody accepts anything")
+    }
+
+    async fn token(&self, _: admin::TokenRequest) -> Result<admin::TokenOutcome, String> {
         unreachable!("nobody asks for tokens")
     }
 
-    fn sockets(&self) -> std::io::Result<Vec<Shared>> {
+    fn sockets(&self) -> std::io::Result<Vec<SharedSocket>> {
         unreachable!("nobody asks for them")
     }
 
-    fn go_on(&self) {
+    fn resume(&self) {
         unreachable!("nobody is offered anything")
     }
 
-    async fn hand_over(&self, _successor: Successor) -> Vec<Connection> {
+    async fn hand_off(&self, _new: NewProcess) -> Vec<Connection> {
         unreachable!("nobody takes over")
     }
 }
@@ -77,7 +84,7 @@ fn server(test: &str, zone: ZoneState) -> Socket {
     let endpoint = Endpoint::bind(&socket, None).unwrap();
     thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let server = Server::new(endpoint, |_| Ok(Vec::new()), "0.1.0");
+        let server = AdminServer::new(endpoint, |_| Ok(Vec::new()), "0.1.0");
         let made = Arc::new(Made { zone, looks: AtomicU64::new(1) });
         runtime.block_on(server.run(made)).map(drop).unwrap();
     });

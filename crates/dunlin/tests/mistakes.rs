@@ -1,4 +1,4 @@
-//! A newcomer's mistakes: `docs/mistakes.md` holds what the program really says to them.
+//! A newcomer's mistakes: `docs/error-messages.md` holds what the program really says to them.
 //! `BLESS=1` writes its answers into the page; read the difference before you keep it.
 use std::fmt::Write;
 use std::fs;
@@ -63,7 +63,7 @@ fn the_page_holds_what_is_said_to_each_mistake() {
     // If somebody else has taken it, the answer is the same.
     let _streams = TcpListener::bind(TAKEN);
     let _datagrams = UdpSocket::bind(TAKEN);
-    let file = root().join("docs/mistakes.md");
+    let file = root().join("docs/error-messages.md");
     let page = fs::read_to_string(&file).expect("the page");
     let now = written_again(&page);
     if std::env::var_os("BLESS").is_some() {

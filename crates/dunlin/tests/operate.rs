@@ -41,20 +41,20 @@ fn text(output: &Output) -> String {
 fn a_reload_tells_what_is_another_than_before() {
     let served = start("operate_told", "drain = \"0s\"\n");
     let told = text(&ask(&served, "reload"));
-    assert_eq!(told, "reloaded; no key of the config has changed; 1 zone file read again\n");
+    assert_eq!(told, "reloaded; no config key changed; read 1 zone file\n");
     edit(&served, "drain = \"0s\"\n", "drain = \"1s\"\nworkers = 1\n");
     edit(&served, "workers = 2\n", "nsid = \"here\"\n");
     let output = ask(&served, "reload");
     let expected = "\
-        reloaded; changed: server.nsid, server.drain; 1 zone file read again\n\
-        server.workers waits for a restart, or for `dunlin serve --take-over`\n";
+        reloaded; changed: server.nsid, server.drain; read 1 zone file\n\
+        server.workers needs a restart, or `dunlin serve --hot-restart`\n";
     assert_eq!((text(&output).as_str(), output.status.code()), (expected, Some(0)));
     edit(&served, "drain = \"1s\"", "drain = 1\nnsid2 = \"\"");
     let output = ask(&served, "reload");
     assert_eq!(output.status.code(), Some(1));
     let told = text(&output);
     assert!(told.contains("a duration") && told.contains("`nsid2`"), "{told}");
-    assert!(told.ends_with("config refused; what held before goes on\n"), "{told}");
+    assert!(told.ends_with("config refused; the previous config stays in effect\n"), "{told}");
 }
 
 /// A pipe that nobody writes neither holds the server up nor changes it.
@@ -149,9 +149,10 @@ fn a_server_that_starts_can_be_asked() {
 
 /// A successor has read the config before it asks, and would go on with what it read.
 #[test]
-fn a_reload_in_the_middle_of_a_take_over_is_refused() {
+fn a_reload_in_the_middle_of_a_hot_restart_is_refused() {
     let served = start("operate_between", "drain = \"0s\"\n");
-    let offer = admin::take_over(&served.socket().expect("a path"), "0.1.0").expect("an offer");
+    let offer =
+        admin::request_restart(&served.socket().expect("a path"), "0.1.0").expect("an offer");
     let output = ask(&served, "reload");
     assert_eq!(output.status.code(), Some(1));
     let told = text(&output);
@@ -195,7 +196,7 @@ fn a_signal_to_reload_that_comes_too_early_kills_nobody() {
     let config = format!("[admin]\nsocket = \"{}\"\n", socket.display());
     fs::write(folder.join("dunlin.toml"), config).expect("a config");
     let mut command = binary();
-    command.args(["serve", "--take-over", "-c"]).arg(folder.join("dunlin.toml"));
+    command.args(["serve", "--hot-restart", "-c"]).arg(folder.join("dunlin.toml"));
     let mut server = Process(command.stderr(Stdio::null()).spawn().expect("it runs"));
     let waiting = silent.accept().expect("it asks");
     kill_process(Pid::from_child(&server.0), Signal::HUP).expect("it runs");
@@ -212,7 +213,7 @@ fn a_log_that_nobody_reads_holds_up_nothing() {
     let served = start("operate_stuck", "drain = \"0s\"\n");
     let config = served.folder.join("dunlin.toml");
     let mut successor = binary();
-    successor.args(["serve", "--take-over", "-c"]).arg(&config).stderr(far);
+    successor.args(["serve", "--hot-restart", "-c"]).arg(&config).stderr(far);
     let mut successor = Process(successor.spawn().expect("it runs"));
     served.expect_line("handed over", "INFO");
     // Each tells of a zone and of itself: far more than a pipe holds.
@@ -285,7 +286,7 @@ fn readiness_does_not_flap_while_a_server_changes_hands() {
     let config = format!("drain = \"0s\"\n[ops]\nlisten = \"{ops}\"\n");
     let mut served = start("operate_ready", &config);
     let mut command = binary();
-    command.args(["serve", "--take-over", "-c"]).arg(served.folder.join("dunlin.toml"));
+    command.args(["serve", "--hot-restart", "-c"]).arg(served.folder.join("dunlin.toml"));
     let _successor = Process(command.stderr(Stdio::null()).spawn().expect("it runs"));
     let begun = Instant::now();
     let mut asked = 0;

@@ -103,7 +103,9 @@ fn every_command_has_a_page_in_order() {
     let name = |page: &PathBuf| page.strip_prefix(&folder).expect("below").display().to_string();
     let found: BTreeSet<String> = pages.iter().map(name).collect();
     let mut wanted = BTreeSet::new();
-    let mut commands: Vec<Vec<String>> = subcommands().into_iter().map(|name| vec![name]).collect();
+    // The lab is a package of its own.
+    let own = subcommands().into_iter().filter(|name| name != "lab");
+    let mut commands: Vec<Vec<String>> = own.map(|name| vec![name]).collect();
     while let Some(command) = commands.pop() {
         let words: Vec<&str> = command.iter().map(String::as_str).collect();
         let within = subcommands_of(&words).into_iter();
@@ -155,6 +157,7 @@ fn shells_complete_every_command() {
 }
 
 #[test]
+#[ignore = "slow: it builds a package"]
 fn the_package_installs_and_a_purge_leaves_nothing() {
     let root = rustix::process::geteuid().is_root();
     if lacks(&["cargo-deb", "dpkg", "lintian", "unshare"]) {

@@ -2,9 +2,10 @@
 mod served;
 
 use compile::Image;
-use control::Control;
 use image::HashKey;
-use records::{Batch, Desk, Edit, Expect, NoOthers, Policy, SetValue, View};
+use records::{
+    Batch, Edit, Policy, Precondition, RecordService, SetValue, SoleOwner, View, WriteContext,
+};
 use rustix::process::Signal;
 use served::{HEAD, NOERROR, PATIENCE, SERVFAIL, Served, rcode, zone};
 use std::fs;
@@ -12,9 +13,10 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 use store_redb::RedbStore;
 use wire::{Name, NameBuf, Rtype};
+use zone_manager::ZonePublisher;
 
 fn name(text: &str) -> NameBuf {
     NameBuf::from_text(text.as_bytes(), Name::ROOT).expect("a name")
@@ -22,7 +24,7 @@ fn name(text: &str) -> NameBuf {
 
 fn put(at: &str, rtype: Rtype, data: Vec<u8>) -> Edit {
     let put = Some(SetValue { ttl: 60, policy: Policy::All, data: vec![data.into()] });
-    Edit { name: name(at), rtype, view: View::Default, expect: Expect::Anything, put }
+    Edit { name: name(at), rtype, view: View::Default, expect: Precondition::Anything, put }
 }
 
 /// A folder whose store has this zone, with an address of `www`.
@@ -30,14 +32,15 @@ fn data(test: &str, zone: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{test}_data"));
     let _ = fs::remove_dir_all(&folder);
     let key = Arc::new(HashKey::new(std::array::from_fn(|n| n as u64 * 77 + 5)));
-    let (control, _running) = Control::start(Image::new(key)).expect("a thread");
+    let (control, _running) = ZonePublisher::start(Image::new(key)).expect("a thread");
     let store = Box::new(RedbStore::open(&folder, false).expect("a store"));
-    let (desk, _serving) = Desk::start(control, store, Arc::new(NoOthers)).expect("threads");
+    let (desk, _serving) =
+        RecordService::start(control, store, Arc::new(SoleOwner)).expect("threads");
     let edits = vec![
-        put(zone, Rtype::NS, name(&format!("www.{zone}")).as_name().octets().to_vec()),
+        put(zone, Rtype::NS, name(&format!("www.{zone}")).as_name().as_bytes().to_vec()),
         put(&format!("www.{zone}"), Rtype::A, Ipv4Addr::new(192, 0, 2, 9).octets().to_vec()),
     ];
-    let batch = Batch { zone: name(zone), edits, by: "test".into(), when: SystemTime::now() };
+    let batch = Batch { zone: name(zone), edits, context: WriteContext::by("test") };
     desk.create_zone(batch).wait().expect("created");
     folder
 }
@@ -94,7 +97,7 @@ fn a_successor_gets_the_store() {
     let admin = format!("[admin]\nsocket = \"{}\"\n", socket.display());
     let mut served = Served::start("records_successor", &config(&data, &admin), &[]);
     let mut command = Command::new(env!("CARGO_BIN_EXE_dunlin"));
-    command.args(["serve", "--take-over", "-c"]).arg(served.folder.join("dunlin.toml"));
+    command.args(["serve", "--hot-restart", "-c"]).arg(served.folder.join("dunlin.toml"));
     let mut successor = Process(command.stderr(Stdio::null()).spawn().expect("it runs"));
     let until = Instant::now() + PATIENCE;
     served.expect_line("handed over", "INFO");

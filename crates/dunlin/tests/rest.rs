@@ -3,6 +3,8 @@ mod served;
 
 use served::{NOERROR, Served, binary, holds, rcode};
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::Output;
 
@@ -89,15 +91,15 @@ fn text(octets: &[u8]) -> String {
 fn a_zone_is_made_changed_and_answered_and_survives_a_restart() {
     let test = "rest-zone";
     let scene = Scene::start(test);
-    let made = scene.done(&["zones", "create", "api.example", "--nameserver", "ns"]);
-    assert!(made.starts_with("made, and live as revision "), "{made}");
+    let made = scene.done(&["zones", "create", "api.example", "--nameserver", "ns.api.example"]);
+    assert!(made.starts_with("created, and live as revision "), "{made}");
     let set = ["records", "set", "api.example", "www.api.example", "A", "--ttl", "60"];
     let shown = scene.done(&[&set[..], &["10.0.0.7"]].concat());
-    assert!(shown.starts_with("+ www.api.example 60 A 10.0.0.7\nlive as revision "), "{shown}");
+    assert!(shown.starts_with("+ www.api.example. 60 A 10.0.0.7\nlive as revision "), "{shown}");
     let answer = scene.served.ask("www.api.example");
     assert!(rcode(&answer) == NOERROR && holds(&answer, &[0, 4, 10, 0, 0, 7]), "at once");
     let shown = scene.done(&[&set[..], &["10.0.0.8", "--dry-run"]].concat());
-    assert_eq!(shown, "- www.api.example 60 A 10.0.0.7\n+ www.api.example 60 A 10.0.0.8\n");
+    assert_eq!(shown, "- www.api.example. 60 A 10.0.0.7\n+ www.api.example. 60 A 10.0.0.8\n");
     let listed = scene.done(&["records", "list", "api.example", "--prefix", "www"]);
     assert_eq!(listed.lines().count(), 2, "{listed}");
     assert!(listed.contains("www.api.example.   60  A     10.0.0.7"), "{listed}");
@@ -138,7 +140,7 @@ fn a_file_is_compared_shown_and_taken_over() {
     assert!(shown.ends_with("to change, none changed\n"), "{shown}");
     assert!(holds(&scene.served.ask("old.api.example"), &[10, 0, 0, 1]));
     let told = scene.refused(&import);
-    assert!(told.contains("nobody is there to say yes"), "{told}");
+    assert!(told.contains("no terminal to confirm"), "{told}");
     scene.done(&[&import[..], &["--yes"]].concat());
     assert!(holds(&scene.served.ask("www.api.example"), &[10, 0, 0, 2]));
     assert_eq!(rcode(&scene.served.ask("old.api.example")), 3);
@@ -159,7 +161,7 @@ fn a_file_is_compared_shown_and_taken_over() {
 #[test]
 fn a_snapshot_is_taken_and_restored() {
     let scene = Scene::start("rest-snapshot");
-    scene.done(&["zones", "create", "api.example", "--nameserver", "ns"]);
+    scene.done(&["zones", "create", "api.example", "--nameserver", "ns.api.example"]);
     let set = ["records", "set", "api.example", "www.api.example", "A"];
     scene.done(&[&set[..], &["10.0.0.7"]].concat());
     let file = scene.served.folder.join("backup.records");
@@ -168,14 +170,14 @@ fn a_snapshot_is_taken_and_restored() {
     assert!(told.starts_with("1 zone as of revision 2 in "), "{told}");
     scene.done(&[&set[..], &["10.0.0.8"]].concat());
     let told = scene.refused(&["zones", "restore", file]);
-    assert!(told.contains("nobody is there to say yes"), "{told}");
+    assert!(told.contains("no terminal to confirm"), "{told}");
     let told = scene.done(&["zones", "restore", file, "--yes"]);
     assert!(told.starts_with("1 zone restored, and live as revision "), "{told}");
     assert!(holds(&scene.served.ask("www.api.example"), &[0, 4, 10, 0, 0, 7]));
     let whole = fs::read(file).expect("a snapshot");
     fs::write(file, &whole[..whole.len() - 1]).expect("a file");
     let told = scene.refused(&["zones", "restore", file, "--yes"]);
-    assert!(told.contains("cut off or damaged"), "{told}");
+    assert!(told.contains("truncated or damaged"), "{told}");
     let told = scene.refused(&["zones", "delete", "api.example"]);
     assert!(told.contains("delete api.example and its 3 record sets"), "{told}");
     let status = text(&scene.told(&["status"]).stdout);
@@ -228,6 +230,108 @@ fn tokens_come_and_go() {
     assert!(told.contains("not a verb"), "{told}");
 }
 
+/// The command takes an owner relative to its zone; names in data are absolute.
+#[test]
+fn relative_owner_is_taken_and_names_in_data_are_absolute() {
+    let scene = Scene::start("rest-names");
+    let created = ["zones", "create", "bücher.example", "--nameserver", "ns.bücher.example"];
+    scene.done(&created);
+    let zone = "bücher.example";
+    let set = |args: &[&str]| scene.done(&[&["records", "set", zone], args].concat());
+    let shown = set(&["www", "A", "10.0.0.7"]);
+    assert!(shown.starts_with("+ www.xn--bcher-kva.example. 300 A 10.0.0.7\n"), "{shown}");
+    assert!(holds(&scene.served.ask("www.xn--bcher-kva.example"), &[0, 4, 10, 0, 0, 7]));
+    let shown = set(&["mail", "CNAME", "www.xn--bcher-kva.example"]);
+    assert!(shown.contains(" CNAME www.xn--bcher-kva.example.\n"), "{shown}");
+    let shown = set(&["@", "TXT", "v=spf1 -all"]);
+    let text = "+ xn--bcher-kva.example. 300 TXT \"v=spf1 -all\"\n";
+    assert!(shown.starts_with(text), "{shown}");
+    let got = scene.done(&["records", "get", zone, "WWW.bücher.example", "A"]);
+    assert!(got.contains("10.0.0.7"), "{got}");
+    scene.done(&["records", "delete", zone, "www", "A"]);
+    let servers = scene.done(&["records", "get", zone, "@", "NS"]);
+    assert!(servers.contains(" ns.xn--bcher-kva.example."), "{servers}");
+    let told = scene.refused(&["records", "set", zone, "a b", "A", "10.0.0.7"]);
+    assert!(told.contains("it has a space") && told.contains("\\032"), "{told}");
+    let told = scene.run(&["zones", "create", "one.example", "--nameserver", "ns"]);
+    let warned = text_of(&told);
+    assert!(told.status.success() && warned.contains("ns.one.example."), "{warned}");
+}
+
+/// The serial that clients are told, by a name that is not there: its reply has the SOA.
+fn serves_serial(scene: &Scene, serial: u32) -> bool {
+    holds(&scene.served.ask("nowhere.api.example"), &serial.to_be_bytes())
+}
+
+/// A zone that comes from elsewhere has secondaries: its serial never goes back.
+#[test]
+fn serial_of_an_imported_zone_never_goes_back() {
+    let test = "rest-serial";
+    let scene = Scene::start(test);
+    scene.done(&["zones", "create", "api.example", "--nameserver", "ns.example"]);
+    let file = scene.served.folder.join("old.zone");
+    let text = "$TTL 300\n@ SOA ns.example. admin 2026112301 2 3 4 5\n@ NS ns.example.\n\
+                www A 10.0.0.2\n";
+    fs::write(&file, text).expect("a file");
+    let file = file.to_str().expect("UTF-8").to_owned();
+    let import = ["records", "import", "api.example", &*file, "--replace"];
+    let shown = scene.done(&[&import[..], &["--dry-run"]].concat());
+    let preview = "serial 1 becomes 2026112302 (the file has 2026112301)\n";
+    assert!(shown.contains(preview), "{shown}");
+    assert!(serves_serial(&scene, 1), "nothing changed yet");
+    scene.done(&[&import[..], &["--yes"]].concat());
+    assert!(serves_serial(&scene, 2_026_112_302));
+    let backup = scene.served.folder.join("backup.records");
+    let backup = backup.to_str().expect("UTF-8");
+    scene.done(&["zones", "snapshot", backup]);
+    scene.done(&["records", "set", "api.example", "a", "A", "10.0.0.7"]);
+    assert!(serves_serial(&scene, 2_026_112_303));
+    scene.done(&["zones", "restore", backup, "--yes"]);
+    assert!(serves_serial(&scene, 2_026_112_304));
+    let shown = scene.done(&[&import[..], &["--yes"]].concat());
+    assert!(shown.starts_with("0 record sets to change"), "an older serial has no say: {shown}");
+    let newer = text.replace("2026112301", "2026112401");
+    fs::write(&file, newer).expect("a file");
+    let shown = scene.done(&[&import[..], &["--yes", "-o", "json"]].concat());
+    assert!(shown.contains("\"serial\": 2026112402"), "{shown}");
+    assert!(serves_serial(&scene, 2_026_112_402));
+    let Scene { mut served, token, .. } = scene;
+    served.end();
+    let data = fs::canonicalize(served.folder.join("data")).expect("kept");
+    let config = format!("data_dir = \"{}\"\n{}", data.display(), config(test));
+    let folder = served.folder.with_file_name("rest-serial-again");
+    let zone = [("file.example.zone", served::HEAD)];
+    let again = Served::start_by(&mut binary(), &folder, &config, &zone);
+    let scene = Scene { token, ..Scene::of(again, test) };
+    assert!(serves_serial(&scene, 2_026_112_402));
+    scene.done(&["records", "set", "api.example", "b", "A", "10.0.0.7"]);
+    assert!(serves_serial(&scene, 2_026_112_403));
+}
+
+/// What DNS does not serve is not called live, and what hides it is named.
+#[test]
+fn what_a_delegation_hides_is_not_live() {
+    let scene = Scene::start("rest-shadow");
+    scene.done(&["zones", "create", "api.example", "--nameserver", "ns.example"]);
+    let set = |args: &[&str]| scene.done(&[&["records", "set", "api.example"], args].concat());
+    set(&["sub", "NS", "ns.sub.api.example"]);
+    let shown = set(&["ns.sub", "A", "10.0.0.7"]);
+    assert!(shown.contains("\nlive as revision "), "glue is served: {shown}");
+    let shown = set(&["www.sub", "A", "10.0.0.8"]);
+    let told = "not live: the delegation sub.api.example. hides it\n";
+    assert!(shown.ends_with(told), "{shown}");
+    assert!(!holds(&scene.served.ask("www.sub.api.example"), &[10, 0, 0, 8]));
+    assert!(holds(&scene.served.ask("www.sub.api.example"), &[10, 0, 0, 7]), "as glue");
+    let file = scene.served.folder.join("new.zone");
+    fs::write(&file, "a.sub 300 A 10.0.0.9\nb 300 A 10.0.0.9\nc.sub 300 A 10.0.0.9\n").expect("it");
+    let file = file.to_str().expect("UTF-8").to_owned();
+    let shown = scene.done(&["records", "import", "api.example", &file, "--yes"]);
+    let told = "  a.sub.api.example. A: the delegation sub.api.example. hides it\n";
+    assert!(shown.contains(told) && !shown.contains("  b.api"), "{shown}");
+    let shown = scene.done(&["records", "import", "api.example", &file, "--stream"]);
+    assert!(shown.contains("DNS does not serve 3 record sets"), "{shown}");
+}
+
 #[test]
 fn an_api_for_others_takes_tls_and_somewhere_to_write() {
     let test = "rest-refused";
@@ -249,4 +353,25 @@ fn an_api_for_others_takes_tls_and_somewhere_to_write() {
 
 fn text_of(output: &Output) -> String {
     text(&[&output.stdout[..], &output.stderr[..]].concat())
+}
+
+#[test]
+fn built_in_zones_are_listed_only_on_request() {
+    let scene = Scene::start("rest-builtin");
+    assert!(!scene.done(&["zones", "list"]).contains("localhost"));
+    let listed = |query: &str| {
+        let address = scene.api.trim_start_matches("http://");
+        let mut stream = TcpStream::connect(address).expect("the API listens");
+        let request = format!(
+            "GET /v1/zones{query} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\
+             Authorization: Bearer {}\r\n\r\n",
+            scene.token
+        );
+        stream.write_all(request.as_bytes()).expect("sent");
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).expect("a reply");
+        reply.matches("\"built-in\"").count()
+    };
+    assert_eq!(listed(""), 0);
+    assert_eq!(listed("?builtin=true&limit=10"), 10);
 }

@@ -204,7 +204,7 @@ fn whom_a_manager_watches_is_not_taken_over() {
     let config = admin + &zone("a.test");
     let served = Served::start_by(&mut command, &folder, &config, &[("a.test.zone", HEAD)]);
     let successor = binary()
-        .args(["serve", "--take-over", "-c"])
+        .args(["serve", "--hot-restart", "-c"])
         .arg(folder.join("dunlin.toml"))
         .output()
         .expect("it runs");

@@ -16,7 +16,7 @@ pub fn socket(client: [u8; 4]) -> UdpSocket {
     socket
 }
 
-/// Sends octets from this client; what comes back.
+/// Sends bytes from this client; what comes back.
 pub fn exchange(client: [u8; 4], server: SocketAddr, octets: &[u8]) -> Vec<u8> {
     let socket = socket(client);
     socket.send_to(octets, server).expect("sent");

@@ -98,7 +98,7 @@ fn a_reload_waits_until_it_is_done_and_fails_where_the_config_is_refused() {
     machine.do_systemctl(&["reload", "dunlin"]);
 
     // A successor that systemd does not know is told what to do instead.
-    let words = ["dunlin", "serve", "--take-over", "-c", "/etc/dunlin/dunlin.toml"];
+    let words = ["dunlin", "serve", "--hot-restart", "-c", "/etc/dunlin/dunlin.toml"];
     let output = machine.run(&words);
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && told.contains("`systemctl restart dunlin`"), "{told}");
@@ -158,9 +158,9 @@ fn a_restart_loses_no_question() {
 #[test]
 fn it_takes_over_from_a_server_started_by_hand() {
     let place = place(5);
-    let lines = "ExecStart=\nExecStart=/usr/bin/dunlin serve --take-over -c \
+    let lines = "ExecStart=\nExecStart=/usr/bin/dunlin serve --hot-restart -c \
                  /etc/dunlin/dunlin.toml\n";
-    let Some(machine) = boot("managed_take_over", place, lines) else { return };
+    let Some(machine) = boot("managed_hot_restart", place, lines) else { return };
     machine.write("dunlin.toml", &config(place, "user = \"dunlin\""));
     machine.told(&["install", "-d", "-o", "dunlin", "-g", "dunlin", "/run/dunlin", LOGS, STATE]);
     let words = ["dunlin", "serve", "-c", "/etc/dunlin/dunlin.toml"];

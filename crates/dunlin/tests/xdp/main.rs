@@ -3,7 +3,7 @@
 mod dispatcher;
 #[path = "../served/mod.rs"]
 mod served;
-#[path = "../../../port-xdp/tests/kernel/wire.rs"]
+#[path = "../../../dataplane/port-xdp/tests/kernel/wire.rs"]
 mod wire;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -228,7 +228,8 @@ fn where_it_cannot_be_had_sockets_serve_and_the_reason_is_told() {
     // Somebody else is there; once that has gone, a reload is enough.
     let other = wire.in_server(|| {
         let interface = port_xdp::Interface::find("s0").expect("an interface");
-        port_xdp::Program::attach(&interface, &port_xdp::Rules::default()).expect("attached")
+        port_xdp::FilterProgram::attach(&interface, &port_xdp::FilterRules::default())
+            .expect("attached")
     });
     let served = serve(&wire, &folder, &as_root());
     let failed = status(&folder)["xdp"]["failed"].to_string();
@@ -333,7 +334,7 @@ impl Stream {
         Some(Self { server, client: quiet(wire.client_command("iperf3").args(words)) })
     }
 
-    /// Ends it; the octets that went through.
+    /// Ends it; the bytes that went through.
     fn stop(mut self) -> u64 {
         assert!(self.client.try_wait().expect("a child").is_none(), "it was cut");
         kill_process(Pid::from_child(&self.client), Signal::INT).expect("it runs");

@@ -1,4 +1,0 @@
-//! The socket as it is met from outside.
-mod common;
-mod requests;
-mod take_over;

@@ -1,0 +1,81 @@
+//! The local socket to query, control and replace a running server.
+//!
+//! A Unix socket with one JSON object a line in each direction. [`Client`] requests the status, a
+//! reload or a command. [`request_restart()`] receives the sockets and, once the new process
+//! serves, the open connections. [`AdminServer`] is the server's side, which calls a [`Handler`].
+#![forbid(unsafe_code)]
+
+mod client;
+mod client_connection;
+mod endpoint;
+mod handler;
+pub mod limits;
+mod message;
+mod new_process;
+mod old_process;
+mod server;
+mod wire;
+
+pub use client::{AdminError, Client};
+pub use endpoint::{Endpoint, EndpointError, SocketOwner};
+pub use handler::Handler;
+pub use message::{AcceptedZone, PROTOCOL, ReloadOutcome, SocketKind, ZoneChange};
+pub use new_process::{ReceivedConnections, RestartOffer, request_restart};
+pub use old_process::CompletedRestart;
+pub use server::{AdminServer, PeerGroups};
+pub use zone_manager::command::{
+    CachedAnswer, Command, CommandOutcome, Credential, CredentialKind, FlushScope,
+    ThreadCacheEntry, ThreadFlushed, TokenOutcome, TokenRequest,
+};
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+
+/// A listening socket, passed to the new process.
+#[derive(Debug)]
+pub struct SharedSocket {
+    /// What it receives.
+    pub kind: SocketKind,
+    /// The address it is bound to.
+    pub address: SocketAddr,
+    /// Whether it is from the service manager, which keeps it open.
+    pub given: bool,
+    /// The socket. Several of one address come in the order in which they were bound.
+    pub fd: OwnedFd,
+}
+
+impl SharedSocket {
+    /// A second descriptor of the socket.
+    ///
+    /// # Errors
+    /// The process has no descriptor left.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        let Self { kind, address, given, .. } = *self;
+        Ok(Self { kind, address, given, fd: self.fd.try_clone()? })
+    }
+}
+
+/// An open stream connection, between two of our messages.
+#[derive(Debug)]
+pub struct Connection {
+    /// The connected socket.
+    pub fd: OwnedFd,
+    /// The receiver of replies.
+    pub peer: SocketAddr,
+    /// The client, which a proxy may have named.
+    pub client: SocketAddr,
+    /// The peer is a proxy that has not named the client yet.
+    pub header_due: bool,
+    /// Received but unanswered bytes: the start of a message after its length.
+    pub inbox: Vec<u8>,
+}
+
+/// The new process of a hot restart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewProcess {
+    /// Its process ID from the kernel; `None`: its PID namespace is not visible.
+    pub pid: Option<u32>,
+    /// The version of its binary.
+    pub version: String,
+}

@@ -1,0 +1,248 @@
+//! The protocol: one JSON object a line, with the protocol's version.
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
+use zone_manager::command::{Command, CommandOutcome, TokenOutcome, TokenRequest};
+use zone_manager::status::Status;
+
+/// The version of the protocol. It grows when older sides would misunderstand; new fields and
+/// requests need no new version.
+pub const PROTOCOL: u32 = 1;
+
+/// A request or a reply with its version.
+#[derive(Debug, Serialize, Deserialize)]
+struct Envelope<T> {
+    protocol: u32,
+    says: T,
+}
+
+/// A client's request.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Request {
+    Status,
+    Reload,
+    /// Run a command on the threads that answer queries.
+    Command(Command),
+    /// Serve the held content of this zone, or of all zones.
+    Accept {
+        zone: Option<String>,
+    },
+    /// Create, list or revoke credentials of the API.
+    Token(TokenRequest),
+    /// Send all sockets; `Serving` follows.
+    TakeOver {
+        version: String,
+        /// Also send the lock of `[server] data_dir`. Older versions omit this.
+        #[serde(default)]
+        lock: bool,
+    },
+    /// The new process serves: send the connections, and end.
+    Serving,
+}
+
+/// A server's reply.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reply {
+    Status(Box<Status>),
+    Reloaded(ReloadOutcome),
+    Commanded(CommandOutcome),
+    Accepted(Vec<AcceptedZone>),
+    Token(TokenOutcome),
+    /// The reason, and what to do.
+    Refused(String),
+    /// `Sockets` follow, then `Done`.
+    Offer {
+        version: String,
+        pid: u32,
+        /// The lock of `[server] data_dir` comes as a descriptor.
+        #[serde(default)]
+        lock: bool,
+    },
+    /// Each has a descriptor, in this order.
+    Sockets(Vec<SocketEntry>),
+    /// The new process is responsible from now on. `Connections` follow, then `Done`.
+    HandingOver,
+    /// Each has a descriptor, in this order.
+    Connections(Vec<ConnectionEntry>),
+    Done,
+}
+
+/// The result of a reload.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReloadOutcome {
+    /// The config was loaded.
+    Applied {
+        /// Keys with a new value.
+        changed: Vec<String>,
+        /// Changes of zones.
+        zones: Vec<ZoneChange>,
+        /// Keys whose new value needs a restart.
+        restart_needed: Vec<String>,
+    },
+    /// The config was refused; the old one stays.
+    Refused {
+        /// The errors, a line each, with their positions.
+        errors: Vec<String>,
+    },
+}
+
+/// A zone whose held content was accepted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AcceptedZone {
+    /// Its name.
+    pub zone: String,
+    /// Names served before.
+    pub had: u64,
+    /// Names in the held content.
+    pub has: u64,
+    /// The serial served now.
+    pub serial: Option<u32>,
+    /// Why its file is not served yet; `None`: it is.
+    pub waits: Option<String>,
+}
+
+/// The change of a zone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "change")]
+pub enum ZoneChange {
+    /// New in the config.
+    Added {
+        /// The zone's name.
+        zone: String,
+    },
+    /// Removed from the config.
+    Removed {
+        /// The zone's name.
+        zone: String,
+    },
+    /// Its content changed.
+    Changed {
+        /// The zone's name.
+        zone: String,
+        /// The serials before and now; `None`: not loaded.
+        serials: (Option<u32>, Option<u32>),
+        /// The numbers of records before and now.
+        records: (u64, u64),
+    },
+}
+
+/// The purpose of a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SocketKind {
+    /// DNS over UDP.
+    Udp,
+    /// DNS over TCP.
+    Tcp,
+    /// Metrics and health, over TCP.
+    Ops,
+    /// The REST API, over TCP.
+    Api,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct SocketEntry {
+    pub kind: SocketKind,
+    pub address: SocketAddr,
+    pub given: bool,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ConnectionEntry {
+    pub peer: SocketAddr,
+    pub client: SocketAddr,
+    pub header_due: bool,
+    #[serde(with = "hex")]
+    pub inbox: Vec<u8>,
+}
+
+/// Why a line cannot be decoded.
+#[derive(Debug)]
+pub enum DecodeError {
+    /// It has another version.
+    Protocol(u32),
+    /// It has unexpected content.
+    Json(serde_json::Error),
+}
+
+/// One line with its end.
+pub fn encode<T: Serialize>(says: &T) -> Vec<u8> {
+    let mut line = serde_json::to_vec(&Envelope { protocol: PROTOCOL, says })
+        .expect("what is said has text keys, and a Vec takes all");
+    line.push(b'\n');
+    line
+}
+
+/// Decodes a line.
+///
+/// # Errors
+/// The version is checked first: the rest of another version need not be known.
+pub fn decode<T: DeserializeOwned>(line: &[u8]) -> Result<T, DecodeError> {
+    #[derive(Deserialize)]
+    struct Version {
+        protocol: u32,
+    }
+    let Version { protocol } = serde_json::from_slice(line).map_err(DecodeError::Json)?;
+    if protocol != PROTOCOL {
+        return Err(DecodeError::Protocol(protocol));
+    }
+    let envelope: Envelope<T> = serde_json::from_slice(line).map_err(DecodeError::Json)?;
+    Ok(envelope.says)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_have_their_wire_format() {
+        let line = encode(&Request::TakeOver { version: "0.2.0".into(), lock: true });
+        let text = std::str::from_utf8(&line).expect("UTF-8");
+        assert_eq!(
+            text,
+            "{\"protocol\":1,\"says\":{\"take-over\":{\"version\":\"0.2.0\",\"lock\":true}}}\n"
+        );
+        let request: Request = decode(br#"{"protocol":1,"says":"status"}"#).expect("a request");
+        assert_eq!(request, Request::Status);
+    }
+
+    /// As versions without the lock write it.
+    #[test]
+    fn messages_without_a_lock_are_decoded() {
+        let request: Result<Request, _> =
+            decode(br#"{"protocol":1,"says":{"take-over":{"version":"0.1.0"}}}"#);
+        let expected = Request::TakeOver { version: "0.1.0".into(), lock: false };
+        assert_eq!(request.expect("a request"), expected);
+        let reply = decode(br#"{"protocol":1,"says":{"offer":{"version":"0.1.0","pid":41}}}"#);
+        assert!(matches!(reply, Ok(Reply::Offer { pid: 41, lock: false, .. })), "{reply:?}");
+    }
+
+    #[test]
+    fn other_version_is_distinguished_from_garbage() {
+        let other = decode::<Request>(br#"{"protocol":2,"says":"dance"}"#);
+        assert!(matches!(other, Err(DecodeError::Protocol(2))), "{other:?}");
+        for line in [&b""[..], b"GET / HTTP/1.1", b"{}", br#"{"protocol":1,"says":"dance"}"#] {
+            let read = decode::<Request>(line);
+            assert!(matches!(read, Err(DecodeError::Json(_))), "{read:?}");
+        }
+    }
+
+    #[test]
+    fn connection_keeps_its_bytes() {
+        let inbox = vec![0, 12, 0xab];
+        let [peer, client] = ["192.0.2.1:5353", "[2001:db8::1]:53"].map(|a| a.parse().unwrap());
+        let line = encode(&Reply::Connections(vec![ConnectionEntry {
+            peer,
+            client,
+            header_due: true,
+            inbox,
+        }]));
+        let Ok(Reply::Connections(entries)) = decode(&line) else { panic!("other than it was") };
+        assert_eq!((entries[0].peer, entries[0].client), (peer, client));
+        assert!(entries[0].header_due);
+        assert_eq!(entries[0].inbox, [0, 12, 0xab]);
+    }
+}

@@ -1,0 +1,133 @@
+//! The server's side: access, limits and requests.
+use crate::client_connection::{ClientConnection, RequestError};
+use crate::endpoint::Endpoint;
+use crate::handler::{AdminState, Handler};
+use crate::limits::{ACCEPT_PAUSE, CLIENT_TIME_MAX, CLIENTS_MAX};
+use crate::message::{self, Reply, Request};
+use crate::old_process::{self, CompletedRestart};
+use crate::wire;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use tokio::io::Interest;
+use tokio::net::unix::UCred;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Mutex;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+/// Reads the supplementary groups of the peer of a Unix socket (`SO_PEERGROUPS`).
+pub type PeerGroups = fn(BorrowedFd<'_>) -> io::Result<Vec<u32>>;
+
+/// The admin socket of a server.
+#[derive(Debug)]
+pub struct AdminServer {
+    endpoint: Endpoint,
+    groups: PeerGroups,
+    version: String,
+}
+
+impl AdminServer {
+    /// A server at `endpoint`, with the version of this binary.
+    pub fn new(endpoint: Endpoint, groups: PeerGroups, version: &str) -> Self {
+        Self { endpoint, groups, version: version.to_owned() }
+    }
+
+    /// Serves requests until a hot restart has completed. Dropping it stops.
+    ///
+    /// # Errors
+    /// The runtime cannot watch the socket.
+    pub async fn run<H: Handler>(mut self, handler: Arc<H>) -> io::Result<CompletedRestart> {
+        let listener = UnixListener::from_std(self.endpoint.listener.try_clone()?)?;
+        let state =
+            Arc::new(AdminState { handler, version: self.version, restarting: Mutex::new(()) });
+        let mut clients = JoinSet::new();
+        loop {
+            tokio::select! {
+                accepted = listener.accept() => match accepted {
+                    Err(error) => {
+                        tracing::warn!(%error, "an admin client could not be accepted");
+                        sleep(ACCEPT_PAUSE).await;
+                    }
+                    Ok((stream, _)) => match admit(&stream, self.groups, clients.len()) {
+                        Ok(()) => {
+                            let client = serve(ClientConnection::new(stream), state.clone());
+                            drop(clients.spawn(client));
+                        }
+                        Err(why) => turn_away(&stream, why),
+                    },
+                },
+                Some(ended) = clients.join_next() => match ended {
+                    Ok(Some(restart)) => {
+                        self.endpoint.leave();
+                        return Ok(restart);
+                    }
+                    Ok(None) => {}
+                    Err(error) => tracing::error!(%error, "an admin request panicked: a defect"),
+                },
+            }
+        }
+    }
+}
+
+/// Checks whether a client may connect.
+fn admit(stream: &UnixStream, groups: PeerGroups, clients: usize) -> Result<(), String> {
+    let peer = stream.peer_cred().map_err(|error| error.to_string())?;
+    let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
+    let ours = (uid.as_raw(), gid.as_raw());
+    if !permits(&peer, ours, || groups(stream.as_fd()).unwrap_or_default()) {
+        tracing::warn!(uid = peer.uid(), pid = peer.pid(), "an admin client was refused: not ours");
+        let (user, group) = ours;
+        return Err(format!(
+            "only root, user {user} and members of group {group} may use this socket"
+        ));
+    }
+    if clients >= CLIENTS_MAX {
+        return Err(format!("{CLIENTS_MAX} clients are being served: try again in a moment"));
+    }
+    Ok(())
+}
+
+fn permits(peer: &UCred, (uid, gid): (u32, u32), groups: impl FnOnce() -> Vec<u32>) -> bool {
+    peer.uid() == 0 || peer.uid() == uid || peer.gid() == gid || groups().contains(&gid)
+}
+
+/// Sends the reason, without waiting.
+fn turn_away(stream: &UnixStream, why: String) {
+    let line = message::encode(&Reply::Refused(why));
+    // A client that does not read it has closed already.
+    let _ = stream.try_io(Interest::WRITABLE, || wire::send(stream, &line, &[]));
+}
+
+/// Handles one request.
+async fn serve<H: Handler>(
+    mut client: ClientConnection,
+    state: Arc<AdminState<H>>,
+) -> Option<CompletedRestart> {
+    let reply = match client.request(CLIENT_TIME_MAX).await {
+        Ok(Request::Status) => Reply::Status(Box::new(state.handler.status().await)),
+        Ok(Request::Reload) => Reply::Reloaded(state.handler.reload().await),
+        Ok(Request::Command(command)) => match state.handler.command(command).await {
+            Ok(outcome) => Reply::Commanded(outcome),
+            Err(why) => Reply::Refused(why),
+        },
+        Ok(Request::Accept { zone }) => match state.handler.accept(zone).await {
+            Ok(accepted) => Reply::Accepted(accepted),
+            Err(why) => Reply::Refused(why),
+        },
+        Ok(Request::Token(request)) => match state.handler.token(request).await {
+            Ok(done) => Reply::Token(done),
+            Err(why) => Reply::Refused(why),
+        },
+        Ok(Request::TakeOver { version, lock }) => {
+            return old_process::hand_off(client, &state, version, lock).await;
+        }
+        Ok(Request::Serving) => Reply::Refused("there was no hot restart request before".into()),
+        Err(RequestError::Gone) => return None,
+        Err(RequestError::Refused(why)) => Reply::Refused(why),
+    };
+    if let Err(error) = client.reply(&reply).await {
+        tracing::debug!(%error, "an admin client did not take its reply");
+    }
+    None
+}

@@ -1,0 +1,4 @@
+//! The admin socket from outside.
+mod common;
+mod requests;
+mod restart;

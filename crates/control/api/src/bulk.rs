@@ -1,0 +1,168 @@
+//! A zone as a stream: NDJSON, a record set a line, or a zone file.
+use crate::body::PathParams;
+use crate::caller::Caller;
+use crate::condition::{is_known, tag};
+use crate::description::{ReadCondition, Refusals, ZonePath};
+use crate::limits::EXPORTS_MAX;
+use crate::principal::Verb;
+use crate::problem::Problem;
+use crate::state::ApiState;
+use crate::stream::{ChunkWriter, StreamedResponse};
+use crate::text::{read_name, write_set};
+use axum::extract::{Extension, State};
+use axum::response::{IntoResponse, Response};
+use hyper::header::{ACCEPT, CONTENT_TYPE, ETAG, HeaderName, HeaderValue, VARY};
+use hyper::{HeaderMap, StatusCode};
+use records::{Refused, Revision, StoredSet};
+use std::fmt::Write;
+use std::io;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use wire::NameBuf;
+
+/// The media type of a record set a line.
+pub const NDJSON: &str = "application/x-ndjson";
+/// The media type of a zone file (RFC 4027).
+pub const ZONE_FILE: &str = "text/dns";
+
+/// What a zone is written as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// A record set a line.
+    Ndjson,
+    /// A master file.
+    ZoneFile,
+}
+
+impl Form {
+    /// The form of a media type.
+    pub fn of(media: &str) -> Option<Self> {
+        match media {
+            NDJSON => Some(Self::Ndjson),
+            ZONE_FILE => Some(Self::ZoneFile),
+            _ => None,
+        }
+    }
+
+    fn media(self) -> &'static str {
+        match self {
+            Self::Ndjson => NDJSON,
+            Self::ZoneFile => ZONE_FILE,
+        }
+    }
+
+    /// The first form there is of those that are accepted (RFC 9110 §12.5.1), without weights.
+    fn accepted(headers: &HeaderMap) -> Option<Self> {
+        let Some(field) = headers.get(ACCEPT) else { return Some(Self::Ndjson) };
+        let ranges = field.to_str().unwrap_or_default().split(',');
+        let mut medias = ranges.map(|range| range.split(';').next().unwrap_or_default().trim());
+        medias.find_map(|media| match media {
+            "*/*" | "application/*" => Some(Self::Ndjson),
+            "text/*" => Some(Self::ZoneFile),
+            media => Self::of(&media.to_ascii_lowercase()),
+        })
+    }
+
+    /// Appends what stands before the first set.
+    fn begin(self, zone: &NameBuf, revision: Revision, out: &mut String) {
+        if self == Self::ZoneFile && revision != Revision::NONE {
+            writeln!(out, "; {zone} at revision {revision}").expect("a String takes all");
+        }
+    }
+
+    /// Appends a set.
+    fn write(self, set: &StoredSet, out: &mut String) {
+        let body = write_set(set);
+        match self {
+            Self::Ndjson => {
+                out.push_str(&serde_json::to_string(&body).expect("texts and numbers"));
+                out.push('\n');
+            }
+            Self::ZoneFile => {
+                for data in &body.data {
+                    let (name, ttl, rtype) = (&body.name, body.ttl, &body.rtype);
+                    writeln!(out, "{name} {ttl} IN {rtype} {data}").expect("a String takes all");
+                }
+            }
+        }
+    }
+}
+
+/// The header field that tells which revision of a zone an export is.
+const REVISION: HeaderName = HeaderName::from_static("dunlin-revision");
+
+/// Writes the sets of a zone that the caller may read, as they are at one moment.
+fn write_zone(
+    records: &records::RecordService,
+    caller: &Caller,
+    (zone, form): (&NameBuf, Form),
+    pieces: &mut ChunkWriter,
+) -> Result<(), Refused> {
+    let (mut text, mut is_begun) = (String::new(), false);
+    records.export(zone.as_name(), &mut |revision, set| {
+        if !is_begun {
+            (pieces.revision, is_begun) = (revision, true);
+            form.begin(zone, revision, &mut text);
+        }
+        if caller.may(Verb::Read, &set.key) {
+            form.write(&set, &mut text);
+        }
+        let written = io::Write::write_all(pieces, text.as_bytes());
+        text.clear();
+        if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })
+}
+
+/// All record sets of a zone that the caller may read, streamed, as they are at one moment. The
+/// field `Dunlin-Revision` and the entity tag tell the revision of the zone at that moment, and so
+/// does the first line of a zone file; that of a zone that is not the store's has none.
+#[utoipa::path(
+    get, path = "/v1/zones/{zone}/export", tag = "rrsets",
+    params(
+        ZonePath,
+        ("Accept" = Option<String>, Header,
+            description = "`application/x-ndjson`, a set a line, or `text/dns`, a zone file"),
+        ReadCondition,
+    ),
+    responses(
+        (status = 200, content((String = "application/x-ndjson"), (String = "text/dns")),
+            description = "The record sets of the zone",
+            headers(("ETag" = String), ("Dunlin-Revision" = u64, description = "The revision"))),
+        (status = 304, description = "Unchanged since the entity tag in If-None-Match"),
+        Refusals,
+    )
+)]
+pub async fn export(
+    State(state): State<ApiState>,
+    Extension(caller): Extension<Caller>,
+    PathParams(ZonePath { zone }): PathParams<ZonePath>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let zone = read_name(&zone, "zone")?;
+    caller.check_in(Verb::Read, zone.as_name())?;
+    let form = Form::accepted(&headers).ok_or_else(|| {
+        let detail = format!("there are {NDJSON} and {ZONE_FILE}");
+        Problem::new(StatusCode::NOT_ACCEPTABLE, "not-acceptable", detail)
+    })?;
+    let permit = caller.begin_export(&state)?;
+    let turn = Arc::clone(&state.exports).try_acquire_owned().map_err(|_| {
+        Problem::later("busy", format!("{EXPORTS_MAX} exports are under way: come later"))
+    })?;
+    let records = state.records()?.clone();
+    let write =
+        move |pieces: &mut ChunkWriter| write_zone(&records, &caller, (&zone, form), pieces);
+    let streamed = StreamedResponse::start((turn, permit), write).await?;
+    let revision = streamed.revision;
+    let mut response = match is_known(&headers, revision) {
+        true => StatusCode::NOT_MODIFIED.into_response(),
+        false => streamed.body().into_response(),
+    };
+    let fields = response.headers_mut();
+    if revision != Revision::NONE {
+        fields.insert(ETAG, tag(revision));
+        fields.insert(REVISION, revision.0.into());
+    }
+    fields.insert(CONTENT_TYPE, HeaderValue::from_static(form.media()));
+    fields.insert(VARY, HeaderValue::from_static("accept"));
+    Ok(response)
+}

@@ -1,0 +1,353 @@
+//! Who asks: by a bearer token (RFC 6750 §2.1), or the certificate of the connection. What came of
+//! it is told by the audit log.
+use crate::counters::ApiCounters;
+use crate::credentials::{CredentialError, now_seconds};
+use crate::guarded_body::GuardedBody;
+use crate::limits::{
+    AUDIT_NAMES_MAX, BODIES_PER_PRINCIPAL_MAX, EXPORTS_PER_PRINCIPAL_MAX,
+    REQUESTS_PER_PRINCIPAL_MAX,
+};
+use crate::principal::{Principal, Verb};
+use crate::problem::Problem;
+use crate::quota::Permit;
+use crate::state::ApiState;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use hyper::body::Body as _;
+use hyper::header::AUTHORIZATION;
+use hyper::{HeaderMap, Method, StatusCode, Uri};
+use records::{Edit, Revision, SetKey};
+use std::fmt::Write;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+use wire::{Name, Rtype};
+use zone_manager::connection_limiter::{self, ConnectionPermit};
+
+/// The other end of a connection.
+#[derive(Clone)]
+pub struct Peer {
+    /// Its address; IPv4 ones come as such, never mapped into IPv6.
+    pub client: IpAddr,
+    /// The names of its certificate, which is verified.
+    pub subjects: Arc<[String]>,
+    /// The place of the connection.
+    pub seat: Arc<ConnectionPermit>,
+}
+
+/// What the audit log tells of a write beside its request line.
+#[derive(Debug, Default)]
+struct AuditNotes {
+    /// Record sets that the request names.
+    changes: Option<usize>,
+    /// The first of them.
+    names: String,
+    reason: Option<Arc<str>>,
+    revision: Option<u64>,
+}
+
+/// Whoever asks, and may ask at all.
+#[derive(Clone, Debug)]
+pub struct Caller(Arc<Principal>, Arc<Mutex<AuditNotes>>);
+
+impl Caller {
+    /// Its name.
+    pub fn name(&self) -> Arc<str> {
+        self.0.name.as_str().into()
+    }
+
+    fn notes(&self) -> MutexGuard<'_, AuditNotes> {
+        self.1.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has the audit log tell which record sets the request is about.
+    pub fn note_edits(&self, edits: &[Edit]) {
+        let mut notes = self.notes();
+        let count = notes.changes.unwrap_or_default();
+        for edit in edits.iter().take(AUDIT_NAMES_MAX.saturating_sub(count)) {
+            let comma = if notes.names.is_empty() { "" } else { ", " };
+            write!(notes.names, "{comma}{} {}", edit.name, edit.rtype).expect("a String takes all");
+        }
+        if count <= AUDIT_NAMES_MAX && count + edits.len() > AUDIT_NAMES_MAX {
+            notes.names += ", …";
+        }
+        notes.changes = Some(count + edits.len());
+    }
+
+    /// Takes one of the exports that its principal may have under way.
+    ///
+    /// # Errors
+    /// It has the most.
+    pub fn begin_export(&self, state: &ApiState) -> Result<Permit, Problem> {
+        state.own_exports.take(&self.0.name).ok_or_else(|| {
+            let what = format!("{EXPORTS_PER_PRINCIPAL_MAX} exports under way");
+            too_many("exports", &self.0, &what)
+        })
+    }
+
+    /// Has the audit log tell why a write is made.
+    pub fn note_reason(&self, reason: Arc<str>) {
+        self.notes().reason = Some(reason);
+    }
+
+    /// Has the audit log tell what was written.
+    pub fn note_revision(&self, revision: Revision) {
+        self.notes().revision = Some(revision.0);
+    }
+
+    /// Whether it may do this to something in a zone.
+    pub fn may_in(&self, verb: Verb, zone: Name<'_>) -> bool {
+        self.0.may_in(verb, zone)
+    }
+
+    /// Whether it may do this to a set.
+    pub fn may(&self, verb: Verb, key: &SetKey) -> bool {
+        self.0.may(verb, key.zone.as_name(), key.name.as_name(), key.rtype)
+    }
+
+    /// Refuses unless it may do this to something in a zone. Whether the zone is there is not told
+    /// to who may not.
+    pub fn check_in(&self, verb: Verb, zone: Name<'_>) -> Result<(), Problem> {
+        self.judge(self.may_in(verb, zone), || format!("{} in the zone {zone}", verb.word()))
+    }
+
+    /// Refuses unless it may do this to a zone as a whole.
+    pub fn check_all_of(&self, verb: Verb, zone: Name<'_>) -> Result<(), Problem> {
+        let may = self.0.may_all_of(verb, zone);
+        self.judge(may, || format!("use `{}` on the zone {zone}", verb.word()))
+    }
+
+    /// Refuses unless it may do this to all zones, whatever they hold.
+    pub fn check_everything(&self, verb: Verb) -> Result<(), Problem> {
+        self.judge(self.0.may_everything(verb), || format!("{} everything", verb.word()))
+    }
+
+    /// Refuses unless it may do this to a set.
+    pub fn check(&self, verb: Verb, key: &SetKey) -> Result<(), Problem> {
+        self.judge(self.may(verb, key), || {
+            format!("{} {} {} in the zone {}", verb.word(), key.name, key.rtype, key.zone)
+        })
+    }
+
+    /// Refuses unless it may write a set: for one that hides all names below its own, those too
+    /// (a delegation, RFC 1034 §4.2.1, and a DNAME, RFC 6672 §2.3).
+    pub fn check_put(&self, key: &SetKey) -> Result<(), Problem> {
+        self.check(Verb::Write, key)?;
+        let SetKey { zone, name, rtype, .. } = key;
+        let (zone, name) = (zone.as_name(), name.as_name());
+        if *rtype != Rtype::DNAME && (*rtype != Rtype::NS || name == zone) {
+            return Ok(());
+        }
+        self.judge(self.0.may_below(Verb::Write, zone, name, *rtype), || {
+            format!(
+                "write {name} {rtype} in the zone {zone}, which hides every name below it (it \
+                 needs `write {zone} *.{name} {rtype}` too)"
+            )
+        })
+    }
+
+    /// Refuses unless it may write a name of a zone and all names below it, which another zone is
+    /// about to take from it.
+    pub fn check_captured(&self, zone: Name<'_>, name: Name<'_>) -> Result<(), Problem> {
+        self.judge(self.0.may_subtree(Verb::Write, zone, name), || {
+            format!(
+                "take {name} and the names below it from the zone {zone} (it needs `write {zone}`, \
+                 or both `write {zone} {name}` and `write {zone} *.{name}`)"
+            )
+        })
+    }
+
+    /// Refuses unless it may look at the server itself and tell it something.
+    pub fn check_operate(&self) -> Result<(), Problem> {
+        self.judge(self.0.may_operate(), || Verb::Operate.word().to_owned())
+    }
+
+    fn judge(&self, may: bool, what: impl FnOnce() -> String) -> Result<(), Problem> {
+        if may { Ok(()) } else { Err(Problem::forbidden(&self.0.name, &what())) }
+    }
+}
+
+/// Lets in who has a credential, and tells the audit log what came of it: of every request that
+/// may change something, and of every one that was refused.
+pub async fn admit(State(state): State<ApiState>, mut request: Request, next: Next) -> Response {
+    let Some(peer) = request.extensions().get::<Peer>().cloned() else {
+        return Problem::unauthenticated("nobody knows who is asking").into_response();
+    };
+    if state.api.credentials.fault().is_some() {
+        state.api.counters.answered(503);
+        let told = "the file of credentials is not good, so nobody is let in: `dunlin status` and \
+                    the log tell why";
+        return Problem::later("credentials", told).into_response();
+    }
+    let principal = match identify(&state, request.headers(), &peer) {
+        Ok(principal) => principal,
+        Err(problem) => {
+            let problem = reject(&state, &peer, &request, problem);
+            return count_refused(&state, problem);
+        }
+    };
+    let request_permit = match take_request(&state, &principal) {
+        Ok(permit) => permit,
+        Err(problem) => return count_refused(&state, problem),
+    };
+    // The connection keeps its place until the response is taken.
+    let serving = (peer.seat.serve(), request_permit);
+    if !request.body().is_end_stream() {
+        let Some(permit) = state.bodies.take(&principal.name) else {
+            let most = BODIES_PER_PRINCIPAL_MAX;
+            let what = format!("{most} requests whose bodies have not arrived");
+            return count_refused(&state, too_many("bodies", &principal, &what));
+        };
+        request = request.map(|body| Body::new(GuardedBody::new(body, permit)));
+    }
+    let notes = Arc::default();
+    request.extensions_mut().insert(Caller(Arc::clone(&principal), Arc::clone(&notes)));
+    let (client, counters) = (peer.client, Arc::clone(&state.api.counters));
+    let (method, uri) = (request.method().clone(), request.uri().clone());
+    let mut asked = Asked { principal, client, method, uri, notes, status: HUNG_UP, counters };
+    let response = next.run(request).await;
+    asked.status = response.status().as_u16();
+    response.map(|body| Body::new(GuardedBody::new(body, serving)))
+}
+
+/// Counts a request of a principal, unless it makes too many.
+fn take_request(state: &ApiState, principal: &Principal) -> Result<Permit, Problem> {
+    if !state.rate_limiter.take(&principal.name, Instant::now()) {
+        let most = state.api.requests_per_second;
+        let told = format!("{} makes more than {most} requests a second", principal.name);
+        return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, "rate", told));
+    }
+    state.requests.take(&principal.name).ok_or_else(|| {
+        let what = format!("{REQUESTS_PER_PRINCIPAL_MAX} requests under way");
+        too_many("requests", principal, &what)
+    })
+}
+
+/// That a principal has more of something at a time than it may.
+fn too_many(rule: &'static str, principal: &Principal, what: &str) -> Problem {
+    let detail = format!("{} has {what}: it has to finish some of them first", principal.name);
+    Problem::new(StatusCode::TOO_MANY_REQUESTS, rule, detail)
+}
+
+fn count_refused(state: &ApiState, problem: Problem) -> Response {
+    state.api.counters.answered(problem.status().as_u16());
+    problem.into_response()
+}
+
+/// What is counted and told where a client hung up before it was answered. What it asked for may
+/// have been done all the same. No response has this status, and others' logs use it for the same.
+const HUNG_UP: u16 = 499;
+
+/// A request that is under way. The audit log is told what came of it, also of one whose client
+/// hung up.
+struct Asked {
+    principal: Arc<Principal>,
+    client: IpAddr,
+    method: Method,
+    uri: Uri,
+    notes: Arc<Mutex<AuditNotes>>,
+    status: u16,
+    counters: Arc<ApiCounters>,
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        let Self { principal, client, method, uri, notes, status, counters } = self;
+        counters.answered(*status);
+        if *status != 403 && matches!(*method, Method::GET | Method::HEAD) {
+            return;
+        }
+        let (principal, path) = (&principal.name, uri.path());
+        let notes = notes.lock().unwrap_or_else(PoisonError::into_inner);
+        let AuditNotes { changes, names, reason, revision } = &*notes;
+        let names = changes.map(|_| names.as_str());
+        tracing::info!(
+            target: "api::audit", principal, %client, %method, path, status, revision, changes,
+            names, reason = reason.as_deref(), "audit: asked"
+        );
+    }
+}
+
+/// Tells who is nobody known that he is, and the log as long as it is not too often. Who guesses is
+/// told to come later; who is known is never held up by who guesses from the same network.
+fn reject(state: &ApiState, peer: &Peer, request: &Request, problem: Problem) -> Problem {
+    let (network, now) = (connection_limiter::client(peer.client), Instant::now());
+    if !state.failed_logins.is_stopped(network, now) {
+        state.failed_logins.count(network, now);
+        let (client, method, path) = (peer.client, request.method(), request.uri().path());
+        tracing::warn!(target: "api::audit", %client, %method, path, "audit: nobody known asked");
+    } else if request.headers().contains_key(AUTHORIZATION) {
+        let told = "too many credentials that are no good came from there: come later";
+        return Problem::new(StatusCode::TOO_MANY_REQUESTS, "guessing", told);
+    }
+    problem
+}
+
+fn identify(state: &ApiState, headers: &HeaderMap, peer: &Peer) -> Result<Arc<Principal>, Problem> {
+    let (credentials, now) = (&state.api.credentials, now_seconds());
+    let mut fields = headers.get_all(AUTHORIZATION).iter();
+    let (found, what) = match (fields.next(), fields.next()) {
+        (None, _) => {
+            let names = peer.subjects.iter().map(String::as_str);
+            let what = "the request has no token, and its connection no known certificate";
+            (credentials.of_subjects(names, now), what)
+        }
+        (Some(field), None) => {
+            let token = field.to_str().ok().and_then(bearer);
+            let found = token.map(|token| credentials.of_token(token, now));
+            let what = "no principal has this token: it was revoked or rotated, or is incomplete";
+            (found.unwrap_or(Err(CredentialError::Unknown)), what)
+        }
+        (Some(_), Some(_)) => {
+            (Err(CredentialError::Unknown), "the request has more than one `Authorization`")
+        }
+    };
+    found.map_err(|error| match error {
+        CredentialError::Unknown => Problem::unauthenticated(format!(
+            "{what}; send `Authorization: Bearer TOKEN` (the commands of `dunlin` take the token \
+             from --token-file or DUNLIN_TOKEN); `dunlin token create` makes one"
+        )),
+        CredentialError::Expired { principal, .. } => Problem::unauthenticated(format!(
+            "the credential of {principal} has expired: `dunlin token rotate {principal}` makes a \
+             new token, to be put where --token-file or DUNLIN_TOKEN say"
+        )),
+    })
+}
+
+/// The token of an `Authorization` field; the scheme's case does not matter (RFC 9110 §11.1).
+fn bearer(field: &str) -> Option<&str> {
+    let (scheme, token) = field.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_hangs_up_is_told_of_all_the_same() {
+        let counters = Arc::new(ApiCounters::default());
+        let principal = Principal::new("ci", vec!["read *".parse().expect("a grant")]);
+        let asked = Asked {
+            principal: Arc::new(principal.expect("a principal")),
+            client: IpAddr::from([192, 0, 2, 1]),
+            method: Method::PUT,
+            uri: Uri::from_static("/v1/zones/example.org"),
+            notes: Arc::default(),
+            status: HUNG_UP,
+            counters: Arc::clone(&counters),
+        };
+        drop(asked);
+        assert_eq!(counters.status().requests["499"], 1);
+    }
+
+    #[test]
+    fn a_token_stands_behind_its_scheme() {
+        assert_eq!(bearer("bEARER  dunlin_1 "), Some("dunlin_1"));
+        for other in ["dunlin_1", "Basic dunlin_1", "Bearer", ""] {
+            assert_eq!(bearer(other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! Credentials are created, read again, rotated, revoked, and expire.
+use super::*;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+
+/// A folder that goes with the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("dunlin-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).expect("a folder");
+        Self(path)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.join("credentials.json")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn new(name: &str, grant: &str, subject: Option<&str>) -> NewCredential {
+    let (grants, subject) = (vec![grant.into()], subject.map(str::to_owned));
+    NewCredential { principal: name.into(), grants, subject, lifetime: None }
+}
+
+fn token(credentials: &Credentials, name: &str) -> String {
+    credentials.create(new(name, "read *", None)).expect("created").expect("a token")
+}
+
+/// The name of the principal that a token lets in now.
+fn principal(credentials: &Credentials, token: &str) -> Result<String, CredentialError> {
+    credentials.of_token(token, now_seconds()).map(|principal| principal.name.clone())
+}
+
+#[test]
+fn a_token_lets_in_until_it_is_revoked_and_after_a_restart() {
+    let folder = Folder::new("token");
+    let credentials = Credentials::open(Some(folder.file()));
+    let secret = token(&credentials, "ci");
+    assert!(secret.starts_with(TOKEN_PREFIX) && secret.len() == TOKEN_PREFIX.len() + 64);
+    assert_eq!(principal(&credentials, &secret), Ok("ci".to_owned()));
+    let again = Credentials::open(Some(folder.file()));
+    assert_eq!(principal(&again, &secret), Ok("ci".to_owned()));
+    assert_ne!(token(&again, "other"), secret);
+    assert!(principal(&again, &secret[..secret.len() - 1]).is_err());
+    again.revoke("ci").expect("revoked");
+    assert!(principal(&again, &secret).is_err());
+    let last = Credentials::open(Some(folder.file()));
+    assert!(principal(&last, &secret).is_err(), "and it stays so");
+}
+
+#[test]
+fn the_file_holds_no_token_and_only_its_owner_reads_it() {
+    let folder = Folder::new("hash");
+    let credentials = Credentials::open(Some(folder.file()));
+    let secret = token(&credentials, "ci");
+    let kept = fs::read_to_string(folder.file()).expect("kept");
+    assert!(!kept.contains(&secret) && !kept.contains(&secret[TOKEN_PREFIX.len()..]), "{kept}");
+    assert_eq!(fs::metadata(folder.file()).expect("kept").mode() & 0o777, 0o600);
+    let all = credentials.list().expect("a good file");
+    assert_eq!((all.len(), all[0].grants.as_slice()), (1, &["read * * *".to_owned()][..]));
+}
+
+#[test]
+fn a_certificate_is_known_by_any_of_its_names() {
+    let folder = Folder::new("subject");
+    let credentials = Credentials::open(Some(folder.file()));
+    let request = new("ci", "read *", Some("spiffe://example.org/ci"));
+    assert_eq!(credentials.create(request), Ok(None));
+    let found = credentials.of_subjects(["ci.example.org", "SPIFFE://example.org/ci"], 0);
+    assert_eq!(found.expect("known").name, "ci");
+    assert!(credentials.of_subjects(["ci.example.org"], 0).is_err());
+    let twice = credentials.create(new("cd", "read *", Some("spiffe://example.org/ci")));
+    assert!(twice.expect_err("whose is it?").contains("another principal's too"));
+}
+
+/// During a hot restart both processes have the file.
+#[test]
+fn the_new_process_reads_what_the_old_one_changed() {
+    let folder = Folder::new("restart");
+    let before = Credentials::open(Some(folder.file()));
+    let gone = token(&before, "gone");
+    let after = Credentials::open(Some(folder.file()));
+    before.revoke("gone").expect("revoked");
+    let made = token(&before, "made");
+    after.read_again().expect("the same file");
+    assert!(principal(&after, &gone).is_err() && principal(&after, &made).is_ok());
+    fs::write(folder.file(), "damaged").expect("written");
+    assert!(after.read_again().is_err());
+    assert!(principal(&after, &made).is_ok(), "those of before still hold");
+}
+
+#[test]
+fn a_leftover_file_with_a_wide_mode_is_replaced() {
+    let folder = Folder::new("mode");
+    let beside = folder.file().with_extension("new");
+    fs::write(&beside, "").expect("written");
+    fs::set_permissions(&beside, fs::Permissions::from_mode(0o666)).expect("ours");
+    token(&Credentials::open(Some(folder.file())), "ci");
+    let mode = fs::metadata(folder.file()).expect("written").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
+fn a_refused_request_changes_nothing() {
+    let folder = Folder::new("wrong");
+    let credentials = Credentials::open(Some(folder.file()));
+    token(&credentials, "ci");
+    for (request, story) in [
+        (new("ci", "read *", None), "already: `dunlin token rotate ci`"),
+        (new("a b", "read *", None), "no name for a principal"),
+        (new("cd", "steal *", None), "not a verb"),
+        (new("cd", "read *", Some("a b")), "alternative names"),
+        (new("cd", "write example.org www.example.net", None), "can never match"),
+    ] {
+        let why = credentials.create(request).expect_err(story);
+        assert!(why.contains(story), "{why}");
+    }
+    let why = credentials.revoke("cd").expect_err("unknown");
+    assert!(why.contains("no principal \"cd\""), "{why}");
+    assert!(credentials.rotate("cd").expect_err("unknown").contains("no principal"));
+    assert_eq!(credentials.list().expect("a good file").len(), 1);
+    let without_folder = Credentials::open(None);
+    let why = without_folder.create(new("ci", "read *", None)).expect_err("no file");
+    assert!(why.contains("data_dir"), "{why}");
+}
+
+#[test]
+fn a_damaged_file_is_refused_and_stays() {
+    let folder = Folder::new("file");
+    for (text, story) in [
+        ("", "not a file of credentials"),
+        (r#"{"format":3,"credentials":[]}"#, "has format 3, this version reads 1 to 2"),
+        (
+            r#"{"format":1,"credentials":[{"principal":"ci","grants":["read *"],
+               "created_seconds":1,"token-sha256":"00"}]}"#,
+            "not SHA-256",
+        ),
+    ] {
+        fs::write(folder.file(), text).expect("written");
+        let credentials = Credentials::open(Some(folder.file()));
+        let told = credentials.fault().expect(story);
+        assert!(told.contains(story), "{told}");
+        let told = credentials.list().expect_err(story);
+        assert!(told.contains(story), "{told}");
+        let left = fs::read_to_string(folder.file()).expect("it stays");
+        assert_eq!(left, text, "it is not overwritten");
+    }
+    fs::remove_file(folder.file()).expect("ours");
+}
+
+/// A user that may write to the folder creates no principal, and overwrites no other file.
+#[test]
+fn planted_credentials_are_refused() {
+    let folder = Folder::new("planted");
+    let secret = token(&Credentials::open(Some(folder.file())), "planted");
+    let expect = |story: &str| {
+        let credentials = Credentials::open(Some(folder.file()));
+        assert!(principal(&credentials, &secret).is_err(), "{story}");
+        let told = credentials.fault().expect(story);
+        assert!(told.contains(story), "{told}");
+        let made = credentials.create(new("ci", "read *", None));
+        assert_eq!(made, Err(told), "nothing is made, and nothing overwritten");
+    };
+    fs::set_permissions(folder.file(), fs::Permissions::from_mode(0o666)).expect("ours");
+    expect("everyone may write to it");
+    fs::set_permissions(folder.file(), fs::Permissions::from_mode(0o660)).expect("ours");
+    let of_group = Credentials::open(Some(folder.file()));
+    assert!(principal(&of_group, &secret).is_ok(), "as Kubernetes makes them for fsGroup");
+    let target = folder.0.join("target");
+    fs::rename(folder.file(), &target).expect("ours");
+    symlink(&target, folder.file()).expect("a link");
+    expect("symbolic link");
+    fs::rename(&target, folder.file()).expect("in place of the link");
+    if is_root() {
+        chown(folder.file(), Some(65_533), None).expect("root");
+        expect("it belongs to user 65533");
+        chown(folder.file(), Some(0), None).expect("root");
+    }
+    let credentials = Credentials::open(Some(folder.file()));
+    assert!(principal(&credentials, &secret).is_ok());
+}
+
+#[test]
+fn credentials_hold_again_once_their_file_is_good() {
+    let folder = Folder::new("mended");
+    let secret = token(&Credentials::open(Some(folder.file())), "ci");
+    let good = fs::read(folder.file()).expect("kept");
+    fs::write(folder.file(), "damaged").expect("written");
+    let credentials = Credentials::open(Some(folder.file()));
+    assert!(credentials.mend().is_err());
+    fs::write(folder.file(), good).expect("written");
+    credentials.mend().expect("good again");
+    assert_eq!(credentials.fault(), None);
+    assert!(principal(&credentials, &secret).is_ok());
+}
+
+#[test]
+fn a_rotated_token_keeps_its_grants_and_ends_the_old_one() {
+    let folder = Folder::new("rotated");
+    let credentials = Credentials::open(Some(folder.file()));
+    let old = token(&credentials, "ci");
+    let grants = credentials.list().expect("a good file").remove(0).grants;
+    let new_token = credentials.rotate("ci").expect("rotated");
+    assert_eq!(principal(&credentials, &old), Err(CredentialError::Unknown));
+    assert_eq!(principal(&credentials, &new_token), Ok("ci".to_owned()));
+    assert_eq!(credentials.list().expect("a good file").remove(0).grants, grants);
+    let of_certificate = new("cert", "read *", Some("ci.example.org"));
+    credentials.create(of_certificate).expect("created");
+    let why = credentials.rotate("cert").expect_err("it has no token");
+    assert!(why.contains("ci.example.org"), "{why}");
+}
+
+#[test]
+fn an_expired_token_is_refused_and_rotation_renews_its_lifetime() {
+    let folder = Folder::new("expired");
+    let credentials = Credentials::open(Some(folder.file()));
+    let hour = Duration::from_secs(3_600);
+    let request = NewCredential { lifetime: Some(hour), ..new("ci", "read *", None) };
+    let token = credentials.create(request).expect("created").expect("a token");
+    let now = now_seconds();
+    assert!(credentials.of_token(&token, now).is_ok());
+    let told = credentials.of_token(&token, now + 3_600).expect_err("an hour later");
+    assert!(matches!(told, CredentialError::Expired { principal, .. } if principal == "ci"));
+    let read = Credentials::open(Some(folder.file()));
+    assert!(read.of_token(&token, now + 3_600).is_err(), "the file keeps it");
+    let renewed = read.rotate("ci").expect("rotated");
+    assert!(read.of_token(&renewed, now + 3_590).is_ok());
+    assert!(read.of_token(&renewed, now + 3_700).is_err());
+}
+
+/// A version that knows no expiry reads the file as long as nothing in it expires.
+#[test]
+fn a_file_without_expiry_has_the_old_format() {
+    let folder = Folder::new("format");
+    let credentials = Credentials::open(Some(folder.file()));
+    let format = || {
+        let text = fs::read_to_string(folder.file()).expect("written");
+        serde_json::from_str::<serde_json::Value>(&text).expect("JSON")["format"].clone()
+    };
+    token(&credentials, "ci");
+    assert_eq!(format(), 1);
+    let lifetime = Some(Duration::from_secs(60));
+    let request = NewCredential { lifetime, ..new("cd", "read *", None) };
+    credentials.create(request).expect("created");
+    assert_eq!(format(), 2);
+    credentials.revoke("cd").expect("revoked");
+    assert_eq!(format(), 1);
+}
+
+#[test]
+fn an_unread_file_is_read_by_the_first_request() {
+    let folder = Folder::new("unread");
+    let secret = token(&Credentials::open(Some(folder.file())), "ci");
+    let credentials = Credentials::unread(Some(folder.file()));
+    assert!(principal(&credentials, &secret).is_err(), "not read yet");
+    assert_eq!(credentials.list().expect("a good file").len(), 1);
+    assert!(principal(&credentials, &secret).is_ok());
+    fs::write(folder.file(), "damaged").expect("written");
+    let damaged = Credentials::unread(Some(folder.file()));
+    assert!(damaged.list().expect_err("damaged").contains("not a file of credentials"));
+}
+
+fn is_root() -> bool {
+    fs::metadata("/proc/self").is_ok_and(|found| found.uid() == 0)
+}

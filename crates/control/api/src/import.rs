@@ -1,0 +1,354 @@
+//! Many record sets as a stream, written a thousand at a time while the rest is on its way.
+use crate::body::{PathParams, media, piece, whole};
+use crate::bulk::{Form, NDJSON, ZONE_FILE};
+use crate::caller::Caller;
+use crate::condition::{expected, tag};
+use crate::description::{MatchCondition, Refusals, ZonePath};
+use crate::limits::{
+    IMPORT_BATCH, IMPORT_BATCH_LEN, IMPORT_UNDER_WAY_MAX, IMPORTS_MAX, LINE_LEN_MAX,
+    ZONE_FILE_LEN_MAX, ZONE_FILE_RECORDS_MAX, ZONE_FILE_WEIGHT,
+};
+use crate::principal::Verb;
+use crate::problem::{Problem, plainly};
+use crate::receipt::{Wait, WaitQuery, wait_live, written};
+use crate::state::{ApiState, blocking};
+use crate::text::{SetBody, read_name, read_owner, read_type, read_value};
+use axum::body::Body;
+use axum::extract::{Extension, Request, State};
+use axum::response::{IntoResponse, Response};
+use bytes::BytesMut;
+use hyper::header::ETAG;
+use model::BrokenRule;
+use records::{
+    Batch, Edit, Pending, Policy, Precondition, Revision, SetKey, SetValue, WriteContext,
+    WriteResult,
+};
+use serde::Serialize;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::SystemTime;
+use utoipa::ToSchema;
+use wire::{Name, NameBuf};
+
+/// What was imported.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Imported {
+    /// Record sets that are as they were sent, those among them that were so before.
+    rrsets: u64,
+    /// Records in them.
+    records: u64,
+    /// When the zone was last written, once they were in it; nothing: there were none.
+    revision: Option<u64>,
+    /// Whether every worker serves them: false, where nobody waited for that, or where DNS does
+    /// not serve all that the zone holds.
+    live: bool,
+    /// Where it was waited for: record sets of the zone that DNS does not serve, whoever wrote
+    /// them. They lie at or below a delegation, below a DNAME, or in a deeper zone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shadowed: Option<u64>,
+}
+
+/// A set and where it stands.
+struct LineEdit {
+    edit: Edit,
+    line: u64,
+    /// Bytes of its line, if that is all there is of it in memory.
+    len: usize,
+}
+
+/// The sets that wait to be written, and the batches on their way to the disk.
+struct Import {
+    state: ApiState,
+    caller: Caller,
+    zone: NameBuf,
+    waiting: Vec<LineEdit>,
+    /// Bytes of their lines.
+    waiting_len: usize,
+    /// Which sets wait: a batch has each once.
+    known: HashSet<(Box<[u8]>, u16)>,
+    under_way: VecDeque<PendingBatch>,
+    /// Who imports and why, and how the next batch expects the zone.
+    context: WriteContext,
+    /// When the zone was last written, as far as that is known.
+    zone_revision: Revision,
+    done: Imported,
+}
+
+/// A batch on its way to the disk.
+struct PendingBatch {
+    writing: Pending<WriteResult>,
+    /// The line of each edit.
+    lines: Vec<u64>,
+    records: u64,
+}
+
+impl Import {
+    fn new(state: ApiState, caller: Caller, zone: NameBuf, context: WriteContext) -> Self {
+        let done = Imported { rrsets: 0, records: 0, revision: None, live: false, shadowed: None };
+        Self {
+            state,
+            caller,
+            zone,
+            waiting: Vec::new(),
+            waiting_len: 0,
+            known: HashSet::new(),
+            under_way: VecDeque::new(),
+            context,
+            zone_revision: Revision::NONE,
+            done,
+        }
+    }
+
+    /// Whether the zone must stay as it was but for this import.
+    fn is_conditional(&self) -> bool {
+        self.context.expect != Precondition::Anything
+    }
+
+    /// Takes a set; writes those that wait when they are enough.
+    async fn take(&mut self, placed: LineEdit) -> Result<(), Problem> {
+        let Edit { name, rtype, view, .. } = &placed.edit;
+        let key =
+            SetKey { zone: self.zone.clone(), name: name.clone(), rtype: *rtype, view: *view };
+        let allowed = self.caller.check_put(&key);
+        allowed.map_err(|problem| problem.at_line(placed.line))?;
+        let id = (name.as_name().as_bytes().to_ascii_lowercase().into(), rtype.0);
+        let is_full = self.waiting.len() >= IMPORT_BATCH || self.waiting_len >= IMPORT_BATCH_LEN;
+        if is_full || self.known.contains(&id) {
+            self.flush().await?;
+        }
+        self.known.insert(id);
+        self.waiting_len += placed.len;
+        self.waiting.push(placed);
+        Ok(())
+    }
+
+    /// Sends what waits on its way, and waits for the oldest if too many are on it.
+    async fn flush(&mut self) -> Result<(), Problem> {
+        // On a condition each batch expects what the one before it left.
+        let most = if self.is_conditional() { 1 } else { IMPORT_UNDER_WAY_MAX };
+        while self.under_way.len() >= most {
+            self.settle().await?;
+        }
+        if self.is_conditional() && self.zone_revision != Revision::NONE {
+            self.context.expect = Precondition::At(self.zone_revision);
+        }
+        self.known.clear();
+        self.waiting_len = 0;
+        let waiting = std::mem::take(&mut self.waiting);
+        let count = |placed: &LineEdit| placed.edit.put.as_ref().map_or(0, |put| put.data.len());
+        let records = waiting.iter().map(count).sum::<usize>() as u64;
+        let (edits, lines): (Vec<_>, _) =
+            waiting.into_iter().map(|placed| (placed.edit, placed.line)).unzip();
+        self.caller.note_edits(&edits);
+        let context = WriteContext { when: SystemTime::now(), ..self.context.clone() };
+        let writing =
+            self.state.records()?.write(Batch { zone: self.zone.clone(), edits, context });
+        self.under_way.push_back(PendingBatch { writing, lines, records });
+        Ok(())
+    }
+
+    /// Waits for the oldest batch.
+    async fn settle(&mut self) -> Result<(), Problem> {
+        let Some(PendingBatch { writing, lines, records }) = self.under_way.pop_front() else {
+            return Ok(());
+        };
+        let mut line = 0;
+        let done = written(writing, |edit, field| {
+            line = lines.get(edit).copied().unwrap_or_default();
+            plainly(edit, field)
+        });
+        match done.await {
+            Ok(WriteResult { zone, .. }) => {
+                self.done.rrsets += lines.len() as u64;
+                self.done.records += records;
+                self.zone_revision = zone;
+                if !lines.is_empty() {
+                    self.done.revision = Some(zone.0);
+                    self.caller.note_revision(zone);
+                }
+                Ok(())
+            }
+            Err(problem) => Err(problem.at_line(line)),
+        }
+    }
+
+    /// Waits for all of it.
+    async fn finish(&mut self, wait: Option<Wait>) -> Result<(), Problem> {
+        let is_unchecked = self.is_conditional()
+            && self.zone_revision == Revision::NONE
+            && self.under_way.is_empty();
+        if !self.waiting.is_empty() || is_unchecked {
+            self.flush().await?;
+        }
+        while !self.under_way.is_empty() {
+            self.settle().await?;
+        }
+        if let (Some(revision), Some(Wait::Live)) = (self.done.revision, wait) {
+            wait_live(&self.state, Revision(revision)).await?;
+            let zone = self.zone.clone();
+            let count = self.state.read(move |records| Ok(records.count_shadowed(zone.as_name())));
+            let shadowed = count.await?;
+            self.done.live = shadowed == 0;
+            self.done.shadowed = Some(shadowed).filter(|count| *count > 0);
+        }
+        Ok(())
+    }
+
+    /// Tells which of what was sent is on the disk, though the import ends here.
+    async fn give_up(mut self, problem: Problem) -> Problem {
+        while !self.under_way.is_empty() {
+            // The first thing that is wrong is told.
+            let _ = self.settle().await;
+        }
+        problem.written(self.done.rrsets)
+    }
+}
+
+/// Writes many record sets, whatever they held: `application/x-ndjson`, a record set a line as
+/// the export gives it, or `text/dns`, a zone file. They are written a thousand at a time, each
+/// thousand whole. The first that is wrong ends it; what was on its way behind it may be written
+/// all the same. The problem tells its line, and how many sets were written in all. With
+/// `If-Match` each thousand is written only if the zone is as it was, but for those before it.
+#[utoipa::path(
+    post, path = "/v1/zones/{zone}/import", tag = "rrsets",
+    params(
+        ZonePath,
+        WaitQuery,
+        MatchCondition,
+    ),
+    request_body(content((String = "application/x-ndjson"), (String = "text/dns"))),
+    responses(
+        (status = 200, body = Imported, description = "Imported, on the disk",
+            headers(("ETag" = String))),
+        Refusals,
+    )
+)]
+pub async fn import(
+    State(state): State<ApiState>,
+    Extension(caller): Extension<Caller>,
+    PathParams(ZonePath { zone }): PathParams<ZonePath>,
+    crate::body::QueryParams(query): crate::body::QueryParams<WaitQuery>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let zone = read_name(&zone, "zone")?;
+    caller.check_in(Verb::Write, zone.as_name())?;
+    let context = query.context(&caller, expected(request.headers())?)?;
+    let form = Form::of(&media(request.headers()));
+    let form = form.ok_or_else(|| Problem::media(&[NDJSON, ZONE_FILE]))?;
+    let _turn = Arc::clone(&state.imports).try_acquire_owned().map_err(|_| {
+        Problem::later("busy", format!("{IMPORTS_MAX} imports are under way: come later"))
+    })?;
+    let mut import = Import::new(state, caller, zone, context);
+    let taken = match form {
+        Form::Ndjson => lines(&mut import, request.into_body()).await,
+        Form::ZoneFile => zone_file(&mut import, request.into_body()).await,
+    };
+    let done = match taken {
+        Ok(()) => import.finish(query.wait).await,
+        wrong => wrong,
+    };
+    match done {
+        Ok(()) if import.zone_revision == Revision::NONE => {
+            Ok(axum::Json(import.done).into_response())
+        }
+        Ok(()) => {
+            let tag = tag(import.zone_revision);
+            Ok(([(ETAG, tag)], axum::Json(import.done)).into_response())
+        }
+        Err(problem) => Err(import.give_up(problem).await),
+    }
+}
+
+/// Takes a body line by line as it comes.
+async fn lines(import: &mut Import, mut body: Body) -> Result<(), Problem> {
+    // Up to `seen` there is no end of a line.
+    let (mut rest, mut line, mut seen) = (BytesMut::new(), 0, 0);
+    loop {
+        while let Some(end) = rest[seen..].iter().position(|byte| *byte == b'\n') {
+            line += 1;
+            let end = seen + end;
+            take_line(import, &rest.split_to(end + 1)[..end], line).await?;
+            seen = 0;
+        }
+        seen = rest.len();
+        if rest.len() > LINE_LEN_MAX {
+            let what = format!("a line has {LINE_LEN_MAX} bytes at most");
+            let problem = Problem::invalid("line", BrokenRule::LIMIT, what);
+            return Err(problem.at_line(line + 1));
+        }
+        match piece(&mut body).await.map_err(|problem| problem.at_line(line + 1))? {
+            Some(data) => rest.extend_from_slice(&data),
+            None => return take_line(import, &rest, line + 1).await,
+        }
+    }
+}
+
+async fn take_line(import: &mut Import, text: &[u8], line: u64) -> Result<(), Problem> {
+    if text.trim_ascii().is_empty() {
+        return Ok(());
+    }
+    let edit = read_line(text, import.zone.as_name());
+    let edit = edit.map_err(|problem| problem.at_line(line))?;
+    import.take(LineEdit { edit, line, len: text.len() }).await
+}
+
+fn read_line(text: &[u8], origin: Name<'_>) -> Result<Edit, Problem> {
+    let set: SetBody = serde_json::from_slice(text)
+        .map_err(|why| Problem::unreadable("line", format!("is no record set: {why}")))?;
+    let name = read_owner(&set.name, origin, "name")?;
+    let rtype = read_type(&set.rtype, "type")?;
+    let value = read_value(&set.value(), rtype, "")?;
+    Ok(Edit::put(name, rtype, value))
+}
+
+/// Takes a zone file, whose sets are put together before any is written.
+async fn zone_file(import: &mut Import, body: Body) -> Result<(), Problem> {
+    let read = whole(&import.state, body, ZONE_FILE_LEN_MAX, ZONE_FILE_WEIGHT);
+    // The room is what the sets take, too.
+    let (text, _room) = read.await?;
+    let zone = import.zone.clone();
+    for placed in blocking(move || gather(&text, zone.as_name())).await?? {
+        import.take(placed).await?;
+    }
+    Ok(())
+}
+
+/// The record sets of a zone file, in the order in which they begin.
+fn gather(mut text: &[u8], origin: Name<'_>) -> Result<Vec<LineEdit>, Problem> {
+    let mut sets: Vec<LineEdit> = Vec::new();
+    let mut known: HashMap<(Box<[u8]>, u16), usize> = HashMap::new();
+    let mut count = 0;
+    let read = zonefile::read_stream(&mut text, origin, &mut |record| {
+        count += 1;
+        if count > ZONE_FILE_RECORDS_MAX {
+            return Err(format!(
+                "more than {ZONE_FILE_RECORDS_MAX} records: send them in parts, or as {NDJSON}"
+            ));
+        }
+        let id = (record.owner.as_bytes().to_ascii_lowercase().into(), record.rtype.0);
+        let number = *known.entry(id).or_insert_with(|| {
+            let value = SetValue { ttl: record.ttl, policy: Policy::All, data: Vec::new() };
+            let edit = Edit::put(record.owner.into(), record.rtype, value);
+            sets.push(LineEdit { edit, line: record.place.line, len: 0 });
+            sets.len() - 1
+        });
+        if let Some(value) = &mut sets[number].edit.put {
+            // Records of one set have one TTL (RFC 2181 §5.2): the shortest.
+            value.ttl = value.ttl.min(record.ttl);
+            value.data.push(record.rdata.into());
+        }
+        Ok(())
+    });
+    match read {
+        Ok(_) => Ok(sets),
+        Err(failure) => {
+            let Some(error) = failure.errors.first() else {
+                return Err(Problem::unreadable("body", "is no zone file"));
+            };
+            let place = error.place();
+            let help = error.help.as_ref().map(|help| format!(" ({help})")).unwrap_or_default();
+            let what = format!("column {}: {}{help}", place.column, error.what);
+            Err(Problem::invalid("line", error.rule, what).at_line(place.line))
+        }
+    }
+}

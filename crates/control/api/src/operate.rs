@@ -1,0 +1,299 @@
+//! The server itself: its status and lifecycle, the cache, and the servers it asks.
+use crate::body::{Json, PathParams, QueryParams};
+use crate::caller::Caller;
+use crate::condition;
+use crate::description::Refusals;
+use crate::limits::STATUS_TIME_MAX;
+use crate::problem::Problem;
+use crate::state::ApiState;
+use axum::extract::{Extension, State};
+use hyper::HeaderMap;
+use model::BrokenRule;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+use utoipa::{IntoParams, ToSchema};
+use zone_manager::command::{Command, CommandOutcome, FlushScope, ThreadCacheEntry, ThreadFlushed};
+use zone_manager::status::{ServerState as Stage, Status, UpstreamStatus, ZoneState};
+
+/// All that the server tells of itself: what `dunlin status -o json` shows.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(transparent)]
+#[schema(value_type = Object)]
+pub struct StatusBody(Status);
+
+/// How far a server is.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Lifecycle {
+    /// `init` until every zone was tried and it answers, `running`, then `ending`.
+    state: LifecycleState,
+    /// Whether clients should be sent to it.
+    ready: bool,
+    /// Zones that were never loaded, of files and of the store: they answer SERVFAIL.
+    unloaded: Vec<String>,
+}
+
+/// How far a server is, in a word.
+#[derive(Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+enum LifecycleState {
+    /// It loads its zones, and does not answer.
+    Init,
+    /// It answers.
+    Running,
+    /// It still answers, and will end soon.
+    Ending,
+}
+
+/// What of the cache.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub struct CacheQuery {
+    /// The name.
+    name: String,
+    /// Only this type.
+    #[serde(rename = "type")]
+    rtype: Option<String>,
+}
+
+/// What of the cache is to go.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub struct FlushQuery {
+    /// The name; without one, all.
+    name: Option<String>,
+    /// All names below it, too.
+    subtree: Option<bool>,
+}
+
+/// What each thread keeps of a name.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct CacheEntries {
+    #[schema(value_type = Vec<Object>)]
+    threads: Vec<ThreadCacheEntry>,
+}
+
+/// What went, of each thread.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct CacheFlushed {
+    /// Answers that went, of all threads together.
+    answers: u64,
+    #[schema(value_type = Vec<Object>)]
+    threads: Vec<ThreadFlushed>,
+}
+
+/// The servers that others' names are asked of.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Upstreams {
+    #[schema(value_type = Vec<Object>)]
+    upstreams: Vec<UpstreamStatus>,
+}
+
+/// What is to become of a server.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct UpstreamBody {
+    /// Whether it is to be asked no more.
+    drained: bool,
+}
+
+/// For whose names a server is asked no more, or again.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Drained {
+    suffixes: Vec<String>,
+}
+
+async fn gather(state: &ApiState) -> Result<Status, Problem> {
+    let (operator, gathering) = (Arc::clone(&state.api.operator), Arc::clone(&state.gathering));
+    let gathered = async {
+        // Whoever asks often makes nobody else wait for more than this.
+        let turn = gathering.lock_owned().await;
+        spawn_blocking(move || {
+            let status = operator.status();
+            drop(turn);
+            status
+        })
+        .await
+    };
+    match timeout(STATUS_TIME_MAX, gathered).await {
+        Ok(Ok(status)) => Ok(status),
+        Ok(Err(_)) => Err(Problem::later("status", "the status cannot be gathered: see the log")),
+        Err(_) => Err(Problem::later("status", "the status takes too long to gather")),
+    }
+}
+
+/// What the server tells of itself.
+#[utoipa::path(
+    get, path = "/v1/status", tag = "operate",
+    responses(
+        (status = 200, body = StatusBody, description = "The status"),
+        Refusals,
+    )
+)]
+pub async fn status(
+    State(state): State<ApiState>,
+    Extension(caller): Extension<Caller>,
+) -> Result<axum::Json<StatusBody>, Problem> {
+    caller.check_operate()?;
+    gather(&state).await.map(StatusBody).map(axum::Json)
+}
+
+/// Whether clients should be sent to it. Everybody with a credential may ask.
+#[utoipa::path(
+    get, path = "/v1/lifecycle", tag = "operate",
+    responses(
+        (status = 200, body = Lifecycle, description = "The lifecycle"),
+        Refusals,
+    )
+)]
+pub async fn lifecycle(
+    State(state): State<ApiState>,
+    Extension(caller): Extension<Caller>,
+) -> Result<axum::Json<Lifecycle>, Problem> {
+    let status = gather(&state).await?;
+    let state = match status.state {
+        Stage::Starting => LifecycleState::Init,
+        Stage::Serving => LifecycleState::Running,
+        Stage::Draining => LifecycleState::Ending,
+    };
+    let unloaded = status.zones.into_iter().filter(|zone| zone.state == ZoneState::Unloaded);
+    let of_store = status.store.into_iter().flat_map(|store| store.servfail_zones);
+    let unloaded = unloaded.map(|zone| zone.name).chain(of_store.map(|zone| zone.name));
+    // Which zones there are is told to operators.
+    let unloaded = match caller.check_operate() {
+        Ok(()) => unloaded.collect(),
+        Err(_) => Vec::new(),
+    };
+    Ok(axum::Json(Lifecycle { ready: status.state.is_ready(), state, unloaded }))
+}
+
+async fn command(
+    state: &ApiState,
+    field: &str,
+    command: Command,
+) -> Result<CommandOutcome, Problem> {
+    let told = state.api.operator.command(command).await;
+    told.map_err(|why| Problem::later("not-done", why).of_field(field))
+}
+
+fn unexpected(outcome: &CommandOutcome) -> Problem {
+    Problem::later("not-done", format!("it did something else: {outcome:?}"))
+}
+
+fn name(text: &str) -> Result<(), Problem> {
+    crate::text::read_name(text, "name").map(drop)
+}
+
+/// What is kept of others' names.
+#[utoipa::path(
+    get, path = "/v1/cache", tag = "operate", params(CacheQuery),
+    responses(
+        (status = 200, body = CacheEntries, description = "The cached answers"),
+        Refusals,
+    )
+)]
+pub async fn show_cache(
+    State(state): State<ApiState>,
+    Extension(caller): Extension<Caller>,
+    QueryParams(query): QueryParams<CacheQuery>,
+) -> Result<axum::Json<CacheEntries>, Problem> {
+    caller.check_operate()?;
+    name(&query.name)?;
+    if let Some(text) = &query.rtype {
+        crate::text::read_type(text, "type")?;
+    }
+    let asked = Command::Show { name: query.name, rtype: query.rtype };
+    match command(&state, "name", asked).await? {
+        CommandOutcome::Shown(threads) => Ok(axum::Json(CacheEntries { threads })),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// Has every thread forget what it keeps of a name, of all names below it, or of all.
+#[utoipa::path(
+    delete, path = "/v1/cache", tag = "operate", params(FlushQuery),
+    responses(
+        (status = 200, body = CacheFlushed, description = "What was removed"),
+        Refusals,
+    )
+)]
+pub async fn flush_cache(
+    State(state): State<ApiState>,
+    Extension(caller): Extension<Caller>,
+    QueryParams(query): QueryParams<FlushQuery>,
+    headers: HeaderMap,
+) -> Result<axum::Json<CacheFlushed>, Problem> {
+    caller.check_operate()?;
+    condition::none(&headers)?;
+    if let Some(text) = &query.name {
+        name(text)?;
+    }
+    let scope = match (query.name, query.subtree == Some(true)) {
+        (Some(name), false) => FlushScope::Name(name),
+        (Some(name), true) => FlushScope::Subtree(name),
+        (None, false) => FlushScope::All,
+        (None, true) => {
+            let what = "needs a name that the subtree is below";
+            return Err(Problem::invalid("subtree", BrokenRule::SYNTAX, what));
+        }
+    };
+    match command(&state, "name", Command::Flush(scope)).await? {
+        CommandOutcome::Flushed(threads) => {
+            let answers = threads.iter().map(|thread| thread.answers).sum();
+            Ok(axum::Json(CacheFlushed { answers, threads }))
+        }
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// The servers that others' names are asked of, and whether they answer.
+#[utoipa::path(
+    get, path = "/v1/upstreams", tag = "operate",
+    responses(
+        (status = 200, body = Upstreams, description = "The upstreams"),
+        Refusals,
+    )
+)]
+pub async fn list_upstreams(
+    State(state): State<ApiState>,
+    Extension(caller): Extension<Caller>,
+) -> Result<axum::Json<Upstreams>, Problem> {
+    caller.check_operate()?;
+    Ok(axum::Json(Upstreams { upstreams: gather(&state).await?.upstreams }))
+}
+
+/// Has a server be asked no more, or again.
+#[utoipa::path(
+    put, path = "/v1/upstreams/{server}", tag = "operate",
+    params(("server" = String, Path, description = "The server, as the list has it")),
+    request_body = UpstreamBody,
+    responses(
+        (status = 200, body = Drained, description = "The rules that use it"),
+        Refusals,
+    )
+)]
+pub async fn put_upstream(
+    State(state): State<ApiState>,
+    Extension(caller): Extension<Caller>,
+    PathParams(server): PathParams<String>,
+    headers: HeaderMap,
+    Json(body, _room): Json<UpstreamBody>,
+) -> Result<axum::Json<Drained>, Problem> {
+    caller.check_operate()?;
+    condition::none(&headers)?;
+    let status = gather(&state).await?;
+    let is_it = |upstream: &UpstreamStatus| {
+        upstream.server == server || upstream.server.strip_suffix(":53") == Some(&server)
+    };
+    if !status.upstreams.iter().any(is_it) {
+        let detail = format!("nobody is asked at {server:?}: /v1/upstreams lists who is");
+        return Err(Problem::missing(detail));
+    }
+    match command(&state, "server", Command::Drain { server, drained: body.drained }).await? {
+        CommandOutcome::Drained(suffixes) => Ok(axum::Json(Drained { suffixes })),
+        other => Err(unexpected(&other)),
+    }
+}

@@ -1,0 +1,425 @@
+//! Who asks, and what they may: one principal with grants behind every credential.
+use crate::limits::{GRANT_TYPES_MAX, GRANTS_MAX, PRINCIPAL_LEN_MAX};
+use std::fmt;
+use std::str::FromStr;
+use wire::{Name, NameBuf, Rtype};
+
+/// What may be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// To read zones, record sets and journals.
+    Read,
+    /// To write and delete record sets.
+    Write,
+    /// To create and delete zones.
+    Zones,
+    /// To see the status, and to look at and empty the cache.
+    Operate,
+}
+
+impl Verb {
+    /// Every verb.
+    pub const ALL: [Self; 4] = [Self::Read, Self::Write, Self::Zones, Self::Operate];
+
+    /// Its word in a grant.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Zones => "zones",
+            Self::Operate => "operate",
+        }
+    }
+}
+
+/// Names: all, one, or those of a form. A `*` on the left stands for one or more labels, one
+/// elsewhere for one label.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Pattern {
+    /// Every name.
+    All,
+    /// Names of this form.
+    Of(Box<NameBuf>),
+}
+
+impl Pattern {
+    /// Whether a name is one of them.
+    pub fn matches(&self, name: Name<'_>) -> bool {
+        let Self::Of(pattern) = self else { return true };
+        let mut wanted: Vec<&[u8]> = pattern.as_name().labels().collect();
+        let mut found: Vec<&[u8]> = name.labels().collect();
+        if wanted.first() == Some(&&b"*"[..]) && found.len() > wanted.len() {
+            found.drain(..found.len() - wanted.len());
+        }
+        wanted.len() == found.len() && wanted.drain(..).zip(found).all(is_alike)
+    }
+
+    /// Whether one of these names can lie in one of the zones of another pattern.
+    fn can_lie_in(&self, zones: &Self) -> bool {
+        let (Self::Of(names), Self::Of(zones)) = (self, zones) else { return true };
+        let [(names, any_deeper), (zones, any_zone_deeper)] = [names, zones].map(|pattern| {
+            let mut labels: Vec<&[u8]> = pattern.as_name().labels().collect();
+            let is_open = labels.first() == Some(&&b"*"[..]);
+            if is_open {
+                labels.remove(0);
+            }
+            (labels, is_open)
+        });
+        // An open zone has one label more than its pattern, at least.
+        let is_deep_enough =
+            any_deeper || names.len() >= zones.len() + usize::from(any_zone_deeper);
+        is_deep_enough && names.into_iter().rev().zip(zones.into_iter().rev()).all(is_compatible)
+    }
+
+    /// Whether every name below a name is one of them.
+    pub fn matches_below(&self, name: Name<'_>) -> bool {
+        let Self::Of(pattern) = self else { return true };
+        let mut wanted: Vec<&[u8]> = pattern.as_name().labels().collect();
+        if wanted.first() != Some(&&b"*"[..]) {
+            return false;
+        }
+        wanted.remove(0);
+        let found: Vec<&[u8]> = name.labels().collect();
+        let more = found.len().checked_sub(wanted.len());
+        more.is_some_and(|more| wanted.into_iter().zip(found.into_iter().skip(more)).all(is_alike))
+    }
+}
+
+fn is_compatible((one, other): (&[u8], &[u8])) -> bool {
+    one == b"*" || is_alike((other, one))
+}
+
+fn is_alike((wanted, found): (&[u8], &[u8])) -> bool {
+    wanted == b"*" || wanted.eq_ignore_ascii_case(found)
+}
+
+impl FromStr for Pattern {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "*" {
+            return Ok(Self::All);
+        }
+        zonefile::read_name(text).map(Box::new).map(Self::Of).map_err(|fault| {
+            format!("{text:?} is neither a name nor a pattern such as *.example.org: it {fault}")
+        })
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All => f.write_str("*"),
+            Self::Of(name) => write!(f, "{name}"),
+        }
+    }
+}
+
+/// What may be done to what: `VERBS [ZONE [NAMES [TYPES]]]`, such as
+/// `read,write example.org *.web.example.org A,AAAA`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// What may be done.
+    pub verbs: Vec<Verb>,
+    /// In which zones.
+    pub zones: Pattern,
+    /// To which names in them.
+    pub names: Pattern,
+    /// To sets of which types; none: all.
+    pub types: Vec<Rtype>,
+}
+
+impl FromStr for Grant {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut words = text.split_whitespace();
+        let verbs = words.next().ok_or_else(|| format!("an empty grant; {GRANT_FORM}"))?;
+        let verbs = verbs.split(',').map(read_verb).collect::<Result<Vec<_>, _>>()?;
+        let zones = words.next().map(Pattern::from_str).transpose()?;
+        let needs_zone = verbs.iter().any(|verb| *verb != Verb::Operate);
+        if needs_zone && zones.is_none() {
+            return Err(format!("{text:?} names no zone, `*` for all; {GRANT_FORM}"));
+        }
+        let names = words.next().map_or(Ok(Pattern::All), Pattern::from_str)?;
+        let types = words.next().map_or(Ok(Vec::new()), read_types)?;
+        if let Some(word) = words.next() {
+            return Err(format!("{word:?} is one word too many; {GRANT_FORM}"));
+        }
+        Ok(Self { verbs, zones: zones.unwrap_or(Pattern::All), names, types })
+    }
+}
+
+impl Grant {
+    /// Refuses a grant that no request can ever match.
+    ///
+    /// # Errors
+    /// What in it excludes what.
+    pub fn check_matchable(&self) -> Result<(), String> {
+        let never = |why: String| Err(format!("the grant `{self}` can never match: {why}"));
+        if !self.names.can_lie_in(&self.zones) {
+            return never(format!("no name {} lies in a zone {}", self.names, self.zones));
+        }
+        if let Some(rtype) = self.types.iter().find(|rtype| rtype.is_meta()) {
+            return never(format!("no record has the type {rtype}"));
+        }
+        let is_whole = self.names == Pattern::All && self.types.is_empty();
+        if self.verbs == [Verb::Zones] && !is_whole {
+            return never("`zones` is about whole zones: leave out names and types".into());
+        }
+        Ok(())
+    }
+}
+
+const GRANT_FORM: &str = "a grant is `VERBS ZONE [NAMES [TYPES]]`, such as `read,write example.org \
+                          *.example.org A,AAAA`";
+
+fn read_verb(word: &str) -> Result<Verb, String> {
+    Verb::ALL.into_iter().find(|verb| verb.word() == word).ok_or_else(|| {
+        let words = Verb::ALL.map(Verb::word).join(", ");
+        format!("{word:?} is not a verb: there are {words}; {GRANT_FORM}")
+    })
+}
+
+fn read_types(text: &str) -> Result<Vec<Rtype>, String> {
+    if text == "*" {
+        return Ok(Vec::new());
+    }
+    let read = |word: &str| {
+        let rtype = word.to_ascii_uppercase().parse();
+        rtype.map_err(|()| format!("{word:?} is not a type such as AAAA or TYPE65280"))
+    };
+    let types: Vec<Rtype> = text.split(',').map(read).collect::<Result<_, _>>()?;
+    match types.len() > GRANT_TYPES_MAX {
+        true => Err(format!("a grant names {GRANT_TYPES_MAX} types at most, or `*`")),
+        false => Ok(types),
+    }
+}
+
+impl fmt::Display for Grant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verbs: Vec<&str> = self.verbs.iter().map(|verb| verb.word()).collect();
+        write!(f, "{} {} {} ", verbs.join(","), self.zones, self.names)?;
+        if self.types.is_empty() {
+            return f.write_str("*");
+        }
+        let types: Vec<String> = self.types.iter().map(ToString::to_string).collect();
+        f.write_str(&types.join(","))
+    }
+}
+
+/// Who asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Principal {
+    /// The name that the journal and the audit log give.
+    pub name: String,
+    /// What they may.
+    pub grants: Vec<Grant>,
+}
+
+impl Principal {
+    /// A principal of a valid name and some grants.
+    ///
+    /// # Errors
+    /// What is wrong with the name, or that grants are none or too many.
+    pub fn new(name: &str, grants: Vec<Grant>) -> Result<Self, String> {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.@".contains(&byte);
+        if name.is_empty() || name.len() > PRINCIPAL_LEN_MAX || !name.bytes().all(is_plain) {
+            return Err(format!(
+                "{name:?} is no name for a principal: 1 to {PRINCIPAL_LEN_MAX} letters, digits, \
+                 and any of - _ . @"
+            ));
+        }
+        if grants.is_empty() || grants.len() > GRANTS_MAX {
+            return Err(format!("a principal has 1 to {GRANTS_MAX} grants; {GRANT_FORM}"));
+        }
+        Ok(Self { name: name.to_owned(), grants })
+    }
+
+    /// Whether a grant lets this be done to something in a zone.
+    pub fn may_in(&self, verb: Verb, zone: Name<'_>) -> bool {
+        self.of(verb).any(|grant| grant.zones.matches(zone))
+    }
+
+    /// Whether a grant lets this be done to a zone as a whole, whatever its names and types.
+    pub fn may_all_of(&self, verb: Verb, zone: Name<'_>) -> bool {
+        let is_whole = |grant: &Grant| grant.names == Pattern::All && grant.types.is_empty();
+        self.of(verb).any(|grant| grant.zones.matches(zone) && is_whole(grant))
+    }
+
+    /// Whether a grant lets this be done to all zones, whatever their names and types.
+    pub fn may_everything(&self, verb: Verb) -> bool {
+        let is_all = |grant: &Grant| {
+            let Grant { zones, names, types, .. } = grant;
+            *zones == Pattern::All && *names == Pattern::All && types.is_empty()
+        };
+        self.of(verb).any(is_all)
+    }
+
+    /// Whether a grant lets this be done to a record set.
+    pub fn may(&self, verb: Verb, zone: Name<'_>, name: Name<'_>, rtype: Rtype) -> bool {
+        self.of(verb).any(|grant| {
+            grant.zones.matches(zone)
+                && grant.names.matches(name)
+                && (grant.types.is_empty() || grant.types.contains(&rtype))
+        })
+    }
+
+    /// Whether grants let this be done to sets of a type at every name below a name of a zone.
+    pub fn may_below(&self, verb: Verb, zone: Name<'_>, name: Name<'_>, rtype: Rtype) -> bool {
+        self.of(verb).any(|grant| {
+            grant.zones.matches(zone)
+                && grant.names.matches_below(name)
+                && (grant.types.is_empty() || grant.types.contains(&rtype))
+        })
+    }
+
+    /// Whether grants let this be done to a name of a zone and to all names below it, whatever
+    /// their types.
+    pub fn may_subtree(&self, verb: Verb, zone: Name<'_>, name: Name<'_>) -> bool {
+        let of_zone = |grant: &&Grant| grant.zones.matches(zone) && grant.types.is_empty();
+        self.of(verb).filter(of_zone).any(|grant| grant.names.matches(name))
+            && self.of(verb).filter(of_zone).any(|grant| grant.names.matches_below(name))
+    }
+
+    /// Whether the server itself may be looked at and told something.
+    pub fn may_operate(&self) -> bool {
+        self.of(Verb::Operate).next().is_some()
+    }
+
+    fn of(&self, verb: Verb) -> impl Iterator<Item = &Grant> {
+        self.grants.iter().filter(move |grant| grant.verbs.contains(&verb))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> NameBuf {
+        NameBuf::from_text(text.as_bytes(), Name::ROOT).expect("a name")
+    }
+
+    #[test]
+    fn patterns_match_whole_labels() {
+        for (pattern, found, expected) in [
+            ("*", "a.example.org", true),
+            ("example.org", "EXAMPLE.org", true),
+            ("example.org", "evilexample.org", false),
+            ("example.org", "a.example.org", false),
+            ("*.example.org", "example.org", false),
+            ("*.example.org", "a.example.org", true),
+            ("*.example.org", "*.example.org", true),
+            ("*.example.org", "a.b.example.org", true),
+            ("*.example.org", "a.evilexample.org", false),
+            ("_acme-challenge.*.example.org", "_acme-challenge.a.example.org", true),
+            ("_acme-challenge.*.example.org", "_acme-challenge.a.b.example.org", false),
+            ("_acme-challenge.*.example.org", "a.example.org", false),
+        ] {
+            let pattern: Pattern = pattern.parse().expect("a pattern");
+            assert_eq!(pattern.matches(name(found).as_name()), expected, "{pattern} {found}");
+        }
+    }
+
+    #[test]
+    fn patterns_cover_what_is_below_a_name() {
+        for (pattern, above, expected) in [
+            ("*", "a.example.org", true),
+            ("example.org", "example.org", false),
+            ("*.example.org", "example.org", true),
+            ("*.example.org", "a.b.EXAMPLE.org", true),
+            ("*.example.org", "org", false),
+            ("*.example.org", "evilexample.org", false),
+            ("*.*.example.org", "example.org", false),
+            ("*.*.example.org", "a.example.org", true),
+            ("_acme-challenge.*.example.org", "example.org", false),
+        ] {
+            let pattern: Pattern = pattern.parse().expect("a pattern");
+            assert_eq!(pattern.matches_below(name(above).as_name()), expected, "{pattern} {above}");
+        }
+    }
+
+    #[test]
+    fn grants_are_read_and_written() {
+        for (text, written) in [
+            ("read *", "read * * *"),
+            ("operate", "operate * * *"),
+            (
+                "read,write example.org *.web.example.org a,AAAA",
+                "read,write example.org. *.web.example.org. A,AAAA",
+            ),
+        ] {
+            let grant: Grant = text.parse().expect("a grant");
+            assert_eq!(grant.to_string(), written);
+            assert_eq!(written.parse(), Ok(grant));
+        }
+        for (wrong, story) in [
+            ("", "an empty grant"),
+            ("read", "names no zone"),
+            ("steal *", "\"steal\" is not a verb: there are read, write, zones, operate"),
+            ("read a..b", "neither a name nor a pattern"),
+            ("read * * BOGUS", "\"BOGUS\" is not a type"),
+            ("read * * * *", "one word too many"),
+        ] {
+            let told = wrong.parse::<Grant>().expect_err(wrong);
+            assert!(told.contains(story), "{wrong}: {told}");
+        }
+    }
+
+    #[test]
+    fn grants_that_can_never_match_are_refused() {
+        for (text, expected) in [
+            ("write example.org *.example.org A", None),
+            ("write example.org example.org", None),
+            ("write example.org *.org", None),
+            ("write *.example.org a.b.example.org", None),
+            ("write *.example.org *.*.example.org", None),
+            ("write * www.example.org", None),
+            ("operate", None),
+            ("read,zones example.org *.example.org", None),
+            ("write example.org www.example.net", Some("lies in a zone")),
+            ("write example.org www", Some("lies in a zone")),
+            ("write example.org *.example.net", Some("lies in a zone")),
+            ("write *.example.org example.org", Some("lies in a zone")),
+            ("write a.example.org b.*.org", Some("lies in a zone")),
+            ("read example.org * ANY", Some("no record has the type")),
+            ("zones example.org *.example.org", Some("whole zones")),
+            ("zones example.org * A", Some("whole zones")),
+        ] {
+            let grant: Grant = text.parse().expect("a grant");
+            match (grant.check_matchable(), expected) {
+                (Ok(()), None) => {}
+                (Err(why), Some(story)) => assert!(why.contains(story), "{text}: {why}"),
+                (found, _) => panic!("{text}: {found:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_principal_may_what_its_grants_say_and_no_more() {
+        let grants = ["read,write example.org *.web.example.org A", "operate"];
+        let grants = grants.map(|text| text.parse().expect("a grant")).to_vec();
+        let ci = Principal::new("ci", grants).expect("a principal");
+        let (org, net) = (name("example.org"), name("example.net"));
+        let (web, apex) = (name("a.web.example.org"), name("example.org"));
+        let may = |verb, zone: &NameBuf, owner: &NameBuf, rtype| {
+            ci.may(verb, zone.as_name(), owner.as_name(), rtype)
+        };
+        assert!(may(Verb::Write, &org, &web, Rtype::A));
+        assert!(!may(Verb::Write, &org, &web, Rtype::AAAA), "another type");
+        assert!(!may(Verb::Write, &org, &apex, Rtype::A), "another name");
+        assert!(!may(Verb::Write, &net, &web, Rtype::A), "another zone");
+        assert!(!may(Verb::Zones, &org, &web, Rtype::A), "another verb");
+        assert!(ci.may_in(Verb::Read, org.as_name()) && !ci.may_in(Verb::Read, net.as_name()));
+        assert!(!ci.may_all_of(Verb::Read, org.as_name()), "not the zone as a whole");
+        assert!(ci.may_operate() && !ci.may_everything(Verb::Read));
+        let all = Principal::new("all", vec!["read *".parse().expect("a grant")]);
+        let all = all.expect("a principal");
+        assert!(all.may_everything(Verb::Read) && !all.may_everything(Verb::Write));
+        let long = "x".repeat(PRINCIPAL_LEN_MAX + 1);
+        for wrong in ["", "a b", "a\nb", &long] {
+            assert!(Principal::new(wrong, ci.grants.clone()).is_err(), "{wrong:?}");
+        }
+        assert!(Principal::new("ci", Vec::new()).is_err(), "nothing may be done");
+    }
+}

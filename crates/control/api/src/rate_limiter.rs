@@ -1,0 +1,77 @@
+//! How many requests each principal makes a second: who makes more is told to come later.
+use crate::limits::CREDENTIALS_MAX;
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// What may come at once after a pause: as much as in this time.
+const BURST: Duration = Duration::from_secs(1);
+
+/// A bucket for each principal that asked within the last second. It is kept as the moment until
+/// which all that was asked would take, were it spread evenly (ITU-T I.371, the virtual
+/// scheduling algorithm).
+pub struct RateLimiter {
+    /// From one request to the next.
+    interval: Duration,
+    until: Mutex<HashMap<String, Instant>>,
+}
+
+impl RateLimiter {
+    /// So many requests a second for each, at least one.
+    pub fn new(per_second: u32) -> Self {
+        let interval = Duration::from_secs(1) / per_second.max(1);
+        Self { interval, until: Mutex::default() }
+    }
+
+    /// Whether a principal may make a request now. One that may not is not counted.
+    pub fn take(&self, principal: &str, now: Instant) -> bool {
+        let mut until = self.until.lock().unwrap_or_else(PoisonError::into_inner);
+        // No more are known than have a credential; those of before are forgotten.
+        if until.len() > CREDENTIALS_MAX {
+            until.retain(|_, until| *until > now);
+        }
+        let Some(until) = until.get_mut(principal) else {
+            until.insert(principal.to_owned(), now + self.interval);
+            return true;
+        };
+        let begins = now.max(*until);
+        let may = begins.duration_since(now) < BURST;
+        if may {
+            *until = begins + self.interval;
+        }
+        may
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn count(rate_limiter: &RateLimiter, principal: &str, now: Instant) -> usize {
+        (0..1_000).take_while(|_| rate_limiter.take(principal, now)).count()
+    }
+
+    #[test]
+    fn each_has_its_requests_a_second_and_no_more() {
+        let (rate_limiter, now) = (RateLimiter::new(100), Instant::now());
+        assert_eq!(count(&rate_limiter, "a", now), 100, "a second's worth at once");
+        assert_eq!(count(&rate_limiter, "a", now), 0);
+        assert_eq!(count(&rate_limiter, "b", now), 100, "nobody else is held up");
+        assert_eq!(count(&rate_limiter, "a", now + BURST / 2), 50);
+        assert_eq!(
+            count(&rate_limiter, "a", now + BURST * 10),
+            100,
+            "a pause is worth a second at most"
+        );
+    }
+
+    #[test]
+    fn who_is_gone_is_forgotten() {
+        let (rate_limiter, now) = (RateLimiter::new(100), Instant::now());
+        for number in 0..=CREDENTIALS_MAX {
+            assert!(rate_limiter.take(&format!("p{number}"), now));
+        }
+        assert!(rate_limiter.take("more", now + BURST));
+        assert_eq!(rate_limiter.until.lock().expect("unpoisoned").len(), 1);
+    }
+}

@@ -1,0 +1,171 @@
+//! Writes: their query parameters, waiting for them, and their receipts.
+use crate::caller::Caller;
+use crate::condition::tag;
+use crate::limits::{LIVE_TIME_MAX, SHADOWS_TOLD_MAX, WRITE_TIME_MAX};
+use crate::problem::{Problem, plainly};
+use crate::shadow::{ShadowBody, ShadowedSet};
+use crate::state::ApiState;
+use axum::response::{IntoResponse, Response};
+use hyper::StatusCode;
+use hyper::header::ETAG;
+use model::BrokenRule;
+use records::limits::REASON_LEN_MAX;
+use records::{Pending, Precondition, Revision, SetKey, WriteContext, WriteResult};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::time::Instant;
+use tokio::time::timeout;
+use utoipa::{IntoParams, ToSchema};
+
+/// How long the request waits for a write, and the reason for it.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub struct WaitQuery {
+    /// `live`: respond once every worker serves the write. Default: once it is on the disk.
+    #[param(inline)]
+    pub wait: Option<Wait>,
+    /// Why the write is made, for the journal and the audit log.
+    #[param(max_length = 255)]
+    pub reason: Option<String>,
+}
+
+impl WaitQuery {
+    /// The author, the reason and the condition of a write.
+    ///
+    /// # Errors
+    /// The reason is too long, or has a control character.
+    pub fn context(&self, caller: &Caller, expect: Precondition) -> Result<WriteContext, Problem> {
+        let reason = self.reason.as_deref().filter(|reason| !reason.is_empty());
+        if reason.is_some_and(|reason| reason.len() > REASON_LEN_MAX) {
+            let what = format!("has more than {REASON_LEN_MAX} bytes");
+            return Err(Problem::invalid("reason", BrokenRule::LIMIT, what));
+        }
+        if reason.is_some_and(|reason| reason.chars().any(char::is_control)) {
+            let what = "has a control character: it is one line of text";
+            return Err(Problem::invalid("reason", BrokenRule::SYNTAX, what));
+        }
+        let reason = reason.map(Arc::<str>::from);
+        if let Some(reason) = &reason {
+            caller.note_reason(Arc::clone(reason));
+        }
+        Ok(WriteContext { reason, expect, ..WriteContext::by(caller.name()) })
+    }
+}
+
+/// What a request waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Wait {
+    /// Every worker serves the write.
+    Live,
+}
+
+/// A write that is on the disk.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Receipt {
+    /// The number of the write. It is the entity tag of each set that it wrote, and of the zone.
+    /// Where nothing changed: the entity tag of what is there.
+    pub revision: u64,
+    /// When the zone was last written.
+    #[serde(skip)]
+    pub zone: Revision,
+    /// Whether every worker serves it. False if the request did not wait for that, or if DNS does
+    /// not serve all that was put.
+    pub live: bool,
+    /// What hides the one record set that was put, if the request waited and it is not live.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shadowed_by: Option<ShadowBody>,
+    /// The hidden ones of several record sets that were put, up to 100.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(max_items = 100)]
+    pub shadowed: Vec<ShadowedSet>,
+}
+
+impl Receipt {
+    /// The receipt of a write of which nothing is hidden.
+    pub fn new(revision: Revision, zone: Revision, live: bool) -> Self {
+        Self { revision: revision.0, zone, live, shadowed_by: None, shadowed: Vec::new() }
+    }
+
+    /// Adds which of these sets are hidden: then the write is not live.
+    pub fn with_shadows(mut self, state: &ApiState, sets: &[SetKey]) -> Self {
+        let Some(records) = state.records().ok().filter(|_| self.live) else { return self };
+        for (set, shadow) in sets.iter().zip(records.shadows(sets)) {
+            let Some(shadow) = shadow else { continue };
+            self.live = false;
+            let shadow = ShadowBody::from(shadow);
+            if let [_] = sets {
+                self.shadowed_by = Some(shadow);
+            } else if self.shadowed.len() < SHADOWS_TOLD_MAX {
+                let (name, rtype) = (set.name.to_string(), set.rtype.to_string());
+                self.shadowed.push(ShadowedSet { name, rtype, shadowed_by: shadow });
+            }
+        }
+        self
+    }
+
+    /// A response with the entity tag of the set that was written.
+    pub fn tagged(self) -> Response {
+        ([(ETAG, tag(Revision(self.revision)))], axum::Json(self)).into_response()
+    }
+
+    /// A response with the entity tag of the zone that was written.
+    pub fn tagged_zone(self) -> Response {
+        ([(ETAG, tag(self.zone))], axum::Json(self)).into_response()
+    }
+}
+
+/// Waits until a write is on the disk and, if asked for, live. `field` names an edit's place in the
+/// request.
+pub async fn receipt(
+    state: &ApiState,
+    caller: &Caller,
+    writing: Pending<WriteResult>,
+    wait: Option<Wait>,
+    field: impl FnMut(usize, &str) -> String,
+) -> Result<Receipt, Problem> {
+    let begun = Instant::now();
+    let WriteResult { revision, zone, .. } = written(writing, field).await?;
+    caller.note_revision(revision);
+    state.api.counters.durable(begun.elapsed());
+    let live = wait == Some(Wait::Live);
+    if live {
+        wait_live(state, revision).await?;
+        state.api.counters.live(begun.elapsed());
+    }
+    Ok(Receipt::new(revision, zone, live))
+}
+
+/// Waits until a write is on the disk.
+pub async fn written(
+    writing: Pending<WriteResult>,
+    field: impl FnMut(usize, &str) -> String,
+) -> Result<WriteResult, Problem> {
+    let Ok(written) = timeout(WRITE_TIME_MAX, writing).await else {
+        let seconds = WRITE_TIME_MAX.as_secs();
+        let detail = format!(
+            "the write is not on the disk after {seconds} s; it may be later: GET shows whether"
+        );
+        return Err(Problem::later("slow-disk", detail));
+    };
+    written.map_err(|refused| Problem::refused(refused, field))
+}
+
+/// Waits until every worker serves a revision.
+///
+/// # Errors
+/// A worker does not serve it in time. It is on the disk nevertheless.
+pub async fn wait_live(state: &ApiState, revision: Revision) -> Result<(), Problem> {
+    match timeout(LIVE_TIME_MAX, state.records()?.wait_live(revision)).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(refused)) => Err(Problem::refused(refused, plainly)),
+        Err(_) => {
+            let seconds = LIVE_TIME_MAX.as_secs();
+            let detail = format!(
+                "written as revision {revision}, but a worker did not serve it {seconds} s later"
+            );
+            Err(Problem::new(StatusCode::GATEWAY_TIMEOUT, "not-live", detail))
+        }
+    }
+}

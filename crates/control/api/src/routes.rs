@@ -1,0 +1,67 @@
+//! The paths of the API. The description and the router come from the same list.
+use crate::caller::admit;
+use crate::description::{Description, describe_tags};
+use crate::problem::Problem;
+use crate::state::{Api, ApiState};
+use crate::{bulk, import, journal, operate, sets, snapshot, zones};
+use axum::Router;
+use axum::routing::get;
+use hyper::header::CONTENT_TYPE;
+use hyper::{StatusCode, Uri};
+use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+fn all() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::with_openapi(Description::openapi())
+        .routes(routes!(zones::list_zones))
+        .routes(routes!(zones::get_zone, zones::put_zone, zones::delete_zone))
+        .routes(routes!(sets::list_sets, sets::patch_sets))
+        .routes(routes!(sets::get_set, sets::put_set, sets::delete_set))
+        .routes(routes!(bulk::export))
+        .routes(routes!(import::import))
+        .routes(routes!(journal::list_journal))
+        .routes(routes!(snapshot::take_snapshot, snapshot::restore_snapshot))
+        .routes(routes!(operate::status))
+        .routes(routes!(operate::lifecycle))
+        .routes(routes!(operate::show_cache))
+        .routes(routes!(operate::flush_cache))
+        .routes(routes!(operate::list_upstreams))
+        .routes(routes!(operate::put_upstream))
+}
+
+/// The description of all paths (OpenAPI 3.1).
+pub fn openapi() -> utoipa::openapi::OpenApi {
+    let mut description = all().to_openapi();
+    describe_tags(&mut description);
+    description
+}
+
+/// The router of all paths.
+pub fn router(api: Api) -> Router {
+    let state = ApiState::new(api);
+    let description = serde_json::to_vec(&openapi()).expect("a description is JSON");
+    let description = bytes::Bytes::from(description);
+    let describe = move || {
+        let description = description.clone();
+        async move { ([(CONTENT_TYPE, "application/json")], description) }
+    };
+    let (router, _) = all().split_for_parts();
+    router
+        .fallback(refuse_path)
+        .method_not_allowed_fallback(refuse_method)
+        .layer(axum::middleware::from_fn_with_state(state.clone(), admit))
+        .with_state(state)
+        // A client without a credential reads here how to get one.
+        .route("/v1/openapi.json", get(describe).fallback(refuse_method))
+}
+
+async fn refuse_path(uri: Uri) -> Problem {
+    let path = uri.path();
+    Problem::missing(format!("there is no {path}: /v1/openapi.json describes all paths"))
+}
+
+async fn refuse_method(method: hyper::Method) -> Problem {
+    let detail = format!("{method} is not a method of this path: the field Allow lists them");
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method", detail)
+}

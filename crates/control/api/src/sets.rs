@@ -1,0 +1,398 @@
+//! `/v1/zones/{zone}/rrsets`: record sets, read and written.
+use crate::body::{Json, PathParams, QueryParams, check_count, page_limit};
+use crate::caller::Caller;
+use crate::condition::{expected, is_known, tag};
+use crate::cursor;
+use crate::description::{
+    MatchCondition, ReadCondition, Refusals, SetPath, WriteCondition, ZonePath,
+};
+use crate::limits::CHANGES_MAX;
+use crate::principal::Verb;
+use crate::problem::{Problem, plainly};
+use crate::receipt::{Receipt, WaitQuery, receipt};
+use crate::shadow::{ShadowBody, put_keys};
+use crate::state::{ApiState, blocking};
+use crate::text::{
+    SetBody, ValueBody, read_name, read_owner, read_type, read_value, read_view, write_set,
+};
+use axum::extract::{Extension, State};
+use axum::response::{IntoResponse, Response};
+use hyper::header::ETAG;
+use hyper::{HeaderMap, StatusCode};
+use model::BrokenRule;
+use records::shadow::Shadow;
+use records::{
+    Batch, Edit, Precondition, Revision, SetFilter, SetKey, StoredSet, View, WriteContext,
+};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use wire::{Name, NameBuf};
+
+/// A record set as it is stored.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct RecordSet {
+    /// The owner's name.
+    name: String,
+    /// The type.
+    #[serde(rename = "type")]
+    rtype: String,
+    /// Seconds that an answer may be kept.
+    ttl: u32,
+    /// The data of each record, in presentation form.
+    data: Vec<String>,
+    /// For whom it is.
+    view: String,
+    /// Which of the records an answer has.
+    policy: String,
+    /// When it was last written: its entity tag is this number in quotes. Nothing, where the zone
+    /// is not the store's.
+    revision: Option<u64>,
+    /// What hides it, where DNS does not serve it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shadowed_by: Option<ShadowBody>,
+}
+
+/// A page of record sets.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct SetsPage {
+    /// In canonical order of their names, then by type.
+    rrsets: Vec<RecordSet>,
+    /// What `after` is for the next page; nothing: there are no more. A page may have fewer sets
+    /// than were asked for, and still not be the last.
+    next: Option<String>,
+}
+
+/// Which record sets.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub struct SetsQuery {
+    /// Only names whose first label begins with the first label of this, and whose other labels are
+    /// the same: `h9` finds `h99`, `h9.prod` finds `h99.prod`. `@` finds the origin of the zone.
+    prefix: Option<String>,
+    /// Only this type.
+    #[serde(rename = "type")]
+    rtype: Option<String>,
+    /// Only what is behind this: `next` of the page before.
+    after: Option<String>,
+    /// How many at most.
+    #[param(minimum = 1, maximum = 1000, default = 100)]
+    limit: Option<usize>,
+}
+
+/// Changes of one zone, all of which are done, or none.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({ "changes": [
+    { "name": "www.example.org.", "type": "A", "put": { "ttl": 60, "data": ["192.0.2.2"] } },
+    { "name": "old.example.org.", "type": "A", "put": null, "if": "present" }
+] }))]
+pub struct Changes {
+    /// Each set once.
+    #[schema(min_items = 1, max_items = 10000)]
+    changes: Vec<Change>,
+}
+
+/// A change of one set.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Change {
+    /// The name of the set.
+    name: String,
+    /// Its type.
+    #[serde(rename = "type")]
+    rtype: String,
+    /// For whom it is: `default`.
+    view: Option<String>,
+    /// What must be so: `absent`, `present`, or the revision of when it was last written.
+    #[serde(rename = "if")]
+    expect: Option<ExpectBody>,
+    /// What it holds from now on; null: it goes.
+    #[schema(required)]
+    #[serde(deserialize_with = "Option::deserialize")]
+    put: Option<ValueBody>,
+}
+
+/// What must be true of a set for it to be changed.
+#[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
+#[serde(untagged)]
+enum ExpectBody {
+    /// In a word.
+    Word(ExpectWord),
+    /// It was last written then.
+    At(u64),
+}
+
+/// Whether a set is there.
+#[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+enum ExpectWord {
+    /// It is not.
+    Absent,
+    /// It is.
+    Present,
+}
+
+fn key(path: &SetPath) -> Result<SetKey, Problem> {
+    let zone = read_name(&path.zone, "zone")?;
+    let name = read_owner(&path.name, zone.as_name(), "name")?;
+    Ok(SetKey { zone, name, rtype: read_type(&path.r#type, "type")?, view: View::Default })
+}
+
+fn tell(set: &StoredSet, shadow: Option<Shadow>) -> RecordSet {
+    let revision = (set.revision != Revision::NONE).then_some(set.revision.0);
+    let SetBody { name, rtype, ttl, data, view, policy } = write_set(set);
+    let shadowed_by = shadow.map(ShadowBody::from);
+    RecordSet { name, rtype, ttl, data, view, policy, revision, shadowed_by }
+}
+
+/// Reads the beginning of a name that is relative to a zone.
+fn read_prefix(text: &str, zone: Name<'_>) -> Result<NameBuf, Problem> {
+    if text == "@" {
+        return Ok(zone.into());
+    }
+    let read = NameBuf::from_text(text.as_bytes(), zone).ok().filter(|_| !text.ends_with('.'));
+    let mut name = read.ok_or_else(|| {
+        let what = "is not the beginning of a name, relative to the zone and without a final dot";
+        Problem::invalid("prefix", BrokenRule::NAME, what)
+    })?;
+    name.make_lowercase();
+    Ok(name)
+}
+
+/// Record sets of a zone that the caller may read. The entity tag is that of the zone.
+#[utoipa::path(
+    get, path = "/v1/zones/{zone}/rrsets", tag = "rrsets",
+    params(ZonePath, SetsQuery),
+    responses(
+        (status = 200, body = SetsPage, description = "A page of record sets",
+            headers(("ETag" = String))),
+        Refusals,
+    )
+)]
+pub async fn list_sets(
+    State(state): State<ApiState>,
+    Extension(caller): Extension<Caller>,
+    PathParams(ZonePath { zone }): PathParams<ZonePath>,
+    QueryParams(query): QueryParams<SetsQuery>,
+) -> Result<Response, Problem> {
+    let zone = read_name(&zone, "zone")?;
+    caller.check_in(Verb::Read, zone.as_name())?;
+    let limit = page_limit(query.limit)?;
+    let rtype = query.rtype.map(|text| read_type(&text, "type")).transpose()?;
+    let prefix = query.prefix.filter(|prefix| !prefix.is_empty());
+    let prefix = prefix.map(|text| read_prefix(&text, zone.as_name())).transpose()?;
+    let after = query.after.map(|text| cursor::read(&text, &zone)).transpose()?;
+    let filter = SetFilter { prefix, rtype };
+    let page = state.read(move |records| {
+        let mut page = records.page(zone.as_name(), after.as_ref(), &filter, limit)?;
+        page.sets.retain(|set| caller.may(Verb::Read, &set.key));
+        let keys: Vec<_> = page.sets.iter().map(|set| set.key.clone()).collect();
+        Ok((records.shadows(&keys), page))
+    });
+    let (shadows, page) = page.await?;
+    let rrsets = page.sets.iter().zip(shadows).map(|(set, shadow)| tell(set, shadow)).collect();
+    let next = page.next.as_ref().map(cursor::write);
+    let told = axum::Json(SetsPage { rrsets, next });
+    Ok(match page.revision {
+        Revision::NONE => told.into_response(),
+        revision => ([(ETAG, tag(revision))], told).into_response(),
+    })
+}
+
+/// Changes many record sets of a zone: all, or none. Those that are so already stay as they are.
+#[utoipa::path(
+    patch, path = "/v1/zones/{zone}/rrsets", tag = "rrsets",
+    params(
+        ZonePath,
+        WaitQuery,
+        MatchCondition,
+    ),
+    request_body = Changes,
+    responses(
+        (status = 200, body = Receipt, description = "Written, on the disk",
+            headers(("ETag" = String))),
+        Refusals,
+    )
+)]
+pub async fn patch_sets(
+    State(state): State<ApiState>,
+    Extension(caller): Extension<Caller>,
+    PathParams(ZonePath { zone }): PathParams<ZonePath>,
+    QueryParams(query): QueryParams<WaitQuery>,
+    headers: HeaderMap,
+    Json(body, _room): Json<Changes>,
+) -> Result<Response, Problem> {
+    let zone = read_name(&zone, "zone")?;
+    caller.check_in(Verb::Write, zone.as_name())?;
+    let context = query.context(&caller, expected(&headers)?)?;
+    check_count(CHANGES_MAX, body.changes.len(), "changes")?;
+    if body.changes.is_empty() {
+        let what = "is empty: name one change at least";
+        return Err(Problem::invalid("changes", BrokenRule::LIMIT, what));
+    }
+    let mut edits = Vec::with_capacity(body.changes.len());
+    for (number, change) in body.changes.into_iter().enumerate() {
+        let place = format!("changes[{number}].");
+        let edit = read_change(change, zone.as_name(), &place)?;
+        let (name, rtype, view) = (edit.name.clone(), edit.rtype, edit.view);
+        caller.note_edits(std::slice::from_ref(&edit));
+        let key = SetKey { zone: zone.clone(), name, rtype, view };
+        let allowed = match edit.put {
+            Some(_) => caller.check_put(&key),
+            None => caller.check(Verb::Write, &key),
+        };
+        allowed.map_err(|problem| problem.of_field(format!("{place}name")))?;
+        edits.push(edit);
+    }
+    let put = put_keys(&zone, &edits);
+    let batch = Batch { zone, edits, context };
+    let place = |edit: usize, field: &str| match field {
+        "ttl" | "data" => format!("changes[{edit}].put.{field}"),
+        "edits" => format!("changes[{edit}]"),
+        field => format!("changes[{edit}].{field}"),
+    };
+    let writing = state.records()?.write(batch);
+    let written = receipt(&state, &caller, writing, query.wait, place).await?;
+    Ok(blocking(move || written.with_shadows(&state, &put)).await?.tagged_zone())
+}
+
+fn read_change(change: Change, origin: Name<'_>, place: &str) -> Result<Edit, Problem> {
+    let name = read_owner(&change.name, origin, &format!("{place}name"))?;
+    let rtype = read_type(&change.rtype, &format!("{place}type"))?;
+    let view = match &change.view {
+        Some(word) => read_view(word, &format!("{place}view"))?,
+        None => View::Default,
+    };
+    let put = change.put.map(|value| read_value(&value, rtype, &format!("{place}put.")));
+    let expect = match change.expect {
+        None => Precondition::Anything,
+        Some(ExpectBody::Word(ExpectWord::Absent)) => Precondition::Absent,
+        Some(ExpectBody::Word(ExpectWord::Present)) => Precondition::Present,
+        Some(ExpectBody::At(revision)) => Precondition::At(Revision(revision)),
+    };
+    Ok(Edit { name, rtype, view, expect, put: put.transpose()? })
+}
+
+/// One record set.
+#[utoipa::path(
+    get, path = "/v1/zones/{zone}/rrsets/{name}/{type}", tag = "rrsets",
+    params(
+        SetPath,
+        ReadCondition,
+    ),
+    responses(
+        (status = 200, body = RecordSet, description = "The record set",
+            headers(("ETag" = String))),
+        (status = 304, description = "Unchanged since the entity tag in If-None-Match"),
+        Refusals,
+    )
+)]
+pub async fn get_set(
+    State(state): State<ApiState>,
+    Extension(caller): Extension<Caller>,
+    PathParams(path): PathParams<SetPath>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let key = key(&path)?;
+    caller.check(Verb::Read, &key)?;
+    let missing = Problem::missing(format!("{} has no record set {}", key.name, key.rtype));
+    let found = state.read(move |records| {
+        let set = records.set(&key)?;
+        Ok(set.map(|set| (set, records.shadows(&[key]).pop().flatten())))
+    });
+    let (set, shadow) = found.await?.ok_or(missing)?;
+    if set.revision == Revision::NONE {
+        return Ok(axum::Json(tell(&set, shadow)).into_response());
+    }
+    let tag = [(ETAG, tag(set.revision))];
+    Ok(match is_known(&headers, set.revision) {
+        true => (StatusCode::NOT_MODIFIED, tag).into_response(),
+        false => (tag, axum::Json(tell(&set, shadow))).into_response(),
+    })
+}
+
+/// Writes one record set, whatever it held. One that holds just that stays as it is, with its
+/// entity tag.
+#[utoipa::path(
+    put, path = "/v1/zones/{zone}/rrsets/{name}/{type}", tag = "rrsets",
+    params(
+        SetPath,
+        WaitQuery,
+        WriteCondition,
+    ),
+    request_body = ValueBody,
+    responses(
+        (status = 200, body = Receipt, description = "Written, on the disk",
+            headers(("ETag" = String))),
+        Refusals,
+    )
+)]
+pub async fn put_set(
+    State(state): State<ApiState>,
+    Extension(caller): Extension<Caller>,
+    PathParams(path): PathParams<SetPath>,
+    QueryParams(query): QueryParams<WaitQuery>,
+    headers: HeaderMap,
+    Json(body, _room): Json<ValueBody>,
+) -> Result<Response, Problem> {
+    let key = key(&path)?;
+    caller.check_put(&key)?;
+    let value = read_value(&body, key.rtype, "")?;
+    let context = query.context(&caller, Precondition::Anything)?;
+    let batch = one(key.clone(), expected(&headers)?, Some(value), context);
+    let writing = state.records()?.write(batch);
+    let written = receipt(&state, &caller, writing, query.wait, plainly).await?;
+    Ok(written.with_shadows(&state, &[key]).tagged())
+}
+
+/// Deletes one record set.
+#[utoipa::path(
+    delete, path = "/v1/zones/{zone}/rrsets/{name}/{type}", tag = "rrsets",
+    params(
+        SetPath,
+        WaitQuery,
+        MatchCondition,
+    ),
+    responses(
+        (status = 200, body = Receipt, description = "Deleted, on the disk"),
+        Refusals,
+    )
+)]
+pub async fn delete_set(
+    State(state): State<ApiState>,
+    Extension(caller): Extension<Caller>,
+    PathParams(path): PathParams<SetPath>,
+    QueryParams(query): QueryParams<WaitQuery>,
+    headers: HeaderMap,
+) -> Result<axum::Json<Receipt>, Problem> {
+    let key = key(&path)?;
+    caller.check(Verb::Write, &key)?;
+    // To delete what is not there is no success: a client would not learn of its typing error.
+    let wished = expected(&headers)?;
+    let expect = if wished == Precondition::Anything { Precondition::Present } else { wished };
+    let absent = Problem::missing(format!("{} has no record set {}", key.name, key.rtype));
+    let batch = one(key, expect, None, query.context(&caller, Precondition::Anything)?);
+    let writing = state.records()?.write(batch);
+    match receipt(&state, &caller, writing, query.wait, plainly).await {
+        Err(problem)
+            if wished == Precondition::Anything
+                && problem.status() == StatusCode::PRECONDITION_FAILED =>
+        {
+            Err(absent)
+        }
+        Ok(_) if wished == Precondition::Absent => Err(absent),
+        deleted => deleted.map(axum::Json),
+    }
+}
+
+fn one(
+    key: SetKey,
+    expect: Precondition,
+    put: Option<records::SetValue>,
+    context: WriteContext,
+) -> Batch {
+    let SetKey { zone, name, rtype, view } = key;
+    let edits = vec![Edit { name, rtype, view, expect, put }];
+    Batch { zone, edits, context }
+}

@@ -1,0 +1,127 @@
+//! The state that all handlers share.
+use crate::counters::ApiCounters;
+use crate::credentials::Credentials;
+use crate::failed_logins::FailedLogins;
+use crate::limits::{
+    BODIES_LEN_MAX, BODIES_PER_PRINCIPAL_MAX, EXPORTS_MAX, EXPORTS_PER_PRINCIPAL_MAX, IMPORTS_MAX,
+    REQUESTS_PER_PRINCIPAL_MAX, SNAPSHOTS_MAX,
+};
+use crate::problem::{Problem, plainly};
+use crate::quota::Quota;
+use crate::rate_limiter::RateLimiter;
+use records::{RecordService, Refused};
+use std::future::Future;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
+use zone_manager::command::{Command, CommandOutcome};
+use zone_manager::status::Status;
+
+/// The result of a command, once the threads that answer have done it.
+pub type CommandFuture<'s> =
+    Pin<Box<dyn Future<Output = Result<CommandOutcome, String>> + Send + 's>>;
+
+/// The running server: its status, and what operators may have it do.
+pub trait ServerControl: Send + Sync + 'static {
+    /// Gathers the status. May wait.
+    fn status(&self) -> Status;
+
+    /// Sends a command to the threads that answer, and waits until they have done it.
+    fn command(&self, command: Command) -> CommandFuture<'_>;
+}
+
+/// What the API serves.
+#[derive(Clone)]
+pub struct Api {
+    /// Reads and writes zones; empty while the store is opened.
+    pub records: Arc<OnceLock<RecordService>>,
+    /// Who may use the API.
+    pub credentials: Arc<Credentials>,
+    /// The running server.
+    pub operator: Arc<dyn ServerControl>,
+    /// Counters of connections and requests.
+    pub counters: Arc<ApiCounters>,
+    /// Requests that each principal may make in a second, at least 1.
+    pub requests_per_second: u32,
+    /// A folder with room for a snapshot that is restored.
+    pub spool: PathBuf,
+}
+
+/// What all handlers share.
+#[derive(Clone)]
+pub struct ApiState {
+    pub api: Arc<Api>,
+    pub failed_logins: Arc<FailedLogins>,
+    pub rate_limiter: Arc<RateLimiter>,
+    /// Requests in progress, until their responses are taken.
+    pub requests: Arc<Quota>,
+    /// Request bodies that have not arrived completely.
+    pub bodies: Arc<Quota>,
+    /// KiB that bodies in memory may still take.
+    pub room: Arc<Semaphore>,
+    /// Imports that may still begin.
+    pub imports: Arc<Semaphore>,
+    /// Exports that may still begin.
+    pub exports: Arc<Semaphore>,
+    /// Exports in progress, of each principal.
+    pub own_exports: Arc<Quota>,
+    /// Snapshots that may still be taken or restored.
+    pub snapshots: Arc<Semaphore>,
+    /// Held while a status is gathered: one at a time.
+    pub gathering: Arc<tokio::sync::Mutex<()>>,
+}
+
+impl ApiState {
+    /// The state before the first request.
+    pub fn new(api: Api) -> Self {
+        Self {
+            failed_logins: Arc::default(),
+            rate_limiter: Arc::new(RateLimiter::new(api.requests_per_second)),
+            requests: Quota::new(REQUESTS_PER_PRINCIPAL_MAX),
+            bodies: Quota::new(BODIES_PER_PRINCIPAL_MAX),
+            room: Arc::new(Semaphore::new(BODIES_LEN_MAX >> 10)),
+            imports: Arc::new(Semaphore::new(IMPORTS_MAX)),
+            exports: Arc::new(Semaphore::new(EXPORTS_MAX)),
+            own_exports: Quota::new(EXPORTS_PER_PRINCIPAL_MAX),
+            snapshots: Arc::new(Semaphore::new(SNAPSHOTS_MAX)),
+            gathering: Arc::default(),
+            api: Arc::new(api),
+        }
+    }
+
+    /// The service that reads and writes zones.
+    ///
+    /// # Errors
+    /// While the store is opened.
+    pub fn records(&self) -> Result<&RecordService, Problem> {
+        self.api.records.get().ok_or_else(|| {
+            Problem::later("starting", "the server loads its zones: /v1/lifecycle shows how far")
+        })
+    }
+
+    /// Reads from the store on a thread that may wait for the disk.
+    ///
+    /// # Errors
+    /// The refusal of the record service, or the server ends.
+    pub async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&RecordService) -> Result<T, Refused> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let records = self.records()?.clone();
+        let read = blocking(move || read(&records)).await?;
+        read.map_err(|refused| Problem::refused(refused, plainly))
+    }
+}
+
+/// Runs on a thread that may wait for the disk.
+///
+/// # Errors
+/// The server ends.
+pub async fn blocking<T: Send + 'static>(
+    run: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Problem> {
+    let done = spawn_blocking(run).await;
+    done.map_err(|_| Problem::later("stopping", "the server ends: try again later"))
+}

@@ -1,0 +1,182 @@
+//! TLS: certificates that are read again when their files change, and whom a client's says it is.
+use crate::limits::PEM_LEN_MAX;
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{NoClientAuth, WebPkiClientVerifier};
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::SystemTime;
+
+/// The files of a server's certificates.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Certificates {
+    /// The server's certificate and those between it and a root, PEM.
+    pub cert: PathBuf,
+    /// Its private key, PEM.
+    pub key: PathBuf,
+    /// Who signs the certificates of clients, PEM; nothing: they have none.
+    pub client_ca: Option<PathBuf>,
+}
+
+/// What each connection is secured by: the newest good certificates.
+pub struct Tls {
+    files: Certificates,
+    held: RwLock<LoadedConfig>,
+}
+
+struct LoadedConfig {
+    stamps: Stamps,
+    config: Arc<ServerConfig>,
+}
+
+/// When each file was last written, and how long it is.
+type Stamps = Vec<Option<(SystemTime, u64)>>;
+
+impl Tls {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// Which is no good, why, and what to do.
+    pub fn open(files: Certificates) -> Result<Self, String> {
+        let stamps = files.stamps();
+        let config = files.read()?;
+        Ok(Self { files, held: RwLock::new(LoadedConfig { stamps, config }) })
+    }
+
+    /// Reads the files again if they changed; what is no good is told, and the old ones hold.
+    pub fn look(&self) {
+        let stamps = self.files.stamps();
+        if stamps == self.held.read().unwrap_or_else(PoisonError::into_inner).stamps {
+            return;
+        }
+        let read = self.files.read();
+        let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
+        held.stamps = stamps;
+        match read {
+            Ok(config) => {
+                held.config = config;
+                let cert = self.files.cert.display();
+                tracing::info!(%cert, "certificates of [api] read again");
+            }
+            Err(why) => tracing::error!("[api.tls] {why}; the certificates of before still hold"),
+        }
+    }
+
+    /// What a new connection is secured by.
+    pub fn config(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.held.read().unwrap_or_else(PoisonError::into_inner).config)
+    }
+}
+
+impl Certificates {
+    fn stamps(&self) -> Stamps {
+        let stamp = |path: &Path| {
+            let found = fs::metadata(path).ok()?;
+            Some((found.modified().ok()?, found.len()))
+        };
+        let paths = [Some(&self.cert), Some(&self.key), self.client_ca.as_ref()];
+        paths.into_iter().flatten().map(|path| stamp(path)).collect()
+    }
+
+    fn read(&self) -> Result<Arc<ServerConfig>, String> {
+        let chain = read_certificates(&self.cert)?;
+        if is_ca(&chain[0]) {
+            let cert = self.cert.display();
+            tracing::warn!(
+                "[api.tls] {cert}: its first certificate is a CA's, which many clients refuse as a \
+                 server's: sign a certificate for the server with it (docs/api.md, Certificates)"
+            );
+        }
+        let key = PrivateKeyDer::from_pem_slice(&read_file(&self.key)?).map_err(|error| {
+            format!("{}: holds no private key in PEM: {error}", self.key.display())
+        })?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| error.to_string())?
+            .with_client_cert_verifier(self.verifier(provider)?)
+            .with_single_cert(chain, key)
+            .map_err(|error| {
+                let (cert, key) = (self.cert.display(), self.key.display());
+                format!("{cert} and {key} are no certificate with its key: {error}")
+            })?;
+        let mut config = config;
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Arc::new(config))
+    }
+
+    /// Clients may come without a certificate, and then need a token.
+    fn verifier(
+        &self,
+        provider: Arc<rustls::crypto::CryptoProvider>,
+    ) -> Result<Arc<dyn ClientCertVerifier>, String> {
+        let Some(path) = &self.client_ca else { return Ok(Arc::new(NoClientAuth)) };
+        let mut roots = rustls::RootCertStore::empty();
+        for certificate in read_certificates(path)? {
+            let added = roots.add(certificate);
+            added.map_err(|error| format!("{}: cannot sign clients: {error}", path.display()))?;
+        }
+        WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
+            .allow_unauthenticated()
+            .build()
+            .map_err(|error| format!("{}: {error}", path.display()))
+    }
+}
+
+/// Whether a certificate is marked as a CA's (RFC 5280 §4.2.1.9), which cannot be a server's too.
+fn is_ca(certificate: &CertificateDer<'_>) -> bool {
+    let Ok(certificate) = webpki::EndEntityCert::try_from(certificate) else { return false };
+    let (now, usage) = (UnixTime::now(), webpki::KeyUsage::server_auth());
+    // Without trust anchors no chain is valid; what a certificate may be is looked at before.
+    let verified = certificate.verify_for_usage(&[], &[], &[], now, usage, None, None);
+    matches!(verified, Err(webpki::Error::CaUsedAsEndEntity))
+}
+
+fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let text = read_file(path)?;
+    let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
+    match read {
+        Ok(all) if !all.is_empty() => Ok(all),
+        Ok(_) => Err(format!("{}: holds no certificate in PEM", path.display())),
+        Err(error) => Err(format!("{}: is not PEM: {error}", path.display())),
+    }
+}
+
+fn read_file(path: &Path) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(PEM_LEN_MAX).read_to_end(&mut bytes))
+        .map_err(|error| format!("{}: cannot be read: {error}", path.display()))?;
+    Ok(bytes)
+}
+
+/// The names that a verified certificate of a client gives it: DNS names and URIs among its
+/// alternative names. Its common name is none (RFC 9525 §2).
+pub fn subjects(certificate: &CertificateDer<'_>) -> Vec<String> {
+    let Ok(read) = webpki::EndEntityCert::try_from(certificate) else { return Vec::new() };
+    let names = read.valid_dns_names().chain(read.valid_uri_names());
+    names.map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
+
+    #[test]
+    fn only_a_ca_certificate_is_reported_as_one() {
+        for is_marked in [true, false] {
+            let mut params = CertificateParams::new(["api.example".to_owned()]).expect("a name");
+            if is_marked {
+                params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+            }
+            let key = KeyPair::generate().expect("a key");
+            let certificate = params.self_signed(&key).expect("signed");
+            assert_eq!(is_ca(certificate.der()), is_marked);
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Whole zones: in, and out again.
+use crate::scene::{PATIENCE, Scene, receive};
+use api::limits::{IMPORT_BATCH_LEN, IMPORTS_MAX, LINE_LEN_MAX};
+use serde_json::json;
+use std::io::Write;
+use std::time::Instant;
+use wire::Rtype;
+
+const IMPORT: &str = "/v1/zones/example.org/import";
+const EXPORT: &str = "/v1/zones/example.org/export";
+const NDJSON: &str = "Content-Type: application/x-ndjson";
+const DNS: &str = "Content-Type: text/dns";
+
+fn line(number: usize) -> String {
+    let data = format!("10.0.{}.{}", number / 256, number % 256);
+    json!({ "name": format!("n{number}.example.org."), "type": "A", "ttl": 5, "data": [data] })
+        .to_string()
+        + "\n"
+}
+
+fn import(scene: &Scene, media: &str, body: &str) -> crate::scene::Reply {
+    scene.ask("POST", &format!("{IMPORT}?wait=live"), &scene.root, &[media], body.as_bytes())
+}
+
+#[test]
+fn what_is_exported_is_imported_elsewhere_in_both_forms() {
+    let scene = Scene::new();
+    let body: String = (0..2_500).map(line).collect();
+    let told = import(&scene, NDJSON, &body).done();
+    assert_eq!((&told["rrsets"], &told["records"]), (&json!(2_500), &json!(2_500)), "{told}");
+    assert_eq!(scene.answered("example.org", "n2499.example.org", Rtype::A), [[10, 0, 9, 195]]);
+    for (accept, media) in [("Accept: application/x-ndjson", NDJSON), ("Accept: text/dns", DNS)] {
+        let exported = scene.ask("GET", EXPORT, &scene.root, &[accept], b"");
+        assert_eq!(exported.field("content-type"), media.split(": ").nth(1));
+        let exported_at = exported.field("etag").map(str::to_owned);
+        let exported_at = exported_at.zip(exported.field("dunlin-revision").map(str::to_owned));
+        let text = String::from_utf8(exported.body).expect("text");
+        let revision = scene.get("/v1/zones/example.org").done()["revision"].to_string();
+        assert_eq!(exported_at, Some((format!("\"{revision}\""), revision.clone())));
+        let is_note = |line: &&str| line.starts_with(';');
+        let notes: Vec<&str> = text.lines().filter(is_note).collect();
+        let note = format!("; example.org. at revision {revision}");
+        assert_eq!(notes, if media == DNS { vec![&*note] } else { vec![] });
+        let text: String =
+            text.lines().filter(|line| !is_note(line)).map(|line| format!("{line}\n")).collect();
+        assert_eq!(text.lines().count(), 2_502, "an SOA, an NS, and the rest");
+        assert!(text.lines().next().expect("a line").contains("SOA"), "{:.200}", text);
+        let other = Scene::new();
+        let told = import(&other, media, &text).done();
+        assert_eq!(told["rrsets"], json!(2_502));
+        let again = other.ask("GET", EXPORT, &other.root, &[accept], b"");
+        let again = String::from_utf8(again.body).expect("text");
+        let is_other = |line: &&str| !line.starts_with(';') && !line.contains("SOA");
+        let without_soa =
+            |text: &str| text.lines().filter(is_other).map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(without_soa(&again), without_soa(&text), "but for the serial");
+    }
+}
+
+#[test]
+fn the_first_line_that_is_wrong_is_told_with_what_was_written() {
+    let scene = Scene::new();
+    let mut body: String = (0..1_500).map(line).collect();
+    body += "{\"name\":\"x.example.org\",\"type\":\"A\",\"ttl\":5,\"data\":[\"10.0.0\"]}\n";
+    let reply = import(&scene, NDJSON, &body);
+    let (field, rule) = reply.refused(422);
+    let told = reply.json();
+    assert_eq!((&*field, &*rule, &told["line"]), ("data[0]", "data", &json!(1_501)));
+    assert_eq!(told["written"], json!(1_000), "whole thousands: {told}");
+    scene.get("/v1/zones/example.org/rrsets/n999.example.org/A").done();
+    scene.get("/v1/zones/example.org/rrsets/n1000.example.org/A").refused(404);
+    let reply = import(
+        &scene,
+        NDJSON,
+        "{\"name\":\"a.example.net\",\"type\":\"A\",\"ttl\":5,\"data\":[\"10.0.0.1\"]}\n",
+    );
+    assert_eq!(reply.refused(422).1, "out-of-zone");
+    assert_eq!(reply.json()["line"], json!(1));
+    import(&scene, NDJSON, "no JSON\n").refused(400);
+    import(&scene, "Content-Type: text/csv", "").refused(415);
+}
+
+/// A batch that the desk refuses ends an import; those on their way behind it are written all the
+/// same, and told.
+#[test]
+fn what_is_written_behind_a_batch_that_is_refused_is_told() {
+    let scene = Scene::new();
+    let mut lines: Vec<String> = (0..2_500).map(line).collect();
+    let alias = json!({ "name": "example.org", "type": "CNAME", "ttl": 5, "data": ["a.example."] });
+    lines[1_234] = alias.to_string() + "\n";
+    let reply = import(&scene, NDJSON, &lines.concat());
+    assert_eq!(reply.refused(422), ("name".into(), "cname-alone".into()));
+    let told = reply.json();
+    assert_eq!((&told["line"], &told["written"]), (&json!(1_235), &json!(1_500)), "{told}");
+    scene.get("/v1/zones/example.org/rrsets/n1000.example.org/A").refused(404);
+    scene.get("/v1/zones/example.org/rrsets/n2499.example.org/A").done();
+}
+
+/// What waits to be written is bounded in bytes too: long lines are fewer at a time.
+#[test]
+fn long_lines_are_written_by_the_mebibyte() {
+    let scene = Scene::new();
+    let text: Vec<String> = (0..200).map(|n| format!("{n:0>250}")).collect();
+    let line = |number: usize| {
+        let name = format!("n{number}.example.org.");
+        json!({ "name": name, "type": "TXT", "ttl": 5, "data": text }).to_string() + "\n"
+    };
+    let body: String = (0..50).map(line).collect();
+    assert!(body.len() > 2 * IMPORT_BATCH_LEN);
+    let told = import(&scene, NDJSON, &body).done();
+    assert_eq!(told["rrsets"], json!(50), "{told}");
+    let (mut batches, mut after) = (0, json!(0));
+    while !after.is_null() {
+        let path = format!("/v1/zones/example.org/journal?after={after}");
+        let mut journal = scene.get(&path).done();
+        batches += journal["entries"].as_array().expect("entries").len();
+        after = journal["next"].take();
+    }
+    assert!(batches > 3, "{batches}: more than one, though far from a thousand sets");
+}
+
+/// A line is looked through once, however small the pieces are that it comes in.
+#[test]
+fn a_line_that_comes_octet_by_octet_costs_no_more() {
+    let scene = Scene::new();
+    let head = format!(
+        "POST {IMPORT} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {}\r\n{NDJSON}\r\n\
+         Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n",
+        scene.root
+    );
+    let piece = |byte: char| format!("1\r\n{byte}\r\n");
+    let blanks = piece(' ').repeat(LINE_LEN_MAX / 4);
+    let set = line(1).chars().map(piece).collect::<String>();
+    let mut stream = scene.connect();
+    stream.write_all((head + &blanks + &set + "0\r\n\r\n").as_bytes()).expect("sent");
+    let told = receive(&mut stream).expect("a reply").done();
+    assert_eq!(told["rrsets"], json!(1), "{told}");
+}
+
+#[test]
+fn a_line_without_an_end_is_refused() {
+    let scene = Scene::new();
+    let reply = import(&scene, NDJSON, &" ".repeat(LINE_LEN_MAX + 1));
+    assert_eq!(reply.refused(422), ("line".into(), "limit".into()));
+}
+
+#[test]
+fn so_many_imports_are_under_way_and_no_more() {
+    let scene = Scene::new();
+    let head = format!(
+        "POST {IMPORT} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {}\r\n{NDJSON}\r\n\
+         Connection: close\r\nContent-Length: 1000\r\n\r\n",
+        scene.root
+    );
+    let open = || {
+        let mut stream = scene.connect();
+        stream.write_all(head.as_bytes()).expect("sent");
+        stream
+    };
+    let mut under_way: Vec<_> = (0..IMPORTS_MAX).map(|_| open()).collect();
+    // They are accepted in their order, but not all of them may have been read yet.
+    let until = Instant::now() + PATIENCE;
+    let refused = loop {
+        let reply = import(&scene, NDJSON, &line(1));
+        match reply.status {
+            503 => break reply,
+            _ => assert!(Instant::now() < until, "{reply:?}"),
+        }
+    };
+    refused.refused(503);
+    assert_eq!(refused.field("retry-after"), Some("1"));
+    for stream in &mut under_way {
+        stream.write_all(&[b' '; 1000]).expect("sent");
+        receive(stream).expect("a reply").done();
+    }
+    import(&scene, NDJSON, &line(1)).done();
+}
+
+#[test]
+fn records_of_a_zone_file_are_put_together_and_its_errors_have_lines() {
+    let scene = Scene::new();
+    let text = "$TTL 60\nwww A 192.0.2.1\nmail A 192.0.2.3\nwww 30 A 192.0.2.2\n";
+    let told = import(&scene, DNS, text).done();
+    assert_eq!((&told["rrsets"], &told["records"]), (&json!(2), &json!(3)));
+    let www = scene.get("/v1/zones/example.org/rrsets/www.example.org/A").done();
+    assert_eq!((&www["ttl"], &www["data"]), (&json!(30), &json!(["192.0.2.1", "192.0.2.2"])));
+    let reply = import(&scene, DNS, "$TTL 60\nwww A 192.0.2\n");
+    assert_eq!((reply.refused(422).1, reply.json()["line"].clone()), ("data".into(), json!(2)));
+    let reply = import(&scene, DNS, "$TTL 60\n$INCLUDE /etc/passwd\n");
+    assert_eq!(reply.refused(422).1, "include", "no file of the server is read");
+}
+
+#[test]
+fn a_set_that_comes_twice_is_what_came_last() {
+    let scene = Scene::new();
+    let one = "{\"name\":\"a.example.org\",\"type\":\"A\",\"ttl\":5,\"data\":[\"10.0.0.1\"]}\n";
+    let body = one.to_owned() + &one.replace("10.0.0.1", "10.0.0.2");
+    import(&scene, NDJSON, &body).done();
+    assert_eq!(scene.answered("example.org", "a.example.org", Rtype::A), [[10, 0, 0, 2]]);
+}

@@ -1,0 +1,223 @@
+//! What is wrong with the interfaces of ContainerDNS and KDNS, and is not wrong here. Each test is
+//! a row of docs/containerdns.md.
+use crate::scene::{Scene, name};
+use serde_json::json;
+use std::time::{Duration, Instant};
+use wire::Rtype;
+
+const SETS: &str = "/v1/zones/example.org/rrsets";
+const A: &str = r#"{"ttl":60,"data":["192.0.2.1"]}"#;
+
+/// S4: a field longer than its buffer was written over what lies behind it.
+#[test]
+fn fields_that_are_too_long_are_refused_with_their_rule() {
+    let scene = Scene::new();
+    let longest = format!(
+        "{}.{}.{}.{}.example.org",
+        "a".repeat(63),
+        "b".repeat(63),
+        "c".repeat(63),
+        "d".repeat(49)
+    );
+    assert_eq!(name(&longest).as_name().len(), 255);
+    let path = format!("{SETS}/{longest}/A");
+    scene.put(&path, A).done();
+    scene.get(&path).done();
+    for long in
+        [format!("d{longest}"), format!("{}.example.org", "x".repeat(64)), "x".repeat(5_000)]
+    {
+        let (field, rule) = scene.put(&format!("{SETS}/{long}/A"), A).refused(422);
+        assert_eq!((&*field, &*rule), ("name", "name"));
+    }
+    let long = "v".repeat(5_000);
+    let view = json!({ "ttl": 60, "data": ["192.0.2.1"], "view": long });
+    let (field, rule) =
+        scene.put(&format!("{SETS}/a.example.org/A"), &view.to_string()).refused(422);
+    assert_eq!((&*field, &*rule), ("view", "not-yet"));
+    let text = json!({ "ttl": 60, "data": [format!("\"{}\"", "t".repeat(256))] });
+    let (field, rule) =
+        scene.put(&format!("{SETS}/a.example.org/TXT"), &text.to_string()).refused(422);
+    assert_eq!((&*field, &*rule), ("data[0]", "string"));
+    scene.get(&format!("{SETS}/a.example.org/TXT")).refused(404);
+}
+
+/// C14: each element of an array took a second.
+#[test]
+fn a_thousand_records_take_less_than_a_second_of_kdns_each() {
+    let scene = Scene::new();
+    let change = |number: usize| {
+        let data = format!("10.0.{}.{}", number / 256, number % 256);
+        let name = format!("n{number}.example.org");
+        json!({ "name": name, "type": "A", "put": { "ttl": 5, "data": [data] } })
+    };
+    let changes = json!({ "changes": (0..1_000).map(change).collect::<Vec<_>>() });
+    let begun = Instant::now();
+    scene.patch(&format!("{SETS}?wait=live"), &changes.to_string()).done();
+    let took = begun.elapsed();
+    assert!(took < Duration::from_secs(10), "{took:?}, where KDNS takes 1000 s");
+    assert_eq!(scene.answered("example.org", "n999.example.org", Rtype::A), [[10, 0, 3, 231]]);
+}
+
+/// A PUT of one thing read, deleted and set again in between what others wrote: updates were lost.
+#[test]
+fn no_update_is_lost_among_writers() {
+    let scene = Scene::new();
+    let path = format!("{SETS}/counter.example.org/TXT");
+    scene.put(&path, r#"{"ttl":0,"data":["0"]}"#).done();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let mut done = 0;
+                while done < 10 {
+                    let reply = scene.get(&path);
+                    let seen = format!("If-Match: {}", reply.field("etag").expect("a tag"));
+                    let data = reply.done()["data"][0].clone();
+                    let count: u32 = data.as_str().unwrap().trim_matches('"').parse().unwrap();
+                    let next = json!({ "ttl": 0, "data": [(count + 1).to_string()] });
+                    match scene.with("PUT", &path, &[&seen], &next.to_string()).status {
+                        200 => done += 1,
+                        412 => {}
+                        other => panic!("{other}"),
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(scene.get(&path).done()["data"], json!(["\"40\""]));
+}
+
+/// C15, C16: OK was said before anybody looked whether it could be; a CNAME stood beside others.
+#[test]
+fn what_is_wrong_is_refused_before_it_is_said_to_be_done() {
+    let scene = Scene::new();
+    scene.put(&format!("{SETS}/www.example.org/A"), A).done();
+    let before = scene.get(SETS).done();
+    let alias = r#"{"ttl":60,"data":["other.example.org."]}"#;
+    let two = r#"{"ttl":60,"data":["a.example.org.","b.example.org."]}"#;
+    for (path, body, field, rule) in [
+        ("www.example.org/CNAME", alias, "name", "cname-alone"),
+        ("x.example.org/CNAME", two, "name", "single"),
+        ("x.example.org/A", r#"{"ttl":2147483648,"data":["192.0.2.1"]}"#, "ttl", "ttl"),
+        ("x.example.org/A", r#"{"ttl":60,"data":["192.0.2.300"]}"#, "data[0]", "data"),
+        ("x.example.org/A", r#"{"ttl":60,"data":[]}"#, "data", "limit"),
+        ("x.example.net/A", A, "name", "out-of-zone"),
+        ("evilexample.org/A", A, "name", "out-of-zone"),
+        ("a.*.example.org/A", A, "name", "wildcard"),
+        ("x.example.org/ANY", A, "type", "meta-type"),
+        ("x.example.org/BOGUS", A, "type", "type"),
+        ("x..example.org/A", A, "name", "name"),
+    ] {
+        let told = scene.put(&format!("{SETS}/{path}"), body).refused(422);
+        assert_eq!((&*told.0, &*told.1), (field, rule), "{path} {body}");
+    }
+    let after = scene.get(SETS).done();
+    assert_eq!(after, before, "nothing changed");
+}
+
+/// Use after free on JSON of another form, `json_decref` of what was borrowed.
+#[test]
+fn bad_json_is_refused_and_harms_nobody() {
+    let scene = Scene::new();
+    let path = format!("{SETS}/www.example.org/A");
+    let deep = format!("{}1{}", "[".repeat(100_000), "]".repeat(100_000));
+    for body in [
+        "",
+        "{",
+        "null",
+        "[]",
+        "[[]]",
+        "1",
+        "\"",
+        "{\"ttl\":60}",
+        "{\"ttl\":-1,\"data\":[]}",
+        "{\"ttl\":\"60\",\"data\":[\"192.0.2.1\"]}",
+        "{\"ttl\":60,\"ttl\":61,\"data\":[\"192.0.2.1\"]}",
+        "{\"ttl\":60,\"data\":\"192.0.2.1\"}",
+        "{\"ttl\":60,\"data\":[null]}",
+        "{\"ttl\":60,\"data\":[\"192.0.2.1\"],\"tll\":60}",
+        "{\"ttl\":60,\"data\":[\"\\ud800\"]}",
+        "{\"ttl\":60,\"data\":[\"192.0.2.1\"]} more",
+        &deep,
+    ] {
+        let (field, _) = scene.put(&path, body).refused(400);
+        assert!(!field.is_empty(), "{body:.60}");
+    }
+    let bytes = [&b"{\"ttl\":60,\"data\":[\""[..], &[0xff, 0xfe], b"\"]}"].concat();
+    let json = ["Content-Type: application/json"];
+    scene.ask("PUT", &path, &scene.root, &json, &bytes).refused(400);
+    scene.ask("PUT", &path, &scene.root, &["Content-Type: text/plain"], A.as_bytes()).refused(415);
+    for path in ["/v1/zones/%ff/rrsets", "/v1/zones/example.org/rrsets/%00%/A"] {
+        let status = scene.get(path).status;
+        assert!([400, 404, 422].contains(&status), "{path}: {status}");
+    }
+    scene.get(&path).refused(404);
+    scene.put(&path, A).done();
+}
+
+/// G10: who owns a record was what the URL said. Here a principal is behind a secret in a field.
+#[test]
+fn nobody_says_of_himself_who_he_is() {
+    let scene = Scene::new();
+    let token = scene.token("tenant", &["read other.example"]);
+    let zone = "/v1/zones/example.org";
+    for path in [format!("{zone}?token={}", scene.root), format!("{zone}?user=k8sSvc")] {
+        scene.ask("GET", &path, &token, &[], b"").refused(403);
+    }
+    scene.ask("GET", &format!("{zone}?token={}", scene.root), "", &[], b"").refused(401);
+}
+
+/// G7: a zone was known by the end of a text, so that evilexample.org was one of example.org's.
+#[test]
+fn zones_end_at_labels() {
+    let scene = Scene::new();
+    let token = scene.token("tenant", &["read,write,zones example.org"]);
+    let json = ["Content-Type: application/json"];
+    for zone in ["evilexample.org", "sub.example.org", "org", "."] {
+        let path = format!("/v1/zones/{zone}");
+        scene.ask("PUT", &path, &token, &json, br#"{"nameservers":["ns"]}"#).refused(403);
+    }
+}
+
+/// Errors were 200 with a text, unknown paths matched by how they begin.
+#[test]
+fn an_error_is_no_success_and_a_path_is_matched_whole() {
+    let scene = Scene::new();
+    scene.get("/v1/zonesX").refused(404);
+    scene.get("/v1/zones/example.org/rrsetsX").refused(404);
+    scene.get("/v1/zones/missing.example").refused(404);
+}
+
+/// A full disk refuses, says so, and what is there goes on being answered and read.
+#[test]
+fn a_full_disk_is_told_and_answers_go_on() {
+    let scene = Scene::new();
+    let path = format!("{SETS}/www.example.org/A");
+    scene.put(&format!("{path}?wait=live"), A).done();
+    scene.store.set_full(true);
+    let reply = scene.put(&path, r#"{"ttl":60,"data":["192.0.2.9"]}"#);
+    reply.refused(507);
+    assert_eq!(scene.answered("example.org", "www.example.org", Rtype::A), [[192, 0, 2, 1]]);
+    assert_eq!(scene.get(&path).done()["data"], json!(["192.0.2.1"]));
+    scene.store.set_full(false);
+    scene.put(&path, r#"{"ttl":60,"data":["192.0.2.9"]}"#).done();
+}
+
+/// A mistyped character at the end of a key would be no other key (RFC 4648 §3.5).
+#[test]
+fn base64_that_is_not_canonical_is_refused() {
+    let scene = Scene::new();
+    let path = "/v1/zones/example.org/rrsets/k.example.org/DNSKEY";
+    let put = |key: &str| {
+        let body = json!({ "ttl": 60, "data": [format!("256 3 8 {key}")] }).to_string();
+        scene.put(path, &body)
+    };
+    let (field, rule) = put("AwEAAc==").refused(422);
+    assert_eq!((&*field, &*rule), ("data[0]", "base64"));
+    scene.get(path).refused(404);
+    put("AwEAAQ==").done();
+    let line = "k 60 DNSKEY 256 3 8 AwEAAc==\n";
+    let media = ["Content-Type: text/dns"];
+    let import = "/v1/zones/example.org/import";
+    let reply = scene.ask("POST", import, &scene.root, &media, line.as_bytes());
+    assert_eq!(reply.refused(422).1, "base64");
+}

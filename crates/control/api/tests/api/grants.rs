@@ -1,0 +1,339 @@
+//! What a principal may do, and above all what it may not: over every path and method that the
+//! description has, so that a new one cannot be forgotten.
+use crate::scene::{Reply, Scene};
+use api::NewCredential;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Whose zone it is not.
+const OTHER: &str = "other.example";
+
+/// Every method of every path, as the description has them.
+pub fn operations() -> Vec<(String, String)> {
+    let description = serde_json::to_value(api::openapi()).expect("JSON");
+    let paths = description["paths"].as_object().expect("paths").clone();
+    let methods = |(path, item): (String, Value)| {
+        let item = item.as_object().expect("methods").clone();
+        let is_method = |key: &String| ["get", "put", "post", "patch", "delete"].contains(&&**key);
+        let found: Vec<_> = item.keys().filter(|key| is_method(key)).cloned().collect();
+        found.into_iter().map(move |method| (method.to_uppercase(), path.clone()))
+    };
+    paths.into_iter().flat_map(methods).collect()
+}
+
+/// A request that would be done, if whoever asks may.
+pub fn request(scene: &Scene, token: &str, method: &str, path: &str, zone: &str) -> Reply {
+    let name = format!("www.{zone}");
+    let filled = path
+        .replace("{zone}", zone)
+        .replace("{name}", &name)
+        .replace("{type}", "A")
+        .replace("{server}", "192.0.2.53:53");
+    let value = json!({ "ttl": 60, "data": ["192.0.2.66"] });
+    let (media, body) = match (method, path) {
+        ("PUT", "/v1/zones/{zone}") => ("application/json", json!({ "nameservers": ["ns"] })),
+        ("PATCH", _) => (
+            "application/json",
+            json!({ "changes": [{ "name": name, "type": "A", "put": value }] }),
+        ),
+        ("PUT", "/v1/snapshot") => ("application/octet-stream", Value::Null),
+        ("PUT", "/v1/upstreams/{server}") => ("application/json", json!({ "drained": true })),
+        ("PUT", _) => ("application/json", value),
+        ("POST", _) => (
+            "application/x-ndjson",
+            json!({ "name": name, "type": "A", "ttl": 60, "data": ["192.0.2.66"] }),
+        ),
+        _ => ("", Value::Null),
+    };
+    let body = match path {
+        "/v1/snapshot" => scene.get(path).body,
+        _ if body.is_null() => Vec::new(),
+        _ => body.to_string().into(),
+    };
+    let query = if (method, path) == ("GET", "/v1/cache") { "?name=a." } else { "" };
+    let media = format!("Content-Type: {media}");
+    scene.ask(method, &format!("{filled}{query}"), token, &[&media], &body)
+}
+
+/// All there is to see of a zone.
+fn seen(scene: &Scene) -> [Value; 3] {
+    ["", "/rrsets", "/journal"].map(|part| scene.get(&format!("/v1/zones/{OTHER}{part}")).done())
+}
+
+#[test]
+fn a_token_of_one_zone_can_do_nothing_to_another() {
+    let scene = Scene::new();
+    scene.put(&format!("/v1/zones/{OTHER}?wait=live"), r#"{"nameservers":["ns"]}"#).done();
+    let before = seen(&scene);
+    let token = scene.token("tenant", &["read,write,zones example.org"]);
+    let operations = operations();
+    assert!(operations.len() >= 19, "{operations:?}");
+    for (method, path) in &operations {
+        let reply = request(&scene, &token, method, path, OTHER);
+        match &**path {
+            "/v1/zones" => {
+                let zones = reply.done()["zones"].to_string();
+                assert!(zones.contains("example.org.") && !zones.contains(OTHER), "{zones}");
+            }
+            "/v1/lifecycle" => assert_eq!(reply.done()["unloaded"], json!([])),
+            _ => drop(reply.refused(403)),
+        }
+    }
+    assert_eq!(seen(&scene), before);
+}
+
+/// However a zone is spelled, it is the same one, and no spelling makes one of another.
+#[test]
+fn a_zone_is_the_same_however_it_is_spelled() {
+    let scene = Scene::new();
+    scene.put(&format!("/v1/zones/{OTHER}"), r#"{"nameservers":["ns"]}"#).done();
+    let token = scene.token("tenant", &["read,write,zones example.org"]);
+    let ask =
+        |zone: &str| scene.ask("GET", &format!("/v1/zones/{zone}/rrsets"), &token, &[], b"").status;
+    for zone in ["example.org.", "EXAMPLE.org", "example%2Eorg", "%65xample.org"] {
+        assert_eq!(ask(zone), 200, "{zone}");
+    }
+    assert_eq!(ask("%5C069xample.org"), 200, "an byte by its number (RFC 1035 §5.1)");
+    for zone in [
+        "OTHER.example",
+        "other.example.",
+        "other%2eexample",
+        "%5C111ther.example",
+        "example.org%2F%2Fother.example",
+        "example.org%5C.other.example",
+        "x.example.org",
+        "*",
+        "%2A.org",
+        ".",
+    ] {
+        assert_eq!(ask(zone), 403, "{zone}");
+    }
+    for zone in ["example.org..", "", "..", "example.org%FF", "example.org%00.other.example"] {
+        let status = ask(zone);
+        assert!([400, 404, 422].contains(&status), "{zone}: {status}");
+    }
+    // What lies in another zone is none of this one's.
+    let media = ["Content-Type: application/json"];
+    let path = format!("/v1/zones/example.org/rrsets/www.{OTHER}/A");
+    let body = br#"{"ttl":60,"data":["192.0.2.66"]}"#;
+    scene.ask("PUT", &path, &token, &media, body).refused(422);
+}
+
+#[test]
+fn whoever_may_can_do_each_of_it() {
+    let scene = Scene::new();
+    scene.put(&format!("/v1/zones/{OTHER}"), r#"{"nameservers":["ns"]}"#).done();
+    scene
+        .put(
+            &format!("/v1/zones/{OTHER}/rrsets/www.{OTHER}/A"),
+            r#"{"ttl":1,"data":["192.0.2.1"]}"#,
+        )
+        .done();
+    let token = scene.token("tenant", &["read,write,zones other.example", "operate"]);
+    let mut operations = operations();
+    // A set is deleted after it was read, a zone after all, and made before.
+    operations.sort_by_key(|(method, path)| (method == "DELETE", path.ends_with("{zone}")));
+    for (method, path) in operations {
+        if (&*method, &*path) == ("PUT", "/v1/zones/{zone}") {
+            request(&scene, &token, &method, &path, OTHER).refused(409);
+            continue;
+        }
+        // All zones are nobody's who has one.
+        let token = if path == "/v1/snapshot" { &scene.root } else { &token };
+        let reply = request(&scene, token, &method, &path, OTHER);
+        assert_eq!(reply.status, 200, "{method} {path}: {reply:?}");
+    }
+}
+
+#[test]
+fn nobody_known_can_do_nothing_at_all() {
+    let scene = Scene::new();
+    for (method, path) in operations() {
+        let reply = request(&scene, "", &method, &path, "example.org");
+        reply.refused(401);
+        assert!(reply.field("www-authenticate").is_some_and(|field| field.starts_with("Bearer")));
+    }
+}
+
+#[test]
+fn a_token_that_is_revoked_is_nobodys() {
+    let scene = Scene::new();
+    let token = scene.token("ci", &["read *"]);
+    assert_eq!(scene.ask("GET", "/v1/zones", &token, &[], b"").status, 200);
+    scene.revoke("ci");
+    scene.ask("GET", "/v1/zones", &token, &[], b"").refused(401);
+    let root = &scene.root;
+    scene.ask("GET", "/v1/zones", &root[..root.len() - 1], &[], b"").refused(401);
+    let twice = format!("Authorization: Bearer {root}");
+    scene.ask("GET", "/v1/zones", root, &[&twice], b"").refused(401);
+}
+
+#[test]
+fn who_guesses_is_told_to_come_later() {
+    let scene = Scene::new();
+    let statuses: Vec<u16> =
+        (0..8).map(|_| scene.ask("GET", "/v1/zones", "dunlin_guessed", &[], b"").status).collect();
+    assert_eq!(statuses[0], 401);
+    assert!(statuses.contains(&429), "{statuses:?}");
+    assert_eq!(scene.get("/v1/zones").status, 200, "who is known is not held up");
+}
+
+#[test]
+fn names_and_types_are_granted_one_by_one() {
+    let scene = Scene::new();
+    let token = scene.token("acme", &["read,write example.org _acme-challenge.*.example.org TXT"]);
+    let ask = |method: &str, path: &str, body: &str| {
+        let media = ["Content-Type: application/json"];
+        scene.ask(method, &format!("/v1/zones/example.org{path}"), &token, &media, body.as_bytes())
+    };
+    let mine = "/rrsets/_acme-challenge.www.example.org/TXT";
+    ask("PUT", mine, r#"{"ttl":60,"data":["proof"]}"#).done();
+    ask("PUT", "/rrsets/www.example.org/TXT", r#"{"ttl":60,"data":["x"]}"#).refused(403);
+    let other_type = "/rrsets/_acme-challenge.www.example.org/A";
+    ask("PUT", other_type, r#"{"ttl":60,"data":["192.0.2.1"]}"#).refused(403);
+    let changes = json!({ "changes": [
+        { "name": "_acme-challenge.a.example.org", "type": "TXT",
+          "put": { "ttl": 60, "data": ["p"] } },
+        { "name": "a.example.org", "type": "A", "put": { "ttl": 60, "data": ["192.0.2.1"] } },
+    ] });
+    let (field, _) = ask("PATCH", "/rrsets", &changes.to_string()).refused(403);
+    assert_eq!(field, "changes[1].name");
+    ask("GET", "/rrsets/_acme-challenge.a.example.org/TXT", "").refused(404);
+    let seen = ask("GET", "/rrsets", "").done();
+    assert_eq!(seen["rrsets"].as_array().map(Vec::len), Some(1), "only its own: {seen}");
+    let journal = ask("GET", "/journal", "").done();
+    let changes: Vec<_> = journal["entries"].as_array().expect("entries").iter().collect();
+    assert_eq!(changes[0]["changes"], json!([]), "who made the zone, not what it holds");
+    assert_eq!(changes[1]["changes"].as_array().map(Vec::len), Some(1));
+    ask("DELETE", "", "").refused(403);
+}
+
+const NEW_ZONE: &str = r#"{"nameservers":["ns1.example.net."]}"#;
+
+/// Asks for a zone to be made; the detail of the problem where it is not.
+fn create(scene: &Scene, token: &str, zone: &str) -> Result<(), String> {
+    let media = ["Content-Type: application/json"];
+    let path = format!("/v1/zones/{zone}");
+    let reply = scene.ask("PUT", &path, token, &media, NEW_ZONE.as_bytes());
+    if reply.status == 200 {
+        return Ok(());
+    }
+    reply.refused(403);
+    Err(reply.json()["detail"].as_str().expect("a detail").to_owned())
+}
+
+#[test]
+fn a_zone_below_one_that_the_caller_may_not_write_is_refused() {
+    let scene = Scene::new();
+    let token = scene.token("tenant", &["read,write,zones *.example.org", "zones *.file.example"]);
+    for (zone, enclosing) in [
+        ("x.example.org", "example.org."),
+        ("a.b.example.org", "example.org."),
+        ("x.file.example", "file.example."),
+    ] {
+        let told = create(&scene, &token, zone).expect_err(zone);
+        assert!(told.contains(&format!("take {zone}. and the names below it")), "{told}");
+        assert!(told.contains(&format!("`write {enclosing}`")), "{told}");
+        scene.get(&format!("/v1/zones/{zone}")).refused(404);
+    }
+
+    // The closest zone counts, and no other one.
+    scene.put("/v1/zones/b.example.org", NEW_ZONE).done();
+    create(&scene, &token, "a.b.example.org").expect("it may write b.example.org");
+}
+
+#[test]
+fn a_zone_of_names_that_the_caller_may_write_is_made() {
+    let scene = Scene::new();
+    let zones = "zones *.example.org";
+    for (who, grants, may) in [
+        ("whole", vec![zones, "write example.org"], true),
+        (
+            "subtree",
+            vec![
+                zones,
+                "write example.org subtree.example.org",
+                "write example.org *.subtree.example.org",
+            ],
+            true,
+        ),
+        ("below", vec![zones, "write example.org *.below.example.org"], false),
+        ("types", vec![zones, "write example.org * A,AAAA"], false),
+        ("reader", vec![zones, "read *"], false),
+    ] {
+        let token = scene.token(who, &grants);
+        let done = create(&scene, &token, &format!("{who}.example.org"));
+        assert_eq!(done.is_ok(), may, "{who}: {done:?}");
+    }
+    let token = scene.token("elsewhere", &["zones other.example"]);
+    create(&scene, &token, OTHER).expect("no zone had these names");
+}
+
+#[test]
+fn a_delegation_that_hides_names_of_others_is_refused() {
+    let scene = Scene::new();
+    let token = scene.token("team", &["write example.org team.example.org"]);
+    let media = ["Content-Type: application/json"];
+    let zone = "/v1/zones/example.org";
+    let put = |token: &str, name: &str, rtype: &str| {
+        let path = format!("{zone}/rrsets/{name}/{rtype}");
+        let body = br#"{"ttl":60,"data":["x.example.net."]}"#;
+        scene.ask("PUT", &path, token, &media, body)
+    };
+    for rtype in ["NS", "DNAME"] {
+        let reply = put(&token, "team.example.org", rtype);
+        reply.refused(403);
+        let told = reply.json()["detail"].as_str().expect("a detail").to_owned();
+        assert!(
+            told.contains(&format!("`write example.org. *.team.example.org. {rtype}`")),
+            "{told}"
+        );
+        let change = json!({ "changes": [{ "name": "team.example.org", "type": rtype,
+            "put": { "ttl": 60, "data": ["x.example.net."] } }] });
+        let path = format!("{zone}/rrsets");
+        let reply = scene.ask("PATCH", &path, &token, &media, change.to_string().as_bytes());
+        assert_eq!(reply.refused(403).0, "changes[0].name");
+        let line = json!({ "name": "team.example.org", "type": rtype, "ttl": 60,
+            "data": ["x.example.net."] });
+        let media = ["Content-Type: application/x-ndjson"];
+        let path = format!("{zone}/import");
+        scene.ask("POST", &path, &token, &media, line.to_string().as_bytes()).refused(403);
+    }
+    put(&token, "team.example.org", "CNAME").done();
+    let path = format!("{zone}/rrsets/team.example.org/CNAME");
+    assert_eq!(scene.ask("DELETE", &path, &token, &[], b"").status, 200);
+
+    let names = ["write example.org team.example.org", "write example.org *.team.example.org NS"];
+    let token = scene.token("delegator", &names);
+    put(&token, "team.example.org", "NS").done();
+    put(&token, "team.example.org", "DNAME").refused(403);
+    // What was delegated is taken back by whoever may write the set.
+    let token = scene.token("back", &["write example.org team.example.org NS"]);
+    let path = format!("{zone}/rrsets/team.example.org/NS");
+    assert_eq!(scene.ask("DELETE", &path, &token, &[], b"").status, 200);
+    // The servers of the zone itself hide nothing.
+    let token = scene.token("apex", &["write example.org example.org NS"]);
+    put(&token, "example.org", "NS").done();
+}
+
+#[test]
+fn a_request_without_a_good_token_is_told_where_tokens_come_from() {
+    let scene = Scene::new();
+    let detail = |token: &str| {
+        let reply = scene.ask("GET", "/v1/zones", token, &[], b"");
+        reply.refused(401);
+        reply.json()["detail"].as_str().expect("a text").to_owned()
+    };
+    for (token, story) in [("", "has no token"), ("dunlin_0", "no principal has this token")] {
+        let detail = detail(token);
+        for part in [story, "DUNLIN_TOKEN", "--token-file", "dunlin token create"] {
+            assert!(detail.contains(part), "{detail}");
+        }
+    }
+    let lifetime = Some(Duration::ZERO);
+    let (principal, grants) = ("late".to_owned(), vec!["read *".to_owned()]);
+    let new = NewCredential { principal, grants, subject: None, lifetime };
+    let expired = scene.credentials.create(new).expect("created").expect("a token");
+    let detail = detail(&expired);
+    assert!(detail.contains("late has expired: `dunlin token rotate late`"), "{detail}");
+}

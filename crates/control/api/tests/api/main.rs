@@ -1,0 +1,17 @@
+//! The API as its clients meet it: real sockets, on a store in memory.
+mod bulk;
+mod conditions;
+mod defects;
+mod described;
+mod fuzzed;
+mod grants;
+mod history;
+mod limits;
+mod names;
+mod openapi;
+mod operate;
+mod scene;
+mod secured;
+mod sets;
+mod shadows;
+mod snapshot;

@@ -1,0 +1,359 @@
+//! A server of the API, and a plain client of it.
+use api::{Api, ApiCounters, CommandFuture, Credentials, NewCredential, ServerControl, Tls};
+use compile::{Image, Loader};
+use image::HashKey;
+use records::{MemoryStore, RecordService, ServiceThreads, ZoneOwner, ZoneOwnership};
+use serde_json::Value;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+use tokio::runtime::Builder;
+use tokio::sync::oneshot;
+use wire::{Name, NameBuf, Rtype};
+use zone_manager::command::{Command, CommandOutcome, ThreadFlushed};
+use zone_manager::status::{ServerState, Status, UpstreamStatus, ZoneStatus};
+use zone_manager::{PublisherThread, ZonePublisher};
+
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A zone that a file has.
+pub const OF_FILE: &str = "file.example.";
+
+pub fn name(text: &str) -> NameBuf {
+    NameBuf::from_text(text.as_bytes(), Name::ROOT).expect("a name")
+}
+
+struct Files;
+
+impl ZoneOwnership for Files {
+    fn owner(&self, origin: Name<'_>) -> Option<ZoneOwner> {
+        (origin == name(OF_FILE).as_name()).then(|| ZoneOwner::File("/etc/dunlin/file.zone".into()))
+    }
+
+    fn is_built_in(&self, _: Name<'_>) -> bool {
+        false
+    }
+
+    fn origins(&self) -> Vec<NameBuf> {
+        vec![name(OF_FILE)]
+    }
+
+    fn instead(&self, _: Name<'_>, _: &Arc<HashKey>) -> Option<compile::Zone> {
+        None
+    }
+}
+
+/// Whoever is told something.
+struct Fake;
+
+impl ServerControl for Fake {
+    fn status(&self) -> Status {
+        let server = "192.0.2.53:53".into();
+        Status {
+            state: ServerState::Serving,
+            zones: vec![ZoneStatus { name: OF_FILE.into(), ..ZoneStatus::default() }],
+            upstreams: vec![UpstreamStatus { server, ..UpstreamStatus::default() }],
+            ..Status::default()
+        }
+    }
+
+    fn command(&self, command: Command) -> CommandFuture<'_> {
+        Box::pin(async move {
+            match command {
+                Command::Flush(_) => {
+                    let thread = "worker-0".into();
+                    let flushed = ThreadFlushed { thread, answers: 3, under_way: 0 };
+                    Ok(CommandOutcome::Flushed(vec![flushed]))
+                }
+                Command::Show { .. } => Ok(CommandOutcome::Shown(Vec::new())),
+                Command::Drain { .. } => Ok(CommandOutcome::Drained(vec![".".into()])),
+            }
+        })
+    }
+}
+
+/// A server, until it is dropped.
+pub struct Scene {
+    pub address: SocketAddr,
+    pub store: MemoryStore,
+    pub control: ZonePublisher,
+    /// A token that may do all.
+    pub root: String,
+    pub counters: Arc<ApiCounters>,
+    desk: RecordService,
+    opened: Arc<OnceLock<RecordService>>,
+    pub credentials: Arc<Credentials>,
+    folder: PathBuf,
+    stop: Option<oneshot::Sender<()>>,
+    server: Option<JoinHandle<()>>,
+    _serving: ServiceThreads,
+    _running: PublisherThread,
+}
+
+/// What came back.
+#[derive(Debug)]
+pub struct Reply {
+    pub status: u16,
+    pub head: String,
+    pub body: Vec<u8>,
+}
+
+impl Reply {
+    /// The body as JSON.
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|why| panic!("{why}: {self:?}"))
+    }
+
+    /// A header field.
+    pub fn field(&self, name: &str) -> Option<&str> {
+        self.head.lines().find_map(|line| {
+            let (found, value) = line.split_once(':')?;
+            found.eq_ignore_ascii_case(name).then(|| value.trim())
+        })
+    }
+
+    /// The body as JSON, of a request that was done.
+    #[track_caller]
+    pub fn done(self) -> Value {
+        assert_eq!(self.status, 200, "{} {}", self.head, String::from_utf8_lossy(&self.body));
+        self.json()
+    }
+
+    /// The problem's field and rule, of a request that was refused with this status.
+    #[track_caller]
+    pub fn refused(&self, status: u16) -> (String, String) {
+        assert_eq!(self.status, status, "{} {}", self.head, String::from_utf8_lossy(&self.body));
+        assert_eq!(self.field("content-type"), Some("application/problem+json"), "{self:?}");
+        let told = self.json();
+        assert_eq!(told["status"], status);
+        assert!(told["detail"].as_str().is_some_and(|detail| !detail.is_empty()), "{told}");
+        let text = |key: &str| told[key].as_str().unwrap_or_default().to_owned();
+        (text("field"), text("rule"))
+    }
+}
+
+impl Scene {
+    /// One with the zone example.org, and another of a file.
+    pub fn new() -> Self {
+        let scene = Self::bare(|_| None);
+        scene.put("/v1/zones/example.org", r#"{"nameservers":["ns1"]}"#).done();
+        scene
+    }
+
+    /// One without a zone of the store; `tls` is made in a folder of its own.
+    pub fn bare(tls: impl FnOnce(&std::path::Path) -> Option<Arc<Tls>>) -> Self {
+        Self::start(tls, 1_000_000, false)
+    }
+
+    /// One where each may ask so often a second.
+    pub fn of_rate(requests_per_second: u32) -> Self {
+        Self::start(|_| None, requests_per_second, false)
+    }
+
+    /// One whose store is not there before it is opened.
+    pub fn late() -> Self {
+        Self::start(|_| None, 1_000_000, true)
+    }
+
+    /// Has the store be there.
+    pub fn open(&self) {
+        let _ = self.opened.set(self.desk.clone());
+    }
+
+    fn start(
+        tls: impl FnOnce(&std::path::Path) -> Option<Arc<Tls>>,
+        requests_per_second: u32,
+        is_late: bool,
+    ) -> Self {
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let folder =
+            std::env::temp_dir().join(format!("dunlin-api-{}-{number}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        let key = Arc::new(HashKey::new(std::array::from_fn(|n| n as u64 * 77 + 5)));
+        let mut image = Image::new(Arc::clone(&key));
+        image.put_zone(of_file(&key).into());
+        let (control, running) = ZonePublisher::start(image).expect("a thread");
+        let store = MemoryStore::default();
+        let started =
+            RecordService::start(control.clone(), Box::new(store.clone()), Arc::new(Files));
+        let (desk, serving) = started.expect("threads");
+        let kept = Some(folder.join("credentials.json"));
+        let credentials = Arc::new(Credentials::open(kept));
+        let opened = Arc::new(OnceLock::new());
+        if !is_late {
+            let _ = opened.set(desk.clone());
+        }
+        let counters = Arc::new(ApiCounters::default());
+        let api = Api {
+            records: Arc::clone(&opened),
+            credentials: Arc::clone(&credentials),
+            operator: Arc::new(Fake),
+            counters: Arc::clone(&counters),
+            requests_per_second,
+            spool: folder.clone(),
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let (stop, stopped) = oneshot::channel();
+        let tls = tls(&folder);
+        let server = thread::spawn(move || {
+            let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+            let ended = async { drop(stopped.await) };
+            runtime.block_on(api::serve(listener, api, tls, ended)).expect("served");
+        });
+        let mut scene = Self {
+            address,
+            store,
+            control,
+            root: String::new(),
+            desk,
+            opened,
+            counters,
+            credentials,
+            folder,
+            stop: Some(stop),
+            server: Some(server),
+            _serving: serving,
+            _running: running,
+        };
+        scene.root = scene.token("root", &["read,write,zones,operate *"]);
+        scene
+    }
+
+    /// A new principal's token.
+    pub fn token(&self, principal: &str, grants: &[&str]) -> String {
+        self.create(principal, grants, None).expect("a token")
+    }
+
+    /// Creates a principal, and returns its token if it has one.
+    pub fn create(&self, name: &str, grants: &[&str], subject: Option<&str>) -> Option<String> {
+        let grants = grants.iter().map(|grant| (*grant).to_owned()).collect();
+        let (principal, subject) = (name.to_owned(), subject.map(str::to_owned));
+        let new = NewCredential { principal, grants, subject, lifetime: None };
+        self.credentials.create(new).expect("a principal")
+    }
+
+    pub fn revoke(&self, principal: &str) {
+        self.credentials.revoke(principal).expect("it was there");
+    }
+
+    pub fn get(&self, path: &str) -> Reply {
+        self.ask("GET", path, &self.root, &[], b"")
+    }
+
+    pub fn put(&self, path: &str, body: &str) -> Reply {
+        self.with("PUT", path, &[], body)
+    }
+
+    pub fn patch(&self, path: &str, body: &str) -> Reply {
+        self.with("PATCH", path, &[], body)
+    }
+
+    pub fn delete(&self, path: &str) -> Reply {
+        self.ask("DELETE", path, &self.root, &[], b"")
+    }
+
+    /// A JSON body, and more header fields.
+    pub fn with(&self, method: &str, path: &str, fields: &[&str], body: &str) -> Reply {
+        let fields = [fields, &["Content-Type: application/json"]].concat();
+        self.ask(method, path, &self.root, &fields, body.as_bytes())
+    }
+
+    /// Asks with a token.
+    pub fn ask(
+        &self,
+        method: &str,
+        path: &str,
+        token: &str,
+        fields: &[&str],
+        body: &[u8],
+    ) -> Reply {
+        let mut text = format!("{method} {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n");
+        if !token.is_empty() {
+            text += &format!("Authorization: Bearer {token}\r\n");
+        }
+        for field in fields {
+            text += &format!("{field}\r\n");
+        }
+        text += &format!("Content-Length: {}\r\n\r\n", body.len());
+        let request = [text.as_bytes(), body].concat();
+        let mut stream = self.connect();
+        // Who is refused before all of its body was read is told so all the same.
+        let sent = stream.write_all(&request);
+        receive(&mut stream).unwrap_or_else(|| panic!("{method} {path}: no reply, {sent:?}"))
+    }
+
+    pub fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address).expect("somebody listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        stream.set_write_timeout(Some(PATIENCE)).expect("a timeout");
+        stream
+    }
+
+    /// What the image answers, as the bytes of each record.
+    pub fn answered(&self, zone: &str, owner: &str, rtype: Rtype) -> Vec<Vec<u8>> {
+        let image = self.control.image();
+        let found = image.zone(name(zone).as_name());
+        let set = found.and_then(|zone| zone.set(name(owner).as_name(), rtype));
+        set.map(|set| set.records().map(<[u8]>::to_vec).collect()).unwrap_or_default()
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        let ended = self.server.take().map(JoinHandle::join);
+        let _ = fs::remove_dir_all(&self.folder);
+        if !thread::panicking() {
+            ended.expect("it runs").expect("it did not panic");
+        }
+    }
+}
+
+fn of_file(key: &Arc<HashKey>) -> compile::Zone {
+    let origin = name(OF_FILE);
+    let mut loader = Loader::new(Arc::clone(key), origin.as_name(), None);
+    let mut text = &b"@ 60 SOA ns admin 7 1 1 1 1\n@ 60 NS ns\nns 60 A 192.0.2.1\n"[..];
+    zonefile::read_stream(&mut text, origin.as_name(), &mut |record| {
+        loader.add(record.owner, record.rtype, record.ttl, record.rdata, 0)
+    })
+    .expect("a zone file");
+    loader.finish().unwrap_or_else(|_| panic!("a zone"))
+}
+
+/// Reads a response to its end, chunks put together.
+pub fn receive(stream: &mut impl Read) -> Option<Reply> {
+    let mut bytes = Vec::new();
+    // A reset after the response is no harm.
+    let _ = stream.read_to_end(&mut bytes);
+    let end = bytes.windows(4).position(|four| four == b"\r\n\r\n")?;
+    let head = String::from_utf8(bytes[..end].to_vec()).expect("text");
+    let status = head.split(' ').nth(1)?.parse().ok()?;
+    let rest = &bytes[end + 4..];
+    let mut reply = Reply { status, head, body: Vec::new() };
+    reply.body = match reply.field("transfer-encoding") {
+        Some("chunked") => unchunk(rest)?,
+        _ => rest.to_vec(),
+    };
+    Some(reply)
+}
+
+fn unchunk(mut rest: &[u8]) -> Option<Vec<u8>> {
+    let mut body = Vec::new();
+    loop {
+        let end = rest.windows(2).position(|two| two == b"\r\n")?;
+        let len = usize::from_str_radix(std::str::from_utf8(&rest[..end]).ok()?, 16).ok()?;
+        rest = &rest[end + 2..];
+        if len == 0 {
+            return Some(body);
+        }
+        body.extend_from_slice(rest.get(..len)?);
+        rest = rest.get(len + 2..)?;
+    }
+}

@@ -1,0 +1,225 @@
+//! The arguments of the commands that talk to a running server.
+mod remote;
+
+pub use remote::{
+    AcceptZone, Api, CreateZone, ImportSets, Journal, ListSets, OneSet, Records, RecordsCommand,
+    RestoreSnapshot, Salvage, TakeSnapshot, WriteOptions, ZoneFormat, Zones, ZonesCommand,
+};
+
+use crate::limits::TOP_INTERVAL;
+use clap::{Args, Subcommand};
+pub use command_line::Output;
+use command_line::read_duration;
+use config::Admin;
+use std::path::PathBuf;
+use std::time::Duration;
+
+#[derive(Args, Debug)]
+pub struct Reload {
+    /// Connect to this socket: `[admin] socket` of the server's config.
+    #[arg(long, value_name = "PATH", default_value = Admin::SOCKET)]
+    pub socket: PathBuf,
+    /// Write the result as text or as JSON.
+    #[arg(short, long, value_enum, default_value_t = Output::Text)]
+    pub output: Output,
+}
+
+#[derive(Args, Debug)]
+pub struct Status {
+    /// Connect to this socket: `[admin] socket` of the server's config.
+    #[arg(long, value_name = "PATH", default_value = Admin::SOCKET)]
+    pub socket: PathBuf,
+    /// Write the status as text or as JSON. JSON contains every field.
+    #[arg(short, long, value_enum, default_value_t = Output::Text)]
+    pub output: Output,
+    /// List all zones, even thousands.
+    #[arg(long)]
+    pub zones: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct Top {
+    /// Connect to this socket: `[admin] socket` of the server's config.
+    #[arg(long, value_name = "PATH", default_value = Admin::SOCKET)]
+    pub socket: PathBuf,
+    /// Request new figures this often: 100ms to 1h.
+    #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = read_interval)]
+    pub interval: Duration,
+    /// Write text or JSON. JSON is one object per interval and line, without a screen.
+    #[arg(short, long, value_enum, default_value_t = Output::Text)]
+    pub output: Output,
+}
+
+/// Reads an interval of `dunlin top`: 100 ms to 1 h.
+///
+/// # Errors
+/// The text is no such time.
+pub fn read_interval(text: &str) -> Result<Duration, String> {
+    let interval = read_duration(text).filter(|interval| TOP_INTERVAL.contains(interval));
+    interval.ok_or_else(|| "expected 100ms to 1h, such as \"500ms\", \"2s\" or \"1m\"".into())
+}
+
+/// The server to connect to, and the format of the result.
+#[derive(Args, Debug)]
+pub struct AdminServer {
+    /// Connect to this socket: `[admin] socket` of the server's config.
+    #[arg(long, value_name = "PATH", default_value = Admin::SOCKET)]
+    pub socket: PathBuf,
+    /// Write the result as text or as JSON.
+    #[arg(short, long, value_enum, default_value_t = Output::Text)]
+    pub output: Output,
+}
+
+#[derive(Args, Debug)]
+pub struct Cache {
+    #[command(subcommand)]
+    pub command: CacheCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum CacheCommand {
+    /// Flush the cached answers of a name from every thread, and wait until all are done.
+    ///
+    /// It removes all types, and answers that contain the name as an alias. Replies of upstreams to
+    /// queries under way reach the waiting clients, but are not cached.
+    #[command(after_help = "Examples:\n  \
+        dunlin cache flush www.example.org\n  \
+        dunlin cache flush --subtree example.org\n  \
+        dunlin cache flush --all")]
+    Flush(Flush),
+    /// Show the cached answers of a name in each thread. This does not count as a use.
+    #[command(after_help = "Examples:\n  \
+        dunlin cache show www.example.org\n  \
+        dunlin cache show www.example.org AAAA -o json | jq '.shown[].answers'")]
+    Show(Show),
+}
+
+#[derive(Args, Debug)]
+#[command(group = clap::ArgGroup::new("what").required(true).args(["name", "all"]))]
+pub struct Flush {
+    /// Name to flush.
+    #[arg(value_name = "NAME")]
+    pub name: Option<String>,
+    /// Flush all names below it, too.
+    #[arg(long, requires = "name")]
+    pub subtree: bool,
+    /// Flush the whole cache.
+    #[arg(long, conflicts_with = "subtree")]
+    pub all: bool,
+    #[command(flatten)]
+    pub server: AdminServer,
+}
+
+#[derive(Args, Debug)]
+pub struct Show {
+    /// Name to look up in the cache.
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// Type to look up, such as AAAA; all types without it.
+    #[arg(value_name = "TYPE")]
+    pub rtype: Option<String>,
+    #[command(flatten)]
+    pub server: AdminServer,
+}
+
+#[derive(Args, Debug)]
+pub struct Upstream {
+    #[command(subcommand)]
+    pub command: UpstreamCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum UpstreamCommand {
+    /// List the upstream servers, their states and their round-trip times.
+    #[command(after_help = "Example:\n  dunlin upstream list -o json | jq '.[].state'")]
+    List(AdminServer),
+    /// Stop sending queries to an upstream, until `restore` or the end of the process.
+    ///
+    /// Earlier queries may still get replies. If no other server of the group answers, the upstream
+    /// is queried nevertheless: an answer is better than none. A reload keeps it drained. A restart
+    /// or a hot restart begins with all upstreams.
+    #[command(after_help = "Example:\n  dunlin upstream drain 10.0.0.53")]
+    Drain(OneServer),
+    /// Resume sending queries to a drained upstream.
+    #[command(after_help = "Example:\n  dunlin upstream restore 10.0.0.53:53")]
+    Restore(OneServer),
+}
+
+#[derive(Args, Debug)]
+pub struct OneServer {
+    /// Upstream, as `dunlin upstream list` shows it. Port 53 may be omitted.
+    #[arg(value_name = "SERVER")]
+    pub name: String,
+    #[command(flatten)]
+    pub server: AdminServer,
+}
+
+#[derive(Args, Debug)]
+pub struct Token {
+    #[command(subcommand)]
+    pub command: TokenCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum TokenCommand {
+    /// Create a principal, and print its token.
+    ///
+    /// A grant is `VERBS ZONE [NAMES [TYPES]]`. Verbs: read, write (record sets), zones (create and
+    /// delete them), operate (status, cache; it needs no zone). ZONE and NAMES are a name, `*` for
+    /// all, or a pattern such as `*.example.org`. TYPES is a list such as A,AAAA.
+    #[command(after_help = "Example:\n  dunlin token create ci --grant 'read,write example.org'")]
+    Create(CreateToken),
+    /// List the principals and their grants.
+    #[command(after_help = "Example:\n  dunlin token list -o json")]
+    List(AdminServer),
+    /// Revoke a principal's credentials, effective immediately.
+    #[command(after_help = "Example:\n  dunlin token revoke ci")]
+    Revoke(OnePrincipal),
+    /// Give a principal a new token and print it; the old one ends at once.
+    ///
+    /// The grants stay. A token that expires gets the same lifetime again.
+    #[command(after_help = "Example:\n  dunlin token rotate ci")]
+    Rotate(OnePrincipal),
+}
+
+#[derive(Args, Debug)]
+pub struct CreateToken {
+    /// Name of the new principal, for the journal and the audit log.
+    #[arg(value_name = "PRINCIPAL")]
+    pub principal: String,
+    /// Grant this permission. May be repeated.
+    #[arg(long = "grant", required = true, value_name = "GRANT")]
+    pub grants: Vec<String>,
+    /// Identify the principal by a certificate instead of a token: its alternative name, DNS or
+    /// URI.
+    #[arg(long, value_name = "NAME")]
+    pub subject: Option<String>,
+    /// Refuse the credential after this time: a number with s, m, h, d or w, such as 90d.
+    #[arg(long, value_name = "TIME", value_parser = remote::read_seconds)]
+    pub lifetime: Option<u32>,
+    #[command(flatten)]
+    pub server: AdminServer,
+}
+
+#[derive(Args, Debug)]
+pub struct OnePrincipal {
+    /// The principal.
+    #[arg(value_name = "PRINCIPAL")]
+    pub principal: String,
+    #[command(flatten)]
+    pub server: AdminServer,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_outside_of_the_range_are_refused() {
+        assert_eq!(read_interval("100ms"), Ok(Duration::from_millis(100)));
+        assert_eq!(read_interval("1h"), Ok(Duration::from_secs(3_600)));
+        for wrong in ["99ms", "61m", "1", "s", "-1s", ""] {
+            assert!(read_interval(wrong).is_err(), "{wrong}");
+        }
+    }
+}

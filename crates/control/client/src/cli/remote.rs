@@ -1,0 +1,381 @@
+//! The commands that use the REST API.
+use crate::cli::{AdminServer, Output};
+use clap::{Args, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// The API to use, the credentials, and the format of the result.
+#[derive(Args, Debug)]
+pub struct Api {
+    /// Use the API at this URL. Default: DUNLIN_API, or else http://127.0.0.1:8053.
+    #[arg(long, value_name = "URL")]
+    pub api: Option<String>,
+    /// Read the token from this file. Default: the value of DUNLIN_TOKEN.
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// Trust the CA certificates of this PEM file for the server. Default: those of the system.
+    #[arg(long, value_name = "FILE")]
+    pub ca: Option<PathBuf>,
+    /// Present this client certificate (PEM) instead of a token.
+    #[arg(long, value_name = "FILE", requires = "key")]
+    pub cert: Option<PathBuf>,
+    /// Use this private key (PEM) of the client certificate.
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    pub key: Option<PathBuf>,
+    /// Write the result as text or as JSON.
+    #[arg(short, long, value_enum, default_value_t = Output::Text)]
+    pub output: Output,
+}
+
+/// Reads a time in seconds, or with a unit as in a zone file. At most 2³¹ − 1 seconds, as TTLs
+/// (RFC 2181 §8).
+pub(super) fn read_seconds(text: &str) -> Result<u32, String> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let seconds: Option<u32> = match unit {
+        "" | "s" => Some(1),
+        "m" => Some(60),
+        "h" => Some(3_600),
+        "d" => Some(86_400),
+        "w" => Some(604_800),
+        _ => None,
+    };
+    let ttl = seconds.and_then(|unit| number.parse::<u32>().ok()?.checked_mul(unit));
+    ttl.filter(|ttl| *ttl <= i32::MAX as u32).ok_or_else(|| {
+        "expected seconds, or a number with s, m, h, d or w, up to 2147483647 seconds".to_owned()
+    })
+}
+
+/// The condition and the reason of a write.
+#[derive(Args, Debug, Default)]
+pub struct WriteOptions {
+    /// Write only if the revision is still this one. `records get -o json`, `zones show` and
+    /// `zones snapshot` report it.
+    #[arg(long, value_name = "REVISION")]
+    pub if_match: Option<u64>,
+    /// Record this reason in the journal and the audit log: a line of up to 255 bytes.
+    #[arg(long, value_name = "TEXT")]
+    pub reason: Option<String>,
+}
+
+#[derive(Args, Debug)]
+pub struct Journal {
+    /// Zone whose journal is shown.
+    #[arg(value_name = "ZONE")]
+    pub zone: String,
+    /// Show only writes after this revision. Fail if the journal no longer contains it.
+    #[arg(long, value_name = "REVISION")]
+    pub since: Option<u64>,
+    /// Show new writes as they happen, until interrupted. Wait for a server that restarts.
+    #[arg(short, long)]
+    pub follow: bool,
+    #[command(flatten)]
+    pub server: Api,
+}
+
+#[derive(Args, Debug)]
+pub struct Zones {
+    #[command(subcommand)]
+    pub command: ZonesCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum ZonesCommand {
+    /// List the zones and the source of each.
+    #[command(after_help = "Example:\n  dunlin zones list -o json | jq '.zones[].name'")]
+    List(Api),
+    /// Show one zone.
+    #[command(after_help = "Example:\n  dunlin zones show example.org")]
+    Show(OneZone),
+    /// Create a zone in the store.
+    #[command(after_help = "Example:\n  \
+        dunlin zones create example.org --nameserver ns1.example.net.")]
+    Create(CreateZone),
+    /// Delete a zone of the store with all its records.
+    #[command(after_help = "Example:\n  dunlin zones delete example.org")]
+    Delete(DeleteZone),
+    /// Serve a held zone file, although it lost most of its names.
+    ///
+    /// The server holds a file that lost more than half of its names, and at least 20. It serves
+    /// the zone as before, and `dunlin status` shows both counts. This command reads the file again
+    /// and serves it. A file that was renamed into place is never held. The command uses the local
+    /// admin socket. Exit status 1 means that the zone is not held, or its file still not served.
+    #[command(after_help = "Examples:\n  \
+        dunlin zones accept example.org\n  \
+        dunlin zones accept --all -o json")]
+    Accept(AcceptZone),
+    /// Write all zones of the store into a file, as of one moment.
+    ///
+    /// The server answers and accepts writes meanwhile. The command needs a grant to read all
+    /// zones, `read *`. It verifies the file before it replaces an older one.
+    #[command(after_help = "Example:\n  dunlin zones snapshot backup.records")]
+    Snapshot(TakeSnapshot),
+    /// Replace the content of the store with a snapshot: all of it, or nothing.
+    ///
+    /// The command needs a grant to write, create and delete all zones, `write,zones *`. Serials
+    /// and revisions only increase.
+    #[command(after_help = "Example:\n  dunlin zones restore backup.records")]
+    Restore(RestoreSnapshot),
+    /// Save the readable part of a damaged store as a snapshot, for `dunlin zones restore`.
+    ///
+    /// It verifies every page of the files. It omits and reports damaged parts. It does not change
+    /// the files. No server may have them open; a server that found them damaged closed them.
+    #[command(after_help = "Example:\n  dunlin zones salvage /var/lib/dunlin saved.records")]
+    Salvage(Salvage),
+}
+
+#[derive(Args, Debug)]
+pub struct Salvage {
+    /// Folder of records.redb and records.wal: `[server] data_dir`.
+    #[arg(value_name = "DATA_DIR")]
+    pub data_dir: PathBuf,
+    /// Snapshot to write. A complete one replaces an older file of this name.
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Write the result as text or as JSON.
+    #[arg(short, long, value_enum, default_value_t = Output::Text)]
+    pub output: Output,
+}
+
+#[derive(Args, Debug)]
+#[command(group = clap::ArgGroup::new("what").required(true).args(["zone", "all"]))]
+pub struct AcceptZone {
+    /// Zone to accept.
+    #[arg(value_name = "ZONE")]
+    pub zone: Option<String>,
+    /// Accept every held zone.
+    #[arg(long)]
+    pub all: bool,
+    #[command(flatten)]
+    pub server: AdminServer,
+}
+
+#[derive(Args, Debug)]
+pub struct TakeSnapshot {
+    /// File to write. A complete snapshot replaces an older file of this name.
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    #[command(flatten)]
+    pub server: Api,
+}
+
+#[derive(Args, Debug)]
+pub struct RestoreSnapshot {
+    /// Snapshot to read.
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Skip the confirmation.
+    #[arg(long)]
+    pub yes: bool,
+    #[command(flatten)]
+    pub options: WriteOptions,
+    #[command(flatten)]
+    pub server: Api,
+}
+
+#[derive(Args, Debug)]
+pub struct OneZone {
+    /// Zone name.
+    #[arg(value_name = "ZONE")]
+    pub zone: String,
+    #[command(flatten)]
+    pub server: Api,
+}
+
+#[derive(Args, Debug)]
+pub struct DeleteZone {
+    #[command(flatten)]
+    pub zone: OneZone,
+    #[command(flatten)]
+    pub options: WriteOptions,
+    /// Skip the confirmation.
+    #[arg(long)]
+    pub yes: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct CreateZone {
+    /// Zone to create.
+    #[arg(value_name = "ZONE")]
+    pub zone: String,
+    /// Add this name server: an absolute name, with or without the final dot. May be repeated.
+    #[arg(long = "nameserver", required = true, value_name = "NAME")]
+    pub nameservers: Vec<String>,
+    /// Record this reason in the journal and the audit log: a line of up to 255 bytes.
+    #[arg(long, value_name = "TEXT")]
+    pub reason: Option<String>,
+    #[command(flatten)]
+    pub server: Api,
+}
+
+#[derive(Args, Debug)]
+pub struct Records {
+    #[command(subcommand)]
+    pub command: RecordsCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum RecordsCommand {
+    /// List record sets of a zone.
+    #[command(after_help = "Example:\n  dunlin records list example.org --prefix web --type A")]
+    List(ListSets),
+    /// Show one record set.
+    #[command(after_help = "Example:\n  dunlin records get example.org www.example.org A")]
+    Get(OneSet),
+    /// Write one record set, replacing its records: show the difference, and refuse if another
+    /// client changed it meanwhile.
+    #[command(after_help = "Example:\n  \
+        dunlin records set example.org www.example.org A --ttl 60 192.0.2.1 192.0.2.2")]
+    Set(SetSet),
+    /// Delete one record set.
+    #[command(after_help = "Example:\n  dunlin records delete example.org www.example.org A\n  \
+        dunlin records delete example.org www.example.org A --if-match 12 --reason 'moved'")]
+    Delete(DeleteSet),
+    /// Import the record sets of a file into a zone: show the difference, then write only that.
+    ///
+    /// Up to 10 000 changes are atomic. More are written 10 000 at a time.
+    #[command(after_help = "Examples:\n  \
+        dunlin records import example.org example.org.zone --dry-run\n  \
+        dunlin records import example.org sets.ndjson --replace --yes\n  \
+        dunlin records import example.org huge.ndjson --stream")]
+    Import(ImportSets),
+    /// Write all record sets of a zone to standard output.
+    #[command(after_help = "Example:\n  \
+        dunlin records export example.org --format zone > example.org.zone")]
+    Export(Export),
+}
+
+#[derive(Args, Debug)]
+pub struct ListSets {
+    /// Zone to list.
+    #[arg(value_name = "ZONE")]
+    pub zone: String,
+    /// List only names whose first label begins so: h9 finds h99, h9.prod finds h99.prod.
+    #[arg(long, value_name = "TEXT")]
+    pub prefix: Option<String>,
+    /// List only this type.
+    #[arg(long = "type", value_name = "TYPE")]
+    pub rtype: Option<String>,
+    #[command(flatten)]
+    pub server: Api,
+}
+
+#[derive(Args, Debug)]
+pub struct OneSet {
+    /// Zone of the record set.
+    #[arg(value_name = "ZONE")]
+    pub zone: String,
+    /// Name in the zone: `www.example.org`, or `www`; `@` is the zone itself.
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// Type, such as AAAA.
+    #[arg(value_name = "TYPE")]
+    pub rtype: String,
+    #[command(flatten)]
+    pub server: Api,
+}
+
+#[derive(Args, Debug)]
+pub struct SetSet {
+    #[command(flatten)]
+    pub set: OneSet,
+    #[command(flatten)]
+    pub options: WriteOptions,
+    /// Set the TTL: seconds, or a number with a unit, such as 90s, 5m, 1h or 2d.
+    #[arg(long, value_name = "TTL", default_value = "300", value_parser = read_seconds)]
+    pub ttl: u32,
+    /// Show what would change, and change nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Data of each record, after `--` if it begins with a hyphen. Names in it are absolute, with
+    /// or without the final dot. Data of TXT is one text.
+    #[arg(value_name = "DATA", required = true)]
+    pub data: Vec<String>,
+}
+
+#[derive(Args, Debug)]
+pub struct DeleteSet {
+    #[command(flatten)]
+    pub set: OneSet,
+    #[command(flatten)]
+    pub options: WriteOptions,
+    /// Show what would change, and change nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct ImportSets {
+    /// Zone to change.
+    #[arg(value_name = "ZONE")]
+    pub zone: String,
+    /// File to import.
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Read the file as this format. Default: NDJSON for .ndjson and .jsonl, else a zone file.
+    #[arg(long, value_enum)]
+    pub format: Option<ZoneFormat>,
+    /// Delete record sets that are in the zone but not in the file.
+    #[arg(long)]
+    pub replace: bool,
+    /// Show what would change, and change nothing.
+    #[arg(long, conflicts_with = "stream")]
+    pub dry_run: bool,
+    /// Skip the confirmation.
+    #[arg(long)]
+    pub yes: bool,
+    /// Send the file without comparing it: for millions of records. The import is not atomic. The
+    /// first invalid line ends it, and lines already sent are written.
+    #[arg(long, conflicts_with = "replace")]
+    pub stream: bool,
+    #[command(flatten)]
+    pub options: WriteOptions,
+    #[command(flatten)]
+    pub server: Api,
+}
+
+#[derive(Args, Debug)]
+pub struct Export {
+    /// Zone to export.
+    #[arg(value_name = "ZONE")]
+    pub zone: String,
+    /// Write the zone in this format.
+    #[arg(long, value_enum, default_value_t = ZoneFormat::Ndjson)]
+    pub format: ZoneFormat,
+    #[command(flatten)]
+    pub server: Api,
+}
+
+/// The file format of a zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ZoneFormat {
+    /// One record set per line, as JSON.
+    Ndjson,
+    /// A zone file.
+    Zone,
+}
+
+impl ZoneFormat {
+    /// The media type.
+    pub fn media(self) -> &'static str {
+        match self {
+            Self::Ndjson => "application/x-ndjson",
+            Self::Zone => "text/dns",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ttl_has_a_unit_or_none() {
+        assert_eq!(read_seconds("0"), Ok(0));
+        assert_eq!(read_seconds("90s"), Ok(90));
+        assert_eq!(read_seconds("1h"), Ok(3_600));
+        assert_eq!(read_seconds("2147483647"), Ok(2_147_483_647));
+        for wrong in ["", "h", "-1", "1.5h", "1H", "2147483648", "4000w", "1 h"] {
+            assert!(read_seconds(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! The commands that talk to a running server: over its local socket, or over the REST API.
+#![forbid(unsafe_code)]
+
+mod accept;
+pub mod cache;
+#[allow(missing_docs, reason = "doc comments are help texts there")]
+pub mod cli;
+pub mod limits;
+pub mod reload;
+pub mod remote;
+#[cfg(test)]
+mod sample;
+pub mod status;
+mod status_text;
+pub mod tokens;
+pub mod top;
+pub mod upstreams;

@@ -1,0 +1,359 @@
+//! A client of the REST API: one request per connection, over TLS for an https URL.
+use crate::cli;
+use crate::limits::{API_READ_TIME_MAX, API_RESPONSE_LEN_MAX, API_WRITE_TIME_MAX};
+use bytes::Bytes;
+use futures_util::stream;
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Empty, Full, Limited, StreamBody};
+use hyper::body::{Frame, Incoming};
+use hyper::client::conn::http1;
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, ETAG, HOST};
+use hyper::{Method, Request, Response, StatusCode, Uri};
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use serde_json::Value;
+use std::error::Error;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::Arc;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+
+/// The result of a command. The error is a sentence for the terminal.
+pub type CommandResult<T> = Result<T, Box<dyn Error>>;
+
+type Outgoing = BoxBody<Bytes, io::Error>;
+
+const DEFAULT_URL: &str = "http://127.0.0.1:8053";
+/// Bytes of one frame of an upload.
+const FRAME_LEN: usize = 64 << 10;
+
+/// The API of one server.
+pub struct ApiClient {
+    host: String,
+    port: u16,
+    tls: Option<Arc<ClientConfig>>,
+    token: Option<String>,
+    runtime: Runtime,
+}
+
+/// A request.
+pub struct ApiRequest<'a> {
+    pub method: Method,
+    pub path: String,
+    /// Header fields in addition to those of every request.
+    pub fields: Vec<(&'a str, String)>,
+    pub body: Option<Value>,
+}
+
+impl ApiRequest<'_> {
+    pub fn new(method: Method, path: String) -> Self {
+        Self { method, path, fields: Vec::new(), body: None }
+    }
+}
+
+/// The response to a successful request.
+pub struct ApiResponse {
+    pub body: Value,
+    /// The entity tag, with its quotes.
+    pub tag: Option<String>,
+}
+
+/// The response of a server that did not carry out the request.
+#[derive(Debug)]
+pub struct ApiError {
+    pub status: StatusCode,
+    message: String,
+}
+
+impl std::fmt::Display for ApiError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl Error for ApiError {}
+
+impl ApiClient {
+    /// A client with the URL and credentials of the command line.
+    ///
+    /// # Errors
+    /// The URL, the token or a certificate is invalid.
+    pub fn new(api: &cli::Api) -> CommandResult<Self> {
+        let given = api.api.clone().or_else(|| std::env::var("DUNLIN_API").ok());
+        let url = given.unwrap_or_else(|| DEFAULT_URL.to_owned());
+        let uri: Uri = url.parse().map_err(|why| format!("{url:?} is not a URL: {why}"))?;
+        let is_tls = match uri.scheme_str() {
+            Some("http") => false,
+            Some("https") => true,
+            _ => {
+                return Err(
+                    format!("{url:?}: the URL of the API begins with http:// or https://").into()
+                );
+            }
+        };
+        let host = uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
+        let port = uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
+        let token = match &api.token_file {
+            Some(file) => Some(
+                fs::read_to_string(file)
+                    .map_err(|why| format!("{}: cannot be read: {why}", file.display()))?,
+            ),
+            None => std::env::var("DUNLIN_TOKEN").ok(),
+        };
+        let token = token.map(|token| token.trim().to_owned());
+        if token.is_some() && !is_tls && !is_local(&host) {
+            let what = "plain HTTP would expose the token on the network";
+            return Err(format!("{url:?}: {what}: use https://").into());
+        }
+        let tls = is_tls.then(|| tls_config(api)).transpose()?;
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        Ok(Self { host, port, tls, token, runtime })
+    }
+
+    /// Sends a request and waits for the whole response.
+    ///
+    /// # Errors
+    /// No server answers, or an [`ApiError`].
+    pub fn request(&self, request: ApiRequest<'_>) -> CommandResult<ApiResponse> {
+        self.runtime.block_on(async {
+            let body = match &request.body {
+                Some(body) => Full::from(body.to_string()).map_err(|no| match no {}).boxed(),
+                None => Empty::new().map_err(|no| match no {}).boxed(),
+            };
+            let media = request.body.is_some().then_some("application/json");
+            let response = self.send(&request, media, body).await?;
+            read_response(response).await
+        })
+    }
+
+    /// Writes a streamed response to `out`; calls `each` with the length of each frame. Returns the
+    /// entity tag, with its quotes.
+    ///
+    /// # Errors
+    /// No server answers, an [`ApiError`], or `out` fails.
+    pub fn download(
+        &self,
+        path: String,
+        accept: &str,
+        out: &mut dyn Write,
+        mut each: impl FnMut(usize),
+    ) -> CommandResult<Option<String>> {
+        let mut request = ApiRequest::new(Method::GET, path);
+        request.fields.push((ACCEPT.as_str(), accept.to_owned()));
+        self.runtime.block_on(async {
+            let response =
+                self.send(&request, None, Empty::new().map_err(|no| match no {}).boxed());
+            let response = check_status(response.await?).await?;
+            let tag = tag(&response);
+            let mut body = response.into_body();
+            while let Some(frame) = body.frame().await {
+                let frame = frame.map_err(|why| format!("the response was cut off: {why}"))?;
+                if let Some(data) = frame.data_ref() {
+                    out.write_all(data)?;
+                    each(data.len());
+                }
+            }
+            Ok(tag)
+        })
+    }
+
+    /// Sends a file; calls `each` with the length of each frame.
+    ///
+    /// # Errors
+    /// No server answers, an [`ApiError`], or the file cannot be read.
+    pub fn upload(
+        &self,
+        request: ApiRequest<'_>,
+        media: &str,
+        file: File,
+        each: impl FnMut(usize) + Send + Sync + 'static,
+    ) -> CommandResult<ApiResponse> {
+        let frames = stream::try_unfold((file, each), |(mut file, mut each)| async move {
+            let mut bytes = vec![0; FRAME_LEN];
+            let len = file.read(&mut bytes)?;
+            bytes.truncate(len);
+            each(len);
+            let frame = (len > 0).then(|| (Frame::data(Bytes::from(bytes)), (file, each)));
+            Ok::<_, io::Error>(frame)
+        });
+        self.runtime.block_on(async {
+            let body = BodyExt::boxed(StreamBody::new(Box::pin(frames)));
+            let response = self.send_without_limit(&request, Some(media), body).await?;
+            read_response(response).await
+        })
+    }
+
+    async fn send(
+        &self,
+        request: &ApiRequest<'_>,
+        media: Option<&str>,
+        body: Outgoing,
+    ) -> CommandResult<Response<Incoming>> {
+        let limit =
+            if request.method == Method::GET { API_READ_TIME_MAX } else { API_WRITE_TIME_MAX };
+        let sending = self.send_without_limit(request, media, body);
+        timeout(limit, sending)
+            .await
+            .map_err(|_| format!("{}:{} did not answer within {limit:?}", self.host, self.port))?
+    }
+
+    async fn send_without_limit(
+        &self,
+        request: &ApiRequest<'_>,
+        media: Option<&str>,
+        body: Outgoing,
+    ) -> CommandResult<Response<Incoming>> {
+        let (host, port) = (&self.host, self.port);
+        let stream = TcpStream::connect((&**host, port)).await.map_err(|why| {
+            format!("no API answers at {host}:{port} ({why}): is [api] listen set in its config?")
+        })?;
+        stream.set_nodelay(true)?;
+        let mut http = Request::builder().method(&request.method).uri(&request.path);
+        http = http.header(HOST, format!("{host}:{port}"));
+        if let Some(token) = &self.token {
+            http = http.header(AUTHORIZATION, format!("Bearer {token}"));
+        }
+        if let Some(media) = media {
+            http = http.header(CONTENT_TYPE, media);
+        }
+        for (name, value) in &request.fields {
+            http = http.header(*name, value);
+        }
+        let http = http.body(body).map_err(|why| format!("invalid request: {why}"))?;
+        match &self.tls {
+            None => exchange(stream, http).await,
+            Some(tls) => {
+                let name = ServerName::try_from(host.clone())?;
+                let handshake = TlsConnector::from(Arc::clone(tls)).connect(name, stream);
+                let stream = handshake.await.map_err(|why| {
+                    format!(
+                        "no TLS with {host}:{port}: {why}; --ca names the CA of its certificate"
+                    )
+                })?;
+                exchange(stream, http).await
+            }
+        }
+    }
+}
+
+/// Whether a host is this machine.
+fn is_local(host: &str) -> bool {
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+async fn exchange<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    stream: S,
+    request: Request<Outgoing>,
+) -> CommandResult<Response<Incoming>> {
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    tokio::spawn(connection);
+    Ok(sender.send_request(request).await?)
+}
+
+/// Returns a successful response, and any other as an [`ApiError`].
+async fn check_status(response: Response<Incoming>) -> CommandResult<Response<Incoming>> {
+    let status = response.status();
+    if status.is_success() {
+        return Ok(response);
+    }
+    let body = Limited::new(response.into_body(), API_RESPONSE_LEN_MAX).collect().await;
+    let body = body.map(|body| body.to_bytes()).unwrap_or_default();
+    let problem: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let text = |key: &str| match &problem[key] {
+        Value::Null => None,
+        Value::String(text) => Some(text.clone()),
+        other => Some(other.to_string()),
+    };
+    let mut message = text("detail").unwrap_or_else(|| format!("the server answered {status}"));
+    if let Some(line) = text("line") {
+        message = format!("line {line}: {message}");
+    }
+    if let Some(field) = text("field") {
+        message = format!("{field}: {message}");
+    }
+    if let (Some(rule), Some(source)) = (text("rule"), text("source")) {
+        message = format!("{message} ({rule}, {source})");
+    }
+    if let Some(written) = text("written") {
+        message = format!("{message}; {written} record sets were written");
+    }
+    Err(ApiError { status, message }.into())
+}
+
+/// The entity tag of a response, with its quotes.
+fn tag(response: &Response<Incoming>) -> Option<String> {
+    response.headers().get(ETAG).and_then(|tag| tag.to_str().ok()).map(str::to_owned)
+}
+
+async fn read_response(response: Response<Incoming>) -> CommandResult<ApiResponse> {
+    let response = check_status(response).await?;
+    let tag = tag(&response);
+    let body = Limited::new(response.into_body(), API_RESPONSE_LEN_MAX).collect().await;
+    let body = body.map_err(|why| format!("the response did not arrive: {why}"))?.to_bytes();
+    Ok(ApiResponse { body: serde_json::from_slice(&body)?, tag })
+}
+
+fn tls_config(api: &cli::Api) -> CommandResult<Arc<ClientConfig>> {
+    let mut roots = RootCertStore::empty();
+    let known = match &api.ca {
+        Some(file) => certificates(file)?,
+        None => rustls_native_certs::load_native_certs().certs,
+    };
+    for certificate in known {
+        // Dunlin's certificates are never of a form that rustls rejects.
+        let _ = roots.add(certificate);
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots);
+    Ok(Arc::new(match (&api.cert, &api.key) {
+        (Some(cert), Some(key)) => {
+            let read = PrivateKeyDer::from_pem_file(key)
+                .map_err(|why| format!("{}: not a private key: {why}", key.display()))?;
+            builder.with_client_auth_cert(certificates(cert)?, read)?
+        }
+        _ => builder.with_no_client_auth(),
+    }))
+}
+
+fn certificates(file: &Path) -> CommandResult<Vec<CertificateDer<'static>>> {
+    let text = fs::read(file).map_err(|why| format!("{}: {why}", file.display()))?;
+    let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
+    Ok(read.map_err(|why| format!("{}: not a list of certificates: {why}", file.display()))?)
+}
+
+/// Escapes text as one segment of a path.
+pub fn path_segment(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => {
+                escaped.push(byte.into());
+            }
+            byte => escaped += &format!("%{byte:02X}"),
+        }
+    }
+    // `..` would leave the folder.
+    if escaped.bytes().all(|byte| byte == b'.') { escaped.replace('.', "%2E") } else { escaped }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn path_segments_have_no_separators() {
+        let segments = ["www.example.org.", "*.a", "a/b?c#d", "..", ".", "\\000"].map(path_segment);
+        let expected = ["www.example.org.", "%2A.a", "a%2Fb%3Fc%23d", "%2E%2E", "%2E", "%5C000"];
+        assert_eq!(segments, expected);
+    }
+}

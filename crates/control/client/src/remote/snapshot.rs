@@ -1,0 +1,138 @@
+//! `dunlin zones snapshot`, `restore` and `salvage`: all zones of the store as one file.
+use super::client::{ApiClient, ApiRequest, CommandResult};
+use super::{condition, confirm, progress_bar, query, write_json};
+use crate::cli::{Output, RestoreSnapshot, Salvage, TakeSnapshot};
+use command_line::plural;
+use hyper::Method;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufReader, BufWriter, Seek, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+const SNAPSHOT: &str = "/v1/snapshot";
+const MEDIA: &str = "application/octet-stream";
+
+/// Writes a snapshot to a temporary file, verifies it, and renames it into place.
+pub fn take(take: &TakeSnapshot) -> CommandResult<()> {
+    let api = ApiClient::new(&take.server)?;
+    let written = replace(&take.file, |file| Ok((download(&api, file)?, check(file)?)))?;
+    let (len, (revision, zones)) = written;
+    match take.server.output {
+        Output::Json => write_json(&serde_json::json!({
+            "file": take.file, "octets": len, "revision": revision.0, "zones": zones
+        }))?,
+        Output::Text => {
+            let (zones, file) = (plural(zones, "zone"), take.file.display());
+            writeln!(io::stdout().lock(), "{zones} as of revision {revision} in {file}")?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes a temporary file in the same folder and renames it to `path` when it is complete.
+fn replace<T>(path: &Path, write: impl FnOnce(&mut File) -> CommandResult<T>) -> CommandResult<T> {
+    let mut temporary = path.to_owned().into_os_string();
+    temporary.push(".new");
+    let temporary = Path::new(&temporary);
+    let describe = |why: io::Error| format!("{}: {why}", temporary.display());
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(true).mode(0o600);
+    let mut file = options.open(temporary).map_err(describe)?;
+    match write(&mut file) {
+        Ok(written) => {
+            file.sync_all().and_then(|()| fs::rename(temporary, path)).map_err(describe)?;
+            Ok(written)
+        }
+        Err(why) => {
+            let _ = fs::remove_file(temporary);
+            Err(why)
+        }
+    }
+}
+
+/// Writes the readable part of a damaged store.
+pub fn salvage(salvage: &Salvage) -> CommandResult<()> {
+    let report = replace(&salvage.file, |file| {
+        let mut out = BufWriter::new(&*file);
+        let report = store_redb::salvage(&salvage.data_dir, &mut out)?;
+        out.flush()?;
+        drop(out);
+        check(file)?;
+        Ok(report)
+    })?;
+    let lost = |zone: &store_redb::SalvagedZone| zone.lost;
+    if salvage.output == Output::Json {
+        let zones = report.zones.iter().map(|zone| {
+            serde_json::json!({ "zone": zone.origin, "rrsets": zone.sets, "lost": zone.lost })
+        });
+        let zones: Vec<_> = zones.collect();
+        return Ok(write_json(&serde_json::json!({
+            "file": salvage.file, "revision": report.revision.0, "zones": zones,
+            "damage": report.damage
+        }))?);
+    }
+    let mut out = io::stdout().lock();
+    report.damage.iter().try_for_each(|why| writeln!(out, "{why}"))?;
+    for zone in report.zones.iter().filter(|zone| zone.lost > 0) {
+        let all = zone.sets + zone.lost;
+        writeln!(out, "{}: {} of {all} record sets lost", zone.origin, zone.lost)?;
+    }
+    let (zones, file) = (plural(report.zones.len(), "zone"), salvage.file.display());
+    let lost: u64 = report.zones.iter().map(lost).sum();
+    let lost = plural(lost as usize, "record set");
+    writeln!(out, "{zones} as of revision {} in {file}; {lost} lost", report.revision)?;
+    Ok(())
+}
+
+fn download(api: &ApiClient, file: &mut File) -> CommandResult<u64> {
+    let (bar, mut len) = (progress_bar(None), 0);
+    let mut out = BufWriter::new(file);
+    let each = |more| {
+        len += more as u64;
+        bar.set_position(len);
+    };
+    let done = api.download(SNAPSHOT.to_owned(), MEDIA, &mut out, each);
+    bar.finish_and_clear();
+    done?;
+    out.flush()?;
+    Ok(len)
+}
+
+/// Verifies a snapshot. Returns its revision and the number of its zones.
+fn check(file: &mut File) -> CommandResult<(records::Revision, usize)> {
+    file.rewind()?;
+    let mut zones = 0;
+    let revision = records::snapshot::read(&mut BufReader::new(&*file), &mut |item| {
+        zones += usize::from(matches!(item, records::snapshot::SnapshotItem::Zone(..)));
+        Ok(())
+    })?;
+    file.rewind()?;
+    Ok((revision, zones))
+}
+
+/// Replaces the content of the store with a snapshot.
+pub fn restore(restore: &RestoreSnapshot) -> CommandResult<()> {
+    let describe = |why| format!("{}: {why}", restore.file.display());
+    let mut file = File::open(&restore.file).map_err(|why| describe(why.to_string()))?;
+    let (revision, zones) = check(&mut file).map_err(|why| describe(why.to_string()))?;
+    let count = plural(zones, "zone");
+    let what = format!("replace the store's content by {count} as of revision {revision}");
+    confirm(restore.yes, &what)?;
+    let bar = progress_bar(file.metadata().ok().map(|found| found.len()));
+    let shown = bar.clone();
+    let query = query(restore.options.reason.as_ref());
+    let mut request = ApiRequest::new(Method::PUT, format!("{SNAPSHOT}?{query}"));
+    request.fields = condition(&restore.options, None);
+    let each = move |len| shown.inc(len as u64);
+    let sent = ApiClient::new(&restore.server)?.upload(request, MEDIA, file, each);
+    bar.finish_and_clear();
+    let receipt = sent?.body;
+    match restore.server.output {
+        Output::Json => write_json(&receipt)?,
+        Output::Text => {
+            let live = &receipt["revision"];
+            writeln!(io::stdout().lock(), "{count} restored, and live as revision {live}")?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,25 @@
+//! Compiles changes into images, incrementally.
+//!
+//! An [`Image`] is persistent: a new one shares all unchanged parts with the old one. So publishing
+//! costs what the change costs (invariant I5). It is the only copy of the records.
+#![forbid(unsafe_code)]
+
+mod index;
+pub mod limits;
+mod loader;
+mod names;
+mod order;
+mod ordered;
+mod pack;
+mod problem;
+#[cfg(test)]
+mod tests;
+mod vector;
+mod zone;
+
+pub use index::Image;
+pub use loader::Loader;
+pub use names::{Names, sort_key};
+pub use ordered::OrderedLoader;
+pub use problem::ZoneProblem;
+pub use zone::{SetChange, Zone};

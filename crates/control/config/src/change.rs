@@ -1,0 +1,190 @@
+//! What of a config is another in a new one, and what of that a running server cannot take over by
+//! itself.
+use crate::Config;
+
+impl Config {
+    /// The keys of which a running server that has this config takes over another value; the zones
+    /// are not among them.
+    pub fn changed(&self, new: &Self) -> Vec<String> {
+        let (old_server, server) = (&self.server, &new.server);
+        told([
+            ("server.port", old_server.port != server.port),
+            ("xdp", self.xdp != new.xdp),
+            ("server.udp_size_max", old_server.udp_size_max != server.udp_size_max),
+            ("server.nsid", old_server.nsid != server.nsid),
+            ("server.version", old_server.version != server.version),
+            ("server.id", old_server.id != server.id),
+            ("server.local_zones", old_server.local_zones != server.local_zones),
+            ("server.drain", old_server.drain != server.drain),
+            ("server.cookies", old_server.cookies != server.cookies),
+            ("acl.query", self.acl.query != new.acl.query),
+            ("acl.recursion", self.acl.recursion != new.acl.recursion),
+            ("acl.metrics", self.acl.metrics != new.acl.metrics),
+            ("acl.denied", self.acl.denied != new.acl.denied),
+            ("limits.exempt", self.limits.exempt != new.limits.exempt),
+            ("limits.rate", self.limits.rate != new.limits.rate),
+            ("limits.responses", self.limits.responses != new.limits.responses),
+            ("hosts", self.hosts != new.hosts),
+            ("rewrite", self.rewrites != new.rewrites),
+            ("proxy.from", self.proxy != new.proxy),
+            ("log.level", self.log.level != new.log.level),
+            ("log.levels", self.log.levels != new.log.levels),
+            ("log.queries", self.log.queries != new.log.queries),
+            ("dnstap", self.dnstap != new.dnstap),
+        ])
+    }
+
+    /// The keys whose new values wait for a restart of a server that was started with this config,
+    /// or for a successor that takes over: what was opened, started or given up with them is there
+    /// once.
+    pub fn restart_needed(&self, new: &Self) -> Vec<String> {
+        let (old_server, server) = (&self.server, &new.server);
+        told([
+            ("server.listen", old_server.listen != server.listen),
+            ("server.workers", old_server.workers != server.workers),
+            ("server.pin", old_server.pin != server.pin),
+            ("server.steering", old_server.steering != server.steering),
+            ("server.data_dir", old_server.data_dir != server.data_dir),
+            ("server.user", old_server.user != server.user),
+            ("server.group", old_server.group != server.group),
+            ("limits.memory", self.limits.memory != new.limits.memory),
+            ("forward", self.forwards != new.forwards),
+            ("upstream", self.upstream != new.upstream),
+            ("cache", self.cache != new.cache),
+            ("streams", self.streams != new.streams),
+            ("ops.listen", self.ops != new.ops),
+            ("api", self.api != new.api),
+            ("admin.socket", self.admin != new.admin),
+            ("store.kind", self.store != new.store),
+            ("log.format", self.log.format != new.log.format),
+        ])
+    }
+}
+
+fn told<const N: usize>(keys: [(&'static str, bool); N]) -> Vec<String> {
+    keys.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key.to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    fn config(text: &str) -> Config {
+        Config::parse(Path::new("f"), text).expect("a config")
+    }
+
+    #[test]
+    fn what_is_there_once_needs_a_restart() {
+        let old = config("");
+        let new = config("server.workers = 3\nstreams.idle = \"3s\"\nlog.level = \"debug\"");
+        assert_eq!(old.restart_needed(&new), ["server.workers", "streams"]);
+        assert_eq!(old.changed(&new), ["log.level"]);
+        assert!(new.changed(&new).is_empty() && new.restart_needed(&new).is_empty());
+    }
+
+    /// Another value of each key there is.
+    const OTHERS: &str = r#"
+        server.listen = ["127.0.0.1:1"]
+        server.workers = 3
+        server.port =
+        xdp.interface = "eth0"
+        xdp.queues = "0"
+        xdp.route_check = false
+        xdp.priority = 40
+        xdp.nice = 0
+        server.pin = true
+        server.steering = "hash"
+        server.udp_size_max = 600
+        server.nsid = "a"
+        server.version = "a"
+        server.id = "a"
+        server.local_zones = false
+        server.data_dir = "a"
+        server.user = "a"
+        server.group = "a"
+        server.drain = "1s"
+        server.cookies.enabled = false
+        server.cookies.secrets = ["000102030405060708090a0b0c0d0e0f"]
+        acl.query = ["10.0.0.0/8"]
+        acl.recursion = ["10.0.0.0/8"]
+        acl.metrics = ["10.0.0.0/8"]
+        acl.denied = "drop"
+        limits.exempt = ["10.0.0.0/8"]
+        limits.memory = "32MiB"
+        limits.rate.per_second = 5
+        limits.rate.burst = 5
+        limits.rate.slip = 1
+        limits.rate.ipv4_prefix = 31
+        limits.rate.ipv6_prefix = 48
+        limits.responses.per_second = 5
+        limits.responses.burst = 5
+        limits.responses.slip = 1
+        limits.responses.ipv4_prefix = 31
+        limits.responses.ipv6_prefix = 48
+        forward."." = ["192.0.2.1"]
+        upstream.ca = "ca.pem"
+        cache.memory = "2MiB"
+        cache.ttl_min = "1s"
+        cache.ttl_max = "1h"
+        cache.negative_ttl_max = "1m"
+        cache.stale = "1h"
+        cache.failure_ttl = "1m"
+        rewrite = [{ exact = "a", to = "b" }]
+        hosts.files = ["a"]
+        hosts.ttl = "1h"
+        streams.threads = 2
+        streams.connections = 5
+        streams.per_client = 5
+        streams.idle = "3s"
+        streams.memory = "2MiB"
+        proxy.from = ["10.0.0.1"]
+        ops.listen = "127.0.0.1:2"
+        api.listen = "127.0.0.1:3"
+        api.requests_per_second = 5
+        api.tls = { cert = "a", key = "b", client_ca = "c" }
+        admin.socket = "a"
+        store.kind = "redb"
+        log.level = "debug"
+        log.format = "json"
+        log.levels.records = "debug"
+        log.queries.sample = 5
+        log.queries.file = "a"
+        dnstap.socket = "a"
+        dnstap.sample = 5
+    "#;
+
+    /// None is left out in silence: each is taken over, or said to wait.
+    #[test]
+    fn every_key_that_changes_is_told() {
+        let mut seen = BTreeSet::new();
+        for line in OTHERS.trim().lines() {
+            let (key, value) = line.trim().split_once(" =").expect("a key");
+            seen.insert(key);
+            if value.is_empty() {
+                // Another port needs another key.
+                continue;
+            }
+            // The API writes to a store.
+            let base = if key.starts_with("api") { "store.kind = \"redb\"\n" } else { "" };
+            let (old, new) = (config(base), config(&format!("{base}{line}")));
+            let told = [old.changed(&new), old.restart_needed(&new)].concat();
+            let [told] = &told[..] else { panic!("{key} gives {told:?}") };
+            assert!(key.starts_with(told), "{key} gives {told}");
+        }
+        let example = include_str!("../../../../examples/dunlin.toml");
+        let mut section = "";
+        for line in example.lines().take_while(|line| !line.starts_with("#[[")) {
+            if let Some(name) = line.strip_prefix('[') {
+                section = name.trim_end_matches(']');
+            } else if let Some((key, _)) = line.trim_start_matches('#').split_once(" = ")
+                && !key.starts_with(' ')
+            {
+                // Keys that need one another stand there as one.
+                let is_there = |key: &str| seen.contains(key) || seen.contains(section);
+                assert!(is_there(&format!("{section}.{key}")), "{section}.{key} is not here");
+            }
+        }
+    }
+}

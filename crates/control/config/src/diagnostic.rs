@@ -1,0 +1,141 @@
+//! What is wrong with a file, and where.
+use model::BrokenRule;
+use serde::Serialize;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// One thing that is wrong. It quotes no line of the file: lines may hold secrets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Diagnostic {
+    /// The file, as it was named.
+    pub file: PathBuf,
+    /// The line, from 1; 0 where the file as a whole is meant.
+    pub line: u64,
+    /// The byte of the line, from 1; 0 where the line or the file as a whole is meant.
+    pub column: u64,
+    /// What is wrong, in one line.
+    pub message: String,
+    /// What to do about it, where that is known.
+    pub help: Option<String>,
+    /// Which rule is broken: a name that stays.
+    pub rule: &'static str,
+    /// Whose rule it is.
+    pub source: &'static str,
+}
+
+impl Diagnostic {
+    /// Something is wrong with the file as a whole.
+    pub fn of_file(file: &Path, message: impl Into<String>) -> Self {
+        let BrokenRule { id: rule, source } = BrokenRule::FILE;
+        let (file, message) = (file.into(), message.into());
+        Self { file, line: 0, column: 0, message, help: None, rule, source }
+    }
+
+    /// `file:line:column`, as far as it is known.
+    pub fn place(&self) -> String {
+        let numbers = [self.line, self.column].into_iter().filter(|number| *number > 0);
+        let numbers = numbers.map(|number| format!(":{number}")).collect::<String>();
+        format!("{}{numbers}", self.file.display())
+    }
+
+    /// `message (help)`.
+    pub fn story(&self) -> String {
+        match &self.help {
+            Some(help) => format!("{} ({help})", self.message),
+            None => self.message.clone(),
+        }
+    }
+
+    /// The same by another rule.
+    pub fn by(self, rule: BrokenRule) -> Self {
+        Self { rule: rule.id, source: rule.source, ..self }
+    }
+
+    /// Something is wrong at an offset into the file's text.
+    pub fn at(
+        file: &Path,
+        text: impl AsRef<[u8]>,
+        offset: usize,
+        message: impl Into<String>,
+    ) -> Self {
+        let text = text.as_ref();
+        let before = &text[..offset.min(text.len())];
+        let line = 1 + before.iter().filter(|octet| **octet == b'\n').count();
+        let column = 1 + before.iter().rev().take_while(|octet| **octet != b'\n').count();
+        Self { line: line as u64, column: column as u64, ..Self::of_file(file, message) }
+    }
+}
+
+/// `file:line:column: message (help)`, as compilers write it and editors read it.
+impl fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place(), self.story())
+    }
+}
+
+/// The word that was probably meant: the nearest, if a third of it at most is different.
+pub fn nearest<'w>(word: &str, words: &[&'w str]) -> Option<&'w str> {
+    let (distance, nearest) = words.iter().map(|other| (distance(word, other), *other)).min()?;
+    (distance <= 1.max(nearest.len() / 3)).then_some(nearest)
+}
+
+/// Letters to insert, delete or replace to make one word of the other; one, where they only stand
+/// in another order.
+fn distance(a: &str, b: &str) -> usize {
+    let sorted = |word: &str| {
+        let mut letters = word.as_bytes().to_vec();
+        letters.sort_unstable();
+        letters
+    };
+    if a != b && sorted(a) == sorted(b) {
+        return 1;
+    }
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.bytes().enumerate() {
+        let mut corner = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.bytes().enumerate() {
+            let replaced = corner + usize::from(x != y);
+            corner = row[j + 1];
+            row[j + 1] = replaced.min(corner + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+impl From<&zonefile::Error> for Diagnostic {
+    fn from(error: &zonefile::Error) -> Self {
+        let place = error.place();
+        Self {
+            line: place.line,
+            column: place.column,
+            help: error.help.clone(),
+            ..Self::of_file(place.file, error.what.clone()).by(error.rule)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_count_from_one() {
+        let place = |offset| {
+            let found = Diagnostic::at(Path::new("f"), "ab\n\ncd", offset, "");
+            (found.line, found.column)
+        };
+        assert_eq!([place(0), place(1), place(3), place(5)], [(1, 1), (1, 2), (2, 1), (3, 2)]);
+        assert_eq!(place(99), (3, 3), "an offset behind the end is the end");
+    }
+
+    #[test]
+    fn words_are_guessed_but_not_wildly() {
+        let words = ["listen", "workers", "id"];
+        assert_eq!(nearest("listn", &words), Some("listen"));
+        assert_eq!(nearest("worker", &words), Some("workers"));
+        assert_eq!(nearest("wrokers", &words), Some("workers"));
+        assert_eq!(nearest("naem", &["file", "name"]), Some("name"));
+        assert_eq!(nearest("colour", &words), None);
+    }
+}

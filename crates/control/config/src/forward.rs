@@ -1,0 +1,159 @@
+//! `[forward]` and `[cache]`: whose names others are asked about, and what is kept of what they
+//! say.
+use super::section::{Section, Value};
+use super::units;
+use super::upstream::ServerAddress;
+use super::values::{self, Wrong, describe};
+use crate::limits::{CACHE_MEMORY, CACHE_TTL, FAILURE_TTLS, FORWARDS_MAX};
+use forward::limits::{GROUP_LEN_MAX, UPSTREAMS_MAX};
+use std::time::Duration;
+use toml::de::DeValue;
+use wire::NameBuf;
+
+/// `[forward]`: a rule for each key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Forward {
+    /// Names at and below it, the longest deciding.
+    pub suffix: NameBuf,
+    /// Whether responses are cached.
+    pub mode: Mode,
+    /// Whom to ask; nobody where the mode asks nobody.
+    pub servers: Vec<ServerAddress>,
+    /// Whether letters of questions change their case at random.
+    pub mix_case: bool,
+}
+
+/// What becomes of names that a rule is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Servers are asked, and what they say is kept.
+    Cache,
+    /// Servers are asked each time.
+    Direct,
+    /// Nobody is asked: the names are whose they would be without rules.
+    Off,
+    /// The names are answered here, and there are none: no question leaves.
+    Local,
+}
+
+impl Mode {
+    const WORDS: [(&'static str, Self); 4] = [
+        ("cache", Self::Cache),
+        ("direct", Self::Direct),
+        ("off", Self::Off),
+        ("local", Self::Local),
+    ];
+
+    /// Whether it is about servers.
+    pub const fn asks(self) -> bool {
+        matches!(self, Self::Cache | Self::Direct)
+    }
+}
+
+/// `[cache]`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cache {
+    /// Bytes that all threads together may take; 0: nothing is kept.
+    pub memory: u64,
+    /// The shortest and the longest time that an answer is kept.
+    pub ttl_min: Duration,
+    /// The longest time that an answer is cached.
+    pub ttl_max: Duration,
+    /// The longest time that it is kept what there is not.
+    pub negative_ttl_max: Duration,
+    /// How long an answer that nobody could renew is given after its end.
+    pub stale: Duration,
+    /// How long it is remembered at first that nobody could answer.
+    pub failure_ttl: Duration,
+}
+
+impl Forward {
+    pub(super) fn read_all(mut section: Section<'_, '_>) -> Vec<Self> {
+        let mut rules: Vec<Self> = Vec::new();
+        section.each(FORWARDS_MAX, "a rule of [forward]", |key, value, mut section| {
+            let suffix = values::name(key)?;
+            if rules.iter().any(|rule| rule.suffix.as_name() == suffix.as_name()) {
+                return Err(format!("names below `{key}` are already forwarded").into());
+            }
+            let rule = match value.get_ref() {
+                DeValue::Table(_) => Self::read(key, suffix, section)?,
+                _ => Self {
+                    servers: servers(key, value, &mut section),
+                    mode: Mode::Cache,
+                    mix_case: true,
+                    suffix,
+                },
+            };
+            let before: usize = rules.iter().map(|rule| rule.servers.len()).sum();
+            let count = before + rule.servers.len();
+            if before <= UPSTREAMS_MAX && count > UPSTREAMS_MAX {
+                let message = format!("all rules together have {UPSTREAMS_MAX} servers at most");
+                rules.push(rule);
+                return Err(message.into());
+            }
+            rules.push(rule);
+            Ok(())
+        });
+        rules
+    }
+
+    /// Reads a rule that says more than whom to ask.
+    fn read(key: &str, suffix: NameBuf, mut section: Section<'_, '_>) -> Result<Self, Wrong> {
+        if !["servers", "mode", "mix_case"].into_iter().any(|key| section.has(key)) {
+            let message = "expected an array of addresses, or a table with `servers`".to_owned();
+            let help = format!("a name with dots has quotes: \"{key}.…\" = [\"…\"]");
+            return Err(Wrong { message, help: Some(help) });
+        }
+        let mode = section.read("mode", Mode::Cache, values::word(Mode::WORDS));
+        let servers = match section.take("servers") {
+            Some(value) => servers(key, value, &mut section),
+            None => Vec::new(),
+        };
+        let mix_case = section.read("mix_case", true, values::boolean);
+        match mode.asks() {
+            true if !section.has("servers") => section.missing("servers"),
+            true => {}
+            false => section.wrong("servers", "is not asked in this mode", "take it out"),
+        }
+        section.close();
+        Ok(Self { suffix, mode, servers, mix_case })
+    }
+}
+
+fn servers<'t>(
+    key: &str,
+    value: &'t Value<'t>,
+    section: &mut Section<'t, '_>,
+) -> Vec<ServerAddress> {
+    let DeValue::Array(array) = value.get_ref() else {
+        let found = describe(value.get_ref());
+        let message = format!("expected an array of addresses, found {found}");
+        let help = Some(format!("put it in brackets: {key:?} = [\"192.0.2.1\"]"));
+        section.add(value, Wrong { message, help });
+        return Vec::new();
+    };
+    if array.is_empty() || array.len() > GROUP_LEN_MAX {
+        section.add(value, format!("1 to {GROUP_LEN_MAX} servers, not {}", array.len()));
+        return Vec::new();
+    }
+    section.elements(array, ServerAddress::read)
+}
+
+impl Cache {
+    pub(super) fn read(mut section: Section<'_, '_>) -> Self {
+        let (second, hour) = (Duration::from_secs(1), Duration::from_secs(3600));
+        let cache = Self {
+            memory: section.read("memory", 64 << 20, units::octets(CACHE_MEMORY)),
+            ttl_min: section.read("ttl_min", Duration::ZERO, units::duration(CACHE_TTL)),
+            ttl_max: section.read("ttl_max", 24 * hour, units::duration(CACHE_TTL)),
+            negative_ttl_max: section.read("negative_ttl_max", hour, units::duration(CACHE_TTL)),
+            stale: section.read("stale", 24 * hour, units::duration(CACHE_TTL)),
+            failure_ttl: section.read("failure_ttl", 5 * second, units::duration(FAILURE_TTLS)),
+        };
+        if cache.ttl_min > cache.ttl_max {
+            section.wrong("ttl_min", "is more than `ttl_max`", "make it less");
+        }
+        section.close();
+        cache
+    }
+}

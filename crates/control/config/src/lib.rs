@@ -1,0 +1,476 @@
+//! Reads `dunlin.toml`: every key, its default, and errors with their place.
+#![forbid(unsafe_code)]
+
+mod change;
+mod diagnostic;
+mod forward;
+pub mod limits;
+mod names;
+mod operate;
+mod section;
+mod store;
+pub mod trust;
+mod units;
+mod upstream;
+mod values;
+mod xdp;
+
+pub use forward::{Cache, Forward, Mode};
+pub use names::Hosts;
+pub use operate::{Acl, Admin, Api, Denied, Dnstap, Limits, Ops, Proxy, Queries, Rate, Streams};
+pub use store::{Store, StoreKind};
+pub use upstream::Upstream;
+pub use xdp::{Queues, Xdp};
+
+use crate::limits::{
+    CONFIG_LEN_MAX, DRAIN, LISTEN_MAX, REWRITES_MAX, SECRETS_MAX, TEXT_LEN_MAX, UDP_SIZE, ZONES_MAX,
+};
+use answer::CookieSecret;
+use answer::limits::NSID_LEN_MAX;
+use api::Certificates;
+use cpu::CpuList;
+pub use diagnostic::Diagnostic;
+use image::{RewriteRule, Rewrites};
+use section::{Problems, Section};
+use std::collections::HashMap;
+use std::io::{self, Read};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use toml::de::DeTable;
+use values::Wrong;
+use wire::NameBuf;
+
+/// A whole config, every value checked by itself. The default is that of an empty file.
+#[derive(Debug)]
+pub struct Config {
+    /// The file it was read from.
+    pub file: Option<PathBuf>,
+    /// Section `[server]`.
+    pub server: Server,
+    /// Section `[xdp]`.
+    pub xdp: Xdp,
+    /// Section `[acl]`.
+    pub acl: Acl,
+    /// Section `[limits]`.
+    pub limits: Limits,
+    /// Section `[streams]`.
+    pub streams: Streams,
+    /// Section `[proxy]`.
+    pub proxy: Proxy,
+    /// Section `[ops]`.
+    pub ops: Ops,
+    /// Section `[api]`.
+    pub api: Api,
+    /// Section `[admin]`.
+    pub admin: Admin,
+    /// Section `[log]`.
+    pub log: Log,
+    /// Section `[dnstap]`.
+    pub dnstap: Dnstap,
+    /// Section `[forward]`, a rule for each suffix.
+    pub forwards: Vec<Forward>,
+    /// Section `[upstream]`.
+    pub upstream: Upstream,
+    /// Section `[cache]`.
+    pub cache: Cache,
+    /// Section `[hosts]`.
+    pub hosts: Hosts,
+    /// Section `[store]`.
+    pub store: Store,
+    /// In the order that [`image::Rewrites`] wants.
+    pub rewrites: Vec<RewriteRule>,
+    /// Sections `[[zone]]`.
+    pub zones: Vec<Zone>,
+}
+
+/// `[server]`
+#[derive(Debug, PartialEq)]
+pub struct Server {
+    /// UDP and TCP alike.
+    pub listen: Vec<SocketAddr>,
+    /// Worker threads.
+    pub workers: Workers,
+    /// How packets are received.
+    pub port: PortKind,
+    /// Whether each worker stays on one CPU; where CPUs are listed, it does anyway.
+    pub pin: bool,
+    /// How packets reach workers.
+    pub steering: Steering,
+    /// The largest answer over UDP, in bytes.
+    pub udp_size_max: u16,
+    /// DNS cookies (RFC 7873).
+    pub cookies: Cookies,
+    /// What NSID tells (RFC 5001); empty: the option is left alone.
+    pub nsid: String,
+    /// What `version.bind` tells; empty: REFUSED.
+    pub version: String,
+    /// What `id.server` tells (RFC 4892); empty: REFUSED.
+    pub id: String,
+    /// Whether the zones of RFC 6303 are answered here.
+    pub local_zones: bool,
+    /// Where good zones are kept for a start whose files are bad; nothing: nowhere.
+    pub data_dir: Option<PathBuf>,
+    /// Who the process becomes once its sockets are open; empty: it stays who it is.
+    pub user: String,
+    /// Empty: the user's own.
+    pub group: String,
+    /// How long it still answers after the order to end, while it tells that it is not ready.
+    pub drain: Duration,
+}
+
+/// How many workers, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Workers {
+    /// One for each CPU this process may use, within the quota of its control group.
+    Auto,
+    /// One on each physical core, near the interface that packets come from.
+    Cores,
+    /// So many.
+    Count(usize),
+    /// One on each of these CPUs.
+    Cpus(CpuList),
+}
+
+/// What the workers receive from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PortKind {
+    /// Kernel UDP sockets.
+    Socket,
+    /// AF_XDP rings of one interface, and sockets beside them.
+    Xdp,
+}
+
+/// Which worker receives a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Steering {
+    /// By CPU where each worker has one of its own, else by hash.
+    Auto,
+    /// The worker of the CPU the kernel received on.
+    Cpu,
+    /// The kernel's hash of the addresses and ports.
+    Hash,
+}
+
+/// `[server.cookies]` (RFC 7873, RFC 9018)
+#[derive(Debug, PartialEq)]
+pub struct Cookies {
+    /// Whether cookies are sent and checked.
+    pub enabled: bool,
+    /// The first signs, all verify; none: a random one until the process ends.
+    pub secrets: Vec<CookieSecret>,
+}
+
+/// `[[zone]]`
+#[derive(Clone, Debug)]
+pub struct Zone {
+    /// The origin.
+    pub name: NameBuf,
+    /// The master file; a relative path is taken from where the config lies.
+    pub file: PathBuf,
+}
+
+/// `[log]`
+#[derive(Debug, PartialEq)]
+pub struct Log {
+    /// What is logged at least.
+    pub level: Level,
+    /// How a line is written.
+    pub format: Format,
+    /// Rooms with a level of their own.
+    pub levels: Vec<(&'static str, Level)>,
+    /// The query log.
+    pub queries: Queries,
+}
+
+/// The least important line that is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// Failures.
+    Error,
+    /// And what needs attention.
+    Warn,
+    /// And what changes.
+    Info,
+    /// And details.
+    Debug,
+}
+
+/// How a line of the log looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// `key=value` pairs.
+    Text,
+    /// A JSON object.
+    Json,
+}
+
+impl Config {
+    /// Reads a config file; without one, everything has its default.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the file, in its order.
+    pub fn load(file: Option<&Path>) -> Result<Self, Vec<Diagnostic>> {
+        let Some(file) = file else { return Self::parse(Path::new(""), "") };
+        let mut octets = Vec::new();
+        zonefile::open(file)
+            .and_then(|opened| opened.take(CONFIG_LEN_MAX + 1).read_to_end(&mut octets))
+            .map_err(|error| vec![unreadable(file, &error)])?;
+        if octets.len() as u64 > CONFIG_LEN_MAX {
+            let wrong = format!("is longer than {CONFIG_LEN_MAX} octets");
+            let help = Some("is it a config?".into());
+            return Err(vec![Diagnostic { help, ..Diagnostic::of_file(file, wrong) }]);
+        }
+        let text = std::str::from_utf8(&octets).map_err(|error| {
+            let wrong =
+                Diagnostic::at(file, &octets, error.valid_up_to(), "is not UTF-8 from here");
+            let help = Some("save it as UTF-8, with no other letters".into());
+            vec![Diagnostic { help, ..wrong.by(model::BrokenRule::CONFIG_SYNTAX) }]
+        })?;
+        Self::parse(file, text)
+    }
+
+    /// Reads the text of a config; `file` is for messages and for relative paths.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it, in its order.
+    pub fn parse(file: &Path, text: &str) -> Result<Self, Vec<Diagnostic>> {
+        let mut problems = Problems::new(file, text);
+        let (table, errors) = DeTable::parse_recoverable(text);
+        // Keys may be missing from what was recovered: what they hold would be told wrongly.
+        if !errors.is_empty() {
+            note_syntax(&errors, &mut problems);
+            return Err(problems.finish());
+        }
+        let config = Self::read(file, table.get_ref(), &mut problems);
+        match problems.finish() {
+            found if found.is_empty() => Ok(config),
+            found => Err(found),
+        }
+    }
+
+    fn read<'t>(file: &Path, table: &'t DeTable<'t>, problems: &mut Problems<'t>) -> Self {
+        let mut root = Section::root(table, problems);
+        let server = Server::read(root.section("server", "[server]"));
+        let xdp = Xdp::read(root.section("xdp", "[xdp]"), server.port);
+        let acl = Acl::read(root.section("acl", "[acl]"));
+        let limits = Limits::read(root.section("limits", "[limits]"));
+        let streams = Streams::read(root.section("streams", "[streams]"));
+        let proxy = Proxy::read(root.section("proxy", "[proxy]"));
+        let ops = Ops::read(root.section("ops", "[ops]"));
+        let admin = Admin::read(root.section("admin", "[admin]"));
+        let log = Log::read(root.section("log", "[log]"));
+        let dnstap = Dnstap::read(root.section("dnstap", "[dnstap]"));
+        let forwards = Forward::read_all(root.section("forward", "[forward]"));
+        let upstream = Upstream::read(root.section("upstream", "[upstream]"));
+        let cache = Cache::read(root.section("cache", "[cache]"));
+        let hosts = Hosts::read(root.section("hosts", "[hosts]"), file);
+        let store = Store::read(root.section("store", "[store]"), server.data_dir.is_some());
+        let api = Api::read(root.section("api", "[api]"), store.kind);
+        let (mut rewrites, mut seen) = (Vec::new(), names::Seen::new());
+        root.sections("rewrite", "[[rewrite]]", REWRITES_MAX, |section| {
+            rewrites.extend(names::read_rewrite(section, &mut seen));
+        });
+        Rewrites::sort(&mut rewrites);
+        let mut zones = Vec::new();
+        let mut names = HashMap::new();
+        root.sections("zone", "[[zone]]", ZONES_MAX, |section| {
+            zones.extend(Zone::read(section, file, &mut names));
+        });
+        root.close();
+        let mut config = Self {
+            file: (!file.as_os_str().is_empty()).then(|| file.into()),
+            server,
+            xdp,
+            acl,
+            limits,
+            streams,
+            proxy,
+            ops,
+            api,
+            admin,
+            log,
+            dnstap,
+            forwards,
+            upstream,
+            cache,
+            hosts,
+            store,
+            rewrites,
+            zones,
+        };
+        config.place(file.parent().unwrap_or(Path::new("")));
+        config
+    }
+
+    /// Takes relative paths from where the config lies.
+    fn place(&mut self, folder: &Path) {
+        let paths = [
+            &mut self.server.data_dir,
+            &mut self.admin.socket,
+            &mut self.log.queries.file,
+            &mut self.dnstap.socket,
+            &mut self.upstream.ca,
+        ];
+        for path in paths.into_iter().flatten() {
+            *path = folder.join(&*path);
+        }
+        if let Some(Certificates { cert, key, client_ca }) = &mut self.api.tls {
+            for path in [cert, key].into_iter().chain(client_ca) {
+                *path = folder.join(&*path);
+            }
+        }
+    }
+}
+
+/// Why a config cannot be read, and what to do.
+fn unreadable(file: &Path, error: &io::Error) -> Diagnostic {
+    if error.kind() == io::ErrorKind::IsADirectory {
+        let name = file.join("dunlin.toml");
+        let help = Some(format!("name the config in it, such as {}", name.display()));
+        return Diagnostic { help, ..Diagnostic::of_file(file, "is a folder, not a config") };
+    }
+    let help = match error.kind() {
+        io::ErrorKind::InvalidInput => "write it to a file: a pipe or device may never end".into(),
+        io::ErrorKind::PermissionDenied => {
+            let user = rustix::process::geteuid().as_raw();
+            format!("let user {user} or its group read it, and search the folders above it")
+        }
+        _ => "is its path right?".into(),
+    };
+    let wrong = format!("cannot be read: {error}");
+    Diagnostic { help: Some(help), ..Diagnostic::of_file(file, wrong) }
+}
+
+/// An address that cannot be listened on, since another one holds it as well.
+fn taken_twice(listen: &[SocketAddr]) -> Option<(SocketAddr, SocketAddr)> {
+    let holds = |holder: &SocketAddr, address: &SocketAddr| {
+        let family = holder.is_ipv4() == address.is_ipv4();
+        let ip = holder.ip() == address.ip() || family && holder.ip().is_unspecified();
+        // Port 0 is another one each time.
+        ip && holder.port() == address.port() && address.port() > 0
+    };
+    listen.iter().enumerate().find_map(|(at, address)| {
+        let mut others = listen.iter().enumerate().filter(|(other, _)| *other != at);
+        let (_, holder) = others.find(|(_, holder)| holds(holder, address))?;
+        Some((*address, *holder))
+    })
+}
+
+/// Notes what of a file is not TOML: keys that stand twice, and else the first error, since a
+/// bracket or a quote that is missing makes errors of all that follows.
+fn note_syntax(errors: &[toml::de::Error], problems: &mut Problems<'_>) {
+    let offset = |error: &toml::de::Error| error.span().map_or(0, |span| span.start);
+    let (twice, others): (Vec<_>, Vec<_>) =
+        errors.iter().partition(|error| error.message() == "duplicate key");
+    if let Some(first) = others.iter().min_by_key(|error| offset(error)) {
+        // Its first line says it; the others would quote the file.
+        let message = first.message().lines().next().unwrap_or_default().to_owned();
+        let help = (errors.len() > 1)
+            .then(|| "is a bracket or a quote missing before it? check again then".to_owned());
+        problems.add_by(model::BrokenRule::CONFIG_SYNTAX, offset(first), Wrong { message, help });
+        return;
+    }
+    for error in twice {
+        let key = error.span().and_then(|span| problems.text.get(span)).unwrap_or_default();
+        let message = format!("the key or section `{}` is there twice", key.trim());
+        let help = Some("take one of them out, or put both into one".to_owned());
+        problems.add_by(model::BrokenRule::CONFIG_SYNTAX, offset(error), Wrong { message, help });
+    }
+}
+
+impl Server {
+    /// Where it listens unless the config says otherwise.
+    const EVERYWHERE: [SocketAddr; 2] = [
+        SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 53),
+        SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 53),
+    ];
+
+    /// Whether it listens where it does unless the config says otherwise.
+    pub fn listens_by_default(&self) -> bool {
+        self.listen == Self::EVERYWHERE
+    }
+
+    fn read(mut section: Section<'_, '_>) -> Self {
+        let steering = [("auto", Steering::Auto), ("cpu", Steering::Cpu), ("hash", Steering::Hash)];
+        let version = concat!("dunlin ", env!("CARGO_PKG_VERSION")).to_owned();
+        let server = Self {
+            listen: section.list("listen", Self::EVERYWHERE.into(), LISTEN_MAX, values::address),
+            workers: section.read("workers", Workers::Auto, values::workers),
+            port: section.read(
+                "port",
+                PortKind::Socket,
+                values::word([("socket", PortKind::Socket), ("xdp", PortKind::Xdp)]),
+            ),
+            pin: section.read("pin", false, values::boolean),
+            steering: section.read("steering", Steering::Auto, values::word(steering)),
+            udp_size_max: section.read("udp_size_max", 1232, values::number(UDP_SIZE)),
+            cookies: Cookies::read(section.section("cookies", "[server.cookies]")),
+            nsid: section.read("nsid", String::new(), values::text(NSID_LEN_MAX)),
+            version: section.read("version", version, values::text(TEXT_LEN_MAX)),
+            id: section.read("id", String::new(), values::text(TEXT_LEN_MAX)),
+            data_dir: section.read("data_dir", Some("/var/lib/dunlin".into()), operate::path),
+            user: section.read("user", String::new(), values::text(TEXT_LEN_MAX)),
+            group: section.read("group", String::new(), values::text(TEXT_LEN_MAX)),
+            drain: section.read("drain", Duration::from_secs(5), units::duration(DRAIN)),
+            local_zones: section.read("local_zones", true, values::boolean),
+        };
+        if let Some((address, holder)) = taken_twice(&server.listen) {
+            let what = match address == holder {
+                true => format!("names {address} twice"),
+                false => format!("names {address} beside {holder}, which is all of them"),
+            };
+            section.wrong("listen", &what, "take one of them out");
+        }
+        section.close();
+        server
+    }
+}
+
+impl Cookies {
+    fn read(mut section: Section<'_, '_>) -> Self {
+        let cookies = Self {
+            enabled: section.read("enabled", true, values::boolean),
+            secrets: section.list("secrets", Vec::new(), SECRETS_MAX, values::secret),
+        };
+        section.close();
+        cookies
+    }
+}
+
+impl Log {
+    fn read(mut section: Section<'_, '_>) -> Self {
+        let log = Self {
+            level: section.read("level", Level::Info, values::word(Level::WORDS)),
+            format: section.read("format", Format::Text, values::word(Format::WORDS)),
+            levels: operate::read_levels(section.section("levels", "[log.levels]")),
+            queries: Queries::read(section.section("queries", "[log.queries]")),
+        };
+        section.close();
+        log
+    }
+}
+
+impl Zone {
+    /// Reads one zone; `names` are those seen before, each with its offset.
+    fn read(
+        mut section: Section<'_, '_>,
+        config: &Path,
+        names: &mut HashMap<Vec<u8>, usize>,
+    ) -> Option<Self> {
+        let name = section.require("name", values::zone_name);
+        let file = section.require("file", values::file);
+        if let Some(name) = &name {
+            let octets = name.get_ref().as_name().as_bytes().to_vec();
+            if let Some(first) = names.insert(octets, name.span().start) {
+                section.twice("this zone", first, name.span().start);
+            }
+        }
+        section.close();
+        let file = config.parent().unwrap_or(Path::new("")).join(file?.into_inner());
+        Some(Self { name: name?.into_inner(), file })
+    }
+}
+
+#[cfg(test)]
+mod tests;

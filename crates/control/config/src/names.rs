@@ -1,0 +1,73 @@
+//! `[hosts]`, names and addresses from files that other programs know too, and `[[rewrite]]`, names
+//! that are looked up as other ones.
+use super::section::Section;
+use super::{units, values};
+use crate::limits::{HOSTS_FILES_MAX, HOSTS_TTL};
+use image::RewriteRule;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// `[hosts]`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hosts {
+    /// The files, the first before the others; relative paths are taken from where the config lies.
+    pub files: Vec<PathBuf>,
+    /// How long what they say may be kept.
+    pub ttl: Duration,
+}
+
+impl Hosts {
+    pub(super) fn read(mut section: Section<'_, '_>, config: &Path) -> Self {
+        let folder = config.parent().unwrap_or(Path::new(""));
+        let hosts = Self {
+            files: section.list("files", Vec::new(), HOSTS_FILES_MAX, |value| {
+                values::file(value).map(|file| folder.join(file))
+            }),
+            ttl: section.read("ttl", Duration::from_secs(60), units::duration(HOSTS_TTL)),
+        };
+        let is_twice = |(at, file): (usize, &PathBuf)| hosts.files[..at].contains(file);
+        if hosts.files.iter().enumerate().any(is_twice) {
+            section.wrong("files", "names a file twice", "take one of them out");
+        }
+        section.close();
+        hosts
+    }
+}
+
+/// Names of rules seen before, whether for the name alone, and each with its offset.
+pub type Seen = HashMap<(Vec<u8>, bool), usize>;
+
+/// Reads one `[[rewrite]]`.
+pub(super) fn read_rewrite(mut section: Section<'_, '_>, seen: &mut Seen) -> Option<RewriteRule> {
+    let exact = match (section.has("exact"), section.has("suffix")) {
+        (true, true) => {
+            section.wrong("suffix", "stands beside `exact`", "make two rules of them");
+            true
+        }
+        (true, false) => true,
+        (false, true) => false,
+        (false, false) => {
+            section.missing("exact` or `suffix");
+            section.know(&["exact", "suffix", "to"]);
+            section.close();
+            return None;
+        }
+    };
+    section.know(&["exact", "suffix"]);
+    let from = section.require(if exact { "exact" } else { "suffix" }, values::zone_name);
+    let to = section.require("to", values::zone_name);
+    if let Some(from) = &from {
+        let key = (from.get_ref().as_name().as_bytes().to_vec(), exact);
+        if let Some(first) = seen.insert(key, from.span().start) {
+            section.twice("this name", first, from.span().start);
+        }
+    }
+    if let (Some(from), Some(to)) = (&from, &to)
+        && from.get_ref().as_name() == to.get_ref().as_name()
+    {
+        section.wrong("to", "is the same name", "name another, or take the rule out");
+    }
+    section.close();
+    Some(RewriteRule { from: from?.into_inner(), to: to?.into_inner(), exact })
+}

@@ -1,0 +1,169 @@
+//! The imported config and its TOML.
+use std::fmt::Write;
+
+/// A config. `None` or empty means Dunlin's default.
+#[derive(Clone, Debug, Default)]
+pub struct ImportedConfig {
+    pub listen: Vec<String>,
+    pub udp_size_max: Option<u32>,
+    pub nsid: Option<String>,
+    pub version: Option<String>,
+    pub drain: Option<String>,
+    pub acl: Vec<String>,
+    pub denied: Option<&'static str>,
+    pub ops: Option<String>,
+    pub log_level: Option<&'static str>,
+    pub logs_queries: bool,
+    pub dnstap: Option<String>,
+    pub forwards: Vec<(String, ForwardRule)>,
+    pub caches: bool,
+    pub ttl_min: Option<u64>,
+    pub ttl_max: Option<u64>,
+    pub negative_ttl_max: Option<u64>,
+    /// Seconds to serve stale answers.
+    pub stale: Option<u64>,
+    /// Seconds to cache failures.
+    pub failure_ttl: Option<u64>,
+    pub hosts: Vec<String>,
+    pub hosts_ttl: Option<u64>,
+    pub rewrites: Vec<RewriteRule>,
+    pub zones: Vec<(String, String)>,
+    /// Files to write next to the config.
+    pub files: Vec<(String, String)>,
+}
+
+/// A rule of `[forward]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForwardRule {
+    /// Empty: no upstream, the names are local.
+    pub servers: Vec<String>,
+    /// Whether answers are cached.
+    pub caches: bool,
+}
+
+/// A rule of `[[rewrite]]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RewriteRule {
+    /// `exact` or `suffix`.
+    pub kind: &'static str,
+    pub from: String,
+    pub to: String,
+}
+
+/// A TOML string.
+pub fn quote(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for character in text.chars() {
+        match character {
+            '"' | '\\' => quoted.extend(['\\', character]),
+            character if character.is_control() => {
+                let number = u32::from(character);
+                // Writing to a String cannot fail.
+                let _ = write!(quoted, "\\u{number:04X}");
+            }
+            character => quoted.push(character),
+        }
+    }
+    quoted + "\""
+}
+
+fn array(texts: &[String]) -> String {
+    let quoted: Vec<String> = texts.iter().map(|text| quote(text)).collect();
+    format!("[{}]", quoted.join(", "))
+}
+
+fn seconds(seconds: u64) -> String {
+    quote(&match seconds {
+        0 => "0s".to_owned(),
+        _ if seconds.is_multiple_of(3600) => format!("{}h", seconds / 3600),
+        _ if seconds.is_multiple_of(60) => format!("{}m", seconds / 60),
+        _ => format!("{seconds}s"),
+    })
+}
+
+/// TOML in the making.
+#[derive(Default)]
+struct ConfigText(String);
+
+impl ConfigText {
+    /// Appends a section with its keys that have a value.
+    fn section(&mut self, head: &str, keys: &[(&str, Option<String>)]) {
+        let lines: Vec<String> = keys
+            .iter()
+            .filter_map(|(key, value)| value.as_ref().map(|value| format!("{key} = {value}\n")))
+            .collect();
+        if !lines.is_empty() {
+            let blank = if self.0.is_empty() { "" } else { "\n" };
+            self.0 += &format!("{blank}{head}\n{}", lines.concat());
+        }
+    }
+}
+
+impl ImportedConfig {
+    /// The config as TOML.
+    pub fn write(&self) -> String {
+        let mut page = ConfigText::default();
+        let texts = |texts: &[String]| (!texts.is_empty()).then(|| array(texts));
+        let text = |text: &Option<String>| text.as_deref().map(quote);
+        let server = [
+            ("listen", texts(&self.listen)),
+            ("udp_size_max", self.udp_size_max.map(|size| size.to_string())),
+            ("nsid", text(&self.nsid)),
+            ("version", text(&self.version)),
+            ("drain", text(&self.drain)),
+        ];
+        page.section("[server]", &server);
+        let denied = self.denied.map(quote);
+        page.section("[acl]", &[("query", texts(&self.acl)), ("denied", denied)]);
+        page.section("[ops]", &[("listen", text(&self.ops))]);
+        page.section("[log]", &[("level", self.log_level.map(quote))]);
+        let sample = self.logs_queries.then(|| "1".to_owned());
+        page.section("[log.queries]", &[("sample", sample)]);
+        page.section("[dnstap]", &[("socket", text(&self.dnstap))]);
+        let ttl = self.hosts_ttl.map(seconds);
+        page.section("[hosts]", &[("files", texts(&self.hosts)), ("ttl", ttl)]);
+        let rules: Vec<(String, Option<String>)> = self
+            .forwards
+            .iter()
+            .map(|(suffix, rule)| (quote(suffix), Some(rule.write())))
+            .collect();
+        let rules: Vec<_> = rules.iter().map(|(key, rule)| (key.as_str(), rule.clone())).collect();
+        page.section("[forward]", &rules);
+        let cache = [
+            ("ttl_min", self.ttl_min.map(seconds)),
+            ("ttl_max", self.ttl_max.map(seconds)),
+            ("negative_ttl_max", self.negative_ttl_max.map(seconds)),
+            ("stale", self.stale.map(seconds)),
+            ("failure_ttl", self.failure_ttl.map(seconds)),
+        ];
+        page.section("[cache]", &cache);
+        for RewriteRule { kind, from, to } in &self.rewrites {
+            page.section("[[rewrite]]", &[(kind, Some(quote(from))), ("to", Some(quote(to)))]);
+        }
+        for (name, file) in &self.zones {
+            page.section("[[zone]]", &[("name", Some(quote(name))), ("file", Some(quote(file)))]);
+        }
+        page.0
+    }
+}
+
+impl ForwardRule {
+    fn write(&self) -> String {
+        match (&self.servers[..], self.caches) {
+            ([], _) => "{ mode = \"off\" }".to_owned(),
+            (servers, true) => array(servers),
+            (servers, false) => format!("{{ servers = {}, mode = \"direct\" }}", array(servers)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quoted_text_cannot_end_the_string() {
+        assert_eq!(quote("a\"b\\c\nd\u{7f}"), "\"a\\\"b\\\\c\\u000Ad\\u007F\"");
+        assert_eq!(ImportedConfig::default().write(), "");
+    }
+}

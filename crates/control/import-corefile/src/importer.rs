@@ -1,0 +1,204 @@
+//! Imports all blocks, plugin by plugin.
+use crate::config::ImportedConfig;
+use crate::lex::CorefileWord;
+use crate::limits::NOTES_MAX;
+use crate::note::{CorefilePosition, ImportNote, shown};
+use crate::parse::{Block, Blocks, Directive};
+use crate::{Environment, ImportResult, plugins, zones};
+use std::path::PathBuf;
+
+/// The config and notes so far.
+pub struct Importer<'a> {
+    pub draft: ImportedConfig,
+    pub around: &'a dyn Environment,
+    /// The zones of the current block.
+    pub zones: Vec<String>,
+    /// Whether the current block caches answers.
+    pub caches: bool,
+    /// The folder of its files.
+    pub root: PathBuf,
+    notes: Vec<ImportNote>,
+    /// The number of notes above the limit.
+    more: usize,
+    /// The first block's ports, to compare with others.
+    ports: Vec<u16>,
+}
+
+impl<'a> Importer<'a> {
+    pub fn new(around: &'a dyn Environment) -> Self {
+        Self {
+            draft: ImportedConfig::default(),
+            around,
+            zones: Vec::new(),
+            caches: false,
+            root: PathBuf::new(),
+            notes: Vec::new(),
+            more: 0,
+            ports: Vec::new(),
+        }
+    }
+
+    /// Imports all blocks.
+    pub fn import(mut self, blocks: &Blocks) -> ImportResult {
+        self.notes.clone_from(&blocks.notes);
+        for block in &blocks.blocks {
+            self.block(block);
+        }
+        self.close();
+        if self.more > 0
+            && let Some(last) = self.notes.last().cloned()
+        {
+            let text = format!("and {} more notes", self.more);
+            self.notes.push(ImportNote { text, ..last });
+        }
+        let Self { draft, mut notes, .. } = self;
+        let order =
+            |note: &ImportNote| (note.place.file.clone(), note.place.line, note.place.column);
+        notes.sort_by_key(order);
+        ImportResult { config: draft.write(), notes, files: draft.files }
+    }
+
+    fn block(&mut self, block: &Block) {
+        self.zones.clear();
+        self.root = PathBuf::new();
+        self.caches = block.directives.iter().any(|one| one.name.text == "cache");
+        self.draft.caches |= self.caches;
+        let mut ports = Vec::new();
+        for key in &block.keys {
+            self.key(key, &mut ports);
+        }
+        plugins::listen(self, block, &ports);
+        if !ports.is_empty() {
+            if self.ports.is_empty() {
+                self.ports.clone_from(&ports);
+            } else if self.ports != ports
+                && let Some(key) = block.keys.first()
+            {
+                self.note(
+                    key,
+                    "Dunlin serves all zones on every address: this block's zones are \
+                                also served on the ports of the other blocks",
+                );
+            }
+        }
+        // `root` comes first, because it changes paths of files.
+        let (roots, others): (Vec<_>, Vec<_>) =
+            block.directives.iter().partition(|one| one.name.text == "root");
+        for directive in roots.into_iter().chain(others) {
+            self.directive(directive);
+        }
+    }
+
+    fn key(&mut self, word: &CorefileWord, ports: &mut Vec<u16>) {
+        match zones::key(&word.text) {
+            Err(why) => self.lost(word, &why),
+            Ok(key) => {
+                if key.scheme == "dns" {
+                    if !ports.contains(&key.port) {
+                        ports.push(key.port);
+                    }
+                } else {
+                    let what = shown(&word.text);
+                    self.lost(word, &format!("{what}: Dunlin answers over UDP and TCP"));
+                }
+                for zone in key.zones {
+                    if !self.zones.contains(&zone) {
+                        self.zones.push(zone);
+                    }
+                }
+            }
+        }
+    }
+
+    fn directive(&mut self, directive: &Directive) {
+        match plugins::find(&directive.name.text) {
+            Some(plugin) => plugin.take(self, directive),
+            None => {
+                let name = shown(&directive.name.text);
+                self.lost(&directive.name, &format!("{name}: unknown plugin"));
+            }
+        }
+    }
+
+    /// Completes the config after all blocks.
+    fn close(&mut self) {
+        // A wildcard address includes the others.
+        let all = self.draft.listen.clone();
+        self.draft.listen.retain(|address| {
+            let (host, port) = address.rsplit_once(':').unwrap_or((address, ""));
+            let of_all = if host.starts_with('[') { "[::]" } else { "0.0.0.0" };
+            host == of_all || !all.contains(&format!("{of_all}:{port}"))
+        });
+        if self.draft.listen == ["0.0.0.0:53", "[::]:53"] {
+            self.draft.listen.clear();
+        }
+        if self.draft.caches {
+            // CoreDNS's defaults.
+            self.draft.ttl_max.get_or_insert(3600);
+            self.draft.negative_ttl_max.get_or_insert(1800);
+            self.draft.stale.get_or_insert(0);
+        }
+    }
+
+    /// Adds a note about something without a counterpart.
+    pub fn lost(&mut self, word: &CorefileWord, text: &str) {
+        self.say(&word.place, true, text);
+    }
+
+    /// Adds a note about something with a different counterpart.
+    pub fn note(&mut self, word: &CorefileWord, text: &str) {
+        self.say(&word.place, false, text);
+    }
+
+    fn say(&mut self, place: &CorefilePosition, is_lost: bool, text: &str) {
+        if self.notes.len() < NOTES_MAX {
+            self.notes.push(ImportNote { place: place.clone(), is_lost, text: text.to_owned() });
+        } else {
+            self.more += 1;
+        }
+    }
+
+    /// Adds a note about excess words after a plugin or an option, or about its body.
+    pub fn no_more(&mut self, directive: &Directive, args: usize) {
+        for arg in directive.args.iter().skip(args) {
+            let (name, arg_text) = (shown(&directive.name.text), shown(&arg.text));
+            self.lost(arg, &format!("{name} … {arg_text}: unknown argument"));
+        }
+        for option in &directive.body {
+            let (name, text) = (shown(&directive.name.text), shown(&option.name.text));
+            self.lost(&option.name, &format!("{name} {{ {text} }}: unknown option"));
+        }
+    }
+
+    /// The path in the config.
+    pub fn path(&mut self, word: &CorefileWord) -> String {
+        let path = self.root.join(&word.text);
+        if path.is_relative() {
+            let text = format!(
+                "{}: this path is relative to the config file, not to the working directory",
+                shown(&word.text)
+            );
+            self.note(word, &text);
+        }
+        path.display().to_string()
+    }
+
+    /// Sets a value that Dunlin has once for all blocks; the first one wins.
+    pub fn keep<T: PartialEq>(
+        &mut self,
+        word: &CorefileWord,
+        what: &str,
+        value: T,
+        slot: fn(&mut ImportedConfig) -> &mut Option<T>,
+    ) {
+        match slot(&mut self.draft) {
+            Some(before) if *before != value => {
+                self.lost(
+                    word,
+                    &format!("{what}: Dunlin has one value for all blocks, and uses the first"),
+                );
+            }
+            slot => *slot = Some(value),
+        }
+    }
+}

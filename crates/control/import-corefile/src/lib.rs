@@ -1,0 +1,64 @@
+//! Converts a CoreDNS Corefile to a `dunlin.toml`, with a note for everything that has no
+//! counterpart or a different one.
+//!
+//! [`lex`] splits the text into words, and [`parse`] the words into blocks, with all imports.
+//! [`plugins`] has a table with a function for each plugin, which fills the [`config`].
+#![forbid(unsafe_code)]
+
+mod config;
+mod importer;
+mod lex;
+pub mod limits;
+mod note;
+mod parse;
+mod plugins;
+mod zones;
+
+pub use note::{Error, ImportNote};
+pub use plugins::table;
+
+use importer::Importer;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The surroundings of a Corefile.
+pub trait Environment {
+    /// An environment variable; `None`: not set.
+    fn variable(&self, name: &str) -> Option<String>;
+
+    /// The content of a file, up to a number of bytes.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is larger.
+    fn read(&self, file: &Path, len_max: usize) -> io::Result<String>;
+
+    /// The files in a folder, sorted by name.
+    ///
+    /// # Errors
+    /// The folder cannot be read.
+    fn list(&self, folder: &Path) -> io::Result<Vec<PathBuf>>;
+}
+
+/// The result of an import.
+#[derive(Clone, Debug)]
+pub struct ImportResult {
+    /// The config.
+    pub config: String,
+    /// Notes about what has no counterpart or a different one, in order of the Corefile.
+    pub notes: Vec<ImportNote>,
+    /// Files that the config needs next to it: inline content of the Corefile.
+    pub files: Vec<(String, String)>,
+}
+
+/// Imports the Corefile `text`. Notes name it `file`, and imported files are relative to it.
+///
+/// # Errors
+/// It is not a Corefile, or an imported file is missing.
+pub fn import(
+    file: &Path,
+    text: &str,
+    surroundings: &dyn Environment,
+) -> Result<ImportResult, Error> {
+    let blocks = parse::parse(file, text, surroundings)?;
+    Ok(Importer::new(surroundings).import(&blocks))
+}

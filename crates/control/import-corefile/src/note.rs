@@ -1,0 +1,66 @@
+//! Notes and errors about a Corefile, with positions.
+use std::fmt;
+use std::rc::Rc;
+
+/// A position. Lines and columns begin with 1; columns count bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CorefilePosition {
+    pub(crate) file: Rc<str>,
+    pub(crate) line: usize,
+    pub(crate) column: usize,
+}
+
+impl fmt::Display for CorefilePosition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.file, self.line, self.column)
+    }
+}
+
+/// A difference between the Corefile and the config.
+#[derive(Clone, Debug)]
+pub struct ImportNote {
+    /// Its position.
+    pub place: CorefilePosition,
+    /// Whether there is no counterpart; otherwise it is different.
+    pub is_lost: bool,
+    /// What it is about, and the difference.
+    pub text: String,
+}
+
+impl fmt::Display for ImportNote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = if self.is_lost { "lost" } else { "note" };
+        write!(f, "{}: {word}: {}", self.place, self.text)
+    }
+}
+
+/// Why a Corefile cannot be imported.
+#[derive(Clone, Debug)]
+pub struct Error {
+    /// The position.
+    pub place: CorefilePosition,
+    /// What is wrong, and what to do.
+    pub text: String,
+}
+
+impl Error {
+    pub(crate) fn new(place: &CorefilePosition, text: impl Into<String>) -> Self {
+        Self { place: place.clone(), text: text.into() }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.text)
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// The beginning of untrusted text, escaped for messages.
+pub fn shown(text: &str) -> String {
+    let end = text.char_indices().nth(60).map_or(text.len(), |(end, _)| end);
+    let more = if end < text.len() { "…" } else { "" };
+    let plain = |character: char| if character.is_control() { '\u{fffd}' } else { character };
+    text[..end].chars().map(plain).collect::<String>() + more
+}

@@ -1,0 +1,30 @@
+//! The HTTP interface for operators' tools: metrics, health, readiness.
+//!
+//! `/metrics` is for Prometheus, `/healthz` and `/readyz` for supervisors and load balancers. Each
+//! request collects the data anew, one at a time.
+#![forbid(unsafe_code)]
+
+mod answer;
+mod exposition;
+pub mod limits;
+mod metrics;
+mod ready;
+mod server;
+
+pub use server::serve;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use zone_manager::status::Status;
+
+/// The sources of data, and the access check. Called from threads that may block.
+#[derive(Clone)]
+pub struct Ops {
+    /// The server's status.
+    pub status: Arc<dyn Fn() -> Status + Send + Sync>,
+    /// Whether the process's loops are alive; the error names the one that is not.
+    pub health: Arc<dyn Fn() -> Result<(), String> + Send + Sync>,
+    /// Whether a client may make requests. IPv4 addresses are never mapped into IPv6. Must not
+    /// block.
+    pub allow: Arc<dyn Fn(IpAddr) -> bool + Send + Sync>,
+}

@@ -1,0 +1,103 @@
+//! Accepts, limits and ends connections.
+use crate::Ops;
+use crate::answer::Responder;
+use crate::limits::{
+    ACCEPT_PAUSE, CONNECTION_TIME_MAX, CONNECTIONS_MAX, CONNECTIONS_PER_CLIENT_MAX, DENIED_MAX,
+    DENIED_TIME_MAX, HEADER_LEN_MAX, HEADER_TIME_MAX, HEADERS_MAX, LAST_CALL,
+};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::convert::Infallible;
+use std::future::Future;
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use zone_manager::connection_limiter::{ConnectionLimiter, ConnectionLimits, ConnectionPermit};
+
+/// Serves `listener` until `stop`, and then requests in progress. Needs a tokio runtime with time
+/// and network.
+///
+/// # Errors
+/// The listener is invalid.
+pub async fn serve(
+    listener: std::net::TcpListener,
+    ops: Ops,
+    stop: impl Future<Output = ()>,
+) -> io::Result<()> {
+    listener.set_nonblocking(true)?;
+    let listener = TcpListener::from_std(listener)?;
+    let allow = Arc::clone(&ops.allow);
+    let responder = Arc::new(Responder::new(ops));
+    let places = ConnectionLimits {
+        all: CONNECTIONS_MAX,
+        of_client: CONNECTIONS_PER_CLIENT_MAX,
+        denied: DENIED_MAX,
+    };
+    let limiter = Arc::new(ConnectionLimiter::new(places));
+    let mut open = JoinSet::new();
+    let mut stop = pin!(stop);
+    loop {
+        tokio::select! {
+            () = &mut stop => break,
+            // Drop ended connections.
+            Some(_) = open.join_next() => {}
+            accepted = listener.accept() => match accepted {
+                Ok((stream, peer)) => {
+                    let address = peer.ip().to_canonical();
+                    let allowed = allow(address);
+                    let permit = match allowed {
+                        true => limiter.take(address),
+                        false => limiter.take_denied(),
+                    };
+                    responder.count_connection(allowed, permit.is_some());
+                    if let Some(permit) = permit {
+                        let responder = Arc::clone(&responder);
+                        open.spawn(serve_connection(stream, responder, permit, allowed));
+                    }
+                }
+                Err(why) => {
+                    tracing::warn!("a connection to [ops] could not be accepted: {why}");
+                    sleep(ACCEPT_PAUSE).await;
+                }
+            },
+        }
+    }
+    let ended = async { while open.join_next().await.is_some() {} };
+    // Connections still open are closed with the set.
+    let _ = timeout(LAST_CALL, ended).await;
+    Ok(())
+}
+
+/// Serves one request.
+async fn serve_connection(
+    stream: TcpStream,
+    responder: Arc<Responder>,
+    permit: ConnectionPermit,
+    allowed: bool,
+) {
+    let service = service_fn(|request| {
+        let (responder, serving) = (Arc::clone(&responder), permit.serve());
+        async move {
+            let answer = responder.answer(request, allowed).await;
+            drop(serving);
+            Ok::<_, Infallible>(answer)
+        }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIME_MAX)
+        .max_buf_size(HEADER_LEN_MAX)
+        .max_headers(HEADERS_MAX)
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), service);
+    let time_max = if allowed { CONNECTION_TIME_MAX } else { DENIED_TIME_MAX };
+    tokio::select! {
+        // Clients that are too slow or break the protocol are disconnected.
+        _ = timeout(time_max, connection) => {}
+        () = permit.evicted() => {}
+    }
+}

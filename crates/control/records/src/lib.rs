@@ -1,0 +1,47 @@
+//! Writes zones of the store: validated, durable, live.
+//!
+//! Callers pass a [`Batch`] to the [`RecordService`]. One thread takes all queued batches and
+//! validates them against the zones with all earlier writes. The [`Store`] commits them as one
+//! group. Then the thread passes the zones to `zone-manager` and answers. The image is the copy in
+//! memory.
+#![forbid(unsafe_code)]
+
+pub mod codec;
+mod health;
+pub mod limits;
+mod live;
+mod memory;
+mod ownership;
+mod pending;
+mod prepare;
+mod queue;
+mod read;
+pub mod serial;
+mod service;
+pub mod shadow;
+mod shared;
+pub mod snapshot;
+mod store;
+mod types;
+mod writer;
+mod zone_list;
+mod zones;
+
+pub use health::StoreHealth;
+pub use memory::MemoryStore;
+pub use ownership::{SoleOwner, ZoneOwnership};
+pub use pending::Pending;
+pub use read::JournalPage;
+pub use service::{RecordService, ServiceThreads, SnapshotSource, StoreSettings, WRITER_THREAD};
+pub use store::{
+    Action, Deletion, JournalPart, PreparedWrite, RawSet, Reader, RestoreInfo, Store, StoreError,
+    StoreSize, StoredZone,
+};
+pub use types::{
+    Batch, ChangeKind, Edit, InvalidEdit, JournalEntry, Policy, Precondition, Refused, Revision,
+    SetChange, SetFilter, SetKey, SetPage, SetValue, StoredSet, View, WriteContext, WriteResult,
+    ZoneInfo, ZoneOwner,
+};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,332 @@
+//! Validates batches and applies them to their zones, before anything is written.
+use crate::codec;
+use crate::limits::{EDITS_MAX, JOURNAL_DATA_MAX, JOURNAL_EDITS_MAX, JOURNAL_NAMES_MAX};
+use crate::serial::{SerialStamp, is_newer, offset_after};
+use crate::zones::{ZoneHead, serial_of, with_serial};
+use crate::{
+    Batch, Deletion, Edit, InvalidEdit, Policy, Precondition, Refused, Revision, SetChange, SetKey,
+    SetValue, View,
+};
+use compile::{Loader, Zone, ZoneProblem};
+use image::{HashKey, Tree};
+use model::{BrokenRule, RecordSet};
+use std::sync::Arc;
+use wire::{Name, NameBuf, Rtype};
+
+/// The SOA of a new zone without one, in seconds: TTL, refresh, retry, expire, negative answers
+/// (RIPE-203, but shorter negative answers, as fleets change fast).
+const SOA_TTL: u32 = 300;
+const SOA_SECONDS: [u32; 4] = [7_200, 1_800, 1_209_600, 60];
+
+/// When a set was last written.
+pub type LastWriteLookup<'w> = &'w dyn Fn(&SetKey) -> Result<Revision, Refused>;
+
+fn invalid(edit: usize, field: &'static str, rule: BrokenRule, what: impl Into<String>) -> Refused {
+    Refused::Invalid(InvalidEdit { edit, field, rule, what: what.into() })
+}
+
+/// Earlier contents of sets, as far as the journal stores them.
+struct PreviousSets {
+    is_kept: bool,
+    bytes: usize,
+    of_sets: Vec<Option<SetValue>>,
+}
+
+impl PreviousSets {
+    fn new(sets: usize) -> Self {
+        Self { is_kept: sets <= JOURNAL_EDITS_MAX, bytes: 0, of_sets: Vec::new() }
+    }
+
+    /// Adds the content of the next set. Above the limit, keeps only whether the set existed.
+    fn push(&mut self, held: Option<image::RecordSet<'_>>) {
+        self.bytes += held.map_or(0, |set| set.data().len());
+        if self.is_kept && self.bytes > JOURNAL_DATA_MAX {
+            self.is_kept = false;
+            self.of_sets.iter_mut().flatten().for_each(|value| *value = SetValue::UNKEPT);
+        }
+        let is_kept = self.is_kept;
+        let keep = |set| if is_kept { SetValue::from(set) } else { SetValue::UNKEPT };
+        self.of_sets.push(held.map(keep));
+    }
+}
+
+/// Whether an edit changes nothing: the set has this content, or is already missing. `serial` is
+/// the zone's: an SOA with a newer one is a change.
+fn is_done(edit: &Edit, held: Option<&image::RecordSet<'_>>, serial: u32) -> bool {
+    match (&edit.put, held) {
+        (None, None) => true,
+        (Some(value), Some(set)) => holds(set, value.ttl, &value.data, serial),
+        _ => false,
+    }
+}
+
+/// Whether a set has this TTL and these records, in any order. SOA serials older than the zone's
+/// are ignored.
+fn holds<D: AsRef<[u8]>>(set: &image::RecordSet<'_>, ttl: u32, data: &[D], serial: u32) -> bool {
+    if set.ttl() != ttl || set.count() != data.len() {
+        return false;
+    }
+    if set.rtype() == Rtype::SOA {
+        let plain = |data: &[u8]| with_serial(data, 0);
+        // A serial of 0 has no meaning, as in `offset_after`.
+        let raises = |data: &D| {
+            serial_of(data.as_ref()).is_some_and(|given| given != 0 && is_newer(given, serial))
+        };
+        return set.records().map(plain).eq(data.iter().map(|data| plain(data.as_ref())))
+            && !data.iter().any(raises);
+    }
+    if set.records().eq(data.iter().map(AsRef::as_ref)) {
+        return true;
+    }
+    let mut held: Vec<&[u8]> = set.records().collect();
+    let mut wanted: Vec<&[u8]> = data.iter().map(AsRef::as_ref).collect();
+    held.sort_unstable();
+    wanted.sort_unstable();
+    held == wanted
+}
+
+/// Applies a batch to its zone; a refused batch does not modify it. Returns the changes in
+/// canonical order; with earlier contents only where the journal stores them.
+pub fn change(
+    head: &mut ZoneHead,
+    batch: &mut Batch,
+    last_written: LastWriteLookup<'_>,
+) -> Result<Vec<SetChange>, Refused> {
+    if head.zone.serial().is_none() {
+        return Err(Refused::Unloaded);
+    }
+    let (origin, serial) = (NameBuf::from(head.zone.origin()), head.stamp.serial());
+    let order = check(&mut batch.edits, origin.as_name())?;
+    let mut found = Vec::with_capacity(order.len());
+    for index in order {
+        let edit = &batch.edits[index];
+        let held = head.zone.set(edit.name.as_name(), edit.rtype);
+        expect(batch, index, held.is_some(), last_written)?;
+        if !is_done(edit, held.as_ref(), serial) {
+            found.push((index, held));
+        }
+    }
+    if found.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut before = PreviousSets::new(found.len());
+    found.iter().for_each(|(_, held)| before.push(*held));
+    let done: Vec<usize> = found.into_iter().map(|(index, _)| index).collect();
+    let changes = done.iter().map(|index| {
+        let edit = &batch.edits[*index];
+        let name = relative(edit.name.as_name(), origin.as_name());
+        let set = edit.put.as_ref().map(|value| (value.ttl, &value.data[..]));
+        compile::SetChange { name, rtype: edit.rtype, set }
+    });
+    let changes: Vec<_> = changes.collect();
+    head.zone.change_all(&changes).map_err(|ZoneProblem { place, rule, what }| {
+        let index = place.and_then(|place| done.get(place as usize));
+        invalid(index.copied().unwrap_or_default(), "edits", rule, what)
+    })?;
+    let changes = done.into_iter().zip(before.of_sets).map(|(index, before)| {
+        let edit = &mut batch.edits[index];
+        let name = relative(edit.name.as_name(), origin.as_name()).into();
+        let (rtype, view, after) = (edit.rtype, edit.view, edit.put.take());
+        SetChange { name, rtype, view, before, after }
+    });
+    Ok(changes.collect())
+}
+
+/// The deleted sets for the journal.
+pub fn deletion(zone: &Zone) -> Deletion {
+    let names = zone.names();
+    let nodes = || (0..names.len()).filter_map(|rank| names.at(rank));
+    let count = nodes().map(|node| node.sets().count()).sum::<usize>();
+    if count > JOURNAL_NAMES_MAX {
+        return Deletion { count: count as u64, changes: Vec::new() };
+    }
+    let mut before = PreviousSets::new(count);
+    let sets = || nodes().flat_map(|node| node.sets().map(move |set| (node.name(), set)));
+    sets().for_each(|(_, set)| before.push(Some(set)));
+    let changes = sets().zip(before.of_sets).map(|((name, set), before)| {
+        let (rtype, view) = (set.rtype(), View::Default);
+        SetChange { name: name.into(), rtype, view, before, after: None }
+    });
+    Deletion { count: count as u64, changes: changes.collect() }
+}
+
+/// The labels of a name before its zone's.
+fn relative<'n>(name: Name<'n>, origin: Name<'_>) -> &'n [u8] {
+    &name.as_bytes()[..name.len() - origin.len()]
+}
+
+/// Checks an edit's precondition.
+fn expect(
+    batch: &Batch,
+    index: usize,
+    is_there: bool,
+    last_written: LastWriteLookup<'_>,
+) -> Result<(), Refused> {
+    let edit = &batch.edits[index];
+    let is = || {
+        let Edit { name, rtype, view, .. } = edit;
+        let (zone, name) = (batch.zone.clone(), name.clone());
+        match is_there {
+            true => last_written(&SetKey { zone, name, rtype: *rtype, view: *view }),
+            false => Ok(Revision::NONE),
+        }
+    };
+    let is_met = match edit.expect {
+        Precondition::Anything => true,
+        Precondition::Absent => !is_there,
+        Precondition::Present => is_there,
+        Precondition::At(revision) => is_there && is()? == revision,
+    };
+    if is_met { Ok(()) } else { Err(Refused::Conflict { edit: index, is: is()? }) }
+}
+
+/// Validates edits on their own. Afterwards each set is valid without duplicates, and names are in
+/// lower case. Returns the indexes in the canonical order of their sets.
+fn check(edits: &mut [Edit], origin: Name<'_>) -> Result<Vec<usize>, Refused> {
+    if edits.len() > EDITS_MAX {
+        return Err(Refused::EDITS);
+    }
+    let mut keys = Vec::new();
+    let mut ends = Vec::with_capacity(edits.len());
+    for (index, edit) in edits.iter_mut().enumerate() {
+        let wrong = |field, rule, what: String| invalid(index, field, rule, what);
+        check_key(edit, origin).map_err(|(field, rule, what)| wrong(field, rule, what))?;
+        edit.name.make_lowercase();
+        codec::set_key(&mut keys, relative(edit.name.as_name(), origin), edit.view, edit.rtype);
+        ends.push(keys.len());
+        let Some(value) = &mut edit.put else { continue };
+        let set = RecordSet::new(edit.rtype, value.ttl, std::mem::take(&mut value.data));
+        let set = set.map_err(|why| {
+            let what = why.to_string();
+            match why {
+                model::InvalidRecordSet::MetaType(_) => wrong("type", BrokenRule::META_TYPE, what),
+                model::InvalidRecordSet::Ttl(_) => wrong("ttl", BrokenRule::TTL, what),
+                model::InvalidRecordSet::Count(_) => wrong("data", BrokenRule::LIMIT, what),
+                model::InvalidRecordSet::Data(_) => wrong("data", BrokenRule::DATA, what),
+            }
+        })?;
+        value.data = set.into_records();
+    }
+    let key = |index: usize| {
+        let start = index.checked_sub(1).map_or(0, |before| ends[before]);
+        &keys[start..ends[index]]
+    };
+    let mut order: Vec<usize> = (0..edits.len()).collect();
+    order.sort_by(|a, b| key(*a).cmp(key(*b)));
+    let twice = order.windows(2).filter(|two| key(two[0]) == key(two[1])).map(|two| two[1]).min();
+    if let Some(index) = twice {
+        let (name, rtype) = (edits[index].name.as_name(), edits[index].rtype);
+        let what = format!("{name} {rtype} occurs twice");
+        return Err(invalid(index, "name", BrokenRule::TWICE, what));
+    }
+    Ok(order)
+}
+
+/// Validates the name and type of a set.
+fn check_key(edit: &Edit, origin: Name<'_>) -> Result<(), (&'static str, BrokenRule, String)> {
+    let (name, rtype) = (edit.name.as_name(), edit.rtype);
+    if !name.is_within(origin) {
+        let what = format!("{name} is outside of the zone {origin}");
+        return Err(("name", BrokenRule::OUT_OF_ZONE, what));
+    }
+    if name.labels().skip(1).any(|label| label == b"*") {
+        let what = format!("{name} has a wildcard that is not its first label");
+        return Err(("name", BrokenRule::WILDCARD, what));
+    }
+    let is_of_signing =
+        matches!(rtype, Rtype::RRSIG | Rtype::NSEC | Rtype::NSEC3 | Rtype::NSEC3PARAM);
+    if is_of_signing {
+        let what = format!("zones of the store are not signed yet: no {rtype} records");
+        return Err(("type", BrokenRule::SIGNED, what));
+    }
+    let is_needed = matches!(rtype, Rtype::SOA | Rtype::NS) && name == origin;
+    if is_needed && edit.put.is_none() {
+        let rule = if rtype == Rtype::SOA { BrokenRule::SOA } else { BrokenRule::NS };
+        let what = format!("a zone needs the {rtype} records at its apex");
+        return Err(("type", rule, what));
+    }
+    Ok(())
+}
+
+/// Whether a zone already has exactly what this batch creates.
+///
+/// # Errors
+/// An edit is invalid.
+pub fn is_made(head: &ZoneHead, batch: &mut Batch) -> Result<bool, Refused> {
+    let ZoneHead { zone, stamp } = head;
+    let soa = default_soa(batch);
+    check(&mut batch.edits, batch.zone.as_name())?;
+    let puts = || batch.edits.iter().chain(&soa).filter(|edit| edit.put.is_some());
+    let serial = stamp.serial();
+    let is_there =
+        |edit: &Edit| is_done(edit, zone.set(edit.name.as_name(), edit.rtype).as_ref(), serial);
+    if !puts().all(is_there) {
+        return Ok(false);
+    }
+    let names = zone.names();
+    let nodes = (0..names.len()).filter_map(|rank| names.at(rank));
+    let held = nodes.flat_map(|node| node.sets());
+    Ok(held.take(puts().count() + 1).count() == puts().count())
+}
+
+/// Creates the zone from the edits of a batch, and removes them from it.
+pub fn create(
+    batch: &mut Batch,
+    revision: Revision,
+    key: &Arc<HashKey>,
+) -> Result<(ZoneHead, Vec<SetChange>), Refused> {
+    let soa = default_soa(batch);
+    let brings_soa = soa.is_none();
+    let origin = batch.zone.as_name();
+    check(&mut batch.edits, origin)?;
+    let edits = batch.edits.drain(..).chain(soa);
+    let mut loader = Loader::new(Arc::clone(key), origin, None);
+    let mut changes = Vec::with_capacity(edits.size_hint().0);
+    for (index, mut edit) in edits.enumerate() {
+        let Some(value) = edit.put.take() else { continue };
+        let name = edit.name.as_name();
+        for data in &value.data {
+            loader
+                .add(name, edit.rtype, value.ttl, data, index as u32)
+                .map_err(|what| invalid(index, "name", BrokenRule::OUT_OF_ZONE, what))?;
+        }
+        let (name, rtype, view) = (relative(name, origin).into(), edit.rtype, edit.view);
+        changes.push(SetChange { name, rtype, view, before: None, after: Some(value) });
+    }
+    let zone = loader.finish().map_err(|problems| match problems.into_iter().next() {
+        Some(ZoneProblem { place, rule, what }) => {
+            invalid(place.unwrap_or_default() as usize, "edits", rule, what)
+        }
+        None => Refused::NoSuchZone,
+    })?;
+    let given = if brings_soa { given_serial(&changes) } else { None };
+    let offset = given.map_or(0, |given| offset_after(revision, 0, given, None));
+    let mut head = ZoneHead { zone, stamp: SerialStamp { revision, offset } };
+    head.set_serial();
+    Ok((head, changes))
+}
+
+/// The serial of the SOA among changes.
+pub fn given_serial(changes: &[SetChange]) -> Option<u32> {
+    let soa = changes.iter().find(|change| change.rtype == Rtype::SOA && change.name.is_empty())?;
+    serial_of(soa.after.as_ref()?.data.first()?)
+}
+
+/// The SOA of a zone without one; the first name server is the primary.
+fn default_soa(batch: &Batch) -> Option<Edit> {
+    let origin = batch.zone.as_name();
+    let at_apex = |rtype| {
+        let mut edits = batch.edits.iter();
+        edits.find(|edit| edit.rtype == rtype && edit.name.as_name() == origin)
+    };
+    if at_apex(Rtype::SOA).is_some() {
+        return None;
+    }
+    let server = at_apex(Rtype::NS)?.put.as_ref()?.data.first()?.clone();
+    let mail = NameBuf::with_label(b"hostmaster", origin).unwrap_or_else(|_| origin.into());
+    let numbers = [0].into_iter().chain(SOA_SECONDS).flat_map(u32::to_be_bytes);
+    let names = server.iter().chain(mail.as_name().as_bytes()).copied();
+    let data = vec![names.chain(numbers).collect()];
+    let value = SetValue { ttl: SOA_TTL, policy: Policy::All, data };
+    Some(Edit::put(batch.zone.clone(), Rtype::SOA, value))
+}

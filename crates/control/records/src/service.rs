@@ -1,0 +1,209 @@
+//! The record service: its interface and its threads.
+use crate::health::Health;
+use crate::live::LiveRevisions;
+use crate::ownership::ZoneOwnership;
+use crate::pending::{Pending, Promise, pending};
+use crate::queue::{QueueGuard, WriteQueue, WriteRequest};
+use crate::shared::{SharedService, refused};
+use crate::writer::Writer;
+use crate::zone_list::ZoneList;
+use crate::{
+    Batch, Reader, Refused, Revision, Store, StoreError, StoreHealth, WriteContext, WriteResult,
+};
+use std::io::{self, Read, Seek};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use wire::NameBuf;
+use zone_manager::ZonePublisher;
+
+/// The name of the writer thread.
+pub const WRITER_THREAD: &str = "records";
+
+/// A snapshot to restore. A damaged store requires reading it twice.
+pub trait SnapshotSource: Read + Seek + Send {}
+
+impl<S: Read + Seek + Send> SnapshotSource for S {}
+
+/// A store and how to open it.
+pub struct StoreSettings {
+    /// The store. It need not be open.
+    pub store: Box<dyn Store>,
+    /// Whether to wait for another process to release its files.
+    pub waits: bool,
+    /// The file for the names of its zones; `None`: no list.
+    pub list: Option<PathBuf>,
+}
+
+/// A handle on the service; clones share it.
+#[derive(Clone)]
+pub struct RecordService(pub(crate) Arc<SharedService>);
+
+/// The threads of a service; dropping it ends them.
+pub struct ServiceThreads {
+    shared: Arc<SharedService>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl RecordService {
+    /// As [`RecordService::start_on`], for a store without a list that no other process uses.
+    ///
+    /// # Errors
+    /// A thread could not be started.
+    pub fn start(
+        publisher: ZonePublisher,
+        store: Box<dyn Store>,
+        ownership: Arc<dyn ZoneOwnership>,
+    ) -> io::Result<(Self, ServiceThreads)> {
+        Self::start_on(publisher, StoreSettings { store, waits: false, list: None }, ownership)
+    }
+
+    /// Opens a store, passes its zones to the zone manager, waits until they are published, and
+    /// starts to take requests. A zone that cannot be read answers SERVFAIL (invariant I10). If the
+    /// store cannot be opened, all listed zones do, and opening is retried.
+    ///
+    /// # Errors
+    /// A thread could not be started.
+    pub fn start_on(
+        publisher: ZonePublisher,
+        StoreSettings { store, waits, list }: StoreSettings,
+        ownership: Arc<dyn ZoneOwnership>,
+    ) -> io::Result<(Self, ServiceThreads)> {
+        let (reader, queue) = (store.reader(), WriteQueue::default());
+        let (live, health) = (LiveRevisions::default(), Health::default());
+        let shared = Arc::new(SharedService { publisher, ownership, reader, queue, live, health });
+        let mut writer = Writer::new(Arc::clone(&shared), store, ZoneList::new(list));
+        writer.start(waits);
+        shared.publisher.wait(writer.published());
+        let (service, live) = (Arc::clone(&shared), Arc::clone(&shared));
+        let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
+            thread::Builder::new().name(name.into()).spawn(run)
+        };
+        let mut serving = ServiceThreads { shared: Arc::clone(&shared), threads: Vec::new() };
+        let run = move || {
+            let _taker = QueueGuard(&service.queue);
+            writer.run();
+        };
+        serving.threads.push(spawn(WRITER_THREAD, Box::new(run))?);
+        let run = move || live.live.run(&live.publisher);
+        serving.threads.push(spawn("records-live", Box::new(run))?);
+        Ok((Self(shared), serving))
+    }
+
+    fn ask<T>(&self, request: impl FnOnce(Promise<T>) -> WriteRequest) -> Pending<T> {
+        let (promise, pending) = pending();
+        match self.0.queue.put(request(promise)) {
+            Ok(()) => pending,
+            Err(why) => Pending::answered(Err(why)),
+        }
+    }
+
+    /// Writes a batch; answers once it is durable.
+    pub fn write(&self, batch: Batch) -> Pending<WriteResult> {
+        self.ask(|promise| WriteRequest::Write(batch, promise))
+    }
+
+    /// Creates a zone from the edits of a batch, which need NS records. Adds an SOA if there is
+    /// none. An existing zone with exactly this content stays as it is.
+    pub fn create_zone(&self, batch: Batch) -> Pending<WriteResult> {
+        self.ask(|promise| WriteRequest::Create(batch, promise))
+    }
+
+    /// Deletes a zone.
+    pub fn delete_zone(&self, zone: NameBuf, context: WriteContext) -> Pending<WriteResult> {
+        self.ask(|promise| WriteRequest::Delete(zone, context, promise))
+    }
+
+    /// Replaces the store's content by a snapshot, or changes nothing. Writes wait meanwhile; DNS
+    /// answers go on. The files of a damaged store are moved aside, unless the write has a
+    /// condition, which cannot be checked then.
+    pub fn restore(
+        &self,
+        from: Box<dyn SnapshotSource>,
+        context: WriteContext,
+    ) -> Pending<WriteResult> {
+        self.ask(|promise| WriteRequest::Restore(from, context, promise))
+    }
+
+    /// The health of the store.
+    pub fn health(&self) -> StoreHealth {
+        self.0.health.now()
+    }
+
+    /// Whether a small write would be accepted now, as far as known.
+    ///
+    /// # Errors
+    /// Why it would be refused.
+    pub fn writable(&self) -> Result<(), Refused> {
+        match self.0.health.write_refusal() {
+            Some(why) => Err(why),
+            None => self.0.reader.writable().map_err(refused),
+        }
+    }
+
+    /// Reads from the store unless it has failed. An error triggers a check of the store.
+    pub(crate) fn read<T>(
+        &self,
+        read: impl FnOnce(&dyn Reader) -> Result<T, StoreError>,
+    ) -> Result<T, Refused> {
+        if let Some(why) = self.0.health.read_refusal() {
+            return Err(why);
+        }
+        read(&*self.0.reader).map_err(|why| {
+            if !matches!(why, StoreError::Closed) {
+                self.0.queue.doubt();
+            }
+            refused(why)
+        })
+    }
+
+    /// Determines the owners of zones again after the config has changed. Retries a failed store at
+    /// once.
+    pub fn settle(&self) -> Pending<()> {
+        self.ask(WriteRequest::Settle)
+    }
+
+    /// Releases the store's files for the new process of a hot restart. Refuses writes from now on.
+    pub fn close(&self) -> Pending<()> {
+        self.ask(WriteRequest::Close)
+    }
+
+    /// Opens the files again after the hot restart failed.
+    pub fn open(&self) -> Pending<()> {
+        self.ask(WriteRequest::Open)
+    }
+
+    /// Whether the writer thread panicked. The served zones stay.
+    pub fn has_failed(&self) -> bool {
+        self.0.queue.has_failed()
+    }
+
+    /// Answers once a revision is live on every worker; waits for it to be written.
+    pub fn wait_live(&self, revision: Revision) -> Pending<()> {
+        self.0.live.wait(revision)
+    }
+}
+
+impl ServiceThreads {
+    /// Finishes queued requests, and ends.
+    pub fn stop(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        self.shared.queue.close();
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("the record service panicked; accepted writes are on disk");
+            }
+            // The writer ends first, so that waiters for its revisions are answered.
+            self.shared.live.end();
+        }
+    }
+}
+
+impl Drop for ServiceThreads {
+    fn drop(&mut self) {
+        self.end();
+    }
+}

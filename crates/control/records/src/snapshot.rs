@@ -1,0 +1,331 @@
+//! The format of snapshots: all zones of a store at one moment, as a stream.
+//!
+//! ```text
+//! snapshot  "DUNLIN RECORDS 2\n", revision (8), items, checksum (8)
+//! item      1: a zone: length of its origin (1), origin, revision (8), offset of its serials (4)
+//!           2: a set of it: length of its key (2), key, length of its value (4), value
+//!           0: the end
+//! ```
+//! Numbers are little-endian; keys and values are those of `codec`, in their order. The older
+//! format "DUNLIN RECORDS 1\n" has no offsets; they are read as 0. A truncated, damaged or newer
+//! snapshot is refused as a whole.
+use crate::codec::{self, zone_key};
+use crate::limits::ZONES_MAX;
+use crate::serial::SerialStamp;
+use crate::{Refused, Revision, StoreError};
+use model::RecordSet;
+use siphasher::sip::SipHasher13;
+use std::hash::Hasher;
+use std::io::{self, Read, Write};
+use wire::{Name, NameBuf};
+
+/// The start of every snapshot; the format number follows.
+const MARK: &[u8] = b"DUNLIN RECORDS ";
+const FORM: &[u8] = b"2\n";
+const FORM_WITHOUT_OFFSETS: &[u8] = b"1\n";
+/// Bytes of the longest value: the largest set that fits a message.
+const VALUE_LEN_MAX: usize = 1 << 20;
+/// The largest accepted revision; real ones are far below, and later ones still have numbers.
+const REVISION_MAX: u64 = i64::MAX as u64;
+
+/// Writes a snapshot.
+pub struct SnapshotWriter<'w> {
+    to: &'w mut dyn Write,
+    sum: SipHasher13,
+    item: Vec<u8>,
+}
+
+impl<'w> SnapshotWriter<'w> {
+    /// Begins a snapshot of this revision.
+    ///
+    /// # Errors
+    /// Those of `to`.
+    pub fn new(to: &'w mut dyn Write, revision: Revision) -> io::Result<Self> {
+        let mut writer = Self { to, sum: SipHasher13::new(), item: Vec::new() };
+        writer.item.extend_from_slice(MARK);
+        writer.item.extend_from_slice(FORM);
+        writer.item.extend_from_slice(&revision.0.to_le_bytes());
+        writer.put()?;
+        Ok(writer)
+    }
+
+    /// Adds a zone; its sets follow.
+    pub fn zone(&mut self, origin: Name<'_>, stamp: SerialStamp) -> io::Result<()> {
+        self.item.extend_from_slice(&[1, origin.len() as u8]);
+        self.item.extend_from_slice(origin.as_bytes());
+        self.item.extend_from_slice(&stamp.revision.0.to_le_bytes());
+        self.item.extend_from_slice(&stamp.offset.to_le_bytes());
+        self.put()
+    }
+
+    /// Adds a set of the last zone.
+    pub fn set(&mut self, key: &[u8], value: &[u8]) -> io::Result<()> {
+        self.item.push(2);
+        self.item.extend_from_slice(&(key.len() as u16).to_le_bytes());
+        self.item.extend_from_slice(key);
+        self.item.extend_from_slice(&(value.len() as u32).to_le_bytes());
+        self.item.extend_from_slice(value);
+        self.put()
+    }
+
+    /// Ends the snapshot.
+    pub fn finish(mut self) -> io::Result<()> {
+        self.item.push(0);
+        self.put()?;
+        self.to.write_all(&self.sum.finish().to_le_bytes())?;
+        self.to.flush()
+    }
+
+    fn put(&mut self) -> io::Result<()> {
+        self.sum.write(&self.item);
+        self.to.write_all(&self.item)?;
+        self.item.clear();
+        Ok(())
+    }
+}
+
+/// The revision of a snapshot with this start; `None` if it is invalid or too short.
+pub fn revision(start: &[u8]) -> Option<Revision> {
+    let rest = start.strip_prefix(MARK)?.strip_prefix(FORM)?;
+    rest.first_chunk().map(|bytes| Revision(u64::from_le_bytes(*bytes)))
+}
+
+/// An item of a snapshot.
+#[derive(Clone, Copy, Debug)]
+pub enum SnapshotItem<'i> {
+    /// A zone in lower case, with its last revision and the offset of its serials.
+    Zone(&'i NameBuf, SerialStamp),
+    /// A set of the last zone: key and value.
+    Set(&'i [u8], &'i [u8]),
+}
+
+/// Reads a snapshot and passes its items to `each`: valid zones, keys and record sets, in order.
+/// The checksum is verified only at the end.
+///
+/// # Errors
+/// The snapshot is invalid, truncated or damaged, or `each` fails.
+pub fn read(
+    from: &mut dyn Read,
+    each: &mut dyn FnMut(SnapshotItem<'_>) -> Result<(), StoreError>,
+) -> Result<Revision, StoreError> {
+    let mut reader = ChecksumReader { from, sum: SipHasher13::new(), bytes: Vec::new() };
+    let mark = reader.take(MARK.len())?;
+    if mark != MARK {
+        return Err(failed("this is not a snapshot of records"));
+    }
+    let form = reader.take(FORM.len())?;
+    let has_offsets = form == FORM;
+    if !has_offsets && form != FORM_WITHOUT_OFFSETS {
+        return Err(failed("the snapshot was written by a newer version: use that to restore it"));
+    }
+    let mut seen =
+        SnapshotOrder { revision: Revision(reader.number(8)?), ..SnapshotOrder::default() };
+    if seen.revision.0 > REVISION_MAX {
+        return Err(wrong("its revision"));
+    }
+    loop {
+        match reader.number(1)? {
+            0 => break,
+            1 => {
+                let len = reader.number(1)? as usize;
+                let bytes = reader.take(len)?;
+                let origin = Name::parse(bytes).map_err(|_| wrong("a zone"))?;
+                let mut origin = NameBuf::from(origin);
+                origin.make_lowercase();
+                let revision = Revision(reader.number(8)?);
+                let offset = if has_offsets { reader.number(4)? as u32 } else { 0 };
+                seen.zone(&origin, revision)?;
+                each(SnapshotItem::Zone(&origin, SerialStamp { revision, offset }))?;
+            }
+            2 => {
+                let len = reader.number(2)? as usize;
+                let key = reader.take(len)?.to_vec();
+                let len = reader.number(4)? as usize;
+                if len > VALUE_LEN_MAX {
+                    return Err(damaged());
+                }
+                let value = reader.take(len)?;
+                seen.set(&key, value)?;
+                each(SnapshotItem::Set(&key, value))?;
+            }
+            _ => return Err(damaged()),
+        }
+    }
+    let expected = reader.sum.finish();
+    if reader.number(8)? == expected { Ok(seen.revision) } else { Err(damaged()) }
+}
+
+/// The last items, to check the order.
+#[derive(Default)]
+struct SnapshotOrder {
+    /// The snapshot's revision; no item is newer.
+    revision: Revision,
+    zones: usize,
+    /// The last zone, its key, and the key of its last set.
+    zone: Option<NameBuf>,
+    zone_key: Vec<u8>,
+    set_key: Option<Vec<u8>>,
+    name: Vec<u8>,
+}
+
+impl SnapshotOrder {
+    fn zone(&mut self, origin: &NameBuf, revision: Revision) -> Result<(), StoreError> {
+        let key = zone_key(origin.as_name());
+        let is_next = self.zone.is_none() || key > self.zone_key;
+        if !is_next || revision > self.revision {
+            return Err(wrong(&origin.to_string()));
+        }
+        self.zones += 1;
+        if self.zones > ZONES_MAX {
+            return Err(failed(&Refused::ZONES.to_string()));
+        }
+        (self.zone, self.zone_key, self.set_key) = (Some(origin.clone()), key, None);
+        Ok(())
+    }
+
+    fn set(&mut self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        let zone = self.zone.as_ref().ok_or_else(|| wrong("a set"))?.as_name();
+        let of_zone = || wrong(&format!("a set of {zone}"));
+        let (_, rtype) = codec::read_key(key, &mut self.name).map_err(|_| of_zone())?;
+        let (revision, held) = codec::read_value(value).map_err(|_| of_zone())?;
+        let name = NameBuf::joined(&self.name, zone).map_err(|_| of_zone())?;
+        let is_next = self.set_key.as_ref().is_none_or(|last| key > &last[..]);
+        let is_lower = !self.name.iter().any(u8::is_ascii_uppercase);
+        let set = RecordSet::new(rtype, held.ttl, held.records().map(Box::from));
+        if !is_next || !is_lower || revision > self.revision || set.is_err() {
+            return Err(wrong(&format!("{name} {rtype}")));
+        }
+        self.set_key = Some(key.to_vec());
+        Ok(())
+    }
+}
+
+fn wrong(what: &str) -> StoreError {
+    failed(&format!("the snapshot is damaged: {what} is invalid"))
+}
+
+fn failed(why: &str) -> StoreError {
+    StoreError::Failed(why.into())
+}
+
+fn damaged() -> StoreError {
+    failed("the snapshot is truncated or damaged: its checksum is wrong")
+}
+
+/// Computes the checksum of what is read.
+struct ChecksumReader<'f> {
+    from: &'f mut dyn Read,
+    sum: SipHasher13,
+    bytes: Vec<u8>,
+}
+
+impl ChecksumReader<'_> {
+    fn take(&mut self, len: usize) -> Result<&[u8], StoreError> {
+        self.bytes.resize(len, 0);
+        self.from.read_exact(&mut self.bytes).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => damaged(),
+            _ => failed(&format!("the snapshot cannot be read: {error}")),
+        })?;
+        self.sum.write(&self.bytes);
+        Ok(&self.bytes)
+    }
+
+    fn number(&mut self, len: usize) -> Result<u64, StoreError> {
+        let mut number = [0; 8];
+        number[..len].copy_from_slice(self.take(len)?);
+        Ok(u64::from_le_bytes(number))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Policy, SetValue, View};
+    use wire::Rtype;
+
+    fn name(text: &str) -> NameBuf {
+        NameBuf::from_text(text.as_bytes(), Name::ROOT).unwrap()
+    }
+
+    fn key(relative: &[u8], rtype: Rtype) -> Vec<u8> {
+        let mut key = Vec::new();
+        codec::set_key(&mut key, relative, View::Default, rtype);
+        key
+    }
+
+    fn value(revision: u64, data: &[u8]) -> Vec<u8> {
+        let value = SetValue { ttl: 60, policy: Policy::All, data: vec![data.into()] };
+        let mut bytes = Vec::new();
+        codec::set_value(&mut bytes, Revision(revision), &value);
+        bytes
+    }
+
+    /// Reads a snapshot with a correct checksum.
+    fn read_again(
+        revision: u64,
+        write: impl FnOnce(&mut SnapshotWriter<'_>),
+    ) -> Result<Revision, String> {
+        let mut bytes = Vec::new();
+        let mut writer = SnapshotWriter::new(&mut bytes, Revision(revision)).unwrap();
+        write(&mut writer);
+        writer.finish().unwrap();
+        read(&mut &bytes[..], &mut |_| Ok(())).map_err(|why| why.to_string())
+    }
+
+    #[test]
+    fn snapshot_with_invalid_content_is_refused() {
+        let (net, org) = (name("example.net."), name("example.org."));
+        let zone = |writer: &mut SnapshotWriter<'_>, origin: &NameBuf| {
+            writer
+                .zone(origin.as_name(), SerialStamp { revision: Revision(7), offset: 9 })
+                .unwrap();
+        };
+        let (www, address) = (key(b"\x03www", Rtype::A), value(7, &[10, 0, 0, 1]));
+        let whole = read_again(7, |writer| {
+            zone(writer, &net);
+            writer.set(&www, &address).unwrap();
+            zone(writer, &org);
+            writer.set(&www, &address).unwrap();
+        });
+        assert_eq!(whole, Ok(Revision(7)));
+        let long = [&[49][..], &[b'a'; 49]].concat().repeat(5);
+        for (what, set) in [
+            ("unended", (&b"www\0\0\0\x01"[..], &address)),
+            ("no name", (&b"\0\0\0\0\x01"[..], &address)),
+            ("too long", (&key(&long, Rtype::A), &address)),
+            ("in capitals", (&key(b"\x03Www", Rtype::A), &address)),
+            ("cut off", (&www, &address[..9].to_vec())),
+            ("newer than all", (&www, &value(8, &[10, 0, 0, 1]))),
+            ("no address", (&www, &value(7, &[10, 0, 0]))),
+            ("no record type", (&key(b"\x03www", Rtype::ANY), &address)),
+        ] {
+            let found = read_again(7, |writer| {
+                zone(writer, &org);
+                writer.set(set.0, set.1).unwrap();
+            });
+            assert!(
+                found.clone().is_err_and(|why| why.contains("example.org")),
+                "{what}: {found:?}"
+            );
+        }
+        let refused = |revision, write: &dyn Fn(&mut SnapshotWriter<'_>)| {
+            assert!(read_again(revision, write).unwrap_err().contains("damaged"));
+        };
+        refused(1 << 63, &|_| ());
+        refused(7, &|writer| writer.set(&www, &address).unwrap());
+        refused(7, &|writer| [&org, &net].into_iter().for_each(|origin| zone(writer, origin)));
+        refused(7, &|writer| [&org, &org].into_iter().for_each(|origin| zone(writer, origin)));
+        refused(6, &|writer| zone(writer, &org));
+        refused(7, &|writer| {
+            zone(writer, &org);
+            writer.set(&www, &address).unwrap();
+            writer.set(&www, &address).unwrap();
+        });
+        let many = read_again(7, |writer| {
+            for n in 0..=ZONES_MAX {
+                zone(writer, &name(&format!("n{n:05}.example.")));
+            }
+        });
+        assert!(many.unwrap_err().contains("too many zones"));
+    }
+}

@@ -1,0 +1,275 @@
+//! The interface of stores. They know no DNS: `records` validates.
+use crate::codec;
+use crate::serial::SerialStamp;
+use crate::{ChangeKind, JournalEntry, Revision, SetChange, SetKey, SetValue, View};
+use std::fmt;
+use std::io::{Read, Write};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::SystemTime;
+use wire::{Name, NameBuf, Rtype};
+
+/// A validated write to one zone.
+#[derive(Clone, Debug)]
+pub struct PreparedWrite {
+    /// The zone, in lower case.
+    pub zone: NameBuf,
+    /// Its revision, above all earlier ones.
+    pub revision: Revision,
+    /// The time of the request.
+    pub when: SystemTime,
+    /// The principal.
+    pub by: Arc<str>,
+    /// The zone's new serial offset; `None`: unchanged, or 0 for a new zone.
+    pub offset: Option<u32>,
+    /// The reason.
+    pub reason: Option<Arc<str>>,
+    /// The change.
+    pub action: Action,
+}
+
+/// The change of a write.
+#[derive(Clone, Debug)]
+pub enum Action {
+    /// Create the zone with these sets.
+    Create(Vec<SetChange>),
+    /// Change sets of the zone.
+    Change(Vec<SetChange>),
+    /// Delete the zone with all its sets. Its journal stays, within `limits::DELETED_ZONES_MAX` and
+    /// `limits::DELETED_BYTES_MAX`.
+    Delete(Deletion),
+}
+
+/// The journal entry of a deleted zone.
+#[derive(Clone, Debug, Default)]
+pub struct Deletion {
+    /// The number of its sets.
+    pub count: u64,
+    /// Its sets, unless there are too many.
+    pub changes: Vec<SetChange>,
+}
+
+impl PreparedWrite {
+    /// The changes that the store applies; none for a deleted zone.
+    pub fn changes(&self) -> &[SetChange] {
+        match &self.action {
+            Action::Create(changes) | Action::Change(changes) => changes,
+            Action::Delete(_) => &[],
+        }
+    }
+
+    /// The journal entry: kind, number of sets, and changes.
+    pub fn journaled(&self) -> (ChangeKind, u64, &[SetChange]) {
+        match &self.action {
+            Action::Create(changes) => (ChangeKind::Created, changes.len() as u64, changes),
+            Action::Change(changes) => (ChangeKind::Changed, changes.len() as u64, changes),
+            Action::Delete(gone) => (ChangeKind::Deleted, gone.count, &gone.changes),
+        }
+    }
+
+    /// Whether the zone is deleted.
+    pub fn is_deletion(&self) -> bool {
+        matches!(self.action, Action::Delete(_))
+    }
+}
+
+/// A zone of the store.
+#[derive(Clone, Debug)]
+pub struct StoredZone {
+    /// Its name, in lower case.
+    pub origin: NameBuf,
+    /// Its last revision, and the offset of its serials.
+    pub stamp: SerialStamp,
+    /// The number of its sets.
+    pub sets: u64,
+}
+
+/// The size of a store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreSize {
+    /// The newest revision.
+    pub revision: Revision,
+    /// Zones, with those that have another owner by now.
+    pub zones: u64,
+    /// Their record sets.
+    pub sets: u64,
+}
+
+/// A set as stored.
+#[derive(Clone, Copy, Debug)]
+pub struct RawSet<'s> {
+    /// Its name relative to the origin, in lower case, without a root.
+    pub name: &'s [u8],
+    /// Its type.
+    pub rtype: Rtype,
+    /// Its view.
+    pub view: View,
+    /// When it was last written.
+    pub revision: Revision,
+    /// Its content.
+    pub value: codec::SetContent<'s>,
+}
+
+/// Errors of a store.
+#[derive(Clone, Debug)]
+pub enum StoreError {
+    /// The disk is full.
+    Full,
+    /// Closed: the new process of a hot restart has it.
+    Closed,
+    /// A file is damaged: which, how, and what to do.
+    Damaged(String),
+    /// Another error, with its place and what to do.
+    Failed(String),
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Full => f.write_str("the disk is full"),
+            Self::Closed => f.write_str("the store is closed"),
+            Self::Damaged(why) | Self::Failed(why) => f.write_str(why),
+        }
+    }
+}
+
+impl std::error::Error for StoreError {}
+
+/// The writing side of a store, used by one thread.
+pub trait Store: Send + 'static {
+    /// Commits all writes or none. Durable once it returns.
+    ///
+    /// # Errors
+    /// Probably nothing was written; before the next write, [`Store::newest`] says what is on disk.
+    fn commit(&mut self, writes: Vec<PreparedWrite>) -> Result<(), StoreError>;
+
+    /// The newest durable revision. Opens the store again after an error.
+    ///
+    /// # Errors
+    /// The store is closed, or still fails.
+    fn newest(&mut self) -> Result<Revision, StoreError>;
+
+    /// Does a bounded piece of maintenance; returns whether there is more.
+    ///
+    /// # Errors
+    /// Try again later.
+    fn tidy(&mut self) -> Result<bool, StoreError>;
+
+    /// Replaces everything by a snapshot, as one write of this revision, or changes nothing.
+    /// Readers see the old content meanwhile. Damaged files that could not be opened are moved
+    /// aside.
+    ///
+    /// # Errors
+    /// The snapshot is truncated, damaged or newer, the disk is full, or as [`Store::commit`].
+    fn restore(&mut self, from: &mut dyn Read, write: &RestoreInfo) -> Result<(), StoreError>;
+
+    /// Releases the files for another process. The store and its readers fail from now on.
+    fn close(&mut self);
+
+    /// Opens the files again. Waits some seconds for another process to release them.
+    ///
+    /// # Errors
+    /// Another process has them, or they cannot be opened.
+    fn open(&mut self) -> Result<(), StoreError>;
+
+    /// As [`Store::open`], without waiting.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    fn open_now(&mut self) -> Result<(), StoreError> {
+        self.open()
+    }
+
+    /// The side that reads.
+    fn reader(&self) -> Arc<dyn Reader>;
+}
+
+/// The journal entry of a restore.
+#[derive(Clone, Debug)]
+pub struct RestoreInfo {
+    /// Its least revision, above all earlier ones.
+    pub revision: Revision,
+    /// The time of the request.
+    pub when: SystemTime,
+    /// The principal.
+    pub by: Arc<str>,
+    /// The reason.
+    pub reason: Option<Arc<str>>,
+}
+
+/// A part of the journal of a zone name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JournalPart {
+    /// Entries, the oldest first. If the zone was deleted and created again, entries from before
+    /// are included.
+    pub entries: Vec<JournalEntry>,
+    /// The journal is complete after this revision; [`Revision::NONE`]: it is complete.
+    pub whole_after: Revision,
+    /// The newest entry there is.
+    pub newest: Revision,
+}
+
+/// The reading side of a store, for any number of threads.
+pub trait Reader: Send + Sync {
+    /// The size of the store, up to a second old; never waits for the writer.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn held(&self) -> Result<StoreSize, StoreError>;
+
+    /// Whether a small write would be accepted now, as far as known.
+    ///
+    /// # Errors
+    /// [`StoreError::Full`] if the disk has less room than a write needs.
+    fn writable(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    /// The newest revision. This and the methods below see all answered writes, and wait for them.
+    fn revision(&self) -> Result<Revision, StoreError>;
+
+    /// The zone of this origin.
+    fn zone(&self, origin: Name<'_>) -> Result<Option<StoredZone>, StoreError>;
+
+    /// Passes the zones after a name, or all, to `each` in canonical order, until it stops.
+    fn scan_zones(
+        &self,
+        after: Option<Name<'_>>,
+        each: &mut dyn FnMut(StoredZone) -> ControlFlow<()>,
+    ) -> Result<(), StoreError>;
+
+    /// All zones, in canonical order of their names.
+    fn zones(&self) -> Result<Vec<StoredZone>, StoreError> {
+        let mut zones = Vec::new();
+        self.scan_zones(None, &mut |zone| {
+            zones.push(zone);
+            ControlFlow::Continue(())
+        })?;
+        Ok(zones)
+    }
+
+    /// A set's last revision and content.
+    fn set(&self, key: &SetKey) -> Result<Option<(Revision, SetValue)>, StoreError>;
+
+    /// Passes the sets of a zone at one moment to `each` in canonical order, after a set or from
+    /// the first, until it stops. Each comes with the zone of that moment, which is also returned;
+    /// `None`: no such zone.
+    fn scan(
+        &self,
+        origin: Name<'_>,
+        after: Option<&SetKey>,
+        each: &mut dyn FnMut(&StoredZone, RawSet<'_>) -> ControlFlow<()>,
+    ) -> Result<Option<StoredZone>, StoreError>;
+
+    /// Journal entries of a zone, or of a deleted one, after a revision: at most `max`, fewer above
+    /// `limits::JOURNAL_PAGE_BYTES_MAX`. `None`: no such zone is known.
+    fn journal(
+        &self,
+        origin: Name<'_>,
+        after: Revision,
+        limit: usize,
+    ) -> Result<Option<JournalPart>, StoreError>;
+
+    /// Writes all zones at one moment, for [`Store::restore`].
+    fn snapshot(&self, to: &mut dyn Write) -> Result<Revision, StoreError>;
+}

@@ -1,0 +1,461 @@
+//! Writes, their principals, and errors.
+use crate::limits::{EDITS_MAX, REASON_LEN_MAX, ZONES_MAX};
+use model::BrokenRule;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::SystemTime;
+use wire::{NameBuf, Rtype};
+use zone_manager::Sequence;
+
+/// The number of a write to the store. It survives a restart and never goes back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Revision(pub u64);
+
+impl Revision {
+    /// Before the first write; for a set: it does not exist.
+    pub const NONE: Self = Self(0);
+
+    /// The serial of a zone with this offset last written at this revision. Serials wrap (RFC
+    /// 1982): secondaries must not miss 2^31 writes.
+    pub fn serial(self, offset: u32) -> u32 {
+        (self.0 as u32).wrapping_add(offset)
+    }
+
+    /// The next revision.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+impl fmt::Display for Revision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+macro_rules! words {
+    ($(#[$doc:meta])* $name:ident { $(#[$variant_doc:meta])* $only:ident = $word:literal }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+        pub enum $name {
+            $(#[$variant_doc])*
+            #[default]
+            $only,
+        }
+
+        impl $name {
+            /// Its name in JSON and texts.
+            pub const fn word(self) -> &'static str {
+                $word
+            }
+
+            /// The variant of a name; `None` for unknown ones.
+            pub fn from_word(word: &str) -> Option<Self> {
+                (word == $word).then_some(Self::$only)
+            }
+        }
+    };
+}
+
+words! {
+    /// The clients that a set is for; part of its key.
+    View {
+        /// All clients.
+        Default = "default"
+    }
+}
+
+words! {
+    /// The records that an answer contains.
+    Policy {
+        /// All of them.
+        All = "all"
+    }
+}
+
+/// Identifies a set.
+#[derive(Clone, Debug)]
+pub struct SetKey {
+    /// Its zone, by the origin.
+    pub zone: NameBuf,
+    /// Its name, absolute.
+    pub name: NameBuf,
+    /// Its type.
+    pub rtype: Rtype,
+    /// Its view.
+    pub view: View,
+}
+
+impl PartialEq for SetKey {
+    fn eq(&self, other: &Self) -> bool {
+        let names = |key: &Self| (key.rtype, key.view);
+        names(self) == names(other)
+            && self.zone.as_name() == other.zone.as_name()
+            && self.name.as_name() == other.name.as_name()
+    }
+}
+
+impl Eq for SetKey {}
+
+/// The content of a set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SetValue {
+    /// Its TTL in seconds.
+    pub ttl: u32,
+    /// Which of its records an answer contains.
+    pub policy: Policy,
+    /// The data of each record, in wire form with uncompressed names.
+    pub data: Vec<Box<[u8]>>,
+}
+
+impl SetValue {
+    /// A set whose data the journal does not store.
+    pub const UNKEPT: Self = Self { ttl: 0, policy: Policy::All, data: Vec::new() };
+
+    /// Whether this is content, not [`SetValue::UNKEPT`]: a set has at least one record.
+    pub fn is_kept(&self) -> bool {
+        !self.data.is_empty()
+    }
+}
+
+impl From<image::RecordSet<'_>> for SetValue {
+    fn from(set: image::RecordSet<'_>) -> Self {
+        let data = set.records().map(Box::from).collect();
+        Self { ttl: set.ttl(), policy: Policy::All, data }
+    }
+}
+
+/// A set in the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredSet {
+    /// Its key.
+    pub key: SetKey,
+    /// Its content. The serial of an SOA is the zone's.
+    pub value: SetValue,
+    /// Its last revision, used as ETag. An SOA has the zone's, because its serial changes with each
+    /// write. [`Revision::NONE`] outside of the store.
+    pub revision: Revision,
+}
+
+/// A condition for an edit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Precondition {
+    /// None.
+    #[default]
+    Anything,
+    /// The set does not exist (`If-None-Match: *`).
+    Absent,
+    /// The set exists (`If-Match: *`).
+    Present,
+    /// The set's last revision (`If-Match: "7"`).
+    At(Revision),
+}
+
+/// A change of one set.
+#[derive(Clone, Debug)]
+pub struct Edit {
+    /// The name of the set, absolute.
+    pub name: NameBuf,
+    /// Its type.
+    pub rtype: Rtype,
+    /// Its view.
+    pub view: View,
+    /// Its condition.
+    pub expect: Precondition,
+    /// The new content; `None` removes the set.
+    pub put: Option<SetValue>,
+}
+
+impl Edit {
+    /// Replaces the content of a set, without a condition.
+    pub fn put(name: NameBuf, rtype: Rtype, value: SetValue) -> Self {
+        Self { name, rtype, view: View::Default, expect: Precondition::Anything, put: Some(value) }
+    }
+}
+
+/// The principal, time, reason and condition of a write.
+#[derive(Clone, Debug)]
+pub struct WriteContext {
+    /// The principal.
+    pub by: Arc<str>,
+    /// The time of the request.
+    pub when: SystemTime,
+    /// The client's reason. The journal stores up to [`REASON_LEN_MAX`] bytes.
+    pub reason: Option<Arc<str>>,
+    /// A condition on the zone, or on the whole store for a restore. The revision of a zone is its
+    /// last write's, that of the store the last of all.
+    pub expect: Precondition,
+}
+
+impl WriteContext {
+    /// A write by this principal, now, without reason or condition.
+    pub fn by(principal: impl Into<Arc<str>>) -> Self {
+        let (when, expect) = (SystemTime::now(), Precondition::Anything);
+        Self { by: principal.into(), when, reason: None, expect }
+    }
+
+    /// The part of the reason that the journal stores, in whole characters.
+    pub(crate) fn kept_reason(&self) -> Option<Arc<str>> {
+        let reason = self.reason.as_ref()?;
+        let end = reason.floor_char_boundary(REASON_LEN_MAX);
+        Some(if end == reason.len() { Arc::clone(reason) } else { reason[..end].into() })
+    }
+}
+
+/// Edits of one zone, applied all or none. Removals come before additions, in any order. Edits that
+/// change nothing are skipped; a batch of only those writes nothing.
+#[derive(Clone, Debug)]
+pub struct Batch {
+    /// The zone, by its origin.
+    pub zone: NameBuf,
+    /// The changes; each set once.
+    pub edits: Vec<Edit>,
+    /// The principal, and the condition.
+    pub context: WriteContext,
+}
+
+/// A durable write, on its way to the workers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriteResult {
+    /// Its revision. If nothing changed: the last revision of the batch's only set, or else of the
+    /// zone.
+    pub revision: Revision,
+    /// The zone's last revision, with this write.
+    pub zone: Revision,
+    /// Waits for the image with this write, unless the zone has another owner by now.
+    pub sequence: Sequence,
+}
+
+/// The owner of a zone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ZoneOwner {
+    /// The store.
+    Store,
+    /// A file in the config.
+    File(PathBuf),
+    /// The server itself (RFC 6303, RFC 6761, rules of the config).
+    BuiltIn,
+}
+
+impl fmt::Display for ZoneOwner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Store => f.write_str("the store"),
+            Self::File(file) => write!(f, "the file {}", file.display()),
+            Self::BuiltIn => f.write_str("the server, which has it built in"),
+        }
+    }
+}
+
+/// A summary of a zone.
+#[derive(Clone, Debug)]
+pub struct ZoneInfo {
+    /// Its name.
+    pub origin: NameBuf,
+    /// Its owner.
+    pub owner: ZoneOwner,
+    /// Its last revision; [`Revision::NONE`] outside of the store.
+    pub revision: Revision,
+    /// The served serial of its SOA; `None`: never loaded.
+    pub serial: Option<u32>,
+    /// The serial after the next write, if no other zone is written before; `None` outside of the
+    /// store.
+    pub next_serial: Option<u32>,
+    /// The number of its sets; `None` outside of the store.
+    pub sets: Option<u64>,
+}
+
+/// A part of a zone's sets, in canonical order of names, then by type.
+#[derive(Clone, Debug, Default)]
+pub struct SetPage {
+    /// The sets.
+    pub sets: Vec<StoredSet>,
+    /// The next page begins after this set; `None`: no more.
+    pub next: Option<SetKey>,
+    /// The zone's revision at the moment of this page; [`Revision::NONE`] outside of the store.
+    pub revision: Revision,
+}
+
+/// A filter of sets.
+#[derive(Clone, Debug, Default)]
+pub struct SetFilter {
+    /// Only names of the same depth and parent whose first label begins with this name's first
+    /// label. The zone's origin: only the origin.
+    pub prefix: Option<NameBuf>,
+    /// Only this type.
+    pub rtype: Option<Rtype>,
+}
+
+/// The kind of a journal entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChangeKind {
+    /// The zone was created.
+    Created,
+    /// Sets of it changed.
+    Changed,
+    /// The zone was restored from a snapshot.
+    Restored,
+    /// The zone was deleted.
+    Deleted,
+}
+
+/// The change of one set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SetChange {
+    /// Its name relative to the origin, in lower case, without a root.
+    pub name: Box<[u8]>,
+    /// Its type.
+    pub rtype: Rtype,
+    /// Its view.
+    pub view: View,
+    /// The earlier content; `None`: it did not exist. [`SetValue::UNKEPT`] if the journal does not
+    /// store the data.
+    pub before: Option<SetValue>,
+    /// The new content; `None`: it was removed. Stored as `before`.
+    pub after: Option<SetValue>,
+}
+
+/// One write to a zone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JournalEntry {
+    /// Its revision.
+    pub revision: Revision,
+    /// The time of the request, to the millisecond.
+    pub when: SystemTime,
+    /// The principal.
+    pub by: String,
+    /// The reason, if the client gave one.
+    pub reason: Option<String>,
+    /// Its kind.
+    pub kind: ChangeKind,
+    /// The number of changed sets.
+    pub count: u64,
+    /// The change of each set; empty if there were too many.
+    pub changes: Vec<SetChange>,
+}
+
+/// Why an edit is invalid.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidEdit {
+    /// Its index in the batch, from 0.
+    pub edit: usize,
+    /// The invalid field: `name`, `type`, `ttl`, `data` or `edits`.
+    pub field: &'static str,
+    /// The broken rule.
+    pub rule: BrokenRule,
+    /// What is wrong: a sentence without a period.
+    pub what: String,
+}
+
+/// Why a request was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// The zone does not exist.
+    NoSuchZone,
+    /// The zone exists already.
+    ZoneExists,
+    /// The zone was never loaded, so its content is unknown: it answers SERVFAIL.
+    Unloaded,
+    /// The zone has another owner.
+    NotTheOwner {
+        /// The owner.
+        owner: ZoneOwner,
+    },
+    /// A set does not meet the condition.
+    Conflict {
+        /// The index of the edit, from 0.
+        edit: usize,
+        /// The set's last revision; [`Revision::NONE`]: it does not exist.
+        is: Revision,
+    },
+    /// The zone or the store does not meet the condition.
+    ZoneConflict {
+        /// Its last revision; [`Revision::NONE`]: it does not exist.
+        is: Revision,
+    },
+    /// The journal does not reach back that far.
+    JournalCut {
+        /// It is complete after this revision.
+        whole_after: Revision,
+    },
+    /// The store has not reached the requested revision.
+    JournalAhead {
+        /// The newest revision of the store.
+        newest: Revision,
+    },
+    /// An edit is invalid.
+    Invalid(InvalidEdit),
+    /// A limit was exceeded.
+    TooMany {
+        /// What there are too many of.
+        what: &'static str,
+        /// The limit.
+        max: usize,
+    },
+    /// The disk is full; zones are still served.
+    Full,
+    /// The queue is full: try again later.
+    Busy,
+    /// A read or write of the store failed.
+    Failed(Arc<str>),
+    /// The store cannot be used: its zones are served as they were, or answer SERVFAIL. It is
+    /// opened again once its files can be read.
+    Unavailable(Arc<str>),
+    /// The server is stopping or in a hot restart: try again later.
+    Stopping,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoSuchZone => f.write_str("there is no such zone"),
+            Self::Unloaded => f.write_str(
+                "the zone was never loaded, and answers SERVFAIL: `dunlin status` and the log say \
+                 why",
+            ),
+            Self::ZoneExists => f.write_str("a zone of this name exists already"),
+            Self::NotTheOwner { owner } => {
+                write!(f, "the zone is not in the store: its owner is {owner}")
+            }
+            Self::Conflict { edit, is: Revision::NONE } => {
+                write!(f, "edit {edit}: the set does not exist")
+            }
+            Self::Conflict { edit, is } => {
+                write!(f, "edit {edit}: the set exists, last written at revision {is}")
+            }
+            Self::ZoneConflict { is: Revision::NONE } => f.write_str("it does not exist"),
+            Self::ZoneConflict { is } => write!(f, "it was last written at revision {is}"),
+            Self::JournalCut { whole_after } => write!(
+                f,
+                "the journal reaches back only to revision {whole_after}: read the whole zone by \
+                 an export, and continue from its revision"
+            ),
+            Self::JournalAhead { newest } => write!(
+                f,
+                "the newest revision is {newest}: the store was replaced or set back; read the \
+                 whole zone by an export, and continue from its revision"
+            ),
+            Self::Invalid(InvalidEdit { edit, field, what, rule }) => {
+                write!(f, "edit {edit}, {field}: {what} ({rule})")
+            }
+            Self::TooMany { what, max } => write!(f, "too many {what}: the maximum is {max}"),
+            Self::Full => f.write_str(
+                "the disk of [server] data_dir is full: free some space; earlier writes \
+                 are still served",
+            ),
+            Self::Busy => f.write_str("the queue of writes is full: try again later"),
+            Self::Failed(why) => write!(f, "the store failed: {why}"),
+            Self::Unavailable(why) => write!(f, "the store cannot be used: {why}"),
+            Self::Stopping => f.write_str("the server is stopping or restarting: try again later"),
+        }
+    }
+}
+
+impl std::error::Error for Refused {}
+
+impl Refused {
+    pub(crate) const EDITS: Self = Self::TooMany { what: "edits in one batch", max: EDITS_MAX };
+    pub(crate) const ZONES: Self = Self::TooMany { what: "zones in the store", max: ZONES_MAX };
+}

@@ -1,0 +1,202 @@
+//! The names of a store's zones, in a small file next to the store. If the store cannot be read,
+//! only its zones answer SERVFAIL (invariants I10, I11).
+//!
+//! ```text
+//! ; Dunlin's list of the zones in its store, form 1, revision 17, 2 zones 0123456789abcdef
+//! example.net. 0123456789abcdef
+//! example.org. 0123456789abcdef
+//! ```
+//! Each line ends with the SipHash-1-3 of its text, so that a damaged line affects only its own
+//! zone. The first line has the number of zones, which shows truncation, and the revision of the
+//! store when the list was written.
+use crate::Revision;
+use crate::limits::{
+    ZONE_LIST_LEN_MAX, ZONE_LIST_PAUSE, ZONE_LIST_RETRY, ZONE_LIST_SHORT, ZONES_MAX,
+};
+use siphasher::sip::SipHasher13;
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::hash::Hasher;
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+use wire::{Name, NameBuf};
+
+/// The start of every list, up to the revision.
+const HEAD: &str = "; Dunlin's list of the zones in its store, form 1, revision ";
+
+/// The content of a list.
+#[derive(Debug, Default)]
+pub struct ListedZones {
+    /// The zones of all valid lines, in lower case.
+    pub zones: Vec<NameBuf>,
+    /// No earlier write has a larger revision; 0 if the first line is damaged.
+    pub revision: Revision,
+    /// Why the list is incomplete, with its file; `None`: it is complete.
+    pub fault: Option<String>,
+}
+
+/// The list of a store, and when to write it.
+pub struct ZoneList {
+    /// `None`: the store is in memory, and has no list.
+    path: Option<PathBuf>,
+    written: Option<Instant>,
+    due: Option<Instant>,
+    /// The file is missing or damaged; a damaged one is moved aside before the next is written.
+    is_faulty: bool,
+}
+
+impl ZoneList {
+    /// The list in this file.
+    pub fn new(path: Option<PathBuf>) -> Self {
+        Self { path, written: None, due: None, is_faulty: false }
+    }
+
+    /// Reads the file; `None`: there is no list.
+    pub fn read(&mut self) -> Option<ListedZones> {
+        let path = self.path.as_deref()?;
+        let mut listed = match read(path) {
+            Ok(bytes) => parse(&bytes),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                self.is_faulty = true;
+                return Some(ListedZones { fault: Some(missing(path)), ..ListedZones::default() });
+            }
+            Err(error) => ListedZones { fault: Some(error.to_string()), ..ListedZones::default() },
+        };
+        self.is_faulty = listed.fault.is_some();
+        if let Some(fault) = &mut listed.fault {
+            *fault = format!("{}: {fault}", path.display());
+        }
+        Some(listed)
+    }
+
+    /// Whether the file is missing or damaged.
+    pub fn is_faulty(&self) -> bool {
+        self.is_faulty
+    }
+
+    /// The zones have changed; this is their number. A short list is due at once, so that a new
+    /// zone is listed before its creation is answered; a long one later.
+    pub fn changed(&mut self, zones: usize, now: Instant) {
+        if self.path.is_none() || self.due.is_some() {
+            return;
+        }
+        let soonest = self.written.filter(|_| zones > ZONE_LIST_SHORT);
+        self.due = Some(soonest.map_or(now, |written| now.max(written + ZONE_LIST_PAUSE)));
+    }
+
+    /// When to write the list; `None`: it is current.
+    pub fn due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// Writes the list atomically.
+    ///
+    /// # Errors
+    /// With the file. The old file stays, and the next try is due later.
+    pub fn write<'z>(
+        &mut self,
+        zones: impl Iterator<Item = Name<'z>>,
+        revision: Revision,
+        now: Instant,
+    ) -> Result<(), String> {
+        let Some(path) = &self.path else { return Ok(()) };
+        if self.is_faulty {
+            let aside = path.with_extension("zones.damaged");
+            if fs::rename(path, &aside).is_ok() {
+                let file = aside.display();
+                tracing::warn!(%file, "the damaged list of zones was moved aside");
+            }
+        }
+        let done = replace(path, &text(zones, revision));
+        (self.written, self.is_faulty) = (Some(now), false);
+        self.due = done.is_err().then(|| now + ZONE_LIST_RETRY);
+        done.map_err(|error| format!("{}: {error}", path.display()))
+    }
+}
+
+fn missing(path: &Path) -> String {
+    format!("{} is missing: the zones of the store are not known", path.display())
+}
+
+fn sum(text: &[u8]) -> u64 {
+    let mut hasher = SipHasher13::new();
+    hasher.write(text);
+    hasher.finish()
+}
+
+/// A line with its checksum.
+fn line(text: &str) -> String {
+    format!("{text} {:016x}\n", sum(text.as_bytes()))
+}
+
+fn text<'z>(zones: impl Iterator<Item = Name<'z>>, revision: Revision) -> String {
+    // Equal zones have equal lists.
+    let zones: BTreeMap<String, ()> = zones.map(|zone| (zone.to_string(), ())).collect();
+    let head = line(&format!("{HEAD}{revision}, {} zones", zones.len()));
+    head + &zones.keys().map(|zone| line(zone)).collect::<String>()
+}
+
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let fresh = path.with_extension("zones.new");
+    match fs::remove_file(&fresh) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&fresh, path)?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    // A pipe would block, and a link may lead anywhere.
+    if !fs::symlink_metadata(path)?.is_file() {
+        return Err(io::Error::other("it is not a file"));
+    }
+    let mut bytes = Vec::new();
+    File::open(path)?.take(ZONE_LIST_LEN_MAX).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The content of the valid lines.
+fn parse(bytes: &[u8]) -> ListedZones {
+    let mut lines = bytes.split_inclusive(|byte| *byte == b'\n').map(verified);
+    let head = lines.next().flatten().and_then(|text| {
+        let (revision, count) = text.strip_prefix(HEAD)?.split_once(", ")?;
+        let count = count.strip_suffix(" zones")?.parse().ok()?;
+        Some((Revision(revision.parse().ok()?), count))
+    });
+    let (mut zones, mut wrong) = (Vec::new(), 0usize);
+    for found in lines {
+        let zone = found.and_then(|text| NameBuf::from_text(text.as_bytes(), Name::ROOT).ok());
+        match zone {
+            Some(zone) if zones.len() < ZONES_MAX => zones.push(zone),
+            _ => wrong += 1,
+        }
+    }
+    let fault = match head {
+        None => Some("its first line is damaged: there may be other zones".to_owned()),
+        Some((_, count)) if wrong > 0 || zones.len() != count => {
+            let lost = wrong.max(count.saturating_sub(zones.len()));
+            Some(format!("it is damaged: {lost} of its {count} zones are not known"))
+        }
+        Some(_) => None,
+    };
+    ListedZones { zones, revision: head.map_or(Revision::NONE, |(revision, _)| revision), fault }
+}
+
+/// The text of a line with a correct checksum.
+fn verified(line: &[u8]) -> Option<&str> {
+    let line = std::str::from_utf8(line).ok()?.strip_suffix('\n')?;
+    let (text, digits) = line.rsplit_once(' ')?;
+    let is_right =
+        digits.len() == 16 && u64::from_str_radix(digits, 16) == Ok(sum(text.as_bytes()));
+    is_right.then_some(text)
+}
+
+#[cfg(test)]
+mod tests;

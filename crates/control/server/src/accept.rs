@@ -1,0 +1,89 @@
+//! Accepts a held zone: serves what its file says after all.
+use crate::server::Server;
+use admin::AcceptedZone;
+use command_line::count;
+use wire::{Name, NameBuf};
+use zone_manager::hold::{HeldZone, NotHeld};
+use zone_manager::status::ZoneStatus;
+
+impl Server {
+    /// Serves what is held of a zone, or of all zones, and waits until their files are read again.
+    ///
+    /// # Errors
+    /// There is no such zone, it is not held, or nothing may change now.
+    pub async fn accept(&self, zone: Option<String>) -> Result<Vec<AcceptedZone>, String> {
+        let _turn = self.reloading.lock().await;
+        if let Some(why) = self.objection() {
+            return Err(why);
+        }
+        let names = match zone {
+            Some(zone) => vec![zone],
+            None => self.control.holds().all().into_keys().collect(),
+        };
+        let mut accepted = Vec::new();
+        for text in names {
+            let name = NameBuf::from_text(text.as_bytes(), Name::ROOT)
+                .map_err(|why| format!("{text:?} is not a name: {why}"))?;
+            accepted.push(self.accept_one(name).await?);
+        }
+        Ok(accepted)
+    }
+
+    async fn accept_one(&self, name: NameBuf) -> Result<AcceptedZone, String> {
+        let key = name.to_string().to_ascii_lowercase();
+        let find = || self.zones.status().into_iter().find(|zone| zone.name == key);
+        if find().is_none() {
+            return Err(format!(
+                "{name} is no zone that is loaded from a file: `dunlin status --zones` lists those"
+            ));
+        }
+        let held = self.control.holds().accept(name.as_name()).map_err(|NotHeld| {
+            format!("{name} is not held: `dunlin status` shows the zones that are")
+        })?;
+        tracing::info!(zone = %name, names_served = held.had, names_in_file = held.has,
+            "held zone accepted: its file is read again");
+        let wished = self.zones.load(name);
+        self.zones.granted(wished).await;
+        let status = find();
+        Ok(outcome(key, held, status))
+    }
+}
+
+/// What became of a zone whose hold was accepted.
+fn outcome(zone: String, held: HeldZone, status: Option<ZoneStatus>) -> AcceptedZone {
+    let status = status.unwrap_or_default();
+    let waits = if let Some(held) = status.held {
+        let (had, has) = (count(held.had), count(held.has));
+        Some(format!("the file has lost more names since, and is held: {has} of {had} are left"))
+    } else if status.writing_seconds.is_some() {
+        Some("the file is being written, and is served once its writer has closed it".into())
+    } else {
+        status.errors.first().map(|error| format!("the file has an error: {error}"))
+    };
+    AcceptedZone { zone, had: held.had, has: held.has, serial: status.serial, waits }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outcome_says_whether_the_file_is_served_and_why_not() {
+        let held = HeldZone { had: 2_000, has: 12, since_seconds: 1.0 };
+        let zone = |edit: fn(&mut ZoneStatus)| {
+            let mut status = ZoneStatus { serial: Some(7), ..ZoneStatus::default() };
+            edit(&mut status);
+            outcome("a.test.".into(), held, Some(status))
+        };
+        let served = zone(|_| ());
+        assert_eq!((served.had, served.has, served.serial), (2_000, 12, Some(7)));
+        assert_eq!(served.waits, None);
+        let waits = |edit| zone(edit).waits.expect("it is not served");
+        let more = waits(|it| it.held = Some(HeldZone { had: 2_000, has: 3, since_seconds: 1.0 }));
+        assert!(more.contains("3 of 2,000 are left"), "{more}");
+        let writing = waits(|it| it.writing_seconds = Some(1.0));
+        assert!(writing.contains("being written"), "{writing}");
+        let wrong = waits(|it| it.errors = vec!["a:1:1: no".into()]);
+        assert!(wrong.contains("has an error: a:1:1: no"), "{wrong}");
+    }
+}

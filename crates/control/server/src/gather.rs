@@ -1,0 +1,135 @@
+//! Gathers what the server tells of itself, when somebody asks. SIGUSR1 logs the same.
+use crate::threads::Counted;
+use answer::TYPE_NAMES;
+use handler::{FIRST_TYPE, TRUNCATED};
+use packet::DropReason;
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use wire::Rcode;
+use worker::{Connections, LatencyHistogram, WorkerTotals};
+use zone_manager::status::{StatusHistogram, StreamStatus, ThreadStatus};
+
+/// Seconds since 1970.
+pub fn seconds(when: SystemTime) -> f64 {
+    when.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+}
+
+/// What one thread has done.
+pub fn thread(counted: &Counted) -> ThreadStatus {
+    let Counted { name, transport, cpu, plane, answers, .. } = counted;
+    let totals = WorkerTotals::sum([plane]);
+    let answers = answers.read();
+    let named = |names: &mut dyn Iterator<Item = &'static str>, counts: &[u64]| {
+        names.map(str::to_owned).zip(counts.iter().copied()).collect::<BTreeMap<_, _>>()
+    };
+    ThreadStatus {
+        name: name.clone(),
+        transport: (*transport).to_owned(),
+        cpu: *cpu,
+        bursts: totals.bursts,
+        received: totals.received,
+        replied: totals.replied,
+        dropped: named(&mut DropReason::ALL.iter().map(|reason| reason.name()), &totals.dropped),
+        rcodes: named(&mut Rcode::ALL.iter().map(|rcode| rcode.name()), &answers),
+        types: named(&mut TYPE_NAMES.iter().copied(), &answers[FIRST_TYPE..]),
+        truncated: answers[TRUNCATED],
+        latency: histogram(&totals.latency),
+    }
+}
+
+fn histogram(latency: &LatencyHistogram) -> StatusHistogram {
+    StatusHistogram {
+        bounds_seconds: LatencyHistogram::bounds().iter().map(Duration::as_secs_f64).collect(),
+        counts: latency.counts.into(),
+        sum_seconds: latency.sum.as_secs_f64(),
+    }
+}
+
+/// What became of the connections.
+pub fn streams(connections: &Connections, open_max: usize, memory_max: u64) -> StreamStatus {
+    StreamStatus {
+        open: connections.open,
+        open_max: open_max as u64,
+        buffered_octets: connections.buffered,
+        buffered_octets_max: memory_max,
+        accepted: connections.accepted,
+        closed: connections.by_name().map(|(name, count)| (name.to_owned(), count)).collect(),
+    }
+}
+
+/// The most received by a worker over the mean; 1 is even, and so is nothing at all.
+pub fn imbalance(threads: &[ThreadStatus]) -> f64 {
+    let workers = threads.iter().filter(|thread| thread.transport == "udp");
+    let received: Vec<u64> = workers.map(|thread| thread.received).collect();
+    let sum: u64 = received.iter().sum();
+    let most = received.iter().max().copied().unwrap_or_default();
+    if sum == 0 { 1.0 } else { most as f64 * received.len() as f64 / sum as f64 }
+}
+
+/// Logs the counters of each thread, and of all.
+pub fn log(threads: &[ThreadStatus]) {
+    threads.iter().for_each(log_line);
+    log_line(&sum(threads));
+    let imbalance = imbalance(threads);
+    tracing::info!(imbalance, "most received by a worker, over the mean");
+}
+
+/// What all have done together.
+pub fn sum(threads: &[ThreadStatus]) -> ThreadStatus {
+    let mut all = ThreadStatus { name: "all".to_owned(), ..ThreadStatus::default() };
+    threads.iter().for_each(|thread| add(&mut all, thread));
+    all
+}
+
+fn add(sum: &mut ThreadStatus, thread: &ThreadStatus) {
+    sum.bursts += thread.bursts;
+    sum.received += thread.received;
+    sum.replied += thread.replied;
+    sum.truncated += thread.truncated;
+    let counts = [(&mut sum.dropped, &thread.dropped), (&mut sum.rcodes, &thread.rcodes)];
+    for (sums, counts) in counts {
+        for (name, count) in counts {
+            *sums.entry(name.clone()).or_default() += count;
+        }
+    }
+}
+
+fn log_line(thread: &ThreadStatus) {
+    let named = |counts: &BTreeMap<String, u64>| -> String {
+        let some = counts.iter().filter(|(_, count)| **count > 0);
+        some.map(|(name, count)| format!("{name} {count}")).collect::<Vec<_>>().join(", ")
+    };
+    let ThreadStatus { name, bursts, received, replied, truncated, .. } = thread;
+    let (answers, dropped) = (named(&thread.rcodes), named(&thread.dropped));
+    tracing::info!(
+        thread = name,
+        bursts,
+        received,
+        replied,
+        truncated,
+        answers,
+        dropped,
+        "counters"
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn imbalance_is_one_when_even() {
+        let threads = |counts: &[u64]| -> Vec<ThreadStatus> {
+            let udp = counts.iter().map(|&received| ("udp", received)).chain([("tcp", 99)]);
+            udp.map(|(transport, received)| {
+                let transport = transport.to_owned();
+                ThreadStatus { transport, received, ..ThreadStatus::default() }
+            })
+            .collect()
+        };
+        assert_eq!(imbalance(&threads(&[5, 5])), 1.0);
+        assert_eq!(imbalance(&threads(&[30, 10])), 1.5);
+        assert_eq!(imbalance(&threads(&[0, 0])), 1.0);
+        assert_eq!(imbalance(&[]), 1.0);
+    }
+}

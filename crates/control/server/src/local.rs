@@ -1,0 +1,195 @@
+//! Zones that are answered where they are asked, so that questions about private and special names
+//! and addresses do not leak: those of RFC 6303, names for special use (RFC 6761), and what the
+//! operator wants to stay here.
+use compile::{Loader, Zone};
+use config::{Forward, Mode};
+use image::HashKey;
+use std::sync::Arc;
+use wire::{Name, NameBuf};
+
+/// What each of them holds (RFC 6303 §3).
+const RECORDS: &str = "@ 10800 SOA @ nobody.invalid. 1 3600 1200 604800 10800\n@ 10800 NS @\n";
+
+/// The name of this host, whichever it is (RFC 6761 §6.3), and what it holds besides.
+const LOCALHOST: &str = "localhost";
+const LOCALHOST_RECORDS: &str =
+    "@ 10800 A 127.0.0.1\n@ 10800 AAAA ::1\n* 10800 A 127.0.0.1\n* 10800 AAAA ::1\n";
+
+/// `test` and `local` are not among them: fleets use them (`cluster.local`), and say so by a rule
+/// where they want them to stay.
+const NAMES: [&str; 37] = [
+    // RFC 6761 §6.3 and §6.4, RFC 7686 §2, RFC 8375 §4.
+    LOCALHOST,
+    "invalid",
+    "onion",
+    "home.arpa",
+    // RFC 6303 §4.1 (private addresses), §4.2 (special ones), §4.3 to §4.6 (IPv6).
+    "10.in-addr.arpa",
+    "16.172.in-addr.arpa",
+    "17.172.in-addr.arpa",
+    "18.172.in-addr.arpa",
+    "19.172.in-addr.arpa",
+    "20.172.in-addr.arpa",
+    "21.172.in-addr.arpa",
+    "22.172.in-addr.arpa",
+    "23.172.in-addr.arpa",
+    "24.172.in-addr.arpa",
+    "25.172.in-addr.arpa",
+    "26.172.in-addr.arpa",
+    "27.172.in-addr.arpa",
+    "28.172.in-addr.arpa",
+    "29.172.in-addr.arpa",
+    "30.172.in-addr.arpa",
+    "31.172.in-addr.arpa",
+    "168.192.in-addr.arpa",
+    "0.in-addr.arpa",
+    "127.in-addr.arpa",
+    "254.169.in-addr.arpa",
+    "2.0.192.in-addr.arpa",
+    "100.51.198.in-addr.arpa",
+    "113.0.203.in-addr.arpa",
+    "255.255.255.255.in-addr.arpa",
+    "0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.ip6.arpa",
+    "1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.ip6.arpa",
+    "d.f.ip6.arpa",
+    "8.e.f.ip6.arpa",
+    "9.e.f.ip6.arpa",
+    "a.e.f.ip6.arpa",
+    "b.e.f.ip6.arpa",
+    "8.b.d.0.1.0.0.2.ip6.arpa",
+];
+
+/// Which of them there are, beside the configured zones.
+#[derive(Clone, Debug, Default)]
+pub struct Locals {
+    /// Whether those are wanted that nobody has to name.
+    built_in: bool,
+    /// Names that stay here by a rule.
+    own: Vec<NameBuf>,
+    /// Names that a rule gives to somebody, or to nobody.
+    given: Vec<NameBuf>,
+}
+
+impl Locals {
+    /// As a config says.
+    pub fn new(built_in: bool, forwards: &[Forward]) -> Self {
+        let suffixes = |is_local: bool| {
+            let rules = forwards.iter().filter(|rule| (rule.mode == Mode::Local) == is_local);
+            rules.map(|rule| rule.suffix.clone()).collect()
+        };
+        Self { built_in, own: suffixes(true), given: suffixes(false) }
+    }
+
+    /// Their names. A configured zone goes before one with its name, and before the built-in ones
+    /// below it too; so does a rule of the same name.
+    pub fn names(&self, configured: &[NameBuf]) -> impl Iterator<Item = NameBuf> {
+        let own = self.own.iter().filter(|name| !has(configured, name)).cloned();
+        let is_free = |name: &NameBuf| {
+            let is_ruled = has(&self.own, name) || has(&self.given, name);
+            !is_ruled && !configured.iter().any(|zone| name.as_name().is_within(zone.as_name()))
+        };
+        own.chain(built_in().filter(move |name| self.built_in && is_free(name)))
+    }
+
+    /// All names that may be among them.
+    pub fn candidates(&self) -> impl Iterator<Item = NameBuf> {
+        let others = built_in().filter(|name| !has(&self.own, name));
+        self.own.iter().cloned().chain(others)
+    }
+}
+
+fn built_in() -> impl Iterator<Item = NameBuf> {
+    NAMES
+        .iter()
+        .map(|name| NameBuf::from_text(name.as_bytes(), Name::ROOT).expect("a constant name"))
+}
+
+fn has(names: &[NameBuf], name: &NameBuf) -> bool {
+    names.iter().any(|other| other.as_name() == name.as_name())
+}
+
+/// One of them.
+pub fn load(key: &Arc<HashKey>, origin: Name<'_>) -> Zone {
+    let mut loader = Loader::new(Arc::clone(key), origin, None);
+    let is_localhost = origin.as_bytes() == b"\x09localhost\0";
+    let more = if is_localhost { LOCALHOST_RECORDS } else { "" };
+    zonefile::read_stream(&mut [RECORDS, more].concat().as_bytes(), origin, &mut |record| {
+        loader.add(record.owner, record.rtype, record.ttl, record.rdata, 0)
+    })
+    .expect("constant records");
+    loader.finish().expect("a constant zone").yielding()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use config::Config;
+    use std::path::Path;
+    use wire::Rtype;
+
+    fn name(text: &str) -> NameBuf {
+        NameBuf::from_text(text.as_bytes(), Name::ROOT).expect("a name")
+    }
+
+    fn key() -> Arc<HashKey> {
+        Arc::new(HashKey::new([1; image::HASH_KEY_WORDS]))
+    }
+
+    /// The origins of the local zones beside these configured ones and these rules.
+    fn beside(configured: &[&str], rules: &str) -> Vec<String> {
+        let config = Config::parse(Path::new("f"), rules).expect("a config");
+        let locals = Locals::new(config.server.local_zones, &config.forwards);
+        let configured: Vec<NameBuf> = configured.iter().map(|text| name(text)).collect();
+        let names = locals.names(&configured);
+        names.map(|name| load(&key(), name.as_name()).origin().to_string()).collect()
+    }
+
+    #[test]
+    fn all_of_them_are_zones() {
+        let all = beside(&["example.org", "1.10.in-addr.arpa"], "");
+        assert_eq!(all.len(), NAMES.len());
+        assert!(all.contains(&"10.in-addr.arpa.".to_owned()));
+    }
+
+    #[test]
+    fn a_configured_zone_goes_before() {
+        let rest = beside(&["10.in-addr.arpa", "ip6.arpa"], "");
+        assert!(!rest.contains(&"10.in-addr.arpa.".to_owned()), "the same name");
+        assert!(!rest.iter().any(|name| name.ends_with("ip6.arpa.")), "a name above");
+        assert!(rest.contains(&"127.in-addr.arpa.".to_owned()));
+    }
+
+    #[test]
+    fn a_rule_decides_about_its_own_name() {
+        let rules = r#"
+            [forward]
+            "." = ["192.0.2.1"]
+            "home.arpa" = ["192.0.2.2"]
+            "10.in-addr.arpa" = { mode = "off" }
+            "Internal" = { mode = "local" }
+            "onion" = { mode = "local" }
+            "x.invalid" = ["192.0.2.3"]
+        "#;
+        let all = beside(&[], rules);
+        let is_there = ["home.arpa.", "10.in-addr.arpa.", "internal.", "onion.", "invalid."]
+            .map(|name| all.iter().filter(|other| *other == name).count());
+        assert_eq!(is_there, [0, 0, 1, 1, 1]);
+        let alone = beside(&["example", "onion"], &format!("server.local_zones = false\n{rules}"));
+        assert_eq!(alone, ["internal."], "a rule is no default, and a zone goes before it");
+        assert_eq!(beside(&["arpa", "."], rules), ["internal.", "onion."], "nor is it above it");
+    }
+
+    #[test]
+    fn localhost_has_its_addresses() {
+        let zone = load(&key(), name("localhost").as_name());
+        for (owner, rtype, address) in [
+            ("localhost", Rtype::A, &[127, 0, 0, 1][..]),
+            ("*.localhost", Rtype::A, &[127, 0, 0, 1]),
+            ("localhost", Rtype::AAAA, &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]),
+        ] {
+            let set = zone.set(name(owner).as_name(), rtype).expect("addresses");
+            assert_eq!(set.records().collect::<Vec<_>>(), [address], "{owner}");
+        }
+        assert_eq!(load(&key(), name("invalid").as_name()).count(), (1, 2));
+    }
+}

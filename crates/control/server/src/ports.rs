@@ -1,0 +1,59 @@
+//! The kinds of port: the only place that tells them apart.
+use crate::bypass::QueuePort;
+use packet::Packet;
+use port::{Burst, PortCapabilities};
+use port_socket::SocketPort;
+use std::io;
+use std::os::fd::BorrowedFd;
+
+/// What a worker receives from.
+pub enum Port {
+    /// A kernel UDP socket.
+    Socket(SocketPort),
+    /// A queue of an interface, past the kernel.
+    Xdp(Box<QueuePort>),
+}
+
+impl port::Port for Port {
+    fn caps(&self) -> &PortCapabilities {
+        match self {
+            Self::Socket(port) => port.caps(),
+            Self::Xdp(port) => port.caps(),
+        }
+    }
+
+    fn burst(&mut self, app: impl FnMut(&mut [Packet<'_>])) -> io::Result<Burst> {
+        match self {
+            Self::Socket(port) => port.burst(app),
+            Self::Xdp(port) => port.burst(app),
+        }
+    }
+
+    fn queue(&mut self, reply: &Packet<'_>) -> bool {
+        match self {
+            Self::Socket(port) => port.queue(reply),
+            Self::Xdp(port) => port.queue(reply),
+        }
+    }
+
+    fn flush(&mut self, told: impl FnMut(bool)) {
+        match self {
+            Self::Socket(port) => port.flush(told),
+            Self::Xdp(port) => port.flush(told),
+        }
+    }
+
+    fn is_stuck(&self) -> bool {
+        match self {
+            Self::Socket(port) => port.is_stuck(),
+            Self::Xdp(port) => port.is_stuck(),
+        }
+    }
+
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Socket(port) => port.as_fd(),
+            Self::Xdp(port) => port.as_fd(),
+        }
+    }
+}

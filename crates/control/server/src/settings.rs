@@ -1,0 +1,148 @@
+//! Makes the settings that threads read from a config, and keeps what outlives a change of them.
+use answer::CookieSecret;
+use config::{Config, Denied, Diagnostic, Rate};
+use handler::{AccessList, DebtTable, RateLimit, Settings};
+use std::error::Error;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+/// What stays when settings change, so that clients do not notice.
+#[derive(Debug)]
+pub struct LastingState {
+    /// Signs cookies where the config names no secret.
+    secret: CookieSecret,
+    /// Debts of clients, made when the limit is first set.
+    clients: OnceLock<Arc<DebtTable>>,
+    replies: OnceLock<Arc<DebtTable>>,
+    /// Bytes of one table.
+    table_len: usize,
+    /// The idle timeout of streams, in units of 100 ms. It changes with a restart only.
+    keepalive: u16,
+}
+
+impl LastingState {
+    /// The state of a server that starts with this config.
+    ///
+    /// # Errors
+    /// The kernel gives no random numbers.
+    pub fn new(config: &Config) -> Result<Self, getrandom::Error> {
+        let mut secret = [0; 16];
+        getrandom::fill(&mut secret)?;
+        let idle = config.streams.idle.as_millis() / 100;
+        Ok(Self {
+            keepalive: u16::try_from(idle).unwrap_or(u16::MAX),
+            secret: CookieSecret(secret),
+            clients: OnceLock::new(),
+            replies: OnceLock::new(),
+            table_len: usize::try_from(config.limits.memory / 2).unwrap_or(usize::MAX),
+        })
+    }
+
+    fn limit(
+        &self,
+        table: &OnceLock<Arc<DebtTable>>,
+        rate: &Rate,
+    ) -> Result<Option<RateLimit>, getrandom::Error> {
+        let Some((rate, networks)) = rate.parts() else { return Ok(None) };
+        let table = match table.get() {
+            Some(table) => Arc::clone(table),
+            None => {
+                let made = Arc::new(DebtTable::new(self.table_len, random_words()?));
+                Arc::clone(table.get_or_init(|| made))
+            }
+        };
+        Ok(Some(RateLimit { table, rate, networks }))
+    }
+}
+
+fn random_words() -> Result<[u64; 4], getrandom::Error> {
+    let mut words = [0; 4];
+    for word in &mut words {
+        *word = getrandom::u64()?;
+    }
+    Ok(words)
+}
+
+/// The settings of a config.
+///
+/// # Errors
+/// The kernel gives no random numbers.
+pub fn settings(config: &Config, lasting: &LastingState) -> Result<Settings, getrandom::Error> {
+    let Config { server, acl, limits, .. } = config;
+    let cookie_secrets = match &server.cookies {
+        cookies if !cookies.enabled => Vec::new(),
+        cookies if cookies.secrets.is_empty() => vec![lasting.secret.clone()],
+        cookies => cookies.secrets.clone(),
+    };
+    let clients = lasting.limit(&lasting.clients, &limits.rate)?;
+    let replies = lasting.limit(&lasting.replies, &limits.responses)?;
+    let limited = clients.is_some() || replies.is_some() || !acl.lets_everybody_ask();
+    Ok(Settings {
+        udp_size_max: server.udp_size_max,
+        cookie_secrets,
+        nsid: server.nsid.clone(),
+        version: server.version.clone(),
+        id: server.id.clone(),
+        keepalive: lasting.keepalive,
+        query: AccessList::new(&acl.query),
+        recursion: AccessList::new(&acl.recursion),
+        silent: acl.denied == Denied::Drop,
+        exempt: AccessList::of(&limits.exempt),
+        clients,
+        replies,
+        limited,
+        proxies: AccessList::of(&config.proxy.from),
+        rewrites: config.rewrites.clone(),
+    })
+}
+
+/// The settings of a config file, or the defaults: for tests and benchmarks that run a handler
+/// without a server.
+///
+/// # Errors
+/// The file is wrong, or the kernel gives no random numbers.
+pub fn settings_of_file(file: Option<&Path>) -> Result<Settings, Box<dyn Error>> {
+    let lines = |errors: Vec<Diagnostic>| -> String {
+        errors.iter().map(|error| format!("{error}\n")).collect()
+    };
+    let config = Config::load(file).map_err(lines)?;
+    Ok(settings(&config, &LastingState::new(&config)?)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    fn config(text: &str) -> Config {
+        Config::parse(Path::new("f"), text).expect("a config")
+    }
+
+    #[test]
+    fn a_random_secret_and_debts_outlive_a_change() {
+        let text = "limits.rate.per_second = 10";
+        let lasting = LastingState::new(&config(text)).expect("randomness");
+        let settings = |text: &str| super::settings(&config(text), &lasting).expect("settings");
+        let (first, second) = (settings(text), settings("limits.rate.per_second = 20"));
+        assert_eq!(first.cookie_secrets, second.cookie_secrets);
+        let tables = [&first, &second].map(|all| Arc::as_ptr(&all.clients.as_ref().unwrap().table));
+        assert_eq!(tables[0], tables[1]);
+    }
+
+    #[test]
+    fn streams_are_told_how_long_they_live_and_not_what_waits_for_a_restart() {
+        let lasting = LastingState::new(&config("streams.idle = \"7s\"")).expect("randomness");
+        let changed = config("streams.idle = \"60s\"");
+        let settings = super::settings(&changed, &lasting).expect("settings");
+        assert_eq!(settings.policy().keepalive, Some(70));
+        assert_eq!(settings.closing().policy().keepalive, Some(0));
+    }
+
+    #[test]
+    fn without_limits_there_is_no_gate() {
+        let lasting = LastingState::new(&config("")).expect("randomness");
+        let settings = |text: &str| super::settings(&config(text), &lasting).expect("settings");
+        assert!(settings("").policy().limits.is_none());
+        assert!(lasting.clients.get().is_none(), "nor a table");
+        assert!(settings("acl.query = [\"10.0.0.0/8\"]").policy().limits.is_some());
+        assert!(settings("limits.responses.per_second = 5").policy().limits.is_some());
+    }
+}

@@ -1,0 +1,265 @@
+//! The threads that answer: workers, and streams beside them.
+use crate::bypass::QueuePort;
+use compile::Image;
+use handler::Forwarding;
+use handler::{Answerer, COUNTERS};
+
+use crate::limits::HTTP_NICENESS;
+use crate::ports::Port;
+use crate::sockets::Listening;
+use crate::workers::Places;
+use config::Streams as StreamConfig;
+use handler::Settings;
+use port_socket::SocketPort;
+use query_samples::TapThread;
+use rustix::process::{Pid, setpriority_process};
+use std::error::Error;
+use std::fs;
+use std::io;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::vec::IntoIter;
+use sync::{CountersView, Publisher};
+use upstream::{CommandSender, PeerShards, StatusView};
+use worker::{HandedConnection, IsProxy, OnFailure, StreamLimits, Streams, WorkerSetup, Workers};
+use zone_manager::ZonePublisher;
+
+/// What one thread that answers counts.
+pub struct Counted {
+    /// Its name.
+    pub name: String,
+    pub transport: &'static str,
+    /// The CPU it stays on.
+    pub cpu: Option<usize>,
+    pub plane: CountersView<{ worker::COUNTERS }>,
+    pub answers: CountersView<COUNTERS>,
+    /// Of its upstream client, where names are forwarded.
+    pub forwarded: Option<StatusView>,
+}
+
+/// The running workers and streams.
+pub struct Threads {
+    fleet: Workers<Port>,
+    streams: Streams,
+}
+
+/// A thread, and who tells it something.
+pub type Told = (String, CommandSender);
+
+/// The names of threads, as `worker` gives them.
+fn worker(nth: usize) -> String {
+    format!("worker-{nth}")
+}
+
+fn stream(nth: usize) -> String {
+    format!("streams-{nth}")
+}
+
+/// Threads that have just begun.
+pub struct Begun {
+    pub threads: Threads,
+    /// What each counts, workers first.
+    pub counted: Vec<Counted>,
+    /// Their command channels, where names are forwarded.
+    pub told: Vec<Told>,
+}
+
+/// What each thread needs to answer.
+pub struct WorkerDeps<'k> {
+    pub control: &'k ZonePublisher,
+    pub settings: &'k mut Publisher<Settings>,
+    pub tap: &'k TapThread,
+    pub forwarding: Option<Forwarding>,
+    /// The channels to the other threads, workers first; none: each queries upstreams itself.
+    pub peers: IntoIter<PeerShards>,
+}
+
+impl WorkerDeps<'_> {
+    fn answerer(&mut self) -> Result<Answerer<Image>, Box<dyn Error>> {
+        let (image, settings) = (self.control.reader()?, self.settings.reader()?);
+        let (tap, seed) = (self.tap.tap(getrandom::u64()?), getrandom::u64()?);
+        let mut app = Answerer::new(image, settings, tap, seed, self.forwarding.as_ref())?;
+        if let Some(peers) = self.peers.next() {
+            app.join(peers)?;
+        }
+        Ok(app)
+    }
+}
+
+impl Threads {
+    /// Starts them on these sockets.
+    ///
+    /// # Errors
+    /// A thread cannot be started, or a socket not be used.
+    pub fn start(
+        config: &StreamConfig,
+        mut deps: WorkerDeps<'_>,
+        places: &Places,
+        listening: Vec<Listening>,
+        is_proxy: IsProxy,
+        on_failure: OnFailure,
+    ) -> Result<Begun, Box<dyn Error>> {
+        let (listeners, ports) = deal(places.len(), listening)?;
+        let (mut seats, mut answers, mut told) = (Vec::new(), Vec::new(), Vec::new());
+        for (n, (ports, cpu)) in ports.into_iter().zip(places).enumerate() {
+            let mut app = deps.answerer()?;
+            answers.push((app.counters(), app.forwarded()));
+            told.extend(app.command()?.map(|commander| (worker(n), commander)));
+            seats.push(WorkerSetup { ports, app, cpu: *cpu });
+        }
+        let mut apps = Vec::new();
+        for n in 0..config.threads {
+            let mut app = deps.answerer()?;
+            answers.push((app.counters(), app.forwarded()));
+            told.extend(app.command()?.map(|commander| (stream(n), commander)));
+            apps.push(app);
+        }
+        let fleet = Workers::start(seats, Arc::clone(&on_failure))?;
+        let limits = limits(config);
+        let streams = Streams::start(listeners, apps, limits, is_proxy, on_failure)?;
+        let workers = places.iter().enumerate().map(|(n, cpu)| (worker(n), "udp", *cpu));
+        let beside = (0..config.threads).map(|n| (stream(n), "tcp", None));
+        let plane = fleet.counters().iter().chain(streams.counters()).cloned();
+        let counted = workers
+            .chain(beside)
+            .zip(plane.zip(answers))
+            .map(|((name, transport, cpu), (plane, (answers, forwarded)))| Counted {
+                name,
+                transport,
+                cpu,
+                plane,
+                answers,
+                forwarded,
+            })
+            .collect();
+        Ok(Begun { threads: Self { fleet, streams }, counted, told })
+    }
+
+    /// Has the workers serve these queues in place of those that they serve; the n-th has the n-th,
+    /// and again from the first. What the old ones hold is answered.
+    ///
+    /// # Errors
+    /// A worker does not get to it.
+    pub fn serve_queues(&self, queues: Vec<QueuePort>) -> io::Result<()> {
+        let workers = self.fleet.counters().len();
+        let mut ports: Vec<Vec<Port>> = (0..workers).map(|_| Vec::new()).collect();
+        for (n, queue) in queues.into_iter().enumerate() {
+            ports[n % workers].push(Port::Xdp(Box::new(queue)));
+        }
+        self.fleet.lend(ports)
+    }
+
+    /// Gives the workers a niceness (setpriority(2)): those that have carried out an order, and so
+    /// have their names.
+    ///
+    /// # Errors
+    /// This process may not: it takes CAP_SYS_NICE, or a limit that allows it (RLIMIT_NICE).
+    pub fn set_nice(&self, nice: i32) -> io::Result<()> {
+        for (thread, name) in tasks() {
+            if name.starts_with("worker-") {
+                setpriority_process(Pid::from_raw(thread), nice)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The stream threads.
+    pub fn streams(&self) -> &Streams {
+        &self.streams
+    }
+
+    /// Stops receiving, answers what has been received, and ends.
+    pub fn stop(self) {
+        self.fleet.stop();
+        self.streams.stop();
+    }
+
+    /// Answers what has been received, ends, and gives the connections away.
+    pub fn hand_over(self) -> Vec<HandedConnection> {
+        self.fleet.stop();
+        self.streams.hand_over()
+    }
+}
+
+/// Deals sockets: listeners to the streams, the n-th UDP socket of each address to the n-th worker,
+/// and again from the first.
+fn deal(
+    workers: usize,
+    listening: Vec<Listening>,
+) -> std::io::Result<(Vec<TcpListener>, Vec<Vec<Port>>)> {
+    let mut listeners = Vec::new();
+    let mut ports: Vec<Vec<Port>> = (0..workers).map(|_| Vec::new()).collect();
+    for Listening { streams, datagrams, .. } in listening {
+        listeners.push(streams);
+        for (n, socket) in datagrams.into_iter().enumerate() {
+            ports[n % workers].push(Port::Socket(SocketPort::new(socket)?));
+        }
+    }
+    Ok((listeners, ports))
+}
+
+/// The threads of this process, by their numbers, and the names that the kernel keeps of them:
+/// their first 15 bytes (`proc_pid_comm(5)`).
+fn tasks() -> impl Iterator<Item = (i32, String)> {
+    let tasks = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    tasks.filter_map(|task| {
+        let number = task.file_name().to_str()?.parse().ok()?;
+        let name = fs::read_to_string(task.path().join("comm")).ok()?;
+        Some((number, name.trim_end().to_owned()))
+    })
+}
+
+/// Has the calling thread, and those that it starts, give way to workers on the same CPU.
+pub fn yield_to_workers() {
+    if let Err(why) = setpriority_process(None, HTTP_NICENESS) {
+        tracing::debug!(%why, "this thread gets as much of the CPUs as workers");
+    }
+}
+
+/// The first of these that this process still has.
+pub fn first_alive(names: &[String]) -> Option<String> {
+    let alive: Vec<String> = tasks().map(|(_, name)| name).collect();
+    let kept = |name: &str| name.chars().take(15).collect::<String>();
+    names.iter().find(|name| alive.contains(&kept(name))).cloned()
+}
+
+fn limits(config: &StreamConfig) -> StreamLimits {
+    StreamLimits {
+        connections_max: config.connections,
+        per_client_max: config.per_client,
+        memory_max: usize::try_from(config.memory).unwrap_or(usize::MAX),
+        idle_max: config.idle,
+        ..StreamLimits::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+    use std::thread;
+
+    #[test]
+    fn who_does_not_end_is_found_by_name() {
+        let names = ["hangs-10", "hangs-1", "hangs-and-has-a-long-name"].map(str::to_owned);
+        assert_eq!(first_alive(&names), None);
+        let mut ends = Vec::new();
+        for at in [2, 1] {
+            let ((end, hangs), (tell, told)) = (channel::<()>(), channel());
+            let body = move || {
+                tell.send(()).expect("the test listens");
+                // Until the other end goes.
+                hangs.recv()
+            };
+            let started = thread::Builder::new().name(names[at].clone()).spawn(body);
+            told.recv().expect("it runs");
+            assert_eq!(first_alive(&names).as_ref(), Some(&names[at]));
+            ends.push((end, started.expect("a thread")));
+        }
+        for (end, thread) in ends {
+            drop(end);
+            thread.join().expect("it ends").expect_err("nothing is sent");
+        }
+        assert_eq!(first_alive(&names), None);
+    }
+}

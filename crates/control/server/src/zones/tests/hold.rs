@@ -1,0 +1,215 @@
+//! Zones whose files lose most of their names.
+use super::*;
+use source_file::saved;
+use zone_manager::hold::NotHeld;
+
+/// A zone of so many names, two of which are those of every zone here.
+fn zone(serial: u32, names: usize) -> String {
+    let head = HEAD.replace("root 1", &format!("root {serial}"));
+    let more = (2..names).map(|n| format!("n{n} A 192.0.2.{}\n", n % 250));
+    head + &more.collect::<String>()
+}
+
+fn origin() -> NameBuf {
+    NameBuf::from_text(b"a.test", Name::ROOT).expect("a name")
+}
+
+/// A server at work on a zone `a.test` of 100 names, which is not new.
+fn start(test: &str) -> Fixture {
+    let folder = std::env::temp_dir().join(format!("zones-{test}-{}", std::process::id()));
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).expect("a folder");
+    fs::write(folder.join("a.test"), zone(1, 100)).expect("a file");
+    Fixture::start_in(folder, &["a.test"], false)
+}
+
+fn start_again(folder: PathBuf) -> Fixture {
+    age(&folder.join("a.test"));
+    Fixture::start_in(folder, &["a.test"], false)
+}
+
+/// The names of the copy, and its note.
+fn copy(folder: &Path) -> (u64, saved::CopyNote) {
+    let folder = saved::folder(&folder.join("data"));
+    let key = Arc::new(HashKey::new([7; HASH_KEY_WORDS]));
+    let note = saved::note(&folder, origin().as_name(), &key).expect("a copy");
+    let (zone, _) = saved::read(&folder, origin().as_name(), &key).expect("sound").expect("there");
+    (saved::CopyNote::new(&zone, None).names, note)
+}
+
+impl Fixture {
+    /// Puts a file into its place by a rename, and has it read.
+    fn rename(&self, text: &str) {
+        let new = self.folder.join("new");
+        fs::write(&new, text).expect("a file");
+        fs::rename(&new, self.folder.join("a.test")).expect("renamed");
+        self.reload();
+    }
+
+    fn reload(&self) {
+        let wished = self.zones.reload(wanted(&self.folder, &["a.test"], false));
+        assert!(self.zones.wishes.wait(wished));
+    }
+
+    /// What is held: names served, and names of the file.
+    fn held(&self) -> Option<(u64, u64)> {
+        let status = self.zones.status().swap_remove(0);
+        status.held.map(|held| (held.had, held.has))
+    }
+
+    fn accept(&self) {
+        self.control.holds().accept(origin().as_name()).expect("it is held");
+        assert!(self.zones.wishes.wait(self.zones.load(origin())));
+    }
+}
+
+#[test]
+fn a_file_cut_off_in_place_is_held_until_it_is_whole_again() {
+    let fixture = start("hold-cut");
+    fixture.write("a.test", &zone(2, 30));
+    assert_eq!(fixture.held(), Some((100, 30)));
+    assert_eq!(fixture.state(0), (ZoneState::Behind, Some(1), 0));
+    assert_eq!(fixture.serial("a.test"), Some(1), "it is served as it was");
+    fixture.reload();
+    assert_eq!(fixture.held(), Some((100, 30)), "a reload is no acceptance");
+    fixture.write("a.test", "nonsense");
+    assert_eq!((fixture.held(), fixture.state(0).2), (None, 1), "there is nothing to accept");
+    fixture.write("a.test", &zone(3, 90));
+    assert_eq!(fixture.held(), None);
+    assert_eq!(fixture.state(0), (ZoneState::Current, Some(3), 0));
+    fs::remove_dir_all(fixture.end()).expect("the folder goes");
+}
+
+#[test]
+fn a_held_file_is_served_once_it_is_accepted() {
+    let fixture = start("hold-accept");
+    assert_eq!(fixture.control.holds().accept(origin().as_name()), Err(NotHeld));
+    fixture.write("a.test", &zone(2, 30));
+    fixture.write("a.test", &zone(2, 4));
+    assert_eq!(fixture.held(), Some((100, 4)));
+    fixture.accept();
+    assert_eq!(fixture.held(), None);
+    assert_eq!(fixture.state(0), (ZoneState::Current, Some(2), 0));
+    let folder = fixture.end();
+    assert_eq!(copy(&folder).0, 4, "what was accepted is kept");
+    let fixture = start_again(folder);
+    assert_eq!(fixture.state(0), (ZoneState::Current, Some(2), 0));
+    fs::remove_dir_all(fixture.end()).expect("the folder goes");
+}
+
+#[test]
+fn a_file_renamed_into_place_is_never_held() {
+    let fixture = start("hold-renamed");
+    fixture.write("a.test", &zone(2, 30));
+    assert_eq!(fixture.held(), Some((100, 30)));
+    fixture.rename(&zone(3, 2));
+    assert_eq!((fixture.held(), fixture.state(0).1), (None, Some(3)));
+    fixture.rename(&zone(4, 100));
+    fixture.rename(&zone(5, 2));
+    assert_eq!((fixture.held(), fixture.state(0).1), (None, Some(5)));
+    fs::remove_dir_all(fixture.end()).expect("the folder goes");
+}
+
+#[test]
+fn a_loss_of_few_names_or_of_less_than_half_is_believed() {
+    let fixture = start("hold-little");
+    for (serial, names) in [(2, 51), (3, 33), (4, 14), (5, 2)] {
+        fixture.write("a.test", &zone(serial, names));
+        assert_eq!((fixture.held(), fixture.state(0).1), (None, Some(serial)), "{names}");
+    }
+    fs::remove_dir_all(fixture.end()).expect("the folder goes");
+}
+
+/// A writer that was killed, and then the server.
+#[test]
+fn a_restart_holds_a_half_file_and_serves_the_copy() {
+    let folder = start("hold-restart").end();
+    assert_eq!(copy(&folder).1.names, 100);
+    fs::write(folder.join("a.test"), zone(2, 30)).expect("a file");
+    let fixture = start_again(folder);
+    assert_eq!(fixture.held(), Some((100, 30)));
+    assert_eq!(fixture.state(0), (ZoneState::Saved, Some(1), 0));
+    let folder = fixture.end();
+    assert_eq!(copy(&folder).0, 100, "the copy is not the half");
+    let fixture = start_again(folder);
+    assert_eq!(fixture.held(), Some((100, 30)), "the next restart neither believes it");
+    fixture.accept();
+    assert_eq!(fixture.state(0), (ZoneState::Current, Some(2), 0));
+    fs::remove_dir_all(fixture.end()).expect("the folder goes");
+}
+
+/// A file that was made anew in place is another file, but nobody renamed it.
+#[test]
+fn a_restart_goes_on_holding_what_was_held_before() {
+    let fixture = start("hold-anew");
+    fs::remove_file(fixture.folder.join("a.test")).expect("a file");
+    fixture.write("a.test", &zone(2, 30));
+    assert_eq!(fixture.held(), Some((100, 30)));
+    let fixture = start_again(fixture.end());
+    assert_eq!(fixture.held(), Some((100, 30)));
+    fs::remove_dir_all(fixture.end()).expect("the folder goes");
+}
+
+#[test]
+fn a_restart_believes_a_file_that_was_renamed_into_place_meanwhile() {
+    let folder = start("hold-replaced").end();
+    let new = folder.join("new");
+    fs::write(&new, zone(2, 4)).expect("a file");
+    fs::rename(&new, folder.join("a.test")).expect("renamed");
+    let fixture = start_again(folder);
+    assert_eq!(fixture.held(), None);
+    assert_eq!(fixture.state(0), (ZoneState::Current, Some(2), 0));
+    fs::remove_dir_all(fixture.end()).expect("the folder goes");
+}
+
+/// As an earlier version wrote it, or one that was damaged.
+#[test]
+fn a_copy_without_a_note_is_counted_and_a_damaged_one_holds_nothing() {
+    let folder = start("hold-note").end();
+    let path = saved::path(&saved::folder(&folder.join("data")), origin().as_name());
+    let key = Arc::new(HashKey::new([7; HASH_KEY_WORDS]));
+    let load = || source_file::load(&folder.join("a.test"), origin().as_name(), &key, None);
+    let (zone_served, _) = load().expect("a zone");
+    let mut noted = Vec::new();
+    saved::write(&zone_served, None, &mut noted).expect("a Vec takes all");
+    fs::write(&path, &noted).expect("a copy");
+    fs::write(folder.join("a.test"), zone(2, 30)).expect("a file");
+    let fixture = start_again(folder);
+    assert_eq!(fixture.held(), Some((100, 30)), "whose file it was is not known");
+    let folder = fixture.end();
+    let mut damaged = fs::read(&path).expect("a copy");
+    let last = damaged.len() - 2;
+    damaged[last] ^= 1;
+    fs::write(&path, damaged).expect("a copy");
+    let fixture = start_again(folder);
+    assert_eq!(fixture.held(), None, "nothing else can be served");
+    assert_eq!(fixture.state(0), (ZoneState::Current, Some(2), 0));
+    fs::remove_dir_all(fixture.end()).expect("the folder goes");
+}
+
+#[test]
+fn a_young_file_waits_at_the_start_while_its_copy_is_served() {
+    let folder = start("hold-young").end();
+    fs::write(folder.join("a.test"), zone(2, 90)).expect("a file");
+    let fixture = Fixture::start_in(folder, &["a.test"], false);
+    assert_eq!(fixture.state(0), (ZoneState::Saved, Some(1), 0));
+    assert!(fixture.zones.status()[0].writing_seconds.is_some());
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while fixture.state(0).0 != ZoneState::Current {
+        assert!(std::time::Instant::now() < until, "it is not loaded");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert_eq!(fixture.serial("a.test"), Some(2));
+    assert!(fixture.zones.status()[0].writing_seconds.is_none());
+    fs::remove_dir_all(fixture.end()).expect("the folder goes");
+}
+
+#[test]
+fn a_hold_goes_with_its_zone() {
+    let fixture = start("hold-gone");
+    fixture.write("a.test", &zone(2, 30));
+    assert!(fixture.held().is_some());
+    fixture.set(&[], false);
+    assert!(fixture.control.holds().all().is_empty());
+    fs::remove_dir_all(fixture.end()).expect("the folder goes");
+}

@@ -1,0 +1,170 @@
+//! No question costs an allocation: the whole way of a burst, from the reader to the reply.
+use test_support::counting;
+
+#[global_allocator]
+static ALLOCATOR: counting::Counting = counting::Counting;
+
+use compile::Image;
+use counting::calls;
+use handler::{Answerer, FIRST_TYPE, TRUNCATED};
+use image::{HASH_KEY_WORDS, HashKey};
+use packet::{BURST_MAX, Packet, Transport, Verdict};
+use query_samples::TapThread;
+use std::fs;
+use std::net::{SocketAddr, UdpSocket};
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+use sync::Publisher;
+use wire::{Name, NameBuf, Rtype};
+use worker::App;
+use zone_manager::ZonePublisher;
+
+/// A query of one question, with OPT and a client cookie.
+fn query(name: &str, rtype: Rtype) -> Vec<u8> {
+    let mut query = vec![0, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 1];
+    let name = NameBuf::from_text(name.as_bytes(), Name::ROOT).expect("a name");
+    query.extend(name.as_name().as_bytes());
+    query.extend(rtype.0.to_be_bytes());
+    query.extend([0, 1, 0, 0, 41, 4, 208, 0, 0, 128, 0, 0, 12]);
+    query.extend([0, 10, 0, 8, 1, 2, 3, 4, 5, 6, 7, 8]);
+    query
+}
+
+/// One that answers by this config, and may ask others.
+fn answerer(test: &str, config: &str) -> Answerer<Image> {
+    let key = Arc::new(HashKey::new(std::array::from_fn::<_, HASH_KEY_WORDS, _>(|n| n as u64 + 1)));
+    let mut image = Image::new(Arc::clone(&key));
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../examples/fleet");
+    let origin = NameBuf::from_text(b"cluster.local", Name::ROOT).expect("a name");
+    let file = folder.join("cluster.local.zone");
+    let (zone, _) = source_file::load(&file, origin.as_name(), &key, None).expect("the demo fleet");
+    image.put_zone(zone.into());
+    let (control, running) = ZonePublisher::start(image).expect("a thread");
+    let image = control.reader().expect("a reader");
+    running.stop();
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{test}.toml"));
+    fs::write(&file, config).expect("a file");
+    let abroad = server::forwarding_of_file(&file).expect("a config");
+    let mut settings = Publisher::new(server::settings_of_file(Some(&file)).expect("settings"));
+    let tap = TapThread::start(query_samples::TapSettings { hot_one_in: 2, ..Default::default() })
+        .expect("a tap");
+    Answerer::new(image, settings.reader().expect("a reader"), tap.tap(1), 1, abroad.as_ref())
+        .expect("an app")
+}
+
+#[test]
+fn a_burst_allocates_nothing() {
+    burst("plain", "[server]\nnsid = \"here\"\n");
+}
+
+#[test]
+fn nor_does_one_within_limits() {
+    let limits = "[acl]\nquery = [\"any\", \"!10.0.0.0/8\"]\n\
+                  [limits.rate]\nper_second = 1000\n[limits.responses]\nper_second = 1000\n";
+    burst("limits", limits);
+}
+
+/// The address of a server that says 192.0.2.1 for an hour, whatever it is asked.
+fn server() -> SocketAddr {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let address = socket.local_addr().expect("an address");
+    thread::spawn(move || {
+        let mut message = [0; 512];
+        while let Ok((_, from)) = socket.recv_from(&mut message) {
+            let end = 12 + message[12..].iter().position(|octet| *octet == 0).expect("a name") + 5;
+            message[2..12].copy_from_slice(&[0x81, 0x80, 0, 1, 0, 1, 0, 0, 0, 0]);
+            let answer = [0xc0, 12, 0, 1, 0, 1, 0, 0, 0x0e, 0x10, 0, 4, 192, 0, 2, 1];
+            message[end..end + answer.len()].copy_from_slice(&answer);
+            socket.send_to(&message[..end + answer.len()], from).expect("sent");
+        }
+    });
+    address
+}
+
+#[test]
+fn what_is_known_of_others_allocates_nothing() {
+    let config = format!(
+        "[forward]\n\".\" = {{ servers = [\"{}\"], mix_case = false }}\n\
+         [acl]\nrecursion = [\"any\"]\n",
+        server()
+    );
+    let mut answerer = answerer("others", &config);
+    let plain = |nth: usize| {
+        let mut query = query(&format!("host-{nth}.example"), Rtype::A);
+        query.truncate(query.len() - 12);
+        let len = query.len();
+        query[len - 2..].fill(0);
+        query[len - 4] = 0;
+        query
+    };
+    let peer = SocketAddr::from(([192, 0, 2, 1], 4242));
+    let mut buffers = vec![[0u8; 1232]; BURST_MAX];
+    let mut burst = |answerer: &mut Answerer<Image>| {
+        let packets = buffers.iter_mut().enumerate().map(|(nth, buffer)| {
+            let query = plain(nth);
+            buffer[..query.len()].copy_from_slice(&query);
+            Packet::new(buffer, query.len(), peer, Transport::Datagram)
+        });
+        let mut packets: Vec<Packet<'_>> = packets.collect();
+        let before = calls();
+        answerer.burst(&mut packets, Duration::from_secs(1));
+        let allocations = calls() - before;
+        answerer.park();
+        let replies = packets.iter().filter(|packet| packet.verdict == Verdict::Reply);
+        (replies.count(), allocations)
+    };
+    assert_eq!(burst(&mut answerer).0, 0, "nothing is known yet");
+    let (since, mut late) = (Instant::now(), 0);
+    while late < BURST_MAX {
+        assert!(since.elapsed() < Duration::from_secs(20), "{late} answers");
+        answerer.poll_deferred(Duration::from_secs(1), &mut |_, _| late += 1);
+        thread::sleep(Duration::from_millis(1));
+    }
+    // The first burst confirms whose the names are, the second finds that done.
+    for _ in 0..2 {
+        assert_eq!(burst(&mut answerer), (BURST_MAX, 0));
+    }
+}
+
+/// Counts what a burst of all kinds of questions allocates: nothing.
+fn burst(test: &str, config: &str) {
+    let mut answerer = answerer(test, config);
+    let questions = [
+        query("api.cart-prod.svc.cluster.local", Rtype::A),
+        query("API.cart-prod.svc.cluster.local", Rtype::AAAA),
+        query("worker.orders-dev.svc.cluster.local", Rtype::A),
+        query("_peer._tcp.queue.orders-dev.svc.cluster.local", Rtype::SRV),
+        query("static.orders-dev.svc.cluster.local", Rtype::A),
+        query("cart-prod.svc.cluster.local", Rtype::ANY),
+        query("nowhere.cart-prod.svc.cluster.local", Rtype::A),
+        query("cluster.local", Rtype::SOA),
+        query("elsewhere.example", Rtype::A),
+        vec![0; 12],
+        vec![0; 3],
+    ];
+    let peer = SocketAddr::from(([192, 0, 2, 1], 4242));
+    let mut buffers = vec![[0u8; 1232]; BURST_MAX];
+    let questions = questions.iter().cycle();
+    let mut packets: Vec<Packet<'_>> = buffers
+        .iter_mut()
+        .zip(questions)
+        .map(|(buffer, question)| {
+            buffer[..question.len()].copy_from_slice(question);
+            Packet::new(buffer, question.len(), peer, Transport::Datagram)
+        })
+        .collect();
+    let before = calls();
+    answerer.burst(&mut packets, Duration::ZERO);
+    answerer.park();
+    let allocations = calls() - before;
+    let replies = packets.iter().filter(|packet| packet.verdict == Verdict::Reply).count();
+    assert!(replies > BURST_MAX / 2, "{replies} replies");
+    assert_eq!(allocations, 0);
+    let views = answerer.counters();
+    let counts = views.read();
+    let by_rcode: u64 = counts[..FIRST_TYPE].iter().sum();
+    let by_type: u64 = counts[FIRST_TYPE..TRUNCATED].iter().sum();
+    assert_eq!([by_rcode, by_type], [replies as u64; 2], "each reply is counted once");
+}

@@ -1,0 +1,24 @@
+//! Zone files and hosts files: loads, watches and reloads them.
+#![forbid(unsafe_code)]
+
+mod change;
+mod file_events;
+mod folders;
+mod handler;
+mod hosts;
+mod limits;
+mod lint;
+mod load;
+pub mod saved;
+mod source;
+mod stamp;
+mod visit;
+mod watch;
+
+pub use handler::{FilesToLoad, LoadAttempt, LoadHandler, WriteKind, ZoneFile};
+pub use hosts::load_hosts;
+pub use lint::{check_serial, lint};
+pub use load::load;
+pub use saved::ZoneSaver;
+pub use source::Source;
+pub use watch::{CommandId, CommandSender};

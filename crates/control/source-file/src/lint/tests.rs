@@ -1,0 +1,71 @@
+use super::*;
+use image::HashKey;
+use std::sync::Arc;
+
+/// Warnings about `example.org` with these lines after its SOA record, as `line: rule`.
+fn messages(test: &str, lines: &str) -> Vec<String> {
+    let file = std::env::temp_dir().join(format!("lint-{test}-{}", std::process::id()));
+    let text = format!("$TTL 60\n@ SOA ns hostmaster 1 2 3 4 5\n@ NS ns\nns A 192.0.2.1\n{lines}");
+    std::fs::write(&file, text).expect("a file");
+    let origin = NameBuf::from_text(b"example.org.", Name::ROOT).expect("a name");
+    let key = Arc::new(HashKey::new([7; image::HASH_KEY_WORDS]));
+    let (zone, _) = crate::load(&file, origin.as_name(), &key, None).expect("a zone");
+    let mut found = lint(&file, &zone);
+    std::fs::remove_file(&file).expect("the file goes");
+    found.sort_by_key(|error| error.place().line);
+    found.iter().map(|error| format!("{}: {}", error.place().line, error.rule.id)).collect()
+}
+
+#[test]
+fn correct_zone_has_no_warnings() {
+    let lines = "www CNAME ns\nmail MX 10 ns\n_s._tcp SRV 0 0 80 ns\nout CNAME a.example.com.\n\
+        sub NS ns.sub\nns.sub A 192.0.2.2\nsub NS ns\nfar NS ns.example.com.\n\
+        sub DS 1 8 2 2bb183af5f22588179a53b0a98631fad1a2921182bb183af5f22588179a53b0a\n\
+        *.w A 192.0.2.3\nto CNAME any.w\nnone MX 0 .\nto-sub CNAME host.sub\np PTR x.y\n";
+    assert_eq!(messages("well", lines), Vec::<String>::new());
+}
+
+#[test]
+fn targets_without_address_are_reported() {
+    let lines = "@ MX 10 mail\nwww CNAME web\nns2 CNAME ns\n@ NS ns2\n@ NS ns3\n\
+        _s._tcp SRV 0 0 80 www\nt TXT text\nm MX 0 t\n";
+    let expected = [
+        "5: target-missing",
+        "6: target-missing",
+        "8: target-alias",
+        "9: lame",
+        "10: target-alias",
+        "12: target-missing",
+    ];
+    assert_eq!(messages("targets", lines), expected);
+}
+
+#[test]
+fn names_with_missing_dots_are_reported() {
+    let lines = "www.example.org A 192.0.2.2\na CNAME ns.example.org\nb CNAME 192.0.2.1\n\
+        c MX 10 192.0.2.1.\n@ TXT 0 x\n";
+    let expected =
+        ["5: doubled-name", "6: doubled-name", "7: address-as-name", "8: address-as-name"];
+    assert_eq!(messages("names", lines)[..4], expected);
+}
+
+#[test]
+fn missing_glue_and_hidden_records_are_reported() {
+    let lines = "sub NS ns.sub\nsub TXT hidden\nx.sub CNAME ns\nns.sub AAAA 2001:db8::1\n\
+        two NS ns.two\nzero 0 A 192.0.2.9\n";
+    let expected = ["6: occluded", "7: occluded", "9: glue", "10: ttl-zero"];
+    assert_eq!(messages("cuts", lines), expected);
+}
+
+#[test]
+fn warnings_are_limited() {
+    let lines: String = (0..2 * FINDINGS_MAX).map(|n| format!("n{n} 0 A 192.0.2.1\n")).collect();
+    assert_eq!(messages("many", &lines).len(), FINDINGS_MAX);
+}
+
+#[test]
+fn mail_address_with_at_sign_is_reported() {
+    let soa = b"\x02ns\0\x0dadmin@example\x03org\0";
+    assert!(soa_mail(soa).is_some_and(|(rule, ..)| rule == BrokenRule::MAILBOX));
+    assert!(soa_mail(b"\x02ns\0\x04root\0").is_none());
+}

@@ -1,0 +1,150 @@
+//! Loads one zone from its file into the compiler.
+use compile::{Loader, Zone, ZoneProblem};
+use image::HashKey;
+use model::BrokenRule;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use wire::Name;
+use zonefile::{Error, LoadFailure, LoadSummary, SourcePosition};
+
+/// Reads a zone from its file. Shares unchanged parts with `old`.
+///
+/// # Errors
+/// All errors of the files and the zone, with their positions.
+pub fn load(
+    file: &Path,
+    origin: Name<'_>,
+    key: &Arc<HashKey>,
+    old: Option<&Zone>,
+) -> Result<(Zone, LoadSummary), LoadFailure> {
+    let mut loader = Loader::new(Arc::clone(key), origin, old);
+    let mut ordinal: u32 = 0;
+    let mut summary = zonefile::read(file, origin, &mut |record| {
+        ordinal = ordinal.saturating_add(1);
+        loader.add(record.owner, record.rtype, record.ttl, record.rdata, ordinal)
+    })?;
+    match loader.finish_with_warnings() {
+        Ok((zone, warnings)) => {
+            if !warnings.is_empty() {
+                summary.warnings.extend(locate(file, origin, warnings));
+            }
+            Ok((zone, summary))
+        }
+        Err(problems) => {
+            let errors = locate(file, origin, problems);
+            Err(LoadFailure { errors, stopped: false, files: summary.files })
+        }
+    }
+}
+
+/// Adds positions to problems. The loader keeps only the number of a record, so this reads the
+/// files again.
+fn locate(file: &Path, origin: Name<'_>, problems: Vec<ZoneProblem>) -> Vec<Error> {
+    let mut wanted: BTreeMap<u32, Vec<(BrokenRule, String)>> = BTreeMap::new();
+    let whole = SourcePosition { file, line: 0, column: 0 };
+    let mut errors = Vec::new();
+    for ZoneProblem { place, rule, what } in problems {
+        match place {
+            Some(ordinal) => wanted.entry(ordinal).or_default().push((rule, what)),
+            None => errors.push(error(whole, rule, what)),
+        }
+    }
+    let mut ordinal: u32 = 0;
+    // It was read without an error just now; the next visit detects a change since.
+    let _ = zonefile::read(file, origin, &mut |record| {
+        ordinal = ordinal.saturating_add(1);
+        let found = wanted.remove(&ordinal).into_iter().flatten();
+        errors.extend(found.map(|(rule, what)| error(record.place, rule, what)));
+        Ok(())
+    });
+    let rest = wanted.into_values().flatten();
+    errors.extend(rest.map(|(rule, what)| error(whole, rule, what)));
+    errors
+}
+
+/// A problem with its position and how to fix it. A problem without a record is about a missing
+/// one.
+fn error(place: SourcePosition<'_>, rule: BrokenRule, what: String) -> Error {
+    let missing = place.line == 0;
+    let help = match rule {
+        BrokenRule::SOA if missing => "a zone begins with `@ SOA ns hostmaster 1 2h 1h 2w 5m`",
+        BrokenRule::SOA => "a zone has one, at its apex `@`: remove the others",
+        BrokenRule::NS => "name the servers of the zone: `@ NS ns`",
+        BrokenRule::CNAME_ALONE => {
+            "an alias has no other records: write A and AAAA records instead of it"
+        }
+        BrokenRule::SINGLE => "keep one of them",
+        BrokenRule::TTL_DIFFERS => "give all records of a name and type the same TTL",
+        BrokenRule::NSEC3 => "re-sign the zone with 0 iterations",
+        BrokenRule::LIMIT => "spread the records over several names",
+        _ => return Error::new(place, rule, what),
+    };
+    Error::new(place, rule, what).with_help(help)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::{NameBuf, Rtype};
+
+    const HEAD: &str = "$TTL 60\n@ SOA ns root 1 2 3 4 5\n@ NS ns\nns A 192.0.2.1\n";
+
+    /// Loads the text as `example.org`. Errors are without the file.
+    fn load_text(test: &str, text: &str, old: Option<&Zone>) -> Result<Zone, String> {
+        let file = std::env::temp_dir().join(format!("load-{test}-{}", std::process::id()));
+        std::fs::write(&file, text).expect("a file");
+        let origin = NameBuf::from_text(b"example.org.", Name::ROOT).expect("a name");
+        let key = Arc::new(HashKey::new(std::array::from_fn(|word| word as u64 * 7 + 1)));
+        let loaded = load(&file, origin.as_name(), &key, old);
+        std::fs::remove_file(&file).expect("the file goes");
+        match loaded {
+            Ok((zone, _)) => Ok(zone),
+            Err(failure) => Err(failure.to_string().replace(&file.display().to_string(), "")),
+        }
+    }
+
+    #[test]
+    fn a_zone_is_loaded() {
+        let zone = load_text("good", HEAD, None).expect("a zone");
+        assert_eq!((zone.serial(), zone.count()), (Some(1), (2, 3)));
+        let name = NameBuf::from_text(b"ns.example.org.", Name::ROOT).expect("a name");
+        assert!(zone.set(name.as_name(), Rtype::A).is_some());
+    }
+
+    #[test]
+    fn a_set_with_two_ttls_is_a_warning_at_the_record_that_differs() {
+        let file = std::env::temp_dir().join(format!("load-ttls-{}", std::process::id()));
+        let sets = "www 300 A 192.0.2.9\nwww 300 A 192.0.2.8\nwww 60 A 192.0.2.7\n\
+                    www 5 AAAA 2001:db8::1\n\
+                    a 60 RRSIG A 8 3 60 20300101000000 20200101000000 1 example.org. AA==\n\
+                    a 90 RRSIG NS 8 3 90 20300101000000 20200101000000 1 example.org. AA==\n";
+        std::fs::write(&file, format!("{HEAD}{sets}")).expect("a file");
+        let origin = NameBuf::from_text(b"example.org.", Name::ROOT).expect("a name");
+        let key = Arc::new(HashKey::new([7; image::HASH_KEY_WORDS]));
+        let (zone, summary) = load(&file, origin.as_name(), &key, None).expect("a zone");
+        std::fs::remove_file(&file).expect("the file goes");
+        let messages: Vec<_> = summary.warnings.iter().map(|warning| warning.to_string()).collect();
+        let expected = ":7:1: www.example.org.: this A record has a TTL of 60, an earlier one \
+                        300; the set is served with 60 (give all records of a name and type the \
+                        same TTL)";
+        assert!(messages.len() == 1 && messages[0].ends_with(expected), "{messages:?}");
+        assert_eq!(summary.warnings[0].rule, BrokenRule::TTL_DIFFERS);
+        let name = NameBuf::from_text(b"www.example.org.", Name::ROOT).expect("a name");
+        assert_eq!(zone.set(name.as_name(), Rtype::A).map(|set| set.ttl()), Some(60));
+    }
+
+    #[test]
+    fn compiler_errors_have_their_position() {
+        let text = format!("{HEAD}www CNAME ns\n\nwww A 192.0.2.2\n");
+        let messages = load_text("alias", &text, None).map(drop).expect_err("a CNAME and an A");
+        assert!(
+            messages.starts_with(":7:1: www.example.org.: a CNAME record beside"),
+            "{messages}"
+        );
+
+        let messages =
+            load_text("apex", "ns 60 A 192.0.2.1\n", None).map(drop).expect_err("no SOA");
+        assert!(messages.contains(": the zone example.org. has no SOA"), "{messages}");
+    }
+}

@@ -1,0 +1,270 @@
+//! The store of records on redb: durable, crash-safe.
+//!
+//! Sets are in canonical order, so that a start reads a zone sequentially, and a page is a range. A
+//! group of writes is one entry of a log and one fsync; checkpoints move many groups into the tree.
+//! Reads wait for a checkpoint.
+#![forbid(unsafe_code)]
+
+mod checkpoint;
+mod checkpointer;
+mod files;
+pub mod limits;
+mod migrate;
+mod paced;
+mod read;
+mod replace;
+mod salvage;
+mod shared;
+mod tables;
+mod tree;
+mod verified;
+mod wal;
+mod write;
+
+use files::TreeAccess;
+pub use files::paths;
+use limits::{CACHE_BYTES, FREE_BYTES_EACH, FREE_BYTES_EDIT, FREE_BYTES_MIN, GROUP_BYTES_MAX};
+use records::{PreparedWrite, Reader, RestoreInfo, Revision, Store, StoreError};
+use redb::StorageBackend;
+pub use salvage::{SalvageReport, SalvagedZone, salvage};
+use shared::{SharedStore, StoreOpener};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::{Builder, JoinHandle};
+use verified::ChecksumMismatch;
+use wal::WalGroup;
+
+/// The reading side.
+struct RedbReader(Arc<SharedStore>);
+
+/// A store in two files, which only one process uses.
+pub struct RedbStore {
+    shared: Arc<SharedStore>,
+    /// The checkpoint thread.
+    thread: Option<JoinHandle<()>>,
+    /// Whether no sets of removed zones are left.
+    is_tidy: bool,
+}
+
+impl RedbStore {
+    /// Opens the store of a server; creates it if missing. With `waits`, waits a while for another
+    /// process to release it.
+    ///
+    /// # Errors
+    /// Another process uses it, it is damaged, or it has a newer format; the error says what to do.
+    pub fn open(data_dir: &Path, waits: bool) -> Result<Self, StoreError> {
+        let store = Self::closed(data_dir)?;
+        if waits {
+            store.shared.open_patiently()?
+        } else {
+            store.shared.open()?
+        }
+        Ok(store)
+    }
+
+    /// The store of a server, not yet open: requests fail until [`Store::open`] opens it or
+    /// [`Store::restore`] replaces its files.
+    ///
+    /// # Errors
+    /// No thread could be started.
+    pub fn closed(data_dir: &Path) -> Result<Self, StoreError> {
+        let folder = data_dir.to_owned();
+        let open = move |is_slow: &_| {
+            files::open_files(&folder, &TreeAccess { is_slow, cache_bytes: CACHE_BYTES })
+        };
+        Self::unopened(Some(data_dir.to_owned()), Box::new(open))
+    }
+
+    /// A store on the tree and log that `files` creates, for tests.
+    ///
+    /// # Errors
+    /// As [`RedbStore::open`].
+    pub fn on<T: StorageBackend, L: StorageBackend>(
+        files: impl Fn() -> (T, L) + Send + Sync + 'static,
+    ) -> Result<Self, StoreError> {
+        let open = move |is_slow: &_| {
+            let (tree, log) = files();
+            // The verified pages are cached in `files`.
+            files::open_on(tree, log, &TreeAccess { is_slow, cache_bytes: 64 << 10 })
+        };
+        let store = Self::unopened(None, Box::new(open))?;
+        store.shared.open()?;
+        Ok(store)
+    }
+
+    fn unopened(folder: Option<PathBuf>, opener: StoreOpener) -> Result<Self, StoreError> {
+        let shared = Arc::new(SharedStore::new(folder, opener));
+        let theirs = Arc::clone(&shared);
+        let thread = Builder::new()
+            .name("checkpoint".into())
+            .spawn(move || checkpointer::run(&theirs))
+            .map_err(|error| failed(&format!("no thread for checkpoints: {error}")))?;
+        Ok(Self { shared, thread: Some(thread), is_tidy: false })
+    }
+}
+
+impl Drop for RedbStore {
+    fn drop(&mut self) {
+        self.shared.checkpoints.end();
+        if let Some(thread) = self.thread.take() {
+            // Writes without a checkpoint are in the log.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn failed(why: &str) -> StoreError {
+    StoreError::Failed(why.into())
+}
+
+/// Converts an error of redb.
+fn store_error(error: redb::Error) -> StoreError {
+    match error {
+        redb::Error::Io(error) if is_full(&error) => StoreError::Full,
+        redb::Error::Io(error)
+            if error.get_ref().is_some_and(|why| why.is::<ChecksumMismatch>()) =>
+        {
+            StoreError::Damaged(error.to_string())
+        }
+        redb::Error::DatabaseClosed => StoreError::Closed,
+        redb::Error::Corrupted(why) => StoreError::Damaged(format!("it is damaged ({why})")),
+        error => StoreError::Failed(error.to_string()),
+    }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+impl Store for RedbStore {
+    fn commit(&mut self, writes: Vec<PreparedWrite>) -> Result<(), StoreError> {
+        let Some(first) = writes.first().map(|write| write.revision) else { return Ok(()) };
+        self.shared.mend()?;
+        let bytes: u64 = writes.iter().map(write::bytes).sum();
+        let is_large = bytes > GROUP_BYTES_MAX;
+        let edits = writes.iter().map(|write| write.changes().len() as u64);
+        // Sets may be anywhere, so each needs its own page.
+        let room = FREE_BYTES_EACH * bytes + FREE_BYTES_EDIT * edits.sum::<u64>();
+        self.check_room(if is_large { FREE_BYTES_EACH * bytes } else { room })?;
+        self.is_tidy &= !writes.iter().any(PreparedWrite::is_deletion);
+        let done = match is_large {
+            true => self.file(writes, room),
+            false => self.log(writes, room),
+        };
+        self.outcome(done, first)
+    }
+
+    fn newest(&mut self) -> Result<Revision, StoreError> {
+        self.shared.mend()?;
+        self.reader().revision()
+    }
+
+    fn tidy(&mut self) -> Result<bool, StoreError> {
+        self.shared.mend()?;
+        if self.is_tidy {
+            return Ok(false);
+        }
+        self.check_room(0)?;
+        let settled = checkpointer::settle(&self.shared);
+        let more = match settled.and_then(|()| self.shared.with(|all| write::sweep(&all.database)))
+        {
+            Err(StoreError::Closed) => false,
+            // Writes do not depend on the sweep.
+            Err(why) => return self.shared.reopen().and(Err(why)),
+            Ok(more) => more,
+        };
+        self.is_tidy = !more;
+        Ok(more)
+    }
+
+    fn restore(&mut self, from: &mut dyn Read, write: &RestoreInfo) -> Result<(), StoreError> {
+        match (self.shared.mend(), &self.shared.folder) {
+            (Err(StoreError::Damaged(_)), Some(folder)) => {
+                replace::files(folder, from, write)?;
+                return self.shared.open();
+            }
+            (mended, _) => mended?,
+        }
+        let restored = checkpointer::settle(&self.shared).and_then(|()| {
+            self.shared.with(|opened| {
+                let restored = write::restore(&opened.database, from, write)?;
+                if let Ok(revision) = &restored {
+                    opened.wal.note(*revision)?;
+                }
+                Ok(restored.map(drop))
+            })
+        });
+        match restored {
+            Ok(read) => read,
+            Err(why) => self.outcome(Err(why), write.revision),
+        }
+    }
+
+    fn close(&mut self) {
+        // Writes without a checkpoint are in the log, which the next process reads.
+        let _ = checkpointer::settle(&self.shared);
+        self.shared.close();
+    }
+
+    fn open(&mut self) -> Result<(), StoreError> {
+        self.shared.open_patiently()
+    }
+
+    fn open_now(&mut self) -> Result<(), StoreError> {
+        self.shared.open()
+    }
+
+    fn reader(&self) -> Arc<dyn Reader> {
+        Arc::new(RedbReader(Arc::clone(&self.shared)))
+    }
+}
+
+impl RedbStore {
+    /// Adds a group to the log.
+    fn log(&self, writes: Vec<PreparedWrite>, room: u64) -> Result<(), StoreError> {
+        let group = WalGroup::new(&writes);
+        self.shared.checkpoints.log(writes, room, group.len(), |half, at| {
+            self.shared.with(|opened| Ok(opened.wal.append(half, at, &group)?))
+        })
+    }
+
+    /// Writes a group into the tree, after all earlier ones.
+    fn file(&self, writes: Vec<PreparedWrite>, room: u64) -> Result<(), StoreError> {
+        self.shared.with(|_| Ok(()))?;
+        let newest = writes.last().map_or(Revision::NONE, |write| write.revision);
+        self.shared.checkpoints.put(writes, room);
+        checkpointer::settle(&self.shared)?;
+        self.shared.with(|opened| Ok(opened.wal.note(newest)?))
+    }
+
+    /// The result of writes from a revision on. After an error of the disk, only reading it again
+    /// tells.
+    fn outcome(&self, done: Result<(), StoreError>, first: Revision) -> Result<(), StoreError> {
+        match done {
+            Ok(()) | Err(StoreError::Closed) => done,
+            Err(why) => {
+                let newest = self.shared.reopen().and_then(|()| self.reader().revision());
+                match (newest, why) {
+                    (Ok(newest), _) if newest >= first => Ok(()),
+                    (Err(_), StoreError::Failed(why)) => Err(failed(&format!(
+                        "{why}: it may be on the disk anyway, and is served then once \
+                         the disk works again"
+                    ))),
+                    (_, why) => Err(why),
+                }
+            }
+        }
+    }
+
+    /// Checks for a full disk before any write, so that a refused write does not change the files.
+    /// The log never has more than fits into the tree.
+    fn check_room(&self, bytes: u64) -> Result<(), StoreError> {
+        let free = || self.shared.free_bytes();
+        let needed = FREE_BYTES_MIN + bytes;
+        if free() < needed + self.shared.checkpoints.room() {
+            checkpointer::settle(&self.shared)?;
+        }
+        if free() < needed { Err(StoreError::Full) } else { Ok(()) }
+    }
+}

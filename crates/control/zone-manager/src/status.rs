@@ -1,0 +1,444 @@
+//! The status of a server: one structure for `dunlin status`, `dunlin top` and metrics.
+//!
+//! It is collected from the threads' counters on each request.
+mod api;
+mod histogram;
+mod hosts;
+mod shards;
+mod store;
+mod xdp;
+
+pub use api::ApiStatus;
+pub use histogram::StatusHistogram;
+pub use hosts::HostsStatus;
+pub use shards::ShardStatus;
+pub use store::{StoreStatus, StoreZoneFault};
+pub use xdp::{XdpQueueStatus, XdpStatus};
+
+use crate::hold::HeldZone;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs;
+
+/// The status of a server. Times are seconds since 1970; counters grow while the process lives.
+/// Missing fields have defaults, so that tool and server versions may differ.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Status {
+    /// The version of the binary.
+    pub version: String,
+    /// The process ID.
+    pub pid: u32,
+    /// The server's state.
+    pub state: ServerState,
+    /// When the process started.
+    pub started_seconds: f64,
+    /// When the status was collected.
+    pub gathered_seconds: f64,
+    /// The addresses it answers on, over UDP and TCP.
+    pub listen: Vec<String>,
+    /// The config and its last reload.
+    pub config: ConfigStatus,
+    /// The number of the served image, from 1 in each process.
+    pub generation: u64,
+    /// When that image was published.
+    pub generation_seconds: f64,
+    /// The zones of the config, in order.
+    pub zones: Vec<ZoneStatus>,
+    /// The hosts files of the config, in order.
+    pub hosts: Vec<HostsStatus>,
+    /// The interface served by AF_XDP; `None`: not configured.
+    pub xdp: Option<XdpStatus>,
+    /// Why zones are not saved to disk; `None`: they are, or need not be.
+    pub saving: Option<String>,
+    /// Threads that apply changes and that panicked. Their zones do not change until a restart.
+    pub failed: Vec<String>,
+    /// Workers, then stream threads.
+    pub threads: Vec<ThreadStatus>,
+    /// The stream connections.
+    pub streams: StreamStatus,
+    /// The highest number of queries received by a worker, divided by the mean of all workers.
+    pub imbalance: f64,
+    /// The upstreams, by suffix, in the order of the config.
+    pub upstreams: Vec<UpstreamStatus>,
+    /// The cache of upstream answers; `None`: no forwarding.
+    pub cache: Option<CacheStatus>,
+    /// The store; `None`: not configured.
+    pub store: Option<StoreStatus>,
+    /// The REST API; `None`: not configured.
+    pub api: Option<ApiStatus>,
+    /// The resources the process uses.
+    pub process: Process,
+    /// The most frequent names and clients lately, estimated from samples.
+    pub hot: HottestNames,
+    /// Counters of sampled queries.
+    #[serde(default)]
+    pub tap: TapStatus,
+}
+
+/// The state of a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ServerState {
+    /// Loading zones; not answering yet.
+    #[default]
+    Starting,
+    /// Answering.
+    Serving,
+    /// Answering, but about to stop: send no new clients.
+    Draining,
+}
+
+impl ServerState {
+    /// Every state.
+    pub const ALL: [Self; 3] = [Self::Starting, Self::Serving, Self::Draining];
+
+    /// The name used in metrics and JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Serving => "serving",
+            Self::Draining => "draining",
+        }
+    }
+
+    /// Whether clients should use it.
+    pub fn is_ready(self) -> bool {
+        self == Self::Serving
+    }
+}
+
+/// The running config.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ConfigStatus {
+    /// The file; empty: defaults only.
+    pub file: String,
+    /// When it was last loaded.
+    pub loaded_seconds: f64,
+    /// Successful reloads.
+    pub reloads: u64,
+    /// Refused reloads.
+    pub reloads_refused: u64,
+    /// Why the last reload was refused, a line each; empty if it was not.
+    pub errors: Vec<String>,
+    /// Keys whose new value needs a restart.
+    pub restart_needed: Vec<String>,
+}
+
+/// One zone.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ZoneStatus {
+    /// Its name, with the final dot.
+    pub name: String,
+    /// The file it is loaded from.
+    pub file: String,
+    /// The state of the served content.
+    pub state: ZoneState,
+    /// The serial of the served content.
+    pub serial: Option<u32>,
+    /// Records of the served content.
+    pub records: u64,
+    /// When the served content was loaded; `None`: never.
+    pub loaded_seconds: Option<f64>,
+    /// When the file was last refused, unless it was loaded since.
+    pub refused_seconds: Option<f64>,
+    /// Why it was refused, a line each.
+    pub errors: Vec<String>,
+    /// The file lost most of its names and is held; `None`: it is not held.
+    pub held: Option<HeldZone>,
+    /// Since when a writer has the file open; it is loaded once closed. `None`: no known writer.
+    pub writing_seconds: Option<f64>,
+}
+
+/// What is served for a zone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ZoneState {
+    /// SERVFAIL: never loaded.
+    #[default]
+    Unloaded,
+    /// The content of its file.
+    Current,
+    /// The earlier content of its file; the current one was refused.
+    Behind,
+    /// The copy saved by an earlier process; the file was refused.
+    Saved,
+}
+
+impl ZoneState {
+    /// Every state.
+    pub const ALL: [Self; 4] = [Self::Unloaded, Self::Current, Self::Behind, Self::Saved];
+
+    /// The name used in metrics and JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Unloaded => "unloaded",
+            Self::Current => "current",
+            Self::Behind => "behind",
+            Self::Saved => "saved",
+        }
+    }
+}
+
+/// The counters of one thread.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ThreadStatus {
+    /// `worker-0`, `streams-0`, …
+    pub name: String,
+    /// `udp` or `tcp`.
+    pub transport: String,
+    /// The CPU it is pinned to.
+    pub cpu: Option<usize>,
+    /// Bursts with at least one query.
+    pub bursts: u64,
+    /// Received messages: answered and dropped.
+    pub received: u64,
+    /// Replies sent.
+    pub replied: u64,
+    /// Messages dropped, by reason.
+    pub dropped: BTreeMap<String, u64>,
+    /// Replies by response code.
+    pub rcodes: BTreeMap<String, u64>,
+    /// Replies by query type.
+    pub types: BTreeMap<String, u64>,
+    /// Replies with TC set.
+    pub truncated: u64,
+    /// From reading a query to passing its reply to the kernel.
+    pub latency: StatusHistogram,
+}
+
+/// The resources a process uses.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Process {
+    /// Resident memory in bytes.
+    pub resident_octets: u64,
+    /// CPU time of all threads, user and system.
+    pub cpu_seconds: f64,
+    /// Open file descriptors.
+    pub open_files: u64,
+    /// Maximum open file descriptors.
+    pub open_files_max: u64,
+}
+
+impl Process {
+    /// Reads `/proc/self` (proc(5)) of this process. Unreadable values are 0.
+    pub fn read() -> Self {
+        let text = |file: &str| fs::read_to_string(file).unwrap_or_default();
+        let of_line = |file: &str, head: &str| {
+            let text = text(file);
+            let line = text.lines().find_map(|line| line.strip_prefix(head));
+            line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+        };
+        Self {
+            resident_octets: of_line("/proc/self/status", "VmRSS:") << 10,
+            cpu_seconds: cpu_seconds(&text("/proc/self/stat")).unwrap_or(0.0),
+            // One descriptor is the listing itself.
+            open_files: fs::read_dir("/proc/self/fd")
+                .map_or(0, |all| all.count().saturating_sub(1) as u64),
+            open_files_max: of_line("/proc/self/limits", "Max open files"),
+        }
+    }
+}
+
+/// User and system time of `/proc/PID/stat`: fields 14 and 15, in hundredths of a second, which
+/// Linux uses whatever its own clock rate. The second field may hold blanks and ends with the last
+/// parenthesis.
+fn cpu_seconds(stat: &str) -> Option<f64> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    let mut fields = rest.split_whitespace().skip(11);
+    let (user, system): (f64, f64) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+    Some((user + system) / 100.0)
+}
+
+/// The stream connections of a server.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StreamStatus {
+    /// Open connections.
+    pub open: u64,
+    /// Maximum open connections.
+    pub open_max: u64,
+    /// Bytes of their buffers.
+    pub buffered_octets: u64,
+    /// Maximum bytes of their buffers.
+    pub buffered_octets_max: u64,
+    /// Accepted connections, with those from the old process.
+    pub accepted: u64,
+    /// Connections that the server closed, by reason.
+    pub closed: BTreeMap<String, u64>,
+}
+
+/// An upstream of one suffix.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct UpstreamStatus {
+    /// The suffix, with the final dot.
+    pub suffix: String,
+    /// The server's address and port.
+    pub server: String,
+    /// Whether it responds.
+    pub state: UpstreamState,
+    /// Its smoothed round-trip time, the highest of all threads; `None`: never measured.
+    pub round_trip_seconds: Option<f64>,
+    /// Queries sent.
+    pub sent: u64,
+    /// Usable replies.
+    pub answered: u64,
+    /// Replies that it could not answer.
+    pub refused: u64,
+    /// Queries without a reply in time.
+    pub late: u64,
+    /// Messages that match no query.
+    pub mismatched: u64,
+    /// Open connections to it.
+    pub connections: u64,
+    /// Connections opened so far.
+    pub connections_opened: u64,
+    /// Queries that found no room on a connection.
+    pub connections_full: u64,
+    /// The error of the last connection; `None` after a successful one.
+    pub fault: Option<String>,
+}
+
+/// Whether an upstream responds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum UpstreamState {
+    /// It responds, or was not queried yet.
+    #[default]
+    Up,
+    /// It fails for some threads.
+    Failing,
+    /// It does not respond.
+    Down,
+    /// An operator drained it: it is queried only if no other upstream responds.
+    Drained,
+}
+
+impl UpstreamState {
+    /// Every state.
+    pub const ALL: [Self; 4] = [Self::Up, Self::Failing, Self::Down, Self::Drained];
+
+    /// The name used in metrics and JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Up => "up",
+            Self::Failing => "failing",
+            Self::Down => "down",
+            Self::Drained => "drained",
+        }
+    }
+}
+
+/// The cache of upstream answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CacheStatus {
+    /// Look-ups with a fresh answer.
+    pub hits: u64,
+    /// Look-ups with an expired answer.
+    pub stale: u64,
+    /// Look-ups without an answer.
+    pub misses: u64,
+    /// Cached answers.
+    pub entries: u64,
+    /// Their size in bytes.
+    pub octets: u64,
+    /// Their maximum size in bytes.
+    pub octets_max: u64,
+    /// Clients waiting for an answer.
+    pub waiting: u64,
+    /// Queries refused because their client had too many waiting.
+    pub crowded: u64,
+    /// Queries passed to other threads' caches.
+    pub homes: ShardStatus,
+}
+
+/// The most frequent names and clients.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HottestNames {
+    /// The samples that the shares come from; older ones count less.
+    pub samples: u64,
+    /// Names, the most frequent first.
+    pub names: Vec<HotEntry>,
+    /// Client addresses, the busiest first.
+    pub clients: Vec<HotEntry>,
+}
+
+/// A name or a client.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HotEntry {
+    /// The name or address.
+    pub what: String,
+    /// Its share of all samples, 0 to 1.
+    pub share: f64,
+}
+
+/// Counters of sampled queries.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TapStatus {
+    /// Sampled queries.
+    pub sampled: u64,
+    /// Samples lost because the reader was too slow.
+    pub lost: u64,
+    /// Lines written to the query log.
+    pub logged: u64,
+    /// Lines lost because the query log was too slow.
+    pub log_lost: u64,
+    /// Whether dnstap is configured.
+    pub dnstap_wanted: bool,
+    /// Whether a dnstap reader is connected.
+    pub dnstap_connected: bool,
+    /// dnstap messages sent.
+    pub dnstap_sent: u64,
+    /// dnstap messages lost without a reader, or with one too slow.
+    pub dnstap_lost: u64,
+    /// Reconnections to the dnstap reader.
+    pub dnstap_reconnects: u64,
+}
+
+/// What to do about threads that panicked; `None`: none did.
+pub fn failed_threads(names: &[String]) -> Option<String> {
+    let text =
+        format!("{} ended: served zones no longer change; restart the server", names.join(" and "));
+    (!names.is_empty()).then_some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn state_names_equal_their_json() {
+        for state in ServerState::ALL {
+            assert_eq!(serde_json::to_value(state).unwrap(), state.name());
+        }
+        for state in ZoneState::ALL {
+            assert_eq!(serde_json::to_value(state).unwrap(), state.name());
+        }
+    }
+
+    #[test]
+    fn status_of_another_version_is_read() {
+        let older = r#"{"version": "0.0.9", "state": "serving", "new": 1, "zones": [{}]}"#;
+        let status: Status = serde_json::from_str(older).unwrap();
+        assert_eq!((status.version.as_str(), status.state), ("0.0.9", ServerState::Serving));
+        assert_eq!(status.zones, [ZoneStatus::default()]);
+    }
+
+    #[test]
+    fn process_reads_its_own_status() {
+        let process = Process::read();
+        assert!(process.resident_octets > 100 << 10, "{process:?}");
+        assert!((1..process.open_files_max).contains(&process.open_files), "{process:?}");
+        let stat = "7 (a ) b) S 1 7 7 0 -1 4194304 100 0 0 0 250 50 0 0 20 0 1 0 5 1 1";
+        assert_eq!(cpu_seconds(stat), Some(3.0));
+        assert_eq!(cpu_seconds("7 (a) S 1"), None);
+    }
+}

@@ -1,0 +1,51 @@
+//! Status of the store.
+use serde::{Deserialize, Serialize};
+
+/// The store of records written through the server.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StoreStatus {
+    /// The file of its tree; the log is next to it.
+    pub file: String,
+    /// Bytes of both files.
+    pub octets: u64,
+    /// Free bytes on its disk.
+    pub free_octets: u64,
+    /// The newest revision.
+    pub revision: u64,
+    /// Zones in it.
+    pub zones: u64,
+    /// Their record sets.
+    pub rrsets: u64,
+    /// Why it cannot be used, and what to do; `None`: it works. Zones read before stay served;
+    /// others answer SERVFAIL.
+    pub fault: Option<String>,
+    /// Why it is read-only, as on a full disk; `None`: it is not.
+    pub writes_refused: Option<String>,
+    /// Its zones that answer SERVFAIL because they cannot be read.
+    pub servfail: u64,
+    /// The first of these, by name.
+    pub servfail_zones: Vec<StoreZoneFault>,
+    /// Why the list of its zones is incomplete; `None`: it is complete.
+    pub list_fault: Option<String>,
+}
+
+impl StoreStatus {
+    /// Whether it accepts reads and writes, and serves all its zones.
+    pub fn is_fine(&self) -> bool {
+        self.fault.is_none()
+            && self.writes_refused.is_none()
+            && self.servfail == 0
+            && self.list_fault.is_none()
+    }
+}
+
+/// A zone of the store that answers SERVFAIL.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StoreZoneFault {
+    /// Its name, with the final dot.
+    pub name: String,
+    /// Why it cannot be read.
+    pub reason: String,
+}

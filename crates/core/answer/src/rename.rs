@@ -1,0 +1,300 @@
+//! Rewrites: a query is answered as a query for another name, and the names of the reply are then
+//! translated back.
+//!
+//! Signatures do not survive a translation, so the rewritten query does not request DNSSEC.
+use crate::classify::Classifier;
+use crate::counters::AnswerCounts;
+use crate::limits::RELAYED_DATA_MAX;
+use crate::reply_room::ReplyRoom;
+use crate::respond::Responder;
+use crate::rrl::RrlReply;
+use crate::{Disposition, cookies, resolver};
+use core::mem;
+use image::RewriteRule;
+use packet::Packet;
+use wire::{
+    Composer, Flags, HEADER_LEN, Name, NameBuf, NoSpace, Query, RdataField, Record, Records, Rtype,
+    Suffixes, expanded,
+};
+
+/// Bytes of the longest header and question.
+const QUESTION_END_MAX: usize = HEADER_LEN + Name::LEN_MAX + 4;
+/// Bytes of data that may grow when its names are translated.
+const DATA_MAX: usize = RELAYED_DATA_MAX - 4 * Name::LEN_MAX;
+/// Offset of the record counts in a header.
+const COUNTS_AT: usize = 6;
+const AUTHORITY: usize = 1;
+const ADDITIONAL: usize = 2;
+
+/// Header and question as the client sent them.
+struct EchoedQuestion {
+    bytes: [u8; QUESTION_END_MAX],
+    len: usize,
+}
+
+impl EchoedQuestion {
+    fn new(packet: &Packet<'_>, query: &Query) -> Self {
+        let mut asked = Self { bytes: [0; QUESTION_END_MAX], len: query.question_end };
+        asked.bytes[..asked.len].copy_from_slice(&packet.buf[..asked.len]);
+        asked
+    }
+
+    fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+impl<'w> Responder<'_, '_, 'w> {
+    /// Answers a query by a rewrite rule, as [`answer`](Self::answer) does; `None`: deferred.
+    #[inline(never)]
+    pub(crate) fn answer_renamed(
+        &mut self,
+        classifier: &Classifier<'_, 'w>,
+        number: u16,
+        query: &mut Query,
+        packet: &mut Packet<'_>,
+        answer_counts: &mut AnswerCounts,
+    ) -> Option<Disposition<'w>> {
+        let options = cookies::options(self.policy, self.now, query, packet, self.cookies);
+        self.forwarding.may_forward = self.may_forward(query, packet);
+        let (asked, tail_len) =
+            (EchoedQuestion::new(packet, query), packet.len - query.question_end);
+        self.forwarding.is_final = !self.save_tail(query, packet);
+        let rule = self.policy.rewrites.get(number.into())?;
+        let dnssec_ok = query.dnssec_ok();
+        if rename(rule, query, packet).is_none() {
+            return self
+                .compose(query, &Disposition::NameTooLong, packet, &options, answer_counts)
+                .ok();
+        }
+        let disposition = classifier.classify_renamed(query, packet);
+        // A cached answer for the other name is not confirmed: it is found only through the
+        // rewrite.
+        let map = mem::take(&mut self.forwarding.map);
+        let answered = loop {
+            let missing = match self.compose(query, &disposition, packet, &options, answer_counts) {
+                Ok(answered) => break Some(answered),
+                Err(missing) => missing,
+            };
+            packet.buf[..asked.len].copy_from_slice(asked.as_bytes());
+            let tail = packet.buf[asked.len..].iter_mut().zip(&self.tail[..]);
+            tail.take(tail_len).for_each(|(into, byte)| *into = *byte);
+            let name = if missing.first { &query.name } else { &*self.alias };
+            let key = resolver::key(self.key, name, query);
+            if self.forwarding.resolver.request(&key, missing.group, packet) {
+                break None;
+            }
+            self.forwarding.is_final = true;
+            put_question(query, packet);
+        };
+        self.forwarding.map = map;
+        let answered = answered?;
+        let limit =
+            ReplyRoom::new(self.policy, query, packet.transport, packet.buf.len(), &options).limit;
+        let revert = NameRestorer { rule, suffixes: self.suffixes };
+        let (records_end, was_cut) = revert.all(&asked, query.question_end, limit, packet);
+        answer_counts.truncated += u32::from(was_cut);
+        if dnssec_ok {
+            // RFC 3225 §3: the DO bit is copied. The OPT record ends the reply.
+            packet.buf[records_end + 7] |= 0x80;
+        }
+        Some(match answered {
+            Disposition::Answered(answered) => {
+                let (question_end, records_end) = (asked.len as u16, records_end as u16);
+                Disposition::Answered(RrlReply { question_end, records_end, ..answered })
+            }
+            other => other,
+        })
+    }
+}
+
+/// Replaces the question by that for the other name; `None` if the name is too long.
+fn rename(rule: &RewriteRule, query: &mut Query, packet: &mut Packet<'_>) -> Option<()> {
+    let name = rule.apply(&query.name).ok()?;
+    let question_end = HEADER_LEN + name.as_name().len() + 4;
+    packet.buf.get(..question_end)?;
+    query.name.set(name.as_name());
+    query.question_end = question_end;
+    if let Some(edns) = &mut query.edns {
+        edns.dnssec_ok = false;
+    }
+    put_question(query, packet);
+    Some(())
+}
+
+fn put_question(query: &Query, packet: &mut Packet<'_>) {
+    let (name, tail) = packet.buf[HEADER_LEN..query.question_end]
+        .split_at_mut(query.question_end - HEADER_LEN - 4);
+    name.copy_from_slice(query.name.as_bytes());
+    let ([t0, t1], [c0, c1]) = (query.rtype.0.to_be_bytes(), query.class.0.to_be_bytes());
+    tail.copy_from_slice(&[t0, t1, c0, c1]);
+}
+
+/// Translates the names of a reply back.
+struct NameRestorer<'r> {
+    rule: &'r RewriteRule,
+    suffixes: &'r mut Suffixes,
+}
+
+impl NameRestorer<'_> {
+    /// Turns the reply to the rewritten question, which ends at `question_end`, into one to the
+    /// client's question. The reply moves to the end of its buffer and is rewritten before it;
+    /// `limit` is its largest length. A record set that does not fit is left out and the reply
+    /// truncated, also where the buffer has too little room for both. Returns the end of the
+    /// records, and whether the reply was truncated here.
+    fn all(
+        self,
+        asked: &EchoedQuestion,
+        question_end: usize,
+        limit: usize,
+        packet: &mut Packet<'_>,
+    ) -> (usize, bool) {
+        let counts = counts(packet.buf);
+        let opt_len = packet.len - opt_at(packet.message(), question_end, counts);
+        let front_len = packet.buf.len() - packet.len;
+        packet.buf.copy_within(..packet.len, front_len);
+        let (front, message) = packet.buf.split_at_mut(front_len);
+        let header: [u8; HEADER_LEN] = *message.first_chunk().unwrap_or(&[0; HEADER_LEN]);
+        let written =
+            front.get_mut(..asked.len).map(|front| front.copy_from_slice(asked.as_bytes()));
+        let written = written.ok_or(NoSpace).and_then(|()| {
+            let limit = limit.saturating_sub(opt_len).min(front_len);
+            let mut out = Composer::new(front, asked.len, limit, self.suffixes);
+            let records = Records::new(message, question_end, counts.map(usize::from).iter().sum());
+            let counts = put_all(self.rule, records, counts, &mut out)?;
+            Ok((counts, out.len()))
+        });
+        let (counts, at) = written.unwrap_or(([0; 3], asked.len));
+        packet.buf[HEADER_LEN..asked.len].copy_from_slice(&asked.as_bytes()[HEADER_LEN..]);
+        packet.buf.copy_within(packet.buf.len() - opt_len.., at);
+        packet.len = at + opt_len;
+        let mut flags = u16::from_be_bytes([header[2], header[3]]) & !Flags::AD;
+        let was_cut = written.is_err() && flags & Flags::TC == 0;
+        flags |= if was_cut { Flags::TC } else { 0 };
+        packet.buf[..HEADER_LEN].copy_from_slice(&header);
+        packet.buf[2..4].copy_from_slice(&flags.to_be_bytes());
+        let additional = counts[ADDITIONAL] + u16::from(opt_len > 0);
+        for (index, count) in [counts[0], counts[1], additional].into_iter().enumerate() {
+            let at = COUNTS_AT + 2 * index;
+            packet.buf[at..at + 2].copy_from_slice(&count.to_be_bytes());
+        }
+        (at, was_cut)
+    }
+}
+
+fn counts(message: &[u8]) -> [u16; 3] {
+    [0, 1, 2].map(|index| {
+        let at = COUNTS_AT + 2 * index;
+        message.get(at..at + 2).map_or(0, |count| u16::from_be_bytes([count[0], count[1]]))
+    })
+}
+
+/// The offset of the OPT record, which ends a reply.
+fn opt_at(message: &[u8], question_end: usize, counts: [u16; 3]) -> usize {
+    let mut records = Records::new(message, question_end, counts.map(usize::from).iter().sum());
+    loop {
+        let at = records.at();
+        match records.next() {
+            Some(Ok(record)) if record.rtype != Rtype::OPT => {}
+            Some(Ok(_)) => return at,
+            _ => return message.len(),
+        }
+    }
+}
+
+/// Puts the records; returns the count of each section, without OPT.
+fn put_all(
+    rule: &RewriteRule,
+    mut records: Records<'_>,
+    counts: [u16; 3],
+    out: &mut Composer<'_>,
+) -> Result<[u16; 3], NoSpace> {
+    let mut put = [0; 3];
+    for (section, count) in counts.into_iter().enumerate() {
+        let mark = out.mark();
+        for record in records.by_ref().take(count.into()) {
+            let record = record.map_err(|_| NoSpace)?;
+            match put_record(rule, &record, section, out) {
+                Ok(is_put) => put[section] += u16::from(is_put),
+                // Additional records are optional.
+                Err(NoSpace) if section == ADDITIONAL => {
+                    out.rewind(mark);
+                    put[section] = 0;
+                    return Ok(put);
+                }
+                Err(NoSpace) => return Err(NoSpace),
+            }
+        }
+    }
+    Ok(put)
+}
+
+/// Puts a record, unless it proves something about a translated name.
+fn put_record(
+    rule: &RewriteRule,
+    record: &Record<'_>,
+    section: usize,
+    out: &mut Composer<'_>,
+) -> Result<bool, NoSpace> {
+    if matches!(record.rtype, Rtype::OPT | Rtype::RRSIG | Rtype::NSEC | Rtype::NSEC3) {
+        return Ok(false);
+    }
+    let owner = record.owner().map_err(|_| NoSpace)?;
+    // A negative answer needs an SOA whose zone contains the client's name.
+    let is_zone = section == AUTHORITY && rule.to.as_name().is_within(owner.as_name());
+    let called = if is_zone { Some(rule.from.clone()) } else { rule.revert(owner.as_name()) };
+    out.put_name(called.unwrap_or(owner).as_name())?;
+    let ([t0, t1], [c0, c1]) = (record.rtype.0.to_be_bytes(), record.class.0.to_be_bytes());
+    let [l0, l1, l2, l3] = record.ttl.to_be_bytes();
+    out.put_array([t0, t1, c0, c1, l0, l1, l2, l3])?;
+    if record.data().len() > DATA_MAX {
+        // No type has both names and data of this length.
+        return out.put_rdata(record.rtype, record.data()).map(|()| true);
+    }
+    let (mut buffer, mut data) = ([0; RELAYED_DATA_MAX], [0; RELAYED_DATA_MAX]);
+    let written_out = record.expand(&mut buffer).map_err(|_| NoSpace)?;
+    let len = revert_data(rule, record.rtype, written_out, &mut data).ok_or(NoSpace)?;
+    out.put_rdata(record.rtype, &data[..len]).map(|()| true)
+}
+
+/// Where a type's data has names that are translated.
+fn names(rtype: Rtype) -> &'static [RdataField] {
+    match rtype {
+        // RFC 9460 §2.2.
+        Rtype::SVCB | Rtype::HTTPS => &[RdataField::Octets(2), RdataField::Name],
+        _ => expanded(rtype),
+    }
+}
+
+/// Copies data and translates its names; returns its length.
+fn revert_data(
+    rule: &RewriteRule,
+    rtype: Rtype,
+    mut rest: &[u8],
+    into: &mut [u8],
+) -> Option<usize> {
+    let mut len = 0;
+    let mut put = |bytes: &[u8]| -> Option<()> {
+        into.get_mut(len..len + bytes.len())?.copy_from_slice(bytes);
+        len += bytes.len();
+        Some(())
+    };
+    for field in names(rtype) {
+        match field {
+            RdataField::Octets(count) => {
+                let (bytes, behind) = rest.split_at_checked(*count)?;
+                put(bytes)?;
+                rest = behind;
+            }
+            RdataField::Name => {
+                let name = Name::parse(rest).ok()?;
+                // The root stands for no name (RFC 2782, RFC 9460 §2.5, RFC 7505 §3).
+                let called = rule.revert(name).filter(|_| !name.is_root());
+                put(called.as_ref().map_or(name, NameBuf::as_name).as_bytes())?;
+                rest = &rest[name.len()..];
+            }
+        }
+    }
+    put(rest)?;
+    Some(len)
+}

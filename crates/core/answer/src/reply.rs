@@ -1,0 +1,339 @@
+//! Composes record sets into the reply, section by section, each whole or not at all.
+use crate::SmallRng;
+use crate::ede::Ede;
+use crate::reply_room::ReplyRoom;
+use image::{Node, RecordSet, same};
+use packet::Transport;
+use wire::{Composer, Flags, HEADER_LEN, Name, NameBuf, NoSpace, Query, Rcode, Rtype, Suffixes};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReplySection {
+    Answer,
+    Authority,
+    Additional,
+}
+
+/// The owner name of a record set.
+#[derive(Clone, Copy)]
+pub(crate) enum OwnerName<'n> {
+    /// A pointer to this offset in the question's name.
+    Question(usize),
+    /// A name to write.
+    Name(Name<'n>),
+}
+
+const POINTER: u16 = 0xc000;
+
+/// A reply while it is composed.
+pub(crate) struct ReplyWriter<'r> {
+    pub(crate) query: &'r Query,
+    pub(crate) transport: Transport,
+    pub(crate) out: Composer<'r>,
+    /// AA and TC.
+    pub(crate) flags: u16,
+    pub(crate) rcode: Rcode,
+    pub(crate) ede: Option<Ede>,
+    /// Records in answer, authority and additional section.
+    pub(crate) counts: [u16; 3],
+    /// Whether a wildcard or a DNAME synthesized the answer.
+    pub(crate) is_synthesized: bool,
+    random: &'r mut SmallRng,
+}
+
+impl<'r> ReplyWriter<'r> {
+    /// A reply in the buffer of its query.
+    #[inline(always)]
+    pub(crate) fn new(
+        buf: &'r mut [u8],
+        room: ReplyRoom,
+        query: &'r Query,
+        transport: Transport,
+        suffixes: &'r mut Suffixes,
+        random: &'r mut SmallRng,
+    ) -> Self {
+        let out = Composer::new(buf, query.question_end, room.records, suffixes);
+        let (rcode, ede) = (Rcode::NoError, None);
+        let (counts, is_synthesized) = ([0; 3], false);
+        Self { query, transport, out, flags: 0, rcode, ede, counts, is_synthesized, random }
+    }
+
+    /// Sets the response code and the extended error.
+    pub(crate) fn fail(&mut self, rcode: Rcode, ede: Option<Ede>) {
+        self.rcode = rcode;
+        self.ede = ede;
+    }
+
+    /// Sets or clears AA (RFC 1035 §4.1.1).
+    #[inline]
+    pub(crate) fn set_authoritative(&mut self, authoritative: bool) {
+        self.flags = self.flags & !Flags::AA | if authoritative { Flags::AA } else { 0 };
+    }
+
+    /// Sets TC: a required record set did not fit.
+    pub(crate) fn truncate(&mut self) {
+        self.flags |= Flags::TC;
+    }
+
+    #[inline]
+    pub(crate) fn is_truncated(&self) -> bool {
+        self.flags & Flags::TC != 0
+    }
+
+    /// Puts a record set, with its signatures if requested; whole or not at all.
+    ///
+    /// # Errors
+    /// [`NoSpace`] if it does not fit.
+    #[inline]
+    pub(crate) fn put(
+        &mut self,
+        section: ReplySection,
+        owner: OwnerName<'_>,
+        set: &RecordSet<'_>,
+        node: Node<'_>,
+        ttl: u32,
+    ) -> Result<(), NoSpace> {
+        let mark = self.out.mark();
+        let dnssec = self.query.dnssec_ok();
+        let put = self.put_records(owner, set, ttl).and_then(|()| match dnssec {
+            true => self.put_signatures(owner, set.rtype(), node, ttl),
+            false => Ok(0),
+        });
+        match put {
+            Ok(signatures) => {
+                self.counts[section as usize] += set.count() as u16 + signatures;
+                Ok(())
+            }
+            Err(NoSpace) => {
+                self.out.rewind(mark);
+                Err(NoSpace)
+            }
+        }
+    }
+
+    /// Puts a required set: if it does not fit, the reply is truncated.
+    #[inline]
+    pub(crate) fn put_needed(
+        &mut self,
+        section: ReplySection,
+        owner: OwnerName<'_>,
+        set: &RecordSet<'_>,
+        node: Node<'_>,
+    ) {
+        if self.put(section, owner, set, node, set.ttl()).is_err() {
+            self.truncate();
+        }
+    }
+
+    /// Puts a synthesized CNAME (RFC 6672 §3.1).
+    ///
+    /// # Errors
+    /// [`NoSpace`] if it does not fit.
+    pub(crate) fn put_cname(
+        &mut self,
+        owner: OwnerName<'_>,
+        ttl: u32,
+        target: Name<'_>,
+    ) -> Result<(), NoSpace> {
+        let mark = self.out.mark();
+        let put = self
+            .put_head(owner, Rtype::CNAME, ttl)
+            .and_then(|()| self.out.put_rdata(Rtype::CNAME, target.as_bytes()));
+        match put {
+            Ok(()) => self.counts[ReplySection::Answer as usize] += 1,
+            Err(NoSpace) => self.out.rewind(mark),
+        }
+        put
+    }
+
+    pub(crate) fn put_chaos_text(&mut self, text: &[u8]) {
+        let len = text.len().min(255);
+        let head = [0xc0, HEADER_LEN as u8, 0, 16, 0, 3, 0, 0, 0, 0];
+        let put = self.out.put_array(head).and_then(|()| {
+            self.out.put_array((len as u16 + 1).to_be_bytes())?;
+            self.out.put_array([len as u8])?;
+            self.out.put(&text[..len])
+        });
+        match put {
+            Ok(()) => self.counts[ReplySection::Answer as usize] += 1,
+            Err(NoSpace) => self.truncate(),
+        }
+    }
+
+    /// Address sets start at a random record, so that all addresses are used equally.
+    fn put_records(
+        &mut self,
+        owner: OwnerName<'_>,
+        set: &RecordSet<'_>,
+        ttl: u32,
+    ) -> Result<(), NoSpace> {
+        let (rtype, count) = (set.rtype(), set.count());
+        let rotates = rtype.fixed_rdata_len().is_some() && count > 1;
+        let start = if rotates { self.random.below(count) } else { 0 };
+        let mut records = set.records().skip(start).chain(set.records().take(start));
+        records.try_for_each(|data| self.put_record(owner, rtype, ttl, data))
+    }
+
+    fn put_head(&mut self, owner: OwnerName<'_>, rtype: Rtype, ttl: u32) -> Result<(), NoSpace> {
+        match owner {
+            OwnerName::Question(at) => {
+                self.out.put_array((POINTER | (HEADER_LEN + at) as u16).to_be_bytes())?;
+            }
+            OwnerName::Name(name) => self.out.put_name(name)?,
+        }
+        let (rtype, ttl) = (rtype.0.to_be_bytes(), ttl.to_be_bytes());
+        self.out.put_array([rtype[0], rtype[1], 0, 1, ttl[0], ttl[1], ttl[2], ttl[3]])
+    }
+
+    pub(crate) fn put_record(
+        &mut self,
+        owner: OwnerName<'_>,
+        rtype: Rtype,
+        ttl: u32,
+        rdata: &[u8],
+    ) -> Result<(), NoSpace> {
+        self.put_head(owner, rtype, ttl)?;
+        self.out.put_rdata(rtype, rdata)
+    }
+
+    /// Puts the signatures over one set of a node. Their TTL is that of the set (RFC 4034 §3).
+    fn put_signatures(
+        &mut self,
+        owner: OwnerName<'_>,
+        covered: Rtype,
+        node: Node<'_>,
+        ttl: u32,
+    ) -> Result<u16, NoSpace> {
+        let Some(all) = node.set(Rtype::RRSIG).filter(|_| covered != Rtype::RRSIG) else {
+            return Ok(0);
+        };
+        let mut count = 0;
+        for signature in all.records() {
+            if signature.starts_with(&covered.0.to_be_bytes()) {
+                self.put_record(owner, Rtype::RRSIG, ttl, signature)?;
+                count += 1;
+            }
+        }
+        Ok(count)
+    }
+
+    /// Puts all signatures of a node, each with the TTL of the set that it covers.
+    ///
+    /// # Errors
+    /// [`NoSpace`] if they do not fit.
+    pub(crate) fn put_all_signatures(
+        &mut self,
+        owner: OwnerName<'_>,
+        all: &RecordSet<'_>,
+        node: Node<'_>,
+    ) -> Result<(), NoSpace> {
+        let mark = self.out.mark();
+        for signature in all.records() {
+            let covered =
+                signature.first_chunk().map_or(Rtype(0), |c| Rtype(u16::from_be_bytes(*c)));
+            let ttl = node.set(covered).map_or(all.ttl(), |set| set.ttl());
+            if let Err(NoSpace) = self.put_record(owner, Rtype::RRSIG, ttl, signature) {
+                self.out.rewind(mark);
+                return Err(NoSpace);
+            }
+        }
+        self.counts[ReplySection::Answer as usize] += all.count() as u16;
+        Ok(())
+    }
+
+    /// Puts the zone's SOA into a negative answer. `in_question` is the offset of the origin in the
+    /// question's name, if it is there.
+    pub(crate) fn put_negative_soa(
+        &mut self,
+        origin: Name<'_>,
+        in_question: Option<usize>,
+        apex: Node<'_>,
+    ) {
+        let Some(set) = apex.set(Rtype::SOA) else { return };
+        let Some((ttl, data)) = negative_soa(apex) else { return };
+        let owner = in_question.map_or(OwnerName::Name(origin), OwnerName::Question);
+        let put = match (owner, self.query.dnssec_ok()) {
+            (OwnerName::Question(at), false) => self.put_soa_fast(origin, at, ttl, data),
+            _ => self.put(ReplySection::Authority, owner, &set, apex, ttl),
+        };
+        if put.is_err() {
+            self.truncate();
+        }
+    }
+
+    /// The most frequent negative answer: owner, MNAME and RNAME all point into the question.
+    fn put_soa_fast(
+        &mut self,
+        origin: Name<'_>,
+        at: usize,
+        ttl: u32,
+        data: &[u8],
+    ) -> Result<(), NoSpace> {
+        let mark = self.out.mark();
+        let put = self.put_head(OwnerName::Question(at), Rtype::SOA, ttl).and_then(|()| {
+            let length_at = self.out.len();
+            self.out.put_array([0; 2])?;
+            let rest = self.put_name_under(origin, at, data)?;
+            let numbers = self.put_name_under(origin, at, rest)?;
+            self.out.put(numbers)?;
+            self.out.patch_u16(length_at, (self.out.len() - length_at - 2) as u16);
+            Ok(())
+        });
+        match put {
+            Ok(()) => self.counts[ReplySection::Authority as usize] += 1,
+            Err(NoSpace) => self.out.rewind(mark),
+        }
+        put
+    }
+
+    /// Puts the name at the start of `data`. A name below the origin ends with a pointer to the
+    /// origin, at `at` in the question's name. Returns the rest of the data.
+    fn put_name_under<'d>(
+        &mut self,
+        origin: Name<'_>,
+        at: usize,
+        data: &'d [u8],
+    ) -> Result<&'d [u8], NoSpace> {
+        if let Some((prefix, rest)) = under(origin, data) {
+            self.out.put(prefix)?;
+            self.out.put_array((POINTER | (HEADER_LEN + at) as u16).to_be_bytes())?;
+            return Ok(rest);
+        }
+        let name = Name::parse(data).map_err(|_| NoSpace)?;
+        self.out.put_name(name)?;
+        Ok(&data[name.len()..])
+    }
+}
+
+/// The TTL of a negative answer, the lower of the SOA's TTL and MINIMUM (RFC 2308 §3), and the SOA
+/// data.
+pub(crate) fn negative_soa(apex: Node<'_>) -> Option<(u32, &[u8])> {
+    let set = apex.set(Rtype::SOA)?;
+    let data = set.records().next()?;
+    let minimum = data.last_chunk().map_or(0, |minimum| u32::from_be_bytes(*minimum));
+    Some((set.ttl().min(minimum), data))
+}
+
+/// Splits the name at the start of `data` if it lies below the origin in the same case: its labels
+/// below the origin, and the data behind the name.
+pub(crate) fn under<'d>(origin: Name<'_>, data: &'d [u8]) -> Option<(&'d [u8], &'d [u8])> {
+    let mut at = 0;
+    loop {
+        let rest = data.get(at..)?;
+        let len = usize::from(*rest.first()?);
+        if at > 0
+            && let Some((head, behind)) = rest.split_at_checked(origin.len())
+            && same(head, origin.as_bytes())
+        {
+            return Some((&data[..at], behind));
+        }
+        if len == 0 {
+            return None;
+        }
+        at += 1 + len;
+    }
+}
+
+/// Makes a name relative to a zone's origin absolute.
+pub(crate) fn absolute(relative: &[u8], origin: Name<'_>) -> NameBuf {
+    NameBuf::joined(relative, origin).unwrap_or(NameBuf::root())
+}

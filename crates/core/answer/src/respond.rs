@@ -1,0 +1,292 @@
+//! The second pass: each query is answered in place.
+use crate::classify::Classifier;
+use crate::cname_chain::CnameChain;
+use crate::cookies::{self, CookieMemo, ReplyOptions};
+use crate::counters::{AnswerCounts, TYPE_OTHER, type_index};
+use crate::ede::Ede;
+use crate::fast_path::{ShortReplies, put_cookie};
+use crate::finish;
+use crate::limits::TAIL_MAX;
+use crate::reply::ReplyWriter;
+use crate::reply_room::ReplyRoom;
+use crate::rrl::{RrlClass, RrlReply};
+use crate::solve::{self, ChainScratch, ChainStart, ForwardConfig, MissingName};
+use crate::{Disposition, Now, Policy, SmallRng, chaos, resolver};
+use image::{HashKey, ZoneTable};
+use packet::{BURST_MAX, DropReason, Packet, Verdict};
+use wire::{Class, FastParse, QName, Query, QueryFault, Rcode, Rtype, Suffixes};
+
+/// State of the second pass.
+pub(crate) struct Responder<'b, 'e, 'w> {
+    pub(crate) zones: &'w dyn ZoneTable,
+    pub(crate) key: &'w HashKey,
+    pub(crate) policy: &'b Policy<'b>,
+    pub(crate) now: Now,
+    pub(crate) suffixes: &'b mut Suffixes,
+    pub(crate) alias: &'b mut QName,
+    pub(crate) chain: &'b mut CnameChain,
+    pub(crate) cookies: &'b mut CookieMemo,
+    pub(crate) tail: &'b mut [u8; TAIL_MAX],
+    pub(crate) random: SmallRng,
+    pub(crate) forwarding: ForwardConfig<'e>,
+}
+
+impl<'w> Responder<'_, '_, 'w> {
+    #[inline(never)]
+    pub(crate) fn answer_all(
+        &mut self,
+        classifier: &mut Classifier<'_, 'w>,
+        fast_parses: &[FastParse; BURST_MAX],
+        queries: &mut [Query; BURST_MAX],
+        dispositions: &mut [Disposition<'w>; BURST_MAX],
+        packets: &mut [Packet<'_>],
+        answer_counts: &mut AnswerCounts,
+    ) {
+        let mut short_replies = ShortReplies::new(self.key, self.policy);
+        for (((packet, fast_parse), query), disposition) in
+            packets.iter_mut().zip(fast_parses).zip(queries).zip(dispositions)
+        {
+            if let Disposition::Fast(fast_path) = disposition
+                && let Some((rcode, len)) = short_replies.answer(fast_path, fast_parse, packet.buf)
+            {
+                (packet.len, packet.verdict) = (len, Verdict::Reply);
+                answer_counts.count(rcode, fast_parse.rtype == Rtype::AAAA);
+            } else {
+                self.answer_other(classifier, query, disposition, packet, answer_counts);
+            }
+        }
+    }
+
+    /// Not inlined, so that replies from the cache need no stack frame: this saves them 25
+    /// instructions.
+    #[inline(never)]
+    fn answer_other(
+        &mut self,
+        classifier: &mut Classifier<'_, 'w>,
+        query: &mut Query,
+        disposition: &mut Disposition<'w>,
+        packet: &mut Packet<'_>,
+        answer_counts: &mut AnswerCounts,
+    ) {
+        if !matches!(disposition, Disposition::Cached(_)) {
+            self.answer_fully(classifier, query, disposition, packet, answer_counts);
+        }
+    }
+
+    /// Answers a packet on the full path.
+    #[inline(never)]
+    fn answer_fully(
+        &mut self,
+        classifier: &mut Classifier<'_, 'w>,
+        query: &mut Query,
+        disposition: &mut Disposition<'w>,
+        packet: &mut Packet<'_>,
+        answer_counts: &mut AnswerCounts,
+    ) {
+        if let Disposition::Fast(_) | Disposition::NotCached = disposition {
+            *disposition = classifier.classify_fully(query, packet);
+        }
+        packet.verdict = match disposition {
+            Disposition::Fault(QueryFault::Short) => Verdict::Drop(DropReason::Short),
+            Disposition::Fault(QueryFault::Response) => Verdict::Drop(DropReason::Response),
+            Disposition::Dropped(reason) => Verdict::Drop(*reason),
+            _ => {
+                let answered = match disposition {
+                    Disposition::Renamed(rule) => {
+                        self.answer_renamed(classifier, *rule, query, packet, answer_counts)
+                    }
+                    _ => self.answer(query, disposition, packet, answer_counts),
+                };
+                let verdict = if answered.is_some() { Verdict::Reply } else { Verdict::Deferred };
+                *disposition = answered.unwrap_or(Disposition::Deferred);
+                verdict
+            }
+        };
+    }
+
+    /// Adds cookies to fast replies.
+    #[inline(never)]
+    pub(crate) fn add_cookies(
+        &mut self,
+        fast_parses: &[FastParse; BURST_MAX],
+        dispositions: &mut [Disposition<'w>; BURST_MAX],
+        packets: &mut [Packet<'_>],
+    ) {
+        let Some(secret) = self.policy.cookie_secrets.first() else { return };
+        for ((packet, fast_parse), disposition) in
+            packets.iter_mut().zip(fast_parses).zip(dispositions)
+        {
+            if !matches!(disposition, Disposition::Fast(_)) || fast_parse.cookie().is_empty() {
+                continue;
+            }
+            let known = fast_parse
+                .whole_cookie()
+                .filter(|cookie| self.cookies.has(secret, self.now, packet.client.ip(), cookie));
+            match known {
+                Some(own) => {
+                    packet.len = put_cookie(packet.buf, packet.len, own);
+                    *disposition = Disposition::Proven;
+                }
+                None => self.add_new_cookie(fast_parse, disposition, packet),
+            }
+        }
+    }
+
+    /// Adds a cookie that is new or not verified yet.
+    #[inline(never)]
+    fn add_new_cookie(
+        &mut self,
+        fast_parse: &FastParse,
+        disposition: &mut Disposition<'w>,
+        packet: &mut Packet<'_>,
+    ) {
+        let (secrets, client) = (self.policy.cookie_secrets, packet.client.ip());
+        let reply_cookie =
+            self.cookies.reply_cookie(secrets, self.now, client, fast_parse.cookie());
+        if reply_cookie.proven {
+            *disposition = Disposition::Proven;
+        } else if let Disposition::Fast(fast_path) = disposition {
+            *disposition = Disposition::Answered(fast_path.answered(fast_parse, packet.len));
+        }
+        packet.len = put_cookie(packet.buf, packet.len, &reply_cookie.data);
+    }
+
+    /// Answers a packet; returns what is charged for, or `None` if it is deferred.
+    #[inline(always)]
+    fn answer(
+        &mut self,
+        query: &Query,
+        disposition: &Disposition<'w>,
+        packet: &mut Packet<'_>,
+        answer_counts: &mut AnswerCounts,
+    ) -> Option<Disposition<'w>> {
+        let options = cookies::options(self.policy, self.now, query, packet, self.cookies);
+        if !self.policy.forwards.is_empty() {
+            self.forwarding.may_forward = self.may_forward(query, packet);
+            // A query that cannot be restored is answered from the cache.
+            self.forwarding.is_final = !self.save_tail(query, packet);
+        }
+        loop {
+            match self.compose(query, disposition, packet, &options, answer_counts) {
+                Ok(answered) => return Some(answered),
+                Err(missing) if self.request(&missing, query, packet) => return None,
+                Err(_) => self.forwarding.is_final = true,
+            }
+        }
+    }
+
+    /// Whether queries are forwarded for this client; only class IN is.
+    pub(crate) fn may_forward(&self, query: &Query, packet: &Packet<'_>) -> bool {
+        query.class == Class::IN && self.policy.recursion.lists(packet.client.ip())
+    }
+
+    /// Saves the bytes behind the question, which the reply overwrites; false if they are too many.
+    #[inline(never)]
+    pub(crate) fn save_tail(&mut self, query: &Query, packet: &Packet<'_>) -> bool {
+        let tail = &packet.message()[query.question_end.min(packet.len)..];
+        let saved = self.tail.get_mut(..tail.len());
+        saved.map(|saved| saved.copy_from_slice(tail)).is_some()
+    }
+
+    /// Restores the packet and sends a query for the missing name; false if no server can be
+    /// queried.
+    #[inline(never)]
+    fn request(&mut self, missing: &MissingName, query: &Query, packet: &mut Packet<'_>) -> bool {
+        let tail = &mut packet.buf[query.question_end..packet.len];
+        tail.copy_from_slice(&self.tail[..tail.len()]);
+        let name = if missing.first { &query.name } else { &*self.alias };
+        let key = resolver::key(self.key, name, query);
+        self.forwarding.resolver.request(&key, missing.group, packet)
+    }
+
+    /// Composes the reply; returns what is charged for.
+    ///
+    /// # Errors
+    /// [`MissingName`] if an upstream server must be queried first.
+    #[inline(always)]
+    pub(crate) fn compose(
+        &mut self,
+        query: &Query,
+        disposition: &Disposition<'w>,
+        packet: &mut Packet<'_>,
+        options: &ReplyOptions,
+        answer_counts: &mut AnswerCounts,
+    ) -> Result<Disposition<'w>, MissingName> {
+        let room = ReplyRoom::new(self.policy, query, packet.transport, packet.buf.len(), options);
+        let buf = &mut packet.buf[..room.limit];
+        let mut reply =
+            ReplyWriter::new(buf, room, query, packet.transport, self.suffixes, &mut self.random);
+        let start = match disposition {
+            Disposition::Zone(node_lookup) => Some(ChainStart::Zone(node_lookup)),
+            Disposition::Forward(group) => Some(ChainStart::Upstreams(*group)),
+            Disposition::Hosts(host) => Some(ChainStart::Hosts(*host)),
+            _ => None,
+        };
+        match start {
+            Some(start) => {
+                let scratch = ChainScratch { alias: self.alias, chain: self.chain };
+                solve::solve(
+                    self.zones,
+                    self.key,
+                    start,
+                    scratch,
+                    &mut self.forwarding,
+                    &mut reply,
+                )?;
+            }
+            None => refuse(disposition, self.policy, &mut reply),
+        }
+        // A message that cannot be parsed has no type.
+        let index = if matches!(disposition, Disposition::Fault(_)) {
+            TYPE_OTHER
+        } else {
+            type_index(query.rtype)
+        };
+        answer_counts.count(reply.rcode, index);
+        answer_counts.truncated += u32::from(reply.is_truncated());
+        let answered = match options.proven || matches!(disposition, Disposition::Slip) {
+            true => Disposition::Proven,
+            false => Disposition::Answered(RrlReply {
+                kind: RrlClass::of_reply(&reply, self.key, start),
+                rcode: reply.rcode,
+                type_index: index as u8,
+                question_end: query.question_end as u16,
+                records_end: reply.out.len() as u16,
+            }),
+        };
+        packet.len = finish::finish(self.policy, options, reply);
+        Ok(answered)
+    }
+}
+
+/// Answers a query that needs no zone.
+#[inline(never)]
+fn refuse(disposition: &Disposition<'_>, policy: &Policy<'_>, reply: &mut ReplyWriter<'_>) {
+    match disposition {
+        Disposition::Chaos => chaos::answer(policy, reply),
+        Disposition::Meta => refuse_meta(reply),
+        Disposition::Fault(QueryFault::Opcode) => reply.fail(Rcode::NotImp, None),
+        Disposition::Fault(QueryFault::Version) => reply.fail(Rcode::BadVers, None),
+        Disposition::Fault(QueryFault::CookieOnly) => {}
+        Disposition::Fault(_) => reply.fail(Rcode::FormErr, None),
+        // As for a DNAME (RFC 6672 §2.2).
+        Disposition::NameTooLong => reply.fail(Rcode::YxDomain, None),
+        Disposition::Denied => reply.fail(Rcode::Refused, Some(Ede::PROHIBITED)),
+        // No extended error fits: the client may retry in a moment (RFC 8914 §4).
+        Disposition::Limited => reply.fail(Rcode::Refused, None),
+        Disposition::Slip => reply.truncate(),
+        _ => reply.fail(Rcode::Refused, Some(Ede::NOT_AUTHORITATIVE)),
+    }
+}
+
+/// Answers types that no record has. Transfers are not offered, and mailbox queries never were (RFC
+/// 1035 §3.2.3). Unassigned types may have any meaning (RFC 6895 §3.1), so that neither NODATA nor
+/// FORMERR would be true (RFC 8906 §3.1.2). The others belong into other sections than the
+/// question, or into none (NXNAME, RFC 9824).
+fn refuse_meta(reply: &mut ReplyWriter<'_>) {
+    match reply.query.rtype {
+        Rtype::AXFR | Rtype::IXFR => reply.fail(Rcode::Refused, Some(Ede::NOT_SUPPORTED)),
+        Rtype::MAILA | Rtype::MAILB | Rtype(129..=248) => reply.fail(Rcode::NotImp, None),
+        _ => reply.fail(Rcode::FormErr, None),
+    }
+}

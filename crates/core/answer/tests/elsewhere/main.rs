@@ -1,0 +1,372 @@
+//! Names of others: what is taken of their servers' messages, and what is answered with it. The
+//! messages are made, and replies decoded, by a library of other people.
+
+mod scene;
+mod short;
+
+use domain::base::Rtype as Type;
+use domain::base::iana::{Class, Rcode};
+use domain::rdata::{A, Mx, Txt};
+use limit::{Acl, Prefix};
+use packet::Transport;
+use wire::Rtype;
+
+use scene::{Asking, Said, Scene, domain, name, taken, taken_of};
+
+#[test]
+fn what_is_known_is_answered_as_old_as_it_is() {
+    let mut scene = Scene::new();
+    let said = Said::about("www.example.net.", Rcode::NOERROR)
+        .cname("www.example.net.", 300, "web.example.net.")
+        .a("web.example.net.", 60, 1)
+        .a("web.example.net.", 60, 2);
+    assert_eq!(scene.remember("www.example.net.", ".", &said.message()), 60);
+    scene.known.age = 7;
+    assert_eq!(
+        scene.request("wWw.example.net.").unwrap(),
+        "NOERROR wWw.example.net ra\nwWw.example.net 293 CNAME web.example.net.\n\
+         web.example.net 53 A 192.0.2.1\nweb.example.net 53 A 192.0.2.2"
+    );
+    assert!(scene.known.asked.is_empty());
+}
+
+#[test]
+fn what_is_not_known_is_asked_and_the_packet_stays_as_it_came() {
+    let mut scene = Scene::new();
+    assert_eq!(scene.request("www.example.net."), None);
+    assert_eq!(scene.request("www.lab.corp.example."), None);
+    let groups: Vec<_> = scene.known.asked.iter().map(|(_, group, _)| *group).collect();
+    assert_eq!(groups, [0, 1]);
+    let (asked, _, packet) = &scene.known.asked[0];
+    assert_eq!(asked, name("www.example.net.").as_name().as_bytes());
+    assert_eq!(*packet, Asking::default().question("www.example.net."));
+}
+
+#[test]
+fn an_alias_of_ours_goes_on_elsewhere() {
+    let mut scene = Scene::new();
+    assert_eq!(scene.request("out.here.example."), None);
+    assert_eq!(scene.known.asked[0].0, name("www.elsewhere.example.").as_name().as_bytes());
+    let said = Said::about("www.elsewhere.example.", Rcode::NOERROR)
+        .cname("www.elsewhere.example.", 40, "b.elsewhere.example.")
+        .a("b.elsewhere.example.", 50, 9);
+    scene.remember("www.elsewhere.example.", ".", &said.message());
+    scene.known.age = 1;
+    assert_eq!(
+        scene.request("Out.here.example.").unwrap(),
+        "NOERROR Out.here.example aa ra\nOut.here.example 60 CNAME www.elsewhere.example.\n\
+         www.elsewhere.example 39 CNAME b.elsewhere.example.\nb.elsewhere.example 49 A 192.0.2.9"
+    );
+}
+
+#[test]
+fn a_chain_that_leaves_who_was_asked_goes_on_with_who_is_to_be() {
+    let mut scene = Scene::new();
+    let said = Said::about("a.corp.example.", Rcode::NOERROR)
+        .cname("a.corp.example.", 30, "ns.here.example.")
+        .a("ns.here.example.", 30, 66);
+    assert_eq!(scene.remember("a.corp.example.", "corp.example.", &said.message()), 30);
+    assert_eq!(
+        scene.request("a.corp.example.").unwrap(),
+        "NOERROR a.corp.example ra\na.corp.example 30 CNAME ns.here.example.\n\
+         ns.here.example 60 A 192.0.2.53",
+        "our own data, not what they say of it"
+    );
+    let said = Said::about("b.corp.example.", Rcode::NXDOMAIN).cname(
+        "b.corp.example.",
+        30,
+        "www.example.net.",
+    );
+    scene.remember("b.corp.example.", "corp.example.", &said.message());
+    assert_eq!(scene.request("b.corp.example."), None);
+    let (asked, group, packet) = &scene.known.asked[0];
+    assert_eq!((&asked[..], *group), (name("www.example.net.").as_name().as_bytes(), 0));
+    assert_eq!(*packet, Asking::default().question("b.corp.example."));
+}
+
+#[test]
+fn chains_that_go_round_end() {
+    let mut scene = Scene::new();
+    let said = Said::about("round.elsewhere.example.", Rcode::NOERROR).cname(
+        "round.elsewhere.example.",
+        9,
+        "round.elsewhere.example.",
+    );
+    scene.remember("round.elsewhere.example.", ".", &said.message());
+    let answer = scene.request("round.here.example.").unwrap();
+    assert!(answer.starts_with("NOERROR round.here.example aa ra\n"), "{answer}");
+    // Through a group that does not follow it.
+    for (owner, target) in
+        [("x.corp.example.", "x.example.net."), ("x.example.net.", "x.corp.example.")]
+    {
+        let said = Said::about(owner, Rcode::NOERROR).cname(owner, 9, target);
+        let suffix = if owner.contains("corp") { "corp.example." } else { "example.net." };
+        scene.remember(owner, suffix, &said.message());
+    }
+    let answer = scene.request("x.corp.example.").unwrap();
+    assert_eq!(answer.lines().count(), 3, "{answer}");
+}
+
+#[test]
+fn what_there_is_not_is_known_for_as_long_as_its_zone_says() {
+    let mut scene = Scene::new();
+    let said = || Said::about("no.example.net.", Rcode::NXDOMAIN);
+    assert_eq!(scene.remember("no.example.net.", ".", &said().soa("example.net.", 300, 20)), 20);
+    assert_eq!(
+        scene.request("no.example.net.").unwrap(),
+        "NXDOMAIN no.example.net ra\n\
+         ! example.net 20 SOA ns.example. root.example. 1 1 1 1 20"
+    );
+    assert_eq!(scene.remember("no.example.net.", ".", &said().soa("example.net.", 9, 20)), 9);
+    assert_eq!(
+        scene.remember("no.example.net.", ".", &said().soa("example.net.", 9999, 9999)),
+        3600
+    );
+    assert_eq!(scene.remember("no.example.net.", ".", &said().message()), 0, "nobody says");
+    let resolver = said().soa("example.org.", 300, 20);
+    assert_eq!(
+        scene.remember("no.example.net.", "example.net.", &resolver),
+        0,
+        "not theirs to say"
+    );
+}
+
+#[test]
+fn nobody_is_believed_about_what_was_not_asked() {
+    let mut scene = Scene::new();
+    let said = Said::about("www.example.net.", Rcode::NOERROR)
+        .a("bank.example.", 60, 66)
+        .a("www.example.net.", 60, 1)
+        .cname("bank.example.", 60, "www.example.net.")
+        .a("sub.www.example.net.", 60, 66);
+    scene.remember("www.example.net.", ".", &said.message());
+    assert_eq!(
+        scene.request("www.example.net.").unwrap(),
+        "NOERROR www.example.net ra\nwww.example.net 60 A 192.0.2.1"
+    );
+}
+
+#[test]
+fn records_of_another_class_are_dropped() {
+    let mut scene = Scene::new();
+    let said = Said::about("www.example.net.", Rcode::NOERROR)
+        .cname_of(Class::CH, "www.example.net.", 60, "bank.example.")
+        .a_of(Class::CH, "www.example.net.", 5, 66)
+        .a("www.example.net.", 60, 1)
+        .a_of(Class::HS, "www.example.net.", 60, 67);
+    assert_eq!(scene.remember("www.example.net.", ".", &said.message()), 60);
+    assert_eq!(
+        scene.request("www.example.net.").unwrap(),
+        "NOERROR www.example.net ra\nwww.example.net 60 A 192.0.2.1"
+    );
+    // An SOA of another class does not say how long there is nothing.
+    let said = Said::about("no.example.net.", Rcode::NXDOMAIN);
+    assert_eq!(scene.remember("no.example.net.", ".", &said.soa_of(Class::CH, "net.", 60, 60)), 0);
+    let said = Said::about("www.example.org.", Rcode::NOERROR)
+        .a_of(Class::CH, "www.example.org.", 60, 66)
+        .soa("example.org.", 60, 20);
+    assert_eq!(scene.remember("www.example.org.", ".", &said), 20, "there is no such record");
+}
+
+#[test]
+fn authentic_is_said_to_who_understands_it() {
+    let mut scene = Scene::new();
+    let said = Said::about("www.example.net.", Rcode::NOERROR).a("www.example.net.", 60, 1);
+    scene.remember("www.example.net.", ".", &said.authentic().message());
+    assert!(!scene.request("www.example.net.").unwrap().contains(" ad"));
+    let asking = Asking { authentic: true, ..Asking::default() };
+    assert!(scene.ask_with("www.example.net.", asking).unwrap().contains(" ad"));
+}
+
+#[test]
+fn where_nobody_is_left_to_ask_what_is_too_old_is_better_than_nothing() {
+    let mut scene = Scene::new();
+    scene.known.is_deaf = true;
+    assert_eq!(scene.request("www.example.net.").unwrap(), "SERVFAIL www.example.net ra\nede 22");
+    let said = Said::about("www.example.net.", Rcode::NOERROR).a("www.example.net.", 60, 1);
+    scene.remember("www.example.net.", ".", &said.message());
+    scene.known.age = 61;
+    assert_eq!(
+        scene.request("www.example.net.").unwrap(),
+        "NOERROR www.example.net ra\nwww.example.net 30 A 192.0.2.1\nede 3"
+    );
+    let said = Said::about("www.example.net.", Rcode::NXDOMAIN).soa("example.net.", 60, 60);
+    scene.remember("www.example.net.", ".", &said);
+    assert!(scene.request("www.example.net.").unwrap().ends_with("ede 19"));
+    scene.known.is_deaf = false;
+    assert_eq!(scene.request("www.example.net."), None, "somebody is");
+}
+
+#[test]
+fn who_does_not_want_recursion_does_not_get_it() {
+    let mut scene = Scene::new();
+    let said = Said::about("www.example.net.", Rcode::NOERROR).a("www.example.net.", 60, 1);
+    scene.remember("www.example.net.", ".", &said.message());
+    let asking = Asking { recursion: false, ..Asking::default() };
+    assert_eq!(
+        scene.ask_with("www.example.net.", asking).unwrap(),
+        "REFUSED www.example.net ra\nede 20"
+    );
+    assert_eq!(
+        scene.ask_with("out.here.example.", asking).unwrap(),
+        "NOERROR out.here.example aa ra\nout.here.example 60 CNAME www.elsewhere.example."
+    );
+}
+
+#[test]
+fn others_are_asked_for_whom_that_is_allowed() {
+    let mut scene = Scene::new();
+    let prefix = Prefix::new("192.0.2.9".parse().unwrap(), 32).unwrap();
+    let mut rules = [limit::AclRule { prefix, listed: false }];
+    let (mut v4, mut v6) = ([0; 8], [0; 8]);
+    let no_client = Acl::build(&mut rules, true, &mut v4, &mut v6).unwrap();
+    let said = Said::about("www.example.net.", Rcode::NOERROR).a("www.example.net.", 60, 1);
+    scene.remember("www.example.net.", ".", &said.message());
+    let mut request = |owner| scene.ask_by(owner, Asking::default(), no_client);
+    assert_eq!(request("www.example.net.").unwrap(), "REFUSED www.example.net ra\nede 18");
+    assert_eq!(
+        request("out.here.example.").unwrap(),
+        "NOERROR out.here.example aa ra\nout.here.example 60 CNAME www.elsewhere.example."
+    );
+    assert!(request("ns.here.example.").unwrap().contains("192.0.2.53"));
+}
+
+#[test]
+fn what_is_too_large_is_truncated() {
+    let mut scene = Scene::new();
+    let mut said = Said::about("www.example.net.", Rcode::NOERROR);
+    for last in 0..200 {
+        said = said.a("www.example.net.", 60, last);
+    }
+    scene.remember("www.example.net.", ".", &said.message());
+    assert_eq!(scene.request("www.example.net.").unwrap(), "NOERROR www.example.net tc ra");
+}
+
+#[test]
+fn what_is_asked_often_is_renewed_in_time() {
+    let mut scene = Scene::new();
+    let said = Said::about("www.example.net.", Rcode::NOERROR).a("www.example.net.", 60, 1);
+    scene.remember("www.example.net.", ".", &said.message());
+    for (age, uses, renewed) in [(53, 3, 0), (54, 1, 0), (54, 2, 1), (59, 3, 2)] {
+        (scene.known.age, scene.known.uses) = (age, uses);
+        assert!(scene.request("www.example.net.").is_some());
+        assert_eq!(scene.known.renewed, renewed, "{age} {uses}");
+    }
+}
+
+#[test]
+fn signatures_go_to_who_wants_them() {
+    let mut builder = Said::about("www.example.net.", Rcode::NOERROR).0;
+    builder
+        .push((domain("www.example.net."), Class::IN, 60, A::new([192, 0, 2, 1].into())))
+        .unwrap();
+    // An RRSIG over A, as far as its first bytes say.
+    let signature = domain::base::rdata::UnknownRecordData::from_octets(
+        Type::RRSIG,
+        [&[0, 1, 13, 3][..], &[0; 14], b"\x07example\x03net\x00", &[7; 64]].concat(),
+    )
+    .unwrap();
+    builder.push((domain("www.example.net."), Class::IN, 60, signature)).unwrap();
+    builder
+        .push((
+            domain("www.example.net."),
+            Class::IN,
+            60,
+            Txt::<Vec<u8>>::build_from_slice(b"x").unwrap(),
+        ))
+        .unwrap();
+    let message = builder.finish();
+    for (dnssec_ok, records) in [(false, 1), (true, 2)] {
+        let (saved, _) = taken("www.example.net.", ".", dnssec_ok, &message);
+        let at = 12 + name("www.example.net.").as_name().len();
+        assert_eq!(u16::from_be_bytes([saved[at + 2], saved[at + 3]]), records);
+    }
+}
+
+/// RFC 2308 §2.2.
+#[test]
+fn who_names_others_to_ask_has_not_answered() {
+    let said = |rcode| Said::about("www.sub.example.net.", rcode);
+    let take = |message: &[u8]| taken_of(Rtype::A, "www.sub.example.net.", ".", false, message);
+    let referral = said(Rcode::NOERROR).ns("sub.example.net.", "ns.sub.example.net.");
+    assert!(take(&referral).is_err());
+    let alias = said(Rcode::NOERROR).cname("www.sub.example.net.", 60, "a.b.example.net.");
+    assert!(take(&alias.ns("b.example.net.", "ns.b.example.net.")).is_err());
+    let denied = said(Rcode::NXDOMAIN).ns("sub.example.net.", "ns.sub.example.net.");
+    assert!(take(&denied).is_ok());
+    let answered = said(Rcode::NOERROR).a("www.sub.example.net.", 60, 1);
+    assert!(take(&answered.ns("sub.example.net.", "ns.sub.example.net.")).is_ok());
+}
+
+/// A signature answers who asks for anything, and is for who wants signatures.
+#[test]
+fn an_answer_of_which_nothing_is_left_is_not_kept() {
+    let mut signed = Said::about("www.example.net.", Rcode::NOERROR).message();
+    let (head, data) = (b"\xc0\x0c\x00\x2e\x00\x01\x00\x00\x00\x3c", b"\x00\x14\x00\x01\x08\x03");
+    signed.extend([&head[..], data, &[0; 16]].concat());
+    signed[7] = 1;
+    let of = |dnssec_ok| taken_of(Rtype::ANY, "www.example.net.", ".", dnssec_ok, &signed);
+    assert_eq!(of(true).unwrap().1.ttl, 60);
+    assert_eq!(of(false).unwrap().1.ttl, 0);
+}
+
+/// RFC 8482 §4.1, of what a server of others said: one set over datagrams, all over streams.
+#[test]
+fn forwarded_any_over_datagrams_is_the_smallest_set() {
+    let text = |text: &str| Txt::<Vec<u8>>::build_from_slice(text.as_bytes()).unwrap();
+    let owner = "www.example.net.";
+    let mut said = Said::about(owner, Rcode::NOERROR).a(owner, 60, 1).a(owner, 60, 2);
+    said.0.push((domain(owner), Class::IN, 60, text("short"))).unwrap();
+    said.0.push((domain(owner), Class::IN, 60, Mx::new(10, domain("mail.example.net.")))).unwrap();
+    let mut scene = Scene::new();
+    scene.learn_of(Rtype::ANY, owner, ".", &said.message());
+    let any = Asking { rtype: Rtype::ANY, ..Asking::default() };
+    let reply = scene.ask_with(owner, any).unwrap();
+    assert_eq!(reply, "NOERROR www.example.net ra\nwww.example.net 60 TXT \"short\"");
+    let stream = Asking { transport: Transport::Stream, ..any };
+    assert_eq!(scene.ask_with(owner, stream).unwrap().lines().count(), 5);
+    let alias = Said::about(owner, Rcode::NOERROR).cname(owner, 60, "a.example.net.");
+    scene.learn_of(Rtype::ANY, owner, ".", &alias.message());
+    let reply = scene.ask_with(owner, any).unwrap();
+    assert_eq!(reply, "NOERROR www.example.net ra\nwww.example.net 60 CNAME a.example.net.");
+}
+
+/// Other servers are asked in class IN only.
+#[test]
+fn class_any_is_not_forwarded() {
+    let mut scene = Scene::new();
+    let any = Asking { class: 255, ..Asking::default() };
+    let reply = scene.ask_with("www.example.net.", any).unwrap();
+    assert_eq!(reply, "REFUSED www.example.net ra\nede 20");
+    let reply = scene.ask_with("out.here.example.", any).unwrap();
+    let alias = "out.here.example 60 CNAME www.elsewhere.example.";
+    assert_eq!(reply, format!("NOERROR out.here.example ra\n{alias}"));
+    assert!(scene.known.asked.is_empty());
+}
+
+/// What others say of names that are not theirs is not believed, wherever a chain has led there.
+#[test]
+fn a_chain_goes_on_with_whose_its_names_are() {
+    let mut scene = Scene::new();
+    let said = Said::about("www.example.net.", Rcode::NOERROR)
+        .cname("www.example.net.", 30, "a.example.net.")
+        .cname("a.example.net.", 30, "ns.here.example.")
+        .a("ns.here.example.", 30, 66);
+    scene.remember("www.example.net.", ".", &said.authentic().message());
+    let own_zone = "NOERROR www.example.net ra\nwww.example.net 30 CNAME a.example.net.\n\
+                a.example.net 30 CNAME ns.here.example.\nns.here.example 60 A 192.0.2.53";
+    assert_eq!(scene.request("www.example.net.").unwrap(), own_zone);
+    assert!(!scene.is_short("www.example.net.", Asking::default()));
+    scene.known.asked.clear();
+    let said = Said::about("b.example.net.", Rcode::NXDOMAIN)
+        .cname("b.example.net.", 30, "b.corp.example.")
+        .soa(".", 300, 20);
+    scene.remember("b.example.net.", ".", &said);
+    assert_eq!(scene.request("b.example.net."), None);
+    let (asked, group, _) = &scene.known.asked[0];
+    assert_eq!((&asked[..], *group), (name("b.corp.example.").as_name().as_bytes(), 1));
+    // Once the zone is gone, it is theirs to say.
+    scene.image.remove_zone(name("here.example.").as_name());
+    assert!(scene.request("www.example.net.").unwrap().ends_with("192.0.2.66"));
+    assert!(scene.is_short("www.example.net.", Asking::default()));
+}

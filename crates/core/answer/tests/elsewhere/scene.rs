@@ -1,0 +1,355 @@
+//! A world with names of its own and of others, and what those say.
+use answer::{
+    AnswerCounts, CacheLookup, ForwardedRecords, Now, Policy, Resolver, Scratch, TtlLimits, batch,
+    relay,
+};
+use cache::{CacheHit, CacheKey};
+use compile::{Image, Loader};
+use domain::base::iana::{Class, OptRcode, Rcode};
+use domain::base::message_builder::{AnswerBuilder, MessageBuilder};
+use domain::base::{Message, Name as DomainName, Rtype as Type};
+use domain::rdata::{A, AllRecordData, Cname, Ns, Soa};
+use image::{ForwardRule, Forwards, HashKey};
+use limit::Acl;
+use packet::{Packet, Transport, Verdict};
+use std::collections::HashMap;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use wire::{Malformed, Name, NameBuf, Rtype, Suffixes};
+
+pub const LIFETIMES: TtlLimits = TtlLimits { ttl_min: 0, ttl_max: 86_400, negative_ttl_max: 3_600 };
+
+pub fn name(text: &str) -> NameBuf {
+    let mut name = NameBuf::from_text(text.as_bytes(), Name::ROOT).unwrap();
+    name.make_lowercase();
+    name
+}
+
+pub fn domain(text: &str) -> DomainName<Vec<u8>> {
+    text.parse().unwrap()
+}
+
+/// What somebody else's server says about a name's addresses.
+pub struct Said(pub AnswerBuilder<Vec<u8>>);
+
+impl Said {
+    pub fn about(owner: &str, rcode: Rcode) -> Self {
+        let mut builder = MessageBuilder::new_vec();
+        builder.header_mut().set_qr(true);
+        builder.header_mut().set_rcode(rcode);
+        let mut builder = builder.question();
+        builder.push((domain(owner), Type::A)).unwrap();
+        Self(builder.answer())
+    }
+
+    pub fn a(self, owner: &str, ttl: u32, last: u8) -> Self {
+        self.a_of(Class::IN, owner, ttl, last)
+    }
+
+    pub fn a_of(mut self, class: Class, owner: &str, ttl: u32, last: u8) -> Self {
+        let data = A::new(Ipv4Addr::new(192, 0, 2, last));
+        self.0.push((domain(owner), class, ttl, data)).unwrap();
+        self
+    }
+
+    pub fn cname(self, owner: &str, ttl: u32, target: &str) -> Self {
+        self.cname_of(Class::IN, owner, ttl, target)
+    }
+
+    pub fn cname_of(mut self, class: Class, owner: &str, ttl: u32, target: &str) -> Self {
+        self.0.push((domain(owner), class, ttl, Cname::new(domain(target)))).unwrap();
+        self
+    }
+
+    pub fn authentic(mut self) -> Self {
+        self.0.header_mut().set_ad(true);
+        self
+    }
+
+    pub fn message(self) -> Vec<u8> {
+        self.0.finish()
+    }
+
+    /// Told of who is to be asked.
+    pub fn ns(self, owner: &str, server: &str) -> Vec<u8> {
+        let mut builder = self.0.authority();
+        builder.push((domain(owner), Class::IN, 60, Ns::new(domain(server)))).unwrap();
+        builder.finish()
+    }
+
+    pub fn soa(self, owner: &str, ttl: u32, minimum: u32) -> Vec<u8> {
+        self.soa_of(Class::IN, owner, ttl, minimum)
+    }
+
+    pub fn soa_of(self, class: Class, owner: &str, ttl: u32, minimum: u32) -> Vec<u8> {
+        let mut builder = self.0.authority();
+        let second = |seconds| domain::base::Ttl::from_secs(seconds);
+        let data = Soa::new(
+            domain("ns.example."),
+            domain("root.example."),
+            1.into(),
+            second(1),
+            second(1),
+            second(1),
+            second(minimum),
+        );
+        builder.push((domain(owner), class, ttl, data)).unwrap();
+        builder.finish()
+    }
+}
+
+/// A world with a zone of its own and two groups of servers: `corp.example.` (1), all else (0).
+pub struct Scene {
+    pub image: Image,
+    pub rules: Vec<ForwardRule>,
+    pub known: ForwardedAnswer,
+    /// How questions come.
+    pub transport: Transport,
+}
+
+/// What is known of others, and who was asked.
+#[derive(Default)]
+pub struct ForwardedAnswer {
+    pub messages: HashMap<(Vec<u8>, u16), Entry>,
+    /// How often something was looked for, and what came of it.
+    pub finds: usize,
+    pub lookups: Vec<CacheLookup>,
+    pub age: u32,
+    pub uses: u8,
+    /// Name, group, and the packet as it came.
+    pub asked: Vec<(Vec<u8>, u16, Vec<u8>)>,
+    pub renewed: usize,
+    pub is_deaf: bool,
+}
+
+/// A message, its life in seconds, and the map its name was confirmed by.
+pub type Entry = (Vec<u8>, u32, u32);
+
+impl Resolver for ForwardedAnswer {
+    fn prefetch(&self, _key: &CacheKey<'_>) {}
+
+    fn find(&mut self, key: &CacheKey<'_>) -> Option<CacheHit<'_>> {
+        self.finds += 1;
+        let (message, ttl, map) = self.messages.get(&(key.name.to_vec(), key.kind.rtype()))?;
+        let (age, uses, may_renew) = (self.age, self.uses, true);
+        Some(CacheHit { message, age, ttl: *ttl, uses, may_renew, map: *map })
+    }
+
+    fn count(&mut self, lookup: CacheLookup) {
+        self.lookups.push(lookup);
+    }
+
+    fn request(&mut self, key: &CacheKey<'_>, group: u16, packet: &Packet<'_>) -> bool {
+        self.asked.push((key.name.to_vec(), group, packet.message().to_vec()));
+        !self.is_deaf
+    }
+
+    fn renew(&mut self, _key: &CacheKey<'_>, _group: u16) {
+        self.renewed += 1;
+    }
+
+    fn confirm(&mut self, key: &CacheKey<'_>, by: u32) {
+        let entry = self.messages.get_mut(&(key.name.to_vec(), key.kind.rtype()));
+        entry.expect("what was found is there").2 = by;
+    }
+}
+
+impl Scene {
+    pub fn new() -> Self {
+        let key = Arc::new(HashKey::new(std::array::from_fn(|n| {
+            (n as u64 + 3).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        })));
+        let image = Image::new(key);
+        let mut rules = vec![
+            ForwardRule { suffix: name("."), group: 0 },
+            ForwardRule { suffix: name("corp.example."), group: 1 },
+        ];
+        Forwards::sort(&mut rules);
+        let (known, transport) = (ForwardedAnswer::default(), Transport::Datagram);
+        let mut scene = Self { image, rules, known, transport };
+        scene.add_zone(
+            "here.example.",
+            "@ 60 SOA ns root 1 1 1 1 60\n@ 60 NS ns\nns 60 A 192.0.2.53\n\
+             out 60 CNAME www.elsewhere.example.\nround 60 CNAME round.elsewhere.example.\n",
+        );
+        scene
+    }
+
+    pub fn add_zone(&mut self, origin: &str, records: &str) {
+        let origin = name(origin);
+        let mut loader = Loader::new(Arc::clone(self.image.key()), origin.as_name(), None);
+        zonefile::read_stream(&mut records.as_bytes(), origin.as_name(), &mut |r| {
+            loader.add(r.owner, r.rtype, r.ttl, r.rdata, 0)
+        })
+        .unwrap_or_else(|failure| panic!("{failure}"));
+        self.image.put_zone(Arc::new(loader.finish().unwrap_or_else(|p| panic!("{}", p[0]))));
+    }
+
+    /// Takes what the servers of a suffix said about a name's addresses; its life in seconds.
+    pub fn remember(&mut self, owner: &str, suffix: &str, message: &[u8]) -> u32 {
+        let (saved, relayed) = taken(owner, suffix, false, message);
+        self.known
+            .messages
+            .insert((name(owner).as_name().as_bytes().to_vec(), 1), (saved, relayed.ttl, 0));
+        relayed.ttl
+    }
+
+    /// The same about another type.
+    pub fn learn_of(&mut self, rtype: Rtype, owner: &str, suffix: &str, message: &[u8]) {
+        let (saved, relayed) = taken_of(rtype, owner, suffix, false, message).unwrap();
+        let key = (name(owner).as_name().as_bytes().to_vec(), rtype.0);
+        self.known.messages.insert(key, (saved, relayed.ttl, 0));
+    }
+
+    pub fn request(&mut self, owner: &str) -> Option<String> {
+        self.ask_with(owner, Asking::default())
+    }
+
+    pub fn ask_with(&mut self, owner: &str, asking: Asking) -> Option<String> {
+        self.ask_by(owner, asking, Acl::ALL)
+    }
+
+    /// Where others are asked for those on a list.
+    pub fn ask_by(&mut self, owner: &str, asking: Asking, recursion: Acl<'_>) -> Option<String> {
+        let question = asking.question(owner);
+        self.transport = asking.transport;
+        let reply = self.burst(&[&question], &recursion);
+        // Behind another one of theirs it may take the short way.
+        let before = (self.known.asked.len(), self.known.renewed, self.known.lookups.len());
+        let other = Asking::default().question("another.example.net.");
+        assert_eq!(self.burst(&[&other, &question], &recursion), reply);
+        self.known.asked.truncate(before.0);
+        self.known.lookups.truncate(before.2);
+        self.known.renewed = before.1;
+        reply.map(|reply| show(&reply))
+    }
+
+    /// The reply to the last of several questions, if it has one.
+    pub fn burst(&mut self, questions: &[&[u8]], recursion: &Acl<'_>) -> Option<Vec<u8>> {
+        let roomy = |question: &&[u8]| [question, &[0xee; 4096][..]].concat();
+        let mut bytes: Vec<_> = questions.iter().map(roomy).collect();
+        let (client, transport) = ("192.0.2.9:53".parse().unwrap(), self.transport);
+        let packet =
+            |(bytes, question): (_, &&[u8])| Packet::new(bytes, question.len(), client, transport);
+        let mut packets: Vec<_> =
+            bytes.iter_mut().map(Vec::as_mut_slice).zip(questions).map(packet).collect();
+        let (forwards, recursion) = (Forwards::new(&self.rules), *recursion);
+        let policy = Policy { forwards, recursion, ..Policy::default() };
+        let now = Now { unix_seconds: 0, monotonic_micros: 0, seed: 1 };
+        let (mut scratch, mut answer_counts) = (Box::<Scratch>::default(), AnswerCounts::default());
+        let known = &mut self.known;
+        batch(&self.image, &policy, now, known, &mut scratch, &mut packets, &mut answer_counts);
+        let last = packets.last().expect("a question");
+        match last.verdict {
+            Verdict::Reply => Some(last.message().to_vec()),
+            Verdict::Deferred => {
+                assert_eq!(Some(&last.message()), questions.last(), "as it came");
+                None
+            }
+            Verdict::Drop(reason) => panic!("{reason:?}"),
+        }
+    }
+
+    /// Whether a question of somebody else's name behind another takes the short way.
+    pub fn is_short(&mut self, owner: &str, asking: Asking) -> bool {
+        let other = Asking::default().question("another.example.net.");
+        self.known.finds = 0;
+        self.burst(&[&other, &asking.question(owner)], &Acl::ALL).expect("it is known");
+        // The other one is looked for once, and what cannot be answered the short way twice.
+        self.known.finds == 2
+    }
+}
+
+/// How a question is asked.
+#[derive(Clone, Copy, Debug)]
+pub struct Asking {
+    pub recursion: bool,
+    pub authentic: bool,
+    pub opt: Option<u16>,
+    pub rtype: Rtype,
+    pub class: u16,
+    pub transport: Transport,
+}
+
+impl Default for Asking {
+    fn default() -> Self {
+        let (rtype, class, transport) = (Rtype::A, 1, Transport::Datagram);
+        Self { recursion: true, authentic: false, opt: Some(1232), rtype, class, transport }
+    }
+}
+
+impl Asking {
+    pub fn question(&self, owner: &str) -> Vec<u8> {
+        let flags = [u8::from(self.recursion), if self.authentic { 0x20 } else { 0 }];
+        let mut bytes = vec![0x12, 0x34, flags[0], flags[1], 0, 1, 0, 0, 0, 0, 0, 0];
+        bytes[11] = self.opt.is_some().into();
+        let owner = NameBuf::from_text(owner.as_bytes(), Name::ROOT).unwrap();
+        bytes.extend(owner.as_name().as_bytes());
+        bytes.extend([self.rtype.0.to_be_bytes(), self.class.to_be_bytes()].concat());
+        if let Some(size) = self.opt {
+            bytes.extend([0, 0, 41]);
+            bytes.extend(size.to_be_bytes());
+            bytes.extend([0; 6]);
+        }
+        bytes
+    }
+}
+
+pub fn taken(
+    owner: &str,
+    suffix: &str,
+    dnssec_ok: bool,
+    message: &[u8],
+) -> (Vec<u8>, ForwardedRecords) {
+    taken_of(Rtype::A, owner, suffix, dnssec_ok, message).unwrap()
+}
+
+pub fn taken_of(
+    rtype: Rtype,
+    owner: &str,
+    suffix: &str,
+    dnssec_ok: bool,
+    message: &[u8],
+) -> Result<(Vec<u8>, ForwardedRecords), Malformed> {
+    let (owner, suffix) = (name(owner), name(suffix));
+    let kind = cache::QueryKind::new(rtype.0, 1, dnssec_ok, false);
+    let key = CacheKey { hash: 0, kind, name: owner.as_name().as_bytes() };
+    let mut saved = vec![0; 2 * message.len() + 512];
+    let relayed =
+        relay(&key, suffix.as_name(), message, &LIFETIMES, &mut Suffixes::new(), &mut saved)?;
+    saved.truncate(relayed.len);
+    Ok((saved, relayed))
+}
+
+pub fn show(bytes: &[u8]) -> String {
+    let message = Message::from_octets(bytes).expect("a whole message");
+    let header = message.header();
+    let question = message.sole_question().expect("the question");
+    let code = match message.opt() {
+        Some(_) => message.opt_rcode(),
+        None => OptRcode::from_rcode(header.rcode()),
+    };
+    let mut text = format!("{code} {}", question.qname());
+    for (set, flag) in
+        [(header.aa(), " aa"), (header.tc(), " tc"), (header.ra(), " ra"), (header.ad(), " ad")]
+    {
+        text.push_str(if set { flag } else { "" });
+    }
+    let (_, answer, authority, _) = message.sections().expect("sections");
+    for (section, mark) in [(answer, ""), (authority, "! ")] {
+        for record in section.limit_to::<AllRecordData<_, _>>() {
+            let record = record.expect("a record");
+            let ttl = record.ttl().as_secs();
+            text +=
+                &format!("\n{mark}{} {ttl} {} {}", record.owner(), record.rtype(), record.data());
+        }
+    }
+    let errors = message.opt().into_iter().flat_map(|opt| {
+        let options = opt.opt().iter::<domain::base::opt::ExtendedError<_>>();
+        options.map(|ede| ede.unwrap().code().to_int()).collect::<Vec<_>>()
+    });
+    for code in errors {
+        text += &format!("\nede {code}");
+    }
+    text
+}

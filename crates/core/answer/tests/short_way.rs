@@ -1,0 +1,274 @@
+//! The short way writes what the long one does, byte for byte.
+//!
+//! An option that nobody knows is passed over (RFC 6891 §6.1.2), but is not plain; and where there
+//! is little room behind a message it cannot be glanced at. Either leads to the long way.
+use answer::{AnswerCounts, CookieSecret, NoForwarding, Now, Policy, Scratch, batch};
+use compile::{Image, Loader, Zone};
+use image::HashKey;
+use packet::{Packet, Transport};
+use std::sync::Arc;
+use wire::{Name, NameBuf, Rtype};
+
+/// An option of the range for local use, without data.
+const UNKNOWN: [u8; 4] = [0xfd, 0xe9, 0, 0];
+/// The least room in which a message is glanced at.
+const ROOM_MIN: usize = 284;
+
+/// Zones of all kinds, as their records. Long names, both ends of a word, wildcards, cuts, aliases,
+/// sets of several records, zones below others, and SOAs that point elsewhere or are in upper case.
+const ZONES: &[(&str, &str)] = &[
+    (".", "@ 9 SOA a. b. 1 2 3 4 5\n@ 9 NS a.\na 5 A 192.0.2.1\n"),
+    (
+        "plain.test.",
+        "@ 30 SOA ns.dns h.dns.plain.test. 1 2 3 4 20\n@ 30 NS ns.dns\nns.dns 5 A 192.0.2.1
+      www 60 A 192.0.2.2\nwww 60 AAAA 2001:db8::1\nsix 60 AAAA 2001:db8::2\nc 9 CNAME www
+      two 60 A 192.0.2.3\ntwo 60 A 192.0.2.4\ntext 5 TXT hi\na.b.c.d 5 A 192.0.2.5
+      exactly-sixteen 5 A 192.0.2.6\nseventeen-octets 5 A 192.0.2.7\nx 5 A 192.0.2.8
+      a-label-that-is-a-good-deal-longer.than-thirty-two-octets.even-48 5 A 192.0.2.9\n",
+    ),
+    ("wild.test.", "@ 5 SOA ns h 1 2 3 4 20\n@ 5 NS ns\n* 5 A 192.0.2.1\nns 5 A 192.0.2.2\n"),
+    (
+        "cut.test.",
+        "@ 5 SOA ns h 1 2 3 4 20\n@ 5 NS ns\nns 5 A 192.0.2.2\nsub 5 NS ns.sub
+      ns.sub 5 A 192.0.2.3\nd 5 DNAME plain.test.\n",
+    ),
+    (
+        "Upper.TEST.",
+        "@ 5 SOA NS.Upper.TEST. H.upper.test. 1 2 3 4 20\n@ 5 NS ns\nwww 5 A 192.0.2.2\n",
+    ),
+    ("apex.test.", "@ 5 SOA @ www.elsewhere. 1 2 3 4 20\n@ 5 NS @\n@ 5 A 192.0.2.2\n"),
+    ("above.test.", "@ 5 SOA ns h 1 2 3 4 20\n@ 5 NS ns\nwww 5 A 192.0.2.2\n"),
+    ("sub.above.test.", "@ 5 SOA ns h 1 2 3 4 20\n@ 5 NS ns\nwww 5 A 192.0.2.2\n"),
+    (
+        "long.test.",
+        "@ 5 SOA ns.an-owner-with-a-label-of-more-than-a-few-bytes.and-yet-another-such-one \
+      h.an-owner-with-a-label-of-more-than-a-few-bytes 1 2 3 4 20\n@ 5 NS ns\nwww 5 A 192.0.2.2\n",
+    ),
+];
+
+/// What stands in front of the origins, of names that exist and that do not.
+const PREFIXES: &[&str] = &[
+    "",
+    "www.",
+    "WwW.",
+    "six.",
+    "c.",
+    "two.",
+    "text.",
+    "ns.",
+    "a.",
+    "x.",
+    "b.c.d.",
+    "a.b.c.d.",
+    "many-2.",
+    "many-3.",
+    "many-4.",
+    "many-5.",
+    "many-8.",
+    "many-9.",
+    "nothing.",
+    "ns.dns.",
+    "no.ns.dns.",
+    "exactly-sixteen.",
+    "exactly-sixteem.",
+    "sub.",
+    "ns.sub.",
+    "no.sub.",
+    "www.sub.",
+    "seventeen-octets.",
+    "no.d.",
+    "unloaded.",
+    "www.x.",
+    "*.",
+    "a-label-that-is-a-good-deal-longer.than-thirty-two-octets.even-48.",
+    "a-label-that-is-a-good-deal-longer.than-thirty-two-octets.even-49.",
+    "a-label-that-is-a-good-deal-longer.than-thirty-one-octets.even-48.",
+];
+
+fn name(text: &str) -> NameBuf {
+    NameBuf::from_text(text.as_bytes(), Name::ROOT).unwrap()
+}
+
+fn zones() -> Image {
+    let words = std::array::from_fn(|n| (n as u64 + 3).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let mut image = Image::new(Arc::new(HashKey::new(words)));
+    let many = |n: u32, data: &str| -> String {
+        (0..n).map(|i| format!("many-{n} 5 {data}{i}\n")).collect()
+    };
+    let sets: String = (2..11).flat_map(|n| [many(n, "A 192.0.2."), many(n, "AAAA ::")]).collect();
+    for (origin, text) in ZONES {
+        let sets = if *origin == "plain.test." { sets.as_str() } else { "" };
+        let origin = name(origin);
+        let text = text
+            .lines()
+            .chain(sets.lines())
+            .map(|line| format!("{}\n", line.trim()))
+            .collect::<String>();
+        let mut loader = Loader::new(Arc::clone(image.key()), origin.as_name(), None);
+        zonefile::read_stream(&mut text.as_bytes(), origin.as_name(), &mut |r| {
+            loader.add(r.owner, r.rtype, r.ttl, r.rdata, 0)
+        })
+        .unwrap_or_else(|failure| panic!("{failure}"));
+        image.put_zone(Arc::new(loader.finish().unwrap_or_else(|p| panic!("{}", p[0]))));
+    }
+    let unloaded = Zone::unloaded(Arc::clone(image.key()), name("unloaded.").as_name());
+    image.put_zone(Arc::new(unloaded));
+    image
+}
+
+/// A query; `opt` are its options, where it has an OPT.
+fn question(name: &[u8], rtype: Rtype, opt: Option<&[u8]>) -> Vec<u8> {
+    let mut bytes = vec![0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, u8::from(opt.is_some())];
+    bytes.extend(name);
+    bytes.extend(rtype.0.to_be_bytes());
+    bytes.extend([0, 1]);
+    if let Some(options) = opt {
+        bytes.extend([0, 0, 41, 0x10, 0, 0, 0, 0, 0, 0, options.len() as u8]);
+        bytes.extend(options);
+    }
+    bytes
+}
+
+/// Asks all questions in one burst, each with so much room; the replies and the tally.
+fn request(image: &Image, questions: &[Vec<u8>], room: usize) -> (Vec<Vec<u8>>, AnswerCounts) {
+    ask_by(image, &Policy::default(), questions, room)
+}
+
+fn ask_by(
+    image: &Image,
+    policy: &Policy<'_>,
+    questions: &[Vec<u8>],
+    room: usize,
+) -> (Vec<Vec<u8>>, AnswerCounts) {
+    let peer = "192.0.2.9:53".parse().unwrap();
+    let mut bufs: Vec<_> = questions.to_vec();
+    let mut packets: Vec<_> = bufs
+        .iter_mut()
+        .map(|buf| {
+            let len = buf.len();
+            buf.resize(room, 0xee);
+            Packet::new(buf, len, peer, Transport::Datagram)
+        })
+        .collect();
+    let (mut answer_counts, mut scratch) = (AnswerCounts::default(), Box::<Scratch>::default());
+    for burst in packets.chunks_mut(packet::BURST_MAX) {
+        let now = Now { unix_seconds: 0, monotonic_micros: 0, seed: 1 };
+        batch(image, policy, now, &mut NoForwarding, &mut scratch, burst, &mut answer_counts);
+    }
+    (packets.iter().map(|packet| packet.message().to_vec()).collect(), answer_counts)
+}
+
+/// Names of every zone, grouped by zone or taken in turns.
+fn names(in_turns: bool) -> Vec<Vec<u8>> {
+    let bytes = |origin: &str, prefix: &str| {
+        let text = if origin == "." { prefix.to_owned() } else { format!("{prefix}{origin}") };
+        NameBuf::from_text(text.as_bytes(), Name::ROOT)
+            .map_or(vec![0], |n| n.as_name().as_bytes().to_vec())
+    };
+    match in_turns {
+        true => PREFIXES.iter().flat_map(|p| ZONES.iter().map(move |z| bytes(z.0, p))).collect(),
+        false => ZONES.iter().flat_map(|z| PREFIXES.iter().map(move |p| bytes(z.0, p))).collect(),
+    }
+}
+
+fn compare(short: &[Vec<u8>], long: &[Vec<u8>]) {
+    assert_eq!(short.len(), long.len());
+    for (short, long) in short.iter().zip(long) {
+        assert_eq!(short, long);
+    }
+}
+
+#[test]
+fn the_long_way_says_the_same() {
+    let image = zones();
+    for rtype in [Rtype::A, Rtype::AAAA, Rtype::TXT, Rtype::DS, Rtype::SOA, Rtype::ANY] {
+        for in_turns in [true, false] {
+            let all = |opt: Option<&[u8]>| -> Vec<_> {
+                names(in_turns).iter().map(|name| question(name, rtype, opt)).collect()
+            };
+            let (short, short_tally) = request(&image, &all(Some(&[])), 1232);
+            let (long, long_tally) = request(&image, &all(Some(&UNKNOWN)), 1232);
+            compare(&short, &long);
+            assert_eq!(short_tally, long_tally);
+            let (roomy, _) = request(&image, &all(None), ROOM_MIN);
+            let (narrow, _) = request(&image, &all(None), ROOM_MIN - 1);
+            compare(&roomy, &narrow);
+        }
+    }
+}
+
+/// Each question of a burst may be like the one before, or not.
+#[test]
+fn the_long_way_says_the_same_when_only_some_have_a_cookie() {
+    let image = zones();
+    let policy = Policy { cookie_secrets: &[CookieSecret([7; 16])], ..Policy::default() };
+    let cookie = [&[0, 10, 0, 8][..], b"12345678"].concat();
+    for pattern in [0b01, 0b0110, 0b0111, 0b1_0000_0001u32] {
+        let has_cookie = |at: usize| pattern >> (at % 9) & 1 == 1;
+        let all = |others: &[u8]| -> Vec<_> {
+            let options = |at| [if has_cookie(at) { &cookie[..] } else { &[] }, others].concat();
+            let request = |(at, name): (_, &Vec<u8>)| question(name, Rtype::A, Some(&options(at)));
+            names(false).iter().enumerate().map(request).collect()
+        };
+        let (short, answer_counts) = ask_by(&image, &policy, &all(&[]), 1232);
+        let (long, long_tally) = ask_by(&image, &policy, &all(&UNKNOWN), 1232);
+        compare(&short, &long);
+        assert_eq!(answer_counts, long_tally);
+        for (at, reply) in short.iter().enumerate() {
+            let given = reply.windows(4).any(|head| head == [0, 10, 0, 24]);
+            assert_eq!(given, has_cookie(at), "{at}");
+        }
+    }
+}
+
+/// A cookie alone has a short way too: that of a client, and one that a server gave it.
+#[test]
+fn the_long_way_says_the_same_with_a_cookie() {
+    let image = zones();
+    let secrets = [CookieSecret([7; 16])];
+    for secrets in [&secrets[..], &[]] {
+        let policy = Policy { cookie_secrets: secrets, ..Policy::default() };
+        let mut cookie = [&[0, 10, 0, 8][..], b"12345678"].concat();
+        // The third time, the cookie is one that was given the first time, and is known.
+        for round in 0..3 {
+            for rtype in [Rtype::A, Rtype::AAAA, Rtype::TXT] {
+                let all = |others: &[u8]| -> Vec<_> {
+                    let options = [&cookie[..], others].concat();
+                    names(false).iter().map(|name| question(name, rtype, Some(&options))).collect()
+                };
+                let (short, answer_counts) = ask_by(&image, &policy, &all(&[]), 1232);
+                let (long, long_tally) = ask_by(&image, &policy, &all(&UNKNOWN), 1232);
+                compare(&short, &long);
+                assert_eq!(answer_counts, long_tally);
+                let given = short[0].windows(4).rposition(|head| head == [0, 10, 0, 24]);
+                assert_eq!(given.is_some(), !secrets.is_empty());
+                if let Some(at) = given.filter(|_| round == 0) {
+                    cookie = short[0][at..at + 28].to_vec();
+                }
+            }
+        }
+    }
+}
+
+/// What is not a name must be found out, though no label was looked at first.
+#[test]
+fn octets_that_are_no_name_are_a_format_error_either_way() {
+    let image = zones();
+    let good = name("nothing.a.b.plain.test.").as_name().as_bytes().to_vec();
+    let mut questions = [Vec::new(), Vec::new()];
+    for at in 0..good.len() {
+        // Some zone must be known before anything is only glanced at.
+        questions.iter_mut().for_each(|all| all.push(question(&good, Rtype::A, None)));
+        for value in [0, 1, 2, 3, 7, 9, 62, 63, 64, 0x80, 0xc0, 0xff] {
+            let mut bad = good.clone();
+            bad[at] = value;
+            questions[0].push(question(&bad, Rtype::A, Some(&[])));
+            questions[1].push(question(&bad, Rtype::A, Some(&UNKNOWN)));
+        }
+    }
+    let [(short, answer_counts), (long, long_tally)] =
+        questions.map(|questions| request(&image, &questions, 1232));
+    compare(&short, &long);
+    assert_eq!(answer_counts, long_tally);
+    assert!(answer_counts.rcodes[1] > 50 && answer_counts.rcodes[3] > 100, "{answer_counts:?}");
+}

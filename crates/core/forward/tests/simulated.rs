@@ -1,0 +1,343 @@
+//! Servers that are slow, lossy, dead or lying, asked by datagram and by stream.
+mod world;
+
+use forward::limits::{QUERIES_MAX, WAITERS_PER_QUERY_MAX};
+use forward::{QueryOutcome, StreamLoss, UpstreamHealth};
+use world::{DEAD, FAST, MILLI, Manner, Outcome, SLOW, SLOW_STREAM, STREAM, World, name};
+
+#[test]
+fn the_fastest_server_is_asked() {
+    let mut world = World::new(&[SLOW, FAST, SLOW]);
+    world.load(0, 5000);
+    let sum = world.end();
+    assert_eq!((sum.all, sum.failed, sum.late), (5000, 0, 0));
+    assert!(world.sent[1] > 4900, "{:?}", world.sent);
+}
+
+#[test]
+fn a_dying_server_costs_little_and_its_return_is_seen() {
+    let mut world = World::new(&[FAST, SLOW]);
+    world.load(0, 1000);
+    world.servers[0] = DEAD;
+    world.load(1000, 9000);
+    let asked_dead = world.sent[0];
+    world.servers[0] = FAST;
+    world.load(10_000, 40_000);
+    let sum = world.end();
+    assert_eq!((sum.all, sum.failed), (50_000, 0));
+    println!("{sum:?}, {:?}", world.sent);
+    assert!(sum.late * 100 <= 9000, "{sum:?}");
+    assert!(asked_dead < 1200, "{asked_dead}");
+    assert!(world.sent[0] > asked_dead + 5000, "{:?}", world.sent);
+}
+
+/// Its answers come when the faster one's are already there.
+#[test]
+fn the_return_of_a_slower_server_is_seen() {
+    let mut world = World::new(&[FAST, SLOW]);
+    world.call(|forwarder, now, _| forwarder.upstream(1).record_unreachable(now));
+    world.load(0, 3_000);
+    let health = world.call(|forwarder, now, _| forwarder.upstream(1).health(now));
+    assert_eq!(health, UpstreamHealth::Up);
+    assert_eq!((&world.sent[..], world.probes.len()), (&[3_000, 0][..], 1), "by a probe");
+    world.end();
+}
+
+#[test]
+fn one_in_five_lost_fails_nobody() {
+    let lossy = Manner { lost: 20, ..FAST };
+    let mut world = World::new(&[lossy, lossy]);
+    world.load(0, 20_000);
+    let sum = world.end();
+    println!("{sum:?}");
+    assert!(sum.failed * 1000 <= sum.all, "{sum:?}");
+}
+
+#[test]
+fn nobody_there_is_told_at_once() {
+    let mut world = World::new(&[DEAD, DEAD]);
+    world.load(0, 2000);
+    let all_sent = |world: &World| world.sent.iter().sum::<u64>() + world.probes.len() as u64;
+    let (before, sent) = (world.outcomes.len(), all_sent(&world));
+    world.load(2000, 10_000);
+    let told_late = world.outcomes.iter().skip(before).filter(|(_, took)| *took > 0).count();
+    let asked = all_sent(&world) - sent;
+    let sum = world.end();
+    println!("{told_late} told late, {asked} asked");
+    assert_eq!((sum.all, sum.failed), (12_000, 12_000));
+    // But for one new name now and then; probes see whether somebody is back.
+    assert!(told_late < 20, "{told_late}");
+    assert!(asked < 20, "{asked}");
+}
+
+#[test]
+fn who_cannot_answer_is_not_believed() {
+    for rcode in [1, 2, 4, 5] {
+        let mut world = World::new(&[Manner { rcode, ..FAST }, SLOW]);
+        world.load(0, 2000);
+        let sum = world.end();
+        assert_eq!((sum.all, sum.failed, sum.late), (2000, 0, 0), "{rcode}");
+        assert!(world.sent[0] < 100, "{:?}", world.sent);
+    }
+}
+
+#[test]
+fn lies_are_counted_and_change_nothing() {
+    let mut world = World::new(&[Manner { lies: true, ..FAST }]);
+    world.load(0, 1000);
+    let sum = world.end();
+    assert_eq!((sum.all, sum.failed, sum.late), (1000, 0, 0));
+    let counts = world.call(|forwarder, _, _| forwarder.upstream(0).counts);
+    assert_eq!((counts.answered, counts.mismatched), (1000, 8000));
+}
+
+/// RFC 9520 §3.1, and what was refused once is refused.
+#[test]
+fn one_server_is_asked_the_same_three_times_at_most() {
+    for (manner, most) in [(DEAD, 3), (Manner { rcode: 2, ..FAST }, 1)] {
+        let mut world = World::new(&[manner]);
+        assert_eq!(world.query(1), QueryOutcome::Pending);
+        let sum = world.end();
+        assert_eq!((sum.all, sum.failed), (1, 1));
+        assert_eq!(world.sent, [most]);
+    }
+}
+
+#[test]
+fn who_becomes_slow_is_not_taken_for_dead() {
+    for round_trip in [150, 300, 600, 900] {
+        let slow = Manner { round_trip: round_trip * MILLI, ..FAST };
+        let mut world = World::new(&[FAST, FAST]);
+        world.load(0, 1000);
+        world.servers = vec![slow, slow];
+        world.load(1000, 9000);
+        let sum = world.end();
+        println!("{round_trip} ms: {sum:?}, {:?}", world.sent);
+        assert!(sum.failed * 100 <= 9000 * 5, "{round_trip} ms: {sum:?}");
+        let asked = world.sent.iter().sum::<u64>();
+        assert!(asked < 25_000, "{asked}");
+    }
+}
+
+/// What a server cannot tell says nothing of what it can.
+#[test]
+fn one_who_cannot_answer_is_asked_on_where_there_is_nobody_else() {
+    let failing = Manner { rcode: 2, ..FAST };
+    let mut world = World::new(&[failing]);
+    world.load(0, 2000);
+    assert!(world.outcomes.iter().all(|(outcome, _)| *outcome == Outcome::Failed));
+    assert_eq!(world.sent, [2000]);
+    world.servers[0] = FAST;
+    world.load(2000, 2000);
+    let sum = world.end();
+    assert_eq!((sum.all, sum.failed), (4000, 2000));
+}
+
+/// However few ask, and however long all they ask cannot be told.
+#[test]
+fn who_cannot_answer_some_questions_is_asked_all_others() {
+    for gap in [300, 1_500, 20_000, 60_000] {
+        let mut world = World::new(&[Manner { rcode: 2, ..FAST }]);
+        for number in 0..50 {
+            assert_eq!(world.query(number), QueryOutcome::Pending, "{gap} ms, {number}");
+            world.pass(world.now + gap * MILLI);
+        }
+        world.servers[0] = FAST;
+        assert_eq!(world.query(50), QueryOutcome::Pending, "{gap} ms");
+        let sum = world.end();
+        assert_eq!((sum.all, sum.failed), (51, 50));
+        // Silence still says that nobody is there.
+        world.servers[0] = Manner { rcode: 2, ..FAST };
+        world.load(100, 100);
+        world.servers[0] = DEAD;
+        world.load(200, 2000);
+        assert_eq!(world.query(9_999), QueryOutcome::NoUpstream);
+    }
+}
+
+#[test]
+fn what_is_too_long_goes_by_stream() {
+    let mut world = World::new(&[Manner { truncates: true, ..FAST }]);
+    world.load(0, 100);
+    let sum = world.end();
+    assert_eq!((sum.all, sum.failed, world.by_stream), (100, 0, 100));
+}
+
+#[test]
+fn one_stream_carries_all_and_its_opening_is_no_round_trip() {
+    let mut world = World::new(&[STREAM]);
+    world.load(0, 5000);
+    let sum = world.end();
+    assert_eq!((sum.all, sum.failed, sum.late), (5000, 0, 0));
+    assert_eq!((world.by_stream, world.opened), (5000, 1));
+    let took = world.call(|forwarder, _, _| forwarder.upstream(0).round_trip_micros());
+    assert!((MILLI..3 * MILLI).contains(&took.into()), "{took}");
+}
+
+#[test]
+fn a_stream_server_that_dies_is_noticed_and_so_is_its_return() {
+    let mut world = World::new(&[STREAM, SLOW_STREAM]);
+    world.load(0, 1000);
+    world.servers[0] = Manner { lost: 100, ..STREAM };
+    world.load(1000, 9000);
+    world.servers[0] = STREAM;
+    // What the network forgot, the server does not know.
+    world.close(0, StreamLoss::Failed);
+    let asked_dead = world.sent[0];
+    world.load(10_000, 40_000);
+    let sum = world.end();
+    println!("{sum:?}, {:?}", world.sent);
+    assert_eq!((sum.all, sum.failed), (50_000, 0));
+    // All that is asked until it is sure: for a round trip, what TCP may need, and some questions.
+    assert!(sum.late <= 350, "{sum:?}");
+    assert!(world.sent[0] > asked_dead + 5000, "{:?}", world.sent);
+}
+
+/// Few questions are asked, and all of them a second one where the first is late: who never
+/// answers is not asked first for ever all the same.
+#[test]
+fn who_is_always_outrun_is_asked_first_no_more() {
+    for dead in [DEAD, Manner { lost: 100, ..STREAM }] {
+        let mut world = World::new(&[dead, FAST]);
+        for number in 0..100 {
+            world.query(number);
+            world.pass(world.now + 600 * MILLI);
+        }
+        let sum = world.end();
+        assert_eq!((sum.all, sum.failed), (100, 0));
+        assert!(sum.late <= 5, "{sum:?}");
+    }
+}
+
+/// Such as a resolver that has lost its own way out: its probes are no reason to ask it first.
+#[test]
+fn server_that_answers_probes_alone_is_asked_first_no_more() {
+    let half = Manner { only_probes: true, ..FAST };
+    let mut world = World::new(&[FAST, SLOW]);
+    world.load(0, 1_000);
+    world.servers[0] = half;
+    let before = world.sent[0];
+    world.load(1_000, 9_000);
+    let sent = world.sent[0] - before;
+    let sum = world.end();
+    println!("{sum:?}, {sent}");
+    assert_eq!((sum.all, sum.failed), (10_000, 0));
+    assert!(sum.late * 100 <= 9_000 && sent < 1_000, "{sum:?}, {sent}");
+}
+
+#[test]
+fn who_closes_after_some_answers_is_asked_the_rest_again() {
+    let mut world = World::new(&[Manner { answers: 100, ..STREAM }]);
+    world.load(0, 5000);
+    let sum = world.end();
+    println!("{sum:?}, {:?}", world.sent);
+    assert_eq!((sum.all, sum.failed), (5000, 0));
+    assert!(world.opened > 40, "{}", world.opened);
+    assert!(world.sent[0] > 5000, "{:?}", world.sent);
+}
+
+#[test]
+fn who_refuses_streams_is_asked_no_more() {
+    let mut world = World::new(&[Manner { refuses: true, ..STREAM }, SLOW_STREAM]);
+    world.load(0, 5000);
+    let sum = world.end();
+    assert_eq!((sum.all, sum.failed), (5000, 0));
+    assert!(world.sent[0] < 200, "{:?}", world.sent);
+}
+
+#[test]
+fn streams_and_datagrams_are_asked_beside_each_other() {
+    let mut world = World::new(&[DEAD, SLOW_STREAM]);
+    world.load(0, 2000);
+    let sum = world.end();
+    assert_eq!((sum.all, sum.failed), (2000, 0));
+    assert!(world.sent[1] >= 2000, "{:?}", world.sent);
+}
+
+#[test]
+fn who_asks_the_same_waits_for_the_same() {
+    let mut world = World::new(&[SLOW]);
+    for _ in 0..WAITERS_PER_QUERY_MAX {
+        assert_eq!(world.query(1), QueryOutcome::Pending);
+    }
+    assert_eq!(world.query(1), QueryOutcome::Full);
+    assert_eq!(world.query(2), QueryOutcome::Pending);
+    let sum = world.end();
+    assert_eq!((sum.all, sum.failed), (usize::from(WAITERS_PER_QUERY_MAX) + 1, 0));
+    assert_eq!(world.sent, [2]);
+}
+
+#[test]
+fn a_full_table_is_told_and_comes_free_again() {
+    let mut world = World::new(&[DEAD]);
+    for number in 0..QUERIES_MAX as u64 {
+        assert_eq!(world.query(number), QueryOutcome::Pending);
+    }
+    assert_eq!(world.query(QUERIES_MAX as u64), QueryOutcome::Full);
+    let sum = world.end();
+    assert_eq!((sum.all, sum.failed), (QUERIES_MAX, QUERIES_MAX));
+    world.servers[0] = FAST;
+    assert_eq!(world.query(0), QueryOutcome::Pending);
+    let sum = world.end();
+    assert_eq!((sum.all, sum.failed), (QUERIES_MAX + 1, QUERIES_MAX));
+}
+
+#[test]
+fn who_is_drained_is_asked_where_nobody_else_can_be() {
+    let mut world = World::new(&[FAST, SLOW]);
+    world.load(0, 100);
+    world.call(|forwarder, _, _| forwarder.upstream(0).is_drained = true);
+    let drained = world.sent[0];
+    world.load(100, 2_000);
+    assert_eq!(world.sent[0], drained, "the slower one answers");
+    world.servers[1] = DEAD;
+    world.load(2_100, 20_000);
+    assert!(world.sent[0] > drained + 15_000, "{:?}", world.sent);
+    world.servers[1] = SLOW;
+    world.load(22_100, 40_000);
+    let back = world.sent[0];
+    world.load(62_100, 1_000);
+    assert_eq!(world.sent[0], back, "and not when the other one is back");
+    world.call(|forwarder, _, _| forwarder.upstream(0).is_drained = false);
+    world.load(63_100, 30_000);
+    assert!(world.sent[0] > back + 1_000, "{:?}", world.sent);
+    let sum = world.end();
+    assert_eq!((sum.all, sum.failed), (93_100, 0));
+}
+
+#[test]
+fn all_being_drained_is_as_none() {
+    let mut world = World::new(&[FAST, SLOW]);
+    for number in 0..2 {
+        world.call(|forwarder, _, _| forwarder.upstream(number).is_drained = true);
+    }
+    world.load(0, 1_000);
+    assert!(world.sent[0] > 900, "{:?}", world.sent);
+    let sum = world.end();
+    assert_eq!((sum.all, sum.failed, sum.late), (1_000, 0, 0));
+}
+
+#[test]
+fn who_is_cut_off_is_joined_by_nobody_and_answers_who_waits() {
+    let mut world = World::new(&[SLOW]);
+    for _ in 0..3 {
+        assert_eq!(world.query(1), QueryOutcome::Pending);
+    }
+    assert_eq!(world.query(2), QueryOutcome::Pending);
+    let gone = name(1);
+    let cut = |world: &mut World| {
+        world.call(|forwarder, _, _| forwarder.cut_off(|query| query.key().name == gone))
+    };
+    assert_eq!((cut(&mut world), cut(&mut world)), (1, 0), "once");
+    for _ in 0..3 {
+        assert_eq!(world.query(1), QueryOutcome::Pending);
+        assert_eq!(world.query(2), QueryOutcome::Pending);
+    }
+    assert_eq!(world.sent, [3], "one of them anew, for all who come after");
+    assert_eq!(cut(&mut world), 1, "the new one, again");
+    let sum = world.end();
+    assert_eq!((sum.all, sum.failed), (10, 0));
+    assert_eq!(world.query(1), QueryOutcome::Pending);
+    assert_eq!(cut(&mut world), 1, "its room was not what was cut off");
+    world.end();
+}

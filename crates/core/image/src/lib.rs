@@ -1,0 +1,22 @@
+//! The immutable data that answers are read from, as borrowed slices.
+//!
+//! `compile` owns the blocks of an image; this crate defines their layout. The traits lead from one
+//! block to the next and hide how the blocks are stored.
+#![no_std]
+#![forbid(unsafe_code)]
+
+mod forwards;
+mod hash;
+mod leaf;
+mod node;
+mod rewrites;
+mod zone;
+
+pub use forwards::{ForwardRule, Forwards};
+pub use hash::{HASH_KEY_WORDS, HashKey};
+pub use leaf::{LEAF_HEAD_LEN, Leaf, Nodes, bucket_of, last_bucket, same};
+pub use node::{NODE_HEAD_LEN, Node, RecordSet, Records, SET_HEAD_LEN};
+pub use rewrites::{RewriteRule, Rewrites};
+pub use zone::{
+    DepthMask, LabelStep, Nsec3Params, RelName, Route, Tree, Zone, ZoneFacts, ZoneTable,
+};

@@ -1,0 +1,123 @@
+//! The message header (RFC 1035 §4.1.1).
+
+/// Bytes of the header.
+pub const HEADER_LEN: usize = 12;
+
+/// The 16 bits behind the message ID.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flags(pub u16);
+
+impl Flags {
+    /// A response, not a query.
+    pub const QR: u16 = 0x8000;
+    /// Authoritative answer.
+    pub const AA: u16 = 0x0400;
+    /// Truncated.
+    pub const TC: u16 = 0x0200;
+    /// Recursion desired; copied into the response.
+    pub const RD: u16 = 0x0100;
+    /// Recursion available.
+    pub const RA: u16 = 0x0080;
+    /// Authentic data (RFC 4035 §3.2.3).
+    pub const AD: u16 = 0x0020;
+    /// Checking disabled (RFC 4035 §3.2.2).
+    pub const CD: u16 = 0x0010;
+    const OPCODE: u16 = 0x7800;
+
+    /// Whether all of `bits` are set.
+    #[inline]
+    pub const fn has(self, bits: u16) -> bool {
+        self.0 & bits == bits
+    }
+
+    /// Whether it is a standard query: neither a response nor of another opcode.
+    #[inline]
+    pub const fn is_query(self) -> bool {
+        self.0 & (Self::QR | Self::OPCODE) == 0
+    }
+
+    /// The flags that an authoritative response copies from the query: opcode and RD. CD is cleared
+    /// (RFC 4035 §3.1.6).
+    #[inline]
+    pub const fn reply(self) -> Self {
+        Self(Self::QR | self.0 & (Self::OPCODE | Self::RD))
+    }
+}
+
+/// Response codes, the extended ones too (RFC 6895 §2.3, RFC 6891 §6.1.3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Rcode {
+    /// No error.
+    #[default]
+    NoError = 0,
+    /// The message is malformed.
+    FormErr = 1,
+    /// The server failed.
+    ServFail = 2,
+    /// The name does not exist.
+    NxDomain = 3,
+    /// Not implemented.
+    NotImp = 4,
+    /// Refused by policy.
+    Refused = 5,
+    /// A name that would be too long (RFC 6672 §2.2).
+    YxDomain = 6,
+    /// EDNS version not supported (RFC 6891 §6.1.3).
+    BadVers = 16,
+}
+
+impl Rcode {
+    /// Every code, for counters.
+    pub const ALL: [Rcode; 8] = [
+        Self::NoError,
+        Self::FormErr,
+        Self::ServFail,
+        Self::NxDomain,
+        Self::NotImp,
+        Self::Refused,
+        Self::YxDomain,
+        Self::BadVers,
+    ];
+
+    /// Its index in [`Rcode::ALL`].
+    #[inline]
+    pub const fn index(self) -> usize {
+        match self {
+            Self::BadVers => 7,
+            low => low as usize,
+        }
+    }
+
+    /// The mnemonic of the IANA registry.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NoError => "NOERROR",
+            Self::FormErr => "FORMERR",
+            Self::ServFail => "SERVFAIL",
+            Self::NxDomain => "NXDOMAIN",
+            Self::NotImp => "NOTIMP",
+            Self::Refused => "REFUSED",
+            Self::YxDomain => "YXDOMAIN",
+            Self::BadVers => "BADVERS",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_know_their_place() {
+        for (place, code) in Rcode::ALL.iter().enumerate() {
+            assert_eq!(code.index(), place, "{}", code.name());
+        }
+    }
+
+    #[test]
+    fn a_reply_keeps_opcode_and_rd_only() {
+        assert_eq!(Flags(0xffff).reply().0, 0x8000 | 0x7800 | 0x0100);
+        assert!(Flags(0x07ff).is_query() && !Flags(0x0800).is_query());
+    }
+}

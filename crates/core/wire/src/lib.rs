@@ -1,0 +1,24 @@
+//! DNS messages: names, header, question, records, EDNS; parsing and composing.
+#![no_std]
+#![forbid(unsafe_code)]
+
+mod compose;
+mod edns;
+mod fast_parse;
+mod header;
+pub mod limits;
+mod name;
+mod query;
+mod rdata;
+mod record;
+mod rtype;
+
+pub use compose::{Composer, Mark, NoSpace, Suffixes};
+pub use edns::{Cookie, Edns, OptionCode};
+pub use fast_parse::FastParse;
+pub use header::{Flags, HEADER_LEN, Rcode};
+pub use name::{Labels, Name, NameBuf, NameError, canonical_cmp};
+pub use query::{QName, Query, QueryFault};
+pub use rdata::{RdataField, layout, target};
+pub use record::{Malformed, Record, Records, age_records, expanded, skip_name};
+pub use rtype::{Class, Rtype};

@@ -1,0 +1,186 @@
+//! The handler of one thread: its readers of the snapshot and the settings, its memory, its
+//! upstream client.
+use crate::{Forwarding, Settings};
+use answer::{AnswerCounts, NoForwarding, Now, Policy, Resolver, Scratch, TYPE_NAMES};
+use image::{Forwards, ZoneTable};
+use limit::Acl;
+use packet::{DropReason, Packet, Transport, Verdict, proxy};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::slice;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use sync::{Counters, CountersView, Reader};
+use tap::QueryTap;
+use upstream::{CommandSender, PeerShards, StatusView, UpstreamClient};
+use wire::Rcode;
+
+/// Counters: responses by rcode, then by type, then those with TC set.
+pub const COUNTERS: usize = TRUNCATED + 1;
+/// The index of the first counter by type.
+pub const FIRST_TYPE: usize = Rcode::ALL.len();
+/// The index of the counter of responses with TC set.
+pub const TRUNCATED: usize = FIRST_TYPE + TYPE_NAMES.len();
+
+/// Answers bursts from the newest snapshot.
+pub struct Answerer<Z> {
+    forwarding: Option<(Forwarding, UpstreamClient)>,
+    local: LocalAnswers<Z>,
+}
+
+/// The part of the handler that needs no upstream.
+struct LocalAnswers<Z> {
+    image: Reader<Z>,
+    settings: Reader<Settings>,
+    tap: QueryTap,
+    scratch: Box<Scratch>,
+    seed: u64,
+    counters: Counters<COUNTERS>,
+}
+
+impl<Z: ZoneTable> Answerer<Z> {
+    /// The handler of one thread. `seed` must come from a secure source: numbers made from it
+    /// choose the upstream.
+    ///
+    /// # Errors
+    /// Names are forwarded, and the process has no file descriptor left.
+    pub fn new(
+        image: Reader<Z>,
+        settings: Reader<Settings>,
+        tap: QueryTap,
+        seed: u64,
+        forwarding: Option<&Forwarding>,
+    ) -> io::Result<Self> {
+        let (scratch, counters) = (Box::default(), Counters::new());
+        let forwarding =
+            forwarding.map(|rules| Ok::<_, io::Error>((rules.clone(), rules.client()?)));
+        let local = LocalAnswers { image, settings, tap, scratch, seed, counters };
+        Ok(Self { forwarding: forwarding.transpose()?, local })
+    }
+
+    /// The counters of this thread.
+    pub fn counters(&self) -> CountersView<COUNTERS> {
+        self.local.counters.view()
+    }
+
+    /// Opens the upstream client's command channel; `None` where nothing is forwarded.
+    ///
+    /// # Errors
+    /// The process has no file descriptor left.
+    pub fn command(&mut self) -> io::Result<Option<CommandSender>> {
+        self.forwarding.as_mut().map(|(_, client)| client.command()).transpose()
+    }
+
+    /// Joins the threads that share forwarded names. No effect where nothing is forwarded.
+    ///
+    /// # Errors
+    /// The system has no memory left.
+    pub fn join(&mut self, peers: PeerShards) -> io::Result<()> {
+        self.forwarding.as_mut().map_or(Ok(()), |(_, client)| client.join_peers(peers))
+    }
+
+    /// The counters of the upstream client; `None` where nothing is forwarded.
+    pub fn forwarded(&self) -> Option<StatusView> {
+        self.forwarding.as_ref().map(|(_, client)| client.view())
+    }
+}
+
+impl<Z: ZoneTable> LocalAnswers<Z> {
+    /// Answers packets that came in now, or, if `deferred`, packets whose upstream has answered.
+    fn answer(
+        &mut self,
+        packets: &mut [Packet<'_>],
+        monotonic: Duration,
+        (forwards, resolver): (Forwards<'_>, &mut dyn Resolver),
+        deferred: bool,
+    ) {
+        // Weyl's sequence takes each value once; the reader mixes it.
+        self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = Now {
+            // RFC 9018 §4.3 counts seconds modulo 2^32.
+            unix_seconds: unix.as_secs() as u32,
+            monotonic_micros: monotonic.as_micros() as u64,
+            seed: self.seed,
+        };
+        let zones = self.image.refresh();
+        let settings = self.settings.refresh();
+        let mut policy = Policy { forwards, ..settings.policy() };
+        if deferred && let Some(limits) = &mut policy.limits {
+            // Admission was decided when the query came.
+            (limits.access, limits.clients) = (Acl::ALL, None);
+        }
+        let mut totals = AnswerCounts::default();
+        let scratch = &mut self.scratch;
+        let mut answer = |packets: &mut [Packet<'_>]| {
+            answer::batch(zones, &policy, now, resolver, scratch, packets, &mut totals);
+        };
+        if deferred || settings.proxies.is_empty() {
+            self.tap.begin(packets, unix, monotonic);
+            answer(packets);
+        } else {
+            strip_headers(packets, settings);
+            self.tap.begin(packets, unix, monotonic);
+            packets.split_mut(is_dropped).for_each(answer);
+        }
+        self.tap.end(packets);
+        let counts = totals.rcodes.into_iter().chain(totals.types).chain([totals.truncated]);
+        for (index, count) in counts.enumerate().filter(|(_, count)| *count > 0) {
+            self.counters.add(index, count.into());
+        }
+    }
+}
+
+impl<Z: ZoneTable + Send> worker::App for Answerer<Z> {
+    fn burst(&mut self, packets: &mut [Packet<'_>], now: Duration) {
+        let forwarding: (Forwards<'_>, &mut dyn Resolver) = match &mut self.forwarding {
+            None => (Forwards::default(), &mut NoForwarding),
+            Some((forwarding, client)) => {
+                client.begin(now);
+                (forwarding.rules(), client)
+            }
+        };
+        self.local.answer(packets, now, forwarding, false);
+        if let Some((_, client)) = &mut self.forwarding {
+            client.flush();
+        }
+    }
+
+    fn park(&mut self) {
+        self.local.image.park();
+        self.local.settings.park();
+    }
+
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.forwarding.as_ref().map(|(_, client)| client.as_fd())
+    }
+
+    fn poll_deferred(&mut self, now: Duration, send: &mut dyn FnMut(&Packet<'_>, Duration)) {
+        let Some((forwarding, client)) = &mut self.forwarding else { return };
+        let local = &mut self.local;
+        let rules = forwarding.rules();
+        let tended = client.poll_deferred(now, &mut |client, packet, since| {
+            local.answer(slice::from_mut(packet), now, (rules, client), true);
+            if packet.verdict != Verdict::Deferred {
+                send(packet, now.saturating_sub(since));
+            }
+        });
+        // Polling fails only for a descriptor that is no epoll.
+        debug_assert!(tended.is_ok(), "{tended:?}");
+    }
+
+    fn has_deferred(&self) -> bool {
+        self.forwarding.as_ref().is_some_and(|(_, client)| client.has_deferred())
+    }
+}
+
+/// Removes PROXY headers from datagrams. A stream has one header, at its beginning.
+fn strip_headers(packets: &mut [Packet<'_>], settings: &Settings) {
+    for packet in packets.iter_mut().filter(|packet| packet.transport == Transport::Datagram) {
+        proxy::strip(packet, |peer| settings.proxies.lists(peer));
+    }
+}
+
+/// Whether a packet was dropped for its PROXY header: malformed, missing, or with a refused client.
+fn is_dropped(packet: &Packet<'_>) -> bool {
+    matches!(packet.verdict, Verdict::Drop(DropReason::ProxyHeader | DropReason::SourcePort))
+}

@@ -1,0 +1,33 @@
+//! Which names are forwarded, and how.
+use image::{ForwardRule, Forwards};
+use std::io;
+use std::sync::Arc;
+use upstream::{ResolverPlan, UpstreamClient};
+
+/// The forward rules, shared by all threads.
+#[derive(Clone, Debug)]
+pub struct Forwarding {
+    rules: Arc<[ForwardRule]>,
+    plan: ResolverPlan,
+}
+
+impl Forwarding {
+    /// Forwarding by these rules, in any order, to the servers of a plan.
+    pub fn new(mut rules: Vec<ForwardRule>, plan: ResolverPlan) -> Self {
+        Forwards::sort(&mut rules);
+        Self { rules: rules.into(), plan }
+    }
+
+    /// The rules, as `answer` reads them.
+    pub fn rules(&self) -> Forwards<'_> {
+        Forwards::new(&self.rules)
+    }
+
+    /// The upstream client of one thread.
+    ///
+    /// # Errors
+    /// The process has no file descriptor left.
+    pub fn client(&self) -> io::Result<UpstreamClient> {
+        UpstreamClient::new(self.plan.clone())
+    }
+}

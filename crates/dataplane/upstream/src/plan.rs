@@ -1,0 +1,88 @@
+//! The configuration: servers, groups, and lifetimes.
+use crate::loops::ServerMarks;
+use crate::tls::TrustAnchors;
+use answer::TtlLimits;
+use forward::UpstreamTransport;
+use rustls::pki_types::ServerName;
+use std::net::SocketAddr;
+use wire::{Name, NameBuf};
+
+/// The configuration of a thread.
+#[derive(Clone, Debug)]
+pub struct ResolverPlan {
+    /// The groups of servers, by number.
+    pub groups: Vec<UpstreamServers>,
+    /// Bytes of the thread's share of the cache.
+    pub cache_len: usize,
+    /// Bounds of the lifetimes of answers.
+    pub lifetimes: TtlLimits,
+    /// Seconds after its end that an answer is served if no server answers; 0: never.
+    pub stale_max: u32,
+    /// First lifetime of a failure in seconds, 1 to
+    /// [`FAILURE_TTL_MAX`](crate::limits::FAILURE_TTL_MAX).
+    pub failure_ttl: u32,
+    /// Trusted issuers; `None`: no certificate is accepted.
+    pub trust: Option<TrustAnchors>,
+    /// The marks of as many servers as all groups have.
+    pub marks: ServerMarks,
+}
+
+impl ResolverPlan {
+    /// Whether the group has the longest suffix of a name.
+    pub(crate) fn is_of(&self, group: usize, name: Name<'_>) -> bool {
+        let all = self.groups.iter().enumerate();
+        let about = all.filter(|(_, servers)| name.is_within(servers.suffix.as_name()));
+        let longest = about.max_by_key(|(_, servers)| servers.suffix.as_name().len());
+        longest.is_some_and(|(number, _)| number == group)
+    }
+}
+
+/// Servers for the names at and below a suffix.
+#[derive(Clone, Debug)]
+pub struct UpstreamServers {
+    /// The suffix, in lower case.
+    pub suffix: NameBuf,
+    /// Their addresses, at most [`GROUP_LEN_MAX`](forward::limits::GROUP_LEN_MAX).
+    pub addresses: Vec<UpstreamAddress>,
+    /// Whether queries have random case.
+    pub mixes_case: bool,
+    /// Whether answers are cached.
+    pub caches: bool,
+}
+
+/// The address of a server, and its transport.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpstreamAddress {
+    /// Address and port.
+    pub at: SocketAddr,
+    /// The transport.
+    pub over: QueryTransport,
+}
+
+/// The transport of queries to a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum QueryTransport {
+    /// UDP, and TCP for answers that are too long.
+    Udp,
+    /// TCP (RFC 7766).
+    Tcp,
+    /// TLS (RFC 7858) with a certificate for this name or address (RFC 8310 §8.1), and nothing
+    /// else.
+    Tls(ServerName<'static>),
+}
+
+impl From<SocketAddr> for UpstreamAddress {
+    fn from(at: SocketAddr) -> Self {
+        Self { at, over: QueryTransport::Udp }
+    }
+}
+
+impl UpstreamAddress {
+    pub(crate) fn transport(&self) -> UpstreamTransport {
+        match self.over {
+            QueryTransport::Udp => UpstreamTransport::Datagrams,
+            QueryTransport::Tcp => UpstreamTransport::Streams,
+            QueryTransport::Tls(_) => UpstreamTransport::Enciphered,
+        }
+    }
+}

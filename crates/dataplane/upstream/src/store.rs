@@ -1,0 +1,108 @@
+//! A thread's share of the cache, with its memory.
+use crate::limits::{FAILURE_TTL_MAX, STALE_RETRY};
+use crate::peer_shards::AnswerLifetime;
+use answer::{ForwardedRecords, failure};
+use cache::{Bucket, Cache, CacheKey, CacheShape, CacheState};
+
+#[derive(Debug)]
+pub(crate) struct CacheStore {
+    state: CacheState,
+    lines: Box<[Bucket]>,
+    ghosts: Box<[u32]>,
+    bytes: Box<[u8]>,
+    /// First lifetime of a failure, in seconds.
+    failure_ttl: u32,
+}
+
+impl CacheStore {
+    /// A cache of `len` bytes. The system provides memory only when it is written to.
+    pub(crate) fn new(len: usize, failure_ttl: u32) -> Self {
+        let shape = CacheShape::of(len);
+        Self {
+            state: CacheState::new(&shape),
+            lines: vec![Bucket::EMPTY; shape.lines].into(),
+            ghosts: vec![0; shape.ghosts].into(),
+            bytes: vec![0; shape.bytes].into(),
+            failure_ttl,
+        }
+    }
+
+    pub(crate) fn state(&self) -> &CacheState {
+        &self.state
+    }
+
+    pub(crate) fn lines(&self) -> &[Bucket] {
+        &self.lines
+    }
+
+    /// Caches an answer. NXDOMAIN is cached for all types (RFC 2308 §5).
+    pub(crate) fn keep(
+        &mut self,
+        key: &CacheKey<'_>,
+        now: u32,
+        taken: &ForwardedRecords,
+        message: &[u8],
+    ) {
+        let value = &message[taken.value_at..taken.len];
+        let mut cache = self.lend();
+        // An answer that is too large is sent to the waiting clients, but not cached.
+        let _ = cache.put(key, now, taken.ttl, value);
+        if taken.is_name_error && key.kind.applies_to_other_types() {
+            let _ = cache.put(&key.for_all_types(), now, taken.ttl, value);
+        }
+    }
+
+    /// Caches a failure: a cached answer is not renewed for a while. Without one, the failure
+    /// itself is cached if `caches_failures`, twice as long each time.
+    ///
+    /// `life` is the lifetime that the owner shard has chosen.
+    pub(crate) fn fail(
+        &mut self,
+        key: &CacheKey<'_>,
+        now: u32,
+        life: Option<AnswerLifetime>,
+        caches_failures: bool,
+    ) {
+        let first = AnswerLifetime { made: now, ttl: self.failure_ttl };
+        let AnswerLifetime { made, mut ttl } = life.unwrap_or(first);
+        let mut cache = self.lend();
+        if let Some(found) = cache.find(key, now) {
+            if !answer::is_failure(found.message, key.name.len()) {
+                cache.hold(key, now + STALE_RETRY);
+                return;
+            }
+            // An old failure starts again with the first lifetime.
+            if life.is_none() && found.age < found.ttl + FAILURE_TTL_MAX {
+                ttl = (2 * found.ttl).min(FAILURE_TTL_MAX);
+            }
+        }
+        if caches_failures {
+            let mut bytes = [0; answer::FAILURE_LEN_MAX];
+            let taken = failure(key, &mut bytes);
+            // It always fits.
+            let _ = cache.put(key, made, ttl, &bytes[taken.value_at..taken.len]);
+            // No renewal before that (RFC 9520 §3.2).
+            cache.hold(key, made + ttl);
+        }
+    }
+
+    /// An uncacheable answer arrived: the cached one is used until its end, and not as a stale one.
+    pub(crate) fn let_end(&mut self, key: &CacheKey<'_>, now: u32) {
+        let mut cache = self.lend();
+        if let Some(found) = cache.find(key, now) {
+            let end = (now - found.age).saturating_add(found.ttl);
+            cache.hold(key, end);
+        }
+    }
+
+    /// Whether there is an answer, fresh or stale.
+    pub(crate) fn has_answer(&mut self, key: &CacheKey<'_>, now: u32) -> bool {
+        let found = self.lend().into_found(key, now);
+        found.is_some_and(|found| !answer::is_failure(found.message, key.name.len()))
+    }
+
+    pub(crate) fn lend(&mut self) -> Cache<'_> {
+        let Self { state, lines, ghosts, bytes, .. } = self;
+        Cache { state, lines, ghosts, bytes }
+    }
+}

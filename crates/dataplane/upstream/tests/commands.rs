@@ -1,0 +1,243 @@
+//! A thread is told what to forget, to show and whom not to ask, and says what came of it.
+mod scene;
+
+use scene::{Fake, Got, Scene, answer, answered, no_client};
+use std::time::Duration;
+use upstream::limits::{SHOWN_MAX, WALK_LINES};
+use upstream::{
+    CommandPending, CommandReport, CommandSender, NameScope, ResolverCommand, StatusView,
+};
+use wire::{Name, NameBuf, Rtype};
+
+const PATIENCE: Duration = Duration::from_secs(5);
+
+fn name(text: &str) -> NameBuf {
+    NameBuf::from_text(text.as_bytes(), Name::ROOT).unwrap()
+}
+
+/// Has the thread take turns until it has done what it is told; how many it took.
+fn reported(
+    scene: &mut Scene,
+    command_sender: &mut CommandSender,
+    command: &ResolverCommand,
+) -> (CommandReport, usize) {
+    command_sender.send(command).unwrap();
+    for turns in 1.. {
+        scene.turn(&mut Vec::new(), Duration::from_millis(1));
+        if let Some(report) = command_sender.report() {
+            return (report, turns);
+        }
+    }
+    unreachable!()
+}
+
+fn flush(scene: &mut Scene, command_sender: &mut CommandSender, scope: NameScope) -> (u64, u64) {
+    let (report, _) = reported(scene, command_sender, &ResolverCommand::Flush(scope));
+    (report.count, report.queries)
+}
+
+fn good() -> Fake {
+    Fake::start(|question, _| vec![answer(question, 60, 1)])
+}
+
+#[test]
+fn what_is_flushed_is_asked_again_and_nothing_else_is() {
+    let server = good();
+    let mut scene = Scene::new(&[server.address]);
+    let mut command_sender = scene.upstream_client.command().unwrap();
+    let names = ["a.example.", "b.a.example.", "ba.example.", "other."];
+    let asked_by_now = |scene: &mut Scene| {
+        assert!(scene.query(&names, PATIENCE).iter().all(|got| *got == answered(1)));
+        server.asked()
+    };
+    assert_eq!(asked_by_now(&mut scene), 4);
+    for (scope, went) in [
+        (NameScope::Name(name("A.example.")), 1),
+        (NameScope::Subtree(name("a.example.")), 2),
+        (NameScope::Subtree(name("nobody.")), 0),
+        (NameScope::Subtree(name("example.")), 3),
+        (NameScope::All, 4),
+        (NameScope::Subtree(NameBuf::root()), 4),
+    ] {
+        let before = server.asked();
+        assert_eq!(flush(&mut scene, &mut command_sender, scope.clone()), (went, 0), "{scope:?}");
+        assert_eq!(asked_by_now(&mut scene), before + went as usize, "{scope:?}");
+    }
+    flush(&mut scene, &mut command_sender, NameScope::All);
+    assert_eq!(StatusView::own([&scene.upstream_client.view()]).used, 0);
+}
+
+/// The answer to what is under way goes to who has asked, and to nobody else.
+#[test]
+fn what_is_under_way_is_not_kept() {
+    // The first answer is old, and comes late.
+    let server = Fake::start(|question, nth| match nth {
+        0 => {
+            std::thread::sleep(Duration::from_millis(300));
+            vec![answer(question, 60, 1)]
+        }
+        _ => vec![answer(question, 60, 2)],
+    });
+    let mut scene = Scene::new(&[server.address]);
+    let mut command_sender = scene.upstream_client.command().unwrap();
+    let mut got = Vec::new();
+    scene.send(&["www.example."], &mut got);
+    let scope = NameScope::Name(name("www.example."));
+    assert_eq!(flush(&mut scene, &mut command_sender, scope), (0, 1));
+    // Who asks after the flush does not wait for it.
+    scene.send(&["www.example."], &mut got);
+    scene.wait(&mut got, 2, PATIENCE);
+    assert_eq!(got, [answered(1), answered(2)]);
+    assert_eq!(scene.ask_one("www.example.").0, answered(2));
+    assert_eq!(server.asked(), 2);
+}
+
+#[test]
+fn what_cannot_be_answered_is_not_kept_either() {
+    let mut scene = Scene::new(&[no_client()]);
+    let mut command_sender = scene.upstream_client.command().unwrap();
+    let mut got = Vec::new();
+    scene.send(&["www.example."], &mut got);
+    assert_eq!(flush(&mut scene, &mut command_sender, NameScope::All), (0, 1));
+    scene.wait(&mut got, 1, PATIENCE);
+    let (report, _) = reported(
+        &mut scene,
+        &mut command_sender,
+        &ResolverCommand::Show(name("www.example."), None),
+    );
+    assert_eq!(report.count, 0);
+}
+
+/// The alias may be kept for long, and what it stands for has changed.
+#[test]
+fn an_alias_that_leads_through_a_name_goes_with_it() {
+    let server = Fake::start(|question, _| {
+        let mut message = answer(question, 60, 0);
+        message[7] = 2;
+        let target = message.len() + 12;
+        message.extend([0xc0, 12, 0, 5, 0, 1, 0, 0, 0, 60, 0, 9]);
+        message.extend(b"\x06target\xc0");
+        // example.: behind `alias` of the question.
+        message.push(18);
+        message.extend([0xc0, target as u8, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 10, 0, 0, 1]);
+        vec![message]
+    });
+    let mut scene = Scene::new(&[server.address]);
+    let mut command_sender = scene.upstream_client.command().unwrap();
+    assert_eq!(scene.ask_one("alias.example.").0, answered(2));
+    assert_eq!(
+        flush(&mut scene, &mut command_sender, NameScope::Name(name("get.example."))),
+        (0, 0)
+    );
+    assert_eq!(
+        flush(&mut scene, &mut command_sender, NameScope::Name(name("target.example."))),
+        (1, 0)
+    );
+}
+
+#[test]
+fn a_look_shows_what_is_kept_and_changes_nothing() {
+    let server = Fake::start(|question, _| vec![answer(question, 60, 3)]);
+    let mut scene = Scene::new(&[server.address]);
+    let mut command_sender = scene.upstream_client.command().unwrap();
+    scene.query(&["www.example.", "b.www.example."], PATIENCE);
+    assert_eq!(scene.ask_one("www.example.").0, answered(3));
+    for rtype in [None, Some(Rtype::A)] {
+        let look = ResolverCommand::Show(name("www.example."), rtype);
+        let (report, _) = reported(&mut scene, &mut command_sender, &look);
+        assert_eq!((report.count, report.cached.len()), (1, 1));
+        let cached = report.cached[0];
+        assert_eq!((cached.rtype, cached.rcode, cached.answers), (Rtype::A, 0, 3));
+        assert_eq!((cached.ttl_seconds, cached.uses), (60, 1), "a look is no use");
+        assert!(cached.age_seconds < 60 && cached.bytes > 50, "{cached:?}");
+        assert!(!cached.dnssec_ok && !cached.checking_disabled && !cached.is_unfinished);
+    }
+    let look = ResolverCommand::Show(name("www.example."), Some(Rtype::MX));
+    assert_eq!(reported(&mut scene, &mut command_sender, &look).0, CommandReport::default());
+    assert_eq!(server.asked(), 2);
+}
+
+#[test]
+fn who_is_drained_answers_what_it_was_asked_and_is_asked_no_more() {
+    let slow = Fake::start(|question, _| {
+        std::thread::sleep(Duration::from_millis(100));
+        vec![answer(question, 60, 1)]
+    });
+    let other = Fake::start(|question, _| vec![answer(question, 60, 2)]);
+    let mut scene = Scene::new(&[slow.address, other.address]);
+    let mut command_sender = scene.upstream_client.command().unwrap();
+    let mut got = Vec::new();
+    // Who was never heard is asked, and the first of them first.
+    scene.send(&["www.example."], &mut got);
+    assert_eq!(
+        reported(&mut scene, &mut command_sender, &ResolverCommand::Drain(0, true)).0,
+        CommandReport::default()
+    );
+    assert_eq!(StatusView::server([&scene.upstream_client.view()], 0).drained, 1);
+    scene.wait(&mut got, 1, PATIENCE);
+    assert_eq!(got.len(), 1);
+    let asked = slow.asked();
+    for n in 0..50 {
+        assert_eq!(scene.ask_one(&format!("n{n}.example.")).0, answered(2));
+    }
+    assert_eq!(slow.asked(), asked);
+    reported(&mut scene, &mut command_sender, &ResolverCommand::Drain(1, true));
+    reported(&mut scene, &mut command_sender, &ResolverCommand::Drain(0, false));
+    assert_eq!(StatusView::server([&scene.upstream_client.view()], 0).drained, 0);
+    assert_eq!(scene.ask_one("back.example.").0, answered(1));
+    // A number that nobody has changes nothing.
+    reported(&mut scene, &mut command_sender, &ResolverCommand::Drain(u16::MAX, true));
+}
+
+#[test]
+fn a_walk_takes_many_turns_and_answers_go_on_between_them() {
+    let server = good();
+    let mut scene = Scene::with_memory(&[server.address], 8 << 20);
+    let mut command_sender = scene.upstream_client.command().unwrap();
+    let (_, turns) =
+        reported(&mut scene, &mut command_sender, &ResolverCommand::Flush(NameScope::All));
+    assert!(turns > (8 << 20) / 1_000 / WALK_LINES, "{turns}");
+    command_sender.send(&ResolverCommand::Flush(NameScope::All)).unwrap();
+    assert_eq!(scene.ask_one("www.example.").0, answered(1));
+}
+
+#[test]
+fn who_does_not_listen_is_told_so_much_and_no_more() {
+    let mut scene = Scene::new(&[no_client()]);
+    let mut command_sender = scene.upstream_client.command().unwrap();
+    let long = [["a"; 60].join(""), ["b"; 60].join(""), ["c"; 60].join("")].join(".") + ".";
+    let command = ResolverCommand::Flush(NameScope::Name(name(&long)));
+    let count = (0..1_000).take_while(|_| command_sender.send(&command).is_ok()).count();
+    assert!((10..100).contains(&count), "{count}");
+    assert_eq!(command_sender.send(&command), Err(CommandPending));
+    assert_eq!(command_sender.report(), None);
+    // Once it listens all is done, and what is reported is of the last.
+    scene.wait(&mut Vec::new(), 1, Duration::from_millis(200));
+    assert_eq!(command_sender.report(), None, "it was not taken");
+    assert_eq!(reported(&mut scene, &mut command_sender, &command).0, CommandReport::default());
+    assert!(!command_sender.is_alone());
+    drop(scene);
+    assert!(command_sender.is_alone());
+}
+
+#[test]
+fn no_more_is_shown_than_fits() {
+    // Each type is an answer of its own.
+    let server = Fake::start(|question, _| {
+        let end = question.len() - 11;
+        let mut message = answer(question, 60, 1);
+        message.copy_within(end - 4..end - 2, end + 2);
+        vec![message]
+    });
+    let mut scene = Scene::new(&[server.address]);
+    let mut command_sender = scene.upstream_client.command().unwrap();
+    let mut got: Vec<Got> = Vec::new();
+    let count = SHOWN_MAX + 10;
+    for rtype in 0..count as u16 {
+        scene.send_type("www.example.", 1_000 + rtype, &mut got);
+    }
+    scene.wait(&mut got, count as usize, PATIENCE);
+    let look = ResolverCommand::Show(name("www.example."), None);
+    let (report, _) = reported(&mut scene, &mut command_sender, &look);
+    assert_eq!((report.count, report.cached.len() as u64), (count, SHOWN_MAX));
+}

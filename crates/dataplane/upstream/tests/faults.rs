@@ -1,0 +1,193 @@
+//! Servers that answer, or do not, on sockets of their own.
+mod scene;
+
+use scene::{Fake, Got, Scene, answer, answered, failed, no_client};
+use std::time::Duration;
+use upstream::{StatusView, UpstreamServers};
+use wire::{Name, NameBuf};
+
+#[test]
+fn what_was_asked_once_is_known() {
+    let server = Fake::start(|question, _| vec![answer(question, 60, 2)]);
+    let mut scene = Scene::new(&[server.address]);
+    assert_eq!(scene.ask_one("www.example.net.").0, answered(2));
+    assert_eq!(scene.ask_one("WWW.example.net.").0, answered(2));
+    assert_eq!(server.asked(), 1);
+}
+
+#[test]
+fn what_may_not_be_kept_is_asked_again() {
+    let server = Fake::start(|question, _| vec![answer(question, 0, 1)]);
+    let mut scene = Scene::new(&[server.address]);
+    for nth in 1..=3 {
+        assert_eq!(scene.ask_one("www.example.net.").0, answered(1));
+        assert_eq!(server.asked(), nth);
+    }
+}
+
+#[test]
+fn who_asks_the_same_at_once_is_one_question() {
+    let server = Fake::start(|question, _| vec![answer(question, 0, 1)]);
+    let mut scene = Scene::new(&[server.address]);
+    let got = scene.query(&["www.example.net."; 60], Duration::from_secs(5));
+    assert_eq!(got.len(), 60);
+    assert!(!scene.upstream_client.has_deferred());
+    assert_eq!(server.asked(), 1);
+}
+
+#[test]
+fn what_is_no_reply_is_not_taken_for_one() {
+    let server = Fake::start(|question, _| {
+        let right = answer(question, 60, 1);
+        let changed = |at: usize| {
+            let mut lie = answer(question, 60, 66);
+            lie[at] ^= 0x20;
+            lie
+        };
+        vec![changed(0), changed(1), changed(13), changed(25), right[..11].to_vec(), right]
+    });
+    let mut scene = Scene::new(&[server.address]);
+    assert_eq!(scene.ask_one("www.example.net.").0, answered(1));
+    assert_eq!(StatusView::server([&scene.upstream_client.view()], 0).counts.mismatched, 5);
+}
+
+#[test]
+fn ports_are_many_and_change() {
+    let server = Fake::start(|question, _| vec![answer(question, 60, 1)]);
+    let mut scene = Scene::new(&[server.address]);
+    let mut query = |from: usize| {
+        (from..from + 5_000).for_each(|n| {
+            scene.ask_one(&format!("name-{n}.example.net."));
+        });
+        server.ports.lock().unwrap().len()
+    };
+    let few = query(0);
+    assert!(few >= 16, "{few}");
+    assert!(query(5_000) > few + 8, "others take their places");
+}
+
+#[test]
+fn what_is_too_long_for_a_datagram_comes_by_stream() {
+    let server = Fake::start_long(usize::MAX);
+    let mut scene = Scene::new(&[server.address]);
+    // It does not fit into the client's datagram either, but it is known then.
+    assert_eq!(scene.ask_one("www.example.net.").0, answered(0));
+    assert_eq!(scene.ask_one("www.example.net.").0, answered(0));
+    assert_eq!(server.asked(), 1);
+}
+
+#[test]
+fn a_stream_that_ends_too_early_is_a_failure() {
+    let server = Fake::start_long(100);
+    let (got, took) = Scene::new(&[server.address]).ask_one("www.example.net.");
+    assert_eq!(got, failed(22));
+    assert!(took < Duration::from_secs(2), "{took:?}");
+}
+
+#[test]
+fn who_is_not_there_is_known_soon_and_remembered() {
+    let mut scene = Scene::new(&[no_client()]);
+    let (got, took) = scene.ask_one("www.example.net.");
+    assert_eq!(got, failed(22));
+    assert!(took < Duration::from_secs(1), "{took:?}");
+    let (got, took) = scene.ask_one("www.example.net.");
+    assert_eq!(got, failed(13), "remembered (RFC 9520)");
+    assert!(took < Duration::from_millis(50), "{took:?}");
+    let (got, took) = scene.ask_one("other.example.net.");
+    assert_eq!(got, failed(22), "of another name nothing is");
+    assert!(took < Duration::from_millis(50), "nobody is asked: {took:?}");
+}
+
+#[test]
+fn another_server_is_asked_where_one_does_not_know_is_silent_or_gone() {
+    let good = Fake::start(|question, _| vec![answer(question, 60, 1)]);
+    let servfail = Fake::start(|question, _| {
+        let mut message = answer(question, 0, 0);
+        message[3] |= 2;
+        vec![message]
+    });
+    let silent = Fake::start(|_, _| vec![]);
+    for bad in [servfail.address, silent.address, no_client()] {
+        let mut scene = Scene::new(&[bad, good.address]);
+        for n in 0..20 {
+            let (got, took) = scene.ask_one(&format!("name-{n}.example.net."));
+            assert_eq!(got, answered(1));
+            assert!(took < Duration::from_secs(1), "{bad}: {took:?}");
+        }
+    }
+}
+
+/// RFC 6891 §6.1.3: the lower bits of BADVERS, 16, are those of NOERROR.
+#[test]
+fn extended_code_is_a_failure_of_its_server() {
+    let bad = Fake::start(|question, _| {
+        let mut message = answer(question, 60, 1);
+        message[11] = 1;
+        message.extend([0, 0, 41, 4, 208, 1, 0, 0, 0, 0, 0]);
+        vec![message]
+    });
+    let good = Fake::start(|question, _| vec![answer(question, 60, 2)]);
+    let mut scene = Scene::new(&[bad.address]);
+    assert_eq!(scene.ask_one("www.example.net.").0, failed(22));
+    assert_eq!(scene.ask_one("www.example.net.").0, failed(13), "and it is not kept");
+    let mut scene = Scene::new(&[bad.address, good.address]);
+    for n in 0..20 {
+        assert_eq!(scene.ask_one(&format!("name-{n}.example.net.")).0, answered(2));
+    }
+}
+
+#[test]
+fn who_is_silent_costs_a_client_few_seconds() {
+    let silent = Fake::start(|_, _| vec![]);
+    let mut scene = Scene::new(&[silent.address]);
+    let (got, took) = scene.ask_one("www.example.net.");
+    assert_eq!(got, failed(22));
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    assert!(silent.asked() > 1, "a datagram may get lost");
+}
+
+/// RFC 8767 §5: who could have a stale answer waits 1.8 s for a better one, and once that was in
+/// vain nobody does for a while.
+#[test]
+fn what_is_too_old_is_better_than_nothing() {
+    let server = Fake::start(|question, nth| match nth {
+        0 => vec![answer(question, 1, 1)],
+        _ => vec![],
+    });
+    let mut scene = Scene::new(&[server.address]);
+    assert_eq!(scene.ask_one("www.example.net.").0, answered(1));
+    std::thread::sleep(Duration::from_millis(2_100));
+    let (got, took) = scene.ask_one("www.example.net.");
+    assert_eq!(got, Got(0, 1, Some(3)));
+    assert!(took < Duration::from_millis(2_300), "{took:?}");
+    // The question goes on, in vain.
+    scene.query(&["other.example.net."], Duration::from_secs(5));
+    let (got, took) = scene.ask_one("www.example.net.");
+    assert_eq!(got, Got(0, 1, Some(3)));
+    assert!(took < Duration::from_millis(100), "{took:?}");
+}
+
+/// The first has to be known when the second has answered, though nothing of it may be kept.
+#[test]
+fn an_alias_that_leads_from_all_names_to_those_of_others_is_there_when_they_answer() {
+    for caches in [true, false] {
+        let all = Fake::start(|question, _| {
+            let mut alias = answer(question, 0, 1);
+            let record = alias.len() - 16;
+            alias.truncate(record);
+            alias.extend(b"\xc0\x0c\0\x05\0\x01\0\0\0\0\0\x09\x04corp\x02in\0");
+            vec![alias]
+        });
+        let corp = Fake::start(|question, _| vec![answer(question, 0, 2)]);
+        let group = |suffix: &str, server: &Fake| UpstreamServers {
+            suffix: NameBuf::from_text(suffix.as_bytes(), Name::ROOT).unwrap(),
+            addresses: vec![server.address.into()],
+            mixes_case: true,
+            caches,
+        };
+        let groups = vec![group(".", &all), group("in.", &corp)];
+        let mut scene = Scene::grouped(groups, None, 1 << 20);
+        assert_eq!(scene.ask_one("www.example.net.").0, answered(3));
+        assert_eq!((all.asked(), corp.asked()), (1, 1), "{caches}");
+    }
+}

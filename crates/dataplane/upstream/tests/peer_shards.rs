@@ -1,0 +1,467 @@
+//! Several threads that leave names to each other.
+mod scene;
+
+use scene::{Fake, Got, Scene, answer, answered, failed, now};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+use upstream::limits::{OWNER_LATE, PEER_SHARDS_MAX, PEERS_MAX};
+use upstream::{
+    CommandReport, CommandSender, NameScope, ResolverCommand, ShardCounts, StatusView, peer_shards,
+};
+use wire::{Name, NameBuf};
+
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Bytes of each thread's cache: it is gone over in one turn.
+const MEMORY: usize = 1 << 17;
+
+/// So many threads that know each other, all of which take their turns on this one. Their time
+/// stands still, so that nobody is late on a machine that is busy elsewhere.
+struct Street {
+    scenes: Vec<Scene>,
+    command_senders: Vec<CommandSender>,
+}
+
+impl Street {
+    /// All of them are homes.
+    fn new(count: usize, servers: &[SocketAddr]) -> Self {
+        Self::with_homes(count, count, servers)
+    }
+
+    fn with_homes(count: usize, owner_shards: usize, servers: &[SocketAddr]) -> Self {
+        let mut scenes: Vec<_> = (0..count).map(|_| Scene::with_memory(servers, MEMORY)).collect();
+        let stands_at = Some(now());
+        scenes.iter_mut().for_each(|scene| scene.stands_at = stands_at);
+        for (scene, own) in
+            scenes.iter_mut().zip(peer_shards(owner_shards, count - owner_shards).unwrap())
+        {
+            scene.upstream_client.join_peers(own).unwrap();
+        }
+        let command_senders =
+            scenes.iter_mut().map(|scene| scene.upstream_client.command().unwrap()).collect();
+        Self { scenes, command_senders }
+    }
+
+    /// All take their turns until so many clients of each have an answer.
+    fn wait(&mut self, got: &mut [Vec<Got>], counts: &[usize]) {
+        let until = Instant::now() + PATIENCE;
+        while got.iter().zip(counts).any(|(got, count)| got.len() < *count) {
+            assert!(Instant::now() < until, "{got:?}");
+            for (scene, got) in self.scenes.iter_mut().zip(&mut *got) {
+                scene.turn(got, Duration::from_micros(200));
+            }
+        }
+    }
+
+    /// Asks one thread for each of these names, and has all do their part.
+    fn query(&mut self, number: usize, names: &[&str]) -> Vec<Got> {
+        let mut got: Vec<_> = self.scenes.iter().map(|_| Vec::new()).collect();
+        let mut counts = vec![0; got.len()];
+        counts[number] = names.len();
+        self.scenes[number].send(names, &mut got[number]);
+        self.wait(&mut got, &counts);
+        got.swap_remove(number)
+    }
+
+    /// Has one thread do as it is told; the others do nothing.
+    fn reported(&mut self, number: usize, command: &ResolverCommand) -> CommandReport {
+        self.command_senders[number].send(command).unwrap();
+        loop {
+            self.scenes[number].turn(&mut Vec::new(), Duration::from_millis(1));
+            if let Some(report) = self.command_senders[number].report() {
+                return report;
+            }
+        }
+    }
+
+    fn flush(&mut self, number: usize) {
+        self.reported(number, &ResolverCommand::Flush(NameScope::All));
+    }
+
+    fn owner_shards(&self) -> ShardCounts {
+        let views: Vec<StatusView> =
+            self.scenes.iter().map(|scene| scene.upstream_client.view()).collect();
+        StatusView::own(&views).owner_shards
+    }
+
+    /// A name whose home is not the first thread, and that nobody knows anything of.
+    fn foreign(&mut self) -> String {
+        let all = self.scenes.len();
+        for name in (0..).map(|n| format!("n{n}.example.")) {
+            let before = self.owner_shards();
+            self.query(0, &[&name]);
+            let is_foreign = self.owner_shards() != before;
+            (0..all).for_each(|number| self.flush(number));
+            if is_foreign {
+                return name;
+            }
+        }
+        unreachable!()
+    }
+
+    /// Has all do what there is to do.
+    fn settle(&mut self) {
+        for _ in 0..10 {
+            for scene in &mut self.scenes {
+                scene.turn(&mut Vec::new(), Duration::from_millis(1));
+            }
+        }
+    }
+
+    /// Their time goes on.
+    fn go_on(&mut self) {
+        self.scenes.iter_mut().for_each(|scene| scene.stands_at = None);
+    }
+
+    /// It is so much later now.
+    fn pass(&mut self, time: Duration) {
+        self.scenes.iter_mut().for_each(|scene| scene.later += time);
+    }
+
+    /// What one thread knows of a name: since how many seconds, and for how many it is good.
+    fn cached(&mut self, number: usize, text: &str) -> Option<(u32, u32)> {
+        let name = NameBuf::from_text(text.as_bytes(), Name::ROOT).unwrap();
+        let report = self.reported(number, &ResolverCommand::Show(name, None));
+        report.cached.first().map(|cached| (cached.age_seconds, cached.ttl_seconds))
+    }
+}
+
+fn good(ttl: u32) -> Fake {
+    Fake::start(move |question, nth| vec![answer(question, ttl, 1 + nth as u16 % 2)])
+}
+
+/// SERVFAIL.
+fn refusal(question: &[u8]) -> Vec<u8> {
+    let mut message = answer(question, 0, 0);
+    message[3] = 0x82;
+    message
+}
+
+#[test]
+fn what_all_are_asked_for_at_once_is_one_question() {
+    let server = Fake::start(|question, _| {
+        std::thread::sleep(Duration::from_millis(1));
+        vec![answer(question, 60, 1)]
+    });
+    let mut street = Street::new(4, &[server.address]);
+    let names: Vec<String> = (0..20).map(|n| format!("n{n}.example.")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut got: Vec<_> = street.scenes.iter().map(|_| Vec::new()).collect();
+    for (scene, got) in street.scenes.iter_mut().zip(&mut got) {
+        scene.send(&names, got);
+    }
+    street.wait(&mut got, &[20; 4]);
+    assert!(got.iter().flatten().all(|got| *got == answered(1)), "{got:?}");
+    let owner_shards = street.owner_shards();
+    // Each name is the own one of one of the four.
+    assert_eq!(owner_shards, ShardCounts { answered: 60, ..ShardCounts::default() });
+    assert_eq!(server.asked(), 20);
+}
+
+#[test]
+fn what_one_knows_the_others_are_told() {
+    let server = good(60);
+    let mut street = Street::new(3, &[server.address]);
+    for number in [0, 1, 2, 2, 1, 0] {
+        assert_eq!(street.query(number, &["www.example."]), [answered(1)]);
+    }
+    assert_eq!(server.asked(), 1);
+    assert_eq!(street.owner_shards(), ShardCounts { answered: 2, ..ShardCounts::default() });
+}
+
+/// What is old where it comes from is as old where it goes.
+#[test]
+fn what_is_told_is_no_younger_for_it() {
+    let server = good(60);
+    let mut street = Street::new(2, &[server.address]);
+    let name = street.foreign();
+    let asked = server.asked();
+    street.query(1, &[&name]);
+    street.pass(Duration::from_secs(50));
+    street.query(0, &[&name]);
+    assert_eq!(server.asked(), asked + 1);
+    let (age, ttl) = street.cached(0, &name).unwrap();
+    assert_eq!(Some((age, ttl)), street.cached(1, &name));
+    assert!((50..55).contains(&age) && ttl == 60, "{age} of {ttl}");
+    street.pass(Duration::from_secs(10));
+    street.query(0, &[&name]);
+    assert_eq!(server.asked(), asked + 2, "it has ended for both");
+}
+
+#[test]
+fn what_one_renews_is_new_for_all() {
+    let server = good(100);
+    let mut street = Street::new(3, &[server.address]);
+    let name = "www.example.";
+    (0..3).for_each(|number| assert_eq!(street.query(number, &[name]), [answered(1)]));
+    assert_eq!(server.asked(), 1);
+    street.pass(Duration::from_secs(95));
+    for number in 0..3 {
+        // What is found twice is worth renewing.
+        (0..3).for_each(|_| drop(street.query(number, &[name])));
+        street.settle();
+    }
+    assert_eq!(server.asked(), 2);
+    for number in 0..3 {
+        assert!(street.cached(number, name).unwrap().0 < 50, "{number}");
+    }
+}
+
+#[test]
+fn a_home_that_is_stuck_or_gone_is_not_waited_for() {
+    let server = good(60);
+    let mut street = Street::new(2, &[server.address]);
+    let name = street.foreign();
+    let before = street.owner_shards();
+    street.go_on();
+    let (got, took) = street.scenes[0].ask_one(&name);
+    assert_eq!(got.0, 0);
+    assert!(took >= OWNER_LATE, "{took:?}");
+    assert_eq!(street.owner_shards(), ShardCounts { late: before.late + 1, ..before });
+    // What it says when it goes on is to be no harm.
+    street.settle();
+    assert_eq!(street.query(0, &[&name]).len(), 1);
+    street.flush(0);
+    drop(street.scenes.pop());
+    assert_eq!(street.scenes[0].ask_one(&name).0.0, 0);
+}
+
+#[test]
+fn what_finds_no_room_on_the_way_is_asked_alone_and_counted() {
+    let server = good(60);
+    let mut street = Street::new(2, &[server.address]);
+    street.go_on();
+    let names: Vec<String> = (0..2_000).map(|n| format!("n{n}.example.")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    // The other one does nothing.
+    let got = street.scenes[0].query(&names, PATIENCE);
+    assert!(got.len() == 2_000 && got.iter().all(|got| got.0 == 0));
+    let owner_shards = street.owner_shards();
+    assert!(
+        owner_shards.full > 100 && owner_shards.late > 100 && owner_shards.answered == 0,
+        "{owner_shards:?}"
+    );
+}
+
+#[test]
+fn a_home_takes_so_much_from_others_and_no_more() {
+    let silent = Fake::start(|_, _| Vec::new());
+    let mut street = Street::with_homes(2, 1, &[silent.address]);
+    let names: Vec<String> = (0..PEERS_MAX + 500).map(|n| format!("n{n}.example.")).collect();
+    let mut got = Vec::new();
+    for (client, some) in (0..).zip(names.chunks(100)) {
+        let some: Vec<&str> = some.iter().map(String::as_str).collect();
+        // One alone has a share of the room.
+        street.scenes[1].client = ([192, 0, 2, client], 5353).into();
+        street.scenes[1].send(&some, &mut got);
+        street.scenes[0].turn(&mut got, Duration::from_millis(1));
+    }
+    street.scenes[1].turn(&mut got, Duration::from_millis(1));
+    let owner_shards = street.owner_shards();
+    assert_eq!(owner_shards, ShardCounts { refused: 500, ..ShardCounts::default() });
+    assert_eq!(
+        StatusView::own(&[street.scenes[0].upstream_client.view()]).waiting,
+        0,
+        "none is its client"
+    );
+}
+
+#[test]
+fn what_nobody_answers_the_home_knows_for_all() {
+    let server = Fake::start(|question, _| vec![refusal(question)]);
+    let mut street = Street::new(3, &[server.address]);
+    for number in 0..3 {
+        assert_eq!(street.query(number, &["www.example."]), [failed(22)], "{number}");
+        // It is remembered.
+        assert_eq!(street.query(number, &["www.example."]), [failed(13)], "{number}");
+    }
+    let ages: Vec<_> = (0..3).map(|number| street.cached(number, "www.example.")).collect();
+    assert!(ages[0].is_some() && ages.iter().all(|age| *age == ages[0]), "{ages:?}");
+    let owner_shards = street.owner_shards();
+    assert_eq!((owner_shards.answered, owner_shards.refused), (2, 0), "{owner_shards:?}");
+}
+
+/// It was good until it was asked anew, and what was said then is for nobody else.
+#[test]
+fn what_is_not_to_be_kept_leaves_nothing_stale() {
+    let ttl = Arc::new(AtomicU32::new(60));
+    let its = Arc::clone(&ttl);
+    let server =
+        Fake::start(move |question, _| vec![answer(question, its.load(Ordering::SeqCst), 1)]);
+    let mut street = Street::new(2, &[server.address]);
+    let name = street.foreign();
+    let asked = server.asked();
+    street.query(0, &[&name]);
+    ttl.store(0, Ordering::SeqCst);
+    street.pass(Duration::from_secs(57));
+    (0..2).for_each(|_| assert_eq!(street.query(0, &[&name]), [answered(1)]));
+    while server.asked() < asked + 2 {
+        street.settle();
+    }
+    street.settle();
+    street.pass(Duration::from_secs(4));
+    for number in [0, 1] {
+        assert_eq!(street.query(number, &[&name]), [answered(1)]);
+        assert_eq!(server.asked(), asked + 3 + number);
+    }
+}
+
+/// What was known to its home alone goes to all when nobody knows anything newer (RFC 8767).
+#[test]
+fn what_is_stale_is_told_where_nobody_can_answer() {
+    let is_broken = Arc::new(AtomicBool::new(false));
+    let breaks = Arc::clone(&is_broken);
+    let server = Fake::start(move |question, _| {
+        let is_broken = breaks.load(Ordering::SeqCst);
+        vec![if is_broken { refusal(question) } else { answer(question, 60, 1) }]
+    });
+    let mut street = Street::new(2, &[server.address]);
+    let name = street.foreign();
+    street.query(1, &[&name]);
+    is_broken.store(true, Ordering::SeqCst);
+    street.pass(Duration::from_secs(61));
+    let stale = Got(0, 1, Some(3));
+    assert_eq!(street.query(1, &[&name]), [stale]);
+    let asked = server.asked();
+    // Nobody is asked again so soon, and who has nothing is told what there is.
+    assert_eq!(street.query(0, &[&name]), [Got(0, 1, Some(3))]);
+    assert_eq!(street.query(0, &[&name]), [Got(0, 1, Some(3))]);
+    assert_eq!(server.asked(), asked);
+    assert_eq!(street.cached(0, &name), street.cached(1, &name));
+    // The same where it is asked for in vain.
+    street.reported(0, &ResolverCommand::Flush(NameScope::All));
+    street.reported(1, &ResolverCommand::Flush(NameScope::Name(NameBuf::root())));
+    street.pass(Duration::from_secs(31));
+    assert_eq!(street.query(0, &[&name]), [Got(0, 1, Some(3))]);
+    assert_eq!(server.asked(), asked + 1);
+    // Where that is back, it is heard by both.
+    is_broken.store(false, Ordering::SeqCst);
+    street.pass(Duration::from_secs(31));
+    assert_eq!(street.query(0, &[&name]), [answered(1)]);
+    assert_eq!(street.query(1, &[&name]), [answered(1)]);
+    assert_eq!(server.asked(), asked + 2);
+}
+
+/// Nobody waits for what a thread was asked that ends, as at a hot restart.
+#[test]
+fn who_ends_says_so_to_who_waits() {
+    let is_silent = Arc::new(AtomicBool::new(false));
+    let listens = Arc::clone(&is_silent);
+    let server = Fake::start(move |question, _| {
+        if listens.load(Ordering::SeqCst) { Vec::new() } else { vec![answer(question, 60, 1)] }
+    });
+    let mut street = Street::new(2, &[server.address]);
+    let name = street.foreign();
+    is_silent.store(true, Ordering::SeqCst);
+    let (mut got, asked) = (Vec::new(), server.asked());
+    street.scenes[0].send(&[&name], &mut got);
+    while server.asked() == asked {
+        street.scenes[1].turn(&mut Vec::new(), Duration::from_millis(1));
+    }
+    is_silent.store(false, Ordering::SeqCst);
+    drop(street.scenes.pop());
+    let before = street.owner_shards();
+    street.scenes[0].wait(&mut got, 1, PATIENCE);
+    assert_eq!(got, [answered(1)]);
+    assert_eq!(street.owner_shards(), ShardCounts { refused: before.refused + 1, ..before });
+}
+
+#[test]
+fn who_has_forgotten_is_not_told_by_who_has_yet_to() {
+    let server = good(60);
+    let mut street = Street::new(2, &[server.address]);
+    let name = street.foreign();
+    street.query(0, &[&name]);
+    let (asked, before) = (server.asked(), street.owner_shards());
+    street.flush(0);
+    street.query(0, &[&name]);
+    assert_eq!(server.asked(), asked + 1, "the home still knows what was flushed");
+    assert_eq!(street.owner_shards(), ShardCounts { refused: before.refused + 1, ..before });
+    // It forgets too, and they are at one again.
+    street.flush(1);
+    street.reported(0, &ResolverCommand::Flush(NameScope::Name(NameBuf::root())));
+    street.reported(1, &ResolverCommand::Flush(NameScope::Name(NameBuf::root())));
+    street.query(1, &["other.example."]);
+    street.query(0, &["other.example."]);
+    assert_eq!(street.owner_shards().refused, before.refused + 1);
+}
+
+/// An alias for a name of which this is the address.
+fn alias(question: &[u8]) -> Vec<u8> {
+    let target = b"\x06target\x07example\0";
+    let mut message = answer(question, 60, 0);
+    message[7] = 2;
+    message.extend([0xc0, 12, 0, 5, 0, 1, 0, 0, 0, 60, 0, target.len() as u8]);
+    message.extend(target);
+    message.extend(target);
+    message.extend([0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 192, 0, 2, 1]);
+    message
+}
+
+#[test]
+fn what_was_on_the_way_is_not_kept_when_all_have_forgotten() {
+    let target = NameBuf::from_text(b"target.example.", Name::ROOT).unwrap();
+    for scope in [NameScope::All, NameScope::Name(target)] {
+        [false, true].into_iter().for_each(|is_late| cross(scope.clone(), is_late));
+    }
+}
+
+/// A thread begins a flush while the answer of a home is on its way, which may be late.
+fn cross(scope: NameScope, is_late: bool) {
+    let is_silent = Arc::new(AtomicBool::new(false));
+    let listens = Arc::clone(&is_silent);
+    let server = Fake::start(move |question, _| {
+        if listens.load(Ordering::SeqCst) { Vec::new() } else { vec![alias(question)] }
+    });
+    let mut street = Street::new(2, &[server.address]);
+    let name = street.foreign();
+    assert_eq!(street.query(1, &[&name]), [answered(2)]);
+    is_silent.store(true, Ordering::SeqCst);
+    let (mut got, before) = (Vec::new(), street.owner_shards());
+    street.scenes[0].send(&[&name], &mut got);
+    if is_late {
+        street.pass(2 * OWNER_LATE);
+        street.scenes[0].turn(&mut got, Duration::from_millis(1));
+        assert_eq!(street.owner_shards(), ShardCounts { late: before.late + 1, ..before });
+    }
+    street.command_senders[0].send(&ResolverCommand::Flush(scope.clone())).unwrap();
+    // The home answers before it is told, and nobody has looked yet.
+    street.scenes[1].turn(&mut Vec::new(), Duration::from_millis(1));
+    street.reported(1, &ResolverCommand::Flush(scope));
+    let mut is_done = false;
+    while !is_done || got.is_empty() {
+        street.scenes[0].turn(&mut got, Duration::from_millis(1));
+        is_done |= street.command_senders[0].report().is_some();
+    }
+    assert_eq!(got, [answered(2)]);
+    assert_eq!((street.cached(0, &name), street.cached(1, &name)), (None, None));
+}
+
+#[test]
+fn who_is_no_home_leaves_all_and_is_left_nothing() {
+    let server = good(60);
+    let mut street = Street::with_homes(3, 1, &[server.address]);
+    let names: Vec<String> = (0..20).map(|n| format!("n{n}.example.")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    // The others do nothing, and are not missed.
+    assert_eq!(street.scenes[0].query(&names, PATIENCE).len(), 20);
+    assert_eq!(street.owner_shards(), ShardCounts::default());
+    for number in [1, 2] {
+        assert_eq!(street.query(number, &names).len(), 20);
+    }
+    assert_eq!(street.owner_shards(), ShardCounts { answered: 40, ..ShardCounts::default() });
+    assert_eq!(server.asked(), 20);
+}
+
+#[test]
+fn who_is_alone_or_one_of_too_many_has_no_neighbours() {
+    for (owner_shards, others) in
+        [(0, 0), (0, 5), (1, 0), (PEER_SHARDS_MAX, 1), (1, PEER_SHARDS_MAX)]
+    {
+        assert!(peer_shards(owner_shards, others).unwrap().is_empty(), "{owner_shards} {others}");
+    }
+    for (owner_shards, others) in [(PEER_SHARDS_MAX, 0), (1, 1), (2, 1)] {
+        assert_eq!(peer_shards(owner_shards, others).unwrap().len(), owner_shards + others);
+    }
+}

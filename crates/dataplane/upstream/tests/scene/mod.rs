@@ -1,0 +1,326 @@
+//! Servers on sockets of their own, and a thread that asks them.
+#![allow(dead_code, reason = "each test needs some of it")]
+
+use test_support::ports;
+
+use answer::{AnswerCounts, Now, Policy, Scratch, TtlLimits, batch};
+use compile::Image;
+use image::{ForwardRule, Forwards, HashKey};
+use packet::{Packet, Transport, Verdict};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::collections::HashSet;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::slice;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use upstream::{
+    ResolverPlan, ServerMarks, TrustAnchors, UpstreamAddress, UpstreamClient, UpstreamServers,
+};
+use wire::{Name, NameBuf};
+
+const LIFETIMES: TtlLimits = TtlLimits { ttl_min: 0, ttl_max: 3600, negative_ttl_max: 3600 };
+const CLIENT: &str = "192.0.2.9:5353";
+
+/// A server on loopback.
+pub struct Fake {
+    pub address: SocketAddr,
+    asked: Arc<AtomicUsize>,
+    pub ports: Arc<Mutex<HashSet<u16>>>,
+}
+
+impl Fake {
+    /// One that sends what `reply` makes of each question and its number, each message by itself.
+    pub fn start(reply: impl Fn(&[u8], usize) -> Vec<Vec<u8>> + Send + 'static) -> Self {
+        Self::start_on(UdpSocket::bind("127.0.0.1:0").unwrap(), reply)
+    }
+
+    pub fn start_on(
+        socket: UdpSocket,
+        reply: impl Fn(&[u8], usize) -> Vec<Vec<u8>> + Send + 'static,
+    ) -> Self {
+        let address = socket.local_addr().unwrap();
+        let (asked, ports) = (Arc::<AtomicUsize>::default(), Arc::<Mutex<HashSet<u16>>>::default());
+        let (count, seen) = (Arc::clone(&asked), Arc::clone(&ports));
+        std::thread::spawn(move || {
+            let mut buf = [0; 4096];
+            while let Ok((len, from)) = socket.recv_from(&mut buf) {
+                seen.lock().unwrap().insert(from.port());
+                let nth = count.fetch_add(1, Ordering::SeqCst);
+                for message in reply(&buf[..len], nth) {
+                    socket.send_to(&message, from).unwrap();
+                }
+            }
+        });
+        Self { address, asked, ports }
+    }
+
+    /// One whose answers are all too long for a datagram, and that sends so many bytes of them
+    /// over TCP before it closes.
+    pub fn start_long(bytes: usize) -> Self {
+        let at = no_client();
+        let (socket, listener) = (UdpSocket::bind(at).unwrap(), TcpListener::bind(at).unwrap());
+        let server = Self::start_on(socket, |question, _| {
+            let mut cut = answer(question, 60, 0);
+            cut[2] |= 2;
+            vec![cut]
+        });
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                let mut question = [0; 4096];
+                let len = stream.read(&mut question).unwrap();
+                let answer = answer(&question[2..len], 60, 100);
+                let framed = [&(answer.len() as u16).to_be_bytes()[..], &answer].concat();
+                stream.write_all(&framed[..bytes.min(framed.len())]).unwrap();
+            }
+        });
+        server
+    }
+
+    pub fn asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
+    }
+}
+
+/// An answer with so many addresses.
+pub fn answer(question: &[u8], ttl: u32, count: u16) -> Vec<u8> {
+    let mut message = question.to_vec();
+    message.truncate(message.len() - 11);
+    message[2] |= 0x80;
+    message[3] = 0x80;
+    message[6..8].copy_from_slice(&count.to_be_bytes());
+    message[11] = 0;
+    for n in 0..count {
+        message.extend([0xc0, 12, 0, 1, 0, 1]);
+        message.extend(ttl.to_be_bytes());
+        message.extend([0, 4, 10, 0]);
+        message.extend(n.to_be_bytes());
+    }
+    message
+}
+
+/// An address where nobody is.
+pub fn no_client() -> SocketAddr {
+    ports::free_address(Ipv4Addr::LOCALHOST).into()
+}
+
+/// A thread that asks such servers.
+pub struct Scene {
+    image: Image,
+    rules: Vec<ForwardRule>,
+    scratch: Box<Scratch>,
+    pub upstream_client: UpstreamClient,
+    /// When its time stands still.
+    pub stands_at: Option<Duration>,
+    /// How much later it is than it seems.
+    pub later: Duration,
+    /// Who asks.
+    pub client: SocketAddr,
+    asking: Duration,
+    longest: Duration,
+}
+
+/// What a client got: code, addresses, and the extended error.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Got(pub u8, pub u16, pub Option<u16>);
+
+impl Scene {
+    pub fn new(servers: &[SocketAddr]) -> Self {
+        Self::over(servers.iter().copied().map(UpstreamAddress::from).collect(), None)
+    }
+
+    /// One with a cache of so many bytes.
+    pub fn with_memory(servers: &[SocketAddr], cache_len: usize) -> Self {
+        Self::made(servers.iter().copied().map(UpstreamAddress::from).collect(), None, cache_len)
+    }
+
+    pub fn over(addresses: Vec<UpstreamAddress>, trust: Option<TrustAnchors>) -> Self {
+        Self::made(addresses, trust, 1 << 20)
+    }
+
+    fn made(
+        addresses: Vec<UpstreamAddress>,
+        trust: Option<TrustAnchors>,
+        cache_len: usize,
+    ) -> Self {
+        let suffix = NameBuf::root();
+        let groups = vec![UpstreamServers { suffix, addresses, mixes_case: true, caches: true }];
+        Self::grouped(groups, trust, cache_len)
+    }
+
+    pub fn grouped(
+        groups: Vec<UpstreamServers>,
+        trust: Option<TrustAnchors>,
+        cache_len: usize,
+    ) -> Self {
+        let key = HashKey::new(std::array::from_fn(|n| {
+            (n as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        }));
+        let rule = |(group, servers): (u16, &UpstreamServers)| ForwardRule {
+            suffix: servers.suffix.clone(),
+            group,
+        };
+        let mut rules: Vec<_> = (0..).zip(&groups).map(rule).collect();
+        Forwards::sort(&mut rules);
+        let (lifetimes, stale_max, failure_ttl) = (LIFETIMES, 3600, 5);
+        let marks = ServerMarks::new(0);
+        let plan =
+            ResolverPlan { groups, cache_len, lifetimes, stale_max, failure_ttl, trust, marks };
+        Self {
+            image: Image::new(Arc::new(key)),
+            rules,
+            scratch: Box::default(),
+            upstream_client: UpstreamClient::new(plan).unwrap(),
+            stands_at: None,
+            later: Duration::ZERO,
+            client: CLIENT.parse().unwrap(),
+            asking: Duration::ZERO,
+            longest: Duration::ZERO,
+        }
+    }
+
+    fn time(&self) -> Duration {
+        self.stands_at.unwrap_or_else(now) + self.later
+    }
+
+    /// Asks, and waits until all are answered, or for so long.
+    pub fn query(&mut self, names: &[&str], patience: Duration) -> Vec<Got> {
+        let begun = processor_time();
+        self.longest = Duration::ZERO;
+        let mut got = Vec::new();
+        self.send(names, &mut got);
+        self.wait(&mut got, names.len(), patience);
+        self.asking += processor_time() - begun;
+        got
+    }
+
+    /// The longest that a turn kept it busy, when it asked last.
+    pub fn longest_turn(&self) -> Duration {
+        self.longest
+    }
+
+    /// How long this thread's processor was busy while it asked.
+    pub fn asking_time(&self) -> Duration {
+        self.asking
+    }
+
+    /// Asks, and takes what is known at once.
+    pub fn send(&mut self, names: &[&str], got: &mut Vec<Got>) {
+        names.iter().for_each(|name| self.send_type(name, 1, got));
+        self.upstream_client.flush();
+    }
+
+    /// Asks for this type.
+    pub fn send_type(&mut self, name: &str, rtype: u16, got: &mut Vec<Got>) {
+        let now = self.time();
+        let Self { image, rules, scratch, upstream_client, client, .. } = self;
+        let mut bytes = question(name);
+        let len = bytes.len();
+        bytes[len - 15..len - 13].copy_from_slice(&rtype.to_be_bytes());
+        bytes.resize(4096, 0);
+        let mut packet = Packet::new(&mut bytes, len, *client, Transport::Datagram);
+        upstream_client.begin(now);
+        run(image, rules, upstream_client, scratch, now, &mut packet);
+        got.extend(read(&packet));
+    }
+
+    /// Waits until so many are answered, or for so long.
+    pub fn wait(&mut self, got: &mut Vec<Got>, count: usize, patience: Duration) {
+        let until = Instant::now() + patience;
+        while got.len() < count && Instant::now() < until {
+            self.turn(got, until.saturating_duration_since(Instant::now()));
+        }
+    }
+
+    /// Waits for something to do, or for so long, and does it.
+    pub fn turn(&mut self, got: &mut Vec<Got>, patience: Duration) {
+        let left = Timespec::try_from(patience).unwrap();
+        poll(&mut [PollFd::new(&self.upstream_client, PollFlags::IN)], Some(&left)).unwrap();
+        let now = self.time();
+        let Self { image, rules, scratch, upstream_client, longest, .. } = self;
+        let mut take = |upstream_client: &mut UpstreamClient, packet: &mut Packet<'_>, _| {
+            run(image, rules, upstream_client, scratch, now, packet);
+            got.extend(read(packet));
+        };
+        let begun = processor_time();
+        upstream_client.poll_deferred(now, &mut take).unwrap();
+        *longest = processor_time().saturating_sub(begun).max(*longest);
+    }
+
+    /// Does what there is to do for so long, and nothing else.
+    pub fn rest(&mut self, time: Duration) {
+        let until = Instant::now() + time;
+        while let Some(left) = until.checked_duration_since(Instant::now()) {
+            let left = Timespec::try_from(left).unwrap();
+            poll(&mut [PollFd::new(&self.upstream_client, PollFlags::IN)], Some(&left)).unwrap();
+            self.upstream_client
+                .poll_deferred(now(), &mut |_, _, _| panic!("nobody waits"))
+                .unwrap();
+        }
+    }
+
+    pub fn ask_one(&mut self, name: &str) -> (Got, Duration) {
+        let begun = Instant::now();
+        let mut got = self.query(&[name], Duration::from_secs(8));
+        (got.pop().expect("an answer"), begun.elapsed())
+    }
+}
+
+fn processor_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// The clock that timers go by.
+pub fn now() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+}
+
+fn run(
+    image: &Image,
+    rules: &[ForwardRule],
+    upstream_client: &mut UpstreamClient,
+    scratch: &mut Scratch,
+    now: Duration,
+    packet: &mut Packet<'_>,
+) {
+    let policy = Policy { forwards: Forwards::new(rules), ..Policy::default() };
+    let monotonic_micros = now.as_micros() as u64;
+    let now = Now { unix_seconds: 1, monotonic_micros, seed: monotonic_micros };
+    let packets = slice::from_mut(packet);
+    batch(image, &policy, now, upstream_client, scratch, packets, &mut AnswerCounts::default());
+}
+
+pub fn question(name: &str) -> Vec<u8> {
+    let mut bytes = vec![0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 1];
+    let name = NameBuf::from_text(name.as_bytes(), Name::ROOT).unwrap();
+    bytes.extend(name.as_name().as_bytes());
+    bytes.extend([0, 1, 0, 1, 0, 0, 41, 16, 0, 0, 0, 0, 0, 0, 0]);
+    bytes
+}
+
+fn read(packet: &Packet<'_>) -> Option<Got> {
+    if packet.verdict == Verdict::Deferred {
+        return None;
+    }
+    assert_eq!((packet.verdict, packet.peer.port()), (Verdict::Reply, 5353));
+    let message = packet.message();
+    assert_eq!(message[..2], [0x12, 0x34]);
+    let count = u16::from_be_bytes([message[6], message[7]]);
+    let error = match message {
+        // It stands behind everything else.
+        [.., 0, 15, 0, 2, e0, e1] => Some(u16::from_be_bytes([*e0, *e1])),
+        _ => None,
+    };
+    Some(Got(message[3] & 0xf, count, error))
+}
+
+pub fn answered(count: u16) -> Got {
+    Got(0, count, None)
+}
+
+pub fn failed(error: u16) -> Got {
+    Got(2, 0, Some(error))
+}

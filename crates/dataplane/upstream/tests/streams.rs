@@ -1,0 +1,348 @@
+//! Servers that are asked by stream, and what they may do there.
+mod ends;
+mod scene;
+
+use ends::{Authority, End, Says, Streamed, plain};
+use scene::{Fake, Scene, answer, answered, failed, no_client};
+use std::io::Read;
+use std::net::TcpListener;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
+use upstream::limits::{CONNECTIONS_PER_SERVER, QUERIES_BUSY};
+use upstream::{QueryTransport, StatusView, TlsFault, UpstreamAddress};
+
+const PATIENCE: Duration = Duration::from_secs(8);
+
+/// Answers one question after the other.
+fn answer_all(end: &mut End) {
+    while let Some(question) = end.question() {
+        end.say(&reply(&question));
+    }
+}
+
+/// An answer to a question, whatever its OPT holds.
+fn reply(question: &[u8]) -> Vec<u8> {
+    answer(&plain(question), 60, 1)
+}
+
+fn names(count: usize) -> Vec<String> {
+    (0..count).map(|n| format!("name-{n}.example.net.")).collect()
+}
+
+fn query(scene: &mut Scene, names: &[String]) -> usize {
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let got = scene.query(&names, PATIENCE);
+    assert_eq!(got.len(), names.len(), "everybody is told");
+    got.iter().filter(|got| **got == answered(1)).count()
+}
+
+fn fault(scene: &Scene) -> TlsFault {
+    StatusView::server([&scene.upstream_client.view()], 0).fault
+}
+
+fn over_tcp(server: &Streamed) -> Scene {
+    Scene::over(vec![server.tcp()], None)
+}
+
+#[test]
+fn many_questions_share_a_connection() {
+    let server = Streamed::start(answer_all);
+    let mut scene = over_tcp(&server);
+    assert_eq!(query(&mut scene, &names(QUERIES_BUSY)), QUERIES_BUSY);
+    assert_eq!(scene.ask_one("www.example.net.").0, answered(1));
+    assert_eq!(server.opened(), 1);
+    let reported = StatusView::server([&scene.upstream_client.view()], 0);
+    assert_eq!((reported.connections, reported.opened, reported.fault), (1, 1, TlsFault::None));
+}
+
+#[test]
+fn replies_come_in_any_order() {
+    let server = Streamed::start(|end| {
+        let questions: Vec<_> = (0..20).filter_map(|_| end.question()).collect();
+        let mut ids: Vec<_> = questions.iter().map(|question| question[..2].to_vec()).collect();
+        ids.sort();
+        ids.dedup();
+        assert_eq!(ids.len(), 20, "each has an id of its own");
+        questions.iter().rev().for_each(|question| end.say(&reply(question)));
+        end.wait();
+    });
+    assert_eq!(query(&mut over_tcp(&server), &names(20)), 20);
+}
+
+/// Replies may also come in pieces, or several at once.
+#[test]
+fn messages_end_where_their_lengths_say() {
+    let server = Streamed::start(|end| {
+        let mut bytes = Vec::new();
+        for _ in 0..10 {
+            let message = reply(&end.question().unwrap());
+            bytes.extend((message.len() as u16).to_be_bytes());
+            bytes.extend(message);
+        }
+        for piece in bytes.chunks(37) {
+            end.say_raw(piece);
+            thread::sleep(Duration::from_millis(1));
+        }
+        end.wait();
+    });
+    assert_eq!(query(&mut over_tcp(&server), &names(10)), 10);
+}
+
+/// Slow answers on one connection have another opened, up to a few.
+#[test]
+fn busy_connections_have_others_opened_beside_them() {
+    let server = Streamed::start(|end| {
+        while let Some(question) = end.question() {
+            thread::sleep(Duration::from_millis(1));
+            end.say(&reply(&question));
+        }
+    });
+    let mut scene = over_tcp(&server);
+    for round in 0..8 {
+        let names: Vec<_> = names(200).iter().map(|name| format!("round-{round}.{name}")).collect();
+        assert_eq!(query(&mut scene, &names), 200);
+    }
+    let opened = server.opened();
+    assert!((2..=CONNECTIONS_PER_SERVER).contains(&opened), "{opened}");
+}
+
+/// RFC 7766 §6.2.4: questions that were not answered are asked again.
+#[test]
+fn who_closes_after_some_answers_is_asked_the_rest_again() {
+    let server = Streamed::start(|end| {
+        for _ in 0..3 {
+            let Some(question) = end.question() else { return };
+            end.say(&reply(&question));
+        }
+    });
+    let mut scene = over_tcp(&server);
+    for round in 0..10 {
+        let names: Vec<_> = names(6).iter().map(|name| format!("round-{round}.{name}")).collect();
+        assert_eq!(query(&mut scene, &names), 6, "round {round}");
+    }
+    assert_eq!(fault(&scene), TlsFault::None, "it may do so");
+}
+
+/// Each fault of a server alone, and beside one that answers.
+fn check_fault(act: fn(&mut End), reported_fault: TlsFault) {
+    let (bad, good) = (Streamed::start(act), Streamed::start(answer_all));
+    let mut scene = over_tcp(&bad);
+    let (got, took) = scene.ask_one("www.example.net.");
+    assert_eq!(got, failed(22), "{reported_fault:?}");
+    assert!(took < Duration::from_secs(6), "{took:?}");
+    assert_eq!(fault(&scene), reported_fault);
+    let mut scene = Scene::over(vec![bad.tcp(), good.tcp()], None);
+    let begun = Instant::now();
+    assert_eq!(query(&mut scene, &names(20)), 20);
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn who_closes_before_it_answers_has_failed() {
+    check_fault(|end| drop(end.question()), TlsFault::Closed);
+}
+
+#[test]
+fn who_closes_amid_an_answer_has_failed() {
+    let act = |end: &mut End| {
+        if let Some(question) = end.question() {
+            let message = reply(&question);
+            end.say_raw(&(message.len() as u16).to_be_bytes());
+            end.say_raw(&message[..message.len() / 2]);
+        }
+    };
+    check_fault(act, TlsFault::Closed);
+}
+
+#[test]
+fn who_sends_what_nobody_asked_for_has_failed() {
+    let act = |end: &mut End| {
+        if let Some(question) = end.question() {
+            let mut message = reply(&question);
+            message[0] ^= 0x55;
+            end.say(&message);
+            end.wait();
+        }
+    };
+    check_fault(act, TlsFault::Nonsense);
+}
+
+#[test]
+fn who_answers_another_question_has_failed() {
+    let server = Streamed::start(|end| {
+        while let Some(question) = end.question() {
+            let mut message = reply(&question);
+            message[14] ^= 1;
+            end.say(&message);
+        }
+    });
+    let mut scene = over_tcp(&server);
+    let (got, took) = scene.ask_one("www.example.net.");
+    assert_eq!(got, failed(22));
+    assert!(took < Duration::from_secs(1), "{took:?}");
+}
+
+#[test]
+fn who_never_answers_has_failed() {
+    check_silent(End::wait);
+}
+
+#[test]
+fn who_sends_half_a_length_has_failed() {
+    check_silent(|end| {
+        end.say_raw(&[0]);
+        end.wait();
+    });
+}
+
+fn check_silent(act: fn(&mut End)) {
+    let (bad, good) = (Streamed::start(act), Streamed::start(answer_all));
+    let (got, took) = over_tcp(&bad).ask_one("www.example.net.");
+    assert_eq!(got, failed(22));
+    assert!(took < Duration::from_secs(6), "{took:?}");
+    let mut scene = Scene::over(vec![bad.tcp(), good.tcp()], None);
+    let begun = Instant::now();
+    assert_eq!(query(&mut scene, &names(20)), 20);
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn who_does_not_listen_is_known_at_once() {
+    let mut scene =
+        Scene::over(vec![UpstreamAddress { at: no_client(), over: QueryTransport::Tcp }], None);
+    let (got, took) = scene.ask_one("www.example.net.");
+    assert_eq!(got, failed(22));
+    assert!(took < Duration::from_secs(1), "{took:?}");
+    assert_eq!(fault(&scene), TlsFault::Refused);
+}
+
+/// RFC 7828 §3.1: a server says how long a connection may be idle.
+#[test]
+fn an_idle_connection_is_closed_when_the_server_wishes() {
+    let (send, reported) = channel();
+    let server = Streamed::start(move |end| {
+        let Some(question) = end.question() else { return };
+        let mut message = reply(&question);
+        message[11] = 1;
+        message.extend([0, 0, 41, 4, 208, 0, 0, 0, 0, 0, 6, 0, 11, 0, 2, 0, 10]);
+        end.say(&message);
+        let begun = Instant::now();
+        end.wait();
+        send.send(begun.elapsed()).unwrap();
+    });
+    let mut scene = over_tcp(&server);
+    assert_eq!(scene.ask_one("www.example.net.").0, answered(1));
+    scene.rest(Duration::from_secs(2));
+    let idle = reported.recv_timeout(PATIENCE).unwrap();
+    assert!(idle > Duration::from_millis(600) && idle < Duration::from_secs(2), "{idle:?}");
+}
+
+#[test]
+fn tls_is_spoken_to_who_has_the_name() {
+    let authority = Authority::new();
+    for name in ["dns.example", "127.0.0.1", "2001:db8::1"] {
+        let server = Streamed::start_tls(Some(authority.sign(name, Says::default())), |end| {
+            while let Some(question) = end.question() {
+                assert!(question.len().is_multiple_of(128), "RFC 8467");
+                end.say(&reply(&question));
+            }
+        });
+        let mut scene = Scene::over(vec![server.tls(name)], authority.trust());
+        assert_eq!(query(&mut scene, &names(50)), 50);
+        assert_eq!(scene.ask_one("www.example.net.").0, answered(1));
+        assert!(server.opened() <= 2);
+    }
+}
+
+#[test]
+fn a_session_is_resumed() {
+    let authority = Authority::new();
+    let tls = authority.sign("dns.example", Says::default());
+    let server = Streamed::start_tls(Some(tls), |end| {
+        if let Some(question) = end.question() {
+            end.say(&reply(&question));
+        }
+    });
+    let mut scene = Scene::over(vec![server.tls("dns.example")], authority.trust());
+    for n in 0..3 {
+        assert_eq!(scene.ask_one(&format!("name-{n}.example.net.")).0, answered(1));
+        scene.rest(Duration::from_millis(50));
+    }
+    let sessions = server.sessions.lock().unwrap().clone();
+    let [first, others @ ..] = &sessions[..] else { panic!("none") };
+    assert!(others.len() == 2 && *first != rustls::HandshakeKind::Resumed, "{sessions:?}");
+    assert_eq!(others, [rustls::HandshakeKind::Resumed; 2]);
+}
+
+/// RFC 8310 §5: who is not who it should be is told nothing.
+#[test]
+fn who_cannot_show_a_good_certificate_is_told_nothing() {
+    let (authority, other) = (Authority::new(), Authority::new());
+    let expired = Says { is_expired: true, ..Says::default() };
+    let early = Says { is_early: true, ..Says::default() };
+    let good =
+        Streamed::start_tls(Some(authority.sign("good.example", Says::default())), answer_all);
+    for (signed, reported) in [
+        (authority.sign("dns.example", expired), TlsFault::Expired),
+        (authority.sign("dns.example", early), TlsFault::Early),
+        (authority.sign("other.example", Says::default()), TlsFault::Name),
+        (authority.sign("127.0.0.1", Says::default()), TlsFault::Name),
+        (other.sign("dns.example", Says::default()), TlsFault::Issuer),
+    ] {
+        let server = Streamed::start_tls(Some(signed), |end| {
+            assert_eq!(end.question(), None, "it is asked nothing");
+        });
+        let mut scene = Scene::over(vec![server.tls("dns.example")], authority.trust());
+        let (got, took) = scene.ask_one("www.example.net.");
+        assert_eq!(got, failed(22), "{reported:?}");
+        assert!(took < Duration::from_secs(1), "{took:?}");
+        assert_eq!(fault(&scene), reported);
+        let servers = vec![server.tls("dns.example"), good.tls("good.example")];
+        assert_eq!(query(&mut Scene::over(servers, authority.trust()), &names(20)), 20);
+    }
+}
+
+/// What listens there without TLS sees the beginning of a handshake, and no name.
+#[test]
+fn nothing_is_said_in_the_clear() {
+    let (send, reported) = channel();
+    let at = no_client();
+    let listener = TcpListener::bind(at).unwrap();
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut bytes = [0; 4096];
+            let len = stream.read(&mut bytes).unwrap();
+            send.send(bytes[..len].to_vec()).unwrap();
+        }
+    });
+    // Nor by datagram.
+    let datagrams = std::net::UdpSocket::bind(at).unwrap();
+    datagrams.set_nonblocking(true).unwrap();
+    let name = "dns.example".try_into().unwrap();
+    let server = UpstreamAddress { at, over: QueryTransport::Tls(name) };
+    let mut scene = Scene::over(vec![server], Authority::new().trust());
+    assert_eq!(scene.ask_one("secret.example.net.").0, failed(22));
+    let seen: Vec<Vec<u8>> = reported.try_iter().collect();
+    assert!(!seen.is_empty());
+    for bytes in seen {
+        assert_eq!(bytes[..2], [0x16, 3], "TLS");
+        assert!(!bytes.windows(6).any(|six| six == b"secret"));
+    }
+    assert!(datagrams.recv(&mut [0; 512]).is_err());
+}
+
+/// Who takes long to open is waited for by nobody else.
+#[test]
+fn a_slow_handshake_holds_up_nobody() {
+    let authority = Authority::new();
+    let slow = Streamed::start(End::wait);
+    let good = Fake::start(|question, _| vec![answer(question, 60, 1)]);
+    let servers = vec![slow.tls("dns.example"), good.address.into()];
+    let mut scene = Scene::over(servers, authority.trust());
+    for n in 0..50 {
+        let (got, took) = scene.ask_one(&format!("name-{n}.example.net."));
+        assert_eq!(got, answered(1));
+        assert!(took < Duration::from_secs(2), "{took:?}");
+    }
+}

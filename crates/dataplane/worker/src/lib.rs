@@ -1,0 +1,48 @@
+//! Worker threads for datagrams, one a core, and threads for streams.
+#![forbid(unsafe_code)]
+
+mod clock;
+mod counters;
+pub mod limits;
+mod port_changes;
+mod stream;
+mod thread;
+mod worker;
+mod workers;
+
+pub use counters::{COUNTERS, LatencyHistogram, ThreadPulse, WorkerTotals};
+pub use stream::{Connections, Ending, HandedConnection, IsProxy, StreamLimits, Streams, listen};
+pub use thread::{FailureCause, OnFailure, StopHook, ThreadFailure};
+pub use worker::Worker;
+pub use workers::{WorkerSetup, Workers};
+
+use packet::Packet;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+/// The application, which answers messages. Each thread has its own.
+pub trait App: Send {
+    /// Answers a burst, or the part of it that the port passes: turns each query into its reply, in
+    /// place, and sets each verdict. The application refreshes its snapshot here, once. `now` is
+    /// the time of reading the burst, by the system's monotonic clock.
+    fn burst(&mut self, packets: &mut [Packet<'_>], now: Duration);
+
+    /// The thread is about to wait: releases everything that other threads wait for, such as the
+    /// snapshot.
+    fn park(&mut self);
+
+    /// Readable when [`poll_deferred`](Self::poll_deferred) has something to do.
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// Handles replies of upstream servers without waiting, and sends deferred replies
+    /// ([`Verdict::Deferred`](packet::Verdict::Deferred)): each is a packet with its peer, its
+    /// origin and a verdict, and the time since it was received.
+    fn poll_deferred(&mut self, _now: Duration, _send: &mut dyn FnMut(&Packet<'_>, Duration)) {}
+
+    /// Whether replies are deferred.
+    fn has_deferred(&self) -> bool {
+        false
+    }
+}

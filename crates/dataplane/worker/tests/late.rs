@@ -1,0 +1,179 @@
+//! Replies over streams that are put off.
+
+mod common;
+
+use common::{closes, framed, read_message, read_message_or_end};
+use packet::{DropReason, Ingress, Packet, Transport, Verdict};
+use rustix::event::{EventfdFlags, eventfd};
+use std::io::Write;
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use worker::limits::DEFERRED_PER_CONNECTION_MAX;
+use worker::{App, StreamLimits, Streams, WorkerTotals, listen};
+
+/// Echoes, but puts off what begins with `later` until somebody says `now`; drops `later drop`.
+struct Patient {
+    waker: OwnedFd,
+    deferred: Vec<(SocketAddr, Ingress, Vec<u8>)>,
+}
+
+impl App for Patient {
+    fn burst(&mut self, packets: &mut [Packet<'_>], _now: Duration) {
+        for packet in packets {
+            packet.verdict = Verdict::Reply;
+            if packet.message().starts_with(b"later") {
+                self.deferred.push((packet.peer, packet.origin, packet.message().to_vec()));
+                packet.verdict = Verdict::Deferred;
+            } else if packet.message() == b"now" {
+                rustix::io::write(&self.waker, &1u64.to_ne_bytes()).unwrap();
+            }
+        }
+    }
+
+    fn park(&mut self) {}
+
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.waker.as_fd())
+    }
+
+    fn poll_deferred(&mut self, _now: Duration, send: &mut dyn FnMut(&Packet<'_>, Duration)) {
+        rustix::io::read(&self.waker, &mut [0; 8]).unwrap();
+        for (peer, origin, mut bytes) in self.deferred.drain(..) {
+            let len = bytes.len();
+            let mut packet = Packet::new(&mut bytes, len, peer, Transport::Stream);
+            packet.origin = origin;
+            packet.verdict = match packet.message() {
+                b"later drop" => Verdict::Drop(DropReason::Short),
+                _ => Verdict::Reply,
+            };
+            send(&packet, Duration::from_millis(7));
+        }
+    }
+
+    fn has_deferred(&self) -> bool {
+        !self.deferred.is_empty()
+    }
+}
+
+fn start() -> (Streams, SocketAddr) {
+    let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = listener.local_addr().unwrap();
+    let waker = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap();
+    let apps = vec![Patient { waker, deferred: Vec::new() }];
+    let on_failure = Arc::new(|failure| panic!("{failure}"));
+    let limits = StreamLimits::default();
+    let streams =
+        Streams::start(vec![listener], apps, limits, Arc::new(|_| false), on_failure).unwrap();
+    (streams, address)
+}
+
+fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    stream
+}
+
+fn say(stream: &mut TcpStream, messages: &[&str]) {
+    let bytes: Vec<u8> = messages.iter().flat_map(|text| framed(text.as_bytes())).collect();
+    stream.write_all(&bytes).unwrap();
+}
+
+fn stop(streams: Streams) -> WorkerTotals {
+    let counters = streams.counters().to_vec();
+    streams.stop();
+    let totals = WorkerTotals::sum(&counters);
+    assert_eq!(totals.received, totals.replied + totals.dropped.iter().sum::<u64>());
+    assert_eq!(totals.received, totals.latency.counts.iter().sum::<u64>());
+    totals
+}
+
+#[test]
+fn others_do_not_wait_for_a_reply_that_is_put_off() {
+    let (streams, address) = start();
+    let mut stream = connect(address);
+    say(&mut stream, &["later 1", "at once", "later drop", "later 2", "now"]);
+    for text in ["at once", "now", "later 1", "later 2"] {
+        assert_eq!(read_message(&mut stream), text.as_bytes());
+    }
+    let totals = stop(streams);
+    assert_eq!((totals.received, totals.dropped[DropReason::Short as usize]), (5, 1));
+}
+
+#[test]
+fn who_asks_no_more_still_gets_what_is_owed() {
+    let (streams, address) = start();
+    let (mut stream, mut other) = (connect(address), connect(address));
+    say(&mut stream, &["later 1", "later 2"]);
+    stream.shutdown(Shutdown::Write).unwrap();
+    assert!(!closes(&mut stream.try_clone().unwrap(), Duration::from_millis(200)));
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    say(&mut other, &["now"]);
+    assert_eq!(read_message(&mut stream), b"later 1");
+    assert_eq!(read_message(&mut stream), b"later 2");
+    assert_eq!(read_message_or_end(&mut stream), None);
+    stop(streams);
+}
+
+#[test]
+fn only_so_much_is_owed_to_a_connection() {
+    let (streams, address) = start();
+    let (mut stream, mut other) = (connect(address), connect(address));
+    let texts: Vec<String> =
+        (0..3 * DEFERRED_PER_CONNECTION_MAX).map(|n| format!("later {n}")).collect();
+    say(&mut stream, &texts.iter().map(String::as_str).collect::<Vec<_>>());
+    for some in texts.chunks(DEFERRED_PER_CONNECTION_MAX) {
+        // Until then nothing can be told of who is not read.
+        std::thread::sleep(Duration::from_millis(100));
+        say(&mut other, &["now"]);
+        for text in some {
+            assert_eq!(read_message(&mut stream), text.as_bytes());
+        }
+        assert!(!closes(&mut stream.try_clone().unwrap(), Duration::from_millis(50)));
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    }
+    stop(streams);
+}
+
+#[test]
+fn a_reply_to_who_has_gone_is_counted() {
+    let (streams, address) = start();
+    let mut other = connect(address);
+    let mut stream = connect(address);
+    say(&mut stream, &["later 1"]);
+    std::thread::sleep(Duration::from_millis(50));
+    rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).unwrap();
+    drop(stream);
+    std::thread::sleep(Duration::from_millis(50));
+    say(&mut other, &["now"]);
+    assert_eq!(read_message(&mut other), b"now");
+    let totals = stop(streams);
+    assert_eq!(totals.dropped[DropReason::Unsent as usize], 1);
+}
+
+/// Of its end the kernel would tell again and again.
+#[test]
+fn who_goes_though_much_is_owed_is_let_go_at_once() {
+    for is_shut in [false, true] {
+        let (streams, address) = start();
+        let mut other = connect(address);
+        let mut stream = connect(address);
+        say(&mut stream, &["later 1"].repeat(DEFERRED_PER_CONNECTION_MAX));
+        if is_shut {
+            stream.shutdown(Shutdown::Write).unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(100));
+        rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).unwrap();
+        drop(stream);
+        let end = Instant::now() + Duration::from_secs(2);
+        while streams.connections().open > 1 {
+            assert!(Instant::now() < end, "it is kept: {is_shut}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        say(&mut other, &["now"]);
+        assert_eq!(read_message(&mut other), b"now");
+        let totals = stop(streams);
+        assert_eq!(totals.dropped[DropReason::Unsent as usize], DEFERRED_PER_CONNECTION_MAX as u64);
+    }
+}

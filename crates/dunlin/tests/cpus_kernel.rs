@@ -1,0 +1,258 @@
+//! `dunlin cpus manage` beside the kernel: real control groups (cgroup v2) with real processes.
+//! Needs root, and a cgroup v2 with the cpuset controller.
+use cpu::CpuList;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+use test_support::skip::leave;
+
+/// How soon what another program changes is mended. An emulated CPU is some 20 times slower.
+fn mended() -> Duration {
+    let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    Duration::from_secs(if cpus.contains("QEMU TCG") { 20 } else { 1 })
+}
+
+/// A part of the machine's control groups for one test, with its processes; gone when it ends.
+struct Tree {
+    root: PathBuf,
+    folder: PathBuf,
+    processes: Vec<Child>,
+}
+
+impl Tree {
+    /// Groups `own`, `beside` and `a.slice/deep` with a busy process each; `None`: not here.
+    fn new(test: &str) -> Option<Self> {
+        let top = Path::new("/sys/fs/cgroup");
+        let controllers = fs::read_to_string(top.join("cgroup.controllers")).unwrap_or_default();
+        let cpus = cpu::allowed().expect("CPUs").len();
+        if !controllers.split_whitespace().any(|one| one == "cpuset") || cpus < 2 {
+            leave("root, two CPUs and a cgroup v2 with the cpuset controller at /sys/fs/cgroup");
+            return None;
+        }
+        fs::write(top.join("cgroup.subtree_control"), "+cpuset").expect("root");
+        let root = top.join(format!("dunlin-{test}-{}", std::process::id()));
+        let folder = std::env::temp_dir().join(format!("cpus-{test}-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        let mut tree = Self { root, folder, processes: Vec::new() };
+        for group in ["own", "beside", "a.slice/deep"] {
+            tree.busy(group);
+        }
+        Some(tree)
+    }
+
+    /// Starts a process that always runs, in a group.
+    fn busy(&mut self, group: &str) -> u32 {
+        fs::create_dir_all(self.root.join(group)).expect("a group");
+        let child = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().expect("sh");
+        let id = child.id();
+        self.processes.push(child);
+        self.write(group, "cgroup.procs", &id.to_string());
+        id
+    }
+
+    fn write(&self, group: &str, file: &str, text: &str) {
+        fs::write(self.root.join(group).join(file), format!("{text}\n")).expect(file);
+    }
+
+    fn read(&self, group: &str, file: &str) -> String {
+        let text = fs::read_to_string(self.root.join(group).join(file));
+        text.map(|text| text.trim().to_owned()).unwrap_or_default()
+    }
+
+    fn effective(&self, group: &str) -> CpuList {
+        CpuList::from_kernel(&self.read(group, "cpuset.cpus.effective")).expect("a list")
+    }
+
+    fn rules(&self, cpus: usize) {
+        let rules = format!("[[group]]\npath = \"own\"\ncpus = {cpus}\n");
+        // Whole or not at all, as an editor writes it.
+        fs::write(self.folder.join("new"), rules).expect("rules");
+        fs::rename(self.folder.join("new"), self.folder.join("rules")).expect("rules");
+    }
+
+    fn command(&self, act: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dunlin"));
+        command.args(["cpus", act]).arg("--cgroup").arg(&self.root);
+        command.arg("--state").arg(self.folder.join("state"));
+        if act == "manage" {
+            command.arg("--rules").arg(self.folder.join("rules")).args(["--interval", "50ms"]);
+            command.arg("--metrics").arg(self.folder.join("metrics"));
+            command.args(["--kubelet-state", "/nonexistent"]);
+        }
+        command
+    }
+
+    /// One pass.
+    fn once(&self) -> Output {
+        self.command("manage").arg("--once").output().expect("dunlin runs")
+    }
+
+    fn manage(&self) -> Manager {
+        let child = self.command("manage").stdout(Stdio::null()).spawn().expect("dunlin runs");
+        Manager(child)
+    }
+
+    /// Whether `own` has so many CPUs and no process of another group may use one of them.
+    fn is_exclusive(&self, cpus: usize) -> bool {
+        let own = self.effective("own");
+        let apart = ["beside", "a.slice", "a.slice/deep"]
+            .iter()
+            .all(|group| self.effective(group).intersection(&own).is_empty());
+        let allowed = |child: &Child| {
+            let status = fs::read_to_string(format!("/proc/{}/status", child.id()));
+            let status = status.expect("a process");
+            let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+            CpuList::from_kernel(line.expect("a line")).expect("a list")
+        };
+        let [first, others @ ..] = self.processes.as_slice() else { return false };
+        own.len() == cpus
+            && apart
+            && allowed(first) == own
+            && others.iter().all(|one| allowed(one).intersection(&own).is_empty())
+    }
+
+    /// Waits until it is so; panics where that takes longer than it may.
+    fn wait(&self, what: &str, is_so: impl Fn(&Self) -> bool) -> Duration {
+        let (begin, limit) = (Instant::now(), mended());
+        while !is_so(self) {
+            assert!(begin.elapsed() < limit, "{what}: not within {limit:?}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        begin.elapsed()
+    }
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        for process in &mut self.processes {
+            drop(process.kill());
+            drop(process.wait());
+        }
+        for group in ["own", "beside", "late", "a.slice/deep", "a.slice", ""] {
+            // The kernel lets go of a killed process a little later.
+            for _ in 0..100 {
+                if fs::remove_dir(self.root.join(group)).is_ok() || !self.root.join(group).exists()
+                {
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+        drop(fs::remove_dir_all(&self.folder));
+    }
+}
+
+/// A manager that runs; killed as by the kernel when it ends.
+struct Manager(Child);
+
+impl Drop for Manager {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+fn error(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn a_group_runs_alone_on_its_cpus_and_all_is_put_back() {
+    let Some(tree) = Tree::new("alone") else { return };
+    let files = |tree: &Tree| {
+        let groups = ["own", "beside", "a.slice", "a.slice/deep"];
+        groups.map(|group| (tree.read(group, "cpuset.cpus"), tree.read(group, "cgroup.procs")))
+    };
+    let (before, control) = (files(&tree), tree.read("", "cgroup.subtree_control"));
+    tree.rules(1);
+    let output = tree.once();
+    assert!(output.status.success(), "{}", error(&output));
+    assert!(tree.is_exclusive(1), "own {}", tree.effective("own"));
+    // Where the processes really run.
+    let own = tree.effective("own");
+    for _ in 0..200 {
+        for (index, process) in tree.processes.iter().enumerate() {
+            let stat =
+                fs::read_to_string(format!("/proc/{}/stat", process.id())).expect("a process");
+            let behind_name = stat.rsplit(')').next().expect("a name");
+            let cpu = behind_name.split_whitespace().nth(36).and_then(|field| field.parse().ok());
+            assert_eq!(own.contains(cpu.expect("a CPU")), index == 0, "process {index}");
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let undone = tree.command("uninstall").output().expect("dunlin runs");
+    assert!(undone.status.success(), "{}", error(&undone));
+    assert_eq!(files(&tree), before);
+    assert_eq!(tree.read("", "cgroup.subtree_control"), control);
+    assert!(!tree.folder.join("state").exists());
+}
+
+#[test]
+fn changes_by_hand_and_new_groups_are_mended_within_a_second() {
+    let Some(mut tree) = Tree::new("drift") else { return };
+    tree.rules(1);
+    let manager = tree.manage();
+    tree.wait("exclusive", |tree| tree.is_exclusive(1));
+    let all = tree.effective("").to_string();
+    for round in 0..10 {
+        for group in ["beside", "own", "a.slice"] {
+            tree.write(group, "cpuset.cpus", &all);
+        }
+        let after = tree.wait("drift", |tree| tree.is_exclusive(1));
+        println!("round {round}: mended after {after:?}");
+    }
+    tree.busy("late");
+    tree.wait("a new group", |tree| tree.is_exclusive(1));
+    // The rules change: all share again.
+    fs::write(tree.folder.join("rules"), "policy = \"none\"\n").expect("rules");
+    tree.wait("policy none", |tree| tree.read("own", "cpuset.cpus").is_empty());
+    let metrics = fs::read_to_string(tree.folder.join("metrics")).expect("metrics");
+    assert!(metrics.contains("dunlin_cpus_healthy 1"), "{metrics}");
+    drop(manager);
+}
+
+#[test]
+fn a_manager_killed_at_any_moment_leaves_the_set_and_goes_on() {
+    let Some(mut tree) = Tree::new("killed") else { return };
+    tree.rules(1);
+    let begin = tree.manage();
+    tree.wait("exclusive", |tree| tree.is_exclusive(1));
+    drop(begin);
+    let own = tree.effective("own");
+    for round in 0..20_u64 {
+        let manager = tree.manage();
+        std::thread::sleep(Duration::from_millis(round * 7));
+        drop(manager);
+        assert!(tree.is_exclusive(1), "round {round}: {}", tree.effective("own"));
+        assert_eq!(tree.effective("own"), own, "round {round}");
+        if round % 5 == 0 {
+            // Damage while it is away.
+            tree.write("beside", "cpuset.cpus", &tree.effective("").to_string());
+            let manager = tree.manage();
+            tree.wait("damage", |tree| tree.is_exclusive(1));
+            drop(manager);
+        }
+    }
+    // A group that comes while it is away shares until it is back.
+    tree.busy("late");
+    let manager = tree.manage();
+    tree.wait("a late group", |tree| tree.is_exclusive(1));
+    drop(manager);
+}
+
+#[test]
+fn more_cpus_than_there_are_leave_all_as_it_is() {
+    let Some(tree) = Tree::new("more") else { return };
+    let all = tree.effective("").len();
+    tree.rules(all + 1);
+    let output = tree.once();
+    assert_eq!(output.status.code(), Some(1), "{}", error(&output));
+    assert!(error(&output).contains("request at most"), "{}", error(&output));
+    tree.rules(all);
+    let last = tree.once();
+    assert!(error(&last).contains("must stay for all others"), "{}", error(&last));
+    // Nothing was set: the controller may still be off below.
+    let own = tree.effective("own").len();
+    assert!(own == 0 || own == all, "{own} of {all}");
+}

@@ -1,0 +1,281 @@
+//! The folder of a server's data: one server has it at a time, and what others put there is not
+//! believed.
+mod served;
+
+use served::{HEAD, NOERROR, PATIENCE, Served, binary, rcode, zone};
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+use zone_manager::lock::DataLock;
+
+/// A folder of data for one test, not there yet.
+fn data(test: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{test}_data"));
+    let _ = fs::remove_dir_all(&folder);
+    folder
+}
+
+/// What comes before the sections: `[server]`, and an admin socket whose path is short.
+fn config(test: &str, data: &Path, more: &str) -> String {
+    let socket = std::env::temp_dir().join(format!("dunlin-{test}-{}.sock", std::process::id()));
+    format!(
+        "data_dir = \"{}\"\ndrain = \"0s\"\n[admin]\nsocket = \"{}\"\n{more}",
+        data.display(),
+        socket.display()
+    )
+}
+
+/// A config of a server of its own beside the one at work.
+fn write_config(test: &str, text: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
+    fs::create_dir_all(&folder).expect("a folder");
+    let file = folder.join("dunlin.toml");
+    fs::write(&file, text).expect("a config");
+    file
+}
+
+/// Killed when dropped.
+struct Process(Child);
+
+impl Process {
+    fn serve(args: &[&str], config: &Path) -> Self {
+        let mut command = binary();
+        command.arg("serve").args(args).arg("-c").arg(config);
+        Self(command.stderr(Stdio::piped()).spawn().expect("it runs"))
+    }
+
+    /// Waits for it to refuse to serve; what it says.
+    fn refusal(mut self) -> String {
+        let until = Instant::now() + PATIENCE;
+        let status = loop {
+            if let Some(status) = self.0.try_wait().expect("a child") {
+                break status;
+            }
+            assert!(Instant::now() < until, "it serves");
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        let mut told = String::new();
+        let read = self.0.stderr.take().expect("a pipe").read_to_string(&mut told);
+        read.expect("UTF-8");
+        assert_eq!(status.code(), Some(1), "{told}");
+        told
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn eventually(what: &str, is_so: impl Fn() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < until, "{what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// The number in the lock.
+fn holder(data: &Path) -> u32 {
+    let text = fs::read_to_string(data.join("lock")).unwrap_or_default();
+    text.trim().parse().unwrap_or_default()
+}
+
+/// Whether a process has a file open.
+fn has_open(pid: u32, file: &Path) -> bool {
+    let links = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    links.filter_map(|link| fs::read_link(link.path()).ok()).any(|target| target == file)
+}
+
+#[test]
+fn a_second_server_with_the_same_folder_is_refused_and_removes_nothing() {
+    let data = data("data_second");
+    let first = config("first", &data, &zone("good.test"));
+    let mut served = Served::start("data_first", &first, &[("good.test.zone", HEAD)]);
+    let copy = data.join("zones/good.test.zone");
+    eventually("it is saved", || copy.exists());
+    let text = format!("[server]\nlisten = [\"127.0.0.1:0\"]\n{}", config("second", &data, ""));
+    let second = write_config("data_second", &text);
+    let told = Process::serve(&[], &second).refusal();
+    let expected = format!("data_dir {}: process {} uses it", data.display(), served.child.id());
+    assert!(told.contains(&expected) && told.contains("its own data_dir"), "{told}");
+    assert!(copy.exists());
+    assert_eq!(rcode(&served.ask("ns.good.test")), NOERROR);
+    served.end();
+    let lock = DataLock::take(&data, None).expect("it is free once the first has ended");
+    assert!(lock.is_some());
+}
+
+#[test]
+fn the_lock_passes_in_a_hot_restart_and_goes_back_when_that_fails() {
+    let data = data("data_pass");
+    let text = config("pass", &data, &zone("good.test"));
+    let mut served = Served::start("data_pass", &text, &[("good.test.zone", HEAD)]);
+    let file = served.folder.join("dunlin.toml");
+    let good = fs::read_to_string(&file).expect("a config");
+    let old = served.child.id();
+    assert_eq!(holder(&data), old);
+
+    // It shares the lock while it loads, and is killed before it serves.
+    let large = format!("{HEAD}$GENERATE 1-500000 h$ A 192.0.2.2\n");
+    fs::write(served.folder.join("large.test.zone"), large).expect("a zone");
+    let slow = served.folder.join("slow.toml");
+    fs::write(&slow, format!("{good}{}", zone("large.test"))).expect("a config");
+    let failed = Process::serve(&["--hot-restart"], &slow);
+    eventually("it shares the lock", || has_open(failed.0.id(), &data.join("lock")));
+    drop(failed);
+    served.expect_line("going on alone", "WARN");
+    DataLock::take(&data, None).expect_err("the old process has it");
+    assert_eq!(holder(&data), old);
+
+    let new = Process::serve(&["--hot-restart"], &file);
+    served.expect_line("handed over", "INFO");
+    assert_eq!(served.status(), Some(0));
+    let told = DataLock::take(&data, None).expect_err("the new process has it");
+    assert!(told.contains(&format!("process {} uses it", new.0.id())), "{told}");
+    assert_eq!(rcode(&served.ask("ns.good.test")), NOERROR);
+    drop(new);
+    assert!(DataLock::take(&data, None).expect("it is free").is_some());
+}
+
+/// A process that does not hold the lock, as one of a version before there was one.
+#[test]
+fn a_hot_restart_from_a_server_without_a_lock_takes_it() {
+    let data = data("data_unlocked");
+    let text = config("unlocked", Path::new(""), &zone("good.test"));
+    let mut served = Served::start("data_unlocked", &text, &[("good.test.zone", HEAD)]);
+    let file = served.folder.join("dunlin.toml");
+    let without = fs::read_to_string(&file).expect("a config");
+    let with = without.replace("data_dir = \"\"", &format!("data_dir = \"{}\"", data.display()));
+    fs::write(&file, with).expect("a config");
+    let new = Process::serve(&["--hot-restart"], &file);
+    served.expect_line("handed over", "INFO");
+    assert_eq!(served.status(), Some(0));
+    eventually("it signs", || holder(&data) == new.0.id());
+    DataLock::take(&data, None).expect_err("the new process has it");
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_told_and_dns_is_served() {
+    // A file where the folder should be: also root cannot make one there.
+    let data = data("data_readonly");
+    fs::write(&data, "no folder").expect("a file");
+    let text = config("readonly", &data.join("below"), &zone("good.test"));
+    let served = Served::start("data_readonly", &text, &[("good.test.zone", HEAD)]);
+    let told = |line: &String| line.contains("is not locked") && line.contains("Not a directory");
+    assert!(served.start.iter().any(told), "{:?}", served.start);
+    assert_eq!(rcode(&served.ask("ns.good.test")), NOERROR);
+    fs::remove_file(data).expect("ours");
+}
+
+fn ask(served: &Served, args: &[&str]) -> Output {
+    let mut command = binary();
+    command.args(args).arg("--socket").arg(served.socket().expect("a path"));
+    command.output().expect("it runs")
+}
+
+fn text(octets: &[u8]) -> String {
+    String::from_utf8_lossy(octets).into_owned()
+}
+
+/// Asks the API for its zones; the status of the reply.
+fn api_status(served: &Served) -> u16 {
+    let line = served.start.iter().find(|line| line.contains("the API listens")).expect("said");
+    let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
+    let mut stream =
+        std::net::TcpStream::connect(line["address"].as_str().expect("text")).expect("the API");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let request = "GET /v1/zones HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    std::io::Write::write_all(&mut stream, request.as_bytes()).expect("sent");
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).expect("a reply");
+    reply.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status")
+}
+
+/// The API lets nobody in then, and DNS is served all the same.
+#[test]
+fn planted_credentials_let_nobody_in_and_do_not_keep_dns_from_being_served() {
+    let data = data("data_planted");
+    fs::create_dir_all(&data).expect("a folder");
+    let file = data.join("credentials.json");
+    fs::write(&file, r#"{"format":1,"credentials":[]}"#).expect("a file");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o666)).expect("ours");
+    let more =
+        format!("[store]\nkind = \"redb\"\n[api]\nlisten = \"127.0.0.1:0\"\n{}", zone("good.test"));
+    let text_of = config("planted", &data, &more);
+    let served = Served::start("data_planted", &text_of, &[("good.test.zone", HEAD)]);
+    assert_eq!(rcode(&served.ask("ns.good.test")), NOERROR);
+    assert_eq!(api_status(&served), 503);
+    let why = "credentials.json: cannot be read: everyone may write to it (mode 666)";
+    for args in [&["token", "list"][..], &["token", "create", "a", "--grant", "read *"]] {
+        let output = ask(&served, args);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert!(text(&output.stderr).contains(why), "{output:?}");
+    }
+    let shown = text(&ask(&served, &["status"]).stdout);
+    assert!(shown.contains("accepts no clients") && shown.contains(why), "{shown}");
+
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("ours");
+    assert_eq!(ask(&served, &["reload"]).status.code(), Some(0));
+    assert_eq!(api_status(&served), 401, "who has no credential");
+    assert!(!text(&ask(&served, &["status"]).stdout).contains("accepts no clients"));
+}
+
+/// Also a file that another user's server wrote there.
+#[test]
+fn a_bad_file_of_credentials_is_no_matter_without_api() {
+    let data = data("data_without_api");
+    fs::create_dir_all(&data).expect("a folder");
+    fs::write(data.join("credentials.json"), "damaged").expect("a file");
+    let text_of = config("without-api", &data, &zone("good.test"));
+    let served = Served::start("data_without_api", &text_of, &[("good.test.zone", HEAD)]);
+    assert_eq!(rcode(&served.ask("ns.good.test")), NOERROR);
+    assert_eq!(ask(&served, &["reload"]).status.code(), Some(0));
+    let reported = served.start.iter().any(|line| line.contains("credentials"));
+    assert!(!reported, "{:?}", served.start);
+    let output = ask(&served, &["token", "list"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(text(&output.stderr).contains("not a file of credentials"), "{output:?}");
+}
+
+/// As Kubernetes mounts a volume with `fsGroup`: the folder is root's, everything in it is the
+/// group's to write, and the server is a user in that group.
+#[test]
+fn a_folder_and_files_that_the_group_may_write_are_taken() {
+    if !rustix::process::geteuid().is_root() {
+        assert!(
+            std::env::var_os("DUNLIN_REQUIRE_ALL").is_none(),
+            "giving a folder away needs root"
+        );
+        eprintln!("SKIPPED: giving a folder away needs root");
+        return;
+    }
+    let folder = std::env::temp_dir().join(format!("dunlin-fsgroup-{}", std::process::id()));
+    let data = folder.with_extension("data");
+    fs::create_dir(&data).expect("a folder");
+    chown(&data, Some(0), Some(65_533)).expect("root");
+    fs::set_permissions(&data, fs::Permissions::from_mode(0o2777)).expect("root");
+    let text = format!(
+        "user = \"65534\"\ngroup = \"65533\"\n{}",
+        config("fsgroup", &data, &zone("good.test"))
+    );
+    let mut served = Served::start_by(&mut binary(), &folder, &text, &[("good.test.zone", HEAD)]);
+    eventually("it is saved", || data.join("zones/good.test.zone").exists());
+    served.end();
+    drop(served);
+    let given = Command::new("chmod").args(["-R", "g+rwX"]).arg(&data).status();
+    assert!(given.expect("coreutils").success());
+    let served = Served::start_by(&mut binary(), &folder, &text, &[]);
+    assert_eq!(rcode(&served.ask("ns.good.test")), NOERROR, "from the copy");
+    let warned = |line: &&String| line.contains("WARN") && line.contains("not locked");
+    assert_eq!(served.start.iter().find(warned), None);
+    DataLock::take(&data, None).expect_err("it is locked");
+    drop(served);
+    fs::remove_dir_all(folder).expect("ours");
+    fs::remove_dir_all(data).expect("ours");
+}

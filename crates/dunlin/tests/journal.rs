@@ -1,0 +1,217 @@
+//! Conditions, reasons and the journal, by the commands that speak of them.
+mod served;
+
+use served::{PATIENCE, Served, binary};
+use std::fs;
+use std::io::{BufRead, BufReader, Read, copy};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Output, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+/// A server with an API.
+struct Scene {
+    served: Served,
+    socket: PathBuf,
+    api: SocketAddr,
+    token: String,
+}
+
+fn text(octets: &[u8]) -> String {
+    String::from_utf8(octets.to_vec()).expect("UTF-8")
+}
+
+impl Scene {
+    fn start(test: &str, data: Option<&str>) -> Self {
+        let socket =
+            std::env::temp_dir().join(format!("dunlin-{test}-{}.sock", std::process::id()));
+        let config = format!(
+            "{}drain = \"0s\"\n[admin]\nsocket = \"{}\"\n[store]\nkind = \"redb\"\n[api]\n\
+             listen = \"127.0.0.1:0\"\n",
+            data.map(|data| format!("data_dir = \"{data}\"\n")).unwrap_or_default(),
+            socket.display()
+        );
+        let folder = format!("{test}{}", if data.is_some() { "-again" } else { "" });
+        let served = Served::start(&folder, &config, &[]);
+        let line = served.start.iter().find(|line| line.contains("the API listens"));
+        let line: serde_json::Value = serde_json::from_str(line.expect("said")).expect("JSON");
+        let api = line["address"].as_str().expect("an address").parse().expect("an address");
+        let mut scene = Self { served, socket, api, token: String::new() };
+        if data.is_none() {
+            let socket = scene.socket.to_str().expect("UTF-8").to_owned();
+            let create = ["token", "create", "root", "--grant", "read,write,zones *"];
+            let created = scene.run(&[&create[..], &["--socket", &socket]].concat());
+            scene.token = text(&created.stdout).trim().to_owned();
+        }
+        scene
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        let mut command = binary();
+        let api = format!("http://{}", self.api);
+        command.env("DUNLIN_API", api).env("DUNLIN_TOKEN", &self.token).args(args);
+        command.stdin(Stdio::null()).output().expect("the binary runs")
+    }
+
+    fn done(&self, args: &[&str]) -> String {
+        let output = self.run(args);
+        assert!(output.status.success(), "{args:?}: {output:?}");
+        text(&output.stdout)
+    }
+
+    fn refused(&self, args: &[&str]) -> String {
+        let output = self.run(args);
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {output:?}");
+        text(&output.stderr)
+    }
+
+    fn set(&self, address: &str, more: &[&str]) -> String {
+        let set = ["records", "set", "api.example", "www.api.example", "A", address];
+        self.done(&[&set[..], more].concat())
+    }
+}
+
+#[test]
+fn writes_have_conditions_and_reasons_and_the_journal_tells_them() {
+    let scene = Scene::start("journal", None);
+    scene.done(&["zones", "create", "api.example", "--nameserver", "ns", "--reason", "begin"]);
+    scene.set("10.0.0.1", &["--reason", "move to rack 7"]);
+    scene.set("10.0.0.2", &["--if-match", "2"]);
+    let stale = ["records", "set", "api.example", "www.api.example", "A", "10.0.0.3"];
+    let told = scene.refused(&[&stale[..], &["--if-match", "2"]].concat());
+    assert!(told.contains("is at revision 3, not 2"), "{told}");
+    let told = scene.refused(&["zones", "delete", "api.example", "--yes", "--if-match", "2"]);
+    assert!(told.contains("last written at revision 3"), "{told}");
+    let file = scene.served.folder.join("more.zone");
+    fs::write(&file, "$TTL 60\na A 10.0.0.9\nb A 10.0.0.9\n").expect("a file");
+    let file = file.to_str().expect("UTF-8");
+    let import = ["records", "import", "api.example", file, "--yes", "--if-match"];
+    let told = scene.refused(&[&import[..], &["2"]].concat());
+    assert!(told.contains("another client wrote first"), "{told}");
+    let told = scene.refused(&[&import[..], &["2", "--stream"]].concat());
+    assert!(told.contains("last written at revision 3"), "{told}");
+    scene.done(&[&import[..], &["3"]].concat());
+    let audited = scene.served.expect_line("audit: asked", "\"revision\":4");
+    let names = "a.api.example. A, b.api.example. A";
+    assert_eq!((&audited["changes"], &audited["names"]), (&2.into(), &names.into()), "{audited}");
+    let exported = scene.run(&["records", "export", "api.example", "--format", "zone"]);
+    assert!(text(&exported.stdout).starts_with("; api.example. at revision 4\n"), "{exported:?}");
+    assert_eq!(text(&exported.stderr), "exported as of revision 4\n");
+
+    let told = scene.done(&["journal", "api.example", "--since", "1"]);
+    let lines: Vec<&str> = told.lines().collect();
+    assert!(lines[0].starts_with("revision 2  "), "{told}");
+    assert!(lines[0].ends_with("  root  changed, 1 record set  \"move to rack 7\""), "{told}");
+    assert_eq!(lines[1], "+ www.api.example. 300 A 10.0.0.1");
+    assert_eq!(
+        lines[3..5],
+        ["- www.api.example. 300 A 10.0.0.1", "+ www.api.example. 300 A 10.0.0.2"]
+    );
+    scene.done(&["zones", "delete", "api.example", "--yes", "--reason", "moved away"]);
+    let told = scene.done(&["journal", "api.example", "--since", "4", "-o", "json"]);
+    let entry: serde_json::Value = serde_json::from_str(&told).expect("one line of JSON");
+    assert_eq!((&entry["kind"], &entry["reason"]), (&"deleted".into(), &"moved away".into()));
+    let told = scene.refused(&["journal", "api.example", "--since", "9"]);
+    assert!(told.contains("set back") && told.contains("dunlin records export"), "{told}");
+    let told = scene.refused(&["journal", "never.example"]);
+    assert!(told.contains("no such zone"), "{told}");
+}
+
+/// Where the API is for a client that is not told when its server is another one.
+struct Proxy {
+    address: SocketAddr,
+    target: Arc<Mutex<Option<SocketAddr>>>,
+}
+
+impl Proxy {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let target: Arc<Mutex<Option<SocketAddr>>> = Arc::default();
+        let theirs = Arc::clone(&target);
+        thread::spawn(move || {
+            for client in listener.incoming() {
+                let client = client.expect("a connection");
+                let target = *theirs.lock().expect("no panic");
+                let Some(Ok(server)) = target.map(TcpStream::connect) else { continue };
+                for (mut from, mut to) in [
+                    (client.try_clone().expect("a socket"), server.try_clone().expect("a socket")),
+                    (server, client),
+                ] {
+                    thread::spawn(move || {
+                        let _ = copy(&mut from, &mut to);
+                        let _ = to.shutdown(std::net::Shutdown::Write);
+                    });
+                }
+            }
+        });
+        Self { address, target }
+    }
+
+    fn aim(&self, target: Option<SocketAddr>) {
+        *self.target.lock().expect("no panic") = target;
+    }
+}
+
+/// A command that goes on until the test is over.
+struct Following(Child, Receiver<String>, Receiver<String>);
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn lines(from: impl Read + Send + 'static) -> Receiver<String> {
+    let (to, lines) = channel();
+    thread::spawn(move || {
+        for line in BufReader::new(from).lines() {
+            if to.send(line.expect("text")).is_err() {
+                break;
+            }
+        }
+    });
+    lines
+}
+
+#[test]
+fn journal_is_followed_over_a_restart_of_the_server() {
+    let scene = Scene::start("journal-follow", None);
+    scene.done(&["zones", "create", "api.example", "--nameserver", "ns"]);
+    let proxy = Proxy::start();
+    proxy.aim(Some(scene.api));
+    let mut command = binary();
+    command.env("DUNLIN_API", format!("http://{}", proxy.address));
+    command.env("DUNLIN_TOKEN", &scene.token).stdin(Stdio::null());
+    command.args(["journal", "api.example", "--follow", "-o", "json"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs");
+    let out = lines(child.stdout.take().expect("a pipe"));
+    let errors = lines(child.stderr.take().expect("a pipe"));
+    let following = Following(child, out, errors);
+    let next = |kind: &str, revision: u64| {
+        let line = following.1.recv_timeout(PATIENCE).expect("an entry");
+        let entry: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+        assert_eq!((&entry["kind"], &entry["revision"]), (&kind.into(), &revision.into()));
+    };
+    next("created", 1);
+    scene.set("10.0.0.1", &[]);
+    next("changed", 2);
+    proxy.aim(None);
+    let told = following.2.recv_timeout(PATIENCE).expect("a line");
+    assert!(told.contains("waiting for the server"), "{told}");
+    scene.set("10.0.0.2", &[]);
+    let Scene { mut served, token, .. } = scene;
+    served.signal(rustix::process::Signal::TERM);
+    assert_eq!(served.status(), Some(0));
+    let data = fs::canonicalize(served.folder.join("data")).expect("kept");
+    let again = Scene::start("journal-follow", Some(data.to_str().expect("UTF-8")));
+    let again = Scene { token, ..again };
+    proxy.aim(Some(again.api));
+    next("changed", 3);
+    assert_eq!(following.2.recv_timeout(PATIENCE).expect("a line"), "the server answers again");
+    again.done(&["zones", "delete", "api.example", "--yes"]);
+    next("deleted", 4);
+}

@@ -1,0 +1,417 @@
+//! A store that cannot be opened, as an operator and a client meet it: everything else is served
+//! (invariant I11).
+mod served;
+use test_support::skip;
+
+use rustix::process::Signal;
+use served::{HEAD, NOERROR, PATIENCE, SERVFAIL, Served, binary, holds, rcode, zone};
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// EDE 14, Not Ready, as an EDNS option (RFC 8914 §2).
+const NOT_READY: [u8; 6] = [0, 15, 0, 2, 0, 14];
+
+/// A server with a zone of a file and a store, and a token that may do all.
+struct Scene {
+    served: Served,
+    test: &'static str,
+    data: PathBuf,
+    api: String,
+    token: String,
+}
+
+fn socket(test: &str) -> PathBuf {
+    // The path of a unix socket is short.
+    std::env::temp_dir().join(format!("dunlin-{test}-{}.sock", std::process::id()))
+}
+
+fn text(octets: &[u8]) -> String {
+    String::from_utf8_lossy(octets).into_owned()
+}
+
+fn config(test: &str, data: &Path) -> String {
+    format!(
+        "data_dir = \"{}\"\ndrain = \"0s\"\n[admin]\nsocket = \"{}\"\n[store]\nkind = \"redb\"\n\
+         [api]\nlisten = \"127.0.0.1:0\"\n{}",
+        data.display(),
+        socket(test).display(),
+        zone("file.test")
+    )
+}
+
+impl Scene {
+    /// Starts on an empty folder, with the zone store.test.
+    fn new(test: &'static str, data: PathBuf) -> Self {
+        let mut scene = Self::start(test, data, String::new());
+        let created = scene.run(&["token", "create", "root", "--grant", "read,write,zones *"]);
+        scene.token = text(&created.stdout).trim().to_owned();
+        scene.done(&["zones", "create", "store.test", "--nameserver", "ns.store.test."]);
+        scene
+    }
+
+    fn start(test: &'static str, data: PathBuf, token: String) -> Self {
+        let zone = [("file.test.zone", HEAD)];
+        let served = Served::start(test, &config(test, &data), &zone);
+        let line = served.start.iter().find(|line| line.contains("the API listens"));
+        let line: serde_json::Value = serde_json::from_str(line.expect("said")).expect("JSON");
+        let api = format!("http://{}", line["address"].as_str().expect("an address"));
+        Self { served, test, data, api, token }
+    }
+
+    /// The same server, started again.
+    fn again(self) -> Self {
+        let Self { served, test, data, token, .. } = self;
+        drop(served);
+        Self::start(test, data, token)
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        let mut command = binary();
+        command.env("DUNLIN_API", &self.api).env("DUNLIN_TOKEN", &self.token);
+        if matches!(args[0], "status" | "token" | "reload") {
+            command.args(args).arg("--socket").arg(socket(self.test));
+        } else {
+            command.args(args);
+        }
+        command.stdin(Stdio::null()).output().expect("the binary runs")
+    }
+
+    /// Runs a command that has to succeed.
+    fn done(&self, args: &[&str]) -> String {
+        let output = self.run(args);
+        assert!(output.status.success(), "{args:?}: {output:?}");
+        text(&output.stdout)
+    }
+
+    /// Runs one that must not; what it says.
+    fn refused(&self, args: &[&str]) -> String {
+        let output = self.run(args);
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {output:?}");
+        text(&[output.stdout, output.stderr].concat())
+    }
+
+    /// What the file says is answered, and of the store that it is not ready.
+    fn expect_outage(&self) {
+        assert_eq!(rcode(&self.served.ask("ns.file.test")), NOERROR);
+        for reply in [self.served.ask("a.store.test"), self.served.ask_over_tcp("store.test")] {
+            assert_eq!(rcode(&reply), SERVFAIL);
+            assert!(holds(&reply, &NOT_READY), "{reply:?}");
+        }
+        for line in &self.served.start {
+            assert!(!line.contains("panicked") && !line.contains("backtrace"), "{line}");
+        }
+    }
+
+    /// Waits until no fault is reported.
+    fn await_fine(&self) {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let output = self.run(&["status"]);
+            if output.status.success() {
+                return;
+            }
+            assert!(Instant::now() < until, "{output:?}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    /// Sends a request to the API; the status of its response, and all of it.
+    fn http(&self, method: &str, path: &str, body: &str) -> (u16, String) {
+        let host = self.api.trim_start_matches("http://");
+        let mut stream = TcpStream::connect(host).expect("connected");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        let (token, len) = (&self.token, body.len());
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n\
+             Content-Type: application/json\r\nContent-Length: {len}\r\nConnection: close\r\n\r\n\
+             {body}"
+        );
+        stream.write_all(request.as_bytes()).expect("sent");
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).expect("a reply");
+        let status = reply.split(' ').nth(1).and_then(|status| status.parse().ok());
+        (status.expect("a status"), reply)
+    }
+
+    /// Sets so many names of store.test, all at once.
+    fn write(&self, names: std::ops::Range<u32>) -> (u16, String) {
+        let text = "x".repeat(250);
+        let change = |n: u32| {
+            format!(
+                r#"{{"name":"n{n}.store.test","type":"TXT","put":{{"ttl":60,"data":["{text}"]}}}}"#
+            )
+        };
+        let changes: Vec<_> = names.map(change).collect();
+        let body = format!("{{\"changes\":[{}]}}", changes.join(","));
+        self.http("PATCH", "/v1/zones/store.test/rrsets", &body)
+    }
+}
+
+/// A folder for data, empty.
+fn data(test: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{test}_data"));
+    let _ = fs::remove_dir_all(&folder);
+    folder
+}
+
+/// Writes over some blocks of a file.
+fn damage(file: &Path, seed: u64) {
+    let file = fs::OpenOptions::new().write(true).open(file).expect("a file");
+    let blocks = file.metadata().expect("its length").len() / 4096;
+    let mut random = Random(seed);
+    for _ in 0..20 {
+        let octets: Vec<u8> = (0..4096).map(|_| random.below(256) as u8).collect();
+        file.write_all_at(&octets, random.below(blocks) * 4096).expect("written");
+    }
+}
+
+fn aside(data: &Path) -> Vec<String> {
+    let names = fs::read_dir(data).expect("a folder").map(|entry| entry.expect("an entry"));
+    let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.filter(|name| name.contains("damaged")).collect()
+}
+
+#[test]
+fn damaged_store_takes_its_own_zones_alone_and_a_snapshot_brings_them_back() {
+    let test = "outage-damaged";
+    let mut scene = Scene::new(test, data(test));
+    assert_eq!(scene.write(0..500).0, 200);
+    scene.done(&["records", "set", "store.test", "a.store.test", "A", "192.0.2.9"]);
+    let backup = scene.served.folder.with_file_name("outage-damaged.records");
+    let backup = backup.to_str().expect("UTF-8").to_owned();
+    let _ = fs::remove_file(&backup);
+    scene.done(&["zones", "snapshot", &backup]);
+    scene.served.end();
+    let tree = scene.data.join("records.redb");
+    damage(&tree, 7);
+    let damaged = fs::read(&tree).expect("a file");
+    let scene = scene.again();
+    scene.expect_outage();
+    let told = scene.refused(&["status"]);
+    assert!(told.contains("records.redb") && told.contains("dunlin zones restore"), "{told}");
+    assert!(told.contains("1 zone answered with SERVFAIL:\n              store.test."));
+    let (status, problem) = scene.write(0..1);
+    assert!(status == 503 && problem.contains("urn:dunlin:problem:store-unavailable"), "{problem}");
+    assert!(problem.to_lowercase().contains("\r\nretry-after: "), "{problem}");
+    assert_eq!(scene.http("GET", "/v1/zones/store.test", "").0, 503);
+    assert_eq!(scene.http("GET", "/v1/zones/file.test", "").0, 200, "it is not the store's");
+    let restored = scene.done(&["zones", "restore", &backup, "--yes"]);
+    assert!(restored.contains("1 zone restored"), "{restored}");
+    scene.served.expect_address("a.store.test", [192, 0, 2, 9]);
+    // The zone file is so young that its copy is served for a moment.
+    scene.await_fine();
+    let kept = aside(&scene.data);
+    let kept = kept.iter().find(|name| name.contains("redb")).expect("moved aside");
+    assert!(fs::read(scene.data.join(kept)).expect("a file") == damaged, "as it was");
+    scene.done(&["records", "set", "store.test", "a.store.test", "A", "192.0.2.10"]);
+    let mut scene = scene.again();
+    scene.served.expect_address("a.store.test", [192, 0, 2, 10]);
+    scene.served.end();
+}
+
+/// A random number below a bound, each time another.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963);
+        (self.0 >> 33) % bound.max(1)
+    }
+}
+
+/// Files of a server that was killed, each with one bit flipped or cut off somewhere: what was
+/// acknowledged is answered, or SERVFAIL. `DUNLIN_DAMAGES` is how often of each.
+#[test]
+fn any_damage_of_a_file_ends_in_the_right_answer_or_in_servfail() {
+    let test = "outage-any";
+    let scene = Scene::new(test, data(test));
+    assert_eq!(scene.write(0..300).0, 200);
+    scene.done(&["records", "set", "store.test", "a.store.test", "A", "192.0.2.9"]);
+    let Scene { served, data, .. } = scene;
+    drop(served);
+    let files = ["records.redb", "records.wal", "records.zones"];
+    let whole = files.map(|file| fs::read(data.join(file)).expect("a file"));
+    let damages = std::env::var("DUNLIN_DAMAGES").map_or(2, |number| number.parse().expect("n"));
+    let (mut random, mut lost) = (Random(11), 0);
+    for (number, cuts) in (0..damages * 6).map(|n| (n as usize % 3, n % 2 == 0)) {
+        fs::remove_dir_all(&data).expect("a folder");
+        fs::create_dir_all(&data).expect("a folder");
+        for (file, octets) in files.iter().zip(&whole) {
+            fs::write(data.join(file), octets).expect("a file");
+        }
+        let mut octets = whole[number].clone();
+        let at = random.below(octets.len() as u64) as usize;
+        if cuts {
+            octets.truncate(at);
+        } else {
+            octets[at] ^= 1 << random.below(8);
+        }
+        fs::write(data.join(files[number]), octets).expect("a file");
+        let scene = Scene::start(test, data.clone(), String::new());
+        let what = format!("{} at {at}, cut: {cuts}", files[number]);
+        assert_eq!(rcode(&scene.served.ask("ns.file.test")), NOERROR, "{what}");
+        let reply = scene.served.ask("a.store.test");
+        let is_right = rcode(&reply) == NOERROR && holds(&reply, &[0, 4, 192, 0, 2, 9]);
+        let is_told = rcode(&reply) == SERVFAIL && holds(&reply, &NOT_READY);
+        assert!(is_right || is_told, "{what}: {reply:?} {:#?}", scene.served.start);
+        assert!(is_right || number < 2, "the list is not needed by a store in order");
+        let is_panic = |line: &String| line.contains("panicked");
+        assert!(!scene.served.start.iter().any(is_panic), "{what}: {:#?}", scene.served.start);
+        lost += u32::from(is_told);
+    }
+    assert!(lost > 0, "no damage was met");
+}
+
+/// The operator puts the files back from a backup, while the server runs.
+#[test]
+fn store_whose_files_are_put_back_is_opened_without_a_restart() {
+    let test = "outage-back";
+    let mut scene = Scene::new(test, data(test));
+    scene.done(&["records", "set", "store.test", "a.store.test", "A", "192.0.2.9"]);
+    scene.served.end();
+    let tree = scene.data.join("records.redb");
+    let whole = fs::read(&tree).expect("a file");
+    fs::write(&tree, vec![0x5a; whole.len()]).expect("a file");
+    let scene = scene.again();
+    scene.expect_outage();
+    let fresh = scene.data.join("fresh");
+    fs::write(&fresh, whole).expect("a file");
+    fs::rename(&fresh, &tree).expect("in its place");
+    scene.served.expect_address("a.store.test", [192, 0, 2, 9]);
+    scene.await_fine();
+    scene.served.expect_line("the store can be used again", "INFO");
+}
+
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn hot_restart_with_a_store_that_cannot_be_opened_serves_all_else() {
+    let test = "outage-restart";
+    let mut scene = Scene::new(test, data(test));
+    scene.served.end();
+    let tree = scene.data.join("records.redb");
+    let len = fs::metadata(&tree).expect("a file").len() as usize;
+    fs::write(&tree, vec![0x5a; len]).expect("a file");
+    let mut scene = scene.again();
+    let mut command = binary();
+    command.args(["serve", "--hot-restart", "-c"]).arg(scene.served.folder.join("dunlin.toml"));
+    let mut successor = Process(command.stderr(Stdio::null()).spawn().expect("it runs"));
+    scene.served.expect_line("handed over", "INFO");
+    assert_eq!(scene.served.status(), Some(0));
+    scene.expect_outage();
+    assert!(scene.refused(&["status"]).contains("records.redb"));
+    assert!(successor.0.try_wait().expect("a child").is_none());
+}
+
+/// Runs this test in a mount namespace of its own, with a small disk at the folder it returns;
+/// nothing where that cannot be had, and in the process that only starts the other.
+fn on_a_small_disk(name: &str) -> Option<PathBuf> {
+    const INSIDE: &str = "DUNLIN_SMALL_DISK";
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}_disk"));
+    if std::env::var_os(INSIDE).is_some() {
+        return Some(folder);
+    }
+    fs::create_dir_all(&folder).expect("a folder");
+    let script = "mount -t tmpfs -o size=48m tmpfs \"$0\" && exec \"$@\"";
+    let unshare = |script: &str, args: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--propagation", "private", "sh", "-c", script]).arg(&folder);
+        command.args(args).env(INSIDE, "1").status().is_ok_and(|status| status.success())
+    };
+    if !unshare("mount -t tmpfs tmpfs \"$0\"", &[]) {
+        skip::skip("no tmpfs in a mount namespace: run as root");
+        return None;
+    }
+    let exe = std::env::current_exe().expect("this test");
+    let exe = exe.to_str().expect("UTF-8");
+    assert!(unshare(script, &[exe, "--exact", name, "--nocapture"]), "it failed on a small disk");
+    None
+}
+
+/// Takes all room of a disk, until it is removed.
+fn fill(folder: &Path) -> PathBuf {
+    let path = folder.join("filler");
+    let mut file = fs::File::create(&path).expect("a file");
+    for len in [1 << 20, 4096, 1] {
+        while file.write_all(&vec![b'x'; len]).is_ok() {}
+    }
+    path
+}
+
+#[test]
+fn full_disk_and_a_kill_lose_no_write_and_no_zone_of_a_file() {
+    let Some(disk) = on_a_small_disk("full_disk_and_a_kill_lose_no_write_and_no_zone_of_a_file")
+    else {
+        return;
+    };
+    let scene = Scene::new("outage-full", disk.join("data"));
+    for part in 0..4 {
+        let (status, problem) = scene.write(part * 1_000..(part + 1) * 1_000);
+        assert_eq!(status, 200, "{problem}");
+    }
+    scene.done(&["records", "set", "store.test", "a.store.test", "A", "192.0.2.9"]);
+    // What is answered from here on is in the log alone, for a second.
+    let mut written = 4_000;
+    let (status, problem) = scene.write(written..written + 2_000);
+    scene.served.signal(Signal::STOP);
+    assert_eq!(status, 200, "{problem}");
+    written += 2_000;
+    let filler = fill(&disk);
+    scene.served.signal(Signal::KILL);
+    let scene = scene.again();
+    scene.expect_outage();
+    let told = scene.refused(&["status"]);
+    assert!(told.contains("full") && told.contains("store.test."), "{told}");
+    assert_eq!(scene.write(0..1).0, 507);
+    assert_eq!(scene.http("GET", "/v1/zones/store.test", "").0, 503);
+    fs::remove_file(filler).expect("room");
+    scene.served.expect_address("a.store.test", [192, 0, 2, 9]);
+    scene.await_fine();
+    let last = format!("/v1/zones/store.test/rrsets/n{}.store.test/TXT", written - 1);
+    assert_eq!(scene.http("GET", &last, "").0, 200, "what was answered is there");
+    assert_eq!(scene.write(written..written + 1).0, 200);
+}
+
+#[test]
+fn full_disk_while_it_is_served_refuses_writes_and_is_reported() {
+    let Some(disk) = on_a_small_disk("full_disk_while_it_is_served_refuses_writes_and_is_reported")
+    else {
+        return;
+    };
+    let scene = Scene::new("outage-filled", disk.join("data"));
+    scene.done(&["records", "set", "store.test", "a.store.test", "A", "192.0.2.9"]);
+    scene.await_fine();
+    // Who reads has what was written brought into the tree.
+    let a = "/v1/zones/store.test/rrsets/a.store.test/A";
+    assert_eq!(scene.http("GET", a, "").0, 200);
+    let filler = fill(&disk);
+    for _ in 0..3 {
+        let (status, problem) = scene.write(0..1);
+        assert!(status == 507 && problem.contains("disk-full"), "{problem}");
+    }
+    let told = scene.refused(&["status"]);
+    assert!(told.contains("writes are refused: the disk"), "{told}");
+    scene.served.expect_address("a.store.test", [192, 0, 2, 9]);
+    assert_eq!(scene.http("GET", a, "").0, 200);
+    fs::remove_file(filler).expect("room");
+    scene.await_fine();
+    assert_eq!(scene.write(0..1).0, 200);
+    let Scene { mut served, .. } = scene;
+    let refused = served.expect_line("writes are refused", "ERROR");
+    assert!(refused["message"].to_string().contains("the disk is full"), "{refused}");
+    // The three refusals are one line.
+    served.expect_line("writes are accepted again", "INFO");
+    served.end();
+}

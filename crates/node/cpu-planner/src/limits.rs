@@ -1,0 +1,7 @@
+//! How much of everything.
+
+/// Combinations of NUMA nodes that are tried when CPUs are distributed; beyond, they are packed.
+pub const COMBINATIONS_MAX: usize = 65_536;
+
+/// Bytes of a state file.
+pub const STATE_BYTES_MAX: u64 = 16 * 1_024 * 1_024;

@@ -1,7 +1,0 @@
-//! Any octets as a zone, asked for all its names.
-#![no_main]
-
-#[path = "../checks/zone.rs"]
-mod check;
-
-libfuzzer_sys::fuzz_target!(|octets: &[u8]| check::check(octets));

@@ -1,0 +1,499 @@
+//! `dunlin-lab compare`: servers beside each other.
+use super::manifest::software;
+use crate::signals::stop_when_interrupted;
+use clap::Args;
+use command_line::span;
+use cpu::CpuList;
+use lab::compare::{
+    CompareOptions, CompareResult, Comparison, against, comparable, compare, configs, differences,
+    page, tables,
+};
+use lab::servers::{ALL, ServerKind, Zone};
+use lab_host::hosts::{Hosts, Layout, NamespaceProcess, Options, Side};
+use lab_host::machine::Machine;
+use lab_host::manifest::{Manifest, ManifestOptions};
+use lab_load::arrivals::{read_number, read_time_ns};
+use sha1::{Digest, Sha1};
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::fs::{self, DirBuilder, File, TryLockError};
+use std::io::{self, IsTerminal, Write, stderr};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+pub const EXAMPLES: &str = "Examples:\n  \
+    dunlin-lab compare dunlin knot nsd --zone cluster.local=zone --names queries\n  \
+    dunlin-lab compare knot --zone cluster.local=zone --names queries --print-configs\n  \
+    dunlin-lab compare --zone cluster.local=zone --names queries --rounds 10 \\\n    \
+    --json new.json --with old.json --markdown docs/performance.md";
+
+/// Held by benches, too.
+pub(crate) const LOCK: &str = "/run/lock/dunlin-bench";
+
+/// The name of the two hosts.
+const HOSTS: &str = "compare";
+
+#[derive(Args, Debug)]
+pub struct Compare {
+    /// The servers; the others are seen beside the first. Without any, all there are.
+    #[arg(value_name = "SERVER", value_parser = ServerKind::named)]
+    servers: Vec<&'static ServerKind>,
+    /// The zone that the servers serve.
+    #[arg(long, value_name = "ZONE=FILE")]
+    zone: String,
+    /// The queries: a name and a type on each line, in dnsperf's format.
+    #[arg(long, value_name = "FILE")]
+    names: PathBuf,
+    /// How often each is measured; from six on medians have an interval, and differences can be
+    /// proven among up to five servers, from seven on among all.
+    #[arg(long, default_value_t = 7)]
+    rounds: usize,
+    /// How long each trial is.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = length)]
+    length: u64,
+    /// Queries a second that no server is thought to answer.
+    #[arg(long, value_name = "RATE", default_value = "500k", value_parser = read_number)]
+    highest: f64,
+    /// A program that is not in PATH.
+    #[arg(long, value_name = "SERVER=PATH", value_parser = binary)]
+    binary: Vec<(String, PathBuf)>,
+    /// CPUs of the servers, each of which gets a thread on every one; without it, the first.
+    #[arg(long, value_name = "CPUS")]
+    server_cpus: Option<CpuList>,
+    /// CPUs of the generator; without it, the second.
+    #[arg(long, value_name = "CPUS")]
+    client_cpus: Option<CpuList>,
+    /// Seed of the bootstrap intervals.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Prints the servers' configs, and measures nothing.
+    #[arg(long)]
+    print_configs: bool,
+    /// Writes all results.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Earlier results: what has changed since. Refused where the machines differ in what matters.
+    #[arg(long, value_name = "FILE")]
+    with: Option<PathBuf>,
+    /// Writes the page.
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+}
+
+fn length(text: &str) -> Result<u64, String> {
+    let told = || "expected 100ms to 1m, such as 500ms or 2s".to_owned();
+    read_time_ns(text).filter(|ns| (100_000_000..=60_000_000_000).contains(ns)).ok_or_else(told)
+}
+
+pub(crate) fn binary(text: &str) -> Result<(String, PathBuf), String> {
+    let (name, path) = text.split_once('=').ok_or("expected SERVER=PATH")?;
+    ServerKind::named(name)?;
+    Ok((name.into(), path.into()))
+}
+
+impl Compare {
+    fn options(&self, folder: &Path) -> Result<CompareOptions, String> {
+        let (name, file) = self.zone.split_once('=').ok_or("--zone is as in example.org=FILE")?;
+        let mut binaries: BTreeMap<String, PathBuf> = self.binary.iter().cloned().collect();
+        let beside = std::env::current_exe().ok().map(|own| own.with_file_name("dunlin"));
+        if let Some(beside) = beside.filter(|program| program.exists()) {
+            binaries.entry("dunlin".into()).or_insert(beside);
+        }
+        let kinds = if self.servers.is_empty() { ALL.to_vec() } else { self.servers.clone() };
+        // A missing program is an error before any server starts.
+        for kind in kinds.iter().filter(|kind| !binaries.contains_key(kind.name)) {
+            kind.find()?;
+        }
+        Ok(CompareOptions {
+            kinds,
+            binaries,
+            zone: Zone::open(name, Path::new(file))?,
+            names: self.names.clone(),
+            rounds: self.rounds,
+            length_ns: self.length,
+            highest: self.highest,
+            folder: folder.to_owned(),
+        })
+    }
+
+    /// Packets are received by interrupts: a polling thread has to wait for the server or the
+    /// generator on its CPU, and from some 60,000 packets a second on the wire loses what comes
+    /// meanwhile, which is no server's fault.
+    fn hosts(&self) -> Result<Options, String> {
+        let cpus = (self.server_cpus.as_ref(), self.client_cpus.as_ref());
+        Ok(Options { layout: Layout::Steered, ..Options::new(HOSTS, cpus.0, cpus.1)? })
+    }
+
+    /// All that is known before anything is measured.
+    fn plan(
+        &self,
+        options: &CompareOptions,
+        manifest: &Manifest,
+        hosts: &Options,
+    ) -> Result<Comparison, String> {
+        Ok(Comparison {
+            date: jiff::Timestamp::now().strftime("%-d %B %Y").to_string(),
+            command: std::env::args().collect::<Vec<_>>().join(" "),
+            data: vec![
+                format!("zone {}", digest(&options.zone.file)?),
+                format!("names {}", digest(&options.names)?),
+            ],
+            seconds: self.length as f64 / 1e9,
+            cpus: hosts.cpus(Side::Server)?.to_string(),
+            seed: self.seed,
+            machine: machine(manifest),
+            manifest: serde_json::to_value(manifest).map_err(|error| error.to_string())?,
+            ..Comparison::default()
+        })
+    }
+
+    /// The results, and in what the machine has changed meanwhile.
+    fn comparison(&self, old: Option<&Comparison>) -> Result<(Comparison, Vec<String>), String> {
+        let folder = Folder::fresh(Path::new(lab_host::STATE))?;
+        let options = self.options(&folder.0)?;
+        let manifest = Manifest::take(&Machine::this(), &ManifestOptions::default(), software())?;
+        let hosts = self.hosts()?;
+        let plan = self.plan(&options, &manifest, &hosts)?;
+        old.map_or(Ok(()), |old| comparable(old, &plan))?;
+        let stop = Arc::new(AtomicBool::new(false));
+        stop_when_interrupted(stop.clone()).map_err(|error| error.to_string())?;
+        let up = Up::new(&hosts)?;
+        let mut bar = Bar::new();
+        let compared =
+            compare(&options, &up.0, &stop, &mut |who, done, of| bar.show(who, done, of));
+        bar.end();
+        let CompareResult { servers, again } = compared?;
+        drop(up);
+        let after = Manifest::take(&Machine::this(), &ManifestOptions::default(), software())?;
+        Ok((Comparison { servers, again, ..plan }, differences(&manifest, &after)))
+    }
+}
+
+/// Locks the machine: two comparisons would measure each other.
+pub(crate) fn alone(path: &Path) -> Result<File, String> {
+    let told = |error: io::Error| format!("{}: {error}", path.display());
+    let mut options = File::options();
+    // Others may write into the folder: nothing of theirs is followed, or emptied.
+    options.write(true).create(true).truncate(false).custom_flags(libc::O_NOFOLLOW);
+    let file = options.open(path).map_err(told)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(format!(
+            "something else measures here and holds {}: wait for its end",
+            path.display()
+        )),
+        Err(TryLockError::Error(error)) => Err(told(error)),
+    }
+}
+
+/// A private folder of configs and logs, removed when this is
+/// dropped.
+#[derive(Debug)]
+pub(crate) struct Folder(pub PathBuf);
+
+impl Folder {
+    /// An empty one; what was left by a comparison that was killed is removed.
+    pub(crate) fn fresh(place: &Path) -> Result<Self, String> {
+        let path = place.join(HOSTS);
+        let _ = fs::remove_dir_all(&path);
+        let made =
+            fs::create_dir_all(place).and_then(|()| DirBuilder::new().mode(0o700).create(&path));
+        made.map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // The next comparison removes leftovers.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Two hosts that are removed when this is dropped.
+pub(crate) struct Up(pub Hosts);
+
+impl Up {
+    pub(crate) fn new(options: &Options) -> Result<Self, String> {
+        let (hosts, _) = Hosts::up(options)?;
+        free(&hosts.status()?.residents)?;
+        Ok(Self(hosts))
+    }
+}
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        // `dunlin-lab hosts down --name compare` reports leftovers.
+        let _ = Hosts::down(HOSTS, true);
+    }
+}
+
+/// Refuses hosts with processes in them: they would use CPU time and ports.
+fn free(residents: &[NamespaceProcess]) -> Result<(), String> {
+    if residents.is_empty() {
+        return Ok(());
+    }
+    let list: Vec<_> = residents.iter().map(|r| format!("{} ({})", r.name, r.pid)).collect();
+    let list = list.join(", ");
+    Err(format!(
+        "processes already run in the hosts {HOSTS}: {list}; `dunlin-lab hosts down --name \
+         {HOSTS} --end` ends and removes all of it"
+    ))
+}
+
+/// The machine in lines for a reader.
+pub(crate) fn machine(manifest: &Manifest) -> Vec<String> {
+    let Manifest { cpu, kernel, software, .. } = manifest;
+    vec![
+        format!("CPU: {}, online {}", cpu.model, cpu.online),
+        format!("kernel: {}", kernel.release),
+        format!(
+            "Dunlin {} ({}), {}, {} for {}",
+            software.version,
+            software.commit,
+            software.rustc,
+            software.profile,
+            software.target_cpu
+        ),
+        format!("manifest {} (`dunlin-lab manifest` shows all of it)", manifest.fingerprint),
+    ]
+}
+
+/// A file by its name and what is in it.
+pub(crate) fn digest(path: &Path) -> Result<String, String> {
+    let bytes = fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let hash: String = Sha1::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+    Ok(format!("{name}, {} bytes, SHA-1 {hash}", bytes.len()))
+}
+
+/// How far it is, on a terminal.
+pub(crate) struct Bar {
+    shown: bool,
+    begun: Instant,
+}
+
+impl Bar {
+    pub(crate) fn new() -> Self {
+        Self { shown: stderr().is_terminal(), begun: Instant::now() }
+    }
+
+    pub(crate) fn show(&mut self, who: &str, done: usize, of: usize) {
+        self.show_since(who, 0, done, of);
+    }
+
+    /// As [`Self::show`], of which `before` had been done when this was made.
+    pub(crate) fn show_since(&mut self, who: &str, before: usize, done: usize, of: usize) {
+        if !self.shown {
+            return;
+        }
+        let share = done as f64 / of.max(1) as f64;
+        let left = match done.saturating_sub(before) {
+            0 => "?".into(),
+            new => span(self.begun.elapsed().as_secs_f64() / new as f64 * (of - done) as f64),
+        };
+        // Without a live line, the result is still printed.
+        let _ = write!(stderr(), "\r\x1b[K{:3.0} %  {left} left  {who}", share * 100.0);
+    }
+
+    pub(crate) fn end(&mut self) {
+        if self.shown {
+            let _ = write!(stderr(), "\r\x1b[K");
+        }
+    }
+}
+
+/// A file that is written in the end, and can be: that is known before anything is measured. Until
+/// then it stays as it is.
+struct Page {
+    path: PathBuf,
+    file: File,
+}
+
+impl Page {
+    fn open(path: &Path) -> Result<Self, String> {
+        let file = File::options().write(true).create(true).truncate(false).open(path);
+        let file = file.map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(Self { path: path.to_owned(), file })
+    }
+
+    fn write(mut self, text: &str) -> Result<(), String> {
+        let written = self.file.set_len(0).and_then(|()| self.file.write_all(text.as_bytes()));
+        written.map_err(|error| format!("{}: {error}", self.path.display()))
+    }
+}
+
+fn read(path: &Path) -> Result<Comparison, String> {
+    let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Compares servers.
+///
+/// # Errors
+/// The failed action, and a remedy.
+pub fn run(command: &Compare) -> Result<ExitCode, Box<dyn Error>> {
+    if command.print_configs {
+        let options = command.options(&Path::new(lab_host::STATE).join(HOSTS))?;
+        print!("{}", configs(&options, &command.hosts()?)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let old = command.with.as_deref().map(read).transpose()?;
+    let [json, markdown] =
+        [&command.json, &command.markdown].map(|path| path.as_deref().map(Page::open).transpose());
+    let (json, markdown) = (json?, markdown?);
+    let _alone = alone(Path::new(LOCK))?;
+    let (comparison, changed) = command.comparison(old.as_ref())?;
+    print!("{}", tables(&comparison)?);
+    if let Some(file) = json {
+        file.write(&(serde_json::to_string_pretty(&comparison)? + "\n"))?;
+    }
+    if !changed.is_empty() {
+        let list = changed.join("\n  ");
+        let told = "the machine changed while it was run on: the figures say little, and no \
+                    page is written";
+        return Err(format!("{told}\n  {list}").into());
+    }
+    if let Some(file) = markdown {
+        file.write(&page(&comparison)?)?;
+    }
+    if let Some(old) = old {
+        print!("\n{}", against(&old, &comparison)?);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+    use std::os::unix::fs::MetadataExt;
+    use std::sync::atomic::Ordering;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        compare: Compare,
+    }
+
+    fn parse(words: &str) -> Result<Compare, String> {
+        let words = ["compare"].into_iter().chain(words.split_whitespace());
+        Line::try_parse_from(words).map(|line| line.compare).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn servers_and_binaries_are_parsed_by_name() {
+        let line = "knot nsd --zone a.example=zone --names names --binary knot=/opt/knotd";
+        let compare = parse(line).unwrap();
+        let names: Vec<_> = compare.servers.iter().map(|kind| kind.name).collect();
+        assert_eq!(names, ["knot", "nsd"]);
+        assert_eq!(compare.binary, [("knot".to_owned(), PathBuf::from("/opt/knotd"))]);
+        let error = parse("djbdns --zone a=b --names c").unwrap_err();
+        assert!(error.contains("there are dunlin, knot"), "{error}");
+        for wrong in ["--binary knot", "--binary djbdns=x", "--length 1ms", "--length 2m"] {
+            assert!(parse(&format!("--zone a=b --names c {wrong}")).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn configs_are_shown_as_they_are_used() {
+        let zone = std::env::temp_dir().join(format!("dunlin-shown-{}", std::process::id()));
+        fs::write(&zone, "@ 30 SOA ns hostmaster 1 1 1 1 1\nns 30 A 192.0.2.1\n").unwrap();
+        let line = format!("knot dnsmasq --zone a.example={} --names c", zone.display());
+        let binaries = "--binary knot=k --binary dnsmasq=d --server-cpus 0 --client-cpus 0";
+        let compare = parse(&format!("{line} {binaries}")).unwrap();
+        let options = compare.options(Path::new("/run")).unwrap();
+        let hosts = compare.hosts().unwrap();
+        assert_eq!((hosts.layout, hosts.server_cpus.as_str()), (Layout::Steered, "0"));
+        let text = configs(&options, &hosts).unwrap();
+        fs::remove_file(&zone).unwrap();
+        let (knot, dnsmasq) = text.split_once("\n# dnsmasq\n").unwrap();
+        assert!(knot.starts_with("# knot\nserver:\n  rundir: \"/run/0\"\n"), "{knot}");
+        assert!(dnsmasq.contains("host-record=ns.a.example,192.0.2.1,30\n"), "{dnsmasq}");
+    }
+
+    #[test]
+    fn a_missing_file_is_named_in_the_error() {
+        let compare = parse("knot --zone a.example=/no/zone --names c --binary knot=k").unwrap();
+        let error = compare.options(Path::new("/tmp")).unwrap_err();
+        assert!(error.contains("/no/zone"), "{error}");
+        let compare = parse("--zone a.example --names c").unwrap();
+        assert!(compare.options(Path::new("/tmp")).unwrap_err().contains("--zone is as in"));
+    }
+
+    #[test]
+    fn a_second_comparison_is_refused() {
+        let path = std::env::temp_dir().join(format!("dunlin-alone-{}", std::process::id()));
+        let first = alone(&path).unwrap();
+        let error = alone(&path).unwrap_err();
+        assert!(error.contains("wait for its end"), "{error}");
+        drop(first);
+        assert!(alone(&path).is_ok(), "it has ended");
+        fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink("/dev/null", &path).unwrap();
+        assert!(alone(&path).is_err(), "a link leads elsewhere");
+        fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn leftover_processes_of_a_killed_comparison_are_refused() {
+        let knot = NamespaceProcess { side: Side::Server, pid: 4_711, name: "knotd".into() };
+        let error = free(&[knot]).unwrap_err();
+        assert!(
+            error.contains("knotd (4711)") && error.contains("--name compare --end"),
+            "{error}"
+        );
+        assert_eq!(free(&[]), Ok(()));
+    }
+
+    #[test]
+    fn every_ending_signal_cleans_up() {
+        use rustix::process::{Signal, getpid, kill_process};
+        let stop = Arc::new(AtomicBool::new(false));
+        stop_when_interrupted(stop.clone()).unwrap();
+        for signal in [Signal::TERM, Signal::HUP, Signal::INT] {
+            kill_process(getpid(), signal).unwrap();
+            while !stop.swap(false, Ordering::Relaxed) {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+        }
+    }
+
+    #[test]
+    fn configs_are_private_and_removed() {
+        let place = std::env::temp_dir().join(format!("dunlin-configs-{}", std::process::id()));
+        let folder = Folder::fresh(&place).unwrap();
+        assert_eq!(fs::metadata(&folder.0).unwrap().mode() & 0o777, 0o700);
+        // As one that was killed leaves it.
+        fs::write(folder.0.join("left"), "").unwrap();
+        std::mem::forget(folder);
+        let folder = Folder::fresh(&place).unwrap();
+        assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 0);
+        drop(folder);
+        // A link that another user has prepared is not followed.
+        let victim = place.join("victim");
+        fs::create_dir(&victim).unwrap();
+        fs::write(victim.join("kept"), "").unwrap();
+        std::os::unix::fs::symlink(&victim, place.join("compare")).unwrap();
+        let folder = Folder::fresh(&place).unwrap();
+        assert!(victim.join("kept").exists() && fs::symlink_metadata(&folder.0).unwrap().is_dir());
+        fs::remove_dir_all(&place).unwrap();
+    }
+
+    #[test]
+    fn unwritable_outputs_are_refused_before_measuring() {
+        let error = Page::open(Path::new("/no/such/page")).err().unwrap();
+        assert!(error.starts_with("/no/such/page: "), "{error}");
+        let path = std::env::temp_dir().join(format!("dunlin-page-{}", std::process::id()));
+        fs::write(&path, "the old page, which is longer").unwrap();
+        let page = Page::open(&path).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "the old page, which is longer");
+        page.write("the new one").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "the new one");
+        fs::remove_file(&path).unwrap();
+    }
+}

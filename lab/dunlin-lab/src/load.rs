@@ -1,0 +1,462 @@
+//! `dunlin-lab load`: flags in, a load, what became of it out.
+mod live;
+mod output;
+mod show;
+mod target;
+
+pub use target::{Queries, Target};
+
+use crate::signals::stop_when_interrupted;
+use clap::{Args, ValueEnum, value_parser};
+use lab::ceiling::EchoBaseline;
+use lab::observer::measure;
+use lab_echo::Model;
+use lab_load::arrivals::{Arrivals, Rate, Spacing, read_number, read_time_ns};
+use lab_load::fleet::{Lookups, Resolver};
+use lab_load::names::{Order, QuestionSet, QuestionSpec};
+use lab_load::query::{EdnsOption, QueryFormat};
+use lab_load::{LoadMode, Options, Oracle, Path, QuerySource, Sources};
+use std::error::Error;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use wire::{Name, NameBuf, Rtype};
+
+pub const EXAMPLES: &str = "Examples:\n  \
+    dunlin-lab load -s 10.99.0.1 -d queries --rate 50k -l 30\n  \
+    dunlin-lab load -s 10.99.0.1 -d queries --rate ramp:1k-200k --poisson -c 64\n  \
+    dunlin-lab load -s 10.99.0.1 -d queries -q 100 -l 10       as dnsperf: a closed loop\n  \
+    dunlin-lab load -s 10.99.0.1 --pattern 'svc-{i}.example' --names 10000 --order zipf:1\n  \
+    dunlin-lab load -s 10.96.0.10 -d names --fleet --rate 2k --burst 8 --churn 100ms";
+
+#[derive(Args, Debug)]
+pub struct Load {
+    /// The server's address.
+    #[arg(short, long, value_name = "ADDRESS")]
+    server: Option<IpAddr>,
+    /// The server's port.
+    #[arg(short, long, default_value_t = 53)]
+    port: u16,
+    /// Which loopback address is asked where there is no -s.
+    #[arg(short = 'f', long, value_enum, default_value_t = Family::Inet)]
+    family: Family,
+    /// Transport of queries.
+    #[arg(short = 'm', long = "mode", value_enum, default_value_t = Mode::Udp)]
+    mode: Mode,
+    #[command(flatten, next_help_heading = "When")]
+    when: WhenFlags,
+    #[command(flatten, next_help_heading = "What")]
+    what: WhatFlags,
+    #[command(flatten, next_help_heading = "How")]
+    how: HowFlags,
+    #[command(flatten, next_help_heading = "Judging answers")]
+    judged: JudgedFlags,
+    /// How often a line, or what is shown live, is renewed.
+    #[arg(short = 'S', long, value_name = "TIME", default_value = "1s", value_parser = seconds)]
+    interval: u64,
+    /// How it is written: JSON is lines in the schema dns-metrics of DNS-OARC, one an interval and
+    /// one for all; CSV a line an interval.
+    #[arg(short, long, value_enum, default_value_t = Output::Text)]
+    output: Output,
+    /// Writes the histograms of all intervals, as HdrHistogram's tools read them.
+    #[arg(long, value_name = "FILE")]
+    hlog: Option<PathBuf>,
+    /// Everything drawn by chance comes of this number.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+#[derive(Args, Debug)]
+struct WhenFlags {
+    /// Open loop, queries a second: 50k, ramp:1k-50k, steps:10k,20k,40k, square:1k,50k,2s (low,
+    /// high, period), times:FILE (a time in seconds each line, or a capture of tcpdump's: when its
+    /// DNS queries over UDP came).
+    #[arg(long, conflicts_with_all = ["outstanding", "rate_max"])]
+    rate: Option<Rate>,
+    /// Open loop: queries come as independent clients ask, not evenly.
+    #[arg(long, requires = "rate")]
+    poisson: bool,
+    /// Open loop: so many at each time; the rate stays.
+    #[arg(long, requires = "rate", default_value_t = 1)]
+    burst: u32,
+    /// Closed loop: queries under way, of all threads together.
+    #[arg(short = 'q', long, default_value_t = 100)]
+    outstanding: usize,
+    /// Closed loop: queries a second at most.
+    #[arg(short = 'Q', long, value_name = "RATE", value_parser = read_number)]
+    rate_max: Option<f64>,
+    /// For so long; by default once through -d where it is asked in its order, else 10 seconds.
+    #[arg(short = 'l', long, value_name = "TIME", value_parser = seconds)]
+    length: Option<u64>,
+    /// So many times through the names.
+    #[arg(short = 'n', long, value_name = "TIMES")]
+    runs: Option<u64>,
+    /// So many queries, with --fleet lookups, at most.
+    #[arg(long, conflicts_with = "runs")]
+    count: Option<u64>,
+    /// An answer later than this is none.
+    #[arg(short = 't', long, value_name = "TIME", default_value = "5s", value_parser = seconds)]
+    timeout: u64,
+}
+
+#[derive(Args, Clone, Debug)]
+#[command(group = clap::ArgGroup::new("names_from").required(true).args(["data", "pattern"]))]
+pub struct WhatFlags {
+    /// A name and a type each line, as dnsperf reads them; ; or # begins a comment. Or a capture
+    /// of tcpdump's, whose DNS queries over UDP are asked again.
+    #[arg(short = 'd', long, value_name = "FILE")]
+    pub data: Option<PathBuf>,
+    /// Names by a pattern: {i} is a number, {i%100} its remainder.
+    #[arg(long)]
+    pattern: Option<String>,
+    /// How many names the pattern gives: i is 0 to one less.
+    #[arg(long, value_name = "NUMBER", requires = "pattern", default_value_t = 10_000)]
+    names: usize,
+    /// The type that names of the pattern are asked for.
+    #[arg(long = "type", value_name = "TYPE", requires = "pattern", default_value = "A",
+          value_parser = rtype)]
+    rtype: Rtype,
+    /// given, uniform, or zipf:EXPONENT; the first name is asked most.
+    #[arg(long, default_value = "given", value_parser = order)]
+    order: Order,
+    /// The share of queries, 0 to 1, whose name was asked before; others have a label before it.
+    #[arg(long, value_name = "SHARE", conflicts_with = "unique")]
+    hit_rate: Option<f64>,
+    /// The share of queries for names that no query has used before.
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
+    unique: f64,
+    /// The share of queries for names nx-… that are not there.
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
+    nxdomain: f64,
+    /// Where such names lie; else below the name that would have been asked for.
+    #[arg(long, value_name = "NAME", value_parser = name)]
+    under: Option<NameBuf>,
+    /// Look names up as containers do: through a search list, A and AAAA side by side.
+    #[arg(long, conflicts_with_all = ["hit_rate", "unique", "nxdomain", "under", "order"])]
+    fleet: bool,
+    /// Domains of the search list.
+    #[arg(long, requires = "fleet", value_delimiter = ',', value_parser = name,
+          default_value = "default.svc.cluster.local,svc.cluster.local,cluster.local")]
+    search: Vec<NameBuf>,
+    /// Dots a name must have to be tried as it is first.
+    #[arg(long, requires = "fleet", default_value_t = 5)]
+    ndots: usize,
+    /// EDNS.
+    #[arg(short = 'e', long)]
+    edns: bool,
+    /// DO is set; implies -e.
+    #[arg(short = 'D', long)]
+    dnssec: bool,
+    /// Queries carry an EDNS option; implies -e.
+    #[arg(short = 'E', long, value_name = "CODE:HEX")]
+    option: Option<EdnsOption>,
+    /// RD is not set.
+    #[arg(long)]
+    no_recursion: bool,
+}
+
+#[derive(Args, Clone, Debug)]
+struct HowFlags {
+    /// Threads, each with sockets of its own.
+    #[arg(short = 'T', long, default_value_t = 1)]
+    threads: usize,
+    /// Clients, each with an address of --sources; one where there is none of -c and --rate, 16
+    /// with --rate.
+    #[arg(short = 'c', long)]
+    clients: Option<usize>,
+    /// Sockets, so source ports, of each client.
+    #[arg(long, default_value_t = 1)]
+    ports: usize,
+    /// Addresses that clients have, in turns: a prefix, or one address.
+    #[arg(short = 'a', long, value_name = "PREFIX")]
+    sources: Option<Sources>,
+    /// The port that the first socket asks from; each further one has the next.
+    #[arg(short = 'x', long, value_name = "PORT", value_parser = value_parser!(u16).range(1..))]
+    #[arg(conflicts_with_all = ["churn", "queries_per_connection"])]
+    source_port: Option<u16>,
+    /// Each thread replaces a socket by another this often: pods that come and go.
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
+    churn: Option<u64>,
+    /// CPUs that threads are pinned to, in turns: 1 or 2-5,8.
+    #[arg(long, value_name = "LIST")]
+    cpus: Option<cpu::CpuList>,
+    /// Open loop: places for queries under way, of all threads together; 50 bytes each.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1 << 18)]
+    places: usize,
+    /// KiB of each socket's buffers.
+    #[arg(short = 'b', long, value_name = "KIB", default_value_t = 4_096)]
+    buffer: usize,
+    /// How queries are handed to the kernel and answers taken from it, over UDP.
+    #[arg(long, value_enum, default_value_t = Calls::Sockets)]
+    #[arg(conflicts_with = "queries_per_connection")]
+    path: Calls,
+    /// With --path af_xdp: the interface that queries leave by, instead of that of the route.
+    #[arg(long, value_name = "NAME")]
+    interface: Option<String>,
+    /// Queries of one length that are due together leave as one packet (UDP_SEGMENT): more of them
+    /// a second. The device cuts it; between two hosts of one machine the server's host does, and
+    /// pays for it.
+    #[arg(long)]
+    segments: bool,
+    /// TCP: then a connection is closed and another one opened; without, none is.
+    #[arg(long, value_name = "NUMBER")]
+    queries_per_connection: Option<u64>,
+    /// The network namespace that threads enter (ip netns).
+    #[arg(long, value_name = "NAME")]
+    netns: Option<String>,
+    /// Wastes so many nanoseconds for each query: a generator that is known to be slow.
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    spin_ns: u64,
+}
+
+#[derive(Args, Debug)]
+struct JudgedFlags {
+    /// Compares answers with a zone file: example.org=FILE.
+    #[arg(long, value_name = "ZONE=FILE")]
+    check: Option<String>,
+    /// One in so many answers.
+    #[arg(long, value_name = "NUMBER", default_value_t = 64, requires = "check")]
+    check_one_in: u64,
+    /// The server's processes on this machine; default: processes with sockets at its address. What
+    /// bounded a load is judged by what they used.
+    #[arg(long, value_name = "PID", value_delimiter = ',')]
+    server_pids: Vec<u32>,
+    /// Asks an echo before the load and after it: the ceiling that the load is judged by. Either
+    /// the model of one that is started in the server's place, on its CPUs, such as recvmmsg; or
+    /// where one answers (`dunlin-lab echo` beside a server that is elsewhere).
+    #[arg(long, value_name = "MODEL|ADDRESS:PORT", value_parser = beside)]
+    against_echo: Option<Beside>,
+}
+
+/// An echo beside the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Beside {
+    Started(Model),
+    At(SocketAddr),
+}
+
+fn beside(text: &str) -> Result<Beside, String> {
+    let model = Model::of_name(text).map(Beside::Started);
+    let named = || Model::ALL.map(Model::name).join(", ");
+    model
+        .or_else(|| text.parse().ok().map(Beside::At))
+        .ok_or_else(|| format!("expected an address with its port, or a model: {}", named()))
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Family {
+    Inet,
+    Inet6,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    Text,
+    Json,
+    Csv,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Mode {
+    Udp,
+    Tcp,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Calls {
+    /// sendmmsg and recvmmsg.
+    Sockets,
+    /// A ring shared with the kernel.
+    #[value(name = "io_uring")]
+    IoUring,
+    /// Whole frames, past the network stack: as root, by an interface to another host; a queue of
+    /// it for each thread. Sockets beside them hold the ports.
+    #[value(name = "af_xdp")]
+    AfXdp,
+}
+
+/// Seconds without a unit, as dnsperf takes them, or a time with one.
+pub(crate) fn seconds(text: &str) -> Result<u64, String> {
+    let plain = text.parse::<f64>().ok().filter(|seconds| (0.0..1e9).contains(seconds));
+    let time = plain.map(|seconds| (seconds * 1e9) as u64).or_else(|| read_time_ns(text));
+    time.filter(|time| *time > 0)
+        .ok_or_else(|| "expected seconds above 0 or a time, such as 10, 0.5, 500ms or 1m".into())
+}
+
+fn name(text: &str) -> Result<NameBuf, String> {
+    NameBuf::from_text(text.as_bytes(), Name::ROOT).map_err(|why| why.to_string())
+}
+
+fn rtype(text: &str) -> Result<Rtype, String> {
+    text.parse().map_err(|()| "expected a type, such as AAAA or TYPE65".into())
+}
+
+fn order(text: &str) -> Result<Order, String> {
+    match text.split_once(':') {
+        None if text == "given" => Ok(Order::Given),
+        None if text == "uniform" => Ok(Order::Uniform),
+        Some(("zipf", exponent)) => {
+            exponent.parse().map(Order::Zipf).map_err(|_| format!("`{exponent}` is no number"))
+        }
+        _ => Err("expected given, uniform, or zipf:EXPONENT such as zipf:1".into()),
+    }
+}
+
+impl WhatFlags {
+    fn form(&self) -> QueryFormat {
+        let Self { edns, dnssec, option, no_recursion, .. } = *self;
+        QueryFormat { recursion: !no_recursion, edns, dnssec, option }
+    }
+
+    /// The queries, and the number of names.
+    pub fn asks(&self) -> Result<(QuerySource, usize), String> {
+        let (flags, form) = (self, self.form());
+        if flags.fleet {
+            let resolver = Resolver { search: flags.search.clone(), ndots: flags.ndots };
+            let lookups = match (&flags.data, &flags.pattern) {
+                (Some(file), _) => Lookups::read(file, &resolver, form),
+                (_, pattern) => {
+                    let pattern = pattern.as_deref().unwrap_or_default();
+                    Lookups::from_pattern(pattern, flags.names, &resolver, form)
+                }
+            }?;
+            let count = lookups.len();
+            return Ok((QuerySource::Lookups(Arc::new(lookups)), count));
+        }
+        let set = match (&flags.data, &flags.pattern) {
+            (Some(file), _) => QuestionSet::read(file, form),
+            (_, pattern) => {
+                let pattern = pattern.as_deref().unwrap_or_default();
+                QuestionSet::from_pattern(pattern, flags.names, flags.rtype, form)
+            }
+        }?;
+        let (count, set) = (set.len(), Arc::new(set));
+        let unique = flags.hit_rate.map_or(flags.unique, |hits| 1.0 - hits);
+        let (order, nxdomain, under) = (flags.order, flags.nxdomain, flags.under.clone());
+        Ok((
+            QuerySource::Questions(Box::new(QuestionSpec { set, order, unique, nxdomain, under })),
+            count,
+        ))
+    }
+}
+
+impl Load {
+    fn server(&self) -> SocketAddr {
+        let loopback = match self.family {
+            Family::Inet => Ipv4Addr::LOCALHOST.into(),
+            Family::Inet6 => Ipv6Addr::LOCALHOST.into(),
+        };
+        SocketAddr::new(self.server.unwrap_or(loopback), self.port)
+    }
+
+    fn when(&self) -> LoadMode {
+        let WhenFlags { poisson, burst, outstanding, rate_max, .. } = self.when;
+        match &self.when.rate {
+            Some(rate) => {
+                let spacing = if poisson { Spacing::Poisson } else { Spacing::Even };
+                LoadMode::Open(Arrivals { rate: rate.clone(), spacing, burst })
+            }
+            None => LoadMode::Closed { outstanding, rate_max },
+        }
+    }
+
+    fn oracle(&self) -> Result<Option<Arc<Oracle>>, String> {
+        let Some(check) = &self.judged.check else { return Ok(None) };
+        let (zone, file) = check.split_once('=').ok_or("--check is as in example.org=FILE")?;
+        let zone = name(zone).map_err(|why| format!("--check: `{zone}` is no name: {why}"))?;
+        Oracle::read(std::path::Path::new(file), zone.as_name())
+            .map(|oracle| Some(Arc::new(oracle)))
+    }
+
+    fn options(&self) -> Result<Options, String> {
+        let (asks, names) = self.what.asks()?;
+        let (when, how) = (&self.when, &self.how);
+        let once = self.what.data.is_some() && self.what.order == Order::Given;
+        let runs = match (when.runs, when.length, when.count) {
+            (None, None, None) if once && !self.what.fleet => Some(1),
+            (runs, ..) => runs,
+        };
+        let day = 86_400_000_000_000;
+        let ends = runs.is_some() || when.count.is_some();
+        let clients = how.clients.unwrap_or(if when.rate.is_some() { 16 } else { 1 });
+        let options = Options {
+            path: self.path()?,
+            when: self.when(),
+            length_ns: when.length.unwrap_or(if ends { day } else { 10_000_000_000 }),
+            queries_max: when.count.or(runs.map(|runs| runs.saturating_mul(names as u64))),
+            threads: how.threads,
+            cpus: how.cpus.as_ref().map_or(Vec::new(), |cpus| cpus.as_slice().to_vec()),
+            channels: clients.saturating_mul(how.ports),
+            interface: how.interface.clone(),
+            sources: how.sources,
+            source_port: how.source_port,
+            timeout_ns: when.timeout,
+            outstanding_max: how.places,
+            churn_ns: how.churn,
+            buffer: how.buffer.saturating_mul(1_024),
+            interval_ns: self.interval,
+            spin_ns: how.spin_ns,
+            netns: how.netns.clone(),
+            oracle: self.oracle()?,
+            check_one_in: self.judged.check_one_in,
+            seed: self.seed,
+            ..Options::new(self.server(), asks)
+        };
+        options.check()?;
+        Ok(options)
+    }
+
+    fn path(&self) -> Result<Path, String> {
+        let segments = self.how.segments;
+        let queries_per_connection = self.how.queries_per_connection;
+        match (self.mode, self.how.path) {
+            (Mode::Udp, Calls::Sockets) => Ok(Path::Udp { segments }),
+            (Mode::Udp, Calls::IoUring) => Ok(Path::Uring { segments }),
+            (Mode::Udp, Calls::AfXdp) if segments => {
+                Err("--segments has the kernel cut packets, and --path af_xdp goes past it".into())
+            }
+            (Mode::Udp, Calls::AfXdp) => Ok(Path::Xdp),
+            (Mode::Tcp, Calls::Sockets) => Ok(Path::Tcp { queries_per_connection }),
+            (Mode::Tcp, Calls::IoUring | Calls::AfXdp) => {
+                Err("--path io_uring and af_xdp are for UDP: leave out -m tcp".into())
+            }
+        }
+    }
+}
+
+/// Runs a load.
+///
+/// # Errors
+/// The failed action, and a remedy.
+pub fn run(command: &Load) -> Result<ExitCode, Box<dyn Error>> {
+    let options = command.options()?;
+    let stop = Arc::new(AtomicBool::new(false));
+    stop_when_interrupted(stop.clone())?;
+    let mut writer = output::Writer::new(command.output, command.hlog.as_deref(), &options)?;
+    let mut live = live::Live::new(&options, command.output == Output::Text);
+    let pids = &command.judged.server_pids;
+    let echo = command.judged.against_echo.map(|beside| match beside {
+        Beside::Started(model) => EchoBaseline::in_place(model, &options, pids),
+        Beside::At(address) => Ok(EchoBaseline::elsewhere(address)),
+    });
+    let echo = echo.transpose()?;
+    let mut run = || {
+        measure(&options, pids, &stop, &mut |seen| {
+            live.show(seen);
+            // The reader of the output has gone: stop the load.
+            stop.fetch_or(!writer.interval(seen), Ordering::Relaxed);
+        })
+    };
+    let run = match &echo {
+        Some(echo) => echo.around(&options, &stop, run),
+        None => run(),
+    };
+    live.end();
+    writer.end(&options, &run?)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests;

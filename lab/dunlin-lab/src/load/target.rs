@@ -1,0 +1,94 @@
+//! The flags of commands that measure a server but choose rates themselves.
+use super::*;
+
+/// The target of commands that choose rates themselves.
+#[derive(Args, Clone, Debug)]
+pub struct Target {
+    /// The server's address.
+    #[arg(short, long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    server: IpAddr,
+    /// The server's port.
+    #[arg(short, long, default_value_t = 53)]
+    port: u16,
+    /// The server's processes on this machine; default: processes with sockets at its address.
+    #[arg(long, value_name = "PID", value_delimiter = ',')]
+    pub server_pids: Vec<u32>,
+    /// An answer later than this is lost.
+    #[arg(short = 't', long, value_name = "TIME", default_value = "500ms", value_parser = seconds)]
+    timeout: u64,
+    /// Seed of all random numbers.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    #[command(flatten, next_help_heading = "What")]
+    what: WhatFlags,
+    #[command(flatten, next_help_heading = "How")]
+    how: HowFlags,
+}
+
+impl Target {
+    /// The data file of its queries.
+    pub fn data(&self) -> Option<&std::path::Path> {
+        self.what.data.as_deref()
+    }
+
+    /// Options of a load at it; the caller sets rate and length.
+    pub fn options(&self) -> Result<Options, String> {
+        let when = WhenFlags {
+            rate: Some(Rate::Constant(1.0)),
+            poisson: false,
+            burst: 1,
+            outstanding: 100,
+            rate_max: None,
+            length: Some(1_000_000_000),
+            runs: None,
+            count: None,
+            timeout: self.timeout,
+        };
+        let judged = JudgedFlags {
+            check: None,
+            check_one_in: 64,
+            server_pids: self.server_pids.clone(),
+            against_echo: None,
+        };
+        let load = Load {
+            server: Some(self.server),
+            port: self.port,
+            family: Family::Inet,
+            mode: Mode::Udp,
+            when,
+            what: self.what.clone(),
+            how: self.how.clone(),
+            judged,
+            interval: 1_000_000_000,
+            output: Output::Text,
+            hlog: None,
+            seed: self.seed,
+        };
+        load.options()
+    }
+}
+
+/// The queries of commands that choose everything else themselves.
+#[derive(Args, Clone, Debug)]
+pub struct Queries {
+    #[command(flatten, next_help_heading = "What")]
+    what: WhatFlags,
+    /// Seed of all random numbers.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+}
+
+impl Queries {
+    /// The data file of its queries.
+    pub fn data(&self) -> Option<&std::path::Path> {
+        self.what.data.as_deref()
+    }
+
+    /// The queries.
+    ///
+    /// # Errors
+    /// A file cannot be read, or has none.
+    pub fn asks(&self) -> Result<QuerySource, String> {
+        self.what.asks().map(|(asks, _)| asks)
+    }
+}

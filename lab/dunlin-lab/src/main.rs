@@ -1,0 +1,5 @@
+//! The command `dunlin-lab`.
+
+fn main() -> std::process::ExitCode {
+    dunlin_lab::main()
+}

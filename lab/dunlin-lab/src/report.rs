@@ -1,0 +1,152 @@
+//! `dunlin-lab report`, `verify` and `replay`.
+use clap::Args;
+use lab_report::bundle::{read_text, write_file};
+use lab_report::{Bundle, verify as verification};
+use std::error::Error;
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+#[derive(Args, Debug)]
+pub struct Report {
+    /// The bundle.
+    #[arg(value_name = "BUNDLE")]
+    bundle: PathBuf,
+    /// The page; default: beside the bundle, with the ending .html.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub struct Verify {
+    /// Bundles and reports.
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub struct Replay {
+    /// The bundle.
+    #[arg(value_name = "BUNDLE")]
+    bundle: PathBuf,
+    /// Run without a question.
+    #[arg(long)]
+    yes: bool,
+}
+
+/// Writes the report of a bundle.
+///
+/// # Errors
+/// The bundle is not right, or the page cannot be written.
+pub fn report(command: &Report) -> Result<ExitCode, Box<dyn Error>> {
+    let text = read_text(&command.bundle)?;
+    let told = |why: String| format!("{}: {why}", command.bundle.display());
+    let bundle = verification::verify(&text).map_err(told)?;
+    let out = command.out.clone().unwrap_or_else(|| command.bundle.with_extension("html"));
+    write_file(&out, &lab_report::report(&bundle))?;
+    println!("{}", out.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Recomputes every number of bundles and reports.
+///
+/// # Errors
+/// One is not right: which number does not follow.
+pub fn verify(command: &Verify) -> Result<ExitCode, Box<dyn Error>> {
+    let mut wrong = 0;
+    for file in &command.files {
+        match read_text(file).and_then(|text| verification::verify(&text)) {
+            Ok(bundle) => {
+                let (kind, runs) = (bundle.body.name(), bundle.runs.len());
+                println!("{}: {kind}, {runs} runs, every number follows", file.display());
+            }
+            Err(why) => {
+                let file = file.display().to_string();
+                let place =
+                    if why.starts_with(&file) { String::new() } else { format!("{file}: ") };
+                eprintln!("dunlin-lab: {place}{why}");
+                wrong += 1;
+            }
+        }
+    }
+    Ok(if wrong == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Runs the commands of a bundle again.
+///
+/// # Errors
+/// The bundle is not right, its commands are not of `dunlin-lab`, or one failed.
+pub fn replay(command: &Replay) -> Result<ExitCode, Box<dyn Error>> {
+    let bundle = Bundle::read(&command.bundle)?;
+    let commands = &bundle.header.commands;
+    for words in commands {
+        println!("{}", words.join(" "));
+        check_command(words)?;
+    }
+    if !command.yes {
+        if !io::stdin().is_terminal() {
+            return Err("no terminal for the question: --yes runs the commands above".into());
+        }
+        print!("Run these {} commands? [y/N] ", commands.len());
+        io::stdout().flush()?;
+        let mut answer = String::new();
+        io::stdin().lock().read_line(&mut answer)?;
+        if !matches!(answer.trim(), "y" | "Y" | "yes") {
+            return Err("nothing was run".into());
+        }
+    }
+    let own = std::env::current_exe()?;
+    for words in commands {
+        let status = Command::new(&own).args(&words[1..]).status()?;
+        if !status.success() {
+            return Err(format!("{}: {status}", words.join(" ")).into());
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Refuses all but measuring commands of `dunlin-lab`: `hosts exec` and `tune -- COMMAND` would run
+/// any program that a bundle names.
+fn check_command(words: &[String]) -> Result<(), String> {
+    const MEASURING: [&str; 5] = ["search", "sweep", "reproduce", "compare", "load"];
+    let [program, command, rest @ ..] = words else {
+        return Err("the bundle names an empty command: nothing was run".into());
+    };
+    let is_right = program == "dunlin-lab" && MEASURING.contains(&command.as_str());
+    // A program of the bundle's choice would run, as a server or as an event.
+    let is_program = |word: &String| word.starts_with("--b") || word.starts_with("--event");
+    let is_bundle = |word: &String| word == "--bundle" || word.starts_with("--bundle=");
+    let names_program = rest.iter().any(|word| is_program(word) && !is_bundle(word));
+    match is_right && !names_program {
+        true => Ok(()),
+        false => Err(format!(
+            "`{}` is no measuring command of dunlin-lab ({}), or names a program: nothing was run",
+            words.join(" "),
+            MEASURING.join(", ")
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_measuring_commands_are_replayed() {
+        let words = |text: &str| text.split(' ').map(ToOwned::to_owned).collect::<Vec<_>>();
+        assert!(check_command(&words("dunlin-lab search -s ::1 --pattern a --bundle b")).is_ok());
+        for wrong in [
+            "rm -rf /",
+            "dunlin-lab hosts exec server -- rm -rf /",
+            "dunlin-lab tune -- rm -rf /",
+            "dunlin-lab replay other.json --yes",
+            "dunlin-lab compare knot --binary knot=/tmp/evil",
+            "dunlin-lab search --pattern a --event reload --event-command /tmp/evil",
+            "dunlin-lab search --pattern a --event=reload --event-command=/tmp/evil",
+            "dunlin-lab",
+        ] {
+            assert!(check_command(&words(wrong)).is_err(), "{wrong}");
+        }
+        assert!(check_command(&[]).is_err());
+    }
+}

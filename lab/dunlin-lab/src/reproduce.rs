@@ -1,0 +1,292 @@
+//! `dunlin-lab reproduce`: the steps of a published benchmark, on this machine.
+mod bind;
+mod isc;
+mod kdns;
+
+use crate::bench::Bench;
+use crate::bundles::{header, note_changes, write};
+use crate::compare::Bar;
+use crate::load::seconds;
+use crate::signals::stop_when_interrupted;
+use crate::sweep::missing_counters;
+use clap::Args;
+use cpu::CpuList;
+use lab::record::{RunRecord, record};
+use lab::servers::ServerKind;
+use lab_host::STATE;
+use lab_host::hosts::{Hosts, Layout, Side};
+use lab_host::machine::Machine;
+use lab_host::manifest::Cpu;
+use lab_host::tune::{Options as TuneOptions, Part, Session, plan};
+use lab_load::Options;
+use lab_report::bundle::{Body, Bundle, write_file};
+use lab_report::study::{Group, Range, Step, Study, StudyName, page};
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+pub const EXAMPLES: &str = "Examples:\n  \
+    dunlin-lab reproduce isc-2015 --quick\n  \
+    dunlin-lab reproduce bind-2008 --bundle bind.json --markdown bind.md\n  \
+    dunlin-lab reproduce kdns --quick --binary dunlin=target/release/dunlin";
+
+#[derive(Args, Debug)]
+pub struct Reproduce {
+    /// The study: isc-2015, bind-2008 or kdns.
+    #[arg(value_name = "STUDY", value_parser = study)]
+    study: StudyName,
+    /// Short runs, and fewer of them: up to 20 minutes.
+    #[arg(long)]
+    quick: bool,
+    /// The length of a run, instead of the study's own.
+    #[arg(short = 'l', long, value_name = "TIME", value_parser = seconds)]
+    length: Option<u64>,
+    /// Runs of each setting, instead of the study's own.
+    #[arg(long)]
+    runs: Option<usize>,
+    /// CPUs of the servers; without it, the first.
+    #[arg(long, value_name = "CPUS")]
+    server_cpus: Option<CpuList>,
+    /// CPUs of the generator; without it, the second.
+    #[arg(long, value_name = "CPUS")]
+    client_cpus: Option<CpuList>,
+    /// A program that is not in PATH.
+    #[arg(long, value_name = "SERVER=PATH", value_parser = crate::compare::binary)]
+    binary: Vec<(String, PathBuf)>,
+    /// The bundle, and its report beside it; default: STUDY.json.
+    #[arg(long, value_name = "FILE")]
+    bundle: Option<PathBuf>,
+    /// Writes the tables as a Markdown page.
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+    /// A sentence for the report, such as what else ran on the machine.
+    #[arg(long, value_name = "TEXT")]
+    remark: Vec<String>,
+}
+
+fn study(text: &str) -> Result<StudyName, String> {
+    let names = StudyName::ALL.map(StudyName::name).join(", ");
+    let found = StudyName::ALL.into_iter().find(|name| name.name() == text);
+    found.ok_or_else(|| format!("expected one of {names}"))
+}
+
+/// A reproduction that runs: its bench, and what was measured so far.
+pub struct Reproduction<'a> {
+    pub bench: Bench,
+    pub cpu: &'a Cpu,
+    pub quick: bool,
+    /// The length of a run, ns.
+    pub length_ns: u64,
+    /// Runs of each setting.
+    pub repeats: usize,
+    pub steps: Vec<Step>,
+    pub runs: Vec<RunRecord>,
+    pub remarks: Vec<String>,
+    binaries: BTreeMap<String, PathBuf>,
+    stop: &'a AtomicBool,
+    bar: Bar,
+    /// About how many runs there will be.
+    expected: usize,
+}
+
+impl Reproduction<'_> {
+    /// Begins a step.
+    pub fn step(&mut self, key: &str, title: &str, original: &str) {
+        self.steps.push(Step::skipped(key, title, original, ""));
+    }
+
+    /// A step that is not run, and why.
+    pub fn skip(&mut self, key: &str, title: &str, original: &str, why: &str) {
+        self.steps.push(Step::skipped(key, title, original, why));
+    }
+
+    /// Runs a load once, as part of the group `label` of the step that was begun last.
+    ///
+    /// # Errors
+    /// The load cannot be run, or the study was stopped.
+    pub fn run(&mut self, label: &str, number: f64, load: &Options) -> Result<Range, String> {
+        self.run_as(label, number, false, load)
+    }
+
+    /// As [`Self::run`]; with `peak`, the best interval counts.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub fn run_as(
+        &mut self,
+        label: &str,
+        number: f64,
+        peak: bool,
+        load: &Options,
+    ) -> Result<Range, String> {
+        self.check_stop()?;
+        let key = self.steps.last().map_or("", |step| &step.key);
+        let name = format!("{key}: {label}");
+        self.bar.show(&name, self.runs.len(), self.expected.max(self.runs.len() + 1));
+        let load = Options { seed: load.seed + self.runs.len() as u64, ..load.clone() };
+        let settings = BTreeMap::from([("step".to_owned(), key.to_owned())]);
+        let mut run = record(&name, settings, &load, &[], self.stop)?;
+        self.check_stop()?;
+        if peak {
+            // The rates of intervals say where the peak is; their histograms fill a megabyte.
+            run.intervals.iter_mut().for_each(|interval| interval.response.0.clear());
+        }
+        self.add(label, number, peak, run)
+    }
+
+    /// Adds a run that was made elsewhere; the range of its group so far.
+    ///
+    /// # Errors
+    /// No step was begun.
+    pub fn add(
+        &mut self,
+        label: &str,
+        number: f64,
+        peak: bool,
+        run: RunRecord,
+    ) -> Result<Range, String> {
+        let index = self.runs.len();
+        self.runs.push(run);
+        let step = self.steps.last_mut().ok_or("no step was begun")?;
+        let at = step.groups.iter().position(|group| group.label == label);
+        let at = at.unwrap_or_else(|| {
+            let runs = Vec::new();
+            step.groups.push(Group { label: label.into(), number, runs, peak, range: None });
+            step.groups.len() - 1
+        });
+        step.groups[at].runs.push(index);
+        let rates = step.groups[at].rates(&self.runs)?;
+        Range::of(&rates).ok_or_else(|| "a group has no run".into())
+    }
+
+    fn check_stop(&self) -> Result<(), String> {
+        match self.stop.load(Ordering::Relaxed) {
+            true => Err("stopped; nothing was written".into()),
+            false => Ok(()),
+        }
+    }
+
+    /// The hosts, whose packets are received by the server's CPUs in interrupts, as those of a
+    /// network card are.
+    ///
+    /// # Errors
+    /// A command failed.
+    pub fn hosts(&mut self) -> Result<Hosts, String> {
+        self.bench.hosts(Layout::Steered, 1).cloned()
+    }
+
+    /// CPUs that servers may use.
+    ///
+    /// # Errors
+    /// Two CPUs are needed and not there.
+    pub fn server_cpus(&self) -> Result<CpuList, String> {
+        self.bench.options(Layout::Steered, 1)?.cpus(Side::Server)
+    }
+
+    /// The program of a server.
+    ///
+    /// # Errors
+    /// It is not here: how to have it.
+    pub fn binary(&self, kind: &ServerKind) -> Result<PathBuf, String> {
+        self.binaries.get(kind.name).cloned().map_or_else(|| kind.find(), Ok)
+    }
+}
+
+impl Reproduce {
+    /// The study's own length of a run and number of runs, in full and with `--quick`.
+    fn sizes(&self) -> (u64, usize) {
+        let (full, quick) = match self.study {
+            StudyName::Isc2015 => ((30, 10), (2, 3)),
+            StudyName::Bind2008 => ((60, 3), (6, 2)),
+            StudyName::Kdns => ((10, 10), (2, 3)),
+        };
+        let (seconds, repeats) = if self.quick { quick } else { full };
+        let length_ns = self.length.unwrap_or(seconds * 1_000_000_000);
+        (length_ns, self.runs.unwrap_or(repeats))
+    }
+
+    fn binaries(&self) -> BTreeMap<String, PathBuf> {
+        let mut binaries: BTreeMap<String, PathBuf> = self.binary.iter().cloned().collect();
+        let beside = std::env::current_exe().ok().map(|own| own.with_file_name("dunlin"));
+        if let Some(beside) = beside.filter(|program| program.exists()) {
+            binaries.entry("dunlin".into()).or_insert(beside);
+        }
+        binaries
+    }
+}
+
+/// Larger socket buffers, until this is dropped, however the program ends.
+fn larger_buffers() -> Result<Session, String> {
+    let machine = Machine::this();
+    let skip = Part::ALL.into_iter().filter(|part| *part != Part::Buffers).collect();
+    let options = TuneOptions { device: None, threads: false, busy_poll_us: None, skip };
+    let mut session = Session::begin(&machine, Path::new(STATE))?;
+    session.apply(&plan(&machine, &options)?, &mut |_| {})?;
+    Ok(session)
+}
+
+/// Runs a study.
+///
+/// # Errors
+/// The failed action, and a remedy.
+pub fn run(command: &Reproduce) -> Result<ExitCode, Box<dyn Error>> {
+    let (length_ns, repeats) = command.sizes();
+    let title = format!("Reproduction of {}", command.study.name());
+    let mut header = header(&title, Vec::new(), 1)?;
+    header.remarks.extend(missing_counters());
+    header.remarks.extend(command.remark.iter().cloned());
+    let stop = AtomicBool::new(false);
+    let stop = Arc::new(stop);
+    stop_when_interrupted(stop.clone())?;
+    let bench = Bench::new(command.server_cpus.clone(), command.client_cpus.clone())?;
+    let cpu = header.manifest.cpu.clone();
+    let mut study = Reproduction {
+        bench,
+        cpu: &cpu,
+        quick: command.quick,
+        length_ns,
+        repeats,
+        steps: Vec::new(),
+        runs: Vec::new(),
+        remarks: Vec::new(),
+        binaries: command.binaries(),
+        stop: &stop,
+        bar: Bar::new(),
+        expected: 60 * repeats / 3,
+    };
+    let cpus = study.server_cpus()?;
+    let session = larger_buffers()?;
+    let done = match command.study {
+        StudyName::Isc2015 => isc::run(&mut study),
+        StudyName::Bind2008 => bind::run(&mut study),
+        StudyName::Kdns => kdns::run(&mut study),
+    };
+    study.bar.end();
+    let Reproduction { bench, steps, runs, remarks, .. } = study;
+    drop(bench);
+    session.end(&mut |_| {})?;
+    done?;
+    header.remarks.push(format!(
+        "Scaled to this machine: servers have CPU {cpus}, the generator has another one of the \
+         same machine; a run takes {:.1} s, each setting {repeats} runs",
+        length_ns as f64 / 1e9
+    ));
+    header.remarks.extend(remarks);
+    note_changes(&mut header)?;
+    let count = cpus.as_slice().len();
+    let study = Study::new(command.study, command.quick, count, steps, &runs)?;
+    for finding in &study.findings {
+        println!("{}: {}\n  {}", finding.outcome.words(), finding.claim, finding.because);
+    }
+    let path = command.bundle.clone();
+    let path = path.unwrap_or_else(|| format!("{}.json", command.study.name()).into());
+    write(&path, header, runs, Body::Study(study))?;
+    if let Some(markdown) = &command.markdown {
+        let text = page(&Bundle::read(&path)?).unwrap_or_default();
+        write_file(markdown, &text)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,364 @@
+//! Sumisho Computer Systems, "BIND multi-core / process performance test" (2008): resolvers on 1 to
+//! N cores, all hits and all misses, by a ramp.
+use super::Reproduction;
+use crate::bench::{Spread, address, closed_loop, questions};
+use cpu::CpuList;
+use lab::record::record;
+use lab::servers::{Server, ServerKind, ServerSetup, Zone};
+use lab_host::hosts::{Hosts, Side};
+use lab_host::namespace;
+use lab_load::arrivals::{Arrivals, Rate, Spacing};
+use lab_load::names::{Order, QuestionSet, QuestionSpec};
+use lab_load::query::QueryFormat;
+use lab_load::{LoadMode, Options, QuerySource};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use wire::Rtype;
+
+/// Where the authoritative server answers, on the server's host.
+const AUTHORITY: (Ipv4Addr, u16) = (Ipv4Addr::new(127, 0, 0, 53), 5_301);
+/// Top-level domains of the study, and second-level names in each.
+const DOMAINS: usize = 20;
+const NAMES: usize = 1_000;
+/// Processes of the study's last step.
+const PROCESSES: usize = 4;
+/// Buckets of a ramp.
+const BUCKET_NS: u64 = 500_000_000;
+
+/// The source ports of a resolver.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ports {
+    Random,
+    One,
+    Eight,
+}
+
+/// The resolvers' world: an authoritative server for all names, at another core.
+struct World {
+    hosts: Hosts,
+    folder: PathBuf,
+    zone: Zone,
+    _authority: Server,
+}
+
+/// Runs the study.
+///
+/// # Errors
+/// As `Reproduction::run`.
+pub fn run(study: &mut Reproduction<'_>) -> Result<(), String> {
+    study.remarks.push(
+        "Resolvers forward to one authoritative server on the generator's CPU, over the loopback \
+         device; the study resolved from the Internet"
+            .into(),
+    );
+    study.remarks.push(
+        "Limits on outstanding queries: BIND recursive-clients 50,000, Unbound 8,192 a thread; a \
+         server that reaches one answers SERVFAIL or drops, which counts as no answer"
+            .into(),
+    );
+    let world = World::new(study)?;
+    for (key, what, is_unique) in
+        [("hits-cores", "100 % hits", false), ("unique-cores", "unique names", true)]
+    {
+        let original = match is_unique {
+            false => "32,368 (1 core), 54,174 (2), 81,296 (4), 106,508 (8): 3.2 times",
+            true => "4,194 (1 core), 6,608 (4), 10,552 (8): 2.5 times",
+        };
+        study.step(key, &format!("BIND on 1 to N cores, {what}"), original);
+        for cpus in core_counts(&study.server_cpus()?) {
+            let count = cpus.as_slice().len();
+            let label = format!("{count} core{}", if count == 1 { "" } else { "s" });
+            world.ramps(study, &label, "bind", &cpus, Ports::Random, is_unique)?;
+        }
+        let all = study.server_cpus()?;
+        let key = key.replace("cores", "servers");
+        study.step(&key, &format!("Other resolvers, all cores, {what}"), "BIND 9.5.0 beside 9.4.2");
+        for name in ["unbound", "dunlin"] {
+            world.ramps(study, name, name, &all, Ports::Random, is_unique)?;
+        }
+    }
+    delays(study, &world)?;
+    source_ports(study, &world)?;
+    processes(study, &world)
+}
+
+/// The first one, two, … of these CPUs.
+fn core_counts(cpus: &CpuList) -> Vec<CpuList> {
+    let all = cpus.as_slice();
+    (1..=all.len()).map(|count| all[..count].iter().copied().collect()).collect()
+}
+
+fn delays(study: &mut Reproduction<'_>, world: &World) -> Result<(), String> {
+    let all = study.server_cpus()?;
+    for (key, title, words) in [
+        ("delay", "20 ms to the authoritative server", "delay 10ms"),
+        ("limit", "100 Mbit/s to the authoritative server", "rate 100mbit"),
+        ("delay-limit", "20 ms and 100 Mbit/s", "delay 10ms rate 100mbit"),
+    ] {
+        let title = format!("BIND, unique names, {title}");
+        let original = "the path to the Internet had 100 Mbit/s; its delay is not known";
+        // Both directions leave by the loopback device.
+        if let Err(why) = world.netem(words) {
+            study.skip(key, &title, original, &why);
+            continue;
+        }
+        study.step(key, &title, original);
+        let done = world.ramps(study, "bind", "bind", &all, Ports::Random, true);
+        world.netem("")?;
+        done?;
+    }
+    Ok(())
+}
+
+fn source_ports(study: &mut Reproduction<'_>, world: &World) -> Result<(), String> {
+    let all = study.server_cpus()?;
+    let original = "9.5.0 with the pool on 8 cores: 5,646; without 9,888";
+    for (key, title, name, ports) in [
+        ("one-port", "BIND, unique names, one source port", "bind", Ports::One),
+        ("random-ports", "BIND, unique names, random source ports", "bind", Ports::Random),
+        ("eight-ports", "Unbound, unique names, eight source ports", "unbound", Ports::Eight),
+    ] {
+        study.step(key, title, original);
+        world.ramps(study, name, name, &all, ports, true)?;
+    }
+    study.remarks.push(
+        "BIND has no source-port pool any more: its axis is one port against random ones. Dunlin \
+         has no switch for its source ports and is left out there"
+            .into(),
+    );
+    Ok(())
+}
+
+/// A process pinned to each core, all asked at once.
+fn processes(study: &mut Reproduction<'_>, world: &World) -> Result<(), String> {
+    let title = "One BIND process pinned to each core, hits, all at once";
+    let original = "four: 32,002, 32,830, 32,254 and 32,186; one on 8 cores 106,508";
+    let own = study.server_cpus()?;
+    if own.as_slice().len() < 2 {
+        study.skip("processes", title, original, "servers have 1 CPU here; two are needed");
+        return Ok(());
+    }
+    study.step("processes", title, original);
+    let cpus: Vec<usize> = own.as_slice().iter().copied().take(PROCESSES).collect();
+    for _ in 0..study.repeats {
+        let mut servers = Vec::new();
+        let mut loads = Vec::new();
+        for (number, cpu) in cpus.iter().enumerate() {
+            let one: CpuList = std::iter::once(*cpu).collect();
+            servers.push(world.start(study, "bind", &one, Ports::Random, number as u16)?);
+            let mut load = world.closed(study, false)?;
+            load.server.set_port(address().port() + number as u16);
+            loads.push(load);
+        }
+        let stop = &AtomicBool::new(false);
+        let runs = std::thread::scope(|scope| {
+            let run = |load: &Options| {
+                let load = load.clone();
+                scope.spawn(move || record("processes", BTreeMap::new(), &load, &[], stop))
+            };
+            let threads: Vec<_> = loads.iter().map(run).collect();
+            let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
+                thread.join().unwrap_or_else(|_| Err("a load panicked".into()))
+            };
+            threads.into_iter().map(join).collect::<Result<Vec<_>, String>>()
+        })?;
+        for (cpu, run) in cpus.iter().zip(runs) {
+            study.add(&format!("process on CPU {cpu}"), *cpu as f64, false, run)?;
+        }
+    }
+    Ok(())
+}
+
+impl World {
+    fn new(study: &mut Reproduction<'_>) -> Result<Self, String> {
+        let hosts = study.hosts()?;
+        let folder = study.bench.folder.0.clone();
+        let told = |error: std::io::Error| format!("{}: {error}", folder.display());
+        let mut config = format!(
+            "[server]\nlisten = [\"{}\"]\nworkers = 1\ndata_dir = \"\"\ndrain = \"0s\"\n\
+             [admin]\nsocket = \"\"\n",
+            SocketAddr::from(AUTHORITY)
+        );
+        let file = folder.join("tld.zone");
+        let text = "$TTL 3600\n@ SOA ns hostmaster 1 7200 1800 86400 60\n@ NS ns\n\
+                    ns A 192.0.2.53\nwww A 192.0.2.80\n* A 192.0.2.1\n";
+        fs::write(&file, text).map_err(told)?;
+        for number in 0..DOMAINS {
+            let _ = write!(config, "[[zone]]\nname = \"t{number}\"\nfile = {file:?}\n");
+        }
+        let zone = Zone::open("t0", &file)?;
+        let setup = ServerSetup {
+            address: AUTHORITY.into(),
+            cpus: hosts.options().cpus(Side::Client)?,
+            threads: Some(1),
+            zone: zone.clone(),
+            folder: folder.join("authority"),
+            netns: Some(hosts.options().namespace(Side::Server)),
+        };
+        let kind = ServerKind::named("dunlin")?;
+        let binary = study.binary(kind)?;
+        let authority = kind.start_with(&config, &binary, &setup, setup.netns.as_deref())?;
+        Ok(Self { hosts, folder, zone, _authority: authority })
+    }
+
+    /// Has the loopback device of the server's host delay and limit packets; `` ends that.
+    fn netem(&self, words: &str) -> Result<(), String> {
+        let space = self.hosts.options().namespace(Side::Server);
+        let act = if words.is_empty() { "del" } else { "replace" };
+        let netem = if words.is_empty() { "" } else { "netem" };
+        let line = format!("qdisc {act} dev lo root {netem} {words}");
+        let run = || {
+            let output = Command::new("tc").args(line.split_whitespace()).output();
+            let output = output.map_err(|error| format!("tc: {error}"))?;
+            let said = String::from_utf8_lossy(&output.stderr).trim().replace('\n', " ");
+            match output.status.success() {
+                true => Ok(()),
+                false => Err(format!("no netem in this kernel (`tc {}`: {said})", line.trim())),
+            }
+        };
+        namespace::within(Some(&space), run)
+    }
+
+    /// Starts a resolver with an empty cache; several have ports behind one another.
+    fn start(
+        &self,
+        study: &Reproduction<'_>,
+        name: &str,
+        cpus: &CpuList,
+        ports: Ports,
+        number: u16,
+    ) -> Result<Server, String> {
+        let kind = ServerKind::named(name)?;
+        let mut at = address();
+        at.set_port(at.port() + number);
+        let setup = ServerSetup {
+            address: at,
+            cpus: cpus.clone(),
+            threads: None,
+            zone: self.zone.clone(),
+            folder: self.folder.join(format!("{name}-{number}")),
+            netns: Some(self.hosts.options().namespace(Side::Server)),
+        };
+        let threads = cpus.as_slice().len();
+        let config = match name {
+            "bind" => bind(&setup, ports),
+            "unbound" => unbound(&setup, ports, threads),
+            _ => dunlin(&setup, threads),
+        };
+        let from = self.hosts.options().namespace(Side::Client);
+        kind.start_with(&config, &study.binary(kind)?, &setup, Some(&from))
+    }
+
+    /// A closed loop, by which the highest rate of a ramp is chosen.
+    fn closed(&self, study: &Reproduction<'_>, is_unique: bool) -> Result<Options, String> {
+        let spread = Spread { flows: 64, by_address: true };
+        let asks = queries(is_unique)?;
+        let load = closed_loop(&self.hosts, asks, spread, 1_000, study.length_ns)?;
+        Ok(Options { timeout_ns: 1_000_000_000, ..load })
+    }
+
+    /// Ramps to failure, each at a fresh process with an empty cache.
+    fn ramps(
+        &self,
+        study: &mut Reproduction<'_>,
+        label: &str,
+        name: &str,
+        cpus: &CpuList,
+        ports: Ports,
+        is_unique: bool,
+    ) -> Result<(), String> {
+        let closed = self.closed(study, is_unique)?;
+        let length_ns = BUCKET_NS.min(study.length_ns);
+        let short = Options { length_ns, interval_ns: length_ns, ..closed.clone() };
+        let mut highest = None;
+        for _ in 0..study.repeats {
+            let top = match highest {
+                Some(top) => top,
+                None => {
+                    let _server = self.start(study, name, cpus, ports, 0)?;
+                    let stop = &AtomicBool::new(false);
+                    let run = record("highest", BTreeMap::new(), &short, &[], stop)?;
+                    *highest.insert((run.derived.answered_rate * 1.6).max(2_000.0))
+                }
+            };
+            let _server = self.start(study, name, cpus, ports, 0)?;
+            let rate = Rate::Ramp(top / 20.0, top);
+            let ramp = Options {
+                when: LoadMode::Open(Arrivals { rate, spacing: Spacing::Even, burst: 1 }),
+                interval_ns: BUCKET_NS.min(closed.length_ns),
+                ..closed.clone()
+            };
+            study.run_as(label, cpus.as_slice().len() as f64, true, &ramp)?;
+        }
+        Ok(())
+    }
+}
+
+/// One name, or names that were never asked before below 20 times 1,000 others.
+fn queries(is_unique: bool) -> Result<QuerySource, String> {
+    let form = QueryFormat::default();
+    if !is_unique {
+        return QuestionSet::from_pattern("www.t0", 1, Rtype::A, form).map(questions);
+    }
+    let count = DOMAINS * NAMES;
+    let pattern = format!("n{{i}}.t{{i%{DOMAINS}}}");
+    let set = Arc::new(QuestionSet::from_pattern(&pattern, count, Rtype::A, form)?);
+    let what = QuestionSpec { set, order: Order::Given, unique: 1.0, nxdomain: 0.0, under: None };
+    Ok(QuerySource::Questions(what.into()))
+}
+
+fn bind(setup: &ServerSetup, ports: Ports) -> String {
+    let (ip, port, folder) = (setup.address.ip(), setup.address.port(), &setup.folder);
+    let source = match ports {
+        Ports::One => "  query-source address * port 5400;\n",
+        _ => "",
+    };
+    let (authority, authority_port) = AUTHORITY;
+    format!(
+        "options {{\n  directory {folder:?};\n  listen-on port {port} {{ {ip}; }};\n  \
+         listen-on-v6 {{ none; }};\n  pid-file none;\n  lock-file none;\n  \
+         session-keyfile none;\n  \
+         managed-keys-directory {folder:?};\n  recursion yes;\n  allow-recursion {{ any; }};\n  \
+         dnssec-validation no;\n  empty-zones-enable no;\n  forward only;\n  \
+         forwarders port {authority_port} {{ {authority}; }};\n  recursive-clients 50000;\n  \
+         max-cache-size 1400M;\n  querylog no;\n{source}}};\ncontrols {{ }};\n\
+         logging {{ category default {{ null; }}; }};\n"
+    )
+}
+
+fn unbound(setup: &ServerSetup, ports: Ports, threads: usize) -> String {
+    let (ip, port, folder) = (setup.address.ip(), setup.address.port(), &setup.folder);
+    let source = match ports {
+        Ports::Eight => {
+            "  outgoing-port-avoid: 0-65535\n  outgoing-port-permit: 5400-5407\n  \
+             outgoing-range: 8\n"
+        }
+        _ => "  outgoing-range: 16384\n",
+    };
+    format!(
+        "server:\n  interface: {ip}@{port}\n  access-control: 0.0.0.0/0 allow\n  \
+         directory: {folder:?}\n  chroot: \"\"\n  username: \"\"\n  pidfile: \"\"\n  \
+         use-syslog: no\n  verbosity: 0\n  num-threads: {threads}\n  so-reuseport: yes\n  \
+         num-queries-per-thread: 8192\n  rrset-cache-size: 512m\n  msg-cache-size: 256m\n  \
+         do-not-query-localhost: no\n  module-config: \"iterator\"\n{source}\
+         remote-control:\n  control-enable: no\n\
+         forward-zone:\n  name: \".\"\n  forward-addr: {}@{}\n",
+        AUTHORITY.0, AUTHORITY.1
+    )
+}
+
+fn dunlin(setup: &ServerSetup, threads: usize) -> String {
+    format!(
+        "[server]\nlisten = [\"{}\"]\nworkers = {threads}\ndata_dir = \"\"\ndrain = \"0s\"\n\
+         [admin]\nsocket = \"\"\n[acl]\nrecursion = [\"any\"]\n\
+         [forward]\n\".\" = [\"{}\"]\n[cache]\nmemory = \"512MiB\"\n",
+        setup.address,
+        SocketAddr::from(AUTHORITY)
+    )
+}

@@ -1,0 +1,58 @@
+//! Shared by tests that measure on the two-host bench.
+#![allow(dead_code, reason = "not every test needs all of it")]
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// How long something else may hold the machine.
+pub const PATIENCE: Duration = Duration::from_secs(300);
+
+pub struct Folder(pub PathBuf);
+
+impl Folder {
+    pub fn new(test: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("dunlin-{test}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+pub fn missing() -> Option<String> {
+    if !rustix::process::geteuid().is_root() {
+        return Some("a sweep needs root".into());
+    }
+    let cpus = std::thread::available_parallelism().map_or(1, |n| n.get());
+    (cpus < 2).then(|| "a sweep needs two CPUs".into())
+}
+
+pub fn lab(words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dunlin-lab"));
+    command.args(words).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+pub fn said(output: &Output) -> String {
+    let told = [output.stdout.as_slice(), output.stderr.as_slice()];
+    told.map(String::from_utf8_lossy).concat()
+}
+
+pub fn to_its_end(mut command: Command) -> Output {
+    let begun = Instant::now();
+    loop {
+        let output = command.output().unwrap();
+        let is_busy = said(&output).contains("something else measures here");
+        if !is_busy || begun.elapsed() > PATIENCE {
+            return output;
+        }
+        sleep(Duration::from_secs(1));
+    }
+}

@@ -1,0 +1,106 @@
+//! Whether a figure that is taken on a machine now would be worth believing: a judgement of its
+//! manifest.
+
+mod device;
+mod host;
+
+use crate::manifest::Manifest;
+use cpu::CpuList;
+use serde::Serialize;
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// A figure that is taken now is not worth believing.
+    Invalid,
+    /// A figure that is taken now can be repeated, but the machine could do better.
+    Costs,
+}
+
+impl Severity {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Invalid => "invalid",
+            Self::Costs => "costs",
+        }
+    }
+}
+
+/// Something that is not as it should be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// How bad it is.
+    pub severity: Severity,
+    /// The finding.
+    pub what: String,
+    /// Why it matters: by how much, or how.
+    pub why: String,
+    /// The remedy.
+    pub remedy: String,
+}
+
+/// The planned measurement, as far as known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Purpose {
+    /// The CPUs of the server's threads, one each.
+    pub cpus: Option<CpuList>,
+}
+
+impl Purpose {
+    fn cpus(&self) -> &[usize] {
+        self.cpus.as_ref().map_or(&[], CpuList::as_slice)
+    }
+}
+
+/// A rule: what is wrong with the machine in one respect, or nothing.
+type Rule = fn(&Manifest, &Purpose) -> Option<Finding>;
+
+/// All there are, those first that make most of a difference.
+const RULES: [Rule; 13] = [
+    host::one_cpu,
+    host::debug_build,
+    host::other_load,
+    host::steal,
+    host::quota,
+    host::swapping,
+    host::governor,
+    host::irqbalance,
+    host::siblings,
+    host::heat,
+    host::buffers,
+    host::conntrack,
+    host::clock,
+];
+
+/// Rules that look at one device, by its name.
+const DEVICE_RULES: [device::Rule; 8] = [
+    device::pause,
+    device::one_queue,
+    device::steered_elsewhere,
+    device::interrupts_elsewhere,
+    device::hash,
+    device::far_node,
+    device::generic_xdp,
+    device::backlog,
+];
+
+/// Findings of a machine, those that invalidate results first. Empty if all is well.
+pub fn judge(manifest: &Manifest, purpose: &Purpose) -> Vec<Finding> {
+    let mut found: Vec<_> = RULES.iter().filter_map(|rule| rule(manifest, purpose)).collect();
+    for (name, device) in &manifest.devices {
+        let look = device::ManifestOptions { manifest, purpose, name, device };
+        found.extend(DEVICE_RULES.iter().filter_map(|rule| rule(&look)));
+    }
+    found.sort_by_key(|finding| finding.severity);
+    found
+}
+
+/// A share as people read it.
+fn percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
+}
+
+#[cfg(test)]
+mod tests;

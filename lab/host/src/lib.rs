@@ -1,0 +1,24 @@
+//! The machine that is measured on: two hosts made of one, what their kernels count, what the
+//! machine is, whether a figure taken on it is worth believing, and its settings while one is
+//! taken.
+#![forbid(unsafe_code)]
+
+pub mod core_sets;
+pub mod counters;
+pub mod doctor;
+pub mod hosts;
+pub mod limits;
+pub mod machine;
+pub mod manifest;
+mod mask;
+pub mod namespace;
+mod threads;
+mod tool;
+pub mod tune;
+
+/// An error: the attempt, its object, the reason, and what to do.
+pub type Result<T, E = String> = std::result::Result<T, E>;
+
+/// Where it is kept what is set up on this machine. Not below `/run/dunlin`, which a service
+/// manager may remove together with the server that it belongs to.
+pub const STATE: &str = "/run/dunlin-lab";

@@ -1,0 +1,78 @@
+use super::*;
+use lab_host::hosts::Layout;
+use std::net::UdpSocket;
+use std::time::Duration;
+
+/// What a load comes to that is as in a comparison, but of this host, where an answer is the
+/// question with what `change` makes of it.
+fn asked(test: &str, change: fn(&mut Vec<u8>)) -> (Result<()>, QueryCounts) {
+    let folder = std::env::temp_dir().join(format!("dunlin-field-{test}-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let (zone, names) = (folder.join("zone"), folder.join("names"));
+    std::fs::write(&zone, "@ 30 SOA ns hostmaster 1 1 1 1 1\nns 30 A 192.0.2.1\n").unwrap();
+    std::fs::write(&names, "ns.example A\n").unwrap();
+    let options = CompareOptions {
+        kinds: Vec::new(),
+        binaries: BTreeMap::new(),
+        zone: Zone::open("example", &zone).unwrap(),
+        names,
+        rounds: 1,
+        length_ns: 100_000_000,
+        highest: 4_000.0,
+        folder: folder.clone(),
+    };
+    let cpus = || cpu::allowed().unwrap().as_slice()[0].to_string();
+    let hosts = hosts::Options {
+        name: "field".into(),
+        layout: Layout::Whole,
+        server_cpus: cpus(),
+        client_cpus: cpus(),
+        queues: 1,
+        mtu: 1_500,
+    };
+    let load = load(&options, &hosts).unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+    let load = Options { server: socket.local_addr().unwrap(), netns: None, ..load };
+    let server = std::thread::spawn(move || {
+        let mut room = [0; 512];
+        while let Ok((len, from)) = socket.recv_from(&mut room) {
+            // Header and question; what is behind it in the query is EDNS.
+            let mut answer = room[..len.min(12 + 12 + 4)].to_vec();
+            answer[2] |= 0x80;
+            answer[6..12].fill(0);
+            change(&mut answer);
+            socket.send_to(&answer, from).unwrap();
+        }
+    });
+    let report = lab_load::run(&load, &AtomicBool::new(false), &mut |_| {}).unwrap();
+    server.join().unwrap();
+    (check("knot", &report.counts), report.counts)
+}
+
+/// An A record of the question's name.
+fn address(answer: &mut Vec<u8>, last: u8) {
+    answer[7] = 1;
+    answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 30, 0, 4, 192, 0, 2, last]);
+}
+
+#[test]
+fn servers_with_right_answers_are_compared() {
+    let (checked, counts) = asked("right", |answer| address(answer, 1));
+    assert_eq!(checked, Ok(()));
+    assert!(counts.answered > 50 && counts.checked > 2, "{counts:?}");
+    let mut none = counts;
+    none.rcodes[3] = 1;
+    assert_eq!(check("knot", &none), Ok(()), "NXDOMAIN");
+}
+
+#[test]
+fn servers_with_wrong_answers_are_refused() {
+    let error = asked("wrong", |answer| address(answer, 2)).0.unwrap_err();
+    assert!(error.contains("held to the zone not as it says"), "{error}");
+    let error = asked("refused", |answer| answer[3] |= 5).0.unwrap_err();
+    assert!(error.starts_with("knot answers wrong: ") && error.contains(" REFUSED"), "{error}");
+    let error = asked("cut", |answer| answer[2] |= 2).0.unwrap_err();
+    assert!(error.contains(" cut; nothing was compared"), "{error}");
+}

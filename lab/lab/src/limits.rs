@@ -1,0 +1,67 @@
+//! Limits.
+
+use std::time::Duration;
+
+/// Samples of one side of a comparison: what the exact test can weigh in a second.
+pub const SAMPLES_MAX: usize = 50;
+
+/// Samples a bootstrap draws of a statistic.
+pub const RESAMPLES: usize = 4_000;
+
+/// How long a server may take to answer after it was started: some read large zones.
+pub const START_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The time from SIGTERM until a server is killed.
+pub const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Lines of a server's log that an error quotes.
+pub const LOG_LINES_MAX: usize = 20;
+
+/// Bytes kept of what a server says of how it was built.
+pub const VERSION_BYTES_MAX: usize = 8 << 10;
+
+/// Address records of a zone, for a server that takes them one by one in its config.
+pub const ADDRESSES_MAX: usize = 1_000_000;
+
+/// Rounds of a comparison: as many samples a side as the exact test can weigh.
+pub const ROUNDS_MAX: usize = SAMPLES_MAX;
+
+/// Trials by which the beginning looks for the best rate between one that a server kept up with and
+/// 1.5 times that: it is known to 7 % of the former, and a round looks farther.
+pub const BEGIN_STEPS: usize = 3;
+
+/// Trials by which a round looks for the best rate between 0.5 and 1.1 of what a server answered at
+/// most in the beginning: each halves what is left, so it is known to 2 % of that.
+pub const SEARCH_STEPS: usize = 5;
+
+/// How often a rate is tried until enough is answered in time: where something else has the machine
+/// for 10 ms, a trial of a second fails whatever the server does.
+pub const TRIES: usize = 2;
+
+/// Network namespaces in which a server is looked for.
+pub const NAMESPACES_MAX: usize = 256;
+
+/// Threads of this machine that are looked at.
+pub const TASKS_MAX: usize = 65_536;
+
+/// CPUs of a generator of which it is looked whether they stand still.
+pub const SLEEPERS_MAX: usize = 256;
+
+/// How many times more datagrams than packets there may be before packets are taken to hold
+/// several: counters are not read at one instant.
+pub const JOINED: f64 = 1.02;
+
+/// How long an echo is asked, ns, before a run and after it.
+pub const CEILING_NS: u64 = 500_000_000;
+
+/// How often an echo is asked that does not answer at all, each time after half a second more.
+pub const CEILING_TRIES: usize = 5;
+
+/// Questions that an echo always has before it: more than it or the generator handles at once.
+pub const CEILING_OUTSTANDING: usize = 1_024;
+
+/// Source ports of a comparison's generator: enough for every socket of a server to get some.
+pub const SOURCES: usize = 256;
+
+/// Intervals that a record of a run keeps.
+pub const INTERVALS_MAX: usize = 120;

@@ -1,0 +1,181 @@
+//! Takes down what a run leaves behind: who and where the server is, what both kernels counted, who
+//! ran on whose CPUs. Of all that a verdict is made.
+//!
+//! Counters are read when all sockets are open, when the last question is due, and when nothing is
+//! under way any more: CPU times are of the first two, packets of the first and the last. In
+//! between nothing is read, as reading costs CPU time; but on each of the generator's CPUs a timer
+//! is slept for again and again, which shows whether that stood still.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use lab_host::counters::Reading;
+use lab_load::{LEAD_NS, Options, Report, Snapshot};
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::Result;
+use crate::limits::SLEEPERS_MAX;
+use crate::verdict::{Ceiling, Measurements, Verdict, judge};
+
+mod endpoints;
+mod measurements;
+mod processes;
+mod stall;
+
+pub use endpoints::Endpoints;
+
+/// A run with all that is known of it.
+#[derive(Debug)]
+pub struct RunResult {
+    /// What the generator says.
+    pub report: Report,
+    /// The measurements behind the verdict.
+    pub measurements: Measurements,
+    /// The verdict.
+    pub verdict: Verdict,
+    /// Bytes of the server's processes in RAM, each shared page counted once; absent for a server
+    /// elsewhere.
+    pub resident: Option<u64>,
+}
+
+impl RunResult {
+    /// CPU time of the server's side for an answer, µs; absent for a server elsewhere.
+    pub fn cpu_us(&self) -> Option<f64> {
+        let side = self.measurements.server.as_ref()?;
+        let answered = self.report.counts.answered;
+        (answered > 0).then(|| (side.process_s + side.kernel_s) * 1e6 / answered as f64)
+    }
+
+    /// Adds what an echo came to, and judges again.
+    pub fn beside(&mut self, ceiling: Ceiling) {
+        self.measurements.ceiling = Some(ceiling);
+        self.verdict = judge(&self.measurements);
+    }
+}
+
+/// All that is looked at, at one time.
+#[derive(Clone, Debug)]
+struct HostSample {
+    server: Option<Reading>,
+    client: Reading,
+    running: Vec<processes::ProcessTime>,
+    stopped: bool,
+}
+
+impl HostSample {
+    fn take(endpoints: &Endpoints) -> Result<Self> {
+        // A server elsewhere, or one that has gone, is not known; that is no reason not to measure.
+        let server = endpoints.server.as_ref().and_then(|host| Reading::take(host).ok());
+        Ok(Self {
+            server,
+            client: Reading::take(&endpoints.client)?,
+            running: processes::running(),
+            stopped: endpoints.server_pids().iter().any(|pid| processes::is_stopped(*pid)),
+        })
+    }
+}
+
+/// Runs a load at a server, and judges what it came to. `pids` are the server's processes, where
+/// the caller knows them; else the sockets at its address name them.
+///
+/// # Errors
+/// The load cannot be run, or the generator's host not be looked at.
+pub fn measure(
+    options: &Options,
+    pids: &[u32],
+    stop: &AtomicBool,
+    seen: &mut dyn FnMut(&Snapshot),
+) -> Result<RunResult> {
+    let (endpoints, over) = (&Endpoints::find(options, pids)?, &AtomicBool::new(false));
+    let cpus = endpoints.client.cpus.as_ref().map_or(&[][..], |cpus| cpus.as_slice());
+    let (report, before, begin_ns, sent, stall) = std::thread::scope(|scope| {
+        let mut begun = None;
+        let mut ready = || {
+            let before = HostSample::take(endpoints)?;
+            let begin_ns = monotonic_ns() + LEAD_NS;
+            let end_ns = begin_ns + options.length_ns;
+            let watch = scope.spawn(move || at_the_end(end_ns, endpoints, over));
+            let sleep = |cpu: &usize| {
+                let cpu = *cpu;
+                scope.spawn(move || stall::longest(cpu, end_ns, over))
+            };
+            let sleepers: Vec<_> = cpus.iter().take(SLEEPERS_MAX).map(sleep).collect();
+            begun = Some((before, begin_ns, watch, sleepers));
+            Ok(())
+        };
+        let report = lab_load::run_watched(options, stop, &mut ready, seen);
+        over.store(true, Ordering::Relaxed);
+        let report = report?;
+        let (before, begin_ns, watch, sleepers) = begun.expect("a load that has run was ready");
+        let sent = watch.join().map_err(|_| "the thread that looks panicked")?;
+        let stalls = sleepers.into_iter().filter_map(|sleeper| sleeper.join().ok().flatten());
+        Ok::<_, String>((report, before, begin_ns, sent?, stalls.max()))
+    })?;
+    let after = HostSample::take(endpoints)?;
+    let sent = sent.unwrap_or_else(|| after.clone());
+    let seconds = sent.client.at_ns.saturating_sub(begin_ns) as f64 / 1e9;
+    let looks = [&before, &sent, &after];
+    let measurements = measurements::gather(options, endpoints, &report, looks, seconds, stall);
+    let resident = endpoints.server.as_ref().and_then(|host| processes::resident(&host.pids));
+    let verdict = judge(&measurements);
+    Ok(RunResult { report, measurements, verdict, resident })
+}
+
+/// Looks when the last question is due, then; nothing where the load is over before.
+fn at_the_end(end_ns: u64, endpoints: &Endpoints, over: &AtomicBool) -> Result<Option<HostSample>> {
+    while !over.load(Ordering::Relaxed) {
+        let left = Duration::from_nanos(end_ns.saturating_sub(monotonic_ns()));
+        if left.is_zero() {
+            return HostSample::take(endpoints).map(Some);
+        }
+        std::thread::sleep(left.min(Duration::from_millis(50)));
+    }
+    Ok(None)
+}
+
+/// The clock of a reading's time.
+fn monotonic_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// Whether a socket of this network namespace may have the address: whether it is one of its own.
+fn is_ours(address: SocketAddr) -> bool {
+    std::net::UdpSocket::bind(SocketAddr::new(address.ip(), 0)).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lab_load::arrivals::{Arrivals, Rate, Spacing};
+    use lab_load::names::{Order, QuestionSet, QuestionSpec};
+    use lab_load::query::QueryFormat;
+    use lab_load::{LoadMode, QuerySource};
+
+    /// Queries that cannot leave in time are sent until the grace period after the end is over.
+    #[test]
+    fn cpu_time_after_the_end_is_not_counted() {
+        let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let form = QueryFormat::default();
+        let set = QuestionSet::from_pattern("{i}.example", 10, wire::Rtype::A, form).unwrap();
+        let (order, under) = (Order::Given, None);
+        let what = QuestionSpec { set: set.into(), order, unique: 0.0, nxdomain: 0.0, under };
+        let rate = Rate::Constant(20e6);
+        let options = Options {
+            when: LoadMode::Open(Arrivals { rate, spacing: Spacing::Even, burst: 1 }),
+            length_ns: 200_000_000,
+            timeout_ns: 300_000_000,
+            ..Options::new(silent.local_addr().unwrap(), QuerySource::Questions(what.into()))
+        };
+        let run = measure(&options, &[], &AtomicBool::new(false), &mut |_| {}).unwrap();
+        let (measurements, report) = (&run.measurements, &run.report);
+        let (side, seconds) = (measurements.generator.as_ref().unwrap(), measurements.load.seconds);
+        assert!(seconds >= 0.2 && side.process_s > 0.0, "{measurements:?}");
+        for of_run in [side.process_s, side.busiest_s, side.waited_s] {
+            assert!(of_run <= seconds * 1.05, "{measurements:?}");
+        }
+        let whole_s: f64 = report.threads.iter().map(|thread| thread.cpu_ns as f64 / 1e9).sum();
+        assert!(side.process_s < whole_s, "{whole_s} {measurements:?}");
+    }
+}

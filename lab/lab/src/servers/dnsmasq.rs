@@ -1,0 +1,40 @@
+//! dnsmasq: one thread whatever there is; A and AAAA records as `host-record`, all else of the zone
+//! left out.
+
+use std::fmt::Write;
+
+use lab_echo::Model;
+
+use super::{ServerKind, ServerSetup};
+use crate::Result;
+
+pub(super) const KIND: ServerKind = ServerKind {
+    name: "dnsmasq",
+    program: "dnsmasq",
+    package: "`apt install dnsmasq-base`",
+    remark: "one thread; no authoritative server: addresses only, as host-record",
+    model: Model::Poll,
+    threaded: false,
+    config,
+    words: |_, config| vec!["-k".into(), "-C".into(), config.into()],
+    environment: |_| Vec::new(),
+    version: &["-v"],
+};
+
+fn config(setup: &ServerSetup) -> Result<String> {
+    let ServerSetup { address, zone, .. } = setup;
+    let (ip, port) = (address.ip(), address.port());
+    let mut text = format!(
+        "listen-address={ip}\nport={port}\nbind-interfaces\nno-resolv\nno-hosts\nno-poll\n\
+         user=\ngroup=\npid-file=\nlog-facility=-\nlocal=/{}/\n",
+        zone.name.trim_end_matches('.')
+    );
+    for record in zone.addresses()? {
+        // A name of a wildcard is none of a host.
+        if !record.name.starts_with('*') {
+            writeln!(text, "host-record={},{},{}", record.name, record.address, record.ttl)
+                .map_err(|e| e.to_string())?;
+        }
+    }
+    Ok(text)
+}

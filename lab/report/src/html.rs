@@ -1,0 +1,204 @@
+//! The report: one HTML page that works offline and without scripts.
+
+use std::fmt::Write;
+
+use lab::compare::tables;
+use lab_search::End;
+
+use crate::Result;
+use crate::bundle::{Body, Bundle, SearchRecord};
+use crate::charts::{self, Data};
+use crate::study::Study;
+use crate::svg::{escape, short};
+use crate::sweep::Sweep;
+
+pub(crate) const STYLE: &str = include_str!("report.css");
+const OPEN: &str = "<script type=\"application/json\" id=\"bundle\">";
+const CLOSE: &str = "</script>";
+
+/// The page of a bundle.
+pub fn report(bundle: &Bundle) -> String {
+    let title = escape(&bundle.header.title);
+    let mut page = format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n<title>{title}</title>\n\
+         <style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n"
+    );
+    write_header(&mut page, bundle);
+    match &bundle.body {
+        Body::Compare(comparison) => {
+            let text = tables(comparison).unwrap_or_else(|why| why);
+            section(&mut page, "Results", &format!("{}\n", pre(&text)));
+        }
+        Body::Search(search) => write_search(&mut page, search, bundle),
+        Body::Sweep(sweep) => write_sweep(&mut page, sweep, bundle),
+        Body::Study(study) => write_study(&mut page, study, bundle),
+    }
+    if !bundle.runs.is_empty() {
+        section(&mut page, "Latency", &charts::latency(&bundle.runs));
+        section(&mut page, "Interrupts", &charts::interrupts(bundle));
+        section(&mut page, "Packets", &charts::packets(&bundle.runs));
+        section(&mut page, "Verdicts", &charts::verdicts(&bundle.runs));
+    }
+    write_machine(&mut page, bundle);
+    // `<` never ends the element early.
+    let data = bundle.to_text().trim_end().replace('<', "\\u003c");
+    let _ = write!(page, "</main>\n{OPEN}{data}{CLOSE}\n</body>\n</html>\n");
+    page
+}
+
+/// The bundle inside a report.
+///
+/// # Errors
+/// There is none, or it was changed.
+pub fn bundle_of(page: &str) -> Result<Bundle> {
+    let inside = page.split_once(OPEN).and_then(|(_, rest)| rest.split_once(CLOSE));
+    let (data, _) = inside.ok_or("the report holds no bundle: it is cut off, or no report")?;
+    let text = data.replace("\\u003c", "<") + "\n";
+    Bundle::parse(&text).map_err(|why| format!("the report's data: {why}"))
+}
+
+fn section(page: &mut String, title: &str, body: &str) {
+    let id = title.to_lowercase().replace(' ', "-");
+    let _ = write!(
+        page,
+        "<section aria-labelledby=\"{id}\">\n<h2 id=\"{id}\">{}</h2>\n{body}</section>\n",
+        escape(title)
+    );
+}
+
+/// Preformatted text that can be scrolled by keyboard.
+fn pre(text: &str) -> String {
+    format!(
+        "<pre tabindex=\"0\" role=\"region\" aria-label=\"Table of results\">{}</pre>",
+        escape(text)
+    )
+}
+
+fn list(items: &[String]) -> String {
+    let items: String = items.iter().map(|item| format!("<li>{}</li>", escape(item))).collect();
+    format!("<ul>{items}</ul>\n")
+}
+
+fn write_header(page: &mut String, bundle: &Bundle) {
+    let header = &bundle.header;
+    let commands: Vec<String> = header.commands.iter().map(|words| words.join(" ")).collect();
+    let _ = writeln!(
+        page,
+        "<p>{}, {} runs, seed {}. Written by <code>dunlin-lab report</code>; <code>dunlin-lab \
+         verify</code> recomputes every number.</p>",
+        escape(&header.date),
+        bundle.runs.len(),
+        header.seed
+    );
+    for command in commands {
+        let _ = writeln!(page, "<p><code>{}</code></p>", escape(&command));
+    }
+    page.push_str(&list(&header.data));
+    if !header.remarks.is_empty() {
+        section(page, "Limits of these results", &list(&header.remarks));
+    }
+    if !header.changes.is_empty() {
+        let text =
+            "<p>The machine changed during the measurement, so these results are unreliable:</p>\n";
+        section(page, "Changes", &format!("{text}{}", list(&header.changes)));
+    }
+}
+
+fn write_search(page: &mut String, search: &SearchRecord, bundle: &Bundle) {
+    let mut data = Data::new(
+        "Result of each goal",
+        &[
+            "goal",
+            "lower bound, queries/s",
+            "upper bound, queries/s",
+            "width",
+            "throughput, answers/s",
+            "end",
+        ],
+    );
+    for result in &search.results {
+        let number = |value: Option<f64>| value.map_or("none".into(), |v| format!("{v:.0}"));
+        let end = match result.end {
+            End::Width => "both bounds found",
+            End::BelowLowest => "not reached at the lowest load",
+            End::AboveHighest => "reached at the highest load",
+            End::Generator => "limited by the generator",
+            End::Time => "out of time",
+        };
+        data.row([
+            result.goal.clone(),
+            number(result.lower.map(|bound| bound.load)),
+            number(result.upper.map(|bound| bound.load)),
+            result.width().map_or("none".into(), |width| format!("{:.2} %", width * 100.0)),
+            number(result.conditional_throughput),
+            end.into(),
+        ]);
+    }
+    section(page, "Results", &data.table());
+    section(page, "Rate against load", &charts::load_curve(search, &bundle.runs));
+}
+
+fn write_sweep(page: &mut String, sweep: &Sweep, bundle: &Bundle) {
+    let mut body = String::new();
+    if let Some(point) = sweep.best() {
+        let rate = point.rate.map_or(0.0, |rate| rate.median);
+        let interval = point.rate.and_then(|rate| rate.interval);
+        let interval = interval.map_or("no interval: fewer than six runs".into(), |interval| {
+            format!("95 % interval {} to {}", short(interval.low), short(interval.high))
+        });
+        let _ = writeln!(
+            body,
+            "<p>Best: {}: {} answers a second ({interval}).</p>",
+            escape(&charts::settings(&point.settings)),
+            short(rate)
+        );
+    }
+    body.push_str(&charts::sweep_boxes(sweep, &bundle.runs));
+    section(page, "Results", &body);
+    section(page, "Answers per core", &charts::scaling(sweep));
+    section(page, "Settings", &charts::settings_map(sweep));
+    section(page, "Points", &charts::points(sweep));
+}
+
+fn write_study(page: &mut String, study: &Study, bundle: &Bundle) {
+    let mut findings = Data::new("Findings of the original", &["finding", "here", "because"]);
+    for finding in &study.findings {
+        let outcome = finding.outcome.words().to_owned();
+        findings.row([finding.claim.clone(), outcome, finding.because.clone()]);
+    }
+    section(page, "Findings", &findings.table());
+    let mut original = Data::new("The original", &["item", "as published"]);
+    charts::flatten("", &study.original, &mut |name, value| {
+        original.row([name.to_owned(), value.to_owned()]);
+    });
+    section(page, "Published figures", &original.table());
+    for (number, step) in study.steps.iter().enumerate() {
+        let title = format!("Step {}: {}", number + 1, step.title);
+        let mut body = format!("<p>The original: {}</p>\n", escape(&step.original));
+        match step.skipped.is_empty() {
+            false => {
+                let _ = writeln!(body, "<p>Not run: {}</p>", escape(&step.skipped));
+            }
+            true => {
+                body.push_str(&charts::step_boxes(number, step, &bundle.runs));
+                if step.key == "pairs" || step.key == "each-core" {
+                    body.push_str(&charts::topology(number, step, &bundle.header.manifest.cpu));
+                }
+            }
+        }
+        section(page, &title, &body);
+    }
+}
+
+fn write_machine(page: &mut String, bundle: &Bundle) {
+    let mut body = list(&bundle.header.machine);
+    let mut data = Data::new("Manifest", &["item", "value"]);
+    let manifest = serde_json::to_value(&bundle.header.manifest).unwrap_or_default();
+    charts::flatten("", &manifest, &mut |name, value| {
+        data.row([name.to_owned(), value.to_owned()]);
+    });
+    let _ = write!(body, "<details>\n<summary>Manifest</summary>\n{}</details>\n", data.table());
+    section(page, "Machine", &body);
+}

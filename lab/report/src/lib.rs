@@ -1,0 +1,19 @@
+//! Bundles of measurements: their format, verification, and reports.
+#![forbid(unsafe_code)]
+
+pub mod bundle;
+mod charts;
+pub mod history;
+mod html;
+pub mod limits;
+pub mod study;
+mod svg;
+pub mod sweep;
+pub mod usl;
+pub mod verify;
+
+pub use bundle::{Body, Bundle, Header, SearchRecord, SearchTrial};
+pub use html::{bundle_of, report};
+
+/// An error: the attempt, its object, the reason, and what to do.
+pub type Result<T, E = String> = std::result::Result<T, E>;

@@ -1,0 +1,279 @@
+//! One run: questions go to the subject and to each peer, and what differs without a reason is
+//! kept.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use crate::Result;
+use crate::client::{self, Patience, Replies};
+use crate::compare::{Difference, Said, compare, faults_of_cut};
+use crate::limits::{BATCH, EXAMPLES_MAX, KINDS_MAX, RECORD_CHARS_MAX, RECORDS_MAX};
+use crate::questions::Question;
+use crate::reasons::Reason;
+use crate::reply::Reply;
+use crate::server::{Server, Software};
+use crate::world::World;
+
+/// How the packets travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// One datagram each.
+    Udp,
+    /// One stream for all.
+    Tcp,
+}
+
+/// A packet to send, and the question it asks or was made from.
+#[derive(Clone, Debug)]
+pub struct Probe {
+    /// The question.
+    pub question: Question,
+    /// What is sent.
+    pub packet: Vec<u8>,
+    /// What was done to the packet, if anything.
+    pub oddity: Option<&'static str>,
+}
+
+impl From<Question> for Probe {
+    fn from(question: Question) -> Self {
+        Self { packet: question.to_wire(), question, oddity: None }
+    }
+}
+
+/// What a run found.
+#[derive(Debug, Default)]
+pub struct Findings {
+    /// Questions asked.
+    pub questions: usize,
+    /// Questions in which all servers agreed in everything.
+    pub agreed: usize,
+    /// How many of them some server truncated, and were asked over TCP too.
+    pub truncated: usize,
+    /// How often each reason was needed.
+    pub reasons: BTreeMap<String, usize>,
+    /// Kinds of differences without a reason: how many, and examples.
+    pub unexplained: BTreeMap<String, (usize, Vec<String>)>,
+}
+
+/// What the subject said to a probe, and what each peer did.
+type AllSaid = (Said, Vec<(Software, Said)>);
+
+/// Tells what is wrong with a truncated reply, where the whole one shows it.
+fn fault(cut: &mut Said, whole: &Said, room: usize) {
+    match (cut, whole) {
+        (Some(cut), Some(whole)) if cut.tc => {
+            let faults = faults_of_cut(cut, whole, room);
+            cut.faults.extend(faults);
+        }
+        (Some(cut), None) if cut.tc => cut.faults.push("cut, and not answered over TCP".into()),
+        _ => {}
+    }
+}
+
+/// The servers of one world.
+#[derive(Debug)]
+pub struct Arena<'a> {
+    /// What they all serve.
+    pub world: &'a World,
+    /// Whose answers are judged.
+    pub subject: Server,
+    /// Who they are compared with.
+    pub peers: Vec<Server>,
+}
+
+impl Arena<'_> {
+    /// Asks all servers all `probes` and adds what differs to `findings`. What some server
+    /// truncates is asked of all over TCP too: a truncated reply is held against the whole one.
+    pub fn ask(
+        &self,
+        probes: &[Probe],
+        transport: Transport,
+        patience: Patience,
+        reasons: &[Reason],
+        findings: &mut Findings,
+    ) -> Result<()> {
+        for probes in probes.chunks(BATCH) {
+            let probes: Vec<_> = probes.iter().collect();
+            let mut all = self.hear(&probes, transport, patience)?;
+            if transport == Transport::Udp {
+                let is_cut = |said: &Said| said.as_ref().is_some_and(|reply| reply.tc);
+                let is_cut = |all: &AllSaid| is_cut(&all.0) || all.1.iter().any(|p| is_cut(&p.1));
+                let cut: Vec<_> = (0..all.len()).filter(|at| is_cut(&all[*at])).collect();
+                let again: Vec<_> = cut.iter().map(|at| probes[*at]).collect();
+                let whole = self.hear(&again, Transport::Tcp, patience)?;
+                for (at, (ours, peers)) in cut.into_iter().zip(&whole) {
+                    findings.truncated += 1;
+                    fault(&mut all[at].0, ours, probes[at].question.room());
+                    self.judge(probes[at], Transport::Tcp, ours, peers, reasons, findings);
+                }
+            }
+            for (probe, (ours, peers)) in probes.into_iter().zip(&all) {
+                self.judge(probe, transport, ours, peers, reasons, findings);
+            }
+        }
+        Ok(())
+    }
+
+    /// What all servers say to each of `probes`.
+    fn hear(
+        &self,
+        probes: &[&Probe],
+        transport: Transport,
+        patience: Patience,
+    ) -> Result<Vec<AllSaid>> {
+        let packets: Vec<_> = probes.iter().map(|probe| probe.packet.clone()).collect();
+        let mut replies = self.collect(&packets, transport, patience)?;
+        let all = probes.iter().enumerate().map(|(index, probe)| {
+            let mut said = replies.iter_mut().map(|(software, replies)| {
+                (*software, replies[index].take().map(|bytes| Reply::read(&bytes)))
+            });
+            let (_, mut ours) = said.next().expect("the subject is the first");
+            let room = probe.question.room();
+            match &mut ours {
+                Some(reply) if transport == Transport::Udp && reply.length > room => {
+                    reply.faults.push(format!("larger than the client's {room} bytes"));
+                }
+                _ => {}
+            }
+            (ours, said.collect())
+        });
+        Ok(all.collect())
+    }
+
+    fn collect(
+        &self,
+        packets: &[Vec<u8>],
+        transport: Transport,
+        patience: Patience,
+    ) -> Result<Vec<(Software, Replies)>> {
+        std::thread::scope(|scope| {
+            let servers = [&self.subject].into_iter().chain(&self.peers);
+            let running: Vec<_> = servers
+                .map(|server| {
+                    let ask = move || match transport {
+                        Transport::Udp => client::ask_udp(server.address, packets, patience),
+                        Transport::Tcp => Ok(client::ask_tcp(server.address, packets, patience)),
+                    };
+                    (server.software, scope.spawn(ask))
+                })
+                .collect();
+            let join = |(software, thread): (_, std::thread::ScopedJoinHandle<'_, _>)| {
+                let replies: Result<Replies> = thread.join().map_err(|_| "a client panicked")?;
+                Ok((software, replies?))
+            };
+            running.into_iter().map(join).collect()
+        })
+    }
+
+    fn judge(
+        &self,
+        probe: &Probe,
+        transport: Transport,
+        ours: &Said,
+        peers: &[(Software, Said)],
+        reasons: &[Reason],
+        findings: &mut Findings,
+    ) {
+        let question = &probe.question;
+        findings.questions += 1;
+        let mut differences = compare(self.world, question, ours, peers);
+        findings.agreed += differences.is_empty() as usize;
+        for difference in &mut differences {
+            if transport == Transport::Tcp {
+                difference.tags.insert("tcp");
+            }
+            let covering = reasons.iter().find(|reason| reason.covers(probe, difference));
+            if let Some(reason) = covering {
+                *findings.reasons.entry(reason.id.clone()).or_default() += 1;
+                continue;
+            }
+            let kind = match probe.oddity {
+                Some(oddity) => format!("{oddity}: {difference}"),
+                None => difference.to_string(),
+            };
+            let (count, examples) = findings.unexplained.entry(kind).or_default();
+            *count += 1;
+            if examples.len() < EXAMPLES_MAX {
+                examples.push(self.example(probe, difference, ours, peers));
+            }
+        }
+    }
+
+    /// The question as `dig` is asked it, the subject's reply and one peer's.
+    fn example(
+        &self,
+        probe: &Probe,
+        difference: &Difference,
+        ours: &Said,
+        peers: &[(Software, Said)],
+    ) -> String {
+        let tags: Vec<_> = difference.tags.iter().copied().collect();
+        let mut text = format!("dig {} ({})\n", probe.question, tags.join(" "));
+        if let Some(oddity) = probe.oddity {
+            let bytes: String = probe.packet.iter().map(|byte| format!("{byte:02x}")).collect();
+            writeln!(text, "  sent with {oddity}: {bytes}").unwrap();
+        }
+        let nothing = None;
+        show(&mut text, self.subject.software, ours, &nothing);
+        let mut alike = Vec::new();
+        for (software, said) in peers {
+            if compare(self.world, &probe.question, ours, &[(*software, said.clone())]).is_empty() {
+                alike.push(software.name());
+            } else {
+                show(&mut text, *software, said, ours);
+            }
+        }
+        if !alike.is_empty() {
+            writeln!(text, "  alike: {}", alike.join(", ")).unwrap();
+        }
+        text
+    }
+}
+
+/// What a server said, as far as it differs from what `base` said.
+fn show(text: &mut String, software: Software, said: &Said, base: &Said) {
+    let name = software.name();
+    let Some(reply) = said else {
+        writeln!(text, "  {name}: no reply").unwrap();
+        return;
+    };
+    let nobody = Reply::default();
+    let base = base.as_ref().unwrap_or(&nobody);
+    let Reply { rcode, aa, tc, flags, length, faults, .. } = reply;
+    write!(text, "  {name}: rcode {rcode} aa {aa} tc {tc} flags {flags:#06x}").unwrap();
+    let edns = reply.opt.as_ref().map_or("no EDNS".into(), |opt| format!("{opt:?}"));
+    writeln!(text, ", {length} bytes, {edns} {}", faults.join("; ")).unwrap();
+    let sections = [
+        ("answer", &reply.answer, &base.answer),
+        ("authority", &reply.authority, &base.authority),
+        ("additional", &reply.additional, &base.additional),
+    ];
+    for (section, records, base) in sections {
+        let more = records.difference(base).map(|record| ('+', record));
+        let less = base.difference(records).map(|record| ('-', record));
+        for (sign, record) in more.chain(less).take(RECORDS_MAX) {
+            let record: String = record.to_string().chars().take(RECORD_CHARS_MAX).collect();
+            writeln!(text, "    {sign} {section} {record}").unwrap();
+        }
+    }
+}
+
+impl Findings {
+    /// The whole report, most frequent kinds first.
+    pub fn report(&self) -> String {
+        let Self { questions, agreed, truncated, .. } = self;
+        let mut text = format!("{questions} questions, all agreed on {agreed}; ");
+        writeln!(text, "{truncated} were truncated and asked again over TCP").unwrap();
+        for (id, count) in &self.reasons {
+            writeln!(text, "  {count:7}  {id}").unwrap();
+        }
+        let mut kinds: Vec<_> = self.unexplained.iter().collect();
+        kinds.sort_by_key(|(_, (count, _))| std::cmp::Reverse(*count));
+        writeln!(text, "{} kinds of differences without a reason", kinds.len()).unwrap();
+        for (kind, (count, examples)) in kinds.iter().take(KINDS_MAX) {
+            writeln!(text, "\n{count} x {kind}").unwrap();
+            examples.iter().for_each(|example| text.push_str(example));
+        }
+        text
+    }
+}

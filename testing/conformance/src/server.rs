@@ -1,0 +1,403 @@
+//! Servers: started on a free port of the loopback network, stopped when dropped.
+
+use std::fmt::Write;
+use std::fs::OpenOptions;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use lab_host::counters::{self, Socket};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::Result;
+use crate::client;
+use crate::limits::{LOG_LINES_MAX, START_TIMEOUT, STOP_TIMEOUT, TAKE_OVER_TIMEOUT};
+use crate::names::Name;
+use crate::ports::free_address;
+use crate::zone::Zone;
+
+/// Which program answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Software {
+    /// This project's own.
+    Dunlin,
+    /// Knot DNS (Debian: `knot`).
+    Knot,
+    /// NLnet Labs' NSD (Debian: `nsd`).
+    Nsd,
+    /// ISC BIND (Debian: `bind9`).
+    Bind,
+}
+
+impl Software {
+    /// Its name in reports and in `reasons.toml`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Dunlin => "dunlin",
+            Self::Knot => "knot",
+            Self::Nsd => "nsd",
+            Self::Bind => "bind",
+        }
+    }
+
+    /// The software called `name`.
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Dunlin, Self::Knot, Self::Nsd, Self::Bind].into_iter().find(|s| s.name() == name)
+    }
+
+    /// Its binary, or what to do to have one.
+    pub fn binary(self) -> Result<PathBuf> {
+        let (file, package) = match self {
+            Self::Dunlin => return dunlin(),
+            Self::Knot => ("knotd", "knot"),
+            Self::Nsd => ("nsd", "nsd"),
+            Self::Bind => ("named", "bind9"),
+        };
+        find_binary(file, package)
+    }
+}
+
+/// A program's binary, or what to do to have one.
+pub fn find_binary(file: &str, package: &str) -> Result<PathBuf> {
+    let path = std::env::var("PATH").unwrap_or_default();
+    path.split(':')
+        .chain(["/usr/sbin", "/usr/local/sbin"])
+        .map(|directory| Path::new(directory).join(file))
+        .find(|path| path.is_file())
+        .ok_or_else(|| format!("no {file} here (Debian: apt install {package})"))
+}
+
+/// `DUNLIN_BIN`, or what cargo builds now, in the profile of the test.
+fn dunlin() -> Result<PathBuf> {
+    if let Some(path) = std::env::var_os("DUNLIN_BIN") {
+        return Ok(path.into());
+    }
+    let test = std::env::current_exe().map_err(|e| e.to_string())?;
+    let profile = test.ancestors().nth(2).ok_or("a test lies in target/PROFILE/deps")?;
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--quiet", "--package", "dunlin"]);
+    if profile.ends_with("release") {
+        cargo.arg("--release");
+    }
+    // What cargo tells this test of its package would have it build again what asks for that.
+    let own = |key: &str| key.starts_with("CARGO_PKG_") || key.starts_with("CARGO_MANIFEST_");
+    for key in std::env::vars_os().filter_map(|(key, _)| key.into_string().ok()) {
+        if own(&key) {
+            cargo.env_remove(key);
+        }
+    }
+    let built = cargo.status().map_err(|e| format!("cargo: {e}"))?;
+    if built.success() { Ok(profile.join("dunlin")) } else { Err("dunlin does not build".into()) }
+}
+
+/// What to start, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Launch<'a> {
+    /// Which program.
+    pub software: Software,
+    /// What it serves.
+    pub zones: &'a [Zone],
+    /// Where it answers; nothing: on a free port of 127.0.0.1.
+    pub address: Option<SocketAddrV4>,
+    /// Lines for Dunlin's `[server]`.
+    pub keys: &'a str,
+    /// Further sections of Dunlin's config, but for `[admin]`.
+    pub sections: &'a str,
+    /// A command that runs it, such as `ip netns exec NAME`, which becomes the server itself.
+    pub within: &'a [&'a str],
+}
+
+impl<'a> Launch<'a> {
+    /// `software` on `zones`, all else at its default.
+    pub fn new(software: Software, zones: &'a [Zone]) -> Self {
+        Self { software, zones, address: None, keys: "", sections: "", within: &[] }
+    }
+
+    fn config(&self, address: SocketAddrV4, directory: &Path) -> String {
+        match self.software {
+            Software::Dunlin => config_dunlin(self, address, directory),
+            Software::Knot => config_knot(self.zones, address, directory),
+            Software::Nsd => config_nsd(self.zones, address, directory),
+            Software::Bind => config_bind(self.zones, address, directory),
+        }
+    }
+
+    /// The command that serves `config`, which writes to `log`.
+    fn command(&self, config: &Path, log: &Path) -> Result<Command> {
+        let binary = self.software.binary()?;
+        let mut command = match self.within {
+            [] => Command::new(binary),
+            [first, others @ ..] => {
+                let mut command = Command::new(first);
+                command.args(others).arg(binary);
+                command
+            }
+        };
+        match self.software {
+            Software::Dunlin => command.args(["serve", "-c"]).arg(config),
+            Software::Knot => command.arg("-c").arg(config),
+            Software::Nsd => command.args(["-d", "-c"]).arg(config),
+            Software::Bind => command.args(["-g", "-n", "1", "-c"]).arg(config),
+        };
+        let output = OpenOptions::new().create(true).append(true).open(log);
+        let output = output.map_err(|e| format!("{}: {e}", log.display()))?;
+        let again = output.try_clone().map_err(|e| e.to_string())?;
+        command.stdin(Stdio::null()).stdout(output).stderr(again);
+        Ok(command)
+    }
+
+    /// Starts it and waits until it answers with authority for each zone.
+    pub fn start(self, directory: &Path) -> Result<Server> {
+        let software = self.software;
+        let directory = directory.join(software.name());
+        std::fs::create_dir_all(&directory).map_err(|e| format!("{}: {e}", directory.display()))?;
+        // BIND binds only to addresses which an interface has.
+        let address = self.address.unwrap_or_else(|| free_address(Ipv4Addr::LOCALHOST));
+        let (config, log) = (directory.join("config"), directory.join("log"));
+        let text = self.config(address, &directory);
+        std::fs::write(&config, text).map_err(|e| format!("{}: {e}", config.display()))?;
+        let mut command = self.command(&config, &log)?;
+        let child = command.current_dir(&directory).spawn();
+        let child = child.map_err(|e| format!("{}: {e}", software.name()))?;
+        let mut server = Server { software, address, config, child, log };
+        server.wait_for(self.zones.iter().map(|zone| &zone.name))?;
+        Ok(server)
+    }
+}
+
+/// A running server.
+#[derive(Debug)]
+pub struct Server {
+    /// Which program.
+    pub software: Software,
+    /// Where it answers, over UDP and TCP.
+    pub address: SocketAddrV4,
+    /// The config it was started with.
+    pub config: PathBuf,
+    child: Child,
+    log: PathBuf,
+}
+
+impl Server {
+    /// Starts `software` on `zones` and waits until it answers with authority for each of them.
+    pub fn start(software: Software, zones: &[Zone], directory: &Path) -> Result<Self> {
+        Launch::new(software, zones).start(directory)
+    }
+
+    /// Writes the config anew, in one step, as `launch` says.
+    pub fn rewrite_config(&self, launch: &Launch<'_>) -> Result<()> {
+        let new = self.config.with_extension("new");
+        let directory = self.config.parent().ok_or("a config lies in a directory")?;
+        let text = launch.config(self.address, directory);
+        let written = std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, &self.config));
+        written.map_err(|e| format!("{}: {e}", self.config.display()))
+    }
+
+    /// Starts a successor, as `launch` says, that takes sockets and connections over, and waits
+    /// until the predecessor has ended, which it must with success.
+    pub fn hot_restart(&mut self, launch: &Launch<'_>) -> Result<()> {
+        self.rewrite_config(launch)?;
+        let mut command = launch.command(&self.config, &self.log)?;
+        let child = command.arg("--hot-restart").spawn().map_err(|e| e.to_string())?;
+        let mut predecessor = std::mem::replace(&mut self.child, child);
+        let deadline = Instant::now() + TAKE_OVER_TIMEOUT;
+        let failure = loop {
+            match predecessor.try_wait().map_err(|e| e.to_string())? {
+                Some(status) if status.success() => return Ok(()),
+                Some(status) => break format!("the predecessor ended with {status}"),
+                None if Instant::now() > deadline => {
+                    let _ = predecessor.kill();
+                    let _ = predecessor.wait();
+                    break format!("the predecessor lives on after {TAKE_OVER_TIMEOUT:?}");
+                }
+                None => std::thread::sleep(Duration::from_millis(5)),
+            }
+        };
+        Err(format!("{failure}; the log ends:\n{}", self.log_end()))
+    }
+
+    /// Starts a successor, as `launch` says, and kills it `after` so many UDP sockets have been
+    /// bound to the server's address.
+    pub fn kill_successor(
+        &self,
+        launch: &Launch<'_>,
+        sockets: usize,
+        after: Duration,
+    ) -> Result<()> {
+        self.rewrite_config(launch)?;
+        let mut command = launch.command(&self.config, &self.log)?;
+        let mut child = command.arg("--hot-restart").spawn().map_err(|e| e.to_string())?;
+        let deadline = Instant::now() + TAKE_OVER_TIMEOUT;
+        let bound = loop {
+            let bound = udp_sockets(self.address.port());
+            if bound >= sockets || Instant::now() >= deadline {
+                break bound;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        };
+        std::thread::sleep(after);
+        // What has ended by itself, which would be wrong, is told by what follows.
+        let _ = child.kill();
+        child.wait().map_err(|e| e.to_string())?;
+        if bound != sockets {
+            return Err(format!("{bound} UDP sockets, not {sockets}:\n{}", self.log_end()));
+        }
+        Ok(())
+    }
+
+    /// What Dunlin tells of itself over its admin socket.
+    pub fn status(&self) -> Result<serde_json::Value> {
+        let directory = self.config.parent().ok_or("a config lies in a directory")?;
+        let mut command = Command::new(self.software.binary()?);
+        command.args(["status", "-o", "json", "--socket"]).arg(admin_socket(directory));
+        // That something is behind is told by the exit status, and is no failure here.
+        let output = command.output().map_err(|e| format!("dunlin status: {e}"))?;
+        serde_json::from_slice(&output.stdout)
+            .map_err(|e| format!("dunlin status: {e}: {}", String::from_utf8_lossy(&output.stderr)))
+    }
+
+    /// The process's id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Fails when the process has ended.
+    pub fn check_alive(&mut self) -> Result<()> {
+        match self.child.try_wait().map_err(|e| e.to_string())? {
+            None => Ok(()),
+            Some(status) => Err(format!("it ended with {status}:\n{}", self.log_end())),
+        }
+    }
+
+    /// The last lines of the log.
+    pub fn log_end(&self) -> String {
+        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<_> = log.lines().collect();
+        lines[lines.len().saturating_sub(LOG_LINES_MAX)..].join("\n")
+    }
+
+    /// Asks the process to read its config and its zones again.
+    pub fn reload(&self) -> Result<()> {
+        kill_process(self.pid(), Signal::HUP).map_err(|e| e.to_string())
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    fn wait_for<'a>(&mut self, zones: impl Iterator<Item = &'a Name>) -> Result<()> {
+        let deadline = Instant::now() + START_TIMEOUT;
+        for zone in zones {
+            while !client::is_authority(self.address, zone) {
+                let ended = self.child.try_wait().map_err(|e| e.to_string())?;
+                if ended.is_some() || Instant::now() > deadline {
+                    let (name, log) = (self.software.name(), self.log_end());
+                    return Err(format!("{name} does not serve {zone} ({ended:?}):\n{log}"));
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let deadline = Instant::now() + STOP_TIMEOUT;
+        let asked = kill_process(self.pid(), Signal::TERM);
+        while asked.is_ok() && Instant::now() < deadline {
+            if matches!(self.child.try_wait(), Ok(Some(_))) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        // A process that has ended meanwhile is no failure: there is nothing left to stop.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// How many UDP sockets of this host are bound to a port, over IPv4.
+fn udp_sockets(port: u16) -> usize {
+    let is_there = |socket: &Socket| !socket.is_ipv6 && socket.port == port;
+    counters::sockets().into_iter().filter(is_there).count()
+}
+
+/// Where a Dunlin in `directory` is asked and told.
+fn admin_socket(directory: &Path) -> PathBuf {
+    directory.join("admin.sock")
+}
+
+fn config_dunlin(launch: &Launch<'_>, address: SocketAddrV4, directory: &Path) -> String {
+    let Launch { keys, sections, .. } = launch;
+    let socket = admin_socket(directory);
+    let mut text = format!(
+        "[server]\nlisten = [\"{address}\"]\nlocal_zones = false\ndata_dir = {directory:?}\n\
+         drain = \"0s\"\n{keys}\n[admin]\nsocket = {socket:?}\n{sections}\n"
+    );
+    for Zone { name, file, .. } in launch.zones {
+        let name = name.fmt_with_dot();
+        writeln!(text, "[[zone]]\nname = \"{name}\"\nfile = {file:?}").unwrap();
+    }
+    text
+}
+
+fn config_knot(zones: &[Zone], address: SocketAddrV4, directory: &Path) -> String {
+    let (ip, port) = (address.ip(), address.port());
+    let mut text = format!(
+        "server:\n  rundir: {directory:?}\n  listen: {ip}@{port}\n  udp-workers: 1\n  \
+         tcp-workers: 1\n  background-workers: 1\n  udp-max-payload: 1232\n  version: \"\"\n  \
+         identity: \"\"\n  nsid: \"here\"\nlog:\n  - target: stderr\n    any: warning\n\
+         database:\n  storage: {directory:?}\n\
+         template:\n  - id: default\n    storage: {directory:?}\n    journal-content: none\n    \
+         zonefile-sync: -1\n    semantic-checks: off\nzone:\n"
+    );
+    for Zone { name, file, .. } in zones {
+        writeln!(text, "  - domain: {name}.\n    file: {file:?}").unwrap();
+    }
+    text.replace("domain: ..", "domain: .")
+}
+
+fn config_nsd(zones: &[Zone], address: SocketAddrV4, directory: &Path) -> String {
+    let (ip, port) = (address.ip(), address.port());
+    let mut text = format!(
+        "server:\n  ip-address: {ip}@{port}\n  server-count: 1\n  username: \"\"\n  \
+         chroot: \"\"\n  zonesdir: {directory:?}\n  database: \"\"\n  pidfile: \"\"\n  \
+         zonelistfile: \"{0}/zone.list\"\n  xfrdfile: \"{0}/xfrd.state\"\n  \
+         xfrdir: {directory:?}\n  cookie-secret-file: \"{0}/cookie\"\n  \
+         answer-cookie: yes\n  nsid: \"ascii_here\"\n  hide-version: yes\n  \
+         ipv4-edns-size: 1232\n  rrl-ratelimit: 0\n  minimal-responses: yes\n  tcp-count: 64\n\
+         remote-control:\n  control-enable: no\n",
+        directory.display()
+    );
+    for Zone { name, file, .. } in zones {
+        let name = name.fmt_with_dot();
+        writeln!(text, "zone:\n  name: \"{name}\"\n  zonefile: {file:?}").unwrap();
+    }
+    text
+}
+
+fn config_bind(zones: &[Zone], address: SocketAddrV4, directory: &Path) -> String {
+    let (ip, port) = (address.ip(), address.port());
+    let mut text = format!(
+        "options {{\n  directory {directory:?};\n  listen-on port {port} {{ {ip}; }};\n  \
+         listen-on-v6 {{ none; }};\n  pid-file none;\n  lock-file none;\n  \
+         session-keyfile none;\n  managed-keys-directory {directory:?};\n  recursion no;\n  \
+         dnssec-validation no;\n  empty-zones-enable no;\n  notify no;\n  \
+         allow-query {{ any; }};\n  \
+         check-names primary ignore;\n  check-integrity no;\n  check-sibling no;\n  \
+         check-mx ignore;\n  check-srv-cname ignore;\n  check-mx-cname ignore;\n  \
+         minimal-responses no-auth;\n  edns-udp-size 1232;\n  max-udp-size 1232;\n  \
+         zero-no-soa-ttl no;\n  max-records-per-type 0;\n  \
+         max-types-per-name 0;\n  version none;\n  hostname none;\n  server-id \"here\";\n  \
+         querylog no;\n}};\ncontrols {{ }};\n\
+         logging {{ category default {{ default_stderr; }}; \
+         category query-errors {{ null; }}; }};\n"
+    );
+    for Zone { name, file, .. } in zones {
+        let name = name.fmt_with_dot();
+        writeln!(text, "zone \"{name}\" {{ type primary; file {file:?}; }};").unwrap();
+    }
+    text
+}

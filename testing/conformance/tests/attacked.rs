@@ -1,0 +1,130 @@
+//! A client that asks for names which no server answers: others get their answers all the same.
+//!
+//! The server that is asked is this test's own: it answers all names but those, and says nothing
+//! of those or answers them too late.
+#![allow(missing_docs, reason = "a test has no callers")]
+
+use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{scope, sleep};
+use std::time::{Duration, Instant};
+
+use conformance::scene::Scene;
+use conformance::server::{Launch, Server, Software};
+use conformance::steady::{Outcome, ask, wait_for};
+
+const TRUTH: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+/// Who asks in vain, and how many names a second.
+const ATTACKER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 66);
+const RATE: u32 = 400;
+/// How long the server takes for the names it answers too late.
+const LATE: Duration = Duration::from_millis(1_300);
+/// Bytes of an OPT record without options, which ends each query.
+const OPT_LEN: usize = 11;
+
+/// A query without OPT made its answer.
+fn answer(query: &[u8]) -> Vec<u8> {
+    let mut message = query[..query.len() - OPT_LEN].to_vec();
+    (message[2], message[3]) = (message[2] | 0x80, 0x80);
+    (message[7], message[11]) = (1, 0);
+    message.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4]);
+    message.extend(TRUTH.octets());
+    message
+}
+
+/// Serves until it is over: `void…` is never answered, `late…` too late.
+fn serve(socket: &UdpSocket, over: &AtomicBool) {
+    let mut late = Vec::new();
+    let mut buf = [0; 4096];
+    while !over.load(Ordering::Relaxed) {
+        late.retain(|(at, message, from): &(Instant, Vec<u8>, _)| {
+            let is_due = *at <= Instant::now();
+            if is_due {
+                socket.send_to(message, from).unwrap();
+            }
+            !is_due
+        });
+        let Ok((len, from)) = socket.recv_from(&mut buf) else { continue };
+        let label = buf[13..17].to_ascii_lowercase();
+        match &label[..] {
+            b"void" => {}
+            b"late" => late.push((Instant::now() + LATE, answer(&buf[..len]), from)),
+            _ => drop(socket.send_to(&answer(&buf[..len]), from).unwrap()),
+        }
+    }
+}
+
+/// Asks for names in vain until it is over, each once.
+fn attack(server: SocketAddrV4, what: &str, over: &AtomicBool) {
+    let socket = UdpSocket::bind((ATTACKER, 0)).unwrap();
+    socket.connect(server).unwrap();
+    let begun = Instant::now();
+    for number in 0_u32.. {
+        let due = begun + Duration::from_secs(1) * number / RATE;
+        sleep(due.saturating_duration_since(Instant::now()));
+        if over.load(Ordering::Relaxed) {
+            return;
+        }
+        let label = format!("{what}-{number}");
+        let mut query = vec![0, 7, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, label.len() as u8];
+        query.extend(label.bytes());
+        query.extend(b"\x07example\x00\x00\x01\x00\x01");
+        // Replies find nobody; that is told now and then.
+        let _ = socket.send(&query);
+    }
+}
+
+fn names(what: &str, count: u32) -> Vec<String> {
+    (0..count).map(|number| format!("{what}-{number}.example")).collect()
+}
+
+fn failed(dunlin: &Server, what: &str, count: u32, rate: u32) -> Vec<Outcome> {
+    let outcomes = ask(dunlin.address, &names(what, count), rate).unwrap();
+    outcomes.into_iter().filter(|outcome| !outcome.is_right(&[TRUTH])).collect()
+}
+
+#[test]
+#[ignore = "slow: statistical, under load"]
+fn client_that_asks_in_vain_costs_others_nothing() {
+    let scene = Scene::new("attacked").unwrap();
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    socket.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
+    let sections = format!("[forward]\n\".\" = [\"{}\"]\n", socket.local_addr().unwrap());
+    let launch = Launch::new(Software::Dunlin, &[]);
+    let launch = Launch { sections: &sections, keys: "workers = 2", ..launch };
+    let mut dunlin = launch.start(&scene.path).unwrap();
+    let over = AtomicBool::new(false);
+    scope(|threads| {
+        threads.spawn(|| serve(&socket, &over));
+        // Threads end whatever is found out.
+        let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            wait_for(&mut dunlin, "ready.example").unwrap();
+            for what in ["void", "late"] {
+                check(&dunlin, what);
+            }
+        }));
+        over.store(true, Ordering::Relaxed);
+        found.unwrap_or_else(|why| std::panic::resume_unwind(why));
+    });
+}
+
+/// What others lose while names of this kind are asked for, at any rate and after any pause.
+fn check(dunlin: &Server, what: &str) {
+    let over = AtomicBool::new(false);
+    scope(|threads| {
+        threads.spawn(|| attack(dunlin.address, what, &over));
+        let mut lost = Vec::new();
+        for (round, (count, rate)) in
+            [(3, 1), (60, 20), (100, 10_000), (438, 438)].into_iter().enumerate()
+        {
+            sleep(Duration::from_secs(3));
+            let failed = failed(dunlin, &format!("other-{what}-{round}"), count, rate);
+            println!("{what}: {} of {count} at {rate} a second", failed.len());
+            if failed.len() as u32 * 100 > count {
+                lost.push((count, rate, failed));
+            }
+        }
+        over.store(true, Ordering::Relaxed);
+        assert!(lost.is_empty(), "{what}: {lost:?}");
+    });
+}

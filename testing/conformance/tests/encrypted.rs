@@ -1,0 +1,302 @@
+//! Unbound, asked by Dunlin over TLS: what it says comes through, few connections carry it, its
+//! death and return lose nothing where another one is left, and one whose certificate is wrong is
+//! told nothing.
+#![allow(missing_docs, reason = "a test has no callers")]
+
+use std::collections::BTreeSet;
+use std::fs::OpenOptions;
+use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use conformance::client::{Patience, ask_tcp, ask_udp};
+use conformance::limits::{PATIENCE_LONG, START_TIMEOUT};
+use conformance::names::{Name, name};
+use conformance::ports::free_address;
+use conformance::questions::{Maker, Question};
+use conformance::reply::Reply;
+use conformance::scene::{Scene, all_present, number, present};
+use conformance::server::{Launch, Server, Software};
+use conformance::world::World;
+use domain::base::iana::{Class, Rtype};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+
+/// RD.
+const FLAGS: u16 = 0x0100;
+const SERVFAIL: u16 = 2;
+const NAME: &str = "dns.example";
+
+/// Who signs, and the files it left.
+struct Authority {
+    issuer: CertifiedIssuer<'static, KeyPair>,
+    directory: PathBuf,
+}
+
+impl Authority {
+    fn new(directory: &Path) -> Self {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+        std::fs::create_dir_all(directory).unwrap();
+        std::fs::write(directory.join("ca.pem"), issuer.pem()).unwrap();
+        let key = KeyPair::generate().unwrap();
+        let certificate = CertificateParams::new(vec![NAME.to_owned()]).unwrap();
+        let certificate = certificate.signed_by(&key, &issuer).unwrap();
+        std::fs::write(directory.join("server.pem"), certificate.pem()).unwrap();
+        std::fs::write(directory.join("server.key"), key.serialize_pem()).unwrap();
+        Self { issuer, directory: directory.to_owned() }
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+}
+
+/// An Unbound that asks a server for everything, and is asked by TLS and without.
+struct Unbound {
+    plain: SocketAddrV4,
+    tls: SocketAddrV4,
+    binary: PathBuf,
+    directory: PathBuf,
+    child: Child,
+}
+
+impl Unbound {
+    fn start(binary: &Path, directory: &Path, authority: &Authority, whom: SocketAddrV4) -> Self {
+        std::fs::create_dir_all(directory).unwrap();
+        let [plain, tls] = [(); 2].map(|()| free_address(Ipv4Addr::LOCALHOST));
+        let text = format!(
+            "server:\n directory: {directory:?}\n chroot: \"\"\n username: \"\"\n pidfile: \"\"\n \
+             interface: {}@{}\n interface: {}@{}\n tls-port: {}\n tls-service-key: {:?}\n \
+             tls-service-pem: {:?}\n do-not-query-localhost: no\n module-config: \"iterator\"\n \
+             use-syslog: no\n num-threads: 1\n incoming-num-tcp: 100\n qname-minimisation: no\n \
+             local-zone: \"test.\" nodefault\n\
+             remote-control:\n control-enable: no\n\
+             forward-zone:\n name: \".\"\n forward-addr: {}@{}\n",
+            plain.ip(),
+            plain.port(),
+            tls.ip(),
+            tls.port(),
+            tls.port(),
+            authority.file("server.key"),
+            authority.file("server.pem"),
+            whom.ip(),
+            whom.port(),
+        );
+        std::fs::write(directory.join("config"), text).unwrap();
+        let (binary, directory) = (binary.to_owned(), directory.to_owned());
+        let child = spawn(&binary, &directory);
+        let server = Self { plain, tls, binary, directory, child };
+        server.wait();
+        server
+    }
+
+    fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    fn restart(&mut self) {
+        self.child = spawn(&self.binary, &self.directory);
+        self.wait();
+    }
+
+    fn wait(&self) {
+        let log = self.directory.join("log");
+        wait_for(self.tls, || std::fs::read_to_string(&log).unwrap_or_default());
+    }
+
+    /// As Dunlin's config names it.
+    fn named(&self) -> String {
+        format!("tls://{}#{NAME}", self.tls)
+    }
+}
+
+impl Drop for Unbound {
+    fn drop(&mut self) {
+        // It has ended already, at worst.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn spawn(binary: &Path, directory: &Path) -> Child {
+    let log = OpenOptions::new().create(true).append(true).open(directory.join("log")).unwrap();
+    Command::new(binary)
+        .args(["-d", "-p", "-c"])
+        .arg(directory.join("config"))
+        .stdin(Stdio::null())
+        .stdout(log.try_clone().unwrap())
+        .stderr(log)
+        .spawn()
+        .unwrap()
+}
+
+/// A Dunlin that asks these, and believes an authority.
+fn dunlin(scene: &Scene, servers: &[&Unbound], authority: &Authority) -> Server {
+    let servers: Vec<_> = servers.iter().map(|server| format!("{:?}", server.named())).collect();
+    let sections = format!(
+        "[forward]\n\".\" = [{}]\n[upstream]\nca = {:?}\n",
+        servers.join(", "),
+        authority.file("ca.pem")
+    );
+    let keys = "workers = 1";
+    let launch = Launch { sections: &sections, keys, ..Launch::new(Software::Dunlin, &[]) };
+    let dunlin = launch.start(&scene.path).unwrap();
+    wait_for(dunlin.address, || dunlin.log_end());
+    dunlin
+}
+
+/// Waits until somebody listens there.
+fn wait_for(address: SocketAddrV4, log: impl Fn() -> String) {
+    let until = Instant::now() + START_TIMEOUT;
+    while TcpStream::connect(address).is_err() {
+        assert!(Instant::now() < until, "it does not start: {}", log());
+        sleep(Duration::from_millis(20));
+    }
+}
+
+fn read(replies: Vec<Option<Vec<u8>>>) -> Vec<Option<Reply>> {
+    replies.into_iter().map(|reply| reply.map(|bytes| Reply::read(&bytes))).collect()
+}
+
+/// A question as stub resolvers ask it, if there is one about this. Types that mean more than
+/// themselves are answered by Unbound as it likes.
+fn plain(question: Question) -> Option<Question> {
+    let is_plain = question.class == Class::IN
+        && !matches!(question.qtype.to_int(), 0 | 41 | 46 | 128..=255)
+        && question.edns.as_ref().is_none_or(|edns| edns.version == 0);
+    is_plain.then_some(Question { flags: FLAGS, edns: None, ..question })
+}
+
+/// What each of all connections of a server carried, and how many there were.
+fn upstream(dunlin: &Server, nth: usize, key: &str) -> serde_json::Value {
+    dunlin.status().unwrap()["upstreams"][nth][key].clone()
+}
+
+#[test]
+fn what_comes_over_tls_is_what_the_other_server_says() {
+    if !all_present(&[Software::Knot]) {
+        return;
+    }
+    let Some(binary) = present("unbound", "unbound") else { return };
+    let scene = Scene::new("encrypted").unwrap();
+    let seed = number("DUNLIN_SEED", 1);
+    let world = World::main(&scene.path, seed).unwrap();
+    let knot = Server::start(Software::Knot, &world.zones, &scene.path).unwrap();
+    let authority = Authority::new(&scene.path.join("authority"));
+    let unbound = Unbound::start(&binary, &scene.path.join("unbound"), &authority, knot.address);
+    let dunlin = dunlin(&scene, &[&unbound], &authority);
+    let mut maker = Maker::new(&world, seed);
+    let questions: Vec<Question> =
+        std::iter::repeat_with(|| maker.question()).filter_map(plain).take(1_000).collect();
+    let packets: Vec<Vec<u8>> = questions.iter().map(Question::to_wire).collect();
+    let theirs = read(ask_tcp(unbound.plain, &packets, PATIENCE_LONG));
+    let ours = read(ask_tcp(dunlin.address, &packets, PATIENCE_LONG));
+    let wrong: Vec<String> = questions
+        .iter()
+        .zip(ours.iter().zip(&theirs))
+        .filter(|(question, (ours, theirs))| {
+            let (ours, theirs) = (ours.as_ref(), theirs.as_ref());
+            match theirs.is_some_and(|theirs| theirs.is_referral(question.qtype)) {
+                // It is no answer to who asked for one.
+                true => ours.is_none_or(|ours| ours.rcode != SERVFAIL),
+                false => said(ours) != said(theirs),
+            }
+        })
+        .map(|(question, both)| format!("{question}: {both:?}"))
+        .collect();
+    let some = wrong[..3.min(wrong.len())].join("\n");
+    assert!(wrong.is_empty(), "{} of {} differ:\n{some}", wrong.len(), questions.len());
+    let answered = theirs.iter().flatten().filter(|reply| reply.rcode != SERVFAIL).count();
+    assert!(answered > 900, "{answered} of them say something");
+
+    // Over UDP too. Streams leave what they do not know to the worker, so one connection can do.
+    let ours = read(ask_udp(dunlin.address, &packets, PATIENCE_LONG).unwrap());
+    assert!(ours.iter().all(Option::is_some));
+    let opened = upstream(&dunlin, 0, "connections_opened").as_u64().unwrap();
+    assert!((1..=8).contains(&opened), "{opened} connections for {} questions", 2 * packets.len());
+    assert_eq!(upstream(&dunlin, 0, "fault"), serde_json::Value::Null);
+}
+
+type Records<'r> = BTreeSet<(Name, Rtype, &'r [u8])>;
+
+/// Code and records without their TTLs, which count down.
+fn said(reply: Option<&Reply>) -> Option<(u16, Records<'_>)> {
+    let reply = reply?;
+    let records = reply.answer.iter();
+    let records =
+        records.map(|record| (record.owner.clone(), record.rtype, &record.data[..])).collect();
+    Some((reply.rcode, records))
+}
+
+/// So many questions for names that nobody asked for before.
+fn questions(count: usize, first: &str) -> Vec<Vec<u8>> {
+    let question = |n| {
+        let name = name(&format!("{first}-{n}.served"));
+        Question { flags: FLAGS, ..Question::new(name, Rtype::A) }.to_wire()
+    };
+    (0..count).map(question).collect()
+}
+
+#[test]
+fn one_of_two_may_be_killed_and_come_back() {
+    if !all_present(&[Software::Knot]) {
+        return;
+    }
+    let Some(binary) = present("unbound", "unbound") else { return };
+    let scene = Scene::new("encrypted-killed").unwrap();
+    let world = World::root(&scene.path, 1).unwrap();
+    let knot = Server::start(Software::Knot, &world.zones, &scene.path).unwrap();
+    let authority = Authority::new(&scene.path.join("authority"));
+    let mut first = Unbound::start(&binary, &scene.path.join("first"), &authority, knot.address);
+    let second = Unbound::start(&binary, &scene.path.join("second"), &authority, knot.address);
+    let dunlin = dunlin(&scene, &[&first, &second], &authority);
+    let patience = Patience { timeout: Duration::from_secs(4), tries: 1 };
+    for round in 0..60 {
+        match round {
+            20 => first.kill(),
+            40 => first.restart(),
+            _ => {}
+        }
+        let packets = questions(30, &format!("killed-{round}"));
+        for reply in read(ask_udp(dunlin.address, &packets, patience).unwrap()) {
+            let reply = reply.unwrap_or_else(|| panic!("round {round}: no answer"));
+            assert_ne!(reply.rcode, SERVFAIL, "round {round}: {}", dunlin.log_end());
+        }
+        sleep(Duration::from_millis(30));
+    }
+    for nth in [0, 1] {
+        assert!(upstream(&dunlin, nth, "answered").as_u64().unwrap() > 0);
+    }
+}
+
+#[test]
+fn who_is_not_believed_is_named_once_and_asked_nothing() {
+    if !all_present(&[Software::Knot]) {
+        return;
+    }
+    let Some(binary) = present("unbound", "unbound") else { return };
+    let scene = Scene::new("encrypted-unbelieved").unwrap();
+    let world = World::root(&scene.path, 1).unwrap();
+    let knot = Server::start(Software::Knot, &world.zones, &scene.path).unwrap();
+    let authority = Authority::new(&scene.path.join("authority"));
+    let other = Authority::new(&scene.path.join("other"));
+    assert_ne!(authority.issuer.pem(), other.issuer.pem());
+    let unbound = Unbound::start(&binary, &scene.path.join("unbound"), &authority, knot.address);
+    let dunlin = dunlin(&scene, &[&unbound], &other);
+    let packets = questions(50, "n");
+    for reply in read(ask_tcp(dunlin.address, &packets, PATIENCE_LONG)) {
+        assert_eq!(reply.map(|reply| reply.rcode), Some(SERVFAIL));
+    }
+    let fault = upstream(&dunlin, 0, "fault");
+    assert!(fault.as_str().is_some_and(|fault| fault.contains("signed by nobody")), "{fault}");
+    assert_eq!(upstream(&dunlin, 0, "server"), unbound.named(), "as it was written");
+    assert_eq!(upstream(&dunlin, 0, "answered"), 0);
+    // The server looks every second.
+    sleep(Duration::from_millis(2_500));
+    let log = dunlin.log_end();
+    assert_eq!(log.matches("signed by nobody").count(), 1, "{log}");
+}

@@ -1,0 +1,193 @@
+//! Config reloads and hot restarts under load: no query lost, none answered wrongly, no connection
+//! cut while a query was under way on it.
+//!
+//! `DUNLIN_RELOADS` and `DUNLIN_HOT_RESTARTS` set how many there are.
+#![allow(missing_docs, reason = "a test has no callers")]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use conformance::Result;
+use conformance::client::is_authority;
+use conformance::limits::RELOAD_TIMEOUT;
+use conformance::load::{self, Load, Manner, Seen};
+use conformance::names::{Name, name};
+use conformance::scene::{Scene, all_present, number};
+use conformance::server::{Launch, Server, Software};
+use conformance::zone::{Signing, Zone};
+
+/// Sixteen clients with a turn each two milliseconds.
+const CLIENTS: [Manner; 16] = [
+    Manner::Datagrams,
+    Manner::Datagrams,
+    Manner::Datagrams,
+    Manner::Datagrams,
+    Manner::Bursts,
+    Manner::Bursts,
+    Manner::Stream,
+    Manner::Stream,
+    Manner::Stream,
+    Manner::Halves,
+    Manner::Halves,
+    Manner::Pieces,
+    Manner::Large,
+    Manner::Churn,
+    Manner::Churn,
+    Manner::Churn,
+];
+const INTERVAL: Duration = Duration::from_millis(2);
+/// Names of a zone that takes some tenths of a second to load.
+const SLOW: u32 = 60_000;
+/// Between two events, so that the load meets both states.
+const REST: Duration = Duration::from_millis(50);
+
+#[test]
+fn no_query_is_lost_while_configs_are_reloaded() {
+    let subject = std::env::var("DUNLIN_SUBJECT").unwrap_or("dunlin".into());
+    let subject = Software::named(&subject).expect("DUNLIN_SUBJECT names a server");
+    if !all_present(&[subject]) {
+        return;
+    }
+    let reloads = number("DUNLIN_RELOADS", 100);
+    let scene = Scene::new("config-reload").unwrap();
+    let zone = load::zone(&scene.path).unwrap();
+    let zones = [zone.clone()];
+    let server = Launch::new(subject, &zones).start(&scene.path).unwrap();
+    let load = Load { server: server.address, clients: &CLIENTS, interval: INTERVAL };
+    let (seen, result) =
+        load.run(|| (1..=reloads).try_for_each(|generation| reload(&server, &zone, generation)));
+    judge(&format!("{reloads} config reloads"), reloads, &seen, result);
+    if subject == Software::Dunlin {
+        let config = &server.status().unwrap()["config"];
+        assert_eq!(config["reloads"], reloads, "{config}");
+        assert_eq!(config["reloads_refused"], 0, "{config}");
+    }
+}
+
+/// A config with a new zone, without the one from two configs ago, and with other values of all
+/// that may change.
+fn reload(server: &Server, zone: &Zone, generation: u64) -> Result<()> {
+    let named = |generation: u64| name(&format!("generation-{generation}.test"));
+    let extra = |generation: u64| Zone { name: named(generation), ..zone.clone() };
+    let zones = [zone.clone(), extra(generation), extra(generation - 1)];
+    let launch = Launch {
+        keys: &keys(generation),
+        sections: &sections(generation),
+        ..Launch::new(server.software, &zones)
+    };
+    server.rewrite_config(&launch)?;
+    server.reload()?;
+    let deadline = Instant::now() + RELOAD_TIMEOUT;
+    let gone = generation.checked_sub(2).map(named);
+    let is_served = |zone: &Name| is_authority(server.address, zone);
+    while !is_served(&named(generation)) || gone.as_ref().is_some_and(is_served) {
+        if Instant::now() > deadline {
+            return Err(format!(
+                "config {generation} is not live after {RELOAD_TIMEOUT:?}:\n{}",
+                server.log_end()
+            ));
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    std::thread::sleep(REST);
+    Ok(())
+}
+
+/// Lines for `[server]`. Another number of workers waits for a restart, which is told.
+fn keys(generation: u64) -> String {
+    let workers = 1 + generation % 3;
+    let udp_size = 1232 + generation % 2;
+    format!(
+        "workers = {workers}\nversion = \"{generation}\"\nnsid = \"{generation}\"\n\
+         udp_size_max = {udp_size}\n"
+    )
+}
+
+/// Sections whose values come and go, each after a period of its own. None keeps the load out.
+fn sections(generation: u64) -> String {
+    let every = |period: u64| generation.is_multiple_of(period);
+    let rate = if every(2) { 1_000_000 } else { 0 };
+    let responses = if every(3) { 1_000_000 } else { 0 };
+    let query = if every(5) { "127.0.0.0/8" } else { "any" };
+    let level = ["info", "debug", "warn"][generation as usize % 3];
+    let sample = if every(4) { 100 } else { 0 };
+    format!(
+        "[limits.rate]\nper_second = {rate}\n[limits.responses]\nper_second = {responses}\n\
+         [acl]\nquery = [\"{query}\"]\n[server.cookies]\nenabled = {}\n\
+         [log]\nlevel = \"{level}\"\n[log.queries]\nsample = {sample}\nfile = \"queries.log\"\n",
+        every(7)
+    )
+}
+
+#[test]
+fn no_query_is_lost_during_hot_restarts() {
+    let hot_restarts = number("DUNLIN_HOT_RESTARTS", 20);
+    let scene = Scene::new("take-over").unwrap();
+    let zones = [load::zone(&scene.path).unwrap()];
+    let successor = |generation: u64| {
+        // More, fewer, as many: sockets are new, several to a worker, or stay.
+        let workers = [2, 3, 1, 4, 4, 1][generation as usize % 6];
+        let threads = 1 + generation % 2;
+        let keys = format!("workers = {workers}\n");
+        let sections = format!("[streams]\nidle = \"60s\"\nthreads = {threads}\n");
+        (keys, sections)
+    };
+    let (keys, sections) = successor(0);
+    let launch =
+        Launch { keys: &keys, sections: &sections, ..Launch::new(Software::Dunlin, &zones) };
+    let mut server = launch.start(&scene.path).unwrap();
+    let load = Load { server: server.address, clients: &CLIENTS, interval: INTERVAL };
+    let (seen, result) = load.run(|| {
+        for generation in 1..=hot_restarts {
+            let (keys, sections) = successor(generation);
+            server.hot_restart(&Launch { keys: &keys, sections: &sections, ..launch })?;
+            std::thread::sleep(REST);
+            server.check_alive()?;
+        }
+        Ok(())
+    });
+    judge(&format!("{hot_restarts} hot restarts"), hot_restarts, &seen, result);
+}
+
+/// Successors with more workers, which bind sockets beside those they are offered, and then die
+/// over their zones.
+#[test]
+fn no_query_is_lost_to_successors_that_never_serve() {
+    let attempts = number("DUNLIN_HOT_RESTARTS", 20) / 2;
+    let scene = Scene::new("never-serves").unwrap();
+    let zone = load::zone(&scene.path).unwrap();
+    let slow = slow_zone(&scene.path).unwrap();
+    let zones = [zone.clone()];
+    let launch = Launch { keys: "workers = 1", ..Launch::new(Software::Dunlin, &zones) };
+    let mut server = launch.start(&scene.path).unwrap();
+    let zones = [zone, slow];
+    let successor = Launch { keys: "workers = 4", zones: &zones, ..launch };
+    let load = Load { server: server.address, clients: &CLIENTS, interval: INTERVAL };
+    let (seen, result) = load.run(|| {
+        for _ in 0..attempts {
+            server.kill_successor(&successor, 4, REST)?;
+            std::thread::sleep(REST);
+            server.check_alive()?;
+        }
+        Ok(())
+    });
+    judge(&format!("{attempts} successors that died"), attempts, &seen, result);
+}
+
+/// A zone that takes so long to load that what happens meanwhile can be seen.
+fn slow_zone(directory: &Path) -> Result<Zone> {
+    let file = directory.join("slow.zone");
+    let head = "$TTL 60\n@ SOA ns hostmaster 1 3600 600 86400 60\n@ NS ns\nns A 192.0.2.1\n";
+    let text = format!("{head}$GENERATE 1-{SLOW} a$ A 192.0.2.1\n");
+    std::fs::write(&file, text).map_err(|e| format!("{}: {e}", file.display()))?;
+    Ok(Zone { name: name("slow.test"), file, signing: Signing::Unsigned, nodes: BTreeMap::new() })
+}
+
+fn judge(what: &str, events: u64, seen: &Seen, result: Result<()>) {
+    println!("{what}: {}", seen.summary());
+    assert!(seen.is_flawless(), "{what}: {}", seen.report());
+    assert_eq!(result, Ok(()), "{what}");
+    let asked = seen.asked.load(std::sync::atomic::Ordering::Relaxed);
+    assert!(asked > 50 * events, "too few questions to show anything: {asked}");
+}

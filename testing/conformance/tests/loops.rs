@@ -1,0 +1,96 @@
+//! Servers that ask each other: the operator is told, questions that go round end at once, and none
+//! goes round often.
+#![allow(missing_docs, reason = "a test has no callers")]
+
+use std::net::Ipv4Addr;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use conformance::client::{Patience, ask_udp};
+use conformance::ports::free_address;
+use conformance::reply::Reply;
+use conformance::scene::Scene;
+use conformance::server::{Launch, Server, Software};
+
+const SERVFAIL: u16 = 2;
+const QUESTIONS: usize = 20;
+/// The first marks may be sent before the others listen. The next ones are when who does not answer
+/// is tried again, which is half a minute later at most.
+const TOLD_WITHIN: Duration = Duration::from_secs(90);
+/// What goes round is given up after four seconds.
+const PATIENCE: Patience = Patience { timeout: Duration::from_secs(5), tries: 3 };
+
+/// So many servers, each of which asks the next one for everything.
+fn ring(scene: &Scene, count: usize) -> Vec<Server> {
+    let ip = |nth: usize| Ipv4Addr::new(127, 0, 0, 10 + nth as u8);
+    let addresses: Vec<_> = (0..count).map(|nth| free_address(ip(nth))).collect();
+    (0..count)
+        .map(|nth| {
+            let sections = format!("[forward]\n\".\" = [\"{}\"]\n", addresses[(nth + 1) % count]);
+            let keys = "workers = 2";
+            let launch = Launch::new(Software::Dunlin, &[]);
+            let address = Some(addresses[nth]);
+            let launch = Launch { sections: &sections, keys, address, ..launch };
+            launch.start(&scene.path.join(nth.to_string())).unwrap()
+        })
+        .collect()
+}
+
+fn question(name: &str) -> Vec<u8> {
+    let mut bytes = vec![0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, name.len() as u8];
+    bytes.extend(name.bytes());
+    bytes.extend(*b"\x07example\x00\x00\x01\x00\x01");
+    bytes
+}
+
+fn ask(server: &Server, name: &str) -> u16 {
+    let replies = ask_udp(server.address, &[question(name)], PATIENCE).unwrap();
+    Reply::read(replies[0].as_ref().expect("an answer")).rcode
+}
+
+fn fault(server: &Server) -> Option<String> {
+    server.status().unwrap()["upstreams"][0]["fault"].as_str().map(str::to_owned)
+}
+
+fn sent(servers: &[Server]) -> u64 {
+    servers.iter().map(|s| s.status().unwrap()["upstreams"][0]["sent"].as_u64().unwrap()).sum()
+}
+
+fn check(count: usize) {
+    let scene = Scene::new(&format!("loops-{count}")).unwrap();
+    let servers = ring(&scene, count);
+    let since = Instant::now();
+    let is_told = |server: &Server| fault(server).is_some_and(|what| what.contains("loop"));
+    while !servers.iter().all(is_told) {
+        assert!(
+            since.elapsed() < TOLD_WITHIN,
+            "{:?}",
+            servers.iter().map(fault).collect::<Vec<_>>()
+        );
+        sleep(Duration::from_millis(100));
+        // What is asked goes round, and so nobody answers; that has the next marks sent.
+        for server in &servers {
+            ask(server, &format!("before-{}", since.elapsed().as_millis()));
+        }
+    }
+    let (before, since) = (sent(&servers), Instant::now());
+    for nth in 0..QUESTIONS {
+        assert_eq!(ask(&servers[nth % count], &format!("after-{nth}")), SERVFAIL);
+    }
+    let took = since.elapsed() / QUESTIONS as u32;
+    assert!(took < Duration::from_millis(500), "{took:?} each");
+    // Round once on each of its threads, three times if datagrams get lost.
+    let most = QUESTIONS * count * 3 * 3;
+    let sent = sent(&servers) - before;
+    assert!(sent <= most as u64, "{sent} questions between them");
+}
+
+#[test]
+fn two_that_ask_each_other_say_so_and_give_up_at_once() {
+    check(2);
+}
+
+#[test]
+fn three_that_ask_each_other_say_so_and_give_up_at_once() {
+    check(3);
+}

@@ -1,0 +1,6 @@
+//! What tests of several crates share.
+
+pub mod counting;
+pub mod ports;
+pub mod skip;
+pub mod spaces;

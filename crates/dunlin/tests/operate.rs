@@ -156,7 +156,10 @@ fn a_reload_in_the_middle_of_a_hot_restart_is_refused() {
     let output = ask(&served, "reload");
     assert_eq!(output.status.code(), Some(1));
     let told = text(&output);
-    assert!(told.contains("a successor is taking over") && told.contains("again"), "{told}");
+    assert!(
+        told.contains("a hot restart is in progress") && told.contains("reload after"),
+        "{told}"
+    );
     served.signal(Signal::HUP);
     for _ in ["by command", "by signal"] {
         served.expect_line("not reloaded", "a successor");

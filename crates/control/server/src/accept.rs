@@ -1,4 +1,4 @@
-//! Accepts a held zone: serves what its file says after all.
+//! Accepts a held zone: serves the content of its file.
 use crate::server::Server;
 use admin::AcceptedZone;
 use command_line::count;
@@ -7,13 +7,14 @@ use zone_manager::hold::{HeldZone, NotHeld};
 use zone_manager::status::ZoneStatus;
 
 impl Server {
-    /// Serves what is held of a zone, or of all zones, and waits until their files are read again.
+    /// Serves the held content of one zone or of all zones, and waits until their files are read
+    /// again.
     ///
     /// # Errors
-    /// There is no such zone, it is not held, or nothing may change now.
+    /// There is no such zone, it is not held, or the server is starting or ending.
     pub async fn accept(&self, zone: Option<String>) -> Result<Vec<AcceptedZone>, String> {
         let _turn = self.reloading.lock().await;
-        if let Some(why) = self.objection() {
+        if let Some(why) = self.reload_refusal() {
             return Err(why);
         }
         let names = match zone {
@@ -49,7 +50,7 @@ impl Server {
     }
 }
 
-/// What became of a zone whose hold was accepted.
+/// The result for a zone whose hold was accepted.
 fn outcome(zone: String, held: HeldZone, status: Option<ZoneStatus>) -> AcceptedZone {
     let status = status.unwrap_or_default();
     let waits = if let Some(held) = status.held {

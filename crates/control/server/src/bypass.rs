@@ -1,5 +1,5 @@
-//! An interface served past the kernel's network stack, beside the sockets: those get what passes,
-//! and everything where this cannot be had.
+//! An interface that AF_XDP serves, beside the sockets. Sockets receive the packets that AF_XDP
+//! passes, and all packets if AF_XDP is not possible.
 use crate::session::Session;
 use crate::threads::Threads;
 use config::{Config, PortKind, Queues, Xdp};
@@ -19,28 +19,28 @@ use zone_manager::status::{XdpQueueStatus, XdpStatus};
 /// A queue's port.
 pub type QueuePort = Udp<XdpQueue<XdpSocket>>;
 
-/// What serves the interface, as far as it is not in the workers' hands.
+/// The AF_XDP interface. While attached, the workers own the ports of its queues.
 #[derive(Debug, Default)]
 pub struct Bypass {
-    /// What it was opened by; nothing: no interface is configured.
+    /// The settings that it was opened with; `None`: no interface is configured.
     wanted: Option<Xdp>,
-    /// What niceness has to be told beside the workers, opened while it may be.
+    /// The scheduling session, opened while the process still has the privilege.
     session: Option<Session>,
-    attached: Option<Attached>,
-    /// Why it is not, or no longer.
+    attached: Option<AttachedInterface>,
+    /// Why the interface is not attached.
     failed: Option<String>,
 }
 
 #[derive(Debug)]
-struct Attached {
+struct AttachedInterface {
     interface: Interface,
     program: FilterProgram,
-    queues: Vec<Watched>,
+    queues: Vec<QueueWatch>,
 }
 
-/// One queue, seen from elsewhere.
+/// One queue, as the control plane observes it.
 #[derive(Debug)]
-struct Watched {
+struct QueueWatch {
     number: u32,
     is_zero_copy: bool,
     watch: SocketWatch,
@@ -48,15 +48,15 @@ struct Watched {
 }
 
 impl Bypass {
-    /// Attaches to the configured interface and opens its queues, if one is. Where that cannot be,
-    /// sockets serve alone, and this is logged and told by the status.
+    /// Attaches to the configured interface, if there is one, and opens its queues. On failure
+    /// sockets serve alone, and the log and the status give the reason.
     pub fn open(config: &Config, listen: Vec<SocketAddr>) -> (Self, Vec<QueuePort>) {
         if config.server.port != PortKind::Xdp {
             return (Self::default(), Vec::new());
         }
         let (wanted, session) = (Some(config.xdp.clone()), prepare_nice(config.xdp.nice));
         let mut bypass = Self { wanted, session, ..Self::default() };
-        match Attached::open(&config.xdp, listen) {
+        match AttachedInterface::open(&config.xdp, listen) {
             Ok((attached, ports)) => {
                 bypass.attached = Some(attached);
                 (bypass, ports)
@@ -73,14 +73,13 @@ impl Bypass {
     }
 
     fn fail(&mut self, error: &dyn std::fmt::Display) {
-        tracing::warn!("[xdp] {} is served by sockets alone: {error}", self.interface());
+        tracing::warn!("[xdp] only sockets serve {}: {error}", self.interface());
         self.end();
         self.failed = Some(error.to_string());
     }
 
-    /// Serves what a config says from now on, unless it does so already: an interface that is not
-    /// served, or was taken away and came again, is tried anew, and addresses that this host has
-    /// got since are answered at.
+    /// Applies the config, if it differs from what is attached. An interface that is not attached,
+    /// or that disappeared and came back, is tried again. New addresses of the host are added.
     pub fn change(&mut self, config: &Config, listen: Vec<SocketAddr>, threads: &Threads) {
         let wanted = (config.server.port == PortKind::Xdp).then_some(&config.xdp);
         if wanted.is_none() && self.wanted.is_none() {
@@ -91,7 +90,7 @@ impl Bypass {
         {
             if let Err(error) = attached.program.listen(&listen) {
                 let interface = self.interface();
-                tracing::warn!("[xdp] {interface} has the addresses that it had: {error}");
+                tracing::warn!("[xdp] {interface} keeps its addresses: {error}");
             }
             return;
         }
@@ -106,20 +105,20 @@ impl Bypass {
         self.begin(threads, queues);
     }
 
-    /// How many files it has open, at most.
+    /// Maximum number of open files.
     pub fn files(&self) -> usize {
         self.attached.as_ref().map_or(0, |attached| 16 + 2 * attached.queues.len())
     }
 
-    /// Lends the queues to the workers, then lets questions in.
+    /// Hands the queues to the workers, then lets the program redirect packets to them.
     pub fn begin(&mut self, threads: &Threads, ports: Vec<QueuePort>) {
         if self.attached.is_some()
             && let Err(error) = threads.serve_queues(ports)
         {
             self.fail(&error);
         }
-        let Some(Attached { program, queues, .. }) = &mut self.attached else { return };
-        let serve = |queue: &Watched| program.serve(queue.number, &queue.watch);
+        let Some(AttachedInterface { program, queues, .. }) = &mut self.attached else { return };
+        let serve = |queue: &QueueWatch| program.serve(queue.number, &queue.watch);
         if let Err(error) = queues.iter().try_for_each(serve) {
             return self.fail(&error);
         }
@@ -131,39 +130,42 @@ impl Bypass {
             joined,
             queues,
             zero_copy,
-            "served past the kernel"
+            "AF_XDP attached"
         );
         let nice = self.wanted.as_ref().map_or(0, |xdp| xdp.nice);
         if let Err(error) = self.set_nice(threads, nice) {
             tracing::warn!(
-                "[xdp] nice = {nice}: {error}; when more comes than is answered, the kernel \
-                 receives before workers answer: grant it by CAP_SYS_NICE, `ulimit -e` or \
-                 LimitNICE={nice} in the systemd unit, or set it to 0"
+                "[xdp] nice = {nice}: {error}; under overload the kernel receives packets before \
+                workers answer: grant CAP_SYS_NICE, `ulimit -e` or LimitNICE={nice} in the \
+                systemd unit, or set nice to 0"
             );
         }
     }
 
-    /// Has workers go before the kernel's threads, or no longer.
+    /// Sets the priority of workers over the kernel's threads.
     fn set_nice(&self, threads: &Threads, nice: i32) -> io::Result<()> {
         threads.set_nice(nice)?;
         self.session.as_ref().map_or(Ok(()), |session| session.set_nice(nice))
     }
 
-    /// Leaves all that comes from now on to the sockets. What the queues hold is still answered.
+    /// Detaches: from now on sockets receive all packets. Workers still answer what the queues
+    /// hold.
     pub fn end(&mut self) {
-        let Some(Attached { interface, program, .. }) = self.attached.take() else { return };
+        let Some(AttachedInterface { interface, program, .. }) = self.attached.take() else {
+            return;
+        };
         let name = interface.name;
-        tracing::info!(interface = name, "left to the sockets");
+        tracing::info!(interface = name, "AF_XDP detached");
         if let Err(error) = program.leave() {
             tracing::info!("[xdp] {name}: {error}");
         }
     }
 
-    /// What there is to tell; nothing: no interface is configured.
+    /// The status; `None`: no interface is configured.
     pub fn status(&self) -> Option<XdpStatus> {
         let interface = self.wanted.as_ref()?.interface.clone();
         let failed = self.failed.clone();
-        let Some(Attached { program, queues, .. }) = &self.attached else {
+        let Some(AttachedInterface { program, queues, .. }) = &self.attached else {
             return Some(XdpStatus { interface, failed, ..XdpStatus::default() });
         };
         Some(XdpStatus {
@@ -172,15 +174,15 @@ impl Bypass {
             mode: program.mode().name().to_owned(),
             joined: program.is_joined(),
             zero_copy: queues.iter().all(|queue| queue.is_zero_copy),
-            // A kernel that told once tells always.
+            // A kernel that could read the counters once always can.
             passed: passed(program.passed().unwrap_or_default()),
-            queues: queues.iter().map(Watched::status).collect(),
+            queues: queues.iter().map(QueueWatch::status).collect(),
         })
     }
 }
 
-/// Lets this process give its threads such a niceness later, where it may say so now; what has to
-/// be told beside them.
+/// Raises RLIMIT_NICE while the process may, so that its threads can get this niceness later.
+/// Returns the session whose niceness must be set with theirs.
 fn prepare_nice(nice: i32) -> Option<Session> {
     if nice == 0 {
         return None;
@@ -190,7 +192,7 @@ fn prepare_nice(nice: i32) -> Option<Session> {
     let wanted = (20 - nice) as u64;
     if limit.current.is_some_and(|current| current < wanted) {
         let maximum = limit.maximum.map(|maximum| maximum.max(wanted));
-        // Who may not is told when it is wanted.
+        // A failure is reported when the niceness is set.
         let _ = setrlimit(Resource::Nice, Rlimit { current: Some(wanted), maximum });
     }
     Session::own().unwrap_or_else(|error| {
@@ -199,7 +201,7 @@ fn prepare_nice(nice: i32) -> Option<Session> {
     })
 }
 
-impl Attached {
+impl AttachedInterface {
     fn open(xdp: &Xdp, listen: Vec<SocketAddr>) -> Result<(Self, Vec<QueuePort>), XdpError> {
         let interface = Interface::find(&xdp.interface).map_err(XdpError::Interface)?;
         let numbers = match &xdp.queues {
@@ -211,14 +213,15 @@ impl Attached {
             FilterProgram::attach(&interface, &FilterRules { listen, route_check, priority })?;
         let (mut queues, mut ports) = (Vec::new(), Vec::new());
         for number in numbers {
-            let (queue, watched) = open_queue(&interface, number).map_err(XdpError::Interface)?;
+            let (queue, watch_of_queue) =
+                open_queue(&interface, number).map_err(XdpError::Interface)?;
             ports.push(Udp::new(queue));
-            queues.push(watched);
+            queues.push(watch_of_queue);
         }
         Ok((Self { interface, program, queues }, ports))
     }
 
-    /// Whether the interface is still what it was, and the program there.
+    /// Whether the interface is the same one as before, and the program still attached.
     fn is_there(&self) -> bool {
         Interface::find(&self.interface.name).is_ok_and(|now| now == self.interface)
             && self.program.is_there()
@@ -228,14 +231,14 @@ impl Attached {
 fn open_queue(
     interface: &Interface,
     number: u32,
-) -> std::io::Result<(XdpQueue<XdpSocket>, Watched)> {
+) -> std::io::Result<(XdpQueue<XdpSocket>, QueueWatch)> {
     let mut queue = port_xdp::open(interface.index, number, interface.chunk(), interface.mtu)?;
     let (is_zero_copy, watch) = (queue.device().is_zero_copy(), queue.device().watch()?);
     let counts = Arc::clone(queue.counts());
-    Ok((queue, Watched { number, is_zero_copy, watch, counts }))
+    Ok((queue, QueueWatch { number, is_zero_copy, watch, counts }))
 }
 
-impl Watched {
+impl QueueWatch {
     fn status(&self) -> XdpQueueStatus {
         let losses = self.watch.losses().unwrap_or_default();
         let lost = [

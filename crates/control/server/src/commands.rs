@@ -1,8 +1,8 @@
-//! What the threads that answer are told over the admin socket: each by a ring of its own, and
-//! done when all have said so.
+//! Commands to workers and stream threads. Each thread has its own ring; a command is done when all
+//! threads have reported.
 use crate::forwarding;
 use crate::limits::{COMMAND_PAUSE, COMMAND_TIME_MAX};
-use crate::threads::Told;
+use crate::threads::ThreadCommander;
 use admin::{CachedAnswer, Command, CommandOutcome, FlushScope, ThreadCacheEntry, ThreadFlushed};
 use config::Forward;
 use tokio::sync::Mutex;
@@ -10,22 +10,22 @@ use tokio::time::{Instant, sleep};
 use upstream::{CommandPending, CommandReport};
 use wire::{NameBuf, Rcode, Rtype};
 
-/// Who tells them, one command after the other.
-pub struct Commands(Mutex<Vec<Told>>);
+/// The command senders of all threads; they run one command at a time.
+pub struct Commands(Mutex<Vec<ThreadCommander>>);
 
-/// A thread, and what it has done.
+/// A thread, and its report.
 type Reported = (String, CommandReport);
 
 impl Commands {
-    /// To these threads.
-    pub fn new(told: Vec<Told>) -> Self {
-        Self(Mutex::new(told))
+    /// Commands for these threads.
+    pub fn new(commanders: Vec<ThreadCommander>) -> Self {
+        Self(Mutex::new(commanders))
     }
 
-    /// Does what is asked for.
+    /// Runs a command on every thread.
     ///
     /// # Errors
-    /// Why that is not done, and what to do.
+    /// Why it is not done, and what to do.
     pub async fn command(
         &self,
         command: &Command,
@@ -46,13 +46,13 @@ impl Commands {
                     FlushScope::Subtree(text) => upstream::NameScope::Subtree(name(text)?),
                     FlushScope::All => upstream::NameScope::All,
                 };
-                let reported = self.tell(&[upstream::ResolverCommand::Flush(scope)]).await?;
+                let reported = self.send(&[upstream::ResolverCommand::Flush(scope)]).await?;
                 Ok(CommandOutcome::Flushed(reported.into_iter().map(flushed).collect()))
             }
             Command::Show { name: text, rtype } => {
                 let rtype = rtype.as_deref().map(read_type).transpose()?;
                 let reported =
-                    self.tell(&[upstream::ResolverCommand::Show(name(text)?, rtype)]).await?;
+                    self.send(&[upstream::ResolverCommand::Show(name(text)?, rtype)]).await?;
                 Ok(CommandOutcome::Shown(reported.into_iter().map(shown).collect()))
             }
             Command::Drain { server, drained } => {
@@ -60,7 +60,7 @@ impl Commands {
                 let drain =
                     |(number, _): &(u16, _)| upstream::ResolverCommand::Drain(*number, *drained);
                 let commands: Vec<_> = found.iter().map(drain).collect();
-                self.tell(&commands).await?;
+                self.send(&commands).await?;
                 let act = if *drained { "drained" } else { "restored" };
                 tracing::info!(server, "{act}");
                 Ok(CommandOutcome::Drained(found.into_iter().map(|(_, suffix)| suffix).collect()))
@@ -68,25 +68,25 @@ impl Commands {
         }
     }
 
-    /// Tells all threads this, one after the other, and waits until each has done it. What they
-    /// have done last.
-    async fn tell(&self, commands: &[upstream::ResolverCommand]) -> Result<Vec<Reported>, String> {
-        let mut told = self.0.lock().await;
+    /// Sends each command to all threads and waits until it is done. Returns the reports of the
+    /// last one.
+    async fn send(&self, commands: &[upstream::ResolverCommand]) -> Result<Vec<Reported>, String> {
+        let mut commanders = self.0.lock().await;
         let mut reported = Vec::new();
         for command in commands {
-            reported = tell_all(&mut told, command).await?;
+            reported = send_to_all(&mut commanders, command).await?;
         }
         Ok(reported)
     }
 }
 
-async fn tell_all(
-    told: &mut [Told],
+async fn send_to_all(
+    commanders: &mut [ThreadCommander],
     command: &upstream::ResolverCommand,
 ) -> Result<Vec<Reported>, String> {
-    // All are told, whoever is stuck: a flush has the same number for each.
+    // All threads get it, even if one is stuck: a flush has the same sequence number for each.
     let mut is_stuck = None;
-    for (thread, commander) in told.iter_mut() {
+    for (thread, commander) in commanders.iter_mut() {
         if commander.send(command) == Err(CommandPending) {
             is_stuck = is_stuck.or(Some(stuck(thread)));
         }
@@ -96,8 +96,8 @@ async fn tell_all(
     }
     let until = Instant::now() + COMMAND_TIME_MAX;
     let mut reported = Vec::new();
-    for (thread, commander) in told {
-        // Whether it has ended is to be known before it is known that it said nothing more.
+    for (thread, commander) in commanders {
+        // Checked before the report, which may arrive before the thread ends.
         let mut is_alone = commander.is_alone();
         let report = loop {
             if let Some(report) = commander.report() {
@@ -120,8 +120,8 @@ async fn tell_all(
 fn stuck(thread: &str) -> String {
     let seconds = COMMAND_TIME_MAX.as_secs();
     format!(
-        "{thread} did not do it within {seconds} s, others may have: it has too much to answer, or \
-         is stuck (`dunlin top` tells); ask again when it has less to do"
+        "{thread} did not finish within {seconds} s, other threads may have: it is overloaded or \
+        stuck (`dunlin top` shows which); try again under less load"
     )
 }
 
@@ -133,7 +133,7 @@ fn name(text: &str) -> Result<NameBuf, String> {
 
 fn read_type(text: &str) -> Result<Rtype, String> {
     text.parse().map_err(|()| {
-        format!("{text:?} is not a type; it is written such as AAAA, or TYPE65280 by its number")
+        format!("{text:?} is not a type; write a name such as AAAA, or a number such as TYPE65280")
     })
 }
 
@@ -142,17 +142,17 @@ fn flushed((thread, report): Reported) -> ThreadFlushed {
 }
 
 fn shown((thread, report): Reported) -> ThreadCacheEntry {
-    let answers = report.cached.iter().map(|kept| CachedAnswer {
-        rtype: kept.rtype.to_string(),
-        dnssec_ok: kept.dnssec_ok,
-        checking_disabled: kept.checking_disabled,
-        rcode: rcode(kept.rcode),
-        records: kept.answers,
-        is_unfinished: kept.is_unfinished,
-        age: kept.age_seconds,
-        ttl: kept.ttl_seconds,
-        uses: kept.uses,
-        octets: kept.bytes,
+    let answers = report.cached.iter().map(|entry| CachedAnswer {
+        rtype: entry.rtype.to_string(),
+        dnssec_ok: entry.dnssec_ok,
+        checking_disabled: entry.checking_disabled,
+        rcode: rcode(entry.rcode),
+        records: entry.answers,
+        is_unfinished: entry.is_unfinished,
+        age: entry.age_seconds,
+        ttl: entry.ttl_seconds,
+        uses: entry.uses,
+        octets: entry.bytes,
     });
     ThreadCacheEntry { thread, count: report.count, answers: answers.collect() }
 }
@@ -169,7 +169,7 @@ mod tests {
     use std::time::Duration;
     use upstream::{ResolverPlan, ServerMarks, UpstreamClient};
 
-    fn asker() -> UpstreamClient {
+    fn upstream_client() -> UpstreamClient {
         let lifetimes = TtlLimits { ttl_min: 0, ttl_max: 60, negative_ttl_max: 60 };
         let (groups, cache_len, stale_max, failure_ttl) = (Vec::new(), 1 << 16, 0, 5);
         let marks = ServerMarks::new(0);
@@ -182,29 +182,29 @@ mod tests {
             trust: None,
             marks,
         };
-        UpstreamClient::new(plan).expect("an asker")
+        UpstreamClient::new(plan).expect("a client")
     }
 
-    /// Whether one does what it was told.
-    fn does(asker: &mut UpstreamClient, (_, commander): &mut Told) -> bool {
+    /// Whether a thread runs its command.
+    fn does(client: &mut UpstreamClient, (_, commander): &mut ThreadCommander) -> bool {
         (0..1_000).any(|_| {
-            asker.poll_deferred(Duration::ZERO, &mut |_, _, _| {}).expect("an epoll");
+            client.poll_deferred(Duration::ZERO, &mut |_, _, _| {}).expect("an epoll");
             commander.report().is_some()
         })
     }
 
     #[tokio::test]
-    async fn who_is_stuck_is_named_and_the_others_are_told() {
+    async fn stuck_thread_is_named_and_the_others_get_the_command() {
         let flush = upstream::ResolverCommand::Flush(upstream::NameScope::All);
-        let mut askers = [asker(), asker()];
-        let [stuck, other] = askers.each_mut().map(|asker| asker.command().expect("a ring"));
-        let mut told = [("stuck".to_owned(), stuck), ("other".to_owned(), other)];
-        while told[0].1.send(&flush).is_ok() {
-            told[1].1.send(&flush).expect("it listens");
-            assert!(does(&mut askers[1], &mut told[1]));
+        let mut clients = [upstream_client(), upstream_client()];
+        let [stuck, other] = clients.each_mut().map(|client| client.command().expect("a ring"));
+        let mut commanders = [("stuck".to_owned(), stuck), ("other".to_owned(), other)];
+        while commanders[0].1.send(&flush).is_ok() {
+            commanders[1].1.send(&flush).expect("it listens");
+            assert!(does(&mut clients[1], &mut commanders[1]));
         }
-        let error = tell_all(&mut told, &flush).await.expect_err("one is stuck");
+        let error = send_to_all(&mut commanders, &flush).await.expect_err("one is stuck");
         assert!(error.starts_with("stuck did not"), "{error}");
-        assert!(does(&mut askers[1], &mut told[1]), "it was not told");
+        assert!(does(&mut clients[1], &mut commanders[1]), "it did not get the command");
     }
 }

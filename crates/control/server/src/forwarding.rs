@@ -1,4 +1,4 @@
-//! Forwarding as the config says: rules for the handlers, and the status of the servers.
+//! Forwarding from the config: rules for the handlers, and the status of upstreams.
 use answer::TtlLimits;
 use config::{Cache, Config, Diagnostic, Forward, Mode};
 use handler::Forwarding;
@@ -12,7 +12,7 @@ use upstream::{
 };
 use zone_manager::status::{CacheStatus, ShardStatus, UpstreamState, UpstreamStatus};
 
-/// Forwarding as a config says, for so many threads; `None` where no name is forwarded.
+/// The forwarding rules of a config, for so many threads; `None` without rules.
 pub fn forwarding(
     config: &Config,
     threads: usize,
@@ -31,11 +31,11 @@ pub fn forwarding(
     Some(Forwarding::new(rules, ResolverPlan { trust, ..plan(forwards, cache, threads) }))
 }
 
-/// Forwarding as a config file says, for one thread without TLS: for tests that run a handler
+/// The forwarding rules of a config file, for one thread without TLS: for tests that run a handler
 /// without a server.
 ///
 /// # Errors
-/// The file is wrong.
+/// The file has an error.
 pub fn forwarding_of_file(file: &Path) -> Result<Option<Forwarding>, Box<dyn Error>> {
     let lines = |errors: Vec<Diagnostic>| -> String {
         errors.iter().map(|error| format!("{error}\n")).collect()
@@ -43,7 +43,7 @@ pub fn forwarding_of_file(file: &Path) -> Result<Option<Forwarding>, Box<dyn Err
     Ok(forwarding(&Config::load(Some(file)).map_err(lines)?, 1, None))
 }
 
-/// The servers of a config: each one's number in the plan of a thread, the suffix, and its name.
+/// The upstreams of a config: number in a thread's plan, suffix, and name.
 fn servers(forwards: &[Forward]) -> impl Iterator<Item = (u16, String, String)> {
     let servers = forwards.iter().flat_map(|forward| {
         let suffix = forward.suffix.as_name();
@@ -52,11 +52,10 @@ fn servers(forwards: &[Forward]) -> impl Iterator<Item = (u16, String, String)> 
     (0..).zip(servers).map(|(number, (suffix, server))| (number, suffix, server))
 }
 
-/// The numbers of a server, one for each suffix that it is asked for. Its port may be left out
-/// where it is the usual one.
+/// The numbers of an upstream, one for each suffix. A port of 53 may be left out.
 ///
 /// # Errors
-/// The config names no such server.
+/// The config has no such upstream; the error lists those that it has.
 pub fn find_server(forwards: &[Forward], text: &str) -> Result<Vec<(u16, String)>, String> {
     let texts = [text.to_owned(), format!("{text}:53"), format!("[{text}]:53")];
     let found: Vec<_> = servers(forwards)
@@ -73,7 +72,7 @@ pub fn find_server(forwards: &[Forward], text: &str) -> Result<Vec<(u16, String)
     Ok(found)
 }
 
-/// What the threads with these views know of the servers of a config.
+/// The status of the upstreams, from all threads.
 pub fn upstreams(forwards: &[Forward], views: &[StatusView]) -> Vec<UpstreamStatus> {
     if views.is_empty() {
         return Vec::new();
@@ -112,8 +111,7 @@ pub fn upstreams(forwards: &[Forward], views: &[StatusView]) -> Vec<UpstreamStat
 pub struct UpstreamLog(Vec<Option<String>>);
 
 impl UpstreamLog {
-    /// Logs with which servers something is wrong, and with which no longer: once, however many
-    /// questions there are.
+    /// Logs each new fault of an upstream and its end, once, however many queries fail.
     pub fn look(&mut self, servers: &[UpstreamStatus]) {
         self.0.resize(servers.len(), None);
         for (before, server) in self.0.iter_mut().zip(servers) {
@@ -132,7 +130,7 @@ impl UpstreamLog {
     }
 }
 
-/// What the threads with these views keep.
+/// The status of the cache, from all threads.
 pub fn cache(cache: &Cache, views: &[StatusView]) -> Option<CacheStatus> {
     let ResolverCounts {
         hits,

@@ -1,5 +1,5 @@
-//! Gathers what the server tells of itself, when somebody asks. SIGUSR1 logs the same.
-use crate::threads::Counted;
+//! Builds the status on request. SIGUSR1 logs the counters.
+use crate::threads::ThreadCounters;
 use answer::TYPE_NAMES;
 use handler::{FIRST_TYPE, TRUNCATED};
 use packet::DropReason;
@@ -14,9 +14,9 @@ pub fn seconds(when: SystemTime) -> f64 {
     when.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
-/// What one thread has done.
-pub fn thread(counted: &Counted) -> ThreadStatus {
-    let Counted { name, transport, cpu, plane, answers, .. } = counted;
+/// The counters of one thread.
+pub fn thread(counted: &ThreadCounters) -> ThreadStatus {
+    let ThreadCounters { name, transport, cpu, plane, answers, .. } = counted;
     let totals = WorkerTotals::sum([plane]);
     let answers = answers.read();
     let named = |names: &mut dyn Iterator<Item = &'static str>, counts: &[u64]| {
@@ -45,7 +45,7 @@ fn histogram(latency: &LatencyHistogram) -> StatusHistogram {
     }
 }
 
-/// What became of the connections.
+/// The status of TCP and TLS connections.
 pub fn streams(connections: &Connections, open_max: usize, memory_max: u64) -> StreamStatus {
     StreamStatus {
         open: connections.open,
@@ -57,7 +57,7 @@ pub fn streams(connections: &Connections, open_max: usize, memory_max: u64) -> S
     }
 }
 
-/// The most received by a worker over the mean; 1 is even, and so is nothing at all.
+/// The most packets received by a worker divided by the mean; 1 is even, also without packets.
 pub fn imbalance(threads: &[ThreadStatus]) -> f64 {
     let workers = threads.iter().filter(|thread| thread.transport == "udp");
     let received: Vec<u64> = workers.map(|thread| thread.received).collect();
@@ -74,7 +74,7 @@ pub fn log(threads: &[ThreadStatus]) {
     tracing::info!(imbalance, "most received by a worker, over the mean");
 }
 
-/// What all have done together.
+/// The sum over all threads.
 pub fn sum(threads: &[ThreadStatus]) -> ThreadStatus {
     let mut all = ThreadStatus { name: "all".to_owned(), ..ThreadStatus::default() };
     threads.iter().for_each(|thread| add(&mut all, thread));

@@ -1,23 +1,23 @@
-//! Whether every thread that answers gets on, and those are there that change what is answered.
+//! Whether every worker and stream thread makes progress.
 use crate::limits::STUCK_AFTER;
-use crate::threads::Counted;
+use crate::threads::ThreadCounters;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 use worker::ThreadPulse;
 
-/// What was seen of the threads, look by look.
+/// The last heartbeats of the threads.
 #[derive(Default)]
 pub struct Health {
-    /// Of each thread its heartbeat, and since when it is that one.
+    /// Per thread: its heartbeat, and when it changed to that.
     seen: Mutex<Vec<(ThreadPulse, Instant)>>,
 }
 
 impl Health {
-    /// Looks at every thread.
+    /// Compares every thread's heartbeat with the last one.
     ///
     /// # Errors
-    /// The thread that has done nothing for too long, though it does not wait for anything.
-    pub fn look(&self, threads: &[Counted], now: Instant) -> Result<(), String> {
+    /// A thread has made no progress for too long, although it has work.
+    pub fn look(&self, threads: &[ThreadCounters], now: Instant) -> Result<(), String> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let pulses = threads.iter().map(|thread| ThreadPulse::of(&thread.plane));
         if seen.len() != threads.len() {

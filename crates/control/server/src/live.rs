@@ -1,7 +1,7 @@
-//! What of the config holds, and how a changed one is taken over: whole, or not at all.
+//! The current config, and reloads: a changed config is applied as a whole or not at all.
 use crate::gather::seconds;
 use crate::log::Levels;
-use crate::opened::VERSION;
+use crate::resources::VERSION;
 use crate::settings::{self, LastingState};
 use config::{Config, Dnstap, Format, Log};
 use handler::AccessList;
@@ -13,63 +13,67 @@ use std::time::SystemTime;
 use sync::Publisher;
 use zone_manager::status::ConfigStatus;
 
-/// Lists that are looked at once a connection.
+/// Access lists that are checked once for each connection.
 #[derive(Clone, Default)]
-pub struct Lists(Arc<RwLock<Looked>>);
+pub struct AccessLists(Arc<RwLock<ListSnapshot>>);
 
 #[derive(Default)]
-struct Looked {
+struct ListSnapshot {
     metrics: AccessList,
     proxies: AccessList,
 }
 
-impl Lists {
+impl AccessLists {
     fn set(&self, config: &Config) {
         let metrics = AccessList::new(&config.acl.metrics);
         let proxies = AccessList::of(&config.proxy.from);
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Looked { metrics, proxies };
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = ListSnapshot { metrics, proxies };
     }
 
-    /// Whether an address may ask for metrics and health.
-    pub fn may_watch(&self, address: IpAddr) -> bool {
+    /// Whether the address may read metrics and health.
+    pub fn may_read_metrics(&self, address: IpAddr) -> bool {
         self.0.read().unwrap_or_else(PoisonError::into_inner).metrics.lists(address)
     }
 
-    /// Tells whether an address is that of a proxy.
+    /// A function that tells whether an address belongs to a proxy.
     pub fn proxies(&self) -> worker::IsProxy {
         let lists = self.clone();
         Arc::new(move |address| lists.is_proxy(address))
     }
 
-    /// Whether an address is that of a proxy.
+    /// Whether the address belongs to a proxy.
     fn is_proxy(&self, address: IpAddr) -> bool {
         self.0.read().unwrap_or_else(PoisonError::into_inner).proxies.lists(address)
     }
 }
 
-/// What holds now.
+/// The current config and everything derived from it.
 pub struct Live {
-    /// With which the process started: what is there once stays as it says.
+    /// The config at the start of the process. Keys that need a restart keep its values.
     started: Config,
-    /// The one read last, once there is another.
+    /// The config of the last reload.
     changed: Option<Config>,
     lasting: LastingState,
     levels: Levels,
-    lists: Lists,
+    lists: AccessLists,
     pub settings: Publisher<Settings>,
     pub status: ConfigStatus,
 }
 
 impl Live {
-    /// What a server starts with.
+    /// The state at the start.
     ///
     /// # Errors
-    /// The system has no randomness to give.
-    pub fn new(config: Config, levels: Levels, lists: Lists) -> Result<Self, getrandom::Error> {
+    /// The kernel returns no random bytes.
+    pub fn new(
+        config: Config,
+        levels: Levels,
+        lists: AccessLists,
+    ) -> Result<Self, getrandom::Error> {
         let lasting = LastingState::new(&config)?;
         let settings = Publisher::new(settings::settings(&config, &lasting)?);
         lists.set(&config);
-        // Who asks may stand elsewhere.
+        // The client of `status` may have another working directory.
         let file = config.file.as_ref().map(|file| {
             std::path::absolute(file).unwrap_or_else(|_| file.clone()).display().to_string()
         });
@@ -80,28 +84,27 @@ impl Live {
         Ok(Self { started, changed, lasting, levels, lists, settings, status })
     }
 
-    /// The config that the process was started with.
+    /// The config at the start of the process.
     pub fn started(&self) -> &Config {
         &self.started
     }
 
-    /// The config that holds, but for what waits for a restart.
+    /// The current config, without the keys that wait for a restart.
     pub fn config(&self) -> &Config {
         self.changed.as_ref().unwrap_or(&self.started)
     }
 
-    /// Reads the config file again and takes over what can change; the zones are the caller's to
-    /// take over. A server without a config file has nothing to read. Returns the keys that hold
-    /// another value now.
+    /// Reads the config file again and applies what can change; the caller applies the zones.
+    /// Without a config file, nothing happens. Returns the keys whose value has changed.
     ///
     /// # Errors
-    /// What is wrong, a line each. Nothing has changed then.
+    /// The errors, a line each. Then nothing has changed.
     pub fn reload(&mut self, tap: &TapThread) -> Result<Vec<String>, Vec<String>> {
         let Some(file) = self.started.file.clone() else { return Ok(Vec::new()) };
-        let taken = Config::load(Some(&file))
+        let applied = Config::load(Some(&file))
             .map_err(|errors| errors.iter().map(ToString::to_string).collect())
-            .and_then(|config| self.take(config, tap));
-        match &taken {
+            .and_then(|config| self.apply(config, tap));
+        match &applied {
             Ok(_) => {
                 self.status.reloads += 1;
                 self.status.loaded_seconds = seconds(SystemTime::now());
@@ -112,15 +115,15 @@ impl Live {
                 self.status.errors.clone_from(errors);
             }
         }
-        taken
+        applied
     }
 
-    fn take(&mut self, config: Config, tap: &TapThread) -> Result<Vec<String>, Vec<String>> {
+    fn apply(&mut self, config: Config, tap: &TapThread) -> Result<Vec<String>, Vec<String>> {
         let settings =
             settings::settings(&config, &self.lasting).map_err(|error| vec![error.to_string()])?;
         tap.set(tap_settings(&config)).map_err(|error| vec![format!("[log.queries] {error}")])?;
         self.settings.publish(settings);
-        // Here too, so that what was replaced does not pile up, however often it is.
+        // Replaced settings must not pile up, however often the config is reloaded.
         self.settings.collect();
         self.levels.set(&config.log);
         self.lists.set(&config);
@@ -130,7 +133,7 @@ impl Live {
         Ok(changed)
     }
 
-    /// Tells clients on streams that these are about to be closed.
+    /// Publishes an idle timeout of zero to clients on streams, which are about to be closed.
     pub fn close_streams(&mut self) {
         if let Ok(settings) = settings::settings(self.config(), &self.lasting) {
             self.settings.publish(settings.closing());
@@ -143,10 +146,10 @@ impl Live {
     }
 }
 
-/// Every how many queries the hottest names and clients are estimated from.
+/// The hottest names and clients are estimated from one query in this many.
 const HOT_ONE_IN: u32 = 64;
 
-/// What the tap shows, by this config.
+/// The settings of the tap from a config.
 pub fn tap_settings(config: &Config) -> query_samples::TapSettings {
     let Log { format, queries, .. } = &config.log;
     let format = match format {

@@ -13,18 +13,18 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::reload::{self, Handle};
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// Which lines are logged; may be changed while they are.
+/// The log levels; they can change while the server runs.
 pub struct Levels(Handle<Targets, Registry>);
 
 impl Levels {
-    /// Logs by these levels from here on.
+    /// Sets the levels.
     pub fn set(&self, log: &Log) {
-        // It fails only where the log itself is gone, and nobody could be told.
+        // It fails only if the log is gone, and then there is no way to report it.
         let _ = self.0.reload(targets(log));
     }
 }
 
-/// Sends what is logged from here on to standard error. To be called once.
+/// Sends log lines to standard error. Call it once.
 pub fn start(log: &Log) -> Levels {
     let (filter, handle) = reload::Layer::new(targets(log));
     let lines = tracing_subscriber::fmt::layer()
@@ -39,14 +39,14 @@ pub fn start(log: &Log) -> Levels {
     Levels(handle)
 }
 
-/// Whether `NO_COLOR` asks for text without colours (<https://no-color.org>).
+/// Whether `NO_COLOR` asks for text without colors (<https://no-color.org>).
 fn is_plain(no_color: Option<OsString>) -> bool {
     no_color.is_some_and(|value| !value.is_empty())
 }
 
 fn targets(log: &Log) -> Targets {
     let levels = log.levels.iter().map(|(part, level)| (part.replace('-', "_"), filter(*level)));
-    // Who asks for logged queries has said how many.
+    // The sample rate of the query log already limits its lines.
     let queries = (QUERIES.to_owned(), LevelFilter::INFO);
     Targets::new().with_default(filter(log.level)).with_targets(levels.chain([queries]))
 }
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_color_asks_for_none_where_it_says_something() {
+    fn no_color_counts_only_with_a_value() {
         assert!(is_plain(Some("1".into())));
         assert!(!is_plain(Some("".into())) && !is_plain(None));
     }

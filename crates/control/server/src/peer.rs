@@ -1,12 +1,13 @@
-//! Who is at the other end of a unix socket.
+//! The process at the other end of a Unix socket.
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// The supplementary groups of who connected a unix socket, as they were then (`SO_PEERGROUPS`).
+/// The supplementary groups of the connected process, at the time of the connection
+/// (`SO_PEERGROUPS`).
 ///
 /// # Errors
-/// It is no connected unix socket.
+/// The socket is not a connected Unix socket.
 pub fn groups(socket: BorrowedFd<'_>) -> io::Result<Vec<u32>> {
     let mut groups: Vec<libc::gid_t> = vec![0; 32];
     loop {
@@ -22,7 +23,7 @@ pub fn groups(socket: BorrowedFd<'_>) -> io::Result<Vec<u32>> {
             groups.truncate(count);
             return Ok(groups);
         }
-        // The kernel has told how many there are.
+        // The kernel has set the number of groups.
         if Errno::from_io_error(&error) != Some(Errno::RANGE) || count <= groups.len() {
             return Err(error);
         }

@@ -1,4 +1,4 @@
-//! The kinds of port: the only place that tells them apart.
+//! The kinds of port. No other module distinguishes them.
 use crate::bypass::QueuePort;
 use packet::Packet;
 use port::{Burst, PortCapabilities};
@@ -6,11 +6,10 @@ use port_socket::SocketPort;
 use std::io;
 use std::os::fd::BorrowedFd;
 
-/// What a worker receives from.
 pub enum Port {
     /// A kernel UDP socket.
     Socket(SocketPort),
-    /// A queue of an interface, past the kernel.
+    /// A queue of an AF_XDP interface.
     Xdp(Box<QueuePort>),
 }
 

@@ -1,4 +1,4 @@
-//! Who the process is once its sockets are open, and what it may still do then.
+//! The user of the process once its sockets are open, and the capabilities that it keeps.
 use crate::limits::USER_ENTRY_LEN_MAX;
 use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, CapabilitySets};
@@ -8,24 +8,24 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::ptr;
 
-/// Privileges could not be given up; the server must not go on with them.
+/// Privileges could not be dropped; the server must not continue with them.
 #[derive(Debug)]
 pub enum PrivilegeError {
-    /// `[server] user` is nobody's name.
+    /// `[server] user` names no user.
     NoUser(String),
-    /// `[server] group` is no group's name.
+    /// `[server] group` names no group.
     NoGroup(String),
     /// A group without a user.
     GroupAlone,
-    /// A user by number whom no entry gives a group.
+    /// A numeric user without an entry that names its group.
     UserWithoutGroup(u32),
-    /// The number by which system calls mean that nothing is to change (setresuid(2)).
+    /// The number that means "unchanged" in system calls (setresuid(2)).
     NoNumber(u32),
-    /// Capabilities belong to threads: those that run already would keep theirs.
+    /// Capabilities belong to threads: other threads would keep theirs.
     Threads(usize),
     /// The kernel or the user database refused a step.
     Refused(&'static str, io::Error),
-    /// Everything was granted, and root could still be had again.
+    /// Every step succeeded, and the process can still become root.
     Regained,
 }
 
@@ -44,15 +44,15 @@ impl fmt::Display for PrivilegeError {
                  {group}`, or name one of `getent group`"
             ),
             Self::GroupAlone => {
-                write!(f, "[server] group says nothing without [server] user; name the user too")
+                write!(f, "[server] group needs [server] user; name the user too")
             }
             Self::UserWithoutGroup(user) => write!(
                 f,
-                "[server] user: no entry of the user database tells the group of {user}; name it \
-                 in [server] group"
+                "[server] user: the user database has no group for {user}; name it in \
+                [server] group"
             ),
             Self::NoNumber(number) => {
-                write!(f, "[server] user and group: {number} is the number of nobody; name another")
+                write!(f, "[server] user and group: {number} is not a valid number; name another")
             }
             Self::Threads(count) => {
                 write!(f, "privileges can be dropped by one thread only, and there are {count}")
@@ -62,29 +62,29 @@ impl fmt::Display for PrivilegeError {
                 if Errno::from_io_error(error) == Some(Errno::PERM) {
                     write!(
                         f,
-                        "; it takes CAP_SETUID and CAP_SETGID: grant them, or start dunlin as \
+                        "; this needs CAP_SETUID and CAP_SETGID: grant them, or start dunlin as \
                          that user and leave [server] user empty"
                     )?;
                 }
                 Ok(())
             }
-            Self::Regained => write!(f, "root can still be had after privileges were dropped"),
+            Self::Regained => write!(f, "the process can still become root after the drop"),
         }
     }
 }
 
 impl std::error::Error for PrivilegeError {}
 
-/// Becomes `user` and `group` (names or numbers; empty: the process stays who it is, `group`: the
-/// user's own) and keeps of its capabilities those in `keep`. It also sets `no_new_privs`: no
-/// program it might run gains any.
+/// Changes the process to `user` and `group` (names or numbers; an empty user changes nothing, an
+/// empty group is the user's) and keeps only the capabilities in `keep`. Sets `no_new_privs`, so
+/// that no program it runs gains any.
 ///
-/// To be called once sockets are bound and before any thread starts: user and group belong to the
-/// process, but capabilities and `no_new_privs` to each thread, which has them from the one that
-/// started it. Files opened later (zones, the data folder, the config) must be the user's to read.
+/// Call it after sockets are bound and before threads start: a thread inherits capabilities and
+/// `no_new_privs` from the thread that starts it. The user must be able to read the files that are
+/// opened later (zones, the data folder, the config).
 ///
 /// # Errors
-/// The user or group is unknown, the kernel refuses, or there are threads already.
+/// The user or group is unknown, the kernel refuses, or other threads exist.
 pub fn drop_to(user: &str, group: &str, keep: CapabilitySet) -> Result<(), PrivilegeError> {
     let threads = std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count);
     if threads > 1 {
@@ -95,14 +95,14 @@ pub fn drop_to(user: &str, group: &str, keep: CapabilitySet) -> Result<(), Privi
     }
     if !rustix::process::geteuid().is_root() {
         if !user.is_empty() {
-            tracing::debug!(user, "[server] user is left alone: dunlin was not started as root");
+            tracing::debug!(user, "[server] user is ignored: dunlin was not started as root");
         }
         return restrict(keep);
     }
     if user.is_empty() {
         tracing::warn!(
-            "running as root: name a user in [server] user, such as \"dunlin\", and dunlin \
-             becomes that user once its sockets are open"
+            "running as root: set [server] user, for example to \"dunlin\"; dunlin changes to \
+            that user once its sockets are open"
         );
         return Ok(());
     }
@@ -123,25 +123,25 @@ fn refused<E: Into<io::Error>>(step: &'static str) -> impl Fn(E) -> PrivilegeErr
     move |error| PrivilegeError::Refused(step, error.into())
 }
 
-/// Lowers this thread's capabilities to those in `keep` that it has.
+/// Reduces this thread's capabilities to those in `keep`.
 fn restrict(keep: CapabilitySet) -> Result<(), PrivilegeError> {
     let has = rustix::thread::capabilities(None).map_err(refused("read capabilities"))?;
     let left = has.permitted & keep;
     let none = CapabilitySet::empty();
-    // What is no longer permitted or inheritable is no longer ambient (capabilities(7)).
+    // Ambient capabilities follow the permitted and inheritable ones (capabilities(7)).
     let sets = CapabilitySets { effective: left, permitted: left, inheritable: none };
     rustix::thread::set_capabilities(None, sets).map_err(refused("drop capabilities"))?;
     rustix::thread::set_no_new_privs(true).map_err(refused("set no_new_privs"))
 }
 
-/// Takes what is not in `keep` from what a program could be granted. Where that is not allowed, as
-/// in some containers, `no_new_privs` alone sees to it.
+/// Removes everything outside of `keep` from the bounding set. Some containers do not allow that;
+/// `no_new_privs` is enough there.
 fn drop_bounding(keep: CapabilitySet) -> Result<(), PrivilegeError> {
     let has = rustix::thread::capabilities(None).map_err(refused("read capabilities"))?;
     if !has.effective.contains(CapabilitySet::SETPCAP) {
         return Ok(());
     }
-    // The kernel says which is the last that it knows: the first it does not.
+    // The first unknown number ends the list of capabilities.
     for one in (0..u64::BITS).map(|bit| CapabilitySet::from_bits_retain(1 << bit)) {
         let Ok(bounding) = rustix::thread::capability_is_in_bounding_set(one) else { break };
         if bounding && !keep.contains(one) {
@@ -152,21 +152,21 @@ fn drop_bounding(keep: CapabilitySet) -> Result<(), PrivilegeError> {
     Ok(())
 }
 
-/// A user and its group, as the kernel knows them.
+/// A user and its group.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Nothing: the user database does not know the number, nor other groups of this user.
+    /// `None`: the user database has no entry for the number, and no other groups of this user.
     name: Option<CString>,
     pub uid: libc::uid_t,
     pub gid: libc::gid_t,
 }
 
 impl Identity {
-    /// Whom this process becomes once it drops its privileges; nothing: it stays who it is.
+    /// The identity after the drop; `None`: the process keeps its own.
     ///
     /// # Errors
     /// The user or group is unknown.
-    pub fn wanted(user: &str, group: &str) -> Result<Option<Self>, PrivilegeError> {
+    pub fn of_config(user: &str, group: &str) -> Result<Option<Self>, PrivilegeError> {
         let becomes = rustix::process::geteuid().is_root() && !user.is_empty();
         becomes.then(|| Self::find(user, group)).transpose()
     }
@@ -216,17 +216,17 @@ impl Identity {
         }
     }
 
-    /// Becomes it: groups first, for that takes the user that is given up last.
+    /// Changes to this identity; groups first, because that needs the privilege of the old user.
     fn assume(&self) -> Result<(), PrivilegeError> {
         let Self { name, uid, gid } = self;
         let groups = match name {
             // SAFETY: the name is a C string that lives through the call.
             Some(name) => unsafe { libc::initgroups(name.as_ptr(), *gid) },
-            // SAFETY: no element is read of a list of none.
+            // SAFETY: an empty list is not read.
             None => unsafe { libc::setgroups(0, ptr::null()) },
         };
         done(groups, "give up root's groups")?;
-        // SAFETY: takes numbers only. The C library sees to it that all threads do it.
+        // SAFETY: takes numbers only. The C library applies it to all threads.
         done(unsafe { libc::setresgid(*gid, *gid, *gid) }, "take the group")?;
         // SAFETY: as above.
         done(unsafe { libc::setresuid(*uid, *uid, *uid) }, "take the user")
@@ -267,30 +267,30 @@ fn find_user_by_number(uid: libc::uid_t) -> io::Result<Option<User>> {
 }
 
 fn find_group(name: &CStr) -> io::Result<Option<libc::gid_t>> {
-    let ask = |entry, buffer: &mut [c_char], found| {
+    let query = |entry, buffer: &mut [c_char], found| {
         // SAFETY: as `find` promises; the name is a C string.
         unsafe { libc::getgrnam_r(name.as_ptr(), entry, buffer.as_mut_ptr(), buffer.len(), found) }
     };
-    find(ask, |entry: &libc::group| entry.gr_gid)
+    find(query, |entry: &libc::group| entry.gr_gid)
 }
 
-/// Asks the user database, with more room each time it says that there is too little (getpwnam(3)).
-/// All that `ask` is given may be written to during the call.
+/// Queries the user database, with a larger buffer each time it is too small (getpwnam(3)). `ask`
+/// may write to everything that it receives.
 fn find<T, R>(
-    ask: impl Fn(*mut T, &mut [c_char], *mut *mut T) -> c_int,
+    query: impl Fn(*mut T, &mut [c_char], *mut *mut T) -> c_int,
     read: impl Fn(&T) -> R,
 ) -> io::Result<Option<R>> {
     let mut buffer: Vec<c_char> = vec![0; 1024];
     loop {
         let mut entry = MaybeUninit::uninit();
         let mut found = ptr::null_mut();
-        match ask(entry.as_mut_ptr(), &mut buffer, &mut found) {
+        match query(entry.as_mut_ptr(), &mut buffer, &mut found) {
             0 if found.is_null() => return Ok(None),
-            // SAFETY: what was found is `entry`, filled in, and points into `buffer`.
+            // SAFETY: the result is `entry`, which is initialized and points into `buffer`.
             0 => return Ok(Some(read(unsafe { &*found }))),
             libc::EINTR => {}
             libc::ERANGE if buffer.len() < USER_ENTRY_LEN_MAX => buffer.resize(buffer.len() * 2, 0),
-            // How the C libraries say that there is no such entry, or no database.
+            // The C libraries report a missing entry or database in these ways.
             libc::ENOENT | libc::ESRCH | libc::EBADF | libc::EPERM => return Ok(None),
             error => return Err(io::Error::from_raw_os_error(error)),
         }
@@ -301,8 +301,8 @@ fn find<T, R>(
 mod tests {
     use super::*;
 
-    fn told(user: &str, group: &str) -> String {
-        Identity::find(user, group).expect_err("nobody").to_string()
+    fn error_of(user: &str, group: &str) -> String {
+        Identity::find(user, group).expect_err("no such identity").to_string()
     }
 
     #[test]
@@ -315,20 +315,20 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_user_is_told_with_how_to_create_it() {
-        let text = told("nobody-of-that-name", "");
-        assert!(text.contains("\"nobody-of-that-name\""), "{text}");
+    fn unknown_user_is_reported_with_how_to_create_it() {
+        let text = error_of("no-such-user", "");
+        assert!(text.contains("\"no-such-user\""), "{text}");
         assert!(text.contains("systemd-sysusers"), "{text}");
-        assert!(told("with\0nothing", "").contains("no user"));
-        assert!(told("root", "no-such-group").contains("groupadd --system no-such-group"));
-        assert!(told("3999999999", "").contains("[server] group"));
+        assert!(error_of("with\0nothing", "").contains("no user"));
+        assert!(error_of("root", "no-such-group").contains("groupadd --system no-such-group"));
+        assert!(error_of("3999999999", "").contains("[server] group"));
         for (user, group) in [("4294967295", "12"), ("root", "4294967295")] {
-            assert!(told(user, group).contains("the number of nobody"), "it would stay root");
+            assert!(error_of(user, group).contains("not a valid number"), "it would stay root");
         }
     }
 
     #[test]
-    fn tests_have_threads_and_so_keep_what_they_have() {
+    fn process_with_threads_keeps_its_privileges() {
         let error = drop_to("root", "", CapabilitySet::empty()).expect_err("there are threads");
         assert!(matches!(error, PrivilegeError::Threads(2..)), "{error}");
     }

@@ -1,5 +1,5 @@
-//! The REST API of a running server. It has a thread of its own, so that what it has to do holds up
-//! neither questions nor those who ask for metrics and health.
+//! The REST API of a running server. It has its own thread, so that requests delay neither queries
+//! nor metrics and health.
 use crate::limits::API_BLOCKING_MAX;
 use crate::server::Server;
 use crate::threads;
@@ -14,31 +14,29 @@ use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 use zone_manager::status::ApiStatus;
 
-/// The thread's name.
 const THREAD: &str = "api";
 
-/// The thread that serves the API, once it was started and until it is told to end.
+/// The thread that serves the API.
 #[derive(Default)]
 pub struct Rest {
-    /// What is counted of it.
     pub counters: Arc<ApiCounters>,
-    /// Where it writes, once that is there.
-    pub desk: Arc<OnceLock<RecordService>>,
+    /// The record service, once the store has been opened.
+    pub records: Arc<OnceLock<RecordService>>,
     running: Mutex<Running>,
 }
 
 #[derive(Default)]
 struct Running {
-    /// Dropped, it ends.
+    /// Dropping it stops the thread.
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Rest {
-    /// Starts to answer on a listener.
+    /// Starts to serve on a listener.
     ///
     /// # Errors
-    /// No thread or runtime can be had.
+    /// The thread or its runtime cannot be created.
     pub fn start(
         &self,
         listener: TcpListener,
@@ -47,7 +45,7 @@ impl Rest {
         server: &Arc<Server>,
     ) -> io::Result<()> {
         let api = Api {
-            records: Arc::clone(&self.desk),
+            records: Arc::clone(&self.records),
             credentials: Arc::clone(&server.credentials),
             operator: Arc::clone(server) as _,
             counters: Arc::clone(&self.counters),
@@ -59,7 +57,7 @@ impl Rest {
         let mut builder = Builder::new_current_thread();
         let runtime = builder.enable_all().max_blocking_threads(API_BLOCKING_MAX).build()?;
         let run = move || {
-            // Threads of the runtime begin with the niceness of the one that starts them.
+            // Threads of the runtime inherit the niceness of the thread that starts them.
             threads::yield_to_workers();
             let stop = async { drop(stopped.await) };
             if let Err(error) = runtime.block_on(api::serve(listener, api, tls, stop)) {
@@ -75,20 +73,20 @@ impl Rest {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is told of it; nothing: it is not served.
+    /// Status of the API; `None` if it is not served.
     pub fn status(&self) -> Option<ApiStatus> {
         self.running().thread.as_ref().map(|_| self.counters.status())
     }
 
-    /// Takes no more connections.
-    pub fn begin_to_stop(&self) {
+    /// Accepts no more connections.
+    pub fn start_stop(&self) {
         drop(self.running().stop.take());
     }
 
-    /// Answers what is under way, and ends.
+    /// Finishes the requests in progress, and ends the thread.
     pub fn stop(&self) {
-        self.begin_to_stop();
-        // Waited for outside of the lock: the thread may look at it.
+        self.start_stop();
+        // Join without the lock: the thread may take it.
         let thread = self.running().thread.take();
         if thread.is_some_and(|thread| thread.join().is_err()) {
             tracing::error!("the thread of [api] panicked");

@@ -1,9 +1,9 @@
-//! `dunlin serve`: the order in which all is opened, started and told, and stopped again.
+//! `dunlin serve`: the order in which everything is opened, started and stopped.
 use crate::health::Health;
-use crate::limits::{GIVE_UP_MAX, HEALTH_INTERVAL};
-use crate::live::{Lists, Live, tap_settings};
-use crate::opened::{Opened, VERSION};
+use crate::limits::{HEALTH_INTERVAL, STOP_AFTER_FAILURE_MAX};
+use crate::live::{AccessLists, Live, tap_settings};
 use crate::privileges::{self, Identity};
+use crate::resources::{Resources, VERSION};
 use crate::rest::Rest;
 use crate::server::{Handler, Server};
 use crate::sockets::Listening;
@@ -33,17 +33,17 @@ use zone_manager::lock::DataLock;
 use zone_manager::status::{ServerState, Status};
 use zone_manager::{PublisherThread, ZonePublisher};
 
-/// Where credentials of the API are kept, in the data folder.
+/// File of the API's credentials, in the data folder.
 const CREDENTIALS: &str = "credentials.json";
 
-/// What everything here may fail with: a sentence for the operator.
+/// An error is a sentence for the operator.
 type Anyhow<T> = Result<T, Box<dyn Error>>;
 
-/// Runs the server with a config, or with the defaults, until it is asked to end. With
-/// `hot_restart` it replaces the server that runs. `plan_cores` places workers on cores.
+/// Runs the server with a config, or with the defaults, until a signal ends it. With `hot_restart`
+/// it replaces the running server. `plan_cores` places workers on cores.
 ///
 /// # Errors
-/// The server cannot start, or one of its threads ended by itself.
+/// The server cannot start, or one of its threads ended unexpectedly.
 pub fn run(config: Option<&Path>, hot_restart: bool, plan_cores: CorePlanner) -> Anyhow<ExitCode> {
     let config = match Config::load(config) {
         Ok(config) => config,
@@ -54,19 +54,20 @@ pub fn run(config: Option<&Path>, hot_restart: bool, plan_cores: CorePlanner) ->
     };
     let levels = log::start(&config.log);
     let (user, group) = (&config.server.user, &config.server.group);
-    let identity = Identity::wanted(user, group)?;
-    // SAFETY: there is one thread, and what was opened, the config, is closed again.
+    let identity = Identity::of_config(user, group)?;
+    // SAFETY: there is one thread, and the only file opened so far, the config, is closed again.
     let Manager { sockets, notify, watchdog } = unsafe { Manager::take() }?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    // Before anything takes long: it waits until there is something to reload, and does not kill.
+    // First: an early SIGHUP must wait until it can be handled, and not end the process.
     let reload = runtime.block_on(async { signal(SignalKind::hangup()) })?;
-    let opened = Opened::open(&config, hot_restart, sockets, identity, plan_cores)?;
-    // Before any thread starts: each has its capabilities from the one that starts it.
+    let resources = Resources::open(&config, hot_restart, sockets, identity, plan_cores)?;
+    // Before any thread starts: a thread inherits its capabilities.
     privileges::drop_to(user, group, CapabilitySet::empty())?;
     log::start_thread()?;
     let served = runtime.block_on(async {
         let mut signals = Signals::new()?;
-        let Some(started) = Started::start(config, levels, opened, notify, &mut signals).await?
+        let Some(started) =
+            RunningServer::start(config, levels, resources, notify, &mut signals).await?
         else {
             return Ok(ExitCode::SUCCESS);
         };
@@ -76,41 +77,42 @@ pub fn run(config: Option<&Path>, hot_restart: bool, plan_cores: CorePlanner) ->
     served
 }
 
-/// A server that answers.
-struct Started {
+/// A server that answers queries.
+struct RunningServer {
     server: Arc<Server>,
     running: PublisherThread,
-    lists: Lists,
-    /// Tells of a thread that ended by itself.
+    lists: AccessLists,
+    /// Receives threads that ended unexpectedly.
     failure: mpsc::UnboundedReceiver<worker::ThreadFailure>,
     admin: Option<Endpoint>,
     ops: Option<TcpListener>,
     api: Option<(TcpListener, Option<Arc<Tls>>)>,
-    /// Ends when a successor has taken over.
-    asked: Option<JoinHandle<std::io::Result<CompletedRestart>>>,
+    /// Ends when a new process serves.
+    admin_task: Option<JoinHandle<std::io::Result<CompletedRestart>>>,
 }
 
-impl Started {
-    /// Loads the zones and starts to answer. Nothing: it was told to end before that.
+impl RunningServer {
+    /// Loads the zones and starts to answer. `None`: a signal ended it first.
     async fn start(
         config: Config,
         levels: log::Levels,
-        opened: Opened,
+        resources: Resources,
         notify: crate::systemd::Notify,
         signals: &mut Signals,
     ) -> Anyhow<Option<Self>> {
         let started = SystemTime::now();
-        let Opened { places, listening, shared, connections, ops, api, tls, .. } = opened;
-        let Opened { admin, trust, mut offer, .. } = opened;
+        let Resources { worker_cpus, listening, shared, connections, ops, api, tls, .. } =
+            resources;
+        let Resources { admin, trust, mut offer, .. } = resources;
         let (lock, credentials) = open_data(&config, offer.as_mut())?;
         let wanted = Wanted::new(&config, &config.forwards);
         let (control, running) = ZonePublisher::start(zones::first_image(&wanted)?)?;
-        let (zones, wished) = Zones::start(&control, wanted, config.server.data_dir.as_deref())?;
+        let (zones, load_id) = Zones::start(&control, wanted, config.server.data_dir.as_deref())?;
         let (steering, count) = (config.server.steering, config.zones.len());
         let streams = Streams { connections, ..config.streams.clone() };
         let listen: Vec<_> = listening.iter().map(|all| all.address.to_string()).collect();
         let tap = TapThread::start(tap_settings(&config))?;
-        let lists = Lists::default();
+        let lists = AccessLists::default();
         let server = Arc::new(Server {
             started,
             listen,
@@ -118,23 +120,23 @@ impl Started {
             zones,
             store: OnceLock::new(),
             tap,
-            counted: OnceLock::new(),
+            counters: OnceLock::new(),
             commands: OnceLock::new(),
             shared: Mutex::new(shared),
             notify,
             live: Mutex::new(Live::new(config, levels, lists.clone())?),
             state: Mutex::new(ServerState::Starting),
-            bypass: Mutex::new(opened.bypass),
+            bypass: Mutex::new(resources.bypass),
             threads: Mutex::default(),
             steering,
             lock,
-            places,
+            worker_cpus,
             trust,
-            watched: Mutex::default(),
+            upstream_log: Mutex::default(),
             is_offered: AtomicBool::new(false),
             stream_limits: (connections, streams.memory),
             health: Health::default(),
-            given_away: tokio::sync::Notify::new(),
+            handed_over: tokio::sync::Notify::new(),
             credentials: Arc::new(credentials),
             rest: Rest::default(),
             reloading: tokio::sync::Mutex::default(),
@@ -142,61 +144,62 @@ impl Started {
         let (on_failure, failure) = failures();
         let is_proxy = lists.proxies();
         let api = api.map(|listener| (listener, tls.map(Arc::new)));
-        let mut started = Self { server, running, lists, failure, admin, ops, api, asked: None };
-        // Who takes over has nobody asked before the other one no longer is.
+        let mut started =
+            Self { server, running, lists, failure, admin, ops, api, admin_task: None };
+        // During a hot restart the old process serves the admin socket and HTTP until the end.
         if offer.is_none() {
-            started.let_in()?;
+            started.start_management()?;
         }
-        let is_told_to_end = tokio::select! {
-            loaded = started.load(wished, offer.is_some()) => loaded.map(|()| false)?,
+        let is_interrupted = tokio::select! {
+            loaded = started.load(load_id, offer.is_some()) => loaded.map(|()| false)?,
             () = signals.end() => true,
         };
-        if is_told_to_end {
-            // Its predecessor need not wait for that.
+        if is_interrupted {
+            // Lets the old process continue at once.
             drop(offer);
             started.end(signals).await?;
             return Ok(None);
         }
         let server = &started.server;
-        let first = Listening::first_of_each(&listening);
-        let steered = workers::steer(steering, &server.places, &first);
-        server.start_threads(&streams, listening, opened.queues, is_proxy, on_failure)?;
+        let first = Listening::first_sockets(&listening);
+        let steered = workers::steer(steering, &server.worker_cpus, &first);
+        server.start_threads(&streams, listening, resources.queues, is_proxy, on_failure)?;
         started.hot_restart(offer).await?;
         started.server.set_state(ServerState::Serving);
         started.server.keep_sockets();
         started.server.tell_ready();
-        let (workers, listen) = (started.server.places.len(), started.server.listen.join(" "));
+        let (workers, listen) = (started.server.worker_cpus.len(), started.server.listen.join(" "));
         tracing::info!(zones = count, workers, steered, listen, "serving");
         Ok(Some(started))
     }
 
-    /// Waits until the zones of files and of the store are answered.
-    async fn load(&self, wished: CommandId, takes_over: bool) -> Anyhow<()> {
-        self.server.zones.granted(wished).await;
+    /// Waits until zones of files and of the store are served.
+    async fn load(&self, load_id: CommandId, is_hot_restart: bool) -> Anyhow<()> {
+        self.server.zones.granted(load_id).await;
         let server = Arc::clone(&self.server);
-        Ok(tokio::task::spawn_blocking(move || server.start_store(takes_over)).await??)
+        Ok(tokio::task::spawn_blocking(move || server.start_store(is_hot_restart)).await??)
     }
 
-    /// Is asked over HTTP and over the admin socket from now on. What is not there yet is told to
-    /// come later.
-    fn let_in(&mut self) -> std::io::Result<()> {
+    /// Serves HTTP and the admin socket from now on. Requests get an error while the server starts.
+    fn start_management(&mut self) -> std::io::Result<()> {
         self.server.sign_lock();
-        self.be_asked();
+        self.start_admin_and_ops();
         let Some((listener, tls)) = self.api.take() else { return Ok(()) };
         self.server.rest.start(listener, tls, self.server.rest_settings(), &self.server)
     }
 
-    /// Takes the place of the server that made an offer, if one did, now that all its sockets are
-    /// served here.
+    /// Replaces the old process, if there is one, now that this process serves all its sockets.
     async fn hot_restart(&mut self, offer: Option<RestartOffer>) -> Anyhow<()> {
         let Some(offer) = offer else { return Ok(()) };
-        let predecessor = offer.pid;
+        let old_pid = offer.pid;
         let mut admin = self.admin.take();
         let serving = move || {
             let taken = offer.serving(|| {
-                // Nobody else serves any more: what goes wrong is told, and no reason to end.
+                // The old process no longer serves, so an error here must not end this one.
                 if let Some(Err(error)) = admin.as_mut().map(Endpoint::reveal) {
-                    tracing::error!("no `dunlin status`, `top`, `reload` and hot restart: {error}");
+                    tracing::error!(
+                        "`dunlin status`, `top`, `reload` and hot restart do not work: {error}"
+                    );
                 }
             });
             taken.map(|taken| (taken, admin))
@@ -208,45 +211,45 @@ impl Started {
         }
         let connections = taken.connections.len();
         self.server.adopt(taken.connections.into_iter().map(handed).collect());
-        tracing::info!(predecessor, connections, "took over");
+        tracing::info!(old_pid, connections, "hot restart done");
         self.server.attach();
-        // It may have made and revoked some since they were read.
+        // The old process may have changed them after this one read them.
         if let Err(why) = self.server.credentials.read_again() {
-            tracing::error!("credentials of before the hot restart hold: {why}");
+            tracing::error!("the credentials from before the hot restart stay in use: {why}");
         }
-        if let Err(error) = self.let_in() {
+        if let Err(error) = self.start_management() {
             tracing::error!("[api] is not served: {error}");
         }
         Ok(())
     }
 
-    /// Has who asks, over HTTP or the admin socket, be told from now on.
-    fn be_asked(&mut self) {
+    /// Starts to serve metrics, health and the admin socket.
+    fn start_admin_and_ops(&mut self) {
         if let Some(listener) = self.ops.take() {
             let (server, lists) = (Arc::clone(&self.server), self.lists.clone());
             tokio::spawn(async move {
                 let ops = server.ops(lists);
-                if let Err(error) = ops::serve(listener, ops, server.given_away.notified()).await {
+                if let Err(error) = ops::serve(listener, ops, server.handed_over.notified()).await {
                     tracing::error!("[ops] is not served: {error}");
                 }
             });
         }
-        self.asked = self.admin.take().map(|at| {
+        self.admin_task = self.admin.take().map(|at| {
             let handler = Arc::new(Handler(Arc::clone(&self.server)));
             tokio::spawn(admin::AdminServer::new(at, peer::groups, VERSION).run(handler))
         });
     }
 
-    /// Serves until it is told to end, a successor has taken over, or a thread fails.
+    /// Serves until a signal ends it, a new process has replaced it, or a thread fails.
     async fn run(
         mut self,
         mut signals: Signals,
         reload: Signal,
         watchdog: Option<Duration>,
     ) -> Anyhow<ExitCode> {
-        tokio::spawn(reload_when_told(Arc::clone(&self.server), reload));
-        let task = self.asked.take();
-        let mut asked = std::pin::pin!(async move {
+        tokio::spawn(reload_on_signal(Arc::clone(&self.server), reload));
+        let task = self.admin_task.take();
+        let mut admin_task = std::pin::pin!(async move {
             match task {
                 Some(task) => task.await.map_err(std::io::Error::other)?,
                 None => std::future::pending().await,
@@ -256,53 +259,53 @@ impl Started {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut ends_at = None;
         loop {
-            // Who is given everything is waited for: that takes no longer than ending does.
-            let is_over = ends_at.is_some() && !self.server.is_given_away();
+            // A hand-over in progress is awaited; it takes no longer than an end.
+            let is_over = ends_at.is_some() && !self.server.is_handed_over();
             tokio::select! {
-                told = signals.next() => match told {
-                    Told::Terminate if ends_at.is_none() => ends_at = Some(self.begin_to_end()),
-                    Told::Terminate | Told::Interrupt => break,
-                    Told::Report => gather::log(&self.server.status().threads),
+                action = signals.next() => match action {
+                    Action::Terminate if ends_at.is_none() => ends_at = Some(self.start_drain()),
+                    Action::Terminate | Action::Interrupt => break,
+                    Action::Report => gather::log(&self.server.status().threads),
                 },
                 () = sleep_until(ends_at.unwrap_or_else(Instant::now)), if is_over => break,
-                handed_over = &mut asked => return Ok(self.hand_over(handed_over?).await),
+                handed_over = &mut admin_task => return Ok(self.hand_over(handed_over?).await),
                 _ = ticks.tick() => self.server.tick(watchdog.is_some()),
-                Some(failure) = self.failure.recv() => return Err(self.give_up(failure).await),
+                Some(failed) = self.failure.recv() => return Err(self.fail(failed).await),
             }
         }
         self.end(&mut signals).await
     }
 
-    /// From now on it is not ready any more; until when it goes on answering.
-    fn begin_to_end(&self) -> Instant {
+    /// Starts to drain: the server is no longer ready. Returns when it stops answering.
+    fn start_drain(&self) -> Instant {
         self.server.notify.stopping();
-        let drain = self.server.begin_to_end();
+        let drain = self.server.start_drain();
         if !drain.is_zero() {
             let seconds = drain.as_secs_f64();
             tracing::info!(
                 seconds,
-                "ending: still answering for a while; a second signal cuts it short"
+                "draining: still answering; a second signal ends the server at once"
             );
         }
         Instant::now() + drain
     }
 
-    /// Ends since a thread failed. Another that hangs, be it for the same reason, holds up the end
-    /// only for a while: whoever watches this process is to see it ended.
-    async fn give_up(self, failure: worker::ThreadFailure) -> Box<dyn Error> {
+    /// Ends because a thread failed. Waits only a while for other threads: a supervisor must see
+    /// the process end.
+    async fn fail(self, failure: worker::ThreadFailure) -> Box<dyn Error> {
         let names = self.server.threads_to_end();
         let stopped = tokio::task::spawn_blocking(|| self.stop());
-        if timeout(GIVE_UP_MAX, stopped).await.is_err() {
+        if timeout(STOP_AFTER_FAILURE_MAX, stopped).await.is_err() {
             let stuck = threads::first_alive(&names);
             let stuck = stuck.as_deref().unwrap_or("a thread without a name");
-            tracing::error!("{failure}; {stuck} does not end: ended without it");
+            tracing::error!("{failure}; ended without {stuck}, which does not end");
             log::flush();
             std::process::exit(1);
         }
         failure.into()
     }
 
-    /// Ends all threads, those first that answer.
+    /// Stops all threads, workers first.
     fn stop(self) -> Status {
         let Self { server, running, .. } = self;
         server.rest.stop();
@@ -313,12 +316,12 @@ impl Started {
     }
 
     async fn end(self, signals: &mut Signals) -> Anyhow<ExitCode> {
-        tracing::info!("ending: what has been received is answered; one more signal ends at once");
+        tracing::info!("ending: received queries are answered; a further signal ends at once");
         let stopped = tokio::task::spawn_blocking(|| self.stop());
         let status = tokio::select! {
             status = stopped => status?,
             () = signals.end() => {
-                tracing::warn!("ended at once, as a signal wished");
+                tracing::warn!("ended at once by a signal");
                 log::flush();
                 std::process::exit(1)
             }
@@ -330,10 +333,10 @@ impl Started {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// A successor serves: nothing is left to answer.
+    /// The new process serves: ends without answering anything more.
     async fn hand_over(self, handed_over: CompletedRestart) -> ExitCode {
-        let CompletedRestart { new_process: successor, connections, problem } = handed_over;
-        let (pid, version) = (successor.pid, successor.version);
+        let CompletedRestart { new_process, connections, problem } = handed_over;
+        let (pid, version) = (new_process.pid, new_process.version);
         if let Some(problem) = problem {
             tracing::warn!("not all connections could be handed over: {problem}");
         }
@@ -344,14 +347,14 @@ impl Started {
             server.stop_changes();
             running.stop();
         });
-        // It panicked at worst, which is logged, and there is nothing left to do here.
+        // A panic is logged already.
         let _ = stopped.await;
         ExitCode::SUCCESS
     }
 }
 
-/// Locks the folder of the data, by the lock of the server that made an offer where that has it,
-/// and reads the credentials in it.
+/// Locks the data folder, with the lock of the old process if it offers one, and reads the
+/// credentials in it.
 fn open_data(
     config: &Config,
     offer: Option<&mut RestartOffer>,
@@ -368,38 +371,38 @@ fn open_data(
     Ok((lock, credentials))
 }
 
-/// Where threads tell that they ended by themselves, and where that is heard.
+/// The sender and the receiver for threads that end unexpectedly.
 fn failures() -> (OnFailure, mpsc::UnboundedReceiver<worker::ThreadFailure>) {
     let (failed, failure) = mpsc::unbounded_channel();
     let on_failure: OnFailure = Arc::new(move |failure| {
-        // Nobody listens any more once the server ends.
+        // The receiver is gone once the server ends.
         let _ = failed.send(failure);
     });
     (on_failure, failure)
 }
 
-/// A connection as the plane takes it.
+/// Converts a connection for the data plane.
 fn handed(connection: Connection) -> HandedConnection {
     let Connection { fd, peer, client, header_due, inbox } = connection;
     HandedConnection { stream: fd, peer, client, header_due, inbox }
 }
 
-/// Reloads at each signal. Those that come while it does, or before it could, are one.
-async fn reload_when_told(server: Arc<Server>, mut signal: Signal) {
+/// Reloads at each signal. Signals during a reload, or before the start is done, are merged.
+async fn reload_on_signal(server: Arc<Server>, mut signal: Signal) {
     while signal.recv().await.is_some() {
         server.reload_all().await;
     }
 }
 
-/// What this process is told from outside.
+/// The meaning of a signal.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Told {
+enum Action {
     Terminate,
     Interrupt,
     Report,
 }
 
-/// The signals it is told by.
+/// The signals that the process handles.
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
@@ -415,16 +418,16 @@ impl Signals {
         })
     }
 
-    async fn next(&mut self) -> Told {
+    async fn next(&mut self) -> Action {
         tokio::select! {
-            _ = self.terminate.recv() => Told::Terminate,
-            _ = self.interrupt.recv() => Told::Interrupt,
-            _ = self.report.recv() => Told::Report,
+            _ = self.terminate.recv() => Action::Terminate,
+            _ = self.interrupt.recv() => Action::Interrupt,
+            _ = self.report.recv() => Action::Report,
         }
     }
 
-    /// Waits for the signal to end, whatever else comes before.
+    /// Waits for a signal to end.
     async fn end(&mut self) {
-        while !matches!(self.next().await, Told::Terminate | Told::Interrupt) {}
+        while !matches!(self.next().await, Action::Terminate | Action::Interrupt) {}
     }
 }

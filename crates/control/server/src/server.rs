@@ -1,8 +1,8 @@
-//! The running server as its surroundings meet it: it tells of itself, takes other settings, and
+//! The running server: status, reload, commands, drain, and hand-over.
 //! gives its place away.
-mod asked;
+mod requests;
 
-pub use asked::Handler;
+pub use requests::Handler;
 
 use crate::bypass::{Bypass, QueuePort};
 use crate::commands::Commands;
@@ -10,13 +10,13 @@ use crate::forwarding;
 use crate::gather::{self, seconds};
 use crate::health::Health;
 use crate::live::Live;
-use crate::opened::VERSION;
+use crate::resources::VERSION;
 use crate::rest::Rest;
 use crate::sockets::Listening;
 use crate::store::{DESK, Stored};
 use crate::systemd::Notify;
-use crate::threads::{Begun, Counted, Threads, WorkerDeps};
-use crate::workers::{self, OneOf, Places};
+use crate::threads::{StartedThreads, ThreadCounters, Threads, WorkerDeps};
+use crate::workers::{self, AddressSocket, WorkerCpus};
 use crate::zone_changes;
 use crate::zones::{self, Wanted, Zones};
 use admin::{Command, CommandOutcome, ReloadOutcome, SharedSocket, SocketKind};
@@ -37,63 +37,62 @@ use zone_manager::ZonePublisher;
 use zone_manager::lock::DataLock;
 use zone_manager::status::{ApiStatus, Process, ServerState, Status, ZoneState};
 
-/// The thread that publishes what is answered.
+/// The thread that publishes snapshots.
 const CONTROL: &str = "control";
 
-/// Said to who comes too early.
+/// Error during the start.
 const STARTING: &str = "the server is starting: wait until it serves (`dunlin status`)";
 
-/// Said to who comes while a successor, which has read config and zones already, is on its way.
+/// Error while a new process, which has read config and zones already, is starting.
 const OFFERED: &str =
-    "a successor is taking over, and would not know of a change: reload again when it has";
+    "a hot restart is in progress, and its new process would miss the change: reload after it";
 
-/// Said to who comes too late.
-const ENDING: &str = "the server is about to end: what it was told last holds until then";
+/// Error during the end.
+const ENDING: &str = "the server is about to end: its last settings hold until then";
 
 /// A running server.
 pub struct Server {
     pub started: SystemTime,
-    /// The addresses it answers on.
+    /// The addresses that the server answers on.
     pub listen: Vec<String>,
     pub control: ZonePublisher,
     pub zones: Zones,
-    /// Not there while it is opened, nor where the config asks for none.
+    /// Empty while the store is opened, or without a store in the config.
     pub store: OnceLock<Stored>,
     pub tap: TapThread,
-    /// What the threads count; nothing: they are not started yet.
-    pub counted: OnceLock<Vec<Counted>>,
-    /// Who tells them something.
+    /// Empty until the threads are started.
+    pub counters: OnceLock<Vec<ThreadCounters>>,
+    /// Sends commands to the threads.
     pub commands: OnceLock<Commands>,
-    /// Another descriptor of each socket, for a successor. None once the end has come: who connects
-    /// then would wait for nobody.
+    /// Another descriptor of each socket, for a new process. Empty once the server ends: a new
+    /// connection would wait in vain.
     pub shared: Mutex<Vec<SharedSocket>>,
     pub notify: Notify,
-    /// Held as long as this process is there; nothing: there is no folder, or it cannot be locked.
+    /// Held for the lifetime of the process; `None`: no folder, or it cannot be locked.
     pub lock: Option<DataLock>,
     pub live: Mutex<Live>,
     pub state: Mutex<ServerState>,
-    /// What is served past the kernel.
+    /// The AF_XDP interface.
     pub bypass: Mutex<Bypass>,
-    /// Not there yet while zones are loaded, gone once they are stopped.
+    /// `None` before zones are loaded and after the threads are stopped.
     pub threads: Mutex<Option<Threads>>,
-    /// How datagrams are dealt to the workers, and where these run.
+    /// How datagrams are distributed to the workers, and the CPUs of the workers.
     pub steering: Steering,
-    pub places: Places,
-    /// Whose certificates are believed.
+    pub worker_cpus: WorkerCpus,
+    /// Trusted CA certificates for upstreams.
     pub trust: Option<TrustAnchors>,
-    /// How servers stood that are asked.
-    pub watched: Mutex<forwarding::UpstreamLog>,
-    /// A successor has our sockets, and has not come to serve yet.
+    /// The faults of upstreams that were logged.
+    pub upstream_log: Mutex<forwarding::UpstreamLog>,
+    /// A new process has the sockets and does not serve yet.
     pub is_offered: AtomicBool,
     pub stream_limits: (usize, u64),
     pub health: Health,
-    /// Told when a successor serves: who asks by HTTP from then on is to meet that one.
-    pub given_away: tokio::sync::Notify,
-    /// Who may come in by [api].
+    /// Notified when a new process serves: HTTP clients must reach that one.
+    pub handed_over: tokio::sync::Notify,
+    /// The credentials of [api].
     pub credentials: Arc<Credentials>,
-    /// The thread of the REST API.
     pub rest: Rest,
-    /// Held by who reloads: one after the other.
+    /// Held during a reload: one at a time.
     pub reloading: tokio::sync::Mutex<()>,
 }
 
@@ -102,9 +101,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Server {
-    /// All there is to tell.
+    /// The complete status.
     pub fn status(&self) -> Status {
-        let threads: Vec<_> = self.counted().iter().map(gather::thread).collect();
+        let threads: Vec<_> = self.counters().iter().map(gather::thread).collect();
         let connections = lock(&self.threads)
             .as_ref()
             .map_or_else(Connections::default, |threads| threads.streams().connections());
@@ -147,19 +146,18 @@ impl Server {
         }
     }
 
-    /// The counters of the threads' upstream clients.
     fn views(&self) -> Vec<StatusView> {
-        self.counted().iter().filter_map(|all| all.forwarded.clone()).collect()
+        self.counters().iter().filter_map(|all| all.forwarded.clone()).collect()
     }
 
-    fn counted(&self) -> &[Counted] {
-        self.counted.get().map_or(&[], |counted| counted)
+    fn counters(&self) -> &[ThreadCounters] {
+        self.counters.get().map_or(&[], |counters| counters)
     }
 
-    /// Starts the threads that answer.
+    /// Starts the workers and stream threads.
     ///
     /// # Errors
-    /// A thread cannot be started, or a socket not be used.
+    /// A thread cannot be started, or a socket cannot be used.
     pub fn start_threads(
         &self,
         streams: &Streams,
@@ -169,28 +167,28 @@ impl Server {
         on_failure: OnFailure,
     ) -> Result<(), Box<dyn Error>> {
         let mut live = lock(&self.live);
-        let threads = self.places.len() + streams.threads;
+        let threads = self.worker_cpus.len() + streams.threads;
         let forwarding = forwarding::forwarding(live.config(), threads, self.trust.clone());
         let settings = &mut live.settings;
-        // A stream thread has fewer clients, or none: where there is one worker, what that is
-        // asked for stays with it.
+        // Stream threads have few clients or none. Without another worker there is no owner shard
+        // to query.
         let peers = match forwarding {
-            Some(_) => upstream::peer_shards(self.places.len(), streams.threads)?.into_iter(),
+            Some(_) => upstream::peer_shards(self.worker_cpus.len(), streams.threads)?.into_iter(),
             None => Vec::new().into_iter(),
         };
-        let kitchen =
+        let deps =
             WorkerDeps { control: &self.control, settings, tap: &self.tap, forwarding, peers };
         let started =
-            Threads::start(streams, kitchen, &self.places, listening, is_proxy, on_failure);
-        let Begun { threads, counted, told } = started?;
+            Threads::start(streams, deps, &self.worker_cpus, listening, is_proxy, on_failure);
+        let StartedThreads { threads, counters, commanders } = started?;
         lock(&self.bypass).begin(&threads, queues);
-        // Nobody else starts them.
-        let _ = (self.counted.set(counted), self.commands.set(Commands::new(told)));
+        // Set only here.
+        let _ = (self.counters.set(counters), self.commands.set(Commands::new(commanders)));
         *lock(&self.threads) = Some(threads);
         Ok(())
     }
 
-    /// The threads that ended by themselves, and that answering does not need.
+    /// Threads of the control plane that ended unexpectedly.
     fn failed(&self) -> Vec<String> {
         let each = [
             (zones::LOADER, self.zones.have_failed()),
@@ -200,45 +198,45 @@ impl Server {
         each.into_iter().filter(|(_, failed)| *failed).map(|(name, _)| name.to_owned()).collect()
     }
 
-    /// Whether every thread that answers gets on, and those are there that change what is answered.
+    /// Whether workers and streams make progress, and the control threads run.
     ///
     /// # Errors
-    /// Which does not.
+    /// The thread that does not.
     pub fn look_at_health(&self) -> Result<(), String> {
         if let Some(why) = zone_manager::status::failed_threads(&self.failed()) {
             return Err(why);
         }
-        self.health.look(self.counted(), Instant::now())
+        self.health.look(self.counters(), Instant::now())
     }
 
-    /// What operators' tools are told over HTTP.
-    pub fn ops(self: &Arc<Self>, lists: crate::live::Lists) -> Ops {
+    /// What `[ops]` serves over HTTP.
+    pub fn ops(self: &Arc<Self>, lists: crate::live::AccessLists) -> Ops {
         let (told, looked_at) = (Arc::clone(self), Arc::clone(self));
         Ops {
             status: Arc::new(move || told.status()),
             health: Arc::new(move || looked_at.look_at_health()),
-            allow: Arc::new(move |address| lists.may_watch(address)),
+            allow: Arc::new(move |address| lists.may_read_metrics(address)),
         }
     }
 
-    /// From now on it serves, or is about to end.
+    /// Changes the state that the status reports.
     pub fn set_state(&self, state: ServerState) {
         *lock(&self.state) = state;
     }
 
-    /// Has the service manager keep the sockets, so that a restart loses nothing.
+    /// Passes the sockets to the service manager, so that a restart loses no query.
     pub fn keep_sockets(&self) {
         self.notify.keep(&lock(&self.shared));
     }
 
-    /// Writes down that the folder of the data is this process's.
+    /// Writes this process's ID into the lock file.
     pub fn sign_lock(&self) {
         if let Some(lock) = &self.lock {
             lock.sign();
         }
     }
 
-    /// Tells the service manager that all is done, and how things are.
+    /// Reports readiness and a summary to the service manager.
     pub fn tell_ready(&self) {
         let zones = self.zones.status();
         let current = zones.iter().filter(|zone| zone.state == ZoneState::Current).count();
@@ -247,12 +245,12 @@ impl Server {
         self.notify.ready();
     }
 
-    /// Reads config and zones again, and waits until every zone was tried. What is wrong with a
-    /// zone is not the config's fault: it is told, and the rest is taken over. Refused once the
-    /// end has begun: it would let streams live again that were told to close.
+    /// Reads config and zones again, and waits until every zone was tried. An error in a zone does
+    /// not refuse the config. Refused while the server ends: new settings would reopen streams
+    /// that are being closed.
     pub async fn reload_all(&self) -> ReloadOutcome {
         let _turn = self.reloading.lock().await;
-        if let Some(why) = self.objection() {
+        if let Some(why) = self.reload_refusal() {
             tracing::warn!("not reloaded: {why}");
             return ReloadOutcome::Refused { errors: vec![why] };
         }
@@ -266,39 +264,39 @@ impl Server {
                     let keys = restart_needed.join(", ");
                     tracing::warn!(
                         keys,
-                        "these wait for a restart, or for `dunlin serve --hot-restart`"
+                        "these keys need a restart, or `dunlin serve --hot-restart`"
                     );
                 }
             }
             ReloadOutcome::Refused { errors } => {
                 errors.iter().for_each(|error| tracing::error!("{error}"));
-                tracing::error!(errors = errors.len(), "config refused; what held before goes on");
+                tracing::error!(errors = errors.len(), "config refused; the old one stays in use");
             }
         }
         self.tell_ready();
         reloaded
     }
 
-    /// Has the threads do something, and waits until they have.
+    /// Runs a command on all threads, and waits until it is done.
     ///
     /// # Errors
-    /// Why they have not, and what to do.
+    /// Why it is not done, and what to do.
     pub async fn command(&self, command: Command) -> Result<CommandOutcome, String> {
         let commands = self.commands.get().ok_or_else(|| STARTING.to_owned())?;
-        if self.is_given_away() {
+        if self.is_handed_over() {
             return Err(ENDING.to_owned());
         }
         let forwards = lock(&self.live).started().forwards.clone();
         commands.command(&command, &forwards).await
     }
 
-    /// Why nothing can be reloaded now.
-    pub fn objection(&self) -> Option<String> {
+    /// Why a reload is not possible now.
+    pub fn reload_refusal(&self) -> Option<String> {
         let is_offered = self.is_offered.load(Ordering::Relaxed);
         let why = match *lock(&self.state) {
             ServerState::Starting => STARTING,
             ServerState::Draining => ENDING,
-            ServerState::Serving if is_offered || self.is_given_away() => OFFERED,
+            ServerState::Serving if is_offered || self.is_handed_over() => OFFERED,
             ServerState::Serving => return zone_manager::status::failed_threads(&self.failed()),
         };
         Some(why.to_owned())
@@ -306,7 +304,7 @@ impl Server {
 
     async fn try_reload(&self) -> ReloadOutcome {
         let before = self.zones.status();
-        let (wished, changed, restart_needed) = {
+        let (load_id, changed, restart_needed) = {
             let mut live = lock(&self.live);
             let changed = match live.reload(&self.tap) {
                 Ok(changed) => changed,
@@ -314,23 +312,23 @@ impl Server {
             };
             self.change_bypass(live.config());
             let wanted = Wanted::new(live.config(), &live.started().forwards);
-            let wished = self.zones.reload(wanted);
-            (wished, changed, live.status.restart_needed.clone())
+            let load_id = self.zones.reload(wanted);
+            (load_id, changed, live.status.restart_needed.clone())
         };
-        self.zones.granted(wished).await;
+        self.zones.granted(load_id).await;
         if let Err(why) = self.credentials.mend() {
-            tracing::error!("[api] lets no client in: {why}");
+            tracing::error!("[api] admits no client: {why}");
         }
         if let Some(store) = self.store.get() {
-            // One that ends meanwhile has nothing to ask anew.
+            // A store that is ending cannot be settled, and need not be.
             let _ = store.desk.settle().await;
         }
         let zones = zone_changes::compare(&before, &self.zones.status());
         ReloadOutcome::Applied { changed, zones, restart_needed }
     }
 
-    /// Serves past the kernel what a config says, if that is not so already. Takes some hundredths
-    /// of a second, for which nothing else is told or changed; what is asked is answered.
+    /// Attaches AF_XDP as the config says, unless it is attached so already. Takes some hundredths
+    /// of a second, in which no status or reload is possible; queries are answered.
     fn change_bypass(&self, config: &Config) {
         let mut bypass = lock(&self.bypass);
         let addresses = self.listen.iter().filter_map(|address| address.parse().ok()).collect();
@@ -339,51 +337,51 @@ impl Server {
         }
     }
 
-    /// Serves past the kernel what the config that holds says, now that a predecessor does not.
+    /// Attaches AF_XDP as the current config says, after the old process has detached.
     pub fn attach(&self) {
         self.change_bypass(lock(&self.live).config());
     }
 
-    /// Whoever was offered the sockets did not come to serve. They are dealt to our workers again,
-    /// as before it had them dealt to its own.
-    pub fn go_on(&self) {
+    /// The new process failed before it served: gives all sockets back to this process's workers.
+    pub fn restore_steering(&self) {
         let shared = lock(&self.shared);
-        let mut first_of_each: Vec<OneOf<'_>> = Vec::new();
+        let mut first_sockets: Vec<AddressSocket<'_>> = Vec::new();
         for SharedSocket { kind, address, fd, .. } in &*shared {
-            if *kind == SocketKind::Udp && first_of_each.iter().all(|(known, _)| known != address) {
-                first_of_each.push((*address, fd.as_fd()));
+            if *kind == SocketKind::Udp && first_sockets.iter().all(|(known, _)| known != address) {
+                first_sockets.push((*address, fd.as_fd()));
             }
         }
-        workers::steer_again(self.steering, &self.places, &first_of_each);
+        workers::restore_steering(self.steering, &self.worker_cpus, &first_sockets);
         self.is_offered.store(false, Ordering::Relaxed);
     }
 
-    /// Whether a successor has, or is about to have, all that was served here.
-    pub fn is_given_away(&self) -> bool {
+    /// Whether a new process has, or is about to have, all sockets and connections.
+    pub fn is_handed_over(&self) -> bool {
         lock(&self.threads).is_none()
     }
 
-    /// Goes on with the connections of a predecessor.
+    /// Continues with the connections of the old process.
     pub fn adopt(&self, connections: Vec<HandedConnection>) {
         if let Some(threads) = &*lock(&self.threads) {
             threads.streams().adopt(connections);
         }
     }
 
-    /// Tells everybody that it is about to end, and goes on answering; for how long.
-    pub fn begin_to_end(&self) -> Duration {
+    /// Starts the drain: closes streams, keeps answering. Returns its duration.
+    pub fn start_drain(&self) -> Duration {
         self.set_state(ServerState::Draining);
         let mut live = lock(&self.live);
         live.close_streams();
         live.config().server.drain
     }
 
-    /// What is to be done every now and then; the service manager is told that all is well, if it
-    /// has a watchdog.
+    /// Periodic work: frees old settings, logs upstream faults, feeds the service manager's
+    /// watchdog.
     pub fn tick(&self, watchdog: bool) {
         let mut live = lock(&self.live);
         live.collect();
-        lock(&self.watched).look(&forwarding::upstreams(&live.started().forwards, &self.views()));
+        lock(&self.upstream_log)
+            .look(&forwarding::upstreams(&live.started().forwards, &self.views()));
         drop(live);
         match self.look_at_health() {
             Ok(()) if watchdog => self.notify.watchdog(),
@@ -392,32 +390,31 @@ impl Server {
         }
     }
 
-    /// The names of all threads that [`serve`](crate::serve) ends, in the order in which it does.
+    /// The names of all threads, in the order in which [`serve`](crate::serve) ends them.
     pub fn threads_to_end(&self) -> Vec<String> {
-        let answering = self.counted().iter().map(|counted| counted.name.clone());
+        let answering = self.counters().iter().map(|counters| counters.name.clone());
         answering.chain([zones::LOADER, zones::SAVER, DESK, CONTROL].map(str::to_owned)).collect()
     }
 
-    /// Opens the store that the config asks for, and has its zones answered. One that cannot be
-    /// opened is tried again until it can.
+    /// Opens the configured store and serves its zones. A store that cannot be opened is retried.
     ///
     /// # Errors
-    /// No thread can be started.
-    pub fn start_store(&self, takes_over: bool) -> std::io::Result<()> {
+    /// A thread cannot be started.
+    pub fn start_store(&self, is_hot_restart: bool) -> std::io::Result<()> {
         let wanted = {
             let live = lock(&self.live);
             (live.started().store.kind, live.started().server.data_dir.clone())
         };
         let others = self.zones.others();
-        let stored = Stored::start(wanted, &self.control, others, takes_over)?;
+        let stored = Stored::start(wanted, &self.control, others, is_hot_restart)?;
         if let Some(stored) = stored {
-            // It is started once.
-            let _ = (self.rest.desk.set(stored.desk.clone()), self.store.set(stored));
+            // Set only here.
+            let _ = (self.rest.records.set(stored.desk.clone()), self.store.set(stored));
         }
         Ok(())
     }
 
-    /// How often each may ask by [api], and where a snapshot has room.
+    /// Requests a second for each principal of [api], and the folder for snapshots.
     pub fn rest_settings(&self) -> (u32, PathBuf) {
         let live = lock(&self.live);
         let config = live.started();
@@ -425,7 +422,7 @@ impl Server {
         (config.api.requests_per_second, folder)
     }
 
-    /// Ends what brings changes, those first that others bring.
+    /// Stops the threads that change zones, sources first.
     pub fn stop_changes(&self) {
         self.zones.stop();
         if let Some(store) = self.store.get() {
@@ -433,7 +430,7 @@ impl Server {
         }
     }
 
-    /// Answers what has arrived, and ends the threads that answer.
+    /// Answers received queries, and ends workers and stream threads.
     pub fn stop(&self) {
         lock(&self.shared).clear();
         lock(&self.bypass).end();

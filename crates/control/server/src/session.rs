@@ -1,31 +1,29 @@
-//! The share of the CPUs that the kernel gives this process's session (sched(7), the autogroup
-//! feature): where it shares them between sessions, niceness counts within one alone, and not
-//! against the kernel's own threads.
+//! The CPU share of this process's session (sched(7), the autogroup feature). If the kernel shares
+//! CPUs between sessions, niceness compares only threads of one session, not the kernel's threads.
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::thread::sleep;
 use std::time::Duration;
 
-/// Whether the kernel shares CPUs between sessions.
 const ENABLED: &str = "/proc/sys/kernel/sched_autogroup_enabled";
 
-/// The share of the session that this process is of.
+/// The share of this process's session.
 const SHARE: &str = "/proc/self/autogroup";
 
-/// How soon the kernel lets a process without CAP_SYS_ADMIN change it again.
+/// Interval after which the kernel lets a process without CAP_SYS_ADMIN change the share again.
 const AGAIN: Duration = Duration::from_millis(150);
 
-/// The share of a session that this process leads, so that it is nobody else's to be surprised by.
+/// The share of a session that this process leads. No other process depends on it.
 #[derive(Debug)]
 pub struct Session(File);
 
 impl Session {
-    /// This process's, to be changed later, also by whoever has given up privileges until then.
-    /// Nothing: the kernel does not share between sessions, or this one is that of the first
-    /// process, which has no share of its own.
+    /// The share of this process's session. It can be changed later, after privileges are dropped.
+    /// `None`: the kernel does not share CPUs between sessions, or this is the session of the first
+    /// process, which has no share.
     ///
     /// # Errors
-    /// Another process leads the session, or the kernel does not tell.
+    /// Another process leads the session, or the kernel does not report the leader.
     pub fn own() -> io::Result<Option<Self>> {
         if !std::fs::read_to_string(ENABLED).is_ok_and(|text| text.trim() == "1") {
             return Ok(None);
@@ -36,19 +34,19 @@ impl Session {
         }
         if !is_led()? {
             return Err(io::Error::other(
-                "it counts within this session alone (kernel.sched_autogroup_enabled = 1), which \
-                 another process leads: start it as a service, or by setsid(1)",
+                "niceness counts only within this session (kernel.sched_autogroup_enabled = 1), \
+                which another process leads: start dunlin as a service, or with setsid(1)",
             ));
         }
         let opened = OpenOptions::new().write(true).open(SHARE);
-        let told = |error| io::Error::other(format!("{SHARE}: {error}"));
-        opened.map(|file| Some(Self(file))).map_err(told)
+        let error = |error| io::Error::other(format!("{SHARE}: {error}"));
+        opened.map(|file| Some(Self(file))).map_err(error)
     }
 
-    /// Gives it the share that one process of such a niceness has, −20 to 19.
+    /// Sets the share to that of one process with this niceness, −20 to 19.
     ///
     /// # Errors
-    /// This process may not: it takes CAP_SYS_NICE, or a limit that allows it (RLIMIT_NICE).
+    /// The process lacks CAP_SYS_NICE and its RLIMIT_NICE is too low.
     pub fn set_nice(&self, nice: i32) -> io::Result<()> {
         let word = nice.to_string();
         match (&self.0).write_all(word.as_bytes()) {
@@ -56,17 +54,17 @@ impl Session {
                 sleep(AGAIN);
                 (&self.0).write_all(word.as_bytes())
             }
-            told => told,
+            result => result,
         }
     }
 }
 
-/// Whether this process leads its session. Not by getsid(2): one that is led from outside of this
-/// PID namespace has no number there, which is 0.
+/// Whether this process leads its session. getsid(2) cannot tell: it returns 0 for a leader outside
+/// of this PID namespace.
 fn is_led() -> io::Result<bool> {
     let stat = std::fs::read_to_string("/proc/self/stat")?;
     let process = stat.split(' ').next();
-    // The fourth behind the name, which may hold anything (proc_pid_stat(5)).
+    // The fourth field after the name, which may contain anything (proc_pid_stat(5)).
     let session = stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(3));
     Ok(process == session)
 }

@@ -1,4 +1,4 @@
-//! Makes the settings that threads read from a config, and keeps what outlives a change of them.
+//! Builds the threads' settings from a config, and keeps the state that outlives a change.
 use answer::CookieSecret;
 use config::{Config, Denied, Diagnostic, Rate};
 use handler::{AccessList, DebtTable, RateLimit, Settings};
@@ -6,17 +6,17 @@ use std::error::Error;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-/// What stays when settings change, so that clients do not notice.
+/// State that stays when settings change, so that clients do not notice.
 #[derive(Debug)]
 pub struct LastingState {
-    /// Signs cookies where the config names no secret.
+    /// Signs cookies if the config has no secret.
     secret: CookieSecret,
-    /// Debts of clients, made when the limit is first set.
+    /// Debts of clients, created when the limit is first set.
     clients: OnceLock<Arc<DebtTable>>,
     replies: OnceLock<Arc<DebtTable>>,
     /// Bytes of one table.
     table_len: usize,
-    /// The idle timeout of streams, in units of 100 ms. It changes with a restart only.
+    /// The idle timeout of streams, in units of 100 ms. It changes only with a restart.
     keepalive: u16,
 }
 
@@ -24,7 +24,7 @@ impl LastingState {
     /// The state of a server that starts with this config.
     ///
     /// # Errors
-    /// The kernel gives no random numbers.
+    /// The kernel returns no random bytes.
     pub fn new(config: &Config) -> Result<Self, getrandom::Error> {
         let mut secret = [0; 16];
         getrandom::fill(&mut secret)?;
@@ -66,7 +66,7 @@ fn random_words() -> Result<[u64; 4], getrandom::Error> {
 /// The settings of a config.
 ///
 /// # Errors
-/// The kernel gives no random numbers.
+/// The kernel returns no random bytes.
 pub fn settings(config: &Config, lasting: &LastingState) -> Result<Settings, getrandom::Error> {
     let Config { server, acl, limits, .. } = config;
     let cookie_secrets = match &server.cookies {
@@ -96,11 +96,11 @@ pub fn settings(config: &Config, lasting: &LastingState) -> Result<Settings, get
     })
 }
 
-/// The settings of a config file, or the defaults: for tests and benchmarks that run a handler
+/// The settings of a config file, or the defaults, for tests and benchmarks that run a handler
 /// without a server.
 ///
 /// # Errors
-/// The file is wrong, or the kernel gives no random numbers.
+/// The file has an error, or the kernel returns no random bytes.
 pub fn settings_of_file(file: Option<&Path>) -> Result<Settings, Box<dyn Error>> {
     let lines = |errors: Vec<Diagnostic>| -> String {
         errors.iter().map(|error| format!("{error}\n")).collect()
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_random_secret_and_debts_outlive_a_change() {
+    fn random_secret_and_debts_outlive_a_reload() {
         let text = "limits.rate.per_second = 10";
         let lasting = LastingState::new(&config(text)).expect("randomness");
         let settings = |text: &str| super::settings(&config(text), &lasting).expect("settings");
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_are_told_how_long_they_live_and_not_what_waits_for_a_restart() {
+    fn streams_get_the_idle_timeout_of_the_start_and_zero_when_closing() {
         let lasting = LastingState::new(&config("streams.idle = \"7s\"")).expect("randomness");
         let changed = config("streams.idle = \"60s\"");
         let settings = super::settings(&changed, &lasting).expect("settings");
@@ -137,11 +137,11 @@ mod tests {
     }
 
     #[test]
-    fn without_limits_there_is_no_gate() {
+    fn limits_are_absent_unless_configured() {
         let lasting = LastingState::new(&config("")).expect("randomness");
         let settings = |text: &str| super::settings(&config(text), &lasting).expect("settings");
         assert!(settings("").policy().limits.is_none());
-        assert!(lasting.clients.get().is_none(), "nor a table");
+        assert!(lasting.clients.get().is_none(), "no table either");
         assert!(settings("acl.query = [\"10.0.0.0/8\"]").policy().limits.is_some());
         assert!(settings("limits.responses.per_second = 5").policy().limits.is_some());
     }

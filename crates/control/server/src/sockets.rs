@@ -1,13 +1,11 @@
-//! The sockets questions come in by. They are opened here, so that a failure can say what to do,
-//! and handed to those who own them. Some may be there already: the service manager passed them,
-//! or a predecessor does.
+//! Opens the sockets that receive queries, with a remedy for each failure, and passes them to their
+//! threads. Some exist already: from the service manager, or from the old process of a hot restart.
 //!
-//! A UDP socket is never closed while it may hold a datagram that nobody else reads. So all that
-//! are inherited are served, be they more than there are workers. Those of an address that is no
-//! longer configured are left to the predecessor, which answers what they hold as it ends, or has
-//! done so already.
+//! A UDP socket is not closed while it may hold a datagram that no other process reads. So this
+//! process serves all inherited sockets, even if they outnumber the workers. Sockets of addresses
+//! that are no longer configured stay with the old process, which answers what they hold.
 use crate::limits::{FILES_OTHER, PORTS_TRIED_MAX, STREAMS_LEAST};
-use crate::workers::OneOf;
+use crate::workers::AddressSocket;
 use admin::{SharedSocket, SocketKind};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::net::sockopt;
@@ -18,26 +16,25 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use worker::limits::{CLOSING_MAX, PORTS_MAX};
 
-/// Lets this process open as many files as it may at all: each stream is one, and the usual lower
-/// bound is less than the streams that are let in.
+/// Raises the limit of open files to its maximum: each stream is a file, and the usual soft limit
+/// is lower than the maximum of streams.
 pub fn raise_file_limit() {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
-        tracing::warn!(%error, limit = limit.current, "the limit of open files stays as it was");
+        tracing::warn!(%error, limit = limit.current, "cannot raise the limit of open files");
     }
 }
 
-/// Has the kernel's table of our open files be large enough for so many sockets and streams, and
-/// what else there is. It grows when it is full, for which accept(2) waits, where there are
-/// threads, until every CPU has passed through the scheduler: some ten milliseconds in which that
-/// thread serves nobody. So this comes before there are any.
+/// Makes the kernel enlarge the table of open files for so many sockets and streams. If the table
+/// grew later, accept(2) would wait until every CPU has passed through the scheduler, some ten
+/// milliseconds without service. It does not wait while there is one thread, so call this first.
 ///
-/// Returns how many streams there is room for, up to those that are wanted: were more let in than
-/// may be opened, newcomers would wait for those that are there.
+/// Returns how many streams there is room for, at most `streams`. More accepted connections would
+/// fail to open.
 ///
 /// # Errors
-/// So few files may be open that there is no room for streams at all.
+/// The limit leaves no room for streams.
 pub fn reserve_files(sockets: usize, streams: usize) -> io::Result<usize> {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
@@ -50,47 +47,46 @@ pub fn reserve_files(sockets: usize, streams: usize) -> io::Result<usize> {
     if room < streams {
         tracing::warn!(
             limit,
-            "{room} of [streams] connections = {streams} are let in, as this process may open no \
-             more files: raise `ulimit -n`, or LimitNOFILE= in the systemd unit"
+            "room for {room} of [streams] connections = {streams}: this process may open no more \
+             files: raise `ulimit -n`, or LimitNOFILE= in the systemd unit"
         );
     }
     let wanted = sockets + room + CLOSING_MAX + FILES_OTHER;
     let number = wanted.min(limit.saturating_sub(1));
-    // The descriptor is closed at once: it was only to be a large number.
+    // The descriptor is closed at once: only its number matters.
     if let Err(error) = fcntl_dupfd_cloexec(io::stderr(), number as RawFd) {
-        tracing::warn!(%error, wanted, "no room was made for open files: it is made as they come");
+        tracing::warn!(%error, wanted, "cannot reserve room for open files: the table grows later");
     }
     Ok(room)
 }
 
-/// How many streams a limit of open files leaves room for; nothing: hardly any.
+/// How many streams a limit of open files leaves room for; `None`: fewer than the minimum.
 fn room_for_streams(sockets: usize, streams: usize, limit: usize) -> Option<usize> {
     let rest = limit.saturating_sub(sockets);
-    // Where files are few, a quarter of them has to do.
+    // If the limit is low, streams get at least a quarter.
     let room = rest.saturating_sub(CLOSING_MAX + FILES_OTHER).max(rest / 4);
     (room >= STREAMS_LEAST).then_some(room.min(streams))
 }
 
-/// What one address is served by.
+/// The sockets of one address.
 #[derive(Debug)]
 pub struct Listening {
-    /// The address, its port known.
+    /// The address, with its actual port.
     pub address: SocketAddr,
     pub streams: TcpListener,
-    /// In the order of binding; the n-th is for worker n modulo the number of workers, and there is
-    /// one for each worker at least.
+    /// In the order of binding. Socket n belongs to worker n modulo the number of workers; every
+    /// worker has at least one.
     pub datagrams: Vec<OwnedFd>,
 }
 
 impl Listening {
-    /// One of the UDP sockets of each address, the first that was bound.
-    pub fn first_of_each(all: &[Self]) -> Vec<OneOf<'_>> {
+    /// The first UDP socket of each address.
+    pub fn first_sockets(all: &[Self]) -> Vec<AddressSocket<'_>> {
         all.iter().filter_map(|one| Some((one.address, one.datagrams.first()?.as_fd()))).collect()
     }
 }
 
-/// All sockets of this process: those that are inherited and not yet taken, and those that are
-/// served.
+/// The sockets of this process: inherited ones that no listener uses yet, and served ones.
 #[derive(Debug, Default)]
 pub struct Sockets {
     inherited: Vec<SharedSocket>,
@@ -98,14 +94,14 @@ pub struct Sockets {
 }
 
 impl Sockets {
-    /// Begins with what the service manager passed or kept, or a predecessor offers.
+    /// Starts with the sockets from the service manager or from the old process.
     pub fn new(inherited: Vec<SharedSocket>) -> Self {
         Self { inherited, shared: Vec::new() }
     }
 
-    /// The addresses that the service manager chose: what is listened on where the config has no
-    /// `listen`. Empty: it chose none.
-    pub fn given(&self) -> Vec<SocketAddr> {
+    /// The addresses that the service manager passed. Without `listen` in the config, the server
+    /// listens on these. Empty: it passed none.
+    pub fn activated(&self) -> Vec<SocketAddr> {
         let mut addresses = Vec::new();
         for SharedSocket { kind, address, given, .. } in &self.inherited {
             if *given
@@ -118,13 +114,12 @@ impl Sockets {
         addresses
     }
 
-    /// Takes over, or opens, a listener and UDP sockets for `workers` workers on each address.
-    /// Where the machine has no IPv6, `[::]` is left out if others remain. New UDP sockets receive
-    /// from now on; beside inherited ones, once [`workers::steer`](crate::workers::steer) lets
-    /// them.
+    /// Opens or inherits a listener and UDP sockets for `workers` workers on each address. On a
+    /// machine without IPv6, `[::]` is skipped if other addresses remain. New UDP sockets receive
+    /// at once; beside inherited ones, after [`workers::steer`](crate::workers::steer).
     ///
     /// # Errors
-    /// The first address that cannot be taken, or there are more sockets than the workers can take.
+    /// The first address that cannot be opened, or more sockets than the workers can serve.
     pub fn open(
         &mut self,
         addresses: &[SocketAddr],
@@ -154,35 +149,34 @@ impl Sockets {
         Ok(all)
     }
 
-    /// Takes over, or opens, the listener for metrics and health.
+    /// Opens or inherits the listener for metrics and health.
     ///
     /// # Errors
-    /// The address cannot be taken.
+    /// The address cannot be opened.
     pub fn open_ops(&mut self, address: SocketAddr) -> Result<TcpListener, OpenError> {
         self.listener(SocketKind::Ops, address)
     }
 
-    /// Takes over, or opens, the listener of the REST API.
+    /// Opens or inherits the listener of the REST API.
     ///
     /// # Errors
-    /// The address cannot be taken.
+    /// The address cannot be opened.
     pub fn open_api(&mut self, address: SocketAddr) -> Result<TcpListener, OpenError> {
         self.listener(SocketKind::Api, address)
     }
 
-    /// Ends the opening: what is still inherited is served by nobody here. Returns another
-    /// descriptor of each socket that is, to be offered to a successor.
+    /// Ends the opening. Returns another descriptor of each served socket, for a new process.
     ///
     /// # Errors
-    /// The service manager passed one that the config does not name: it holds it open, and so its
-    /// clients would wait for nothing.
+    /// The service manager passed a socket that the config does not use. The manager keeps it
+    /// open, so its clients would wait in vain.
     pub fn finish(self) -> Result<Vec<SharedSocket>, OpenError> {
         for SharedSocket { kind, address, given, fd } in &self.inherited {
             if *given {
                 let (kind, address, fd) = (*kind, *address, fd.as_raw_fd());
                 return Err(OpenError::Unfit { kind, address, fd });
             }
-            tracing::info!(?kind, %address, "a socket is not taken over: no longer configured");
+            tracing::info!(?kind, %address, "inherited socket dropped: no longer configured");
         }
         Ok(self.shared)
     }
@@ -191,7 +185,7 @@ impl Sockets {
         let (inherited, shared) = (self.inherited.len(), self.shared.len());
         for _ in 1..PORTS_TRIED_MAX {
             match self.listen_once(address, workers) {
-                // Any port would do, and the one that was free over TCP is not over UDP.
+                // Any port is allowed, and this one is free over TCP but not over UDP.
                 Err(OpenError::Bind { error, .. })
                     if address.port() == 0
                         && self.inherited.len() == inherited
@@ -206,8 +200,8 @@ impl Sockets {
     }
 
     fn listen_once(&mut self, address: SocketAddr, workers: usize) -> Result<Listening, OpenError> {
-        // TCP first: UDP sockets share an address with those of another process of the same user
-        // without complaint, and would share its questions too.
+        // TCP first: UDP sockets can share an address with another process of the same user, and
+        // would then silently share its queries.
         let streams = self.listener(SocketKind::Tcp, address)?;
         let address = streams.local_addr().map_err(failed(address, "TCP"))?;
         let datagrams = self.datagrams(address, workers).map_err(failed(address, "UDP"))?;
@@ -240,8 +234,8 @@ impl Sockets {
         Ok(listener)
     }
 
-    /// All inherited UDP sockets of an address, and new ones beside them until every worker has
-    /// one. Where none can be bound beside them, workers read from the same one.
+    /// All inherited UDP sockets of an address, and new ones until every worker has one. If none
+    /// can be bound beside them, workers share sockets.
     fn datagrams(&mut self, address: SocketAddr, workers: usize) -> io::Result<Vec<OwnedFd>> {
         let mut datagrams = Vec::new();
         let fits =
@@ -253,9 +247,10 @@ impl Sockets {
         }
         let inherited = datagrams.len();
         if (1..workers).contains(&inherited) && sockopt::socket_reuseport(&datagrams[0])? {
-            // Nobody reads the new ones before all zones are loaded, nor ever if we fail.
+            // New sockets are not read before all zones are loaded, and never if this process
+            // fails.
             if let Err(error) = port_socket::confine(datagrams[0].as_fd(), inherited) {
-                tracing::warn!(%address, %error, "new sockets receive before they are read from");
+                tracing::warn!(%address, %error, "new sockets receive too early");
             }
         }
         while datagrams.len() < workers {
@@ -278,12 +273,12 @@ impl Sockets {
     }
 }
 
-/// Whether a socket serves a configured address. Port 0 is any, and so the one there is.
+/// Whether a socket serves a configured address. Port 0 matches any port.
 fn fits(configured: SocketAddr, bound: SocketAddr) -> bool {
     configured.ip() == bound.ip() && [0, bound.port()].contains(&configured.port())
 }
 
-/// Whether no socket may be bound beside an inherited one, or not by us.
+/// Whether no socket can be bound beside an inherited one, or not by this process.
 fn is_alone(error: &io::Error) -> bool {
     let errno = Errno::from_io_error(error);
     matches!(errno, Some(Errno::ADDRINUSE | Errno::ACCESS | Errno::PERM))
@@ -298,15 +293,15 @@ fn warn_alone(address: SocketAddr, socket: &OwnedFd, workers: usize, error: &io:
     tracing::warn!(%address, workers, %error, advice, "workers share a UDP socket: it is slower");
 }
 
-/// The sockets cannot be had as they are configured.
+/// The sockets cannot be opened as configured.
 #[derive(Debug)]
 pub enum OpenError {
-    /// An address could not be taken.
+    /// An address cannot be opened.
     Bind { address: SocketAddr, protocol: &'static str, error: io::Error },
-    /// The service manager passed a socket that nothing is configured for.
+    /// The service manager passed a socket that the config does not use.
     Unfit { kind: SocketKind, address: SocketAddr, fd: RawFd },
-    /// A predecessor had so many more workers that the sockets are too many for ours; this many
-    /// could take them.
+    /// The old process had more workers, and its sockets are too many for this one. `least` is the
+    /// number of workers that could serve them.
     TooMany { sockets: usize, least: usize },
 }
 
@@ -339,32 +334,32 @@ impl fmt::Display for OpenError {
                      to listen on what is passed, or change the socket unit"
                 )?;
                 if *kind == SocketKind::Tcp {
-                    write!(f, "; if it is for [ops], it is to say FileDescriptorName=ops")?;
+                    write!(f, "; a socket for [ops] needs FileDescriptorName=ops")?;
                 }
                 Ok(())
             }
             Self::TooMany { sockets, least } => write!(
                 f,
-                "there are {sockets} UDP sockets to take over, and a worker takes {PORTS_MAX}: set \
-                 [server] workers = {least} or more, or stop the other server and start anew"
+                "{sockets} UDP sockets are inherited, and a worker serves at most {PORTS_MAX}: set \
+                [server] workers = {least} or more, or stop the other server and start again"
             ),
         }
     }
 }
 
-/// What to do when an address cannot be taken.
+/// What to do if an address cannot be opened.
 fn advise(f: &mut fmt::Formatter<'_>, port: u16, error: &io::Error) -> fmt::Result {
     match Errno::from_io_error(error) {
         Some(Errno::ACCESS | Errno::PERM) => write!(
             f,
-            "; ports below 1024 take a privilege: grant it by `setcap cap_net_bind_service=+ep` on \
+            "; ports below 1024 need a privilege: grant it by `setcap cap_net_bind_service=+ep` on \
              the binary or by AmbientCapabilities in the systemd unit, or lower the bound by \
              `sysctl net.ipv4.ip_unprivileged_port_start={port}`"
         ),
         Some(Errno::ADDRINUSE) => write!(
             f,
-            "; another server is there: `ss -lntup 'sport = :{port}'` tells which; if it keeps one \
-             address only, such as 127.0.0.53, list the others in [server] listen"
+            "; another server uses it: `ss -lntup 'sport = :{port}'` shows which; if that one uses \
+            only one address, such as 127.0.0.53, list the others in [server] listen"
         ),
         Some(Errno::ADDRNOTAVAIL) => {
             write!(f, "; this machine has no such address: `ip address` lists those it has")

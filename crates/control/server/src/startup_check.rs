@@ -1,4 +1,4 @@
-//! What of a config only the start would find wrong, because it depends on this machine.
+//! Errors of a config that depend on this machine, and that would only show at the start.
 use crate::privileges::Identity;
 use api::Tls;
 use config::{Config, Diagnostic};
@@ -22,7 +22,7 @@ pub fn check_startup(config: &Config) -> Vec<Diagnostic> {
     messages.into_iter().map(|message| Diagnostic::of_file(file, message)).collect()
 }
 
-/// Why a file cannot be opened to append to it.
+/// Why a file cannot be opened for appending.
 fn unopenable(file: &Path) -> Option<String> {
     let (tested, what) = match file.symlink_metadata() {
         Ok(found) if found.is_dir() => return Some(format!("{} is a folder", file.display())),
@@ -45,7 +45,7 @@ mod tests {
         for (text, expected) in [
             ("server.user = \"no-such-user\"", "there is no user \"no-such-user\""),
             ("server.user = \"root\"\nserver.group = \"no-such\"", "no group \"no-such\""),
-            ("server.group = \"root\"", "without [server] user"),
+            ("server.group = \"root\"", "needs [server] user"),
             ("log.queries = { sample = 1, file = \"missing/q.log\" }", "cannot be created"),
             ("log.queries = { sample = 1, file = \".\" }", "is a folder"),
             (

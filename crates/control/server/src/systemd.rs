@@ -1,9 +1,9 @@
-//! The service manager: what it passes at the start (`sd_listen_fds(3)`), and what it is told
-//! (`sd_notify(3)`). All of it is files and variables; without them nothing happens.
+//! The service manager: the sockets that it passes at the start (`sd_listen_fds(3)`), and the
+//! notifications that it receives (`sd_notify(3)`). Without its variables nothing happens.
 //!
-//! What it is told includes the sockets: it keeps them while this process is restarted and passes
-//! them to the next (`FileDescriptorStoreMax=`), so that questions wait in them meanwhile.
-mod kept;
+//! The notifications include sockets: the manager keeps them during a restart and passes them to
+//! the next process (`FileDescriptorStoreMax=`), so queries wait in them meanwhile.
+mod descriptor_name;
 mod notify;
 
 pub use notify::Notify;
@@ -20,9 +20,9 @@ use std::time::Duration;
 
 /// `SD_LISTEN_FDS_START`
 const FIRST: RawFd = 3;
-/// The names of sockets that are for no questions: `FileDescriptorName=ops` or `api`.
+/// Names of sockets that receive no DNS queries: `FileDescriptorName=ops` or `api`.
 const NAMES: [(&str, SocketKind); 2] = [("ops", SocketKind::Ops), ("api", SocketKind::Api)];
-/// What is taken out of the environment, so that no child believes it was meant.
+/// Variables that are removed from the environment, so that no child process uses them.
 const VARIABLES: [&str; 6] = [
     "LISTEN_PID",
     "LISTEN_FDS",
@@ -32,30 +32,30 @@ const VARIABLES: [&str; 6] = [
     "WATCHDOG_USEC",
 ];
 
-/// What the service manager gave this process.
+/// What the service manager passed to this process.
 #[derive(Debug)]
 pub struct Manager {
-    /// Sockets to listen on: those of a socket unit in the order in which they were passed, then
-    /// those that were kept for us, in the order in which our predecessor listed them.
+    /// Sockets to listen on: those of a socket unit in the order of passing, then those that the
+    /// manager kept, in the order of the old process's list.
     pub sockets: Vec<SharedSocket>,
-    /// Where it is told how far we are.
+    /// Sends notifications.
     pub notify: Notify,
-    /// How often it wants to be told that we are well (half of `WatchdogSec=`); nothing: never.
+    /// Interval of watchdog notifications (half of `WatchdogSec=`); `None`: no watchdog.
     pub watchdog: Option<Duration>,
 }
 
-/// What the service manager passed cannot be used.
+/// Something that the service manager passed cannot be used.
 #[derive(Debug, PartialEq, Eq)]
 pub enum PassError {
-    /// A variable is not what it should be.
+    /// A variable has an invalid value.
     Variable(&'static str, String),
-    /// A descriptor is not what it should be.
-    Descriptor(RawFd, String, Unfit),
+    /// A descriptor cannot be used.
+    Descriptor(RawFd, String, SocketFault),
 }
 
 /// Why a descriptor cannot be listened on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unfit {
+pub enum SocketFault {
     Closed,
     NotInternet,
     NeitherUdpNorTcp,
@@ -73,21 +73,21 @@ impl fmt::Display for PassError {
             ),
             Self::Descriptor(fd, name, unfit) => {
                 let (problem, advice) = match unfit {
-                    Unfit::Closed => ("is not open", "unset LISTEN_FDS to start without"),
-                    Unfit::NotInternet => (
+                    SocketFault::Closed => ("is not open", "unset LISTEN_FDS to start without"),
+                    SocketFault::NotInternet => (
                         "is not a bound IPv4 or IPv6 socket",
                         "the socket unit may have ListenDatagram= and ListenStream= with addresses \
                          or ports only",
                     ),
-                    Unfit::NeitherUdpNorTcp => (
+                    SocketFault::NeitherUdpNorTcp => (
                         "is neither UDP nor TCP",
                         "the socket unit may have ListenDatagram= and ListenStream= only, and no \
                          SocketProtocol=",
                     ),
-                    Unfit::NotListening => {
+                    SocketFault::NotListening => {
                         ("is a TCP socket that does not listen", "set Accept=no")
                     }
-                    Unfit::BothFamilies => (
+                    SocketFault::BothFamilies => (
                         "takes IPv4 too, whose clients would look like IPv6 ones",
                         "set BindIPv6Only=ipv6-only in the socket unit, and list 0.0.0.0:PORT \
                          beside [::]:PORT there",
@@ -104,18 +104,18 @@ impl fmt::Display for PassError {
 impl std::error::Error for PassError {}
 
 impl Manager {
-    /// Takes what the service manager gave out of the environment and the table of descriptors.
-    /// To be called once and first of all.
+    /// Takes the passed variables out of the environment and the descriptors out of the table. Call
+    /// it once, before anything else.
     ///
     /// # Safety
-    /// No other thread runs, and this process has opened nothing yet that it did not close again.
+    /// No other thread runs, and this process has no open file of its own.
     ///
     /// # Errors
-    /// Something was passed that cannot be listened on.
+    /// A passed socket cannot be listened on.
     pub unsafe fn take() -> Result<Self, PassError> {
         let values = VARIABLES.map(|name| env::var(name).ok());
         for name in VARIABLES {
-            // SAFETY: the caller's promise: nobody else reads the environment meanwhile.
+            // SAFETY: guaranteed by the caller: no other thread reads the environment.
             unsafe { env::remove_var(name) };
         }
         let get = |name| {
@@ -124,19 +124,22 @@ impl Manager {
         };
         let own = std::process::id();
         let mut passed = passed(get, own)?;
-        // The manager has an order of its own.
-        passed.sort_by_key(|(_, name)| kept::index(name));
-        let kept = passed.iter().map(|(_, name)| name).filter(|name| kept::index(name).is_some());
+        // The manager passes them in any order.
+        passed.sort_by_key(|(_, name)| descriptor_name::index(name));
+        let kept = passed
+            .iter()
+            .map(|(_, name)| name)
+            .filter(|name| descriptor_name::index(name).is_some());
         let notify = Notify::to(get("NOTIFY_SOCKET").as_deref(), kept.cloned().collect());
         let mut open = Vec::new();
         for (fd, name) in passed {
-            // SAFETY: not -1, and only asked for what it is.
+            // SAFETY: the number is not -1, and it is only checked here.
             let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
             if fcntl_getfd(borrowed).is_err() {
-                return Err(PassError::Descriptor(fd, name, Unfit::Closed));
+                return Err(PassError::Descriptor(fd, name, SocketFault::Closed));
             }
-            // SAFETY: it is open, was passed to this process (`LISTEN_PID`), and by the caller's
-            // promise nothing here owns it.
+            // SAFETY: it is open, was passed to this process (`LISTEN_PID`), and the caller
+            // guarantees that nothing here owns it.
             open.push((unsafe { OwnedFd::from_raw_fd(fd) }, name));
         }
         let sockets = open.into_iter().map(|(fd, name)| adopt(fd, &name)).collect::<Result<_, _>>();
@@ -144,12 +147,12 @@ impl Manager {
     }
 }
 
-/// Which descriptors were passed to this process, and their names.
+/// The descriptors that were passed to this process, and their names.
 fn passed(
     get: impl Fn(&'static str) -> Option<String>,
     own: u32,
 ) -> Result<Vec<(RawFd, String)>, PassError> {
-    // Without the number of the process, or with another one, they were meant for somebody else.
+    // Without the process ID, or with another one, they were passed to another process.
     if number("LISTEN_PID", &get)? != Some(own.into()) {
         return Ok(Vec::new());
     }
@@ -162,7 +165,7 @@ fn passed(
     Ok((FIRST..).take(count as usize).zip(names).collect())
 }
 
-/// Half of the time the watchdog waits, as `sd_watchdog_enabled(3)` advises.
+/// Half of the watchdog's interval, as `sd_watchdog_enabled(3)` advises.
 fn watchdog(
     get: impl Fn(&'static str) -> Option<String>,
     own: u32,
@@ -182,34 +185,34 @@ fn number(
     text.parse().map(Some).map_err(|_| PassError::Variable(name, text))
 }
 
-/// Finds out what a descriptor is, and has no child inherit it.
+/// Determines the kind of a descriptor, and keeps child processes from inheriting it.
 fn adopt(fd: OwnedFd, name: &str) -> Result<SharedSocket, PassError> {
     let number = fd.as_raw_fd();
     let unfit = |unfit| PassError::Descriptor(number, name.to_owned(), unfit);
-    fcntl_setfd(&fd, FdFlags::CLOEXEC).map_err(|_| unfit(Unfit::Closed))?;
-    let family = sockopt::socket_domain(&fd).map_err(|_| unfit(Unfit::NotInternet))?;
-    let bound = rustix::net::getsockname(&fd).map_err(|_| unfit(Unfit::NotInternet))?;
-    let address = SocketAddr::try_from(bound).map_err(|_| unfit(Unfit::NotInternet))?;
+    fcntl_setfd(&fd, FdFlags::CLOEXEC).map_err(|_| unfit(SocketFault::Closed))?;
+    let family = sockopt::socket_domain(&fd).map_err(|_| unfit(SocketFault::NotInternet))?;
+    let bound = rustix::net::getsockname(&fd).map_err(|_| unfit(SocketFault::NotInternet))?;
+    let address = SocketAddr::try_from(bound).map_err(|_| unfit(SocketFault::NotInternet))?;
     if address.port() == 0 {
-        return Err(unfit(Unfit::NotInternet));
+        return Err(unfit(SocketFault::NotInternet));
     }
     let named = NAMES.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind);
     let kind = (sockopt::socket_type(&fd), sockopt::socket_protocol(&fd).ok().flatten());
     let kind = match kind {
         (Ok(SocketType::DGRAM), Some(ipproto::UDP)) => SocketKind::Udp,
         (Ok(SocketType::STREAM), Some(ipproto::TCP | ipproto::MPTCP)) => {
-            named.or_else(|| kept::kind(name)).unwrap_or(SocketKind::Tcp)
+            named.or_else(|| descriptor_name::kind(name)).unwrap_or(SocketKind::Tcp)
         }
-        _ => return Err(unfit(Unfit::NeitherUdpNorTcp)),
+        _ => return Err(unfit(SocketFault::NeitherUdpNorTcp)),
     };
     if kind != SocketKind::Udp && !sockopt::socket_acceptconn(&fd).unwrap_or(false) {
-        return Err(unfit(Unfit::NotListening));
+        return Err(unfit(SocketFault::NotListening));
     }
     let only = || sockopt::ipv6_v6only(&fd).unwrap_or(false);
     if family == AddressFamily::INET6 && address.ip().is_unspecified() && !only() {
-        return Err(unfit(Unfit::BothFamilies));
+        return Err(unfit(SocketFault::BothFamilies));
     }
-    let given = kept::index(name).is_none();
+    let given = descriptor_name::index(name).is_none();
     Ok(SharedSocket { kind, address, given, fd })
 }
 

@@ -7,7 +7,7 @@ use handler::{Answerer, COUNTERS};
 use crate::limits::HTTP_NICENESS;
 use crate::ports::Port;
 use crate::sockets::Listening;
-use crate::workers::Places;
+use crate::workers::WorkerCpus;
 use config::Streams as StreamConfig;
 use handler::Settings;
 use port_socket::SocketPort;
@@ -24,16 +24,15 @@ use upstream::{CommandSender, PeerShards, StatusView};
 use worker::{HandedConnection, IsProxy, OnFailure, StreamLimits, Streams, WorkerSetup, Workers};
 use zone_manager::ZonePublisher;
 
-/// What one thread that answers counts.
-pub struct Counted {
-    /// Its name.
+/// The counters of one thread that answers queries.
+pub struct ThreadCounters {
     pub name: String,
     pub transport: &'static str,
-    /// The CPU it stays on.
+    /// The CPU that it is bound to.
     pub cpu: Option<usize>,
     pub plane: CountersView<{ worker::COUNTERS }>,
     pub answers: CountersView<COUNTERS>,
-    /// Of its upstream client, where names are forwarded.
+    /// The status of its upstream client, if forward rules exist.
     pub forwarded: Option<StatusView>,
 }
 
@@ -43,10 +42,10 @@ pub struct Threads {
     streams: Streams,
 }
 
-/// A thread, and who tells it something.
-pub type Told = (String, CommandSender);
+/// A thread's name, and the sender of its commands.
+pub type ThreadCommander = (String, CommandSender);
 
-/// The names of threads, as `worker` gives them.
+/// The name of the n-th worker thread, as the crate `worker` sets it.
 fn worker(nth: usize) -> String {
     format!("worker-{nth}")
 }
@@ -55,22 +54,23 @@ fn stream(nth: usize) -> String {
     format!("streams-{nth}")
 }
 
-/// Threads that have just begun.
-pub struct Begun {
+/// Threads that were just started.
+pub struct StartedThreads {
     pub threads: Threads,
-    /// What each counts, workers first.
-    pub counted: Vec<Counted>,
-    /// Their command channels, where names are forwarded.
-    pub told: Vec<Told>,
+    /// The counters of each thread, workers first.
+    pub counters: Vec<ThreadCounters>,
+    /// Their command senders, if forward rules exist.
+    pub commanders: Vec<ThreadCommander>,
 }
 
-/// What each thread needs to answer.
+/// Everything that a thread needs to answer queries.
 pub struct WorkerDeps<'k> {
     pub control: &'k ZonePublisher,
     pub settings: &'k mut Publisher<Settings>,
     pub tap: &'k TapThread,
     pub forwarding: Option<Forwarding>,
-    /// The channels to the other threads, workers first; none: each queries upstreams itself.
+    /// The channels to the other threads, workers first. Empty: each thread queries upstreams
+    /// itself.
     pub peers: IntoIter<PeerShards>,
 }
 
@@ -87,43 +87,43 @@ impl WorkerDeps<'_> {
 }
 
 impl Threads {
-    /// Starts them on these sockets.
+    /// Starts the threads on these sockets.
     ///
     /// # Errors
-    /// A thread cannot be started, or a socket not be used.
+    /// A thread cannot be started, or a socket cannot be used.
     pub fn start(
         config: &StreamConfig,
         mut deps: WorkerDeps<'_>,
-        places: &Places,
+        worker_cpus: &WorkerCpus,
         listening: Vec<Listening>,
         is_proxy: IsProxy,
         on_failure: OnFailure,
-    ) -> Result<Begun, Box<dyn Error>> {
-        let (listeners, ports) = deal(places.len(), listening)?;
-        let (mut seats, mut answers, mut told) = (Vec::new(), Vec::new(), Vec::new());
-        for (n, (ports, cpu)) in ports.into_iter().zip(places).enumerate() {
+    ) -> Result<StartedThreads, Box<dyn Error>> {
+        let (listeners, ports) = deal(worker_cpus.len(), listening)?;
+        let (mut setups, mut answers, mut commanders) = (Vec::new(), Vec::new(), Vec::new());
+        for (n, (ports, cpu)) in ports.into_iter().zip(worker_cpus).enumerate() {
             let mut app = deps.answerer()?;
             answers.push((app.counters(), app.forwarded()));
-            told.extend(app.command()?.map(|commander| (worker(n), commander)));
-            seats.push(WorkerSetup { ports, app, cpu: *cpu });
+            commanders.extend(app.command()?.map(|commander| (worker(n), commander)));
+            setups.push(WorkerSetup { ports, app, cpu: *cpu });
         }
         let mut apps = Vec::new();
         for n in 0..config.threads {
             let mut app = deps.answerer()?;
             answers.push((app.counters(), app.forwarded()));
-            told.extend(app.command()?.map(|commander| (stream(n), commander)));
+            commanders.extend(app.command()?.map(|commander| (stream(n), commander)));
             apps.push(app);
         }
-        let fleet = Workers::start(seats, Arc::clone(&on_failure))?;
+        let fleet = Workers::start(setups, Arc::clone(&on_failure))?;
         let limits = limits(config);
         let streams = Streams::start(listeners, apps, limits, is_proxy, on_failure)?;
-        let workers = places.iter().enumerate().map(|(n, cpu)| (worker(n), "udp", *cpu));
+        let workers = worker_cpus.iter().enumerate().map(|(n, cpu)| (worker(n), "udp", *cpu));
         let beside = (0..config.threads).map(|n| (stream(n), "tcp", None));
         let plane = fleet.counters().iter().chain(streams.counters()).cloned();
-        let counted = workers
+        let counters = workers
             .chain(beside)
             .zip(plane.zip(answers))
-            .map(|((name, transport, cpu), (plane, (answers, forwarded)))| Counted {
+            .map(|((name, transport, cpu), (plane, (answers, forwarded)))| ThreadCounters {
                 name,
                 transport,
                 cpu,
@@ -132,14 +132,14 @@ impl Threads {
                 forwarded,
             })
             .collect();
-        Ok(Begun { threads: Self { fleet, streams }, counted, told })
+        Ok(StartedThreads { threads: Self { fleet, streams }, counters, commanders })
     }
 
-    /// Has the workers serve these queues in place of those that they serve; the n-th has the n-th,
-    /// and again from the first. What the old ones hold is answered.
+    /// Replaces the AF_XDP queues that the workers serve. Worker n gets queue n, modulo the number
+    /// of workers. The workers first answer everything that the old queues hold.
     ///
     /// # Errors
-    /// A worker does not get to it.
+    /// A worker did not take its queue in time.
     pub fn serve_queues(&self, queues: Vec<QueuePort>) -> io::Result<()> {
         let workers = self.fleet.counters().len();
         let mut ports: Vec<Vec<Port>> = (0..workers).map(|_| Vec::new()).collect();
@@ -149,11 +149,11 @@ impl Threads {
         self.fleet.lend(ports)
     }
 
-    /// Gives the workers a niceness (setpriority(2)): those that have carried out an order, and so
-    /// have their names.
+    /// Sets the niceness of the workers (setpriority(2)). Only workers that have run a command have
+    /// their names already, and are found.
     ///
     /// # Errors
-    /// This process may not: it takes CAP_SYS_NICE, or a limit that allows it (RLIMIT_NICE).
+    /// The process lacks CAP_SYS_NICE and its RLIMIT_NICE is too low.
     pub fn set_nice(&self, nice: i32) -> io::Result<()> {
         for (thread, name) in tasks() {
             if name.starts_with("worker-") {
@@ -168,21 +168,21 @@ impl Threads {
         &self.streams
     }
 
-    /// Stops receiving, answers what has been received, and ends.
+    /// Stops receiving, answers the received queries, and ends.
     pub fn stop(self) {
         self.fleet.stop();
         self.streams.stop();
     }
 
-    /// Answers what has been received, ends, and gives the connections away.
+    /// Answers the received queries, ends, and returns the open connections.
     pub fn hand_over(self) -> Vec<HandedConnection> {
         self.fleet.stop();
         self.streams.hand_over()
     }
 }
 
-/// Deals sockets: listeners to the streams, the n-th UDP socket of each address to the n-th worker,
-/// and again from the first.
+/// Distributes sockets: listeners to the streams, UDP socket n of each address to worker n modulo
+/// the number of workers.
 fn deal(
     workers: usize,
     listening: Vec<Listening>,
@@ -198,8 +198,8 @@ fn deal(
     Ok((listeners, ports))
 }
 
-/// The threads of this process, by their numbers, and the names that the kernel keeps of them:
-/// their first 15 bytes (`proc_pid_comm(5)`).
+/// The threads of this process: number, and name as the kernel keeps it, its first 15 bytes
+/// (`proc_pid_comm(5)`).
 fn tasks() -> impl Iterator<Item = (i32, String)> {
     let tasks = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     tasks.filter_map(|task| {
@@ -209,14 +209,14 @@ fn tasks() -> impl Iterator<Item = (i32, String)> {
     })
 }
 
-/// Has the calling thread, and those that it starts, give way to workers on the same CPU.
+/// Lowers the priority of the calling thread, and of those that it starts, below the workers'.
 pub fn yield_to_workers() {
     if let Err(why) = setpriority_process(None, HTTP_NICENESS) {
-        tracing::debug!(%why, "this thread gets as much of the CPUs as workers");
+        tracing::debug!(%why, "this thread has the same CPU priority as the workers");
     }
 }
 
-/// The first of these that this process still has.
+/// The first of these threads that is still alive.
 pub fn first_alive(names: &[String]) -> Option<String> {
     let alive: Vec<String> = tasks().map(|(_, name)| name).collect();
     let kept = |name: &str| name.chars().take(15).collect::<String>();
@@ -240,19 +240,19 @@ mod tests {
     use std::thread;
 
     #[test]
-    fn who_does_not_end_is_found_by_name() {
+    fn thread_that_does_not_end_is_found_by_name() {
         let names = ["hangs-10", "hangs-1", "hangs-and-has-a-long-name"].map(str::to_owned);
         assert_eq!(first_alive(&names), None);
         let mut ends = Vec::new();
         for at in [2, 1] {
-            let ((end, hangs), (tell, told)) = (channel::<()>(), channel());
+            let ((end, hangs), (tell, started_up)) = (channel::<()>(), channel());
             let body = move || {
                 tell.send(()).expect("the test listens");
-                // Until the other end goes.
+                // Until the other end is dropped.
                 hangs.recv()
             };
             let started = thread::Builder::new().name(names[at].clone()).spawn(body);
-            told.recv().expect("it runs");
+            started_up.recv().expect("it runs");
             assert_eq!(first_alive(&names).as_ref(), Some(&names[at]));
             ends.push((end, started.expect("a thread")));
         }

@@ -1,4 +1,4 @@
-//! How many workers there are, where they run, and which of them a datagram goes to.
+//! The number of workers, their CPUs, and which worker receives a datagram.
 use config::limits::WORKERS_MAX;
 use config::{Config, PortKind, Steering, Workers};
 use cpu::CpuList;
@@ -7,25 +7,25 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 
-/// Where each worker runs: one entry a worker; nothing: wherever the kernel puts it.
-pub type Places = Vec<Option<usize>>;
+/// The CPU of each worker; `None` is a worker that the kernel places.
+pub type WorkerCpus = Vec<Option<usize>>;
 
-/// Any of the UDP sockets of an address: what is done to one is done to all.
-pub type OneOf<'s> = (SocketAddr, BorrowedFd<'s>);
+/// An address and one of its UDP sockets, which stands for all sockets of that address.
+pub type AddressSocket<'s> = (SocketAddr, BorrowedFd<'s>);
 
-/// Chooses CPUs for workers, one of each core: of the CPUs in the list at most so many, near an
-/// interface. Returns them and the reason. What knows the machine is not of this layer.
+/// Chooses at most so many CPUs from the list, one of each core, near an interface. Returns them
+/// and the reason. The planner is passed in because this layer does not know the topology.
 pub type CorePlanner = fn(&CpuList, usize, Option<&str>) -> Result<(CpuList, String), String>;
 
-/// Places the workers on the CPUs this process may use, and logs where and why.
+/// Chooses the workers' CPUs among those this process may use, and logs the result and the reason.
 ///
 /// # Errors
-/// A listed CPU is not among them, or the kernel does not tell which they are.
-pub fn place(config: &Config, plan_cores: CorePlanner) -> io::Result<Places> {
+/// A listed CPU is not allowed, or the kernel does not report the allowed CPUs.
+pub fn place(config: &Config, plan_cores: CorePlanner) -> io::Result<WorkerCpus> {
     let server = &config.server;
     let allowed = cpu::allowed()?;
-    let granted = granted(cpu::quota()).min(WORKERS_MAX);
-    let (places, reason) = match &server.workers {
+    let granted = workers_of_quota(cpu::quota()).min(WORKERS_MAX);
+    let (worker_cpus, reason) = match &server.workers {
         Workers::Cpus(cpus) => (place_on(cpus, &allowed)?, "listed by [server] workers".into()),
         Workers::Count(count) => {
             (place_round(&allowed, *count, server.pin), "as many as [server] workers says".into())
@@ -48,23 +48,23 @@ pub fn place(config: &Config, plan_cores: CorePlanner) -> io::Result<Places> {
             (cpus.iter().map(Some).collect(), reason)
         }
     };
-    let cpus: CpuList = places.iter().flatten().copied().collect();
+    let cpus: CpuList = worker_cpus.iter().flatten().copied().collect();
     let cpus = if cpus.is_empty() { "unbound".into() } else { cpus.to_string() };
-    tracing::info!(workers = places.len(), cpus, reason, "workers placed");
-    Ok(places)
+    tracing::info!(workers = worker_cpus.len(), cpus, reason, "workers placed");
+    Ok(worker_cpus)
 }
 
-/// Workers that a quota has time for: whole CPUs of it, at least one. More would be stopped
-/// together once the time of a period is used up.
-fn granted(quota: Option<f64>) -> usize {
+/// The number of workers that a CPU quota can run: its whole CPUs, at least one. With more workers,
+/// the kernel would stop all of them when the period's time is used up.
+fn workers_of_quota(quota: Option<f64>) -> usize {
     quota.map_or(usize::MAX, |cpus| (cpus.floor() as usize).max(1))
 }
 
-fn place_round(allowed: &CpuList, count: usize, pin: bool) -> Places {
+fn place_round(allowed: &CpuList, count: usize, pin: bool) -> WorkerCpus {
     allowed.iter().cycle().take(count).map(|cpu| pin.then_some(cpu)).collect()
 }
 
-/// The interface that packets come from: that of `[xdp]`, else that of the default route.
+/// The interface that packets arrive on: that of `[xdp]`, else that of the default route.
 fn interface(config: &Config) -> Option<String> {
     if config.server.port == PortKind::Xdp {
         return Some(config.xdp.interface.clone());
@@ -81,7 +81,7 @@ fn default_route(routes: &str) -> Option<String> {
     })
 }
 
-fn place_on(cpus: &CpuList, allowed: &CpuList) -> io::Result<Places> {
+fn place_on(cpus: &CpuList, allowed: &CpuList) -> io::Result<WorkerCpus> {
     if let Some(cpu) = cpus.as_slice().iter().find(|cpu| !allowed.as_slice().contains(cpu)) {
         let message = format!(
             "[server] workers lists CPU {cpu}, which this process may not use; it may use {allowed}"
@@ -91,53 +91,67 @@ fn place_on(cpus: &CpuList, allowed: &CpuList) -> io::Result<Places> {
     Ok(cpus.as_slice().iter().map(|cpu| Some(*cpu)).collect())
 }
 
-/// Has the kernel hand datagrams to the worker of the receiving CPU, where that is wanted. Tells
-/// whether it does.
+/// Makes the kernel deliver each datagram to the worker of the receiving CPU, if the setting asks
+/// for it. Returns whether the kernel does.
 ///
-/// Automatic means: only where every CPU has a worker that stays on it, and packets reach every
-/// CPU. Anything else would leave the questions that arrive at some CPUs to few of the workers.
-pub fn steer(steering: Steering, places: &[Option<usize>], sockets: &[OneOf<'_>]) -> bool {
-    if steer_if_wanted(steering, places, sockets) {
+/// `auto` steers only if every CPU has a bound worker and packets reach every CPU. Otherwise few
+/// workers would get the queries of several CPUs.
+pub fn steer(
+    steering: Steering,
+    worker_cpus: &[Option<usize>],
+    sockets: &[AddressSocket<'_>],
+) -> bool {
+    if try_steer(steering, worker_cpus, sockets) {
         return true;
     }
     for (address, socket) in sockets {
-        // A predecessor may have had them steered for its own workers, and new ones receive
-        // nothing until now.
+        // The old process may have steered them to its own workers, so new sockets would receive
+        // nothing.
         if let Err(error) = port_socket::unsteer(*socket) {
-            tracing::warn!(%address, %error, "still steered, as it was before");
+            tracing::warn!(%address, %error, "cannot stop steering by CPU");
         }
     }
     false
 }
 
-/// The same, after a successor that failed: its sockets may still be there, and receive nothing
-/// from now on.
-pub fn steer_again(steering: Steering, places: &[Option<usize>], sockets: &[OneOf<'_>]) {
-    if steer_if_wanted(steering, places, sockets) {
+/// Like [`steer`], after a new process failed: its sockets may still exist, and must not receive
+/// any more.
+pub fn restore_steering(
+    steering: Steering,
+    worker_cpus: &[Option<usize>],
+    sockets: &[AddressSocket<'_>],
+) {
+    if try_steer(steering, worker_cpus, sockets) {
         return;
     }
     for (address, socket) in sockets {
-        if let Err(error) = port_socket::confine(*socket, places.len()) {
-            tracing::debug!(%address, %error, "not confined: no other is there");
+        if let Err(error) = port_socket::confine(*socket, worker_cpus.len()) {
+            tracing::debug!(%address, %error, "not confined: no other socket exists");
         }
     }
 }
 
-fn steer_if_wanted(steering: Steering, places: &[Option<usize>], sockets: &[OneOf<'_>]) -> bool {
-    let cpus: Vec<usize> = match places.iter().copied().collect::<Option<Vec<_>>>() {
+fn try_steer(
+    steering: Steering,
+    worker_cpus: &[Option<usize>],
+    sockets: &[AddressSocket<'_>],
+) -> bool {
+    let cpus: Vec<usize> = match worker_cpus.iter().copied().collect::<Option<Vec<_>>>() {
         Some(cpus) => cpus,
-        // Not pinned: the n-th worker stands for the n-th CPU.
+        // Not pinned: worker n stands for CPU n.
         None => cpu::allowed().unwrap_or_default().as_slice().to_vec(),
     };
     let allowed = cpu::allowed().unwrap_or_default();
-    let every_cpu = allowed.as_slice().iter().all(|cpu| places.contains(&Some(*cpu)));
+    let every_cpu = allowed.as_slice().iter().all(|cpu| worker_cpus.contains(&Some(*cpu)));
     let wanted = match steering {
-        Steering::Auto => places.len() > 1 && every_cpu && cpu::receives_everywhere(places.len()),
+        Steering::Auto => {
+            worker_cpus.len() > 1 && every_cpu && cpu::receives_everywhere(worker_cpus.len())
+        }
         Steering::Cpu => true,
         Steering::Hash => false,
     };
-    let cpus = &cpus[..cpus.len().min(places.len())];
-    let is_steered = |(address, socket): &OneOf<'_>| {
+    let cpus = &cpus[..cpus.len().min(worker_cpus.len())];
+    let is_steered = |(address, socket): &AddressSocket<'_>| {
         let done = port_socket::steer(*socket, cpus);
         if let Err(error) = &done {
             tracing::warn!(%address, %error, "not steered by CPU; the kernel's hash decides");
@@ -153,7 +167,7 @@ mod tests {
     use config::Config;
     use std::path::Path;
 
-    fn places(text: &str) -> io::Result<Places> {
+    fn worker_cpus(text: &str) -> io::Result<WorkerCpus> {
         let last = |cpus: &CpuList, most, _: Option<&str>| match cpus.iter().next_back() {
             Some(cpu) if most > 0 => Ok((CpuList::from_iter([cpu]), "a test".into())),
             _ => Err("no CPU".into()),
@@ -162,27 +176,27 @@ mod tests {
     }
 
     #[test]
-    fn workers_are_where_the_config_says() {
+    fn workers_run_on_the_configured_cpus() {
         let allowed = cpu::allowed().expect("CPUs");
         let first = allowed.as_slice()[0];
-        assert_eq!(places("server.workers = 3").expect("places"), [None; 3]);
-        let pinned = places("server.workers = 1\nserver.pin = true").expect("places");
+        assert_eq!(worker_cpus("server.workers = 3").expect("CPUs"), [None; 3]);
+        let pinned = worker_cpus("server.workers = 1\nserver.pin = true").expect("CPUs");
         assert_eq!(pinned, [Some(first)]);
-        let listed = places(&format!("server.workers = \"{first}\"")).expect("places");
+        let listed = worker_cpus(&format!("server.workers = \"{first}\"")).expect("CPUs");
         assert_eq!(listed, [Some(first)]);
-        let cores = places("server.workers = \"cores\"").expect("places");
+        let cores = worker_cpus("server.workers = \"cores\"").expect("CPUs");
         assert_eq!(cores, [allowed.iter().next_back()]);
-        assert!((1..=allowed.as_slice().len()).contains(&places("").expect("places").len()));
+        assert!((1..=allowed.as_slice().len()).contains(&worker_cpus("").expect("CPUs").len()));
     }
 
     #[test]
-    fn a_quota_has_time_for_whole_cpus_and_at_least_one_worker() {
+    fn quota_allows_whole_cpus_and_at_least_one_worker() {
         let quotas = [Some(0.2), Some(1.9), Some(2.0), Some(7.5), None];
-        assert_eq!(quotas.map(granted), [1, 1, 2, 7, usize::MAX]);
+        assert_eq!(quotas.map(workers_of_quota), [1, 1, 2, 7, usize::MAX]);
     }
 
     #[test]
-    fn the_default_route_names_the_interface() {
+    fn interface_of_the_default_route_is_found() {
         let head = "Iface\tDestination\tGateway\n";
         let routes = format!("{head}eth1\t0002000A\t0\neth0\t00000000\t0102000A\n");
         assert_eq!(default_route(&routes).as_deref(), Some("eth0"));
@@ -190,9 +204,10 @@ mod tests {
     }
 
     #[test]
-    fn a_cpu_that_is_not_ours_is_an_error() {
+    fn cpu_that_is_not_allowed_is_an_error() {
         let beyond = cpu::limits::CPUS_MAX - 1;
-        let error = places(&format!("server.workers = \"{beyond}\"")).expect_err("not ours");
+        let error =
+            worker_cpus(&format!("server.workers = \"{beyond}\"")).expect_err("not allowed");
         assert!(error.to_string().contains(&format!("CPU {beyond}")), "{error}");
     }
 }

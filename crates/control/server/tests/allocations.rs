@@ -1,4 +1,4 @@
-//! No question costs an allocation: the whole way of a burst, from the reader to the reply.
+//! A burst of queries allocates nothing, from the snapshot's reader to the reply.
 use test_support::counting;
 
 #[global_allocator]
@@ -21,7 +21,7 @@ use wire::{Name, NameBuf, Rtype};
 use worker::App;
 use zone_manager::ZonePublisher;
 
-/// A query of one question, with OPT and a client cookie.
+/// A query of one query, with OPT and a client cookie.
 fn query(name: &str, rtype: Rtype) -> Vec<u8> {
     let mut query = vec![0, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 1];
     let name = NameBuf::from_text(name.as_bytes(), Name::ROOT).expect("a name");
@@ -32,7 +32,7 @@ fn query(name: &str, rtype: Rtype) -> Vec<u8> {
     query
 }
 
-/// One that answers by this config, and may ask others.
+/// Answers by this config, and may query upstreams.
 fn answerer(test: &str, config: &str) -> Answerer<Image> {
     let key = Arc::new(HashKey::new(std::array::from_fn::<_, HASH_KEY_WORDS, _>(|n| n as u64 + 1)));
     let mut image = Image::new(Arc::clone(&key));
@@ -46,34 +46,34 @@ fn answerer(test: &str, config: &str) -> Answerer<Image> {
     running.stop();
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{test}.toml"));
     fs::write(&file, config).expect("a file");
-    let abroad = server::forwarding_of_file(&file).expect("a config");
+    let forwarding = server::forwarding_of_file(&file).expect("a config");
     let mut settings = Publisher::new(server::settings_of_file(Some(&file)).expect("settings"));
     let tap = TapThread::start(query_samples::TapSettings { hot_one_in: 2, ..Default::default() })
         .expect("a tap");
-    Answerer::new(image, settings.reader().expect("a reader"), tap.tap(1), 1, abroad.as_ref())
+    Answerer::new(image, settings.reader().expect("a reader"), tap.tap(1), 1, forwarding.as_ref())
         .expect("an app")
 }
 
 #[test]
-fn a_burst_allocates_nothing() {
+fn burst_allocates_nothing() {
     burst("plain", "[server]\nnsid = \"here\"\n");
 }
 
 #[test]
-fn nor_does_one_within_limits() {
+fn burst_within_limits_allocates_nothing() {
     let limits = "[acl]\nquery = [\"any\", \"!10.0.0.0/8\"]\n\
                   [limits.rate]\nper_second = 1000\n[limits.responses]\nper_second = 1000\n";
     burst("limits", limits);
 }
 
-/// The address of a server that says 192.0.2.1 for an hour, whatever it is asked.
+/// The address of a server that answers every query with 192.0.2.1 and a TTL of one hour.
 fn server() -> SocketAddr {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     let address = socket.local_addr().expect("an address");
     thread::spawn(move || {
         let mut message = [0; 512];
         while let Ok((_, from)) = socket.recv_from(&mut message) {
-            let end = 12 + message[12..].iter().position(|octet| *octet == 0).expect("a name") + 5;
+            let end = 12 + message[12..].iter().position(|byte| *byte == 0).expect("a name") + 5;
             message[2..12].copy_from_slice(&[0x81, 0x80, 0, 1, 0, 1, 0, 0, 0, 0]);
             let answer = [0xc0, 12, 0, 1, 0, 1, 0, 0, 0x0e, 0x10, 0, 4, 192, 0, 2, 1];
             message[end..end + answer.len()].copy_from_slice(&answer);
@@ -84,7 +84,7 @@ fn server() -> SocketAddr {
 }
 
 #[test]
-fn what_is_known_of_others_allocates_nothing() {
+fn burst_of_cached_names_allocates_nothing() {
     let config = format!(
         "[forward]\n\".\" = {{ servers = [\"{}\"], mix_case = false }}\n\
          [acl]\nrecursion = [\"any\"]\n",
@@ -115,23 +115,23 @@ fn what_is_known_of_others_allocates_nothing() {
         let replies = packets.iter().filter(|packet| packet.verdict == Verdict::Reply);
         (replies.count(), allocations)
     };
-    assert_eq!(burst(&mut answerer).0, 0, "nothing is known yet");
+    assert_eq!(burst(&mut answerer).0, 0, "the cache is empty");
     let (since, mut late) = (Instant::now(), 0);
     while late < BURST_MAX {
         assert!(since.elapsed() < Duration::from_secs(20), "{late} answers");
         answerer.poll_deferred(Duration::from_secs(1), &mut |_, _| late += 1);
         thread::sleep(Duration::from_millis(1));
     }
-    // The first burst confirms whose the names are, the second finds that done.
+    // The first burst confirms that these names are forwarded, the second uses that.
     for _ in 0..2 {
         assert_eq!(burst(&mut answerer), (BURST_MAX, 0));
     }
 }
 
-/// Counts what a burst of all kinds of questions allocates: nothing.
+/// Asserts that a burst of all kinds of queries allocates nothing.
 fn burst(test: &str, config: &str) {
     let mut answerer = answerer(test, config);
-    let questions = [
+    let queries = [
         query("api.cart-prod.svc.cluster.local", Rtype::A),
         query("API.cart-prod.svc.cluster.local", Rtype::AAAA),
         query("worker.orders-dev.svc.cluster.local", Rtype::A),
@@ -146,13 +146,13 @@ fn burst(test: &str, config: &str) {
     ];
     let peer = SocketAddr::from(([192, 0, 2, 1], 4242));
     let mut buffers = vec![[0u8; 1232]; BURST_MAX];
-    let questions = questions.iter().cycle();
+    let queries = queries.iter().cycle();
     let mut packets: Vec<Packet<'_>> = buffers
         .iter_mut()
-        .zip(questions)
-        .map(|(buffer, question)| {
-            buffer[..question.len()].copy_from_slice(question);
-            Packet::new(buffer, question.len(), peer, Transport::Datagram)
+        .zip(queries)
+        .map(|(buffer, query)| {
+            buffer[..query.len()].copy_from_slice(query);
+            Packet::new(buffer, query.len(), peer, Transport::Datagram)
         })
         .collect();
     let before = calls();

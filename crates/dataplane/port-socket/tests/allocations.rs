@@ -12,7 +12,7 @@ use port_socket::{SocketPort, bind};
 use std::net::UdpSocket;
 
 #[test]
-fn a_burst_allocates_nothing() {
+fn burst_allocates_nothing() {
     for any in ["127.0.0.1:0", "0.0.0.0:0"] {
         let before = calls();
         let mut port = SocketPort::new(bind(any.parse().unwrap()).unwrap()).unwrap();

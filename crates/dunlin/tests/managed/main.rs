@@ -169,7 +169,7 @@ fn it_takes_over_from_a_server_started_by_hand() {
     machine.do_systemctl(&["start", "dunlin"]);
     assert!(by_hand.wait().expect("it ends").success());
     // What a log is told is written by a thread of its own.
-    until("it says so", || machine.log().contains("took over").then_some(()));
+    until("it says so", || machine.log().contains("hot restart done").then_some(()));
     expect(place.dns, "ns.a.test", [192, 0, 2, 1]);
     // From here on it needs nobody before it.
     let edit = "sed -i /ExecStart/d /etc/systemd/system/dunlin.service.d/test.conf";

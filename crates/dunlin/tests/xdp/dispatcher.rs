@@ -205,7 +205,7 @@ fn it_joins_a_dispatcher_and_leaves_the_others() {
     let before = ground.number("counter");
     for (priority, sees) in [(60, true), (40, false)] {
         let mut served = ground.serve(&format!("{}priority = {priority}\n", as_root()));
-        assert!(served.start.iter().any(|line| line.contains("served past the kernel")));
+        assert!(served.start.iter().any(|line| line.contains("AF_XDP attached")));
         let told = status(&ground.folder);
         let xdp = &told["xdp"];
         assert_eq!((&xdp["mode"], &xdp["joined"]), (&"native".into(), &true.into()), "{xdp}");
@@ -301,8 +301,8 @@ fn what_others_unload_is_joined_again_at_a_reload() {
     assert!(is_answer(&ground.wire.in_client(|| ask(AT, "ns.a.test"))), "by a socket");
     ground.load("counter", 50);
     served.signal(Signal::HUP);
-    served.expect_line("left to the sockets", "s0");
-    served.expect_line("served past the kernel", "s0");
+    served.expect_line("AF_XDP detached", "s0");
+    served.expect_line("AF_XDP attached", "s0");
     assert_eq!(ground.names(), ["counter", "dunlin"]);
     ground.ask(1);
     // Gone altogether, with nothing in its place.

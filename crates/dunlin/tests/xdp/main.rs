@@ -103,7 +103,7 @@ fn a_question_past_the_kernel_gets_its_answer() {
     }
     let (wire, folder) = (Wire::new(), folder("xdp"));
     let mut served = serve(&wire, &folder, &(XDP.to_owned() + OPS));
-    assert!(served.start.iter().any(|line| line.contains("served past the kernel")));
+    assert!(served.start.iter().any(|line| line.contains("AF_XDP attached")));
     for _ in 0..10 {
         assert!(is_answer(&wire.in_client(|| ask(AT, "ns.a.test"))));
     }
@@ -217,7 +217,7 @@ fn where_it_cannot_be_had_sockets_serve_and_the_reason_is_told() {
     }
     let (wire, folder) = (Wire::new(), folder("xdp-none"));
     let served = serve(&wire, &folder, &(XDP.replace("\"s0\"", "\"lo\"") + OPS));
-    assert!(served.start.iter().any(|line| line.contains("served by sockets alone")));
+    assert!(served.start.iter().any(|line| line.contains("only sockets serve")));
     assert!(is_answer(&wire.in_client(|| ask(AT, "ns.a.test"))));
     let xdp = &status(&folder)["xdp"];
     let failed = xdp["failed"].as_str().expect("a reason");
@@ -237,7 +237,7 @@ fn where_it_cannot_be_had_sockets_serve_and_the_reason_is_told() {
     assert!(is_answer(&wire.in_client(|| ask(AT, "ns.a.test"))));
     drop(other);
     served.signal(Signal::HUP);
-    served.expect_line("served past the kernel", "s0");
+    served.expect_line("AF_XDP attached", "s0");
     assert!(is_answer(&wire.in_client(|| ask(AT, "ns.a.test"))));
     assert_eq!(status(&folder)["xdp"]["passed"]["taken"], 1);
     let _ = std::fs::remove_dir_all(folder);

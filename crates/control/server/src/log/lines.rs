@@ -1,6 +1,6 @@
-//! Lines on their way to standard error. Once there are threads, one of its own writes them: who
-//! logs waits for no reader, be it a terminal that is paused or a pipe that is full.
-use crate::limits::{LOG_FLUSH_MAX, LOG_OCTETS_MAX};
+//! Log lines on their way to standard error. A thread of its own writes them, so a paused terminal
+//! or a full pipe delays no other thread.
+use crate::limits::{LOG_FLUSH_MAX, LOG_LEN_MAX};
 use rustix::event::{PollFd, PollFlags, poll};
 use std::fs::File;
 use std::io::{self, ErrorKind, Write, stderr};
@@ -10,31 +10,31 @@ use std::thread;
 use tracing::Metadata;
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Whom the lines of the query log are from. They may be many: they wait for room instead of being
-/// lost, since who writes them counts what is lost meanwhile, and leave half of it to others.
+/// Target of the query log. Its lines wait for space instead of being lost, because the query log
+/// counts what it drops meanwhile; they use at most half of the buffer.
 pub const QUERIES: &str = "queries";
 
-/// Those of this process.
+/// The buffer of this process.
 static LINES: Lines = Lines::new();
 
-/// What has been logged and not been written.
+/// Lines that are logged and not yet written.
 #[derive(Debug)]
 struct Lines(Mutex<Waiting>, Condvar);
 
 #[derive(Debug)]
 struct Waiting {
-    octets: Vec<u8>,
-    /// Lines that found it full, of which nobody knows yet.
+    bytes: Vec<u8>,
+    /// Lines that found the buffer full and are not reported yet.
     lost: u64,
-    /// Whether lines that were taken out are being written.
+    /// Whether the thread is writing lines that it took out.
     writing: bool,
-    /// Whether a thread takes them out.
+    /// Whether a thread takes lines out.
     drained: bool,
 }
 
 impl Lines {
     const fn new() -> Self {
-        let waiting = Waiting { octets: Vec::new(), lost: 0, writing: false, drained: false };
+        let waiting = Waiting { bytes: Vec::new(), lost: 0, writing: false, drained: false };
         Self(Mutex::new(waiting), Condvar::new())
     }
 
@@ -42,85 +42,85 @@ impl Lines {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a line in; one that finds no room waits for it, or is lost and counted. False: nobody
-    /// writes here.
+    /// Adds a line. Without space the line waits if `waits`, or is lost and counted. Returns false
+    /// if there is no writing thread.
     fn push(&self, line: &[u8], waits: bool) -> bool {
         let mut waiting = self.waiting();
         if waits {
             let full = |waiting: &mut Waiting| {
-                waiting.drained && waiting.octets.len() + line.len() > LOG_OCTETS_MAX / 2
+                waiting.drained && waiting.bytes.len() + line.len() > LOG_LEN_MAX / 2
             };
             waiting = self.1.wait_while(waiting, full).unwrap_or_else(PoisonError::into_inner);
         }
         if !waiting.drained {
             return false;
         }
-        if waiting.octets.len() + line.len() > LOG_OCTETS_MAX {
+        if waiting.bytes.len() + line.len() > LOG_LEN_MAX {
             waiting.lost += 1;
         } else {
-            waiting.octets.extend_from_slice(line);
+            waiting.bytes.extend_from_slice(line);
             self.1.notify_all();
         }
         true
     }
 
-    /// Writes lines as they come, for ever; `tell` is for how many were lost.
-    fn drain(&self, mut write: impl FnMut(&[u8]), tell: impl Fn(u64)) {
+    /// Writes lines forever; `report` receives how many were lost.
+    fn drain(&self, mut write: impl FnMut(&[u8]), report: impl Fn(u64)) {
         loop {
-            let idle = |waiting: &mut Waiting| waiting.octets.is_empty();
+            let idle = |waiting: &mut Waiting| waiting.bytes.is_empty();
             let waiting = self.1.wait_while(self.waiting(), idle);
             let mut waiting = waiting.unwrap_or_else(PoisonError::into_inner);
-            let octets = std::mem::take(&mut waiting.octets);
+            let bytes = std::mem::take(&mut waiting.bytes);
             let lost = std::mem::take(&mut waiting.lost);
             waiting.writing = true;
             drop(waiting);
             self.1.notify_all();
-            write(&octets);
+            write(&bytes);
             if lost > 0 {
-                tell(lost);
+                report(lost);
             }
             self.waiting().writing = false;
             self.1.notify_all();
         }
     }
 
-    /// Waits until all is written, but not for ever.
+    /// Waits until all lines are written, at most `LOG_FLUSH_MAX`.
     fn flush(&self) {
         let busy = |waiting: &mut Waiting| {
-            waiting.drained && (waiting.writing || !waiting.octets.is_empty())
+            waiting.drained && (waiting.writing || !waiting.bytes.is_empty())
         };
-        // Who does not read loses what it did not read.
+        // A reader that is too slow loses the rest.
         drop(self.1.wait_timeout_while(self.waiting(), LOG_FLUSH_MAX, busy));
     }
 }
 
-/// Has a thread of its own write from now on.
+/// Starts the thread that writes.
 ///
 /// # Errors
-/// It could not be started: who logs writes, as before.
+/// The thread cannot be started: each thread then writes its own lines, as before.
 pub fn start_thread() -> io::Result<()> {
-    // Not through the lock of the standard library, behind which a panic would wait.
+    // The lock of the standard library would block a panic's message.
     let out = File::from(stderr().as_fd().try_clone_to_owned()?);
-    let tell = |lines| tracing::warn!(lines, "lines of this log were lost: it is read too slowly");
-    let run = move || LINES.drain(|octets| write(&out, octets), tell);
+    let report = |lines| tracing::warn!(lines, "log lines were lost: the log is read too slowly");
+    let run = move || LINES.drain(|bytes| write(&out, bytes), report);
     thread::Builder::new().name("log".into()).spawn(run)?;
     LINES.waiting().drained = true;
     Ok(())
 }
 
-/// Waits, for a moment at most, until all that was logged is written.
+/// Waits until all log lines are written, at most `LOG_FLUSH_MAX`.
 pub fn flush() {
     LINES.flush();
 }
 
-/// Writes it all, as long as somebody may read it.
-fn write(mut out: &File, mut octets: &[u8]) {
-    while !octets.is_empty() {
-        match out.write(octets) {
+/// Writes all bytes, unless the reader is gone.
+fn write(mut out: &File, mut bytes: &[u8]) {
+    while !bytes.is_empty() {
+        match out.write(bytes) {
             Ok(0) => return,
-            Ok(len) => octets = &octets[len..],
+            Ok(len) => bytes = &bytes[len..],
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            // Another process has made the terminal or pipe so.
+            // Another process has set the terminal or pipe to non-blocking.
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 let _ = poll(&mut [PollFd::new(out, PollFlags::OUT)], None);
             }
@@ -129,14 +129,14 @@ fn write(mut out: &File, mut octets: &[u8]) {
     }
 }
 
-/// Where the log's layers write: each line at once and whole.
+/// The writer of the log: each line at once and as a whole.
 #[derive(Clone, Copy, Debug)]
 pub struct Writer {
     waits: bool,
 }
 
 impl Writer {
-    /// For lines that do not wait.
+    /// A writer of lines that do not wait.
     pub const fn new() -> Self {
         Self { waits: false }
     }
@@ -177,23 +177,23 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(20);
 
     #[test]
-    fn who_logs_waits_for_no_reader_and_what_is_lost_is_told() {
+    fn full_log_delays_no_thread_and_lost_lines_are_reported() {
         static LINES: Lines = Lines::new();
         assert!(!LINES.push(b"before", false), "there is no thread yet");
         let (written, read) = sync_channel(0);
-        let (told, lost) = channel();
+        let (reported, lost) = channel();
         thread::spawn(move || {
-            let write = |octets: &[u8]| written.send(octets.len()).expect("the test reads");
-            LINES.drain(write, |count| told.send(count).expect("the test listens"));
+            let write = |bytes: &[u8]| written.send(bytes.len()).expect("the test reads");
+            LINES.drain(write, |count| reported.send(count).expect("the test receives"));
         });
         LINES.waiting().drained = true;
         assert!(LINES.push(b"first", false));
         let until = Instant::now() + PATIENCE;
         while !LINES.waiting().writing {
-            assert!(Instant::now() < until, "nobody writes");
+            assert!(Instant::now() < until, "the thread does not write");
         }
-        // Nobody reads the first now.
-        let fit = LOG_OCTETS_MAX / LINE.len();
+        // The first line is being written and not yet read.
+        let fit = LOG_LEN_MAX / LINE.len();
         (0..fit / 2).for_each(|_| assert!(LINES.push(&LINE, true)));
         let (pushed, waited) = channel();
         thread::spawn(move || pushed.send(LINES.push(&LINE, true)));
@@ -206,11 +206,11 @@ mod tests {
         assert_eq!(waited.recv_timeout(PATIENCE), Ok(true), "there is room again");
         assert_eq!(read.recv_timeout(PATIENCE), Ok(LINE.len()));
         LINES.flush();
-        assert!(LINES.waiting().octets.is_empty());
+        assert!(LINES.waiting().bytes.is_empty());
     }
 
     #[test]
-    fn the_end_does_not_wait_for_ever() {
+    fn flush_ends_without_a_reader() {
         let lines = Lines::new();
         lines.flush();
         lines.waiting().drained = true;

@@ -12,29 +12,29 @@ use std::time::Duration;
 use worker::{App, WorkerSetup, Workers};
 
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Where the servers of these tests listen. Clients are elsewhere, so that they never have the UDP
-/// port whose TCP port a server was given.
+/// Address of the servers of these tests. Clients use another one, so that they never hold the UDP
+/// port whose TCP port a server got.
 const HERE: &str = "127.0.0.4:0";
 
 fn address(text: &str) -> SocketAddr {
     text.parse().expect("an address")
 }
 
-/// Opens one address anew.
-fn anew(text: &str, workers: usize) -> (Listening, Vec<SharedSocket>) {
+/// Opens new sockets of one address.
+fn open(text: &str, workers: usize) -> (Listening, Vec<SharedSocket>) {
     let mut sockets = Sockets::default();
     let mut all = sockets.open(&[address(text)], workers).expect("a free port");
     (all.remove(0), sockets.finish().expect("nothing is left over"))
 }
 
-/// As the service manager passes it.
-fn given(kind: SocketKind, fd: impl Into<OwnedFd>) -> SharedSocket {
+/// A socket as the service manager passes it.
+fn passed(kind: SocketKind, fd: impl Into<OwnedFd>) -> SharedSocket {
     let fd = fd.into();
     let address = rustix::net::getsockname(&fd).expect("a bound socket");
     SharedSocket { kind, address: address.try_into().expect("an IP"), given: true, fd }
 }
 
-/// What comes to each socket, answered as it came.
+/// Receives one burst from each socket and sends it back; returns the number of packets of each.
 fn answer(datagrams: Vec<OwnedFd>) -> Vec<usize> {
     let receive = |fd| {
         let mut port = SocketPort::new(fd).expect("a bound socket");
@@ -52,7 +52,7 @@ fn client() -> UdpSocket {
     client
 }
 
-fn told(text: &str) -> String {
+fn error_of(text: &str) -> String {
     let mut sockets = Sockets::default();
     sockets.open(&[address(text)], 1).map(drop).expect_err("not to be had").to_string()
 }
@@ -76,29 +76,29 @@ fn all_sockets_of_an_address_have_its_port() {
     assert!(shared.iter().all(|shared| !shared.given));
 }
 
-/// Some of the ports that TCP has free are a client's over UDP.
+/// Some ports that are free over TCP are in use by clients over UDP.
 #[test]
-fn where_any_port_will_do_one_is_found_that_is_free_for_both() {
+fn unspecified_port_is_free_over_tcp_and_udp() {
     let clients: Vec<_> = (0..500).map(|_| UdpSocket::bind("127.0.0.6:0")).collect();
     assert!(clients.iter().all(Result::is_ok));
     // Of 28,000 ports: that none of 500 tries meets one of them is 1 in 8,000.
     for _ in 0..500 {
-        let (listening, shared) = anew("127.0.0.6:0", 2);
+        let (listening, shared) = open("127.0.0.6:0", 2);
         assert_eq!((listening.datagrams.len(), shared.len()), (2, 3));
     }
 }
 
 #[test]
-fn both_families_may_listen_everywhere() {
+fn both_families_listen_at_one_port() {
     let mut wrong = Vec::new();
-    // Not of those the kernel gives to clients: what is left of their connections for a minute
-    // (TIME_WAIT) keeps a port from who wants it at every address.
+    // Not from the range that the kernel gives to clients: their TIME_WAIT would occupy a port for
+    // a minute.
     let first = std::process::id() as u16 % 10_000;
     for port in (0..10).map(|n| 20_000 + (first + 997 * n) % 10_000) {
         let both = [format!("0.0.0.0:{port}"), format!("[::]:{port}")].map(|text| address(&text));
         match Sockets::default().open(&both, 2) {
             Ok(all) => return assert_eq!(all.len(), 2),
-            // Somebody may have this port at an address.
+            // Another process may have this port.
             Err(error) => wrong.push(error.to_string()),
         }
     }
@@ -106,28 +106,28 @@ fn both_families_may_listen_everywhere() {
 }
 
 #[test]
-fn streams_are_as_many_as_there_may_be_files() {
+fn room_for_streams_follows_the_limit_of_open_files() {
     assert_eq!(room_for_streams(100, 4_096, 1 << 20), Some(4_096));
     assert_eq!(room_for_streams(100, 4_096, 1_024), Some(1_024 - 100 - CLOSING_MAX - FILES_OTHER));
-    assert_eq!(room_for_streams(8, 4_096, 64), Some(14), "most are for what else there is");
-    assert_eq!(room_for_streams(8, 10, 64), Some(10), "nor more than are wanted");
+    assert_eq!(room_for_streams(8, 4_096, 64), Some(14), "most are left for other files");
+    assert_eq!(room_for_streams(8, 10, 64), Some(10), "not more than configured");
     assert_eq!(room_for_streams(8, 4_096, 39), None);
 }
 
 #[test]
-fn a_failure_says_what_to_do() {
-    let (taken, _shared) = anew(HERE, 1);
-    let text = told(&taken.address.to_string());
+fn address_that_cannot_be_opened_has_a_remedy() {
+    let (taken, _shared) = open(HERE, 1);
+    let text = error_of(&taken.address.to_string());
     assert!(text.contains("(TCP)") && text.contains("another server"), "{text}");
-    let text = told("192.0.2.1:5300");
+    let text = error_of("192.0.2.1:5300");
     assert!(text.contains("192.0.2.1:5300") && text.contains("ip address"), "{text}");
 }
 
 #[test]
-fn a_datagram_queued_before_is_answered_after() {
+fn datagram_queued_before_a_hot_restart_is_answered_after_it() {
     for (workers_before, workers_after) in [(1, 1), (3, 2), (2, 4)] {
-        let (old, shared) = anew(HERE, workers_before);
-        // From many ports, so that every socket is likely to hold some.
+        let (old, shared) = open(HERE, workers_before);
+        // From many ports, so that every socket is likely to receive some.
         let clients: Vec<_> = (0..40).map(|_| client()).collect();
         for client in &clients {
             client.send_to(b"early", old.address).expect("loopback");
@@ -146,72 +146,72 @@ fn a_datagram_queued_before_is_answered_after() {
     }
 }
 
-/// A successor may load zones for minutes, and fail even then.
+/// A new process may load zones for minutes, and fail even then.
 #[test]
 fn sockets_beside_inherited_ones_receive_nothing_before_they_are_read() {
-    let (old, shared) = anew(HERE, 2);
+    let (old, shared) = open(HERE, 2);
     let mut sockets = Sockets::new(shared);
     let new = sockets.open(&[old.address], 6).expect("they are there");
-    let ask = || {
+    let send_all = || {
         let clients: Vec<_> = (0..60).map(|_| client()).collect();
         clients.iter().for_each(|client| _ = client.send_to(b"q", old.address).expect("loopback"));
         answer(new[0].datagrams.iter().map(|fd| fd.try_clone().expect("a descriptor")).collect())
     };
-    let counts = ask();
-    assert_eq!(counts[..2].iter().sum::<usize>(), 60, "the predecessor's: {counts:?}");
-    assert!(!workers::steer(Steering::Hash, &[None; 6], &Listening::first_of_each(&new)));
-    let counts = ask();
-    assert!(counts[2..].iter().sum::<usize>() > 0, "and then all: {counts:?}");
+    let counts = send_all();
+    assert_eq!(counts[..2].iter().sum::<usize>(), 60, "the old process's: {counts:?}");
+    assert!(!workers::steer(Steering::Hash, &[None; 6], &Listening::first_sockets(&new)));
+    let counts = send_all();
+    assert!(counts[2..].iter().sum::<usize>() > 0, "then all sockets: {counts:?}");
     assert_eq!(counts.iter().sum::<usize>(), 60);
-    let first_of_each = Listening::first_of_each(std::slice::from_ref(&old));
+    let first_sockets = Listening::first_sockets(std::slice::from_ref(&old));
     let cpu = cpu::allowed().expect("CPUs").as_slice()[0];
-    for (steering, places) in [(Steering::Hash, [None; 2]), (Steering::Cpu, [Some(cpu); 2])] {
-        assert!(!workers::steer(Steering::Hash, &[None; 6], &Listening::first_of_each(&new)));
-        workers::steer_again(steering, &places, &first_of_each);
-        let counts = ask();
-        assert_eq!(counts[..2].iter().sum::<usize>(), 60, "it failed: {counts:?}");
+    for (steering, worker_cpus) in [(Steering::Hash, [None; 2]), (Steering::Cpu, [Some(cpu); 2])] {
+        assert!(!workers::steer(Steering::Hash, &[None; 6], &Listening::first_sockets(&new)));
+        workers::restore_steering(steering, &worker_cpus, &first_sockets);
+        let counts = send_all();
+        assert_eq!(counts[..2].iter().sum::<usize>(), 60, "the new process failed: {counts:?}");
     }
 }
 
 #[test]
-fn a_connection_that_waits_before_is_accepted_after() {
-    let (old, shared) = anew(HERE, 1);
+fn connection_that_waits_during_a_hot_restart_is_accepted_after_it() {
+    let (old, shared) = open(HERE, 1);
     let waiting = std::net::TcpStream::connect(old.address).expect("a listener");
     let mut sockets = Sockets::new(shared);
     let new = sockets.open(&[old.address], 1).expect("it is there").remove(0);
     drop(old);
-    let (accepted, _) = new.streams.accept().expect("the one that waits");
+    let (accepted, _) = new.streams.accept().expect("the waiting connection");
     assert_eq!(accepted.peer_addr().expect("connected"), waiting.local_addr().expect("connected"));
 }
 
 #[test]
-fn port_0_keeps_the_port_there_is() {
-    let (old, shared) = anew(HERE, 2);
+fn port_0_keeps_the_inherited_port() {
+    let (old, shared) = open(HERE, 2);
     let all = Sockets::new(shared).open(&[address(HERE)], 2).expect("they are there");
     assert_eq!(all[0].address, old.address);
 }
 
 #[test]
-fn an_address_that_is_gone_is_left_to_the_predecessor() {
-    let (one, mut shared) = anew(HERE, 1);
-    let (other, more) = anew(HERE, 1);
+fn address_that_is_no_longer_configured_stays_with_the_old_process() {
+    let (one, mut shared) = open(HERE, 1);
+    let (other, more) = open(HERE, 1);
     shared.extend(more);
     let mut sockets = Sockets::new(shared);
     let all = sockets.open(&[one.address], 1).expect("it is there");
-    let kept = sockets.finish().expect("that is no error");
+    let kept = sockets.finish().expect("no error");
     assert_eq!((all.len(), kept.len()), (1, 2));
-    // The predecessor still has it, with what it holds.
+    // The old process still has the socket and its datagrams.
     client().send_to(b"late", other.address).expect("loopback");
     assert_eq!(answer(other.datagrams), [1]);
 }
 
 #[test]
-fn one_socket_that_stands_alone_is_read_by_all_workers() {
+fn single_passed_socket_is_shared_by_all_workers() {
     let alone = UdpSocket::bind("127.0.0.5:0").expect("a socket");
     let address = alone.local_addr().expect("bound");
-    let mut sockets = Sockets::new(vec![given(SocketKind::Udp, alone)]);
-    assert_eq!(sockets.given(), [address]);
-    let wanted = sockets.given();
+    let mut sockets = Sockets::new(vec![passed(SocketKind::Udp, alone)]);
+    assert_eq!(sockets.activated(), [address]);
+    let wanted = sockets.activated();
     let listening = sockets.open(&wanted, 3).expect("it is there").remove(0);
     assert_eq!(listening.datagrams.len(), 3);
     let client = client();
@@ -221,57 +221,57 @@ fn one_socket_that_stands_alone_is_read_by_all_workers() {
         assert_eq!(client.recv(&mut [0; 8]).expect("an answer"), 3);
     }
     let shared = sockets.finish().expect("nothing is left over");
-    assert_eq!(shared.len(), 2, "it is one socket, however many read from it");
+    assert_eq!(shared.len(), 2, "one UDP socket, however many workers read it");
     assert!(shared.iter().any(|shared| shared.given && shared.kind == SocketKind::Udp));
 }
 
 #[test]
-fn what_is_passed_and_not_configured_is_an_error_that_names_it() {
+fn passed_socket_without_config_is_an_error_that_names_it() {
     let listener = || TcpListener::bind("127.0.0.1:0").expect("a socket");
     let udp = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     for (shared, word) in [
-        (given(SocketKind::Udp, udp), "UDP"),
-        (given(SocketKind::Tcp, listener()), "FileDescriptorName=ops"),
-        (given(SocketKind::Ops, listener()), "in [ops]"),
-        (given(SocketKind::Api, listener()), "in [api]"),
+        (passed(SocketKind::Udp, udp), "UDP"),
+        (passed(SocketKind::Tcp, listener()), "FileDescriptorName=ops"),
+        (passed(SocketKind::Ops, listener()), "in [ops]"),
+        (passed(SocketKind::Api, listener()), "in [api]"),
     ] {
         let (fd, passed) = (shared.fd.as_raw_fd(), shared.address);
         let mut sockets = Sockets::new(vec![shared]);
         sockets.open(&[address("127.0.0.2:0")], 1).expect("a free port");
-        let told = sockets.finish().expect_err("it is not configured").to_string();
+        let error = sockets.finish().expect_err("it is not configured").to_string();
         for part in [&format!("descriptor {fd}"), &passed.to_string(), word] {
-            assert!(told.contains(part), "{told}");
+            assert!(error.contains(part), "{error}");
         }
     }
 }
 
 #[test]
-fn metrics_have_a_listener_of_their_own() {
+fn listener_of_ops_is_inherited_by_its_address() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a socket");
     let bound = listener.local_addr().expect("bound");
-    let mut sockets = Sockets::new(vec![given(SocketKind::Ops, listener)]);
-    assert_eq!(sockets.given(), [], "questions do not come in by it");
+    let mut sockets = Sockets::new(vec![passed(SocketKind::Ops, listener)]);
+    assert_eq!(sockets.activated(), [], "it receives no DNS queries");
     let ops = sockets.open_ops(bound).expect("it is there");
     assert_eq!(ops.local_addr().expect("bound"), bound);
-    let anew = sockets.open_ops(address("127.0.0.1:0")).expect("a free port");
-    assert_ne!(anew.local_addr().expect("bound"), bound);
+    let other = sockets.open_ops(address("127.0.0.1:0")).expect("a free port");
+    assert_ne!(other.local_addr().expect("bound"), bound);
     let shared = sockets.finish().expect("nothing is left over");
     assert!(shared.iter().all(|shared| shared.kind == SocketKind::Ops) && shared.len() == 2);
 }
 
 #[test]
-fn too_many_for_few_workers_say_how_many_could() {
-    let (old, mut shared) = anew(HERE, 1);
+fn too_many_inherited_sockets_are_refused_with_the_workers_they_need() {
+    let (old, mut shared) = open(HERE, 1);
     while shared.len() <= PORTS_MAX + 1 {
         let fd = shared[1].fd.try_clone().expect("a descriptor");
         shared.push(SharedSocket { kind: SocketKind::Udp, address: old.address, given: false, fd });
     }
     let mut sockets = Sockets::new(shared);
-    let told = sockets.open(&[old.address], 1).expect_err("too many").to_string();
-    assert!(told.contains("workers = 2"), "{told}");
+    let error = sockets.open(&[old.address], 1).expect_err("too many").to_string();
+    assert!(error.contains("workers = 2"), "{error}");
 }
 
-/// Workers that answer with what they are asked.
+/// Answers every packet with itself.
 struct Echo;
 
 impl App for Echo {
@@ -287,24 +287,24 @@ fn serve(datagrams: Vec<OwnedFd>, workers: usize) -> Workers<SocketPort> {
     for (n, socket) in datagrams.into_iter().enumerate() {
         ports[n % workers].push(SocketPort::new(socket).expect("a bound socket"));
     }
-    let seats =
+    let setups =
         ports.into_iter().map(|ports| WorkerSetup { ports, app: Echo, cpu: None }).collect();
-    Workers::start(seats, Arc::new(|failure| panic!("{failure}"))).expect("workers")
+    Workers::start(setups, Arc::new(|failure| panic!("{failure}"))).expect("workers")
 }
 
 #[test]
-fn whoever_asks_all_the_while_is_always_answered() {
-    let (mut old, mut shared) = anew(HERE, 2);
+fn no_query_is_lost_while_the_number_of_workers_changes() {
+    let (mut old, mut shared) = open(HERE, 2);
     let mut fleet = serve(std::mem::take(&mut old.datagrams), 2);
     let ended = Arc::new(AtomicBool::new(false));
-    let asking: Vec<_> = (0..2)
+    let senders: Vec<_> = (0..2)
         .map(|_| {
             let ended = Arc::clone(&ended);
             thread::spawn(move || {
-                let mut asked = 0_u64;
+                let mut answered = 0_u64;
                 while !ended.load(Ordering::Relaxed) {
-                    // A new port each time, so that every socket is asked. Nothing is asked twice:
-                    // what is lost shows.
+                    // A new port each time, so that every socket gets queries. Queries are not
+                    // repeated, so a lost one is noticed.
                     let client = client();
                     for n in 0..8_u64 {
                         client.send_to(&n.to_be_bytes(), old.address).expect("loopback");
@@ -312,9 +312,9 @@ fn whoever_asks_all_the_while_is_always_answered() {
                     for _ in 0..8 {
                         client.recv(&mut [0; 8]).expect("an answer");
                     }
-                    asked += 8;
+                    answered += 8;
                 }
-                asked
+                answered
             })
         })
         .collect();
@@ -322,13 +322,14 @@ fn whoever_asks_all_the_while_is_always_answered() {
         let mut sockets = Sockets::new(shared);
         let new = sockets.open(&[old.address], workers).expect("they are there").remove(0);
         shared = sockets.finish().expect("nothing is left over");
-        let successor = serve(new.datagrams, workers);
+        let new_workers = serve(new.datagrams, workers);
         thread::sleep(Duration::from_millis(20));
         fleet.stop();
-        fleet = successor;
+        fleet = new_workers;
     }
     ended.store(true, Ordering::Relaxed);
-    let asked: Vec<u64> = asking.into_iter().map(|one| one.join().expect("all answered")).collect();
-    assert!(asked.iter().all(|asked| *asked > 0), "{asked:?}");
+    let answered: Vec<u64> =
+        senders.into_iter().map(|one| one.join().expect("all answered")).collect();
+    assert!(answered.iter().all(|answered| *answered > 0), "{answered:?}");
     fleet.stop();
 }

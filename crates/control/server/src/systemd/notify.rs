@@ -1,5 +1,5 @@
-//! Telling the service manager how far we are.
-use super::kept;
+//! Notifications to the service manager.
+use super::descriptor_name;
 use crate::limits::NOTIFY_TIME_MAX;
 use admin::SharedSocket;
 use rustix::net::{
@@ -11,73 +11,73 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixDatagram;
 
-/// A way to the service manager, or to nobody. What it cannot be told is logged, and no more.
+/// The connection to the service manager, if there is one. Failures are only logged.
 #[derive(Debug)]
 pub struct Notify {
     way: Option<(UnixDatagram, SocketAddrUnix)>,
-    /// The names of the sockets that were kept for us.
+    /// The names of the sockets that the manager kept for this process.
     kept: Vec<String>,
 }
 
 impl Notify {
-    /// A way to the socket that `NOTIFY_SOCKET` names: a path, or a name after `@`. The manager has
-    /// kept sockets of these names.
+    /// Connects to the socket in `NOTIFY_SOCKET`: a path, or an abstract name after `@`. `kept` are
+    /// the names of the sockets that the manager keeps.
     pub fn to(name: Option<&str>, kept: Vec<String>) -> Self {
         let name = name.filter(|name| !name.is_empty());
         let way = name.and_then(|name| match open(name) {
             Ok(way) => Some(way),
             Err(error) => {
-                tracing::warn!(%error, name, "NOTIFY_SOCKET: the service manager is told nothing");
+                tracing::warn!(%error, name, "NOTIFY_SOCKET: cannot notify the service manager");
                 None
             }
         });
         Self { way, kept }
     }
 
-    /// Whether a service manager watches this process: it takes the end of it for the end of the
-    /// service.
+    /// Whether a service manager supervises this process. It treats the process's end as the
+    /// service's end.
     pub fn is_watched(&self) -> bool {
         self.way.is_some()
     }
 
-    /// Has the manager keep these sockets, and no others, for the process that comes after us:
-    /// nobody reads them then, but what comes to them waits. Those of a socket unit it has already.
+    /// Makes the manager keep exactly these sockets for the next process. Meanwhile queries wait in
+    /// them. It has those of a socket unit already.
     pub fn keep(&self, sockets: &[SharedSocket]) {
         for name in &self.kept {
             self.tell(&format!("FDSTOREREMOVE=1\nFDNAME={name}"));
         }
         for (index, socket) in sockets.iter().enumerate().filter(|(_, socket)| !socket.given) {
-            let name = kept::name(index, socket);
-            // It would take the error of one connection for the end of the socket.
+            let name = descriptor_name::name(index, socket);
+            // The manager would treat the error of one connection as the end of the socket.
             let text = format!("FDSTORE=1\nFDPOLL=0\nFDNAME={name}");
             self.tell_with(&text, Some(socket.fd.as_fd()));
         }
     }
 
-    /// Serving: the start, or a reload, is done.
+    /// Reports that the start or a reload is done.
     pub fn ready(&self) {
         self.tell("READY=1");
     }
 
-    /// A reload begins; [`Notify::ready`] ends it.
+    /// Reports the beginning of a reload; [`Notify::ready`] ends it.
     pub fn reloading(&self) {
-        // The manager tells by the time whether it asked before or after.
+        // The manager uses the time to match the reload with its request.
         let now = clock_gettime(ClockId::Monotonic);
         let micros = now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1_000;
         self.tell(&format!("RELOADING=1\nMONOTONIC_USEC={micros}"));
     }
 
-    /// The end begins.
+    /// Reports the beginning of the end.
     pub fn stopping(&self) {
         self.tell("STOPPING=1");
     }
 
-    /// One line for `systemctl status`.
+    /// Sets the line that `systemctl status` shows.
     pub fn status(&self, line: &str) {
         self.tell(&format!("STATUS={}", line.replace('\n', " ")));
     }
 
-    /// We are well.
+    /// Feeds the watchdog.
     pub fn watchdog(&self) {
         self.tell("WATCHDOG=1");
     }
@@ -96,7 +96,7 @@ impl Notify {
         let octets = [IoSlice::new(text.as_bytes())];
         let flags = SendFlags::NOSIGNAL;
         if let Err(error) = sendmsg_addr(socket, address, &octets, &mut control, flags) {
-            tracing::warn!(%error, text, "the service manager could not be told");
+            tracing::warn!(%error, text, "cannot notify the service manager");
         }
     }
 }
@@ -108,7 +108,7 @@ fn open(name: &str) -> io::Result<(UnixDatagram, SocketAddrUnix)> {
         None => return Err(io::Error::other("neither a path nor a name after @")),
     };
     let socket = UnixDatagram::unbound()?;
-    // A manager that hangs must not hang us.
+    // A manager that hangs must not block the server.
     socket.set_write_timeout(Some(NOTIFY_TIME_MAX))?;
     Ok((socket, address))
 }

@@ -6,7 +6,6 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::process::Command;
 
-/// An environment of these variables.
 fn from(variables: &[(&'static str, &str)]) -> impl Fn(&'static str) -> Option<String> {
     let variables: Vec<_> =
         variables.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
@@ -14,29 +13,29 @@ fn from(variables: &[(&'static str, &str)]) -> impl Fn(&'static str) -> Option<S
 }
 
 #[test]
-fn descriptors_are_counted_from_three_and_have_names() {
+fn descriptors_start_at_three_and_have_names() {
     let ours = [("LISTEN_PID", "41"), ("LISTEN_FDS", "3"), ("LISTEN_FDNAMES", "dunlin.socket:ops")];
     let named = |fd, name: &str| (fd, name.to_owned());
     let expected = vec![named(3, "dunlin.socket"), named(4, "ops"), named(5, "")];
     assert_eq!(passed(from(&ours), 41), Ok(expected));
-    assert_eq!(passed(from(&ours), 42), Ok(vec![]), "meant for another process");
-    assert_eq!(passed(from(&ours[1..]), 41), Ok(vec![]), "meant for nobody");
+    assert_eq!(passed(from(&ours), 42), Ok(vec![]), "passed to another process");
+    assert_eq!(passed(from(&ours[1..]), 41), Ok(vec![]), "passed to no process");
     assert_eq!(passed(from(&[]), 41), Ok(vec![]));
 }
 
 #[test]
-fn variables_that_make_no_sense_are_errors() {
+fn invalid_variables_are_errors() {
     for count in ["-1", "many", "4097", "99999999999999999999"] {
-        let told = passed(from(&[("LISTEN_PID", "41"), ("LISTEN_FDS", count)]), 41);
-        let told = told.expect_err("no number of sockets").to_string();
-        assert!(told.contains("LISTEN_FDS") && told.contains(count), "{told}");
+        let error = passed(from(&[("LISTEN_PID", "41"), ("LISTEN_FDS", count)]), 41);
+        let error = error.expect_err("not a number of sockets").to_string();
+        assert!(error.contains("LISTEN_FDS") && error.contains(count), "{error}");
     }
     assert!(passed(from(&[("LISTEN_PID", "x")]), 41).is_err());
     assert!(watchdog(from(&[("WATCHDOG_USEC", "soon")]), 41).is_err());
 }
 
 #[test]
-fn the_watchdog_is_told_twice_in_its_time() {
+fn watchdog_interval_is_half_of_the_configured_one() {
     let seconds = |variables: &[(&'static str, &str)]| {
         watchdog(from(variables), 41).expect("numbers").map(|half| half.as_secs_f64())
     };
@@ -48,7 +47,7 @@ fn the_watchdog_is_told_twice_in_its_time() {
 }
 
 #[test]
-fn sockets_are_what_they_are() {
+fn kind_and_address_of_a_passed_socket_are_found() {
     let udp = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     let (address, fd) = (udp.local_addr().expect("bound"), OwnedFd::from(udp));
     fcntl_setfd(&fd, FdFlags::empty()).expect("a descriptor");
@@ -65,7 +64,7 @@ fn sockets_are_what_they_are() {
 }
 
 #[test]
-fn what_was_kept_has_its_place_and_is_not_given() {
+fn kept_socket_has_its_index_and_kind_and_is_not_a_passed_one() {
     for (index, kind) in
         [SocketKind::Tcp, SocketKind::Udp, SocketKind::Ops, SocketKind::Api].into_iter().enumerate()
     {
@@ -76,19 +75,27 @@ fn what_was_kept_has_its_place_and_is_not_given() {
             }
         };
         let address = "127.0.0.1:53".parse().expect("an address");
-        let name = kept::name(index, &SharedSocket { kind, address, given: false, fd: fd() });
+        let name =
+            descriptor_name::name(index, &SharedSocket { kind, address, given: false, fd: fd() });
         let named = [SocketKind::Ops, SocketKind::Api].contains(&kind).then_some(kind);
-        assert_eq!((kept::index(&name), kept::kind(&name)), (Some(index), named));
+        assert_eq!(
+            (descriptor_name::index(&name), descriptor_name::kind(&name)),
+            (Some(index), named)
+        );
         let shared = adopt(fd(), &name).expect("a socket of ours");
         assert_eq!((shared.kind, shared.given), (kind, false));
     }
     for name in ["kept-", "kept-ops", "kept-1-opsy", "kept", "ops", "dunlin.socket", ""] {
-        assert_eq!((kept::index(name), kept::kind(name)), (None, None), "{name}");
+        assert_eq!(
+            (descriptor_name::index(name), descriptor_name::kind(name)),
+            (None, None),
+            "{name}"
+        );
     }
 }
 
 #[test]
-fn what_cannot_be_listened_on_says_why_and_what_to_do() {
+fn socket_that_cannot_be_used_is_an_error_with_a_remedy() {
     let unbound = |kind| rustix::net::socket(AddressFamily::INET, kind, None).expect("a socket");
     let stream = unbound(SocketType::STREAM);
     let any: SocketAddr = "127.0.0.1:0".parse().expect("an address");
@@ -103,15 +110,15 @@ fn what_cannot_be_listened_on_says_why_and_what_to_do() {
     ];
     for (fd, word) in cases {
         let number = fd.as_raw_fd();
-        let told = adopt(fd, "dunlin.socket").expect_err(word).to_string();
-        assert!(told.contains(word), "{told}");
-        assert!(told.contains(&format!("descriptor {number} (dunlin.socket)")), "{told}");
+        let error = adopt(fd, "dunlin.socket").expect_err(word).to_string();
+        assert!(error.contains(word), "{error}");
+        assert!(error.contains(&format!("descriptor {number} (dunlin.socket)")), "{error}");
     }
     std::fs::remove_file(local).expect("ours");
 }
 
 #[test]
-fn the_manager_is_told_by_path_and_by_name() {
+fn notifications_are_sent_to_a_path_and_to_an_abstract_name() {
     let path = std::env::temp_dir().join(format!("dunlin-notify-{}", std::process::id()));
     let name = format!("dunlin-notify-{}", std::process::id());
     let hidden =
@@ -121,34 +128,38 @@ fn the_manager_is_told_by_path_and_by_name() {
         (UnixDatagram::bind_addr(&hidden), format!("@{name}")),
     ] {
         let manager = manager.expect("a socket");
-        let told = || {
+        let received = || {
             let mut room = [0; 256];
             let len = manager.recv(&mut room).expect("a message");
             String::from_utf8(room[..len].into()).expect("UTF-8")
         };
         let notify = Notify::to(Some(&to), vec!["kept-7".to_owned()]);
         notify.ready();
-        assert_eq!(told(), "READY=1");
+        assert_eq!(received(), "READY=1");
         notify.status("serving\nREADY=0");
-        assert_eq!(told(), "STATUS=serving READY=0");
+        assert_eq!(received(), "STATUS=serving READY=0");
         notify.watchdog();
-        assert_eq!(told(), "WATCHDOG=1");
+        assert_eq!(received(), "WATCHDOG=1");
         let socket = |given| {
             let udp = UdpSocket::bind("127.0.0.1:0").expect("a socket");
             let address = udp.local_addr().expect("bound");
             SharedSocket { kind: SocketKind::Udp, address, given, fd: udp.into() }
         };
         notify.keep(&[socket(true), socket(false)]);
-        assert_eq!(told(), "FDSTOREREMOVE=1\nFDNAME=kept-7", "what was kept before goes first");
-        assert_eq!(told(), "FDSTORE=1\nFDPOLL=0\nFDNAME=kept-1", "what it gave it has");
+        assert_eq!(received(), "FDSTOREREMOVE=1\nFDNAME=kept-7", "old sockets are removed first");
+        assert_eq!(
+            received(),
+            "FDSTORE=1\nFDPOLL=0\nFDNAME=kept-1",
+            "passed sockets are not stored"
+        );
         notify.stopping();
-        assert_eq!(told(), "STOPPING=1");
+        assert_eq!(received(), "STOPPING=1");
         notify.reloading();
-        let told = told();
-        let micros = told.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").expect("the time");
+        let text = received();
+        let micros = text.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").expect("the time");
         assert!(micros.parse::<u64>().expect("a number") > 0);
     }
-    // Nobody is there any more, or never was: that is no reason to fail.
+    // The manager is gone, or never existed: that is not an error.
     Notify::to(path.to_str(), Vec::new()).ready();
     Notify::to(Some("vsock:2:1"), Vec::new()).ready();
     Notify::to(None, Vec::new()).ready();
@@ -156,20 +167,20 @@ fn the_manager_is_told_by_path_and_by_name() {
 }
 
 #[test]
-fn a_descriptor_knows_its_number() {
+fn descriptor_keeps_its_number() {
     let udp = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     let fd = fcntl_dupfd_cloexec(&udp, 700).expect("a descriptor");
     let number = fd.as_raw_fd();
     let shared = adopt(fd, "").expect("a UDP socket");
-    assert_eq!(shared.fd.as_raw_fd(), number, "it is told by it when no address fits");
+    assert_eq!(shared.fd.as_raw_fd(), number, "errors name a descriptor by its number");
 }
 
-/// Run as a process of its own by `what_is_passed_to_a_process_is_its_own`.
+/// Run in a process of its own by `passed_socket_is_used_and_hidden_from_children`.
 #[test]
 #[ignore = "a part of another test"]
 fn process() {
     // SAFETY: it runs as the only test, on the only thread, which has opened nothing.
-    let manager = unsafe { Manager::take() }.expect("what was passed is fine");
+    let manager = unsafe { Manager::take() }.expect("the passed sockets are valid");
     for SharedSocket { kind, address, fd, .. } in &manager.sockets {
         println!("\ntaken: {kind:?} {address} {} {:?}", fd.as_raw_fd(), fcntl_getfd(fd));
     }
@@ -180,12 +191,13 @@ fn process() {
 }
 
 #[test]
-fn what_is_passed_to_a_process_is_its_own() {
+fn passed_socket_is_used_and_hidden_from_children() {
     let udp = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     let address = udp.local_addr().expect("bound");
     let path = std::env::temp_dir().join(format!("dunlin-passing-{}", std::process::id()));
     let manager = UnixDatagram::bind(&path).expect("a socket");
-    // A shell does what systemd does: it knows its number, and puts the socket where it belongs.
+    // A shell does what systemd does: it knows its process ID, and moves the socket to descriptor
+    // 3.
     let output = Command::new("sh")
         .arg("-c")
         .arg(
@@ -199,13 +211,13 @@ fn what_is_passed_to_a_process_is_its_own() {
         .stdin(OwnedFd::from(udp))
         .output()
         .expect("a shell");
-    let told = String::from_utf8_lossy(&output.stdout);
+    let output_text = String::from_utf8_lossy(&output.stdout);
     let taken = format!("taken: Udp {address} 3 Ok(FdFlags(CLOEXEC))\n");
     for line in [taken.as_str(), "watchdog: Some(5s)\n", "left: 0\n"] {
-        assert!(output.status.success() && told.contains(line), "{line}: {output:?}");
+        assert!(output.status.success() && output_text.contains(line), "{line}: {output:?}");
     }
     let mut room = [0; 16];
-    let len = manager.recv(&mut room).expect("it told so before it ended");
+    let len = manager.recv(&mut room).expect("a notification");
     assert_eq!(&room[..len], b"READY=1");
     std::fs::remove_file(path).expect("ours");
 }

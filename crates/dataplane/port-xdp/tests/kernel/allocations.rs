@@ -12,7 +12,7 @@ use port::{Port, Udp};
 use port_xdp::{FilterProgram, FilterRules, Interface, open};
 
 #[test]
-fn a_burst_allocates_nothing() {
+fn burst_allocates_nothing() {
     if !is_root() {
         return;
     }

@@ -1,4 +1,4 @@
-//! The server as it is asked: over the admin socket, and by the API.
+//! Requests to the running server: over the admin socket and from the API.
 use super::{ENDING, STARTING, Server, lock};
 use admin::{
     AcceptedZone, Command, CommandOutcome, Connection, NewProcess, ReloadOutcome, SharedSocket,
@@ -13,7 +13,7 @@ use worker::HandedConnection;
 use zone_manager::lock::DataLock;
 use zone_manager::status::{ServerState, Status};
 
-/// Asked by the API: the same as over the admin socket.
+/// The API sends the same requests as the admin socket.
 impl api::ServerControl for Server {
     fn status(&self) -> Status {
         Self::status(self)
@@ -24,7 +24,7 @@ impl api::ServerControl for Server {
     }
 }
 
-/// Asked over the admin socket.
+/// Handles requests of the admin socket.
 pub struct Handler(pub Arc<Server>);
 
 impl admin::Handler for Handler {
@@ -45,12 +45,12 @@ impl admin::Handler for Handler {
     }
 
     async fn token(&self, request: TokenRequest) -> Result<TokenOutcome, String> {
-        if self.0.is_given_away() && *lock(&self.0.state) != ServerState::Starting {
+        if self.0.is_handed_over() && *lock(&self.0.state) != ServerState::Starting {
             return Err(ENDING.to_owned());
         }
         let credentials = Arc::clone(&self.0.credentials);
         let handled = tokio::task::spawn_blocking(move || credentials.handle(request)).await;
-        handled.map_err(|error| format!("a defect: {error}"))?
+        handled.map_err(|error| format!("internal error: {error}"))?
     }
 
     fn sockets(&self) -> io::Result<Vec<SharedSocket>> {
@@ -59,9 +59,9 @@ impl admin::Handler for Handler {
         }
         if self.0.notify.is_watched() {
             return Err(io::Error::other(
-                "a service manager watches this server, and would take its end for the end of the \
-                 service: `systemctl restart dunlin` loses no question either, as systemd keeps \
-                 the sockets meanwhile",
+                "a service manager supervises this server, and would report its end as a failure: \
+                 use `systemctl restart dunlin`, which loses no query, because systemd keeps the \
+                 sockets",
             ));
         }
         match &lock(&self.0.shared)[..] {
@@ -70,7 +70,7 @@ impl admin::Handler for Handler {
                 let offered =
                     shared.iter().map(SharedSocket::try_clone).collect::<io::Result<_>>()?;
                 self.0.is_offered.store(true, Ordering::Relaxed);
-                // The successor waits for it.
+                // The new process waits until the store is closed.
                 if let Some(store) = self.0.store.get() {
                     drop(store.desk.close());
                 }
@@ -87,20 +87,20 @@ impl admin::Handler for Handler {
         if let Some(store) = self.0.store.get() {
             drop(store.desk.open());
         }
-        self.0.go_on();
+        self.0.restore_steering();
     }
 
-    async fn hand_off(&self, _successor: NewProcess) -> Vec<Connection> {
-        // It stays ready, for the successor is: who asked just now is not to be sent away.
-        self.0.given_away.notify_one();
+    async fn hand_off(&self, _new_process: NewProcess) -> Vec<Connection> {
+        // It stays ready, because the new process is: no probe may fail now.
+        self.0.handed_over.notify_one();
         lock(&self.0.bypass).end();
-        self.0.rest.begin_to_stop();
+        self.0.rest.start_stop();
         let threads = mem::take(&mut *lock(&self.0.threads));
         let Some(threads) = threads else { return Vec::new() };
-        let given = tokio::task::spawn_blocking(move || threads.hand_over()).await;
+        let connections = tokio::task::spawn_blocking(move || threads.hand_over()).await;
         let connection = |HandedConnection { stream, peer, client, header_due, inbox }| {
             Connection { fd: stream, peer, client, header_due, inbox }
         };
-        given.unwrap_or_default().into_iter().map(connection).collect()
+        connections.unwrap_or_default().into_iter().map(connection).collect()
     }
 }

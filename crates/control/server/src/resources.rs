@@ -1,9 +1,9 @@
-//! What is opened before privileges are dropped: every socket, be it new, passed by the service
-//! manager, or a predecessor's; and what is read then.
+//! The resources that a server opens before it drops privileges: sockets, certificates, AF_XDP.
+//! Sockets are new, from the service manager, or from the old process of a hot restart.
 use crate::bypass::{Bypass, QueuePort};
 use crate::privileges::Identity;
 use crate::sockets::{self, Listening, Sockets};
-use crate::workers::{self, CorePlanner, Places};
+use crate::workers::{self, CorePlanner, WorkerCpus};
 use admin::{Endpoint, RestartOffer, SharedSocket, SocketOwner};
 use api::Tls;
 use config::trust;
@@ -16,36 +16,36 @@ use upstream::TrustAnchors;
 /// The version of this binary.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// What there is to serve with.
-pub struct Opened {
-    /// Where each worker runs.
-    pub places: Places,
+/// Everything that `serve` needs to start threads.
+pub struct Resources {
+    /// The CPU of each worker.
+    pub worker_cpus: WorkerCpus,
     pub listening: Vec<Listening>,
-    /// Another descriptor of each socket that is listened on, for a successor.
+    /// Another descriptor of each listening socket, for a new process.
     pub shared: Vec<SharedSocket>,
-    /// Streams that may be open at a time: as configured, or as many as there may be files.
+    /// Maximum of open streams: the configured one, or what the limit of open files allows.
     pub connections: usize,
-    /// For metrics and health.
+    /// Listener of `[ops]`.
     pub ops: Option<TcpListener>,
-    /// For the REST API, and what it is secured by.
+    /// Listener of the REST API, and its TLS setup.
     pub api: Option<TcpListener>,
     pub tls: Option<Tls>,
-    /// For `dunlin status` and its like.
+    /// The admin socket.
     pub admin: Option<Endpoint>,
-    /// Whose certificates are believed, where servers are asked over TLS.
+    /// Trusted CA certificates, if upstreams are queried over TLS.
     pub trust: Option<TrustAnchors>,
-    /// What is served past the kernel, and its ports.
+    /// The AF_XDP interface, and the ports of its queues.
     pub bypass: Bypass,
     pub queues: Vec<QueuePort>,
-    /// From the server whose place is to be taken.
+    /// The offer of the old process in a hot restart.
     pub offer: Option<RestartOffer>,
 }
 
-impl Opened {
-    /// Opens all that the config asks for.
+impl Resources {
+    /// Opens all resources that the config names.
     ///
     /// # Errors
-    /// The first that cannot be had, with what to do.
+    /// The first resource that cannot be opened, with a remedy.
     pub fn open(
         config: &Config,
         hot_restart: bool,
@@ -53,7 +53,7 @@ impl Opened {
         identity: Option<Identity>,
         plan_cores: CorePlanner,
     ) -> Result<Self, Box<dyn Error>> {
-        let places = workers::place(config, plan_cores)?;
+        let worker_cpus = workers::place(config, plan_cores)?;
         let trust = trust::load(config).map_err(|error| error.to_string())?;
         sockets::raise_file_limit();
         let mut offer = None;
@@ -71,12 +71,12 @@ impl Opened {
             offer = Some(found);
         }
         let mut sockets = Sockets::new(inherited);
-        let given = sockets.given();
+        let given = sockets.activated();
         let addresses = match config.server.listens_by_default() && !given.is_empty() {
             true => &given,
             false => &config.server.listen,
         };
-        let listening = sockets.open(addresses, places.len())?;
+        let listening = sockets.open(addresses, worker_cpus.len())?;
         let ops = config.ops.listen.map(|address| sockets.open_ops(address)).transpose()?;
         let api = config.api.listen.map(|address| sockets.open_api(address)).transpose()?;
         let tls = config.api.tls.clone().map(Tls::open).transpose();
@@ -86,16 +86,16 @@ impl Opened {
         let admin = path.map(|path| endpoint(path, offer.is_some(), owner)).transpose()?.flatten();
         let shared = sockets.finish()?;
         let addresses = listening.iter().map(|all| all.address).collect();
-        // What a predecessor serves is attached anew once that has let it go.
+        // In a hot restart the interface is attached once the old process has released it.
         let (bypass, queues) = match hot_restart {
             true => Default::default(),
             false => Bypass::open(config, addresses),
         };
-        // Each socket is here twice.
+        // Each socket has two descriptors.
         let files = 2 * shared.len() + bypass.files();
         let connections = sockets::reserve_files(files, config.streams.connections)?;
         Ok(Self {
-            places,
+            worker_cpus,
             listening,
             shared,
             connections,
@@ -111,8 +111,8 @@ impl Opened {
     }
 }
 
-/// The admin socket. A server goes without the one at the default place where it cannot be had; one
-/// that the config names must be.
+/// Opens the admin socket. A failure at the default path is only a warning; one at a configured
+/// path is an error.
 fn endpoint(
     path: &Path,
     beside: bool,
@@ -122,7 +122,7 @@ fn endpoint(
     match bind(path, owner) {
         Ok(endpoint) => Ok(Some(endpoint)),
         Err(error) if path == Path::new(Admin::SOCKET) => {
-            tracing::warn!("no `dunlin status`, `top`, `reload` and hot restart: {error}");
+            tracing::warn!("`dunlin status`, `top`, `reload` and hot restart do not work: {error}");
             Ok(None)
         }
         Err(error) => Err(error.into()),

@@ -99,7 +99,7 @@ bench-load: ## the generator beside dnsperf, ROUNDS=5; writes docs/load.md; root
 	@cargo build --quiet --release --package dunlin --package dunlin-lab
 	@bench/load $(or $(ROUNDS),5) docs/load.md
 
-bench-memory: ## octets a record, the peak of a reload, the time of a load; more than the limits fails
+bench-memory: ## bytes a record, the peak of a reload, the time of a load; more than the limits fails
 	@scripts/require run
 	@cargo build --quiet --release --package dunlin --package xtask
 	@bench/memory
@@ -142,9 +142,9 @@ campaign-cpus: ## CPU sets of a kernel with 8 CPUs, 2 sockets and 2 NUMA nodes i
 	@scripts/require campaign-kernels
 	@SMP=8,sockets=2,cores=2,threads=2 NUMA="-object memory-backend-ram,id=m0,size=1G \
 	  -object memory-backend-ram,id=m1,size=1G -numa node,nodeid=0,cpus=0-3,memdev=m0 -numa node,nodeid=1,cpus=4-7,memdev=m1" \
-	  bench/kernels $(or $(VERSION),6.1) a_group_runs_alone_on_its_cpus_and_all_is_put_back \
-	  changes_by_hand_and_new_groups_are_mended_within_a_second \
-	  a_manager_killed_at_any_moment_leaves_the_set_and_goes_on more_cpus_than_there_are_leave_all_as_it_is
+	  bench/kernels $(or $(VERSION),6.1) group_has_its_cpus_alone_and_uninstall_restores_all \
+	  manual_changes_and_new_groups_are_repaired_within_a_second \
+	  killed_manager_leaves_the_set_and_the_next_one_continues rule_for_more_cpus_than_exist_changes_nothing
 
 campaign-floods: ## every flood for SECONDS=60 each, beside a polite client; root
 	@scripts/require test

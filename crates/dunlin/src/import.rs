@@ -101,10 +101,10 @@ fn read(file: &Path, len_max: usize) -> io::Result<String> {
 }
 
 fn read_from(from: impl Read, len_max: usize) -> io::Result<String> {
-    let mut octets = Vec::new();
-    from.take(len_max as u64 + 1).read_to_end(&mut octets)?;
-    if octets.len() > len_max {
-        return Err(io::Error::other(format!("it has more than {len_max} octets")));
+    let mut bytes = Vec::new();
+    from.take(len_max as u64 + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > len_max {
+        return Err(io::Error::other(format!("it has more than {len_max} bytes")));
     }
-    String::from_utf8(octets).map_err(|_| io::Error::other("it is not UTF-8"))
+    String::from_utf8(bytes).map_err(|_| io::Error::other("it is not UTF-8"))
 }

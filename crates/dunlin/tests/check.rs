@@ -1,4 +1,4 @@
-//! `dunlin check` as a user meets it.
+//! `dunlin check` on real files.
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -6,11 +6,11 @@ fn dunlin(words: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_dunlin")).args(words).output().expect("the binary runs")
 }
 
-fn text(octets: &[u8]) -> String {
-    String::from_utf8_lossy(octets).into_owned()
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A folder of its own for one test, with these files.
+/// A folder for one test, with these files.
 fn folder(test: &str, files: &[(&str, &str)]) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
     std::fs::create_dir_all(&folder).expect("a folder");
@@ -21,7 +21,7 @@ fn folder(test: &str, files: &[(&str, &str)]) -> PathBuf {
 }
 
 #[test]
-fn the_demo_fleet_is_in_order() {
+fn demo_fleet_has_no_error() {
     let config = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/fleet/dunlin.toml");
     let output = dunlin(&["check", config]);
     let told = text(&output.stdout);
@@ -30,7 +30,7 @@ fn the_demo_fleet_is_in_order() {
 }
 
 #[test]
-fn every_error_of_config_and_zones_with_its_place() {
+fn every_error_of_config_and_zones_has_its_place() {
     let zone = |name: &str| format!("[[zone]]\nname = \"{name}\"\nfile = \"{name}.zone\"\n");
     let config = zone("good.test") + &zone("bad.test") + &zone("alias.test") + &zone("gone.test");
     let head = "$TTL 60\n@ SOA ns root 1 2 3 4 5\n@ NS ns\nns A 192.0.2.1\n";
@@ -55,7 +55,7 @@ fn every_error_of_config_and_zones_with_its_place() {
 }
 
 #[test]
-fn hosts_files_are_checked_too() {
+fn errors_of_hosts_files_are_reported() {
     let config = "hosts.files = [\"good\", \"bad\"]\n";
     let good = "127.0.0.1 localhost\n192.0.2.1 www.example.org www\n";
     let bad = "192.0.2.1 a..b\nwww 192.0.2.1\n";
@@ -74,7 +74,7 @@ fn hosts_files_are_checked_too() {
 }
 
 #[test]
-fn json_is_one_object() {
+fn check_prints_one_json_object() {
     let folder = folder("json", &[("dunlin.toml", "[server]\nlisten = 1\nid = 2\n")]);
     let file = folder.join("dunlin.toml");
     let output = dunlin(&["check", "-o", "json", file.to_str().expect("UTF-8")]);
@@ -90,7 +90,7 @@ fn json_is_one_object() {
 }
 
 #[test]
-fn what_is_doubtful_is_a_warning_and_strict_makes_it_fail() {
+fn probable_mistake_is_a_warning_and_fails_with_strict() {
     let zone = "$TTL 60\n@ SOA ns root 5 2 3 4 5\n@ NS ns\nns A 192.0.2.1\nwww CNAME gone\n";
     let config = "[server]\ndata_dir = \"\"\n[[zone]]\nname = \"a.test\"\nfile = \"a.zone\"\n";
     let folder = folder("warnings", &[("dunlin.toml", config), ("a.zone", zone)]);
@@ -112,7 +112,7 @@ fn what_is_doubtful_is_a_warning_and_strict_makes_it_fail() {
 }
 
 #[test]
-fn a_set_with_two_ttls_is_a_warning() {
+fn set_with_two_ttls_is_a_warning() {
     let head = "$TTL 60\n@ SOA ns root 5 2 3 4 5\n@ NS ns\nns A 192.0.2.1\n";
     let zone = format!("{head}www A 192.0.2.2\nwww 5 A 192.0.2.3\n");
     let config = "[server]\ndata_dir = \"\"\n[[zone]]\nname = \"a.test\"\nfile = \"a.zone\"\n";
@@ -127,9 +127,9 @@ fn a_set_with_two_ttls_is_a_warning() {
     assert!(told.contains("[ttl-differs, RFC 2181 §5.2]"), "{told}");
 }
 
-/// Neither waits for what nobody writes, nor reads what has no end.
+/// The server neither waits for a pipe without a writer nor reads a device without an end.
 #[test]
-fn a_config_or_zone_that_is_no_regular_file_is_an_error() {
+fn pipe_or_device_as_config_or_zone_is_an_error() {
     let config = "[server]\ndata_dir = \"\"\n[[zone]]\nname = \"a.test\"\nfile = \"pipe\"\n";
     let folder = folder("irregular", &[("dunlin.toml", config)]);
     let pipe = folder.join("pipe");
@@ -152,7 +152,7 @@ fn a_config_or_zone_that_is_no_regular_file_is_an_error() {
 }
 
 #[test]
-fn a_serial_that_does_not_grow_is_told_beside_the_copy_served_last() {
+fn serial_not_above_the_served_one_is_a_warning() {
     let zone = |serial: u32, more: &str| {
         format!("$TTL 60\n@ SOA ns root {serial} 2 3 4 5\n@ NS ns\nns A 192.0.2.1\n{more}")
     };
@@ -185,9 +185,9 @@ fn a_serial_that_does_not_grow_is_told_beside_the_copy_served_last() {
     assert!(told(2_147_483_656, "").contains("write at least 8"));
 }
 
-/// A config may be named as `serve` takes it; `--quiet` prints nothing if all is in order.
+/// `-c FILE` works as for `serve`; `--quiet` prints nothing if there is no error.
 #[test]
-fn config_flag_and_quiet_are_taken() {
+fn check_takes_config_flag_and_quiet() {
     let folder =
         folder("quiet", &[("dunlin.toml", "store.kind = \"redb\"\n"), ("bad.toml", "a=1")]);
     let (good, bad) = (folder.join("dunlin.toml"), folder.join("bad.toml"));
@@ -202,7 +202,7 @@ fn config_flag_and_quiet_are_taken() {
     assert_eq!((output.status.code(), told.lines().count()), (Some(1), 1), "{told}");
 }
 
-/// What would stop `serve` is an error of `check` as well.
+/// An error that would stop `serve` is an error of `check` too.
 #[test]
 fn unknown_user_is_an_error() {
     let folder = folder("user", &[("dunlin.toml", "[server]\nuser = \"no-such-user\"\n")]);
@@ -213,7 +213,7 @@ fn unknown_user_is_an_error() {
 }
 
 #[test]
-fn asked_wrongly_is_status_two() {
+fn usage_error_exits_with_two() {
     for words in [&["check"][..], &["chekc", "x"], &[], &["check", "-o", "yaml", "x"]] {
         assert_eq!(dunlin(words).status.code(), Some(2), "{words:?}");
     }

@@ -1,4 +1,4 @@
-//! `dunlin cache` and `dunlin upstream`, told to a running server that asks others.
+//! `dunlin cache` and `dunlin upstream` on a running server that forwards.
 mod served;
 
 use served::{NOERROR, PATIENCE, Served, binary, holds, query, rcode};
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Another server: it answers with 10.0.0.n, where n is told.
+/// An upstream that answers 10.0.0.n.
 struct Other {
     address: SocketAddr,
     last: Arc<AtomicU64>,
@@ -37,14 +37,14 @@ impl Other {
             let mut buf = [0; 1500];
             while !stops.load(Ordering::SeqCst) {
                 let Ok((len, from)) = socket.recv_from(&mut buf) else { continue };
-                // Not by the start's look whether this leads back.
-                let is_mark = buf[..len].windows(11).any(|octets| octets == b"dunlin-loop");
+                // The loop detection at the start needs no answer.
+                let is_mark = buf[..len].windows(11).any(|bytes| bytes == b"dunlin-loop");
                 asked.fetch_add(u64::from(!is_mark), Ordering::SeqCst);
                 let mut reply = buf[..len - 11].to_vec();
                 reply[2..12].copy_from_slice(&[0x81, 0x80, 0, 1, 0, 1, 0, 0, 0, 0]);
                 reply.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 14, 16, 0, 4, 10, 0, 0]);
                 reply.push(last.load(Ordering::SeqCst) as u8);
-                // Who asked may be gone.
+                // The client may be gone.
                 let _ = socket.send_to(&reply, from);
             }
         });
@@ -67,7 +67,7 @@ fn socket(test: &str) -> PathBuf {
     std::env::temp_dir().join(format!("dunlin-{test}-{}.sock", std::process::id()))
 }
 
-/// A server that asks these about all names.
+/// A server that forwards all names to these upstreams.
 fn start(test: &str, others: &[&Other]) -> Served {
     let servers: Vec<String> = others.iter().map(|o| format!("\"{}\"", o.address)).collect();
     let config = format!(
@@ -86,14 +86,14 @@ fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// What a command says that is done.
+/// The output of a command that succeeds.
 fn done(test: &str, words: &[&str]) -> String {
     let output = told(test, words);
     assert_eq!(output.status.code(), Some(0), "{words:?}: {output:?}");
     text(&output)
 }
 
-/// Asks for RD.
+/// A query with RD.
 fn ask(served: SocketAddr, name: &str) -> Vec<u8> {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
@@ -112,7 +112,7 @@ fn says(served: SocketAddr, name: &str, last: u8) -> bool {
 }
 
 #[test]
-fn what_is_flushed_is_asked_again() {
+fn flushed_name_is_queried_again() {
     let test = "commands_flush";
     let other = Other::start(1);
     let served = start(test, &[&other]);
@@ -128,7 +128,7 @@ fn what_is_flushed_is_asked_again() {
         "what lies below it stays"
     );
     let went = done(test, &["cache", "flush", "--subtree", "a.test."]);
-    // The thread that was asked has it, and the home of its name, which may be the same.
+    // The worker that was queried has it, and so has the owner shard, which may be the same.
     let either = ["1 answer", "2 answers"].map(|n| format!("flushed {n} from 3 threads\n"));
     assert!(either.contains(&went), "{went}");
     let shown = done(test, &["cache", "show", "www.a.test", "A"]);
@@ -139,12 +139,12 @@ fn what_is_flushed_is_asked_again() {
     done(test, &["cache", "flush", "--all"]);
     let status: serde_json::Value =
         serde_json::from_str(&done(test, &["status", "-o", "json"])).expect("JSON");
-    assert_eq!((&status["cache"]["entries"], &status["cache"]["octets"]), (&0.into(), &0.into()));
+    assert_eq!((&status["cache"]["entries"], &status["cache"]["bytes"]), (&0.into(), &0.into()));
     assert!(says(served.address, "www.b.test", 2));
 }
 
 #[test]
-fn who_is_drained_is_asked_no_more_and_a_reload_leaves_it_so() {
+fn drained_upstream_gets_no_query_and_stays_drained_across_a_reload() {
     let test = "commands_drain";
     let (first, second) = (Other::start(1), Other::start(2));
     let served = start(test, &[&first, &second]);
@@ -177,13 +177,13 @@ fn who_is_drained_is_asked_no_more_and_a_reload_leaves_it_so() {
 }
 
 #[test]
-fn what_cannot_be_done_says_why() {
+fn impossible_command_is_refused_with_a_reason() {
     let test = "commands_wrong";
     let other = Other::start(1);
     let _served = start(test, &[&other]);
     let none = "commands_none";
     let config = format!("drain = \"0s\"\n[admin]\nsocket = \"{}\"\n", socket(none).display());
-    let _nobody = Served::start(none, &config, &[]);
+    let _server = Served::start(none, &config, &[]);
     for (test, words, status, why) in [
         (test, &["cache", "flush"][..], 2, "required"),
         (test, &["cache", "flush", "--subtree"], 2, "required"),
@@ -205,10 +205,10 @@ fn what_cannot_be_done_says_why() {
     );
 }
 
-/// Every client is answered while the caches of all threads are gone over again and again, and
-/// once a flush is done nobody hears of what was before.
+/// While the caches of all threads are flushed again and again, every query is answered, and no
+/// answer is older than the last flush.
 #[test]
-fn a_flush_under_load_loses_nobody_and_leaves_nothing_old() {
+fn flush_under_load_loses_no_query_and_leaves_no_old_answer() {
     let test = "commands_load";
     let other = Other::start(1);
     let served = start(test, &[&other]);
@@ -246,7 +246,7 @@ fn a_flush_under_load_loses_nobody_and_leaves_nothing_old() {
     assert!(answered.load(Ordering::SeqCst) > 100);
 }
 
-/// Requests that make no sense, or that nobody waits for, hold nobody up.
+/// Invalid requests, and clients that close at once, delay no other client.
 #[test]
 fn hostile_requests_are_bounded() {
     let test = "commands_hostile";
@@ -268,11 +268,11 @@ fn hostile_requests_are_bounded() {
         std::io::Read::read_to_string(&mut stream, &mut said).expect("a reply");
         assert!(said.contains("refused"), "{said}");
     }
-    // They command, and hang up at once.
+    // Each sends a command and closes at once.
     for _ in 0..100 {
         let mut stream = UnixStream::connect(socket(test)).expect("a server");
         let line = b"{\"protocol\":1,\"says\":{\"command\":{\"flush\":\"all\"}}}\n";
-        // It may say at once that too many are there.
+        // The server may refuse a connection above its maximum.
         let _ = stream.write_all(line);
     }
     let until = Instant::now() + PATIENCE;

@@ -1,5 +1,5 @@
-//! The container: the last stage of the Containerfile, run by runc as the Kubernetes manifest asks,
-//! and a question answered by it.
+//! The container: the last stage of the Containerfile, run by runc with the Kubernetes manifest's
+//! security context.
 mod served;
 
 use rustix::thread::LinkNameSpaceType;
@@ -19,7 +19,7 @@ fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Whether this cannot be shown here, for a reason that is told.
+/// Whether the test must be skipped; prints the reason.
 fn skipped(reason: &str) -> bool {
     let strict = std::env::var_os("DUNLIN_REQUIRE_ALL").is_some();
     assert!(!strict, "the container test needs {reason}");
@@ -27,7 +27,7 @@ fn skipped(reason: &str) -> bool {
     true
 }
 
-/// What stands behind each use of an instruction in the last stage.
+/// The arguments of each use of an instruction in the last stage.
 fn instructions(name: &str) -> Vec<&'static str> {
     let stage = CONTAINERFILE.rsplit("\nFROM ").next().expect("a stage");
     stage.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' ')).collect()
@@ -37,18 +37,18 @@ fn instruction(name: &str) -> &'static str {
     instructions(name).first().unwrap_or_else(|| panic!("the last stage has no {name}"))
 }
 
-/// A file that the manifest holds: the indented lines behind its name.
+/// A file inside the manifest: the indented lines after its name.
 fn config_map(file: &str) -> String {
     let (_, rest) = MANIFEST.split_once(&format!("  {file}: |\n")).expect("the file");
     let lines = rest.lines().take_while(|line| line.is_empty() || line.starts_with("    "));
     lines.map(|line| line.trim_start_matches("    ").to_owned() + "\n").collect()
 }
 
-/// Builds the binary as the Containerfile does, but for the profile. Nothing: skipped.
+/// Builds the binary as the Containerfile does, except for the profile. `None`: skipped.
 fn static_binary() -> Option<PathBuf> {
     let target = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
     assert!(CONTAINERFILE.contains("target=\"$(uname -m)-unknown-linux-musl\""));
-    // The same as the tests': what runs while compiling is compiled once.
+    // The folder of the tests' build, so that build scripts are compiled once.
     let target_dir = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("a folder");
     let libraries = Command::new("rustc")
         .args(["--print", "target-libdir", "--target", &target])
@@ -74,7 +74,7 @@ fn static_binary() -> Option<PathBuf> {
     Some(target_dir.join(target).join("debug/dunlin"))
 }
 
-/// A container at work; killed and forgotten when dropped.
+/// A running container, killed and removed when dropped.
 struct Container {
     name: String,
     state: PathBuf,
@@ -82,7 +82,7 @@ struct Container {
 }
 
 impl Container {
-    /// Runs a bundle; its output is the test's.
+    /// Runs a bundle, with the output of the test.
     fn run(bundle: &Path) -> Self {
         let name = format!("dunlin-test-{}", std::process::id());
         let state = bundle.join("state");
@@ -103,7 +103,7 @@ impl Container {
         command.output().expect("runc runs")
     }
 
-    /// The process in it, once it runs.
+    /// The first process of the container, once it runs.
     fn pid(&self) -> u64 {
         let until = Instant::now() + PATIENCE;
         while Instant::now() < until {
@@ -117,7 +117,7 @@ impl Container {
         panic!("it does not start");
     }
 
-    /// Tells it to end; its exit status.
+    /// Sends SIGTERM; returns the exit status.
     fn end(&mut self) -> Option<i32> {
         self.runc(&["kill", &self.name, "TERM"]);
         let until = Instant::now() + 3 * PATIENCE;
@@ -134,7 +134,7 @@ impl Container {
 impl Drop for Container {
     fn drop(&mut self) {
         self.runc(&["delete", "--force", &self.name]);
-        // It may have ended, as the test wanted.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -154,7 +154,7 @@ fn write_root(root: &Path, binary: &Path) {
     }
 }
 
-/// What runc is told: the instructions of the last stage, and the security context of the manifest.
+/// The config of runc: the instructions of the last stage, and the manifest's security context.
 fn spec(config: &Path) -> Value {
     let words = |name| serde_json::from_str::<Vec<String>>(instruction(name)).expect("a list");
     let (uid, gid) = instruction("USER").split_once(':').expect("user and group");
@@ -206,7 +206,7 @@ fn spec(config: &Path) -> Value {
     })
 }
 
-/// Asks the server in another network until it answers.
+/// Queries the server in another network namespace until it answers.
 fn ask(pid: u64, name: &str) -> Vec<u8> {
     let network = fs::File::open(format!("/proc/{pid}/ns/net")).expect("it runs");
     rustix::thread::move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network))
@@ -227,7 +227,7 @@ fn ask(pid: u64, name: &str) -> Vec<u8> {
 
 #[test]
 #[ignore = "slow: it builds a static binary"]
-fn a_static_binary_answers_as_nobody_from_a_read_only_root() {
+fn static_binary_serves_as_unprivileged_user_from_a_read_only_root() {
     if !rustix::process::geteuid().is_root() && skipped("root") {
         return;
     }
@@ -249,7 +249,7 @@ fn a_static_binary_answers_as_nobody_from_a_read_only_root() {
     fs::write(bundle.join("config.json"), spec(&config).to_string()).expect("a file");
     let mut container = Container::run(&bundle);
     let pid = container.pid();
-    // In a thread of its own, which stays in that network.
+    // A separate thread, which stays in that namespace.
     let reply = std::thread::spawn(move || ask(pid, "www.example.org")).join().expect("an answer");
     assert!(holds(&reply, &[192, 0, 2, 80]), "{reply:x?}");
     assert_eq!(container.end(), Some(0));
@@ -257,9 +257,9 @@ fn a_static_binary_answers_as_nobody_from_a_read_only_root() {
     fs::remove_dir_all(bundle).expect("a folder of ours");
 }
 
-/// The image is built by the toolchain that the tests are run by.
+/// The image is built with the toolchain of the tests.
 #[test]
-fn the_image_is_built_by_the_same_toolchain() {
+fn image_is_built_with_the_toolchain_of_the_tests() {
     let toolchain = fs::read_to_string(repository().join("rust-toolchain.toml")).expect("a file");
     let channel = toolchain.split('"').nth(1).expect("a version");
     assert!(CONTAINERFILE.contains(&format!("rust:{channel}-slim ")), "{channel}");

@@ -1,7 +1,7 @@
-//! A real CoreDNS with a Corefile, and Dunlin with what is imported of it, say the same.
+//! CoreDNS with a Corefile, and Dunlin with the imported config, give the same answers.
 //!
-//! What CoreDNS says is in `corefile/said.txt`. `make campaign-corefile` builds CoreDNS, which
-//! takes minutes, and sees whether it still says that.
+//! `corefile/said.txt` holds the answers of CoreDNS. `make campaign-corefile` builds CoreDNS, which
+//! takes minutes, and verifies that file.
 use test_support::ports;
 mod served;
 
@@ -40,10 +40,10 @@ const QUESTIONS: [(&str, Rtype); 20] = [
     (".", Rtype::A),
 ];
 
-/// What CoreDNS says of each, as [`ask_all`] tells it.
+/// The recorded answers of CoreDNS, in the form of [`ask_all`].
 const SAID: &str = include_str!("corefile/said.txt");
 
-/// What a server says of each question: a code, and records without their TTLs, a line for each.
+/// The answers of a server: for each query the RCODE, and a line for each record without its TTL.
 fn ask_all(server: SocketAddr) -> Vec<String> {
     let said = |(name, rtype)| {
         let said = ask(server, name, rtype).unwrap_or_else(|| panic!("nothing is said of {name}"));
@@ -69,14 +69,14 @@ fn ask(server: SocketAddr, name: &str, rtype: Rtype) -> Option<String> {
     let records = Records::new(reply, answers_at, count.into()).map(|record| {
         let record = record.expect("a record");
         let data = record.expand(&mut [0; 4096]).expect("data").to_ascii_lowercase();
-        let digits: String = data.iter().map(|octet| format!("{octet:02x}")).collect();
+        let digits: String = data.iter().map(|byte| format!("{byte:02x}")).collect();
         format!(" {} {digits}", record.rtype)
     });
     let records: BTreeSet<String> = records.collect();
     Some(format!("{}{}", reply[3] & 15, Vec::from_iter(records).concat()))
 }
 
-/// Another server: `n…` has an address, and all else is not there.
+/// An upstream: names that begin with `n` have an address, others do not exist.
 fn other() -> SocketAddr {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     let address = socket.local_addr().expect("bound");
@@ -96,26 +96,26 @@ fn other() -> SocketAddr {
                 reply.extend([0; 16]);
                 reply.extend([0, 0, 0, 60]);
             }
-            // Who asked may be gone.
+            // The client may be gone.
             let _ = socket.send_to(&reply, from);
         }
     });
     address
 }
 
-/// Ended when dropped.
+/// A process, killed when dropped.
 struct CoreDns(Child);
 
 impl Drop for CoreDns {
     fn drop(&mut self) {
-        // It may have ended, which its silence tells.
+        // It may have ended; then it does not answer.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
 #[test]
-fn what_is_imported_says_what_coredns_says() {
+fn imported_config_gives_the_answers_of_coredns() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("corefile");
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).expect("a folder");
@@ -131,7 +131,7 @@ fn what_is_imported_says_what_coredns_says() {
     let words = ["import", "corefile", "Corefile", "--folder", "imported"];
     let output = binary().args(words).current_dir(&folder).output().expect("it runs");
     assert!(output.status.success(), "{output:?}");
-    // The path of its binary.
+    // The path of the binary differs.
     if let Some(coredns) = std::env::var_os("COREDNS") {
         let mut command = Command::new(coredns);
         command.args(["-conf", "Corefile"]).current_dir(&folder).stdout(Stdio::null());
@@ -142,7 +142,7 @@ fn what_is_imported_says_what_coredns_says() {
         }
         assert_eq!(ask_all(theirs), Vec::from_iter(SAID.lines()), "CoreDNS has changed its mind");
     }
-    // Elsewhere, and with places of its own; all else as it was imported.
+    // Other addresses and paths; the rest is as imported.
     let config = fs::read_to_string(folder.join("imported/dunlin.toml")).expect("a config");
     let listen = format!("[server]\nlisten = [\"127.0.0.1:{port}\"]\n");
     assert!(config.starts_with(&listen), "{config}");

@@ -1,4 +1,4 @@
-//! `dunlin cpus`, by the binary: the kubelet's own cases, and bad input.
+//! `dunlin cpus` as a command: the kubelet's own test cases, and invalid input.
 #[path = "../../node/cpu-planner/tests/common/mod.rs"]
 mod common;
 
@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// A folder of a test, gone when it ends.
+/// The folder of a test, removed when dropped.
 struct Dir(PathBuf);
 
 impl Dir {
@@ -64,7 +64,7 @@ fn save_machines(dir: &Dir, vectors: &Value) {
     }
 }
 
-/// What is wrong with an answer; nothing if it is as expected.
+/// The difference between an answer and the expected one; `None` if there is none.
 fn compare(answer: &Result<Value, String>, field: &str, expected: &Value, error: &str) -> String {
     match answer {
         Ok(answer) if error.is_empty() => {
@@ -110,7 +110,7 @@ fn every_take_case_agrees_through_the_binary() {
     assert_eq!(wrong, "");
 }
 
-/// A kubelet's state file of what a case begins with.
+/// The kubelet's state file at the begin of a case.
 fn state(case: &Value) -> String {
     let mut entries = case["assignments"].clone();
     for containers in entries.as_object_mut().into_iter().flatten() {
@@ -125,7 +125,7 @@ fn state(case: &Value) -> String {
     .to_string()
 }
 
-/// What is asked of the binary for a case, and the field of the answer that is compared.
+/// The arguments for a case, and the field of the answer that is compared.
 fn policy_arguments(case: &Value, dir: &Dir) -> (Vec<String>, &'static str) {
     let mut arguments = words("--order kubelet --sysfs");
     arguments.push(dir.path(case["topology"].as_str().expect("a name")));
@@ -181,7 +181,7 @@ fn every_policy_case_agrees_through_the_binary() {
         let answer = plan(&arguments);
         let shares = expected.is_null() && error.is_empty();
         let difference = match &answer {
-            // A container that shares has no list.
+            // A container in the shared pool has no list.
             Ok(answer) if shares && answer["list"].is_null() => String::new(),
             _ => compare(&answer, field, expected, &error),
         };
@@ -215,7 +215,7 @@ fn saved_with_devices(dir: &Dir) -> String {
 }
 
 #[test]
-fn a_plan_says_why() {
+fn plan_has_its_reason() {
     let dir = Dir::new("why");
     let machine = saved_with_devices(&dir);
     let output = dunlin(&words(&format!("plan --request 4 --near eth0 --sysfs {machine}")));
@@ -237,7 +237,7 @@ fn a_plan_says_why() {
 }
 
 #[test]
-fn bad_input_is_an_error_that_says_what_to_do() {
+fn bad_input_is_an_error_with_a_remedy() {
     let dir = Dir::new("bad");
     let machine = saved_with_devices(&dir);
     fs::write(dir.0.join("state"), r#"{"policyName":"static","defaultCpu"#).expect("a file");
@@ -267,7 +267,7 @@ fn bad_input_is_an_error_that_says_what_to_do() {
 }
 
 #[test]
-fn a_machine_is_drawn_saved_and_drawn_alike() {
+fn saved_machine_is_drawn_like_the_live_one() {
     let dir = Dir::new("draw");
     let machine = saved_with_devices(&dir);
     let drawn = dunlin(&words(&format!("topology --sysfs {machine}")));
@@ -288,7 +288,7 @@ fn a_machine_is_drawn_saved_and_drawn_alike() {
 }
 
 #[test]
-fn a_manager_that_cannot_begin_says_why() {
+fn manager_that_cannot_start_gives_a_reason() {
     let dir = Dir::new("manage");
     fs::write(dir.0.join("good"), "[[group]]\npath = \"a\"\ncpus = 1\n").expect("a file");
     fs::write(dir.0.join("bad"), "[[group]]\npath = \"a\"\ncpus = 0.5\n").expect("a file");
@@ -321,7 +321,7 @@ fn a_manager_that_cannot_begin_says_why() {
 }
 
 #[test]
-fn the_machine_is_measured() {
+fn cache_line_times_of_the_machine_are_measured() {
     let output = dunlin(&words("topology --measure --samples 2 -o json"));
     let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let measured = &report["measured"];

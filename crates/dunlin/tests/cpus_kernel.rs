@@ -1,4 +1,4 @@
-//! `dunlin cpus manage` beside the kernel: real control groups (cgroup v2) with real processes.
+//! `dunlin cpus manage` with the kernel: real control groups (cgroup v2) with real processes.
 //! Needs root, and a cgroup v2 with the cpuset controller.
 use cpu::CpuList;
 use std::fs;
@@ -7,13 +7,13 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use test_support::skip::leave;
 
-/// How soon what another program changes is mended. An emulated CPU is some 20 times slower.
+/// Maximum time until a change by another program is repaired. An emulated CPU is 20 times slower.
 fn mended() -> Duration {
     let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     Duration::from_secs(if cpus.contains("QEMU TCG") { 20 } else { 1 })
 }
 
-/// A part of the machine's control groups for one test, with its processes; gone when it ends.
+/// A control group for one test with its processes, removed when dropped.
 struct Tree {
     root: PathBuf,
     folder: PathBuf,
@@ -21,7 +21,7 @@ struct Tree {
 }
 
 impl Tree {
-    /// Groups `own`, `beside` and `a.slice/deep` with a busy process each; `None`: not here.
+    /// Groups `own`, `beside` and `a.slice/deep`, each with a busy process; `None`: not available.
     fn new(test: &str) -> Option<Self> {
         let top = Path::new("/sys/fs/cgroup");
         let controllers = fs::read_to_string(top.join("cgroup.controllers")).unwrap_or_default();
@@ -41,7 +41,7 @@ impl Tree {
         Some(tree)
     }
 
-    /// Starts a process that always runs, in a group.
+    /// Starts a busy process in a group.
     fn busy(&mut self, group: &str) -> u32 {
         fs::create_dir_all(self.root.join(group)).expect("a group");
         let child = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().expect("sh");
@@ -66,7 +66,7 @@ impl Tree {
 
     fn rules(&self, cpus: usize) {
         let rules = format!("[[group]]\npath = \"own\"\ncpus = {cpus}\n");
-        // Whole or not at all, as an editor writes it.
+        // Replaced atomically, as an editor does it.
         fs::write(self.folder.join("new"), rules).expect("rules");
         fs::rename(self.folder.join("new"), self.folder.join("rules")).expect("rules");
     }
@@ -93,7 +93,7 @@ impl Tree {
         Manager(child)
     }
 
-    /// Whether `own` has so many CPUs and no process of another group may use one of them.
+    /// Whether `own` has this many CPUs, and no process of another group may run on them.
     fn is_exclusive(&self, cpus: usize) -> bool {
         let own = self.effective("own");
         let apart = ["beside", "a.slice", "a.slice/deep"]
@@ -112,7 +112,7 @@ impl Tree {
             && others.iter().all(|one| allowed(one).intersection(&own).is_empty())
     }
 
-    /// Waits until it is so; panics where that takes longer than it may.
+    /// Waits for a condition; panics if it takes too long.
     fn wait(&self, what: &str, is_so: impl Fn(&Self) -> bool) -> Duration {
         let (begin, limit) = (Instant::now(), mended());
         while !is_so(self) {
@@ -130,7 +130,7 @@ impl Drop for Tree {
             drop(process.wait());
         }
         for group in ["own", "beside", "late", "a.slice/deep", "a.slice", ""] {
-            // The kernel lets go of a killed process a little later.
+            // The kernel removes a killed process a little later.
             for _ in 0..100 {
                 if fs::remove_dir(self.root.join(group)).is_ok() || !self.root.join(group).exists()
                 {
@@ -143,7 +143,7 @@ impl Drop for Tree {
     }
 }
 
-/// A manager that runs; killed as by the kernel when it ends.
+/// A running manager, killed when dropped.
 struct Manager(Child);
 
 impl Drop for Manager {
@@ -158,7 +158,7 @@ fn error(output: &Output) -> String {
 }
 
 #[test]
-fn a_group_runs_alone_on_its_cpus_and_all_is_put_back() {
+fn group_has_its_cpus_alone_and_uninstall_restores_all() {
     let Some(tree) = Tree::new("alone") else { return };
     let files = |tree: &Tree| {
         let groups = ["own", "beside", "a.slice", "a.slice/deep"];
@@ -169,7 +169,7 @@ fn a_group_runs_alone_on_its_cpus_and_all_is_put_back() {
     let output = tree.once();
     assert!(output.status.success(), "{}", error(&output));
     assert!(tree.is_exclusive(1), "own {}", tree.effective("own"));
-    // Where the processes really run.
+    // The CPUs where the processes really run.
     let own = tree.effective("own");
     for _ in 0..200 {
         for (index, process) in tree.processes.iter().enumerate() {
@@ -189,7 +189,7 @@ fn a_group_runs_alone_on_its_cpus_and_all_is_put_back() {
 }
 
 #[test]
-fn changes_by_hand_and_new_groups_are_mended_within_a_second() {
+fn manual_changes_and_new_groups_are_repaired_within_a_second() {
     let Some(mut tree) = Tree::new("drift") else { return };
     tree.rules(1);
     let manager = tree.manage();
@@ -204,7 +204,7 @@ fn changes_by_hand_and_new_groups_are_mended_within_a_second() {
     }
     tree.busy("late");
     tree.wait("a new group", |tree| tree.is_exclusive(1));
-    // The rules change: all share again.
+    // The rules change: all groups share again.
     fs::write(tree.folder.join("rules"), "policy = \"none\"\n").expect("rules");
     tree.wait("policy none", |tree| tree.read("own", "cpuset.cpus").is_empty());
     let metrics = fs::read_to_string(tree.folder.join("metrics")).expect("metrics");
@@ -213,7 +213,7 @@ fn changes_by_hand_and_new_groups_are_mended_within_a_second() {
 }
 
 #[test]
-fn a_manager_killed_at_any_moment_leaves_the_set_and_goes_on() {
+fn killed_manager_leaves_the_set_and_the_next_one_continues() {
     let Some(mut tree) = Tree::new("killed") else { return };
     tree.rules(1);
     let begin = tree.manage();
@@ -227,14 +227,14 @@ fn a_manager_killed_at_any_moment_leaves_the_set_and_goes_on() {
         assert!(tree.is_exclusive(1), "round {round}: {}", tree.effective("own"));
         assert_eq!(tree.effective("own"), own, "round {round}");
         if round % 5 == 0 {
-            // Damage while it is away.
+            // Changes by another program while the manager is not running.
             tree.write("beside", "cpuset.cpus", &tree.effective("").to_string());
             let manager = tree.manage();
             tree.wait("damage", |tree| tree.is_exclusive(1));
             drop(manager);
         }
     }
-    // A group that comes while it is away shares until it is back.
+    // A group that is created meanwhile shares the CPUs until the manager runs again.
     tree.busy("late");
     let manager = tree.manage();
     tree.wait("a late group", |tree| tree.is_exclusive(1));
@@ -242,7 +242,7 @@ fn a_manager_killed_at_any_moment_leaves_the_set_and_goes_on() {
 }
 
 #[test]
-fn more_cpus_than_there_are_leave_all_as_it_is() {
+fn rule_for_more_cpus_than_exist_changes_nothing() {
     let Some(tree) = Tree::new("more") else { return };
     let all = tree.effective("").len();
     tree.rules(all + 1);
@@ -252,7 +252,7 @@ fn more_cpus_than_there_are_leave_all_as_it_is() {
     tree.rules(all);
     let last = tree.once();
     assert!(error(&last).contains("must stay for all others"), "{}", error(&last));
-    // Nothing was set: the controller may still be off below.
+    // The controller may still be off in the subtree.
     let own = tree.effective("own").len();
     assert!(own == 0 || own == all, "{own} of {all}");
 }

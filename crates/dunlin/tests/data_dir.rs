@@ -1,5 +1,4 @@
-//! The folder of a server's data: one server has it at a time, and what others put there is not
-//! believed.
+//! The data folder: one server uses it at a time, and files of other users are not trusted.
 mod served;
 
 use served::{HEAD, NOERROR, PATIENCE, Served, binary, rcode, zone};
@@ -11,14 +10,14 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use zone_manager::lock::DataLock;
 
-/// A folder of data for one test, not there yet.
+/// A data folder for one test; it does not exist yet.
 fn data(test: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{test}_data"));
     let _ = fs::remove_dir_all(&folder);
     folder
 }
 
-/// What comes before the sections: `[server]`, and an admin socket whose path is short.
+/// The begin of a config: `[server]`, and an admin socket with a short path.
 fn config(test: &str, data: &Path, more: &str) -> String {
     let socket = std::env::temp_dir().join(format!("dunlin-{test}-{}.sock", std::process::id()));
     format!(
@@ -28,7 +27,7 @@ fn config(test: &str, data: &Path, more: &str) -> String {
     )
 }
 
-/// A config of a server of its own beside the one at work.
+/// Writes the config of a second server beside the running one.
 fn write_config(test: &str, text: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
     fs::create_dir_all(&folder).expect("a folder");
@@ -37,7 +36,7 @@ fn write_config(test: &str, text: &str) -> PathBuf {
     file
 }
 
-/// Killed when dropped.
+/// A process, killed when dropped.
 struct Process(Child);
 
 impl Process {
@@ -47,7 +46,7 @@ impl Process {
         Self(command.stderr(Stdio::piped()).spawn().expect("it runs"))
     }
 
-    /// Waits for it to refuse to serve; what it says.
+    /// Waits for the process to refuse to serve; returns its error.
     fn refusal(mut self) -> String {
         let until = Instant::now() + PATIENCE;
         let status = loop {
@@ -80,7 +79,7 @@ fn eventually(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// The number in the lock.
+/// The process ID in the lock file.
 fn holder(data: &Path) -> u32 {
     let text = fs::read_to_string(data.join("lock")).unwrap_or_default();
     text.trim().parse().unwrap_or_default()
@@ -93,7 +92,7 @@ fn has_open(pid: u32, file: &Path) -> bool {
 }
 
 #[test]
-fn a_second_server_with_the_same_folder_is_refused_and_removes_nothing() {
+fn second_server_with_the_same_folder_is_refused_and_removes_nothing() {
     let data = data("data_second");
     let first = config("first", &data, &zone("good.test"));
     let mut served = Served::start("data_first", &first, &[("good.test.zone", HEAD)]);
@@ -112,7 +111,7 @@ fn a_second_server_with_the_same_folder_is_refused_and_removes_nothing() {
 }
 
 #[test]
-fn the_lock_passes_in_a_hot_restart_and_goes_back_when_that_fails() {
+fn lock_passes_in_a_hot_restart_and_returns_if_it_fails() {
     let data = data("data_pass");
     let text = config("pass", &data, &zone("good.test"));
     let mut served = Served::start("data_pass", &text, &[("good.test.zone", HEAD)]);
@@ -121,7 +120,7 @@ fn the_lock_passes_in_a_hot_restart_and_goes_back_when_that_fails() {
     let old = served.child.id();
     assert_eq!(holder(&data), old);
 
-    // It shares the lock while it loads, and is killed before it serves.
+    // The new process shares the lock while it loads, and is killed before it serves.
     let large = format!("{HEAD}$GENERATE 1-500000 h$ A 192.0.2.2\n");
     fs::write(served.folder.join("large.test.zone"), large).expect("a zone");
     let slow = served.folder.join("slow.toml");
@@ -143,9 +142,9 @@ fn the_lock_passes_in_a_hot_restart_and_goes_back_when_that_fails() {
     assert!(DataLock::take(&data, None).expect("it is free").is_some());
 }
 
-/// A process that does not hold the lock, as one of a version before there was one.
+/// The old process holds no lock, like versions before there was one.
 #[test]
-fn a_hot_restart_from_a_server_without_a_lock_takes_it() {
+fn hot_restart_from_a_server_without_a_lock_takes_it() {
     let data = data("data_unlocked");
     let text = config("unlocked", Path::new(""), &zone("good.test"));
     let mut served = Served::start("data_unlocked", &text, &[("good.test.zone", HEAD)]);
@@ -161,8 +160,8 @@ fn a_hot_restart_from_a_server_without_a_lock_takes_it() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_written_is_told_and_dns_is_served() {
-    // A file where the folder should be: also root cannot make one there.
+fn unwritable_folder_is_reported_and_dns_is_served() {
+    // A file in place of the folder: even root cannot create a folder there.
     let data = data("data_readonly");
     fs::write(&data, "no folder").expect("a file");
     let text = config("readonly", &data.join("below"), &zone("good.test"));
@@ -179,11 +178,11 @@ fn ask(served: &Served, args: &[&str]) -> Output {
     command.output().expect("it runs")
 }
 
-fn text(octets: &[u8]) -> String {
-    String::from_utf8_lossy(octets).into_owned()
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Asks the API for its zones; the status of the reply.
+/// Requests the zones from the API; returns the status of the response.
 fn api_status(served: &Served) -> u16 {
     let line = served.start.iter().find(|line| line.contains("the API listens")).expect("said");
     let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
@@ -197,9 +196,9 @@ fn api_status(served: &Served) -> u16 {
     reply.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status")
 }
 
-/// The API lets nobody in then, and DNS is served all the same.
+/// The API admits no client then; DNS is served.
 #[test]
-fn planted_credentials_let_nobody_in_and_do_not_keep_dns_from_being_served() {
+fn planted_credentials_admit_no_client_and_dns_is_served() {
     let data = data("data_planted");
     fs::create_dir_all(&data).expect("a folder");
     let file = data.join("credentials.json");
@@ -226,9 +225,9 @@ fn planted_credentials_let_nobody_in_and_do_not_keep_dns_from_being_served() {
     assert!(!text(&ask(&served, &["status"]).stdout).contains("accepts no clients"));
 }
 
-/// Also a file that another user's server wrote there.
+/// Another user's server may have written the file there.
 #[test]
-fn a_bad_file_of_credentials_is_no_matter_without_api() {
+fn bad_credentials_file_is_ignored_without_api() {
     let data = data("data_without_api");
     fs::create_dir_all(&data).expect("a folder");
     fs::write(data.join("credentials.json"), "damaged").expect("a file");
@@ -243,10 +242,10 @@ fn a_bad_file_of_credentials_is_no_matter_without_api() {
     assert!(text(&output.stderr).contains("not a file of credentials"), "{output:?}");
 }
 
-/// As Kubernetes mounts a volume with `fsGroup`: the folder is root's, everything in it is the
-/// group's to write, and the server is a user in that group.
+/// Like a Kubernetes volume with `fsGroup`: root owns the folder, the group may write everything in
+/// it, and the server's user is in that group.
 #[test]
-fn a_folder_and_files_that_the_group_may_write_are_taken() {
+fn group_writable_folder_and_files_are_accepted() {
     if !rustix::process::geteuid().is_root() {
         assert!(
             std::env::var_os("DUNLIN_REQUIRE_ALL").is_none(),

@@ -1,4 +1,4 @@
-//! `make run` keeps what it keeps in a folder that is its own.
+//! `make run` uses a private folder.
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What stands for the binary: the demo's ports may be taken. It tells of the folder it is started
-/// on, and serves until it is told to end, or not at all.
+/// Stands for the binary, because the demo's ports may be taken. It records its folder, and serves
+/// until SIGTERM, or not at all.
 const BINARY: &str = r#"#!/usr/bin/env bash
 case "$1" in
 serve)
@@ -44,7 +44,7 @@ impl Demo {
         Self { child: command.spawn().expect("bash"), told }
     }
 
-    /// The mode of the folder it serves, what is in it, and its path.
+    /// The mode of the folder, its content, and its path.
     fn folder(&self) -> (String, Vec<String>, PathBuf) {
         let until = Instant::now() + PATIENCE;
         let text = loop {
@@ -68,7 +68,7 @@ impl Drop for Demo {
 }
 
 #[test]
-fn the_demo_has_a_private_folder_that_goes_with_it() {
+fn demo_has_a_private_folder_and_removes_it() {
     let mut demo = Demo::start("demo_ends", false);
     assert_eq!(demo.child.wait().expect("it ends").code(), Some(7), "the server's own status");
     let (mode, files, path) = demo.folder();
@@ -78,7 +78,7 @@ fn the_demo_has_a_private_folder_that_goes_with_it() {
 }
 
 #[test]
-fn the_demo_leaves_nothing_when_it_is_told_to_end() {
+fn demo_leaves_nothing_after_sigterm() {
     let mut demo = Demo::start("demo_signal", true);
     let (_, _, path) = demo.folder();
     assert!(path.exists());

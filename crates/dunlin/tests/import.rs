@@ -1,4 +1,4 @@
-//! `dunlin import corefile` as a user meets it.
+//! `dunlin import corefile` on real files.
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ fn cases() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../control/import-corefile/tests/cases")
 }
 
-/// A folder of a test's own, empty.
+/// An empty folder for one test.
 fn folder(test: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
     let _ = fs::remove_dir_all(&folder);
@@ -25,18 +25,18 @@ fn dunlin(words: &[&str], folder: &Path, input: &[u8]) -> Output {
         .stderr(Stdio::piped())
         .spawn()
         .expect("it runs");
-    // It may end before it has read all.
+    // The command may end before it has read everything.
     let _ = child.stdin.take().expect("a pipe").write_all(input);
     child.wait_with_output().expect("it ends")
 }
 
-fn text(octets: &[u8]) -> String {
-    String::from_utf8_lossy(octets).into_owned()
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The config of each case, but for zone files that a case does not have.
+/// Each case becomes a valid config, apart from zone files that the case does not have.
 #[test]
-fn what_is_imported_is_a_config() {
+fn imported_corefile_is_a_valid_config() {
     let mut seen = 0;
     for entry in fs::read_dir(cases()).expect("cases") {
         let case = entry.expect("a case").path();
@@ -46,7 +46,7 @@ fn what_is_imported_is_a_config() {
             let hosts = fs::read_to_string(case.join(name)).unwrap_or_default();
             fs::write(here.join(name), hosts).expect("written");
         }
-        // What is absolute lies elsewhere on this machine.
+        // Absolute paths differ on this machine.
         let config = config.replace("\"/etc/coredns/NodeHosts\"", "\"hosts.more\"");
         fs::write(here.join("dunlin.toml"), &config).expect("written");
         let output = dunlin(&["check", "dunlin.toml"], &here, b"");
@@ -63,7 +63,7 @@ fn what_is_imported_is_a_config() {
 }
 
 #[test]
-fn the_exit_status_says_whether_all_has_a_counterpart() {
+fn import_exits_with_one_if_something_is_lost() {
     let here = folder("import_status");
     let all = dunlin(&["import", "corefile"], &here, b". {\n forward . 192.0.2.1\n cache 60\n}\n");
     assert_eq!(all.status.code(), Some(0), "{}", text(&all.stderr));
@@ -94,7 +94,7 @@ fn the_exit_status_says_whether_all_has_a_counterpart() {
 }
 
 #[test]
-fn a_folder_gets_the_config_and_its_files_and_loses_nothing() {
+fn import_into_a_folder_overwrites_nothing() {
     let here = folder("import_folder");
     let corefile = b". {\n hosts {\n  192.0.2.1 a.test\n  fallthrough\n }\n}\n";
     fs::write(here.join("Corefile"), corefile).expect("written");

@@ -1,4 +1,4 @@
-//! Conditions, reasons and the journal, by the commands that speak of them.
+//! Conditions, reasons and the journal, by command.
 mod served;
 
 use served::{PATIENCE, Served, binary};
@@ -19,8 +19,8 @@ struct Scene {
     token: String,
 }
 
-fn text(octets: &[u8]) -> String {
-    String::from_utf8(octets.to_vec()).expect("UTF-8")
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("UTF-8")
 }
 
 impl Scene {
@@ -74,7 +74,7 @@ impl Scene {
 }
 
 #[test]
-fn writes_have_conditions_and_reasons_and_the_journal_tells_them() {
+fn journal_shows_conditional_writes_with_their_reasons() {
     let scene = Scene::start("journal", None);
     scene.done(&["zones", "create", "api.example", "--nameserver", "ns", "--reason", "begin"]);
     scene.set("10.0.0.1", &["--reason", "move to rack 7"]);
@@ -93,7 +93,7 @@ fn writes_have_conditions_and_reasons_and_the_journal_tells_them() {
     let told = scene.refused(&[&import[..], &["2", "--stream"]].concat());
     assert!(told.contains("last written at revision 3"), "{told}");
     scene.done(&[&import[..], &["3"]].concat());
-    let audited = scene.served.expect_line("audit: asked", "\"revision\":4");
+    let audited = scene.served.expect_line("audit: request", "\"revision\":4");
     let names = "a.api.example. A, b.api.example. A";
     assert_eq!((&audited["changes"], &audited["names"]), (&2.into(), &names.into()), "{audited}");
     let exported = scene.run(&["records", "export", "api.example", "--format", "zone"]);
@@ -119,7 +119,7 @@ fn writes_have_conditions_and_reasons_and_the_journal_tells_them() {
     assert!(told.contains("no such zone"), "{told}");
 }
 
-/// Where the API is for a client that is not told when its server is another one.
+/// The address of the API, for a client that does not notice another server.
 struct Proxy {
     address: SocketAddr,
     target: Arc<Mutex<Option<SocketAddr>>>,
@@ -155,7 +155,7 @@ impl Proxy {
     }
 }
 
-/// A command that goes on until the test is over.
+/// A command that runs until the test ends.
 struct Following(Child, Receiver<String>, Receiver<String>);
 
 impl Drop for Following {

@@ -1,4 +1,4 @@
-//! The Kubernetes manifest: every object is one that Kubernetes knows, and they fit one another.
+//! The Kubernetes manifest: every object is valid, and they match each other.
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -14,8 +14,8 @@ fn objects() -> Vec<Value> {
     objects.collect::<Result<_, _>>().expect("YAML")
 }
 
-/// The object of this kind, if all it says is what Kubernetes understands by it: what is unknown is
-/// lost on the way through the types, and so would be missing in the end.
+/// The object of this kind, if it has only known fields: unknown ones are lost in a round trip
+/// through the types.
 fn check<T: DeserializeOwned + Serialize>(api: &str, kind: &str) -> T {
     let mut objects = objects();
     objects
@@ -27,7 +27,7 @@ fn check<T: DeserializeOwned + Serialize>(api: &str, kind: &str) -> T {
 }
 
 #[test]
-fn the_manifest_is_one_that_kubernetes_knows() {
+fn manifest_has_only_objects_that_kubernetes_knows() {
     let map: ConfigMap = check("v1", "ConfigMap");
     let deployment: Deployment = check("apps/v1", "Deployment");
     let service: Service = check("v1", "Service");
@@ -61,9 +61,9 @@ fn the_manifest_is_one_that_kubernetes_knows() {
     assert_eq!(named.map(|map| &map.name), map.metadata.name.as_ref(), "the config is mounted");
 }
 
-/// A probe that fails, and a drain that is cut short, are found out in the worst moment.
+/// A probe that fails, or a drain that is cut short, would show only in production.
 #[test]
-fn the_drain_fits_between_the_probes_and_the_end() {
+fn drain_is_longer_than_the_probes_and_shorter_than_the_grace_period() {
     let map: ConfigMap = check("v1", "ConfigMap");
     let config = &map.data.expect("files")["dunlin.toml"];
     let drain =

@@ -1,4 +1,4 @@
-//! `dunlin status` and `dunlin top` as a user meets them, at the socket of a made-up server.
+//! `dunlin status` and `dunlin top` on the socket of a simulated server.
 use admin::{
     AdminServer, Command as Asked, Connection, Endpoint, Handler, NewProcess, ReloadOutcome,
     SharedSocket,
@@ -15,7 +15,7 @@ use zone_manager::status::{ServerState, Status, ThreadStatus, ZoneState, ZoneSta
 /// How long anything may take, on the busiest machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A server that received a thousand more each time it is asked.
+/// A server whose counter grows by a thousand with each request.
 struct Made {
     zone: ZoneState,
     looks: AtomicU64,
@@ -40,35 +40,35 @@ impl Handler for Made {
     }
 
     async fn reload(&self) -> ReloadOutcome {
-        unreachable!("nobody asks for it")
+        unreachable!("no reload is sent")
     }
 
     async fn command(&self, _command: Asked) -> Result<admin::CommandOutcome, String> {
-        unreachable!("nobody commands")
+        unreachable!("no command is sent")
     }
 
     async fn accept(&self, _zone: Option<String>) -> Result<Vec<admin::AcceptedZone>, String> {
-        unreachable!("nobody accepts anything")
+        unreachable!("no zone is accepted")
     }
 
     async fn token(&self, _: admin::TokenRequest) -> Result<admin::TokenOutcome, String> {
-        unreachable!("nobody asks for tokens")
+        unreachable!("no token is requested")
     }
 
     fn sockets(&self) -> std::io::Result<Vec<SharedSocket>> {
-        unreachable!("nobody asks for them")
+        unreachable!("no socket is requested")
     }
 
     fn resume(&self) {
-        unreachable!("nobody is offered anything")
+        unreachable!("no hot restart happens")
     }
 
     async fn hand_off(&self, _new: NewProcess) -> Vec<Connection> {
-        unreachable!("nobody takes over")
+        unreachable!("no hot restart happens")
     }
 }
 
-/// Where a made-up server listens. The file goes when this is dropped.
+/// The socket of a simulated server, removed when dropped.
 struct Socket(PathBuf);
 
 impl Drop for Socket {
@@ -77,7 +77,7 @@ impl Drop for Socket {
     }
 }
 
-/// Starts one; it ends with the test's process.
+/// Starts a server; it ends with the test's process.
 fn server(test: &str, zone: ZoneState) -> Socket {
     // The path of a unix socket is short.
     let socket = std::env::temp_dir().join(format!("dunlin-{test}-{}", std::process::id()));
@@ -101,12 +101,12 @@ fn status(socket: &Path, more: &[&str]) -> Output {
     dunlin(&["status", "--socket", socket.to_str().unwrap()]).args(more).output().unwrap()
 }
 
-fn text(octets: &[u8]) -> String {
-    String::from_utf8(octets.to_vec()).unwrap()
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
 }
 
 #[test]
-fn the_exit_status_says_whether_all_is_well() {
+fn status_exits_with_one_if_something_is_wrong() {
     let fine = server("fine", ZoneState::Current);
     let output = status(&fine.0, &[]);
     let told = text(&output.stdout);
@@ -116,9 +116,9 @@ fn the_exit_status_says_whether_all_is_well() {
     let behind = server("behind", ZoneState::Behind);
     assert_eq!(status(&behind.0, &[]).status.code(), Some(1));
 
-    let nobody = status(Path::new("/nonexistent/socket"), &[]);
-    assert_eq!(nobody.status.code(), Some(1));
-    let why = text(&nobody.stderr);
+    let absent = status(Path::new("/nonexistent/socket"), &[]);
+    assert_eq!(absent.status.code(), Some(1));
+    let why = text(&absent.stderr);
     assert!(why.starts_with("dunlin: no server answers at /nonexistent/socket: "), "{why}");
 
     assert_eq!(status(&fine.0, &["-o", "yaml"]).status.code(), Some(2));
@@ -126,7 +126,7 @@ fn the_exit_status_says_whether_all_is_well() {
 }
 
 #[test]
-fn json_is_the_status_as_it_is() {
+fn status_as_json_is_the_whole_status() {
     let socket = server("json", ZoneState::Behind);
     let output = status(&socket.0, &["-o", "json"]);
     assert_eq!(output.status.code(), Some(1), "JSON or not");
@@ -135,7 +135,7 @@ fn json_is_the_status_as_it_is() {
 }
 
 #[test]
-fn top_in_a_pipe_writes_lines_and_ends_with_it() {
+fn top_in_a_pipe_writes_lines_and_ends_with_the_pipe() {
     let socket = server("pipe", ZoneState::Current);
     let mut top = dunlin(&["top", "--interval", "100ms", "--socket", socket.0.to_str().unwrap()])
         .stdin(Stdio::null())
@@ -153,7 +153,7 @@ fn top_in_a_pipe_writes_lines_and_ends_with_it() {
 }
 
 #[test]
-fn top_as_json_is_an_object_a_line_and_ends_with_the_pipe() {
+fn top_as_json_writes_an_object_a_line_and_ends_with_the_pipe() {
     let socket = server("pipe_json", ZoneState::Behind);
     let mut top = dunlin(&["top", "-o", "json", "-i", "100ms"])
         .args(["--socket", socket.0.to_str().unwrap()])
@@ -185,8 +185,7 @@ fn wait(child: &mut Child) -> Option<i32> {
     }
 }
 
-/// Whether script(1) is there. Where not, this says so loudly, and panics if nothing may be
-/// skipped.
+/// Whether script(1) exists. If not, prints so, and panics if nothing may be skipped.
 fn terminals_can_be_made() -> bool {
     let made = Command::new("script").arg("--version").stdout(Stdio::null()).status();
     if let Err(why) = &made {
@@ -196,14 +195,14 @@ fn terminals_can_be_made() -> bool {
     made.is_ok()
 }
 
-/// Runs `dunlin top` on a terminal of its own, as script(1) makes them, until it has drawn a rate;
-/// then does something to it, and holds that it gives the terminal back.
+/// Runs `dunlin top` on a terminal of script(1) until it has drawn a rate, ends it by `end`, and
+/// asserts that the terminal is restored.
 fn check_on_a_terminal(test: &str, end: impl FnOnce(&mut Child, &str)) {
     if !terminals_can_be_made() {
         return;
     }
     let socket = server(test, ZoneState::Current);
-    // The shell becomes the command, so that its number is the command's.
+    // The shell becomes the command, so its process ID is the command's.
     let command = format!(
         "echo PID=$$; stty cols 80 rows 24; exec {} top --interval 100ms --socket {}",
         env!("CARGO_BIN_EXE_dunlin"),
@@ -232,11 +231,11 @@ fn check_on_a_terminal(test: &str, end: impl FnOnce(&mut Child, &str)) {
     assert_restored(&text_of(&all));
 }
 
-fn text_of(octets: &[u8]) -> String {
-    String::from_utf8_lossy(octets).into_owned()
+fn text_of(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// It went to the other screen of the terminal, and came back from there.
+/// The alternate screen was entered and left.
 fn assert_restored(sent: &str) {
     let (_, shown) = sent.split_once("\u{1b}[?1049h").expect("the other screen");
     let (_, after) = shown.split_once("\u{1b}[?1049l").expect("back from it");
@@ -245,21 +244,21 @@ fn assert_restored(sent: &str) {
 }
 
 #[test]
-fn top_gives_the_terminal_back_when_a_key_ends_it() {
+fn terminal_is_restored_when_a_key_ends_top() {
     check_on_a_terminal("key", |script, _| {
         script.stdin.take().unwrap().write_all(b"q").unwrap();
     });
 }
 
 #[test]
-fn top_gives_the_terminal_back_when_a_signal_ends_it() {
+fn terminal_is_restored_when_a_signal_ends_top() {
     check_on_a_terminal("signal", |_, pid| {
         assert!(Command::new("kill").arg(pid).status().unwrap().success());
     });
 }
 
 #[test]
-fn a_terminal_that_cannot_be_drawn_on_gets_lines() {
+fn dumb_terminal_gets_lines() {
     if !terminals_can_be_made() {
         return;
     }

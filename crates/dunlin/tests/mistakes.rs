@@ -1,20 +1,20 @@
-//! A newcomer's mistakes: `docs/error-messages.md` holds what the program really says to them.
-//! `BLESS=1` writes its answers into the page; read the difference before you keep it.
+//! Frequent mistakes: `docs/error-messages.md` holds the real output of the program. `BLESS=1`
+//! writes the output into the page; read the difference before you keep it.
 use std::fmt::Write;
 use std::fs;
 use std::net::{TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where one of the examples wants to listen.
+/// The address of an example, which is in use.
 const TAKEN: &str = "127.0.0.1:5399";
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The program on a machine that has served no zone yet: `check` compares one with the copy that is
-/// kept below /var/lib/dunlin of what was served last, which only its server and root can read.
+/// The program on a machine that has served no zone: `check` compares a zone with the copy that a
+/// server saved below /var/lib/dunlin, which only that server and root can read.
 fn program() -> Command {
     let binary = env!("CARGO_BIN_EXE_dunlin");
     if !rustix::process::geteuid().is_root() {
@@ -26,14 +26,14 @@ fn program() -> Command {
     program
 }
 
-/// What a command of the page says, run from the root of the repository.
+/// The output of a command of the page, run in the root of the repository.
 fn answer(command: &str) -> String {
     let words: Vec<&str> = command.split_whitespace().collect();
     match words[..] {
         ["cat", file] => fs::read_to_string(root().join(file)).expect("a file of the examples"),
         ["dunlin", ref words @ ..] => {
             let output = program().args(words).current_dir(root()).output().expect("it runs");
-            // The log has times; what it ends with is behind the program's name.
+            // Log lines have times; the final error begins with the program's name.
             let log = String::from_utf8(output.stderr).expect("UTF-8");
             let end = log.lines().filter(|line| line.starts_with("dunlin: "));
             let end: String = end.map(|line| format!("{line}\n")).collect();
@@ -43,7 +43,7 @@ fn answer(command: &str) -> String {
     }
 }
 
-/// The page with the answers as they are now.
+/// The page with the current output.
 fn written_again(page: &str) -> String {
     let (mut out, mut in_console) = (String::new(), false);
     for line in page.lines() {
@@ -59,8 +59,8 @@ fn written_again(page: &str) -> String {
 }
 
 #[test]
-fn the_page_holds_what_is_said_to_each_mistake() {
-    // If somebody else has taken it, the answer is the same.
+fn error_page_holds_the_real_output_for_each_mistake() {
+    // If another process already uses it, the output is the same.
     let _streams = TcpListener::bind(TAKEN);
     let _datagrams = UdpSocket::bind(TAKEN);
     let file = root().join("docs/error-messages.md");
@@ -79,6 +79,6 @@ fn the_page_holds_what_is_said_to_each_mistake() {
     let told =
         now.lines().filter(|line| line.contains("examples/mistakes/") && line.contains(": "));
     let told: Vec<&str> = told.filter(|line| line.contains(" [")).collect();
-    assert!(told.len() > 20, "every answer has its place and its rule: {told:?}");
-    assert!(told.iter().all(|line| line.contains(" (")), "and says what to do: {told:#?}");
+    assert!(told.len() > 20, "every error has its place and its rule: {told:?}");
+    assert!(told.iter().all(|line| line.contains(" (")), "and a remedy: {told:#?}");
 }

@@ -1,4 +1,4 @@
-//! A running server that is told something: to read again, to end, and what it tells meanwhile.
+//! A running server: reload, status, drain and hot restart.
 mod served;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -19,7 +19,7 @@ fn start(test: &str, config: &str) -> Served {
     Served::start(test, &config, &[("a.test.zone", HEAD)])
 }
 
-/// Changes its config by text, and the socket that it names.
+/// Replaces text in the config, and in the path of its socket.
 fn edit(served: &Served, old: &str, new: &str) {
     let file = served.folder.join("dunlin.toml");
     let text = fs::read_to_string(&file).expect("a config");
@@ -38,7 +38,7 @@ fn text(output: &Output) -> String {
 }
 
 #[test]
-fn a_reload_tells_what_is_another_than_before() {
+fn reload_reports_what_changed() {
     let served = start("operate_told", "drain = \"0s\"\n");
     let told = text(&ask(&served, "reload"));
     assert_eq!(told, "reloaded; no config key changed; read 1 zone file\n");
@@ -57,9 +57,9 @@ fn a_reload_tells_what_is_another_than_before() {
     assert!(told.ends_with("config refused; the previous config stays in effect\n"), "{told}");
 }
 
-/// A pipe that nobody writes neither holds the server up nor changes it.
+/// A pipe without a writer neither blocks the server nor changes it.
 #[test]
-fn a_config_that_has_become_a_pipe_is_refused() {
+fn config_that_became_a_pipe_is_refused() {
     let served = start("operate_pipe", "drain = \"0s\"\n");
     let (config, socket) = (served.folder.join("dunlin.toml"), served.socket().expect("a path"));
     let aside = served.folder.join("aside.toml");
@@ -75,11 +75,11 @@ fn a_config_that_has_become_a_pipe_is_refused() {
     assert_eq!(rcode(&served.ask("ns.a.test")), NOERROR);
 }
 
-/// A server that loads a zone of so many hosts, and can be asked already.
+/// A server that is loading a zone of this many hosts.
 struct Loading {
     server: Process,
     socket: PathBuf,
-    /// What it said first.
+    /// The first status.
     status: String,
 }
 
@@ -104,7 +104,7 @@ impl Loading {
         let mut loading = Self { server, socket, status: String::new() };
         let until = Instant::now() + PATIENCE;
         while !loading.status.starts_with("dunlin ") {
-            assert!(Instant::now() < until, "nobody answers");
+            assert!(Instant::now() < until, "no answer");
             loading.status = loading.told("status");
         }
         loading
@@ -123,8 +123,8 @@ impl Drop for Loading {
     }
 }
 
-/// Asks a server that loads so many hosts what it does, and to reload: what it told to either, if
-/// both came while it loaded. It serves afterwards in any case.
+/// The status, and the result of a reload, while a server loads this many hosts; `None` if loading
+/// ended first. The server serves afterwards in any case.
 fn ask_while_it_loads(hosts: u32) -> Option<(String, String)> {
     let loading = Loading::start("operate_start", hosts);
     let refused = loading.told("reload");
@@ -137,19 +137,19 @@ fn ask_while_it_loads(hosts: u32) -> Option<(String, String)> {
     both.then(|| (loading.status.clone(), refused))
 }
 
-/// Whoever asks while zones are loaded, be it a probe, an operator or a successor, is told so.
+/// A probe, an operator and a new process get a reason while zones are loaded.
 #[test]
-fn a_server_that_starts_can_be_asked() {
-    // However fast the machine and the build: some zone takes longer to load than two questions.
+fn starting_server_reports_its_start() {
+    // However fast the machine and the build: some zone takes longer to load than two requests.
     let told = (0..6).find_map(|doubled| ask_while_it_loads(60_000 << doubled));
-    let (status, refused) = told.expect("it never told that it starts");
+    let (status, refused) = told.expect("the start was never seen");
     assert!(status.contains("1 not loaded"), "{status}");
     assert!(refused.contains("the server is starting: wait until it serves"), "{refused}");
 }
 
-/// A successor has read the config before it asks, and would go on with what it read.
+/// The new process has read the config before, and would use the old one.
 #[test]
-fn a_reload_in_the_middle_of_a_hot_restart_is_refused() {
+fn reload_during_a_hot_restart_is_refused() {
     let served = start("operate_between", "drain = \"0s\"\n");
     let offer =
         admin::request_restart(&served.socket().expect("a path"), "0.1.0").expect("an offer");
@@ -162,7 +162,7 @@ fn a_reload_in_the_middle_of_a_hot_restart_is_refused() {
     );
     served.signal(Signal::HUP);
     for _ in ["by command", "by signal"] {
-        served.expect_line("not reloaded", "a successor");
+        served.expect_line("not reloaded", "a hot restart");
     }
     drop(offer);
     served.expect_line("going on alone", "WARN");
@@ -172,9 +172,9 @@ fn a_reload_in_the_middle_of_a_hot_restart_is_refused() {
     }
 }
 
-/// A load that is at work is finished first, unless a second signal says not to.
+/// A load in progress is finished first, unless a second signal ends the process.
 #[test]
-fn a_second_signal_ends_a_server_that_loads_at_once() {
+fn second_signal_ends_a_loading_server_at_once() {
     let mut loading = Loading::start("operate_twice", 600_000);
     let server = &mut loading.server.0;
     let mut log = BufReader::new(server.stderr.take().expect("a pipe")).lines();
@@ -186,15 +186,15 @@ fn a_second_signal_ends_a_server_that_loads_at_once() {
     assert_eq!(server.wait().expect("it ends").code(), Some(1));
 }
 
-/// It may come at any time, as from a script that runs at the same event.
+/// It may come at any time, for example from a script that reacts to the same event.
 #[test]
-fn a_signal_to_reload_that_comes_too_early_kills_nobody() {
+fn early_sighup_does_not_end_the_process() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("operate_early");
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).expect("a folder");
     let socket = std::env::temp_dir().join(format!("dunlin-early-{}.sock", std::process::id()));
     let _ = fs::remove_file(&socket);
-    // Who asks this one for its place waits for a reply before it opens anything.
+    // The new process waits for a reply of this server before it opens anything.
     let silent = UnixListener::bind(&socket).expect("a socket");
     let config = format!("[admin]\nsocket = \"{}\"\n", socket.display());
     fs::write(folder.join("dunlin.toml"), config).expect("a config");
@@ -204,31 +204,31 @@ fn a_signal_to_reload_that_comes_too_early_kills_nobody() {
     let waiting = silent.accept().expect("it asks");
     kill_process(Pid::from_child(&server.0), Signal::HUP).expect("it runs");
     drop((waiting, silent));
-    let status = server.0.wait().expect("it ends, as nobody has told it anything");
+    let status = server.0.wait().expect("it ends, without any reply");
     assert_eq!(status.code(), Some(1), "{status}");
     let _ = fs::remove_file(socket);
 }
 
-/// A pipe that nobody reads, as behind a pager, holds up nothing but the log.
+/// A pipe without a reader, as behind a pager, blocks nothing except the log.
 #[test]
-fn a_log_that_nobody_reads_holds_up_nothing() {
+fn log_without_a_reader_delays_nothing() {
     let (mut held, far) = std::io::pipe().expect("a pipe");
     let served = start("operate_stuck", "drain = \"0s\"\n");
     let config = served.folder.join("dunlin.toml");
-    let mut successor = binary();
-    successor.args(["serve", "--hot-restart", "-c"]).arg(&config).stderr(far);
-    let mut successor = Process(successor.spawn().expect("it runs"));
+    let mut new_process = binary();
+    new_process.args(["serve", "--hot-restart", "-c"]).arg(&config).stderr(far);
+    let mut new_process = Process(new_process.spawn().expect("it runs"));
     served.expect_line("handed over", "INFO");
-    // Each tells of a zone and of itself: far more than a pipe holds.
+    // Each line names a zone: together far more than a pipe holds.
     for nth in 0..600 {
         let output = ask(&served, "reload");
         assert_eq!(output.status.code(), Some(0), "the {nth}th is not done: {output:?}");
     }
     assert_eq!(rcode(&served.ask("ns.a.test")), NOERROR);
-    let pid = Pid::from_child(&successor.0);
+    let pid = Pid::from_child(&new_process.0);
     kill_process(pid, Signal::TERM).expect("it runs");
     let until = Instant::now() + PATIENCE;
-    while successor.0.try_wait().expect("a child").is_none() {
+    while new_process.0.try_wait().expect("a child").is_none() {
         assert!(Instant::now() < until, "it does not end");
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -237,7 +237,7 @@ fn a_log_that_nobody_reads_holds_up_nothing() {
 }
 
 #[test]
-fn reloads_that_come_faster_than_they_are_done_are_one() {
+fn reloads_faster_than_they_finish_are_merged() {
     let served = start("operate_storm", "drain = \"0s\"\n");
     let threads = || {
         let tasks = format!("/proc/{}/task", served.child.id());
@@ -246,7 +246,7 @@ fn reloads_that_come_faster_than_they_are_done_are_one() {
     let before = threads();
     for _ in 0..300 {
         served.signal(Signal::HUP);
-        // One that waits for the zones, and those of tokio that block.
+        // One thread waits for the zones, the others are blocking threads of tokio.
         assert!(threads() <= before + 4, "{} threads, {before} before", threads());
     }
     let until = Instant::now() + PATIENCE;
@@ -256,20 +256,20 @@ fn reloads_that_come_faster_than_they_are_done_are_one() {
     assert_eq!(rcode(&served.ask("ns.a.test")), NOERROR);
 }
 
-/// A process that is not to outlive its test.
+/// A process, killed when dropped.
 struct Process(Child);
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended by itself, which is for the test to find.
+        // It may have ended by itself, which the test notices.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// What `/readyz` says: the first line.
+/// The status line of `/readyz`.
 fn readiness(ops: SocketAddr) -> String {
-    let mut stream = TcpStream::connect(ops).expect("somebody listens");
+    let mut stream = TcpStream::connect(ops).expect("a listener");
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     stream
         .write_all(b"GET /readyz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
@@ -279,10 +279,10 @@ fn readiness(ops: SocketAddr) -> String {
     said.lines().next().unwrap_or_default().to_owned()
 }
 
-/// Load balancers would look elsewhere, though not a question is lost.
+/// Load balancers would remove the server although it loses no query.
 #[test]
-fn readiness_does_not_flap_while_a_server_changes_hands() {
-    // A free port, at an address that no client and no other test has ports of.
+fn readiness_does_not_flap_during_a_hot_restart() {
+    // A free port at an address that no client and no other test uses.
     let free = TcpListener::bind("127.0.0.5:0").expect("a socket");
     let ops = free.local_addr().expect("bound");
     drop(free);
@@ -290,7 +290,7 @@ fn readiness_does_not_flap_while_a_server_changes_hands() {
     let mut served = start("operate_ready", &config);
     let mut command = binary();
     command.args(["serve", "--hot-restart", "-c"]).arg(served.folder.join("dunlin.toml"));
-    let _successor = Process(command.stderr(Stdio::null()).spawn().expect("it runs"));
+    let _new_process = Process(command.stderr(Stdio::null()).spawn().expect("it runs"));
     let begun = Instant::now();
     let mut asked = 0;
     while served.child.try_wait().expect("a child").is_none() {
@@ -300,5 +300,5 @@ fn readiness_does_not_flap_while_a_server_changes_hands() {
         asked += 1;
     }
     assert!(asked > 0 && served.status() == Some(0));
-    assert!(readiness(ops).contains("200"), "the successor's");
+    assert!(readiness(ops).contains("200"), "the new process's");
 }

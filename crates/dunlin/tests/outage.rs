@@ -1,5 +1,4 @@
-//! A store that cannot be opened, as an operator and a client meet it: everything else is served
-//! (invariant I11).
+//! A store that cannot be opened, for an operator and a client: everything else is served (I11).
 mod served;
 use test_support::skip;
 
@@ -16,7 +15,7 @@ use std::time::{Duration, Instant};
 /// EDE 14, Not Ready, as an EDNS option (RFC 8914 §2).
 const NOT_READY: [u8; 6] = [0, 15, 0, 2, 0, 14];
 
-/// A server with a zone of a file and a store, and a token that may do all.
+/// A server with a zone file, a store, and a token with all grants.
 struct Scene {
     served: Served,
     test: &'static str,
@@ -30,8 +29,8 @@ fn socket(test: &str) -> PathBuf {
     std::env::temp_dir().join(format!("dunlin-{test}-{}.sock", std::process::id()))
 }
 
-fn text(octets: &[u8]) -> String {
-    String::from_utf8_lossy(octets).into_owned()
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }
 
 fn config(test: &str, data: &Path) -> String {
@@ -63,7 +62,7 @@ impl Scene {
         Self { served, test, data, api, token }
     }
 
-    /// The same server, started again.
+    /// Starts the same server again.
     fn again(self) -> Self {
         let Self { served, test, data, token, .. } = self;
         drop(served);
@@ -81,21 +80,21 @@ impl Scene {
         command.stdin(Stdio::null()).output().expect("the binary runs")
     }
 
-    /// Runs a command that has to succeed.
+    /// Runs a command that must succeed.
     fn done(&self, args: &[&str]) -> String {
         let output = self.run(args);
         assert!(output.status.success(), "{args:?}: {output:?}");
         text(&output.stdout)
     }
 
-    /// Runs one that must not; what it says.
+    /// Runs a command that must fail; returns its error.
     fn refused(&self, args: &[&str]) -> String {
         let output = self.run(args);
         assert_eq!(output.status.code(), Some(1), "{args:?}: {output:?}");
         text(&[output.stdout, output.stderr].concat())
     }
 
-    /// What the file says is answered, and of the store that it is not ready.
+    /// The zone file is answered, and the store's zone with SERVFAIL and EDE 14.
     fn expect_outage(&self) {
         assert_eq!(rcode(&self.served.ask("ns.file.test")), NOERROR);
         for reply in [self.served.ask("a.store.test"), self.served.ask_over_tcp("store.test")] {
@@ -120,7 +119,7 @@ impl Scene {
         }
     }
 
-    /// Sends a request to the API; the status of its response, and all of it.
+    /// Sends a request to the API; returns the status and the whole response.
     fn http(&self, method: &str, path: &str, body: &str) -> (u16, String) {
         let host = self.api.trim_start_matches("http://");
         let mut stream = TcpStream::connect(host).expect("connected");
@@ -138,7 +137,7 @@ impl Scene {
         (status.expect("a status"), reply)
     }
 
-    /// Sets so many names of store.test, all at once.
+    /// Sets this many names of store.test in one request.
     fn write(&self, names: std::ops::Range<u32>) -> (u16, String) {
         let text = "x".repeat(250);
         let change = |n: u32| {
@@ -152,21 +151,21 @@ impl Scene {
     }
 }
 
-/// A folder for data, empty.
+/// An empty data folder.
 fn data(test: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{test}_data"));
     let _ = fs::remove_dir_all(&folder);
     folder
 }
 
-/// Writes over some blocks of a file.
+/// Overwrites some blocks of a file.
 fn damage(file: &Path, seed: u64) {
     let file = fs::OpenOptions::new().write(true).open(file).expect("a file");
     let blocks = file.metadata().expect("its length").len() / 4096;
     let mut random = Random(seed);
     for _ in 0..20 {
-        let octets: Vec<u8> = (0..4096).map(|_| random.below(256) as u8).collect();
-        file.write_all_at(&octets, random.below(blocks) * 4096).expect("written");
+        let bytes: Vec<u8> = (0..4096).map(|_| random.below(256) as u8).collect();
+        file.write_all_at(&bytes, random.below(blocks) * 4096).expect("written");
     }
 }
 
@@ -214,7 +213,7 @@ fn damaged_store_takes_its_own_zones_alone_and_a_snapshot_brings_them_back() {
     scene.served.end();
 }
 
-/// A random number below a bound, each time another.
+/// A random number below a bound; each call gives another one.
 struct Random(u64);
 
 impl Random {
@@ -224,10 +223,10 @@ impl Random {
     }
 }
 
-/// Files of a server that was killed, each with one bit flipped or cut off somewhere: what was
-/// acknowledged is answered, or SERVFAIL. `DUNLIN_DAMAGES` is how often of each.
+/// The files of a killed server, each with one bit flipped or cut off at a random place: each
+/// acknowledged write is answered, or the answer is SERVFAIL. `DUNLIN_DAMAGES`: how often of each.
 #[test]
-fn any_damage_of_a_file_ends_in_the_right_answer_or_in_servfail() {
+fn damaged_file_gives_the_right_answer_or_servfail() {
     let test = "outage-any";
     let scene = Scene::new(test, data(test));
     assert_eq!(scene.write(0..300).0, 200);
@@ -241,17 +240,17 @@ fn any_damage_of_a_file_ends_in_the_right_answer_or_in_servfail() {
     for (number, cuts) in (0..damages * 6).map(|n| (n as usize % 3, n % 2 == 0)) {
         fs::remove_dir_all(&data).expect("a folder");
         fs::create_dir_all(&data).expect("a folder");
-        for (file, octets) in files.iter().zip(&whole) {
-            fs::write(data.join(file), octets).expect("a file");
+        for (file, bytes) in files.iter().zip(&whole) {
+            fs::write(data.join(file), bytes).expect("a file");
         }
-        let mut octets = whole[number].clone();
-        let at = random.below(octets.len() as u64) as usize;
+        let mut bytes = whole[number].clone();
+        let at = random.below(bytes.len() as u64) as usize;
         if cuts {
-            octets.truncate(at);
+            bytes.truncate(at);
         } else {
-            octets[at] ^= 1 << random.below(8);
+            bytes[at] ^= 1 << random.below(8);
         }
-        fs::write(data.join(files[number]), octets).expect("a file");
+        fs::write(data.join(files[number]), bytes).expect("a file");
         let scene = Scene::start(test, data.clone(), String::new());
         let what = format!("{} at {at}, cut: {cuts}", files[number]);
         assert_eq!(rcode(&scene.served.ask("ns.file.test")), NOERROR, "{what}");
@@ -267,9 +266,9 @@ fn any_damage_of_a_file_ends_in_the_right_answer_or_in_servfail() {
     assert!(lost > 0, "no damage was met");
 }
 
-/// The operator puts the files back from a backup, while the server runs.
+/// The operator restores the files from a backup while the server runs.
 #[test]
-fn store_whose_files_are_put_back_is_opened_without_a_restart() {
+fn store_with_restored_files_opens_without_a_restart() {
     let test = "outage-back";
     let mut scene = Scene::new(test, data(test));
     scene.done(&["records", "set", "store.test", "a.store.test", "A", "192.0.2.9"]);
@@ -307,16 +306,16 @@ fn hot_restart_with_a_store_that_cannot_be_opened_serves_all_else() {
     let mut scene = scene.again();
     let mut command = binary();
     command.args(["serve", "--hot-restart", "-c"]).arg(scene.served.folder.join("dunlin.toml"));
-    let mut successor = Process(command.stderr(Stdio::null()).spawn().expect("it runs"));
+    let mut new_process = Process(command.stderr(Stdio::null()).spawn().expect("it runs"));
     scene.served.expect_line("handed over", "INFO");
     assert_eq!(scene.served.status(), Some(0));
     scene.expect_outage();
     assert!(scene.refused(&["status"]).contains("records.redb"));
-    assert!(successor.0.try_wait().expect("a child").is_none());
+    assert!(new_process.0.try_wait().expect("a child").is_none());
 }
 
-/// Runs this test in a mount namespace of its own, with a small disk at the folder it returns;
-/// nothing where that cannot be had, and in the process that only starts the other.
+/// Runs this test in its own mount namespace, with a small disk at the returned folder. `None`: not
+/// possible, or this process only starts the other one.
 fn on_a_small_disk(name: &str) -> Option<PathBuf> {
     const INSIDE: &str = "DUNLIN_SMALL_DISK";
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}_disk"));
@@ -340,7 +339,7 @@ fn on_a_small_disk(name: &str) -> Option<PathBuf> {
     None
 }
 
-/// Takes all room of a disk, until it is removed.
+/// Fills a disk until it is dropped.
 fn fill(folder: &Path) -> PathBuf {
     let path = folder.join("filler");
     let mut file = fs::File::create(&path).expect("a file");
@@ -362,7 +361,7 @@ fn full_disk_and_a_kill_lose_no_write_and_no_zone_of_a_file() {
         assert_eq!(status, 200, "{problem}");
     }
     scene.done(&["records", "set", "store.test", "a.store.test", "A", "192.0.2.9"]);
-    // What is answered from here on is in the log alone, for a second.
+    // For a second, these writes are only in the log.
     let mut written = 4_000;
     let (status, problem) = scene.write(written..written + 2_000);
     scene.served.signal(Signal::STOP);
@@ -393,7 +392,7 @@ fn full_disk_while_it_is_served_refuses_writes_and_is_reported() {
     let scene = Scene::new("outage-filled", disk.join("data"));
     scene.done(&["records", "set", "store.test", "a.store.test", "A", "192.0.2.9"]);
     scene.await_fine();
-    // Who reads has what was written brought into the tree.
+    // A read brings the log into the tree.
     let a = "/v1/zones/store.test/rrsets/a.store.test/A";
     assert_eq!(scene.http("GET", a, "").0, 200);
     let filler = fill(&disk);

@@ -1,11 +1,11 @@
-//! What is installed beside the binary: the manual, the completions, and the Debian package.
+//! Files beside the binary: the manual, the completions, and the Debian package.
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// What the package leaves on a machine while it is there.
+/// Files of the installed package.
 const INSTALLED: &[&str] = &[
     "/etc/dunlin/dunlin.toml",
     "/usr/bin/dunlin",
@@ -18,7 +18,7 @@ const INSTALLED: &[&str] = &[
     "/usr/share/man/man5/dunlin.toml.5.gz",
 ];
 
-/// Installs, uses and purges a package on a copy of this machine that is written to memory.
+/// Installs, uses and purges a package on a copy of this machine in memory.
 const TRY: &str = r#"
 set -e
 mount -t tmpfs tmpfs "$1"
@@ -54,7 +54,7 @@ fn dunlin(words: &[&OsStr]) -> Output {
     run(Command::new(env!("CARGO_BIN_EXE_dunlin")).args(words))
 }
 
-/// Whether one of these commands is not there; that is told, or wrong where nothing may be skipped.
+/// Whether one of these commands is missing; prints it, and panics if nothing may be skipped.
 fn lacks(commands: &[&str]) -> bool {
     let missing: Vec<_> = commands
         .iter()
@@ -77,12 +77,12 @@ fn folder(test: &str) -> PathBuf {
     folder
 }
 
-/// The subcommands, as the help lists them.
+/// The subcommands in the help.
 fn subcommands() -> BTreeSet<String> {
     subcommands_of(&[])
 }
 
-/// Those of a command, which may have none.
+/// The subcommands of a command, if any.
 fn subcommands_of(words: &[&str]) -> BTreeSet<String> {
     let words: Vec<&OsStr> = words.iter().copied().chain(["--help"]).map(OsStr::new).collect();
     let help = text(&dunlin(&words));
@@ -94,7 +94,7 @@ fn subcommands_of(words: &[&str]) -> BTreeSet<String> {
 }
 
 #[test]
-fn every_command_has_a_page_in_order() {
+fn every_command_has_a_valid_manual_page() {
     let folder = folder("manual");
     dunlin(&["manual".as_ref(), folder.as_ref()]);
     let pages = ["man1", "man5"].map(|section| fs::read_dir(folder.join(section)).expect("pages"));
@@ -103,7 +103,7 @@ fn every_command_has_a_page_in_order() {
     let name = |page: &PathBuf| page.strip_prefix(&folder).expect("below").display().to_string();
     let found: BTreeSet<String> = pages.iter().map(name).collect();
     let mut wanted = BTreeSet::new();
-    // The lab is a package of its own.
+    // The lab is a separate package.
     let own = subcommands().into_iter().filter(|name| name != "lab");
     let mut commands: Vec<Vec<String>> = own.map(|name| vec![name]).collect();
     while let Some(command) = commands.pop() {
@@ -158,7 +158,7 @@ fn shells_complete_every_command() {
 
 #[test]
 #[ignore = "slow: it builds a package"]
-fn the_package_installs_and_a_purge_leaves_nothing() {
+fn package_installs_and_a_purge_leaves_nothing() {
     let root = rustix::process::geteuid().is_root();
     if lacks(&["cargo-deb", "dpkg", "lintian", "unshare"]) {
         return;
@@ -168,7 +168,7 @@ fn the_package_installs_and_a_purge_leaves_nothing() {
     let packaging = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/deb");
     run(Command::new(packaging.join("build")).arg(env!("CARGO_BIN_EXE_dunlin")).arg(&package));
     run(Command::new("lintian").args(["--allow-root", "--fail-on", "error,warning"]).arg(&package));
-    // Were the socket unit restarted too, what waits in its sockets would be lost.
+    // If the socket unit restarted too, queries in its sockets would be lost.
     let script = text(&run(Command::new("dpkg-deb").arg("--info").arg(&package).arg("postinst")));
     let restarts: Vec<&str> = script.lines().filter(|line| line.contains("restart ")).collect();
     assert_eq!(restarts, ["  deb-systemd-invoke try-restart dunlin.service >/dev/null || true"]);
@@ -188,7 +188,7 @@ fn the_package_installs_and_a_purge_leaves_nothing() {
 }
 
 #[test]
-fn the_package_has_the_version_of_the_binary() {
+fn package_has_the_version_of_the_binary() {
     let changelog = include_str!("../../../packaging/deb/changelog");
     let version = concat!("dunlin (", env!("CARGO_PKG_VERSION"), "-1) ");
     assert!(changelog.starts_with(version), "{changelog}");

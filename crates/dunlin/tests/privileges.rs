@@ -1,4 +1,4 @@
-//! What is left of root once the server answers: read from the kernel, thread by thread.
+//! The privileges of a running server, read from the kernel for each thread.
 mod served;
 
 use rustix::process::Signal;
@@ -11,7 +11,7 @@ use std::process::Command;
 const BIND: &str = "0000000000000400";
 const NONE: &str = "0000000000000000";
 
-/// Only root may become another. Where nothing may be skipped, tests run as root.
+/// Only root may change its user. If nothing may be skipped, tests run as root.
 fn is_root(test: &str) -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {
@@ -21,12 +21,12 @@ fn is_root(test: &str) -> bool {
     root
 }
 
-/// A folder that every user can reach.
+/// A folder that every user can read.
 fn folder(test: &str) -> PathBuf {
     std::env::temp_dir().join(format!("dunlin-{test}-{}", std::process::id()))
 }
 
-/// What each thread is, by `key` of its status.
+/// The value of `key` in the status of each thread.
 fn threads(served: &Served, key: &str) -> Vec<String> {
     let tasks = format!("/proc/{}/task", served.child.id());
     let values: Vec<String> = fs::read_dir(tasks)
@@ -51,7 +51,7 @@ fn expect_of_each_thread(served: &Served, wanted: &[(&str, &str)]) {
 }
 
 #[test]
-fn every_thread_is_the_user_and_may_do_nothing_more() {
+fn every_thread_has_the_user_and_no_privileges() {
     if !is_root("dropping privileges") {
         return;
     }
@@ -74,7 +74,7 @@ fn every_thread_is_the_user_and_may_do_nothing_more() {
     let root_groups = |groups: &String| groups.split(' ').any(|group| group == "0");
     assert!(!threads(&served, "Groups").iter().any(root_groups), "root's groups");
 
-    // What was root's to open is the user's to open again.
+    // Files that root opened can be opened again by the user.
     let zone_file = folder.join("a.test.zone");
     fs::write(&zone_file, format!("{HEAD}new A 192.0.2.2\n")).expect("a file");
     served.signal(Signal::HUP);
@@ -83,9 +83,9 @@ fn every_thread_is_the_user_and_may_do_nothing_more() {
     fs::remove_dir_all(folder).expect("a folder of ours");
 }
 
-/// As systemd starts it: the user is set, and with it the capability to bind.
+/// As under systemd: the unit sets the user and grants the capability to bind.
 #[test]
-fn what_was_granted_for_binding_is_given_up() {
+fn capability_to_bind_is_dropped() {
     if !is_root("granting capabilities") {
         return;
     }
@@ -94,7 +94,7 @@ fn what_was_granted_for_binding_is_given_up() {
         .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
         .args(["--inh-caps=-all,+net_bind_service", "--ambient-caps=-all,+net_bind_service"])
         .args(["--bounding-set=-all,+net_bind_service", "--"]);
-    // The folder of the build may be closed to this user.
+    // This user may not be able to read the folder of the build.
     let folder = folder("granted");
     let copy = folder.with_extension("binary");
     fs::copy(env!("CARGO_BIN_EXE_dunlin"), &copy).expect("a copy");
@@ -119,7 +119,7 @@ fn what_was_granted_for_binding_is_given_up() {
 }
 
 #[test]
-fn root_is_told_to_name_a_user_and_a_wrong_one_starts_nothing() {
+fn root_is_advised_to_set_a_user_and_an_unknown_user_is_refused() {
     if !is_root("being root") {
         return;
     }

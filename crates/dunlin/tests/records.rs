@@ -1,4 +1,4 @@
-//! Zones of the store, as an operator and a client meet them.
+//! Zones of the store, for an operator and a client.
 mod served;
 
 use compile::Image;
@@ -27,7 +27,7 @@ fn put(at: &str, rtype: Rtype, data: Vec<u8>) -> Edit {
     Edit { name: name(at), rtype, view: View::Default, expect: Precondition::Anything, put }
 }
 
-/// A folder whose store has this zone, with an address of `www`.
+/// A data folder whose store has this zone, with an address of `www`.
 fn data(test: &str, zone: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{test}_data"));
     let _ = fs::remove_dir_all(&folder);
@@ -58,16 +58,16 @@ fn zones_of_the_store_are_answered_from_the_start() {
     assert_eq!(rcode(&served.ask("ns.file.test")), NOERROR);
     served.end();
     drop(served);
-    // A bad file leaves the store's zones alone, and is told as ever.
+    // A bad zone file does not affect the store's zones, and is reported.
     let served = Served::start("records_start", &config, &[]);
     served.expect_address("www.store.test", [192, 0, 2, 9]);
     assert_ne!(rcode(&served.ask("www.store.test")), SERVFAIL);
 }
 
-/// The config is the word of who runs the machine: what it names is the file's, and the store's
-/// again once it names it no more.
+/// The config decides: a zone that it names comes from its file, and from the store again once the
+/// config no longer names it.
 #[test]
-fn a_zone_of_the_store_goes_to_a_file_and_comes_back_on_a_reload() {
+fn zone_moves_from_store_to_file_and_back_on_reload() {
     let data = data("records_owner", "both.test");
     let named = config(&data, &zone("both.test"));
     let text = format!("{HEAD}www A 192.0.2.7\n");
@@ -89,20 +89,20 @@ impl Drop for Process {
     }
 }
 
-/// One process has the file: it changes hands with the sockets.
+/// One process has the store: it moves with the sockets.
 #[test]
-fn a_successor_gets_the_store() {
-    let data = data("records_successor", "store.test");
+fn new_process_gets_the_store() {
+    let data = data("records_new_process", "store.test");
     let socket = std::env::temp_dir().join(format!("dunlin-records-{}.sock", std::process::id()));
     let admin = format!("[admin]\nsocket = \"{}\"\n", socket.display());
-    let mut served = Served::start("records_successor", &config(&data, &admin), &[]);
+    let mut served = Served::start("records_new_process", &config(&data, &admin), &[]);
     let mut command = Command::new(env!("CARGO_BIN_EXE_dunlin"));
     command.args(["serve", "--hot-restart", "-c"]).arg(served.folder.join("dunlin.toml"));
-    let mut successor = Process(command.stderr(Stdio::null()).spawn().expect("it runs"));
+    let mut new_process = Process(command.stderr(Stdio::null()).spawn().expect("it runs"));
     let until = Instant::now() + PATIENCE;
     served.expect_line("handed over", "INFO");
     assert_eq!(served.status(), Some(0));
     served.expect_address("www.store.test", [192, 0, 2, 9]);
-    assert!(successor.0.try_wait().expect("a child").is_none() && Instant::now() < until);
+    assert!(new_process.0.try_wait().expect("a child").is_none() && Instant::now() < until);
     let _ = fs::remove_file(socket);
 }

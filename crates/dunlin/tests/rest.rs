@@ -1,4 +1,4 @@
-//! The REST API of the binary, by the commands that speak it.
+//! The REST API, by command.
 mod served;
 
 use served::{NOERROR, Served, binary, holds, rcode};
@@ -8,7 +8,7 @@ use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::Output;
 
-/// A server with an API, and a token that may do all.
+/// A server with an API, and a token with all grants.
 struct Scene {
     served: Served,
     socket: PathBuf,
@@ -49,7 +49,7 @@ impl Scene {
         Self { served, socket: socket(test), api, token: String::new() }
     }
 
-    /// Runs a command that speaks with the API.
+    /// Runs a command over the API.
     fn run(&self, args: &[&str]) -> Output {
         let mut command = binary();
         command.env("DUNLIN_API", &self.api).env("DUNLIN_TOKEN", &self.token);
@@ -57,14 +57,14 @@ impl Scene {
         command.output().expect("the binary runs")
     }
 
-    /// Runs one that has to do what it is told.
+    /// Runs a command that must succeed.
     fn done(&self, args: &[&str]) -> String {
         let output = self.run(args);
         assert!(output.status.success(), "{args:?}: {output:?}");
         text(&output.stdout)
     }
 
-    /// Runs one that must not; what it says.
+    /// Runs a command that must fail; returns its error.
     fn refused(&self, args: &[&str]) -> String {
         let output = self.run(args);
         assert_eq!(output.status.code(), Some(1), "{args:?}: {output:?}");
@@ -75,7 +75,7 @@ impl Scene {
         self.socket.to_str().expect("UTF-8").to_owned()
     }
 
-    /// Runs one that speaks over the admin socket.
+    /// Runs a command over the admin socket.
     fn told(&self, args: &[&str]) -> Output {
         let output = self.run(&[args, &["--socket", &self.socket()]].concat());
         assert!(output.status.success(), "{args:?}: {output:?}");
@@ -83,12 +83,12 @@ impl Scene {
     }
 }
 
-fn text(octets: &[u8]) -> String {
-    String::from_utf8(octets.to_vec()).expect("UTF-8")
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("UTF-8")
 }
 
 #[test]
-fn a_zone_is_made_changed_and_answered_and_survives_a_restart() {
+fn zone_is_created_changed_and_survives_a_restart() {
     let test = "rest-zone";
     let scene = Scene::start(test);
     let made = scene.done(&["zones", "create", "api.example", "--nameserver", "ns.api.example"]);
@@ -125,7 +125,7 @@ fn a_zone_is_made_changed_and_answered_and_survives_a_restart() {
 }
 
 #[test]
-fn a_file_is_compared_shown_and_taken_over() {
+fn import_shows_the_difference_and_applies_it() {
     let scene = Scene::start("rest-import");
     scene.done(&["zones", "create", "api.example", "--nameserver", "ns.example."]);
     scene.done(&["records", "set", "api.example", "old.api.example", "A", "10.0.0.1"]);
@@ -157,9 +157,9 @@ fn a_file_is_compared_shown_and_taken_over() {
     assert!(told.contains("new.zone: "), "{told}");
 }
 
-/// Taken while it serves, checked, and brought back as a whole.
+/// The snapshot is taken while the server serves, verified, and restored as a whole.
 #[test]
-fn a_snapshot_is_taken_and_restored() {
+fn snapshot_is_taken_and_restored() {
     let scene = Scene::start("rest-snapshot");
     scene.done(&["zones", "create", "api.example", "--nameserver", "ns.api.example"]);
     let set = ["records", "set", "api.example", "www.api.example", "A"];
@@ -187,10 +187,10 @@ fn a_snapshot_is_taken_and_restored() {
     assert!(!holds(&scene.served.ask("www.api.example"), &[0, 4, 10, 0, 0, 7]));
 }
 
-/// A zone that was never loaded is neither empty nor missing (invariant I10), and a server whose
-/// file is bad says so over the API as it does elsewhere.
+/// A zone that was never loaded is reported neither as empty nor as missing (I10), and the API
+/// names the error of its file.
 #[test]
-fn a_zone_that_was_never_loaded_is_not_told_as_empty() {
+fn zone_that_was_never_loaded_is_not_reported_as_empty() {
     let test = "rest-unloaded";
     let bad = [("file.example.zone", "this is no zone file\n")];
     let served = Served::start(test, &config(test), &bad);
@@ -213,7 +213,7 @@ fn a_zone_that_was_never_loaded_is_not_told_as_empty() {
 }
 
 #[test]
-fn tokens_come_and_go() {
+fn revoked_token_is_refused_and_audited() {
     let scene = Scene::start("rest-tokens");
     let listed = text(&scene.told(&["token", "list"]).stdout);
     assert!(listed.contains("root") && !listed.contains(&scene.token), "{listed}");
@@ -222,8 +222,8 @@ fn tokens_come_and_go() {
     assert!(listed.contains("ops.example") && !listed.contains(&scene.token), "{listed}");
     scene.told(&["token", "revoke", "root"]);
     let told = scene.refused(&["zones", "list"]);
-    assert!(told.contains("dunlin token create"), "what to do is said: {told}");
-    let audited = scene.served.expect_line("audit: nobody known asked", "/v1/zones");
+    assert!(told.contains("dunlin token create"), "it names a remedy: {told}");
+    let audited = scene.served.expect_line("audit: unauthenticated request", "/v1/zones");
     assert_eq!(audited["path"], "/v1/zones", "{audited}");
     let socket = scene.socket();
     let told = scene.refused(&["token", "create", "x", "--grant", "steal *", "--socket", &socket]);
@@ -232,7 +232,7 @@ fn tokens_come_and_go() {
 
 /// The command takes an owner relative to its zone; names in data are absolute.
 #[test]
-fn relative_owner_is_taken_and_names_in_data_are_absolute() {
+fn relative_owner_is_accepted_and_names_in_data_are_absolute() {
     let scene = Scene::start("rest-names");
     let created = ["zones", "create", "bücher.example", "--nameserver", "ns.bücher.example"];
     scene.done(&created);
@@ -258,12 +258,12 @@ fn relative_owner_is_taken_and_names_in_data_are_absolute() {
     assert!(told.status.success() && warned.contains("ns.one.example."), "{warned}");
 }
 
-/// The serial that clients are told, by a name that is not there: its reply has the SOA.
+/// Whether DNS serves this serial: the SOA of a negative response.
 fn serves_serial(scene: &Scene, serial: u32) -> bool {
     holds(&scene.served.ask("nowhere.api.example"), &serial.to_be_bytes())
 }
 
-/// A zone that comes from elsewhere has secondaries: its serial never goes back.
+/// An imported zone has secondaries: its serial never goes back.
 #[test]
 fn serial_of_an_imported_zone_never_goes_back() {
     let test = "rest-serial";
@@ -308,9 +308,9 @@ fn serial_of_an_imported_zone_never_goes_back() {
     assert!(serves_serial(&scene, 2_026_112_403));
 }
 
-/// What DNS does not serve is not called live, and what hides it is named.
+/// Hidden record sets are not live, and the delegation that hides them is named.
 #[test]
-fn what_a_delegation_hides_is_not_live() {
+fn set_below_a_delegation_is_not_live() {
     let scene = Scene::start("rest-shadow");
     scene.done(&["zones", "create", "api.example", "--nameserver", "ns.example"]);
     let set = |args: &[&str]| scene.done(&[&["records", "set", "api.example"], args].concat());
@@ -333,7 +333,7 @@ fn what_a_delegation_hides_is_not_live() {
 }
 
 #[test]
-fn an_api_for_others_takes_tls_and_somewhere_to_write() {
+fn public_api_needs_tls_and_a_data_folder() {
     let test = "rest-refused";
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(test);
     fs::create_dir_all(&folder).expect("a folder");

@@ -1,4 +1,4 @@
-//! `dunlin zones salvage`: what can be read of a damaged store, for `dunlin zones restore`.
+//! `dunlin zones salvage` saves the readable records of a damaged store for `dunlin zones restore`.
 use records::{
     Action, Policy, PreparedWrite, RestoreInfo, Revision, SetChange, SetValue, Store, StoreError,
     View,

@@ -1,4 +1,4 @@
-//! The last good zones on disk, as an operator and a client meet them.
+//! Saved copies of zones, for an operator and a client.
 mod served;
 
 use served::{HEAD, NOERROR, SERVFAIL, Served, rcode, zone};
@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 #[test]
-fn a_restart_without_the_file_answers_from_the_copy() {
+fn restart_without_the_file_answers_from_the_copy() {
     let data = Path::new(env!("CARGO_TARGET_TMPDIR")).join("restart_data");
     let _ = fs::remove_dir_all(&data);
     let config =
@@ -26,9 +26,9 @@ fn a_restart_without_the_file_answers_from_the_copy() {
     drop(served);
 
     let copy = data.join("zones/good.test.zone");
-    let mut octets = fs::read(&copy).expect("a copy");
-    octets[200] ^= 1;
-    fs::write(&copy, octets).expect("a file");
+    let mut bytes = fs::read(&copy).expect("a copy");
+    bytes[200] ^= 1;
+    fs::write(&copy, bytes).expect("a file");
     let served = Served::start("restart", &config, &[]);
     assert!(served.start.iter().any(|line| line.contains("it is damaged")));
     assert_eq!(rcode(&served.ask("ns.good.test")), SERVFAIL);

@@ -1,4 +1,4 @@
-//! `dunlin serve` as an operator and a client meet it.
+//! `dunlin serve`, for an operator and a client.
 mod served;
 
 use rustix::process::Signal;
@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 #[test]
-fn a_zone_that_cannot_be_loaded_fails_alone() {
+fn zone_that_cannot_be_loaded_fails_alone() {
     let config = zone("good.test") + &zone("bad.test");
     let bad = format!("{HEAD}www A 192.0.2.256\n");
     let files = [("good.test.zone", HEAD), ("bad.test.zone", &bad)];
@@ -27,7 +27,7 @@ fn a_zone_that_cannot_be_loaded_fails_alone() {
 }
 
 #[test]
-fn a_bad_file_leaves_the_old_zone() {
+fn bad_file_leaves_the_old_zone() {
     let served = Served::start("old_zone", &zone("a.test"), &[("a.test.zone", HEAD)]);
     let file = served.folder.join("a.test.zone");
     fs::write(&file, format!("{HEAD}new A 192.0.2.2\nbroken\n")).expect("a file");
@@ -40,14 +40,14 @@ fn a_bad_file_leaves_the_old_zone() {
 }
 
 #[test]
-fn the_same_is_answered_over_tcp() {
+fn tcp_gives_the_same_answer() {
     let served = Served::start("tcp", &zone("a.test"), &[("a.test.zone", HEAD)]);
     assert!(holds(&served.ask_over_tcp("ns.a.test"), &[192, 0, 2, 1]));
 }
 
-/// While the kernel makes room for more open files, a stream thread that accepts is held up.
+/// While the kernel enlarges the table of open files, accepting threads wait.
 #[test]
-fn there_is_room_for_all_streams_from_the_beginning() {
+fn table_of_open_files_has_room_for_all_streams_at_the_start() {
     let config = "[streams]\nconnections = 3000\n".to_owned() + &zone("a.test");
     let served = Served::start("room", &config, &[("a.test.zone", HEAD)]);
     let status = fs::read_to_string(format!("/proc/{}/status", served.child.id()));
@@ -56,10 +56,9 @@ fn there_is_room_for_all_streams_from_the_beginning() {
     assert!(room.trim().parse::<u32>().expect("a number") > 3000, "{room}");
 }
 
-/// Two servers whose questions seem to come from each other would talk for ever, if either
-/// answered replies.
+/// If one of two servers answered responses, a forged query could start an endless loop.
 #[test]
-fn a_reply_is_never_answered() {
+fn response_is_never_answered() {
     let served = Served::start("loops", &zone("a.test"), &[("a.test.zone", HEAD)]);
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     let mut malformed = query("ns.a.test");
@@ -86,7 +85,7 @@ fn each_address_comes_first_equally_often() {
     let file = format!("{HEAD}{records}");
     let served = Served::start("rotation", &zone("a.test"), &[("a.test.zone", &file)]);
     let question = query("many.a.test");
-    // The data of the first record: behind the question, a pointer, type, class, TTL and length.
+    // The data of the first record: after the question, a pointer, type, class, TTL and length.
     let first = question.len() - 11 + 12;
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
@@ -99,17 +98,17 @@ fn each_address_comes_first_equally_often() {
     }
     let mean = QUESTIONS as f64 / ADDRESSES as f64;
     let chi_square: f64 = counts.iter().map(|n| (f64::from(*n) - mean).powi(2) / mean).sum();
-    // Four degrees of freedom: fair dice pass this in all but one of a million runs.
+    // Four degrees of freedom: a fair random order passes this in all but one of a million runs.
     assert!(chi_square < 33.4, "{counts:?}: chi-square {chi_square}");
 }
 
 #[test]
-fn signals_reload_report_and_end() {
+fn signals_reload_log_counters_and_end() {
     let mut served = Served::start("signals", &zone("a.test"), &[("a.test.zone", HEAD)]);
     served.signal(Signal::HUP);
     served.expect_line("zone loaded", "a.test.");
     assert_eq!(rcode(&served.ask("ns.a.test")), NOERROR);
-    // A burst is counted after its replies are sent: the counters may come a moment later.
+    // Counters follow the replies of their burst, so they may come a moment later.
     let until = Instant::now() + PATIENCE;
     loop {
         served.signal(Signal::USR1);
@@ -123,9 +122,9 @@ fn signals_reload_report_and_end() {
     served.end();
 }
 
-/// It may still answer for a while, but by the rules that hold now, and as one that can be asked.
+/// The server keeps answering with its last settings, and status works.
 #[test]
-fn while_it_drains_what_was_told_last_holds() {
+fn draining_server_keeps_its_last_settings() {
     let name = format!("dunlin-drains-{}", std::process::id());
     let socket = std::env::temp_dir().join(name);
     let config = |drain: &str, more: &str| {
@@ -151,7 +150,7 @@ fn while_it_drains_what_was_told_last_holds() {
     let told = |word: &str| {
         let output = served::binary().args([word, "--socket"]).arg(&socket).output();
         let output = output.expect("the binary runs");
-        [output.stdout, output.stderr].map(|octets| String::from_utf8_lossy(&octets).into_owned())
+        [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
     };
     assert!(told("status")[0].contains("draining"), "{:?}", told("status"));
     assert!(told("reload")[0].contains("about to end"), "{:?}", told("reload"));
@@ -160,7 +159,7 @@ fn while_it_drains_what_was_told_last_holds() {
 }
 
 #[test]
-fn a_config_that_is_wrong_starts_nothing() {
+fn invalid_config_starts_nothing() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("wrong_config");
     fs::create_dir_all(&folder).expect("a folder");
     let file = folder.join("dunlin.toml");

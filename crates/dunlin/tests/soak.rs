@@ -1,5 +1,5 @@
-//! A server that is asked past its kernel's network stack, under a steady load while its records
-//! change: for some seconds, or for as long as `make campaign-soak` says. Needs root.
+//! A server on AF_XDP under a steady load while its records change: for some seconds, or for as
+//! long as `make campaign-soak` says. Needs root.
 #[path = "../../dataplane/port-xdp/tests/kernel/wire.rs"]
 mod pair;
 mod served;
@@ -23,16 +23,16 @@ use wire::{Name, NameBuf, Rtype};
 
 const AT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 53);
 
-/// Names that are asked for under load.
+/// Names in the queries of the load.
 const NAMES: u32 = 10_000;
 
-/// A number that a campaign sets.
+/// A number from an environment variable of a campaign, or the default.
 fn number(variable: &str, otherwise: u32) -> u32 {
     let told = std::env::var(variable).ok().map(|count| count.parse().expect("a number"));
     told.unwrap_or(otherwise)
 }
 
-/// A zone of so many names, all of them others than those of the lot before.
+/// A zone of this many names; each lot has other names.
 fn records(lot: u32, count: u32) -> String {
     let head = format!("$TTL 1\n@ SOA ns root {lot} 60 60 60 1\n@ NS ns\nns A 192.0.2.1\n");
     (0..count).fold(head, |mut text, n| {
@@ -61,8 +61,8 @@ fn status(folder: &Path) -> Value {
     serde_json::from_slice(&asked.stdout).expect("a status")
 }
 
-fn resident_octets(folder: &Path) -> u64 {
-    status(folder)["process"]["resident_octets"].as_u64().expect("octets")
+fn resident_bytes(folder: &Path) -> u64 {
+    status(folder)["process"]["resident_bytes"].as_u64().expect("bytes")
 }
 
 /// A steady load; one answer in 16 is compared with the zone.
@@ -88,7 +88,7 @@ fn load(wire: &Wire, folder: &Path, rate: u32, length: Duration) -> Options {
     }
 }
 
-/// What is answered a second where so many are under way that each side always has some to do.
+/// Answers a second with so many queries in flight that both sides always have work.
 fn most(wire: &Wire, folder: &Path, length: Duration) -> u32 {
     let when = LoadMode::Closed { outstanding: 256, rate_max: None };
     let Report { counts, busy_ns, .. } = run(&Options { when, ..load(wire, folder, 1, length) });
@@ -100,13 +100,13 @@ fn run(options: &Options) -> Report {
     lab_load::run(options, &AtomicBool::new(false), &mut |_| {}).expect("a load")
 }
 
-/// Gives the server another lot of records, and waits until it tells one of them.
+/// Gives the server another lot of records, and waits until it answers one of them.
 fn change(wire: &Wire, folder: &Path, lot: u32, count: u32) {
     let (new, file) = (folder.join("new"), folder.join("changing.test.zone"));
     std::fs::write(&new, records(lot, count)).and_then(|()| std::fs::rename(&new, file)).unwrap();
     let end = Instant::now() + PATIENCE;
     loop {
-        // Under such a load a question may be lost, and is asked again.
+        // Under this load a query may be lost, and is repeated.
         let ask = || ask_within(AT, "n1.changing.test", Duration::from_secs(1));
         if let Some(reply) = wire.in_client(ask) {
             assert_eq!(rcode(&reply), NOERROR, "lot {lot}");
@@ -114,12 +114,12 @@ fn change(wire: &Wire, folder: &Path, lot: u32, count: u32) {
                 return;
             }
         }
-        assert!(Instant::now() < end, "lot {lot} is not told");
+        assert!(Instant::now() < end, "lot {lot} is not answered");
         sleep(Duration::from_millis(50));
     }
 }
 
-/// Each frame has to be free or in one of the rings, once what is under way has come to rest.
+/// At rest, each frame must be free or in one of the rings.
 fn expect_all_frames(folder: &Path) {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -139,7 +139,7 @@ fn expect_all_frames(folder: &Path) {
 
 #[test]
 #[ignore = "slow: statistical, under load"]
-fn under_load_and_changes_nothing_is_wrong_no_frame_is_lost_and_nothing_grows() {
+fn load_and_changes_give_no_wrong_answer_lost_frame_or_growth() {
     if !is_root() {
         return;
     }
@@ -147,8 +147,8 @@ fn under_load_and_changes_nothing_is_wrong_no_frame_is_lost_and_nothing_grows() 
     let changes = number("DUNLIN_SOAK_CHANGES", 100);
     let folder = std::env::temp_dir().join(format!("dunlin-soak-{}", std::process::id()));
     let wire = Wire::new();
-    // The server inherits it. Else the kernel may make huge pages of some that are in part used, at
-    // any time (khugepaged), and more is resident though nobody has asked for more.
+    // The server inherits it. Otherwise khugepaged may merge partly used pages at any time, and
+    // resident memory grows without an allocation.
     disable_transparent_huge_pages(true).expect("any process may");
     let _served = serve(&wire, &folder, changes);
     expect_all_frames(&folder);
@@ -162,16 +162,16 @@ fn under_load_and_changes_nothing_is_wrong_no_frame_is_lost_and_nothing_grows() 
         lot += 1;
         change(&wire, &folder, lot, changes);
         if before == 0 && begun.elapsed() > length / 10 {
-            before = resident_octets(&folder);
+            before = resident_bytes(&folder);
         }
         sleep((begun + Duration::from_secs(u64::from(lot) - 1)).duration_since(Instant::now()));
     }
-    let after = resident_octets(&folder);
+    let after = resident_bytes(&folder);
     let Report { counts, .. } = load.join().expect("it ends");
-    eprintln!("{lot} lots of {changes}; from {before} octets to {after}; {counts:?}");
+    eprintln!("{lot} lots of {changes}; from {before} bytes to {after}; {counts:?}");
     assert!(counts.checked > 0 && counts.wrong == 0);
     assert!(counts.answered > counts.sent / 2, "most are answered");
-    assert!(lot > 2 && after <= before + before / 10, "from {before} octets to {after}");
+    assert!(lot > 2 && after <= before + before / 10, "from {before} bytes to {after}");
     expect_all_frames(&folder);
     let _ = std::fs::remove_dir_all(folder);
 }

@@ -1,5 +1,5 @@
-//! The systemd units, and what the service manager is told: by a manager made up here, which looks
-//! at every word. `managed` runs the units by the real one.
+//! The systemd units, and notifications to a simulated service manager that checks every word.
+//! `managed` runs the units under the real one.
 mod served;
 
 use rustix::net::{
@@ -17,10 +17,10 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 const UNIT: &str = include_str!("../../../packaging/systemd/dunlin.service");
-/// The most that `systemd-analyze security` may say, in tenths: 2.0 is "OK", 10 "unsafe".
+/// Maximum of `systemd-analyze security`, in tenths: 2.0 is "OK", 10 "unsafe".
 const EXPOSURE_MAX: u32 = 20;
 
-/// Standard output of a command; nothing, and a loud word, where there is no such command.
+/// Standard output of a command; `None`, with a message, if the command is missing.
 fn output(command: &mut Command) -> Option<String> {
     match command.output() {
         Ok(output) => {
@@ -37,7 +37,7 @@ fn output(command: &mut Command) -> Option<String> {
     }
 }
 
-/// The values of a key of the unit, in their order.
+/// The values of a key of the unit, in order.
 fn values(key: &str) -> impl Iterator<Item = &str> {
     UNIT.lines().filter_map(move |line| line.strip_prefix(key)?.strip_prefix('='))
 }
@@ -47,10 +47,10 @@ fn packaging() -> PathBuf {
 }
 
 #[test]
-fn the_unit_exposes_little() {
+fn exposure_of_the_unit_is_low() {
     let unit = packaging().join("dunlin.service");
     let threshold = format!("--threshold={EXPOSURE_MAX}");
-    // It fails where the exposure is more.
+    // It fails if the exposure is higher.
     let arguments = ["security", "--offline=true", "--no-pager", &threshold];
     let Some(told) = output(Command::new("systemd-analyze").args(arguments).arg(unit)) else {
         return;
@@ -58,9 +58,9 @@ fn the_unit_exposes_little() {
     println!("{}", told.lines().last().unwrap_or_default());
 }
 
-/// Every line of the units is one that systemd knows, and every command one that dunlin knows.
+/// systemd knows every line of the units, and dunlin knows every command in them.
 #[test]
-fn the_units_are_in_order() {
+fn systemd_knows_every_line_of_the_units() {
     for key in ["ExecStart", "ExecReload"] {
         let line = values(key).next().expect("a command");
         let Some(line) = line.strip_prefix("/usr/bin/dunlin ") else { continue };
@@ -79,14 +79,14 @@ fn the_units_are_in_order() {
     let mut verify = Command::new("systemd-analyze");
     verify.args(["verify", "--man=false"]).arg(folder.join("dunlin.service"));
     verify.arg(folder.join("dunlin.socket"));
-    // It warns of what it does not know, and goes on.
+    // It warns of unknown keys and continues.
     let Ok(told) = verify.output() else { return drop(output(&mut verify)) };
     let told = String::from_utf8_lossy(&told.stderr);
     let ours: Vec<&str> = told.lines().filter(|line| line.contains("dunlin")).collect();
     assert!(ours.is_empty(), "{ours:#?}");
 }
 
-/// A service manager.
+/// A simulated service manager.
 struct Manager {
     socket: UnixDatagram,
     path: PathBuf,
@@ -101,12 +101,12 @@ impl Manager {
         Self { socket, path }
     }
 
-    /// What it is told next, and the socket that comes along.
+    /// The next notification, and the socket that comes with it.
     fn told(&self) -> (String, Option<OwnedFd>) {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
-        let mut octets = [0; 4096];
-        let into = &mut [IoSliceMut::new(&mut octets)];
+        let mut bytes = [0; 4096];
+        let into = &mut [IoSliceMut::new(&mut bytes)];
         let flags = RecvFlags::CMSG_CLOEXEC;
         let len = recvmsg(&self.socket, into, &mut control, flags).expect("a word in time").bytes;
         let mut fds = Vec::new();
@@ -116,10 +116,10 @@ impl Manager {
             }
         }
         assert!(fds.len() <= 1, "one each, so that each has its name");
-        (String::from_utf8(octets[..len].to_vec()).expect("UTF-8"), fds.pop())
+        (String::from_utf8(bytes[..len].to_vec()).expect("UTF-8"), fds.pop())
     }
 
-    /// What it is told next but for signs of life.
+    /// The next notification that is not a heartbeat.
     fn next(&self) -> (String, Option<OwnedFd>) {
         loop {
             let told = self.told();
@@ -129,7 +129,7 @@ impl Manager {
         }
     }
 
-    /// It is told this next, and no more.
+    /// Asserts that this is the next notification.
     fn expect(&self, text: &str) {
         assert_eq!(self.next().0, text);
     }
@@ -148,7 +148,7 @@ fn monotonic_micros() -> u64 {
 }
 
 #[test]
-fn the_manager_is_told_of_start_reload_life_and_end() {
+fn manager_receives_start_reload_heartbeat_and_end() {
     const WATCHDOG: Duration = Duration::from_millis(600);
     let manager = Manager::new("notified");
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("notified");
@@ -184,7 +184,7 @@ fn the_manager_is_told_of_start_reload_life_and_end() {
 
     let begun = Instant::now();
     (0..10).for_each(|_| assert_eq!(manager.told().0, "WATCHDOG=1"));
-    // One may have waited here already.
+    // One heartbeat may have been sent before.
     assert!(begun.elapsed() >= WATCHDOG / 2 * 8, "twice in its time, and no more");
     assert!(begun.elapsed() <= WATCHDOG * 10, "it would have been killed");
 
@@ -193,9 +193,9 @@ fn the_manager_is_told_of_start_reload_life_and_end() {
     assert_eq!(served.status(), Some(0));
 }
 
-/// Asked to stop as a successor takes its place, it says why not, and what to do.
+/// A supervised server refuses a hot restart and names the remedy.
 #[test]
-fn whom_a_manager_watches_is_not_taken_over() {
+fn supervised_server_refuses_a_hot_restart() {
     let manager = Manager::new("watched");
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("watched");
     let mut command = binary();
@@ -203,13 +203,13 @@ fn whom_a_manager_watches_is_not_taken_over() {
     let admin = format!("[admin]\nsocket = {:?}\n", folder.join("admin"));
     let config = admin + &zone("a.test");
     let served = Served::start_by(&mut command, &folder, &config, &[("a.test.zone", HEAD)]);
-    let successor = binary()
+    let new_process = binary()
         .args(["serve", "--hot-restart", "-c"])
         .arg(folder.join("dunlin.toml"))
         .output()
         .expect("it runs");
-    let told = String::from_utf8_lossy(&successor.stderr);
-    assert_eq!(successor.status.code(), Some(1), "{told}");
+    let told = String::from_utf8_lossy(&new_process.stderr);
+    assert_eq!(new_process.status.code(), Some(1), "{told}");
     assert!(
         told.contains("service manager") && told.contains("systemctl restart dunlin"),
         "{told}"

@@ -1,4 +1,4 @@
-//! Zone files that are written while they are served, as an operator and a client meet them.
+//! Zone files that are written while they are served, for an operator and a client.
 mod served;
 
 use served::{NOERROR, PATIENCE, Served, binary, holds, rcode, zone};
@@ -8,12 +8,12 @@ use std::process::Output;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Names of the zone besides its server's.
+/// Names of the zone besides its name server.
 const NAMES: usize = 2_000;
-/// Longer than a file has to stay the same where nobody tells when it is closed.
+/// Longer than a file must be unchanged if no event reports its close.
 const PAUSE: Duration = Duration::from_millis(2_300);
 
-/// A line each: a name and its address, which the generation is a part of.
+/// A line for each name with its address, which contains the generation.
 fn lines(serial: u8) -> Vec<String> {
     let head = format!("$TTL 60\n@ SOA ns root {serial} 2 3 4 5\n@ NS ns\nns A 192.0.2.1");
     let names = (0..NAMES).map(|n| format!("n{n} A 10.{serial}.{}.{}", n / 250, n % 250));
@@ -24,7 +24,7 @@ fn text(serial: u8) -> String {
     lines(serial).join("\n") + "\n"
 }
 
-/// A server with an admin socket, and one zone of that many names.
+/// A server with an admin socket and one zone of this many names.
 fn start(test: &str) -> Served {
     let socket = std::env::temp_dir().join(format!("dunlin-{test}-{}.sock", std::process::id()));
     let config = format!("[admin]\nsocket = \"{}\"\n", socket.display()) + &zone("a.test");
@@ -47,7 +47,7 @@ fn copy(served: &Served) -> String {
     fs::read_to_string(served.folder.join("data/zones/a.test.zone")).unwrap_or_default()
 }
 
-/// Waits until the saved copy holds this.
+/// Waits until the saved copy contains this text.
 fn expect_copy(served: &Served, part: &str) {
     let until = Instant::now() + PATIENCE;
     while !copy(served).contains(part) {
@@ -57,13 +57,13 @@ fn expect_copy(served: &Served, part: &str) {
 }
 
 #[test]
-fn a_zone_written_slowly_is_served_as_it_was_until_it_is_closed() {
+fn slowly_written_zone_is_loaded_when_it_is_closed() {
     let served = start("written_slowly");
     let before = copy(&served);
     let new = lines(2);
     let mut writer = File::create(served.folder.join("a.test.zone")).expect("a file");
     for (nth, part) in new.chunks(NAMES / 4).enumerate() {
-        // Each part ends within a line, as a buffer does.
+        // Each part ends inside a line, as a buffer does.
         let part = part.join("\n") + "\n";
         let (most, rest) = part.split_at(part.len() - 4);
         writer.write_all(most.as_bytes()).expect("written");
@@ -94,9 +94,9 @@ fn a_zone_written_slowly_is_served_as_it_was_until_it_is_closed() {
     assert_eq!(status.status.code(), Some(0), "{}", told(&status));
 }
 
-/// As by a writer that is killed: the kernel closes its file.
+/// Like a writer that is killed: the kernel closes its file.
 #[test]
-fn a_zone_cut_off_by_its_writer_is_held_until_it_is_accepted() {
+fn zone_cut_off_by_its_writer_is_held_until_accepted() {
     let served = start("written_cut");
     let before = copy(&served);
     let accept = |zone: &str| dunlin(&served, &["zones", "accept", zone]);
@@ -124,7 +124,7 @@ fn a_zone_cut_off_by_its_writer_is_held_until_it_is_accepted() {
     assert_eq!((&held["had"], &held["has"]), (&2_002.into(), &801.into()), "{json}");
     let records = |text: &str| text.lines().skip(2).map(str::to_owned).collect::<Vec<_>>();
     let kept = records(&copy(&served));
-    // The last line is a checksum, also of whose file it was.
+    // The last line is a checksum, which covers the name of the zone too.
     assert_eq!(kept[..kept.len() - 1], records(&before)[..kept.len() - 1], "the copy is whole");
 
     let accepted = accept("A.test");
@@ -138,7 +138,7 @@ fn a_zone_cut_off_by_its_writer_is_held_until_it_is_accepted() {
 }
 
 #[test]
-fn a_zone_renamed_into_place_is_served_however_little_is_left() {
+fn zone_renamed_into_place_is_never_held() {
     let served = start("written_renamed");
     let few = "$TTL 60\n@ SOA ns root 2 2 3 4 5\n@ NS ns\nns A 192.0.2.7\n";
     let new = served.folder.join("a.test.zone.new");
@@ -148,7 +148,7 @@ fn a_zone_renamed_into_place_is_served_however_little_is_left() {
 }
 
 #[test]
-fn a_serial_that_goes_back_and_a_set_with_two_ttls_are_warnings_in_the_log() {
+fn serial_that_goes_back_and_set_with_two_ttls_are_warnings_in_the_log() {
     let served = start("written_warned");
     let text = text(2).replace("root 2", "root 4294967295") + "n0 5 A 10.2.9.9\n";
     fs::write(served.folder.join("a.test.zone"), text).expect("a file");

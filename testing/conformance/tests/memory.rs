@@ -85,7 +85,7 @@ fn run(launch: Launch<'_>, scene: &Scene, names: u64, memory: u64) -> Result<()>
     let peak = resident(dunlin.id())?.1;
     let status = dunlin.status()?;
     let cache = |what: &str| status["cache"][what].as_u64().unwrap_or_default();
-    let (entries, bytes) = (cache("entries"), cache("octets"));
+    let (entries, bytes) = (cache("entries"), cache("bytes"));
     let budget = idle + memory;
     let limit = budget + memory / 10;
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
@@ -104,7 +104,7 @@ fn run(launch: Launch<'_>, scene: &Scene, names: u64, memory: u64) -> Result<()>
     );
     assert!(peak <= limit, "{peak} bytes in RAM, more than {limit}");
     assert!(bytes * 10 >= memory * 7, "the cache was not full: {bytes} of {memory} bytes");
-    assert_eq!(cache("octets_max"), memory);
+    assert_eq!(cache("bytes_max"), memory);
     Ok(())
 }
 

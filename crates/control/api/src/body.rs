@@ -1,4 +1,4 @@
-//! Requests as handlers take them, each part checked; what is wrong is a problem, never text.
+//! Parts of a request, each validated. An error is a problem (RFC 9457).
 use crate::limits::{
     BODIES_LEN_MAX, BODY_TIME_MAX, JSON_LEN_MAX, JSON_WEIGHT, PAGE_DEFAULT, PAGE_MAX,
 };
@@ -30,7 +30,7 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for PathPar
     }
 }
 
-/// What stands behind the `?`.
+/// The query parameters.
 pub struct QueryParams<T>(pub T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for QueryParams<T> {
@@ -46,7 +46,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for QueryParams<T>
 /// The number of entries of a page.
 ///
 /// # Errors
-/// It is 0, or more than a page may have.
+/// It is 0, or above the maximum of a page.
 pub fn page_limit(limit: Option<usize>) -> Result<usize, Problem> {
     match limit {
         None => Ok(PAGE_DEFAULT),
@@ -72,7 +72,7 @@ pub fn check_count(max: usize, count: usize, field: &str) -> Result<(), Problem>
 /// The media type of JSON.
 const JSON: &str = "application/json";
 
-/// A JSON body, read as a whole, and the room that it takes: to be held until all is done with it.
+/// A JSON body, and the permit for its memory, which is held until the request is done.
 pub struct Json<T>(pub T, pub OwnedSemaphorePermit);
 
 impl<T: DeserializeOwned> FromRequest<ApiState> for Json<T> {
@@ -103,8 +103,8 @@ pub fn media(headers: &HeaderMap) -> String {
     essence.trim().to_ascii_lowercase()
 }
 
-/// Reads a body of so many bytes at most. The room it takes, `weight` bytes for each of its own,
-/// is taken as it comes, and given back with the permit.
+/// Reads a body of at most so many bytes. `weight` bytes of memory are reserved for each byte as it
+/// arrives, and released with the permit.
 pub async fn whole(
     state: &ApiState,
     body: Body,
@@ -118,10 +118,10 @@ pub async fn whole(
     read.unwrap_or_else(|_| Err(Problem::slow("the body took longer than")))
 }
 
-/// The next piece of a body; nothing: that was all.
+/// The next chunk of a body; `None` at its end.
 ///
 /// # Errors
-/// When it does not come in time, or not at all.
+/// It does not arrive in time, or the client is gone.
 pub async fn piece(body: &mut Body) -> Result<Option<Bytes>, Problem> {
     let frame = timeout(BODY_TIME_MAX, body.frame()).await;
     match frame.map_err(|_| Problem::slow("nothing came for"))? {
@@ -157,7 +157,7 @@ fn more_room(state: &ApiState, kib: usize) -> Result<OwnedSemaphorePermit, Probl
     let kib = u32::try_from(kib).unwrap_or(u32::MAX);
     Arc::clone(&state.room).try_acquire_many_owned(kib).map_err(|_| {
         let mib = BODIES_LEN_MAX >> 20;
-        Problem::later("busy", format!("bodies under way take {mib} MiB already: come later"))
+        Problem::later("busy", format!("bodies in progress use {mib} MiB already: try again later"))
     })
 }
 

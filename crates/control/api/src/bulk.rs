@@ -1,4 +1,4 @@
-//! A zone as a stream: NDJSON, a record set a line, or a zone file.
+//! A zone as a stream: NDJSON with a record set in each line, or a zone file.
 use crate::body::PathParams;
 use crate::caller::Caller;
 use crate::condition::{is_known, tag};
@@ -20,15 +20,15 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use wire::NameBuf;
 
-/// The media type of a record set a line.
+/// The media type of NDJSON.
 pub const NDJSON: &str = "application/x-ndjson";
 /// The media type of a zone file (RFC 4027).
 pub const ZONE_FILE: &str = "text/dns";
 
-/// What a zone is written as.
+/// The form of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// A record set a line.
+    /// NDJSON: a record set in each line.
     Ndjson,
     /// A master file.
     ZoneFile,
@@ -51,7 +51,7 @@ impl Form {
         }
     }
 
-    /// The first form there is of those that are accepted (RFC 9110 §12.5.1), without weights.
+    /// The first known form among the accepted media types (RFC 9110 §12.5.1); weights are ignored.
     fn accepted(headers: &HeaderMap) -> Option<Self> {
         let Some(field) = headers.get(ACCEPT) else { return Some(Self::Ndjson) };
         let ranges = field.to_str().unwrap_or_default().split(',');
@@ -63,7 +63,7 @@ impl Form {
         })
     }
 
-    /// Appends what stands before the first set.
+    /// Appends the header.
     fn begin(self, zone: &NameBuf, revision: Revision, out: &mut String) {
         if self == Self::ZoneFile && revision != Revision::NONE {
             writeln!(out, "; {zone} at revision {revision}").expect("a String takes all");
@@ -88,10 +88,10 @@ impl Form {
     }
 }
 
-/// The header field that tells which revision of a zone an export is.
+/// The header field with the revision of an exported zone.
 const REVISION: HeaderName = HeaderName::from_static("dunlin-revision");
 
-/// Writes the sets of a zone that the caller may read, as they are at one moment.
+/// Writes the sets that the caller may read, from one snapshot of the zone.
 fn write_zone(
     records: &records::RecordService,
     caller: &Caller,
@@ -113,9 +113,9 @@ fn write_zone(
     })
 }
 
-/// All record sets of a zone that the caller may read, streamed, as they are at one moment. The
-/// field `Dunlin-Revision` and the entity tag tell the revision of the zone at that moment, and so
-/// does the first line of a zone file; that of a zone that is not the store's has none.
+/// All record sets of a zone that the caller may read, streamed from one snapshot. The field
+/// `Dunlin-Revision`, the entity tag and the first line of a zone file contain the revision of the
+/// zone. Zones that are not in the store have no revision.
 #[utoipa::path(
     get, path = "/v1/zones/{zone}/export", tag = "rrsets",
     params(
@@ -146,7 +146,7 @@ pub async fn export(
     })?;
     let permit = caller.begin_export(&state)?;
     let turn = Arc::clone(&state.exports).try_acquire_owned().map_err(|_| {
-        Problem::later("busy", format!("{EXPORTS_MAX} exports are under way: come later"))
+        Problem::later("busy", format!("{EXPORTS_MAX} exports are in progress: try again later"))
     })?;
     let records = state.records()?.clone();
     let write =

@@ -1,5 +1,5 @@
-//! Who asks: by a bearer token (RFC 6750 §2.1), or the certificate of the connection. What came of
-//! it is told by the audit log.
+//! Authentication by a bearer token (RFC 6750 §2.1) or a client certificate, authorization, and the
+//! audit log.
 use crate::counters::ApiCounters;
 use crate::credentials::{CredentialError, now_seconds};
 use crate::guarded_body::GuardedBody;
@@ -26,29 +26,28 @@ use std::time::Instant;
 use wire::{Name, Rtype};
 use zone_manager::connection_limiter::{self, ConnectionPermit};
 
-/// The other end of a connection.
+/// The client of a connection.
 #[derive(Clone)]
 pub struct Peer {
-    /// Its address; IPv4 ones come as such, never mapped into IPv6.
+    /// Its address; IPv4 addresses are never mapped into IPv6.
     pub client: IpAddr,
-    /// The names of its certificate, which is verified.
+    /// The names in its verified certificate.
     pub subjects: Arc<[String]>,
-    /// The place of the connection.
-    pub seat: Arc<ConnectionPermit>,
+    /// The permit of the connection.
+    pub permit: Arc<ConnectionPermit>,
 }
 
-/// What the audit log tells of a write beside its request line.
+/// What the audit log reports of a write beside its request line.
 #[derive(Debug, Default)]
 struct AuditNotes {
     /// Record sets that the request names.
     changes: Option<usize>,
-    /// The first of them.
     names: String,
     reason: Option<Arc<str>>,
     revision: Option<u64>,
 }
 
-/// Whoever asks, and may ask at all.
+/// An authenticated principal that sent a request.
 #[derive(Clone, Debug)]
 pub struct Caller(Arc<Principal>, Arc<Mutex<AuditNotes>>);
 
@@ -62,7 +61,7 @@ impl Caller {
         self.1.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has the audit log tell which record sets the request is about.
+    /// Sets the record sets that the audit log names.
     pub fn note_edits(&self, edits: &[Edit]) {
         let mut notes = self.notes();
         let count = notes.changes.unwrap_or_default();
@@ -76,10 +75,10 @@ impl Caller {
         notes.changes = Some(count + edits.len());
     }
 
-    /// Takes one of the exports that its principal may have under way.
+    /// Takes one of the principal's concurrent exports.
     ///
     /// # Errors
-    /// It has the most.
+    /// The principal has the maximum.
     pub fn begin_export(&self, state: &ApiState) -> Result<Permit, Problem> {
         state.own_exports.take(&self.0.name).ok_or_else(|| {
             let what = format!("{EXPORTS_PER_PRINCIPAL_MAX} exports under way");
@@ -87,52 +86,52 @@ impl Caller {
         })
     }
 
-    /// Has the audit log tell why a write is made.
+    /// Sets the reason that the audit log reports.
     pub fn note_reason(&self, reason: Arc<str>) {
         self.notes().reason = Some(reason);
     }
 
-    /// Has the audit log tell what was written.
+    /// Sets the written revision that the audit log reports.
     pub fn note_revision(&self, revision: Revision) {
         self.notes().revision = Some(revision.0);
     }
 
-    /// Whether it may do this to something in a zone.
+    /// Whether a grant allows this verb on anything in a zone.
     pub fn may_in(&self, verb: Verb, zone: Name<'_>) -> bool {
         self.0.may_in(verb, zone)
     }
 
-    /// Whether it may do this to a set.
+    /// Whether a grant allows this verb on a record set.
     pub fn may(&self, verb: Verb, key: &SetKey) -> bool {
         self.0.may(verb, key.zone.as_name(), key.name.as_name(), key.rtype)
     }
 
-    /// Refuses unless it may do this to something in a zone. Whether the zone is there is not told
-    /// to who may not.
+    /// Refuses unless a grant allows this verb on anything in a zone. Without one, the response
+    /// does not reveal whether the zone exists.
     pub fn check_in(&self, verb: Verb, zone: Name<'_>) -> Result<(), Problem> {
         self.judge(self.may_in(verb, zone), || format!("{} in the zone {zone}", verb.word()))
     }
 
-    /// Refuses unless it may do this to a zone as a whole.
+    /// Refuses unless a grant allows this verb on the whole zone.
     pub fn check_all_of(&self, verb: Verb, zone: Name<'_>) -> Result<(), Problem> {
         let may = self.0.may_all_of(verb, zone);
         self.judge(may, || format!("use `{}` on the zone {zone}", verb.word()))
     }
 
-    /// Refuses unless it may do this to all zones, whatever they hold.
+    /// Refuses unless a grant allows this verb on all zones and everything in them.
     pub fn check_everything(&self, verb: Verb) -> Result<(), Problem> {
         self.judge(self.0.may_everything(verb), || format!("{} everything", verb.word()))
     }
 
-    /// Refuses unless it may do this to a set.
+    /// Refuses unless a grant allows this verb on a record set.
     pub fn check(&self, verb: Verb, key: &SetKey) -> Result<(), Problem> {
         self.judge(self.may(verb, key), || {
             format!("{} {} {} in the zone {}", verb.word(), key.name, key.rtype, key.zone)
         })
     }
 
-    /// Refuses unless it may write a set: for one that hides all names below its own, those too
-    /// (a delegation, RFC 1034 §4.2.1, and a DNAME, RFC 6672 §2.3).
+    /// Refuses unless a grant allows to write a set. NS and DNAME hide all names below theirs, so
+    /// those names need the grant too (RFC 1034 §4.2.1, RFC 6672 §2.3).
     pub fn check_put(&self, key: &SetKey) -> Result<(), Problem> {
         self.check(Verb::Write, key)?;
         let SetKey { zone, name, rtype, .. } = key;
@@ -148,8 +147,8 @@ impl Caller {
         })
     }
 
-    /// Refuses unless it may write a name of a zone and all names below it, which another zone is
-    /// about to take from it.
+    /// Refuses unless a grant allows to write a name of a zone and all names below it, because a
+    /// new zone is about to take them.
     pub fn check_captured(&self, zone: Name<'_>, name: Name<'_>) -> Result<(), Problem> {
         self.judge(self.0.may_subtree(Verb::Write, zone, name), || {
             format!(
@@ -159,7 +158,7 @@ impl Caller {
         })
     }
 
-    /// Refuses unless it may look at the server itself and tell it something.
+    /// Refuses unless a grant allows to operate the server.
     pub fn check_operate(&self) -> Result<(), Problem> {
         self.judge(self.0.may_operate(), || Verb::Operate.word().to_owned())
     }
@@ -169,16 +168,16 @@ impl Caller {
     }
 }
 
-/// Lets in who has a credential, and tells the audit log what came of it: of every request that
-/// may change something, and of every one that was refused.
+/// Admits authenticated requests, and writes the audit log: a line for each request that may change
+/// something, and for each refused one.
 pub async fn admit(State(state): State<ApiState>, mut request: Request, next: Next) -> Response {
     let Some(peer) = request.extensions().get::<Peer>().cloned() else {
-        return Problem::unauthenticated("nobody knows who is asking").into_response();
+        return Problem::unauthenticated("the connection has no client address").into_response();
     };
     if state.api.credentials.fault().is_some() {
         state.api.counters.answered(503);
-        let told = "the file of credentials is not good, so nobody is let in: `dunlin status` and \
-                    the log tell why";
+        let told = "the file of credentials cannot be used, so no client is admitted: `dunlin \
+                    status` and the log give the reason";
         return Problem::later("credentials", told).into_response();
     }
     let principal = match identify(&state, request.headers(), &peer) {
@@ -192,8 +191,8 @@ pub async fn admit(State(state): State<ApiState>, mut request: Request, next: Ne
         Ok(permit) => permit,
         Err(problem) => return count_refused(&state, problem),
     };
-    // The connection keeps its place until the response is taken.
-    let serving = (peer.seat.serve(), request_permit);
+    // The connection keeps its permit until the response is sent.
+    let serving = (peer.permit.serve(), request_permit);
     if !request.body().is_end_stream() {
         let Some(permit) = state.bodies.take(&principal.name) else {
             let most = BODIES_PER_PRINCIPAL_MAX;
@@ -212,7 +211,7 @@ pub async fn admit(State(state): State<ApiState>, mut request: Request, next: Ne
     response.map(|body| Body::new(GuardedBody::new(body, serving)))
 }
 
-/// Counts a request of a principal, unless it makes too many.
+/// Counts a request of a principal; refuses it above the rate.
 fn take_request(state: &ApiState, principal: &Principal) -> Result<Permit, Problem> {
     if !state.rate_limiter.take(&principal.name, Instant::now()) {
         let most = state.api.requests_per_second;
@@ -225,7 +224,7 @@ fn take_request(state: &ApiState, principal: &Principal) -> Result<Permit, Probl
     })
 }
 
-/// That a principal has more of something at a time than it may.
+/// The principal has the maximum of something.
 fn too_many(rule: &'static str, principal: &Principal, what: &str) -> Problem {
     let detail = format!("{} has {what}: it has to finish some of them first", principal.name);
     Problem::new(StatusCode::TOO_MANY_REQUESTS, rule, detail)
@@ -236,12 +235,12 @@ fn count_refused(state: &ApiState, problem: Problem) -> Response {
     problem.into_response()
 }
 
-/// What is counted and told where a client hung up before it was answered. What it asked for may
-/// have been done all the same. No response has this status, and others' logs use it for the same.
+/// The status in counters and the audit log if a client hung up before its response. Its request
+/// may have been carried out. No response has this status; other servers' logs use it alike.
 const HUNG_UP: u16 = 499;
 
-/// A request that is under way. The audit log is told what came of it, also of one whose client
-/// hung up.
+/// A request in progress. When it is dropped the audit log gets its line, even if the client hung
+/// up.
 struct Asked {
     principal: Arc<Principal>,
     client: IpAddr,
@@ -265,21 +264,22 @@ impl Drop for Asked {
         let names = changes.map(|_| names.as_str());
         tracing::info!(
             target: "api::audit", principal, %client, %method, path, status, revision, changes,
-            names, reason = reason.as_deref(), "audit: asked"
+            names, reason = reason.as_deref(), "audit: request"
         );
     }
 }
 
-/// Tells who is nobody known that he is, and the log as long as it is not too often. Who guesses is
-/// told to come later; who is known is never held up by who guesses from the same network.
+/// Refuses a request without a valid credential, and logs it at a limited rate. A client that fails
+/// often gets 429; authenticated clients of the same network are not delayed.
 fn reject(state: &ApiState, peer: &Peer, request: &Request, problem: Problem) -> Problem {
     let (network, now) = (connection_limiter::client(peer.client), Instant::now());
     if !state.failed_logins.is_stopped(network, now) {
         state.failed_logins.count(network, now);
         let (client, method, path) = (peer.client, request.method(), request.uri().path());
-        tracing::warn!(target: "api::audit", %client, %method, path, "audit: nobody known asked");
+        let message = "audit: unauthenticated request";
+        tracing::warn!(target: "api::audit", %client, %method, path, "{message}");
     } else if request.headers().contains_key(AUTHORIZATION) {
-        let told = "too many credentials that are no good came from there: come later";
+        let told = "too many invalid credentials from this client: try again later";
         return Problem::new(StatusCode::TOO_MANY_REQUESTS, "guessing", told);
     }
     problem
@@ -316,7 +316,7 @@ fn identify(state: &ApiState, headers: &HeaderMap, peer: &Peer) -> Result<Arc<Pr
     })
 }
 
-/// The token of an `Authorization` field; the scheme's case does not matter (RFC 9110 §11.1).
+/// The token in an `Authorization` field; the scheme is not case-sensitive (RFC 9110 §11.1).
 fn bearer(field: &str) -> Option<&str> {
     let (scheme, token) = field.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())

@@ -1,6 +1,6 @@
-//! Conditional requests (RFC 9110 §13): the entity tag of a record set, a zone or all of the store
-//! is the revision of the last write to it. A writer looks at the condition, not the handler, so
-//! nothing comes in between.
+//! Conditional requests (RFC 9110 §13). The entity tag of a record set, a zone or the store is the
+//! revision of its last write. The writer thread checks the condition, so no write comes in
+//! between.
 use crate::problem::Problem;
 use hyper::HeaderMap;
 use hyper::header::{HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH};
@@ -11,10 +11,10 @@ pub fn tag(revision: Revision) -> HeaderValue {
     HeaderValue::from_str(&format!("\"{revision}\"")).expect("digits in quotes")
 }
 
-/// What a write expects.
+/// The condition of a write.
 ///
 /// # Errors
-/// When a field cannot be read, both are there, or one says what cannot be asked for.
+/// A field is invalid, both fields are present, or an entity tag cannot express the condition.
 pub fn expected(headers: &HeaderMap) -> Result<Precondition, Problem> {
     match (field(headers, &IF_MATCH)?, field(headers, &IF_NONE_MATCH)?) {
         (None, None) => Ok(Precondition::Anything),
@@ -24,19 +24,17 @@ pub fn expected(headers: &HeaderMap) -> Result<Precondition, Problem> {
             Problem::unreadable("If-Match", detail)
         }),
         (None, Some("*")) => Ok(Precondition::Absent),
-        (None, Some(_)) => {
-            Err(Problem::unreadable("If-None-Match", "only `*` can be asked for in a write"))
-        }
+        (None, Some(_)) => Err(Problem::unreadable("If-None-Match", "a write accepts only `*`")),
         (Some(_), Some(_)) => {
             Err(Problem::unreadable("If-None-Match", "send this or If-Match, not both"))
         }
     }
 }
 
-/// Refuses a condition where there is no entity tag.
+/// Refuses a condition where no entity tag exists.
 ///
 /// # Errors
-/// When there is one.
+/// The request has a condition.
 pub fn none(headers: &HeaderMap) -> Result<(), Problem> {
     let named = [IF_MATCH, IF_NONE_MATCH].into_iter().find(|name| headers.contains_key(name));
     named.map_or(Ok(()), |name| {
@@ -45,7 +43,7 @@ pub fn none(headers: &HeaderMap) -> Result<(), Problem> {
     })
 }
 
-/// Whether a reader has what there is already.
+/// Whether the client's copy is still current.
 pub fn is_known(headers: &HeaderMap, revision: Revision) -> bool {
     let Ok(Some(text)) = field(headers, &IF_NONE_MATCH) else { return false };
     let is_it = |tag: &str| read_tag(tag.trim().trim_start_matches("W/")) == Some(revision);

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use zone_manager::status::{ApiStatus, StatusHistogram};
 
-/// Counters of the API, which only grow.
+/// Counters of the API; they only grow.
 #[derive(Default)]
 pub struct ApiCounters {
     open: AtomicU64,
@@ -23,7 +23,7 @@ struct WriteCounters {
     live: LatencyHistogram,
 }
 
-/// How often something took how long.
+/// A histogram of durations.
 #[derive(Default)]
 struct LatencyHistogram {
     counts: [u64; WRITE_BUCKETS + 1],
@@ -46,12 +46,12 @@ impl LatencyHistogram {
     }
 }
 
-/// The upper ends of the buckets: each twice the one before, from 100 µs on.
+/// The upper ends of the buckets: 100 µs, then each twice the one before.
 fn bounds() -> impl Iterator<Item = Duration> {
     (0..WRITE_BUCKETS as u32).map(|bucket| Duration::from_micros(100) * (1 << bucket))
 }
 
-/// A connection that is open, until it is dropped.
+/// An open connection, counted until it is dropped.
 pub struct OpenConnection<'c>(&'c ApiCounters);
 
 impl Drop for OpenConnection<'_> {
@@ -68,27 +68,27 @@ impl ApiCounters {
         OpenConnection(self)
     }
 
-    /// A connection was closed at once: there was no place for it.
+    /// A connection was closed at once: no permit was free.
     pub fn full(&self) {
         self.full.fetch_add(1, Relaxed);
     }
 
-    /// An idle connection was closed: another one needed its place.
+    /// An idle connection was closed for a new one.
     pub fn evicted(&self) {
         self.evicted.fetch_add(1, Relaxed);
     }
 
-    /// A request was answered.
+    /// A response was sent.
     pub fn answered(&self, status: u16) {
         *self.rest().codes.entry(status).or_default() += 1;
     }
 
-    /// A write took so long until no crash could undo it.
+    /// The time until a write was durable.
     pub fn durable(&self, took: Duration) {
         self.rest().durable.count(took);
     }
 
-    /// A write took so long until every worker served it.
+    /// The time until every worker served a write.
     pub fn live(&self, took: Duration) {
         self.rest().live.count(took);
     }
@@ -97,7 +97,7 @@ impl ApiCounters {
         self.rest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All of it.
+    /// The status from the counters.
     pub fn status(&self) -> ApiStatus {
         let rest = self.rest();
         ApiStatus {

@@ -40,10 +40,10 @@ struct CredentialIndex {
     fault: Option<Fault>,
 }
 
-/// Why no credential is known.
+/// Why there are no credentials.
 #[derive(Clone)]
 enum Fault {
-    /// The file was not read yet: nothing needed it.
+    /// The file was not read yet.
     Unread,
     /// The file cannot be read or is not trusted.
     Bad(String),
@@ -53,12 +53,12 @@ enum Fault {
 #[derive(Clone)]
 struct Holder(Arc<Principal>, Option<u64>);
 
-/// Why a credential does not let its holder in.
+/// Why a credential is refused.
 #[derive(Debug, PartialEq, Eq)]
 pub enum CredentialError {
     /// No principal has it.
     Unknown,
-    /// It was good until now.
+    /// It expired.
     Expired {
         /// The name of its principal.
         principal: String,
@@ -76,7 +76,7 @@ pub struct NewCredential {
     pub grants: Vec<String>,
     /// The name in its certificate; `None`: it gets a token.
     pub subject: Option<String>,
-    /// How long the credential is good; `None`: until it is revoked.
+    /// The lifetime of the credential; `None`: until it is revoked.
     pub lifetime: Option<Duration>,
 }
 
@@ -209,10 +209,10 @@ impl Credentials {
         found.next().ok_or(CredentialError::Unknown)?.at(now)
     }
 
-    /// Does what an operator asks for. It may wait for the disk.
+    /// Carries out a request of an operator. It may wait for the disk.
     ///
     /// # Errors
-    /// Why it is not done, and what to do. Nothing has changed then.
+    /// Why it is not done, and what to do. Then nothing has changed.
     pub fn handle(&self, request: TokenRequest) -> Result<TokenOutcome, String> {
         match request {
             TokenRequest::List => self.list().map(TokenOutcome::Listed),
@@ -253,8 +253,8 @@ impl Credentials {
     /// on the disk before this returns; so below.
     ///
     /// # Errors
-    /// What is wrong with the name, a grant or the subject, or why the file cannot be written.
-    /// Nothing has changed then; so below.
+    /// The name, a grant or the subject is invalid, or the file cannot be written. Then nothing
+    /// has changed; the same holds for the functions below.
     pub fn create(&self, new: NewCredential) -> Result<Option<String>, String> {
         let NewCredential { principal: name, grants, subject, lifetime } = new;
         let grants = grants.iter().map(|text| text.parse()).collect::<Result<Vec<Grant>, _>>()?;
@@ -456,7 +456,7 @@ fn write_file(file: &Path, entries: &[Entry]) -> io::Result<()> {
     let (folder, name) = split(file);
     let folder = Folder::create(folder)?;
     let beside = name.with_extension("new");
-    // One that a crash left may have another mode.
+    // A file left by a crash may have another mode.
     match folder.remove(&beside) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}

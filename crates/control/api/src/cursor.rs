@@ -1,18 +1,18 @@
-//! Where the next page of record sets begins: the last set of the page before, in hexadecimal
-//! digits. Clients treat it as opaque.
+//! The cursor of a page: the last record set of the page before, in hexadecimal digits. Clients
+//! treat it as opaque.
 use crate::problem::Problem;
 use records::{SetKey, View};
 use wire::{Name, NameBuf, Rtype};
 
-/// The cursor behind a set: its type, then its name as on the wire.
+/// The cursor after a set: its type, then its name in wire form.
 pub fn write(key: &SetKey) -> String {
     hex::encode([&key.rtype.0.to_be_bytes(), key.name.as_name().as_bytes()].concat())
 }
 
-/// Reads one back.
+/// Decodes a cursor.
 ///
 /// # Errors
-/// When no page gave it.
+/// No page returned it.
 pub fn read(text: &str, zone: &NameBuf) -> Result<SetKey, Problem> {
     let key = parse(text, zone).filter(|key| key.name.as_name().is_within(zone.as_name()));
     key.ok_or_else(|| {

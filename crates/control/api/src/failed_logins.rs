@@ -1,4 +1,4 @@
-//! How often a client came with credentials that are no good: who guesses is told to come later.
+//! Counts failed authentications of each client; a client above the limit gets 429.
 use crate::limits::{FAILING_MAX, FAILURES_PER_SECOND};
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -12,7 +12,7 @@ const SPAN: Duration = Duration::from_secs(1);
 pub struct FailedLogins(Mutex<HashMap<IpAddr, (Instant, u32)>>);
 
 impl FailedLogins {
-    /// Counts one of a client, which is an IPv4 address or the /64 of an IPv6 one.
+    /// Counts a failure of a client, which is an IPv4 address or the /64 of an IPv6 address.
     pub fn count(&self, client: IpAddr, now: Instant) {
         let mut failing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if failing.len() >= FAILING_MAX && !failing.contains_key(&client) {
@@ -27,7 +27,7 @@ impl FailedLogins {
         }
     }
 
-    /// Whether a client has to come later.
+    /// Whether a client is above the limit.
     pub fn is_stopped(&self, client: IpAddr, now: Instant) -> bool {
         let failing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         failing.get(&client).is_some_and(|(since, count)| {
@@ -52,7 +52,7 @@ mod tests {
             failed_logins.count(client(1), now);
         }
         assert!(failed_logins.is_stopped(client(1), now));
-        assert!(!failed_logins.is_stopped(client(2), now), "nobody else has to");
+        assert!(!failed_logins.is_stopped(client(2), now), "other clients are not affected");
         assert!(!failed_logins.is_stopped(client(1), now + SPAN));
         failed_logins.count(client(1), now + SPAN);
         assert!(!failed_logins.is_stopped(client(1), now + SPAN), "it counts anew");

@@ -1,18 +1,18 @@
-//! A body that holds something until it has ended.
+//! A body that holds a value, such as a permit, until it ends.
 use axum::body::Body;
 use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// A body, and what is dropped once its last byte was read, or with it.
+/// A body, and a value that is dropped after its last byte.
 pub struct GuardedBody<T> {
     body: Body,
     held: Option<T>,
 }
 
 impl<T> GuardedBody<T> {
-    /// Holds it as long as the body lasts.
+    /// Holds `guard` as long as the body lasts.
     pub fn new(body: Body, held: T) -> Self {
         Self { body, held: Some(held) }
     }

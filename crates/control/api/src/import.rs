@@ -1,4 +1,4 @@
-//! Many record sets as a stream, written a thousand at a time while the rest is on its way.
+//! Import of many record sets as a stream, written in batches of a thousand while the rest arrives.
 use crate::body::{PathParams, media, piece, whole};
 use crate::bulk::{Form, NDJSON, ZONE_FILE};
 use crate::caller::Caller;
@@ -30,51 +30,51 @@ use std::time::SystemTime;
 use utoipa::ToSchema;
 use wire::{Name, NameBuf};
 
-/// What was imported.
+/// The result of an import.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Imported {
-    /// Record sets that are as they were sent, those among them that were so before.
+    /// Record sets in the zone as sent, including those that were there before.
     rrsets: u64,
     /// Records in them.
     records: u64,
-    /// When the zone was last written, once they were in it; nothing: there were none.
+    /// The revision of the zone after the import; absent if nothing was sent.
     revision: Option<u64>,
-    /// Whether every worker serves them: false, where nobody waited for that, or where DNS does
-    /// not serve all that the zone holds.
+    /// Whether every worker serves them. False if the request did not wait for that, or if DNS does
+    /// not serve all sets of the zone.
     live: bool,
-    /// Where it was waited for: record sets of the zone that DNS does not serve, whoever wrote
-    /// them. They lie at or below a delegation, below a DNAME, or in a deeper zone.
+    /// If the request waited: record sets of the zone that DNS does not serve, by any author. They
+    /// are at or below a delegation, below a DNAME, or in a deeper zone.
     #[serde(skip_serializing_if = "Option::is_none")]
     shadowed: Option<u64>,
 }
 
-/// A set and where it stands.
+/// A set and its position.
 struct LineEdit {
     edit: Edit,
     line: u64,
-    /// Bytes of its line, if that is all there is of it in memory.
+    /// Bytes of its line, if only the line is in memory.
     len: usize,
 }
 
-/// The sets that wait to be written, and the batches on their way to the disk.
+/// The sets of the next batch, and the batches in progress.
 struct Import {
     state: ApiState,
     caller: Caller,
     zone: NameBuf,
     waiting: Vec<LineEdit>,
-    /// Bytes of their lines.
+    /// Bytes of the lines in the next batch.
     waiting_len: usize,
-    /// Which sets wait: a batch has each once.
+    /// The keys of the next batch, each once.
     known: HashSet<(Box<[u8]>, u16)>,
     under_way: VecDeque<PendingBatch>,
-    /// Who imports and why, and how the next batch expects the zone.
+    /// The author, the reason, and the condition of the next batch.
     context: WriteContext,
-    /// When the zone was last written, as far as that is known.
+    /// The newest known revision of the zone.
     zone_revision: Revision,
     done: Imported,
 }
 
-/// A batch on its way to the disk.
+/// A batch in progress.
 struct PendingBatch {
     writing: Pending<WriteResult>,
     /// The line of each edit.
@@ -99,12 +99,12 @@ impl Import {
         }
     }
 
-    /// Whether the zone must stay as it was but for this import.
+    /// Whether the zone must change only by this import.
     fn is_conditional(&self) -> bool {
         self.context.expect != Precondition::Anything
     }
 
-    /// Takes a set; writes those that wait when they are enough.
+    /// Adds a set; writes the batch if it is full.
     async fn take(&mut self, placed: LineEdit) -> Result<(), Problem> {
         let Edit { name, rtype, view, .. } = &placed.edit;
         let key =
@@ -122,9 +122,9 @@ impl Import {
         Ok(())
     }
 
-    /// Sends what waits on its way, and waits for the oldest if too many are on it.
+    /// Submits the batch, and waits for the oldest one if too many are in progress.
     async fn flush(&mut self) -> Result<(), Problem> {
-        // On a condition each batch expects what the one before it left.
+        // With a condition, each batch expects the revision of the one before it.
         let most = if self.is_conditional() { 1 } else { IMPORT_UNDER_WAY_MAX };
         while self.under_way.len() >= most {
             self.settle().await?;
@@ -172,7 +172,7 @@ impl Import {
         }
     }
 
-    /// Waits for all of it.
+    /// Waits for all batches.
     async fn finish(&mut self, wait: Option<Wait>) -> Result<(), Problem> {
         let is_unchecked = self.is_conditional()
             && self.zone_revision == Revision::NONE
@@ -194,21 +194,21 @@ impl Import {
         Ok(())
     }
 
-    /// Tells which of what was sent is on the disk, though the import ends here.
+    /// Adds to an error which sets are on the disk.
     async fn give_up(mut self, problem: Problem) -> Problem {
         while !self.under_way.is_empty() {
-            // The first thing that is wrong is told.
+            // The first error is reported.
             let _ = self.settle().await;
         }
         problem.written(self.done.rrsets)
     }
 }
 
-/// Writes many record sets, whatever they held: `application/x-ndjson`, a record set a line as
-/// the export gives it, or `text/dns`, a zone file. They are written a thousand at a time, each
-/// thousand whole. The first that is wrong ends it; what was on its way behind it may be written
-/// all the same. The problem tells its line, and how many sets were written in all. With
-/// `If-Match` each thousand is written only if the zone is as it was, but for those before it.
+/// Replaces many record sets: `application/x-ndjson`, with a record set in each line like the
+/// export, or `text/dns`, a zone file. Sets are written in batches of a thousand, each as a whole.
+/// The first error ends the import; batches that were in progress may still be written. The problem
+/// contains its line, and how many sets were written. With `If-Match`, each batch is written only
+/// if the zone has changed only by the batches before it.
 #[utoipa::path(
     post, path = "/v1/zones/{zone}/import", tag = "rrsets",
     params(
@@ -236,7 +236,7 @@ pub async fn import(
     let form = Form::of(&media(request.headers()));
     let form = form.ok_or_else(|| Problem::media(&[NDJSON, ZONE_FILE]))?;
     let _turn = Arc::clone(&state.imports).try_acquire_owned().map_err(|_| {
-        Problem::later("busy", format!("{IMPORTS_MAX} imports are under way: come later"))
+        Problem::later("busy", format!("{IMPORTS_MAX} imports are in progress: try again later"))
     })?;
     let mut import = Import::new(state, caller, zone, context);
     let taken = match form {
@@ -259,9 +259,9 @@ pub async fn import(
     }
 }
 
-/// Takes a body line by line as it comes.
+/// Reads a body line by line as it arrives.
 async fn lines(import: &mut Import, mut body: Body) -> Result<(), Problem> {
-    // Up to `seen` there is no end of a line.
+    // There is no end of a line before `seen`.
     let (mut rest, mut line, mut seen) = (BytesMut::new(), 0, 0);
     loop {
         while let Some(end) = rest[seen..].iter().position(|byte| *byte == b'\n') {
@@ -301,10 +301,10 @@ fn read_line(text: &[u8], origin: Name<'_>) -> Result<Edit, Problem> {
     Ok(Edit::put(name, rtype, value))
 }
 
-/// Takes a zone file, whose sets are put together before any is written.
+/// Reads a zone file. Its sets are complete only at its end.
 async fn zone_file(import: &mut Import, body: Body) -> Result<(), Problem> {
     let read = whole(&import.state, body, ZONE_FILE_LEN_MAX, ZONE_FILE_WEIGHT);
-    // The room is what the sets take, too.
+    // The reserved memory covers the sets too.
     let (text, _room) = read.await?;
     let zone = import.zone.clone();
     for placed in blocking(move || gather(&text, zone.as_name())).await?? {
@@ -313,7 +313,7 @@ async fn zone_file(import: &mut Import, body: Body) -> Result<(), Problem> {
     Ok(())
 }
 
-/// The record sets of a zone file, in the order in which they begin.
+/// The record sets of a zone file, in the order of their first records.
 fn gather(mut text: &[u8], origin: Name<'_>) -> Result<Vec<LineEdit>, Problem> {
     let mut sets: Vec<LineEdit> = Vec::new();
     let mut known: HashMap<(Box<[u8]>, u16), usize> = HashMap::new();

@@ -1,4 +1,4 @@
-//! `/v1/zones/{zone}/journal`: who changed what, and when.
+//! `/v1/zones/{zone}/journal`: the author, time and content of each write.
 use crate::body::{PathParams, QueryParams, page_limit};
 use crate::caller::Caller;
 use crate::description::{Refusals, ZonePath};
@@ -13,15 +13,15 @@ use std::time::SystemTime;
 use utoipa::{IntoParams, ToSchema};
 use wire::NameBuf;
 
-/// Which entries.
+/// Query parameters of the journal.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub struct JournalQuery {
-    /// Only what was written after this revision. Where the journal does not reach back to it any
-    /// more, it is 410; without it, all that is kept is told.
+    /// Only entries after this revision; 410 if the journal no longer reaches back to it. Without
+    /// it: all entries.
     after: Option<u64>,
-    /// How many at most.
+    /// Maximum number of entries.
     #[param(minimum = 1, maximum = 1000, default = 100)]
     limit: Option<usize>,
 }
@@ -31,33 +31,32 @@ pub struct JournalQuery {
 pub struct JournalPage {
     /// The oldest first.
     entries: Vec<EntryBody>,
-    /// What `after` is for the next page; nothing: there are no more. A page may have fewer entries
-    /// than were asked for, and still not be the last.
+    /// The value of `after` for the next page; absent on the last page. A page may have fewer
+    /// entries than `limit` and not be the last one.
     next: Option<u64>,
-    /// From behind this revision nothing is missing; what was before it may be gone. 0: nothing is
-    /// missing at all.
+    /// The journal is complete after this revision; 0: it is complete.
     whole_after: u64,
 }
 
 /// One write.
 #[derive(Debug, Serialize, ToSchema)]
 struct EntryBody {
-    /// Its place in the line of all writes.
+    /// The revision of the write.
     revision: u64,
-    /// When it came, in milliseconds since 1970.
+    /// The time of the write, in milliseconds since 1970.
     when_ms: u64,
-    /// The principal who wanted it.
+    /// The principal that sent the write.
     by: String,
-    /// Why, where the client said so.
+    /// The reason, if the client gave one.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
-    /// What it was.
+    /// The kind of write.
     kind: KindBody,
-    /// How many record sets it changed.
+    /// The number of changed record sets.
     count: u64,
-    /// What `changes` tells: of a write of more than 1000 sets, or much data, not their data.
+    /// The detail of `changes`: a write of more than 1000 sets, or of much data, keeps no data.
     detail: DetailBody,
-    /// What became of each that the caller may read.
+    /// The changes of the sets that the caller may read.
     changes: Vec<JournalChange>,
 }
 
@@ -65,48 +64,47 @@ struct EntryBody {
 #[derive(Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 enum DetailBody {
-    /// What each set held before and after.
+    /// The content of each set before and after.
     Data,
-    /// Which sets there were, and whether they were there before and after.
+    /// The names of the sets, and whether they existed before and after.
     Names,
-    /// How many sets there were.
+    /// The number of sets.
     Count,
 }
 
-/// What a write was.
+/// The kind of a write.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 enum KindBody {
-    /// The zone was made.
+    /// The zone was created.
     Created,
     /// Record sets changed.
     Changed,
-    /// All came back from a snapshot.
+    /// The store was restored from a snapshot.
     Restored,
-    /// The zone was deleted, with all it held.
+    /// The zone was deleted with all its sets.
     Deleted,
 }
 
-/// What became of a record set.
+/// The change of a record set.
 #[derive(Debug, Serialize, ToSchema)]
 struct JournalChange {
     name: String,
     #[serde(rename = "type")]
     rtype: String,
-    /// What it held; null: it was not there. It is missing where the set was there and its data is
-    /// not kept.
+    /// The content before; null: the set did not exist. Absent if it existed and its data is not
+    /// kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<ValueBody>, required = false)]
     before: Option<Option<ValueBody>>,
-    /// What it holds; null: it is gone. It is missing where the set is there and its data is not
-    /// kept.
+    /// The content after; null: the set was deleted. Absent if it exists and its data is not kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<ValueBody>, required = false)]
     after: Option<Option<ValueBody>>,
 }
 
-/// What was written to a zone, the oldest first. The journal of a zone that was deleted is kept for
-/// a while, and goes on if the zone is made again.
+/// The writes to a zone, the oldest first. The journal of a deleted zone is kept for a while, and
+/// continues if the zone is created again.
 #[utoipa::path(
     get, path = "/v1/zones/{zone}/journal", tag = "zones",
     params(ZonePath, JournalQuery),
@@ -163,7 +161,7 @@ fn describe(entry: JournalEntry, zone: &NameBuf, caller: &Caller) -> EntryBody {
     }
 }
 
-/// A change, if it is one that the caller may read.
+/// A change, if the caller may read it.
 fn tell(change: &SetChange, zone: &NameBuf, caller: &Caller) -> Option<JournalChange> {
     let SetChange { name, rtype, view, before, after } = change;
     let name = NameBuf::joined(name, zone.as_name()).ok()?;

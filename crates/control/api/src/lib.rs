@@ -1,8 +1,8 @@
-//! REST under `/v1`: zones of the store and their record sets, and what operators ask for.
+//! REST under `/v1`: zones of the store, their record sets, and operation of the server.
 //!
-//! Every request has a principal behind it, by a bearer token or a client certificate, and its
-//! grants say what it may. What is wrong with a request is told as `application/problem+json`,
-//! with the field and the rule, and nothing has changed then. `/v1/openapi.json` describes it all.
+//! Every request has a principal, authenticated by a bearer token or a client certificate, whose
+//! grants say what it may do. Errors are `application/problem+json` with the field and the rule;
+//! then nothing has changed. `/v1/openapi.json` describes the API.
 #![forbid(unsafe_code)]
 
 mod body;

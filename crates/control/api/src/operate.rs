@@ -1,4 +1,4 @@
-//! The server itself: its status and lifecycle, the cache, and the servers it asks.
+//! The server: status, state, cache, and upstreams.
 use crate::body::{Json, PathParams, QueryParams};
 use crate::caller::Caller;
 use crate::condition;
@@ -17,24 +17,24 @@ use utoipa::{IntoParams, ToSchema};
 use zone_manager::command::{Command, CommandOutcome, FlushScope, ThreadCacheEntry, ThreadFlushed};
 use zone_manager::status::{ServerState as Stage, Status, UpstreamStatus, ZoneState};
 
-/// All that the server tells of itself: what `dunlin status -o json` shows.
+/// The status of the server, as `dunlin status -o json` shows it.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(transparent)]
 #[schema(value_type = Object)]
 pub struct StatusBody(Status);
 
-/// How far a server is.
+/// The state of the server.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Lifecycle {
-    /// `init` until every zone was tried and it answers, `running`, then `ending`.
+    /// `init` until every zone was tried, `running`, then `ending`.
     state: LifecycleState,
-    /// Whether clients should be sent to it.
+    /// Whether clients should use it.
     ready: bool,
-    /// Zones that were never loaded, of files and of the store: they answer SERVFAIL.
+    /// Zones of files and of the store that were never loaded: they answer SERVFAIL.
     unloaded: Vec<String>,
 }
 
-/// How far a server is, in a word.
+/// The state in one word.
 #[derive(Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 enum LifecycleState {
@@ -42,11 +42,11 @@ enum LifecycleState {
     Init,
     /// It answers.
     Running,
-    /// It still answers, and will end soon.
+    /// It answers, and will end soon.
     Ending,
 }
 
-/// What of the cache.
+/// Query parameters of the cache.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
@@ -58,49 +58,49 @@ pub struct CacheQuery {
     rtype: Option<String>,
 }
 
-/// What of the cache is to go.
+/// The scope of a flush.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub struct FlushQuery {
-    /// The name; without one, all.
+    /// The name; absent: all names.
     name: Option<String>,
-    /// All names below it, too.
+    /// Also all names below it.
     subtree: Option<bool>,
 }
 
-/// What each thread keeps of a name.
+/// The cache entries of a name, for each thread.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct CacheEntries {
     #[schema(value_type = Vec<Object>)]
     threads: Vec<ThreadCacheEntry>,
 }
 
-/// What went, of each thread.
+/// The flushed entries, for each thread.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct CacheFlushed {
-    /// Answers that went, of all threads together.
+    /// Flushed answers of all threads.
     answers: u64,
     #[schema(value_type = Vec<Object>)]
     threads: Vec<ThreadFlushed>,
 }
 
-/// The servers that others' names are asked of.
+/// The upstreams, with their state.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Upstreams {
     #[schema(value_type = Vec<Object>)]
     upstreams: Vec<UpstreamStatus>,
 }
 
-/// What is to become of a server.
+/// The new state of an upstream.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UpstreamBody {
-    /// Whether it is to be asked no more.
+    /// Whether it is drained.
     drained: bool,
 }
 
-/// For whose names a server is asked no more, or again.
+/// The suffixes whose upstream was drained or restored.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Drained {
     suffixes: Vec<String>,
@@ -109,7 +109,7 @@ pub struct Drained {
 async fn gather(state: &ApiState) -> Result<Status, Problem> {
     let (operator, gathering) = (Arc::clone(&state.api.operator), Arc::clone(&state.gathering));
     let gathered = async {
-        // Whoever asks often makes nobody else wait for more than this.
+        // One status at a time: frequent requests delay only each other.
         let turn = gathering.lock_owned().await;
         spawn_blocking(move || {
             let status = operator.status();
@@ -125,7 +125,7 @@ async fn gather(state: &ApiState) -> Result<Status, Problem> {
     }
 }
 
-/// What the server tells of itself.
+/// The complete status of the server.
 #[utoipa::path(
     get, path = "/v1/status", tag = "operate",
     responses(
@@ -141,7 +141,7 @@ pub async fn status(
     gather(&state).await.map(StatusBody).map(axum::Json)
 }
 
-/// Whether clients should be sent to it. Everybody with a credential may ask.
+/// The state of the server, and whether clients should use it. Needs any valid credential.
 #[utoipa::path(
     get, path = "/v1/lifecycle", tag = "operate",
     responses(
@@ -162,7 +162,7 @@ pub async fn lifecycle(
     let unloaded = status.zones.into_iter().filter(|zone| zone.state == ZoneState::Unloaded);
     let of_store = status.store.into_iter().flat_map(|store| store.servfail_zones);
     let unloaded = unloaded.map(|zone| zone.name).chain(of_store.map(|zone| zone.name));
-    // Which zones there are is told to operators.
+    // Only operators see which zones exist.
     let unloaded = match caller.check_operate() {
         Ok(()) => unloaded.collect(),
         Err(_) => Vec::new(),
@@ -187,7 +187,7 @@ fn name(text: &str) -> Result<(), Problem> {
     crate::text::read_name(text, "name").map(drop)
 }
 
-/// What is kept of others' names.
+/// The cache entries of a name.
 #[utoipa::path(
     get, path = "/v1/cache", tag = "operate", params(CacheQuery),
     responses(
@@ -212,7 +212,7 @@ pub async fn show_cache(
     }
 }
 
-/// Has every thread forget what it keeps of a name, of all names below it, or of all.
+/// Flushes a name, a name with all names below it, or everything, in every thread.
 #[utoipa::path(
     delete, path = "/v1/cache", tag = "operate", params(FlushQuery),
     responses(
@@ -249,7 +249,7 @@ pub async fn flush_cache(
     }
 }
 
-/// The servers that others' names are asked of, and whether they answer.
+/// The upstreams of the forward rules, and whether they answer.
 #[utoipa::path(
     get, path = "/v1/upstreams", tag = "operate",
     responses(
@@ -265,7 +265,7 @@ pub async fn list_upstreams(
     Ok(axum::Json(Upstreams { upstreams: gather(&state).await?.upstreams }))
 }
 
-/// Has a server be asked no more, or again.
+/// Drains or restores an upstream.
 #[utoipa::path(
     put, path = "/v1/upstreams/{server}", tag = "operate",
     params(("server" = String, Path, description = "The server, as the list has it")),
@@ -289,7 +289,7 @@ pub async fn put_upstream(
         upstream.server == server || upstream.server.strip_suffix(":53") == Some(&server)
     };
     if !status.upstreams.iter().any(is_it) {
-        let detail = format!("nobody is asked at {server:?}: /v1/upstreams lists who is");
+        let detail = format!("no rule has an upstream {server:?}: /v1/upstreams lists them");
         return Err(Problem::missing(detail));
     }
     match command(&state, "server", Command::Drain { server, drained: body.drained }).await? {

@@ -1,10 +1,10 @@
-//! Who asks, and what they may: one principal with grants behind every credential.
+//! Principals and their grants.
 use crate::limits::{GRANT_TYPES_MAX, GRANTS_MAX, PRINCIPAL_LEN_MAX};
 use std::fmt;
 use std::str::FromStr;
 use wire::{Name, NameBuf, Rtype};
 
-/// What may be done.
+/// What a grant allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     /// To read zones, record sets and journals.
@@ -32,18 +32,18 @@ impl Verb {
     }
 }
 
-/// Names: all, one, or those of a form. A `*` on the left stands for one or more labels, one
-/// elsewhere for one label.
+/// A pattern of names: all, one, or a form. A `*` at the left stands for one or more labels, one
+/// elsewhere for exactly one label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pattern {
     /// Every name.
     All,
-    /// Names of this form.
+    /// Names that match this pattern.
     Of(Box<NameBuf>),
 }
 
 impl Pattern {
-    /// Whether a name is one of them.
+    /// Whether a name matches.
     pub fn matches(&self, name: Name<'_>) -> bool {
         let Self::Of(pattern) = self else { return true };
         let mut wanted: Vec<&[u8]> = pattern.as_name().labels().collect();
@@ -54,7 +54,7 @@ impl Pattern {
         wanted.len() == found.len() && wanted.drain(..).zip(found).all(is_alike)
     }
 
-    /// Whether one of these names can lie in one of the zones of another pattern.
+    /// Whether a matching name can be in a zone that matches another pattern.
     fn can_lie_in(&self, zones: &Self) -> bool {
         let (Self::Of(names), Self::Of(zones)) = (self, zones) else { return true };
         let [(names, any_deeper), (zones, any_zone_deeper)] = [names, zones].map(|pattern| {
@@ -65,13 +65,13 @@ impl Pattern {
             }
             (labels, is_open)
         });
-        // An open zone has one label more than its pattern, at least.
+        // A zone pattern with `*` at the left has at least one label more.
         let is_deep_enough =
             any_deeper || names.len() >= zones.len() + usize::from(any_zone_deeper);
         is_deep_enough && names.into_iter().rev().zip(zones.into_iter().rev()).all(is_compatible)
     }
 
-    /// Whether every name below a name is one of them.
+    /// Whether every name below a name matches.
     pub fn matches_below(&self, name: Name<'_>) -> bool {
         let Self::Of(pattern) = self else { return true };
         let mut wanted: Vec<&[u8]> = pattern.as_name().labels().collect();
@@ -115,17 +115,17 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// What may be done to what: `VERBS [ZONE [NAMES [TYPES]]]`, such as
+/// A grant: `VERBS [ZONE [NAMES [TYPES]]]`, for example
 /// `read,write example.org *.web.example.org A,AAAA`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// What may be done.
+    /// Verbs.
     pub verbs: Vec<Verb>,
-    /// In which zones.
+    /// Zones.
     pub zones: Pattern,
-    /// To which names in them.
+    /// Names in these zones.
     pub names: Pattern,
-    /// To sets of which types; none: all.
+    /// Types of the sets; empty: all.
     pub types: Vec<Rtype>,
 }
 
@@ -151,10 +151,10 @@ impl FromStr for Grant {
 }
 
 impl Grant {
-    /// Refuses a grant that no request can ever match.
+    /// Refuses a grant that can never match a request.
     ///
     /// # Errors
-    /// What in it excludes what.
+    /// Which parts exclude each other.
     pub fn check_matchable(&self) -> Result<(), String> {
         let never = |why: String| Err(format!("the grant `{self}` can never match: {why}"));
         if !self.names.can_lie_in(&self.zones) {
@@ -208,12 +208,12 @@ impl fmt::Display for Grant {
     }
 }
 
-/// Who asks.
+/// A principal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Principal {
-    /// The name that the journal and the audit log give.
+    /// The name in the journal and the audit log.
     pub name: String,
-    /// What they may.
+    /// The grants.
     pub grants: Vec<Grant>,
 }
 
@@ -221,7 +221,7 @@ impl Principal {
     /// A principal of a valid name and some grants.
     ///
     /// # Errors
-    /// What is wrong with the name, or that grants are none or too many.
+    /// The name is invalid, or there are no grants or too many.
     pub fn new(name: &str, grants: Vec<Grant>) -> Result<Self, String> {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.@".contains(&byte);
         if name.is_empty() || name.len() > PRINCIPAL_LEN_MAX || !name.bytes().all(is_plain) {
@@ -236,18 +236,18 @@ impl Principal {
         Ok(Self { name: name.to_owned(), grants })
     }
 
-    /// Whether a grant lets this be done to something in a zone.
+    /// Whether a grant allows this verb on anything in a zone.
     pub fn may_in(&self, verb: Verb, zone: Name<'_>) -> bool {
         self.of(verb).any(|grant| grant.zones.matches(zone))
     }
 
-    /// Whether a grant lets this be done to a zone as a whole, whatever its names and types.
+    /// Whether a grant allows this verb on the whole zone.
     pub fn may_all_of(&self, verb: Verb, zone: Name<'_>) -> bool {
         let is_whole = |grant: &Grant| grant.names == Pattern::All && grant.types.is_empty();
         self.of(verb).any(|grant| grant.zones.matches(zone) && is_whole(grant))
     }
 
-    /// Whether a grant lets this be done to all zones, whatever their names and types.
+    /// Whether a grant allows this verb on all zones and everything in them.
     pub fn may_everything(&self, verb: Verb) -> bool {
         let is_all = |grant: &Grant| {
             let Grant { zones, names, types, .. } = grant;
@@ -256,7 +256,7 @@ impl Principal {
         self.of(verb).any(is_all)
     }
 
-    /// Whether a grant lets this be done to a record set.
+    /// Whether a grant allows this verb on a record set.
     pub fn may(&self, verb: Verb, zone: Name<'_>, name: Name<'_>, rtype: Rtype) -> bool {
         self.of(verb).any(|grant| {
             grant.zones.matches(zone)
@@ -265,7 +265,7 @@ impl Principal {
         })
     }
 
-    /// Whether grants let this be done to sets of a type at every name below a name of a zone.
+    /// Whether grants allow this verb on sets of a type at every name below a name of a zone.
     pub fn may_below(&self, verb: Verb, zone: Name<'_>, name: Name<'_>, rtype: Rtype) -> bool {
         self.of(verb).any(|grant| {
             grant.zones.matches(zone)
@@ -274,15 +274,14 @@ impl Principal {
         })
     }
 
-    /// Whether grants let this be done to a name of a zone and to all names below it, whatever
-    /// their types.
+    /// Whether grants allow this verb on a name of a zone and on all names below it, for all types.
     pub fn may_subtree(&self, verb: Verb, zone: Name<'_>, name: Name<'_>) -> bool {
         let of_zone = |grant: &&Grant| grant.zones.matches(zone) && grant.types.is_empty();
         self.of(verb).filter(of_zone).any(|grant| grant.names.matches(name))
             && self.of(verb).filter(of_zone).any(|grant| grant.names.matches_below(name))
     }
 
-    /// Whether the server itself may be looked at and told something.
+    /// Whether a grant allows to operate the server.
     pub fn may_operate(&self) -> bool {
         self.of(Verb::Operate).next().is_some()
     }

@@ -1,4 +1,4 @@
-//! What is wrong with a request, as `application/problem+json` (RFC 9457).
+//! Errors as `application/problem+json` (RFC 9457).
 use crate::limits::{BODY_TIME_MAX, RETRY_AFTER_SECONDS};
 use axum::response::{IntoResponse, Response};
 use hyper::StatusCode;
@@ -11,47 +11,45 @@ use utoipa::ToSchema;
 /// The media type of a problem.
 pub const MEDIA: &str = "application/problem+json";
 
-/// Why a request was not done. Nothing changed, but where `written` tells what did.
+/// Why a request was not done. Nothing has changed, except for `written` sets.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(transparent)]
 pub struct Problem(Box<Details>);
 
-/// What is told of a problem.
+/// The content of a problem.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 struct Details {
-    /// What kind of problem: `urn:dunlin:problem:` and a word that stays.
+    /// The kind of problem: `urn:dunlin:problem:` and a word that never changes.
     #[serde(rename = "type")]
     kind: String,
-    /// The HTTP status, in words.
+    /// The HTTP status as text.
     title: &'static str,
     /// The HTTP status.
     status: u16,
-    /// What is wrong here, and what to do.
+    /// What is wrong, and what to do.
     detail: String,
-    /// The field that is wrong, such as `changes[3].data[0]`.
+    /// The invalid field, such as `changes[3].data[0]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     field: Option<String>,
-    /// The rule that is broken: a name that stays.
+    /// The broken rule: a word that never changes.
     #[serde(skip_serializing_if = "Option::is_none")]
     rule: Option<&'static str>,
-    /// Who says so: an RFC and its section, or Dunlin.
+    /// The source of the rule: an RFC and its section, or Dunlin.
     #[serde(skip_serializing_if = "Option::is_none")]
     source: Option<&'static str>,
-    /// The revision that the set or the zone has; 0: it is not there. Of a journal that was cut:
-    /// how far back it reaches.
+    /// The revision of the set or the zone; 0: it does not exist. For a journal that was cut: the
+    /// revision after which it is complete.
     #[serde(skip_serializing_if = "Option::is_none")]
     revision: Option<u64>,
-    /// The line of the import that is wrong, from 1.
+    /// The line of the error in an import, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     line: Option<u64>,
-    /// Record sets that the import wrote: those before that line, or behind it in batches that
-    /// were on their way.
+    /// Record sets that the import wrote: those before that line, and those in batches in progress.
     #[serde(skip_serializing_if = "Option::is_none")]
     written: Option<u64>,
 }
 
 impl Problem {
-    /// A problem of this status and kind.
     pub fn new(status: StatusCode, kind: &str, detail: impl Into<String>) -> Self {
         Self(Box::new(Details {
             kind: format!("urn:dunlin:problem:{kind}"),
@@ -72,7 +70,7 @@ impl Problem {
         self
     }
 
-    /// A value that is none for its field.
+    /// An invalid value of a field.
     pub fn invalid(field: impl Into<String>, rule: BrokenRule, detail: impl Into<String>) -> Self {
         let BrokenRule { id, source } = rule;
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, id, detail).of_field(field).with(|told| {
@@ -80,17 +78,17 @@ impl Problem {
         })
     }
 
-    /// A request that cannot be read.
+    /// A request that cannot be parsed.
     pub fn unreadable(field: impl Into<String>, detail: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "unreadable", detail).of_field(field)
     }
 
-    /// A request without a good credential.
+    /// A request without a valid credential.
     pub fn unauthenticated(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::UNAUTHORIZED, "unauthenticated", detail)
     }
 
-    /// Something that the principal may not.
+    /// The principal lacks the grant.
     pub fn forbidden(principal: &str, what: &str) -> Self {
         let detail = format!(
             "no grant of {principal} lets it {what}: `dunlin token list` shows them, and a new \
@@ -99,45 +97,45 @@ impl Problem {
         Self::new(StatusCode::FORBIDDEN, "forbidden", detail)
     }
 
-    /// A body of another media type than these.
+    /// A body of another media type.
     pub fn media(known: &[&str]) -> Self {
         let known: Vec<_> = known.iter().map(|media| format!("`Content-Type: {media}`")).collect();
         let detail = format!("send {}", known.join(" or "));
         Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "media-type", detail)
     }
 
-    /// A body that did not come in time: `what` took as long as it may.
+    /// A body that did not arrive within `what`.
     pub fn slow(what: &str) -> Self {
         let detail = format!("{what} {} s", BODY_TIME_MAX.as_secs());
         Self::new(StatusCode::REQUEST_TIMEOUT, "slow", detail)
     }
 
-    /// Something that is not there.
+    /// A resource that does not exist.
     pub fn missing(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, "missing", detail)
     }
 
-    /// Too much at a time: it may work later.
+    /// Too many at a time: try again later.
     pub fn later(kind: &str, detail: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, kind, detail)
     }
 
-    /// The same, about this field.
+    /// Adds the field.
     pub fn of_field(self, field: impl Into<String>) -> Self {
         self.with(|told| told.field = Some(field.into()))
     }
 
-    /// The same, at this line of an import; 0: of no single line.
+    /// Adds the line of an import; 0: no single line.
     pub fn at_line(self, line: u64) -> Self {
         self.with(|told| told.line = (line > 0).then_some(line))
     }
 
-    /// The same, of an import that wrote so many sets all the same.
+    /// Adds the number of sets that an import wrote.
     pub fn written(self, written: u64) -> Self {
         self.with(|told| told.written = Some(written))
     }
 
-    /// Why the record service wrote nothing; `field` names an edit's place in the request.
+    /// An error of the record service; `field` is the position of an edit in the request.
     pub fn refused(refused: Refused, mut field: impl FnMut(usize, &str) -> String) -> Self {
         let detail = refused.to_string();
         let new = |status, kind| Self::new(status, kind, detail.clone());
@@ -184,14 +182,13 @@ impl Problem {
         }
     }
 
-    /// Its status.
     pub fn status(&self) -> StatusCode {
         StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 }
 
-/// Where a field of a request about one set is: it has the same name. What a set cannot be beside
-/// others of its name is the name's fault.
+/// The field of a rule in a request about one set. A conflict with other sets of the name is an
+/// error of `name`.
 pub fn plainly(_edit: usize, field: &str) -> String {
     if field == "edits" { "name".to_owned() } else { field.to_owned() }
 }

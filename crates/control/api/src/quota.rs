@@ -1,27 +1,27 @@
-//! How much of something each principal has at a time. One that takes much and finishes nothing
-//! would take the places of all other clients behind the same address.
+//! A maximum for each principal. Without it, one principal with unfinished requests would use up
+//! the connections of all clients at its address.
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A maximum for each principal, and what each has.
+/// A maximum for each principal, and the current numbers.
 pub struct Quota {
     most: usize,
     counts: Mutex<HashMap<String, usize>>,
 }
 
-/// One that a principal has, until it is dropped.
+/// One unit of a principal, released when dropped.
 pub struct Permit {
     quota: Arc<Quota>,
     principal: String,
 }
 
 impl Quota {
-    /// So many for each principal.
+    /// At most so many for each principal.
     pub fn new(most: usize) -> Arc<Self> {
         Arc::new(Self { most, counts: Mutex::default() })
     }
 
-    /// One more for a principal. Nothing: it has the most.
+    /// Takes one unit for a principal. `None`: it has the maximum.
     pub fn take(self: &Arc<Self>, principal: &str) -> Option<Permit> {
         let mut counts = self.counts();
         let count = counts.entry(principal.to_owned()).or_default();

@@ -1,32 +1,32 @@
-//! How many requests each principal makes a second: who makes more is told to come later.
+//! Limits the requests a second of each principal.
 use crate::limits::CREDENTIALS_MAX;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What may come at once after a pause: as much as in this time.
+/// A principal may save up requests for this time.
 const BURST: Duration = Duration::from_secs(1);
 
-/// A bucket for each principal that asked within the last second. It is kept as the moment until
-/// which all that was asked would take, were it spread evenly (ITU-T I.371, the virtual
+/// A bucket for each principal that sent a request within the last second. It holds the time at
+/// which all its requests would be done if they were spread evenly (ITU-T I.371, the virtual
 /// scheduling algorithm).
 pub struct RateLimiter {
-    /// From one request to the next.
+    /// The interval between requests.
     interval: Duration,
     until: Mutex<HashMap<String, Instant>>,
 }
 
 impl RateLimiter {
-    /// So many requests a second for each, at least one.
+    /// At most so many requests a second for each principal, at least one.
     pub fn new(per_second: u32) -> Self {
         let interval = Duration::from_secs(1) / per_second.max(1);
         Self { interval, until: Mutex::default() }
     }
 
-    /// Whether a principal may make a request now. One that may not is not counted.
+    /// Whether a principal may send a request now. A refused one is not counted.
     pub fn take(&self, principal: &str, now: Instant) -> bool {
         let mut until = self.until.lock().unwrap_or_else(PoisonError::into_inner);
-        // No more are known than have a credential; those of before are forgotten.
+        // Not more principals than credentials; old ones are removed.
         if until.len() > CREDENTIALS_MAX {
             until.retain(|_, until| *until > now);
         }
@@ -56,7 +56,7 @@ mod tests {
         let (rate_limiter, now) = (RateLimiter::new(100), Instant::now());
         assert_eq!(count(&rate_limiter, "a", now), 100, "a second's worth at once");
         assert_eq!(count(&rate_limiter, "a", now), 0);
-        assert_eq!(count(&rate_limiter, "b", now), 100, "nobody else is held up");
+        assert_eq!(count(&rate_limiter, "b", now), 100, "other principals are not delayed");
         assert_eq!(count(&rate_limiter, "a", now + BURST / 2), 50);
         assert_eq!(
             count(&rate_limiter, "a", now + BURST * 10),

@@ -25,7 +25,7 @@ pub struct WaitQuery {
     /// `live`: respond once every worker serves the write. Default: once it is on the disk.
     #[param(inline)]
     pub wait: Option<Wait>,
-    /// Why the write is made, for the journal and the audit log.
+    /// The reason of the write, for the journal and the audit log.
     #[param(max_length = 255)]
     pub reason: Option<String>,
 }
@@ -64,10 +64,10 @@ pub enum Wait {
 /// A write that is on the disk.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Receipt {
-    /// The number of the write. It is the entity tag of each set that it wrote, and of the zone.
-    /// Where nothing changed: the entity tag of what is there.
+    /// The revision of the write. It is the entity tag of each set that it wrote, and of the zone.
+    /// If nothing changed: the existing entity tag.
     pub revision: u64,
-    /// When the zone was last written.
+    /// The revision of the zone.
     #[serde(skip)]
     pub zone: Revision,
     /// Whether every worker serves it. False if the request did not wait for that, or if DNS does
@@ -83,7 +83,7 @@ pub struct Receipt {
 }
 
 impl Receipt {
-    /// The receipt of a write of which nothing is hidden.
+    /// The receipt of a write that is not hidden.
     pub fn new(revision: Revision, zone: Revision, live: bool) -> Self {
         Self { revision: revision.0, zone, live, shadowed_by: None, shadowed: Vec::new() }
     }

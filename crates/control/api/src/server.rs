@@ -1,4 +1,4 @@
-//! Connections: accepted, bounded, secured, and ended.
+//! Connections: accept, limit, TLS, stop.
 use crate::caller::Peer;
 use crate::limits::{
     ACCEPT_PAUSE, CERTIFICATES_LOOK, CONNECTIONS_MAX, CONNECTIONS_PER_CLIENT_MAX,
@@ -29,11 +29,11 @@ use tokio_rustls::TlsAcceptor;
 use tower_service::Service;
 use zone_manager::connection_limiter::{ConnectionLimiter, ConnectionLimits, ConnectionPermit};
 
-/// Answers on `listener`, over TLS where there are certificates, until `stop` is there, and then
-/// what is under way. To be run on a tokio runtime with time and network.
+/// Serves `listener`, over TLS if there are certificates, until `stop`, and then finishes requests
+/// in progress. Needs a tokio runtime with time and network.
 ///
 /// # Errors
-/// When the listener is of no use.
+/// The listener cannot be used.
 pub async fn serve(
     listener: std::net::TcpListener,
     api: Api,
@@ -44,9 +44,9 @@ pub async fn serve(
     let listener = TcpListener::from_std(listener)?;
     let counters = Arc::clone(&api.counters);
     let router = routes::router(api);
-    let places =
+    let limits =
         ConnectionLimits { all: CONNECTIONS_MAX, of_client: CONNECTIONS_PER_CLIENT_MAX, denied: 0 };
-    let seats = Arc::new(ConnectionLimiter::new(places));
+    let permits = Arc::new(ConnectionLimiter::new(limits));
     let (end, ending) = watch::channel(false);
     let mut open = JoinSet::new();
     let mut looks = interval(CERTIFICATES_LOOK);
@@ -55,7 +55,7 @@ pub async fn serve(
     loop {
         tokio::select! {
             () = &mut stop => break,
-            // What has ended is let go of.
+            // Removes finished connections.
             Some(_) = open.join_next() => {}
             _ = looks.tick() => if let Some(tls) = tls.clone() {
                 drop(spawn_blocking(move || tls.look()));
@@ -63,12 +63,12 @@ pub async fn serve(
             accepted = listener.accept() => match accepted {
                 Ok((stream, peer)) => {
                     let client = peer.ip().to_canonical();
-                    // Where all places have a request under way, the connection is closed.
-                    let Some(seat) = seats.take(client).map(Arc::new) else {
+                    // If all connections have a request in progress, the new one is closed.
+                    let Some(permit) = permits.take(client).map(Arc::new) else {
                         counters.full();
                         continue;
                     };
-                    let (taken, ending) = (Arc::clone(&seat), ending.clone());
+                    let (taken, ending) = (Arc::clone(&permit), ending.clone());
                     let served = serve_connection(
                         stream, taken, peer, router.clone(), tls.clone(), ending,
                     );
@@ -77,7 +77,7 @@ pub async fn serve(
                         let _open = counters.open();
                         tokio::select! {
                             () = served => {}
-                            () = seat.evicted() => counters.evicted(),
+                            () = permit.evicted() => counters.evicted(),
                         }
                     });
                 }
@@ -88,10 +88,10 @@ pub async fn serve(
             },
         }
     }
-    // Nobody listens where nobody is connected.
+    // No connection is left.
     let _ = end.send(true);
     let ended = async { while open.join_next().await.is_some() {} };
-    // Those that are not done by then are cut off as the set is dropped.
+    // Unfinished connections are closed when the set is dropped.
     let _ = timeout(LAST_CALL, ended).await;
     Ok(())
 }
@@ -99,17 +99,17 @@ pub async fn serve(
 /// A connection, from its handshake to its end.
 async fn serve_connection(
     stream: TcpStream,
-    seat: Arc<ConnectionPermit>,
+    permit: Arc<ConnectionPermit>,
     peer: SocketAddr,
     router: Router,
     tls: Option<Arc<Tls>>,
     ending: watch::Receiver<bool>,
 ) {
-    // Replies are small, and somebody waits for each.
+    // Responses are small, and a client waits for each.
     let _ = stream.set_nodelay(true);
     let client = peer.ip().to_canonical();
     let Some(tls) = tls else {
-        let peer = Peer { client, subjects: Arc::default(), seat };
+        let peer = Peer { client, subjects: Arc::default(), permit };
         return serve_requests(stream, peer, router, ending).await;
     };
     if is_plain_http(&stream).await {
@@ -120,7 +120,7 @@ async fn serve_connection(
         Ok(Ok(stream)) => {
             let certificates = stream.get_ref().1.peer_certificates();
             let subjects = certificates.and_then(<[_]>::first).map(subjects).unwrap_or_default();
-            let peer = Peer { client, subjects: subjects.into(), seat };
+            let peer = Peer { client, subjects: subjects.into(), permit };
             serve_requests(stream, peer, router, ending).await;
         }
         Ok(Err(why)) => tracing::debug!(%client, "no TLS handshake with [api]: {why}"),
@@ -128,14 +128,14 @@ async fn serve_connection(
     }
 }
 
-/// Whether a client begins with an HTTP request where it should begin a TLS handshake.
+/// Whether a client sends an HTTP request instead of a TLS handshake.
 async fn is_plain_http(stream: &TcpStream) -> bool {
     let mut first = [0];
     let peeked = timeout(HANDSHAKE_TIME_MAX, stream.peek(&mut first)).await;
     matches!(peeked, Ok(Ok(1))) && first[0].is_ascii_uppercase()
 }
 
-/// Tells a client without TLS to use `https://`.
+/// Responds to a client without TLS that it must use `https://`.
 async fn refuse_plain_http(mut stream: TcpStream) {
     let detail = "this port speaks TLS: use https:// instead of http://";
     let problem = Problem::new(StatusCode::BAD_REQUEST, "tls", detail);
@@ -152,11 +152,11 @@ async fn refuse_plain_http(mut stream: TcpStream) {
         let mut request = stream.take(HEADER_LEN_MAX as u64);
         copy(&mut request, &mut sink()).await
     };
-    // A client that does not take the response has gone, or sends for too long.
+    // The client is gone, or too slow.
     let _ = timeout(HANDSHAKE_TIME_MAX, exchange).await;
 }
 
-/// Requests and their responses, one after the other.
+/// Serves the requests of a connection, one after the other.
 async fn serve_requests<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
     peer: Peer,
@@ -176,7 +176,7 @@ async fn serve_requests<S: AsyncRead + AsyncWrite + Unpin>(
             .serve_connection(TokioIo::new(StallTimeout::new(stream)), service)
     );
     tokio::select! {
-        // A client that breaks the protocol or is too slow is cut off; that is its own affair.
+        // The client broke the protocol or was too slow.
         _ = &mut connection => return,
         _ = ending.wait_for(|ends| *ends) => connection.as_mut().graceful_shutdown(),
     }

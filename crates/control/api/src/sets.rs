@@ -1,4 +1,4 @@
-//! `/v1/zones/{zone}/rrsets`: record sets, read and written.
+//! `/v1/zones/{zone}/rrsets`: reads and writes record sets.
 use crate::body::{Json, PathParams, QueryParams, check_count, page_limit};
 use crate::caller::Caller;
 use crate::condition::{expected, is_known, tag};
@@ -36,18 +36,18 @@ pub struct RecordSet {
     /// The type.
     #[serde(rename = "type")]
     rtype: String,
-    /// Seconds that an answer may be kept.
+    /// The TTL in seconds.
     ttl: u32,
     /// The data of each record, in presentation form.
     data: Vec<String>,
-    /// For whom it is.
+    /// The view: `default`.
     view: String,
     /// Which of the records an answer has.
     policy: String,
-    /// When it was last written: its entity tag is this number in quotes. Nothing, where the zone
-    /// is not the store's.
+    /// The revision of its last write: its entity tag is this number in quotes. Absent if the zone
+    /// is not in the store.
     revision: Option<u64>,
-    /// What hides it, where DNS does not serve it.
+    /// What hides it from DNS.
     #[serde(skip_serializing_if = "Option::is_none")]
     shadowed_by: Option<ShadowBody>,
 }
@@ -55,14 +55,14 @@ pub struct RecordSet {
 /// A page of record sets.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct SetsPage {
-    /// In canonical order of their names, then by type.
+    /// In canonical order of the names, then by type.
     rrsets: Vec<RecordSet>,
-    /// What `after` is for the next page; nothing: there are no more. A page may have fewer sets
-    /// than were asked for, and still not be the last.
+    /// The value of `after` for the next page; absent on the last page. A page may have fewer sets
+    /// than `limit` and not be the last one.
     next: Option<String>,
 }
 
-/// Which record sets.
+/// Query parameters of record sets.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
@@ -73,14 +73,14 @@ pub struct SetsQuery {
     /// Only this type.
     #[serde(rename = "type")]
     rtype: Option<String>,
-    /// Only what is behind this: `next` of the page before.
+    /// Only sets after this cursor: `next` of the page before.
     after: Option<String>,
-    /// How many at most.
+    /// Maximum number of sets.
     #[param(minimum = 1, maximum = 1000, default = 100)]
     limit: Option<usize>,
 }
 
-/// Changes of one zone, all of which are done, or none.
+/// Changes of one zone; all are applied, or none.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({ "changes": [
@@ -102,34 +102,34 @@ pub struct Change {
     /// Its type.
     #[serde(rename = "type")]
     rtype: String,
-    /// For whom it is: `default`.
+    /// The view: `default`.
     view: Option<String>,
-    /// What must be so: `absent`, `present`, or the revision of when it was last written.
+    /// The condition: `absent`, `present`, or the revision of its last write.
     #[serde(rename = "if")]
     expect: Option<ExpectBody>,
-    /// What it holds from now on; null: it goes.
+    /// The new content; null: deleted.
     #[schema(required)]
     #[serde(deserialize_with = "Option::deserialize")]
     put: Option<ValueBody>,
 }
 
-/// What must be true of a set for it to be changed.
+/// The condition of a change.
 #[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
 #[serde(untagged)]
 enum ExpectBody {
-    /// In a word.
+    /// In one word.
     Word(ExpectWord),
-    /// It was last written then.
+    /// The revision of the set's last write.
     At(u64),
 }
 
-/// Whether a set is there.
+/// Whether a set must exist.
 #[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 enum ExpectWord {
-    /// It is not.
+    /// It must not exist.
     Absent,
-    /// It is.
+    /// It must exist.
     Present,
 }
 
@@ -146,7 +146,7 @@ fn tell(set: &StoredSet, shadow: Option<Shadow>) -> RecordSet {
     RecordSet { name, rtype, ttl, data, view, policy, revision, shadowed_by }
 }
 
-/// Reads the beginning of a name that is relative to a zone.
+/// Parses the begin of a name, relative to a zone.
 fn read_prefix(text: &str, zone: Name<'_>) -> Result<NameBuf, Problem> {
     if text == "@" {
         return Ok(zone.into());
@@ -200,7 +200,8 @@ pub async fn list_sets(
     })
 }
 
-/// Changes many record sets of a zone: all, or none. Those that are so already stay as they are.
+/// Changes many record sets of a zone, as a whole. Sets that already have the content stay
+/// unchanged.
 #[utoipa::path(
     patch, path = "/v1/zones/{zone}/rrsets", tag = "rrsets",
     params(
@@ -312,8 +313,8 @@ pub async fn get_set(
     })
 }
 
-/// Writes one record set, whatever it held. One that holds just that stays as it is, with its
-/// entity tag.
+/// Replaces one record set. A set that already has the content stays unchanged, with its entity
+/// tag.
 #[utoipa::path(
     put, path = "/v1/zones/{zone}/rrsets/{name}/{type}", tag = "rrsets",
     params(
@@ -368,7 +369,7 @@ pub async fn delete_set(
 ) -> Result<axum::Json<Receipt>, Problem> {
     let key = key(&path)?;
     caller.check(Verb::Write, &key)?;
-    // To delete what is not there is no success: a client would not learn of its typing error.
+    // Deleting an absent set is an error, so that a client notices a typing error.
     let wished = expected(&headers)?;
     let expect = if wished == Precondition::Anything { Precondition::Present } else { wished };
     let absent = Problem::missing(format!("{} has no record set {}", key.name, key.rtype));

@@ -1,20 +1,20 @@
-//! Record sets that are stored, and hidden from DNS by something else.
+//! Record sets that are stored and hidden from DNS.
 use records::shadow::{Shadow, ShadowKind};
 use records::{Edit, SetKey};
 use serde::Serialize;
 use utoipa::ToSchema;
 use wire::NameBuf;
 
-/// What hides a record set: it is stored, and DNS does not serve it.
+/// What hides a stored record set from DNS.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct ShadowBody {
-    /// What it is.
+    /// The kind of cause.
     kind: ShadowWord,
     /// The origin of the zone, or the owner of the NS or DNAME records.
     name: String,
 }
 
-/// What hides a record set.
+/// The kind of cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 enum ShadowWord {
@@ -34,7 +34,7 @@ pub struct ShadowedSet {
     /// Its type.
     #[serde(rename = "type")]
     pub rtype: String,
-    /// What hides it.
+    /// The cause.
     pub shadowed_by: ShadowBody,
 }
 
@@ -49,7 +49,7 @@ impl From<Shadow> for ShadowBody {
     }
 }
 
-/// The sets that edits of a zone put.
+/// The sets that edits of a zone write.
 pub fn put_keys(zone: &NameBuf, edits: &[Edit]) -> Vec<SetKey> {
     let put = edits.iter().filter(|edit| edit.put.is_some());
     put.map(|Edit { name, rtype, view, .. }| {

@@ -1,4 +1,4 @@
-//! `/v1/snapshot`: all zones of the store as one stream, and back.
+//! `/v1/snapshot`: all zones of the store as one stream.
 use crate::body::{QueryParams, media, piece};
 use crate::caller::Caller;
 use crate::condition::{expected, tag};
@@ -35,16 +35,15 @@ const BYTES: &str = "application/octet-stream";
 #[expect(dead_code, reason = "it is there for the description")]
 pub struct Snapshot(Vec<u8>);
 
-/// One at a time: each keeps what it reads from being tidied up, or the writer from others.
+/// One at a time: a snapshot keeps pages from being reused, a restore occupies the writer.
 fn turn(state: &ApiState) -> Result<OwnedSemaphorePermit, Problem> {
-    Arc::clone(&state.snapshots)
-        .try_acquire_owned()
-        .map_err(|_| Problem::later("busy", "another snapshot is taken or restored: come later"))
+    Arc::clone(&state.snapshots).try_acquire_owned().map_err(|_| {
+        Problem::later("busy", "another snapshot or restore is in progress: try again later")
+    })
 }
 
-/// All zones of the store as they are at one moment, streamed while they are served and written.
-/// It needs `read` for all zones, names and types. The entity tag is the newest revision of the
-/// store at that moment.
+/// All zones of the store at one moment, streamed while they are served and written. Needs `read`
+/// for all zones, names and types. The entity tag is the newest revision of the store.
 #[utoipa::path(
     get, path = "/v1/snapshot", tag = "zones",
     responses(
@@ -71,9 +70,8 @@ pub async fn take_snapshot(
     Ok(response)
 }
 
-/// Takes what a snapshot holds for all that is in the store: all of it, or nothing. It gets a
-/// revision of its own, so that serials and entity tags never go back. It needs `write` and
-/// `zones` for all zones, names and types.
+/// Replaces the content of the store by a snapshot, as a whole. The restore gets a new revision, so
+/// serials and entity tags never go back. Needs `write` and `zones` for all zones, names and types.
 #[utoipa::path(
     put, path = "/v1/snapshot", tag = "zones",
     params(
@@ -101,9 +99,9 @@ pub async fn restore_snapshot(
     }
     let turn = turn(&state)?;
     let records = state.records()?.clone();
-    // Whoever sends slowly, or something else, holds up nobody who writes.
+    // The snapshot is read to the disk first, so a slow client delays no writer.
     let spooled = spool(&state.api.spool, request.into_body()).await?;
-    // It goes on, and has its turn, though nobody waits for it any more.
+    // The restore continues if the client hangs up.
     let restoring = tokio::spawn(async move {
         let _turn = turn;
         restore(&records, spooled, context).await
@@ -127,7 +125,7 @@ pub async fn restore_snapshot(
     Ok(([(ETAG, tag(revision))], axum::Json(receipt)).into_response())
 }
 
-/// Takes a snapshot that is whole for all there is.
+/// Restores a verified snapshot.
 async fn restore(
     records: &records::RecordService,
     spooled: File,
@@ -139,12 +137,12 @@ async fn restore(
     Ok(restored.map_err(|why| Problem::refused(why, plainly))?.revision)
 }
 
-/// A name that nobody can expect: without `[server] data_dir` it is in a folder of everyone's.
+/// An unpredictable name: without `[server] data_dir` the folder may be world-writable.
 fn spool_name() -> String {
     format!(".restore-{:016x}.spool", RandomState::new().build_hasher().finish())
 }
 
-/// Puts a body into a file that nobody else sees, and that is gone with it.
+/// Writes a body into an anonymous file.
 async fn spool(folder: &Path, mut body: Body) -> Result<File, Problem> {
     let folder = folder.to_owned();
     let opened = blocking(move || {
@@ -185,13 +183,13 @@ fn unwritten(why: &io::Error) -> Problem {
     }
 }
 
-/// Reads it once before anything is touched: what is damaged is refused for what it is.
+/// Verifies the snapshot before anything is changed.
 fn check(mut file: File) -> Result<File, Problem> {
     let failed = |why: io::Error| unwritten(&why);
     file.rewind().map_err(failed)?;
     let mut reader = BufReader::with_capacity(SNAPSHOT_PIECE_LEN, &file);
     snapshot::read(&mut reader, &mut |_| Ok(())).map_err(|why| {
-        // Who sent it may not wait any more.
+        // The client may be gone.
         tracing::warn!("a snapshot was refused: {why}");
         Problem::invalid("body", BrokenRule::DATA, why.to_string())
     })?;

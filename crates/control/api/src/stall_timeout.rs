@@ -1,5 +1,5 @@
-//! A connection that is closed when its client is too slow: it neither sends nor reads for too
-//! long, or takes a response more slowly than the least rate.
+//! Closes a connection whose client neither sends nor reads for too long, or reads a response below
+//! the minimum rate.
 use crate::limits::{READ_RATE_MIN, READ_RATE_TIME, STALL_TIME_MAX};
 use std::future::Future;
 use std::io;
@@ -9,26 +9,25 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// The connection, and how long it may yet stall.
+/// The connection, and when it times out.
 pub struct StallTimeout<S> {
     stream: S,
     until: Pin<Box<Sleep>>,
     reading: ReadRate,
 }
 
-/// How fast the client reads, measured only while it has to: a client that waits for the server is
-/// not slow.
+/// Measures how fast the client reads, only while data is waiting for it.
 #[derive(Default)]
 struct ReadRate {
-    /// Since when the kernel takes nothing more for it.
+    /// Since when the kernel's buffer is full.
     blocked_since: Option<Instant>,
-    /// How long that was so within the measured time, and the bytes taken in it.
+    /// How long it was full within the measured time, and the bytes that were read.
     blocked: Duration,
     bytes: u64,
 }
 
 impl ReadRate {
-    /// Notes what came of a write. False: the client is too slow.
+    /// Records the result of a write. False: the client is too slow.
     fn note(&mut self, written: Option<usize>, now: Instant) -> bool {
         if let Some(since) = self.blocked_since.take() {
             self.blocked += now - since;
@@ -47,12 +46,12 @@ impl ReadRate {
 }
 
 impl<S> StallTimeout<S> {
-    /// This connection, from now on.
+    /// Watches this connection from now on.
     pub fn new(stream: S) -> Self {
         Self { stream, until: Box::pin(sleep(STALL_TIME_MAX)), reading: ReadRate::default() }
     }
 
-    /// What came of trying to get on.
+    /// Checks the result of a read or write.
     fn judge<T>(
         &mut self,
         context: &mut Context<'_>,
@@ -133,7 +132,7 @@ mod tests {
         });
     }
 
-    /// What comes of a response that the client takes in pieces of so many bytes a second.
+    /// The outcome for a client that reads so many bytes a second in chunks.
     async fn respond(bytes_per_second: usize) -> io::Result<()> {
         let (near, mut far) = duplex(bytes_per_second);
         let mut near = StallTimeout::new(near);

@@ -1,5 +1,5 @@
-//! Responses that are written piece by piece from one moment of the store. Each has a thread, and
-//! keeps the store from using again what is written over meanwhile, so both have an end.
+//! Responses that are streamed from one snapshot of the store. Each has a thread, and keeps pages
+//! of the store from being reused, so each has a maximum time.
 use crate::limits::{SNAPSHOT_PIECE_LEN, SNAPSHOT_PIECES_MAX, STREAM_TIME_MAX};
 use crate::problem::{Problem, plainly};
 use axum::body::Body;
@@ -15,27 +15,27 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::sleep;
 
-/// What the thread that writes says.
+/// Messages of the writing thread.
 enum Part {
-    /// The next piece.
+    /// The next chunk.
     Piece(Bytes),
-    /// That was all.
+    /// The end of the stream.
     End,
-    /// There is no more because of this.
+    /// The stream is aborted because of this.
     Failed(Refused),
 }
 
-/// What is written becomes pieces, of which few wait for the client.
+/// Writes chunks, of which only few wait for the client.
 pub struct ChunkWriter {
     piece: Vec<u8>,
-    /// The revision that is written, once it is known.
+    /// The revision of the content, once known.
     pub revision: Revision,
     to: mpsc::Sender<(Revision, Part)>,
 }
 
 impl ChunkWriter {
     fn tell(&mut self, part: Part) -> io::Result<()> {
-        // The client may have hung up, or taken too long.
+        // The client hung up, or timed out.
         let told = self.to.blocking_send((self.revision, part));
         told.map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
@@ -60,16 +60,16 @@ impl Write for ChunkWriter {
     }
 }
 
-/// What a response has while it is under way, such as a place among those that may be.
+/// A value that a response holds until it ends, such as a permit.
 type Turn = Arc<dyn Any + Send + Sync>;
 
-/// Where the pieces come from, and the turn of the response.
+/// The receiver of chunks, and the permit of the response.
 struct Waiting {
     from: mpsc::Receiver<(Revision, Part)>,
     _turn: Turn,
 }
 
-/// The pieces that wait, until the response is over, the client is gone or took too long.
+/// The waiting chunks, until the response ends or the client is gone or times out.
 struct Source {
     waiting: Arc<Mutex<Option<Waiting>>>,
     timer: JoinHandle<()>,
@@ -81,13 +81,13 @@ impl Source {
         let theirs = Arc::clone(&waiting);
         let timer = tokio::spawn(async move {
             sleep(STREAM_TIME_MAX).await;
-            // The thread cannot send any more, and ends.
+            // The thread can no longer send, and ends.
             drop(take(&theirs));
         });
         Self { waiting, timer }
     }
 
-    /// The next piece. Nothing: it takes too long, or the thread has ended by itself.
+    /// The next chunk. `None`: it takes too long, or the thread ended.
     async fn next(&self) -> Option<(Revision, Part)> {
         poll_fn(|context| {
             let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
@@ -111,22 +111,22 @@ fn take(waiting: &Mutex<Option<Waiting>>) -> Option<Waiting> {
     waiting.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
-/// A response on its way.
+/// A response in progress.
 pub struct StreamedResponse {
-    /// The revision that is written, as far as the writer said it.
+    /// The revision of the content, if the writer has set it.
     pub revision: Revision,
-    /// The first piece.
+    /// The first chunk.
     pub first: Bytes,
     is_over: bool,
     source: Source,
 }
 
 impl StreamedResponse {
-    /// Has a thread write a response, and waits for the first piece of it. `turn` is dropped once
-    /// the thread is done and the response is taken, or cannot be any more.
+    /// Starts a thread that writes a response, and waits for the first chunk. `turn` is dropped
+    /// when the thread is done and the response is read or aborted.
     ///
     /// # Errors
-    /// What keeps the writer from beginning.
+    /// Why the thread could not begin.
     pub async fn start(
         turn: impl Send + Sync + 'static,
         write: impl FnOnce(&mut ChunkWriter) -> Result<(), Refused> + Send + 'static,
@@ -137,9 +137,9 @@ impl StreamedResponse {
         spawn_blocking(move || {
             let mut pieces = ChunkWriter { piece: Vec::new(), revision: Revision::NONE, to };
             let written = write(&mut pieces);
-            // A client that has seen the end may begin the next one.
+            // Dropped before the end is sent: the client may start the next one at once.
             drop(turn);
-            // Without its end a stream counts as cut off, so a client that is gone is no matter.
+            // Without its end a stream counts as aborted; a client that is gone does not matter.
             let _ = match written {
                 Ok(()) => pieces.flush().and_then(|()| pieces.tell(Part::End)),
                 Err(why) => pieces.tell(Part::Failed(why)),
@@ -154,7 +154,7 @@ impl StreamedResponse {
         Ok(Self { revision, first, is_over, source })
     }
 
-    /// The body of the response. What goes wrong from here on cuts it off.
+    /// The body of the response. A later error aborts it.
     pub fn body(self) -> Body {
         let Self { first, is_over, source, .. } = self;
         let state = (Some(first), is_over, source);
@@ -209,7 +209,7 @@ mod tests {
         bytes(true).await.expect("begun").body().collect().await.expect_err("cut off");
     }
 
-    /// The pieces of a short response wait in memory, though its thread is done with it.
+    /// The chunks of a short response stay in memory after its thread has ended.
     #[tokio::test]
     async fn turn_lasts_until_the_response_is_taken_or_its_client_hangs_up() {
         let turns = Arc::new(Semaphore::new(1));
@@ -231,7 +231,7 @@ mod tests {
         }
     }
 
-    /// A client that does not read cannot keep a moment of the store for longer than this.
+    /// A client that does not read cannot keep a snapshot of the store for longer than this.
     #[tokio::test(start_paused = true)]
     async fn stream_that_is_not_taken_ends_in_time() {
         let turns = Arc::new(Semaphore::new(1));

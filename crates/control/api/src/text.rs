@@ -1,4 +1,4 @@
-//! Names, types and data of records as JSON has them: in presentation form (RFC 1035 §5.1).
+//! Names, types and record data in JSON, in presentation form (RFC 1035 §5.1).
 use crate::problem::Problem;
 use model::BrokenRule;
 use records::{Policy, SetValue, StoredSet, View};
@@ -19,48 +19,48 @@ pub struct SetBody {
     /// The type, such as `AAAA`, or `TYPE65280` by its number.
     #[serde(rename = "type")]
     pub rtype: String,
-    /// Seconds that an answer may be kept (RFC 2181 §8).
+    /// The TTL in seconds (RFC 2181 §8).
     #[schema(maximum = 2147483647)]
     pub ttl: u32,
     /// The data of each record, in presentation form. Names in it are absolute, with or without
     /// the final dot; that of TXT is one text, unless it begins with a quote.
     #[schema(min_items = 1, max_items = 5000)]
     pub data: Vec<String>,
-    /// For whom it is: `default`, for everybody. Others are not yet there.
+    /// The view: only `default` exists.
     #[serde(default = "default_view")]
     #[schema(default = "default")]
     pub view: String,
-    /// Which of the records an answer has: `all`. Others are not yet there.
+    /// Which of the records an answer has: only `all` exists.
     #[serde(default = "default_policy")]
     #[schema(default = "all")]
     pub policy: String,
 }
 
 impl SetBody {
-    /// What it holds.
+    /// The content.
     pub fn value(self) -> ValueBody {
         let Self { ttl, data, view, policy, .. } = self;
         ValueBody { ttl, data, view, policy }
     }
 }
 
-/// What a record set holds.
+/// The content of a record set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({ "ttl": 300, "data": ["192.0.2.1"] }))]
 pub struct ValueBody {
-    /// Seconds that an answer may be kept (RFC 2181 §8).
+    /// The TTL in seconds (RFC 2181 §8).
     #[schema(maximum = 2147483647)]
     pub ttl: u32,
     /// The data of each record, in presentation form. Names in it are absolute, with or without
     /// the final dot; that of TXT is one text, unless it begins with a quote.
     #[schema(min_items = 1, max_items = 5000)]
     pub data: Vec<String>,
-    /// For whom it is: `default`, for everybody. Others are not yet there.
+    /// The view: only `default` exists.
     #[serde(default = "default_view")]
     #[schema(default = "default")]
     pub view: String,
-    /// Which of the records an answer has: `all`. Others are not yet there.
+    /// Which of the records an answer has: only `all` exists.
     #[serde(default = "default_policy")]
     #[schema(default = "all")]
     pub policy: String,
@@ -74,13 +74,13 @@ fn default_policy() -> String {
     Policy::default().word().to_owned()
 }
 
-/// Reads an absolute name, with or without the final dot.
+/// Parses an absolute name, with or without the final dot.
 pub fn read_name(text: &str, field: &str) -> Result<NameBuf, Problem> {
     zonefile::read_name(text)
         .map_err(|fault| Problem::invalid(field, BrokenRule::NAME, fault.to_string()))
 }
 
-/// Reads the owner's name of a set of a zone, which lies in it.
+/// Parses the owner's name of a set; it must be in the zone.
 pub fn read_owner(text: &str, zone: Name<'_>, field: &str) -> Result<NameBuf, Problem> {
     let name = read_name(text, field)?;
     if name.as_name().is_within(zone) {
@@ -94,11 +94,11 @@ pub fn read_owner(text: &str, zone: Name<'_>, field: &str) -> Result<NameBuf, Pr
     Err(Problem::invalid(field, BrokenRule::OUT_OF_ZONE, what))
 }
 
-/// Reads a type that records have.
+/// Parses a type of records.
 pub fn read_type(text: &str, field: &str) -> Result<Rtype, Problem> {
     match text.parse::<Rtype>() {
         Ok(rtype) if rtype.is_meta() => {
-            let what = "can be asked for, but no record is of it";
+            let what = "is a query type; no record has it";
             Err(Problem::invalid(field, BrokenRule::META_TYPE, what))
         }
         Ok(rtype) => Ok(rtype),
@@ -109,7 +109,7 @@ pub fn read_type(text: &str, field: &str) -> Result<Rtype, Problem> {
     }
 }
 
-/// Reads what a view is called.
+/// Parses the name of a view.
 pub fn read_view(text: &str, field: &str) -> Result<View, Problem> {
     View::from_word(text).ok_or_else(|| not_yet(field, "view", View::default().word()))
 }
@@ -119,7 +119,7 @@ fn not_yet(field: &str, what: &str, known: &str) -> Problem {
     Problem::invalid(field, BrokenRule::NOT_YET, what)
 }
 
-/// Reads what a set of a zone holds; `place` stands before the names of fields.
+/// Parses the content of a set; `place` is prepended to the names of fields.
 pub fn read_value(body: &ValueBody, rtype: Rtype, place: &str) -> Result<SetValue, Problem> {
     read_view(&body.view, &format!("{place}view"))?;
     let policy = Policy::from_word(&body.policy)
@@ -134,7 +134,7 @@ pub fn read_value(body: &ValueBody, rtype: Rtype, place: &str) -> Result<SetValu
     Ok(SetValue { ttl: body.ttl, policy, data })
 }
 
-/// What a set holds, in presentation form.
+/// The content of a set in presentation form.
 pub fn write_value(rtype: Rtype, value: &SetValue) -> ValueBody {
     ValueBody {
         ttl: value.ttl,

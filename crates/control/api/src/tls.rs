@@ -1,4 +1,4 @@
-//! TLS: certificates that are read again when their files change, and whom a client's says it is.
+//! TLS: certificates, which are read again when their files change, and the names of clients.
 use crate::limits::PEM_LEN_MAX;
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
@@ -14,15 +14,15 @@ use std::time::SystemTime;
 /// The files of a server's certificates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certificates {
-    /// The server's certificate and those between it and a root, PEM.
+    /// The server's certificate and its intermediates, PEM.
     pub cert: PathBuf,
     /// Its private key, PEM.
     pub key: PathBuf,
-    /// Who signs the certificates of clients, PEM; nothing: they have none.
+    /// The CAs of client certificates, PEM; `None`: clients have no certificates.
     pub client_ca: Option<PathBuf>,
 }
 
-/// What each connection is secured by: the newest good certificates.
+/// The newest valid certificates.
 pub struct Tls {
     files: Certificates,
     held: RwLock<LoadedConfig>,
@@ -33,21 +33,21 @@ struct LoadedConfig {
     config: Arc<ServerConfig>,
 }
 
-/// When each file was last written, and how long it is.
+/// The modification time and length of each file.
 type Stamps = Vec<Option<(SystemTime, u64)>>;
 
 impl Tls {
     /// Reads the files.
     ///
     /// # Errors
-    /// Which is no good, why, and what to do.
+    /// The invalid file, the reason, and what to do.
     pub fn open(files: Certificates) -> Result<Self, String> {
         let stamps = files.stamps();
         let config = files.read()?;
         Ok(Self { files, held: RwLock::new(LoadedConfig { stamps, config }) })
     }
 
-    /// Reads the files again if they changed; what is no good is told, and the old ones hold.
+    /// Reads changed files again. Invalid files are reported, and the old certificates stay in use.
     pub fn look(&self) {
         let stamps = self.files.stamps();
         if stamps == self.held.read().unwrap_or_else(PoisonError::into_inner).stamps {
@@ -66,7 +66,7 @@ impl Tls {
         }
     }
 
-    /// What a new connection is secured by.
+    /// The configuration for a new connection.
     pub fn config(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.held.read().unwrap_or_else(PoisonError::into_inner).config)
     }
@@ -109,7 +109,7 @@ impl Certificates {
         Ok(Arc::new(config))
     }
 
-    /// Clients may come without a certificate, and then need a token.
+    /// Clients without a certificate need a token.
     fn verifier(
         &self,
         provider: Arc<rustls::crypto::CryptoProvider>,
@@ -127,11 +127,11 @@ impl Certificates {
     }
 }
 
-/// Whether a certificate is marked as a CA's (RFC 5280 §4.2.1.9), which cannot be a server's too.
+/// Whether a certificate is marked as a CA's (RFC 5280 §4.2.1.9); a server cannot use it.
 fn is_ca(certificate: &CertificateDer<'_>) -> bool {
     let Ok(certificate) = webpki::EndEntityCert::try_from(certificate) else { return false };
     let (now, usage) = (UnixTime::now(), webpki::KeyUsage::server_auth());
-    // Without trust anchors no chain is valid; what a certificate may be is looked at before.
+    // Every chain is invalid without trust anchors; other properties are checked before that.
     let verified = certificate.verify_for_usage(&[], &[], &[], now, usage, None, None);
     matches!(verified, Err(webpki::Error::CaUsedAsEndEntity))
 }
@@ -154,8 +154,8 @@ fn read_file(path: &Path) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// The names that a verified certificate of a client gives it: DNS names and URIs among its
-/// alternative names. Its common name is none (RFC 9525 §2).
+/// The names of a verified client certificate: the DNS names and URIs among its alternative names.
+/// The common name is not used (RFC 9525 §2).
 pub fn subjects(certificate: &CertificateDer<'_>) -> Vec<String> {
     let Ok(read) = webpki::EndEntityCert::try_from(certificate) else { return Vec::new() };
     let names = read.valid_dns_names().chain(read.valid_uri_names());

@@ -1,4 +1,4 @@
-//! `/v1/zones`: which there are, and who says what they hold.
+//! `/v1/zones`: zones, and the source of each.
 use crate::body::{Json, PathParams, QueryParams, check_count, page_limit};
 use crate::caller::Caller;
 use crate::condition::{expected, is_known, tag};
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use wire::{Name, NameBuf, Rtype};
 
-/// Seconds that the name servers of a new zone may be kept.
+/// TTL of the NS records of a new zone, in seconds.
 const NS_TTL: u32 = 3_600;
 
 /// A zone.
@@ -27,32 +27,32 @@ const NS_TTL: u32 = 3_600;
 pub struct ZoneBody {
     /// Its name, with the final dot.
     name: String,
-    /// Who says what it holds: only a zone of the store is written here.
+    /// The source of its content: only zones of the store can be written here.
     owner: OwnerBody,
-    /// The file that says what it holds.
+    /// The file with its content.
     #[serde(skip_serializing_if = "Option::is_none")]
     file: Option<String>,
-    /// When it was last written: its entity tag is this number in quotes. Nothing, where it is not
-    /// the store's.
+    /// The revision of its last write: its entity tag is this number in quotes. Absent if it is not
+    /// in the store.
     revision: Option<u64>,
-    /// The serial of its SOA, as it is answered; nothing: it was never loaded.
+    /// The serial that DNS serves; absent: it was never loaded.
     serial: Option<u32>,
-    /// The serial that it has after the next write, if nothing else is written before; nothing,
-    /// where it is not the store's.
+    /// The serial after the next write, if no other write comes before; absent if it is not in the
+    /// store.
     next_serial: Option<u32>,
-    /// Its record sets; nothing, where it is not the store's.
+    /// The number of record sets; absent if it is not in the store.
     rrsets: Option<u64>,
 }
 
-/// Who says what a zone holds.
+/// The source of a zone's content.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 enum OwnerBody {
-    /// The store: it is written here.
+    /// The store: it can be written here.
     Store,
-    /// A file that the config names.
+    /// A file named in the config.
     File,
-    /// The server itself.
+    /// Built into the server.
     BuiltIn,
 }
 
@@ -60,33 +60,33 @@ enum OwnerBody {
 #[derive(Debug, Serialize, ToSchema)]
 pub struct ZonesPage {
     zones: Vec<ZoneBody>,
-    /// What `after` is for the next page; nothing: there are no more.
+    /// The value of `after` for the next page; absent on the last page.
     next: Option<String>,
 }
 
-/// Which zones.
+/// Query parameters of zones.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub struct ZonesQuery {
-    /// Only zones behind this one, in canonical order: `next` of the page before.
+    /// Only zones after this one, in canonical order: `next` of the page before.
     after: Option<String>,
-    /// How many at most.
+    /// Maximum number of zones.
     #[param(minimum = 1, maximum = 1000, default = 100)]
     limit: Option<usize>,
-    /// Also the zones that are built in, such as `localhost`.
+    /// Include built-in zones, such as `localhost`.
     builtin: Option<bool>,
 }
 
-/// A zone to be made.
+/// A new zone.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({ "nameservers": ["ns1.example.org."] }))]
 pub struct NewZone {
-    /// The names of its servers, absolute, with or without the final dot.
+    /// The names of its name servers, absolute, with or without the final dot.
     #[serde(default)]
     nameservers: Vec<String>,
-    /// What else it holds. Without an SOA it gets one, whose serial is kept for you.
+    /// Other record sets. Without an SOA the zone gets one, whose serial the server maintains.
     #[serde(default)]
     rrsets: Vec<SetBody>,
 }
@@ -163,8 +163,8 @@ pub async fn get_zone(
     })
 }
 
-/// Makes a zone. It needs name servers, by `nameservers` or among `rrsets`. A zone that is there
-/// and holds just that stays as it is; one that holds anything else is refused.
+/// Creates a zone. It needs name servers, in `nameservers` or in `rrsets`. A zone that exists with
+/// the same content stays unchanged; with other content it is refused.
 #[utoipa::path(
     put, path = "/v1/zones/{zone}", tag = "zones",
     params(
@@ -191,7 +191,7 @@ pub async fn put_zone(
     caller.check_all_of(Verb::Zones, origin.as_name())?;
     check_captured(&state, &caller, &origin).await?;
     let context = query.context(&caller, expected(&headers)?)?;
-    // The zone itself is one of the changes.
+    // The new zone itself is one of the changes.
     check_count(CHANGES_MAX - 1, body.rrsets.len(), "rrsets")?;
     let mut edits = Vec::new();
     for (number, set) in body.rrsets.into_iter().enumerate() {
@@ -216,8 +216,8 @@ pub async fn put_zone(
     Ok(blocking(move || made.with_shadows(&state, &put)).await?.tagged_zone())
 }
 
-/// Refuses a zone whose names another one answers today, the closest above it, unless the caller
-/// may write them there. Those that are built in hold nothing.
+/// Refuses a zone whose names another zone serves today, the closest one above it, unless the
+/// caller may write them there. Built-in zones have no names to lose.
 async fn check_captured(
     state: &ApiState,
     caller: &Caller,
@@ -242,7 +242,7 @@ async fn check_captured(
     }
 }
 
-/// The set of a zone's servers, if any are named.
+/// The NS set of a zone, if name servers are given.
 fn servers(origin: &NameBuf, names: &[String]) -> Result<Option<Edit>, Problem> {
     let mut data: Vec<Box<[u8]>> = Vec::new();
     for (number, text) in names.iter().enumerate() {
@@ -253,7 +253,7 @@ fn servers(origin: &NameBuf, names: &[String]) -> Result<Option<Edit>, Problem> 
     Ok((!names.is_empty()).then(|| Edit::put(origin.clone(), Rtype::NS, value)))
 }
 
-/// Takes a zone away with all it holds.
+/// Deletes a zone with all its record sets.
 #[utoipa::path(
     delete, path = "/v1/zones/{zone}", tag = "zones",
     params(

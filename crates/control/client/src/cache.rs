@@ -94,7 +94,7 @@ fn row(thread: &str, answer: &CachedAnswer) -> [String; 9] {
         span(answer.age.into()),
         // The cache counts no further.
         if answer.uses < 3 { count(answer.uses.into()) } else { "3+".into() },
-        format_bytes(answer.octets),
+        format_bytes(answer.bytes),
     ]
 }
 
@@ -116,7 +116,7 @@ mod tests {
             age: 7,
             ttl: 3_607,
             uses: 3,
-            octets: 120,
+            bytes: 120,
             ..CachedAnswer::default()
         };
         let stale = CachedAnswer {

@@ -32,14 +32,14 @@ pub fn status(workers: usize, zones: usize, times: u64) -> Status {
         streams: StreamStatus {
             open: 12,
             open_max: 1_024,
-            buffered_octets: 80 << 10,
-            buffered_octets_max: 160 << 20,
+            buffered_bytes: 80 << 10,
+            buffered_bytes_max: 160 << 20,
             accepted: 4_312,
             closed: [("idle".to_owned(), 2), ("slow".to_owned(), 0)].into(),
         },
         imbalance: 1.034,
         process: Process {
-            resident_octets: 50_541_363,
+            resident_bytes: 50_541_363,
             cpu_seconds: 754.2,
             open_files: 63,
             open_files_max: 65_536,

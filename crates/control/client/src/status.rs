@@ -113,7 +113,7 @@ fn write_facts(out: &mut impl Write, status: &Status) -> io::Result<()> {
         fact("copies", &format!("zones are not saved on disk: {}", plain(fault)))?;
     }
     let process = &status.process;
-    let memory = format_bytes(process.resident_octets);
+    let memory = format_bytes(process.resident_bytes);
     let files = format!("{} of {} files", count(process.open_files), count(process.open_files_max));
     fact("process", &format!("{memory} in RAM, {files}, {} of CPU", span(process.cpu_seconds)))
 }
@@ -145,8 +145,8 @@ fn stream_text(status: &Status) -> String {
         "{} of {} open, {} of {} buffered",
         count(streams.open),
         count(streams.open_max),
-        format_bytes(streams.buffered_octets),
-        format_bytes(streams.buffered_octets_max)
+        format_bytes(streams.buffered_bytes),
+        format_bytes(streams.buffered_bytes_max)
     );
     let closed = streams.closed.iter().filter(|(_, number)| **number > 0);
     let closed: Vec<String> =
@@ -159,7 +159,7 @@ fn stream_text(status: &Status) -> String {
 
 /// The content of the store, or its fault.
 fn store_text(store: &StoreStatus) -> String {
-    let StoreStatus { file, octets, free_octets, revision, zones, rrsets, fault, .. } = store;
+    let StoreStatus { file, bytes, free_bytes, revision, zones, rrsets, fault, .. } = store;
     if let Some(fault) = fault {
         // Most faults begin with their file. It may be the write-ahead log in the same folder.
         let folder = file.rsplit_once('/').map_or("", |(folder, _)| folder);
@@ -170,8 +170,8 @@ fn store_text(store: &StoreStatus) -> String {
         "revision {revision}, {}, {}, {} ({} free)",
         plural(*zones as usize, "zone"),
         plural(*rrsets as usize, "record set"),
-        format_bytes(*octets),
-        format_bytes(*free_octets),
+        format_bytes(*bytes),
+        format_bytes(*free_bytes),
     )
 }
 
@@ -236,13 +236,13 @@ fn api_text(api: &ApiStatus) -> String {
 
 /// The size of the cache and its hit rate.
 fn cache_text(cache: &CacheStatus) -> String {
-    let CacheStatus { hits, stale, misses, entries, octets, octets_max, .. } = *cache;
+    let CacheStatus { hits, stale, misses, entries, bytes, bytes_max, .. } = *cache;
     let CacheStatus { waiting, crowded, homes, .. } = *cache;
     let mut text = format!(
         "{} answers, {} of {}",
         count(entries),
-        format_bytes(octets),
-        format_bytes(octets_max)
+        format_bytes(bytes),
+        format_bytes(bytes_max)
     );
     let all = hits + stale + misses;
     if all > 0 {

@@ -1,10 +1,8 @@
-//! What of a config is another in a new one, and what of that a running server cannot take over by
-//! itself.
+//! Compares two configs: the keys that changed, and those that need a restart.
 use crate::Config;
 
 impl Config {
-    /// The keys of which a running server that has this config takes over another value; the zones
-    /// are not among them.
+    /// The keys whose new values a running server applies, without the zones.
     pub fn changed(&self, new: &Self) -> Vec<String> {
         let (old_server, server) = (&self.server, &new.server);
         told([
@@ -34,8 +32,8 @@ impl Config {
         ])
     }
 
-    /// The keys whose new values wait for a restart of a server that was started with this config,
-    /// or for a successor that takes over: what was opened, started or given up with them is there
+    /// The keys whose new values need a restart or a hot restart: they concern what a server opens,
+    /// starts or drops only once.
     /// once.
     pub fn restart_needed(&self, new: &Self) -> Vec<String> {
         let (old_server, server) = (&self.server, &new.server);
@@ -76,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_once_needs_a_restart() {
+    fn key_of_something_opened_once_needs_a_restart() {
         let old = config("");
         let new = config("server.workers = 3\nstreams.idle = \"3s\"\nlog.level = \"debug\"");
         assert_eq!(old.restart_needed(&new), ["server.workers", "streams"]);
@@ -84,7 +82,7 @@ mod tests {
         assert!(new.changed(&new).is_empty() && new.restart_needed(&new).is_empty());
     }
 
-    /// Another value of each key there is.
+    /// A config that differs in every key.
     const OTHERS: &str = r#"
         server.listen = ["127.0.0.1:1"]
         server.workers = 3
@@ -155,18 +153,18 @@ mod tests {
         dnstap.sample = 5
     "#;
 
-    /// None is left out in silence: each is taken over, or said to wait.
+    /// Each key is either applied or reported as needing a restart.
     #[test]
-    fn every_key_that_changes_is_told() {
+    fn every_changed_key_is_reported() {
         let mut seen = BTreeSet::new();
         for line in OTHERS.trim().lines() {
             let (key, value) = line.trim().split_once(" =").expect("a key");
             seen.insert(key);
             if value.is_empty() {
-                // Another port needs another key.
+                // The port needs a second key.
                 continue;
             }
-            // The API writes to a store.
+            // The API needs a store.
             let base = if key.starts_with("api") { "store.kind = \"redb\"\n" } else { "" };
             let (old, new) = (config(base), config(&format!("{base}{line}")));
             let told = [old.changed(&new), old.restart_needed(&new)].concat();
@@ -181,7 +179,7 @@ mod tests {
             } else if let Some((key, _)) = line.trim_start_matches('#').split_once(" = ")
                 && !key.starts_with(' ')
             {
-                // Keys that need one another stand there as one.
+                // Keys that need each other are listed as one.
                 let is_there = |key: &str| seen.contains(key) || seen.contains(section);
                 assert!(is_there(&format!("{section}.{key}")), "{section}.{key} is not here");
             }

@@ -1,37 +1,37 @@
-//! What is wrong with a file, and where.
+//! Errors and warnings, with their place in a file.
 use model::BrokenRule;
 use serde::Serialize;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// One thing that is wrong. It quotes no line of the file: lines may hold secrets.
+/// An error or a warning. It quotes no line of the file, because lines may hold secrets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Diagnostic {
-    /// The file, as it was named.
+    /// The file, as the user named it.
     pub file: PathBuf,
-    /// The line, from 1; 0 where the file as a whole is meant.
+    /// The line, from 1; 0: the whole file.
     pub line: u64,
-    /// The byte of the line, from 1; 0 where the line or the file as a whole is meant.
+    /// The byte in the line, from 1; 0: the whole line or file.
     pub column: u64,
-    /// What is wrong, in one line.
+    /// The error in one line.
     pub message: String,
-    /// What to do about it, where that is known.
+    /// What to do, if known.
     pub help: Option<String>,
-    /// Which rule is broken: a name that stays.
+    /// The broken rule: a word that never changes.
     pub rule: &'static str,
-    /// Whose rule it is.
+    /// The source of the rule.
     pub source: &'static str,
 }
 
 impl Diagnostic {
-    /// Something is wrong with the file as a whole.
+    /// An error of the whole file.
     pub fn of_file(file: &Path, message: impl Into<String>) -> Self {
         let BrokenRule { id: rule, source } = BrokenRule::FILE;
         let (file, message) = (file.into(), message.into());
         Self { file, line: 0, column: 0, message, help: None, rule, source }
     }
 
-    /// `file:line:column`, as far as it is known.
+    /// `file:line:column`, as far as known.
     pub fn place(&self) -> String {
         let numbers = [self.line, self.column].into_iter().filter(|number| *number > 0);
         let numbers = numbers.map(|number| format!(":{number}")).collect::<String>();
@@ -46,12 +46,12 @@ impl Diagnostic {
         }
     }
 
-    /// The same by another rule.
+    /// Sets the rule.
     pub fn by(self, rule: BrokenRule) -> Self {
         Self { rule: rule.id, source: rule.source, ..self }
     }
 
-    /// Something is wrong at an offset into the file's text.
+    /// An error at an offset into the file's text.
     pub fn at(
         file: &Path,
         text: impl AsRef<[u8]>,
@@ -60,27 +60,26 @@ impl Diagnostic {
     ) -> Self {
         let text = text.as_ref();
         let before = &text[..offset.min(text.len())];
-        let line = 1 + before.iter().filter(|octet| **octet == b'\n').count();
-        let column = 1 + before.iter().rev().take_while(|octet| **octet != b'\n').count();
+        let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
+        let column = 1 + before.iter().rev().take_while(|byte| **byte != b'\n').count();
         Self { line: line as u64, column: column as u64, ..Self::of_file(file, message) }
     }
 }
 
-/// `file:line:column: message (help)`, as compilers write it and editors read it.
+/// `file:line:column: message (help)`, the format of compilers.
 impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.place(), self.story())
     }
 }
 
-/// The word that was probably meant: the nearest, if a third of it at most is different.
+/// The nearest known word, if at most a third of it differs.
 pub fn nearest<'w>(word: &str, words: &[&'w str]) -> Option<&'w str> {
     let (distance, nearest) = words.iter().map(|other| (distance(word, other), *other)).min()?;
     (distance <= 1.max(nearest.len() / 3)).then_some(nearest)
 }
 
-/// Letters to insert, delete or replace to make one word of the other; one, where they only stand
-/// in another order.
+/// The number of letters to insert, delete or replace; a swap of two letters counts as one.
 fn distance(a: &str, b: &str) -> usize {
     let sorted = |word: &str| {
         let mut letters = word.as_bytes().to_vec();
@@ -120,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_count_from_one() {
+    fn line_and_column_count_from_one() {
         let place = |offset| {
             let found = Diagnostic::at(Path::new("f"), "ab\n\ncd", offset, "");
             (found.line, found.column)
@@ -130,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_guessed_but_not_wildly() {
+    fn near_words_are_suggested_and_others_are_not() {
         let words = ["listen", "workers", "id"];
         assert_eq!(nearest("listn", &words), Some("listen"));
         assert_eq!(nearest("worker", &words), Some("workers"));

@@ -1,5 +1,4 @@
-//! `[forward]` and `[cache]`: whose names others are asked about, and what is kept of what they
-//! say.
+//! `[forward]` and `[cache]`: forward rules, and the cache of responses.
 use super::section::{Section, Value};
 use super::units;
 use super::upstream::ServerAddress;
@@ -10,29 +9,29 @@ use std::time::Duration;
 use toml::de::DeValue;
 use wire::NameBuf;
 
-/// `[forward]`: a rule for each key.
+/// `[forward]`: one rule for each key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forward {
-    /// Names at and below it, the longest deciding.
+    /// The names at and below this suffix; the longest suffix decides.
     pub suffix: NameBuf,
     /// Whether responses are cached.
     pub mode: Mode,
-    /// Whom to ask; nobody where the mode asks nobody.
+    /// The upstreams; empty if the mode sends no query.
     pub servers: Vec<ServerAddress>,
-    /// Whether letters of questions change their case at random.
+    /// Whether the case of letters in queries is random.
     pub mix_case: bool,
 }
 
-/// What becomes of names that a rule is about.
+/// How a rule treats its names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Servers are asked, and what they say is kept.
+    /// Queries upstreams and caches responses.
     Cache,
-    /// Servers are asked each time.
+    /// Queries upstreams each time.
     Direct,
-    /// Nobody is asked: the names are whose they would be without rules.
+    /// Ignores the rule: names are treated as without it.
     Off,
-    /// The names are answered here, and there are none: no question leaves.
+    /// Answers NXDOMAIN: no query leaves this server.
     Local,
 }
 
@@ -44,7 +43,7 @@ impl Mode {
         ("local", Self::Local),
     ];
 
-    /// Whether it is about servers.
+    /// Whether the mode queries upstreams.
     pub const fn asks(self) -> bool {
         matches!(self, Self::Cache | Self::Direct)
     }
@@ -53,17 +52,17 @@ impl Mode {
 /// `[cache]`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cache {
-    /// Bytes that all threads together may take; 0: nothing is kept.
+    /// Bytes of the caches of all threads; 0: no cache.
     pub memory: u64,
-    /// The shortest and the longest time that an answer is kept.
+    /// The minimum TTL of a cached answer.
     pub ttl_min: Duration,
-    /// The longest time that an answer is cached.
+    /// The maximum TTL of a cached answer.
     pub ttl_max: Duration,
-    /// The longest time that it is kept what there is not.
+    /// The maximum TTL of a cached negative answer.
     pub negative_ttl_max: Duration,
-    /// How long an answer that nobody could renew is given after its end.
+    /// How long after its end an answer is still given if no upstream answers.
     pub stale: Duration,
-    /// How long it is remembered at first that nobody could answer.
+    /// How long a failure is cached at first.
     pub failure_ttl: Duration,
 }
 
@@ -97,7 +96,7 @@ impl Forward {
         rules
     }
 
-    /// Reads a rule that says more than whom to ask.
+    /// Reads a rule that is a table.
     fn read(key: &str, suffix: NameBuf, mut section: Section<'_, '_>) -> Result<Self, Wrong> {
         if !["servers", "mode", "mix_case"].into_iter().any(|key| section.has(key)) {
             let message = "expected an array of addresses, or a table with `servers`".to_owned();
@@ -143,7 +142,7 @@ impl Cache {
     pub(super) fn read(mut section: Section<'_, '_>) -> Self {
         let (second, hour) = (Duration::from_secs(1), Duration::from_secs(3600));
         let cache = Self {
-            memory: section.read("memory", 64 << 20, units::octets(CACHE_MEMORY)),
+            memory: section.read("memory", 64 << 20, units::bytes(CACHE_MEMORY)),
             ttl_min: section.read("ttl_min", Duration::ZERO, units::duration(CACHE_TTL)),
             ttl_max: section.read("ttl_max", 24 * hour, units::duration(CACHE_TTL)),
             negative_ttl_max: section.read("negative_ttl_max", hour, units::duration(CACHE_TTL)),

@@ -41,10 +41,10 @@ use toml::de::DeTable;
 use values::Wrong;
 use wire::NameBuf;
 
-/// A whole config, every value checked by itself. The default is that of an empty file.
+/// A whole config, with every value validated. The default is that of an empty file.
 #[derive(Debug)]
 pub struct Config {
-    /// The file it was read from.
+    /// The file.
     pub file: Option<PathBuf>,
     /// Section `[server]`.
     pub server: Server,
@@ -68,7 +68,7 @@ pub struct Config {
     pub log: Log,
     /// Section `[dnstap]`.
     pub dnstap: Dnstap,
-    /// Section `[forward]`, a rule for each suffix.
+    /// Section `[forward]`, one rule for each suffix.
     pub forwards: Vec<Forward>,
     /// Section `[upstream]`.
     pub upstream: Upstream,
@@ -78,7 +78,7 @@ pub struct Config {
     pub hosts: Hosts,
     /// Section `[store]`.
     pub store: Store,
-    /// In the order that [`image::Rewrites`] wants.
+    /// In the order that [`image::Rewrites`] needs.
     pub rewrites: Vec<RewriteRule>,
     /// Sections `[[zone]]`.
     pub zones: Vec<Zone>,
@@ -87,13 +87,13 @@ pub struct Config {
 /// `[server]`
 #[derive(Debug, PartialEq)]
 pub struct Server {
-    /// UDP and TCP alike.
+    /// Addresses for UDP and TCP.
     pub listen: Vec<SocketAddr>,
     /// Worker threads.
     pub workers: Workers,
     /// How packets are received.
     pub port: PortKind,
-    /// Whether each worker stays on one CPU; where CPUs are listed, it does anyway.
+    /// Whether each worker is bound to a CPU; always so if CPUs are listed.
     pub pin: bool,
     /// How packets reach workers.
     pub steering: Steering,
@@ -101,52 +101,52 @@ pub struct Server {
     pub udp_size_max: u16,
     /// DNS cookies (RFC 7873).
     pub cookies: Cookies,
-    /// What NSID tells (RFC 5001); empty: the option is left alone.
+    /// The NSID (RFC 5001); empty: no response to the option.
     pub nsid: String,
-    /// What `version.bind` tells; empty: REFUSED.
+    /// The answer to `version.bind`; empty: REFUSED.
     pub version: String,
-    /// What `id.server` tells (RFC 4892); empty: REFUSED.
+    /// The answer to `id.server` (RFC 4892); empty: REFUSED.
     pub id: String,
-    /// Whether the zones of RFC 6303 are answered here.
+    /// Whether the zones of RFC 6303 are built in.
     pub local_zones: bool,
-    /// Where good zones are kept for a start whose files are bad; nothing: nowhere.
+    /// The data folder: copies of good zones, the store, credentials; `None`: none.
     pub data_dir: Option<PathBuf>,
-    /// Who the process becomes once its sockets are open; empty: it stays who it is.
+    /// The user of the process once its sockets are open; empty: unchanged.
     pub user: String,
-    /// Empty: the user's own.
+    /// Empty: the user's group.
     pub group: String,
-    /// How long it still answers after the order to end, while it tells that it is not ready.
+    /// How long the server still answers after SIGTERM, while `/readyz` fails.
     pub drain: Duration,
 }
 
-/// How many workers, and where.
+/// The number and the CPUs of workers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Workers {
-    /// One for each CPU this process may use, within the quota of its control group.
+    /// One for each CPU of this process, within the quota of its control group.
     Auto,
-    /// One on each physical core, near the interface that packets come from.
+    /// One on each physical core, near the interface that packets arrive on.
     Cores,
-    /// So many.
+    /// This number.
     Count(usize),
     /// One on each of these CPUs.
     Cpus(CpuList),
 }
 
-/// What the workers receive from.
+/// The kind of port of the workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortKind {
     /// Kernel UDP sockets.
     Socket,
-    /// AF_XDP rings of one interface, and sockets beside them.
+    /// AF_XDP queues of one interface, and sockets beside them.
     Xdp,
 }
 
 /// Which worker receives a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Steering {
-    /// By CPU where each worker has one of its own, else by hash.
+    /// By CPU if each worker is bound to one, else by hash.
     Auto,
-    /// The worker of the CPU the kernel received on.
+    /// The worker of the CPU that received the packet.
     Cpu,
     /// The kernel's hash of the addresses and ports.
     Hash,
@@ -157,7 +157,7 @@ pub enum Steering {
 pub struct Cookies {
     /// Whether cookies are sent and checked.
     pub enabled: bool,
-    /// The first signs, all verify; none: a random one until the process ends.
+    /// The first one signs, all verify; empty: a random secret for the process's lifetime.
     pub secrets: Vec<CookieSecret>,
 }
 
@@ -166,37 +166,37 @@ pub struct Cookies {
 pub struct Zone {
     /// The origin.
     pub name: NameBuf,
-    /// The master file; a relative path is taken from where the config lies.
+    /// The zone file; a relative path starts at the config's folder.
     pub file: PathBuf,
 }
 
 /// `[log]`
 #[derive(Debug, PartialEq)]
 pub struct Log {
-    /// What is logged at least.
+    /// The level.
     pub level: Level,
-    /// How a line is written.
+    /// The format of a line.
     pub format: Format,
-    /// Rooms with a level of their own.
+    /// Levels of single crates.
     pub levels: Vec<(&'static str, Level)>,
     /// The query log.
     pub queries: Queries,
 }
 
-/// The least important line that is logged.
+/// The least important lines that are logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
-    /// Failures.
+    /// Failures only.
     Error,
-    /// And what needs attention.
+    /// Also lines that need attention.
     Warn,
-    /// And what changes.
+    /// Also changes.
     Info,
-    /// And details.
+    /// Also details.
     Debug,
 }
 
-/// How a line of the log looks.
+/// The format of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// `key=value` pairs.
@@ -206,38 +206,37 @@ pub enum Format {
 }
 
 impl Config {
-    /// Reads a config file; without one, everything has its default.
+    /// Reads a config file; `None`: every key has its default.
     ///
     /// # Errors
-    /// Everything that is wrong with the file, in its order.
+    /// All errors of the file, in order.
     pub fn load(file: Option<&Path>) -> Result<Self, Vec<Diagnostic>> {
         let Some(file) = file else { return Self::parse(Path::new(""), "") };
-        let mut octets = Vec::new();
+        let mut bytes = Vec::new();
         zonefile::open(file)
-            .and_then(|opened| opened.take(CONFIG_LEN_MAX + 1).read_to_end(&mut octets))
+            .and_then(|opened| opened.take(CONFIG_LEN_MAX + 1).read_to_end(&mut bytes))
             .map_err(|error| vec![unreadable(file, &error)])?;
-        if octets.len() as u64 > CONFIG_LEN_MAX {
-            let wrong = format!("is longer than {CONFIG_LEN_MAX} octets");
+        if bytes.len() as u64 > CONFIG_LEN_MAX {
+            let wrong = format!("is longer than {CONFIG_LEN_MAX} bytes");
             let help = Some("is it a config?".into());
             return Err(vec![Diagnostic { help, ..Diagnostic::of_file(file, wrong) }]);
         }
-        let text = std::str::from_utf8(&octets).map_err(|error| {
-            let wrong =
-                Diagnostic::at(file, &octets, error.valid_up_to(), "is not UTF-8 from here");
+        let text = std::str::from_utf8(&bytes).map_err(|error| {
+            let wrong = Diagnostic::at(file, &bytes, error.valid_up_to(), "is not UTF-8 from here");
             let help = Some("save it as UTF-8, with no other letters".into());
             vec![Diagnostic { help, ..wrong.by(model::BrokenRule::CONFIG_SYNTAX) }]
         })?;
         Self::parse(file, text)
     }
 
-    /// Reads the text of a config; `file` is for messages and for relative paths.
+    /// Parses a config; `file` is for messages and relative paths.
     ///
     /// # Errors
-    /// Everything that is wrong with it, in its order.
+    /// All errors, in order.
     pub fn parse(file: &Path, text: &str) -> Result<Self, Vec<Diagnostic>> {
         let mut problems = Problems::new(file, text);
         let (table, errors) = DeTable::parse_recoverable(text);
-        // Keys may be missing from what was recovered: what they hold would be told wrongly.
+        // Keys may be missing from a recovered table, so further errors would be wrong.
         if !errors.is_empty() {
             note_syntax(&errors, &mut problems);
             return Err(problems.finish());
@@ -303,7 +302,7 @@ impl Config {
         config
     }
 
-    /// Takes relative paths from where the config lies.
+    /// Makes relative paths start at the config's folder.
     fn place(&mut self, folder: &Path) {
         let paths = [
             &mut self.server.data_dir,
@@ -342,12 +341,12 @@ fn unreadable(file: &Path, error: &io::Error) -> Diagnostic {
     Diagnostic { help: Some(help), ..Diagnostic::of_file(file, wrong) }
 }
 
-/// An address that cannot be listened on, since another one holds it as well.
+/// An address that conflicts with another one.
 fn taken_twice(listen: &[SocketAddr]) -> Option<(SocketAddr, SocketAddr)> {
     let holds = |holder: &SocketAddr, address: &SocketAddr| {
         let family = holder.is_ipv4() == address.is_ipv4();
         let ip = holder.ip() == address.ip() || family && holder.ip().is_unspecified();
-        // Port 0 is another one each time.
+        // Port 0 is a new port each time.
         ip && holder.port() == address.port() && address.port() > 0
     };
     listen.iter().enumerate().find_map(|(at, address)| {
@@ -357,14 +356,14 @@ fn taken_twice(listen: &[SocketAddr]) -> Option<(SocketAddr, SocketAddr)> {
     })
 }
 
-/// Notes what of a file is not TOML: keys that stand twice, and else the first error, since a
-/// bracket or a quote that is missing makes errors of all that follows.
+/// Reports what is not TOML: keys that occur twice, and otherwise the first error, because one
+/// missing bracket or quote makes errors of everything after it.
 fn note_syntax(errors: &[toml::de::Error], problems: &mut Problems<'_>) {
     let offset = |error: &toml::de::Error| error.span().map_or(0, |span| span.start);
     let (twice, others): (Vec<_>, Vec<_>) =
         errors.iter().partition(|error| error.message() == "duplicate key");
     if let Some(first) = others.iter().min_by_key(|error| offset(error)) {
-        // Its first line says it; the others would quote the file.
+        // The first line is the message; the others would quote the file.
         let message = first.message().lines().next().unwrap_or_default().to_owned();
         let help = (errors.len() > 1)
             .then(|| "is a bracket or a quote missing before it? check again then".to_owned());
@@ -380,13 +379,13 @@ fn note_syntax(errors: &[toml::de::Error], problems: &mut Problems<'_>) {
 }
 
 impl Server {
-    /// Where it listens unless the config says otherwise.
+    /// The default addresses.
     const EVERYWHERE: [SocketAddr; 2] = [
         SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 53),
         SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 53),
     ];
 
-    /// Whether it listens where it does unless the config says otherwise.
+    /// Whether it listens on the default addresses.
     pub fn listens_by_default(&self) -> bool {
         self.listen == Self::EVERYWHERE
     }
@@ -452,7 +451,7 @@ impl Log {
 }
 
 impl Zone {
-    /// Reads one zone; `names` are those seen before, each with its offset.
+    /// Reads one zone; `names` are the names before it, each with its offset.
     fn read(
         mut section: Section<'_, '_>,
         config: &Path,
@@ -461,8 +460,8 @@ impl Zone {
         let name = section.require("name", values::zone_name);
         let file = section.require("file", values::file);
         if let Some(name) = &name {
-            let octets = name.get_ref().as_name().as_bytes().to_vec();
-            if let Some(first) = names.insert(octets, name.span().start) {
+            let bytes = name.get_ref().as_name().as_bytes().to_vec();
+            if let Some(first) = names.insert(bytes, name.span().start) {
                 section.twice("this zone", first, name.span().start);
             }
         }

@@ -1,5 +1,4 @@
-//! `[hosts]`, names and addresses from files that other programs know too, and `[[rewrite]]`, names
-//! that are looked up as other ones.
+//! `[hosts]`: names and addresses from hosts files. `[[rewrite]]`: rewrite rules.
 use super::section::Section;
 use super::{units, values};
 use crate::limits::{HOSTS_FILES_MAX, HOSTS_TTL};
@@ -11,9 +10,9 @@ use std::time::Duration;
 /// `[hosts]`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hosts {
-    /// The files, the first before the others; relative paths are taken from where the config lies.
+    /// The files, by precedence; relative paths start at the config's folder.
     pub files: Vec<PathBuf>,
-    /// How long what they say may be kept.
+    /// The TTL of their names.
     pub ttl: Duration,
 }
 
@@ -35,7 +34,7 @@ impl Hosts {
     }
 }
 
-/// Names of rules seen before, whether for the name alone, and each with its offset.
+/// The names of earlier rules, whether each is for the name alone, and its offset.
 pub type Seen = HashMap<(Vec<u8>, bool), usize>;
 
 /// Reads one `[[rewrite]]`.

@@ -1,4 +1,4 @@
-//! The sections about running a server: who may ask and how much, streams, and eyes.
+//! The sections about operation: access lists, limits, streams, and monitoring.
 use crate::limits::{
     LIMIT_MEMORY, PATH_LEN_MAX, PREFIXES_MAX, RATE_MAX, STREAM_IDLE, STREAM_MEMORY,
     STREAM_THREADS_MAX, STREAMS_MAX,
@@ -14,38 +14,38 @@ use std::path::PathBuf;
 use std::time::Duration;
 use worker::StreamLimits;
 
-/// `[acl]`: who may ask what. The longest prefix decides.
+/// `[acl]`: access lists. The longest prefix decides.
 #[derive(Debug, PartialEq)]
 pub struct Acl {
-    /// Who may send queries.
+    /// Clients that may send queries.
     pub query: Vec<AclRule>,
-    /// Whose questions for others' names are passed on.
+    /// Clients whose queries may be forwarded.
     pub recursion: Vec<AclRule>,
-    /// Who may read metrics.
+    /// Clients that may read metrics.
     pub metrics: Vec<AclRule>,
-    /// What denied clients get.
+    /// The treatment of denied clients.
     pub denied: Denied,
 }
 
-/// What happens to the query of a client that may not ask.
+/// The treatment of a query of a denied client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Denied {
     /// The response REFUSED.
     Refuse,
-    /// No response.
+    /// No response at all.
     Drop,
 }
 
-/// `[limits]`: how much a client may ask, and how often be told the same.
+/// `[limits]`: rate limits of queries and of equal responses.
 #[derive(Debug, PartialEq)]
 pub struct Limits {
     /// Networks without limits.
     pub exempt: Vec<Prefix>,
-    /// Bytes of the tables of all limits together.
+    /// Bytes of the tables of all limits.
     pub memory: u64,
     /// The limit of queries.
     pub rate: Rate,
-    /// The limit of responses to unproven addresses.
+    /// The limit of responses to clients that have not proven their address.
     pub responses: Rate,
 }
 
@@ -54,13 +54,13 @@ pub struct Limits {
 pub struct Rate {
     /// 0: without limit.
     pub per_second: u32,
-    /// How many may come at once; 0: as many as in a second.
+    /// The burst size; 0: the rate of one second.
     pub burst: u32,
-    /// Every how many that are too many gets a truncated answer instead of none; 0: none does.
+    /// One in this many queries above the limit gets a truncated response; 0: none does.
     pub slip: u8,
-    /// Bits of the network that counts as one client.
+    /// Bits of the IPv4 prefix that counts as one client.
     pub ipv4_prefix: u8,
-    /// Bits of an IPv6 address that clients share one debt by.
+    /// Bits of the IPv6 prefix that counts as one client.
     pub ipv6_prefix: u8,
 }
 
@@ -69,17 +69,17 @@ pub struct Rate {
 pub struct Streams {
     /// Stream threads.
     pub threads: usize,
-    /// Connections open at a time, in all and of one client.
+    /// Open connections of all clients.
     pub connections: usize,
-    /// Connections of one client, at most.
+    /// Open connections of one client.
     pub per_client: usize,
-    /// How long a connection lives on without a whole query.
+    /// The idle timeout: how long a connection may be without a complete query.
     pub idle: Duration,
-    /// Bytes that the buffers of all connections may take.
+    /// Bytes of the buffers of all connections.
     pub memory: u64,
 }
 
-/// `[proxy]`: who tells whom it asks for (PROXY protocol, version 2).
+/// `[proxy]`: proxies that name the client (PROXY protocol, version 2).
 #[derive(Debug, PartialEq)]
 pub struct Proxy {
     /// Addresses of the proxies.
@@ -89,49 +89,49 @@ pub struct Proxy {
 /// `[ops]`: metrics and health over HTTP.
 #[derive(Debug, PartialEq)]
 pub struct Ops {
-    /// Nothing: not served.
+    /// `None`: not served.
     pub listen: Option<SocketAddr>,
 }
 
 /// `[api]`: zones and record sets over HTTP.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Api {
-    /// Nothing: not served.
+    /// `None`: not served.
     pub listen: Option<SocketAddr>,
-    /// Requests that each principal may make a second.
+    /// Requests a second of each principal.
     pub requests_per_second: u32,
-    /// Nothing: without TLS, on a loopback address.
+    /// `None`: no TLS, on a loopback address only.
     pub tls: Option<Certificates>,
 }
 
 /// `[admin]`: the local socket of `dunlin status`, `top`, `reload` and `serve --hot-restart`.
 #[derive(Debug, PartialEq)]
 pub struct Admin {
-    /// Nothing: none.
+    /// `None`: no admin socket.
     pub socket: Option<PathBuf>,
 }
 
 /// `[log.queries]`
 #[derive(Debug, PartialEq)]
 pub struct Queries {
-    /// Every how many is logged; 0: none.
+    /// One in this many queries is logged; 0: none.
     pub sample: u32,
-    /// A file of its own; nothing: the log.
+    /// A separate file; `None`: the log.
     pub file: Option<PathBuf>,
 }
 
 /// `[dnstap]`
 #[derive(Debug, PartialEq)]
 pub struct Dnstap {
-    /// Where its reader listens; nothing: off.
+    /// The socket of the reader; `None`: off.
     pub socket: Option<PathBuf>,
-    /// Every how many is sent.
+    /// One in this many queries is sent.
     pub sample: u32,
 }
 
 impl Acl {
-    /// Whether nobody is kept from asking.
-    pub fn lets_everybody_ask(&self) -> bool {
+    /// Whether no client is denied.
+    pub fn allows_all_queries(&self) -> bool {
         self.query == units::anybody(true)
     }
 
@@ -156,7 +156,7 @@ fn read_rules(
 ) -> Vec<AclRule> {
     let rules = section.list(key, vec![default], PREFIXES_MAX, units::rules).concat();
     if !rules.is_empty() && !rules.iter().any(|rule| rule.listed) {
-        section.wrong(key, "lets nobody in", "name prefixes to let in, or begin with \"any\"");
+        section.wrong(key, "allows no client", "name prefixes to allow, or begin with \"any\"");
     }
     rules
 }
@@ -165,7 +165,7 @@ impl Limits {
     pub(super) fn read(mut section: Section<'_, '_>) -> Self {
         let limits = Self {
             exempt: section.list("exempt", Vec::new(), PREFIXES_MAX, units::prefix),
-            memory: section.read("memory", 16 << 20, units::octets(LIMIT_MEMORY)),
+            memory: section.read("memory", 16 << 20, units::bytes(LIMIT_MEMORY)),
             rate: Rate::read(section.section("rate", "[limits.rate]"), 32),
             responses: Rate::read(section.section("responses", "[limits.responses]"), 24),
         };
@@ -197,7 +197,7 @@ impl Rate {
         rate.transpose()
     }
 
-    /// The rate, and who counts as one; nothing: without limit.
+    /// The rate, and the prefixes that count as one client; `None`: no limit.
     pub fn parts(&self) -> Option<(limit::Rate, Networks)> {
         let rate = self.rate().ok().flatten()?;
         Some((rate, Networks::new(self.ipv4_prefix, self.ipv6_prefix).ok()?))
@@ -212,7 +212,7 @@ impl Streams {
             connections: section.read("connections", 4_096, values::number(1..=STREAMS_MAX)),
             per_client: section.read("per_client", 128, values::number(1..=STREAMS_MAX)),
             idle: section.read("idle", seconds(10), units::duration(STREAM_IDLE)),
-            memory: section.read("memory", 32 << 20, units::octets(STREAM_MEMORY)),
+            memory: section.read("memory", 32 << 20, units::bytes(STREAM_MEMORY)),
         };
         let least = StreamLimits::memory_min(streams.threads) as u64;
         if streams.memory < least {
@@ -259,14 +259,18 @@ impl Api {
         let tls = read_certificates(section.section("tls", "[api.tls]"));
         if tls.is_none() && listen.is_some_and(|address| !address.ip().is_loopback()) {
             let help = "name a certificate in [api.tls], or listen on 127.0.0.1";
-            section.wrong("listen", "is for others too, who would send tokens in clear", help);
+            section.wrong(
+                "listen",
+                "is reachable for other hosts, and tokens would be sent in clear",
+                help,
+            );
         }
         section.close();
         Self { listen, requests_per_second, tls }
     }
 }
 
-/// `[api.tls]`; nothing: none.
+/// `[api.tls]`; `None`: absent.
 fn read_certificates(mut section: Section<'_, '_>) -> Option<Certificates> {
     let cert = section.read("cert", None, path);
     let key = section.read("key", None, path);
@@ -284,7 +288,7 @@ fn read_certificates(mut section: Section<'_, '_>) -> Option<Certificates> {
 }
 
 impl Admin {
-    /// Where it is unless the config says otherwise.
+    /// The default path.
     pub const SOCKET: &'static str = "/run/dunlin/dunlin.sock";
 
     pub(super) fn read(mut section: Section<'_, '_>) -> Self {
@@ -316,7 +320,7 @@ impl Dnstap {
     }
 }
 
-/// `[log.levels]`: the level of each part that has its own.
+/// `[log.levels]`: the levels of single crates.
 pub(super) fn read_levels(mut section: Section<'_, '_>) -> Vec<(&'static str, Level)> {
     let read = |part: &&'static str| {
         let level = section.read(part, None, |value| values::word(Level::WORDS)(value).map(Some));

@@ -1,4 +1,4 @@
-//! Reads a TOML table key by key, and goes on after an error: one look tells them all.
+//! Reads a TOML table key by key, and continues after an error, so that all errors are reported.
 use crate::diagnostic::{Diagnostic, nearest};
 use crate::limits::DIAGNOSTICS_MAX;
 use crate::values::{Wrong, describe, shorten};
@@ -8,7 +8,7 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
-/// A TOML value and where it stands.
+/// A TOML value and its offset.
 pub type Value<'t> = Spanned<DeValue<'t>>;
 
 /// Keys of `[server]` that are often written above the first section.
@@ -17,22 +17,22 @@ const SERVER_KEYS: [&str; 5] = ["listen", "workers", "port", "data_dir", "user"]
 /// Keys of earlier versions: the section, the old name and the new one.
 const RENAMED: [(&str, &str, &str); 1] = [("[log]", "rooms", "levels")];
 
-/// A config file and what was found wrong with it so far.
+/// A config file and its errors so far.
 pub struct Problems<'t> {
     pub file: &'t Path,
     pub text: &'t str,
     pub found: Vec<Diagnostic>,
-    /// What was found besides, when there was enough to tell.
+    /// The number of errors above the maximum.
     pub more: usize,
 }
 
 impl<'t> Problems<'t> {
-    /// None so far.
+    /// No errors yet.
     pub fn new(file: &'t Path, text: &'t str) -> Self {
         Self { file, text, found: Vec::new(), more: 0 }
     }
 
-    /// All that was found, in the order of the file.
+    /// All errors, in the order of the file.
     pub fn finish(mut self) -> Vec<Diagnostic> {
         self.found.sort_by_key(|problem| (problem.line, problem.column));
         if self.more > 0 {
@@ -42,12 +42,12 @@ impl<'t> Problems<'t> {
         self.found
     }
 
-    /// Notes a wrong value at an offset.
+    /// Reports an invalid value at an offset.
     pub fn add(&mut self, offset: usize, wrong: impl Into<Wrong>) {
         self.add_by(BrokenRule::CONFIG_VALUE, offset, wrong);
     }
 
-    /// Notes an error by this rule.
+    /// Reports an error by this rule.
     pub fn add_by(&mut self, rule: BrokenRule, offset: usize, wrong: impl Into<Wrong>) {
         if self.found.len() == DIAGNOSTICS_MAX {
             self.more += 1;
@@ -60,12 +60,12 @@ impl<'t> Problems<'t> {
     }
 }
 
-/// One table while it is read. Each key is asked for once; [`Section::close`] tells of the others.
+/// One table while it is read. [`Section::close`] reports the keys that were not read.
 pub struct Section<'t, 'p> {
     name: &'static str,
-    /// Where the section begins, for what is missing in it.
+    /// The offset of the section, for missing keys.
     offset: usize,
-    /// Nothing: the section is not there, and every key has its default.
+    /// `None`: the section is absent, and every key has its default.
     table: Option<&'t DeTable<'t>>,
     known: Vec<&'static str>,
     problems: &'p mut Problems<'t>,
@@ -77,18 +77,18 @@ impl<'t, 'p> Section<'t, 'p> {
         Self { name: "", offset: 0, table: Some(table), known: Vec::new(), problems }
     }
 
-    /// A key's value, if it is there.
+    /// The value of a key, if present.
     pub fn take(&mut self, key: &'static str) -> Option<&'t Value<'t>> {
         self.known.push(key);
         self.table?.get(key)
     }
 
-    /// Notes that a value is wrong.
+    /// Reports that a value is invalid.
     pub fn add(&mut self, value: &Value<'_>, wrong: impl Into<Wrong>) {
         self.problems.add(value.span().start, wrong);
     }
 
-    /// A value, or its default where the key is absent or wrong.
+    /// A value, or its default if the key is absent or invalid.
     pub fn read<T>(
         &mut self,
         key: &'static str,
@@ -102,7 +102,7 @@ impl<'t, 'p> Section<'t, 'p> {
         })
     }
 
-    /// A value that has no default, and its place.
+    /// A value without a default, and its offset.
     pub fn require<T>(
         &mut self,
         key: &'static str,
@@ -121,8 +121,8 @@ impl<'t, 'p> Section<'t, 'p> {
         }
     }
 
-    /// An array of up to `max` values; the wrong ones are told, each at its place. Where the
-    /// default is not empty, the array may not be.
+    /// An array of up to `max` values; each invalid one is reported with its place. If the default
+    /// is not empty, the array must not be empty.
     pub fn list<T>(
         &mut self,
         key: &'static str,
@@ -151,7 +151,7 @@ impl<'t, 'p> Section<'t, 'p> {
         self.elements(array, read)
     }
 
-    /// The elements of an array. Each wrong one is an error at its place.
+    /// The elements of an array. Each invalid one is an error with its place.
     pub fn elements<T>(
         &mut self,
         array: &'t DeArray<'t>,
@@ -190,23 +190,23 @@ impl<'t, 'p> Section<'t, 'p> {
         }
     }
 
-    /// Whether a key is there.
+    /// Whether a key is present.
     pub fn has(&self, key: &str) -> bool {
         self.table.is_some_and(|table| table.contains_key(key))
     }
 
-    /// Takes these keys for known, whether they are read or not.
+    /// Treats these keys as known, whether they are read or not.
     pub fn know(&mut self, keys: &[&'static str]) {
         self.known.extend(keys);
     }
 
-    /// Notes that a key is missing.
+    /// Reports that a key is missing.
     pub fn missing(&mut self, key: &str) {
         let wrong = format!("{} needs the key `{key}`", self.name);
         self.problems.add_by(BrokenRule::CONFIG_MISSING, self.offset, wrong);
     }
 
-    /// Notes what is wrong with a key's value as a whole, if it is there.
+    /// Reports an error of a key's value as a whole, if present.
     pub fn wrong(&mut self, key: &'static str, what: &str, help: &str) {
         if let Some(value) = self.table.and_then(|table| table.get(key)) {
             let message = format!("`{key}` {what}");
@@ -215,7 +215,7 @@ impl<'t, 'p> Section<'t, 'p> {
         }
     }
 
-    /// A section inside this one; `name` is how messages call it.
+    /// A section inside this one; `name` is its name in messages.
     pub fn section(&mut self, key: &'static str, name: &'static str) -> Section<'t, '_> {
         let value = self.take(key);
         let mut table = None;
@@ -234,7 +234,7 @@ impl<'t, 'p> Section<'t, 'p> {
         Section { name, offset, table, known: Vec::new(), problems: self.problems }
     }
 
-    /// Reads each section of an array of them, up to `max`.
+    /// Reads each section of an array, up to `max`.
     pub fn sections(
         &mut self,
         key: &'static str,
@@ -266,7 +266,7 @@ impl<'t, 'p> Section<'t, 'p> {
         }
     }
 
-    /// Notes that a thing stands at two places.
+    /// Reports a duplicate.
     pub fn twice(&mut self, what: &str, first: usize, second: usize) {
         if self.problems.found.len() == DIAGNOSTICS_MAX {
             self.problems.more += 1;
@@ -278,14 +278,14 @@ impl<'t, 'p> Section<'t, 'p> {
         self.problems.add_by(BrokenRule::CONFIG_TWICE, second, Wrong { message, help });
     }
 
-    /// Notes each unknown key.
+    /// Reports each unknown key.
     pub fn close(self) {
         for (key, value) in self.table.into_iter().flat_map(|table| table.iter()) {
             let word = key.get_ref().as_ref();
             if self.known.contains(&word) {
                 continue;
             }
-            // In quotes a key may hold anything.
+            // A quoted key may contain any character.
             let shown = shorten(&plain(word));
             let is_section = matches!(value.get_ref(), DeValue::Table(_) | DeValue::Array(_));
             let message = match self.name {

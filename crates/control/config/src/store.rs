@@ -1,18 +1,18 @@
-//! `[store]`: where records are that are written through this server.
+//! `[store]`: the storage of records that are written over the API.
 use super::section::Section;
 use super::values;
 
 /// `[store]`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Store {
-    /// What keeps them.
+    /// The kind of storage.
     pub kind: StoreKind,
 }
 
-/// What keeps records.
+/// The kind of storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreKind {
-    /// Nothing: all zones are those of files.
+    /// None: all zones come from files.
     None,
     /// Files in `[server] data_dir`.
     Redb,

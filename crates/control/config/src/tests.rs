@@ -1,7 +1,7 @@
 use super::*;
 use crate::limits::DIAGNOSTICS_MAX;
 
-/// What a config comes to: `ok`, or its errors as they are printed, `dunlin.toml` left out.
+/// The result of a config: `ok`, or its errors as printed, without `dunlin.toml`.
 fn check(text: &str, expected: &str) {
     let told = match Config::parse(Path::new("etc/dunlin.toml"), text) {
         Ok(_) => "ok".to_owned(),
@@ -13,7 +13,7 @@ fn check(text: &str, expected: &str) {
 }
 
 #[test]
-fn an_empty_file_is_a_config() {
+fn empty_file_is_a_config() {
     let config = Config::load(None).expect("the defaults hold");
     assert_eq!(config.server.listen.len(), 2);
     assert_eq!(config.server.udp_size_max, 1232);
@@ -22,7 +22,7 @@ fn an_empty_file_is_a_config() {
 }
 
 #[test]
-fn every_error_at_once_each_with_its_place() {
+fn all_errors_are_reported_at_once_with_their_places() {
     check(
         r#"
 [server]
@@ -53,7 +53,7 @@ name = "a..b"
 }
 
 #[test]
-fn lists_tell_of_each_element() {
+fn each_invalid_element_of_a_list_is_reported() {
     check(
         "server.listen = [\"127.0.0.1:53\", 5, \"::1\", \"localhost\"]",
         "1:34: expected an address and port, found the number 5
@@ -101,14 +101,14 @@ fn stream_threads_have_room_for_their_buffers() {
 }
 
 #[test]
-fn text_that_is_not_toml() {
+fn text_that_is_not_toml_is_one_error() {
     check("[server\nid = \"x\"\n", "1:8: unclosed table, expected `]`");
     let twice = "is there twice (take one of them out, or put both into one)";
     check(
         "[server]\nid = \"x\"\nid = \"y\"\n[server]\n",
         &format!("3:1: the key or section `id` {twice}\n4:2: the key or section `server` {twice}"),
     );
-    // All that follows is wrong for want of one bracket.
+    // One missing bracket makes everything after it invalid.
     check(
         "[server]\nlisten = [\"::1\"\nworkers = 1\n[log]\nlevel = \"info\"\n",
         "3:1: missing comma between array elements, expected `,` \
@@ -117,7 +117,7 @@ fn text_that_is_not_toml() {
 }
 
 #[test]
-fn what_is_no_text_is_told_with_its_place() {
+fn text_that_is_not_utf8_is_reported_with_its_place() {
     let file = std::env::temp_dir().join(format!("dunlin-latin-{}.toml", std::process::id()));
     std::fs::write(&file, b"[server]\nid = \"caf\xe9\"\n").expect("a file");
     let told = Config::load(Some(&file)).expect_err("it is not UTF-8");
@@ -129,7 +129,7 @@ fn what_is_no_text_is_told_with_its_place() {
 }
 
 #[test]
-fn an_address_is_listened_on_once() {
+fn address_is_listed_once() {
     check(
         "server.listen = [\"127.0.0.1:53\", \"127.0.0.1\"]",
         "1:17: `listen` names 127.0.0.1:53 twice (take one of them out)",
@@ -143,7 +143,7 @@ fn an_address_is_listened_on_once() {
 }
 
 #[test]
-fn a_key_commands_no_terminal() {
+fn control_characters_in_a_key_are_escaped() {
     let told = format!("`\u{fffd}[2J{}…`", "x".repeat(60));
     check(
         &format!("[log]\n\"\\u001b[2J{}\" = 1\n", "x".repeat(1_000)),
@@ -154,7 +154,7 @@ fn a_key_commands_no_terminal() {
 }
 
 #[test]
-fn sections_have_their_brackets() {
+fn section_without_its_brackets_is_an_error() {
     check(
         "[zone]\nname = \"a\"\n[[server]]\n",
         "1:1: expected sections [[zone]], found a value of type table \
@@ -165,7 +165,7 @@ fn sections_have_their_brackets() {
 }
 
 #[test]
-fn too_many_errors_are_counted() {
+fn errors_above_the_maximum_are_counted() {
     let text = "[[zone]]\nname = \"a.\"\nfile = \"\"\n".repeat(1_000);
     let told = Config::parse(Path::new("f"), &text).expect_err("no file has a name");
     assert_eq!(told.len(), DIAGNOSTICS_MAX + 1);
@@ -173,7 +173,7 @@ fn too_many_errors_are_counted() {
 }
 
 #[test]
-fn a_zone_is_named_once() {
+fn zone_is_named_once() {
     check(
         "[[zone]]\nname = \"example.org\"\nfile = \"a\"\n\n\
          [[zone]]\nname = \"Example.ORG.\"\nfile = \"b\"\n",
@@ -182,7 +182,7 @@ fn a_zone_is_named_once() {
 }
 
 #[test]
-fn files_are_found_beside_the_config() {
+fn relative_paths_start_at_the_config() {
     let text = "[[zone]]\nname = \"org\"\nfile = \"org.zone\"\n\
                 [[zone]]\nname = \"net\"\nfile = \"/srv/net.zone\"\n";
     let config = Config::parse(Path::new("etc/dunlin.toml"), text).expect("a config");
@@ -209,9 +209,9 @@ fn secrets_do_not_show() {
     assert!(!format!("{told:?}").contains("5ec3e7"), "nor where the brackets are missing");
 }
 
-/// The example tells every key and its default; this is what keeps it true.
+/// `examples/dunlin.toml` shows every key and its default.
 #[test]
-fn the_example_holds_every_default() {
+fn example_shows_every_default() {
     let example = include_str!("../../../../examples/dunlin.toml");
     let keys: String = example
         .lines()
@@ -227,7 +227,7 @@ fn the_example_holds_every_default() {
 
 /// Uncomments each key, each example of a rule and each example of a section in turn.
 #[test]
-fn each_commented_example_is_valid_where_it_is() {
+fn each_commented_example_is_valid_in_its_place() {
     let example = include_str!("../../../../examples/dunlin.toml");
     let lines: Vec<&str> = example.lines().collect();
     let uncommented = |line: &str| -> Option<String> {
@@ -258,10 +258,10 @@ fn each_commented_example_is_valid_where_it_is() {
 }
 
 #[test]
-fn access_lists_let_somebody_in() {
+fn access_list_without_any_allowed_client_is_an_error() {
     check(
         "[acl]\nquery = [\"!192.0.2.0/24\"]\nmetrics = [\"10.0.0.1/8\", \"localhost\"]",
-        "2:9: `query` lets nobody in (name prefixes to let in, or begin with \"any\")
+        "2:9: `query` allows no client (name prefixes to allow, or begin with \"any\")
          3:12: bits are set behind the prefix in the text \"10.0.0.1/8\" \
          (did you mean \"10.0.0.0/8\"?)
          3:26: expected an address or a prefix such as 192.0.2.0/24 or 2001:db8::/32, \
@@ -285,7 +285,7 @@ fn values_have_units() {
 }
 
 #[test]
-fn a_rule_says_whom_to_ask_and_what_becomes_of_the_answer() {
+fn rule_has_servers_and_a_mode() {
     let text = r#"
         [forward]
         "." = ["192.0.2.1"]
@@ -310,7 +310,7 @@ fn a_rule_says_whom_to_ask_and_what_becomes_of_the_answer() {
 }
 
 #[test]
-fn all_rules_together_have_so_many_servers() {
+fn all_rules_together_have_a_maximum_of_servers() {
     let config = |count: usize| {
         let rule = |nth| format!("\"{nth:03}.example\" = [\"192.0.2.1\"]\n");
         "[forward]\n".to_owned() + &(0..count).map(rule).collect::<String>()
@@ -332,7 +332,7 @@ fn each_bad_server_and_a_key_outside_of_a_section_are_errors() {
 }
 
 #[test]
-fn a_wrong_rule_is_told_with_its_place() {
+fn invalid_rule_is_reported_with_its_place() {
     check(
         r#"[forward]
 corp.example = ["10.0.0.53"]
@@ -364,7 +364,7 @@ corp.example = ["10.0.0.53"]
 }
 
 #[test]
-fn hosts_files_are_named_once_and_found_beside_the_config() {
+fn hosts_files_are_named_once_and_relative_to_the_config() {
     let text = "hosts.files = [\"hosts\", \"/etc/hosts\"]\nhosts.ttl = \"5m\"";
     let hosts = Config::parse(Path::new("etc/dunlin.toml"), text).expect("a config").hosts;
     assert_eq!(hosts.files, [Path::new("etc/hosts"), Path::new("/etc/hosts")]);
@@ -379,7 +379,7 @@ fn hosts_files_are_named_once_and_found_beside_the_config() {
 }
 
 #[test]
-fn names_are_rewritten_by_rules_with_their_places() {
+fn invalid_rewrite_rule_is_reported_with_its_place() {
     let text = "[[rewrite]]\nsuffix = \"Old.example\"\nto = \"new.example.\"\n\
                 [[rewrite]]\nexact = \"old.example\"\nto = \"www.example\"\n";
     let rules = Config::parse(Path::new("f"), text).expect("a config").rewrites;
@@ -420,7 +420,7 @@ fn renamed_key_names_the_new_one() {
     );
 }
 
-/// A crate that logs and is not listed would have no level of its own.
+/// A crate that logs must be listed to have its own level.
 #[test]
 fn every_crate_that_logs_has_a_level() {
     let control = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));

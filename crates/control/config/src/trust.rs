@@ -1,5 +1,4 @@
-//! Whose signatures of other servers' certificates are believed: read once, at the start, while
-//! this process may still read them.
+//! Trusted CA certificates for upstreams, read once at the start, before privileges are dropped.
 use crate::Config;
 use crate::diagnostic::Diagnostic;
 use crate::limits::CA_LEN_MAX;
@@ -9,11 +8,11 @@ use upstream::pki_types::CertificateDer;
 use upstream::pki_types::pem::PemObject;
 use upstream::{QueryTransport, TrustAnchors};
 
-/// The file that the config names, or what the system trusts. Nothing where no server is asked over
-/// TLS.
+/// The CA certificates of the configured file, or of the system. `None` if no upstream is queried
+/// over TLS.
 ///
 /// # Errors
-/// There is none to believe.
+/// There are none.
 pub fn load(config: &Config) -> Result<Option<TrustAnchors>, Diagnostic> {
     let servers = config.forwards.iter().flat_map(|forward| &forward.servers);
     let is_needed =
@@ -30,16 +29,16 @@ fn read(file: &Path) -> Result<TrustAnchors, Diagnostic> {
         help: Some(help.into()),
         ..Diagnostic::of_file(file, message)
     };
-    let mut octets = Vec::new();
+    let mut bytes = Vec::new();
     zonefile::open(file)
-        .and_then(|opened| opened.take(CA_LEN_MAX + 1).read_to_end(&mut octets))
+        .and_then(|opened| opened.take(CA_LEN_MAX + 1).read_to_end(&mut bytes))
         .map_err(|error| wrong(format!("cannot be read: {error}"), "[upstream] ca names it"))?;
-    if octets.len() as u64 > CA_LEN_MAX {
-        let message = format!("is longer than {CA_LEN_MAX} octets");
+    if bytes.len() as u64 > CA_LEN_MAX {
+        let message = format!("is longer than {CA_LEN_MAX} bytes");
         return Err(wrong(message, "[upstream] ca names a file of certificates"));
     }
     let help = "[upstream] ca names a file with BEGIN CERTIFICATE lines, PEM";
-    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&octets).collect();
+    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
     let certificates =
         certificates.map_err(|error| wrong(format!("holds what is no PEM: {error}"), help))?;
     TrustAnchors::new(certificates).ok_or_else(|| wrong("holds no certificate".into(), help))
@@ -48,7 +47,7 @@ fn read(file: &Path) -> Result<TrustAnchors, Diagnostic> {
 fn system(config: &Config) -> Result<TrustAnchors, Diagnostic> {
     let found = rustls_native_certs::load_native_certs();
     TrustAnchors::new(found.certs).ok_or_else(|| {
-        let message = "asks servers over TLS, but this system trusts nobody's certificates";
+        let message = "forwards over TLS, but this system has no trusted CA certificates";
         let help =
             "install the package ca-certificates, or name a file: [upstream] ca = \"ca.pem\"";
         let file = config.file.as_deref().unwrap_or(Path::new("dunlin.toml"));
@@ -66,11 +65,11 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_certificates_is_refused_with_its_name() {
+    fn file_without_certificates_is_refused_with_its_name() {
         assert_eq!(
             told("[forward]\n\".\" = [\"192.0.2.1\"]"),
             Ok(false),
-            "nobody is to be believed"
+            "there is nothing to trust"
         );
         let missing = told("upstream.ca = \"ca.pem\"").expect_err("it is not there");
         assert!(missing.starts_with("/nowhere/ca.pem: cannot be read"), "{missing}");

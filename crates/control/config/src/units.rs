@@ -1,4 +1,4 @@
-//! Reads values that carry a unit or a mask: durations, sizes, prefixes.
+//! Reads values with a unit or a mask: durations, sizes, prefixes.
 use crate::values::{Wrong, describe};
 use command_line::{read_bytes, read_duration};
 use limit::{AclRule, Prefix, PrefixError};
@@ -33,7 +33,7 @@ pub fn duration(
     }
 }
 
-/// The number and the unit of what is to have both.
+/// The number and the unit of a text that must have both.
 fn parts<'v>(value: &'v DeValue<'_>) -> Option<(u64, &'v str)> {
     match value.as_integer() {
         Some(number) => Some((number.as_str().parse().ok()?, "")),
@@ -41,7 +41,7 @@ fn parts<'v>(value: &'v DeValue<'_>) -> Option<(u64, &'v str)> {
     }
 }
 
-/// What was probably meant by what is no duration.
+/// A suggestion for an invalid duration.
 fn likely_duration(value: &DeValue<'_>) -> Option<String> {
     let (number, unit) = parts(value)?;
     let unit = match unit.to_ascii_lowercase().as_str() {
@@ -55,7 +55,7 @@ fn likely_duration(value: &DeValue<'_>) -> Option<String> {
     Some(format!("did you mean \"{number}{unit}\"?"))
 }
 
-/// What was probably meant by what is no size.
+/// A suggestion for an invalid size.
 fn likely_size(value: &DeValue<'_>) -> Option<String> {
     let (number, unit) = parts(value)?;
     let unit = match unit.to_ascii_lowercase().as_str() {
@@ -72,11 +72,11 @@ fn likely_size(value: &DeValue<'_>) -> Option<String> {
 }
 
 /// `"64KiB"`, `"32MiB"` or `"1GiB"`, within a range of bytes.
-pub fn octets(range: RangeInclusive<u64>) -> impl Fn(&DeValue<'_>) -> Result<u64, Wrong> {
+pub fn bytes(range: RangeInclusive<u64>) -> impl Fn(&DeValue<'_>) -> Result<u64, Wrong> {
     move |value| match value.as_str().and_then(read_bytes) {
-        Some(octets) if range.contains(&octets) => Ok(octets),
+        Some(bytes) if range.contains(&bytes) => Ok(bytes),
         Some(_) => {
-            let kib = |octets: &u64| octets >> 10;
+            let kib = |bytes: &u64| bytes >> 10;
             let what = format!("{} KiB to {} KiB", kib(range.start()), kib(range.end()));
             expected(&what, value)
         }
@@ -106,15 +106,15 @@ fn parse_prefix(text: &str, value: &DeValue<'_>) -> Result<Prefix, Wrong> {
     })
 }
 
-/// Every address there is.
+/// All addresses.
 pub fn anybody(listed: bool) -> Vec<AclRule> {
     [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)]
         .map(|address| AclRule { prefix: Prefix::new(address, 0).expect("it has no bits"), listed })
         .into()
 }
 
-/// Networks that nobody reaches from the Internet: RFC 1918, RFC 6598, RFC 4193, and those of one
-/// link or one host.
+/// Networks that are not reachable from the Internet: RFC 1918, RFC 6598, RFC 4193, link-local and
+/// loopback addresses.
 const PRIVATE: [(&str, u8); 9] = [
     ("10.0.0.0", 8),
     ("100.64.0.0", 10),
@@ -127,7 +127,7 @@ const PRIVATE: [(&str, u8); 9] = [
     ("fe80::", 10),
 ];
 
-/// Addresses of networks that nobody reaches from the Internet.
+/// Addresses of these networks.
 pub fn private() -> Vec<AclRule> {
     let rule = |(address, len): (&str, u8)| {
         let address = address.parse().expect("an address");
@@ -136,11 +136,11 @@ pub fn private() -> Vec<AclRule> {
     PRIVATE.map(rule).into()
 }
 
-/// A prefix to let in, with a `!` before it one to keep out; `"any"` is everybody, `"private"` who
-/// cannot be reached from the Internet.
+/// A prefix to allow, or with `!` before it to deny; `"any"` is every client, `"private"` every
+/// client that is not reachable from the Internet.
 pub fn rules(value: &DeValue<'_>) -> Result<Vec<AclRule>, Wrong> {
     let Some(text) = value.as_str() else {
-        let what = "a prefix to let in such as \"10.0.0.0/8\", one to keep out such as \
+        let what = "a prefix to allow such as \"10.0.0.0/8\", one to deny such as \
                     \"!192.0.2.0/24\", or \"any\"";
         return expected(what, value);
     };
@@ -166,13 +166,13 @@ mod tests {
         assert_eq!(ms("250ms"), Some(Duration::from_millis(250)));
         assert_eq!(ms("2 h"), Some(Duration::from_secs(7200)));
         assert_eq!([ms("10"), ms("s"), ms("-1s"), ms("99999999999999999999h")], [None; 4]);
-        let size = |told| octets(0..=u64::MAX)(&text(told)).ok();
+        let size = |told| bytes(0..=u64::MAX)(&text(told)).ok();
         assert_eq!(size("64KiB"), Some(65536));
         assert_eq!([size("64"), size("64KB"), size("99999999999GiB")], [None; 3]);
     }
 
     #[test]
-    fn bits_behind_a_prefix_are_told_with_what_was_meant() {
+    fn bits_after_a_prefix_are_an_error_with_a_suggestion() {
         let help = |told| prefix(&text(told)).err().and_then(|wrong| wrong.help);
         assert_eq!(help("10.1.2.3/8").as_deref(), Some("did you mean \"10.0.0.0/8\"?"));
         let whole = prefix(&text("2001:db8::1")).ok().expect("an address is a prefix");

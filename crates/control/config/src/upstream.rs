@@ -1,5 +1,5 @@
-//! Servers that are asked: where each is and what carries questions there, as the operator wrote
-//! it; and `[upstream]`: whose certificates are believed.
+//! Upstreams: address and transport as the operator wrote them. `[upstream]`: trusted CA
+//! certificates.
 use super::operate;
 use super::section::Section;
 use super::values::{self, Wrong, describe, shorten};
@@ -9,21 +9,21 @@ use toml::de::DeValue;
 use upstream::pki_types::ServerName;
 use upstream::{QueryTransport, UpstreamAddress};
 
-/// Where DNS over TLS is (RFC 7858 §3.1).
+/// The port of DNS over TLS (RFC 7858 §3.1).
 const TLS_PORT: u16 = 853;
 const PORT: u16 = 53;
 
 /// `[upstream]`
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Upstream {
-    /// Certificates of those who may sign servers'; nothing: the system's.
+    /// CA certificates for upstreams; `None`: the system's.
     pub ca: Option<PathBuf>,
 }
 
-/// A server that is asked.
+/// An upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerAddress {
-    /// As it was written.
+    /// As written in the config.
     text: String,
     pub address: UpstreamAddress,
 }
@@ -43,8 +43,9 @@ impl fmt::Display for ServerAddress {
 }
 
 impl ServerAddress {
-    /// `"192.0.2.1"`, `"tcp://[2001:db8::1]:53"`, `"tls://192.0.2.1:853#dns.example"`: what stands
-    /// behind the # is the name in the server's certificate; without it, that is the address.
+    /// `"192.0.2.1"`, `"tcp://[2001:db8::1]:53"`, `"tls://192.0.2.1:853#dns.example"`: the text
+    /// after the
+    /// # is the name in the server's certificate; without it, that is the address.
     pub(super) fn read(value: &DeValue<'_>) -> Result<Self, Wrong> {
         let Some(text) = value.as_str() else {
             return Err(format!("expected a server, found {}", describe(value)).into());
@@ -85,7 +86,7 @@ impl ServerAddress {
         })?;
         if at.port() == 0 {
             let help = Some(format!("it is {port} unless another one is written"));
-            return Err(Wrong { message: "nobody can be asked at port 0".to_owned(), help });
+            return Err(Wrong { message: "port 0 cannot be queried".to_owned(), help });
         }
         let over = match (scheme, name) {
             ("tls", Some(name)) => QueryTransport::Tls(server_name(name)?),
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_are_what_was_written() {
+    fn upstreams_are_parsed() {
         let check = |text: &str, at: &str, over: QueryTransport| {
             let server = read(text).expect("a server");
             assert_eq!((&*server.to_string(), &server.address.at.to_string()[..]), (text, at));
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_says_what_was_meant() {
+    fn invalid_upstream_has_a_suggestion() {
         let wrong = |text: &str| read(text).expect_err("no server");
         assert!(wrong("tls://dns.quad9.net").contains("\"tls://192.0.2.1#dns.quad9.net\""));
         assert!(wrong("https://9.9.9.9/dns-query").contains("\"tls://\""));

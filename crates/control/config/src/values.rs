@@ -1,4 +1,4 @@
-//! Reads single values: each function takes a TOML value, and says what it expected instead.
+//! Reads single values: each function takes a TOML value, or says what it expected.
 use crate::Workers;
 use crate::limits::{PATH_LEN_MAX, TEXT_SHOWN_MAX, WORKERS_MAX};
 use answer::CookieSecret;
@@ -11,7 +11,7 @@ use toml::de::DeValue;
 use wire::NameBuf;
 use zonefile::InvalidName;
 
-/// Why a value is not taken.
+/// Why a value is refused.
 pub struct Wrong {
     pub message: String,
     pub help: Option<String>,
@@ -23,7 +23,7 @@ impl From<String> for Wrong {
     }
 }
 
-/// The beginning of a text, as much as a message can hold.
+/// The begin of a text, short enough for a message.
 pub fn shorten(text: &str) -> String {
     match text.char_indices().nth(TEXT_SHOWN_MAX) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -31,7 +31,7 @@ pub fn shorten(text: &str) -> String {
     }
 }
 
-/// What a value is, for a message.
+/// The kind of a value, for a message.
 pub fn describe(value: &DeValue<'_>) -> String {
     match value {
         DeValue::String(text) => format!("the text {:?}", shorten(text)),
@@ -71,7 +71,7 @@ where
 pub fn text(max: usize) -> impl Fn(&DeValue<'_>) -> Result<String, Wrong> {
     move |value| match value.as_str() {
         Some(text) if text.len() <= max => Ok(text.to_owned()),
-        Some(text) => Err(format!("at most {max} octets, found {}", text.len()).into()),
+        Some(text) => Err(format!("at most {max} bytes, found {}", text.len()).into()),
         None => expected("a text", value),
     }
 }
@@ -84,7 +84,7 @@ pub fn file(value: &DeValue<'_>) -> Result<PathBuf, Wrong> {
     }
 }
 
-/// One of a few words, each of which stands for a value. Case does not matter.
+/// One of a few words, each with a value. Case does not matter.
 pub fn word<T: Copy, const N: usize>(
     words: [(&'static str, T); N],
 ) -> impl Fn(&DeValue<'_>) -> Result<T, Wrong> {
@@ -112,7 +112,7 @@ pub fn address(value: &DeValue<'_>) -> Result<SocketAddr, Wrong> {
     })
 }
 
-/// The same as it is written, and the port where it has none.
+/// The address, and its port or the default.
 pub fn socket_address(text: &str, port: u16) -> Result<SocketAddr, Wrong> {
     let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
     text.parse().or_else(|_| bare.parse().map(|ip: IpAddr| SocketAddr::new(ip, port))).map_err(
@@ -123,7 +123,7 @@ pub fn socket_address(text: &str, port: u16) -> Result<SocketAddr, Wrong> {
     )
 }
 
-/// What was probably meant by a text that is no address.
+/// A suggestion for an invalid address.
 fn likely_address(text: &str) -> Option<String> {
     let (host, port) = text.rsplit_once(':').unwrap_or((text, ""));
     if let Ok(port) = text.trim_start_matches(':').parse::<u16>() {
@@ -164,10 +164,10 @@ pub fn workers(value: &DeValue<'_>) -> Result<Workers, Wrong> {
     }
 }
 
-/// A cookie secret: 128 bits in hexadecimal. A wrong one is not quoted.
+/// A cookie secret: 128 bits in hexadecimal. An invalid one is not quoted.
 pub fn secret(value: &DeValue<'_>) -> Result<CookieSecret, Wrong> {
     let digits = value.as_str().unwrap_or_default().as_bytes();
-    let digit = |octet: u8| char::from(octet).to_digit(16).map(|digit| digit as u8);
+    let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
     let mut secret = [0; 16];
     let wrong = || {
         let help = Some("`openssl rand -hex 16` makes one".into());
@@ -180,9 +180,9 @@ pub fn secret(value: &DeValue<'_>) -> Result<CookieSecret, Wrong> {
     if digits.len() != 32 {
         return Err(wrong());
     }
-    for (octet, pair) in secret.iter_mut().zip(digits.chunks_exact(2)) {
+    for (byte, pair) in secret.iter_mut().zip(digits.chunks_exact(2)) {
         let (high, low) = digit(pair[0]).zip(digit(pair[1])).ok_or_else(wrong)?;
-        *octet = high << 4 | low;
+        *byte = high << 4 | low;
     }
     Ok(CookieSecret(secret))
 }
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_with_and_without_a_port() {
+    fn address_has_a_port_or_the_default() {
         let read = |text: &str| address(&DeValue::String(text.into())).ok().map(|a| a.to_string());
         assert_eq!(read("127.0.0.1:5300").as_deref(), Some("127.0.0.1:5300"));
         assert_eq!(read("::1").as_deref(), Some("[::1]:53"));

@@ -1,4 +1,4 @@
-//! `[xdp]`: the interface that is served past the kernel's network stack.
+//! `[xdp]`: the interface that AF_XDP serves.
 use crate::PortKind;
 use crate::limits::{INTERFACE_LEN_MAX, NICE, PRIORITY};
 use crate::section::Section;
@@ -9,19 +9,19 @@ use toml::de::DeValue;
 /// `[xdp]`
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Xdp {
-    /// Its name; empty: none.
+    /// The name of the interface; empty: none.
     pub interface: String,
-    /// The queues of each interface that are served.
+    /// The queues that are served.
     pub queues: Queues,
-    /// Whether the kernel is left what it would answer by another way.
+    /// Whether queries pass to the kernel if their reply would leave by another interface.
     pub route_check: bool,
-    /// When it is our turn in a dispatcher, after those of a lower number.
+    /// The position in a dispatcher, after programs with a lower number.
     pub priority: u32,
     /// The niceness of workers while they serve queues.
     pub nice: i32,
 }
 
-/// Which queues of the interface are served.
+/// The queues of the interface that are served.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Queues {
     #[default]
@@ -32,7 +32,7 @@ pub enum Queues {
 }
 
 impl Xdp {
-    /// Reads the section, which has to name an interface where that is what workers receive from.
+    /// Reads the section; it must name an interface if the workers' port is AF_XDP.
     pub fn read(mut section: Section<'_, '_>, port: PortKind) -> Self {
         let name = values::text(INTERFACE_LEN_MAX);
         let interface = section.read("interface", String::new(), name);
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_is_named() {
+    fn interface_must_be_named() {
         assert!(told("server.port = \"xdp\"")[0].contains("[xdp] needs the key `interface`"));
         assert!(told("xdp.interface = \"a-name-longer-than-15\"")[0].contains("15"));
     }

@@ -214,9 +214,9 @@ fn streams(out: &mut Exposition, status: &Status) {
     out.family("dunlin_streams_open_limit", Gauge, "Maximum open stream connections.")
         .sample(&[], streams.open_max);
     out.family("dunlin_streams_buffered_bytes", Gauge, "Bytes of their buffers.")
-        .sample(&[], streams.buffered_octets);
+        .sample(&[], streams.buffered_bytes);
     out.family("dunlin_streams_buffered_limit_bytes", Gauge, "Maximum bytes of their buffers.")
-        .sample(&[], streams.buffered_octets_max);
+        .sample(&[], streams.buffered_bytes_max);
     out.family("dunlin_streams_accepted", Counter, "Stream connections accepted.")
         .sample(&[], streams.accepted);
     let mut family =
@@ -245,9 +245,9 @@ fn others(out: &mut Exposition, status: &Status) {
             .sample(&[("result", "miss")], cache.misses);
         out.family("dunlin_cache_entries", Gauge, "Cached answers.").sample(&[], cache.entries);
         out.family("dunlin_cache_bytes", Gauge, "Bytes of cached answers.")
-            .sample(&[], cache.octets);
+            .sample(&[], cache.bytes);
         out.family("dunlin_cache_limit_bytes", Gauge, "Maximum bytes of cached answers.")
-            .sample(&[], cache.octets_max);
+            .sample(&[], cache.bytes_max);
         out.family("dunlin_clients_waiting", Gauge, "Clients waiting for upstreams.")
             .sample(&[], cache.waiting);
         let help = "Queries refused because their client has too many waiting.";
@@ -323,9 +323,9 @@ fn records(out: &mut Exposition, status: &Status) {
         out.family("dunlin_store_record_sets", Gauge, "Record sets in the store.")
             .sample(&[], store.rrsets);
         out.family("dunlin_store_bytes", Gauge, "Bytes of the store's files.")
-            .sample(&[], store.octets);
+            .sample(&[], store.bytes);
         out.family("dunlin_store_free_bytes", Gauge, "Free bytes on its disk.")
-            .sample(&[], store.free_octets);
+            .sample(&[], store.free_bytes);
     }
     let Some(api) = &status.api else { return };
     out.family("dunlin_api_connections", Gauge, "Open connections to [api].")
@@ -390,7 +390,7 @@ fn process(out: &mut Exposition, status: &Status) {
     out.family("process_cpu_seconds", Counter, "CPU time of the process.")
         .sample(&[], process.cpu_seconds);
     out.family("process_resident_memory_bytes", Gauge, "Resident memory of the process.")
-        .sample(&[], process.resident_octets);
+        .sample(&[], process.resident_bytes);
     out.family("process_open_fds", Gauge, "Open file descriptors.").sample(&[], process.open_files);
     out.family("process_max_fds", Gauge, "Maximum open file descriptors.")
         .sample(&[], process.open_files_max);

@@ -54,7 +54,7 @@ fn queries_are_logged_into_a_file_and_all_of_them_by_the_end() {
     assert_eq!((lines.len(), seen.len()), (501, 501));
     let first = lines.iter().find(|line| line["name"] == "n0.example.").unwrap();
     assert_eq!((&first["rcode"], &first["client"]), (&"NOERROR".into(), &CLIENT.into()));
-    assert_eq!(first["octets"], 44);
+    assert_eq!(first["bytes"], 44);
     let last = lines.iter().find(|line| line["name"] == "no.example.").unwrap();
     assert_eq!((&last["dropped"], &last["rcode"]), (&"denied".into(), &serde_json::Value::Null));
     let mode = fs::metadata(&file).unwrap().permissions().mode();
@@ -256,6 +256,6 @@ fn without_a_file_lines_go_to_the_log() {
     let line = lines.iter().find(|line| line["target"] == "queries").expect("a line");
     assert_eq!(line["name"], r#"a\010\"b.example."#);
     assert_eq!((&line["type"], &line["rcode"]), (&"A".into(), &"NOERROR".into()));
-    assert_eq!((&line["octets"], &line["truncated"]), (&46.into(), &false.into()));
+    assert_eq!((&line["bytes"], &line["truncated"]), (&46.into(), &false.into()));
     assert!(line.get("dropped").is_none() && line.get("proxy").is_none(), "{line}");
 }

@@ -37,12 +37,12 @@ const SECONDS: u64 = 10;
 /// The system's allocator, counting the bytes that are asked for.
 struct Counting;
 
-static OCTETS: AtomicU64 = AtomicU64::new(0);
+static BYTES: AtomicU64 = AtomicU64::new(0);
 
 // SAFETY: every call is passed on to the system's allocator as it came.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        OCTETS.fetch_add(layout.size() as u64, Ordering::Relaxed);
+        BYTES.fetch_add(layout.size() as u64, Ordering::Relaxed);
         // SAFETY: the caller keeps `alloc`'s contract, which is the same here.
         unsafe { System.alloc(layout) }
     }
@@ -82,19 +82,19 @@ fn publishing(verdict: &mut Verdict) {
         let mut costs: Vec<(Duration, u64)> = (0..5_000)
             .map(|n| {
                 let change = change(n * 7_919 % names, n);
-                let (began, before) = (Instant::now(), OCTETS.load(Ordering::Relaxed));
+                let (began, before) = (Instant::now(), BYTES.load(Ordering::Relaxed));
                 control.wait(control.put(change).expect("room")).expect("published");
-                (began.elapsed(), OCTETS.load(Ordering::Relaxed) - before)
+                (began.elapsed(), BYTES.load(Ordering::Relaxed) - before)
             })
             .collect();
-        let octets = costs.iter().map(|cost| cost.1).sum::<u64>() / costs.len() as u64;
+        let bytes = costs.iter().map(|cost| cost.1).sum::<u64>() / costs.len() as u64;
         costs.sort_unstable();
         let median = costs[costs.len() / 2].0;
-        println!("{names:10} names: a change takes {median:.1?} and {octets} octets");
-        (median.as_secs_f64(), octets as f64)
+        println!("{names:10} names: a change takes {median:.1?} and {bytes} bytes");
+        (median.as_secs_f64(), bytes as f64)
     });
     verdict.judge("time of a change, 10 M names over 10 k", many.0 / few.0, GROWTH_MAX);
-    verdict.judge("octets of a change, 10 M names over 10 k", many.1 / few.1, GROWTH_MAX);
+    verdict.judge("bytes of a change, 10 M names over 10 k", many.1 / few.1, GROWTH_MAX);
 }
 
 /// Part 2.

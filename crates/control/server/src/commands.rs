@@ -152,7 +152,7 @@ fn shown((thread, report): Reported) -> ThreadCacheEntry {
         age: entry.age_seconds,
         ttl: entry.ttl_seconds,
         uses: entry.uses,
-        octets: entry.bytes,
+        bytes: entry.bytes,
     });
     ThreadCacheEntry { thread, count: report.count, answers: answers.collect() }
 }

@@ -142,11 +142,11 @@ pub fn cache(cache: &Cache, views: &[StatusView]) -> Option<CacheStatus> {
         crowded,
         owner_shards: homes,
     } = StatusView::own(views);
-    let (octets, octets_max) = (used, cache.memory);
+    let (bytes, bytes_max) = (used, cache.memory);
     let ShardCounts { answered, full, late, refused } = homes;
     let homes = ShardStatus { answered, full, late, refused };
     let known =
-        CacheStatus { hits, stale, misses, entries, octets, octets_max, ..Default::default() };
+        CacheStatus { hits, stale, misses, entries, bytes, bytes_max, ..Default::default() };
     let status = CacheStatus { waiting, crowded, homes, ..known };
     (!views.is_empty()).then_some(status)
 }

@@ -50,8 +50,8 @@ pub fn streams(connections: &Connections, open_max: usize, memory_max: u64) -> S
     StreamStatus {
         open: connections.open,
         open_max: open_max as u64,
-        buffered_octets: connections.buffered,
-        buffered_octets_max: memory_max,
+        buffered_bytes: connections.buffered,
+        buffered_bytes_max: memory_max,
         accepted: connections.accepted,
         closed: connections.by_name().map(|(name, count)| (name.to_owned(), count)).collect(),
     }

@@ -76,7 +76,7 @@ pub fn settings(config: &Config, lasting: &LastingState) -> Result<Settings, get
     };
     let clients = lasting.limit(&lasting.clients, &limits.rate)?;
     let replies = lasting.limit(&lasting.replies, &limits.responses)?;
-    let limited = clients.is_some() || replies.is_some() || !acl.lets_everybody_ask();
+    let limited = clients.is_some() || replies.is_some() || !acl.allows_all_queries();
     Ok(Settings {
         udp_size_max: server.udp_size_max,
         cookie_secrets,

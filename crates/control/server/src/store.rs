@@ -63,8 +63,8 @@ impl Stored {
         let named = health.unreadable.iter().map(|(zone, why)| (zone.to_string(), why.to_string()));
         let status = StoreStatus {
             file: self.files[0].display().to_string(),
-            octets: self.files.iter().flat_map(fs::metadata).map(|found| found.len()).sum(),
-            free_octets: free.unwrap_or_default(),
+            bytes: self.files.iter().flat_map(fs::metadata).map(|found| found.len()).sum(),
+            free_bytes: free.unwrap_or_default(),
             servfail: health.unreadable_count as u64,
             servfail_zones: named.map(|(name, reason)| StoreZoneFault { name, reason }).collect(),
             list_fault: health.list.map(|why| why.to_string()),

@@ -92,7 +92,8 @@ pub struct CachedAnswer {
     /// How often it was used lately, up to 3.
     pub uses: u8,
     /// Its size in bytes.
-    pub octets: u64,
+    #[serde(alias = "octets")]
+    pub bytes: u64,
 }
 
 /// A request about the API's credentials.

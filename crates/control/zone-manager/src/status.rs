@@ -215,7 +215,8 @@ pub struct ThreadStatus {
 #[serde(default)]
 pub struct Process {
     /// Resident memory in bytes.
-    pub resident_octets: u64,
+    #[serde(alias = "resident_octets")]
+    pub resident_bytes: u64,
     /// CPU time of all threads, user and system.
     pub cpu_seconds: f64,
     /// Open file descriptors.
@@ -234,7 +235,7 @@ impl Process {
             line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0)
         };
         Self {
-            resident_octets: of_line("/proc/self/status", "VmRSS:") << 10,
+            resident_bytes: of_line("/proc/self/status", "VmRSS:") << 10,
             cpu_seconds: cpu_seconds(&text("/proc/self/stat")).unwrap_or(0.0),
             // One descriptor is the listing itself.
             open_files: fs::read_dir("/proc/self/fd")
@@ -263,9 +264,11 @@ pub struct StreamStatus {
     /// Maximum open connections.
     pub open_max: u64,
     /// Bytes of their buffers.
-    pub buffered_octets: u64,
+    #[serde(alias = "buffered_octets")]
+    pub buffered_bytes: u64,
     /// Maximum bytes of their buffers.
-    pub buffered_octets_max: u64,
+    #[serde(alias = "buffered_octets_max")]
+    pub buffered_bytes_max: u64,
     /// Accepted connections, with those from the old process.
     pub accepted: u64,
     /// Connections that the server closed, by reason.
@@ -347,9 +350,11 @@ pub struct CacheStatus {
     /// Cached answers.
     pub entries: u64,
     /// Their size in bytes.
-    pub octets: u64,
+    #[serde(alias = "octets")]
+    pub bytes: u64,
     /// Their maximum size in bytes.
-    pub octets_max: u64,
+    #[serde(alias = "octets_max")]
+    pub bytes_max: u64,
     /// Clients waiting for an answer.
     pub waiting: u64,
     /// Queries refused because their client had too many waiting.
@@ -435,7 +440,7 @@ mod tests {
     #[test]
     fn process_reads_its_own_status() {
         let process = Process::read();
-        assert!(process.resident_octets > 100 << 10, "{process:?}");
+        assert!(process.resident_bytes > 100 << 10, "{process:?}");
         assert!((1..process.open_files_max).contains(&process.open_files), "{process:?}");
         let stat = "7 (a ) b) S 1 7 7 0 -1 4194304 100 0 0 0 250 50 0 0 20 0 1 0 5 1 1";
         assert_eq!(cpu_seconds(stat), Some(3.0));

@@ -231,7 +231,7 @@ fn broken_questions_are_format_errors() {
         ("an extended label", [vec![0x41, 0, 0], tail.to_vec()].concat()),
         ("a name without end", long),
         ("a name of 257 bytes", many),
-        ("an octet too many", [good.clone(), vec![0]].concat()),
+        ("an byte too many", [good.clone(), vec![0]].concat()),
     ] {
         let reply = send(&message(0x0100, [1, 0, 0, 0], &broken, &[]));
         assert_eq!(reply.rcode(), FORMERR, "{what}");

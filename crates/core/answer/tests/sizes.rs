@@ -8,7 +8,7 @@ use wire::{Name, NameBuf, Suffixes};
 const LIFETIMES: TtlLimits = TtlLimits { ttl_min: 0, ttl_max: 86_400, negative_ttl_max: 3_600 };
 const MEMORY: usize = 1 << 20;
 /// Bytes of a typical answer, at most.
-const OCTETS_MAX: usize = 300;
+const BYTES_MAX: usize = 300;
 const CLUSTER: &str = "my-service.my-namespace.svc.cluster.local.";
 const A: u16 = 1;
 const CNAME: u16 = 5;
@@ -111,7 +111,7 @@ fn typical_answers_are_small() {
     let sizes: Vec<_> = replies().iter().map(|(what, reply)| (*what, size(reply))).collect();
     for (what, bytes) in &sizes {
         println!("| {what} | {bytes} |");
-        assert!(*bytes <= OCTETS_MAX, "{what}: {bytes}");
+        assert!(*bytes <= BYTES_MAX, "{what}: {bytes}");
     }
     let mean = sizes.iter().map(|(_, bytes)| bytes).sum::<usize>() / sizes.len();
     println!("| on average | {mean} |");

@@ -120,7 +120,7 @@ impl FromStr for CpuList {
 
 /// Digits only: `parse` alone would take a sign.
 fn parse_cpu(text: &str) -> Option<usize> {
-    let digits = text.bytes().all(|octet| octet.is_ascii_digit());
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|&cpu| digits && cpu < CPUS_MAX)
 }
 

@@ -18,7 +18,7 @@
 #define __uint(name, value) int(*name)[value]
 #define __type(name, type) type *name
 
-// Every CPU with XDP of note has its octets the other way round than the network.
+// Every CPU with XDP of note has its bytes the other way round than the network.
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "built for little endian");
 #define htons(number) ((__be16)__builtin_bswap16(number))
 #define ntohs(number) __builtin_bswap16((__u16)(number))
@@ -92,7 +92,7 @@ struct {
 	__type(value, __u64);
 } counts SEC(".maps");
 
-// The most octets of a datagram's payload.
+// The most bytes of a datagram's payload.
 const volatile __u32 room = 1452;
 // Whether the kernel is asked which way a reply goes.
 const volatile __u32 route_check = 1;

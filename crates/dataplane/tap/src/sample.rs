@@ -48,9 +48,9 @@ impl<'a> Sample<'a> {
         };
         let mut head = [0; HEAD_LEN];
         let mut at = 0;
-        let mut put = |octets: &[u8]| {
-            head[at..at + octets.len()].copy_from_slice(octets);
-            at += octets.len();
+        let mut put = |bytes: &[u8]| {
+            head[at..at + bytes.len()].copy_from_slice(bytes);
+            at += bytes.len();
         };
         put(&(self.unix.as_nanos() as u64).to_le_bytes());
         put(&(self.took.as_nanos() as u64).to_le_bytes());
@@ -60,8 +60,8 @@ impl<'a> Sample<'a> {
         put(&self.client.port().to_le_bytes());
         put(&self.peer.port().to_le_bytes());
         put(&[u8::from(self.transport == Transport::Stream), reason, 0, 0]);
-        put(&octets(self.client.ip()));
-        put(&octets(self.peer.ip()));
+        put(&bytes(self.client.ip()));
+        put(&bytes(self.peer.ip()));
         head
     }
 
@@ -69,13 +69,13 @@ impl<'a> Sample<'a> {
     pub fn read(event: &'a [u8]) -> Option<Self> {
         let mut rest = event;
         let nanos = [take(&mut rest)?, take(&mut rest)?];
-        let [unix, took] = nanos.map(|octets| Duration::from_nanos(u64::from_le_bytes(octets)));
+        let [unix, took] = nanos.map(|bytes| Duration::from_nanos(u64::from_le_bytes(bytes)));
         let one_in = u32::from_le_bytes(take(&mut rest)?);
         let shorts = [take(&mut rest)?, take(&mut rest)?, take(&mut rest)?, take(&mut rest)?];
         let [query_len, reply_len, client, peer] = shorts.map(u16::from_le_bytes);
         let [stream, reason, _, _] = take(&mut rest)?;
         let ips = [take::<16>(&mut rest)?, take(&mut rest)?];
-        let [client_ip, peer_ip] = ips.map(|octets| Ipv6Addr::from(octets).to_canonical());
+        let [client_ip, peer_ip] = ips.map(|bytes| Ipv6Addr::from(bytes).to_canonical());
         let query_len = usize::from(query_len);
         let query = rest.get(..query_len)?;
         let reply = rest.get(query_len.next_multiple_of(8)..)?.get(..reply_len.into())?;
@@ -97,14 +97,14 @@ impl<'a> Sample<'a> {
 
 /// Takes the next bytes away from the front.
 fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
-    let (octets, behind) = rest.split_first_chunk()?;
+    let (bytes, behind) = rest.split_first_chunk()?;
     *rest = behind;
-    Some(*octets)
+    Some(*bytes)
 }
 
 /// An address in the space of IPv6. Where a socket serves both families, IPv4 clients look like
 /// this anyway.
-fn octets(address: IpAddr) -> [u8; 16] {
+fn bytes(address: IpAddr) -> [u8; 16] {
     match address {
         IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
         IpAddr::V6(address) => address.octets(),

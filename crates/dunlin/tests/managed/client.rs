@@ -1,9 +1,9 @@
-//! What clients ask of a server, each once: no question is repeated.
+//! Queries of clients, each sent once.
 use crate::served::{PATIENCE, holds, query};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 
-/// An address whose port takes a privilege, and which no other run of these tests has.
+/// An address with a privileged port that no other run of these tests uses.
 pub fn free_address(test: u8) -> SocketAddr {
     let [.., high, low] = std::process::id().to_be_bytes();
     (Ipv4Addr::new(127, 50 + test, high, low), 53).into()
@@ -16,14 +16,14 @@ pub fn socket(client: [u8; 4]) -> UdpSocket {
     socket
 }
 
-/// Sends bytes from this client; what comes back.
-pub fn exchange(client: [u8; 4], server: SocketAddr, octets: &[u8]) -> Vec<u8> {
+/// Sends bytes from this client; returns the reply.
+pub fn exchange(client: [u8; 4], server: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let socket = socket(client);
-    socket.send_to(octets, server).expect("sent");
+    socket.send_to(bytes, server).expect("sent");
     let mut reply = vec![0; 4096];
     let len = loop {
         match socket.recv(&mut reply) {
-            // Wherever this machine was stopped for a moment (signal(7)).
+            // A stop of this machine may interrupt the call (signal(7)).
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             received => break received.expect("an answer over UDP"),
         }
@@ -32,10 +32,10 @@ pub fn exchange(client: [u8; 4], server: SocketAddr, octets: &[u8]) -> Vec<u8> {
     reply
 }
 
-pub fn exchange_over_tcp(server: SocketAddr, octets: &[u8]) -> Vec<u8> {
+pub fn exchange_over_tcp(server: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(server).expect("connected");
     stream.set_read_timeout(Some(2 * PATIENCE)).expect("a timeout");
-    let message = [&(octets.len() as u16).to_be_bytes()[..], octets].concat();
+    let message = [&(bytes.len() as u16).to_be_bytes()[..], bytes].concat();
     stream.write_all(&message).expect("sent");
     let mut len = [0; 2];
     stream.read_exact(&mut len).expect("an answer over TCP");
@@ -44,7 +44,7 @@ pub fn exchange_over_tcp(server: SocketAddr, octets: &[u8]) -> Vec<u8> {
     reply
 }
 
-/// Asks for an address over UDP.
+/// Queries an address over UDP.
 pub fn ask(server: SocketAddr, name: &str) -> Vec<u8> {
     exchange([127, 0, 0, 1], server, &query(name))
 }
@@ -56,7 +56,7 @@ pub fn expect(server: SocketAddr, name: &str, address: [u8; 4]) {
     }
 }
 
-/// A question with an EDNS option.
+/// A query with an EDNS option.
 pub fn query_with(name: &str, code: u8, data: &[u8]) -> Vec<u8> {
     let mut query = query(name);
     let len = query.len();

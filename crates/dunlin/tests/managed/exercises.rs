@@ -1,4 +1,4 @@
-//! Every feature, as the unit lets it work.
+//! Every feature under the restrictions of the unit.
 use crate::Place;
 use crate::client::{
     ask, exchange, exchange_over_tcp, expect, free_address, get, query_with, socket,
@@ -10,12 +10,12 @@ use serde_json::Value;
 use std::net::SocketAddr;
 use std::process::{Child, Stdio};
 
-/// Who forwards others' questions.
+/// A client whose queries are forwarded.
 const PROXY: [u8; 4] = [127, 0, 0, 9];
-/// Who asks too much. The others have no limit.
+/// A client above its rate. Other clients have no limit.
 const GREEDY: [u8; 4] = [127, 0, 0, 7];
 
-/// Everything that can be switched on, switched on.
+/// A config with every feature.
 pub fn config(place: Place, more: &str) -> String {
     let Place { dns, ops } = place;
     let api = api(place);
@@ -55,10 +55,10 @@ socket = "/run/dunlin/tap.sock"
     ) + &zone("a.test")
 }
 
-/// A thing the server does.
+/// One feature.
 type Exercise = (&'static str, fn(&Machine, Place));
 
-/// Everything it does while it runs. None may end it.
+/// Every feature of a running server. None may end it.
 pub const EXERCISES: &[Exercise] = &[
     ("answers, with cookies and keepalive", answers),
     ("loads a zone that changes, refuses a bad one, and saves the good", loads_zones),
@@ -106,7 +106,7 @@ fn status(machine: &Machine) -> Value {
 fn tells_of_itself(machine: &Machine, _: Place) {
     let status = status(machine);
     assert_eq!(status["state"], "serving", "{status}");
-    assert!(status["process"]["resident_octets"].as_u64() > Some(1 << 20), "{status}");
+    assert!(status["process"]["resident_bytes"].as_u64() > Some(1 << 20), "{status}");
     let lines = machine.told(&["sh", "-c", "dunlin top --interval 100ms | head -2"]);
     assert_eq!(lines.lines().count(), 2, "{lines}");
 }
@@ -135,7 +135,7 @@ fn limits(machine: &Machine, Place { dns, .. }: Place) {
     }
 }
 
-/// What a proxy puts before the question of a client, 198.51.100.7 (PROXY protocol, §2.2).
+/// The PROXY header of a client, 198.51.100.7 (PROXY protocol, §2.2).
 fn header(server: SocketAddr) -> Vec<u8> {
     let mut header = b"\r\n\r\n\0\r\nQUIT\n\x21\x12\0\x0c\xc6\x33\x64\x07".to_vec();
     header.extend_from_slice(&[127, 0, 0, 1]);
@@ -154,7 +154,7 @@ fn takes_headers(machine: &Machine, Place { dns, .. }: Place) {
     });
 }
 
-/// A reader of dnstap, as Debian has it.
+/// A reader of dnstap, from Debian.
 fn start_reader(machine: &Machine) -> Child {
     let words = ["setpriv", "--reuid=dunlin", "--regid=dunlin", "--clear-groups", "fstrm_capture"];
     machine
@@ -175,10 +175,10 @@ fn sends_dnstap(machine: &Machine, Place { dns, .. }: Place) {
     let child = std::fs::read_to_string(below).expect("nsenter's child");
     let child = child.trim().parse().ok().and_then(Pid::from_raw).expect("a process");
     until("the message and its reply", || {
-        // It writes to its file what it has.
+        // It writes its file when it ends.
         kill_process(child, Signal::HUP).expect("it runs");
         let count = machine.run(&["grep", "-ao", "tapped", "/run/dunlin/tap"]).stdout;
-        (count.split(|octet| *octet == b'\n').count() > 2).then_some(())
+        (count.split(|byte| *byte == b'\n').count() > 2).then_some(())
     });
     kill_process(child, Signal::TERM).expect("it runs");
     reader.wait().expect("it ends");
@@ -207,7 +207,7 @@ fn api(place: Place) -> SocketAddr {
     (place.ops.ip(), 8053).into()
 }
 
-/// Where a server may listen in this test.
+/// Addresses of a server in this test.
 pub fn place(test: u8) -> Place {
     let dns = free_address(test);
     Place { dns, ops: (dns.ip(), 9153).into() }

@@ -1,4 +1,4 @@
-//! A machine that runs the real systemd: a copy of this one that is written to memory.
+//! A machine that runs the real systemd: a copy of this one in memory.
 use crate::served::PATIENCE;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,9 +6,9 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Boots systemd: a root of its own over this machine's, a tree of control groups of its own, and
-/// beside the binary what the package installs. $1: a scratch folder; $2: the binary; $3: the
-/// packaging; $4: what is to be /etc/dunlin; $5: what is added to the unit.
+/// Boots systemd with its own root over this machine's, its own control groups, the binary and the
+/// files of the package. $1: a scratch folder; $2: the binary; $3: the packaging; $4: the content
+/// of /etc/dunlin; $5: lines for the unit.
 const BOOT: &str = r#"
 set -e
 mount -t tmpfs tmpfs "$1"
@@ -45,8 +45,8 @@ echo $$ >"$1/groups/cgroup.procs"
 find "$group" -depth -type d -exec rmdir {} +
 "#;
 
-/// Whether such a machine can be had here. Where not, this says so loudly, and panics if nothing
-/// may be skipped.
+/// Whether such a machine is possible here. If not, prints so, and panics if nothing may be
+/// skipped.
 pub fn is_possible() -> bool {
     let mut lacks = Vec::new();
     if !rustix::process::geteuid().is_root() {
@@ -66,17 +66,17 @@ pub fn is_possible() -> bool {
     false
 }
 
-/// A machine that runs systemd; gone when dropped.
+/// A machine that runs systemd, removed when dropped.
 pub struct Machine {
     boot: Child,
-    /// Its first process, as it is numbered here.
+    /// Its first process, by its ID on this machine.
     first: String,
     /// /etc/dunlin
     pub folder: PathBuf,
 }
 
 impl Machine {
-    /// Boots one with these files in /etc/dunlin, and these lines added to the unit.
+    /// Boots a machine with these files in /etc/dunlin, and these lines added to the unit.
     pub fn boot(test: &str, files: &[(&str, &str)], lines: &str) -> Self {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
         let _ = fs::remove_dir_all(&folder);
@@ -100,12 +100,12 @@ impl Machine {
         machine
     }
 
-    /// Runs a command there, as root.
+    /// Runs a command on it, as root.
     pub fn run(&self, words: &[&str]) -> Output {
         self.command(words).output().expect("nsenter runs")
     }
 
-    /// What a command says that succeeds.
+    /// The output of a command that succeeds.
     pub fn told(&self, words: &[&str]) -> String {
         let output = self.run(words);
         let told = String::from_utf8_lossy(&output.stderr);
@@ -113,7 +113,7 @@ impl Machine {
         String::from_utf8(output.stdout).expect("text")
     }
 
-    /// A command there, as root.
+    /// A command on it, as root.
     pub fn command(&self, words: &[&str]) -> Command {
         let root = format!("/proc/{}/root", self.first);
         let mut command = Command::new("nsenter");
@@ -124,7 +124,7 @@ impl Machine {
         command
     }
 
-    /// Whether systemctl succeeded, and what it said.
+    /// Whether systemctl succeeded, and its output.
     pub fn systemctl(&self, words: &[&str]) -> (bool, String) {
         let output = self.run(&[&["timeout", "60", "systemctl"], words].concat());
         let told = [output.stdout, output.stderr].concat();
@@ -141,7 +141,7 @@ impl Machine {
         fs::write(self.folder.join(file), text).expect("a file");
     }
 
-    /// What systemd says of a property of the service.
+    /// A property of the service.
     pub fn property(&self, name: &str) -> String {
         let (known, value) = self.systemctl(&["show", "--value", "-p", name, "dunlin.service"]);
         assert!(known, "{name}: {value}");
@@ -155,13 +155,13 @@ impl Machine {
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        // The rest ends with the first, and then the script, which cleans up.
+        // The first process ends all others, and then the script cleans up.
         let _ = Command::new("kill").args(["-KILL", &self.first]).status();
         let _ = self.boot.wait();
     }
 }
 
-/// Asks until there is an answer.
+/// Repeats a request until it returns something.
 pub fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     let until = Instant::now() + 3 * PATIENCE;
     while Instant::now() < until {
@@ -173,7 +173,7 @@ pub fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     panic!("not in time: {what}");
 }
 
-/// The process systemd below this one.
+/// The process of systemd below this one.
 fn first_process(below: u32) -> Option<String> {
     let children = fs::read_to_string(format!("/proc/{below}/task/{below}/children")).ok()?;
     children.split_whitespace().find_map(|child| {

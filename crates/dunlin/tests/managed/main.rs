@@ -1,5 +1,5 @@
-//! The packaged unit under the real systemd: how every feature works under its restrictions, and
-//! how it is started, reloaded, restarted, killed and stopped, and no question lost.
+//! The packaged unit under the real systemd: every feature works under its restrictions, and start,
+//! reload, restart, kill and stop lose no query.
 mod client;
 mod exercises;
 mod machine;
@@ -17,21 +17,21 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Where a server listens.
+/// Addresses of a server.
 #[derive(Clone, Copy)]
 struct Place {
     dns: SocketAddr,
     ops: SocketAddr,
 }
 
-/// Boots a machine with everything switched on, unless something for that is not here.
+/// Boots a machine with every feature, unless a tool is missing.
 fn boot(test: &str, place: Place, lines: &str) -> Option<Machine> {
     let files = [("dunlin.toml", &*config(place, "")), ("a.test.zone", HEAD)];
     machine::is_possible().then(|| Machine::boot(test, &files, lines))
 }
 
 #[test]
-fn every_feature_works_as_the_unit_lets_it() {
+fn every_feature_works_under_the_unit() {
     let place = place(1);
     let Some(machine) = boot("managed_features", place, "") else { return };
     check_start(&machine);
@@ -41,7 +41,7 @@ fn every_feature_works_as_the_unit_lets_it() {
         exercise(&machine, place);
         assert_eq!(machine.property("MainPID"), pid, "it {name}, and ends: {}", machine.log());
     }
-    // It answers on while it tells everybody that it ends.
+    // It keeps answering during the drain.
     machine.do_systemctl(&["stop", "--no-block", "dunlin"]);
     until("it is not ready", || {
         get(place.ops, "/readyz").starts_with("HTTP/1.1 503").then_some(())
@@ -51,7 +51,7 @@ fn every_feature_works_as_the_unit_lets_it() {
     assert_eq!(machine.property("Result"), "success", "{}", machine.log());
 }
 
-/// It is there, and may do no more than the unit says.
+/// The server runs, with exactly the privileges of the unit.
 fn check_start(machine: &Machine) {
     machine.do_systemctl(&["start", "dunlin"]);
     let told = machine.property("StatusText");
@@ -67,9 +67,9 @@ fn check_start(machine: &Machine) {
     assert_eq!(uid.split('\t').next(), Some(dunlin.trim()));
 }
 
-/// A filter that lacked a call would be noticed: the process ends at the first.
+/// A filter that lacked a call would be noticed: the process ends at its first use.
 #[test]
-fn a_call_that_is_not_on_the_list_ends_the_server() {
+fn system_call_outside_of_the_filter_ends_the_server() {
     let place = place(2);
     let lines = "SystemCallFilter=~sendmmsg\nRestart=no\n";
     let Some(machine) = boot("managed_filter", place, lines) else { return };
@@ -82,7 +82,7 @@ fn a_call_that_is_not_on_the_list_ends_the_server() {
 }
 
 #[test]
-fn a_reload_waits_until_it_is_done_and_fails_where_the_config_is_refused() {
+fn systemctl_reload_waits_and_fails_if_the_config_is_refused() {
     let place = place(3);
     let Some(machine) = boot("managed_reload", place, "") else { return };
     machine.do_systemctl(&["start", "dunlin"]);
@@ -97,7 +97,7 @@ fn a_reload_waits_until_it_is_done_and_fails_where_the_config_is_refused() {
     machine.write("dunlin.toml", &config(place, ""));
     machine.do_systemctl(&["reload", "dunlin"]);
 
-    // A successor that systemd does not know is told what to do instead.
+    // A new process outside of systemd is refused with a remedy.
     let words = ["dunlin", "serve", "--hot-restart", "-c", "/etc/dunlin/dunlin.toml"];
     let output = machine.run(&words);
     let told = String::from_utf8_lossy(&output.stderr);
@@ -105,7 +105,7 @@ fn a_reload_waits_until_it_is_done_and_fails_where_the_config_is_refused() {
     expect(place.dns, "new.a.test", [192, 0, 2, 9]);
 }
 
-/// Asks all the while over UDP and TCP, each question once; how many there were.
+/// Sends queries over UDP and TCP all the time, each once; returns their number.
 fn load(server: SocketAddr, stop: &AtomicBool, asked: &AtomicU64) {
     while !stop.load(Ordering::Relaxed) {
         expect(server, "ns.a.test", [192, 0, 2, 1]);
@@ -115,7 +115,7 @@ fn load(server: SocketAddr, stop: &AtomicBool, asked: &AtomicU64) {
 }
 
 #[test]
-fn a_restart_loses_no_question() {
+fn restart_under_systemd_loses_no_query() {
     let place = place(4);
     let Some(machine) = boot("managed_restart", place, "") else { return };
     machine.do_systemctl(&["start", "dunlin"]);
@@ -139,24 +139,24 @@ fn a_restart_loses_no_question() {
     assert_eq!(machine.property("NFileDescriptorStore"), "5", "{kept}");
 
     machine.told(&["ls", "/run/dunlin/tap.sock"]);
-    // A zone whose file is gone is answered from its copy.
+    // A zone without its file is answered from its copy.
     std::fs::remove_file(machine.folder.join("a.test.zone")).expect("it is there");
     machine.do_systemctl(&["restart", "dunlin"]);
     expect(place.dns, "ns.a.test", [192, 0, 2, 1]);
 
-    // What is asked while it is dead is answered by the one that comes next.
+    // Queries that arrive while the server is dead are answered by the next one.
     machine.do_systemctl(&["kill", "--signal=KILL", "dunlin"]);
     until("systemd notices", || (machine.property("SubState") == "auto-restart").then_some(()));
     assert!(holds(&ask(place.dns, "ns.a.test"), &[192, 0, 2, 1]));
     assert_eq!(machine.property("NRestarts"), "1");
 
     machine.do_systemctl(&["stop", "dunlin"]);
-    UdpSocket::bind(place.dns).expect("nobody holds the socket any more");
+    UdpSocket::bind(place.dns).expect("no process has the socket");
 }
 
-/// The service takes the place of a server that somebody started in a shell.
+/// The service replaces a server that was started in a shell.
 #[test]
-fn it_takes_over_from_a_server_started_by_hand() {
+fn service_replaces_a_server_started_by_hand() {
     let place = place(5);
     let lines = "ExecStart=\nExecStart=/usr/bin/dunlin serve --hot-restart -c \
                  /etc/dunlin/dunlin.toml\n";
@@ -168,23 +168,23 @@ fn it_takes_over_from_a_server_started_by_hand() {
     until("it serves", || machine.run(&["dunlin", "status"]).status.success().then_some(()));
     machine.do_systemctl(&["start", "dunlin"]);
     assert!(by_hand.wait().expect("it ends").success());
-    // What a log is told is written by a thread of its own.
+    // The log has its own thread.
     until("it says so", || machine.log().contains("hot restart done").then_some(()));
     expect(place.dns, "ns.a.test", [192, 0, 2, 1]);
-    // From here on it needs nobody before it.
+    // From here on the unit is the packaged one.
     let edit = "sed -i /ExecStart/d /etc/systemd/system/dunlin.service.d/test.conf";
     machine.told(&["sh", "-c", &format!("{edit} && systemctl daemon-reload")]);
     machine.do_systemctl(&["restart", "dunlin"]);
     expect(place.dns, "ns.a.test", [192, 0, 2, 1]);
 }
 
-/// Folders that the unit makes, and that one who starts it by hand has to.
+/// Folders that the unit creates, and that a manual start has to create.
 const LOGS: &str = "/var/log/dunlin";
 const STATE: &str = "/var/lib/dunlin";
 
-/// The optional socket unit: the first question starts the service, which is given its socket.
+/// The optional socket unit: the first query starts the service, which inherits the socket.
 #[test]
-fn a_question_to_the_socket_unit_starts_it() {
+fn query_to_the_socket_unit_starts_the_service() {
     let place = place(6);
     let Some(machine) = boot("managed_socket", place, "") else { return };
     let dns = place.dns;

@@ -1,4 +1,4 @@
-//! A server at work, and what a client asks it: for the tests of the binary.
+//! A running server, and queries to it: for the tests of the binary.
 #![allow(dead_code, reason = "each test file uses some of it")]
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -11,34 +11,34 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-/// How long anything may take on a busy machine, or on one whose CPU is emulated.
+/// Maximum time of any step, on a busy machine or an emulated CPU.
 pub const PATIENCE: Duration = Duration::from_secs(60);
-/// How a zone begins.
+/// The begin of a zone file.
 pub const HEAD: &str = "$TTL 60\n@ SOA ns root 1 2 3 4 5\n@ NS ns\nns A 192.0.2.1\n";
 pub const NOERROR: u8 = 0;
 pub const SERVFAIL: u8 = 2;
 pub const REFUSED: u8 = 5;
 
-/// A server at work in a folder of its own; ended when dropped.
+/// A running server in its own folder, ended when dropped.
 pub struct Served {
     pub child: Child,
     pub folder: PathBuf,
     /// The lines of its log, each a JSON object.
     lines: Receiver<Value>,
     pub address: SocketAddr,
-    /// What it logged before it served.
+    /// The log lines before it served.
     pub start: Vec<String>,
 }
 
 impl Served {
-    /// Starts it on these files; `dunlin.toml` gets an address to listen on.
+    /// Starts a server on these files; `dunlin.toml` gets a listening address.
     pub fn start(test: &str, config: &str, files: &[(&str, &str)]) -> Self {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
         Self::start_by(&mut binary(), &folder, config, files)
     }
 
-    /// Starts it by a command that lacks its arguments, on files in this folder. Keys for the
-    /// section `[server]` come first in the config.
+    /// Starts a server by a command without its arguments, on files in this folder. Keys of
+    /// `[server]` come first in the config.
     pub fn start_by(
         command: &mut Command,
         folder: &Path,
@@ -54,7 +54,7 @@ impl Served {
             true => String::new(),
             false => format!("data_dir = \"{}\"\n", folder.join("data").display()),
         };
-        // What comes before the first table is of [server].
+        // Text before the first table belongs to [server].
         let of_server = format!("\n{config}");
         let of_server = of_server.split("\n[").next();
         let listen = match of_server.is_some_and(|keys| keys.contains("listen = ")) {
@@ -88,12 +88,12 @@ impl Served {
         served
     }
 
-    /// The next line whose message or fields hold both words.
+    /// Waits for the next line that has both words in its message or fields.
     pub fn expect_line(&self, word: &str, other: &str) -> Value {
         self.read_to_line(word, other).0
     }
 
-    /// That line, and those before it.
+    /// Like `expect_line`, with the lines before it.
     fn read_to_line(&self, word: &str, other: &str) -> (Value, Vec<String>) {
         let until = Instant::now() + PATIENCE;
         let mut seen = Vec::new();
@@ -114,16 +114,16 @@ impl Served {
         kill_process(Pid::from_child(&self.child), signal).expect("it runs");
     }
 
-    /// The admin socket that its config names now.
+    /// The admin socket in the current config.
     pub fn socket(&self) -> Option<PathBuf> {
         let file = self.folder.join("dunlin.toml");
-        // A pipe that a test has put there would be waited for, and this is asked on its way out.
+        // A test may have put a pipe there, which would block.
         let config = file.is_file().then(|| fs::read_to_string(file).ok()).flatten()?;
         let path = config.split("socket = \"").nth(1)?.split('"').next()?;
         (!path.is_empty()).then(|| path.into())
     }
 
-    /// Waits for it to end; its exit status.
+    /// Waits for the end; returns the exit status.
     pub fn status(&mut self) -> Option<i32> {
         let until = Instant::now() + PATIENCE;
         while Instant::now() < until {
@@ -135,23 +135,23 @@ impl Served {
         panic!("it does not end");
     }
 
-    /// Tells it to end, which it does without an error.
+    /// Sends SIGTERM; the server must end without an error.
     pub fn end(&mut self) {
         self.signal(Signal::TERM);
         assert_eq!(self.status(), Some(0));
     }
 
-    /// Asks for an A record over UDP; the whole reply.
+    /// Queries an A record over UDP; returns the whole reply.
     pub fn ask(&self, name: &str) -> Vec<u8> {
         ask(self.address, name)
     }
 
-    /// Asks the same over TCP.
+    /// Queries an A record over TCP.
     pub fn ask_over_tcp(&self, name: &str) -> Vec<u8> {
         ask_over_tcp(self.address, name)
     }
 
-    /// Asks until the answer is this address: changes are watched for, not announced.
+    /// Queries until the answer is this address: file changes are noticed a little later.
     pub fn expect_address(&self, name: &str, address: [u8; 4]) {
         let until = Instant::now() + PATIENCE;
         while Instant::now() < until {
@@ -167,10 +167,10 @@ impl Served {
 
 impl Drop for Served {
     fn drop(&mut self) {
-        // It may have ended, as the test wanted.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
-        // Killed, it leaves its socket, unless a successor has it.
+        // A killed server leaves its socket, unless a new process has it.
         if let Some(socket) = self.socket().filter(|socket| UnixStream::connect(socket).is_err()) {
             let _ = fs::remove_file(socket);
         }
@@ -182,12 +182,12 @@ pub fn binary() -> Command {
     Command::new(env!("CARGO_BIN_EXE_dunlin"))
 }
 
-/// Asks a server for an A record over UDP; the whole reply.
+/// Queries a server for an A record over UDP; returns the whole reply.
 pub fn ask(address: SocketAddr, name: &str) -> Vec<u8> {
     ask_within(address, name, PATIENCE).expect("a reply")
 }
 
-/// The same, where a reply may be lost: nothing came so long.
+/// Like `ask`; `None` if no reply came within `patience`.
 pub fn ask_within(address: SocketAddr, name: &str, patience: Duration) -> Option<Vec<u8>> {
     let socket = UdpSocket::bind("0.0.0.0:0").expect("a socket");
     socket.set_read_timeout(Some(patience)).expect("a timeout");
@@ -198,7 +198,7 @@ pub fn ask_within(address: SocketAddr, name: &str, patience: Duration) -> Option
     Some(reply)
 }
 
-/// Asks the same over TCP.
+/// Queries a server for an A record over TCP.
 pub fn ask_over_tcp(address: SocketAddr, name: &str) -> Vec<u8> {
     let mut stream = TcpStream::connect(address).expect("connected");
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
@@ -212,7 +212,7 @@ pub fn ask_over_tcp(address: SocketAddr, name: &str) -> Vec<u8> {
     reply
 }
 
-/// A question for an A record, with an OPT record.
+/// A query for an A record, with an OPT record.
 pub fn query(name: &str) -> Vec<u8> {
     let mut query = vec![0x12, 0x34, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1];
     for label in name.split('.') {
@@ -228,8 +228,8 @@ pub fn rcode(reply: &[u8]) -> u8 {
     reply[3] & 15
 }
 
-pub fn holds(reply: &[u8], octets: &[u8]) -> bool {
-    reply.windows(octets.len()).any(|window| window == octets)
+pub fn holds(reply: &[u8], bytes: &[u8]) -> bool {
+    reply.windows(bytes.len()).any(|window| window == bytes)
 }
 
 pub fn zone(name: &str) -> String {

@@ -1,4 +1,4 @@
-//! In a dispatcher of libxdp's, beside programs that its own tool loads and unloads (xdp-loader).
+//! A libxdp dispatcher, with programs that xdp-loader loads and unloads.
 
 use crate::served::{Served, ask};
 use crate::wire::{Wire, is_root, leave, skip};
@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 
-/// Mounts a BPF file system until nobody holds the other end of its input: also when the test was
+/// Mounts a BPF file system until the other end of its input is closed, also when the test is
 /// killed.
 const GUARD: &str = "mkdir -p $1 && mount -t bpf bpf $1 && echo mounted; read -r _; umount $1; \
                      rmdir $1";
 
-/// A BPF file system of a test's own.
+/// A BPF file system for one test.
 struct Pins {
     folder: PathBuf,
     guard: Child,
@@ -43,7 +43,7 @@ impl Drop for Pins {
     }
 }
 
-/// An interface with a dispatcher, which runs a program that counts.
+/// An interface with a dispatcher that runs a counting program.
 struct Ground<'p> {
     wire: Wire,
     pins: &'p Pins,
@@ -51,7 +51,7 @@ struct Ground<'p> {
 }
 
 impl<'p> Ground<'p> {
-    /// Nothing: this kernel has no dispatchers, which is said.
+    /// `None`: this kernel has no dispatchers; prints so.
     fn new(test: &str, pins: &'p Pins) -> Option<Self> {
         let ground = Self { wire: Wire::new(), pins, folder: folder(test) };
         if Command::new("xdp-loader").arg("help").output().is_err() {
@@ -66,7 +66,7 @@ impl<'p> Ground<'p> {
         Some(ground)
     }
 
-    /// A command that runs a program where the server is.
+    /// A command in the server's namespaces.
     fn command(&self, program: &str) -> Command {
         let mut command = self.wire.command(program);
         command.env("LIBXDP_BPFFS", &self.pins.folder);
@@ -74,7 +74,7 @@ impl<'p> Ground<'p> {
     }
 
     fn loader(&self, words: &[&str]) -> String {
-        // There is one at a time on a machine, and another one fails.
+        // A machine can build one at a time.
         static SOLE: Mutex<()> = Mutex::new(());
         let sole = SOLE.lock().expect("nothing fails in here");
         let output = self.command("xdp-loader").args(words).output().expect("it runs");
@@ -83,7 +83,7 @@ impl<'p> Ground<'p> {
         String::from_utf8(output.stdout).expect("text")
     }
 
-    /// Loads a program of this name, which counts.
+    /// Loads a counting program with this name.
     fn load(&self, name: &str, priority: u32) {
         self.load_by("native", name, priority);
     }
@@ -94,7 +94,7 @@ impl<'p> Ground<'p> {
         self.loader(&["load", "-m", mode, "-P", &priority.to_string(), "s0", object]);
     }
 
-    /// The names and numbers of those that the dispatcher runs.
+    /// The names and IDs of the dispatcher's programs.
     fn running(&self) -> Vec<(String, String)> {
         let told = self.loader(&["status", "s0"]);
         let words = told.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
@@ -112,7 +112,7 @@ impl<'p> Ground<'p> {
         found.unwrap_or_else(|| panic!("no {name} in {running:?}")).1.clone()
     }
 
-    /// How much a program has counted.
+    /// The counter of a program.
     fn counted(&self, name: &str) -> u64 {
         let told = json(&["prog", "show", "id", &self.number(name)]);
         let map = told["map_ids"][0].to_string();
@@ -120,7 +120,7 @@ impl<'p> Ground<'p> {
         told[0]["formatted"]["value"].as_u64().unwrap_or_else(|| panic!("{told}"))
     }
 
-    /// All that the kernel has for what is pinned: programs, links and tables.
+    /// All pinned objects of the kernel: programs, links and tables.
     fn things(&self) -> BTreeSet<[String; 2]> {
         let mut things = BTreeSet::new();
         let mut add = |kind: &str, words: &[&str]| {
@@ -149,7 +149,7 @@ impl<'p> Ground<'p> {
         serve_by(&mut self.command(&program()), folder, keys)
     }
 
-    /// Asks, past the kernel.
+    /// Sends a query over AF_XDP.
     fn ask(&self, count: u64) {
         let taken = || status(&self.folder)["xdp"]["passed"]["taken"].as_u64().expect("a count");
         let before = taken();
@@ -162,7 +162,7 @@ impl<'p> Ground<'p> {
 
 impl Drop for Ground<'_> {
     fn drop(&mut self) {
-        // What is pinned outlives the interface.
+        // Pinned objects outlive the interface.
         for folder in files(&self.pins.folder.join("xdp")) {
             let _ = std::fs::remove_dir_all(folder);
         }
@@ -196,7 +196,7 @@ fn json(words: &[&str]) -> Value {
 }
 
 #[test]
-fn it_joins_a_dispatcher_and_leaves_the_others() {
+fn dunlin_joins_a_dispatcher_and_keeps_other_programs() {
     if !is_root() {
         return;
     }
@@ -232,7 +232,7 @@ fn it_joins_a_dispatcher_and_leaves_the_others() {
 }
 
 #[test]
-fn where_the_kernel_runs_the_dispatcher_it_runs_us() {
+fn dunlin_runs_in_the_mode_of_the_dispatcher() {
     if !is_root() {
         return;
     }
@@ -249,7 +249,7 @@ fn where_the_kernel_runs_the_dispatcher_it_runs_us() {
 }
 
 #[test]
-fn others_come_and_go_while_it_serves() {
+fn other_programs_come_and_go_while_dunlin_serves() {
     if !is_root() {
         return;
     }
@@ -264,7 +264,7 @@ fn others_come_and_go_while_it_serves() {
     ground.loader(&["unload", "s0", "-i", &counter]);
     assert_eq!(ground.names(), ["other", "dunlin"]);
     ground.ask(3);
-    // The last but us goes, too, and another one comes.
+    // The last program but ours is unloaded, and another one loaded.
     ground.loader(&["unload", "s0", "-i", &ground.number("other")]);
     assert_eq!(ground.names(), ["dunlin"]);
     ground.ask(3);
@@ -277,7 +277,7 @@ fn others_come_and_go_while_it_serves() {
     let left = ground.things();
     assert_eq!(left.len(), 5, "{left:?}");
     expect_gone(&ground.wire, things.difference(&left));
-    // Where it is alone at the end, nothing is left.
+    // If it is the last one, nothing is left.
     let mut served = ground.serve(&as_root());
     ground.loader(&["unload", "s0", "-i", &ground.number("counter")]);
     ground.ask(3);
@@ -289,7 +289,7 @@ fn others_come_and_go_while_it_serves() {
 }
 
 #[test]
-fn what_others_unload_is_joined_again_at_a_reload() {
+fn unloaded_program_is_joined_again_at_a_reload() {
     if !is_root() {
         return;
     }
@@ -305,20 +305,20 @@ fn what_others_unload_is_joined_again_at_a_reload() {
     served.expect_line("AF_XDP attached", "s0");
     assert_eq!(ground.names(), ["counter", "dunlin"]);
     ground.ask(1);
-    // Gone altogether, with nothing in its place.
+    // The dispatcher is gone.
     ground.loader(&["unload", "s0", "-a"]);
     served.end();
     assert_eq!(ground.things(), BTreeSet::new());
 }
 
 #[test]
-fn what_a_killed_server_leaves_lets_all_pass_and_is_replaced() {
+fn program_of_a_killed_server_passes_all_and_is_replaced() {
     if !is_root() {
         return;
     }
     let pins = Pins::new("killed");
     let Some(ground) = Ground::new("killed", &pins) else { return };
-    // Killed, or no longer allowed to leave.
+    // The server is killed, or may no longer detach.
     for (keys, end) in [(as_root(), Signal::KILL), (XDP.to_owned(), Signal::INT)] {
         for _ in 0..2 {
             let mut served = ground.serve(&keys);
@@ -332,7 +332,7 @@ fn what_a_killed_server_leaves_lets_all_pass_and_is_replaced() {
             served.status();
             assert_eq!(ground.names(), ["counter", "dunlin"]);
             ground.wire.ping("192.0.2.1");
-            // A server that has sockets alone hears what passes.
+            // A server with sockets only receives passed packets.
             let sockets = as_root().replace("port = \"xdp\"", "port = \"socket\"");
             let beside = ground.serve(&sockets);
             for _ in 0..3 {
@@ -350,7 +350,7 @@ fn what_a_killed_server_leaves_lets_all_pass_and_is_replaced() {
 }
 
 #[test]
-fn dispatchers_of_two_interfaces_are_two() {
+fn two_interfaces_have_two_dispatchers() {
     if !is_root() {
         return;
     }
@@ -369,7 +369,7 @@ fn dispatchers_of_two_interfaces_are_two() {
 }
 
 #[test]
-fn what_is_not_to_be_joined_is_left_alone_and_told() {
+fn unsupported_dispatcher_is_left_alone_and_reported() {
     if !is_root() {
         return;
     }
@@ -385,10 +385,10 @@ fn what_is_not_to_be_joined_is_left_alone_and_told() {
         assert_eq!(ground.wire.program(), program);
         drop(served);
     };
-    // Ten are there.
+    // Ten programs are loaded.
     (0..9).for_each(|_| ground.load("counter", 50));
     expect_failed(&as_root(), "10 programs already");
-    // Its files are not.
+    // The pinned files are missing.
     ground.loader(&["unload", "s0", "-a"]);
     ground.load("counter", 50);
     let [folder] = &files(&ground.pins.folder.join("xdp"))[..] else { panic!("one folder") };
@@ -396,7 +396,7 @@ fn what_is_not_to_be_joined_is_left_alone_and_told() {
     std::fs::rename(folder, &aside).expect("renamed");
     expect_failed(&as_root(), "prog0-prog");
     std::fs::rename(&aside, folder).expect("renamed");
-    // Neither is a dispatcher that is known.
+    // Nor is a dispatcher of a known version with unknown content.
     ground.loader(&["unload", "s0", "-a"]);
     let newer = build("newer.c", "newer.o", "-DNONE");
     let plain = build("count.c", "plain.o", "-DNAME=plain");
@@ -413,7 +413,7 @@ fn what_is_not_to_be_joined_is_left_alone_and_told() {
 }
 
 #[test]
-fn one_server_is_in_a_dispatcher() {
+fn second_server_is_refused_by_the_dispatcher() {
     if !is_root() {
         return;
     }

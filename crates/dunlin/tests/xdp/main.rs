@@ -1,5 +1,4 @@
-//! A server that is asked past its kernel's network stack, by a kernel at the other end of a pair
-//! of interfaces. Needs root.
+//! A server on AF_XDP, queried from the other end of a pair of interfaces. Needs root.
 mod dispatcher;
 #[path = "../served/mod.rs"]
 mod served;
@@ -21,23 +20,23 @@ use std::time::{Duration, Instant};
 use wire::{Wire, is_root};
 
 const AT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 53);
-/// What the section of the server begins with.
+/// The begin of the section of the server.
 const XDP: &str = "port = \"xdp\"\nlisten = [\"192.0.2.1:53\"]\nuser = \"65534\"\n\
                    group = \"65534\"\nxdp.interface = \"s0\"\n";
 
-/// What a server is asked for its metrics by.
+/// The section of the metrics.
 const OPS: &str = "[ops]\nlisten = \"127.0.0.1:9153\"\n";
 
 fn folder(test: &str) -> PathBuf {
     std::env::temp_dir().join(format!("dunlin-{test}-{}", std::process::id()))
 }
 
-/// With the privileges that it was started with.
+/// The server keeps the privileges of the start.
 fn as_root() -> String {
     XDP.replace("user = \"65534\"\ngroup = \"65534\"\n", "")
 }
 
-/// Starts a server in the server's namespace, with these keys of its section first.
+/// Starts a server in the server's namespace, with these keys first.
 fn serve(wire: &Wire, folder: &Path, keys: &str) -> Served {
     serve_by(&mut wire.command(&program()), folder, keys)
 }
@@ -74,10 +73,10 @@ fn metrics(wire: &Wire) -> String {
     })
 }
 
-/// Those of the threads whose names begin so, once there are any: a thread gives itself its name.
+/// The niceness of threads whose names begin so, once there are any: a thread sets its own name.
 fn nicenesses(served: &Served, name: &str) -> Vec<i64> {
     let until = Instant::now() + PATIENCE;
-    // The seventeenth behind the name (proc_pid_stat(5)).
+    // The seventeenth field after the name (proc_pid_stat(5)).
     let nice = |stat: &str| stat.rsplit(") ").next()?.split(' ').nth(16)?.parse().ok();
     loop {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", served.child.id()));
@@ -97,7 +96,7 @@ fn is_answer(reply: &[u8]) -> bool {
 }
 
 #[test]
-fn a_question_past_the_kernel_gets_its_answer() {
+fn query_on_af_xdp_is_answered() {
     if !is_root() {
         return;
     }
@@ -129,9 +128,9 @@ fn a_question_past_the_kernel_gets_its_answer() {
     let _ = std::fs::remove_dir_all(folder);
 }
 
-/// Workers go before the kernel's threads that receive, while there are queues, and nobody else.
+/// Workers run before the kernel's receiving threads while there are queues; other threads do not.
 #[test]
-fn workers_have_the_niceness_that_is_wanted() {
+fn workers_have_the_configured_niceness() {
     if !is_root() {
         return;
     }
@@ -147,12 +146,12 @@ fn workers_have_the_niceness_that_is_wanted() {
     }
 }
 
-/// Where the kernel shares CPUs between sessions, a server that leads its own has it count as much;
-/// who started another one is not surprised, and told. A leader outside of the server's PID
-/// namespace has no number there. Where this test runs in the first process's session, as CI has
-/// it, there is no share to be told of.
+/// If the kernel shares CPUs between sessions, a server that leads its session raises the
+/// session's share; in another process's session it only warns. A leader outside of the server's
+/// PID namespace has no number there. In the session of the first process, as in CI, there is no
+/// share.
 #[test]
-fn a_session_of_its_own_counts_as_much_as_its_workers() {
+fn leader_of_a_session_raises_its_share() {
     let enabled = "/proc/sys/kernel/sched_autogroup_enabled";
     let before = std::fs::read_to_string(enabled).unwrap_or_default();
     if !is_root() || before.is_empty() {
@@ -165,7 +164,7 @@ fn a_session_of_its_own_counts_as_much_as_its_workers() {
         let mut command = wire.command(starter[0]);
         command.args(&starter[1..]).arg(program());
         let served = serve_by(&mut command, &folder, &as_root());
-        let told = served.start.iter().any(|line| line.contains("within this session alone"));
+        let told = served.start.iter().any(|line| line.contains("only within this session"));
         let group = std::fs::read_to_string(format!("/proc/{}/autogroup", served.child.id()));
         let _ = std::fs::remove_dir_all(folder);
         (group.expect("a group"), told)
@@ -180,7 +179,7 @@ fn a_session_of_its_own_counts_as_much_as_its_workers() {
 }
 
 #[test]
-fn queues_are_dealt_to_the_workers_and_those_that_are_not_listed_are_left() {
+fn listed_queues_are_distributed_to_the_workers() {
     if !is_root() {
         return;
     }
@@ -211,7 +210,7 @@ fn queues_are_dealt_to_the_workers_and_those_that_are_not_listed_are_left() {
 }
 
 #[test]
-fn where_it_cannot_be_had_sockets_serve_and_the_reason_is_told() {
+fn interface_without_af_xdp_is_served_by_sockets_with_a_reason() {
     if !is_root() {
         return;
     }
@@ -225,7 +224,7 @@ fn where_it_cannot_be_had_sockets_serve_and_the_reason_is_told() {
     let line = "dunlin_xdp_state{interface=\"lo\",mode=\"socket\"} 1";
     assert!(metrics(&wire).contains(line));
     drop(served);
-    // Somebody else is there; once that has gone, a reload is enough.
+    // Another program is attached; once it is gone, a reload is enough.
     let other = wire.in_server(|| {
         let interface = port_xdp::Interface::find("s0").expect("an interface");
         port_xdp::FilterProgram::attach(&interface, &port_xdp::FilterRules::default())
@@ -243,10 +242,10 @@ fn where_it_cannot_be_had_sockets_serve_and_the_reason_is_told() {
     let _ = std::fs::remove_dir_all(folder);
 }
 
-/// Clients that ask one question after another, until they are stopped.
+/// Clients that send one query after another, until they are stopped.
 struct Load {
     stop: Arc<AtomicBool>,
-    /// Questions that were answered rightly so far.
+    /// Correctly answered queries so far.
     answered: Arc<AtomicU64>,
     clients: Vec<JoinHandle<[u64; 3]>>,
 }
@@ -257,7 +256,7 @@ impl Load {
         let client = |number: u8| {
             let socket = wire.client(AT);
             let (stop, answered) = (Arc::clone(&stop), Arc::clone(&answered));
-            // What is slow is not lost.
+            // A slow reply is not a lost one.
             socket.set_read_timeout(Some(Duration::from_secs(1))).expect("a timeout");
             std::thread::spawn(move || ask_on(&socket, number, &stop, &answered))
         };
@@ -265,7 +264,7 @@ impl Load {
         Self { clients, stop: Arc::clone(&stop), answered: Arc::clone(&answered) }
     }
 
-    /// Waits until so many more are answered.
+    /// Waits for this many more answers.
     fn wait(&self, more: u64) {
         let wanted = self.answered.load(Ordering::Relaxed) + more;
         let until = Instant::now() + PATIENCE;
@@ -275,7 +274,7 @@ impl Load {
         }
     }
 
-    /// Questions that were answered, wrongly, and not at all.
+    /// Queries that were answered correctly, wrongly, and not at all.
     fn stop(self) -> [u64; 3] {
         self.stop.store(true, Ordering::Relaxed);
         let counts = self.clients.into_iter().map(|client| client.join().expect("it ends"));
@@ -290,7 +289,7 @@ fn ask_on(socket: &UdpSocket, number: u8, stop: &AtomicBool, answered: &AtomicU6
         id = id.wrapping_add(1);
         let mut question = query("ns.a.test");
         question[..2].copy_from_slice(&[number, id]);
-        // What comes too late for an earlier question is passed over.
+        // A late reply to an earlier query is skipped.
         let asked = socket.send(&question).and_then(|_| {
             let mut heard = socket.recv(&mut reply);
             while heard.is_ok() && reply[..2] != [number, id] {
@@ -309,7 +308,7 @@ fn ask_on(socket: &UdpSocket, number: u8, stop: &AtomicBool, answered: &AtomicU6
     counts
 }
 
-/// A stream of iperf3 through the interface, from beginning to end.
+/// A TCP stream of iperf3 through the interface.
 struct Stream {
     server: Child,
     client: Child,
@@ -325,16 +324,16 @@ impl Stream {
             command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("iperf3")
         };
         let server = quiet(wire.command("iperf3").arg("-s"));
-        // Who only looks whether it is there is a client that says nothing, and is let go.
+        // A client that only connects is dropped by iperf3.
         while wire.in_client(|| TcpStream::connect("192.0.2.1:5201").is_err()) {
             std::thread::sleep(Duration::from_millis(20));
         }
-        // Bounded, so that the questions have their part of the machine.
+        // Limited, so that queries get their share of the machine.
         let words = ["-c", "192.0.2.1", "-t", "3600", "-b", "50M", "-J"];
         Some(Self { server, client: quiet(wire.client_command("iperf3").args(words)) })
     }
 
-    /// Ends it; the bytes that went through.
+    /// Ends it; returns the transferred bytes.
     fn stop(mut self) -> u64 {
         assert!(self.client.try_wait().expect("a child").is_none(), "it was cut");
         kill_process(Pid::from_child(&self.client), Signal::INT).expect("it runs");
@@ -346,13 +345,13 @@ impl Stream {
     }
 }
 
-/// How often something is done: in a campaign as often as it says.
+/// A number from an environment variable of a campaign, or the default.
 fn times(variable: &str, otherwise: u32) -> u32 {
     let told = std::env::var(variable).ok().map(|count| count.parse().expect("a number"));
     told.unwrap_or(otherwise)
 }
 
-/// What a program has in the kernel: itself, and its tables.
+/// The kernel's objects of a program: itself and its tables.
 fn things_of(program: &str) -> Vec<[String; 2]> {
     let output = bpftool(&["-j", "prog", "show", "id", program]);
     let told: Value = serde_json::from_slice(&output.stdout).expect("bpftool tells");
@@ -367,7 +366,7 @@ fn bpftool(words: &[&str]) -> std::process::Output {
     output.expect("bpftool is there (Debian: apt install bpftool)")
 }
 
-/// Waits until the kernel has nothing more of these, nor a socket; it frees them in the background.
+/// Waits until the kernel has freed these objects and the sockets, which it does in the background.
 fn expect_gone<'a>(wire: &Wire, things: impl Iterator<Item = &'a [String; 2]> + Clone) {
     let end = Instant::now() + PATIENCE;
     let is_there = |[kind, id]: &[String; 2]| bpftool(&[kind, "show", "id", id]).status.success();
@@ -383,7 +382,7 @@ fn files_of(process: u32) -> usize {
 }
 
 #[test]
-fn it_is_attached_and_detached_while_it_serves() {
+fn interface_is_attached_and_detached_while_dunlin_serves() {
     if !is_root() {
         return;
     }
@@ -419,7 +418,7 @@ fn it_is_attached_and_detached_while_it_serves() {
     let [answered, wrong, lost] = load.stop();
     eprintln!("attached and detached: {answered} answered, {wrong} wrong, {lost} not at all");
     let changes = 2 * files.len() as u64;
-    // What is under way when a program comes or goes may be lost with the device's queue.
+    // Queries in the device's queue may be lost when a program is attached or detached.
     assert!(answered > 1_000 && wrong == 0 && lost <= 2 * changes, "{answered} {wrong} {lost}");
     assert!(stream.is_none_or(|stream| stream.stop() > 1_000_000));
     served.signal(Signal::INT);
@@ -428,7 +427,7 @@ fn it_is_attached_and_detached_while_it_serves() {
 }
 
 #[test]
-fn what_passes_never_breaks_however_the_server_ends() {
+fn passed_traffic_never_breaks_however_the_server_ends() {
     if !is_root() {
         return;
     }
@@ -440,7 +439,7 @@ fn what_passes_never_breaks_however_the_server_ends() {
         let things = things_of(&wire.program().expect("attached"));
         wire.ping("192.0.2.1");
         load.wait(50);
-        // The first ends as it is told to, the others do not.
+        // The first server ends by SIGTERM, the others are killed.
         served.signal(if round == 0 { Signal::INT } else { Signal::KILL });
         served.status();
         assert!(!wire.has_program(), "round {round}");

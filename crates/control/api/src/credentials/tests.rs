@@ -3,7 +3,7 @@ use super::*;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 
-/// A folder that goes with the test.
+/// A folder that is removed after the test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -34,7 +34,7 @@ fn token(credentials: &Credentials, name: &str) -> String {
     credentials.create(new(name, "read *", None)).expect("created").expect("a token")
 }
 
-/// The name of the principal that a token lets in now.
+/// The name of the principal that a token authenticates.
 fn principal(credentials: &Credentials, token: &str) -> Result<String, CredentialError> {
     credentials.of_token(token, now_seconds()).map(|principal| principal.name.clone())
 }
@@ -81,7 +81,7 @@ fn a_certificate_is_known_by_any_of_its_names() {
     assert!(twice.expect_err("whose is it?").contains("another principal's too"));
 }
 
-/// During a hot restart both processes have the file.
+/// During a hot restart both processes use the file.
 #[test]
 fn the_new_process_reads_what_the_old_one_changed() {
     let folder = Folder::new("restart");
@@ -236,7 +236,7 @@ fn an_expired_token_is_refused_and_rotation_renews_its_lifetime() {
     assert!(read.of_token(&renewed, now + 3_700).is_err());
 }
 
-/// A version that knows no expiry reads the file as long as nothing in it expires.
+/// A version without expiry reads the file as long as no credential expires.
 #[test]
 fn a_file_without_expiry_has_the_old_format() {
     let folder = Folder::new("format");

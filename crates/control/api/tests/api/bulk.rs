@@ -1,4 +1,4 @@
-//! Whole zones: in, and out again.
+//! Import and export of whole zones.
 use crate::scene::{PATIENCE, Scene, receive};
 use api::limits::{IMPORT_BATCH_LEN, IMPORTS_MAX, LINE_LEN_MAX};
 use serde_json::json;
@@ -23,7 +23,7 @@ fn import(scene: &Scene, media: &str, body: &str) -> crate::scene::Reply {
 }
 
 #[test]
-fn what_is_exported_is_imported_elsewhere_in_both_forms() {
+fn export_can_be_imported_in_both_forms() {
     let scene = Scene::new();
     let body: String = (0..2_500).map(line).collect();
     let told = import(&scene, NDJSON, &body).done();
@@ -58,7 +58,7 @@ fn what_is_exported_is_imported_elsewhere_in_both_forms() {
 }
 
 #[test]
-fn the_first_line_that_is_wrong_is_told_with_what_was_written() {
+fn first_invalid_line_is_reported_with_what_was_written() {
     let scene = Scene::new();
     let mut body: String = (0..1_500).map(line).collect();
     body += "{\"name\":\"x.example.org\",\"type\":\"A\",\"ttl\":5,\"data\":[\"10.0.0\"]}\n";
@@ -80,10 +80,10 @@ fn the_first_line_that_is_wrong_is_told_with_what_was_written() {
     import(&scene, "Content-Type: text/csv", "").refused(415);
 }
 
-/// A batch that the desk refuses ends an import; those on their way behind it are written all the
-/// same, and told.
+/// A batch that the record service refuses ends an import; later batches in progress are written
+/// and reported.
 #[test]
-fn what_is_written_behind_a_batch_that_is_refused_is_told() {
+fn batches_written_after_a_refused_one_are_reported() {
     let scene = Scene::new();
     let mut lines: Vec<String> = (0..2_500).map(line).collect();
     let alias = json!({ "name": "example.org", "type": "CNAME", "ttl": 5, "data": ["a.example."] });
@@ -96,9 +96,9 @@ fn what_is_written_behind_a_batch_that_is_refused_is_told() {
     scene.get("/v1/zones/example.org/rrsets/n2499.example.org/A").done();
 }
 
-/// What waits to be written is bounded in bytes too: long lines are fewer at a time.
+/// A batch is bounded in bytes too: with long lines it has fewer sets.
 #[test]
-fn long_lines_are_written_by_the_mebibyte() {
+fn batch_of_long_lines_is_bounded_in_bytes() {
     let scene = Scene::new();
     let text: Vec<String> = (0..200).map(|n| format!("{n:0>250}")).collect();
     let line = |number: usize| {
@@ -119,9 +119,9 @@ fn long_lines_are_written_by_the_mebibyte() {
     assert!(batches > 3, "{batches}: more than one, though far from a thousand sets");
 }
 
-/// A line is looked through once, however small the pieces are that it comes in.
+/// A line is scanned once, however small its chunks are.
 #[test]
-fn a_line_that_comes_octet_by_octet_costs_no_more() {
+fn line_in_chunks_of_one_byte_costs_no_more() {
     let scene = Scene::new();
     let head = format!(
         "POST {IMPORT} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {}\r\n{NDJSON}\r\n\
@@ -138,14 +138,14 @@ fn a_line_that_comes_octet_by_octet_costs_no_more() {
 }
 
 #[test]
-fn a_line_without_an_end_is_refused() {
+fn line_without_an_end_is_refused() {
     let scene = Scene::new();
     let reply = import(&scene, NDJSON, &" ".repeat(LINE_LEN_MAX + 1));
     assert_eq!(reply.refused(422), ("line".into(), "limit".into()));
 }
 
 #[test]
-fn so_many_imports_are_under_way_and_no_more() {
+fn concurrent_imports_have_a_maximum() {
     let scene = Scene::new();
     let head = format!(
         "POST {IMPORT} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {}\r\n{NDJSON}\r\n\
@@ -158,7 +158,7 @@ fn so_many_imports_are_under_way_and_no_more() {
         stream
     };
     let mut under_way: Vec<_> = (0..IMPORTS_MAX).map(|_| open()).collect();
-    // They are accepted in their order, but not all of them may have been read yet.
+    // They are accepted in order, but the server may not have read all of them yet.
     let until = Instant::now() + PATIENCE;
     let refused = loop {
         let reply = import(&scene, NDJSON, &line(1));
@@ -177,7 +177,7 @@ fn so_many_imports_are_under_way_and_no_more() {
 }
 
 #[test]
-fn records_of_a_zone_file_are_put_together_and_its_errors_have_lines() {
+fn zone_file_is_imported_and_its_errors_have_lines() {
     let scene = Scene::new();
     let text = "$TTL 60\nwww A 192.0.2.1\nmail A 192.0.2.3\nwww 30 A 192.0.2.2\n";
     let told = import(&scene, DNS, text).done();
@@ -191,7 +191,7 @@ fn records_of_a_zone_file_are_put_together_and_its_errors_have_lines() {
 }
 
 #[test]
-fn a_set_that_comes_twice_is_what_came_last() {
+fn last_of_two_equal_sets_in_an_import_wins() {
     let scene = Scene::new();
     let one = "{\"name\":\"a.example.org\",\"type\":\"A\",\"ttl\":5,\"data\":[\"10.0.0.1\"]}\n";
     let body = one.to_owned() + &one.replace("10.0.0.1", "10.0.0.2");

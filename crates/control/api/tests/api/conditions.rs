@@ -32,7 +32,7 @@ fn revision(scene: &Scene) -> Value {
     scene.get(ZONE).done()["revision"].clone()
 }
 
-/// Each way of writing, with what it sends: method, path, media type and body.
+/// Every kind of write: method, path, media type and body.
 fn writes(snapshot: &[u8]) -> [(&'static str, &'static str, &'static str, Vec<u8>); 7] {
     let put = br#"{"ttl":60,"data":["192.0.2.9"]}"#.to_vec();
     [
@@ -47,7 +47,7 @@ fn writes(snapshot: &[u8]) -> [(&'static str, &'static str, &'static str, Vec<u8
 }
 
 #[test]
-fn write_on_what_changed_since_is_412_and_changes_nothing() {
+fn write_on_an_old_entity_tag_is_412_and_changes_nothing() {
     let scene = Scene::new();
     let old = tag(&scene.get(ZONE));
     let snapshot = scene.get("/v1/snapshot").body;
@@ -62,7 +62,7 @@ fn write_on_what_changed_since_is_412_and_changes_nothing() {
         }
         assert_eq!(scene.get(SETS).done(), before, "{method} {path}");
     }
-    // The same on what is there goes through, but the last one makes the zone anew.
+    // The same writes succeed with the current tag; the last one creates the zone again.
     for (method, path, media, body) in writes(&snapshot).into_iter().skip(1) {
         let seen = match path {
             WWW => tag(&scene.get(WWW)),
@@ -76,7 +76,7 @@ fn write_on_what_changed_since_is_412_and_changes_nothing() {
 }
 
 #[test]
-fn condition_that_cannot_be_met_or_read_is_400_and_changes_nothing() {
+fn condition_that_cannot_be_checked_is_400_and_changes_nothing() {
     let scene = Scene::new();
     scene.put(WWW, r#"{"ttl":60,"data":["192.0.2.1"]}"#).done();
     let snapshot = scene.get("/v1/snapshot").body;
@@ -135,7 +135,7 @@ fn zone_has_an_entity_tag_that_every_write_to_it_changes() {
 }
 
 #[test]
-fn missing_zone_is_404_for_all_but_its_making() {
+fn missing_zone_is_404_for_all_but_its_creation() {
     let scene = Scene::new();
     let other = "/v1/zones/example.net";
     for (method, path) in [("DELETE", other.to_owned()), ("PATCH", format!("{other}/rrsets"))] {
@@ -146,9 +146,9 @@ fn missing_zone_is_404_for_all_but_its_making() {
     scene.with("PUT", other, &["If-None-Match: *"], NS).done();
 }
 
-/// What is checked is checked by who writes: of two who saw the same, one gets through.
+/// The writer checks the condition: of two clients that saw the same state, one succeeds.
 #[test]
-fn of_many_who_saw_the_same_zone_one_deletes_or_writes() {
+fn one_of_many_conditional_writers_succeeds() {
     let scene = Scene::new();
     for round in 0..10 {
         let seen = format!("If-Match: {}", tag(&scene.get(ZONE)));
@@ -166,9 +166,9 @@ fn of_many_who_saw_the_same_zone_one_deletes_or_writes() {
     }
 }
 
-/// An import of many batches goes on from what it wrote itself, and ends where others wrote.
+/// An import of many batches continues after its own writes, and ends after another client's.
 #[test]
-fn import_on_a_condition_is_written_through_to_its_end() {
+fn conditional_import_of_many_batches_succeeds() {
     let scene = Scene::new();
     let seen = format!("If-Match: {}", tag(&scene.get(ZONE)));
     let body: String = (0..2_500).map(line).collect();
@@ -218,7 +218,7 @@ fn identical_writes_change_nothing() {
     scene.ask("DELETE", &absent, &scene.root, &["If-None-Match: *"], b"").refused(404);
     scene.delete("/v1/zones/example.com").refused(404);
     assert_eq!(state(), before);
-    // A condition is looked at though nothing would change.
+    // A condition is checked even if nothing would change.
     scene.with("PUT", WWW, &["If-Match: \"1\""], www).refused(412);
     scene.with("PATCH", SETS, &["If-Match: \"1\""], &patch.to_string()).refused(412);
     assert_eq!(scene.answered("example.org", "www.example.org", Rtype::A).len(), 2);

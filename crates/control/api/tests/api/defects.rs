@@ -1,5 +1,5 @@
-//! What is wrong with the interfaces of ContainerDNS and KDNS, and is not wrong here. Each test is
-//! a row of docs/containerdns.md.
+//! Defects of the interfaces of ContainerDNS and KDNS that Dunlin does not have. Each test is a row
+//! of docs/containerdns.md.
 use crate::scene::{Scene, name};
 use serde_json::json;
 use std::time::{Duration, Instant};
@@ -8,9 +8,9 @@ use wire::Rtype;
 const SETS: &str = "/v1/zones/example.org/rrsets";
 const A: &str = r#"{"ttl":60,"data":["192.0.2.1"]}"#;
 
-/// S4: a field longer than its buffer was written over what lies behind it.
+/// S4: a field longer than its buffer overwrote the memory after it.
 #[test]
-fn fields_that_are_too_long_are_refused_with_their_rule() {
+fn too_long_field_is_refused_with_its_rule() {
     let scene = Scene::new();
     let longest = format!(
         "{}.{}.{}.{}.example.org",
@@ -43,7 +43,7 @@ fn fields_that_are_too_long_are_refused_with_their_rule() {
 
 /// C14: each element of an array took a second.
 #[test]
-fn a_thousand_records_take_less_than_a_second_of_kdns_each() {
+fn thousand_records_take_less_time_than_one_of_kdns() {
     let scene = Scene::new();
     let change = |number: usize| {
         let data = format!("10.0.{}.{}", number / 256, number % 256);
@@ -58,7 +58,7 @@ fn a_thousand_records_take_less_than_a_second_of_kdns_each() {
     assert_eq!(scene.answered("example.org", "n999.example.org", Rtype::A), [[10, 0, 3, 231]]);
 }
 
-/// A PUT of one thing read, deleted and set again in between what others wrote: updates were lost.
+/// A PUT of one field read, deleted and wrote the whole record: concurrent updates were lost.
 #[test]
 fn no_update_is_lost_among_writers() {
     let scene = Scene::new();
@@ -86,9 +86,9 @@ fn no_update_is_lost_among_writers() {
     assert_eq!(scene.get(&path).done()["data"], json!(["\"40\""]));
 }
 
-/// C15, C16: OK was said before anybody looked whether it could be; a CNAME stood beside others.
+/// C15, C16: the response was OK before the data was checked; a CNAME existed beside other data.
 #[test]
-fn what_is_wrong_is_refused_before_it_is_said_to_be_done() {
+fn invalid_data_is_refused_before_a_success_is_reported() {
     let scene = Scene::new();
     scene.put(&format!("{SETS}/www.example.org/A"), A).done();
     let before = scene.get(SETS).done();
@@ -114,9 +114,9 @@ fn what_is_wrong_is_refused_before_it_is_said_to_be_done() {
     assert_eq!(after, before, "nothing changed");
 }
 
-/// Use after free on JSON of another form, `json_decref` of what was borrowed.
+/// Use after free on JSON of an unexpected form: `json_decref` of a borrowed reference.
 #[test]
-fn bad_json_is_refused_and_harms_nobody() {
+fn invalid_json_is_refused_without_harm() {
     let scene = Scene::new();
     let path = format!("{SETS}/www.example.org/A");
     let deep = format!("{}1{}", "[".repeat(100_000), "]".repeat(100_000));
@@ -154,9 +154,9 @@ fn bad_json_is_refused_and_harms_nobody() {
     scene.put(&path, A).done();
 }
 
-/// G10: who owns a record was what the URL said. Here a principal is behind a secret in a field.
+/// G10: the URL named the owner of a record. Here a secret in a field authenticates the principal.
 #[test]
-fn nobody_says_of_himself_who_he_is() {
+fn principal_is_authenticated_and_not_claimed() {
     let scene = Scene::new();
     let token = scene.token("tenant", &["read other.example"]);
     let zone = "/v1/zones/example.org";
@@ -166,7 +166,7 @@ fn nobody_says_of_himself_who_he_is() {
     scene.ask("GET", &format!("{zone}?token={}", scene.root), "", &[], b"").refused(401);
 }
 
-/// G7: a zone was known by the end of a text, so that evilexample.org was one of example.org's.
+/// G7: zones were matched by the end of a text, so evilexample.org belonged to example.org.
 #[test]
 fn zones_end_at_labels() {
     let scene = Scene::new();
@@ -178,18 +178,18 @@ fn zones_end_at_labels() {
     }
 }
 
-/// Errors were 200 with a text, unknown paths matched by how they begin.
+/// Errors had the status 200, and unknown paths matched by prefix.
 #[test]
-fn an_error_is_no_success_and_a_path_is_matched_whole() {
+fn error_has_an_error_status_and_paths_match_as_a_whole() {
     let scene = Scene::new();
     scene.get("/v1/zonesX").refused(404);
     scene.get("/v1/zones/example.org/rrsetsX").refused(404);
     scene.get("/v1/zones/missing.example").refused(404);
 }
 
-/// A full disk refuses, says so, and what is there goes on being answered and read.
+/// On a full disk writes are refused with a reason, and existing records are answered and read.
 #[test]
-fn a_full_disk_is_told_and_answers_go_on() {
+fn full_disk_is_reported_and_answers_continue() {
     let scene = Scene::new();
     let path = format!("{SETS}/www.example.org/A");
     scene.put(&format!("{path}?wait=live"), A).done();
@@ -202,7 +202,7 @@ fn a_full_disk_is_told_and_answers_go_on() {
     scene.put(&path, r#"{"ttl":60,"data":["192.0.2.9"]}"#).done();
 }
 
-/// A mistyped character at the end of a key would be no other key (RFC 4648 §3.5).
+/// A typing error in the last character of a key would decode to the same key (RFC 4648 §3.5).
 #[test]
 fn base64_that_is_not_canonical_is_refused() {
     let scene = Scene::new();

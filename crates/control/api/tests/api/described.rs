@@ -1,4 +1,4 @@
-//! What is described is what there is.
+//! The description matches the API.
 use crate::grants::operations;
 use crate::scene::Scene;
 use serde_json::{Value, json};
@@ -6,12 +6,12 @@ use std::fs;
 use std::path::Path;
 
 #[test]
-fn every_path_is_described_and_no_other_is_there() {
+fn described_paths_are_exactly_the_existing_ones() {
     let scene = Scene::new();
     for (method, path) in operations() {
         let filled = path.replace("{zone}", "example.org").replace("{name}", "a.example.org");
         let filled = filled.replace("{type}", "A").replace("{server}", "192.0.2.1:53");
-        // A method that is not described is refused, with those that are.
+        // A method that is not described is refused, with a list of the others.
         let reply = scene.ask("OPTIONS", &filled, &scene.root, &[], b"");
         reply.refused(405);
         let allowed = reply.field("allow").unwrap_or_default().to_owned();
@@ -31,7 +31,7 @@ fn every_path_is_described_and_no_other_is_there() {
 }
 
 #[test]
-fn the_description_is_there_for_everybody_and_whole() {
+fn description_is_public_and_complete() {
     let scene = Scene::new();
     let reply = scene.ask("GET", "/v1/openapi.json", "", &[], b"");
     assert_eq!(reply.field("content-type"), Some("application/json"));
@@ -55,7 +55,7 @@ fn the_description_is_there_for_everybody_and_whole() {
 
 /// Each row of the page about ContainerDNS and KDNS names a test that exists, or says "not yet".
 #[test]
-fn every_test_that_the_page_names_is_there() {
+fn every_test_named_in_the_page_exists() {
     let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../.."));
     let mut sources = String::new();
     ["crates", "testing"].iter().for_each(|folder| gather(&root.join(folder), &mut sources));

@@ -1,11 +1,11 @@
-//! Schemathesis makes requests of the description, right ones and wrong ones, and holds what comes
-//! back against it.
+//! Schemathesis generates valid and invalid requests from the description, and checks the responses
+//! against it.
 use crate::scene::Scene;
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where `scripts/require test` puts it, unless somebody says otherwise.
+/// Where `scripts/require test` installs it, unless a variable names another path.
 fn schemathesis() -> PathBuf {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("../schemathesis/bin/st");
     env::var_os("DUNLIN_SCHEMATHESIS").map_or(target, PathBuf::from)

@@ -1,14 +1,14 @@
-//! What a principal may do, and above all what it may not: over every path and method that the
-//! description has, so that a new one cannot be forgotten.
+//! Grants: what a principal may do, and may not, over every path and method of the description, so
+//! that no new one is forgotten.
 use crate::scene::{Reply, Scene};
 use api::NewCredential;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Whose zone it is not.
+/// A zone of another principal.
 const OTHER: &str = "other.example";
 
-/// Every method of every path, as the description has them.
+/// Every method of every path in the description.
 pub fn operations() -> Vec<(String, String)> {
     let description = serde_json::to_value(api::openapi()).expect("JSON");
     let paths = description["paths"].as_object().expect("paths").clone();
@@ -21,7 +21,7 @@ pub fn operations() -> Vec<(String, String)> {
     paths.into_iter().flat_map(methods).collect()
 }
 
-/// A request that would be done, if whoever asks may.
+/// A request that succeeds with a grant.
 pub fn request(scene: &Scene, token: &str, method: &str, path: &str, zone: &str) -> Reply {
     let name = format!("www.{zone}");
     let filled = path
@@ -55,13 +55,13 @@ pub fn request(scene: &Scene, token: &str, method: &str, path: &str, zone: &str)
     scene.ask(method, &format!("{filled}{query}"), token, &[&media], &body)
 }
 
-/// All there is to see of a zone.
+/// Everything that can be read of a zone.
 fn seen(scene: &Scene) -> [Value; 3] {
     ["", "/rrsets", "/journal"].map(|part| scene.get(&format!("/v1/zones/{OTHER}{part}")).done())
 }
 
 #[test]
-fn a_token_of_one_zone_can_do_nothing_to_another() {
+fn token_of_one_zone_gives_no_access_to_another() {
     let scene = Scene::new();
     scene.put(&format!("/v1/zones/{OTHER}?wait=live"), r#"{"nameservers":["ns"]}"#).done();
     let before = seen(&scene);
@@ -82,9 +82,9 @@ fn a_token_of_one_zone_can_do_nothing_to_another() {
     assert_eq!(seen(&scene), before);
 }
 
-/// However a zone is spelled, it is the same one, and no spelling makes one of another.
+/// All spellings of a zone name are one zone, and no spelling is another zone.
 #[test]
-fn a_zone_is_the_same_however_it_is_spelled() {
+fn all_spellings_of_a_zone_are_the_same_zone() {
     let scene = Scene::new();
     scene.put(&format!("/v1/zones/{OTHER}"), r#"{"nameservers":["ns"]}"#).done();
     let token = scene.token("tenant", &["read,write,zones example.org"]);
@@ -112,7 +112,7 @@ fn a_zone_is_the_same_however_it_is_spelled() {
         let status = ask(zone);
         assert!([400, 404, 422].contains(&status), "{zone}: {status}");
     }
-    // What lies in another zone is none of this one's.
+    // Names of another zone are not in this one.
     let media = ["Content-Type: application/json"];
     let path = format!("/v1/zones/example.org/rrsets/www.{OTHER}/A");
     let body = br#"{"ttl":60,"data":["192.0.2.66"]}"#;
@@ -120,7 +120,7 @@ fn a_zone_is_the_same_however_it_is_spelled() {
 }
 
 #[test]
-fn whoever_may_can_do_each_of_it() {
+fn principal_with_all_grants_can_do_everything() {
     let scene = Scene::new();
     scene.put(&format!("/v1/zones/{OTHER}"), r#"{"nameservers":["ns"]}"#).done();
     scene
@@ -131,14 +131,14 @@ fn whoever_may_can_do_each_of_it() {
         .done();
     let token = scene.token("tenant", &["read,write,zones other.example", "operate"]);
     let mut operations = operations();
-    // A set is deleted after it was read, a zone after all, and made before.
+    // A set is deleted after it was read, a zone last, and created before that.
     operations.sort_by_key(|(method, path)| (method == "DELETE", path.ends_with("{zone}")));
     for (method, path) in operations {
         if (&*method, &*path) == ("PUT", "/v1/zones/{zone}") {
             request(&scene, &token, &method, &path, OTHER).refused(409);
             continue;
         }
-        // All zones are nobody's who has one.
+        // A grant of one zone is no grant of all zones.
         let token = if path == "/v1/snapshot" { &scene.root } else { &token };
         let reply = request(&scene, token, &method, &path, OTHER);
         assert_eq!(reply.status, 200, "{method} {path}: {reply:?}");
@@ -146,7 +146,7 @@ fn whoever_may_can_do_each_of_it() {
 }
 
 #[test]
-fn nobody_known_can_do_nothing_at_all() {
+fn unauthenticated_client_can_do_nothing() {
     let scene = Scene::new();
     for (method, path) in operations() {
         let reply = request(&scene, "", &method, &path, "example.org");
@@ -156,7 +156,7 @@ fn nobody_known_can_do_nothing_at_all() {
 }
 
 #[test]
-fn a_token_that_is_revoked_is_nobodys() {
+fn revoked_token_is_refused() {
     let scene = Scene::new();
     let token = scene.token("ci", &["read *"]);
     assert_eq!(scene.ask("GET", "/v1/zones", &token, &[], b"").status, 200);
@@ -169,7 +169,7 @@ fn a_token_that_is_revoked_is_nobodys() {
 }
 
 #[test]
-fn who_guesses_is_told_to_come_later() {
+fn client_that_guesses_tokens_gets_429() {
     let scene = Scene::new();
     let statuses: Vec<u16> =
         (0..8).map(|_| scene.ask("GET", "/v1/zones", "dunlin_guessed", &[], b"").status).collect();
@@ -179,7 +179,7 @@ fn who_guesses_is_told_to_come_later() {
 }
 
 #[test]
-fn names_and_types_are_granted_one_by_one() {
+fn grants_are_limited_to_their_names_and_types() {
     let scene = Scene::new();
     let token = scene.token("acme", &["read,write example.org _acme-challenge.*.example.org TXT"]);
     let ask = |method: &str, path: &str, body: &str| {
@@ -210,7 +210,7 @@ fn names_and_types_are_granted_one_by_one() {
 
 const NEW_ZONE: &str = r#"{"nameservers":["ns1.example.net."]}"#;
 
-/// Asks for a zone to be made; the detail of the problem where it is not.
+/// Creates a zone; returns the detail of the problem if it is refused.
 fn create(scene: &Scene, token: &str, zone: &str) -> Result<(), String> {
     let media = ["Content-Type: application/json"];
     let path = format!("/v1/zones/{zone}");
@@ -223,7 +223,7 @@ fn create(scene: &Scene, token: &str, zone: &str) -> Result<(), String> {
 }
 
 #[test]
-fn a_zone_below_one_that_the_caller_may_not_write_is_refused() {
+fn zone_below_one_without_a_write_grant_is_refused() {
     let scene = Scene::new();
     let token = scene.token("tenant", &["read,write,zones *.example.org", "zones *.file.example"]);
     for (zone, enclosing) in [
@@ -237,13 +237,13 @@ fn a_zone_below_one_that_the_caller_may_not_write_is_refused() {
         scene.get(&format!("/v1/zones/{zone}")).refused(404);
     }
 
-    // The closest zone counts, and no other one.
+    // Only the closest zone counts.
     scene.put("/v1/zones/b.example.org", NEW_ZONE).done();
     create(&scene, &token, "a.b.example.org").expect("it may write b.example.org");
 }
 
 #[test]
-fn a_zone_of_names_that_the_caller_may_write_is_made() {
+fn zone_of_names_with_a_write_grant_is_created() {
     let scene = Scene::new();
     let zones = "zones *.example.org";
     for (who, grants, may) in [
@@ -270,7 +270,7 @@ fn a_zone_of_names_that_the_caller_may_write_is_made() {
 }
 
 #[test]
-fn a_delegation_that_hides_names_of_others_is_refused() {
+fn delegation_that_hides_names_without_a_grant_is_refused() {
     let scene = Scene::new();
     let token = scene.token("team", &["write example.org team.example.org"]);
     let media = ["Content-Type: application/json"];
@@ -307,17 +307,17 @@ fn a_delegation_that_hides_names_of_others_is_refused() {
     let token = scene.token("delegator", &names);
     put(&token, "team.example.org", "NS").done();
     put(&token, "team.example.org", "DNAME").refused(403);
-    // What was delegated is taken back by whoever may write the set.
+    // Any principal that may write the set can delete the delegation.
     let token = scene.token("back", &["write example.org team.example.org NS"]);
     let path = format!("{zone}/rrsets/team.example.org/NS");
     assert_eq!(scene.ask("DELETE", &path, &token, &[], b"").status, 200);
-    // The servers of the zone itself hide nothing.
+    // The NS of the zone itself hides nothing.
     let token = scene.token("apex", &["write example.org example.org NS"]);
     put(&token, "example.org", "NS").done();
 }
 
 #[test]
-fn a_request_without_a_good_token_is_told_where_tokens_come_from() {
+fn request_without_a_valid_token_gets_advice() {
     let scene = Scene::new();
     let detail = |token: &str| {
         let reply = scene.ask("GET", "/v1/zones", token, &[], b"");

@@ -1,4 +1,4 @@
-//! Exports of one moment, and the journal without holes.
+//! Exports of one moment, and a complete journal.
 use crate::scene::{OF_FILE, Scene};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +23,7 @@ fn journal(scene: &Scene, query: &str) -> Vec<Value> {
     told["entries"].as_array().expect("entries").clone()
 }
 
-/// Two names are always written at once, one before and one behind some thousands of others.
+/// Two names, with thousands of others between them, are always written together.
 #[test]
 fn export_beside_a_writer_is_of_one_moment() {
     let scene = Scene::new();
@@ -99,7 +99,7 @@ fn write_of_thousands_is_in_the_journal_by_names() {
 }
 
 #[test]
-fn journal_tells_of_a_deleted_zone_and_goes_on_when_it_is_made_again() {
+fn journal_of_a_deleted_zone_continues_when_it_is_created_again() {
     let scene = Scene::new();
     patch(&scene, vec![put("www", "192.0.2.1")]);
     scene.delete(&format!("{ZONE}?reason=moved%20to%20example.net")).done();
@@ -113,7 +113,7 @@ fn journal_tells_of_a_deleted_zone_and_goes_on_when_it_is_made_again() {
     let www = gone["changes"].as_array().expect("changes").iter();
     let www = www.clone().find(|change| change["type"] == "A").expect("it was there");
     assert_eq!((&www["before"]["data"][0], &www["after"]), (&json!("192.0.2.1"), &json!(null)));
-    // It is told to those who may read the zone, and to them only.
+    // Only principals that may read the zone see it.
     let other = scene.token("other", &["read example.net"]);
     scene.ask("GET", JOURNAL, &other, &[], b"").refused(403);
     let some = scene.token("some", &["read example.org www.example.org A"]);
@@ -126,7 +126,7 @@ fn journal_tells_of_a_deleted_zone_and_goes_on_when_it_is_made_again() {
 }
 
 #[test]
-fn reason_is_told_bounded_and_one_line() {
+fn reason_is_reported_bounded_and_in_one_line() {
     let scene = Scene::new();
     let www = format!("{SETS}/www.example.org/A");
     let write = |n: u8, reason: &str| {

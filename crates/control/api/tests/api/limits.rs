@@ -1,4 +1,4 @@
-//! What is too much, too many or too slow.
+//! Requests that are too large, too many or too slow.
 use crate::scene::{Scene, receive};
 use api::limits::{
     BODIES_LEN_MAX, BODIES_PER_PRINCIPAL_MAX, CHANGES_MAX, CONNECTIONS_PER_CLIENT_MAX, EXPORTS_MAX,
@@ -10,11 +10,11 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 const SETS: &str = "/v1/zones/example.org/rrsets";
-/// How long a busy machine may take.
+/// Maximum time on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 #[test]
-fn a_body_that_is_too_long_is_refused_before_it_is_read() {
+fn too_long_body_is_refused_before_it_is_read() {
     let scene = Scene::new();
     let long = vec![b' '; JSON_LEN_MAX + 1];
     let json = ["Content-Type: application/json"];
@@ -30,7 +30,7 @@ fn a_body_that_is_too_long_is_refused_before_it_is_read() {
 }
 
 #[test]
-fn changes_records_and_fields_have_an_end() {
+fn changes_records_and_fields_have_maxima() {
     let scene = Scene::new();
     let change = json!({ "name": "a.example.org", "type": "A", "put": null });
     let changes = json!({ "changes": vec![change; CHANGES_MAX + 1] });
@@ -50,9 +50,9 @@ fn changes_records_and_fields_have_an_end() {
     assert_eq!(scene.ask("GET", SETS, &scene.root, &fields, b"").status, 431);
 }
 
-/// Who asks too often is told so, is counted, and holds up nobody else.
+/// A principal above its rate gets 429, is counted, and delays no other principal.
 #[test]
-fn each_principal_has_its_requests_a_second() {
+fn each_principal_has_its_own_request_rate() {
     let scene = Scene::of_rate(2);
     let ask = |token: &str| scene.ask("GET", "/v1/lifecycle", token, &[], b"");
     let until = std::time::Instant::now() + crate::scene::PATIENCE;
@@ -66,15 +66,15 @@ fn each_principal_has_its_requests_a_second() {
     refused.refused(429);
     assert_eq!(refused.field("retry-after"), Some("1"));
     let other = scene.token("other", &["read *"]);
-    assert_eq!(ask(&other).status, 200, "nobody else is held up");
+    assert_eq!(ask(&other).status, 200, "another principal is not delayed");
     let told = scene.counters.status();
     assert!(told.requests["429"] >= 1 && told.requests["200"] >= 2, "{told:?}");
     assert!(told.connections_accepted >= 4, "{told:?}");
 }
 
-/// What was written is counted with how long it took; what was only read is not.
+/// The latency of writes is measured; reads are not in it.
 #[test]
-fn writes_are_counted_with_their_time() {
+fn latency_of_writes_is_measured() {
     let scene = Scene::new();
     let body = r#"{"ttl":60,"data":["192.0.2.1"]}"#;
     scene.put(&format!("{SETS}/a.example.org/A"), body).done();
@@ -87,9 +87,9 @@ fn writes_are_counted_with_their_time() {
     assert_eq!(told.requests["422"], 1);
 }
 
-/// What JSON takes in memory is bounded too: bodies that are not done with yet take room.
+/// The memory of JSON is bounded too: a body holds its share until the request is done.
 #[test]
-fn bodies_that_are_under_way_have_an_end() {
+fn memory_of_bodies_in_progress_is_bounded() {
     let scene = Scene::new();
     let head = format!(
         "PATCH {SETS} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {}\r\nConnection: close\r\n\
@@ -102,7 +102,7 @@ fn bodies_that_are_under_way_have_an_end() {
         .map(|_| {
             let mut stream = scene.connect();
             stream.write_all(head.as_bytes()).expect("sent");
-            // Who is refused before all of it was read is told so all the same.
+            // A request that is refused early still gets its response.
             let _ = stream.write_all(&part);
             stream
         })
@@ -117,7 +117,7 @@ fn bodies_that_are_under_way_have_an_end() {
     scene.put(&format!("{SETS}/a.example.org/A"), r#"{"ttl":60,"data":["192.0.2.1"]}"#).done();
 }
 
-/// The connections that the server has not closed.
+/// The number of connections that the server has not closed.
 fn count_open(connections: &[TcpStream]) -> usize {
     let is_open = |connection: &&TcpStream| {
         connection.set_nonblocking(true).expect("a socket");
@@ -127,7 +127,7 @@ fn count_open(connections: &[TcpStream]) -> usize {
     connections.iter().filter(is_open).count()
 }
 
-/// What comes of a request that leaves the connection open.
+/// The response to a request on a connection that stays open.
 fn get(stream: &mut TcpStream, token: &str) -> String {
     let head =
         format!("GET /v1/zones HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {token}\r\n\r\n");
@@ -164,7 +164,7 @@ fn unfinished_bodies_keep_no_other_principal_out() {
         let mut stream = scene.connect();
         stream.write_all(head.as_bytes()).expect("sent");
         if number < BODIES_PER_PRINCIPAL_MAX {
-            // The server waits for its body.
+            // The server waits for the body.
             let mut reply = *b"HTTP/1.1 100 Continue\r\n\r\n";
             stream.read_exact(&mut reply).expect("a reply");
             assert!(reply.starts_with(b"HTTP/1.1 100 "));
@@ -179,7 +179,7 @@ fn unfinished_bodies_keep_no_other_principal_out() {
     assert_eq!(count_open(unfinished), BODIES_PER_PRINCIPAL_MAX, "none of them is cut off");
 }
 
-/// Puts more into a zone than the sockets and queues of one response hold.
+/// Writes more into a zone than the sockets and queues of one response can hold.
 fn fill(scene: &Scene) {
     let text = "a".repeat(60_000);
     for part in 0..3 {
@@ -216,7 +216,7 @@ fn exports_that_are_not_read_keep_no_other_principal_out() {
     let tokens: Vec<_> = tokens.collect();
     let mut slow = Vec::new();
     for token in &tokens {
-        // It is let in, though others have all that they may.
+        // The principal is served although others have their maximum.
         ask(token).refused(404);
         let begun = (0..EXPORTS_PER_PRINCIPAL_MAX).map(|_| begin_export(&scene, token));
         slow.extend(begun.collect::<Vec<_>>());
@@ -226,10 +226,10 @@ fn exports_that_are_not_read_keep_no_other_principal_out() {
     }
     assert_eq!(slow.len(), EXPORTS_MAX);
     let refused = ask(&scene.root);
-    assert!(String::from_utf8_lossy(&refused.body).contains("16 exports are under way"));
+    assert!(String::from_utf8_lossy(&refused.body).contains("16 exports are in progress"));
     refused.refused(503);
     scene.get(SETS).done();
-    // Those that hang up make room.
+    // Clients that hang up free their permits.
     drop(slow);
     let until = Instant::now() + PATIENCE;
     while ask(&scene.root).status == 503 {

@@ -1,4 +1,4 @@
-//! The API as its clients meet it: real sockets, on a store in memory.
+//! The API for a client: real sockets, with a store in memory.
 mod bulk;
 mod conditions;
 mod defects;

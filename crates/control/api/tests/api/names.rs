@@ -1,10 +1,10 @@
-//! Names and texts as they are given, and what becomes of them.
+//! Names and texts in requests, and how they are stored.
 use crate::scene::Scene;
 use serde_json::{Value, json};
 
 const SETS: &str = "/v1/zones/example.org/rrsets";
 
-/// Puts the data of one record, and reads it back.
+/// Writes the data of one record, and reads it back.
 fn comes_back(scene: &Scene, path: &str, data: &str) -> String {
     let path = format!("{SETS}/{path}");
     scene.put(&path, &json!({ "ttl": 60, "data": [data] }).to_string()).done();
@@ -81,7 +81,7 @@ fn text_without_quotes_is_one_text() {
 }
 
 #[test]
-fn relative_owner_is_refused_with_the_name_that_is_meant() {
+fn relative_owner_is_refused_with_a_suggestion() {
     let scene = Scene::new();
     let told = |reply: crate::scene::Reply, field: &str| {
         assert_eq!(reply.refused(422), (field.to_owned(), "out-of-zone".to_owned()));

@@ -1,11 +1,11 @@
-//! The description is valid OpenAPI, and a client that a program generates from it works.
+//! The description is valid OpenAPI, and a generated client works.
 use crate::scene::Scene;
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The Python of a validator and a generator, which `scripts/require test` installs. `None`: the
+/// The Python with a validator and a generator, which `scripts/require test` installs. `None`: the
 /// test is skipped.
 fn python() -> Option<PathBuf> {
     let default = Path::new(env!("CARGO_TARGET_TMPDIR")).join("../openapi/bin/python");
@@ -37,20 +37,20 @@ fn run(command: &mut Command) -> String {
 }
 
 #[test]
-fn the_description_is_valid_openapi() {
+fn description_is_valid_openapi() {
     let Some(python) = python() else { return };
     let folder = folder("openapi-valid");
     let validate = ["-m", "openapi_spec_validator", "openapi.json"];
     let told = run(Command::new(&python).args(validate).current_dir(&folder));
     assert!(told.contains("OK"), "{told}");
-    // The validator can fail.
+    // An invalid description is refused.
     fs::write(folder.join("openapi.json"), r#"{"openapi":"3.1.0"}"#).expect("written");
     let output = Command::new(&python).args(validate).current_dir(&folder).output();
     assert!(!output.expect("it runs").status.success());
 }
 
 #[test]
-fn every_response_says_what_it_is() {
+fn every_response_is_described() {
     let description = serde_json::to_value(api::openapi()).expect("JSON");
     let mut count = 0;
     for (path, item) in description["paths"].as_object().expect("paths") {
@@ -65,7 +65,7 @@ fn every_response_says_what_it_is() {
     assert!(count > 100, "{count}");
 }
 
-/// What a user of the generated client writes.
+/// The code of a user of the generated client.
 const SCRIPT: &str = r#"
 import sys
 from dunlin_client import AuthenticatedClient
@@ -105,7 +105,7 @@ print("all done")
 "#;
 
 #[test]
-fn a_generated_client_reads_and_writes() {
+fn generated_client_reads_and_writes() {
     let Some(python) = python() else { return };
     let folder = folder("openapi-client");
     let generate = ["generate", "--path", "openapi.json", "--output-path", "client"];

@@ -1,11 +1,11 @@
-//! The server itself.
+//! Operation of the server.
 use crate::grants::operations;
 use crate::scene::{OF_FILE, Scene};
 use serde_json::json;
 
-/// While the store is opened, nothing in it is said to be missing: whoever asks is to come later.
+/// While the store is opened, no zone is reported as missing; the response is 503.
 #[test]
-fn what_is_not_there_yet_is_told_to_come_later() {
+fn request_during_the_start_gets_503() {
     let scene = Scene::late();
     for (method, path) in operations() {
         if !path.starts_with("/v1/zones") && path != "/v1/snapshot" {
@@ -23,7 +23,7 @@ fn what_is_not_there_yet_is_told_to_come_later() {
 }
 
 #[test]
-fn operators_see_and_tell_what_the_admin_socket_does() {
+fn api_offers_the_operations_of_the_admin_socket() {
     let scene = Scene::new();
     assert_eq!(scene.get("/v1/status").done()["state"], "serving");
     let told = scene.get("/v1/lifecycle").done();

@@ -1,4 +1,4 @@
-//! A server of the API, and a plain client of it.
+//! A server with the API, and a simple client.
 use api::{Api, ApiCounters, CommandFuture, Credentials, NewCredential, ServerControl, Tls};
 use compile::{Image, Loader};
 use image::HashKey;
@@ -21,7 +21,7 @@ use zone_manager::{PublisherThread, ZonePublisher};
 
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A zone that a file has.
+/// A zone from a file.
 pub const OF_FILE: &str = "file.example.";
 
 pub fn name(text: &str) -> NameBuf {
@@ -48,7 +48,7 @@ impl ZoneOwnership for Files {
     }
 }
 
-/// Whoever is told something.
+/// The state that the operator of the API changes.
 struct Fake;
 
 impl ServerControl for Fake {
@@ -77,15 +77,15 @@ impl ServerControl for Fake {
     }
 }
 
-/// A server, until it is dropped.
+/// A server, stopped when dropped.
 pub struct Scene {
     pub address: SocketAddr,
     pub store: MemoryStore,
     pub control: ZonePublisher,
-    /// A token that may do all.
+    /// A token with all grants.
     pub root: String,
     pub counters: Arc<ApiCounters>,
-    desk: RecordService,
+    records: RecordService,
     opened: Arc<OnceLock<RecordService>>,
     pub credentials: Arc<Credentials>,
     folder: PathBuf,
@@ -95,7 +95,7 @@ pub struct Scene {
     _running: PublisherThread,
 }
 
-/// What came back.
+/// A response.
 #[derive(Debug)]
 pub struct Reply {
     pub status: u16,
@@ -117,14 +117,14 @@ impl Reply {
         })
     }
 
-    /// The body as JSON, of a request that was done.
+    /// The body of a successful response as JSON.
     #[track_caller]
     pub fn done(self) -> Value {
         assert_eq!(self.status, 200, "{} {}", self.head, String::from_utf8_lossy(&self.body));
         self.json()
     }
 
-    /// The problem's field and rule, of a request that was refused with this status.
+    /// The field and the rule in the problem of a response with this status.
     #[track_caller]
     pub fn refused(&self, status: u16) -> (String, String) {
         assert_eq!(self.status, status, "{} {}", self.head, String::from_utf8_lossy(&self.body));
@@ -138,31 +138,31 @@ impl Reply {
 }
 
 impl Scene {
-    /// One with the zone example.org, and another of a file.
+    /// A server with the zone example.org, and another one from a file.
     pub fn new() -> Self {
         let scene = Self::bare(|_| None);
         scene.put("/v1/zones/example.org", r#"{"nameservers":["ns1"]}"#).done();
         scene
     }
 
-    /// One without a zone of the store; `tls` is made in a folder of its own.
+    /// A server without a zone in its store; `tls` is created in its own folder.
     pub fn bare(tls: impl FnOnce(&std::path::Path) -> Option<Arc<Tls>>) -> Self {
         Self::start(tls, 1_000_000, false)
     }
 
-    /// One where each may ask so often a second.
+    /// A server with a rate for each principal.
     pub fn of_rate(requests_per_second: u32) -> Self {
         Self::start(|_| None, requests_per_second, false)
     }
 
-    /// One whose store is not there before it is opened.
+    /// A server whose store is not open yet.
     pub fn late() -> Self {
         Self::start(|_| None, 1_000_000, true)
     }
 
-    /// Has the store be there.
+    /// Opens the store.
     pub fn open(&self) {
-        let _ = self.opened.set(self.desk.clone());
+        let _ = self.opened.set(self.records.clone());
     }
 
     fn start(
@@ -182,12 +182,12 @@ impl Scene {
         let store = MemoryStore::default();
         let started =
             RecordService::start(control.clone(), Box::new(store.clone()), Arc::new(Files));
-        let (desk, serving) = started.expect("threads");
+        let (records, serving) = started.expect("threads");
         let kept = Some(folder.join("credentials.json"));
         let credentials = Arc::new(Credentials::open(kept));
         let opened = Arc::new(OnceLock::new());
         if !is_late {
-            let _ = opened.set(desk.clone());
+            let _ = opened.set(records.clone());
         }
         let counters = Arc::new(ApiCounters::default());
         let api = Api {
@@ -212,7 +212,7 @@ impl Scene {
             store,
             control,
             root: String::new(),
-            desk,
+            records,
             opened,
             counters,
             credentials,
@@ -226,7 +226,7 @@ impl Scene {
         scene
     }
 
-    /// A new principal's token.
+    /// The token of a new principal.
     pub fn token(&self, principal: &str, grants: &[&str]) -> String {
         self.create(principal, grants, None).expect("a token")
     }
@@ -259,13 +259,13 @@ impl Scene {
         self.ask("DELETE", path, &self.root, &[], b"")
     }
 
-    /// A JSON body, and more header fields.
+    /// Sends a JSON body, with more header fields.
     pub fn with(&self, method: &str, path: &str, fields: &[&str], body: &str) -> Reply {
         let fields = [fields, &["Content-Type: application/json"]].concat();
         self.ask(method, path, &self.root, &fields, body.as_bytes())
     }
 
-    /// Asks with a token.
+    /// Sends a request with a token.
     pub fn ask(
         &self,
         method: &str,
@@ -284,19 +284,19 @@ impl Scene {
         text += &format!("Content-Length: {}\r\n\r\n", body.len());
         let request = [text.as_bytes(), body].concat();
         let mut stream = self.connect();
-        // Who is refused before all of its body was read is told so all the same.
+        // A request that is refused early still gets its response.
         let sent = stream.write_all(&request);
         receive(&mut stream).unwrap_or_else(|| panic!("{method} {path}: no reply, {sent:?}"))
     }
 
     pub fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(self.address).expect("somebody listens");
+        let stream = TcpStream::connect(self.address).expect("a listener");
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         stream.set_write_timeout(Some(PATIENCE)).expect("a timeout");
         stream
     }
 
-    /// What the image answers, as the bytes of each record.
+    /// The answer of the snapshot: the bytes of each record.
     pub fn answered(&self, zone: &str, owner: &str, rtype: Rtype) -> Vec<Vec<u8>> {
         let image = self.control.image();
         let found = image.zone(name(zone).as_name());
@@ -327,10 +327,10 @@ fn of_file(key: &Arc<HashKey>) -> compile::Zone {
     loader.finish().unwrap_or_else(|_| panic!("a zone"))
 }
 
-/// Reads a response to its end, chunks put together.
+/// Reads a response to its end, and joins its chunks.
 pub fn receive(stream: &mut impl Read) -> Option<Reply> {
     let mut bytes = Vec::new();
-    // A reset after the response is no harm.
+    // A reset after the response does no harm.
     let _ = stream.read_to_end(&mut bytes);
     let end = bytes.windows(4).position(|four| four == b"\r\n\r\n")?;
     let head = String::from_utf8(bytes[..end].to_vec()).expect("text");

@@ -1,4 +1,4 @@
-//! TLS: who is known by a certificate, and certificates that change.
+//! TLS: authentication by certificate, and certificates that change.
 use crate::scene::{Reply, Scene, receive};
 use api::{Certificates, Tls};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, Issuer, KeyPair, SanType};
@@ -10,7 +10,7 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Who signs.
+/// A certificate authority.
 struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
@@ -23,7 +23,7 @@ impl Authority {
         )
     }
 
-    /// A certificate of a name, and its key, PEM.
+    /// A certificate for a name, and its key, PEM.
     fn sign(&self, name: &str) -> (String, String) {
         let key = KeyPair::generate().expect("a key");
         let mut params = CertificateParams::default();
@@ -52,7 +52,7 @@ fn files(folder: &Path, authority: &Authority, name: &str) -> Certificates {
     Certificates { cert, key, client_ca: Some(ca) }
 }
 
-/// A request over TLS, by a client that has this certificate.
+/// Sends a request over TLS with this client certificate.
 fn ask(
     scene: &Scene,
     authority: &Authority,
@@ -90,7 +90,7 @@ fn ask(
 }
 
 #[test]
-fn a_certificate_is_a_credential_and_so_is_a_token() {
+fn certificate_and_token_are_credentials() {
     let authority = Authority::new();
     let scene = Scene::bare(|folder| {
         Some(Arc::new(Tls::open(files(folder, &authority, "api.example")).expect("good files")))
@@ -103,13 +103,13 @@ fn a_certificate_is_a_credential_and_so_is_a_token() {
     ask(&scene, &authority, None, "").expect("a reply").refused(401);
     assert_eq!(ask(&scene, &authority, None, &scene.root).expect("a reply").status, 200);
     let forged = Authority::new().sign("spiffe://example/ci");
-    assert!(ask(&scene, &authority, Some(&forged), "").is_none(), "signed by somebody else");
+    assert!(ask(&scene, &authority, Some(&forged), "").is_none(), "signed by another CA");
     scene.revoke("ci");
     ask(&scene, &authority, Some(&known), "").expect("a reply").refused(401);
 }
 
 #[test]
-fn certificates_are_read_again_when_they_change_and_bad_ones_are_not_taken() {
+fn changed_certificates_are_read_again_and_bad_ones_refused() {
     let (old, new) = (Authority::new(), Authority::new());
     let mut held = None;
     let scene = Scene::bare(|folder| {
@@ -129,7 +129,7 @@ fn certificates_are_read_again_when_they_change_and_bad_ones_are_not_taken() {
 }
 
 #[test]
-fn files_that_are_no_good_are_named() {
+fn invalid_certificate_files_are_named() {
     let authority = Authority::new();
     let folder = std::env::temp_dir().join(format!("dunlin-api-tls-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("a folder");
@@ -144,7 +144,7 @@ fn files_that_are_no_good_are_named() {
 }
 
 #[test]
-fn http_to_a_tls_port_is_told_to_use_https() {
+fn http_to_a_tls_port_is_advised_to_use_https() {
     let authority = Authority::new();
     let scene = Scene::bare(|folder| {
         Some(Arc::new(Tls::open(files(folder, &authority, "api.example")).expect("good files")))

@@ -1,4 +1,4 @@
-//! Record sets: written, read, found, and refused.
+//! Record sets: write, read, list, and errors.
 use crate::scene::{OF_FILE, Scene};
 use serde_json::json;
 use wire::Rtype;
@@ -7,7 +7,7 @@ const WWW: &str = "/v1/zones/example.org/rrsets/www.example.org/A";
 const SETS: &str = "/v1/zones/example.org/rrsets";
 
 #[test]
-fn what_is_written_is_read_answered_and_gone() {
+fn set_is_written_read_answered_and_deleted() {
     let scene = Scene::new();
     let live = format!("{WWW}?wait=live");
     let reply = scene.put(&live, r#"{"ttl":60,"data":["192.0.2.1","192.0.2.2"]}"#);
@@ -31,9 +31,9 @@ fn what_is_written_is_read_answered_and_gone() {
     assert!(scene.answered("example.org", "www.example.org", Rtype::A).is_empty());
 }
 
-/// What is told of an SOA has the serial, which changes with every write to its zone.
+/// The SOA in a response has the current serial, which changes with every write to its zone.
 #[test]
-fn an_soa_is_another_after_every_write_to_its_zone() {
+fn serial_changes_with_every_write_to_its_zone() {
     let scene = Scene::new();
     let path = "/v1/zones/example.org/rrsets/example.org/SOA";
     let soa = scene.get(path);
@@ -54,7 +54,7 @@ fn an_soa_is_another_after_every_write_to_its_zone() {
 }
 
 #[test]
-fn who_saw_an_older_state_overwrites_nothing() {
+fn write_on_an_older_state_is_refused() {
     let scene = Scene::new();
     let fresh = ["If-None-Match: *"];
     let (one, two) = (r#"{"ttl":60,"data":["192.0.2.1"]}"#, r#"{"ttl":60,"data":["192.0.2.2"]}"#);
@@ -72,7 +72,7 @@ fn who_saw_an_older_state_overwrites_nothing() {
 }
 
 #[test]
-fn many_changes_are_all_done_or_none() {
+fn batch_of_changes_is_atomic() {
     let scene = Scene::new();
     let change = |name: &str, data: &str| {
         json!({ "name": format!("{name}.example.org"), "type": "A",
@@ -130,7 +130,7 @@ fn pages_are_in_canonical_order_and_filtered() {
 }
 
 #[test]
-fn a_zone_of_a_file_is_read_and_not_written() {
+fn zone_of_a_file_is_read_only() {
     let scene = Scene::new();
     let zone = scene.get(&format!("/v1/zones/{OF_FILE}")).done();
     assert_eq!((&zone["owner"], &zone["serial"]), (&json!("file"), &json!(7)));
@@ -147,7 +147,7 @@ fn a_zone_of_a_file_is_read_and_not_written() {
 }
 
 #[test]
-fn zones_come_and_go_and_keep_a_journal() {
+fn created_and_deleted_zone_has_a_journal() {
     let scene = Scene::new();
     let zones = scene.get("/v1/zones").done();
     let names: Vec<_> =

@@ -1,4 +1,4 @@
-//! Record sets that DNS does not serve: never called live, and told with what hides them.
+//! Record sets that DNS does not serve: never live, and their cause is named.
 use crate::scene::Scene;
 use serde_json::{Value, json};
 
@@ -34,12 +34,12 @@ fn hidden_set_is_not_live_and_what_hides_it_is_named() {
     let sets = listed["rrsets"].as_array().expect("sets");
     let hidden = sets.iter().filter(|set| set.get("shadowed_by").is_some()).count();
     assert_eq!(hidden, 4, "{listed}");
-    // Nobody waited for it, so it is not called live at all.
+    // The request did not wait, so the set is not called live.
     let body = r#"{"ttl":60,"data":["192.0.2.2"]}"#;
     let told = scene.put(&format!("{SETS}/www.sub.example.org/A"), body).done();
     assert_eq!((&told["live"], told.get("shadowed_by")), (&json!(false), None));
     let gone = scene.delete(&format!("{SETS}/www.sub.example.org/A?wait=live")).done();
-    assert_eq!(gone["live"], true, "it is answered nowhere, as it should be");
+    assert_eq!(gone["live"], true, "it is no longer answered, as expected");
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn each_hidden_set_of_many_is_named() {
 }
 
 #[test]
-fn zone_made_with_a_serial_serves_a_greater_one() {
+fn zone_created_with_a_serial_serves_a_greater_one_over_rest() {
     let scene = Scene::new();
     let soa = json!({ "name": "example.com", "type": "SOA", "ttl": 60,
                       "data": ["ns.example.net admin.example.com 2026112301 2 3 4 5"] });

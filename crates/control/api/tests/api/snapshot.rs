@@ -1,4 +1,4 @@
-//! All zones as one stream, and back.
+//! All zones as one stream.
 use crate::scene::{Reply, Scene};
 use wire::Rtype;
 
@@ -11,7 +11,7 @@ fn restore(scene: &Scene, snapshot: &[u8]) -> Reply {
 }
 
 #[test]
-fn a_snapshot_brings_back_what_there_was_and_serials_never_go_back() {
+fn restored_snapshot_has_all_records_and_greater_serials() {
     let scene = Scene::new();
     scene.put(WWW, r#"{"ttl":60,"data":["192.0.2.1"]}"#).done();
     let reply = scene.get(SNAPSHOT);
@@ -36,7 +36,7 @@ fn a_snapshot_brings_back_what_there_was_and_serials_never_go_back() {
 }
 
 #[test]
-fn what_is_no_snapshot_changes_nothing() {
+fn invalid_snapshot_changes_nothing() {
     let scene = Scene::new();
     let path = "/v1/zones/example.org/rrsets/www.example.org/A?wait=live";
     scene.put(path, r#"{"ttl":60,"data":["192.0.2.1"]}"#).done();
@@ -53,9 +53,9 @@ fn what_is_no_snapshot_changes_nothing() {
     assert_eq!(scene.get("/v1/zones").done(), before);
 }
 
-/// It holds all zones: who may read or write one of them may not do this.
+/// A snapshot contains all zones: a grant for one zone is not enough.
 #[test]
-fn a_snapshot_is_for_who_may_do_everything() {
+fn snapshot_needs_grants_for_everything() {
     let scene = Scene::new();
     let snapshot = scene.get(SNAPSHOT).body;
     let media = ["Content-Type: application/octet-stream"];
@@ -78,9 +78,9 @@ fn a_snapshot_is_for_who_may_do_everything() {
     }
 }
 
-/// One at a time; and who has the whole of one may take the next at once.
+/// One at a time; after the end of one snapshot the next may start at once.
 #[test]
-fn a_snapshot_may_be_taken_as_soon_as_one_was() {
+fn next_snapshot_may_start_when_one_has_ended() {
     let scene = Scene::new();
     for n in 0..200 {
         assert_eq!(scene.get("/v1/snapshot").status, 200, "{n}");

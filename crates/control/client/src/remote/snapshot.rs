@@ -19,7 +19,7 @@ pub fn take(take: &TakeSnapshot) -> CommandResult<()> {
     let (len, (revision, zones)) = written;
     match take.server.output {
         Output::Json => write_json(&serde_json::json!({
-            "file": take.file, "octets": len, "revision": revision.0, "zones": zones
+            "file": take.file, "bytes": len, "revision": revision.0, "zones": zones
         }))?,
         Output::Text => {
             let (zones, file) = (plural(zones, "zone"), take.file.display());

@@ -218,8 +218,8 @@ fn store_and_api_are_shown_with_their_counters() {
     };
     status.store = Some(StoreStatus {
         file: "/var/lib/dunlin/records.redb".into(),
-        octets: 3 << 20,
-        free_octets: 5 << 30,
+        bytes: 3 << 20,
+        free_bytes: 5 << 30,
         revision: 1_234,
         zones: 2,
         rrsets: 4_321,

@@ -28,7 +28,7 @@ struct Sample<'a> {
     zones_not_current: usize,
     streams_open: u64,
     streams_open_max: u64,
-    resident_octets: u64,
+    resident_bytes: u64,
     imbalance: f64,
 }
 
@@ -76,7 +76,7 @@ pub fn write(out: &mut impl Write, status: &Status, rates: &Rates) -> io::Result
         zones_not_current: status.zones.iter().filter(|z| z.state != ZoneState::Current).count(),
         streams_open: status.streams.open,
         streams_open_max: status.streams.open_max,
-        resident_octets: status.process.resident_octets,
+        resident_bytes: status.process.resident_bytes,
         imbalance: status.imbalance,
     };
     // In one write, so that the reader of a pipe never sees half an object.

@@ -31,7 +31,7 @@ pub fn write(out: &mut impl Write, status: &Status, rates: &Rates) -> io::Result
         quantile(&rates.latency, 0.99),
         quantile(&rates.latency, 0.999),
         count(status.streams.open),
-        format_bytes(status.process.resident_octets),
+        format_bytes(status.process.resident_bytes),
     ];
     let all: f64 = rates.rcodes.iter().map(|(_, rate)| rate).sum();
     let rcodes: Vec<String> = rates

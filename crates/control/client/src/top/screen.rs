@@ -138,7 +138,7 @@ impl Screen {
         let accepted = self.rates.as_ref().map_or(0.0, |rates| rates.accepted);
         let (open, open_max) = (count(status.streams.open), count(status.streams.open_max));
         fact("streams", format!("{open} of {open_max}, {} new/s", rate(accepted)));
-        fact("memory", format_bytes(status.process.resident_octets));
+        fact("memory", format_bytes(status.process.resident_bytes));
         fact("imbalance", format!("{:.2}", status.imbalance));
 
         let mut lines = vec![Line::default()];

@@ -42,7 +42,7 @@ fn reply_is_logged_as_text_and_json() {
         line(&sample).text().to_string(),
         "time=2026-11-21T14:41:20.123456Z client=192.0.2.1:5353 transport=udp id=4660 \
          flags=rd,cd name=www.Example.org. type=A class=IN edns=0 bufsize=1232 do=true \
-         rcode=NXDOMAIN octets=44 truncated=true micros=12"
+         rcode=NXDOMAIN bytes=44 truncated=true micros=12"
     );
     let json: serde_json::Value = serde_json::from_str(&line(&sample).json().to_string()).unwrap();
     assert_eq!(
@@ -51,7 +51,7 @@ fn reply_is_logged_as_text_and_json() {
             "time": "2026-11-21T14:41:20.123456Z", "client": "192.0.2.1:5353",
             "transport": "udp", "id": 4660, "flags": "rd,cd", "name": "www.Example.org.",
             "type": "A", "class": "IN", "edns": 0, "bufsize": 1232, "do": true,
-            "rcode": "NXDOMAIN", "octets": 44, "truncated": true, "micros": 12,
+            "rcode": "NXDOMAIN", "bytes": 44, "truncated": true, "micros": 12,
         })
     );
 }

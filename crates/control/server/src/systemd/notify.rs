@@ -93,9 +93,9 @@ impl Notify {
         let fds = fd.as_slice();
         let fits = fds.is_empty() || control.push(SendAncillaryMessage::ScmRights(fds));
         assert!(fits, "there is space for one");
-        let octets = [IoSlice::new(text.as_bytes())];
+        let bytes = [IoSlice::new(text.as_bytes())];
         let flags = SendFlags::NOSIGNAL;
-        if let Err(error) = sendmsg_addr(socket, address, &octets, &mut control, flags) {
+        if let Err(error) = sendmsg_addr(socket, address, &bytes, &mut control, flags) {
             tracing::warn!(%error, text, "cannot notify the service manager");
         }
     }

@@ -8,9 +8,11 @@ pub struct StoreStatus {
     /// The file of its tree; the log is next to it.
     pub file: String,
     /// Bytes of both files.
-    pub octets: u64,
+    #[serde(alias = "octets")]
+    pub bytes: u64,
     /// Free bytes on its disk.
-    pub free_octets: u64,
+    #[serde(alias = "free_octets")]
+    pub free_bytes: u64,
     /// The newest revision.
     pub revision: u64,
     /// Zones in it.

@@ -10,13 +10,13 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct Budget {
     shares: Shares,
-    octets_max: usize,
+    bytes_max: usize,
 }
 
 impl Budget {
     /// A budget in bytes, at least twice [`CONNECTION_BYTES_MAX`].
     pub fn new(bytes: usize) -> Self {
-        Self { shares: Shares::default(), octets_max: bytes - CONNECTION_BYTES_MAX }
+        Self { shares: Shares::default(), bytes_max: bytes - CONNECTION_BYTES_MAX }
     }
 
     /// Reports that a connection's buffers changed from `before` to `after` bytes, and when its
@@ -46,7 +46,7 @@ impl Budget {
     /// The connection to close if the budget is used up: of the client with the largest buffers,
     /// the one stuck longest.
     pub fn loser(&self) -> Option<u64> {
-        if self.shares.weight() <= self.octets_max {
+        if self.shares.weight() <= self.bytes_max {
             return None;
         }
         self.shares.oldest_of(self.shares.heaviest()?)

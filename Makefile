@@ -2,7 +2,7 @@
 # we are root or have sudo, and named where we are not.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help run test test-slow test-reports bench-nightly loom lint fleet bpf bench-bypass bench-compare bench-echoes bench-forward bench-instructions bench-load bench-sockets \
+.PHONY: help run test test-slow test-reports bench-nightly loom lint cluster fleet bpf bench-bypass bench-compare bench-echoes bench-forward bench-instructions bench-load bench-sockets \
   bench-memory bench-publish \
   campaign-differential campaign-floods campaign-cache campaign-fuzz campaign-upstreams \
   campaign-attach campaign-soak campaign-kernels campaign-corefile campaign-kill campaign-verdict bench-records deb
@@ -53,6 +53,10 @@ deb: ## target/dunlin.deb and target/dunlin-lab.deb
 	@cargo build --release --package dunlin --package dunlin-lab
 	@packaging/deb/build target/release/dunlin target/dunlin.deb
 	@packaging/deb/build target/release/dunlin-lab target/dunlin-lab.deb
+
+cluster: ## a Kubernetes API server on loopback until it is interrupted; prints KUBECONFIG
+	@scripts/require cluster
+	@cargo run --quiet --package cluster
 
 fleet: ## write examples/fleet again
 	@cargo xtask demo examples/fleet

@@ -1,0 +1,403 @@
+//! The processes of a cluster.
+use crate::access::{self, ADMIN_TOKEN};
+use crate::client::{Answer, ApiClient};
+use crate::guard::Guard;
+use crate::objects::{self, collection};
+use crate::{Result, binaries};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use std::fs::File;
+use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+use test_support::{ports, skip};
+
+/// How long a part may take to serve on a busy machine.
+const START_MAX: Duration = Duration::from_secs(180);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// The versions of addresses that services get: both.
+const SERVICE_RANGES: &str = "10.96.0.0/16,fd00:96::/112";
+
+/// A process of the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The store of the API server.
+    Etcd,
+    /// The API server.
+    ApiServer,
+    /// The controllers.
+    Controllers,
+}
+
+/// A cluster that runs, until it is dropped.
+pub struct Cluster {
+    folder: PathBuf,
+    binaries: PathBuf,
+    etcd: [SocketAddrV4; 2],
+    api: SocketAddrV4,
+    children: [Option<Child>; 3],
+    client: ApiClient,
+    guard: Guard,
+}
+
+impl Cluster {
+    /// Starts a cluster and waits until it serves. Without the binaries the test is skipped, or
+    /// fails where nothing may be skipped.
+    ///
+    /// # Panics
+    /// A part does not start; its log is in the message.
+    pub fn start_or_skip() -> Option<Self> {
+        match binaries::find() {
+            Ok(binaries) => Some(Self::start(binaries).unwrap_or_else(|why| panic!("{why}"))),
+            Err(why) => {
+                skip::skip(&why);
+                None
+            }
+        }
+    }
+
+    /// Starts a cluster from binaries in this folder and waits until it serves.
+    ///
+    /// # Errors
+    /// What does not start, and the end of its log.
+    pub fn start(binaries: PathBuf) -> Result<Self> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let folder = format!("dunlin-cluster-{}-{number}", std::process::id());
+        let folder = std::env::temp_dir().join(folder);
+        let told = |error| format!("{} cannot be used: {error}", folder.display());
+        std::fs::create_dir(&folder).map_err(told)?;
+        let guard = Guard::start(&folder).map_err(told)?;
+        access::write(&folder)?;
+        let free = || ports::free_address(Ipv4Addr::LOCALHOST);
+        let (etcd, api) = ([free(), free()], free());
+        let server = format!("https://{api}");
+        access::write_kubeconfig(&folder, &folder.join("admin.conf"), &server, ADMIN_TOKEN)?;
+        let client = ApiClient::new(&folder.join("admin.conf"))?;
+        let mut cluster =
+            Self { folder, binaries, etcd, api, children: [None, None, None], client, guard };
+        for part in [Part::Etcd, Part::ApiServer, Part::Controllers] {
+            cluster.start_part(part)?;
+        }
+        cluster.wait_for("the namespace `default`", |cluster| {
+            cluster.get("/api/v1/namespaces/default/serviceaccounts/default").is_ok()
+        })?;
+        cluster.create(&objects::node(objects::NODE));
+        Ok(cluster)
+    }
+
+    /// The files of the cluster. They are gone when it is dropped.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// A kubeconfig of an administrator.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.folder.join("admin.conf")
+    }
+
+    /// The address of the API server.
+    pub fn api(&self) -> SocketAddrV4 {
+        self.api
+    }
+
+    /// A kubeconfig for a service account, whose token is good for so many seconds (at least 600).
+    ///
+    /// # Errors
+    /// The API server issues no token for it.
+    pub fn kubeconfig_of(&self, namespace: &str, account: &str, seconds: u32) -> Result<PathBuf> {
+        let token = self.token_of(namespace, account, seconds)?;
+        let file = self.folder.join(format!("{namespace}-{account}.conf"));
+        access::write_kubeconfig(&self.folder, &file, &format!("https://{}", self.api), &token)?;
+        Ok(file)
+    }
+
+    /// A token of a service account.
+    ///
+    /// # Errors
+    /// The API server issues none.
+    pub fn token_of(&self, namespace: &str, account: &str, seconds: u32) -> Result<String> {
+        let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token");
+        let body = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
+                           "spec": { "expirationSeconds": seconds } });
+        let issued = self.request("POST", &path, &body)?.done()?;
+        let token = issued["status"]["token"].as_str();
+        token.map(str::to_owned).ok_or_else(|| format!("no token for {namespace}/{account}"))
+    }
+
+    /// Sends a request as an administrator.
+    ///
+    /// # Errors
+    /// There is no answer.
+    pub fn request(&self, method: &str, path: &str, body: &Value) -> Result<Answer> {
+        let kind = match method {
+            "PATCH" => "application/merge-patch+json",
+            _ => "application/json",
+        };
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        self.client.request(method, path, kind, body.as_bytes())
+    }
+
+    /// An object, or a list.
+    ///
+    /// # Errors
+    /// There is no answer, or the API server refuses.
+    pub fn get(&self, path: &str) -> Result<Value> {
+        self.request("GET", path, &Value::Null)?.done()
+    }
+
+    /// Creates an object.
+    ///
+    /// # Panics
+    /// The API server refuses it.
+    pub fn create(&self, object: &Value) -> Value {
+        let path = collection(object).expect("an object has a kind");
+        let answer = self.request("POST", &path, object).and_then(Answer::done);
+        answer.unwrap_or_else(|why| panic!("{path}: {why}\n{object:#}"))
+    }
+
+    /// Replaces an object.
+    ///
+    /// # Panics
+    /// The API server refuses it.
+    pub fn replace(&self, object: &Value) -> Value {
+        let path = path_of(object);
+        let answer = self.request("PUT", &path, object).and_then(Answer::done);
+        answer.unwrap_or_else(|why| panic!("{path}: {why}\n{object:#}"))
+    }
+
+    /// Merges a patch into the object at a path, such as `/api/v1/namespaces/a/pods/b/status`.
+    ///
+    /// # Panics
+    /// The API server refuses it.
+    pub fn patch(&self, path: &str, patch: &Value) -> Value {
+        let answer = self.request("PATCH", path, patch).and_then(Answer::done);
+        answer.unwrap_or_else(|why| panic!("{path}: {why}\n{patch:#}"))
+    }
+
+    /// Deletes an object; one that is not there is not an error.
+    ///
+    /// # Panics
+    /// The API server refuses.
+    pub fn delete(&self, object: &Value) {
+        let path = path_of(object);
+        let answer = self.request("DELETE", &path, &Value::Null);
+        let answer = answer.unwrap_or_else(|why| panic!("{why}"));
+        assert!(answer.status == 404 || answer.done().is_ok(), "DELETE {path}");
+    }
+
+    /// Runs kubectl as an administrator with this input; what it writes.
+    ///
+    /// # Errors
+    /// What it says when it fails.
+    pub fn kubectl(&self, arguments: &[&str], input: &str) -> Result<String> {
+        let mut command = Command::new(self.binaries.join("kubectl"));
+        command.arg("--kubeconfig").arg(self.kubeconfig()).args(arguments);
+        command.env("HOME", &self.folder);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let run = || {
+            let mut child = command.spawn()?;
+            child.stdin.take().map(|mut stdin| stdin.write_all(input.as_bytes())).transpose()?;
+            child.wait_with_output()
+        };
+        let output = { run }().map_err(|error| format!("kubectl does not run: {error}"))?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        match output.status.success() {
+            true => Ok(text(&output.stdout)),
+            false => Err(text(&[output.stdout, output.stderr].concat())),
+        }
+    }
+
+    /// Stops a part where it is (SIGSTOP): its connections stay open and are silent.
+    pub fn pause(&self, part: Part) {
+        self.signal(part, Signal::STOP);
+    }
+
+    /// Lets a paused part go on.
+    pub fn resume(&self, part: Part) {
+        self.signal(part, Signal::CONT);
+    }
+
+    /// Kills a part at once and waits until it is gone.
+    pub fn kill(&mut self, part: Part) {
+        self.signal(part, Signal::KILL);
+        if let Some(mut child) = self.children[part as usize].take() {
+            let _ = child.wait();
+        }
+    }
+
+    /// Removes all that etcd holds. It must not run.
+    ///
+    /// # Panics
+    /// It runs, or its folder cannot be removed.
+    pub fn empty_etcd(&self) {
+        assert!(self.children[Part::Etcd as usize].is_none(), "etcd runs");
+        std::fs::remove_dir_all(self.folder.join("etcd")).expect("the folder of etcd");
+    }
+
+    /// Has etcd forget all old revisions, so that who goes on from one of them gets HTTP 410.
+    ///
+    /// # Panics
+    /// The API server does not answer.
+    pub fn compact(&self) {
+        let list = self.get("/api/v1/namespaces").expect("a list");
+        let revision = list["metadata"]["resourceVersion"].as_str().expect("a revision");
+        let body = json!({ "revision": revision, "physical": true }).to_string();
+        let sent = post_plain(self.etcd[0], "/v3/kv/compaction", &body);
+        assert!(sent.as_deref().is_ok_and(|answer| answer.contains("200 OK")), "{sent:?}");
+    }
+
+    /// Starts a part that does not run, and waits until it serves.
+    ///
+    /// # Errors
+    /// It does not; the end of its log.
+    pub fn start_part(&mut self, part: Part) -> Result<()> {
+        let (binary, arguments) = self.command_of(part);
+        let log = self.log_of(part);
+        let told = |error: std::io::Error| format!("{binary} does not start: {error}");
+        let out = File::options().create(true).append(true).open(&log).map_err(told)?;
+        let mut command = Command::new(self.binaries.join(binary));
+        command.args(arguments).stdin(Stdio::null()).current_dir(&self.folder);
+        // Nothing here outlives the machine, so etcd need not wait for its disk.
+        command.env("ETCD_UNSAFE_NO_FSYNC", "true");
+        command.stdout(out.try_clone().map_err(told)?).stderr(out);
+        let child = self.guard.adopt(&mut command).spawn().map_err(told)?;
+        self.children[part as usize] = Some(child);
+        match part {
+            Part::Etcd => {
+                let client = self.etcd[0];
+                self.wait_for("etcd", move |_| TcpStream::connect(client).is_ok())
+            }
+            Part::ApiServer => self.wait_for("kube-apiserver", |cluster| {
+                let answer = cluster.request("GET", "/readyz", &Value::Null);
+                answer.is_ok_and(|answer| answer.status == 200)
+            }),
+            Part::Controllers => Ok(()),
+        }
+    }
+
+    /// Waits until something is so.
+    ///
+    /// # Errors
+    /// It is not after some minutes, or a part has ended; the end of its log.
+    pub fn wait_for(&mut self, what: &str, is_so: impl Fn(&Self) -> bool) -> Result<()> {
+        let until = Instant::now() + START_MAX;
+        loop {
+            for part in [Part::Etcd, Part::ApiServer, Part::Controllers] {
+                let child = self.children[part as usize].as_mut();
+                let ended = child.and_then(|child| child.try_wait().ok().flatten());
+                if let Some(status) = ended {
+                    return Err(format!("{part:?} ended ({status}):\n{}", self.end_of_log(part)));
+                }
+            }
+            if is_so(self) {
+                return Ok(());
+            }
+            if Instant::now() > until {
+                let log = self.end_of_log(Part::ApiServer);
+                return Err(format!("{what} is not there after {START_MAX:?}:\n{log}"));
+            }
+            std::thread::sleep(POLL_INTERVAL);
+        }
+    }
+
+    fn signal(&self, part: Part, signal: Signal) {
+        if let Some(child) = &self.children[part as usize] {
+            kill_process(Pid::from_child(child), signal).expect("it runs");
+        }
+    }
+
+    fn log_of(&self, part: Part) -> PathBuf {
+        self.folder.join(format!("{part:?}.log"))
+    }
+
+    fn end_of_log(&self, part: Part) -> String {
+        let text = std::fs::read_to_string(self.log_of(part)).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().rev().take(20).collect();
+        lines.into_iter().rev().collect::<Vec<_>>().join("\n")
+    }
+
+    fn command_of(&self, part: Part) -> (&'static str, Vec<String>) {
+        let [client, peer] = self.etcd;
+        let file = |name: &str| self.folder.join(name).display().to_string();
+        let (binary, arguments) = match part {
+            Part::Etcd => (
+                "etcd",
+                vec![
+                    format!("--data-dir={}", file("etcd")),
+                    format!("--listen-client-urls=http://{client}"),
+                    format!("--advertise-client-urls=http://{client}"),
+                    format!("--listen-peer-urls=http://{peer}"),
+                    format!("--initial-advertise-peer-urls=http://{peer}"),
+                    format!("--initial-cluster=default=http://{peer}"),
+                    "--log-level=warn".into(),
+                ],
+            ),
+            Part::ApiServer => (
+                "kube-apiserver",
+                vec![
+                    format!("--etcd-servers=http://{client}"),
+                    format!("--bind-address={}", self.api.ip()),
+                    format!("--secure-port={}", self.api.port()),
+                    "--endpoint-reconciler-type=none".into(),
+                    format!("--service-cluster-ip-range={SERVICE_RANGES}"),
+                    format!("--tls-cert-file={}", file("server.crt")),
+                    format!("--tls-private-key-file={}", file("server.key")),
+                    format!("--token-auth-file={}", file("tokens.csv")),
+                    "--authorization-mode=RBAC".into(),
+                    "--service-account-issuer=https://kubernetes.default.svc".into(),
+                    format!("--service-account-key-file={}", file("accounts.pub")),
+                    format!("--service-account-signing-key-file={}", file("accounts.key")),
+                    "--disable-admission-plugins=ServiceAccount".into(),
+                    "--max-requests-inflight=2000".into(),
+                    "--max-mutating-requests-inflight=2000".into(),
+                ],
+            ),
+            Part::Controllers => (
+                "kube-controller-manager",
+                vec![
+                    format!("--kubeconfig={}", file("admin.conf")),
+                    "--controllers=endpointslice-controller,namespace-controller,\
+                     serviceaccount-controller"
+                        .into(),
+                    "--leader-elect=false".into(),
+                    "--secure-port=0".into(),
+                    "--kube-api-qps=500".into(),
+                    "--kube-api-burst=1000".into(),
+                ],
+            ),
+        };
+        (binary, arguments)
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        // The controllers first: they would only log that the others are gone.
+        for child in self.children.iter_mut().rev().flatten() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// The path of an object.
+fn path_of(object: &Value) -> String {
+    let path = collection(object).expect("an object has a kind");
+    format!("{path}/{}", object["metadata"]["name"].as_str().expect("an object has a name"))
+}
+
+/// Sends a request without TLS; the answer with its head.
+fn post_plain(server: SocketAddrV4, path: &str, body: &str) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(server)?;
+    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nhost: etcd\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(format!("{head}{body}").as_bytes())?;
+    std::io::read_to_string(stream)
+}

@@ -133,7 +133,7 @@ campaign-attach: ## ATTACHES=100 times an XDP program comes and goes under load,
 	@DUNLIN_REQUIRE_ALL=1 DUNLIN_ATTACHES=$(or $(ATTACHES),100) DUNLIN_KILLS=$(or $(KILLS),50) \
 	  cargo test --package dunlin --test xdp -- --nocapture it_is_attached what_passes
 
-campaign-soak: ## SECONDS=3600 past the kernel at 80 % of what it answers, or RATE, while CHANGES=1000 records change a second; root
+campaign-soak: ## SECONDS=3600 on AF_XDP at 80 % of its rate, or at RATE, while CHANGES=1000 records change a second; root
 	@scripts/require test
 	@DUNLIN_REQUIRE_ALL=1 DUNLIN_SOAK_SECONDS=$(or $(SECONDS),3600) $(if $(RATE),DUNLIN_SOAK_RATE=$(RATE)) \
 	  DUNLIN_SOAK_CHANGES=$(or $(CHANGES),1000) cargo test --release --package dunlin --test soak -- --nocapture --ignored

@@ -80,7 +80,7 @@ fn import_exits_with_one_if_something_is_lost() {
     for (words, input, status, why) in [
         (&["import"][..], &b""[..], 2, "Usage"),
         (&["import", "zonefile"], b"", 2, "unrecognized"),
-        (&["import", "corefile", "nowhere"], b"", 1, "dunlin: nowhere: "),
+        (&["import", "corefile", "missing"], b"", 1, "dunlin: missing: "),
         (&["import", "corefile", "."], b"", 1, "it is not a regular file"),
         (&["import", "corefile"], b". {", 1, "dunlin: -:1:3: this brace is not closed"),
         (&["import", "corefile"], b"\xff", 1, "it is not UTF-8"),

@@ -34,14 +34,14 @@ fn data(test: &str, zone: &str) -> PathBuf {
     let key = Arc::new(HashKey::new(std::array::from_fn(|n| n as u64 * 77 + 5)));
     let (control, _running) = ZonePublisher::start(Image::new(key)).expect("a thread");
     let store = Box::new(RedbStore::open(&folder, false).expect("a store"));
-    let (desk, _serving) =
+    let (records, _serving) =
         RecordService::start(control, store, Arc::new(SoleOwner)).expect("threads");
     let edits = vec![
         put(zone, Rtype::NS, name(&format!("www.{zone}")).as_name().as_bytes().to_vec()),
         put(&format!("www.{zone}"), Rtype::A, Ipv4Addr::new(192, 0, 2, 9).octets().to_vec()),
     ];
     let batch = Batch { zone: name(zone), edits, context: WriteContext::by("test") };
-    desk.create_zone(batch).wait().expect("created");
+    records.create_zone(batch).wait().expect("created");
     folder
 }
 

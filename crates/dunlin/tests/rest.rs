@@ -260,7 +260,7 @@ fn relative_owner_is_accepted_and_names_in_data_are_absolute() {
 
 /// Whether DNS serves this serial: the SOA of a negative response.
 fn serves_serial(scene: &Scene, serial: u32) -> bool {
-    holds(&scene.served.ask("nowhere.api.example"), &serial.to_be_bytes())
+    holds(&scene.served.ask("absent.api.example"), &serial.to_be_bytes())
 }
 
 /// An imported zone has secondaries: its serial never goes back.
@@ -339,7 +339,7 @@ fn public_api_needs_tls_and_a_data_folder() {
     fs::create_dir_all(&folder).expect("a folder");
     let file = folder.join("dunlin.toml");
     for (text, story) in [
-        ("api.listen = \"0.0.0.0:0\"\n", "dunlin.toml:1:14: `listen` is for others too"),
+        ("api.listen = \"0.0.0.0:0\"\n", "dunlin.toml:1:14: `listen` is reachable for other hosts"),
         ("api.listen = \"127.0.0.1:1\"\n", "`listen` needs a store to write to"),
         ("[api.tls]\ncert = \"a\"\n", "needs the key `key`"),
         ("[api.tls]\nclient_ca = \"a\"\n", "`client_ca` needs `cert` and `key`"),
@@ -374,4 +374,30 @@ fn built_in_zones_are_listed_only_on_request() {
     };
     assert_eq!(listed(""), 0);
     assert_eq!(listed("?builtin=true&limit=10"), 10);
+}
+
+/// The thread of the API, and the threads that wait for the disk for it, yield to workers.
+#[test]
+fn threads_of_the_api_have_a_lower_priority_than_workers() {
+    let scene = Scene::start("rest-nice");
+    scene.done(&["records", "list", "file.example"]);
+    let tasks = fs::read_dir(format!("/proc/{}/task", scene.served.child.id())).expect("threads");
+    let stats = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("stat")).ok());
+    // The name in parentheses, and the seventeenth field after it (proc_pid_stat(5)).
+    let nicenesses: Vec<(String, i32)> = stats
+        .filter_map(|stat| {
+            let (head, rest) = stat.rsplit_once(") ")?;
+            let name = head.split_once('(')?.1.to_owned();
+            Some((name, rest.split(' ').nth(16)?.parse().ok()?))
+        })
+        .collect();
+    let of = |name: &str| {
+        let found: Vec<i32> =
+            nicenesses.iter().filter(|(own, _)| own.starts_with(name)).map(|one| one.1).collect();
+        assert!(!found.is_empty(), "{name}: {nicenesses:?}");
+        found
+    };
+    let worker = of("worker-")[0];
+    let lower = of("api").iter().all(|nice| *nice > worker);
+    assert!(lower, "{nicenesses:?}");
 }

@@ -144,7 +144,7 @@ fn draining_server_keeps_its_last_settings() {
     served.expect_line("reloaded", "INFO");
     assert_eq!(rcode(&served.ask("ns.a.test")), REFUSED);
     served.signal(Signal::TERM);
-    let ending = served.expect_line("ending", "seconds");
+    let ending = served.expect_line("draining", "seconds");
     assert_eq!(ending["seconds"], 4.0, "{ending}");
     assert_eq!(rcode(&served.ask("ns.a.test")), REFUSED);
     let told = |word: &str| {

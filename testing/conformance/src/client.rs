@@ -26,7 +26,7 @@ pub struct Patience {
     pub tries: u32,
 }
 
-/// What came back, in the order of the questions; nothing where nobody answered.
+/// The replies, in the order of the questions; `None`: no reply.
 pub type Replies = Vec<Option<Vec<u8>>>;
 
 struct Pending {

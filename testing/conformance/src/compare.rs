@@ -286,8 +286,8 @@ pub const TAGS: [(&str, &str); 41] = [
 fn tags(world: &World, question: &Question, ours: &Said, theirs: &Said) -> BTreeSet<&'static str> {
     let mut tags = question_tags(world, question);
     let mut set = |tag, holds: bool| tags.extend(holds.then_some(tag));
-    let nobody = Reply::default();
-    let (ours, theirs) = (ours.as_ref().unwrap_or(&nobody), theirs.as_ref().unwrap_or(&nobody));
+    let none = Reply::default();
+    let (ours, theirs) = (ours.as_ref().unwrap_or(&none), theirs.as_ref().unwrap_or(&none));
     let long = if ours.chain(&question.name).len() > theirs.chain(&question.name).len() {
         ours
     } else {

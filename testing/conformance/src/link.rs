@@ -36,7 +36,7 @@ pub enum Manner {
     Slow(Duration),
     /// Of a hundred datagrams, so many get lost: half of them questions.
     Lossy(u8),
-    /// Nothing comes through, and nobody says so.
+    /// No datagram passes, without an error.
     Silent,
     /// What is no reply comes before each reply.
     Lying(Lie),
@@ -209,7 +209,7 @@ impl Inner {
                 self.note(from.port(), &buffer[..len]);
                 next = next.wrapping_add(1);
                 carried[usize::from(next)] = Some(Carried { from, id: *id });
-                // A server that is gone is told by the silence.
+                // A server that is gone shows by its silence.
                 let _ = back.send(&[&next.to_be_bytes()[..], rest].concat());
             }
             for _ in 0..LINK_TAKEN_MAX {

@@ -126,7 +126,7 @@ impl Seen {
 
     /// The counters, and the first things that went wrong, a line each.
     pub fn report(&self) -> String {
-        let stories = self.stories.lock().expect("nobody panics holding it").join("\n");
+        let stories = self.stories.lock().expect("no holder panics").join("\n");
         format!("{}\n{stories}", self.summary())
     }
 
@@ -148,7 +148,7 @@ impl Seen {
     }
 
     fn tell(&self, story: String) {
-        let mut stories = self.stories.lock().expect("nobody panics holding it");
+        let mut stories = self.stories.lock().expect("no holder panics");
         if stories.len() < STORIES_MAX {
             stories.push(story);
         }
@@ -183,7 +183,7 @@ impl Load<'_> {
                 let (done, interval) = (&done, self.interval);
                 scope.spawn(move || client.work(interval, done));
             }
-            // However the body ends, the clients are told: else they would be waited for forever.
+            // However the body ends, the clients must stop, or they would be waited for forever.
             let _told = Told(&done);
             body()
         });
@@ -302,7 +302,7 @@ impl Client<'_> {
                 Some(asked) => self.judge(&asked, id, &buffer[..len]),
                 None => {
                     Seen::count(&self.seen.wrong, 1);
-                    self.seen.tell(format!("wrong: an answer with id {id} that nobody waits for"));
+                    self.seen.tell(format!("wrong: an answer with the unknown id {id}"));
                 }
             }
         }

@@ -42,7 +42,7 @@ pub struct Opt {
     pub version: u8,
     /// DO.
     pub dnssec_ok: bool,
-    /// The flags that mean nothing yet, which nobody may set (RFC 6891 §6.1.4).
+    /// The reserved flags, which must be 0 (RFC 6891 §6.1.4).
     pub reserved: u16,
     /// The codes of the options, in order, without Extended DNS Errors, which a server may add to
     /// anything (RFC 8914 §2).

@@ -237,8 +237,8 @@ fn show(text: &mut String, software: Software, said: &Said, base: &Said) {
         writeln!(text, "  {name}: no reply").unwrap();
         return;
     };
-    let nobody = Reply::default();
-    let base = base.as_ref().unwrap_or(&nobody);
+    let none = Reply::default();
+    let base = base.as_ref().unwrap_or(&none);
     let Reply { rcode, aa, tc, flags, length, faults, .. } = reply;
     write!(text, "  {name}: rcode {rcode} aa {aa} tc {tc} flags {flags:#06x}").unwrap();
     let edns = reply.opt.as_ref().map_or("no EDNS".into(), |opt| format!("{opt:?}"));

@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::Result;
 use crate::client;
-use crate::limits::{LOG_LINES_MAX, START_TIMEOUT, STOP_TIMEOUT, TAKE_OVER_TIMEOUT};
+use crate::limits::{HOT_RESTART_TIMEOUT, LOG_LINES_MAX, START_TIMEOUT, STOP_TIMEOUT};
 use crate::names::Name;
 use crate::ports::free_address;
 use crate::zone::Zone;
@@ -194,22 +194,22 @@ impl Server {
         written.map_err(|e| format!("{}: {e}", self.config.display()))
     }
 
-    /// Starts a successor, as `launch` says, that takes sockets and connections over, and waits
-    /// until the predecessor has ended, which it must with success.
+    /// Does a hot restart with the config of `launch`, and waits until the old process has ended
+    /// with success.
     pub fn hot_restart(&mut self, launch: &Launch<'_>) -> Result<()> {
         self.rewrite_config(launch)?;
         let mut command = launch.command(&self.config, &self.log)?;
         let child = command.arg("--hot-restart").spawn().map_err(|e| e.to_string())?;
-        let mut predecessor = std::mem::replace(&mut self.child, child);
-        let deadline = Instant::now() + TAKE_OVER_TIMEOUT;
+        let mut old_process = std::mem::replace(&mut self.child, child);
+        let deadline = Instant::now() + HOT_RESTART_TIMEOUT;
         let failure = loop {
-            match predecessor.try_wait().map_err(|e| e.to_string())? {
+            match old_process.try_wait().map_err(|e| e.to_string())? {
                 Some(status) if status.success() => return Ok(()),
-                Some(status) => break format!("the predecessor ended with {status}"),
+                Some(status) => break format!("the old process ended with {status}"),
                 None if Instant::now() > deadline => {
-                    let _ = predecessor.kill();
-                    let _ = predecessor.wait();
-                    break format!("the predecessor lives on after {TAKE_OVER_TIMEOUT:?}");
+                    let _ = old_process.kill();
+                    let _ = old_process.wait();
+                    break format!("the old process lives on after {HOT_RESTART_TIMEOUT:?}");
                 }
                 None => std::thread::sleep(Duration::from_millis(5)),
             }
@@ -217,9 +217,9 @@ impl Server {
         Err(format!("{failure}; the log ends:\n{}", self.log_end()))
     }
 
-    /// Starts a successor, as `launch` says, and kills it `after` so many UDP sockets have been
-    /// bound to the server's address.
-    pub fn kill_successor(
+    /// Starts a new process with the config of `launch`, and kills it `after` this many UDP sockets
+    /// are bound to the server's address.
+    pub fn kill_new_process(
         &self,
         launch: &Launch<'_>,
         sockets: usize,
@@ -228,7 +228,7 @@ impl Server {
         self.rewrite_config(launch)?;
         let mut command = launch.command(&self.config, &self.log)?;
         let mut child = command.arg("--hot-restart").spawn().map_err(|e| e.to_string())?;
-        let deadline = Instant::now() + TAKE_OVER_TIMEOUT;
+        let deadline = Instant::now() + HOT_RESTART_TIMEOUT;
         let bound = loop {
             let bound = udp_sockets(self.address.port());
             if bound >= sockets || Instant::now() >= deadline {
@@ -237,7 +237,7 @@ impl Server {
             std::thread::sleep(Duration::from_millis(1));
         };
         std::thread::sleep(after);
-        // What has ended by itself, which would be wrong, is told by what follows.
+        // A process that ended by itself, which would be wrong, shows in what follows.
         let _ = child.kill();
         child.wait().map_err(|e| e.to_string())?;
         if bound != sockets {
@@ -246,12 +246,12 @@ impl Server {
         Ok(())
     }
 
-    /// What Dunlin tells of itself over its admin socket.
+    /// The status from the admin socket.
     pub fn status(&self) -> Result<serde_json::Value> {
         let directory = self.config.parent().ok_or("a config lies in a directory")?;
         let mut command = Command::new(self.software.binary()?);
         command.args(["status", "-o", "json", "--socket"]).arg(admin_socket(directory));
-        // That something is behind is told by the exit status, and is no failure here.
+        // An exit status of 1 reports a zone that is not current, and is no failure here.
         let output = command.output().map_err(|e| format!("dunlin status: {e}"))?;
         serde_json::from_slice(&output.stdout)
             .map_err(|e| format!("dunlin status: {e}: {}", String::from_utf8_lossy(&output.stderr)))

@@ -55,7 +55,7 @@ const MAIN: [(&str, &str, Signing); 32] = [
 const ROOT: [(&str, &str, Signing); 2] = [(".", "root", Unsigned), ("served", "served", Unsigned)];
 
 impl World {
-    /// Many zones, of which nobody holds the root; random ones are made from `seed`.
+    /// Many zones, without the root; random ones are made from `seed`.
     pub fn main(directory: &Path, seed: u64) -> Result<Self> {
         Self::build("main", &MAIN, directory, seed)
     }

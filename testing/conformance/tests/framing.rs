@@ -47,7 +47,7 @@ fn serve(scene: &Scene) -> Server {
 }
 
 #[test]
-fn queries_are_answered_however_their_stream_is_cut() {
+fn queries_are_answered_however_their_stream_is_split() {
     let scene = Scene::new("cuts").unwrap();
     let server = serve(&scene);
     let seed = number("DUNLIN_SEED", 1);
@@ -104,7 +104,7 @@ fn read_message(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
 }
 
 #[test]
-fn garbage_on_some_streams_leaves_the_others_alone() {
+fn garbage_on_some_streams_affects_no_others() {
     let scene = Scene::new("garbage").unwrap();
     let mut server = serve(&scene);
     let seed = number("DUNLIN_SEED", 1);
@@ -150,7 +150,7 @@ fn babble(server: SocketAddrV4, random: &mut Random) {
 /// Two thousand clients in 127.1.0.0/16 that misbehave each in its own way, four for each place
 /// there is.
 #[test]
-fn thousands_of_hostile_clients_leave_the_others_alone() {
+fn thousands_of_hostile_clients_affect_no_others() {
     let scene = Scene::new("hostile").unwrap();
     let mut server = serve(&scene);
     let address = server.address;

@@ -1,13 +1,13 @@
-//! What two workers ask of another server, which one alone would ask once.
+//! Queries that two workers send to an upstream, where one worker would send one.
 //!
-//! By itself this is the short form: each name is to be asked about once, whichever workers were
-//! asked for it. `docs/cache.md` has the figures of a minute, with a release build.
+//! This is the short form: each name is queried once, whichever worker was queried. `docs/cache.md`
+//! has the figures of a minute, with a release build.
 //!
 //! | variable | meaning |
 //! | --- | --- |
-//! | `DUNLIN_HOMES_SECONDS` | how long names are asked for, by Zipf's law (3) |
-//! | `DUNLIN_HOMES_RATE` | questions a second (5000) |
-//! | `DUNLIN_HOMES_MISSES` | names that nobody asked for, one after the other and at once (3000) |
+//! | `DUNLIN_HOMES_SECONDS` | how long names are queried, by Zipf's law (3) |
+//! | `DUNLIN_HOMES_RATE` | queries a second (5000) |
+//! | `DUNLIN_HOMES_MISSES` | unique names, one after the other and at once (3000) |
 #![allow(missing_docs, reason = "a test has no callers")]
 
 use std::collections::HashSet;
@@ -27,7 +27,7 @@ use conformance::steady::wait_for;
 const TTLS: [u32; 4] = [10, 20, 100, 1_000];
 /// Names by Zipf's law, for each question a second.
 const NAMES_PER_RATE: u64 = 7;
-/// Of a hundred questions, for names that nobody asks again.
+/// Queries in a hundred for unique names.
 const SCANNED: u64 = 10;
 /// Clients' sockets: flows, each of which the kernel gives to a worker.
 const SOCKETS: usize = 16;
@@ -70,7 +70,7 @@ struct Sum {
 
 #[test]
 #[ignore = "slow: statistical, under load"]
-fn two_workers_ask_once() {
+fn two_workers_send_one_query() {
     let sums = [1, 2].map(|workers| run(workers).unwrap());
     println!("| workers | questions | names | asked of others | told by another worker | alone |");
     println!("| --- | --- | --- | --- | --- | --- |");
@@ -261,7 +261,7 @@ fn ask_popular(to: SocketAddrV4) -> Result<Sum> {
     Ok(sum)
 }
 
-/// One name after the other that nobody asked for, from many ports; how long each took.
+/// Queries unique names one after the other, from many ports; returns the time of each.
 fn ask_one_by_one(to: SocketAddrV4, count: u64) -> Result<Vec<Duration>> {
     let sockets: Vec<_> = (0..SOCKETS).map(|_| socket(to)).collect::<io::Result<_>>()?;
     let mut buffer = [0; 2048];

@@ -94,7 +94,7 @@ fn reload(server: &Server, zone: &Zone, generation: u64) -> Result<()> {
     Ok(())
 }
 
-/// Lines for `[server]`. Another number of workers waits for a restart, which is told.
+/// Lines for `[server]`. Another number of workers needs a restart, which is reported.
 fn keys(generation: u64) -> String {
     let workers = 1 + generation % 3;
     let udp_size = 1232 + generation % 2;
@@ -123,9 +123,9 @@ fn sections(generation: u64) -> String {
 #[test]
 fn no_query_is_lost_during_hot_restarts() {
     let hot_restarts = number("DUNLIN_HOT_RESTARTS", 20);
-    let scene = Scene::new("take-over").unwrap();
+    let scene = Scene::new("hot-restart").unwrap();
     let zones = [load::zone(&scene.path).unwrap()];
-    let successor = |generation: u64| {
+    let new_process = |generation: u64| {
         // More, fewer, as many: sockets are new, several to a worker, or stay.
         let workers = [2, 3, 1, 4, 4, 1][generation as usize % 6];
         let threads = 1 + generation % 2;
@@ -133,14 +133,14 @@ fn no_query_is_lost_during_hot_restarts() {
         let sections = format!("[streams]\nidle = \"60s\"\nthreads = {threads}\n");
         (keys, sections)
     };
-    let (keys, sections) = successor(0);
+    let (keys, sections) = new_process(0);
     let launch =
         Launch { keys: &keys, sections: &sections, ..Launch::new(Software::Dunlin, &zones) };
     let mut server = launch.start(&scene.path).unwrap();
     let load = Load { server: server.address, clients: &CLIENTS, interval: INTERVAL };
     let (seen, result) = load.run(|| {
         for generation in 1..=hot_restarts {
-            let (keys, sections) = successor(generation);
+            let (keys, sections) = new_process(generation);
             server.hot_restart(&Launch { keys: &keys, sections: &sections, ..launch })?;
             std::thread::sleep(REST);
             server.check_alive()?;
@@ -150,10 +150,10 @@ fn no_query_is_lost_during_hot_restarts() {
     judge(&format!("{hot_restarts} hot restarts"), hot_restarts, &seen, result);
 }
 
-/// Successors with more workers, which bind sockets beside those they are offered, and then die
-/// over their zones.
+/// New processes with more workers bind sockets beside the inherited ones, and are killed while
+/// they load zones.
 #[test]
-fn no_query_is_lost_to_successors_that_never_serve() {
+fn no_query_is_lost_to_new_processes_that_never_serve() {
     let attempts = number("DUNLIN_HOT_RESTARTS", 20) / 2;
     let scene = Scene::new("never-serves").unwrap();
     let zone = load::zone(&scene.path).unwrap();
@@ -162,17 +162,17 @@ fn no_query_is_lost_to_successors_that_never_serve() {
     let launch = Launch { keys: "workers = 1", ..Launch::new(Software::Dunlin, &zones) };
     let mut server = launch.start(&scene.path).unwrap();
     let zones = [zone, slow];
-    let successor = Launch { keys: "workers = 4", zones: &zones, ..launch };
+    let new_process = Launch { keys: "workers = 4", zones: &zones, ..launch };
     let load = Load { server: server.address, clients: &CLIENTS, interval: INTERVAL };
     let (seen, result) = load.run(|| {
         for _ in 0..attempts {
-            server.kill_successor(&successor, 4, REST)?;
+            server.kill_new_process(&new_process, 4, REST)?;
             std::thread::sleep(REST);
             server.check_alive()?;
         }
         Ok(())
     });
-    judge(&format!("{attempts} successors that died"), attempts, &seen, result);
+    judge(&format!("{attempts} new processes that died"), attempts, &seen, result);
 }
 
 /// A zone that takes so long to load that what happens meanwhile can be seen.

@@ -1,5 +1,4 @@
-//! Servers that ask each other: the operator is told, questions that go round end at once, and none
-//! goes round often.
+//! Servers that forward to each other: the loop is reported, and looping queries end at once.
 #![allow(missing_docs, reason = "a test has no callers")]
 
 use std::net::Ipv4Addr;
@@ -68,7 +67,7 @@ fn check(count: usize) {
             servers.iter().map(fault).collect::<Vec<_>>()
         );
         sleep(Duration::from_millis(100));
-        // What is asked goes round, and so nobody answers; that has the next marks sent.
+        // Queries loop, so none is answered; that triggers the next loop check.
         for server in &servers {
             ask(server, &format!("before-{}", since.elapsed().as_millis()));
         }
@@ -86,11 +85,11 @@ fn check(count: usize) {
 }
 
 #[test]
-fn two_that_ask_each_other_say_so_and_give_up_at_once() {
+fn loop_of_two_servers_is_reported_and_ends_at_once() {
     check(2);
 }
 
 #[test]
-fn three_that_ask_each_other_say_so_and_give_up_at_once() {
+fn loop_of_three_servers_is_reported_and_ends_at_once() {
     check(3);
 }

@@ -32,7 +32,7 @@ const AGAIN: u64 = 50;
 const TELLS: Duration = Duration::from_secs(10);
 
 #[test]
-fn names_without_number_take_no_more_memory_than_they_may() {
+fn endless_names_stay_within_the_memory_of_the_cache() {
     let scene = Scene::new("memory").unwrap();
     let (names, mebi) = (number("DUNLIN_CACHE_NAMES", 120_000), number("DUNLIN_CACHE_MIB", 8));
     let server = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();

@@ -146,7 +146,7 @@ fn write(file: &Path, text: &str) {
 }
 
 #[test]
-fn a_name_looked_up_as_another_is_answered_as_if_it_were_none_other() {
+fn rewritten_query_gets_the_answer_of_the_new_name() {
     if !all_present(&[Software::Knot]) {
         return;
     }
@@ -189,7 +189,7 @@ fn known(section: &Section) -> Vec<String> {
 }
 
 #[test]
-fn what_is_known_of_others_is_not_told_of_a_name_that_a_hosts_file_has() {
+fn cached_answer_is_not_used_for_a_name_in_a_hosts_file() {
     if !all_present(&[Software::Knot]) {
         return;
     }
@@ -215,7 +215,7 @@ fn what_is_known_of_others_is_not_told_of_a_name_that_a_hosts_file_has() {
         let told = status["hosts"][0]["errors"][0].as_str().unwrap_or_default().to_owned();
         status["hosts"][0]["state"] == "behind" && told.contains("hosts:2:1: `no.address` is no")
     };
-    expect_soon("the error is told", is_behind);
+    expect_soon("the error is reported", is_behind);
     assert_eq!(addresses(address, "www.new.test"), "102", "what it said before goes on");
     assert_eq!(addresses(address, "printer.lan"), "101");
     write(&file, "192.0.2.101 printer.lan\n");
@@ -231,7 +231,7 @@ fn what_is_known_of_others_is_not_told_of_a_name_that_a_hosts_file_has() {
 }
 
 #[test]
-fn a_rule_keeps_answers_asks_each_time_asks_nobody_or_keeps_names_here() {
+fn rule_treats_names_by_its_mode() {
     if !all_present(&[Software::Knot]) {
         return;
     }
@@ -256,7 +256,7 @@ fn a_rule_keeps_answers_asks_each_time_asks_nobody_or_keeps_names_here() {
         assert_eq!(addresses(address, "www.old.test"), "2 3");
         assert_eq!(addresses(address, "www.new.test"), "2 3");
     }
-    // What was sent is told every now and then.
+    // The counters follow a little later.
     // Each server was asked once whether it leads back here.
     expect_soon("each question is counted", || sent("new.test.") == 4);
     assert_eq!(sent("."), 2, "and the others are kept");
@@ -268,13 +268,13 @@ fn a_rule_keeps_answers_asks_each_time_asks_nobody_or_keeps_names_here() {
         let soa = reply.authority.first().expect("an SOA");
         assert_eq!((soa.owner.clone(), soa.rtype), (name("internal"), Rtype::SOA));
     }
-    assert_eq!((sent("."), sent("new.test.")), (2, 4), "nobody was asked about them");
+    assert_eq!((sent("."), sent("new.test.")), (2, 4), "no query was sent for them");
 }
 
 /// An alias that leads from names of one group of servers to those of another, where nothing is
 /// kept: what the first said has to be there when the second has answered.
 #[test]
-fn an_alias_leads_from_one_group_to_another_though_nothing_is_kept() {
+fn alias_chain_crosses_upstream_groups_without_a_cache() {
     if !all_present(&[Software::Knot]) {
         return;
     }

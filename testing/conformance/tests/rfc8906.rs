@@ -70,7 +70,7 @@ const PEERS: &[(Software, &str, &str, &str)] = &[
 ];
 
 #[test]
-fn what_rfc_8906_tests_is_answered_over_udp_and_tcp() {
+fn queries_of_rfc_8906_are_answered_over_udp_and_tcp() {
     let subjects = [Software::Dunlin, Software::Knot, Software::Nsd, Software::Bind];
     if !all_present(&subjects) {
         return;
@@ -96,7 +96,7 @@ fn what_rfc_8906_tests_is_answered_over_udp_and_tcp() {
 }
 
 #[test]
-fn whatever_is_unknown_is_answered_as_rfc_8906_asks() {
+fn unknown_features_are_answered_as_rfc_8906_requires() {
     let scene = Scene::new("unknown").unwrap();
     let zones = [zone(&scene)];
     let launch = Launch { keys: "nsid = \"here\"", ..Launch::new(Software::Dunlin, &zones) };
@@ -112,7 +112,7 @@ fn whatever_is_unknown_is_answered_as_rfc_8906_asks() {
     assert!(wrong.is_empty(), "{} wrong, first {}", wrong.len(), wrong[0]);
 }
 
-/// Every opcode, EDNS version, EDNS flag, and many types and options that nobody knows; every
+/// Every opcode, EDNS version, EDNS flag, and many unknown types and options; every
 /// combination of the header bits of a query.
 fn sweep() -> Vec<String> {
     let opcodes = (1..16).map(|opcode| format!("3.1.4 | opcode={opcode} | notimp empty !aa !opt"));

@@ -30,7 +30,7 @@ use conformance::zone::{Signing, Zone};
 
 const ZONE: &str = "fleet.test";
 const TRUTH: [Ipv4Addr; 1] = [Ipv4Addr::new(192, 0, 2, 1)];
-/// Questions a second while somebody lies.
+/// Queries a second during the attack.
 const RATE: u32 = 50;
 /// What the server takes for each.
 const SLOW: Duration = Duration::from_millis(300);
@@ -88,7 +88,7 @@ enum Knows {
 }
 
 #[test]
-fn who_is_not_on_the_way_is_not_believed() {
+fn off_path_attacker_is_not_believed() {
     if !root("packets with forged sources") || !all_present(&[Software::Knot]) {
         return;
     }
@@ -193,7 +193,7 @@ fn ports_to(address: SocketAddrV4) -> Result<Vec<u16>> {
 }
 
 #[test]
-fn there_is_much_to_guess() {
+fn ids_ports_and_case_are_random() {
     if !all_present(&[Software::Knot]) {
         return;
     }
@@ -251,7 +251,7 @@ fn judge_ports(seen: &[Asked]) {
     assert!(square <= 40.0, "{square}: {eighths:?}");
 }
 
-/// Each letter is in upper case as often as not, whatever the one before is.
+/// Each letter is in upper case half of the time, independent of the one before.
 fn judge_letters(seen: &[Asked]) {
     let letters = || {
         seen.iter().flat_map(|asked| {

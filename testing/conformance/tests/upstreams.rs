@@ -1,5 +1,5 @@
-//! Other servers at their worst, one fault at a time, in the middle of a steady load of names
-//! that nobody asked for before: what clients notice.
+//! Faults of upstreams, one at a time, in the middle of a steady load of unique names: what clients
+//! notice.
 //!
 //! Two Knots serve the names, each behind a link that does what its manner says. By itself this is
 //! the short form: any build, two seconds of each fault, on a machine that may be doing other
@@ -54,7 +54,7 @@ enum Promise {
     Right(f64),
     /// Nothing but late answers, and SERVFAIL for this share, per cent.
     Patience(f64),
-    /// SERVFAIL, with a reason, and no answer at all to nobody.
+    /// SERVFAIL with a reason; no query is left without an answer.
     Failure,
     /// Answers that are too old.
     Stale,
@@ -120,7 +120,7 @@ fn scenarios() -> Vec<Scenario> {
 
 #[test]
 #[ignore = "slow: statistical, under load"]
-fn faults_of_other_servers_stay_theirs() {
+fn faults_of_upstreams_do_not_reach_clients() {
     if !all_present(&[Software::Knot]) {
         return;
     }
@@ -182,7 +182,7 @@ impl Scenario {
     fn run(&self, directory: &Path, zones: &[Zone], knots: &[Server]) -> Result<(Sum, f64)> {
         let [first, second] = knots else { return Err("two Knots".into()) };
         let links = [Link::open(first.address)?, Link::open(second.address)?];
-        // One of its own, whose end hurts nobody else.
+        // A server of its own: its end must not affect the others.
         let mortal = match self.fault {
             Fault::Kill => Some(Server::start(Software::Knot, zones, directory)?),
             _ => None,
@@ -264,7 +264,7 @@ impl Scenario {
         check(sum.silent == 0, "silence");
         check(sum.wrong == 0, "wrong answers");
         let (failed, late) = (sum.percent(sum.failed), sum.percent(sum.late));
-        // Who is not known to be gone is waited for; in this time the last of them is told.
+        // Until the failure is known, clients wait; after this time none does.
         let found_out = 100.0 * (FOUND_OUT / seconds).min(1.0);
         match self.promise {
             Promise::Right(share) => {
@@ -273,9 +273,9 @@ impl Scenario {
             }
             Promise::Patience(share) => check(failed <= share, "SERVFAIL"),
             Promise::Failure => {
-                check(sum.failed == sum.all, "answers from nowhere");
-                check(sum.explained == sum.failed, "no reason is told");
-                check(late <= found_out + slack, "failures that are told late");
+                check(sum.failed == sum.all, "answers without an upstream");
+                check(sum.explained == sum.failed, "no reason is given");
+                check(late <= found_out + slack, "late failures");
             }
             Promise::Stale => {
                 check(sum.stale == sum.all, "answers that are not stale");
@@ -286,7 +286,7 @@ impl Scenario {
     }
 }
 
-/// Seconds after which it must be known that nobody is there.
+/// Seconds until a dead upstream must be noticed.
 const FOUND_OUT: f64 = 1.0;
 
 const HEAD: &str = "\

@@ -54,7 +54,7 @@ pub fn check_question(world: &Image, way: &Way, message: &[u8]) -> Option<Vec<u8
         Verdict::Drop(DropReason::Short) => assert!(message.len() < HEADER_LEN),
         Verdict::Drop(DropReason::Response) => assert_ne!(message[2] & 0x80, 0),
         Verdict::Drop(other) => panic!("dropped: {}", other.name()),
-        Verdict::Deferred => panic!("there is nobody to ask"),
+        Verdict::Deferred => panic!("there is no upstream"),
         Verdict::Reply => {
             sound(way, message, &reply);
             return Some(reply);
@@ -74,7 +74,7 @@ fn ask(world: &Image, way: &Way, message: &[u8], filler: u8) -> (Verdict, Vec<u8
         policy = Policy { cookie_secrets: &secrets, nsid: b"fuzz", ..policy };
         (policy.version, policy.id) = (b"1", b"2");
     }
-    // Limits that nobody reaches change nothing.
+    // High limits change nothing.
     let sets = [const { DebtSet::new() }; 2];
     if way.limits {
         let rate = Rate::new(1, 1, 1).expect("a rate");

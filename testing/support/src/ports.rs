@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 /// server is started that it was chosen for.
 const PORTS: Range<u16> = 10_000..32_000;
 
-/// An address of this IP that nobody listens on, over UDP or TCP; each is given once.
+/// An address of this IP without a listener, over UDP or TCP; each is returned once.
 ///
 /// # Panics
 /// All are in use.

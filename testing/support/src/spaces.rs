@@ -8,9 +8,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
-/// Ends what runs in the namespaces, and those, once nobody holds the other end of its input: also
-/// when the test was killed. No signal bound to a parent's death would do, as servers that give
-/// their privileges up lose that.
+/// Ends the processes in the namespaces, and the namespaces, once the other end of its input is
+/// closed, also if the test is killed. A signal at the parent's death does not work for servers
+/// that drop privileges: they lose it.
 const GUARD: &str = "read -r _
 for space; do ip netns pids $space | xargs -r kill -KILL; ip netns del $space; done";
 
@@ -24,7 +24,7 @@ pub struct Spaces {
 }
 
 impl Spaces {
-    /// Makes both. Their names begin with `name`, and are nobody else's.
+    /// Makes both. Their names begin with `name` and are unique.
     pub fn new(name: &str) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);

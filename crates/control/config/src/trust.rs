@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     fn told(text: &str) -> Result<bool, String> {
-        let config = Config::parse(Path::new("/nowhere/f"), text).expect("a config");
+        let config = Config::parse(Path::new("/missing/f"), text).expect("a config");
         load(&config).map(|trust| trust.is_some()).map_err(|wrong| wrong.to_string())
     }
 
@@ -72,7 +72,7 @@ mod tests {
             "there is nothing to trust"
         );
         let missing = told("upstream.ca = \"ca.pem\"").expect_err("it is not there");
-        assert!(missing.starts_with("/nowhere/ca.pem: cannot be read"), "{missing}");
+        assert!(missing.starts_with("/missing/ca.pem: cannot be read"), "{missing}");
         let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
         let other = told(&format!("upstream.ca = {manifest:?}")).expect_err("it is none");
         assert!(other.contains("holds no certificate"), "{other}");

@@ -1,7 +1,7 @@
 //! What a change costs, and when it is live: `make bench-publish`.
 //!
 //! 1. Time and bytes of publishing one record at ten thousand names and at ten million.
-//! 2. In a zone of a million names, 10,000 changes a second through control's mailbox: how long
+//! 2. In a zone of a million names, 10,000 changes a second through the update queue: how long
 //!    until every worker has loaded a change or is parked, and what questions take meanwhile.
 //!
 //! A limit that is passed fails the run.
@@ -108,8 +108,8 @@ fn propagation(verdict: &mut Verdict) {
     let tap = TapThread::start(query_samples::TapSettings::default()).expect("a tap").tap(1);
     let app =
         Answerer::new(control.reader().expect("a reader"), settings, tap, 1, None).expect("an app");
-    let seats = vec![WorkerSetup { ports: vec![port], app, cpu: None }];
-    let _fleet = Workers::start(seats, Arc::new(|failure| panic!("{failure}"))).expect("a worker");
+    let setups = vec![WorkerSetup { ports: vec![port], app, cpu: None }];
+    let _fleet = Workers::start(setups, Arc::new(|failure| panic!("{failure}"))).expect("a worker");
     let quiet = ask(address);
     let done = AtomicBool::new(false);
     let (busy, mut live) = thread::scope(|scope| {

@@ -211,7 +211,7 @@ impl Identity {
             }
         };
         match u32::MAX {
-            nobody if uid == nobody || gid == nobody => Err(PrivilegeError::NoNumber(nobody)),
+            invalid if uid == invalid || gid == invalid => Err(PrivilegeError::NoNumber(invalid)),
             _ => Ok(Self { name, uid, gid }),
         }
     }

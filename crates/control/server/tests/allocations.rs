@@ -138,7 +138,7 @@ fn burst(test: &str, config: &str) {
         query("_peer._tcp.queue.orders-dev.svc.cluster.local", Rtype::SRV),
         query("static.orders-dev.svc.cluster.local", Rtype::A),
         query("cart-prod.svc.cluster.local", Rtype::ANY),
-        query("nowhere.cart-prod.svc.cluster.local", Rtype::A),
+        query("absent.cart-prod.svc.cluster.local", Rtype::A),
         query("cluster.local", Rtype::SOA),
         query("elsewhere.example", Rtype::A),
         vec![0; 12],

@@ -343,7 +343,7 @@ fn few(use_limits: Use) -> Responder {
     warm(use_limits, NAMES_FEW, service)
 }
 
-/// Nobody is known yet.
+/// No client has a debt yet.
 fn few_from_newcomers(use_limits: Use) -> Responder {
     let responder = few(use_limits);
     let sets = responder.sets.iter().map(|_| DebtSet::new()).collect();
@@ -363,7 +363,7 @@ fn taking_turns() -> Responder {
     responder
 }
 
-/// Names of others, all of whose addresses were asked for before.
+/// Forwarded names whose addresses are all cached.
 fn known() -> Responder {
     let other = |n: u32| format!("svc-{n}.ns-{}.example.net.", n % 100);
     let mut responder = warm(Use::Others, NAMES_FEW, other);

@@ -261,7 +261,7 @@ fn put_record(
 fn names(rtype: Rtype) -> &'static [RdataField] {
     match rtype {
         // RFC 9460 §2.2.
-        Rtype::SVCB | Rtype::HTTPS => &[RdataField::Octets(2), RdataField::Name],
+        Rtype::SVCB | Rtype::HTTPS => &[RdataField::Bytes(2), RdataField::Name],
         _ => expanded(rtype),
     }
 }
@@ -281,7 +281,7 @@ fn revert_data(
     };
     for field in names(rtype) {
         match field {
-            RdataField::Octets(count) => {
+            RdataField::Bytes(count) => {
                 let (bytes, behind) = rest.split_at_checked(*count)?;
                 put(bytes)?;
                 rest = behind;

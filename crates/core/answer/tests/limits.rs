@@ -150,7 +150,7 @@ fn with(limits: Limits<'_>) -> Policy<'_> {
 }
 
 #[test]
-fn who_may_not_ask_is_told_so_or_not() {
+fn denied_client_gets_refused_or_no_answer() {
     let mut rules = [
         AclRule { prefix: "192.0.2.0/24".parse().unwrap(), listed: false },
         AclRule { prefix: "192.0.2.9".parse().unwrap(), listed: true },
@@ -179,7 +179,7 @@ fn who_may_not_ask_is_told_so_or_not() {
 }
 
 #[test]
-fn a_client_that_asks_too_much_is_dropped_and_every_third_slips() {
+fn client_above_its_rate_is_dropped_and_every_third_query_slips() {
     let memory = sets();
     let clients = limiter(&memory, (10, 20, 3), Networks::HOSTS);
     let policy = with(Limits { clients, ..Limits::default() });
@@ -196,7 +196,7 @@ fn a_client_that_asks_too_much_is_dropped_and_every_third_slips() {
         }
     }
     assert!(server.request(&policy, "192.0.2.10", DATAGRAM, &asked).is_answer(), "another client");
-    // Who was told to come back over a stream is answered there, whoever spoofs its address.
+    // A client that got TC is answered over a stream, even if others spoof its address.
     for _ in 0..20 {
         assert!(server.request(&policy, CLIENT, STREAM, &asked).is_answer());
     }
@@ -207,7 +207,7 @@ fn a_client_that_asks_too_much_is_dropped_and_every_third_slips() {
 }
 
 #[test]
-fn a_cookie_proves_a_client_and_gives_it_an_account_of_its_own() {
+fn client_with_a_cookie_has_an_account_of_its_own() {
     let memory = sets();
     let clients = limiter(&memory, (10, 5, 0), Networks::HOSTS);
     let policy = with(Limits { clients, ..Limits::default() });
@@ -231,7 +231,7 @@ fn a_cookie_proves_a_client_and_gives_it_an_account_of_its_own() {
 
 /// Each kind of reply, over its limit: the third of each is too much, the fourth slips.
 #[test]
-fn replies_of_one_kind_are_limited_and_slip_as_truncated() {
+fn equal_responses_are_limited_and_slip_as_truncated() {
     // Names of one kind, and whether its replies can be cut short.
     for (kind, names, content) in [
         ("a name", ["www.plain.test."; 4], true),
@@ -279,7 +279,7 @@ fn replies_of_one_kind_are_limited_and_slip_as_truncated() {
 }
 
 #[test]
-fn a_valid_cookie_exempts_from_the_rate_of_replies() {
+fn valid_cookie_exempts_from_response_rate_limiting() {
     let memory = sets();
     let replies = limiter(&memory, (1, 1, 0), Networks::SITES);
     let policy = with(Limits { replies, ..Limits::default() });
@@ -303,7 +303,7 @@ fn a_valid_cookie_exempts_from_the_rate_of_replies() {
 }
 
 #[test]
-fn who_is_exempt_is_never_over() {
+fn exempt_client_is_never_limited() {
     let mut rules = [AclRule { prefix: "192.0.2.0/24".parse().unwrap(), listed: true }];
     let (mut v4, mut v6) = ([0; 2], [0; 2]);
     let exempt = Acl::build(&mut rules, false, &mut v4, &mut v6).unwrap();
@@ -322,7 +322,7 @@ fn who_is_exempt_is_never_over() {
 }
 
 #[test]
-fn how_long_a_stream_may_be_idle_is_told_to_who_asks_over_one() {
+fn keepalive_option_is_answered_over_streams() {
     let mut server = Server::new();
     for (keepalive, told) in
         [(None, None), (Some(300), Some(&[1, 44][..])), (Some(0), Some(&[0, 0][..]))]

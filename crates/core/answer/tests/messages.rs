@@ -200,7 +200,7 @@ fn opcode_that_is_not_implemented_is_answered_with_opt() {
 
 /// RFC 6895 §3.1: types 128 to 255 can only be asked for, and most of them mean nothing yet.
 #[test]
-fn types_that_are_no_data_are_refused_for_what_they_are() {
+fn meta_types_are_refused_with_their_rcode() {
     for rtype in 0..=300 {
         let wanted = match rtype {
             0 | 41 | 128 | 249 | 250 => 1,
@@ -214,7 +214,7 @@ fn types_that_are_no_data_are_refused_for_what_they_are() {
 }
 
 #[test]
-fn broken_questions_are_format_errors() {
+fn broken_question_is_a_format_error() {
     let good = question("ns.example.org.", 1, 1);
     let tail = [0, 1, 0, 1];
     let long = [[63; 64].repeat(4), tail.to_vec()].concat();
@@ -246,7 +246,7 @@ fn broken_questions_are_format_errors() {
 }
 
 #[test]
-fn edns_is_that_of_rfc_6891() {
+fn edns_follows_rfc_6891() {
     let one = question("ns.example.org.", 1, 1);
     let request = |rest: &[u8], additional| send(&message(0, [1, 0, 0, additional], &one, rest));
     let plain = request(&opt(4096, 0, 0x80, &[]), 1);
@@ -337,7 +337,7 @@ fn errors_are_explained() {
 }
 
 #[test]
-fn the_question_comes_back_as_it_was_asked() {
+fn response_repeats_the_case_of_the_question() {
     let asked = message(0x0110, [1, 0, 0, 0], &question("nS.eXaMpLe.OrG.", 1, 1), &[]);
     let reply = send(&asked);
     assert_eq!(reply.bytes[12..asked.len()], asked[12..]);
@@ -406,7 +406,7 @@ fn class_any_is_answered_as_in_without_authority() {
 }
 
 #[test]
-fn class_ch_tells_what_it_was_told() {
+fn class_ch_answers_version_and_id() {
     let request = |text: &str, rtype, class| {
         send(&message(0, [1, 0, 0, 0], &question(text, rtype, class), &[]))
     };
@@ -437,7 +437,7 @@ fn class_ch_tells_what_it_was_told() {
 }
 
 #[test]
-fn a_burst_of_all_kinds_keeps_them_apart() {
+fn queries_of_all_kinds_in_one_burst_do_not_mix() {
     let kinds: Vec<Vec<u8>> = vec![
         message(0, [1, 0, 0, 0], &question("ns.example.org.", 1, 1), &[]),
         message(0x8000, [1, 0, 0, 0], &question("ns.example.org.", 1, 1), &[]),

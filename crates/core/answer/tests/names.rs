@@ -1,5 +1,4 @@
-//! Whose a name is: a zone's, a hosts file's, others', or nobody's; and what becomes of names that
-//! are looked up as another one.
+//! The owner of a name: a zone, a hosts file, a forward rule, or none; and rewritten names.
 #![allow(missing_docs, reason = "a test has no callers")]
 
 use answer::{AnswerCounts, CacheLookup, Now, Policy, Resolver, Scratch, batch};
@@ -87,8 +86,8 @@ fn load(key: &Arc<HashKey>, origin: &str, text: &str) -> Zone {
 }
 
 impl Scene {
-    /// A zone `here.example.`, in which one name is an alias of one in a hosts file; two zones that
-    /// nobody owns, and two groups of servers: `corp.example.` (1), all else (0) but what is below
+    /// A zone `here.example.`, in which one name is an alias of one in a hosts file; two zones
+    /// without a rule, and two upstream groups: `corp.example.` (1), and all others (0) except for
     /// `off.example.`.
     fn new(hosts: &[&str]) -> Self {
         let key = Arc::new(HashKey::new(std::array::from_fn(|n| {
@@ -222,7 +221,7 @@ const LAN: &str = "printer.lan. 60 A 192.0.2.7\nprinter.lan. 60 AAAA 2001:db8::7
                    x.corp.example. 60 A 192.0.2.11\n";
 
 #[test]
-fn a_hosts_file_goes_before_others_and_after_ones_own_zones() {
+fn hosts_file_precedes_rules_and_follows_zones() {
     let mut scene = Scene::new(&[LAN]);
     let a = |scene: &mut Scene, owner| scene.request(owner, Rtype::A);
     let own_zone = "NOERROR aa\nprinter.lan. A 192.0.2.7";
@@ -244,7 +243,7 @@ fn a_hosts_file_goes_before_others_and_after_ones_own_zones() {
 }
 
 #[test]
-fn a_hosts_file_has_no_other_address_and_all_else_is_others() {
+fn hosts_file_answers_addresses_only() {
     let mut scene = Scene::new(&[LAN]);
     let soa = "four.lan. SOA . nobody.invalid. 1 3600 1200 604800 60";
     for rtype in [Rtype::AAAA, Rtype::HTTPS] {
@@ -267,12 +266,12 @@ fn a_hosts_file_has_no_other_address_and_all_else_is_others() {
         assert_eq!(scene.request(owner, rtype), format!("asks 0 for {owner}"), "{rtype}");
     }
     assert!(scene.request("five.internal.", Rtype::MX).starts_with("NXDOMAIN aa\n; internal. SOA"));
-    assert_eq!(scene.request("y.off.example.", Rtype::A), "REFUSED", "and is nobody's");
+    assert_eq!(scene.request("y.off.example.", Rtype::A), "REFUSED", "and has no owner");
     assert_eq!(scene.request("y.corp.example.", Rtype::A), "asks 1 for y.corp.example.");
 }
 
 #[test]
-fn the_first_of_several_files_decides() {
+fn first_hosts_file_decides() {
     let second = "four.lan. 60 AAAA 2001:db8::8\nother.lan. 60 A 192.0.2.12\n";
     let mut scene = Scene::new(&[LAN, second]);
     assert!(scene.request("four.lan.", Rtype::AAAA).starts_with("NOERROR aa\n; four.lan. SOA"));
@@ -282,7 +281,7 @@ fn the_first_of_several_files_decides() {
 /// What is remembered of the question before, so that the next need not be routed, is not taken for
 /// names that a hosts file has.
 #[test]
-fn a_burst_about_one_zone_meets_a_hosts_file_too() {
+fn burst_about_one_zone_finds_a_hosts_file() {
     let mut scene = Scene::new(&[LAN]);
     let questions = ["a.internal.", "five.internal.", "b.internal.", "five.internal."];
     let told = scene.ask_all(&questions.map(|owner| (owner, Rtype::A)), true);
@@ -292,25 +291,21 @@ fn a_burst_about_one_zone_meets_a_hosts_file_too() {
 }
 
 #[test]
-fn another_state_of_the_files_draws_another_map() {
+fn changed_hosts_files_change_the_map() {
     use image::ZoneTable;
     let mut scene = Scene::new(&[]);
     let before = scene.image.map();
     assert_eq!(scene.request("printer.lan.", Rtype::A), "asks 0 for printer.lan.");
     let key = Arc::clone(scene.image.key());
     scene.image.set_hosts(vec![load(&key, ".", &format!("{HOSTS_HEAD}{LAN}")).into()]);
-    assert_ne!(
-        scene.image.map(),
-        before,
-        "what is known of others is to be asked anew whose it is"
-    );
+    assert_ne!(scene.image.map(), before, "cached answers must be checked again for their owner");
     assert!(scene.request("printer.lan.", Rtype::A).starts_with("NOERROR aa"));
 }
 
 const SOA: &str = "SOA ns.old.example. root.old.example. 1 1 1 1 60";
 
 #[test]
-fn an_answer_calls_names_what_was_asked_for() {
+fn rewritten_answer_has_the_queried_name() {
     let mut scene = Scene::renaming(&[("old.example", "here.example")]);
     for (owner, rtype, expected) in [
         ("Both.OLD.example.", Rtype::A, "NOERROR aa\nBoth.OLD.example. A 192.0.2.1"),
@@ -356,7 +351,7 @@ fn an_answer_calls_names_what_was_asked_for() {
 }
 
 #[test]
-fn a_name_is_looked_up_as_another_once_and_wherever_that_is() {
+fn name_is_rewritten_once_whoever_owns_the_new_one() {
     let mut scene = Scene::renaming(&[
         ("old.example", "here.example"),
         ("chain.example", "old.example"),
@@ -400,7 +395,7 @@ fn a_name_is_looked_up_as_another_once_and_wherever_that_is() {
 }
 
 #[test]
-fn a_name_that_would_be_too_long_is_none() {
+fn too_long_rewritten_name_does_not_exist() {
     let long = ["a"; 121].join(".");
     let mut scene = Scene::renaming(&[("x.example", "here.example")]);
     let owner = format!("{long}.x.example.");
@@ -411,7 +406,7 @@ fn a_name_that_would_be_too_long_is_none() {
 
 /// RFC 3225 §3: DO is copied, though nothing that is signed can be told of such names.
 #[test]
-fn no_signature_is_told_of_a_name_that_is_called_another() {
+fn rewritten_answer_has_no_signatures() {
     let mut scene = Scene::renaming(&[("old.example", "signed.example")]);
     let key = Arc::clone(scene.image.key());
     let signature = "A 8 3 60 20300101000000 20200101000000 1 signed.example. AAAA";
@@ -438,7 +433,7 @@ fn no_signature_is_told_of_a_name_that_is_called_another() {
 /// A target that is written out grows with the name that it is called; and so little room may be
 /// beside a reply that it cannot be written anew.
 #[test]
-fn what_does_not_fit_under_another_name_is_truncated() {
+fn rewritten_answer_that_does_not_fit_is_truncated() {
     let long = format!("{}.example", ["a"; 100].join("."));
     let mut scene = Scene::renaming(&[(&long, "many.example"), ("short.example", "many.example")]);
     let key = Arc::clone(scene.image.key());
@@ -459,11 +454,11 @@ fn what_does_not_fit_under_another_name_is_truncated() {
     assert!(!scene.request("srv.short.example.", Rtype::SRV).contains(" tc"));
 }
 
-/// What is known of a name that is others' whatever is asked is told without a look at whose it is.
-/// It is not of names that a hosts file has, since it may be so of all types (RFC 2308 §5), nor of
-/// names that only an alias or a rule led to, since who asks for them may be told of others.
+/// A cached answer for a name that is forwarded for every type needs no check of its owner. This
+/// does not hold for names in a hosts file, because a negative answer may cover all types (RFC 2308
+/// §5), nor for names reached by an alias or a rewrite rule, which other rules may own.
 #[test]
-fn what_is_known_is_theirs_only_if_it_is_so_for_all_types_and_who_asks_for_it() {
+fn cached_answer_skips_the_owner_check_only_for_forwarded_names() {
     let mut scene = Scene::renaming(&[("old.example", "corp.example")]);
     scene.others.know_all = true;
     for (owner, rtype, confirmed) in [

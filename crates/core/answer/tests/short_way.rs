@@ -1,7 +1,7 @@
-//! The short way writes what the long one does, byte for byte.
+//! The fast path composes the same bytes as the full path.
 //!
-//! An option that nobody knows is passed over (RFC 6891 §6.1.2), but is not plain; and where there
-//! is little room behind a message it cannot be glanced at. Either leads to the long way.
+//! A query with an unknown option is valid (RFC 6891 §6.1.2) but not plain, and a message with
+//! little space behind it cannot be parsed fast. Both take the full path.
 use answer::{AnswerCounts, CookieSecret, NoForwarding, Now, Policy, Scratch, batch};
 use compile::{Image, Loader, Zone};
 use image::HashKey;
@@ -179,7 +179,7 @@ fn compare(short: &[Vec<u8>], long: &[Vec<u8>]) {
 }
 
 #[test]
-fn the_long_way_says_the_same() {
+fn fast_path_composes_the_bytes_of_the_full_path() {
     let image = zones();
     for rtype in [Rtype::A, Rtype::AAAA, Rtype::TXT, Rtype::DS, Rtype::SOA, Rtype::ANY] {
         for in_turns in [true, false] {
@@ -199,7 +199,7 @@ fn the_long_way_says_the_same() {
 
 /// Each question of a burst may be like the one before, or not.
 #[test]
-fn the_long_way_says_the_same_when_only_some_have_a_cookie() {
+fn fast_path_equals_the_full_path_with_some_cookies() {
     let image = zones();
     let policy = Policy { cookie_secrets: &[CookieSecret([7; 16])], ..Policy::default() };
     let cookie = [&[0, 10, 0, 8][..], b"12345678"].concat();
@@ -223,7 +223,7 @@ fn the_long_way_says_the_same_when_only_some_have_a_cookie() {
 
 /// A cookie alone has a short way too: that of a client, and one that a server gave it.
 #[test]
-fn the_long_way_says_the_same_with_a_cookie() {
+fn fast_path_equals_the_full_path_with_cookies() {
     let image = zones();
     let secrets = [CookieSecret([7; 16])];
     for secrets in [&secrets[..], &[]] {
@@ -252,7 +252,7 @@ fn the_long_way_says_the_same_with_a_cookie() {
 
 /// What is not a name must be found out, though no label was looked at first.
 #[test]
-fn octets_that_are_no_name_are_a_format_error_either_way() {
+fn invalid_name_is_a_format_error_on_both_paths() {
     let image = zones();
     let good = name("nothing.a.b.plain.test.").as_name().as_bytes().to_vec();
     let mut questions = [Vec::new(), Vec::new()];

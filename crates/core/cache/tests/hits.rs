@@ -67,9 +67,9 @@ fn popular_names_stay() {
     }
 }
 
-/// One question in two is for a name that nobody asks again.
+/// Half of the queries are for names that are queried only once.
 #[test]
-fn a_scan_drives_out_nothing_but_itself() {
+fn scan_evicts_only_itself() {
     let mut next = zipf(1.0, NAMES, 2);
     let names: Vec<u64> =
         (0..ASKED as u64).flat_map(|time| [next(), NAMES as u64 + time]).collect();
@@ -79,7 +79,7 @@ fn a_scan_drives_out_nothing_but_itself() {
 
 /// Popularity that moves on: what was popular must go.
 #[test]
-fn what_is_no_longer_asked_goes() {
+fn name_without_queries_is_evicted() {
     let mut next = zipf(1.0, NAMES, 3);
     let names: Vec<u64> =
         (0..ASKED).map(|time| next() + (time / (ASKED / 10) * NAMES) as u64).collect();

@@ -137,7 +137,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_so_for_all_types_is_found_where_a_type_has_nothing_better() {
+fn answer_for_all_types_is_found_without_one_of_the_type() {
     let mut owned = Owned::new(MEMORY_MIN);
     let mut cache = owned.lend();
     let bytes = 7u16.to_be_bytes();

@@ -1,9 +1,9 @@
-//! What it costs that each worker has a share of the memory and sees nothing of the others': hits,
-//! and questions to other servers, of 1 to 16 workers on one trace.
+//! The cost of a separate cache share for each worker: hits, and queries to upstreams, of 1 to 16
+//! workers on one trace.
 //!
-//! Names by Zipf's law, one question in ten for a name that nobody asks again. Each question comes
-//! to any of the workers, as flows of clients do. Answers live as long as their name's TTL, and one
-//! that was found twice is renewed in the last tenth of it, as `answer` has it.
+//! Names follow Zipf's law; one query in ten is for a name that is queried only once. Each query
+//! arrives at any worker, like the flows of clients. Answers live for the TTL of their name, and
+//! one with two hits is refreshed in the last tenth of it, as in `answer`.
 //!
 //! By itself this is a short form. The tables of `docs/cache.md` are made by
 //! `DUNLIN_QUESTIONS=20000000 cargo test --release --package cache --test shares -- --nocapture`.
@@ -19,7 +19,7 @@ const NAMES: usize = 1_000_000;
 const VALUE_LEN: usize = 100;
 /// Questions a second.
 const RATE: u64 = 20_000;
-/// Of a hundred questions, for names that nobody asks again.
+/// Queries in a hundred for names that are queried only once.
 const SCANNED: u64 = 10;
 /// Seconds that answers live, each for as many names.
 const TTLS: [u32; 4] = [30, 60, 300, 3600];
@@ -152,7 +152,7 @@ fn table(trace: &[u64], memory: usize, way: Way) -> Vec<(Sum, f64)> {
 }
 
 #[test]
-fn what_shares_cost_and_what_neighbours_are_worth() {
+fn cost_of_shares_and_value_of_peers() {
     let count = env::var("DUNLIN_QUESTIONS").map_or(30_000, |text| text.parse().unwrap());
     for exponent in [0.8, 1.0, 1.2] {
         let trace = names(exponent, count);

@@ -18,7 +18,7 @@ fn put(owned: &mut Owned, number: u64, now: u32) {
 
 /// What is put meanwhile has everything else move through both queues.
 #[test]
-fn what_moves_is_met_all_the_same() {
+fn moving_entry_is_still_walked() {
     let mut owned = Owned::new(1 << 20);
     let all = 3_000;
     (0..all).for_each(|number| put(&mut owned, number, 1));
@@ -51,7 +51,7 @@ fn what_moves_is_met_all_the_same() {
 }
 
 #[test]
-fn to_be_met_is_no_use() {
+fn walk_does_not_count_as_use() {
     let mut owned = Owned::new(1 << 20);
     put(&mut owned, 1, 1);
     let mut uses = Vec::new();

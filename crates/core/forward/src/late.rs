@@ -35,7 +35,7 @@ pub(crate) enum LatePurpose {
     /// A client's query, whose answer may be cached.
     Clients { kind: QueryKind },
     /// A client's query, whose answer must not be cached.
-    Nobody,
+    None,
     /// A probe for the suffix of the server's names, or for the root.
     Probe { root: bool },
 }
@@ -57,7 +57,7 @@ impl LateQuery {
         upstream: 0,
         digest: 0,
         hash: 0,
-        purpose: LatePurpose::Nobody,
+        purpose: LatePurpose::None,
         is_opening: false,
     };
 }
@@ -75,7 +75,7 @@ impl LateQueries {
     pub(crate) fn cut_off(&mut self) {
         for late in &mut self.entries {
             if matches!(late.purpose, LatePurpose::Clients { .. }) {
-                late.purpose = LatePurpose::Nobody;
+                late.purpose = LatePurpose::None;
             }
         }
     }
@@ -117,7 +117,7 @@ impl Forwarder<'_> {
             upstream: sent.upstream,
             digest: self.digest_of_try(query, sent),
             hash: query.hash,
-            purpose: if is_wanted { LatePurpose::Clients { kind } } else { LatePurpose::Nobody },
+            purpose: if is_wanted { LatePurpose::Clients { kind } } else { LatePurpose::None },
             is_opening: sent.is_opening,
         };
         self.put_late(late);

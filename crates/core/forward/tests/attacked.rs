@@ -163,7 +163,7 @@ fn late_reply_is_a_sign_of_life() {
     let mut world = World::seeded(23, &[FAST]);
     world.load(0, 100);
     world.servers[0] = far;
-    // Nobody waits any more when the first answers come; they are kept all the same.
+    // No client waits any more when the first answers arrive; they are cached nevertheless.
     world.load_every(100 * MILLI, 100, 10);
     world.pass(world.now + 5 * SECOND);
     assert!(world.late_answer >= 5, "{}", world.late_answer);

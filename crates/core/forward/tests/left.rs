@@ -1,4 +1,4 @@
-//! Questions that somebody else sees to.
+//! Queries that an owner shard sends.
 use cache::{CacheKey, QueryKind};
 use forward::limits::{QUERIES_MAX, WHEEL_MICROS};
 use forward::{ForwardEvent, Forwarder, ForwarderState, PendingQuery, QueryOutcome, UpstreamGroup};
@@ -6,7 +6,7 @@ use forward::{ForwardEvent, Forwarder, ForwarderState, PendingQuery, QueryOutcom
 const GROUP: UpstreamGroup = UpstreamGroup { first: 0, len: 1, mixes_case: false };
 const KEY: CacheKey<'_> =
     CacheKey { hash: 7, kind: QueryKind::new(1, 1, false, false), name: b"\x01a\0" };
-/// When that somebody is late.
+/// When the owner shard is late.
 const UNTIL: u64 = 50_000;
 /// A time that the wheel tells from another.
 const BIT: u64 = 2 * WHEEL_MICROS;
@@ -46,7 +46,7 @@ fn expire(
 }
 
 #[test]
-fn what_is_left_to_somebody_is_asked_of_nobody_until_it_is_urged() {
+fn delegated_query_is_not_sent_until_urged() {
     let mut thread = Thread::new();
     thread.call(|forwarder, random| {
         assert!(!forwarder.is_asked(&KEY, GROUP));
@@ -85,7 +85,7 @@ fn what_is_left_to_somebody_is_asked_of_nobody_until_it_is_urged() {
 }
 
 #[test]
-fn what_nobody_could_be_asked_about_is_not_left_to_anybody() {
+fn query_without_a_server_is_not_delegated() {
     Thread::new().call(|forwarder, _| {
         assert_eq!(
             forwarder.delegate(&KEY, UpstreamGroup { len: 0, ..GROUP }, Some(1), UNTIL, 0),
@@ -96,7 +96,7 @@ fn what_nobody_could_be_asked_about_is_not_left_to_anybody() {
 }
 
 #[test]
-fn what_ends_before_is_never_late() {
+fn query_that_ends_in_time_is_never_late() {
     let mut thread = Thread::new();
     thread.call(|forwarder, random| {
         let query_id = forwarder.delegate(&KEY, GROUP, None, UNTIL, 0).expect("room");
@@ -104,7 +104,7 @@ fn what_ends_before_is_never_late() {
         forwarder.end(query_id);
         assert!(forwarder.is_empty() && forwarder.get(query_id).is_none());
         assert_eq!(expire(forwarder, 2 * UNTIL, random), []);
-        // Nobody waits for what was cut off: servers are not asked about it.
+        // No client waits for a cut-off query: no upstream is queried for it.
         let query_id = forwarder.delegate(&KEY, GROUP, None, 3 * UNTIL, 2 * UNTIL).expect("room");
         assert_eq!(forwarder.cut_off(|_| true), 1);
         assert!(!forwarder.is_asked(&KEY, GROUP));

@@ -6,7 +6,7 @@ use forward::{QueryOutcome, StreamLoss, UpstreamHealth};
 use world::{DEAD, FAST, MILLI, Manner, Outcome, SLOW, SLOW_STREAM, STREAM, World, name};
 
 #[test]
-fn the_fastest_server_is_asked() {
+fn fastest_server_is_queried() {
     let mut world = World::new(&[SLOW, FAST, SLOW]);
     world.load(0, 5000);
     let sum = world.end();
@@ -15,7 +15,7 @@ fn the_fastest_server_is_asked() {
 }
 
 #[test]
-fn a_dying_server_costs_little_and_its_return_is_seen() {
+fn dying_server_costs_little_and_its_return_is_noticed() {
     let mut world = World::new(&[FAST, SLOW]);
     world.load(0, 1000);
     world.servers[0] = DEAD;
@@ -33,7 +33,7 @@ fn a_dying_server_costs_little_and_its_return_is_seen() {
 
 /// Its answers come when the faster one's are already there.
 #[test]
-fn the_return_of_a_slower_server_is_seen() {
+fn return_of_a_slower_server_is_noticed() {
     let mut world = World::new(&[FAST, SLOW]);
     world.call(|forwarder, now, _| forwarder.upstream(1).record_unreachable(now));
     world.load(0, 3_000);
@@ -44,7 +44,7 @@ fn the_return_of_a_slower_server_is_seen() {
 }
 
 #[test]
-fn one_in_five_lost_fails_nobody() {
+fn one_in_five_lost_datagrams_fails_no_client() {
     let lossy = Manner { lost: 20, ..FAST };
     let mut world = World::new(&[lossy, lossy]);
     world.load(0, 20_000);
@@ -54,7 +54,7 @@ fn one_in_five_lost_fails_nobody() {
 }
 
 #[test]
-fn nobody_there_is_told_at_once() {
+fn known_failure_is_reported_at_once() {
     let mut world = World::new(&[DEAD, DEAD]);
     world.load(0, 2000);
     let all_sent = |world: &World| world.sent.iter().sum::<u64>() + world.probes.len() as u64;
@@ -65,13 +65,13 @@ fn nobody_there_is_told_at_once() {
     let sum = world.end();
     println!("{told_late} told late, {asked} asked");
     assert_eq!((sum.all, sum.failed), (12_000, 12_000));
-    // But for one new name now and then; probes see whether somebody is back.
+    // Except for a new name now and then; probes notice the return.
     assert!(told_late < 20, "{told_late}");
     assert!(asked < 20, "{asked}");
 }
 
 #[test]
-fn who_cannot_answer_is_not_believed() {
+fn failing_server_is_not_believed() {
     for rcode in [1, 2, 4, 5] {
         let mut world = World::new(&[Manner { rcode, ..FAST }, SLOW]);
         world.load(0, 2000);
@@ -82,7 +82,7 @@ fn who_cannot_answer_is_not_believed() {
 }
 
 #[test]
-fn lies_are_counted_and_change_nothing() {
+fn forged_replies_are_counted_and_change_nothing() {
     let mut world = World::new(&[Manner { lies: true, ..FAST }]);
     world.load(0, 1000);
     let sum = world.end();
@@ -93,7 +93,7 @@ fn lies_are_counted_and_change_nothing() {
 
 /// RFC 9520 §3.1, and what was refused once is refused.
 #[test]
-fn one_server_is_asked_the_same_three_times_at_most() {
+fn one_server_gets_a_query_at_most_three_times() {
     for (manner, most) in [(DEAD, 3), (Manner { rcode: 2, ..FAST }, 1)] {
         let mut world = World::new(&[manner]);
         assert_eq!(world.query(1), QueryOutcome::Pending);
@@ -104,7 +104,7 @@ fn one_server_is_asked_the_same_three_times_at_most() {
 }
 
 #[test]
-fn who_becomes_slow_is_not_taken_for_dead() {
+fn slow_server_does_not_count_as_dead() {
     for round_trip in [150, 300, 600, 900] {
         let slow = Manner { round_trip: round_trip * MILLI, ..FAST };
         let mut world = World::new(&[FAST, FAST]);
@@ -121,7 +121,7 @@ fn who_becomes_slow_is_not_taken_for_dead() {
 
 /// What a server cannot tell says nothing of what it can.
 #[test]
-fn one_who_cannot_answer_is_asked_on_where_there_is_nobody_else() {
+fn failing_server_is_queried_if_there_is_no_other() {
     let failing = Manner { rcode: 2, ..FAST };
     let mut world = World::new(&[failing]);
     world.load(0, 2000);
@@ -135,7 +135,7 @@ fn one_who_cannot_answer_is_asked_on_where_there_is_nobody_else() {
 
 /// However few ask, and however long all they ask cannot be told.
 #[test]
-fn who_cannot_answer_some_questions_is_asked_all_others() {
+fn server_that_fails_some_queries_gets_all_others() {
     for gap in [300, 1_500, 20_000, 60_000] {
         let mut world = World::new(&[Manner { rcode: 2, ..FAST }]);
         for number in 0..50 {
@@ -146,7 +146,7 @@ fn who_cannot_answer_some_questions_is_asked_all_others() {
         assert_eq!(world.query(50), QueryOutcome::Pending, "{gap} ms");
         let sum = world.end();
         assert_eq!((sum.all, sum.failed), (51, 50));
-        // Silence still says that nobody is there.
+        // Silence still means that the server is down.
         world.servers[0] = Manner { rcode: 2, ..FAST };
         world.load(100, 100);
         world.servers[0] = DEAD;
@@ -156,7 +156,7 @@ fn who_cannot_answer_some_questions_is_asked_all_others() {
 }
 
 #[test]
-fn what_is_too_long_goes_by_stream() {
+fn truncated_reply_is_repeated_over_a_stream() {
     let mut world = World::new(&[Manner { truncates: true, ..FAST }]);
     world.load(0, 100);
     let sum = world.end();
@@ -164,7 +164,7 @@ fn what_is_too_long_goes_by_stream() {
 }
 
 #[test]
-fn one_stream_carries_all_and_its_opening_is_no_round_trip() {
+fn one_stream_carries_all_queries_and_its_handshake_is_no_round_trip() {
     let mut world = World::new(&[STREAM]);
     world.load(0, 5000);
     let sum = world.end();
@@ -175,7 +175,7 @@ fn one_stream_carries_all_and_its_opening_is_no_round_trip() {
 }
 
 #[test]
-fn a_stream_server_that_dies_is_noticed_and_so_is_its_return() {
+fn death_and_return_of_a_stream_server_are_noticed() {
     let mut world = World::new(&[STREAM, SLOW_STREAM]);
     world.load(0, 1000);
     world.servers[0] = Manner { lost: 100, ..STREAM };
@@ -196,7 +196,7 @@ fn a_stream_server_that_dies_is_noticed_and_so_is_its_return() {
 /// Few questions are asked, and all of them a second one where the first is late: who never
 /// answers is not asked first for ever all the same.
 #[test]
-fn who_is_always_outrun_is_asked_first_no_more() {
+fn server_that_always_loses_the_race_is_not_first() {
     for dead in [DEAD, Manner { lost: 100, ..STREAM }] {
         let mut world = World::new(&[dead, FAST]);
         for number in 0..100 {
@@ -211,7 +211,7 @@ fn who_is_always_outrun_is_asked_first_no_more() {
 
 /// Such as a resolver that has lost its own way out: its probes are no reason to ask it first.
 #[test]
-fn server_that_answers_probes_alone_is_asked_first_no_more() {
+fn server_that_answers_only_probes_is_not_first() {
     let half = Manner { only_probes: true, ..FAST };
     let mut world = World::new(&[FAST, SLOW]);
     world.load(0, 1_000);
@@ -226,7 +226,7 @@ fn server_that_answers_probes_alone_is_asked_first_no_more() {
 }
 
 #[test]
-fn who_closes_after_some_answers_is_asked_the_rest_again() {
+fn queries_of_a_closed_connection_are_sent_again() {
     let mut world = World::new(&[Manner { answers: 100, ..STREAM }]);
     world.load(0, 5000);
     let sum = world.end();
@@ -237,7 +237,7 @@ fn who_closes_after_some_answers_is_asked_the_rest_again() {
 }
 
 #[test]
-fn who_refuses_streams_is_asked_no_more() {
+fn server_that_refuses_streams_gets_no_queries() {
     let mut world = World::new(&[Manner { refuses: true, ..STREAM }, SLOW_STREAM]);
     world.load(0, 5000);
     let sum = world.end();
@@ -246,7 +246,7 @@ fn who_refuses_streams_is_asked_no_more() {
 }
 
 #[test]
-fn streams_and_datagrams_are_asked_beside_each_other() {
+fn stream_and_datagram_servers_work_side_by_side() {
     let mut world = World::new(&[DEAD, SLOW_STREAM]);
     world.load(0, 2000);
     let sum = world.end();
@@ -255,7 +255,7 @@ fn streams_and_datagrams_are_asked_beside_each_other() {
 }
 
 #[test]
-fn who_asks_the_same_waits_for_the_same() {
+fn equal_queries_share_one_query() {
     let mut world = World::new(&[SLOW]);
     for _ in 0..WAITERS_PER_QUERY_MAX {
         assert_eq!(world.query(1), QueryOutcome::Pending);
@@ -268,7 +268,7 @@ fn who_asks_the_same_waits_for_the_same() {
 }
 
 #[test]
-fn a_full_table_is_told_and_comes_free_again() {
+fn full_table_is_reported_and_recovers() {
     let mut world = World::new(&[DEAD]);
     for number in 0..QUERIES_MAX as u64 {
         assert_eq!(world.query(number), QueryOutcome::Pending);
@@ -283,7 +283,7 @@ fn a_full_table_is_told_and_comes_free_again() {
 }
 
 #[test]
-fn who_is_drained_is_asked_where_nobody_else_can_be() {
+fn drained_server_is_queried_if_there_is_no_other() {
     let mut world = World::new(&[FAST, SLOW]);
     world.load(0, 100);
     world.call(|forwarder, _, _| forwarder.upstream(0).is_drained = true);
@@ -306,7 +306,7 @@ fn who_is_drained_is_asked_where_nobody_else_can_be() {
 }
 
 #[test]
-fn all_being_drained_is_as_none() {
+fn all_drained_is_like_none_drained() {
     let mut world = World::new(&[FAST, SLOW]);
     for number in 0..2 {
         world.call(|forwarder, _, _| forwarder.upstream(number).is_drained = true);
@@ -318,7 +318,7 @@ fn all_being_drained_is_as_none() {
 }
 
 #[test]
-fn who_is_cut_off_is_joined_by_nobody_and_answers_who_waits() {
+fn cut_off_query_gets_no_new_clients_and_answers_the_waiting_ones() {
     let mut world = World::new(&[SLOW]);
     for _ in 0..3 {
         assert_eq!(world.query(1), QueryOutcome::Pending);

@@ -22,7 +22,7 @@ fn host(number: u32) -> u64 {
 /// Four million sources a minute, each seen once, over 512 sets; 64 clients that ask ten times as
 /// much as they may; and a newcomer every second that asks ten times a second from then on.
 #[test]
-fn a_flood_of_unique_sources_locks_nobody_out_and_hides_nobody() {
+fn flood_of_unique_sources_locks_no_client_out_and_hides_none() {
     const OFFENDERS: u32 = 64;
     const SECONDS: u64 = 60;
     const SPOOFED_PER_MILLI: u64 = 66;
@@ -52,14 +52,14 @@ fn a_flood_of_unique_sources_locks_nobody_out_and_hides_nobody() {
     println!("offenders {offences} of {allowed}, polite {polite_answered} of {polite_asked}");
     assert!(polite_answered * 1000 >= polite_asked * 999, "{polite_answered} of {polite_asked}");
     assert!(offences >= allowed * 97 / 100 && offences <= allowed * 103 / 100, "{offences}");
-    // Who is seen once owes nothing; nobody is mistaken for another often.
+    // A client that is seen once owes nothing; few clients share an entry.
     let sent = SECONDS * 1000 * SPOOFED_PER_MILLI;
     assert!(spoofed_answered * 1000 >= sent * 999, "{spoofed_answered} of {sent}");
 }
 
 /// With more heavy debtors than a table has room for, newcomers are still answered.
 #[test]
-fn a_table_full_of_debtors_has_room_for_who_is_new() {
+fn full_table_has_room_for_a_new_client() {
     let sets = sets(16);
     let table = RateTable::new(&sets, KEY);
     let rate = Rate::new(10, 10, 0).unwrap();
@@ -146,7 +146,7 @@ fn debts_are_paid_by_time_alone() {
 
 /// The 40 bits of an entry's time go round once in 19 hours.
 #[test]
-fn the_clock_may_go_round() {
+fn clock_may_wrap_around() {
     let sets = sets(1);
     let table = RateTable::new(&sets, KEY);
     let rate = Rate::new(10, 10, 0).unwrap();
@@ -160,7 +160,7 @@ fn the_clock_may_go_round() {
 }
 
 #[test]
-fn a_table_without_sets_refuses_nobody() {
+fn table_without_sets_refuses_no_client() {
     let table = RateTable::new(&[], KEY);
     let rate = Rate::new(1, 1, 0).unwrap();
     for _ in 0..10 {

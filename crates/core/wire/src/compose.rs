@@ -219,7 +219,7 @@ impl<'b> Composer<'b> {
         let mut rest = rdata;
         for field in layout(rtype) {
             match field {
-                RdataField::Octets(count) => {
+                RdataField::Bytes(count) => {
                     let (bytes, behind) = rest.split_at((*count).min(rest.len()));
                     self.put(bytes)?;
                     rest = behind;

@@ -5,7 +5,7 @@ use crate::Rtype;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RdataField {
     /// A number of bytes without names.
-    Octets(usize),
+    Bytes(usize),
     /// A name that may be compressed.
     Name,
 }
@@ -17,7 +17,7 @@ pub const fn layout(rtype: Rtype) -> &'static [RdataField] {
         Rtype::NS | Rtype::CNAME | Rtype::PTR => &[RdataField::Name],
         Rtype::MD | Rtype::MF | Rtype::MB | Rtype::MG | Rtype::MR => &[RdataField::Name],
         Rtype::SOA | Rtype::MINFO => &[RdataField::Name, RdataField::Name],
-        Rtype::MX => &[RdataField::Octets(2), RdataField::Name],
+        Rtype::MX => &[RdataField::Bytes(2), RdataField::Name],
         _ => &[],
     }
 }

@@ -40,7 +40,7 @@ impl<'m> Record<'m> {
                     let end = at + 1 + usize::from(first);
                     let label = self.message.get(at..end).ok_or(Malformed)?;
                     match rest.split_at_checked(label.len()) {
-                        // The length of a label is no letter.
+                        // The length byte of a label stays as it is.
                         Some((own, behind)) if label.eq_ignore_ascii_case(own) => rest = behind,
                         _ => return Ok(false),
                     }
@@ -73,7 +73,7 @@ impl<'m> Record<'m> {
         };
         for field in expanded(self.rtype) {
             match field {
-                RdataField::Octets(count) => {
+                RdataField::Bytes(count) => {
                     put(self.message[..self.data_end].get(at..at + count).ok_or(Malformed)?)?;
                     at += count;
                 }
@@ -93,9 +93,9 @@ impl<'m> Record<'m> {
 /// not be (RFC 2782), but some servers compressed it.
 pub const fn expanded(rtype: Rtype) -> &'static [RdataField] {
     match rtype {
-        Rtype::SRV => &[RdataField::Octets(6), RdataField::Name],
+        Rtype::SRV => &[RdataField::Bytes(6), RdataField::Name],
         Rtype::RP => &[RdataField::Name, RdataField::Name],
-        Rtype::AFSDB | Rtype::RT | Rtype::KX => &[RdataField::Octets(2), RdataField::Name],
+        Rtype::AFSDB | Rtype::RT | Rtype::KX => &[RdataField::Bytes(2), RdataField::Name],
         Rtype::DNAME => &[RdataField::Name],
         _ => layout(rtype),
     }

@@ -37,7 +37,7 @@ pub struct Settings {
     pub version: String,
     /// The answer to `id.server` and `hostname.bind`.
     pub id: String,
-    /// The idle timeout that stream clients are told (RFC 7828), in units of 100 ms.
+    /// The idle timeout that stream clients receive (RFC 7828), in units of 100 ms.
     pub keepalive: u16,
     /// Clients that may send queries.
     pub query: AccessList,

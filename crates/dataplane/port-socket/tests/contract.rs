@@ -21,7 +21,7 @@ impl Kernel {
         Self::on(bind(format!("{listen}:0").parse().unwrap()).unwrap(), to)
     }
 
-    /// The same with a socket that somebody else bound.
+    /// The same with a socket that another process bound.
     fn adopted(listen: &str, to: &str) -> Self {
         let fd = OwnedFd::from(UdpSocket::bind(format!("{listen}:0")).unwrap());
         let address = adopt(&fd).unwrap();

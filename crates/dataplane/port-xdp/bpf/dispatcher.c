@@ -9,20 +9,20 @@
 
 #define SEC(name) __attribute__((section(name), used))
 #define COMPONENTS_MAX 10
-// What nobody's program tells: a function that is not replaced.
-#define NOBODY 31
+// The result of a function that no program replaces.
+#define UNREPLACED 31
 
 static long (*adjust_tail)(struct xdp_md *ctx, int delta) = (void *)BPF_FUNC_xdp_adjust_tail;
 
-// How it is told what to do. It is the only thing in its section, since that is as long as this.
+// The configuration. It is alone in its section, whose length is its size.
 const volatile struct {
 	__u8 magic;
 	__u8 protocol;
 	__u8 components;
 	__u8 has_frags;
-	// What a component tells that has the next one run, a bit each.
+	// The results of a component after which the next one runs, a bit each.
 	__u32 goes_on[COMPONENTS_MAX];
-	// For who changes it: their priorities, and how they were loaded.
+	// For programs that change the dispatcher: priorities, and flags of the load.
 	__u32 priorities[COMPONENTS_MAX];
 	__u32 flags[COMPONENTS_MAX];
 #if PROTOCOL == 3
@@ -30,12 +30,12 @@ const volatile struct {
 #endif
 } conf = {};
 
-// A compiler does not know what it tells, and a verifier is told that it may change the packet: what
-// takes its place may.
+// The compiler must not know the result, and the verifier must assume that the packet changes, because
+// a replacement may change it.
 #define COMPONENT(number)                                                                          \
 	__attribute__((noinline)) int prog##number(struct xdp_md *ctx)                             \
 	{                                                                                          \
-		volatile int told = NOBODY;                                                        \
+		volatile int told = UNREPLACED;                                                    \
                                                                                                    \
 		if (!ctx)                                                                          \
 			return XDP_ABORTED;                                                        \

@@ -57,7 +57,7 @@ enum count {
 	SOCKET,    // left to the kernel: no socket has this queue, or the target is let in by another
 	FOREIGN,   // left to the kernel: for another host's link address
 	PROBE,     // left to the kernel: it has to look whether the next hop is still there
-	FOUND,     // whose next hop the kernel told; nobody is told of these
+	FOUND,     // the kernel has the next hop; not reported
 	COUNTS
 };
 

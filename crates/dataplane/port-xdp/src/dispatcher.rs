@@ -396,7 +396,7 @@ mod tests {
             let (_program, number) = config.load_for(has_frags).expect("it is taken");
             let info = program_info(number).expect("it is there");
             assert_eq!(info.name(), DISPATCHER.as_bytes());
-            let map = info.map_ids().expect("its tables").expect("they are told")[0];
+            let map = info.map_ids().expect("its tables").expect("map IDs")[0];
             assert_eq!(read_config(map).expect("a config"), config.compose(has_frags));
         }
     }

@@ -310,7 +310,7 @@ fn a_device_that_refuses_is_asked_again_with_the_next_reply() {
         link.send(0, b"q");
         assert_eq!(echo(&mut link.port).replied, 1, "its place in the ring is taken");
         assert_eq!(link.port.frames().counts().refusals(), round);
-        assert!(!link.port.is_stuck(), "nobody waits for it");
+        assert!(!link.port.is_stuck(), "no reply waits for it");
     }
     link.port.frames().device().refuses = false;
     link.send(0, b"q");

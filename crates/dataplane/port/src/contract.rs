@@ -156,7 +156,7 @@ pub fn deferred_packets_are_answered_later(mut link: impl TestLink) {
     assert!(link.port().queue(&reply));
     assert_eq!(link.receive(1).unwrap(), b"at once");
     assert_eq!(link.receive(0).unwrap(), b"at once");
-    assert_eq!(link.receive(0), None, "it leaves when it is told to");
+    assert_eq!(link.receive(0), None, "it leaves with the flush");
     let mut reported = Vec::new();
     link.port().flush(|taken| reported.push(taken));
     assert_eq!((reported, link.receive(0).unwrap()), (vec![true], b"at last".to_vec()));

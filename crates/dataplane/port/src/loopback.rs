@@ -8,7 +8,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// Replies that were put off and leave together.
+/// Deferred replies that leave together.
 const LATE_MAX: usize = 8;
 
 /// A datagram and who is at its other end.

@@ -180,6 +180,6 @@ fn who_has_read_all_and_sleeps_is_woken_for_what_comes() {
             waker.store(true, Ordering::SeqCst);
         }
         writing.join().unwrap();
-        assert!(seen == 2 || waker.load(Ordering::SeqCst), "it sleeps on what it was told");
+        assert!(seen == 2 || waker.load(Ordering::SeqCst), "it sleeps and misses an item");
     });
 }

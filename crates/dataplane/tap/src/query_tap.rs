@@ -54,7 +54,7 @@ pub struct QueryTap {
     one_in: u32,
     /// Queries to pass over until the next is picked.
     pass: u32,
-    dice: SampleRng,
+    rng: SampleRng,
     /// What was picked of the burst that is answered now.
     picked: [SampledQuery; BURST_MAX],
     picked_len: usize,
@@ -80,7 +80,7 @@ impl QueryTap {
             events,
             one_in: 0,
             pass: 0,
-            dice: SampleRng(seed),
+            rng: SampleRng(seed),
             picked: [SampledQuery::default(); BURST_MAX],
             picked_len: 0,
             queries: vec![0; STAGED_OCTETS].into(),
@@ -113,7 +113,7 @@ impl QueryTap {
     fn pick(&mut self, packets: &[Packet<'_>], one_in: u32) {
         if one_in != self.one_in {
             self.one_in = one_in;
-            self.pass = self.dice.below(one_in);
+            self.pass = self.rng.below(one_in);
         }
         let (mut end, mut at) = (0, self.pass as usize);
         while let Some(packet) = packets.get(at) {
@@ -130,7 +130,7 @@ impl QueryTap {
             }
             // From none to all but two of 2 n: n - 1 on average. Every n-th would be always the
             // same one of clients that ask for A and AAAA in turns.
-            at += 1 + self.dice.below(2 * one_in - 1) as usize;
+            at += 1 + self.rng.below(2 * one_in - 1) as usize;
         }
         self.pass = (at - packets.len()) as u32;
     }

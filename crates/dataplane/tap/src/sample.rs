@@ -1,4 +1,4 @@
-//! A sample: one query with all that is told of it, and how it travels through a ring.
+//! A sample: one query with its outcome, and its form in a ring.
 use packet::{DropReason, Transport};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::Duration;

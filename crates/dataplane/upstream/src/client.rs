@@ -74,7 +74,7 @@ pub struct UpstreamClient {
     datagram: Box<[u8]>,
     message_buf: Box<[u8]>,
     reply: Box<[u8]>,
-    /// `None`: nobody sends commands.
+    /// `None`: no commands are sent.
     pub(crate) receiver: Option<CommandReceiver>,
     /// `None`: all queries are sent by this thread itself.
     pub(crate) peer_shards: Option<PeerShards>,
@@ -368,7 +368,7 @@ fn tls(plan: &ResolverPlan, addresses: &[UpstreamAddress]) -> io::Result<Option<
         return Ok(None);
     }
     let no_client =
-        || io::Error::other("TLS is to be spoken, and nobody's certificates are believed");
+        || io::Error::other("an upstream needs TLS, and there are no trusted CA certificates");
     let trust = plan.trust.as_ref().ok_or_else(no_client)?;
     TlsClient::new(trust).map(Some).map_err(io::Error::other)
 }

@@ -56,18 +56,20 @@ impl TlsFault {
     pub const fn what(self) -> Option<&'static str> {
         Some(match self {
             Self::None => return None,
-            Self::Refused => "nobody listens there",
+            Self::Refused => "the connection is refused",
             Self::Unreachable => "it cannot be reached",
             Self::Silent => "connections are not answered",
             Self::Closed => "it closes connections before it answers",
-            Self::Nonsense => "what it sends is no reply",
+            Self::Nonsense => "it sends invalid replies",
             Self::Expired => "its certificate has expired (is the clock right?)",
             Self::Early => "its certificate is not valid yet (is the clock right?)",
             Self::Name => "its certificate is for another name",
-            Self::Issuer => "its certificate is signed by nobody who is trusted here",
+            Self::Issuer => "its certificate is not signed by a trusted CA",
             Self::Certificate => "its certificate cannot be verified",
-            Self::Tls => "it speaks no TLS, or none that is spoken here",
-            Self::Loop => "what it is asked comes back here (a loop: take one of the rules out)",
+            Self::Tls => "the TLS handshake fails: it does not support TLS 1.2 or 1.3",
+            Self::Loop => {
+                "queries to it come back to this server (a loop: remove one of the rules)"
+            }
         })
     }
 

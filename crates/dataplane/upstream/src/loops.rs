@@ -186,7 +186,7 @@ mod tests {
     fn one_thread_sends_a_mark_first_and_then_now_and_again_while_it_is_needed() {
         let marks = ServerMarks::new(1);
         assert!(marks.take_due(0, true, at(0)), "at the start");
-        assert!(!marks.clone().take_due(0, true, at(0)), "nobody else does");
+        assert!(!marks.clone().take_due(0, true, at(0)), "no other thread does");
         assert!(!marks.take_due(0, true, at(1_000_000)), "it answers");
         assert!(
             marks.take_due(0, false, MARK_INTERVAL) && !marks.take_due(0, false, MARK_INTERVAL)

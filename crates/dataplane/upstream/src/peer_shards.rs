@@ -221,12 +221,12 @@ impl PeerShards {
         {
             return false;
         }
-        let Some(Some(mouth)) = self.senders.get_mut(to) else { return false };
-        let is_reported = message.write(&mut mouth.ring);
+        let Some(Some(sender)) = self.senders.get_mut(to) else { return false };
+        let is_reported = message.write(&mut sender.ring);
         if is_reported {
             self.written_to |= 1 << to;
             if let ShardMessage::Want(wanted, _) = message {
-                self.marks[wanted.query_id.room()] = mouth.ring.mark();
+                self.marks[wanted.query_id.room()] = sender.ring.mark();
             }
         }
         is_reported
@@ -234,9 +234,9 @@ impl PeerShards {
 
     /// Whether an owner shard has read a query; true only once.
     pub(crate) fn has_begun(&mut self, owner_shard: usize, query_id: QueryId) -> bool {
-        let Some(Some(mouth)) = self.senders.get(owner_shard) else { return false };
+        let Some(Some(sender)) = self.senders.get(owner_shard) else { return false };
         let mark = &mut self.marks[query_id.room()];
-        let is_read = *mark > 0 && mouth.ring.is_read(*mark);
+        let is_read = *mark > 0 && sender.ring.is_read(*mark);
         if is_read {
             *mark = 0;
         }
@@ -249,10 +249,10 @@ impl PeerShards {
         while left != 0 {
             let to = left.trailing_zeros() as usize;
             left &= left - 1;
-            if let Some(Some(mouth)) = self.senders.get_mut(to)
-                && mouth.ring.must_wake()
+            if let Some(Some(sender)) = self.senders.get_mut(to)
+                && sender.ring.must_wake()
             {
-                strike(&mouth.waker);
+                strike(&sender.waker);
             }
         }
     }
@@ -272,7 +272,7 @@ impl PeerShards {
 }
 
 fn strike(waker: &OwnedFd) {
-    // Overflow would take centuries, and nobody reads the counter: each write is reported.
+    // The counter is never read and overflows after centuries: each write is reported.
     let _ = rustix::io::write(waker, &1u64.to_ne_bytes());
 }
 

@@ -106,7 +106,7 @@ mod tests {
                 CacheKey { hash, kind: QueryKind::new(1, 1, false, false), name: b"\x01a\x00" };
             let group = UpstreamGroup { first: server, len: 1, mixes_case: false };
             forwarder.query(&key, group, None, 0, &mut || hash);
-            pending_sends.push(forwarder.transmission().expect("somebody is asked"), question);
+            pending_sends.push(forwarder.transmission().expect("a query to send"), question);
         }
         pending_sends
     }

@@ -63,7 +63,7 @@ fn check(mut scene: Scene) {
     let (mut asked, mut got) = (names("then", 100).into_iter(), Vec::new());
     for turn in 0..160 {
         send(&mut scene, ATTACKER, &voids(10 * turn, 10));
-        // Nobody else asked for three seconds.
+        // Other clients sent nothing for three seconds.
         if turn >= 120 {
             let names: Vec<_> = asked.by_ref().take(3).collect();
             got.extend(send(&mut scene, OTHER, &names));

@@ -1,4 +1,4 @@
-//! A thread is told what to forget, to show and whom not to ask, and says what came of it.
+//! Commands to a thread: flush, show, drain; and its report.
 mod scene;
 
 use scene::{Fake, Got, Scene, answer, answered, no_client};
@@ -15,7 +15,7 @@ fn name(text: &str) -> NameBuf {
     NameBuf::from_text(text.as_bytes(), Name::ROOT).unwrap()
 }
 
-/// Has the thread take turns until it has done what it is told; how many it took.
+/// Runs the thread until it has done the command; returns its report and the number of turns.
 fn reported(
     scene: &mut Scene,
     command_sender: &mut CommandSender,
@@ -41,7 +41,7 @@ fn good() -> Fake {
 }
 
 #[test]
-fn what_is_flushed_is_asked_again_and_nothing_else_is() {
+fn only_flushed_names_are_queried_again() {
     let server = good();
     let mut scene = Scene::new(&[server.address]);
     let mut command_sender = scene.upstream_client.command().unwrap();
@@ -54,7 +54,7 @@ fn what_is_flushed_is_asked_again_and_nothing_else_is() {
     for (scope, went) in [
         (NameScope::Name(name("A.example.")), 1),
         (NameScope::Subtree(name("a.example.")), 2),
-        (NameScope::Subtree(name("nobody.")), 0),
+        (NameScope::Subtree(name("absent.")), 0),
         (NameScope::Subtree(name("example.")), 3),
         (NameScope::All, 4),
         (NameScope::Subtree(NameBuf::root()), 4),
@@ -67,9 +67,9 @@ fn what_is_flushed_is_asked_again_and_nothing_else_is() {
     assert_eq!(StatusView::own([&scene.upstream_client.view()]).used, 0);
 }
 
-/// The answer to what is under way goes to who has asked, and to nobody else.
+/// A query in progress is answered to its client, and not cached.
 #[test]
-fn what_is_under_way_is_not_kept() {
+fn answer_in_progress_during_a_flush_is_not_cached() {
     // The first answer is old, and comes late.
     let server = Fake::start(|question, nth| match nth {
         0 => {
@@ -93,7 +93,7 @@ fn what_is_under_way_is_not_kept() {
 }
 
 #[test]
-fn what_cannot_be_answered_is_not_kept_either() {
+fn failure_in_progress_during_a_flush_is_not_cached() {
     let mut scene = Scene::new(&[no_client()]);
     let mut command_sender = scene.upstream_client.command().unwrap();
     let mut got = Vec::new();
@@ -110,7 +110,7 @@ fn what_cannot_be_answered_is_not_kept_either() {
 
 /// The alias may be kept for long, and what it stands for has changed.
 #[test]
-fn an_alias_that_leads_through_a_name_goes_with_it() {
+fn flush_of_a_name_includes_aliases_through_it() {
     let server = Fake::start(|question, _| {
         let mut message = answer(question, 60, 0);
         message[7] = 2;
@@ -136,7 +136,7 @@ fn an_alias_that_leads_through_a_name_goes_with_it() {
 }
 
 #[test]
-fn a_look_shows_what_is_kept_and_changes_nothing() {
+fn show_lists_cached_answers_and_changes_nothing() {
     let server = Fake::start(|question, _| vec![answer(question, 60, 3)]);
     let mut scene = Scene::new(&[server.address]);
     let mut command_sender = scene.upstream_client.command().unwrap();
@@ -158,7 +158,7 @@ fn a_look_shows_what_is_kept_and_changes_nothing() {
 }
 
 #[test]
-fn who_is_drained_answers_what_it_was_asked_and_is_asked_no_more() {
+fn drained_server_answers_earlier_queries_and_gets_no_new_ones() {
     let slow = Fake::start(|question, _| {
         std::thread::sleep(Duration::from_millis(100));
         vec![answer(question, 60, 1)]
@@ -185,12 +185,12 @@ fn who_is_drained_answers_what_it_was_asked_and_is_asked_no_more() {
     reported(&mut scene, &mut command_sender, &ResolverCommand::Drain(0, false));
     assert_eq!(StatusView::server([&scene.upstream_client.view()], 0).drained, 0);
     assert_eq!(scene.ask_one("back.example.").0, answered(1));
-    // A number that nobody has changes nothing.
+    // A number without an upstream changes nothing.
     reported(&mut scene, &mut command_sender, &ResolverCommand::Drain(u16::MAX, true));
 }
 
 #[test]
-fn a_walk_takes_many_turns_and_answers_go_on_between_them() {
+fn walk_over_the_cache_is_split_into_turns() {
     let server = good();
     let mut scene = Scene::with_memory(&[server.address], 8 << 20);
     let mut command_sender = scene.upstream_client.command().unwrap();
@@ -202,7 +202,7 @@ fn a_walk_takes_many_turns_and_answers_go_on_between_them() {
 }
 
 #[test]
-fn who_does_not_listen_is_told_so_much_and_no_more() {
+fn commands_to_a_stuck_thread_are_bounded() {
     let mut scene = Scene::new(&[no_client()]);
     let mut command_sender = scene.upstream_client.command().unwrap();
     let long = [["a"; 60].join(""), ["b"; 60].join(""), ["c"; 60].join("")].join(".") + ".";
@@ -221,7 +221,7 @@ fn who_does_not_listen_is_told_so_much_and_no_more() {
 }
 
 #[test]
-fn no_more_is_shown_than_fits() {
+fn show_is_bounded() {
     // Each type is an answer of its own.
     let server = Fake::start(|question, _| {
         let end = question.len() - 11;

@@ -7,7 +7,7 @@ use upstream::{StatusView, UpstreamServers};
 use wire::{Name, NameBuf};
 
 #[test]
-fn what_was_asked_once_is_known() {
+fn answer_is_cached() {
     let server = Fake::start(|question, _| vec![answer(question, 60, 2)]);
     let mut scene = Scene::new(&[server.address]);
     assert_eq!(scene.ask_one("www.example.net.").0, answered(2));
@@ -16,7 +16,7 @@ fn what_was_asked_once_is_known() {
 }
 
 #[test]
-fn what_may_not_be_kept_is_asked_again() {
+fn uncacheable_answer_is_queried_again() {
     let server = Fake::start(|question, _| vec![answer(question, 0, 1)]);
     let mut scene = Scene::new(&[server.address]);
     for nth in 1..=3 {
@@ -26,7 +26,7 @@ fn what_may_not_be_kept_is_asked_again() {
 }
 
 #[test]
-fn who_asks_the_same_at_once_is_one_question() {
+fn equal_concurrent_queries_are_one_query() {
     let server = Fake::start(|question, _| vec![answer(question, 0, 1)]);
     let mut scene = Scene::new(&[server.address]);
     let got = scene.query(&["www.example.net."; 60], Duration::from_secs(5));
@@ -36,7 +36,7 @@ fn who_asks_the_same_at_once_is_one_question() {
 }
 
 #[test]
-fn what_is_no_reply_is_not_taken_for_one() {
+fn invalid_reply_is_ignored() {
     let server = Fake::start(|question, _| {
         let right = answer(question, 60, 1);
         let changed = |at: usize| {
@@ -52,7 +52,7 @@ fn what_is_no_reply_is_not_taken_for_one() {
 }
 
 #[test]
-fn ports_are_many_and_change() {
+fn source_ports_are_many_and_change() {
     let server = Fake::start(|question, _| vec![answer(question, 60, 1)]);
     let mut scene = Scene::new(&[server.address]);
     let mut query = |from: usize| {
@@ -67,7 +67,7 @@ fn ports_are_many_and_change() {
 }
 
 #[test]
-fn what_is_too_long_for_a_datagram_comes_by_stream() {
+fn truncated_reply_is_queried_over_a_stream() {
     let server = Fake::start_long(usize::MAX);
     let mut scene = Scene::new(&[server.address]);
     // It does not fit into the client's datagram either, but it is known then.
@@ -77,7 +77,7 @@ fn what_is_too_long_for_a_datagram_comes_by_stream() {
 }
 
 #[test]
-fn a_stream_that_ends_too_early_is_a_failure() {
+fn stream_that_ends_early_is_a_failure() {
     let server = Fake::start_long(100);
     let (got, took) = Scene::new(&[server.address]).ask_one("www.example.net.");
     assert_eq!(got, failed(22));
@@ -85,7 +85,7 @@ fn a_stream_that_ends_too_early_is_a_failure() {
 }
 
 #[test]
-fn who_is_not_there_is_known_soon_and_remembered() {
+fn refused_connection_is_noticed_and_remembered() {
     let mut scene = Scene::new(&[no_client()]);
     let (got, took) = scene.ask_one("www.example.net.");
     assert_eq!(got, failed(22));
@@ -95,11 +95,11 @@ fn who_is_not_there_is_known_soon_and_remembered() {
     assert!(took < Duration::from_millis(50), "{took:?}");
     let (got, took) = scene.ask_one("other.example.net.");
     assert_eq!(got, failed(22), "of another name nothing is");
-    assert!(took < Duration::from_millis(50), "nobody is asked: {took:?}");
+    assert!(took < Duration::from_millis(50), "no query is sent: {took:?}");
 }
 
 #[test]
-fn another_server_is_asked_where_one_does_not_know_is_silent_or_gone() {
+fn another_server_is_queried_if_one_fails() {
     let good = Fake::start(|question, _| vec![answer(question, 60, 1)]);
     let servfail = Fake::start(|question, _| {
         let mut message = answer(question, 0, 0);
@@ -137,7 +137,7 @@ fn extended_code_is_a_failure_of_its_server() {
 }
 
 #[test]
-fn who_is_silent_costs_a_client_few_seconds() {
+fn silent_server_costs_a_client_few_seconds() {
     let silent = Fake::start(|_, _| vec![]);
     let mut scene = Scene::new(&[silent.address]);
     let (got, took) = scene.ask_one("www.example.net.");
@@ -146,10 +146,10 @@ fn who_is_silent_costs_a_client_few_seconds() {
     assert!(silent.asked() > 1, "a datagram may get lost");
 }
 
-/// RFC 8767 §5: who could have a stale answer waits 1.8 s for a better one, and once that was in
-/// vain nobody does for a while.
+/// RFC 8767 §5: a client with a stale answer waits 1.8 s for a better one; after a failure, clients
+/// do not wait for a while.
 #[test]
-fn what_is_too_old_is_better_than_nothing() {
+fn stale_answer_is_given_after_a_wait() {
     let server = Fake::start(|question, nth| match nth {
         0 => vec![answer(question, 1, 1)],
         _ => vec![],
@@ -169,7 +169,7 @@ fn what_is_too_old_is_better_than_nothing() {
 
 /// The first has to be known when the second has answered, though nothing of it may be kept.
 #[test]
-fn an_alias_that_leads_from_all_names_to_those_of_others_is_there_when_they_answer() {
+fn alias_to_a_forwarded_name_is_answered_when_its_upstream_answers() {
     for caches in [true, false] {
         let all = Fake::start(|question, _| {
             let mut alias = answer(question, 0, 1);

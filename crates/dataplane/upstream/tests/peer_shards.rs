@@ -16,8 +16,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Bytes of each thread's cache: it is gone over in one turn.
 const MEMORY: usize = 1 << 17;
 
-/// So many threads that know each other, all of which take their turns on this one. Their time
-/// stands still, so that nobody is late on a machine that is busy elsewhere.
+/// Threads that are peers of each other, all run by this one. Their time stands still, so none is
+/// late on a busy machine.
 struct Street {
     scenes: Vec<Scene>,
     command_senders: Vec<CommandSender>,
@@ -64,7 +64,7 @@ impl Street {
         got.swap_remove(number)
     }
 
-    /// Has one thread do as it is told; the others do nothing.
+    /// Runs one thread until it has done the command; the others do nothing.
     fn reported(&mut self, number: usize, command: &ResolverCommand) -> CommandReport {
         self.command_senders[number].send(command).unwrap();
         loop {
@@ -85,7 +85,7 @@ impl Street {
         StatusView::own(&views).owner_shards
     }
 
-    /// A name whose home is not the first thread, and that nobody knows anything of.
+    /// A name whose owner shard is not the first thread, and that is in no cache.
     fn foreign(&mut self) -> String {
         let all = self.scenes.len();
         for name in (0..).map(|n| format!("n{n}.example.")) {
@@ -139,7 +139,7 @@ fn refusal(question: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn what_all_are_asked_for_at_once_is_one_question() {
+fn equal_queries_at_all_threads_are_one_query() {
     let server = Fake::start(|question, _| {
         std::thread::sleep(Duration::from_millis(1));
         vec![answer(question, 60, 1)]
@@ -160,7 +160,7 @@ fn what_all_are_asked_for_at_once_is_one_question() {
 }
 
 #[test]
-fn what_one_knows_the_others_are_told() {
+fn cached_answer_is_shared_with_other_threads() {
     let server = good(60);
     let mut street = Street::new(3, &[server.address]);
     for number in [0, 1, 2, 2, 1, 0] {
@@ -172,7 +172,7 @@ fn what_one_knows_the_others_are_told() {
 
 /// What is old where it comes from is as old where it goes.
 #[test]
-fn what_is_told_is_no_younger_for_it() {
+fn shared_answer_keeps_its_age() {
     let server = good(60);
     let mut street = Street::new(2, &[server.address]);
     let name = street.foreign();
@@ -190,7 +190,7 @@ fn what_is_told_is_no_younger_for_it() {
 }
 
 #[test]
-fn what_one_renews_is_new_for_all() {
+fn refreshed_answer_is_shared_with_all_threads() {
     let server = good(100);
     let mut street = Street::new(3, &[server.address]);
     let name = "www.example.";
@@ -209,7 +209,7 @@ fn what_one_renews_is_new_for_all() {
 }
 
 #[test]
-fn a_home_that_is_stuck_or_gone_is_not_waited_for() {
+fn stuck_or_ended_owner_shard_is_not_awaited() {
     let server = good(60);
     let mut street = Street::new(2, &[server.address]);
     let name = street.foreign();
@@ -228,7 +228,7 @@ fn a_home_that_is_stuck_or_gone_is_not_waited_for() {
 }
 
 #[test]
-fn what_finds_no_room_on_the_way_is_asked_alone_and_counted() {
+fn request_without_room_is_sent_directly_and_counted() {
     let server = good(60);
     let mut street = Street::new(2, &[server.address]);
     street.go_on();
@@ -245,7 +245,7 @@ fn what_finds_no_room_on_the_way_is_asked_alone_and_counted() {
 }
 
 #[test]
-fn a_home_takes_so_much_from_others_and_no_more() {
+fn requests_to_an_owner_shard_are_bounded() {
     let silent = Fake::start(|_, _| Vec::new());
     let mut street = Street::with_homes(2, 1, &[silent.address]);
     let names: Vec<String> = (0..PEERS_MAX + 500).map(|n| format!("n{n}.example.")).collect();
@@ -268,7 +268,7 @@ fn a_home_takes_so_much_from_others_and_no_more() {
 }
 
 #[test]
-fn what_nobody_answers_the_home_knows_for_all() {
+fn failure_of_the_owner_shard_holds_for_all_threads() {
     let server = Fake::start(|question, _| vec![refusal(question)]);
     let mut street = Street::new(3, &[server.address]);
     for number in 0..3 {
@@ -282,9 +282,9 @@ fn what_nobody_answers_the_home_knows_for_all() {
     assert_eq!((owner_shards.answered, owner_shards.refused), (2, 0), "{owner_shards:?}");
 }
 
-/// It was good until it was asked anew, and what was said then is for nobody else.
+/// The cached answer was valid until it was queried again; the new answer is only for that client.
 #[test]
-fn what_is_not_to_be_kept_leaves_nothing_stale() {
+fn uncacheable_answer_leaves_no_stale_one() {
     let ttl = Arc::new(AtomicU32::new(60));
     let its = Arc::clone(&ttl);
     let server =
@@ -307,9 +307,9 @@ fn what_is_not_to_be_kept_leaves_nothing_stale() {
     }
 }
 
-/// What was known to its home alone goes to all when nobody knows anything newer (RFC 8767).
+/// A stale answer of the owner shard goes to all threads if no upstream answers (RFC 8767).
 #[test]
-fn what_is_stale_is_told_where_nobody_can_answer() {
+fn stale_answer_is_shared_if_no_upstream_answers() {
     let is_broken = Arc::new(AtomicBool::new(false));
     let breaks = Arc::clone(&is_broken);
     let server = Fake::start(move |question, _| {
@@ -324,7 +324,7 @@ fn what_is_stale_is_told_where_nobody_can_answer() {
     let stale = Got(0, 1, Some(3));
     assert_eq!(street.query(1, &[&name]), [stale]);
     let asked = server.asked();
-    // Nobody is asked again so soon, and who has nothing is told what there is.
+    // No query is sent so soon, and a thread without an answer gets the stale one.
     assert_eq!(street.query(0, &[&name]), [Got(0, 1, Some(3))]);
     assert_eq!(street.query(0, &[&name]), [Got(0, 1, Some(3))]);
     assert_eq!(server.asked(), asked);
@@ -343,9 +343,9 @@ fn what_is_stale_is_told_where_nobody_can_answer() {
     assert_eq!(server.asked(), asked + 2);
 }
 
-/// Nobody waits for what a thread was asked that ends, as at a hot restart.
+/// A thread that ends, as in a hot restart, answers its waiting peers.
 #[test]
-fn who_ends_says_so_to_who_waits() {
+fn ending_thread_answers_its_waiting_peers() {
     let is_silent = Arc::new(AtomicBool::new(false));
     let listens = Arc::clone(&is_silent);
     let server = Fake::start(move |question, _| {
@@ -368,7 +368,7 @@ fn who_ends_says_so_to_who_waits() {
 }
 
 #[test]
-fn who_has_forgotten_is_not_told_by_who_has_yet_to() {
+fn flushed_thread_accepts_nothing_from_an_unflushed_one() {
     let server = good(60);
     let mut street = Street::new(2, &[server.address]);
     let name = street.foreign();
@@ -400,7 +400,7 @@ fn alias(question: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn what_was_on_the_way_is_not_kept_when_all_have_forgotten() {
+fn shared_answer_in_progress_during_a_flush_is_not_cached() {
     let target = NameBuf::from_text(b"target.example.", Name::ROOT).unwrap();
     for scope in [NameScope::All, NameScope::Name(target)] {
         [false, true].into_iter().for_each(|is_late| cross(scope.clone(), is_late));
@@ -426,7 +426,7 @@ fn cross(scope: NameScope, is_late: bool) {
         assert_eq!(street.owner_shards(), ShardCounts { late: before.late + 1, ..before });
     }
     street.command_senders[0].send(&ResolverCommand::Flush(scope.clone())).unwrap();
-    // The home answers before it is told, and nobody has looked yet.
+    // The owner shard answers before it gets the command, and the reply is not read yet.
     street.scenes[1].turn(&mut Vec::new(), Duration::from_millis(1));
     street.reported(1, &ResolverCommand::Flush(scope));
     let mut is_done = false;
@@ -439,7 +439,7 @@ fn cross(scope: NameScope, is_late: bool) {
 }
 
 #[test]
-fn who_is_no_home_leaves_all_and_is_left_nothing() {
+fn thread_that_owns_no_names_only_sends_requests() {
     let server = good(60);
     let mut street = Street::with_homes(3, 1, &[server.address]);
     let names: Vec<String> = (0..20).map(|n| format!("n{n}.example.")).collect();
@@ -455,7 +455,7 @@ fn who_is_no_home_leaves_all_and_is_left_nothing() {
 }
 
 #[test]
-fn who_is_alone_or_one_of_too_many_has_no_neighbours() {
+fn single_or_surplus_thread_has_no_peers() {
     for (owner_shards, others) in
         [(0, 0), (0, 5), (1, 0), (PEER_SHARDS_MAX, 1), (1, PEER_SHARDS_MAX)]
     {

@@ -15,7 +15,7 @@ use play::ConnectionStage;
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// As `[cache] failure_ttl` is where nobody says it.
+/// The default of `[cache] failure_ttl`.
 const FAILURE_TTL: u32 = 5;
 
 #[test]

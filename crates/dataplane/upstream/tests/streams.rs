@@ -33,7 +33,7 @@ fn names(count: usize) -> Vec<String> {
 fn query(scene: &mut Scene, names: &[String]) -> usize {
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let got = scene.query(&names, PATIENCE);
-    assert_eq!(got.len(), names.len(), "everybody is told");
+    assert_eq!(got.len(), names.len(), "every client gets an answer");
     got.iter().filter(|got| **got == answered(1)).count()
 }
 
@@ -46,7 +46,7 @@ fn over_tcp(server: &Streamed) -> Scene {
 }
 
 #[test]
-fn many_questions_share_a_connection() {
+fn many_queries_share_a_connection() {
     let server = Streamed::start(answer_all);
     let mut scene = over_tcp(&server);
     assert_eq!(query(&mut scene, &names(QUERIES_BUSY)), QUERIES_BUSY);
@@ -91,7 +91,7 @@ fn messages_end_where_their_lengths_say() {
 
 /// Slow answers on one connection have another opened, up to a few.
 #[test]
-fn busy_connections_have_others_opened_beside_them() {
+fn busy_connection_gets_a_second_one_beside_it() {
     let server = Streamed::start(|end| {
         while let Some(question) = end.question() {
             thread::sleep(Duration::from_millis(1));
@@ -109,7 +109,7 @@ fn busy_connections_have_others_opened_beside_them() {
 
 /// RFC 7766 §6.2.4: questions that were not answered are asked again.
 #[test]
-fn who_closes_after_some_answers_is_asked_the_rest_again() {
+fn queries_of_a_closed_connection_are_sent_again() {
     let server = Streamed::start(|end| {
         for _ in 0..3 {
             let Some(question) = end.question() else { return };
@@ -139,12 +139,12 @@ fn check_fault(act: fn(&mut End), reported_fault: TlsFault) {
 }
 
 #[test]
-fn who_closes_before_it_answers_has_failed() {
+fn close_before_an_answer_is_a_failure() {
     check_fault(|end| drop(end.question()), TlsFault::Closed);
 }
 
 #[test]
-fn who_closes_amid_an_answer_has_failed() {
+fn close_inside_an_answer_is_a_failure() {
     let act = |end: &mut End| {
         if let Some(question) = end.question() {
             let message = reply(&question);
@@ -156,7 +156,7 @@ fn who_closes_amid_an_answer_has_failed() {
 }
 
 #[test]
-fn who_sends_what_nobody_asked_for_has_failed() {
+fn reply_without_a_query_is_a_failure() {
     let act = |end: &mut End| {
         if let Some(question) = end.question() {
             let mut message = reply(&question);
@@ -169,7 +169,7 @@ fn who_sends_what_nobody_asked_for_has_failed() {
 }
 
 #[test]
-fn who_answers_another_question_has_failed() {
+fn reply_to_another_question_is_a_failure() {
     let server = Streamed::start(|end| {
         while let Some(question) = end.question() {
             let mut message = reply(&question);
@@ -184,12 +184,12 @@ fn who_answers_another_question_has_failed() {
 }
 
 #[test]
-fn who_never_answers_has_failed() {
+fn silence_is_a_failure() {
     check_silent(End::wait);
 }
 
 #[test]
-fn who_sends_half_a_length_has_failed() {
+fn half_of_a_length_is_a_failure() {
     check_silent(|end| {
         end.say_raw(&[0]);
         end.wait();
@@ -208,7 +208,7 @@ fn check_silent(act: fn(&mut End)) {
 }
 
 #[test]
-fn who_does_not_listen_is_known_at_once() {
+fn refused_stream_is_noticed_at_once() {
     let mut scene =
         Scene::over(vec![UpstreamAddress { at: no_client(), over: QueryTransport::Tcp }], None);
     let (got, took) = scene.ask_one("www.example.net.");
@@ -219,7 +219,7 @@ fn who_does_not_listen_is_known_at_once() {
 
 /// RFC 7828 §3.1: a server says how long a connection may be idle.
 #[test]
-fn an_idle_connection_is_closed_when_the_server_wishes() {
+fn idle_connection_is_closed_by_the_timeout_of_its_server() {
     let (send, reported) = channel();
     let server = Streamed::start(move |end| {
         let Some(question) = end.question() else { return };
@@ -239,7 +239,7 @@ fn an_idle_connection_is_closed_when_the_server_wishes() {
 }
 
 #[test]
-fn tls_is_spoken_to_who_has_the_name() {
+fn tls_needs_the_name_in_the_certificate() {
     let authority = Authority::new();
     for name in ["dns.example", "127.0.0.1", "2001:db8::1"] {
         let server = Streamed::start_tls(Some(authority.sign(name, Says::default())), |end| {
@@ -256,7 +256,7 @@ fn tls_is_spoken_to_who_has_the_name() {
 }
 
 #[test]
-fn a_session_is_resumed() {
+fn tls_session_is_resumed() {
     let authority = Authority::new();
     let tls = authority.sign("dns.example", Says::default());
     let server = Streamed::start_tls(Some(tls), |end| {
@@ -275,9 +275,9 @@ fn a_session_is_resumed() {
     assert_eq!(others, [rustls::HandshakeKind::Resumed; 2]);
 }
 
-/// RFC 8310 §5: who is not who it should be is told nothing.
+/// RFC 8310 §5: nothing is sent to a server without a valid certificate.
 #[test]
-fn who_cannot_show_a_good_certificate_is_told_nothing() {
+fn server_without_a_valid_certificate_gets_no_query() {
     let (authority, other) = (Authority::new(), Authority::new());
     let expired = Says { is_expired: true, ..Says::default() };
     let early = Says { is_early: true, ..Says::default() };
@@ -305,7 +305,7 @@ fn who_cannot_show_a_good_certificate_is_told_nothing() {
 
 /// What listens there without TLS sees the beginning of a handshake, and no name.
 #[test]
-fn nothing_is_said_in_the_clear() {
+fn nothing_is_sent_unencrypted() {
     let (send, reported) = channel();
     let at = no_client();
     let listener = TcpListener::bind(at).unwrap();
@@ -332,9 +332,9 @@ fn nothing_is_said_in_the_clear() {
     assert!(datagrams.recv(&mut [0; 512]).is_err());
 }
 
-/// Who takes long to open is waited for by nobody else.
+/// A slow handshake delays only the queries to its server.
 #[test]
-fn a_slow_handshake_holds_up_nobody() {
+fn slow_handshake_delays_no_other_query() {
     let authority = Authority::new();
     let slow = Streamed::start(End::wait);
     let good = Fake::start(|question, _| vec![answer(question, 60, 1)]);

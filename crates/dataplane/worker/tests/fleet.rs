@@ -73,7 +73,7 @@ fn open(count: usize) -> (Vec<SocketPort>, Vec<SocketAddr>) {
 }
 
 #[test]
-fn ports_are_lent_and_taken_back_while_it_serves() {
+fn ports_are_replaced_while_a_worker_serves() {
     let Running { workers, addresses, failures, .. } = start(2, &["127.0.0.1:0"]);
     let asks = |server: SocketAddr| {
         let client = client(server);
@@ -110,7 +110,7 @@ fn ports_are_lent_and_taken_back_while_it_serves() {
 }
 
 #[test]
-fn more_ports_than_a_worker_has_room_for_are_not_lent() {
+fn more_ports_than_a_worker_can_serve_are_refused() {
     let Running { workers, .. } = start(2, &["127.0.0.1:0"]);
     let room = PORTS_MAX - 1;
     let (ports, addresses) = open(room);
@@ -178,7 +178,7 @@ fn one_worker_serves_many_sockets_of_one_address() {
     let new_process = Workers::start(vec![setup], Arc::new(|_| {})).unwrap();
     running.workers.stop();
     for _ in 0..100 {
-        assert_eq!(ask(&client(address), b"whoever"), b"whoever");
+        assert_eq!(ask(&client(address), b"any text"), b"any text");
     }
     let counters = new_process.counters().to_vec();
     new_process.stop();
@@ -186,7 +186,7 @@ fn one_worker_serves_many_sockets_of_one_address() {
 }
 
 #[test]
-fn an_idle_worker_is_parked() {
+fn idle_worker_is_parked() {
     let running = start(1, &["127.0.0.1:0"]);
     let client = client(running.addresses[0]);
     for _ in 0..3 {
@@ -202,7 +202,7 @@ fn an_idle_worker_is_parked() {
 }
 
 #[test]
-fn a_worker_that_is_stuck_shows_no_pulse() {
+fn stuck_worker_has_no_pulse() {
     let running = start(1, &["127.0.0.1:0"]);
     let counters = &running.workers.counters()[0];
     client(running.addresses[0]).send(b"sleep").unwrap();
@@ -213,7 +213,7 @@ fn a_worker_that_is_stuck_shows_no_pulse() {
         if ThreadPulse::of(counters).is_stuck_since(before) {
             break;
         }
-        assert!(std::time::Instant::now() < deadline, "nobody would notice");
+        assert!(std::time::Instant::now() < deadline, "the end is not noticed");
     }
     // The next burst shows that it lives.
     ask(&client(running.addresses[0]), b"awake");
@@ -221,7 +221,7 @@ fn a_worker_that_is_stuck_shows_no_pulse() {
 }
 
 #[test]
-fn a_panicking_worker_is_reported_and_the_others_go_on() {
+fn panicking_worker_is_reported_and_others_continue() {
     let running = start(2, &["127.0.0.1:0"]);
     client(running.addresses[0]).send(b"panic").unwrap();
     let failure = running.failures.recv_timeout(Duration::from_secs(5)).unwrap();
@@ -238,7 +238,7 @@ fn a_panicking_worker_is_reported_and_the_others_go_on() {
 }
 
 #[test]
-fn what_has_arrived_is_answered_before_the_end() {
+fn received_queries_are_answered_before_the_end() {
     let running = start(1, &["127.0.0.1:0"]);
     let client = client(running.addresses[0]);
     for _ in 0..100 {
@@ -252,7 +252,7 @@ fn what_has_arrived_is_answered_before_the_end() {
 }
 
 #[test]
-fn a_cpu_that_is_not_ours_is_a_failure() {
+fn worker_on_a_forbidden_cpu_is_a_failure() {
     let (sender, failures) = mpsc::channel();
     let port = SocketPort::new(bind("127.0.0.1:0".parse().unwrap()).unwrap()).unwrap();
     let app = Echo { parked: Arc::default() };

@@ -1,5 +1,5 @@
-//! Connections that go from one set of stream threads to the next, as from a server to its
-//! successor, and whose clients do not notice.
+//! Connections that move from one set of stream threads to the next, as in a hot restart, without a
+//! notice to their clients.
 
 mod common;
 
@@ -36,8 +36,8 @@ const BATCH: u64 = 20;
 /// room, it drops that client's acknowledgements, too, as beyond the window.
 const BATCHES_MAX: usize = 100;
 
-/// Writes numbered queries, many ahead of their answers and some for long ones, and reads that each
-/// is answered once and in order, until it is told to stop; returns how many were.
+/// Writes numbered queries, many ahead of their answers and some with long answers, and reads one
+/// answer for each in order, until `over`; returns their number.
 fn pipeline(mut writer: TcpStream, over: &AtomicBool) -> u64 {
     let query = |number: u64| match number % 10 {
         0 => b"40000".to_vec(),
@@ -81,7 +81,7 @@ fn pipeline(mut writer: TcpStream, over: &AtomicBool) -> u64 {
 }
 
 #[test]
-fn no_octet_is_lost_or_doubled_while_connections_change_hands() {
+fn no_byte_is_lost_or_doubled_while_connections_move() {
     let listeners = ["127.0.0.1:0", "[::1]:0"];
     let listeners = listeners.map(|a| worker::listen(a.parse().unwrap()).unwrap());
     let copies = listeners.iter().map(|listener| listener.try_clone().unwrap()).collect();
@@ -93,7 +93,7 @@ fn no_octet_is_lost_or_doubled_while_connections_change_hands() {
         let streams = (0..6).map(|_| connect(&running));
         let clients: Vec<_> =
             streams.map(|stream| scope.spawn(|| pipeline(stream, &over))).collect();
-        // Who comes while there is nobody to accept waits for the successor.
+        // Connections that arrive while no thread accepts wait for the new process.
         let newcomers = scope.spawn(|| {
             let mut asked = 0;
             while !over.load(Ordering::Relaxed) {
@@ -122,7 +122,7 @@ fn no_octet_is_lost_or_doubled_while_connections_change_hands() {
 }
 
 #[test]
-fn a_half_read_query_is_finished_by_the_successor() {
+fn half_read_query_is_finished_by_the_new_process() {
     let listeners = [worker::listen("127.0.0.1:0".parse().unwrap()).unwrap()];
     let copies = listeners.iter().map(|listener| listener.try_clone().unwrap()).collect();
     let running = start_at(copies, StreamLimits::default(), Arc::new(|_| false));
@@ -142,7 +142,7 @@ fn a_half_read_query_is_finished_by_the_successor() {
 }
 
 #[test]
-fn a_header_that_is_due_is_read_by_the_successor() {
+fn missing_proxy_header_is_read_by_the_new_process() {
     let limits = StreamLimits::default();
     let running = common::start_behind(limits, |_| true);
     let mut stream = connect(&running);
@@ -173,7 +173,7 @@ fn wait_until_stuck(running: &Running) {
 const STUCK: Duration = Duration::from_millis(700);
 
 #[test]
-fn who_does_not_read_holds_up_no_successor_and_is_cut_off() {
+fn client_that_does_not_read_delays_no_hot_restart() {
     let running = start(StreamLimits::default());
     let mut lazy = connect_from(66, running.addresses[0]);
     lazy.write_all(&framed(b"65535").repeat(400)).unwrap();

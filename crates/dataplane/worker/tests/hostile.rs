@@ -15,12 +15,12 @@ use worker::{Ending, StreamLimits};
 
 /// How long a polite client puts up with a hostile one.
 const SIEGE: Duration = Duration::from_millis(1_500);
-/// How long it waits for an answer: much, for a machine that has other things to do, but no more
-/// than it takes to show that it waits for nobody's deadline.
+/// Maximum time of an answer: long enough for a busy machine, and shorter than the deadlines of
+/// other clients.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Lets a polite client ask on one connection, while `attack` goes on for as long as it is told
-/// to. Each query is answered, and in time.
+/// Sends queries of a polite client on one connection while `attack` runs. Each must be answered in
+/// time.
 fn besiege(running: &Running, query: &[u8], attack: impl Fn(&AtomicBool) + Sync) {
     let over = AtomicBool::new(false);
     let mut polite = connect(running);
@@ -44,14 +44,14 @@ fn is_over(over: &AtomicBool) -> bool {
 }
 
 #[test]
-fn a_connect_flood_costs_its_own_places_only() {
+fn connect_flood_uses_up_only_its_own_connections() {
     let limits = StreamLimits { connections_max: 48, per_client_max: 48, ..Default::default() };
     let running = start(limits);
     let address = running.addresses[0];
     let mut resting = connect_from(9, address);
     assert_eq!(ask(&mut resting, b"before"), b"before");
     besiege(&running, b"quick", |over| {
-        // Nobody closes these: only the server can.
+        // Only the server can close these.
         let mut open = Vec::new();
         while !is_over(over) {
             open.push(connect_from(66, address));
@@ -71,7 +71,7 @@ fn a_connect_flood_costs_its_own_places_only() {
 }
 
 #[test]
-fn many_clients_that_say_nothing_give_way_to_a_newcomer() {
+fn idle_clients_give_way_to_a_new_one() {
     let limits = StreamLimits { connections_max: 20, per_client_max: 2, ..Default::default() };
     let running = start(limits);
     let address = running.addresses[0];
@@ -154,7 +154,7 @@ fn unfinished_queries_never_exceed_the_budget() {
 }
 
 #[test]
-fn a_flood_of_queries_on_one_connection_leaves_others_their_turns() {
+fn query_flood_on_one_connection_leaves_others_their_turns() {
     let running = start(StreamLimits::default());
     besiege(&running, b"quick", |over| {
         // As many connections as there are threads, and then some.
@@ -176,7 +176,7 @@ fn a_flood_of_queries_on_one_connection_leaves_others_their_turns() {
 }
 
 #[test]
-fn queries_that_trickle_in_are_cut_off_however_many() {
+fn slow_queries_are_cut_off() {
     let query_max = Duration::from_millis(400);
     let running = start(StreamLimits { query_max, ..Default::default() });
     besiege(&running, b"quick", |over| {
@@ -195,7 +195,7 @@ fn queries_that_trickle_in_are_cut_off_however_many() {
 }
 
 #[test]
-fn who_breaks_off_in_the_middle_of_a_reply_is_forgotten() {
+fn client_that_resets_during_a_reply_is_forgotten() {
     let running = start(StreamLimits::default());
     let address = running.addresses[0];
     let broken = 50;
@@ -218,7 +218,7 @@ fn who_breaks_off_in_the_middle_of_a_reply_is_forgotten() {
 }
 
 #[test]
-fn who_closes_its_side_with_unread_answers_gets_all_of_them_or_is_cut_off() {
+fn half_closed_client_gets_its_answers_or_is_cut_off() {
     let reply_max = Duration::from_millis(500);
     let running = start(StreamLimits { reply_max, ..Default::default() });
     let address = running.addresses[0];

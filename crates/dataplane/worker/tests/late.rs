@@ -1,4 +1,4 @@
-//! Replies over streams that are put off.
+//! Deferred replies over streams.
 
 mod common;
 
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use worker::limits::DEFERRED_PER_CONNECTION_MAX;
 use worker::{App, StreamLimits, Streams, WorkerTotals, listen};
 
-/// Echoes, but puts off what begins with `later` until somebody says `now`; drops `later drop`.
+/// Echoes, but defers messages that begin with `later` until `now` arrives; drops `later drop`.
 struct Patient {
     waker: OwnedFd,
     deferred: Vec<(SocketAddr, Ingress, Vec<u8>)>,
@@ -90,7 +90,7 @@ fn stop(streams: Streams) -> WorkerTotals {
 }
 
 #[test]
-fn others_do_not_wait_for_a_reply_that_is_put_off() {
+fn deferred_reply_delays_no_other_client() {
     let (streams, address) = start();
     let mut stream = connect(address);
     say(&mut stream, &["later 1", "at once", "later drop", "later 2", "now"]);
@@ -102,7 +102,7 @@ fn others_do_not_wait_for_a_reply_that_is_put_off() {
 }
 
 #[test]
-fn who_asks_no_more_still_gets_what_is_owed() {
+fn half_closed_client_gets_its_deferred_replies() {
     let (streams, address) = start();
     let (mut stream, mut other) = (connect(address), connect(address));
     say(&mut stream, &["later 1", "later 2"]);
@@ -117,7 +117,7 @@ fn who_asks_no_more_still_gets_what_is_owed() {
 }
 
 #[test]
-fn only_so_much_is_owed_to_a_connection() {
+fn deferred_replies_of_a_connection_are_bounded() {
     let (streams, address) = start();
     let (mut stream, mut other) = (connect(address), connect(address));
     let texts: Vec<String> =
@@ -137,7 +137,7 @@ fn only_so_much_is_owed_to_a_connection() {
 }
 
 #[test]
-fn a_reply_to_who_has_gone_is_counted() {
+fn deferred_reply_to_a_closed_connection_is_counted() {
     let (streams, address) = start();
     let mut other = connect(address);
     let mut stream = connect(address);
@@ -154,7 +154,7 @@ fn a_reply_to_who_has_gone_is_counted() {
 
 /// Of its end the kernel would tell again and again.
 #[test]
-fn who_goes_though_much_is_owed_is_let_go_at_once() {
+fn client_that_leaves_deferred_replies_is_closed_at_once() {
     for is_shut in [false, true] {
         let (streams, address) = start();
         let mut other = connect(address);

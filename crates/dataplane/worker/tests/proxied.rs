@@ -28,7 +28,7 @@ fn proxied(running: &Running, n: u8) -> TcpStream {
 }
 
 #[test]
-fn a_proxied_client_is_the_one_that_is_answered() {
+fn answer_goes_to_the_proxied_client() {
     let running = start(StreamLimits::default());
     let mut stream = proxied(&running, 7);
     assert_eq!(ask(&mut stream, b"who"), b"192.0.2.7:4660");
@@ -46,7 +46,7 @@ fn a_proxied_client_is_the_one_that_is_answered() {
 }
 
 #[test]
-fn a_header_may_come_octet_by_octet() {
+fn proxy_header_may_arrive_byte_by_byte() {
     let running = start(StreamLimits::default());
     let mut stream = connect_from(PROXY, running.addresses[0]);
     for byte in [header(7), framed(b"who")].concat() {
@@ -57,7 +57,7 @@ fn a_header_may_come_octet_by_octet() {
 }
 
 #[test]
-fn a_proxy_without_a_header_is_not_served() {
+fn proxy_without_a_header_is_not_served() {
     let query_max = Duration::from_millis(300);
     let running = start(StreamLimits { query_max, ..Default::default() });
     let mut bare = connect_from(PROXY, running.addresses[0]);
@@ -78,12 +78,12 @@ fn a_proxy_without_a_header_is_not_served() {
 }
 
 #[test]
-fn who_is_no_proxy_is_answered_for_itself() {
+fn header_of_an_unlisted_peer_is_not_read() {
     let running = start(StreamLimits::default());
     let mut stream = connect(&running);
     let client = stream.local_addr().unwrap().to_string();
     assert_eq!(ask(&mut stream, b"who"), client.as_bytes());
-    // What looks like a header is the beginning of a message to everybody else.
+    // For other clients a header is the begin of a message.
     stream.write_all(&header(7)).unwrap();
     assert!(!closes(&mut stream, Duration::from_millis(200)));
     assert_eq!(running.streams.connections().ended(Ending::ProxyHeader), 0);

@@ -23,7 +23,7 @@ fn both_families_answer_several_queries_a_connection() {
 }
 
 #[test]
-fn a_query_may_come_octet_by_octet() {
+fn query_may_arrive_byte_by_byte() {
     let running = start(StreamLimits::default());
     let mut stream = connect(&running);
     for byte in framed(b"slowly") {
@@ -52,7 +52,7 @@ fn pipelined_queries_are_answered_in_order_and_dropped_ones_skipped() {
 }
 
 #[test]
-fn queries_and_replies_have_up_to_65535_octets() {
+fn queries_and_replies_have_up_to_65535_bytes() {
     let running = start(StreamLimits::default());
     let mut stream = connect(&running);
     assert_eq!(ask(&mut stream, &[b'q'; 65_535]), [b'q'; 65_535]);
@@ -60,7 +60,7 @@ fn queries_and_replies_have_up_to_65535_octets() {
 }
 
 #[test]
-fn a_client_that_closes_its_side_still_gets_its_answers() {
+fn half_closed_client_still_gets_its_answers() {
     let running = start(StreamLimits::default());
     let mut stream = connect(&running);
     stream.write_all(&[framed(b"last"), framed(b"words"), vec![0, 9, b'?']].concat()).unwrap();
@@ -71,7 +71,7 @@ fn a_client_that_closes_its_side_still_gets_its_answers() {
 }
 
 #[test]
-fn one_who_does_not_read_blocks_nobody_and_is_cut_off() {
+fn client_that_does_not_read_blocks_no_other_and_is_cut_off() {
     let reply_max = Duration::from_millis(800);
     let running = start(StreamLimits { reply_max, ..Default::default() });
     let mut lazy = connect(&running);
@@ -152,7 +152,7 @@ fn connections_are_limited_in_all_and_for_each_client() {
 }
 
 #[test]
-fn stopping_answers_what_has_come_and_waits_for_nobody_idle() {
+fn stop_answers_received_queries_and_does_not_wait_for_idle_clients() {
     let running = start(StreamLimits::default());
     let mut idle = connect(&running);
     let mut active = connect(&running);
@@ -174,7 +174,7 @@ fn stopping_answers_what_has_come_and_waits_for_nobody_idle() {
 
 /// The kernel has told them that they are connected: a restart is not to cut them off.
 #[test]
-fn stopping_serves_all_who_wait_to_be_accepted() {
+fn stop_serves_clients_that_wait_to_be_accepted() {
     let listener = worker::listen("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = listener.local_addr().unwrap();
     let mut waiting: Vec<_> = (0..200).map(|_| common::connect_from(1, address)).collect();
@@ -190,7 +190,7 @@ fn stopping_serves_all_who_wait_to_be_accepted() {
 }
 
 #[test]
-fn a_panic_ends_the_thread_and_is_reported() {
+fn panic_ends_the_thread_and_is_reported() {
     let running = start(StreamLimits::default());
     connect(&running).write_all(&framed(b"panic")).unwrap();
     let failure = running.failures.recv_timeout(Duration::from_secs(5)).unwrap();
@@ -202,7 +202,7 @@ fn a_panic_ends_the_thread_and_is_reported() {
 }
 
 #[test]
-fn a_listener_opened_elsewhere_is_served_whatever_it_is_like() {
+fn inherited_listener_is_served_in_any_mode() {
     // For both families, and one that waits: as systemd may pass it.
     let listener = TcpListener::bind("[::]:0").unwrap();
     let port = listener.local_addr().unwrap().port();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 //
-// Somebody else's program: counts packets, and lets them pass.
+// Another program: counts packets, and passes them.
 #include <linux/bpf.h>
 
 #define SEC(name) __attribute__((section(name), used))

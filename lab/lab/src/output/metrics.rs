@@ -3,7 +3,7 @@
 //! What the schema has no name for is added under names of our own, which it allows: `planned`,
 //! `unsent`, `late`, `wrong`; `percentiles` and `max` of the three times; `verdict` and its
 //! `measurements`; `manifest`, the hash of what matters of the `machine`, by which results of two
-//! are told to be comparable or not. Of what timed out it is only known that it took longer:
+//! are reported as comparable or not. Of what timed out it is only known that it took longer:
 //! `censored` says how many there are, which `avg`, `min` and `stddev` leave out; `max` and
 //! percentiles among them are null. What was sent late and answered in time may have taken longer
 //! than the timeout from when it was due. `buckets`, whose meaning the schema leaves open, are

@@ -15,7 +15,7 @@ use crate::random::Random;
 /// What is done to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Queries for names that nobody asked for before, from a few clients.
+    /// Queries for unique names, from a few clients.
     UniqueNames,
     /// Connections that are opened, and closed or reset a moment later without a word.
     Connects,
@@ -127,9 +127,9 @@ fn raise_descriptors() -> Result<()> {
     setrlimit(Resource::Nofile, all).map_err(|e| e.to_string())
 }
 
-/// Keeps a rate: what is late is made up for, but only so much of it that a pause does not become a
-/// burst. Of one every client in a queue has to wait for, whoever serves it: at 50,000 datagrams a
-/// second ten milliseconds of them are five hundred, some milliseconds of work.
+/// Keeps a rate. It catches up after a pause, but only so far that the pause does not become a
+/// burst, which every client in the queue would wait for: at 50,000 datagrams a second, ten
+/// milliseconds are five hundred datagrams, some milliseconds of work.
 #[derive(Debug)]
 pub struct Pace {
     due: Instant,

@@ -58,7 +58,7 @@ impl Forger {
         open().map(Self)
     }
 
-    /// Sends a datagram that seems to come from somebody else.
+    /// Sends a datagram with a forged source address.
     ///
     /// # Errors
     /// The kernel does not send it, for another reason than a full queue.
@@ -167,8 +167,8 @@ mod tests {
     /// The known sum of a known packet: the words of RFC 1071 §3, one's complement of 0xddf2.
     #[test]
     fn the_sum_is_that_of_rfc_1071() {
-        let nobody = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
+        let zero = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
         let data = [0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7];
-        assert_eq!(checksum(nobody, nobody, 0, &data), !(0xddf2 + data.len() as u16));
+        assert_eq!(checksum(zero, zero, 0, &data), !(0xddf2 + data.len() as u16));
     }
 }

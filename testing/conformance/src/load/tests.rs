@@ -84,7 +84,7 @@ fn each_of_a_burst_is_judged_whatever_their_order() {
     let server = SocketAddrV4::new(Ipv4Addr::LOCALHOST, socket.local_addr().unwrap().port());
     std::thread::spawn(move || {
         let mut queries: Vec<_> = (0..QUERIES_PER_SOCKET).map(|_| receive(&socket)).collect();
-        // The last comes first; before it, an answer to what nobody asked.
+        // The last answer comes first; before it, one without a query.
         let (mut unasked, client) = queries[0].clone();
         unasked[..2].copy_from_slice(&[0xff, 0xff]);
         queries.push((unasked, client));

@@ -1,5 +1,5 @@
-//! Names of others: what is taken of their servers' messages, and what is answered with it. The
-//! messages are made, and replies decoded, by a library of other people.
+//! Forwarded names: which records of an upstream's response are used, and the answers made of them.
+//! Another library composes the responses and decodes the answers.
 
 mod scene;
 mod short;
@@ -14,7 +14,7 @@ use wire::Rtype;
 use scene::{Asking, Said, Scene, domain, name, taken, taken_of};
 
 #[test]
-fn what_is_known_is_answered_as_old_as_it_is() {
+fn cached_answer_has_the_ttl_that_is_left() {
     let mut scene = Scene::new();
     let said = Said::about("www.example.net.", Rcode::NOERROR)
         .cname("www.example.net.", 300, "web.example.net.")
@@ -31,7 +31,7 @@ fn what_is_known_is_answered_as_old_as_it_is() {
 }
 
 #[test]
-fn what_is_not_known_is_asked_and_the_packet_stays_as_it_came() {
+fn uncached_name_is_deferred_and_the_packet_stays_unchanged() {
     let mut scene = Scene::new();
     assert_eq!(scene.request("www.example.net."), None);
     assert_eq!(scene.request("www.lab.corp.example."), None);
@@ -43,7 +43,7 @@ fn what_is_not_known_is_asked_and_the_packet_stays_as_it_came() {
 }
 
 #[test]
-fn an_alias_of_ours_goes_on_elsewhere() {
+fn alias_in_a_zone_continues_at_an_upstream() {
     let mut scene = Scene::new();
     assert_eq!(scene.request("out.here.example."), None);
     assert_eq!(scene.known.asked[0].0, name("www.elsewhere.example.").as_name().as_bytes());
@@ -60,7 +60,7 @@ fn an_alias_of_ours_goes_on_elsewhere() {
 }
 
 #[test]
-fn a_chain_that_leaves_who_was_asked_goes_on_with_who_is_to_be() {
+fn alias_chain_continues_at_the_upstream_of_each_name() {
     let mut scene = Scene::new();
     let said = Said::about("a.corp.example.", Rcode::NOERROR)
         .cname("a.corp.example.", 30, "ns.here.example.")
@@ -85,7 +85,7 @@ fn a_chain_that_leaves_who_was_asked_goes_on_with_who_is_to_be() {
 }
 
 #[test]
-fn chains_that_go_round_end() {
+fn looping_alias_chain_ends() {
     let mut scene = Scene::new();
     let said = Said::about("round.elsewhere.example.", Rcode::NOERROR).cname(
         "round.elsewhere.example.",
@@ -108,7 +108,7 @@ fn chains_that_go_round_end() {
 }
 
 #[test]
-fn what_there_is_not_is_known_for_as_long_as_its_zone_says() {
+fn negative_answer_is_cached_for_the_ttl_of_its_soa() {
     let mut scene = Scene::new();
     let said = || Said::about("no.example.net.", Rcode::NXDOMAIN);
     assert_eq!(scene.remember("no.example.net.", ".", &said().soa("example.net.", 300, 20)), 20);
@@ -122,7 +122,7 @@ fn what_there_is_not_is_known_for_as_long_as_its_zone_says() {
         scene.remember("no.example.net.", ".", &said().soa("example.net.", 9999, 9999)),
         3600
     );
-    assert_eq!(scene.remember("no.example.net.", ".", &said().message()), 0, "nobody says");
+    assert_eq!(scene.remember("no.example.net.", ".", &said().message()), 0, "no upstream says so");
     let resolver = said().soa("example.org.", 300, 20);
     assert_eq!(
         scene.remember("no.example.net.", "example.net.", &resolver),
@@ -132,7 +132,7 @@ fn what_there_is_not_is_known_for_as_long_as_its_zone_says() {
 }
 
 #[test]
-fn nobody_is_believed_about_what_was_not_asked() {
+fn records_that_do_not_answer_the_query_are_dropped() {
     let mut scene = Scene::new();
     let said = Said::about("www.example.net.", Rcode::NOERROR)
         .a("bank.example.", 60, 66)
@@ -169,7 +169,7 @@ fn records_of_another_class_are_dropped() {
 }
 
 #[test]
-fn authentic_is_said_to_who_understands_it() {
+fn ad_is_set_only_for_clients_that_understand_it() {
     let mut scene = Scene::new();
     let said = Said::about("www.example.net.", Rcode::NOERROR).a("www.example.net.", 60, 1);
     scene.remember("www.example.net.", ".", &said.authentic().message());
@@ -179,7 +179,7 @@ fn authentic_is_said_to_who_understands_it() {
 }
 
 #[test]
-fn where_nobody_is_left_to_ask_what_is_too_old_is_better_than_nothing() {
+fn stale_answer_is_given_if_no_upstream_is_left() {
     let mut scene = Scene::new();
     scene.known.is_deaf = true;
     assert_eq!(scene.request("www.example.net.").unwrap(), "SERVFAIL www.example.net ra\nede 22");
@@ -194,11 +194,11 @@ fn where_nobody_is_left_to_ask_what_is_too_old_is_better_than_nothing() {
     scene.remember("www.example.net.", ".", &said);
     assert!(scene.request("www.example.net.").unwrap().ends_with("ede 19"));
     scene.known.is_deaf = false;
-    assert_eq!(scene.request("www.example.net."), None, "somebody is");
+    assert_eq!(scene.request("www.example.net."), None, "an upstream is queried");
 }
 
 #[test]
-fn who_does_not_want_recursion_does_not_get_it() {
+fn query_without_rd_is_not_forwarded() {
     let mut scene = Scene::new();
     let said = Said::about("www.example.net.", Rcode::NOERROR).a("www.example.net.", 60, 1);
     scene.remember("www.example.net.", ".", &said.message());
@@ -214,7 +214,7 @@ fn who_does_not_want_recursion_does_not_get_it() {
 }
 
 #[test]
-fn others_are_asked_for_whom_that_is_allowed() {
+fn only_allowed_clients_are_forwarded() {
     let mut scene = Scene::new();
     let prefix = Prefix::new("192.0.2.9".parse().unwrap(), 32).unwrap();
     let mut rules = [limit::AclRule { prefix, listed: false }];
@@ -232,7 +232,7 @@ fn others_are_asked_for_whom_that_is_allowed() {
 }
 
 #[test]
-fn what_is_too_large_is_truncated() {
+fn too_large_cached_answer_is_truncated() {
     let mut scene = Scene::new();
     let mut said = Said::about("www.example.net.", Rcode::NOERROR);
     for last in 0..200 {
@@ -243,7 +243,7 @@ fn what_is_too_large_is_truncated() {
 }
 
 #[test]
-fn what_is_asked_often_is_renewed_in_time() {
+fn popular_name_is_refreshed_before_it_expires() {
     let mut scene = Scene::new();
     let said = Said::about("www.example.net.", Rcode::NOERROR).a("www.example.net.", 60, 1);
     scene.remember("www.example.net.", ".", &said.message());
@@ -255,7 +255,7 @@ fn what_is_asked_often_is_renewed_in_time() {
 }
 
 #[test]
-fn signatures_go_to_who_wants_them() {
+fn signatures_are_sent_only_with_do() {
     let mut builder = Said::about("www.example.net.", Rcode::NOERROR).0;
     builder
         .push((domain("www.example.net."), Class::IN, 60, A::new([192, 0, 2, 1].into())))
@@ -285,7 +285,7 @@ fn signatures_go_to_who_wants_them() {
 
 /// RFC 2308 §2.2.
 #[test]
-fn who_names_others_to_ask_has_not_answered() {
+fn referral_is_not_an_answer() {
     let said = |rcode| Said::about("www.sub.example.net.", rcode);
     let take = |message: &[u8]| taken_of(Rtype::A, "www.sub.example.net.", ".", false, message);
     let referral = said(Rcode::NOERROR).ns("sub.example.net.", "ns.sub.example.net.");
@@ -300,7 +300,7 @@ fn who_names_others_to_ask_has_not_answered() {
 
 /// A signature answers who asks for anything, and is for who wants signatures.
 #[test]
-fn an_answer_of_which_nothing_is_left_is_not_kept() {
+fn answer_without_usable_records_is_not_cached() {
     let mut signed = Said::about("www.example.net.", Rcode::NOERROR).message();
     let (head, data) = (b"\xc0\x0c\x00\x2e\x00\x01\x00\x00\x00\x3c", b"\x00\x14\x00\x01\x08\x03");
     signed.extend([&head[..], data, &[0; 16]].concat());
@@ -346,7 +346,7 @@ fn class_any_is_not_forwarded() {
 
 /// What others say of names that are not theirs is not believed, wherever a chain has led there.
 #[test]
-fn a_chain_goes_on_with_whose_its_names_are() {
+fn fast_path_follows_a_chain_by_the_owner_of_each_name() {
     let mut scene = Scene::new();
     let said = Said::about("www.example.net.", Rcode::NOERROR)
         .cname("www.example.net.", 30, "a.example.net.")

@@ -29,7 +29,7 @@ pub fn domain(text: &str) -> DomainName<Vec<u8>> {
     text.parse().unwrap()
 }
 
-/// What somebody else's server says about a name's addresses.
+/// An upstream's response about the addresses of a name.
 pub struct Said(pub AnswerBuilder<Vec<u8>>);
 
 impl Said {
@@ -250,7 +250,7 @@ impl Scene {
         }
     }
 
-    /// Whether a question of somebody else's name behind another takes the short way.
+    /// Whether a query of a forwarded name, after another one, takes the fast path.
     pub fn is_short(&mut self, owner: &str, asking: Asking) -> bool {
         let other = Asking::default().question("another.example.net.");
         self.known.finds = 0;

@@ -13,7 +13,7 @@ fn known() -> Scene {
 }
 
 #[test]
-fn what_is_plain_and_confirmed_takes_the_short_way() {
+fn plain_confirmed_query_takes_the_fast_path() {
     let mut scene = known();
     let without_opt = Asking { opt: None, ..Asking::default() };
     for asking in [Asking::default(), without_opt] {
@@ -28,7 +28,7 @@ fn what_is_plain_and_confirmed_takes_the_short_way() {
 }
 
 #[test]
-fn who_does_not_want_recursion_takes_the_long_way() {
+fn query_without_rd_takes_the_full_path() {
     let mut scene = known();
     let asking = Asking { recursion: false, ..Asking::default() };
     let reply = scene.ask_with("www.example.net.", asking).unwrap();
@@ -36,7 +36,7 @@ fn who_does_not_want_recursion_takes_the_long_way() {
 }
 
 #[test]
-fn what_changes_hands_is_not_answered_as_before() {
+fn name_with_a_new_owner_is_not_answered_from_the_old_one() {
     let mut scene = known();
     assert!(scene.is_short("www.example.net.", Asking::default()));
     scene.add_zone("example.net.", "@ 60 SOA ns root 1 1 1 1 60\n@ 60 NS ns\nwww 5 A 192.0.2.7");
@@ -48,7 +48,7 @@ fn what_changes_hands_is_not_answered_as_before() {
 }
 
 #[test]
-fn what_has_to_be_renewed_takes_the_long_way_once() {
+fn entry_that_must_be_refreshed_takes_the_full_path_once() {
     let mut scene = known();
     (scene.known.age, scene.known.uses) = (55, 3);
     assert!(!scene.is_short("www.example.net.", Asking::default()));
@@ -58,7 +58,7 @@ fn what_has_to_be_renewed_takes_the_long_way_once() {
 }
 
 #[test]
-fn what_leads_on_or_is_long_takes_the_long_way() {
+fn alias_or_long_answer_takes_the_full_path() {
     let mut scene = known();
     let said = Said::about("b.corp.example.", Rcode::NOERROR).cname(
         "b.corp.example.",

@@ -1,4 +1,4 @@
-//! Servers of all manners, and a network, with a clock and dice of our own.
+//! Simulated servers and a simulated network, with its own clock and random numbers.
 #![allow(dead_code, reason = "each test needs some of it")]
 use cache::{CacheKey, QueryKind};
 use forward::limits::{QUERIES_MAX, WAITERS_MAX};
@@ -43,7 +43,7 @@ pub struct Manner {
     pub opening: u64,
     /// Closes a stream after so many answers; 0: never.
     pub answers: u64,
-    /// Lets nobody open a stream.
+    /// Refuses streams.
     pub refuses: bool,
     /// Answers no client's question, but all others.
     pub only_probes: bool,
@@ -407,7 +407,7 @@ impl World {
     /// Waits until nothing is under way, and tells what came of all.
     pub fn end(&mut self) -> Sum {
         self.pass(self.now + 10 * SECOND);
-        assert_eq!(self.free.len(), WAITERS_MAX, "everybody was told");
+        assert_eq!(self.free.len(), WAITERS_MAX, "every client got an answer");
         assert!(self.call(|forwarder, _, _| forwarder.is_empty()));
         // But for probes of those that are down.
         let mut servers = 0..self.servers.len() as u16;

@@ -185,7 +185,7 @@ fn a_question_whose_reply_goes_elsewhere_is_left_to_the_kernel() {
     let mut link = FakeKernel::new("192.0.2.1:53");
     let beside = link.wire.in_server(|| UdpSocket::bind("192.0.2.1:53").unwrap());
     beside.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-    // Nobody who is known to be there.
+    // A client whose link address is not known.
     link.wire.forget_neighbours();
     link.send(0, b"unknown");
     assert_eq!(beside.recv(&mut [0; 16]).unwrap(), 7);
@@ -233,7 +233,7 @@ fn a_next_hop_is_looked_after_by_the_kernel() {
     link.wire.age_neighbours();
     link.send(0, b"first");
     link.echo(1);
-    assert!(link.wire.has_stale_neighbour(), "a reply past the kernel does not change that");
+    assert!(link.wire.has_stale_neighbour(), "a reply on AF_XDP does not change that");
     let (mut sent, mut buf) = (1, [0; 16]);
     let (len, client) = loop {
         // Each CPU counts for itself.

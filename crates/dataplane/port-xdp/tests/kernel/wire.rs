@@ -23,7 +23,7 @@ pub fn is_root() -> bool {
 pub struct Wire(Spaces);
 
 /// Who the two ends are to each other; `{s}` and `{c}` are the namespaces.
-const NEIGHBOURS: &str = "
+const NEIGHBOR_SETUP: &str = "
 ip -n {s} neigh replace 192.0.2.2 lladdr 02:00:00:00:00:02 dev s0
 ip -n {c} neigh replace 192.0.2.1 lladdr 02:00:00:00:00:01 dev c0
 ip -n {s} neigh replace 2001:db8::2 lladdr 02:00:00:00:00:02 dev s0
@@ -58,7 +58,7 @@ impl Wire {
             format!("address 02:00:00:00:00:0{number} numrxqueues {queues} numtxqueues {queues}")
         };
         let spaces = Spaces::wired("dunlin", [&end(1, server_queues), &end(2, client_queues)]);
-        spaces.run(NEIGHBOURS);
+        spaces.run(NEIGHBOR_SETUP);
         Self(spaces)
     }
 

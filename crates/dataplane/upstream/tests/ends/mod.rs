@@ -148,7 +148,7 @@ impl Authority {
         Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
 
-    /// Whoever believes it.
+    /// The trust anchors of its certificates.
     pub fn trust(&self) -> Option<TrustAnchors> {
         TrustAnchors::new([self.0.der().clone()])
     }

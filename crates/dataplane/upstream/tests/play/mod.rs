@@ -1,5 +1,5 @@
-//! One thread's asker and a server beside it, in simulated time: nothing waits, and nothing
-//! depends on how fast the machine is.
+//! One thread's `UpstreamClient` and a server beside it, in simulated time: nothing depends on the
+//! speed of the machine.
 
 use answer::{AnswerCounts, Now, Policy, Scratch, TtlLimits, batch};
 use compile::Image;
@@ -25,7 +25,7 @@ const STEP: Duration = Duration::from_millis(5);
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Bytes of the OPT record at the end of each question.
 const OPT_LEN: usize = 11;
-/// How long a question goes on at most, whoever was answered.
+/// How long a query may continue after its client was answered.
 const AFTERWARDS: Duration = Duration::from_secs(8);
 
 /// What the server says, of the message of [`UpstreamState::say`].

@@ -100,7 +100,7 @@ pub fn answer(question: &[u8], ttl: u32, count: u16) -> Vec<u8> {
     message
 }
 
-/// An address where nobody is.
+/// An address without a listener.
 pub fn no_client() -> SocketAddr {
     ports::free_address(Ipv4Addr::LOCALHOST).into()
 }
@@ -255,7 +255,7 @@ impl Scene {
             let left = Timespec::try_from(left).unwrap();
             poll(&mut [PollFd::new(&self.upstream_client, PollFlags::IN)], Some(&left)).unwrap();
             self.upstream_client
-                .poll_deferred(now(), &mut |_, _, _| panic!("nobody waits"))
+                .poll_deferred(now(), &mut |_, _, _| panic!("no client waits"))
                 .unwrap();
         }
     }

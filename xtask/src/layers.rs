@@ -1,5 +1,5 @@
-//! A crate depends on its own layer and on lower ones, and the core stays bare: invariants I1, I7
-//! and I8.
+//! A crate depends on its own layer and on lower ones, the core stays bare, and only the zone
+//! manager publishes images: invariants I1, I5, I7 and I8.
 use crate::crates::{Crate, Layer, directory};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -30,6 +30,7 @@ pub fn violations(crates: &[Crate]) -> Vec<String> {
             check_bare(one, &mut wrong);
         }
         check_unsafe(one, &mut wrong);
+        check_publishing(one, &mut wrong);
     }
     wrong
 }
@@ -97,6 +98,19 @@ fn check_unsafe(one: &Crate, wrong: &mut Vec<String>) {
     let forbids = code(&src.join("lib.rs")).contains("#![forbid(unsafe_code)]");
     if name != "packet" && !forbids {
         wrong.push(format!("I7: {name} lacks #![forbid(unsafe_code)]"));
+    }
+}
+
+/// Only the zone manager publishes images: sources have a sender of updates.
+fn check_publishing(one: &Crate, wrong: &mut Vec<String>) {
+    if one.name == "zone-manager" {
+        return;
+    }
+    for file in sources(&one.directory.join("src")) {
+        if code(&file).contains("Publisher<Image>") {
+            let file = file.display();
+            wrong.push(format!("{file}: only zone-manager may have a `Publisher<Image>`"));
+        }
     }
 }
 

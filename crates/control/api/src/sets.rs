@@ -371,7 +371,8 @@ pub async fn delete_set(
     caller.check(Verb::Write, &key)?;
     // Deleting an absent set is an error, so that a client notices a typing error.
     let wished = expected(&headers)?;
-    let expect = if wished == Precondition::Anything { Precondition::Present } else { wished };
+    let expect =
+        if wished == Precondition::Anything { Precondition::Present } else { wished.clone() };
     let absent = Problem::missing(format!("{} has no record set {}", key.name, key.rtype));
     let batch = one(key, expect, None, query.context(&caller, Precondition::Anything)?);
     let writing = state.records()?.write(batch);

@@ -54,6 +54,8 @@ enum OwnerBody {
     File,
     /// Built into the server.
     BuiltIn,
+    /// Another source, such as Kubernetes.
+    Source,
 }
 
 /// A page of zones.
@@ -96,6 +98,7 @@ fn describe(zone: ZoneInfo) -> ZoneBody {
         ZoneOwner::Store => (OwnerBody::Store, None),
         ZoneOwner::File(file) => (OwnerBody::File, Some(file.display().to_string())),
         ZoneOwner::BuiltIn => (OwnerBody::BuiltIn, None),
+        ZoneOwner::Source(_) => (OwnerBody::Source, None),
     };
     let revision = matches!(owner, OwnerBody::Store).then_some(zone.revision.0);
     let (name, serial, rrsets) = (zone.origin.to_string(), zone.serial, zone.sets);

@@ -20,6 +20,8 @@ const CHUNK_LEN: usize = 16 << 10;
 /// Bytes of a staged record before its name: hash, total length, place, TTL, type, length of the
 /// name.
 const STAGED_HEAD_LEN: usize = 8 + 4 + 4 + 4 + 2 + 1;
+/// In place of a TTL: the name exists even without records.
+const DECLARED: u32 = 1;
 /// Recently staged parents, so that children do not stage them again.
 const RECENT_PARENTS: usize = 1 << 14;
 /// If more than one in this many names changed, sorting costs less than updating the order.
@@ -81,6 +83,22 @@ impl<'o> Loader<'o> {
         }
         self.names.add(hash, name, Some((rtype, ttl, rdata)), place);
         self.add_parents(name, place);
+        Ok(())
+    }
+
+    /// Declares that a name exists, even without records.
+    ///
+    /// # Errors
+    /// The name is outside of the zone.
+    pub fn declare(&mut self, name: Name<'_>, place: u32) -> Result<(), String> {
+        let origin = Name::parse(&self.origin).map_err(|why| why.to_string())?;
+        if !name.is_within(origin) {
+            return Err(format!("{name} is outside of the zone {origin}"));
+        }
+        let name = name.as_bytes()[..name.len() - origin.len()].to_ascii_lowercase();
+        let declared = Some((Rtype(0), DECLARED, &[][..]));
+        self.names.add(self.key.hash_of(&name), &name, declared, place);
+        self.add_parents(&name, place);
         Ok(())
     }
 
@@ -411,6 +429,8 @@ fn pack_node(
     pack::node_head(packed, node[0].name, ordinal);
     for set in node.chunk_by(|a, b| a.rtype == b.rtype) {
         if set[0].rtype == Rtype(0) {
+            let is_declared = set.iter().any(|staged| staged.ttl == DECLARED);
+            pack::set_declared(&mut packed[start..], is_declared);
             continue;
         }
         // RFC 2181 §5.2: differing TTLs are an error; serve the lowest.

@@ -1,6 +1,6 @@
 //! Packs nodes and leaves; `image` reads them.
 use crate::limits::SET_WIRE_LEN_MAX;
-use image::{LEAF_HEAD_LEN, Leaf, NODE_HEAD_LEN, Node, bucket_of, last_bucket};
+use image::{DECLARED, LEAF_HEAD_LEN, Leaf, NODE_HEAD_LEN, Node, bucket_of, last_bucket};
 use std::cmp::Ordering;
 use std::sync::Arc;
 use wire::Rtype;
@@ -18,7 +18,13 @@ pub fn node_head(into: &mut Vec<u8>, name: &[u8], ordinal: u8) {
 /// Sets a packed node's ordinal among names that share its hash.
 pub fn set_ordinal(node: &mut [u8], ordinal: u8) {
     let at = NODE_HEAD_LEN + Node::new(node).name().len();
-    node[at] = ordinal;
+    node[at] = node[at] & DECLARED | ordinal;
+}
+
+/// Sets whether a packed node is declared: it exists even without records.
+pub fn set_declared(node: &mut [u8], is_declared: bool) {
+    let at = NODE_HEAD_LEN + Node::new(node).name().len();
+    node[at] = node[at] & !DECLARED | if is_declared { DECLARED } else { 0 };
 }
 
 /// Writes the length of the node from `start` to the end of `into`.
@@ -105,6 +111,7 @@ pub fn with_set(
 ) -> Result<(), String> {
     let start = into.len();
     node_head(into, node.name(), node.ordinal());
+    set_declared(&mut into[start..], node.is_declared());
     let mut packed = packed;
     for old in node.sets() {
         if old.rtype() >= rtype {

@@ -330,3 +330,28 @@ fn below_respects_label_borders() {
     assert!(is_below(b"\x01a\x01b", b"\x01b") && is_below(b"\x01b", b""));
     assert!(!is_below(b"\x01b", b"\x01b") && !is_below(b"\x03a\x01b", b"\x01b"));
 }
+
+#[test]
+fn declared_name_is_kept_by_loader_and_changes() {
+    let relative = b"\x01b\x01a";
+    let exists = |zone: &Zone| zone.names().get(relative).map(|node| node.is_declared());
+    let mut changed = load(&Sets::new(), None);
+    changed.declare(relative, true).unwrap();
+    let mut loader = Loader::new(key(), name(ORIGIN).as_name(), None);
+    loader.add(name(ORIGIN).as_name(), Rtype::SOA, 60, &soa(1), 0).unwrap();
+    loader.add(name(ORIGIN).as_name(), Rtype::NS, 60, b"\x02ns\0", 0).unwrap();
+    loader.declare(name("b.a.zone.test.").as_name(), 1).unwrap();
+    assert!(loader.declare(name("b.a.other.test.").as_name(), 1).is_err());
+    let mut loaded = loader.finish().unwrap();
+    let at = name("b.a.zone.test.");
+    for zone in [&mut changed, &mut loaded] {
+        assert_eq!(exists(zone), Some(true));
+        assert!(zone.names().get(b"\x01a").is_some_and(|node| !node.is_declared()));
+        zone.change(at.as_name(), Rtype::A, Some((5, &[&[10, 0, 0, 1][..]]))).unwrap();
+        assert_eq!(exists(zone), Some(true), "it is declared beside its records");
+        zone.change(at.as_name(), Rtype::A, None).unwrap();
+        assert_eq!(exists(zone), Some(true), "it outlives them");
+        zone.declare(relative, false).unwrap();
+        assert_eq!((exists(zone), zone.names().len()), (None, 1), "its parent is gone, too");
+    }
+}

@@ -113,9 +113,11 @@ impl Zone {
         self.names.put_all(&mut work.nodes, &work.is_new).map_err(crowded)?;
         self.facts = work.facts;
         for name in work.emptied {
-            if self.names.has_below(name) {
+            let is_declared = self.names.get(name).is_some_and(|node| node.is_declared());
+            if is_declared || self.names.has_below(name) {
                 let mut bare = Vec::new();
                 pack::bare_node(&mut bare, name);
+                pack::set_declared(&mut bare, is_declared);
                 self.names.put_all(&mut bare, &[false]).map_err(crowded)?;
             } else {
                 self.remove_with_empty_parents(name);
@@ -124,11 +126,46 @@ impl Zone {
         Ok(())
     }
 
+    /// Declares that a name exists, even without records, or takes that back. It is relative and in
+    /// lower case. Queries for a name without records get NODATA.
+    ///
+    /// # Errors
+    /// Too many names share the hash of a new one.
+    pub fn declare(&mut self, name: &[u8], is_declared: bool) -> Result<(), ZoneProblem> {
+        let old = self.names.get(name);
+        if old.map_or(!is_declared, |node| node.is_declared() == is_declared) {
+            return Ok(());
+        }
+        if !is_declared && old.is_some_and(|node| node.is_empty()) && !self.names.has_below(name) {
+            self.remove_with_empty_parents(name);
+            return Ok(());
+        }
+        let mut work = ZoneEdit::default();
+        if old.is_none() {
+            work.add_empty_parents(self, name);
+        }
+        let start = work.nodes.len();
+        match old {
+            Some(node) => work.nodes.extend_from_slice(node.as_bytes()),
+            None => pack::bare_node(&mut work.nodes, name),
+        }
+        pack::set_declared(&mut work.nodes[start..], is_declared);
+        work.is_new.push(old.is_none());
+        let mut facts = self.facts;
+        let noted = facts.note(Node::new(&work.nodes[start..]));
+        noted.map_err(|why| ZoneProblem { place: None, rule: why.rule, what: why.what })?;
+        let crowded = |what| ZoneProblem { place: None, rule: BrokenRule::LIMIT, what };
+        self.names.put_all(&mut work.nodes, &work.is_new).map_err(crowded)?;
+        self.facts = facts;
+        Ok(())
+    }
+
     fn remove_with_empty_parents(&mut self, name: &[u8]) {
         self.names.remove(name);
         let mut rest = name;
         while let Some(parent) = parent(rest) {
-            let empty = self.names.get(parent).is_some_and(|node| node.is_empty());
+            let is_needless = |node: Node<'_>| node.is_empty() && !node.is_declared();
+            let empty = self.names.get(parent).is_some_and(is_needless);
             if parent.is_empty() || !empty || self.names.has_below(parent) {
                 break;
             }

@@ -1,12 +1,14 @@
-//! Records, changes to them, and their validation.
+//! Records, edits of them, and their validation.
 #![forbid(unsafe_code)]
 
+mod edit;
 mod rule;
 
+pub use edit::{Change, Edit, InvalidEdit, Policy, Precondition, Revision, SetKey, SetValue, View};
 pub use rule::BrokenRule;
 
 use std::fmt;
-use wire::{Name, NameBuf, Rtype};
+use wire::{Name, Rtype};
 
 /// The longest TTL in seconds (RFC 2181 §8).
 pub const TTL_MAX: u32 = i32::MAX as u32;
@@ -120,19 +122,6 @@ fn is_valid(rtype: Rtype, data: &[u8]) -> bool {
                 && data.len() <= u16::MAX.into()
         }
     }
-}
-
-/// A record set to add, replace or remove.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
-    /// The origin of its zone.
-    pub zone: NameBuf,
-    /// The name of the set.
-    pub name: NameBuf,
-    /// The type of the set.
-    pub rtype: Rtype,
-    /// The new set; `None` removes it.
-    pub set: Option<RecordSet>,
 }
 
 #[cfg(test)]

@@ -29,6 +29,7 @@ mod zones;
 
 pub use health::StoreHealth;
 pub use memory::MemoryStore;
+pub use model::{Edit, InvalidEdit, Policy, Precondition, Revision, SetKey, SetValue, View};
 pub use ownership::{SoleOwner, ZoneOwnership};
 pub use pending::Pending;
 pub use read::JournalPage;
@@ -38,10 +39,10 @@ pub use store::{
     StoreSize, StoredZone,
 };
 pub use types::{
-    Batch, ChangeKind, Edit, InvalidEdit, JournalEntry, Policy, Precondition, Refused, Revision,
-    SetChange, SetFilter, SetKey, SetPage, SetValue, StoredSet, View, WriteContext, WriteResult,
-    ZoneInfo, ZoneOwner,
+    Batch, ChangeKind, JournalEntry, Refused, SetChange, SetFilter, SetPage, StoredSet,
+    WriteContext, WriteResult, ZoneInfo,
 };
+pub use zone_manager::ZoneOwner;
 
 #[cfg(test)]
 mod tests;

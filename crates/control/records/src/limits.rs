@@ -20,8 +20,6 @@ pub const QUEUE_BYTES_MAX: usize = 256 << 20;
 pub const GROUP_EDITS_MAX: usize = 20_000;
 /// Requests waiting for a revision to be live.
 pub const LIVE_WAITERS_MAX: usize = 16_384;
-/// How often to check whether all workers have loaded an image that requests wait for.
-pub const LIVE_INTERVAL: Duration = Duration::from_micros(50);
 /// Sets of one page.
 pub const PAGE_SETS_MAX: usize = 10_000;
 /// Bytes of one page's data, except for a single larger set.
@@ -48,8 +46,6 @@ pub const DELETED_BYTES_MAX: u64 = 256 << 20;
 pub const JOURNAL_ENTRIES_MAX: u64 = 100_000;
 /// Bytes of a zone's journal; the oldest entries are removed first.
 pub const JOURNAL_BYTES_MAX: u64 = 64 << 20;
-/// How long to wait when the zone manager's queue is full.
-pub const QUEUE_PATIENCE: Duration = Duration::from_millis(1);
 /// The longest list that is written at each change.
 pub const ZONE_LIST_SHORT: usize = 256;
 /// How long to wait before a longer list is written again.

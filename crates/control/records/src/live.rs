@@ -1,11 +1,11 @@
 //! Reports when a revision is live: no worker can answer from an older image.
-use crate::limits::{LIVE_INTERVAL, LIVE_WAITERS_MAX};
+use crate::limits::LIVE_WAITERS_MAX;
 use crate::pending::{Pending, Promise, pending};
+use crate::shared::SharedService;
 use crate::{Refused, Revision};
 use std::collections::BTreeMap;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
-use zone_manager::{Sequence, ZonePublisher};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use zone_manager::Sequence;
 
 #[derive(Default)]
 struct LiveState {
@@ -13,25 +13,24 @@ struct LiveState {
     live: Revision,
     /// The newest revision passed to the zone manager.
     given: Option<(Revision, Sequence)>,
+    /// The zone manager was asked to report this revision.
+    asked: Revision,
     waiters: BTreeMap<Revision, Vec<Promise<()>>>,
     count: usize,
     has_ended: bool,
 }
 
 #[derive(Default)]
-pub struct LiveRevisions {
-    state: Mutex<LiveState>,
-    changed: Condvar,
-}
+pub struct LiveRevisions(Mutex<LiveState>);
 
 impl LiveRevisions {
     fn lock(&self) -> MutexGuard<'_, LiveState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Answers once a revision is live.
-    pub fn wait(&self, revision: Revision) -> Pending<()> {
-        let mut state = self.lock();
+    pub fn wait(shared: &Arc<SharedService>, revision: Revision) -> Pending<()> {
+        let mut state = shared.live.lock();
         if revision <= state.live {
             return Pending::answered(Ok(()));
         }
@@ -45,14 +44,32 @@ impl LiveRevisions {
         state.count += 1;
         state.waiters.entry(revision).or_default().push(promise);
         drop(state);
-        self.changed.notify_all();
+        Self::ask(shared);
         pending
     }
 
     /// Everything up to a revision was passed to the zone manager.
-    pub fn give(&self, revision: Revision, sequence: Sequence) {
-        self.lock().given = Some((revision, sequence));
-        self.changed.notify_all();
+    pub fn give(shared: &Arc<SharedService>, revision: Revision, sequence: Sequence) {
+        shared.live.lock().given = Some((revision, sequence));
+        Self::ask(shared);
+    }
+
+    /// Asks the zone manager to report the newest revision, if someone waits for it or an earlier
+    /// one and it was not asked yet.
+    fn ask(shared: &Arc<SharedService>) {
+        let mut state = shared.live.lock();
+        let Some((revision, sequence)) = state.given else { return };
+        let asked = state.asked;
+        if revision <= asked || state.waiters.range(asked.next()..=revision).next().is_none() {
+            return;
+        }
+        state.asked = revision;
+        drop(state);
+        let live = Arc::clone(shared);
+        shared.publisher.when_live(sequence, move |is_live| match is_live {
+            true => live.live.reached(revision),
+            false => live.live.end(),
+        });
     }
 
     /// Answers all waiters with an error.
@@ -62,43 +79,11 @@ impl LiveRevisions {
         let waiters = std::mem::take(&mut state.waiters);
         drop(state);
         drop(waiters);
-        self.changed.notify_all();
-    }
-
-    /// Answers waiters until it is ended. Polls only while there are any.
-    pub fn run(&self, publisher: &ZonePublisher) {
-        while let Some((revision, sequence)) = self.next() {
-            let Some(generation) = publisher.wait(sequence) else { return self.end() };
-            while !publisher.is_live(generation) {
-                if self.lock().has_ended {
-                    return;
-                }
-                thread::sleep(LIVE_INTERVAL);
-            }
-            self.reached(revision);
-        }
-    }
-
-    /// Waits for a revision that is needed and was passed to the zone manager.
-    fn next(&self) -> Option<(Revision, Sequence)> {
-        let mut state = self.lock();
-        loop {
-            if state.has_ended {
-                return None;
-            }
-            let first = state.waiters.keys().next().copied();
-            if let (Some(wanted), Some(given)) = (first, state.given)
-                && wanted <= given.0
-            {
-                return Some(given);
-            }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
     }
 
     fn reached(&self, revision: Revision) {
         let mut state = self.lock();
-        state.live = revision;
+        state.live = state.live.max(revision);
         let later = state.waiters.split_off(&revision.next());
         let reached = std::mem::replace(&mut state.waiters, later);
         state.count -= reached.values().map(Vec::len).sum::<usize>();

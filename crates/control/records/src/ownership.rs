@@ -1,9 +1,7 @@
 //! Which zones have another owner than the store.
 use crate::ZoneOwner;
-use compile::Zone;
-use image::HashKey;
-use std::sync::Arc;
 use wire::{Name, NameBuf};
+use zone_manager::{SourceKind, ZonePublisher};
 
 /// Owners of zones other than the store.
 pub trait ZoneOwnership: Send + Sync + 'static {
@@ -17,9 +15,6 @@ pub trait ZoneOwnership: Send + Sync + 'static {
     fn origins(&self) -> Vec<NameBuf> {
         Vec::new()
     }
-
-    /// The zone to serve after the store's zone was removed.
-    fn instead(&self, origin: Name<'_>, key: &Arc<HashKey>) -> Option<Zone>;
 }
 
 /// All zones belong to the store.
@@ -33,8 +28,21 @@ impl ZoneOwnership for SoleOwner {
     fn is_built_in(&self, _: Name<'_>) -> bool {
         false
     }
+}
 
-    fn instead(&self, _: Name<'_>, _: &Arc<HashKey>) -> Option<Zone> {
-        None
+/// The owners that the zone manager knows.
+impl ZoneOwnership for ZonePublisher {
+    fn owner(&self, origin: Name<'_>) -> Option<ZoneOwner> {
+        let owner = self.catalog().owner(origin)?;
+        (!matches!(owner, ZoneOwner::Store | ZoneOwner::BuiltIn)).then_some(owner)
+    }
+
+    fn is_built_in(&self, origin: Name<'_>) -> bool {
+        self.catalog().owner(origin) == Some(ZoneOwner::BuiltIn)
+    }
+
+    fn origins(&self) -> Vec<NameBuf> {
+        let kinds = [SourceKind::File, SourceKind::Kubernetes];
+        kinds.into_iter().flat_map(|kind| self.catalog().origins(kind)).collect()
     }
 }

@@ -1,17 +1,16 @@
 //! Validates batches and applies them to their zones, before anything is written.
-use crate::codec;
 use crate::limits::{EDITS_MAX, JOURNAL_DATA_MAX, JOURNAL_EDITS_MAX, JOURNAL_NAMES_MAX};
 use crate::serial::{SerialStamp, is_newer, offset_after};
 use crate::zones::{ZoneHead, serial_of, with_serial};
 use crate::{
-    Batch, Deletion, Edit, InvalidEdit, Policy, Precondition, Refused, Revision, SetChange, SetKey,
-    SetValue, View,
+    Batch, Deletion, Edit, InvalidEdit, Refused, Revision, SetChange, SetKey, SetValue, View,
 };
 use compile::{Loader, Zone, ZoneProblem};
 use image::{HashKey, Tree};
-use model::{BrokenRule, RecordSet};
+use model::BrokenRule;
 use std::sync::Arc;
 use wire::{Name, NameBuf, Rtype};
+use zone_manager::validate::{self, relative};
 
 /// The SOA of a new zone without one, in seconds: TTL, refresh, retry, expire, negative answers
 /// (RIPE-203, but shorter negative answers, as fleets change fast).
@@ -75,14 +74,7 @@ fn holds<D: AsRef<[u8]>>(set: &image::RecordSet<'_>, ttl: u32, data: &[D], seria
         return set.records().map(plain).eq(data.iter().map(|data| plain(data.as_ref())))
             && !data.iter().any(raises);
     }
-    if set.records().eq(data.iter().map(AsRef::as_ref)) {
-        return true;
-    }
-    let mut held: Vec<&[u8]> = set.records().collect();
-    let mut wanted: Vec<&[u8]> = data.iter().map(AsRef::as_ref).collect();
-    held.sort_unstable();
-    wanted.sort_unstable();
-    held == wanted
+    validate::has(set, data)
 }
 
 /// Applies a batch to its zone; a refused batch does not modify it. Returns the changes in
@@ -101,7 +93,7 @@ pub fn change(
     for index in order {
         let edit = &batch.edits[index];
         let held = head.zone.set(edit.name.as_name(), edit.rtype);
-        expect(batch, index, held.is_some(), last_written)?;
+        expect(batch, index, held.as_ref(), last_written)?;
         if !is_done(edit, held.as_ref(), serial) {
             found.push((index, held));
         }
@@ -150,102 +142,32 @@ pub fn deletion(zone: &Zone) -> Deletion {
     Deletion { count: count as u64, changes: changes.collect() }
 }
 
-/// The labels of a name before its zone's.
-fn relative<'n>(name: Name<'n>, origin: Name<'_>) -> &'n [u8] {
-    &name.as_bytes()[..name.len() - origin.len()]
-}
-
 /// Checks an edit's precondition.
 fn expect(
     batch: &Batch,
     index: usize,
-    is_there: bool,
+    held: Option<&image::RecordSet<'_>>,
     last_written: LastWriteLookup<'_>,
 ) -> Result<(), Refused> {
     let edit = &batch.edits[index];
     let is = || {
         let Edit { name, rtype, view, .. } = edit;
         let (zone, name) = (batch.zone.clone(), name.clone());
-        match is_there {
-            true => last_written(&SetKey { zone, name, rtype: *rtype, view: *view }),
-            false => Ok(Revision::NONE),
+        match held {
+            Some(_) => last_written(&SetKey { zone, name, rtype: *rtype, view: *view }),
+            None => Ok(Revision::NONE),
         }
     };
-    let is_met = match edit.expect {
-        Precondition::Anything => true,
-        Precondition::Absent => !is_there,
-        Precondition::Present => is_there,
-        Precondition::At(revision) => is_there && is()? == revision,
-    };
+    let is_met = validate::is_met(&edit.expect, held, is)?;
     if is_met { Ok(()) } else { Err(Refused::Conflict { edit: index, is: is()? }) }
 }
 
-/// Validates edits on their own. Afterwards each set is valid without duplicates, and names are in
-/// lower case. Returns the indexes in the canonical order of their sets.
+/// Validates edits by themselves. Returns their indexes in the canonical order of their sets.
 fn check(edits: &mut [Edit], origin: Name<'_>) -> Result<Vec<usize>, Refused> {
     if edits.len() > EDITS_MAX {
         return Err(Refused::EDITS);
     }
-    let mut keys = Vec::new();
-    let mut ends = Vec::with_capacity(edits.len());
-    for (index, edit) in edits.iter_mut().enumerate() {
-        let wrong = |field, rule, what: String| invalid(index, field, rule, what);
-        check_key(edit, origin).map_err(|(field, rule, what)| wrong(field, rule, what))?;
-        edit.name.make_lowercase();
-        codec::set_key(&mut keys, relative(edit.name.as_name(), origin), edit.view, edit.rtype);
-        ends.push(keys.len());
-        let Some(value) = &mut edit.put else { continue };
-        let set = RecordSet::new(edit.rtype, value.ttl, std::mem::take(&mut value.data));
-        let set = set.map_err(|why| {
-            let what = why.to_string();
-            match why {
-                model::InvalidRecordSet::MetaType(_) => wrong("type", BrokenRule::META_TYPE, what),
-                model::InvalidRecordSet::Ttl(_) => wrong("ttl", BrokenRule::TTL, what),
-                model::InvalidRecordSet::Count(_) => wrong("data", BrokenRule::LIMIT, what),
-                model::InvalidRecordSet::Data(_) => wrong("data", BrokenRule::DATA, what),
-            }
-        })?;
-        value.data = set.into_records();
-    }
-    let key = |index: usize| {
-        let start = index.checked_sub(1).map_or(0, |before| ends[before]);
-        &keys[start..ends[index]]
-    };
-    let mut order: Vec<usize> = (0..edits.len()).collect();
-    order.sort_by(|a, b| key(*a).cmp(key(*b)));
-    let twice = order.windows(2).filter(|two| key(two[0]) == key(two[1])).map(|two| two[1]).min();
-    if let Some(index) = twice {
-        let (name, rtype) = (edits[index].name.as_name(), edits[index].rtype);
-        let what = format!("{name} {rtype} occurs twice");
-        return Err(invalid(index, "name", BrokenRule::TWICE, what));
-    }
-    Ok(order)
-}
-
-/// Validates the name and type of a set.
-fn check_key(edit: &Edit, origin: Name<'_>) -> Result<(), (&'static str, BrokenRule, String)> {
-    let (name, rtype) = (edit.name.as_name(), edit.rtype);
-    if !name.is_within(origin) {
-        let what = format!("{name} is outside of the zone {origin}");
-        return Err(("name", BrokenRule::OUT_OF_ZONE, what));
-    }
-    if name.labels().skip(1).any(|label| label == b"*") {
-        let what = format!("{name} has a wildcard that is not its first label");
-        return Err(("name", BrokenRule::WILDCARD, what));
-    }
-    let is_of_signing =
-        matches!(rtype, Rtype::RRSIG | Rtype::NSEC | Rtype::NSEC3 | Rtype::NSEC3PARAM);
-    if is_of_signing {
-        let what = format!("zones of the store are not signed yet: no {rtype} records");
-        return Err(("type", BrokenRule::SIGNED, what));
-    }
-    let is_needed = matches!(rtype, Rtype::SOA | Rtype::NS) && name == origin;
-    if is_needed && edit.put.is_none() {
-        let rule = if rtype == Rtype::SOA { BrokenRule::SOA } else { BrokenRule::NS };
-        let what = format!("a zone needs the {rtype} records at its apex");
-        return Err(("type", rule, what));
-    }
-    Ok(())
+    validate::edits(edits, origin).map_err(Refused::Invalid)
 }
 
 /// Whether a zone already has exactly what this batch creates.
@@ -327,6 +249,5 @@ fn default_soa(batch: &Batch) -> Option<Edit> {
     let numbers = [0].into_iter().chain(SOA_SECONDS).flat_map(u32::to_be_bytes);
     let names = server.iter().chain(mail.as_name().as_bytes()).copied();
     let data = vec![names.chain(numbers).collect()];
-    let value = SetValue { ttl: SOA_TTL, policy: Policy::All, data };
-    Some(Edit::put(batch.zone.clone(), Rtype::SOA, value))
+    Some(Edit::put(batch.zone.clone(), Rtype::SOA, SetValue::new(SOA_TTL, data)))
 }

@@ -144,11 +144,13 @@ impl RecordService {
         match owner {
             ZoneOwner::Store => Ok(None),
             ZoneOwner::BuiltIn => Ok(self.0.built_in(origin)),
-            ZoneOwner::File(_) => match self.0.publisher.image().zone(origin) {
-                // Not empty: its content is unknown (invariant I10).
-                Some(zone) if zone.serial().is_none() => Err(Refused::Unloaded),
-                zone => Ok(zone.cloned()),
-            },
+            ZoneOwner::File(_) | ZoneOwner::Source(_) => {
+                match self.0.publisher.image().zone(origin) {
+                    // Not empty: its content is unknown (invariant I10).
+                    Some(zone) if zone.serial().is_none() => Err(Refused::Unloaded),
+                    zone => Ok(zone.cloned()),
+                }
+            }
         }
     }
 

@@ -1,4 +1,4 @@
-//! The record service: its interface and its threads.
+//! The record service: its interface and its thread.
 use crate::health::Health;
 use crate::live::LiveRevisions;
 use crate::ownership::ZoneOwnership;
@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use wire::NameBuf;
-use zone_manager::ZonePublisher;
+use zone_manager::{HoldPolicy, Lane, SourceKind, SourceSettings, ZonePublisher};
 
 /// The name of the writer thread.
 pub const WRITER_THREAD: &str = "records";
@@ -39,10 +39,10 @@ pub struct StoreSettings {
 #[derive(Clone)]
 pub struct RecordService(pub(crate) Arc<SharedService>);
 
-/// The threads of a service; dropping it ends them.
+/// The thread of a service; dropping it ends it.
 pub struct ServiceThreads {
     shared: Arc<SharedService>,
-    threads: Vec<JoinHandle<()>>,
+    thread: Option<JoinHandle<()>>,
 }
 
 impl RecordService {
@@ -71,22 +71,23 @@ impl RecordService {
     ) -> io::Result<(Self, ServiceThreads)> {
         let (reader, queue) = (store.reader(), WriteQueue::default());
         let (live, health) = (LiveRevisions::default(), Health::default());
+        let updates = publisher.register(&SourceSettings {
+            name: WRITER_THREAD.to_owned(),
+            kind: SourceKind::Store,
+            lane: Lane::Normal,
+            hold: HoldPolicy::Never,
+        });
         let shared = Arc::new(SharedService { publisher, ownership, reader, queue, live, health });
-        let mut writer = Writer::new(Arc::clone(&shared), store, ZoneList::new(list));
+        let mut writer = Writer::new(Arc::clone(&shared), updates, store, ZoneList::new(list));
         writer.start(waits);
         shared.publisher.wait(writer.published());
-        let (service, live) = (Arc::clone(&shared), Arc::clone(&shared));
-        let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
-            thread::Builder::new().name(name.into()).spawn(run)
-        };
-        let mut serving = ServiceThreads { shared: Arc::clone(&shared), threads: Vec::new() };
+        let service = Arc::clone(&shared);
         let run = move || {
             let _taker = QueueGuard(&service.queue);
             writer.run();
         };
-        serving.threads.push(spawn(WRITER_THREAD, Box::new(run))?);
-        let run = move || live.live.run(&live.publisher);
-        serving.threads.push(spawn("records-live", Box::new(run))?);
+        let thread = thread::Builder::new().name(WRITER_THREAD.into()).spawn(run)?;
+        let serving = ServiceThreads { shared: Arc::clone(&shared), thread: Some(thread) };
         Ok((Self(shared), serving))
     }
 
@@ -180,7 +181,7 @@ impl RecordService {
 
     /// Answers once a revision is live on every worker; waits for it to be written.
     pub fn wait_live(&self, revision: Revision) -> Pending<()> {
-        self.0.live.wait(revision)
+        LiveRevisions::wait(&self.0, revision)
     }
 }
 
@@ -192,13 +193,13 @@ impl ServiceThreads {
 
     fn end(&mut self) {
         self.shared.queue.close();
-        for thread in self.threads.drain(..) {
-            if thread.join().is_err() {
-                tracing::error!("the record service panicked; accepted writes are on disk");
-            }
-            // The writer ends first, so that waiters for its revisions are answered.
-            self.shared.live.end();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the record service panicked; accepted writes are on disk");
         }
+        // The writer ends first, so that waiters for its revisions are answered.
+        self.shared.live.end();
     }
 }
 

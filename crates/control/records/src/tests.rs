@@ -43,10 +43,6 @@ impl ZoneOwnership for FileZones {
     fn origins(&self) -> Vec<NameBuf> {
         self.0.lock().unwrap().clone()
     }
-
-    fn instead(&self, _: Name<'_>, _: &Arc<HashKey>) -> Option<Zone> {
-        None
-    }
 }
 
 struct TestService {
@@ -329,7 +325,7 @@ fn foreign_zones_are_read_only_and_name_their_owner() {
     loader.add(origin.as_name(), Rtype::NS, 60, b"\0", 0).unwrap();
     loader.add(name("www.example.org.").as_name(), Rtype::A, 60, &[10, 0, 0, 1], 0).unwrap();
     let zone = loader.finish().unwrap();
-    scene.publisher.wait(scene.publisher.put_zone(zone).unwrap()).unwrap();
+    scene.publish_of_file(zone);
     scene.files.0.lock().unwrap().push(origin.clone());
     let refused = scene.write(vec![put("a.example.org.", Rtype::A, "10.0.0.1")]).unwrap_err();
     assert!(refused.to_string().contains("the file /etc/dunlin/example.zone"), "{refused}");
@@ -353,7 +349,7 @@ fn zone_moves_to_a_file_and_back() {
     scene.service.settle().wait().unwrap();
     assert!(matches!(scene.write(Vec::new()), Err(Refused::NotTheOwner { .. })));
     // The file source removes it from the image at the end.
-    scene.publisher.remove_zone(name("example.org.").as_name()).unwrap();
+    scene.file_source().remove_zone(name("example.org.").as_name());
     scene.files.0.lock().unwrap().clear();
     scene.service.settle().wait().unwrap();
     scene.write(vec![put("www.example.org.", Rtype::A, "10.0.0.1")]).unwrap();

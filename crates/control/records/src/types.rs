@@ -1,131 +1,11 @@
 //! Writes, their principals, and errors.
 use crate::limits::{EDITS_MAX, REASON_LEN_MAX, ZONES_MAX};
-use model::BrokenRule;
+use model::{Edit, InvalidEdit, Precondition, Revision, SetKey, SetValue, View};
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 use wire::{NameBuf, Rtype};
-use zone_manager::Sequence;
-
-/// The number of a write to the store. It survives a restart and never goes back.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Revision(pub u64);
-
-impl Revision {
-    /// Before the first write; for a set: it does not exist.
-    pub const NONE: Self = Self(0);
-
-    /// The serial of a zone with this offset last written at this revision. Serials wrap (RFC
-    /// 1982): secondaries must not miss 2^31 writes.
-    pub fn serial(self, offset: u32) -> u32 {
-        (self.0 as u32).wrapping_add(offset)
-    }
-
-    /// The next revision.
-    #[must_use]
-    pub fn next(self) -> Self {
-        Self(self.0 + 1)
-    }
-}
-
-impl fmt::Display for Revision {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-macro_rules! words {
-    ($(#[$doc:meta])* $name:ident { $(#[$variant_doc:meta])* $only:ident = $word:literal }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-        pub enum $name {
-            $(#[$variant_doc])*
-            #[default]
-            $only,
-        }
-
-        impl $name {
-            /// Its name in JSON and texts.
-            pub const fn word(self) -> &'static str {
-                $word
-            }
-
-            /// The variant of a name; `None` for unknown ones.
-            pub fn from_word(word: &str) -> Option<Self> {
-                (word == $word).then_some(Self::$only)
-            }
-        }
-    };
-}
-
-words! {
-    /// The clients that a set is for; part of its key.
-    View {
-        /// All clients.
-        Default = "default"
-    }
-}
-
-words! {
-    /// The records that an answer contains.
-    Policy {
-        /// All of them.
-        All = "all"
-    }
-}
-
-/// Identifies a set.
-#[derive(Clone, Debug)]
-pub struct SetKey {
-    /// Its zone, by the origin.
-    pub zone: NameBuf,
-    /// Its name, absolute.
-    pub name: NameBuf,
-    /// Its type.
-    pub rtype: Rtype,
-    /// Its view.
-    pub view: View,
-}
-
-impl PartialEq for SetKey {
-    fn eq(&self, other: &Self) -> bool {
-        let names = |key: &Self| (key.rtype, key.view);
-        names(self) == names(other)
-            && self.zone.as_name() == other.zone.as_name()
-            && self.name.as_name() == other.name.as_name()
-    }
-}
-
-impl Eq for SetKey {}
-
-/// The content of a set.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SetValue {
-    /// Its TTL in seconds.
-    pub ttl: u32,
-    /// Which of its records an answer contains.
-    pub policy: Policy,
-    /// The data of each record, in wire form with uncompressed names.
-    pub data: Vec<Box<[u8]>>,
-}
-
-impl SetValue {
-    /// A set whose data the journal does not store.
-    pub const UNKEPT: Self = Self { ttl: 0, policy: Policy::All, data: Vec::new() };
-
-    /// Whether this is content, not [`SetValue::UNKEPT`]: a set has at least one record.
-    pub fn is_kept(&self) -> bool {
-        !self.data.is_empty()
-    }
-}
-
-impl From<image::RecordSet<'_>> for SetValue {
-    fn from(set: image::RecordSet<'_>) -> Self {
-        let data = set.records().map(Box::from).collect();
-        Self { ttl: set.ttl(), policy: Policy::All, data }
-    }
-}
+use zone_manager::{Sequence, ZoneOwner};
 
 /// A set in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -137,42 +17,6 @@ pub struct StoredSet {
     /// Its last revision, used as ETag. An SOA has the zone's, because its serial changes with each
     /// write. [`Revision::NONE`] outside of the store.
     pub revision: Revision,
-}
-
-/// A condition for an edit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Precondition {
-    /// None.
-    #[default]
-    Anything,
-    /// The set does not exist (`If-None-Match: *`).
-    Absent,
-    /// The set exists (`If-Match: *`).
-    Present,
-    /// The set's last revision (`If-Match: "7"`).
-    At(Revision),
-}
-
-/// A change of one set.
-#[derive(Clone, Debug)]
-pub struct Edit {
-    /// The name of the set, absolute.
-    pub name: NameBuf,
-    /// Its type.
-    pub rtype: Rtype,
-    /// Its view.
-    pub view: View,
-    /// Its condition.
-    pub expect: Precondition,
-    /// The new content; `None` removes the set.
-    pub put: Option<SetValue>,
-}
-
-impl Edit {
-    /// Replaces the content of a set, without a condition.
-    pub fn put(name: NameBuf, rtype: Rtype, value: SetValue) -> Self {
-        Self { name, rtype, view: View::Default, expect: Precondition::Anything, put: Some(value) }
-    }
 }
 
 /// The principal, time, reason and condition of a write.
@@ -226,27 +70,6 @@ pub struct WriteResult {
     pub zone: Revision,
     /// Waits for the image with this write, unless the zone has another owner by now.
     pub sequence: Sequence,
-}
-
-/// The owner of a zone.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ZoneOwner {
-    /// The store.
-    Store,
-    /// A file in the config.
-    File(PathBuf),
-    /// The server itself (RFC 6303, RFC 6761, rules of the config).
-    BuiltIn,
-}
-
-impl fmt::Display for ZoneOwner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Store => f.write_str("the store"),
-            Self::File(file) => write!(f, "the file {}", file.display()),
-            Self::BuiltIn => f.write_str("the server, which has it built in"),
-        }
-    }
 }
 
 /// A summary of a zone.
@@ -334,19 +157,6 @@ pub struct JournalEntry {
     pub count: u64,
     /// The change of each set; empty if there were too many.
     pub changes: Vec<SetChange>,
-}
-
-/// Why an edit is invalid.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InvalidEdit {
-    /// Its index in the batch, from 0.
-    pub edit: usize,
-    /// The invalid field: `name`, `type`, `ttl`, `data` or `edits`.
-    pub field: &'static str,
-    /// The broken rule.
-    pub rule: BrokenRule,
-    /// What is wrong: a sentence without a period.
-    pub what: String,
 }
 
 /// Why a request was refused.

@@ -2,7 +2,8 @@
 //! the zone manager.
 mod outage;
 
-use crate::limits::{GROUP_EDITS_MAX, QUEUE_PATIENCE, RETRY_FIRST, ZONES_MAX};
+use crate::limits::{GROUP_EDITS_MAX, RETRY_FIRST, ZONES_MAX};
+use crate::live::LiveRevisions;
 use crate::pending::Promise;
 use crate::prepare;
 use crate::queue::WriteRequest;
@@ -18,10 +19,9 @@ use image::HashKey;
 use outage::RetryTimer;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::thread;
 use std::time::Instant;
 use wire::{Name, NameBuf, Rtype};
-use zone_manager::{Sequence, UpdateQueueFull};
+use zone_manager::{Sequence, UpdateSender};
 
 /// The result of a request once its group is durable.
 struct RequestResult {
@@ -86,6 +86,7 @@ impl WriteGroup {
 /// The state of the thread.
 pub struct Writer {
     shared: Arc<SharedService>,
+    updates: UpdateSender,
     store: Box<dyn Store>,
     list: ZoneList,
     heads: ZoneHeads,
@@ -111,10 +112,16 @@ pub struct Writer {
 
 impl Writer {
     /// Call [`Writer::start`] next.
-    pub fn new(shared: Arc<SharedService>, store: Box<dyn Store>, list: ZoneList) -> Self {
-        let key = Arc::clone(shared.publisher.image().key());
+    pub fn new(
+        shared: Arc<SharedService>,
+        updates: UpdateSender,
+        store: Box<dyn Store>,
+        list: ZoneList,
+    ) -> Self {
+        let key = shared.publisher.key();
         Self {
             shared,
+            updates,
             store,
             list,
             heads: ZoneHeads::new(),
@@ -234,7 +241,7 @@ impl Writer {
             let is_built_in = self.shared.built_in(origin).is_some();
             return Err(if is_built_in { owner } else { Refused::NoSuchZone });
         };
-        expected(batch.context.expect, head.stamp.revision)?;
+        expected(&batch.context.expect, head.stamp.revision)?;
         let before = (!self.group.touched.contains_key(&at)).then(|| head.clone());
         if batch.edits.iter().any(|edit| edit.expect != Precondition::Anything) {
             self.group.note_written();
@@ -276,7 +283,7 @@ impl Writer {
         let at = key(zone.as_name());
         self.check(zone.as_name())?;
         let head = self.heads.get(&at);
-        expected(batch.context.expect, head.map_or(Revision::NONE, |head| head.stamp.revision))?;
+        expected(&batch.context.expect, head.map_or(Revision::NONE, |head| head.stamp.revision))?;
         if let Some(head) = head {
             return match head.zone.serial().is_some() && prepare::is_made(head, &mut batch)? {
                 true => Ok(RequestResult::of_zone(head.stamp.revision)),
@@ -297,7 +304,7 @@ impl Writer {
         self.check(zone.as_name())?;
         let at = key(zone.as_name());
         let Some(head) = self.heads.get(&at) else { return Err(Refused::NoSuchZone) };
-        expected(context.expect, head.stamp.revision)?;
+        expected(&context.expect, head.stamp.revision)?;
         let mut gone = prepare::deletion(&head.zone);
         if head.zone.serial().is_none() {
             // The zone exists but could not be loaded.
@@ -366,7 +373,7 @@ impl Writer {
         answer(group.answers, sequence);
     }
 
-    /// Passes all zones to the zone manager, except those with another owner.
+    /// Passes all zones to the zone manager.
     fn publish_all(&mut self) -> Sequence {
         let all: Vec<_> = self.heads.keys().cloned().collect();
         all.iter().for_each(|at| self.publish(at));
@@ -377,44 +384,32 @@ impl Writer {
     /// owner by now.
     pub fn published(&self) -> Sequence {
         let sequence = self.shared.publisher.last();
-        self.shared.live.give(self.revision, sequence);
+        LiveRevisions::give(&self.shared, self.revision, sequence);
         sequence
     }
 
-    /// Publishes a zone, unless it has another owner.
+    /// Passes a zone to the zone manager.
     fn publish(&mut self, at: &[u8]) {
         let Ok(origin) = Name::parse(at) else { return };
-        if self.shared.ownership.owner(origin).is_some() {
-            return;
-        }
-        let zone = match self.heads.get_mut(at) {
+        match self.heads.get_mut(at) {
             Some(head) => {
                 head.set_serial();
-                Some(head.zone.clone())
+                self.updates.put_zone(head.zone.clone())
             }
-            None => self.shared.ownership.instead(origin, &self.key),
+            None => self.updates.remove_zone(origin),
         };
-        let publisher = &self.shared.publisher;
-        loop {
-            let put = match &zone {
-                Some(zone) => publisher.put_zone(zone.clone()),
-                None => publisher.remove_zone(origin),
-            };
-            match put {
-                Ok(_) => return,
-                Err(UpdateQueueFull) => thread::sleep(QUEUE_PATIENCE),
-            }
-        }
     }
 }
 
 /// Checks a condition against the last revision of a zone.
-fn expected(expect: Precondition, is: Revision) -> Result<(), Refused> {
+fn expected(expect: &Precondition, is: Revision) -> Result<(), Refused> {
     let is_met = match expect {
         Precondition::Anything => true,
         Precondition::Absent => is == Revision::NONE,
         Precondition::Present => is != Revision::NONE,
-        Precondition::At(revision) => is != Revision::NONE && is == revision,
+        Precondition::At(revision) => is != Revision::NONE && is == *revision,
+        // A condition on a set.
+        Precondition::Equal(_) => false,
     };
     if is_met { Ok(()) } else { Err(Refused::ZoneConflict { is }) }
 }

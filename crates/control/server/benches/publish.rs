@@ -1,14 +1,14 @@
 //! What a change costs, and when it is live: `make bench-publish`.
 //!
 //! 1. Time and bytes of publishing one record at ten thousand names and at ten million.
-//! 2. In a zone of a million names, 10,000 changes a second through the update queue: how long
+//! 2. In a zone of a million names, 10,000 changes a second through `Source::apply`: how long
 //!    until every worker has loaded a change or is parked, and what questions take meanwhile.
 //!
 //! A limit that is passed fails the run.
 use compile::{Image, Loader};
 use handler::Answerer;
 use image::{HASH_KEY_WORDS, HashKey};
-use model::{Change, RecordSet};
+use model::{Change, Edit, SetValue};
 use port_socket::SocketPort;
 use query_samples::TapThread;
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -21,7 +21,10 @@ use std::time::{Duration, Instant};
 use sync::Publisher;
 use wire::{Name, NameBuf, Rtype};
 use worker::{WorkerSetup, Workers};
-use zone_manager::ZonePublisher;
+use zone_manager::{
+    HoldPolicy, Lane, PublisherThread, SourceKind, SourceSettings, Target, UpdateSender,
+    ZonePublisher,
+};
 
 const FEW: u32 = 10_000;
 const MANY: u32 = 10_000_000;
@@ -78,12 +81,12 @@ impl Verdict {
 /// Part 1.
 fn publishing(verdict: &mut Verdict) {
     let [few, many] = [FEW, MANY].map(|names| {
-        let (control, _running) = ZonePublisher::start(image(names)).expect("a thread");
+        let (_, updates, _running) = start(names);
         let mut costs: Vec<(Duration, u64)> = (0..5_000)
             .map(|n| {
                 let change = change(n * 7_919 % names, n);
                 let (began, before) = (Instant::now(), BYTES.load(Ordering::Relaxed));
-                control.wait(control.put(change).expect("room")).expect("published");
+                apply(&updates, vec![change]);
                 (began.elapsed(), BYTES.load(Ordering::Relaxed) - before)
             })
             .collect();
@@ -99,7 +102,7 @@ fn publishing(verdict: &mut Verdict) {
 
 /// Part 2.
 fn propagation(verdict: &mut Verdict) {
-    let (control, _running) = ZonePublisher::start(image(MILLION)).expect("a thread");
+    let (control, updates, _running) = start(MILLION);
     let socket = port_socket::bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a socket");
     let port = SocketPort::new(socket).expect("a port");
     let address = port.address();
@@ -113,7 +116,7 @@ fn propagation(verdict: &mut Verdict) {
     let quiet = ask(address);
     let done = AtomicBool::new(false);
     let (busy, mut live) = thread::scope(|scope| {
-        let changes = scope.spawn(|| change_for_ever(&control, &done));
+        let changes = scope.spawn(|| change_for_ever(&control, &updates, &done));
         let busy = ask(address);
         done.store(true, Ordering::Relaxed);
         (busy, changes.join().expect("no panic"))
@@ -137,7 +140,11 @@ fn propagation(verdict: &mut Verdict) {
 }
 
 /// Changes a record every so often; how long each took until it was live.
-fn change_for_ever(control: &ZonePublisher, done: &AtomicBool) -> Vec<Duration> {
+fn change_for_ever(
+    control: &ZonePublisher,
+    updates: &UpdateSender,
+    done: &AtomicBool,
+) -> Vec<Duration> {
     const A_TIME: u32 = 10;
     let pause = Duration::from_secs(1) * A_TIME / CHANGES_A_SECOND;
     let mut live = Vec::new();
@@ -147,14 +154,14 @@ fn change_for_ever(control: &ZonePublisher, done: &AtomicBool) -> Vec<Duration> 
             break;
         }
         let began = Instant::now();
-        let put = |n: u32| control.put(change(n.wrapping_mul(7_919) % MILLION, n)).expect("room");
-        let tickets: Vec<_> = (n..n + A_TIME).map(put).collect();
-        let last = *tickets.last().expect("some");
-        let generation = control.wait(last).expect("published");
-        while !control.is_live(generation) {
-            thread::sleep(Duration::from_micros(10));
-        }
-        // All of them were put at once; the last to be live speaks for them.
+        let put = |n: u32| vec![change(n.wrapping_mul(7_919) % MILLION, n)];
+        let answers: Vec<_> = (n..n + A_TIME)
+            .map(|n| updates.apply_blocking(zone(), put(n)).expect("it runs"))
+            .collect();
+        let applied = answers.into_iter().map(|answer| answer.wait().expect("applied"));
+        let last = applied.last().expect("some").sequence;
+        control.wait_live(last).wait().expect("live");
+        // All of them were sent at once; the last to be live stands for them.
         live.extend([began.elapsed(); A_TIME as usize]);
         next += pause;
         thread::sleep(next.saturating_duration_since(Instant::now()));
@@ -198,12 +205,32 @@ fn service(n: u32) -> NameBuf {
     name(&format!("svc-{n}.ns-{}.svc.cluster.local", n % 100))
 }
 
+fn zone() -> Target {
+    Target::Zone(name("cluster.local"))
+}
+
+/// A zone manager with the anchor zone of one source.
+fn start(names: u32) -> (ZonePublisher, UpdateSender, PublisherThread) {
+    let image = image(names);
+    let zone = Arc::clone(image.zone(name("cluster.local").as_name()).expect("a zone"));
+    let (control, running) = ZonePublisher::start(image).expect("a thread");
+    let (kind, lane, hold) = (SourceKind::Kubernetes, Lane::Normal, HoldPolicy::Never);
+    let settings = SourceSettings { name: "bench".into(), kind, lane, hold };
+    let updates = control.register(&settings);
+    control.wait(updates.put_zone(zone)).expect("published");
+    (control, updates, running)
+}
+
+/// Applies changes, and waits until they are published.
+fn apply(updates: &UpdateSender, changes: Vec<Change>) {
+    let applied = updates.apply_blocking(zone(), changes).expect("it runs").wait();
+    assert!(applied.expect("applied").results.iter().all(Result::is_ok));
+}
+
 /// A new address for a service.
 fn change(service_number: u32, address: u32) -> Change {
-    let records = [Box::from(address.to_be_bytes().as_slice())];
-    let set = RecordSet::new(Rtype::A, 30, records).expect("a set");
-    let zone = name("cluster.local");
-    Change { zone, name: service(service_number), rtype: Rtype::A, set: Some(set) }
+    let records = vec![Box::from(address.to_be_bytes().as_slice())];
+    Edit::put(service(service_number), Rtype::A, SetValue::new(30, records)).into()
 }
 
 fn query(n: u32) -> Vec<u8> {

@@ -1,4 +1,4 @@
-//! Accepts a held zone: serves the content of its file.
+//! Accepts a held zone: serves the held content, or reads its file again.
 use crate::server::Server;
 use admin::AcceptedZone;
 use command_line::count;
@@ -23,15 +23,36 @@ impl Server {
         };
         let mut accepted = Vec::new();
         for text in names {
-            let name = NameBuf::from_text(text.as_bytes(), Name::ROOT)
-                .map_err(|why| format!("{text:?} is not a name: {why}"))?;
-            accepted.push(self.accept_one(name).await?);
+            let zone = match self.accept_content(&text).await {
+                Some(zone) => zone,
+                None => self.accept_file(&text).await?,
+            };
+            accepted.push(zone);
         }
         Ok(accepted)
     }
 
-    async fn accept_one(&self, name: NameBuf) -> Result<AcceptedZone, String> {
-        let key = name.to_string().to_ascii_lowercase();
+    /// Serves held content that the zone manager has, such as a list from Kubernetes.
+    async fn accept_content(&self, text: &str) -> Option<AcceptedZone> {
+        let name = NameBuf::from_text(text.as_bytes(), Name::ROOT).ok();
+        let zone = name.as_ref().map_or_else(|| text.to_owned(), key);
+        let held = self.control.accept(&zone).await.ok()??;
+        tracing::info!(
+            zone,
+            names_served = held.had,
+            names_held = held.has,
+            "held content accepted"
+        );
+        let image = self.control.image();
+        let serial = name.and_then(|name| image.zone(name.as_name())?.serial());
+        Some(AcceptedZone { zone, had: held.had, has: held.has, serial, waits: None })
+    }
+
+    /// Reads the file of a held zone again.
+    async fn accept_file(&self, text: &str) -> Result<AcceptedZone, String> {
+        let name = NameBuf::from_text(text.as_bytes(), Name::ROOT)
+            .map_err(|why| format!("{text:?} is not a name: {why}"))?;
+        let key = key(&name);
         let find = || self.zones.status().into_iter().find(|zone| zone.name == key);
         if find().is_none() {
             return Err(format!(
@@ -43,11 +64,16 @@ impl Server {
         })?;
         tracing::info!(zone = %name, names_served = held.had, names_in_file = held.has,
             "held zone accepted: its file is read again");
-        let wished = self.zones.load(name);
-        self.zones.granted(wished).await;
+        let load_id = self.zones.load(name);
+        self.zones.wait(load_id).await;
         let status = find();
         Ok(outcome(key, held, status))
     }
+}
+
+/// The name of a zone in status and holds.
+fn key(name: &NameBuf) -> String {
+    name.to_string().to_ascii_lowercase()
 }
 
 /// The result for a zone whose hold was accepted.

@@ -1,22 +1,21 @@
-//! Zones that are answered where they are asked, so that questions about private and special names
-//! and addresses do not leak: those of RFC 6303, names for special use (RFC 6761), and what the
-//! operator wants to stay here.
+//! Built-in zones: those of RFC 6303, special-use names (RFC 6761), and local rules of the config.
+//! Queries for private and special names and addresses do not leave the server.
 use compile::{Loader, Zone};
 use config::{Forward, Mode};
 use image::HashKey;
 use std::sync::Arc;
 use wire::{Name, NameBuf};
 
-/// What each of them holds (RFC 6303 §3).
+/// The records of each (RFC 6303 §3).
 const RECORDS: &str = "@ 10800 SOA @ nobody.invalid. 1 3600 1200 604800 10800\n@ 10800 NS @\n";
 
-/// The name of this host, whichever it is (RFC 6761 §6.3), and what it holds besides.
+/// The name of every host (RFC 6761 §6.3), and its further records.
 const LOCALHOST: &str = "localhost";
 const LOCALHOST_RECORDS: &str =
     "@ 10800 A 127.0.0.1\n@ 10800 AAAA ::1\n* 10800 A 127.0.0.1\n* 10800 AAAA ::1\n";
 
-/// `test` and `local` are not among them: fleets use them (`cluster.local`), and say so by a rule
-/// where they want them to stay.
+/// Without `test` and `local`, which fleets use (`cluster.local`); a rule of the config can add
+/// them.
 const NAMES: [&str; 37] = [
     // RFC 6761 §6.3 and §6.4, RFC 7686 §2, RFC 8375 §4.
     LOCALHOST,
@@ -59,42 +58,36 @@ const NAMES: [&str; 37] = [
     "8.b.d.0.1.0.0.2.ip6.arpa",
 ];
 
-/// Which of them there are, beside the configured zones.
+/// Which built-in zones the config asks for.
 #[derive(Clone, Debug, Default)]
-pub struct Locals {
-    /// Whether those are wanted that nobody has to name.
-    built_in: bool,
-    /// Names that stay here by a rule.
+pub struct BuiltInZones {
+    /// Whether those that need no rule are served.
+    by_default: bool,
+    /// Suffixes of rules with `mode = "local"`.
     own: Vec<NameBuf>,
-    /// Names that a rule gives to somebody, or to nobody.
-    given: Vec<NameBuf>,
+    /// Suffixes of other rules.
+    others: Vec<NameBuf>,
 }
 
-impl Locals {
-    /// As a config says.
-    pub fn new(built_in: bool, forwards: &[Forward]) -> Self {
+impl BuiltInZones {
+    /// Those of a config.
+    pub fn new(by_default: bool, forwards: &[Forward]) -> Self {
         let suffixes = |is_local: bool| {
             let rules = forwards.iter().filter(|rule| (rule.mode == Mode::Local) == is_local);
             rules.map(|rule| rule.suffix.clone()).collect()
         };
-        Self { built_in, own: suffixes(true), given: suffixes(false) }
+        Self { by_default, own: suffixes(true), others: suffixes(false) }
     }
 
-    /// Their names. A configured zone goes before one with its name, and before the built-in ones
-    /// below it too; so does a rule of the same name.
+    /// Their names. A configured zone replaces the built-in one of its name and those below it. A
+    /// rule replaces the one of its name.
     pub fn names(&self, configured: &[NameBuf]) -> impl Iterator<Item = NameBuf> {
         let own = self.own.iter().filter(|name| !has(configured, name)).cloned();
         let is_free = |name: &NameBuf| {
-            let is_ruled = has(&self.own, name) || has(&self.given, name);
+            let is_ruled = has(&self.own, name) || has(&self.others, name);
             !is_ruled && !configured.iter().any(|zone| name.as_name().is_within(zone.as_name()))
         };
-        own.chain(built_in().filter(move |name| self.built_in && is_free(name)))
-    }
-
-    /// All names that may be among them.
-    pub fn candidates(&self) -> impl Iterator<Item = NameBuf> {
-        let others = built_in().filter(|name| !has(&self.own, name));
-        self.own.iter().cloned().chain(others)
+        own.chain(built_in().filter(move |name| self.by_default && is_free(name)))
     }
 }
 
@@ -108,7 +101,7 @@ fn has(names: &[NameBuf], name: &NameBuf) -> bool {
     names.iter().any(|other| other.as_name() == name.as_name())
 }
 
-/// One of them.
+/// Builds a built-in zone.
 pub fn load(key: &Arc<HashKey>, origin: Name<'_>) -> Zone {
     let mut loader = Loader::new(Arc::clone(key), origin, None);
     let is_localhost = origin.as_bytes() == b"\x09localhost\0";
@@ -135,12 +128,12 @@ mod tests {
         Arc::new(HashKey::new([1; image::HASH_KEY_WORDS]))
     }
 
-    /// The origins of the local zones beside these configured ones and these rules.
+    /// The origins of the built-in zones beside these configured ones and these rules.
     fn beside(configured: &[&str], rules: &str) -> Vec<String> {
         let config = Config::parse(Path::new("f"), rules).expect("a config");
-        let locals = Locals::new(config.server.local_zones, &config.forwards);
+        let zones = BuiltInZones::new(config.server.local_zones, &config.forwards);
         let configured: Vec<NameBuf> = configured.iter().map(|text| name(text)).collect();
-        let names = locals.names(&configured);
+        let names = zones.names(&configured);
         names.map(|name| load(&key(), name.as_name()).origin().to_string()).collect()
     }
 

@@ -9,7 +9,7 @@ use crate::server::{Handler, Server};
 use crate::sockets::Listening;
 use crate::systemd::Manager;
 use crate::workers::CorePlanner;
-use crate::zones::{self, Wanted, Zones};
+use crate::zones::{self, Zones};
 use crate::{gather, log, peer, threads, workers};
 use admin::{CompletedRestart, Connection, Endpoint, RestartOffer};
 use api::{Credentials, Tls};
@@ -105,9 +105,8 @@ impl RunningServer {
             resources;
         let Resources { admin, trust, mut offer, .. } = resources;
         let (lock, credentials) = open_data(&config, offer.as_mut())?;
-        let wanted = Wanted::new(&config, &config.forwards);
-        let (control, running) = ZonePublisher::start(zones::first_image(&wanted)?)?;
-        let (zones, load_id) = Zones::start(&control, wanted, config.server.data_dir.as_deref())?;
+        let (control, running) = ZonePublisher::start(zones::empty_image()?)?;
+        let (zones, load_id) = Zones::start_configured(&control, &config)?;
         let (steering, count) = (config.server.steering, config.zones.len());
         let streams = Streams { connections, ..config.streams.clone() };
         let listen: Vec<_> = listening.iter().map(|all| all.address.to_string()).collect();
@@ -175,7 +174,7 @@ impl RunningServer {
 
     /// Waits until zones of files and of the store are served.
     async fn load(&self, load_id: CommandId, is_hot_restart: bool) -> Anyhow<()> {
-        self.server.zones.granted(load_id).await;
+        self.server.zones.wait(load_id).await;
         let server = Arc::clone(&self.server);
         Ok(tokio::task::spawn_blocking(move || server.start_store(is_hot_restart)).await??)
     }

@@ -18,7 +18,7 @@ use crate::systemd::Notify;
 use crate::threads::{StartedThreads, ThreadCounters, Threads, WorkerDeps};
 use crate::workers::{self, AddressSocket, WorkerCpus};
 use crate::zone_changes;
-use crate::zones::{self, Wanted, Zones};
+use crate::zones::{self, ZoneConfig, Zones};
 use admin::{Command, CommandOutcome, ReloadOutcome, SharedSocket, SocketKind};
 use api::Credentials;
 use config::{Config, Steering, Streams};
@@ -311,11 +311,11 @@ impl Server {
                 Err(errors) => return ReloadOutcome::Refused { errors },
             };
             self.change_bypass(live.config());
-            let wanted = Wanted::new(live.config(), &live.started().forwards);
-            let load_id = self.zones.reload(wanted);
+            let zone_config = ZoneConfig::new(live.config(), &live.started().forwards);
+            let load_id = self.zones.reload(zone_config);
             (load_id, changed, live.status.restart_needed.clone())
         };
-        self.zones.granted(load_id).await;
+        self.zones.wait(load_id).await;
         if let Err(why) = self.credentials.mend() {
             tracing::error!("[api] admits no client: {why}");
         }
@@ -405,8 +405,7 @@ impl Server {
             let live = lock(&self.live);
             (live.started().store.kind, live.started().server.data_dir.clone())
         };
-        let others = self.zones.others();
-        let stored = Stored::start(wanted, &self.control, others, is_hot_restart)?;
+        let stored = Stored::start(wanted, &self.control, is_hot_restart)?;
         if let Some(stored) = stored {
             // Set only here.
             let _ = (self.rest.records.set(stored.desk.clone()), self.store.set(stored));

@@ -1,6 +1,6 @@
-//! The zones of the store, beside those of files: opened, served, and given to a successor.
+//! The store of the server: opens it, reports its status, and stops it.
 use config::StoreKind;
-use records::{RecordService, ServiceThreads, StoreSettings, StoreSize, ZoneOwnership};
+use records::{RecordService, ServiceThreads, StoreSettings, StoreSize};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use store_redb::RedbStore;
 use zone_manager::ZonePublisher;
 use zone_manager::status::{StoreStatus, StoreZoneFault};
 
-/// The thread that writes.
+/// The writer thread.
 pub const DESK: &str = records::WRITER_THREAD;
 
 /// The file that names the zones of the store, beside it.
@@ -21,32 +21,32 @@ pub struct Stored {
     pub desk: RecordService,
     /// The tree and the log.
     files: [PathBuf; 2],
-    /// Gone once it is stopped.
+    /// `None` once stopped.
     serving: Mutex<Option<ServiceThreads>>,
 }
 
 impl Stored {
-    /// Opens the store that a config asks for and has its zones answered; nothing: it asks for
-    /// none. Who takes over waits until the predecessor has given it back. A store that cannot be
-    /// opened is tried again until it can; its zones answer SERVFAIL until then (invariant I11).
+    /// Opens the configured store, and serves its zones; `None`: none is configured. In a hot
+    /// restart it waits until the old process has released it. Opening is retried until it
+    /// succeeds; the zones answer SERVFAIL until then (invariant I11).
     ///
     /// # Errors
-    /// No thread can be started.
+    /// A thread cannot be started.
     pub fn start(
         (kind, folder): (StoreKind, Option<PathBuf>),
         control: &ZonePublisher,
-        others: Arc<dyn ZoneOwnership>,
-        takes_over: bool,
+        is_hot_restart: bool,
     ) -> io::Result<Option<Self>> {
         let (StoreKind::Redb, Some(folder)) = (kind, folder) else {
             return Ok(None);
         };
         let began = Instant::now();
         let store = Box::new(RedbStore::closed(&folder).map_err(io::Error::other)?);
-        let opening = StoreSettings { store, waits: takes_over, list: Some(folder.join(LIST)) };
-        let (desk, serving) = RecordService::start_on(control.clone(), opening, others)?;
+        let opening = StoreSettings { store, waits: is_hot_restart, list: Some(folder.join(LIST)) };
+        let (desk, serving) =
+            RecordService::start_on(control.clone(), opening, Arc::new(control.clone()))?;
         let files = store_redb::paths(&folder);
-        // Why it cannot be used is logged by who tries.
+        // The service logs why it cannot be used.
         if let Ok(StoreSize { revision, zones, sets }) = desk.held() {
             let milliseconds = began.elapsed().as_millis() as u64;
             let file = files[0].display();
@@ -55,7 +55,7 @@ impl Stored {
         Ok(Some(Self { desk, files, serving: Mutex::new(Some(serving)) }))
     }
 
-    /// What is told of it.
+    /// Its status.
     pub fn status(&self) -> StoreStatus {
         let folder = self.files[0].parent().unwrap_or(Path::new("."));
         let free = rustix::fs::statvfs(folder).map(|found| found.f_bavail * found.f_frsize);
@@ -79,14 +79,14 @@ impl Stored {
                 ..status
             },
             Err(why) => {
-                // Without a reason in front of it: the file is told beside it.
+                // The status has the file already.
                 let why = health.unavailable.map_or_else(|| why.to_string(), |why| why.to_string());
                 StoreStatus { fault: Some(why), zones: status.servfail, ..status }
             }
         }
     }
 
-    /// Writes what waits, and ends.
+    /// Commits queued writes, and stops.
     pub fn stop(&self) {
         let serving = self.serving.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(serving) = serving {

@@ -1,176 +1,175 @@
-//! The zones and hosts files of the config, kept as they are served: loaded from their files, zones
-//! else from what was saved of them; added and taken away while the server runs; and what is to be
-//! told of each.
+//! The zones and hosts files of the config: loads and saves them, adds and removes them while the
+//! server runs, and reports their status.
 mod hosts;
-mod keeper;
+mod loading;
 mod registry;
 
-use crate::local::{self, Locals};
+use crate::local::BuiltInZones;
 use compile::Image;
 use config::{Config, Forward, Zone};
-use hosts::Shelf;
+use hosts::HostsFiles;
 use image::{HASH_KEY_WORDS, HashKey};
-use keeper::ZoneKeeper;
-use registry::Registry;
+use loading::{FileZones, Updates};
+use registry::ZoneRegistry;
 use source_file::{CommandId, CommandSender, FilesToLoad, Source, ZoneFile, ZoneSaver, saved};
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use tokio::sync::oneshot;
-use wire::{Name, NameBuf};
+use wire::NameBuf;
 use zone_manager::ZonePublisher;
 use zone_manager::status::{HostsStatus, ZoneStatus};
 
 /// The thread that loads zones.
 pub const LOADER: &str = "zone-files";
-/// The thread that saves them.
+/// The thread that saves zones.
 pub const SAVER: &str = "zone-saver";
 
-/// Whose names are answered here.
+/// The zones of a config.
 #[derive(Clone, Debug, Default)]
-pub struct Wanted {
+pub struct ZoneConfig {
     files: FilesToLoad,
-    locals: Locals,
-    /// Seconds that what hosts files say may be kept.
+    built_in: BuiltInZones,
+    /// The TTL of records from hosts files in seconds.
     hosts_ttl: u32,
 }
 
-impl Wanted {
-    /// As a config says, beside the rules that the process was started with.
+impl ZoneConfig {
+    /// Those of a config, with the forward rules that the process was started with.
     pub fn new(config: &Config, forwards: &[Forward]) -> Self {
-        let locals = Locals::new(config.server.local_zones, forwards);
+        let built_in = BuiltInZones::new(config.server.local_zones, forwards);
         let hosts_ttl = config.hosts.ttl.as_secs() as u32;
         let files = FilesToLoad { zones: files(&config.zones), hosts: config.hosts.files.clone() };
-        Self { files, locals, hosts_ttl }
+        Self { files, built_in, hosts_ttl }
     }
 }
 
-/// An image in which no configured zone is loaded yet: each answers SERVFAIL (invariant I10).
+/// An image without zones, with a new key.
 ///
 /// # Errors
-/// When the system has no randomness to give.
-pub fn first_image(wanted: &Wanted) -> Result<Image, getrandom::Error> {
+/// The system has no randomness.
+pub fn empty_image() -> Result<Image, getrandom::Error> {
     let mut words = [0; HASH_KEY_WORDS];
     for word in &mut words {
         *word = getrandom::u64()?;
     }
-    let key = Arc::new(HashKey::new(words));
-    let mut image = Image::new(Arc::clone(&key));
-    let configured: Vec<NameBuf> =
-        wanted.files.zones.iter().map(|zone| zone.origin.clone()).collect();
-    for name in wanted.locals.names(&configured) {
-        image.put_zone(local::load(&key, name.as_name()).into());
-    }
-    for zone in &wanted.files.zones {
-        let unloaded = compile::Zone::unloaded(Arc::clone(&key), zone.origin.as_name());
-        image.put_zone(unloaded.into());
-    }
-    Ok(image)
+    Ok(Image::new(Arc::new(HashKey::new(words))))
 }
 
 /// The zones, and the threads that load and save them.
 pub struct Zones {
-    wishes: CommandSender,
+    commands: CommandSender,
     control: ZonePublisher,
-    registry: Arc<Registry>,
-    locals: Arc<Mutex<Locals>>,
-    shelf: Arc<Shelf>,
-    /// Gone once they are stopped.
+    registry: Arc<ZoneRegistry>,
+    built_in: Arc<Mutex<BuiltInZones>>,
+    hosts: Arc<HostsFiles>,
+    /// `None` once stopped.
     saver: Mutex<Option<Arc<ZoneSaver>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Zones {
-    /// Starts the threads, and has every zone tried once: that is what the wish is about. Copies
-    /// of good zones are kept in `data_dir`; without it there are none.
+    /// As [`Zones::start`], with the zones and the `data_dir` of a config.
     ///
     /// # Errors
-    /// When a thread could not be started.
+    /// As [`Zones::start`].
+    pub fn start_configured(
+        control: &ZonePublisher,
+        config: &Config,
+    ) -> io::Result<(Self, CommandId)> {
+        let zones = ZoneConfig::new(config, &config.forwards);
+        Self::start(control, zones, config.server.data_dir.as_deref())
+    }
+
+    /// Starts the threads, and loads every zone once; the command is done when all were tried.
+    /// Until it is loaded, a zone answers SERVFAIL (invariant I10). Copies of good zones are saved
+    /// in `data_dir`, if there is one.
+    ///
+    /// # Errors
+    /// A thread could not be started.
     pub fn start(
         control: &ZonePublisher,
-        wanted: Wanted,
+        config: ZoneConfig,
         data_dir: Option<&Path>,
     ) -> io::Result<(Self, CommandId)> {
-        let registry = Arc::new(Registry::default());
-        // Whoever asks meanwhile is told of them.
-        registry.set(&wanted.files.zones);
-        let shelf = Arc::new(Shelf::default());
-        shelf.set(&wanted.files.hosts);
+        let registry = Arc::new(ZoneRegistry::default());
+        registry.set(&config.files.zones);
+        let hosts = Arc::new(HostsFiles::default());
+        hosts.set(&config.files.hosts);
         let folder = data_dir.map(saved::folder);
         let newest = control.clone();
         let newest = move |origin: wire::Name<'_>| newest.image().zone(origin).cloned();
         let saver = folder.clone().map(|folder| ZoneSaver::start(folder, newest)).transpose()?;
         let saver = saver.map(Arc::new);
-        let locals = Arc::new(Mutex::new(wanted.locals.clone()));
-        let mut keeper = ZoneKeeper::new(
+        let built_in = Arc::new(Mutex::new(config.built_in.clone()));
+        let updates = Updates::new(control);
+        updates.claim(&config.files.zones);
+        let mut zones = FileZones::new(
             control.clone(),
+            updates,
             Arc::clone(&registry),
             folder.zip(saver.clone()),
-            Arc::clone(&locals),
-            Arc::clone(&shelf),
+            Arc::clone(&built_in),
+            Arc::clone(&hosts),
         );
-        let (wishes, mut source) = Source::new();
-        let run = move || source.run(&mut keeper);
+        zones.put_built_in(&config.files.zones);
+        control.wait(control.last());
+        let (commands, mut source) = Source::new();
+        let run = move || source.run(&mut zones);
         let thread = thread::Builder::new().name(LOADER.into()).spawn(run)?;
-        let zones_kept = Self {
-            wishes,
+        let zones = Self {
+            commands,
             control: control.clone(),
             registry,
-            locals,
-            shelf,
+            built_in,
+            hosts,
             saver: Mutex::new(saver),
             thread: Mutex::new(Some(thread)),
         };
-        let wished = zones_kept.set(wanted);
-        Ok((zones_kept, wished))
+        let first = zones.set(config);
+        Ok((zones, first))
     }
 
-    /// Serves these from now on. Zones and hosts files that are new or another are loaded; those
-    /// that are no more go, and the zones' copies with them.
-    pub fn set(&self, wanted: Wanted) -> CommandId {
-        self.wishes.set_files(self.take(wanted))
+    /// Replaces the zones and hosts files. Loads new and moved ones; removes the others with their
+    /// copies.
+    pub fn set(&self, config: ZoneConfig) -> CommandId {
+        self.commands.set_files(self.take(config))
     }
 
-    /// The same, and loads every file again.
-    pub fn reload(&self, wanted: Wanted) -> CommandId {
-        self.wishes.reload(self.take(wanted))
+    /// As [`Zones::set`], and loads every file again.
+    pub fn reload(&self, config: ZoneConfig) -> CommandId {
+        self.commands.reload(self.take(config))
     }
 
-    /// Reads the file of a zone again, whether it changed or not.
+    /// Loads the file of a zone, even if unchanged.
     pub fn load(&self, origin: NameBuf) -> CommandId {
-        self.wishes.load(origin)
+        self.commands.load(origin)
     }
 
-    fn take(&self, wanted: Wanted) -> FilesToLoad {
-        *lock(&self.locals) = wanted.locals;
-        self.shelf.set_ttl(wanted.hosts_ttl);
-        wanted.files
+    fn take(&self, config: ZoneConfig) -> FilesToLoad {
+        *lock(&self.built_in) = config.built_in;
+        self.hosts.set_ttl(config.hosts_ttl);
+        config.files
     }
 
-    /// Waits, without holding up others, until all that was wished is done: what became of each
-    /// zone is in the status. False: the zones were stopped before.
-    pub async fn granted(&self, wished: CommandId) -> bool {
-        let (tell, told) = oneshot::channel();
-        let wishes = self.wishes.clone();
+    /// Waits until a command is done: the status has the result of each zone. False: the zones were
+    /// stopped before.
+    pub async fn wait(&self, command: CommandId) -> bool {
+        let (sender, done) = oneshot::channel();
+        let commands = self.commands.clone();
         let wait = move || {
-            // Who asked may not want to know any more.
-            let _ = tell.send(wishes.wait(wished));
+            // The requester may be gone.
+            let _ = sender.send(commands.wait(command));
         };
         let waiter = thread::Builder::new().name("zone-waiter".into()).spawn(wait);
         match waiter {
-            Ok(_) => told.await.unwrap_or(false),
-            Err(_) => self.wishes.wait(wished),
+            Ok(_) => done.await.unwrap_or(false),
+            Err(_) => self.commands.wait(command),
         }
     }
 
-    /// Whose zones are not the store's.
-    pub fn others(&self) -> Arc<dyn records::ZoneOwnership> {
-        let (registry, locals) = (Arc::clone(&self.registry), Arc::clone(&self.locals));
-        Arc::new(FileZones { registry, locals })
-    }
-
-    /// What is to be told of each configured zone, in the order of the config.
+    /// The status of each configured zone, in the order of the config.
     pub fn status(&self) -> Vec<ZoneStatus> {
         let mut status = self.registry.status();
         let mut held = self.control.holds().all();
@@ -180,30 +179,30 @@ impl Zones {
         status
     }
 
-    /// What is to be told of each hosts file, in the order of the config.
+    /// The status of each hosts file, in the order of the config.
     pub fn hosts(&self) -> Vec<HostsStatus> {
-        self.shelf.status()
+        self.hosts.status()
     }
 
-    /// Whether the thread that loads zones has ended by itself.
+    /// Whether the thread that loads zones panicked.
     pub fn have_failed(&self) -> bool {
-        self.wishes.have_failed()
+        self.commands.have_failed()
     }
 
-    /// What keeps zones from being saved now, if something does.
+    /// Why zones cannot be saved now; `None`: they can.
     pub fn trouble(&self) -> Option<String> {
         lock(&self.saver).as_ref()?.trouble()
     }
 
-    /// Loads nothing more; a load at work is finished, and what is soon saved is saved.
+    /// Finishes the current load and pending copies, and stops.
     pub fn stop(&self) {
-        self.wishes.stop();
+        self.commands.stop();
         if let Some(thread) = lock(&self.thread).take()
             && thread.join().is_err()
         {
             tracing::error!("the thread that loads zones panicked; they were served as they were");
         }
-        // Waited for outside of the lock: who asks what it has to tell is not to wait as well.
+        // Wait without the lock, so that the status does not wait.
         let saver = lock(&self.saver).take();
         drop(saver);
     }
@@ -215,40 +214,13 @@ impl Drop for Zones {
     }
 }
 
-/// The zones of the config, and those that are built in.
-struct FileZones {
-    registry: Arc<Registry>,
-    locals: Arc<Mutex<Locals>>,
-}
-
-impl records::ZoneOwnership for FileZones {
-    fn owner(&self, origin: Name<'_>) -> Option<records::ZoneOwner> {
-        self.registry.file(origin).map(records::ZoneOwner::File)
-    }
-
-    fn is_built_in(&self, origin: Name<'_>) -> bool {
-        let is_it = |name: NameBuf| name.as_name() == origin;
-        let locals = lock(&self.locals);
-        // Most names cannot be one of them, whatever is configured.
-        locals.candidates().any(is_it) && locals.names(&self.registry.names()).any(is_it)
-    }
-
-    fn origins(&self) -> Vec<NameBuf> {
-        self.registry.names()
-    }
-
-    fn instead(&self, origin: Name<'_>, key: &Arc<HashKey>) -> Option<compile::Zone> {
-        self.is_built_in(origin).then(|| local::load(key, origin))
-    }
-}
-
 fn files(zones: &[Zone]) -> Vec<ZoneFile> {
     let file = |zone: &Zone| ZoneFile { origin: zone.name.clone(), file: zone.file.clone() };
     zones.iter().map(file).collect()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing that holds it can panic half way.
+    // No code that holds it can panic midway.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -10,9 +10,9 @@
 use crate::limits::LOSS_MIN;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
-use wire::Name;
 
 /// A zone with held content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -52,7 +52,7 @@ impl HeldZones {
     /// Decides about new content with `has` names; `had` names are served. `None`: serve it; the
     /// hold ends. Compares with accepted content if there is any, so that a further loss is held
     /// again.
-    pub fn judge(&self, zone: Name<'_>, had: u64, has: u64) -> Option<HeldZone> {
+    pub fn judge(&self, zone: impl fmt::Display, had: u64, has: u64) -> Option<HeldZone> {
         let key = key(zone);
         let mut entries = self.entries();
         let known = entries.remove(&key);
@@ -67,7 +67,7 @@ impl HeldZones {
     }
 
     /// Ends a hold: the content was served for another reason, refused, or removed.
-    pub fn release(&self, zone: Name<'_>) {
+    pub fn release(&self, zone: impl fmt::Display) {
         self.entries().remove(&key(zone));
     }
 
@@ -75,7 +75,7 @@ impl HeldZones {
     ///
     /// # Errors
     /// The zone has no held content.
-    pub fn accept(&self, zone: Name<'_>) -> Result<HeldZone, NotHeld> {
+    pub fn accept(&self, zone: impl fmt::Display) -> Result<HeldZone, NotHeld> {
         let mut entries = self.entries();
         let entry = entries.get_mut(&key(zone)).ok_or(NotHeld)?;
         entry.accepted = Some(entry.held.has);
@@ -83,7 +83,7 @@ impl HeldZones {
     }
 
     /// The hold of a zone.
-    pub fn held(&self, zone: Name<'_>) -> Option<HeldZone> {
+    pub fn held(&self, zone: impl fmt::Display) -> Option<HeldZone> {
         self.entries().get(&key(zone)).map(|entry| entry.held)
     }
 
@@ -98,7 +98,7 @@ impl HeldZones {
     }
 }
 
-fn key(zone: Name<'_>) -> String {
+fn key(zone: impl fmt::Display) -> String {
     zone.to_string().to_ascii_lowercase()
 }
 
@@ -109,7 +109,7 @@ fn now_seconds() -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wire::NameBuf;
+    use wire::{Name, NameBuf};
 
     fn name(text: &str) -> NameBuf {
         NameBuf::from_text(text.as_bytes(), Name::ROOT).expect("a name")

@@ -1,37 +1,56 @@
-//! Applies all changes of zones: queue, validate, compile, publish.
+//! The zone manager: everything that is answered goes through it.
 //!
-//! Sources put changes into a queue. One thread takes all queued changes, applies them to the
-//! image, and publishes it by one pointer. Workers load it at their next burst. This thread frees
-//! old images once no worker uses them.
+//! Sources send updates through an [`UpdateSender`]. One thread applies them to the catalog, which
+//! knows the owner of each zone, and publishes the image by one pointer. Workers load it at their
+//! next burst. This thread frees old images once no worker uses them.
 #![forbid(unsafe_code)]
 
+mod answer;
+mod catalog;
 pub mod command;
 pub mod connection_limiter;
+mod edits;
+mod epoch;
 pub mod files;
 pub mod hold;
 pub mod limits;
 pub mod lock;
+mod manager;
+mod queue;
+mod sender;
+mod source;
 pub mod status;
-mod update_queue;
+pub mod validate;
 
-pub use update_queue::{Sequence, UpdateQueueFull};
+pub use answer::{Answer, Stopped};
+pub use catalog::{Catalog, CatalogZone};
+pub use epoch::Epoch;
+pub use model::{Change, Edit, Precondition, SetValue};
+pub use queue::{QueueFull, Sequence};
+pub use sender::UpdateSender;
+pub use source::{
+    Applied, HoldPolicy, Lane, Refusal, Source, SourceKind, SourceSettings, SyncOutcome, Synced,
+    Target, ZoneOwner,
+};
 
-use compile::{Image, Zone};
-use hold::HeldZones;
-use model::Change;
+use answer::{answer, block_on};
+use compile::Image;
+use hold::{HeldZone, HeldZones};
+use image::HashKey;
+use manager::Manager;
+use queue::{Action, EndGuard, SourceId, UpdateQueue};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::SystemTime;
 use sync::{Publisher, Reader, ReadersFull};
-use update_queue::{QueueReceiver, UpdateQueue, ZoneUpdate};
-use wire::Name;
 
 /// State shared by all handles.
 struct Shared {
     queue: UpdateQueue,
     publisher: Mutex<Publisher<Image>>,
     published: Mutex<SystemTime>,
+    catalog: Catalog,
     holds: HeldZones,
 }
 
@@ -40,13 +59,20 @@ impl Shared {
         // A panic under the lock happens before or after a complete step.
         self.publisher.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Publishes an image; only the thread of the zone manager does. Returns its generation.
+    fn publish(&self, image: Image) -> u64 {
+        let generation = self.publisher().publish(image);
+        *self.published.lock().unwrap_or_else(PoisonError::into_inner) = SystemTime::now();
+        generation
+    }
 }
 
-/// A handle on the publisher; clones share it.
+/// A handle on the zone manager; clones share it.
 #[derive(Clone)]
 pub struct ZonePublisher(Arc<Shared>);
 
-/// The publisher's thread; it stops when this is dropped.
+/// The zone manager's thread; it stops when this is dropped.
 pub struct PublisherThread {
     publisher: ZonePublisher,
     thread: Option<JoinHandle<()>>,
@@ -60,12 +86,35 @@ impl ZonePublisher {
     pub fn start(image: Image) -> io::Result<(Self, PublisherThread)> {
         let publisher = Mutex::new(Publisher::new(image));
         let published = Mutex::new(SystemTime::now());
-        let (queue, holds) = (UpdateQueue::default(), HeldZones::default());
-        let publisher = Self(Arc::new(Shared { queue, publisher, published, holds }));
-        let shared = Arc::clone(&publisher.0);
-        let thread = thread::Builder::new().name("control".into()).spawn(move || run(&shared))?;
+        let ((queue, receiver), catalog) = (UpdateQueue::new(), Catalog::default());
+        let holds = HeldZones::default();
+        let shared = Arc::new(Shared { queue, publisher, published, catalog, holds });
+        let mut manager = Manager::new(Arc::clone(&shared), receiver);
+        let ended = Arc::clone(&shared);
+        let run = move || {
+            let _end = EndGuard(&ended.queue);
+            manager.run();
+        };
+        let thread = thread::Builder::new().name("control".into()).spawn(run)?;
+        let publisher = Self(shared);
         let running = PublisherThread { publisher: publisher.clone(), thread: Some(thread) };
         Ok((publisher, running))
+    }
+
+    /// Registers a source without a thread.
+    pub fn register(&self, settings: &SourceSettings) -> UpdateSender {
+        let id = self.0.catalog.register(settings);
+        UpdateSender::new(Arc::clone(&self.0), id, settings.lane)
+    }
+
+    /// Registers a source, and runs it on a thread.
+    ///
+    /// # Errors
+    /// The thread could not be started.
+    pub fn start_source(&self, mut source: impl Source) -> io::Result<JoinHandle<()>> {
+        let settings = source.settings();
+        let updates = self.register(&settings);
+        thread::Builder::new().name(settings.name).spawn(move || source.run(updates))
     }
 
     /// A reader of published images, for one worker.
@@ -81,48 +130,61 @@ impl ZonePublisher {
         self.0.publisher().newest().clone()
     }
 
-    /// Queues a change of a record set; it replaces a queued change of the same set.
-    ///
-    /// # Errors
-    /// The queue is full: try again later.
-    pub fn put(&self, change: Change) -> Result<Sequence, UpdateQueueFull> {
-        self.0.queue.put(change)
+    /// The key of all hashes.
+    pub fn key(&self) -> Arc<HashKey> {
+        Arc::clone(self.0.publisher().newest().key())
     }
 
-    /// Queues a whole zone, which replaces the one with its origin.
-    ///
-    /// # Errors
-    /// As [`ZonePublisher::put`].
-    pub fn put_zone(&self, zone: Zone) -> Result<Sequence, UpdateQueueFull> {
-        self.0.queue.put_zone(zone)
+    /// The owners of all zones.
+    pub fn catalog(&self) -> &Catalog {
+        &self.0.catalog
     }
 
-    /// Queues the removal of a zone, if it exists.
-    ///
-    /// # Errors
-    /// As [`ZonePublisher::put`].
-    pub fn remove_zone(&self, origin: Name<'_>) -> Result<Sequence, UpdateQueueFull> {
-        self.0.queue.remove_zone(origin)
-    }
-
-    /// The sequence of the last queued update.
+    /// The sequence of the last update.
     pub fn last(&self) -> Sequence {
         self.0.queue.last()
     }
 
-    /// Queues the zones of all hosts files, the first with priority, to replace the current ones.
-    /// Forwarding of these names is decided again.
-    ///
-    /// # Errors
-    /// As [`ZonePublisher::put`].
-    pub fn put_hosts(&self, hosts: Vec<Arc<Zone>>) -> Result<Sequence, UpdateQueueFull> {
-        self.0.queue.put_hosts(hosts)
-    }
-
-    /// Waits until the update is applied or refused, and published. Returns its generation, or
+    /// Waits until an update is applied or refused, and published. Returns its generation, or
     /// `None` if the thread stopped before.
     pub fn wait(&self, sequence: Sequence) -> Option<u64> {
-        self.0.queue.wait(sequence)
+        block_on(self.0.queue.published(sequence))
+    }
+
+    /// Answers once an update is live: every worker serves it or a later one.
+    pub fn wait_live(&self, sequence: Sequence) -> Answer<()> {
+        let (promise, answer) = answer();
+        self.when_live(sequence, move |is_live| {
+            if is_live {
+                promise.give(());
+            }
+        });
+        answer
+    }
+
+    /// Calls back on the zone manager's thread once an update is live; false: the thread ended
+    /// before.
+    pub fn when_live(&self, _: Sequence, then: impl FnOnce(bool) + Send + 'static) {
+        // The queue is in order, so this covers all earlier updates.
+        self.0.queue.put(
+            (SourceId(usize::MAX), Lane::Normal),
+            Action::WhenLive(Box::new(then)),
+            None,
+        );
+    }
+
+    /// Serves held content that the zone manager has: of a zone, or of a layer as
+    /// [`HeldZones::all`] names it. `None`: it has none; a file is read again by its source.
+    pub fn accept(&self, held: &str) -> Answer<Option<HeldZone>> {
+        let (promise, answer) = answer();
+        match self.0.catalog.state().held(held) {
+            Some((source, target)) => {
+                let action = Action::Accept(target, promise);
+                self.0.queue.put((source, Lane::Normal), action, None);
+            }
+            None => promise.give(None),
+        }
+        answer
     }
 
     /// The generation of the newest image, and the time of its publication.
@@ -133,10 +195,10 @@ impl ZonePublisher {
 
     /// Whether the thread panicked; the published image stays.
     pub fn has_failed(&self) -> bool {
-        self.0.queue.has_failed()
+        self.0.queue.progress.borrow().has_ended && !self.0.queue.is_closed()
     }
 
-    /// The held zones. Sources ask here before they publish content that may be incomplete.
+    /// The held zones. Sources that judge their content themselves ask here before they publish.
     pub fn holds(&self) -> &HeldZones {
         &self.0.holds
     }
@@ -158,7 +220,7 @@ impl PublisherThread {
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
-            tracing::error!("the publisher thread panicked; the last published zones stay served");
+            tracing::error!("the zone manager panicked; the last published zones stay served");
         }
     }
 }
@@ -166,53 +228,6 @@ impl PublisherThread {
 impl Drop for PublisherThread {
     fn drop(&mut self) {
         self.end();
-    }
-}
-
-fn run(shared: &Shared) {
-    let _taker = QueueReceiver(&shared.queue);
-    let mut retired = 0;
-    while let Some(updates) = shared.queue.take(retired > 0) {
-        if !updates.is_empty() {
-            let mut image = shared.publisher().newest().clone();
-            updates.into_iter().for_each(|update| apply(&mut image, update));
-            let generation = shared.publisher().publish(image);
-            *shared.published.lock().unwrap_or_else(PoisonError::into_inner) = SystemTime::now();
-            shared.queue.done(generation);
-        }
-        retired = shared.publisher().collect();
-    }
-}
-
-fn apply(image: &mut Image, update: ZoneUpdate) {
-    match update {
-        ZoneUpdate::Zone(zone) => image.put_zone(Arc::new(*zone)),
-        ZoneUpdate::Removed(origin) => image.remove_zone(origin.as_name()),
-        ZoneUpdate::Hosts(hosts) => image.set_hosts(hosts),
-        ZoneUpdate::Changes(changes) => {
-            let Some(first) = changes.first() else { return };
-            let origin = first.zone.as_name();
-            let Some(zone) = image.zone(origin) else {
-                let count = changes.len();
-                tracing::warn!(zone = %origin, count, "changes refused: there is no such zone");
-                return;
-            };
-            let mut zone = Zone::clone(zone);
-            for change in &changes {
-                apply_change(&mut zone, change, origin);
-            }
-            image.put_zone(Arc::new(zone));
-        }
-    }
-}
-
-/// A refused change does not modify the zone.
-fn apply_change(zone: &mut Zone, change: &Change, origin: Name<'_>) {
-    let records: Vec<&[u8]> =
-        change.set.as_ref().map(|set| set.records().collect()).unwrap_or_default();
-    let set = change.set.as_ref().map(|set| (set.ttl(), &records[..]));
-    if let Err(why) = zone.change(change.name.as_name(), change.rtype, set) {
-        tracing::warn!(zone = %origin, rtype = %change.rtype, "change refused: {why}");
     }
 }
 

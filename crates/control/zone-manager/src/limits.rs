@@ -1,9 +1,25 @@
 //! Limits of this crate.
 use std::time::Duration;
 
-/// Record sets with a queued change.
-pub const UPDATES_MAX: usize = 65_536;
+/// Units of changes of one sender that wait to be applied. A change takes one, and one more for
+/// every [`CHANGE_UNIT_BYTES`] of data.
+pub const NORMAL_ROOM: u32 = 16_384;
+/// As [`NORMAL_ROOM`], of an urgent sender.
+pub const URGENT_ROOM: u32 = 4_096;
+/// Bytes of data that a change may have for each of its units.
+pub const CHANGE_UNIT_BYTES: usize = 4_096;
+/// Changes of the normal lane that are applied before the urgent lane is served again. One call
+/// with more is applied at once.
+pub const ROUND_CHANGES_MAX: usize = 1_024;
+/// Record sets and names of one full sync.
+pub const EPOCH_CHANGES_MAX: usize = 16_000_000;
+/// Refused changes of one full sync before all of it is refused.
+pub const EPOCH_REFUSED_MAX: usize = 1_000;
 /// Smaller losses of names are never held.
 pub const LOSS_MIN: u64 = 20;
 /// How often to check whether replaced images can be freed.
 pub const COLLECT_INTERVAL: Duration = Duration::from_millis(10);
+/// How often to check whether all workers have loaded an image that someone waits for.
+pub const LIVE_INTERVAL: Duration = Duration::from_micros(50);
+/// Seconds for which a negative answer from a layer may be cached.
+pub const LAYER_NEGATIVE_TTL: u32 = 30;

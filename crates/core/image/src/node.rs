@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! node   bytes of all (2); name length (1), name relative to the origin without a root, lower
-//!        case; ordinal (1): its number among the names whose hash is the same; its sets by type
+//!        case; ordinal (1): its number among the names whose hash is the same, and in the highest
+//!        bit whether it is declared; its sets by type
 //! set    type (2, big-endian), TTL (4, big-endian, seconds), records (2), bytes of data (2),
 //!        then the records: each behind its length (2), unless the type fixes it
 //! ```
@@ -12,10 +13,12 @@ use wire::Rtype;
 /// Bytes before a node's name.
 pub const NODE_HEAD_LEN: usize = 3;
 const ORDINAL_LEN: usize = 1;
+/// Set in the byte of the ordinal of a declared name.
+pub const DECLARED: u8 = 0x80;
 /// Bytes before a set's records.
 pub const SET_HEAD_LEN: usize = 10;
 
-/// One name of a zone. A name without sets is an empty non-terminal.
+/// One name of a zone. A name without sets is an empty non-terminal, or declared.
 #[derive(Clone, Copy, Debug)]
 pub struct Node<'a>(&'a [u8]);
 
@@ -49,10 +52,20 @@ impl<'a> Node<'a> {
 
     /// Its number among the names with the same hash.
     pub fn ordinal(&self) -> u8 {
+        self.number() & !DECLARED
+    }
+
+    /// Whether its source declared that it exists, even without records and names below it.
+    pub fn is_declared(&self) -> bool {
+        self.number() & DECLARED != 0
+    }
+
+    /// The byte of the ordinal.
+    fn number(&self) -> u8 {
         self.behind(NODE_HEAD_LEN).and_then(<[u8]>::first).copied().unwrap_or_default()
     }
 
-    /// Whether it has no record set, only names below it.
+    /// Whether it has no record set.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.sets().0.is_empty()

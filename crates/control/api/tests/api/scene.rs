@@ -42,10 +42,6 @@ impl ZoneOwnership for Files {
     fn origins(&self) -> Vec<NameBuf> {
         vec![name(OF_FILE)]
     }
-
-    fn instead(&self, _: Name<'_>, _: &Arc<HashKey>) -> Option<compile::Zone> {
-        None
-    }
 }
 
 /// The state that the operator of the API changes.

@@ -22,10 +22,6 @@ impl ZoneOwnership for RacingOwner {
     fn is_built_in(&self, _: Name<'_>) -> bool {
         false
     }
-
-    fn instead(&self, _: Name<'_>, _: &Arc<HashKey>) -> Option<Zone> {
-        None
-    }
 }
 
 #[test]

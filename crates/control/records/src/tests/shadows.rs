@@ -1,5 +1,19 @@
 //! Record sets that are not served.
 use super::*;
+use zone_manager::{HoldPolicy, Lane, SourceKind, SourceSettings, UpdateSender};
+
+impl TestService {
+    /// A source of zone files.
+    pub(super) fn file_source(&self) -> UpdateSender {
+        let (kind, lane, hold) = (SourceKind::File, Lane::Normal, HoldPolicy::Never);
+        self.publisher.register(&SourceSettings { name: "files".into(), kind, lane, hold })
+    }
+
+    /// Publishes a zone of a file.
+    pub(super) fn publish_of_file(&self, zone: Zone) {
+        self.publisher.wait(self.file_source().put_zone(zone)).unwrap();
+    }
+}
 
 #[test]
 fn hidden_sets_are_reported_with_their_cause() {
@@ -53,7 +67,7 @@ fn file_zone_hides_sets_of_the_store_below_it() {
     assert_eq!(scene.service.count_shadowed(name("example.org.").as_name()), 0);
     let key = Arc::clone(scene.publisher.image().key());
     let zone = Zone::unloaded(key, name("file.example.org.").as_name());
-    scene.publisher.wait(scene.publisher.put_zone(zone).unwrap()).unwrap();
+    scene.publish_of_file(zone);
     let found = scene.service.shadows(&[super::key(www, Rtype::A)]);
     let shown = found[0].as_ref().map(ToString::to_string);
     assert_eq!(shown.as_deref(), Some("the zone file.example.org."));

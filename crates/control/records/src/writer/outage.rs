@@ -245,7 +245,7 @@ impl Writer {
             // The condition is about what is on disk.
             self.note(opened.clone(), began)?;
             let is_empty = self.heads.is_empty();
-            expected(context.expect, if is_empty { Revision::NONE } else { self.revision })?;
+            expected(&context.expect, if is_empty { Revision::NONE } else { self.revision })?;
             self.is_unsure = true;
         }
         let known = self.revision.max(self.revision_known);

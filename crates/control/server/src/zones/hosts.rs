@@ -1,6 +1,6 @@
-//! What hosts files say, and what is to be told of each file.
+//! The content and status of each hosts file.
 use super::lock;
-use super::registry::{seconds, told};
+use super::registry::{seconds, shown_errors};
 use compile::Zone;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -8,31 +8,31 @@ use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 use zone_manager::status::{HostsStatus, ZoneState};
 
-/// The files in the order of the config; shared by who loads them and who tells of them.
+/// The files in the order of the config, shared between threads.
 #[derive(Default)]
-pub struct Shelf {
-    files: Mutex<Vec<Shelved>>,
-    /// Seconds that what they say may be kept.
+pub struct HostsFiles {
+    files: Mutex<Vec<HostsFile>>,
+    /// The TTL of their records in seconds.
     ttl: AtomicU32,
 }
 
-/// What there is of a file.
+/// One file.
 #[derive(Default)]
-struct Shelved {
+struct HostsFile {
     file: PathBuf,
-    /// What it said when it was last in order.
+    /// Its last valid content.
     zone: Option<Arc<Zone>>,
     status: HostsStatus,
 }
 
-impl Shelf {
-    /// Takes these files for the ones there were; what is known of those that stay is kept.
+impl HostsFiles {
+    /// Replaces the files; those that stay keep their content.
     pub fn set(&self, files: &[PathBuf]) {
-        let mut shelved = lock(&self.files);
-        let mut known = std::mem::take(&mut *shelved);
-        shelved.extend(files.iter().map(|file| {
+        let mut kept = lock(&self.files);
+        let mut known = std::mem::take(&mut *kept);
+        kept.extend(files.iter().map(|file| {
             let at = known.iter().position(|old| old.file == *file);
-            at.map(|at| known.swap_remove(at)).unwrap_or_else(|| Shelved {
+            at.map(|at| known.swap_remove(at)).unwrap_or_else(|| HostsFile {
                 status: HostsStatus { file: file.display().to_string(), ..HostsStatus::default() },
                 file: file.clone(),
                 zone: None,
@@ -40,7 +40,7 @@ impl Shelf {
         }));
     }
 
-    /// What is loaded from now on may be kept so long.
+    /// Sets the TTL of what is loaded from now on.
     pub fn set_ttl(&self, seconds: u32) {
         self.ttl.store(seconds, Ordering::Relaxed);
     }
@@ -49,51 +49,51 @@ impl Shelf {
         self.ttl.load(Ordering::Relaxed)
     }
 
-    /// What is answered of a file.
+    /// The content of a file.
     pub fn zone(&self, file: &Path) -> Option<Arc<Zone>> {
-        lock(&self.files).iter().find(|shelved| shelved.file == file)?.zone.clone()
+        lock(&self.files).iter().find(|known| known.file == file)?.zone.clone()
     }
 
-    /// What is answered of all.
+    /// The content of all.
     pub fn zones(&self) -> Vec<Arc<Zone>> {
-        lock(&self.files).iter().filter_map(|shelved| shelved.zone.clone()).collect()
+        lock(&self.files).iter().filter_map(|file| file.zone.clone()).collect()
     }
 
-    /// What is to be told of all.
+    /// The status of all.
     pub fn status(&self) -> Vec<HostsStatus> {
-        lock(&self.files).iter().map(|shelved| shelved.status.clone()).collect()
+        lock(&self.files).iter().map(|file| file.status.clone()).collect()
     }
 
-    /// Takes what a file says.
+    /// A file was loaded.
     pub fn put(&self, file: &Path, zone: Zone, names: u64) {
-        self.edit(file, |shelved| {
-            shelved.zone = Some(Arc::new(zone));
-            shelved.status = HostsStatus {
+        self.edit(file, |known| {
+            known.zone = Some(Arc::new(zone));
+            known.status = HostsStatus {
                 state: ZoneState::Current,
                 names,
                 loaded_seconds: Some(seconds(SystemTime::now())),
-                file: std::mem::take(&mut shelved.status.file),
+                file: std::mem::take(&mut known.status.file),
                 ..HostsStatus::default()
             };
         });
     }
 
-    /// Notes that a file was refused, and that what it said before goes on.
+    /// A file was refused; its content stays as it was.
     pub fn refuse(&self, file: &Path, errors: impl ExactSizeIterator<Item = String>) {
-        self.edit(file, |shelved| {
-            let status = &mut shelved.status;
+        self.edit(file, |known| {
+            let status = &mut known.status;
             if status.state == ZoneState::Current {
                 status.state = ZoneState::Behind;
             }
             status.refused_seconds = Some(seconds(SystemTime::now()));
-            status.errors = told(errors);
+            status.errors = shown_errors(errors);
         });
     }
 
-    fn edit(&self, file: &Path, edit: impl FnOnce(&mut Shelved)) {
-        // It may have been taken away.
-        if let Some(shelved) = lock(&self.files).iter_mut().find(|shelved| shelved.file == file) {
-            edit(shelved);
+    fn edit(&self, file: &Path, edit: impl FnOnce(&mut HostsFile)) {
+        // It may have been removed.
+        if let Some(known) = lock(&self.files).iter_mut().find(|known| known.file == file) {
+            edit(known);
         }
     }
 }

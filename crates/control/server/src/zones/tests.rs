@@ -31,17 +31,17 @@ impl Fixture {
 
     fn start_in(folder: PathBuf, names: &[&str], local: bool) -> Self {
         let wanted = wanted(&folder, names, local);
-        let image = first_image(&wanted).expect("randomness");
+        let image = empty_image().expect("randomness");
         let (control, running) = ZonePublisher::start(image).expect("a thread");
-        let (zones, wished) =
+        let (zones, command) =
             Zones::start(&control, wanted, Some(&folder.join("data"))).expect("threads");
-        assert!(zones.wishes.wait(wished));
+        assert!(zones.commands.wait(command));
         Self { folder, control, zones, _running: running }
     }
 
     fn set(&self, names: &[&str], local: bool) {
-        let wished = self.zones.set(wanted(&self.folder, names, local));
-        assert!(self.zones.wishes.wait(wished));
+        let command = self.zones.set(wanted(&self.folder, names, local));
+        assert!(self.zones.commands.wait(command));
     }
 
     fn write(&self, name: &str, text: &str) {
@@ -51,7 +51,7 @@ impl Fixture {
             file: zone.file.into(),
         };
         let zones: Vec<_> = self.zones.status().into_iter().map(file).collect();
-        assert!(self.zones.wishes.wait(self.zones.wishes.reload(zones)));
+        assert!(self.zones.commands.wait(self.zones.commands.reload(zones)));
     }
 
     /// The serial of a zone; 0: it is there and not loaded.
@@ -80,12 +80,12 @@ fn age(file: &Path) {
 }
 
 /// Zones whose files have their names.
-fn wanted(folder: &Path, names: &[&str], local: bool) -> Wanted {
+fn wanted(folder: &Path, names: &[&str], local: bool) -> ZoneConfig {
     let name = |text: &&str| NameBuf::from_text(text.as_bytes(), Name::ROOT).expect("a name");
     let file = |text: &&str| ZoneFile { origin: name(text), file: folder.join(text) };
     let zones = names.iter().map(file).collect();
     let files = FilesToLoad { zones, hosts: Vec::new() };
-    Wanted { files, locals: Locals::new(local, &[]), hosts_ttl: 60 }
+    ZoneConfig { files, built_in: BuiltInZones::new(local, &[]), hosts_ttl: 60 }
 }
 
 #[test]

@@ -47,8 +47,8 @@ impl Fixture {
     }
 
     fn reload(&self) {
-        let wished = self.zones.reload(wanted(&self.folder, &["a.test"], false));
-        assert!(self.zones.wishes.wait(wished));
+        let command = self.zones.reload(wanted(&self.folder, &["a.test"], false));
+        assert!(self.zones.commands.wait(command));
     }
 
     /// What is held: names served, and names of the file.
@@ -59,7 +59,7 @@ impl Fixture {
 
     fn accept(&self) {
         self.control.holds().accept(origin().as_name()).expect("it is held");
-        assert!(self.zones.wishes.wait(self.zones.load(origin())));
+        assert!(self.zones.commands.wait(self.zones.load(origin())));
     }
 }
 

@@ -1,8 +1,7 @@
-//! Loads zones into the image, or what was saved of them, and takes them out of it.
-use crate::limits::MAILBOX_PATIENCE;
-use crate::local::{self, Locals};
-use crate::zones::hosts::Shelf;
-use crate::zones::registry::{Loaded, Registry};
+//! Zone files, hosts files and built-in zones as sources of the zone manager.
+use crate::local::{self, BuiltInZones};
+use crate::zones::hosts::HostsFiles;
+use crate::zones::registry::{ContentInfo, ZoneRegistry};
 use source_file::saved::{self, CopyNote, FileId};
 use source_file::{
     FilesToLoad, LoadAttempt, LoadHandler, WriteKind, ZoneFile, ZoneSaver, check_serial, load,
@@ -14,67 +13,93 @@ use std::time::{Instant, SystemTime};
 use wire::{Name, NameBuf};
 use zone_manager::hold::HeldZone;
 use zone_manager::status::ZoneState;
-use zone_manager::{Sequence, UpdateQueueFull, ZonePublisher};
+use zone_manager::{
+    HoldPolicy, Lane, Sequence, SourceKind, SourceSettings, UpdateSender, ZonePublisher,
+};
 use zonefile::LoadSummary;
 
-/// What the thread that loads zones has.
-pub struct ZoneKeeper {
-    control: ZonePublisher,
-    registry: Arc<Registry>,
-    /// Where copies are, and who writes them.
-    copies: Option<(PathBuf, Arc<ZoneSaver>)>,
-    /// Which local zones are wanted.
-    locals: Arc<Mutex<Locals>>,
-    /// What hosts files say.
-    shelf: Arc<Shelf>,
+/// The senders of the three sources of this thread.
+pub struct Updates {
+    files: UpdateSender,
+    hosts: UpdateSender,
+    built_in: UpdateSender,
 }
 
-/// A zone's file as it was when it began to be read.
+impl Updates {
+    /// Registers the sources.
+    pub fn new(publisher: &ZonePublisher) -> Self {
+        let register = |(name, kind): (&str, _)| {
+            // A file is judged here, by how it was written.
+            let (lane, hold) = (Lane::Normal, HoldPolicy::Never);
+            publisher.register(&SourceSettings { name: name.to_owned(), kind, lane, hold })
+        };
+        Self {
+            files: register((super::LOADER, SourceKind::File)),
+            hosts: register(("hosts-files", SourceKind::Hosts)),
+            built_in: register(("built-in", SourceKind::BuiltIn)),
+        }
+    }
+
+    /// Owns these zones; until one is loaded, it answers SERVFAIL (invariant I10).
+    pub fn claim(&self, zones: &[ZoneFile]) -> Option<Sequence> {
+        let mut last = None;
+        for ZoneFile { origin, file } in zones {
+            last = Some(self.files.claim(origin.clone(), Some(file.clone())));
+        }
+        last
+    }
+}
+
+/// The state of the thread that loads zones.
+pub struct FileZones {
+    control: ZonePublisher,
+    updates: Updates,
+    registry: Arc<ZoneRegistry>,
+    /// The folder of the saved copies, and their writer.
+    copies: Option<(PathBuf, Arc<ZoneSaver>)>,
+    /// Which built-in zones the config asks for.
+    wanted: Arc<Mutex<BuiltInZones>>,
+    /// The built-in zones that were passed to the zone manager.
+    built_in: Vec<NameBuf>,
+    hosts: Arc<HostsFiles>,
+}
+
+/// A zone's file as it was when reading began.
 struct Read<'z> {
     zone: &'z ZoneFile,
     file: Option<FileId>,
     began: Instant,
 }
 
-impl ZoneKeeper {
-    /// A keeper without zones.
+impl FileZones {
+    /// No zones.
     pub fn new(
         control: ZonePublisher,
-        registry: Arc<Registry>,
+        updates: Updates,
+        registry: Arc<ZoneRegistry>,
         copies: Option<(PathBuf, Arc<ZoneSaver>)>,
-        locals: Arc<Mutex<Locals>>,
-        shelf: Arc<Shelf>,
+        wanted: Arc<Mutex<BuiltInZones>>,
+        hosts: Arc<HostsFiles>,
     ) -> Self {
-        Self { control, registry, copies, locals, shelf }
+        Self { control, updates, registry, copies, wanted, built_in: Vec::new(), hosts }
     }
 
-    /// Puts a zone into the image and waits until it is published; its generation.
+    /// Publishes a zone; returns its generation.
     fn publish(&self, zone: compile::Zone) -> u64 {
-        self.wait(Some(self.put(|| self.control.put_zone(zone.clone()))))
+        self.wait(Some(self.updates.files.put_zone(zone)))
     }
 
-    /// Tries again while the mailbox is full: control empties it all the time.
-    fn put(&self, put: impl Fn() -> Result<Sequence, UpdateQueueFull>) -> Sequence {
-        loop {
-            match put() {
-                Ok(ticket) => return ticket,
-                Err(UpdateQueueFull) => std::thread::sleep(MAILBOX_PATIENCE),
-            }
-        }
-    }
-
-    /// Has answered what the hosts files say, and whose names are asked anew; the generation.
+    /// Publishes all hosts files; returns the generation.
     fn publish_hosts(&self) -> u64 {
-        let hosts = self.shelf.zones();
-        self.wait(Some(self.put(|| self.control.put_hosts(hosts.clone()))))
+        self.wait(Some(self.updates.hosts.put_layers(self.hosts.zones())))
     }
 
-    /// Waits until the last of several changes is published.
+    /// Waits until the last of several updates is published.
     fn wait(&self, last: Option<Sequence>) -> u64 {
-        last.and_then(|ticket| self.control.wait(ticket)).unwrap_or_default()
+        last.and_then(|sequence| self.control.wait(sequence)).unwrap_or_default()
     }
 
-    /// Serves what was saved of a zone, if that can be had.
+    /// Publishes the saved copy of a zone, if there is one.
     fn publish_copy(&self, origin: Name<'_>) {
         let Some((folder, _)) = &self.copies else { return };
         let image = self.control.image();
@@ -85,7 +110,7 @@ impl ZoneKeeper {
                 let at = at.unwrap_or_else(|_| SystemTime::now());
                 let serial = zone.serial();
                 self.publish(zone);
-                self.registry.note_saved(origin, Loaded { serial, records, at });
+                self.registry.note_saved(origin, ContentInfo { serial, records, at });
                 tracing::warn!(zone = %origin, file = %file.display(), serial, records,
                     "zone served from the copy saved when it was last good");
             }
@@ -94,8 +119,8 @@ impl ZoneKeeper {
         }
     }
 
-    /// Makes sure that a configured zone which cannot be had answers SERVFAIL, and not what a
-    /// zone above it or a local zone says (invariant I10).
+    /// Lets a configured zone that cannot be loaded answer SERVFAIL, not the content of a zone
+    /// above it or of a built-in one (invariant I10).
     fn publish_unloaded(&self, origin: Name<'_>) {
         let image = self.control.image();
         if image.zone(origin).is_none_or(|zone| zone.facts().loaded) {
@@ -103,8 +128,8 @@ impl ZoneKeeper {
         }
     }
 
-    /// What was served of a zone before, in this process or, as far as its copy tells, in an
-    /// earlier one; nothing: there is nothing to lose, or it is meant to be replaced.
+    /// The content before, in this process or, by its copy, in an earlier one. `None`: there is
+    /// nothing to lose, or it is meant to be replaced.
     fn before(
         &self,
         zone: &ZoneFile,
@@ -112,7 +137,7 @@ impl ZoneKeeper {
         old: Option<CopyNote>,
     ) -> Option<CopyNote> {
         let origin = zone.origin.as_name();
-        match (arrival, self.registry.state(origin)) {
+        match (arrival, self.registry.zone_state(origin)) {
             (WriteKind::Written, ZoneState::Unloaded) => None,
             (WriteKind::Written | WriteKind::Renamed, _) => old,
             // The config names another file of a zone that was served.
@@ -121,20 +146,20 @@ impl ZoneKeeper {
         }
     }
 
-    /// What the copy of a zone says of it.
+    /// The note of a zone's copy.
     fn note(&self, origin: Name<'_>) -> Option<CopyNote> {
         let (folder, _) = self.copies.as_ref()?;
         saved::note(folder, origin, self.control.image().key())
     }
 
-    /// Whether a file may lose names without being held: it was renamed into place, which a writer
-    /// does once it is done, or the config names it newly.
+    /// Whether a file may lose names without a hold: it was renamed into place, which a writer does
+    /// once it is done, or it is new in the config.
     fn is_trusted(&self, zone: &ZoneFile, arrival: WriteKind, before: &CopyNote) -> bool {
-        match (arrival, self.registry.state(zone.origin.as_name())) {
+        match (arrival, self.registry.zone_state(zone.origin.as_name())) {
             (WriteKind::Renamed, _) => true,
             (WriteKind::Written, _) => false,
             (WriteKind::First, ZoneState::Current | ZoneState::Behind) => true,
-            // Renamed while no process watched: it is another file than was seen last.
+            // Renamed while no process watched it.
             (WriteKind::First, ZoneState::Unloaded | ZoneState::Saved) => {
                 let file = FileId::of(&zone.file);
                 before.file.zip(file).is_some_and(|(before, now)| !before.is_same_file(&now))
@@ -142,30 +167,30 @@ impl ZoneKeeper {
         }
     }
 
-    /// Has what was served before go on, if that can be had, since a zone's file has lost too much.
+    /// Keeps the content before, if there is any, because a zone's file has lost too much.
     fn hold(&self, read: &Read<'_>, held: HeldZone) -> bool {
         let zone = read.zone;
         let origin = zone.origin.as_name();
-        if self.registry.state(origin) == ZoneState::Unloaded {
+        if self.registry.zone_state(origin) == ZoneState::Unloaded {
             self.publish_copy(origin);
         }
-        if self.registry.state(origin) == ZoneState::Unloaded {
+        if self.registry.zone_state(origin) == ZoneState::Unloaded {
             self.control.holds().release(origin);
             return false;
         }
         self.registry.note_held(origin);
-        // A restart is to know that it was this file that lost so much, and hold it again.
+        // After a restart, the copy's note says that this file lost so much: hold it again.
         if let Some((_, saver)) = &self.copies {
             saver.save(origin, read.file);
         }
         tracing::warn!(zone = %origin, file = %zone.file.display(), names_served = held.had,
             names_in_file = held.has,
-            "zone held: its file has lost more than half of its names, so the zone as it was goes \
-             on; `dunlin zones accept {origin}` serves the file as it is");
+            "zone held: its file has lost more than half of its names, so the zone as it was is \
+             served; `dunlin zones accept {origin}` serves the file as it is");
         true
     }
 
-    /// Serves a zone that was read from its file, and has it saved.
+    /// Publishes a zone that was read from its file, and saves a copy.
     fn serve(&self, read: Read<'_>, new: compile::Zone, summary: &LoadSummary) {
         let Read { zone, file: id, began } = read;
         let origin = zone.origin.as_name();
@@ -173,7 +198,7 @@ impl ZoneKeeper {
         let generation = self.publish(new);
         let milliseconds = began.elapsed().as_millis() as u64;
         let at = SystemTime::now();
-        self.registry.note_loaded(origin, Loaded { serial, records, at });
+        self.registry.note_loaded(origin, ContentInfo { serial, records, at });
         let file = zone.file.display();
         tracing::info!(zone = %origin, %file, records, serial, generation, milliseconds,
             "zone loaded");
@@ -182,43 +207,48 @@ impl ZoneKeeper {
         }
     }
 
-    fn refused(&self, zone: &ZoneFile, failure: &zonefile::LoadFailure) {
+    fn refuse(&self, zone: &ZoneFile, failure: &zonefile::LoadFailure) {
         let origin = zone.origin.as_name();
         for error in &failure.errors {
             tracing::error!(zone = %origin, rule = error.rule.id, "{error}");
         }
         self.control.holds().release(origin);
         self.registry.note_refused(origin, failure.errors.iter().map(ToString::to_string));
-        if self.registry.state(origin) == ZoneState::Unloaded {
+        if self.registry.zone_state(origin) == ZoneState::Unloaded {
             self.publish_copy(origin);
         }
-        let instead = match self.registry.state(origin) {
-            ZoneState::Saved => "what was saved of it is served until its file is put right",
+        let instead = match self.registry.zone_state(origin) {
+            ZoneState::Saved => "its saved copy is served until its file is corrected",
             ZoneState::Unloaded => {
                 self.publish_unloaded(origin);
-                "it answers SERVFAIL until its file is put right"
+                "it answers SERVFAIL until its file is corrected"
             }
-            ZoneState::Current | ZoneState::Behind => "the zone as it was goes on",
+            ZoneState::Current | ZoneState::Behind => "the zone as it was is served",
         };
         tracing::error!(zone = %origin, errors = failure.errors.len(),
             "zone file refused: {instead}");
     }
 
-    /// The local zones that are served, and those that should be, beside these zones.
-    fn locals(&self, zones: &[ZoneFile]) -> (Vec<NameBuf>, Vec<NameBuf>) {
+    /// The built-in zones that the config asks for, beside these zones.
+    fn wanted(&self, zones: &[ZoneFile]) -> Vec<NameBuf> {
         let configured: Vec<NameBuf> = zones.iter().map(|zone| zone.origin.clone()).collect();
-        let known = |name: &NameBuf| self.registry.knows(name.as_name());
-        let image = self.control.image();
-        let is_served = |name: &NameBuf| image.zone(name.as_name()).is_some();
-        let locals = super::lock(&self.locals);
-        let shown = locals
-            .candidates()
-            .filter(|name| !configured.contains(name) && !known(name) && is_served(name));
-        (shown.collect(), locals.names(&configured).collect())
+        super::lock(&self.wanted).names(&configured).collect()
+    }
+
+    /// Passes built-in zones to the zone manager that it does not have yet.
+    pub fn put_built_in(&mut self, zones: &[ZoneFile]) -> Option<Sequence> {
+        let (key, mut last) = (self.control.key(), None);
+        for name in self.wanted(zones) {
+            if !self.built_in.contains(&name) {
+                last = Some(self.updates.built_in.put_zone(local::load(&key, name.as_name())));
+                self.built_in.push(name);
+            }
+        }
+        last
     }
 }
 
-impl LoadHandler for ZoneKeeper {
+impl LoadHandler for FileZones {
     fn load(&mut self, zone: &ZoneFile, attempt: &mut LoadAttempt<'_>) -> Vec<PathBuf> {
         let origin = zone.origin.as_name();
         let reading = Read { zone, file: FileId::of(&zone.file), began: Instant::now() };
@@ -226,7 +256,7 @@ impl LoadHandler for ZoneKeeper {
         let old = image.zone(origin).filter(|old| old.facts().loaded);
         let before = old.map(|old| CopyNote::new(old, None));
         let read = load(&zone.file, origin, image.key(), old.map(|old| &**old));
-        // The old zone is not to be held by us as well while the new one is published.
+        // Free the old zone when the new one is published.
         drop(image);
         if !attempt.is_whole() {
             return Vec::new();
@@ -234,7 +264,7 @@ impl LoadHandler for ZoneKeeper {
         let (new, summary) = match read {
             Ok(read) => read,
             Err(failure) => {
-                self.refused(zone, &failure);
+                self.refuse(zone, &failure);
                 return failure.files;
             }
         };
@@ -262,14 +292,14 @@ impl LoadHandler for ZoneKeeper {
 
     fn serve_saved(&mut self, zone: &ZoneFile) -> bool {
         let origin = zone.origin.as_name();
-        if self.registry.state(origin) == ZoneState::Unloaded {
-            // A file that is as it was when it was read whole is whole.
+        if self.registry.zone_state(origin) == ZoneState::Unloaded {
+            // A file that did not change since it was loaded is complete.
             if self.note(origin).is_some_and(|note| note.file == FileId::of(&zone.file)) {
                 return false;
             }
             self.publish_copy(origin);
         }
-        self.registry.state(origin) != ZoneState::Unloaded
+        self.registry.zone_state(origin) != ZoneState::Unloaded
     }
 
     fn set_writing(&mut self, zone: &ZoneFile, since: Option<SystemTime>) {
@@ -277,23 +307,23 @@ impl LoadHandler for ZoneKeeper {
         self.registry.note_writing(origin, since);
         if since.is_some() {
             tracing::info!(zone = %origin, file = %zone.file.display(),
-                "zone file is being written: it is loaded once it is whole");
+                "zone file is being written: it is loaded once it is complete");
         }
     }
 
     fn load_hosts(&mut self, file: &Path, attempt: &mut LoadAttempt<'_>) {
         let began = Instant::now();
-        let old = self.shelf.zone(file);
+        let old = self.hosts.zone(file);
         let key = Arc::clone(self.control.image().key());
-        let read = load_hosts(file, self.shelf.ttl(), &key, old.as_deref());
-        // It is not to be held by us as well while the new one is published.
+        let read = load_hosts(file, self.hosts.ttl(), &key, old.as_deref());
+        // Free the old content when the new one is published.
         drop(old);
         if !attempt.is_whole() {
             return;
         }
         match read {
             Ok((zone, names)) => {
-                self.shelf.put(file, zone, names);
+                self.hosts.put(file, zone, names);
                 let generation = self.publish_hosts();
                 let milliseconds = began.elapsed().as_millis() as u64;
                 let file = file.display();
@@ -304,10 +334,10 @@ impl LoadHandler for ZoneKeeper {
                 for error in &failure.errors {
                     tracing::error!(rule = error.rule.id, "{error}");
                 }
-                self.shelf.refuse(file, failure.errors.iter().map(ToString::to_string));
-                let instead = match self.shelf.zone(file) {
-                    Some(_) => "what it said before goes on",
-                    None => "its names are nowhere until it is put right",
+                self.hosts.refuse(file, failure.errors.iter().map(ToString::to_string));
+                let instead = match self.hosts.zone(file) {
+                    Some(_) => "its content before is served",
+                    None => "its names are not served until it is corrected",
                 };
                 tracing::error!(file = %file.display(), errors, "hosts file refused: {instead}");
             }
@@ -315,37 +345,36 @@ impl LoadHandler for ZoneKeeper {
     }
 
     fn set_files(&mut self, FilesToLoad { zones, hosts }: &FilesToLoad) {
-        self.shelf.set(hosts);
+        self.hosts.set(hosts);
         self.publish_hosts();
-        let (shown, wanted) = self.locals(zones);
-        let key = Arc::clone(self.control.image().key());
-        let mut last = None;
-        for gone in self.registry.set(zones) {
-            let Ok(origin) = NameBuf::from_text(gone.name.as_bytes(), Name::ROOT) else { continue };
+        // A built-in zone takes the place of a removed one at once.
+        let mut last = self.put_built_in(zones);
+        for removed in self.registry.set(zones) {
+            let Ok(origin) = NameBuf::from_text(removed.name.as_bytes(), Name::ROOT) else {
+                continue;
+            };
             self.control.holds().release(origin.as_name());
-            // A local zone takes its place at once.
-            if !wanted.contains(&origin) {
-                last = Some(self.put(|| self.control.remove_zone(origin.as_name())));
-            }
-            tracing::info!(zone = %origin, "zone taken away: the config names it no more");
+            last = Some(self.updates.files.remove_zone(origin.as_name()));
+            tracing::info!(zone = %origin, "zone removed: the config does not name it any more");
         }
-        for name in wanted.iter().filter(|name| !shown.contains(name)) {
-            let zone = local::load(&key, name.as_name());
-            last = Some(self.put(|| self.control.put_zone(zone.clone())));
-        }
+        last = self.updates.claim(zones).or(last);
         self.wait(last);
         if let Some((_, saver)) = &self.copies {
             saver.keep_only(zones.iter().map(|zone| zone.origin.as_name()));
         }
     }
 
-    /// Local zones go when what stands in their place is there.
+    /// Built-in zones are removed once the zones in their place are loaded.
     fn settle(&mut self, zones: &[ZoneFile]) {
-        let (shown, wanted) = self.locals(zones);
-        let mut last = None;
-        for name in shown.iter().filter(|name| !wanted.contains(name)) {
-            last = Some(self.put(|| self.control.remove_zone(name.as_name())));
-        }
+        let (wanted, mut last) = (self.wanted(zones), None);
+        let updates = &self.updates;
+        self.built_in.retain(|name| {
+            let is_wanted = wanted.contains(name);
+            if !is_wanted {
+                last = Some(updates.built_in.remove_zone(name.as_name()));
+            }
+            is_wanted
+        });
         self.wait(last);
     }
 }

@@ -1,0 +1,136 @@
+//! What a source changes the zone data with.
+use crate::answer::{Answer, Stopped, answer, block_on};
+use crate::epoch::Epoch;
+use crate::queue::{Action, QueueFull, Sequence, SourceId, room, units};
+use crate::source::{Applied, Lane, SyncOutcome, Target};
+use crate::{Shared, ZonePublisher};
+use compile::Zone;
+use model::Change;
+use std::path::PathBuf;
+use std::sync::Arc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use wire::{Name, NameBuf};
+
+/// Sends the updates of one source, in order. Each sender has room for
+/// [`NORMAL_ROOM`](crate::limits::NORMAL_ROOM) changes that are not applied yet; then it waits.
+pub struct UpdateSender {
+    pub(crate) shared: Arc<Shared>,
+    id: SourceId,
+    lane: Lane,
+    room: Arc<Semaphore>,
+}
+
+impl UpdateSender {
+    pub(crate) fn new(shared: Arc<Shared>, id: SourceId, lane: Lane) -> Self {
+        Self { shared, id, lane, room: room(lane) }
+    }
+
+    /// Another sender of the same source, in the urgent lane, with room of its own. Its updates
+    /// overtake those of this one.
+    pub fn urgent(&self) -> Self {
+        Self::new(Arc::clone(&self.shared), self.id, Lane::Urgent)
+    }
+
+    /// The zone manager.
+    pub fn publisher(&self) -> ZonePublisher {
+        ZonePublisher(Arc::clone(&self.shared))
+    }
+
+    /// Changes record sets; waits for room in the queue. The answer comes when they are published.
+    ///
+    /// # Errors
+    /// The zone manager has ended.
+    pub async fn apply(
+        &self,
+        target: Target,
+        changes: Vec<Change>,
+    ) -> Result<Answer<Applied>, Stopped> {
+        let units = units(&changes, self.lane);
+        let room = Arc::clone(&self.room).acquire_many_owned(units).await.map_err(|_| Stopped)?;
+        Ok(self.send_changes(target, changes, room))
+    }
+
+    /// As [`UpdateSender::apply`], blocks this thread.
+    ///
+    /// # Errors
+    /// As [`UpdateSender::apply`].
+    pub fn apply_blocking(
+        &self,
+        target: Target,
+        changes: Vec<Change>,
+    ) -> Result<Answer<Applied>, Stopped> {
+        block_on(self.apply(target, changes))
+    }
+
+    /// As [`UpdateSender::apply`], without waiting.
+    ///
+    /// # Errors
+    /// The queue has no room for the changes.
+    pub fn try_apply(
+        &self,
+        target: Target,
+        changes: Vec<Change>,
+    ) -> Result<Answer<Applied>, QueueFull> {
+        let units = units(&changes, self.lane);
+        let room = Arc::clone(&self.room).try_acquire_many_owned(units).map_err(|_| QueueFull)?;
+        Ok(self.send_changes(target, changes, room))
+    }
+
+    fn send_changes(
+        &self,
+        target: Target,
+        changes: Vec<Change>,
+        room: OwnedSemaphorePermit,
+    ) -> Answer<Applied> {
+        let (promise, answer) = answer();
+        self.send(Action::Apply(target, changes, promise), Some(room));
+        answer
+    }
+
+    /// Starts a full sync. At its commit, everything that was not put is removed.
+    pub fn full_sync(&mut self, target: Target) -> Epoch<'_> {
+        Epoch::new(self, target)
+    }
+
+    /// Replaces the content of a zone by one that the source has compiled and judged itself; waits
+    /// for room in the queue.
+    pub fn put_zone(&self, zone: impl Into<Arc<Zone>>) -> Sequence {
+        let zone = zone.into();
+        let target = Target::Zone(zone.origin().into());
+        let room = block_on(Arc::clone(&self.room).acquire_owned()).ok();
+        self.send(Action::Replace(target, zone, None), room)
+    }
+
+    /// Replaces the content of a target, unless it lost too much.
+    pub(crate) fn sync(&self, target: Target, zone: Zone) -> (Sequence, Answer<SyncOutcome>) {
+        let (promise, answer) = answer();
+        let action = Action::Replace(target, zone.into(), Some(promise));
+        (self.send(action, None), answer)
+    }
+
+    /// Replaces all layers of the source; the first has priority. Forwarding of their names is
+    /// decided again.
+    pub fn put_layers(&self, layers: Vec<Arc<Zone>>) -> Sequence {
+        self.send(Action::Layers(layers), None)
+    }
+
+    /// Owns a zone before there is content. Until then it is that of a source of a lesser kind, or
+    /// answers SERVFAIL (invariant I10). `file`: where its content comes from.
+    pub fn claim(&self, origin: NameBuf, file: Option<PathBuf>) -> Sequence {
+        self.send(Action::Claim(origin, file), None)
+    }
+
+    /// Gives up a zone or layer, with its content. A zone that it hid is served instead.
+    pub fn remove(&self, target: Target) -> Sequence {
+        self.send(Action::Remove(target), None)
+    }
+
+    /// As [`UpdateSender::remove`], for a zone.
+    pub fn remove_zone(&self, origin: Name<'_>) -> Sequence {
+        self.remove(Target::Zone(origin.into()))
+    }
+
+    fn send(&self, action: Action, room: Option<OwnedSemaphorePermit>) -> Sequence {
+        self.shared.queue.put((self.id, self.lane), action, room)
+    }
+}

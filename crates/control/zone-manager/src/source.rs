@@ -1,0 +1,192 @@
+//! The interface of sources: who they are, what they change, and what becomes of it.
+use crate::hold::HeldZone;
+use crate::sender::UpdateSender;
+use model::{BrokenRule, InvalidEdit};
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use wire::NameBuf;
+
+/// Knows records. It gives them to the zone manager through an [`UpdateSender`]; nothing else
+/// publishes.
+pub trait Source: Send + 'static {
+    /// What the zone manager needs to know of it.
+    fn settings(&self) -> SourceSettings;
+
+    /// Sends updates until the source ends. Runs on a thread of its own.
+    fn run(&mut self, updates: UpdateSender);
+}
+
+/// Kinds of sources. If two sources have a zone, the one of the greater kind owns it, and hides the
+/// zone of the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SourceKind {
+    /// The server itself (RFC 6303, RFC 6761, rules of the config).
+    BuiltIn,
+    /// The store.
+    Store,
+    /// The Kubernetes API.
+    Kubernetes,
+    /// Hosts files.
+    Hosts,
+    /// Zone files in the config.
+    File,
+}
+
+/// What happens with content that lost more than half of its names, and at least
+/// [`LOSS_MIN`](crate::limits::LOSS_MIN).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HoldPolicy {
+    /// It is published.
+    Never,
+    /// It is held until an operator accepts it, or for this time.
+    Until(Duration),
+    /// It is held until an operator accepts it.
+    Operator,
+}
+
+/// The lane of a sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    /// In the order of arrival.
+    Normal,
+    /// Before everything of the normal lane.
+    Urgent,
+}
+
+/// What the zone manager needs to know of a source.
+#[derive(Clone, Debug)]
+pub struct SourceSettings {
+    /// Its name in status and logs.
+    pub name: String,
+    /// Its kind.
+    pub kind: SourceKind,
+    /// The lane of its updates.
+    pub lane: Lane,
+    /// What happens with a full sync that lost most of the content.
+    pub hold: HoldPolicy,
+}
+
+/// Part of the zone data that a source can have.
+#[allow(clippy::large_enum_variant, reason = "most are zones")]
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// The zone of this origin.
+    Zone(NameBuf),
+    /// A layer of whole names at any place of the tree, by the source's number; the lower has
+    /// priority. A name without data falls through to the next layer, then to forward rules. Zones
+    /// come before layers, except built-in ones.
+    Layer(u32),
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Zone(origin) => origin.fmt(f),
+            Self::Layer(number) => write!(f, "layer {number}"),
+        }
+    }
+}
+
+/// The owner of a zone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ZoneOwner {
+    /// The store.
+    Store,
+    /// A file in the config.
+    File(PathBuf),
+    /// The server itself (RFC 6303, RFC 6761, rules of the config).
+    BuiltIn,
+    /// Another source, by its name.
+    Source(Arc<str>),
+}
+
+impl fmt::Display for ZoneOwner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Store => f.write_str("the store"),
+            Self::File(file) => write!(f, "the file {}", file.display()),
+            Self::BuiltIn => f.write_str("the server, which has it built in"),
+            Self::Source(name) => write!(f, "the source {name}"),
+        }
+    }
+}
+
+/// Why a change was refused. Nothing of it was applied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The source has no such zone: it needs a full sync first.
+    NoSuchTarget,
+    /// Another source of the same kind has the zone.
+    NotTheOwner(ZoneOwner),
+    /// The precondition is not met.
+    Unmet,
+    /// The change is invalid by itself, or in the zone as it would be.
+    Invalid {
+        /// The invalid field: `name`, `type`, `ttl`, `data` or `edits`.
+        field: &'static str,
+        /// The broken rule.
+        rule: BrokenRule,
+        /// What is wrong: a sentence without a period.
+        what: String,
+    },
+    /// A limit was exceeded.
+    TooMany {
+        /// What there are too many of.
+        what: &'static str,
+        /// The limit.
+        max: usize,
+    },
+}
+
+impl From<InvalidEdit> for Refusal {
+    fn from(InvalidEdit { field, rule, what, .. }: InvalidEdit) -> Self {
+        Self::Invalid { field, rule, what }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoSuchTarget => f.write_str("there is no such zone: it needs a full sync first"),
+            Self::NotTheOwner(owner) => write!(f, "the owner of the zone is {owner}"),
+            Self::Unmet => f.write_str("the precondition is not met"),
+            Self::Invalid { field, rule, what } => write!(f, "{field}: {what} ({rule})"),
+            Self::TooMany { what, max } => write!(f, "too many {what}: the maximum is {max}"),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// What became of changes. It comes when they are published.
+#[derive(Clone, Debug)]
+pub struct Applied {
+    /// The result of each change, in their order. A refused change does not affect the others.
+    pub results: Vec<Result<(), Refusal>>,
+    /// Their place in the queue.
+    pub sequence: crate::Sequence,
+}
+
+/// What became of a full sync.
+#[derive(Clone, Debug)]
+pub struct Synced {
+    /// The result of each put, in their order.
+    pub results: Vec<Result<(), Refusal>>,
+    /// What became of the content.
+    pub outcome: SyncOutcome,
+    /// Its place in the queue.
+    pub sequence: crate::Sequence,
+}
+
+/// What became of the content of a full sync.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SyncOutcome {
+    /// It is published, unless the source of a greater kind hides it.
+    Published,
+    /// It lost too much, and the content before it is served. Later changes apply to both.
+    Held(HeldZone),
+    /// It is invalid as a whole, and the content before it is served.
+    Refused(Refusal),
+}

@@ -1,0 +1,182 @@
+//! Several sources: who owns a zone, full syncs, holds and layers.
+use super::*;
+use ::image::ZoneTable;
+use std::time::Duration;
+
+/// The apex records of a zone, then addresses of so many names.
+fn put_all(epoch: &mut Epoch<'_>, names: u8) {
+    epoch.put(put("example.org.", Rtype::SOA, &[&soa()])).unwrap();
+    epoch.put(put("example.org.", Rtype::NS, &[b"\x02ns\0"])).unwrap();
+    for n in 0..names {
+        epoch.put(address(&format!("n{n}.example.org."), [10, 0, 0, n])).unwrap();
+    }
+}
+
+impl Fixture {
+    fn sync(&mut self, names: u8) -> SyncOutcome {
+        let mut epoch = self.updates.full_sync(of_zone());
+        put_all(&mut epoch, names);
+        epoch.commit_blocking().unwrap().outcome
+    }
+
+    /// The number of addresses in the zone.
+    fn addresses(&self) -> usize {
+        let image = self.publisher.image();
+        image.zone(name("example.org.").as_name()).map_or(0, |zone| zone.count().0 - 1)
+    }
+}
+
+#[test]
+fn full_sync_removes_what_it_did_not_see() {
+    let mut fixture = start();
+    fixture.apply(of_zone(), vec![address("old.example.org.", [10, 0, 0, 1])]);
+    let mut cut = fixture.updates.full_sync(of_zone());
+    put_all(&mut cut, 3);
+    drop(cut);
+    assert!(fixture.exists("old.example.org."), "a full sync cut short changes nothing");
+    assert_eq!(fixture.sync(5), SyncOutcome::Published);
+    assert_eq!((fixture.addresses(), fixture.exists("old.example.org.")), (5, false));
+}
+
+#[test]
+fn full_sync_reports_each_refused_put() {
+    let mut fixture = start();
+    let mut epoch = fixture.updates.full_sync(of_zone());
+    put_all(&mut epoch, 1);
+    assert!(epoch.put(address("n0.example.org.", [1; 4])).is_err(), "it occurs twice");
+    assert!(epoch.put(address("a.example.com.", [1; 4])).is_err(), "it is outside of the zone");
+    epoch.put(put("n0.example.org.", Rtype::CNAME, &[b"\0"])).unwrap();
+    epoch.put(Change::AddName(name("empty.example.org."))).unwrap();
+    let synced = epoch.commit_blocking().unwrap();
+    let refused: Vec<usize> =
+        (0..synced.results.len()).filter(|at| synced.results[*at].is_err()).collect();
+    assert_eq!((refused, synced.outcome), (vec![3, 4, 5], SyncOutcome::Published));
+    assert!(fixture.exists("empty.example.org.") && fixture.exists("n0.example.org."));
+    let bare = fixture.updates.full_sync(of_zone()).commit_blocking().unwrap();
+    assert!(matches!(bare.outcome, SyncOutcome::Refused(_)), "a zone needs an SOA: {bare:?}");
+    assert_eq!(fixture.addresses(), 1);
+}
+
+#[test]
+fn content_that_lost_most_is_held_until_it_is_accepted_or_whole_again() {
+    let mut fixture = start();
+    assert_eq!(fixture.sync(60), SyncOutcome::Published);
+    let SyncOutcome::Held(held) = fixture.sync(9) else { panic!("it lost most") };
+    assert_eq!((held.had, held.has), (61, 10));
+    fixture.apply(of_zone(), vec![address("new.example.org.", [10, 0, 0, 1])]);
+    assert_eq!(fixture.addresses(), 61, "changes go on meanwhile");
+    assert_eq!(fixture.sync(50), SyncOutcome::Published, "it is whole again");
+    assert_eq!(fixture.addresses(), 50);
+    assert!(matches!(fixture.sync(2), SyncOutcome::Held(_)));
+    let gone: Vec<Change> = (2..50)
+        .map(|n| Edit::remove(name(&format!("n{n}.example.org.")), Rtype::A).into())
+        .collect();
+    fixture.apply(of_zone(), gone);
+    assert_eq!(fixture.addresses(), 2, "explicit removals are believed, and end the hold");
+    assert!(fixture.publisher.holds().all().is_empty());
+    assert_eq!(fixture.sync(60), SyncOutcome::Published);
+    assert!(matches!(fixture.sync(3), SyncOutcome::Held(_)));
+    let accepted = fixture.publisher.accept("example.org.").wait().unwrap();
+    assert_eq!(accepted.map(|held| (held.had, held.has)), Some((61, 4)));
+    assert_eq!((fixture.addresses(), fixture.publisher.holds().all().len()), (3, 0));
+    assert_eq!(fixture.publisher.accept("example.org.").wait(), Ok(None), "nothing is held");
+}
+
+#[test]
+fn held_content_is_served_after_its_time() {
+    let mut fixture = start();
+    let hold = HoldPolicy::Until(Duration::from_millis(20));
+    let of_time = SourceSettings { hold, ..settings(SourceKind::File) };
+    fixture.updates = fixture.publisher.register(&of_time);
+    assert_eq!(fixture.sync(60), SyncOutcome::Published);
+    assert!(matches!(fixture.sync(0), SyncOutcome::Held(_)));
+    while fixture.addresses() > 0 {
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert!(fixture.publisher.holds().all().is_empty());
+}
+
+#[test]
+fn greater_kind_owns_a_zone_and_hides_the_other() {
+    let fixture = start();
+    let origin = name("example.org.");
+    let catalog = || fixture.publisher.catalog().zones().pop().unwrap();
+    let kubernetes = ZoneOwner::Source("test".into());
+    assert_eq!((catalog().owner, catalog().hidden.len()), (kubernetes.clone(), 0));
+    let file = fixture.publisher.register(&settings(SourceKind::File));
+    let path = std::path::PathBuf::from("/etc/dunlin/example.zone");
+    let changes = || vec![address("a.example.org.", [10, 0, 0, 1])];
+    fixture.apply(of_zone(), changes());
+    fixture.publisher.wait(file.claim(origin.clone(), Some(path.clone()))).unwrap();
+    assert!(fixture.exists("a.example.org."), "a zone is served until its owner has content");
+    assert_eq!((catalog().owner, catalog().is_loaded), (ZoneOwner::File(path), false));
+    let empty = zone(&fixture.publisher.image(), "example.org.");
+    fixture.publisher.wait(file.put_zone(empty)).unwrap();
+    assert_eq!((fixture.addresses(), catalog().hidden), (0, vec![kubernetes.clone()]));
+    fixture.apply(of_zone(), changes());
+    assert_eq!(fixture.addresses(), 0, "changes of a hidden zone are kept, not served");
+    fixture.publisher.wait(file.remove_zone(origin.as_name())).unwrap();
+    assert_eq!((fixture.addresses(), catalog().owner), (1, kubernetes));
+    fixture.publisher.wait(fixture.updates.remove(of_zone())).unwrap();
+    assert!(fixture.publisher.catalog().zones().is_empty());
+    assert_eq!(fixture.publisher.image().zones().count(), 0);
+}
+
+#[test]
+fn second_source_of_a_kind_is_refused() {
+    let fixture = start();
+    let mut other = fixture.publisher.register(&settings(SourceKind::Kubernetes));
+    let mut epoch = other.full_sync(of_zone());
+    put_all(&mut epoch, 1);
+    let owner = ZoneOwner::Source("test".into());
+    let refused = SyncOutcome::Refused(Refusal::NotTheOwner(owner));
+    assert_eq!(epoch.commit_blocking().unwrap().outcome, refused);
+    assert_eq!(fixture.addresses(), 0);
+}
+
+#[test]
+fn claimed_zone_answers_servfail_until_it_is_loaded() {
+    let mut fixture = start();
+    let origin = name("late.example.");
+    let claimed = fixture.updates.claim(origin.clone(), None);
+    fixture.publisher.wait(claimed).unwrap();
+    let is_loaded = || {
+        let image = fixture.publisher.image();
+        image.zone(origin.as_name()).map(|zone| zone.facts().loaded)
+    };
+    assert_eq!(is_loaded(), Some(false));
+    let late = zone(&fixture.publisher.image(), "late.example.");
+    fixture.publisher.wait(fixture.updates.put_zone(late)).unwrap();
+    assert_eq!(is_loaded(), Some(true));
+    assert_eq!(fixture.sync(1), SyncOutcome::Published);
+}
+
+#[test]
+fn layer_is_made_by_its_first_change() {
+    let fixture = start();
+    let pointer = |at: &str| put(at, Rtype::PTR, &[b"\x01a\0"]);
+    let layer = || Target::Layer(0);
+    let at = "1.0.0.10.in-addr.arpa.";
+    assert_eq!(fixture.apply(layer(), vec![pointer(at)]), [Ok(())]);
+    let image = fixture.publisher.image();
+    let hosts = image.hosts(0).expect("a layer");
+    let relative = &name(at).as_name().as_bytes()[..name(at).as_name().len() - 1].to_vec();
+    let hash = image.key().hash_of(relative);
+    assert!(image::Leaf::new(hosts.leaf(hash)).find(hash, relative).is_some());
+    fixture.publisher.wait(fixture.updates.remove(layer())).unwrap();
+    assert!(fixture.publisher.image().hosts(0).is_none());
+}
+
+#[test]
+fn removed_zone_can_be_added_again() {
+    let fixture = start();
+    let origin = name("example.org.");
+    fixture.apply(of_zone(), vec![address("www.example.org.", [10, 0, 0, 1])]);
+    fixture.publisher.wait(fixture.updates.remove_zone(origin.as_name())).unwrap();
+    assert_eq!(fixture.publisher.image().zones().count(), 0);
+    let again = zone(&fixture.publisher.image(), "example.org.");
+    fixture.updates.remove_zone(origin.as_name());
+    fixture.publisher.wait(fixture.updates.put_zone(again)).unwrap();
+    assert_eq!(fixture.addresses(), 0, "its records stay removed");
+    assert_eq!(fixture.publisher.image().zones().count(), 1);
+}

@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .PHONY: help run test test-slow test-reports bench-nightly loom lint cluster fleet bpf bench-bypass bench-compare bench-echoes bench-forward bench-instructions bench-load bench-sockets \
   bench-memory bench-publish \
   campaign-differential campaign-floods campaign-cache campaign-fuzz campaign-upstreams \
-  campaign-attach campaign-soak campaign-kernels campaign-corefile campaign-kill campaign-verdict bench-records deb
+  campaign-attach campaign-soak campaign-kernels campaign-corefile campaign-kill campaign-verdict bench-records bench-scale deb
 
 help: ## this list
 	@sed -n 's/^\([a-z%-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -121,6 +121,9 @@ bench-publish: ## what a change costs at 10 k and 10 M names, and when it is liv
 bench-records: ## writes of records until durable and live, imports, starts with RECORDS=10000000; writes docs/records-performance.md
 	@DUNLIN_BENCH_RECORDS=$(or $(RECORDS),10000000) DUNLIN_BENCH_REPORT=$(CURDIR)/docs/records-performance.md \
 	  cargo bench --package store-redb --bench records
+
+bench-scale: ## the mode load of `dunlin scale` beside tuned rivals on 1,200 courses; writes docs/scale.md and docs/scale.svg
+	@DUNLIN_SCALE_PAGE=$(CURDIR)/docs/scale.md cargo test --package scale-rules --test rivals -- --nocapture --ignored
 
 campaign-differential: ## QUESTIONS=1000000 beside Knot, NSD and BIND, from SEED=1
 	@scripts/require test

@@ -117,6 +117,11 @@ pub enum Command {
         dunlin cpus plan --request 4 --near eth0\n  \
         dunlin cpus manage --rules /etc/dunlin/cpus.toml")]
     Cpus(cpus::cli::Cpus),
+    /// Scale DNS with its cluster and its load; check parameters; simulate.
+    #[command(after_help = "Examples:\n  \
+        dunlin scale check --params linear.json\n  \
+        dunlin scale simulate --params load.json --trace monday.jsonl")]
+    Scale(scale::cli::Scale),
     /// Convert another server's config into a dunlin.toml.
     #[command(after_help = "Examples:\n  \
         dunlin import corefile /etc/coredns/Corefile > dunlin.toml\n  \

@@ -29,6 +29,7 @@ pub fn run() -> ExitCode {
         Command::Journal(command) => client::remote::journal::run(&command),
         Command::Token(command) => client::tokens::run(&command),
         Command::Cpus(command) => cpus::run(&command),
+        Command::Scale(command) => scale::run(&command),
         Command::Import(command) => import::run(&command),
         Command::Lab(command) => lab::run(&command),
         Command::Manual(command) => manual::write(&command).map_err(Into::into),

@@ -3,10 +3,12 @@
 #![forbid(unsafe_code)]
 
 mod manual;
+mod spelling;
 mod text;
 mod units;
 
 pub use manual::{DATE, SOURCE, TITLE, write_completions, write_manual};
+pub use spelling::nearest;
 pub use text::{Side, align, count, format_bytes, percent, plain, plural, rate, short, span, utc};
 pub use units::{read_bytes, read_duration};
 

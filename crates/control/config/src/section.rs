@@ -1,7 +1,8 @@
 //! Reads a TOML table key by key, and continues after an error, so that all errors are reported.
-use crate::diagnostic::{Diagnostic, nearest};
+use crate::diagnostic::Diagnostic;
 use crate::limits::DIAGNOSTICS_MAX;
 use crate::values::{Wrong, describe, shorten};
+use command_line::nearest;
 use command_line::{plain, plural};
 use model::BrokenRule;
 use std::path::Path;

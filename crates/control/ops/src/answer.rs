@@ -2,11 +2,13 @@
 use crate::exposition::Format;
 use crate::limits::{GATHER_TIME_MAX, RESPONSES_LEN_MAX};
 use crate::metrics::{self, RequestCounts};
+use crate::server::Respond;
 use crate::{Ops, ready};
 use http_body_util::Full;
 use hyper::body::{Body, Bytes, Incoming};
 use hyper::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
@@ -35,47 +37,6 @@ impl Responder {
         let [requests, denied, full] = [(); 3].map(|()| AtomicU64::new(0));
         let room = Arc::new(Semaphore::new(RESPONSES_LEN_MAX >> 10));
         Self { ops, status, health, room, requests, denied, full }
-    }
-
-    /// Counts an accepted connection.
-    pub fn count_connection(&self, allowed: bool, has_permit: bool) {
-        match (allowed, has_permit) {
-            (false, _) => self.denied.fetch_add(1, Ordering::Relaxed),
-            (true, false) => self.full.fetch_add(1, Ordering::Relaxed),
-            (true, true) => return,
-        };
-    }
-
-    /// Handles a request. Ignores its body.
-    pub async fn answer(&self, request: Request<Incoming>, allowed: bool) -> Response<Full<Bytes>> {
-        self.requests.fetch_add(1, Ordering::Relaxed);
-        if !allowed {
-            let why = "access denied: see [acl] metrics in the config of the server";
-            return line_response(StatusCode::FORBIDDEN, why);
-        }
-        if !matches!(*request.method(), Method::GET | Method::HEAD) {
-            let mut response =
-                line_response(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are supported");
-            response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
-            return response;
-        }
-        if !request.body().is_end_stream() {
-            return line_response(StatusCode::PAYLOAD_TOO_LARGE, "requests must not have a body");
-        }
-        match request.uri().path() {
-            "/metrics" => {
-                let accept = request.headers().get(ACCEPT).and_then(|field| field.to_str().ok());
-                self.metrics(Format::wanted(accept.unwrap_or_default())).await
-            }
-            "/healthz" => probe(self.health().await.map(|()| "alive".into())),
-            "/readyz" => {
-                let status = Arc::clone(&self.ops.status);
-                probe(
-                    gather(&self.status, "status", move || ready::judge(&status())).await.flatten(),
-                )
-            }
-            _ => line_response(StatusCode::NOT_FOUND, PATHS),
-        }
     }
 
     async fn health(&self) -> Result<(), String> {
@@ -111,6 +72,51 @@ impl Responder {
                 StatusCode::SERVICE_UNAVAILABLE,
                 "too many responses are in progress: try later",
             ),
+        }
+    }
+}
+
+impl Respond for Responder {
+    fn allow(&self, client: IpAddr) -> bool {
+        (self.ops.allow)(client)
+    }
+
+    fn count_connection(&self, allowed: bool, has_permit: bool) {
+        match (allowed, has_permit) {
+            (false, _) => self.denied.fetch_add(1, Ordering::Relaxed),
+            (true, false) => self.full.fetch_add(1, Ordering::Relaxed),
+            (true, true) => return,
+        };
+    }
+
+    async fn answer(&self, request: Request<Incoming>, allowed: bool) -> Response<Full<Bytes>> {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        if !allowed {
+            let why = "access denied: see [acl] metrics in the config of the server";
+            return line_response(StatusCode::FORBIDDEN, why);
+        }
+        if !matches!(*request.method(), Method::GET | Method::HEAD) {
+            let mut response =
+                line_response(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are supported");
+            response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+            return response;
+        }
+        if !request.body().is_end_stream() {
+            return line_response(StatusCode::PAYLOAD_TOO_LARGE, "requests must not have a body");
+        }
+        match request.uri().path() {
+            "/metrics" => {
+                let accept = request.headers().get(ACCEPT).and_then(|field| field.to_str().ok());
+                self.metrics(Format::wanted(accept.unwrap_or_default())).await
+            }
+            "/healthz" => probe(self.health().await.map(|()| "alive".into())),
+            "/readyz" => {
+                let status = Arc::clone(&self.ops.status);
+                probe(
+                    gather(&self.status, "status", move || ready::judge(&status())).await.flatten(),
+                )
+            }
+            _ => line_response(StatusCode::NOT_FOUND, PATHS),
         }
     }
 }
@@ -161,7 +167,8 @@ fn line_response(status: StatusCode, line: &str) -> Response<Full<Bytes>> {
     respond(status, TEXT, format!("{line}\n").into())
 }
 
-fn respond(status: StatusCode, media: &'static str, body: Bytes) -> Response<Full<Bytes>> {
+/// A page of this media type, which is not cached.
+pub fn respond(status: StatusCode, media: &'static str, body: Bytes) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(body));
     *response.status_mut() = status;
     let headers = response.headers_mut();

@@ -73,6 +73,7 @@ pub struct Exposition {
 }
 
 impl Exposition {
+    /// Begins the text.
     pub const fn new(format: Format) -> Self {
         Self { format, text: String::new() }
     }

@@ -11,7 +11,9 @@ mod metrics;
 mod ready;
 mod server;
 
-pub use server::serve;
+pub use answer::respond;
+pub use exposition::{Exposition, Family, Format, Kind, Labels};
+pub use server::{Respond, serve, serve_pages};
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -5,18 +5,37 @@ use crate::limits::{
     ACCEPT_PAUSE, CONNECTION_TIME_MAX, CONNECTIONS_MAX, CONNECTIONS_PER_CLIENT_MAX, DENIED_MAX,
     DENIED_TIME_MAX, HEADER_LEN_MAX, HEADER_TIME_MAX, HEADERS_MAX, LAST_CALL,
 };
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
+use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use zone_manager::connection_limiter::{ConnectionLimiter, ConnectionLimits, ConnectionPermit};
+
+/// What answers requests.
+pub trait Respond: Send + Sync + 'static {
+    /// Whether a client may make requests. IPv4 addresses are never mapped into IPv6. Must not
+    /// block.
+    fn allow(&self, client: IpAddr) -> bool;
+    /// Counts an accepted connection.
+    fn count_connection(&self, allowed: bool, has_permit: bool);
+    /// Answers a request.
+    fn answer(
+        &self,
+        request: Request<Incoming>,
+        allowed: bool,
+    ) -> impl Future<Output = Response<Full<Bytes>>> + Send;
+}
 
 /// Serves `listener` until `stop`, and then requests in progress. Needs a tokio runtime with time
 /// and network.
@@ -28,10 +47,20 @@ pub async fn serve(
     ops: Ops,
     stop: impl Future<Output = ()>,
 ) -> io::Result<()> {
+    serve_pages(listener, Arc::new(Responder::new(ops)), stop).await
+}
+
+/// Serves the pages of `responder` as [`serve`] serves those of the server, with the same limits.
+///
+/// # Errors
+/// The listener is invalid.
+pub async fn serve_pages<R: Respond>(
+    listener: std::net::TcpListener,
+    responder: Arc<R>,
+    stop: impl Future<Output = ()>,
+) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let listener = TcpListener::from_std(listener)?;
-    let allow = Arc::clone(&ops.allow);
-    let responder = Arc::new(Responder::new(ops));
     let places = ConnectionLimits {
         all: CONNECTIONS_MAX,
         of_client: CONNECTIONS_PER_CLIENT_MAX,
@@ -48,7 +77,7 @@ pub async fn serve(
             accepted = listener.accept() => match accepted {
                 Ok((stream, peer)) => {
                     let address = peer.ip().to_canonical();
-                    let allowed = allow(address);
+                    let allowed = responder.allow(address);
                     let permit = match allowed {
                         true => limiter.take(address),
                         false => limiter.take_denied(),
@@ -73,9 +102,9 @@ pub async fn serve(
 }
 
 /// Serves one request.
-async fn serve_connection(
+async fn serve_connection<R: Respond>(
     stream: TcpStream,
-    responder: Arc<Responder>,
+    responder: Arc<R>,
     permit: ConnectionPermit,
     allowed: bool,
 ) {

@@ -1,0 +1,172 @@
+//! The mode `load` beside other autoscalers, each of them tuned.
+mod courses;
+mod plot;
+mod world;
+
+use courses::{CAPACITY, Course, make};
+use scale_rules::{Dialect, Params};
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::path::Path;
+use std::thread;
+use world::{Cost, run};
+
+/// Seeds of each kind of course.
+const SEEDS: u64 = 200;
+
+/// A policy with one tuning, and its costs.
+pub struct Entry {
+    /// Its name.
+    pub rival: &'static str,
+    /// Its parameters, for people.
+    pub tuning: String,
+    /// The costs in each kind of course.
+    pub costs: [Cost; 6],
+    /// Their sum.
+    pub sum: Cost,
+}
+
+fn params(value: &Value) -> Params {
+    Params::from_file(&value.to_string(), Dialect::Strict).expect("parameters")
+}
+
+/// `load` with its defaults, and every tuning of each rival.
+fn policies() -> Vec<(&'static str, String, Params)> {
+    let mut all =
+        vec![("load", "defaults".to_owned(), params(&json!({"load": {"capacity": CAPACITY}})))];
+    for nodes in [2, 4, 8, 16, 32] {
+        for cores in [16, 64, 256] {
+            for min in [2, 6, 18] {
+                let tuning = format!("{nodes} nodes, {cores} cores, min {min}");
+                let keys = json!({"nodesPerReplica": nodes, "coresPerReplica": cores, "min": min});
+                all.push(("linear", tuning.clone(), params(&json!({ "linear": keys }))));
+                all.push(("EKS", tuning, params(&json!({ "eks": keys }))));
+            }
+        }
+    }
+    for target in [30, 40, 45, 50, 55, 60, 70, 80] {
+        for stabilization in [60, 300, 600, 1_800] {
+            for min in [2, 4, 8] {
+                let tuning = format!("{target} % CPU, {stabilization} s, min {min}");
+                let keys = json!({"capacity": CAPACITY, "target": f64::from(target) / 100.0,
+                    "stabilizationSeconds": stabilization, "min": min});
+                all.push(("HPA", tuning, params(&json!({ "hpa": keys }))));
+            }
+        }
+    }
+    all
+}
+
+/// Runs every policy through every course, on all CPUs.
+fn compare(seeds: u64) -> Vec<Entry> {
+    let policies = policies();
+    let made: Vec<_> = Course::ALL
+        .into_iter()
+        .flat_map(|course| (0..seeds).map(move |seed| (course, make(course, seed))))
+        .collect();
+    let parts = thread::available_parallelism().map_or(1, usize::from);
+    let one = |(rival, tuning, params): &(&'static str, String, Params)| {
+        let mut costs = [Cost::default(); 6];
+        let mut sum = Cost::default();
+        for (course, made) in &made {
+            let cost = run(params, made);
+            costs[*course as usize].add(cost);
+            sum.add(cost);
+        }
+        Entry { rival, tuning: tuning.clone(), costs, sum }
+    };
+    let one = &one;
+    thread::scope(|scope| {
+        let part = |part: &[_]| part.iter().map(one).collect::<Vec<_>>();
+        let threads: Vec<_> = policies
+            .chunks(policies.len().div_ceil(parts))
+            .map(|policies| scope.spawn(move || part(policies)))
+            .collect();
+        threads.into_iter().flat_map(|thread| thread.join().expect("no panic")).collect()
+    })
+}
+
+/// Of each rival the tunings that no other tuning of it beats, nearest to `load` first.
+fn table(entries: &[Entry]) -> String {
+    let mut text = String::from(
+        "| policy | tuning | minutes over capacity | replica-hours |\n| --- | --- | --- | --- |\n",
+    );
+    let load = &entries[0];
+    let mut row = |entry: &Entry| {
+        let Entry { rival, tuning, sum, .. } = entry;
+        writeln!(
+            text,
+            "| {rival} | {tuning} | {:.0} | {:.0} |",
+            sum.minutes_over, sum.replica_hours
+        )
+        .expect("memory");
+    };
+    row(load);
+    for rival in ["HPA", "EKS", "linear"] {
+        let of = || entries.iter().filter(|entry| entry.rival == rival);
+        let by = |cost: fn(&Cost) -> f64| {
+            move |a: &&Entry, b: &&Entry| cost(&a.sum).total_cmp(&cost(&b.sum))
+        };
+        let within =
+            |cost: fn(&Cost) -> f64| move |entry: &&Entry| cost(&entry.sum) <= cost(&load.sum);
+        // The fewest minutes for at most the replica-hours of `load`, and the reverse.
+        let minutes: fn(&Cost) -> f64 = |cost| cost.minutes_over;
+        let hours: fn(&Cost) -> f64 = |cost| cost.replica_hours;
+        of().filter(within(hours)).min_by(by(minutes)).into_iter().for_each(&mut row);
+        of().filter(within(minutes)).min_by(by(hours)).into_iter().for_each(&mut row);
+    }
+    text.push_str(
+        "\n| course | minutes over capacity: load | HPA, 70 % | replica-hours: load | HPA, 70 % |\n\
+         | --- | --- | --- | --- | --- |\n",
+    );
+    let usual = |entry: &&Entry| entry.tuning == "70 % CPU, 300 s, min 2";
+    let hpa = entries.iter().find(usual).expect("the usual HPA");
+    for (course, (ours, other)) in Course::ALL.iter().zip(load.costs.iter().zip(&hpa.costs)) {
+        let (name, minutes, hours) = (course.name(), ours.minutes_over, ours.replica_hours);
+        writeln!(
+            text,
+            "| {name} | {minutes:.0} | {:.0} | {hours:.0} | {:.0} |",
+            other.minutes_over, other.replica_hours
+        )
+        .expect("memory");
+    }
+    text
+}
+
+/// Replaces what is between the two marks of a page.
+fn write_page(page: &Path, table: &str) {
+    let text = std::fs::read_to_string(page).expect("the page");
+    let (begin, end) = ("<!-- rivals -->\n", "<!-- end of rivals -->");
+    let (before, rest) = text.split_once(begin).expect("a mark");
+    let (_, after) = rest.split_once(end).expect("a mark");
+    std::fs::write(page, format!("{before}{begin}\n{table}\n{end}{after}")).expect("the page");
+}
+
+fn check(entries: &[Entry]) {
+    let load = &entries[0];
+    for entry in &entries[1..] {
+        let (ours, theirs) = (&load.sum, &entry.sum);
+        assert!(!theirs.beats(ours), "{} with {}: {theirs:?}, {ours:?}", entry.rival, entry.tuning);
+    }
+}
+
+#[test]
+#[ignore = "slow: 187 tunings, each through 1,200 courses"]
+fn no_tuning_of_a_rival_has_fewer_minutes_over_and_fewer_replica_hours() {
+    let entries = compare(SEEDS);
+    println!("{}", table(&entries));
+    if let Some(page) = std::env::var_os("DUNLIN_SCALE_PAGE") {
+        let page = Path::new(&page);
+        write_page(page, &table(&entries));
+        std::fs::write(page.with_extension("svg"), plot::draw(&entries)).expect("the plot");
+    }
+    check(&entries);
+}
+
+/// The same with few seeds: courses and policies are alive.
+#[test]
+fn few_courses_agree_with_many() {
+    let entries = compare(1);
+    assert!(entries[0].sum.minutes_over > 0.0, "a flash crowd takes time to answer");
+    check(&entries);
+}

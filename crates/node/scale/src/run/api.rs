@@ -1,0 +1,143 @@
+//! Requests to the API server.
+use http::{Method, Request};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::error::Error;
+use std::fmt;
+use std::path::Path;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// How long one request may take.
+const REQUEST_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// Why a request failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ApiError {
+    /// There is no such object (404).
+    NotFound(String),
+    /// A right is missing (403).
+    Forbidden(String),
+    /// Another has written the object meanwhile (409).
+    Conflict(String),
+    /// Anything else.
+    Other(String),
+}
+
+impl fmt::Display for ApiError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::NotFound(text)
+        | Self::Forbidden(text)
+        | Self::Conflict(text)
+        | Self::Other(text)) = self;
+        f.write_str(&command_line::plain(text))
+    }
+}
+
+impl Error for ApiError {}
+
+/// The API server.
+#[derive(Clone)]
+pub struct Api {
+    client: Client,
+}
+
+impl Api {
+    /// The API server of a kubeconfig, or the one that the environment names: KUBECONFIG, or the
+    /// service account of a Pod.
+    ///
+    /// # Errors
+    /// There is none, or the config cannot be used.
+    pub async fn connect(kubeconfig: Option<&Path>) -> Result<Self, String> {
+        let config = match kubeconfig {
+            Some(path) => {
+                let told = |error: &dyn fmt::Display| format!("{}: {error}", path.display());
+                let read = Kubeconfig::read_from(path).map_err(|error| told(&error))?;
+                let options = KubeConfigOptions::default();
+                let config = Config::from_custom_kubeconfig(read, &options);
+                config.await.map_err(|error| told(&error))?
+            }
+            None => Config::infer()
+                .await
+                .map_err(|error| format!("no API server is known: {error}; name --kubeconfig"))?,
+        };
+        let client = Client::try_from(config).map_err(|error| error.to_string())?;
+        Ok(Self { client })
+    }
+
+    /// Sends a request and waits for the object.
+    ///
+    /// # Errors
+    /// The API server refused it, or there was no answer in time.
+    pub async fn call<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<T, ApiError> {
+        let what = format!("{method} {path}");
+        let bytes = body.map(|body| body.to_string().into_bytes()).unwrap_or_default();
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("content-type", "application/json")
+            .header("accept", "application/json")
+            .body(bytes)
+            .map_err(|error| ApiError::Other(format!("{what}: {error}")))?;
+        match timeout(REQUEST_TIME_MAX, self.client.request(request)).await {
+            Ok(answered) => answered.map_err(|error| told(&what, error)),
+            Err(_) => {
+                let text = format!("{what}: no answer within {REQUEST_TIME_MAX:?}");
+                Err(ApiError::Other(text))
+            }
+        }
+    }
+
+    pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ApiError> {
+        self.call(Method::GET, path, None).await
+    }
+
+    pub async fn put(&self, path: &str, body: &Value) -> Result<Value, ApiError> {
+        self.call(Method::PUT, path, Some(body)).await
+    }
+
+    pub async fn post(&self, path: &str, body: &Value) -> Result<Value, ApiError> {
+        self.call(Method::POST, path, Some(body)).await
+    }
+
+    pub const fn client(&self) -> &Client {
+        &self.client
+    }
+}
+
+/// An error of the library, by what it means.
+pub fn told(what: &str, error: kube::Error) -> ApiError {
+    match error {
+        kube::Error::Api(status) => {
+            let text = format!("{what}: {} (HTTP {})", status.message, status.code);
+            match status.code {
+                403 => ApiError::Forbidden(text),
+                404 => ApiError::NotFound(text),
+                409 => ApiError::Conflict(text),
+                _ => ApiError::Other(text),
+            }
+        }
+        other => ApiError::Other(format!("{what}: {other}")),
+    }
+}
+
+/// Text as a value of a query string.
+pub fn encode(text: &str) -> String {
+    let mut encoded = String::new();
+    for byte in text.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                encoded.push(byte.into());
+            }
+            _ => encoded += &format!("%{byte:02X}"),
+        }
+    }
+    encoded
+}

@@ -1,0 +1,32 @@
+//! Messages to people: lines on standard error, each once in a while.
+use crate::limits::{MESSAGES_MAX, REMIND};
+use std::cell::RefCell;
+use std::time::Instant;
+
+/// Writes lines; those that repeat only now and then.
+#[derive(Default)]
+pub struct Messages {
+    last: RefCell<Vec<(String, Instant)>>,
+}
+
+impl Messages {
+    /// Writes a line, unless it was written not long ago.
+    pub fn tell(&self, text: &str) {
+        self.tell_new(text);
+    }
+
+    /// The same; whether it was written.
+    pub fn tell_new(&self, text: &str) -> bool {
+        let mut last = self.last.borrow_mut();
+        last.retain(|(_, told)| told.elapsed() < REMIND);
+        if last.iter().any(|(known, _)| known == text) {
+            return false;
+        }
+        if last.len() >= MESSAGES_MAX {
+            last.remove(0);
+        }
+        last.push((text.to_owned(), Instant::now()));
+        eprintln!("dunlin scale: {}", command_line::plain(text));
+        true
+    }
+}

@@ -44,9 +44,9 @@ fn policies() -> Vec<(&'static str, String, Params)> {
             }
         }
     }
-    for target in [30, 40, 45, 50, 55, 60, 70, 80] {
-        for stabilization in [60, 300, 600, 1_800] {
-            for min in [2, 4, 8] {
+    for target in [40, 44, 46, 47, 48, 49, 50, 52, 55, 60, 70, 80] {
+        for stabilization in [0, 60, 300, 900] {
+            for min in [2, 4] {
                 let tuning = format!("{target} % CPU, {stabilization} s, min {min}");
                 let keys = json!({"capacity": CAPACITY, "target": f64::from(target) / 100.0,
                     "stabilizationSeconds": stabilization, "min": min});

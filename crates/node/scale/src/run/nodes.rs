@@ -113,7 +113,7 @@ impl Node {
 
 /// A quantity of CPUs, such as `4`, `2820m` or `1.5`, in billionths.
 pub fn nano_cpus(text: &str) -> Option<u64> {
-    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let scale = match &text[digits.len()..] {
         "n" => 1.0,
         "u" => 1e3,

@@ -74,13 +74,18 @@ fn has_condition(status: &Value, kind: &str, wanted: &str, reason: Option<&str>)
     })
 }
 
+/// Whether a port serves metrics: CoreDNS's manifests name it `metrics`, Dunlin's `ops`.
+fn is_metrics(port: &&Value) -> bool {
+    matches!(port["name"].as_str(), Some("metrics" | "ops"))
+}
+
 fn replica(pod: &Value, port: Option<u16>) -> Replica {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let containers = pod["spec"]["containers"].as_array().map(Vec::as_slice).unwrap_or_default();
     let named = containers
         .iter()
         .flat_map(|container| container["ports"].as_array().map(Vec::as_slice).unwrap_or_default())
-        .find(|port| port["name"] == "metrics")
+        .find(is_metrics)
         .and_then(|port| u16::try_from(port["containerPort"].as_u64()?).ok());
     let ip: Option<IpAddr> = pod["status"]["podIP"].as_str().and_then(|ip| ip.parse().ok());
     let limit = |container: &Value| {
@@ -89,7 +94,7 @@ fn replica(pod: &Value, port: Option<u16>) -> Replica {
     // The container that serves metrics is the one that counts.
     let serving = containers.iter().find(|container| {
         let ports = container["ports"].as_array().map(Vec::as_slice).unwrap_or_default();
-        ports.iter().any(|port| port["name"] == "metrics")
+        ports.iter().any(|port| is_metrics(&port))
     });
     Replica {
         uid: text(&pod["metadata"]["uid"]),

@@ -10,21 +10,12 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
 
 use crate::Result;
-use crate::limits::WINDOW;
+use crate::limits::{Patience, WINDOW};
 use crate::names::Name;
 use crate::questions::Question;
 
 /// Flags in the third byte of a reply: QR and AA.
 const QR_AA: u8 = 0x84;
-
-/// How long to wait, and how often.
-#[derive(Clone, Copy, Debug)]
-pub struct Patience {
-    /// For one reply.
-    pub timeout: Duration,
-    /// Times a question is sent.
-    pub tries: u32,
-}
 
 /// The replies, in the order of the questions; `None`: no reply.
 pub type Replies = Vec<Option<Vec<u8>>>;

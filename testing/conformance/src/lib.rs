@@ -16,6 +16,7 @@ pub mod names;
 pub mod oddities;
 pub mod polite;
 pub use test_support::ports;
+pub mod probe;
 pub mod questions;
 pub mod random;
 pub mod reasons;

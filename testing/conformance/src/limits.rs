@@ -2,7 +2,14 @@
 
 use std::time::Duration;
 
-use crate::client::Patience;
+/// How long to wait, and how often.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// For one reply.
+    pub timeout: Duration,
+    /// Times a question is sent.
+    pub tries: u32,
+}
 
 /// Questions outstanding at one server: what its reply socket surely has room for.
 pub const WINDOW: usize = 48;

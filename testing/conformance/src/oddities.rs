@@ -2,9 +2,9 @@
 
 use domain::base::iana::Rtype;
 
+use crate::probe::Probe;
 use crate::questions::{COOKIE, Edns, KEEPALIVE, NSID, PADDING, QR, Question, SUBNET, TC};
 use crate::random::Random;
-use crate::run::Probe;
 use crate::world::World;
 
 /// Changes a packet; the question it was made from is given for its length and name.

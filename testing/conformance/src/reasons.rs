@@ -8,7 +8,7 @@ use serde::Deserialize;
 use crate::Result;
 use crate::compare::{Aspect, Difference, TAGS};
 use crate::oddities::ODDITIES;
-use crate::run::Probe;
+use crate::probe::Probe;
 use crate::server::Software;
 
 /// Why some differences are no mistake of the subject's.

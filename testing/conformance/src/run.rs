@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use crate::Result;
-use crate::client::{self, Patience, Replies};
+use crate::client::{self, Replies};
 use crate::compare::{Difference, Said, compare, faults_of_cut};
-use crate::limits::{BATCH, EXAMPLES_MAX, KINDS_MAX, RECORD_CHARS_MAX, RECORDS_MAX};
-use crate::questions::Question;
+use crate::limits::{BATCH, EXAMPLES_MAX, KINDS_MAX, Patience, RECORD_CHARS_MAX, RECORDS_MAX};
+use crate::probe::Probe;
 use crate::reasons::Reason;
 use crate::reply::Reply;
 use crate::server::{Server, Software};
@@ -21,23 +21,6 @@ pub enum Transport {
     Udp,
     /// One stream for all.
     Tcp,
-}
-
-/// A packet to send, and the question it asks or was made from.
-#[derive(Clone, Debug)]
-pub struct Probe {
-    /// The question.
-    pub question: Question,
-    /// What is sent.
-    pub packet: Vec<u8>,
-    /// What was done to the packet, if anything.
-    pub oddity: Option<&'static str>,
-}
-
-impl From<Question> for Probe {
-    fn from(question: Question) -> Self {
-        Self { packet: question.to_wire(), question, oddity: None }
-    }
 }
 
 /// What a run found.

@@ -9,7 +9,8 @@ use domain::base::iana::Rtype;
 use domain::base::opt::ExtendedError;
 
 use crate::Result;
-use crate::client::{Patience, ask_udp};
+use crate::client::ask_udp;
+use crate::limits::Patience;
 use crate::limits::{START_TIMEOUT, STEADY_TIMEOUT};
 use crate::names::name;
 use crate::questions::{Edns, Question, RD};

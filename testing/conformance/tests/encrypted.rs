@@ -11,7 +11,8 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use conformance::client::{Patience, ask_tcp, ask_udp};
+use conformance::client::{ask_tcp, ask_udp};
+use conformance::limits::Patience;
 use conformance::limits::{PATIENCE_LONG, START_TIMEOUT};
 use conformance::names::{Name, name};
 use conformance::ports::free_address;

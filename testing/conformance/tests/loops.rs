@@ -5,7 +5,8 @@ use std::net::Ipv4Addr;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use conformance::client::{Patience, ask_udp};
+use conformance::client::ask_udp;
+use conformance::limits::Patience;
 use conformance::ports::free_address;
 use conformance::reply::Reply;
 use conformance::scene::Scene;

@@ -1,9 +1,8 @@
 //! The REST API of a running server. It has its own thread, so that requests delay neither queries
 //! nor metrics and health.
 use crate::limits::API_BLOCKING_MAX;
-use crate::server::Server;
 use crate::threads;
-use api::{Api, ApiCounters, Tls};
+use api::{Api, ApiCounters, Credentials, ServerControl, Tls};
 use records::RecordService;
 use std::io;
 use std::net::TcpListener;
@@ -42,12 +41,13 @@ impl Rest {
         listener: TcpListener,
         tls: Option<Arc<Tls>>,
         (requests_per_second, spool): (u32, PathBuf),
-        server: &Arc<Server>,
+        credentials: Arc<Credentials>,
+        operator: Arc<dyn ServerControl>,
     ) -> io::Result<()> {
         let api = Api {
             records: Arc::clone(&self.records),
-            credentials: Arc::clone(&server.credentials),
-            operator: Arc::clone(server) as _,
+            credentials,
+            operator,
             counters: Arc::clone(&self.counters),
             requests_per_second,
             spool,

@@ -184,7 +184,9 @@ impl RunningServer {
         self.server.sign_lock();
         self.start_admin_and_ops();
         let Some((listener, tls)) = self.api.take() else { return Ok(()) };
-        self.server.rest.start(listener, tls, self.server.rest_settings(), &self.server)
+        let (settings, credentials) =
+            (self.server.rest_settings(), Arc::clone(&self.server.credentials));
+        self.server.rest.start(listener, tls, settings, credentials, Arc::clone(&self.server) as _)
     }
 
     /// Replaces the old process, if there is one, now that this process serves all its sockets.

@@ -4,12 +4,13 @@ mod requests;
 
 pub use requests::Handler;
 
-use crate::bypass::{Bypass, QueuePort};
+use crate::bypass::Bypass;
 use crate::commands::Commands;
 use crate::forwarding;
 use crate::gather::{self, seconds};
 use crate::health::Health;
 use crate::live::Live;
+use crate::ports::QueuePort;
 use crate::resources::VERSION;
 use crate::rest::Rest;
 use crate::sockets::Listening;

@@ -1,11 +1,10 @@
 //! The threads that answer: workers, and streams beside them.
-use crate::bypass::QueuePort;
 use compile::Image;
 use handler::Forwarding;
 use handler::{Answerer, COUNTERS};
 
 use crate::limits::HTTP_NICENESS;
-use crate::ports::Port;
+use crate::ports::{Port, QueuePort};
 use crate::sockets::Listening;
 use crate::workers::WorkerCpus;
 use config::Streams as StreamConfig;

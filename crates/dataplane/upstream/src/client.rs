@@ -1,4 +1,5 @@
 //! The client of one thread: it queries upstream servers and caches their answers.
+mod commands;
 mod learning;
 mod marks;
 mod owner_shard;
@@ -42,7 +43,7 @@ use wire::limits::MESSAGE_LEN_MAX;
 
 /// Event numbers of the timer and of the command ring.
 const TIMER: u64 = u64::MAX;
-pub(crate) const WAKER: u64 = TIMER - 1;
+const WAKER: u64 = TIMER - 1;
 
 /// Queries upstream servers for one thread, and holds its share of the cache. Never waits.
 pub struct UpstreamClient {

@@ -1,7 +1,7 @@
 //! The order of Dunlin: near the device first, then the smallest part of the machine in which the
 //! request fits, and there the one with the least left over.
 use crate::explain::Preference;
-use crate::free::Free;
+use crate::free::{Free, whole_cores};
 use crate::kubelet::hinted;
 use crate::request::{Constraints, PlanError, Request, Spread};
 use cpu::CpuList;
@@ -120,15 +120,6 @@ fn sockets_of(topology: &Topology, near: &CpuList) -> CpuList {
     let is_in = |socket: &CpuList| !socket.intersection(near).is_empty();
     let sockets = topology.elements(Level::Socket).into_values();
     sockets.filter(is_in).fold(CpuList::default(), |all, socket| all.union(&socket))
-}
-
-/// The CPUs of cores of which every online thread is among `cpus`.
-pub(crate) fn whole_cores(topology: &Topology, cpus: &CpuList) -> CpuList {
-    let cores = topology.elements(Level::Core).into_values();
-    cores
-        .filter(|core| core.is_subset(cpus))
-        .flat_map(|core| core.iter().collect::<Vec<_>>())
-        .collect()
 }
 
 /// One thread of each core, idle cores first; more only where there are no more cores.

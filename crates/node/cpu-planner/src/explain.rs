@@ -1,5 +1,5 @@
 //! Why these CPUs. Everything is worked out from the result, so that it is true of it.
-use crate::dunlin::whole_cores;
+use crate::free::whole_cores;
 use crate::request::{Constraints, Order, Request, Spread};
 use cpu::CpuList;
 use cpu_topology::{Level, Topology};

@@ -1,9 +1,23 @@
 //! The matrix of times between CPUs, as text.
-use crate::topology::Measured;
 use command_line::{Side, align};
 use cpu_topology::Relation;
+use cpu_topology::measure::{Disagreement, Pair};
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
+
+/// The time of a cache line between CPUs.
+#[derive(Serialize)]
+pub struct Measured {
+    /// The CPUs, in the order of the matrix.
+    pub cpus: Vec<usize>,
+    /// Every pair, both directions.
+    pub pairs: Vec<Pair>,
+    /// The median of each class in nanoseconds; `null`: this machine has no such pair.
+    pub classes: BTreeMap<Relation, Option<f64>>,
+    /// Pairs that the measurement would put into another class.
+    pub disagreements: Vec<Disagreement>,
+}
 
 /// Writes the matrix of medians, the classes, and where the measurement and the kernel disagree.
 pub fn write(out: &mut impl Write, measured: &Measured) -> io::Result<()> {

@@ -1,13 +1,13 @@
 //! `dunlin cpus topology`: the machine, and the time between its CPUs.
 use crate::cli::{Output, ShowTopology};
-use crate::{draw, machine, matrix, write_json};
+use crate::matrix::{self, Measured};
+use crate::{draw, machine, write_json};
 use cpu::CpuList;
-use cpu_topology::measure::{self, Disagreement, Pair};
+use cpu_topology::measure::{self, Pair};
 use cpu_topology::usage::{self, User};
 use cpu_topology::{Relation, Topology};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
-use std::collections::BTreeMap;
 use std::error::Error;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -20,19 +20,6 @@ struct Report {
     users: Vec<User>,
     #[serde(skip_serializing_if = "Option::is_none")]
     measured: Option<Measured>,
-}
-
-/// The time of a cache line between CPUs.
-#[derive(Serialize)]
-pub struct Measured {
-    /// The CPUs, in the order of the matrix.
-    pub cpus: Vec<usize>,
-    /// Every pair, both directions.
-    pub pairs: Vec<Pair>,
-    /// The median of each class in nanoseconds; `null`: this machine has no such pair.
-    pub classes: BTreeMap<Relation, Option<f64>>,
-    /// Pairs that the measurement would put into another class.
-    pub disagreements: Vec<Disagreement>,
 }
 
 /// Reads, measures if asked, and shows.

@@ -4,6 +4,7 @@ use super::ethtool;
 use crate::Result;
 use crate::limits::DEVICES_MAX;
 use crate::machine::Machine;
+use crate::tool::output;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
@@ -119,10 +120,31 @@ impl Device {
             ..Self::default()
         };
         if machine.is_this() {
-            ethtool::ask(name, &mut device);
+            read_settings(name, &mut device);
         }
         Ok(device)
     }
+}
+
+/// Reads the settings that are not in `/sys`.
+fn read_settings(name: &str, device: &mut Device) {
+    let shown = |words: &[&str]| output("ethtool", words).unwrap_or_default();
+    let driver = ethtool::pairs(&shown(&["-i", name]));
+    if let (true, Some(driver)) = (device.driver.is_empty(), driver.get("driver")) {
+        device.driver.clone_from(driver);
+    }
+    device.firmware = driver.get("firmware-version").cloned().unwrap_or_default();
+    device.channels = ethtool::pairs(ethtool::current(&shown(&["-l", name])));
+    device.rings = ethtool::pairs(ethtool::current(&shown(&["-g", name])));
+    device.coalescing = ethtool::pairs(&shown(&["-c", name]));
+    device.pause = ethtool::pairs(&shown(&["-a", name]));
+    device.offloads = ethtool::offloads(&shown(&["-k", name]));
+    device.rss = ethtool::rss(&shown(&["-x", name]));
+    device.rss_udp4 = ethtool::hash_fields(&shown(&["-n", name, "rx-flow-hash", "udp4"]));
+    let tc = output("tc", &["-j", "qdisc", "show", "dev", name]).unwrap_or_default();
+    device.qdisc = ethtool::root_qdisc(&tc);
+    let ip = output("ip", &["-j", "link", "show", "dev", name]).unwrap_or_default();
+    device.xdp = ethtool::xdp(&ip);
 }
 
 /// A mask without a bit says nothing.

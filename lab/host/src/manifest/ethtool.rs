@@ -1,32 +1,9 @@
-//! Settings of a device by `ethtool`, `tc` and `ip`. Unknown values are left out.
+//! Parses the output of `ethtool`, `tc` and `ip`. Unknown values are left out.
 
-use super::device::Device;
-use crate::tool::output;
 use std::collections::BTreeMap;
 
-/// Reads all settings that are not in `/sys`.
-pub(super) fn ask(name: &str, device: &mut Device) {
-    let told = |words: &[&str]| output("ethtool", words).unwrap_or_default();
-    let driver = pairs(&told(&["-i", name]));
-    if let (true, Some(driver)) = (device.driver.is_empty(), driver.get("driver")) {
-        device.driver.clone_from(driver);
-    }
-    device.firmware = driver.get("firmware-version").cloned().unwrap_or_default();
-    device.channels = pairs(current(&told(&["-l", name])));
-    device.rings = pairs(current(&told(&["-g", name])));
-    device.coalescing = pairs(&told(&["-c", name]));
-    device.pause = pairs(&told(&["-a", name]));
-    device.offloads = offloads(&told(&["-k", name]));
-    device.rss = rss(&told(&["-x", name]));
-    device.rss_udp4 = hash_fields(&told(&["-n", name, "rx-flow-hash", "udp4"]));
-    let tc = output("tc", &["-j", "qdisc", "show", "dev", name]).unwrap_or_default();
-    device.qdisc = root_qdisc(&tc);
-    let ip = output("ip", &["-j", "link", "show", "dev", name]).unwrap_or_default();
-    device.xdp = xdp(&ip);
-}
-
 /// The current value, which follows the maximum.
-fn current(text: &str) -> &str {
+pub(super) fn current(text: &str) -> &str {
     text.split_once("Current hardware settings:").map_or("", |(_, current)| current)
 }
 

@@ -14,7 +14,7 @@ use std::io;
 use wire::HEADER_LEN;
 
 /// The event number of the rings from other shards.
-pub(super) const PEER_SHARDS: u64 = crate::client::WAKER - 1;
+pub(super) const PEER_SHARDS: u64 = super::WAKER - 1;
 
 impl UpstreamClient {
     /// Connects it with the other shards.

@@ -2,37 +2,19 @@
 use crate::Refused;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
-
-struct PendingState<T> {
-    answer: Option<Result<T, Refused>>,
-    is_answered: bool,
-    waker: Option<Waker>,
-}
-
-struct PendingShared<T> {
-    state: Mutex<PendingState<T>>,
-    answered: Condvar,
-}
-
-impl<T> PendingShared<T> {
-    fn state(&self) -> MutexGuard<'_, PendingState<T>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+use std::task::{Context, Poll};
+use zone_manager::{Answer, Stopped, answer};
 
 /// An answer that comes later. Dropping it does not cancel the request.
 #[must_use = "the answer says whether the request was refused"]
-pub struct Pending<T>(Arc<PendingShared<T>>);
+pub struct Pending<T>(Answer<Result<T, Refused>>);
 
 /// Gives the answer, once. Dropping it answers that the service is stopping.
-pub(crate) struct Promise<T>(Arc<PendingShared<T>>);
+pub(crate) struct Promise<T>(zone_manager::Promise<Result<T, Refused>>);
 
 pub(crate) fn pending<T>() -> (Promise<T>, Pending<T>) {
-    let state = Mutex::new(PendingState { answer: None, is_answered: false, waker: None });
-    let shared = Arc::new(PendingShared { state, answered: Condvar::new() });
-    (Promise(Arc::clone(&shared)), Pending(shared))
+    let (promise, answer) = answer();
+    (Promise(promise), Pending(answer))
 }
 
 impl<T> Pending<T> {
@@ -48,64 +30,30 @@ impl<T> Pending<T> {
     /// # Errors
     /// The reason of the refusal.
     pub fn wait(self) -> Result<T, Refused> {
-        let mut state = self.0.state();
-        loop {
-            match state.answer.take() {
-                Some(answer) => return answer,
-                None => {
-                    let waited = self.0.answered.wait(state);
-                    state = waited.unwrap_or_else(PoisonError::into_inner);
-                }
-            }
-        }
+        self.0.wait().unwrap_or_else(|Stopped| Err(Refused::Stopping))
     }
 }
 
 impl<T> Future for Pending<T> {
     type Output = Result<T, Refused>;
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut state = self.0.state();
-        match state.answer.take() {
-            Some(answer) => Poll::Ready(answer),
-            None => {
-                state.waker = Some(context.waker().clone());
-                Poll::Pending
-            }
-        }
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let answered = Pin::new(&mut self.0).poll(context);
+        answered.map(|answer| answer.unwrap_or_else(|Stopped| Err(Refused::Stopping)))
     }
 }
 
 impl<T> Promise<T> {
     pub(crate) fn answer(self, answer: Result<T, Refused>) {
-        self.give(answer);
-    }
-
-    /// Only the first answer counts.
-    fn give(&self, answer: Result<T, Refused>) {
-        let mut state = self.0.state();
-        if state.is_answered {
-            return;
-        }
-        (state.answer, state.is_answered) = (Some(answer), true);
-        let waker = state.waker.take();
-        drop(state);
-        self.0.answered.notify_all();
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-    }
-}
-
-impl<T> Drop for Promise<T> {
-    fn drop(&mut self) {
-        self.give(Err(Refused::Stopping));
+        self.0.give(answer);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::{Arc, Mutex};
+    use std::task::Waker;
     use std::thread;
 
     #[test]

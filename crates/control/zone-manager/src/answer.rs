@@ -25,15 +25,17 @@ impl std::error::Error for Stopped {}
 pub struct Answer<T>(oneshot::Receiver<T>);
 
 /// Gives the answer, once. Dropping it answers [`Stopped`].
-pub(crate) struct Promise<T>(oneshot::Sender<T>);
+pub struct Promise<T>(oneshot::Sender<T>);
 
-pub(crate) fn answer<T>() -> (Promise<T>, Answer<T>) {
+/// An answer, and what gives it.
+pub fn answer<T>() -> (Promise<T>, Answer<T>) {
     let (sender, receiver) = oneshot::channel();
     (Promise(sender), Answer(receiver))
 }
 
 impl<T> Promise<T> {
-    pub(crate) fn give(self, answer: T) {
+    /// Gives the answer.
+    pub fn give(self, answer: T) {
         // The requester may not wait for it.
         let _ = self.0.send(answer);
     }

@@ -22,7 +22,7 @@ mod source;
 pub mod status;
 pub mod validate;
 
-pub use answer::{Answer, Stopped};
+pub use answer::{Answer, Promise, Stopped, answer};
 pub use catalog::{Catalog, CatalogZone};
 pub use epoch::Epoch;
 pub use model::{Change, Edit, Precondition, SetValue};
@@ -33,7 +33,7 @@ pub use source::{
     Target, ZoneOwner,
 };
 
-use answer::{answer, block_on};
+use answer::block_on;
 use compile::Image;
 use hold::{HeldZone, HeldZones};
 use image::HashKey;

@@ -1,3 +1,4 @@
+mod simulation;
 mod sources;
 
 use super::*;

@@ -1,8 +1,6 @@
-//! `dunlin status` and `dunlin top` on the socket of a simulated server.
-use admin::{
-    AdminServer, Command as Asked, Connection, Endpoint, Handler, NewProcess, ReloadOutcome,
-    SharedSocket,
-};
+//! `dunlin status` and `dunlin top` as a user sees them, at the socket of a test server.
+use admin::{AdminServer, Connection, Endpoint, Handler, NewProcess, SharedSocket};
+use api::{Api, ApiCounters, ControlFuture, Credentials, LocalApi, ServerControl};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -10,19 +8,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
+use zone_manager::command::{
+    AcceptedZone, Command as ServerCommand, CommandOutcome, ReloadOutcome, TokenOutcome,
+    TokenRequest,
+};
 use zone_manager::status::{ServerState, Status, ThreadStatus, ZoneState, ZoneStatus};
 
 /// How long anything may take, on the busiest machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A server whose counter grows by a thousand with each request.
-struct Made {
+/// A server that received a thousand more queries at each status request.
+struct TestServer {
     zone: ZoneState,
     looks: AtomicU64,
 }
 
-impl Handler for Made {
-    async fn status(&self) -> Status {
+impl ServerControl for TestServer {
+    fn status(&self) -> Status {
         let looks = self.looks.fetch_add(1, Ordering::Relaxed);
         let zone = ZoneStatus { name: "a.test.".into(), state: self.zone, ..Default::default() };
         let thread = ThreadStatus {
@@ -39,36 +41,45 @@ impl Handler for Made {
         }
     }
 
-    async fn reload(&self) -> ReloadOutcome {
-        unreachable!("no reload is sent")
+    fn command(&self, _: ServerCommand) -> ControlFuture<'_, Result<CommandOutcome, String>> {
+        unreachable!("only the status is requested")
     }
 
-    async fn command(&self, _command: Asked) -> Result<admin::CommandOutcome, String> {
-        unreachable!("no command is sent")
+    fn reload(&self) -> ControlFuture<'_, ReloadOutcome> {
+        unreachable!("only the status is requested")
     }
 
-    async fn accept(&self, _zone: Option<String>) -> Result<Vec<admin::AcceptedZone>, String> {
-        unreachable!("no zone is accepted")
+    fn accept(&self, _: Option<String>) -> ControlFuture<'_, Result<Vec<AcceptedZone>, String>> {
+        unreachable!("only the status is requested")
     }
 
-    async fn token(&self, _: admin::TokenRequest) -> Result<admin::TokenOutcome, String> {
-        unreachable!("no token is requested")
-    }
-
-    fn sockets(&self) -> std::io::Result<Vec<SharedSocket>> {
-        unreachable!("no socket is requested")
-    }
-
-    fn resume(&self) {
-        unreachable!("no hot restart happens")
-    }
-
-    async fn hand_off(&self, _new: NewProcess) -> Vec<Connection> {
-        unreachable!("no hot restart happens")
+    fn manage_tokens(&self, _: TokenRequest) -> ControlFuture<'_, Result<TokenOutcome, String>> {
+        unreachable!("only the status is requested")
     }
 }
 
-/// The socket of a simulated server, removed when dropped.
+/// Serves the local socket.
+struct LocalHandler(LocalApi);
+
+impl Handler for LocalHandler {
+    async fn http(&self, stream: tokio::net::UnixStream, uid: u32) {
+        self.0.serve(stream, uid).await;
+    }
+
+    fn sockets(&self) -> std::io::Result<Vec<SharedSocket>> {
+        unreachable!("no hot restart is requested")
+    }
+
+    fn resume(&self) {
+        unreachable!("no hot restart is requested")
+    }
+
+    async fn hand_off(&self, _new: NewProcess) -> Vec<Connection> {
+        unreachable!("no hot restart is requested")
+    }
+}
+
+/// Where a test server listens. The file goes when this is dropped.
 struct Socket(PathBuf);
 
 impl Drop for Socket {
@@ -85,8 +96,16 @@ fn server(test: &str, zone: ZoneState) -> Socket {
     thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let server = AdminServer::new(endpoint, |_| Ok(Vec::new()), "0.1.0");
-        let made = Arc::new(Made { zone, looks: AtomicU64::new(1) });
-        runtime.block_on(server.run(made)).map(drop).unwrap();
+        let api = Api {
+            records: None,
+            credentials: Arc::new(Credentials::unread(None)),
+            operator: Arc::new(TestServer { zone, looks: AtomicU64::new(1) }),
+            counters: Arc::new(ApiCounters::default()),
+            requests_per_second: 1,
+            spool: std::env::temp_dir(),
+        };
+        let handler = Arc::new(LocalHandler(LocalApi::new(api)));
+        runtime.block_on(server.run(handler)).map(drop).unwrap();
     });
     Socket(socket)
 }

@@ -1,6 +1,6 @@
-//! A blocking client for commands.
-use crate::limits::{CLIENT_TIME_MAX, REPLY_TIME_MAX};
-use crate::message::{self, AcceptedZone, DecodeError, PROTOCOL, ReloadOutcome, Reply, Request};
+//! The new process's side of a connection.
+use crate::limits::CLIENT_TIME_MAX;
+use crate::message::{self, DecodeError, PROTOCOL, Reply, Request};
 use crate::wire::{self, ReceiveBuffer};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
@@ -10,77 +10,6 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use zone_manager::command::{Command, CommandOutcome, TokenOutcome, TokenRequest};
-use zone_manager::status::Status;
-
-/// A client for one request. Another request may reach a new process.
-#[derive(Debug)]
-pub struct Client(AdminConnection);
-
-impl Client {
-    /// Connects to the server at `path`.
-    ///
-    /// # Errors
-    /// No server listens, or access is denied.
-    pub fn connect(path: &Path) -> Result<Self, AdminError> {
-        AdminConnection::connect(path).map(Self)
-    }
-
-    /// Requests the status.
-    ///
-    /// # Errors
-    /// The server refuses, or has another version.
-    pub fn status(mut self) -> Result<Status, AdminError> {
-        match self.0.ask(&Request::Status, CLIENT_TIME_MAX)? {
-            Reply::Status(status) => Ok(*status),
-            other => Err(self.0.unexpected(&other)),
-        }
-    }
-
-    /// Reloads config and zones, and waits for the result.
-    ///
-    /// # Errors
-    /// The server refuses, or has another version. A config with errors is not an error here.
-    pub fn reload(mut self) -> Result<ReloadOutcome, AdminError> {
-        match self.0.ask(&Request::Reload, REPLY_TIME_MAX)? {
-            Reply::Reloaded(reloaded) => Ok(reloaded),
-            other => Err(self.0.unexpected(&other)),
-        }
-    }
-
-    /// Runs a command on the server's threads, and waits for the result.
-    ///
-    /// # Errors
-    /// The server refuses, or a thread is too slow.
-    pub fn command(mut self, command: Command) -> Result<CommandOutcome, AdminError> {
-        match self.0.ask(&Request::Command(command), REPLY_TIME_MAX)? {
-            Reply::Commanded(outcome) => Ok(outcome),
-            other => Err(self.0.unexpected(&other)),
-        }
-    }
-
-    /// Accepts the held content of a zone, or of all zones, and waits until it is served.
-    ///
-    /// # Errors
-    /// The server refuses: the zone does not exist, or is not held.
-    pub fn accept(mut self, zone: Option<String>) -> Result<Vec<AcceptedZone>, AdminError> {
-        match self.0.ask(&Request::Accept { zone }, REPLY_TIME_MAX)? {
-            Reply::Accepted(accepted) => Ok(accepted),
-            other => Err(self.0.unexpected(&other)),
-        }
-    }
-
-    /// Creates, lists or revokes credentials of the API.
-    ///
-    /// # Errors
-    /// The server refuses, or has another version.
-    pub fn token(mut self, request: TokenRequest) -> Result<TokenOutcome, AdminError> {
-        match self.0.ask(&Request::Token(request), CLIENT_TIME_MAX)? {
-            Reply::Token(done) => Ok(done),
-            other => Err(self.0.unexpected(&other)),
-        }
-    }
-}
 
 /// A connection to a server.
 #[derive(Debug)]
@@ -105,6 +34,17 @@ impl AdminConnection {
             Ok(socket) => Ok(Self { socket, inbox: ReceiveBuffer::default(), path }),
             Err(errno) => Err(AdminError { path, kind: Kind::Connect(errno) }),
         }
+    }
+
+    /// The process that listens; `None`: its PID namespace is not visible.
+    pub fn server_pid(self) -> Option<u32> {
+        // rustix cannot represent the number 0, which the kernel gives for an invisible process.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().ok()?;
+        let _context = runtime.enter();
+        let socket = std::os::unix::net::UnixStream::from(self.socket);
+        socket.set_nonblocking(true).ok()?;
+        let pid = tokio::net::UnixStream::from_std(socket).ok()?.peer_cred().ok()?.pid()?;
+        u32::try_from(pid).ok().filter(|pid| *pid > 0)
     }
 
     /// Sends a request, and waits for the start of its reply.

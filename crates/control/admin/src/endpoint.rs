@@ -1,7 +1,5 @@
 //! The socket in the file system: creation, conflicts, hot restart, removal.
 use crate::client::AdminConnection;
-use crate::limits::CLIENT_TIME_MAX;
-use crate::message::{Reply, Request};
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Uid};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::fmt;
@@ -55,7 +53,7 @@ impl Endpoint {
             Err(error) => return Err(failed(Kind::Io(error))),
             Ok(found) if !found.file_type().is_socket() => return Err(failed(Kind::NotASocket)),
             Ok(_) => match AdminConnection::connect(path) {
-                Ok(connection) => return Err(failed(Kind::InUse(pid_of(connection)))),
+                Ok(connection) => return Err(failed(Kind::InUse(connection.server_pid()))),
                 Err(error) if error.is_stale() => {}
                 Err(_) => return Err(failed(Kind::InUse(None))),
             },
@@ -122,14 +120,6 @@ impl Drop for Endpoint {
             // A file that cannot be removed stays, and is replaced later.
             let _ = fs::remove_file(path);
         }
-    }
-}
-
-/// The ID of the listening server's process.
-fn pid_of(mut connection: AdminConnection) -> Option<u32> {
-    match connection.ask(&Request::Status, CLIENT_TIME_MAX).ok()? {
-        Reply::Status(status) => Some(status.pid),
-        _ => None,
     }
 }
 

@@ -1,48 +1,16 @@
 //! What a server does for its clients.
-use crate::message::{AcceptedZone, ReloadOutcome};
 use crate::{Connection, NewProcess, SharedSocket};
 use std::future::Future;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use tokio::net::UnixStream;
 use tokio::sync::Mutex;
-use zone_manager::command::{Command, CommandOutcome, TokenOutcome, TokenRequest};
-use zone_manager::status::Status;
 
 /// Handles requests to a server.
 pub trait Handler: Send + Sync + 'static {
-    /// The status.
-    fn status(&self) -> impl Future<Output = Status> + Send;
-
-    /// Reloads config and zones.
-    fn reload(&self) -> impl Future<Output = ReloadOutcome> + Send;
-
-    /// Runs a command on the threads that answer queries, and waits for it.
-    ///
-    /// # Errors
-    /// Why it failed, and what to do.
-    fn command(
-        &self,
-        command: Command,
-    ) -> impl Future<Output = Result<CommandOutcome, String>> + Send;
-
-    /// Serves the held content of a zone, or of all zones.
-    ///
-    /// # Errors
-    /// Why it failed, and what to do.
-    fn accept(
-        &self,
-        zone: Option<String>,
-    ) -> impl Future<Output = Result<Vec<AcceptedZone>, String>> + Send;
-
-    /// Creates, lists or revokes credentials of the API.
-    ///
-    /// # Errors
-    /// Why it failed, and what to do.
-    fn token(
-        &self,
-        request: TokenRequest,
-    ) -> impl Future<Output = Result<TokenOutcome, String>> + Send;
+    /// Serves HTTP on a connection of this user, who may manage the server.
+    fn http(&self, stream: UnixStream, uid: u32) -> impl Future<Output = ()> + Send;
 
     /// A second descriptor of each listening socket; several of one address in the order in which
     /// they were bound. They are still served here, but must not change until

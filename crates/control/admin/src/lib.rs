@@ -1,8 +1,7 @@
-//! The local socket to query, control and replace a running server.
+//! The local Unix socket: access, the management API over HTTP, and hot restarts.
 //!
-//! A Unix socket with one JSON object a line in each direction. [`Client`] requests the status, a
-//! reload or a command. [`request_restart()`] receives the sockets and, once the new process
-//! serves, the open connections. [`AdminServer`] is the server's side, which calls a [`Handler`].
+//! [`AdminServer`] admits clients and passes HTTP connections to a [`Handler`]. A new process calls
+//! [`request_restart()`] to receive the sockets and, once it serves, the open connections.
 #![forbid(unsafe_code)]
 
 mod client;
@@ -16,17 +15,13 @@ mod old_process;
 mod server;
 mod wire;
 
-pub use client::{AdminError, Client};
+pub use client::AdminError;
 pub use endpoint::{Endpoint, EndpointError, SocketOwner};
 pub use handler::Handler;
-pub use message::{AcceptedZone, PROTOCOL, ReloadOutcome, SocketKind, ZoneChange};
+pub use message::{PROTOCOL, SocketKind};
 pub use new_process::{ReceivedConnections, RestartOffer, request_restart};
 pub use old_process::CompletedRestart;
 pub use server::{AdminServer, PeerGroups};
-pub use zone_manager::command::{
-    CachedAnswer, Command, CommandOutcome, Credential, CredentialKind, FlushScope,
-    ThreadCacheEntry, ThreadFlushed, TokenOutcome, TokenRequest,
-};
 
 use std::io;
 use std::net::SocketAddr;

@@ -3,14 +3,14 @@ use std::time::Duration;
 
 /// Clients served at a time, with a new process.
 pub const CLIENTS_MAX: usize = 16;
+/// Refused clients that wait for the reason at a time.
+pub const DENIED_MAX: usize = 16;
 /// Bytes of a request with its line end.
 pub const REQUEST_LEN_MAX: usize = 4 << 10;
-/// Bytes of a reply: the status of the maximum of zones, with an error each.
+/// Bytes of a reply.
 pub const REPLY_LEN_MAX: usize = 64 << 20;
 /// How long a client may take to send a request, and to read a part of the reply.
 pub const CLIENT_TIME_MAX: Duration = Duration::from_secs(5);
-/// How long a client waits for a part of a reply: a reload loads every zone first.
-pub const REPLY_TIME_MAX: Duration = Duration::from_secs(300);
 /// How long a new process may take from receiving the sockets to serving: it may load its zones.
 pub const RESTART_TIME_MAX: Duration = Duration::from_secs(300);
 /// How long the old process may take for each part of its connections once the new process serves.

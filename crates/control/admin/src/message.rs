@@ -1,13 +1,14 @@
-//! The protocol: one JSON object a line, with the protocol's version.
+//! The protocol of a hot restart: one JSON object a line, with the protocol's version.
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
-use zone_manager::command::{Command, CommandOutcome, TokenOutcome, TokenRequest};
-use zone_manager::status::Status;
 
 /// The version of the protocol. It grows when older sides would misunderstand; new fields and
 /// requests need no new version.
 pub const PROTOCOL: u32 = 1;
+
+/// The first byte of every message, which no HTTP request has.
+pub const FIRST: u8 = b'{';
 
 /// A request or a reply with its version.
 #[derive(Debug, Serialize, Deserialize)]
@@ -16,20 +17,10 @@ struct Envelope<T> {
     says: T,
 }
 
-/// A client's request.
+/// A request of the new process.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Request {
-    Status,
-    Reload,
-    /// Run a command on the threads that answer queries.
-    Command(Command),
-    /// Serve the held content of this zone, or of all zones.
-    Accept {
-        zone: Option<String>,
-    },
-    /// Create, list or revoke credentials of the API.
-    Token(TokenRequest),
     /// Send all sockets; `Serving` follows.
     TakeOver {
         version: String,
@@ -41,15 +32,10 @@ pub enum Request {
     Serving,
 }
 
-/// A server's reply.
+/// A reply of the old process.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reply {
-    Status(Box<Status>),
-    Reloaded(ReloadOutcome),
-    Commanded(CommandOutcome),
-    Accepted(Vec<AcceptedZone>),
-    Token(TokenOutcome),
     /// The reason, and what to do.
     Refused(String),
     /// `Sockets` follow, then `Done`.
@@ -67,66 +53,6 @@ pub enum Reply {
     /// Each has a descriptor, in this order.
     Connections(Vec<ConnectionEntry>),
     Done,
-}
-
-/// The result of a reload.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ReloadOutcome {
-    /// The config was loaded.
-    Applied {
-        /// Keys with a new value.
-        changed: Vec<String>,
-        /// Changes of zones.
-        zones: Vec<ZoneChange>,
-        /// Keys whose new value needs a restart.
-        restart_needed: Vec<String>,
-    },
-    /// The config was refused; the old one stays.
-    Refused {
-        /// The errors, a line each, with their positions.
-        errors: Vec<String>,
-    },
-}
-
-/// A zone whose held content was accepted.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AcceptedZone {
-    /// Its name.
-    pub zone: String,
-    /// Names served before.
-    pub had: u64,
-    /// Names in the held content.
-    pub has: u64,
-    /// The serial served now.
-    pub serial: Option<u32>,
-    /// Why its file is not served yet; `None`: it is.
-    pub waits: Option<String>,
-}
-
-/// The change of a zone.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", tag = "change")]
-pub enum ZoneChange {
-    /// New in the config.
-    Added {
-        /// The zone's name.
-        zone: String,
-    },
-    /// Removed from the config.
-    Removed {
-        /// The zone's name.
-        zone: String,
-    },
-    /// Its content changed.
-    Changed {
-        /// The zone's name.
-        zone: String,
-        /// The serials before and now; `None`: not loaded.
-        serials: (Option<u32>, Option<u32>),
-        /// The numbers of records before and now.
-        records: (u64, u64),
-    },
 }
 
 /// The purpose of a socket.
@@ -205,8 +131,8 @@ mod tests {
             text,
             "{\"protocol\":1,\"says\":{\"take-over\":{\"version\":\"0.2.0\",\"lock\":true}}}\n"
         );
-        let request: Request = decode(br#"{"protocol":1,"says":"status"}"#).expect("a request");
-        assert_eq!(request, Request::Status);
+        let request: Request = decode(br#"{"protocol":1,"says":"serving"}"#).expect("a request");
+        assert_eq!(request, Request::Serving);
     }
 
     /// As versions without the lock write it.

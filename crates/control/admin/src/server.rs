@@ -1,11 +1,12 @@
-//! The server's side: access, limits and requests.
+//! The server's side: access, limits, and the kind of each connection.
 use crate::client_connection::{ClientConnection, RequestError};
 use crate::endpoint::Endpoint;
 use crate::handler::{AdminState, Handler};
-use crate::limits::{ACCEPT_PAUSE, CLIENT_TIME_MAX, CLIENTS_MAX};
+use crate::limits::{ACCEPT_PAUSE, CLIENT_TIME_MAX, CLIENTS_MAX, DENIED_MAX};
 use crate::message::{self, Reply, Request};
 use crate::old_process::{self, CompletedRestart};
 use crate::wire;
+use rustix::net::RecvFlags;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use tokio::net::unix::UCred;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 /// Reads the supplementary groups of the peer of a Unix socket (`SO_PEERGROUPS`).
 pub type PeerGroups = fn(BorrowedFd<'_>) -> io::Result<Vec<u32>>;
@@ -42,6 +43,7 @@ impl AdminServer {
         let state =
             Arc::new(AdminState { handler, version: self.version, restarting: Mutex::new(()) });
         let mut clients = JoinSet::new();
+        let mut denied = JoinSet::new();
         loop {
             tokio::select! {
                 accepted = listener.accept() => match accepted {
@@ -49,12 +51,11 @@ impl AdminServer {
                         tracing::warn!(%error, "an admin client could not be accepted");
                         sleep(ACCEPT_PAUSE).await;
                     }
+                    // Dropped without a reply, since too many are waiting for theirs.
+                    Ok(_) if denied.len() >= DENIED_MAX => {}
                     Ok((stream, _)) => match admit(&stream, self.groups, clients.len()) {
-                        Ok(()) => {
-                            let client = serve(ClientConnection::new(stream), state.clone());
-                            drop(clients.spawn(client));
-                        }
-                        Err(why) => turn_away(&stream, why),
+                        Ok(uid) => drop(clients.spawn(serve(stream, uid, state.clone()))),
+                        Err(why) => drop(denied.spawn(refuse(stream, why))),
                     },
                 },
                 Some(ended) = clients.join_next() => match ended {
@@ -65,13 +66,14 @@ impl AdminServer {
                     Ok(None) => {}
                     Err(error) => tracing::error!(%error, "an admin request panicked: a defect"),
                 },
+                Some(_) = denied.join_next() => {}
             }
         }
     }
 }
 
-/// Checks whether a client may connect.
-fn admit(stream: &UnixStream, groups: PeerGroups, clients: usize) -> Result<(), String> {
+/// Checks whether a client may connect. Returns its user.
+fn admit(stream: &UnixStream, groups: PeerGroups, clients: usize) -> Result<u32, String> {
     let peer = stream.peer_cred().map_err(|error| error.to_string())?;
     let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
     let ours = (uid.as_raw(), gid.as_raw());
@@ -85,40 +87,54 @@ fn admit(stream: &UnixStream, groups: PeerGroups, clients: usize) -> Result<(), 
     if clients >= CLIENTS_MAX {
         return Err(format!("{CLIENTS_MAX} clients are being served: try again in a moment"));
     }
-    Ok(())
+    Ok(peer.uid())
 }
 
 fn permits(peer: &UCred, (uid, gid): (u32, u32), groups: impl FnOnce() -> Vec<u32>) -> bool {
     peer.uid() == 0 || peer.uid() == uid || peer.gid() == gid || groups().contains(&gid)
 }
 
-/// Sends the reason, without waiting.
-fn turn_away(stream: &UnixStream, why: String) {
-    let line = message::encode(&Reply::Refused(why));
-    // A client that does not read it has closed already.
-    let _ = stream.try_io(Interest::WRITABLE, || wire::send(stream, &line, &[]));
+/// Whether a connection begins as a hot restart; all others are HTTP. `None`: nothing arrives.
+async fn is_restart(stream: &UnixStream) -> Option<bool> {
+    let peek = || {
+        let mut first = [0];
+        let (len, _) = rustix::net::recv(stream, &mut first, RecvFlags::PEEK)?;
+        Ok((len > 0).then_some(first[0] == message::FIRST))
+    };
+    timeout(CLIENT_TIME_MAX, stream.async_io(Interest::READABLE, peek)).await.ok()?.ok()?
 }
 
-/// Handles one request.
+/// Sends the reason in the protocol of the client.
+async fn refuse(stream: UnixStream, why: String) {
+    let response = match is_restart(&stream).await {
+        Some(true) => message::encode(&Reply::Refused(why)),
+        Some(false) => {
+            let body = serde_json::json!({ "status": 503, "detail": why }).to_string();
+            let len = body.len();
+            format!(
+                "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\n\
+                 connection: close\r\ncontent-length: {len}\r\n\r\n{body}"
+            )
+            .into_bytes()
+        }
+        None => return,
+    };
+    // A client that does not read it has closed already.
+    let _ = stream.try_io(Interest::WRITABLE, || wire::send(&stream, &response, &[]));
+}
+
+/// Serves a connection.
 async fn serve<H: Handler>(
-    mut client: ClientConnection,
+    stream: UnixStream,
+    uid: u32,
     state: Arc<AdminState<H>>,
 ) -> Option<CompletedRestart> {
+    if !is_restart(&stream).await? {
+        state.handler.http(stream, uid).await;
+        return None;
+    }
+    let mut client = ClientConnection::new(stream);
     let reply = match client.request(CLIENT_TIME_MAX).await {
-        Ok(Request::Status) => Reply::Status(Box::new(state.handler.status().await)),
-        Ok(Request::Reload) => Reply::Reloaded(state.handler.reload().await),
-        Ok(Request::Command(command)) => match state.handler.command(command).await {
-            Ok(outcome) => Reply::Commanded(outcome),
-            Err(why) => Reply::Refused(why),
-        },
-        Ok(Request::Accept { zone }) => match state.handler.accept(zone).await {
-            Ok(accepted) => Reply::Accepted(accepted),
-            Err(why) => Reply::Refused(why),
-        },
-        Ok(Request::Token(request)) => match state.handler.token(request).await {
-            Ok(done) => Reply::Token(done),
-            Err(why) => Reply::Refused(why),
-        },
         Ok(Request::TakeOver { version, lock }) => {
             return old_process::hand_off(client, &state, version, lock).await;
         }

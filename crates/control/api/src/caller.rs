@@ -19,7 +19,7 @@ use hyper::body::Body as _;
 use hyper::header::AUTHORIZATION;
 use hyper::{HeaderMap, Method, StatusCode, Uri};
 use records::{Edit, Revision, SetKey};
-use std::fmt::Write;
+use std::fmt::{self, Write};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -29,12 +29,33 @@ use zone_manager::connection_limiter::{self, ConnectionPermit};
 /// The client of a connection.
 #[derive(Clone)]
 pub struct Peer {
-    /// Its address; IPv4 addresses are never mapped into IPv6.
-    pub client: IpAddr,
-    /// The names in its verified certificate.
+    /// Where it is.
+    pub origin: Origin,
+    /// The names of its certificate, which is verified.
     pub subjects: Arc<[String]>,
-    /// The permit of the connection.
-    pub permit: Arc<ConnectionPermit>,
+    /// The permit of a connection over the network.
+    pub permit: Option<Arc<ConnectionPermit>>,
+}
+
+/// Where a client is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// At this address; IPv4 addresses are never mapped into IPv6.
+    Network(IpAddr),
+    /// On this machine, at the Unix socket, as a user who may manage the server.
+    Local {
+        /// The user's number.
+        uid: u32,
+    },
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Network(address) => address.fmt(f),
+            Self::Local { uid } => write!(f, "local user {uid}"),
+        }
+    }
 }
 
 /// What the audit log reports of a write beside its request line.
@@ -47,18 +68,22 @@ struct AuditNotes {
     revision: Option<u64>,
 }
 
-/// An authenticated principal that sent a request.
+/// An authenticated client with its request.
 #[derive(Clone, Debug)]
-pub struct Caller(Arc<Principal>, Arc<Mutex<AuditNotes>>);
+pub struct Caller {
+    principal: Arc<Principal>,
+    origin: Origin,
+    notes: Arc<Mutex<AuditNotes>>,
+}
 
 impl Caller {
     /// Its name.
     pub fn name(&self) -> Arc<str> {
-        self.0.name.as_str().into()
+        self.principal.name.as_str().into()
     }
 
     fn notes(&self) -> MutexGuard<'_, AuditNotes> {
-        self.1.lock().unwrap_or_else(PoisonError::into_inner)
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sets the record sets that the audit log names.
@@ -80,9 +105,9 @@ impl Caller {
     /// # Errors
     /// The principal has the maximum.
     pub fn begin_export(&self, state: &ApiState) -> Result<Permit, Problem> {
-        state.own_exports.take(&self.0.name).ok_or_else(|| {
+        state.own_exports.take(&self.principal.name).ok_or_else(|| {
             let what = format!("{EXPORTS_PER_PRINCIPAL_MAX} exports under way");
-            too_many("exports", &self.0, &what)
+            too_many("exports", &self.principal, &what)
         })
     }
 
@@ -98,12 +123,12 @@ impl Caller {
 
     /// Whether a grant allows this verb on anything in a zone.
     pub fn may_in(&self, verb: Verb, zone: Name<'_>) -> bool {
-        self.0.may_in(verb, zone)
+        self.principal.may_in(verb, zone)
     }
 
     /// Whether a grant allows this verb on a record set.
     pub fn may(&self, verb: Verb, key: &SetKey) -> bool {
-        self.0.may(verb, key.zone.as_name(), key.name.as_name(), key.rtype)
+        self.principal.may(verb, key.zone.as_name(), key.name.as_name(), key.rtype)
     }
 
     /// Refuses unless a grant allows this verb on anything in a zone. Without one, the response
@@ -114,13 +139,13 @@ impl Caller {
 
     /// Refuses unless a grant allows this verb on the whole zone.
     pub fn check_all_of(&self, verb: Verb, zone: Name<'_>) -> Result<(), Problem> {
-        let may = self.0.may_all_of(verb, zone);
+        let may = self.principal.may_all_of(verb, zone);
         self.judge(may, || format!("use `{}` on the zone {zone}", verb.word()))
     }
 
     /// Refuses unless a grant allows this verb on all zones and everything in them.
     pub fn check_everything(&self, verb: Verb) -> Result<(), Problem> {
-        self.judge(self.0.may_everything(verb), || format!("{} everything", verb.word()))
+        self.judge(self.principal.may_everything(verb), || format!("{} everything", verb.word()))
     }
 
     /// Refuses unless a grant allows this verb on a record set.
@@ -139,7 +164,7 @@ impl Caller {
         if *rtype != Rtype::DNAME && (*rtype != Rtype::NS || name == zone) {
             return Ok(());
         }
-        self.judge(self.0.may_below(Verb::Write, zone, name, *rtype), || {
+        self.judge(self.principal.may_below(Verb::Write, zone, name, *rtype), || {
             format!(
                 "write {name} {rtype} in the zone {zone}, which hides every name below it (it \
                  needs `write {zone} *.{name} {rtype}` too)"
@@ -150,7 +175,7 @@ impl Caller {
     /// Refuses unless a grant allows to write a name of a zone and all names below it, because a
     /// new zone is about to take them.
     pub fn check_captured(&self, zone: Name<'_>, name: Name<'_>) -> Result<(), Problem> {
-        self.judge(self.0.may_subtree(Verb::Write, zone, name), || {
+        self.judge(self.principal.may_subtree(Verb::Write, zone, name), || {
             format!(
                 "take {name} and the names below it from the zone {zone} (it needs `write {zone}`, \
                  or both `write {zone} {name}` and `write {zone} *.{name}`)"
@@ -160,39 +185,40 @@ impl Caller {
 
     /// Refuses unless a grant allows to operate the server.
     pub fn check_operate(&self) -> Result<(), Problem> {
-        self.judge(self.0.may_operate(), || Verb::Operate.word().to_owned())
+        self.judge(self.principal.may_operate(), || Verb::Operate.word().to_owned())
+    }
+
+    /// Refuses unless it is at the local socket.
+    pub fn check_local(&self) -> Result<(), Problem> {
+        if matches!(self.origin, Origin::Local { .. }) {
+            return Ok(());
+        }
+        let detail = "credentials are managed only over the local socket: run `dunlin token` on \
+                      the server's machine";
+        Err(Problem::new(StatusCode::FORBIDDEN, "local-only", detail))
     }
 
     fn judge(&self, may: bool, what: impl FnOnce() -> String) -> Result<(), Problem> {
-        if may { Ok(()) } else { Err(Problem::forbidden(&self.0.name, &what())) }
+        if may { Ok(()) } else { Err(Problem::forbidden(&self.principal.name, &what())) }
     }
 }
 
-/// Admits authenticated requests, and writes the audit log: a line for each request that may change
-/// something, and for each refused one.
+/// Authenticates a client, and writes the audit log: each request that may change something, and
+/// each refused one.
 pub async fn admit(State(state): State<ApiState>, mut request: Request, next: Next) -> Response {
     let Some(peer) = request.extensions().get::<Peer>().cloned() else {
-        return Problem::unauthenticated("the connection has no client address").into_response();
+        return Problem::unauthenticated("the client is unknown").into_response();
     };
-    if state.api.credentials.fault().is_some() {
-        state.api.counters.answered(503);
-        let told = "the file of credentials cannot be used, so no client is admitted: `dunlin \
-                    status` and the log give the reason";
-        return Problem::later("credentials", told).into_response();
-    }
-    let principal = match identify(&state, request.headers(), &peer) {
+    let principal = match authenticate(&state, &peer, &request) {
         Ok(principal) => principal,
-        Err(problem) => {
-            let problem = reject(&state, &peer, &request, problem);
-            return count_refused(&state, problem);
-        }
+        Err(problem) => return count_refused(&state, problem),
     };
-    let request_permit = match take_request(&state, &principal) {
+    let request_permit = match take_request(&state, &peer, &principal) {
         Ok(permit) => permit,
         Err(problem) => return count_refused(&state, problem),
     };
-    // The connection keeps its permit until the response is sent.
-    let serving = (peer.permit.serve(), request_permit);
+    // The connection keeps its permit until the response is taken.
+    let serving = (peer.permit.as_ref().map(|permit| permit.serve()), request_permit);
     if !request.body().is_end_stream() {
         let Some(permit) = state.bodies.take(&principal.name) else {
             let most = BODIES_PER_PRINCIPAL_MAX;
@@ -201,19 +227,42 @@ pub async fn admit(State(state): State<ApiState>, mut request: Request, next: Ne
         };
         request = request.map(|body| Body::new(GuardedBody::new(body, permit)));
     }
-    let notes = Arc::default();
-    request.extensions_mut().insert(Caller(Arc::clone(&principal), Arc::clone(&notes)));
-    let (client, counters) = (peer.client, Arc::clone(&state.api.counters));
+    let (notes, origin) = (Arc::default(), peer.origin);
+    let caller = Caller { principal: Arc::clone(&principal), origin, notes: Arc::clone(&notes) };
+    request.extensions_mut().insert(caller);
+    let counters = Arc::clone(&state.api.counters);
     let (method, uri) = (request.method().clone(), request.uri().clone());
-    let mut asked = Asked { principal, client, method, uri, notes, status: HUNG_UP, counters };
+    let mut audited =
+        AuditedRequest { principal, origin, method, uri, notes, status: HUNG_UP, counters };
     let response = next.run(request).await;
-    asked.status = response.status().as_u16();
+    audited.status = response.status().as_u16();
     response.map(|body| Body::new(GuardedBody::new(body, serving)))
 }
 
-/// Counts a request of a principal; refuses it above the rate.
-fn take_request(state: &ApiState, principal: &Principal) -> Result<Permit, Problem> {
-    if !state.rate_limiter.take(&principal.name, Instant::now()) {
+/// The principal of a client.
+fn authenticate(
+    state: &ApiState,
+    peer: &Peer,
+    request: &Request,
+) -> Result<Arc<Principal>, Problem> {
+    let address = match peer.origin {
+        Origin::Network(address) => address,
+        Origin::Local { uid } => return Ok(Arc::new(Principal::local(uid))),
+    };
+    if state.api.credentials.fault().is_some() {
+        let detail = "the file of credentials cannot be used, so the API accepts no client: \
+                      `dunlin status` and the log show why";
+        return Err(Problem::later("credentials", detail));
+    }
+    identify(state, request.headers(), peer)
+        .map_err(|problem| reject(state, address, request, problem))
+}
+
+/// Counts a request of a principal, unless it makes too many. The rate of local users is not
+/// limited.
+fn take_request(state: &ApiState, peer: &Peer, principal: &Principal) -> Result<Permit, Problem> {
+    let is_local = matches!(peer.origin, Origin::Local { .. });
+    if !is_local && !state.rate_limiter.take(&principal.name, Instant::now()) {
         let most = state.api.requests_per_second;
         let told = format!("{} makes more than {most} requests a second", principal.name);
         return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, "rate", told));
@@ -239,11 +288,10 @@ fn count_refused(state: &ApiState, problem: Problem) -> Response {
 /// may have been carried out. No response has this status; other servers' logs use it alike.
 const HUNG_UP: u16 = 499;
 
-/// A request in progress. When it is dropped the audit log gets its line, even if the client hung
-/// up.
-struct Asked {
+/// A request in progress. Dropping it writes the audit log, also if the client disconnected.
+struct AuditedRequest {
     principal: Arc<Principal>,
-    client: IpAddr,
+    origin: Origin,
     method: Method,
     uri: Uri,
     notes: Arc<Mutex<AuditNotes>>,
@@ -251,9 +299,9 @@ struct Asked {
     counters: Arc<ApiCounters>,
 }
 
-impl Drop for Asked {
+impl Drop for AuditedRequest {
     fn drop(&mut self) {
-        let Self { principal, client, method, uri, notes, status, counters } = self;
+        let Self { principal, origin: client, method, uri, notes, status, counters } = self;
         counters.answered(*status);
         if *status != 403 && matches!(*method, Method::GET | Method::HEAD) {
             return;
@@ -269,15 +317,14 @@ impl Drop for Asked {
     }
 }
 
-/// Refuses a request without a valid credential, and logs it at a limited rate. A client that fails
-/// often gets 429; authenticated clients of the same network are not delayed.
-fn reject(state: &ApiState, peer: &Peer, request: &Request, problem: Problem) -> Problem {
-    let (network, now) = (connection_limiter::client(peer.client), Instant::now());
+/// Logs a client without a valid credential, up to a limit. Beyond it, a client that guesses
+/// credentials gets 429. Clients with a valid credential on the same network are not affected.
+fn reject(state: &ApiState, client: IpAddr, request: &Request, problem: Problem) -> Problem {
+    let (network, now) = (connection_limiter::client(client), Instant::now());
     if !state.failed_logins.is_stopped(network, now) {
         state.failed_logins.count(network, now);
-        let (client, method, path) = (peer.client, request.method(), request.uri().path());
-        let message = "audit: unauthenticated request";
-        tracing::warn!(target: "api::audit", %client, %method, path, "{message}");
+        let (method, path) = (request.method(), request.uri().path());
+        tracing::warn!(target: "api::audit", %client, %method, path, "audit: unauthenticated request");
     } else if request.headers().contains_key(AUTHORIZATION) {
         let told = "too many invalid credentials from this client: try again later";
         return Problem::new(StatusCode::TOO_MANY_REQUESTS, "guessing", told);
@@ -327,19 +374,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_hangs_up_is_told_of_all_the_same() {
+    fn request_of_a_disconnected_client_is_counted() {
         let counters = Arc::new(ApiCounters::default());
         let principal = Principal::new("ci", vec!["read *".parse().expect("a grant")]);
-        let asked = Asked {
+        let audited = AuditedRequest {
             principal: Arc::new(principal.expect("a principal")),
-            client: IpAddr::from([192, 0, 2, 1]),
+            origin: Origin::Network(IpAddr::from([192, 0, 2, 1])),
             method: Method::PUT,
             uri: Uri::from_static("/v1/zones/example.org"),
             notes: Arc::default(),
             status: HUNG_UP,
             counters: Arc::clone(&counters),
         };
-        drop(asked);
+        drop(audited);
         assert_eq!(counters.status().requests["499"], 1);
     }
 

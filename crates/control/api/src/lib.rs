@@ -1,8 +1,10 @@
-//! REST under `/v1`: zones of the store, their record sets, and operation of the server.
+//! The management API under `/v1`: zones of the store and their record sets, and the operation of
+//! the server.
 //!
-//! Every request has a principal, authenticated by a bearer token or a client certificate, whose
-//! grants say what it may do. Errors are `application/problem+json` with the field and the rule;
-//! then nothing has changed. `/v1/openapi.json` describes the API.
+//! Each request has a principal: that of its bearer token or client certificate, or the local user
+//! at the other end of the Unix socket. The principal's grants say what it may do. A refused
+//! request changes nothing; its response is `application/problem+json` with the field and the rule.
+//! `/v1/openapi.json` describes all paths.
 #![forbid(unsafe_code)]
 
 mod body;
@@ -18,6 +20,7 @@ mod guarded_body;
 mod import;
 mod journal;
 pub mod limits;
+mod manage;
 mod operate;
 mod principal;
 mod problem;
@@ -40,7 +43,7 @@ pub use counters::ApiCounters;
 pub use credentials::{Credentials, NewCredential, TOKEN_PREFIX};
 pub use principal::{Grant, Pattern, Principal, Verb};
 pub use routes::openapi;
-pub use server::serve;
-pub use state::{Api, CommandFuture, ServerControl};
+pub use server::{LocalApi, serve};
+pub use state::{Api, ControlFuture, ServerControl};
 pub use text::{SetBody, ValueBody};
 pub use tls::{Certificates, Tls};

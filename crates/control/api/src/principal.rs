@@ -236,6 +236,14 @@ impl Principal {
         Ok(Self { name: name.to_owned(), grants })
     }
 
+    /// A user of this machine who may manage the server: it has every grant. No other principal can
+    /// have its name.
+    pub fn local(uid: u32) -> Self {
+        let verbs = Verb::ALL.to_vec();
+        let all = Grant { verbs, zones: Pattern::All, names: Pattern::All, types: Vec::new() };
+        Self { name: format!("local:{uid}"), grants: vec![all] }
+    }
+
     /// Whether a grant allows this verb on anything in a zone.
     pub fn may_in(&self, verb: Verb, zone: Name<'_>) -> bool {
         self.of(verb).any(|grant| grant.zones.matches(zone))

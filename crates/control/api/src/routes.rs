@@ -3,7 +3,7 @@ use crate::caller::admit;
 use crate::description::{Description, describe_tags};
 use crate::problem::Problem;
 use crate::state::{Api, ApiState};
-use crate::{bulk, import, journal, operate, sets, snapshot, zones};
+use crate::{bulk, import, journal, manage, operate, sets, snapshot, zones};
 use axum::Router;
 use axum::routing::get;
 use hyper::header::CONTENT_TYPE;
@@ -28,6 +28,11 @@ fn all() -> OpenApiRouter<ApiState> {
         .routes(routes!(operate::flush_cache))
         .routes(routes!(operate::list_upstreams))
         .routes(routes!(operate::put_upstream))
+        .routes(routes!(manage::reload))
+        .routes(routes!(manage::accept_zones))
+        .routes(routes!(manage::list_credentials, manage::create_credential))
+        .routes(routes!(manage::rotate_credential))
+        .routes(routes!(manage::revoke_credential))
 }
 
 /// The description of all paths (OpenAPI 3.1).

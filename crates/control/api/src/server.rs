@@ -1,5 +1,5 @@
 //! Connections: accept, limit, TLS, stop.
-use crate::caller::Peer;
+use crate::caller::{Origin, Peer};
 use crate::limits::{
     ACCEPT_PAUSE, CERTIFICATES_LOOK, CONNECTIONS_MAX, CONNECTIONS_PER_CLIENT_MAX,
     HANDSHAKE_TIME_MAX, HEADER_LEN_MAX, HEADER_TIME_MAX, HEADERS_MAX, LAST_CALL,
@@ -21,7 +21,7 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, copy, sink};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::sync::watch;
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
@@ -96,6 +96,27 @@ pub async fn serve(
     Ok(())
 }
 
+/// The API at a Unix socket, for users of this machine who may manage the server.
+pub struct LocalApi {
+    router: Router,
+    /// Never sent: connections end with the server.
+    ending: watch::Sender<bool>,
+}
+
+impl LocalApi {
+    /// The API with every grant.
+    pub fn new(api: Api) -> Self {
+        Self { router: routes::router(api), ending: watch::channel(false).0 }
+    }
+
+    /// Serves a connection of an admitted user. The caller limits the number of connections.
+    pub async fn serve(&self, stream: UnixStream, uid: u32) {
+        let peer =
+            Peer { origin: Origin::Local { uid }, subjects: Arc::default(), permit: None };
+        serve_requests(stream, peer, self.router.clone(), self.ending.subscribe()).await;
+    }
+}
+
 /// A connection, from its handshake to its end.
 async fn serve_connection(
     stream: TcpStream,
@@ -108,8 +129,9 @@ async fn serve_connection(
     // Responses are small, and a client waits for each.
     let _ = stream.set_nodelay(true);
     let client = peer.ip().to_canonical();
+    let (origin, permit) = (Origin::Network(client), Some(permit));
     let Some(tls) = tls else {
-        let peer = Peer { client, subjects: Arc::default(), permit };
+        let peer = Peer { origin, subjects: Arc::default(), permit };
         return serve_requests(stream, peer, router, ending).await;
     };
     if is_plain_http(&stream).await {
@@ -120,7 +142,7 @@ async fn serve_connection(
         Ok(Ok(stream)) => {
             let certificates = stream.get_ref().1.peer_certificates();
             let subjects = certificates.and_then(<[_]>::first).map(subjects).unwrap_or_default();
-            let peer = Peer { client, subjects: subjects.into(), permit };
+            let peer = Peer { origin, subjects: subjects.into(), permit };
             serve_requests(stream, peer, router, ending).await;
         }
         Ok(Err(why)) => tracing::debug!(%client, "no TLS handshake with [api]: {why}"),

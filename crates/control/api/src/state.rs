@@ -16,27 +16,45 @@ use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
-use zone_manager::command::{Command, CommandOutcome};
+use zone_manager::command::{
+    AcceptedZone, Command, CommandOutcome, ReloadOutcome, TokenOutcome, TokenRequest,
+};
 use zone_manager::status::Status;
 
-/// The result of a command, once the threads that answer have done it.
-pub type CommandFuture<'s> =
-    Pin<Box<dyn Future<Output = Result<CommandOutcome, String>> + Send + 's>>;
+/// An outcome that is awaited: the threads that answer queries, or a disk, take part.
+pub type ControlFuture<'s, T> = Pin<Box<dyn Future<Output = T> + Send + 's>>;
 
-/// The running server: its status, and what operators may have it do.
+/// The running server: its status, and its commands.
+///
+/// Errors are sentences for the client: why the command failed, and what to do.
 pub trait ServerControl: Send + Sync + 'static {
-    /// Gathers the status. May wait.
+    /// Gathers the status. May block.
     fn status(&self) -> Status;
 
-    /// Sends a command to the threads that answer, and waits until they have done it.
-    fn command(&self, command: Command) -> CommandFuture<'_>;
+    /// Runs a command on the threads that answer queries, and waits for them.
+    fn command(&self, command: Command) -> ControlFuture<'_, Result<CommandOutcome, String>>;
+
+    /// Reloads config and zones.
+    fn reload(&self) -> ControlFuture<'_, ReloadOutcome>;
+
+    /// Serves the held content of a zone, or of every held zone.
+    fn accept(
+        &self,
+        zone: Option<String>,
+    ) -> ControlFuture<'_, Result<Vec<AcceptedZone>, String>>;
+
+    /// Creates, lists, rotates or revokes credentials.
+    fn manage_tokens(
+        &self,
+        request: TokenRequest,
+    ) -> ControlFuture<'_, Result<TokenOutcome, String>>;
 }
 
 /// What the API serves.
 #[derive(Clone)]
 pub struct Api {
-    /// Reads and writes zones; empty while the store is opened.
-    pub records: Arc<OnceLock<RecordService>>,
+    /// Reads and writes zones; empty while the store is opened. `None`: no store is configured.
+    pub records: Option<Arc<OnceLock<RecordService>>>,
     /// Who may use the API.
     pub credentials: Arc<Credentials>,
     /// The running server.
@@ -94,9 +112,13 @@ impl ApiState {
     /// The service that reads and writes zones.
     ///
     /// # Errors
-    /// While the store is opened.
+    /// There is no store, or it is being opened.
     pub fn records(&self) -> Result<&RecordService, Problem> {
-        self.api.records.get().ok_or_else(|| {
+        let records = self.api.records.as_ref().ok_or_else(|| {
+            let detail = "the server has no store: set [store] kind = \"redb\" and restart it";
+            Problem::missing(detail)
+        })?;
+        records.get().ok_or_else(|| {
             Problem::later("starting", "the server loads its zones: /v1/lifecycle shows how far")
         })
     }

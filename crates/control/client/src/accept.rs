@@ -1,10 +1,11 @@
 //! `dunlin zones accept`: serves held zone files.
 use crate::cli::{self, Output};
-use admin::{AcceptedZone, Client};
+use crate::local::LocalClient;
 use command_line::{count, plain};
 use std::error::Error;
 use std::io::{self, Write};
 use std::process::ExitCode;
+use zone_manager::command::AcceptedZone;
 
 /// Accepts held zones and prints the result. The exit status is 0 if every accepted zone is served.
 ///
@@ -12,7 +13,7 @@ use std::process::ExitCode;
 /// The server cannot be reached or refuses, or the result cannot be written.
 pub fn run(command: &cli::AcceptZone) -> Result<ExitCode, Box<dyn Error>> {
     let cli::AcceptZone { zone, all: _, server } = command;
-    let accepted = Client::connect(&server.socket)?.accept(zone.clone())?;
+    let accepted = LocalClient::new(&server.socket)?.accept(zone.as_deref())?;
     let mut out = io::stdout().lock();
     match server.output {
         Output::Json => {

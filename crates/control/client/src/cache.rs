@@ -1,26 +1,30 @@
 //! `dunlin cache`: shows and flushes cached answers.
 use crate::cli::{self, CacheCommand, Output};
-use admin::{
-    CachedAnswer, Client, Command, CommandOutcome, FlushScope, ThreadCacheEntry, ThreadFlushed,
-};
+use crate::local::LocalClient;
 use command_line::{Side, align, count, format_bytes, plain, plural, span};
 use std::error::Error;
 use std::io::{self, Write};
 use std::process::ExitCode;
+use zone_manager::command::{
+    CachedAnswer, CommandOutcome, FlushScope, ThreadCacheEntry, ThreadFlushed,
+};
 
 /// Sends the command to the server and prints the result.
 ///
 /// # Errors
 /// The server cannot be reached or refuses, or the result cannot be written.
 pub fn run(command: &cli::Cache) -> Result<ExitCode, Box<dyn Error>> {
-    let (server, request) = match &command.command {
-        CacheCommand::Flush(flush) => (&flush.server, Command::Flush(scope(flush))),
+    let (server, outcome) = match &command.command {
+        CacheCommand::Flush(flush) => {
+            let client = LocalClient::new(&flush.server.socket)?;
+            (&flush.server, CommandOutcome::Flushed(client.flush_cache(&scope(flush))?))
+        }
         CacheCommand::Show(show) => {
-            let (name, rtype) = (show.name.clone(), show.rtype.clone());
-            (&show.server, Command::Show { name, rtype })
+            let client = LocalClient::new(&show.server.socket)?;
+            let threads = client.show_cache(&show.name, show.rtype.as_deref())?;
+            (&show.server, CommandOutcome::Shown(threads))
         }
     };
-    let outcome = Client::connect(&server.socket)?.command(request)?;
     let mut out = io::stdout().lock();
     match (server.output, &outcome) {
         (Output::Json, outcome) => {

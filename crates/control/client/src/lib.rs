@@ -6,6 +6,7 @@ pub mod cache;
 #[allow(missing_docs, reason = "doc comments are help texts there")]
 pub mod cli;
 pub mod limits;
+pub mod local;
 pub mod reload;
 pub mod remote;
 #[cfg(test)]

@@ -16,6 +16,8 @@ pub const API_RESPONSE_LEN_MAX: usize = 64 << 20;
 pub const JOURNAL_INTERVAL: Duration = Duration::from_secs(1);
 /// The longest time until the response to a read begins.
 pub const API_READ_TIME_MAX: Duration = Duration::from_secs(5);
+/// The longest time until the response to a reload begins: the server loads every zone first.
+pub const API_SLOW_TIME_MAX: Duration = Duration::from_secs(300);
 /// The longest time until the response to a write begins.
 pub const API_WRITE_TIME_MAX: Duration = Duration::from_secs(60);
 /// Samples below which the lists of hot names and clients show the number of samples.

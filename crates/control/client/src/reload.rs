@@ -1,12 +1,13 @@
 //! `dunlin reload`: reloads the config and zones of a running server, and prints the changes.
 use crate::cli::{self, Output};
 use crate::limits::STATUS_ZONES_MAX;
+use crate::local::LocalClient;
 use crate::status_text;
-use admin::{ReloadOutcome, ZoneChange};
 use command_line::{plain, plural};
 use std::error::Error;
 use std::io::{self, Write};
 use std::process::ExitCode;
+use zone_manager::command::{ReloadOutcome, ZoneChange};
 use zone_manager::status::{ZoneState, ZoneStatus};
 
 /// Reloads the server and prints the result. The exit status is 0 if the server accepted the config
@@ -15,9 +16,10 @@ use zone_manager::status::{ZoneState, ZoneStatus};
 /// # Errors
 /// The server cannot be reached, or the result cannot be written.
 pub fn run(command: &cli::Reload) -> Result<ExitCode, Box<dyn Error>> {
-    let reloaded = admin::Client::connect(&command.socket)?.reload()?;
+    let server = LocalClient::new(&command.socket)?;
+    let reloaded = server.reload()?;
     // The config takes effect despite faulty zone files, so the result must show them.
-    let zones = admin::Client::connect(&command.socket)?.status()?.zones;
+    let zones = server.status()?.zones;
     let count = zones.len();
     let behind: Vec<ZoneStatus> = zones.into_iter().filter(|zone| !serves_its_file(zone)).collect();
     let mut out = io::stdout().lock();

@@ -1,6 +1,6 @@
 //! The commands that use the REST API of a running server: `dunlin zones`, `dunlin records` and
 //! `dunlin journal`.
-mod client;
+pub(crate) mod client;
 mod difference;
 pub mod journal;
 pub mod records;

@@ -1,6 +1,7 @@
 //! `dunlin status`: prints the status of a running server.
 use crate::cli::{self, Output};
 use crate::limits::{STATUS_ERRORS_MAX, STATUS_ZONES_MAX};
+use crate::local::LocalClient;
 use crate::status_text::{self, quantile};
 use crate::upstreams::{unanswered_suffixes, write_upstreams};
 use command_line::{Side, align, count, format_bytes, plain, plural, span};
@@ -17,7 +18,7 @@ use zone_manager::status::{
 /// # Errors
 /// The server cannot be reached, or the status cannot be written.
 pub fn run(command: &cli::Status) -> Result<ExitCode, Box<dyn Error>> {
-    let status = admin::Client::connect(&command.socket)?.status()?;
+    let status = LocalClient::new(&command.socket)?.status()?;
     let mut out = io::stdout().lock();
     match command.output {
         Output::Json => {

@@ -1,36 +1,24 @@
 //! `dunlin token`: creates, lists and revokes credentials of the REST API.
 use crate::cli::{self, Output, TokenCommand};
-use admin::{Client, Credential, CredentialKind, TokenOutcome, TokenRequest};
+use crate::local::LocalClient;
 use command_line::{Side, align, plain, utc};
+use serde_json::json;
 use std::error::Error;
 use std::io::{self, Write};
 use std::process::ExitCode;
+use zone_manager::command::{Credential, CredentialKind, TokenOutcome};
 
 /// Sends the request to the server and prints the result.
 ///
 /// # Errors
 /// The server cannot be reached or refuses, or the result cannot be written.
 pub fn run(command: &cli::Token) -> Result<ExitCode, Box<dyn Error>> {
-    let (server, request) = match &command.command {
-        TokenCommand::Create(create) => {
-            let cli::CreateToken { principal, grants, subject, lifetime, server } = create;
-            let request = TokenRequest::Create {
-                principal: principal.clone(),
-                grants: grants.clone(),
-                subject: subject.clone(),
-                lifetime_seconds: *lifetime,
-            };
-            (server, request)
-        }
-        TokenCommand::Rotate(one) => {
-            (&one.server, TokenRequest::Rotate { principal: one.principal.clone() })
-        }
-        TokenCommand::List(server) => (server, TokenRequest::List),
-        TokenCommand::Revoke(one) => {
-            (&one.server, TokenRequest::Revoke { principal: one.principal.clone() })
-        }
+    let server = match &command.command {
+        TokenCommand::Create(create) => &create.server,
+        TokenCommand::Rotate(one) | TokenCommand::Revoke(one) => &one.server,
+        TokenCommand::List(server) => server,
     };
-    let done = Client::connect(&server.socket)?.token(request)?;
+    let done = send(&LocalClient::new(&server.socket)?, &command.command)?;
     let mut out = io::stdout().lock();
     match (server.output, done) {
         (Output::Json, done) => {
@@ -46,6 +34,30 @@ pub fn run(command: &cli::Token) -> Result<ExitCode, Box<dyn Error>> {
         (Output::Text, TokenOutcome::Listed(all)) => write_list(&mut out, &all)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn send(client: &LocalClient, command: &TokenCommand) -> Result<TokenOutcome, Box<dyn Error>> {
+    Ok(match command {
+        TokenCommand::Create(create) => {
+            let cli::CreateToken { principal, grants, subject, lifetime, server: _ } = create;
+            let mut body = json!({ "principal": principal, "grants": grants });
+            if let Some(subject) = subject {
+                body["subject"] = json!(subject);
+            }
+            if let Some(lifetime) = lifetime {
+                body["lifetime_seconds"] = json!(lifetime);
+            }
+            TokenOutcome::Created { token: client.create_credential(body)? }
+        }
+        TokenCommand::Rotate(one) => {
+            TokenOutcome::Created { token: Some(client.rotate_credential(&one.principal)?) }
+        }
+        TokenCommand::List(_) => TokenOutcome::Listed(client.credentials()?),
+        TokenCommand::Revoke(one) => {
+            client.revoke_credential(&one.principal)?;
+            TokenOutcome::Revoked
+        }
+    })
 }
 
 fn write_list(out: &mut impl Write, all: &[Credential]) -> io::Result<()> {

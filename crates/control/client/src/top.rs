@@ -5,6 +5,7 @@ mod rates;
 mod screen;
 
 use crate::cli::{self, Output};
+use crate::local::LocalClient;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use rates::RateMeter;
@@ -36,11 +37,9 @@ type FetchStatus = Box<dyn FnMut() -> Result<Status, String> + Send>;
 /// # Errors
 /// The server cannot be reached at first, or the terminal cannot be used.
 pub fn run(command: &cli::Top) -> Result<ExitCode, Box<dyn Error>> {
-    let socket = command.socket.clone();
-    let mut fetch: FetchStatus = Box::new(move || {
-        let client = admin::Client::connect(&socket).map_err(|error| error.to_string())?;
-        client.status().map_err(|error| error.to_string())
-    });
+    let client = LocalClient::new(&command.socket)?;
+    let mut fetch: FetchStatus =
+        Box::new(move || client.status().map_err(|error| error.to_string()));
     // Before the screen is cleared, so that an error stays visible.
     let first = (fetch()?, Instant::now());
     let is_text = command.output == Output::Text;

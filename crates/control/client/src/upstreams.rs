@@ -1,6 +1,6 @@
 //! `dunlin upstream`: lists, drains and restores upstream servers.
 use crate::cli::{self, Output, UpstreamCommand};
-use admin::{Client, Command, CommandOutcome};
+use crate::local::LocalClient;
 use command_line::{Side, align, count, plain};
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -16,7 +16,7 @@ pub fn run(command: &cli::Upstream) -> Result<ExitCode, Box<dyn Error>> {
     let mut out = io::stdout().lock();
     match &command.command {
         UpstreamCommand::List(server) => {
-            let status = Client::connect(&server.socket)?.status()?;
+            let status = LocalClient::new(&server.socket)?.status()?;
             match server.output {
                 Output::Json => write_json(&mut out, &status.upstreams)?,
                 Output::Text if status.upstreams.is_empty() => {
@@ -38,12 +38,9 @@ fn write_json(out: &mut impl Write, value: &impl serde::Serialize) -> Result<(),
 
 fn set(out: &mut impl Write, one: &cli::OneServer, drained: bool) -> Result<(), Box<dyn Error>> {
     let cli::OneServer { name, server } = one;
-    let command = Command::Drain { server: name.clone(), drained };
-    let suffixes = match Client::connect(&server.socket)?.command(command)? {
-        CommandOutcome::Drained(suffixes) => suffixes,
-        other => return Err(format!("unexpected reply: {other:?}").into()),
-    };
-    let status = Client::connect(&server.socket)?.status()?;
+    let client = LocalClient::new(&server.socket)?;
+    let suffixes = client.drain(name, drained)?;
+    let status = client.status()?;
     let all_drained = all_drained(&status, &suffixes);
     if server.output == Output::Json {
         let result = serde_json::json!({

@@ -3,7 +3,7 @@
 use crate::forwarding;
 use crate::limits::{COMMAND_PAUSE, COMMAND_TIME_MAX};
 use crate::threads::ThreadCommander;
-use admin::{CachedAnswer, Command, CommandOutcome, FlushScope, ThreadCacheEntry, ThreadFlushed};
+use zone_manager::command::{CachedAnswer, Command, CommandOutcome, FlushScope, ThreadCacheEntry, ThreadFlushed};
 use config::Forward;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep};

@@ -6,7 +6,6 @@ use api::{Api, ApiCounters, Credentials, ServerControl, Tls};
 use records::RecordService;
 use std::io;
 use std::net::TcpListener;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use tokio::runtime::Builder;
@@ -40,18 +39,8 @@ impl Rest {
         &self,
         listener: TcpListener,
         tls: Option<Arc<Tls>>,
-        (requests_per_second, spool): (u32, PathBuf),
-        credentials: Arc<Credentials>,
-        operator: Arc<dyn ServerControl>,
+        api: Api,
     ) -> io::Result<()> {
-        let api = Api {
-            records: Arc::clone(&self.records),
-            credentials,
-            operator,
-            counters: Arc::clone(&self.counters),
-            requests_per_second,
-            spool,
-        };
         tracing::info!(address = %listener.local_addr()?, tls = tls.is_some(), "the API listens");
         let (stop, stopped) = oneshot::channel::<()>();
         let mut builder = Builder::new_current_thread();

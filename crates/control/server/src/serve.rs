@@ -184,9 +184,7 @@ impl RunningServer {
         self.server.sign_lock();
         self.start_admin_and_ops();
         let Some((listener, tls)) = self.api.take() else { return Ok(()) };
-        let (settings, credentials) =
-            (self.server.rest_settings(), Arc::clone(&self.server.credentials));
-        self.server.rest.start(listener, tls, settings, credentials, Arc::clone(&self.server) as _)
+        self.server.rest.start(listener, tls, self.server.api())
     }
 
     /// Replaces the old process, if there is one, now that this process serves all its sockets.
@@ -236,7 +234,7 @@ impl RunningServer {
             });
         }
         self.admin_task = self.admin.take().map(|at| {
-            let handler = Arc::new(Handler(Arc::clone(&self.server)));
+            let handler = Arc::new(Handler::new(Arc::clone(&self.server)));
             tokio::spawn(admin::AdminServer::new(at, peer::groups, VERSION).run(handler))
         });
     }

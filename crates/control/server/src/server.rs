@@ -20,15 +20,15 @@ use crate::threads::{StartedThreads, ThreadCounters, Threads, WorkerDeps};
 use crate::workers::{self, AddressSocket, WorkerCpus};
 use crate::zone_changes;
 use crate::zones::{self, ZoneConfig, Zones};
-use admin::{Command, CommandOutcome, ReloadOutcome, SharedSocket, SocketKind};
-use api::Credentials;
-use config::{Config, Steering, Streams};
+use admin::{SharedSocket, SocketKind};
+use zone_manager::command::{Command, CommandOutcome, ReloadOutcome};
+use api::{Api, Credentials};
+use config::{Config, Steering, Streams, StoreKind};
 use ops::Ops;
 use query_samples::TapThread;
 use std::error::Error;
 use std::mem;
 use std::os::fd::AsFd;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -414,12 +414,20 @@ impl Server {
         Ok(())
     }
 
-    /// Requests a second for each principal of [api], and the folder for snapshots.
-    pub fn rest_settings(&self) -> (u32, PathBuf) {
+    /// The management API of this server, over the network and at the local socket.
+    pub fn api(self: &Arc<Self>) -> Api {
         let live = lock(&self.live);
         let config = live.started();
-        let folder = config.server.data_dir.clone().unwrap_or_else(std::env::temp_dir);
-        (config.api.requests_per_second, folder)
+        Api {
+            records: (config.store.kind != StoreKind::None)
+                .then(|| Arc::clone(&self.rest.records)),
+            credentials: Arc::clone(&self.credentials),
+            operator: Arc::clone(self) as _,
+            counters: Arc::clone(&self.rest.counters),
+            requests_per_second: config.api.requests_per_second,
+            // A restored snapshot needs room.
+            spool: config.server.data_dir.clone().unwrap_or_else(std::env::temp_dir),
+        }
     }
 
     /// Stops the threads that change zones, sources first.

@@ -1,5 +1,5 @@
 //! Compares the zones before a reload with those after it.
-use admin::ZoneChange;
+use zone_manager::command::ZoneChange;
 use std::collections::HashMap;
 use zone_manager::status::ZoneStatus;
 

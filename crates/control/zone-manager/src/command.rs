@@ -96,6 +96,66 @@ pub struct CachedAnswer {
     pub bytes: u64,
 }
 
+/// The result of a reload.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReloadOutcome {
+    /// The config was loaded.
+    Applied {
+        /// Keys with a new value.
+        changed: Vec<String>,
+        /// Changes of zones.
+        zones: Vec<ZoneChange>,
+        /// Keys whose new value needs a restart.
+        restart_needed: Vec<String>,
+    },
+    /// The config was refused; the old one stays.
+    Refused {
+        /// The errors, a line each, with their positions.
+        errors: Vec<String>,
+    },
+}
+
+/// A zone whose held content was accepted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AcceptedZone {
+    /// Its name.
+    pub zone: String,
+    /// Names served before.
+    pub had: u64,
+    /// Names in the held content.
+    pub has: u64,
+    /// The serial served now.
+    pub serial: Option<u32>,
+    /// Why its file is not served yet; `None`: it is.
+    pub waits: Option<String>,
+}
+
+/// The change of a zone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "change")]
+pub enum ZoneChange {
+    /// New in the config.
+    Added {
+        /// The zone's name.
+        zone: String,
+    },
+    /// Removed from the config.
+    Removed {
+        /// The zone's name.
+        zone: String,
+    },
+    /// Its content changed.
+    Changed {
+        /// The zone's name.
+        zone: String,
+        /// The serials before and now; `None`: not loaded.
+        serials: (Option<u32>, Option<u32>),
+        /// The numbers of records before and now.
+        records: (u64, u64),
+    },
+}
+
 /// A request about the API's credentials.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -1,23 +1,44 @@
 //! A test server: real sockets, in its own thread.
 use admin::{
-    AdminServer, Command, CommandOutcome, CompletedRestart, Connection, Endpoint, Handler,
-    NewProcess, ReloadOutcome, SharedSocket, SocketKind, TokenOutcome, TokenRequest, ZoneChange,
+    AdminServer, CompletedRestart, Connection, Endpoint, Handler, NewProcess, SharedSocket,
+    SocketKind,
 };
 use std::fs;
-use std::io;
+use std::io::{self, Read, Write};
 use std::net::{TcpListener, UdpSocket};
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
 use tokio::sync::oneshot;
 use zone_manager::lock::DataLock;
-use zone_manager::status::{ServerState, Status};
 
 pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The end of a request's head.
+const END: &[u8] = b"\r\n\r\n";
+
+/// The response to an HTTP request at a socket.
+pub fn http(path: &Path) -> io::Result<String> {
+    said(path, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+}
+
+/// The reply to these bytes, until the server closes.
+pub fn said(path: &Path, bytes: &[u8]) -> io::Result<String> {
+    let mut stream = std::os::unix::net::UnixStream::connect(path)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    // It may have refused before everything was sent.
+    let _ = stream.write_all(bytes);
+    let mut said = Vec::new();
+    // It may close with unread input, which is an error after its reply.
+    let _ = stream.read_to_end(&mut said);
+    String::from_utf8(said).map_err(io::Error::other)
+}
 
 /// Its state.
 pub struct Fake {
@@ -30,37 +51,15 @@ pub struct Fake {
 }
 
 impl Handler for Fake {
-    async fn status(&self) -> Status {
-        let draining = self.handing_over.load(Ordering::SeqCst);
-        let state = if draining { ServerState::Draining } else { ServerState::Serving };
-        Status { pid: std::process::id(), state, ..Status::default() }
-    }
-
-    async fn reload(&self) -> ReloadOutcome {
-        ReloadOutcome::Applied {
-            changed: vec!["log.level".into()],
-            zones: vec![ZoneChange::Added { zone: "a.".into() }],
-            restart_needed: vec!["server.workers".into()],
-        }
-    }
-
-    async fn command(&self, command: Command) -> Result<CommandOutcome, String> {
-        match command {
-            Command::Drain { server, drained: true } => Ok(CommandOutcome::Drained(vec![server])),
-            other => Err(format!("not for {other:?}")),
-        }
-    }
-
-    async fn accept(&self, zone: Option<String>) -> Result<Vec<admin::AcceptedZone>, String> {
-        let Some(zone) = zone else { return Err("not for all".into()) };
-        Ok(vec![admin::AcceptedZone { zone, had: 2_000, has: 12, serial: Some(7), waits: None }])
-    }
-
-    async fn token(&self, request: TokenRequest) -> Result<TokenOutcome, String> {
-        match request {
-            TokenRequest::Revoke { principal } if principal == "ci" => Ok(TokenOutcome::Revoked),
-            other => Err(format!("not for {other:?}")),
-        }
+    /// Answers each request with the user's number and the state.
+    async fn http(&self, mut stream: UnixStream, uid: u32) {
+        let mut head = [0; 512];
+        while stream.read(&mut head).await.is_ok_and(|len| len > 0 && !head[..len].ends_with(END)) {}
+        let state = if self.handing_over.load(Ordering::SeqCst) { "draining" } else { "serving" };
+        let body = format!("{uid} {state}");
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+        // The client may have left.
+        let _ = stream.write_all((head + &body).as_bytes()).await;
     }
 
     fn sockets(&self) -> io::Result<Vec<SharedSocket>> {
@@ -133,8 +132,7 @@ impl Running {
 
     /// Whether it answers, and no hot restart has begun.
     pub fn is_intact(&self) -> bool {
-        let status = admin::Client::connect(&self.path).and_then(admin::Client::status);
-        status.expect("a status").state == ServerState::Serving
+        http(&self.path).expect("a response").contains("serving")
     }
 }
 

@@ -28,7 +28,8 @@ pub fn request(scene: &Scene, token: &str, method: &str, path: &str, zone: &str)
         .replace("{zone}", zone)
         .replace("{name}", &name)
         .replace("{type}", "A")
-        .replace("{server}", "192.0.2.53:53");
+        .replace("{server}", "192.0.2.53:53")
+        .replace("{principal}", "tenant");
     let value = json!({ "ttl": 60, "data": ["192.0.2.66"] });
     let (media, body) = match (method, path) {
         ("PUT", "/v1/zones/{zone}") => ("application/json", json!({ "nameservers": ["ns"] })),
@@ -39,6 +40,10 @@ pub fn request(scene: &Scene, token: &str, method: &str, path: &str, zone: &str)
         ("PUT", "/v1/snapshot") => ("application/octet-stream", Value::Null),
         ("PUT", "/v1/upstreams/{server}") => ("application/json", json!({ "drained": true })),
         ("PUT", _) => ("application/json", value),
+        ("POST", "/v1/accept") => ("application/json", json!({})),
+        ("POST", "/v1/credentials") => {
+            ("application/json", json!({ "principal": "other", "grants": ["read *"] }))
+        }
         ("POST", _) => (
             "application/x-ndjson",
             json!({ "name": name, "type": "A", "ttl": 60, "data": ["192.0.2.66"] }),
@@ -138,7 +143,14 @@ fn principal_with_all_grants_can_do_everything() {
             request(&scene, &token, &method, &path, OTHER).refused(409);
             continue;
         }
-        // A grant of one zone is no grant of all zones.
+        // Only local users manage credentials.
+        if path.starts_with("/v1/credentials") {
+            let reply = request(&scene, &scene.root, &method, &path, OTHER);
+            assert_eq!(reply.json()["type"], "urn:dunlin:problem:local-only", "{method} {path}");
+            reply.refused(403);
+            continue;
+        }
+        // The token of one zone cannot read all zones.
         let token = if path == "/v1/snapshot" { &scene.root } else { &token };
         let reply = request(&scene, token, &method, &path, OTHER);
         assert_eq!(reply.status, 200, "{method} {path}: {reply:?}");

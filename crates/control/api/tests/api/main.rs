@@ -7,6 +7,7 @@ mod fuzzed;
 mod grants;
 mod history;
 mod limits;
+mod local;
 mod names;
 mod openapi;
 mod operate;

@@ -1,5 +1,5 @@
 //! A server with the API, and a simple client.
-use api::{Api, ApiCounters, CommandFuture, Credentials, NewCredential, ServerControl, Tls};
+use api::{Api, ApiCounters, ControlFuture, Credentials, NewCredential, ServerControl, Tls};
 use compile::{Image, Loader};
 use image::HashKey;
 use records::{MemoryStore, RecordService, ServiceThreads, ZoneOwner, ZoneOwnership};
@@ -15,7 +15,10 @@ use std::time::Duration;
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 use wire::{Name, NameBuf, Rtype};
-use zone_manager::command::{Command, CommandOutcome, ThreadFlushed};
+use zone_manager::command::{
+    AcceptedZone, Command, CommandOutcome, ReloadOutcome, ThreadFlushed, TokenOutcome,
+    TokenRequest,
+};
 use zone_manager::status::{ServerState, Status, UpstreamStatus, ZoneStatus};
 use zone_manager::{PublisherThread, ZonePublisher};
 
@@ -44,8 +47,8 @@ impl ZoneOwnership for Files {
     }
 }
 
-/// The state that the operator of the API changes.
-struct Fake;
+/// A server with credentials.
+struct Fake(Arc<Credentials>);
 
 impl ServerControl for Fake {
     fn status(&self) -> Status {
@@ -58,7 +61,7 @@ impl ServerControl for Fake {
         }
     }
 
-    fn command(&self, command: Command) -> CommandFuture<'_> {
+    fn command(&self, command: Command) -> ControlFuture<'_, Result<CommandOutcome, String>> {
         Box::pin(async move {
             match command {
                 Command::Flush(_) => {
@@ -71,10 +74,35 @@ impl ServerControl for Fake {
             }
         })
     }
+
+    fn reload(&self) -> ControlFuture<'_, ReloadOutcome> {
+        let errors = vec!["dunlin.toml:1:1: no".into()];
+        Box::pin(async { ReloadOutcome::Refused { errors } })
+    }
+
+    fn accept(
+        &self,
+        zone: Option<String>,
+    ) -> ControlFuture<'_, Result<Vec<AcceptedZone>, String>> {
+        let zones = zone.into_iter();
+        let accepted =
+            zones.map(|zone| AcceptedZone { zone, had: 40, has: 10, serial: Some(7), waits: None });
+        let accepted = accepted.collect();
+        Box::pin(async { Ok(accepted) })
+    }
+
+    fn manage_tokens(
+        &self,
+        request: TokenRequest,
+    ) -> ControlFuture<'_, Result<TokenOutcome, String>> {
+        let outcome = self.0.handle(request);
+        Box::pin(async { outcome })
+    }
 }
 
 /// A server, stopped when dropped.
 pub struct Scene {
+    pub api: Api,
     pub address: SocketAddr,
     pub store: MemoryStore,
     pub control: ZonePublisher,
@@ -187,9 +215,9 @@ impl Scene {
         }
         let counters = Arc::new(ApiCounters::default());
         let api = Api {
-            records: Arc::clone(&opened),
+            records: Some(Arc::clone(&opened)),
             credentials: Arc::clone(&credentials),
-            operator: Arc::new(Fake),
+            operator: Arc::new(Fake(Arc::clone(&credentials))),
             counters: Arc::clone(&counters),
             requests_per_second,
             spool: folder.clone(),
@@ -198,12 +226,14 @@ impl Scene {
         let address = listener.local_addr().expect("an address");
         let (stop, stopped) = oneshot::channel();
         let tls = tls(&folder);
+        let served = api.clone();
         let server = thread::spawn(move || {
             let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
             let ended = async { drop(stopped.await) };
-            runtime.block_on(api::serve(listener, api, tls, ended)).expect("served");
+            runtime.block_on(api::serve(listener, served, tls, ended)).expect("served");
         });
         let mut scene = Self {
+            api,
             address,
             store,
             control,

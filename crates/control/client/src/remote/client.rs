@@ -18,10 +18,11 @@ use std::error::Error;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
@@ -35,13 +36,27 @@ const DEFAULT_URL: &str = "http://127.0.0.1:8053";
 /// Bytes of one frame of an upload.
 const FRAME_LEN: usize = 64 << 10;
 
-/// The API of one server.
+/// The management API of one server.
 pub struct ApiClient {
-    host: String,
-    port: u16,
-    tls: Option<Arc<ClientConfig>>,
+    target: Target,
     token: Option<String>,
     runtime: Runtime,
+}
+
+/// Where the API is.
+enum Target {
+    Network { host: String, port: u16, tls: Option<Arc<ClientConfig>> },
+    /// The server's local socket, which needs no token.
+    Local(PathBuf),
+}
+
+impl std::fmt::Display for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Network { host, port, .. } => write!(f, "{host}:{port}"),
+            Self::Local(path) => write!(f, "{}", path.display()),
+        }
+    }
 }
 
 /// A request.
@@ -114,23 +129,47 @@ impl ApiClient {
             return Err(format!("{url:?}: {what}: use https://").into());
         }
         let tls = is_tls.then(|| tls_config(api)).transpose()?;
+        Self::at(Target::Network { host, port, tls }, token)
+    }
+
+    /// A client at the local socket of a server.
+    ///
+    /// # Errors
+    /// The kernel refuses resources.
+    pub fn local(socket: &Path) -> CommandResult<Self> {
+        Self::at(Target::Local(socket.to_owned()), None)
+    }
+
+    fn at(target: Target, token: Option<String>) -> CommandResult<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
-        Ok(Self { host, port, tls, token, runtime })
+        Ok(Self { target, token, runtime })
     }
 
     /// Sends a request and waits for the whole response.
     ///
     /// # Errors
-    /// No server answers, or an [`ApiError`].
+    /// No server answers in time, or an [`ApiError`].
     pub fn request(&self, request: ApiRequest<'_>) -> CommandResult<ApiResponse> {
+        let limit = time_max(&request.method);
+        self.request_within(limit, request)
+    }
+
+    /// The same, for a request that takes longer than others.
+    ///
+    /// # Errors
+    /// No server answers in time, or an [`ApiError`].
+    pub fn request_within(
+        &self,
+        limit: Duration,
+        request: ApiRequest<'_>,
+    ) -> CommandResult<ApiResponse> {
         self.runtime.block_on(async {
             let body = match &request.body {
                 Some(body) => Full::from(body.to_string()).map_err(|no| match no {}).boxed(),
-                None => Empty::new().map_err(|no| match no {}).boxed(),
+                None => no_body(),
             };
             let media = request.body.is_some().then_some("application/json");
-            let response = self.send(&request, media, body).await?;
-            read_response(response).await
+            read_response(self.send(limit, &request, media, body).await?).await
         })
     }
 
@@ -149,8 +188,7 @@ impl ApiClient {
         let mut request = ApiRequest::new(Method::GET, path);
         request.fields.push((ACCEPT.as_str(), accept.to_owned()));
         self.runtime.block_on(async {
-            let response =
-                self.send(&request, None, Empty::new().map_err(|no| match no {}).boxed());
+            let response = self.send(time_max(&request.method), &request, None, no_body());
             let response = check_status(response.await?).await?;
             let tag = tag(&response);
             let mut body = response.into_body();
@@ -193,16 +231,16 @@ impl ApiClient {
 
     async fn send(
         &self,
+        limit: Duration,
         request: &ApiRequest<'_>,
         media: Option<&str>,
         body: Outgoing,
     ) -> CommandResult<Response<Incoming>> {
-        let limit =
-            if request.method == Method::GET { API_READ_TIME_MAX } else { API_WRITE_TIME_MAX };
         let sending = self.send_without_limit(request, media, body);
-        timeout(limit, sending)
-            .await
-            .map_err(|_| format!("{}:{} did not answer within {limit:?}", self.host, self.port))?
+        timeout(limit, sending).await.map_err(|_| {
+            let target = &self.target;
+            format!("the server at {target} did not answer within {limit:?}; its log may say why")
+        })?
     }
 
     async fn send_without_limit(
@@ -211,13 +249,11 @@ impl ApiClient {
         media: Option<&str>,
         body: Outgoing,
     ) -> CommandResult<Response<Incoming>> {
-        let (host, port) = (&self.host, self.port);
-        let stream = TcpStream::connect((&**host, port)).await.map_err(|why| {
-            format!("no API answers at {host}:{port} ({why}): is [api] listen set in its config?")
-        })?;
-        stream.set_nodelay(true)?;
         let mut http = Request::builder().method(&request.method).uri(&request.path);
-        http = http.header(HOST, format!("{host}:{port}"));
+        http = http.header(HOST, match &self.target {
+            Target::Network { .. } => self.target.to_string(),
+            Target::Local(_) => "localhost".to_owned(),
+        });
         if let Some(token) = &self.token {
             http = http.header(AUTHORIZATION, format!("Bearer {token}"));
         }
@@ -228,7 +264,19 @@ impl ApiClient {
             http = http.header(*name, value);
         }
         let http = http.body(body).map_err(|why| format!("invalid request: {why}"))?;
-        match &self.tls {
+        let (host, port, tls) = match &self.target {
+            Target::Network { host, port, tls } => (host, *port, tls),
+            Target::Local(path) => {
+                let stream = UnixStream::connect(path).await.map_err(|why| unreachable(path, &why));
+                let response = exchange(stream?, http).await;
+                return response.map_err(|why| broken(path, &*why).into());
+            }
+        };
+        let stream = TcpStream::connect((&**host, port)).await.map_err(|why| {
+            format!("no API answers at {host}:{port} ({why}): is [api] listen set in its config?")
+        })?;
+        stream.set_nodelay(true)?;
+        match tls {
             None => exchange(stream, http).await,
             Some(tls) => {
                 let name = ServerName::try_from(host.clone())?;
@@ -241,6 +289,46 @@ impl ApiClient {
                 exchange(stream, http).await
             }
         }
+    }
+}
+
+/// How long a response may take to begin.
+fn time_max(method: &Method) -> Duration {
+    if method == Method::GET { API_READ_TIME_MAX } else { API_WRITE_TIME_MAX }
+}
+
+fn no_body() -> Outgoing {
+    Empty::new().map_err(|no| match no {}).boxed()
+}
+
+/// Why the local socket of a server cannot be reached.
+fn unreachable(path: &Path, why: &io::Error) -> String {
+    let place = path.display();
+    match why.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => format!(
+            "no server answers at {place}: is dunlin running? (`systemctl status dunlin`, \
+             `pgrep dunlin`.) It listens where [admin] socket in its config says"
+        ),
+        io::ErrorKind::PermissionDenied => format!(
+            "{place}: permission denied; run as root, as the server's user, or as a member of the \
+             group of that socket (`ls -l {place}`)"
+        ),
+        io::ErrorKind::WouldBlock => {
+            format!("the server at {place} accepts no connection: is it stopped?")
+        }
+        _ => format!("cannot connect to {place}: {why}"),
+    }
+}
+
+/// Why the local socket of a server sent no response.
+fn broken(path: &Path, why: &(dyn Error + 'static)) -> String {
+    let place = path.display();
+    match why.downcast_ref::<hyper::Error>() {
+        Some(why) if why.is_parse() => format!(
+            "the server at {place} does not speak HTTP: it is another program, or an older dunlin; \
+             use the binary of the server's version, or replace it with `dunlin serve --hot-restart`"
+        ),
+        _ => format!("the server at {place} hung up ({why}); its log may say why"),
     }
 }
 
@@ -298,7 +386,8 @@ async fn read_response(response: Response<Incoming>) -> CommandResult<ApiRespons
     let tag = tag(&response);
     let body = Limited::new(response.into_body(), API_RESPONSE_LEN_MAX).collect().await;
     let body = body.map_err(|why| format!("the response did not arrive: {why}"))?.to_bytes();
-    Ok(ApiResponse { body: serde_json::from_slice(&body)?, tag })
+    let body = if body.is_empty() { Value::Null } else { serde_json::from_slice(&body)? };
+    Ok(ApiResponse { body, tag })
 }
 
 fn tls_config(api: &cli::Api) -> CommandResult<Arc<ClientConfig>> {

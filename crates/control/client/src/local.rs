@@ -1,0 +1,108 @@
+//! Typed requests at the local socket of a server.
+use crate::limits::API_SLOW_TIME_MAX;
+use crate::remote::client::{ApiClient, ApiRequest, CommandResult, path_segment};
+use hyper::Method;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use std::path::Path;
+use zone_manager::command::{
+    AcceptedZone, Credential, FlushScope, ReloadOutcome, ThreadCacheEntry, ThreadFlushed,
+};
+use zone_manager::status::Status;
+
+/// A client at the local socket. Its errors are sentences for the terminal.
+pub struct LocalClient(ApiClient);
+
+impl LocalClient {
+    /// A client of the server at this socket.
+    pub fn new(socket: &Path) -> CommandResult<Self> {
+        ApiClient::local(socket).map(Self)
+    }
+
+    /// The status.
+    pub fn status(&self) -> CommandResult<Status> {
+        read(self.get("/v1/status".into())?)
+    }
+
+    /// Reloads config and zones. A config with errors is not an error here.
+    pub fn reload(&self) -> CommandResult<ReloadOutcome> {
+        let request = ApiRequest::new(Method::POST, "/v1/reload".into());
+        read(self.0.request_within(API_SLOW_TIME_MAX, request)?.body)
+    }
+
+    /// Accepts the held content of a zone, or of all zones.
+    pub fn accept(&self, zone: Option<&str>) -> CommandResult<Vec<AcceptedZone>> {
+        let body = zone.map_or_else(|| json!({}), |zone| json!({ "zone": zone }));
+        let mut request = ApiRequest::new(Method::POST, "/v1/accept".into());
+        request.body = Some(body);
+        read_field(self.0.request_within(API_SLOW_TIME_MAX, request)?.body, "accepted")
+    }
+
+    /// The cached answers of a name in each thread.
+    pub fn show_cache(
+        &self,
+        name: &str,
+        rtype: Option<&str>,
+    ) -> CommandResult<Vec<ThreadCacheEntry>> {
+        let rtype = rtype.map(|rtype| format!("&type={}", path_segment(rtype)));
+        let query = format!("name={}{}", path_segment(name), rtype.unwrap_or_default());
+        read_field(self.get(format!("/v1/cache?{query}"))?, "threads")
+    }
+
+    /// Flushes cached answers from each thread.
+    pub fn flush_cache(&self, scope: &FlushScope) -> CommandResult<Vec<ThreadFlushed>> {
+        let query = match scope {
+            FlushScope::All => String::new(),
+            FlushScope::Name(name) => format!("?name={}", path_segment(name)),
+            FlushScope::Subtree(name) => format!("?name={}&subtree=true", path_segment(name)),
+        };
+        let request = ApiRequest::new(Method::DELETE, format!("/v1/cache{query}"));
+        read_field(self.0.request(request)?.body, "threads")
+    }
+
+    /// Drains an upstream, or restores it. Returns the suffixes of its rules.
+    pub fn drain(&self, server: &str, drained: bool) -> CommandResult<Vec<String>> {
+        let path = format!("/v1/upstreams/{}", path_segment(server));
+        let mut request = ApiRequest::new(Method::PUT, path);
+        request.body = Some(json!({ "drained": drained }));
+        read_field(self.0.request(request)?.body, "suffixes")
+    }
+
+    /// All principals.
+    pub fn credentials(&self) -> CommandResult<Vec<Credential>> {
+        read_field(self.get("/v1/credentials".into())?, "credentials")
+    }
+
+    /// Creates a principal. Returns its token, unless it has a certificate.
+    pub fn create_credential(&self, body: Value) -> CommandResult<Option<String>> {
+        let mut request = ApiRequest::new(Method::POST, "/v1/credentials".into());
+        request.body = Some(body);
+        read(self.0.request(request)?.body["token"].take())
+    }
+
+    /// Gives a principal a new token.
+    pub fn rotate_credential(&self, principal: &str) -> CommandResult<String> {
+        let path = format!("/v1/credentials/{}/rotate", path_segment(principal));
+        read_field(self.0.request(ApiRequest::new(Method::POST, path))?.body, "token")
+    }
+
+    /// Revokes the credentials of a principal.
+    pub fn revoke_credential(&self, principal: &str) -> CommandResult<()> {
+        let path = format!("/v1/credentials/{}", path_segment(principal));
+        self.0.request(ApiRequest::new(Method::DELETE, path)).map(drop)
+    }
+
+    fn get(&self, path: String) -> CommandResult<Value> {
+        Ok(self.0.request(ApiRequest::new(Method::GET, path))?.body)
+    }
+}
+
+fn read<T: DeserializeOwned>(body: Value) -> CommandResult<T> {
+    serde_json::from_value(body).map_err(|why| {
+        format!("unexpected response ({why}): use the binary of the server's version").into()
+    })
+}
+
+fn read_field<T: DeserializeOwned>(mut body: Value, field: &str) -> CommandResult<T> {
+    read(body[field].take())
+}

@@ -111,8 +111,7 @@ impl LocalApi {
 
     /// Serves a connection of an admitted user. The caller limits the number of connections.
     pub async fn serve(&self, stream: UnixStream, uid: u32) {
-        let peer =
-            Peer { origin: Origin::Local { uid }, subjects: Arc::default(), permit: None };
+        let peer = Peer { origin: Origin::Local { uid }, subjects: Arc::default(), permit: None };
         serve_requests(stream, peer, self.router.clone(), self.ending.subscribe()).await;
     }
 }

@@ -38,10 +38,7 @@ pub trait ServerControl: Send + Sync + 'static {
     fn reload(&self) -> ControlFuture<'_, ReloadOutcome>;
 
     /// Serves the held content of a zone, or of every held zone.
-    fn accept(
-        &self,
-        zone: Option<String>,
-    ) -> ControlFuture<'_, Result<Vec<AcceptedZone>, String>>;
+    fn accept(&self, zone: Option<String>) -> ControlFuture<'_, Result<Vec<AcceptedZone>, String>>;
 
     /// Creates, lists, rotates or revokes credentials.
     fn manage_tokens(

@@ -1,8 +1,8 @@
 //! Accepts a held zone: serves the held content, or reads its file again.
 use crate::server::Server;
-use zone_manager::command::AcceptedZone;
 use command_line::count;
 use wire::{Name, NameBuf};
+use zone_manager::command::AcceptedZone;
 use zone_manager::hold::{HeldZone, NotHeld};
 use zone_manager::status::ZoneStatus;
 

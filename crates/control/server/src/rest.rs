@@ -2,7 +2,7 @@
 //! nor metrics and health.
 use crate::limits::API_BLOCKING_MAX;
 use crate::threads;
-use api::{Api, ApiCounters, Credentials, ServerControl, Tls};
+use api::{Api, ApiCounters, Tls};
 use records::RecordService;
 use std::io;
 use std::net::TcpListener;
@@ -35,12 +35,7 @@ impl Rest {
     ///
     /// # Errors
     /// The thread or its runtime cannot be created.
-    pub fn start(
-        &self,
-        listener: TcpListener,
-        tls: Option<Arc<Tls>>,
-        api: Api,
-    ) -> io::Result<()> {
+    pub fn start(&self, listener: TcpListener, tls: Option<Arc<Tls>>, api: Api) -> io::Result<()> {
         tracing::info!(address = %listener.local_addr()?, tls = tls.is_some(), "the API listens");
         let (stop, stopped) = oneshot::channel::<()>();
         let mut builder = Builder::new_current_thread();

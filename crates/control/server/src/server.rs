@@ -21,9 +21,8 @@ use crate::workers::{self, AddressSocket, WorkerCpus};
 use crate::zone_changes;
 use crate::zones::{self, ZoneConfig, Zones};
 use admin::{SharedSocket, SocketKind};
-use zone_manager::command::{Command, CommandOutcome, ReloadOutcome};
 use api::{Api, Credentials};
-use config::{Config, Steering, Streams, StoreKind};
+use config::{Config, Steering, StoreKind, Streams};
 use ops::Ops;
 use query_samples::TapThread;
 use std::error::Error;
@@ -35,6 +34,7 @@ use std::time::{Duration, Instant, SystemTime};
 use upstream::{StatusView, TrustAnchors};
 use worker::{Connections, HandedConnection, IsProxy, OnFailure};
 use zone_manager::ZonePublisher;
+use zone_manager::command::{Command, CommandOutcome, ReloadOutcome};
 use zone_manager::lock::DataLock;
 use zone_manager::status::{ApiStatus, Process, ServerState, Status, ZoneState};
 
@@ -419,8 +419,7 @@ impl Server {
         let live = lock(&self.live);
         let config = live.started();
         Api {
-            records: (config.store.kind != StoreKind::None)
-                .then(|| Arc::clone(&self.rest.records)),
+            records: (config.store.kind != StoreKind::None).then(|| Arc::clone(&self.rest.records)),
             credentials: Arc::clone(&self.credentials),
             operator: Arc::clone(self) as _,
             counters: Arc::clone(&self.rest.counters),

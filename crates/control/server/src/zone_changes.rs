@@ -1,6 +1,6 @@
 //! Compares the zones before a reload with those after it.
-use zone_manager::command::ZoneChange;
 use std::collections::HashMap;
+use zone_manager::command::ZoneChange;
 use zone_manager::status::ZoneStatus;
 
 /// The zones that were added, changed or removed, by serial and number of records.

@@ -54,7 +54,8 @@ impl Handler for Fake {
     /// Answers each request with the user's number and the state.
     async fn http(&self, mut stream: UnixStream, uid: u32) {
         let mut head = [0; 512];
-        while stream.read(&mut head).await.is_ok_and(|len| len > 0 && !head[..len].ends_with(END)) {}
+        while stream.read(&mut head).await.is_ok_and(|len| len > 0 && !head[..len].ends_with(END)) {
+        }
         let state = if self.handing_over.load(Ordering::SeqCst) { "draining" } else { "serving" };
         let body = format!("{uid} {state}");
         let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());

@@ -102,7 +102,7 @@ fn server_with_another_protocol_is_an_error() {
         let listener = UnixListener::bind(&path).expect("a socket");
         let other = thread::spawn(move || {
             let (mut stream, _) = listener.accept().expect("a client");
-            let mut request = [0; 64];
+            let mut request = [0; 512];
             assert!(stream.read(&mut request).expect("a request") > 0);
             stream.write_all(line).expect("it listens");
         });

@@ -10,7 +10,10 @@ fn described_paths_are_exactly_the_existing_ones() {
     let scene = Scene::new();
     for (method, path) in operations() {
         let filled = path.replace("{zone}", "example.org").replace("{name}", "a.example.org");
-        let filled = filled.replace("{type}", "A").replace("{server}", "192.0.2.1:53").replace("{principal}", "ci");
+        let filled = filled
+            .replace("{type}", "A")
+            .replace("{server}", "192.0.2.1:53")
+            .replace("{principal}", "ci");
         // A method that is not described is refused, with a list of the others.
         let reply = scene.ask("OPTIONS", &filled, &scene.root, &[], b"");
         reply.refused(405);

@@ -55,8 +55,8 @@ fn local_user_manages_credentials() {
 fn local_user_writes_without_a_token_and_is_named_in_the_journal() {
     let scene = Scene::new();
     let api = Arc::new(LocalApi::new(scene.api.clone()));
-    ask(&api, "PUT", "/v1/zones/example.org", r#"{"nameservers":["ns1.example.net"]}"#).done();
-    let journal = ask(&api, "GET", "/v1/zones/example.org/journal", "").done();
+    ask(&api, "PUT", "/v1/zones/local.example", r#"{"nameservers":["ns1.example.net"]}"#).done();
+    let journal = ask(&api, "GET", "/v1/zones/local.example/journal", "").done();
     assert_eq!(journal["entries"][0]["principal"], "local:1000", "{journal}");
     let accepted = ask(&api, "POST", "/v1/accept", r#"{"zone":"a.test"}"#).done();
     assert_eq!(accepted["accepted"][0]["had"], 40);

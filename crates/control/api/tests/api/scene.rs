@@ -16,8 +16,7 @@ use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 use wire::{Name, NameBuf, Rtype};
 use zone_manager::command::{
-    AcceptedZone, Command, CommandOutcome, ReloadOutcome, ThreadFlushed, TokenOutcome,
-    TokenRequest,
+    AcceptedZone, Command, CommandOutcome, ReloadOutcome, ThreadFlushed, TokenOutcome, TokenRequest,
 };
 use zone_manager::status::{ServerState, Status, UpstreamStatus, ZoneStatus};
 use zone_manager::{PublisherThread, ZonePublisher};
@@ -80,10 +79,7 @@ impl ServerControl for Fake {
         Box::pin(async { ReloadOutcome::Refused { errors } })
     }
 
-    fn accept(
-        &self,
-        zone: Option<String>,
-    ) -> ControlFuture<'_, Result<Vec<AcceptedZone>, String>> {
+    fn accept(&self, zone: Option<String>) -> ControlFuture<'_, Result<Vec<AcceptedZone>, String>> {
         let zones = zone.into_iter();
         let accepted =
             zones.map(|zone| AcceptedZone { zone, had: 40, has: 10, serial: Some(7), waits: None });

@@ -45,7 +45,11 @@ pub struct ApiClient {
 
 /// Where the API is.
 enum Target {
-    Network { host: String, port: u16, tls: Option<Arc<ClientConfig>> },
+    Network {
+        host: String,
+        port: u16,
+        tls: Option<Arc<ClientConfig>>,
+    },
     /// The server's local socket, which needs no token.
     Local(PathBuf),
 }
@@ -250,10 +254,13 @@ impl ApiClient {
         body: Outgoing,
     ) -> CommandResult<Response<Incoming>> {
         let mut http = Request::builder().method(&request.method).uri(&request.path);
-        http = http.header(HOST, match &self.target {
-            Target::Network { .. } => self.target.to_string(),
-            Target::Local(_) => "localhost".to_owned(),
-        });
+        http = http.header(
+            HOST,
+            match &self.target {
+                Target::Network { .. } => self.target.to_string(),
+                Target::Local(_) => "localhost".to_owned(),
+            },
+        );
         if let Some(token) = &self.token {
             http = http.header(AUTHORIZATION, format!("Bearer {token}"));
         }

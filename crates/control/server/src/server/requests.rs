@@ -28,10 +28,7 @@ impl api::ServerControl for Server {
         Box::pin(self.reload_all())
     }
 
-    fn accept(
-        &self,
-        zone: Option<String>,
-    ) -> ControlFuture<'_, Result<Vec<AcceptedZone>, String>> {
+    fn accept(&self, zone: Option<String>) -> ControlFuture<'_, Result<Vec<AcceptedZone>, String>> {
         Box::pin(Self::accept(self, zone))
     }
 

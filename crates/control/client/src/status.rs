@@ -9,8 +9,8 @@ use std::error::Error;
 use std::io::{self, Write};
 use std::process::ExitCode;
 use zone_manager::status::{
-    ApiStatus, CacheStatus, HostsStatus, ServerState, Status, StatusHistogram, StoreStatus,
-    TapStatus, ThreadStatus, XdpStatus, ZoneState, ZoneStatus,
+    ApiStatus, CacheStatus, HostsStatus, KubernetesStatus, ServerState, Status, StatusHistogram,
+    StoreStatus, TapStatus, ThreadStatus, XdpStatus, ZoneState, ZoneStatus,
 };
 
 /// Prints the status of the server. The exit status is 0 if it is healthy.
@@ -36,6 +36,7 @@ fn is_healthy(status: &Status) -> bool {
         && status.failed.is_empty()
         && status.config.errors.is_empty()
         && status.store.as_ref().is_none_or(StoreStatus::is_fine)
+        && status.kubernetes.as_ref().is_none_or(KubernetesStatus::is_fine)
         && status.zones.iter().all(|zone| zone.state == ZoneState::Current)
         && status.hosts.iter().all(|hosts| hosts.state == ZoneState::Current)
         && unanswered_suffixes(status).is_empty()
@@ -107,6 +108,12 @@ fn write_facts(out: &mut impl Write, status: &Status) -> io::Result<()> {
             fact("", &line)?;
         }
     }
+    if let Some(kubernetes) = &status.kubernetes {
+        fact("kubernetes", &kubernetes_text(kubernetes))?;
+        for line in kubernetes_faults(kubernetes) {
+            fact("", &line)?;
+        }
+    }
     if let Some(api) = &status.api {
         fact("api", &api_text(api))?;
     }
@@ -156,6 +163,38 @@ fn stream_text(status: &Status) -> String {
         text += &format!("; closed: {}", closed.join(", "));
     }
     text
+}
+
+/// The content of the cluster, and where it is from.
+fn kubernetes_text(kubernetes: &KubernetesStatus) -> String {
+    let KubernetesStatus { services, endpoints, namespaces, pods, .. } = kubernetes;
+    let mut text = format!(
+        "{}, {}, {}",
+        plural(*namespaces as usize, "namespace"),
+        plural(*services as usize, "service"),
+        plural(*endpoints as usize, "named endpoint"),
+    );
+    if *pods > 0 {
+        text += &format!(", {}", plural(*pods as usize, "pod"));
+    }
+    match (kubernetes.is_synced, kubernetes.is_saved) {
+        (false, _) => "not listed yet: its names answer SERVFAIL".into(),
+        (true, true) => text + "; from the saved state",
+        (true, false) => text,
+    }
+}
+
+/// The streams of the cluster that are not open, and why the state is not saved.
+fn kubernetes_faults(kubernetes: &KubernetesStatus) -> Vec<String> {
+    let closed = kubernetes.streams.iter().filter(|stream| stream.open_seconds.is_none());
+    let mut lines: Vec<String> = closed
+        .map(|stream| match &stream.error {
+            Some(why) => format!("{} are not watched: {}", plain(&stream.kind), plain(why)),
+            None => format!("{} are not watched yet", plain(&stream.kind)),
+        })
+        .collect();
+    lines.extend(kubernetes.saving.iter().map(|why| plain(why)));
+    lines
 }
 
 /// The content of the store, or its fault.

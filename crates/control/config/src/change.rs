@@ -54,6 +54,7 @@ impl Config {
             ("api", self.api != new.api),
             ("admin.socket", self.admin != new.admin),
             ("store.kind", self.store != new.store),
+            ("kubernetes", self.kubernetes != new.kubernetes),
             ("log.format", self.log.format != new.log.format),
         ])
     }
@@ -144,6 +145,23 @@ mod tests {
         api.tls = { cert = "a", key = "b", client_ca = "c" }
         admin.socket = "a"
         store.kind = "redb"
+        kubernetes.zones = ["a"]
+        kubernetes.multicluster_zones = ["a"]
+        kubernetes.kubeconfig = "a"
+        kubernetes.context = "a"
+        kubernetes.service = "a/b"
+        kubernetes.ttl = "6s"
+        kubernetes.negative_ttl = "6s"
+        kubernetes.pods = "verified"
+        kubernetes.endpoints = false
+        kubernetes.endpoint_pod_names = true
+        kubernetes.ignore_empty_services = true
+        kubernetes.zonal = true
+        kubernetes.namespaces = ["a"]
+        kubernetes.namespace_labels = "a"
+        kubernetes.labels = "a"
+        kubernetes.fallthrough = ["cluster.local"]
+        kubernetes.hold_time = "1m"
         log.level = "debug"
         log.format = "json"
         log.levels.records = "debug"
@@ -164,8 +182,14 @@ mod tests {
                 // The port needs a second key.
                 continue;
             }
-            // The API needs a store.
-            let base = if key.starts_with("api") { "store.kind = \"redb\"\n" } else { "" };
+            // The API needs a store; without zones no cluster is watched.
+            let base = match key.split('.').next() {
+                Some("api") => "store.kind = \"redb\"\n",
+                Some("kubernetes") if key != "kubernetes.zones" => {
+                    "kubernetes.zones = [\"cluster.local\"]\n"
+                }
+                _ => "",
+            };
             let (old, new) = (config(base), config(&format!("{base}{line}")));
             let told = [old.changed(&new), old.restart_needed(&new)].concat();
             let [told] = &told[..] else { panic!("{key} gives {told:?}") };

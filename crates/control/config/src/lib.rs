@@ -4,6 +4,7 @@
 mod change;
 mod diagnostic;
 mod forward;
+mod kubernetes;
 pub mod limits;
 mod names;
 mod operate;
@@ -16,6 +17,7 @@ mod values;
 mod xdp;
 
 pub use forward::{Cache, Forward, Mode};
+pub use kubernetes::{Kubernetes, PodNames};
 pub use names::Hosts;
 pub use operate::{Acl, Admin, Api, Denied, Dnstap, Limits, Ops, Proxy, Queries, Rate, Streams};
 pub use store::{Store, StoreKind};
@@ -76,6 +78,8 @@ pub struct Config {
     pub cache: Cache,
     /// Section `[hosts]`.
     pub hosts: Hosts,
+    /// Section `[kubernetes]`.
+    pub kubernetes: Kubernetes,
     /// Section `[store]`.
     pub store: Store,
     /// In the order that [`image::Rewrites`] needs.
@@ -264,6 +268,7 @@ impl Config {
         let upstream = Upstream::read(root.section("upstream", "[upstream]"));
         let cache = Cache::read(root.section("cache", "[cache]"));
         let hosts = Hosts::read(root.section("hosts", "[hosts]"), file);
+        let kubernetes = Kubernetes::read(root.section("kubernetes", "[kubernetes]"), file);
         let store = Store::read(root.section("store", "[store]"), server.data_dir.is_some());
         let api = Api::read(root.section("api", "[api]"), store.kind);
         let (mut rewrites, mut seen) = (Vec::new(), names::Seen::new());
@@ -294,6 +299,7 @@ impl Config {
             upstream,
             cache,
             hosts,
+            kubernetes,
             store,
             rewrites,
             zones,

@@ -38,6 +38,16 @@ pub const HOSTS_FILES_MAX: usize = 16;
 /// TTL of names in hosts files.
 pub const HOSTS_TTL: std::ops::RangeInclusive<Duration> =
     Duration::ZERO..=Duration::from_secs(7 * 24 * 3600);
+/// Zones of a Kubernetes cluster.
+pub const KUBERNETES_ZONES_MAX: usize = 16;
+/// Namespaces of a cluster that are named one by one.
+pub const KUBERNETES_NAMESPACES_MAX: usize = 1024;
+/// Times that records of a cluster may be cached: those of CoreDNS.
+pub const KUBERNETES_TTL: std::ops::RangeInclusive<Duration> =
+    Duration::ZERO..=Duration::from_secs(3600);
+/// How long a list may be held.
+pub const KUBERNETES_HOLD: std::ops::RangeInclusive<Duration> =
+    Duration::from_secs(1)..=Duration::from_secs(7 * 24 * 3600);
 /// Rewrite rules.
 pub const REWRITES_MAX: usize = 1024;
 /// Bytes of the cache.

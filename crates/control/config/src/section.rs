@@ -191,6 +191,11 @@ impl<'t, 'p> Section<'t, 'p> {
         }
     }
 
+    /// Whether any key is present.
+    pub fn is_used(&self) -> bool {
+        self.table.is_some_and(|table| !table.is_empty())
+    }
+
     /// Whether a key is present.
     pub fn has(&self, key: &str) -> bool {
         self.table.is_some_and(|table| table.contains_key(key))

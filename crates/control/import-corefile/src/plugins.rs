@@ -77,8 +77,8 @@ static PLUGINS: &[Plugin] = &[
     plugin("hosts", "`[hosts] files`; inline entries become a file", Taken(hosts::hosts)),
     plugin("https", "Dunlin does not serve HTTPS", Lost),
     plugin("https3", "Dunlin does not serve HTTPS", Lost),
-    plugin("k8s_external", "Kubernetes is not a source of records", Lost),
-    plugin("kubernetes", "Kubernetes is not a source of records", Taken(zone::kubernetes)),
+    plugin("k8s_external", "external addresses of services have no names", Lost),
+    plugin("kubernetes", "not converted: write the section [kubernetes]", Taken(zone::kubernetes)),
     plugin(
         "loadbalance",
         "addresses are always returned in random order",

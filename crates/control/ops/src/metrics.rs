@@ -327,6 +327,26 @@ fn records(out: &mut Exposition, status: &Status) {
         out.family("dunlin_store_free_bytes", Gauge, "Free bytes on its disk.")
             .sample(&[], store.free_bytes);
     }
+    if let Some(kubernetes) = &status.kubernetes {
+        out.family(
+            "dunlin_kubernetes_synced",
+            Gauge,
+            "0 until the names of the cluster are served.",
+        )
+        .sample(&[], u8::from(kubernetes.is_synced));
+        let mut open = out.family(
+            "dunlin_kubernetes_stream_open",
+            Gauge,
+            "0 while objects of this kind are not watched.",
+        );
+        for stream in &kubernetes.streams {
+            open.sample(&[("kind", &stream.kind)], u8::from(stream.open_seconds.is_some()));
+        }
+        out.family("dunlin_kubernetes_services", Gauge, "Services of the cluster.")
+            .sample(&[], kubernetes.services);
+        out.family("dunlin_kubernetes_endpoints", Gauge, "Ready endpoints that have names.")
+            .sample(&[], kubernetes.endpoints);
+    }
     let Some(api) = &status.api else { return };
     out.family("dunlin_api_connections", Gauge, "Open connections to [api].")
         .sample(&[], api.connections);

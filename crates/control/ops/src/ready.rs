@@ -4,7 +4,7 @@ use zone_manager::status::{ServerState, Status, ZoneState, ZoneStatus};
 
 /// Why the server is ready, or why not.
 ///
-/// It is ready while it serves and has tried every zone. A refused zone, or a failed store, is
+/// It is ready while it serves, has tried every zone and has listed its Kubernetes cluster. A refused zone, or a failed store, is
 /// mentioned but does not matter: other zones must stay reachable.
 pub fn judge(status: &Status) -> Result<String, String> {
     let among = |wanted: fn(&&ZoneStatus) -> bool| -> Vec<&str> {
@@ -13,10 +13,12 @@ pub fn judge(status: &Status) -> Result<String, String> {
     let untried = among(|zone| zone.state == ZoneState::Unloaded && zone.refused_seconds.is_none());
     let refused = among(|zone| zone.refused_seconds.is_some());
     let has_store_fault = status.store.as_ref().is_some_and(|store| !store.is_fine());
+    let has_no_cluster = status.kubernetes.as_ref().is_some_and(|cluster| !cluster.is_synced);
     match status.state {
         ServerState::Draining => Err("draining: the server will stop soon".into()),
         ServerState::Starting if untried.is_empty() => Err("starting".into()),
         _ if !untried.is_empty() => Err(format!("starting: not loaded yet: {}", some(&untried))),
+        _ if has_no_cluster => Err("starting: the cluster is not listed yet".into()),
         _ if !refused.is_empty() => Ok(format!("ready, with zones refused: {}", some(&refused))),
         _ if has_store_fault => Ok("ready, with a store at fault: see `dunlin status`".into()),
         _ => Ok("ready".into()),

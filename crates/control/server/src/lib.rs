@@ -6,6 +6,7 @@ mod commands;
 mod forwarding;
 mod gather;
 mod health;
+mod kubernetes;
 mod limits;
 mod live;
 mod local;

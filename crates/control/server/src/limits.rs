@@ -36,3 +36,5 @@ pub const COMMAND_PAUSE: Duration = Duration::from_millis(1);
 pub const API_BLOCKING_MAX: usize = 2 * api::limits::EXPORTS_MAX;
 /// Niceness of the threads that serve HTTP: workers on the same CPU run first.
 pub const HTTP_NICENESS: i32 = 10;
+/// How long a start waits for the names of a Kubernetes cluster, as CoreDNS does.
+pub const KUBERNETES_START_MAX: Duration = Duration::from_secs(5);

@@ -10,7 +10,7 @@ use crate::sockets::Listening;
 use crate::systemd::Manager;
 use crate::workers::CorePlanner;
 use crate::zones::{self, Zones};
-use crate::{gather, log, peer, threads, workers};
+use crate::{gather, kubernetes, log, peer, threads, workers};
 use admin::{CompletedRestart, Connection, Endpoint, RestartOffer};
 use api::{Credentials, Tls};
 use config::{Config, Streams};
@@ -107,6 +107,8 @@ impl RunningServer {
         let (lock, credentials) = open_data(&config, offer.as_mut())?;
         let (control, running) = ZonePublisher::start(zones::empty_image()?)?;
         let (zones, load_id) = Zones::start_configured(&control, &config)?;
+        let kubernetes =
+            kubernetes::start(&config.kubernetes, config.server.data_dir.as_deref(), &control)?;
         let (steering, count) = (config.server.steering, config.zones.len());
         let streams = Streams { connections, ..config.streams.clone() };
         let listen: Vec<_> = listening.iter().map(|all| all.address.to_string()).collect();
@@ -118,6 +120,7 @@ impl RunningServer {
             control,
             zones,
             store: OnceLock::new(),
+            kubernetes: Mutex::new(kubernetes),
             tap,
             counters: OnceLock::new(),
             commands: OnceLock::new(),
@@ -175,6 +178,7 @@ impl RunningServer {
     /// Waits until zones of files and of the store are served.
     async fn load(&self, load_id: CommandId, is_hot_restart: bool) -> Anyhow<()> {
         self.server.zones.wait(load_id).await;
+        self.server.wait_for_cluster().await;
         let server = Arc::clone(&self.server);
         Ok(tokio::task::spawn_blocking(move || server.start_store(is_hot_restart)).await??)
     }

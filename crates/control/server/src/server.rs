@@ -9,6 +9,7 @@ use crate::commands::Commands;
 use crate::forwarding;
 use crate::gather::{self, seconds};
 use crate::health::Health;
+use crate::kubernetes;
 use crate::live::Live;
 use crate::ports::QueuePort;
 use crate::resources::VERSION;
@@ -25,6 +26,7 @@ use api::{Api, Credentials};
 use config::{Config, Steering, StoreKind, Streams};
 use ops::Ops;
 use query_samples::TapThread;
+use source_kube::source::{Running, THREAD as CLUSTER};
 use std::error::Error;
 use std::mem;
 use std::os::fd::AsFd;
@@ -60,6 +62,8 @@ pub struct Server {
     pub zones: Zones,
     /// Empty while the store is opened, or without a store in the config.
     pub store: OnceLock<Stored>,
+    /// The names of a Kubernetes cluster; gone once it is stopped, or none is watched.
+    pub kubernetes: Mutex<Option<Running>>,
     pub tap: TapThread,
     /// Empty until the threads are started.
     pub counters: OnceLock<Vec<ThreadCounters>>,
@@ -140,6 +144,7 @@ impl Server {
             failed: self.failed(),
             threads,
             store: self.store.get().map(Stored::status),
+            kubernetes: lock(&self.kubernetes).as_ref().map(Running::status),
             api: self.rest.status().map(|api| ApiStatus { fault: self.credentials.fault(), ..api }),
             process: Process::read(),
             tap: self.tap.status(),
@@ -194,6 +199,7 @@ impl Server {
         let each = [
             (zones::LOADER, self.zones.have_failed()),
             (CONTROL, self.control.has_failed()),
+            (CLUSTER, lock(&self.kubernetes).as_ref().is_some_and(Running::has_failed)),
             (DESK, self.store.get().is_some_and(|store| store.desk.has_failed())),
         ];
         each.into_iter().filter(|(_, failed)| *failed).map(|(name, _)| name.to_owned()).collect()
@@ -394,7 +400,14 @@ impl Server {
     /// The names of all threads, in the order in which [`serve`](crate::serve) ends them.
     pub fn threads_to_end(&self) -> Vec<String> {
         let answering = self.counters().iter().map(|counters| counters.name.clone());
-        answering.chain([zones::LOADER, zones::SAVER, DESK, CONTROL].map(str::to_owned)).collect()
+        let others = [zones::LOADER, zones::SAVER, CLUSTER, DESK, CONTROL];
+        answering.chain(others.map(str::to_owned)).collect()
+    }
+
+    /// Waits a while until the names of the cluster are served, if one is watched.
+    pub async fn wait_for_cluster(&self) {
+        let is_there = || lock(&self.kubernetes).as_ref().is_none_or(|it| it.status().is_synced);
+        kubernetes::wait(is_there).await;
     }
 
     /// Opens the configured store and serves its zones. A store that cannot be opened is retried.
@@ -432,6 +445,9 @@ impl Server {
     /// Stops the threads that change zones, sources first.
     pub fn stop_changes(&self) {
         self.zones.stop();
+        // Waited for outside of the lock: who asks for the status does not wait as well.
+        let cluster = lock(&self.kubernetes).take();
+        drop(cluster);
         if let Some(store) = self.store.get() {
             store.stop();
         }

@@ -4,6 +4,7 @@
 mod api;
 mod histogram;
 mod hosts;
+mod kubernetes;
 mod shards;
 mod store;
 mod xdp;
@@ -11,6 +12,7 @@ mod xdp;
 pub use api::ApiStatus;
 pub use histogram::StatusHistogram;
 pub use hosts::HostsStatus;
+pub use kubernetes::{KubernetesStatus, KubernetesStream};
 pub use shards::ShardStatus;
 pub use store::{StoreStatus, StoreZoneFault};
 pub use xdp::{XdpQueueStatus, XdpStatus};
@@ -65,6 +67,9 @@ pub struct Status {
     pub cache: Option<CacheStatus>,
     /// The store; `None`: not configured.
     pub store: Option<StoreStatus>,
+    /// The names of a Kubernetes cluster; `None`: not configured.
+    #[serde(default)]
+    pub kubernetes: Option<KubernetesStatus>,
     /// The REST API; `None`: not configured.
     pub api: Option<ApiStatus>,
     /// The resources the process uses.

@@ -118,12 +118,12 @@ fn folder_of(importer: &mut Importer<'_>, folder: &CorefileWord, origins: &[Stri
     importer.note(folder, &text);
 }
 
-/// `kubernetes [ZONES…] { … }`: no counterpart, as all its options.
+/// `kubernetes [ZONES…] { … }`: its section is written by hand.
 pub fn kubernetes(importer: &mut Importer<'_>, directive: &Directive) {
     let names = own_zones(importer, &directive.args).join(" ");
     let text = format!(
-        "kubernetes {names}: Kubernetes is not a source of records; a rule of [forward] can ask \
-         the cluster's own server for these names"
+        "kubernetes {names}: it is not converted; write the section [kubernetes], whose keys stand \
+         beside the options of this plugin in docs/kubernetes.md"
     );
     importer.lost(&directive.name, &text);
     for option in &directive.body {

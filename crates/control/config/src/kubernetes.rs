@@ -1,0 +1,153 @@
+//! `[kubernetes]`: the names of a cluster, from its API server.
+use super::section::Section;
+use super::{units, values};
+use crate::limits::{
+    KUBERNETES_HOLD, KUBERNETES_NAMESPACES_MAX, KUBERNETES_TTL, KUBERNETES_ZONES_MAX, TEXT_LEN_MAX,
+};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use toml::de::DeValue;
+use values::Wrong;
+use wire::NameBuf;
+
+/// `[kubernetes]`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kubernetes {
+    /// The zones of the cluster; empty: no cluster is watched.
+    pub zones: Vec<NameBuf>,
+    /// Zones with the services imported from other clusters.
+    pub multicluster_zones: Vec<NameBuf>,
+    /// How the API server is reached; `None`: as the service account of the Pod.
+    pub kubeconfig: Option<PathBuf>,
+    /// The context in the kubeconfig; empty: its current one.
+    pub context: String,
+    /// Dunlin's own service, `NAMESPACE/NAME`, whose addresses are those of the name server.
+    pub service: String,
+    /// How long records may be cached.
+    pub ttl: Duration,
+    /// How long the absence of records may be cached.
+    pub negative_ttl: Duration,
+    /// Names of pods.
+    pub pods: PodNames,
+    /// Whether endpoints are watched.
+    pub endpoints: bool,
+    /// Whether endpoints without hostname are named by their pods.
+    pub endpoint_pod_names: bool,
+    /// Whether services without ready endpoints have no name.
+    pub ignore_empty_services: bool,
+    /// Whether headless services have names for topology zones.
+    pub zonal: bool,
+    /// Only these namespaces; empty: all.
+    pub namespaces: Vec<String>,
+    /// A selector of namespaces; empty: all.
+    pub namespace_labels: String,
+    /// A selector of services, slices and pods; empty: all.
+    pub labels: String,
+    /// Zones whose absent names are looked up elsewhere.
+    pub fallthrough: Vec<NameBuf>,
+    /// How long a list is held that lost most of what was served.
+    pub hold_time: Duration,
+}
+
+/// Names of pods: `10-0-0-1.NAMESPACE.pod.ZONE`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PodNames {
+    /// There are none.
+    Disabled,
+    /// Those of pods that exist.
+    Verified,
+}
+
+impl Kubernetes {
+    pub(super) fn read(mut section: Section<'_, '_>, config: &Path) -> Self {
+        let folder = config.parent().unwrap_or(Path::new(""));
+        let pods = [("disabled", PodNames::Disabled), ("verified", PodNames::Verified)];
+        let names = |section: &mut Section<'_, '_>, key| {
+            section.list(key, Vec::new(), KUBERNETES_ZONES_MAX, values::zone_name)
+        };
+        let kubernetes = Self {
+            zones: names(&mut section, "zones"),
+            multicluster_zones: names(&mut section, "multicluster_zones"),
+            kubeconfig: section
+                .read("kubeconfig", None, |value| values::file(value).map(Some))
+                .map(|file| folder.join(file)),
+            context: section.read("context", String::new(), values::text(TEXT_LEN_MAX)),
+            service: section.read("service", "kube-system/kube-dns".into(), object_name),
+            ttl: section.read("ttl", Duration::from_secs(5), units::duration(KUBERNETES_TTL)),
+            negative_ttl: section.read(
+                "negative_ttl",
+                Duration::from_secs(5),
+                units::duration(KUBERNETES_TTL),
+            ),
+            pods: section.read("pods", PodNames::Disabled, values::word(pods)),
+            endpoints: section.read("endpoints", true, values::boolean),
+            endpoint_pod_names: section.read("endpoint_pod_names", false, values::boolean),
+            ignore_empty_services: section.read("ignore_empty_services", false, values::boolean),
+            zonal: section.read("zonal", false, values::boolean),
+            namespaces: section.list(
+                "namespaces",
+                Vec::new(),
+                KUBERNETES_NAMESPACES_MAX,
+                values::text(TEXT_LEN_MAX),
+            ),
+            namespace_labels: section.read(
+                "namespace_labels",
+                String::new(),
+                values::text(TEXT_LEN_MAX),
+            ),
+            labels: section.read("labels", String::new(), values::text(TEXT_LEN_MAX)),
+            fallthrough: names(&mut section, "fallthrough"),
+            hold_time: section.read(
+                "hold_time",
+                Duration::from_secs(600),
+                units::duration(KUBERNETES_HOLD),
+            ),
+        };
+        kubernetes.check(&mut section);
+        section.close();
+        kubernetes
+    }
+
+    /// Whether a cluster is watched.
+    pub fn is_wanted(&self) -> bool {
+        !self.zones.is_empty()
+    }
+
+    fn check(&self, section: &mut Section<'_, '_>) {
+        if self.zones.is_empty() && section.is_used() {
+            section.missing("zones");
+        }
+        if !self.namespaces.is_empty() && !self.namespace_labels.is_empty() {
+            section.wrong("namespace_labels", "stands beside `namespaces`", "keep one of them");
+        }
+        if !self.endpoints && (self.zonal || self.ignore_empty_services) {
+            let key = if self.zonal { "zonal" } else { "ignore_empty_services" };
+            section.wrong(key, "needs endpoints", "take out `endpoints = false`");
+        }
+        let zones = || self.zones.iter().chain(&self.multicluster_zones);
+        let is_twice =
+            |zone: &NameBuf| zones().filter(|other| other.as_name() == zone.as_name()).count() > 1;
+        if zones().any(is_twice) {
+            let key =
+                if self.multicluster_zones.is_empty() { "zones" } else { "multicluster_zones" };
+            section.wrong(key, "names a zone twice", "take one of them out");
+        }
+        let is_known = |zone: &NameBuf| zones().any(|known| known.as_name() == zone.as_name());
+        if !self.fallthrough.iter().all(is_known) {
+            let what = "names a zone that is not in `zones`";
+            section.wrong("fallthrough", what, "name only zones of the cluster");
+        }
+    }
+}
+
+/// The name of an object in its namespace.
+fn object_name(value: &DeValue<'_>) -> Result<String, Wrong> {
+    let text = values::text(TEXT_LEN_MAX)(value)?;
+    match text.split_once('/') {
+        Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() => Ok(text),
+        _ => Err(Wrong {
+            message: format!("{:?} is not a namespace and a name", values::shorten(&text)),
+            help: Some("write both, such as \"kube-system/kube-dns\"".into()),
+        }),
+    }
+}

@@ -1,0 +1,86 @@
+//! The names of a Kubernetes cluster: from the config to the source.
+use crate::limits::KUBERNETES_START_MAX;
+use config::Kubernetes;
+use source_kube::client::Access;
+use source_kube::cluster::{Exposed, ObjectName};
+use source_kube::names::{ClusterZone, Naming, PodNames};
+use source_kube::source::{self, Running, Settings};
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+use zone_manager::ZonePublisher;
+
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Starts to watch the cluster of a config, if it names one. What was saved of it is served
+/// when this returns.
+///
+/// # Errors
+/// The thread cannot be started.
+pub fn start(
+    config: &Kubernetes,
+    data_dir: Option<&Path>,
+    manager: &ZonePublisher,
+) -> io::Result<Option<Running>> {
+    match config.is_wanted() {
+        true => source::start(settings(config, data_dir), manager).map(Some),
+        false => Ok(None),
+    }
+}
+
+/// Waits a while until the names of the cluster are served.
+pub async fn wait(is_there: impl Fn() -> bool) {
+    let until = Instant::now() + KUBERNETES_START_MAX;
+    while !is_there() {
+        if Instant::now() > until {
+            tracing::warn!(
+                "the API server of Kubernetes has not answered yet: names of the cluster answer \
+                 SERVFAIL until it does"
+            );
+            return;
+        }
+        sleep(POLL_INTERVAL).await;
+    }
+}
+
+fn settings(config: &Kubernetes, data_dir: Option<&Path>) -> Settings {
+    let zone = |is_multicluster| {
+        move |origin: &wire::NameBuf| ClusterZone { origin: origin.clone(), is_multicluster }
+    };
+    let zones: Vec<ClusterZone> = config
+        .zones
+        .iter()
+        .map(zone(false))
+        .chain(config.multicluster_zones.iter().map(zone(true)))
+        .collect();
+    let through = &config.fallthrough;
+    let falls_through =
+        |zone: &ClusterZone| through.iter().any(|origin| origin.as_name() == zone.origin.as_name());
+    let (namespace, name) = config.service.split_once('/').unwrap_or_default();
+    Settings {
+        access: Access { kubeconfig: config.kubeconfig.clone(), context: config.context.clone() },
+        falls_through: zones.iter().map(falls_through).collect(),
+        naming: Naming {
+            zones,
+            ttl: config.ttl.as_secs() as u32,
+            negative_ttl: config.negative_ttl.as_secs() as u32,
+            pods: match config.pods {
+                config::PodNames::Disabled => PodNames::Disabled,
+                config::PodNames::Verified => PodNames::Verified,
+            },
+            ignore_empty: config.ignore_empty_services,
+            zonal: config.zonal,
+            endpoints: config.endpoints,
+        },
+        exposed: Exposed {
+            namespaces: config.namespaces.iter().map(|name| name.as_str().into()).collect(),
+            own: Some(ObjectName::new(namespace, name)),
+        },
+        labels: config.labels.clone(),
+        namespace_labels: config.namespace_labels.clone(),
+        pod_names: config.endpoint_pod_names,
+        folder: data_dir.map(Path::to_owned),
+        hold: config.hold_time,
+    }
+}

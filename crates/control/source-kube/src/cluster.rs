@@ -1,0 +1,381 @@
+//! What is known of a cluster, and which records each event changes.
+//!
+//! An address can be in two slices of a service while it moves from one to the other, so what each
+//! slice contributes is kept by itself. Of a ClusterIP service only the number of its ready
+//! endpoints is kept.
+use crate::names::{Naming, ServiceView};
+use crate::objects::{Service, ServiceKind, Slice, SliceOf};
+use crate::records::{RecordChange, Records, changes};
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// The name of an object in its namespace.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ObjectName {
+    /// The namespace; empty for objects of the whole cluster.
+    pub namespace: Box<str>,
+    /// The name.
+    pub name: Box<str>,
+}
+
+impl ObjectName {
+    /// The name of an object.
+    pub fn new(namespace: &str, name: &str) -> Self {
+        Self { namespace: namespace.into(), name: name.into() }
+    }
+}
+
+/// A service, by its name and by whether it is imported from other clusters.
+pub type ServiceKey = (bool, ObjectName);
+
+/// A slice of a service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KeptSlice {
+    pub name: Box<str>,
+    pub ready: u32,
+    /// `None`: the service has addresses of its own, so those of its endpoints are not needed.
+    pub slice: Option<Slice>,
+}
+
+/// A service and its slices. Either may come first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub service: Option<Service>,
+    pub slices: Vec<KeptSlice>,
+}
+
+impl Entry {
+    fn is_empty(&self) -> bool {
+        self.service.is_none() && self.slices.is_empty()
+    }
+
+    fn needs_endpoints(&self) -> bool {
+        self.service.as_ref().is_none_or(|service| service.kind == ServiceKind::Headless)
+    }
+
+    fn ready(&self) -> u64 {
+        self.slices.iter().map(|slice| u64::from(slice.ready)).sum()
+    }
+}
+
+/// Which objects have names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Exposed {
+    /// Only these namespaces; empty: all.
+    pub namespaces: HashSet<Box<str>>,
+    /// Dunlin's own service, whose addresses are those of the name server.
+    pub own: Option<ObjectName>,
+}
+
+/// The state of a cluster.
+#[derive(Clone, Debug)]
+pub struct Cluster {
+    naming: Arc<Naming>,
+    exposed: Arc<Exposed>,
+    pub(crate) services: HashMap<ServiceKey, Entry>,
+    /// The service of each slice.
+    slices: HashMap<ObjectName, ServiceKey>,
+    pub(crate) namespaces: HashSet<Box<str>>,
+    pub(crate) pods: HashMap<ObjectName, Box<[IpAddr]>>,
+    /// How many pods of a namespace have an address.
+    pod_addresses: HashMap<(Box<str>, IpAddr), u32>,
+    /// The serial of the zones.
+    serial: u32,
+    /// The endpoints of a service are needed, but were not kept: all slices are to be listed again.
+    pub needs_slices: bool,
+    /// Changes are not computed: all records are published together later.
+    pub is_quiet: bool,
+}
+
+/// Counts of what is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Services.
+    pub services: u64,
+    /// Slices.
+    pub slices: u64,
+    /// Ready endpoints, each with its own name.
+    pub endpoints: u64,
+    /// Namespaces.
+    pub namespaces: u64,
+    /// Pods.
+    pub pods: u64,
+}
+
+impl Counts {
+    /// About as many names as there are.
+    pub fn names(&self) -> u64 {
+        self.services + self.endpoints + self.namespaces + self.pods
+    }
+}
+
+impl Cluster {
+    /// A cluster without objects.
+    pub fn new(naming: Arc<Naming>, exposed: Arc<Exposed>, serial: u32) -> Self {
+        Self {
+            naming,
+            exposed,
+            services: HashMap::new(),
+            slices: HashMap::new(),
+            namespaces: HashSet::new(),
+            pods: HashMap::new(),
+            pod_addresses: HashMap::new(),
+            serial,
+            needs_slices: false,
+            is_quiet: false,
+        }
+    }
+
+    /// Counts all objects.
+    pub fn counts(&self) -> Counts {
+        let entries = self.services.values();
+        let kept =
+            entries.clone().flat_map(|entry| &entry.slices).filter_map(|kept| kept.slice.as_ref());
+        Counts {
+            services: entries.filter(|entry| entry.service.is_some()).count() as u64,
+            slices: self.slices.len() as u64,
+            endpoints: kept.map(|slice| slice.endpoints.len() as u64).sum(),
+            namespaces: self.namespaces.len() as u64,
+            pods: self.pods.len() as u64,
+        }
+    }
+
+    fn is_exposed(&self, namespace: &str) -> bool {
+        let listed = &self.exposed.namespaces;
+        (listed.is_empty() || listed.contains(namespace)) && self.namespaces.contains(namespace)
+    }
+
+    /// The records of a service as it is now.
+    fn records_of(&self, key: &ServiceKey) -> Records {
+        match self.is_quiet {
+            true => Records::default(),
+            false => self.all_records_of(key),
+        }
+    }
+
+    fn all_records_of(&self, key: &ServiceKey) -> Records {
+        let (is_import, object) = key;
+        let Some(entry) = self.services.get(key) else { return Records::default() };
+        let Some(service) = &entry.service else { return Records::default() };
+        if !self.is_exposed(&object.namespace) {
+            return Records::default();
+        }
+        let slices: Vec<&Slice> =
+            entry.slices.iter().filter_map(|kept| kept.slice.as_ref()).collect();
+        self.naming.service(ServiceView {
+            namespace: &object.namespace,
+            name: &object.name,
+            is_import: *is_import,
+            service,
+            slices: &slices,
+            ready: entry.ready(),
+        })
+    }
+
+    /// The addresses of Dunlin's own service.
+    fn own_addresses(&self) -> Vec<IpAddr> {
+        let own = self.exposed.own.clone().and_then(|own| self.services.get(&(false, own)));
+        let Some(Entry { service: Some(service), slices }) = own else { return Vec::new() };
+        match &service.kind {
+            ServiceKind::ClusterIp(ips) => ips.to_vec(),
+            ServiceKind::Headless => {
+                let kept = slices.iter().filter_map(|kept| kept.slice.as_ref());
+                kept.flat_map(|slice| slice.endpoints.iter().map(|each| each.address)).collect()
+            }
+            ServiceKind::External(_) => Vec::new(),
+        }
+    }
+
+    fn apex(&self) -> Records {
+        self.naming.apex(self.serial, &self.own_addresses())
+    }
+
+    /// Gives the zones the next serial, or this one if it is later (RFC 1982: serials wrap).
+    pub fn renew_serial(&mut self, serial: u32) -> Vec<RecordChange> {
+        let old = self.apex();
+        let is_later = serial.wrapping_sub(self.serial) as i32 > 0;
+        self.serial = if is_later { serial } else { self.serial.wrapping_add(1) };
+        changes(old, self.apex())
+    }
+
+    /// Changes a service by a function; the records that change.
+    fn edit(&mut self, key: ServiceKey, edit: impl FnOnce(&mut Entry)) -> Vec<RecordChange> {
+        let is_own = !key.0 && self.exposed.own.as_ref() == Some(&key.1);
+        let apex = is_own.then(|| self.apex());
+        let old = self.records_of(&key);
+        let entry = self.services.entry(key.clone()).or_default();
+        edit(entry);
+        if entry.is_empty() {
+            self.services.remove(&key);
+        }
+        let mut changed = changes(old, self.records_of(&key));
+        if let Some(apex) = apex {
+            changed.extend(changes(apex, self.apex()));
+        }
+        changed
+    }
+
+    /// A service came, changed, or went (`None`).
+    pub fn put_service(&mut self, key: ServiceKey, service: Option<Service>) -> Vec<RecordChange> {
+        let mut lacks_endpoints = false;
+        let changed = self.edit(key, |entry| {
+            entry.service = service;
+            if entry.needs_endpoints() {
+                lacks_endpoints = entry.service.is_some()
+                    && entry.slices.iter().any(|kept| kept.slice.is_none() && kept.ready > 0);
+            } else {
+                entry.slices.iter_mut().for_each(|kept| kept.slice = None);
+            }
+        });
+        self.needs_slices |= lacks_endpoints;
+        changed
+    }
+
+    /// A slice came, changed, or went (`None`).
+    pub fn put_slice(&mut self, object: ObjectName, slice: Option<SliceOf>) -> Vec<RecordChange> {
+        let key = slice.as_ref().map(|slice| {
+            let service = ObjectName::new(&object.namespace, &slice.service);
+            (slice.is_import, service)
+        });
+        let name = object.name.clone();
+        let before = match &key {
+            Some(key) => self.slices.insert(object, key.clone()),
+            None => self.slices.remove(&object),
+        };
+        let mut changed = Vec::new();
+        if let Some(before) = before.filter(|before| Some(before) != key.as_ref()) {
+            changed = self.edit(before, |entry| entry.slices.retain(|kept| kept.name != name));
+        }
+        let (Some(key), Some(SliceOf { slice, .. })) = (key, slice) else { return changed };
+        changed.extend(self.edit(key, |entry| {
+            let ready = slice.endpoints.len() as u32;
+            let slice = entry.needs_endpoints().then_some(slice);
+            let kept = KeptSlice { name, ready, slice };
+            match entry.slices.iter_mut().find(|other| other.name == kept.name) {
+                Some(other) => *other = kept,
+                None => entry.slices.push(kept),
+            }
+        }));
+        changed
+    }
+
+    /// A slice of which only the number of ready endpoints is known.
+    pub(crate) fn put_count(&mut self, object: ObjectName, key: ServiceKey, ready: u32) {
+        let name = object.name.clone();
+        self.slices.insert(object, key.clone());
+        let entry = self.services.entry(key).or_default();
+        entry.slices.push(KeptSlice { name, ready, slice: None });
+    }
+
+    /// A namespace is there or not.
+    pub fn put_namespace(&mut self, namespace: &str, is_there: bool) -> Vec<RecordChange> {
+        if self.namespaces.contains(namespace) == is_there {
+            return Vec::new();
+        }
+        let old = if self.is_quiet { Vec::new() } else { self.records_in(namespace) };
+        match is_there {
+            true => self.namespaces.insert(namespace.into()),
+            false => self.namespaces.remove(namespace),
+        };
+        let new = if self.is_quiet { Vec::new() } else { self.records_in(namespace) };
+        old.into_iter().zip(new).flat_map(|(old, new)| changes(old, new)).collect()
+    }
+
+    /// The records of a namespace, and of each object in it.
+    fn records_in(&self, namespace: &str) -> Vec<Records> {
+        let keys = self.services.keys().filter(|(_, object)| *object.namespace == *namespace);
+        let mut keys: Vec<&ServiceKey> = keys.collect();
+        keys.sort_unstable();
+        let own = self.records_of_namespace(namespace);
+        let pods = self.pod_addresses.keys().filter(|(of, _)| **of == *namespace);
+        let mut pods: Vec<IpAddr> = pods.map(|(_, address)| *address).collect();
+        pods.sort_unstable();
+        let pods = pods.into_iter().map(|address| self.records_of_pod(namespace, address));
+        std::iter::once(own)
+            .chain(keys.into_iter().map(|key| self.records_of(key)))
+            .chain(pods)
+            .collect()
+    }
+
+    fn records_of_namespace(&self, namespace: &str) -> Records {
+        match self.is_exposed(namespace) {
+            true => self.naming.namespace(namespace),
+            false => Records::default(),
+        }
+    }
+
+    fn records_of_pod(&self, namespace: &str, address: IpAddr) -> Records {
+        let key = (Box::from(namespace), address);
+        match self.is_exposed(namespace) && self.pod_addresses.contains_key(&key) {
+            true => self.naming.pod(namespace, address),
+            false => Records::default(),
+        }
+    }
+
+    /// A pod came, changed, or went (`None`).
+    pub fn put_pod(&mut self, object: ObjectName, ips: Option<Box<[IpAddr]>>) -> Vec<RecordChange> {
+        let namespace = object.namespace.clone();
+        let before = match ips.clone() {
+            Some(ips) => self.pods.insert(object, ips),
+            None => self.pods.remove(&object),
+        };
+        let (before, after) = (before.unwrap_or_default(), ips.unwrap_or_default());
+        let mut touched: Vec<IpAddr> = before.iter().chain(&after).copied().collect();
+        touched.sort_unstable();
+        touched.dedup();
+        let all = |cluster: &Self| -> Vec<Records> {
+            touched.iter().map(|address| cluster.records_of_pod(&namespace, *address)).collect()
+        };
+        let old = all(self);
+        for address in &after {
+            *self.pod_addresses.entry((namespace.clone(), *address)).or_default() += 1;
+        }
+        for address in &before {
+            let key = (namespace.clone(), *address);
+            if let Some(count) = self.pod_addresses.get_mut(&key) {
+                *count -= 1;
+                if *count == 0 {
+                    self.pod_addresses.remove(&key);
+                }
+            }
+        }
+        let new = all(self);
+        old.into_iter().zip(new).flat_map(|(old, new)| changes(old, new)).collect()
+    }
+
+    /// All records, in parts.
+    pub fn all(&self) -> impl Iterator<Item = Records> {
+        let namespaces =
+            self.namespaces.iter().map(|namespace| self.records_of_namespace(namespace));
+        let services = self.services.keys().map(|key| self.all_records_of(key));
+        let pods = self.pod_addresses.keys();
+        let pods = pods.map(|(namespace, address)| self.records_of_pod(namespace, *address));
+        std::iter::once(self.apex()).chain(namespaces).chain(services).chain(pods)
+    }
+
+    /// The names of all services, or of all imported ones.
+    pub fn service_names(&self, imports: bool) -> impl Iterator<Item = &ObjectName> {
+        let entries = self.services.iter();
+        let known = entries.filter(move |(key, entry)| key.0 == imports && entry.service.is_some());
+        known.map(|(key, _)| &key.1)
+    }
+
+    /// The names of all slices.
+    pub fn slice_names(&self) -> impl Iterator<Item = &ObjectName> {
+        self.slices.keys()
+    }
+
+    /// The names of all namespaces.
+    pub fn namespace_names(&self) -> impl Iterator<Item = &str> {
+        self.namespaces.iter().map(|name| &**name)
+    }
+
+    /// The names of all pods.
+    pub fn pod_names(&self) -> impl Iterator<Item = &ObjectName> {
+        self.pods.keys()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,262 @@
+//! What each event changes. A property compares every state with the records of all objects.
+use super::*;
+use crate::names::{ClusterZone, PodNames};
+use crate::objects::{Endpoint, Port};
+use crate::records::SetKey;
+use crate::text;
+use std::collections::BTreeMap;
+use wire::{Name, NameBuf};
+
+fn cluster(pods: PodNames) -> Cluster {
+    let origin = NameBuf::from_text(b"cluster.local.", Name::ROOT).expect("a name");
+    let naming = Naming {
+        zones: vec![ClusterZone { origin, is_multicluster: false }],
+        ttl: 5,
+        negative_ttl: 5,
+        pods,
+        ignore_empty: false,
+        zonal: false,
+        endpoints: true,
+    };
+    let own = Some(ObjectName::new("kube-system", "kube-dns"));
+    let exposed = Exposed { own, ..Exposed::default() };
+    Cluster::new(Arc::new(naming), Arc::new(exposed), 1)
+}
+
+fn key(name: &str) -> ServiceKey {
+    (false, ObjectName::new("shop", name))
+}
+
+fn headless() -> Service {
+    Service { kind: ServiceKind::Headless, ports: Box::default() }
+}
+
+fn with_address(address: &str) -> Service {
+    let address = address.parse().expect("an address");
+    Service { kind: ServiceKind::ClusterIp([address].into()), ports: Box::default() }
+}
+
+fn slice(service: &str, addresses: &[&str]) -> Option<SliceOf> {
+    let endpoint = |address: &&str| Endpoint {
+        address: address.parse().expect("an address"),
+        host: None,
+        zone: None,
+    };
+    let endpoints = addresses.iter().map(endpoint).collect();
+    let slice = Slice { ports: Box::default(), cluster: Box::default(), endpoints };
+    Some(SliceOf { service: service.into(), is_import: false, slice })
+}
+
+fn object(name: &str) -> ObjectName {
+    ObjectName::new("shop", name)
+}
+
+#[test]
+fn a_namespace_exists_without_records_and_brings_its_services() {
+    let mut cluster = cluster(PodNames::Disabled);
+    assert_eq!(
+        text::changes(&cluster.put_service(key("web"), Some(with_address("10.3.0.1")))),
+        [""; 0]
+    );
+    let come = text::changes(&cluster.put_namespace("shop", true));
+    assert_eq!(
+        come,
+        [
+            "+ shop.svc.cluster.local.",
+            "= web.shop.svc.cluster.local. A 10.3.0.1",
+            "+ 1.0.3.10.in-addr.arpa. PTR web.shop.svc.cluster.local.",
+        ]
+    );
+    let gone = text::changes(&cluster.put_namespace("shop", false));
+    assert_eq!(
+        gone,
+        [
+            "- shop.svc.cluster.local.",
+            "= web.shop.svc.cluster.local. A",
+            "- 1.0.3.10.in-addr.arpa. PTR web.shop.svc.cluster.local.",
+        ]
+    );
+}
+
+#[test]
+fn an_address_that_moves_between_slices_stays() {
+    let mut cluster = cluster(PodNames::Disabled);
+    cluster.put_namespace("shop", true);
+    cluster.put_service(key("web"), Some(headless()));
+    cluster.put_slice(object("one"), slice("web", &["10.3.0.1", "10.3.0.2"]));
+    let moved = cluster.put_slice(object("two"), slice("web", &["10.3.0.2"]));
+    assert_eq!(text::changes(&moved), [""; 0], "it is in both");
+    let moved = cluster.put_slice(object("one"), slice("web", &["10.3.0.1"]));
+    assert_eq!(text::changes(&moved), [""; 0], "it is in the second");
+    let gone = cluster.put_slice(object("two"), None);
+    assert_eq!(
+        text::changes(&gone),
+        [
+            "= web.shop.svc.cluster.local. A 10.3.0.1",
+            "= 10-3-0-2.web.shop.svc.cluster.local. A",
+            "- 2.0.3.10.in-addr.arpa. PTR 10-3-0-2.web.shop.svc.cluster.local.",
+        ]
+    );
+}
+
+#[test]
+fn an_address_of_two_services_leads_back_to_both() {
+    let mut cluster = cluster(PodNames::Disabled);
+    cluster.put_namespace("shop", true);
+    for name in ["web", "all"] {
+        cluster.put_service(key(name), Some(headless()));
+        cluster.put_slice(object(name), slice(name, &["10.3.0.1"]));
+    }
+    let gone = text::changes(&cluster.put_service(key("all"), None));
+    assert!(
+        gone.contains(&"- 1.0.3.10.in-addr.arpa. PTR 10-3-0-1.all.shop.svc.cluster.local.".into())
+    );
+    assert!(!gone.iter().any(|line| line.contains("web")), "{gone:#?}");
+}
+
+#[test]
+fn endpoints_of_a_service_with_an_address_are_only_counted() {
+    let mut cluster = cluster(PodNames::Disabled);
+    cluster.put_namespace("shop", true);
+    cluster.put_slice(object("one"), slice("web", &["10.3.0.1", "10.3.0.2"]));
+    cluster.put_service(key("web"), Some(with_address("10.96.0.1")));
+    let kept = &cluster.services[&key("web")].slices[0];
+    assert_eq!((kept.ready, &kept.slice), (2, &None));
+    assert!(!cluster.needs_slices);
+    cluster.put_service(key("web"), Some(headless()));
+    assert!(cluster.needs_slices, "a headless service of the same name needs them");
+}
+
+#[test]
+fn the_name_server_has_the_addresses_of_its_service() {
+    let mut cluster = cluster(PodNames::Disabled);
+    let own = (false, ObjectName::new("kube-system", "kube-dns"));
+    let come = text::changes(&cluster.put_service(own.clone(), Some(with_address("10.96.0.10"))));
+    assert_eq!(come, ["= ns.dns.cluster.local. A 10.96.0.10"]);
+    assert_eq!(text::changes(&cluster.put_service(own, None)), ["= ns.dns.cluster.local. A"]);
+}
+
+#[test]
+fn a_pod_has_a_name_while_some_pod_has_the_address() {
+    let mut cluster = cluster(PodNames::Verified);
+    cluster.put_namespace("shop", true);
+    let ips = || Some(Box::from(["10.3.0.1".parse::<IpAddr>().expect("an address")]));
+    let come = cluster.put_pod(object("a"), ips());
+    assert_eq!(text::changes(&come), ["= 10-3-0-1.shop.pod.cluster.local. A 10.3.0.1"]);
+    assert_eq!(cluster.put_pod(object("b"), ips()), []);
+    assert_eq!(cluster.put_pod(object("a"), None), []);
+    let gone = cluster.put_pod(object("b"), None);
+    assert_eq!(text::changes(&gone), ["= 10-3-0-1.shop.pod.cluster.local. A"]);
+}
+
+/// A server that applies changes as the zone manager does.
+#[derive(Debug, Default, PartialEq)]
+struct Served {
+    sets: BTreeMap<SetKey, Vec<Box<[u8]>>>,
+    names: std::collections::BTreeSet<(u8, Box<[u8]>)>,
+}
+
+impl Served {
+    fn apply(&mut self, changes: Vec<RecordChange>) {
+        for change in changes {
+            match change {
+                RecordChange::Set(key, Some((_, set))) => drop(self.sets.insert(key, set)),
+                RecordChange::Set(key, None) => drop(self.sets.remove(&key)),
+                RecordChange::Add(key, (_, set)) => {
+                    let all = self.sets.entry(key).or_default();
+                    all.extend(set);
+                    all.sort_unstable();
+                    all.dedup();
+                }
+                RecordChange::Take(key, (_, gone)) => {
+                    let all = self.sets.get_mut(&key).expect("a set to take from");
+                    all.retain(|one| !gone.contains(one));
+                    if all.is_empty() {
+                        self.sets.remove(&key);
+                    }
+                }
+                RecordChange::AddName(zone, name) => drop(self.names.insert((zone, name))),
+                RecordChange::RemoveName(zone, name) => drop(self.names.remove(&(zone, name))),
+            }
+        }
+    }
+}
+
+#[test]
+fn events_lead_to_what_a_list_of_all_objects_says() {
+    let seed = fastrand::u64(..);
+    let mut random = fastrand::Rng::with_seed(seed);
+    for round in 0..30 {
+        let mut cluster = cluster(PodNames::Verified);
+        let mut served = Served::default();
+        cluster.all().for_each(|records| served.apply(records.all()));
+        for step in 0..120 {
+            let changed = event(&mut cluster, &mut random);
+            served.apply(changed);
+            let mut expected = Served::default();
+            cluster.all().for_each(|records| expected.apply(records.all()));
+            assert_eq!(served, expected, "seed {seed}, round {round}, step {step}");
+        }
+    }
+}
+
+fn event(cluster: &mut Cluster, random: &mut fastrand::Rng) -> Vec<RecordChange> {
+    let namespaces = ["shop", "bank"];
+    let namespace = namespaces[random.usize(..2)];
+    let service = ["a", "b", "c"][random.usize(..3)];
+    let object = ObjectName::new(namespace, ["1", "2", "3", "4"][random.usize(..4)]);
+    let address = |random: &mut fastrand::Rng| IpAddr::from([10, 3, 0, random.u8(1..6)]);
+    match random.u8(..10) {
+        0 => cluster.put_namespace(namespace, random.u8(..3) > 0),
+        1 | 2 => {
+            let port = Port { name: "http".into(), protocol: "tcp".into(), number: 80 };
+            // An address of a service is its own; a service does not change its kind.
+            let number = u8::from(namespace == "bank") * 3 + service.as_bytes()[0];
+            let kind = match service {
+                "a" => ServiceKind::ClusterIp([IpAddr::from([10, 96, 0, number])].into()),
+                "b" => ServiceKind::Headless,
+                _ => ServiceKind::External("www.example.com".into()),
+            };
+            let service = (random.u8(..4) > 0).then(|| Service { kind, ports: [port].into() });
+            cluster.put_service(
+                (
+                    false,
+                    ObjectName::new(
+                        namespace,
+                        ["a", "b", "c"][match service.as_ref().map(|s| &s.kind) {
+                            Some(ServiceKind::ClusterIp(_)) => 0,
+                            Some(ServiceKind::Headless) => 1,
+                            Some(_) => 2,
+                            None => random.usize(..3),
+                        }],
+                    ),
+                ),
+                service,
+            )
+        }
+        3 => {
+            let ips = (0..random.usize(..3))
+                .map(|_| address(random))
+                .collect::<std::collections::HashSet<_>>();
+            let ips: Box<[IpAddr]> = ips.into_iter().collect();
+            cluster.put_pod(object, (!ips.is_empty()).then_some(ips))
+        }
+        4 => cluster.put_slice(object, None),
+        _ => {
+            let endpoints = (0..random.usize(..4)).map(|_| Endpoint {
+                address: address(random),
+                host: random.bool().then(|| ["x", "y"][random.usize(..2)].into()),
+                zone: None,
+            });
+            let endpoints = endpoints.collect();
+            let port =
+                Port { name: "http".into(), protocol: "tcp".into(), number: random.u16(80..82) };
+            let ports: Box<[Port]> = if random.bool() { [port].into() } else { Box::default() };
+            let slice = Slice { ports, cluster: Box::default(), endpoints };
+            cluster.put_slice(
+                object,
+                Some(SliceOf { service: service.into(), is_import: false, slice }),
+            )
+        }
+    }
+}

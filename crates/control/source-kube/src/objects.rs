@@ -1,0 +1,408 @@
+//! Objects of the API server, reduced to what names are made of.
+//!
+//! Everything else of an object is skipped while it is read: an object becomes a compact record in
+//! the stream, and is never held as a whole.
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+/// The label that names the service of a slice.
+const SERVICE_NAME: &str = "kubernetes.io/service-name";
+/// The same for a service imported from other clusters (KEP-1645).
+const IMPORT_NAME: &str = "multicluster.kubernetes.io/service-name";
+/// The cluster that a slice of an import comes from.
+const SOURCE_CLUSTER: &str = "multicluster.kubernetes.io/source-cluster";
+/// The longest label of a DNS name (RFC 1035 §2.3.4).
+const LABEL_LEN_MAX: usize = 63;
+
+/// Metadata of an object.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Meta {
+    /// Its name.
+    pub name: Box<str>,
+    /// Its namespace; empty for objects of the whole cluster.
+    pub namespace: Box<str>,
+    /// What tells it from others of its name.
+    pub uid: Box<str>,
+    /// The revision at which it was last changed.
+    pub resource_version: Box<str>,
+    /// Its labels.
+    pub labels: BTreeMap<Box<str>, Box<str>>,
+    /// Notes of bookmarks.
+    pub annotations: BTreeMap<Box<str>, Box<str>>,
+}
+
+impl Meta {
+    /// Whether a bookmark ends the list that begins a stream.
+    pub fn ends_list(&self) -> bool {
+        self.annotations.get("k8s.io/initial-events-end").is_some_and(|value| &**value == "true")
+    }
+}
+
+/// A named port.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
+pub struct Port {
+    /// Its name; without one there is no SRV record.
+    pub name: Box<str>,
+    /// `tcp`, `udp` or `sctp`.
+    pub protocol: Box<str>,
+    /// Its number.
+    pub number: u16,
+}
+
+/// What a service is.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub enum ServiceKind {
+    /// It has these addresses.
+    ClusterIp(Box<[IpAddr]>),
+    /// Its addresses are those of its endpoints.
+    Headless,
+    /// It is an alias of this name.
+    External(Box<str>),
+}
+
+/// A service, or one imported from other clusters.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct Service {
+    /// What it is.
+    pub kind: ServiceKind,
+    /// Its named ports.
+    pub ports: Box<[Port]>,
+}
+
+/// A ready endpoint.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
+pub struct Endpoint {
+    /// Its address.
+    pub address: IpAddr,
+    /// Its hostname or the name of its pod; else it is named by its address.
+    pub host: Option<Box<str>>,
+    /// The topology zone, if zonal names are served.
+    pub zone: Option<Box<str>>,
+}
+
+/// The ready endpoints of a slice.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct Slice {
+    /// The named ports of all its endpoints.
+    pub ports: Box<[Port]>,
+    /// The cluster that it comes from; empty for this one.
+    pub cluster: Box<str>,
+    /// The endpoints.
+    pub endpoints: Box<[Endpoint]>,
+}
+
+/// A slice, and the service that it belongs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SliceOf {
+    /// The name of the service, in the namespace of the slice.
+    pub service: Box<str>,
+    /// Whether the service is imported.
+    pub is_import: bool,
+    /// The slice.
+    pub slice: Slice,
+}
+
+/// How endpoints are named.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EndpointNaming {
+    /// By their pods, where they have no hostname.
+    pub pod_names: bool,
+    /// Whether topology zones are kept.
+    pub zonal: bool,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct RawPort {
+    name: Option<Box<str>>,
+    protocol: Option<Box<str>>,
+    port: Option<i64>,
+}
+
+impl RawPort {
+    /// The port, if it has a name and a number.
+    fn named(&self) -> Option<Port> {
+        let name = self.name.as_deref().filter(|name| !name.is_empty())?;
+        let protocol = self.protocol.as_deref().unwrap_or("TCP").to_ascii_lowercase().into();
+        let number = u16::try_from(self.port?).ok()?;
+        Some(Port { name: name.to_ascii_lowercase().into(), protocol, number })
+    }
+}
+
+fn named(ports: &Option<Vec<RawPort>>) -> Box<[Port]> {
+    let mut named: Vec<Port> = ports.iter().flatten().filter_map(RawPort::named).collect();
+    named.sort_unstable();
+    named.dedup();
+    named.into()
+}
+
+/// `spec` of a Service.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ServiceSpec {
+    #[serde(rename = "type")]
+    kind: Option<Box<str>>,
+    #[serde(rename = "clusterIP")]
+    cluster_ip: Option<Box<str>>,
+    #[serde(rename = "clusterIPs")]
+    cluster_ips: Option<Vec<Box<str>>>,
+    external_name: Option<Box<str>>,
+    ports: Option<Vec<RawPort>>,
+}
+
+/// `spec` of a ServiceImport.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct ImportSpec {
+    #[serde(rename = "type")]
+    kind: Option<Box<str>>,
+    ips: Option<Vec<Box<str>>>,
+    ports: Option<Vec<RawPort>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct RawEndpoint {
+    addresses: Vec<Box<str>>,
+    conditions: Conditions,
+    hostname: Option<Box<str>>,
+    target_ref: Option<TargetRef>,
+    zone: Option<Box<str>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Conditions {
+    ready: Option<bool>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct TargetRef {
+    name: Box<str>,
+}
+
+impl RawEndpoint {
+    /// An unknown state counts as ready, as the API server defines it.
+    fn is_ready(&self) -> bool {
+        self.conditions.ready.unwrap_or(true)
+    }
+
+    fn each(&self, naming: EndpointNaming) -> impl Iterator<Item = Endpoint> {
+        let hostname = self.hostname.as_deref().filter(|name| !name.is_empty());
+        let pod = self.target_ref.as_ref().map(|target| &*target.name);
+        let pod =
+            pod.filter(|name| naming.pod_names && !name.is_empty() && name.len() <= LABEL_LEN_MAX);
+        let host = hostname.or(pod).map(|name| name.to_ascii_lowercase().into_boxed_str());
+        let zone = self.zone.as_deref().filter(|zone| naming.zonal && !zone.is_empty());
+        let zone = zone.map(|zone| zone.to_ascii_lowercase().into_boxed_str());
+        let addresses = self.addresses.iter().filter_map(|address| address.parse().ok());
+        addresses.map(move |address| Endpoint { address, host: host.clone(), zone: zone.clone() })
+    }
+}
+
+/// `status` of a Pod.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct PodStatus {
+    phase: Option<Box<str>>,
+    #[serde(rename = "podIPs")]
+    pod_ips: Option<Vec<PodIp>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct PodIp {
+    ip: Option<Box<str>>,
+}
+
+/// An object as it comes. Fields that a kind does not have stay empty.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Raw<S, T = IgnoredAny> {
+    /// Its metadata.
+    pub metadata: Meta,
+    spec: Option<S>,
+    status: Option<T>,
+}
+
+/// A kind of object that is watched.
+pub trait Kind: Send + 'static {
+    /// What is kept of an object.
+    type Kept: Send + 'static;
+    /// The object as it is read.
+    type Raw: for<'d> Deserialize<'d> + Send;
+    /// The path of all objects of the kind.
+    const PATH: &'static str;
+    /// The name of the kind in the plural, as RBAC calls it, with its group.
+    const RESOURCE: &'static str;
+
+    /// The metadata of an object.
+    fn meta(raw: &Self::Raw) -> &Meta;
+    /// What is kept of it; `None`: nothing, as if it did not exist.
+    fn keep(raw: Self::Raw, naming: EndpointNaming) -> Option<Self::Kept>;
+}
+
+/// Services.
+pub enum Services {}
+/// Slices of endpoints.
+pub enum Slices {}
+/// Namespaces.
+pub enum Namespaces {}
+/// Pods.
+pub enum Pods {}
+/// Services imported from other clusters.
+pub enum Imports {}
+
+fn addresses(texts: &[Box<str>]) -> Box<[IpAddr]> {
+    texts.iter().filter_map(|text| text.parse().ok()).collect()
+}
+
+impl Kind for Services {
+    type Kept = Service;
+    type Raw = Raw<RawService>;
+    const PATH: &'static str = "/api/v1/services";
+    const RESOURCE: &'static str = "services";
+
+    fn meta(raw: &Self::Raw) -> &Meta {
+        &raw.metadata
+    }
+
+    fn keep(raw: Self::Raw, _: EndpointNaming) -> Option<Service> {
+        let RawService(spec) = raw.spec?;
+        let ports = named(&spec.ports);
+        if spec.kind.as_deref() == Some("ExternalName") {
+            let target = spec.external_name.filter(|name| !name.is_empty())?;
+            return Some(Service { kind: ServiceKind::External(target), ports });
+        }
+        let ips = spec.cluster_ips.filter(|ips| !ips.is_empty());
+        let ips = ips.unwrap_or_else(|| spec.cluster_ip.into_iter().collect());
+        let kind = match ips.first().map(|ip| &**ip) {
+            Some("None") => ServiceKind::Headless,
+            _ => ServiceKind::ClusterIp(addresses(&ips)),
+        };
+        Some(Service { kind, ports })
+    }
+}
+
+/// `spec` of a Service, as it is read.
+#[derive(Debug, Default, Deserialize)]
+pub struct RawService(ServiceSpec);
+
+/// `spec` of a ServiceImport, as it is read.
+#[derive(Debug, Default, Deserialize)]
+pub struct RawImport(ImportSpec);
+
+/// `status` of a Pod, as it is read.
+#[derive(Debug, Default, Deserialize)]
+pub struct RawPodStatus(PodStatus);
+
+impl Kind for Imports {
+    type Kept = Service;
+    type Raw = Raw<RawImport>;
+    const PATH: &'static str = "/apis/multicluster.x-k8s.io/v1alpha1/serviceimports";
+    const RESOURCE: &'static str = "serviceimports.multicluster.x-k8s.io";
+
+    fn meta(raw: &Self::Raw) -> &Meta {
+        &raw.metadata
+    }
+
+    fn keep(raw: Self::Raw, _: EndpointNaming) -> Option<Service> {
+        let RawImport(spec) = raw.spec?;
+        let ports = named(&spec.ports);
+        let kind = match spec.kind.as_deref() {
+            Some("Headless") => ServiceKind::Headless,
+            _ => ServiceKind::ClusterIp(addresses(&spec.ips.unwrap_or_default())),
+        };
+        Some(Service { kind, ports })
+    }
+}
+
+/// A slice as it is read.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RawSlice {
+    metadata: Meta,
+    address_type: Option<Box<str>>,
+    endpoints: Option<Vec<RawEndpoint>>,
+    ports: Option<Vec<RawPort>>,
+}
+
+impl Kind for Slices {
+    type Kept = SliceOf;
+    type Raw = RawSlice;
+    const PATH: &'static str = "/apis/discovery.k8s.io/v1/endpointslices";
+    const RESOURCE: &'static str = "endpointslices.discovery.k8s.io";
+
+    fn meta(raw: &RawSlice) -> &Meta {
+        &raw.metadata
+    }
+
+    fn keep(raw: RawSlice, naming: EndpointNaming) -> Option<SliceOf> {
+        let labels = &raw.metadata.labels;
+        let (service, is_import) = match labels.get(IMPORT_NAME) {
+            Some(service) => (service, true),
+            None => (labels.get(SERVICE_NAME)?, false),
+        };
+        if raw.address_type.as_deref() == Some("FQDN") {
+            return None;
+        }
+        let cluster = labels.get(SOURCE_CLUSTER).filter(|_| is_import).cloned();
+        let ready = raw.endpoints.iter().flatten().filter(|endpoint| endpoint.is_ready());
+        let mut endpoints: Vec<Endpoint> = ready.flat_map(|each| each.each(naming)).collect();
+        endpoints.sort_unstable();
+        endpoints.dedup();
+        Some(SliceOf {
+            service: service.clone(),
+            is_import,
+            slice: Slice {
+                ports: named(&raw.ports),
+                cluster: cluster.unwrap_or_default(),
+                endpoints: endpoints.into(),
+            },
+        })
+    }
+}
+
+impl Kind for Namespaces {
+    type Kept = ();
+    type Raw = Raw<IgnoredAny>;
+    const PATH: &'static str = "/api/v1/namespaces";
+    const RESOURCE: &'static str = "namespaces";
+
+    fn meta(raw: &Self::Raw) -> &Meta {
+        &raw.metadata
+    }
+
+    fn keep(_: Self::Raw, _: EndpointNaming) -> Option<()> {
+        Some(())
+    }
+}
+
+impl Kind for Pods {
+    type Kept = Box<[IpAddr]>;
+    type Raw = Raw<IgnoredAny, RawPodStatus>;
+    const PATH: &'static str = "/api/v1/pods";
+    const RESOURCE: &'static str = "pods";
+
+    fn meta(raw: &Self::Raw) -> &Meta {
+        &raw.metadata
+    }
+
+    fn keep(raw: Self::Raw, _: EndpointNaming) -> Option<Box<[IpAddr]>> {
+        let RawPodStatus(status) = raw.status?;
+        // The addresses of pods that ended may belong to others.
+        if matches!(status.phase.as_deref(), Some("Succeeded" | "Failed" | "Unknown")) {
+            return None;
+        }
+        let ips = status.pod_ips.into_iter().flatten().filter_map(|ip| ip.ip);
+        let ips: Box<[IpAddr]> = ips.filter_map(|ip| ip.parse().ok()).collect();
+        (!ips.is_empty()).then_some(ips)
+    }
+}
+
+#[cfg(test)]
+mod tests;

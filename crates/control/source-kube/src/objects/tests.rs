@@ -1,0 +1,63 @@
+//! What is kept of objects as the API server sends them.
+use super::*;
+use serde_json::json;
+
+fn keep<K: Kind>(object: serde_json::Value) -> Option<K::Kept> {
+    K::keep(serde_json::from_value(object).expect("an object"), EndpointNaming::default())
+}
+
+#[test]
+fn a_service_is_kept_by_its_kind() {
+    let service = |spec| keep::<Services>(json!({ "metadata": { "name": "a" }, "spec": spec }));
+    let kind = |spec| service(spec).map(|service| service.kind);
+    let address = |text: &str| text.parse::<IpAddr>().expect("an address");
+    let both = json!({ "clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1", "fd00::1"] });
+    let expected = ServiceKind::ClusterIp([address("10.0.0.1"), address("fd00::1")].into());
+    assert_eq!(kind(both), Some(expected));
+    assert_eq!(kind(json!({ "clusterIP": "None" })), Some(ServiceKind::Headless));
+    let alias = json!({ "type": "ExternalName", "externalName": "a.example" });
+    assert_eq!(kind(alias), Some(ServiceKind::External("a.example".into())));
+    assert_eq!(kind(json!({ "clusterIP": "" })), Some(ServiceKind::ClusterIp(Box::default())));
+    assert_eq!(keep::<Services>(json!({})), None);
+}
+
+#[test]
+fn only_ready_endpoints_with_addresses_are_kept() {
+    let slice = |address_type, endpoints| {
+        keep::<Slices>(json!({
+            "metadata": { "labels": { "kubernetes.io/service-name": "web" } },
+            "addressType": address_type, "endpoints": endpoints, "ports": null,
+        }))
+    };
+    let endpoints = json!([
+        { "addresses": ["10.0.0.2"], "conditions": {} },
+        { "addresses": ["10.0.0.1"], "conditions": { "ready": true }, "zone": "a" },
+        { "addresses": ["10.0.0.3"], "conditions": { "ready": false, "serving": true } },
+        { "addresses": ["not an address"] },
+    ]);
+    let kept = slice("IPv4", endpoints).expect("a slice").slice.endpoints;
+    let kept: Vec<String> = kept.iter().map(|each| each.address.to_string()).collect();
+    assert_eq!(kept, ["10.0.0.1", "10.0.0.2"]);
+    assert_eq!(slice("FQDN", json!([{ "addresses": ["a.example"] }])), None);
+    assert!(slice("IPv6", json!(null)).is_some_and(|of| of.slice.endpoints.is_empty()));
+    assert_eq!(keep::<Slices>(json!({ "metadata": {}, "endpoints": [] })), None, "of no service");
+}
+
+#[test]
+fn addresses_of_pods_that_ended_are_not_kept() {
+    let pod = |phase| {
+        let ips = json!([{ "ip": "10.0.0.1" }, { "ip": "fd00::1" }]);
+        keep::<Pods>(json!({ "status": { "phase": phase, "podIPs": ips } }))
+    };
+    assert_eq!(pod("Running").map(|ips| ips.len()), Some(2));
+    assert_eq!(pod("Succeeded"), None);
+    assert_eq!(keep::<Pods>(json!({ "status": { "phase": "Pending" } })), None);
+}
+
+#[test]
+fn an_import_has_the_addresses_of_its_set_or_none() {
+    let import = |spec| keep::<Imports>(json!({ "spec": spec })).map(|service| service.kind);
+    let ips = json!({ "type": "ClusterSetIP", "ips": ["10.0.0.1"] });
+    assert!(matches!(import(ips), Some(ServiceKind::ClusterIp(ips)) if ips.len() == 1));
+    assert_eq!(import(json!({ "type": "Headless" })), Some(ServiceKind::Headless));
+}

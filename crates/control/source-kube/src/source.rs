@@ -1,0 +1,491 @@
+//! The source: receives the events of all streams, and updates the zones.
+use crate::client::{Access, Connection};
+use crate::cluster::{Cluster, Exposed, ObjectName};
+use crate::limits::{BATCH_EVENTS_MAX, EVENTS_MAX, SAVE_INTERVAL, SERIAL_INTERVAL};
+use crate::names::{Naming, PodNames};
+use crate::objects::{
+    EndpointNaming, Imports, Kind, Namespaces, Pods, Service, Services, SliceOf, Slices,
+};
+use crate::publish::Publisher;
+use crate::records::RecordChange;
+use crate::saved;
+use crate::status::{SharedStatus, StreamStatus};
+use crate::watch::{Selection, Sink, StreamEvent, watch};
+use std::collections::HashSet;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::{Instant, MissedTickBehavior, interval};
+use zone_manager::hold::is_loss;
+use zone_manager::{HoldPolicy, Lane, SourceKind, SourceSettings, Stopped, ZonePublisher};
+
+/// The section `[kubernetes]` as the source needs it.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// How the API server is reached.
+    pub access: Access,
+    /// How objects are named.
+    pub naming: Naming,
+    /// Which objects have names.
+    pub exposed: Exposed,
+    /// A selector of services, slices and pods; empty: all.
+    pub labels: String,
+    /// A selector of namespaces; empty: all.
+    pub namespace_labels: String,
+    /// Whether endpoints are named by their pods.
+    pub pod_names: bool,
+    /// Whether names that the cluster does not have are looked up elsewhere, for each zone.
+    pub falls_through: Vec<bool>,
+    /// Where the state is saved; `None`: nowhere.
+    pub folder: Option<PathBuf>,
+    /// How long a list is held that lost most of what was served.
+    pub hold: Duration,
+}
+
+/// The running source. It ends when this is dropped.
+pub struct Running {
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+    status: SharedStatus,
+}
+
+impl Running {
+    /// What is to be reported of it.
+    pub fn status(&self) -> zone_manager::status::KubernetesStatus {
+        self.status.get()
+    }
+
+    /// Whether its thread ended by itself.
+    pub fn has_failed(&self) -> bool {
+        self.stop.is_some() && self.thread.as_ref().is_some_and(|thread| thread.is_finished())
+    }
+
+    /// Saves the state and ends.
+    pub fn stop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread that watches Kubernetes panicked");
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// The name of the thread.
+pub const THREAD: &str = "kubernetes";
+
+/// Serves the saved state at once, if there is one, and starts to watch.
+///
+/// # Errors
+/// The thread cannot be started.
+pub fn start(settings: Settings, manager: &ZonePublisher) -> std::io::Result<Running> {
+    let updates = manager.register(&SourceSettings {
+        name: "kubernetes".into(),
+        kind: SourceKind::Kubernetes,
+        lane: Lane::Normal,
+        hold: HoldPolicy::Until(settings.hold),
+    });
+    let status = SharedStatus::default();
+    let publisher = Publisher::new(updates, &settings);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (stop, stopped) = oneshot::channel();
+    let (ready, is_ready) = std::sync::mpsc::channel();
+    let shared = status.clone();
+    let run = move || {
+        let mut worker = Worker::new(settings, publisher, shared);
+        runtime.block_on(async {
+            worker.load().await;
+            // Nobody waits any more if the server ends.
+            let _ = ready.send(());
+            tokio::select! {
+                _ = stopped => {}
+                Stopped = worker.run() => {}
+            }
+        });
+        worker.save();
+    };
+    let thread = std::thread::Builder::new().name(THREAD.into()).spawn(run)?;
+    // What was saved is served before the server listens.
+    let _ = is_ready.recv();
+    Ok(Running { stop: Some(stop), thread: Some(thread), status })
+}
+
+/// An event of one of the streams.
+enum Event {
+    Namespace(StreamEvent<()>),
+    Service(StreamEvent<Service>),
+    Import(StreamEvent<Service>),
+    Slice(StreamEvent<SliceOf>),
+    Pod(StreamEvent<Box<[IpAddr]>>),
+}
+
+/// The streams, in the order of their numbers.
+const STREAMS: [&str; 5] =
+    [Namespaces::RESOURCE, Services::RESOURCE, Imports::RESOURCE, Slices::RESOURCE, Pods::RESOURCE];
+const NAMESPACES: usize = 0;
+const SERVICES: usize = 1;
+const IMPORTS: usize = 2;
+const SLICES: usize = 3;
+const PODS: usize = 4;
+
+/// What is known of one stream.
+#[derive(Default)]
+struct StreamState {
+    is_wanted: bool,
+    /// A list is complete.
+    is_listed: bool,
+    /// What was known before the list that is read now, and is not in it yet.
+    missing: HashSet<ObjectName>,
+}
+
+struct Worker {
+    settings: Settings,
+    cluster: Cluster,
+    publisher: Publisher,
+    status: SharedStatus,
+    streams: [StreamState; 5],
+    is_published: bool,
+    /// The state differs from the saved one.
+    is_changed: bool,
+    /// The serial is to change.
+    is_new: bool,
+}
+
+impl Worker {
+    fn new(settings: Settings, publisher: Publisher, status: SharedStatus) -> Self {
+        let naming = Arc::new(settings.naming.clone());
+        let exposed = Arc::new(settings.exposed.clone());
+        let has_imports = naming.zones.iter().any(|zone| zone.is_multicluster);
+        let wanted = [true, true, has_imports, naming.endpoints, naming.pods == PodNames::Verified];
+        let mut streams: [StreamState; 5] = Default::default();
+        for (stream, is_wanted) in streams.iter_mut().zip(wanted) {
+            stream.is_wanted = is_wanted;
+        }
+        let names = STREAMS.iter().zip(wanted).filter(|(_, wanted)| *wanted);
+        status.edit(|status| {
+            status.streams = names.map(|(name, _)| StreamStatus::new(name)).collect();
+        });
+        Self {
+            cluster: Cluster::new(naming, exposed, now_seconds()),
+            settings,
+            publisher,
+            status,
+            streams,
+            is_published: false,
+            is_changed: false,
+            is_new: false,
+        }
+    }
+
+    fn zones(&self) -> Vec<String> {
+        self.settings.naming.zones.iter().map(|zone| zone.origin.to_string()).collect()
+    }
+
+    /// Serves what was saved.
+    async fn load(&mut self) {
+        let Some(folder) = self.settings.folder.clone() else { return };
+        self.cluster.is_quiet = true;
+        let began = Instant::now();
+        match saved::load(&folder, &self.zones(), &mut self.cluster) {
+            Ok(false) => {}
+            Ok(true) => {
+                self.cluster.is_quiet = false;
+                if self.publish().await.is_ok() {
+                    let milliseconds = began.elapsed().as_millis() as u64;
+                    let counts = self.cluster.counts();
+                    let (services, endpoints) = (counts.services, counts.endpoints);
+                    self.status.edit(|status| status.is_saved = true);
+                    tracing::info!(
+                        services,
+                        endpoints,
+                        milliseconds,
+                        "Kubernetes is served from the saved state until the API server answers"
+                    );
+                }
+            }
+            Err(why) => tracing::error!("Kubernetes: {why}"),
+        }
+        self.cluster.is_quiet = !self.is_published;
+    }
+
+    /// Watches until the zone manager has ended.
+    async fn run(&mut self) -> Stopped {
+        let (sender, mut events) = mpsc::channel(EVENTS_MAX);
+        let mut tasks = JoinSet::new();
+        self.spawn(&mut tasks, &sender, [NAMESPACES, SERVICES, IMPORTS, PODS].as_slice());
+        let mut slices: Option<AbortHandle> = None;
+        let mut batch = Vec::new();
+        let (mut save, mut serial) = (interval(SAVE_INTERVAL), interval(SERIAL_INTERVAL));
+        save.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        serial.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            // Whether the endpoints of a slice are needed depends on its service.
+            if slices.is_none() && self.are_listed([SERVICES, IMPORTS].as_slice()) {
+                slices = self.spawn(&mut tasks, &sender, [SLICES].as_slice());
+            }
+            let done = tokio::select! {
+                _ = events.recv_many(&mut batch, BATCH_EVENTS_MAX) => self.take(&mut batch).await,
+                _ = save.tick() => {
+                    self.save();
+                    Ok(())
+                }
+                _ = serial.tick() => self.renew_serial().await,
+            };
+            if let Err(stopped) = done {
+                return stopped;
+            }
+            if std::mem::take(&mut self.cluster.needs_slices) {
+                tracing::info!("a service became headless: its endpoints are listed");
+                slices.take().inspect(AbortHandle::abort);
+            }
+        }
+    }
+
+    fn are_listed(&self, streams: &[usize]) -> bool {
+        streams.iter().all(|at| !self.streams[*at].is_wanted || self.streams[*at].is_listed)
+    }
+
+    /// Starts the wanted streams of these; the last of them.
+    fn spawn(
+        &self,
+        tasks: &mut JoinSet<()>,
+        sender: &mpsc::Sender<Event>,
+        streams: &[usize],
+    ) -> Option<AbortHandle> {
+        let connection = Connection::new(self.settings.access.clone());
+        let naming = EndpointNaming {
+            pod_names: self.settings.pod_names,
+            zonal: self.settings.naming.zonal,
+        };
+        let labels = self.settings.labels.clone();
+        let of = |labels, fields| Selection { labels, fields, naming };
+        let mut last = None;
+        for at in streams.iter().filter(|at| self.streams[**at].is_wanted) {
+            let connection = connection.clone();
+            let labels = labels.clone();
+            macro_rules! start {
+                ($kind:ident, $event:ident, $selection:expr) => {{
+                    let sink = Sink { sender: sender.clone(), wrap: Event::$event };
+                    let selection = $selection;
+                    tasks.spawn(async move {
+                        watch::<$kind, Event>(connection, selection, sink).await;
+                    })
+                }};
+            }
+            last = Some(match *at {
+                NAMESPACES => {
+                    let labels = self.settings.namespace_labels.clone();
+                    start!(Namespaces, Namespace, of(labels, ""))
+                }
+                SERVICES => start!(Services, Service, of(labels, "")),
+                IMPORTS => start!(Imports, Import, of(String::new(), "")),
+                SLICES => start!(Slices, Slice, of(labels, "")),
+                _ => start!(Pods, Pod, of(labels, POD_FIELDS)),
+            });
+        }
+        last
+    }
+
+    /// Takes all events that have come, and publishes what they change.
+    async fn take(&mut self, batch: &mut Vec<Event>) -> Result<(), Stopped> {
+        let mut changes = Vec::new();
+        for event in batch.drain(..) {
+            let (at, outcome) = self.event(event);
+            match outcome {
+                Outcome::Changes(more) => changes.extend(more),
+                Outcome::Listed => {
+                    let swept = self.end_list(at);
+                    let is_first = !self.is_published;
+                    if is_first && self.are_listed(&[NAMESPACES, SERVICES, IMPORTS, SLICES, PODS]) {
+                        self.cluster.is_quiet = false;
+                        self.publish().await?;
+                        continue;
+                    }
+                    match swept {
+                        Swept::Changes(more) => changes.extend(more),
+                        // What is held is compared with what is served, so that comes first.
+                        Swept::Loss => {
+                            self.publisher.apply(std::mem::take(&mut changes)).await?;
+                            self.publish().await?;
+                        }
+                    }
+                }
+                Outcome::State(state) => self.note(at, state),
+            }
+        }
+        if self.is_published && !changes.is_empty() {
+            self.is_new = true;
+            self.publisher.apply(changes).await?;
+        }
+        Ok(())
+    }
+
+    fn event(&mut self, event: Event) -> (usize, Outcome) {
+        match event {
+            Event::Namespace(event) => self.stream(NAMESPACES, event, |cluster, object, kept| {
+                cluster.put_namespace(&object.name, kept.is_some())
+            }),
+            Event::Service(event) => self.stream(SERVICES, event, |cluster, object, kept| {
+                cluster.put_service((false, object), kept)
+            }),
+            Event::Import(event) => self.stream(IMPORTS, event, |cluster, object, kept| {
+                cluster.put_service((true, object), kept)
+            }),
+            Event::Slice(event) => self.stream(SLICES, event, Cluster::put_slice),
+            Event::Pod(event) => self.stream(PODS, event, Cluster::put_pod),
+        }
+    }
+
+    fn stream<T>(
+        &mut self,
+        at: usize,
+        event: StreamEvent<T>,
+        put: impl FnOnce(&mut Cluster, ObjectName, Option<T>) -> Vec<RecordChange>,
+    ) -> (usize, Outcome) {
+        let outcome = match event {
+            StreamEvent::ListBegins => {
+                self.streams[at].missing = self.known(at);
+                Outcome::Changes(Vec::new())
+            }
+            StreamEvent::Put(object, kept) => {
+                self.is_changed = true;
+                self.streams[at].missing.remove(&object);
+                Outcome::Changes(put(&mut self.cluster, object, kept))
+            }
+            StreamEvent::ListEnds => Outcome::Listed,
+            StreamEvent::State(state) => Outcome::State(state),
+        };
+        (at, outcome)
+    }
+
+    /// The names of all objects of a stream.
+    fn known(&self, at: usize) -> HashSet<ObjectName> {
+        let cluster = &self.cluster;
+        match at {
+            NAMESPACES => cluster.namespace_names().map(|name| ObjectName::new("", name)).collect(),
+            SERVICES => cluster.service_names(false).cloned().collect(),
+            IMPORTS => cluster.service_names(true).cloned().collect(),
+            SLICES => cluster.slice_names().cloned().collect(),
+            _ => cluster.pod_names().cloned().collect(),
+        }
+    }
+
+    /// A list is complete: what it did not name is gone.
+    fn end_list(&mut self, at: usize) -> Swept {
+        self.streams[at].is_listed = true;
+        let missing = std::mem::take(&mut self.streams[at].missing);
+        let before = self.cluster.counts().names();
+        let gone = missing.len();
+        let mut changes = Vec::new();
+        for object in missing {
+            changes.extend(match at {
+                NAMESPACES => self.cluster.put_namespace(&object.name, false),
+                SERVICES => self.cluster.put_service((false, object), None),
+                IMPORTS => self.cluster.put_service((true, object), None),
+                SLICES => self.cluster.put_slice(object, None),
+                _ => self.cluster.put_pod(object, None),
+            });
+        }
+        let after = self.cluster.counts().names();
+        let (kind, was_saved) = (STREAMS[at], self.status.get().is_saved);
+        tracing::info!(kind, gone, "Kubernetes objects listed");
+        self.is_changed = true;
+        if was_saved && self.are_listed(&[NAMESPACES, SERVICES, IMPORTS, SLICES, PODS]) {
+            self.status.edit(|status| status.is_saved = false);
+        }
+        match self.is_published && is_loss(before, after) {
+            true => Swept::Loss,
+            false => Swept::Changes(changes),
+        }
+    }
+
+    /// Publishes all records.
+    async fn publish(&mut self) -> Result<(), Stopped> {
+        let held = self.publisher.publish(&self.cluster).await?;
+        self.is_published = true;
+        self.status.edit(|status| status.is_synced = true);
+        for (zone, held) in held {
+            tracing::warn!(%zone, names_served = held.had, names_listed = held.has,
+                "zone held: a list of the API server lost more than half of its names, so the zone \
+                 as it was goes on; `dunlin zones accept {zone}` serves the list as it is");
+        }
+        Ok(())
+    }
+
+    async fn renew_serial(&mut self) -> Result<(), Stopped> {
+        self.note_counts();
+        if !std::mem::take(&mut self.is_new) {
+            return Ok(());
+        }
+        let changes = self.cluster.renew_serial(now_seconds());
+        self.publisher.apply(changes).await
+    }
+
+    fn note(&self, at: usize, state: Result<(), String>) {
+        let (kind, now) = (STREAMS[at], f64::from(now_seconds()));
+        if let Err(why) = &state {
+            tracing::warn!(kind, "Kubernetes is not watched: {why}");
+        }
+        self.status.edit(|status| {
+            if let Some(stream) = status.streams.iter_mut().find(|stream| stream.kind == kind) {
+                match state {
+                    Ok(()) => (stream.open_seconds, stream.error) = (Some(now), None),
+                    Err(why) => (stream.open_seconds, stream.error) = (None, Some(why)),
+                }
+            }
+        });
+    }
+
+    fn note_counts(&self) {
+        let counts = self.cluster.counts();
+        self.status.edit(|status| {
+            status.services = counts.services;
+            status.endpoints = counts.endpoints;
+            status.namespaces = counts.namespaces;
+            status.pods = counts.pods;
+        });
+    }
+
+    /// Saves the state if it changed.
+    fn save(&mut self) {
+        let Some(folder) = &self.settings.folder else { return };
+        if !self.is_published || !self.is_changed {
+            return;
+        }
+        let saved = saved::save(folder, &self.zones(), &self.cluster);
+        self.is_changed = saved.is_err();
+        if let Err(why) = &saved {
+            tracing::error!("Kubernetes: {why}; it is tried again");
+        }
+        self.status.edit(|status| status.saving = saved.err());
+    }
+}
+
+/// Pods that can have an address of their own.
+const POD_FIELDS: &str = "status.phase!=Succeeded,status.phase!=Failed,status.phase!=Unknown";
+
+enum Outcome {
+    Changes(Vec<RecordChange>),
+    Listed,
+    State(Result<(), String>),
+}
+
+enum Swept {
+    Changes(Vec<RecordChange>),
+    /// So much is gone that it may be held.
+    Loss,
+}
+
+/// Seconds since 1970, as the serial of a zone.
+fn now_seconds() -> u32 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() as u32
+}

@@ -1,0 +1,51 @@
+//! Status of the Kubernetes source.
+use serde::{Deserialize, Serialize};
+
+/// The names of a cluster, from its API server.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct KubernetesStatus {
+    /// Whether the names are served: all objects were listed, or were saved before.
+    pub is_synced: bool,
+    /// Whether the saved state is served, because not all objects are listed yet.
+    pub is_saved: bool,
+    /// Services.
+    pub services: u64,
+    /// Ready endpoints that have names.
+    pub endpoints: u64,
+    /// Namespaces.
+    pub namespaces: u64,
+    /// Pods that have names.
+    pub pods: u64,
+    /// Each watched kind of object.
+    pub streams: Vec<KubernetesStream>,
+    /// Why the state cannot be saved; `None`: it can.
+    pub saving: Option<String>,
+}
+
+/// A stream of objects of one kind.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct KubernetesStream {
+    /// The kind, as RBAC calls it.
+    pub kind: String,
+    /// Since when it is open, in seconds since 1970; `None`: it is not.
+    pub open_seconds: Option<f64>,
+    /// Why it is not open, and what to do.
+    pub error: Option<String>,
+}
+
+impl KubernetesStream {
+    /// A stream that was not opened yet.
+    pub fn new(kind: &str) -> Self {
+        Self { kind: kind.into(), ..Self::default() }
+    }
+}
+
+impl KubernetesStatus {
+    /// Whether the names are served, and each stream is open.
+    pub fn is_fine(&self) -> bool {
+        let is_open = |stream: &KubernetesStream| stream.open_seconds.is_some();
+        self.is_synced && self.saving.is_none() && self.streams.iter().all(is_open)
+    }
+}

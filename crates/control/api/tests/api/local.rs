@@ -57,7 +57,7 @@ fn local_user_writes_without_a_token_and_is_named_in_the_journal() {
     let api = Arc::new(LocalApi::new(scene.api.clone()));
     ask(&api, "PUT", "/v1/zones/local.example", r#"{"nameservers":["ns1.example.net"]}"#).done();
     let journal = ask(&api, "GET", "/v1/zones/local.example/journal", "").done();
-    assert_eq!(journal["entries"][0]["principal"], "local:1000", "{journal}");
+    assert_eq!(journal["entries"][0]["by"], "local:1000", "{journal}");
     let accepted = ask(&api, "POST", "/v1/accept", r#"{"zone":"a.test"}"#).done();
     assert_eq!(accepted["accepted"][0]["had"], 40);
     assert_eq!(ask(&api, "POST", "/v1/accept", "{}").done(), json!({ "accepted": [] }));

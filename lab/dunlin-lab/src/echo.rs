@@ -19,14 +19,14 @@ use std::time::{Duration, Instant};
 
 #[derive(Args, Debug)]
 pub struct Echo {
-    /// Where to answer. On all addresses (`0.0.0.0` or `[::]`), an answer leaves by the address
-    /// that the way back has, which on a host of several may not be the one that was asked.
+    /// Address to answer at. With all addresses (`0.0.0.0` or `[::]`), the kernel chooses the source
+    /// address of an answer by the route back, so it may not be the address of the query.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:5353")]
     pub listen: SocketAddr,
-    /// How a thread receives and answers.
+    /// I/O model of each thread.
     #[arg(long, value_parser = models(), default_value = Model::Recvmmsg.name())]
     pub model: Model,
-    /// Processes. A single one is the command's own; more are forked, and end with it.
+    /// Processes. One is the command itself; more are forked, and end with it.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub processes: usize,
     /// Threads of each process.
@@ -49,22 +49,22 @@ pub struct Echo {
     /// Send buffer of a socket.
     #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = values::read_size)]
     pub send_buffer: usize,
-    /// Has a socket that is waited for poll its device for so long (SO_BUSY_POLL), such as 50us.
+    /// Let a waiting socket poll its device for this long (SO_BUSY_POLL), such as 50us.
     #[arg(long, value_name = "TIME", value_parser = values::read_time)]
     pub busy_poll: Option<Duration>,
-    /// Spends so many nanoseconds on each query, by the clock: a server that is known to be slow.
+    /// Spend this many nanoseconds more on each query, to simulate a slow server.
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     pub spin_ns: u64,
-    /// Opens its sockets in this network namespace, one of `ip netns list`.
+    /// Network namespace of the sockets, one of `ip netns list`.
     #[arg(long, value_name = "NAME")]
     pub netns: Option<String>,
-    /// Ends after so many seconds.
+    /// End after this many seconds.
     #[arg(long, value_name = "NUMBER")]
     pub seconds: Option<u32>,
-    /// How often it says what it does: 100ms to 1h.
+    /// Interval of output: 100ms to 1h.
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = read_interval)]
     pub interval: Duration,
-    /// How it is written; JSON is an object each interval, and one at the end, each on a line.
+    /// Output format. JSON: an object on a line for each interval, and one at the end.
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     pub output: Output,
 }

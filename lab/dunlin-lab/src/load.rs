@@ -39,7 +39,7 @@ pub struct Load {
     /// The server's port.
     #[arg(short, long, default_value_t = 53)]
     port: u16,
-    /// Which loopback address is asked where there is no -s.
+    /// The loopback address of the server, if -s does not name another one.
     #[arg(short = 'f', long, value_enum, default_value_t = Family::Inet)]
     family: Family,
     /// Transport of queries.
@@ -53,17 +53,17 @@ pub struct Load {
     how: HowFlags,
     #[command(flatten, next_help_heading = "Judging answers")]
     judged: JudgedFlags,
-    /// How often a line, or what is shown live, is renewed.
+    /// The interval of output lines, and of the live view.
     #[arg(short = 'S', long, value_name = "TIME", default_value = "1s", value_parser = seconds)]
     interval: u64,
-    /// How it is written: JSON is lines in the schema dns-metrics of DNS-OARC, one an interval and
-    /// one for all; CSV a line an interval.
+    /// Output format. JSON: lines in the schema dns-metrics of DNS-OARC, one for each interval and
+    /// one for the whole run. CSV: one line for each interval.
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     output: Output,
-    /// Writes the histograms of all intervals, as HdrHistogram's tools read them.
+    /// Write the histograms of all intervals, for the tools of HdrHistogram.
     #[arg(long, value_name = "FILE")]
     hlog: Option<PathBuf>,
-    /// Everything drawn by chance comes of this number.
+    /// Seed of all random numbers.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -71,32 +71,32 @@ pub struct Load {
 #[derive(Args, Debug)]
 struct WhenFlags {
     /// Open loop, queries a second: 50k, ramp:1k-50k, steps:10k,20k,40k, square:1k,50k,2s (low,
-    /// high, period), times:FILE (a time in seconds each line, or a capture of tcpdump's: when its
-    /// DNS queries over UDP came).
+    /// high, period), times:FILE (a time in seconds on each line, or a tcpdump capture, whose DNS
+    /// queries over UDP give the times).
     #[arg(long, conflicts_with_all = ["outstanding", "rate_max"])]
     rate: Option<Rate>,
-    /// Open loop: queries come as independent clients ask, not evenly.
+    /// Open loop: Poisson arrivals, as of independent clients, instead of even ones.
     #[arg(long, requires = "rate")]
     poisson: bool,
-    /// Open loop: so many at each time; the rate stays.
+    /// Open loop: queries that are due together. The rate stays the same.
     #[arg(long, requires = "rate", default_value_t = 1)]
     burst: u32,
-    /// Closed loop: queries under way, of all threads together.
+    /// Closed loop: outstanding queries of all threads together.
     #[arg(short = 'q', long, default_value_t = 100)]
     outstanding: usize,
     /// Closed loop: queries a second at most.
     #[arg(short = 'Q', long, value_name = "RATE", value_parser = read_number)]
     rate_max: Option<f64>,
-    /// For so long; by default once through -d where it is asked in its order, else 10 seconds.
+    /// Length of the load. Default: once through -d if its order is kept, else 10 seconds.
     #[arg(short = 'l', long, value_name = "TIME", value_parser = seconds)]
     length: Option<u64>,
-    /// So many times through the names.
+    /// Number of passes through the names.
     #[arg(short = 'n', long, value_name = "TIMES")]
     runs: Option<u64>,
-    /// So many queries, with --fleet lookups, at most.
+    /// Maximum number of queries; with --fleet, of lookups.
     #[arg(long, conflicts_with = "runs")]
     count: Option<u64>,
-    /// An answer later than this is none.
+    /// Timeout. A later answer does not count.
     #[arg(short = 't', long, value_name = "TIME", default_value = "5s", value_parser = seconds)]
     timeout: u64,
 }
@@ -104,128 +104,127 @@ struct WhenFlags {
 #[derive(Args, Clone, Debug)]
 #[command(group = clap::ArgGroup::new("names_from").required(true).args(["data", "pattern"]))]
 pub struct WhatFlags {
-    /// A name and a type each line, as dnsperf reads them; ; or # begins a comment. Or a capture
-    /// of tcpdump's, whose DNS queries over UDP are asked again.
+    /// Data file: a name and a type on each line, as for dnsperf; ; or # begins a comment. Or a
+    /// tcpdump capture, whose DNS queries over UDP are sent again.
     #[arg(short = 'd', long, value_name = "FILE")]
     pub data: Option<PathBuf>,
-    /// Names by a pattern: {i} is a number, {i%100} its remainder.
+    /// Pattern of names: {i} is a number, {i%100} its remainder.
     #[arg(long)]
     pattern: Option<String>,
-    /// How many names the pattern gives: i is 0 to one less.
+    /// Number of names of the pattern: i begins at 0.
     #[arg(long, value_name = "NUMBER", requires = "pattern", default_value_t = 10_000)]
     names: usize,
-    /// The type that names of the pattern are asked for.
+    /// Query type for names of the pattern.
     #[arg(long = "type", value_name = "TYPE", requires = "pattern", default_value = "A",
           value_parser = rtype)]
     rtype: Rtype,
-    /// given, uniform, or zipf:EXPONENT; the first name is asked most.
+    /// Order of names: given, uniform, or zipf:EXPONENT, where the first name is the most frequent.
     #[arg(long, default_value = "given", value_parser = order)]
     order: Order,
-    /// The share of queries, 0 to 1, whose name was asked before; others have a label before it.
+    /// Share of queries, 0 to 1, whose name was queried before. All others get a label in front.
     #[arg(long, value_name = "SHARE", conflicts_with = "unique")]
     hit_rate: Option<f64>,
-    /// The share of queries for names that no query has used before.
+    /// Share of queries for names that no query has used before.
     #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
     unique: f64,
-    /// The share of queries for names nx-… that are not there.
+    /// Share of queries for names nx-…, which do not exist.
     #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
     nxdomain: f64,
-    /// Where such names lie; else below the name that would have been asked for.
+    /// Domain of unique and nonexistent names. Default: the name that they replace.
     #[arg(long, value_name = "NAME", value_parser = name)]
     under: Option<NameBuf>,
-    /// Look names up as containers do: through a search list, A and AAAA side by side.
+    /// Look names up as containers do: through a search list, A and AAAA together.
     #[arg(long, conflicts_with_all = ["hit_rate", "unique", "nxdomain", "under", "order"])]
     fleet: bool,
     /// Domains of the search list.
     #[arg(long, requires = "fleet", value_delimiter = ',', value_parser = name,
           default_value = "default.svc.cluster.local,svc.cluster.local,cluster.local")]
     search: Vec<NameBuf>,
-    /// Dots a name must have to be tried as it is first.
+    /// Names with at least this many dots are first tried without the search list.
     #[arg(long, requires = "fleet", default_value_t = 5)]
     ndots: usize,
-    /// EDNS.
+    /// Send EDNS.
     #[arg(short = 'e', long)]
     edns: bool,
-    /// DO is set; implies -e.
+    /// Set DO; implies -e.
     #[arg(short = 'D', long)]
     dnssec: bool,
-    /// Queries carry an EDNS option; implies -e.
+    /// Send an EDNS option; implies -e.
     #[arg(short = 'E', long, value_name = "CODE:HEX")]
     option: Option<EdnsOption>,
-    /// RD is not set.
+    /// Clear RD.
     #[arg(long)]
     no_recursion: bool,
 }
 
 #[derive(Args, Clone, Debug)]
 struct HowFlags {
-    /// Threads, each with sockets of its own.
+    /// Threads. Each has its own sockets.
     #[arg(short = 'T', long, default_value_t = 1)]
     threads: usize,
-    /// Clients, each with an address of --sources; one where there is none of -c and --rate, 16
-    /// with --rate.
+    /// Clients, each with an address of --sources. Default: 16 with --rate, else one.
     #[arg(short = 'c', long)]
     clients: Option<usize>,
-    /// Sockets, so source ports, of each client.
+    /// Sockets of each client, and so its source ports.
     #[arg(long, default_value_t = 1)]
     ports: usize,
-    /// Addresses that clients have, in turns: a prefix, or one address.
+    /// Addresses of the clients, in turns: a prefix, or one address.
     #[arg(short = 'a', long, value_name = "PREFIX")]
     sources: Option<Sources>,
-    /// The port that the first socket asks from; each further one has the next.
+    /// Source port of the first socket. Each further socket has the next port.
     #[arg(short = 'x', long, value_name = "PORT", value_parser = value_parser!(u16).range(1..))]
     #[arg(conflicts_with_all = ["churn", "queries_per_connection"])]
     source_port: Option<u16>,
-    /// Each thread replaces a socket by another this often: pods that come and go.
+    /// Interval at which each thread replaces a socket, as pods come and go.
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     churn: Option<u64>,
-    /// CPUs that threads are pinned to, in turns: 1 or 2-5,8.
+    /// CPUs of the threads, in turns: 1 or 2-5,8.
     #[arg(long, value_name = "LIST")]
     cpus: Option<cpu::CpuList>,
-    /// Open loop: places for queries under way, of all threads together; 50 bytes each.
+    /// Open loop: maximum of outstanding queries of all threads together; 50 bytes each.
     #[arg(long, value_name = "NUMBER", default_value_t = 1 << 18)]
     places: usize,
-    /// KiB of each socket's buffers.
+    /// Buffer size of each socket, KiB.
     #[arg(short = 'b', long, value_name = "KIB", default_value_t = 4_096)]
     buffer: usize,
-    /// How queries are handed to the kernel and answers taken from it, over UDP.
+    /// I/O path of UDP queries and answers.
     #[arg(long, value_enum, default_value_t = Calls::Sockets)]
     #[arg(conflicts_with = "queries_per_connection")]
     path: Calls,
-    /// With --path af_xdp: the interface that queries leave by, instead of that of the route.
+    /// With --path af_xdp: the outgoing interface, instead of that of the route.
     #[arg(long, value_name = "NAME")]
     interface: Option<String>,
-    /// Queries of one length that are due together leave as one packet (UDP_SEGMENT): more of them
-    /// a second. The device cuts it; between two hosts of one machine the server's host does, and
-    /// pays for it.
+    /// Send queries of one length that are due together as one packet (UDP_SEGMENT), for higher
+    /// rates. The device splits it. Between two hosts of one machine the server's host splits it,
+    /// and pays for it.
     #[arg(long)]
     segments: bool,
-    /// TCP: then a connection is closed and another one opened; without, none is.
+    /// TCP: queries of a connection before it is replaced. Default: connections stay open.
     #[arg(long, value_name = "NUMBER")]
     queries_per_connection: Option<u64>,
-    /// The network namespace that threads enter (ip netns).
+    /// Network namespace of the threads (ip netns).
     #[arg(long, value_name = "NAME")]
     netns: Option<String>,
-    /// Wastes so many nanoseconds for each query: a generator that is known to be slow.
+    /// Spend this many nanoseconds more on each query, to simulate a slow generator.
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     spin_ns: u64,
 }
 
 #[derive(Args, Debug)]
 struct JudgedFlags {
-    /// Compares answers with a zone file: example.org=FILE.
+    /// Compare answers with a zone file: example.org=FILE.
     #[arg(long, value_name = "ZONE=FILE")]
     check: Option<String>,
-    /// One in so many answers.
+    /// Compare one in this many answers.
     #[arg(long, value_name = "NUMBER", default_value_t = 64, requires = "check")]
     check_one_in: u64,
-    /// The server's processes on this machine; default: processes with sockets at its address. What
-    /// bounded a load is judged by what they used.
+    /// Processes of the server on this machine, whose CPU time the verdict uses. Default: processes
+    /// with sockets at its address.
     #[arg(long, value_name = "PID", value_delimiter = ',')]
     server_pids: Vec<u32>,
-    /// Asks an echo before the load and after it: the ceiling that the load is judged by. Either
-    /// the model of one that is started in the server's place, on its CPUs, such as recvmmsg; or
-    /// where one answers (`dunlin-lab echo` beside a server that is elsewhere).
+    /// Measure an echo before and after the load, as the ceiling for the verdict. Either a model,
+    /// such as recvmmsg: the echo then runs in the server's place, on its CPUs. Or the address of a
+    /// `dunlin-lab echo` beside a server on another machine.
     #[arg(long, value_name = "MODEL|ADDRESS:PORT", value_parser = beside)]
     against_echo: Option<Beside>,
 }
@@ -268,11 +267,11 @@ enum Mode {
 enum Calls {
     /// sendmmsg and recvmmsg.
     Sockets,
-    /// A ring shared with the kernel.
+    /// A ring that is shared with the kernel.
     #[value(name = "io_uring")]
     IoUring,
-    /// Whole frames, past the network stack: as root, by an interface to another host; a queue of
-    /// it for each thread. Sockets beside them hold the ports.
+    /// Whole frames by AF_XDP: as root, by an interface to another host, with one of its queues for
+    /// each thread. Sockets hold the ports.
     #[value(name = "af_xdp")]
     AfXdp,
 }

@@ -72,7 +72,7 @@ impl Model {
     pub const fn about(self) -> &'static str {
         match self {
             Self::Blocking => "recvfrom, which waits, and sendto: one datagram a call",
-            Self::Spin => "the same without waiting: asks again and again, and uses a whole CPU",
+            Self::Spin => "the same without waiting: polls all the time, and uses a whole CPU",
             Self::Recvmmsg => "recvmmsg and sendmmsg: up to a batch of datagrams a call",
             Self::Poll => "poll, then recvfrom and sendto, up to a batch a wake-up",
             Self::Select => "select, then the same",

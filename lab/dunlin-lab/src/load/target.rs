@@ -10,10 +10,10 @@ pub struct Target {
     /// The server's port.
     #[arg(short, long, default_value_t = 53)]
     port: u16,
-    /// The server's processes on this machine; default: processes with sockets at its address.
+    /// Processes of the server on this machine. Default: processes with sockets at its address.
     #[arg(long, value_name = "PID", value_delimiter = ',')]
     pub server_pids: Vec<u32>,
-    /// An answer later than this is lost.
+    /// Timeout. A later answer counts as lost.
     #[arg(short = 't', long, value_name = "TIME", default_value = "500ms", value_parser = seconds)]
     timeout: u64,
     /// Seed of all random numbers.

@@ -20,6 +20,17 @@ pub const PORT: u16 = 5_300;
 /// The name of the two hosts.
 const NAME: &str = "compare";
 
+/// Two hosts cannot be made without root.
+///
+/// # Errors
+/// There is no root.
+pub fn need_root() -> Result<(), String> {
+    match rustix::process::geteuid().is_root() {
+        true => Ok(()),
+        false => Err("two hosts need root: use sudo".into()),
+    }
+}
+
 /// The lock of the machine, a private folder, and two hosts; all of it ends with this.
 pub struct Bench {
     // Dropped in this order: the hosts go first, the lock last.
@@ -37,9 +48,7 @@ impl Bench {
     /// # Errors
     /// Something else measures here, or there is no root.
     pub fn new(server: Option<CpuList>, client: Option<CpuList>) -> Result<Self, String> {
-        if !rustix::process::geteuid().is_root() {
-            return Err("two hosts need root: use sudo".into());
-        }
+        need_root()?;
         let alone = alone(Path::new(LOCK))?;
         let folder = Folder::fresh(Path::new(STATE))?;
         Ok(Self { up: None, made: None, folder, server, client, _alone: alone })

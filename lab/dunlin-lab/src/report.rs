@@ -15,6 +15,9 @@ pub struct Report {
     /// The page; default: beside the bundle, with the ending .html.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    /// Also writes the tables as a Markdown page.
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]
@@ -45,6 +48,10 @@ pub fn report(command: &Report) -> Result<ExitCode, Box<dyn Error>> {
     let out = command.out.clone().unwrap_or_else(|| command.bundle.with_extension("html"));
     write_file(&out, &lab_report::report(&bundle))?;
     println!("{}", out.display());
+    if let Some(page) = &command.markdown {
+        write_file(page, &lab_report::markdown(&bundle))?;
+        println!("{}", page.display());
+    }
     Ok(ExitCode::SUCCESS)
 }
 

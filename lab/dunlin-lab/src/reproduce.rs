@@ -20,7 +20,8 @@ use lab_host::manifest::Cpu;
 use lab_host::tune::{Options as TuneOptions, Part, Session, plan};
 use lab_load::Options;
 use lab_report::bundle::{Body, Bundle, write_file};
-use lab_report::study::{Group, Range, Step, Study, StudyName, page};
+use lab_report::markdown as markdown_of;
+use lab_report::study::{Group, Range, Step, Study, StudyName};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -233,6 +234,7 @@ fn larger_buffers() -> Result<Session, String> {
 /// # Errors
 /// The failed action, and a remedy.
 pub fn run(command: &Reproduce) -> Result<ExitCode, Box<dyn Error>> {
+    crate::bench::need_root()?;
     let (length_ns, repeats) = command.sizes();
     let title = format!("Reproduction of {}", command.study.name());
     let mut header = header(&title, Vec::new(), 1)?;
@@ -285,8 +287,7 @@ pub fn run(command: &Reproduce) -> Result<ExitCode, Box<dyn Error>> {
     let path = path.unwrap_or_else(|| format!("{}.json", command.study.name()).into());
     write(&path, header, runs, Body::Study(study))?;
     if let Some(markdown) = &command.markdown {
-        let text = page(&Bundle::read(&path)?).unwrap_or_default();
-        write_file(markdown, &text)?;
+        write_file(markdown, &markdown_of(&Bundle::read(&path)?))?;
     }
     Ok(ExitCode::SUCCESS)
 }

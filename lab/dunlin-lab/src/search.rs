@@ -7,11 +7,12 @@ use crate::compare::{Bar, digest};
 use crate::load::{Target, seconds};
 use crate::signals::stop_when_interrupted;
 use clap::Args;
-use event::Event;
+use event::{Event, Watch};
 use lab::record::{RunRecord, record};
 use lab_load::arrivals::{Arrivals, Rate, Spacing, read_number};
 use lab_load::{LoadMode, Options};
 use lab_report::bundle::{Body, SearchRecord, SearchTrial};
+use lab_report::soak::SoakRecord;
 use lab_search::{Config, End, Goal, GoalResult, Outcome, Request, Search as Searching};
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -26,50 +27,52 @@ pub const EXAMPLES: &str = "Examples:\n  \
     dunlin-lab search -s 10.99.0.1 -d queries --quick --bundle search.json\n  \
     dunlin-lab search -s 10.99.0.1 -d queries --quick --soak 20m\n  \
     dunlin-lab search -s 10.99.0.1 -d queries --quick --event zone-change \\\n    \
-    --event-command 'knotc zone-reload' --watch changed.example";
+    --event-command 'knotc zone-reload' --watch changed.example=192.0.2.7";
 
 #[derive(Args, Debug)]
 pub struct Search {
     #[command(flatten)]
     target: Target,
-    /// A goal: ndr (no loss), pdr (0.5 % loss), rfc2544 or tst009; several are searched together.
+    /// Goal: ndr (no loss), pdr (0.5 % loss), rfc2544 or tst009. Several are searched together.
     #[arg(long, value_name = "GOAL", value_parser = goal, default_values = ["ndr", "pdr"])]
     goal: Vec<Goal>,
-    /// Adds a goal: at most 0.5 % of the answers are later than this, or lost.
+    /// Add a goal: at most 0.5 % of the answers are later than this, or lost.
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     latency: Vec<u64>,
-    /// The lowest rate.
+    /// Lowest rate.
     #[arg(long, value_name = "RATE", default_value = "1k", value_parser = read_number)]
     min: f64,
-    /// The highest rate.
+    /// Highest rate.
     #[arg(long, value_name = "RATE", default_value = "500k", value_parser = read_number)]
     max: f64,
-    /// The relative width between the bounds of a result, instead of the goal's own.
+    /// Relative width between the bounds of a result, instead of the goal's own.
     #[arg(long, value_name = "SHARE")]
     width: Option<f64>,
     /// Trial time of a load, instead of the goal's own.
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     duration_sum: Option<u64>,
-    /// Short trials: 200 ms, 1 s for each load, width 10 %. It shows that a search works.
+    /// Use short trials (200 ms, 1 s for each load, width 10 %), to see that a search works.
     #[arg(long)]
     quick: bool,
     /// Trial time after which the search gives up.
     #[arg(long, value_name = "TIME", default_value = "20m", value_parser = seconds)]
     time_max: u64,
-    /// Then asks for this long at 90 % of the first goal's lower bound: rate, gaps, worst second.
+    /// Afterwards send queries for this long at 90 % of the first goal's lower bound, and report the
+    /// rate, gaps, the worst second, and the growth of memory.
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     soak: Option<u64>,
-    /// Then has something happen under half of that load: seconds with errors, the longest gap, and
-    /// with --watch the time from the change to its first right answer.
+    /// Afterwards run --event-command under half of that load, and report seconds with errors, the
+    /// longest gap, and with --watch the time from the command to the first right answer.
     #[arg(long, value_enum, value_name = "EVENT", requires = "event_command")]
     event: Option<Event>,
-    /// The command that makes it happen, such as `knotc reload`.
+    /// Command of the event, such as `knotc reload`.
     #[arg(long, value_name = "COMMAND", requires = "event")]
     event_command: Option<String>,
-    /// A name whose A record the event changes.
-    #[arg(long, value_name = "NAME", requires = "event")]
-    watch: Option<String>,
-    /// Writes a bundle, and its report beside it.
+    /// Name whose A record the event changes, and its new address. Without an address, the first
+    /// answer that differs is right.
+    #[arg(long, value_name = "NAME[=ADDRESS]", requires = "event")]
+    watch: Option<Watch>,
+    /// Write a bundle, and its report beside it.
     #[arg(long, value_name = "FILE")]
     bundle: Option<PathBuf>,
 }
@@ -134,7 +137,8 @@ pub fn trials(
         runs.push(run);
     }
     let results = search.result();
-    Ok((SearchRecord { config: config.clone(), trials, results }, runs))
+    let config = config.clone();
+    Ok((SearchRecord { config, trials, results, soak: None, event: None }, runs))
 }
 
 /// A load at a constant rate, with names from another place each time.
@@ -182,7 +186,7 @@ pub fn run(command: &Search) -> Result<ExitCode, Box<dyn Error>> {
     let pids = &command.target.server_pids;
     let found = trials(&config, &load, pids, &stop, &mut |what, done, of| bar.show(what, done, of));
     bar.end();
-    let (search, mut runs) = found?;
+    let (mut search, mut runs) = found?;
     for result in &search.results {
         println!("{}", line(result));
     }
@@ -190,17 +194,18 @@ pub fn run(command: &Search) -> Result<ExitCode, Box<dyn Error>> {
         let lower = search.results.first().and_then(|result| result.lower);
         let rate = lower.ok_or("no rate for a soak was found; lower --min")?.load * 0.9;
         let options = at_rate(&load, rate, length_ns, runs.len() as u64);
-        let (run, lines) = soak::run(&options, pids, &stop)?;
-        print!("{lines}");
-        header.remarks.extend(lines.lines().map(ToOwned::to_owned));
+        let (run, memory) = soak::run(&options, pids, &stop)?;
         runs.push(run);
+        let soak = SoakRecord::new(runs.len() - 1, memory, &runs)?;
+        println!("{}", soak.sentence(&runs[soak.run]));
+        search.soak = Some(soak);
     }
     if let (Some(event), Some(words)) = (command.event, &command.event_command) {
         let lower = search.results.first().and_then(|result| result.lower);
         let rate = lower.ok_or("no rate for an event was found; lower --min")?.load * 0.5;
-        let line = event::run(event, words, command.watch.as_deref(), &load, rate, &stop)?;
-        println!("{line}");
-        header.remarks.push(line);
+        let event = event::run(event, words, command.watch.as_ref(), &load, rate, &stop)?;
+        println!("{}", event.sentence());
+        search.event = Some(event);
     }
     if let Some(path) = &command.bundle {
         note_changes(&mut header)?;

@@ -1,4 +1,5 @@
 //! `dunlin-lab sweep`: answers a second at every combination of settings.
+mod costs;
 pub mod journal;
 pub mod plan;
 
@@ -57,11 +58,11 @@ pub struct Sweep {
     /// Datagrams in a system call; models with a fixed batch keep theirs.
     #[arg(long, value_name = "NUMBER", value_delimiter = ',')]
     batch: Vec<usize>,
-    /// Pins to core sets: each, pairs, triples, fours, or CPUs such as 0+2. Of sets that the
-    /// topology makes equal, one is measured.
+    /// Pin to core sets: each, pairs, triples, fours, or CPUs such as 0+2. Sets that the topology
+    /// makes equal are measured once.
     #[arg(long, value_name = "SET", value_delimiter = ',')]
     cores: Vec<CoreSets>,
-    /// Flows that packets come in: source ports of one address, such as 8, or addresses:1000.
+    /// Number of flows: source ports of one address, such as 8, or addresses:1000.
     #[arg(long = "flows", value_name = "FLOWS", value_delimiter = ',', default_value = "64")]
     spread: Vec<Spread>,
     /// Which CPUs receive: whole (polling threads), steered (RPS to the server's CPUs) or shared.
@@ -70,14 +71,14 @@ pub struct Sweep {
     /// Queues of each device.
     #[arg(long, value_name = "NUMBER", value_delimiter = ',', default_values_t = [1])]
     queues: Vec<u32>,
-    /// Sweeps --threads of these servers instead of an echo. Needs --zone.
+    /// Sweep --threads of these servers instead of an echo. Needs --zone.
     #[arg(long, value_name = "SERVER", value_delimiter = ',', requires = "zone")]
     #[arg(value_parser = ServerKind::named)]
     server: Vec<&'static ServerKind>,
-    /// The zone that servers serve.
+    /// Zone of the servers.
     #[arg(long, value_name = "ZONE=FILE")]
     zone: Option<String>,
-    /// A program of a server that is not in PATH.
+    /// Program of a server that is not in PATH.
     #[arg(long, value_name = "SERVER=PATH", value_parser = crate::compare::binary)]
     binary: Vec<(String, PathBuf)>,
     /// Outstanding queries.
@@ -89,16 +90,21 @@ pub struct Sweep {
     /// The length of a run.
     #[arg(short = 'l', long, value_name = "TIME", default_value = "1s", value_parser = seconds)]
     length: u64,
+    /// Measure the cost of an answer in one more run of each point: CPU time for receiving, sending
+    /// and the rest, system calls, context switches, and where the machine counts them,
+    /// instructions and cache misses. Needs `perf`.
+    #[arg(long)]
+    costs: bool,
     /// CPUs of the server's host.
     #[arg(long, value_name = "CPUS")]
     server_cpus: Option<CpuList>,
     /// CPUs of the generator.
     #[arg(long, value_name = "CPUS")]
     client_cpus: Option<CpuList>,
-    /// The bundle; its report is written beside it. After an interrupt, the same command goes on.
+    /// Bundle; its report is written beside it. After an interrupt, the same command resumes.
     #[arg(long, value_name = "FILE")]
     bundle: PathBuf,
-    /// Begin a sweep of many hours without a question.
+    /// Begin a sweep of many hours without confirmation.
     #[arg(long)]
     yes: bool,
 }
@@ -212,7 +218,8 @@ impl Sweep {
             (0..self.runs).flat_map(|round| points.iter().enumerate().map(move |p| (round, p)))
         {
             let own = || entries.iter().filter(|entry| entry.point == number);
-            if own().count() > round || own().any(|entry| entry.skipped.is_some()) {
+            let is_done = own().filter(|entry| entry.run.is_some()).count() > round;
+            if is_done || own().any(|entry| entry.skipped.is_some()) {
                 continue;
             }
             bar.show_since(&label(point), before, round * points.len() + number, all);
@@ -228,7 +235,43 @@ impl Sweep {
                 Ok(run) => (Some(run), None),
                 Err(why) => (None, Some(why)),
             };
-            let entry = Entry { point: number, run, skipped };
+            let entry = Entry { run, skipped, ..Entry::of(number) };
+            journal.add(&entry)?;
+            entries.push(entry);
+        }
+        bar.end();
+        match self.costs {
+            true => self.all_costs(&mut bench, points, journal, entries, stop),
+            false => Ok(()),
+        }
+    }
+
+    /// Measures the costs that the journal lacks.
+    fn all_costs(
+        &self,
+        bench: &mut Bench,
+        points: &[Planned],
+        journal: &mut Journal,
+        entries: &mut Vec<Entry>,
+        stop: &AtomicBool,
+    ) -> Result<(), String> {
+        let mut bar = Bar::new();
+        for (number, point) in points.iter().enumerate() {
+            let own = || entries.iter().filter(|entry| entry.point == number);
+            if own().any(|entry| entry.skipped.is_some() || entry.costs.is_some()) {
+                continue;
+            }
+            let label = label(point);
+            bar.show(&format!("costs of {label}"), number, points.len());
+            let costs = self.costs(bench, point, &label, stop);
+            if stop.load(Ordering::Relaxed) {
+                bar.end();
+                return Err(
+                    "stopped before all costs were measured: the same command goes on".into()
+                );
+            }
+            let costs = Some(costs.map(Box::new));
+            let entry = Entry { costs, ..Entry::of(number) };
             journal.add(&entry)?;
             entries.push(entry);
         }
@@ -255,12 +298,14 @@ fn collect(points: Vec<Planned>, entries: Vec<Entry>) -> (Vec<Point>, Vec<RunRec
             class: point.class,
             runs: Vec::new(),
             rate: None,
+            costs: None,
             skipped: None,
         })
         .collect();
     for entry in entries {
         let Some(point) = found.get_mut(entry.point) else { continue };
         point.skipped = entry.skipped.or(point.skipped.take());
+        point.costs = entry.costs.and_then(Result::ok).or(point.costs.take());
         if let Some(run) = entry.run {
             point.runs.push(runs.len());
             runs.push(run);
@@ -275,6 +320,7 @@ fn collect(points: Vec<Planned>, entries: Vec<Entry>) -> (Vec<Point>, Vec<RunRec
 /// The failed action, and a remedy. After an interrupt the same command goes on.
 pub fn run(command: &Sweep) -> Result<ExitCode, Box<dyn Error>> {
     let data = command.queries.data().map(digest).transpose()?;
+    crate::bench::need_root()?;
     let mut header = header("Sweep", data.into_iter().collect(), command.queries.seed)?;
     let hosts = |layout, queues| {
         let cpus = (command.server_cpus.as_ref(), command.client_cpus.as_ref());
@@ -286,7 +332,7 @@ pub fn run(command: &Sweep) -> Result<ExitCode, Box<dyn Error>> {
     header.remarks.extend(missing_counters());
     let stop = Arc::new(AtomicBool::new(false));
     let plan = format!("{points:?} {} {} {}", command.length, command.outstanding, header.seed);
-    let plan = format!("{plan} {:?}", header.data);
+    let plan = format!("{plan} {:?} {}", header.data, command.costs);
     let (mut journal, mut entries) = Journal::open(&command.bundle, &plan, &mut header)?;
     if !entries.is_empty() {
         eprintln!("dunlin-lab: {} runs are there already; going on", entries.len());
@@ -295,6 +341,8 @@ pub fn run(command: &Sweep) -> Result<ExitCode, Box<dyn Error>> {
     command.rounds(&points, &mut journal, &mut entries, &stop)?;
     note_changes(&mut header)?;
     let scale = Sweep::scale(&points);
+    let why = entries.iter().filter_map(|entry| entry.costs.as_ref()?.as_ref().err());
+    header.remarks.extend(why.take(1).map(|why| format!("Costs are not known: {why}")));
     let (points, runs) = collect(points, entries);
     let sweep = lab_report::sweep::Sweep::new(&scale, points, &runs)?;
     if let Some((point, rate)) = sweep.best().and_then(|best| Some((best, best.rate?))) {

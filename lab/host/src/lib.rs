@@ -12,6 +12,7 @@ pub mod machine;
 pub mod manifest;
 mod mask;
 pub mod namespace;
+pub mod perf;
 mod threads;
 mod tool;
 pub mod tune;

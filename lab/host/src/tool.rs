@@ -12,6 +12,7 @@ fn package(tool: &str) -> &'static str {
     match tool {
         "ethtool" => "ethtool",
         "chrt" => "util-linux",
+        "perf" => "linux-perf",
         _ => "iproute2",
     }
 }

@@ -64,4 +64,4 @@ pub const CEILING_OUTSTANDING: usize = 1_024;
 pub const SOURCES: usize = 256;
 
 /// Intervals that a record of a run keeps.
-pub const INTERVALS_MAX: usize = 120;
+pub const INTERVALS_MAX: usize = 3_600;

@@ -12,14 +12,16 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::Result;
+use crate::event::EventRecord;
 use crate::limits::{BUNDLE_BYTES_MAX, RUNS_MAX};
+use crate::soak::SoakRecord;
 use crate::study::Study;
 use crate::sweep::Sweep;
 
 /// The value of `format`.
 pub const FORMAT: &str = "dunlin-lab bundle";
 /// The version that this program reads and writes.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// The share of due queries that a generator may fail to send before a trial is void.
 pub const UNSENT_MAX: f64 = 0.001;
 
@@ -101,6 +103,10 @@ pub struct SearchRecord {
     pub trials: Vec<SearchTrial>,
     /// The result of each goal.
     pub results: Vec<GoalResult>,
+    /// The soak after it, if there was one.
+    pub soak: Option<SoakRecord>,
+    /// The event under load after it, if there was one.
+    pub event: Option<EventRecord>,
 }
 
 /// A trial of a search.
@@ -193,9 +199,12 @@ impl Bundle {
             return Err(format!("the format is {:?}, expected {FORMAT:?}", kind.format));
         }
         if kind.version != VERSION {
+            let remedy = match kind.version > VERSION {
+                true => "use a newer dunlin-lab",
+                false => "use the dunlin-lab that wrote it, or measure again",
+            };
             return Err(format!(
-                "the bundle has version {}, this program reads version {VERSION}: use the \
-                 dunlin-lab that wrote it, or a newer one",
+                "the bundle has version {}, this program reads version {VERSION}: {remedy}",
                 kind.version
             ));
         }

@@ -11,14 +11,18 @@ use crate::svg::{WIDTH, escape, short, svg};
 use crate::sweep::Sweep;
 
 mod boxes;
+mod costs;
 mod latency;
 mod load;
 mod machine;
+mod time;
 
 pub use boxes::{step_boxes, sweep_boxes};
+pub use costs::costs;
 pub use latency::latency;
 pub use load::{load_curve, scaling, settings_map};
 pub use machine::{interrupts, topology};
+pub use time::over_time;
 
 /// A table of data.
 pub struct Data {
@@ -63,15 +67,32 @@ impl Data {
     }
 }
 
-/// A drawing with its caption, and its data in a table that opens.
-pub fn figure(caption: &str, drawing: &str, data: &Data) -> String {
+/// A drawing with its caption and explanation, and its data in a table that opens. On a narrow screen
+/// the drawing scrolls.
+pub fn figure((caption, about): (&str, &str), drawing: &str, data: &Data) -> String {
+    let (caption, about) = (escape(caption), escape(about));
     format!(
-        "<figure>\n<figcaption>{}</figcaption>\n{drawing}<details>\n<summary>Data: {}</summary>\n\
-         {}</details>\n</figure>\n",
-        escape(caption),
+        "<figure>\n<figcaption>{caption}</figcaption>\n<p class=\"about\">{about}</p>\n\
+         <div class=\"drawing\" tabindex=\"0\" role=\"region\" aria-label=\"Chart: {caption}\">\n\
+         {drawing}</div>\n<details>\n<summary>Data: {}</summary>\n{}</details>\n</figure>\n",
         escape(&data.caption),
         data.table()
     )
+}
+
+/// Names of the series of a drawing, each beside its line.
+pub fn legend<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    let mut text = String::from("<ul class=\"legend\">");
+    for (series, name) in names.into_iter().enumerate() {
+        let _ = write!(
+            text,
+            "<li><svg class=\"key\" viewBox=\"0 0 30 8\" aria-hidden=\"true\">\
+             <polyline class=\"line s{0} d{0}\" points=\"0,4 30,4\"/></svg> {1}</li>",
+            series % 7,
+            escape(name)
+        );
+    }
+    text + "</ul>\n"
 }
 
 /// Settings in one line.
@@ -163,7 +184,7 @@ pub fn packets(runs: &[RunRecord]) -> String {
     let about =
         format!("{} of {} queries got no right answer in time.", lost(&run), run.outcomes.planned);
     let drawing = svg("packets-chart", &title, &about, 220.0, &body);
-    figure(&title, &drawing, &data)
+    figure((&title, &about), &drawing, &data)
 }
 
 /// The verdict of each run.

@@ -169,7 +169,12 @@ fn chart(number: usize, trend: &Trend) -> String {
     );
     let drawing = plot.finish(&format!("history-{number}"), &trend.name, &about);
     let mut text = String::new();
-    let _ = write!(text, "<h2>{}</h2>\n{}", escape(&trend.name), figure(&about, &drawing, &data));
+    let _ = write!(
+        text,
+        "<h2>{}</h2>\n{}",
+        escape(&trend.name),
+        figure((&trend.name, &about), &drawing, &data)
+    );
     text
 }
 

@@ -8,7 +8,7 @@ use lab_search::End;
 use crate::Result;
 use crate::bundle::{Body, Bundle, SearchRecord};
 use crate::charts::{self, Data};
-use crate::study::Study;
+use crate::study::{STEP_COLUMNS, Study, step_rows};
 use crate::svg::{escape, short};
 use crate::sweep::Sweep;
 
@@ -138,6 +138,10 @@ fn write_search(page: &mut String, search: &SearchRecord, bundle: &Bundle) {
     }
     section(page, "Results", &data.table());
     section(page, "Rate against load", &charts::load_curve(search, &bundle.runs));
+    let over_time = charts::over_time(search, &bundle.runs);
+    if !over_time.is_empty() {
+        section(page, "Soak and events", &over_time);
+    }
 }
 
 fn write_sweep(page: &mut String, sweep: &Sweep, bundle: &Bundle) {
@@ -158,6 +162,10 @@ fn write_sweep(page: &mut String, sweep: &Sweep, bundle: &Bundle) {
     body.push_str(&charts::sweep_boxes(sweep, &bundle.runs));
     section(page, "Results", &body);
     section(page, "Answers per core", &charts::scaling(sweep));
+    let costs = charts::costs(sweep);
+    if !costs.is_empty() {
+        section(page, "Costs", &costs);
+    }
     section(page, "Settings", &charts::settings_map(sweep));
     section(page, "Points", &charts::points(sweep));
 }
@@ -182,6 +190,10 @@ fn write_study(page: &mut String, study: &Study, bundle: &Bundle) {
                 let _ = writeln!(body, "<p>Not run: {}</p>", escape(&step.skipped));
             }
             true => {
+                let caption = format!("Step {}", number + 1);
+                let mut data = Data::new(&caption, &STEP_COLUMNS);
+                step_rows(step, &bundle.runs).into_iter().for_each(|row| data.row(row));
+                body.push_str(&data.table());
                 body.push_str(&charts::step_boxes(number, step, &bundle.runs));
                 if step.key == "pairs" || step.key == "each-core" {
                     body.push_str(&charts::topology(number, step, &bundle.header.manifest.cpu));

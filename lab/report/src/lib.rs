@@ -3,9 +3,14 @@
 
 pub mod bundle;
 mod charts;
+pub mod costs;
+pub mod event;
 pub mod history;
 mod html;
 pub mod limits;
+mod markdown;
+pub mod soak;
+mod statistics;
 pub mod study;
 mod svg;
 pub mod sweep;
@@ -14,6 +19,7 @@ pub mod verify;
 
 pub use bundle::{Body, Bundle, Header, SearchRecord, SearchTrial};
 pub use html::{bundle_of, report};
+pub use markdown::markdown;
 
 /// An error: the attempt, its object, the reason, and what to do.
 pub type Result<T, E = String> = std::result::Result<T, E>;

@@ -237,7 +237,8 @@ pub fn cells(
     is_text: bool,
 ) -> String {
     let most = rows.iter().flat_map(|(_, row)| row).flatten().copied().fold(0.0, f64::max);
-    let left = 120.0;
+    let longest = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+    let left = (6.8 * longest as f64 + 12.0).clamp(60.0, 230.0);
     let width = (WIDTH - left - 8.0) / columns.len().max(1) as f64;
     let row_height = if is_text { 26.0 } else { 14.0 };
     let height = 30.0 + row_height * rows.len() as f64;
@@ -254,7 +255,7 @@ pub fn cells(
     for (number, (name, row)) in rows.iter().enumerate() {
         let y = 26.0 + row_height * number as f64;
         let at = y + row_height / 2.0 + 4.0;
-        let name: String = name.chars().take(18).collect();
+        let name: String = name.chars().take(32).collect();
         let name = escape(&name);
         let _ =
             write!(body, "<text class=\"end\" x=\"{:.1}\" y=\"{at:.1}\">{name}</text>", left - 6.0);

@@ -7,6 +7,7 @@ use lab::statistics::{MedianEstimate, middle};
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
+use crate::costs::CostRecord;
 use crate::usl::Usl;
 
 /// A sweep.
@@ -33,6 +34,8 @@ pub struct Point {
     pub runs: Vec<usize>,
     /// Answers a second.
     pub rate: Option<MedianEstimate>,
+    /// What an answer costs, of one more run; none: not asked for, or not known.
+    pub costs: Option<Box<CostRecord>>,
     /// Why it was not measured.
     pub skipped: Option<String>,
 }

@@ -1,9 +1,13 @@
 //! Verification: every number of a bundle is recomputed from its raw data.
 
 use lab::compare::{Comparison, Trial};
+use lab::record::RunRecord;
 use lab::verdict::judge;
 
-use crate::bundle::{Body, Bundle};
+use crate::bundle::{Body, Bundle, SearchRecord};
+use crate::costs::CostRecord;
+use crate::event::EventRecord;
+use crate::soak::SoakRecord;
 use crate::study::Study;
 use crate::sweep::Sweep;
 use crate::{Result, html};
@@ -23,12 +27,10 @@ pub fn errors(bundle: &Bundle) -> Vec<String> {
     }
     match &bundle.body {
         Body::Compare(comparison) => check_comparison(comparison, &mut errors),
-        Body::Search(search) => match search.replay(&bundle.runs) {
-            Ok(results) if results == search.results => {}
-            Ok(_) => errors.push("search: the results do not follow from the trials".into()),
-            Err(why) => errors.push(why),
-        },
+        Body::Search(search) => check_search(search, &bundle.runs, &mut errors),
         Body::Sweep(sweep) => {
+            let costs = sweep.points.iter().filter_map(|point| point.costs.as_deref());
+            errors.extend(costs.flat_map(CostRecord::errors));
             let again = Sweep::new(&sweep.scale, sweep.points.clone(), &bundle.runs);
             if again.as_ref() != Ok(sweep) {
                 errors.push("sweep: rates or fits do not follow from the runs".into());
@@ -44,6 +46,21 @@ pub fn errors(bundle: &Bundle) -> Vec<String> {
         }
     }
     errors
+}
+
+fn check_search(search: &SearchRecord, runs: &[RunRecord], errors: &mut Vec<String>) {
+    match search.replay(runs) {
+        Ok(results) if results == search.results => {}
+        Ok(_) => errors.push("search: the results do not follow from the trials".into()),
+        Err(why) => errors.push(why),
+    }
+    if let Some(soak) = &search.soak {
+        let again = SoakRecord::new(soak.run, soak.memory.clone(), runs);
+        if again.as_ref() != Ok(soak) {
+            errors.push("soak: its numbers do not follow from its run and samples".into());
+        }
+    }
+    errors.extend(search.event.as_ref().and_then(EventRecord::error));
 }
 
 fn check_comparison(comparison: &Comparison, errors: &mut Vec<String>) {

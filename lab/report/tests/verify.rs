@@ -4,7 +4,11 @@ use lab::record::{IntervalRecord, Outcomes, RunRecord, SparseHistogram, derive};
 use lab::verdict::{LoadResult, Measurements, SideUse};
 use lab_host::counters::Interrupts;
 use lab_host::manifest::Manifest;
+use lab_host::perf::{Counters, Samples};
 use lab_report::bundle::{Body, Bundle, Header, SearchRecord, SearchTrial};
+use lab_report::costs::CostRecord;
+use lab_report::event::{EventInterval, EventRecord, EventResult};
+use lab_report::soak::{MemorySample, SoakRecord};
 use lab_report::study::{Group, Step, Study, StudyName};
 use lab_report::sweep::{Point, Sweep};
 use lab_report::{report, verify};
@@ -92,7 +96,42 @@ fn search_bundle() -> Bundle {
         runs.push(run);
     }
     let results = search.result();
-    Bundle::new(header(), runs, Body::Search(SearchRecord { config, trials, results }))
+    let soak = runs.len();
+    runs.push(self::run("soak", 30_000.0, 10.0, 40_000.0));
+    let memory = (0..5).map(|s| MemorySample { at_s: f64::from(s), bytes: 1 << 20 }).collect();
+    let soak = SoakRecord::new(soak, memory, &runs).ok();
+    let event = Some(event());
+    let record = SearchRecord { config, trials, results, soak, event };
+    Bundle::new(header(), runs, Body::Search(record))
+}
+
+/// A reload after which nothing is answered for 100 ms.
+fn event() -> EventRecord {
+    let interval = |n: u32| {
+        let (answered, failed) = if (20..25).contains(&n) { (0, 40) } else { (400, 0) };
+        EventInterval { until_s: f64::from(n + 1) * 0.02, answered, failed }
+    };
+    let intervals: Vec<_> = (0..50).map(interval).collect();
+    EventRecord {
+        name: "reload".into(),
+        command: "knotc reload".into(),
+        rate: 20_000.0,
+        seconds: 1.0,
+        at_s: 0.4,
+        took_s: 0.1,
+        watch: Some("www.example".into()),
+        staleness_s: Some(0.2),
+        result: EventResult::of(&intervals, 1.0),
+        intervals,
+    }
+}
+
+/// Costs of the answers of a run.
+fn costs(run: &RunRecord) -> CostRecord {
+    let (task_clock_ns, syscalls) = (Some(4e8), Some(10_000));
+    let counters = Counters { seconds: 0.5, task_clock_ns, syscalls, ..Counters::default() };
+    let samples = Samples { user: 10, receive: 40, send: 100, softirq: 30, rest: 20 };
+    CostRecord { run: run.clone(), counters, samples }
 }
 
 fn sweep_bundle() -> Bundle {
@@ -105,8 +144,10 @@ fn sweep_bundle() -> Bundle {
             runs.push(run(&format!("{processes} processes"), 50_000.0, 1.0, capacity));
         });
         let settings = BTreeMap::from([("processes".into(), processes.to_string())]);
+        let costs = (processes == 2).then(|| Box::new(costs(&runs[at])));
         let (class, rate, skipped) = (None, None, None);
-        points.push(Point { settings, class, runs: (at..at + 6).collect(), rate, skipped });
+        let runs = (at..at + 6).collect();
+        points.push(Point { settings, class, runs, rate, costs, skipped });
     }
     let sweep = Sweep::new("processes", points, &runs).unwrap();
     Bundle::new(header(), runs, Body::Sweep(sweep))
@@ -159,7 +200,7 @@ fn add(value: &mut Value, path: &str, more: f64) {
 }
 
 /// Numbers whose change contradicts something else in a search, sweep and study.
-const NUMBERS: [(&str, &str); 40] = [
+const NUMBERS: [(&str, &str); 50] = [
     ("search", "/runs/0/outcomes/planned"),
     ("search", "/runs/0/outcomes/sent"),
     ("search", "/runs/0/outcomes/unsent"),
@@ -200,6 +241,16 @@ const NUMBERS: [(&str, &str); 40] = [
     ("sweep", "/body/sweep/fits/0/law/alpha"),
     ("study", "/body/study/steps/0/groups/0/range/mean"),
     ("study", "/body/study/original/server"),
+    ("search", "/body/search/soak/run"),
+    ("search", "/body/search/soak/result/worst"),
+    ("search", "/body/search/soak/result/growth"),
+    ("search", "/body/search/soak/memory/4/bytes"),
+    ("search", "/body/search/event/intervals/22/answered"),
+    ("search", "/body/search/event/intervals/22/failed"),
+    ("search", "/body/search/event/result/gap_s"),
+    ("search", "/body/search/event/result/errors_s"),
+    ("sweep", "/body/sweep/points/1/costs/run/outcomes/answered"),
+    ("sweep", "/body/sweep/points/1/costs/counters/seconds"),
 ];
 
 #[test]
@@ -273,12 +324,12 @@ fn every_kind_of_change_is_found() {
 #[test]
 fn bad_bundles_are_refused_with_a_reason() {
     let text = search_bundle().to_text();
-    let newer = text.replacen("\"version\":1", "\"version\":2", 1);
+    let newer = text.replacen("\"version\":2", "\"version\":3", 1);
     let other = text.replacen("dunlin-lab bundle", "another format", 1);
     let page = report(&search_bundle());
     for (bad, why) in [
         (&text[..text.len() / 2], "cut off"),
-        (&newer, "version 2"),
+        (&newer, "version 3"),
         (&other, "format"),
         ("{}", "no bundle"),
         ("", "cut off"),

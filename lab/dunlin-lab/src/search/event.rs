@@ -3,7 +3,10 @@ use super::at_rate;
 use clap::ValueEnum;
 use lab::servers::ask_bytes;
 use lab_load::{Options, Snapshot};
+use lab_report::event::{EventInterval, EventRecord, EventResult};
+use std::net::Ipv4Addr;
 use std::process::{Command, Stdio};
+use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -26,52 +29,88 @@ pub enum Event {
     Restart,
 }
 
-/// An interval of a load: its end in seconds, answers, and queries without a right answer.
-#[derive(Clone, Copy, Debug)]
-struct Seen {
-    until_s: f64,
-    answered: u64,
-    failed: u64,
-}
-
-/// Seconds with errors, and the longest time without any answer, seconds.
-fn judge(seen: &[Seen], end_s: f64) -> (f64, f64) {
-    let (mut errors_s, mut longest_s, mut since_s, mut begin_s) = (0.0, 0.0f64, 0.0, 0.0);
-    for interval in seen.iter().filter(|interval| interval.until_s <= end_s) {
-        if interval.failed > 0 {
-            errors_s += interval.until_s - begin_s;
-        }
-        if interval.answered > 0 {
-            longest_s = longest_s.max(begin_s - since_s);
-            since_s = interval.until_s;
-        }
-        begin_s = interval.until_s;
+impl Event {
+    fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
-    (errors_s, longest_s.max(end_s - since_s))
 }
 
-/// Runs the command under load; with what came of it in a line.
+/// What is watched: a name, and its right address; without one, any other answer is right.
+#[derive(Clone, Debug)]
+pub struct Watch {
+    text: String,
+    name: NameBuf,
+    address: Option<Ipv4Addr>,
+}
+
+impl FromStr for Watch {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, address) = match text.split_once('=') {
+            Some((name, address)) => (name, Some(address)),
+            None => (text, None),
+        };
+        let told = |_| "expected NAME or NAME=ADDRESS, such as www.example=192.0.2.7".to_owned();
+        let address = address.map(|address| address.parse().map_err(told)).transpose()?;
+        let name = NameBuf::from_text(name.as_bytes(), Name::ROOT);
+        let name = name.map_err(|why| format!("{text}: {why}"))?;
+        Ok(Self { text: text.into(), name, address })
+    }
+}
+
+impl Watch {
+    /// The reply of the server, if it has no error.
+    fn ask(&self, load: &Options) -> Option<Vec<u8>> {
+        let name = self.name.as_name().as_bytes();
+        let asked = ask_bytes(load.netns.as_deref(), load.server, name);
+        asked.ok().filter(|reply| reply.len() > 12 && reply[3] & 0x0f == 0)
+    }
+
+    /// Whether a reply is right, beside that from before the event.
+    fn is_right(&self, before: &[u8], now: &[u8]) -> bool {
+        let Some(address) = self.address else { return before != now };
+        has_address(now, address)
+    }
+}
+
+/// Whether a reply has an A record of class IN with this address.
+fn has_address(reply: &[u8], address: Ipv4Addr) -> bool {
+    reply.windows(14).any(|record| {
+        record[..4] == [0, 1, 0, 1] && record[8..10] == [0, 4] && record[10..] == address.octets()
+    })
+}
+
+/// When the command began, how long it took, and the time to the first right answer.
+struct Happened {
+    at_s: f64,
+    took: Duration,
+    staleness: Option<Duration>,
+}
+
+/// Runs the command under load.
 ///
 /// # Errors
-/// The command or the load cannot be run, or the watched name has no answer before the event.
+/// The command or the load cannot be run, or the watched name has no answer before the event, or the
+/// right one already.
 pub fn run(
     event: Event,
     words: &str,
-    watch: Option<&str>,
+    watch: Option<&Watch>,
     load: &Options,
     rate: f64,
     stop: &AtomicBool,
-) -> Result<String, String> {
+) -> Result<EventRecord, String> {
     let length_ns = (BEFORE + AFTER).as_nanos() as u64;
     let interval_ns = INTERVAL.as_nanos() as u64;
     let options = Options { interval_ns, ..at_rate(load, rate, length_ns, 0) };
-    let mut seen = Vec::new();
+    let mut intervals = Vec::new();
     let over = &AtomicBool::new(false);
     let (report, happened) = std::thread::scope(|scope| {
         let happen = scope.spawn(|| happen(words, watch, load, over));
         let report = lab_load::run(&options, stop, &mut |snapshot: &Snapshot| {
             let counts = &snapshot.counts;
-            seen.push(Seen {
+            intervals.push(EventInterval {
                 until_s: snapshot.until_ns as f64 / 1e9,
                 answered: counts.answered,
                 failed: counts.timeouts + counts.wrong,
@@ -80,67 +119,64 @@ pub fn run(
         over.store(true, Ordering::Relaxed);
         (report, happen.join().unwrap_or_else(|_| Err("the event panicked".into())))
     });
-    let (counts, (took, staleness)) = (report?.counts, happened?);
-    let (errors_s, gap_s) = judge(&seen, (BEFORE + AFTER).as_secs_f64());
-    let staleness = match (watch, staleness) {
-        (None, _) => String::new(),
-        (Some(name), Some(time)) => {
-            format!("; {name} was right after {:.0} ms", time.as_secs_f64() * 1e3)
-        }
-        (Some(name), None) => format!("; {name} never changed within {AFTER:?}"),
-    };
-    Ok(format!(
-        "event {event:?} at {rate:.0} queries/s: its command took {:.0} ms; {errors_s:.2} s with \
-         errors, {} of {} queries failed, the longest gap {:.0} ms{staleness}",
-        took.as_secs_f64() * 1e3,
-        counts.timeouts + counts.wrong,
-        counts.planned,
-        gap_s * 1e3
-    ))
+    report?;
+    let Happened { at_s, took, staleness } = happened?;
+    let seconds = (BEFORE + AFTER).as_secs_f64();
+    Ok(EventRecord {
+        name: event.name(),
+        command: words.into(),
+        rate,
+        seconds,
+        at_s,
+        took_s: took.as_secs_f64(),
+        watch: watch.map(|watch| watch.text.clone()),
+        staleness_s: staleness.map(|time| time.as_secs_f64()),
+        result: EventResult::of(&intervals, seconds),
+        intervals,
+    })
 }
 
-/// Runs the command; how long it took, and the time from its start to the first changed answer.
+/// Runs the command, and asks for the watched name until its answer is right.
 fn happen(
     words: &str,
-    watch: Option<&str>,
+    watch: Option<&Watch>,
     load: &Options,
     over: &AtomicBool,
-) -> Result<(Duration, Option<Duration>), String> {
-    let name = |text: &str| {
-        let name: Result<NameBuf, _> = NameBuf::from_text(text.as_bytes(), Name::ROOT);
-        name.map_err(|why| format!("--watch {text}: {why}"))
-    };
-    let watch = watch.map(name).transpose()?;
-    let ask = |name: &NameBuf| {
-        let asked = ask_bytes(load.netns.as_deref(), load.server, name.as_name().as_bytes());
-        asked.ok().filter(|reply| reply.len() > 12 && reply[3] & 0x0f == 0)
-    };
+) -> Result<Happened, String> {
+    let start = Instant::now();
     sleep(BEFORE);
-    let before = watch.as_ref().map(|name| ask(name).ok_or("--watch: no answer for this name"));
-    let before = before.transpose()?;
-    let begun = Instant::now();
+    let watch = watch.map(|watch| match watch.ask(load) {
+        None => Err(format!("--watch {}: the name has no answer before the event", watch.text)),
+        Some(reply) if watch.address.is_some() && watch.is_right(&[], &reply) => {
+            Err(format!("--watch {}: the answer is right before the event", watch.text))
+        }
+        Some(reply) => Ok((watch, reply)),
+    });
+    let watch = watch.transpose()?;
+    let (begun, at_s) = (Instant::now(), start.elapsed().as_secs_f64());
     let mut parts = words.split_whitespace();
     let program = parts.next().ok_or("--event-command is empty")?;
     let mut command = Command::new(program);
     command.args(parts).stdin(Stdio::null()).stdout(Stdio::null());
     let mut child = command.spawn().map_err(|error| format!("{program}: {error}"))?;
-    let (mut took, mut changed) = (None, None);
-    while !over.load(Ordering::Relaxed) && (took.is_none() || changed.is_none()) {
+    let (mut took, mut staleness) = (None, None);
+    while !over.load(Ordering::Relaxed) {
         if took.is_none() && child.try_wait().map_err(|error| error.to_string())?.is_some() {
             took = Some(begun.elapsed());
         }
-        let now = watch.as_ref().and_then(&ask);
-        if changed.is_none() && now.is_some() && now != before {
-            changed = Some(begun.elapsed());
+        if let (Some((watch, before)), None) = (&watch, staleness) {
+            let reply = watch.ask(load);
+            let is_right = reply.is_some_and(|reply| watch.is_right(before, &reply));
+            staleness = is_right.then(|| begun.elapsed());
         }
-        if watch.is_none() && took.is_some() {
+        if took.is_some() && (watch.is_none() || staleness.is_some()) {
             break;
         }
         sleep(WATCH);
     }
     let status = child.wait().map_err(|error| error.to_string())?;
     match status.success() {
-        true => Ok((took.unwrap_or_else(|| begun.elapsed()), changed)),
+        true => Ok(Happened { at_s, took: took.unwrap_or_else(|| begun.elapsed()), staleness }),
         false => Err(format!("--event-command `{words}`: {status}")),
     }
 }
@@ -150,19 +186,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_and_gaps_are_measured_in_time() {
-        let interval = |number: u32| {
-            let (answered, failed) = match number {
-                10..=14 => (0, 5),
-                20 => (3, 2),
-                _ => (5, 0),
-            };
-            Seen { until_s: f64::from(number) * 0.1, answered, failed }
+    fn an_answer_is_right_by_its_address_or_by_being_another() {
+        let reply = |last: u8| {
+            let mut reply = vec![0; 12];
+            reply.extend([1, b'a', 0, 0, 1, 0, 1]);
+            reply.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 30, 0, 4, 192, 0, 2, last]);
+            reply
         };
-        let seen: Vec<Seen> = (1..=50).map(interval).collect();
-        let (errors_s, gap_s) = judge(&seen, 5.0);
-        assert!((errors_s - 0.6).abs() < 1e-9 && (gap_s - 0.5).abs() < 1e-9, "{errors_s} {gap_s}");
-        let (_, gap_s) = judge(&seen[..9], 5.0);
-        assert!((gap_s - 4.1).abs() < 1e-9, "no answer until the end: {gap_s}");
+        let watch: Watch = "a=192.0.2.7".parse().unwrap();
+        assert!(watch.is_right(&reply(6), &reply(7)) && !watch.is_right(&reply(6), &reply(8)));
+        let watch: Watch = "a".parse().unwrap();
+        assert!(watch.is_right(&reply(6), &reply(8)) && !watch.is_right(&reply(6), &reply(6)));
+        assert!("a=b".parse::<Watch>().unwrap_err().contains("NAME=ADDRESS"));
+        assert_eq!(Event::UpstreamDeath.name(), "upstream-death");
     }
 }

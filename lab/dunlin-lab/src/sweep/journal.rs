@@ -2,6 +2,7 @@
 use lab::record::RunRecord;
 use lab_host::manifest::diff;
 use lab_report::bundle::{Header, read_text};
+use lab_report::costs::CostRecord;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::Write;
@@ -14,12 +15,21 @@ struct Begin {
     header: Header,
 }
 
-/// A line: a run of a point, or why the point cannot be measured.
+/// A line: a run of a point, its costs, or why it cannot be measured.
 #[derive(Serialize, Deserialize)]
 pub struct Entry {
     pub point: usize,
     pub run: Option<RunRecord>,
     pub skipped: Option<String>,
+    /// The costs, or why they are not known.
+    pub costs: Option<Result<Box<CostRecord>, String>>,
+}
+
+impl Entry {
+    /// Of this point, with nothing measured yet.
+    pub fn of(point: usize) -> Self {
+        Self { point, run: None, skipped: None, costs: None }
+    }
 }
 
 /// An open journal.

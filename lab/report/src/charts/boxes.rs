@@ -4,8 +4,12 @@ use lab::record::RunRecord;
 
 use super::{Data, figure, settings};
 use crate::study::Step;
-use crate::svg::{Plot, Scale};
+use crate::svg::{Plot, Scale, escape};
 use crate::sweep::{Sweep, rates};
+use std::fmt::Write;
+
+/// Characters that fit below the whole x axis.
+const LABELS: f64 = 64.0;
 
 /// A box of repeated runs.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,6 +58,8 @@ fn draw(id: &str, caption: &str, x_name: &str, groups: &[(String, Vec<f64>)]) ->
     let all = groups.iter().flat_map(|(_, values)| values.iter().copied());
     let count = groups.len().max(1) as f64;
     let x = Scale::from_to(0.0, count);
+    // Labels that would run into each other stand in a list below the drawing.
+    let is_numbered = groups.iter().any(|(label, _)| label.chars().count() as f64 * count > LABELS);
     let mut plot = Plot::new(300.0, (x, x_name), (Scale::linear(all), "answers a second"), false);
     for (number, (label, values)) in groups.iter().enumerate() {
         let Some(summary) = Summary::of(values) else { continue };
@@ -73,8 +79,10 @@ fn draw(id: &str, caption: &str, x_name: &str, groups: &[(String, Vec<f64>)]) ->
             x - 4.0
         ));
         outliers.iter().for_each(|value| plot.point(1, number as f64 + 0.5, *value, true));
-        let short: String = label.chars().take((80.0 / count).max(3.0) as usize).collect();
-        plot.label(x, &short);
+        match is_numbered {
+            true => plot.label(x, &(number + 1).to_string()),
+            false => plot.label(x, label),
+        }
         let numbers = [
             values.iter().copied().fold(f64::INFINITY, f64::min),
             *q1,
@@ -88,7 +96,12 @@ fn draw(id: &str, caption: &str, x_name: &str, groups: &[(String, Vec<f64>)]) ->
     }
     let about = "Boxes: quartiles; line: median; diamond: mean; whiskers: lowest and highest \
                  within 1.5 interquartile ranges; circles: outliers. The table has all numbers.";
-    figure(caption, &plot.finish(id, caption, about), &data)
+    let mut drawing = plot.finish(id, caption, about);
+    if is_numbered {
+        let items = groups.iter().map(|(label, _)| format!("<li>{}</li>", escape(label)));
+        let _ = writeln!(drawing, "<ol class=\"legend\">{}</ol>", items.collect::<String>());
+    }
+    figure((caption, about), &drawing, &data)
 }
 
 /// The groups of a study's step.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use lab::output::time;
 use lab::record::{RunRecord, SparseHistogram};
 
-use super::{Data, figure};
+use super::{Data, figure, legend};
 use crate::limits::{CURVES_MAX, ROWS_MAX, TIME_MAPS_MAX};
 use crate::svg::{Plot, Scale, cells};
 
@@ -67,14 +67,12 @@ fn percentiles(all: &[&RunRecord]) -> String {
         };
         data.row([run.label.clone()].into_iter().chain(values(run).into_iter().map(text)));
     }
-    let names: Vec<&str> = shown.iter().map(|run| run.label.as_str()).collect();
-    let about = format!(
-        "Response times from the due time of each query, both axes logarithmic. Curves end where \
-         timeouts begin. In the order of the table: {}.",
-        names.join("; ")
-    );
+    let about = "Response times from the due time of each query, both axes logarithmic. Curves end \
+                 where timeouts begin. Settings with most answers first.";
     let title = "Latency by percentile";
-    figure(title, &plot.finish("percentiles", title, &about), &data)
+    let names = shown.iter().map(|run| run.label.as_str());
+    let drawing = plot.finish("percentiles", title, about) + &legend(names);
+    figure((title, about), &drawing, &data)
 }
 
 fn over_time(number: usize, run: &RunRecord) -> String {
@@ -106,9 +104,6 @@ fn over_time(number: usize, run: &RunRecord) -> String {
     let title = format!("Latency over time: {}", run.label);
     let about = "Columns: time of the run. Rows: response time, each twice the one below. Colors: \
                  logarithm of the number of answers, dark is few.";
-    figure(
-        &title,
-        &cells(&format!("time-{number}"), (&title, about), &columns, &rows, false),
-        &data,
-    )
+    let drawing = cells(&format!("time-{number}"), (&title, about), &columns, &rows, false);
+    figure((&title, about), &drawing, &data)
 }

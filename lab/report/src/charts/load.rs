@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use lab::record::RunRecord;
 use lab::verdict::Cause;
 
-use super::{Data, figure, settings};
+use super::{Data, figure, legend, settings};
 use crate::bundle::SearchRecord;
 use crate::svg::{Plot, Scale, cells};
 use crate::sweep::Sweep;
@@ -46,7 +46,7 @@ pub fn load_curve(search: &SearchRecord, runs: &[RunRecord]) -> String {
     let about = "One point for each trial; hollow points were not limited by the server. Shaded: \
                  the interval between the lower and upper bound of each goal.";
     let title = "Answers against load";
-    figure(title, &plot.finish("load-curve", title, about), &data)
+    figure((title, about), &plot.finish("load-curve", title, about), &data)
 }
 
 /// Answers over the scale of a sweep, with the fitted law, and answers for each.
@@ -103,7 +103,9 @@ pub fn scaling(sweep: &Sweep) -> String {
     }
     let title = format!("Answers by {}", sweep.scale);
     let about = "Points: medians. Lines: the fitted Universal Scalability Law of each group.";
-    figure(&title, &plot.finish("scaling", &title, about), &data) + &laws.table()
+    let names: Vec<String> = groups.keys().map(settings).collect();
+    let drawing = plot.finish("scaling", &title, about) + &legend(names.iter().map(String::as_str));
+    figure((&title, about), &drawing, &data) + &laws.table()
 }
 
 /// A heat map of the two settings with most values, the best median of each pair.
@@ -141,5 +143,6 @@ pub fn settings_map(sweep: &Sweep) -> String {
     let columns: Vec<String> = columns.iter().map(|column| (*column).to_owned()).collect();
     let about =
         format!("Columns: {across}. Rows: {down}. Bright is more. The table has all numbers.");
-    figure(&title, &cells("settings-map", (&title, &about), &columns, &cells_of, true), &data)
+    let drawing = cells("settings-map", (&title, &about), &columns, &cells_of, true);
+    figure((&title, &about), &drawing, &data)
 }

@@ -50,7 +50,8 @@ pub fn interrupts(bundle: &Bundle) -> String {
         false => &idle_text,
     };
     let about = "Bright is more, each row on its own scale. The table has all counts.";
-    figure(title, &cells("interrupts-map", (title, about), &columns, &rows, false), &data) + text
+    let drawing = cells("interrupts-map", (title, about), &columns, &rows, false);
+    figure((title, about), &drawing, &data) + text
 }
 
 fn idle_queues(
@@ -82,7 +83,7 @@ pub fn topology(number: usize, step: &Step, cpu: &Cpu) -> String {
         .collect();
     let most = sets.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
     let head = ["core set", "answers/s, mean"];
-    let mut data = Data::new("Core sets", &head);
+    let mut data = Data::new(&format!("Core sets: {}", step.title), &head);
     for (cpus, rate) in &sets {
         let cpus: Vec<String> = cpus.iter().map(ToString::to_string).collect();
         data.row([cpus.join("+"), format!("{rate:.0}")]);
@@ -138,5 +139,6 @@ pub fn topology(number: usize, step: &Step, cpu: &Cpu) -> String {
     let title = format!("Topology, colored by the best rate of each CPU: {}", step.title);
     let about =
         "One box for each CPU with its best mean rate; below it the caches that CPUs share.";
-    figure(&title, &svg(&format!("topology-{number}"), &title, about, 170.0, &body), &data)
+    let drawing = svg(&format!("topology-{number}"), &title, about, 170.0, &body);
+    figure((&title, about), &drawing, &data)
 }

@@ -3,6 +3,8 @@
 use lab::record::RunRecord;
 use lab::verdict::{Cause, percent, thousands};
 
+use crate::statistics::line_through;
+
 use super::{Finding, FindingOutcome, Range, Step, StudyName, interval_rates};
 
 /// Seconds of the original's soak.
@@ -396,14 +398,4 @@ pub fn mean_ns(run: &RunRecord) -> Option<f64> {
     let count = run.response.count();
     let sum: f64 = run.response.0.iter().map(|(ns, count)| *ns as f64 * *count as f64).sum();
     (count > 0).then(|| sum / count as f64)
-}
-
-/// Slope and begin of the line with the least squares; none for fewer than two numbers.
-fn line_through(points: &[(f64, f64)]) -> Option<(f64, f64)> {
-    let count = points.len() as f64;
-    let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;
-    let (x, y) = (mean(|point| point.0), mean(|point| point.1));
-    let spread: f64 = points.iter().map(|point| (point.0 - x).powi(2)).sum();
-    let slope = points.iter().map(|point| (point.0 - x) * (point.1 - y)).sum::<f64>() / spread;
-    (points.len() > 1 && spread > 0.0).then_some((slope, y - slope * x))
 }

@@ -3,7 +3,7 @@
 use super::Reproduction;
 use crate::bench::{Spread, address, closed_loop, questions};
 use cpu::CpuList;
-use lab::record::record;
+use lab::record::{RunRecord, record};
 use lab::servers::{Server, ServerKind, ServerSetup, Zone};
 use lab_host::hosts::{Hosts, Side};
 use lab_host::namespace;
@@ -26,8 +26,10 @@ const AUTHORITY: (Ipv4Addr, u16) = (Ipv4Addr::new(127, 0, 0, 53), 5_301);
 /// Top-level domains of the study, and second-level names in each.
 const DOMAINS: usize = 20;
 const NAMES: usize = 1_000;
-/// Processes of the study's last step.
+/// Processes of the study's last step: two addresses with two ports each.
 const PROCESSES: usize = 4;
+/// The second address of the server's host.
+const SECOND: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 3);
 /// Buckets of a ramp.
 const BUCKET_NS: u64 = 500_000_000;
 
@@ -135,44 +137,69 @@ fn source_ports(study: &mut Reproduction<'_>, world: &World) -> Result<(), Strin
     Ok(())
 }
 
-/// A process pinned to each core, all asked at once.
+/// A process pinned to each core, all asked at once: on two addresses with two ports each.
 fn processes(study: &mut Reproduction<'_>, world: &World) -> Result<(), String> {
-    let title = "One BIND process pinned to each core, hits, all at once";
-    let original = "four: 32,002, 32,830, 32,254 and 32,186; one on 8 cores 106,508";
     let own = study.server_cpus()?;
-    if own.as_slice().len() < 2 {
-        study.skip("processes", title, original, "servers have 1 CPU here; two are needed");
-        return Ok(());
-    }
-    study.step("processes", title, original);
     let cpus: Vec<usize> = own.as_slice().iter().copied().take(PROCESSES).collect();
-    for _ in 0..study.repeats {
-        let mut servers = Vec::new();
-        let mut loads = Vec::new();
-        for (number, cpu) in cpus.iter().enumerate() {
-            let one: CpuList = std::iter::once(*cpu).collect();
-            servers.push(world.start(study, "bind", &one, Ports::Random, number as u16)?);
-            let mut load = world.closed(study, false)?;
-            load.server.set_port(address().port() + number as u16);
-            loads.push(load);
+    for (key, what, original, is_unique) in [
+        (
+            "processes",
+            "hits",
+            "four: 32,002, 32,830, 32,254 and 32,186; one on 8 cores 106,508",
+            false,
+        ),
+        (
+            "processes-unique",
+            "unique names",
+            "9.4.2: 2,584, 2,584, 2,584 and 2,536; 9.5.0 with the pool: 1,916, 2,084, 1,416, 1,414",
+            true,
+        ),
+    ] {
+        let title = format!("One BIND process pinned to each core, {what}, all at once");
+        if cpus.len() < 2 {
+            study.skip(key, &title, original, "servers have 1 CPU here; two are needed");
+            continue;
         }
-        let stop = &AtomicBool::new(false);
-        let runs = std::thread::scope(|scope| {
-            let run = |load: &Options| {
-                let load = load.clone();
-                scope.spawn(move || record("processes", BTreeMap::new(), &load, &[], stop))
-            };
-            let threads: Vec<_> = loads.iter().map(run).collect();
-            let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
-                thread.join().unwrap_or_else(|_| Err("a load panicked".into()))
-            };
-            threads.into_iter().map(join).collect::<Result<Vec<_>, String>>()
-        })?;
-        for (cpu, run) in cpus.iter().zip(runs) {
-            study.add(&format!("process on CPU {cpu}"), *cpu as f64, false, run)?;
+        study.step(key, &title, original);
+        world.second_address()?;
+        for _ in 0..study.repeats {
+            let mut servers = Vec::new();
+            let mut loads = Vec::new();
+            for (number, cpu) in cpus.iter().enumerate() {
+                let one: CpuList = std::iter::once(*cpu).collect();
+                servers.push(world.start(study, "bind", &one, Ports::Random, number)?);
+                let server = address_of(number);
+                loads.push(Options { server, ..world.closed(study, is_unique)? });
+            }
+            for (cpu, run) in cpus.iter().zip(at_once(&loads)?) {
+                study.add(&format!("process on CPU {cpu}"), *cpu as f64, false, run)?;
+            }
         }
     }
     Ok(())
+}
+
+/// The address of the process of this number.
+fn address_of(number: usize) -> SocketAddr {
+    let mut at = address();
+    if number >= 2 {
+        at.set_ip(SECOND.into());
+    }
+    at.set_port(at.port() + (number % 2) as u16);
+    at
+}
+
+/// Runs all loads at the same time.
+fn at_once(loads: &[Options]) -> Result<Vec<RunRecord>, String> {
+    let stop = &AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let run = |load| scope.spawn(move || record("processes", BTreeMap::new(), load, &[], stop));
+        let threads: Vec<_> = loads.iter().map(run).collect();
+        let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
+            thread.join().unwrap_or_else(|_| Err("a load panicked".into()))
+        };
+        threads.into_iter().map(join).collect()
+    })
 }
 
 impl World {
@@ -213,32 +240,36 @@ impl World {
         let act = if words.is_empty() { "del" } else { "replace" };
         let netem = if words.is_empty() { "" } else { "netem" };
         let line = format!("qdisc {act} dev lo root {netem} {words}");
-        let run = || {
-            let output = Command::new("tc").args(line.split_whitespace()).output();
-            let output = output.map_err(|error| format!("tc: {error}"))?;
-            let said = String::from_utf8_lossy(&output.stderr).trim().replace('\n', " ");
-            match output.status.success() {
-                true => Ok(()),
-                false => Err(format!("no netem in this kernel (`tc {}`: {said})", line.trim())),
-            }
-        };
-        namespace::within(Some(&space), run)
+        let told = |why| format!("no netem in this kernel ({why})");
+        namespace::within(Some(&space), || run_tool("tc", line.trim()).map_err(told))
     }
 
-    /// Starts a resolver with an empty cache; several have ports behind one another.
+    /// Gives the server's host its second address.
+    fn second_address(&self) -> Result<(), String> {
+        let options = self.hosts.options();
+        let device = options.device(Side::Server);
+        let first = address().ip();
+        for (side, line) in [
+            (Side::Server, format!("address replace {SECOND}/32 dev {device}")),
+            (Side::Client, format!("route replace {SECOND}/32 via {first}")),
+        ] {
+            namespace::within(Some(&options.namespace(side)), || run_tool("ip", &line))?;
+        }
+        Ok(())
+    }
+
+    /// Starts a resolver with an empty cache, at the address of its number.
     fn start(
         &self,
         study: &Reproduction<'_>,
         name: &str,
         cpus: &CpuList,
         ports: Ports,
-        number: u16,
+        number: usize,
     ) -> Result<Server, String> {
         let kind = ServerKind::named(name)?;
-        let mut at = address();
-        at.set_port(at.port() + number);
         let setup = ServerSetup {
-            address: at,
+            address: address_of(number),
             cpus: cpus.clone(),
             threads: None,
             zone: self.zone.clone(),
@@ -297,6 +328,17 @@ impl World {
             study.run_as(label, cpus.as_slice().len() as f64, true, &ramp)?;
         }
         Ok(())
+    }
+}
+
+/// Runs a command whose words have blanks between them.
+fn run_tool(tool: &str, line: &str) -> Result<(), String> {
+    let output = Command::new(tool).args(line.split_whitespace()).output();
+    let output = output.map_err(|error| format!("{tool}: {error}"))?;
+    let said = String::from_utf8_lossy(&output.stderr).trim().replace('\n', " ");
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(format!("`{tool} {line}`: {said}")),
     }
 }
 

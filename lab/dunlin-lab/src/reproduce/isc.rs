@@ -16,9 +16,9 @@ use wire::Rtype;
 /// MiB of socket buffers in the study.
 const BUFFER_MIB: usize = 16;
 /// The client of the study's first step: one socket, 100 outstanding queries.
-const DEFAULT: Client = Client { sockets: 1, outstanding: 100 };
+const DEFAULT: Client = Client { sockets: 1, outstanding: 100, cores: 1 };
 /// The client of its second step.
-const THEIRS: Client = Client { sockets: 8, outstanding: 500 };
+const THEIRS: Client = Client { sockets: 8, outstanding: 500, cores: 4 };
 /// What the search for a client goes up to.
 const SOCKETS_MAX: usize = 64;
 const OUTSTANDING_MAX: usize = 4_096;
@@ -27,11 +27,18 @@ const OUTSTANDING_MAX: usize = 4_096;
 struct Client {
     sockets: usize,
     outstanding: usize,
+    /// CPUs of the generator, at most those of its host.
+    cores: usize,
 }
 
 impl std::fmt::Display for Client {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "-c {} -q {}", self.sockets, self.outstanding)
+        let Self { sockets, outstanding, cores } = self;
+        write!(
+            f,
+            "-c {sockets} -q {outstanding}, {cores} core{}",
+            if *cores == 1 { "" } else { "s" }
+        )
     }
 }
 
@@ -104,7 +111,9 @@ fn repeat(
     let all = study.server_cpus()?;
     hosts.steer(Side::Server, &receiving.map_or(all, |cpu| std::iter::once(cpu).collect()))?;
     let spread = Spread { flows: client.sockets, by_address: false };
-    let load = closed_loop(&hosts, queries()?, spread, client.outstanding, study.length_ns)?;
+    let mut load = closed_loop(&hosts, queries()?, spread, client.outstanding, study.length_ns)?;
+    load.cpus.truncate(client.cores);
+    load.threads = load.threads.min(load.cpus.len());
     let mut range = None;
     for _ in 0..study.repeats {
         let _running = EchoProcess::start(&hosts, echo)?;
@@ -127,8 +136,8 @@ fn each_count(
     Ok(())
 }
 
-/// Doubles sockets and outstanding queries while that adds more than the difference of two equal
-/// settings.
+/// Doubles sockets, outstanding queries and the client's cores while that adds more than the
+/// difference of two equal settings.
 fn search_client(study: &mut Reproduction<'_>) -> Result<Client, String> {
     study.step(
         "client-search",
@@ -136,6 +145,9 @@ fn search_client(study: &mut Reproduction<'_>) -> Result<Client, String> {
         "by hand: -c 8 -q 500 on one package",
     );
     let echo = spec(2, Model::Blocking);
+    let hosts = study.hosts()?;
+    let cores = hosts.options().cpus(Side::Client)?.as_slice().len();
+    let theirs = Client { cores: THEIRS.cores.min(cores), ..THEIRS };
     let mut measure = |client: Client| {
         let label = client.to_string();
         repeat(study, &label, client.outstanding as f64, &echo, client, None)
@@ -146,11 +158,16 @@ fn search_client(study: &mut Reproduction<'_>) -> Result<Client, String> {
     range = measure(best).map(|again| Range { mean: range.mean.max(again.mean), ..again })?;
     let floor = (range.max / range.min - 1.0).clamp(0.02, 0.5);
     loop {
-        let (sockets, outstanding) = (best.sockets * 2, best.outstanding * 2);
-        let next = [Client { sockets, ..best }, Client { outstanding, ..best }];
+        let next = [
+            Client { sockets: best.sockets * 2, ..best },
+            Client { outstanding: best.outstanding * 2, ..best },
+            // A thread of the generator needs a socket of its own.
+            Client { sockets: best.sockets.max(best.cores * 2), cores: best.cores * 2, ..best },
+        ];
         let mut better = None;
         for client in next {
-            if client.sockets > SOCKETS_MAX || client.outstanding > OUTSTANDING_MAX {
+            let is_over = client.sockets > SOCKETS_MAX || client.outstanding > OUTSTANDING_MAX;
+            if is_over || client.cores > cores {
                 continue;
             }
             let found = measure(client)?;
@@ -163,9 +180,9 @@ fn search_client(study: &mut Reproduction<'_>) -> Result<Client, String> {
             None => break,
         }
     }
-    measure(THEIRS)?;
+    measure(theirs)?;
     study.remarks.push(format!(
-        "The tuned client is {best}; equal settings differed by up to {:.0} %",
+        "The tuned client is {best} of {cores}; equal settings differed by up to {:.0} %",
         floor * 100.0
     ));
     Ok(best)

@@ -2,7 +2,7 @@
 # we are root or have sudo, and named where we are not.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help run test test-slow test-reports bench-nightly loom lint cluster fleet bpf bench-bypass bench-compare bench-echoes bench-forward bench-instructions bench-load bench-sockets \
+.PHONY: help run test test-slow test-reports bench-nightly loom lint cluster fleet bpf bench-bypass bench-compare bench-echoes bench-forward bench-instructions bench-load bench-searches bench-sockets \
   bench-memory bench-publish \
   campaign-differential campaign-floods campaign-cache campaign-fuzz campaign-upstreams \
   campaign-attach campaign-soak campaign-kernels campaign-corefile campaign-kill campaign-verdict bench-records bench-scale deb
@@ -114,6 +114,11 @@ bench-nightly: ## the same sweep each night, appended to HISTORY=bench-history.j
 	@rm -f target/nightly.json; target/release/dunlin-lab sweep --pattern 'name-{i}.example' --model epoll,recvmmsg --threads 1,2 \
 	  --runs 10 --bundle target/nightly.json
 	@target/release/dunlin-lab history $(or $(HISTORY),bench-history.jsonl) --add target/nightly.json --fail
+
+bench-searches: ## three searches of the same echo: their intervals overlap, else it fails; root
+	@scripts/require run
+	@cargo build --quiet --release --package dunlin-lab
+	@bench/searches
 
 bench-publish: ## what a change costs at 10 k and 10 M names, and when it is live; more than the limits fails
 	@cargo bench --package server --bench publish

@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 
 #[derive(Args, Debug)]
 pub struct Echo {
-    /// Address to answer at. With all addresses (`0.0.0.0` or `[::]`), the kernel chooses the source
-    /// address of an answer by the route back, so it may not be the address of the query.
+    /// Address to answer at. With all addresses (`0.0.0.0` or `[::]`), the kernel chooses the
+    /// source address of an answer by the route back; it may not be the address of the query.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:5353")]
     pub listen: SocketAddr,
     /// I/O model of each thread.

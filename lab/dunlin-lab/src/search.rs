@@ -57,8 +57,8 @@ pub struct Search {
     /// Trial time after which the search gives up.
     #[arg(long, value_name = "TIME", default_value = "20m", value_parser = seconds)]
     time_max: u64,
-    /// Afterwards send queries for this long at 90 % of the first goal's lower bound, and report the
-    /// rate, gaps, the worst second, and the growth of memory.
+    /// Afterwards send queries for this long at 90 % of the first goal's lower bound, and report
+    /// the rate, gaps, the worst second, and the growth of memory.
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     soak: Option<u64>,
     /// Afterwards run --event-command under half of that load, and report seconds with errors, the
@@ -209,7 +209,7 @@ pub fn run(command: &Search) -> Result<ExitCode, Box<dyn Error>> {
     }
     if let Some(path) = &command.bundle {
         note_changes(&mut header)?;
-        write(path, header, runs, Body::Search(search))?;
+        write(path, header, runs, Body::Search(Box::new(search)))?;
     }
     Ok(ExitCode::SUCCESS)
 }

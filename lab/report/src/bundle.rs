@@ -74,7 +74,7 @@ pub enum Body {
     /// A comparison of servers; its trials hold their own raw data.
     Compare(Box<Comparison>),
     /// A throughput search.
-    Search(SearchRecord),
+    Search(Box<SearchRecord>),
     /// A sweep over settings.
     Sweep(Sweep),
     /// A reproduced study.

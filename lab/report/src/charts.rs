@@ -67,8 +67,8 @@ impl Data {
     }
 }
 
-/// A drawing with its caption and explanation, and its data in a table that opens. On a narrow screen
-/// the drawing scrolls.
+/// A drawing with its caption and explanation, and its data in a table that opens. On a narrow
+/// screen the drawing scrolls.
 pub fn figure((caption, about): (&str, &str), drawing: &str, data: &Data) -> String {
     let (caption, about) = (escape(caption), escape(about));
     format!(

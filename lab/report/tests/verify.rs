@@ -102,7 +102,7 @@ fn search_bundle() -> Bundle {
     let soak = SoakRecord::new(soak, memory, &runs).ok();
     let event = Some(event());
     let record = SearchRecord { config, trials, results, soak, event };
-    Bundle::new(header(), runs, Body::Search(record))
+    Bundle::new(header(), runs, Body::Search(Box::new(record)))
 }
 
 /// A reload after which nothing is answered for 100 ms.

@@ -91,8 +91,8 @@ struct Happened {
 /// Runs the command under load.
 ///
 /// # Errors
-/// The command or the load cannot be run, or the watched name has no answer before the event, or the
-/// right one already.
+/// The command or the load cannot be run, or the watched name has no answer before the event, or
+/// the right one already.
 pub fn run(
     event: Event,
     words: &str,

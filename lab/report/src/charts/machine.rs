@@ -67,14 +67,16 @@ fn idle_queues(
         .collect()
 }
 
+/// The CPUs of a label such as `CPU 1+3 (2 CPUs)`.
+fn cpus_of(label: &str) -> Vec<usize> {
+    let list = label.strip_prefix("CPU ").unwrap_or_default();
+    let list = list.split([' ', '(']).next().unwrap_or_default();
+    list.split('+').filter_map(|cpu| cpu.parse().ok()).collect()
+}
+
 /// Packages, last-level caches and CPUs, colored by the best rate of a step's core sets, which are
 /// labeled `CPU 1` or `CPU 1+3`.
 pub fn topology(number: usize, step: &Step, cpu: &Cpu) -> String {
-    let cpus_of = |label: &str| -> Vec<usize> {
-        let list = label.strip_prefix("CPU ").unwrap_or_default();
-        let list = list.split([' ', '(']).next().unwrap_or_default();
-        list.split('+').filter_map(|cpu| cpu.parse().ok()).collect()
-    };
     let sets: Vec<(Vec<usize>, f64)> = step
         .groups
         .iter()

@@ -1,6 +1,9 @@
 //! `dunlin-lab report`, `verify` and `replay`.
+use crate::manifest::software;
 use clap::Args;
-use lab_report::bundle::{read_text, write_file};
+use lab_host::machine::Machine;
+use lab_host::manifest::{Manifest, ManifestOptions, diff};
+use lab_report::bundle::{command_line, read_text, write_file};
 use lab_report::{Bundle, verify as verification};
 use std::error::Error;
 use std::io::{self, BufRead, IsTerminal, Write};
@@ -87,8 +90,17 @@ pub fn replay(command: &Replay) -> Result<ExitCode, Box<dyn Error>> {
     let bundle = Bundle::read(&command.bundle)?;
     let commands = &bundle.header.commands;
     for words in commands {
-        println!("{}", words.join(" "));
+        println!("{}", command_line(words));
         check_command(words)?;
+    }
+    let here = Manifest::take(&Machine::this(), &ManifestOptions::default(), software())?;
+    let changed = diff(&bundle.header.manifest, &here);
+    let paths: Vec<_> = changed.iter().filter(|c| c.matters).map(|c| c.path.as_str()).collect();
+    if let [first, ..] = paths[..] {
+        eprintln!(
+            "dunlin-lab: this machine is not as the bundle's, so results will differ: {first}{}",
+            if paths.len() > 1 { format!(" and {} more", paths.len() - 1) } else { String::new() }
+        );
     }
     if !command.yes {
         if !io::stdin().is_terminal() {
@@ -106,7 +118,7 @@ pub fn replay(command: &Replay) -> Result<ExitCode, Box<dyn Error>> {
     for words in commands {
         let status = Command::new(&own).args(&words[1..]).status()?;
         if !status.success() {
-            return Err(format!("{}: {status}", words.join(" ")).into());
+            return Err(format!("{}: {status}", command_line(words)).into());
         }
     }
     Ok(ExitCode::SUCCESS)

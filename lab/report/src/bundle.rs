@@ -81,6 +81,23 @@ pub enum Body {
     Study(Study),
 }
 
+impl Header {
+    /// The commands as a shell takes them, a line each.
+    pub fn command_lines(&self) -> Vec<String> {
+        self.commands.iter().map(|words| command_line(words)).collect()
+    }
+}
+
+/// Words as a shell takes them: those with other characters than usual ones are quoted.
+pub fn command_line(words: &[String]) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
+    let quoted = |word: &String| match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.clone(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    };
+    words.iter().map(quoted).collect::<Vec<_>>().join(" ")
+}
+
 impl Body {
     /// Its name.
     pub fn name(&self) -> &'static str {

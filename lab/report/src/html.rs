@@ -83,7 +83,6 @@ fn list(items: &[String]) -> String {
 
 fn write_header(page: &mut String, bundle: &Bundle) {
     let header = &bundle.header;
-    let commands: Vec<String> = header.commands.iter().map(|words| words.join(" ")).collect();
     let _ = writeln!(
         page,
         "<p>{}, {} runs, seed {}. Written by <code>dunlin-lab report</code>; <code>dunlin-lab \
@@ -92,7 +91,7 @@ fn write_header(page: &mut String, bundle: &Bundle) {
         bundle.runs.len(),
         header.seed
     );
-    for command in commands {
+    for command in header.command_lines() {
         let _ = writeln!(page, "<p><code>{}</code></p>", escape(&command));
     }
     page.push_str(&list(&header.data));

@@ -15,7 +15,7 @@ pub fn markdown(bundle: &Bundle) -> String {
     let header = &bundle.header;
     let mut page = format!("# {}\n\n", header.title);
     let _ = writeln!(page, "Measured on {}, {} runs.\n\n```", header.date, bundle.runs.len());
-    header.commands.iter().for_each(|words| page.push_str(&(words.join(" ") + "\n")));
+    header.command_lines().iter().for_each(|line| page.push_str(&format!("{line}\n")));
     page.push_str("```\n\n");
     let lists = [&header.machine, &header.remarks, &header.data];
     lists.into_iter().flatten().for_each(|line| page.push_str(&format!("* {line}\n")));

@@ -356,6 +356,13 @@ fn markup_in_labels_is_escaped() {
     assert!(verify::verify(&page).is_ok());
 }
 
+#[test]
+fn commands_are_shown_as_a_shell_takes_them() {
+    let words = ["dunlin-lab", "load", "--pattern", "n{i}.it's", "-q", "8"].map(String::from);
+    let shown = "dunlin-lab load --pattern 'n{i}.it'\\''s' -q 8";
+    assert_eq!(lab_report::bundle::command_line(&words), shown);
+}
+
 /// Writes the reports that `tests/axe.sh` checks, where `DUNLIN_REPORTS` names a folder.
 #[test]
 fn reports_of_all_kinds_are_written() {

@@ -30,6 +30,7 @@ test-slow: ## loom, instruction counts, and tests of load, statistics, packages 
 	scripts/tests slow || failed+=" slow-tests"; \
 	if [ -s target/left ]; then \
 	  scripts/require campaign-kernels && xargs bench/kernels 6.1 <target/left || failed+=" kernels"; fi; \
+	$(MAKE) --no-print-directory campaign-cpus CONTAINERS=20 LIMIT=1800 || failed+=" cpus"; \
 	[ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
 
 test-reports: ## the bundles in docs/reports verify, and their reports have no accessibility violation
@@ -150,13 +151,18 @@ campaign-kernels: ## what goes past the kernel's stack, tested on Debian's newes
 	@scripts/require campaign-kernels
 	@bench/kernels $(or $(VERSION),6.1)
 
-campaign-cpus: ## CPU sets of a kernel with 8 CPUs, 2 sockets and 2 NUMA nodes in a virtual machine
+# Linux 6.12 has partitions, 6.1 has not: the rule file is tested on both, containers on the first.
+campaign-cpus: ## CPU sets and CONTAINERS=500 containers on a kernel with 8 CPUs, 2 sockets and 2 NUMA nodes, from SEED=1
 	@scripts/require campaign-kernels
-	@SMP=8,sockets=2,cores=2,threads=2 NUMA="-object memory-backend-ram,id=m0,size=1G \
-	  -object memory-backend-ram,id=m1,size=1G -numa node,nodeid=0,cpus=0-3,memdev=m0 -numa node,nodeid=1,cpus=4-7,memdev=m1" \
-	  bench/kernels $(or $(VERSION),6.1) group_has_its_cpus_alone_and_uninstall_restores_all \
-	  manual_changes_and_new_groups_are_repaired_within_a_second \
-	  killed_manager_leaves_the_set_and_the_next_one_continues rule_for_more_cpus_than_exist_changes_nothing
+	@export SMP=8,sockets=2,cores=2,threads=2 NUMA="-object memory-backend-ram,id=m0,size=1G \
+	  -object memory-backend-ram,id=m1,size=1G -numa node,nodeid=0,cpus=0-3,memdev=m0 -numa node,nodeid=1,cpus=4-7,memdev=m1"; \
+	export DUNLIN_CONTAINERS=$(or $(CONTAINERS),500) DUNLIN_SEED=$(or $(SEED),1) LIMIT=$(or $(LIMIT),43200); \
+	groups="group_has_its_cpus_alone_and_uninstall_restores_all manual_changes_and_new_groups_are_repaired_within_a_second \
+	  killed_manager_leaves_the_set_and_the_next_one_continues rule_for_more_cpus_than_exist_changes_nothing"; \
+	TESTS="--package dunlin --test cpus_kernel" bench/kernels $(or $(VERSION),6.1) $$groups && \
+	TESTS="--package dunlin --test cpus_containers" bench/kernels $(or $(VERSION),6.12) \
+	  a_guaranteed_container_starts_alone_on_its_cpus \
+	  exclusive_cpus_stay_so_while_containers_come_and_go_and_the_manager_is_killed
 
 campaign-floods: ## every flood for SECONDS=60 each, beside a polite client; root
 	@scripts/require test

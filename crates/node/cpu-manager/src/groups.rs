@@ -24,6 +24,12 @@ pub trait Groups {
     /// # Errors
     /// The kernel refuses the text, or the group is gone.
     fn write(&mut self, group: &str, file: &str, text: &str) -> io::Result<()>;
+
+    /// Has an interrupt go to CPUs, a list as the kernel writes it.
+    ///
+    /// # Errors
+    /// The interrupt is gone, or the kernel does not move it.
+    fn set_interrupt(&mut self, number: u32, cpus: &str) -> io::Result<()>;
 }
 
 /// Joins a group and the name of one below it.
@@ -98,5 +104,10 @@ impl Groups for LiveGroups {
         let mut options = fs::OpenOptions::new();
         let mut file = options.write(true).open(self.path(group, file))?;
         io::Write::write_all(&mut file, format!("{text}\n").as_bytes())
+    }
+
+    fn set_interrupt(&mut self, number: u32, cpus: &str) -> io::Result<()> {
+        let path = format!("/proc/irq/{number}/smp_affinity_list");
+        io::Write::write_all(&mut fs::OpenOptions::new().write(true).open(path)?, cpus.as_bytes())
     }
 }

@@ -1,16 +1,26 @@
-//! Gives control groups (cgroup v2) CPUs of their own by a rule file, and keeps all others off
-//! them.
+//! Gives control groups (cgroup v2) CPUs of their own, by a rule file and as containers request
+//! them, and keeps all others off these.
 #![forbid(unsafe_code)]
 
+mod claims;
+mod events;
 mod groups;
+mod interrupts;
 pub mod limits;
 mod manager;
+mod partitions;
+mod pods;
+mod restore;
 mod rules;
 mod state;
 
+pub use claims::Claim;
+pub use events::{Event, Summary};
 pub use groups::{Groups, LiveGroups};
-pub use manager::{Event, Manager, Summary, uninstall};
-pub use rules::{Policy, Rule, Rules};
+pub use manager::Manager;
+pub use pods::{exclusive_cpus, group_path};
+pub use restore::uninstall;
+pub use rules::{Interrupts, Policy, Rule, Rules};
 pub use state::{State, StateFault};
 
 use std::fmt;

@@ -11,3 +11,6 @@ pub const STATE_BYTES_MAX: u64 = 64 * 1_024 * 1_024;
 
 /// Control groups that are kept off; a node with more is an error.
 pub const GROUPS_MAX: usize = 16_384;
+
+/// Containers with CPUs of their own, also those that have ended and whose pod has not.
+pub const CLAIMS_MAX: usize = 4_096;

@@ -1,83 +1,55 @@
 //! What is to be, what is, and the steps between.
 use crate::Failure;
+use crate::events::{Event, Summary};
 use crate::groups::{Groups, ancestors, join};
 use crate::limits::GROUPS_MAX;
-use crate::rules::{Policy, Rule, Rules};
-use crate::state::{State, StateFault, beside, machine_id};
+use crate::restore::{move_aside, remove, restore, write};
+use crate::rules::{Policy, Rules};
+use crate::state::{State, machine_id};
 use cpu::CpuList;
 use cpu_planner::{Constraints, Request, plan};
 use cpu_topology::{Level, Topology};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
-const CPUS: &str = "cpuset.cpus";
-const EFFECTIVE: &str = "cpuset.cpus.effective";
-const CONTROL: &str = "cgroup.subtree_control";
-const QUOTA: &str = "cpu.max";
+pub(crate) const CPUS: &str = "cpuset.cpus";
+pub(crate) const EFFECTIVE: &str = "cpuset.cpus.effective";
+pub(crate) const EXCLUSIVE: &str = "cpuset.cpus.exclusive";
+pub(crate) const PARTITION: &str = "cpuset.cpus.partition";
+pub(crate) const CONTROL: &str = "cgroup.subtree_control";
+pub(crate) const QUOTA: &str = "cpu.max";
 
-/// What happened, or could not.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// A group has CPUs of its own now, and why these.
-    Assigned(String, CpuList, String),
-    /// A group shares again, or is gone.
-    Released(String, CpuList),
-    /// What another program had changed is as it should be again: group, what was found, what is.
-    Repaired(String, String, String),
-    /// Something is not as it should be: group, and what to do.
-    Failed(String, String),
-    /// All is as it was found.
-    Restored,
-}
-
-impl fmt::Display for Event {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Assigned(group, cpus, why) => {
-                write!(f, "{group} has CPUs {cpus} of its own: {why}")
-            }
-            Self::Released(group, cpus) => write!(f, "{group} has given CPUs {cpus} back"),
-            Self::Repaired(group, found, now) => {
-                write!(f, "{group} had CPUs \"{found}\" by another program, and has {now} again")
-            }
-            Self::Failed(group, what) => write!(f, "{group}: {what}"),
-            Self::Restored => f.write_str("every group is as it was found"),
-        }
-    }
-}
-
-/// How things stand.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Summary {
-    /// CPUs that groups have for themselves.
-    pub exclusive: CpuList,
-    /// CPUs that all others share.
-    pub shared: CpuList,
-    /// Groups whose CPUs are in several L3 domains, NUMA nodes and sockets.
-    pub split: [usize; 3],
-    /// Changes by other programs that were undone.
-    pub repaired: u64,
-}
-
-/// Keeps groups as a rule file says.
+/// Keeps groups as a rule file says, and those of containers as these request.
 pub struct Manager<G> {
-    groups: G,
+    pub(crate) groups: G,
     state_path: PathBuf,
     machine: String,
-    state: State,
+    pub(crate) state: State,
+    /// The state as the file has it.
+    saved: State,
     /// What this process has set, to tell repairs from new sets.
     applied: BTreeMap<String, CpuList>,
     /// A state was lost: sets of groups may be ours, and are not taken for found ones.
     has_forgotten: bool,
-    summary: Summary,
+    /// Groups of which the kernel makes no partition, with the CPUs that it was asked for.
+    pub(crate) unpartitioned: BTreeMap<String, CpuList>,
+    /// Interrupts that the kernel does not move.
+    pub(crate) immovable: BTreeSet<u32>,
+    /// The last set of those who share.
+    last_shared: CpuList,
+    pub(crate) summary: Summary,
 }
 
 /// What a pass wants, by group.
-type Wanted = BTreeMap<String, CpuList>;
+pub(crate) type Wanted = BTreeMap<String, CpuList>;
+
+/// What a group with CPUs of its own asks for.
+struct Want<'a> {
+    path: &'a str,
+    cpus: usize,
+    near: &'a Option<String>,
+    full_cores: bool,
+}
 
 impl<G: Groups> Manager<G> {
     /// Begins with the state of a file, if there is one for this machine. One that cannot be used
@@ -95,9 +67,19 @@ impl<G: Groups> Manager<G> {
                 (State::default(), true)
             }
         };
-        let (applied, summary) = (BTreeMap::new(), Summary::default());
-        let state_path = state_path.to_owned();
-        let manager = Self { groups, state_path, machine, state, applied, has_forgotten, summary };
+        let manager = Self {
+            groups,
+            state_path: state_path.to_owned(),
+            machine,
+            saved: state.clone(),
+            state,
+            applied: BTreeMap::new(),
+            has_forgotten,
+            unpartitioned: BTreeMap::new(),
+            immovable: BTreeSet::new(),
+            last_shared: CpuList::default(),
+            summary: Summary::default(),
+        };
         Ok((manager, events))
     }
 
@@ -119,68 +101,93 @@ impl<G: Groups> Manager<G> {
             }
             return Ok(events);
         }
-        let before = self.state.clone();
         let assigned = self.assign(topology, rules, &mut events);
         let exclusive = assigned.values().fold(CpuList::default(), |all, cpus| all.union(cpus));
         let shared = topology.online().difference(&exclusive);
-        if assigned.is_empty() && before.found.is_empty() {
+        if assigned.is_empty() && self.state.found.is_empty() && self.state.interrupts.is_empty() {
+            self.save()?;
             self.summarize(topology, &assigned, exclusive, shared);
             return Ok(events);
         }
         self.state.assigned =
             assigned.iter().map(|(path, cpus)| (path.clone(), cpus.to_string())).collect();
         self.switch_on(&assigned)?;
+        self.leave_partitions(&assigned)?;
         let wanted = self.wanted(&assigned, &shared)?;
         self.remember(&wanted, &assigned);
-        if self.state != before {
-            self.state.save(&self.state_path, &self.machine)?;
-        }
+        self.save()?;
         self.apply(&wanted, &assigned, &exclusive, &mut events)?;
         self.lift_quotas(&assigned)?;
+        self.make_partitions(&assigned)?;
+        self.steer_interrupts(topology, rules, &assigned, &shared, &mut events)?;
+        self.last_shared = shared.clone();
         self.summarize(topology, &assigned, exclusive, shared);
         Ok(events)
     }
 
-    /// The CPUs of each group that has a rule and is there. Groups keep theirs as long as they can.
+    /// Writes the state if it has changed.
+    pub(crate) fn save(&mut self) -> Result<(), Failure> {
+        if self.state != self.saved {
+            self.state.save(&self.state_path, &self.machine)?;
+            self.saved = self.state.clone();
+        }
+        Ok(())
+    }
+
+    /// Groups of rules that are there, and those of containers, also before they are there.
+    fn wants<'a>(&'a self, rules: &'a Rules) -> Vec<Want<'a>> {
+        let of_rules = rules.groups.iter().filter(|rule| self.is_there(&rule.path));
+        let of_rules = of_rules.map(|rule| Want {
+            path: &rule.path,
+            cpus: rule.cpus,
+            near: &rule.near,
+            full_cores: rule.full_cores,
+        });
+        let claims = self.state.claims.values().filter(|claim| !rules.has(&claim.path));
+        let of_claims = claims.map(|claim| Want {
+            path: &claim.path,
+            cpus: claim.cpus,
+            near: &claim.near,
+            full_cores: claim.full_cores,
+        });
+        of_rules.chain(of_claims).collect()
+    }
+
+    /// The CPUs of each group that wants some. Groups keep theirs as long as they can.
     fn assign(&self, topology: &Topology, rules: &Rules, events: &mut Vec<Event>) -> Wanted {
         let online = topology.online();
         let mut assigned = Wanted::new();
         let mut taken = CpuList::default();
-        let mut open: Vec<(&Rule, CpuList)> = Vec::new();
-        for rule in rules.groups.iter().filter(|rule| self.is_there(&rule.path)) {
-            let old = self.old_set(rule);
+        let mut open: Vec<(Want<'_>, CpuList)> = Vec::new();
+        for want in self.wants(rules) {
+            let old = self.old_set(want.path);
             let usable = old.intersection(&online).difference(&rules.reserved).difference(&taken);
             taken = taken.union(&usable);
-            if usable == old && old.len() == rule.cpus {
-                assigned.insert(rule.path.clone(), old);
+            if usable == old && old.len() == want.cpus {
+                assigned.insert(want.path.to_owned(), old);
             } else {
-                open.push((rule, usable));
+                open.push((want, usable));
             }
         }
-        for (rule, usable) in open {
+        for (want, usable) in open {
             let free = online.difference(&taken).union(&usable);
-            let request = Request { cpus: rule.cpus, near: rule.near.clone() };
-            let constraints = Constraints {
-                reserved: rules.reserved.clone(),
-                full_cores: rule.full_cores,
-                shared_min: 1,
-                ..Constraints::default()
-            };
+            let request = Request { cpus: want.cpus, near: want.near.clone() };
+            let constraints = constraints(rules, want.full_cores);
             match plan(topology, &free, &request, &constraints) {
                 Ok(plan) => {
                     taken = taken.difference(&usable).union(&plan.cpus);
                     let why = plan.explanation.to_string().replace('\n', "; ");
-                    events.push(Event::Assigned(rule.path.clone(), plan.cpus.clone(), why));
-                    assigned.insert(rule.path.clone(), plan.cpus);
+                    events.push(Event::Assigned(want.path.to_owned(), plan.cpus.clone(), why));
+                    assigned.insert(want.path.to_owned(), plan.cpus);
                 }
                 Err(error) => {
                     let keeps = match usable.is_empty() {
                         true => "it shares".to_owned(),
                         false => format!("it keeps {usable}"),
                     };
-                    events.push(Event::Failed(rule.path.clone(), format!("{error}; {keeps}")));
+                    events.push(Event::Failed(want.path.to_owned(), format!("{error}; {keeps}")));
                     if !usable.is_empty() {
-                        assigned.insert(rule.path.clone(), usable);
+                        assigned.insert(want.path.to_owned(), usable);
                     }
                 }
             }
@@ -195,16 +202,16 @@ impl<G: Groups> Manager<G> {
     }
 
     /// The CPUs that a group has: by the state, or, where that was lost, by the kernel.
-    fn old_set(&self, rule: &Rule) -> CpuList {
-        let own = self.state.assigned.get(&rule.path).cloned();
+    fn old_set(&self, path: &str) -> CpuList {
+        let own = self.state.assigned.get(path).cloned();
         let own = match own {
-            None if self.has_forgotten => self.groups.read(&rule.path, CPUS).ok(),
+            None if self.has_forgotten => self.groups.read(path, CPUS).ok(),
             own => own,
         };
         own.and_then(|text| CpuList::from_kernel(&text).ok()).unwrap_or_default()
     }
 
-    fn is_there(&self, path: &str) -> bool {
+    pub(crate) fn is_there(&self, path: &str) -> bool {
         self.groups.read(path, "cgroup.procs").is_ok()
     }
 
@@ -267,17 +274,25 @@ impl<G: Groups> Manager<G> {
         self.applied.retain(|path, _| wanted.contains_key(path));
         for path in wanted.keys() {
             let Ok(mut cpus) = self.groups.read(path, CPUS) else { continue };
-            if self.has_forgotten {
+            // The runtime has created a container with the set of this manager.
+            let is_ours = CpuList::from_kernel(&cpus)
+                .is_ok_and(|cpus| cpus == self.last_shared || assigned.get(path) == Some(&cpus));
+            if self.has_forgotten || is_ours {
                 cpus.clear();
             }
+            let claim = self.state.claims.values().find(|claim| claim.path == *path);
+            let claimed = claim.map(|claim| claim.quota.clone());
             let files = self.state.found.entry(path.clone()).or_default();
             files.entry(CPUS.into()).or_insert(cpus);
-            if assigned.contains_key(path)
+            if let Some(quota) = claimed {
+                files.entry(QUOTA.into()).or_insert(quota);
+            } else if assigned.contains_key(path)
                 && let Ok(quota) = self.groups.read(path, QUOTA)
             {
                 files.entry(QUOTA.into()).or_insert(quota);
             }
         }
+        self.remember_partitions(assigned);
     }
 
     /// Sets what is wanted: those who share leave first, and the kernel confirms it, before a group
@@ -299,9 +314,14 @@ impl<G: Groups> Manager<G> {
             () => 0,
         };
         for wanted_step in 0..3 {
-            for (path, cpus) in wanted.iter().filter(|(path, _)| step(path) == wanted_step) {
+            let mut now: Vec<(&String, &CpuList)> =
+                wanted.iter().filter(|(path, _)| step(path) == wanted_step).collect();
+            // A group that has a set leaves it before another one gets a part of that.
+            now.sort_by_key(|(path, _)| self.groups.read(path, CPUS).is_ok_and(|c| c.is_empty()));
+            for (path, cpus) in now {
                 let Ok(found) = self.groups.read(path, CPUS) else { continue };
                 if CpuList::from_kernel(&found).ok().as_ref() != Some(cpus) {
+                    self.leave_partition(path)?;
                     self.write(path, CPUS, &cpus.to_string())?;
                     if self.applied.get(path) == Some(cpus) {
                         self.summary.repaired += 1;
@@ -356,7 +376,7 @@ impl<G: Groups> Manager<G> {
         (self.summary.exclusive, self.summary.shared) = (exclusive, shared);
     }
 
-    fn write(&mut self, group: &str, file: &str, text: &str) -> Result<(), Failure> {
+    pub(crate) fn write(&mut self, group: &str, file: &str, text: &str) -> Result<(), Failure> {
         write(&mut self.groups, group, file, text)
     }
 
@@ -364,91 +384,23 @@ impl<G: Groups> Manager<G> {
     fn restore(&mut self) -> Result<(), Failure> {
         restore(&mut self.groups, &self.state)?;
         self.state = State::default();
+        self.saved = State::default();
         self.applied.clear();
         self.summary = Summary { repaired: self.summary.repaired, ..Summary::default() };
         remove(&self.state_path)
     }
 }
 
-/// Writes a file of a group; one that is gone needs nothing.
-fn write(groups: &mut impl Groups, group: &str, file: &str, text: &str) -> Result<(), Failure> {
-    const NO_DEVICE: i32 = 19;
-    match groups.write(group, file, text) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) if error.raw_os_error() == Some(NO_DEVICE) => Ok(()),
-        Err(error) => {
-            let place = format!("{} of the control group {group:?}", file);
-            Err(Failure::of(&format!("write {text:?} into"), place, &error))
-        }
-        Ok(()) => Ok(()),
+/// What limits the choice for a group.
+pub(crate) fn constraints(rules: &Rules, full_cores: bool) -> Constraints {
+    Constraints {
+        reserved: rules.reserved.clone(),
+        full_cores,
+        shared_min: 1,
+        ..Constraints::default()
     }
-}
-
-/// Puts back what was found. Where this program has switched the controller on, it is switched off
-/// again, and the sets go with it.
-fn restore(groups: &mut impl Groups, state: &State) -> Result<(), Failure> {
-    for group in state.switched_on.iter().rev() {
-        match groups.write(group, CONTROL, "-cpuset") {
-            // Another program has switched it on further down since: then the sets are written.
-            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {}
-            _ => write(groups, group, CONTROL, "-cpuset")?,
-        }
-    }
-    let all = groups.read("", EFFECTIVE).unwrap_or_default();
-    for (group, files) in &state.found {
-        for (file, text) in files {
-            if groups.read(group, file).is_ok_and(|found| found == *text) {
-                continue;
-            }
-            // The kernel refuses to empty the set of a group with processes. All CPUs are the same.
-            let refused = groups
-                .write(group, file, text)
-                .is_err_and(|error| error.kind() == io::ErrorKind::StorageFull && text.is_empty());
-            write(groups, group, file, if refused { &all } else { text })?;
-        }
-    }
-    Ok(())
-}
-
-fn remove(path: &Path) -> Result<(), Failure> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(Failure::of("remove", path.display(), &error))
-        }
-        _ => Ok(()),
-    }
-}
-
-fn move_aside(path: &Path, fault: &StateFault) -> Result<Event, Failure> {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let aside = beside(path, &format!("unused-{}", now.as_nanos()));
-    fs::rename(path, &aside).map_err(|error| Failure::of("move aside", path.display(), &error))?;
-    let what = format!(
-        "the state {fault}; it is kept as {}, and groups with rules keep the CPUs that they have",
-        aside.display()
-    );
-    Ok(Event::Failed(path.display().to_string(), what))
-}
-
-/// Puts everything back as the state of a file says it was found, and removes the file. Returns
-/// the number of groups; 0 where nothing was managed.
-///
-/// # Errors
-/// The state cannot be used, or the kernel refuses. The file stays then.
-pub fn uninstall(groups: &mut impl Groups, state_path: &Path) -> Result<usize, Failure> {
-    let state = State::load(state_path, &machine_id()).map_err(|fault| {
-        Failure(format!(
-            "{}: the state {fault}; what was found before is not known: write an empty line into \
-             cpuset.cpus of each group, or restart the machine",
-            state_path.display()
-        ))
-    })?;
-    let Some(state) = state else { return Ok(0) };
-    restore(groups, &state)?;
-    remove(state_path)?;
-    Ok(state.found.len())
 }
 
 #[cfg(test)]
 #[path = "manager_tests.rs"]
-mod tests;
+pub(crate) mod tests;

@@ -1,17 +1,20 @@
 //! The manager beside a model of the kernel's control groups.
 use super::*;
+use crate::restore::uninstall;
 use cpu_topology::{CoreKind, Cpu};
+use std::{fs, io};
 
 /// Control groups as the kernel keeps them: a group's set counts as far as its parent's does.
 #[derive(Default)]
-struct Model {
-    files: BTreeMap<String, BTreeMap<String, String>>,
-    online: CpuList,
+pub(crate) struct Model {
+    pub(crate) files: BTreeMap<String, BTreeMap<String, String>>,
+    pub(crate) online: CpuList,
     is_read_only: bool,
+    pub(crate) interrupts: BTreeMap<u32, String>,
 }
 
 impl Model {
-    fn new(online: &str, groups: &[&str]) -> Self {
+    pub(crate) fn new(online: &str, groups: &[&str]) -> Self {
         let mut model = Self { online: list(online), ..Self::default() };
         for group in [""].iter().chain(groups) {
             model.add(group);
@@ -19,7 +22,7 @@ impl Model {
         model
     }
 
-    fn add(&mut self, group: &str) {
+    pub(crate) fn add(&mut self, group: &str) {
         let files = [(CPUS, ""), (CONTROL, ""), (QUOTA, "50000 100000"), ("cgroup.procs", "")];
         let files = files.map(|(name, text)| (name.to_owned(), text.to_owned()));
         self.files.insert(group.to_owned(), files.into());
@@ -30,7 +33,7 @@ impl Model {
         !group.is_empty() && self.files.get(parent).is_some_and(|files| files[CONTROL] == "cpuset")
     }
 
-    fn effective(&self, group: &str) -> CpuList {
+    pub(crate) fn effective(&self, group: &str) -> CpuList {
         if group.is_empty() {
             return self.online.clone();
         }
@@ -39,7 +42,7 @@ impl Model {
         own.map(|own| own.intersection(&above)).filter(|own| !own.is_empty()).unwrap_or(above)
     }
 
-    fn cpus(&self, group: &str) -> String {
+    pub(crate) fn cpus(&self, group: &str) -> String {
         self.effective(group).to_string()
     }
 }
@@ -85,13 +88,25 @@ impl Groups for Model {
         self.files.entry(group.into()).or_default().insert(file.into(), text.into());
         Ok(())
     }
+
+    fn set_interrupt(&mut self, number: u32, cpus: &str) -> io::Result<()> {
+        match self.interrupts.get_mut(&number) {
+            // One of each machine's that its driver keeps where it is.
+            Some(_) if number == 0 => Err(io::ErrorKind::PermissionDenied.into()),
+            Some(set) => {
+                *set = cpus.to_owned();
+                Ok(())
+            }
+            None => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
 }
 
-fn list(text: &str) -> CpuList {
+pub(crate) fn list(text: &str) -> CpuList {
     CpuList::from_kernel(text).expect("a list")
 }
 
-fn machine(online: &str) -> Topology {
+pub(crate) fn machine(online: &str) -> Topology {
     let cpu = |id| {
         let (node, kind) = (id / 4, CoreKind::Standard);
         Cpu { id, core: id, l2: None, l3: Some(node), die: 0, node, socket: 0, kind }
@@ -99,7 +114,7 @@ fn machine(online: &str) -> Topology {
     Topology { cpus: list(online).iter().map(cpu).collect(), ..Topology::default() }
 }
 
-fn rules(groups: &[(&str, usize)]) -> Rules {
+pub(crate) fn rules(groups: &[(&str, usize)]) -> Rules {
     let mut text = "reserved = \"0\"\n".to_owned();
     for (path, cpus) in groups {
         text += &format!("[[group]]\npath = \"{path}\"\ncpus = {cpus}\n");
@@ -107,10 +122,11 @@ fn rules(groups: &[(&str, usize)]) -> Rules {
     Rules::parse(&text).expect("rules")
 }
 
-const GROUPS: [&str; 6] = ["a.slice", "a.slice/db", "a.slice/web", "init", "user", "user/one"];
+pub(crate) const GROUPS: [&str; 6] =
+    ["a.slice", "a.slice/db", "a.slice/web", "init", "user", "user/one"];
 
 /// A manager of the model, and its state file.
-fn manager(test: &str, model: Model) -> (Manager<Model>, PathBuf) {
+pub(crate) fn manager(test: &str, model: Model) -> (Manager<Model>, PathBuf) {
     let folder = std::env::temp_dir().join(format!("cpu-manager-{test}-{}", std::process::id()));
     drop(fs::remove_dir_all(&folder));
     let path = folder.join("state");
@@ -119,7 +135,7 @@ fn manager(test: &str, model: Model) -> (Manager<Model>, PathBuf) {
     (manager, path)
 }
 
-fn gone(path: &Path) {
+pub(crate) fn gone(path: &Path) {
     drop(fs::remove_dir_all(path.parent().expect("a folder")));
 }
 
@@ -214,7 +230,7 @@ fn a_killed_manager_goes_on_where_it_was_whatever_became_of_its_state() {
         |path| fs::write(path, &fs::read(path).expect("read")[..40]).expect("cut off"),
         |path| fs::remove_file(path).expect("removed"),
         |path| {
-            let text = fs::read_to_string(path).expect("read").replacen(" 1 ", " 9 ", 1);
+            let text = fs::read_to_string(path).expect("read").replacen(" 2 ", " 9 ", 1);
             fs::write(path, text).expect("written");
         },
     ];

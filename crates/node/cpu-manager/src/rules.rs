@@ -14,6 +14,9 @@ pub struct Rules {
     /// Whether anything is to be.
     #[serde(default)]
     pub policy: Policy,
+    /// Whether interrupts leave CPUs that a group has for itself.
+    #[serde(default)]
+    pub interrupts: Interrupts,
     /// CPUs that no group has exclusively.
     #[serde(default, deserialize_with = "list")]
     pub reserved: CpuList,
@@ -33,6 +36,17 @@ pub enum Policy {
     None,
 }
 
+/// Whether interrupts are moved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Interrupts {
+    /// They leave CPUs that a group has for itself, unless it claims them.
+    #[default]
+    Move,
+    /// They stay where they are.
+    Keep,
+}
+
 /// A group with CPUs of its own.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -47,6 +61,9 @@ pub struct Rule {
     /// Whole cores only.
     #[serde(default)]
     pub full_cores: bool,
+    /// The interrupts of the device `near` come to its CPUs.
+    #[serde(default)]
+    pub interrupts: bool,
 }
 
 fn list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<CpuList, D::Error> {
@@ -101,6 +118,12 @@ impl Rules {
         for (index, rule) in rules.groups.iter().enumerate() {
             let path = &rule.path;
             let is_name = |name: &str| !name.is_empty() && name != "." && name != "..";
+            if rule.interrupts && rule.near.is_none() {
+                return Err(Failure(format!(
+                    "group `{path}`: `interrupts = true` needs `near`, the device whose interrupts \
+                     come"
+                )));
+            }
             if !path.split('/').all(is_name) {
                 return Err(Failure(format!(
                     "group `{path}`: expected a path below the root of the hierarchy, such as \
@@ -164,6 +187,8 @@ mod tests {
             (group("a", "1") + &group("a", "2"), "two rules"),
             (group("a", "1") + &group("a/b", "2"), "overlap"),
             (group("a/b", "1") + &group("a", "2"), "overlap"),
+            (group("a", "1") + "interrupts = true", "needs `near`"),
+            ("interrupts = \"drop\"".into(), "keep"),
             ("reserved = \"5-2\"".into(), "ends before it begins"),
             ("policy = \"static\"".into(), "exclusive"),
             ("cpu = 1".into(), "unknown field"),

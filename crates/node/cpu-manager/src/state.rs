@@ -3,6 +3,7 @@
 //! The file is a line that says what it is, whose it is, how long the rest is and its SHA-256, and
 //! then JSON. It is written beside and renamed, so that it is whole or the one before.
 use crate::Failure;
+use crate::claims::Claim;
 use crate::limits::STATE_BYTES_MAX;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -16,7 +17,10 @@ use std::path::{Path, PathBuf};
 const MAGIC: &str = "dunlin-cpus";
 
 /// The format that this program writes.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
+
+/// The format before it, without containers and interrupts.
+const FORMAT_OLD: u32 = 1;
 
 /// What is remembered.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,6 +32,12 @@ pub struct State {
     pub found: BTreeMap<String, BTreeMap<String, String>>,
     /// Groups in which the cpuset controller was switched on for those below.
     pub switched_on: Vec<String>,
+    /// Containers with CPUs of their own, by the id of the runtime.
+    #[serde(default)]
+    pub claims: BTreeMap<String, Claim>,
+    /// The CPUs that interrupts were found to go to, by number.
+    #[serde(default)]
+    pub interrupts: BTreeMap<u32, String>,
 }
 
 /// Why a state file is not used.
@@ -97,7 +107,7 @@ impl State {
             return Err(damaged("it is no state of dunlin cpus"));
         };
         match format.parse() {
-            Ok(FORMAT) => {}
+            Ok(FORMAT | FORMAT_OLD) => {}
             Ok(format) if format > FORMAT => return Err(StateFault::Newer(format)),
             _ => return Err(damaged("it has no format")),
         }
@@ -177,9 +187,13 @@ mod tests {
             flipped[index] ^= 1;
             State::parse(&flipped, "m").expect_err("flipped");
         }
+        let body = br#"{"assigned":{"a":"2"},"found":{},"switched_on":[]}"#;
+        let head = format!("{MAGIC} 1 m {} {}\n", body.len(), hex::encode(Sha256::digest(body)));
+        let old = State::parse(&[head.as_bytes(), body].concat(), "m").expect("the format before");
+        assert_eq!(old.assigned["a"], "2");
         let other = State::parse(&whole, "n").expect_err("another machine");
         assert!(matches!(other, StateFault::OtherMachine(_)), "{other}");
-        let text = String::from_utf8(whole).expect("text").replacen(" 1 ", " 2 ", 1);
+        let text = String::from_utf8(whole).expect("text").replacen(" 2 ", " 3 ", 1);
         let newer = State::parse(text.as_bytes(), "m").expect_err("newer").to_string();
         assert!(newer.contains("uninstall"), "{newer}");
     }

@@ -28,12 +28,15 @@ pub enum CpusAct {
         dunlin cpus plan --request 8 --sysfs /tmp/machine --free 0-15,32-47 -o json\n  \
         dunlin cpus plan --state /var/lib/kubelet/cpu_manager_state --request 2")]
     Plan(PlanCpus),
-    /// Give control groups CPUs of their own by a rule file, and keep all others off them.
+    /// Give containers and control groups CPUs of their own, and keep all others off them.
     ///
-    /// It compares every --interval and mends what another program has changed. What it has set
-    /// stays when it ends. It needs root and cgroup v2.
+    /// Control groups are named by a rule file. With --nri, containers of Guaranteed pods that
+    /// request whole CPUs have theirs before they start. It compares every --interval and repairs
+    /// what another program has changed. What it has set stays when it ends. It needs root and
+    /// cgroup v2.
     #[command(after_help = "Examples:\n  \
         dunlin cpus manage --rules /etc/dunlin/cpus.toml\n  \
+        dunlin cpus manage --nri\n  \
         dunlin cpus manage --rules cpus.toml --once")]
     Manage(Manage),
     /// Put every control group back as `manage` found it.
@@ -52,6 +55,10 @@ pub struct Manage {
     /// Which groups have CPUs of their own. It is read again when it changes.
     #[arg(long, value_name = "FILE", default_value = "/etc/dunlin/cpus.toml")]
     pub rules: PathBuf,
+    /// Speak NRI with containerd or CRI-O, and give containers that request it CPUs of their own.
+    #[arg(long, value_name = "SOCKET", num_args = 0..=1, default_missing_value = nri::SOCKET,
+        conflicts_with = "once")]
+    pub nri: Option<PathBuf>,
     /// Where what was found and who has which CPUs is kept.
     #[arg(long, value_name = "FILE", default_value = STATE)]
     pub state: PathBuf,

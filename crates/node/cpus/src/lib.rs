@@ -3,9 +3,11 @@
 
 #[allow(missing_docs, reason = "doc comments are help texts there")]
 pub mod cli;
+mod containers;
 mod draw;
 mod manage;
 mod matrix;
+mod metrics;
 mod plan;
 mod topology;
 mod workers;

@@ -1,8 +1,11 @@
 //! `dunlin cpus manage` and `dunlin cpus uninstall`.
 use crate::cli::{Manage, Uninstall};
+use crate::containers::{INDEX, NAME, adjustment, greeting, note};
+use crate::metrics::write_metrics;
 use command_line::plain;
-use cpu_manager::{Event, LiveGroups, Manager, Rules, Summary, uninstall};
+use cpu_manager::{Event, LiveGroups, Manager, Policy, Rules, uninstall};
 use cpu_planner::state::State as KubeletState;
+use nri::{NriError, Plugin, Request};
 use std::error::Error;
 use std::fs;
 use std::io::{self, Write};
@@ -14,46 +17,30 @@ use std::time::{Duration, Instant, SystemTime};
 /// Errors that repeat are reported again after so long.
 const REMIND: Duration = Duration::from_secs(60);
 
-/// Keeps groups as the rules say, pass by pass, until it is ended. What it has set stays.
+/// Keeps groups as the rules say and as containers request, pass by pass, until it is ended. What
+/// it has set stays.
 ///
 /// # Errors
 /// It cannot begin: the rules are wrong, another manager is there, or it is not cgroup v2.
 pub fn run(command: &Manage) -> Result<ExitCode, Box<dyn Error>> {
-    let mut rules = Rules::load(&command.rules)?;
-    let mut changed = modified(&command.rules);
+    let rules = load_rules(command)?;
     stand_aside(&command.kubelet_state)?;
     let groups = LiveGroups::open(&command.cgroup)?;
-    let (mut manager, events) = Manager::new(groups, &command.state)?;
-    let mut log = Log::default();
-    log.events(&events)?;
+    let (manager, events) = Manager::new(groups, &command.state)?;
+    let changed = modified(&command.rules);
+    let (plugin, log) = (None, Log::default());
+    let mut node = Node { command, rules, changed, manager, plugin, log };
+    node.log.events(&events)?;
     loop {
         let begin = Instant::now();
-        if modified(&command.rules) != changed {
-            changed = modified(&command.rules);
-            match Rules::load(&command.rules) {
-                Ok(new) => rules = new,
-                Err(error) => log.failure(&format!("{error}; the rules of before hold"))?,
-            }
-        }
-        let passed = cpu_topology::read()
-            .map_err(|error| error.to_string())
-            .and_then(|machine| manager.reconcile(&machine, &rules).map_err(|e| e.to_string()));
-        let is_well = match &passed {
-            Ok(events) => !events.iter().any(|event| matches!(event, Event::Failed(..))),
-            Err(_) => false,
-        };
-        match passed {
-            Ok(events) => log.events(&events)?,
-            Err(error) if command.once => return Err(error.into()),
-            Err(error) => log.failure(&error)?,
-        }
-        if let Some(path) = &command.metrics {
-            write_metrics(path, manager.summary(), begin.elapsed(), is_well)?;
-        }
+        node.reload()?;
+        let passed = node.pass(None);
         if command.once {
+            let is_well = passed?;
             return Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
-        sleep(command.interval.saturating_sub(begin.elapsed()));
+        node.report(passed)?;
+        node.serve(begin + command.interval)?;
     }
 }
 
@@ -69,6 +56,115 @@ pub fn undo(command: &Uninstall) -> Result<ExitCode, Box<dyn Error>> {
         number => writeln!(out, "{number} control groups are as they were found")?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A manager at work.
+struct Node<'a> {
+    command: &'a Manage,
+    rules: Rules,
+    changed: Option<SystemTime>,
+    manager: Manager<LiveGroups>,
+    plugin: Option<Plugin>,
+    log: Log,
+}
+
+impl Node<'_> {
+    /// Reads the rules again if they have changed.
+    fn reload(&mut self) -> io::Result<()> {
+        let changed = modified(&self.command.rules);
+        if changed == self.changed {
+            return Ok(());
+        }
+        self.changed = changed;
+        match load_rules(self.command) {
+            Ok(rules) => self.rules = rules,
+            Err(error) => self.log.failure(&format!("{error}; the rules of before hold"))?,
+        }
+        Ok(())
+    }
+
+    /// Makes a pass, after what a call says is noted. Returns whether all is as it should be.
+    fn pass(&mut self, request: Option<&Request>) -> Result<bool, Box<dyn Error>> {
+        let begin = Instant::now();
+        let passed = self.reconcile(request);
+        let is_failure = |event: &Event| matches!(event, Event::Failed(..));
+        let is_well = passed.as_ref().is_ok_and(|events| !events.iter().any(is_failure));
+        if let Some(path) = &self.command.metrics {
+            let is_connected = self.command.nri.as_ref().map(|_| self.plugin.is_some());
+            let summary = self.manager.summary();
+            write_metrics(path, summary, begin.elapsed(), is_well, is_connected)?;
+        }
+        self.log.events(&passed?)?;
+        Ok(is_well)
+    }
+
+    fn reconcile(&mut self, request: Option<&Request>) -> Result<Vec<Event>, Box<dyn Error>> {
+        stand_aside(&self.command.kubelet_state)?;
+        let topology = cpu_topology::read()?;
+        let mut events = match request {
+            Some(request) if self.rules.policy != Policy::None => {
+                note(&mut self.manager, &topology, &self.rules, request)
+            }
+            _ => Vec::new(),
+        };
+        events.extend(self.manager.reconcile(&topology, &self.rules)?);
+        Ok(events)
+    }
+
+    fn report(&mut self, passed: Result<bool, Box<dyn Error>>) -> io::Result<bool> {
+        match passed {
+            Ok(_) => Ok(true),
+            Err(error) => self.log.failure(&error.to_string()).map(|()| false),
+        }
+    }
+
+    /// Answers the runtime's calls until a time. A runtime that is not there is looked for again.
+    fn serve(&mut self, until: Instant) -> io::Result<()> {
+        let Some(socket) = &self.command.nri else {
+            sleep(until.saturating_duration_since(Instant::now()));
+            return Ok(());
+        };
+        if self.plugin.is_none() {
+            match Plugin::connect(socket, NAME, INDEX) {
+                Ok(plugin) => self.plugin = Some(plugin),
+                Err(error) => self.log.failure(&error.to_string())?,
+            }
+        }
+        loop {
+            let wait = until.saturating_duration_since(Instant::now());
+            let Some(plugin) = &mut self.plugin else {
+                sleep(wait);
+                return Ok(());
+            };
+            match plugin.next(wait) {
+                Ok(None) => return Ok(()),
+                Ok(Some((call, request))) => {
+                    if let Some(greeting) = greeting(plugin, &request) {
+                        writeln!(io::stdout(), "{}", plain(&greeting))?;
+                    }
+                    self.reload()?;
+                    let passed = self.pass(Some(&request));
+                    let is_done = self.report(passed)? && self.rules.policy != Policy::None;
+                    let change = is_done.then(|| adjustment(&self.manager, &request)).flatten();
+                    let answered = self.plugin.as_mut().map(|plugin| plugin.answer(call, change));
+                    self.disconnect_on(answered.unwrap_or(Ok(())))?;
+                }
+                Err(error) => self.disconnect_on(Err(error))?,
+            }
+        }
+    }
+
+    fn disconnect_on(&mut self, done: Result<(), NriError>) -> io::Result<()> {
+        let Err(error) = done else { return Ok(()) };
+        self.plugin = None;
+        self.log.failure(&error.to_string())
+    }
+}
+
+/// The rules; none are needed where containers say what they request.
+fn load_rules(command: &Manage) -> Result<Rules, Box<dyn Error>> {
+    let is_absent = command.nri.is_some() && !command.rules.exists();
+    Ok(if is_absent { Rules::default() } else { Rules::load(&command.rules)? })
 }
 
 fn modified(path: &Path) -> Option<SystemTime> {
@@ -120,41 +216,4 @@ impl Log {
         }
         writeln!(io::stderr(), "dunlin: {}", plain(text))
     }
-}
-
-/// Writes metrics for the textfile collector of node_exporter, whole or not at all.
-fn write_metrics(
-    path: &Path,
-    summary: &Summary,
-    pass: Duration,
-    is_well: bool,
-) -> Result<(), String> {
-    let mut fresh = path.as_os_str().to_owned();
-    fresh.push(".new");
-    let [l3, node, socket] = summary.split;
-    let text = format!(
-        "# HELP dunlin_cpus_exclusive CPUs that control groups have for themselves.\n\
-         # TYPE dunlin_cpus_exclusive gauge\ndunlin_cpus_exclusive {}\n\
-         # HELP dunlin_cpus_shared CPUs that all other control groups share.\n\
-         # TYPE dunlin_cpus_shared gauge\ndunlin_cpus_shared {}\n\
-         # HELP dunlin_cpus_split_groups Control groups whose CPUs are in several elements.\n\
-         # TYPE dunlin_cpus_split_groups gauge\n\
-         dunlin_cpus_split_groups{{level=\"l3\"}} {l3}\n\
-         dunlin_cpus_split_groups{{level=\"node\"}} {node}\n\
-         dunlin_cpus_split_groups{{level=\"socket\"}} {socket}\n\
-         # HELP dunlin_cpus_drift_repaired_total Changes by other programs that were undone.\n\
-         # TYPE dunlin_cpus_drift_repaired_total counter\n\
-         dunlin_cpus_drift_repaired_total {}\n\
-         # HELP dunlin_cpus_pass_seconds Time of the last pass.\n\
-         # TYPE dunlin_cpus_pass_seconds gauge\ndunlin_cpus_pass_seconds {:.6}\n\
-         # HELP dunlin_cpus_healthy Whether the last pass found or made all as it should be.\n\
-         # TYPE dunlin_cpus_healthy gauge\ndunlin_cpus_healthy {}\n",
-        summary.exclusive.len(),
-        summary.shared.len(),
-        summary.repaired,
-        pass.as_secs_f64(),
-        u8::from(is_well),
-    );
-    let written = fs::write(&fresh, text).and_then(|()| fs::rename(&fresh, path));
-    written.map_err(|error| format!("cannot write {}: {error}", path.display()))
 }

@@ -23,7 +23,7 @@ pub fn check(message: &[u8]) {
         Err(QueryFault::Short) => assert!(message.len() < HEADER_LEN),
         Err(QueryFault::Response) => assert_ne!(message[2] & 0x80, 0),
         Err(QueryFault::CookieOnly) => assert_eq!(message[5], 0),
-        Ok(()) => assert!(message[2] & 0xf8 == 0 && message[5] == 1),
+        Ok(()) => assert!(matches!(message[2] & 0xf8, 0 | 0x20) && message[5] == 1),
         Err(_) => {}
     }
 }

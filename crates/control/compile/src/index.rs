@@ -2,6 +2,7 @@
 use crate::vector::{Buckets, Vector};
 use crate::zone::{Zone, parent};
 use image::{HashKey, LabelStep, ZoneTable};
+use packet::View;
 use std::sync::Arc;
 use wire::Name;
 
@@ -160,12 +161,17 @@ impl ZoneTable for Image {
     }
 
     #[inline]
-    fn hosts(&self, number: usize) -> Option<&dyn image::Zone> {
-        self.hosts.get(number).map(|zone| &**zone as &dyn image::Zone)
+    fn hosts(&self, view: View, number: usize) -> Option<&dyn image::Zone> {
+        let hosts = if view == View::DEFAULT { &self.hosts[..] } else { &[] };
+        hosts.get(number).map(|zone| &**zone as &dyn image::Zone)
     }
 
     #[inline]
-    fn step(&self, hash: u64, name: &[u8]) -> Option<LabelStep<'_>> {
+    fn step(&self, view: View, hash: u64, name: &[u8]) -> Option<LabelStep<'_>> {
+        // All zones are those of the default view.
+        if view != View::DEFAULT {
+            return None;
+        }
         let signpost = if name.is_empty() { &self.root } else { self.signpost(hash, name)? };
         let zone = signpost.zone.as_deref().map(|zone| zone as &dyn image::Zone);
         Some(LabelStep { zone, has_below: signpost.below > 0 })

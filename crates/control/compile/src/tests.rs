@@ -3,6 +3,7 @@ use crate::names::is_below;
 use crate::{Image, Loader, OrderedLoader, Zone};
 use image::{HashKey, Tree, ZoneTable};
 use model::BrokenRule;
+use packet::View;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use wire::{Name, NameBuf, QName, Rtype, canonical_cmp};
@@ -316,7 +317,8 @@ fn longest_origin_is_found_after_every_change() {
         let mut qname = QName::new();
         qname.set(asked.as_name());
         let world: &dyn ZoneTable = &image;
-        let routed = world.route(&qname, false).map(|route| route.zone.origin().to_string());
+        let routed =
+            world.route(View::DEFAULT, &qname, false).map(|route| route.zone.origin().to_string());
         let longest = there
             .iter()
             .filter(|origin| asked.as_name().is_within(name(origin).as_name()))

@@ -17,6 +17,7 @@ impl Config {
             ("server.cookies", old_server.cookies != server.cookies),
             ("acl.query", self.acl.query != new.acl.query),
             ("acl.recursion", self.acl.recursion != new.acl.recursion),
+            ("acl.notify_from", self.acl.notify_from != new.acl.notify_from),
             ("acl.metrics", self.acl.metrics != new.acl.metrics),
             ("acl.denied", self.acl.denied != new.acl.denied),
             ("limits.exempt", self.limits.exempt != new.limits.exempt),
@@ -108,6 +109,7 @@ mod tests {
         server.cookies.secrets = ["000102030405060708090a0b0c0d0e0f"]
         acl.query = ["10.0.0.0/8"]
         acl.recursion = ["10.0.0.0/8"]
+        acl.notify_from = ["10.0.0.0/8"]
         acl.metrics = ["10.0.0.0/8"]
         acl.denied = "drop"
         limits.exempt = ["10.0.0.0/8"]

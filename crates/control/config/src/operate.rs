@@ -21,6 +21,8 @@ pub struct Acl {
     pub query: Vec<AclRule>,
     /// Clients whose queries may be forwarded.
     pub recursion: Vec<AclRule>,
+    /// Clients whose NOTIFY is obeyed (RFC 1996).
+    pub notify_from: Vec<AclRule>,
     /// Clients that may read metrics.
     pub metrics: Vec<AclRule>,
     /// The treatment of denied clients.
@@ -140,6 +142,7 @@ impl Acl {
         let acl = Self {
             query: read_rules(&mut section, "query", units::anybody(true)),
             recursion: read_rules(&mut section, "recursion", units::private()),
+            notify_from: read_rules(&mut section, "notify_from", units::loopback()),
             metrics: read_rules(&mut section, "metrics", units::anybody(true)),
             denied: section.read("denied", Denied::Refuse, values::word(denied)),
         };

@@ -129,11 +129,18 @@ const PRIVATE: [(&str, u8); 9] = [
 
 /// Addresses of these networks.
 pub fn private() -> Vec<AclRule> {
-    let rule = |(address, len): (&str, u8)| {
-        let address = address.parse().expect("an address");
-        AclRule { prefix: Prefix::new(address, len).expect("no bits behind it"), listed: true }
-    };
-    PRIVATE.map(rule).into()
+    PRIVATE.map(listed).into()
+}
+
+/// Addresses of this host alone.
+pub fn loopback() -> Vec<AclRule> {
+    [("127.0.0.0", 8), ("::1", 128)].map(listed).into()
+}
+
+/// The rule that lets a prefix in.
+fn listed((address, len): (&str, u8)) -> AclRule {
+    let address = address.parse().expect("an address");
+    AclRule { prefix: Prefix::new(address, len).expect("no bits behind it"), listed: true }
 }
 
 /// A prefix to allow, or with `!` before it to deny; `"any"` is every client, `"private"` every

@@ -142,6 +142,13 @@ fn threads(out: &mut Exposition, threads: &[ThreadStatus]) {
             family.sample(&[&labels(thread)[..], &[("type", qtype)]].concat(), count);
         }
     }
+    let help = "NOTIFY messages, by what became of them.";
+    let mut family = out.family("dunlin_notifies", Counter, help);
+    for thread in threads {
+        for (result, count) in &thread.notifies {
+            family.sample(&[&labels(thread)[..], &[("result", result)]].concat(), count);
+        }
+    }
     let help = "From reading a message to passing its reply to the kernel.";
     let mut family = out.family("dunlin_reply_duration_seconds", Kind::Histogram, help);
     for thread in threads.iter().filter(|thread| !thread.latency.counts.is_empty()) {

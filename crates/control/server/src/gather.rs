@@ -1,7 +1,7 @@
 //! Builds the status on request. SIGUSR1 logs the counters.
 use crate::threads::ThreadCounters;
-use answer::TYPE_NAMES;
-use handler::{FIRST_TYPE, TRUNCATED};
+use answer::{NOTIFY_NAMES, TYPE_NAMES};
+use handler::{FIRST_NOTIFY, FIRST_TYPE, TRUNCATED};
 use packet::DropReason;
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -33,6 +33,7 @@ pub fn thread(counted: &ThreadCounters) -> ThreadStatus {
         rcodes: named(&mut Rcode::ALL.iter().map(|rcode| rcode.name()), &answers),
         types: named(&mut TYPE_NAMES.iter().copied(), &answers[FIRST_TYPE..]),
         truncated: answers[TRUNCATED],
+        notifies: named(&mut NOTIFY_NAMES.iter().copied(), &answers[FIRST_NOTIFY..]),
         latency: histogram(&totals.latency),
     }
 }
@@ -86,7 +87,11 @@ fn add(sum: &mut ThreadStatus, thread: &ThreadStatus) {
     sum.received += thread.received;
     sum.replied += thread.replied;
     sum.truncated += thread.truncated;
-    let counts = [(&mut sum.dropped, &thread.dropped), (&mut sum.rcodes, &thread.rcodes)];
+    let counts = [
+        (&mut sum.dropped, &thread.dropped),
+        (&mut sum.rcodes, &thread.rcodes),
+        (&mut sum.notifies, &thread.notifies),
+    ];
     for (sums, counts) in counts {
         for (name, count) in counts {
             *sums.entry(name.clone()).or_default() += count;

@@ -3,6 +3,7 @@
 mod accept;
 mod bypass;
 mod commands;
+mod control_messages;
 mod forwarding;
 mod gather;
 mod health;

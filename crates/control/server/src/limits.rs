@@ -38,3 +38,5 @@ pub const API_BLOCKING_MAX: usize = 2 * api::limits::EXPORTS_MAX;
 pub const HTTP_NICENESS: i32 = 10;
 /// How long a start waits for the names of a Kubernetes cluster, as CoreDNS does.
 pub const KUBERNETES_START_MAX: Duration = Duration::from_secs(5);
+/// How long a zone of which a NOTIFY told waits until it looks at its file for another one.
+pub const NOTIFY_PAUSE: Duration = Duration::from_secs(1);

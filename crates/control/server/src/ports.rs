@@ -52,7 +52,7 @@ impl port::Port for Port {
         }
     }
 
-    fn as_fd(&self) -> BorrowedFd<'_> {
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Self::Socket(port) => port.as_fd(),
             Self::Xdp(port) => port.as_fd(),

@@ -1,4 +1,5 @@
 //! `dunlin serve`: the order in which everything is opened, started and stopped.
+use crate::control_messages::ControlMessages;
 use crate::health::Health;
 use crate::limits::{HEALTH_INTERVAL, STOP_AFTER_FAILURE_MAX};
 use crate::live::{AccessLists, Live, tap_settings};
@@ -165,7 +166,9 @@ impl RunningServer {
         let server = &started.server;
         let first = Listening::first_sockets(&listening);
         let steered = workers::steer(steering, &server.worker_cpus, &first);
-        server.start_threads(&streams, listening, resources.queues, is_proxy, on_failure)?;
+        let control_messages =
+            server.start_threads(&streams, listening, resources.queues, is_proxy, on_failure)?;
+        tokio::spawn(handle_control_messages(control_messages, Arc::clone(server)));
         started.hot_restart(offer).await?;
         started.server.set_state(ServerState::Serving);
         started.server.keep_sockets();
@@ -388,6 +391,13 @@ fn failures() -> (OnFailure, mpsc::UnboundedReceiver<worker::ThreadFailure>) {
 fn handed(connection: Connection) -> HandedConnection {
     let Connection { fd, peer, client, header_due, inbox } = connection;
     HandedConnection { stream: fd, peer, client, header_due, inbox }
+}
+
+/// Handles the messages that the data plane passes on, as long as the process runs.
+async fn handle_control_messages(messages: ControlMessages, server: Arc<Server>) {
+    if let Err(error) = messages.run(server).await {
+        tracing::error!("NOTIFY messages are not obeyed any more: {error}");
+    }
 }
 
 /// Reloads at each signal. Signals during a reload, or before the start is done, are merged.

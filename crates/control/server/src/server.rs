@@ -6,6 +6,7 @@ pub use requests::Handler;
 
 use crate::bypass::Bypass;
 use crate::commands::Commands;
+use crate::control_messages::ControlMessages;
 use crate::forwarding;
 use crate::gather::{self, seconds};
 use crate::health::Health;
@@ -160,7 +161,7 @@ impl Server {
         self.counters.get().map_or(&[], |counters| counters)
     }
 
-    /// Starts the workers and stream threads.
+    /// Starts the workers and stream threads; returns the messages that they pass on.
     ///
     /// # Errors
     /// A thread cannot be started, or a socket cannot be used.
@@ -171,7 +172,9 @@ impl Server {
         queues: Vec<QueuePort>,
         is_proxy: IsProxy,
         on_failure: OnFailure,
-    ) -> Result<(), Box<dyn Error>> {
+    ) -> Result<ControlMessages, Box<dyn Error>> {
+        let mut control_messages = ControlMessages::new()?;
+        let control_waker = control_messages.waker();
         let mut live = lock(&self.live);
         let threads = self.worker_cpus.len() + streams.threads;
         let forwarding = forwarding::forwarding(live.config(), threads, self.trust.clone());
@@ -182,16 +185,17 @@ impl Server {
             Some(_) => upstream::peer_shards(self.worker_cpus.len(), streams.threads)?.into_iter(),
             None => Vec::new().into_iter(),
         };
-        let deps =
-            WorkerDeps { control: &self.control, settings, tap: &self.tap, forwarding, peers };
+        let (control, tap) = (&self.control, &self.tap);
+        let deps = WorkerDeps { control, settings, tap, forwarding, control_waker, peers };
         let started =
             Threads::start(streams, deps, &self.worker_cpus, listening, is_proxy, on_failure);
-        let StartedThreads { threads, counters, commanders } = started?;
+        let StartedThreads { threads, counters, commanders, controls } = started?;
+        control_messages.receive_from(controls);
         lock(&self.bypass).begin(&threads, queues);
         // Set only here.
         let _ = (self.counters.set(counters), self.commands.set(Commands::new(commanders)));
         *lock(&self.threads) = Some(threads);
-        Ok(())
+        Ok(control_messages)
     }
 
     /// Threads of the control plane that ended unexpectedly.

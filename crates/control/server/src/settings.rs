@@ -86,6 +86,7 @@ pub fn settings(config: &Config, lasting: &LastingState) -> Result<Settings, get
         keepalive: lasting.keepalive,
         query: AccessList::new(&acl.query),
         recursion: AccessList::new(&acl.recursion),
+        notify_from: AccessList::new(&acl.notify_from),
         silent: acl.denied == Denied::Drop,
         exempt: AccessList::of(&limits.exempt),
         clients,

@@ -1,7 +1,7 @@
 //! The threads that answer: workers, and streams beside them.
 use compile::Image;
 use handler::Forwarding;
-use handler::{Answerer, COUNTERS};
+use handler::{Answerer, COUNTERS, ControlReceiver};
 
 use crate::limits::HTTP_NICENESS;
 use crate::ports::{Port, QueuePort};
@@ -16,6 +16,7 @@ use std::error::Error;
 use std::fs;
 use std::io;
 use std::net::TcpListener;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::vec::IntoIter;
 use sync::{CountersView, Publisher};
@@ -60,6 +61,8 @@ pub struct StartedThreads {
     pub counters: Vec<ThreadCounters>,
     /// Their command senders, if forward rules exist.
     pub commanders: Vec<ThreadCommander>,
+    /// The messages that they pass on.
+    pub controls: Vec<ControlReceiver>,
 }
 
 /// Everything that a thread needs to answer queries.
@@ -68,6 +71,8 @@ pub struct WorkerDeps<'k> {
     pub settings: &'k mut Publisher<Settings>,
     pub tap: &'k TapThread,
     pub forwarding: Option<Forwarding>,
+    /// Wakes the handler of the messages that they pass on.
+    pub control_waker: Arc<OwnedFd>,
     /// The channels to the other threads, workers first. Empty: each thread queries upstreams
     /// itself.
     pub peers: IntoIter<PeerShards>,
@@ -100,10 +105,12 @@ impl Threads {
     ) -> Result<StartedThreads, Box<dyn Error>> {
         let (listeners, ports) = deal(worker_cpus.len(), listening)?;
         let (mut setups, mut answers, mut commanders) = (Vec::new(), Vec::new(), Vec::new());
+        let mut controls = Vec::new();
         for (n, (ports, cpu)) in ports.into_iter().zip(worker_cpus).enumerate() {
             let mut app = deps.answerer()?;
             answers.push((app.counters(), app.forwarded()));
             commanders.extend(app.command()?.map(|commander| (worker(n), commander)));
+            controls.push(app.control(Arc::clone(&deps.control_waker))?);
             setups.push(WorkerSetup { ports, app, cpu: *cpu });
         }
         let mut apps = Vec::new();
@@ -111,6 +118,7 @@ impl Threads {
             let mut app = deps.answerer()?;
             answers.push((app.counters(), app.forwarded()));
             commanders.extend(app.command()?.map(|commander| (stream(n), commander)));
+            controls.push(app.control(Arc::clone(&deps.control_waker))?);
             apps.push(app);
         }
         let fleet = Workers::start(setups, Arc::clone(&on_failure))?;
@@ -131,7 +139,7 @@ impl Threads {
                 forwarded,
             })
             .collect();
-        Ok(StartedThreads { threads: Self { fleet, streams }, counters, commanders })
+        Ok(StartedThreads { threads: Self { fleet, streams }, counters, commanders, controls })
     }
 
     /// Replaces the AF_XDP queues that the workers serve. Worker n gets queue n, modulo the number

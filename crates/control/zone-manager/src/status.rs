@@ -211,6 +211,8 @@ pub struct ThreadStatus {
     pub types: BTreeMap<String, u64>,
     /// Replies with TC set.
     pub truncated: u64,
+    /// NOTIFY messages, by what became of them.
+    pub notifies: BTreeMap<String, u64>,
     /// From reading a query to passing its reply to the kernel.
     pub latency: StatusHistogram,
 }

@@ -10,7 +10,7 @@ use wire::Query;
 /// The limits that the operator configured.
 #[derive(Clone, Debug)]
 pub struct Limits<'p> {
-    /// Clients that may send queries.
+    /// Clients that may send queries. A NOTIFY is not one.
     pub access: Acl<'p>,
     /// Drops queries of other clients instead of answering REFUSED.
     pub silent: bool,
@@ -114,7 +114,7 @@ impl<'k, 'p> ClientLimiter<'k, 'p> {
     fn find_denied(&mut self, packets: &[Packet<'_>]) -> bool {
         let mut found = false;
         for (finding, packet) in self.findings.iter_mut().zip(packets) {
-            if !self.limits.access.lists(packet.client.ip()) {
+            if !self.limits.access.lists(packet.context.client.ip()) {
                 (*finding, found) = (BurstFinding::Denied, true);
             }
         }
@@ -127,8 +127,9 @@ impl<'k, 'p> ClientLimiter<'k, 'p> {
     fn charge_clients(&mut self, limiter: &Limiter<'p>, packets: &[Packet<'_>]) -> bool {
         let mut accounts = [ClientAccount::default(); BURST_MAX];
         for (account, packet) in accounts.iter_mut().zip(packets) {
-            let what = if packet.transport == Transport::Stream { PROVEN } else { SPOOFABLE };
-            *account = limiter.table.account(limiter.networks.of(packet.client.ip()), what);
+            let what =
+                if packet.context.transport == Transport::Stream { PROVEN } else { SPOOFABLE };
+            *account = limiter.table.account(limiter.networks.of(packet.context.client.ip()), what);
             prefetch(account.memory());
         }
         let Self { limits, now, findings, .. } = self;
@@ -158,11 +159,19 @@ impl<'k, 'p> ClientLimiter<'k, 'p> {
         {
             return Some(disposition);
         }
-        match self.limits.access.lists(packet.client.ip()) {
+        match self.limits.access.lists(packet.context.client.ip()) {
             true => None,
+            false if self.is_notify(query, packet) => None,
             false if self.limits.silent => Some(Disposition::Dropped(DropReason::Denied)),
             false => Some(refuse(Disposition::Denied, query, packet)),
         }
+    }
+
+    /// Whether it is a NOTIFY of a client that may send one, though it may send no query.
+    fn is_notify(&self, query: &mut Query, packet: &Packet<'_>) -> bool {
+        self.policy.notify_from.lists(packet.context.client.ip())
+            && query.parse(packet.buf, packet.len).is_ok()
+            && query.flags.is_notify()
     }
 
     /// The disposition of a query above its client's rate; `None` admits it.
@@ -173,11 +182,11 @@ impl<'k, 'p> ClientLimiter<'k, 'p> {
         query: &mut Query,
         packet: &Packet<'_>,
     ) -> Option<Disposition<'w>> {
-        let client = packet.client.ip();
+        let client = packet.context.client.ip();
         if self.limits.exempt.lists(client) {
             return None;
         }
-        if packet.transport == Transport::Stream {
+        if packet.context.transport == Transport::Stream {
             return Some(refuse(Disposition::Limited, query, packet));
         }
         let parsed = query.parse(packet.buf, packet.len);

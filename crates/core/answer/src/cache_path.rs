@@ -42,11 +42,11 @@ impl CacheCandidate {
 
     /// The cache key of the query.
     #[inline(always)]
-    pub(crate) fn key<'g>(&self, fast_parse: &'g FastParse, buf: &[u8]) -> CacheKey<'g> {
+    pub(crate) fn key<'g>(&self, fast_parse: &'g FastParse, packet: &Packet<'_>) -> CacheKey<'g> {
         let name = &fast_parse.padded()[..usize::from(self.name_len)];
-        let checks_itself = flags(buf).has(Flags::CD);
+        let checks_itself = flags(packet.buf).has(Flags::CD);
         let kind = cache::QueryKind::new(fast_parse.rtype.0, Class::IN.0, false, checks_itself);
-        CacheKey { hash: self.hash, kind, name }
+        CacheKey { hash: self.hash, kind: kind.in_view(packet.context.view.0), name }
     }
 
     /// The reply that [`CachePath::answer`] wrote.
@@ -101,7 +101,7 @@ impl CachePath {
             packets.iter().zip(fast_parses).zip(&*dispositions)
         {
             if let Disposition::Cached(candidate) = disposition {
-                resolver.prefetch(&candidate.key(fast_parse, packet.buf));
+                resolver.prefetch(&candidate.key(fast_parse, packet));
             }
         }
         for ((packet, fast_parse), disposition) in
@@ -128,7 +128,7 @@ impl CachePath {
         resolver: &mut dyn Resolver,
         packet: &mut Packet<'_>,
     ) -> Option<Rcode> {
-        let found = resolver.find(&candidate.key(fast_parse, packet.buf))?;
+        let found = resolver.find(&candidate.key(fast_parse, packet))?;
         let (note, records_at) = CacheNote::read(found.message, candidate.name_len.into())?;
         let records = found.message.get(records_at..)?;
         let question_end = candidate.question_end();

@@ -8,7 +8,7 @@ use crate::solve::{NodeLookup, ZoneRef};
 use crate::{Disposition, Policy};
 use image::{Forwards, HashKey, Rewrites, Route, ZoneTable};
 use limit::Acl;
-use packet::{BURST_MAX, Packet, prefetch};
+use packet::{BURST_MAX, Packet, View, prefetch};
 use wire::{Class, FastParse, Flags, Query, Rtype};
 
 /// State of the first pass.
@@ -18,6 +18,7 @@ pub(crate) struct Classifier<'f, 'w> {
     pub(crate) forwards: Forwards<'f>,
     pub(crate) rewrites: &'f Rewrites<'f>,
     pub(crate) recursion: &'f Acl<'f>,
+    pub(crate) notify_from: &'f Acl<'f>,
     /// The zone of the previous query if no other zone lies below it. Names of a burst often share
     /// a zone, which saves routing.
     pub(crate) memo: Option<ZoneRef<'w>>,
@@ -41,6 +42,7 @@ impl<'f, 'w> Classifier<'f, 'w> {
             forwards: policy.forwards,
             rewrites: &policy.rewrites,
             recursion: &policy.recursion,
+            notify_from: &policy.notify_from,
             memo: None,
             expects_cookie: false,
             met_cookie: false,
@@ -120,7 +122,7 @@ impl<'f, 'w> Classifier<'f, 'w> {
             return;
         }
         if self.expects_forwarded
-            && self.recursion.lists(packet.client.ip())
+            && self.recursion.lists(packet.context.client.ip())
             && let Some(candidate) = CacheCandidate::new(self.key, fast_parse, packet)
         {
             self.met_cached = true;
@@ -161,6 +163,12 @@ impl<'f, 'w> Classifier<'f, 'w> {
         packet: &Packet<'_>,
     ) -> Result<ZoneRef<'w>, Disposition<'w>> {
         query.parse(packet.buf, packet.len).map_err(Disposition::Fault)?;
+        if query.tsig_at.is_some() {
+            return Err(Disposition::Signed);
+        }
+        if query.flags.is_notify() {
+            return Err(self.classify_notify(query, packet));
+        }
         match query.class {
             // Class ANY is answered as IN, the only class of this server (RFC 1034 §3.7.1).
             Class::IN | Class::ANY => {}
@@ -170,23 +178,24 @@ impl<'f, 'w> Classifier<'f, 'w> {
         if query.rtype.is_meta() && query.rtype != Rtype::ANY {
             return Err(Disposition::Meta);
         }
+        let view = packet.context.view;
         let renames = !self.rewrites.is_empty();
         if renames && let Some(number) = self.rewrites.find(&query.name) {
             return Err(Disposition::Renamed(number as u16));
         }
         match self.memo {
-            Some(zone_ref) if query.rtype != Rtype::DS && zone_ref.holds(&query.name) => {
+            Some(zone_ref) if query.rtype != Rtype::DS && zone_ref.holds(view, &query.name) => {
                 Ok(zone_ref)
             }
             _ => {
-                let name_owner = self.name_owner(query);
+                let name_owner = self.name_owner(view, query);
                 self.expects_forwarded = matches!(name_owner, NameOwner::Upstreams(_));
                 let routed = self.own_zone(name_owner, packet)?;
                 let origin = routed.zone.origin();
                 let is_divided = routed.has_below
                     || self.forwards.has_below(origin)
                     || renames && self.rewrites.touch(origin);
-                let zone_ref = ZoneRef::new(&routed);
+                let zone_ref = ZoneRef::new(view, &routed);
                 self.memo = (!is_divided).then_some(zone_ref);
                 Ok(zone_ref)
             }
@@ -195,19 +204,20 @@ impl<'f, 'w> Classifier<'f, 'w> {
 
     /// Classifies a renamed query. The expectations for the next query stay as they are.
     pub(crate) fn classify_renamed(&self, query: &Query, packet: &Packet<'_>) -> Disposition<'w> {
-        let routed = self.own_zone(self.name_owner(query), packet);
+        let view = packet.context.view;
+        let routed = self.own_zone(self.name_owner(view, query), packet);
         routed.map_or_else(
             |disposition| disposition,
-            |routed| self.node_lookup(&ZoneRef::new(&routed), query),
+            |routed| self.node_lookup(&ZoneRef::new(view, &routed), query),
         )
     }
 
     #[inline(always)]
-    fn name_owner(&self, query: &Query) -> NameOwner<'w> {
+    fn name_owner(&self, view: View, query: &Query) -> NameOwner<'w> {
         // Only class IN is forwarded.
         let desired = query.flags.has(Flags::RD) && query.class == Class::IN;
         let forwards = if desired { self.forwards } else { Forwards::default() };
-        name_owner(self.zones, forwards, &query.name, query.rtype)
+        name_owner((self.zones, view), forwards, &query.name, query.rtype)
     }
 
     /// The zone of the name, or the disposition of a name without a zone.
@@ -219,7 +229,7 @@ impl<'f, 'w> Classifier<'f, 'w> {
     ) -> Result<Route<'w>, Disposition<'w>> {
         match name_owner {
             NameOwner::Zone(routed) => Ok(routed),
-            NameOwner::Upstreams(group) if self.recursion.lists(packet.client.ip()) => {
+            NameOwner::Upstreams(group) if self.recursion.lists(packet.context.client.ip()) => {
                 Err(Disposition::Forward(group))
             }
             NameOwner::Upstreams(_) => Err(Disposition::Denied),

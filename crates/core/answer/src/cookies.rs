@@ -61,11 +61,11 @@ fn decide(
 ) -> ReplyOptions {
     let edns = |asks: fn(&Edns) -> bool| query.edns.as_ref().is_some_and(asks);
     let nsid = edns(|edns| edns.nsid) && !policy.nsid.is_empty();
-    let on_stream = packet.transport == Transport::Stream;
+    let on_stream = packet.context.transport == Transport::Stream;
     let keepalive = policy.keepalive.filter(|_| on_stream && edns(|edns| edns.keepalive));
     let cookie = query.cookie.as_ref().filter(|_| !policy.cookie_secrets.is_empty());
     let reply_cookie = cookie.map(|cookie| {
-        memo.reply_cookie(policy.cookie_secrets, now, packet.client.ip(), cookie.as_bytes())
+        memo.reply_cookie(policy.cookie_secrets, now, packet.context.client.ip(), cookie.as_bytes())
     });
     ReplyOptions {
         cookie: reply_cookie.as_ref().map(|reply_cookie| reply_cookie.data),

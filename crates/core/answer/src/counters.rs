@@ -8,6 +8,12 @@ pub const TYPE_NAMES: [&str; 14] = [
     "other",
 ];
 
+/// What became of NOTIFY messages, in the order of [`AnswerCounts::notifies`].
+pub const NOTIFY_NAMES: [&str; 3] = ["accepted", "refused", "unknown_zone"];
+
+/// The index of a NOTIFY that is passed on.
+pub const NOTIFY_ACCEPTED: usize = 0;
+
 /// The index of all other types.
 pub(crate) const TYPE_OTHER: usize = TYPE_NAMES.len() - 1;
 
@@ -47,6 +53,8 @@ pub struct AnswerCounts {
     /// Replies by query type, in the order of [`TYPE_NAMES`]. A message that cannot be parsed
     /// counts as `other`.
     pub types: [u32; TYPE_NAMES.len()],
+    /// NOTIFY messages by what became of them, in the order of [`NOTIFY_NAMES`].
+    pub notifies: [u32; NOTIFY_NAMES.len()],
 }
 
 impl AnswerCounts {

@@ -41,7 +41,7 @@ pub(crate) struct FastPath<'w> {
 }
 
 impl<'w> FastPath<'w> {
-    /// Accepts a query for an address of a name below the origin of a plain zone.
+    /// Accepts a query for an address of a name below the origin of a plain zone of its view.
     #[inline(always)]
     pub(crate) fn new(
         key: &HashKey,
@@ -50,6 +50,9 @@ impl<'w> FastPath<'w> {
         packet: &Packet<'_>,
     ) -> Option<Self> {
         let Some(zone_ref @ ZoneRef { plain: true, .. }) = zone_ref else { return None };
+        if zone_ref.view != packet.context.view {
+            return None;
+        }
         let name_len = fast_parse.read(packet.buf, packet.len)?;
         Self::at(key, zone_ref, fast_parse, name_len)
     }
@@ -63,6 +66,9 @@ impl<'w> FastPath<'w> {
         packet: &Packet<'_>,
     ) -> Option<Self> {
         let Some(zone_ref @ ZoneRef { plain: true, .. }) = zone_ref else { return None };
+        if zone_ref.view != packet.context.view {
+            return None;
+        }
         let name_len = fast_parse.read_with_cookie(packet.buf, packet.len)?;
         Self::at(key, zone_ref, fast_parse, name_len)
     }

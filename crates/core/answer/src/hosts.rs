@@ -2,6 +2,7 @@
 //! them.
 use crate::reply::{OwnerName, ReplySection, ReplyWriter};
 use image::{HashKey, Leaf, Node, RelName, Zone, ZoneTable};
+use packet::View;
 use wire::limits::PADDED_LEN;
 use wire::{QName, Rtype};
 
@@ -18,11 +19,16 @@ impl<'w> HostEntry<'w> {
     /// answers all address queries for it, also of the other family and HTTPS, which contains
     /// address hints (RFC 9460 §7.3). Other types are not affected.
     #[inline(never)]
-    pub(crate) fn find(zones: &'w dyn ZoneTable, name: &QName, rtype: Rtype) -> Option<Self> {
+    pub(crate) fn find(
+        zones: &'w dyn ZoneTable,
+        view: View,
+        name: &QName,
+        rtype: Rtype,
+    ) -> Option<Self> {
         if !matches!(rtype, Rtype::A | Rtype::AAAA | Rtype::HTTPS | Rtype::PTR) {
             return None;
         }
-        Self::all(zones, name)?.find(|host| {
+        Self::all(zones, view, name)?.find(|host| {
             let has = |rtype| host.node.set(rtype).is_some();
             has(rtype) || rtype != Rtype::PTR && (has(Rtype::A) || has(Rtype::AAAA))
         })
@@ -30,16 +36,20 @@ impl<'w> HostEntry<'w> {
 
     /// Whether some file has this name, for any type.
     #[inline]
-    pub(crate) fn exists(zones: &'w dyn ZoneTable, name: &QName) -> bool {
-        Self::all(zones, name).is_some_and(|mut all| all.any(|host| !host.node.is_empty()))
+    pub(crate) fn exists(zones: &'w dyn ZoneTable, view: View, name: &QName) -> bool {
+        Self::all(zones, view, name).is_some_and(|mut all| all.any(|host| !host.node.is_empty()))
     }
 
     /// The entries of all files for a name; `None` if there is no file.
-    fn all(zones: &'w dyn ZoneTable, name: &QName) -> Option<impl Iterator<Item = Self>> {
-        zones.hosts(0)?;
+    fn all(
+        zones: &'w dyn ZoneTable,
+        view: View,
+        name: &QName,
+    ) -> Option<impl Iterator<Item = Self>> {
+        zones.hosts(view, 0)?;
         let end = name.as_bytes().len() - 1;
         let hash = zones.key().hash(name.padded(), 0, end);
-        let files = (0..).map_while(move |number| zones.hosts(number));
+        let files = (0..).map_while(move |number| zones.hosts(view, number));
         Some(files.filter_map(move |zone| {
             let node = Leaf::new(zone.leaf(hash)).find(hash, &name.as_bytes()[..end])?;
             Some(Self { zone, hash, node })

@@ -12,7 +12,9 @@
 //!    exist, [`extra`] adds addresses, [`resolver`] reads the cache, which [`forwarded_response`]
 //!    fills.
 //! 6. [`reply`] composes record sets, [`finish`] adds OPT, flags and counts.
-//! 7. [`rrl`] charges for the replies, if configured.
+//! 7. [`notify`] decides which NOTIFY messages a handler outside the data plane gets, [`tsig`]
+//!    completes replies to signed queries.
+//! 8. [`rrl`] charges for the replies, if configured.
 //!
 //! Two passes let the memory of one query load while another query is processed. Optional work,
 //! such as limits and cookies, has passes of its own, so that servers without it do not pay for it.
@@ -37,6 +39,7 @@ mod forwarded_response;
 mod hosts;
 pub mod limits;
 mod name_owner;
+mod notify;
 mod rename;
 mod reply;
 mod reply_room;
@@ -44,14 +47,16 @@ mod resolver;
 mod respond;
 mod rrl;
 mod solve;
+mod tsig;
 
 pub use admission::{Limiter, Limits};
 pub use cached::{CachedSummary, leads_to_name, mentions_name, summary};
 pub use cookies::CookieSecret;
-pub use counters::{AnswerCounts, TYPE_NAMES};
+pub use counters::{AnswerCounts, NOTIFY_ACCEPTED, NOTIFY_NAMES, TYPE_NAMES};
 pub use forwarded_response::{
     FAILURE_LEN_MAX, ForwardedRecords, TtlLimits, failure, is_failure, relay,
 };
+pub use notify::answer_control;
 pub use resolver::{CacheLookup, NoForwarding, Resolver, is_old};
 
 use admission::{ClientLimiter, OpenAdmission};
@@ -94,6 +99,8 @@ pub struct Policy<'p> {
     pub rewrites: Rewrites<'p>,
     /// Clients that may use forwarding.
     pub recursion: Acl<'p>,
+    /// Clients whose NOTIFY is obeyed (RFC 1996).
+    pub notify_from: Acl<'p>,
 }
 
 impl Policy<'_> {
@@ -117,6 +124,7 @@ impl Default for Policy<'_> {
             forwards: Forwards::default(),
             rewrites: Rewrites::default(),
             recursion: Acl::ALL,
+            notify_from: Acl::NONE,
         }
     }
 }
@@ -188,6 +196,14 @@ enum Disposition<'w> {
     Chaos,
     /// A type that no record has.
     Meta,
+    /// A NOTIFY that is obeyed.
+    Control,
+    /// A NOTIFY of a client that may not send one.
+    NotifyRefused,
+    /// A NOTIFY about a zone that is not served.
+    NotifyUnknown,
+    /// The query is signed with a key that this server does not have.
+    Signed,
     /// The client gets REFUSED: the access list does not contain it.
     Denied,
     /// The client gets REFUSED over a stream: it exceeds its rate.

@@ -1,6 +1,7 @@
 //! Which zone, hosts file or group of upstream servers owns a name.
 use crate::hosts::HostEntry;
 use image::{ForwardRule, Forwards, Route, ZoneTable};
+use packet::View;
 use wire::{QName, Rtype};
 
 /// The owner of a name.
@@ -12,16 +13,16 @@ pub(crate) enum NameOwner<'w> {
     None,
 }
 
-/// The owner of a name: the zone or the group of servers with the longest origin or suffix. A hosts
+/// The owner of a name in a view: the zone or the group of servers with the longest origin or suffix. A hosts
 /// file takes precedence over all but configured zones.
 #[inline(always)]
 pub(crate) fn name_owner<'w>(
-    zones: &'w dyn ZoneTable,
+    (zones, view): (&'w dyn ZoneTable, View),
     forwards: Forwards<'_>,
     name: &QName,
     rtype: Rtype,
 ) -> NameOwner<'w> {
-    let routed = route(zones, name, rtype);
+    let routed = route(zones, view, name, rtype);
     let mut group = None;
     if !forwards.is_empty() {
         let labels_min =
@@ -33,12 +34,12 @@ pub(crate) fn name_owner<'w>(
         (None, Some(routed)) if !routed.facts.yields => return NameOwner::Zone(routed),
         _ => {}
     }
-    match (HostEntry::find(zones, name, rtype), group, routed) {
+    match (HostEntry::find(zones, view, name, rtype), group, routed) {
         (Some(host), _, _) => NameOwner::Hosts(host),
         (None, Some(group), _) => NameOwner::Upstreams(group),
         // A hosts file may have names of such a zone.
         (None, None, Some(routed)) => {
-            let has_below = routed.has_below || zones.hosts(0).is_some();
+            let has_below = routed.has_below || zones.hosts(view, 0).is_some();
             NameOwner::Zone(Route { has_below, ..routed })
         }
         (None, None, None) => NameOwner::None,
@@ -48,7 +49,12 @@ pub(crate) fn name_owner<'w>(
 /// The zone of a name. DS belongs to the parent (RFC 4035 §3.1.4.1). Only if this server does not
 /// serve the parent, the child answers that there is none.
 #[inline(never)]
-pub(crate) fn route<'w>(zones: &'w dyn ZoneTable, name: &QName, rtype: Rtype) -> Option<Route<'w>> {
-    let at_parent = (rtype == Rtype::DS).then(|| zones.route(name, true)).flatten();
-    at_parent.or_else(|| zones.route(name, false))
+pub(crate) fn route<'w>(
+    zones: &'w dyn ZoneTable,
+    view: View,
+    name: &QName,
+    rtype: Rtype,
+) -> Option<Route<'w>> {
+    let at_parent = (rtype == Rtype::DS).then(|| zones.route(view, name, true)).flatten();
+    at_parent.or_else(|| zones.route(view, name, false))
 }

@@ -80,7 +80,7 @@ impl<'w> Responder<'_, '_, 'w> {
             let tail = packet.buf[asked.len..].iter_mut().zip(&self.tail[..]);
             tail.take(tail_len).for_each(|(into, byte)| *into = *byte);
             let name = if missing.first { &query.name } else { &*self.alias };
-            let key = resolver::key(self.key, name, query);
+            let key = resolver::key(self.key, packet.context.view, name, query);
             if self.forwarding.resolver.request(&key, missing.group, packet) {
                 break None;
             }
@@ -89,8 +89,14 @@ impl<'w> Responder<'_, '_, 'w> {
         };
         self.forwarding.map = map;
         let answered = answered?;
-        let limit =
-            ReplyRoom::new(self.policy, query, packet.transport, packet.buf.len(), &options).limit;
+        let limit = ReplyRoom::new(
+            self.policy,
+            query,
+            packet.context.transport,
+            packet.buf.len(),
+            &options,
+        )
+        .limit;
         let revert = NameRestorer { rule, suffixes: self.suffixes };
         let (records_end, was_cut) = revert.all(&asked, query.question_end, limit, packet);
         answer_counts.truncated += u32::from(was_cut);

@@ -3,7 +3,7 @@ use crate::SmallRng;
 use crate::ede::Ede;
 use crate::reply_room::ReplyRoom;
 use image::{Node, RecordSet, same};
-use packet::Transport;
+use packet::QueryContext;
 use wire::{Composer, Flags, HEADER_LEN, Name, NameBuf, NoSpace, Query, Rcode, Rtype, Suffixes};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ const POINTER: u16 = 0xc000;
 /// A reply while it is composed.
 pub(crate) struct ReplyWriter<'r> {
     pub(crate) query: &'r Query,
-    pub(crate) transport: Transport,
+    pub(crate) context: &'r QueryContext,
     pub(crate) out: Composer<'r>,
     /// AA and TC.
     pub(crate) flags: u16,
@@ -47,14 +47,14 @@ impl<'r> ReplyWriter<'r> {
         buf: &'r mut [u8],
         room: ReplyRoom,
         query: &'r Query,
-        transport: Transport,
+        context: &'r QueryContext,
         suffixes: &'r mut Suffixes,
         random: &'r mut SmallRng,
     ) -> Self {
         let out = Composer::new(buf, query.question_end, room.records, suffixes);
         let (rcode, ede) = (Rcode::NoError, None);
         let (counts, is_synthesized) = ([0; 3], false);
-        Self { query, transport, out, flags: 0, rcode, ede, counts, is_synthesized, random }
+        Self { query, context, out, flags: 0, rcode, ede, counts, is_synthesized, random }
     }
 
     /// Sets the response code and the extended error.

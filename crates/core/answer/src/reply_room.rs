@@ -28,18 +28,28 @@ impl ReplyRoom {
         buf_len: usize,
         options: &ReplyOptions,
     ) -> Self {
-        let (size, opt) = match &query.edns {
-            None => (UDP_LEN_MIN, 0),
-            Some(edns) => {
-                (usize::from(edns.size.min(policy.udp_size_max)).max(UDP_LEN_MIN), OPT_LEN)
-            }
-        };
-        let size = if transport == Transport::Stream { MESSAGE_LEN_MAX } else { size };
-        // A longer question has shown that the buffer has room for it.
-        let limit = size.max(query.question_end).min(buf_len);
+        let limit = reply_len_max(policy, query, transport, buf_len);
+        let opt = if query.edns.is_some() { OPT_LEN } else { 0 };
         let opt = opt + if query.wants_options() { options.len(policy) } else { 0 };
         Self { limit, records: limit.saturating_sub(opt) }
     }
+}
+
+/// The longest reply that this client can receive, in bytes.
+#[inline(always)]
+pub(crate) fn reply_len_max(
+    policy: &Policy<'_>,
+    query: &Query,
+    transport: Transport,
+    buf_len: usize,
+) -> usize {
+    let size = match &query.edns {
+        None => UDP_LEN_MIN,
+        Some(edns) => usize::from(edns.size.min(policy.udp_size_max)).max(UDP_LEN_MIN),
+    };
+    let size = if transport == Transport::Stream { MESSAGE_LEN_MAX } else { size };
+    // A longer question has shown that the buffer has room for it.
+    size.max(query.question_end).min(buf_len)
 }
 
 impl ReplyOptions {

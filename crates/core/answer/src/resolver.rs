@@ -7,7 +7,7 @@ use crate::limits::{
 use crate::reply::{OwnerName, ReplyWriter};
 use cache::{CacheHit, CacheKey, QueryKind};
 use image::HashKey;
-use packet::{Packet, Transport};
+use packet::{Packet, Transport, View};
 use wire::{Flags, Malformed, Name, NameBuf, QName, Query, Rcode, Record, Records, Rtype};
 
 /// Bytes of a record before its data if the owner is a pointer.
@@ -80,13 +80,13 @@ pub(crate) enum ForwardedAnswer {
     Missing,
 }
 
-/// The cache key of a query for `name`.
-pub(crate) fn key<'n>(key: &HashKey, name: &'n QName, query: &Query) -> CacheKey<'n> {
+/// The cache key of a query for `name` in a view.
+pub(crate) fn key<'n>(key: &HashKey, view: View, name: &'n QName, query: &Query) -> CacheKey<'n> {
     let bytes = name.as_bytes();
     let hash = key.hash(name.padded(), 0, bytes.len() - 1);
     let kind =
         QueryKind::new(query.rtype.0, query.class.0, query.dnssec_ok(), query.flags.has(Flags::CD));
-    CacheKey { hash, kind, name: bytes }
+    CacheKey { hash, kind: kind.in_view(view.0), name: bytes }
 }
 
 /// Answers from the cache if the entry is good enough. `first`: the name is that of the question.
@@ -186,7 +186,7 @@ fn put(
     let ttl = |ttl: u32| if is_stale { STALE_TTL } else { ttl.saturating_sub(found.age) };
     let records = found.message.get(records_at..).unwrap_or_default();
     let is_alone = first && reply.out.len() == reply.query.question_end;
-    let is_any = key.kind.rtype() == Rtype::ANY.0 && reply.transport == Transport::Datagram;
+    let is_any = key.kind.rtype() == Rtype::ANY.0 && reply.context.transport == Transport::Datagram;
     let counts = match &chain {
         Some(chain) => {
             let keeps = |_, record: &Record<'_>| chain.has(record);

@@ -8,9 +8,10 @@ use crate::fast_path::{ShortReplies, put_cookie};
 use crate::finish;
 use crate::limits::TAIL_MAX;
 use crate::reply::ReplyWriter;
-use crate::reply_room::ReplyRoom;
+use crate::reply_room::{ReplyRoom, reply_len_max};
 use crate::rrl::{RrlClass, RrlReply};
 use crate::solve::{self, ChainScratch, ChainStart, ForwardConfig, MissingName};
+use crate::tsig::BadKey;
 use crate::{Disposition, Now, Policy, SmallRng, chaos, resolver};
 use image::{HashKey, ZoneTable};
 use packet::{BURST_MAX, DropReason, Packet, Verdict};
@@ -90,10 +91,17 @@ impl<'w> Responder<'_, '_, 'w> {
             Disposition::Fault(QueryFault::Short) => Verdict::Drop(DropReason::Short),
             Disposition::Fault(QueryFault::Response) => Verdict::Drop(DropReason::Response),
             Disposition::Dropped(reason) => Verdict::Drop(*reason),
+            Disposition::Control => {
+                answer_counts.count_notify(disposition);
+                Verdict::Control
+            }
             _ => {
                 let answered = match disposition {
                     Disposition::Renamed(rule) => {
                         self.answer_renamed(classifier, *rule, query, packet, answer_counts)
+                    }
+                    Disposition::Signed => {
+                        self.answer_signed(query, disposition, packet, answer_counts)
                     }
                     _ => self.answer(query, disposition, packet, answer_counts),
                 };
@@ -102,6 +110,24 @@ impl<'w> Responder<'_, '_, 'w> {
                 verdict
             }
         };
+    }
+
+    /// Answers a query that is signed with an unknown key.
+    #[inline(never)]
+    fn answer_signed(
+        &mut self,
+        query: &Query,
+        disposition: &Disposition<'w>,
+        packet: &mut Packet<'_>,
+        answer_counts: &mut AnswerCounts,
+    ) -> Option<Disposition<'w>> {
+        let bad_key = BadKey::new(query, packet);
+        let answered = self.answer(query, disposition, packet, answer_counts);
+        let len_max = reply_len_max(self.policy, query, packet.context.transport, packet.buf.len());
+        if let Some(bad_key) = bad_key {
+            bad_key.append(len_max, packet);
+        }
+        answered
     }
 
     /// Adds cookies to fast replies.
@@ -119,9 +145,9 @@ impl<'w> Responder<'_, '_, 'w> {
             if !matches!(disposition, Disposition::Fast(_)) || fast_parse.cookie().is_empty() {
                 continue;
             }
-            let known = fast_parse
-                .whole_cookie()
-                .filter(|cookie| self.cookies.has(secret, self.now, packet.client.ip(), cookie));
+            let known = fast_parse.whole_cookie().filter(|cookie| {
+                self.cookies.has(secret, self.now, packet.context.client.ip(), cookie)
+            });
             match known {
                 Some(own) => {
                     packet.len = put_cookie(packet.buf, packet.len, own);
@@ -140,7 +166,7 @@ impl<'w> Responder<'_, '_, 'w> {
         disposition: &mut Disposition<'w>,
         packet: &mut Packet<'_>,
     ) {
-        let (secrets, client) = (self.policy.cookie_secrets, packet.client.ip());
+        let (secrets, client) = (self.policy.cookie_secrets, packet.context.client.ip());
         let reply_cookie =
             self.cookies.reply_cookie(secrets, self.now, client, fast_parse.cookie());
         if reply_cookie.proven {
@@ -177,7 +203,7 @@ impl<'w> Responder<'_, '_, 'w> {
 
     /// Whether queries are forwarded for this client; only class IN is.
     pub(crate) fn may_forward(&self, query: &Query, packet: &Packet<'_>) -> bool {
-        query.class == Class::IN && self.policy.recursion.lists(packet.client.ip())
+        query.class == Class::IN && self.policy.recursion.lists(packet.context.client.ip())
     }
 
     /// Saves the bytes behind the question, which the reply overwrites; false if they are too many.
@@ -195,7 +221,7 @@ impl<'w> Responder<'_, '_, 'w> {
         let tail = &mut packet.buf[query.question_end..packet.len];
         tail.copy_from_slice(&self.tail[..tail.len()]);
         let name = if missing.first { &query.name } else { &*self.alias };
-        let key = resolver::key(self.key, name, query);
+        let key = resolver::key(self.key, packet.context.view, name, query);
         self.forwarding.resolver.request(&key, missing.group, packet)
     }
 
@@ -212,10 +238,11 @@ impl<'w> Responder<'_, '_, 'w> {
         options: &ReplyOptions,
         answer_counts: &mut AnswerCounts,
     ) -> Result<Disposition<'w>, MissingName> {
-        let room = ReplyRoom::new(self.policy, query, packet.transport, packet.buf.len(), options);
+        let room =
+            ReplyRoom::new(self.policy, query, packet.context.transport, packet.buf.len(), options);
         let buf = &mut packet.buf[..room.limit];
         let mut reply =
-            ReplyWriter::new(buf, room, query, packet.transport, self.suffixes, &mut self.random);
+            ReplyWriter::new(buf, room, query, &packet.context, self.suffixes, &mut self.random);
         let start = match disposition {
             Disposition::Zone(node_lookup) => Some(ChainStart::Zone(node_lookup)),
             Disposition::Forward(group) => Some(ChainStart::Upstreams(*group)),
@@ -235,6 +262,9 @@ impl<'w> Responder<'_, '_, 'w> {
                 )?;
             }
             None => refuse(disposition, self.policy, &mut reply),
+        }
+        if query.flags.is_notify() {
+            answer_counts.count_notify(disposition);
         }
         // A message that cannot be parsed has no type.
         let index = if matches!(disposition, Disposition::Fault(_)) {
@@ -265,6 +295,8 @@ fn refuse(disposition: &Disposition<'_>, policy: &Policy<'_>, reply: &mut ReplyW
     match disposition {
         Disposition::Chaos => chaos::answer(policy, reply),
         Disposition::Meta => refuse_meta(reply),
+        Disposition::Signed | Disposition::NotifyUnknown => reply.fail(Rcode::NotAuth, None),
+        Disposition::NotifyRefused => reply.fail(Rcode::Refused, Some(Ede::PROHIBITED)),
         Disposition::Fault(QueryFault::Opcode) => reply.fail(Rcode::NotImp, None),
         Disposition::Fault(QueryFault::Version) => reply.fail(Rcode::BadVers, None),
         Disposition::Fault(QueryFault::CookieOnly) => {}

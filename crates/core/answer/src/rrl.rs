@@ -77,7 +77,8 @@ impl<'w> RrlClass<'w> {
             }
             ChainStart::Hosts(host) => Self::of(host.zone, host.hash, reply.query.rtype, content),
             ChainStart::Upstreams(group) => {
-                let name = resolver::key(key, &reply.query.name, reply.query).hash;
+                let view = reply.context.view;
+                let name = resolver::key(key, view, &reply.query.name, reply.query).hash;
                 Self::of_forwarded(group, name, reply.query.rtype, content)
             }
         }
@@ -138,12 +139,13 @@ impl<'p> Rrl<'_, 'p, '_> {
         for (((account, packet), disposition), fast_parse) in
             accounts.iter_mut().zip(packets).zip(self.dispositions).zip(self.fast_parses)
         {
-            if packet.transport == Transport::Datagram
+            if packet.context.transport == Transport::Datagram
                 && let Some(RrlReply { kind, .. }) = disposition.answered(fast_parse, packet)
             {
                 let origin = kind.zone.map_or(0, |zone| origins.hash(zone));
-                let what = origin.rotate_left(32) ^ kind.number;
-                *account = table.account(networks.of(packet.client.ip()), what);
+                let view = u64::from(packet.context.view.0) << 48;
+                let what = origin.rotate_left(32) ^ kind.number ^ view;
+                *account = table.account(networks.of(packet.context.client.ip()), what);
                 prefetch(account.memory());
             }
         }
@@ -177,7 +179,7 @@ impl<'p> Rrl<'_, 'p, '_> {
         answer_counts: &mut AnswerCounts,
     ) {
         let packet = &mut packets[at];
-        if !self.exempt.lists(packet.client.ip())
+        if !self.exempt.lists(packet.context.client.ip())
             && let Some(answered) = self.dispositions[at].answered(&self.fast_parses[at], packet)
         {
             answered.withhold(charge, packet, answer_counts);

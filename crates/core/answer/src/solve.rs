@@ -11,7 +11,7 @@ use crate::resolver::{self, ForwardedAnswer, Resolver};
 use image::{
     DepthMask, Forwards, HashKey, Node, RecordSet, Route, Zone, ZoneFacts, ZoneTable, same,
 };
-use packet::Transport;
+use packet::{Transport, View};
 use wire::{Class, Flags, Name, NameBuf, QName, Query, Rcode, Rtype};
 
 /// How one name of a CNAME chain ended.
@@ -57,9 +57,10 @@ pub(crate) struct ChainScratch<'t> {
     pub(crate) chain: &'t mut CnameChain,
 }
 
-/// A zone, with its frequently used fields.
+/// A zone of a view, with its frequently used fields.
 #[derive(Clone, Copy)]
 pub(crate) struct ZoneRef<'w> {
+    pub(crate) view: View,
     pub(crate) zone: &'w dyn Zone,
     facts: &'w ZoneFacts,
     pub(crate) origin: &'w [u8],
@@ -68,19 +69,20 @@ pub(crate) struct ZoneRef<'w> {
 }
 
 impl<'w> ZoneRef<'w> {
-    pub(crate) fn new(routed: &Route<'w>) -> Self {
+    pub(crate) fn new(view: View, routed: &Route<'w>) -> Self {
         let Route { zone, facts, .. } = *routed;
         let plain = facts.loaded && facts.cuts == DepthMask::default();
-        Self { zone, facts, origin: zone.origin().as_bytes(), plain }
+        Self { view, zone, facts, origin: zone.origin().as_bytes(), plain }
     }
 
-    /// Whether a name is the origin or lies below it.
-    pub(crate) fn holds(&self, name: &QName) -> bool {
+    /// Whether a name of this view is the origin or lies below it.
+    pub(crate) fn holds(&self, view: View, name: &QName) -> bool {
         let labels = usize::from(self.facts.origin_labels);
         let Some(start) = name.as_bytes().len().checked_sub(self.origin.len()) else {
             return false;
         };
-        labels <= name.labels()
+        view == self.view
+            && labels <= name.labels()
             && name.start_of_last(labels) == start
             && same(name.from(start), self.origin)
     }
@@ -125,7 +127,8 @@ pub(crate) fn solve<'w>(
     chain.clear();
     let query = reply.query;
     let mut proofs = query.dnssec_ok().then(Proofs::new);
-    let mut chain_walk = ChainWalk { zones, key, chain, proofs: &mut proofs, forwarding };
+    let view = reply.context.view;
+    let mut chain_walk = ChainWalk { zones, view, key, chain, proofs: &mut proofs, forwarding };
     let (mut zone, mut end) = match start {
         ChainStart::Zone(node_lookup) => {
             (Some(node_lookup.zone), chain_walk.solve_name(node_lookup, &query.name, reply, true))
@@ -147,7 +150,7 @@ pub(crate) fn solve<'w>(
         }
         (zone, end) = match chain_walk.name_owner(alias, query) {
             NameOwner::Zone(routed) => {
-                let zone_ref = ZoneRef::new(&routed);
+                let zone_ref = ZoneRef::new(chain_walk.view, &routed);
                 let node_lookup = NodeLookup::new(key, &zone_ref, alias);
                 (Some(zone_ref.zone), chain_walk.solve_name(&node_lookup, alias, reply, false))
             }
@@ -178,6 +181,7 @@ pub(crate) fn solve<'w>(
 /// A walk along a CNAME chain.
 struct ChainWalk<'s, 'e, 'w> {
     zones: &'w dyn ZoneTable,
+    view: View,
     key: &'w HashKey,
     chain: &'s mut CnameChain,
     proofs: &'s mut Option<Proofs<'w>>,
@@ -190,7 +194,7 @@ impl<'w> ChainWalk<'_, '_, 'w> {
     fn name_owner(&self, alias: &QName, query: &Query) -> NameOwner<'w> {
         let desired = query.flags.has(Flags::RD) && self.forwarding.may_forward;
         let forwards = if desired { self.forwarding.forwards } else { Forwards::default() };
-        name_owner(self.zones, forwards, alias, query.rtype)
+        name_owner((self.zones, self.view), forwards, alias, query.rtype)
     }
 
     fn answer_hosts(
@@ -214,7 +218,7 @@ impl<'w> ChainWalk<'_, '_, 'w> {
         first: bool,
     ) -> ChainEnd<'w> {
         let ForwardConfig { resolver, is_final, map, forwards, .. } = &mut *self.forwarding;
-        let (zones, forwards, rtype) = (self.zones, *forwards, reply.query.rtype);
+        let (zones, forwards, rtype) = ((self.zones, self.view), *forwards, reply.query.rtype);
         let leaves_group = |target: Name<'_>| {
             let mut name = QName::new();
             name.set(target);
@@ -223,9 +227,9 @@ impl<'w> ChainWalk<'_, '_, 'w> {
         };
         // A cache entry for all types may include those of a hosts file. An entry for an alias's
         // target is not confirmed, because a query for the target itself may get another answer.
-        let is_theirs = first && !HostEntry::exists(self.zones, name);
+        let is_theirs = first && !HostEntry::exists(self.zones, self.view, name);
         let map = if is_theirs { *map } else { 0 };
-        let key = resolver::key(self.key, name, reply.query);
+        let key = resolver::key(self.key, self.view, name, reply.query);
         match resolver::answer(
             *resolver,
             (group, &leaves_group),
@@ -351,7 +355,7 @@ impl<'w> ChainStep<'_, 'w> {
         let Some(smallest) = sets.clone().min_by_key(|set| size(set, node, dnssec_ok)) else {
             return self.no_data(node, wildcard, reply);
         };
-        if reply.transport == Transport::Datagram {
+        if reply.context.transport == Transport::Datagram {
             reply.put_needed(ReplySection::Answer, self.owner(), &smallest, node);
         } else {
             sets.for_each(|set| reply.put_needed(ReplySection::Answer, self.owner(), &set, node));

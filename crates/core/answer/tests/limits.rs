@@ -113,7 +113,7 @@ impl Server {
         let client = SocketAddr::new(client.parse::<IpAddr>().unwrap(), 5353);
         // Whom it is answered for counts, not who brought it.
         let mut packet = Packet::new(&mut buf, query.len(), "10.9.9.9:53".parse().unwrap(), by);
-        packet.client = client;
+        packet.context.client = client;
         let now = Now { unix_seconds: 1_000_000, monotonic_micros: self.micros, seed: 3 };
         let packets = &mut [packet];
         batch(

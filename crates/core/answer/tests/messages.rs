@@ -174,7 +174,8 @@ fn one_question_or_none_for_a_cookie() {
 
 #[test]
 fn other_opcodes_are_not_implemented() {
-    for opcode in 1..16u16 {
+    // 4 is NOTIFY.
+    for opcode in (1..16u16).filter(|opcode| *opcode != 4) {
         let asked = message(opcode << 11, [1, 0, 0, 0], &question("example.org.", 6, 1), &[]);
         let reply = send(&asked);
         assert_eq!((reply.rcode(), reply.bytes.len()), (NOTIMP, 12), "opcode {opcode}");
@@ -468,7 +469,7 @@ fn queries_of_all_kinds_in_one_burst_do_not_mix() {
         &mut packets,
         &mut answer_counts,
     );
-    assert_eq!(answer_counts.rcodes, [16, 8, 8, 8, 0, 8, 0, 0]);
+    assert_eq!(answer_counts.rcodes, [16, 8, 8, 8, 0, 8, 0, 0, 0]);
     for (at, packet) in packets.iter().enumerate() {
         let alone = send(burst[at]);
         assert_eq!(packet.verdict, alone.verdict, "{at}");

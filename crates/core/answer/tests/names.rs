@@ -159,7 +159,7 @@ impl Scene {
         batch(&self.image, &policy, now, others, &mut scratch, &mut packets, &mut answer_counts);
         let told = packets.iter().zip(bytes).map(|(packet, bytes)| match packet.verdict {
             Verdict::Reply => show(packet.message()),
-            Verdict::Deferred => {
+            Verdict::Deferred | Verdict::Control => {
                 assert_eq!(packet.message(), bytes, "as it came");
                 assert_eq!(others.packets.remove(0), bytes, "for it is answered anew");
                 let (name, group) = others.asked.remove(0);

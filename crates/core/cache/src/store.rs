@@ -4,7 +4,7 @@ use crate::index::{Bucket, choose};
 use crate::limits::{ENTRY_SHARE, MOVES_MAX, UNIT, USES_MAX, USES_MOVED};
 use crate::shape::CacheState;
 
-/// The query of an entry: type, class and flags.
+/// The query of an entry: type, class, flags and view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueryKind(pub(crate) u64);
 
@@ -12,6 +12,7 @@ impl QueryKind {
     const DNSSEC_OK: u64 = 1 << 32;
     const CHECKING_DISABLED: u64 = 1 << 33;
     const ALL_TYPES: u64 = 1 << 34;
+    const VIEW_SHIFT: u32 = 48;
     /// QTYPE *, instead of a type.
     const ANY: u64 = 255;
     /// DS belongs to the parent, so that its server may differ from that of the name's other types.
@@ -22,6 +23,16 @@ impl QueryKind {
         let dnssec_ok = if dnssec_ok { Self::DNSSEC_OK } else { 0 };
         let checking_disabled = if checking_disabled { Self::CHECKING_DISABLED } else { 0 };
         Self(rtype as u64 | (class as u64) << 16 | dnssec_ok | checking_disabled)
+    }
+
+    /// The same query in the view of this number; a new kind is in view 0.
+    pub const fn in_view(self, view: u16) -> Self {
+        Self(self.0 | (view as u64) << Self::VIEW_SHIFT)
+    }
+
+    /// The number of the view.
+    pub const fn view(self) -> u16 {
+        (self.0 >> Self::VIEW_SHIFT) as u16
     }
 
     /// The kind for answers that hold for all types: the name does not exist (RFC 2308 §5).
@@ -61,7 +72,7 @@ impl QueryKind {
 pub struct CacheKey<'k> {
     /// A keyed hash of the name.
     pub hash: u64,
-    /// Type, class and flags.
+    /// Type, class, flags and view.
     pub kind: QueryKind,
     /// At most 255 bytes.
     pub name: &'k [u8],

@@ -1,5 +1,6 @@
 //! Zones, and routing from a query name to its zone.
 use crate::{HashKey, Leaf, Node};
+use packet::View;
 use wire::limits::PADDED_LEN;
 use wire::{Name, QName};
 
@@ -127,12 +128,12 @@ pub trait ZoneTable: Sync {
     /// The number of the name map: it changes whenever a zone is added or removed, and is never 0.
     fn map(&self) -> u32;
 
-    /// The zone of a hosts file, by the file's number from 0; `None` behind the last.
-    fn hosts(&self, number: usize) -> Option<&dyn Zone>;
+    /// The zone of a view's hosts file, by the file's number from 0; `None` behind the last.
+    fn hosts(&self, view: View, number: usize) -> Option<&dyn Zone>;
 
     /// The step at this absolute name, in lower case without its root label; `None` if neither it
-    /// nor any name below it is a zone.
-    fn step(&self, hash: u64, name: &[u8]) -> Option<LabelStep<'_>>;
+    /// nor any name below it is a zone of this view.
+    fn step(&self, view: View, hash: u64, name: &[u8]) -> Option<LabelStep<'_>>;
 }
 
 /// The zone of a name.
@@ -147,16 +148,16 @@ pub struct Route<'a> {
 }
 
 impl<'w> dyn ZoneTable + 'w {
-    /// The zone with the longest origin of a name (RFC 1034 §4.3.2, step 2). With `above`, a zone
-    /// at the name itself does not count.
-    pub fn route(&self, name: &QName, above: bool) -> Option<Route<'_>> {
+    /// The zone of a view with the longest origin of a name (RFC 1034 §4.3.2, step 2). With
+    /// `above`, a zone at the name itself does not count.
+    pub fn route(&self, view: View, name: &QName, above: bool) -> Option<Route<'_>> {
         let labels = name.labels();
         let root_at = name.as_bytes().len() - 1;
         let mut best = None;
         for depth in 0..=labels - usize::from(above && labels > 0) {
             let start = name.start_of_last(depth);
             let hash = self.key().hash(name.padded(), start, root_at - start);
-            let Some(step) = self.step(hash, &name.as_bytes()[start..root_at]) else { break };
+            let Some(step) = self.step(view, hash, &name.as_bytes()[start..root_at]) else { break };
             if let Some(zone) = step.zone {
                 best = Some((zone, step.has_below));
             }

@@ -26,10 +26,8 @@ pub struct Packet<'a> {
     pub len: usize,
     /// The sender, to which the reply goes.
     pub peer: SocketAddr,
-    /// The client: the sender, or the address that a trusted proxy reports.
-    pub client: SocketAddr,
-    /// The transport, which bounds the length of the reply.
-    pub transport: Transport,
+    /// What decides the answer besides the message.
+    pub context: QueryContext,
     /// Where the packet was received, to send a deferred reply.
     pub origin: Ingress,
     /// Set by the application; [`DropReason::Undecided`] until then.
@@ -41,7 +39,7 @@ impl<'a> Packet<'a> {
     #[inline]
     pub fn new(buf: &'a mut [u8], len: usize, peer: SocketAddr, transport: Transport) -> Self {
         let (origin, verdict) = (Ingress::default(), Verdict::Drop(DropReason::Undecided));
-        Self { buf, len, peer, client: peer, transport, origin, verdict }
+        Self { buf, len, peer, context: QueryContext::new(peer, transport), origin, verdict }
     }
 
     /// The message, without the room behind it.
@@ -49,6 +47,35 @@ impl<'a> Packet<'a> {
     pub fn message(&self) -> &[u8] {
         &self.buf[..self.len]
     }
+}
+
+/// What decides the answer to a query besides its message: routing, the cache, the limits and the
+/// reply read it. It is complete once the query is admitted, and stays with a query that is deferred.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueryContext {
+    /// The client: the sender, or the address that a trusted proxy reports.
+    pub client: SocketAddr,
+    /// The transport, which bounds the length of the reply.
+    pub transport: Transport,
+    /// The view that answers.
+    pub view: View,
+}
+
+impl QueryContext {
+    /// The context of a query that its client sent itself, in the default view.
+    #[inline]
+    pub const fn new(client: SocketAddr, transport: Transport) -> Self {
+        Self { client, transport, view: View::DEFAULT }
+    }
+}
+
+/// The number of a view: zones, cache entries and reply rates of one view do not concern another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct View(pub u16);
+
+impl View {
+    /// The view of every query that no rule gives another.
+    pub const DEFAULT: Self = Self(0);
 }
 
 /// Where a packet was received.
@@ -86,6 +113,8 @@ pub enum Verdict {
     Reply,
     /// The reply is sent later, after an upstream server has replied.
     Deferred,
+    /// A handler outside the data plane decides the reply, which is sent later.
+    Control,
     /// Nothing is sent, for this reason.
     Drop(DropReason),
 }
@@ -120,6 +149,8 @@ pub enum DropReason {
     Checksum,
     /// The source port is that of a service that answers everything: see [`check_source_port`].
     SourcePort,
+    /// The message is for a handler outside the data plane, which has no room for it.
+    ControlFull,
 }
 
 /// Whether a datagram from this port is answered.
@@ -142,7 +173,7 @@ pub const fn check_source_port(port: u16) -> Result<(), DropReason> {
 
 impl DropReason {
     /// The number of reasons.
-    pub const COUNT: usize = 13;
+    pub const COUNT: usize = 14;
 
     /// Every reason, in the order of the counters.
     pub const ALL: [DropReason; Self::COUNT] = [
@@ -159,6 +190,7 @@ impl DropReason {
         DropReason::Malformed,
         DropReason::Checksum,
         DropReason::SourcePort,
+        DropReason::ControlFull,
     ];
 
     /// The name in metrics and logs.
@@ -177,6 +209,7 @@ impl DropReason {
             DropReason::Malformed => "malformed",
             DropReason::Checksum => "checksum",
             DropReason::SourcePort => "source_port",
+            DropReason::ControlFull => "control_full",
         }
     }
 }

@@ -102,9 +102,9 @@ pub fn strip(packet: &mut Packet<'_>, is_proxy: impl FnOnce(IpAddr) -> bool) -> 
     };
     packet.buf.copy_within(len..packet.len, 0);
     packet.len -= len;
-    packet.client = client.unwrap_or(packet.peer);
+    packet.context.client = client.unwrap_or(packet.peer);
     // Port 0 means that the proxy does not know it. The reply goes to the proxy's port.
-    if check_source_port(packet.client.port()) == Err(DropReason::SourcePort) {
+    if check_source_port(packet.context.client.port()) == Err(DropReason::SourcePort) {
         packet.verdict = Verdict::Drop(DropReason::SourcePort);
         return false;
     }
@@ -202,7 +202,7 @@ mod tests {
         let mut packet = Packet::new(&mut buf, len, peer, Transport::Datagram);
         assert!(strip(&mut packet, |_| true));
         assert_eq!(packet.message(), query);
-        assert_eq!(packet.client, "192.0.2.1:4660".parse().unwrap());
+        assert_eq!(packet.context.client, "192.0.2.1:4660".parse().unwrap());
         assert_eq!(packet.peer, peer);
     }
 
@@ -225,7 +225,7 @@ mod tests {
         let peer = "203.0.113.9:4000".parse().unwrap();
         let mut packet = Packet::new(&mut buf, 9, peer, Transport::Datagram);
         assert!(strip(&mut packet, |_| false));
-        assert_eq!((packet.message(), packet.client), (&b"a message"[..], peer));
+        assert_eq!((packet.message(), packet.context.client), (&b"a message"[..], peer));
         assert!(!strip(&mut packet, |address| address == peer.ip()));
         assert_eq!(packet.verdict, Verdict::Drop(DropReason::ProxyHeader));
     }

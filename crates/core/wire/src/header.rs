@@ -23,6 +23,7 @@ impl Flags {
     /// Checking disabled (RFC 4035 §3.2.2).
     pub const CD: u16 = 0x0010;
     const OPCODE: u16 = 0x7800;
+    const NOTIFY: u16 = 4 << 11;
 
     /// Whether all of `bits` are set.
     #[inline]
@@ -34,6 +35,12 @@ impl Flags {
     #[inline]
     pub const fn is_query(self) -> bool {
         self.0 & (Self::QR | Self::OPCODE) == 0
+    }
+
+    /// Whether it tells that a zone has changed (RFC 1996), and is no response.
+    #[inline]
+    pub const fn is_notify(self) -> bool {
+        self.0 & (Self::QR | Self::OPCODE) == Self::NOTIFY
     }
 
     /// The flags that an authoritative response copies from the query: opcode and RD. CD is cleared
@@ -63,13 +70,15 @@ pub enum Rcode {
     Refused = 5,
     /// A name that would be too long (RFC 6672 §2.2).
     YxDomain = 6,
+    /// Not authoritative for the zone (RFC 2136 §2.2), or not authorized (RFC 8945 §5.2.1).
+    NotAuth = 9,
     /// EDNS version not supported (RFC 6891 §6.1.3).
     BadVers = 16,
 }
 
 impl Rcode {
     /// Every code, for counters.
-    pub const ALL: [Rcode; 8] = [
+    pub const ALL: [Rcode; 9] = [
         Self::NoError,
         Self::FormErr,
         Self::ServFail,
@@ -77,6 +86,7 @@ impl Rcode {
         Self::NotImp,
         Self::Refused,
         Self::YxDomain,
+        Self::NotAuth,
         Self::BadVers,
     ];
 
@@ -84,7 +94,8 @@ impl Rcode {
     #[inline]
     pub const fn index(self) -> usize {
         match self {
-            Self::BadVers => 7,
+            Self::NotAuth => 7,
+            Self::BadVers => 8,
             low => low as usize,
         }
     }
@@ -99,6 +110,7 @@ impl Rcode {
             Self::NotImp => "NOTIMP",
             Self::Refused => "REFUSED",
             Self::YxDomain => "YXDOMAIN",
+            Self::NotAuth => "NOTAUTH",
             Self::BadVers => "BADVERS",
         }
     }
@@ -119,5 +131,7 @@ mod tests {
     fn a_reply_keeps_opcode_and_rd_only() {
         assert_eq!(Flags(0xffff).reply().0, 0x8000 | 0x7800 | 0x0100);
         assert!(Flags(0x07ff).is_query() && !Flags(0x0800).is_query());
+        assert!(Flags(0x27ff).is_notify() && !Flags(0xa000).is_notify());
+        assert!(!Flags(0x2800).is_notify() && !Flags(0).is_notify());
     }
 }

@@ -12,6 +12,7 @@ mod query;
 mod rdata;
 mod record;
 mod rtype;
+mod tsig;
 
 pub use compose::{Composer, Mark, NoSpace, Suffixes};
 pub use edns::{Cookie, Edns, OptionCode};
@@ -22,3 +23,4 @@ pub use query::{QName, Query, QueryFault};
 pub use rdata::{RdataField, layout, target};
 pub use record::{Malformed, Record, Records, age_records, expanded, skip_name};
 pub use rtype::{Class, Rtype};
+pub use tsig::Tsig;

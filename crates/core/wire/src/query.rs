@@ -1,7 +1,7 @@
 //! A parsed query: the question with its name in lower case, and EDNS.
 use crate::header::{Flags, HEADER_LEN};
 use crate::limits::{PADDED_LEN, QUERY_RECORDS_MAX};
-use crate::{Class, Cookie, Edns, Malformed, Name, Rtype, skip_name};
+use crate::{Class, Cookie, Edns, Malformed, Name, Rtype, Tsig, skip_name};
 
 /// Why a message is not a query that can be answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,7 +10,7 @@ pub enum QueryFault {
     Short,
     /// A response. It is never answered: otherwise two servers could exchange messages forever.
     Response,
-    /// An opcode other than QUERY. Only its flags and its OPT are read.
+    /// An opcode other than QUERY and NOTIFY. Only its flags and its OPT are read.
     Opcode,
     /// Malformed, or more than one question (RFC 9619).
     Format,
@@ -170,6 +170,8 @@ pub struct Query {
     pub edns: Option<Edns>,
     /// The first COOKIE option.
     pub cookie: Option<Cookie>,
+    /// The offset of the TSIG record, which is the last one and well formed (RFC 8945 §4.2).
+    pub tsig_at: Option<u16>,
 }
 
 impl Query {
@@ -184,6 +186,7 @@ impl Query {
             plain: false,
             edns: None,
             cookie: None,
+            tsig_at: None,
         }
     }
 
@@ -199,7 +202,7 @@ impl Query {
         self.edns.as_ref().is_some_and(|edns| edns.dnssec_ok)
     }
 
-    /// Parses the message in the first `len` bytes of `window`. All of `window` may be read, but
+    /// Parses the query, or the NOTIFY, in the first `len` bytes of `window`. All of `window` may be read, but
     /// bytes behind `len` have no effect.
     ///
     /// # Errors
@@ -209,12 +212,13 @@ impl Query {
         self.question_end = HEADER_LEN;
         self.edns = None;
         self.cookie = None;
+        self.tsig_at = None;
         let message = window.get(..len).ok_or(QueryFault::Short)?;
         let header: &[u8; HEADER_LEN] = message.first_chunk().ok_or(QueryFault::Short)?;
         let [_, _, f0, f1, counts @ ..] = *header;
         self.flags = Flags(u16::from_be_bytes([f0, f1]));
         let counts = u64::from_be_bytes(counts);
-        if !self.flags.is_query() {
+        if !self.flags.is_query() && !self.flags.is_notify() {
             if self.flags.has(Flags::QR) {
                 return Err(QueryFault::Response);
             }
@@ -250,6 +254,7 @@ impl Query {
         let is_read = is_read.and_then(|()| self.read_records(message, counts << 16 >> 16));
         self.question_end = HEADER_LEN;
         self.cookie = None;
+        self.tsig_at = None;
         if let Some(edns) = &mut self.edns {
             (edns.nsid, edns.keepalive) = (false, false);
         }
@@ -316,7 +321,16 @@ impl Query {
             let data_len = usize::from(u16::from_be_bytes([head[8], head[9]]));
             let data = message.get(at + 10..at + 10 + data_len).ok_or(QueryFault::Format);
             at += 10 + data_len;
-            if u16::from_be_bytes([head[0], head[1]]) != Rtype::OPT.0 {
+            let rtype = Rtype(u16::from_be_bytes([head[0], head[1]]));
+            if rtype == Rtype::TSIG {
+                // RFC 8945 §5.1: only the last record of the additional section.
+                let is_last = index >= others && index + 1 == others + additional;
+                let class = Class(u16::from_be_bytes([head[2], head[3]]));
+                Tsig::parse(class, data?).filter(|_| is_last).ok_or(QueryFault::Format)?;
+                self.tsig_at = Some(start as u16);
+                continue;
+            }
+            if rtype != Rtype::OPT {
                 data?;
                 continue;
             }

@@ -1,29 +1,39 @@
 //! The handler of one thread: its readers of the snapshot and the settings, its memory, its
 //! upstream client.
+use crate::control::{self, ControlQueue, ControlReceiver};
 use crate::{Forwarding, Settings};
-use answer::{AnswerCounts, NoForwarding, Now, Policy, Resolver, Scratch, TYPE_NAMES};
+use answer::{
+    AnswerCounts, NOTIFY_ACCEPTED, NOTIFY_NAMES, NoForwarding, Now, Policy, Resolver, Scratch,
+    TYPE_NAMES,
+};
 use image::{Forwards, ZoneTable};
 use limit::Acl;
 use packet::{DropReason, Packet, Transport, Verdict, proxy};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::slice;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use sync::{Counters, CountersView, Reader};
 use tap::QueryTap;
 use upstream::{CommandSender, PeerShards, StatusView, UpstreamClient};
 use wire::Rcode;
 
-/// Counters: responses by rcode, then by type, then those with TC set.
-pub const COUNTERS: usize = TRUNCATED + 1;
+/// Counters: responses by rcode, then by type, then those with TC set; then NOTIFY messages by what
+/// became of them.
+pub const COUNTERS: usize = FIRST_NOTIFY + NOTIFY_NAMES.len();
 /// The index of the first counter by type.
 pub const FIRST_TYPE: usize = Rcode::ALL.len();
 /// The index of the counter of responses with TC set.
 pub const TRUNCATED: usize = FIRST_TYPE + TYPE_NAMES.len();
+/// The index of the first counter of NOTIFY messages.
+pub const FIRST_NOTIFY: usize = TRUNCATED + 1;
 
 /// Answers bursts from the newest snapshot.
 pub struct Answerer<Z> {
     forwarding: Option<(Forwarding, UpstreamClient)>,
+    /// `None`: what a handler has to decide is dropped.
+    control: Option<ControlQueue>,
     local: LocalAnswers<Z>,
 }
 
@@ -54,7 +64,7 @@ impl<Z: ZoneTable> Answerer<Z> {
         let forwarding =
             forwarding.map(|rules| Ok::<_, io::Error>((rules.clone(), rules.client()?)));
         let local = LocalAnswers { image, settings, tap, scratch, seed, counters };
-        Ok(Self { forwarding: forwarding.transpose()?, local })
+        Ok(Self { forwarding: forwarding.transpose()?, control: None, local })
     }
 
     /// The counters of this thread.
@@ -68,6 +78,20 @@ impl<Z: ZoneTable> Answerer<Z> {
     /// The process has no file descriptor left.
     pub fn command(&mut self) -> io::Result<Option<CommandSender>> {
         self.forwarding.as_mut().map(|(_, client)| client.command()).transpose()
+    }
+
+    /// Opens the rings to a handler outside the data plane, which is woken by `handler`. Before the
+    /// thread starts, and once.
+    ///
+    /// # Errors
+    /// The process has no file descriptor left.
+    pub fn control(&mut self, handler: Arc<OwnedFd>) -> io::Result<ControlReceiver> {
+        let (queue, receiver) = ControlQueue::new(handler)?;
+        if let Some((_, client)) = &self.forwarding {
+            client.watch(&queue)?;
+        }
+        self.control = Some(queue);
+        Ok(receiver)
     }
 
     /// Joins the threads that share forwarded names. No effect where nothing is forwarded.
@@ -86,22 +110,15 @@ impl<Z: ZoneTable> Answerer<Z> {
 
 impl<Z: ZoneTable> LocalAnswers<Z> {
     /// Answers packets that came in now, or, if `deferred`, packets whose upstream has answered.
+    /// Returns whether any are for a handler outside the data plane.
     fn answer(
         &mut self,
         packets: &mut [Packet<'_>],
         monotonic: Duration,
         (forwards, resolver): (Forwards<'_>, &mut dyn Resolver),
         deferred: bool,
-    ) {
-        // Weyl's sequence takes each value once; the reader mixes it.
-        self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let now = Now {
-            // RFC 9018 §4.3 counts seconds modulo 2^32.
-            unix_seconds: unix.as_secs() as u32,
-            monotonic_micros: monotonic.as_micros() as u64,
-            seed: self.seed,
-        };
+    ) -> bool {
+        let (now, unix) = self.now(monotonic);
         let zones = self.image.refresh();
         let settings = self.settings.refresh();
         let mut policy = Policy { forwards, ..settings.policy() };
@@ -123,9 +140,42 @@ impl<Z: ZoneTable> LocalAnswers<Z> {
             packets.split_mut(is_dropped).for_each(answer);
         }
         self.tap.end(packets);
-        let counts = totals.rcodes.into_iter().chain(totals.types).chain([totals.truncated]);
-        for (index, count) in counts.enumerate().filter(|(_, count)| *count > 0) {
-            self.counters.add(index, count.into());
+        self.count(&totals);
+        totals.notifies[NOTIFY_ACCEPTED] > 0
+    }
+
+    /// Answers a packet that a handler outside the data plane has decided.
+    fn answer_control(&mut self, packet: &mut Packet<'_>, rcode: Rcode, monotonic: Duration) {
+        let (now, unix) = self.now(monotonic);
+        let policy = self.settings.refresh().policy();
+        let mut totals = AnswerCounts::default();
+        let packets = slice::from_mut(packet);
+        self.tap.begin(packets, unix, monotonic);
+        let packet = &mut packets[0];
+        answer::answer_control(&policy, now, &mut self.scratch, packet, rcode, &mut totals);
+        self.tap.end(packets);
+        self.count(&totals);
+    }
+
+    /// The time of a burst with a new random number, and the time since 1970.
+    fn now(&mut self, monotonic: Duration) -> (Now, Duration) {
+        // Weyl's sequence takes each value once; the reader mixes it.
+        self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = Now {
+            // RFC 9018 §4.3 counts seconds modulo 2^32.
+            unix_seconds: unix.as_secs() as u32,
+            monotonic_micros: monotonic.as_micros() as u64,
+            seed: self.seed,
+        };
+        (now, unix)
+    }
+
+    fn count(&mut self, totals: &AnswerCounts) {
+        let AnswerCounts { rcodes, types, truncated, notifies } = totals;
+        let counts = rcodes.iter().chain(types).chain([truncated]).chain(notifies);
+        for (index, count) in counts.enumerate().filter(|(_, count)| **count > 0) {
+            self.counters.add(index, (*count).into());
         }
     }
 }
@@ -139,9 +189,12 @@ impl<Z: ZoneTable + Send> worker::App for Answerer<Z> {
                 (forwarding.rules(), client)
             }
         };
-        self.local.answer(packets, now, forwarding, false);
+        let met_control = self.local.answer(packets, now, forwarding, false);
         if let Some((_, client)) = &mut self.forwarding {
             client.flush();
+        }
+        if met_control {
+            control::pass_on(self.control.as_mut(), packets, now);
         }
     }
 
@@ -151,12 +204,20 @@ impl<Z: ZoneTable + Send> worker::App for Answerer<Z> {
     }
 
     fn as_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.forwarding.as_ref().map(|(_, client)| client.as_fd())
+        // The upstream client watches the control queue, too.
+        let control = self.control.as_ref().map(AsFd::as_fd);
+        self.forwarding.as_ref().map(|(_, client)| client.as_fd()).or(control)
     }
 
     fn poll_deferred(&mut self, now: Duration, send: &mut dyn FnMut(&Packet<'_>, Duration)) {
-        let Some((forwarding, client)) = &mut self.forwarding else { return };
-        let local = &mut self.local;
+        let Self { forwarding, control, local } = self;
+        if let Some(control) = control {
+            control.take_answers(|packet, rcode, since| {
+                local.answer_control(packet, rcode, now);
+                send(packet, now.saturating_sub(since));
+            });
+        }
+        let Some((forwarding, client)) = forwarding else { return };
         let rules = forwarding.rules();
         let tended = client.poll_deferred(now, &mut |client, packet, since| {
             local.answer(slice::from_mut(packet), now, (rules, client), true);
@@ -170,12 +231,15 @@ impl<Z: ZoneTable + Send> worker::App for Answerer<Z> {
 
     fn has_deferred(&self) -> bool {
         self.forwarding.as_ref().is_some_and(|(_, client)| client.has_deferred())
+            || self.control.as_ref().is_some_and(ControlQueue::has_pending)
     }
 }
 
 /// Removes PROXY headers from datagrams. A stream has one header, at its beginning.
 fn strip_headers(packets: &mut [Packet<'_>], settings: &Settings) {
-    for packet in packets.iter_mut().filter(|packet| packet.transport == Transport::Datagram) {
+    for packet in
+        packets.iter_mut().filter(|packet| packet.context.transport == Transport::Datagram)
+    {
         proxy::strip(packet, |peer| settings.proxies.lists(peer));
     }
 }

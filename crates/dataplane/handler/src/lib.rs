@@ -1,13 +1,17 @@
 //! Handles a burst on one thread: loads the snapshot of the zones and the settings, strips PROXY
-//! headers, samples queries, answers, and forwards what other servers have to answer.
+//! headers, samples queries, answers, forwards what other servers have to answer, and passes on what
+//! a handler outside the data plane has to decide.
 #![forbid(unsafe_code)]
 
 mod access_list;
 mod answerer;
+mod control;
 mod forwarding;
+pub mod limits;
 mod settings;
 
 pub use access_list::AccessList;
-pub use answerer::{Answerer, COUNTERS, FIRST_TYPE, TRUNCATED};
+pub use answerer::{Answerer, COUNTERS, FIRST_NOTIFY, FIRST_TYPE, TRUNCATED};
+pub use control::{ControlId, ControlReceiver};
 pub use forwarding::Forwarding;
 pub use settings::{DebtTable, RateLimit, Settings};

@@ -43,6 +43,8 @@ pub struct Settings {
     pub query: AccessList,
     /// Clients whose queries may be forwarded.
     pub recursion: AccessList,
+    /// Clients whose NOTIFY is obeyed.
+    pub notify_from: AccessList,
     /// Whether queries of clients that may not query are dropped instead of refused.
     pub silent: bool,
     /// Clients that no rate limit concerns.
@@ -99,6 +101,7 @@ impl Settings {
             forwards: Forwards::default(),
             rewrites: Rewrites::new(&self.rewrites),
             recursion: self.recursion.acl(),
+            notify_from: self.notify_from.acl(),
         }
     }
 }

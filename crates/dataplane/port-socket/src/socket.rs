@@ -92,7 +92,7 @@ impl Port for SocketPort {
                     self.ring.queue(slot.into(), packet.len);
                     queued += 1;
                 }
-                Verdict::Deferred => {}
+                Verdict::Deferred | Verdict::Control => {}
                 Verdict::Drop(reason) => burst.drop(reason),
             }
         }
@@ -109,8 +109,8 @@ impl Port for SocketPort {
         self.late.flush(self.fd.as_fd(), reported);
     }
 
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.fd.as_fd())
     }
 }
 

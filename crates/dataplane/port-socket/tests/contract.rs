@@ -95,7 +95,7 @@ fn steering_follows_the_receiving_cpu() {
         ports.push(SocketPort::new(bind(address).unwrap()).unwrap());
         address = ports[0].address();
     }
-    steer(ports[0].as_fd(), &cpus).unwrap();
+    steer(ports[0].as_fd().unwrap(), &cpus).unwrap();
     // What is sent over the loopback device is received by the CPU that sent it.
     for &cpu in &cpus {
         let sender = std::thread::spawn(move || {
@@ -123,10 +123,10 @@ fn who_steers_no_more_leaves_it_to_the_hash() {
         }
         ports.each_mut().map(|port| port.burst(|_| {}).unwrap().received)
     };
-    unsteer(ports[0].as_fd()).expect("nothing to undo is no error");
-    steer(ports[0].as_fd(), &[0]).unwrap();
+    unsteer(ports[0].as_fd().unwrap()).expect("nothing to undo is no error");
+    steer(ports[0].as_fd().unwrap(), &[0]).unwrap();
     assert_eq!(shares(&mut ports), [60, 0]);
-    unsteer(ports[1].as_fd()).unwrap();
+    unsteer(ports[1].as_fd().unwrap()).unwrap();
     let [one, other] = shares(&mut ports);
     assert!(one > 0 && other > 0 && one + other == 60, "{one} and {other}");
 }
@@ -137,7 +137,7 @@ fn who_is_confined_leaves_what_is_bound_later_alone() {
     let address = first.address();
     let next = || SocketPort::new(bind(address).unwrap()).unwrap();
     let second = next();
-    confine(first.as_fd(), 2).unwrap();
+    confine(first.as_fd().unwrap(), 2).unwrap();
     let mut ports = [first, second, next(), next()];
     for _ in 0..60 {
         UdpSocket::bind("127.0.0.1:0").unwrap().send_to(b"q", address).unwrap();

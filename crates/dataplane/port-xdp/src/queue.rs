@@ -346,8 +346,8 @@ impl<D: XdpDevice> Frames for XdpQueue<D> {
         self.is_stuck
     }
 
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.device.as_fd()
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.device.as_fd())
     }
 }
 

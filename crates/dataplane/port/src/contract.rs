@@ -269,8 +269,11 @@ pub fn what_is_longer_than_the_room_is_dropped(mut link: impl TestLink) {
     assert_eq!(link.receive(0), None);
 }
 
-/// The descriptor is readable if and only if a datagram waits.
+/// The descriptor is readable if and only if a datagram waits. A port without one is polled.
 pub fn what_waits_makes_the_port_readable(mut link: impl TestLink) {
+    if link.port().as_fd().is_none() {
+        return;
+    }
     assert!(!readable(link.port(), Duration::ZERO));
     link.send(0, b"q");
     assert!(readable(link.port(), PATIENCE));
@@ -279,7 +282,8 @@ pub fn what_waits_makes_the_port_readable(mut link: impl TestLink) {
 }
 
 fn readable(port: &impl Port, wait: Duration) -> bool {
-    let mut fds = [PollFd::from_borrowed_fd(port.as_fd(), PollFlags::IN)];
+    let fd = port.as_fd().expect("the port has a descriptor");
+    let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
     let wait = Timespec::try_from(wait).expect("it is short");
     poll(&mut fds, Some(&wait)).expect("it can be watched") == 1
 }

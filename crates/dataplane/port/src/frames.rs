@@ -47,6 +47,6 @@ pub trait Frames {
     /// Whether frames wait that only another burst sends.
     fn is_stuck(&self) -> bool;
 
-    /// Readable if a burst would not be empty.
-    fn as_fd(&self) -> BorrowedFd<'_>;
+    /// Readable if a burst would not be empty; `None`: the device is polled.
+    fn as_fd(&self) -> Option<BorrowedFd<'_>>;
 }

@@ -74,6 +74,7 @@ pub trait Port {
         false
     }
 
-    /// Readable if a burst would not be empty.
-    fn as_fd(&self) -> BorrowedFd<'_>;
+    /// Readable if a burst would not be empty. `None`: the device has no such descriptor, so that
+    /// its worker polls it without a pause.
+    fn as_fd(&self) -> Option<BorrowedFd<'_>>;
 }

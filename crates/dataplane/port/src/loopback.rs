@@ -28,8 +28,8 @@ pub struct Loopback {
     queued: Vec<PeerDatagram>,
     sent: VecDeque<PeerDatagram>,
     buffers: Vec<Vec<u8>>,
-    /// Readable while something is to be received.
-    readable: OwnedFd,
+    /// Readable while something is to be received; `None`: the device is polled.
+    readable: Option<OwnedFd>,
 }
 
 impl Loopback {
@@ -38,21 +38,29 @@ impl Loopback {
     /// # Errors
     /// The process has no file descriptor left.
     pub fn new(room: usize) -> io::Result<Self> {
-        Ok(Self {
+        let readable = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self { readable: Some(readable), ..Self::polled(room) })
+    }
+
+    /// The same without a descriptor, as DPDK's devices are.
+    pub fn polled(room: usize) -> Self {
+        Self {
             caps: PortCapabilities { burst_max: BURST_MAX, room },
             received: VecDeque::new(),
             queued: Vec::new(),
             sent: VecDeque::new(),
             buffers: vec![vec![0; room]; BURST_MAX],
-            readable: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
-        })
+            readable: None,
+        }
     }
 
     /// Lets a datagram arrive.
     pub fn push(&mut self, peer: SocketAddr, payload: &[u8]) {
         self.received.push_back(PeerDatagram { peer, payload: payload.to_vec() });
-        // Only a counter at its very end refuses, and then it is readable already.
-        let _ = rustix::io::write(&self.readable, &1u64.to_ne_bytes());
+        if let Some(readable) = &self.readable {
+            // Only a counter at its very end refuses, and then it is readable already.
+            let _ = rustix::io::write(readable, &1u64.to_ne_bytes());
+        }
     }
 
     /// The oldest datagram sent that was not taken yet.
@@ -87,16 +95,18 @@ impl Port for Loopback {
         for packet in packets {
             match packet.verdict {
                 Verdict::Drop(reason) => burst.drop(reason),
-                Verdict::Deferred => {}
+                Verdict::Deferred | Verdict::Control => {}
                 Verdict::Reply => {
                     burst.replied += 1;
                     self.sent.push_back(datagram(&packet));
                 }
             }
         }
-        if self.received.is_empty() {
+        if let Some(readable) = &self.readable
+            && self.received.is_empty()
+        {
             // Sets the counter to 0; it is there already when nothing was pushed.
-            let _ = rustix::io::read(&self.readable, &mut [0; 8]);
+            let _ = rustix::io::read(readable, &mut [0; 8]);
         }
         Ok(burst)
     }
@@ -114,8 +124,8 @@ impl Port for Loopback {
         self.sent.extend(self.queued.drain(..));
     }
 
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.readable.as_fd()
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.readable.as_ref().map(AsFd::as_fd)
     }
 }
 

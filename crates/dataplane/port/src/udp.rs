@@ -78,7 +78,7 @@ impl<F: Frames> Port for Udp<F> {
         self.frames.is_stuck()
     }
 
-    fn as_fd(&self) -> BorrowedFd<'_> {
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
         self.frames.as_fd()
     }
 }
@@ -113,7 +113,7 @@ fn show(
                 }
             }
             Verdict::Drop(reason) => burst.drop(reason),
-            Verdict::Deferred => {}
+            Verdict::Deferred | Verdict::Control => {}
         }
     }
 }

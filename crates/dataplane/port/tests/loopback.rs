@@ -13,9 +13,9 @@ struct Memory {
 }
 
 impl Memory {
-    fn new() -> Self {
+    fn new(port: Loopback) -> Self {
         let clients = ["192.0.2.1:1053", "[2001:db8::1]:1053"].map(|text| text.parse().unwrap());
-        Self { port: Loopback::new(600).unwrap(), clients, got: Default::default() }
+        Self { port, clients, got: Default::default() }
     }
 }
 
@@ -43,7 +43,8 @@ impl TestLink for Memory {
     }
 }
 
-contract!(memory, Memory::new());
+contract!(memory, Memory::new(Loopback::new(600).unwrap()));
+contract!(polled, Memory::new(Loopback::polled(600)));
 
 #[test]
 fn datagrams_from_ports_of_services_are_dropped_and_counted() {

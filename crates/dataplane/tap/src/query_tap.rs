@@ -148,10 +148,10 @@ impl QueryTap {
                 Verdict::Reply => (QueryOutcome::Reply(packet.message()), packet.message()),
                 Verdict::Drop(reason) => (QueryOutcome::Dropped(reason), &[][..]),
                 // It may be picked when it is answered.
-                Verdict::Deferred => continue,
+                Verdict::Deferred | Verdict::Control => continue,
             };
-            let (one_in, transport) = (self.one_in, packet.transport);
-            let (client, peer) = (packet.client, packet.peer);
+            let (one_in, transport) = (self.one_in, packet.context.transport);
+            let (client, peer) = (packet.context.client, packet.peer);
             let sample = Sample { one_in, unix, took, client, peer, transport, query, outcome };
             self.events.write([&sample.head(), query, reply]);
         }

@@ -43,7 +43,9 @@ use wire::limits::MESSAGE_LEN_MAX;
 
 /// Event numbers of the timer and of the command ring.
 const TIMER: u64 = u64::MAX;
-const WAKER: u64 = TIMER - 1;
+pub(crate) const WAKER: u64 = TIMER - 1;
+/// The event number of a descriptor that the caller reads.
+const OTHER: u64 = owner_shard::PEER_SHARDS - 1;
 
 /// Queries upstream servers for one thread, and holds its share of the cache. Never waits.
 pub struct UpstreamClient {
@@ -151,6 +153,14 @@ impl UpstreamClient {
         self.status.view()
     }
 
+    /// Becomes readable when another descriptor is, too, which the caller reads.
+    ///
+    /// # Errors
+    /// The kernel has no memory left.
+    pub fn watch(&self, other: impl AsFd) -> io::Result<()> {
+        Ok(epoll::add(&self.epoll, other, EventData::new_u64(OTHER), EventFlags::IN)?)
+    }
+
     /// Whether clients wait.
     pub fn has_deferred(&self) -> bool {
         self.waiters.len() > 0
@@ -181,6 +191,7 @@ impl UpstreamClient {
                 }
                 WAKER => self.apply_commands(),
                 owner_shard::PEER_SHARDS => self.receive_from_peers(answer),
+                OTHER => {}
                 slot if slot >= STREAM => {
                     let slot = (slot - STREAM) as usize;
                     // At most one TLS handshake a turn, so that other clients do not wait for all
@@ -417,7 +428,7 @@ impl Resolver for UpstreamClient {
         if matches!(news, ShardNews::Stale) || self.news_for(key).is_some() || rounds > ROUNDS_MAX {
             return false;
         }
-        if self.comes_back(key, group, packet.client.ip()) {
+        if self.comes_back(key, group, packet.context.client.ip()) {
             return false;
         }
         let now = self.seconds();

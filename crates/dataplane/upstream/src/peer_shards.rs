@@ -146,7 +146,7 @@ impl<'m> ShardMessage<'m> {
                 let mut head = head(what, query_id, kind, group);
                 let flags = [key.kind.dnssec_ok(), key.kind.checking_disabled()].map(u8::from);
                 head[1][1] = flags[0] | flags[1] << 1;
-                let numbers = [key.hash, flush].map(u64::to_ne_bytes);
+                let numbers = [key.hash, flush, key.kind.view().into()].map(u64::to_ne_bytes);
                 ring.write([head.as_flattened(), numbers.as_flattened(), key.name])
             }
             Self::Answer(query_id, lived, value) | Self::Stale(query_id, lived, value) => {
@@ -181,9 +181,11 @@ impl<'m> ShardMessage<'m> {
         Some(match *what {
             WANT | RENEW => {
                 let (hash, rest) = rest.split_first_chunk()?;
-                let (flush, name) = rest.split_first_chunk()?;
+                let (flush, rest) = rest.split_first_chunk()?;
+                let (view, name) = rest.split_first_chunk()?;
                 let kind =
-                    QueryKind::new((low >> 16) as u16, low as u16, flags & 1 != 0, flags & 2 != 0);
+                    QueryKind::new((low >> 16) as u16, low as u16, flags & 1 != 0, flags & 2 != 0)
+                        .in_view(u64::from_ne_bytes(*view) as u16);
                 let name = Name::parse(name).ok()?.as_bytes();
                 let wanted = ShardRequest {
                     query_id,
@@ -284,7 +286,7 @@ mod tests {
     fn a_message_is_read_as_it_was_written() {
         let query_id = QueryId::from_bits(0x1234_5678_9abc);
         let life = AnswerLifetime { made: u32::MAX, ttl: 86_400 };
-        let kind = QueryKind::new(0xfffe, 0xfffd, true, false);
+        let kind = QueryKind::new(0xfffe, 0xfffd, true, false).in_view(0xfffc);
         let name = b"\x03www\x07example\0";
         let wanted =
             ShardRequest { query_id, group: 0xabcd, flush: u64::MAX - 1, is_renewal: true };

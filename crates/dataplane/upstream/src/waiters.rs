@@ -3,7 +3,7 @@ use crate::limits::QUERY_LEN_MAX;
 use crate::shares::WaiterShares;
 use forward::QueryId;
 use forward::limits::WAITERS_MAX;
-use packet::{Ingress, Packet, Transport};
+use packet::{Ingress, Packet, QueryContext, Transport};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -27,8 +27,7 @@ pub(crate) struct PeerQuery {
 #[derive(Clone, Debug)]
 pub(crate) struct WaitingClient {
     peer: SocketAddr,
-    client: SocketAddr,
-    transport: Transport,
+    context: QueryContext,
     origin: Ingress,
     query: Box<[u8]>,
     pub(crate) since: Duration,
@@ -39,23 +38,23 @@ pub(crate) struct WaitingClient {
 impl WaitingClient {
     /// `None` if the query is too long.
     pub(crate) fn new(packet: &Packet<'_>, since: Duration, rounds: u8) -> Option<Self> {
-        let Packet { peer, client, transport, origin, .. } = *packet;
+        let Packet { peer, context, origin, .. } = *packet;
         let query = packet.message();
         let query = (query.len() <= QUERY_LEN_MAX).then(|| query.into())?;
-        Some(Self { peer, client, transport, origin, query, since, rounds })
+        Some(Self { peer, context, origin, query, since, rounds })
     }
 
     /// The packet as received, in a buffer with room for its reply.
     pub(crate) fn packet<'b>(&self, buf: &'b mut [u8]) -> Packet<'b> {
         let len = self.query.len();
         buf[..len].copy_from_slice(&self.query);
-        let mut packet = Packet::new(buf, len, self.peer, self.transport);
-        (packet.client, packet.origin) = (self.client, self.origin);
+        let mut packet = Packet::new(buf, len, self.peer, self.context.transport);
+        (packet.context, packet.origin) = (self.context, self.origin);
         packet
     }
 
     pub(crate) fn transport(&self) -> Transport {
-        self.transport
+        self.context.transport
     }
 }
 
@@ -83,7 +82,7 @@ impl Waiters {
     /// has more than the room left.
     pub(crate) fn has_share(&self, client: &WaitingClient, room: usize) -> bool {
         let room = room.min(WAITERS_MAX - self.clients - self.peers);
-        self.shares.of(client.client.ip()) < room
+        self.shares.of(client.context.client.ip()) < room
     }
 
     /// Adds a waiter; `None` if there are too many.
@@ -99,7 +98,7 @@ impl Waiters {
         self.serial += 1;
         *self.count(&waiter) += 1;
         if let PendingWaiter::Client(client) = &waiter {
-            self.shares.add(client.client.ip());
+            self.shares.add(client.context.client.ip());
         }
         self.slots[usize::from(number)] = Some((self.serial, waiter));
         Some(WaiterSlot { number, serial: self.serial })
@@ -110,7 +109,7 @@ impl Waiters {
         let (_, waiter) = self.slots.get_mut(usize::from(number))?.take()?;
         *self.count(&waiter) -= 1;
         if let PendingWaiter::Client(client) = &waiter {
-            self.shares.remove(client.client.ip());
+            self.shares.remove(client.context.client.ip());
         }
         Some(waiter)
     }

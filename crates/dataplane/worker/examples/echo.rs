@@ -46,7 +46,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     if arguments.get(2).is_some_and(|argument| argument == "steer") {
         let cpus: Vec<_> = cpus.iter().flatten().copied().collect();
-        steer(setups[0].ports[0].as_fd(), &cpus)?;
+        let socket = setups[0].ports[0].as_fd().ok_or("a socket has a descriptor")?;
+        steer(socket, &cpus)?;
     }
     let (sender, failures) = mpsc::channel();
     let _fleet = Workers::start(setups, Arc::new(move |failure| drop(sender.send(failure))))?;

@@ -36,8 +36,9 @@ pub trait App: Send {
         None
     }
 
-    /// Handles replies of upstream servers without waiting, and sends deferred replies
-    /// ([`Verdict::Deferred`](packet::Verdict::Deferred)): each is a packet with its peer, its
+    /// Handles replies of upstream servers, and those of handlers outside the data plane, without
+    /// waiting, and sends deferred replies ([`Verdict::Deferred`](packet::Verdict::Deferred),
+    /// [`Verdict::Control`](packet::Verdict::Control)): each is a packet with its peer, its
     /// origin and a verdict, and the time since it was received.
     fn poll_deferred(&mut self, _now: Duration, _send: &mut dyn FnMut(&Packet<'_>, Duration)) {}
 

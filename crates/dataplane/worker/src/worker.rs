@@ -9,6 +9,7 @@ use packet::{DropReason, Verdict};
 use port::{Burst, Port};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
+use std::mem;
 use std::ops::ControlFlow;
 use std::os::fd::AsFd;
 use std::thread;
@@ -18,8 +19,10 @@ use sync::{Counters, CountersView};
 /// Serves its ports until it is stopped. Waits for nothing else.
 pub struct Worker<P, A> {
     ports: Vec<P>,
-    /// Which ports may have more to receive.
+    /// Which ports may have more to receive: always those without a descriptor.
     busy: [bool; PORTS_MAX],
+    /// Whether nothing was received since the ports were polled.
+    is_quiet: bool,
     /// For each port: times since the packets of its queued deferred replies were received.
     late: Vec<Vec<Duration>>,
     app: A,
@@ -47,6 +50,7 @@ impl<P: Port, A: App> Worker<P, A> {
         Ok(Self {
             ports,
             busy,
+            is_quiet: true,
             late,
             app,
             stop,
@@ -97,11 +101,19 @@ impl<P: Port, A: App> Worker<P, A> {
         Ok(())
     }
 
-    /// Marks ports with unsent replies as busy; returns whether any port is busy.
+    /// Marks ports with unsent replies as busy; returns whether there are any.
     fn mark_stuck(&mut self) -> bool {
+        let mut found = false;
         for (busy, port) in self.busy.iter_mut().zip(&self.ports) {
-            *busy |= port.is_stuck();
+            if port.is_stuck() {
+                (*busy, found) = (true, true);
+            }
         }
+        found
+    }
+
+    /// Whether any port may have more to receive.
+    fn is_busy(&self) -> bool {
         self.busy[..self.ports.len()].contains(&true)
     }
 
@@ -127,7 +139,8 @@ impl<P: Port, A: App> Worker<P, A> {
         if self.turns_unpolled == 0 && self.poll_ports()?.is_break() {
             return Ok(ControlFlow::Break(()));
         }
-        let more = self.serve()?;
+        self.serve()?;
+        let more = self.is_busy();
         self.turns_unpolled = if more { self.turns_unpolled - 1 } else { 0 };
         if more && self.app.has_deferred() {
             // Otherwise a busy worker would finish its deferred queries too late.
@@ -136,13 +149,14 @@ impl<P: Port, A: App> Worker<P, A> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Receives from and replies to each busy port once; returns whether any is still busy.
+    /// Receives from and replies to each busy port once; returns whether any has more to receive.
     fn serve(&mut self) -> io::Result<bool> {
         let mut more = false;
         for place in 0..self.ports.len() {
             if self.busy[place] {
-                self.busy[place] = self.serve_one(place)?;
-                more |= self.busy[place];
+                let has_more = self.serve_one(place)?;
+                more |= has_more;
+                self.busy[place] = has_more || self.ports[place].as_fd().is_none();
             }
         }
         Ok(more)
@@ -151,7 +165,7 @@ impl<P: Port, A: App> Worker<P, A> {
     /// Receives from a port once and replies; returns whether there may be more.
     #[inline]
     fn serve_one(&mut self, place: usize) -> io::Result<bool> {
-        let Self { ports, app, counters, .. } = self;
+        let Self { ports, app, counters, is_quiet, .. } = self;
         let port = &mut ports[place];
         let mut read = None;
         let burst = port.burst(|packets| {
@@ -160,6 +174,7 @@ impl<P: Port, A: App> Worker<P, A> {
             app.burst(packets, now);
         })?;
         if burst.received > 0 {
+            *is_quiet = false;
             // If no packet of a burst could be answered, the application did not see it, and it
             // took no time.
             let took = read.map_or(Duration::ZERO, |read| clock::now().saturating_sub(read));
@@ -226,22 +241,27 @@ impl<P: Port, A: App> Worker<P, A> {
         }
     }
 
-    /// Finds out which ports have something to receive; waits if none is busy.
+    /// Finds out which ports have something to receive; waits if none is busy. A worker that must
+    /// poll a port never waits: it parks for this moment if it received nothing.
     #[cold]
     fn poll_ports(&mut self) -> io::Result<ControlFlow<()>> {
         self.turns_unpolled = TURNS_UNPOLLED_MAX;
-        let idle = !self.mark_stuck();
-        if idle {
+        for (busy, port) in self.busy.iter_mut().zip(&self.ports) {
+            *busy |= port.is_stuck() || port.as_fd().is_none();
+        }
+        let waits = !self.is_busy();
+        let parks = mem::replace(&mut self.is_quiet, true) || waits;
+        if parks {
             self.app.park();
             parked(&mut self.counters);
         }
         // Most workers have few ports, so that the array fits a cache line or two.
         let asked = match self.ports.len() {
-            0..3 => self.poll::<4>(idle),
-            3..15 => self.poll::<16>(idle),
-            _ => self.poll::<{ PORTS_MAX + 2 }>(idle),
+            0..3 => self.poll::<4>(waits),
+            3..15 => self.poll::<16>(waits),
+            _ => self.poll::<{ PORTS_MAX + 2 }>(waits),
         };
-        if idle {
+        if parks {
             woken(&mut self.counters);
         }
         let asked = asked?;
@@ -265,9 +285,14 @@ impl<P: Port, A: App> Worker<P, A> {
         let stop = self.stop.as_fd();
         let count = self.ports.len();
         let mut fds: [PollFd<'_>; N] = std::array::from_fn(|index| {
-            let port = self.ports.get(index).map(|port| port.as_fd());
-            let other = if index > count { self.app.as_fd() } else { None };
-            PollFd::from_borrowed_fd(port.or(other).unwrap_or(stop), PollFlags::IN)
+            let fd = match self.ports.get(index) {
+                // A port without a descriptor has that of the stop hook, which is as good as none:
+                // it is busy anyway.
+                Some(port) => port.as_fd(),
+                None if index > count => self.app.as_fd(),
+                None => None,
+            };
+            PollFd::from_borrowed_fd(fd.unwrap_or(stop), PollFlags::IN)
         });
         let fds = &mut fds[..count + 1 + usize::from(self.app.as_fd().is_some())];
         if !poll_for(fds, (!wait).then_some(Duration::ZERO))? {

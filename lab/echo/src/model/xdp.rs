@@ -70,7 +70,7 @@ pub fn open(options: &Options, count: usize) -> Result<Opened, Error> {
         let queue = port_xdp::open(interface.index, number, interface.chunk(), interface.mtu);
         let mut queue = queue.map_err(|error| Error::failed("AF_XDP", error))?;
         program.serve(number, &*queue.device()).map_err(told)?;
-        let socket = Frames::as_fd(&queue).try_clone_to_owned();
+        let socket = queue.device().as_fd().try_clone_to_owned();
         sockets.push(Arc::new(socket.map_err(|error| Error::failed("AF_XDP", error))?));
         devices.push(Device::Queue(Box::new(queue)));
     }
@@ -111,7 +111,7 @@ fn answer_all(context: &ThreadContext, queue: &mut XdpQueue<XdpSocket>) -> io::R
             context.counters_mut().burst(exchange.received);
             context.sent(sent, sent - exchange.refused);
         } else {
-            wait(Frames::as_fd(queue), &patience);
+            wait(queue.device().as_fd(), &patience);
         }
     }
     Ok(())

@@ -160,9 +160,11 @@ impl Transport for Xdp {
 
     fn wait(&mut self, length_ns: u64) {
         let most = if self.post.is_stuck() { STUCK_NAP_NS } else { u64::MAX };
-        let frames = Frames::as_fd(self.post.frames());
+        let under = self.under.as_fd();
+        // Frames of AF_XDP have a descriptor.
+        let frames = Frames::as_fd(self.post.frames()).unwrap_or(under);
         let of = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
-        wait_for(&mut [of(frames), of(self.under.as_fd())], length_ns.min(most));
+        wait_for(&mut [of(frames), of(under)], length_ns.min(most));
     }
 
     fn renew(&mut self, channel: usize) -> io::Result<()> {

@@ -253,10 +253,10 @@ impl Simulation {
         layers.sort_by_key(|(kind, _)| std::cmp::Reverse(*kind));
         let layers: Vec<_> = layers.iter().filter_map(|(_, it)| it.layer.as_ref()).collect();
         for (number, model) in layers.iter().enumerate() {
-            let layer = image.hosts(number).expect("a layer");
+            let layer = image.hosts(View::DEFAULT, number).expect("a layer");
             self.check_tree(layer.names(), model, "");
         }
-        assert!(image.hosts(layers.len()).is_none(), "seed {}", self.seed);
+        assert!(image.hosts(View::DEFAULT, layers.len()).is_none(), "seed {}", self.seed);
     }
 
     fn check_tree(&self, tree: &dyn Tree, model: &Model, origin: &str) {

@@ -159,12 +159,12 @@ fn layer_is_made_by_its_first_change() {
     let at = "1.0.0.10.in-addr.arpa.";
     assert_eq!(fixture.apply(layer(), vec![pointer(at)]), [Ok(())]);
     let image = fixture.publisher.image();
-    let hosts = image.hosts(0).expect("a layer");
+    let hosts = image.hosts(View::DEFAULT, 0).expect("a layer");
     let relative = &name(at).as_name().as_bytes()[..name(at).as_name().len() - 1].to_vec();
     let hash = image.key().hash_of(relative);
     assert!(image::Leaf::new(hosts.leaf(hash)).find(hash, relative).is_some());
     fixture.publisher.wait(fixture.updates.remove(layer())).unwrap();
-    assert!(fixture.publisher.image().hosts(0).is_none());
+    assert!(fixture.publisher.image().hosts(View::DEFAULT, 0).is_none());
 }
 
 #[test]

@@ -246,7 +246,7 @@ impl Scene {
                 assert_eq!(Some(&last.message()), questions.last(), "as it came");
                 None
             }
-            Verdict::Drop(reason) => panic!("{reason:?}"),
+            other => panic!("{other:?}"),
         }
     }
 

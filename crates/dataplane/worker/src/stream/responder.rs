@@ -57,12 +57,12 @@ impl<A: App> StreamResponder<A> {
             self.message[..query.len()].copy_from_slice(query);
             let mut packet =
                 Packet::new(&mut self.message, query.len(), from.peer, Transport::Stream);
-            packet.client = from.client;
+            packet.context.client = from.client;
             packet.origin.place = from.id;
             self.app.burst(slice::from_mut(&mut packet), now);
             match packet.verdict {
                 Verdict::Drop(reason) => burst.drop(reason),
-                Verdict::Deferred => done.deferred += 1,
+                Verdict::Deferred | Verdict::Control => done.deferred += 1,
                 Verdict::Reply => {
                     burst.replied += 1;
                     append(&mut self.replies, packet.message());

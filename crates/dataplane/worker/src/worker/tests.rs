@@ -1,15 +1,15 @@
 //! Workers on ports in memory, turn by turn.
 
 use super::*;
-use crate::WorkerTotals;
 use crate::port_changes::{PortChangeSender, wait};
+use crate::{ThreadPulse, WorkerTotals};
 use packet::{Ingress, Packet, Transport};
 use port::Loopback;
 use rustix::event::{EventfdFlags, eventfd};
 use std::net::SocketAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 struct Echo;
 
@@ -51,6 +51,48 @@ fn the_order_to_stop_comes_through_to_a_busy_worker() {
     assert!(worker.turn().unwrap().is_continue());
     stop.stop();
     assert!((0..=TURNS_UNPOLLED_MAX).any(|_| worker.turn().unwrap().is_break()));
+}
+
+/// Echoes, and counts how often its thread parks.
+#[derive(Default)]
+struct CountingEcho(Arc<AtomicU32>);
+
+impl App for CountingEcho {
+    fn burst(&mut self, packets: &mut [Packet<'_>], now: Duration) {
+        Echo.burst(packets, now);
+    }
+
+    fn park(&mut self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn port_without_a_descriptor_is_polled_and_its_worker_parks_while_it_is_quiet() {
+    let (stop, parks) = (StopHook::new().unwrap(), Arc::default());
+    let ports = vec![Loopback::new(64).unwrap(), Loopback::polled(64)];
+    let app = CountingEcho(Arc::clone(&parks));
+    let mut worker = Worker::new(ports, app, stop.clone()).unwrap();
+    let pulse = ThreadPulse::of(&worker.counters());
+    for _ in 0..=TURNS_UNPOLLED_MAX {
+        assert!(worker.turn().unwrap().is_continue(), "it would wait forever");
+    }
+    assert_eq!(parks.load(Ordering::Relaxed), 2);
+    assert!(!ThreadPulse::of(&worker.counters()).is_stuck_since(pulse));
+    for (place, text) in [(1, b"polled"), (0, b"socket")] {
+        worker.ports[place].push("192.0.2.1:1053".parse().unwrap(), text);
+        let answered = (0..=TURNS_UNPOLLED_MAX).any(|_| {
+            assert!(worker.turn().unwrap().is_continue());
+            worker.ports[place].pop().is_some()
+        });
+        assert!(answered, "port {place}");
+    }
+    // What has arrived is answered before the end, which comes soon.
+    worker.ports[1].push("192.0.2.1:1053".parse().unwrap(), b"last");
+    let counters = worker.counters();
+    stop.stop();
+    worker.run().unwrap();
+    assert_eq!(WorkerTotals::sum([&counters]).replied, 3);
 }
 
 /// Defers every reply until it is woken.
@@ -133,7 +175,7 @@ impl Port for SlowPort {
         self.waiting > 0
     }
 
-    fn as_fd(&self) -> BorrowedFd<'_> {
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
         self.port.as_fd()
     }
 }

@@ -16,7 +16,7 @@ pub struct Echo;
 impl App for Echo {
     fn burst(&mut self, packets: &mut [Packet<'_>], _now: Duration) {
         let [packet] = packets else { panic!("a stream's slice has one packet") };
-        assert_eq!(packet.transport, Transport::Stream);
+        assert_eq!(packet.context.transport, Transport::Stream);
         assert_eq!(packet.buf.len(), 65_535);
         let text = std::str::from_utf8(packet.message()).unwrap_or_default();
         assert!(text != "panic", "told to");
@@ -24,7 +24,7 @@ impl App for Echo {
             packet.buf[..len].fill(b'x');
             packet.len = len;
         } else if text == "who" {
-            let client = packet.client.to_string();
+            let client = packet.context.client.to_string();
             packet.buf[..client.len()].copy_from_slice(client.as_bytes());
             packet.len = client.len();
         }

@@ -67,8 +67,8 @@ impl Frames for Wire {
         false
     }
 
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.fd.as_fd())
     }
 }
 

@@ -1,0 +1,129 @@
+//! Queries of different views in one burst: zones, cache entries and reply rates are apart.
+
+use answer::{AnswerCounts, CacheLookup, Limiter, Limits, Now, Policy, Resolver, Scratch, batch};
+use cache::{CacheHit, CacheKey};
+use compile::{Image, Loader};
+use image::{ForwardRule, Forwards, HashKey};
+use limit::{DebtSet, Networks, Rate, RateTable, TableKey};
+use packet::{DropReason, Packet, Transport, Verdict, View};
+use std::sync::Arc;
+use wire::{Name, NameBuf};
+
+const REFUSED: u8 = 5;
+const OTHER: View = View(7);
+
+fn name(text: &str) -> NameBuf {
+    NameBuf::from_text(text.as_bytes(), Name::ROOT).unwrap()
+}
+
+/// A zone in the default view.
+fn zones() -> Image {
+    let key = Arc::new(HashKey::new(std::array::from_fn(|n| n as u64 + 1)));
+    let mut image = Image::new(Arc::clone(&key));
+    let origin = name("example.org.");
+    let mut loader = Loader::new(key, origin.as_name(), None);
+    let text = "$TTL 60\n@ SOA ns root 1 2 3 4 30\n@ NS ns\nns A 192.0.2.1\n";
+    zonefile::read_stream(&mut text.as_bytes(), origin.as_name(), &mut |r| {
+        loader.add(r.owner, r.rtype, r.ttl, r.rdata, 0)
+    })
+    .unwrap();
+    image.put_zone(Arc::new(loader.finish().unwrap()));
+    image
+}
+
+fn query(owner: &str) -> Vec<u8> {
+    let mut bytes = vec![0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+    bytes.extend(name(owner).as_name().as_bytes());
+    bytes.extend([0, 1, 0, 1]);
+    bytes
+}
+
+/// An empty cache that records the view of each lookup and request.
+#[derive(Default)]
+struct Recorder(Vec<u16>);
+
+impl Resolver for Recorder {
+    fn prefetch(&self, _key: &CacheKey<'_>) {}
+
+    fn find(&mut self, key: &CacheKey<'_>) -> Option<CacheHit<'_>> {
+        self.0.push(key.kind.view());
+        None
+    }
+
+    fn count(&mut self, _lookup: CacheLookup) {}
+
+    fn request(&mut self, key: &CacheKey<'_>, _group: u16, packet: &Packet<'_>) -> bool {
+        assert_eq!(key.kind.view(), packet.context.view.0);
+        true
+    }
+
+    fn renew(&mut self, _key: &CacheKey<'_>, _group: u16) {}
+
+    fn confirm(&mut self, _key: &CacheKey<'_>, _map: u32) {}
+}
+
+/// Answers one burst of the same query in these views; returns verdicts and response codes.
+fn burst(
+    policy: &Policy<'_>,
+    resolver: &mut Recorder,
+    owner: &str,
+    views: &[View],
+) -> Vec<(Verdict, u8)> {
+    let query = query(owner);
+    let mut buffers = vec![vec![0xee; 1232]; views.len()];
+    let peer = "192.0.2.9:5353".parse().unwrap();
+    let mut packets: Vec<_> = buffers
+        .iter_mut()
+        .zip(views)
+        .map(|(buf, view)| {
+            buf[..query.len()].copy_from_slice(&query);
+            let mut packet = Packet::new(buf, query.len(), peer, Transport::Datagram);
+            packet.context.view = *view;
+            packet
+        })
+        .collect();
+    let now = Now { unix_seconds: 0, monotonic_micros: 1_000_000, seed: 1 };
+    let (mut scratch, mut counts) = (Box::<Scratch>::default(), AnswerCounts::default());
+    batch(&zones(), policy, now, resolver, &mut scratch, &mut packets, &mut counts);
+    packets.iter().map(|packet| (packet.verdict, packet.message()[3] & 0xf)).collect()
+}
+
+#[test]
+fn zone_of_another_view_is_not_served_whatever_the_burst_asked_before() {
+    let views = [View::DEFAULT, OTHER, View::DEFAULT, OTHER, OTHER, View::DEFAULT];
+    let rcodes = burst(&Policy::default(), &mut Recorder::default(), "ns.example.org.", &views);
+    let expected = views.map(|view| (Verdict::Reply, if view == OTHER { REFUSED } else { 0 }));
+    assert_eq!(rcodes, expected);
+}
+
+#[test]
+fn cache_is_looked_up_and_filled_by_view() {
+    let rules = [ForwardRule { suffix: NameBuf::root(), group: 0 }];
+    let policy = Policy { forwards: Forwards::new(&rules), ..Policy::default() };
+    let mut recorder = Recorder::default();
+    let views = [View::DEFAULT, OTHER, View::DEFAULT, OTHER];
+    let verdicts = burst(&policy, &mut recorder, "www.elsewhere.test.", &views);
+    assert!(verdicts.iter().all(|(verdict, _)| *verdict == Verdict::Deferred), "{verdicts:?}");
+    // The first is looked up on the full path, the others on both.
+    assert!(
+        recorder.0.iter().filter(|view| **view == OTHER.0).count() >= 2,
+        "{recorder:?}",
+        recorder = recorder.0
+    );
+    assert!(recorder.0.iter().all(|view| [0, OTHER.0].contains(view)));
+}
+
+#[test]
+fn replies_of_one_view_do_not_use_up_the_rate_of_another() {
+    let sets: Vec<_> = (0..64).map(|_| DebtSet::new()).collect();
+    let table = RateTable::new(&sets, TableKey::new([1, 2, 3, 4]));
+    let rate = Rate::new(1, 1, 0).unwrap();
+    let replies = Some(Limiter { table, rate, networks: Networks::HOSTS });
+    let limits = Some(Limits { replies, ..Limits::default() });
+    let policy = Policy { limits, ..Policy::default() };
+    let dropped = (Verdict::Drop(DropReason::ResponseLimited), REFUSED);
+    let views = [View(1), View(1), View(2), View(2)];
+    let sent = burst(&policy, &mut Recorder::default(), "www.example.org.", &views);
+    let replied = (Verdict::Reply, REFUSED);
+    assert_eq!(sent, [replied, dropped, replied, dropped]);
+}

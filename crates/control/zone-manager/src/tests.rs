@@ -284,7 +284,9 @@ fn latest_layers_win_and_change_the_map() {
         let image = publisher.image();
         (0..count).map(|_| Arc::new(zone(&image, "."))).collect::<Vec<_>>()
     };
-    let count = || (0..).take_while(|number| publisher.image().hosts(View::DEFAULT, *number).is_some()).count();
+    let count = || {
+        (0..).take_while(|number| publisher.image().hosts(View::DEFAULT, *number).is_some()).count()
+    };
     let mut maps = vec![publisher.image().map()];
     for (put, there) in [(vec![2, 1], 1), (vec![1, 3, 2], 2), (vec![0], 0), (vec![0], 0)] {
         let sequences = put.into_iter().map(|many| updates.put_layers(layers(many)));

@@ -56,7 +56,7 @@ fn known_names_are_answered_whatever_happens_to_the_api_server() {
     let name = add(&cluster, "two", 2);
     expect(server, &name, Rtype::A, "NOERROR; A 10.96.7.2");
 
-    // What is deleted while nobody watches, and whose revision is forgotten, is gone after a list.
+    // Objects deleted without a watch, and whose revision is compacted, are gone after a list.
     cluster.kill(Part::ApiServer);
     cluster.start_part(Part::ApiServer).expect("it starts");
     cluster.delete(&objects::service("shop", "two", &[], json!({})));

@@ -112,8 +112,8 @@ fn unknown_features_are_answered_as_rfc_8906_requires() {
     assert!(wrong.is_empty(), "{} wrong, first {}", wrong.len(), wrong[0]);
 }
 
-/// Every opcode but those served (QUERY, NOTIFY), every EDNS version and EDNS flag, many unknown types
-/// and options, and every combination of the header bits of a query.
+/// Every opcode but those served (QUERY, NOTIFY), every EDNS version and EDNS flag, many unknown
+/// types and options, and every combination of the header bits of a query.
 fn sweep() -> Vec<String> {
     let opcodes = (1..16).filter(|opcode| *opcode != 4);
     let opcodes = opcodes.map(|opcode| format!("3.1.4 | opcode={opcode} | notimp empty !aa !opt"));

@@ -324,7 +324,8 @@ fn reject(state: &ApiState, client: IpAddr, request: &Request, problem: Problem)
     if !state.failed_logins.is_stopped(network, now) {
         state.failed_logins.count(network, now);
         let (method, path) = (request.method(), request.uri().path());
-        tracing::warn!(target: "api::audit", %client, %method, path, "audit: unauthenticated request");
+        let message = "audit: unauthenticated request";
+        tracing::warn!(target: "api::audit", %client, %method, path, "{message}");
     } else if request.headers().contains_key(AUTHORIZATION) {
         let told = "too many invalid credentials from this client: try again later";
         return Problem::new(StatusCode::TOO_MANY_REQUESTS, "guessing", told);

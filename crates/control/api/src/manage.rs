@@ -5,6 +5,7 @@ use crate::condition;
 use crate::description::Refusals;
 use crate::problem::Problem;
 use crate::state::ApiState;
+use crate::text::read_name;
 use axum::extract::{Extension, State};
 use hyper::{HeaderMap, StatusCode};
 use serde::{Deserialize, Serialize};
@@ -99,6 +100,9 @@ pub async fn accept_zones(
 ) -> Result<axum::Json<AcceptedZones>, Problem> {
     caller.check_operate()?;
     condition::none(&headers)?;
+    if let Some(zone) = &body.zone {
+        read_name(zone, "zone")?;
+    }
     let accepted = state.api.operator.accept(body.zone).await.map_err(not_done)?;
     Ok(axum::Json(AcceptedZones { accepted }))
 }

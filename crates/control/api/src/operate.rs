@@ -288,8 +288,14 @@ pub async fn put_upstream(
     let is_it = |upstream: &UpstreamStatus| {
         upstream.server == server || upstream.server.strip_suffix(":53") == Some(&server)
     };
+    if status.upstreams.is_empty() {
+        return Err(Problem::missing("[forward] has no rule with servers"));
+    }
     if !status.upstreams.iter().any(is_it) {
-        let detail = format!("no rule has an upstream {server:?}: /v1/upstreams lists them");
+        let mut known: Vec<&str> = status.upstreams.iter().map(|one| &*one.server).collect();
+        known.dedup();
+        let known = known.join(", ");
+        let detail = format!("[forward] names no server {server}; those that it names: {known}");
         return Err(Problem::missing(detail));
     }
     match command(&state, "server", Command::Drain { server, drained: body.drained }).await? {

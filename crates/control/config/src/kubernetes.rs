@@ -69,7 +69,10 @@ impl Kubernetes {
             zones: names(&mut section, "zones"),
             multicluster_zones: names(&mut section, "multicluster_zones"),
             kubeconfig: section
-                .read("kubeconfig", None, |value| values::file(value).map(Some))
+                .read("kubeconfig", None, |value| match value.as_str() {
+                    Some("") => Ok(None),
+                    _ => values::file(value).map(Some),
+                })
                 .map(|file| folder.join(file)),
             context: section.read("context", String::new(), values::text(TEXT_LEN_MAX)),
             service: section.read("service", "kube-system/kube-dns".into(), object_name),
@@ -114,7 +117,7 @@ impl Kubernetes {
     }
 
     fn check(&self, section: &mut Section<'_, '_>) {
-        if self.zones.is_empty() && section.is_used() {
+        if self.zones.is_empty() && self.kubeconfig.is_some() {
             section.missing("zones");
         }
         if !self.namespaces.is_empty() && !self.namespace_labels.is_empty() {

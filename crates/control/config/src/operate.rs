@@ -348,7 +348,7 @@ impl Level {
     ];
 
     /// The crates that log.
-    pub(super) const PARTS: [&'static str; 9] = [
+    pub(super) const PARTS: [&'static str; 10] = [
         "admin",
         "api",
         "ops",
@@ -356,6 +356,7 @@ impl Level {
         "records",
         "server",
         "source-file",
+        "source-kube",
         "store-redb",
         "zone-manager",
     ];

@@ -4,8 +4,9 @@ use zone_manager::status::{ServerState, Status, ZoneState, ZoneStatus};
 
 /// Why the server is ready, or why not.
 ///
-/// It is ready while it serves, has tried every zone and has listed its Kubernetes cluster. A refused zone, or a failed store, is
-/// mentioned but does not matter: other zones must stay reachable.
+/// It is ready while it serves, has tried every zone and has listed its Kubernetes cluster. A
+/// refused zone, or a failed store, is mentioned but does not matter: other zones must stay
+/// reachable.
 pub fn judge(status: &Status) -> Result<String, String> {
     let among = |wanted: fn(&&ZoneStatus) -> bool| -> Vec<&str> {
         status.zones.iter().filter(wanted).map(|zone| zone.name.as_str()).collect()

@@ -4,19 +4,20 @@
 use crate::limits::NOTIFY_PAUSE;
 use crate::server::Server;
 use handler::ControlReceiver;
+use rustix::event::{EventfdFlags, eventfd};
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use tokio::net::unix::pipe;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 use tokio::time::{Instant, sleep_until};
 use wire::{Name, NameBuf, Query, Rcode};
 
 /// The messages of all threads.
 pub struct ControlMessages {
     /// Threads write to it when they have passed a message on.
-    waker: Arc<OwnedFd>,
-    wakes: pipe::Receiver,
+    waker: AsyncFd<Arc<OwnedFd>>,
     receivers: Vec<ControlReceiver>,
     looks: LookSchedule,
 }
@@ -27,14 +28,14 @@ impl ControlMessages {
     /// # Errors
     /// The process has no file descriptor left.
     pub fn new() -> io::Result<Self> {
-        let (waker, wakes) = pipe::pipe()?;
-        let waker = Arc::new(waker.into_nonblocking_fd()?);
-        Ok(Self { waker, wakes, receivers: Vec::new(), looks: LookSchedule::default() })
+        let waker = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
+        let waker = AsyncFd::register_with_interest(Arc::new(waker), Interest::READABLE)?;
+        Ok(Self { waker, receivers: Vec::new(), looks: LookSchedule::default() })
     }
 
     /// What the threads wake it by.
     pub fn waker(&self) -> Arc<OwnedFd> {
-        Arc::clone(&self.waker)
+        Arc::clone(self.waker.get_ref())
     }
 
     /// Receives from these threads.
@@ -50,10 +51,10 @@ impl ControlMessages {
         loop {
             let next = self.looks.next();
             tokio::select! {
-                ready = self.wakes.readable() => {
-                    ready?;
-                    // What is left makes it readable again; before the rings are read.
-                    let _ = self.wakes.try_read(&mut [0; 512]);
+                ready = self.waker.readable() => {
+                    // Reset before the rings are read: a later message makes it readable again.
+                    let _ = rustix::io::read(self.waker.get_ref(), &mut [0; 8]);
+                    ready?.clear_ready();
                 }
                 () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
             }

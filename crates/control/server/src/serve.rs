@@ -3,6 +3,7 @@ use crate::control_messages::ControlMessages;
 use crate::health::Health;
 use crate::limits::{HEALTH_INTERVAL, STOP_AFTER_FAILURE_MAX};
 use crate::live::{AccessLists, Live, tap_settings};
+use crate::ports::QueuePort;
 use crate::privileges::{self, Identity};
 use crate::resources::{Resources, VERSION};
 use crate::rest::Rest;
@@ -29,7 +30,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
-use worker::{HandedConnection, OnFailure};
+use worker::{HandedConnection, IsProxy, OnFailure};
 use zone_manager::lock::DataLock;
 use zone_manager::status::{ServerState, Status};
 use zone_manager::{PublisherThread, ZonePublisher};
@@ -163,12 +164,8 @@ impl RunningServer {
             started.end(signals).await?;
             return Ok(None);
         }
-        let server = &started.server;
-        let first = Listening::first_sockets(&listening);
-        let steered = workers::steer(steering, &server.worker_cpus, &first);
-        let control_messages =
-            server.start_threads(&streams, listening, resources.queues, is_proxy, on_failure)?;
-        tokio::spawn(handle_control_messages(control_messages, Arc::clone(server)));
+        let steered =
+            started.answer(&streams, listening, resources.queues, is_proxy, on_failure)?;
         started.hot_restart(offer).await?;
         started.server.set_state(ServerState::Serving);
         started.server.keep_sockets();
@@ -176,6 +173,23 @@ impl RunningServer {
         let (workers, listen) = (started.server.worker_cpus.len(), started.server.listen.join(" "));
         tracing::info!(zones = count, workers, steered, listen, "serving");
         Ok(Some(started))
+    }
+
+    /// Starts the threads that answer. Returns whether each worker gets the datagrams of its CPU.
+    fn answer(
+        &self,
+        streams: &Streams,
+        listening: Vec<Listening>,
+        queues: Vec<QueuePort>,
+        is_proxy: IsProxy,
+        on_failure: OnFailure,
+    ) -> Anyhow<bool> {
+        let server = &self.server;
+        let first = Listening::first_sockets(&listening);
+        let steered = workers::steer(server.steering, &server.worker_cpus, &first);
+        let messages = server.start_threads(streams, listening, queues, is_proxy, on_failure)?;
+        tokio::spawn(handle_control_messages(messages, Arc::clone(server)));
+        Ok(steered)
     }
 
     /// Waits until zones of files and of the store are served.

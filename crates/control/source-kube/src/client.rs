@@ -168,7 +168,7 @@ async fn connect(access: &Access) -> Result<Client, String> {
         }
         None => Config::incluster().map_err(|error| {
             format!(
-                "this is no Pod with a service account ({}): name a file as [kubernetes] kubeconfig",
+                "this is no Pod with a service account ({}): set [kubernetes] kubeconfig",
                 causes(&error)
             )
         })?,

@@ -135,7 +135,7 @@ impl Naming {
         let mut records = Records::default();
         for (at, zone) in self.zones.iter().enumerate() {
             let (at, origin) = (at as u8, zone.origin.as_name());
-            let (Some(ns), Some(mailbox), Some(version)) = (
+            let (Some(ns), Some(responsible), Some(version)) = (
                 name_of(&["ns", "dns"], origin),
                 name_of(&["hostmaster"], origin),
                 name_of(&["dns-version"], origin),
@@ -144,7 +144,7 @@ impl Naming {
             };
             let place = Place::Zone(at);
             let mut soa = ns.as_name().as_bytes().to_vec();
-            soa.extend_from_slice(mailbox.as_name().as_bytes());
+            soa.extend_from_slice(responsible.as_name().as_bytes());
             for number in [serial, SOA_REFRESH, SOA_RETRY, SOA_EXPIRE, self.negative_ttl] {
                 soa.extend_from_slice(&number.to_be_bytes());
             }

@@ -39,7 +39,7 @@ pub struct Settings {
     pub pod_names: bool,
     /// Whether names that the cluster does not have are looked up elsewhere, for each zone.
     pub falls_through: Vec<bool>,
-    /// Where the state is saved; `None`: nowhere.
+    /// Where the state is saved; `None`: it is not saved.
     pub folder: Option<PathBuf>,
     /// How long a list is held that lost most of what was served.
     pub hold: Duration,
@@ -104,7 +104,7 @@ pub fn start(settings: Settings, manager: &ZonePublisher) -> std::io::Result<Run
         let mut worker = Worker::new(settings, publisher, shared);
         runtime.block_on(async {
             worker.load().await;
-            // Nobody waits any more if the server ends.
+            // No thread waits any more if the server ends.
             let _ = ready.send(());
             tokio::select! {
                 _ = stopped => {}

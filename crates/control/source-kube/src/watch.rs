@@ -34,7 +34,7 @@ pub enum StreamEvent<T> {
     State(Result<(), String>),
 }
 
-/// Nobody receives events any more.
+/// The receiver of events is gone.
 #[derive(Clone, Copy, Debug)]
 pub struct Closed;
 
@@ -92,7 +92,7 @@ impl From<Failure> for End {
     }
 }
 
-/// Watches a kind of object until nobody receives its events.
+/// Watches a kind of object until the receiver of its events is gone.
 pub async fn watch<K: Kind, E: Send>(
     connection: Connection,
     selection: Selection,

@@ -13,8 +13,8 @@ pub(crate) enum NameOwner<'w> {
     None,
 }
 
-/// The owner of a name in a view: the zone or the group of servers with the longest origin or suffix. A hosts
-/// file takes precedence over all but configured zones.
+/// The owner of a name in a view: the zone or the group of servers with the longest origin or
+/// suffix. A hosts file takes precedence over all but configured zones.
 #[inline(always)]
 pub(crate) fn name_owner<'w>(
     (zones, view): (&'w dyn ZoneTable, View),

@@ -1,5 +1,5 @@
-//! NOTIFY (RFC 1996): a server tells that a zone has changed. A handler outside the data plane obeys
-//! it and decides the response code; the response is composed here.
+//! NOTIFY (RFC 1996): a server reports that a zone has changed. A handler outside the data plane
+//! decides the response code; the response is composed here.
 use crate::classify::Classifier;
 use crate::counters::{AnswerCounts, NOTIFY_ACCEPTED, type_index};
 use crate::reply::ReplyWriter;

@@ -188,14 +188,14 @@ fn other_opcodes_are_not_implemented() {
 fn opcode_that_is_not_implemented_is_answered_with_opt() {
     let asked = opt(1232, 0, 0x80, &[(3, b""), (10, b"12345678")]);
     for (questions, question) in [(1, question("example.org.", 6, 1)), (0, vec![])] {
-        let reply = send(&message(4 << 11, [questions, 0, 0, 1], &question, &asked));
+        let reply = send(&message(2 << 11, [questions, 0, 0, 1], &question, &asked));
         assert_eq!((reply.rcode(), reply.count(0), reply.count(3)), (NOTIMP, 0, 1));
         assert_eq!(reply.bytes[12..], [0, 0, 41, 0x04, 0xd0, 0, 0, 0x80, 0, 0, 0]);
     }
     let version = opt(1232, 1, 0, &[]);
-    let reply = send(&message(4 << 11, [1, 0, 0, 1], &question("example.org.", 6, 1), &version));
+    let reply = send(&message(2 << 11, [1, 0, 0, 1], &question("example.org.", 6, 1), &version));
     assert_eq!((reply.rcode(), reply.bytes[17]), (0, 1), "BADVERS is 16");
-    let unreadable = message(4 << 11, [2, 0, 0, 1], &question("example.org.", 6, 1), &asked);
+    let unreadable = message(2 << 11, [2, 0, 0, 1], &question("example.org.", 6, 1), &asked);
     assert_eq!((send(&unreadable).rcode(), send(&unreadable).bytes.len()), (NOTIMP, 12));
 }
 

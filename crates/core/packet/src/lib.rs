@@ -50,7 +50,7 @@ impl<'a> Packet<'a> {
 }
 
 /// What decides the answer to a query besides its message: routing, the cache, the limits and the
-/// reply read it. It is complete once the query is admitted, and stays with a query that is deferred.
+/// reply read it. It is complete once the query is admitted, and stays with a deferred query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueryContext {
     /// The client: the sender, or the address that a trusted proxy reports.

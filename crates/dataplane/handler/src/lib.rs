@@ -1,6 +1,6 @@
 //! Handles a burst on one thread: loads the snapshot of the zones and the settings, strips PROXY
-//! headers, samples queries, answers, forwards what other servers have to answer, and passes on what
-//! a handler outside the data plane has to decide.
+//! headers, samples queries, answers, forwards what other servers have to answer, and passes on
+//! what a handler outside the data plane has to decide.
 #![forbid(unsafe_code)]
 
 mod access_list;

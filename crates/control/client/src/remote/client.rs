@@ -333,7 +333,7 @@ fn broken(path: &Path, why: &(dyn Error + 'static)) -> String {
     match why.downcast_ref::<hyper::Error>() {
         Some(why) if why.is_parse() => format!(
             "the server at {place} does not speak HTTP: it is another program, or an older dunlin; \
-             use the binary of the server's version, or replace it with `dunlin serve --hot-restart`"
+             use the binary of its version, or replace it with `dunlin serve --hot-restart`"
         ),
         _ => format!("the server at {place} hung up ({why}); its log may say why"),
     }

@@ -161,7 +161,8 @@ fn a_headless_service_has_each_ready_endpoint() {
     );
 }
 
-/// 2.4.1: "If there are no ready endpoints for the headless Service, the answer should be NXDOMAIN."
+/// 2.4.1: "If there are no ready endpoints for the headless Service, the answer should be
+/// NXDOMAIN."
 #[test]
 fn a_headless_service_without_ready_endpoints_does_not_exist() {
     let unready = json!([{ "addresses": ["10.3.0.9"], "conditions": { "ready": false } }]);
@@ -205,10 +206,12 @@ fn each_endpoint_has_an_srv_record_for_each_named_port() {
     assert_eq!(
         srv,
         [
-            "_quic._udp.web.shop.svc.cluster.local. 5 SRV 0 100 8443 pet.web.shop.svc.cluster.local.",
+            "_quic._udp.web.shop.svc.cluster.local. 5 SRV 0 100 8443 \
+             pet.web.shop.svc.cluster.local.",
             "_quic._udp.web.shop.svc.cluster.local. 5 SRV 0 100 8443 \
          10-3-0-1.web.shop.svc.cluster.local.",
-            "_https._tcp.web.shop.svc.cluster.local. 5 SRV 0 100 8443 pet.web.shop.svc.cluster.local.",
+            "_https._tcp.web.shop.svc.cluster.local. 5 SRV 0 100 8443 \
+             pet.web.shop.svc.cluster.local.",
             "_https._tcp.web.shop.svc.cluster.local. 5 SRV 0 100 8443 \
          10-3-0-1.web.shop.svc.cluster.local.",
         ]

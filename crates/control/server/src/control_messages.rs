@@ -4,20 +4,19 @@
 use crate::limits::NOTIFY_PAUSE;
 use crate::server::Server;
 use handler::ControlReceiver;
-use rustix::event::{EventfdFlags, eventfd};
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
+use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep_until};
 use wire::{Name, NameBuf, Query, Rcode};
 
 /// The messages of all threads.
 pub struct ControlMessages {
     /// Threads write to it when they have passed a message on.
-    waker: AsyncFd<Arc<OwnedFd>>,
+    waker: Arc<OwnedFd>,
+    wakes: UnixStream,
     receivers: Vec<ControlReceiver>,
     looks: LookSchedule,
 }
@@ -28,14 +27,15 @@ impl ControlMessages {
     /// # Errors
     /// The process has no file descriptor left.
     pub fn new() -> io::Result<Self> {
-        let waker = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
-        let waker = AsyncFd::register_with_interest(Arc::new(waker), Interest::READABLE)?;
-        Ok(Self { waker, receivers: Vec::new(), looks: LookSchedule::default() })
+        // The system call filter of the systemd unit refuses pipes.
+        let (waker, wakes) = UnixStream::pair()?;
+        let waker = Arc::new(OwnedFd::from(waker.into_std()?));
+        Ok(Self { waker, wakes, receivers: Vec::new(), looks: LookSchedule::default() })
     }
 
     /// What the threads wake it by.
     pub fn waker(&self) -> Arc<OwnedFd> {
-        Arc::clone(self.waker.get_ref())
+        Arc::clone(&self.waker)
     }
 
     /// Receives from these threads.
@@ -51,10 +51,10 @@ impl ControlMessages {
         loop {
             let next = self.looks.next();
             tokio::select! {
-                ready = self.waker.readable() => {
-                    // Reset before the rings are read: a later message makes it readable again.
-                    let _ = rustix::io::read(self.waker.get_ref(), &mut [0; 8]);
-                    ready?.clear_ready();
+                ready = self.wakes.readable() => {
+                    ready?;
+                    // Before the rings are read. What is left makes it readable again.
+                    let _ = self.wakes.try_read(&mut [0; 512]);
                 }
                 () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
             }

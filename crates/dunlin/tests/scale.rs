@@ -258,7 +258,7 @@ fn load_rises_at_once_and_falls_by_thirds_after_ten_minutes() {
     let at = |t: usize| decided[t / 10]["replicas"].as_u64().expect("a number");
     assert_eq!((at(0), at(590), at(600), at(1_260)), (2, 2, 15, 15));
     let falls: Vec<u64> =
-        (1_270..2_400).step_by(10).filter(|t| at(*t) < at(t - 10)).map(|t| at(t)).collect();
+        (1_270..2_400).step_by(10).filter(|t| at(*t) < at(t - 10)).map(at).collect();
     assert_eq!(falls, [10, 7, 5, 4, 3, 2]);
     let reason = decided[60]["reason"].as_str().expect("a reason");
     assert_eq!(

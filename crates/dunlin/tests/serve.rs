@@ -33,7 +33,7 @@ fn bad_file_leaves_the_old_zone() {
     fs::write(&file, format!("{HEAD}new A 192.0.2.2\nbroken\n")).expect("a file");
     let line = served.expect_line("a.test.zone:6:7: ", "missing");
     assert_eq!(line["level"], "ERROR");
-    served.expect_line("refused", "goes on");
+    served.expect_line("refused", "as it was is served");
     assert!(holds(&served.ask("ns.a.test"), &[192, 0, 2, 1]));
     fs::write(&file, format!("{HEAD}new A 192.0.2.2\n")).expect("a file");
     served.expect_address("new.a.test", [192, 0, 2, 2]);

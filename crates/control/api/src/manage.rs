@@ -23,7 +23,7 @@ pub struct ReloadBody(ReloadOutcome);
 #[serde(deny_unknown_fields)]
 pub struct AcceptBody {
     /// The zone; without it, every held zone.
-    #[schema(min_length = 1, max_length = 1020, nullable = false)]
+    #[schema(min_length = 1, max_length = 1020)]
     zone: Option<String>,
 }
 

@@ -181,7 +181,8 @@ mod tests {
         let (mut fast_parse, mut query) = (FastParse::new(), Query::new());
         fast_parse.cookie_len = 8;
         let parsed = query.parse(&window, message.len());
-        let plain = parsed.is_ok() && query.plain && query.class == Class::IN;
+        let is_plain_query = query.plain && query.flags.is_query();
+        let plain = parsed.is_ok() && is_plain_query && query.class == Class::IN;
         let without = fast_parse.read(&window, message.len());
         let fast = without.or_else(|| fast_parse.read_with_cookie(&window, message.len()));
         let Some(len) = fast else {

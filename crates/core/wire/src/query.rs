@@ -202,8 +202,8 @@ impl Query {
         self.edns.as_ref().is_some_and(|edns| edns.dnssec_ok)
     }
 
-    /// Parses the query, or the NOTIFY, in the first `len` bytes of `window`. All of `window` may be
-    /// read, but bytes behind `len` have no effect.
+    /// Parses the query, or the NOTIFY, in the first `len` bytes of `window`. All of `window` may
+    /// be read, but bytes behind `len` have no effect.
     ///
     /// # Errors
     /// A [`QueryFault`]; `flags`, `question_end` and `edns` then hold what was parsed before it.

@@ -74,8 +74,8 @@ struct PendingMessage {
 }
 
 impl ControlQueue {
-    /// A connected pair. The thread writes to `handler`, a socket or an eventfd that never blocks, when
-    /// it has passed a message on.
+    /// A connected pair. The thread writes to `handler`, a socket or an eventfd that never blocks,
+    /// when it has passed a message on.
     ///
     /// # Errors
     /// The process has no file descriptor left.

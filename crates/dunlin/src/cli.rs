@@ -74,7 +74,7 @@ pub enum Command {
     Upstream(Upstream),
     /// List the zones of a running server; create and delete zones of its store.
     ///
-    /// It uses the REST API ([api] in the server's config). `accept` uses the local admin socket.
+    /// It uses the REST API (`[api]` in the server's config). `accept` uses the local admin socket.
     #[command(after_help = "Examples:\n  \
         dunlin zones list\n  \
         dunlin zones accept example.org\n  \
@@ -83,7 +83,7 @@ pub enum Command {
     Zones(Zones),
     /// List, set, delete, import and export record sets of a running server.
     ///
-    /// It uses the REST API ([api] in the server's config). It shows each change before making it.
+    /// It uses the REST API (`[api]` in the server's config). It shows each change first.
     /// When it reports a change as done, every worker serves it.
     #[command(after_help = "Examples:\n  \
         dunlin records list example.org --prefix web --type A\n  \
@@ -93,7 +93,7 @@ pub enum Command {
     Records(Records),
     /// Show the change history of a zone of the store: author, time, reason and changes.
     ///
-    /// It uses the REST API ([api] in the server's config). The journal of a zone holds a limited
+    /// It uses the REST API (`[api]` in the server's config). The journal of a zone holds a limited
     /// number of writes. It continues when the zone is deleted and created again. With `-o json`
     /// each write is one line.
     #[command(after_help = "Examples:\n  \

@@ -1,6 +1,6 @@
 //! Messages that the data plane leaves to the control plane. NOTIFY (RFC 1996): a zone of which
 //! another server tells that it has changed looks at its file, at most once in
-//! [`NOTIFY_PAUSE`](crate::limits::NOTIFY_PAUSE).
+//! [`NOTIFY_PAUSE`].
 use crate::limits::NOTIFY_PAUSE;
 use crate::server::Server;
 use handler::ControlReceiver;

@@ -1,6 +1,6 @@
 //! The names of a Kubernetes cluster: from the config to the source.
 use crate::limits::KUBERNETES_START_MAX;
-use config::Kubernetes;
+use config::{Config, Kubernetes};
 use source_kube::client::Access;
 use source_kube::cluster::{Exposed, ObjectName};
 use source_kube::names::{ClusterZone, Naming, PodNames};
@@ -18,13 +18,10 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 ///
 /// # Errors
 /// The thread cannot be started.
-pub fn start(
-    config: &Kubernetes,
-    data_dir: Option<&Path>,
-    manager: &ZonePublisher,
-) -> io::Result<Option<Running>> {
-    match config.is_wanted() {
-        true => source::start(settings(config, data_dir), manager).map(Some),
+pub fn start(config: &Config, manager: &ZonePublisher) -> io::Result<Option<Running>> {
+    let (kubernetes, data_dir) = (&config.kubernetes, config.server.data_dir.as_deref());
+    match kubernetes.is_wanted() {
+        true => source::start(settings(kubernetes, data_dir), manager).map(Some),
         false => Ok(None),
     }
 }

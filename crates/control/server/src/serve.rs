@@ -109,8 +109,7 @@ impl RunningServer {
         let (lock, credentials) = open_data(&config, offer.as_mut())?;
         let (control, running) = ZonePublisher::start(zones::empty_image()?)?;
         let (zones, load_id) = Zones::start_configured(&control, &config)?;
-        let kubernetes =
-            kubernetes::start(&config.kubernetes, config.server.data_dir.as_deref(), &control)?;
+        let kubernetes = kubernetes::start(&config, &control)?;
         let (steering, count) = (config.server.steering, config.zones.len());
         let streams = Streams { connections, ..config.streams.clone() };
         let listen: Vec<_> = listening.iter().map(|all| all.address.to_string()).collect();

@@ -1,6 +1,6 @@
 //! Samples of queries: query log, dnstap, most frequent names and clients.
 //!
-//! A [`QueryTap`] on each worker samples queries and writes each with its reply, or the reason of
+//! A `QueryTap` on each worker samples queries and writes each with its reply, or the reason of
 //! its drop, into a ring without waiting. The [`TapThread`] reads the rings and passes the samples
 //! to the outputs.
 #![forbid(unsafe_code)]

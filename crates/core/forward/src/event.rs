@@ -54,7 +54,7 @@ impl QueryId {
         Self { number: bits as u16, serial: (bits >> 16) as u32 }
     }
 
-    /// The number of its slot, below [`QUERIES_MAX`].
+    /// The number of its slot, below `QUERIES_MAX`.
     pub const fn room(self) -> usize {
         self.number as usize
     }

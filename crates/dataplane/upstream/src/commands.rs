@@ -34,7 +34,7 @@ pub struct CommandReport {
     pub count: u64,
     /// Queries under way whose answers will not be cached.
     pub queries: u64,
-    /// Cached answers, at most [`SHOWN_MAX`].
+    /// Cached answers, at most `SHOWN_MAX`.
     pub cached: Vec<CachedAnswer>,
 }
 

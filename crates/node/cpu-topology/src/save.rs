@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-/// Saves what [`crate::read`] found, so that the machine can be planned for elsewhere. What this
+/// Saves what [`crate::read()`] found, so that the machine can be planned for elsewhere. What this
 /// process may use is not of the machine, and is left out.
 ///
 /// # Errors

@@ -103,13 +103,6 @@ pub struct Counts {
     pub pods: u64,
 }
 
-impl Counts {
-    /// About as many names as there are.
-    pub fn names(&self) -> u64 {
-        self.services + self.endpoints + self.namespaces + self.pods
-    }
-}
-
 impl Cluster {
     /// A cluster without objects.
     pub fn new(naming: Arc<Naming>, exposed: Arc<Exposed>, serial: u32) -> Self {
@@ -139,6 +132,19 @@ impl Cluster {
             namespaces: self.namespaces.len() as u64,
             pods: self.pods.len() as u64,
         }
+    }
+
+    /// About as many names as are served: those of namespaces that do not exist are not.
+    pub fn names(&self) -> u64 {
+        let services = self.services.iter().filter(|(key, _)| self.is_exposed(&key.1.namespace));
+        let of_services = services.map(|(_, entry)| {
+            let slices = entry.slices.iter().filter_map(|kept| kept.slice.as_ref());
+            let endpoints: usize = slices.map(|slice| slice.endpoints.len()).sum();
+            if entry.service.is_some() { 1 + endpoints as u64 } else { 0 }
+        });
+        let pods = self.pod_addresses.keys().filter(|(namespace, _)| self.is_exposed(namespace));
+        let namespaces = self.namespaces.iter().filter(|name| self.is_exposed(name));
+        of_services.sum::<u64>() + pods.count() as u64 + namespaces.count() as u64
     }
 
     fn is_exposed(&self, namespace: &str) -> bool {

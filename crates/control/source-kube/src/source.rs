@@ -383,7 +383,7 @@ impl Worker {
     fn end_list(&mut self, at: usize) -> Swept {
         self.streams[at].is_listed = true;
         let missing = std::mem::take(&mut self.streams[at].missing);
-        let before = self.cluster.counts().names();
+        let before = self.cluster.names();
         let gone = missing.len();
         let mut changes = Vec::new();
         for object in missing {
@@ -395,7 +395,7 @@ impl Worker {
                 _ => self.cluster.put_pod(object, None),
             });
         }
-        let after = self.cluster.counts().names();
+        let after = self.cluster.names();
         let (kind, was_saved) = (STREAMS[at], self.status.get().is_saved);
         tracing::info!(kind, gone, "Kubernetes objects listed");
         self.is_changed = true;

@@ -51,6 +51,23 @@ fn object(name: &str) -> ObjectName {
     ObjectName::new("shop", name)
 }
 
+/// A list of namespaces that lacks one must be judged by all names that go with it.
+#[test]
+fn a_namespace_that_goes_takes_the_names_in_it_from_the_count() {
+    let mut cluster = cluster(PodNames::Disabled);
+    cluster.put_namespace("shop", true);
+    cluster.put_namespace("office", true);
+    for last in 1..=40 {
+        let service = with_address(&format!("10.3.0.{last}"));
+        cluster.put_service(key(&format!("web-{last}")), Some(service));
+    }
+    cluster.put_service(key("pets"), Some(headless()));
+    cluster.put_slice(object("pets-1"), slice("pets", &["10.4.0.1", "10.4.0.2"]));
+    assert_eq!(cluster.names(), 2 + 40 + 1 + 2);
+    cluster.put_namespace("shop", false);
+    assert_eq!(cluster.names(), 1, "the other namespace");
+}
+
 #[test]
 fn a_namespace_exists_without_records_and_brings_its_services() {
     let mut cluster = cluster(PodNames::Disabled);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use test_support::ports;
 
 /// How long something may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(90);
+pub const PATIENCE: Duration = Duration::from_secs(90);
 
 /// The manifest of the autoscaler.
 pub const MANIFEST: &str = include_str!("../../../../packaging/kubernetes/dunlin-scale.yaml");

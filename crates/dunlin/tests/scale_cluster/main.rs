@@ -229,7 +229,12 @@ fn killed_leader_and_silent_api_server_change_no_count() {
     first.kill();
     bed.set_nodes(6, "1");
     bed.expect(&second, 6, "the second decides");
-    assert!(is_leader(&second));
+    // The status follows at the end of the poll that wrote the count.
+    let begun = Instant::now();
+    while !is_leader(&second) {
+        assert!(begun.elapsed() < bed::PATIENCE, "{}", second.log());
+        sleep(Duration::from_millis(50));
+    }
 
     bed.cluster.pause(Part::ApiServer);
     sleep(Duration::from_secs(20));

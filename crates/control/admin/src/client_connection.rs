@@ -49,7 +49,9 @@ impl ClientConnection {
                     "this server speaks version {PROTOCOL} of this protocol, but the request has \
                      version {theirs}: use the binary of the server's version"
                 ),
-                DecodeError::Json(error) => format!("not a request: {error}"),
+                DecodeError::Json(error) => {
+                    format!("not a request: {error}; use the binary of the server's version")
+                }
             })
         })
     }

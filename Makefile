@@ -2,10 +2,10 @@
 # we are root or have sudo, and named where we are not.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help run test test-slow test-reports bench-nightly loom lint cluster fleet bpf bench-bypass bench-compare bench-echoes bench-forward bench-instructions bench-load bench-searches bench-sockets \
-  bench-memory bench-publish \
+.PHONY: help run test test-slow test-reports bench-nightly loom lint cluster fleet bpf bench-bypass bench-compare bench-echoes bench-forward bench-instructions bench-load bench-searches bench-sockets bench-whole \
+  bench-kubernetes bench-kubernetes-memory bench-memory bench-publish bench-health bench-fleet \
   campaign-differential campaign-floods campaign-cache campaign-fuzz campaign-upstreams \
-  campaign-attach campaign-soak campaign-kernels campaign-corefile campaign-kill campaign-verdict bench-records bench-scale deb
+  campaign-attach campaign-soak campaign-kernels campaign-corefile campaign-kill campaign-fleet-kill campaign-verdict campaign-scale bench-records bench-scale deb
 
 help: ## this list
 	@sed -n 's/^\([a-z%-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -21,7 +21,7 @@ test: ## install what is missing and run every test that is not marked slow, non
 	@scripts/tests quick
 
 # Each part runs even if one before it failed. What this machine's kernel lacks runs on another one, except the
-# tests of the CPU manager: they need a guest with more CPUs, which `make campaign-cpus` starts.
+# tests of the CPU manager: they need a guest with more CPUs, which `make test-containers` and `make campaign-cpus` start.
 test-slow: ## loom, instruction counts, and tests of load, statistics, packages and other kernels
 	@scripts/require test-slow
 	@[ -e target/tests.log ] || scripts/tests quick
@@ -31,6 +31,7 @@ test-slow: ## loom, instruction counts, and tests of load, statistics, packages 
 	scripts/tests slow || failed+=" slow-tests"; \
 	left=$$(grep -vE 'cpus|manager|manual_changes' target/left 2>/dev/null); if [ -n "$$left" ]; then \
 	  scripts/require campaign-kernels && bench/kernels 6.1 $$left || failed+=" kernels"; fi; \
+	$(MAKE) --no-print-directory test-containers CONTAINERS=4 LIMIT=1500 || failed+=" containers"; \
 	[ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
 
 test-reports: ## the bundles in docs/reports verify, and their reports have no accessibility violation
@@ -74,6 +75,11 @@ bench-instructions: ## instructions a query; more than the limit fails
 	@scripts/require test-slow
 	@cargo bench --package answer --bench instructions
 
+bench-whole: ## user instructions of the whole server for each answer; more than the limit fails
+	@scripts/require test
+	@RUSTFLAGS="--cfg=rustix_use_libc" cargo build --quiet --release --package dunlin --target-dir $(or $(CARGO_TARGET_DIR),target)/libc
+	@bench/whole
+
 bench-echoes: ## what an echo answers by every model of the kernel's stack, beside one in C, ROUNDS=3; writes docs/echo.md; root
 	@scripts/require bench-echoes
 	@cargo build --quiet --release --package dunlin --package dunlin-lab
@@ -109,6 +115,15 @@ bench-memory: ## bytes a record, the peak of a reload, the time of a load; more 
 	@cargo build --quiet --release --package dunlin --package xtask
 	@bench/memory
 
+bench-kubernetes: ## memory, first answers, latency and outages with 100,000 endpoints, changes for CHURN=300 s, beside CoreDNS
+	@scripts/require bench-kubernetes
+	@cargo build --quiet --release --package dunlin
+	@DUNLIN_CHURN_SECONDS=$(or $(CHURN),300) DUNLIN_BIN=$$(realpath "$${CARGO_TARGET_DIR:-target}/release/dunlin") \
+	  cargo run --quiet --package conformance --bin kubernetes-figures
+
+bench-kubernetes-memory: ## where the bytes of 100,000 endpoints go
+	@cargo bench --quiet --package source-kube --bench memory
+
 bench-nightly: ## the same sweep each night, appended to HISTORY=bench-history.jsonl; fails on a lower level; root
 	@scripts/require run
 	@cargo build --quiet --release --package dunlin-lab
@@ -124,12 +139,24 @@ bench-searches: ## three searches of the same echo: their intervals overlap, els
 bench-publish: ## what a change costs at 10 k and 10 M names, and when it is live; more than the limits fails
 	@cargo bench --package server --bench publish
 
+bench-health: ## how fast dead addresses are out of answers, beside gdnsd (root), and what their probes cost; more than the limits fails
+	@scripts/require bench-health
+	@cargo bench --package health --bench health
+	@cargo build --release --package dunlin
+	@bench/health target/release/dunlin 7
+
 bench-records: ## writes of records until durable and live, imports, starts with RECORDS=10000000; writes docs/records-performance.md
 	@DUNLIN_BENCH_RECORDS=$(or $(RECORDS),10000000) DUNLIN_BENCH_REPORT=$(CURDIR)/docs/records-performance.md \
 	  cargo bench --package store-redb --bench records
 
 bench-scale: ## the mode load of `dunlin scale` beside tuned rivals on 1,200 courses; writes docs/scale.md and docs/scale.svg
 	@DUNLIN_SCALE_PAGE=$(CURDIR)/docs/scale.md cargo test --package scale-rules --test rivals -- --nocapture --ignored
+
+campaign-scale: ## a step of the load on real replicas, quiet for SECONDS=720, and NODES=5000 in a real API server; root
+	@scripts/require cluster
+	@DUNLIN_REQUIRE_ALL=1 DUNLIN_SCALE_SECONDS=$(or $(SECONDS),720) $(if $(QPS),DUNLIN_SCALE_QPS=$(QPS)) \
+	  DUNLIN_SCALE_NODES=$(or $(NODES),5000) cargo test --release --package dunlin --test scale_cluster -- --nocapture --ignored \
+	  --test-threads 1 replicas_follow many_nodes
 
 campaign-differential: ## QUESTIONS=1000000 beside Knot, NSD and BIND, from SEED=1
 	@scripts/require test
@@ -151,15 +178,28 @@ campaign-kernels: ## what goes past the kernel's stack, tested on Debian's newes
 	@scripts/require campaign-kernels
 	@bench/kernels $(or $(VERSION),6.1)
 
-# Linux 6.12 has partitions, 6.1 has not: the rule file is tested on both, containers on the first.
-campaign-cpus: ## CPU sets and CONTAINERS=500 containers on a kernel with 8 CPUs, 2 sockets and 2 NUMA nodes, from SEED=1
+# One thread emulates all CPUs of the guest: where several do, a CPU now and then runs an instruction of the kernel
+# that another one has just patched, and the kernel ends (int3).
+cpu-guest = ACCEL=tcg,thread=single SMP=8,sockets=2,cores=2,threads=2 NUMA="-object memory-backend-ram,id=m0,size=1G \
+  -object memory-backend-ram,id=m1,size=1G -numa node,nodeid=0,cpus=0-3,memdev=m0 -numa node,nodeid=1,cpus=4-7,memdev=m1"
+
+# Linux 6.12 has partitions, 6.1 has not: the rule file is tested on both, containers and experiments on the first.
+campaign-cpus: ## CPU sets, experiments and CONTAINERS=500 containers on a kernel with 8 CPUs, 2 sockets and 2 NUMA nodes, from SEED=1
 	@scripts/require campaign-kernels
-	@export SMP=8,sockets=2,cores=2,threads=2 NUMA="-object memory-backend-ram,id=m0,size=1G \
-	  -object memory-backend-ram,id=m1,size=1G -numa node,nodeid=0,cpus=0-3,memdev=m0 -numa node,nodeid=1,cpus=4-7,memdev=m1"; \
-	export DUNLIN_CONTAINERS=$(or $(CONTAINERS),500) DUNLIN_SEED=$(or $(SEED),1) LIMIT=$(or $(LIMIT),43200); \
+	@cargo build --quiet --package dunlin
+	@export $(cpu-guest) LIMIT=$(or $(LIMIT),43200); \
 	groups="group_has_its_cpus_alone_and_uninstall_restores_all manual_changes_and_new_groups_are_repaired_within_a_second \
 	  killed_manager_leaves_the_set_and_the_next_one_continues rule_for_more_cpus_than_exist_changes_nothing"; \
 	TESTS="--package dunlin --test cpus_kernel" bench/kernels $(or $(VERSION),6.1) $$groups && \
+	TESTS="--package dunlin --test followed_cpus" bench/kernels $(or $(VERSION),6.12) \
+	  changed_cpuset_is_followed_without_losing_a_query && \
+	TESTS="--package dunlin-lab --test cpus" bench/kernels $(or $(VERSION),6.12) \
+	  cpus_experiments_restore_all_settings_and_their_report_verifies && \
+	$(MAKE) --no-print-directory test-containers CONTAINERS=$(or $(CONTAINERS),500)
+
+test-containers: ## CONTAINERS=20 containers come and go in a virtual machine while the manager of CPUs is killed, from SEED=1
+	@scripts/require campaign-kernels
+	@export $(cpu-guest) LIMIT=$(or $(LIMIT),43200) DUNLIN_CONTAINERS=$(or $(CONTAINERS),20) DUNLIN_SEED=$(or $(SEED),1); \
 	TESTS="--package dunlin --test cpus_containers" bench/kernels $(or $(VERSION),6.12) \
 	  a_guaranteed_container_starts_alone_on_its_cpus \
 	  exclusive_cpus_stay_so_while_containers_come_and_go_and_the_manager_is_killed
@@ -189,6 +229,14 @@ campaign-corefile: ## whether CoreDNS still says what is held against Dunlin wit
 campaign-kill: ## a process killed KILLS=300 times while it writes records, and CRASHES=2000 disks that forget
 	@DUNLIN_KILLS=$(or $(KILLS),300) DUNLIN_CRASHES=$(or $(CRASHES),2000) \
 	  cargo test --release --package store-redb --test kill --test crash -- --nocapture
+
+bench-fleet: ## costs of a fleet of three on etcd beside those of bare etcd, with SETS=100000
+	@scripts/require test
+	@SETS=$(or $(SETS),100000) cargo bench --package store-etcd --bench fleet
+
+campaign-fleet-kill: ## a server killed or stopped KILLS=200 times while it writes large batches into etcd
+	@scripts/require test
+	@DUNLIN_KILLS=$(or $(KILLS),200) cargo test --release --package store-etcd --test fleet kill -- --nocapture
 
 campaign-fuzz: ## every fuzz target for SECONDS=600 each
 	@scripts/require fuzz

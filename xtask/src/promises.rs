@@ -3,6 +3,7 @@
 //! A promise is a table row, `| number | promise | proof |`. The proof is `pending`, or holds
 //! words in backquotes such as `wire::parse_rejects_loops`: a crate (or `xtask`), two colons, and
 //! the name of a test function somewhere in that crate; or the path of a file; or a `make` target.
+//! A page may hold such a table, too: that of the Kubernetes DNS specification does.
 use crate::crates::{self, Crate};
 use crate::layers::sources;
 use std::collections::HashSet;
@@ -11,7 +12,11 @@ use std::path::Path;
 
 /// What is wrong, a line each.
 pub fn violations(root: &Path) -> Vec<String> {
-    let text = fs::read_to_string(root.join("SPECIFICATION.md")).unwrap_or_default();
+    violations_of(root, "SPECIFICATION.md")
+}
+
+fn violations_of(root: &Path, page: &str) -> Vec<String> {
+    let text = fs::read_to_string(root.join(page)).unwrap_or_default();
     let makefile = fs::read_to_string(root.join("Makefile")).unwrap_or_default();
     let crates = crates::load();
     let mut wrong = Vec::new();
@@ -31,7 +36,7 @@ pub fn violations(root: &Path) -> Vec<String> {
         }
     }
     if numbers.is_empty() {
-        wrong.push("SPECIFICATION.md holds no promise".into());
+        wrong.push(format!("{page} holds no promise"));
     }
     wrong
 }
@@ -72,6 +77,39 @@ mod tests {
     #[test]
     fn every_promise_has_its_test() {
         assert_eq!(violations(&crate::root()), Vec::<String>::new());
+    }
+
+    /// The sections of the Kubernetes DNS specification 1.1.0, and how many requirements each has.
+    const KUBERNETES: [(&str, usize); 14] = [
+        ("1", 1),
+        ("2.0", 1),
+        ("2.1", 6),
+        ("2.2", 1),
+        ("2.3.0", 1),
+        ("2.3.1", 2),
+        ("2.3.2", 3),
+        ("2.3.3", 2),
+        ("2.4.0", 1),
+        ("2.4.1", 8),
+        ("2.4.2", 4),
+        ("2.4.3", 2),
+        ("2.5", 3),
+        ("3", 1),
+    ];
+
+    #[test]
+    fn every_sentence_of_the_kubernetes_specification_has_its_test() {
+        let (root, page) = (crate::root(), "docs/kubernetes-specification.md");
+        assert_eq!(violations_of(&root, page), Vec::<String>::new());
+        let text = fs::read_to_string(root.join(page)).expect("the page");
+        let rows: Vec<(&str, &str)> = text.lines().filter_map(promise).collect();
+        let expected: Vec<String> = KUBERNETES
+            .iter()
+            .flat_map(|(section, count)| (1..=*count).map(move |at| format!("{section}.{at}")))
+            .collect();
+        assert_eq!(rows.iter().map(|(number, _)| *number).collect::<Vec<_>>(), expected);
+        let pending = rows.iter().filter(|(_, proof)| !proof.contains("::"));
+        assert_eq!(pending.collect::<Vec<_>>(), [] as [&(&str, &str); 0]);
     }
 
     #[test]

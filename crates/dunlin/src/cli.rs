@@ -1,6 +1,9 @@
 //! The command line.
 use clap::{Args, Parser, Subcommand};
-use client::cli::{Cache, Journal, Records, Reload, Status, Token, Top, Upstream, Zones};
+use client::cli::{
+    Cache, Checks, Endpoint, Fleet, Health, Journal, Records, Reload, Status, Token, Top, Upstream,
+    Zones,
+};
 pub use command_line::Output;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -72,6 +75,40 @@ pub enum Command {
         dunlin upstream list\n  \
         dunlin upstream drain 10.0.0.53")]
     Upstream(Upstream),
+    /// List, set and delete health checks.
+    #[command(after_help = "Examples:\n  \
+        dunlin checks list\n  \
+        dunlin checks set web kind=http port=8080 path=/healthz")]
+    Checks(Checks),
+    /// Repair the store that many servers share, after etcd was restored or replaced.
+    #[command(after_help = "Example:\n  dunlin fleet adopt")]
+    Fleet(Fleet),
+    /// Show the health of the addresses in record sets with a check.
+    ///
+    /// SINCE is the time of the last change, NEXT the time until the next probe, SETS the number of
+    /// record sets with the address.
+    #[command(after_help = "Examples:\n  \
+        dunlin health\n  \
+        dunlin health www.example.org\n  \
+        dunlin health -o json | jq '.targets[] | select(.state == \"down\")'")]
+    Health(Health),
+    /// Leave an address out of answers, until it is restored.
+    ///
+    /// It applies to record sets with a check, and outlives restarts. The command asks first if all
+    /// other members of a set are down or drained.
+    #[command(after_help = "Examples:\n  \
+        dunlin drain 10.0.0.7 --reason 'rack 7 moves'\n  \
+        dunlin drain 10.0.0.7 --check web --yes")]
+    Drain(Endpoint),
+    /// Leave an address to its checks again.
+    #[command(after_help = "Example:\n  dunlin restore 10.0.0.7")]
+    Restore(Endpoint),
+    /// Treat an address as down, whatever its checks say.
+    #[command(after_help = "Example:\n  dunlin force-down 10.0.0.7 --check web")]
+    ForceDown(Endpoint),
+    /// Treat an address as up, whatever its checks say.
+    #[command(after_help = "Example:\n  dunlin force-up 10.0.0.7 --check web")]
+    ForceUp(Endpoint),
     /// List the zones of a running server; create and delete zones of its store.
     ///
     /// It uses the REST API (`[api]` in the server's config). `accept` uses the local admin socket.

@@ -12,7 +12,7 @@ use wire::Rtype;
 
 const WEB: &str = "web.shop.svc.cluster.local";
 /// Dunlin as the DNS of a cluster.
-const MANIFEST: &str = include_str!("../../../packaging/kubernetes/cluster-dns.yaml");
+const MANIFEST: &str = include_str!("../../../packaging/kubernetes/base/cluster-dns.yaml");
 const KNOWN: &str = "NOERROR; A 10.96.7.7";
 
 fn fill(cluster: &Cluster) {

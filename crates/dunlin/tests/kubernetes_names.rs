@@ -3,9 +3,12 @@ mod clustered;
 mod served;
 
 use cluster::{Cluster, objects};
-use clustered::{answer, expect, serve};
-use serde_json::json;
+use clustered::{POLL, answer, expect, serve};
+use serde_json::{Value, json};
+use served::{PATIENCE, Served};
 use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Instant;
 use wire::Rtype;
 
 /// Services and endpoints of each kind.
@@ -81,6 +84,20 @@ fn check_all(server: SocketAddr) {
     }
 }
 
+/// Specification 2.1: endpoints count as ready if their service tolerates those that are not. The
+/// API calls this `publishNotReadyAddresses` now.
+fn check_not_ready(cluster: &Cluster, server: SocketAddr) {
+    let selector = json!({ "clusterIP": "None", "selector": { "app": "early" },
+                           "publishNotReadyAddresses": true });
+    cluster.create(&objects::service("shop", "early", &[("http", "TCP", 80)], selector));
+    cluster.create(&objects::pod("shop", "early-0", json!({ "app": "early" })));
+    let status = "/api/v1/namespaces/shop/pods/early-0/status";
+    let mut is_starting = objects::ready_status(&["10.1.5.6"]);
+    is_starting["status"]["conditions"] = json!([{ "type": "Ready", "status": "False" }]);
+    cluster.patch(status, &is_starting);
+    expect(server, "early.shop.svc.cluster.local", Rtype::A, "NOERROR; A 10.1.5.6");
+}
+
 #[test]
 #[ignore = "slow: it starts an API server, which scripts/require cluster builds"]
 fn names_of_a_cluster_are_answered_and_follow_its_changes() {
@@ -122,7 +139,26 @@ fn names_of_a_cluster_are_answered_and_follow_its_changes() {
     let status = "/api/v1/namespaces/shop/pods/api-0/status";
     cluster.patch(status, &objects::ready_status(&["10.1.5.5"]));
     expect(server, "api.shop.svc.cluster.local", Rtype::A, "NOERROR; A 10.1.5.5");
+    check_not_ready(&cluster, server);
     served.end();
+}
+
+/// A message is full of addresses, and the status counts such sets.
+fn check_sample(served: &Served, socket: &Path) {
+    let reply = served.ask_over_tcp("many.shop.svc.cluster.local");
+    assert_eq!(u16::from_be_bytes([reply[6], reply[7]]), 65_000 / 16);
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let mut command = served::binary();
+        let output = command.args(["status", "-o", "json", "--socket"]).arg(socket).output();
+        let status: Value = serde_json::from_slice(&output.expect("it runs").stdout).expect("JSON");
+        // That of the service, and that of its zonal name for all zones.
+        if status["kubernetes"]["sampled"] == 2 {
+            return;
+        }
+        assert!(Instant::now() < until, "{}", status["kubernetes"]);
+        std::thread::sleep(POLL);
+    }
 }
 
 #[test]
@@ -138,9 +174,20 @@ fn names_of_verified_pods_zones_and_pod_named_endpoints_are_answered() {
     pod["zone"] = json!("eu-1a");
     cluster.create(&objects::headless("shop", "mq", &[]));
     cluster.create(&objects::slice("shop", "mq", "mq", &[], &[pod, objects::endpoint("10.1.7.8")]));
+    // More than a message can carry.
+    cluster.create(&objects::headless("shop", "many", &[]));
+    for part in 0..5 {
+        let all: Vec<_> = (0..1_000)
+            .map(|at| objects::endpoint(&format!("10.{}.{}.{}", 20 + part, at / 250, at % 250)))
+            .collect();
+        cluster.create(&objects::slice("shop", &format!("many-{part}"), "many", &[], &all));
+    }
+    let socket = std::env::temp_dir().join(format!("dunlin-names-{}", std::process::id()));
     let more = "pods = \"verified\"\nendpoint_pod_names = true\nzonal = true\n\
                 ignore_empty_services = true";
-    let served = serve("kubernetes-options", &cluster, more);
+    let more = format!("{more}\n[admin]\nsocket = \"{}\"", socket.display());
+    let served = serve("kubernetes-options", &cluster, &more);
+    check_sample(&served, &socket);
     for (name, rtype, expected) in [
         ("10-1-6-6.shop.pod.cluster.local", Rtype::A, "NOERROR; A 10.1.6.6"),
         ("fd01--66.shop.pod.cluster.local", Rtype::AAAA, "NOERROR; AAAA fd01::66"),

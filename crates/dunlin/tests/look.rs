@@ -97,6 +97,7 @@ fn server(test: &str, zone: ZoneState) -> Socket {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let server = AdminServer::new(endpoint, |_| Ok(Vec::new()), "0.1.0");
         let api = Api {
+            health: None,
             records: None,
             credentials: Arc::new(Credentials::unread(None)),
             operator: Arc::new(TestServer { zone, looks: AtomicU64::new(1) }),

@@ -409,7 +409,7 @@ fn full_disk_while_it_is_served_refuses_writes_and_is_reported() {
     assert_eq!(scene.write(0..1).0, 200);
     let Scene { mut served, .. } = scene;
     let refused = served.expect_line("writes are refused", "ERROR");
-    assert!(refused["message"].to_string().contains("the disk is full"), "{refused}");
+    assert!(refused["message"].to_string().contains("data_dir is full"), "{refused}");
     // The three refusals are one line.
     served.expect_line("writes are accepted again", "INFO");
     served.end();

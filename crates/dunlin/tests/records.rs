@@ -3,9 +3,7 @@ mod served;
 
 use compile::Image;
 use image::HashKey;
-use records::{
-    Batch, Edit, Policy, Precondition, RecordService, SetValue, SoleOwner, View, WriteContext,
-};
+use records::{Batch, Edit, Policy, RecordService, SetValue, SoleOwner, WriteContext};
 use rustix::process::Signal;
 use served::{HEAD, NOERROR, PATIENCE, SERVFAIL, Served, rcode, zone};
 use std::fs;
@@ -24,7 +22,7 @@ fn name(text: &str) -> NameBuf {
 
 fn put(at: &str, rtype: Rtype, data: Vec<u8>) -> Edit {
     let put = Some(SetValue { ttl: 60, policy: Policy::All, data: vec![data.into()] });
-    Edit { name: name(at), rtype, view: View::Default, expect: Precondition::Anything, put }
+    Edit { put, ..Edit::remove(name(at), rtype) }
 }
 
 /// A data folder whose store has this zone, with an address of `www`.

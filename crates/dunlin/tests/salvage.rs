@@ -33,7 +33,7 @@ fn damaged_store_is_salvaged_and_restored() {
     let (revision, by) = (Revision(1), "x".into());
     let write = PreparedWrite { zone, revision, when, by, offset: None, reason: None, action };
     let mut store = RedbStore::open(&folder, false).unwrap();
-    store.commit(vec![write]).unwrap();
+    store.commit_and_look_up(vec![write].into()).unwrap();
     let told = salvage(&folder, &file, &[]);
     assert!(!told.status.success());
     let told = String::from_utf8(told.stderr).unwrap();

@@ -247,7 +247,8 @@ fn bad_traces_are_refused_with_their_line() {
 #[test]
 fn load_rises_at_once_and_falls_by_thirds_after_ten_minutes() {
     let dir = Dir::new("crowd");
-    let params = json!({"load": {"capacity": 1_000}});
+    let keys = json!({"capacity": 1_000, "k": 1, "headroom": 1.3, "utilization": 0.7});
+    let params = json!({ "load": keys });
     let trace: Vec<Value> = (0..240)
         .map(|step| {
             let t = step * 10;

@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -19,6 +19,12 @@ use std::sync::Arc;
 pub const PORT: u16 = 5_300;
 /// The name of the two hosts.
 const NAME: &str = "compare";
+
+/// The program of Dunlin that is beside this one, if one is.
+pub fn beside() -> Option<PathBuf> {
+    let beside = std::env::current_exe().ok()?.with_file_name("dunlin");
+    beside.exists().then_some(beside)
+}
 
 /// Two hosts cannot be made without root.
 ///
@@ -217,6 +223,7 @@ pub fn closed_loop(
         length_ns,
         interval_ns: length_ns,
         timeout_ns: 500_000_000,
+        errors_are_wrong: true,
         threads,
         cpus: cpus.as_slice().to_vec(),
         channels: spread.flows,

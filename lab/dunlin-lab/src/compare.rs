@@ -1,5 +1,6 @@
 //! `dunlin-lab compare`: servers beside each other.
 use super::manifest::software;
+use crate::bench::beside;
 use crate::signals::stop_when_interrupted;
 use clap::Args;
 use command_line::span;
@@ -99,8 +100,7 @@ impl Compare {
     fn options(&self, folder: &Path) -> Result<CompareOptions, String> {
         let (name, file) = self.zone.split_once('=').ok_or("--zone is as in example.org=FILE")?;
         let mut binaries: BTreeMap<String, PathBuf> = self.binary.iter().cloned().collect();
-        let beside = std::env::current_exe().ok().map(|own| own.with_file_name("dunlin"));
-        if let Some(beside) = beside.filter(|program| program.exists()) {
+        if let Some(beside) = beside() {
             binaries.entry("dunlin".into()).or_insert(beside);
         }
         let kinds = if self.servers.is_empty() { ALL.to_vec() } else { self.servers.clone() };

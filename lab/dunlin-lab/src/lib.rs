@@ -2,6 +2,7 @@
 mod bench;
 mod bundles;
 mod compare;
+mod cpus;
 mod doctor;
 mod echo;
 mod history;
@@ -142,6 +143,13 @@ enum Act {
     /// the original holds, does not, or cannot be seen on this machine, and why. Needs root.
     #[command(after_help = reproduce::EXAMPLES)]
     Reproduce(Box<reproduce::Reproduce>),
+    /// Measure what CPUs of their own do for workloads: with and without `dunlin cpus manage`.
+    ///
+    /// A victim beside a stress, two workloads beside each other, one program, and bursts under a
+    /// quota, each in control groups as a kubelet makes them. Runs with and without the manager
+    /// take turns. Needs root and cgroup v2.
+    #[command(after_help = cpus::EXAMPLES)]
+    Cpus(cpus::Cpus),
     /// Write the report of a bundle: one HTML file that needs no network and no script.
     #[command(after_help = "Example:\n  dunlin-lab report search.json")]
     Report(report::Report),
@@ -211,6 +219,7 @@ fn run(command: &Lab) -> Result<ExitCode, Box<dyn Error>> {
         Act::Search(command) => search::run(command),
         Act::Sweep(command) => sweep::run(command),
         Act::Reproduce(command) => reproduce::run(command),
+        Act::Cpus(command) => cpus::run(command),
         Act::Report(command) => report::report(command),
         Act::Verify(command) => report::verify(command),
         Act::Replay(command) => report::replay(command),

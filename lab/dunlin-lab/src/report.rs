@@ -7,7 +7,7 @@ use lab_report::bundle::{command_line, read_text, write_file};
 use lab_report::{Bundle, verify as verification};
 use std::error::Error;
 use std::io::{self, BufRead, IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 #[derive(Args, Debug)]
@@ -52,10 +52,22 @@ pub fn report(command: &Report) -> Result<ExitCode, Box<dyn Error>> {
     write_file(&out, &lab_report::report(&bundle))?;
     println!("{}", out.display());
     if let Some(page) = &command.markdown {
-        write_file(page, &lab_report::markdown(&bundle))?;
+        write_page(page, &bundle)?;
         println!("{}", page.display());
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Writes the tables of a bundle as a Markdown page, and the plots that it shows beside it.
+///
+/// # Errors
+/// A file cannot be written.
+pub fn write_page(page: &Path, bundle: &Bundle) -> Result<(), String> {
+    write_file(page, &lab_report::markdown(bundle))?;
+    for (name, plot) in lab_report::plots(bundle) {
+        write_file(&page.with_file_name(name), &plot)?;
+    }
+    Ok(())
 }
 
 /// Recomputes every number of bundles and reports.

@@ -3,7 +3,7 @@ mod bind;
 mod isc;
 mod kdns;
 
-use crate::bench::Bench;
+use crate::bench::{Bench, beside};
 use crate::bundles::{header, note_changes, write};
 use crate::compare::Bar;
 use crate::load::seconds;
@@ -211,8 +211,7 @@ impl Reproduce {
 
     fn binaries(&self) -> BTreeMap<String, PathBuf> {
         let mut binaries: BTreeMap<String, PathBuf> = self.binary.iter().cloned().collect();
-        let beside = std::env::current_exe().ok().map(|own| own.with_file_name("dunlin"));
-        if let Some(beside) = beside.filter(|program| program.exists()) {
+        if let Some(beside) = beside() {
             binaries.entry("dunlin".into()).or_insert(beside);
         }
         binaries

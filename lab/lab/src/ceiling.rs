@@ -152,7 +152,7 @@ impl EchoBaseline {
 }
 
 /// Has the calling thread run on these CPUs only.
-fn allow(cpus: &CpuList) -> Result<()> {
+pub(crate) fn allow(cpus: &CpuList) -> Result<()> {
     let mut set = CpuSet::new();
     cpus.as_slice().iter().for_each(|cpu| set.set(*cpu));
     sched_setaffinity(None, &set).map_err(|error| format!("CPU {cpus} may not be used: {error}"))

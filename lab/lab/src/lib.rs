@@ -10,6 +10,7 @@ pub mod limits;
 pub mod observer;
 pub mod output;
 pub mod record;
+pub mod relay;
 pub mod servers;
 pub mod statistics;
 pub mod verdict;

@@ -65,3 +65,9 @@ pub const SOURCES: usize = 256;
 
 /// Intervals that a record of a run keeps.
 pub const INTERVALS_MAX: usize = 3_600;
+
+/// Datagrams that wait in one direction of a relay: at 100 Mbit/s some 10 ms of small ones.
+pub const RELAY_QUEUE_MAX: usize = 2_000;
+
+/// Bytes of the Ethernet, IPv4 and UDP headers of a datagram.
+pub const RELAY_HEADERS_LEN: usize = 42;

@@ -170,6 +170,9 @@ pub struct Options {
     pub oracle: Option<Arc<Oracle>>,
     /// One in so many answers is.
     pub check_one_in: u64,
+    /// Whether an answer with an RCODE other than NOERROR and NXDOMAIN is wrong. An error costs a
+    /// server less than an answer.
+    pub errors_are_wrong: bool,
     /// Everything that is drawn by chance comes of this.
     pub seed: u64,
 }
@@ -200,6 +203,7 @@ impl Options {
             netns: None,
             oracle: None,
             check_one_in: 64,
+            errors_are_wrong: false,
             seed: 1,
         }
     }

@@ -26,6 +26,7 @@ pub(crate) struct Recorder {
     pub fleet: Option<Fleet>,
     oracle: Option<Arc<Oracle>>,
     check_one_in: u64,
+    errors_are_wrong: bool,
     unchecked: u64,
     timeout_ns: u64,
     /// When the last query left, or the last answer came.
@@ -40,6 +41,7 @@ impl Recorder {
             fleet,
             oracle: options.oracle.clone(),
             check_one_in: options.check_one_in,
+            errors_are_wrong: options.errors_are_wrong,
             unchecked: 0,
             timeout_ns: options.timeout_ns,
             busy_ns: 0,
@@ -122,9 +124,12 @@ impl Recorder {
         self.lookup_ended(place.tag, end, now);
     }
 
-    /// Looks at the content of one answer in so many.
+    /// Looks at the RCODE, and at the content of one answer in so many.
     #[inline]
     fn is_wrong(&mut self, answer: &Answer<'_>, question_len: usize) -> bool {
+        if self.errors_are_wrong && !matches!(answer.full_rcode(question_len), 0 | 3) {
+            return true;
+        }
         let Some(oracle) = &self.oracle else { return false };
         self.unchecked += 1;
         if self.unchecked < self.check_one_in {

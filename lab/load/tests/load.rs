@@ -141,6 +141,10 @@ fn rcodes_and_truncation_are_counted() {
     let rcodes: Vec<_> = report.counts.rcodes().collect();
     assert_eq!(rcodes, [("NOERROR", 10), ("SERVFAIL", 10), ("NXDOMAIN", 10), ("REFUSED", 10)]);
     assert_eq!(report.counts.truncated, 10);
+    assert_eq!((report.counts.answered, report.counts.wrong), (40, 0));
+    let strict = Options { errors_are_wrong: true, queries_max: Some(40), ..options(&server) };
+    let counts = run(&strict).counts;
+    assert_eq!((counts.answered, counts.wrong), (20, 20), "NOERROR and NXDOMAIN are answers");
 }
 
 #[test]

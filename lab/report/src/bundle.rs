@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::Result;
+use crate::cpus::CpuExperiments;
 use crate::event::EventRecord;
 use crate::limits::{BUNDLE_BYTES_MAX, RUNS_MAX};
 use crate::soak::SoakRecord;
@@ -79,6 +80,8 @@ pub enum Body {
     Sweep(Sweep),
     /// A reproduced study.
     Study(Study),
+    /// Experiments with CPUs of their own.
+    Cpus(CpuExperiments),
 }
 
 impl Header {
@@ -106,6 +109,7 @@ impl Body {
             Self::Search(_) => "search",
             Self::Sweep(_) => "sweep",
             Self::Study(_) => "study",
+            Self::Cpus(_) => "cpus",
         }
     }
 }

@@ -17,7 +17,7 @@ mod load;
 mod machine;
 mod time;
 
-pub use boxes::{step_boxes, sweep_boxes};
+pub use boxes::{cpu_boxes, cpu_plot, step_boxes, sweep_boxes};
 pub use costs::costs;
 pub use latency::latency;
 pub use load::{load_curve, scaling, settings_map};

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::Result;
 use crate::bundle::{Body, Bundle};
 use crate::charts::{Data, figure, settings};
+use crate::cpus::{CpuSeries, CpuStep};
 use crate::html::STYLE;
 use crate::svg::{Plot, Scale, escape};
 use crate::sweep::rates;
@@ -82,6 +83,13 @@ pub fn entries_of(bundle: &Bundle) -> Result<Vec<Entry>> {
                 Ok(entry(format!("{}, {}", step.key, group.label), group.rates(&bundle.runs)?))
             };
             groups.map(own).collect()
+        }
+        Body::Cpus(all) => {
+            let every = all.steps.iter().flat_map(|s| s.series.iter().map(move |one| (s, one)));
+            let own = |(step, one): (&CpuStep, &CpuSeries)| {
+                Ok(entry(format!("{}, {}", step.key, one.name()), one.values(&bundle.runs)?))
+            };
+            every.map(own).collect()
         }
         Body::Search(search) => {
             let result = |r: &lab_search::GoalResult| {

@@ -8,6 +8,7 @@ use lab_search::End;
 use crate::Result;
 use crate::bundle::{Body, Bundle, SearchRecord};
 use crate::charts::{self, Data};
+use crate::cpus::{COLUMNS, CpuExperiments, rows};
 use crate::study::{STEP_COLUMNS, Study, step_rows};
 use crate::svg::{escape, short};
 use crate::sweep::Sweep;
@@ -34,6 +35,7 @@ pub fn report(bundle: &Bundle) -> String {
         Body::Search(search) => write_search(&mut page, search, bundle),
         Body::Sweep(sweep) => write_sweep(&mut page, sweep, bundle),
         Body::Study(study) => write_study(&mut page, study, bundle),
+        Body::Cpus(all) => write_cpus(&mut page, all, bundle),
     }
     if !bundle.runs.is_empty() {
         section(&mut page, "Latency", &charts::latency(&bundle.runs));
@@ -171,10 +173,7 @@ fn write_sweep(page: &mut String, sweep: &Sweep, bundle: &Bundle) {
 
 fn write_study(page: &mut String, study: &Study, bundle: &Bundle) {
     let mut findings = Data::new("Findings of the original", &["finding", "here", "because"]);
-    for finding in &study.findings {
-        let outcome = finding.outcome.words().to_owned();
-        findings.row([finding.claim.clone(), outcome, finding.because.clone()]);
-    }
+    study.findings.iter().for_each(|finding| findings.row(finding.row()));
     section(page, "Findings", &findings.table());
     let mut original = Data::new("The original", &["item", "as published"]);
     charts::flatten("", &study.original, &mut |name, value| {
@@ -200,6 +199,20 @@ fn write_study(page: &mut String, study: &Study, bundle: &Bundle) {
             }
         }
         section(page, &title, &body);
+    }
+}
+
+fn write_cpus(page: &mut String, all: &CpuExperiments, bundle: &Bundle) {
+    let mut findings = Data::new("Findings", &["finding", "here", "because"]);
+    all.findings.iter().for_each(|finding| findings.row(finding.row()));
+    section(page, "Findings", &findings.table());
+    for step in &all.steps {
+        let mut data = Data::new(&step.title, &COLUMNS);
+        rows(step, &bundle.runs).into_iter().for_each(|row| data.row(row));
+        let mut body = format!("<p>{}</p>\n{}", escape(&step.about), list(&step.skipped));
+        body.push_str(&data.table());
+        body.push_str(&charts::cpu_boxes(step));
+        section(page, &step.title, &body);
     }
 }
 

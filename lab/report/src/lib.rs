@@ -4,6 +4,7 @@
 pub mod bundle;
 mod charts;
 pub mod costs;
+pub mod cpus;
 pub mod event;
 pub mod history;
 mod html;
@@ -19,7 +20,7 @@ pub mod verify;
 
 pub use bundle::{Body, Bundle, Header, SearchRecord, SearchTrial};
 pub use html::{bundle_of, report};
-pub use markdown::markdown;
+pub use markdown::{markdown, plots};
 
 /// An error: the attempt, its object, the reason, and what to do.
 pub type Result<T, E = String> = std::result::Result<T, E>;

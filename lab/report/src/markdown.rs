@@ -6,7 +6,8 @@ use lab::compare;
 use lab::verdict::thousands;
 
 use crate::bundle::{Body, Bundle, SearchRecord};
-use crate::charts::settings;
+use crate::charts::{cpu_plot, settings};
+use crate::cpus::{COLUMNS, CpuExperiments, CpuStep, rows};
 use crate::study::{STEP_COLUMNS, Study, step_rows};
 use crate::sweep::Sweep;
 
@@ -32,8 +33,20 @@ pub fn markdown(bundle: &Bundle) -> String {
         Body::Search(search) => write_search(&mut page, search, bundle),
         Body::Sweep(sweep) => write_sweep(&mut page, sweep),
         Body::Study(study) => write_study(&mut page, study, bundle),
+        Body::Cpus(all) => write_cpus(&mut page, all, bundle),
     }
     page
+}
+
+/// The plots that the page of a bundle shows: the name of each file, and its SVG.
+pub fn plots(bundle: &Bundle) -> Vec<(String, String)> {
+    let Body::Cpus(all) = &bundle.body else { return Vec::new() };
+    let drawn = all.steps.iter().filter(|step| !step.series.is_empty());
+    drawn.map(|step| (plot_name(step), cpu_plot(step))).collect()
+}
+
+fn plot_name(step: &CpuStep) -> String {
+    format!("{}.svg", step.id())
 }
 
 fn table(page: &mut String, head: &[&str], rows: &[Vec<String>]) {
@@ -104,11 +117,8 @@ fn write_sweep(page: &mut String, sweep: &Sweep) {
 
 fn write_study(page: &mut String, study: &Study, bundle: &Bundle) {
     page.push_str("\n## Findings\n\n");
-    let row = |finding: &crate::study::Finding| {
-        vec![finding.claim.clone(), finding.outcome.words().into(), finding.because.clone()]
-    };
-    let rows: Vec<_> = study.findings.iter().map(row).collect();
-    table(page, &["finding of the original", "here", "because"], &rows);
+    let findings: Vec<_> = study.findings.iter().map(|one| one.row().to_vec()).collect();
+    table(page, &["finding of the original", "here", "because"], &findings);
     for (number, step) in study.steps.iter().enumerate() {
         let _ = writeln!(page, "\n## Step {}: {}\n", number + 1, step.title);
         let _ = writeln!(page, "The original: {}\n", step.original);
@@ -117,6 +127,23 @@ fn write_study(page: &mut String, study: &Study, bundle: &Bundle) {
                 let _ = writeln!(page, "Not run: {}.", step.skipped);
             }
             true => table(page, &STEP_COLUMNS, &step_rows(step, &bundle.runs)),
+        }
+    }
+}
+
+fn write_cpus(page: &mut String, all: &CpuExperiments, bundle: &Bundle) {
+    page.push_str("\n## Findings\n\n");
+    let findings: Vec<_> = all.findings.iter().map(|one| one.row().to_vec()).collect();
+    table(page, &["finding", "here", "because"], &findings);
+    for step in &all.steps {
+        let _ = writeln!(page, "\n## {}\n\n{}\n", step.title, step.about);
+        step.skipped.iter().for_each(|why| page.push_str(&format!("* Not run: {why}\n")));
+        if !step.skipped.is_empty() {
+            page.push('\n');
+        }
+        if !step.series.is_empty() {
+            table(page, &COLUMNS, &rows(step, &bundle.runs));
+            let _ = writeln!(page, "\n![{}]({})", step.title, plot_name(step));
         }
     }
 }

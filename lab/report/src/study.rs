@@ -135,6 +135,13 @@ pub struct Finding {
     pub because: String,
 }
 
+impl Finding {
+    /// Its row in a table: the claim, what holds here, and why.
+    pub fn row(&self) -> [String; 3] {
+        [self.claim.clone(), self.outcome.words().into(), self.because.clone()]
+    }
+}
+
 /// Whether a finding holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -6,6 +6,7 @@ use lab::verdict::judge;
 
 use crate::bundle::{Body, Bundle, SearchRecord};
 use crate::costs::CostRecord;
+use crate::cpus::CpuExperiments;
 use crate::event::EventRecord;
 use crate::soak::SoakRecord;
 use crate::study::Study;
@@ -42,6 +43,12 @@ pub fn errors(bundle: &Bundle) -> Vec<String> {
             if again.as_ref() != Ok(study) {
                 errors
                     .push("study: ranges, findings or the original's figures do not follow".into());
+            }
+        }
+        Body::Cpus(all) => {
+            let again = CpuExperiments::new(all.quick, all.cpus, all.steps.clone(), &bundle.runs);
+            if again.as_ref() != Ok(all) {
+                errors.push("cpus: figures or findings do not follow from the runs".into());
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Published figures: each page in `docs/benchmarks` is what its bundle in `docs/reports` gives.
 
-use lab_report::{markdown, report, verify};
+use lab_report::{markdown, plots, report, verify};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -31,12 +31,19 @@ fn every_benchmark_page_follows_from_a_bundle_in_the_repository() {
         let text = fs::read_to_string(bundles.join(format!("{name}.json"))).unwrap();
         assert!(text.len() <= BUNDLE_BYTES_MAX, "{name}: {} bytes", text.len());
         let bundle = verify::verify(&text).unwrap_or_else(|why| panic!("{name}: {why}"));
+        let is_absolute = |word: &&String| word.starts_with('/') || word.contains("=/");
+        let path = bundle.header.commands.iter().flatten().find(is_absolute);
+        assert_eq!(path, None, "{name}: a path of the machine that measured");
         let page = fs::read_to_string(pages.join(format!("{name}.md"))).unwrap_or_default();
         let remedy = format!(
             "dunlin-lab report docs/reports/{name}.json --out target/{name}.html --markdown \
              docs/benchmarks/{name}.md"
         );
         assert!(page == markdown(&bundle), "docs/benchmarks/{name}.md differs: `{remedy}`");
+        for (file, plot) in plots(&bundle) {
+            let drawn = fs::read_to_string(pages.join(&file)).unwrap_or_default();
+            assert!(drawn == plot, "docs/benchmarks/{file} differs: `{remedy}`");
+        }
         let html = report(&bundle);
         verify::verify(&html).unwrap_or_else(|why| panic!("report of {name}: {why}"));
     }

@@ -1,6 +1,7 @@
 //! Requests to the API server, for tests that are threads.
 use crate::Result;
 use http::{Method, Request};
+use http_body_util::BodyExt;
 use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
@@ -74,6 +75,31 @@ impl ApiClient {
                 Ok(Answer { status, body })
             });
             answered.await.map_err(|_| told(&format_args!("no answer within {PATIENCE:?}")))?
+        })
+    }
+
+    /// Reads the lines of a stream as they come, until the function returns `false` or the stream
+    /// ends.
+    pub fn lines(&self, path: &str, mut each: impl FnMut(&[u8]) -> bool) -> Result<()> {
+        let told = |error: &dyn std::fmt::Display| format!("GET {path}: {error}");
+        let request = Request::get(path).header("accept", "application/json");
+        let request = request.body(Body::empty()).map_err(|error| told(&error))?;
+        self.runtime.block_on(async {
+            let sent = self.client.send(request).await;
+            let mut body = sent.map_err(|error| told(&error))?.into_body();
+            let mut rest = Vec::new();
+            while let Some(frame) = body.frame().await {
+                let Ok(data) = frame.map_err(|error| told(&error))?.into_data() else { continue };
+                rest.extend_from_slice(&data);
+                while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+                    let is_enough = !each(&rest[..end]);
+                    rest.drain(..=end);
+                    if is_enough {
+                        return Ok(());
+                    }
+                }
+            }
+            Ok(())
         })
     }
 }

@@ -149,6 +149,15 @@ impl Cluster {
         self.request("GET", path, &Value::Null)?.done()
     }
 
+    /// Watches objects by a path, such as `/api/v1/services?watch=true`: each line as it comes,
+    /// until the function returns `false` or the stream ends.
+    ///
+    /// # Errors
+    /// There is no answer, or the stream breaks.
+    pub fn watch(&self, path: &str, each: impl FnMut(&[u8]) -> bool) -> Result<()> {
+        self.client.lines(path, each)
+    }
+
     /// Creates an object.
     ///
     /// # Panics

@@ -9,6 +9,7 @@ pub mod client;
 pub mod compare;
 pub mod flood;
 pub mod hosts;
+pub mod kubernetes;
 pub mod limits;
 pub mod link;
 pub mod load;

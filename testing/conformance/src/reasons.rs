@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 use crate::Result;
 use crate::compare::{Aspect, Difference, TAGS};
+use crate::kubernetes;
 use crate::oddities::ODDITIES;
 use crate::probe::Probe;
 use crate::server::Software;
@@ -71,7 +72,8 @@ pub fn read(text: &str) -> Result<Vec<Reason>> {
         if !ids.insert(id) {
             return Err(format!("two reasons are called {id}"));
         }
-        let known = |tag: &&String| !TAGS.iter().any(|(known, _)| known == *tag);
+        let known =
+            |tag: &&String| !TAGS.iter().chain(&kubernetes::TAGS).any(|(known, _)| known == *tag);
         if let Some(tag) = reason.tags.iter().chain(&reason.without).find(known) {
             return Err(format!("{id}: no such tag: {tag}"));
         }

@@ -9,6 +9,7 @@ use crate::client::{self, Replies};
 use crate::compare::{Difference, Said, compare, faults_of_cut};
 use crate::limits::{BATCH, EXAMPLES_MAX, KINDS_MAX, Patience, RECORD_CHARS_MAX, RECORDS_MAX};
 use crate::probe::Probe;
+use crate::questions::Question;
 use crate::reasons::Reason;
 use crate::reply::Reply;
 use crate::server::{Server, Software};
@@ -53,6 +54,14 @@ fn fault(cut: &mut Said, whole: &Said, room: usize) {
     }
 }
 
+/// What a peer and the subject say in ways of their own.
+pub trait Dialect: std::fmt::Debug + Sync {
+    /// Further tags of a question.
+    fn tags(&self, question: &Question) -> Vec<&'static str>;
+    /// Makes a reply comparable.
+    fn adapt(&self, reply: &mut Reply);
+}
+
 /// The servers of one world.
 #[derive(Debug)]
 pub struct Arena<'a> {
@@ -62,6 +71,8 @@ pub struct Arena<'a> {
     pub subject: Server,
     /// Who they are compared with.
     pub peers: Vec<Server>,
+    /// What else holds of questions and replies.
+    pub dialect: Option<&'a dyn Dialect>,
 }
 
 impl Arena<'_> {
@@ -108,7 +119,7 @@ impl Arena<'_> {
         let mut replies = self.collect(&packets, transport, patience)?;
         let all = probes.iter().enumerate().map(|(index, probe)| {
             let mut said = replies.iter_mut().map(|(software, replies)| {
-                (*software, replies[index].take().map(|bytes| Reply::read(&bytes)))
+                (*software, replies[index].take().map(|bytes| self.read(&bytes)))
             });
             let (_, mut ours) = said.next().expect("the subject is the first");
             let room = probe.question.room();
@@ -121,6 +132,14 @@ impl Arena<'_> {
             (ours, said.collect())
         });
         Ok(all.collect())
+    }
+
+    fn read(&self, bytes: &[u8]) -> Reply {
+        let mut reply = Reply::read(bytes);
+        if let Some(dialect) = self.dialect {
+            dialect.adapt(&mut reply);
+        }
+        reply
     }
 
     fn collect(
@@ -161,7 +180,9 @@ impl Arena<'_> {
         findings.questions += 1;
         let mut differences = compare(self.world, question, ours, peers);
         findings.agreed += differences.is_empty() as usize;
+        let more = self.dialect.map(|dialect| dialect.tags(question)).unwrap_or_default();
         for difference in &mut differences {
+            difference.tags.extend(&more);
             if transport == Transport::Tcp {
                 difference.tags.insert("tcp");
             }

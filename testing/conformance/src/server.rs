@@ -28,6 +28,8 @@ pub enum Software {
     Nsd,
     /// ISC BIND (Debian: `bind9`).
     Bind,
+    /// CoreDNS, which `scripts/require` builds; it serves what its sections say.
+    CoreDns,
 }
 
 impl Software {
@@ -38,12 +40,14 @@ impl Software {
             Self::Knot => "knot",
             Self::Nsd => "nsd",
             Self::Bind => "bind",
+            Self::CoreDns => "coredns",
         }
     }
 
     /// The software called `name`.
     pub fn named(name: &str) -> Option<Self> {
-        [Self::Dunlin, Self::Knot, Self::Nsd, Self::Bind].into_iter().find(|s| s.name() == name)
+        let all = [Self::Dunlin, Self::Knot, Self::Nsd, Self::Bind, Self::CoreDns];
+        all.into_iter().find(|software| software.name() == name)
     }
 
     /// Its binary, or what to do to have one.
@@ -53,6 +57,7 @@ impl Software {
             Self::Knot => ("knotd", "knot"),
             Self::Nsd => ("nsd", "nsd"),
             Self::Bind => ("named", "bind9"),
+            Self::CoreDns => return test_support::tools::go("coredns", "COREDNS"),
         };
         find_binary(file, package)
     }
@@ -102,7 +107,7 @@ pub struct Launch<'a> {
     pub address: Option<SocketAddrV4>,
     /// Lines for Dunlin's `[server]`.
     pub keys: &'a str,
-    /// Further sections of Dunlin's config, but for `[admin]`.
+    /// Further sections of Dunlin's config, but for `[admin]`; the plugins of CoreDNS.
     pub sections: &'a str,
     /// A command that runs it, such as `ip netns exec NAME`, which becomes the server itself.
     pub within: &'a [&'a str],
@@ -120,6 +125,7 @@ impl<'a> Launch<'a> {
             Software::Knot => config_knot(self.zones, address, directory),
             Software::Nsd => config_nsd(self.zones, address, directory),
             Software::Bind => config_bind(self.zones, address, directory),
+            Software::CoreDns => config_coredns(self, address),
         }
     }
 
@@ -139,6 +145,7 @@ impl<'a> Launch<'a> {
             Software::Knot => command.arg("-c").arg(config),
             Software::Nsd => command.args(["-d", "-c"]).arg(config),
             Software::Bind => command.args(["-g", "-n", "1", "-c"]).arg(config),
+            Software::CoreDns => command.arg("-conf").arg(config),
         };
         let output = OpenOptions::new().create(true).append(true).open(log);
         let output = output.map_err(|e| format!("{}: {e}", log.display()))?;
@@ -341,6 +348,11 @@ fn config_dunlin(launch: &Launch<'_>, address: SocketAddrV4, directory: &Path) -
         writeln!(text, "[[zone]]\nname = \"{name}\"\nfile = {file:?}").unwrap();
     }
     text
+}
+
+fn config_coredns(launch: &Launch<'_>, address: SocketAddrV4) -> String {
+    let (ip, port) = (address.ip(), address.port());
+    format!(".:{port} {{\n bind {ip}\n errors\n {}\n}}\n", launch.sections)
 }
 
 fn config_knot(zones: &[Zone], address: SocketAddrV4, directory: &Path) -> String {

@@ -89,5 +89,6 @@ fn start<'a>(subject: Software, world: &'a World, directory: &Path) -> Result<Ar
         Launch { keys: "nsid = \"here\"", ..launch }.start(directory)
     };
     let peers = PEERS.into_iter().filter(|peer| *peer != subject);
-    Ok(Arena { world, subject: start(subject)?, peers: peers.map(start).collect::<Result<_>>()? })
+    let (subject, peers) = (start(subject)?, peers.map(start).collect::<Result<_>>()?);
+    Ok(Arena { world, subject, peers, dialect: None })
 }

@@ -2,6 +2,8 @@
 
 pub mod containerd;
 pub mod counting;
+pub mod etcd;
 pub mod ports;
 pub mod skip;
 pub mod spaces;
+pub mod tools;

@@ -454,18 +454,7 @@ fn write_file(file: &Path, entries: &[Entry]) -> io::Result<()> {
     let text =
         serde_json::to_vec_pretty(&CredentialFile { format, credentials: entries.to_vec() })?;
     let (folder, name) = split(file);
-    let folder = Folder::create(folder)?;
-    let beside = name.with_extension("new");
-    // A file left by a crash may have another mode.
-    match folder.remove(&beside) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut written = folder.create_new(&beside, 0o600)?;
-    written.write_all(&text)?;
-    written.sync_all()?;
-    folder.rename(&beside, name)?;
-    folder.sync()
+    Folder::create(folder)?.replace(name, 0o600, |file| file.write_all(&text))
 }
 
 #[cfg(test)]

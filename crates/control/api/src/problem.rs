@@ -6,6 +6,7 @@ use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use model::BrokenRule;
 use records::{Refused, Revision};
 use serde::Serialize;
+use std::fmt;
 use utoipa::ToSchema;
 
 /// The media type of a problem.
@@ -47,6 +48,16 @@ struct Details {
     /// Record sets that the import wrote: those before that line, and those in batches in progress.
     #[serde(skip_serializing_if = "Option::is_none")]
     written: Option<u64>,
+}
+
+/// The field, and what is wrong.
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0.field {
+            Some(field) => write!(f, "{field}: {}", self.0.detail),
+            None => f.write_str(&self.0.detail),
+        }
+    }
 }
 
 impl Problem {
@@ -176,6 +187,10 @@ impl Problem {
             }
             Refused::Full => new(StatusCode::INSUFFICIENT_STORAGE, "disk-full"),
             Refused::Busy => new(StatusCode::SERVICE_UNAVAILABLE, "busy"),
+            Refused::Unreachable(_) => new(StatusCode::SERVICE_UNAVAILABLE, "store-unreachable"),
+            Refused::NoSpace(_) => new(StatusCode::INSUFFICIENT_STORAGE, "store-full"),
+            Refused::UnknownOutcome { .. } => new(StatusCode::GATEWAY_TIMEOUT, "outcome-unknown"),
+            Refused::NotShared => new(StatusCode::CONFLICT, "not-shared"),
             Refused::Stopping => new(StatusCode::SERVICE_UNAVAILABLE, "stopping"),
             Refused::Failed(_) => new(StatusCode::SERVICE_UNAVAILABLE, "store-failed"),
             Refused::Unavailable(_) => new(StatusCode::SERVICE_UNAVAILABLE, "store-unavailable"),

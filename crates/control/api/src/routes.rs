@@ -3,7 +3,9 @@ use crate::caller::admit;
 use crate::description::{Description, describe_tags};
 use crate::problem::Problem;
 use crate::state::{Api, ApiState};
-use crate::{bulk, import, journal, manage, operate, sets, snapshot, zones};
+use crate::{
+    bulk, checks, endpoints, fleet, import, journal, manage, operate, sets, snapshot, zones,
+};
 use axum::Router;
 use axum::routing::get;
 use hyper::header::CONTENT_TYPE;
@@ -28,6 +30,11 @@ fn all() -> OpenApiRouter<ApiState> {
         .routes(routes!(operate::flush_cache))
         .routes(routes!(operate::list_upstreams))
         .routes(routes!(operate::put_upstream))
+        .routes(routes!(checks::list_checks))
+        .routes(routes!(checks::get_check, checks::put_check, checks::delete_check))
+        .routes(routes!(endpoints::list_health))
+        .routes(routes!(endpoints::put_endpoint))
+        .routes(routes!(fleet::adopt))
         .routes(routes!(manage::reload))
         .routes(routes!(manage::accept_zones))
         .routes(routes!(manage::list_credentials, manage::create_credential))

@@ -6,14 +6,17 @@ use crate::cursor;
 use crate::description::{
     MatchCondition, ReadCondition, Refusals, SetPath, WriteCondition, ZonePath,
 };
+use crate::endpoints::check_known;
 use crate::limits::CHANGES_MAX;
+use crate::members::{MemberBody, MinUpBody};
 use crate::principal::Verb;
 use crate::problem::{Problem, plainly};
 use crate::receipt::{Receipt, WaitQuery, receipt};
 use crate::shadow::{ShadowBody, put_keys};
 use crate::state::{ApiState, blocking};
 use crate::text::{
-    SetBody, ValueBody, read_name, read_owner, read_type, read_value, read_view, write_set,
+    SetBody, ValueBody, read_data, read_name, read_owner, read_type, read_value, read_view,
+    write_set,
 };
 use axum::extract::{Extension, State};
 use axum::response::{IntoResponse, Response};
@@ -22,7 +25,8 @@ use hyper::{HeaderMap, StatusCode};
 use model::BrokenRule;
 use records::shadow::Shadow;
 use records::{
-    Batch, Edit, Precondition, Revision, SetFilter, SetKey, StoredSet, View, WriteContext,
+    Batch, Edit, EditKind, Precondition, Revision, SetFilter, SetKey, SetValue, StoredSet, View,
+    WriteContext,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -40,10 +44,22 @@ pub struct RecordSet {
     ttl: u32,
     /// The data of each record, in presentation form.
     data: Vec<String>,
+    /// The members with their tiers, if any has another one than 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    members: Option<Vec<MemberBody>>,
     /// The view: `default`.
     view: String,
     /// Which of the records an answer has.
     policy: String,
+    /// The most records of an answer; absent: no bound.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max: Option<u16>,
+    /// The check that the addresses have to pass; absent: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    check: Option<String>,
+    /// With fewer members up, those that are not are answered, too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    min_up: Option<MinUpBody>,
     /// The revision of its last write: its entity tag is this number in quotes. Absent if the zone
     /// is not in the store.
     revision: Option<u64>,
@@ -85,7 +101,9 @@ pub struct SetsQuery {
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({ "changes": [
     { "name": "www.example.org.", "type": "A", "put": { "ttl": 60, "data": ["192.0.2.2"] } },
-    { "name": "old.example.org.", "type": "A", "put": null, "if": "present" }
+    { "name": "old.example.org.", "type": "A", "put": null, "if": "present" },
+    { "name": "api.example.org.", "type": "A", "add": { "ttl": 60, "data": ["192.0.2.3"] } },
+    { "name": "db.example.org.", "type": "A", "remove": { "data": ["192.0.2.4"] } }
 ] }))]
 pub struct Changes {
     /// Each set once.
@@ -108,9 +126,32 @@ pub struct Change {
     #[serde(rename = "if")]
     expect: Option<ExpectBody>,
     /// The new content; null: deleted.
-    #[schema(required)]
-    #[serde(deserialize_with = "Option::deserialize")]
-    put: Option<ValueBody>,
+    #[schema(value_type = Option<ValueBody>)]
+    #[serde(default, deserialize_with = "present")]
+    put: Option<Option<ValueBody>>,
+    /// Instead of `put`: records to add to the set, which need not exist. Its TTL becomes theirs.
+    add: Option<ValueBody>,
+    /// Instead of `put`: records to remove from the set. Without records it is deleted.
+    remove: Option<TakenMembers>,
+}
+
+/// Records to remove from a set.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({ "data": ["192.0.2.1"] }))]
+pub struct TakenMembers {
+    /// The data of each record, in presentation form.
+    #[schema(min_items = 1, max_items = 5000)]
+    data: Vec<String>,
+}
+
+/// A field that is there, even as null.
+fn present<'de, D, T>(from: D) -> Result<Option<Option<T>>, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    Option::deserialize(from).map(Some)
 }
 
 /// The condition of a change.
@@ -141,9 +182,23 @@ fn key(path: &SetPath) -> Result<SetKey, Problem> {
 
 fn tell(set: &StoredSet, shadow: Option<Shadow>) -> RecordSet {
     let revision = (set.revision != Revision::NONE).then_some(set.revision.0);
-    let SetBody { name, rtype, ttl, data, view, policy } = write_set(set);
+    let SetBody { name, rtype, ttl, data, members, view, policy, max, check, min_up } =
+        write_set(set);
     let shadowed_by = shadow.map(ShadowBody::from);
-    RecordSet { name, rtype, ttl, data, view, policy, revision, shadowed_by }
+    RecordSet {
+        name,
+        rtype,
+        ttl,
+        data,
+        members,
+        view,
+        policy,
+        max,
+        check,
+        min_up,
+        revision,
+        shadowed_by,
+    }
 }
 
 /// Parses the begin of a name, relative to a zone.
@@ -244,12 +299,15 @@ pub async fn patch_sets(
             None => caller.check(Verb::Write, &key),
         };
         allowed.map_err(|problem| problem.of_field(format!("{place}name")))?;
+        if let Some(value) = &edit.put {
+            check_known(&state, value, &format!("{place}put."))?;
+        }
         edits.push(edit);
     }
     let put = put_keys(&zone, &edits);
     let batch = Batch { zone, edits, context };
     let place = |edit: usize, field: &str| match field {
-        "ttl" | "data" => format!("changes[{edit}].put.{field}"),
+        "ttl" | "data" | "members" => format!("changes[{edit}].put.{field}"),
         "edits" => format!("changes[{edit}]"),
         field => format!("changes[{edit}].{field}"),
     };
@@ -265,14 +323,30 @@ fn read_change(change: Change, origin: Name<'_>, place: &str) -> Result<Edit, Pr
         Some(word) => read_view(word, &format!("{place}view"))?,
         None => View::Default,
     };
-    let put = change.put.map(|value| read_value(&value, rtype, &format!("{place}put.")));
+    let (kind, put) = match (change.put, change.add, change.remove) {
+        (Some(put), None, None) => {
+            let put = put.map(|value| read_value(&value, rtype, &format!("{place}put.")));
+            (EditKind::Replace, put.transpose()?)
+        }
+        (None, Some(added), None) => {
+            (EditKind::Add, Some(read_value(&added, rtype, &format!("{place}add."))?))
+        }
+        (None, None, Some(TakenMembers { data })) => {
+            let data = read_data(&data, rtype, &format!("{place}remove."))?;
+            (EditKind::Take, Some(SetValue::new(0, data)))
+        }
+        _ => {
+            let what = "has exactly one of `put`, `add` and `remove`";
+            return Err(Problem::unreadable(place.trim_end_matches('.'), what));
+        }
+    };
     let expect = match change.expect {
         None => Precondition::Anything,
         Some(ExpectBody::Word(ExpectWord::Absent)) => Precondition::Absent,
         Some(ExpectBody::Word(ExpectWord::Present)) => Precondition::Present,
         Some(ExpectBody::At(revision)) => Precondition::At(Revision(revision)),
     };
-    Ok(Edit { name, rtype, view, expect, put: put.transpose()? })
+    Ok(Edit { name, rtype, view, expect, kind, put })
 }
 
 /// One record set.
@@ -340,6 +414,7 @@ pub async fn put_set(
     let key = key(&path)?;
     caller.check_put(&key)?;
     let value = read_value(&body, key.rtype, "")?;
+    check_known(&state, &value, "")?;
     let context = query.context(&caller, Precondition::Anything)?;
     let batch = one(key.clone(), expected(&headers)?, Some(value), context);
     let writing = state.records()?.write(batch);
@@ -395,6 +470,6 @@ fn one(
     context: WriteContext,
 ) -> Batch {
     let SetKey { zone, name, rtype, view } = key;
-    let edits = vec![Edit { name, rtype, view, expect, put }];
+    let edits = vec![Edit { name, rtype, view, expect, kind: EditKind::Replace, put }];
     Batch { zone, edits, context }
 }

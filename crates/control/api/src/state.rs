@@ -9,6 +9,7 @@ use crate::limits::{
 use crate::problem::{Problem, plainly};
 use crate::quota::Quota;
 use crate::rate_limiter::RateLimiter;
+use health::HealthService;
 use records::{RecordService, Refused};
 use std::future::Future;
 use std::path::PathBuf;
@@ -54,6 +55,8 @@ pub struct Api {
     pub records: Option<Arc<OnceLock<RecordService>>>,
     /// Who may use the API.
     pub credentials: Arc<Credentials>,
+    /// The prober; `None`: there are no health checks.
+    pub health: Option<HealthService>,
     /// The running server.
     pub operator: Arc<dyn ServerControl>,
     /// Counters of connections and requests.

@@ -1,7 +1,8 @@
 //! Names, types and record data in JSON, in presentation form (RFC 1035 §5.1).
+use crate::members::{self, MemberBody, MinUpBody};
 use crate::problem::Problem;
 use model::BrokenRule;
-use records::{Policy, SetValue, StoredSet, View};
+use records::{Choice, MinUp, SetValue, StoredSet, View};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use wire::{Name, NameBuf, Rtype};
@@ -24,23 +25,38 @@ pub struct SetBody {
     pub ttl: u32,
     /// The data of each record, in presentation form. Names in it are absolute, with or without
     /// the final dot; that of TXT is one text, unless it begins with a quote.
-    #[schema(min_items = 1, max_items = 5000)]
+    #[serde(default)]
+    #[schema(max_items = 5000)]
     pub data: Vec<String>,
+    /// The members with their tiers, instead of `data`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_items = 5000)]
+    pub members: Option<Vec<MemberBody>>,
     /// The view: only `default` exists.
     #[serde(default = "default_view")]
     #[schema(default = "default")]
     pub view: String,
-    /// Which of the records an answer has: only `all` exists.
+    /// Which of the records an answer has: `all`, or with `failover` those of the first tier that
+    /// has any. Only for addresses.
     #[serde(default = "default_policy")]
     #[schema(default = "all")]
     pub policy: String,
+    /// The most records of an answer; absent: no bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max: Option<u16>,
+    /// The check that the addresses have to pass; absent: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub check: Option<String>,
+    /// With fewer members up, those that are not are answered, too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_up: Option<MinUpBody>,
 }
 
 impl SetBody {
     /// The content.
     pub fn value(self) -> ValueBody {
-        let Self { ttl, data, view, policy, .. } = self;
-        ValueBody { ttl, data, view, policy }
+        let Self { ttl, data, members, view, policy, max, check, min_up, .. } = self;
+        ValueBody { ttl, data, members, view, policy, max, check, min_up }
     }
 }
 
@@ -54,16 +70,31 @@ pub struct ValueBody {
     pub ttl: u32,
     /// The data of each record, in presentation form. Names in it are absolute, with or without
     /// the final dot; that of TXT is one text, unless it begins with a quote.
-    #[schema(min_items = 1, max_items = 5000)]
+    #[serde(default)]
+    #[schema(max_items = 5000)]
     pub data: Vec<String>,
+    /// The members with their tiers, instead of `data`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_items = 5000)]
+    pub members: Option<Vec<MemberBody>>,
     /// The view: only `default` exists.
     #[serde(default = "default_view")]
     #[schema(default = "default")]
     pub view: String,
-    /// Which of the records an answer has: only `all` exists.
+    /// Which of the records an answer has: `all`, or with `failover` those of the first tier that
+    /// has any. Only for addresses.
     #[serde(default = "default_policy")]
     #[schema(default = "all")]
     pub policy: String,
+    /// The most records of an answer; absent: no bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max: Option<u16>,
+    /// The check that the addresses have to pass; absent: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub check: Option<String>,
+    /// With fewer members up, those that are not are answered, too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_up: Option<MinUpBody>,
 }
 
 fn default_view() -> String {
@@ -71,7 +102,16 @@ fn default_view() -> String {
 }
 
 fn default_policy() -> String {
-    Policy::default().word().to_owned()
+    Choice::default().word().to_owned()
+}
+
+/// The rules of a set, in JSON.
+pub struct SetRulesBody<'b> {
+    pub policy: &'b str,
+    pub max: Option<u16>,
+    pub check: Option<&'b str>,
+    pub min_up: Option<&'b MinUpBody>,
+    pub members: Option<&'b [MemberBody]>,
 }
 
 /// Parses an absolute name, with or without the final dot.
@@ -111,44 +151,71 @@ pub fn read_type(text: &str, field: &str) -> Result<Rtype, Problem> {
 
 /// Parses the name of a view.
 pub fn read_view(text: &str, field: &str) -> Result<View, Problem> {
-    View::from_word(text).ok_or_else(|| not_yet(field, "view", View::default().word()))
+    View::from_word(text).ok_or_else(|| not_yet(field, "views", "\"default\""))
 }
 
-fn not_yet(field: &str, what: &str, known: &str) -> Problem {
-    let what = format!("not yet: the only {what} there is so far is \"{known}\"");
+/// The refusal of a value that is not known yet.
+pub fn not_yet(field: &str, what: &str, known: &str) -> Problem {
+    let what = format!("not yet: the only {what} so far are {known}");
     Problem::invalid(field, BrokenRule::NOT_YET, what)
 }
 
 /// Parses the content of a set; `place` is prepended to the names of fields.
 pub fn read_value(body: &ValueBody, rtype: Rtype, place: &str) -> Result<SetValue, Problem> {
     read_view(&body.view, &format!("{place}view"))?;
-    let policy = Policy::from_word(&body.policy)
-        .ok_or_else(|| not_yet(&format!("{place}policy"), "policy", Policy::default().word()))?;
-    let mut data = Vec::with_capacity(body.data.len());
-    for (number, text) in body.data.iter().enumerate() {
-        let read = zonefile::read_data(rtype, text).map_err(|fault| {
-            Problem::invalid(format!("{place}data[{number}]"), fault.rule, fault.to_string())
-        })?;
-        data.push(read.into());
-    }
+    let rules = SetRulesBody {
+        policy: &body.policy,
+        max: body.max,
+        check: body.check.as_deref(),
+        min_up: body.min_up.as_ref(),
+        members: body.members.as_deref(),
+    };
+    let policy = members::read_policy(&rules, place)?;
+    let texts = members::texts(&body.data, body.members.as_deref(), place)?;
+    let data = read_texts(texts, rtype)?;
+    members::check_rules(&policy, rtype, data.len(), place)?;
     Ok(SetValue { ttl: body.ttl, policy, data })
+}
+
+fn read_texts(texts: Vec<(&str, String)>, rtype: Rtype) -> Result<Vec<Box<[u8]>>, Problem> {
+    let read = |(text, field)| {
+        zonefile::read_data(rtype, text)
+            .map(Box::from)
+            .map_err(|fault| Problem::invalid(field, fault.rule, fault.to_string()))
+    };
+    texts.into_iter().map(read).collect()
+}
+
+/// Parses the data of records; `place` is prepended to the names of fields.
+pub fn read_data(data: &[String], rtype: Rtype, place: &str) -> Result<Vec<Box<[u8]>>, Problem> {
+    read_texts(members::texts(data, None, place)?, rtype)
 }
 
 /// The content of a set in presentation form.
 pub fn write_value(rtype: Rtype, value: &SetValue) -> ValueBody {
+    let data: Vec<_> = value.data.iter().map(|data| zonefile::data_text(rtype, data)).collect();
+    let rules = value.policy.rules();
     ValueBody {
         ttl: value.ttl,
-        data: value.data.iter().map(|data| zonefile::data_text(rtype, data)).collect(),
+        members: members::write_members(&value.policy, &data),
+        data,
         view: default_view(),
-        policy: value.policy.word().to_owned(),
+        policy: rules.map(|rules| rules.choice).unwrap_or_default().word().to_owned(),
+        max: rules.map(|rules| rules.max).filter(|max| *max > 0),
+        check: rules.map(|rules| String::from(&*rules.check)).filter(|check| !check.is_empty()),
+        min_up: rules
+            .map(|rules| rules.min_up)
+            .filter(|min_up| *min_up != MinUp::default())
+            .map(MinUpBody::from),
     }
 }
 
 /// A set in presentation form.
 pub fn write_set(set: &StoredSet) -> SetBody {
-    let ValueBody { ttl, data, view, policy } = write_value(set.key.rtype, &set.value);
+    let ValueBody { ttl, data, members, view, policy, max, check, min_up } =
+        write_value(set.key.rtype, &set.value);
     let (name, rtype) = (set.key.name.to_string(), set.key.rtype.to_string());
-    SetBody { name, rtype, ttl, data, view, policy }
+    SetBody { name, rtype, ttl, data, members, view, policy, max, check, min_up }
 }
 
 #[cfg(test)]
@@ -164,12 +231,57 @@ mod tests {
 
     #[test]
     fn other_views_and_policies_are_not_yet_there() {
-        for field in ["view", "policy"] {
+        let not_yet = [("view", "geo"), ("policy", "weighted"), ("policy", "nearest")];
+        for (field, word) in not_yet {
             let told =
-                refused(serde_json::json!({ "ttl": 1, "data": ["192.0.2.1"], field: "geo" }), "A");
+                refused(serde_json::json!({ "ttl": 1, "data": ["192.0.2.1"], field: word }), "A");
             assert_eq!((&told["field"], &told["rule"]), (&field.into(), &"not-yet".into()));
             assert!(told["detail"].as_str().expect("a text").starts_with("not yet"), "{told}");
         }
+        for (field, value) in [("weight", 5.into()), ("location", "eu".into())] {
+            let value: serde_json::Value = value;
+            let member = serde_json::json!({ "data": "192.0.2.1", field: value });
+            let told = refused(serde_json::json!({ "ttl": 1, "members": [member] }), "A");
+            let place = format!("members[0].{field}");
+            assert_eq!((&told["field"], &told["rule"]), (&place.into(), &"not-yet".into()));
+        }
+    }
+
+    #[test]
+    fn rules_are_read_and_written_alike() {
+        for (rules, canonical) in [
+            (r#"{"check":"web","policy":"all"}"#, None),
+            (r#"{"policy":"failover","max":2,"min_up":"50%"}"#, None),
+            (r#"{"min_up":2,"policy":"all"}"#, None),
+            (r#"{"min_up":1,"policy":"all"}"#, Some(r#"{"policy":"all"}"#)),
+        ] {
+            let mut body: serde_json::Value = serde_json::from_str(rules).expect("JSON");
+            body["ttl"] = 5.into();
+            body["data"] = serde_json::json!(["192.0.2.1", "192.0.2.2"]);
+            let body: ValueBody = serde_json::from_value(body).expect("a body");
+            let value = read_value(&body, Rtype::A, "").expect("valid");
+            let mut told = serde_json::to_value(write_value(Rtype::A, &value)).expect("JSON");
+            for key in ["ttl", "data", "view"] {
+                told.as_object_mut().expect("an object").remove(key);
+            }
+            let wanted: serde_json::Value =
+                serde_json::from_str(canonical.unwrap_or(rules)).expect("JSON");
+            assert_eq!(told, wanted);
+        }
+    }
+
+    #[test]
+    fn members_have_tiers_and_stand_for_the_data() {
+        let json = r#"{"ttl":5,"policy":"failover","members":[{"data":"192.0.2.2"},
+            {"data":"192.0.2.1","tier":1}]}"#;
+        let body: ValueBody = serde_json::from_str(json).expect("a body");
+        let value = read_value(&body, Rtype::A, "").expect("valid");
+        let told = write_value(Rtype::A, &value);
+        assert_eq!(told.data, ["192.0.2.2", "192.0.2.1"]);
+        assert_eq!(read_value(&told, Rtype::A, "").expect("valid"), value);
+        let other = ValueBody { data: vec!["192.0.2.9".into()], ..body };
+        let problem = read_value(&other, Rtype::A, "").expect_err("two sets");
+        assert_eq!(serde_json::to_value(problem).expect("JSON")["field"], "data");
     }
 
     #[test]

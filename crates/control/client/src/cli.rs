@@ -3,14 +3,16 @@ mod remote;
 
 pub use remote::{
     AcceptZone, Api, CreateZone, ImportSets, Journal, ListSets, OneSet, Records, RecordsCommand,
-    RestoreSnapshot, Salvage, TakeSnapshot, WriteOptions, ZoneFormat, Zones, ZonesCommand,
+    RestoreSnapshot, Salvage, SetSet, TakeSnapshot, WriteOptions, ZoneFormat, Zones, ZonesCommand,
 };
 
 use crate::limits::TOP_INTERVAL;
+use clap::builder::TypedValueParser;
 use clap::{Args, Subcommand};
 pub use command_line::Output;
 use command_line::read_duration;
 use config::Admin;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -123,6 +125,32 @@ pub struct Show {
 }
 
 #[derive(Args, Debug)]
+pub struct Fleet {
+    #[command(subcommand)]
+    pub command: FleetCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum FleetCommand {
+    /// Accept the content of etcd after it was restored from a backup, or replaced.
+    ///
+    /// Run it on the server with the highest revision (`dunlin status`). The content becomes a new
+    /// write, so no serial goes back. Records that are not in etcd are lost: save them before by
+    /// `dunlin zones snapshot FILE`.
+    #[command(after_help = "Example:\n  dunlin fleet adopt")]
+    Adopt(Adopt),
+}
+
+#[derive(Args, Debug)]
+pub struct Adopt {
+    /// Do not ask for confirmation.
+    #[arg(short, long)]
+    pub yes: bool,
+    #[command(flatten)]
+    pub server: AdminServer,
+}
+
+#[derive(Args, Debug)]
 pub struct Upstream {
     #[command(subcommand)]
     pub command: UpstreamCommand,
@@ -150,6 +178,79 @@ pub struct OneServer {
     /// Upstream, as `dunlin upstream list` shows it. Port 53 may be omitted.
     #[arg(value_name = "SERVER")]
     pub name: String,
+    #[command(flatten)]
+    pub server: AdminServer,
+}
+
+#[derive(Args, Debug)]
+pub struct Health {
+    /// Show only the addresses of this name of the store.
+    #[arg(value_name = "NAME")]
+    pub name: Option<String>,
+    /// Show only this check.
+    #[arg(long, value_name = "CHECK")]
+    pub check: Option<String>,
+    /// Show at most this many addresses: 1 to 1000.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1000,
+        value_parser = clap::value_parser!(u16).range(1..=1000).map(usize::from))]
+    pub limit: usize,
+    #[command(flatten)]
+    pub server: AdminServer,
+}
+
+#[derive(Args, Debug)]
+pub struct Checks {
+    #[command(subcommand)]
+    pub command: ChecksCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum ChecksCommand {
+    /// List the checks of the config and of the API, with all their keys.
+    #[command(after_help = "Example:\n  dunlin checks list -o json | jq '.checks[].check'")]
+    List(AdminServer),
+    /// Define or change a check. It outlives restarts.
+    ///
+    /// The keys are those of `[check]` in the config. A check of the config is changed there, and
+    /// only the config defines a script or names a file of CA certificates.
+    #[command(after_help = "Examples:\n  \
+        dunlin checks set web kind=http port=8080 path=/healthz interval=5s\n  \
+        dunlin checks set ping kind=icmp")]
+    Set {
+        /// Name of the check.
+        #[arg(value_name = "CHECK")]
+        name: String,
+        /// Keys with their values.
+        #[arg(value_name = "KEY=VALUE", required = true)]
+        keys: Vec<String>,
+        #[command(flatten)]
+        server: AdminServer,
+    },
+    /// Delete a check of the API that no record set names.
+    #[command(after_help = "Example:\n  dunlin checks delete web")]
+    Delete {
+        /// Name of the check.
+        #[arg(value_name = "CHECK")]
+        name: String,
+        #[command(flatten)]
+        server: AdminServer,
+    },
+}
+
+#[derive(Args, Debug)]
+pub struct Endpoint {
+    /// Address in record sets with a check.
+    #[arg(value_name = "ADDRESS")]
+    pub address: IpAddr,
+    /// Set it only for this check. Default: for all.
+    #[arg(long, value_name = "CHECK")]
+    pub check: Option<String>,
+    /// Record this reason; `dunlin health` shows it.
+    #[arg(long, value_name = "TEXT")]
+    pub reason: Option<String>,
+    /// Do not ask if all other members of record sets are down or drained.
+    #[arg(short, long)]
+    pub yes: bool,
     #[command(flatten)]
     pub server: AdminServer,
 }

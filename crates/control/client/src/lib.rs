@@ -3,8 +3,11 @@
 
 mod accept;
 pub mod cache;
+pub mod checks;
 #[allow(missing_docs, reason = "doc comments are help texts there")]
 pub mod cli;
+pub mod fleet;
+pub mod health;
 pub mod limits;
 pub mod local;
 pub mod reload;

@@ -1,14 +1,35 @@
 //! Typed requests at the local socket of a server.
 use crate::limits::API_SLOW_TIME_MAX;
-use crate::remote::client::{ApiClient, ApiRequest, CommandResult, path_segment};
-use hyper::Method;
+use crate::remote::client::{ApiClient, ApiError, ApiRequest, CommandResult, path_segment};
+use hyper::{Method, StatusCode};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use std::net::IpAddr;
 use std::path::Path;
 use zone_manager::command::{
     AcceptedZone, Credential, FlushScope, ReloadOutcome, ThreadCacheEntry, ThreadFlushed,
 };
 use zone_manager::status::Status;
+
+/// Why the state of an address was not set.
+#[derive(Debug)]
+pub struct EndpointError(Box<dyn std::error::Error>);
+
+impl EndpointError {
+    /// Whether it is the last member of a record set that is neither down nor drained.
+    pub fn is_conflict(&self) -> bool {
+        let refused = self.0.downcast_ref::<ApiError>();
+        refused.is_some_and(|refused| refused.status == StatusCode::CONFLICT)
+    }
+}
+
+impl std::fmt::Display for EndpointError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for EndpointError {}
 
 /// A client at the local socket. Its errors are sentences for the terminal.
 pub struct LocalClient(ApiClient);
@@ -27,6 +48,12 @@ impl LocalClient {
     /// Reloads config and zones. A config with errors is not an error here.
     pub fn reload(&self) -> CommandResult<ReloadOutcome> {
         let request = ApiRequest::new(Method::POST, "/v1/reload".into());
+        read(self.0.request_within(API_SLOW_TIME_MAX, request)?.body)
+    }
+
+    /// Accepts what the shared store has.
+    pub fn adopt(&self) -> CommandResult<Value> {
+        let request = ApiRequest::new(Method::POST, "/v1/fleet/adopt".into());
         read(self.0.request_within(API_SLOW_TIME_MAX, request)?.body)
     }
 
@@ -66,6 +93,49 @@ impl LocalClient {
         let mut request = ApiRequest::new(Method::PUT, path);
         request.body = Some(json!({ "drained": drained }));
         read_field(self.0.request(request)?.body, "suffixes")
+    }
+
+    /// The targets of checks.
+    pub fn health(
+        &self,
+        name: Option<&str>,
+        check: Option<&str>,
+        limit: usize,
+    ) -> CommandResult<Value> {
+        let mut path = format!("/v1/health?limit={limit}");
+        for (key, value) in [("name", name), ("check", check)] {
+            if let Some(value) = value {
+                path += &format!("&{key}={}", path_segment(value));
+            }
+        }
+        self.get(path)
+    }
+
+    /// All checks.
+    pub fn checks(&self) -> CommandResult<Value> {
+        self.get("/v1/checks".into())
+    }
+
+    /// Defines or changes a check.
+    pub fn put_check(&self, name: &str, keys: Value) -> CommandResult<Value> {
+        let path = format!("/v1/checks/{}", path_segment(name));
+        let mut request = ApiRequest::new(Method::PUT, path);
+        request.body = Some(keys);
+        Ok(self.0.request(request)?.body)
+    }
+
+    /// Deletes a check.
+    pub fn delete_check(&self, name: &str) -> CommandResult<()> {
+        let path = format!("/v1/checks/{}", path_segment(name));
+        self.0.request(ApiRequest::new(Method::DELETE, path)).map(drop)
+    }
+
+    /// Sets the state of an address.
+    pub fn set_endpoint(&self, address: IpAddr, body: Value) -> Result<Value, EndpointError> {
+        let path = format!("/v1/endpoints/{}", path_segment(&address.to_string()));
+        let mut request = ApiRequest::new(Method::PUT, path);
+        request.body = Some(body);
+        self.0.request(request).map(|response| response.body).map_err(EndpointError)
     }
 
     /// All principals.

@@ -36,7 +36,7 @@ fn write_json(value: &serde_json::Value) -> io::Result<()> {
 ///
 /// # Errors
 /// There is no terminal, or the answer is not yes.
-fn confirm(yes: bool, what: &str) -> client::CommandResult<()> {
+pub(crate) fn confirm(yes: bool, what: &str) -> client::CommandResult<()> {
     if yes {
         return Ok(());
     }

@@ -43,6 +43,7 @@ pub fn status(workers: usize, zones: usize, times: u64) -> Status {
             cpu_seconds: 754.2,
             open_files: 63,
             open_files_max: 65_536,
+            dropped_datagrams: 0,
         },
         hot: HottestNames {
             samples: 12_000,

@@ -1,4 +1,6 @@
 //! `dunlin status`: prints the status of a running server.
+mod kubernetes;
+
 use crate::cli::{self, Output};
 use crate::limits::{STATUS_ERRORS_MAX, STATUS_ZONES_MAX};
 use crate::local::LocalClient;
@@ -38,6 +40,7 @@ fn is_healthy(status: &Status) -> bool {
         && status.store.as_ref().is_none_or(StoreStatus::is_fine)
         && status.kubernetes.as_ref().is_none_or(KubernetesStatus::is_fine)
         && status.zones.iter().all(|zone| zone.state == ZoneState::Current)
+        && status.held.is_empty()
         && status.hosts.iter().all(|hosts| hosts.state == ZoneState::Current)
         && unanswered_suffixes(status).is_empty()
 }
@@ -109,10 +112,13 @@ fn write_facts(out: &mut impl Write, status: &Status) -> io::Result<()> {
         }
     }
     if let Some(kubernetes) = &status.kubernetes {
-        fact("kubernetes", &kubernetes_text(kubernetes))?;
-        for line in kubernetes_faults(kubernetes) {
+        fact("kubernetes", &kubernetes::text(kubernetes))?;
+        for line in kubernetes::faults(kubernetes) {
             fact("", &line)?;
         }
+    }
+    if let Some(health) = &status.health {
+        fact("health", &status_text::health_text(health))?;
     }
     if let Some(api) = &status.api {
         fact("api", &api_text(api))?;
@@ -163,38 +169,6 @@ fn stream_text(status: &Status) -> String {
         text += &format!("; closed: {}", closed.join(", "));
     }
     text
-}
-
-/// The content of the cluster, and where it is from.
-fn kubernetes_text(kubernetes: &KubernetesStatus) -> String {
-    let KubernetesStatus { services, endpoints, namespaces, pods, .. } = kubernetes;
-    let mut text = format!(
-        "{}, {}, {}",
-        plural(*namespaces as usize, "namespace"),
-        plural(*services as usize, "service"),
-        plural(*endpoints as usize, "named endpoint"),
-    );
-    if *pods > 0 {
-        text += &format!(", {}", plural(*pods as usize, "pod"));
-    }
-    match (kubernetes.is_synced, kubernetes.is_saved) {
-        (false, _) => "not listed yet: its names answer SERVFAIL".into(),
-        (true, true) => text + "; from the saved state",
-        (true, false) => text,
-    }
-}
-
-/// The streams of the cluster that are not open, and why the state is not saved.
-fn kubernetes_faults(kubernetes: &KubernetesStatus) -> Vec<String> {
-    let closed = kubernetes.streams.iter().filter(|stream| stream.open_seconds.is_none());
-    let mut lines: Vec<String> = closed
-        .map(|stream| match &stream.error {
-            Some(why) => format!("{} are not watched: {}", plain(&stream.kind), plain(why)),
-            None => format!("{} are not watched yet", plain(&stream.kind)),
-        })
-        .collect();
-    lines.extend(kubernetes.saving.iter().map(|why| plain(why)));
-    lines
 }
 
 /// The content of the store, or its fault.
@@ -350,10 +324,15 @@ fn write_zones(out: &mut impl Write, status: &Status, all: bool) -> io::Result<(
     if counts.is_empty() {
         counts.push("none".into());
     }
-    if let number @ 1.. = status.zones.iter().filter(|zone| zone.held.is_some()).count() {
+    if let number @ 1.. = status.held.len() {
         counts.push(format!("{} held (`dunlin zones accept`)", count(number as u64)));
     }
     writeln!(out, "{:<12}{}", "zones", counts.join(", "))?;
+    let is_file = |name: &str| status.zones.iter().any(|zone| zone.name == name);
+    for (name, held) in status.held.iter().filter(|(name, _)| !is_file(name)) {
+        let line = status_text::held_content("its source", name, *held);
+        writeln!(out, "{:<12}{}: {line}", "", plain(name))?;
+    }
 
     let every = all || status.zones.len() <= STATUS_ZONES_MAX;
     let is_shown = |zone: &&ZoneStatus| {

@@ -1,6 +1,7 @@
 //! Formats parts of a status as text.
-use command_line::{count, plain, short, utc};
-use zone_manager::status::{StatusHistogram, ZoneStatus};
+use command_line::{count, plain, plural, short, utc};
+use zone_manager::hold::HeldZone;
+use zone_manager::status::{HealthStatus, StatusHistogram, ZoneStatus};
 
 /// The time within which this share of all events ended; `-` without events.
 pub fn quantile(histogram: &StatusHistogram, share: f64) -> String {
@@ -17,18 +18,47 @@ pub fn quantile(histogram: &StatusHistogram, share: f64) -> String {
 
 /// Says that a zone's file is held, and what to do about it.
 pub fn held(zone: &ZoneStatus) -> Option<String> {
-    let held = zone.held?;
-    let (has, had, name) = (count(held.has), count(held.had), plain(&zone.name));
-    Some(format!(
-        "held: its file has {has} of the {had} served names; `dunlin zones accept {name}` serves \
-         the file nevertheless"
-    ))
+    Some(held_content("its file", &zone.name, zone.held?))
+}
+
+/// Says that the content of a source is held, and what to do about it.
+pub fn held_content(source: &str, name: &str, held: HeldZone) -> String {
+    let (has, had, name) = (count(held.has), count(held.had), plain(name));
+    format!(
+        "held: {source} has {has} of the {had} served names; `dunlin zones accept {name}` serves \
+         it nevertheless"
+    )
 }
 
 /// Says that another process is writing a zone's file.
 pub fn writing(zone: &ZoneStatus) -> Option<String> {
     let since = utc(zone.writing_seconds?);
     Some(format!("a process has been writing its file since {since}; it is loaded when complete"))
+}
+
+/// The targets of checks, and what needs attention.
+pub fn health_text(health: &HealthStatus) -> String {
+    let HealthStatus { up, down, unknown, not_probed, open_sets, .. } = *health;
+    let mut text = format!("{} up, {} down, {} unknown", count(up), count(down), count(unknown));
+    if not_probed > 0 {
+        text += &format!(", {} not probed", count(not_probed));
+    }
+    if health.expiring > 0 {
+        text += &format!("; {} ending soon", plural(health.expiring as usize, "certificate"));
+    }
+    if open_sets > 0 {
+        text += &format!(
+            "; {} with addresses answered that are down",
+            plural(open_sets as usize, "set")
+        );
+    }
+    if health.suspects_itself {
+        text += "; all fail at once: is the network of this host down?";
+    }
+    if !health.is_saved {
+        text += "; not saved on disk";
+    }
+    text
 }
 
 #[cfg(test)]

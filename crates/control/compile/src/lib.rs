@@ -4,6 +4,7 @@
 //! costs what the change costs (invariant I5). It is the only copy of the records.
 #![forbid(unsafe_code)]
 
+mod chosen;
 mod index;
 pub mod limits;
 mod loader;
@@ -17,6 +18,7 @@ mod tests;
 mod vector;
 mod zone;
 
+pub use chosen::{Chooser, LeafIndex};
 pub use index::Image;
 pub use loader::Loader;
 pub use names::{Names, sort_key};

@@ -9,7 +9,7 @@ use crate::pack;
 use crate::problem::ZoneProblem;
 use crate::vector::index_among;
 use crate::zone::{FactObserver, Zone, check_node, parent};
-use image::{HashKey, Leaf, Node, Tree};
+use image::{Declared, HashKey, Leaf, Node, Tree};
 use model::BrokenRule;
 use std::fmt;
 use std::sync::Arc;
@@ -20,8 +20,6 @@ const CHUNK_LEN: usize = 16 << 10;
 /// Bytes of a staged record before its name: hash, total length, place, TTL, type, length of the
 /// name.
 const STAGED_HEAD_LEN: usize = 8 + 4 + 4 + 4 + 2 + 1;
-/// In place of a TTL: the name exists even without records.
-const DECLARED: u32 = 1;
 /// Recently staged parents, so that children do not stage them again.
 const RECENT_PARENTS: usize = 1 << 14;
 /// If more than one in this many names changed, sorting costs less than updating the order.
@@ -86,17 +84,23 @@ impl<'o> Loader<'o> {
         Ok(())
     }
 
-    /// Declares that a name exists, even without records.
+    /// Declares that a name exists, even without records, and as what.
     ///
     /// # Errors
     /// The name is outside of the zone.
-    pub fn declare(&mut self, name: Name<'_>, place: u32) -> Result<(), String> {
+    pub fn declare(
+        &mut self,
+        name: Name<'_>,
+        declared: Declared,
+        place: u32,
+    ) -> Result<(), String> {
         let origin = Name::parse(&self.origin).map_err(|why| why.to_string())?;
         if !name.is_within(origin) {
             return Err(format!("{name} is outside of the zone {origin}"));
         }
         let name = name.as_bytes()[..name.len() - origin.len()].to_ascii_lowercase();
-        let declared = Some((Rtype(0), DECLARED, &[][..]));
+        // In place of a TTL.
+        let declared = Some((Rtype(0), u32::from(declared as u8), &[][..]));
         self.names.add(self.key.hash_of(&name), &name, declared, place);
         self.add_parents(&name, place);
         Ok(())
@@ -429,8 +433,10 @@ fn pack_node(
     pack::node_head(packed, node[0].name, ordinal);
     for set in node.chunk_by(|a, b| a.rtype == b.rtype) {
         if set[0].rtype == Rtype(0) {
-            let is_declared = set.iter().any(|staged| staged.ttl == DECLARED);
-            pack::set_declared(&mut packed[start..], is_declared);
+            let staged = set.iter().map(|staged| staged.ttl).max();
+            let is = |declared: &Declared| Some(u32::from(*declared as u8)) == staged;
+            let declared = [Declared::Name, Declared::Addresses].into_iter().find(is);
+            pack::set_declared(&mut packed[start..], declared.unwrap_or_default());
             continue;
         }
         // RFC 2181 §5.2: differing TTLs are an error; serve the lowest.
@@ -440,7 +446,7 @@ fn pack_node(
             pack::cmp_data(a.rtype, a.rdata, b.rdata).is_eq()
         };
         let distinct = set.chunk_by(same).map(|same| same[0].rdata);
-        pack::set(packed, set[0].rtype, ttl, distinct).map_err(|what| ZoneProblem {
+        pack::set(packed, set[0].rtype, ttl, distinct, &[]).map_err(|what| ZoneProblem {
             place: Some(set[0].place),
             rule: BrokenRule::LIMIT,
             what,

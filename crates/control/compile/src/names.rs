@@ -242,6 +242,16 @@ impl Names {
         self.leaves.0.set(index, pack::leaf(&mut nodes));
     }
 
+    /// As these names, but with other leaves of the same names.
+    pub(crate) fn with_leaves(&self, leaves: Vector<Arc<[u8]>>) -> Self {
+        Self { key: Arc::clone(&self.key), leaves: Buckets(leaves), order: self.order.clone() }
+    }
+
+    /// The leaf of a name.
+    pub(crate) fn index_of(&self, name: &[u8]) -> usize {
+        self.leaves.index(self.key.hash_of(name))
+    }
+
     /// The node of a reference.
     fn resolve(&self, item: NameRef) -> Option<Node<'_>> {
         let ordinal = (item >> ORDINAL_SHIFT) as u8;

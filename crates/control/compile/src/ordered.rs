@@ -38,7 +38,7 @@ impl OrderedLoader {
         Self { key, zone, node: Vec::new(), parts, order: Vec::new() }
     }
 
-    /// Adds a record set. Its name is relative to the origin, in lower case.
+    /// Adds a record set with its packed rules. Its name is relative to the origin, in lower case.
     ///
     /// # Errors
     /// The set is out of order, or not valid in a zone.
@@ -48,6 +48,7 @@ impl OrderedLoader {
         rtype: Rtype,
         ttl: u32,
         records: impl Iterator<Item = &'r [u8]>,
+        rules: &[u8],
     ) -> Result<(), ZoneProblem> {
         let last = Node::new(&self.node);
         if self.node.is_empty() || last.name() != name {
@@ -56,7 +57,7 @@ impl OrderedLoader {
             return Err(self.broken(name, RuleViolation::new(BrokenRule::TWICE, OUT_OF_ORDER)));
         }
         let limit = |what| RuleViolation::new(BrokenRule::LIMIT, what);
-        let packed = pack::set(&mut self.node, rtype, ttl, records);
+        let packed = pack::set(&mut self.node, rtype, ttl, records, rules);
         let closed = packed.and_then(|()| pack::close_node(&mut self.node, 0));
         closed.map_err(|what| self.broken(name, limit(what)))
     }

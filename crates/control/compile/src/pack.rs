@@ -1,6 +1,9 @@
 //! Packs nodes and leaves; `image` reads them.
 use crate::limits::SET_WIRE_LEN_MAX;
-use image::{DECLARED, LEAF_HEAD_LEN, Leaf, NODE_HEAD_LEN, Node, bucket_of, last_bucket};
+use image::{
+    DECLARED_BITS, Declared, HAS_RULES, LEAF_HEAD_LEN, Leaf, NODE_HEAD_LEN, Node, bucket_of,
+    last_bucket,
+};
 use std::cmp::Ordering;
 use std::sync::Arc;
 use wire::Rtype;
@@ -18,13 +21,13 @@ pub fn node_head(into: &mut Vec<u8>, name: &[u8], ordinal: u8) {
 /// Sets a packed node's ordinal among names that share its hash.
 pub fn set_ordinal(node: &mut [u8], ordinal: u8) {
     let at = NODE_HEAD_LEN + Node::new(node).name().len();
-    node[at] = node[at] & DECLARED | ordinal;
+    node[at] = node[at] & DECLARED_BITS | ordinal;
 }
 
-/// Sets whether a packed node is declared: it exists even without records.
-pub fn set_declared(node: &mut [u8], is_declared: bool) {
+/// Sets what a packed node is declared as.
+pub fn set_declared(node: &mut [u8], declared: Declared) {
     let at = NODE_HEAD_LEN + Node::new(node).name().len();
-    node[at] = node[at] & !DECLARED | if is_declared { DECLARED } else { 0 };
+    node[at] = node[at] & !DECLARED_BITS | declared as u8;
 }
 
 /// Writes the length of the node from `start` to the end of `into`.
@@ -48,7 +51,7 @@ pub fn bare_node(into: &mut Vec<u8>, name: &[u8]) {
     into[start..start + 2].copy_from_slice(&len.to_le_bytes());
 }
 
-/// Packs one record set.
+/// Packs one record set. `rules`: those that choose among its records, packed; empty: none.
 ///
 /// # Errors
 /// The set does not fit one message.
@@ -57,6 +60,7 @@ pub fn set<'r>(
     rtype: Rtype,
     ttl: u32,
     records: impl Iterator<Item = &'r [u8]>,
+    rules: &[u8],
 ) -> Result<(), String> {
     let start = into.len();
     into.extend_from_slice(&rtype.0.to_be_bytes());
@@ -79,8 +83,18 @@ pub fn set<'r>(
              than {SET_WIRE_LEN_MAX}"
         ));
     }
+    let mut head_count = count as u16;
+    if !rules.is_empty() {
+        head_count |= HAS_RULES;
+        into.extend_from_slice(rules);
+        into.extend_from_slice(&(rules.len() as u16).to_le_bytes());
+    }
     let data_len = into.len() - data_at;
-    into[start + 6..start + 8].copy_from_slice(&(count as u16).to_le_bytes());
+    if data_len > usize::from(u16::MAX) {
+        into.truncate(start);
+        return Err(format!("the {rtype} set of {count} records is too large with its rules"));
+    }
+    into[start + 6..start + 8].copy_from_slice(&head_count.to_le_bytes());
     into[start + 8..start + 10].copy_from_slice(&(data_len as u16).to_le_bytes());
     Ok(())
 }
@@ -111,7 +125,7 @@ pub fn with_set(
 ) -> Result<(), String> {
     let start = into.len();
     node_head(into, node.name(), node.ordinal());
-    set_declared(&mut into[start..], node.is_declared());
+    set_declared(&mut into[start..], node.declared());
     let mut packed = packed;
     for old in node.sets() {
         if old.rtype() >= rtype {
@@ -251,7 +265,7 @@ mod tests {
     fn node(name: &[u8], addresses: &[[u8; 4]]) -> Vec<u8> {
         let mut bytes = Vec::new();
         node_head(&mut bytes, name, 0);
-        set(&mut bytes, Rtype::A, 30, addresses.iter().map(|a| &a[..])).unwrap();
+        set(&mut bytes, Rtype::A, 30, addresses.iter().map(|a| &a[..]), &[]).unwrap();
         close_node(&mut bytes, 0).unwrap();
         bytes
     }
@@ -312,7 +326,7 @@ mod tests {
     fn sets_are_added_replaced_and_removed() {
         let bytes = node(b"\x01a", &[[10, 0, 0, 1], [10, 0, 0, 2]]);
         let mut text = Vec::new();
-        set(&mut text, Rtype::TXT, 60, [&b"\x02hi"[..]].into_iter()).unwrap();
+        set(&mut text, Rtype::TXT, 60, [&b"\x02hi"[..]].into_iter(), &[]).unwrap();
         let with_set = |node: &[u8], rtype, set: Option<&[u8]>| {
             let mut bytes = Vec::new();
             super::with_set(&mut bytes, Node::new(node), rtype, set).unwrap();
@@ -323,7 +337,7 @@ mod tests {
         assert_eq!(types, [Rtype::A, Rtype::TXT]);
         assert_eq!(with_set(&both, Rtype::TXT, None), bytes);
         let mut other = Vec::new();
-        set(&mut other, Rtype::A, 5, [&[10, 9, 9, 9][..]].into_iter()).unwrap();
+        set(&mut other, Rtype::A, 5, [&[10, 9, 9, 9][..]].into_iter(), &[]).unwrap();
         let replaced = with_set(&both, Rtype::A, Some(&other));
         let set = Node::new(&replaced).set(Rtype::A).unwrap();
         assert_eq!((set.ttl(), set.data()), (5, &[10, 9, 9, 9][..]));
@@ -335,7 +349,7 @@ mod tests {
     fn set_above_the_message_size_is_refused() {
         let long = vec![0; 1000];
         let mut bytes = Vec::new();
-        let refused = set(&mut bytes, Rtype::TXT, 1, (0..80).map(|_| &long[..]));
+        let refused = set(&mut bytes, Rtype::TXT, 1, (0..80).map(|_| &long[..]), &[]);
         assert!(refused.unwrap_err().contains("80 records"));
         assert!(bytes.is_empty());
     }

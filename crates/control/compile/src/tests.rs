@@ -1,7 +1,7 @@
 //! Compares changes and loads of zones with a naive list of record sets.
 use crate::names::is_below;
 use crate::{Image, Loader, OrderedLoader, Zone};
-use image::{HashKey, Tree, ZoneTable};
+use image::{Declared, HashKey, Tree, ZoneTable};
 use model::BrokenRule;
 use packet::View;
 use std::collections::BTreeMap;
@@ -123,7 +123,7 @@ fn load_ordered(sets: &Sets) -> Result<Zone, crate::ZoneProblem> {
     all.sort_by(|a, b| canonical_cmp(&a.0, &b.0).then(a.1.cmp(&b.1)));
     let mut loader = OrderedLoader::new(key(), name(ORIGIN).as_name());
     for (at, rtype, records) in &all {
-        loader.add(at, *rtype, 60, records.iter().map(Vec::as_slice))?;
+        loader.add(at, *rtype, 60, records.iter().map(Vec::as_slice), &[])?;
     }
     loader.finish()
 }
@@ -152,7 +152,7 @@ fn bulk_changes_equal_a_load_of_the_result() {
             .iter()
             .map(|(name, set, data)| {
                 let put = (!data.is_empty()).then_some((60, &data[..]));
-                crate::SetChange { name, rtype: Rtype(set.1), set: put }
+                crate::SetChange { name, rtype: Rtype(set.1), set: put, rules: Vec::new() }
             })
             .collect();
         let before = (zone.clone(), zone.count());
@@ -177,11 +177,11 @@ fn conflicting_changes_are_all_refused() {
     let mut zone = load(&sets, None);
     let (address, alias) = ([[10, 0, 0, 2]], [b"\x01a\0"]);
     let (address, alias): ([&[u8]; 1], [&[u8]; 1]) = ([&address[0]], [&alias[0][..]]);
-    let put = |name, rtype, set| crate::SetChange { name, rtype, set };
+    let put = |name, rtype, set| crate::SetChange { name, rtype, set, rules: Vec::new() };
     let new = put(b"\x03new", Rtype::A, Some((60, &address[..])));
     let beside = put(b"\x03www", Rtype::CNAME, Some((60, &alias[..])));
     let goes = put(b"\x03www", Rtype::A, None);
-    let refused = zone.change_all(&[new, beside]).unwrap_err();
+    let refused = zone.change_all(&[new.clone(), beside.clone()]).unwrap_err();
     assert_eq!((refused.place, refused.rule), (Some(1), BrokenRule::CNAME_ALONE));
     assert!(refused.what.starts_with("www.zone.test."), "{refused}");
     check(&zone, &sets);
@@ -197,7 +197,7 @@ fn unordered_sets_are_refused() {
     let origin = name(ORIGIN);
     let record: &[u8] = &[10, 0, 0, 1];
     let add = |loader: &mut OrderedLoader, at: &[u8], rtype| {
-        loader.add(at, rtype, 60, [record].into_iter())
+        loader.add(at, rtype, 60, [record].into_iter(), &[])
     };
     for (first, second) in [
         ((&b"\x01b"[..], Rtype::A), (&b"\x01a"[..], Rtype::A)),
@@ -338,12 +338,13 @@ fn declared_name_is_kept_by_loader_and_changes() {
     let relative = b"\x01b\x01a";
     let exists = |zone: &Zone| zone.names().get(relative).map(|node| node.is_declared());
     let mut changed = load(&Sets::new(), None);
-    changed.declare(relative, true).unwrap();
+    changed.declare(relative, Declared::Name).unwrap();
     let mut loader = Loader::new(key(), name(ORIGIN).as_name(), None);
     loader.add(name(ORIGIN).as_name(), Rtype::SOA, 60, &soa(1), 0).unwrap();
     loader.add(name(ORIGIN).as_name(), Rtype::NS, 60, b"\x02ns\0", 0).unwrap();
-    loader.declare(name("b.a.zone.test.").as_name(), 1).unwrap();
-    assert!(loader.declare(name("b.a.other.test.").as_name(), 1).is_err());
+    loader.declare(name("b.a.zone.test.").as_name(), Declared::Name, 1).unwrap();
+    let other = name("b.a.other.test.");
+    assert!(loader.declare(other.as_name(), Declared::Name, 1).is_err());
     let mut loaded = loader.finish().unwrap();
     let at = name("b.a.zone.test.");
     for zone in [&mut changed, &mut loaded] {
@@ -353,7 +354,7 @@ fn declared_name_is_kept_by_loader_and_changes() {
         assert_eq!(exists(zone), Some(true), "it is declared beside its records");
         zone.change(at.as_name(), Rtype::A, None).unwrap();
         assert_eq!(exists(zone), Some(true), "it outlives them");
-        zone.declare(relative, false).unwrap();
+        zone.declare(relative, Declared::Nothing).unwrap();
         assert_eq!((exists(zone), zone.names().len()), (None, 1), "its parent is gone, too");
     }
 }

@@ -112,8 +112,76 @@ impl<T: Clone> Vector<T> {
         self.mask = mask_of(len);
     }
 
+    /// The indexes whose items differ from those of an older vector or are new. What both share is
+    /// passed over, so this costs what has changed.
+    pub fn changed_since(&self, old: &Self, is_same: impl Fn(&T, &T) -> bool) -> Vec<usize> {
+        let mut changed = Vec::new();
+        if self.height != old.height {
+            let differs = |index: &usize| match (self.get(*index), old.get(*index)) {
+                (Some(new), Some(old)) => !is_same(new, old),
+                _ => true,
+            };
+            changed.extend((0..self.len).filter(differs));
+            return changed;
+        }
+        compare((&self.root, &old.root), (self.height, 0), &is_same, &mut changed);
+        changed
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         (0..self.len).filter_map(|index| self.get(index))
+    }
+}
+
+/// Notes what differs below two branches; the first item has the index `start`.
+fn compare<T>(
+    (new, old): (&Arc<Branch<T>>, &Arc<Branch<T>>),
+    (height, start): (u32, usize),
+    is_same: &impl Fn(&T, &T) -> bool,
+    changed: &mut Vec<usize>,
+) {
+    if Arc::ptr_eq(new, old) {
+        return;
+    }
+    match (&**new, &**old) {
+        (Branch::Inner(new), Branch::Inner(old)) => {
+            for (slot, (new, old)) in new.iter().zip(old).enumerate() {
+                let start = start + (slot << (BITS * height));
+                match (new, old) {
+                    (Some(new), Some(old)) => {
+                        compare((new, old), (height - 1, start), is_same, changed);
+                    }
+                    (Some(new), None) => all(new, (height - 1, start), changed),
+                    (None, _) => {}
+                }
+            }
+        }
+        (Branch::Last(new), Branch::Last(old)) => {
+            let differs = |(new, old): (&Option<T>, &Option<T>)| match (new, old) {
+                (Some(new), Some(old)) => !is_same(new, old),
+                (new, _) => new.is_some(),
+            };
+            let slots = (0..FAN).filter(|slot| differs((&new[*slot], &old[*slot])));
+            changed.extend(slots.map(|slot| start + slot));
+        }
+        _ => all(new, (height, start), changed),
+    }
+}
+
+/// Notes all items below a branch.
+fn all<T>(branch: &Branch<T>, (height, start): (u32, usize), changed: &mut Vec<usize>) {
+    match branch {
+        Branch::Inner(branches) => {
+            for (slot, branch) in branches.iter().enumerate() {
+                if let Some(branch) = branch {
+                    all(branch, (height - 1, start + (slot << (BITS * height))), changed);
+                }
+            }
+        }
+        Branch::Last(items) => {
+            let slots = (0..FAN).filter(|slot| items[*slot].is_some());
+            changed.extend(slots.map(|slot| start + slot));
+        }
     }
 }
 
@@ -196,6 +264,31 @@ mod tests {
             }
         }
         assert_eq!((vector.pop(), vector.height), (None, 0));
+    }
+
+    #[test]
+    fn changes_since_an_older_vector_are_found() {
+        let mut rng = fastrand::Rng::with_seed(5);
+        for len in [1, 31, 32, 33, 1023, 1024, 1025, 5000] {
+            let old: Vector<u32> = (0..len).collect();
+            let mut new = old.clone();
+            let mut wanted = std::collections::BTreeSet::new();
+            for _ in 0..rng.usize(..8) {
+                let at = rng.usize(..len as usize);
+                new.set(at, 9_999);
+                wanted.insert(at);
+            }
+            for _ in 0..rng.usize(..40) {
+                wanted.insert(new.len());
+                new.push(8_888);
+            }
+            for _ in 0..rng.usize(..40) {
+                new.pop();
+                wanted.remove(&new.len());
+            }
+            let changed = new.changed_since(&old, |a, b| a == b);
+            assert_eq!(changed, wanted.into_iter().collect::<Vec<_>>(), "{len}");
+        }
     }
 
     #[test]

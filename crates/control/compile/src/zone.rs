@@ -3,7 +3,7 @@ use crate::limits::NSEC3_ITERATIONS_MAX;
 use crate::names::{Names, is_below};
 use crate::pack;
 use crate::problem::ZoneProblem;
-use image::{HashKey, Node, Nsec3Params, RecordSet, Tree, ZoneFacts};
+use image::{Declared, HashKey, Node, Nsec3Params, RecordSet, Tree, ZoneFacts};
 use model::BrokenRule;
 use std::fmt;
 use std::sync::Arc;
@@ -86,7 +86,7 @@ impl Zone {
             let what = format!("{name} is outside of the zone {}", self.origin());
             ZoneProblem { place: None, rule: BrokenRule::OUT_OF_ZONE, what }
         })?;
-        self.change_all(&[SetChange { name: &relative, rtype, set }])
+        self.change_all(&[SetChange { name: &relative, rtype, set, rules: Vec::new() }])
     }
 
     /// Changes record sets, all or none. They are in canonical order of their names, each once.
@@ -113,11 +113,11 @@ impl Zone {
         self.names.put_all(&mut work.nodes, &work.is_new).map_err(crowded)?;
         self.facts = work.facts;
         for name in work.emptied {
-            let is_declared = self.names.get(name).is_some_and(|node| node.is_declared());
-            if is_declared || self.names.has_below(name) {
+            let declared = self.names.get(name).map(|node| node.declared()).unwrap_or_default();
+            if declared != Declared::Nothing || self.names.has_below(name) {
                 let mut bare = Vec::new();
                 pack::bare_node(&mut bare, name);
-                pack::set_declared(&mut bare, is_declared);
+                pack::set_declared(&mut bare, declared);
                 self.names.put_all(&mut bare, &[false]).map_err(crowded)?;
             } else {
                 self.remove_with_empty_parents(name);
@@ -126,17 +126,21 @@ impl Zone {
         Ok(())
     }
 
-    /// Declares that a name exists, even without records, or takes that back. It is relative and in
-    /// lower case. Queries for a name without records get NODATA.
+    /// Declares that a name exists, even without records, or takes that back with
+    /// [`Declared::Nothing`]. It is relative and in lower case. Queries for a name without records
+    /// get NODATA.
     ///
     /// # Errors
     /// Too many names share the hash of a new one.
-    pub fn declare(&mut self, name: &[u8], is_declared: bool) -> Result<(), ZoneProblem> {
+    pub fn declare(&mut self, name: &[u8], declared: Declared) -> Result<(), ZoneProblem> {
         let old = self.names.get(name);
-        if old.map_or(!is_declared, |node| node.is_declared() == is_declared) {
+        if old.map(|node| node.declared()).unwrap_or_default() == declared {
             return Ok(());
         }
-        if !is_declared && old.is_some_and(|node| node.is_empty()) && !self.names.has_below(name) {
+        if declared == Declared::Nothing
+            && old.is_some_and(|node| node.is_empty())
+            && !self.names.has_below(name)
+        {
             self.remove_with_empty_parents(name);
             return Ok(());
         }
@@ -149,7 +153,7 @@ impl Zone {
             Some(node) => work.nodes.extend_from_slice(node.as_bytes()),
             None => pack::bare_node(&mut work.nodes, name),
         }
-        pack::set_declared(&mut work.nodes[start..], is_declared);
+        pack::set_declared(&mut work.nodes[start..], declared);
         work.is_new.push(old.is_none());
         let mut facts = self.facts;
         let noted = facts.note(Node::new(&work.nodes[start..]));
@@ -216,7 +220,7 @@ impl image::Zone for Zone {
 }
 
 /// A change of one record set.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct SetChange<'c, R> {
     /// The relative name of the set, in lower case.
     pub name: &'c [u8],
@@ -224,6 +228,8 @@ pub struct SetChange<'c, R> {
     pub rtype: Rtype,
     /// The new TTL and data; `None` removes the set.
     pub set: Option<(u32, &'c [R])>,
+    /// The packed rules; empty: a plain set.
+    pub rules: Vec<u8>,
 }
 
 /// The effect of changes on a zone.
@@ -289,7 +295,7 @@ impl<'c> ZoneEdit<'c> {
         self.set.clear();
         if let Some((ttl, records)) = change.set {
             let records = records.iter().map(AsRef::as_ref);
-            pack::set(&mut self.set, change.rtype, ttl, records).map_err(limit)?;
+            pack::set(&mut self.set, change.rtype, ttl, records, &change.rules).map_err(limit)?;
         }
         self.bare.clear();
         self.bare.extend_from_slice(&self.nodes[start..]);
@@ -369,6 +375,10 @@ pub(crate) fn check_node(node: Node<'_>) -> Result<(), RuleViolation> {
             ));
         }
     }
+    if node.set(Rtype::RRSIG).is_some() && node.sets().any(|set| set.has_rules()) {
+        let what = "a set with a policy or a check beside signatures: they are of all its records";
+        return Err(RuleViolation::new(BrokenRule::SIGNED, what));
+    }
     if alias && others {
         let types: Vec<String> = node.sets().map(|set| set.rtype().to_string()).collect();
         let what = match at_apex {
@@ -400,6 +410,7 @@ impl FactObserver for ZoneFacts {
         if depth > 0 && node.set(Rtype::NS).is_some() || node.set(Rtype::DNAME).is_some() {
             self.cuts.insert(depth);
         }
+        self.has_rules |= node.sets().any(|set| set.has_rules());
         if name.is_empty() {
             self.nsec3 = nsec3_params(node)?;
             self.signed = node.set(Rtype::RRSIG).is_some();

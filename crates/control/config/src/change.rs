@@ -55,7 +55,10 @@ impl Config {
             ("api", self.api != new.api),
             ("admin.socket", self.admin != new.admin),
             ("store.kind", self.store != new.store),
+            ("etcd", self.etcd != new.etcd),
             ("kubernetes", self.kubernetes != new.kubernetes),
+            ("health", !self.health.has_same_settings(&new.health)),
+            ("check", self.health.checks != new.health.checks),
             ("log.format", self.log.format != new.log.format),
         ])
     }
@@ -164,6 +167,12 @@ mod tests {
         kubernetes.labels = "a"
         kubernetes.fallthrough = ["cluster.local"]
         kubernetes.hold_time = "1m"
+        health.allow = ["10.0.0.0/8"]
+        health.ttl_max = "5s"
+        health.webhook =
+        health.webhook_secret =
+        check.web = { kind = "tcp", port = 80 }
+        etcd = { endpoints = ["https://a:1"], ca = "a", cert = "a", key = "a", prefix = "/a/" }
         log.level = "debug"
         log.format = "json"
         log.levels.records = "debug"
@@ -181,7 +190,7 @@ mod tests {
             let (key, value) = line.trim().split_once(" =").expect("a key");
             seen.insert(key);
             if value.is_empty() {
-                // The port needs a second key.
+                // It needs a second key.
                 continue;
             }
             // The API needs a store; without zones no cluster is watched.

@@ -7,6 +7,7 @@ use crate::limits::{CACHE_MEMORY, CACHE_TTL, FAILURE_TTLS, FORWARDS_MAX};
 use forward::limits::{GROUP_LEN_MAX, UPSTREAMS_MAX};
 use std::time::Duration;
 use toml::de::DeValue;
+use upstream::limits::SOCKETS_PER_SERVER;
 use wire::NameBuf;
 
 /// `[forward]`: one rule for each key.
@@ -20,6 +21,8 @@ pub struct Forward {
     pub servers: Vec<ServerAddress>,
     /// Whether the case of letters in queries is random.
     pub mix_case: bool,
+    /// Source ports that never change, for benchmarks; `None`: many that change.
+    pub fixed_ports: Option<u8>,
 }
 
 /// How a rule treats its names.
@@ -80,6 +83,7 @@ impl Forward {
                     servers: servers(key, value, &mut section),
                     mode: Mode::Cache,
                     mix_case: true,
+                    fixed_ports: None,
                     suffix,
                 },
             };
@@ -98,7 +102,7 @@ impl Forward {
 
     /// Reads a rule that is a table.
     fn read(key: &str, suffix: NameBuf, mut section: Section<'_, '_>) -> Result<Self, Wrong> {
-        if !["servers", "mode", "mix_case"].into_iter().any(|key| section.has(key)) {
+        if !["servers", "mode", "mix_case", "fixed_ports"].into_iter().any(|key| section.has(key)) {
             let message = "expected an array of addresses, or a table with `servers`".to_owned();
             let help = format!("a name with dots has quotes: \"{key}.…\" = [\"…\"]");
             return Err(Wrong { message, help: Some(help) });
@@ -109,13 +113,15 @@ impl Forward {
             None => Vec::new(),
         };
         let mix_case = section.read("mix_case", true, values::boolean);
+        let ports = values::number(1..=SOCKETS_PER_SERVER as u8);
+        let fixed_ports = section.read("fixed_ports", None, |value| ports(value).map(Some));
         match mode.asks() {
             true if !section.has("servers") => section.missing("servers"),
             true => {}
             false => section.wrong("servers", "is not asked in this mode", "take it out"),
         }
         section.close();
-        Ok(Self { suffix, mode, servers, mix_case })
+        Ok(Self { suffix, mode, servers, mix_case, fixed_ports })
     }
 }
 

@@ -56,12 +56,18 @@ pub enum PodNames {
     Disabled,
     /// Those of pods that exist.
     Verified,
+    /// Those of all addresses.
+    Insecure,
 }
 
 impl Kubernetes {
     pub(super) fn read(mut section: Section<'_, '_>, config: &Path) -> Self {
         let folder = config.parent().unwrap_or(Path::new(""));
-        let pods = [("disabled", PodNames::Disabled), ("verified", PodNames::Verified)];
+        let pods = [
+            ("disabled", PodNames::Disabled),
+            ("verified", PodNames::Verified),
+            ("insecure", PodNames::Insecure),
+        ];
         let names = |section: &mut Section<'_, '_>, key| {
             section.list(key, Vec::new(), KUBERNETES_ZONES_MAX, values::zone_name)
         };

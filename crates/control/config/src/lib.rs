@@ -4,6 +4,7 @@
 mod change;
 mod diagnostic;
 mod forward;
+mod health;
 mod kubernetes;
 pub mod limits;
 mod names;
@@ -17,10 +18,11 @@ mod values;
 mod xdp;
 
 pub use forward::{Cache, Forward, Mode};
+pub use health::{Health, read_check_keys};
 pub use kubernetes::{Kubernetes, PodNames};
 pub use names::Hosts;
 pub use operate::{Acl, Admin, Api, Denied, Dnstap, Limits, Ops, Proxy, Queries, Rate, Streams};
-pub use store::{Store, StoreKind};
+pub use store::{Etcd, Store, StoreKind};
 pub use upstream::Upstream;
 pub use xdp::{Queues, Xdp};
 
@@ -80,8 +82,12 @@ pub struct Config {
     pub hosts: Hosts,
     /// Section `[kubernetes]`.
     pub kubernetes: Kubernetes,
+    /// Sections `[health]` and `[check]`.
+    pub health: Health,
     /// Section `[store]`.
     pub store: Store,
+    /// Section `[etcd]`.
+    pub etcd: Etcd,
     /// In the order that [`image::Rewrites`] needs.
     pub rewrites: Vec<RewriteRule>,
     /// Sections `[[zone]]`.
@@ -269,7 +275,10 @@ impl Config {
         let cache = Cache::read(root.section("cache", "[cache]"));
         let hosts = Hosts::read(root.section("hosts", "[hosts]"), file);
         let kubernetes = Kubernetes::read(root.section("kubernetes", "[kubernetes]"), file);
+        let mut health = Health::read(root.section("health", "[health]"), file);
+        health.read_checks(root.section("check", "[check]"), file);
         let store = Store::read(root.section("store", "[store]"), server.data_dir.is_some());
+        let etcd = Etcd::read(root.section("etcd", "[etcd]"), file, store.kind);
         let api = Api::read(root.section("api", "[api]"), store.kind);
         let (mut rewrites, mut seen) = (Vec::new(), names::Seen::new());
         root.sections("rewrite", "[[rewrite]]", REWRITES_MAX, |section| {
@@ -300,7 +309,9 @@ impl Config {
             cache,
             hosts,
             kubernetes,
+            health,
             store,
+            etcd,
             rewrites,
             zones,
         };

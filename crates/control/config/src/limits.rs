@@ -73,3 +73,20 @@ pub const DRAIN: std::ops::RangeInclusive<Duration> = Duration::ZERO..=Duration:
 pub const DIAGNOSTICS_MAX: usize = 100;
 /// Letters of an invalid key or value in a message.
 pub const TEXT_SHOWN_MAX: usize = 64;
+/// The longest TTL of sets with a check.
+pub const HEALTH_TTL: std::ops::RangeInclusive<Duration> =
+    Duration::from_secs(1)..=Duration::from_secs(3600);
+/// The time between two probes of a target, and the longest time of one.
+pub const CHECK_INTERVAL: std::ops::RangeInclusive<Duration> =
+    Duration::from_millis(100)..=Duration::from_secs(3600);
+/// Probes in a row until a target changes its state.
+pub const CHECK_ROUNDS: std::ops::RangeInclusive<u8> = 1..=100;
+/// How long before the end of a certificate operators are warned.
+pub const EXPIRY_WARNING: std::ops::RangeInclusive<Duration> =
+    Duration::ZERO..=Duration::from_secs(366 * 24 * 3600);
+/// The program of a script and its arguments.
+pub const CHECK_ARGUMENTS_MAX: usize = 64;
+/// Percent of the interval by which a probe may be later.
+pub const CHECK_JITTER: std::ops::RangeInclusive<u8> = 0..=50;
+/// Members of etcd that are asked.
+pub const ETCD_ENDPOINTS_MAX: usize = 16;

@@ -348,15 +348,17 @@ impl Level {
     ];
 
     /// The crates that log.
-    pub(super) const PARTS: [&'static str; 10] = [
+    pub(super) const PARTS: [&'static str; 12] = [
         "admin",
         "api",
+        "health",
         "ops",
         "query-samples",
         "records",
         "server",
         "source-file",
         "source-kube",
+        "store-etcd",
         "store-redb",
         "zone-manager",
     ];

@@ -78,6 +78,15 @@ impl<'t, 'p> Section<'t, 'p> {
         Self { name: "", offset: 0, table: Some(table), known: Vec::new(), problems }
     }
 
+    /// A table outside of a file; `name` is its name in messages.
+    pub fn of_table(
+        name: &'static str,
+        table: &'t DeTable<'t>,
+        problems: &'p mut Problems<'t>,
+    ) -> Self {
+        Self { name, ..Self::root(table, problems) }
+    }
+
     /// The value of a key, if present.
     pub fn take(&mut self, key: &'static str) -> Option<&'t Value<'t>> {
         self.known.push(key);

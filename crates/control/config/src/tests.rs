@@ -2,7 +2,7 @@ use super::*;
 use crate::limits::DIAGNOSTICS_MAX;
 
 /// The result of a config: `ok`, or its errors as printed, without `dunlin.toml`.
-fn check(text: &str, expected: &str) {
+pub(crate) fn check(text: &str, expected: &str) {
     let told = match Config::parse(Path::new("etc/dunlin.toml"), text) {
         Ok(_) => "ok".to_owned(),
         Err(wrong) => wrong.iter().map(|line| format!("{line}\n")).collect(),
@@ -222,7 +222,7 @@ fn example_shows_every_default() {
     let silent = Config::load(None).expect("the defaults hold");
     assert_eq!(format!("{spoken:?}"), format!("{silent:?}"));
     let told = keys.lines().filter(|line| line.contains(" = ") && !line.starts_with('#')).count();
-    assert_eq!(told, 84, "a key more or less belongs into the example");
+    assert_eq!(told, 95, "a key more or less belongs into the example");
 }
 
 /// Uncomments each key, each example of a rule and each example of a section in turn.
@@ -254,7 +254,7 @@ fn each_commented_example_is_valid_in_its_place() {
             panic!("{first}: {wrong:#?}");
         }
     }
-    assert_eq!(count, 84 + 7 + 2, "keys, rules and sections");
+    assert_eq!(count, 96 + 8 + 2, "keys, rules and sections");
 }
 
 #[test]
@@ -290,10 +290,13 @@ fn rule_has_servers_and_a_mode() {
         [forward]
         "." = ["192.0.2.1"]
         "direct.example" = { servers = ["192.0.2.2", "::1"], mode = "direct", mix_case = false }
+        "fixed.example" = { servers = ["192.0.2.3"], fixed_ports = 1 }
         "off.example" = { mode = "off" }
         "internal" = { mode = "local" }
     "#;
     let rules = Config::parse(Path::new("f"), text).expect("a config").forwards;
+    let fixed: Vec<_> = rules.iter().filter_map(|rule| rule.fixed_ports).collect();
+    assert_eq!(fixed, [1]);
     let told = rules.iter().map(|rule| {
         let (suffix, count) = (rule.suffix.as_name().to_string(), rule.servers.len());
         (suffix, rule.mode, count, rule.mix_case)
@@ -303,6 +306,7 @@ fn rule_has_servers_and_a_mode() {
     let expected = [
         (".", Mode::Cache, 1, true),
         ("direct.example.", Mode::Direct, 2, false),
+        ("fixed.example.", Mode::Cache, 1, true),
         ("internal.", Mode::Local, 0, true),
         ("off.example.", Mode::Off, 0, true),
     ];

@@ -41,7 +41,7 @@ pub fn describe(value: &DeValue<'_>) -> String {
     }
 }
 
-fn expected<T>(what: impl Display, value: &DeValue<'_>) -> Result<T, Wrong> {
+pub fn expected<T>(what: impl Display, value: &DeValue<'_>) -> Result<T, Wrong> {
     Err(format!("expected {what}, found {}", describe(value)).into())
 }
 

@@ -28,6 +28,8 @@ pub struct ImportedConfig {
     pub hosts_ttl: Option<u64>,
     pub rewrites: Vec<RewriteRule>,
     pub zones: Vec<(String, String)>,
+    /// The keys of `[kubernetes]`, each with its value as TOML.
+    pub kubernetes: Vec<(&'static str, String)>,
     /// Files to write next to the config.
     pub files: Vec<(String, String)>,
 }
@@ -67,7 +69,8 @@ pub fn quote(text: &str) -> String {
     quoted + "\""
 }
 
-fn array(texts: &[String]) -> String {
+/// A TOML array of strings.
+pub fn array(texts: &[String]) -> String {
     let quoted: Vec<String> = texts.iter().map(|text| quote(text)).collect();
     format!("[{}]", quoted.join(", "))
 }
@@ -137,6 +140,9 @@ impl ImportedConfig {
             ("failure_ttl", self.failure_ttl.map(seconds)),
         ];
         page.section("[cache]", &cache);
+        let kubernetes: Vec<_> =
+            self.kubernetes.iter().map(|(key, value)| (*key, Some(value.clone()))).collect();
+        page.section("[kubernetes]", &kubernetes);
         for RewriteRule { kind, from, to } in &self.rewrites {
             page.section("[[rewrite]]", &[(kind, Some(quote(from))), ("to", Some(quote(to)))]);
         }

@@ -3,6 +3,7 @@ mod access;
 mod cache;
 mod forward;
 mod hosts;
+mod kubernetes;
 mod operate;
 mod rewrite;
 mod zone;
@@ -78,7 +79,7 @@ static PLUGINS: &[Plugin] = &[
     plugin("https", "Dunlin does not serve HTTPS", Lost),
     plugin("https3", "Dunlin does not serve HTTPS", Lost),
     plugin("k8s_external", "external addresses of services have no names", Lost),
-    plugin("kubernetes", "not converted: write the section [kubernetes]", Taken(zone::kubernetes)),
+    plugin("kubernetes", "`[kubernetes]`, for one cluster", Taken(kubernetes::kubernetes)),
     plugin(
         "loadbalance",
         "addresses are always returned in random order",

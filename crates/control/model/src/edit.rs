@@ -1,5 +1,5 @@
 //! Edits of record sets: what a source or a client wants to change.
-use crate::BrokenRule;
+use crate::{BrokenRule, Policy};
 use std::fmt;
 use wire::{NameBuf, Rtype};
 
@@ -62,14 +62,6 @@ words! {
     }
 }
 
-words! {
-    /// The records that an answer contains.
-    Policy {
-        /// All of them.
-        All = "all"
-    }
-}
-
 /// Identifies a set.
 #[derive(Clone, Debug)]
 pub struct SetKey {
@@ -123,7 +115,81 @@ impl SetValue {
 impl From<image::RecordSet<'_>> for SetValue {
     fn from(set: image::RecordSet<'_>) -> Self {
         let data = set.records().map(Box::from).collect();
-        Self { ttl: set.ttl(), policy: Policy::All, data }
+        // Only packed rules are in a zone.
+        let policy = Policy::unpack(set.rules()).unwrap_or(Policy::All);
+        Self { ttl: set.ttl(), policy, data }
+    }
+}
+
+impl SetValue {
+    /// Adds members with their tiers. The TTL becomes theirs; the other rules do only if there were
+    /// no members. A member that is there already gets its new tier.
+    pub fn add(&mut self, added: Self) {
+        let Self { ttl, policy, data } = added;
+        let tiers_of = |policy: &Policy| policy.rules().map(|rules| rules.tiers.clone());
+        let (old, new) = (tiers_of(&self.policy), tiers_of(&policy));
+        self.ttl = ttl;
+        if self.data.is_empty() {
+            self.policy = policy;
+        }
+        let tier = |tiers: &Option<Box<[u8]>>, at: usize| {
+            tiers.as_ref().and_then(|tiers| tiers.get(at)).copied().unwrap_or_default()
+        };
+        let held = std::mem::take(&mut self.data);
+        let kept = held.into_iter().enumerate().filter(|(_, member)| !data.contains(member));
+        let mut members: Vec<_> = kept.map(|(at, member)| (member, tier(&old, at))).collect();
+        members.extend(data.iter().cloned().enumerate().map(|(at, m)| (m, tier(&new, at))));
+        self.set_members(members);
+    }
+
+    /// Removes members.
+    pub fn take(&mut self, taken: &[Box<[u8]>]) {
+        let tiers = self.policy.rules().map(|rules| rules.tiers.clone()).unwrap_or_default();
+        let tiers = tiers.into_iter().chain(std::iter::repeat(0));
+        let members = std::mem::take(&mut self.data).into_iter().zip(tiers);
+        self.set_members(members.filter(|(member, _)| !taken.contains(member)).collect());
+    }
+
+    /// Members with their tiers.
+    fn set_members(&mut self, mut members: Vec<(Box<[u8]>, u8)>) {
+        members.sort_unstable();
+        members.dedup_by(|a, b| a.0 == b.0);
+        let (data, tiers): (Vec<_>, Vec<_>) = members.into_iter().unzip();
+        self.data = data;
+        let tiers = if tiers.iter().all(|tier| *tier == 0) { Vec::new() } else { tiers };
+        match &mut self.policy {
+            Policy::Rules(rules) => rules.tiers = tiers.into(),
+            Policy::All => {
+                self.policy =
+                    Policy::new(crate::SetRules { tiers: tiers.into(), ..Default::default() });
+            }
+        }
+        if self.policy.rules() == Some(&crate::SetRules::default()) {
+            self.policy = Policy::All;
+        }
+    }
+
+    /// Sorts the members by their data, each with its tier, and removes duplicates. Returns whether
+    /// each member has one tier.
+    #[must_use = "a member with two tiers is invalid"]
+    pub fn sort(&mut self) -> bool {
+        let tiers = match &mut self.policy {
+            Policy::Rules(rules) if rules.tiers.len() == self.data.len() => {
+                std::mem::take(&mut rules.tiers)
+            }
+            // Without tiers, or invalid: `SetRules::check` says so.
+            _ => {
+                self.data.sort_unstable();
+                self.data.dedup();
+                return true;
+            }
+        };
+        let mut members: Vec<_> = std::mem::take(&mut self.data).into_iter().zip(tiers).collect();
+        members.sort_unstable();
+        members.dedup();
+        let is_unique = members.array_windows().all(|[one, next]| one.0 != next.0);
+        self.set_members(members);
+        is_unique
     }
 }
 
@@ -154,8 +220,22 @@ pub struct Edit {
     pub view: View,
     /// Its condition.
     pub expect: Precondition,
+    /// What happens with `put`; the zone manager takes it from [`Change`] instead.
+    pub kind: EditKind,
     /// The new content; `None` removes the set.
     pub put: Option<SetValue>,
+}
+
+/// What an edit does with its records.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EditKind {
+    /// They replace those of the set.
+    #[default]
+    Replace,
+    /// They are added to the set, which need not exist. Its TTL becomes theirs.
+    Add,
+    /// They are removed from the set. A set without records is removed.
+    Take,
 }
 
 impl Edit {
@@ -166,7 +246,8 @@ impl Edit {
 
     /// Removes a set, without a condition.
     pub fn remove(name: NameBuf, rtype: Rtype) -> Self {
-        Self { name, rtype, view: View::Default, expect: Precondition::Anything, put: None }
+        let (view, expect) = (View::Default, Precondition::Anything);
+        Self { name, rtype, view, expect, kind: EditKind::Replace, put: None }
     }
 }
 
@@ -182,6 +263,9 @@ pub enum Change {
     Take(Edit),
     /// The name exists, even without records: queries get NODATA instead of NXDOMAIN.
     AddName(NameBuf),
+    /// The same for a wildcard name: it also stands for each label that is an address with hyphens,
+    /// such as `10-0-0-1` for 10.0.0.1, with the TTL of the zone's SOA.
+    AddAddresses(NameBuf),
     /// The name need not exist without records any more.
     RemoveName(NameBuf),
 }
@@ -191,7 +275,7 @@ impl Change {
     pub fn name(&self) -> &NameBuf {
         match self {
             Self::Set(edit) | Self::Add(edit) | Self::Take(edit) => &edit.name,
-            Self::AddName(name) | Self::RemoveName(name) => name,
+            Self::AddName(name) | Self::AddAddresses(name) | Self::RemoveName(name) => name,
         }
     }
 }

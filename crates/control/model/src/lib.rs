@@ -3,11 +3,16 @@
 
 mod edit;
 mod rule;
+mod rules;
 
-pub use edit::{Change, Edit, InvalidEdit, Policy, Precondition, Revision, SetKey, SetValue, View};
+pub use edit::{
+    Change, Edit, EditKind, InvalidEdit, Precondition, Revision, SetKey, SetValue, View,
+};
 pub use rule::BrokenRule;
+pub use rules::{CHECK_NAME_MAX, Choice, MinUp, Policy, SetRules, TIER_MAX, is_check_name};
 
 use std::fmt;
+use std::net::IpAddr;
 use wire::{Name, Rtype};
 
 /// The longest TTL in seconds (RFC 2181 §8).
@@ -99,6 +104,14 @@ impl RecordSet {
     /// The data of each record, in wire form.
     pub fn records(&self) -> impl Iterator<Item = &[u8]> {
         self.records.iter().map(|data| &**data)
+    }
+}
+
+/// The address in the data of an A or AAAA record; `None`: it has another length.
+pub fn address_of(data: &[u8]) -> Option<IpAddr> {
+    match <[u8; 4]>::try_from(data) {
+        Ok(v4) => Some(v4.into()),
+        Err(_) => <[u8; 16]>::try_from(data).ok().map(IpAddr::from),
     }
 }
 

@@ -71,6 +71,8 @@ rules! {
     WILDCARD = "wildcard" "RFC 4592 §2.1.1",
     /// Records of signed zones.
     SIGNED = "signed" "RFC 4035 §2",
+    /// The policy, check and members of a set.
+    SET_RULES = "set-rules" "Dunlin",
     /// A change names each set once.
     TWICE = "duplicate" "Dunlin",
     /// A CNAME is alone at its name.

@@ -1,5 +1,7 @@
 //! The metrics of a status. Names follow Prometheus' conventions: base units, `_total`, and times
 //! as seconds since 1970, so that `time() - …` is an age.
+mod health;
+
 use crate::exposition::{Exposition, Format, Kind};
 use crate::limits::ZONE_SERIES_MAX;
 use Kind::{Counter, Gauge, Info};
@@ -29,12 +31,15 @@ pub fn write(status: &Status, healthy: bool, asked: RequestCounts, format: Forma
     out.family("dunlin_healthy", Gauge, "0 while a thread hangs or has ended: see /healthz.")
         .sample(&[], u8::from(healthy));
     threads(&mut out, &status.threads);
-    zones(&mut out, &status.zones, status.saving.is_none());
+    zones(&mut out, &status.zones, status.held.len(), status.saving.is_none());
     hosts(&mut out, &status.hosts);
     streams(&mut out, status);
     others(&mut out, status);
     records(&mut out, status);
     samples(&mut out, status);
+    if let Some(of_targets) = &status.health {
+        health::write(&mut out, of_targets);
+    }
     if let Some(bypass) = &status.xdp {
         xdp(&mut out, bypass);
     }
@@ -168,14 +173,14 @@ fn with_all<'a>(known: &[&'a str], counted: &'a BTreeMap<String, u64>) -> BTreeM
     all
 }
 
-fn zones(out: &mut Exposition, zones: &[ZoneStatus], saving: bool) {
+fn zones(out: &mut Exposition, zones: &[ZoneStatus], held: usize, saving: bool) {
     let mut family = out.family("dunlin_zones", Gauge, "Zones of the config, by state.");
     for state in ZoneState::ALL {
         let count = zones.iter().filter(|zone| zone.state == state).count();
         family.sample(&[("state", state.name())], count);
     }
-    let help = "Zones whose file lost most of its names and is not served until it is accepted.";
-    let held = zones.iter().filter(|zone| zone.held.is_some()).count();
+    let help = "Zones whose new content lost most of its names and is not served until it is \
+                accepted.";
     out.family("dunlin_zones_held", Gauge, help).sample(&[], held);
     let help = "0 while good zones cannot be saved to disk.";
     out.family("dunlin_zones_saving_successful", Gauge, help).sample(&[], u8::from(saving));
@@ -334,26 +339,7 @@ fn records(out: &mut Exposition, status: &Status) {
         out.family("dunlin_store_free_bytes", Gauge, "Free bytes on its disk.")
             .sample(&[], store.free_bytes);
     }
-    if let Some(kubernetes) = &status.kubernetes {
-        out.family(
-            "dunlin_kubernetes_synced",
-            Gauge,
-            "0 until the names of the cluster are served.",
-        )
-        .sample(&[], u8::from(kubernetes.is_synced));
-        let mut open = out.family(
-            "dunlin_kubernetes_stream_open",
-            Gauge,
-            "0 while objects of this kind are not watched.",
-        );
-        for stream in &kubernetes.streams {
-            open.sample(&[("kind", &stream.kind)], u8::from(stream.open_seconds.is_some()));
-        }
-        out.family("dunlin_kubernetes_services", Gauge, "Services of the cluster.")
-            .sample(&[], kubernetes.services);
-        out.family("dunlin_kubernetes_endpoints", Gauge, "Ready endpoints that have names.")
-            .sample(&[], kubernetes.endpoints);
-    }
+    kubernetes(out, status);
     let Some(api) = &status.api else { return };
     out.family("dunlin_api_connections", Gauge, "Open connections to [api].")
         .sample(&[], api.connections);
@@ -381,6 +367,30 @@ fn records(out: &mut Exposition, status: &Status) {
     for (until, took) in [("durable", &api.durable), ("live", &api.live)] {
         family.histogram(&[("until", until)], took);
     }
+}
+
+fn kubernetes(out: &mut Exposition, status: &Status) {
+    let Some(kubernetes) = &status.kubernetes else { return };
+    out.family("dunlin_kubernetes_synced", Gauge, "0 until the names of the cluster are served.")
+        .sample(&[], u8::from(kubernetes.is_synced));
+    let mut open = out.family(
+        "dunlin_kubernetes_stream_open",
+        Gauge,
+        "0 while objects of this kind are not watched.",
+    );
+    for stream in &kubernetes.streams {
+        open.sample(&[("kind", &stream.kind)], u8::from(stream.open_seconds.is_some()));
+    }
+    out.family("dunlin_kubernetes_services", Gauge, "Services of the cluster.")
+        .sample(&[], kubernetes.services);
+    out.family("dunlin_kubernetes_endpoints", Gauge, "Ready endpoints that have names.")
+        .sample(&[], kubernetes.endpoints);
+    out.family(
+        "dunlin_kubernetes_sampled_record_sets",
+        Gauge,
+        "Record sets too large for a message, served in part.",
+    )
+    .sample(&[], kubernetes.sampled);
 }
 
 fn whose(server: &UpstreamStatus) -> [(&'static str, &str); 2] {
@@ -418,6 +428,12 @@ fn process(out: &mut Exposition, status: &Status) {
         .sample(&[], process.cpu_seconds);
     out.family("process_resident_memory_bytes", Gauge, "Resident memory of the process.")
         .sample(&[], process.resident_bytes);
+    out.family(
+        "dunlin_socket_dropped_datagrams",
+        Counter,
+        "Datagrams that the kernel dropped because a listening socket was full.",
+    )
+    .sample(&[], process.dropped_datagrams);
     out.family("process_open_fds", Gauge, "Open file descriptors.").sample(&[], process.open_files);
     out.family("process_max_fds", Gauge, "Maximum open file descriptors.")
         .sample(&[], process.open_files_max);

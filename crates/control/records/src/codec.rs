@@ -5,7 +5,8 @@
 //! set key    name (labels from the right, each ended by 0; 0 and 1 in them as 1 1 and 1 2),
 //!            0, view (1), type (2)
 //! set value  revision (8), then its content
-//! content    TTL (4), policy (1), records (2), each after its length (2)
+//! content    TTL (4), 0 or, for a set with rules, 1, their length (2) and the rules (see `model`);
+//!            records (2), each after its length (2)
 //! entry      time (8, milliseconds since 1970), kind (1), sets (8), length of the principal (1),
 //!            principal; if kind has its highest bit set: length of the reason (1), reason;
 //!            then each change: length of the name (1), name, type (2), view (1), before, after:
@@ -115,7 +116,12 @@ pub fn set_value(into: &mut Vec<u8>, revision: Revision, value: &SetValue) {
 
 fn holds(into: &mut Vec<u8>, value: &SetValue) {
     into.extend_from_slice(&value.ttl.to_le_bytes());
-    into.push(value.policy as u8);
+    let rules = value.policy.pack();
+    into.push(u8::from(!rules.is_empty()));
+    if !rules.is_empty() {
+        into.extend_from_slice(&(rules.len() as u16).to_le_bytes());
+        into.extend_from_slice(&rules);
+    }
     into.extend_from_slice(&(value.data.len() as u16).to_le_bytes());
     for data in &value.data {
         into.extend_from_slice(&(data.len() as u16).to_le_bytes());
@@ -128,8 +134,8 @@ fn holds(into: &mut Vec<u8>, value: &SetValue) {
 pub struct SetContent<'h> {
     /// Its TTL in seconds.
     pub ttl: u32,
-    /// Which of its records an answer contains.
-    pub policy: Policy,
+    /// The packed rules; empty: a plain set.
+    pub rules: &'h [u8],
     count: u16,
     /// The records, each after its length.
     data: &'h [u8],
@@ -146,7 +152,9 @@ impl<'h> SetContent<'h> {
     pub fn to_value(&self) -> SetValue {
         let mut data = Vec::with_capacity(self.count.into());
         data.extend(self.records().map(Box::from));
-        SetValue { ttl: self.ttl, policy: self.policy, data }
+        // They were read before.
+        let policy = Policy::unpack(self.rules).unwrap_or(Policy::All);
+        SetValue { ttl: self.ttl, policy, data }
     }
 }
 
@@ -163,14 +171,23 @@ pub fn read_value(mut bytes: &[u8]) -> Result<(Revision, SetContent<'_>), Damage
 
 fn read_holds<'h>(from: &mut &'h [u8]) -> Result<SetContent<'h>, DamagedRecord> {
     let ttl = u32::from_le_bytes(take(from)?);
-    let [0] = take(from)? else { return Err(DamagedRecord) };
+    let rules = match take(from)? {
+        [0] => &[],
+        [1] => {
+            let len = u16::from_le_bytes(take(from)?);
+            let rules = bytes(from, len.into())?;
+            let is_valid = Policy::unpack(rules).is_some_and(|policy| policy != Policy::All);
+            if is_valid { rules } else { return Err(DamagedRecord) }
+        }
+        _ => return Err(DamagedRecord),
+    };
     let count = u16::from_le_bytes(take(from)?);
     let all = *from;
     for _ in 0..count {
         record(from)?;
     }
     let data = &all[..all.len() - from.len()];
-    Ok(SetContent { ttl, policy: Policy::All, count, data })
+    Ok(SetContent { ttl, rules, count, data })
 }
 
 fn record<'h>(from: &mut &'h [u8]) -> Result<&'h [u8], DamagedRecord> {
@@ -233,10 +250,14 @@ pub struct JournalHead<'h> {
     pub reason: &'h Option<Arc<str>>,
 }
 
+/// Milliseconds since 1970, as an entry has them.
+pub fn milliseconds(when: SystemTime) -> u64 {
+    when.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis() as u64
+}
+
 /// Appends the head of an entry.
 pub fn entry_head(into: &mut Vec<u8>, head: &JournalHead<'_>) {
-    let since = head.when.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    into.extend_from_slice(&(since.as_millis() as u64).to_le_bytes());
+    into.extend_from_slice(&milliseconds(head.when).to_le_bytes());
     into.push(head.kind as u8 | if head.reason.is_some() { HAS_REASON } else { 0 });
     into.extend_from_slice(&head.count.to_le_bytes());
     text(into, head.by, PRINCIPAL_LEN_MAX);
@@ -418,6 +439,28 @@ mod tests {
             assert_eq!(read_write(&mut &bytes[..]).err(), Some(DamagedRecord));
         }
         assert_eq!(lens, [lens[0], lens[0] + 4, lens[0] + 4]);
+    }
+
+    #[test]
+    fn rules_round_trip_and_a_plain_set_has_no_byte_more() {
+        use crate::SetRules;
+        let data: Vec<Box<[u8]>> = vec![[10, 0, 0, 1][..].into()];
+        let plain = SetValue::new(60, data.clone());
+        let rules = SetRules { check: "web".into(), ..SetRules::default() };
+        let checked = SetValue { ttl: 60, policy: Policy::new(rules), data };
+        let written = |value: &SetValue| {
+            let mut bytes = Vec::new();
+            set_value(&mut bytes, Revision(7), value);
+            bytes
+        };
+        assert_eq!(written(&plain).len(), 8 + 4 + 1 + 2 + 2 + 4);
+        for value in [plain, checked] {
+            let bytes = written(&value);
+            assert_eq!(read_value(&bytes).unwrap().1.to_value(), value);
+            for len in 0..bytes.len() {
+                assert!(read_value(&bytes[..len]).is_err(), "{len}");
+            }
+        }
     }
 
     /// An invalid name would break comparisons of names.

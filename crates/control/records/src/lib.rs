@@ -29,14 +29,17 @@ mod zones;
 
 pub use health::StoreHealth;
 pub use memory::MemoryStore;
-pub use model::{Edit, InvalidEdit, Policy, Precondition, Revision, SetKey, SetValue, View};
+pub use model::{
+    Choice, Edit, EditKind, InvalidEdit, MinUp, Policy, Precondition, Revision, SetKey, SetRules,
+    SetValue, View,
+};
 pub use ownership::{SoleOwner, ZoneOwnership};
 pub use pending::Pending;
 pub use read::JournalPage;
 pub use service::{RecordService, ServiceThreads, SnapshotSource, StoreSettings, WRITER_THREAD};
 pub use store::{
-    Action, Deletion, JournalPart, PreparedWrite, RawSet, Reader, RestoreInfo, Store, StoreError,
-    StoreSize, StoredZone,
+    Action, Commit, CommitError, CommitId, Deletion, JournalPart, PreparedWrite, RawSet, Reader,
+    RestoreInfo, Store, StoreError, StoreSize, StoredZone, Watch, WatchLost, WatchWaker,
 };
 pub use types::{
     Batch, ChangeKind, JournalEntry, Refused, SetChange, SetFilter, SetPage, StoredSet,

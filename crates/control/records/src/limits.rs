@@ -18,6 +18,13 @@ pub const QUEUE_EDITS_MAX: usize = 100_000;
 pub const QUEUE_BYTES_MAX: usize = 256 << 20;
 /// Edits of a full group, which is committed before more are taken.
 pub const GROUP_EDITS_MAX: usize = 20_000;
+/// How often a group is validated again after another writer committed first.
+pub const CONFLICTS_MAX: usize = 20;
+/// How long to wait for the commits of another writer that came first, before the whole store is
+/// read.
+pub const CATCH_UP_MAX: Duration = Duration::from_secs(1);
+/// Commits that a store in memory keeps for watches.
+pub const COMMITS_KEPT: usize = 1_024;
 /// Requests waiting for a revision to be live.
 pub const LIVE_WAITERS_MAX: usize = 16_384;
 /// Sets of one page.

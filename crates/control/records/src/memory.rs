@@ -1,16 +1,18 @@
-//! A store in memory, for tests.
+//! A store in memory, for tests. Its clones share the content, so several writers can use it.
 use crate::codec::{self, DamagedRecord, zone_key};
-use crate::limits::{DELETED_ZONES_MAX, JOURNAL_ENTRIES_MAX, JOURNAL_PAGE_BYTES_MAX};
+use crate::limits::{COMMITS_KEPT, DELETED_ZONES_MAX, JOURNAL_ENTRIES_MAX, JOURNAL_PAGE_BYTES_MAX};
 use crate::serial::SerialStamp;
 use crate::snapshot::{self, SnapshotItem, SnapshotWriter};
 use crate::{
-    ChangeKind, JournalPart, PreparedWrite, RawSet, Reader, RestoreInfo, Revision, SetChange,
-    SetKey, SetValue, Store, StoreError, StoreSize, StoredZone,
+    ChangeKind, Commit, CommitError, CommitId, JournalPart, PreparedWrite, RawSet, Reader,
+    RestoreInfo, Revision, SetChange, SetKey, SetValue, Store, StoreError, StoreSize, StoredZone,
+    Watch, WatchLost, WatchWaker,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{Read, Write};
 use std::ops::{Bound, ControlFlow};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
+use std::time::Duration;
 use wire::{Name, NameBuf};
 
 #[derive(Clone)]
@@ -29,8 +31,19 @@ struct MemoryState {
     zones: BTreeMap<Vec<u8>, MemoryZone>,
     /// Journals of deleted zones, by key and revision of the deletion.
     deleted: BTreeMap<(Vec<u8>, Revision), MemoryZone>,
+    /// The newest commits, for watches and outcomes.
+    commits: VecDeque<Commit>,
+    watches: Vec<Weak<dyn Fn() + Send + Sync>>,
     is_full: bool,
     is_closed: bool,
+}
+
+/// Follows the commits after a revision.
+struct MemoryWatch {
+    store: MemoryStore,
+    after: Revision,
+    /// Keeps the waker, which the store refers to.
+    _waker: WatchWaker,
 }
 
 /// Keeps its content until all clones are dropped.
@@ -58,6 +71,12 @@ impl MemoryStore {
 }
 
 impl MemoryState {
+    /// Those of the watches that still exist.
+    fn wakers(&mut self) -> Vec<WatchWaker> {
+        self.watches.retain(|waker| waker.strong_count() > 0);
+        self.watches.iter().filter_map(Weak::upgrade).collect()
+    }
+
     /// Deletes a zone, and keeps its journal within the limits.
     fn delete(&mut self, key: Vec<u8>, write: &PreparedWrite) {
         let Some(mut zone) = self.zones.remove(&key) else { return };
@@ -116,27 +135,65 @@ impl MemoryZone {
     }
 }
 
+impl Watch for MemoryWatch {
+    fn next(&mut self, _: Duration) -> Result<Option<Commit>, WatchLost> {
+        let state = self.store.read();
+        if state.revision <= self.after {
+            return if state.revision < self.after { Err(WatchLost) } else { Ok(None) };
+        }
+        let next = state.commits.iter().find(|commit| commit.base == self.after);
+        let commit = next.cloned().ok_or(WatchLost)?;
+        self.after = commit.revision();
+        Ok(Some(commit))
+    }
+}
+
 impl Store for MemoryStore {
-    fn commit(&mut self, writes: Vec<PreparedWrite>) -> Result<(), StoreError> {
+    fn commit(&mut self, commit: Commit) -> Result<Revision, CommitError> {
         let mut state = self.write();
         if state.is_closed {
-            return Err(StoreError::Closed);
+            return Err(CommitError::Refused(StoreError::Closed));
         }
         if state.is_full {
-            return Err(StoreError::Full);
+            return Err(CommitError::Refused(StoreError::Full));
         }
-        for write in writes {
+        if state.revision != commit.base {
+            return Err(CommitError::Conflict { newest: state.revision });
+        }
+        for write in &commit.writes {
             let key = zone_key(write.zone.as_name());
             state.revision = write.revision;
             if write.is_deletion() {
-                state.delete(key, &write);
+                state.delete(key, write);
                 continue;
             }
             let stamp = SerialStamp { revision: write.revision, offset: 0 };
             let zone = state.zones.entry(key);
-            zone.or_insert_with(|| MemoryZone::new(&write.zone, stamp)).take(&write);
+            zone.or_insert_with(|| MemoryZone::new(&write.zone, stamp)).take(write);
         }
-        Ok(())
+        state.commits.push_back(commit);
+        if state.commits.len() > COMMITS_KEPT {
+            state.commits.pop_front();
+        }
+        let (revision, wakers) = (state.revision, state.wakers());
+        drop(state);
+        wakers.iter().for_each(|wake| wake());
+        Ok(revision)
+    }
+
+    fn outcome(&mut self, id: CommitId) -> Result<Option<Revision>, StoreError> {
+        let state = self.readable()?;
+        let commit = state.commits.iter().find(|commit| commit.id == id);
+        Ok(commit.map(Commit::revision))
+    }
+
+    fn watch(
+        &mut self,
+        after: Revision,
+        waker: WatchWaker,
+    ) -> Result<Option<Box<dyn Watch>>, StoreError> {
+        self.write().watches.push(Arc::downgrade(&waker));
+        Ok(Some(Box::new(MemoryWatch { store: self.clone(), after, _waker: waker })))
     }
 
     fn newest(&mut self) -> Result<Revision, StoreError> {
@@ -175,7 +232,12 @@ impl Store for MemoryStore {
             zone.whole_after = restored.revision;
             zone.note(restored.revision, entry);
         }
-        *self.write() = restored;
+        let mut state = self.write();
+        restored.watches = std::mem::take(&mut state.watches);
+        *state = restored;
+        let wakers = state.wakers();
+        drop(state);
+        wakers.iter().for_each(|wake| wake());
         Ok(())
     }
 

@@ -3,7 +3,8 @@ use crate::limits::{EDITS_MAX, JOURNAL_DATA_MAX, JOURNAL_EDITS_MAX, JOURNAL_NAME
 use crate::serial::{SerialStamp, is_newer, offset_after};
 use crate::zones::{ZoneHead, serial_of, with_serial};
 use crate::{
-    Batch, Deletion, Edit, InvalidEdit, Refused, Revision, SetChange, SetKey, SetValue, View,
+    Action, Batch, Deletion, Edit, EditKind, InvalidEdit, Policy, PreparedWrite, Refused, Revision,
+    SetChange, SetKey, SetValue, View,
 };
 use compile::{Loader, Zone, ZoneProblem};
 use image::{HashKey, Tree};
@@ -54,7 +55,9 @@ impl PreviousSets {
 fn is_done(edit: &Edit, held: Option<&image::RecordSet<'_>>, serial: u32) -> bool {
     match (&edit.put, held) {
         (None, None) => true,
-        (Some(value), Some(set)) => holds(set, value.ttl, &value.data, serial),
+        (Some(value), Some(set)) => {
+            set.rules() == value.policy.pack() && holds(set, value.ttl, &value.data, serial)
+        }
         _ => false,
     }
 }
@@ -91,9 +94,11 @@ pub fn change(
     let order = check(&mut batch.edits, origin.as_name())?;
     let mut found = Vec::with_capacity(order.len());
     for index in order {
-        let edit = &batch.edits[index];
-        let held = head.zone.set(edit.name.as_name(), edit.rtype);
+        let held = head.zone.set(batch.edits[index].name.as_name(), batch.edits[index].rtype);
         expect(batch, index, held.as_ref(), last_written)?;
+        resolve(&mut batch.edits[index], held, origin.as_name())
+            .map_err(|why| Refused::Invalid(InvalidEdit { edit: index, ..why }))?;
+        let edit = &batch.edits[index];
         if !is_done(edit, held.as_ref(), serial) {
             found.push((index, held));
         }
@@ -108,7 +113,8 @@ pub fn change(
         let edit = &batch.edits[*index];
         let name = relative(edit.name.as_name(), origin.as_name());
         let set = edit.put.as_ref().map(|value| (value.ttl, &value.data[..]));
-        compile::SetChange { name, rtype: edit.rtype, set }
+        let rules = edit.put.as_ref().map(|value| value.policy.pack()).unwrap_or_default();
+        compile::SetChange { name, rtype: edit.rtype, set, rules }
     });
     let changes: Vec<_> = changes.collect();
     head.zone.change_all(&changes).map_err(|ZoneProblem { place, rule, what }| {
@@ -122,6 +128,31 @@ pub fn change(
         SetChange { name, rtype, view, before, after }
     });
     Ok(changes.collect())
+}
+
+/// Makes of an edit of members the whole set as it will be, so that clients need not read it.
+fn resolve(
+    edit: &mut Edit,
+    held: Option<image::RecordSet<'_>>,
+    origin: Name<'_>,
+) -> Result<(), InvalidEdit> {
+    if edit.kind == EditKind::Replace {
+        return Ok(());
+    }
+    let given = edit.put.take().unwrap_or(SetValue::UNKEPT);
+    let mut value = match (edit.kind, held.map(SetValue::from)) {
+        (_, Some(held)) => held,
+        (EditKind::Take, None) => SetValue::UNKEPT,
+        (_, None) => SetValue::new(given.ttl, Vec::new()),
+    };
+    match edit.kind {
+        EditKind::Take => value.take(&given.data),
+        _ => value.add(given),
+    }
+    edit.kind = EditKind::Replace;
+    edit.put = Some(value).filter(SetValue::is_kept);
+    let is_change = edit.put.is_some() || held.is_some();
+    if is_change { validate::edit(edit, origin) } else { Ok(()) }
 }
 
 /// The deleted sets for the journal.
@@ -201,7 +232,20 @@ pub fn create(
     let brings_soa = soa.is_none();
     let origin = batch.zone.as_name();
     check(&mut batch.edits, origin)?;
-    let edits = batch.edits.drain(..).chain(soa);
+    let (zone, changes) = build(origin, batch.edits.drain(..).chain(soa), key)?;
+    let given = if brings_soa { given_serial(&changes) } else { None };
+    let offset = given.map_or(0, |given| offset_after(revision, 0, given, None));
+    let mut head = ZoneHead { zone, stamp: SerialStamp { revision, offset } };
+    head.set_serial();
+    Ok((head, changes))
+}
+
+/// Builds a zone from edits. Returns them as changes, too.
+fn build(
+    origin: Name<'_>,
+    edits: impl Iterator<Item = Edit>,
+    key: &Arc<HashKey>,
+) -> Result<(Zone, Vec<SetChange>), Refused> {
     let mut loader = Loader::new(Arc::clone(key), origin, None);
     let mut changes = Vec::with_capacity(edits.size_hint().0);
     for (index, mut edit) in edits.enumerate() {
@@ -215,17 +259,56 @@ pub fn create(
         let (name, rtype, view) = (relative(name, origin).into(), edit.rtype, edit.view);
         changes.push(SetChange { name, rtype, view, before: None, after: Some(value) });
     }
-    let zone = loader.finish().map_err(|problems| match problems.into_iter().next() {
+    let mut zone = loader.finish().map_err(|problems| match problems.into_iter().next() {
         Some(ZoneProblem { place, rule, what }) => {
             invalid(place.unwrap_or_default() as usize, "edits", rule, what)
         }
         None => Refused::NoSuchZone,
     })?;
-    let given = if brings_soa { given_serial(&changes) } else { None };
-    let offset = given.map_or(0, |given| offset_after(revision, 0, given, None));
-    let mut head = ZoneHead { zone, stamp: SerialStamp { revision, offset } };
+    add_rules(&mut zone, &changes)?;
+    Ok((zone, changes))
+}
+
+/// Applies a write that another writer has validated; `None`: the zone is gone.
+pub fn follow(
+    head: Option<ZoneHead>,
+    write: PreparedWrite,
+    key: &Arc<HashKey>,
+) -> Result<Option<ZoneHead>, Refused> {
+    let invalid = |problem: ZoneProblem| invalid(0, "edits", problem.rule, problem.what);
+    let (zone, offset) = match (write.action, head) {
+        (Action::Delete(_), _) => return Ok(None),
+        (Action::Change(_), None) => return Err(Refused::NoSuchZone),
+        (Action::Change(changes), Some(mut head)) => {
+            let changes: Vec<_> = changes.iter().map(SetChange::compiled).collect();
+            head.zone.change_all(&changes).map_err(invalid)?;
+            (head.zone, head.stamp.offset)
+        }
+        (Action::Create(changes), _) => {
+            let edits = changes.into_iter().filter_map(|change| {
+                let name = NameBuf::joined(&change.name, write.zone.as_name()).ok()?;
+                Some(Edit::put(name, change.rtype, change.after?))
+            });
+            let (zone, _) = build(write.zone.as_name(), edits, key)?;
+            (zone, 0)
+        }
+    };
+    let stamp = SerialStamp { revision: write.revision, offset: write.offset.unwrap_or(offset) };
+    let mut head = ZoneHead { zone, stamp };
     head.set_serial();
-    Ok((head, changes))
+    Ok(Some(head))
+}
+
+/// Gives the sets of a new zone their rules; it was loaded without.
+fn add_rules(zone: &mut Zone, changes: &[SetChange]) -> Result<(), Refused> {
+    for (index, change) in changes.iter().enumerate() {
+        if change.after.as_ref().is_none_or(|value| value.policy == Policy::All) {
+            continue;
+        }
+        zone.change_all(&[change.compiled()])
+            .map_err(|ZoneProblem { rule, what, .. }| invalid(index, "edits", rule, what))?;
+    }
+    Ok(())
 }
 
 /// The serial of the SOA among changes.

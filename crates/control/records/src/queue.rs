@@ -6,14 +6,32 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use wire::NameBuf;
 
+/// A change of one zone.
+#[derive(Clone, Debug)]
+pub enum ZoneRequest {
+    /// Change sets of a zone.
+    Write(Batch),
+    /// Create a zone with these sets.
+    Create(Batch),
+    /// Delete a zone.
+    Delete(NameBuf, WriteContext),
+}
+
+impl ZoneRequest {
+    fn edits(&self) -> &[Edit] {
+        match self {
+            Self::Write(batch) | Self::Create(batch) => &batch.edits,
+            Self::Delete(..) => &[],
+        }
+    }
+}
+
 /// A request to the writer thread.
 pub enum WriteRequest {
-    /// Change sets of a zone.
-    Write(Batch, Promise<WriteResult>),
-    /// Create a zone with these sets.
-    Create(Batch, Promise<WriteResult>),
-    /// Delete a zone.
-    Delete(NameBuf, WriteContext, Promise<WriteResult>),
+    /// Change a zone.
+    Zone(Box<ZoneRequest>, Promise<WriteResult>),
+    /// Accept what the shared store has.
+    Adopt(Promise<WriteResult>),
     /// Restore everything from a snapshot.
     Restore(Box<dyn SnapshotSource>, WriteContext, Promise<WriteResult>),
     /// Determine the owners of zones again.
@@ -27,7 +45,7 @@ pub enum WriteRequest {
 impl WriteRequest {
     fn edits(&self) -> &[Edit] {
         match self {
-            Self::Write(batch, _) | Self::Create(batch, _) => &batch.edits,
+            Self::Zone(request, _) => request.edits(),
             _ => &[],
         }
     }
@@ -46,6 +64,8 @@ struct QueueState {
     bytes: usize,
     /// A read failed: check the store.
     has_doubts: bool,
+    /// Another writer of the store has committed.
+    is_woken: bool,
     is_closed: bool,
     has_failed: bool,
 }
@@ -87,16 +107,25 @@ impl WriteQueue {
         self.arrived.notify_one();
     }
 
+    /// Wakes the thread without a request.
+    pub fn wake(&self) {
+        self.lock().is_woken = true;
+        self.arrived.notify_one();
+    }
+
     /// Whether a read failed since the last call.
     pub fn take_doubts(&self) -> bool {
         std::mem::take(&mut self.lock().has_doubts)
     }
 
-    /// Takes all requests; `None` once the queue is closed and empty. Waits for a request or a
-    /// failed read until the given time; with `None` without limit.
+    /// Takes all requests; `None` once the queue is closed and empty. Waits for a request, a failed
+    /// read or [`WriteQueue::wake`] until the given time; with `None` without limit.
     pub fn take(&self, until: Option<Instant>) -> Option<Vec<WriteRequest>> {
         let mut inner = self.lock();
-        while inner.requests.is_empty() && !inner.is_closed && !inner.has_doubts {
+        let is_idle = |inner: &QueueState| {
+            inner.requests.is_empty() && !inner.is_closed && !inner.has_doubts && !inner.is_woken
+        };
+        while is_idle(&inner) {
             let Some(until) = until else {
                 inner = self.arrived.wait(inner).unwrap_or_else(PoisonError::into_inner);
                 continue;
@@ -111,6 +140,7 @@ impl WriteQueue {
         if inner.requests.is_empty() && inner.is_closed {
             return None;
         }
+        inner.is_woken = false;
         (inner.edits, inner.bytes) = (0, 0);
         Some(std::mem::take(&mut inner.requests))
     }

@@ -3,7 +3,7 @@ use crate::health::Health;
 use crate::live::LiveRevisions;
 use crate::ownership::ZoneOwnership;
 use crate::pending::{Pending, Promise, pending};
-use crate::queue::{QueueGuard, WriteQueue, WriteRequest};
+use crate::queue::{QueueGuard, WriteQueue, WriteRequest, ZoneRequest};
 use crate::shared::{SharedService, refused};
 use crate::writer::Writer;
 use crate::zone_list::ZoneList;
@@ -66,21 +66,10 @@ impl RecordService {
     /// A thread could not be started.
     pub fn start_on(
         publisher: ZonePublisher,
-        StoreSettings { store, waits, list }: StoreSettings,
+        settings: StoreSettings,
         ownership: Arc<dyn ZoneOwnership>,
     ) -> io::Result<(Self, ServiceThreads)> {
-        let (reader, queue) = (store.reader(), WriteQueue::default());
-        let (live, health) = (LiveRevisions::default(), Health::default());
-        let updates = publisher.register(&SourceSettings {
-            name: WRITER_THREAD.to_owned(),
-            kind: SourceKind::Store,
-            lane: Lane::Normal,
-            hold: HoldPolicy::Never,
-        });
-        let shared = Arc::new(SharedService { publisher, ownership, reader, queue, live, health });
-        let mut writer = Writer::new(Arc::clone(&shared), updates, store, ZoneList::new(list));
-        writer.start(waits);
-        shared.publisher.wait(writer.published());
+        let (shared, mut writer) = open(publisher, settings, ownership);
         let service = Arc::clone(&shared);
         let run = move || {
             let _taker = QueueGuard(&service.queue);
@@ -101,18 +90,20 @@ impl RecordService {
 
     /// Writes a batch; answers once it is durable.
     pub fn write(&self, batch: Batch) -> Pending<WriteResult> {
-        self.ask(|promise| WriteRequest::Write(batch, promise))
+        self.ask(|promise| WriteRequest::Zone(Box::new(ZoneRequest::Write(batch)), promise))
     }
 
     /// Creates a zone from the edits of a batch, which need NS records. Adds an SOA if there is
     /// none. An existing zone with exactly this content stays as it is.
     pub fn create_zone(&self, batch: Batch) -> Pending<WriteResult> {
-        self.ask(|promise| WriteRequest::Create(batch, promise))
+        self.ask(|promise| WriteRequest::Zone(Box::new(ZoneRequest::Create(batch)), promise))
     }
 
     /// Deletes a zone.
     pub fn delete_zone(&self, zone: NameBuf, context: WriteContext) -> Pending<WriteResult> {
-        self.ask(|promise| WriteRequest::Delete(zone, context, promise))
+        self.ask(|promise| {
+            WriteRequest::Zone(Box::new(ZoneRequest::Delete(zone, context)), promise)
+        })
     }
 
     /// Replaces the store's content by a snapshot, or changes nothing. Writes wait meanwhile; DNS
@@ -124,6 +115,12 @@ impl RecordService {
         context: WriteContext,
     ) -> Pending<WriteResult> {
         self.ask(|promise| WriteRequest::Restore(from, context, promise))
+    }
+
+    /// Accepts what the shared store has, although it is older than what this server has, or
+    /// another one.
+    pub fn adopt(&self) -> Pending<WriteResult> {
+        self.ask(WriteRequest::Adopt)
     }
 
     /// The health of the store.
@@ -183,6 +180,27 @@ impl RecordService {
     pub fn wait_live(&self, revision: Revision) -> Pending<()> {
         LiveRevisions::wait(&self.0, revision)
     }
+}
+
+/// Opens a store and publishes its zones.
+pub(crate) fn open(
+    publisher: ZonePublisher,
+    StoreSettings { store, waits, list }: StoreSettings,
+    ownership: Arc<dyn ZoneOwnership>,
+) -> (Arc<SharedService>, Writer) {
+    let (reader, queue) = (store.reader(), WriteQueue::default());
+    let (live, health) = (LiveRevisions::default(), Health::default());
+    let updates = publisher.register(&SourceSettings {
+        name: WRITER_THREAD.to_owned(),
+        kind: SourceKind::Store,
+        lane: Lane::Normal,
+        hold: HoldPolicy::Never,
+    });
+    let shared = Arc::new(SharedService { publisher, ownership, reader, queue, live, health });
+    let mut writer = Writer::new(Arc::clone(&shared), updates, store, ZoneList::new(list));
+    writer.start(waits);
+    shared.publisher.wait(writer.published());
+    (shared, writer)
 }
 
 impl ServiceThreads {

@@ -35,5 +35,7 @@ pub(crate) fn refused(why: StoreError) -> Refused {
         StoreError::Full => Refused::Full,
         StoreError::Closed => Refused::Stopping,
         StoreError::Damaged(why) | StoreError::Failed(why) => Refused::Failed(why.into()),
+        StoreError::Unreachable(why) => Refused::Unreachable(why.into()),
+        StoreError::NoSpace(why) => Refused::NoSpace(why.into()),
     }
 }

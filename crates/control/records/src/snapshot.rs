@@ -1,28 +1,31 @@
 //! The format of snapshots: all zones of a store at one moment, as a stream.
 //!
 //! ```text
-//! snapshot  "DUNLIN RECORDS 2\n", revision (8), items, checksum (8)
+//! snapshot  "DUNLIN RECORDS 3\n", revision (8), items, checksum (8)
 //! item      1: a zone: length of its origin (1), origin, revision (8), offset of its serials (4)
 //!           2: a set of it: length of its key (2), key, length of its value (4), value
 //!           0: the end
 //! ```
-//! Numbers are little-endian; keys and values are those of `codec`, in their order. The older
-//! format "DUNLIN RECORDS 1\n" has no offsets; they are read as 0. A truncated, damaged or newer
-//! snapshot is refused as a whole.
+//! Numbers are little-endian; keys and values are those of `codec`, in their order. In the older
+//! format "DUNLIN RECORDS 2\n" all sets are plain. "DUNLIN RECORDS 1\n" also has no offsets; they
+//! are read as 0. A truncated, damaged or newer snapshot is refused as a whole.
 use crate::codec::{self, zone_key};
 use crate::limits::ZONES_MAX;
 use crate::serial::SerialStamp;
-use crate::{Refused, Revision, StoreError};
+use crate::{Policy, Refused, Revision, SetValue, StoreError};
 use model::RecordSet;
 use siphasher::sip::SipHasher13;
 use std::hash::Hasher;
 use std::io::{self, Read, Write};
-use wire::{Name, NameBuf};
+use wire::{Name, NameBuf, Rtype};
 
 /// The start of every snapshot; the format number follows.
 const MARK: &[u8] = b"DUNLIN RECORDS ";
-const FORM: &[u8] = b"2\n";
-const FORM_WITHOUT_OFFSETS: &[u8] = b"1\n";
+/// The format of new snapshots.
+pub const FORMAT: u8 = 3;
+/// The oldest format that [`SnapshotWriter::in_format`] writes.
+pub const FORMAT_MIN: u8 = 2;
+const FORM_LEN: usize = 2;
 /// Bytes of the longest value: the largest set that fits a message.
 const VALUE_LEN_MAX: usize = 1 << 20;
 /// The largest accepted revision; real ones are far below, and later ones still have numbers.
@@ -41,9 +44,18 @@ impl<'w> SnapshotWriter<'w> {
     /// # Errors
     /// Those of `to`.
     pub fn new(to: &'w mut dyn Write, revision: Revision) -> io::Result<Self> {
+        Self::in_format(to, revision, FORMAT)
+    }
+
+    /// Begins a snapshot in a format from [`FORMAT_MIN`] to [`FORMAT`]. In a format without rules,
+    /// the caller adds only plain sets.
+    ///
+    /// # Errors
+    /// Those of `to`.
+    pub fn in_format(to: &'w mut dyn Write, revision: Revision, format: u8) -> io::Result<Self> {
         let mut writer = Self { to, sum: SipHasher13::new(), item: Vec::new() };
         writer.item.extend_from_slice(MARK);
-        writer.item.extend_from_slice(FORM);
+        writer.item.extend_from_slice(&[b'0' + format, b'\n']);
         writer.item.extend_from_slice(&revision.0.to_le_bytes());
         writer.put()?;
         Ok(writer)
@@ -86,7 +98,7 @@ impl<'w> SnapshotWriter<'w> {
 
 /// The revision of a snapshot with this start; `None` if it is invalid or too short.
 pub fn revision(start: &[u8]) -> Option<Revision> {
-    let rest = start.strip_prefix(MARK)?.strip_prefix(FORM)?;
+    let rest = start.strip_prefix(MARK)?.strip_prefix(&[b'0' + FORMAT, b'\n'])?;
     rest.first_chunk().map(|bytes| Revision(u64::from_le_bytes(*bytes)))
 }
 
@@ -113,13 +125,18 @@ pub fn read(
     if mark != MARK {
         return Err(failed("this is not a snapshot of records"));
     }
-    let form = reader.take(FORM.len())?;
-    let has_offsets = form == FORM;
-    if !has_offsets && form != FORM_WITHOUT_OFFSETS {
-        return Err(failed("the snapshot was written by a newer version: use that to restore it"));
-    }
-    let mut seen =
-        SnapshotOrder { revision: Revision(reader.number(8)?), ..SnapshotOrder::default() };
+    let format = match reader.take(FORM_LEN)? {
+        [digit @ b'1'..=b'3', b'\n'] => digit - b'0',
+        _ => {
+            return Err(failed(&format!(
+                "the snapshot was written by a newer version: use that to restore it, or to write \
+                 it again by `dunlin zones snapshot --format {FORMAT} FILE`"
+            )));
+        }
+    };
+    let has_offsets = format >= 2;
+    let revision = Revision(reader.number(8)?);
+    let mut seen = SnapshotOrder { revision, format, ..SnapshotOrder::default() };
     if seen.revision.0 > REVISION_MAX {
         return Err(wrong("its revision"));
     }
@@ -160,6 +177,7 @@ pub fn read(
 struct SnapshotOrder {
     /// The snapshot's revision; no item is newer.
     revision: Revision,
+    format: u8,
     zones: usize,
     /// The last zone, its key, and the key of its last set.
     zone: Option<NameBuf>,
@@ -192,7 +210,16 @@ impl SnapshotOrder {
         let is_next = self.set_key.as_ref().is_none_or(|last| key > &last[..]);
         let is_lower = !self.name.iter().any(u8::is_ascii_uppercase);
         let set = RecordSet::new(rtype, held.ttl, held.records().map(Box::from));
-        if !is_next || !is_lower || revision > self.revision || set.is_err() {
+        let policy = Policy::unpack(held.rules);
+        let has_valid_rules = match policy.as_ref().map(Policy::rules) {
+            Some(None) => true,
+            Some(Some(rules)) => {
+                self.format >= 3 && rules.check(rtype, held.records().count()).is_ok()
+            }
+            None => false,
+        };
+        let is_new = revision > self.revision;
+        if !is_next || !is_lower || is_new || set.is_err() || !has_valid_rules {
             return Err(wrong(&format!("{name} {rtype}")));
         }
         self.set_key = Some(key.to_vec());
@@ -210,6 +237,43 @@ fn failed(why: &str) -> StoreError {
 
 fn damaged() -> StoreError {
     failed("the snapshot is truncated or damaged: its checksum is wrong")
+}
+
+/// Writes a snapshot again in an older format. Returns the sets that lose their rules: name and
+/// type.
+///
+/// # Errors
+/// As [`read`], or those of `to`.
+pub fn convert(
+    from: &mut dyn Read,
+    to: &mut dyn Write,
+    revision: Revision,
+    format: u8,
+) -> Result<Vec<(NameBuf, Rtype)>, StoreError> {
+    let unwritten = |error: io::Error| failed(&format!("the snapshot cannot be written: {error}"));
+    let mut writer = SnapshotWriter::in_format(to, revision, format).map_err(unwritten)?;
+    let (mut lost, mut zone) = (Vec::new(), NameBuf::from(Name::ROOT));
+    let (mut name, mut plain) = (Vec::new(), Vec::new());
+    read(from, &mut |item| match item {
+        SnapshotItem::Zone(origin, stamp) => {
+            zone = origin.clone();
+            writer.zone(origin.as_name(), stamp).map_err(unwritten)
+        }
+        SnapshotItem::Set(key, value) => {
+            let (revision, held) = codec::read_value(value)?;
+            if held.rules.is_empty() || format >= 3 {
+                return writer.set(key, value).map_err(unwritten);
+            }
+            let (_, rtype) = codec::read_key(key, &mut name)?;
+            lost.push((NameBuf::joined(&name, zone.as_name()).map_err(|_| damaged())?, rtype));
+            plain.clear();
+            let value = SetValue { policy: Policy::All, ..held.to_value() };
+            codec::set_value(&mut plain, revision, &value);
+            writer.set(key, &plain).map_err(unwritten)
+        }
+    })?;
+    writer.finish().map_err(unwritten)?;
+    Ok(lost)
 }
 
 /// Computes the checksum of what is read.
@@ -240,8 +304,7 @@ impl ChecksumReader<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Policy, SetValue, View};
-    use wire::Rtype;
+    use crate::View;
 
     fn name(text: &str) -> NameBuf {
         NameBuf::from_text(text.as_bytes(), Name::ROOT).unwrap()
@@ -270,6 +333,39 @@ mod tests {
         write(&mut writer);
         writer.finish().unwrap();
         read(&mut &bytes[..], &mut |_| Ok(())).map_err(|why| why.to_string())
+    }
+
+    /// Upgrade, write, go back: the older version reads all but the rules, which are listed.
+    #[test]
+    fn snapshot_in_the_older_format_lists_what_it_loses() {
+        use crate::SetRules;
+        let zone = name("example.org.");
+        let rules = SetRules { check: "web".into(), ..SetRules::default() };
+        let policy = Policy::new(rules);
+        let checked = SetValue { ttl: 60, policy, data: vec![[10, 0, 0, 1][..].into()] };
+        let mut with_rules = Vec::new();
+        codec::set_value(&mut with_rules, Revision(7), &checked);
+        let snapshot = |format, www: &[u8]| {
+            let mut bytes = Vec::new();
+            let mut writer = SnapshotWriter::in_format(&mut bytes, Revision(7), format).unwrap();
+            let stamp = SerialStamp { revision: Revision(7), offset: 9 };
+            writer.zone(zone.as_name(), stamp).unwrap();
+            writer.set(&key(b"\x01a", Rtype::A), &value(3, &[10, 0, 0, 2])).unwrap();
+            writer.set(&key(b"\x03www", Rtype::A), www).unwrap();
+            writer.finish().unwrap();
+            bytes
+        };
+        let newest = snapshot(3, &with_rules);
+        let mut older = Vec::new();
+        let lost = convert(&mut &newest[..], &mut older, Revision(7), 2).unwrap();
+        assert_eq!(lost.len(), 1);
+        assert_eq!(lost[0].0.to_string(), "www.example.org.");
+        assert_eq!(older, snapshot(2, &value(7, &[10, 0, 0, 1])), "as the older version wrote it");
+        let mut same = Vec::new();
+        assert!(convert(&mut &newest[..], &mut same, Revision(7), 3).unwrap().is_empty());
+        assert_eq!(same, newest);
+        let wrong = read(&mut &snapshot(2, &with_rules)[..], &mut |_| Ok(()));
+        assert!(wrong.is_err(), "the older format has no rules");
     }
 
     #[test]

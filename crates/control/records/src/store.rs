@@ -6,7 +6,7 @@ use std::fmt;
 use std::io::{Read, Write};
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 use wire::{Name, NameBuf, Rtype};
 
 /// A validated write to one zone.
@@ -14,7 +14,7 @@ use wire::{Name, NameBuf, Rtype};
 pub struct PreparedWrite {
     /// The zone, in lower case.
     pub zone: NameBuf,
-    /// Its revision, above all earlier ones.
+    /// Its revision once it is committed: the writes of a [`Commit`] have those after its base.
     pub revision: Revision,
     /// The time of the request.
     pub when: SystemTime,
@@ -73,6 +73,80 @@ impl PreparedWrite {
     }
 }
 
+/// Identifies a commit, so that its outcome can be looked up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CommitId(pub u128);
+
+/// 32 hexadecimal digits.
+impl fmt::Display for CommitId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+/// Writes that a store commits all or none.
+#[derive(Clone, Debug)]
+pub struct Commit {
+    /// Never used before.
+    pub id: CommitId,
+    /// The newest revision that the writer knows. The writes were validated against it.
+    pub base: Revision,
+    /// At least one; their revisions follow the base without gaps.
+    pub writes: Vec<PreparedWrite>,
+}
+
+impl Commit {
+    /// A commit of these writes on the revision before the first.
+    pub fn new(id: CommitId, writes: Vec<PreparedWrite>) -> Self {
+        let base = writes.first().map_or(0, |write| write.revision.0.saturating_sub(1));
+        Self { id, base: Revision(base), writes }
+    }
+
+    /// The store's revision after the commit.
+    pub fn revision(&self) -> Revision {
+        self.writes.last().map_or(self.base, |write| write.revision)
+    }
+}
+
+/// A commit of a store's only writer, which the last revision identifies.
+impl From<Vec<PreparedWrite>> for Commit {
+    fn from(writes: Vec<PreparedWrite>) -> Self {
+        let last = writes.last().map_or(0, |write| write.revision.0);
+        Self::new(CommitId(last.into()), writes)
+    }
+}
+
+/// Why a commit did not succeed.
+#[derive(Clone, Debug)]
+pub enum CommitError {
+    /// Another writer was first: nothing was written. Validate against the newest revision.
+    Conflict {
+        /// The store's newest revision.
+        newest: Revision,
+    },
+    /// Nothing was written.
+    Refused(StoreError),
+    /// It may be durable, now or later. [`Store::outcome`] decides; never commit it again before.
+    Unknown(StoreError),
+}
+
+/// Commits of other writers, in order. Those of this writer may be among them.
+pub trait Watch: Send {
+    /// The next commit after the last one, waiting for at most `patience`. `None`: there is none
+    /// yet.
+    ///
+    /// # Errors
+    /// Commits are missing: read the whole store, and watch again.
+    fn next(&mut self, patience: Duration) -> Result<Option<Commit>, WatchLost>;
+}
+
+/// A watch missed commits, or ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WatchLost;
+
+/// Tells a writer that its watch has something. May be called by any thread, and must not wait.
+pub type WatchWaker = Arc<dyn Fn() + Send + Sync>;
+
 /// A zone of the store.
 #[derive(Clone, Debug)]
 pub struct StoredZone {
@@ -121,6 +195,11 @@ pub enum StoreError {
     Damaged(String),
     /// Another error, with its place and what to do.
     Failed(String),
+    /// The shared store behind this one cannot be reached or does not accept writes, and why. What
+    /// this server has of it can be read.
+    Unreachable(String),
+    /// The shared store behind this one has no space left; what to do.
+    NoSpace(String),
 }
 
 impl fmt::Display for StoreError {
@@ -128,7 +207,10 @@ impl fmt::Display for StoreError {
         match self {
             Self::Full => f.write_str("the disk is full"),
             Self::Closed => f.write_str("the store is closed"),
-            Self::Damaged(why) | Self::Failed(why) => f.write_str(why),
+            Self::Damaged(why)
+            | Self::Failed(why)
+            | Self::Unreachable(why)
+            | Self::NoSpace(why) => f.write_str(why),
         }
     }
 }
@@ -137,17 +219,61 @@ impl std::error::Error for StoreError {}
 
 /// The writing side of a store, used by one thread.
 pub trait Store: Send + 'static {
-    /// Commits all writes or none. Durable once it returns.
+    /// Commits all writes or none, if the store's newest revision is the commit's base. Durable
+    /// once it returns the new revision.
     ///
     /// # Errors
-    /// Probably nothing was written; before the next write, [`Store::newest`] says what is on disk.
-    fn commit(&mut self, writes: Vec<PreparedWrite>) -> Result<(), StoreError>;
+    /// As [`CommitError`] says.
+    fn commit(&mut self, commit: Commit) -> Result<Revision, CommitError>;
+
+    /// The revision after a commit whose outcome is unknown; `None`: it was not committed, and
+    /// never will be. Ask before the next commit.
+    ///
+    /// # Errors
+    /// The outcome cannot be determined now.
+    fn outcome(&mut self, id: CommitId) -> Result<Option<Revision>, StoreError>;
+
+    /// Commits, and looks the outcome up if it is unknown.
+    ///
+    /// # Errors
+    /// As [`Store::commit`]; [`CommitError::Unknown`] if the outcome cannot be determined either.
+    fn commit_and_look_up(&mut self, commit: Commit) -> Result<Revision, CommitError> {
+        let id = commit.id;
+        match self.commit(commit) {
+            Err(CommitError::Unknown(why)) => match self.outcome(id) {
+                Ok(Some(revision)) => Ok(revision),
+                Ok(None) => Err(CommitError::Refused(why)),
+                Err(_) => Err(CommitError::Unknown(why)),
+            },
+            done => done,
+        }
+    }
+
+    /// Watches the commits of other writers after a revision. `None`: there are no other writers
+    /// while this store is open.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn watch(
+        &mut self,
+        from: Revision,
+        waker: WatchWaker,
+    ) -> Result<Option<Box<dyn Watch>>, StoreError>;
 
     /// The newest durable revision. Opens the store again after an error.
     ///
     /// # Errors
     /// The store is closed, or still fails.
     fn newest(&mut self) -> Result<Revision, StoreError>;
+
+    /// The newest revision that any writer has committed. A shared store asks for it, because what
+    /// this server has may be older.
+    ///
+    /// # Errors
+    /// As [`Store::newest`], or the shared store cannot be reached.
+    fn latest(&mut self) -> Result<Revision, StoreError> {
+        self.newest()
+    }
 
     /// Does a bounded piece of maintenance; returns whether there is more.
     ///
@@ -162,6 +288,16 @@ pub trait Store: Send + 'static {
     /// # Errors
     /// The snapshot is truncated, damaged or newer, the disk is full, or as [`Store::commit`].
     fn restore(&mut self, from: &mut dyn Read, write: &RestoreInfo) -> Result<(), StoreError>;
+
+    /// Accepts what the shared store has, although it is older than what this server has, or
+    /// another one: as one write, so that revisions and serials do not go back. `false`: the store
+    /// is not shared.
+    ///
+    /// # Errors
+    /// As [`Store::restore`].
+    fn adopt(&mut self) -> Result<bool, StoreError> {
+        Ok(false)
+    }
 
     /// Releases the files for another process. The store and its readers fail from now on.
     fn close(&mut self);

@@ -96,7 +96,7 @@ fn put(at: &str, rtype: Rtype, text: &str) -> Edit {
 }
 
 fn remove(at: &str, rtype: Rtype) -> Edit {
-    Edit { name: name(at), rtype, view: View::Default, expect: Precondition::Anything, put: None }
+    Edit::remove(name(at), rtype)
 }
 
 fn batch(zone: &str, edits: Vec<Edit>) -> Batch {
@@ -450,7 +450,7 @@ fn snapshot_restores_everything() {
         assert!(restore(damaged).is_err(), "{len}");
     }
     let mut newer = snapshot.clone();
-    newer[15] = b'3';
+    newer[15] = b'4';
     assert!(restore(newer).unwrap_err().to_string().contains("newer version"));
     assert_eq!(scene.answered("www.example.org.", Rtype::A), Some(vec![10, 0, 0, 2]));
     let written = restore(snapshot).unwrap();

@@ -1,4 +1,5 @@
 //! Writes, their principals, and errors.
+use crate::CommitId;
 use crate::limits::{EDITS_MAX, REASON_LEN_MAX, ZONES_MAX};
 use model::{Edit, InvalidEdit, Precondition, Revision, SetKey, SetValue, View};
 use std::fmt;
@@ -140,6 +141,15 @@ pub struct SetChange {
     pub after: Option<SetValue>,
 }
 
+impl SetChange {
+    /// The change in the form that the compiler applies.
+    pub(crate) fn compiled(&self) -> compile::SetChange<'_, Box<[u8]>> {
+        let set = self.after.as_ref().map(|value| (value.ttl, &value.data[..]));
+        let rules = self.after.as_ref().map(|value| value.policy.pack()).unwrap_or_default();
+        compile::SetChange { name: &self.name, rtype: self.rtype, set, rules }
+    }
+}
+
 /// One write to a zone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalEntry {
@@ -213,6 +223,19 @@ pub enum Refused {
     /// The store cannot be used: its zones are served as they were, or answer SERVFAIL. It is
     /// opened again once its files can be read.
     Unavailable(Arc<str>),
+    /// The shared store does not accept writes now; the zones are served and can be read.
+    Unreachable(Arc<str>),
+    /// The shared store has no space left; the zones are served and can be read.
+    NoSpace(Arc<str>),
+    /// The shared store did not say whether it has the write. It may have it, or get it later.
+    UnknownOutcome {
+        /// Identifies the commit.
+        id: CommitId,
+        /// Why nothing is known.
+        why: Arc<str>,
+    },
+    /// Other servers do not share the store, so there is nothing to adopt.
+    NotShared,
     /// The server is stopping or in a hot restart: try again later.
     Stopping,
 }
@@ -258,6 +281,15 @@ impl fmt::Display for Refused {
             Self::Busy => f.write_str("the queue of writes is full: try again later"),
             Self::Failed(why) => write!(f, "the store failed: {why}"),
             Self::Unavailable(why) => write!(f, "the store cannot be used: {why}"),
+            Self::Unreachable(why) => write!(f, "the shared store cannot be written now: {why}"),
+            Self::NoSpace(why) => f.write_str(why),
+            Self::UnknownOutcome { id, why } => write!(
+                f,
+                "outcome unknown, id {id}: {why}; read the set again before you repeat the write"
+            ),
+            Self::NotShared => f.write_str(
+                "the store is of this server alone, so there is nothing to adopt: see [store] kind",
+            ),
             Self::Stopping => f.write_str("the server is stopping or restarting: try again later"),
         }
     }

@@ -1,87 +1,32 @@
 //! The writer thread: takes all queued requests, commits them as one group, and passes the zones to
 //! the zone manager.
+mod follow;
+mod group;
 mod outage;
+#[cfg(test)]
+mod simulation;
 
 use crate::limits::{GROUP_EDITS_MAX, RETRY_FIRST, ZONES_MAX};
 use crate::live::LiveRevisions;
 use crate::pending::Promise;
 use crate::prepare;
-use crate::queue::WriteRequest;
+use crate::queue::{WriteRequest, ZoneRequest};
 use crate::serial::{SerialStamp, offset_after};
 use crate::shared::{SharedService, refused};
 use crate::zone_list::ZoneList;
-use crate::zones::{ZoneHead, ZoneHeads, key};
+use crate::zones::{ZoneHeads, key};
 use crate::{
-    Action, Batch, Edit, Precondition, PreparedWrite, Reader, Refused, Revision, SetKey, Store,
-    StoreError, WriteContext, WriteResult, ZoneOwner, codec,
+    Action, Batch, Edit, Precondition, PreparedWrite, Refused, Revision, SetKey, Store, StoreError,
+    Watch, WriteContext, WriteResult, ZoneOwner,
 };
+use group::{RequestResult, WriteGroup};
 use image::HashKey;
 use outage::RetryTimer;
-use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Instant;
-use wire::{Name, NameBuf, Rtype};
+use wire::{Name, NameBuf};
 use zone_manager::{Sequence, UpdateSender};
-
-/// The result of a request once its group is durable.
-struct RequestResult {
-    /// As in [`WriteResult`].
-    revision: Revision,
-    zone: Revision,
-}
-
-impl RequestResult {
-    /// The last write of a zone.
-    fn of_zone(revision: Revision) -> Self {
-        Self { revision, zone: revision }
-    }
-}
-
-/// Writes that are committed together.
-#[derive(Default)]
-struct WriteGroup {
-    writes: Vec<PreparedWrite>,
-    answers: Vec<(RequestResult, Promise<WriteResult>)>,
-    /// The touched zones before the group; `None`: they did not exist.
-    touched: HashMap<Box<[u8]>, Option<ZoneHead>>,
-    /// Revisions of sets written by the group, by zone and set; filled on demand.
-    written: HashMap<(Box<[u8]>, Vec<u8>), Revision>,
-    noted: usize,
-    edits: usize,
-}
-
-impl WriteGroup {
-    /// Fills `written` from all writes.
-    fn note_written(&mut self) {
-        for write in &self.writes[self.noted..] {
-            let at = key(write.zone.as_name());
-            for change in write.changes() {
-                let mut of = Vec::new();
-                codec::set_key(&mut of, &change.name, change.view, change.rtype);
-                self.written.insert((at.clone(), of), write.revision);
-            }
-        }
-        self.noted = self.writes.len();
-    }
-
-    /// The last revision of a set. Call `note_written` first.
-    fn last_written(
-        &self,
-        reader: &dyn Reader,
-        (at, of_zone): (&[u8], Revision),
-        set: &SetKey,
-    ) -> Result<Revision, Refused> {
-        let Some(of) = codec::key_of(set) else { return Ok(Revision::NONE) };
-        // Every write to the zone changes its serial.
-        if set.rtype == Rtype::SOA {
-            return Ok(of_zone);
-        }
-        if let Some(revision) = self.written.get(&(Box::from(at), of)) {
-            return Ok(*revision);
-        }
-        Ok(reader.set(set).map_err(refused)?.map_or(Revision::NONE, |(revision, _)| revision))
-    }
-}
 
 /// The state of the thread.
 pub struct Writer {
@@ -108,6 +53,11 @@ pub struct Writer {
     /// When to check failed writes on disk, unless a write comes first.
     check_at: Option<Instant>,
     group: WriteGroup,
+    /// The commits of other writers, if there may be any.
+    watch: Option<Box<dyn Watch>>,
+    /// A random number of this writer, and that of its last commit: they identify its commits.
+    number: u64,
+    commits: u64,
 }
 
 impl Writer {
@@ -135,6 +85,9 @@ impl Writer {
             retry: None,
             check_at: None,
             group: WriteGroup::default(),
+            watch: None,
+            number: RandomState::new().hash_one(0),
+            commits: 0,
         }
     }
 
@@ -144,6 +97,7 @@ impl Writer {
         loop {
             let until = if is_tidy { self.next_task() } else { Some(Instant::now()) };
             let Some(requests) = self.shared.queue.take(until) else { break };
+            self.follow();
             for request in requests {
                 self.take(request);
                 if self.group.edits >= GROUP_EDITS_MAX {
@@ -173,18 +127,7 @@ impl Writer {
 
     fn take(&mut self, request: WriteRequest) {
         match request {
-            WriteRequest::Write(batch, promise) => {
-                let written = self.write(batch);
-                self.promised(written, promise);
-            }
-            WriteRequest::Create(batch, promise) => {
-                let created = self.create(batch);
-                self.promised(created, promise);
-            }
-            WriteRequest::Delete(zone, context, promise) => {
-                let deleted = self.delete(zone, &context);
-                self.promised(deleted, promise);
-            }
+            WriteRequest::Zone(request, promise) => self.take_zone(*request, promise),
             WriteRequest::Restore(mut from, context, promise) => {
                 self.commit();
                 let restored = self.restore(&mut *from, &context);
@@ -192,7 +135,18 @@ impl Writer {
                     Ok(done) => tracing::info!(revision = %done.revision, "snapshot restored"),
                     Err(why) => tracing::error!("a snapshot was not restored: {why}"),
                 }
+                self.check_soon(restored.is_err());
                 promise.answer(restored);
+            }
+            WriteRequest::Adopt(promise) => {
+                self.commit();
+                let adopted = self.adopt();
+                match &adopted {
+                    Ok(done) => tracing::info!(revision = %done.revision, "shared store adopted"),
+                    Err(why) => tracing::error!("the shared store was not adopted: {why}"),
+                }
+                self.check_soon(adopted.is_err());
+                promise.answer(adopted);
             }
             WriteRequest::Settle(promise) => {
                 self.commit();
@@ -212,10 +166,27 @@ impl Writer {
         }
     }
 
-    /// Answers a write once it is durable, and a refusal at once.
-    fn promised(&mut self, taken: Result<RequestResult, Refused>, promise: Promise<WriteResult>) {
+    /// Reads the store again soon if a request left it unsure.
+    fn check_soon(&mut self, has_failed: bool) {
+        if has_failed && self.is_unsure {
+            self.check_at.get_or_insert(Instant::now() + RETRY_FIRST);
+        }
+    }
+
+    /// Adds a change to the group. Answers it once it is durable, and a refusal at once.
+    fn take_zone(&mut self, request: ZoneRequest, promise: Promise<WriteResult>) {
+        // Checking an unsure store can begin a watch.
+        let again = (self.watch.is_some() || self.is_unsure).then(|| request.clone());
+        let taken = match request {
+            ZoneRequest::Write(batch) => self.write(batch),
+            ZoneRequest::Create(batch) => self.create(batch),
+            ZoneRequest::Delete(zone, context) => self.delete(zone, &context),
+        };
         match taken {
-            Ok(outcome) => self.group.answers.push((outcome, promise)),
+            Ok(outcome) => {
+                self.group.answers.push((outcome, promise));
+                self.group.requests.extend(again);
+            }
             Err(why) => promise.answer(Err(why)),
         }
     }
@@ -334,45 +305,6 @@ impl Writer {
         RequestResult::of_zone(self.revision)
     }
 
-    /// Commits the group, publishes it, and answers.
-    fn commit(&mut self) {
-        let group = std::mem::take(&mut self.group);
-        let Some(first) = group.writes.first() else {
-            return answer(group.answers, self.shared.publisher.last());
-        };
-        let (before, count) = (first.revision.0 - 1, group.writes.len());
-        if let Err(why) = self.store.commit(group.writes) {
-            if !self.is_refusing {
-                tracing::error!(writes = count, "writes are refused: {why}");
-            }
-            (self.is_unsure, self.is_refusing) = (true, true);
-            self.check_at = Some(Instant::now() + RETRY_FIRST);
-            self.revision = Revision(before);
-            for (at, head) in group.touched {
-                match head {
-                    Some(head) => drop(self.heads.insert(at, head)),
-                    None => drop(self.heads.remove(&at)),
-                }
-            }
-            let why = refused(why);
-            group.answers.into_iter().for_each(|(_, promise)| promise.answer(Err(why.clone())));
-            return;
-        }
-        if std::mem::take(&mut self.is_refusing) {
-            tracing::info!("writes are accepted again");
-        }
-        for (at, before) in &group.touched {
-            self.shared.health.written(at);
-            if before.is_some() != self.heads.contains_key(at) {
-                self.list.changed(self.heads.len(), Instant::now());
-            }
-            self.publish(at);
-        }
-        self.keep_list();
-        let sequence = self.published();
-        answer(group.answers, sequence);
-    }
-
     /// Passes all zones to the zone manager.
     fn publish_all(&mut self) -> Sequence {
         let all: Vec<_> = self.heads.keys().cloned().collect();
@@ -412,11 +344,4 @@ fn expected(expect: &Precondition, is: Revision) -> Result<(), Refused> {
         Precondition::Equal(_) => false,
     };
     if is_met { Ok(()) } else { Err(Refused::ZoneConflict { is }) }
-}
-
-/// Answers requests of a durable group, published at this sequence.
-fn answer(answers: Vec<(RequestResult, Promise<WriteResult>)>, sequence: Sequence) {
-    for (RequestResult { revision, zone }, promise) in answers {
-        promise.answer(Ok(WriteResult { revision, zone, sequence }));
-    }
 }

@@ -15,13 +15,13 @@ use crate::limits::{
 };
 use siphasher::sip::SipHasher13;
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::hash::Hasher;
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 use wire::{Name, NameBuf};
+use zone_manager::files::Folder;
 
 /// The start of every list, up to the revision.
 const HEAD: &str = "; Dunlin's list of the zones in its store, form 1, revision ";
@@ -139,17 +139,10 @@ fn text<'z>(zones: impl Iterator<Item = Name<'z>>, revision: Revision) -> String
 }
 
 fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let fresh = path.with_extension("zones.new");
-    match fs::remove_file(&fresh) {
-        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&fresh, path)?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+    let folder = Folder::open(folder.unwrap_or(Path::new(".")))?;
+    let name = path.file_name().map(Path::new).unwrap_or(path);
+    folder.replace(name, 0o600, |file| file.write_all(text.as_bytes()))
 }
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {

@@ -70,6 +70,7 @@ impl ZoneHead {
             set.rtype,
             set.value.ttl,
             set.value.records(),
+            set.value.rules,
         ) {
             Ok(()) => ControlFlow::Continue(()),
             Err(why) => {

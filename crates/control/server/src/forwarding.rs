@@ -157,6 +157,7 @@ fn plan(forwards: &[Forward], cache: &Cache, threads: usize) -> ResolverPlan {
         suffix: forward.suffix.clone(),
         addresses: forward.servers.iter().map(|server| server.address.clone()).collect(),
         mixes_case: forward.mix_case,
+        fixed_ports: forward.fixed_ports,
         caches: forward.mode == Mode::Cache,
     };
     let groups: Vec<_> =

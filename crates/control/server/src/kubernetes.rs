@@ -65,6 +65,7 @@ fn settings(config: &Kubernetes, data_dir: Option<&Path>) -> Settings {
             pods: match config.pods {
                 config::PodNames::Disabled => PodNames::Disabled,
                 config::PodNames::Verified => PodNames::Verified,
+                config::PodNames::Insecure => PodNames::Insecure,
             },
             ignore_empty: config.ignore_empty_services,
             zonal: config.zonal,

@@ -183,7 +183,11 @@ impl Identity {
         }
     }
 
-    fn find(user: &str, group: &str) -> Result<Self, PrivilegeError> {
+    /// The identity of a user and a group; an empty group is that of the user.
+    ///
+    /// # Errors
+    /// The user or group is unknown.
+    pub fn find(user: &str, group: &str) -> Result<Self, PrivilegeError> {
         let unknown = || PrivilegeError::NoUser(user.to_owned());
         let (name, uid, own) = match user.parse() {
             Ok(uid) => match find_user_by_number(uid).map_err(refused("look up the user"))? {

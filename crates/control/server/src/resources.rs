@@ -1,6 +1,7 @@
 //! The resources that a server opens before it drops privileges: sockets, certificates, AF_XDP.
 //! Sockets are new, from the service manager, or from the old process of a hot restart.
 use crate::bypass::Bypass;
+use crate::follow::Placement;
 use crate::ports::QueuePort;
 use crate::privileges::Identity;
 use crate::sockets::{self, Listening, Sockets};
@@ -21,6 +22,7 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 pub struct Resources {
     /// The CPU of each worker.
     pub worker_cpus: WorkerCpus,
+    pub placement: Placement,
     pub listening: Vec<Listening>,
     /// Another descriptor of each listening socket, for a new process.
     pub shared: Vec<SharedSocket>,
@@ -96,6 +98,7 @@ impl Resources {
         let files = 2 * shared.len() + bypass.files();
         let connections = sockets::reserve_files(files, config.streams.connections)?;
         Ok(Self {
+            placement: Placement::new(worker_cpus.clone(), plan_cores),
             worker_cpus,
             listening,
             shared,

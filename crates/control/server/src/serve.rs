@@ -12,13 +12,15 @@ use crate::sockets::Listening;
 use crate::systemd::Manager;
 use crate::workers::CorePlanner;
 use crate::zones::{self, Zones};
-use crate::{gather, kubernetes, log, peer, threads, workers};
+use crate::{gather, kubernetes, log, peer, prober, threads, workers};
+use ::health::HealthService;
 use admin::{CompletedRestart, Connection, Endpoint, RestartOffer};
 use api::{Credentials, Tls};
 use config::{Config, Streams};
 use query_samples::TapThread;
 use rustix::thread::CapabilitySet;
 use source_file::CommandId;
+use source_kube::source::Running;
 use std::error::Error;
 use std::net::TcpListener;
 use std::path::Path;
@@ -103,13 +105,11 @@ impl RunningServer {
         signals: &mut Signals,
     ) -> Anyhow<Option<Self>> {
         let started = SystemTime::now();
-        let Resources { worker_cpus, listening, shared, connections, ops, api, tls, .. } =
-            resources;
-        let Resources { admin, trust, mut offer, .. } = resources;
+        let Resources { worker_cpus, placement, listening, shared, connections, .. } = resources;
+        let Resources { ops, api, tls, admin, trust, mut offer, .. } = resources;
         let (lock, credentials) = open_data(&config, offer.as_mut())?;
         let (control, running) = ZonePublisher::start(zones::empty_image()?)?;
-        let (zones, load_id) = Zones::start_configured(&control, &config)?;
-        let kubernetes = kubernetes::start(&config, &control)?;
+        let (prober, (zones, load_id), kubernetes) = sources(&config, &control, &worker_cpus)?;
         let (steering, count) = (config.server.steering, config.zones.len());
         let streams = Streams { connections, ..config.streams.clone() };
         let listen: Vec<_> = listening.iter().map(|all| all.address.to_string()).collect();
@@ -122,6 +122,7 @@ impl RunningServer {
             zones,
             store: OnceLock::new(),
             kubernetes: Mutex::new(kubernetes),
+            prober,
             tap,
             counters: OnceLock::new(),
             commands: OnceLock::new(),
@@ -134,6 +135,7 @@ impl RunningServer {
             steering,
             lock,
             worker_cpus,
+            placement: Mutex::new(placement),
             trust,
             upstream_log: Mutex::default(),
             is_offered: AtomicBool::new(false),
@@ -370,6 +372,20 @@ impl RunningServer {
         let _ = stopped.await;
         ExitCode::SUCCESS
     }
+}
+
+/// What is known before the first query: the health of addresses, the zones, the cluster.
+type Sources = (HealthService, (Zones, CommandId), Option<Running>);
+
+/// Starts the sources. Health comes first: no first answer names what was down.
+fn sources(
+    config: &Config,
+    control: &ZonePublisher,
+    worker_cpus: &[Option<usize>],
+) -> Anyhow<Sources> {
+    let prober = prober::start(config, control, worker_cpus)?;
+    let zones = Zones::start_configured(control, config)?;
+    Ok((prober, zones, kubernetes::start(config, control)?))
 }
 
 /// Locks the data folder, with the lock of the old process if it offers one, and reads the

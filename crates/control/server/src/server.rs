@@ -7,6 +7,7 @@ pub use requests::Handler;
 use crate::bypass::Bypass;
 use crate::commands::Commands;
 use crate::control_messages::ControlMessages;
+use crate::follow::Placement;
 use crate::forwarding;
 use crate::gather::{self, seconds};
 use crate::health::Health;
@@ -22,6 +23,7 @@ use crate::threads::{StartedThreads, ThreadCounters, Threads, WorkerDeps};
 use crate::workers::{self, AddressSocket, WorkerCpus};
 use crate::zone_changes;
 use crate::zones::{self, ZoneConfig, Zones};
+use ::health::{HealthService, THREAD as PROBER};
 use admin::{SharedSocket, SocketKind};
 use api::{Api, Credentials};
 use config::{Config, Steering, StoreKind, Streams};
@@ -65,6 +67,8 @@ pub struct Server {
     pub store: OnceLock<Stored>,
     /// The names of a Kubernetes cluster; gone once it is stopped, or none is watched.
     pub kubernetes: Mutex<Option<Running>>,
+    /// Probes the addresses of record sets; `None`: there is no check.
+    pub prober: HealthService,
     pub tap: TapThread,
     /// Empty until the threads are started.
     pub counters: OnceLock<Vec<ThreadCounters>>,
@@ -85,6 +89,7 @@ pub struct Server {
     /// How datagrams are distributed to the workers, and the CPUs of the workers.
     pub steering: Steering,
     pub worker_cpus: WorkerCpus,
+    pub placement: Mutex<Placement>,
     /// Trusted CA certificates for upstreams.
     pub trust: Option<TrustAnchors>,
     /// The faults of upstreams that were logged.
@@ -102,7 +107,7 @@ pub struct Server {
     pub reloading: tokio::sync::Mutex<()>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -137,6 +142,7 @@ impl Server {
             generation,
             generation_seconds: seconds(published),
             zones: self.zones.status(),
+            held: self.control.holds().all(),
             hosts: self.zones.hosts(),
             xdp: lock(&self.bypass).status(),
             saving: self.zones.trouble(),
@@ -146,6 +152,7 @@ impl Server {
             threads,
             store: self.store.get().map(Stored::status),
             kubernetes: lock(&self.kubernetes).as_ref().map(Running::status),
+            health: self.prober.has_checks().then(|| self.prober.status()),
             api: self.rest.status().map(|api| ApiStatus { fault: self.credentials.fault(), ..api }),
             process: Process::read(),
             tap: self.tap.status(),
@@ -204,6 +211,7 @@ impl Server {
             (zones::LOADER, self.zones.have_failed()),
             (CONTROL, self.control.has_failed()),
             (CLUSTER, lock(&self.kubernetes).as_ref().is_some_and(Running::has_failed)),
+            (PROBER, self.prober.has_failed()),
             (DESK, self.store.get().is_some_and(|store| store.desk.has_failed())),
         ];
         each.into_iter().filter(|(_, failed)| *failed).map(|(name, _)| name.to_owned()).collect()
@@ -355,15 +363,21 @@ impl Server {
 
     /// The new process failed before it served: gives all sockets back to this process's workers.
     pub fn restore_steering(&self) {
+        let cpus = lock(&self.placement).cpus.clone();
         let shared = lock(&self.shared);
-        let mut first_sockets: Vec<AddressSocket<'_>> = Vec::new();
-        for SharedSocket { kind, address, fd, .. } in &*shared {
-            if *kind == SocketKind::Udp && first_sockets.iter().all(|(known, _)| known != address) {
-                first_sockets.push((*address, fd.as_fd()));
-            }
-        }
-        workers::restore_steering(self.steering, &self.worker_cpus, &first_sockets);
+        workers::restore_steering(self.steering, &cpus, &first_sockets(&shared));
         self.is_offered.store(false, Ordering::Relaxed);
+    }
+
+    /// The workers run on other CPUs now. Returns whether each gets the datagrams of its CPU.
+    pub fn steer_again(&self) -> bool {
+        // Until a new process serves, its sockets must not receive anything.
+        if self.is_offered.load(Ordering::Relaxed) {
+            return false;
+        }
+        let cpus = lock(&self.placement).cpus.clone();
+        let shared = lock(&self.shared);
+        workers::steer(self.steering, &cpus, &first_sockets(&shared))
     }
 
     /// Whether a new process has, or is about to have, all sockets and connections.
@@ -386,9 +400,10 @@ impl Server {
         live.config().server.drain
     }
 
-    /// Periodic work: frees old settings, logs upstream faults, feeds the service manager's
-    /// watchdog.
+    /// Periodic work: follows the allowed CPUs, frees old settings, logs upstream faults, feeds the
+    /// service manager's watchdog.
     pub fn tick(&self, watchdog: bool) {
+        self.follow_cpus();
         let mut live = lock(&self.live);
         live.collect();
         lock(&self.upstream_log)
@@ -404,7 +419,7 @@ impl Server {
     /// The names of all threads, in the order in which [`serve`](crate::serve) ends them.
     pub fn threads_to_end(&self) -> Vec<String> {
         let answering = self.counters().iter().map(|counters| counters.name.clone());
-        let others = [zones::LOADER, zones::SAVER, CLUSTER, DESK, CONTROL];
+        let others = [zones::LOADER, zones::SAVER, CLUSTER, PROBER, DESK, CONTROL];
         answering.chain(others.map(str::to_owned)).collect()
     }
 
@@ -419,11 +434,12 @@ impl Server {
     /// # Errors
     /// A thread cannot be started.
     pub fn start_store(&self, is_hot_restart: bool) -> std::io::Result<()> {
-        let wanted = {
+        let (wanted, etcd) = {
             let live = lock(&self.live);
-            (live.started().store.kind, live.started().server.data_dir.clone())
+            let started = live.started();
+            ((started.store.kind, started.server.data_dir.clone()), started.etcd.clone())
         };
-        let stored = Stored::start(wanted, &self.control, is_hot_restart)?;
+        let stored = Stored::start(wanted, &etcd, &self.control, is_hot_restart)?;
         if let Some(stored) = stored {
             // Set only here.
             let _ = (self.rest.records.set(stored.desk.clone()), self.store.set(stored));
@@ -438,6 +454,7 @@ impl Server {
         Api {
             records: (config.store.kind != StoreKind::None).then(|| Arc::clone(&self.rest.records)),
             credentials: Arc::clone(&self.credentials),
+            health: Some(self.prober.clone()),
             operator: Arc::clone(self) as _,
             counters: Arc::clone(&self.rest.counters),
             requests_per_second: config.api.requests_per_second,
@@ -452,6 +469,7 @@ impl Server {
         // Waited for outside of the lock: who asks for the status does not wait as well.
         let cluster = lock(&self.kubernetes).take();
         drop(cluster);
+        self.prober.stop();
         if let Some(store) = self.store.get() {
             store.stop();
         }
@@ -464,4 +482,15 @@ impl Server {
         let threads = mem::take(&mut *lock(&self.threads));
         threads.into_iter().for_each(Threads::stop);
     }
+}
+
+/// One UDP socket of each address, the first of its group.
+fn first_sockets(shared: &[SharedSocket]) -> Vec<AddressSocket<'_>> {
+    let mut first: Vec<AddressSocket<'_>> = Vec::new();
+    for SharedSocket { kind, address, fd, .. } in shared {
+        if *kind == SocketKind::Udp && first.iter().all(|(known, _)| known != address) {
+            first.push((*address, fd.as_fd()));
+        }
+    }
+    first
 }

@@ -1,11 +1,12 @@
 //! The store of the server: opens it, reports its status, and stops it.
-use config::StoreKind;
-use records::{RecordService, ServiceThreads, StoreSettings, StoreSize};
+use config::{Etcd, StoreKind};
+use records::{RecordService, ServiceThreads, Store, StoreSettings, StoreSize};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
+use store_etcd::{EtcdSettings, EtcdStore};
 use store_redb::RedbStore;
 use zone_manager::ZonePublisher;
 use zone_manager::status::{StoreStatus, StoreZoneFault};
@@ -34,18 +35,27 @@ impl Stored {
     /// A thread cannot be started.
     pub fn start(
         (kind, folder): (StoreKind, Option<PathBuf>),
+        etcd: &Etcd,
         control: &ZonePublisher,
         is_hot_restart: bool,
     ) -> io::Result<Option<Self>> {
-        let (StoreKind::Redb, Some(folder)) = (kind, folder) else {
-            return Ok(None);
-        };
+        let Some(folder) = folder else { return Ok(None) };
         let began = Instant::now();
-        let store = Box::new(RedbStore::closed(&folder).map_err(io::Error::other)?);
+        let (store, of_files): (Box<dyn Store>, PathBuf) = match kind {
+            StoreKind::None => return Ok(None),
+            StoreKind::Redb => {
+                let store = RedbStore::closed(&folder).map_err(io::Error::other)?;
+                (Box::new(store), folder.clone())
+            }
+            StoreKind::Etcd => {
+                let store = EtcdStore::closed(&folder, settings(etcd)).map_err(io::Error::other)?;
+                (Box::new(store), store_etcd::replica_folder(&folder))
+            }
+        };
         let opening = StoreSettings { store, waits: is_hot_restart, list: Some(folder.join(LIST)) };
         let (desk, serving) =
             RecordService::start_on(control.clone(), opening, Arc::new(control.clone()))?;
-        let files = store_redb::paths(&folder);
+        let files = store_redb::paths(&of_files);
         // The service logs why it cannot be used.
         if let Ok(StoreSize { revision, zones, sets }) = desk.held() {
             let milliseconds = began.elapsed().as_millis() as u64;
@@ -93,4 +103,11 @@ impl Stored {
             serving.stop();
         }
     }
+}
+
+/// The settings of a connection to etcd.
+fn settings(etcd: &Etcd) -> EtcdSettings {
+    let Etcd { endpoints, prefix, ca, cert, key, user, password_file } = etcd.clone();
+    let user = (!user.is_empty()).then_some(user);
+    EtcdSettings { endpoints, prefix, ca, identity: cert.zip(key), user: user.zip(password_file) }
 }

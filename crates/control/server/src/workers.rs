@@ -54,6 +54,28 @@ pub fn place(config: &Config, plan_cores: CorePlanner) -> io::Result<WorkerCpus>
     Ok(worker_cpus)
 }
 
+/// Places so many workers, which already run, on other allowed CPUs. Where those that the config
+/// lists are gone, or no core can be planned, the kernel's choice of all allowed ones holds.
+pub fn place_again(
+    config: &Config,
+    allowed: &CpuList,
+    count: usize,
+    plan_cores: CorePlanner,
+) -> WorkerCpus {
+    let cpus = match &config.server.workers {
+        Workers::Cpus(cpus) => cpus.iter().filter(|cpu| allowed.as_slice().contains(cpu)).collect(),
+        Workers::Count(_) | Workers::Auto => return place_round(allowed, count, config.server.pin),
+        Workers::Cores => {
+            let planned = plan_cores(allowed, count, interface(config).as_deref());
+            planned.map(|(cpus, _)| cpus).unwrap_or_default()
+        }
+    };
+    match cpus.is_empty() {
+        true => vec![None; count],
+        false => place_round(&cpus, count, true),
+    }
+}
+
 /// The number of workers that a CPU quota can run: its whole CPUs, at least one. With more workers,
 /// the kernel would stop all of them when the period's time is used up.
 fn workers_of_quota(quota: Option<f64>) -> usize {

@@ -5,7 +5,9 @@
 //! endpoints is kept.
 use crate::names::{Naming, ServiceView};
 use crate::objects::{Service, ServiceKind, Slice, SliceOf};
-use crate::records::{RecordChange, Records, changes};
+use crate::packed::{KeyRef, Table};
+use crate::records::{Place, RecordChange, Records, changes};
+use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -29,8 +31,12 @@ impl ObjectName {
 /// A service, by its name and by whether it is imported from other clusters.
 pub type ServiceKey = (bool, ObjectName);
 
+fn key_ref((is_import, object): &ServiceKey) -> KeyRef<'_> {
+    (*is_import, &object.namespace, &object.name)
+}
+
 /// A slice of a service.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub(crate) struct KeptSlice {
     pub name: Box<str>,
     pub ready: u32,
@@ -39,7 +45,7 @@ pub(crate) struct KeptSlice {
 }
 
 /// A service and its slices. Either may come first.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub(crate) struct Entry {
     pub service: Option<Service>,
     pub slices: Vec<KeptSlice>,
@@ -52,6 +58,12 @@ impl Entry {
 
     fn needs_endpoints(&self) -> bool {
         self.service.as_ref().is_none_or(|service| service.kind == ServiceKind::Headless)
+    }
+
+    /// The endpoints that are kept, in all slices.
+    fn endpoints(&self) -> u64 {
+        let slices = self.slices.iter().filter_map(|kept| kept.slice.as_ref());
+        slices.map(|slice| slice.endpoints.len() as u64).sum()
     }
 
     fn ready(&self) -> u64 {
@@ -73,9 +85,11 @@ pub struct Exposed {
 pub struct Cluster {
     naming: Arc<Naming>,
     exposed: Arc<Exposed>,
-    pub(crate) services: HashMap<ServiceKey, Entry>,
-    /// The service of each slice.
-    slices: HashMap<ObjectName, ServiceKey>,
+    pub(crate) services: Table<Entry>,
+    /// The service of each slice, in the same namespace, and whether that is imported.
+    slices: Table<(bool, Box<str>)>,
+    /// Services and endpoints among them.
+    totals: (u64, u64),
     pub(crate) namespaces: HashSet<Box<str>>,
     pub(crate) pods: HashMap<ObjectName, Box<[IpAddr]>>,
     /// How many pods of a namespace have an address.
@@ -109,8 +123,9 @@ impl Cluster {
         Self {
             naming,
             exposed,
-            services: HashMap::new(),
-            slices: HashMap::new(),
+            services: Table::new(),
+            slices: Table::new(),
+            totals: (0, 0),
             namespaces: HashSet::new(),
             pods: HashMap::new(),
             pod_addresses: HashMap::new(),
@@ -120,15 +135,12 @@ impl Cluster {
         }
     }
 
-    /// Counts all objects.
+    /// The counts of all objects.
     pub fn counts(&self) -> Counts {
-        let entries = self.services.values();
-        let kept =
-            entries.clone().flat_map(|entry| &entry.slices).filter_map(|kept| kept.slice.as_ref());
         Counts {
-            services: entries.filter(|entry| entry.service.is_some()).count() as u64,
+            services: self.totals.0,
             slices: self.slices.len() as u64,
-            endpoints: kept.map(|slice| slice.endpoints.len() as u64).sum(),
+            endpoints: self.totals.1,
             namespaces: self.namespaces.len() as u64,
             pods: self.pods.len() as u64,
         }
@@ -136,12 +148,9 @@ impl Cluster {
 
     /// About as many names as are served: those of namespaces that do not exist are not.
     pub fn names(&self) -> u64 {
-        let services = self.services.iter().filter(|(key, _)| self.is_exposed(&key.1.namespace));
-        let of_services = services.map(|(_, entry)| {
-            let slices = entry.slices.iter().filter_map(|kept| kept.slice.as_ref());
-            let endpoints: usize = slices.map(|slice| slice.endpoints.len()).sum();
-            if entry.service.is_some() { 1 + endpoints as u64 } else { 0 }
-        });
+        let services = self.services.iter().filter(|((_, of, _), _)| self.is_exposed(of));
+        let of_services =
+            services.map(|(_, entry)| entry.service.as_ref().map_or(0, |_| 1 + entry.endpoints()));
         let pods = self.pod_addresses.keys().filter(|(namespace, _)| self.is_exposed(namespace));
         let namespaces = self.namespaces.iter().filter(|name| self.is_exposed(name));
         of_services.sum::<u64>() + pods.count() as u64 + namespaces.count() as u64
@@ -153,35 +162,40 @@ impl Cluster {
     }
 
     /// The records of a service as it is now.
-    fn records_of(&self, key: &ServiceKey) -> Records {
+    fn records_of(&self, key: KeyRef<'_>, entry: &Entry) -> Records {
         match self.is_quiet {
             true => Records::default(),
-            false => self.all_records_of(key),
+            false => self.all_records_of(key, entry, Records::default()),
         }
     }
 
-    fn all_records_of(&self, key: &ServiceKey) -> Records {
-        let (is_import, object) = key;
-        let Some(entry) = self.services.get(key) else { return Records::default() };
-        let Some(service) = &entry.service else { return Records::default() };
-        if !self.is_exposed(&object.namespace) {
-            return Records::default();
-        }
+    /// Adds the records of a service to others.
+    fn all_records_of(
+        &self,
+        (is_import, namespace, name): KeyRef<'_>,
+        entry: &Entry,
+        records: Records,
+    ) -> Records {
+        let Some(service) = entry.service.as_ref().filter(|_| self.is_exposed(namespace)) else {
+            return records;
+        };
         let slices: Vec<&Slice> =
             entry.slices.iter().filter_map(|kept| kept.slice.as_ref()).collect();
-        self.naming.service(ServiceView {
-            namespace: &object.namespace,
-            name: &object.name,
-            is_import: *is_import,
+        let view = ServiceView {
+            namespace,
+            name,
+            is_import,
             service,
             slices: &slices,
             ready: entry.ready(),
-        })
+        };
+        self.naming.service(view, records)
     }
 
     /// The addresses of Dunlin's own service.
     fn own_addresses(&self) -> Vec<IpAddr> {
-        let own = self.exposed.own.clone().and_then(|own| self.services.get(&(false, own)));
+        let own = self.exposed.own.as_ref();
+        let own = own.and_then(|own| self.services.get((false, &own.namespace, &own.name)));
         let Some(Entry { service: Some(service), slices }) = own else { return Vec::new() };
         match &service.kind {
             ServiceKind::ClusterIp(ips) => ips.to_vec(),
@@ -205,17 +219,24 @@ impl Cluster {
         changes(old, self.apex())
     }
 
+    fn count(&mut self, entry: &Entry, change: fn(u64, u64) -> u64) {
+        let (services, endpoints) = self.totals;
+        let service = u64::from(entry.service.is_some());
+        self.totals = (change(services, service), change(endpoints, entry.endpoints()));
+    }
+
     /// Changes a service by a function; the records that change.
     fn edit(&mut self, key: ServiceKey, edit: impl FnOnce(&mut Entry)) -> Vec<RecordChange> {
         let is_own = !key.0 && self.exposed.own.as_ref() == Some(&key.1);
         let apex = is_own.then(|| self.apex());
-        let old = self.records_of(&key);
-        let entry = self.services.entry(key.clone()).or_default();
-        edit(entry);
-        if entry.is_empty() {
-            self.services.remove(&key);
-        }
-        let mut changed = changes(old, self.records_of(&key));
+        let key = key_ref(&key);
+        let mut entry = self.services.get(key).unwrap_or_default();
+        let old = self.records_of(key, &entry);
+        self.count(&entry, u64::wrapping_sub);
+        edit(&mut entry);
+        self.count(&entry, u64::wrapping_add);
+        self.services.set(key, Some(&entry).filter(|entry| !entry.is_empty()));
+        let mut changed = changes(old, self.records_of(key, &entry));
         if let Some(apex) = apex {
             changed.extend(changes(apex, self.apex()));
         }
@@ -240,20 +261,19 @@ impl Cluster {
 
     /// A slice came, changed, or went (`None`).
     pub fn put_slice(&mut self, object: ObjectName, slice: Option<SliceOf>) -> Vec<RecordChange> {
-        let key = slice.as_ref().map(|slice| {
-            let service = ObjectName::new(&object.namespace, &slice.service);
-            (slice.is_import, service)
-        });
-        let name = object.name.clone();
-        let before = match &key {
-            Some(key) => self.slices.insert(object, key.clone()),
-            None => self.slices.remove(&object),
-        };
+        let ObjectName { namespace, name } = object;
+        let of = slice.as_ref().map(|slice| (slice.is_import, slice.service.clone()));
+        let before = self.slices.get((false, &namespace, &name));
         let mut changed = Vec::new();
-        if let Some(before) = before.filter(|before| Some(before) != key.as_ref()) {
-            changed = self.edit(before, |entry| entry.slices.retain(|kept| kept.name != name));
+        if before != of {
+            self.slices.set((false, &namespace, &name), of.as_ref());
+            if let Some((is_import, service)) = before {
+                let key = (is_import, ObjectName::new(&namespace, &service));
+                changed = self.edit(key, |entry| entry.slices.retain(|kept| kept.name != name));
+            }
         }
-        let (Some(key), Some(SliceOf { slice, .. })) = (key, slice) else { return changed };
+        let Some(SliceOf { service, is_import, slice }) = slice else { return changed };
+        let key = (is_import, ObjectName { namespace, name: service });
         changed.extend(self.edit(key, |entry| {
             let ready = slice.endpoints.len() as u32;
             let slice = entry.needs_endpoints().then_some(slice);
@@ -266,12 +286,14 @@ impl Cluster {
         changed
     }
 
-    /// A slice of which only the number of ready endpoints is known.
-    pub(crate) fn put_count(&mut self, object: ObjectName, key: ServiceKey, ready: u32) {
-        let name = object.name.clone();
-        self.slices.insert(object, key.clone());
-        let entry = self.services.entry(key).or_default();
-        entry.slices.push(KeptSlice { name, ready, slice: None });
+    /// A service with its slices, of a saved state.
+    pub(crate) fn put_entry(&mut self, key: KeyRef<'_>, entry: &Entry) {
+        let (is_import, namespace, name) = key;
+        for slice in &entry.slices {
+            self.slices.set((false, namespace, &slice.name), Some(&(is_import, name.into())));
+        }
+        self.count(entry, u64::wrapping_add);
+        self.services.set(key, Some(entry));
     }
 
     /// A namespace is there or not.
@@ -290,18 +312,18 @@ impl Cluster {
 
     /// The records of a namespace, and of each object in it.
     fn records_in(&self, namespace: &str) -> Vec<Records> {
-        let keys = self.services.keys().filter(|(_, object)| *object.namespace == *namespace);
-        let mut keys: Vec<&ServiceKey> = keys.collect();
+        let keys = self.services.keys().filter(|(_, of, _)| *of == namespace);
+        let mut keys: Vec<KeyRef<'_>> = keys.collect();
         keys.sort_unstable();
+        let records_of = |key| {
+            self.services.get(key).map(|entry| self.records_of(key, &entry)).unwrap_or_default()
+        };
         let own = self.records_of_namespace(namespace);
         let pods = self.pod_addresses.keys().filter(|(of, _)| **of == *namespace);
         let mut pods: Vec<IpAddr> = pods.map(|(_, address)| *address).collect();
         pods.sort_unstable();
         let pods = pods.into_iter().map(|address| self.records_of_pod(namespace, address));
-        std::iter::once(own)
-            .chain(keys.into_iter().map(|key| self.records_of(key)))
-            .chain(pods)
-            .collect()
+        std::iter::once(own).chain(keys.into_iter().map(records_of)).chain(pods).collect()
     }
 
     fn records_of_namespace(&self, namespace: &str) -> Records {
@@ -350,26 +372,43 @@ impl Cluster {
         old.into_iter().zip(new).flat_map(|(old, new)| changes(old, new)).collect()
     }
 
-    /// All records, in parts.
-    pub fn all(&self) -> impl Iterator<Item = Records> {
+    /// All records of services, namespaces and pods, in parts. Of services only those of `only`,
+    /// if it says so.
+    pub fn all(&self, only: Option<Place>) -> impl Iterator<Item = Records> {
         let namespaces =
             self.namespaces.iter().map(|namespace| self.records_of_namespace(namespace));
-        let services = self.services.keys().map(|key| self.all_records_of(key));
+        let none = move || only.map(Records::only).unwrap_or_default();
+        let services = self.services.iter();
+        let services = services.map(move |(key, of)| self.all_records_of(key, &of, none()));
         let pods = self.pod_addresses.keys();
         let pods = pods.map(|(namespace, address)| self.records_of_pod(namespace, *address));
         std::iter::once(self.apex()).chain(namespaces).chain(services).chain(pods)
     }
 
+    /// The addresses that at least so many services or endpoints have.
+    pub fn shared_addresses(&self, min: usize) -> impl Iterator<Item = IpAddr> {
+        let mut counts: HashMap<IpAddr, usize> = HashMap::new();
+        for (_, entry) in self.services.iter() {
+            let slices = entry.slices.iter().filter_map(|kept| kept.slice.as_ref());
+            let endpoints = slices.flat_map(|slice| slice.endpoints.iter().map(|one| one.address));
+            endpoints.for_each(|address| *counts.entry(address).or_default() += 1);
+            if let Some(Service { kind: ServiceKind::ClusterIp(ips), .. }) = &entry.service {
+                ips.iter().for_each(|address| *counts.entry(*address).or_default() += 1);
+            }
+        }
+        counts.into_iter().filter(move |(_, count)| *count >= min).map(|(address, _)| address)
+    }
+
     /// The names of all services, or of all imported ones.
-    pub fn service_names(&self, imports: bool) -> impl Iterator<Item = &ObjectName> {
-        let entries = self.services.iter();
-        let known = entries.filter(move |(key, entry)| key.0 == imports && entry.service.is_some());
-        known.map(|(key, _)| &key.1)
+    pub fn service_names(&self, imports: bool) -> impl Iterator<Item = ObjectName> {
+        let known =
+            self.services.iter().filter(move |(key, of)| key.0 == imports && of.service.is_some());
+        known.map(|((_, namespace, name), _)| ObjectName::new(namespace, name))
     }
 
     /// The names of all slices.
-    pub fn slice_names(&self) -> impl Iterator<Item = &ObjectName> {
-        self.slices.keys()
+    pub fn slice_names(&self) -> impl Iterator<Item = ObjectName> {
+        self.slices.keys().map(|(_, namespace, name)| ObjectName::new(namespace, name))
     }
 
     /// The names of all namespaces.

@@ -6,9 +6,12 @@ pub mod cluster;
 pub mod limits;
 pub mod names;
 pub mod objects;
+mod packed;
 mod publish;
 pub mod records;
+pub mod sample;
 pub mod saved;
+mod shared;
 pub mod source;
 mod status;
 #[cfg(test)]

@@ -11,6 +11,12 @@ pub const OBJECT_LEN_MAX: usize = 8 << 20;
 pub const PAGE_OBJECTS: usize = 250;
 /// Bytes of one page.
 pub const PAGE_LEN_MAX: usize = 256 << 20;
+/// Bytes of a record set in a message, as the zone manager allows them: more are served in part.
+pub const SET_LEN_MAX: usize = 65_000;
+/// Records of a set, as the zone manager allows them.
+pub const SET_RECORDS_MAX: usize = zone_manager::RECORDS_MAX;
+/// Fewer services than this fit the set of a reverse name, however long their names are.
+pub const SHARED_MIN: usize = SET_LEN_MAX / (12 + 255);
 /// How long a connection may take to be made.
 pub const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// How long the head of a response may take.
@@ -31,5 +37,7 @@ pub const UNKNOWN_RETRY: Duration = Duration::from_secs(30);
 pub const STREAM_SECONDS: u64 = 290;
 /// How often the state is saved, if it changed.
 pub const SAVE_INTERVAL: Duration = Duration::from_secs(15);
+/// Bytes of one object of a saved state: a service with all its slices.
+pub const SAVED_OBJECT_LEN_MAX: usize = 256 << 20;
 /// How often the serial of the zones may change.
 pub const SERIAL_INTERVAL: Duration = Duration::from_secs(1);

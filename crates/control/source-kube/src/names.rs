@@ -26,6 +26,8 @@ pub enum PodNames {
     Disabled,
     /// By the address of a pod that exists.
     Verified,
+    /// By any address: the answer is computed from the query, and no pod is watched.
+    Insecure,
 }
 
 /// A zone of the cluster.
@@ -179,6 +181,13 @@ impl Naming {
                     records.add_name(at as u8, name.as_name().as_bytes());
                 }
             }
+            let computed = ["*", namespace, "pod"];
+            if self.pods == PodNames::Insecure
+                && has_pods
+                && let Some(name) = name_of(&computed, zone.origin.as_name())
+            {
+                records.add_addresses(at as u8, name.as_name().as_bytes());
+            }
         }
         records
     }
@@ -195,9 +204,8 @@ impl Naming {
         records
     }
 
-    /// All records of a service.
-    pub fn service(&self, view: ServiceView<'_>) -> Records {
-        let mut records = Records::default();
+    /// All records of a service, added to others.
+    pub fn service(&self, view: ServiceView<'_>, mut records: Records) -> Records {
         let primary = self.primary().filter(|_| !view.is_import);
         for (at, origin) in self.zones_of(view.is_import) {
             let Some(name) = name_of(&[view.name, view.namespace, "svc"], origin) else {
@@ -256,6 +264,12 @@ impl ServiceWriter<'_, '_> {
         data.extend_from_slice(&port.to_be_bytes());
         data.extend_from_slice(target.as_bytes());
         self.add(owner, Rtype::SRV, data.into());
+    }
+
+    fn srv_to(&mut self, owner: Name<'_>, port: u16, slice: &Slice, endpoint: &Endpoint) {
+        if let Some(target) = self.endpoint_name(slice, endpoint) {
+            self.srv(owner, port, target.as_name());
+        }
     }
 
     /// Specification 2.3.3, 2.4.3.
@@ -345,7 +359,7 @@ impl ServiceWriter<'_, '_> {
     }
 
     /// `<zone>.pin._zone` has the endpoints of a topology zone, `<zone>.prefer._zone` all where the
-    /// zone has none.
+    /// zone has none: their addresses, and an SRV record for each named port.
     fn zonal(&mut self, slices: &[&Slice]) {
         let place = match self.place {
             Place::Zone(at) => at,
@@ -361,6 +375,9 @@ impl ServiceWriter<'_, '_> {
                 for (zone, directive) in each.chain([("*", "prefer")]) {
                     if let Some(name) = self.below(&[zone, directive, "_zone"]) {
                         self.address(name.as_name(), endpoint.address);
+                        for port in &slice.ports {
+                            self.srv_to(name.as_name(), port.number, slice, endpoint);
+                        }
                     }
                 }
             }
@@ -369,4 +386,4 @@ impl ServiceWriter<'_, '_> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -1,8 +1,12 @@
 //! From records to the zone manager.
 use crate::cluster::Cluster;
+use crate::limits::SHARED_MIN;
+use crate::names::reverse_name;
 use crate::records::{Place, RecordChange, Set};
+use crate::sample::Sampler;
+use crate::shared::SharedSets;
 use crate::source::Settings;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use wire::{Name, NameBuf, Rtype};
 use zone_manager::hold::HeldZone;
 use zone_manager::{Change, Edit, Refusal, SetValue, Stopped, SyncOutcome, Target, UpdateSender};
@@ -15,6 +19,9 @@ pub(crate) struct Publisher {
     updates: UpdateSender,
     /// The origin of each zone, and whether names that it lacks are looked up elsewhere.
     zones: Vec<(NameBuf, bool)>,
+    sampler: Sampler,
+    /// Sets of reverse names that no message can carry, as a whole.
+    shared: SharedSets,
 }
 
 impl Publisher {
@@ -28,7 +35,13 @@ impl Publisher {
                 updates.claim(origin.clone(), None);
             }
         }
-        Self { updates, zones }
+        let (sampler, shared) = (Sampler::default(), SharedSets::default());
+        Self { updates, zones, sampler, shared }
+    }
+
+    /// How many record sets are served in part, because no message can carry them.
+    pub fn sampled(&self) -> u64 {
+        self.sampler.count() as u64
     }
 
     fn target(&self, place: Place) -> Target {
@@ -47,10 +60,15 @@ impl Publisher {
     }
 
     /// Publishes changes, and waits until they are.
-    pub async fn apply(&self, changes: Vec<RecordChange>) -> Result<(), Stopped> {
+    pub async fn apply(&mut self, changes: Vec<RecordChange>) -> Result<(), Stopped> {
         let mut parts: BTreeMap<Place, Vec<Change>> = BTreeMap::new();
-        for change in changes {
-            if let Some((place, change)) = converted(change) {
+        let reverse = self.updates.content(&Target::Layer(REVERSE));
+        let served = |name: &[u8], rtype| {
+            let set = reverse.as_ref()?.set(Name::parse(name).ok()?, rtype)?;
+            Some(SetValue::from(set).data)
+        };
+        for change in self.shared.whole(changes, served) {
+            if let Some((place, change)) = converted(fitting(&mut self.sampler, change)) {
                 parts.entry(place).or_default().push(change);
             }
         }
@@ -72,19 +90,25 @@ impl Publisher {
         cluster: &Cluster,
     ) -> Result<Vec<(NameBuf, HeldZone)>, Stopped> {
         let mut held = Vec::new();
+        self.sampler.clear();
+        self.shared = SharedSets::default();
+        // Sets of these reverse names may not fit one message: they are put as a whole.
+        let crowded: HashSet<Box<[u8]>> = cluster
+            .shared_addresses(SHARED_MIN)
+            .map(|address| reverse_name(address).as_name().as_bytes().into())
+            .collect();
         for place in self.places() {
             let target = self.target(place);
             let mut epoch = self.updates.full_sync(target.clone());
-            // An address can lead back to several services.
-            let mut shared: BTreeMap<(Box<[u8]>, Rtype), Set> = BTreeMap::new();
-            for change in cluster.all().flat_map(|records| records.all()) {
+            // An address can lead back to several services, so records join its set.
+            let mut shared: Vec<(Box<[u8]>, Rtype, Set)> = Vec::new();
+            for change in cluster.all(Some(place)).flat_map(|records| records.all()) {
                 match change {
-                    RecordChange::Add((of, name, rtype), (ttl, data)) if of == place => {
-                        let set = shared.entry((name, rtype)).or_insert((ttl, Vec::new()));
-                        set.1.extend(data);
+                    RecordChange::Add((_, name, rtype), set) if crowded.contains(&name) => {
+                        shared.push((name, rtype, set));
                     }
                     change => {
-                        if let Some((of, change)) = converted(change)
+                        if let Some((of, change)) = converted(fitting(&mut self.sampler, change))
                             && of == place
                         {
                             note(epoch.put(change));
@@ -92,12 +116,16 @@ impl Publisher {
                     }
                 }
             }
-            for ((name, rtype), set) in shared {
-                let whole = RecordChange::Set((place, name, rtype), Some(set));
-                if let Some((_, change)) = converted(whole) {
+            shared.sort_unstable();
+            for same in shared.chunk_by(|a, b| (&a.0, a.1) == (&b.0, b.1)) {
+                let (name, rtype, (ttl, _)) = &same[0];
+                let data = same.iter().flat_map(|(_, _, (_, data))| data.iter().cloned());
+                let whole = self.shared.put(name, *rtype, (*ttl, data.collect()));
+                if let Some((_, change)) = converted(fitting(&mut self.sampler, whole)) {
                     note(epoch.put(change));
                 }
             }
+            drop(shared);
             match epoch.commit().await?.outcome {
                 SyncOutcome::Published => {}
                 SyncOutcome::Held(loss) => {
@@ -113,6 +141,21 @@ impl Publisher {
             }
         }
         Ok(held)
+    }
+}
+
+/// The change, with a sample of a set that no message can carry.
+fn fitting(sampler: &mut Sampler, change: RecordChange) -> RecordChange {
+    match change {
+        RecordChange::Set(key, Some(set)) => {
+            let set = sampler.fit(&key, set);
+            RecordChange::Set(key, Some(set))
+        }
+        RecordChange::Set(key, None) => {
+            sampler.remove(&key);
+            RecordChange::Set(key, None)
+        }
+        other => other,
     }
 }
 
@@ -140,6 +183,9 @@ fn converted(change: RecordChange) -> Option<(Place, Change)> {
             (place, Change::Take(put(name(&owner)?, rtype, set)))
         }
         RecordChange::AddName(zone, owner) => (Place::Zone(zone), Change::AddName(name(&owner)?)),
+        RecordChange::AddAddresses(zone, owner) => {
+            (Place::Zone(zone), Change::AddAddresses(name(&owner)?))
+        }
         RecordChange::RemoveName(zone, owner) => {
             (Place::Zone(zone), Change::RemoveName(name(&owner)?))
         }

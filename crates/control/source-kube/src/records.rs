@@ -20,9 +20,12 @@ pub type Set = (u32, Vec<Box<[u8]>>);
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Records {
     sets: BTreeMap<SetKey, Set>,
-    names: BTreeSet<(u8, Box<[u8]>)>,
+    /// With whether they stand for addresses.
+    names: BTreeSet<(u8, Box<[u8]>, bool)>,
     /// Names that were left out because they are too long.
     pub left_out: usize,
+    /// Sets of other places are not noted.
+    only: Option<Place>,
 }
 
 /// A change from some records to others.
@@ -36,13 +39,23 @@ pub enum RecordChange {
     Take(SetKey, Set),
     /// A name of this zone exists from now on, whatever records it has.
     AddName(u8, Box<[u8]>),
+    /// The same for a wildcard that stands for all addresses.
+    AddAddresses(u8, Box<[u8]>),
     /// It needs records to exist.
     RemoveName(u8, Box<[u8]>),
 }
 
 impl Records {
+    /// No records; those of other places are not noted.
+    pub fn only(place: Place) -> Self {
+        Self { only: Some(place), ..Self::default() }
+    }
+
     /// Adds a record to a set.
     pub fn add(&mut self, place: Place, name: &[u8], rtype: Rtype, ttl: u32, data: Box<[u8]>) {
+        if self.only.is_some_and(|only| only != place) {
+            return;
+        }
         let (_, records) =
             self.sets.entry((place, name.into(), rtype)).or_insert_with(|| (ttl, Vec::new()));
         if let Err(at) = records.binary_search(&data) {
@@ -52,7 +65,12 @@ impl Records {
 
     /// Notes that a name exists.
     pub fn add_name(&mut self, zone: u8, name: &[u8]) {
-        self.names.insert((zone, name.into()));
+        self.names.insert((zone, name.into(), false));
+    }
+
+    /// Notes that a wildcard stands for all addresses.
+    pub fn add_addresses(&mut self, zone: u8, name: &[u8]) {
+        self.names.insert((zone, name.into(), true));
     }
 
     /// Each set, in order of its key.
@@ -102,9 +120,12 @@ pub fn changes(mut old: Records, new: Records) -> Vec<RecordChange> {
         });
     }
     let come = new.names.difference(&old.names).cloned();
-    changes.extend(come.map(|(zone, name)| RecordChange::AddName(zone, name)));
+    changes.extend(come.map(|(zone, name, is_computed)| match is_computed {
+        true => RecordChange::AddAddresses(zone, name),
+        false => RecordChange::AddName(zone, name),
+    }));
     let gone = old.names.difference(&new.names).cloned();
-    changes.extend(gone.map(|(zone, name)| RecordChange::RemoveName(zone, name)));
+    changes.extend(gone.map(|(zone, name, _)| RecordChange::RemoveName(zone, name)));
     changes
 }
 

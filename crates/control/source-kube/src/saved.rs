@@ -1,9 +1,14 @@
 //! The last state of a cluster on disk (invariant I10), for a start without the API server.
 //!
-//! A file of lines, each a JSON value. The first says what it is and which zones it is of, the last
-//! is a checksum. A file that is cut off, damaged or of other zones is refused (I12).
-use crate::cluster::{Cluster, KeptSlice, ObjectName};
-use crate::objects::{Service, Slice, SliceOf};
+//! ```text
+//! file   a line of JSON: what this is and which zones it is of; blocks; a block without bytes; how
+//!        many blocks there were (8, little-endian); a checksum of all before it (8)
+//! block  bytes that follow (4, little-endian), an object
+//! ```
+//! A file that is cut off, damaged or of other zones is refused (I12).
+use crate::cluster::{Cluster, Entry, ObjectName};
+use crate::limits::SAVED_OBJECT_LEN_MAX;
+use crate::packed::KeyRef;
 use serde::{Deserialize, Serialize};
 use siphasher::sip::SipHasher13;
 use std::fs::File;
@@ -15,9 +20,8 @@ use zone_manager::files::Folder;
 
 /// The file in `[server] data_dir`.
 pub const FILE: &str = "kubernetes.state";
-const TEMPORARY: &str = "kubernetes.state.new";
 /// The number of the format.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 /// The longest file that is read.
 const LEN_MAX: u64 = 4 << 30;
 
@@ -28,39 +32,35 @@ struct Head {
     zones: Vec<String>,
 }
 
-/// The last line.
-#[derive(PartialEq, Deserialize, Serialize)]
-struct Tail {
-    lines: u64,
-    checksum: String,
-}
-
 /// An object.
 #[derive(Deserialize, Serialize)]
-enum Line {
-    Namespace(Box<str>),
-    Service(bool, Box<str>, Box<str>, Service),
-    /// Namespace, name, service, whether that is imported, and the slice.
-    Slice(Box<str>, Box<str>, Box<str>, bool, Slice),
-    /// A slice whose endpoints are only counted.
-    Count(Box<str>, Box<str>, Box<str>, bool, u32),
-    Pod(Box<str>, Box<str>, Box<[IpAddr]>),
+enum Object<'o> {
+    Namespace(&'o str),
+    /// A service with its slices.
+    Service(#[serde(borrow)] KeyRef<'o>, Entry),
+    /// Its namespace, its name, its addresses.
+    Pod(&'o str, &'o str, Box<[IpAddr]>),
 }
 
-/// Writes lines and their checksum.
-struct LineWriter<W> {
+/// Writes blocks and their checksum.
+struct BlockWriter<W> {
     out: W,
     sum: SipHasher13,
-    lines: u64,
+    blocks: u64,
 }
 
-impl<W: Write> LineWriter<W> {
-    fn write(&mut self, line: &impl Serialize) -> io::Result<()> {
-        let mut bytes = serde_json::to_vec(line)?;
-        bytes.push(b'\n');
-        self.sum.write(&bytes);
-        self.lines += 1;
-        self.out.write_all(&bytes)
+impl<W: Write> BlockWriter<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.sum.write(bytes);
+        self.out.write_all(bytes)
+    }
+
+    fn object(&mut self, object: &Object<'_>) -> io::Result<()> {
+        let bytes = postcard::to_stdvec(object).map_err(io::Error::other)?;
+        let len = u32::try_from(bytes.len()).map_err(io::Error::other)?;
+        self.blocks += 1;
+        self.write(&len.to_le_bytes())?;
+        self.write(&bytes)
     }
 }
 
@@ -70,19 +70,10 @@ impl<W: Write> LineWriter<W> {
 /// What failed, and where.
 pub fn save(folder: &Path, zones: &[String], cluster: &Cluster) -> Result<(), String> {
     let told = |error: io::Error| format!("{} cannot be saved: {error}", path(folder).display());
-    let write_all = || {
-        let folder = Folder::create(folder)?;
-        match folder.remove(Path::new(TEMPORARY)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let file = folder.create_new(Path::new(TEMPORARY), 0o640)?;
-        let file = write(file, zones, cluster)?;
-        file.sync_all()?;
-        folder.rename(Path::new(TEMPORARY), Path::new(FILE))?;
-        folder.sync()
-    };
-    write_all().map_err(told)
+    let saved = Folder::create(folder).and_then(|folder| {
+        folder.replace(Path::new(FILE), 0o640, |file| write(file, zones, cluster))
+    });
+    saved.map_err(told)
 }
 
 /// The path of the file.
@@ -90,118 +81,116 @@ pub fn path(folder: &Path) -> PathBuf {
     folder.join(FILE)
 }
 
-fn write(file: File, zones: &[String], cluster: &Cluster) -> io::Result<File> {
-    let mut out = LineWriter { out: BufWriter::new(file), sum: SipHasher13::new(), lines: 0 };
-    out.write(&Head { dunlin_kubernetes_state: FORMAT, zones: zones.to_vec() })?;
+fn write(file: &mut File, zones: &[String], cluster: &Cluster) -> io::Result<()> {
+    let mut out = BlockWriter { out: BufWriter::new(file), sum: SipHasher13::new(), blocks: 0 };
+    let head = Head { dunlin_kubernetes_state: FORMAT, zones: zones.to_vec() };
+    let mut head = serde_json::to_vec(&head)?;
+    head.push(b'\n');
+    out.write(&head)?;
     for namespace in &cluster.namespaces {
-        out.write(&Line::Namespace(namespace.clone()))?;
+        out.object(&Object::Namespace(namespace))?;
     }
-    // Services first: whether the endpoints of a slice are needed depends on its service.
-    for ((is_import, object), entry) in &cluster.services {
-        if let Some(service) = &entry.service {
-            let ObjectName { namespace, name } = object.clone();
-            out.write(&Line::Service(*is_import, namespace, name, service.clone()))?;
-        }
-    }
-    for ((is_import, object), entry) in &cluster.services {
-        let ObjectName { namespace, name } = object;
-        for KeptSlice { name: slice_name, ready, slice } in &entry.slices {
-            let head = (namespace.clone(), slice_name.clone(), name.clone(), *is_import);
-            let (a, b, c, d) = head;
-            out.write(&match slice {
-                Some(slice) => Line::Slice(a, b, c, d, slice.clone()),
-                None => Line::Count(a, b, c, d, *ready),
-            })?;
-        }
+    for (key, entry) in cluster.services.iter() {
+        out.object(&Object::Service(key, entry))?;
     }
     for (object, ips) in &cluster.pods {
-        let ObjectName { namespace, name } = object.clone();
-        out.write(&Line::Pod(namespace, name, ips.clone()))?;
+        out.object(&Object::Pod(&object.namespace, &object.name, ips.clone()))?;
     }
-    let checksum = format!("{:016x}", out.sum.finish());
-    let tail = Tail { lines: out.lines, checksum };
-    out.write(&tail)?;
-    out.out.into_inner().map_err(io::IntoInnerError::into_error)
+    out.write(&0u32.to_le_bytes())?;
+    out.write(&out.blocks.to_le_bytes())?;
+    let checksum = out.sum.finish();
+    out.write(&checksum.to_le_bytes())?;
+    out.out.flush()
 }
 
 /// Reads a saved state into a cluster without objects. `false`: there is none.
 ///
 /// # Errors
-/// The file cannot be read, or is not whole; the cluster is not to be used then.
+/// The file cannot be read, or is not whole; the cluster stays without objects then.
 pub fn load(folder: &Path, zones: &[String], cluster: &mut Cluster) -> Result<bool, String> {
     let place = path(folder);
     let told = |why: &dyn std::fmt::Display| format!("{}: {why}", place.display());
-    let open = || Folder::open(folder).and_then(|folder| folder.read(Path::new(FILE)));
-    let file = match open() {
+    let file = match Folder::open(folder).and_then(|folder| folder.read(Path::new(FILE))) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         Err(error) => return Err(told(&error)),
         Ok(file) => file,
     };
-    // All of it is verified before any of it is used.
-    let lines = verify(&file, zones).map_err(|why| told(&why))?;
-    let file = open().map_err(|error| told(&error))?;
-    let mut reader = BufReader::new(file.take(LEN_MAX));
-    let mut text = Vec::new();
-    for number in 0..lines {
-        text.clear();
-        reader.read_until(b'\n', &mut text).map_err(|error| told(&error))?;
-        if number > 0 {
-            let line = serde_json::from_slice(&text);
-            take(cluster, line.map_err(|error| told(&error))?);
-        }
-    }
+    let mut loaded = cluster.clone();
+    read(file, zones, &mut loaded).map_err(|why| told(&why))?;
+    *cluster = loaded;
     Ok(true)
 }
 
-fn verify(file: &File, zones: &[String]) -> Result<u64, String> {
-    let mut reader = BufReader::new(file.take(LEN_MAX));
-    let (mut sum, mut lines, mut text) = (SipHasher13::new(), 0, Vec::new());
-    let not_whole = || "is cut off or damaged: it is not used".to_owned();
-    loop {
-        text.clear();
-        let read = reader.read_until(b'\n', &mut text).map_err(|error| error.to_string())?;
-        if read == 0 || text.last() != Some(&b'\n') {
-            return Err(not_whole());
+fn not_whole() -> String {
+    "is cut off or damaged: it is not used".into()
+}
+
+/// Reads bytes and their checksum.
+struct BlockReader<R> {
+    from: R,
+    sum: SipHasher13,
+}
+
+impl<R: Read> BlockReader<R> {
+    /// So many bytes; memory grows only with what is there.
+    fn read(&mut self, into: &mut Vec<u8>, len: usize) -> Result<(), String> {
+        into.clear();
+        let read = self.from.by_ref().take(len as u64).read_to_end(into);
+        match read.map_err(|error| error.to_string())? == len {
+            true => self.sum.write(into),
+            false => return Err(not_whole()),
         }
-        if lines == 0 {
-            let head: Head = serde_json::from_slice(&text)
-                .map_err(|_| "is not a saved state of Kubernetes: move it elsewhere".to_owned())?;
-            if head.dunlin_kubernetes_state != FORMAT || head.zones != zones {
-                return Err("is of another version or of other zones: it is not used".into());
-            }
-        }
-        if text.starts_with(b"{\"lines\"") {
-            let tail: Tail = serde_json::from_slice(&text).map_err(|_| not_whole())?;
-            let checksum = format!("{:016x}", sum.finish());
-            text.clear();
-            let rest = reader.read_until(b'\n', &mut text).map_err(|error| error.to_string())?;
-            return match rest == 0 && tail == (Tail { lines, checksum }) {
-                true => Ok(lines),
-                false => Err(not_whole()),
-            };
-        }
-        sum.write(&text);
-        lines += 1;
+        Ok(())
+    }
+
+    fn number<const N: usize>(&mut self) -> Result<[u8; N], String> {
+        let mut bytes = Vec::with_capacity(N);
+        self.read(&mut bytes, N)?;
+        <[u8; N]>::try_from(bytes).map_err(|_| not_whole())
     }
 }
 
-fn take(cluster: &mut Cluster, line: Line) {
-    match line {
-        Line::Namespace(name) => drop(cluster.put_namespace(&name, true)),
-        Line::Service(is_import, namespace, name, service) => {
-            let key = (is_import, ObjectName { namespace, name });
-            drop(cluster.put_service(key, Some(service)));
+fn read(file: File, zones: &[String], cluster: &mut Cluster) -> Result<(), String> {
+    let mut from = BufReader::new(file.take(LEN_MAX));
+    let mut block = Vec::new();
+    from.by_ref()
+        .take(SAVED_OBJECT_LEN_MAX as u64)
+        .read_until(b'\n', &mut block)
+        .map_err(|error| error.to_string())?;
+    let head: Head = serde_json::from_slice(&block)
+        .map_err(|_| "is not a saved state of Kubernetes: move it elsewhere".to_owned())?;
+    if head.dunlin_kubernetes_state != FORMAT || head.zones != zones {
+        return Err("is of another version or of other zones: it is not used".into());
+    }
+    let mut reader = BlockReader { from, sum: SipHasher13::new() };
+    reader.sum.write(&block);
+    let mut blocks = 0;
+    loop {
+        let len = u32::from_le_bytes(reader.number()?) as usize;
+        match len {
+            0 => break,
+            len if len > SAVED_OBJECT_LEN_MAX => return Err(not_whole()),
+            len => reader.read(&mut block, len)?,
         }
-        Line::Slice(namespace, name, service, is_import, slice) => {
-            let of = SliceOf { service, is_import, slice };
-            drop(cluster.put_slice(ObjectName { namespace, name }, Some(of)));
-        }
-        Line::Count(namespace, name, service, is_import, ready) => {
-            let service = (is_import, ObjectName::new(&namespace, &service));
-            cluster.put_count(ObjectName { namespace, name }, service, ready);
-        }
-        Line::Pod(namespace, name, ips) => {
-            drop(cluster.put_pod(ObjectName { namespace, name }, Some(ips)));
+        blocks += 1;
+        take(cluster, postcard::from_bytes(&block).map_err(|_| not_whole())?);
+    }
+    let counted = u64::from_le_bytes(reader.number()?);
+    let checksum = reader.sum.finish();
+    let is_whole = counted == blocks && reader.number()? == checksum.to_le_bytes();
+    let rest = reader.from.read(&mut [0]).map_err(|error| error.to_string())?;
+    if is_whole && rest == 0 { Ok(()) } else { Err(not_whole()) }
+}
+
+fn take(cluster: &mut Cluster, object: Object<'_>) {
+    match object {
+        Object::Namespace(name) => drop(cluster.put_namespace(name, true)),
+        Object::Service(key, entry) => cluster.put_entry(key, &entry),
+        Object::Pod(namespace, name, ips) => {
+            drop(cluster.put_pod(ObjectName::new(namespace, name), Some(ips)));
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -372,9 +372,9 @@ impl Worker {
         let cluster = &self.cluster;
         match at {
             NAMESPACES => cluster.namespace_names().map(|name| ObjectName::new("", name)).collect(),
-            SERVICES => cluster.service_names(false).cloned().collect(),
-            IMPORTS => cluster.service_names(true).cloned().collect(),
-            SLICES => cluster.slice_names().cloned().collect(),
+            SERVICES => cluster.service_names(false).collect(),
+            IMPORTS => cluster.service_names(true).collect(),
+            SLICES => cluster.slice_names().collect(),
             _ => cluster.pod_names().cloned().collect(),
         }
     }
@@ -411,6 +411,8 @@ impl Worker {
     /// Publishes all records.
     async fn publish(&mut self) -> Result<(), Stopped> {
         let held = self.publisher.publish(&self.cluster).await?;
+        // All records were in memory in several forms.
+        sync::return_freed_memory();
         self.is_published = true;
         self.status.edit(|status| status.is_synced = true);
         for (zone, held) in held {
@@ -446,12 +448,13 @@ impl Worker {
     }
 
     fn note_counts(&self) {
-        let counts = self.cluster.counts();
+        let (counts, sampled) = (self.cluster.counts(), self.publisher.sampled());
         self.status.edit(|status| {
             status.services = counts.services;
             status.endpoints = counts.endpoints;
             status.namespaces = counts.namespaces;
             status.pods = counts.pods;
+            status.sampled = sampled;
         });
     }
 

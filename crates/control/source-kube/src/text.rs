@@ -29,6 +29,7 @@ pub fn all(records: &Records) -> Vec<String> {
         .collect();
     lines.extend(records.clone().all().into_iter().filter_map(|change| match change {
         RecordChange::AddName(_, owner) => Some(format!("{} exists", name(&owner))),
+        RecordChange::AddAddresses(_, owner) => Some(format!("{} addresses", name(&owner))),
         _ => None,
     }));
     lines
@@ -47,6 +48,7 @@ pub fn changes(changes: &[RecordChange]) -> Vec<String> {
             RecordChange::Add(key, (_, all)) => set("+", key, all),
             RecordChange::Take(key, (_, all)) => set("-", key, all),
             RecordChange::AddName(_, owner) => format!("+ {}", name(owner)),
+            RecordChange::AddAddresses(_, owner) => format!("+ {} addresses", name(owner)),
             RecordChange::RemoveName(_, owner) => format!("- {}", name(owner)),
         })
         .collect()

@@ -13,8 +13,8 @@
 //! than the clock.
 use image::{HASH_KEY_WORDS, HashKey};
 use records::{
-    Batch, Edit, Pending, Policy, Precondition, RecordService, ServiceThreads, SetValue, SoleOwner,
-    View, WriteContext, WriteResult,
+    Batch, Edit, Pending, Policy, RecordService, ServiceThreads, SetValue, SoleOwner, WriteContext,
+    WriteResult,
 };
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -182,7 +182,10 @@ fn closed_loop(
         for n in (0u32..).take_while(|_| Instant::now() < until) {
             let began = Instant::now();
             let at = (writer * 15_013 + n * 7_919) % MILLION;
-            let written = server.write(vec![service(at, n)]).await.expect("written");
+            // Another address than that of an earlier part: a write without effect would be
+            // answered with the set's revision, which waits for a checkpoint.
+            let edit = service(at, writers * MILLION + n);
+            let written = server.write(vec![edit]).await.expect("written");
             if until_live {
                 server.service.wait_live(written.revision).await.expect("live");
             }
@@ -300,7 +303,7 @@ fn batch(edits: Vec<Edit>) -> Batch {
 
 fn edit(name: NameBuf, rtype: Rtype, data: Vec<Box<[u8]>>) -> Edit {
     let put = Some(SetValue { ttl: 30, policy: Policy::All, data });
-    Edit { name, rtype, view: View::Default, expect: Precondition::Anything, put }
+    Edit { put, ..Edit::remove(name, rtype) }
 }
 
 fn name(text: &str) -> NameBuf {

@@ -315,6 +315,9 @@ fn is_new(log: &Path) -> Result<bool, StoreError> {
     Ok(Wal::open(Box::new(file), None).is_ok_and(|wal| wal.is_new()))
 }
 
+/// The first format whose log has a header: it stays as it is.
+const FORM_WITH_LOG_HEADER: u64 = 3;
+
 /// Upgrades older files: the tree gets the writes of the old log, then a new log replaces it, then
 /// the tree records that. An interrupted upgrade is started again.
 fn upgrade(
@@ -327,6 +330,13 @@ fn upgrade(
     if !has_log && about.form > Some(1) {
         let why = "it is missing: it had the last writes of records.redb";
         return Err(placed(log, StoreError::Damaged(why.into())));
+    }
+    if about.form >= Some(FORM_WITH_LOG_HEADER) {
+        let file_of_log = open_file(log, OpenMode::Write).map_err(unopened(log))?;
+        let wal = Wal::open(Box::new(file_of_log), Some(about.store));
+        wal.and_then(|wal| wal.behind(about.in_tree())).map_err(|why| placed(log, why))?;
+        let run = || migrate::to(&database(file, how)?, FORM);
+        return contained(run).map_err(|why| placed(tree, why));
     }
     let (mut old, mut is_old) = (Vec::new(), true);
     if has_log {

@@ -24,9 +24,13 @@ mod write;
 use files::TreeAccess;
 pub use files::paths;
 use limits::{CACHE_BYTES, FREE_BYTES_EACH, FREE_BYTES_EDIT, FREE_BYTES_MIN, GROUP_BYTES_MAX};
-use records::{PreparedWrite, Reader, RestoreInfo, Revision, Store, StoreError};
+use records::{
+    Commit, CommitError, CommitId, PreparedWrite, Reader, RestoreInfo, Revision, Store, StoreError,
+    Watch, WatchWaker,
+};
 use redb::StorageBackend;
 pub use salvage::{SalvageReport, SalvagedZone, salvage};
+pub use shared::WriteCondition;
 use shared::{SharedStore, StoreOpener};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -45,6 +49,10 @@ pub struct RedbStore {
     thread: Option<JoinHandle<()>>,
     /// Whether no sets of removed zones are left.
     is_tidy: bool,
+    /// The newest revision, as far as known.
+    newest: Option<Revision>,
+    /// The last commit, and its revision if it succeeded.
+    last: Option<(CommitId, Revision)>,
 }
 
 impl RedbStore {
@@ -93,6 +101,12 @@ impl RedbStore {
         Ok(store)
     }
 
+    /// Makes writes depend on a condition, too, which readers report. The first one counts.
+    pub fn set_condition(&self, condition: WriteCondition) {
+        // Set once, before anybody writes.
+        let _ = self.shared.condition.set(condition);
+    }
+
     fn unopened(folder: Option<PathBuf>, opener: StoreOpener) -> Result<Self, StoreError> {
         let shared = Arc::new(SharedStore::new(folder, opener));
         let theirs = Arc::clone(&shared);
@@ -100,7 +114,7 @@ impl RedbStore {
             .name("checkpoint".into())
             .spawn(move || checkpointer::run(&theirs))
             .map_err(|error| failed(&format!("no thread for checkpoints: {error}")))?;
-        Ok(Self { shared, thread: Some(thread), is_tidy: false })
+        Ok(Self { shared, thread: Some(thread), is_tidy: false, newest: None, last: None })
     }
 }
 
@@ -138,26 +152,53 @@ fn is_full(error: &io::Error) -> bool {
 }
 
 impl Store for RedbStore {
-    fn commit(&mut self, writes: Vec<PreparedWrite>) -> Result<(), StoreError> {
-        let Some(first) = writes.first().map(|write| write.revision) else { return Ok(()) };
-        self.shared.mend()?;
+    fn commit(&mut self, commit: Commit) -> Result<Revision, CommitError> {
+        let newest = self.known_newest().map_err(CommitError::Refused)?;
+        let (id, revision) = (commit.id, commit.revision());
+        if newest != commit.base {
+            return Err(CommitError::Conflict { newest });
+        }
+        let writes = commit.writes;
         let bytes: u64 = writes.iter().map(write::bytes).sum();
         let is_large = bytes > GROUP_BYTES_MAX;
         let edits = writes.iter().map(|write| write.changes().len() as u64);
         // Sets may be anywhere, so each needs its own page.
         let room = FREE_BYTES_EACH * bytes + FREE_BYTES_EDIT * edits.sum::<u64>();
-        self.check_room(if is_large { FREE_BYTES_EACH * bytes } else { room })?;
+        let needed = if is_large { FREE_BYTES_EACH * bytes } else { room };
+        self.check_room(needed).map_err(CommitError::Refused)?;
         self.is_tidy &= !writes.iter().any(PreparedWrite::is_deletion);
+        (self.last, self.newest) = (Some((id, revision)), None);
         let done = match is_large {
             true => self.file(writes, room),
             false => self.log(writes, room),
         };
-        self.outcome(done, first)
+        done.map_err(|why| match why {
+            StoreError::Closed => CommitError::Refused(why),
+            why => CommitError::Unknown(why),
+        })?;
+        self.newest = Some(revision);
+        Ok(revision)
+    }
+
+    /// Only this process writes, so the last commit is durable if its revision is.
+    fn outcome(&mut self, id: CommitId) -> Result<Option<Revision>, StoreError> {
+        let Some((_, revision)) = self.last.filter(|(last, _)| *last == id) else {
+            return Err(failed("only the outcome of the last commit is known"));
+        };
+        // After an error of the disk, only reading it again tells.
+        self.shared.reopen()?;
+        let newest = self.known_newest()?;
+        Ok((newest >= revision).then_some(revision))
+    }
+
+    /// No other process can write while the files are open.
+    fn watch(&mut self, _: Revision, _: WatchWaker) -> Result<Option<Box<dyn Watch>>, StoreError> {
+        Ok(None)
     }
 
     fn newest(&mut self) -> Result<Revision, StoreError> {
-        self.shared.mend()?;
-        self.reader().revision()
+        self.newest = None;
+        self.known_newest()
     }
 
     fn tidy(&mut self) -> Result<bool, StoreError> {
@@ -179,6 +220,7 @@ impl Store for RedbStore {
     }
 
     fn restore(&mut self, from: &mut dyn Read, write: &RestoreInfo) -> Result<(), StoreError> {
+        (self.newest, self.last) = (None, None);
         match (self.shared.mend(), &self.shared.folder) {
             (Err(StoreError::Damaged(_)), Some(folder)) => {
                 replace::files(folder, from, write)?;
@@ -186,22 +228,18 @@ impl Store for RedbStore {
             }
             (mended, _) => mended?,
         }
-        let restored = checkpointer::settle(&self.shared).and_then(|()| {
-            self.shared.with(|opened| {
-                let restored = write::restore(&opened.database, from, write)?;
-                if let Ok(revision) = &restored {
-                    opened.wal.note(*revision)?;
-                }
-                Ok(restored.map(drop))
-            })
-        });
-        match restored {
+        match self.replaced(from, Some(write)) {
             Ok(read) => read,
-            Err(why) => self.outcome(Err(why), write.revision),
+            Err(StoreError::Closed) => Err(StoreError::Closed),
+            Err(why) => {
+                self.shared.reopen()?;
+                if self.known_newest()? >= write.revision { Ok(()) } else { Err(why) }
+            }
         }
     }
 
     fn close(&mut self) {
+        (self.newest, self.last) = (None, None);
         // Writes without a checkpoint are in the log, which the next process reads.
         let _ = checkpointer::settle(&self.shared);
         self.shared.close();
@@ -221,6 +259,36 @@ impl Store for RedbStore {
 }
 
 impl RedbStore {
+    /// Replaces everything by a snapshot with its revisions, as a copy of the store that wrote it.
+    /// There is no journal then.
+    ///
+    /// # Errors
+    /// As [`Store::restore`].
+    pub fn replace_by(&mut self, from: &mut dyn Read) -> Result<(), StoreError> {
+        (self.newest, self.last) = (None, None);
+        self.shared.mend()?;
+        match self.replaced(from, None) {
+            Ok(read) => read,
+            Err(why) => self.shared.reopen().and(Err(why)),
+        }
+    }
+
+    /// Replaces everything by a snapshot, as `write::restore`.
+    fn replaced(
+        &self,
+        from: &mut dyn Read,
+        write: Option<&RestoreInfo>,
+    ) -> Result<Result<(), StoreError>, StoreError> {
+        checkpointer::settle(&self.shared)?;
+        self.shared.with(|opened| {
+            let restored = write::restore(&opened.database, from, write)?;
+            if let Ok(revision) = &restored {
+                opened.wal.note(*revision)?;
+            }
+            Ok(restored.map(drop))
+        })
+    }
+
     /// Adds a group to the log.
     fn log(&self, writes: Vec<PreparedWrite>, room: u64) -> Result<(), StoreError> {
         let group = WalGroup::new(&writes);
@@ -238,23 +306,15 @@ impl RedbStore {
         self.shared.with(|opened| Ok(opened.wal.note(newest)?))
     }
 
-    /// The result of writes from a revision on. After an error of the disk, only reading it again
-    /// tells.
-    fn outcome(&self, done: Result<(), StoreError>, first: Revision) -> Result<(), StoreError> {
-        match done {
-            Ok(()) | Err(StoreError::Closed) => done,
-            Err(why) => {
-                let newest = self.shared.reopen().and_then(|()| self.reader().revision());
-                match (newest, why) {
-                    (Ok(newest), _) if newest >= first => Ok(()),
-                    (Err(_), StoreError::Failed(why)) => Err(failed(&format!(
-                        "{why}: it may be on the disk anyway, and is served then once \
-                         the disk works again"
-                    ))),
-                    (_, why) => Err(why),
-                }
-            }
+    /// The newest revision; opens the files again after an error.
+    fn known_newest(&mut self) -> Result<Revision, StoreError> {
+        self.shared.mend()?;
+        if let Some(newest) = self.newest {
+            return Ok(newest);
         }
+        let newest = self.reader().revision()?;
+        self.newest = Some(newest);
+        Ok(newest)
     }
 
     /// Checks for a full disk before any write, so that a refused write does not change the files.

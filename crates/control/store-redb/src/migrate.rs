@@ -4,13 +4,15 @@ use crate::tables::{DELETED, FORM, GONE, JOURNAL, META, SETS, ZONES};
 use crate::wal::StoreKey;
 use crate::{failed, store_error};
 use records::StoreError;
+use records::snapshot::FORMAT as SNAPSHOT_FORMAT;
 use redb::{Database, ReadableDatabase, WriteTransaction};
 
 /// Upgrades a file by one format. Step `n` leads to format `n + 2`: the first format is 1.
 pub type MigrationStep = fn(&WriteTransaction) -> Result<(), redb::Error>;
 
 /// All steps.
-const STEPS: [MigrationStep; FORM as usize - 1] = [with_a_log, with_journals_of_deleted_zones];
+const STEPS: [MigrationStep; FORM as usize - 1] =
+    [with_a_log, with_journals_of_deleted_zones, with_rules_of_sets];
 
 /// Upgrades a file to a format in one transaction, or leaves it unchanged.
 ///
@@ -24,7 +26,8 @@ pub fn to(database: &Database, form: u64) -> Result<(), StoreError> {
 pub fn newer(form: u64, known: u64) -> StoreError {
     failed(&format!(
         "it was written by a newer version of Dunlin (format {form}; the newest known is {known}): \
-         use that version, or restore a snapshot into another [server] data_dir"
+         use that version, or with it write `dunlin zones snapshot --format {SNAPSHOT_FORMAT} \
+         FILE`, and restore FILE with this version into another [server] data_dir"
     ))
 }
 
@@ -91,6 +94,12 @@ fn with_journals_of_deleted_zones(transaction: &WriteTransaction) -> Result<(), 
     Ok(())
 }
 
+/// To format 4: sets may have rules. Those of format 3 have none, so nothing changes but the
+/// number, which earlier versions refuse.
+fn with_rules_of_sets(_: &WriteTransaction) -> Result<(), redb::Error> {
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,7 +151,8 @@ mod tests {
     fn newer_format_is_refused_and_left_unchanged() {
         let database = of_form(FORM + 1);
         let message = to(&database, FORM).unwrap_err().to_string();
-        assert!(message.contains("newer version of Dunlin (format 4"), "{message}");
-        assert_eq!(form(&database).unwrap(), Some(4));
+        assert!(message.contains("newer version of Dunlin (format 5"), "{message}");
+        assert!(message.contains("dunlin zones snapshot --format 3"), "{message}");
+        assert_eq!(form(&database).unwrap(), Some(5));
     }
 }

@@ -138,6 +138,7 @@ impl Reader for RedbReader {
     }
 
     fn writable(&self) -> Result<(), StoreError> {
+        self.0.condition.get().map_or(Ok(()), |condition| condition())?;
         if self.0.free_bytes() < FREE_BYTES_MIN { Err(StoreError::Full) } else { Ok(()) }
     }
 

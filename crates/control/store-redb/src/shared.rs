@@ -7,12 +7,15 @@ use records::StoreError;
 use std::mem;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread;
 use std::time::Instant;
 
 /// Opens the files; the flag says when writes to the tree may be slow.
 pub type StoreOpener = Box<dyn Fn(&Arc<AtomicBool>) -> Result<OpenFiles, StoreError> + Send + Sync>;
+
+/// Whether a write would be accepted, beside what this store knows.
+pub type WriteCondition = Box<dyn Fn() -> Result<(), StoreError> + Send + Sync>;
 
 /// Whether the files can be used.
 enum StoreState {
@@ -32,6 +35,8 @@ pub struct SharedStore {
     /// The folder of the files, if there is one.
     pub folder: Option<PathBuf>,
     pub checkpoints: Checkpoints,
+    /// Another condition of writes.
+    pub condition: OnceLock<WriteCondition>,
 }
 
 impl SharedStore {
@@ -39,7 +44,8 @@ impl SharedStore {
         let unopened = failed("the store is not open yet");
         let (state, checkpoints) =
             (RwLock::new(StoreState::Broken(unopened)), Checkpoints::default());
-        Self { state, changes: AtomicU64::new(0), opener, folder, checkpoints }
+        let (changes, condition) = (AtomicU64::new(0), OnceLock::new());
+        Self { state, changes, opener, folder, checkpoints, condition }
     }
 
     fn read(&self) -> RwLockReadGuard<'_, StoreState> {

@@ -249,12 +249,12 @@ fn stamps(transaction: &WriteTransaction) -> Result<BTreeMap<Vec<u8>, SerialStam
     Ok(stamps)
 }
 
-/// Replaces everything by a snapshot; returns the revision. The outer error is the disk's, the
-/// inner one the snapshot's.
+/// Replaces everything by a snapshot; returns the revision. Without a write, revisions stay as they
+/// are. The outer error is the disk's, the inner one the snapshot's.
 pub fn restore(
     database: &Database,
     from: &mut dyn Read,
-    write: &RestoreInfo,
+    write: Option<&RestoreInfo>,
 ) -> Result<Result<Revision, StoreError>, redb::Error> {
     let transaction = database.begin_write()?;
     let before = stamps(&transaction)?;
@@ -279,18 +279,19 @@ pub fn restore(
     let revision = match (failure, read) {
         (Some(error), _) => return Err(error),
         (None, Err(why)) => return Ok(Err(why)),
-        (None, Ok(revision)) => write.revision.max(revision.next()),
+        (None, Ok(revision)) => write.map_or(revision, |write| write.revision.max(revision.next())),
     };
     tables.end_zone(row);
     for (at, mut row) in std::mem::take(&mut tables.rows) {
-        row.stamp = row.stamp.restored(revision, before.get(&at).copied());
         row.journal.whole_after = revision;
-        tables.value.clear();
-        let (when, by, reason) = (write.when, &*write.by, &write.reason);
-        let head =
-            codec::JournalHead { when, kind: ChangeKind::Restored, count: row.sets, by, reason };
-        codec::entry_head(&mut tables.value, &head);
-        tables.note(&mut row)?;
+        if let Some(RestoreInfo { when, by, reason, .. }) = write {
+            row.stamp = row.stamp.restored(revision, before.get(&at).copied());
+            tables.value.clear();
+            let (kind, count) = (ChangeKind::Restored, row.sets);
+            let head = codec::JournalHead { when: *when, kind, count, by, reason };
+            codec::entry_head(&mut tables.value, &head);
+            tables.note(&mut row)?;
+        }
         tables.rows.insert(at, row);
     }
     tables.finish(revision)?;

@@ -6,8 +6,8 @@ mod service;
 use disk::Disk;
 use fastrand::Rng;
 use records::{
-    Action, Deletion, MemoryStore, Policy, PreparedWrite, Revision, SetChange, SetKey, SetValue,
-    Store, StoreError, View,
+    Action, CommitError, Deletion, MemoryStore, Policy, PreparedWrite, Revision, SetChange, SetKey,
+    SetValue, Store, StoreError, View,
 };
 use service::{batch, name, put, serve, servers};
 use std::sync::Arc;
@@ -67,8 +67,8 @@ fn open(disk: &Disk) -> RedbStore {
 }
 
 fn both(model: &mut MemoryStore, store: &mut RedbStore, group: Vec<PreparedWrite>) {
-    model.commit(group.clone()).unwrap();
-    store.commit(group).unwrap();
+    model.commit_and_look_up(group.clone().into()).unwrap();
+    store.commit_and_look_up(group.into()).unwrap();
 }
 
 fn dump(store: &dyn Store) -> Vec<u8> {
@@ -97,9 +97,9 @@ fn survive(seed: u64, lies: bool) -> Result<bool, String> {
     let mut answered = 0;
     for _ in 0..40 {
         let group = writes(&mut rng, &mut last, &mut known);
-        model.commit(group.clone()).unwrap();
+        model.commit_and_look_up(group.clone().into()).unwrap();
         states.push(dump(&model));
-        if store.commit(group).is_err() || store.tidy().is_err() {
+        if store.commit_and_look_up(group.into()).is_err() || store.tidy().is_err() {
             break;
         }
         // A read checkpoints the log.
@@ -154,8 +154,11 @@ fn full_disk_refuses_writes_until_there_is_room() {
         for _ in 0..2 {
             disk.fill_after(writes_left * u64::from(last == 0));
             let group = writes(&mut rng, &mut last.clone(), &mut known.clone());
-            let refused = store.commit(group);
-            assert!(matches!(refused, Err(StoreError::Full)), "{refused:?}");
+            let refused = store.commit_and_look_up(group.into());
+            let Err(CommitError::Refused(why) | CommitError::Unknown(why)) = refused else {
+                panic!("{refused:?}");
+            };
+            assert!(matches!(why, StoreError::Full), "{why}");
             disk.has_room();
             // Nothing of it is there.
             store.newest().unwrap();
@@ -184,7 +187,7 @@ fn disk_too_full_for_the_tree_keeps_all_in_the_log() {
     disk.fill_after(0);
     assert!(matches!(reader.revision(), Err(StoreError::Full)));
     let group = writes(&mut rng, &mut last.clone(), &mut known.clone());
-    assert!(store.commit(group).is_err());
+    assert!(store.commit_and_look_up(group.into()).is_err());
     disk.has_room();
     assert_eq!(store.newest().unwrap(), Revision(last));
     assert_eq!(dump(&store), dump(&model));
@@ -202,7 +205,7 @@ fn failed_checkpoint_is_repaired_by_the_next_write() {
     let mut store = open(&disk);
     let reader = store.reader();
     disk.fill_after(5);
-    store.commit(writes(&mut rng, &mut last, &mut known)).unwrap();
+    store.commit_and_look_up(writes(&mut rng, &mut last, &mut known).into()).unwrap();
     let until = Instant::now() + Duration::from_secs(20);
     while reader.held().is_ok() {
         assert!(Instant::now() < until, "what waits goes into the tree after a while");
@@ -213,7 +216,7 @@ fn failed_checkpoint_is_repaired_by_the_next_write() {
     // Part of any request.
     store.tidy().unwrap();
     assert_eq!(reader.revision().unwrap(), Revision(last));
-    store.commit(writes(&mut rng, &mut last, &mut known)).unwrap();
+    store.commit_and_look_up(writes(&mut rng, &mut last, &mut known).into()).unwrap();
     assert_eq!(reader.revision().unwrap(), Revision(last));
 }
 
@@ -237,7 +240,8 @@ fn reads_return_whatever_the_disk_does() {
         for _ in 0..300 {
             disk.crash_after(rng.u64(..30));
             let (mut then, mut known_then) = (last, known);
-            let done = store.commit(writes(&mut rng, &mut then, &mut known_then));
+            let done =
+                store.commit_and_look_up(writes(&mut rng, &mut then, &mut known_then).into());
             disk.is_back();
             let newest = store.newest().unwrap();
             assert!(newest == Revision(then) || done.is_err() && newest == Revision(last));
@@ -319,7 +323,7 @@ fn failed_restore_is_atomic_and_the_next_write_succeeds() {
         let disk = Disk::default();
         let (mut last, mut known) = (0, [false; 3]);
         let mut store = open(&disk);
-        store.commit(writes(&mut rng, &mut last, &mut known)).unwrap();
+        store.commit_and_look_up(writes(&mut rng, &mut last, &mut known).into()).unwrap();
         let bytes = dump(&store);
         let (revision, when) = (Revision(last + 1), SystemTime::UNIX_EPOCH);
         let restoring = records::RestoreInfo { revision, when, by: "x".into(), reason: None };
@@ -332,7 +336,7 @@ fn failed_restore_is_atomic_and_the_next_write_succeeds() {
         let newest = store.newest().unwrap();
         assert!([Revision(last), revision].contains(&newest), "{newest} of {revision}");
         last = newest.0;
-        store.commit(writes(&mut rng, &mut last, &mut known)).unwrap();
+        store.commit_and_look_up(writes(&mut rng, &mut last, &mut known).into()).unwrap();
         assert_eq!(store.reader().revision().unwrap(), Revision(last));
     }
     assert!((1..200).contains(&failed), "{failed}: it fails, and is done in the end");

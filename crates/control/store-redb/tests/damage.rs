@@ -110,8 +110,8 @@ impl Written {
         for _ in 0..groups {
             self.last += 1;
             let write = write(&mut self.rng, self.last);
-            self.model.commit(vec![write.clone()]).unwrap();
-            self.store.commit(vec![write]).unwrap();
+            self.model.commit_and_look_up(vec![write.clone()].into()).unwrap();
+            self.store.commit_and_look_up(vec![write].into()).unwrap();
         }
     }
 
@@ -296,8 +296,8 @@ fn rolled_back_tree_is_refused_without_log_groups() {
     });
     let mut large = write(&mut written.rng, 4);
     large.action = Action::Change(changes.collect());
-    written.model.commit(vec![large.clone()]).unwrap();
-    written.store.commit(vec![large]).unwrap();
+    written.model.commit_and_look_up(vec![large.clone()].into()).unwrap();
+    written.store.commit_and_look_up(vec![large].into()).unwrap();
     let [tree, log] = written.files();
     let expected = written.held();
     assert_eq!(outcome(&[tree, log.clone()], &expected), Ok(Outcome::Whole));

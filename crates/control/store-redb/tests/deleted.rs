@@ -55,8 +55,8 @@ fn open(folder: &Path) -> RedbStore {
 fn journal_of_a_deleted_zone_survives_sweep_restart_and_recreation() {
     let folder = folder("restart");
     let mut store = open(&folder);
-    store.commit(vec![write(0, 1, Action::Create(text(9)))]).unwrap();
-    store.commit(vec![write(0, 2, gone())]).unwrap();
+    store.commit_and_look_up(vec![write(0, 1, Action::Create(text(9)))].into()).unwrap();
+    store.commit_and_look_up(vec![write(0, 2, gone())].into()).unwrap();
     while store.tidy().unwrap() {}
     drop(store);
     let mut store = open(&folder);
@@ -67,7 +67,7 @@ fn journal_of_a_deleted_zone_survives_sweep_restart_and_recreation() {
     assert_eq!(part.entries[1].reason.as_deref(), Some("test"));
     assert_eq!(part.entries[1].changes[0].before.as_ref().unwrap().data[0][..], [7]);
     assert!(store.reader().zone(zone(0).as_name()).unwrap().is_none());
-    store.commit(vec![write(0, 3, Action::Create(text(8)))]).unwrap();
+    store.commit_and_look_up(vec![write(0, 3, Action::Create(text(8)))].into()).unwrap();
     while store.tidy().unwrap() {}
     let part = journal(&store, 0, 1).unwrap();
     assert_eq!(told(&part), [(2, ChangeKind::Deleted), (3, ChangeKind::Created)]);
@@ -79,7 +79,7 @@ fn journals_of_deleted_zones_are_bounded() {
     let mut store = open(&folder("bounded"));
     let most = DELETED_ZONES_MAX as u64;
     let both = |n: u64| [write(n, 2 * n + 1, Action::Create(text(1))), write(n, 2 * n + 2, gone())];
-    store.commit((0..=most).flat_map(both).collect()).unwrap();
+    store.commit_and_look_up((0..=most).flat_map(both).collect::<Vec<_>>().into()).unwrap();
     while store.tidy().unwrap() {}
     assert_eq!(journal(&store, 0, 0), None, "the oldest was forgotten");
     for n in [1, most] {

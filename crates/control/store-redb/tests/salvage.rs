@@ -1,7 +1,7 @@
 //! Damaged, missing or moved files on a real disk: errors, salvage and replacement.
 use records::{
-    Action, Policy, PreparedWrite, RestoreInfo, Revision, SetChange, SetValue, Store, StoreError,
-    View, snapshot,
+    Action, CommitError, Policy, PreparedWrite, RestoreInfo, Revision, SetChange, SetValue, Store,
+    StoreError, View, snapshot,
 };
 use std::collections::BTreeMap;
 use std::fs;
@@ -69,10 +69,10 @@ fn write(of: u64, revision: u64, sets: std::ops::Range<u64>) -> PreparedWrite {
 fn filled(folder: &Path) -> RedbStore {
     let mut store = RedbStore::open(folder, false).unwrap();
     for n in 1..=3 {
-        store.commit(vec![write(n, n, 0..300)]).unwrap();
+        store.commit_and_look_up(vec![write(n, n, 0..300)].into()).unwrap();
     }
     store.reader().revision().unwrap();
-    store.commit(vec![write(2, 4, 250..320), write(3, 5, 0..2)]).unwrap();
+    store.commit_and_look_up(vec![write(2, 4, 250..320), write(3, 5, 0..2)].into()).unwrap();
     store
 }
 
@@ -181,7 +181,10 @@ fn unopenable_store_is_restored() {
     assert!(reader.revision().is_err());
     assert!(matches!(store.open(), Err(StoreError::Damaged(_))));
     assert!(matches!(reader.revision(), Err(StoreError::Damaged(_))));
-    assert!(matches!(store.commit(vec![write(1, 6, 0..1)]), Err(StoreError::Damaged(_))));
+    assert!(matches!(
+        store.commit_and_look_up(vec![write(1, 6, 0..1)].into()),
+        Err(CommitError::Refused(StoreError::Damaged(_)))
+    ));
     // Putting the file back restores everything.
     fs::write(&tree, &whole).unwrap();
     store.open().unwrap();
@@ -194,7 +197,7 @@ fn unopenable_store_is_restored() {
     store.restore(&mut &bytes[..], &restoring()).unwrap();
     assert_eq!(sets(&dump(&store)).len(), sets(&bytes).len());
     let newest = store.newest().unwrap();
-    store.commit(vec![write(1, newest.0 + 1, 0..1)]).unwrap();
+    store.commit_and_look_up(vec![write(1, newest.0 + 1, 0..1)].into()).unwrap();
 }
 
 #[test]

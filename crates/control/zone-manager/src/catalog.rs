@@ -176,6 +176,17 @@ impl CatalogState {
         (Reverse(self.sources[source.0].kind), source, number)
     }
 
+    /// The content of a target that is served for a source.
+    pub fn content(&mut self, source: SourceId, target: &Target) -> Option<Arc<Zone>> {
+        match target {
+            Target::Zone(origin) => self.zone_of(source, origin.as_name())?.served.clone(),
+            Target::Layer(number) => {
+                let key = self.layer_key(source, *number);
+                self.layers.get(&key)?.served.clone()
+            }
+        }
+    }
+
     /// What is to be served of a zone: the content of the greatest kind that has any. `Some(None)`:
     /// it is claimed, and there is no content.
     pub fn served(&self, origin: Name<'_>) -> Option<Option<Arc<Zone>>> {

@@ -2,6 +2,7 @@
 use crate::source::Refusal;
 use crate::validate::{self, relative};
 use compile::{SetChange, Zone, sort_key};
+use image::Declared;
 use model::{BrokenRule, Change, Edit, Precondition, SetValue};
 use std::collections::BTreeMap;
 use wire::{Name, NameBuf, Rtype};
@@ -53,8 +54,19 @@ fn check(change: &mut Change, origin: Name<'_>) -> Result<(), Refusal> {
             return Err(Refusal::Invalid { field: "data", rule: BrokenRule::DATA, what });
         }
         Change::AddName(name) | Change::RemoveName(name) => validate::name(name, origin)?,
+        Change::AddAddresses(name) => validate::wildcard(name, origin)?,
     }
     Ok(())
+}
+
+/// What a change declares of its name.
+pub(crate) fn declared_by(change: &Change) -> Option<Declared> {
+    match change {
+        Change::AddName(_) => Some(Declared::Name),
+        Change::AddAddresses(_) => Some(Declared::Addresses),
+        Change::RemoveName(_) => Some(Declared::Nothing),
+        Change::Set(_) | Change::Add(_) | Change::Take(_) => None,
+    }
 }
 
 /// Applies all these changes, or none.
@@ -77,13 +89,10 @@ fn try_all(zone: &mut Zone, changes: &[Change], which: &[usize]) -> Result<(), R
     let invalid = |rule, what| Refusal::Invalid { field: "edits", rule, what };
     new.change_all(&edited).map_err(|problem| invalid(problem.rule, problem.what))?;
     for change in which.iter().map(|at| &changes[*at]) {
-        let (name, is_declared) = match change {
-            Change::AddName(name) => (name, true),
-            Change::RemoveName(name) => (name, false),
-            _ => continue,
-        };
-        let declared = new.declare(relative(name.as_name(), origin.as_name()), is_declared);
-        declared.map_err(|problem| invalid(problem.rule, problem.what))?;
+        let Some(declared) = declared_by(change) else { continue };
+        let name = relative(change.name().as_name(), origin.as_name());
+        let done = new.declare(name, declared);
+        done.map_err(|problem| invalid(problem.rule, problem.what))?;
     }
     *zone = new;
     Ok(())
@@ -100,21 +109,16 @@ impl EditedSet {
         };
         match change {
             Change::Add(_) => {
-                let SetValue { ttl, policy, mut data } = put;
-                let held = self.value.take().map(|held| held.data).unwrap_or_default();
-                data.extend(held);
-                data.sort_unstable();
-                data.dedup();
-                self.value = Some(SetValue { ttl, policy, data });
+                let mut value =
+                    self.value.take().unwrap_or_else(|| SetValue::new(put.ttl, Vec::new()));
+                value.add(put);
+                self.value = Some(value);
             }
             Change::Take(_) => {
-                let left = self.value.as_mut().map(|held| {
-                    held.data.retain(|record| !put.data.contains(record));
-                    held.data.len()
-                });
-                if left == Some(0) {
-                    self.value = None;
+                if let Some(value) = &mut self.value {
+                    value.take(&put.data);
                 }
+                self.value.take_if(|value| value.data.is_empty());
             }
             _ => self.value = Some(put),
         }
@@ -154,6 +158,8 @@ impl EditedSet {
 
     fn change(&self, origin: Name<'_>) -> SetChange<'_, Box<[u8]>> {
         let set = self.value.as_ref().map(|value| (value.ttl, &value.data[..]));
-        SetChange { name: relative(self.name.as_name(), origin), rtype: self.rtype, set }
+        let name = relative(self.name.as_name(), origin);
+        let rules = self.value.as_ref().map(|value| value.policy.pack()).unwrap_or_default();
+        SetChange { name, rtype: self.rtype, set, rules }
     }
 }

@@ -1,12 +1,13 @@
 //! A full sync: the whole content of a zone or layer, from a list or a file.
 use crate::answer::{Stopped, block_on};
 use crate::limits::{EPOCH_CHANGES_MAX, EPOCH_REFUSED_MAX, LAYER_NEGATIVE_TTL};
+use crate::puts::{Puts, SeenSets};
 use crate::sender::UpdateSender;
 use crate::source::{Refusal, SyncOutcome, Synced, Target};
 use crate::validate;
 use compile::{Loader, Zone, ZoneProblem};
 use image::HashKey;
-use model::{BrokenRule, Change, SetValue};
+use model::{BrokenRule, Change};
 use std::collections::HashSet;
 use std::sync::Arc;
 use wire::{Name, NameBuf, Rtype};
@@ -19,38 +20,42 @@ const LAYER_SOA: &[u8] =
 pub struct Epoch<'s> {
     sender: &'s mut UpdateSender,
     target: Target,
-    /// Each valid put, with its number among all puts.
-    changes: Vec<(usize, Change)>,
-    seen: HashSet<(Box<[u8]>, Rtype)>,
-    results: Vec<Result<(), Refusal>>,
+    /// The valid puts.
+    puts: Puts,
+    seen: SeenSets,
+    /// The number of all puts.
+    count: usize,
+    refused: Vec<(usize, Refusal)>,
 }
 
 impl<'s> Epoch<'s> {
     pub(crate) fn new(sender: &'s mut UpdateSender, target: Target) -> Self {
-        let (changes, seen, results) = (Vec::new(), HashSet::new(), Vec::new());
-        Self { sender, target, changes, seen, results }
+        let (puts, seen) = (Puts::default(), SeenSets::default());
+        Self { sender, target, puts, seen, count: 0, refused: Vec::new() }
     }
 
     fn origin(&self) -> Name<'_> {
         origin(&self.target)
     }
 
-    /// Puts a record set or a name. Its result is also in [`Synced`].
+    /// Puts a record set, records that join a set, or a name. What is refused is also in
+    /// [`Synced`].
     ///
     /// # Errors
     /// The change is invalid by itself, occurs twice, or is not a put.
     pub fn put(&mut self, change: impl Into<Change>) -> Result<(), Refusal> {
         let mut change = change.into();
         let checked = self.check(&mut change);
-        if checked.is_ok() {
-            self.changes.push((self.results.len(), change));
+        match &checked {
+            Ok(()) => self.puts.push(self.count, &change),
+            Err(why) => self.refused.push((self.count, why.clone())),
         }
-        self.results.push(checked.clone());
+        self.count += 1;
         checked
     }
 
     fn check(&mut self, change: &mut Change) -> Result<(), Refusal> {
-        if self.changes.len() >= EPOCH_CHANGES_MAX {
+        if self.puts.len() >= EPOCH_CHANGES_MAX {
             let what = "record sets and names in one full sync";
             return Err(Refusal::TooMany { what, max: EPOCH_CHANGES_MAX });
         }
@@ -59,17 +64,24 @@ impl<'s> Epoch<'s> {
                 validate::edit(edit, self.origin())?;
                 (&edit.name, edit.rtype)
             }
+            Change::Add(edit) if edit.put.is_some() => {
+                return Ok(validate::edit(edit, self.origin())?);
+            }
             Change::AddName(name) => {
                 validate::name(name, self.origin())?;
                 (&*name, Rtype(0))
             }
+            Change::AddAddresses(name) => {
+                validate::wildcard(name, self.origin())?;
+                (&*name, Rtype(0))
+            }
             _ => {
-                let what = "a full sync has only sets with records, and names".to_owned();
+                let what = "a full sync has only sets with records, records, and names".to_owned();
                 return Err(Refusal::Invalid { field: "edits", rule: BrokenRule::DATA, what });
             }
         };
-        let key = name.as_name().as_bytes().to_ascii_lowercase().into();
-        if self.seen.insert((key, rtype)) {
+        // The validation has made it lower case.
+        if self.seen.insert(name.as_name().as_bytes(), rtype) {
             return Ok(());
         }
         let what = format!("{name} {rtype} occurs twice");
@@ -78,12 +90,12 @@ impl<'s> Epoch<'s> {
 
     /// The number of valid puts.
     pub fn len(&self) -> usize {
-        self.changes.len()
+        self.puts.len()
     }
 
     /// Whether there is no valid put.
     pub fn is_empty(&self) -> bool {
-        self.changes.is_empty()
+        self.puts.len() == 0
     }
 
     /// Publishes all puts, and removes everything else of the target. Compiles on this thread.
@@ -91,17 +103,20 @@ impl<'s> Epoch<'s> {
     /// # Errors
     /// The zone manager has ended.
     pub async fn commit(mut self) -> Result<Synced, Stopped> {
+        self.seen = SeenSets::default();
         let built = self.build();
-        let Self { sender, target, results, .. } = self;
+        let Self { sender, target, mut refused, puts, .. } = self;
+        drop(puts);
+        refused.sort_by_key(|(number, _)| *number);
         let zone = match built {
             Ok(zone) => zone,
             Err(why) => {
                 let (outcome, sequence) = (SyncOutcome::Refused(why), sender.publisher().last());
-                return Ok(Synced { results, outcome, sequence });
+                return Ok(Synced { refused, outcome, sequence });
             }
         };
         let (sequence, answer) = sender.sync(target, zone);
-        Ok(Synced { results, outcome: answer.await?, sequence })
+        Ok(Synced { refused, outcome: answer.await?, sequence })
     }
 
     /// As [`Epoch::commit`], blocks this thread.
@@ -120,31 +135,27 @@ impl<'s> Epoch<'s> {
             Target::Layer(_) => None,
         };
         let needs_apex = matches!(self.target, Target::Layer(_));
-        let mut refused = 0;
+        let mut gone = HashSet::new();
         loop {
             let origin = origin(&self.target);
-            let problems =
-                match build(image.key(), origin, old.as_deref(), &self.changes, needs_apex) {
-                    Ok(zone) => return Ok(zone),
-                    Err(problems) => problems,
-                };
-            let mut gone = HashSet::new();
+            let built = build(image.key(), origin, old.as_deref(), (&self.puts, &gone), needs_apex);
+            let problems = match built {
+                Ok(zone) => return Ok(zone),
+                Err(problems) => problems,
+            };
+            let places = problems.iter().filter_map(|problem| problem.place);
+            let numbers = self.puts.numbers(&places.collect());
             for ZoneProblem { place, rule, what } in problems {
-                let at = place.and_then(|place| Some((place, self.changes.get(place as usize)?.0)));
+                let at = place.and_then(|place| Some((place, *numbers.get(&place)?)));
                 let refusal = Refusal::Invalid { field: "edits", rule, what };
                 let Some((place, number)) = at else { return Err(refusal) };
-                self.results[number] = Err(refusal.clone());
-                gone.insert(place as usize);
-                refused += 1;
-                if refused > EPOCH_REFUSED_MAX {
+                if gone.len() >= EPOCH_REFUSED_MAX {
                     return Err(refusal);
                 }
+                if gone.insert(place) {
+                    self.refused.push((number, refusal));
+                }
             }
-            let mut at = 0;
-            self.changes.retain(|_| {
-                at += 1;
-                !gone.contains(&(at - 1))
-            });
         }
     }
 }
@@ -164,38 +175,21 @@ fn layer_apex() -> [(Rtype, Vec<u8>); 2] {
 
 /// A layer without names.
 pub(crate) fn empty_layer(key: &Arc<HashKey>) -> Zone {
-    build(key, Name::ROOT, None, &[], true).expect("constant records")
+    build(key, Name::ROOT, None, (&Puts::default(), &HashSet::new()), true)
+        .expect("constant records")
 }
 
 fn build(
     key: &Arc<HashKey>,
     origin: Name<'_>,
     old: Option<&Zone>,
-    changes: &[(usize, Change)],
+    (puts, without): (&Puts, &HashSet<u32>),
     needs_apex: bool,
 ) -> Result<Zone, Vec<ZoneProblem>> {
     let mut loader = Loader::new(Arc::clone(key), origin, old);
-    // The names of all changes are in the zone.
-    for (place, (_, change)) in changes.iter().enumerate() {
-        let place = place as u32;
-        match change {
-            Change::Set(edit) => {
-                let SetValue { ttl, data, .. } = edit.put.as_ref().expect("checked by `put`");
-                for data in data {
-                    let _ = loader.add(edit.name.as_name(), edit.rtype, *ttl, data, place);
-                }
-            }
-            change => drop(loader.declare(change.name().as_name(), place)),
-        }
-    }
+    puts.load(&mut loader, without);
     if needs_apex {
-        let has = |rtype| {
-            let is_it = |change: &Change| {
-                matches!(change, Change::Set(edit)
-                    if edit.rtype == rtype && edit.name.as_name() == Name::ROOT)
-            };
-            changes.iter().any(|(_, change)| is_it(change))
-        };
+        let has = |rtype| puts.has(Name::ROOT, rtype);
         for (rtype, data) in layer_apex().into_iter().filter(|(rtype, _)| !has(*rtype)) {
             let _ = loader.add(Name::ROOT, rtype, LAYER_NEGATIVE_TTL, &data, u32::MAX);
         }

@@ -101,6 +101,32 @@ impl Folder {
         self.file(name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL, mode)
     }
 
+    /// Replaces a file, or creates it. The old one stays until the new one is complete and durable.
+    ///
+    /// # Errors
+    /// Those of `write` and of the disk. The old file is unchanged then, unless only the names of
+    /// the folder could not be synced.
+    pub fn replace(
+        &self,
+        name: &Path,
+        mode: u32,
+        write: impl FnOnce(&mut File) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut beside = name.as_os_str().to_owned();
+        beside.push(".new");
+        let beside = Path::new(&beside);
+        // A file left by a crash may have another mode.
+        match self.remove(beside) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = self.create_new(beside, mode)?;
+        write(&mut file)?;
+        file.sync_all()?;
+        self.rename(beside, name)?;
+        self.sync()
+    }
+
     /// Renames a file, replacing another one.
     ///
     /// # Errors

@@ -7,15 +7,19 @@
 
 mod answer;
 mod catalog;
+mod choose;
 pub mod command;
 pub mod connection_limiter;
 mod edits;
 mod epoch;
 pub mod files;
+mod filter;
+mod health;
 pub mod hold;
 pub mod limits;
 pub mod lock;
 mod manager;
+mod puts;
 mod queue;
 mod sender;
 mod source;
@@ -25,7 +29,8 @@ pub mod validate;
 pub use answer::{Answer, Promise, Stopped, answer};
 pub use catalog::{Catalog, CatalogZone};
 pub use epoch::Epoch;
-pub use model::{Change, Edit, Precondition, SetValue};
+pub use health::{HealthTable, HealthTarget, MemberClass};
+pub use model::{Change, Edit, Precondition, RECORDS_MAX, SetValue};
 pub use queue::{QueueFull, Sequence};
 pub use sender::UpdateSender;
 pub use source::{
@@ -40,6 +45,7 @@ use image::HashKey;
 use manager::Manager;
 use queue::{Action, EndGuard, SourceId, UpdateQueue};
 use std::io;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::SystemTime;
@@ -52,6 +58,7 @@ struct Shared {
     published: Mutex<SystemTime>,
     catalog: Catalog,
     holds: HeldZones,
+    health: Arc<HealthTable>,
 }
 
 impl Shared {
@@ -88,7 +95,8 @@ impl ZonePublisher {
         let published = Mutex::new(SystemTime::now());
         let ((queue, receiver), catalog) = (UpdateQueue::new(), Catalog::default());
         let holds = HeldZones::default();
-        let shared = Arc::new(Shared { queue, publisher, published, catalog, holds });
+        let health = Arc::default();
+        let shared = Arc::new(Shared { queue, publisher, published, catalog, holds, health });
         let mut manager = Manager::new(Arc::clone(&shared), receiver);
         let ended = Arc::clone(&shared);
         let run = move || {
@@ -171,6 +179,32 @@ impl ZonePublisher {
             Action::WhenLive(Box::new(then)),
             None,
         );
+    }
+
+    /// The targets of checks that published sets name.
+    pub fn health(&self) -> &HealthTable {
+        &self.0.health
+    }
+
+    /// Reports the health of targets, before all updates of sources. `None` forgets one. Answers
+    /// once it is published.
+    pub fn report_health(
+        &self,
+        verdicts: Vec<(HealthTarget, Option<MemberClass>)>,
+    ) -> Answer<Sequence> {
+        let (promise, answer) = answer();
+        let health = (SourceId(usize::MAX), Lane::Urgent);
+        self.0.queue.put(health, Action::Health(verdicts, promise), None);
+        answer
+    }
+
+    /// Names sets of which this address of a check, or of all checks, is the last living member, or
+    /// the last one that is not drained. Only some of many are named.
+    pub fn last_member_of(&self, address: IpAddr, check: Option<&str>) -> Answer<Vec<String>> {
+        let (promise, answer) = answer();
+        let action = Action::LastMember(address, check.map(Box::from), promise);
+        self.0.queue.put((SourceId(usize::MAX), Lane::Urgent), action, None);
+        answer
     }
 
     /// Serves held content that the zone manager has: of a zone, or of a layer as

@@ -23,3 +23,7 @@ pub const COLLECT_INTERVAL: Duration = Duration::from_millis(10);
 pub const LIVE_INTERVAL: Duration = Duration::from_micros(50);
 /// Seconds for which a negative answer from a layer may be cached.
 pub const LAYER_NEGATIVE_TTL: u32 = 30;
+/// Targets of checks: pairs of a check and an address.
+pub const HEALTH_TARGETS_MAX: usize = 65_536;
+/// Sets that are named if an address is their last one.
+pub const LAST_SETS_SHOWN_MAX: usize = 10;

@@ -1,10 +1,11 @@
 //! The thread of the zone manager: applies updates in rounds, and publishes each round at once.
 use crate::Shared;
-use crate::catalog::Content;
+use crate::catalog::{self, Content};
 use crate::edits;
 use crate::epoch::{empty_layer, names};
+use crate::filter::HealthFilter;
 use crate::hold::HeldZone;
-use crate::limits::{COLLECT_INTERVAL, LIVE_INTERVAL, ROUND_CHANGES_MAX};
+use crate::limits::{COLLECT_INTERVAL, LAST_SETS_SHOWN_MAX, LIVE_INTERVAL, ROUND_CHANGES_MAX};
 use crate::queue::{Action, Sequence, SourceId, Update};
 use crate::source::{Applied, HoldPolicy, Lane, Refusal, SyncOutcome, Target};
 use compile::{Image, Zone};
@@ -36,6 +37,7 @@ pub(crate) struct Manager {
     live: Vec<LiveWaiter>,
     /// The next held content that is served without an operator.
     due: Option<Instant>,
+    filter: HealthFilter,
 }
 
 /// The image of a round, and what is reported once it is published.
@@ -48,7 +50,8 @@ struct Round {
 impl Manager {
     pub fn new(shared: Arc<Shared>, receiver: Receiver<Update>) -> Self {
         let (urgent, normal, live) = (VecDeque::new(), VecDeque::new(), Vec::new());
-        Self { shared, receiver, urgent, normal, received: Sequence(0), live, due: None }
+        let filter = HealthFilter::new(Arc::clone(&shared.health));
+        Self { shared, receiver, urgent, normal, received: Sequence(0), live, due: None, filter }
     }
 
     /// Applies updates until the queue is closed and empty.
@@ -182,6 +185,16 @@ impl Manager {
                 let accepted = self.accept(round, source, &target);
                 round.report(move || promise.give(accepted));
             }
+            Action::Health(verdicts, promise) => {
+                for zone in self.filter.judge(verdicts) {
+                    round.image.put_zone(zone);
+                    round.has_changed = true;
+                }
+                round.report(move || promise.give(sequence));
+            }
+            Action::LastMember(address, check, promise) => {
+                promise.give(self.filter.last_of(address, check.as_deref(), LAST_SETS_SHOWN_MAX));
+            }
             Action::WhenLive(then) => {
                 self.live.push(LiveWaiter { sequence, generation: None, then });
             }
@@ -290,7 +303,7 @@ impl Manager {
     }
 
     /// Serves held content that an operator has accepted, or that has been held long enough.
-    fn accept(&self, round: &mut Round, source: SourceId, target: &Target) -> Option<HeldZone> {
+    fn accept(&mut self, round: &mut Round, source: SourceId, target: &Target) -> Option<HeldZone> {
         let mut content = self.content(round, source, target)?;
         let zone = content.held.take()?;
         let key = self.hold_key(source, target);
@@ -319,7 +332,7 @@ impl Manager {
     }
 
     /// Keeps the content of a target, and shows it.
-    fn put(&self, round: &mut Round, source: SourceId, target: &Target, content: Content) {
+    fn put(&mut self, round: &mut Round, source: SourceId, target: &Target, content: Content) {
         match target {
             Target::Zone(origin) => {
                 if let Some(kept) = self.shared.catalog.state().zone_of(source, origin.as_name()) {
@@ -337,7 +350,7 @@ impl Manager {
         }
     }
 
-    fn remove(&self, round: &mut Round, source: SourceId, target: &Target) {
+    fn remove(&mut self, round: &mut Round, source: SourceId, target: &Target) {
         self.shared.holds.release(self.hold_key(source, target));
         match target {
             Target::Zone(origin) => {
@@ -366,8 +379,16 @@ impl Manager {
     }
 
     /// Puts what is to be served of a zone into the image.
-    fn show(&self, round: &mut Round, origin: Name<'_>) {
+    fn show(&mut self, round: &mut Round, origin: Name<'_>) {
         let served = self.shared.catalog.state().served(origin);
+        let key = catalog::key(origin);
+        let served = match served {
+            Some(Some(zone)) => Some(Some(self.filter.show(&key, zone))),
+            other => {
+                self.filter.forget(&key);
+                other
+            }
+        };
         let image = &mut round.image;
         match (served, image.zone(origin)) {
             (None, None) => return,

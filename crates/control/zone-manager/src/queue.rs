@@ -1,12 +1,14 @@
 //! The queue of updates. Each sender has room of its own, so no source can fill the queue of
 //! another.
 use crate::answer::Promise;
+use crate::health::{HealthTarget, MemberClass};
 use crate::hold::HeldZone;
 use crate::limits::{CHANGE_UNIT_BYTES, NORMAL_ROOM, URGENT_ROOM};
 use crate::source::{Applied, Lane, SyncOutcome, Target};
 use compile::Zone;
 use model::Change;
 use std::fmt;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -47,6 +49,10 @@ pub(crate) enum Action {
     Layers(Vec<Arc<Zone>>),
     /// Publish held content.
     Accept(Target, Promise<Option<HeldZone>>),
+    /// The health of targets; `None` forgets one.
+    Health(Vec<(HealthTarget, Option<MemberClass>)>, Promise<Sequence>),
+    /// Name sets whose other members are all drained, besides this address of a check or of all.
+    LastMember(IpAddr, Option<Box<str>>, Promise<Vec<String>>),
     /// Call back when everything queued before is live on every worker.
     WhenLive(Box<dyn FnOnce(bool) + Send>),
 }
@@ -156,7 +162,7 @@ pub(crate) fn units(changes: &[Change], lane: Lane) -> u32 {
     let each = changes.iter().map(|change| {
         let data = match change {
             Change::Set(edit) | Change::Add(edit) | Change::Take(edit) => edit.put.as_ref(),
-            Change::AddName(_) | Change::RemoveName(_) => None,
+            Change::AddName(_) | Change::AddAddresses(_) | Change::RemoveName(_) => None,
         };
         let bytes: usize = data.iter().flat_map(|value| &value.data).map(|data| data.len()).sum();
         1 + bytes / CHANGE_UNIT_BYTES

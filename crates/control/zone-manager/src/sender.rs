@@ -92,6 +92,11 @@ impl UpdateSender {
         Epoch::new(self, target)
     }
 
+    /// The content of a target that is served for this source.
+    pub fn content(&self, target: &Target) -> Option<Arc<Zone>> {
+        self.shared.catalog.state().content(self.id, target)
+    }
+
     /// Replaces the content of a zone by one that the source has compiled and judged itself; waits
     /// for room in the queue.
     pub fn put_zone(&self, zone: impl Into<Arc<Zone>>) -> Sequence {

@@ -172,8 +172,8 @@ pub struct Applied {
 /// What became of a full sync.
 #[derive(Clone, Debug)]
 pub struct Synced {
-    /// The result of each put, in their order.
-    pub results: Vec<Result<(), Refusal>>,
+    /// The puts that were refused, by their numbers from 0, and why.
+    pub refused: Vec<(usize, Refusal)>,
     /// What became of the content.
     pub outcome: SyncOutcome,
     /// Its place in the queue.

@@ -2,14 +2,17 @@
 //!
 //! It is collected from the threads' counters on each request.
 mod api;
+mod health;
 mod histogram;
 mod hosts;
 mod kubernetes;
 mod shards;
+mod sockets;
 mod store;
 mod xdp;
 
 pub use api::ApiStatus;
+pub use health::HealthStatus;
 pub use histogram::StatusHistogram;
 pub use hosts::HostsStatus;
 pub use kubernetes::{KubernetesStatus, KubernetesStream};
@@ -47,6 +50,10 @@ pub struct Status {
     pub generation_seconds: f64,
     /// The zones of the config, in order.
     pub zones: Vec<ZoneStatus>,
+    /// Content of any source that lost most of its names and is not served until it is accepted, by
+    /// zone or layer. Held zone files are among `zones`, too.
+    #[serde(default)]
+    pub held: BTreeMap<String, HeldZone>,
     /// The hosts files of the config, in order.
     pub hosts: Vec<HostsStatus>,
     /// The interface served by AF_XDP; `None`: not configured.
@@ -70,6 +77,9 @@ pub struct Status {
     /// The names of a Kubernetes cluster; `None`: not configured.
     #[serde(default)]
     pub kubernetes: Option<KubernetesStatus>,
+    /// The health of addresses; `None`: there is no check.
+    #[serde(default)]
+    pub health: Option<HealthStatus>,
     /// The REST API; `None`: not configured.
     pub api: Option<ApiStatus>,
     /// The resources the process uses.
@@ -230,6 +240,8 @@ pub struct Process {
     pub open_files: u64,
     /// Maximum open file descriptors.
     pub open_files_max: u64,
+    /// Datagrams that the kernel dropped because a listening UDP socket was full.
+    pub dropped_datagrams: u64,
 }
 
 impl Process {
@@ -248,6 +260,7 @@ impl Process {
             open_files: fs::read_dir("/proc/self/fd")
                 .map_or(0, |all| all.count().saturating_sub(1) as u64),
             open_files_max: of_line("/proc/self/limits", "Max open files"),
+            dropped_datagrams: sockets::dropped_datagrams(),
         }
     }
 }

@@ -27,6 +27,15 @@ pub fn edit(edit: &mut Edit, origin: Name<'_>) -> Result<(), InvalidEdit> {
         }
         return Ok(());
     };
+    if !value.sort() {
+        let what = "a member is there twice, with different tiers".to_owned();
+        return Err(invalid("members", BrokenRule::SET_RULES, what));
+    }
+    if let Some(rules) = value.policy.rules() {
+        rules
+            .check(rtype, value.data.len())
+            .map_err(|(field, rule, what)| invalid(field, rule, what))?;
+    }
     let set = RecordSet::new(rtype, value.ttl, std::mem::take(&mut value.data));
     let set = set.map_err(|why| {
         let (field, rule) = match why {
@@ -56,6 +65,18 @@ pub fn name(name: &mut NameBuf, origin: Name<'_>) -> Result<(), InvalidEdit> {
     }
     name.make_lowercase();
     Ok(())
+}
+
+/// Validates a name that must be a wildcard, and makes it lower case.
+///
+/// # Errors
+/// As [`edit`].
+pub fn wildcard(wildcard: &mut NameBuf, origin: Name<'_>) -> Result<(), InvalidEdit> {
+    if wildcard.as_name().labels().next() != Some(b"*".as_slice()) {
+        let what = format!("{wildcard} is no wildcard, so it cannot stand for addresses");
+        return Err(invalid("name", BrokenRule::WILDCARD, what));
+    }
+    name(wildcard, origin)
 }
 
 /// Validates edits by themselves. Returns their indexes in the canonical order of their sets.

@@ -96,7 +96,7 @@ fn sync(updates: &mut UpdateSender, changes: Vec<Change>) {
         let _ = epoch.put(change);
     }
     let Ok(synced) = epoch.commit_blocking() else { return };
-    for why in synced.results.iter().filter_map(|result| result.as_ref().err()) {
+    for (_, why) in &synced.refused {
         tracing::warn!("refused: {why}");
     }
     if synced.outcome != SyncOutcome::Published {

@@ -195,7 +195,7 @@ pub(crate) fn put_cookie(buf: &mut [u8], len: usize, cookie: &[u8; COOKIE_LEN]) 
 /// several.
 #[inline(always)]
 fn put_only<const N: usize>(room: &mut [u8; ROOM_LEN], set: &RecordSet<'_>) -> Option<usize> {
-    let data: [u8; N] = set.data().try_into().ok()?;
+    let data: [u8; N] = set.plain_data().try_into().ok()?;
     let [t0, t1, l0, l1, l2, l3, ..] = *set.head();
     let head = [0xc0, HEADER_LEN as u8, t0, t1, 0, 1, l0, l1, l2, l3, 0, N as u8];
     *room.first_chunk_mut()? = head;

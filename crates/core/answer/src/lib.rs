@@ -27,6 +27,7 @@ mod cached;
 mod chaos;
 mod classify;
 mod cname_chain;
+mod computed;
 mod cookies;
 mod counters;
 mod denial;

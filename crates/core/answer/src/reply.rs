@@ -124,20 +124,19 @@ impl<'r> ReplyWriter<'r> {
         }
     }
 
-    /// Puts a synthesized CNAME (RFC 6672 §3.1).
+    /// Puts a synthesized record: the CNAME of a DNAME (RFC 6672 §3.1), or an address.
     ///
     /// # Errors
     /// [`NoSpace`] if it does not fit.
-    pub(crate) fn put_cname(
+    pub(crate) fn put_single(
         &mut self,
         owner: OwnerName<'_>,
+        rtype: Rtype,
         ttl: u32,
-        target: Name<'_>,
+        data: &[u8],
     ) -> Result<(), NoSpace> {
         let mark = self.out.mark();
-        let put = self
-            .put_head(owner, Rtype::CNAME, ttl)
-            .and_then(|()| self.out.put_rdata(Rtype::CNAME, target.as_bytes()));
+        let put = self.put_record(owner, rtype, ttl, data);
         match put {
             Ok(()) => self.counts[ReplySection::Answer as usize] += 1,
             Err(NoSpace) => self.out.rewind(mark),

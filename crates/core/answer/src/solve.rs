@@ -1,5 +1,6 @@
 //! Decides the answer (RFC 1034 §4.3.2) and composes it on the way.
 use crate::cname_chain::CnameChain;
+use crate::computed::{address_of, put_address};
 use crate::denial::{Denial, Proofs};
 use crate::ede::Ede;
 use crate::extra::AdditionalRecords;
@@ -9,7 +10,8 @@ use crate::name_owner::{NameOwner, name_owner};
 use crate::reply::{OwnerName, ReplySection, ReplyWriter, absolute};
 use crate::resolver::{self, ForwardedAnswer, Resolver};
 use image::{
-    DepthMask, Forwards, HashKey, Node, RecordSet, Route, Zone, ZoneFacts, ZoneTable, same,
+    Declared, DepthMask, Forwards, HashKey, Node, RecordSet, Route, Zone, ZoneFacts, ZoneTable,
+    same,
 };
 use packet::{Transport, View};
 use wire::{Class, Flags, Name, NameBuf, QName, Query, Rcode, Rtype};
@@ -281,19 +283,38 @@ impl<'w> ChainStep<'_, 'w> {
     fn conclude(&mut self, found: ZoneAnswer<'w>, reply: &mut ReplyWriter<'_>) -> ChainEnd<'w> {
         match found {
             ZoneAnswer::Exact(node) => self.at_node(node, None, reply),
-            ZoneAnswer::Wildcard(node, encloser) => self.at_node(node, Some(encloser), reply),
-            ZoneAnswer::Nothing(encloser) => {
-                reply.fail(Rcode::NxDomain, None);
-                self.put_soa(reply);
-                self.deny(|denial| denial.no_name(encloser));
-                ChainEnd::Done(AdditionalRecords::Nothing)
+            ZoneAnswer::Wildcard(node, encloser) if node.declared() == Declared::Addresses => {
+                self.at_address(encloser, reply)
             }
+            ZoneAnswer::Wildcard(node, encloser) => self.at_node(node, Some(encloser), reply),
+            ZoneAnswer::Nothing(encloser) => self.no_name(encloser, reply),
             ZoneAnswer::Cut(node, depth) => {
                 reply.set_authoritative(!self.first);
                 ChainEnd::Done(self.refer(node, depth, reply))
             }
             ZoneAnswer::Dname(node, depth) => self.follow_dname(node, depth, reply),
         }
+    }
+
+    fn no_name(&mut self, encloser: usize, reply: &mut ReplyWriter<'_>) -> ChainEnd<'w> {
+        reply.fail(Rcode::NxDomain, None);
+        self.put_soa(reply);
+        self.deny(|denial| denial.no_name(encloser));
+        ChainEnd::Done(AdditionalRecords::Nothing)
+    }
+
+    /// Answers with the address that the name's first label is, directly below the encloser.
+    fn at_address(&mut self, encloser: usize, reply: &mut ReplyWriter<'_>) -> ChainEnd<'w> {
+        let label = self.name.as_name().labels().next().unwrap_or_default();
+        let address = address_of(label).filter(|_| self.place.depth() == encloser + 1);
+        let Some(address) = address else { return self.no_name(encloser, reply) };
+        reply.is_synthesized = true;
+        let apex = self.zone.find(self.key, self.place.at(0));
+        let ttl = apex.and_then(|apex| apex.set(Rtype::SOA)).map_or(0, |soa| soa.ttl());
+        if !put_address(address, self.owner(), ttl, reply) {
+            self.put_soa(reply);
+        }
+        ChainEnd::Done(AdditionalRecords::Nothing)
     }
 
     /// Answers from a node: that of the name, or of a wildcard below the encloser of this depth.
@@ -451,7 +472,10 @@ impl<'w> ChainStep<'_, 'w> {
             return ChainEnd::Done(AdditionalRecords::Nothing);
         };
         let owner = self.owner();
-        if !reply.is_truncated() && reply.put_cname(owner, set.ttl(), alias.as_name()).is_err() {
+        let data = alias.as_name().as_bytes();
+        let put =
+            |reply: &mut ReplyWriter<'_>| reply.put_single(owner, Rtype::CNAME, set.ttl(), data);
+        if !reply.is_truncated() && put(reply).is_err() {
             reply.truncate();
         }
         match reply.query.rtype {

@@ -15,7 +15,9 @@ mod zone;
 pub use forwards::{ForwardRule, Forwards};
 pub use hash::{HASH_KEY_WORDS, HashKey};
 pub use leaf::{LEAF_HEAD_LEN, Leaf, Nodes, bucket_of, last_bucket, same};
-pub use node::{DECLARED, NODE_HEAD_LEN, Node, RecordSet, Records, SET_HEAD_LEN};
+pub use node::{
+    DECLARED_BITS, Declared, HAS_RULES, NODE_HEAD_LEN, Node, RecordSet, Records, SET_HEAD_LEN,
+};
 pub use rewrites::{RewriteRule, Rewrites};
 pub use zone::{
     DepthMask, LabelStep, Nsec3Params, RelName, Route, Tree, Zone, ZoneFacts, ZoneTable,

@@ -2,21 +2,40 @@
 //!
 //! ```text
 //! node   bytes of all (2); name length (1), name relative to the origin without a root, lower
-//!        case; ordinal (1): its number among the names whose hash is the same, and in the highest
-//!        bit whether it is declared; its sets by type
+//!        case; ordinal (1): its number among the names whose hash is the same, and in the two
+//!        highest bits whether and as what it is declared; its sets by type
 //! set    type (2, big-endian), TTL (4, big-endian, seconds), records (2), bytes of data (2),
 //!        then the records: each behind its length (2), unless the type fixes it
 //! ```
+//! If the highest bit of the number of records is set, rules of the set and their length (2) follow
+//! its records. Such sets choose what is answered; the zones that workers read have the result.
+
 //! Type and TTL stand in the order of the wire, so that they are copied, not converted.
 use wire::Rtype;
 
 /// Bytes before a node's name.
 pub const NODE_HEAD_LEN: usize = 3;
 const ORDINAL_LEN: usize = 1;
-/// Set in the byte of the ordinal of a declared name.
-pub const DECLARED: u8 = 0x80;
+/// The bits of [`Declared`] in the byte of the ordinal.
+pub const DECLARED_BITS: u8 = 0xc0;
 /// Bytes before a set's records.
 pub const SET_HEAD_LEN: usize = 10;
+/// Set in the number of records of a set with rules.
+pub const HAS_RULES: u16 = 0x8000;
+
+/// What a source declared of a name, whatever records it has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Declared {
+    /// Nothing: it needs records, or names below it, to exist.
+    #[default]
+    Nothing = 0,
+    /// It exists even without records and names below it.
+    Name = 0x80,
+    /// The same; it is a wildcard, and stands for each label that is an address with hyphens:
+    /// `10-0-0-1` has the address 10.0.0.1, with the TTL of the zone's SOA.
+    Addresses = 0xc0,
+}
 
 /// One name of a zone. A name without sets is an empty non-terminal, or declared.
 #[derive(Clone, Copy, Debug)]
@@ -52,12 +71,21 @@ impl<'a> Node<'a> {
 
     /// Its number among the names with the same hash.
     pub fn ordinal(&self) -> u8 {
-        self.number() & !DECLARED
+        self.number() & !DECLARED_BITS
+    }
+
+    /// What its source declared of it.
+    pub fn declared(&self) -> Declared {
+        match self.number() & DECLARED_BITS {
+            0xc0 => Declared::Addresses,
+            0x80 => Declared::Name,
+            _ => Declared::Nothing,
+        }
     }
 
     /// Whether its source declared that it exists, even without records and names below it.
     pub fn is_declared(&self) -> bool {
-        self.number() & DECLARED != 0
+        self.declared() != Declared::Nothing
     }
 
     /// The byte of the ordinal.
@@ -132,13 +160,43 @@ impl<'a> RecordSet<'a> {
     /// The number of records, at least 1.
     #[inline]
     pub fn count(&self) -> usize {
-        u16::from_le_bytes([self.head[6], self.head[7]]).into()
+        (u16::from_le_bytes([self.head[6], self.head[7]]) & !HAS_RULES).into()
+    }
+
+    /// Whether rules choose among its records.
+    #[inline]
+    pub fn has_rules(&self) -> bool {
+        u16::from_le_bytes([self.head[6], self.head[7]]) & HAS_RULES != 0
+    }
+
+    /// The packed rules; empty: there are none.
+    pub fn rules(&self) -> &'a [u8] {
+        self.split().map_or(&[], |(_, rules)| rules)
+    }
+
+    /// The records and the rules of a set with rules.
+    fn split(&self) -> Option<(&'a [u8], &'a [u8])> {
+        if !self.has_rules() {
+            return None;
+        }
+        let (rest, len) = self.bytes[SET_HEAD_LEN..].split_last_chunk()?;
+        rest.split_at_checked(rest.len().checked_sub(u16::from_le_bytes(*len).into())?)
+    }
+
+    /// The packed data of all records of a set without rules. Zones that workers read have no
+    /// others.
+    #[inline]
+    pub fn plain_data(&self) -> &'a [u8] {
+        &self.bytes[SET_HEAD_LEN..]
     }
 
     /// The packed data of all records.
     #[inline]
     pub fn data(&self) -> &'a [u8] {
-        &self.bytes[SET_HEAD_LEN..]
+        if self.has_rules() {
+            return self.split().map_or(&[], |(records, _)| records);
+        }
+        self.plain_data()
     }
 
     /// The whole packed form.

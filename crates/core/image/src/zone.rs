@@ -55,6 +55,9 @@ pub struct ZoneFacts {
     pub signed: bool,
     /// Whether hosts files take precedence over it, as for built-in zones.
     pub yields: bool,
+    /// Whether sets have rules. Workers never read such a zone: the zone manager publishes one with
+    /// the chosen records.
+    pub has_rules: bool,
     /// Labels of the origin.
     pub origin_labels: u8,
     /// Labels of the deepest name below the origin.

@@ -6,12 +6,14 @@
 
 mod counters;
 mod events;
+mod heap;
 pub mod limits;
 mod snapshot;
 mod sync;
 
 pub use counters::{Counters, CountersView};
 pub use events::{EventReader, EventWriter, events};
+pub use heap::return_freed_memory;
 pub use snapshot::{Publisher, Reader, ReadersFull};
 
 /// Separates the writes of one thread from those of others: two 64-byte cache lines, since CPUs

@@ -94,11 +94,12 @@ impl UpstreamClient {
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
         epoll::add(&epoll, &timer, EventData::new_u64(TIMER), EventFlags::IN)?;
         let mut groups = Vec::new();
-        let mut addresses = Vec::new();
+        let (mut addresses, mut ports) = (Vec::new(), Vec::new());
         for servers in &plan.groups {
             let (first, len) = (addresses.len() as u16, servers.addresses.len() as u16);
             groups.push(UpstreamGroup { first, len, mixes_case: servers.mixes_case });
             addresses.extend(servers.addresses.iter().cloned());
+            ports.extend(servers.addresses.iter().map(|_| servers.fixed_ports));
         }
         let tls = tls(&plan, &addresses)?;
         let mut queries = vec![PendingQuery::FREE; QUERIES_MAX];
@@ -118,7 +119,7 @@ impl UpstreamClient {
             state,
             queries,
             store: CacheStore::new(plan.cache_len, plan.failure_ttl),
-            sockets: UpstreamSockets::new(addresses.len()),
+            sockets: UpstreamSockets::new(ports),
             pending_sends: PendingSends::default(),
             streams: UpstreamStreams::new(&addresses, tls),
             waiters: Waiters::default(),

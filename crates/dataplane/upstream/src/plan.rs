@@ -46,6 +46,10 @@ pub struct UpstreamServers {
     pub addresses: Vec<UpstreamAddress>,
     /// Whether queries have random case.
     pub mixes_case: bool,
+    /// UDP source ports to each server that never change, 1 to
+    /// [`SOCKETS_PER_SERVER`](crate::limits::SOCKETS_PER_SERVER). `None`: as many as that, which
+    /// change (RFC 5452 §9.2).
+    pub fixed_ports: Option<u8>,
     /// Whether answers are cached.
     pub caches: bool,
 }

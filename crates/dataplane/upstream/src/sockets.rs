@@ -44,11 +44,14 @@ pub(crate) struct UpstreamSockets {
     /// Replaced sockets, and until when they wait for replies.
     resting: VecDeque<(Duration, usize)>,
     next_number: u32,
+    /// For each server, how many source ports it has if they never change.
+    fixed_ports: Vec<Option<u8>>,
 }
 
 impl UpstreamSockets {
-    pub(crate) fn new(servers: usize) -> Self {
-        Self { used: vec![Vec::new(); servers], ..Self::default() }
+    /// Sockets of as many servers, each with its number of fixed source ports.
+    pub(crate) fn new(fixed_ports: Vec<Option<u8>>) -> Self {
+        Self { used: vec![Vec::new(); fixed_ports.len()], fixed_ports, ..Self::default() }
     }
 
     /// The socket in a slot, whose number is the event number.
@@ -69,16 +72,18 @@ impl UpstreamSockets {
         random: u64,
     ) -> io::Result<&UpstreamSocket> {
         let count = self.used[usize::from(server)].len();
-        let nth = (random % SOCKETS_PER_SERVER as u64) as usize;
+        let fixed = self.fixed_ports[usize::from(server)].map(usize::from);
+        let nth = (random % fixed.unwrap_or(SOCKETS_PER_SERVER) as u64) as usize;
         let slot = if nth >= count {
             self.open(epoll, server, address, now).inspect(|slot| {
                 self.used[usize::from(server)].push(*slot);
             })?
         } else {
             let slot = self.used[usize::from(server)][nth];
-            let is_worn = self.get(slot).is_none_or(|socket| {
-                socket.uses >= SOCKET_USES_MAX || now - socket.opened_at >= SOCKET_AGE_MAX
-            });
+            let is_worn = fixed.is_none()
+                && self.get(slot).is_none_or(|socket| {
+                    socket.uses >= SOCKET_USES_MAX || now - socket.opened_at >= SOCKET_AGE_MAX
+                });
             let has_room = self.resting.len() < RESTING_MAX;
             match (is_worn && has_room).then(|| self.open(epoll, server, address, now)) {
                 Some(Ok(other)) => {
@@ -150,7 +155,7 @@ mod tests {
     fn only_so_many_sockets_rest() {
         let address = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let epoll = epoll::create(CreateFlags::CLOEXEC).unwrap();
-        let mut sockets = UpstreamSockets::new(1);
+        let mut sockets = UpstreamSockets::new(vec![None]);
         let pick = |sockets: &mut UpstreamSockets, random, now| {
             let uses = SOCKET_USES_MAX as usize;
             let to = (0, address);

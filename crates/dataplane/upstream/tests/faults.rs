@@ -67,6 +67,23 @@ fn source_ports_are_many_and_change() {
 }
 
 #[test]
+fn fixed_source_ports_are_few_and_stay() {
+    let server = Fake::start(|question, _| vec![answer(question, 60, 1)]);
+    let group = UpstreamServers {
+        suffix: NameBuf::root(),
+        addresses: vec![server.address.into()],
+        mixes_case: true,
+        fixed_ports: Some(2),
+        caches: true,
+    };
+    let mut scene = Scene::grouped(vec![group], None, 1 << 20);
+    (0..2_000).for_each(|n| {
+        scene.ask_one(&format!("name-{n}.example.net."));
+    });
+    assert_eq!(server.ports.lock().unwrap().len(), 2);
+}
+
+#[test]
 fn truncated_reply_is_queried_over_a_stream() {
     let server = Fake::start_long(usize::MAX);
     let mut scene = Scene::new(&[server.address]);
@@ -183,6 +200,7 @@ fn alias_to_a_forwarded_name_is_answered_when_its_upstream_answers() {
             suffix: NameBuf::from_text(suffix.as_bytes(), Name::ROOT).unwrap(),
             addresses: vec![server.address.into()],
             mixes_case: true,
+            fixed_ports: None,
             caches,
         };
         let groups = vec![group(".", &all), group("in.", &corp)];

@@ -10,8 +10,11 @@ use std::time::{Duration, Instant};
 use test_support::containerd::Containerd;
 use test_support::skip::leave;
 
-/// A script that always runs and starts no other process.
-pub const BUSY: &str = "while :; do :; done";
+/// A script that runs for a moment some ten times a second, and starts no other process from
+/// then on. Each wake-up asks the scheduler for an idle CPU; a loop that never sleeps stays where
+/// it is, and takes the time of the runtime where CPUs are emulated.
+pub const BUSY: &str = "/bin/busybox mkfifo /tmp/f; exec 3<>/tmp/f; \
+    while :; do i=0; while [ $i -lt 100 ]; do i=$((i+1)); done; read -t 0.1 x <&3; done";
 
 /// A script of a container with CPUs of its own: idle CPUs attract the busy ones of others, and
 /// cost less where CPUs are emulated.
@@ -149,7 +152,11 @@ impl Node {
         let others = self.groups("");
         let others = others.iter().filter(|other| *other != group && self.has_processes(other));
         let has_none = |other: &String| self.effective(other).intersection(&own).is_empty();
-        own.len() as u64 == cpus && others.into_iter().all(has_none)
+        // Only a partition keeps those off that come while no manager runs.
+        let is_partition = || self.read(group, "cpuset.cpus.partition") == "root";
+        own.len() as u64 == cpus
+            && others.into_iter().all(has_none)
+            && (!self.has_partitions() || is_partition())
     }
 
     fn has_processes(&self, group: &str) -> bool {

@@ -134,13 +134,16 @@ impl Bed {
         self.cluster.kubeconfig_of(self.name, "cpa", 3_600).expect("a token")
     }
 
-    /// Starts a scaler of the Deployment `dns` that polls every second.
+    /// Starts a scaler of the Deployment `dns` that polls every second, unless a flag says
+    /// otherwise.
     pub fn scaler(&self, name: &str, kubeconfig: &Path, more: &[&str]) -> Scaler {
         let page = ports::free_address(std::net::Ipv4Addr::LOCALHOST).to_string();
         let log = self.cluster.folder().join(format!("{name}.log"));
         let file = File::create(&log).expect("a log");
+        let has_period = more.iter().any(|flag| flag.starts_with("--poll-period"));
         let child = Command::new(env!("CARGO_BIN_EXE_dunlin"))
-            .args(["scale", "--namespace", self.name, "--poll-period-seconds=1"])
+            .args(["scale", "--namespace", self.name])
+            .args((!has_period).then_some("--poll-period-seconds=1"))
             .args(["--listen", &page, "--kubeconfig"])
             .arg(kubeconfig)
             .args(more)
@@ -195,15 +198,7 @@ impl Scaler {
 
     /// A page: its status and its text.
     pub fn page(&self, path: &str) -> (u16, String) {
-        use std::io::{Read, Write};
-        let mut stream = std::net::TcpStream::connect(&self.page).expect("its pages");
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-            .expect("sent");
-        let mut text = String::new();
-        stream.read_to_string(&mut text).expect("an answer");
-        let status = text.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status");
-        let body = text.split_once("\r\n\r\n").map(|(_, body)| body.to_owned());
-        (status, body.unwrap_or_default())
+        page(&self.page, path)
     }
 
     pub fn kill(&mut self) {
@@ -216,4 +211,35 @@ impl Drop for Scaler {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// A page of a server: its status and its text.
+pub fn page(address: &str, path: &str) -> (u16, String) {
+    use std::io::{Read, Write};
+    let mut stream = std::net::TcpStream::connect(address).expect("its pages");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").expect("sent");
+    let mut text = String::new();
+    stream.read_to_string(&mut text).expect("an answer");
+    let status = text.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status");
+    let body = text.split_once("\r\n\r\n").map(|(_, body)| body.to_owned());
+    (status, body.unwrap_or_default())
+}
+
+/// A Deployment of the cluster-proportional-autoscaler that scales this one.
+pub fn original(namespace: &str, target: &str) -> Value {
+    let image = "registry.k8s.io/cpa/cluster-proportional-autoscaler:v1.9.0";
+    let target = format!("--target=Deployment/{target}");
+    let command = json!(["/cluster-proportional-autoscaler", "--configmap=c", target]);
+    json!({
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "original", "namespace": namespace},
+        "spec": {
+            "selector": {"matchLabels": {"app": "original"}},
+            "template": {
+                "metadata": {"labels": {"app": "original"}},
+                "spec": {"containers": [{"name": "scaler", "image": image, "command": command}]},
+            },
+        },
+    })
 }

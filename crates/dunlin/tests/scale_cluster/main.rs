@@ -1,5 +1,10 @@
 //! `dunlin scale` in a real API server.
 mod bed;
+mod fleet;
+mod loaded;
+mod many_nodes;
+#[path = "../served/mod.rs"]
+mod served;
 
 use bed::Bed;
 use cluster::Part;
@@ -107,6 +112,8 @@ fn other_writers_are_left_alone_once_and_reported() {
     let admin = bed.cluster.kubeconfig();
     let scaler = bed.scaler("others", &admin, &["--target=deployment/dns"]);
     bed.expect(&scaler, 5, "5 nodes");
+    // Events are written after what they report.
+    wait(|| !bed.events("Scaled").is_empty());
     assert!(bed.events("Scaled")[0].starts_with("Scaled deployment/dns from 3 to 5: 5 nodes ask"));
 
     let off = |value: Value| json!({"metadata": {"annotations": {"dunlin.io/scale": value}}});
@@ -122,6 +129,7 @@ fn other_writers_are_left_alone_once_and_reported() {
     bed.cluster.patch(&bed.path("dns"), &json!({"spec": {"replicas": 2}}));
     bed.expect(&scaler, 7, "scaled again after a period");
     scaler.says("was changed from 7 to 2 replicas by another; it is scaled again");
+    wait(|| !bed.events("ChangedByHand").is_empty());
     assert_eq!(bed.events("ChangedByHand").len(), 1);
 
     bed.cluster.create(&json!({
@@ -132,6 +140,14 @@ fn other_writers_are_left_alone_once_and_reported() {
             {"apiVersion": "apps/v1", "kind": "Deployment", "name": "dns"}},
     }));
     scaler.says("has a second autoscaler: HorizontalPodAutoscaler rival; switch one off");
+    let scale = json!({"metadata": {"name": "dns", "namespace": "others"}, "spec": {"replicas": 9},
+        "apiVersion": "autoscaling/v1", "kind": "Scale"});
+    let path = format!("{}/scale?fieldManager=cluster-proportional-autoscaler", bed.path("dns"));
+    bed.cluster.request("PUT", &path, &scale).and_then(cluster::Answer::done).expect("a scale");
+    scaler.says("second autoscaler: cluster-proportional-autoscaler has written its scale");
+    bed.cluster.create(&bed::original("others", "dns"));
+    scaler.says("second autoscaler: Deployment original of the cluster-proportional-autoscaler");
+    bed.expect(&scaler, 7, "scaled again after a period");
     let output = bed.status();
     let status: Value = serde_json::from_slice(&output.stdout).expect("a status");
     assert_eq!((&status["mode"], &status["targets"][0]["replicas"]), (&json!("linear"), &json!(7)));
@@ -201,6 +217,7 @@ fn rights_of_the_manifest_are_enough() {
     let status = || serde_json::from_slice::<Value>(&bed.status().stdout).unwrap_or_default();
     wait(|| status()["targets"][0]["replicas"] == 4);
     assert_eq!(status()["features_off"], json!([]), "{}", scaler.log());
+    wait(|| !bed.events("Scaled").is_empty());
     assert_eq!(bed.events("Scaled").len(), 1);
     let denied = bed.cluster.kubectl(
         &["auth", "can-i", "--as=system:serviceaccount:kube-system:dunlin-scale", "delete", "pods"],

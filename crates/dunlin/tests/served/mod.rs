@@ -64,6 +64,16 @@ impl Served {
         let config =
             format!("log.format = \"json\"\n[server]\n{listen}workers = 2\n{data_dir}{config}");
         fs::write(folder.join("dunlin.toml"), config).expect("a file");
+        Self::spawn(command, folder)
+    }
+
+    /// Starts the server again on its files, after it has ended.
+    pub fn restarted(mut self) -> Self {
+        self.status();
+        Self::spawn(&mut binary(), &self.folder)
+    }
+
+    fn spawn(command: &mut Command, folder: &Path) -> Self {
         let mut child = command
             .args(["serve", "-c"])
             .arg(folder.join("dunlin.toml"))

@@ -9,6 +9,7 @@ use cpu_planner::{Request, plan};
 use cpu_topology::Topology;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 /// A container that has, or is to have, CPUs of its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,6 +58,7 @@ impl<G: Groups> Manager<G> {
         }
         if claim.is_running && self.is_there(&claim.path) {
             self.summary.late += 1;
+            self.waiting.insert(claim.path.clone(), Instant::now());
         }
         if claim.is_running {
             self.take_over(topology, rules, &claim);

@@ -43,6 +43,7 @@ fn a_set_stands_before_its_container_and_all_is_put_back() {
     // Nothing is left to do, and nothing was repaired.
     let events = manager.reconcile(&machine("0-7"), &rules(&[])).expect("a pass");
     assert_eq!((events, manager.summary().repaired, manager.summary().late), (vec![], 0, 0));
+    assert!(manager.summary().time_to_exclusive.is_zero(), "its CPUs stood before it was there");
     uninstall(&mut manager.groups, &path).expect("restored");
     assert_eq!(manager.groups.files["kubepods/pod1/app"][QUOTA], "200000 100000");
     assert_eq!(manager.groups.cpus("kubepods/pod1/app"), "0-7");
@@ -106,6 +107,7 @@ fn claims_outlive_the_manager_and_what_the_runtime_lost_is_forgotten() {
     let late = second.own_cpus("id3").expect("CPUs of its own");
     assert_eq!(second.groups.effective("kubepods/pod1/late"), late);
     assert_eq!((second.summary().late, second.has_claim("id2")), (1, false));
+    assert!(!second.summary().time_to_exclusive.is_zero(), "it has waited");
     assert_eq!(second.summary().exclusive, kept.union(&late));
     gone(&path);
 }

@@ -1,6 +1,7 @@
 //! What a pass tells.
 use cpu::CpuList;
 use std::fmt;
+use std::time::Duration;
 
 /// What happened, or could not.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +55,9 @@ pub struct Summary {
     pub repaired: u64,
     /// Containers that ran before they had their CPUs: the manager was away, or none were free.
     pub late: u64,
+    /// How long the container that had its CPUs last had waited for them since the manager learned
+    /// of it; 0 if they stood before it was created.
+    pub time_to_exclusive: Duration,
     /// Groups that are partitions of the kernel.
     pub partitions: usize,
     /// Interrupts that were moved away from CPUs, or to them.

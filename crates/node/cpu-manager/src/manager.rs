@@ -3,6 +3,7 @@ use crate::Failure;
 use crate::events::{Event, Summary};
 use crate::groups::{Groups, ancestors, join};
 use crate::limits::GROUPS_MAX;
+use crate::partitions::Refused;
 use crate::restore::{move_aside, remove, restore, write};
 use crate::rules::{Policy, Rules};
 use crate::state::{State, machine_id};
@@ -11,6 +12,7 @@ use cpu_planner::{Constraints, Request, plan};
 use cpu_topology::{Level, Topology};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 pub(crate) const CPUS: &str = "cpuset.cpus";
 pub(crate) const EFFECTIVE: &str = "cpuset.cpus.effective";
@@ -31,10 +33,12 @@ pub struct Manager<G> {
     applied: BTreeMap<String, CpuList>,
     /// A state was lost: sets of groups may be ours, and are not taken for found ones.
     has_forgotten: bool,
-    /// Groups of which the kernel makes no partition, with the CPUs that it was asked for.
-    pub(crate) unpartitioned: BTreeMap<String, CpuList>,
+    /// Groups of which the kernel makes no partition.
+    pub(crate) unpartitioned: BTreeMap<String, Refused>,
     /// Interrupts that the kernel does not move.
     pub(crate) immovable: BTreeSet<u32>,
+    /// Groups of containers that run and have no CPUs of their own yet, and since when.
+    pub(crate) waiting: BTreeMap<String, Instant>,
     /// The last set of those who share.
     last_shared: CpuList,
     pub(crate) summary: Summary,
@@ -77,6 +81,7 @@ impl<G: Groups> Manager<G> {
             has_forgotten,
             unpartitioned: BTreeMap::new(),
             immovable: BTreeSet::new(),
+            waiting: BTreeMap::new(),
             last_shared: CpuList::default(),
             summary: Summary::default(),
         };
@@ -120,6 +125,7 @@ impl<G: Groups> Manager<G> {
         self.lift_quotas(&assigned)?;
         self.make_partitions(&assigned)?;
         self.steer_interrupts(topology, rules, &assigned, &shared, &mut events)?;
+        self.note_waits(&assigned, &events);
         self.last_shared = shared.clone();
         self.summarize(topology, &assigned, exclusive, shared);
         Ok(events)
@@ -357,6 +363,20 @@ impl<G: Groups> Manager<G> {
             }
         }
         Ok(())
+    }
+
+    /// How long containers have waited that have their CPUs now.
+    fn note_waits(&mut self, assigned: &Wanted, events: &[Event]) {
+        let paths: BTreeSet<&String> =
+            self.state.claims.values().map(|claim| &claim.path).collect();
+        for event in events {
+            let Event::Assigned(path, ..) = event else { continue };
+            if paths.contains(path) {
+                let waited = self.waiting.get(path).map_or(Duration::ZERO, Instant::elapsed);
+                self.summary.time_to_exclusive = waited;
+            }
+        }
+        self.waiting.retain(|path, _| !assigned.contains_key(path) && paths.contains(path));
     }
 
     fn summarize(

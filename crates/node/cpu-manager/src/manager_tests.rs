@@ -10,6 +10,8 @@ pub(crate) struct Model {
     pub(crate) files: BTreeMap<String, BTreeMap<String, String>>,
     pub(crate) online: CpuList,
     is_read_only: bool,
+    /// How often it still refuses a partition.
+    refusals: u32,
     pub(crate) interrupts: BTreeMap<u32, String>,
 }
 
@@ -72,6 +74,10 @@ impl Groups for Model {
         if file == CPUS && text.is_empty() && !found.is_empty() {
             // ENOSPC: as for a group with processes.
             return Err(io::Error::from_raw_os_error(28));
+        }
+        if file == PARTITION && text == "root" && self.refusals > 0 {
+            self.refusals -= 1;
+            return Err(io::ErrorKind::InvalidInput.into());
         }
         if text == "-cpuset" {
             for child in self.children(group)? {
@@ -137,6 +143,34 @@ pub(crate) fn manager(test: &str, model: Model) -> (Manager<Model>, PathBuf) {
 
 pub(crate) fn gone(path: &Path) {
     drop(fs::remove_dir_all(path.parent().expect("a folder")));
+}
+
+/// As while a runtime fills the group.
+#[test]
+fn a_partition_that_the_kernel_refuses_is_asked_for_again() {
+    let mut model = Model::new("0-7", &GROUPS);
+    for group in ["a.slice", "a.slice/db"] {
+        for (file, text) in [(EXCLUSIVE, ""), (PARTITION, "member")] {
+            model.files.get_mut(group).expect("a group").insert(file.into(), text.into());
+        }
+    }
+    model.refusals = 2;
+    let (mut manager, path) = manager("refused", model);
+    let rules = rules(&[("a.slice/db", 2)]);
+    for partitions in [0, 0, 1, 1] {
+        manager.reconcile(&machine("0-7"), &rules).expect("a pass");
+        assert_eq!(manager.summary().partitions, partitions);
+    }
+    assert_eq!(manager.groups.files["a.slice/db"][PARTITION], "root");
+    // One that never works is not asked for at each pass.
+    uninstall(&mut manager.groups, &path).expect("restored");
+    manager.groups.refusals = 1_000;
+    let (mut second, _) = Manager::new(manager.groups, &path).expect("a manager");
+    for _ in 0..100 {
+        second.reconcile(&machine("0-7"), &rules).expect("a pass");
+    }
+    assert_eq!((second.groups.refusals, second.summary().partitions), (980, 0));
+    gone(&path);
 }
 
 #[test]

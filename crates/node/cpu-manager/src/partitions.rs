@@ -8,9 +8,30 @@ use crate::groups::{Groups, ancestors};
 use crate::manager::{EXCLUSIVE, Manager, PARTITION, Wanted};
 use cpu::CpuList;
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// Passes in which a partition that the kernel refuses is asked for again. A runtime that is about
+/// to fill a group keeps the kernel from it for a moment.
+const TRIES: u32 = 20;
+
+/// After these passes it is asked for so often.
+const RETRY: Duration = Duration::from_secs(10);
 
 const ROOT: &str = "root";
 const MEMBER: &str = "member";
+
+/// What the kernel was asked for in vain.
+pub(crate) struct Refused {
+    cpus: CpuList,
+    tries: u32,
+    last: Instant,
+}
+
+impl Refused {
+    fn is_left_for_now(&self) -> bool {
+        self.tries >= TRIES && self.last.elapsed() < RETRY
+    }
+}
 
 impl<G: Groups> Manager<G> {
     fn has_partitions(&self, group: &str) -> bool {
@@ -64,10 +85,12 @@ impl<G: Groups> Manager<G> {
 
     /// Makes each group with CPUs of its own a partition, where the kernel can.
     pub(crate) fn make_partitions(&mut self, assigned: &Wanted) -> Result<(), Failure> {
-        self.unpartitioned.retain(|path, cpus| assigned.get(path) == Some(cpus));
+        self.unpartitioned.retain(|path, refused| assigned.get(path) == Some(&refused.cpus));
         let there: Vec<(&String, &CpuList)> = assigned
             .iter()
-            .filter(|(path, _)| !self.unpartitioned.contains_key(*path))
+            .filter(|(path, _)| {
+                !self.unpartitioned.get(*path).is_some_and(Refused::is_left_for_now)
+            })
             .filter(|(path, _)| self.has_partitions(path))
             .collect();
         // The groups above grant the CPUs first, the topmost one first of all.
@@ -94,9 +117,12 @@ impl<G: Groups> Manager<G> {
         for (path, cpus) in there {
             if self.make_partition(path, cpus) {
                 self.summary.partitions += 1;
+                self.unpartitioned.remove(path);
             } else {
                 self.leave_partition(path)?;
-                self.unpartitioned.insert(path.clone(), cpus.clone());
+                let tries = self.unpartitioned.get(path).map_or(0, |refused| refused.tries) + 1;
+                let refused = Refused { cpus: cpus.clone(), tries, last: Instant::now() };
+                self.unpartitioned.insert(path.clone(), refused);
             }
         }
         Ok(())

@@ -3,6 +3,7 @@
 use crate::limits::{DEVICES_MAX, INTERRUPTS_MAX};
 use crate::sysfs::{Roots, names, number, numbered, optional, optional_list};
 use crate::types::{Device, DeviceKind, Interrupt, Topology};
+use cpu::CpuList;
 use std::path::{Path, PathBuf};
 
 pub(crate) fn read(roots: &Roots, topology: &mut Topology) {
@@ -18,16 +19,28 @@ pub(crate) fn read(roots: &Roots, topology: &mut Topology) {
     let numbers = numbered(&irq, "");
     topology.interrupts_left_out = numbers.len().saturating_sub(INTERRUPTS_MAX);
     for number in numbers.into_iter().take(INTERRUPTS_MAX) {
-        let own = irq.join(number.to_string());
         let name = roots.sys.join(format!("kernel/irq/{number}/actions"));
-        let list = |name: &str| optional_list(&own.join(name)).unwrap_or_default();
+        let (allowed, effective) = read_affinity(roots, number as u32);
         topology.interrupts.push(Interrupt {
             number: number as u32,
             name: optional(&name).unwrap_or_default(),
-            allowed: list("smp_affinity_list"),
-            effective: list("effective_affinity_list"),
+            allowed,
+            effective,
         });
     }
+}
+
+/// Reads anew which CPUs the known interrupts may go to.
+pub(crate) fn read_affinities(roots: &Roots, topology: &mut Topology) {
+    for interrupt in &mut topology.interrupts {
+        (interrupt.allowed, interrupt.effective) = read_affinity(roots, interrupt.number);
+    }
+}
+
+fn read_affinity(roots: &Roots, number: u32) -> (CpuList, CpuList) {
+    let own = roots.proc.join("irq").join(number.to_string());
+    let list = |name: &str| optional_list(&own.join(name)).unwrap_or_default();
+    (list("smp_affinity_list"), list("effective_affinity_list"))
 }
 
 fn read_device(path: &Path, name: String, kind: DeviceKind) -> Device {

@@ -6,12 +6,14 @@ mod devices;
 pub mod limits;
 pub mod measure;
 mod read;
+mod reader;
 mod save;
 mod sysfs;
 mod types;
 pub mod usage;
 
 pub use read::{read, read_saved};
+pub use reader::Reader;
 pub use save::save;
 pub use sysfs::ReadError;
 pub use types::{CoreKind, Cpu, Device, DeviceKind, Interrupt, Level, Node, Relation, Topology};

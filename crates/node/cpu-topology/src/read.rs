@@ -12,7 +12,11 @@ use std::path::Path;
 /// # Errors
 /// sysfs is not mounted, or says what no kernel says.
 pub fn read() -> Result<Topology, ReadError> {
-    let mut topology = read_roots(&Roots::live())?;
+    with_process(read_roots(&Roots::live())?)
+}
+
+/// The same with what this process may use.
+pub(crate) fn with_process(mut topology: Topology) -> Result<Topology, ReadError> {
     topology.allowed = Some(cpu::allowed().map_err(ReadError::Affinity)?);
     topology.quota = cpu::quota();
     Ok(topology)
@@ -27,7 +31,7 @@ pub fn read_saved(dir: &Path) -> Result<Topology, ReadError> {
     read_roots(&Roots::saved(dir)?)
 }
 
-fn read_roots(roots: &Roots) -> Result<Topology, ReadError> {
+pub(crate) fn read_roots(roots: &Roots) -> Result<Topology, ReadError> {
     let cpu_dir = roots.sys.join("devices/system/cpu");
     let online = list(&cpu_dir.join("online"))?;
     if online.is_empty() {

@@ -215,3 +215,28 @@ fn this_machine_is_read() {
         assert_eq!(members, machine.cpus.len(), "{level:?}");
     }
 }
+
+#[test]
+fn a_reader_sees_what_changes() {
+    let dir = Dir::new("reader");
+    crate::save(&machine(), &dir.0).expect("saved");
+    let roots = Roots::saved(&dir.0).expect("a copy");
+    let mut reader = crate::reader::Reader::saved(roots);
+    let mut check = |what: &str| {
+        let read = reader.read().expect("a machine");
+        assert_eq!(read, read_saved(&dir.0).expect("a machine"), "{what}");
+        read
+    };
+    let first = check("at first");
+    let number = first.interrupts.first().expect("an interrupt").number;
+    let affinity = format!("proc/irq/{number}/smp_affinity_list");
+    dir.write(&affinity, "3");
+    let second = check("an interrupt that was moved");
+    assert_ne!(first, second);
+    dir.write("proc/irq/999/smp_affinity_list", "1");
+    assert_eq!(check("a new interrupt").interrupts.len(), first.interrupts.len() + 1);
+    dir.write("sys/devices/system/cpu/online", "0-30");
+    assert_eq!(check("an offline CPU").cpus.len(), 31);
+    dir.write("sys/class/net/eth9/address", "x");
+    assert_eq!(check("a new interface").devices.len(), first.devices.len() + 1);
+}

@@ -5,6 +5,7 @@ use crate::metrics::write_metrics;
 use command_line::plain;
 use cpu_manager::{Event, LiveGroups, Manager, Policy, Rules, uninstall};
 use cpu_planner::state::State as KubeletState;
+use cpu_topology::Reader;
 use nri::{NriError, Plugin, Request};
 use std::error::Error;
 use std::fs;
@@ -13,6 +14,9 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime};
+
+/// How long the first pass waits for the runtime to tell of its containers.
+const RUNTIME_WAIT: Duration = Duration::from_secs(1);
 
 /// Errors that repeat are reported again after so long.
 const REMIND: Duration = Duration::from_secs(60);
@@ -28,9 +32,10 @@ pub fn run(command: &Manage) -> Result<ExitCode, Box<dyn Error>> {
     let groups = LiveGroups::open(&command.cgroup)?;
     let (manager, events) = Manager::new(groups, &command.state)?;
     let changed = modified(&command.rules);
-    let (plugin, log) = (None, Log::default());
-    let mut node = Node { command, rules, changed, manager, plugin, log };
+    let (reader, log) = (Reader::default(), Log::default());
+    let mut node = Node { command, rules, changed, manager, plugin: None, reader, log };
     node.log.events(&events)?;
+    node.greet_runtime()?;
     loop {
         let begin = Instant::now();
         node.reload()?;
@@ -65,6 +70,7 @@ struct Node<'a> {
     changed: Option<SystemTime>,
     manager: Manager<LiveGroups>,
     plugin: Option<Plugin>,
+    reader: Reader,
     log: Log,
 }
 
@@ -100,7 +106,7 @@ impl Node<'_> {
 
     fn reconcile(&mut self, request: Option<&Request>) -> Result<Vec<Event>, Box<dyn Error>> {
         stand_aside(&self.command.kubelet_state)?;
-        let topology = cpu_topology::read()?;
+        let topology = self.reader.read()?;
         let mut events = match request {
             Some(request) if self.rules.policy != Policy::None => {
                 note(&mut self.manager, &topology, &self.rules, request)
@@ -118,18 +124,35 @@ impl Node<'_> {
         }
     }
 
-    /// Answers the runtime's calls until a time. A runtime that is not there is looked for again.
-    fn serve(&mut self, until: Instant) -> io::Result<()> {
-        let Some(socket) = &self.command.nri else {
-            sleep(until.saturating_duration_since(Instant::now()));
+    /// Has the runtime gather its containers while the machine is read, and begins with the pass
+    /// that knows them: a pass before it would only make them wait.
+    fn greet_runtime(&mut self) -> io::Result<()> {
+        let until = Instant::now() + RUNTIME_WAIT;
+        self.connect()?;
+        if self.plugin.is_some() {
+            // The pass reports what cannot be read.
+            drop(self.reader.read());
+            self.serve(until)?;
+        }
+        Ok(())
+    }
+
+    /// Connects to the runtime, if there is to be one and it is not connected.
+    fn connect(&mut self) -> io::Result<()> {
+        let Some(socket) = self.command.nri.as_ref().filter(|_| self.plugin.is_none()) else {
             return Ok(());
         };
-        if self.plugin.is_none() {
-            match Plugin::connect(socket, NAME, INDEX) {
-                Ok(plugin) => self.plugin = Some(plugin),
-                Err(error) => self.log.failure(&error.to_string())?,
-            }
+        match Plugin::connect(socket, NAME, INDEX) {
+            Ok(plugin) => self.plugin = Some(plugin),
+            Err(error) => self.log.failure(&error.to_string())?,
         }
+        Ok(())
+    }
+
+    /// Answers the runtime's calls until a time, or until it has told of its containers. A runtime
+    /// that is not there is looked for again.
+    fn serve(&mut self, until: Instant) -> io::Result<()> {
+        self.connect()?;
         loop {
             let wait = until.saturating_duration_since(Instant::now());
             let Some(plugin) = &mut self.plugin else {
@@ -148,6 +171,9 @@ impl Node<'_> {
                     let change = is_done.then(|| adjustment(&self.manager, &request)).flatten();
                     let answered = self.plugin.as_mut().map(|plugin| plugin.answer(call, change));
                     self.disconnect_on(answered.unwrap_or(Ok(())))?;
+                    if matches!(request, Request::Synchronize(..)) {
+                        return Ok(());
+                    }
                 }
                 Err(error) => self.disconnect_on(Err(error))?,
             }

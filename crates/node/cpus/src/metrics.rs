@@ -35,6 +35,10 @@ pub(crate) fn write_metrics(
          # HELP dunlin_cpus_late_containers_total Containers that ran before they had their CPUs.\n\
          # TYPE dunlin_cpus_late_containers_total counter\n\
          dunlin_cpus_late_containers_total {}\n\
+         # HELP dunlin_cpus_time_to_exclusive_seconds How long the last container had waited for \
+         its CPUs; 0 if they stood before it was created.\n\
+         # TYPE dunlin_cpus_time_to_exclusive_seconds gauge\n\
+         dunlin_cpus_time_to_exclusive_seconds {:.6}\n\
          # HELP dunlin_cpus_partitions Control groups that are partitions of the kernel.\n\
          # TYPE dunlin_cpus_partitions gauge\ndunlin_cpus_partitions {}\n\
          # HELP dunlin_cpus_moved_interrupts Interrupts that are not where they were found.\n\
@@ -45,6 +49,7 @@ pub(crate) fn write_metrics(
         pass.as_secs_f64(),
         u8::from(is_well),
         summary.late,
+        summary.time_to_exclusive.as_secs_f64(),
         summary.partitions,
         summary.interrupts,
     );

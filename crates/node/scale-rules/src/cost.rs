@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 const EVIDENCE_CPU_S: f64 = 1.0;
 /// Queries of evidence before costs count.
 const EVIDENCE_QUERIES: f64 = 1_000.0;
+/// The share of its CPUs from which on a replica is busy.
+const BUSY_SHARE: f64 = 0.5;
 /// Seconds after which evidence counts half.
 const HALF_LIFE_S: f64 = 600.0;
 /// How far the capacity may be from what the parameters say.
@@ -48,15 +50,23 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// Takes what a replica on a node of this type did for `span_s` seconds until `time_s`.
-    pub fn add(&mut self, node_type: &str, time_s: f64, span_s: f64, work: &Work) {
+    /// Takes what a replica on a node of this type, which may use so many CPUs, did for `span_s`
+    /// seconds until `time_s`. A replica with little to do is left out: it wakes up for each query,
+    /// which costs several times as much as a query of a burst. Its costs would ask for more
+    /// replicas, which then have less to do and cost more still.
+    pub fn add(&mut self, node_type: &str, cpus: f64, time_s: f64, span_s: f64, work: &Work) {
+        if work.cpus < BUSY_SHARE * cpus {
+            return;
+        }
         if !self.types.contains_key(node_type) && self.types.len() >= NODE_TYPES_MAX {
             return;
         }
         let sums = self.types.entry(node_type.to_owned()).or_default();
         let keep = 0.5_f64.powf((time_s - sums.time_s).max(0.0) / HALF_LIFE_S);
-        let misses = work.misses.min(work.qps) * span_s;
-        let (hits, cpu_s) = (work.qps * span_s - misses, work.cpus * span_s);
+        // What the kernel dropped has cost the replica nothing.
+        let answered = (work.qps - work.dropped).max(0.0);
+        let misses = work.misses.min(answered) * span_s;
+        let (hits, cpu_s) = (answered * span_s - misses, work.cpus * span_s);
         let add = |sum: f64, more: f64| sum * keep + more;
         *sums = Sums {
             time_s,

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 /// The counters of one replica that matter, at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sample {
-    /// Queries received.
+    /// Queries that were offered: received, or dropped by the kernel before.
     pub queries: f64,
-    /// Of them, replies that could not be sent.
+    /// Of them, those that the kernel dropped, and replies that could not be sent.
     pub dropped: f64,
     /// Cache misses.
     pub misses: f64,
@@ -34,6 +34,12 @@ pub fn parse(text: &str) -> Result<Sample, String> {
                 has_queries = true;
                 &mut sample.queries
             }
+            // The server has not received these.
+            "dunlin_socket_dropped_datagrams_total" => {
+                let value = value(rest).ok_or_else(|| refused(line))?;
+                sample.queries += value;
+                &mut sample.dropped
+            }
             "dunlin_messages_dropped_total" if label("reason=\"unsent\"") => &mut sample.dropped,
             "dunlin_cache_lookups_total" if label("result=\"miss\"") => &mut sample.misses,
             "coredns_cache_misses_total" => &mut sample.misses,
@@ -45,10 +51,7 @@ pub fn parse(text: &str) -> Result<Sample, String> {
             }
             _ => continue,
         };
-        let value = value(rest).ok_or_else(|| {
-            let line: String = line.chars().take(120).collect();
-            format!("not a finite positive number: {}", command_line::plain(&line))
-        })?;
+        let value = value(rest).ok_or_else(|| refused(line))?;
         *sum += value;
     }
     // Positive numbers have the order of their bits.
@@ -60,6 +63,11 @@ pub fn parse(text: &str) -> Result<Sample, String> {
                       coredns_dns_requests_total"
             .into()),
     }
+}
+
+fn refused(line: &str) -> String {
+    let line: String = line.chars().take(120).collect();
+    format!("not a finite positive number: {}", command_line::plain(&line))
 }
 
 /// The value after the labels, before a timestamp.

@@ -4,7 +4,7 @@ use crate::decision::Observation;
 use crate::members::{Members, wrong};
 use crate::params::ParamsError;
 use crate::proportional::Need;
-use crate::window::Peak;
+use crate::window::{Peak, Trough};
 
 /// The rule of the managed CoreDNS autoscaler of EKS: by the peak of nodes and cores, up at once,
 /// down by a third every 3 minutes.
@@ -120,36 +120,45 @@ impl EksState {
 }
 
 /// What a horizontal pod autoscaler remembers.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct HpaState {
     peak: Option<(f64, Peak)>,
     synced_s: Option<f64>,
-    /// The utilization of the last sync: metrics are that old.
-    used: Option<f64>,
+    /// The fewest replicas of the last seconds: those that have started.
+    started: Trough,
+    /// The CPU that a started replica used at the last sync, and how many had started: metrics are
+    /// that old.
+    used: Option<(f64, f64)>,
+}
+
+impl Default for HpaState {
+    fn default() -> Self {
+        Self { peak: None, synced_s: None, started: Trough::new(HPA_START_S), used: None }
+    }
 }
 
 /// The loop of the controller.
 const HPA_SYNC_S: f64 = 15.0;
 /// Deviations that change nothing.
 const HPA_TOLERANCE: f64 = 0.1;
+/// Seconds until a replica is ready.
+const HPA_START_S: f64 = 30.0;
 
 impl HpaState {
     pub(crate) fn decide(&mut self, hpa: &Hpa, seen: &Observation) -> Need {
         let stay = |reason: &str| Need { replicas: seen.replicas.into(), reason: reason.into() };
+        let placed = seen.replicas.saturating_sub(seen.unschedulable);
+        let started = self.started.push(seen.time_s, placed.into()).max(1.0);
         if self.synced_s.is_some_and(|last| seen.time_s - last < HPA_SYNC_S) {
             return stay("the loop runs every 15 seconds");
         }
         self.synced_s = Some(seen.time_s);
         let Some(demand) = seen.demand else { return stay("there are no metrics") };
-        // A replica uses no more CPU than it has, whatever is asked of it.
         let replicas = f64::from(seen.replicas.max(1));
-        let now = (demand.qps / (hpa.capacity * replicas)).min(1.0);
-        let used = self.used.replace(now).unwrap_or(now);
-        let ratio = used / hpa.target;
-        let recommended = match (ratio - 1.0).abs() <= HPA_TOLERANCE {
-            true => replicas,
-            false => (replicas * ratio).ceil(),
-        };
+        // A replica uses no more CPU than it has, whatever is asked of it.
+        let now = ((demand.qps / (hpa.capacity * started)).min(1.0), started);
+        let (used, measured) = self.used.replace(now).unwrap_or(now);
+        let recommended = recommend(used / hpa.target, measured.min(started), replicas);
         // The usual policy: double, or four more.
         let recommended = recommended.min((2.0 * replicas).max(replicas + 4.0));
         let recommended = recommended.clamp(f64::from(hpa.min), f64::from(hpa.max));
@@ -166,5 +175,41 @@ impl HpaState {
             100.0 * hpa.target
         );
         Need { replicas: wanted as i64, reason }
+    }
+}
+
+/// What the controller recommends where `ready` of the replicas have metrics that are `ratio` times
+/// what is aimed at. Replicas that are not ready are left out; for a rise they count as idle.
+/// (`GetResourceReplicas` of the controller's replica calculator, Kubernetes 1.34.)
+fn recommend(ratio: f64, ready: f64, replicas: f64) -> f64 {
+    let is_within = |ratio: f64| (ratio - 1.0).abs() <= HPA_TOLERANCE;
+    if ratio <= 1.0 || ready >= replicas {
+        return if is_within(ratio) { replicas } else { (ratio * ready).ceil() };
+    }
+    let with_idle = ratio * ready / replicas;
+    match is_within(with_idle) || with_idle < 1.0 {
+        true => replicas,
+        false => (with_idle * replicas).ceil(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::recommend;
+
+    #[test]
+    fn replicas_that_start_count_as_idle_for_a_rise_only() {
+        for (ratio, ready, replicas, expected) in [
+            (1.05, 4.0, 4.0, 4.0),
+            (2.0, 4.0, 4.0, 8.0),
+            // Four run at twice the target, four start: there are as many as are needed.
+            (2.0, 4.0, 8.0, 8.0),
+            (3.0, 4.0, 8.0, 12.0),
+            (1.5, 4.0, 8.0, 8.0),
+            (0.5, 4.0, 4.0, 2.0),
+            (0.95, 4.0, 8.0, 8.0),
+        ] {
+            assert_eq!(recommend(ratio, ready, replicas), expected, "{ratio} {ready} {replicas}");
+        }
     }
 }

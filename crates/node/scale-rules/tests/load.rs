@@ -5,8 +5,8 @@ mod common;
 use common::{asked, scaler, seen};
 use scale_rules::{Demand, Scaler};
 
-const LOAD: &str = r#"{"load": {"capacity": 1000, "p99Ms": 50,
-    "floor": {"linear": {"nodesPerReplica": 2}}}}"#;
+const LOAD: &str = r#"{"load": {"capacity": 1000, "p99Ms": 50, "k": 1, "headroom": 1.3,
+    "utilization": 0.7, "floor": {"linear": {"nodesPerReplica": 2}}}}"#;
 
 /// Decides every 10 seconds of a span, and returns the last count.
 fn run(scaler: &mut Scaler, span: std::ops::Range<u32>, mut replicas: u32, qps: f64) -> u32 {
@@ -21,6 +21,7 @@ fn each_term_can_decide() {
     let mut loaded = asked(seen(0.0, 4, 2), 10_000.0);
     let decide = |params: &str, seen| scaler(params).decide(&seen);
     assert_eq!(decide(LOAD, loaded).replicas, 19, "10000 x 1.3 / 700");
+    assert_eq!(decide(r#"{"load": {"capacity": 1000}}"#, loaded).replicas, 15, "10000 x 1.2 / 800");
     let spare = r#"{"load": {"capacity": 1000, "headroom": 1, "utilization": 1, "k": 5}}"#;
     assert_eq!(decide(spare, loaded).replicas, 15);
     loaded.largest_zone = 0.5;

@@ -9,6 +9,7 @@ dunlin_messages_received_total{thread=\"0\",transport=\"udp\"} 700
 dunlin_messages_received_total{thread=\"1\",transport=\"udp\"} 300
 dunlin_messages_dropped_total{thread=\"0\",transport=\"udp\",reason=\"unsent\"} 5
 dunlin_messages_dropped_total{thread=\"0\",transport=\"udp\",reason=\"denied\"} 50
+dunlin_socket_dropped_datagrams_total 40
 dunlin_cache_lookups_total{result=\"hit\"} 90
 dunlin_cache_lookups_total{result=\"miss\"} 10
 dunlin_reply_duration_seconds_bucket{thread=\"0\",le=\"0.001\"} 600
@@ -22,7 +23,7 @@ process_cpu_seconds_total 1.5
 fn metrics_of_dunlin_and_coredns_are_read() {
     let sample = parse(DUNLIN).expect("metrics");
     let latencies = vec![(0.001, 900.0), (f64::INFINITY, 1_000.0)];
-    let expected = Sample { queries: 1_000.0, dropped: 5.0, misses: 10.0, cpu_s: 1.5, latencies };
+    let expected = Sample { queries: 1_040.0, dropped: 45.0, misses: 10.0, cpu_s: 1.5, latencies };
     assert_eq!(sample, expected);
     let coredns = "coredns_dns_requests_total{family=\"1\",type=\"A\"} 4 1700000000\n\
         coredns_dns_requests_total{family=\"1\",type=\"AAAA\"} 6\n\
@@ -102,7 +103,7 @@ fn capacity_follows_the_cpu_time_of_a_query() {
     let small = vec!["small".to_owned()];
     assert_eq!(costs.capacity(&small, 0.1, 0.0, 2_000.0), 2_000.0, "no evidence");
     for tick in 1..=10 {
-        costs.add("small", f64::from(tick) * 10.0, 10.0, &work(1_000.0, 0.0, 0.04));
+        costs.add("small", 0.1, f64::from(tick) * 10.0, 10.0, &work(2_000.0, 0.0, 0.08));
     }
     let capacity = costs.capacity(&small, 0.1, 0.0, 2_000.0);
     assert!((capacity - 2_500.0).abs() < 1.0, "{capacity}");
@@ -119,7 +120,7 @@ fn misses_cost_apart() {
     for tick in 1..=60 {
         let misses = f64::from(tick % 7) * 50.0;
         let cpus = (1_000.0 - misses) * 20e-6 + misses * 200e-6;
-        costs.add("a", f64::from(tick) * 10.0, 10.0, &work(1_000.0, misses, cpus));
+        costs.add("a", 0.1, f64::from(tick) * 10.0, 10.0, &work(1_000.0, misses, cpus));
     }
     let cost = costs.cost("a").expect("evidence");
     assert!((cost.hit_s - 20e-6).abs() < 1e-7 && (cost.miss_s - 200e-6).abs() < 1e-6, "{cost:?}");
@@ -127,11 +128,27 @@ fn misses_cost_apart() {
     assert!((capacity - 1.0 / 110e-6).abs() < 10.0, "{capacity}");
 }
 
+/// A query of an idle replica costs more than one under load. That says nothing of what it carries.
+#[test]
+fn idle_replicas_are_no_evidence() {
+    let mut costs = Costs::default();
+    for tick in 1..=600 {
+        let time_s = f64::from(tick) * 10.0;
+        costs.add("a", 0.1, time_s, 10.0, &work(100.0, 0.0, 0.02));
+    }
+    assert_eq!(costs.cost("a"), None);
+    // Half of what is offered is dropped by the kernel, which costs the replica nothing.
+    let busy = Work { dropped: 2_000.0, ..work(4_000.0, 0.0, 0.06) };
+    costs.add("a", 0.1, 6_010.0, 20.0, &busy);
+    let cost = costs.cost("a").expect("evidence");
+    assert!((cost.hit_s - 30e-6).abs() < 1e-9, "{cost:?}");
+}
+
 #[test]
 fn node_types_are_bounded() {
     let mut costs = Costs::default();
     for index in 0..1_000 {
-        costs.add(&index.to_string(), 10.0, 10.0, &work(1_000.0, 0.0, 1.0));
+        costs.add(&index.to_string(), 1.0, 10.0, 10.0, &work(1_000.0, 0.0, 1.0));
     }
     assert!(costs.cost("31").is_some() && costs.cost("32").is_none());
 }

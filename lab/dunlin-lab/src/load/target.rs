@@ -64,7 +64,7 @@ impl Target {
             hlog: None,
             seed: self.seed,
         };
-        load.options()
+        Ok(Options { errors_are_wrong: true, ..load.options()? })
     }
 }
 

@@ -4,6 +4,7 @@ use super::Reproduction;
 use crate::bench::{Spread, address, closed_loop, questions};
 use cpu::CpuList;
 use lab::record::{RunRecord, record};
+use lab::relay::{Path, Relay};
 use lab::servers::{Server, ServerKind, ServerSetup, Zone};
 use lab_host::hosts::{Hosts, Side};
 use lab_host::namespace;
@@ -18,11 +19,15 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use wire::Rtype;
 
 /// Where the authoritative server answers, on the server's host.
 const AUTHORITY: (Ipv4Addr, u16) = (Ipv4Addr::new(127, 0, 0, 53), 5_301);
+/// Where a relay to it answers, with a delay or a limit. Another address, because the port is the
+/// same for all forwarders of BIND.
+const RELAY: (Ipv4Addr, u16) = (Ipv4Addr::new(127, 0, 0, 54), 5_301);
 /// Top-level domains of the study, and second-level names in each.
 const DOMAINS: usize = 20;
 const NAMES: usize = 1_000;
@@ -39,6 +44,19 @@ enum Ports {
     Random,
     One,
     Eight,
+}
+
+/// How a resolver queries the authoritative server.
+#[derive(Clone, Copy)]
+struct Outgoing {
+    ports: Ports,
+    server: (Ipv4Addr, u16),
+}
+
+impl From<Ports> for Outgoing {
+    fn from(ports: Ports) -> Self {
+        Self { ports, server: AUTHORITY }
+    }
 }
 
 /// The resolvers' world: an authoritative server for all names, at another core.
@@ -61,7 +79,7 @@ pub fn run(study: &mut Reproduction<'_>) -> Result<(), String> {
     );
     study.remarks.push(
         "Limits on outstanding queries: BIND recursive-clients 50,000, Unbound 8,192 a thread; a \
-         server that reaches one answers SERVFAIL or drops, which counts as no answer"
+         server that reaches one answers SERVFAIL, which counts as wrong, or drops the query"
             .into(),
     );
     let world = World::new(study)?;
@@ -76,13 +94,13 @@ pub fn run(study: &mut Reproduction<'_>) -> Result<(), String> {
         for cpus in core_counts(&study.server_cpus()?) {
             let count = cpus.as_slice().len();
             let label = format!("{count} core{}", if count == 1 { "" } else { "s" });
-            world.ramps(study, &label, "bind", &cpus, Ports::Random, is_unique)?;
+            world.ramps(study, &label, "bind", &cpus, Ports::Random.into(), is_unique)?;
         }
         let all = study.server_cpus()?;
         let key = key.replace("cores", "servers");
         study.step(&key, &format!("Other resolvers, all cores, {what}"), "BIND 9.5.0 beside 9.4.2");
         for name in ["unbound", "dunlin"] {
-            world.ramps(study, name, name, &all, Ports::Random, is_unique)?;
+            world.ramps(study, name, name, &all, Ports::Random.into(), is_unique)?;
         }
     }
     delays(study, &world)?;
@@ -96,25 +114,35 @@ fn core_counts(cpus: &CpuList) -> Vec<CpuList> {
     (1..=all.len()).map(|count| all[..count].iter().copied().collect()).collect()
 }
 
+/// The path to the authoritative server: the kernel's netem is missing on many machines.
 fn delays(study: &mut Reproduction<'_>, world: &World) -> Result<(), String> {
     let all = study.server_cpus()?;
-    for (key, title, words) in [
-        ("delay", "20 ms to the authoritative server", "delay 10ms"),
-        ("limit", "100 Mbit/s to the authoritative server", "rate 100mbit"),
-        ("delay-limit", "20 ms and 100 Mbit/s", "delay 10ms rate 100mbit"),
+    let (delay, limit) = (Duration::from_millis(10), 100_000_000);
+    for (key, title, delay, bits_per_second) in [
+        ("relay", "through a relay without delay", Duration::ZERO, 0),
+        ("delay", "20 ms to the authoritative server", delay, 0),
+        ("limit", "100 Mbit/s to the authoritative server", Duration::ZERO, limit),
+        ("delay-limit", "20 ms and 100 Mbit/s", delay, limit),
     ] {
-        let title = format!("BIND, unique names, {title}");
         let original = "the path to the Internet had 100 Mbit/s; its delay is not known";
-        // Both directions leave by the loopback device.
-        if let Err(why) = world.netem(words) {
-            study.skip(key, &title, original, &why);
-            continue;
-        }
-        study.step(key, &title, original);
-        let done = world.ramps(study, "bind", "bind", &all, Ports::Random, true);
-        world.netem("")?;
-        done?;
+        study.step(key, &format!("BIND, unique names, {title}"), original);
+        let space = world.hosts.options().namespace(Side::Server);
+        let cpus = world.hosts.options().cpus(Side::Client)?;
+        let (relay, path) = (SocketAddr::from(RELAY), Path { delay, bits_per_second });
+        let through = Relay::start((Some(&space), &cpus), relay, AUTHORITY.into(), path)?;
+        let outgoing = Outgoing { ports: Ports::Random, server: RELAY };
+        world.ramps(study, "bind", "bind", &all, outgoing, true)?;
+        let [passed, dropped] = [&through.counters.passed, &through.counters.dropped]
+            .map(|counter| counter.load(Ordering::Relaxed));
+        study
+            .remarks
+            .push(format!("{title}: the relay passed {passed} datagrams on and dropped {dropped}"));
     }
+    study.remarks.push(
+        "A relay on the generator's CPU delays each direction by 10 ms, and limits it to 100 \
+         Mbit/s with Ethernet headers"
+            .into(),
+    );
     Ok(())
 }
 
@@ -125,13 +153,15 @@ fn source_ports(study: &mut Reproduction<'_>, world: &World) -> Result<(), Strin
         ("one-port", "BIND, unique names, one source port", "bind", Ports::One),
         ("random-ports", "BIND, unique names, random source ports", "bind", Ports::Random),
         ("eight-ports", "Unbound, unique names, eight source ports", "unbound", Ports::Eight),
+        ("dunlin-one-port", "Dunlin, unique names, one source port", "dunlin", Ports::One),
+        ("dunlin-eight-ports", "Dunlin, unique names, eight source ports", "dunlin", Ports::Eight),
     ] {
         study.step(key, title, original);
-        world.ramps(study, name, name, &all, ports, true)?;
+        world.ramps(study, name, name, &all, ports.into(), true)?;
     }
     study.remarks.push(
         "BIND has no source-port pool any more: its axis is one port against random ones. Dunlin \
-         has no switch for its source ports and is left out there"
+         has 16 ports per thread that change, or with `fixed_ports` as many as its step says"
             .into(),
     );
     Ok(())
@@ -167,7 +197,7 @@ fn processes(study: &mut Reproduction<'_>, world: &World) -> Result<(), String> 
             let mut loads = Vec::new();
             for (number, cpu) in cpus.iter().enumerate() {
                 let one: CpuList = std::iter::once(*cpu).collect();
-                servers.push(world.start(study, "bind", &one, Ports::Random, number)?);
+                servers.push(world.start(study, "bind", &one, Ports::Random.into(), number)?);
                 let server = address_of(number);
                 loads.push(Options { server, ..world.closed(study, is_unique)? });
             }
@@ -234,16 +264,6 @@ impl World {
         Ok(Self { hosts, folder, zone, _authority: authority })
     }
 
-    /// Has the loopback device of the server's host delay and limit packets; `` ends that.
-    fn netem(&self, words: &str) -> Result<(), String> {
-        let space = self.hosts.options().namespace(Side::Server);
-        let act = if words.is_empty() { "del" } else { "replace" };
-        let netem = if words.is_empty() { "" } else { "netem" };
-        let line = format!("qdisc {act} dev lo root {netem} {words}");
-        let told = |why| format!("no netem in this kernel ({why})");
-        namespace::within(Some(&space), || run_tool("tc", line.trim()).map_err(told))
-    }
-
     /// Gives the server's host its second address.
     fn second_address(&self) -> Result<(), String> {
         let options = self.hosts.options();
@@ -264,7 +284,7 @@ impl World {
         study: &Reproduction<'_>,
         name: &str,
         cpus: &CpuList,
-        ports: Ports,
+        outgoing: Outgoing,
         number: usize,
     ) -> Result<Server, String> {
         let kind = ServerKind::named(name)?;
@@ -278,9 +298,9 @@ impl World {
         };
         let threads = cpus.as_slice().len();
         let config = match name {
-            "bind" => bind(&setup, ports),
-            "unbound" => unbound(&setup, ports, threads),
-            _ => dunlin(&setup, threads),
+            "bind" => bind(&setup, outgoing),
+            "unbound" => unbound(&setup, outgoing, threads),
+            _ => dunlin(&setup, threads, outgoing),
         };
         let from = self.hosts.options().namespace(Side::Client);
         kind.start_with(&config, &study.binary(kind)?, &setup, Some(&from))
@@ -301,7 +321,7 @@ impl World {
         label: &str,
         name: &str,
         cpus: &CpuList,
-        ports: Ports,
+        outgoing: Outgoing,
         is_unique: bool,
     ) -> Result<(), String> {
         let closed = self.closed(study, is_unique)?;
@@ -312,13 +332,13 @@ impl World {
             let top = match highest {
                 Some(top) => top,
                 None => {
-                    let _server = self.start(study, name, cpus, ports, 0)?;
+                    let _server = self.start(study, name, cpus, outgoing, 0)?;
                     let stop = &AtomicBool::new(false);
                     let run = record("highest", BTreeMap::new(), &short, &[], stop)?;
                     *highest.insert((run.derived.answered_rate * 1.6).max(2_000.0))
                 }
             };
-            let _server = self.start(study, name, cpus, ports, 0)?;
+            let _server = self.start(study, name, cpus, outgoing, 0)?;
             let rate = Rate::Ramp(top / 20.0, top);
             let ramp = Options {
                 when: LoadMode::Open(Arrivals { rate, spacing: Spacing::Even, burst: 1 }),
@@ -344,7 +364,8 @@ fn run_tool(tool: &str, line: &str) -> Result<(), String> {
 
 /// One name, or names that were never asked before below 20 times 1,000 others.
 fn queries(is_unique: bool) -> Result<QuerySource, String> {
-    let form = QueryFormat::default();
+    // A resolver answers a query without RD by an error, or from its cache.
+    let form = QueryFormat { recursion: true, ..QueryFormat::default() };
     if !is_unique {
         return QuestionSet::from_pattern("www.t0", 1, Rtype::A, form).map(questions);
     }
@@ -355,13 +376,13 @@ fn queries(is_unique: bool) -> Result<QuerySource, String> {
     Ok(QuerySource::Questions(what.into()))
 }
 
-fn bind(setup: &ServerSetup, ports: Ports) -> String {
+fn bind(setup: &ServerSetup, Outgoing { ports, server }: Outgoing) -> String {
     let (ip, port, folder) = (setup.address.ip(), setup.address.port(), &setup.folder);
     let source = match ports {
         Ports::One => "  query-source address * port 5400;\n",
         _ => "",
     };
-    let (authority, authority_port) = AUTHORITY;
+    let (authority, authority_port) = server;
     format!(
         "options {{\n  directory {folder:?};\n  listen-on port {port} {{ {ip}; }};\n  \
          listen-on-v6 {{ none; }};\n  pid-file none;\n  lock-file none;\n  \
@@ -374,7 +395,7 @@ fn bind(setup: &ServerSetup, ports: Ports) -> String {
     )
 }
 
-fn unbound(setup: &ServerSetup, ports: Ports, threads: usize) -> String {
+fn unbound(setup: &ServerSetup, Outgoing { ports, server }: Outgoing, threads: usize) -> String {
     let (ip, port, folder) = (setup.address.ip(), setup.address.port(), &setup.folder);
     let source = match ports {
         Ports::Eight => {
@@ -391,16 +412,21 @@ fn unbound(setup: &ServerSetup, ports: Ports, threads: usize) -> String {
          do-not-query-localhost: no\n  module-config: \"iterator\"\n{source}\
          remote-control:\n  control-enable: no\n\
          forward-zone:\n  name: \".\"\n  forward-addr: {}@{}\n",
-        AUTHORITY.0, AUTHORITY.1
+        server.0, server.1
     )
 }
 
-fn dunlin(setup: &ServerSetup, threads: usize) -> String {
+fn dunlin(setup: &ServerSetup, threads: usize, Outgoing { ports, server }: Outgoing) -> String {
+    let fixed = match ports {
+        Ports::Random => "",
+        Ports::One => ", fixed_ports = 1",
+        Ports::Eight => ", fixed_ports = 8",
+    };
     format!(
         "[server]\nlisten = [\"{}\"]\nworkers = {threads}\ndata_dir = \"\"\ndrain = \"0s\"\n\
          [admin]\nsocket = \"\"\n[acl]\nrecursion = [\"any\"]\n\
-         [forward]\n\".\" = [\"{}\"]\n[cache]\nmemory = \"512MiB\"\n",
+         [forward]\n\".\" = {{ servers = [\"{}\"]{fixed} }}\n[cache]\nmemory = \"512MiB\"\n",
         setup.address,
-        SocketAddr::from(AUTHORITY)
+        SocketAddr::from(server)
     )
 }

@@ -215,7 +215,7 @@ impl Article {
         );
         let _server = self.start(study, "dunlin", "dunlin", &more)?;
         let own = Options { when: open(rate), ..self.load(study, NAMES, 512)? };
-        let form = QueryFormat::default();
+        let form = QueryFormat { recursion: true, ..QueryFormat::default() };
         let set = Arc::new(QuestionSet::from_pattern("x{i}.hang.example", 1_000, Rtype::A, form)?);
         let (order, under) = (Order::Given, None);
         let spec = QuestionSpec { set, order, unique: 1.0, nxdomain: 0.0, under };
@@ -230,14 +230,19 @@ impl Article {
             study.run("alone", 0.0, &own)?;
         }
         let over = &AtomicBool::new(false);
-        std::thread::scope(|scope| {
+        let counts = std::thread::scope(|scope| {
             let load = scope.spawn(|| lab_load::run(&beside, over, &mut |_| {}));
             let done = (0..study.repeats)
                 .try_for_each(|_| study.run("1,000 hanging/s", HANGING, &own).map(drop));
             over.store(true, Ordering::Relaxed);
-            load.join().unwrap_or_else(|_| Err("the second load panicked".into()))?;
-            done
-        })
+            let load = load.join().unwrap_or_else(|_| Err("the second load panicked".into()))?;
+            done.map(|()| load.counts)
+        })?;
+        study.remarks.push(format!(
+            "Of {} forwarded queries, {} got an error of the server and {} no answer in time",
+            counts.sent, counts.wrong, counts.timeouts
+        ));
+        Ok(())
     }
 }
 

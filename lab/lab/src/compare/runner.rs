@@ -179,6 +179,7 @@ fn load(options: &CompareOptions, hosts: &hosts::Options) -> Result<Options> {
         netns: Some(hosts.namespace(Side::Client)),
         oracle: Some(Arc::new(options.zone.oracle()?)),
         check_one_in: CHECK_ONE_IN,
+        errors_are_wrong: true,
         when: open(options.highest),
         ..Options::new((Ipv4Addr::LOCALHOST, PORT).into(), QuerySource::Questions(what.into()))
     };

@@ -3,6 +3,8 @@
 use lab::record::RunRecord;
 
 use super::{Data, figure, settings};
+use crate::cpus::{CpuSeries, CpuStep};
+use crate::html::STYLE;
 use crate::study::Step;
 use crate::svg::{Plot, Scale, escape};
 use crate::sweep::{Sweep, rates};
@@ -51,7 +53,40 @@ impl Summary {
     }
 }
 
-fn draw(id: &str, caption: &str, x_name: &str, groups: &[(String, Vec<f64>)]) -> String {
+/// What the boxes of a drawing show.
+struct Axes<'a> {
+    x: &'a str,
+    y: &'a str,
+    /// Digits of numbers in the table.
+    digits: usize,
+}
+
+impl<'a> Axes<'a> {
+    fn rates(x: &'a str) -> Self {
+        Self { x, y: "answers a second", digits: 0 }
+    }
+}
+
+const ABOUT: &str = "Boxes: quartiles; line: median; diamond: mean; whiskers: lowest and highest \
+                     within 1.5 interquartile ranges; circles: outliers. The table has all \
+                     numbers.";
+
+fn draw(id: &str, caption: &str, axes: &Axes<'_>, groups: &[(String, Vec<f64>)]) -> String {
+    let (mut drawing, data, is_numbered) = plot(id, caption, axes, groups);
+    if is_numbered {
+        let items = groups.iter().map(|(label, _)| format!("<li>{}</li>", escape(label)));
+        let _ = writeln!(drawing, "<ol class=\"legend\">{}</ol>", items.collect::<String>());
+    }
+    figure((caption, ABOUT), &drawing, &data)
+}
+
+/// The drawing, its data, and whether its boxes have numbers instead of names.
+fn plot(
+    id: &str,
+    caption: &str,
+    axes: &Axes<'_>,
+    groups: &[(String, Vec<f64>)],
+) -> (String, Data, bool) {
     let head =
         ["group", "runs", "min", "first quartile", "median", "mean", "third quartile", "max"];
     let mut data = Data::new(caption, &head);
@@ -60,7 +95,7 @@ fn draw(id: &str, caption: &str, x_name: &str, groups: &[(String, Vec<f64>)]) ->
     let x = Scale::from_to(0.0, count);
     // Labels that would run into each other stand in a list below the drawing.
     let is_numbered = groups.iter().any(|(label, _)| label.chars().count() as f64 * count > LABELS);
-    let mut plot = Plot::new(300.0, (x, x_name), (Scale::linear(all), "answers a second"), false);
+    let mut plot = Plot::new(300.0, (x, axes.x), (Scale::linear(all), axes.y), false);
     for (number, (label, values)) in groups.iter().enumerate() {
         let Some(summary) = Summary::of(values) else { continue };
         let at = |y: f64| plot.spot(number as f64 + 0.5, y);
@@ -91,17 +126,31 @@ fn draw(id: &str, caption: &str, x_name: &str, groups: &[(String, Vec<f64>)]) ->
             *q3,
             values.iter().copied().fold(0.0, f64::max),
         ];
-        let numbers = numbers.map(|value| format!("{value:.0}"));
+        let numbers = numbers.map(|value| format!("{value:.0$}", axes.digits));
         data.row([label.clone(), values.len().to_string()].into_iter().chain(numbers));
     }
-    let about = "Boxes: quartiles; line: median; diamond: mean; whiskers: lowest and highest \
-                 within 1.5 interquartile ranges; circles: outliers. The table has all numbers.";
-    let mut drawing = plot.finish(id, caption, about);
-    if is_numbered {
-        let items = groups.iter().map(|(label, _)| format!("<li>{}</li>", escape(label)));
-        let _ = writeln!(drawing, "<ol class=\"legend\">{}</ol>", items.collect::<String>());
-    }
-    figure((caption, about), &drawing, &data)
+    (plot.finish(id, caption, ABOUT), data, is_numbered)
+}
+
+const CPU_AXES: Axes<'static> =
+    Axes { x: "row of the table", y: "share of the best run", digits: 3 };
+
+fn normalized(step: &CpuStep) -> Vec<(String, Vec<f64>)> {
+    let group = |one: &CpuSeries| (one.name(), one.normalized.clone());
+    step.series.iter().map(group).collect()
+}
+
+/// The series of an experiment, each run beside the best.
+pub fn cpu_boxes(step: &CpuStep) -> String {
+    draw(&step.id(), &step.title, &CPU_AXES, &normalized(step))
+}
+
+/// The same as a file of its own.
+pub fn cpu_plot(step: &CpuStep) -> String {
+    let (drawing, ..) = plot(&step.id(), &step.title, &CPU_AXES, &normalized(step));
+    let drawing = drawing.replacen("<svg ", "<svg xmlns=\"http://www.w3.org/2000/svg\" ", 1);
+    let back = "<rect width=\"100%\" height=\"100%\" fill=\"var(--bg)\"/>";
+    drawing.replacen("</desc>", &format!("</desc><style>{STYLE}</style>{back}"), 1)
 }
 
 /// The groups of a study's step.
@@ -110,7 +159,7 @@ pub fn step_boxes(number: usize, step: &Step, runs: &[RunRecord]) -> String {
         .groups
         .iter()
         .map(|group| (group.label.clone(), group.rates(runs).unwrap_or_default()));
-    draw(&format!("step-{number}"), &step.title, "group", &groups.collect::<Vec<_>>())
+    draw(&format!("step-{number}"), &step.title, &Axes::rates("group"), &groups.collect::<Vec<_>>())
 }
 
 /// The points of a sweep, the best 24.
@@ -124,7 +173,7 @@ pub fn sweep_boxes(sweep: &Sweep, runs: &[RunRecord]) -> String {
     let most = |values: &[f64]| values.iter().copied().fold(0.0, f64::max);
     groups.sort_by(|a, b| most(&b.1).total_cmp(&most(&a.1)));
     groups.truncate(24);
-    draw("sweep-boxes", "Answers a second, the best points", "point", &groups)
+    draw("sweep-boxes", "Answers a second, the best points", &Axes::rates("point"), &groups)
 }
 
 #[cfg(test)]

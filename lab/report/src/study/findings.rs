@@ -251,7 +251,7 @@ impl Evaluation<'_> {
             "hits-cores",
         ));
         let delay = "With 20 ms to the authoritative server, unique names are answered more slowly";
-        all.push(self.above(delay, "delay", "unique-cores"));
+        all.push(self.above(delay, "delay", "relay"));
         let pool = "The pool of source ports costs throughput of unique names";
         all.push(self.above(pool, "random-ports", "one-port"));
         all.push(self.processes());

@@ -128,7 +128,7 @@ fn invalid_json_is_refused_without_harm() {
         "[[]]",
         "1",
         "\"",
-        "{\"ttl\":60}",
+        "{\"data\":[\"192.0.2.1\"]}",
         "{\"ttl\":-1,\"data\":[]}",
         "{\"ttl\":\"60\",\"data\":[\"192.0.2.1\"]}",
         "{\"ttl\":60,\"ttl\":61,\"data\":[\"192.0.2.1\"]}",
@@ -142,6 +142,8 @@ fn invalid_json_is_refused_without_harm() {
         let (field, _) = scene.put(&path, body).refused(400);
         assert!(!field.is_empty(), "{body:.60}");
     }
+    let (field, _) = scene.put(&path, "{\"ttl\":60}").refused(422);
+    assert_eq!(field, "data", "neither data nor members");
     let bytes = [&b"{\"ttl\":60,\"data\":[\""[..], &[0xff, 0xfe], b"\"]}"].concat();
     let json = ["Content-Type: application/json"];
     scene.ask("PUT", &path, &scene.root, &json, &bytes).refused(400);

@@ -29,6 +29,8 @@ pub fn request(scene: &Scene, token: &str, method: &str, path: &str, zone: &str)
         .replace("{name}", &name)
         .replace("{type}", "A")
         .replace("{server}", "192.0.2.53:53")
+        .replace("{address}", "192.0.2.1")
+        .replace("{check}", "app")
         .replace("{principal}", "tenant");
     let value = json!({ "ttl": 60, "data": ["192.0.2.66"] });
     let (media, body) = match (method, path) {
@@ -39,6 +41,8 @@ pub fn request(scene: &Scene, token: &str, method: &str, path: &str, zone: &str)
         ),
         ("PUT", "/v1/snapshot") => ("application/octet-stream", Value::Null),
         ("PUT", "/v1/upstreams/{server}") => ("application/json", json!({ "drained": true })),
+        ("PUT", "/v1/checks/{check}") => ("application/json", json!({ "kind": "tcp", "port": 1 })),
+        ("PUT", "/v1/endpoints/{address}") => ("application/json", json!({ "state": "drain" })),
         ("PUT", _) => ("application/json", value),
         ("POST", "/v1/accept") => ("application/json", json!({})),
         ("POST", "/v1/credentials") => {
@@ -134,6 +138,8 @@ fn principal_with_all_grants_can_do_everything() {
             r#"{"ttl":1,"data":["192.0.2.1"]}"#,
         )
         .done();
+    let created = scene.put("/v1/checks/app", r#"{"kind":"tcp","port":80}"#);
+    assert_eq!(created.status, 201, "{created:?}");
     let token = scene.token("tenant", &["read,write,zones other.example", "operate"]);
     let mut operations = operations();
     // A set is deleted after it was read, a zone last, and created before that.
@@ -148,6 +154,11 @@ fn principal_with_all_grants_can_do_everything() {
             let reply = request(&scene, &scene.root, &method, &path, OTHER);
             assert_eq!(reply.json()["type"], "urn:dunlin:problem:local-only", "{method} {path}");
             reply.refused(403);
+            continue;
+        }
+        // The store of these tests is not shared.
+        if path == "/v1/fleet/adopt" {
+            request(&scene, &scene.root, &method, &path, OTHER).refused(409);
             continue;
         }
         // The token of one zone cannot read all zones.

@@ -8,6 +8,7 @@ mod grants;
 mod history;
 mod limits;
 mod local;
+mod members;
 mod names;
 mod openapi;
 mod operate;

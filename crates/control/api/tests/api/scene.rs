@@ -1,6 +1,7 @@
 //! A server with the API, and a simple client.
 use api::{Api, ApiCounters, ControlFuture, Credentials, NewCredential, ServerControl, Tls};
 use compile::{Image, Loader};
+use health::{Allow, Check, CheckKind, HealthService, HealthSettings};
 use image::HashKey;
 use records::{MemoryStore, RecordService, ServiceThreads, ZoneOwner, ZoneOwnership};
 use serde_json::Value;
@@ -157,6 +158,40 @@ impl Reply {
     }
 }
 
+/// A prober with the check `web`.
+fn prober(control: &ZonePublisher, folder: &std::path::Path) -> HealthService {
+    let settings = HealthSettings {
+        checks: vec![check("web")],
+        allow: Allow::default(),
+        ttl_max: Duration::from_secs(30),
+        folder: Some(folder.to_owned()),
+        find_user: |_| Err("there are no scripts here".into()),
+        // The config reads all kinds; here is one of them.
+        read_check: |name, keys| match (keys["kind"].as_str(), keys.get("port")) {
+            (Some("tcp"), Some(port)) => {
+                Ok(Check { port: port.as_u64().unwrap_or_default() as u16, ..check(name) })
+            }
+            _ => Err("it is not a port of TCP".into()),
+        },
+        webhook: None,
+        avoided_cpus: Vec::new(),
+    };
+    HealthService::start(control, settings).expect("a thread")
+}
+
+fn check(name: &str) -> Check {
+    Check {
+        name: name.into(),
+        kind: CheckKind::Tcp,
+        port: 80,
+        interval: Duration::from_secs(3_600),
+        timeout: Duration::from_secs(1),
+        rise: 2,
+        fall: 3,
+        jitter: 10,
+    }
+}
+
 impl Scene {
     /// A server with the zone example.org, and another one from a file.
     pub fn new() -> Self {
@@ -211,6 +246,7 @@ impl Scene {
         }
         let counters = Arc::new(ApiCounters::default());
         let api = Api {
+            health: Some(prober(&control, &folder)),
             records: Some(Arc::clone(&opened)),
             credentials: Arc::clone(&credentials),
             operator: Arc::new(Fake(Arc::clone(&credentials))),

@@ -1,6 +1,7 @@
 //! The commands that use the REST API.
 use crate::cli::{AdminServer, Output};
 use clap::{Args, Subcommand, ValueEnum};
+use records::snapshot;
 use std::path::PathBuf;
 
 /// The API to use, the credentials, and the format of the result.
@@ -24,6 +25,13 @@ pub struct Api {
     /// Write the result as text or as JSON.
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     pub output: Output,
+}
+
+/// Reads a tier and an address of it.
+fn read_tier(text: &str) -> Result<(u8, String), String> {
+    let tier = text.split_once('=');
+    let tier = tier.and_then(|(tier, data)| Some((tier.parse().ok()?, data.to_owned())));
+    tier.ok_or_else(|| "write a tier from 0 to 255 and an address: 1=192.0.2.1".to_owned())
 }
 
 /// Reads a time in seconds, or with a unit as in a zone file. At most 2³¹ − 1 seconds, as TTLs
@@ -154,6 +162,12 @@ pub struct TakeSnapshot {
     /// File to write. A complete snapshot replaces an older file of this name.
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
+    /// Write this format, so that an older version can restore the snapshot. It lists what gets
+    /// lost. Format 2: no policies, checks and tiers of record sets.
+    #[arg(long, value_name = "FORMAT", default_value_t = snapshot::FORMAT,
+        value_parser = clap::value_parser!(u8)
+            .range(i64::from(snapshot::FORMAT_MIN)..=i64::from(snapshot::FORMAT)))]
+    pub format: u8,
     #[command(flatten)]
     pub server: Api,
 }
@@ -223,8 +237,9 @@ pub enum RecordsCommand {
     Get(OneSet),
     /// Write one record set, replacing its records: show the difference, and refuse if another
     /// client changed it meanwhile.
-    #[command(after_help = "Example:\n  \
-        dunlin records set example.org www.example.org A --ttl 60 192.0.2.1 192.0.2.2")]
+    #[command(after_help = "Examples:\n  \
+        dunlin records set example.org www.example.org A --ttl 60 192.0.2.1 192.0.2.2\n  \
+        dunlin records set example.org www A --check web 192.0.2.1 --tier 1=198.51.100.1")]
     Set(SetSet),
     /// Delete one record set.
     #[command(after_help = "Example:\n  dunlin records delete example.org www.example.org A\n  \
@@ -278,6 +293,22 @@ pub struct OneSet {
 pub struct SetSet {
     #[command(flatten)]
     pub set: OneSet,
+    /// Answer only addresses that pass this check.
+    #[arg(long, value_name = "CHECK")]
+    pub check: Option<String>,
+    /// Answer by this policy: `all`, or `failover` by the tiers of the members.
+    #[arg(long, value_name = "POLICY")]
+    pub policy: Option<String>,
+    /// Answer at most this many addresses.
+    #[arg(long, value_name = "NUMBER")]
+    pub max: Option<u16>,
+    /// With fewer addresses up than this number or share (`50%`), answer others, too.
+    #[arg(long, value_name = "NUMBER")]
+    pub min_up: Option<String>,
+    /// Add an address of a tier, from 1: it is answered if no address of a lower tier is better.
+    /// Those without this option have tier 0. It implies `--policy failover`.
+    #[arg(long, value_name = "TIER=ADDRESS", value_parser = read_tier)]
+    pub tier: Vec<(u8, String)>,
     #[command(flatten)]
     pub options: WriteOptions,
     /// Set the TTL: seconds, or a number with a unit, such as 90s, 5m, 1h or 2d.

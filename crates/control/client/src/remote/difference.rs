@@ -5,7 +5,7 @@ use command_line::{plain, plural};
 use records::Revision;
 use records::serial::{is_newer, offset_after};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Read, Write};
 use wire::{Name, NameBuf, Rtype};
@@ -19,8 +19,21 @@ pub struct RecordSet {
     pub ttl: u32,
     /// The data of each record, in wire form.
     pub data: Vec<Vec<u8>>,
+    /// Its policy, check and members, as the API has them; empty: a plain set.
+    pub rules: Map<String, Value>,
     /// The revision of its last write, if it comes from the server.
     pub revision: Option<u64>,
+}
+
+/// The fields of a set with rules, as the API has them.
+const RULES: [&str; 5] = ["policy", "max", "check", "min_up", "members"];
+
+/// The rules of a set in JSON.
+pub fn rules_of(set: &Value) -> Map<String, Value> {
+    let is_default =
+        |key: &str, value: &Value| value.is_null() || key == "policy" && value == "all";
+    let field = |key: &&str| Some(((*key).to_owned(), set.get(*key)?.clone()));
+    RULES.iter().filter_map(field).filter(|(key, value)| !is_default(key, value)).collect()
 }
 
 impl RecordSet {
@@ -46,8 +59,12 @@ pub fn read_lines(input: &mut dyn BufRead) -> Result<Sets, String> {
         }
         let set: SetBody = serde_json::from_str(&line).map_err(|why| at(why.to_string()))?;
         let (name, rtype) = key(&set.name, &set.rtype).map_err(at)?;
-        let data = read_data(&set.data, rtype).map_err(at)?;
-        sets.insert((name, rtype), RecordSet { ttl: set.ttl, data, revision: None }.sorted());
+        let rules = rules_of(&serde_json::to_value(&set).map_err(|why| at(why.to_string()))?);
+        let of_members = set.members.iter().flatten().map(|member| member.data.clone());
+        let texts = if set.data.is_empty() { of_members.collect() } else { set.data };
+        let data = read_data(&texts, rtype).map_err(at)?;
+        let set = RecordSet { ttl: set.ttl, data, rules, revision: None };
+        sets.insert((name, rtype), set.sorted());
     }
     Ok(sets)
 }
@@ -73,11 +90,12 @@ struct ListedSet {
 /// # Errors
 /// It is not a valid record set.
 pub fn insert_listed(sets: &mut Sets, listed: Value) -> Result<(), String> {
+    let rules = rules_of(&listed);
     let ListedSet { name, rtype, ttl, data, revision } = serde_json::from_value(listed)
         .map_err(|why| format!("the server sent an invalid record set: {why}"))?;
     let (name, rtype) = key(&name, &rtype)?;
     let data = read_data(&data, rtype)?;
-    sets.insert((name, rtype), RecordSet { ttl, data, revision }.sorted());
+    sets.insert((name, rtype), RecordSet { ttl, data, rules, revision }.sorted());
     Ok(())
 }
 
@@ -97,7 +115,8 @@ pub fn read_zone_file(input: &mut dyn Read, origin: Name<'_>) -> Result<Sets, St
     let read = zonefile::read_stream(input, origin, &mut |record| {
         let mut owner = NameBuf::from(record.owner);
         owner.make_lowercase();
-        let new = RecordSet { ttl: record.ttl, data: Vec::new(), revision: None };
+        let new =
+            RecordSet { ttl: record.ttl, data: Vec::new(), rules: Map::new(), revision: None };
         let set = sets.entry((owner.to_string(), record.rtype)).or_insert(new);
         set.ttl = set.ttl.min(record.ttl);
         set.data.push(record.rdata.to_vec());
@@ -194,6 +213,16 @@ pub fn write_changes(out: &mut impl Write, changes: &[Change]) -> io::Result<()>
                 let text = zonefile::data_text(*rtype, data);
                 lines.push(format!("{sign} {} {} {rtype} {}", plain(name), set.ttl, plain(&text)));
             }
+            let others = other.as_ref().map(|other| &other.rules);
+            if !set.rules.is_empty() && others != Some(&set.rules) {
+                let rules = Value::Object(set.rules.clone()).to_string();
+                lines.push(format!(
+                    "{sign} {} {} {rtype} with {}",
+                    plain(name),
+                    set.ttl,
+                    plain(&rules)
+                ));
+            }
         }
     }
     for line in lines.iter().take(DIFFERENCE_LINES_MAX) {
@@ -210,7 +239,13 @@ pub fn write_changes(out: &mut impl Write, changes: &[Change]) -> io::Result<()>
 pub fn change_json(change: &Change) -> Value {
     let put = change.after.as_ref().map(|set| {
         let write = |data: &Vec<u8>| zonefile::data_text(change.rtype, data);
-        json!({ "ttl": set.ttl, "data": set.data.iter().map(write).collect::<Vec<_>>() })
+        let data: Vec<_> = set.data.iter().map(write).collect();
+        let mut put = set.rules.clone();
+        put.insert("ttl".into(), set.ttl.into());
+        if !put.contains_key("members") {
+            put.insert("data".into(), data.into());
+        }
+        put
     });
     let condition = match &change.before {
         Some(set) => set.revision.map_or(json!("present"), |revision| json!(revision)),

@@ -3,12 +3,12 @@
 use super::client::{ApiClient, ApiError, ApiRequest, ApiResponse, CommandResult, path_segment};
 use super::difference::{
     Change, RecordSet, Sets, change_json, difference, given_serial, insert_listed, read_lines,
-    read_zone_file, serial_after, write_changes,
+    read_zone_file, rules_of, serial_after, write_changes,
 };
 use super::zones::{read_name, zone_path};
 use super::{condition, confirm, progress_bar, query, write_json};
 use crate::cli::{
-    self, ImportSets, ListSets, OneSet, Output, RecordsCommand, WriteOptions, ZoneFormat,
+    self, ImportSets, ListSets, OneSet, Output, RecordsCommand, SetSet, WriteOptions, ZoneFormat,
 };
 use crate::limits::{CHANGES_AT_ONCE, COMPARED_LEN_MAX};
 use command_line::{Side, align, plain, plural};
@@ -40,7 +40,27 @@ pub fn run(command: &cli::Records) -> CommandResult<ExitCode> {
             }
         }
         RecordsCommand::Set(set) => {
-            let put = json!({ "ttl": set.ttl, "data": set.data });
+            let mut put = match set.tier.is_empty() {
+                true => json!({ "ttl": set.ttl, "data": set.data }),
+                false => json!({
+                    "ttl": set.ttl, "members": members(set), "policy": "failover",
+                }),
+            };
+            let min_up = set.min_up.as_ref().map(|text| match text.parse::<u16>() {
+                Ok(number) => json!(number),
+                Err(_) => json!(text),
+            });
+            let rules = [
+                ("policy", set.policy.as_ref().map(|policy| json!(policy))),
+                ("max", set.max.map(|max| json!(max))),
+                ("check", set.check.as_ref().map(|check| json!(check))),
+                ("min_up", min_up),
+            ];
+            for (key, value) in rules {
+                if let Some(value) = value {
+                    put[key] = value;
+                }
+            }
             change(&set.set, Some(put), &set.options, set.dry_run)?;
         }
         RecordsCommand::Delete(delete) => {
@@ -62,6 +82,13 @@ pub fn run(command: &cli::Records) -> CommandResult<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The addresses with their tiers.
+fn members(set: &SetSet) -> Vec<Value> {
+    let first = set.data.iter().map(|data| json!({ "data": data }));
+    let others = set.tier.iter().map(|(tier, data)| json!({ "data": data, "tier": tier }));
+    first.chain(others).collect()
 }
 
 fn path_of(one: &OneSet, owner: &NameBuf) -> String {
@@ -218,7 +245,12 @@ fn has_status(error: &(dyn std::error::Error + 'static), status: StatusCode) -> 
 /// Reads a record set from JSON.
 fn read_set(owner: &NameBuf, rtype: &str, value: &Value) -> CommandResult<RecordSet> {
     let name = owner.to_string();
-    let line = json!({ "name": name, "type": rtype, "ttl": value["ttl"], "data": value["data"] });
+    let data = match value["members"].as_array().filter(|_| value["data"].is_null()) {
+        Some(members) => members.iter().map(|member| member["data"].clone()).collect(),
+        None => value["data"].clone(),
+    };
+    let mut line = json!({ "name": name, "type": rtype, "ttl": value["ttl"], "data": data });
+    rules_of(value).into_iter().for_each(|(key, value)| line[key] = value);
     let sets = read_lines(&mut line.to_string().as_bytes())
         .map_err(|why| why.replacen("line 1: ", "", 1))?;
     sets.into_values().next().ok_or_else(|| "the record set has no data".into())

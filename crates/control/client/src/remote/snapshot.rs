@@ -2,8 +2,10 @@
 use super::client::{ApiClient, ApiRequest, CommandResult};
 use super::{condition, confirm, progress_bar, query, write_json};
 use crate::cli::{Output, RestoreSnapshot, Salvage, TakeSnapshot};
-use command_line::plural;
+use command_line::{plain, plural};
 use hyper::Method;
+use records::Revision;
+use records::snapshot::{self, FORMAT};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -15,18 +17,60 @@ const MEDIA: &str = "application/octet-stream";
 /// Writes a snapshot to a temporary file, verifies it, and renames it into place.
 pub fn take(take: &TakeSnapshot) -> CommandResult<()> {
     let api = ApiClient::new(&take.server)?;
-    let written = replace(&take.file, |file| Ok((download(&api, file)?, check(file)?)))?;
-    let (len, (revision, zones)) = written;
+    let written = replace(&take.file, |file| {
+        let len = download(&api, file)?;
+        let (revision, zones) = check(file)?;
+        match take.format {
+            FORMAT => Ok((len, (revision, zones), Vec::new())),
+            format => {
+                let lost = convert(&take.file, file, revision, format)?;
+                check(file)?;
+                Ok((file.metadata()?.len(), (revision, zones), lost))
+            }
+        }
+    })?;
+    let (len, (revision, zones), lost) = written;
     match take.server.output {
         Output::Json => write_json(&serde_json::json!({
-            "file": take.file, "bytes": len, "revision": revision.0, "zones": zones
+            "file": take.file, "bytes": len, "revision": revision.0, "zones": zones,
+            "format": take.format, "lost": lost,
         }))?,
         Output::Text => {
+            for set in &lost {
+                eprintln!("{}: lost are its policy, check and tiers", plain(set));
+            }
             let (zones, file) = (plural(zones, "zone"), take.file.display());
             writeln!(io::stdout().lock(), "{zones} as of revision {revision} in {file}")?;
         }
     }
     Ok(())
+}
+
+/// Writes the snapshot in a file again, in an older format. Returns the sets that lose their rules.
+fn convert(
+    path: &Path,
+    file: &mut File,
+    revision: Revision,
+    format: u8,
+) -> CommandResult<Vec<String>> {
+    let mut name = path.to_owned().into_os_string();
+    name.push(".converted");
+    let name = Path::new(&name);
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(true).mode(0o600);
+    let mut converted = options.open(name).map_err(|why| format!("{}: {why}", name.display()))?;
+    // Its name is not needed any more.
+    fs::remove_file(name)?;
+    file.rewind()?;
+    let mut out = BufWriter::new(&converted);
+    let lost = snapshot::convert(&mut BufReader::new(&*file), &mut out, revision, format)?;
+    out.flush()?;
+    drop(out);
+    converted.rewind()?;
+    file.rewind()?;
+    file.set_len(0)?;
+    io::copy(&mut converted, file)?;
+    Ok(lost.into_iter().map(|(name, rtype)| format!("{name} {rtype}")).collect())
 }
 
 /// Writes a temporary file in the same folder and renames it to `path` when it is complete.

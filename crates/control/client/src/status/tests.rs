@@ -88,13 +88,18 @@ fn held_zone_and_half_written_file_are_shown_with_a_remedy() {
     let mut status = sample::status(2, 3, 1);
     let zone = &mut status.zones[1];
     zone.state = ZoneState::Behind;
-    zone.held = Some(HeldZone { had: 2_000, has: 310, since_seconds: NOW });
+    let held = HeldZone { had: 2_000, has: 310, since_seconds: NOW };
+    zone.held = Some(held);
+    status.held.insert(zone.name.clone(), held);
+    status.held.insert("cluster.local.".into(), HeldZone { had: 90, has: 4, since_seconds: NOW });
     status.zones[2].writing_seconds = Some(NOW - 3.0);
     let text = shown(&status, false);
     for expected in [
-        "zones       2 current, 1 behind their file, 1 held (`dunlin zones accept`)\n",
+        "zones       2 current, 1 behind their file, 2 held (`dunlin zones accept`)\n            \
+         cluster.local.: held: its source has 4 of the 90 served names; `dunlin zones accept \
+         cluster.local.` serves it nevertheless\n",
         "zone-1.example.\n    held: its file has 310 of the 2,000 served names; `dunlin zones \
-         accept zone-1.example.` serves the file nevertheless\n",
+         accept zone-1.example.` serves it nevertheless\n",
         "zone-2.example.\n    a process has been writing its file since 2026-11-21 14:00:00 UTC; \
          it is loaded when complete\n",
     ] {
@@ -102,6 +107,8 @@ fn held_zone_and_half_written_file_are_shown_with_a_remedy() {
     }
     assert!(!is_healthy(&status));
     status.zones.iter_mut().for_each(|zone| (zone.state, zone.held) = (ZoneState::Current, None));
+    assert!(!is_healthy(&status), "the content of another source is held");
+    status.held.clear();
     assert!(is_healthy(&status), "a half-written file is no fault");
 }
 

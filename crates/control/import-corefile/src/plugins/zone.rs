@@ -38,7 +38,7 @@ pub fn file(importer: &mut Importer<'_>, directive: &Directive) {
 }
 
 /// The zones after a plugin, or those of the block.
-fn own_zones(importer: &mut Importer<'_>, names: &[CorefileWord]) -> Vec<String> {
+pub(super) fn own_zones(importer: &mut Importer<'_>, names: &[CorefileWord]) -> Vec<String> {
     let mut own = Vec::new();
     for word in names {
         match zones::zones(&word.text) {
@@ -116,19 +116,4 @@ fn folder_of(importer: &mut Importer<'_>, folder: &CorefileWord, origins: &[Stri
         shown(&folder.text)
     );
     importer.note(folder, &text);
-}
-
-/// `kubernetes [ZONES…] { … }`: its section is written by hand.
-pub fn kubernetes(importer: &mut Importer<'_>, directive: &Directive) {
-    let names = own_zones(importer, &directive.args).join(" ");
-    let text = format!(
-        "kubernetes {names}: it is not converted; write the section [kubernetes], whose keys stand \
-         beside the options of this plugin in docs/kubernetes.md"
-    );
-    importer.lost(&directive.name, &text);
-    for option in &directive.body {
-        let text =
-            format!("kubernetes {{ {} }}: not imported, as the plugin", shown(&option.name.text));
-        importer.lost(&option.name, &text);
-    }
 }

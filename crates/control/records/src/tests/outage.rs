@@ -33,9 +33,22 @@ impl FailingStore {
 }
 
 impl Store for FailingStore {
-    fn commit(&mut self, writes: Vec<PreparedWrite>) -> Result<(), StoreError> {
+    fn commit(&mut self, commit: Commit) -> Result<Revision, CommitError> {
+        self.check().map_err(CommitError::Unknown)?;
+        self.store.commit(commit)
+    }
+
+    fn outcome(&mut self, id: CommitId) -> Result<Option<Revision>, StoreError> {
         self.check()?;
-        self.store.commit(writes)
+        self.store.outcome(id)
+    }
+
+    fn watch(
+        &mut self,
+        from: Revision,
+        waker: WatchWaker,
+    ) -> Result<Option<Box<dyn Watch>>, StoreError> {
+        self.store.watch(from, waker)
     }
 
     fn newest(&mut self) -> Result<Revision, StoreError> {

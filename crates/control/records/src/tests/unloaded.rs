@@ -10,7 +10,7 @@ fn unloaded_zone_is_neither_empty_nor_writable() {
     let by = "x".into();
     let damaged =
         PreparedWrite { zone, revision: Revision(1), when, by, offset: None, reason: None, action };
-    store.commit(vec![damaged]).unwrap();
+    store.commit_and_look_up(vec![damaged].into()).unwrap();
     let of_store = scene(store);
     let image = of_store.publisher.image();
     let answered = image.zone(name("example.org.").as_name()).expect("it answers SERVFAIL");

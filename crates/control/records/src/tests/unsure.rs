@@ -18,10 +18,24 @@ fn failure<T>(fails: &AtomicBool) -> Result<T, StoreError> {
 }
 
 impl Store for UnsureStore {
-    fn commit(&mut self, writes: Vec<PreparedWrite>) -> Result<(), StoreError> {
-        let done = self.store.commit(writes);
+    fn commit(&mut self, commit: Commit) -> Result<Revision, CommitError> {
+        let done = self.store.commit(commit);
         let fails = &self.fails_to_write;
-        if fails.load(Ordering::Relaxed) { failure(fails) } else { done }
+        if fails.load(Ordering::Relaxed) {
+            failure(fails).map_err(CommitError::Unknown)
+        } else {
+            done
+        }
+    }
+
+    /// The disk cannot tell.
+    fn outcome(&mut self, _: CommitId) -> Result<Option<Revision>, StoreError> {
+        Err(StoreError::Failed("the disk".into()))
+    }
+
+    /// Its owner is its only writer.
+    fn watch(&mut self, _: Revision, _: WatchWaker) -> Result<Option<Box<dyn Watch>>, StoreError> {
+        Ok(None)
     }
 
     fn newest(&mut self) -> Result<Revision, StoreError> {

@@ -97,6 +97,7 @@ impl Writer {
             heads.insert(key(origin), head);
         }
         (self.heads, self.revision, self.is_loaded) = (heads, revision, true);
+        self.watch_store()?;
         self.shared.health.read(unreadable);
         Ok(())
     }
@@ -177,9 +178,10 @@ impl Writer {
         }
         if newest != self.revision {
             tracing::warn!(%newest, known = %self.revision, "the store is read anew");
-            self.load_again()?;
+            return self.load_again();
         }
-        Ok(())
+        // A lost watch begins again.
+        if self.watch.is_some() { Ok(()) } else { self.watch_store() }
     }
 
     /// Records the result of a try; logs a change once.
@@ -231,6 +233,16 @@ impl Writer {
         self.note(opened, began)
     }
 
+    /// Accepts what the shared store has.
+    pub(super) fn adopt(&mut self) -> Result<WriteResult, Refused> {
+        let began = Instant::now();
+        if !self.store.adopt().map_err(refused)? {
+            return Err(Refused::NotShared);
+        }
+        self.is_unsure = true;
+        self.read_replaced(began)
+    }
+
     /// Replaces the store's content by a snapshot. If the store is damaged, moves its files aside,
     /// but only without a condition, which could not be checked.
     pub(super) fn restore(
@@ -262,6 +274,11 @@ impl Writer {
             restored => restored,
         };
         restored.map_err(refused)?;
+        self.read_replaced(began)
+    }
+
+    /// Reads and publishes content that was replaced as a whole.
+    fn read_replaced(&mut self, began: Instant) -> Result<WriteResult, Refused> {
         let read = self.load_again();
         self.note(read, began)?;
         self.keep_list();

@@ -1,23 +1,15 @@
 //! What each event changes. A property compares every state with the records of all objects.
 use super::*;
-use crate::names::{ClusterZone, PodNames};
+use crate::names::PodNames;
+use crate::names::tests::naming;
 use crate::objects::{Endpoint, Port};
 use crate::records::SetKey;
 use crate::text;
 use std::collections::BTreeMap;
-use wire::{Name, NameBuf};
+use wire::Rtype;
 
 fn cluster(pods: PodNames) -> Cluster {
-    let origin = NameBuf::from_text(b"cluster.local.", Name::ROOT).expect("a name");
-    let naming = Naming {
-        zones: vec![ClusterZone { origin, is_multicluster: false }],
-        ttl: 5,
-        negative_ttl: 5,
-        pods,
-        ignore_empty: false,
-        zonal: false,
-        endpoints: true,
-    };
+    let naming = Naming { pods, ..naming() };
     let own = Some(ObjectName::new("kube-system", "kube-dns"));
     let exposed = Exposed { own, ..Exposed::default() };
     Cluster::new(Arc::new(naming), Arc::new(exposed), 1)
@@ -137,7 +129,8 @@ fn endpoints_of_a_service_with_an_address_are_only_counted() {
     cluster.put_namespace("shop", true);
     cluster.put_slice(object("one"), slice("web", &["10.3.0.1", "10.3.0.2"]));
     cluster.put_service(key("web"), Some(with_address("10.96.0.1")));
-    let kept = &cluster.services[&key("web")].slices[0];
+    let entry = cluster.services.get((false, "shop", "web")).expect("the service");
+    let kept = &entry.slices[0];
     assert_eq!((kept.ready, &kept.slice), (2, &None));
     assert!(!cluster.needs_slices);
     cluster.put_service(key("web"), Some(headless()));
@@ -192,7 +185,9 @@ impl Served {
                         self.sets.remove(&key);
                     }
                 }
-                RecordChange::AddName(zone, name) => drop(self.names.insert((zone, name))),
+                RecordChange::AddName(zone, name) | RecordChange::AddAddresses(zone, name) => {
+                    self.names.insert((zone, name));
+                }
                 RecordChange::RemoveName(zone, name) => drop(self.names.remove(&(zone, name))),
             }
         }
@@ -206,12 +201,12 @@ fn events_lead_to_what_a_list_of_all_objects_says() {
     for round in 0..30 {
         let mut cluster = cluster(PodNames::Verified);
         let mut served = Served::default();
-        cluster.all().for_each(|records| served.apply(records.all()));
+        cluster.all(None).for_each(|records| served.apply(records.all()));
         for step in 0..120 {
             let changed = event(&mut cluster, &mut random);
             served.apply(changed);
             let mut expected = Served::default();
-            cluster.all().for_each(|records| expected.apply(records.all()));
+            cluster.all(None).for_each(|records| expected.apply(records.all()));
             assert_eq!(served, expected, "seed {seed}, round {round}, step {step}");
         }
     }
@@ -275,5 +270,26 @@ fn event(cluster: &mut Cluster, random: &mut fastrand::Rng) -> Vec<RecordChange>
                 Some(SliceOf { service: service.into(), is_import: false, slice }),
             )
         }
+    }
+}
+
+/// The clock is the serial, and may be stepped: serials go on nevertheless (RFC 1982), and no
+/// other record changes.
+#[test]
+fn serials_go_on_while_the_clock_is_stepped() {
+    let mut cluster = cluster(PodNames::Disabled);
+    let serial = |changes: &[RecordChange]| match changes {
+        [RecordChange::Set((_, _, rtype), Some((_, data)))] if *rtype == Rtype::SOA => {
+            let numbers = data[0].last_chunk::<20>().expect("five numbers");
+            u32::from_be_bytes([numbers[0], numbers[1], numbers[2], numbers[3]])
+        }
+        other => panic!("more than the SOA: {other:?}"),
+    };
+    let mut last = serial(&cluster.renew_serial(1_000_000));
+    let clocks = [1_000_001, 5, 6, 0, 1_000_002, u32::MAX, 3_000_000_000, 1_000_003, 3_000_000_000];
+    for clock in clocks {
+        let next = serial(&cluster.renew_serial(clock));
+        assert!(next.wrapping_sub(last) as i32 > 0, "{last} is followed by {next} at {clock}");
+        last = next;
     }
 }

@@ -1,11 +1,11 @@
 //! Each sentence of the Kubernetes DNS specification, version 1.1.0, about what exists. The tests
 //! of `cluster` cover what changes.
 use super::*;
-use crate::objects::{EndpointNaming, Kind, Services, Slices};
+use crate::objects::{EndpointNaming, Imports, Kind, Services, Slices};
 use crate::text;
 use serde_json::{Value, json};
 
-fn naming() -> Naming {
+pub(crate) fn naming() -> Naming {
     let origin = NameBuf::from_text(b"cluster.local.", Name::ROOT).expect("a name");
     Naming {
         zones: vec![ClusterZone { origin, is_multicluster: false }],
@@ -49,7 +49,7 @@ fn try_records(
         slices: &slices,
         ready,
     };
-    naming.service(view)
+    naming.service(view, Records::default())
 }
 
 fn check(spec: Value, slices: &[Value], expected: &[&str]) {
@@ -170,20 +170,27 @@ fn a_headless_service_without_ready_endpoints_does_not_exist() {
 }
 
 /// 2.4.1: "If there are multiple IPv4 addresses for a given hostname, then there must be one such A
-/// record returned for each IP."
+/// record returned for each IP", the same for IPv6 and AAAA.
 #[test]
 fn a_hostname_has_all_its_addresses() {
     let twins = json!([
         { "addresses": ["10.3.0.1"], "hostname": "pet" },
         { "addresses": ["10.3.0.2"], "hostname": "pet" },
     ]);
-    let records = records(&naming(), json!({ "clusterIP": HEADLESS }), &[slice(json!([]), twins)]);
+    let six = json!([
+        { "addresses": ["2001:db8::1"], "hostname": "pet" },
+        { "addresses": ["2001:db8::2"], "hostname": "pet" },
+    ]);
+    let slices = [slice(json!([]), twins), slice(json!([]), six)];
+    let records = records(&naming(), json!({ "clusterIP": HEADLESS }), &slices);
     let pets: Vec<&String> = records.iter().filter(|line| line.starts_with("pet.")).collect();
     assert_eq!(
         pets,
         [
             "pet.web.shop.svc.cluster.local. 5 A 10.3.0.1",
             "pet.web.shop.svc.cluster.local. 5 A 10.3.0.2",
+            "pet.web.shop.svc.cluster.local. 5 AAAA 2001:db8::1",
+            "pet.web.shop.svc.cluster.local. 5 AAAA 2001:db8::2",
         ]
     );
 }
@@ -237,6 +244,21 @@ fn names_are_in_lower_case() {
     assert!(records.iter().any(|line| line.starts_with("_https._tcp.web.")), "{records:?}");
 }
 
+/// Version 1.0.1, 2.6, not in 1.1.0: "an A record of the form below for any values of <a>, <b>,
+/// <c>, and <d>", as CoreDNS does with `pods insecure`. Nothing is stored for an address.
+#[test]
+fn a_namespace_has_all_addresses_of_insecure_pods() {
+    let naming = Naming { pods: PodNames::Insecure, ..naming() };
+    assert_eq!(
+        text::all(&naming.namespace("shop")),
+        [
+            "*.shop.pod.cluster.local. addresses",
+            "shop.pod.cluster.local. exists",
+            "shop.svc.cluster.local. exists",
+        ]
+    );
+}
+
 /// As CoreDNS does with `endpoint_pod_names`.
 #[test]
 fn endpoints_can_be_named_by_their_pods() {
@@ -275,13 +297,26 @@ fn a_headless_service_can_have_names_for_topology_zones() {
         { "addresses": ["10.3.0.2"], "zone": "corp.example" },
         { "addresses": ["10.3.0.3"] },
     ]);
-    let slices = [slice(json!([]), endpoints)];
+    let ports = json!([{ "name": "http", "port": 8080 }, { "port": 9 }]);
+    let slices = [slice(ports, endpoints)];
     let by = EndpointNaming { pod_names: false, zonal: true };
     let spec = json!({ "clusterIP": HEADLESS });
     let records = text::all(&try_records(&naming, "web", spec, &slices, by));
-    let zonal: Vec<&String> = records.iter().filter(|line| line.contains("_zone")).collect();
+    let zonal = || records.iter().filter(|line| line.contains("_zone"));
+    let srv: Vec<&String> =
+        zonal().filter(|line| line.contains("SRV") && line.starts_with("eu-1a")).collect();
     assert_eq!(
-        zonal,
+        srv,
+        [
+            "eu-1a.pin._zone.web.shop.svc.cluster.local. 5 SRV 0 100 8080 \
+             10-3-0-1.web.shop.svc.cluster.local.",
+            "eu-1a.prefer._zone.web.shop.svc.cluster.local. 5 SRV 0 100 8080 \
+             10-3-0-1.web.shop.svc.cluster.local.",
+        ]
+    );
+    let addresses: Vec<&String> = zonal().filter(|line| !line.contains("SRV")).collect();
+    assert_eq!(
+        addresses,
         [
             "*.prefer._zone.web.shop.svc.cluster.local. 5 A 10.3.0.1",
             "*.prefer._zone.web.shop.svc.cluster.local. 5 A 10.3.0.2",
@@ -321,4 +356,48 @@ fn addresses_as_labels_are_those_of_coredns() {
     for (address, expected) in cases {
         assert_eq!(dashed(address.parse().expect("an address")), expected);
     }
+}
+
+/// KEP-1645, "DNS": a service of type ClusterSetIP has A or AAAA and SRV records, a headless one
+/// those of its endpoints, named by hostname and cluster; no PTR record.
+#[test]
+fn imported_services_have_the_names_of_their_clusters() {
+    let origin = NameBuf::from_text(b"clusterset.local.", Name::ROOT).expect("a name");
+    let set = ClusterZone { origin, is_multicluster: true };
+    let naming = Naming { zones: [naming().zones, vec![set]].concat(), ..naming() };
+    let by = EndpointNaming::default();
+    let slice = serde_json::from_value(json!({
+        "metadata": { "labels": { "multicluster.kubernetes.io/service-name": "web",
+                                  "multicluster.kubernetes.io/source-cluster": "east" } },
+        "addressType": "IPv4", "ports": [{ "name": "http", "port": 8080 }],
+        "endpoints": [{ "addresses": ["10.3.0.1"], "hostname": "pet" }],
+    }));
+    let kept = Slices::keep(slice.expect("a slice"), by).expect("a slice of an import");
+    assert!(kept.is_import && &*kept.service == "web");
+    let records = |spec: Value| {
+        let raw = serde_json::from_value(json!({ "spec": spec })).expect("an import");
+        let service = Imports::keep(raw, by).expect("an import with names");
+        let (namespace, name, slices) = ("shop", "web", &[&kept.slice][..]);
+        let view =
+            ServiceView { namespace, name, is_import: true, service: &service, slices, ready: 1 };
+        text::all(&naming.service(view, Records::default()))
+    };
+    let ports = json!([{ "name": "http", "port": 80 }]);
+    assert_eq!(
+        records(json!({ "type": "ClusterSetIP", "ips": ["10.42.0.1"], "ports": ports })),
+        [
+            "web.shop.svc.clusterset.local. 5 A 10.42.0.1",
+            "_http._tcp.web.shop.svc.clusterset.local. 5 SRV 0 100 80 \
+             web.shop.svc.clusterset.local.",
+        ]
+    );
+    assert_eq!(
+        records(json!({ "type": "Headless", "ports": ports })),
+        [
+            "pet.east.web.shop.svc.clusterset.local. 5 A 10.3.0.1",
+            "web.shop.svc.clusterset.local. 5 A 10.3.0.1",
+            "_http._tcp.web.shop.svc.clusterset.local. 5 SRV 0 100 8080 \
+             pet.east.web.shop.svc.clusterset.local.",
+        ]
+    );
 }

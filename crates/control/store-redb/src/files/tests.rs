@@ -24,7 +24,7 @@ fn of_form_2(name: &str) -> PathBuf {
     let folder = std::env::temp_dir().join(format!("dunlin-{name}-{}", std::process::id()));
     let _ = fs::remove_dir_all(&folder);
     let mut store = RedbStore::open(&folder, false).unwrap();
-    store.commit(vec![write(1), write(2)]).unwrap();
+    store.commit_and_look_up(vec![write(1), write(2)].into()).unwrap();
     store.close();
     let [tree, log] = paths(&folder);
     let database = Database::open(&tree).unwrap();
@@ -51,9 +51,53 @@ fn store_of_the_previous_format_opens_without_loss() {
     let folder = of_form_2("form-2");
     let mut store = RedbStore::open(&folder, false).unwrap();
     assert_eq!(zones(&store), 4);
-    store.commit(vec![write(5)]).unwrap();
+    store.commit_and_look_up(vec![write(5)].into()).unwrap();
     drop(store);
     assert_eq!(zones(&RedbStore::open(&folder, false).unwrap()), 5);
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+/// A store of format 3.
+fn of_form_3(name: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("dunlin-{name}-{}", std::process::id()));
+    let _ = fs::remove_dir_all(&folder);
+    let mut store = RedbStore::open(&folder, false).unwrap();
+    store.commit_and_look_up(vec![write(1), write(2)].into()).unwrap();
+    store.close();
+    let [tree, _] = paths(&folder);
+    let database = Database::open(&tree).unwrap();
+    let transaction = database.begin_write().unwrap();
+    transaction.open_table(META).unwrap().insert("form", 3).unwrap();
+    transaction.commit().unwrap();
+    folder
+}
+
+#[test]
+fn store_of_format_3_opens_without_loss() {
+    let folder = of_form_3("form-3");
+    let mut store = RedbStore::open(&folder, false).unwrap();
+    assert_eq!(zones(&store), 2);
+    store.commit_and_look_up(vec![write(3)].into()).unwrap();
+    drop(store);
+    let [tree, _] = paths(&folder);
+    let form = |database: &Database| {
+        let meta = redb::ReadableDatabase::begin_read(database).unwrap().open_table(META).unwrap();
+        meta.get("form").unwrap().map(|form| form.value())
+    };
+    assert_eq!(zones(&RedbStore::open(&folder, false).unwrap()), 3);
+    assert_eq!(form(&Database::open(&tree).unwrap()), Some(4));
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn store_of_format_3_with_a_damaged_log_is_left_unchanged() {
+    let folder = of_form_3("form-3-damaged");
+    let [tree, log] = paths(&folder);
+    let damaged = vec![0xa5; fs::read(&log).unwrap().len()];
+    fs::write(&log, &damaged).unwrap();
+    let before = fs::read(&tree).unwrap();
+    RedbStore::open(&folder, false).map(drop).unwrap_err();
+    assert!(fs::read(&log).unwrap() == damaged && fs::read(&tree).unwrap() == before);
     fs::remove_dir_all(&folder).unwrap();
 }
 

@@ -1,9 +1,7 @@
 //! A record service on a store, and helpers to write to it.
 use compile::Image;
 use image::HashKey;
-use records::{
-    Batch, Edit, Policy, Precondition, RecordService, SetValue, SoleOwner, View, WriteContext,
-};
+use records::{Batch, Edit, Policy, RecordService, SetValue, SoleOwner, WriteContext};
 use std::sync::Arc;
 use store_redb::RedbStore;
 use wire::{Name, NameBuf, Rtype};
@@ -15,7 +13,7 @@ pub fn name(text: &str) -> NameBuf {
 
 pub fn put(at: &str, rtype: Rtype, data: &[u8]) -> Edit {
     let put = Some(SetValue { ttl: 60, policy: Policy::All, data: vec![data.into()] });
-    Edit { name: name(at), rtype, view: View::Default, expect: Precondition::Anything, put }
+    Edit { put, ..Edit::remove(name(at), rtype) }
 }
 
 pub fn batch(edits: Vec<Edit>) -> Batch {

@@ -17,6 +17,8 @@ pub struct KubernetesStatus {
     pub namespaces: u64,
     /// Pods that have names.
     pub pods: u64,
+    /// Record sets that are served in part, because no message can carry them.
+    pub sampled: u64,
     /// Each watched kind of object.
     pub streams: Vec<KubernetesStream>,
     /// Why the state cannot be saved; `None`: it can.

@@ -181,7 +181,13 @@ impl ConnectionStage {
         }));
         let server = UpstreamState::new();
         let (suffix, addresses) = (NameBuf::root(), vec![server.address.into()]);
-        let groups = vec![UpstreamServers { suffix, addresses, mixes_case: true, caches: true }];
+        let groups = vec![UpstreamServers {
+            suffix,
+            addresses,
+            mixes_case: true,
+            fixed_ports: None,
+            caches: true,
+        }];
         let plan = ResolverPlan {
             groups,
             cache_len: 1 << 20,

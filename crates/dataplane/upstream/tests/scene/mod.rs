@@ -145,7 +145,13 @@ impl Scene {
         cache_len: usize,
     ) -> Self {
         let suffix = NameBuf::root();
-        let groups = vec![UpstreamServers { suffix, addresses, mixes_case: true, caches: true }];
+        let groups = vec![UpstreamServers {
+            suffix,
+            addresses,
+            mixes_case: true,
+            fixed_ports: None,
+            caches: true,
+        }];
         Self::grouped(groups, trust, cache_len)
     }
 

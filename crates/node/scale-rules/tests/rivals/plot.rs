@@ -6,6 +6,8 @@ const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 440.0;
 const LEFT: f64 = 70.0;
 const BOTTOM: f64 = 50.0;
+/// Half of the last label of the axis is beyond it.
+const RIGHT: f64 = 40.0;
 
 /// Colors that readers with color blindness tell apart, and a shape each.
 const RIVALS: [(&str, &str); 4] =
@@ -23,7 +25,7 @@ pub fn draw(entries: &[Entry]) -> String {
     let (x_low, x_high) = decades(entries.iter().map(|entry| entry.sum.replica_hours));
     let (y_low, y_high) = decades(entries.iter().map(|entry| entry.sum.minutes_over));
     let x = |value: f64| {
-        LEFT + (WIDTH - LEFT - 20.0) * (value.max(1.0).log10() - x_low) / (x_high - x_low)
+        LEFT + (WIDTH - LEFT - RIGHT) * (value.max(1.0).log10() - x_low) / (x_high - x_low)
     };
     let y = |value: f64| {
         let share = (value.max(1.0).log10() - y_low) / (y_high - y_low);
@@ -50,7 +52,7 @@ pub fn draw(entries: &[Entry]) -> String {
         line(format_args!(
             "<path d=\"M{LEFT} {at:.1}H{:.1}\" stroke=\"#dddddd\"/><text x=\"{:.1}\" \
              y=\"{:.1}\" text-anchor=\"end\">{value}</text>",
-            WIDTH - 20.0,
+            WIDTH - RIGHT,
             LEFT - 6.0,
             at + 4.0
         ));

@@ -42,6 +42,7 @@ impl Error for ApiError {}
 #[derive(Clone)]
 pub struct Api {
     client: Client,
+    time_max: Duration,
 }
 
 impl Api {
@@ -64,7 +65,12 @@ impl Api {
                 .map_err(|error| format!("no API server is known: {error}; name --kubeconfig"))?,
         };
         let client = Client::try_from(config).map_err(|error| error.to_string())?;
-        Ok(Self { client })
+        Ok(Self::of(client, REQUEST_TIME_MAX))
+    }
+
+    /// The API server of a client, whose requests may take so long.
+    pub const fn of(client: Client, time_max: Duration) -> Self {
+        Self { client, time_max }
     }
 
     /// Sends a request and waits for the object.
@@ -86,10 +92,10 @@ impl Api {
             .header("accept", "application/json")
             .body(bytes)
             .map_err(|error| ApiError::Other(format!("{what}: {error}")))?;
-        match timeout(REQUEST_TIME_MAX, self.client.request(request)).await {
+        match timeout(self.time_max, self.client.request(request)).await {
             Ok(answered) => answered.map_err(|error| told(&what, error)),
             Err(_) => {
-                let text = format!("{what}: no answer within {REQUEST_TIME_MAX:?}");
+                let text = format!("{what}: no answer within {:?}", self.time_max);
                 Err(ApiError::Other(text))
             }
         }

@@ -107,3 +107,61 @@ pub fn read_defaults(text: &str, dialect: Dialect) -> Result<BTreeMap<String, St
     };
     Ok(value.into_iter().map(|(mode, value)| (mode, text(value))).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::lying::{LyingServer, Reply, block};
+    use std::time::Duration;
+
+    /// The original creates it after any error.
+    #[test]
+    fn only_a_missing_config_map_is_created() {
+        let failure = |code: u16| {
+            let reason = if code == 404 { "NotFound" } else { "Other" };
+            let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure",
+                "message": "it is so", "reason": reason, "code": code});
+            Reply::Status(code, status.to_string())
+        };
+        let page = Reply::Status(502, "<html>a proxy</html>".into());
+        let nonsense = Reply::Status(200, "{\"data\": [1".into());
+        let replies = [
+            failure(403),
+            failure(500),
+            failure(503),
+            page,
+            nonsense,
+            Reply::Close,
+            Reply::Silence,
+        ];
+        let dialect = Dialect::Strict;
+        let defaults = read_defaults(r#"{"linear": {"nodesPerReplica": 2}}"#, dialect);
+        let defaults = defaults.expect("parameters");
+        block(async {
+            for reply in replies.into_iter().chain([failure(404)]) {
+                let is_missing = matches!(&reply, Reply::Status(404, _));
+                let of = reply.clone();
+                let server =
+                    LyingServer::start(Duration::from_millis(300), move |request, _| match request
+                        .starts_with("GET")
+                    {
+                        true => of.clone(),
+                        false => Reply::Status(
+                            201,
+                            json!({"metadata": {"resourceVersion": "8"},
+                            "data": {"linear": r#"{"nodesPerReplica": 2}"#}})
+                            .to_string(),
+                        ),
+                    })
+                    .await;
+                let mut config = ConfigMap::new("n", "c", dialect, Some(defaults.clone()));
+                let found = config.poll(&server.api).await;
+                let is_changed = server.requests().iter().any(|line| !line.starts_with("GET"));
+                assert_eq!(is_changed, is_missing, "{reply:?}: {:?}", server.requests());
+                assert_eq!(found.is_created, is_missing, "{reply:?}");
+                assert_eq!(found.error.is_none(), is_missing, "{reply:?}: {:?}", found.error);
+                assert_eq!(found.params.is_some(), is_missing, "{reply:?}");
+            }
+        });
+    }
+}

@@ -102,3 +102,58 @@ impl Candidate {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::lying::{LyingServer, Reply, block};
+    use std::sync::{Arc, Mutex};
+    use std::time::Duration;
+
+    /// A server that keeps one Lease by its version, as the API server does.
+    fn keep(lease: &Mutex<Option<Value>>, request: &str, body: &str) -> Reply {
+        let failure = |code: u16| {
+            let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure",
+                "message": "it is so", "reason": "x", "code": code});
+            Reply::Status(code, status.to_string())
+        };
+        let mut lease = lease.lock().expect("no panic");
+        let version = lease.as_ref().map(|lease| lease["metadata"]["resourceVersion"].clone());
+        if request.starts_with("GET") {
+            let Some(lease) = &*lease else { return failure(404) };
+            return Reply::Status(200, lease.to_string());
+        }
+        let mut object: Value = serde_json::from_str(body).expect("JSON");
+        if version.as_ref().is_some_and(|version| object["metadata"]["resourceVersion"] != *version)
+        {
+            return failure(409);
+        }
+        let next = version.and_then(|version| version.as_str()?.parse::<u64>().ok()).unwrap_or(0);
+        object["metadata"]["resourceVersion"] = (next + 1).to_string().into();
+        *lease = Some(object.clone());
+        Reply::Status(200, object.to_string())
+    }
+
+    /// The clock of the second steps far ahead, so it takes the Lease while the first believes to
+    /// lead. A write follows a renewal, so the first writes nothing more.
+    #[test]
+    fn leader_that_lost_by_a_step_of_a_clock_writes_nothing() {
+        block(async {
+            let lease = Arc::new(Mutex::new(None));
+            let server = LyingServer::start(Duration::from_secs(60), move |request, body| {
+                keep(&lease, request, body)
+            })
+            .await;
+            let api = &server.api;
+            let mut first = Candidate::new("n", "l", "first".into());
+            let mut second = Candidate::new("n", "l", "second".into());
+            assert_eq!(first.step(api, || 0.0).await, Ok(true));
+            assert_eq!(second.step(api, || 1.0).await, Ok(false), "another leads");
+            assert_eq!(second.step(api, || 1e6).await, Ok(true), "its clock has stepped");
+            assert!(first.is_leader(2.0), "it does not know yet");
+            assert_eq!(first.step(api, || 2.0).await, Ok(false), "so it may not write");
+            assert!(!first.is_leader(2.0));
+            assert_eq!(second.step(api, || 1e6 + 2.0).await, Ok(true));
+        });
+    }
+}

@@ -3,8 +3,11 @@ mod api;
 mod config_map;
 mod context;
 mod lease;
+#[cfg(test)]
+mod lying;
 mod messages;
 mod nodes;
+mod others;
 mod pages;
 mod pods;
 mod rights;

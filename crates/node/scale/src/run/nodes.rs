@@ -218,7 +218,7 @@ fn count(nodes: &HashMap<String, Node>) -> Counts {
 /// away. `tell` gets errors.
 pub async fn watch_nodes(api: Api, labels: String, table: NodeTable, tell: impl Fn(&str)) {
     loop {
-        if let Err(error) = follow(&api, &labels, &table).await {
+        if let Err(error) = follow(&api, &labels, &table, WATCH_SILENCE_MAX).await {
             tell(&format!("nodes: {error}"));
             sleep(PAUSE).await;
         }
@@ -226,7 +226,12 @@ pub async fn watch_nodes(api: Api, labels: String, table: NodeTable, tell: impl 
 }
 
 /// One list, and watches until one fails or falls silent.
-async fn follow(api: &Api, labels: &str, table: &NodeTable) -> Result<(), ApiError> {
+async fn follow(
+    api: &Api,
+    labels: &str,
+    table: &NodeTable,
+    silence_max: Duration,
+) -> Result<(), ApiError> {
     let selector = match labels {
         "" => String::new(),
         labels => format!("&labelSelector={}", encode(labels)),
@@ -247,7 +252,7 @@ async fn follow(api: &Api, labels: &str, table: &NodeTable) -> Result<(), ApiErr
         loop {
             let silent =
                 || ApiError::Other(format!("{what}: silent, so the nodes are listed anew"));
-            let event = timeout(WATCH_SILENCE_MAX, events.next()).await.map_err(|_| silent())?;
+            let event = timeout(silence_max, events.next()).await.map_err(|_| silent())?;
             match event {
                 None => break,
                 Some(Err(error)) => return Err(told(what, error)),
@@ -292,7 +297,9 @@ async fn list(api: &Api, selector: &str) -> Result<(HashMap<String, Node>, Strin
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::lying::{LyingServer, Reply, block};
     use serde_json::{Value, json};
+    use std::time::Instant;
 
     #[test]
     fn quantities_of_cpus_are_read() {
@@ -313,6 +320,39 @@ mod tests {
         ] {
             assert_eq!(nano_cpus(text), expected, "{text}");
         }
+    }
+
+    /// What a silent watch has not said is found by the next list; until then the counts stay.
+    #[test]
+    fn silent_watch_ends_and_keeps_the_counts() {
+        let list = |names: &[&str]| {
+            let items: Vec<Value> =
+                names.iter().map(|name| json!({"metadata": {"name": name}})).collect();
+            json!({"kind": "NodeList", "apiVersion": "v1", "metadata": {"resourceVersion": "7"},
+                "items": items})
+        };
+        let (first, second) = (list(&["a", "b"]).to_string(), list(&["a"]).to_string());
+        block(async {
+            let lists = std::sync::atomic::AtomicUsize::new(0);
+            let server = LyingServer::start(Duration::from_secs(5), move |request, _| {
+                if request.contains("watch=1") {
+                    return Reply::Stream(String::new());
+                }
+                let is_first = lists.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 0;
+                Reply::Status(200, if is_first { first.clone() } else { second.clone() })
+            })
+            .await;
+            let table = NodeTable::new();
+            let counts = table.subscribe();
+            let total = || counts.borrow().map(|counts| counts.nodes.total);
+            let (silence, begun) = (Duration::from_millis(300), Instant::now());
+            let error = follow(&server.api, "", &table, silence).await.expect_err("silence");
+            assert!(error.to_string().contains("silent, so the nodes are listed anew"), "{error}");
+            assert!(begun.elapsed() >= silence);
+            assert_eq!(total(), Some(2), "what is not known changes nothing");
+            follow(&server.api, "", &table, silence).await.expect_err("silence");
+            assert_eq!((total(), server.requests().len()), (Some(1), 4));
+        });
     }
 
     fn node(name: &str, cpu: &str, zone: &str, ready: &str, spec: Value) -> (String, Node) {

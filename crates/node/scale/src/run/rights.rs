@@ -22,7 +22,7 @@ pub enum Feature {
     Autoscalers,
     /// The status is a ConfigMap.
     StatusObject,
-    /// Without --target, the Deployment is looked for by its label.
+    /// Deployments are listed: that of DNS, without --target, and those of the original.
     Discovery,
 }
 
@@ -80,7 +80,8 @@ impl Feature {
                  configmaps)"
             }
             Self::Discovery => {
-                "the label k8s-app=kube-dns is not looked for (it needs list of deployments)"
+                "the label k8s-app=kube-dns and Deployments of the cluster-proportional-autoscaler \
+                 are not looked for (it needs list of deployments)"
             }
         }
     }

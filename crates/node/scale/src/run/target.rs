@@ -3,6 +3,7 @@ use super::api::ApiError;
 use super::context::{Context, seconds};
 use super::lease::Candidate;
 use super::nodes::Counts;
+use super::others::{horizontal_autoscalers, other_writers, proportional_autoscalers};
 use super::pods::{self, Pods};
 use super::rights::Feature;
 use super::scrape::scrape;
@@ -19,7 +20,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// Our name as a writer of fields.
-const MANAGER: &str = "dunlin-scale";
+pub const MANAGER: &str = "dunlin-scale";
 /// Changes by another within 10 minutes that make it a second autoscaler.
 const FOREIGN_CHANGES: usize = 3;
 
@@ -160,6 +161,13 @@ impl TargetScaler {
                 others.extend(horizontal_autoscalers(&list, &self.target));
             }
         }
+        if context.rights.allow(Feature::Discovery) {
+            let path = format!("/apis/apps/v1/namespaces/{}/deployments", context.namespace);
+            let list = context.api.get::<Value>(&path).await;
+            if let Some(list) = context.rights.judge(Feature::Discovery, list, tell)? {
+                others.extend(proportional_autoscalers(&list, &self.target));
+            }
+        }
         if self.foreign_changes.len() >= FOREIGN_CHANGES {
             others.push("another writer, which has changed it several times in 10 minutes".into());
         }
@@ -226,26 +234,30 @@ impl TargetScaler {
         let read: Vec<(_, Result<Sample, String>)> =
             stream::iter(reads).buffer_unordered(REPLICAS_AT_ONCE).collect().await;
         let now_s = context.now_s();
+        let limits: Vec<f64> = pods.ready.iter().filter_map(|replica| replica.cpus).collect();
+        let limit = (limits.len() == pods.ready.len() && !limits.is_empty())
+            .then(|| limits.iter().sum::<f64>() / limits.len() as f64);
+        let cpus = load.cpus.or(limit);
         for (replica, sample) in read {
-            match sample {
-                Ok(sample) => {
-                    let before_s = self.sampled_s.insert(replica.uid.clone(), now_s);
-                    let kind = context.nodes.kind(&replica.node);
-                    if let Some(work) = self.meter.add(&replica.uid, now_s, sample) {
-                        let span_s = now_s - before_s.unwrap_or(now_s);
-                        self.costs.add(&kind, now_s, span_s, &work);
-                    }
+            let sample = match sample {
+                Ok(sample) => sample,
+                Err(error) => {
+                    context.tell(&error);
+                    continue;
                 }
-                Err(error) => context.tell(&error),
+            };
+            let before_s = self.sampled_s.insert(replica.uid.clone(), now_s);
+            let work = self.meter.add(&replica.uid, now_s, sample);
+            if let (Some(work), Some(cpus)) = (work, cpus) {
+                let span_s = now_s - before_s.unwrap_or(now_s);
+                let kind = context.nodes.kind(&replica.node);
+                self.costs.add(&kind, cpus, now_s, span_s, &work);
             }
         }
         let uids: Vec<String> = pods.ready.iter().map(|replica| replica.uid.clone()).collect();
         self.sampled_s.retain(|uid, _| uids.contains(uid));
         seen.demand = self.meter.demand(now_s, &uids);
-        let limits: Vec<f64> = pods.ready.iter().filter_map(|replica| replica.cpus).collect();
-        let limit = (limits.len() == pods.ready.len() && !limits.is_empty())
-            .then(|| limits.iter().sum::<f64>() / limits.len() as f64);
-        if let Some(cpus) = load.cpus.or(limit) {
+        if let Some(cpus) = cpus {
             let kinds: Vec<String> =
                 pods.ready.iter().map(|replica| context.nodes.kind(&replica.node)).collect();
             let misses = self.meter.misses();
@@ -317,30 +329,4 @@ impl TargetScaler {
         context.event(&self.target, &scale.uid, false, "Scaled", &format!("Scaled {text}")).await;
         Ok(())
     }
-}
-
-/// Programs other than this one that have written the scale of an object.
-fn other_writers(object: &Value) -> Vec<String> {
-    let fields = object["metadata"]["managedFields"].as_array();
-    let writers = fields.into_iter().flatten().filter(|field| field["subresource"] == "scale");
-    let names = writers.filter_map(|field| field["manager"].as_str());
-    // A person scales by kubectl.
-    names
-        .filter(|name| *name != MANAGER && !name.starts_with("kubectl"))
-        .map(|name| format!("{name} has written its scale"))
-        .collect()
-}
-
-/// HorizontalPodAutoscalers of a target.
-fn horizontal_autoscalers(list: &Value, target: &Target) -> Vec<String> {
-    let items = list["items"].as_array();
-    let is_of_target = |item: &&Value| {
-        let reference = &item["spec"]["scaleTargetRef"];
-        let kind = reference["kind"].as_str().unwrap_or_default();
-        reference["name"] == target.name.as_str() && kind.eq_ignore_ascii_case(target.kind.name())
-    };
-    let name = |item: &Value| {
-        format!("HorizontalPodAutoscaler {}", item["metadata"]["name"].as_str().unwrap_or_default())
-    };
-    items.into_iter().flatten().filter(is_of_target).map(name).collect()
 }

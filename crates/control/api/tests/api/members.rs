@@ -1,0 +1,130 @@
+//! Policies, checks and members of record sets.
+use crate::scene::Scene;
+use serde_json::json;
+
+const WWW: &str = "/v1/zones/example.org/rrsets/www.example.org/A";
+
+#[test]
+fn set_with_rules_is_written_and_read_alike() {
+    let scene = Scene::new();
+    let body = json!({
+        "ttl": 60, "check": "web", "policy": "failover", "max": 2, "min_up": "50%",
+        "members": [{ "data": "192.0.2.2" }, { "data": "192.0.2.1", "tier": 1 }],
+    });
+    scene.put(WWW, &body.to_string()).done();
+    let told = scene.get(WWW).done();
+    assert_eq!(told["members"][0], json!({ "data": "192.0.2.1", "tier": 1 }), "sorted");
+    assert_eq!(told["members"][1], json!({ "data": "192.0.2.2", "tier": 0 }));
+    for key in ["check", "policy", "max", "min_up"] {
+        assert_eq!(told[key], body[key], "{key}");
+    }
+    // The same content again changes nothing, and a changed rule is a change.
+    let before = told["revision"].clone();
+    scene.put(WWW, &body.to_string()).done();
+    assert_eq!(scene.get(WWW).done()["revision"], before);
+    let mut other = body;
+    other["max"] = 1.into();
+    scene.put(WWW, &other.to_string()).done();
+    assert_ne!(scene.get(WWW).done()["revision"], before);
+    let journal = scene.get("/v1/zones/example.org/journal").done();
+    assert!(journal.to_string().contains("failover"), "{journal}");
+}
+
+#[test]
+fn rules_that_a_set_cannot_have_are_refused_with_their_field() {
+    let scene = Scene::new();
+    for (path, more, field) in [
+        (WWW, json!({ "check": "none" }), "check"),
+        (WWW, json!({ "policy": "random" }), "policy"),
+        (WWW, json!({ "policy": "one" }), "policy"),
+        (WWW, json!({ "min_up": "0%" }), "min_up"),
+        (WWW, json!({ "min_up": 0 }), "min_up"),
+    ] {
+        let mut body = json!({ "ttl": 60, "data": ["192.0.2.1"] });
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        assert_eq!(scene.put(path, &body.to_string()).refused(422).0, field, "{body}");
+    }
+    let text = "/v1/zones/example.org/rrsets/www.example.org/TXT";
+    let body = json!({ "ttl": 60, "data": ["a"], "policy": "failover" }).to_string();
+    assert_eq!(scene.put(text, &body).refused(422).0, "policy");
+    let twice = json!({ "ttl": 60, "members": [
+        { "data": "192.0.2.1", "tier": 1 }, { "data": "192.0.2.1", "tier": 2 },
+    ]});
+    assert_eq!(scene.put(WWW, &twice.to_string()).refused(422).0, "members");
+}
+
+#[test]
+fn endpoint_is_set_and_shown() {
+    let scene = Scene::new();
+    let body = json!({ "ttl": 60, "check": "web", "data": ["198.51.100.1", "198.51.100.2"] });
+    scene.put(&format!("{WWW}?wait=live"), &body.to_string()).done();
+    let path = "/v1/endpoints/198.51.100.1";
+    scene.put(path, r#"{"state":"drain","reason":"moves"}"#).done();
+    let told = scene.get("/v1/health?name=www.example.org").done();
+    assert_eq!(told["sets"][0]["name"], "www.example.org.");
+    let target = &told["targets"][0];
+    assert_eq!(target["operator"]["state"], "drain", "{told}");
+    assert_eq!(target["operator"]["why"], "moves");
+    let last = "/v1/endpoints/198.51.100.2";
+    let kind = |reply: crate::scene::Reply| reply.json()["type"].as_str().unwrap().to_owned();
+    let refused = scene.put(last, r#"{"state":"drain"}"#);
+    assert_eq!((refused.status, kind(refused)), (409, "urn:dunlin:problem:last-member".into()));
+    scene.put(last, r#"{"state":"drain","even_last":true}"#).done();
+    scene.put(path, r#"{"state":"auto"}"#).done();
+    scene.put(path, r#"{"state":"away"}"#).refused(422);
+    scene.put("/v1/endpoints/x", r#"{"state":"drain"}"#).refused(422);
+    scene.put(path, r#"{"state":"drain","check":"none"}"#).refused(404);
+    scene.get("/v1/health?name=none.example.org").refused(404);
+}
+
+fn patch(scene: &Scene, change: serde_json::Value) -> crate::scene::Reply {
+    let mut change = change;
+    change["name"] = "www.example.org".into();
+    change["type"] = "A".into();
+    let body = json!({ "changes": [change] }).to_string();
+    let json = ["Content-Type: application/json"];
+    scene.ask("PATCH", "/v1/zones/example.org/rrsets", &scene.root, &json, body.as_bytes())
+}
+
+/// No client reads the set, so none conflicts.
+#[test]
+fn hundred_clients_each_add_a_member_without_a_conflict() {
+    let scene = Scene::new();
+    let body = json!({ "ttl": 60, "check": "web", "data": ["198.51.100.200"] });
+    scene.put(WWW, &body.to_string()).done();
+    std::thread::scope(|scope| {
+        for n in 0..100 {
+            let add = json!({ "add": { "ttl": 30, "data": [format!("198.51.100.{n}")] } });
+            let scene = &scene;
+            scope.spawn(move || patch(scene, add).done());
+        }
+    });
+    let told = scene.get(WWW).done();
+    assert_eq!(told["data"].as_array().unwrap().len(), 101);
+    assert_eq!((&told["ttl"], &told["check"]), (&json!(30), &json!("web")), "the check stays");
+    std::thread::scope(|scope| {
+        for n in 0..100 {
+            let take = json!({ "remove": { "data": [format!("198.51.100.{n}")] } });
+            let scene = &scene;
+            scope.spawn(move || patch(scene, take).done());
+        }
+    });
+    assert_eq!(scene.get(WWW).done()["data"], json!(["198.51.100.200"]));
+    patch(&scene, json!({ "remove": { "data": ["198.51.100.200"] } })).done();
+    scene.get(WWW).refused(404);
+    patch(&scene, json!({ "remove": { "data": ["198.51.100.200"] } })).done();
+}
+
+#[test]
+fn change_has_one_of_put_add_and_remove() {
+    let scene = Scene::new();
+    let add = json!({ "ttl": 60, "data": ["192.0.2.1"] });
+    for change in [json!({}), json!({ "put": null, "add": add }), json!({ "add": null })] {
+        patch(&scene, change).refused(400);
+    }
+    let wrong = json!({ "remove": { "data": ["192.0.2.256"] } });
+    assert_eq!(patch(&scene, wrong).refused(422).0, "changes[0].remove.data[0]");
+    let members = json!({ "add": { "ttl": 60, "members": [{ "data": "192.0.2.9", "tier": 1 }] } });
+    patch(&scene, members).done();
+    assert_eq!(scene.get(WWW).done()["members"][0]["tier"], 1);
+}

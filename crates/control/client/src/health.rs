@@ -1,0 +1,122 @@
+//! `dunlin health`, `drain`, `restore`, `force-down` and `force-up`: the health of addresses.
+use crate::cli::{self, Output};
+use crate::local::LocalClient;
+use crate::remote::client::CommandResult;
+use crate::remote::confirm;
+use command_line::{Side, align, plain, plural};
+use health::{HealthReport, TargetReport};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+/// Shows the targets of checks.
+///
+/// # Errors
+/// The server cannot be reached or refuses, or the result cannot be written.
+pub fn run(command: &cli::Health) -> CommandResult<ExitCode> {
+    let cli::Health { name, check, limit, server } = command;
+    let body =
+        LocalClient::new(&server.socket)?.health(name.as_deref(), check.as_deref(), *limit)?;
+    let mut out = io::stdout().lock();
+    if server.output == Output::Json {
+        serde_json::to_writer_pretty(&mut out, &body)?;
+        writeln!(out)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let report: HealthReport = serde_json::from_value(body)
+        .map_err(|why| format!("the server sent something else than its health: {why}"))?;
+    write_report(&mut out, &report)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write_report(out: &mut impl Write, report: &HealthReport) -> io::Result<()> {
+    let head = ["ADDRESS", "CHECK", "STATE", "SINCE", "NEXT", "SETS", "REASON"];
+    let mut rows = vec![head.map(str::to_owned)];
+    rows.extend(report.targets.iter().map(row));
+    use Side::{Left, Right};
+    for line in align([Left, Left, Left, Left, Right, Right, Left], &rows) {
+        writeln!(out, "{line}")?;
+    }
+    if report.has_more {
+        writeln!(out, "there are more: --limit shows up to 1000, -o json --check NAME some")?;
+    }
+    if report.open_sets > 0 {
+        let sets = plural(report.open_sets, "record set");
+        writeln!(
+            out,
+            "too few addresses of {sets} are up, so addresses that are down are answered"
+        )?;
+    }
+    if report.suspects_itself {
+        writeln!(out, "all addresses that are up fail now: is the network of this host down?")?;
+    }
+    if let Some(why) = &report.not_saved {
+        writeln!(out, "states are not saved: {}", plain(why))?;
+    }
+    Ok(())
+}
+
+fn row(target: &TargetReport) -> [String; 7] {
+    let since = i64::try_from(target.since_seconds).ok().filter(|seconds| *seconds > 0);
+    let since = since.and_then(|seconds| Timestamp::from_second(seconds).ok());
+    let (state, reason) = match &target.operator {
+        None => {
+            let reason = target.reason.as_ref().or(target.warning.as_ref());
+            (target.state.clone(), reason.cloned().unwrap_or_default())
+        }
+        Some(set) => {
+            let why = if set.why.is_empty() { String::new() } else { format!(": {}", set.why) };
+            (format!("{} ({})", set.state.word(), target.state), format!("by {}{why}", set.by))
+        }
+    };
+    let next = target.next_probe_seconds.map(|seconds| format!("{seconds}s"));
+    [
+        target.address.to_string(),
+        plain(&target.check),
+        state,
+        since.map_or_else(|| "-".into(), |since| since.to_string()),
+        next.unwrap_or_else(|| "-".into()),
+        target.sets.to_string(),
+        plain(&reason),
+    ]
+}
+
+/// Sets the state of an address: `drain`, `force-down`, `force-up`, or `auto` to restore it.
+///
+/// # Errors
+/// The server cannot be reached or refuses, or the result cannot be written.
+pub fn set(command: &cli::Endpoint, state: &str) -> CommandResult<ExitCode> {
+    let cli::Endpoint { address, check, reason, yes, server } = command;
+    let client = LocalClient::new(&server.socket)?;
+    let body = |even_last: bool| {
+        json!({
+            "state": state, "check": check, "even_last": even_last,
+            "reason": reason.as_deref().unwrap_or_default(),
+        })
+    };
+    let told: Value = match client.set_endpoint(*address, body(*yes)) {
+        Ok(told) => told,
+        Err(why) if why.is_conflict() => {
+            confirm(false, &why.to_string())?;
+            client.set_endpoint(*address, body(true))?
+        }
+        Err(why) => return Err(why.into()),
+    };
+    let mut out = io::stdout().lock();
+    match server.output {
+        Output::Json => {
+            serde_json::to_writer_pretty(&mut out, &told)?;
+            writeln!(out)?;
+        }
+        Output::Text => {
+            let check = check.as_ref().map(|check| format!(" for the check {check}"));
+            let check = check.unwrap_or_default();
+            match state {
+                "auto" => writeln!(out, "{address} is as its checks say{check}")?,
+                state => writeln!(out, "{address} is set to {state}{check}")?,
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,39 @@
+//! What the status says of a Kubernetes cluster.
+use command_line::{plain, plural};
+use zone_manager::status::KubernetesStatus;
+
+/// The content of the cluster, and where it is from.
+pub(super) fn text(kubernetes: &KubernetesStatus) -> String {
+    let KubernetesStatus { services, endpoints, namespaces, pods, sampled, .. } = kubernetes;
+    let mut text = format!(
+        "{}, {}, {}",
+        plural(*namespaces as usize, "namespace"),
+        plural(*services as usize, "service"),
+        plural(*endpoints as usize, "named endpoint"),
+    );
+    if *pods > 0 {
+        text += &format!(", {}", plural(*pods as usize, "pod"));
+    }
+    if *sampled > 0 {
+        let sets = plural(*sampled as usize, "record set");
+        text += &format!("; {sets} too large for a message, served in part");
+    }
+    match (kubernetes.is_synced, kubernetes.is_saved) {
+        (false, _) => "not listed yet: its names answer SERVFAIL".into(),
+        (true, true) => text + "; from the saved state",
+        (true, false) => text,
+    }
+}
+
+/// The streams of the cluster that are not open, and why the state is not saved.
+pub(super) fn faults(kubernetes: &KubernetesStatus) -> Vec<String> {
+    let closed = kubernetes.streams.iter().filter(|stream| stream.open_seconds.is_none());
+    let mut lines: Vec<String> = closed
+        .map(|stream| match &stream.error {
+            Some(why) => format!("{} are not watched: {}", plain(&stream.kind), plain(why)),
+            None => format!("{} are not watched yet", plain(&stream.kind)),
+        })
+        .collect();
+    lines.extend(kubernetes.saving.iter().map(|why| plain(why)));
+    lines
+}

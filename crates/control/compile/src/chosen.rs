@@ -1,0 +1,116 @@
+//! The zone that workers read: as its source has it, but sets with rules have only the chosen
+//! records. Both zones share all other leaves.
+use crate::pack::{self, NodeChange};
+use crate::zone::Zone;
+use image::{Leaf, Node, RecordSet};
+use std::sync::Arc;
+
+/// A leaf of a zone, by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LeafIndex(usize);
+
+/// Chooses the records of a set of this name that are answered, at least one: the TTL, and the
+/// number of each, in ascending order.
+pub type Chooser<'c> = dyn FnMut(&[u8], RecordSet<'_>) -> (u32, Vec<usize>) + 'c;
+
+impl Zone {
+    /// The leaves that differ from those of an older version, by their identity. `None`: all.
+    pub fn changed_leaves(&self, old: Option<&Self>) -> Vec<LeafIndex> {
+        let new = self.names().leaves();
+        match old {
+            Some(old) => new.changed_since(old.names().leaves(), Arc::ptr_eq),
+            None => (0..new.len()).collect(),
+        }
+        .into_iter()
+        .map(LeafIndex)
+        .collect()
+    }
+
+    /// The leaf of a relative name in lower case.
+    pub fn leaf_of(&self, name: &[u8]) -> LeafIndex {
+        LeafIndex(self.names().index_of(name))
+    }
+
+    /// The sets with rules in a leaf, with their names.
+    pub fn ruled_sets(&self, leaf: LeafIndex) -> impl Iterator<Item = (&[u8], RecordSet<'_>)> {
+        let bytes = self.names().leaves().get(leaf.0).map_or(&[][..], |leaf| leaf);
+        Leaf::new(bytes).nodes().flat_map(|node| {
+            let ruled = node.sets().filter(|set| set.has_rules());
+            ruled.map(move |set| (node.name(), set))
+        })
+    }
+
+    /// This zone with the chosen records. `before`: what an older version of it became;
+    /// `leaves`: those that changed since, or whose choice may.
+    pub fn chosen(
+        &self,
+        before: Option<&Self>,
+        leaves: &[LeafIndex],
+        chooser: &mut Chooser,
+    ) -> Self {
+        let own = self.names().leaves();
+        let mut chosen = before.map_or(own, |before| before.names().leaves()).clone();
+        while chosen.len() > own.len() {
+            chosen.pop();
+        }
+        let mut room = Vec::new();
+        for LeafIndex(index) in leaves {
+            let Some(leaf) = own.get(*index) else { continue };
+            let leaf = self.chosen_leaf(&mut room, leaf, chooser);
+            match *index < chosen.len() {
+                true => chosen.set(*index, leaf),
+                false => chosen.push(leaf),
+            }
+        }
+        let mut zone = self.clone();
+        zone.names = self.names().with_leaves(chosen);
+        zone.facts.has_rules = false;
+        zone
+    }
+
+    fn chosen_leaf(
+        &self,
+        room: &mut Vec<u8>,
+        leaf: &Arc<[u8]>,
+        chooser: &mut Chooser,
+    ) -> Arc<[u8]> {
+        let is_ruled = |node: &Node<'_>| node.sets().any(|set| set.has_rules());
+        let nodes = || Leaf::new(leaf).nodes().filter(is_ruled);
+        if nodes().next().is_none() {
+            return Arc::clone(leaf);
+        }
+        let packed: Vec<Vec<u8>> = nodes().map(|node| chosen_node(node, chooser)).collect();
+        let hash_of = |name: &[u8]| self.names().key().hash_of(name);
+        let mut changes: Vec<NodeChange<'_>> = nodes()
+            .zip(&packed)
+            .map(|(node, bytes)| NodeChange {
+                hash: hash_of(node.name()),
+                name: node.name(),
+                is_new: false,
+                bytes: Some(bytes),
+            })
+            .collect();
+        pack::changed_leaf(room, Leaf::new(leaf), &mut changes, hash_of)
+    }
+}
+
+/// A node without rules, which is smaller than the node with them.
+fn chosen_node(node: Node<'_>, chooser: &mut Chooser) -> Vec<u8> {
+    let mut packed = Vec::with_capacity(node.as_bytes().len());
+    pack::node_head(&mut packed, node.name(), node.ordinal());
+    pack::set_declared(&mut packed, node.declared());
+    for set in node.sets() {
+        if !set.has_rules() {
+            packed.extend_from_slice(set.as_bytes());
+            continue;
+        }
+        let (ttl, numbers) = chooser(node.name(), set);
+        let mut numbers = numbers.into_iter().peekable();
+        let records = set.records().enumerate();
+        let chosen = records.filter(|(number, _)| numbers.next_if_eq(number).is_some());
+        let records = chosen.map(|(_, record)| record);
+        pack::set(&mut packed, set.rtype(), ttl, records, &[]).expect("a part of a set that fits");
+    }
+    pack::close_node(&mut packed, 0).expect("a part of a node that fits");
+    packed
+}

@@ -1,0 +1,34 @@
+//! Probes the addresses of record sets, so that answers leave out what is dead.
+//!
+//! The zone manager tells which targets published sets name. The prober probes each once, whatever
+//! the number of its sets, and reports its class in the urgent lane.
+#![forbid(unsafe_code)]
+
+mod allow;
+mod check;
+mod checks;
+pub mod limits;
+mod lines;
+mod operator;
+mod probe;
+mod prober;
+mod report;
+mod runner;
+mod saved;
+mod service;
+mod state;
+mod webhook;
+
+pub use allow::{Allow, NotAllowed};
+pub use check::{Check, CheckKind, DnsCheck, GrpcCheck, HttpCheck, ScriptCheck, TlsCheck};
+pub use checks::{CheckRefused, DefinedCheck, ReadCheck};
+pub use operator::{OperatorState, Override, OverrideKey};
+pub use probe::{Failure, FindUser, Passed, Probes};
+pub use prober::{DueProbe, NotProbed, ProbeId, Prober, Transition};
+pub use report::{HealthReport, TargetReport};
+pub use service::{Ended, HealthService, HealthSettings, THREAD, TargetFilter};
+pub use state::{ProbeState, TargetState};
+pub use webhook::WebhookSettings;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,420 @@
+//! The loop of the prober: makes due probes, reports verdicts, saves states, answers requests.
+mod list;
+mod results;
+
+use crate::allow::Allow;
+use crate::check::Check;
+use crate::checks::DefinedCheck;
+use crate::limits::{REMEMBERED_MAX, REMEMBERED_TIME, SAVE_INTERVAL, SOCKETS_MAX};
+use crate::operator::{Override, OverrideKey, Overrides};
+use crate::probe::{Failure, Passed, Probes};
+use crate::prober::{NotProbed, ProbeId, Prober};
+use crate::report::HealthCounters;
+use crate::saved::{self, SavedHealth};
+use crate::service::{HealthSettings, Request};
+use crate::state::TargetState;
+use crate::webhook::Webhook;
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, SystemTime};
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{Instant, sleep_until};
+use zone_manager::{Answer, HealthTarget, MemberClass, Sequence, ZonePublisher};
+
+/// A target that is not probed.
+struct IdleTarget {
+    state: TargetState,
+    why: String,
+}
+
+/// The result of a probe, or that it panicked.
+type Done = Result<(ProbeId, Result<Passed, Failure>), tokio::task::JoinError>;
+
+/// A save in progress, and who waits for it.
+type Saving = JoinHandle<Result<(), String>>;
+
+pub(crate) struct Runner {
+    publisher: ZonePublisher,
+    prober: Prober,
+    probes: Probes,
+    allow: Allow,
+    counters: Arc<HealthCounters>,
+    /// Receives transitions.
+    webhook: Option<Webhook>,
+    start: Instant,
+    in_flight: JoinSet<(ProbeId, Result<Passed, Failure>)>,
+    /// Targets that sets name and that are not probed.
+    idle: HashMap<HealthTarget, IdleTarget>,
+    /// Targets that no set names now, with the time when one did.
+    remembered: HashMap<HealthTarget, (TargetState, Duration)>,
+    overrides: Overrides,
+    /// Verdicts to report, and the report in progress.
+    verdicts: HashMap<HealthTarget, Option<MemberClass>>,
+    reporting: Option<Answer<Sequence>>,
+    /// `None`: states are not saved.
+    folder: Option<PathBuf>,
+    not_saved: Option<String>,
+    has_changed: bool,
+    saving: Option<Saving>,
+    /// The changed states that the save in progress has, and the next one will have.
+    waits: [Vec<oneshot::Sender<Result<(), String>>>; 2],
+    save_after: Instant,
+    /// Why targets are not probed: what was logged already.
+    logged: HashSet<&'static str>,
+    not_made_logged: Option<Instant>,
+    log_second: u64,
+    log_lines: u32,
+}
+
+impl Runner {
+    pub fn new(
+        publisher: ZonePublisher,
+        settings: HealthSettings,
+        checks: &[DefinedCheck],
+        probes: Probes,
+        loaded: Result<SavedHealth, String>,
+        (counters, webhook): (Arc<HealthCounters>, Option<Webhook>),
+    ) -> Self {
+        let not_saved = match (&loaded, &settings.folder) {
+            (Err(why), _) => Some(why.clone()),
+            (_, None) => Some("[server] data_dir names no folder".to_owned()),
+            _ => None,
+        };
+        counters.is_saved.store(not_saved.is_none(), Relaxed);
+        let folder = settings.folder.filter(|_| not_saved.is_none());
+        let saved = loaded.unwrap_or_default();
+        let seed = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let seed = seed.unwrap_or_default().as_nanos() as u64;
+        Self {
+            publisher,
+            prober: Prober::new(checks.iter().map(|one| (*one.check).clone()), seed),
+            probes,
+            allow: settings.allow,
+            counters,
+            webhook,
+            start: Instant::now(),
+            in_flight: JoinSet::new(),
+            idle: HashMap::new(),
+            remembered: saved.states.into_iter().collect(),
+            overrides: Overrides(saved.overrides),
+            verdicts: HashMap::new(),
+            reporting: None,
+            folder,
+            not_saved,
+            has_changed: false,
+            saving: None,
+            waits: Default::default(),
+            save_after: Instant::now(),
+            logged: HashSet::new(),
+            not_made_logged: None,
+            log_second: 0,
+            log_lines: 0,
+        }
+    }
+
+    /// Reports the saved states, and waits until they hold.
+    pub fn publish_saved(&self) {
+        let states = self.remembered.iter();
+        let class = |(target, (state, _)): (&HealthTarget, &(TargetState, Duration))| {
+            (target.clone(), Some(self.class(target, state)))
+        };
+        let verdicts: Vec<_> = states.map(class).collect();
+        if !verdicts.is_empty() {
+            // The zone manager has ended, and so will the prober.
+            let _ = self.publisher.report_health(verdicts).wait();
+        }
+    }
+
+    /// Runs until it is stopped, or all handles are gone.
+    pub async fn run(mut self, mut requests: mpsc::Receiver<Request>, stop: Arc<Notify>) {
+        let publisher = self.publisher.clone();
+        loop {
+            let due = self.prober.next_due().map(|due| self.start + due);
+            let save_at = (self.has_changed && self.saving.is_none()).then_some(self.save_after);
+            tokio::select! {
+                () = publisher.health().changed() => {}
+                Some(done) = self.in_flight.join_next(), if !self.in_flight.is_empty() => {
+                    self.take_done(done);
+                }
+                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
+                request = requests.recv() => match request {
+                    Some(request) => self.handle(request),
+                    None => break,
+                },
+                () = reported(&mut self.reporting) => self.reporting = None,
+                result = saved_result(&mut self.saving) => self.take_saved(result),
+                () = sleep_until(save_at.unwrap_or_else(Instant::now)), if save_at.is_some() => {
+                    self.start_save();
+                }
+                () = stop.notified() => break,
+            }
+            self.take_targets();
+            self.start_probes();
+            self.report();
+        }
+        self.end().await;
+    }
+
+    async fn end(mut self) {
+        self.in_flight.abort_all();
+        if let Some(saving) = self.saving.take() {
+            let result = saving.await.unwrap_or_else(|error| Err(error.to_string()));
+            self.take_saved(result);
+        }
+        if self.has_changed {
+            self.start_save();
+            let result = saved_result(&mut self.saving).await;
+            self.take_saved(result);
+        }
+    }
+
+    fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    fn class(&self, target: &HealthTarget, state: &TargetState) -> MemberClass {
+        self.overrides.of(target).map_or_else(|| state.class(), |set| set.state.class())
+    }
+
+    /// Takes in targets that came or went.
+    fn take_targets(&mut self) {
+        for (target, is_named) in self.publisher.health().take_changed() {
+            match is_named {
+                true => self.add(target),
+                false => self.remove(target),
+            }
+        }
+    }
+
+    fn add(&mut self, target: HealthTarget) {
+        if self.prober.state(&target).is_some() || self.idle.contains_key(&target) {
+            return;
+        }
+        let state = self.remembered.remove(&target).map(|(state, _)| state).unwrap_or_default();
+        let class = self.class(&target, &state);
+        self.verdicts.insert(target.clone(), Some(class));
+        self.has_changed = true;
+        self.start(target, state);
+    }
+
+    /// Starts to probe a target that is not probed, or notes why not.
+    fn start(&mut self, target: HealthTarget, state: TargetState) {
+        let why = match self.allowed(&target) {
+            Ok(()) => match self.prober.add(target.clone(), state.clone(), self.now()) {
+                Ok(()) => return,
+                Err(NotProbed::NoCheck) => "there is no such check",
+                Err(NotProbed::Rate) => "there would be too many probes a second",
+                Err(NotProbed::AddressRate) => {
+                    "there would be too many probes a second to its address"
+                }
+            }
+            .to_owned(),
+            Err(why) => why,
+        };
+        let kind = if why.starts_with("there") { "rate or check" } else { "address" };
+        if self.logged.insert(kind) {
+            tracing::warn!(%target, "not probed, and its state stays unknown: {why}. `dunlin \
+                health` shows all such targets; further ones are not logged");
+        }
+        self.idle.insert(target, IdleTarget { state, why });
+    }
+
+    /// Whether the address may be probed.
+    fn allowed(&self, target: &HealthTarget) -> Result<(), String> {
+        let Some(check) = self.prober.check(&target.check) else { return Ok(()) };
+        self.allow.check(target.address, check.port).map_err(|why| why.to_string())
+    }
+
+    fn remove(&mut self, target: HealthTarget) {
+        let idle = self.idle.remove(&target).map(|idle| idle.state);
+        let Some(state) = self.prober.remove(&target).or(idle) else { return };
+        self.has_changed = true;
+        if self.remembered.len() < REMEMBERED_MAX {
+            self.remembered.insert(target, (state, wall()));
+        } else {
+            self.verdicts.insert(target, None);
+        }
+    }
+
+    fn start_probes(&mut self) {
+        let now = self.now();
+        while let Some(due) = self.prober.due(now) {
+            if self.in_flight.len() >= SOCKETS_MAX {
+                self.prober.skip(due.id);
+                self.counters.skipped.fetch_add(1, Relaxed);
+                continue;
+            }
+            let probes = self.probes.clone();
+            self.in_flight
+                .spawn(async move { (due.id, probes.probe(&due.check, due.address).await) });
+        }
+    }
+
+    /// Reports verdicts, one batch at a time.
+    fn report(&mut self) {
+        if self.reporting.is_none() && !self.verdicts.is_empty() {
+            let verdicts = self.verdicts.drain().collect();
+            self.reporting = Some(self.publisher.report_health(verdicts));
+            self.count();
+        }
+    }
+
+    fn count(&self) {
+        let mut counts = [0u64; 3];
+        let idle = self.idle.values().map(|idle| &idle.state);
+        for state in self.prober.states().map(|(_, state)| state).chain(idle) {
+            counts[state.state as usize] += 1;
+        }
+        let [unknown, up, down] = counts;
+        self.counters.unknown.store(unknown, Relaxed);
+        self.counters.up.store(up, Relaxed);
+        self.counters.down.store(down, Relaxed);
+        self.counters.not_probed.store(self.idle.len() as u64, Relaxed);
+    }
+
+    fn handle(&mut self, request: Request) {
+        match request {
+            Request::List(filter, promise) => {
+                // The client may be gone.
+                let _ = promise.send(self.list(&filter));
+            }
+            Request::Set(key, set, promise) => self.set(key, set, promise),
+            Request::Uses(check, promise) => {
+                let _ = promise.send(self.targets_of(&check).len());
+            }
+            Request::SetCheck(name, check, promise) => {
+                let _ = promise.send(self.set_check(&name, check));
+            }
+        }
+    }
+
+    fn targets_of(&self, check: &str) -> Vec<HealthTarget> {
+        let idle = self.idle.keys().filter(|target| *target.check == *check).cloned();
+        self.prober.targets_of(check).into_iter().chain(idle).collect()
+    }
+
+    /// Defines, changes or removes a check. Its targets keep their states.
+    fn set_check(&mut self, name: &str, check: Option<Arc<Check>>) -> Result<(), String> {
+        let prepared = match &check {
+            Some(check) => self.probes.insert(check),
+            None => {
+                self.probes.remove(name);
+                Ok(())
+            }
+        };
+        let mut stopped = Vec::new();
+        for target in self.targets_of(name) {
+            let idle = self.idle.remove(&target).map(|idle| idle.state);
+            let state = self.prober.remove(&target).or(idle).unwrap_or_default();
+            stopped.push((target, state));
+        }
+        self.prober.set_check(name, check);
+        for (target, state) in stopped {
+            self.start(target, state);
+        }
+        prepared
+    }
+
+    fn set(
+        &mut self,
+        key: OverrideKey,
+        set: Option<Override>,
+        promise: oneshot::Sender<Result<(), String>>,
+    ) {
+        if let Some(why) = self.not_saved.as_ref().filter(|_| self.folder.is_none()) {
+            let _ = promise.send(Err(format!("it would not outlive a restart: {why}")));
+            return;
+        }
+        let address = key.address;
+        if let Err(why) = self.overrides.set(key, set) {
+            let _ = promise.send(Err(why));
+            return;
+        }
+        let idle = self.idle.iter().map(|(target, idle)| (target, &idle.state));
+        let remembered = self.remembered.iter().map(|(target, (state, _))| (target, state));
+        let all = self.prober.states().chain(idle).chain(remembered);
+        let of_address = all.filter(|(target, _)| target.address == address);
+        let class = |(target, state): (&HealthTarget, &TargetState)| {
+            (target.clone(), Some(self.class(target, state)))
+        };
+        let verdicts: Vec<_> = of_address.map(class).collect();
+        self.verdicts.extend(verdicts);
+        self.waits[1].push(promise);
+        self.has_changed = true;
+        self.save_after = Instant::now();
+    }
+
+    fn start_save(&mut self) {
+        self.has_changed = false;
+        let Some(folder) = self.folder.clone() else { return };
+        let wall = wall();
+        let forgotten = |(_, named): &(TargetState, Duration)| *named + REMEMBERED_TIME < wall;
+        let old: Vec<_> = self.remembered.extract_if(|_, entry| forgotten(entry)).collect();
+        self.verdicts.extend(old.into_iter().map(|(target, _)| (target, None)));
+        let idle = self.idle.iter().map(|(target, idle)| (target, &idle.state));
+        let named = self
+            .prober
+            .states()
+            .chain(idle)
+            .map(|(target, state)| (target.clone(), (state.clone(), wall)));
+        let remembered =
+            self.remembered.iter().map(|(target, entry)| (target.clone(), entry.clone()));
+        let states = named.chain(remembered).collect();
+        let saved = SavedHealth { states, overrides: self.overrides.0.clone() };
+        self.waits.swap(0, 1);
+        self.saving = Some(tokio::task::spawn_blocking(move || saved::save(&folder, &saved)));
+    }
+
+    fn take_saved(&mut self, result: Result<(), String>) {
+        self.saving = None;
+        self.save_after = Instant::now() + SAVE_INTERVAL;
+        match &result {
+            Ok(()) => self.not_saved = None,
+            Err(why) => {
+                if self.not_saved.is_none() {
+                    tracing::error!("health states are not saved, and retried: {why}");
+                }
+                self.not_saved = Some(why.clone());
+                self.has_changed = true;
+            }
+        }
+        self.counters.is_saved.store(self.not_saved.is_none(), Relaxed);
+        for promise in self.waits[0].drain(..) {
+            let _ = promise.send(result.clone());
+        }
+    }
+}
+
+/// The time from now until then, as a text.
+fn whole_days(now: Duration, then: Duration) -> String {
+    const SECONDS_PER_DAY: u64 = 24 * 60 * 60;
+    match then.saturating_sub(now).as_secs() / SECONDS_PER_DAY {
+        1 => "1 day".to_owned(),
+        days => format!("{days} days"),
+    }
+}
+
+/// The time since 1970.
+fn wall() -> Duration {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+}
+
+/// Waits for a report; for ever if there is none.
+async fn reported(reporting: &mut Option<Answer<Sequence>>) {
+    match reporting {
+        // Ended: so will the prober be.
+        Some(answer) => drop(answer.await),
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits for a save; for ever if there is none.
+async fn saved_result(saving: &mut Option<Saving>) -> Result<(), String> {
+    match saving {
+        Some(saving) => saving.await.unwrap_or_else(|error| Err(error.to_string())),
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,51 @@
+//! What operators see of targets.
+use super::{Runner, wall, whole_days};
+use crate::report::{HealthReport, TargetReport};
+use crate::service::TargetFilter;
+use crate::state::TargetState;
+use std::collections::BTreeMap;
+use zone_manager::HealthTarget;
+
+impl Runner {
+    pub(super) fn list(&self, filter: &TargetFilter) -> HealthReport {
+        let is_it = |target: &HealthTarget| {
+            filter.check.as_ref().is_none_or(|check| **check == *target.check)
+                && (filter.addresses.is_empty() || filter.addresses.contains(&target.address))
+        };
+        let probed = self.prober.states().map(|(target, state)| (target, (state, None)));
+        let idle = self.idle.iter().map(|(target, idle)| (target, (&idle.state, Some(&idle.why))));
+        let all: BTreeMap<_, _> = probed.chain(idle).filter(|(target, _)| is_it(target)).collect();
+        let has_more = all.len() > filter.limit;
+        let targets = all.into_iter().take(filter.limit);
+        let (table, wall) = (self.publisher.health(), wall());
+        let report = |(target, (state, why)): (&HealthTarget, (&TargetState, Option<&String>))| {
+            let reason = why.map_or(&*state.reason, |why| why);
+            let next = self.prober.next_probe(target);
+            let check = self.prober.check(&target.check);
+            let certificate = state.certificate.as_ref().zip(check);
+            let ending =
+                certificate.filter(|(certificate, check)| certificate.ends_soon(check, wall));
+            TargetReport {
+                check: target.check.to_string(),
+                address: target.address,
+                state: state.state.word().to_owned(),
+                since_seconds: state.since.as_secs(),
+                reason: (!reason.is_empty()).then(|| reason.to_owned()),
+                next_probe_seconds: next.map(|next| next.saturating_sub(self.now()).as_secs()),
+                sets: table.sets(target),
+                operator: self.overrides.of(target).cloned(),
+                certificate_end_seconds: certificate.map(|(found, _)| found.end.as_secs()),
+                warning: ending.map(|(found, _)| {
+                    format!("its certificate ends in {}", whole_days(wall, found.end))
+                }),
+            }
+        };
+        HealthReport {
+            targets: targets.map(report).collect(),
+            has_more,
+            open_sets: table.open(),
+            suspects_itself: self.prober.suspects_itself(),
+            not_saved: self.not_saved.clone(),
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! States and overrides on disk, so that a restart neither names the dead nor forgets the living.
+use crate::lines::Lines;
+use crate::operator::{Override, OverrideKey};
+use crate::state::{ProbeState, TargetState};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::Path;
+use std::time::Duration;
+use zone_manager::HealthTarget;
+
+/// The file in `[server] data_dir`.
+const FILE: Lines =
+    Lines { file: "health.state", head: "dunlin_health_state", format: 1, what: "health states" };
+
+/// What is saved.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SavedHealth {
+    /// The states of targets, and when a set named each for the last time, since 1970.
+    pub states: BTreeMap<HealthTarget, (TargetState, Duration)>,
+    /// The states that operators have set.
+    pub overrides: BTreeMap<OverrideKey, Override>,
+}
+
+#[derive(Deserialize, Serialize)]
+enum Line {
+    /// Check, address, state, whether it was ever up, since and last named, in milliseconds.
+    Target(Box<str>, IpAddr, Box<str>, bool, u64, u64),
+    Override(OverrideKey, Override),
+}
+
+/// Saves the states. The old file stays until the new one is complete and durable.
+///
+/// # Errors
+/// What failed, and where.
+pub fn save(folder: &Path, saved: &SavedHealth) -> Result<(), String> {
+    FILE.save(folder, lines(saved))
+}
+
+fn lines(saved: &SavedHealth) -> impl Iterator<Item = Line> {
+    let of_target = |(target, (state, named)): (&HealthTarget, &(TargetState, Duration))| {
+        let millis = |time: &Duration| time.as_millis() as u64;
+        let word = state.state.word().into();
+        let (check, since) = (Box::from(&*target.check), millis(&state.since));
+        Line::Target(check, target.address, word, state.ever_up, since, millis(named))
+    };
+    let overrides = saved.overrides.iter();
+    let overrides = overrides.map(|(key, set)| Line::Override(key.clone(), set.clone()));
+    saved.states.iter().map(of_target).chain(overrides)
+}
+
+/// Reads the saved states; there are none before the first start.
+///
+/// # Errors
+/// The file, and what is wrong with it.
+pub fn load(folder: &Path) -> Result<SavedHealth, String> {
+    let path = FILE.path(folder);
+    let wrong = || format!("{} has a state that does not exist: move it away", path.display());
+    gather(FILE.load(folder)?).ok_or_else(wrong)
+}
+
+/// `None`: a state has another name.
+fn gather(lines: Vec<Line>) -> Option<SavedHealth> {
+    let mut saved = SavedHealth::default();
+    for line in lines {
+        match line {
+            Line::Target(check, address, word, ever_up, since, named) => {
+                let state = ProbeState::from_word(&word)?;
+                let state = TargetState::saved(state, ever_up, Duration::from_millis(since));
+                let target = HealthTarget { check: (&*check).into(), address };
+                saved.states.insert(target, (state, Duration::from_millis(named)));
+            }
+            Line::Override(key, set) => {
+                saved.overrides.insert(key, set);
+            }
+        }
+    }
+    Some(saved)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::operator::OperatorState;
+
+    fn saved() -> SavedHealth {
+        let mut saved = SavedHealth::default();
+        for last in 0..9u8 {
+            let state =
+                [ProbeState::Unknown, ProbeState::Up, ProbeState::Down][usize::from(last % 3)];
+            let since = Duration::from_millis(1_700_000_000_000 + u64::from(last));
+            let target = HealthTarget { check: "web".into(), address: [10, 0, 0, last].into() };
+            saved.states.insert(target, (TargetState::saved(state, last > 3, since), since));
+        }
+        let key = OverrideKey { address: [10, 0, 0, 1].into(), check: Some("web".into()) };
+        let set = Override {
+            state: OperatorState::Drain,
+            by: "ann".into(),
+            why: "rack 7 moves".into(),
+            since: 5,
+        };
+        saved.overrides.insert(key, set);
+        saved
+    }
+
+    #[test]
+    fn saved_states_are_read_back() {
+        let bytes = FILE.encode(lines(&saved())).unwrap();
+        assert_eq!(gather(FILE.decode(&bytes).unwrap()), Some(saved()));
+    }
+
+    #[test]
+    fn cut_or_changed_file_is_refused() {
+        let bytes = FILE.encode(lines(&saved())).unwrap();
+        let decode = |bytes: &[u8]| FILE.decode::<Line>(bytes);
+        for len in 0..bytes.len() {
+            assert!(decode(&bytes[..len]).is_err(), "{len}");
+        }
+        for at in 0..bytes.len() {
+            let mut wrong = bytes.clone();
+            wrong[at] ^= 1;
+            assert!(decode(&wrong).is_err(), "{at}");
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! Commits to etcd.
+use crate::connection::RequestError;
+use crate::encoding::{self, IS_SNAPSHOT};
+use crate::keys::Head;
+use crate::limits::{COMMITS_KEPT, PART_BYTES_MAX, RETRIES_MAX, TRIM_INTERVAL};
+use crate::plan;
+use crate::shared::Shared;
+use crate::staged::{self, Move};
+use etcd_client::{Compare, CompareOp, DeleteOptions, Txn, TxnOp, TxnOpResponse};
+use records::{Commit, CommitId, Revision};
+
+/// How a commit ended.
+pub enum Committed {
+    Done,
+    /// Another writer was first.
+    Conflict(Revision),
+}
+
+/// A commit, and what etcd must have for it.
+struct Attempt<'a> {
+    shared: &'a Shared,
+    id: CommitId,
+    base: Revision,
+    newest: Revision,
+    /// The value of the commit's key.
+    value: Vec<u8>,
+    /// Its changes of keys, if they fit one transaction.
+    changes: Vec<TxnOp>,
+    /// The number of staged parts, as in a commit.
+    parts: u32,
+}
+
+/// Commits all writes, which have their offsets, or none, if the newest revision is that of `head`.
+///
+/// # Errors
+/// [`RequestError::Unanswered`]: it may be committed, now or later. Otherwise it is not.
+pub async fn commit(
+    shared: &Shared,
+    commit: &Commit,
+    mut head: Head,
+) -> Result<Committed, RequestError> {
+    let writes = encoding::writes(&commit.writes);
+    let mut steps = plan::changes(&shared.keys, &commit.writes);
+    let is_small = steps.len() == 1 && writes.len() + steps[0].bytes() < PART_BYTES_MAX;
+    let attempt = if is_small {
+        let value = encoding::commit(commit.id, commit.base, 0, &writes);
+        let changes = steps.pop().map(|step| step.ops()).unwrap_or_default();
+        let (id, base, newest) = (commit.id, commit.base, commit.revision());
+        Attempt { shared, id, base, newest, value, changes, parts: 0 }
+    } else {
+        Attempt::staged(shared, (commit.id, commit.base, commit.revision()), &writes, 0).await?
+    };
+    attempt.finish(&mut head).await
+}
+
+/// Replaces everything by a snapshot, if the newest revision is that of `head`. Its revision
+/// becomes the newest one.
+///
+/// # Errors
+/// As [`commit`].
+pub async fn replace(
+    shared: &Shared,
+    (id, newest): (CommitId, Revision),
+    mut head: Head,
+    snapshot: &[u8],
+) -> Result<Committed, RequestError> {
+    let named = (id, head.revision, newest);
+    let attempt = Attempt::staged(shared, named, snapshot, IS_SNAPSHOT).await?;
+    attempt.finish(&mut head).await
+}
+
+fn unstaged(error: RequestError) -> RequestError {
+    match error {
+        RequestError::Unanswered(why) => RequestError::Refused(why),
+        error => error,
+    }
+}
+
+impl<'a> Attempt<'a> {
+    /// Stages a commit: its id, base and newest revision, and its content.
+    async fn staged(
+        shared: &'a Shared,
+        (id, base, newest): (CommitId, Revision, Revision),
+        content: &[u8],
+        flags: u32,
+    ) -> Result<Self, RequestError> {
+        let parts: Vec<&[u8]> = content.chunks(PART_BYTES_MAX).collect();
+        // Nothing is committed before its parts are there, so an error means that it is not.
+        let staging = staged::stage(&shared.connection, &shared.keys, id, &parts);
+        staging.await.map_err(unstaged)?;
+        let parts = parts.len() as u32 | flags;
+        let value = encoding::commit(id, base, parts, &[]);
+        Ok(Self { shared, id, base, newest, value, changes: Vec::new(), parts })
+    }
+
+    async fn finish(&self, head: &mut Head) -> Result<Committed, RequestError> {
+        let done = self.run(head).await;
+        if self.parts > 0 {
+            self.clean_up(&done).await;
+        }
+        done
+    }
+
+    async fn run(&self, head: &mut Head) -> Result<Committed, RequestError> {
+        for _ in 0..RETRIES_MAX {
+            if head.revision != self.base {
+                return Ok(Committed::Conflict(head.revision));
+            }
+            let (is_done, moving) = self.transact(head).await?;
+            if is_done {
+                return Ok(Committed::Done);
+            }
+            if let Some(moving) = moving {
+                let (connection, keys) = (&self.shared.connection, &self.shared.keys);
+                staged::finish(connection, keys, moving).await.map_err(unstaged)?;
+            }
+        }
+        Err(RequestError::Refused("other servers write all the time: try again".into()))
+    }
+
+    /// Tries once. If it is not done, sets `head` to what etcd has, and returns the move in
+    /// progress.
+    async fn transact(&self, head: &mut Head) -> Result<(bool, Option<Move>), RequestError> {
+        let keys = &self.shared.keys;
+        let (revision, moving) = (keys.revision(), keys.moving());
+        let mut compares = vec![
+            is_head(&revision, head),
+            Compare::create_revision(moving.as_str(), CompareOp::Equal, 0),
+        ];
+        let (id, newest) = (self.id, self.newest);
+        let new_head = Head::new(newest, id).value.unwrap_or_default();
+        let mut ops = self.changes.clone();
+        ops.push(TxnOp::put(revision.as_str(), new_head.as_str(), None));
+        ops.push(TxnOp::put(keys.commit(newest), self.value.clone(), None));
+        if self.base == Revision::NONE {
+            ops.push(TxnOp::put(keys.format(), crate::keys::FORMAT, None));
+        }
+        if newest.0 / TRIM_INTERVAL != self.base.0 / TRIM_INTERVAL {
+            let end = keys.commit(Revision(newest.0.saturating_sub(COMMITS_KEPT)));
+            let old = DeleteOptions::new().with_range(end);
+            ops.push(TxnOp::delete(keys.commits(), Some(old)));
+        }
+        if self.parts > 0 {
+            let header = keys.staged_header(id);
+            compares.push(Compare::version(header, CompareOp::Greater, 0));
+            ops.push(TxnOp::put(moving.as_str(), Move::new(id, self.parts).value(), None));
+        }
+        let otherwise = [TxnOp::get(revision.as_str(), None), TxnOp::get(moving.as_str(), None)];
+        let txn = Txn::new().when(compares).and_then(ops).or_else(otherwise);
+        let connection = &self.shared.connection;
+        let answer = match connection.transact(txn).await {
+            // etcd may report the full disk of a transaction that it has applied.
+            Err(RequestError::NoSpace(why)) => {
+                let found = connection.value(&revision).await;
+                let found = found.map_err(|_| RequestError::Unanswered(why.clone()))?;
+                let is_done = found.as_deref() == Some(new_head.as_bytes());
+                return if is_done { Ok((true, None)) } else { Err(RequestError::NoSpace(why)) };
+            }
+            answer => answer?,
+        };
+        if answer.succeeded() {
+            return Ok((true, None));
+        }
+        let mut values = answer.op_responses().into_iter().map(|answer| match answer {
+            TxnOpResponse::Get(got) => got.kvs().first().map(|kv| kv.value().to_vec()),
+            _ => None,
+        });
+        let (found, moving) = (values.next().flatten(), values.next().flatten());
+        let is_same = found.as_deref() == head.value.as_ref().map(String::as_bytes);
+        if is_same && moving.is_none() && self.parts > 0 {
+            return Err(RequestError::Refused("the staged batch was swept meanwhile".into()));
+        }
+        *head = Head::read(found.as_deref()).ok_or_else(|| {
+            RequestError::Refused(format!("the key {} in etcd is damaged", keys.revision()))
+        })?;
+        Ok((false, moving.as_deref().and_then(Move::read)))
+    }
+
+    /// Moves the sets of a staged batch that is committed, or deletes it. An error is left to the
+    /// next writer, or to the sweep.
+    async fn clean_up(&self, done: &Result<Committed, RequestError>) {
+        let (connection, keys) = (&self.shared.connection, &self.shared.keys);
+        let id = self.id;
+        let cleaned = match done {
+            Ok(Committed::Done) => {
+                staged::finish(connection, keys, Move::new(id, self.parts)).await
+            }
+            // It may be committed yet.
+            Err(RequestError::Unanswered(_)) => Ok(()),
+            _ => staged::discard(connection, keys, id).await,
+        };
+        if let Err(why) = cleaned {
+            tracing::debug!("a staged batch is left to the sweep: {}", why.why());
+        }
+    }
+}
+
+/// Whether the key `revision` still has this value.
+fn is_head(key: &str, head: &Head) -> Compare {
+    match &head.value {
+        Some(value) => Compare::value(key, CompareOp::Equal, value.as_str()),
+        None => Compare::create_revision(key, CompareOp::Equal, 0),
+    }
+}
+
+/// The revision after a commit whose outcome is unknown; `None`: it was not committed, and never
+/// will be.
+pub async fn outcome(
+    shared: &Shared,
+    (id, base, newest): (CommitId, Revision, Revision),
+) -> Result<Option<Revision>, RequestError> {
+    let keys = &shared.keys;
+    let key = keys.revision();
+    let connection = &shared.connection;
+    for _ in 0..RETRIES_MAX {
+        let found = connection.value(&key).await?;
+        let head = Head::read(found.as_deref())
+            .ok_or_else(|| RequestError::Refused("the newest revision is damaged".into()))?;
+        if head.revision != base {
+            let commit = connection.value(&keys.commit(newest)).await?;
+            let commit = commit.as_deref().map(encoding::read_commit);
+            return match commit {
+                Some(Ok(commit)) => Ok((commit.id == id).then_some(newest)),
+                // Deleted with old ones.
+                _ if head.revision.0 > newest.0 + COMMITS_KEPT => {
+                    Err(RequestError::Unanswered("etcd has forgotten the commit".into()))
+                }
+                _ => Ok(None),
+            };
+        }
+        // A request that is still on its way must not succeed after this answer: another value of
+        // the same revision prevents it.
+        let fence = Head::new(base, CommitId(fastrand::u128(..))).value.unwrap_or_default();
+        let txn = Txn::new().when([is_head(&key, &head)]).and_then([TxnOp::put(
+            key.as_str(),
+            fence,
+            None,
+        )]);
+        let fenced = connection.transact(txn).await?;
+        if fenced.succeeded() {
+            return Ok(None);
+        }
+    }
+    Err(RequestError::Unanswered("other servers write all the time".into()))
+}

@@ -1,0 +1,243 @@
+//! The connection to one of the members of etcd at a time; the next one is asked after an error.
+use crate::EtcdSettings;
+use crate::limits::{CONNECT_MAX, KEEPALIVE, REQUEST_MAX};
+use etcd_client::{
+    Certificate, Client, ConnectOptions, Error, GetOptions, GetResponse, Identity, TlsOptions, Txn,
+    TxnResponse,
+};
+use std::fs;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// Why a request was not answered as expected.
+#[derive(Clone, Debug)]
+pub enum RequestError {
+    /// No member said whether it did the request.
+    Unanswered(String),
+    /// A member refused it, and did nothing.
+    Refused(String),
+    /// etcd has no space left.
+    NoSpace(String),
+    /// What was asked for is compacted.
+    Compacted,
+}
+
+impl RequestError {
+    pub fn why(&self) -> &str {
+        match self {
+            Self::Unanswered(why) | Self::Refused(why) | Self::NoSpace(why) => why,
+            Self::Compacted => "etcd has compacted what was asked for",
+        }
+    }
+}
+
+/// The member in use.
+#[derive(Default)]
+struct Current {
+    /// The index of its endpoint.
+    endpoint: usize,
+    client: Option<Client>,
+}
+
+/// Asks the members of etcd, one at a time.
+pub struct Connection {
+    settings: EtcdSettings,
+    current: Mutex<Current>,
+}
+
+impl Connection {
+    pub fn new(settings: EtcdSettings) -> Self {
+        // Servers spread over the members.
+        let endpoint = fastrand::usize(..settings.endpoints.len().max(1));
+        Self { settings, current: Mutex::new(Current { endpoint, client: None }) }
+    }
+
+    fn current(&self) -> MutexGuard<'_, Current> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The endpoint in use.
+    pub fn endpoint(&self) -> String {
+        let at = self.current().endpoint % self.settings.endpoints.len().max(1);
+        self.settings.endpoints.get(at).cloned().unwrap_or_default()
+    }
+
+    /// A client of the member in use, and its endpoint's index. Certificates and passwords are read
+    /// from their files for each connection.
+    pub async fn client(&self) -> Result<(usize, Client), RequestError> {
+        let endpoint = {
+            let current = self.current();
+            if let Some(client) = &current.client {
+                return Ok((current.endpoint, client.clone()));
+            }
+            current.endpoint
+        };
+        match self.connect(endpoint).await {
+            Ok(client) => {
+                let mut current = self.current();
+                if current.endpoint == endpoint {
+                    current.client = Some(client.clone());
+                }
+                Ok((endpoint, client))
+            }
+            Err(why) => {
+                self.leave(endpoint);
+                Err(why)
+            }
+        }
+    }
+
+    async fn connect(&self, endpoint: usize) -> Result<Client, RequestError> {
+        let options = self.options().map_err(RequestError::Refused)?;
+        let urls = &self.settings.endpoints;
+        let url = urls[endpoint % urls.len()].clone();
+        let connecting = Client::connect([&url], Some(options));
+        match timeout(CONNECT_MAX, connecting).await {
+            Ok(Ok(client)) => Ok(client),
+            Ok(Err(error)) => Err(classify(&url, error)),
+            Err(_) => Err(unanswered(&url, "no connection", CONNECT_MAX)),
+        }
+    }
+
+    fn options(&self) -> Result<ConnectOptions, String> {
+        let read = |path: &Path| {
+            fs::read(path).map_err(|why| format!("{} cannot be read: {why}", path.display()))
+        };
+        let mut options = ConnectOptions::new()
+            .with_connect_timeout(CONNECT_MAX)
+            .with_keep_alive(KEEPALIVE, KEEPALIVE)
+            .with_keep_alive_while_idle(true)
+            .with_require_leader(true);
+        if let Some((user, password)) = &self.settings.user {
+            let password = read(password)?;
+            let password = String::from_utf8_lossy(&password);
+            options = options.with_user(user, password.trim_end_matches(['\r', '\n']));
+        }
+        let is_tls = |url: &String| url.starts_with("https://");
+        if self.settings.endpoints.iter().any(is_tls) {
+            let mut tls = TlsOptions::new();
+            if let Some(ca) = &self.settings.ca {
+                tls = tls.ca_certificate(Certificate::from_pem(read(ca)?));
+            }
+            if let Some((certificate, key)) = &self.settings.identity {
+                tls = tls.identity(Identity::from_pem(read(certificate)?, read(key)?));
+            }
+            options = options.with_tls(tls);
+        }
+        Ok(options)
+    }
+
+    /// Leaves a member for the next one, unless that was done already.
+    pub fn leave(&self, endpoint: usize) {
+        let mut current = self.current();
+        if current.endpoint == endpoint {
+            *current = Current { endpoint: endpoint.wrapping_add(1), client: None };
+        }
+    }
+
+    /// The keys that these options choose.
+    pub async fn get(
+        &self,
+        key: impl Into<Vec<u8>>,
+        options: GetOptions,
+    ) -> Result<GetResponse, RequestError> {
+        self.call(|mut etcd| async move { etcd.get(key, Some(options)).await }).await
+    }
+
+    /// The value of a key, if it exists.
+    pub async fn value(&self, key: &str) -> Result<Option<Vec<u8>>, RequestError> {
+        let got = self.get(key, GetOptions::new()).await?;
+        Ok(got.kvs().first().map(|kv| kv.value().to_vec()))
+    }
+
+    /// The first keys of a range, as they were at a revision of etcd. Halves the limit while the
+    /// answer is longer than a message may be.
+    pub async fn page(
+        &self,
+        (from, end): (&[u8], &[u8]),
+        at: i64,
+        limit: &mut i64,
+    ) -> Result<GetResponse, RequestError> {
+        loop {
+            let options = GetOptions::new().with_range(end).with_limit(*limit).with_revision(at);
+            match self.get(from, options).await {
+                Err(RequestError::Refused(_)) if *limit > 1 => *limit /= 2,
+                page => return page,
+            }
+        }
+    }
+
+    /// Runs a transaction.
+    pub async fn transact(&self, txn: Txn) -> Result<TxnResponse, RequestError> {
+        self.call(|mut etcd| async move { etcd.txn(txn).await }).await
+    }
+
+    /// Sends a request to the member in use, and leaves that after an error.
+    async fn call<T, F>(&self, request: impl FnOnce(Client) -> F) -> Result<T, RequestError>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        let (endpoint, client) = self.client().await?;
+        let error = match timeout(REQUEST_MAX, request(client)).await {
+            Ok(Ok(done)) => return Ok(done),
+            Ok(Err(error)) => classify(&self.endpoint(), error),
+            Err(_) => unanswered(&self.endpoint(), "no answer", REQUEST_MAX),
+        };
+        if !matches!(error, RequestError::Compacted | RequestError::NoSpace(_)) {
+            self.leave(endpoint);
+        }
+        Err(error)
+    }
+}
+
+fn unanswered(url: &str, what: &str, within: Duration) -> RequestError {
+    RequestError::Unanswered(format!("etcd at {url}: {what} within {} s", within.as_secs()))
+}
+
+/// Says what an error means for the request.
+pub fn classify(url: &str, error: Error) -> RequestError {
+    // The codes of gRPC.
+    const INVALID_ARGUMENT: i32 = 3;
+    const NOT_FOUND: i32 = 5;
+    const PERMISSION_DENIED: i32 = 7;
+    const RESOURCE_EXHAUSTED: i32 = 8;
+    const FAILED_PRECONDITION: i32 = 9;
+    const OUT_OF_RANGE: i32 = 11;
+    const UNAUTHENTICATED: i32 = 16;
+    let Error::GRpcStatus(status) = &error else {
+        return RequestError::Unanswered(format!("etcd at {url}: {}", with_sources(&error)));
+    };
+    let why = format!("etcd at {url}: {}", status.message());
+    match status.code() as i32 {
+        OUT_OF_RANGE if status.message().contains("compacted") => RequestError::Compacted,
+        RESOURCE_EXHAUSTED if status.message().contains("space exceeded") => {
+            RequestError::NoSpace(format!(
+                "{why}: compact and defragment it, then clear the alarm by `etcdctl alarm disarm`, \
+                 or raise its --quota-backend-bytes"
+            ))
+        }
+        PERMISSION_DENIED | UNAUTHENTICATED => {
+            RequestError::Refused(format!("{why}: check `[etcd] user` and its role (docs/etcd.md)"))
+        }
+        INVALID_ARGUMENT | NOT_FOUND | FAILED_PRECONDITION | OUT_OF_RANGE | RESOURCE_EXHAUSTED => {
+            RequestError::Refused(why)
+        }
+        _ => RequestError::Unanswered(why),
+    }
+}
+
+/// An error and its causes: the first alone is often only "transport error".
+fn with_sources(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text += &format!(": {cause_text}");
+        }
+        source = cause.source();
+    }
+    text
+}

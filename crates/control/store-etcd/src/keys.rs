@@ -1,0 +1,274 @@
+//! The keys under the prefix.
+//!
+//! ```text
+//! format                        "1"
+//! revision                      the newest revision, a space, 32 hex digits of no other value
+//! commits/REVISION              a commit, by its newest revision in 20 digits
+//! zones/ZONE                    {"revision": …, "offset": …}
+//! sets/ZONE/NAME/TYPE           the JSON of a record set; NAME is relative, `@` is the zone's
+//! staged/ID/header, /NUMBER     a commit that is too large for one transaction, in parts
+//! moving                        the staged commit whose sets are being moved to their keys
+//! ```
+//! Names are in lower case and presentation form; a slash in them is `\047`.
+use records::serial::SerialStamp;
+use records::{CommitId, Revision};
+use serde::{Deserialize, Serialize};
+use wire::{Name, NameBuf, Rtype};
+
+/// The number of this layout.
+pub const FORMAT: &str = "1";
+
+/// The keys under a prefix, which ends with a slash.
+#[derive(Clone, Debug)]
+pub struct Keys(String);
+
+/// A key under the prefix that a full list reads.
+#[derive(Debug, PartialEq, Eq)]
+pub enum ListedKey {
+    /// A zone.
+    Zone(NameBuf),
+    /// A set: its zone, its relative name in lower case, and its type.
+    Set(NameBuf, Box<[u8]>, Rtype),
+}
+
+impl Keys {
+    pub fn new(prefix: &str) -> Self {
+        Self(format!("{}/", prefix.trim_end_matches('/')))
+    }
+
+    pub fn prefix(&self) -> &str {
+        &self.0
+    }
+
+    pub fn format(&self) -> String {
+        format!("{}format", self.0)
+    }
+
+    pub fn revision(&self) -> String {
+        format!("{}revision", self.0)
+    }
+
+    pub fn commits(&self) -> String {
+        format!("{}commits/", self.0)
+    }
+
+    pub fn commit(&self, revision: Revision) -> String {
+        format!("{}commits/{:020}", self.0, revision.0)
+    }
+
+    pub fn zones(&self) -> String {
+        format!("{}zones/", self.0)
+    }
+
+    pub fn zone(&self, zone: Name<'_>) -> String {
+        format!("{}zones/{}", self.0, text(zone))
+    }
+
+    pub fn sets(&self) -> String {
+        format!("{}sets/", self.0)
+    }
+
+    pub fn sets_of(&self, zone: Name<'_>) -> String {
+        format!("{}sets/{}/", self.0, text(zone))
+    }
+
+    /// The key of a set with this relative name.
+    pub fn set(&self, zone: Name<'_>, name: &[u8], rtype: Rtype) -> String {
+        format!("{}{}/{rtype}", self.sets_of(zone), relative(name))
+    }
+
+    pub fn staged_all(&self) -> String {
+        format!("{}staged/", self.0)
+    }
+
+    pub fn staged(&self, id: CommitId) -> String {
+        format!("{}staged/{id}/", self.0)
+    }
+
+    pub fn staged_header(&self, id: CommitId) -> String {
+        format!("{}header", self.staged(id))
+    }
+
+    pub fn staged_part(&self, id: CommitId, part: usize) -> String {
+        format!("{}{part:06}", self.staged(id))
+    }
+
+    /// The id of the staged commit that this key belongs to.
+    pub fn read_staged_id(&self, key: &[u8]) -> Option<CommitId> {
+        let key = str::from_utf8(key).ok()?.strip_prefix(&self.staged_all())?;
+        let (id, _) = key.split_once('/')?;
+        u128::from_str_radix(id, 16).ok().map(CommitId)
+    }
+
+    pub fn moving(&self) -> String {
+        format!("{}moving", self.0)
+    }
+
+    /// Parses a key of a zone or a set; `None`: it is neither.
+    pub fn read(&self, key: &[u8]) -> Option<ListedKey> {
+        let key = str::from_utf8(key).ok()?.strip_prefix(&self.0)?;
+        let (kind, rest) = key.split_once('/')?;
+        let mut parts = rest.split('/');
+        let zone = read_name(parts.next()?)?;
+        let listed = match (kind, parts.next(), parts.next()) {
+            ("zones", None, None) => ListedKey::Zone(zone),
+            ("sets", Some(name), Some(rtype)) => {
+                let name = match name {
+                    "@" => Box::default(),
+                    name => {
+                        let name = read_name(&format!("{name}."))?;
+                        let bytes = name.as_name().as_bytes();
+                        bytes[..bytes.len() - 1].into()
+                    }
+                };
+                ListedKey::Set(zone, name, rtype.parse().ok()?)
+            }
+            _ => return None,
+        };
+        let is_canonical = match &listed {
+            ListedKey::Zone(zone) => self.zone(zone.as_name()),
+            ListedKey::Set(zone, name, rtype) => self.set(zone.as_name(), name, *rtype),
+        };
+        // Two keys of one set would contradict each other.
+        (parts.next().is_none() && is_canonical.strip_prefix(&self.0) == Some(key))
+            .then_some(listed)
+    }
+}
+
+fn read_name(text: &str) -> Option<NameBuf> {
+    let name = NameBuf::from_text(text.as_bytes(), Name::ROOT).ok()?;
+    let is_lower = !name.as_name().as_bytes().iter().any(u8::is_ascii_uppercase);
+    is_lower.then_some(name)
+}
+
+fn text(name: Name<'_>) -> String {
+    name.to_string().replace('/', "\\047")
+}
+
+/// A relative name without its final dot; `@` for that of the zone.
+fn relative(name: &[u8]) -> String {
+    let absolute = NameBuf::joined(name, Name::ROOT).map(|name| text(name.as_name()));
+    match absolute {
+        Ok(text) if text != "." => text.strip_suffix('.').unwrap_or(&text).to_owned(),
+        _ => "@".to_owned(),
+    }
+}
+
+/// Refuses a layout of keys that another version wrote.
+///
+/// # Errors
+/// The layout, and what to do.
+pub fn check_format(value: Option<&[u8]>) -> Result<(), String> {
+    match value.map(String::from_utf8_lossy) {
+        Some(format) if format != FORMAT => Err(format!(
+            "the prefix in etcd has the format {format}, which a newer version wrote: upgrade this \
+             server"
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The value of the key of a zone.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct ZoneValue {
+    revision: u64,
+    #[serde(default)]
+    offset: u32,
+}
+
+/// Parses the value of the key of a zone.
+pub fn read_zone_value(value: &[u8]) -> Option<SerialStamp> {
+    serde_json::from_slice::<ZoneValue>(value).ok().map(SerialStamp::from)
+}
+
+impl From<SerialStamp> for ZoneValue {
+    fn from(stamp: SerialStamp) -> Self {
+        Self { revision: stamp.revision.0, offset: stamp.offset }
+    }
+}
+
+impl From<ZoneValue> for SerialStamp {
+    fn from(value: ZoneValue) -> Self {
+        Self { revision: Revision(value.revision), offset: value.offset }
+    }
+}
+
+/// The value of the key `revision`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Head {
+    pub revision: Revision,
+    /// The value; `None`: the key does not exist.
+    pub value: Option<String>,
+}
+
+impl Head {
+    pub fn new(revision: Revision, id: CommitId) -> Self {
+        Self { revision, value: Some(format!("{revision} {id}")) }
+    }
+
+    /// Parses the value of the key, if it exists.
+    pub fn read(value: Option<&[u8]>) -> Option<Self> {
+        let Some(value) = value else {
+            return Some(Self { revision: Revision::NONE, value: None });
+        };
+        let value = str::from_utf8(value).ok()?;
+        let (revision, _) = value.split_once(' ')?;
+        Some(Self { revision: Revision(revision.parse().ok()?), value: Some(value.to_owned()) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_round_trip_and_others_are_no_keys() {
+        let keys = Keys::new("/dunlin");
+        let name = |text: &str| NameBuf::from_text(text.as_bytes(), Name::ROOT).unwrap();
+        for (zone, relative, text) in [
+            ("example.org.", &b"\x03www"[..], "/dunlin/sets/example.org./www/A"),
+            ("example.org.", b"", "/dunlin/sets/example.org./@/A"),
+            ("example.org.", b"\x01@", "/dunlin/sets/example.org./\\@/A"),
+            ("example.org.", b"\x03a/b\x01*", "/dunlin/sets/example.org./a\\047b.*/A"),
+            (
+                "0/25.2.0.192.in-addr.arpa.",
+                b"\x011",
+                "/dunlin/sets/0\\04725.2.0.192.in-addr.arpa./1/A",
+            ),
+            (".", b"\x02a\0", "/dunlin/sets/./a\\000/A"),
+            ("example.org.", b"\x03a.b", "/dunlin/sets/example.org./a\\.b/A"),
+        ] {
+            let zone = name(zone);
+            assert_eq!(keys.set(zone.as_name(), relative, Rtype::A), text);
+            let read = keys.read(text.as_bytes());
+            assert_eq!(read, Some(ListedKey::Set(zone.clone(), relative.into(), Rtype::A)));
+            let of_zone = keys.zone(zone.as_name());
+            assert_eq!(keys.read(of_zone.as_bytes()), Some(ListedKey::Zone(zone)));
+        }
+        for wrong in [
+            "/other/zones/example.org.",
+            "/dunlin/zones/",
+            "/dunlin/zones/example.org",
+            "/dunlin/zones/Example.org.",
+            "/dunlin/zones/example.org./",
+            "/dunlin/sets/example.org./www",
+            "/dunlin/sets/example.org./www/A/B",
+            "/dunlin/sets/example.org./www/NO-TYPE",
+            "/dunlin/sets/example.org./www/TYPE1",
+            "/dunlin/sets/example.org./w\\119w/A",
+            "/dunlin/sets/example.org./www./A",
+            "/dunlin/else/example.org.",
+        ] {
+            assert_eq!(keys.read(wrong.as_bytes()), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn head_is_read_as_written() {
+        let head = Head::new(Revision(7), CommitId(9));
+        let value = head.value.clone().unwrap();
+        assert_eq!(Head::read(Some(value.as_bytes())), Some(head));
+        assert_eq!(Head::read(None).map(|head| head.revision), Some(Revision::NONE));
+        assert_eq!(Head::read(Some(b"x 1")), None);
+    }
+}

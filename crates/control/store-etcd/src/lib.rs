@@ -1,0 +1,43 @@
+//! The store of a fleet: etcd has the truth, and each server a replica on its disk.
+//!
+//! The replica is a store of `store-redb` that follows the commits in etcd. So reads, journals and
+//! a start need no etcd, and no answer waits for it. A commit is one transaction that succeeds only
+//! on the newest revision; a large one is staged first, and becomes visible by one key.
+#![forbid(unsafe_code)]
+
+mod commit;
+mod connection;
+mod encoding;
+mod follow;
+mod keys;
+pub mod limits;
+mod list;
+mod plan;
+mod replica;
+mod shared;
+mod staged;
+mod store;
+mod watch;
+
+use std::path::{Path, PathBuf};
+pub use store::EtcdStore;
+
+/// Where etcd is, and how to log in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EtcdSettings {
+    /// The URLs of its members: at least one.
+    pub endpoints: Vec<String>,
+    /// The prefix of all keys.
+    pub prefix: String,
+    /// The CA that signed the members' certificates; `None`: none is accepted.
+    pub ca: Option<PathBuf>,
+    /// The client's certificate and its key.
+    pub identity: Option<(PathBuf, PathBuf)>,
+    /// The user, and the file with its password.
+    pub user: Option<(String, PathBuf)>,
+}
+
+/// The folder of the replica in the data folder of a server.
+pub fn replica_folder(data_dir: &Path) -> PathBuf {
+    data_dir.join(replica::FOLDER)
+}

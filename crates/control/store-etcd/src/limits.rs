@@ -1,0 +1,41 @@
+//! Limits of this crate.
+use std::time::Duration;
+
+/// Operations of a transaction on sets and zones. etcd accepts 128 by default; the others are those
+/// of the commit itself.
+pub const OPS_MAX: usize = 120;
+/// Bytes of the keys and values of a transaction. etcd accepts 1.5 MiB by default.
+pub const TRANSACTION_BYTES_MAX: usize = 1 << 20;
+/// Bytes of a part of a staged commit.
+pub const PART_BYTES_MAX: usize = 1 << 20;
+/// How long to wait for the answer to one request before another member is asked.
+pub const REQUEST_MAX: Duration = Duration::from_secs(2);
+/// How long a write waits for etcd.
+pub const WRITE_MAX: Duration = Duration::from_secs(5);
+/// How long the outcome of a write is looked up.
+pub const OUTCOME_MAX: Duration = Duration::from_secs(5);
+/// How long opening waits for the full list that fills a new replica; then it is tried again.
+pub const FIRST_LIST_MAX: Duration = Duration::from_secs(2);
+/// How long to wait for a connection.
+pub const CONNECT_MAX: Duration = Duration::from_secs(2);
+/// The interval of keepalives and progress requests, and how long their answers may take.
+pub const KEEPALIVE: Duration = Duration::from_secs(5);
+/// The longest wait before a member is asked again after an error; it begins with a tenth.
+pub const RECONNECT_MAX: Duration = Duration::from_secs(2);
+/// How long to wait before a commit that the disk did not take is tried again.
+pub const STORE_RETRY: Duration = Duration::from_secs(1);
+/// Commits that wait to be applied; more are left in etcd.
+pub const COMMITS_QUEUED: usize = 64;
+/// Keys of a page of a full list. A message of 4 MiB, the most that is read, has room for them,
+/// unless their sets are unusually large: then the page is halved.
+pub const PAGE_KEYS: i64 = 10_000;
+/// Commits that etcd keeps for servers that were away; older ones are deleted.
+pub const COMMITS_KEPT: u64 = 10_000;
+/// How many revisions pass between deletions of old commits.
+pub const TRIM_INTERVAL: u64 = 500;
+/// How old a staged batch without a commit gets before it is swept.
+pub const STAGED_MAX: Duration = Duration::from_secs(15);
+/// How often to look for such batches.
+pub const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
+/// Times that a commit is tried again because another writer only fenced or moved.
+pub const RETRIES_MAX: usize = 20;

@@ -1,0 +1,219 @@
+//! A full list of what is in etcd, at one revision of it, as a snapshot file.
+use crate::connection::{Connection, RequestError};
+use crate::encoding;
+use crate::keys::{self, Head, Keys, ListedKey};
+use crate::limits::PAGE_KEYS;
+use crate::replica::Origin;
+use crate::staged::{self, Move};
+use api::read_stored;
+use etcd_client::{GetOptions, KeyValue};
+use records::codec::{self, zone_key};
+use records::serial::SerialStamp;
+use records::snapshot::{self, SnapshotItem, SnapshotWriter};
+use records::{Action, PreparedWrite, SetChange, StoreError, View};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufWriter};
+use std::path::{Path, PathBuf};
+use wire::{Name, NameBuf};
+
+/// A full list.
+pub struct Listing {
+    /// The snapshot.
+    pub file: PathBuf,
+    pub origin: Origin,
+    pub head: Head,
+}
+
+/// A zone of the list: its sets by their keys in the snapshot.
+struct ListedZone {
+    origin: NameBuf,
+    /// `None`: only sets of it are there so far.
+    stamp: Option<SerialStamp>,
+    sets: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+#[derive(Default)]
+struct Content {
+    /// By `zone_key`.
+    zones: BTreeMap<Vec<u8>, ListedZone>,
+    /// How many keys are not Dunlin's, or damaged, and the first of them.
+    foreign: usize,
+    first_foreign: Option<String>,
+}
+
+/// Why there is no list.
+pub enum ListError {
+    Request(RequestError),
+    File(io::Error),
+    /// What is in etcd cannot be used.
+    Content(String),
+}
+
+impl From<RequestError> for ListError {
+    fn from(error: RequestError) -> Self {
+        Self::Request(error)
+    }
+}
+
+impl ListError {
+    pub fn why(&self) -> String {
+        match self {
+            Self::Request(error) => error.why().to_owned(),
+            Self::File(error) => format!("the list of what is in etcd cannot be written: {error}"),
+            Self::Content(why) => why.clone(),
+        }
+    }
+}
+
+/// Reads everything, and writes the file.
+pub async fn read(connection: &Connection, keys: &Keys, file: &Path) -> Result<Listing, ListError> {
+    let first = connection.get(keys.revision(), GetOptions::new()).await?;
+    let header = first.header().ok_or_else(|| RequestError::Refused("no header".into()))?;
+    let (cluster, at) = (header.cluster_id(), header.revision());
+    let head = Head::read(first.kvs().first().map(KeyValue::value))
+        .ok_or_else(|| ListError::Content(format!("the key {} is damaged", keys.revision())))?;
+    let at_revision = || GetOptions::new().with_revision(at);
+    let format = connection.get(keys.format(), at_revision()).await?;
+    keys::check_format(format.kvs().first().map(KeyValue::value)).map_err(ListError::Content)?;
+    let mut content = Content::default();
+    for prefix in [keys.zones(), keys.sets()] {
+        pages(connection, &prefix, at, |kv| content.take(keys, kv)).await?;
+    }
+    let moving = connection.get(keys.moving(), at_revision()).await?;
+    if let Some(moving) = moving.kvs().first().and_then(|kv| Move::read(kv.value())) {
+        let staged = (moving.id, moving.parts);
+        if moving.is_snapshot() {
+            let bytes = staged::read_bytes(connection, keys, staged, at).await?;
+            content.zones = restored(&bytes).map_err(|why| ListError::Content(why.to_string()))?;
+        } else {
+            let writes = staged::read(connection, keys, staged, at).await?;
+            writes.iter().for_each(|write| content.apply(write));
+        }
+    }
+    let newest = connection.get(keys.commit(head.revision), at_revision()).await?;
+    let commit = newest.kvs().first().and_then(|kv| encoding::read_commit(kv.value()).ok());
+    let origin = Origin::new(cluster, keys, &head, commit.map(|commit| commit.id));
+    content.drop_zoneless(keys);
+    content.write(file, &head).map_err(ListError::File)?;
+    if let Some(first) = &content.first_foreign {
+        let keys = content.foreign;
+        tracing::warn!(keys, "etcd has keys under the prefix that are ignored, such as {first}");
+    }
+    Ok(Listing { file: file.to_owned(), origin, head })
+}
+
+/// Passes all keys of a prefix, which ends with a slash, at a revision of etcd to `each`.
+async fn pages(
+    connection: &Connection,
+    prefix: &str,
+    at: i64,
+    mut each: impl FnMut(&KeyValue),
+) -> Result<(), RequestError> {
+    let end = [prefix.trim_end_matches('/'), "0"].concat();
+    let (mut from, mut limit) = (prefix.as_bytes().to_vec(), PAGE_KEYS);
+    loop {
+        let page = connection.page((&from, end.as_bytes()), at, &mut limit).await?;
+        page.kvs().iter().for_each(&mut each);
+        let Some(last) = page.kvs().last().filter(|_| page.more()) else { return Ok(()) };
+        from = [last.key(), &[0]].concat();
+    }
+}
+
+/// The zones of a snapshot.
+fn restored(mut snapshot: &[u8]) -> Result<BTreeMap<Vec<u8>, ListedZone>, StoreError> {
+    let mut content = Content::default();
+    let mut zone = NameBuf::from(Name::ROOT);
+    snapshot::read(&mut snapshot, &mut |item| {
+        match item {
+            SnapshotItem::Zone(origin, stamp) => {
+                zone = origin.clone();
+                content.zone(origin).stamp = Some(stamp);
+            }
+            SnapshotItem::Set(key, value) => {
+                content.zone(&zone).sets.insert(key.to_vec(), value.to_vec());
+            }
+        }
+        Ok(())
+    })?;
+    Ok(content.zones)
+}
+
+impl Content {
+    fn zone(&mut self, origin: &NameBuf) -> &mut ListedZone {
+        let new = || ListedZone { origin: origin.clone(), stamp: None, sets: BTreeMap::new() };
+        self.zones.entry(zone_key(origin.as_name())).or_insert_with(new)
+    }
+
+    fn note_foreign(&mut self, key: &[u8], why: &str) {
+        self.foreign += 1;
+        let text = || format!("{}: {why}", String::from_utf8_lossy(key));
+        self.first_foreign.get_or_insert_with(text);
+    }
+
+    fn take(&mut self, keys: &Keys, kv: &KeyValue) {
+        match keys.read(kv.key()) {
+            None => self.note_foreign(kv.key(), "it is not a key of Dunlin"),
+            Some(ListedKey::Zone(origin)) => match keys::read_zone_value(kv.value()) {
+                Some(stamp) => self.zone(&origin).stamp = Some(stamp),
+                None => self.note_foreign(kv.key(), "its value is not that of a zone"),
+            },
+            Some(ListedKey::Set(zone, name, rtype)) => match read_stored(kv.value(), rtype) {
+                Ok((revision, value)) => {
+                    let (mut key, mut bytes) = (Vec::new(), Vec::new());
+                    codec::set_key(&mut key, &name, View::Default, rtype);
+                    codec::set_value(&mut bytes, revision, &value);
+                    self.zone(&zone).sets.insert(key, bytes);
+                }
+                Err(why) => self.note_foreign(kv.key(), &why),
+            },
+        }
+    }
+
+    /// Applies a write of a batch that is being moved.
+    fn apply(&mut self, write: &PreparedWrite) {
+        if write.is_deletion() || matches!(write.action, Action::Create(_)) {
+            self.zones.remove(&zone_key(write.zone.as_name()));
+        }
+        if write.is_deletion() {
+            return;
+        }
+        let zone = self.zone(&write.zone);
+        let offset = zone.stamp.map_or(0, |stamp| stamp.offset);
+        let offset = write.offset.unwrap_or(offset);
+        zone.stamp = Some(SerialStamp { revision: write.revision, offset });
+        for SetChange { name, rtype, view, after, .. } in write.changes() {
+            let (mut key, mut bytes) = (Vec::new(), Vec::new());
+            codec::set_key(&mut key, name, *view, *rtype);
+            match after {
+                None => drop(zone.sets.remove(&key)),
+                Some(value) => {
+                    codec::set_value(&mut bytes, write.revision, value);
+                    zone.sets.insert(key, bytes);
+                }
+            }
+        }
+    }
+
+    /// Drops sets whose zone does not exist.
+    fn drop_zoneless(&mut self, keys: &Keys) {
+        let zoneless = self.zones.extract_if(.., |_, zone| zone.stamp.is_none());
+        let zoneless: Vec<ListedZone> = zoneless.map(|(_, zone)| zone).collect();
+        for zone in zoneless {
+            let key = keys.sets_of(zone.origin.as_name());
+            self.note_foreign(key.as_bytes(), "sets of a zone that does not exist");
+        }
+    }
+
+    fn write(&self, file: &Path, head: &Head) -> io::Result<()> {
+        let mut to = BufWriter::new(File::create(file)?);
+        let mut writer = SnapshotWriter::new(&mut to, head.revision)?;
+        for zone in self.zones.values() {
+            let origin: Name<'_> = zone.origin.as_name();
+            let Some(stamp) = zone.stamp else { continue };
+            writer.zone(origin, stamp)?;
+            zone.sets.iter().try_for_each(|(key, value)| writer.set(key, value))?;
+        }
+        writer.finish()
+    }
+}

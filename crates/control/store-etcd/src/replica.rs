@@ -1,0 +1,158 @@
+//! The replica: a store on the disk of this server, and the file that says what it is a copy of.
+use crate::keys::{Head, Keys};
+use records::{Commit, CommitError, CommitId, Reader, Revision, Store, StoreError};
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use store_redb::RedbStore;
+use zone_manager::files::Folder;
+
+/// The folder of the replica in `[server] data_dir`.
+pub const FOLDER: &str = "replica";
+
+/// The file in it that says what it is a copy of.
+const ORIGIN: &str = "origin.json";
+
+/// The etcd that a replica is a copy of. Written after a full list.
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub struct Origin {
+    /// 1: this form.
+    format: u32,
+    /// The ID of the cluster in hexadecimal, as `etcdctl` shows it.
+    pub cluster: String,
+    /// The prefix of the keys.
+    pub prefix: String,
+    /// The revision of the list.
+    pub revision: u64,
+    /// Its commit, if etcd still had it.
+    pub commit: Option<String>,
+    /// The value of the key `revision`, if there was one.
+    pub head: Option<String>,
+}
+
+impl Origin {
+    pub fn new(cluster: u64, keys: &Keys, head: &Head, commit: Option<CommitId>) -> Self {
+        let commit = commit.map(|id| id.to_string());
+        let (cluster, prefix) = (format!("{cluster:x}"), keys.prefix().to_owned());
+        let Head { revision, value } = head.clone();
+        Self { format: 1, cluster, prefix, revision: revision.0, commit, head: value }
+    }
+}
+
+/// The replica.
+pub struct Replica {
+    pub store: RedbStore,
+    folder: PathBuf,
+    /// What it is a copy of; `None`: it was never filled.
+    pub origin: Option<Origin>,
+}
+
+impl Replica {
+    /// The replica in this folder, not yet open.
+    ///
+    /// # Errors
+    /// The folder cannot be created.
+    pub fn closed(data_dir: &Path) -> Result<Self, StoreError> {
+        let folder = data_dir.join(FOLDER);
+        fs::create_dir_all(&folder)
+            .map_err(|why| StoreError::Failed(format!("{}: {why}", folder.display())))?;
+        Ok(Self { store: RedbStore::closed(&folder)?, folder, origin: None })
+    }
+
+    /// Opens it.
+    ///
+    /// # Errors
+    /// It cannot be opened, or is a copy of another prefix.
+    pub fn open(&mut self, keys: &Keys, waits: bool) -> Result<(), StoreError> {
+        let opened = if waits { self.store.open() } else { self.store.open_now() };
+        opened.map_err(|why| match why {
+            // Nothing is lost: etcd has the truth.
+            StoreError::Damaged(why) => StoreError::Failed(format!(
+                "{why}; it is a copy: remove the folder {}, and the server fetches everything from \
+                 etcd again",
+                self.folder.display()
+            )),
+            why => why,
+        })?;
+        let path = self.origin_path();
+        self.origin = match fs::read(&path) {
+            Ok(bytes) => Some(serde_json::from_slice(&bytes).map_err(|why| {
+                StoreError::Failed(format!(
+                    "{}: {why}: remove the folder of this file, and the server fetches everything \
+                     from etcd again",
+                    path.display()
+                ))
+            })?),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => {
+                return Err(StoreError::Failed(format!("{}: {error}", path.display())));
+            }
+        };
+        match &self.origin {
+            Some(origin) if origin.prefix != keys.prefix() => Err(StoreError::Failed(format!(
+                "{} is a copy of the prefix {}, and `[etcd] prefix` is {}: set it back, or remove \
+                 the folder",
+                self.folder.display(),
+                origin.prefix,
+                keys.prefix()
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    fn origin_path(&self) -> PathBuf {
+        self.folder.join(ORIGIN)
+    }
+
+    /// Where a full list is written.
+    pub fn list_path(&self) -> PathBuf {
+        self.folder.join("list.tmp")
+    }
+
+    /// Replaces the content by a full list, revisions included.
+    ///
+    /// # Errors
+    /// As [`Store::restore`].
+    pub fn replace(&mut self, list: &Path, origin: Origin) -> Result<(), StoreError> {
+        let unread = |why: io::Error| StoreError::Failed(format!("{}: {why}", list.display()));
+        let mut file = io::BufReader::new(File::open(list).map_err(unread)?);
+        self.store.replace_by(&mut file)?;
+        // The list is only an intermediate file.
+        let _ = fs::remove_file(list);
+        self.write_origin(origin)
+    }
+
+    /// Notes what the content is a copy of.
+    fn write_origin(&mut self, origin: Origin) -> Result<(), StoreError> {
+        let text = serde_json::to_vec(&origin).unwrap_or_default();
+        let written = Folder::open(&self.folder).and_then(|folder| {
+            folder.replace(Path::new(ORIGIN), 0o640, |file| file.write_all(&text))
+        });
+        written.map_err(|why| match why.kind() {
+            io::ErrorKind::StorageFull => StoreError::Full,
+            _ => StoreError::Failed(format!("{}: {why}", self.origin_path().display())),
+        })?;
+        self.origin = Some(origin);
+        Ok(())
+    }
+
+    /// The revision of its content.
+    pub fn revision(&mut self) -> Result<Revision, StoreError> {
+        self.store.newest()
+    }
+
+    /// Applies a commit that is in etcd.
+    ///
+    /// # Errors
+    /// The disk; or [`CommitError::Conflict`]: the commit does not follow the content.
+    pub fn apply(&mut self, commit: Commit) -> Result<Revision, CommitError> {
+        self.store.commit_and_look_up(commit)
+    }
+
+    pub fn reader(&self) -> Arc<dyn Reader> {
+        self.store.reader()
+    }
+}

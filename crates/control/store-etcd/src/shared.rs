@@ -1,0 +1,157 @@
+//! State that the store, its watch and the task that follows etcd share.
+use crate::EtcdSettings;
+use crate::connection::Connection;
+use crate::keys::{Head, Keys};
+use records::StoreError;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::oneshot;
+
+/// Whether writes can be committed.
+#[derive(Clone, Default, Debug, PartialEq, Eq)]
+enum Link {
+    /// Not yet known.
+    #[default]
+    Connecting,
+    /// The replica follows etcd.
+    Following,
+    /// Not now, and why.
+    Broken(String),
+}
+
+#[derive(Default)]
+struct LinkState {
+    link: Link,
+    /// The newest known value of the key `revision`.
+    head: Option<Head>,
+    /// Why commits cannot be applied to the replica; `None`: they can.
+    unstored: Option<String>,
+}
+
+/// The shared state.
+pub struct Shared {
+    pub keys: Keys,
+    pub connection: Connection,
+    /// Runs requests and the task that follows.
+    pub runtime: Handle,
+    state: Mutex<LinkState>,
+    changed: Condvar,
+    /// Ends the thread of the runtime.
+    _end: oneshot::Sender<()>,
+}
+
+impl Shared {
+    /// Starts the thread that runs requests.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn start(settings: EtcdSettings) -> io::Result<Arc<Self>> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let (end, ended) = oneshot::channel::<()>();
+        let handle = runtime.handle().clone();
+        thread::Builder::new().name("etcd".into()).spawn(move || {
+            // It ends when the sender is dropped.
+            let _ = runtime.block_on(ended);
+        })?;
+        Ok(Arc::new(Self {
+            keys: Keys::new(&settings.prefix),
+            connection: Connection::new(settings),
+            runtime: handle,
+            state: Mutex::new(LinkState::default()),
+            changed: Condvar::new(),
+            _end: end,
+        }))
+    }
+
+    fn state(&self) -> MutexGuard<'_, LinkState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The replica follows etcd, whose newest revision this is.
+    pub fn follows(&self, head: Head) {
+        let mut state = self.state();
+        if let Link::Broken(_) = state.link {
+            tracing::info!(endpoint = self.connection.endpoint(), "etcd is followed again");
+        }
+        (state.link, state.head) = (Link::Following, Some(head));
+        self.changed.notify_all();
+    }
+
+    /// Writes are refused from now on, and why.
+    pub fn breaks(&self, why: &str) {
+        let mut state = self.state();
+        if state.link != Link::Broken(why.to_owned()) {
+            tracing::error!(
+                "etcd is not followed; zones are served as they are, and writes are refused: {why}"
+            );
+        }
+        state.link = Link::Broken(why.to_owned());
+        self.changed.notify_all();
+    }
+
+    /// A newer value of the key `revision` is known.
+    pub fn notes(&self, head: Head) {
+        let mut state = self.state();
+        if state.head.as_ref().is_none_or(|known| known.revision <= head.revision) {
+            state.head = Some(head);
+        }
+    }
+
+    /// The newest known value of the key `revision`, once etcd is followed.
+    ///
+    /// # Errors
+    /// It is not followed, and why.
+    pub fn head(&self, patience: Duration) -> Result<Head, StoreError> {
+        let until = Instant::now() + patience;
+        let mut state = self.state();
+        loop {
+            match (&state.link, &state.head) {
+                (Link::Following, Some(head)) => return Ok(head.clone()),
+                (Link::Broken(why), _) => return Err(StoreError::Unreachable(why.clone())),
+                _ => (),
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                let endpoint = self.connection.endpoint();
+                let why = format!("etcd at {endpoint} has not answered yet");
+                return Err(StoreError::Unreachable(why));
+            }
+            let waited = self.changed.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Whether a write would be accepted now.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn writable(&self) -> Result<(), StoreError> {
+        let state = self.state();
+        match (&state.link, &state.unstored) {
+            (Link::Broken(why), _) | (_, Some(why)) => Err(StoreError::Unreachable(why.clone())),
+            (Link::Following | Link::Connecting, None) => Ok(()),
+        }
+    }
+
+    /// Whether the replica follows etcd.
+    pub fn is_following(&self) -> bool {
+        self.state().link == Link::Following
+    }
+
+    /// Whether commits can be applied to the replica, and why not.
+    pub fn stores(&self, is_stored: bool, why: &str) {
+        let mut state = self.state();
+        if is_stored == state.unstored.is_none() {
+            return;
+        }
+        if is_stored {
+            tracing::info!("the copy of etcd can be written again");
+        } else {
+            tracing::error!("{why}");
+        }
+        state.unstored = (!is_stored).then(|| why.to_owned());
+    }
+}

@@ -1,0 +1,255 @@
+//! Commits that are too large for one transaction: staged in parts, made visible by the commit,
+//! then moved to their keys.
+//!
+//! While `moving` exists, no other commit succeeds, and every writer helps. Each transaction of a
+//! move requires the step that it does, so a writer that wakes up late changes nothing.
+use crate::connection::{Connection, RequestError};
+use crate::encoding::{self, IS_SNAPSHOT, StoredCommit};
+use crate::keys::Keys;
+use crate::limits::{STAGED_MAX, SWEEP_INTERVAL};
+use crate::plan::{self, KeyChanges};
+use crate::shared::Shared;
+use etcd_client::{Compare, CompareOp, DeleteOptions, GetOptions, Txn, TxnOp};
+use records::{CommitId, PreparedWrite};
+use std::collections::{BTreeMap, HashMap};
+use std::time::Instant;
+use tokio::time::sleep;
+
+/// A move, as the value of `moving` has it: id, parts (as in a commit), and the next step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Move {
+    pub id: CommitId,
+    pub parts: u32,
+    step: usize,
+}
+
+impl Move {
+    pub fn new(id: CommitId, parts: u32) -> Self {
+        Self { id, parts, step: 0 }
+    }
+
+    /// Whether the parts are a snapshot that replaces everything.
+    pub fn is_snapshot(&self) -> bool {
+        self.parts & IS_SNAPSHOT != 0
+    }
+
+    /// The value of `moving`.
+    pub fn value(&self) -> String {
+        format!("{} {} {}", self.id, self.parts, self.step)
+    }
+
+    /// Parses the value of `moving`.
+    pub fn read(value: &[u8]) -> Option<Self> {
+        let mut words = str::from_utf8(value).ok()?.split(' ');
+        let id = CommitId(u128::from_str_radix(words.next()?, 16).ok()?);
+        let (parts, step) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+        words.next().is_none().then_some(Self { id, parts, step })
+    }
+}
+
+/// Stages the parts of a commit, its header first.
+pub async fn stage(
+    connection: &Connection,
+    keys: &Keys,
+    id: CommitId,
+    parts: &[&[u8]],
+) -> Result<(), RequestError> {
+    let header = keys.staged_header(id);
+    let created = TxnOp::put(header.as_str(), parts.len().to_string(), None);
+    let is_new = Compare::version(header.as_str(), CompareOp::Equal, 0);
+    let txn = Txn::new().when([is_new]).and_then([created]);
+    connection.transact(txn).await?;
+    for (part, bytes) in parts.iter().enumerate() {
+        let put = TxnOp::put(keys.staged_part(id, part), *bytes, None);
+        let is_there = Compare::version(header.as_str(), CompareOp::Greater, 0);
+        let txn = Txn::new().when([is_there]).and_then([put]);
+        let staged = connection.transact(txn).await?;
+        if !staged.succeeded() {
+            return Err(RequestError::Refused("the staged batch was swept meanwhile".into()));
+        }
+    }
+    Ok(())
+}
+
+/// The writes of a staged commit, as they were at a revision of etcd; 0: now.
+///
+/// # Errors
+/// They are gone or damaged: [`RequestError::Compacted`].
+pub async fn read(
+    connection: &Connection,
+    keys: &Keys,
+    staged: (CommitId, u32),
+    at: i64,
+) -> Result<Vec<PreparedWrite>, RequestError> {
+    let bytes = read_bytes(connection, keys, staged, at).await?;
+    encoding::read_writes(&bytes).map_err(|_| RequestError::Compacted)
+}
+
+/// The bytes of all parts, as [`read`].
+pub async fn read_bytes(
+    connection: &Connection,
+    keys: &Keys,
+    (id, parts): (CommitId, u32),
+    at: i64,
+) -> Result<Vec<u8>, RequestError> {
+    let mut bytes = Vec::new();
+    for part in 0..(parts & !IS_SNAPSHOT) as usize {
+        let key = keys.staged_part(id, part);
+        let options = GetOptions::new().with_revision(at);
+        let got = connection.get(key, options).await?;
+        bytes.extend_from_slice(got.kvs().first().ok_or(RequestError::Compacted)?.value());
+    }
+    Ok(bytes)
+}
+
+/// Moves the sets of a committed batch to their keys. Another writer may do so at the same time.
+pub async fn finish(
+    connection: &Connection,
+    keys: &Keys,
+    mut now: Move,
+) -> Result<(), RequestError> {
+    let steps = match steps(connection, keys, now).await {
+        // Another writer has finished it.
+        Err(RequestError::Compacted) => return Ok(()),
+        steps => steps?,
+    };
+    let moving = keys.moving();
+    while let Some(step) = steps.get(now.step) {
+        let next = Move { step: now.step + 1, ..now };
+        let mut ops = step.ops();
+        ops.push(TxnOp::put(moving.as_str(), next.value(), None));
+        if !done(connection, &moving, now, ops).await? {
+            // Another writer did this step, so it does the next ones, too; or it has died.
+            match current(connection, &moving).await? {
+                Some(current) if current.id == now.id => now = current,
+                _ => return Ok(()),
+            }
+            continue;
+        }
+        now = next;
+    }
+    let prefix = || Some(DeleteOptions::new().with_prefix());
+    let ops =
+        vec![TxnOp::delete(moving.as_str(), None), TxnOp::delete(keys.staged(now.id), prefix())];
+    done(connection, &moving, now, ops).await.map(drop)
+}
+
+/// The steps of a move: each is one transaction.
+async fn steps(
+    connection: &Connection,
+    keys: &Keys,
+    now: Move,
+) -> Result<Vec<KeyChanges>, RequestError> {
+    let staged = (now.id, now.parts);
+    if now.is_snapshot() {
+        let bytes = read_bytes(connection, keys, staged, 0).await?;
+        return plan::replacement(keys, &bytes).map_err(|_| RequestError::Compacted);
+    }
+    let writes = read(connection, keys, staged, 0).await?;
+    Ok(plan::changes(keys, &writes))
+}
+
+/// Applies changes if the move is at this step.
+async fn done(
+    connection: &Connection,
+    moving: &str,
+    now: Move,
+    ops: Vec<TxnOp>,
+) -> Result<bool, RequestError> {
+    let is_now = Compare::value(moving, CompareOp::Equal, now.value());
+    let txn = Txn::new().when([is_now]).and_then(ops);
+    let answer = connection.transact(txn).await?;
+    Ok(answer.succeeded())
+}
+
+/// The move in progress.
+pub async fn current(connection: &Connection, moving: &str) -> Result<Option<Move>, RequestError> {
+    Ok(connection.value(moving).await?.as_deref().and_then(Move::read))
+}
+
+/// Finishes a move that its writer left, and sweeps batches that were staged and never committed.
+/// Runs until it is aborted.
+pub async fn sweep(shared: &Shared) {
+    let mut seen: HashMap<String, Instant> = HashMap::new();
+    loop {
+        sleep(SWEEP_INTERVAL).await;
+        // An etcd that this server does not follow is left alone.
+        if shared.is_following() {
+            // An error is reported by whatever follows etcd; the next round tries again.
+            let _ = sweep_once(&shared.connection, &shared.keys, &mut seen).await;
+        }
+    }
+}
+
+async fn sweep_once(
+    connection: &Connection,
+    keys: &Keys,
+    seen: &mut HashMap<String, Instant>,
+) -> Result<(), RequestError> {
+    let moving = current(connection, &keys.moving()).await?;
+    let options = GetOptions::new().with_prefix().with_keys_only();
+    let staged = connection.get(keys.staged_all(), options).await?;
+    let ids = staged.kvs().iter().filter_map(|kv| keys.read_staged_id(kv.key()));
+    let mut found: BTreeMap<CommitId, usize> = BTreeMap::new();
+    ids.for_each(|id| *found.entry(id).or_default() += 1);
+    // What goes on is not left: a move has another step, a batch that is staged more parts.
+    let stamp = |(id, parts): (&CommitId, &usize)| match moving.filter(|moving| moving.id == *id) {
+        Some(moving) => moving.value(),
+        None => format!("{id} {parts}"),
+    };
+    let present: Vec<String> = found.iter().map(stamp).collect();
+    seen.retain(|known, _| present.contains(known));
+    for (id, known) in found.into_keys().zip(present) {
+        let since = *seen.entry(known).or_insert_with(Instant::now);
+        if since.elapsed() < STAGED_MAX {
+            continue;
+        }
+        match moving.filter(|moving| moving.id == id) {
+            Some(moving) => finish(connection, keys, moving).await?,
+            None => discard(connection, keys, id).await?,
+        }
+    }
+    Ok(())
+}
+
+/// Deletes a staged batch, so that it cannot be committed. Nothing happens if it is being moved.
+pub async fn discard(
+    connection: &Connection,
+    keys: &Keys,
+    id: CommitId,
+) -> Result<(), RequestError> {
+    // The header goes in the same transaction as all parts, and a commit requires the header.
+    let moving = keys.moving();
+    let is_free = Compare::create_revision(moving.as_str(), CompareOp::Equal, 0);
+    let gone = TxnOp::delete(keys.staged(id), Some(DeleteOptions::new().with_prefix()));
+    let txn = Txn::new().when([is_free]).and_then([gone]);
+    connection.transact(txn).await.map(drop)
+}
+
+/// Fills in the writes of a commit that is in parts, as they were at a revision of etcd.
+pub async fn fill(
+    connection: &Connection,
+    keys: &Keys,
+    commit: &mut StoredCommit,
+    at: i64,
+) -> Result<(), RequestError> {
+    if commit.parts > 0 {
+        commit.writes = read(connection, keys, (commit.id, commit.parts), at).await?;
+        commit.parts = 0;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn move_is_read_as_written() {
+        let moving = Move { id: CommitId(7), parts: 2, step: 3 };
+        assert_eq!(Move::read(moving.value().as_bytes()), Some(moving));
+        for wrong in ["", "7", "7 2", "x 2 3", "7 2 3 4"] {
+            assert_eq!(Move::read(wrong.as_bytes()), None, "{wrong}");
+        }
+    }
+}

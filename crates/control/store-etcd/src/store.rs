@@ -1,0 +1,378 @@
+//! The store.
+use crate::EtcdSettings;
+use crate::commit::{self, Committed};
+use crate::connection::RequestError;
+use crate::follow::{Follower, Known};
+use crate::keys::Head;
+use crate::limits::{COMMITS_QUEUED, FIRST_LIST_MAX, OUTCOME_MAX, WRITE_MAX};
+use crate::list::{self, Listing};
+use crate::replica::Replica;
+use crate::shared::Shared;
+use crate::staged;
+use crate::watch::EtcdWatch;
+use records::codec::zone_key;
+use records::serial::SerialStamp;
+use records::snapshot::{self, SnapshotItem, SnapshotWriter};
+use records::{
+    Action, Commit, CommitError, CommitId, PreparedWrite, Reader, RestoreInfo, Revision, Store,
+    StoreError, Watch, WatchWaker,
+};
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+use tokio::sync::mpsc::channel;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+/// The answer of a first full list.
+type FirstList = oneshot::Receiver<Result<Listing, String>>;
+
+/// A store that any number of servers share.
+pub struct EtcdStore {
+    shared: Arc<Shared>,
+    replica: Arc<Mutex<Replica>>,
+    /// The list that fills a new replica, while it is read.
+    first: Option<FirstList>,
+    /// The last commit with an unknown outcome: id, base and newest revision.
+    last: Option<(CommitId, Revision, Revision)>,
+}
+
+impl EtcdStore {
+    /// The store of a server, not yet open. Its replica is in `data_dir`.
+    ///
+    /// # Errors
+    /// The folder cannot be created, or no thread can be started.
+    pub fn closed(data_dir: &Path, settings: EtcdSettings) -> Result<Self, StoreError> {
+        let replica = Replica::closed(data_dir)?;
+        let shared = Shared::start(settings)
+            .map_err(|why| StoreError::Failed(format!("no thread for etcd: {why}")))?;
+        let following = Arc::clone(&shared);
+        replica.store.set_condition(Box::new(move || following.writable()));
+        let replica = Arc::new(Mutex::new(replica));
+        Ok(Self { shared, replica, first: None, last: None })
+    }
+
+    fn replica(&self) -> MutexGuard<'_, Replica> {
+        self.replica.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Fills a new replica once everything was read.
+    fn fill(&mut self) -> Result<(), StoreError> {
+        let is_new = self.replica().origin.is_none();
+        if !is_new {
+            return Ok(());
+        }
+        let mut running = self.first.take().unwrap_or_else(|| self.start_list());
+        let unread =
+            |why: String| StoreError::Unreachable(format!("nothing is known of it: {why}"));
+        // A small fleet is there at once; the writer asks again otherwise.
+        let runtime = &self.shared.runtime;
+        let waited = runtime.block_on(async { timeout(FIRST_LIST_MAX, &mut running).await });
+        match waited {
+            Err(_) => {
+                self.first = Some(running);
+                Err(unread("everything is being read from etcd".into()))
+            }
+            Ok(Ok(Ok(listing))) => adopt(&self.shared, &mut self.replica(), listing),
+            Ok(Ok(Err(why))) => Err(unread(why)),
+            Ok(Err(_)) => Err(unread("the list was given up".into())),
+        }
+    }
+
+    fn start_list(&self) -> FirstList {
+        let (send, receive) = oneshot::channel();
+        let (shared, path) = (Arc::clone(&self.shared), self.replica().list_path());
+        self.shared.runtime.spawn(async move {
+            let listed = list::read(&shared.connection, &shared.keys, &path).await;
+            // The receiver may be gone.
+            let _ = send.send(listed.map_err(|error| error.why()));
+        });
+        receive
+    }
+
+    /// What the replica knows.
+    fn known(&self) -> Result<Known, StoreError> {
+        let mut replica = self.replica();
+        let revision = replica.revision()?;
+        let reader = replica.reader();
+        let mut zone = None;
+        reader.scan_zones(None, &mut |stored| {
+            if stored.stamp.revision != revision {
+                return ControlFlow::Continue(());
+            }
+            zone = Some(stored.origin);
+            ControlFlow::Break(())
+        })?;
+        let before = Revision(revision.0.saturating_sub(1));
+        let part = match &zone {
+            Some(zone) => reader.journal(zone.as_name(), before, 1)?,
+            None => None,
+        };
+        let entry = part.and_then(|part| part.entries.into_iter().next());
+        let last = entry.map(|entry| (records::codec::milliseconds(entry.when), entry.by));
+        Ok(Known { revision, origin: replica.origin.clone(), last })
+    }
+
+    /// Gives each write the offset of its zone's serials, so that it depends on nothing else.
+    fn fill_offsets(&self, writes: &mut [PreparedWrite]) -> Result<(), StoreError> {
+        let reader = self.replica().reader();
+        let mut offsets: BTreeMap<Vec<u8>, u32> = BTreeMap::new();
+        for write in writes {
+            let zone = write.zone.as_name();
+            let key = zone_key(zone);
+            let is_new = matches!(write.action, Action::Create(_));
+            let before = match offsets.get(&key) {
+                _ if is_new => 0,
+                Some(offset) => *offset,
+                None => reader.zone(zone)?.map_or(0, |zone| zone.stamp.offset),
+            };
+            let offset = write.offset.get_or_insert(before);
+            offsets.insert(key, *offset);
+        }
+        Ok(())
+    }
+
+    fn commit_in(&self, commit: &Commit, until: Instant) -> Result<Committed, CommitError> {
+        let left = || until.saturating_duration_since(Instant::now());
+        let head = self.shared.head(left()).map_err(CommitError::Refused)?;
+        let committing = commit::commit(&self.shared, commit, head);
+        let runtime = &self.shared.runtime;
+        match runtime.block_on(async { timeout(left(), committing).await }) {
+            Ok(done) => done.map_err(commit_error),
+            Err(_) => Err(CommitError::Unknown(StoreError::Unreachable(late()))),
+        }
+    }
+
+    /// Reads everything from etcd.
+    fn list(&self) -> Result<Listing, StoreError> {
+        let path = self.replica().list_path();
+        let listing = list::read(&self.shared.connection, &self.shared.keys, &path);
+        let listing = self.shared.runtime.block_on(listing);
+        listing.map_err(|error| StoreError::Unreachable(error.why()))
+    }
+
+    /// Replaces everything in etcd, and the replica, by a snapshot at this revision or above.
+    fn replace_all(
+        &mut self,
+        from: &mut dyn Read,
+        revision: Revision,
+        head: Head,
+    ) -> Result<(), StoreError> {
+        let reader = self.replica().reader();
+        let before: BTreeMap<Vec<u8>, SerialStamp> = reader
+            .zones()?
+            .into_iter()
+            .map(|zone| (zone_key(zone.origin.as_name()), zone.stamp))
+            .collect();
+        let (revision, snapshot) = restamped(from, revision.max(head.revision.next()), &before)?;
+        let id = CommitId(fastrand::u128(..));
+        let named = (id, head.revision, revision);
+        let replacing = commit::replace(&self.shared, (id, revision), head, &snapshot);
+        let runtime = &self.shared.runtime;
+        let done = match runtime.block_on(replacing) {
+            Err(RequestError::Unanswered(why)) => {
+                match runtime.block_on(commit::outcome(&self.shared, named)) {
+                    Ok(Some(_)) => Ok(Committed::Done),
+                    Ok(None) => Err(RequestError::Refused(why)),
+                    Err(_) => Err(RequestError::Unanswered(format!(
+                        "outcome unknown, id {id}: {why}; see the revision of the store before you \
+                         repeat it"
+                    ))),
+                }
+            }
+            done => done,
+        };
+        match done.map_err(store_error)? {
+            Committed::Done => (),
+            Committed::Conflict(_) => {
+                let why = "another server has just written: try again".to_owned();
+                return Err(StoreError::Unreachable(why));
+            }
+        }
+        let listing = self.list()?;
+        adopt(&self.shared, &mut self.replica(), listing)
+    }
+}
+
+/// A snapshot as a write of this revision or above: serials are newer than before.
+fn restamped(
+    from: &mut dyn Read,
+    revision: Revision,
+    before: &BTreeMap<Vec<u8>, SerialStamp>,
+) -> Result<(Revision, Vec<u8>), StoreError> {
+    let unwritten = |why: std::io::Error| StoreError::Failed(format!("the snapshot: {why}"));
+    let (mut content, mut bytes) = (Vec::new(), Vec::new());
+    from.read_to_end(&mut content).map_err(unwritten)?;
+    let newest = snapshot::read(&mut &content[..], &mut |_| Ok(()))?;
+    let revision = revision.max(newest.next());
+    let mut writer = SnapshotWriter::new(&mut bytes, revision).map_err(unwritten)?;
+    snapshot::read(&mut &content[..], &mut |item| {
+        let written = match item {
+            SnapshotItem::Zone(origin, stamp) => {
+                let origin = origin.as_name();
+                let before = before.get(&zone_key(origin)).copied();
+                writer.zone(origin, stamp.restored(revision, before))
+            }
+            SnapshotItem::Set(key, value) => writer.set(key, value),
+        };
+        written.map_err(unwritten)
+    })?;
+    writer.finish().map_err(unwritten)?;
+    Ok((revision, bytes))
+}
+
+fn late() -> String {
+    format!("etcd did not answer within {} s", WRITE_MAX.as_secs())
+}
+
+fn store_error(error: RequestError) -> StoreError {
+    match error {
+        RequestError::NoSpace(why) => StoreError::NoSpace(why),
+        error => StoreError::Unreachable(error.why().to_owned()),
+    }
+}
+
+fn commit_error(error: RequestError) -> CommitError {
+    match error {
+        RequestError::Unanswered(_) => CommitError::Unknown(store_error(error)),
+        error => CommitError::Refused(store_error(error)),
+    }
+}
+
+/// Replaces the replica by a full list.
+///
+/// # Errors
+/// Its disk.
+pub fn adopt(shared: &Shared, replica: &mut Replica, listing: Listing) -> Result<(), StoreError> {
+    let Listing { file, origin, head } = listing;
+    let revision = head.revision;
+    replica.replace(&file, origin).inspect_err(|why| {
+        shared.breaks(&format!("what was read from etcd cannot be stored: {why}"));
+    })?;
+    tracing::info!(%revision, "everything was read from etcd");
+    Ok(())
+}
+
+impl Store for EtcdStore {
+    fn commit(&mut self, mut commit: Commit) -> Result<Revision, CommitError> {
+        let newest = self.replica().revision().map_err(CommitError::Refused)?;
+        if newest != commit.base {
+            return Err(CommitError::Conflict { newest });
+        }
+        self.fill_offsets(&mut commit.writes).map_err(CommitError::Refused)?;
+        let (id, revision) = (commit.id, commit.revision());
+        self.last = Some((id, commit.base, revision));
+        match self.commit_in(&commit, Instant::now() + WRITE_MAX)? {
+            Committed::Conflict(newest) => Err(CommitError::Conflict { newest }),
+            Committed::Done => {
+                self.shared.notes(Head::new(revision, id));
+                let applied = self.replica().apply(commit);
+                applied.map_err(|why| match why {
+                    // The watch brings it, too, once the disk works.
+                    CommitError::Refused(why) => CommitError::Unknown(why),
+                    why => why,
+                })
+            }
+        }
+    }
+
+    fn outcome(&mut self, id: CommitId) -> Result<Option<Revision>, StoreError> {
+        let failed = |why: &str| StoreError::Failed(why.to_owned());
+        let Some(last) = self.last.filter(|(last, ..)| *last == id) else {
+            return Err(failed("only the outcome of the last commit is known"));
+        };
+        let looking = commit::outcome(&self.shared, last);
+        let runtime = &self.shared.runtime;
+        let found = runtime.block_on(async { timeout(OUTCOME_MAX, looking).await });
+        match found {
+            Ok(Ok(Some(revision))) if self.replica().revision()? < revision => {
+                Err(failed("it is in etcd, and not yet in the copy on this server"))
+            }
+            Ok(Ok(found)) => Ok(found),
+            Ok(Err(error)) => Err(store_error(error)),
+            Err(_) => Err(StoreError::Unreachable(late())),
+        }
+    }
+
+    fn watch(
+        &mut self,
+        from: Revision,
+        waker: WatchWaker,
+    ) -> Result<Option<Box<dyn Watch>>, StoreError> {
+        let known = self.known()?;
+        if known.revision != from {
+            return Err(StoreError::Failed(format!(
+                "the copy of etcd is at revision {}, not {from}",
+                known.revision
+            )));
+        }
+        let (send, found) = channel(COMMITS_QUEUED);
+        let list_path = self.replica().list_path();
+        let shared = Arc::clone(&self.shared);
+        let follower =
+            Follower { shared, known, list_path, found: send, waker: Arc::clone(&waker) };
+        let shared = Arc::clone(&self.shared);
+        let sweep = async move { staged::sweep(&shared).await };
+        let runtime = &self.shared.runtime;
+        let tasks = vec![runtime.spawn(follower.run()), runtime.spawn(sweep)];
+        let (shared, replica) = (Arc::clone(&self.shared), Arc::clone(&self.replica));
+        Ok(Some(Box::new(EtcdWatch { shared, replica, found, pending: None, waker, tasks })))
+    }
+
+    fn newest(&mut self) -> Result<Revision, StoreError> {
+        self.replica().revision()
+    }
+
+    fn latest(&mut self) -> Result<Revision, StoreError> {
+        self.shared.head(WRITE_MAX)?;
+        let key = self.shared.keys.revision();
+        let found = self.shared.runtime.block_on(self.shared.connection.value(&key));
+        let head = Head::read(found.map_err(store_error)?.as_deref());
+        let damaged = || StoreError::Unreachable("the newest revision in etcd is damaged".into());
+        head.map(|head| head.revision).ok_or_else(damaged)
+    }
+
+    fn tidy(&mut self) -> Result<bool, StoreError> {
+        self.replica().store.tidy()
+    }
+
+    fn restore(&mut self, from: &mut dyn Read, write: &RestoreInfo) -> Result<(), StoreError> {
+        let head = self.shared.head(WRITE_MAX)?;
+        if head.revision > self.replica().revision()? {
+            let why = "another server has just written: try again".to_owned();
+            return Err(StoreError::Unreachable(why));
+        }
+        self.replace_all(from, write.revision, head)
+    }
+
+    /// etcd's content becomes a new write, above all revisions that this server knows.
+    fn adopt(&mut self) -> Result<bool, StoreError> {
+        let listing = self.list()?;
+        let file = &listing.file;
+        let unread = |why: std::io::Error| StoreError::Failed(format!("{}: {why}", file.display()));
+        let content = std::fs::read(file).map_err(unread)?;
+        let known = self.replica().revision()?.max(listing.head.revision);
+        self.replace_all(&mut &content[..], known.next(), listing.head).map(|()| true)
+    }
+
+    fn close(&mut self) {
+        self.replica().store.close();
+    }
+
+    fn open(&mut self) -> Result<(), StoreError> {
+        self.replica().open(&self.shared.keys, true)?;
+        self.fill()
+    }
+
+    fn open_now(&mut self) -> Result<(), StoreError> {
+        self.replica().open(&self.shared.keys, false)?;
+        self.fill()
+    }
+
+    fn reader(&self) -> Arc<dyn Reader> {
+        self.replica().reader()
+    }
+}

@@ -1,0 +1,103 @@
+//! The commits that the writer of this server has to apply.
+use crate::follow::Found;
+use crate::limits::STORE_RETRY;
+use crate::replica::Replica;
+use crate::shared::Shared;
+use crate::store::adopt;
+use records::{Commit, CommitError, Revision, Watch, WatchLost, WatchWaker};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+use tokio::sync::mpsc::Receiver;
+use tokio::sync::mpsc::error::TryRecvError;
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+/// Applies each commit to the replica before it passes it on.
+pub struct EtcdWatch {
+    pub shared: Arc<Shared>,
+    pub replica: Arc<Mutex<Replica>>,
+    pub found: Receiver<Found>,
+    /// A commit that the disk did not take yet.
+    pub pending: Option<Commit>,
+    pub waker: WatchWaker,
+    pub tasks: Vec<JoinHandle<()>>,
+}
+
+impl Drop for EtcdWatch {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+impl EtcdWatch {
+    fn replica(&self) -> MutexGuard<'_, Replica> {
+        self.replica.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn receive(&mut self, patience: Duration) -> Result<Option<Found>, WatchLost> {
+        match self.found.try_recv() {
+            Ok(found) => return Ok(Some(found)),
+            Err(TryRecvError::Disconnected) => return Err(WatchLost),
+            Err(TryRecvError::Empty) if patience.is_zero() => return Ok(None),
+            Err(TryRecvError::Empty) => (),
+        }
+        let runtime = self.shared.runtime.clone();
+        let received = async { timeout(patience, self.found.recv()).await };
+        match runtime.block_on(received) {
+            Ok(Some(found)) => Ok(Some(found)),
+            Ok(None) => Err(WatchLost),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Applies a commit to the replica. `Ok(None)`: the disk refuses it for now.
+    fn apply(&mut self, commit: Commit) -> Result<Option<Commit>, WatchLost> {
+        let applied = self.replica().apply(commit.clone());
+        match applied {
+            Ok(_) => {
+                self.shared.stores(true, "");
+                Ok(Some(commit))
+            }
+            Err(CommitError::Conflict { .. }) => Err(WatchLost),
+            Err(CommitError::Refused(why) | CommitError::Unknown(why)) => {
+                self.shared.stores(false, &format!("the copy of etcd cannot be written: {why}"));
+                self.pending = Some(commit);
+                let waker = Arc::clone(&self.waker);
+                self.tasks.retain(|task| !task.is_finished());
+                self.tasks.push(self.shared.runtime.spawn(async move {
+                    sleep(STORE_RETRY).await;
+                    waker();
+                }));
+                Ok(None)
+            }
+        }
+    }
+}
+
+impl Watch for EtcdWatch {
+    fn next(&mut self, patience: Duration) -> Result<Option<Commit>, WatchLost> {
+        loop {
+            let commit = match self.pending.take() {
+                Some(commit) => commit,
+                None => match self.receive(patience)? {
+                    None => return Ok(None),
+                    Some(Found::Commit(commit)) => commit,
+                    Some(Found::Everything(listing)) => {
+                        let adopted = adopt(&self.shared, &mut self.replica(), *listing);
+                        if adopted.is_err() {
+                            // The next list begins at once otherwise.
+                            thread::sleep(STORE_RETRY);
+                        }
+                        return Err(WatchLost);
+                    }
+                },
+            };
+            let known = self.replica().revision().unwrap_or(Revision::NONE);
+            // This server's own commits come back.
+            if commit.revision() > known {
+                return self.apply(commit);
+            }
+        }
+    }
+}

@@ -1,0 +1,374 @@
+//! Servers that share a real etcd.
+mod kill;
+mod node;
+
+use node::{Node, client, eventually};
+use records::{Precondition, Refused};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+use test_support::etcd::Etcd;
+
+#[test]
+fn write_on_one_server_is_served_by_all_with_the_same_revision() {
+    let Some(etcd) = Etcd::start_or_skip(1) else { return };
+    let nodes: Vec<Node> = (0..3).map(|_| Node::start(&etcd)).collect();
+    let made = nodes[0].create("example.org.").unwrap();
+    for (n, node) in nodes.iter().enumerate() {
+        eventually(|| node.revision() >= made.revision);
+        let written = node.put(&format!("n{n}.example.org."), "192.0.2.1", Precondition::Anything);
+        eventually(|| {
+            nodes.iter().all(|other| other.revision() == written.clone().unwrap().revision)
+        });
+    }
+    for n in 0..3 {
+        let name = format!("n{n}.example.org.");
+        let found: Vec<_> = nodes.iter().map(|node| node.get(&name).expect("the set")).collect();
+        assert_eq!(found[0], found[1]);
+        assert_eq!(found[0], found[2]);
+        let serials: Vec<_> = nodes.iter().map(|node| node.serial("example.org.")).collect();
+        assert!(serials.iter().all(|serial| *serial == serials[0]), "{serials:?}");
+    }
+    let value = client(&etcd).get("/dunlin/sets/example.org./n0/A").expect("a key");
+    assert_eq!(
+        value,
+        r#"{"ttl":60,"data":["192.0.2.1"],"view":"default","policy":"all","revision":2}"#
+    );
+    let gone = nodes[2].delete("example.org.").unwrap();
+    eventually(|| nodes.iter().all(|node| node.revision() == gone.revision));
+    assert!(nodes.iter().all(|node| node.get("n0.example.org.").is_none()));
+    assert_eq!(client(&etcd).count("/dunlin/sets/"), 0);
+}
+
+#[test]
+fn no_increment_of_a_counter_is_lost() {
+    let Some(etcd) = Etcd::start_or_skip(1) else { return };
+    let nodes: Vec<Node> = (0..3).map(|_| Node::start(&etcd)).collect();
+    nodes[0].create("example.org.").unwrap();
+    eventually(|| nodes.iter().all(|node| node.revision().0 == 1));
+    nodes[0].put_text("counter.example.org.", "0", Precondition::Absent).unwrap();
+    let (done, conflicts) = (AtomicU64::new(0), AtomicU64::new(0));
+    const GOAL: u64 = 300;
+    thread::scope(|scope| {
+        for node in nodes.iter().flat_map(|node| [node; 4]) {
+            let (done, conflicts) = (&done, &conflicts);
+            scope.spawn(move || {
+                while done.load(Ordering::Relaxed) < GOAL {
+                    let Some((revision, text)) = node.get_text("counter.example.org.") else {
+                        continue;
+                    };
+                    let next = (text.parse::<u64>().unwrap() + 1).to_string();
+                    let expect = Precondition::At(revision);
+                    match node.put_text("counter.example.org.", &next, expect) {
+                        Ok(_) => done.fetch_add(1, Ordering::Relaxed),
+                        Err(Refused::Conflict { .. } | Refused::Busy) => {
+                            conflicts.fetch_add(1, Ordering::Relaxed)
+                        }
+                        Err(why) => panic!("{why}"),
+                    };
+                }
+            });
+        }
+    });
+    let done = done.into_inner();
+    let text = |node: &Node| node.get_text("counter.example.org.").map(|(_, text)| text);
+    eventually(|| nodes.iter().all(|node| text(node) == Some(done.to_string())));
+    assert!(conflicts.into_inner() > 0, "the servers wrote at the same time");
+}
+
+#[test]
+fn new_server_reads_everything_and_restarted_one_needs_no_etcd() {
+    let Some(mut etcd) = Etcd::start_or_skip(1) else { return };
+    let mut first = Node::start(&etcd);
+    first.create("example.org.").unwrap();
+    first.create("0/25.2.0.192.in-addr.arpa.").unwrap();
+    for n in 0..300 {
+        let name = format!("n{n}.example.org.");
+        first.put(&name, "192.0.2.1", Precondition::Anything).unwrap();
+    }
+    let newest = first.put("*.example.org.", "192.0.2.9", Precondition::Anything).unwrap();
+    let second = Node::start(&etcd);
+    eventually(|| second.revision() == newest.revision);
+    assert_eq!(first.export(), second.export());
+    let begins = second.journal_begins("example.org.");
+    assert_eq!(begins, newest.revision, "its journal begins with the list");
+    first.stop();
+    etcd.kill(0);
+    let began = Instant::now();
+    first.restart(&etcd);
+    assert_eq!(first.revision(), newest.revision);
+    assert!(first.get("n7.example.org.").is_some());
+    assert!(began.elapsed() < Duration::from_secs(20), "it does not wait for etcd");
+    let refused = first.put("n7.example.org.", "192.0.2.2", Precondition::Anything);
+    assert!(matches!(refused, Err(Refused::Unreachable(_))), "{refused:?}");
+    assert!(first.get("n7.example.org.").is_some(), "reads go on");
+    etcd.start(0);
+    eventually(|| first.put("n7.example.org.", "192.0.2.2", Precondition::Anything).is_ok());
+    eventually(|| second.get("n7.example.org.") == first.get("n7.example.org."));
+}
+
+#[test]
+fn large_batch_is_seen_whole_and_leaves_nothing_staged() {
+    let Some(etcd) = Etcd::start_or_skip(1) else { return };
+    let nodes: Vec<Node> = (0..2).map(|_| Node::start(&etcd)).collect();
+    nodes[0].create("example.org.").unwrap();
+    eventually(|| nodes[1].revision().0 == 1);
+    for address in ["192.0.2.1", "192.0.2.2", "192.0.2.3"] {
+        let written = nodes[0].put_all(address).unwrap();
+        eventually(|| {
+            let half = nodes[1].addresses("example.org.");
+            assert!(half.len() <= 1, "a batch is half done: {half:?}");
+            nodes[1].revision() == written.revision
+        });
+        assert_eq!(nodes[1].addresses("example.org.").len(), 1);
+    }
+    let etcd_client = client(&etcd);
+    eventually(|| etcd_client.count("/dunlin/staged/") + etcd_client.count("/dunlin/moving") == 0);
+    assert_eq!(etcd_client.count("/dunlin/sets/"), 2_002);
+    let third = Node::start(&etcd);
+    eventually(|| third.export() == nodes[0].export());
+}
+
+/// A member that is gone, stopped or without a quorum: answers and reads go on, and writes as soon
+/// as a majority is there.
+#[test]
+#[ignore = "slow: elections and timeouts"]
+fn lost_members_stop_only_writes_and_only_without_a_majority() {
+    let Some(mut etcd) = Etcd::start_or_skip(3) else { return };
+    let nodes: Vec<Node> = (0..3).map(|_| Node::start(&etcd)).collect();
+    // A leader has to be elected first.
+    eventually(|| nodes[0].create("example.org.").is_ok());
+    eventually(|| nodes.iter().all(|node| node.revision().0 >= 1));
+    let count = AtomicU64::new(0);
+    let write = |node: &Node| {
+        let address = format!("192.0.2.{}", count.fetch_add(1, Ordering::Relaxed) % 250);
+        node.put("www.example.org.", &address, Precondition::Anything).map(|done| done.revision)
+    };
+    let eventually_written = |node: &Node| {
+        let began = Instant::now();
+        loop {
+            match write(node) {
+                Ok(revision) => return revision,
+                Err(Refused::Unreachable(_) | Refused::UnknownOutcome { .. }) => (),
+                Err(why) => panic!("{why}"),
+            }
+            assert!(began.elapsed() < Duration::from_secs(60), "no write succeeds");
+        }
+    };
+    for member in 0..3 {
+        etcd.kill(member);
+        let newest = nodes.iter().map(eventually_written).max();
+        eventually(|| nodes.iter().all(|node| Some(node.revision()) >= newest));
+        etcd.start(member);
+    }
+    for member in 0..3 {
+        etcd.pause(member);
+        let newest = nodes.iter().map(eventually_written).max();
+        eventually(|| nodes.iter().all(|node| Some(node.revision()) >= newest));
+        etcd.resume(member);
+    }
+    etcd.kill(0);
+    etcd.kill(1);
+    for node in &nodes {
+        let began = Instant::now();
+        let refused = write(node);
+        let is_refused =
+            matches!(refused, Err(Refused::Unreachable(_) | Refused::UnknownOutcome { .. }));
+        assert!(is_refused, "{refused:?}");
+        assert!(began.elapsed() < Duration::from_secs(30), "it is refused in bounded time");
+        assert!(node.get("www.example.org.").is_some(), "reads go on");
+    }
+    etcd.start(0);
+    etcd.start(1);
+    let newest = nodes.iter().map(eventually_written).max();
+    eventually(|| nodes.iter().all(|node| Some(node.revision()) >= newest));
+    let found: Vec<_> = nodes.iter().map(|node| node.get("www.example.org.")).collect();
+    assert_eq!((&found[0], &found[0]), (&found[1], &found[2]));
+    assert!(nodes.iter().all(|node| node.export() == nodes[0].export()));
+}
+
+#[test]
+fn emptied_etcd_is_not_believed_and_harms_no_answer() {
+    let Some(mut etcd) = Etcd::start_or_skip(1) else { return };
+    let mut node = Node::start(&etcd);
+    node.create("example.org.").unwrap();
+    node.put("www.example.org.", "192.0.2.1", Precondition::Anything).unwrap();
+    etcd.kill(0);
+    etcd.empty(0);
+    etcd.start(0);
+    let refusal = || match node.put("www.example.org.", "192.0.2.2", Precondition::Anything) {
+        Err(Refused::Unreachable(why)) => why.to_string(),
+        other => panic!("{other:?}"),
+    };
+    eventually(|| refusal().contains("etcd was set back"));
+    assert!(node.get("www.example.org.").is_some());
+    node.stop();
+    node.restart(&etcd);
+    assert!(node.get("www.example.org.").is_some(), "a restart believes it neither");
+    assert_eq!(client(&etcd).count("/dunlin/"), 0, "nothing was written to it");
+}
+
+/// etcd is set back by an hour, as from a snapshot of its own, and then accepted.
+#[test]
+fn older_etcd_is_adopted_and_no_serial_goes_back() {
+    let Some(mut etcd) = Etcd::start_or_skip(1) else { return };
+    let nodes: Vec<Node> = (0..2).map(|_| Node::start(&etcd)).collect();
+    nodes[0].create("example.org.").unwrap();
+    nodes[0].put("www.example.org.", "192.0.2.1", Precondition::Anything).unwrap();
+    etcd.kill(0);
+    let saved = etcd.save(0);
+    etcd.start(0);
+    eventually(|| nodes[0].put("www.example.org.", "192.0.2.2", Precondition::Anything).is_ok());
+    let lost = nodes[0].put("lost.example.org.", "192.0.2.3", Precondition::Anything).unwrap();
+    eventually(|| nodes[1].revision() == lost.revision);
+    let serial = nodes[0].serial("example.org.").unwrap();
+    etcd.kill(0);
+    etcd.load(0, &saved);
+    etcd.start(0);
+    let is_refused = |node: &Node| {
+        let written = node.put("www.example.org.", "192.0.2.9", Precondition::Anything);
+        matches!(written, Err(Refused::Unreachable(why)) if why.contains("dunlin fleet adopt"))
+    };
+    eventually(|| nodes.iter().all(is_refused));
+    assert!(nodes.iter().all(|node| node.get("lost.example.org.").is_some()), "answers go on");
+    let adopted = nodes[0].service().adopt().wait().unwrap();
+    assert!(adopted.revision > lost.revision);
+    eventually(|| nodes.iter().all(|node| node.revision() == adopted.revision));
+    for node in &nodes {
+        assert_eq!(node.get("www.example.org.").unwrap().1, node::address("192.0.2.1"));
+        assert!(node.get("lost.example.org.").is_none(), "it is not in this etcd");
+        eventually(|| node.serial("example.org.").is_some_and(|now| now > serial));
+        eventually(|| node.put("a.example.org.", "192.0.2.4", Precondition::Anything).is_ok());
+    }
+    let newest = nodes[1].revision();
+    eventually(|| nodes[0].revision() == newest && nodes[0].export() == nodes[1].export());
+}
+
+#[test]
+fn snapshot_is_restored_on_all_servers_at_once() {
+    let Some(etcd) = Etcd::start_or_skip(1) else { return };
+    let nodes: Vec<Node> = (0..2).map(|_| Node::start(&etcd)).collect();
+    nodes[0].create("example.org.").unwrap();
+    nodes[0].put_all("192.0.2.1").unwrap();
+    let saved = nodes[0].export();
+    nodes[0].put_all("192.0.2.2").unwrap();
+    let newest = nodes[0].create("example.net.").unwrap();
+    eventually(|| nodes[1].revision() == newest.revision);
+    let context = records::WriteContext::by("a test");
+    let restoring = std::io::Cursor::new(saved);
+    let restored = nodes[1].service().restore(Box::new(restoring), context).wait().unwrap();
+    assert!(restored.revision > newest.revision);
+    eventually(|| nodes.iter().all(|node| node.revision() == restored.revision));
+    assert_eq!(nodes[0].export(), nodes[1].export());
+    let expected = [vec![192, 0, 2, 1]].into();
+    assert_eq!(nodes[0].addresses("example.org."), expected);
+    assert!(nodes[0].delete("example.net.").is_err(), "it was not there then");
+    let third = Node::start(&etcd);
+    eventually(|| third.export() == nodes[0].export());
+    nodes[0].put("www.example.org.", "192.0.2.4", Precondition::Anything).unwrap();
+    eventually(|| third.export() == nodes[0].export());
+}
+
+#[test]
+fn reconnected_server_reads_only_what_it_missed() {
+    let Some(mut etcd) = Etcd::start_or_skip(1) else { return };
+    let nodes: Vec<Node> = (0..2).map(|_| Node::start(&etcd)).collect();
+    nodes[0].create("example.org.").unwrap();
+    eventually(|| nodes[1].revision() == nodes[0].revision());
+    for n in 1..4 {
+        let address = format!("192.0.2.{n}");
+        nodes[0].put("www.example.org.", &address, Precondition::Anything).unwrap();
+        eventually(|| nodes[1].revision() == nodes[0].revision());
+        etcd.kill(0);
+        etcd.start(0);
+        eventually(|| nodes[0].put("a.example.org.", &address, Precondition::Anything).is_ok());
+        eventually(|| nodes[1].revision() == nodes[0].revision());
+    }
+    // A list of everything would begin the journal anew.
+    let begins = nodes.iter().map(|node| node.journal_begins("example.org."));
+    let begins: Vec<_> = begins.collect();
+    assert!(begins.iter().all(|begins| begins.0 == 0), "{begins:?}");
+}
+
+/// More than a message of etcd's client may have.
+#[test]
+fn server_that_was_away_catches_up_with_large_commits() {
+    let Some(etcd) = Etcd::start_or_skip(1) else { return };
+    let mut first = Node::start(&etcd);
+    let second = Node::start(&etcd);
+    first.create("example.org.").unwrap();
+    eventually(|| second.revision() == first.revision());
+    let begins = first.journal_begins("example.org.");
+    first.stop();
+    for n in 0..12 {
+        second.put_large(&format!("n{n}.example.org."), n).unwrap();
+    }
+    first.restart(&etcd);
+    eventually(|| first.revision() == second.revision());
+    assert_eq!(first.export(), second.export());
+    assert_eq!(first.journal_begins("example.org."), begins, "it read commits, not everything");
+}
+
+#[test]
+fn damaged_replica_says_that_it_is_a_copy_and_is_fetched_again() {
+    let Some(etcd) = Etcd::start_or_skip(1) else { return };
+    let mut node = Node::start(&etcd);
+    node.create("example.org.").unwrap();
+    node.put("www.example.org.", "192.0.2.1", Precondition::Anything).unwrap();
+    node.stop();
+    node.damage();
+    node.restart(&etcd);
+    let why = node.service().health().unavailable.expect("it is damaged");
+    assert!(why.contains("remove the folder"), "{why}");
+    node.stop();
+    node.remove_replica();
+    node.restart(&etcd);
+    eventually(|| node.service().health().unavailable.is_none());
+    eventually(|| node.get("www.example.org.").is_some());
+}
+
+#[test]
+fn foreign_keys_are_ignored_and_harm_no_other() {
+    let Some(etcd) = Etcd::start_or_skip(1) else { return };
+    let first = Node::start(&etcd);
+    first.create("example.org.").unwrap();
+    first.put("www.example.org.", "192.0.2.1", Precondition::Anything).unwrap();
+    let client = client(&etcd);
+    client.put("/dunlin/sets/example.org./bad/A", r#"{"ttl":60,"data":["x"],"revision":2}"#);
+    client.put("/dunlin/sets/example.org./Upper/A", "{}");
+    client
+        .put("/dunlin/sets/example.net./www/A", r#"{"ttl":60,"data":["192.0.2.1"],"revision":2}"#);
+    client.put("/dunlin/zones/not a zone", "{}");
+    client.put("/dunlin/else", "");
+    let second = Node::start(&etcd);
+    eventually(|| second.revision() == first.revision());
+    assert_eq!(second.export(), first.export());
+    client.put("/dunlin/format", "2");
+    let third = Node::start(&etcd);
+    let refused = third.create("example.com.");
+    assert!(refused.is_err(), "a newer format is not touched: {refused:?}");
+}
+
+/// A commit in etcd that was made on another history than the replica's.
+#[test]
+fn other_history_is_read_anew() {
+    let Some(etcd) = Etcd::start_or_skip(1) else { return };
+    let mut first = Node::start(&etcd);
+    let second = Node::start(&etcd);
+    first.create("example.org.").unwrap();
+    first.put("www.example.org.", "192.0.2.1", Precondition::Anything).unwrap();
+    eventually(|| second.revision() == first.revision());
+    first.stop();
+    let client = client(&etcd);
+    for n in 0..3 {
+        let address = format!("192.0.2.{n}");
+        second.put("a.example.org.", &address, Precondition::Anything).unwrap();
+    }
+    // As if these commits had been deleted as old ones.
+    client.delete("/dunlin/commits/");
+    first.restart(&etcd);
+    eventually(|| first.revision() == second.revision());
+    assert_eq!(first.export(), second.export());
+    first.put("b.example.org.", "192.0.2.9", Precondition::Anything).unwrap();
+    eventually(|| second.get("b.example.org.") == first.get("b.example.org."));
+}

@@ -1,0 +1,260 @@
+//! A server of a fleet, without DNS: its record service.
+use compile::Image;
+use etcd_client::{Client, DeleteOptions, GetOptions};
+use image::HashKey;
+use records::{
+    Batch, Edit, Precondition, RecordService, Refused, Revision, ServiceThreads, SetKey, SetValue,
+    SoleOwner, StoreSettings, View, WriteContext, WriteResult,
+};
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+use std::{fs, thread};
+use store_etcd::{EtcdSettings, EtcdStore};
+use test_support::etcd::Etcd;
+use tokio::runtime::Runtime;
+use wire::{Name, NameBuf, Rtype};
+use zone_manager::{PublisherThread, ZonePublisher};
+
+const TEST_MAX: Duration = Duration::from_secs(60);
+
+/// Waits until something is so.
+pub fn eventually(is_so: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < TEST_MAX, "it is not so");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+pub fn name(text: &str) -> NameBuf {
+    NameBuf::from_text(text.as_bytes(), Name::ROOT).unwrap()
+}
+
+pub fn address(text: &str) -> SetValue {
+    let address: std::net::Ipv4Addr = text.parse().unwrap();
+    SetValue::new(60, vec![address.octets().into()])
+}
+
+/// The folder of a server of a process.
+pub fn folder(process: u32, number: u32) -> PathBuf {
+    std::env::temp_dir().join(format!("dunlin-node-{process}-{number}"))
+}
+
+pub struct Node {
+    folder: PathBuf,
+    running: Option<Running>,
+}
+
+struct Running {
+    service: RecordService,
+    publisher: ZonePublisher,
+    // Ends first.
+    _serving: ServiceThreads,
+    _publishing: PublisherThread,
+}
+
+impl Running {
+    fn start(folder: &Path, endpoints: Vec<String>) -> Self {
+        let key = HashKey::new(std::array::from_fn(|n| n as u64 * 77 + 5));
+        let (publisher, publishing) = ZonePublisher::start(Image::new(Arc::new(key))).unwrap();
+        let prefix = "/dunlin/".to_owned();
+        let settings = EtcdSettings { endpoints, prefix, ..EtcdSettings::default() };
+        let store = Box::new(EtcdStore::closed(folder, settings).unwrap());
+        // A process that another test starts has our files, and their locks, for a moment.
+        let opening = StoreSettings { store, waits: true, list: Some(folder.join("zones")) };
+        let started = RecordService::start_on(publisher.clone(), opening, Arc::new(SoleOwner));
+        let (service, serving) = started.unwrap();
+        Self { service, publisher, _serving: serving, _publishing: publishing }
+    }
+}
+
+impl Node {
+    pub fn start(etcd: &Etcd) -> Self {
+        Self::start_on(etcd.endpoints())
+    }
+
+    pub fn start_on(endpoints: Vec<String>) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let folder = folder(std::process::id(), number);
+        fs::create_dir(&folder).unwrap();
+        let running = Some(Running::start(&folder, endpoints));
+        Self { folder, running }
+    }
+
+    pub fn stop(&mut self) {
+        self.running = None;
+    }
+
+    pub fn restart(&mut self, etcd: &Etcd) {
+        self.running = Some(Running::start(&self.folder, etcd.endpoints()));
+    }
+
+    fn running(&self) -> &Running {
+        self.running.as_ref().expect("it runs")
+    }
+
+    pub fn service(&self) -> &RecordService {
+        &self.running().service
+    }
+
+    pub fn revision(&self) -> Revision {
+        self.service().revision().unwrap_or(Revision::NONE)
+    }
+
+    pub fn create(&self, zone: &str) -> Result<WriteResult, Refused> {
+        let server = name("ns.example.");
+        let ns = SetValue::new(60, vec![server.as_name().as_bytes().into()]);
+        let edits = vec![Edit::put(name(zone), Rtype::NS, ns)];
+        let context = WriteContext::by("a test");
+        self.service().create_zone(Batch { zone: name(zone), edits, context }).wait()
+    }
+
+    pub fn delete(&self, zone: &str) -> Result<WriteResult, Refused> {
+        self.service().delete_zone(name(zone), WriteContext::by("a test")).wait()
+    }
+
+    pub fn write(&self, zone: &str, edits: Vec<Edit>) -> Result<WriteResult, Refused> {
+        let context = WriteContext::by("a test");
+        self.service().write(Batch { zone: name(zone), edits, context }).wait()
+    }
+
+    pub fn put(&self, at: &str, text: &str, expect: Precondition) -> Result<WriteResult, Refused> {
+        let edit = Edit { expect, ..Edit::put(name(at), Rtype::A, address(text)) };
+        self.write("example.org.", vec![edit])
+    }
+
+    pub fn put_text(
+        &self,
+        at: &str,
+        text: &str,
+        expect: Precondition,
+    ) -> Result<WriteResult, Refused> {
+        let data = [&[text.len() as u8], text.as_bytes()].concat();
+        let value = SetValue::new(60, vec![data.into()]);
+        let edit = Edit { expect, ..Edit::put(name(at), Rtype::TXT, value) };
+        self.write("example.org.", vec![edit])
+    }
+
+    fn set(&self, at: &str, rtype: Rtype) -> Option<(Revision, SetValue)> {
+        let zone = name("example.org.");
+        let key = SetKey { zone, name: name(at), rtype, view: View::Default };
+        let set = match self.service().set(&key) {
+            Err(Refused::NoSuchZone) => None,
+            set => set.unwrap(),
+        }?;
+        Some((set.revision, set.value))
+    }
+
+    pub fn get(&self, at: &str) -> Option<(Revision, SetValue)> {
+        self.set(at, Rtype::A)
+    }
+
+    pub fn get_text(&self, at: &str) -> Option<(Revision, String)> {
+        let (revision, value) = self.set(at, Rtype::TXT)?;
+        Some((revision, String::from_utf8_lossy(&value.data[0][1..]).into_owned()))
+    }
+
+    /// The served serial.
+    pub fn serial(&self, zone: &str) -> Option<u32> {
+        self.running().publisher.image().zone(name(zone).as_name())?.serial()
+    }
+
+    /// All content.
+    pub fn export(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.service().snapshot(&mut bytes).unwrap();
+        bytes
+    }
+
+    /// The distinct addresses of all A sets at one moment.
+    pub fn addresses(&self, zone: &str) -> BTreeSet<Vec<u8>> {
+        let mut found = BTreeSet::new();
+        let exported = self.service().export(name(zone).as_name(), &mut |_, set| {
+            if set.key.rtype == Rtype::A {
+                found.insert(set.value.data[0].to_vec());
+            }
+            ControlFlow::Continue(())
+        });
+        exported.unwrap();
+        found
+    }
+
+    /// Gives 2,000 names of example.org this address, at once.
+    pub fn put_all(&self, text: &str) -> Result<WriteResult, Refused> {
+        let at = |n| name(&format!("n{n}.example.org."));
+        let edit = |n| Edit::put(at(n), Rtype::A, address(text));
+        self.write("example.org.", (0..2_000).map(edit).collect())
+    }
+
+    /// Writes eight sets of TXT records below a name, in one commit of some hundred KiB.
+    pub fn put_large(&self, at: &str, seed: u8) -> Result<WriteResult, Refused> {
+        let record = |n: u8| {
+            let text = [&[255][..], &[b'a' + seed; 254], &[b'!' + n]].concat();
+            Box::from(text.repeat(2))
+        };
+        let value = SetValue::new(60, (0..90).map(record).collect());
+        let at = |n| name(&format!("x{n}.{at}"));
+        let edits = (0..8).map(|n| Edit::put(at(n), Rtype::TXT, value.clone()));
+        self.write("example.org.", edits.collect())
+    }
+
+    /// Flips bits of the replica.
+    pub fn damage(&self) {
+        let file = self.folder.join("replica/records.redb");
+        let mut bytes = fs::read(&file).unwrap();
+        let half = bytes.len() / 2;
+        bytes[512..half].iter_mut().for_each(|byte| *byte ^= 0x55);
+        fs::write(&file, bytes).unwrap();
+    }
+
+    pub fn remove_replica(&self) {
+        fs::remove_dir_all(self.folder.join("replica")).unwrap();
+    }
+
+    /// The revision after which the journal of a zone is complete.
+    pub fn journal_begins(&self, zone: &str) -> Revision {
+        self.service().journal(name(zone).as_name(), None, 1).unwrap().whole_after
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.running = None;
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A client of etcd that knows nothing of Dunlin.
+pub struct EtcdClient(Runtime, Client);
+
+pub fn client(etcd: &Etcd) -> EtcdClient {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let client = runtime.block_on(Client::connect(etcd.endpoints(), None)).unwrap();
+    EtcdClient(runtime, client)
+}
+
+impl EtcdClient {
+    pub fn get(&self, key: &str) -> Option<String> {
+        let got = self.0.block_on(self.1.kv_client().get(key, None)).unwrap();
+        got.kvs().first().map(|kv| kv.value_str().unwrap().to_owned())
+    }
+
+    pub fn put(&self, key: &str, value: &str) {
+        self.0.block_on(self.1.kv_client().put(key, value, None)).unwrap();
+    }
+
+    pub fn delete(&self, prefix: &str) {
+        let options = DeleteOptions::new().with_prefix();
+        self.0.block_on(self.1.kv_client().delete(prefix, Some(options))).unwrap();
+    }
+
+    pub fn count(&self, prefix: &str) -> i64 {
+        let options = GetOptions::new().with_prefix().with_count_only();
+        self.0.block_on(self.1.kv_client().get(prefix, Some(options))).unwrap().count()
+    }
+}

@@ -1,0 +1,233 @@
+//! Zones as workers read them: of sets with rules only the chosen members.
+//!
+//! A source's zone has all members; the published one shares with it all leaves without such sets.
+//! A new version of a zone costs what has changed in it. A verdict costs the sets that name its
+//! target, which an index finds.
+use crate::choose::choose;
+use crate::health::{HealthTable, HealthTarget, MemberClass, Targets};
+use compile::{LeafIndex, Zone};
+use image::RecordSet;
+use model::{Policy, SetRules};
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+use wire::{NameBuf, Rtype};
+
+/// The key of a zone: its origin in lower case.
+type ZoneKey = Arc<[u8]>;
+
+/// A zone with rules.
+struct ZoneView {
+    /// As its source has it.
+    content: Arc<Zone>,
+    /// As workers read it.
+    chosen: Arc<Zone>,
+}
+
+/// The zones and names whose sets name one target.
+type NamingSets = HashSet<(ZoneKey, Box<[u8]>)>;
+
+/// Filters what is published.
+pub(crate) struct HealthFilter {
+    table: Arc<HealthTable>,
+    classes: HashMap<HealthTarget, MemberClass>,
+    views: HashMap<ZoneKey, ZoneView>,
+    index: HashMap<HealthTarget, NamingSets>,
+    /// Sets that answer members that are down.
+    open: HashSet<(ZoneKey, Box<[u8]>, Rtype)>,
+}
+
+impl HealthFilter {
+    pub fn new(table: Arc<HealthTable>) -> Self {
+        let (classes, views, index) = (HashMap::new(), HashMap::new(), HashMap::new());
+        Self { table, classes, views, index, open: HashSet::new() }
+    }
+
+    /// The zone to publish for a source's zone.
+    pub fn show(&mut self, key: &[u8], zone: Arc<Zone>) -> Arc<Zone> {
+        let view = self.views.get(key);
+        if let Some(view) = view.filter(|view| Arc::ptr_eq(&view.content, &zone)) {
+            return Arc::clone(&view.chosen);
+        }
+        if !zone.facts().has_rules {
+            self.forget(key);
+            return zone;
+        }
+        let key = self.views.get_key_value(key).map_or_else(|| key.into(), |(key, _)| key.clone());
+        let old = self.views.remove(&key);
+        let leaves = zone.changed_leaves(old.as_ref().map(|old| &*old.content));
+        let table = Arc::clone(&self.table);
+        let mut targets = table.targets();
+        if let Some(old) = &old {
+            self.unindex(
+                &mut targets,
+                &key,
+                &old.content,
+                &old.content.changed_leaves(Some(&zone)),
+            );
+        }
+        for (name, set) in leaves.iter().flat_map(|leaf| zone.ruled_sets(*leaf)) {
+            for target in targets_of(set) {
+                table.name(&mut targets, &target);
+                let sets = self.index.entry(target).or_default();
+                sets.insert((Arc::clone(&key), name.into()));
+            }
+        }
+        drop(targets);
+        table.wake();
+        let chosen = self.choose(&key, &zone, old.as_ref().map(|old| &*old.chosen), &leaves);
+        self.views.insert(key, ZoneView { content: zone, chosen: Arc::clone(&chosen) });
+        self.count_open();
+        chosen
+    }
+
+    /// A zone is not served any more, or has no rules any more.
+    pub fn forget(&mut self, key: &[u8]) {
+        let Some((key, view)) = self.views.remove_entry(key) else { return };
+        let table = Arc::clone(&self.table);
+        let mut targets = table.targets();
+        self.unindex(&mut targets, &key, &view.content, &view.content.changed_leaves(None));
+        drop(targets);
+        table.wake();
+        self.count_open();
+    }
+
+    /// Takes in verdicts; `None` forgets a target. Returns the zones whose answers changed.
+    pub fn judge(&mut self, verdicts: Vec<(HealthTarget, Option<MemberClass>)>) -> Vec<Arc<Zone>> {
+        let mut affected: HashMap<ZoneKey, HashSet<LeafIndex>> = HashMap::new();
+        for (target, class) in verdicts {
+            let before = match class {
+                Some(class) => self.classes.insert(target.clone(), class),
+                None => self.classes.remove(&target),
+            };
+            if before == class {
+                continue;
+            }
+            for (zone, name) in self.index.get(&target).into_iter().flatten() {
+                let Some(view) = self.views.get(zone) else { continue };
+                let leaf = view.content.leaf_of(name);
+                affected.entry(Arc::clone(zone)).or_default().insert(leaf);
+            }
+        }
+        let mut changed = Vec::with_capacity(affected.len());
+        for (key, leaves) in affected {
+            let Some(ZoneView { content, chosen }) = self.views.remove(&key) else { continue };
+            let leaves: Vec<LeafIndex> = leaves.into_iter().collect();
+            let chosen = self.choose(&key, &content, Some(&chosen), &leaves);
+            self.views.insert(key, ZoneView { content, chosen: Arc::clone(&chosen) });
+            changed.push(chosen);
+        }
+        self.count_open();
+        changed
+    }
+
+    /// Sets, up to `max`, of which this address is the last living member, or the last one that is
+    /// not drained.
+    pub fn last_of(&self, address: IpAddr, check: Option<&str>, max: usize) -> Vec<String> {
+        let is_it = |target: &HealthTarget| {
+            target.address == address && check.is_none_or(|check| *target.check == *check)
+        };
+        let class = |target: &HealthTarget| {
+            self.classes.get(target).copied().unwrap_or(MemberClass::Unknown)
+        };
+        let is_dead = |target: &HealthTarget| class(target) > MemberClass::Unknown;
+        let mut last = Vec::new();
+        for (target, sets) in self.index.iter().filter(|(target, _)| is_it(target)) {
+            for (zone, name) in sets {
+                let Some(view) = self.views.get(zone) else { continue };
+                let Some(node) = view.content.names().get(name) else { continue };
+                for set in node.sets().filter(|set| set.has_rules()) {
+                    let all = targets_of(set);
+                    let mut others = all.iter().filter(|other| other.address != address);
+                    // If it is dead itself, the others are answered as well as it is.
+                    let is_last = match is_dead(target) {
+                        true => others.all(|other| class(other) == MemberClass::Drained),
+                        false => others.all(is_dead),
+                    };
+                    if all.contains(target) && is_last {
+                        let owner = NameBuf::joined(name, view.content.origin());
+                        last.extend(owner.map(|owner| format!("{owner} {}", set.rtype())));
+                    }
+                }
+                if last.len() >= max {
+                    return last;
+                }
+            }
+        }
+        last
+    }
+
+    fn choose(
+        &mut self,
+        key: &ZoneKey,
+        zone: &Zone,
+        before: Option<&Zone>,
+        leaves: &[LeafIndex],
+    ) -> Arc<Zone> {
+        let (classes, open, ttl_max) = (&self.classes, &mut self.open, self.table.ttl_max());
+        let mut chooser = |name: &[u8], set: RecordSet<'_>| {
+            let Some(rules) = rules_of(set) else { return (set.ttl(), (0..set.count()).collect()) };
+            let check: Arc<str> = (&*rules.check).into();
+            let of_member = |data| match target_of(&check, data).filter(|_| !check.is_empty()) {
+                Some(target) => classes.get(&target).copied().unwrap_or(MemberClass::Unknown),
+                None => MemberClass::Up,
+            };
+            let member_classes: Vec<MemberClass> = set.records().map(of_member).collect();
+            let chosen = choose(&rules, &member_classes);
+            let id = (Arc::clone(key), name.into(), set.rtype());
+            match chosen.is_open {
+                true => open.insert(id),
+                false => open.remove(&id),
+            };
+            let ttl = if rules.check.is_empty() { set.ttl() } else { set.ttl().min(ttl_max) };
+            (ttl, chosen.members)
+        };
+        Arc::new(zone.chosen(before, leaves, &mut chooser))
+    }
+
+    fn unindex(&mut self, targets: &mut Targets, key: &ZoneKey, zone: &Zone, leaves: &[LeafIndex]) {
+        for (name, set) in leaves.iter().flat_map(|leaf| zone.ruled_sets(*leaf)) {
+            self.open.remove(&(Arc::clone(key), name.into(), set.rtype()));
+            for target in targets_of(set) {
+                targets.unname(&target);
+                let Some(sets) = self.index.get_mut(&target) else { continue };
+                sets.remove(&(Arc::clone(key), name.into()));
+                if sets.is_empty() {
+                    self.index.remove(&target);
+                }
+            }
+        }
+    }
+
+    fn count_open(&self) {
+        let (before, now) = (self.table.open(), self.open.len());
+        if before == 0 && now > 0 {
+            tracing::warn!(
+                sets = now,
+                "sets have too few members that are up: members that are down are answered, too"
+            );
+        }
+        self.table.set_open(now);
+    }
+}
+
+fn rules_of(set: RecordSet<'_>) -> Option<SetRules> {
+    match Policy::unpack(set.rules()) {
+        Some(Policy::Rules(rules)) => Some(*rules),
+        _ => None,
+    }
+}
+
+/// The target of a member; `None`: it has no address.
+fn target_of(check: &Arc<str>, data: &[u8]) -> Option<HealthTarget> {
+    Some(HealthTarget { check: Arc::clone(check), address: model::address_of(data)? })
+}
+
+fn targets_of(set: RecordSet<'_>) -> Vec<HealthTarget> {
+    let Some(rules) = rules_of(set).filter(|rules| !rules.check.is_empty()) else {
+        return Vec::new();
+    };
+    // The targets of a set share the name of their check.
+    let check = Arc::from(rules.check);
+    set.records().filter_map(|data| target_of(&check, data)).collect()
+}

@@ -1,0 +1,244 @@
+//! Answers leave out members that are down.
+use super::*;
+use crate::choose::choose;
+use fastrand::Rng;
+use model::{Choice, MinUp, Policy, SetRules};
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+const WWW: &str = "www.example.org.";
+
+fn checked() -> SetRules {
+    SetRules { check: "web".into(), ..SetRules::default() }
+}
+
+fn members(at: &str, rules: SetRules, addresses: &[[u8; 4]]) -> Change {
+    let data = addresses.iter().map(|data| Box::from(&data[..])).collect();
+    Edit::put(name(at), Rtype::A, SetValue { ttl: 300, policy: Policy::new(rules), data }).into()
+}
+
+fn target(check: &str, address: [u8; 4]) -> HealthTarget {
+    HealthTarget { check: check.into(), address: address.into() }
+}
+
+impl Fixture {
+    /// The TTL of a set in the image, and its addresses by their last byte.
+    fn answered(&self, at: &str) -> Option<(u32, Vec<u8>)> {
+        let image = self.publisher.image();
+        let set = image.zone(name("example.org.").as_name())?.set(name(at).as_name(), Rtype::A)?;
+        assert!(!set.has_rules(), "workers read plain sets");
+        Some((set.ttl(), set.records().map(|data| data[3]).collect()))
+    }
+
+    fn judge(&self, check: &str, address: [u8; 4], class: MemberClass) {
+        self.publisher.report_health(vec![(target(check, address), Some(class))]).wait().unwrap();
+    }
+}
+
+#[test]
+fn dead_member_is_left_out_and_comes_back() {
+    let fixture = start();
+    let change = members(WWW, checked(), &[[10, 0, 0, 1], [10, 0, 0, 2]]);
+    assert_eq!(fixture.apply(of_zone(), vec![change]), [Ok(())]);
+    assert_eq!(fixture.answered(WWW), Some((30, vec![1, 2])), "nothing is known yet");
+    let named: HashSet<_> = fixture.publisher.health().take_changed().into_iter().collect();
+    let web = |last| (target("web", [10, 0, 0, last]), true);
+    assert_eq!(named, HashSet::from([web(1), web(2)]));
+    fixture.judge("web", [10, 0, 0, 1], MemberClass::Up);
+    assert_eq!(fixture.answered(WWW), Some((30, vec![1])), "a new address has to pass first");
+    fixture.judge("web", [10, 0, 0, 2], MemberClass::Up);
+    assert_eq!(fixture.answered(WWW), Some((30, vec![1, 2])));
+    fixture.judge("web", [10, 0, 0, 1], MemberClass::DownOnceUp);
+    assert_eq!(
+        (fixture.answered(WWW), fixture.publisher.health().open()),
+        (Some((30, vec![2])), 0)
+    );
+    fixture.judge("web", [10, 0, 0, 2], MemberClass::DownOnceUp);
+    assert_eq!(fixture.answered(WWW), Some((30, vec![1, 2])), "fail-open");
+    assert_eq!(fixture.publisher.health().open(), 1);
+    fixture.judge("web", [10, 0, 0, 1], MemberClass::Up);
+    assert_eq!(
+        (fixture.answered(WWW), fixture.publisher.health().open()),
+        (Some((30, vec![1])), 0)
+    );
+}
+
+#[test]
+fn verdict_of_a_check_changes_only_its_sets() {
+    let fixture = start();
+    let other = SetRules { check: "other".into(), ..SetRules::default() };
+    let both = [[10, 0, 0, 1], [10, 0, 0, 2]];
+    let changes = vec![
+        members(WWW, checked(), &both),
+        members("a.example.org.", other, &both),
+        members("b.example.org.", SetRules::default(), &both),
+    ];
+    fixture.apply(of_zone(), changes);
+    fixture.judge("web", both[1], MemberClass::Up);
+    assert_eq!(fixture.answered(WWW), Some((30, vec![2])));
+    assert_eq!(fixture.answered("a.example.org."), Some((30, vec![1, 2])));
+    assert_eq!(fixture.answered("b.example.org."), Some((300, vec![1, 2])), "a plain set");
+}
+
+#[test]
+fn unserved_zone_names_no_targets() {
+    let fixture = start();
+    fixture.apply(of_zone(), vec![members(WWW, checked(), &[[10, 0, 0, 1]])]);
+    let web = target("web", [10, 0, 0, 1]);
+    assert_eq!(fixture.publisher.health().sets(&web), 1);
+    fixture.apply(of_zone(), vec![members(WWW, SetRules::default(), &[[10, 0, 0, 1]])]);
+    assert_eq!(fixture.publisher.health().sets(&web), 0);
+    fixture.apply(of_zone(), vec![members(WWW, checked(), &[[10, 0, 0, 1]])]);
+    assert_eq!(fixture.publisher.health().take_changed(), [(web.clone(), true)]);
+    fixture.publisher.wait(fixture.updates.remove(of_zone())).unwrap();
+    assert_eq!(fixture.publisher.health().take_changed(), [(web, false)]);
+}
+
+#[test]
+fn verdicts_before_the_zone_hold_from_its_first_publication() {
+    let fixture = start();
+    fixture.judge("web", [10, 0, 0, 1], MemberClass::DownOnceUp);
+    fixture.judge("web", [10, 0, 0, 2], MemberClass::Up);
+    fixture.apply(of_zone(), vec![members(WWW, checked(), &[[10, 0, 0, 1], [10, 0, 0, 2]])]);
+    assert_eq!(fixture.answered(WWW), Some((30, vec![2])));
+}
+
+#[test]
+fn last_living_member_is_known() {
+    let fixture = start();
+    let both = [[10, 0, 0, 1], [10, 0, 0, 2]];
+    fixture.apply(of_zone(), vec![members(WWW, checked(), &both)]);
+    let last = |check| fixture.publisher.last_member_of(both[0].into(), check).wait().unwrap();
+    assert_eq!(last(None), Vec::<String>::new());
+    fixture.judge("web", both[1], MemberClass::Drained);
+    assert_eq!(last(None), ["www.example.org. A"]);
+    assert_eq!(last(Some("web")), ["www.example.org. A"]);
+    assert_eq!(last(Some("other")), Vec::<String>::new());
+    // Down counts as drained does, unless the address is down itself.
+    for dead in [MemberClass::Down, MemberClass::DownOnceUp] {
+        fixture.judge("web", both[1], dead);
+        assert_eq!(last(None), ["www.example.org. A"], "{dead:?}");
+        fixture.judge("web", both[0], MemberClass::Up);
+        assert_eq!(last(None), ["www.example.org. A"], "{dead:?}");
+        fixture.judge("web", both[0], MemberClass::Down);
+        assert_eq!(last(None), Vec::<String>::new(), "{dead:?}");
+        fixture.judge("web", both[0], MemberClass::Unknown);
+    }
+    fixture.judge("web", both[1], MemberClass::Unknown);
+    assert_eq!(last(None), Vec::<String>::new());
+}
+
+#[test]
+fn rules_beside_signatures_are_refused() {
+    let fixture = start();
+    let image = fixture.publisher.image();
+    let origin = name("signed.");
+    let mut loader = Loader::new(Arc::clone(image.key()), origin.as_name(), None);
+    loader.add(origin.as_name(), Rtype::SOA, 60, &soa(), 0).unwrap();
+    loader.add(origin.as_name(), Rtype::NS, 60, b"\x02ns\0", 0).unwrap();
+    let signature = [&[0, 1, 8, 2, 0, 0, 0, 60][..], &[0; 11], &[0; 16]].concat();
+    loader.add(name("www.signed.").as_name(), Rtype::RRSIG, 60, &signature, 0).unwrap();
+    fixture.publisher.wait(fixture.updates.put_zone(loader.finish().unwrap())).unwrap();
+    let results = fixture
+        .apply(Target::Zone(origin), vec![members("www.signed.", checked(), &[[10, 0, 0, 1]])]);
+    let [Err(Refusal::Invalid { rule, .. })] = &results[..] else { panic!("{results:?}") };
+    assert_eq!(rule.id, "signed");
+}
+
+#[test]
+fn members_are_added_and_taken_with_their_tiers() {
+    let fixture = start();
+    let tiers = |tiers: &[u8]| SetRules {
+        choice: Choice::Failover,
+        tiers: tiers.into(),
+        ..SetRules::default()
+    };
+    fixture.apply(of_zone(), vec![members(WWW, tiers(&[0, 1]), &[[10, 0, 0, 9], [10, 0, 0, 2]])]);
+    assert_eq!(fixture.answered(WWW), Some((300, vec![9])));
+    let Change::Set(edit) = members(WWW, SetRules::default(), &[[10, 0, 0, 9]]) else { panic!() };
+    fixture.apply(of_zone(), vec![Change::Take(edit)]);
+    assert_eq!(fixture.answered(WWW), Some((300, vec![2])));
+    let Change::Set(edit) = members(WWW, SetRules::default(), &[[10, 0, 0, 1]]) else { panic!() };
+    fixture.apply(of_zone(), vec![Change::Add(edit)]);
+    assert_eq!(fixture.answered(WWW), Some((300, vec![1])), "it has tier 0");
+}
+
+fn random_rules(rng: &mut Rng, len: usize) -> SetRules {
+    let check = ["", "web", "other"][rng.usize(..3)].into();
+    let choice = [Choice::All, Choice::Failover][rng.usize(..2)];
+    let tiers = (0..len).map(|_| rng.u8(..3)).collect();
+    let min_up = MinUp::Members(rng.u16(1..3));
+    SetRules { choice, max: rng.u16(..3), check, min_up, tiers }
+}
+
+/// Whatever changes, each set has what its rules choose, and each target of a set is known.
+#[test]
+fn random_changes_and_verdicts_give_what_the_rules_choose() {
+    let mut rng = Rng::with_seed(26);
+    let fixture = start();
+    let mut sets: BTreeMap<String, (SetRules, Vec<[u8; 4]>)> = BTreeMap::new();
+    let mut classes: HashMap<HealthTarget, MemberClass> = HashMap::new();
+    let mut named: HashSet<HealthTarget> = HashSet::new();
+    for round in 0..300 {
+        let at = format!("n{}.example.org.", rng.u16(..400));
+        match rng.u8(..4) {
+            0 => {
+                fixture.apply(of_zone(), vec![Edit::remove(name(&at), Rtype::A).into()]);
+                sets.remove(&at);
+            }
+            1 => {
+                let class = [
+                    MemberClass::Up,
+                    MemberClass::Unknown,
+                    MemberClass::DownOnceUp,
+                    MemberClass::Down,
+                    MemberClass::Drained,
+                ][rng.usize(..5)];
+                let judged = target(["web", "other"][rng.usize(..2)], [10, 0, 0, rng.u8(..9)]);
+                let verdicts = vec![(judged.clone(), Some(class))];
+                fixture.publisher.report_health(verdicts).wait().unwrap();
+                classes.insert(judged, class);
+            }
+            _ => {
+                let mut addresses: Vec<_> = (0..9).map(|last| [10, 0, 0, last]).collect();
+                rng.shuffle(&mut addresses);
+                addresses.truncate(rng.usize(1..5));
+                addresses.sort_unstable();
+                let mut rules = random_rules(&mut rng, addresses.len());
+                if rules.tiers.iter().all(|tier| *tier == 0) {
+                    rules.tiers = Box::default();
+                }
+                let change = members(&at, rules.clone(), &addresses);
+                assert_eq!(fixture.apply(of_zone(), vec![change]), [Ok(())]);
+                sets.insert(at, (rules, addresses));
+            }
+        }
+        for (target, is_named) in fixture.publisher.health().take_changed() {
+            // A target that went and came again counts as named.
+            let _ = if is_named { named.insert(target) } else { named.remove(&target) };
+        }
+        if round % 10 > 0 {
+            continue;
+        }
+        let mut wanted = HashSet::new();
+        let mut open = 0;
+        for (at, (rules, addresses)) in &sets {
+            let of = |address: &[u8; 4]| match &*rules.check {
+                "" => MemberClass::Up,
+                check => {
+                    let known = classes.get(&target(check, *address)).copied();
+                    known.unwrap_or(MemberClass::Unknown)
+                }
+            };
+            let chosen = choose(rules, &addresses.iter().map(of).collect::<Vec<_>>());
+            open += usize::from(chosen.is_open);
+            let answered: Vec<u8> = chosen.members.iter().map(|m| addresses[*m][3]).collect();
+            let ttl = if rules.check.is_empty() { 300 } else { 30 };
+            assert_eq!(fixture.answered(at), Some((ttl, answered)), "{at} {rules:?}");
+            if !rules.check.is_empty() {
+                wanted.extend(addresses.iter().map(|address| target(&rules.check, *address)));
+            }
+        }
+        assert_eq!(named, wanted);
+        assert_eq!(fixture.publisher.health().open(), open);
+    }
+}

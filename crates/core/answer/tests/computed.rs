@@ -1,0 +1,87 @@
+//! Addresses that a name spells: `10-0-0-1.shop.pod.cluster.local`.
+
+use answer::{AnswerCounts, NoForwarding, Now, Policy, Scratch, batch};
+use compile::{Image, Loader};
+use image::{Declared, HashKey};
+use packet::{Packet, Transport};
+use std::sync::Arc;
+use wire::{Name, NameBuf, Records, Rtype};
+
+fn name(text: &str) -> NameBuf {
+    NameBuf::from_text(text.as_bytes(), Name::ROOT).unwrap()
+}
+
+fn zones() -> Image {
+    let key = Arc::new(HashKey::new(std::array::from_fn(|n| n as u64 + 1)));
+    let mut image = Image::new(Arc::clone(&key));
+    let origin = name("cluster.local.");
+    let mut loader = Loader::new(key, origin.as_name(), None);
+    let text = "$TTL 7\n@ SOA ns root 1 2 3 4 30\n@ NS ns\nns A 192.0.2.1\n";
+    zonefile::read_stream(&mut text.as_bytes(), origin.as_name(), &mut |r| {
+        loader.add(r.owner, r.rtype, r.ttl, r.rdata, 0)
+    })
+    .unwrap();
+    let wildcard = name("*.shop.pod.cluster.local.");
+    loader.declare(wildcard.as_name(), Declared::Addresses, 0).unwrap();
+    let plain = name("*.other.pod.cluster.local.");
+    loader.declare(plain.as_name(), Declared::Name, 0).unwrap();
+    let mut zone = loader.finish().unwrap();
+    let late = b"\x01*\x04late\x03pod";
+    zone.declare(late, Declared::Addresses).unwrap();
+    image.put_zone(Arc::new(zone));
+    image
+}
+
+/// The code, and each record of the answer as `TTL type data`.
+fn ask(owner: &str, rtype: Rtype) -> (u8, Vec<String>) {
+    let mut query = vec![0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+    query.extend(name(owner).as_name().as_bytes());
+    query.extend(rtype.0.to_be_bytes());
+    query.extend([0, 1]);
+    let mut buf = vec![0; 1232];
+    buf[..query.len()].copy_from_slice(&query);
+    let peer = "192.0.2.9:5353".parse().unwrap();
+    let mut packets = [Packet::new(&mut buf, query.len(), peer, Transport::Datagram)];
+    let now = Now { unix_seconds: 0, monotonic_micros: 1_000_000, seed: 1 };
+    let (mut scratch, mut counts) = (Box::<Scratch>::default(), AnswerCounts::default());
+    let policy = Policy::default();
+    batch(&zones(), &policy, now, &mut NoForwarding, &mut scratch, &mut packets, &mut counts);
+    let reply = packets[0].message();
+    let count = u16::from_be_bytes([reply[6], reply[7]]);
+    let records = Records::new(reply, query.len(), count.into());
+    let records = records.map(|record| {
+        let record = record.unwrap();
+        let mut room = [0; 64];
+        format!("{} {} {:?}", record.ttl, record.rtype, record.expand(&mut room).unwrap())
+    });
+    (reply[3] & 15, records.collect())
+}
+
+#[test]
+fn an_address_is_answered_and_anything_else_does_not_exist() {
+    const NXDOMAIN: u8 = 3;
+    let v6 = "7 AAAA [253, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]";
+    for (owner, rtype, expected) in [
+        ("10-0-0-1.shop.pod.cluster.local.", Rtype::A, (0, vec!["7 A [10, 0, 0, 1]"])),
+        ("10-0-0-1.SHOP.pod.cluster.local.", Rtype::ANY, (0, vec!["7 A [10, 0, 0, 1]"])),
+        ("10-0-0-1.late.pod.cluster.local.", Rtype::A, (0, vec!["7 A [10, 0, 0, 1]"])),
+        ("10-0-0-1.shop.pod.cluster.local.", Rtype::AAAA, (0, vec![])),
+        ("10-0-0-1.shop.pod.cluster.local.", Rtype::TXT, (0, vec![])),
+        ("fd00--1.shop.pod.cluster.local.", Rtype::AAAA, (0, vec![v6])),
+        ("fd00--1.shop.pod.cluster.local.", Rtype::A, (0, vec![])),
+        ("web-0.shop.pod.cluster.local.", Rtype::A, (NXDOMAIN, vec![])),
+        ("10-0-0-256.shop.pod.cluster.local.", Rtype::A, (NXDOMAIN, vec![])),
+        ("x.10-0-0-1.shop.pod.cluster.local.", Rtype::A, (NXDOMAIN, vec![])),
+        ("10-0-0-1.10-0-0-2.shop.pod.cluster.local.", Rtype::A, (NXDOMAIN, vec![])),
+        ("10-0-0-1.absent.pod.cluster.local.", Rtype::A, (NXDOMAIN, vec![])),
+        ("10-0-0-1.other.pod.cluster.local.", Rtype::A, (0, vec![])),
+        ("shop.pod.cluster.local.", Rtype::A, (0, vec![])),
+    ] {
+        let (code, records) = ask(owner, rtype);
+        assert_eq!(
+            (code, records.iter().map(String::as_str).collect()),
+            expected,
+            "{owner} {rtype}"
+        );
+    }
+}

@@ -1,20 +1,20 @@
 //! Follows the commits in etcd: catches up, then watches.
-use crate::connection::{RequestError, classify};
+use crate::connection::RequestError;
 use crate::encoding::{self, StoredCommit};
+use crate::events::Events;
 use crate::keys::Head;
-use crate::limits::{COMMITS_QUEUED, CONNECT_MAX, KEEPALIVE, RECONNECT_MAX};
+use crate::limits::{COMMITS_QUEUED, RECONNECT_MAX};
 use crate::list::{self, Listing};
 use crate::replica::Origin;
 use crate::shared::Shared;
 use crate::staged;
-use etcd_client::{Client, EventType, GetOptions, KeyValue, WatchOptions, WatchStream};
+use etcd_client::{EventType, GetOptions, KeyValue};
 use records::codec::milliseconds;
 use records::{Commit, PreparedWrite, Revision, WatchWaker};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::sync::mpsc::Sender;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
 /// What the task found.
 pub enum Found {
@@ -84,7 +84,7 @@ impl Follower {
     /// Returns once everything was read.
     async fn follow(&mut self) -> Result<(), Ended> {
         let shared = Arc::clone(&self.shared);
-        let (endpoint, client) = shared.connection.client().await?;
+        let (endpoint, _) = shared.connection.client().await?;
         let (head, at) = self.check_head().await?;
         if self.known.origin.is_none() || !self.is_continued(&head).await? {
             return self.list().await;
@@ -93,7 +93,7 @@ impl Follower {
             return self.list().await;
         }
         shared.follows(head);
-        let ended = self.watch(client, at + 1).await;
+        let ended = self.watch(at + 1).await;
         shared.connection.leave(endpoint);
         ended
     }
@@ -247,45 +247,11 @@ impl Follower {
     }
 
     /// Watches the commits from a revision of etcd on.
-    async fn watch(&mut self, mut client: Client, from: i64) -> Result<(), Ended> {
-        let url = self.shared.connection.endpoint();
-        let failed = |error| Ended::Request(classify(&url, error));
-        let options = WatchOptions::new().with_prefix().with_start_revision(from);
-        let begun = client.watch(self.shared.keys.commits(), Some(options));
-        let silent = |after: Duration| {
-            let after = after.as_secs();
-            Ended::Request(RequestError::Unanswered(format!(
-                "etcd at {url} is silent for {after} s"
-            )))
-        };
-        let mut stream: WatchStream = match timeout(CONNECT_MAX, begun).await {
-            Ok(begun) => begun.map_err(failed)?,
-            Err(_) => return Err(silent(CONNECT_MAX)),
-        };
-        let mut is_asked = false;
+    async fn watch(&mut self, from: i64) -> Result<(), Ended> {
+        let commits = self.shared.keys.commits();
+        let mut events = Events::start(&self.shared.connection, commits, from).await?;
         loop {
-            let message = match timeout(KEEPALIVE, stream.message()).await {
-                Ok(message) => message.map_err(failed)?,
-                Err(_) if is_asked => return Err(silent(2 * KEEPALIVE)),
-                Err(_) => {
-                    stream.request_progress().await.map_err(failed)?;
-                    is_asked = true;
-                    continue;
-                }
-            };
-            is_asked = false;
-            let Some(message) = message else {
-                return Err(Ended::Request(RequestError::Unanswered(format!(
-                    "etcd at {url} ended the watch"
-                ))));
-            };
-            if message.canceled() {
-                // Compacted, or the leader is lost: the next round finds out.
-                let reason = message.cancel_reason();
-                return Err(Ended::Request(RequestError::Unanswered(format!(
-                    "etcd at {url} ended the watch: {reason}"
-                ))));
-            }
+            let message = events.next().await?;
             for event in message.events() {
                 let Some(kv) = event.kv().filter(|_| event.event_type() == EventType::Put) else {
                     continue;

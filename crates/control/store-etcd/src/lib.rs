@@ -8,6 +8,7 @@
 mod commit;
 mod connection;
 mod encoding;
+mod events;
 mod follow;
 mod keys;
 pub mod limits;

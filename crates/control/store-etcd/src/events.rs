@@ -1,0 +1,75 @@
+//! The changes of keys, as etcd reports them.
+use crate::connection::{Connection, RequestError, classify};
+use crate::limits::{CONNECT_MAX, KEEPALIVE};
+use etcd_client::{WatchOptions, WatchResponse, WatchStream};
+use std::time::Duration;
+use tokio::time::{Instant, timeout, timeout_at};
+
+/// The changes of all keys of a prefix. Dropping it ends the watch.
+pub struct Events {
+    stream: WatchStream,
+    /// The member that reports them.
+    url: String,
+    /// When a message must have come.
+    due: Instant,
+    /// The member was asked for its progress, and has not answered.
+    is_asked: bool,
+}
+
+impl Events {
+    /// Watches a prefix from a revision of etcd on.
+    ///
+    /// # Errors
+    /// The member does not start the watch.
+    pub async fn start(
+        connection: &Connection,
+        prefix: String,
+        from: i64,
+    ) -> Result<Self, RequestError> {
+        let (_, mut client) = connection.client().await?;
+        let url = connection.endpoint();
+        let options = WatchOptions::new().with_prefix().with_start_revision(from);
+        match timeout(CONNECT_MAX, client.watch(prefix, Some(options))).await {
+            Ok(Ok(stream)) => {
+                Ok(Self { stream, url, due: Instant::now() + KEEPALIVE, is_asked: false })
+            }
+            Ok(Err(error)) => Err(classify(&url, error)),
+            Err(_) => Err(silent(&url, CONNECT_MAX)),
+        }
+    }
+
+    /// The next message. Nothing is lost if the future is dropped.
+    ///
+    /// # Errors
+    /// The member is silent, has ended the watch, or has compacted what was asked for.
+    pub async fn next(&mut self) -> Result<WatchResponse, RequestError> {
+        loop {
+            let Ok(message) = timeout_at(self.due, self.stream.message()).await else {
+                if self.is_asked {
+                    return Err(silent(&self.url, 2 * KEEPALIVE));
+                }
+                (self.is_asked, self.due) = (true, Instant::now() + KEEPALIVE);
+                let asked = self.stream.request_progress().await;
+                asked.map_err(|error| classify(&self.url, error))?;
+                continue;
+            };
+            (self.is_asked, self.due) = (false, Instant::now() + KEEPALIVE);
+            let ended = |why: &str| {
+                RequestError::Unanswered(format!("etcd at {} ended the watch{why}", self.url))
+            };
+            let message = message.map_err(|error| classify(&self.url, error))?;
+            return match message {
+                None => Err(ended("")),
+                // Compacted, or the leader is lost: whoever watches again finds out.
+                Some(message) if message.canceled() => {
+                    Err(ended(&format!(": {}", message.cancel_reason())))
+                }
+                Some(message) => Ok(message),
+            };
+        }
+    }
+}
+
+fn silent(url: &str, after: Duration) -> RequestError {
+    RequestError::Unanswered(format!("etcd at {url} is silent for {} s", after.as_secs()))
+}

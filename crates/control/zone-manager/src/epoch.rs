@@ -194,7 +194,11 @@ fn build(
             let _ = loader.add(Name::ROOT, rtype, LAYER_NEGATIVE_TTL, &data, u32::MAX);
         }
     }
-    loader.finish()
+    let mut zone = loader.finish()?;
+    match puts.add_rules(&mut zone, without) {
+        problems if problems.is_empty() => Ok(zone),
+        problems => Err(problems),
+    }
 }
 
 /// The names below which the tree of a zone has content: what a loss is judged by.

@@ -1,12 +1,13 @@
 //! The puts of a full sync in packed form: a list has all of them at once, so each takes little
 //! more than its own bytes, and all of them go back to the system together.
 use crate::edits::declared_by;
-use compile::Loader;
+use crate::validate::relative;
+use compile::{Loader, SetChange, Zone, ZoneProblem};
 use image::Declared;
 use model::{Change, SetValue};
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
-use wire::{Name, Rtype};
+use wire::{Name, NameBuf, Rtype};
 
 /// Bytes of a chunk. The allocator takes so large ones from the system, and gives them back.
 const CHUNK_LEN: usize = 1 << 20;
@@ -19,6 +20,8 @@ const HEAD_LEN: usize = 4 + 4 + 2 + 2 + 1;
 pub(crate) struct Puts {
     chunks: Vec<Vec<u8>>,
     len: usize,
+    /// Packed rules of the few sets that have any, by their places.
+    rules: Vec<(u32, NameBuf, Rtype, Vec<u8>)>,
 }
 
 /// One put. Type 0: it declares its name.
@@ -65,6 +68,10 @@ impl Puts {
             chunk.extend_from_slice(&(record.len() as u16).to_le_bytes());
             chunk.extend_from_slice(record);
         }
+        if let rules @ [_, ..] = &set.policy.pack()[..] {
+            let place = self.len as u32;
+            self.rules.push((place, change.name().clone(), rtype, rules.into()));
+        }
         self.len += 1;
     }
 
@@ -102,6 +109,28 @@ impl Puts {
                 let _ = loader.add(put.name, put.rtype, put.ttl, record, place);
             }
         }
+    }
+}
+
+impl Puts {
+    /// Gives the sets of a loaded zone their rules. Each problem has the place of its put.
+    pub fn add_rules(&self, zone: &mut Zone, without: &HashSet<u32>) -> Vec<ZoneProblem> {
+        let origin = NameBuf::from(zone.origin());
+        let mut problems = Vec::new();
+        for (place, name, rtype, rules) in &self.rules {
+            let set = zone.set(name.as_name(), *rtype).filter(|_| !without.contains(place));
+            let Some(SetValue { ttl, data, .. }) = set.map(SetValue::from) else { continue };
+            let change = SetChange {
+                name: relative(name.as_name(), origin.as_name()),
+                rtype: *rtype,
+                set: Some((ttl, &data[..])),
+                rules: rules.clone(),
+            };
+            if let Err(problem) = zone.change_all(&[change]) {
+                problems.push(ZoneProblem { place: Some(*place), ..problem });
+            }
+        }
+        problems
     }
 }
 

@@ -63,6 +63,24 @@ fn dead_member_is_left_out_and_comes_back() {
 }
 
 #[test]
+fn full_sync_keeps_the_rules_of_its_sets() {
+    let mut fixture = start();
+    let both = [[10, 0, 0, 1], [10, 0, 0, 2]];
+    fixture.judge("web", both[0], MemberClass::Up);
+    for _ in 0..2 {
+        let mut epoch = fixture.updates.full_sync(of_zone());
+        epoch.put(put("example.org.", Rtype::SOA, &[&soa()])).unwrap();
+        epoch.put(put("example.org.", Rtype::NS, &[b"\x02ns\x07example\0"])).unwrap();
+        epoch.put(members(WWW, checked(), &both)).unwrap();
+        epoch.put(members("a.example.org.", SetRules::default(), &both)).unwrap();
+        assert_eq!(epoch.commit_blocking().unwrap().outcome, SyncOutcome::Published);
+        assert_eq!(fixture.answered(WWW), Some((30, vec![1])));
+        assert_eq!(fixture.answered("a.example.org."), Some((300, vec![1, 2])));
+    }
+    assert_eq!(fixture.publisher.health().sets(&target("web", both[1])), 1);
+}
+
+#[test]
 fn verdict_of_a_check_changes_only_its_sets() {
     let fixture = start();
     let other = SetRules { check: "other".into(), ..SetRules::default() };

@@ -4,7 +4,7 @@ use crate::limits::CHECKS_MAX;
 use crate::lines::Lines;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -131,6 +131,12 @@ impl Checks {
     /// All checks, by name.
     pub fn all(&self) -> Vec<DefinedCheck> {
         self.defined.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    /// The names of all checks.
+    pub fn names(&self) -> BTreeSet<String> {
+        let defined = self.defined.read().unwrap_or_else(PoisonError::into_inner);
+        defined.keys().cloned().collect()
     }
 
     /// Refuses a change of this name.

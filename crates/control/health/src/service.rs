@@ -121,6 +121,7 @@ impl HealthService {
             (Arc::clone(&counters), webhook),
         );
         runner.publish_saved();
+        publisher.health().set_checks(checks.names());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let stopped = Arc::clone(&stop);
         let run = move || {
@@ -214,7 +215,10 @@ impl HealthService {
         self.checks.apply(&name, change.clone());
         let (promise, answer) = oneshot::channel();
         self.send(Request::SetCheck(name, change, promise)).await?;
-        answer.await.map_err(|_| CheckRefused::Ended)?.map_err(CheckRefused::Invalid)
+        let done = answer.await.map_err(|_| CheckRefused::Ended)?;
+        // The prober knows the check before sources name it.
+        self.publisher.health().set_checks(self.checks.names());
+        done.map_err(CheckRefused::Invalid)
     }
 
     async fn send(&self, request: Request) -> Result<(), CheckRefused> {

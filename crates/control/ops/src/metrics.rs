@@ -391,6 +391,12 @@ fn kubernetes(out: &mut Exposition, status: &Status) {
         "Record sets too large for a message, served in part.",
     )
     .sample(&[], kubernetes.sampled);
+    out.family(
+        "dunlin_kubernetes_unused_checks",
+        Gauge,
+        "Services whose annotation dunlin.io/check has no effect.",
+    )
+    .sample(&[], kubernetes.unused_check_count);
 }
 
 fn whose(server: &UpstreamStatus) -> [(&'static str, &str); 2] {

@@ -42,8 +42,15 @@ pub async fn wait(is_there: impl Fn() -> bool) {
 }
 
 fn settings(config: &Kubernetes, data_dir: Option<&Path>) -> Settings {
+    let through = &config.fallthrough;
+    let falls_through =
+        |zone: &wire::NameBuf| through.iter().any(|origin| origin.as_name() == zone.as_name());
     let zone = |is_multicluster| {
-        move |origin: &wire::NameBuf| ClusterZone { origin: origin.clone(), is_multicluster }
+        move |origin: &wire::NameBuf| ClusterZone {
+            origin: origin.clone(),
+            is_multicluster,
+            falls_through: falls_through(origin),
+        }
     };
     let zones: Vec<ClusterZone> = config
         .zones
@@ -51,13 +58,9 @@ fn settings(config: &Kubernetes, data_dir: Option<&Path>) -> Settings {
         .map(zone(false))
         .chain(config.multicluster_zones.iter().map(zone(true)))
         .collect();
-    let through = &config.fallthrough;
-    let falls_through =
-        |zone: &ClusterZone| through.iter().any(|origin| origin.as_name() == zone.origin.as_name());
     let (namespace, name) = config.service.split_once('/').unwrap_or_default();
     Settings {
         access: Access { kubeconfig: config.kubeconfig.clone(), context: config.context.clone() },
-        falls_through: zones.iter().map(falls_through).collect(),
         naming: Naming {
             zones,
             ttl: config.ttl.as_secs() as u32,

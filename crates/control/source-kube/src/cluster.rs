@@ -3,6 +3,7 @@
 //! An address can be in two slices of a service while it moves from one to the other, so what each
 //! slice contributes is kept by itself. Of a ClusterIP service only the number of its ready
 //! endpoints is kept.
+use crate::checks::Checks;
 use crate::names::{Naming, ServiceView};
 use crate::objects::{Service, ServiceKind, Slice, SliceOf};
 use crate::packed::{KeyRef, Table};
@@ -11,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
+use zone_manager::CheckNames;
 
 /// The name of an object in its namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -88,6 +90,7 @@ pub struct Cluster {
     pub(crate) services: Table<Entry>,
     /// The service of each slice, in the same namespace, and whether that is imported.
     slices: Table<(bool, Box<str>)>,
+    pub(crate) checks: Checks,
     /// Services and endpoints among them.
     totals: (u64, u64),
     pub(crate) namespaces: HashSet<Box<str>>,
@@ -120,9 +123,12 @@ pub struct Counts {
 impl Cluster {
     /// A cluster without objects.
     pub fn new(naming: Arc<Naming>, exposed: Arc<Exposed>, serial: u32) -> Self {
+        let mut own_zones = naming.zones.iter().filter(|zone| !zone.is_multicluster);
+        let checks = Checks::new(own_zones.any(|zone| !zone.falls_through));
         Self {
             naming,
             exposed,
+            checks,
             services: Table::new(),
             slices: Table::new(),
             totals: (0, 0),
@@ -179,8 +185,17 @@ impl Cluster {
         let Some(service) = entry.service.as_ref().filter(|_| self.is_exposed(namespace)) else {
             return records;
         };
-        let slices: Vec<&Slice> =
+        let key = (is_import, namespace, name);
+        let check = self.checks.of(key);
+        let mut slices: Vec<&Slice> =
             entry.slices.iter().filter_map(|kept| kept.slice.as_ref()).collect();
+        let terminating: Vec<Slice>;
+        if check.is_some() && slices.iter().all(|slice| slice.endpoints.is_empty()) {
+            // Readiness comes first; those that end are better than none.
+            let slices_of = entry.slices.iter().map(|kept| (false, namespace, &*kept.name));
+            terminating = slices_of.filter_map(|at| self.checks.terminating.get(at)).collect();
+            slices = terminating.iter().collect();
+        }
         let view = ServiceView {
             namespace,
             name,
@@ -188,6 +203,7 @@ impl Cluster {
             service,
             slices: &slices,
             ready: entry.ready(),
+            check: check.as_deref(),
         };
         self.naming.service(view, records)
     }
@@ -226,14 +242,18 @@ impl Cluster {
     }
 
     /// Changes a service by a function; the records that change.
-    fn edit(&mut self, key: ServiceKey, edit: impl FnOnce(&mut Entry)) -> Vec<RecordChange> {
+    fn edit(
+        &mut self,
+        key: ServiceKey,
+        edit: impl FnOnce(&mut Entry, &mut Checks),
+    ) -> Vec<RecordChange> {
         let is_own = !key.0 && self.exposed.own.as_ref() == Some(&key.1);
         let apex = is_own.then(|| self.apex());
         let key = key_ref(&key);
         let mut entry = self.services.get(key).unwrap_or_default();
         let old = self.records_of(key, &entry);
         self.count(&entry, u64::wrapping_sub);
-        edit(&mut entry);
+        edit(&mut entry, &mut self.checks);
         self.count(&entry, u64::wrapping_add);
         self.services.set(key, Some(&entry).filter(|entry| !entry.is_empty()));
         let mut changed = changes(old, self.records_of(key, &entry));
@@ -243,20 +263,50 @@ impl Cluster {
         changed
     }
 
-    /// A service came, changed, or went (`None`).
+    /// A service without a check came, changed, or went (`None`).
     pub fn put_service(&mut self, key: ServiceKey, service: Option<Service>) -> Vec<RecordChange> {
+        self.put_checked_service(key, service, None)
+    }
+
+    /// A service that names a check came or changed.
+    pub fn put_checked_service(
+        &mut self,
+        key: ServiceKey,
+        service: Option<Service>,
+        check: Option<&str>,
+    ) -> Vec<RecordChange> {
         let mut lacks_endpoints = false;
-        let changed = self.edit(key, |entry| {
+        let (is_import, object) = key.clone();
+        let changed = self.edit(key, |entry, checks| {
+            let kind = service.as_ref().map(|service| &service.kind);
+            checks.name((is_import, &object.namespace, &object.name), check, kind);
             entry.service = service;
             if entry.needs_endpoints() {
                 lacks_endpoints = entry.service.is_some()
                     && entry.slices.iter().any(|kept| kept.slice.is_none() && kept.ready > 0);
             } else {
-                entry.slices.iter_mut().for_each(|kept| kept.slice = None);
+                for kept in &mut entry.slices {
+                    kept.slice = None;
+                    checks.terminating.set((false, &object.namespace, &kept.name), None);
+                }
             }
         });
         self.needs_slices |= lacks_endpoints;
         changed
+    }
+
+    /// These checks exist. Services that name one that came or went change.
+    pub fn set_checks(&mut self, known: CheckNames) -> Vec<RecordChange> {
+        let affected = self.checks.affected(&known);
+        let records = |cluster: &Self| -> Vec<Records> {
+            let entry = |key| cluster.services.get(key).unwrap_or_default();
+            let keys = affected.iter().map(key_ref);
+            keys.map(|key| cluster.records_of(key, &entry(key))).collect()
+        };
+        let old = records(self);
+        self.checks.know(known);
+        let new = records(self);
+        old.into_iter().zip(new).flat_map(|(old, new)| changes(old, new)).collect()
     }
 
     /// A slice came, changed, or went (`None`).
@@ -269,14 +319,22 @@ impl Cluster {
             self.slices.set((false, &namespace, &name), of.as_ref());
             if let Some((is_import, service)) = before {
                 let key = (is_import, ObjectName::new(&namespace, &service));
-                changed = self.edit(key, |entry| entry.slices.retain(|kept| kept.name != name));
+                changed = self.edit(key, |entry, checks| {
+                    entry.slices.retain(|kept| kept.name != name);
+                    checks.terminating.set((false, &namespace, &name), None);
+                });
             }
         }
-        let Some(SliceOf { service, is_import, slice }) = slice else { return changed };
-        let key = (is_import, ObjectName { namespace, name: service });
-        changed.extend(self.edit(key, |entry| {
+        let Some(SliceOf { service, is_import, slice, terminating }) = slice else {
+            return changed;
+        };
+        let key = (is_import, ObjectName::new(&namespace, &service));
+        changed.extend(self.edit(key, |entry, checks| {
             let ready = slice.endpoints.len() as u32;
-            let slice = entry.needs_endpoints().then_some(slice);
+            let needs_endpoints = entry.needs_endpoints();
+            let terminating = terminating.as_deref().filter(|_| needs_endpoints);
+            checks.terminating.set((false, &namespace, &name), terminating);
+            let slice = needs_endpoints.then_some(slice);
             let kept = KeptSlice { name, ready, slice };
             match entry.slices.iter_mut().find(|other| other.name == kept.name) {
                 Some(other) => *other = kept,

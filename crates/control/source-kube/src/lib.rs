@@ -1,6 +1,7 @@
 //! Kubernetes as a source of records: watches the API server and turns its objects into names.
 #![forbid(unsafe_code)]
 
+mod checks;
 pub mod client;
 pub mod cluster;
 pub mod limits;

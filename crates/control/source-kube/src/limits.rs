@@ -41,3 +41,7 @@ pub const SAVE_INTERVAL: Duration = Duration::from_secs(15);
 pub const SAVED_OBJECT_LEN_MAX: usize = 256 << 20;
 /// How often the serial of the zones may change.
 pub const SERIAL_INTERVAL: Duration = Duration::from_secs(1);
+/// Characters of the name of a check that are kept: no check has a longer one.
+pub const CHECK_SHOWN_MAX: usize = 64;
+/// Checks that services name in vain, which the status and the log name.
+pub const UNUSED_CHECKS_SHOWN: usize = 20;

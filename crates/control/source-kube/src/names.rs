@@ -5,6 +5,7 @@
 //! These are pure functions. `names/tests.rs` cites each sentence of the specification.
 use crate::objects::{Endpoint, Port, Service, ServiceKind, Slice};
 use crate::records::{Place, Records};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use wire::{Name, NameBuf, Rtype};
 
@@ -37,6 +38,8 @@ pub struct ClusterZone {
     pub origin: NameBuf,
     /// Whether it has the services imported from other clusters, and only those (KEP-1645).
     pub is_multicluster: bool,
+    /// Whether names that it lacks are looked up elsewhere. Its sets cannot have checks.
+    pub falls_through: bool,
 }
 
 /// What decides about names.
@@ -73,6 +76,8 @@ pub struct ServiceView<'s> {
     pub slices: &'s [&'s Slice],
     /// The number of its ready endpoints, of slices that are not kept too.
     pub ready: u64,
+    /// The check of its addresses, if it is headless.
+    pub check: Option<&'s str>,
 }
 
 /// A name made of labels, the first of them first, in lower case; `None`: it is too long.
@@ -123,6 +128,10 @@ impl Naming {
     /// The zone that reverse names lead to.
     fn primary(&self) -> Option<u8> {
         self.zones.iter().position(|zone| !zone.is_multicluster).map(|at| at as u8)
+    }
+
+    fn falls_through(&self, zone: u8) -> bool {
+        self.zones.get(usize::from(zone)).is_some_and(|zone| zone.falls_through)
     }
 
     fn zones_of(&self, is_import: bool) -> impl Iterator<Item = (u8, Name<'_>)> {
@@ -222,7 +231,12 @@ impl Naming {
                     writer.cluster_ip(ips, &view.service.ports);
                 }
                 ServiceKind::ClusterIp(_) => {}
-                ServiceKind::Headless if self.endpoints => writer.headless(view),
+                ServiceKind::Headless if self.endpoints => {
+                    writer.headless(view);
+                    if let Some(check) = view.check.filter(|_| !self.falls_through(at)) {
+                        writer.check(view, check);
+                    }
+                }
                 ServiceKind::Headless => {}
             }
         }
@@ -329,6 +343,23 @@ impl ServiceWriter<'_, '_> {
             && view.slices.iter().any(|s| !s.endpoints.is_empty())
         {
             self.zonal(view.slices);
+        }
+    }
+
+    /// The names with the addresses of several endpoints get a check. Those of one endpoint, and
+    /// SRV records, name it whatever its check says.
+    fn check(&mut self, view: ServiceView<'_>, check: &str) {
+        self.out.add_check(self.place, self.name.as_bytes(), check);
+        if !self.naming.zonal {
+            return;
+        }
+        let endpoints = view.slices.iter().flat_map(|slice| &slice.endpoints);
+        let zones: BTreeSet<&str> = endpoints.filter_map(|one| one.zone.as_deref()).collect();
+        let each = zones.into_iter().flat_map(|zone| [(zone, "pin"), (zone, "prefer")]);
+        for (zone, directive) in each.chain([("*", "prefer")]) {
+            if let Some(name) = name_of(&[zone, directive, "_zone"], self.name) {
+                self.out.add_check(self.place, name.as_name().as_bytes(), check);
+            }
         }
     }
 

@@ -13,6 +13,8 @@ const SERVICE_NAME: &str = "kubernetes.io/service-name";
 const IMPORT_NAME: &str = "multicluster.kubernetes.io/service-name";
 /// The cluster that a slice of an import comes from.
 const SOURCE_CLUSTER: &str = "multicluster.kubernetes.io/source-cluster";
+/// The annotation that names the check of a service.
+const CHECK: &str = "dunlin.io/check";
 /// The longest label of a DNS name (RFC 1035 §2.3.4).
 const LABEL_LEN_MAX: usize = 63;
 
@@ -30,7 +32,7 @@ pub struct Meta {
     pub resource_version: Box<str>,
     /// Its labels.
     pub labels: BTreeMap<Box<str>, Box<str>>,
-    /// Notes of bookmarks.
+    /// Its annotations; those of bookmarks say which they are.
     pub annotations: BTreeMap<Box<str>, Box<str>>,
 }
 
@@ -103,6 +105,8 @@ pub struct SliceOf {
     pub is_import: bool,
     /// The slice.
     pub slice: Slice,
+    /// Its endpoints that still serve while they end, if there are any.
+    pub terminating: Option<Box<Slice>>,
 }
 
 /// How endpoints are named.
@@ -177,6 +181,8 @@ struct RawEndpoint {
 #[serde(default)]
 struct Conditions {
     ready: Option<bool>,
+    serving: Option<bool>,
+    terminating: Option<bool>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -189,6 +195,12 @@ impl RawEndpoint {
     /// An unknown state counts as ready, as the API server defines it.
     fn is_ready(&self) -> bool {
         self.conditions.ready.unwrap_or(true)
+    }
+
+    /// Whether it still serves while it ends. It is not ready then.
+    fn is_ending(&self) -> bool {
+        let Conditions { serving, terminating, .. } = self.conditions;
+        !self.is_ready() && serving == Some(true) && terminating == Some(true)
     }
 
     fn each(&self, naming: EndpointNaming) -> impl Iterator<Item = Endpoint> {
@@ -262,7 +274,8 @@ fn addresses(texts: &[Box<str>]) -> Box<[IpAddr]> {
 }
 
 impl Kind for Services {
-    type Kept = Service;
+    /// With the check that it names.
+    type Kept = (Service, Option<Box<str>>);
     type Raw = Raw<RawService>;
     const PATH: &'static str = "/api/v1/services";
     const RESOURCE: &'static str = "services";
@@ -271,12 +284,13 @@ impl Kind for Services {
         &raw.metadata
     }
 
-    fn keep(raw: Self::Raw, _: EndpointNaming) -> Option<Service> {
+    fn keep(mut raw: Self::Raw, _: EndpointNaming) -> Option<Self::Kept> {
         let RawService(spec) = raw.spec?;
+        let check = raw.metadata.annotations.remove(CHECK);
         let ports = named(&spec.ports);
         if spec.kind.as_deref() == Some("ExternalName") {
             let target = spec.external_name.filter(|name| !name.is_empty())?;
-            return Some(Service { kind: ServiceKind::External(target), ports });
+            return Some((Service { kind: ServiceKind::External(target), ports }, check));
         }
         let ips = spec.cluster_ips.filter(|ips| !ips.is_empty());
         let ips = ips.unwrap_or_else(|| spec.cluster_ip.into_iter().collect());
@@ -284,7 +298,7 @@ impl Kind for Services {
             Some("None") => ServiceKind::Headless,
             _ => ServiceKind::ClusterIp(addresses(&ips)),
         };
-        Some(Service { kind, ports })
+        Some((Service { kind, ports }, check))
     }
 }
 
@@ -351,19 +365,18 @@ impl Kind for Slices {
             return None;
         }
         let cluster = labels.get(SOURCE_CLUSTER).filter(|_| is_import).cloned();
-        let ready = raw.endpoints.iter().flatten().filter(|endpoint| endpoint.is_ready());
-        let mut endpoints: Vec<Endpoint> = ready.flat_map(|each| each.each(naming)).collect();
-        endpoints.sort_unstable();
-        endpoints.dedup();
-        Some(SliceOf {
-            service: service.clone(),
-            is_import,
-            slice: Slice {
-                ports: named(&raw.ports),
-                cluster: cluster.unwrap_or_default(),
-                endpoints: endpoints.into(),
-            },
-        })
+        let slice_of = |is_kept: fn(&RawEndpoint) -> bool| {
+            let kept = raw.endpoints.iter().flatten().filter(|endpoint| is_kept(endpoint));
+            let mut endpoints: Vec<Endpoint> = kept.flat_map(|each| each.each(naming)).collect();
+            endpoints.sort_unstable();
+            endpoints.dedup();
+            let cluster = cluster.clone().unwrap_or_default();
+            Slice { ports: named(&raw.ports), cluster, endpoints: endpoints.into() }
+        };
+        let terminating = slice_of(RawEndpoint::is_ending);
+        let terminating = (!terminating.endpoints.is_empty()).then(|| terminating.into());
+        let slice = slice_of(RawEndpoint::is_ready);
+        Some(SliceOf { service: service.clone(), is_import, slice, terminating })
     }
 }
 

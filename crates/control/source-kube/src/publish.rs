@@ -9,7 +9,9 @@ use crate::source::Settings;
 use std::collections::{BTreeMap, HashSet};
 use wire::{Name, NameBuf, Rtype};
 use zone_manager::hold::HeldZone;
-use zone_manager::{Change, Edit, Refusal, SetValue, Stopped, SyncOutcome, Target, UpdateSender};
+use zone_manager::{
+    Change, Edit, Policy, Refusal, SetRules, SetValue, Stopped, SyncOutcome, Target, UpdateSender,
+};
 
 /// The layer of reverse names.
 const REVERSE: u32 = 0;
@@ -28,8 +30,7 @@ impl Publisher {
     /// Claims the zones: until there is content they answer SERVFAIL (invariant I10).
     pub fn new(updates: UpdateSender, settings: &Settings) -> Self {
         let zones = settings.naming.zones.iter();
-        let through = settings.falls_through.iter().copied().chain(std::iter::repeat(false));
-        let zones: Vec<_> = zones.map(|zone| zone.origin.clone()).zip(through).collect();
+        let zones: Vec<_> = zones.map(|zone| (zone.origin.clone(), zone.falls_through)).collect();
         for (origin, falls_through) in &zones {
             if !falls_through {
                 updates.claim(origin.clone(), None);
@@ -151,6 +152,10 @@ fn fitting(sampler: &mut Sampler, change: RecordChange) -> RecordChange {
             let set = sampler.fit(&key, set);
             RecordChange::Set(key, Some(set))
         }
+        RecordChange::Checked(key, set, check) => {
+            let set = sampler.fit(&key, set);
+            RecordChange::Checked(key, set, check)
+        }
         RecordChange::Set(key, None) => {
             sampler.remove(&key);
             RecordChange::Set(key, None)
@@ -172,6 +177,11 @@ fn converted(change: RecordChange) -> Option<(Place, Change)> {
     Some(match change {
         RecordChange::Set((place, owner, rtype), Some(set)) => {
             (place, Change::Set(put(name(&owner)?, rtype, set)))
+        }
+        RecordChange::Checked((place, owner, rtype), (ttl, data), check) => {
+            let policy = Policy::new(SetRules { check, ..SetRules::default() });
+            let value = SetValue { ttl, policy, data };
+            (place, Change::Set(Edit::put(name(&owner)?, rtype, value)))
         }
         RecordChange::Set((place, owner, rtype), None) => {
             (place, Change::Set(Edit::remove(name(&owner)?, rtype)))

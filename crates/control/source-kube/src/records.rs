@@ -20,6 +20,8 @@ pub type Set = (u32, Vec<Box<[u8]>>);
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Records {
     sets: BTreeMap<SetKey, Set>,
+    /// The checks of sets that have one.
+    checks: BTreeMap<SetKey, Box<str>>,
     /// With whether they stand for addresses.
     names: BTreeSet<(u8, Box<[u8]>, bool)>,
     /// Names that were left out because they are too long.
@@ -33,6 +35,8 @@ pub struct Records {
 pub enum RecordChange {
     /// The whole set, which belongs to one object; `None` removes it.
     Set(SetKey, Option<Set>),
+    /// The same for a set of addresses with this check.
+    Checked(SetKey, Set, Box<str>),
     /// These records join a set of reverse names.
     Add(SetKey, Set),
     /// These records leave a set of reverse names.
@@ -63,6 +67,16 @@ impl Records {
         }
     }
 
+    /// Gives the sets of addresses at a name this check.
+    pub fn add_check(&mut self, place: Place, name: &[u8], check: &str) {
+        for rtype in [Rtype::A, Rtype::AAAA] {
+            let key = (place, name.into(), rtype);
+            if self.sets.contains_key(&key) {
+                self.checks.insert(key, check.into());
+            }
+        }
+    }
+
     /// Notes that a name exists.
     pub fn add_name(&mut self, zone: u8, name: &[u8]) {
         self.names.insert((zone, name.into(), false));
@@ -78,6 +92,11 @@ impl Records {
         self.sets.iter()
     }
 
+    /// The check of a set.
+    pub fn check(&self, key: &SetKey) -> Option<&str> {
+        self.checks.get(key).map(|check| &**check)
+    }
+
     /// A set.
     pub fn set(&self, key: &SetKey) -> Option<&Set> {
         self.sets.get(key)
@@ -90,12 +109,16 @@ impl Records {
 }
 
 /// The changes from some records to others.
-pub fn changes(mut old: Records, new: Records) -> Vec<RecordChange> {
+pub fn changes(mut old: Records, mut new: Records) -> Vec<RecordChange> {
     let mut changes = Vec::new();
     for (key, set) in new.sets {
+        let (had, check) = (old.checks.remove(&key), new.checks.remove(&key));
         match (key.0, old.sets.remove(&key)) {
-            (_, Some(old)) if old == set => {}
-            (Place::Zone(_), _) => changes.push(RecordChange::Set(key, Some(set))),
+            (_, Some(old)) if old == set && had == check => {}
+            (Place::Zone(_), _) => changes.push(match check {
+                Some(check) => RecordChange::Checked(key, set, check),
+                None => RecordChange::Set(key, Some(set)),
+            }),
             (Place::Reverse, None) => changes.push(RecordChange::Add(key, set)),
             (Place::Reverse, Some((ttl, old))) => {
                 let without = |records: &[Box<[u8]>], others: &[Box<[u8]>]| {

@@ -21,7 +21,9 @@ use zone_manager::files::Folder;
 /// The file in `[server] data_dir`.
 pub const FILE: &str = "kubernetes.state";
 /// The number of the format.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
+/// The format without checks. It is written if there are none, for older versions.
+const FORMAT_WITHOUT_CHECKS: u32 = 2;
 /// The longest file that is read.
 const LEN_MAX: u64 = 4 << 30;
 
@@ -40,6 +42,8 @@ enum Object<'o> {
     Service(#[serde(borrow)] KeyRef<'o>, Entry),
     /// Its namespace, its name, its addresses.
     Pod(&'o str, &'o str, Box<[IpAddr]>),
+    /// A service, after it was written, and the check that it names.
+    Check(#[serde(borrow)] KeyRef<'o>, &'o str),
 }
 
 /// Writes blocks and their checksum.
@@ -83,7 +87,8 @@ pub fn path(folder: &Path) -> PathBuf {
 
 fn write(file: &mut File, zones: &[String], cluster: &Cluster) -> io::Result<()> {
     let mut out = BlockWriter { out: BufWriter::new(file), sum: SipHasher13::new(), blocks: 0 };
-    let head = Head { dunlin_kubernetes_state: FORMAT, zones: zones.to_vec() };
+    let format = if cluster.checks.is_empty() { FORMAT_WITHOUT_CHECKS } else { FORMAT };
+    let head = Head { dunlin_kubernetes_state: format, zones: zones.to_vec() };
     let mut head = serde_json::to_vec(&head)?;
     head.push(b'\n');
     out.write(&head)?;
@@ -92,6 +97,9 @@ fn write(file: &mut File, zones: &[String], cluster: &Cluster) -> io::Result<()>
     }
     for (key, entry) in cluster.services.iter() {
         out.object(&Object::Service(key, entry))?;
+    }
+    for (key, check) in cluster.checks.named() {
+        out.object(&Object::Check(key, &check))?;
     }
     for (object, ips) in &cluster.pods {
         out.object(&Object::Pod(&object.namespace, &object.name, ips.clone()))?;
@@ -159,7 +167,8 @@ fn read(file: File, zones: &[String], cluster: &mut Cluster) -> Result<(), Strin
         .map_err(|error| error.to_string())?;
     let head: Head = serde_json::from_slice(&block)
         .map_err(|_| "is not a saved state of Kubernetes: move it elsewhere".to_owned())?;
-    if head.dunlin_kubernetes_state != FORMAT || head.zones != zones {
+    let is_known = [FORMAT, FORMAT_WITHOUT_CHECKS].contains(&head.dunlin_kubernetes_state);
+    if !is_known || head.zones != zones {
         return Err("is of another version or of other zones: it is not used".into());
     }
     let mut reader = BlockReader { from, sum: SipHasher13::new() };
@@ -186,6 +195,10 @@ fn take(cluster: &mut Cluster, object: Object<'_>) {
     match object {
         Object::Namespace(name) => drop(cluster.put_namespace(name, true)),
         Object::Service(key, entry) => cluster.put_entry(key, &entry),
+        Object::Check(key, check) => {
+            let kind = cluster.services.get(key).and_then(|of| of.service).map(|of| of.kind);
+            cluster.checks.name(key, Some(check), kind.as_ref());
+        }
         Object::Pod(namespace, name, ips) => {
             drop(cluster.put_pod(ObjectName::new(namespace, name), Some(ips)));
         }

@@ -1,4 +1,6 @@
 //! The source: receives the events of all streams, and updates the zones.
+mod report;
+
 use crate::client::{Access, Connection};
 use crate::cluster::{Cluster, Exposed, ObjectName};
 use crate::limits::{BATCH_EVENTS_MAX, EVENTS_MAX, SAVE_INTERVAL, SERIAL_INTERVAL};
@@ -10,17 +12,19 @@ use crate::publish::Publisher;
 use crate::records::RecordChange;
 use crate::saved;
 use crate::status::{SharedStatus, StreamStatus};
-use crate::watch::{Selection, Sink, StreamEvent, watch};
+use crate::watch::{Selection, Sink, StreamEvent, watch as watch_objects};
 use std::collections::HashSet;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use zone_manager::hold::is_loss;
-use zone_manager::{HoldPolicy, Lane, SourceKind, SourceSettings, Stopped, ZonePublisher};
+use zone_manager::{
+    CheckNames, HoldPolicy, Lane, SourceKind, SourceSettings, Stopped, ZonePublisher,
+};
 
 /// The section `[kubernetes]` as the source needs it.
 #[derive(Clone, Debug)]
@@ -37,8 +41,6 @@ pub struct Settings {
     pub namespace_labels: String,
     /// Whether endpoints are named by their pods.
     pub pod_names: bool,
-    /// Whether names that the cluster does not have are looked up elsewhere, for each zone.
-    pub falls_through: Vec<bool>,
     /// Where the state is saved; `None`: it is not saved.
     pub folder: Option<PathBuf>,
     /// How long a list is held that lost most of what was served.
@@ -100,8 +102,9 @@ pub fn start(settings: Settings, manager: &ZonePublisher) -> std::io::Result<Run
     let (stop, stopped) = oneshot::channel();
     let (ready, is_ready) = std::sync::mpsc::channel();
     let shared = status.clone();
+    let checks = manager.health().checks();
     let run = move || {
-        let mut worker = Worker::new(settings, publisher, shared);
+        let mut worker = Worker::new(settings, publisher, shared, checks);
         runtime.block_on(async {
             worker.load().await;
             // No thread waits any more if the server ends.
@@ -122,7 +125,7 @@ pub fn start(settings: Settings, manager: &ZonePublisher) -> std::io::Result<Run
 /// An event of one of the streams.
 enum Event {
     Namespace(StreamEvent<()>),
-    Service(StreamEvent<Service>),
+    Service(StreamEvent<(Service, Option<Box<str>>)>),
     Import(StreamEvent<Service>),
     Slice(StreamEvent<SliceOf>),
     Pod(StreamEvent<Box<[IpAddr]>>),
@@ -152,6 +155,7 @@ struct Worker {
     cluster: Cluster,
     publisher: Publisher,
     status: SharedStatus,
+    checks: watch::Receiver<CheckNames>,
     streams: [StreamState; 5],
     is_published: bool,
     /// The state differs from the saved one.
@@ -161,7 +165,12 @@ struct Worker {
 }
 
 impl Worker {
-    fn new(settings: Settings, publisher: Publisher, status: SharedStatus) -> Self {
+    fn new(
+        settings: Settings,
+        publisher: Publisher,
+        status: SharedStatus,
+        mut checks: watch::Receiver<CheckNames>,
+    ) -> Self {
         let naming = Arc::new(settings.naming.clone());
         let exposed = Arc::new(settings.exposed.clone());
         let has_imports = naming.zones.iter().any(|zone| zone.is_multicluster);
@@ -174,8 +183,11 @@ impl Worker {
         status.edit(|status| {
             status.streams = names.map(|(name, _)| StreamStatus::new(name)).collect();
         });
+        let mut cluster = Cluster::new(naming, exposed, now_seconds());
+        cluster.set_checks(Arc::clone(&checks.borrow_and_update()));
         Self {
-            cluster: Cluster::new(naming, exposed, now_seconds()),
+            cluster,
+            checks,
             settings,
             publisher,
             status,
@@ -223,6 +235,7 @@ impl Worker {
         let mut tasks = JoinSet::new();
         self.spawn(&mut tasks, &sender, [NAMESPACES, SERVICES, IMPORTS, PODS].as_slice());
         let mut slices: Option<AbortHandle> = None;
+        let mut checks = self.checks.clone();
         let mut batch = Vec::new();
         let (mut save, mut serial) = (interval(SAVE_INTERVAL), interval(SERIAL_INTERVAL));
         save.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -239,6 +252,10 @@ impl Worker {
                     Ok(())
                 }
                 _ = serial.tick() => self.renew_serial().await,
+                Ok(()) = checks.changed() => {
+                    let known = Arc::clone(&checks.borrow_and_update());
+                    self.take_checks(known).await
+                }
             };
             if let Err(stopped) = done {
                 return stopped;
@@ -277,7 +294,7 @@ impl Worker {
                     let sink = Sink { sender: sender.clone(), wrap: Event::$event };
                     let selection = $selection;
                     tasks.spawn(async move {
-                        watch::<$kind, Event>(connection, selection, sink).await;
+                        watch_objects::<$kind, Event>(connection, selection, sink).await;
                     })
                 }};
             }
@@ -335,7 +352,8 @@ impl Worker {
                 cluster.put_namespace(&object.name, kept.is_some())
             }),
             Event::Service(event) => self.stream(SERVICES, event, |cluster, object, kept| {
-                cluster.put_service((false, object), kept)
+                let (service, check) = kept.unzip();
+                cluster.put_checked_service((false, object), service, check.flatten().as_deref())
             }),
             Event::Import(event) => self.stream(IMPORTS, event, |cluster, object, kept| {
                 cluster.put_service((true, object), kept)
@@ -423,6 +441,15 @@ impl Worker {
         Ok(())
     }
 
+    /// Takes in which checks exist.
+    async fn take_checks(&mut self, known: CheckNames) -> Result<(), Stopped> {
+        let changes = self.cluster.set_checks(known);
+        match self.is_published {
+            true => self.publisher.apply(changes).await,
+            false => Ok(()),
+        }
+    }
+
     async fn renew_serial(&mut self) -> Result<(), Stopped> {
         self.note_counts();
         if !std::mem::take(&mut self.is_new) {
@@ -430,46 +457,6 @@ impl Worker {
         }
         let changes = self.cluster.renew_serial(now_seconds());
         self.publisher.apply(changes).await
-    }
-
-    fn note(&self, at: usize, state: Result<(), String>) {
-        let (kind, now) = (STREAMS[at], f64::from(now_seconds()));
-        if let Err(why) = &state {
-            tracing::warn!(kind, "Kubernetes is not watched: {why}");
-        }
-        self.status.edit(|status| {
-            if let Some(stream) = status.streams.iter_mut().find(|stream| stream.kind == kind) {
-                match state {
-                    Ok(()) => (stream.open_seconds, stream.error) = (Some(now), None),
-                    Err(why) => (stream.open_seconds, stream.error) = (None, Some(why)),
-                }
-            }
-        });
-    }
-
-    fn note_counts(&self) {
-        let (counts, sampled) = (self.cluster.counts(), self.publisher.sampled());
-        self.status.edit(|status| {
-            status.services = counts.services;
-            status.endpoints = counts.endpoints;
-            status.namespaces = counts.namespaces;
-            status.pods = counts.pods;
-            status.sampled = sampled;
-        });
-    }
-
-    /// Saves the state if it changed.
-    fn save(&mut self) {
-        let Some(folder) = &self.settings.folder else { return };
-        if !self.is_published || !self.is_changed {
-            return;
-        }
-        let saved = saved::save(folder, &self.zones(), &self.cluster);
-        self.is_changed = saved.is_err();
-        if let Err(why) = &saved {
-            tracing::error!("Kubernetes: {why}; it is tried again");
-        }
-        self.status.edit(|status| status.saving = saved.err());
     }
 }
 

@@ -45,6 +45,9 @@ pub fn changes(changes: &[RecordChange]) -> Vec<String> {
         .iter()
         .map(|change| match change {
             RecordChange::Set(key, of) => set("=", key, of.as_ref().map_or(&[], |(_, all)| all)),
+            RecordChange::Checked(key, (_, all), check) => {
+                format!("{} by {check}", set("=", key, all))
+            }
             RecordChange::Add(key, (_, all)) => set("+", key, all),
             RecordChange::Take(key, (_, all)) => set("-", key, all),
             RecordChange::AddName(_, owner) => format!("+ {}", name(owner)),

@@ -1,12 +1,12 @@
 //! What the zone manager and the prober tell each other: the targets that sets name, and the
 //! health of each.
 use crate::limits::HEALTH_TARGETS_MAX;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 /// An address that a check probes. The check has the port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -57,7 +57,11 @@ pub struct HealthTable {
     open: AtomicUsize,
     /// Targets above the limit.
     refused: AtomicUsize,
+    checks: watch::Sender<CheckNames>,
 }
+
+/// The names of all checks.
+pub type CheckNames = Arc<BTreeSet<String>>;
 
 impl Default for HealthTable {
     fn default() -> Self {
@@ -67,6 +71,7 @@ impl Default for HealthTable {
             ttl_max: AtomicU32::new(30),
             open: AtomicUsize::default(),
             refused: AtomicUsize::default(),
+            checks: watch::Sender::default(),
         }
     }
 }
@@ -93,6 +98,16 @@ impl HealthTable {
     /// How many sets name a target.
     pub fn sets(&self, target: &HealthTarget) -> usize {
         self.targets().sets.get(target).copied().unwrap_or_default()
+    }
+
+    /// The names of all checks, and their changes: for sources whose objects name checks.
+    pub fn checks(&self) -> watch::Receiver<CheckNames> {
+        self.checks.subscribe()
+    }
+
+    /// Sets the names of all checks.
+    pub fn set_checks(&self, names: BTreeSet<String>) {
+        self.checks.send_replace(Arc::new(names));
     }
 
     /// The longest TTL of a set with a check, in seconds.

@@ -29,8 +29,10 @@ pub mod validate;
 pub use answer::{Answer, Promise, Stopped, answer};
 pub use catalog::{Catalog, CatalogZone};
 pub use epoch::Epoch;
-pub use health::{HealthTable, HealthTarget, MemberClass};
-pub use model::{Change, Edit, Precondition, RECORDS_MAX, SetValue};
+pub use health::{CheckNames, HealthTable, HealthTarget, MemberClass};
+pub use model::{
+    Change, Edit, Policy, Precondition, RECORDS_MAX, SetRules, SetValue, is_check_name,
+};
 pub use queue::{QueueFull, Sequence};
 pub use sender::UpdateSender;
 pub use source::{

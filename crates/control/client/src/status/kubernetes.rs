@@ -25,7 +25,8 @@ pub(super) fn text(kubernetes: &KubernetesStatus) -> String {
     }
 }
 
-/// The streams of the cluster that are not open, and why the state is not saved.
+/// The streams of the cluster that are not open, why the state is not saved, and which checks are
+/// not used.
 pub(super) fn faults(kubernetes: &KubernetesStatus) -> Vec<String> {
     let closed = kubernetes.streams.iter().filter(|stream| stream.open_seconds.is_none());
     let mut lines: Vec<String> = closed
@@ -35,5 +36,11 @@ pub(super) fn faults(kubernetes: &KubernetesStatus) -> Vec<String> {
         })
         .collect();
     lines.extend(kubernetes.saving.iter().map(|why| plain(why)));
+    let unused = &kubernetes.unused_checks;
+    lines.extend(unused.iter().map(|which| format!("check not used: {}", plain(which))));
+    match (kubernetes.unused_check_count as usize).saturating_sub(unused.len()) {
+        0 => {}
+        more => lines.push(format!("{} more not used", plural(more, "check"))),
+    }
     lines
 }

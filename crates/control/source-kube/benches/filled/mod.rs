@@ -23,7 +23,7 @@ pub fn origin() -> NameBuf {
 
 pub fn naming() -> Naming {
     Naming {
-        zones: vec![ClusterZone { origin: origin(), is_multicluster: false }],
+        zones: vec![ClusterZone { origin: origin(), is_multicluster: false, falls_through: false }],
         ttl: 5,
         negative_ttl: 5,
         pods: PodNames::Disabled,
@@ -41,7 +41,6 @@ pub fn settings(folder: &Path) -> source::Settings {
         labels: String::new(),
         namespace_labels: String::new(),
         pod_names: false,
-        falls_through: vec![false],
         folder: Some(folder.to_owned()),
         hold: Duration::from_secs(600),
     }
@@ -83,7 +82,10 @@ pub fn cluster(services: u32) -> Cluster {
             };
             let object = ObjectName::new("shop", &format!("web-{service}-{part}"));
             let service = format!("web-{service}").into();
-            cluster.put_slice(object, Some(SliceOf { service, is_import: false, slice }));
+            cluster.put_slice(
+                object,
+                Some(SliceOf { service, is_import: false, slice, terminating: None }),
+            );
         }
     }
     cluster

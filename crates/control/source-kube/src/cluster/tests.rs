@@ -8,6 +8,8 @@ use crate::text;
 use std::collections::BTreeMap;
 use wire::Rtype;
 
+mod checks;
+
 fn cluster(pods: PodNames) -> Cluster {
     let naming = Naming { pods, ..naming() };
     let own = Some(ObjectName::new("kube-system", "kube-dns"));
@@ -36,7 +38,7 @@ fn slice(service: &str, addresses: &[&str]) -> Option<SliceOf> {
     };
     let endpoints = addresses.iter().map(endpoint).collect();
     let slice = Slice { ports: Box::default(), cluster: Box::default(), endpoints };
-    Some(SliceOf { service: service.into(), is_import: false, slice })
+    Some(SliceOf { service: service.into(), is_import: false, slice, terminating: None })
 }
 
 fn object(name: &str) -> ObjectName {
@@ -162,6 +164,7 @@ fn a_pod_has_a_name_while_some_pod_has_the_address() {
 /// A server that applies changes as the zone manager does.
 #[derive(Debug, Default, PartialEq)]
 struct Served {
+    checks: BTreeMap<SetKey, Box<str>>,
     sets: BTreeMap<SetKey, Vec<Box<[u8]>>>,
     names: std::collections::BTreeSet<(u8, Box<[u8]>)>,
 }
@@ -170,8 +173,17 @@ impl Served {
     fn apply(&mut self, changes: Vec<RecordChange>) {
         for change in changes {
             match change {
-                RecordChange::Set(key, Some((_, set))) => drop(self.sets.insert(key, set)),
-                RecordChange::Set(key, None) => drop(self.sets.remove(&key)),
+                RecordChange::Set(key, set) => {
+                    self.checks.remove(&key);
+                    match set {
+                        Some((_, set)) => drop(self.sets.insert(key, set)),
+                        None => drop(self.sets.remove(&key)),
+                    }
+                }
+                RecordChange::Checked(key, (_, set), check) => {
+                    self.checks.insert(key.clone(), check);
+                    self.sets.insert(key, set);
+                }
                 RecordChange::Add(key, (_, set)) => {
                     let all = self.sets.entry(key).or_default();
                     all.extend(set);
@@ -218,7 +230,16 @@ fn event(cluster: &mut Cluster, random: &mut fastrand::Rng) -> Vec<RecordChange>
     let service = ["a", "b", "c"][random.usize(..3)];
     let object = ObjectName::new(namespace, ["1", "2", "3", "4"][random.usize(..4)]);
     let address = |random: &mut fastrand::Rng| IpAddr::from([10, 3, 0, random.u8(1..6)]);
-    match random.u8(..10) {
+    match random.u8(..12) {
+        10 => {
+            let known = ["tcp", "web", "own"].into_iter().filter(|_| random.bool());
+            cluster.set_checks(Arc::new(known.map(str::to_owned).collect()))
+        }
+        11 => {
+            let check = [None, Some("tcp"), Some("web")][random.usize(..3)];
+            let key = (false, ObjectName::new(namespace, "b"));
+            cluster.put_checked_service(key, Some(headless()), check)
+        }
         0 => cluster.put_namespace(namespace, random.u8(..3) > 0),
         1 | 2 => {
             let port = Port { name: "http".into(), protocol: "tcp".into(), number: 80 };
@@ -255,20 +276,24 @@ fn event(cluster: &mut Cluster, random: &mut fastrand::Rng) -> Vec<RecordChange>
         }
         4 => cluster.put_slice(object, None),
         _ => {
-            let endpoints = (0..random.usize(..4)).map(|_| Endpoint {
-                address: address(random),
-                host: random.bool().then(|| ["x", "y"][random.usize(..2)].into()),
-                zone: None,
-            });
-            let endpoints = endpoints.collect();
+            let mut endpoints = || {
+                let endpoints = (0..random.usize(..4)).map(|_| Endpoint {
+                    address: address(random),
+                    host: random.bool().then(|| ["x", "y"][random.usize(..2)].into()),
+                    zone: None,
+                });
+                endpoints.collect()
+            };
+            let (endpoints, ending) = (endpoints(), endpoints());
             let port =
                 Port { name: "http".into(), protocol: "tcp".into(), number: random.u16(80..82) };
             let ports: Box<[Port]> = if random.bool() { [port].into() } else { Box::default() };
             let slice = Slice { ports, cluster: Box::default(), endpoints };
-            cluster.put_slice(
-                object,
-                Some(SliceOf { service: service.into(), is_import: false, slice }),
-            )
+            let ending = Slice { endpoints: ending, ..slice.clone() };
+            let terminating = random.bool().then(|| Box::new(ending));
+            let service = service.into();
+            let of = SliceOf { service, is_import: false, slice, terminating };
+            cluster.put_slice(object, Some(of))
         }
     }
 }

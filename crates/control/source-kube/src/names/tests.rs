@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 pub(crate) fn naming() -> Naming {
     let origin = NameBuf::from_text(b"cluster.local.", Name::ROOT).expect("a name");
     Naming {
-        zones: vec![ClusterZone { origin, is_multicluster: false }],
+        zones: vec![ClusterZone { origin, is_multicluster: false, falls_through: false }],
         ttl: 5,
         negative_ttl: 5,
         pods: PodNames::Disabled,
@@ -31,7 +31,7 @@ fn try_records(
     by: EndpointNaming,
 ) -> Records {
     let raw = serde_json::from_value(json!({ "spec": spec })).expect("a service");
-    let service = Services::keep(raw, by).expect("a service with names");
+    let (service, _) = Services::keep(raw, by).expect("a service with names");
     let kept = slices.iter().map(|slice| {
         let mut slice = slice.clone();
         slice["metadata"]["labels"] = json!({ "kubernetes.io/service-name": name });
@@ -48,6 +48,7 @@ fn try_records(
         service: &service,
         slices: &slices,
         ready,
+        check: None,
     };
     naming.service(view, Records::default())
 }
@@ -338,7 +339,7 @@ fn a_headless_service_can_have_names_for_topology_zones() {
 fn names_that_are_too_long_are_left_out_and_counted() {
     let long = ["a"; 61].map(|letter| letter.repeat(3)).join(".");
     let origin = NameBuf::from_text(long.as_bytes(), Name::ROOT).expect("a name");
-    let zones = vec![ClusterZone { origin, is_multicluster: false }];
+    let zones = vec![ClusterZone { origin, is_multicluster: false, falls_through: false }];
     let naming = Naming { zones, ..naming() };
     let spec = json!({ "clusterIP": "10.3.0.1" });
     let records = try_records(&naming, "web", spec, &[], EndpointNaming::default());
@@ -363,7 +364,7 @@ fn addresses_as_labels_are_those_of_coredns() {
 #[test]
 fn imported_services_have_the_names_of_their_clusters() {
     let origin = NameBuf::from_text(b"clusterset.local.", Name::ROOT).expect("a name");
-    let set = ClusterZone { origin, is_multicluster: true };
+    let set = ClusterZone { origin, is_multicluster: true, falls_through: false };
     let naming = Naming { zones: [naming().zones, vec![set]].concat(), ..naming() };
     let by = EndpointNaming::default();
     let slice = serde_json::from_value(json!({
@@ -378,8 +379,15 @@ fn imported_services_have_the_names_of_their_clusters() {
         let raw = serde_json::from_value(json!({ "spec": spec })).expect("an import");
         let service = Imports::keep(raw, by).expect("an import with names");
         let (namespace, name, slices) = ("shop", "web", &[&kept.slice][..]);
-        let view =
-            ServiceView { namespace, name, is_import: true, service: &service, slices, ready: 1 };
+        let view = ServiceView {
+            namespace,
+            name,
+            is_import: true,
+            service: &service,
+            slices,
+            ready: 1,
+            check: None,
+        };
         text::all(&naming.service(view, Records::default()))
     };
     let ports = json!([{ "name": "http", "port": 80 }]);

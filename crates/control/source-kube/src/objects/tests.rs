@@ -9,7 +9,7 @@ fn keep<K: Kind>(object: serde_json::Value) -> Option<K::Kept> {
 #[test]
 fn a_service_is_kept_by_its_kind() {
     let service = |spec| keep::<Services>(json!({ "metadata": { "name": "a" }, "spec": spec }));
-    let kind = |spec| service(spec).map(|service| service.kind);
+    let kind = |spec| service(spec).map(|(service, _)| service.kind);
     let address = |text: &str| text.parse::<IpAddr>().expect("an address");
     let both = json!({ "clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1", "fd00::1"] });
     let expected = ServiceKind::ClusterIp([address("10.0.0.1"), address("fd00::1")].into());
@@ -41,6 +41,39 @@ fn only_ready_endpoints_with_addresses_are_kept() {
     assert_eq!(slice("FQDN", json!([{ "addresses": ["a.example"] }])), None);
     assert!(slice("IPv6", json!(null)).is_some_and(|of| of.slice.endpoints.is_empty()));
     assert_eq!(keep::<Slices>(json!({ "metadata": {}, "endpoints": [] })), None, "of no service");
+}
+
+#[test]
+fn annotation_of_a_service_names_its_check() {
+    let service = |annotations| {
+        let metadata = json!({ "name": "a", "annotations": annotations });
+        keep::<Services>(json!({ "metadata": metadata, "spec": { "clusterIP": "None" } }))
+    };
+    let check = |annotations| service(annotations).and_then(|(_, check)| check);
+    assert_eq!(check(json!({ "dunlin.io/check": "web", "other": "x" })).as_deref(), Some("web"));
+    assert_eq!(check(json!({ "other": "x" })), None);
+}
+
+/// An endpoint that ends is not ready (KEP-1672), whatever `serving` says.
+#[test]
+fn endpoints_that_serve_while_they_end_are_kept_apart() {
+    let of = |ready: Option<bool>, serving: Option<bool>, terminating: Option<bool>| {
+        let conditions = json!({ "ready": ready, "serving": serving, "terminating": terminating });
+        let kept = keep::<Slices>(json!({
+            "metadata": { "labels": { "kubernetes.io/service-name": "web" } },
+            "endpoints": [{ "addresses": ["10.0.0.1"], "conditions": conditions }],
+        }));
+        let SliceOf { slice, terminating, .. } = kept.expect("a slice");
+        (slice.endpoints.len(), terminating.map_or(0, |slice| slice.endpoints.len()))
+    };
+    let (yes, no) = (Some(true), Some(false));
+    assert_eq!(of(yes, yes, no), (1, 0));
+    assert_eq!(of(yes, yes, yes), (1, 0), "publishNotReadyAddresses");
+    assert_eq!(of(no, yes, yes), (0, 1));
+    assert_eq!(of(no, no, yes), (0, 0), "it does not serve any more");
+    assert_eq!(of(no, yes, no), (0, 0), "it is not ready");
+    assert_eq!(of(no, None, yes), (0, 0));
+    assert_eq!(of(None, None, None), (1, 0));
 }
 
 #[test]

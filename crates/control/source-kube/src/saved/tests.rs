@@ -40,7 +40,7 @@ fn filled() -> Cluster {
         let plain = Endpoint { address: address("fd01::9"), host: None, zone: None };
         let endpoints = [pet, plain].into();
         let slice = Slice { ports: ports.clone(), cluster: Box::default(), endpoints };
-        let of = SliceOf { service: name.into(), is_import: false, slice };
+        let of = SliceOf { service: name.into(), is_import: false, slice, terminating: None };
         cluster.put_slice(object(&format!("{name}-1")), Some(of));
     }
     cluster.put_pod(object("pod"), Some([address("10.3.0.1")].into()));
@@ -71,6 +71,29 @@ fn a_saved_state_leads_to_the_same_records_and_changes() {
     assert_eq!(loaded.counts(), saved.counts());
     let gone = |mut cluster: Cluster| cluster.put_slice(ObjectName::new("shop", "pets-1"), None);
     assert_eq!(gone(loaded), gone(saved));
+    std::fs::remove_dir_all(folder).expect("it was there");
+}
+
+/// An older version reads a state without checks, so services and endpoints take what they took.
+#[test]
+fn checks_are_saved_in_a_format_of_their_own() {
+    let folder = folder("checks");
+    let format = || std::fs::read(path(&folder)).expect("the file")[..30].to_vec();
+    save(&folder, &zones(), &filled()).expect("it is saved");
+    assert_eq!(format(), b"{\"dunlin_kubernetes_state\":2,\"");
+    let known = || Arc::new(["http".to_owned()].into());
+    let mut saved = filled();
+    saved.set_checks(known());
+    let service = Service { kind: ServiceKind::Headless, ports: Box::default() };
+    let key = (false, ObjectName::new("shop", "pets"));
+    saved.put_checked_service(key, Some(service), Some("http"));
+    save(&folder, &zones(), &saved).expect("it is saved");
+    assert_eq!(format(), b"{\"dunlin_kubernetes_state\":3,\"");
+    let mut loaded = empty();
+    assert_eq!(load(&folder, &zones(), &mut loaded), Ok(true));
+    let gone = loaded.set_checks(known());
+    assert!(text::changes(&gone)[0].ends_with(" by http"), "{gone:?}");
+    assert_eq!(records(&loaded), records(&saved));
     std::fs::remove_dir_all(folder).expect("it was there");
 }
 

@@ -19,6 +19,10 @@ pub struct KubernetesStatus {
     pub pods: u64,
     /// Record sets that are served in part, because no message can carry them.
     pub sampled: u64,
+    /// Checks that services name in vain, with the reason; the first of them.
+    pub unused_checks: Vec<String>,
+    /// How many there are. The services are served as without a check.
+    pub unused_check_count: u64,
     /// Each watched kind of object.
     pub streams: Vec<KubernetesStream>,
     /// Why the state cannot be saved; `None`: it can.

@@ -80,8 +80,10 @@ pub enum Command {
         dunlin checks list\n  \
         dunlin checks set web kind=http port=8080 path=/healthz")]
     Checks(Checks),
-    /// Repair the store that many servers share, after etcd was restored or replaced.
-    #[command(after_help = "Example:\n  dunlin fleet adopt")]
+    /// List the servers that share a store in etcd, or accept an etcd that was replaced.
+    ///
+    /// REVISION is the newest write that a server serves, BEHIND how many it does not serve yet.
+    #[command(after_help = "Examples:\n  dunlin fleet\n  dunlin fleet adopt")]
     Fleet(Fleet),
     /// Show the health of the addresses in record sets with a check.
     ///

@@ -3,6 +3,8 @@ mod served;
 
 use rustix::process::Signal;
 use served::{PATIENCE, Served, binary, rcode};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::thread;
@@ -18,18 +20,23 @@ struct Node {
 
 impl Node {
     fn start(test: &str, etcd: &Etcd) -> Self {
+        let mut node = Self::start_as(test, etcd, "");
+        node.create_token();
+        node
+    }
+
+    /// A server with these further keys of `[server]`, and without a token.
+    fn start_as(test: &str, etcd: &Etcd, keys: &str) -> Self {
         let socket =
             std::env::temp_dir().join(format!("dunlin-{test}-{}.sock", std::process::id()));
         let endpoints = etcd.endpoints();
         let config = format!(
-            "drain = \"0s\"\n[admin]\nsocket = \"{}\"\n[store]\nkind = \"etcd\"\n\
-             [etcd]\nendpoints = {endpoints:?}\n[api]\nlisten = \"127.0.0.1:0\"\n",
+            "drain = \"0s\"\nname = \"{test}\"\n{keys}\n[admin]\nsocket = \"{}\"\n\
+             [store]\nkind = \"etcd\"\n[etcd]\nendpoints = {endpoints:?}\n\
+             [api]\nlisten = \"127.0.0.1:0\"\n",
             socket.display()
         );
-        let mut node =
-            Self { served: Served::start(test, &config, &[]), socket, token: String::new() };
-        node.create_token();
-        node
+        Self { served: Served::start(test, &config, &[]), socket, token: String::new() }
     }
 
     fn create_token(&mut self) {
@@ -43,11 +50,15 @@ impl Node {
     }
 
     fn command(&self, args: &[&str], is_local: bool) -> Command {
-        let line = self.served.start.iter().find(|line| line.contains("the API listens"));
-        let line: serde_json::Value = serde_json::from_str(line.expect("said")).expect("JSON");
-        let api = format!("http://{}", line["address"].as_str().expect("an address"));
         let mut command = binary();
-        command.env("DUNLIN_API", api).env("DUNLIN_TOKEN", &self.token).args(args);
+        command.env("DUNLIN_TOKEN", &self.token).args(args);
+        // A server without the role `api` has none.
+        let line = self.served.start.iter().find(|line| line.contains("the API listens"));
+        if let Some(line) = line {
+            let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
+            let api = format!("http://{}", line["address"].as_str().expect("an address"));
+            command.env("DUNLIN_API", api);
+        }
         if is_local {
             command.arg("--socket").arg(&self.socket);
         }
@@ -68,6 +79,45 @@ impl Node {
         let output = self.run(args, false);
         assert_eq!(output.status.code(), Some(1), "{args:?}: {output:?}");
         String::from_utf8(output.stderr).expect("UTF-8")
+    }
+
+    /// The fleet as this server sees it.
+    fn fleet(&self) -> serde_json::Value {
+        let output = self.run(&["fleet", "-o", "json"], true);
+        serde_json::from_slice(&output.stdout).unwrap_or_default()
+    }
+
+    /// The response to a request at the local socket.
+    fn local(&self, method: &str, path: &str, body: &str) -> String {
+        let mut stream = UnixStream::connect(&self.socket).expect("a socket");
+        let len = body.len();
+        write!(
+            stream,
+            "{method} {path} HTTP/1.1\r\nHost: dunlin\r\nContent-Type: application/json\r\n\
+             Content-Length: {len}\r\nConnection: close\r\n\r\n{body}"
+        )
+        .expect("a request");
+        let mut response = String::new();
+        stream.read_to_string(&mut response).expect("a response");
+        response
+    }
+
+    /// The sockets that it listens on: transport and address.
+    fn listening(&self) -> Vec<String> {
+        let ss = Command::new("ss").args(["-H", "-l", "-n", "-t", "-u", "-p"]).output();
+        let ss = String::from_utf8(ss.expect("ss of iproute2").stdout).expect("UTF-8");
+        let own = format!("pid={},", self.served.child.id());
+        let mut found: Vec<String> = ss
+            .lines()
+            .filter(|line| line.contains(&own))
+            .map(|line| {
+                let words: Vec<&str> = line.split_whitespace().collect();
+                format!("{} {}", words[0], words[4])
+            })
+            .collect();
+        found.sort();
+        found.dedup();
+        found
     }
 
     fn set(&self, name: &str, address: &str) {
@@ -121,4 +171,62 @@ fn record_written_on_one_server_is_answered_by_the_other_and_without_etcd() {
         second.run(&set, false).status.success()
     });
     eventually("the first answers", || answers(&first, "www.fleet.example", [192, 0, 2, 10]));
+}
+
+#[test]
+fn fleet_is_listed_and_a_write_waits_for_all_of_it() {
+    let Some(etcd) = Etcd::start_or_skip(1) else { return };
+    let first = Node::start("fleet-listed", &etcd);
+    let second = Node::start_as("fleet-second-listed", &etcd, "location = \"rack 2\"");
+    let members = |node: &Node| node.fleet()["members"].as_array().cloned().unwrap_or_default();
+    eventually("both are members", || members(&first).len() == 2);
+    first.done(&["zones", "create", "fleet.example", "--nameserver", "ns.example.net."]);
+    for n in 0..20_u8 {
+        let path = format!("/v1/zones/fleet.example/rrsets/n{n}.fleet.example/A?wait=fleet");
+        let body = format!("{{\"ttl\":60,\"data\":[\"192.0.2.{n}\"]}}");
+        let response = first.local("PUT", &path, &body);
+        assert!(response.starts_with("HTTP/1.1 200"), "{response}");
+        assert!(response.contains("\"live\":true"), "{response}");
+        assert!(answers(&second, &format!("n{n}.fleet.example"), [192, 0, 2, n]), "n{n}");
+    }
+    let text = String::from_utf8(second.run(&["fleet"], true).stdout).expect("UTF-8");
+    let line = text.lines().find(|line| line.starts_with("fleet-second-listed")).expect(&text);
+    for word in ["dns api kubernetes health", &second.served.address.to_string(), "rack 2"] {
+        assert!(line.contains(word), "{text}");
+    }
+    // A killed server is a member for some seconds more.
+    second.served.signal(Signal::KILL);
+    eventually("it is no member", || members(&first).len() == 1);
+}
+
+#[test]
+fn each_role_opens_only_its_sockets_and_does_only_its_part() {
+    let Some(etcd) = Etcd::start_or_skip(1) else { return };
+    let dns = Node::start_as("fleet-dns", &etcd, "roles = [\"dns\"]");
+    let mut api = Node::start_as("fleet-api", &etcd, "roles = [\"api\"]");
+    let health = Node::start_as("fleet-health", &etcd, "roles = [\"health\"]");
+    api.create_token();
+    let address = dns.served.address;
+    assert_eq!(dns.listening(), [format!("tcp {address}"), format!("udp {address}")]);
+    let [only] = &api.listening()[..] else { panic!("{:?}", api.listening()) };
+    assert!(only.starts_with("tcp 127.0.0.1:"), "{only}");
+    assert_eq!(health.listening(), [""; 0]);
+    api.done(&["zones", "create", "fleet.example", "--nameserver", "ns.example.net."]);
+    api.set("www", "192.0.2.7");
+    eventually("the server of DNS answers", || answers(&dns, "www.fleet.example", [192, 0, 2, 7]));
+    let path = "/v1/zones/fleet.example/rrsets/www.fleet.example/A";
+    for node in [&dns, &health] {
+        let refused = node.local("PUT", path, "{\"ttl\":60,\"data\":[\"192.0.2.8\"]}");
+        assert!(refused.starts_with("HTTP/1.1 403"), "{refused}");
+        assert!(refused.contains("[server] roles lacks `api`"), "{refused}");
+        assert!(node.local("GET", path, "").contains("192.0.2.7"), "it reads");
+    }
+    let fleet = dns.fleet();
+    let roles = |name: &str| {
+        let members = fleet["members"].as_array().expect("members");
+        let found = members.iter().find(|member| member["name"] == name);
+        found.map(|member| member["roles"].to_string())
+    };
+    assert_eq!(roles("fleet-dns").as_deref(), Some("[\"dns\"]"));
+    assert_eq!(roles("fleet-health").as_deref(), Some("[\"health\"]"));
 }

@@ -52,6 +52,8 @@ impl Etcd {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("dunlin-etcd-{}-{number}", std::process::id());
         let folder = std::env::temp_dir().join(name);
+        // A killed process with this number may have left one.
+        let _ = fs::remove_dir_all(&folder);
         fs::create_dir(&folder).expect("a folder of its own");
         let free = || ports::free_address(Ipv4Addr::LOCALHOST);
         let member = |_| Member { client: free(), peer: free(), child: None };
@@ -65,6 +67,11 @@ impl Etcd {
             etcd.wait(member);
         }
         Some(etcd)
+    }
+
+    /// The folder of its files.
+    pub fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// The URLs of all members.

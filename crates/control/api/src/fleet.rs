@@ -8,6 +8,96 @@ use crate::receipt::Receipt;
 use crate::state::ApiState;
 use axum::extract::{Extension, State};
 use hyper::HeaderMap;
+use records::Refused;
+use serde::Serialize;
+use std::time::SystemTime;
+use utoipa::ToSchema;
+use zone_manager::status::{FleetStatus, Member};
+
+/// The servers that share a store.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct FleetBody {
+    /// The name of this server.
+    name: String,
+    /// Why the others do not see this server as a member, and what to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    fault: Option<String>,
+    /// The newest revision that a member serves.
+    revision: u64,
+    /// The living members, by name.
+    members: Vec<MemberBody>,
+}
+
+/// A server of a fleet.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct MemberBody {
+    /// Its name.
+    name: String,
+    /// Where it answers DNS queries.
+    addresses: Vec<String>,
+    /// The version of its binary.
+    version: String,
+    /// Its parts: `dns`, `api`, `kubernetes`, `health`.
+    roles: Vec<String>,
+    /// Where it is, as its config says.
+    location: String,
+    /// The newest revision that it serves.
+    revision: u64,
+    /// How many revisions it is behind the newest one.
+    behind: u64,
+    /// How long it has been a member, up to half a minute ago.
+    age_seconds: u64,
+    /// By how many seconds its clock is ahead of that of this server; negative: behind. Only a
+    /// difference of more than a minute is noticed for certain.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    clock_ahead_seconds: Option<i64>,
+}
+
+impl MemberBody {
+    fn new(member: Member, newest: u64, now: u64) -> Self {
+        let clock_ahead_seconds = member.clock_difference(now);
+        let Member { name, addresses, version, roles, location, revision, since, reported } =
+            member;
+        let age_seconds = reported.saturating_sub(since) / 1_000;
+        let behind = newest.saturating_sub(revision);
+        Self {
+            name,
+            addresses,
+            version,
+            roles,
+            location,
+            revision,
+            behind,
+            age_seconds,
+            clock_ahead_seconds,
+        }
+    }
+}
+
+/// The servers that share the store, and which revision each serves. Needs `operate`.
+#[utoipa::path(
+    get, path = "/v1/fleet", tag = "operate",
+    responses(
+        (status = 200, body = FleetBody, description = "The fleet"),
+        Refusals,
+    )
+)]
+pub async fn show(
+    State(state): State<ApiState>,
+    Extension(caller): Extension<Caller>,
+) -> Result<axum::Json<FleetBody>, Problem> {
+    caller.check_operate()?;
+    let refused = |why| Problem::refused(why, plainly);
+    let fleet = state.records()?.fleet().ok_or_else(|| refused(Refused::NotShared))?;
+    let FleetStatus { name, fault } = fleet.status();
+    let members = fleet.members().await.map_err(refused)?;
+    let revision = members.iter().map(|member| member.revision).max().unwrap_or_default();
+    let now = records::codec::milliseconds(SystemTime::now());
+    let members = members.into_iter().map(|member| MemberBody::new(member, revision, now));
+    Ok(axum::Json(FleetBody { name, fault, revision, members: members.collect() }))
+}
 
 /// Accept what the shared store has, although it is older than what this server has, or another
 /// one. It becomes a new write, so serials and entity tags never go back. Needs `operate`, and

@@ -10,7 +10,7 @@ use crate::limits::{
 };
 use crate::principal::Verb;
 use crate::problem::{Problem, plainly};
-use crate::receipt::{Wait, WaitQuery, wait_live, written};
+use crate::receipt::{Wait, WaitQuery, wait_for, written};
 use crate::state::{ApiState, blocking};
 use crate::text::{SetBody, read_name, read_owner, read_type, read_value};
 use axum::body::Body;
@@ -183,8 +183,8 @@ impl Import {
         while !self.under_way.is_empty() {
             self.settle().await?;
         }
-        if let (Some(revision), Some(Wait::Live)) = (self.done.revision, wait) {
-            wait_live(&self.state, Revision(revision)).await?;
+        if let (Some(revision), Some(wait)) = (self.done.revision, wait) {
+            wait_for(&self.state, wait, Revision(revision)).await?;
             let zone = self.zone.clone();
             let count = self.state.read(move |records| Ok(records.count_shadowed(zone.as_name())));
             let shadowed = count.await?;

@@ -190,6 +190,8 @@ impl Problem {
             Refused::Unreachable(_) => new(StatusCode::SERVICE_UNAVAILABLE, "store-unreachable"),
             Refused::NoSpace(_) => new(StatusCode::INSUFFICIENT_STORAGE, "store-full"),
             Refused::UnknownOutcome { .. } => new(StatusCode::GATEWAY_TIMEOUT, "outcome-unknown"),
+            Refused::Lagging(_) => new(StatusCode::GATEWAY_TIMEOUT, "not-live"),
+            Refused::ReadOnly => new(StatusCode::FORBIDDEN, "no-api-role"),
             Refused::NotShared => new(StatusCode::CONFLICT, "not-shared"),
             Refused::Stopping => new(StatusCode::SERVICE_UNAVAILABLE, "stopping"),
             Refused::Failed(_) => new(StatusCode::SERVICE_UNAVAILABLE, "store-failed"),

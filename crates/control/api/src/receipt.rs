@@ -22,7 +22,8 @@ use utoipa::{IntoParams, ToSchema};
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub struct WaitQuery {
-    /// `live`: respond once every worker serves the write. Default: once it is on the disk.
+    /// `live`: respond once every worker serves the write. `fleet`: once every server of the
+    /// fleet does. Default: once it is on the disk.
     #[param(inline)]
     pub wait: Option<Wait>,
     /// The reason of the write, for the journal and the audit log.
@@ -59,6 +60,8 @@ impl WaitQuery {
 pub enum Wait {
     /// Every worker serves the write.
     Live,
+    /// Every living server of the fleet serves the write. Without a fleet, as `live`.
+    Fleet,
 }
 
 /// A write that is on the disk.
@@ -129,12 +132,11 @@ pub async fn receipt(
     let WriteResult { revision, zone, .. } = written(writing, field).await?;
     caller.note_revision(revision);
     state.api.counters.durable(begun.elapsed());
-    let live = wait == Some(Wait::Live);
-    if live {
-        wait_live(state, revision).await?;
+    if let Some(wait) = wait {
+        wait_for(state, wait, revision).await?;
         state.api.counters.live(begun.elapsed());
     }
-    Ok(Receipt::new(revision, zone, live))
+    Ok(Receipt::new(revision, zone, wait.is_some()))
 }
 
 /// Waits until a write is on the disk.
@@ -152,13 +154,20 @@ pub async fn written(
     written.map_err(|refused| Problem::refused(refused, field))
 }
 
-/// Waits until every worker serves a revision.
+/// Waits until every worker serves a revision, or every server does.
 ///
 /// # Errors
-/// A worker does not serve it in time. It is on the disk nevertheless.
-pub async fn wait_live(state: &ApiState, revision: Revision) -> Result<(), Problem> {
-    match timeout(LIVE_TIME_MAX, state.records()?.wait_live(revision)).await {
-        Ok(Ok(())) => Ok(()),
+/// One does not serve it in time. It is written nevertheless.
+pub async fn wait_for(state: &ApiState, wait: Wait, revision: Revision) -> Result<(), Problem> {
+    let records = state.records()?;
+    match timeout(LIVE_TIME_MAX, records.wait_live(revision)).await {
+        Ok(Ok(())) => match records.fleet().filter(|_| wait == Wait::Fleet) {
+            None => Ok(()),
+            Some(fleet) => {
+                let served = fleet.wait(revision).await;
+                served.map_err(|refused| Problem::refused(refused, plainly))
+            }
+        },
         Ok(Err(refused)) => Err(Problem::refused(refused, plainly)),
         Err(_) => {
             let seconds = LIVE_TIME_MAX.as_secs();

@@ -34,6 +34,7 @@ fn all() -> OpenApiRouter<ApiState> {
         .routes(routes!(checks::get_check, checks::put_check, checks::delete_check))
         .routes(routes!(endpoints::list_health))
         .routes(routes!(endpoints::put_endpoint))
+        .routes(routes!(fleet::show))
         .routes(routes!(fleet::adopt))
         .routes(routes!(manage::reload))
         .routes(routes!(manage::accept_zones))

@@ -6,7 +6,7 @@ use crate::description::{Refusals, WriteCondition};
 use crate::limits::{RESTORE_TIME_MAX, SNAPSHOT_LEN_MAX, SNAPSHOT_PIECE_LEN};
 use crate::principal::Verb;
 use crate::problem::{Problem, plainly};
-use crate::receipt::{Receipt, Wait, WaitQuery, wait_live};
+use crate::receipt::{Receipt, WaitQuery, wait_for};
 use crate::state::{ApiState, blocking};
 use crate::stream::{ChunkWriter, StreamedResponse};
 use axum::body::Body;
@@ -117,11 +117,10 @@ pub async fn restore_snapshot(
     let ends = |_| Problem::later("stopping", "the server ends: ask again later");
     let revision = restored.map_err(ends)??;
     caller.note_revision(revision);
-    let live = query.wait == Some(Wait::Live);
-    if live {
-        wait_live(&state, revision).await?;
+    if let Some(wait) = query.wait {
+        wait_for(&state, wait, revision).await?;
     }
-    let receipt = Receipt::new(revision, revision, live);
+    let receipt = Receipt::new(revision, revision, query.wait.is_some());
     Ok(([(ETAG, tag(revision))], axum::Json(receipt)).into_response())
 }
 

@@ -125,9 +125,12 @@ pub struct Show {
 }
 
 #[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Fleet {
     #[command(subcommand)]
-    pub command: FleetCommand,
+    pub command: Option<FleetCommand>,
+    #[command(flatten)]
+    pub server: AdminServer,
 }
 
 #[derive(Debug, Subcommand)]

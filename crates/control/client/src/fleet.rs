@@ -1,8 +1,10 @@
-//! `dunlin fleet`: the store that many servers share.
-use crate::cli::{self, FleetCommand, Output};
+//! `dunlin fleet`: the servers that share a store.
+use crate::cli::{self, Adopt, FleetCommand, Output};
 use crate::local::LocalClient;
+use crate::remote::client::CommandResult;
 use crate::remote::confirm;
-use std::error::Error;
+use command_line::{Side, align, count, plain, span};
+use serde_json::Value;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -10,19 +12,115 @@ use std::process::ExitCode;
 ///
 /// # Errors
 /// The server cannot be reached or refuses, or the result cannot be written.
-pub fn run(command: &cli::Fleet) -> Result<ExitCode, Box<dyn Error>> {
-    let FleetCommand::Adopt(adopt) = &command.command;
+pub fn run(command: &cli::Fleet) -> CommandResult<ExitCode> {
+    match &command.command {
+        Some(FleetCommand::Adopt(command)) => adopt(command),
+        None => show(&command.server),
+    }
+}
+
+fn show(server: &cli::AdminServer) -> CommandResult<ExitCode> {
+    let fleet = LocalClient::new(&server.socket)?.fleet()?;
+    let mut out = io::stdout().lock();
+    match server.output {
+        Output::Json => write_json(&mut out, &fleet)?,
+        Output::Text => out.write_all(text(&fleet).as_bytes())?,
+    }
+    let is_member = fleet["fault"].is_null();
+    Ok(if is_member { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The members as a table, and what is wrong.
+fn text(fleet: &Value) -> String {
+    let words = |value: &Value| match value {
+        Value::Array(words) => {
+            let words: Vec<_> = words.iter().filter_map(Value::as_str).map(plain).collect();
+            words.join(" ")
+        }
+        value => plain(value.as_str().unwrap_or_default()),
+    };
+    let head = ["NAME", "REVISION", "BEHIND", "AGE", "ROLES", "ADDRESSES", "VERSION", "LOCATION"];
+    let mut rows = vec![head.map(str::to_owned)];
+    let mut faults = Vec::new();
+    for member in fleet["members"].as_array().into_iter().flatten() {
+        let number = |key: &str| member[key].as_u64().unwrap_or_default();
+        let name = words(&member["name"]);
+        if let Some(ahead) = member["clock_ahead_seconds"].as_i64() {
+            let how = if ahead > 0 { "ahead" } else { "behind" };
+            let seconds = span(ahead.unsigned_abs() as f64);
+            faults.push(format!(
+                "the clock of {name} is {seconds} {how}: synchronize it, for example by chrony\n"
+            ));
+        }
+        rows.push([
+            name,
+            number("revision").to_string(),
+            count(number("behind")),
+            span(number("age_seconds") as f64),
+            words(&member["roles"]),
+            words(&member["addresses"]),
+            words(&member["version"]),
+            words(&member["location"]),
+        ]);
+    }
+    if let Some(fault) = fleet["fault"].as_str() {
+        faults.push(format!("this server is no member: {}\n", plain(fault)));
+    }
+    let sides = [
+        Side::Left,
+        Side::Right,
+        Side::Right,
+        Side::Right,
+        Side::Left,
+        Side::Left,
+        Side::Left,
+        Side::Left,
+    ];
+    let lines = align(sides, &rows).into_iter().map(|line| line + "\n");
+    lines.chain(faults).collect()
+}
+
+fn adopt(command: &Adopt) -> CommandResult<ExitCode> {
     let what = "replace what the servers have by what etcd has: records that are not there are \
                 lost";
-    confirm(adopt.yes, what)?;
-    let receipt = LocalClient::new(&adopt.server.socket)?.adopt()?;
+    confirm(command.yes, what)?;
+    let receipt = LocalClient::new(&command.server.socket)?.adopt()?;
     let mut out = io::stdout().lock();
-    match adopt.server.output {
-        Output::Json => {
-            serde_json::to_writer_pretty(&mut out, &receipt)?;
-            writeln!(out)?;
-        }
+    match command.server.output {
+        Output::Json => write_json(&mut out, &receipt)?,
         Output::Text => writeln!(out, "etcd is adopted, as revision {}", receipt["revision"])?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn write_json(out: &mut impl Write, value: &Value) -> CommandResult<()> {
+    serde_json::to_writer_pretty(&mut *out, value)?;
+    Ok(writeln!(out)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn members_are_a_table_and_faults_follow() {
+        let member = |name: &str, revision: u64, behind: u64| {
+            json!({
+                "name": name, "revision": revision, "behind": behind, "age_seconds": 3_700,
+                "roles": ["dns", "api"], "addresses": ["192.0.2.1:53"], "version": "0.1.0",
+                "location": "here\u{1b}[0m",
+            })
+        };
+        let mut late = member("b", 7, 1_000);
+        late["clock_ahead_seconds"] = json!(-180);
+        let fleet = json!({ "members": [member("a", 1_007, 0), late], "fault": "the name" });
+        let text = text(&fleet);
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].starts_with("NAME"), "{text}");
+        assert!(lines[2].starts_with('b') && lines[2].contains("1,000"), "{text}");
+        assert!(lines[1].contains("dns api") && !text.contains('\u{1b}'), "{text}");
+        assert!(lines[3].starts_with("the clock of b is") && lines[3].contains("behind"), "{text}");
+        assert_eq!(lines[4], "this server is no member: the name");
+    }
 }

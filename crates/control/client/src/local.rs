@@ -51,6 +51,11 @@ impl LocalClient {
         read(self.0.request_within(API_SLOW_TIME_MAX, request)?.body)
     }
 
+    /// The servers that share the store.
+    pub fn fleet(&self) -> CommandResult<Value> {
+        self.get("/v1/fleet".into())
+    }
+
     /// Accepts what the shared store has.
     pub fn adopt(&self) -> CommandResult<Value> {
         let request = ApiRequest::new(Method::POST, "/v1/fleet/adopt".into());

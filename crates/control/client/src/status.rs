@@ -210,6 +210,9 @@ fn store_faults(store: &StoreStatus) -> Vec<String> {
     if let Some(why) = &store.list_fault {
         lines.push(format!("the list of its zones: {}", plain(why)));
     }
+    if let Some(why) = store.fleet.as_ref().and_then(|fleet| fleet.fault.as_ref()) {
+        lines.push(format!("it is no member of the fleet: {}", plain(why)));
+    }
     lines
 }
 

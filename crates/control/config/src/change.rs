@@ -35,10 +35,12 @@ impl Config {
 
     /// The keys whose new values need a restart or a hot restart: they concern what a server opens,
     /// starts or drops only once.
-    /// once.
     pub fn restart_needed(&self, new: &Self) -> Vec<String> {
         let (old_server, server) = (&self.server, &new.server);
         told([
+            ("server.roles", old_server.roles != server.roles),
+            ("server.name", old_server.name != server.name),
+            ("server.location", old_server.location != server.location),
             ("server.listen", old_server.listen != server.listen),
             ("server.workers", old_server.workers != server.workers),
             ("server.pin", old_server.pin != server.pin),

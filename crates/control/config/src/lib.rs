@@ -9,7 +9,9 @@ mod kubernetes;
 pub mod limits;
 mod names;
 mod operate;
+mod roles;
 mod section;
+mod server;
 mod store;
 pub mod trust;
 mod units;
@@ -22,25 +24,20 @@ pub use health::{Health, read_check_keys};
 pub use kubernetes::{Kubernetes, PodNames};
 pub use names::Hosts;
 pub use operate::{Acl, Admin, Api, Denied, Dnstap, Limits, Ops, Proxy, Queries, Rate, Streams};
+pub use roles::Roles;
+pub use server::{Cookies, PortKind, Server, Steering, Workers};
 pub use store::{Etcd, Store, StoreKind};
 pub use upstream::Upstream;
 pub use xdp::{Queues, Xdp};
 
-use crate::limits::{
-    CONFIG_LEN_MAX, DRAIN, LISTEN_MAX, REWRITES_MAX, SECRETS_MAX, TEXT_LEN_MAX, UDP_SIZE, ZONES_MAX,
-};
-use answer::CookieSecret;
-use answer::limits::NSID_LEN_MAX;
+use crate::limits::{CONFIG_LEN_MAX, REWRITES_MAX, ZONES_MAX};
 use api::Certificates;
-use cpu::CpuList;
 pub use diagnostic::Diagnostic;
 use image::{RewriteRule, Rewrites};
 use section::{Problems, Section};
 use std::collections::HashMap;
 use std::io::{self, Read};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 use toml::de::DeTable;
 use values::Wrong;
 use wire::NameBuf;
@@ -92,83 +89,6 @@ pub struct Config {
     pub rewrites: Vec<RewriteRule>,
     /// Sections `[[zone]]`.
     pub zones: Vec<Zone>,
-}
-
-/// `[server]`
-#[derive(Debug, PartialEq)]
-pub struct Server {
-    /// Addresses for UDP and TCP.
-    pub listen: Vec<SocketAddr>,
-    /// Worker threads.
-    pub workers: Workers,
-    /// How packets are received.
-    pub port: PortKind,
-    /// Whether each worker is bound to a CPU; always so if CPUs are listed.
-    pub pin: bool,
-    /// How packets reach workers.
-    pub steering: Steering,
-    /// The largest answer over UDP, in bytes.
-    pub udp_size_max: u16,
-    /// DNS cookies (RFC 7873).
-    pub cookies: Cookies,
-    /// The NSID (RFC 5001); empty: no response to the option.
-    pub nsid: String,
-    /// The answer to `version.bind`; empty: REFUSED.
-    pub version: String,
-    /// The answer to `id.server` (RFC 4892); empty: REFUSED.
-    pub id: String,
-    /// Whether the zones of RFC 6303 are built in.
-    pub local_zones: bool,
-    /// The data folder: copies of good zones, the store, credentials; `None`: none.
-    pub data_dir: Option<PathBuf>,
-    /// The user of the process once its sockets are open; empty: unchanged.
-    pub user: String,
-    /// Empty: the user's group.
-    pub group: String,
-    /// How long the server still answers after SIGTERM, while `/readyz` fails.
-    pub drain: Duration,
-}
-
-/// The number and the CPUs of workers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Workers {
-    /// One for each CPU of this process, within the quota of its control group.
-    Auto,
-    /// One on each physical core, near the interface that packets arrive on.
-    Cores,
-    /// This number.
-    Count(usize),
-    /// One on each of these CPUs.
-    Cpus(CpuList),
-}
-
-/// The kind of port of the workers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PortKind {
-    /// Kernel UDP sockets.
-    Socket,
-    /// AF_XDP queues of one interface, and sockets beside them.
-    Xdp,
-}
-
-/// Which worker receives a datagram.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Steering {
-    /// By CPU if each worker is bound to one, else by hash.
-    Auto,
-    /// The worker of the CPU that received the packet.
-    Cpu,
-    /// The kernel's hash of the addresses and ports.
-    Hash,
-}
-
-/// `[server.cookies]` (RFC 7873, RFC 9018)
-#[derive(Debug, PartialEq)]
-pub struct Cookies {
-    /// Whether cookies are sent and checked.
-    pub enabled: bool,
-    /// The first one signs, all verify; empty: a random secret for the process's lifetime.
-    pub secrets: Vec<CookieSecret>,
 }
 
 /// `[[zone]]`
@@ -316,6 +236,7 @@ impl Config {
             zones,
         };
         config.place(file.parent().unwrap_or(Path::new("")));
+        config.server.roles.apply(&mut config);
         config
     }
 
@@ -357,22 +278,6 @@ fn unreadable(file: &Path, error: &io::Error) -> Diagnostic {
     let wrong = format!("cannot be read: {error}");
     Diagnostic { help: Some(help), ..Diagnostic::of_file(file, wrong) }
 }
-
-/// An address that conflicts with another one.
-fn taken_twice(listen: &[SocketAddr]) -> Option<(SocketAddr, SocketAddr)> {
-    let holds = |holder: &SocketAddr, address: &SocketAddr| {
-        let family = holder.is_ipv4() == address.is_ipv4();
-        let ip = holder.ip() == address.ip() || family && holder.ip().is_unspecified();
-        // Port 0 is a new port each time.
-        ip && holder.port() == address.port() && address.port() > 0
-    };
-    listen.iter().enumerate().find_map(|(at, address)| {
-        let mut others = listen.iter().enumerate().filter(|(other, _)| *other != at);
-        let (_, holder) = others.find(|(_, holder)| holds(holder, address))?;
-        Some((*address, *holder))
-    })
-}
-
 /// Reports what is not TOML: keys that occur twice, and otherwise the first error, because one
 /// missing bracket or quote makes errors of everything after it.
 fn note_syntax(errors: &[toml::de::Error], problems: &mut Problems<'_>) {
@@ -392,65 +297,6 @@ fn note_syntax(errors: &[toml::de::Error], problems: &mut Problems<'_>) {
         let message = format!("the key or section `{}` is there twice", key.trim());
         let help = Some("take one of them out, or put both into one".to_owned());
         problems.add_by(model::BrokenRule::CONFIG_SYNTAX, offset(error), Wrong { message, help });
-    }
-}
-
-impl Server {
-    /// The default addresses.
-    const EVERYWHERE: [SocketAddr; 2] = [
-        SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 53),
-        SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 53),
-    ];
-
-    /// Whether it listens on the default addresses.
-    pub fn listens_by_default(&self) -> bool {
-        self.listen == Self::EVERYWHERE
-    }
-
-    fn read(mut section: Section<'_, '_>) -> Self {
-        let steering = [("auto", Steering::Auto), ("cpu", Steering::Cpu), ("hash", Steering::Hash)];
-        let version = concat!("dunlin ", env!("CARGO_PKG_VERSION")).to_owned();
-        let server = Self {
-            listen: section.list("listen", Self::EVERYWHERE.into(), LISTEN_MAX, values::address),
-            workers: section.read("workers", Workers::Auto, values::workers),
-            port: section.read(
-                "port",
-                PortKind::Socket,
-                values::word([("socket", PortKind::Socket), ("xdp", PortKind::Xdp)]),
-            ),
-            pin: section.read("pin", false, values::boolean),
-            steering: section.read("steering", Steering::Auto, values::word(steering)),
-            udp_size_max: section.read("udp_size_max", 1232, values::number(UDP_SIZE)),
-            cookies: Cookies::read(section.section("cookies", "[server.cookies]")),
-            nsid: section.read("nsid", String::new(), values::text(NSID_LEN_MAX)),
-            version: section.read("version", version, values::text(TEXT_LEN_MAX)),
-            id: section.read("id", String::new(), values::text(TEXT_LEN_MAX)),
-            data_dir: section.read("data_dir", Some("/var/lib/dunlin".into()), operate::path),
-            user: section.read("user", String::new(), values::text(TEXT_LEN_MAX)),
-            group: section.read("group", String::new(), values::text(TEXT_LEN_MAX)),
-            drain: section.read("drain", Duration::from_secs(5), units::duration(DRAIN)),
-            local_zones: section.read("local_zones", true, values::boolean),
-        };
-        if let Some((address, holder)) = taken_twice(&server.listen) {
-            let what = match address == holder {
-                true => format!("names {address} twice"),
-                false => format!("names {address} beside {holder}, which is all of them"),
-            };
-            section.wrong("listen", &what, "take one of them out");
-        }
-        section.close();
-        server
-    }
-}
-
-impl Cookies {
-    fn read(mut section: Section<'_, '_>) -> Self {
-        let cookies = Self {
-            enabled: section.read("enabled", true, values::boolean),
-            secrets: section.list("secrets", Vec::new(), SECRETS_MAX, values::secret),
-        };
-        section.close();
-        cookies
     }
 }
 

@@ -19,6 +19,8 @@ pub const ZONES_MAX: usize = 1 << 16;
 pub const SECRETS_MAX: usize = 4;
 /// Bytes of a text in an answer: one character string (RFC 1035 §3.3).
 pub const TEXT_LEN_MAX: usize = 255;
+/// Bytes of the name of a server.
+pub const MEMBER_NAME_LEN_MAX: usize = 63;
 /// Bytes of a UDP response: from RFC 1035 §4.2.1 to the size of a page.
 pub const UDP_SIZE: std::ops::RangeInclusive<u16> = 512..=4096;
 /// Bytes of a path in the config.

@@ -111,7 +111,7 @@ fn probing(publisher: &ZonePublisher, checks: Vec<Check>) -> HealthService {
     let allow = Allow { prefixes, own: Vec::new() };
     let settings = HealthSettings {
         checks,
-        allow,
+        allow: Some(allow),
         ttl_max: Duration::from_secs(30),
         folder: None,
         find_user: |_| Err(String::new()),

@@ -40,7 +40,8 @@ pub(crate) struct Runner {
     publisher: ZonePublisher,
     prober: Prober,
     probes: Probes,
-    allow: Allow,
+    /// `None`: this server does not probe.
+    allow: Option<Allow>,
     counters: Arc<HealthCounters>,
     /// Receives transitions.
     webhook: Option<Webhook>,
@@ -225,7 +226,10 @@ impl Runner {
     /// Whether the address may be probed.
     fn allowed(&self, target: &HealthTarget) -> Result<(), String> {
         let Some(check) = self.prober.check(&target.check) else { return Ok(()) };
-        self.allow.check(target.address, check.port).map_err(|why| why.to_string())
+        match &self.allow {
+            Some(allow) => allow.check(target.address, check.port).map_err(|why| why.to_string()),
+            None => Err("this server does not probe: [server] roles lacks `health`".into()),
+        }
     }
 
     fn remove(&mut self, target: HealthTarget) {

@@ -30,8 +30,8 @@ const NICENESS: i32 = 5;
 pub struct HealthSettings {
     /// The checks.
     pub checks: Vec<Check>,
-    /// The addresses that may be probed.
-    pub allow: Allow,
+    /// The addresses that may be probed; `None`: this server does not probe.
+    pub allow: Option<Allow>,
     /// The longest TTL of sets with a check.
     pub ttl_max: Duration,
     /// The folder of the saved states; `None`: they are lost at the end.

@@ -323,6 +323,10 @@ fn records(out: &mut Exposition, status: &Status) {
         let is_writable = store.fault.is_none() && store.writes_refused.is_none();
         out.family("dunlin_store_writable", Gauge, "0 while writes to the store are refused.")
             .sample(&[], u8::from(is_writable));
+        if let Some(fleet) = &store.fleet {
+            out.family("dunlin_fleet_member", Gauge, "0 while other servers do not see this one.")
+                .sample(&[], u8::from(fleet.fault.is_none()));
+        }
         out.family(
             "dunlin_store_zones_servfail",
             Gauge,

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod codec;
+mod fleet;
 mod health;
 pub mod limits;
 mod live;
@@ -27,6 +28,7 @@ mod writer;
 mod zone_list;
 mod zones;
 
+pub use fleet::Fleet;
 pub use health::StoreHealth;
 pub use memory::MemoryStore;
 pub use model::{
@@ -34,7 +36,7 @@ pub use model::{
     SetValue, View,
 };
 pub use ownership::{SoleOwner, ZoneOwnership};
-pub use pending::Pending;
+pub use pending::{Pending, Promise, pending};
 pub use read::JournalPage;
 pub use service::{RecordService, ServiceThreads, SnapshotSource, StoreSettings, WRITER_THREAD};
 pub use store::{

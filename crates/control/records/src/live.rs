@@ -14,7 +14,7 @@ struct LiveState {
     /// The newest revision passed to the zone manager.
     given: Option<(Revision, Sequence)>,
     /// The zone manager was asked to report this revision.
-    asked: Revision,
+    asked: Option<Revision>,
     waiters: BTreeMap<Revision, Vec<Promise<()>>>,
     count: usize,
     has_ended: bool,
@@ -55,20 +55,30 @@ impl LiveRevisions {
     }
 
     /// Asks the zone manager to report the newest revision, if someone waits for it or an earlier
-    /// one and it was not asked yet.
+    /// one and it was not asked yet. A fleet always waits.
     fn ask(shared: &Arc<SharedService>) {
         let mut state = shared.live.lock();
         let Some((revision, sequence)) = state.given else { return };
-        let asked = state.asked;
-        if revision <= asked || state.waiters.range(asked.next()..=revision).next().is_none() {
+        if state.asked.is_some_and(|asked| revision <= asked) {
             return;
         }
-        state.asked = revision;
+        let from = state.asked.map_or(Revision::NONE, Revision::next);
+        let is_readable = || shared.health.read_refusal().is_none();
+        let fleet = shared.fleet.clone().filter(|_| is_readable());
+        if fleet.is_none() && state.waiters.range(from..=revision).next().is_none() {
+            return;
+        }
+        state.asked = Some(revision);
         drop(state);
         let live = Arc::clone(shared);
-        shared.publisher.when_live(sequence, move |is_live| match is_live {
-            true => live.live.reached(revision),
-            false => live.live.end(),
+        shared.publisher.when_live(sequence, move |is_live| {
+            if !is_live {
+                return live.live.end();
+            }
+            live.live.reached(revision);
+            if let Some(fleet) = fleet {
+                fleet.serves(revision);
+            }
         });
     }
 

@@ -10,16 +10,17 @@ use zone_manager::{Answer, Stopped, answer};
 pub struct Pending<T>(Answer<Result<T, Refused>>);
 
 /// Gives the answer, once. Dropping it answers that the service is stopping.
-pub(crate) struct Promise<T>(zone_manager::Promise<Result<T, Refused>>);
+pub struct Promise<T>(zone_manager::Promise<Result<T, Refused>>);
 
-pub(crate) fn pending<T>() -> (Promise<T>, Pending<T>) {
+/// An answer that comes later, and what gives it.
+pub fn pending<T>() -> (Promise<T>, Pending<T>) {
     let (promise, answer) = answer();
     (Promise(promise), Pending(answer))
 }
 
 impl<T> Pending<T> {
     /// An immediate answer.
-    pub(crate) fn answered(answer: Result<T, Refused>) -> Self {
+    pub fn answered(answer: Result<T, Refused>) -> Self {
         let (promise, pending) = pending();
         promise.answer(answer);
         pending
@@ -44,7 +45,8 @@ impl<T> Future for Pending<T> {
 }
 
 impl<T> Promise<T> {
-    pub(crate) fn answer(self, answer: Result<T, Refused>) {
+    /// Gives the answer.
+    pub fn answer(self, answer: Result<T, Refused>) {
         self.0.give(answer);
     }
 }

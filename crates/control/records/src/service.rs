@@ -8,7 +8,8 @@ use crate::shared::{SharedService, refused};
 use crate::writer::Writer;
 use crate::zone_list::ZoneList;
 use crate::{
-    Batch, Reader, Refused, Revision, Store, StoreError, StoreHealth, WriteContext, WriteResult,
+    Batch, Fleet, Reader, Refused, Revision, Store, StoreError, StoreHealth, WriteContext,
+    WriteResult,
 };
 use std::io::{self, Read, Seek};
 use std::path::PathBuf;
@@ -33,6 +34,8 @@ pub struct StoreSettings {
     pub waits: bool,
     /// The file for the names of its zones; `None`: no list.
     pub list: Option<PathBuf>,
+    /// Whether writes are taken.
+    pub may_write: bool,
 }
 
 /// A handle on the service; clones share it.
@@ -55,7 +58,8 @@ impl RecordService {
         store: Box<dyn Store>,
         ownership: Arc<dyn ZoneOwnership>,
     ) -> io::Result<(Self, ServiceThreads)> {
-        Self::start_on(publisher, StoreSettings { store, waits: false, list: None }, ownership)
+        let settings = StoreSettings { store, waits: false, list: None, may_write: true };
+        Self::start_on(publisher, settings, ownership)
     }
 
     /// Opens a store, passes its zones to the zone manager, waits until they are published, and
@@ -88,20 +92,28 @@ impl RecordService {
         }
     }
 
+    /// As [`Self::ask`], for a write.
+    fn ask_write<T>(&self, request: impl FnOnce(Promise<T>) -> WriteRequest) -> Pending<T> {
+        match self.0.may_write {
+            true => self.ask(request),
+            false => Pending::answered(Err(Refused::ReadOnly)),
+        }
+    }
+
     /// Writes a batch; answers once it is durable.
     pub fn write(&self, batch: Batch) -> Pending<WriteResult> {
-        self.ask(|promise| WriteRequest::Zone(Box::new(ZoneRequest::Write(batch)), promise))
+        self.ask_write(|promise| WriteRequest::Zone(Box::new(ZoneRequest::Write(batch)), promise))
     }
 
     /// Creates a zone from the edits of a batch, which need NS records. Adds an SOA if there is
     /// none. An existing zone with exactly this content stays as it is.
     pub fn create_zone(&self, batch: Batch) -> Pending<WriteResult> {
-        self.ask(|promise| WriteRequest::Zone(Box::new(ZoneRequest::Create(batch)), promise))
+        self.ask_write(|promise| WriteRequest::Zone(Box::new(ZoneRequest::Create(batch)), promise))
     }
 
     /// Deletes a zone.
     pub fn delete_zone(&self, zone: NameBuf, context: WriteContext) -> Pending<WriteResult> {
-        self.ask(|promise| {
+        self.ask_write(|promise| {
             WriteRequest::Zone(Box::new(ZoneRequest::Delete(zone, context)), promise)
         })
     }
@@ -114,13 +126,13 @@ impl RecordService {
         from: Box<dyn SnapshotSource>,
         context: WriteContext,
     ) -> Pending<WriteResult> {
-        self.ask(|promise| WriteRequest::Restore(from, context, promise))
+        self.ask_write(|promise| WriteRequest::Restore(from, context, promise))
     }
 
     /// Accepts what the shared store has, although it is older than what this server has, or
     /// another one.
     pub fn adopt(&self) -> Pending<WriteResult> {
-        self.ask(WriteRequest::Adopt)
+        self.ask_write(WriteRequest::Adopt)
     }
 
     /// The health of the store.
@@ -180,15 +192,20 @@ impl RecordService {
     pub fn wait_live(&self, revision: Revision) -> Pending<()> {
         LiveRevisions::wait(&self.0, revision)
     }
+
+    /// The servers that share the store; `None`: it is of this server alone.
+    pub fn fleet(&self) -> Option<&dyn Fleet> {
+        self.0.fleet.as_deref()
+    }
 }
 
 /// Opens a store and publishes its zones.
 pub(crate) fn open(
     publisher: ZonePublisher,
-    StoreSettings { store, waits, list }: StoreSettings,
+    StoreSettings { store, waits, list, may_write }: StoreSettings,
     ownership: Arc<dyn ZoneOwnership>,
 ) -> (Arc<SharedService>, Writer) {
-    let (reader, queue) = (store.reader(), WriteQueue::default());
+    let (reader, queue, fleet) = (store.reader(), WriteQueue::default(), store.fleet());
     let (live, health) = (LiveRevisions::default(), Health::default());
     let updates = publisher.register(&SourceSettings {
         name: WRITER_THREAD.to_owned(),
@@ -196,7 +213,16 @@ pub(crate) fn open(
         lane: Lane::Normal,
         hold: HoldPolicy::Never,
     });
-    let shared = Arc::new(SharedService { publisher, ownership, reader, queue, live, health });
+    let shared = Arc::new(SharedService {
+        publisher,
+        ownership,
+        reader,
+        queue,
+        live,
+        health,
+        fleet,
+        may_write,
+    });
     let mut writer = Writer::new(Arc::clone(&shared), updates, store, ZoneList::new(list));
     writer.start(waits);
     shared.publisher.wait(writer.published());

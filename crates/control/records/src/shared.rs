@@ -3,7 +3,7 @@ use crate::health::Health;
 use crate::live::LiveRevisions;
 use crate::ownership::ZoneOwnership;
 use crate::queue::WriteQueue;
-use crate::{Reader, Refused, StoreError};
+use crate::{Fleet, Reader, Refused, StoreError};
 use compile::Zone;
 use std::sync::Arc;
 use wire::Name;
@@ -17,6 +17,9 @@ pub(crate) struct SharedService {
     pub queue: WriteQueue,
     pub live: LiveRevisions,
     pub health: Health,
+    pub fleet: Option<Arc<dyn Fleet>>,
+    /// Whether writes are taken.
+    pub may_write: bool,
 }
 
 impl SharedService {

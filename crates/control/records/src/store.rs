@@ -1,7 +1,7 @@
 //! The interface of stores. They know no DNS: `records` validates.
 use crate::codec;
 use crate::serial::SerialStamp;
-use crate::{ChangeKind, JournalEntry, Revision, SetChange, SetKey, SetValue, View};
+use crate::{ChangeKind, Fleet, JournalEntry, Revision, SetChange, SetKey, SetValue, View};
 use std::fmt;
 use std::io::{Read, Write};
 use std::ops::ControlFlow;
@@ -314,6 +314,11 @@ pub trait Store: Send + 'static {
     /// As [`Store::open`].
     fn open_now(&mut self) -> Result<(), StoreError> {
         self.open()
+    }
+
+    /// The servers that share this store; `None`: it is of this server alone.
+    fn fleet(&self) -> Option<Arc<dyn Fleet>> {
+        None
     }
 
     /// The side that reads.

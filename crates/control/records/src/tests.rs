@@ -60,7 +60,7 @@ fn scene(store: MemoryStore) -> TestService {
 
 /// As `scene`, with a wrapper of the store.
 fn scene_on(front: Box<dyn Store>, store: MemoryStore) -> TestService {
-    let opening = StoreSettings { store: front, waits: false, list: None };
+    let opening = StoreSettings { store: front, waits: false, list: None, may_write: true };
     TestService { store, ..scene_opened(opening) }
 }
 

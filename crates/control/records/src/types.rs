@@ -234,6 +234,10 @@ pub enum Refused {
         /// Why nothing is known.
         why: Arc<str>,
     },
+    /// The write is in the shared store, but not every server serves it; which do not.
+    Lagging(Arc<str>),
+    /// This server has no right to write.
+    ReadOnly,
     /// Other servers do not share the store, so there is nothing to adopt.
     NotShared,
     /// The server is stopping or in a hot restart: try again later.
@@ -286,6 +290,11 @@ impl fmt::Display for Refused {
             Self::UnknownOutcome { id, why } => write!(
                 f,
                 "outcome unknown, id {id}: {why}; read the set again before you repeat the write"
+            ),
+            Self::Lagging(who) => f.write_str(who),
+            Self::ReadOnly => f.write_str(
+                "this server does not write, because [server] roles lacks `api`: write on a server \
+                 that has it, which `dunlin fleet` shows",
             ),
             Self::NotShared => f.write_str(
                 "the store is of this server alone, so there is nothing to adopt: see [store] kind",

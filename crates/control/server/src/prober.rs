@@ -18,7 +18,11 @@ pub fn start(
 ) -> io::Result<HealthService> {
     let settings = HealthSettings {
         checks: config.health.checks.clone(),
-        allow: Allow { prefixes: config.health.allow.clone(), own: own_addresses(config) },
+        allow: config
+            .server
+            .roles
+            .health
+            .then(|| Allow { prefixes: config.health.allow.clone(), own: own_addresses(config) }),
         ttl_max: config.health.ttl_max,
         folder: config.server.data_dir.clone(),
         find_user,

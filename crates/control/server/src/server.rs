@@ -17,7 +17,7 @@ use crate::ports::QueuePort;
 use crate::resources::VERSION;
 use crate::rest::Rest;
 use crate::sockets::Listening;
-use crate::store::{DESK, Stored};
+use crate::store::{StoreConfig, Stored, WRITER};
 use crate::systemd::Notify;
 use crate::threads::{StartedThreads, ThreadCounters, Threads, WorkerDeps};
 use crate::workers::{self, AddressSocket, WorkerCpus};
@@ -212,7 +212,7 @@ impl Server {
             (CONTROL, self.control.has_failed()),
             (CLUSTER, lock(&self.kubernetes).as_ref().is_some_and(Running::has_failed)),
             (PROBER, self.prober.has_failed()),
-            (DESK, self.store.get().is_some_and(|store| store.desk.has_failed())),
+            (WRITER, self.store.get().is_some_and(|store| store.service.has_failed())),
         ];
         each.into_iter().filter(|(_, failed)| *failed).map(|(name, _)| name.to_owned()).collect()
     }
@@ -340,7 +340,7 @@ impl Server {
         }
         if let Some(store) = self.store.get() {
             // A store that is ending cannot be settled, and need not be.
-            let _ = store.desk.settle().await;
+            let _ = store.service.settle().await;
         }
         let zones = zone_changes::compare(&before, &self.zones.status());
         ReloadOutcome::Applied { changed, zones, restart_needed }
@@ -419,7 +419,7 @@ impl Server {
     /// The names of all threads, in the order in which [`serve`](crate::serve) ends them.
     pub fn threads_to_end(&self) -> Vec<String> {
         let answering = self.counters().iter().map(|counters| counters.name.clone());
-        let others = [zones::LOADER, zones::SAVER, CLUSTER, PROBER, DESK, CONTROL];
+        let others = [zones::LOADER, zones::SAVER, CLUSTER, PROBER, WRITER, CONTROL];
         answering.chain(others.map(str::to_owned)).collect()
     }
 
@@ -434,15 +434,11 @@ impl Server {
     /// # Errors
     /// A thread cannot be started.
     pub fn start_store(&self, is_hot_restart: bool) -> std::io::Result<()> {
-        let (wanted, etcd) = {
-            let live = lock(&self.live);
-            let started = live.started();
-            ((started.store.kind, started.server.data_dir.clone()), started.etcd.clone())
-        };
-        let stored = Stored::start(wanted, &etcd, &self.control, is_hot_restart)?;
+        let config = StoreConfig::new(lock(&self.live).started(), &self.listen);
+        let stored = Stored::start(&config, &self.control, is_hot_restart)?;
         if let Some(stored) = stored {
             // Set only here.
-            let _ = (self.rest.records.set(stored.desk.clone()), self.store.set(stored));
+            let _ = (self.rest.records.set(stored.service.clone()), self.store.set(stored));
         }
         Ok(())
     }

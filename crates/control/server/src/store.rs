@@ -1,5 +1,7 @@
 //! The store of the server: opens it, reports its status, and stops it.
-use config::{Etcd, StoreKind};
+use crate::resources::VERSION;
+use config::limits::MEMBER_NAME_LEN_MAX;
+use config::{Config, Etcd, Server, StoreKind};
 use records::{RecordService, ServiceThreads, Store, StoreSettings, StoreSize};
 use std::fs;
 use std::io;
@@ -9,17 +11,17 @@ use std::time::Instant;
 use store_etcd::{EtcdSettings, EtcdStore};
 use store_redb::RedbStore;
 use zone_manager::ZonePublisher;
-use zone_manager::status::{StoreStatus, StoreZoneFault};
+use zone_manager::status::{Member, StoreStatus, StoreZoneFault};
 
 /// The writer thread.
-pub const DESK: &str = records::WRITER_THREAD;
+pub const WRITER: &str = records::WRITER_THREAD;
 
 /// The file that names the zones of the store, beside it.
 const LIST: &str = "records.zones";
 
 /// The store of a server that has one.
 pub struct Stored {
-    pub desk: RecordService,
+    pub service: RecordService,
     /// The tree and the log.
     files: [PathBuf; 2],
     /// `None` once stopped.
@@ -34,42 +36,47 @@ impl Stored {
     /// # Errors
     /// A thread cannot be started.
     pub fn start(
-        (kind, folder): (StoreKind, Option<PathBuf>),
-        etcd: &Etcd,
+        config: &StoreConfig,
         control: &ZonePublisher,
         is_hot_restart: bool,
     ) -> io::Result<Option<Self>> {
+        let StoreConfig { kind, folder, etcd, may_write } = config;
         let Some(folder) = folder else { return Ok(None) };
         let began = Instant::now();
         let (store, of_files): (Box<dyn Store>, PathBuf) = match kind {
             StoreKind::None => return Ok(None),
             StoreKind::Redb => {
-                let store = RedbStore::closed(&folder).map_err(io::Error::other)?;
+                let store = RedbStore::closed(folder).map_err(io::Error::other)?;
                 (Box::new(store), folder.clone())
             }
             StoreKind::Etcd => {
-                let store = EtcdStore::closed(&folder, settings(etcd)).map_err(io::Error::other)?;
-                (Box::new(store), store_etcd::replica_folder(&folder))
+                let store = EtcdStore::closed(folder, etcd.clone()).map_err(io::Error::other)?;
+                (Box::new(store), store_etcd::replica_folder(folder))
             }
         };
-        let opening = StoreSettings { store, waits: is_hot_restart, list: Some(folder.join(LIST)) };
-        let (desk, serving) =
+        let opening = StoreSettings {
+            store,
+            waits: is_hot_restart,
+            list: Some(folder.join(LIST)),
+            may_write: *may_write,
+        };
+        let (service, serving) =
             RecordService::start_on(control.clone(), opening, Arc::new(control.clone()))?;
         let files = store_redb::paths(&of_files);
         // The service logs why it cannot be used.
-        if let Ok(StoreSize { revision, zones, sets }) = desk.held() {
+        if let Ok(StoreSize { revision, zones, sets }) = service.held() {
             let milliseconds = began.elapsed().as_millis() as u64;
             let file = files[0].display();
             tracing::info!(%file, zones, sets, %revision, milliseconds, "store opened");
         }
-        Ok(Some(Self { desk, files, serving: Mutex::new(Some(serving)) }))
+        Ok(Some(Self { service, files, serving: Mutex::new(Some(serving)) }))
     }
 
     /// Its status.
     pub fn status(&self) -> StoreStatus {
         let folder = self.files[0].parent().unwrap_or(Path::new("."));
         let free = rustix::fs::statvfs(folder).map(|found| found.f_bavail * found.f_frsize);
-        let health = self.desk.health();
+        let health = self.service.health();
         let named = health.unreadable.iter().map(|(zone, why)| (zone.to_string(), why.to_string()));
         let status = StoreStatus {
             file: self.files[0].display().to_string(),
@@ -78,14 +85,15 @@ impl Stored {
             servfail: health.unreadable_count as u64,
             servfail_zones: named.map(|(name, reason)| StoreZoneFault { name, reason }).collect(),
             list_fault: health.list.map(|why| why.to_string()),
+            fleet: self.service.fleet().map(|fleet| fleet.status()),
             ..StoreStatus::default()
         };
-        match self.desk.held() {
+        match self.service.held() {
             Ok(StoreSize { revision, zones, sets }) => StoreStatus {
                 revision: revision.0,
                 zones,
                 rrsets: sets,
-                writes_refused: self.desk.writable().err().map(|why| why.to_string()),
+                writes_refused: self.service.writable().err().map(|why| why.to_string()),
                 ..status
             },
             Err(why) => {
@@ -105,9 +113,40 @@ impl Stored {
     }
 }
 
-/// The settings of a connection to etcd.
-fn settings(etcd: &Etcd) -> EtcdSettings {
-    let Etcd { endpoints, prefix, ca, cert, key, user, password_file } = etcd.clone();
-    let user = (!user.is_empty()).then_some(user);
-    EtcdSettings { endpoints, prefix, ca, identity: cert.zip(key), user: user.zip(password_file) }
+/// The store that a config names.
+pub struct StoreConfig {
+    kind: StoreKind,
+    folder: Option<PathBuf>,
+    etcd: EtcdSettings,
+    /// Whether this server takes writes.
+    may_write: bool,
+}
+
+impl StoreConfig {
+    /// The store of a server that listens on these addresses.
+    pub fn new(config: &Config, listen: &[String]) -> Self {
+        let Etcd { endpoints, prefix, ca, cert, key, user, password_file } = config.etcd.clone();
+        let user = (!user.is_empty()).then_some(user);
+        let Server { roles, name, location, data_dir, .. } = &config.server;
+        let member = Member {
+            name: if name.is_empty() { host_name() } else { name.clone() },
+            addresses: listen.to_vec(),
+            version: VERSION.to_owned(),
+            roles: roles.words().iter().map(|&word| word.to_owned()).collect(),
+            location: location.clone(),
+            ..Member::default()
+        };
+        let may_write = roles.api;
+        let (identity, user) = (cert.zip(key), user.zip(password_file));
+        let etcd = EtcdSettings { endpoints, prefix, ca, identity, user, member, may_write };
+        Self { kind: config.store.kind, folder: data_dir.clone(), etcd, may_write }
+    }
+}
+
+/// The name of this host, without what a key may not have.
+fn host_name() -> String {
+    let system = rustix::system::uname();
+    let name = system.nodename().to_string_lossy();
+    let is_plain = |c: &char| c.is_ascii_alphanumeric() || "-_.".contains(*c);
+    name.chars().filter(is_plain).take(MEMBER_NAME_LEN_MAX).collect()
 }

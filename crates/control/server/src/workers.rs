@@ -18,11 +18,15 @@ pub type AddressSocket<'s> = (SocketAddr, BorrowedFd<'s>);
 pub type CorePlanner = fn(&CpuList, usize, Option<&str>) -> Result<(CpuList, String), String>;
 
 /// Chooses the workers' CPUs among those this process may use, and logs the result and the reason.
+/// A server that does not answer has no worker.
 ///
 /// # Errors
 /// A listed CPU is not allowed, or the kernel does not report the allowed CPUs.
 pub fn place(config: &Config, plan_cores: CorePlanner) -> io::Result<WorkerCpus> {
     let server = &config.server;
+    if !server.roles.dns {
+        return Ok(Vec::new());
+    }
     let allowed = cpu::allowed()?;
     let granted = workers_of_quota(cpu::quota()).min(WORKERS_MAX);
     let (worker_cpus, reason) = match &server.workers {

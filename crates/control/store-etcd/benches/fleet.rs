@@ -168,7 +168,7 @@ fn starts(etcd: &mut Etcd, sets: usize) {
     node.stop();
     (0..3).for_each(|member| etcd.kill(member));
     let began = Instant::now();
-    node.restart(etcd);
+    node.restart();
     let seconds = began.elapsed().as_secs_f64();
     assert!(node.get(&format!("i{}.example.org.", sets - 1)).is_some(), "it has the last one");
     println!("| a restarted server has them, without etcd | {seconds:.2} s after its start |");

@@ -174,6 +174,32 @@ impl Connection {
         self.call(|mut etcd| async move { etcd.txn(txn).await }).await
     }
 
+    /// A new lease.
+    pub async fn grant(&self, ttl: Duration) -> Result<i64, RequestError> {
+        let granted = self
+            .call(|mut etcd| async move { etcd.lease_grant(ttl.as_secs() as i64, None).await })
+            .await?;
+        Ok(granted.id())
+    }
+
+    /// Renews a lease. `false`: it has expired.
+    pub async fn renew(&self, lease: i64) -> Result<bool, RequestError> {
+        self.call(|mut etcd| async move {
+            // It waits for the first answer.
+            match etcd.lease_keep_alive(lease).await {
+                Ok(_) => Ok(true),
+                Err(Error::LeaseKeepAliveError(_)) => Ok(false),
+                Err(error) => Err(error),
+            }
+        })
+        .await
+    }
+
+    /// Gives a lease up: its keys are gone.
+    pub async fn revoke(&self, lease: i64) -> Result<(), RequestError> {
+        self.call(|mut etcd| async move { etcd.lease_revoke(lease).await }).await.map(drop)
+    }
+
     /// Sends a request to the member in use, and leaves that after an error.
     async fn call<T, F>(&self, request: impl FnOnce(Client) -> F) -> Result<T, RequestError>
     where

@@ -60,7 +60,7 @@ impl Events {
             let message = message.map_err(|error| classify(&self.url, error))?;
             return match message {
                 None => Err(ended("")),
-                // Compacted, or the leader is lost: whoever watches again finds out.
+                // Compacted, or the leader is lost: the next watch finds out.
                 Some(message) if message.canceled() => {
                     Err(ended(&format!(": {}", message.cancel_reason())))
                 }

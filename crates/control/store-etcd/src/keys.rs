@@ -7,6 +7,8 @@
 //! zones/ZONE                    {"revision": …, "offset": …}
 //! sets/ZONE/NAME/TYPE           the JSON of a record set; NAME is relative, `@` is the zone's
 //! staged/ID/header, /NUMBER     a commit that is too large for one transaction, in parts
+//! members/NAME                  a server, under its lease: JSON
+//! wait/NAME                     the revision that a client of this server waits for
 //! moving                        the staged commit whose sets are being moved to their keys
 //! ```
 //! Names are in lower case and presentation form; a slash in them is `\047`.
@@ -98,6 +100,22 @@ impl Keys {
         let key = str::from_utf8(key).ok()?.strip_prefix(&self.staged_all())?;
         let (id, _) = key.split_once('/')?;
         u128::from_str_radix(id, 16).ok().map(CommitId)
+    }
+
+    pub fn members(&self) -> String {
+        format!("{}members/", self.0)
+    }
+
+    pub fn member(&self, name: &str) -> String {
+        format!("{}members/{name}", self.0)
+    }
+
+    pub fn waits(&self) -> String {
+        format!("{}wait/", self.0)
+    }
+
+    pub fn wait(&self, name: &str) -> String {
+        format!("{}wait/{name}", self.0)
     }
 
     pub fn moving(&self) -> String {

@@ -13,15 +13,18 @@ mod follow;
 mod keys;
 pub mod limits;
 mod list;
+mod members;
 mod plan;
 mod replica;
 mod shared;
 mod staged;
 mod store;
+mod waits;
 mod watch;
 
 use std::path::{Path, PathBuf};
 pub use store::EtcdStore;
+use zone_manager::status::Member;
 
 /// Where etcd is, and how to log in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,6 +39,10 @@ pub struct EtcdSettings {
     pub identity: Option<(PathBuf, PathBuf)>,
     /// The user, and the file with its password.
     pub user: Option<(String, PathBuf)>,
+    /// What this server says of itself to the others; its name is no other server's.
+    pub member: Member,
+    /// Whether this server may write. If not, its user in etcd need not be able to.
+    pub may_write: bool,
 }
 
 /// The folder of the replica in the data folder of a server.

@@ -37,5 +37,23 @@ pub const TRIM_INTERVAL: u64 = 500;
 pub const STAGED_MAX: Duration = Duration::from_secs(15);
 /// How often to look for such batches.
 pub const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
+/// How long a server that died stays a member.
+pub const MEMBER_TTL: Duration = Duration::from_secs(10);
+/// The interval of renewals of a membership.
+pub const RENEW_INTERVAL: Duration = Duration::from_secs(3);
+/// The shortest time between reports of the served revision that no client waits for.
+pub const REPORT_INTERVAL: Duration = Duration::from_millis(200);
+/// The share of each member in that time: a large fleet writes at most 100 reports a second.
+pub const REPORT_SHARE: Duration = Duration::from_millis(10);
+/// The interval of reports when nothing is written.
+pub const REFRESH_INTERVAL: Duration = Duration::from_secs(30);
+/// How long a client waits until all members serve a revision.
+pub const FLEET_WAIT_MAX: Duration = Duration::from_secs(15);
+/// How long the others are asked for quick reports after the last client has waited.
+pub const WAIT_KEPT: Duration = Duration::from_secs(1);
+/// Clients that wait for the fleet at the same time.
+pub const WAITERS_MAX: usize = 1024;
+/// How long the end of a server waits until the others know of it.
+pub const LEAVE_MAX: Duration = Duration::from_millis(500);
 /// Times that a commit is tried again because another writer only fenced or moved.
 pub const RETRIES_MAX: usize = 20;

@@ -6,6 +6,7 @@ use crate::follow::{Follower, Known};
 use crate::keys::Head;
 use crate::limits::{COMMITS_QUEUED, FIRST_LIST_MAX, OUTCOME_MAX, WRITE_MAX};
 use crate::list::{self, Listing};
+use crate::members::{EtcdFleet, Membership};
 use crate::replica::Replica;
 use crate::shared::Shared;
 use crate::staged;
@@ -14,8 +15,8 @@ use records::codec::zone_key;
 use records::serial::SerialStamp;
 use records::snapshot::{self, SnapshotItem, SnapshotWriter};
 use records::{
-    Action, Commit, CommitError, CommitId, PreparedWrite, Reader, RestoreInfo, Revision, Store,
-    StoreError, Watch, WatchWaker,
+    Action, Commit, CommitError, CommitId, Fleet, PreparedWrite, Reader, RestoreInfo, Revision,
+    Store, StoreError, Watch, WatchWaker,
 };
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -36,6 +37,11 @@ pub struct EtcdStore {
     replica: Arc<Mutex<Replica>>,
     /// The list that fills a new replica, while it is read.
     first: Option<FirstList>,
+    fleet: Arc<EtcdFleet>,
+    /// Makes this server a member of the fleet while the store is open.
+    membership: Option<Membership>,
+    /// Whether this server sweeps.
+    may_write: bool,
     /// The last commit with an unknown outcome: id, base and newest revision.
     last: Option<(CommitId, Revision, Revision)>,
 }
@@ -47,12 +53,15 @@ impl EtcdStore {
     /// The folder cannot be created, or no thread can be started.
     pub fn closed(data_dir: &Path, settings: EtcdSettings) -> Result<Self, StoreError> {
         let replica = Replica::closed(data_dir)?;
+        let (member, may_write) = (settings.member.clone(), settings.may_write);
         let shared = Shared::start(settings)
             .map_err(|why| StoreError::Failed(format!("no thread for etcd: {why}")))?;
         let following = Arc::clone(&shared);
         replica.store.set_condition(Box::new(move || following.writable()));
         let replica = Arc::new(Mutex::new(replica));
-        Ok(Self { shared, replica, first: None, last: None })
+        let fleet = EtcdFleet::new(Arc::clone(&shared), member);
+        let membership = None;
+        Ok(Self { shared, replica, first: None, fleet, membership, may_write, last: None })
     }
 
     fn replica(&self) -> MutexGuard<'_, Replica> {
@@ -63,6 +72,7 @@ impl EtcdStore {
     fn fill(&mut self) -> Result<(), StoreError> {
         let is_new = self.replica().origin.is_none();
         if !is_new {
+            self.join();
             return Ok(());
         }
         let mut running = self.first.take().unwrap_or_else(|| self.start_list());
@@ -76,9 +86,19 @@ impl EtcdStore {
                 self.first = Some(running);
                 Err(unread("everything is being read from etcd".into()))
             }
-            Ok(Ok(Ok(listing))) => adopt(&self.shared, &mut self.replica(), listing),
+            Ok(Ok(Ok(listing))) => {
+                adopt(&self.shared, &mut self.replica(), listing)?;
+                self.join();
+                Ok(())
+            }
             Ok(Ok(Err(why))) => Err(unread(why)),
             Ok(Err(_)) => Err(unread("the list was given up".into())),
+        }
+    }
+
+    fn join(&mut self) {
+        if self.membership.is_none() {
+            self.membership = Some(self.fleet.join());
         }
     }
 
@@ -315,9 +335,11 @@ impl Store for EtcdStore {
         let follower =
             Follower { shared, known, list_path, found: send, waker: Arc::clone(&waker) };
         let shared = Arc::clone(&self.shared);
-        let sweep = async move { staged::sweep(&shared).await };
         let runtime = &self.shared.runtime;
-        let tasks = vec![runtime.spawn(follower.run()), runtime.spawn(sweep)];
+        let mut tasks = vec![runtime.spawn(follower.run())];
+        if self.may_write {
+            tasks.push(runtime.spawn(async move { staged::sweep(&shared).await }));
+        }
         let (shared, replica) = (Arc::clone(&self.shared), Arc::clone(&self.replica));
         Ok(Some(Box::new(EtcdWatch { shared, replica, found, pending: None, waker, tasks })))
     }
@@ -359,6 +381,7 @@ impl Store for EtcdStore {
     }
 
     fn close(&mut self) {
+        self.membership = None;
         self.replica().store.close();
     }
 
@@ -370,6 +393,10 @@ impl Store for EtcdStore {
     fn open_now(&mut self) -> Result<(), StoreError> {
         self.replica().open(&self.shared.keys, false)?;
         self.fill()
+    }
+
+    fn fleet(&self) -> Option<Arc<dyn Fleet>> {
+        Some(Arc::<EtcdFleet>::clone(&self.fleet))
     }
 
     fn reader(&self) -> Arc<dyn Reader> {

@@ -2,6 +2,7 @@
 //!
 //! It is collected from the threads' counters on each request.
 mod api;
+mod fleet;
 mod health;
 mod histogram;
 mod hosts;
@@ -12,6 +13,7 @@ mod store;
 mod xdp;
 
 pub use api::ApiStatus;
+pub use fleet::{FleetStatus, Member};
 pub use health::HealthStatus;
 pub use histogram::StatusHistogram;
 pub use hosts::HostsStatus;

@@ -94,7 +94,9 @@ impl Served {
         let mut served = Self { child, folder: folder.into(), lines, address, start: Vec::new() };
         let (serving, before) = served.read_to_line("serving", "listen");
         served.start = before;
-        served.address = serving["listen"].as_str().expect("text").parse().expect("an address");
+        // A server without the role `dns` has no address.
+        let listen = serving["listen"].as_str().expect("text");
+        served.address = if listen.is_empty() { address } else { listen.parse().expect(listen) };
         served
     }
 

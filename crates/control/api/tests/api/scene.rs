@@ -162,7 +162,7 @@ impl Reply {
 fn prober(control: &ZonePublisher, folder: &std::path::Path) -> HealthService {
     let settings = HealthSettings {
         checks: vec![check("web")],
-        allow: Allow::default(),
+        allow: Some(Allow::default()),
         ttl_max: Duration::from_secs(30),
         folder: Some(folder.to_owned()),
         find_user: |_| Err("there are no scripts here".into()),

@@ -173,6 +173,7 @@ fn scene_with(faulty: &FailingStore, list: &TestZoneList) -> TestService {
         store: Box::new(faulty.clone()),
         waits: false,
         list: Some(list.path()),
+        may_write: true,
     })
 }
 

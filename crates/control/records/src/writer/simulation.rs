@@ -143,7 +143,7 @@ impl Manager {
         let (publisher, running) = ZonePublisher::start(Image::new(Arc::new(key))).unwrap();
         let faults = Arc::new(Mutex::new(Faults::default()));
         let store = Box::new(FaultyStore { store: store.clone(), faults: Arc::clone(&faults) });
-        let settings = StoreSettings { store, waits: false, list: None };
+        let settings = StoreSettings { store, waits: false, list: None, may_write: true };
         let ownership = Arc::new(publisher.clone());
         let (_, writer) = crate::service::open(publisher.clone(), settings, ownership);
         let source = |kind| {

@@ -84,7 +84,7 @@ impl admin::Handler for Handler {
                 self.server.is_offered.store(true, Ordering::Relaxed);
                 // The new process waits until the store is closed.
                 if let Some(store) = self.server.store.get() {
-                    drop(store.desk.close());
+                    drop(store.service.close());
                 }
                 Ok(offered)
             }
@@ -97,7 +97,7 @@ impl admin::Handler for Handler {
 
     fn resume(&self) {
         if let Some(store) = self.server.store.get() {
-            drop(store.desk.open());
+            drop(store.service.open());
         }
         self.server.restore_steering();
     }

@@ -3,8 +3,8 @@ use compile::Image;
 use etcd_client::{Client, DeleteOptions, GetOptions};
 use image::HashKey;
 use records::{
-    Batch, Edit, Precondition, RecordService, Refused, Revision, ServiceThreads, SetKey, SetValue,
-    SoleOwner, StoreSettings, View, WriteContext, WriteResult,
+    Batch, Edit, Fleet, Precondition, RecordService, Refused, Revision, ServiceThreads, SetKey,
+    SetValue, SoleOwner, StoreSettings, View, WriteContext, WriteResult,
 };
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -17,6 +17,7 @@ use store_etcd::{EtcdSettings, EtcdStore};
 use test_support::etcd::Etcd;
 use tokio::runtime::Runtime;
 use wire::{Name, NameBuf, Rtype};
+use zone_manager::status::Member;
 use zone_manager::{PublisherThread, ZonePublisher};
 
 const TEST_MAX: Duration = Duration::from_secs(60);
@@ -46,6 +47,7 @@ pub fn folder(process: u32, number: u32) -> PathBuf {
 
 pub struct Node {
     folder: PathBuf,
+    settings: EtcdSettings,
     running: Option<Running>,
 }
 
@@ -57,15 +59,21 @@ struct Running {
     _publishing: PublisherThread,
 }
 
+/// The settings of a server that may write.
+fn settings(endpoints: Vec<String>, name: String) -> EtcdSettings {
+    let member = Member { name, ..Member::default() };
+    let prefix = "/dunlin/".to_owned();
+    EtcdSettings { endpoints, prefix, member, may_write: true, ..EtcdSettings::default() }
+}
+
 impl Running {
-    fn start(folder: &Path, endpoints: Vec<String>) -> Self {
+    fn start(folder: &Path, settings: EtcdSettings) -> Self {
         let key = HashKey::new(std::array::from_fn(|n| n as u64 * 77 + 5));
         let (publisher, publishing) = ZonePublisher::start(Image::new(Arc::new(key))).unwrap();
-        let prefix = "/dunlin/".to_owned();
-        let settings = EtcdSettings { endpoints, prefix, ..EtcdSettings::default() };
         let store = Box::new(EtcdStore::closed(folder, settings).unwrap());
         // A process that another test starts has our files, and their locks, for a moment.
-        let opening = StoreSettings { store, waits: true, list: Some(folder.join("zones")) };
+        let list = Some(folder.join("zones"));
+        let opening = StoreSettings { store, waits: true, list, may_write: true };
         let started = RecordService::start_on(publisher.clone(), opening, Arc::new(SoleOwner));
         let (service, serving) = started.unwrap();
         Self { service, publisher, _serving: serving, _publishing: publishing }
@@ -78,20 +86,40 @@ impl Node {
     }
 
     pub fn start_on(endpoints: Vec<String>) -> Self {
+        Self::start_with(settings(endpoints, String::new()))
+    }
+
+    /// A server of this name.
+    pub fn start_named(etcd: &Etcd, name: &str) -> Self {
+        Self::start_with(settings(etcd.endpoints(), name.to_owned()))
+    }
+
+    /// A server that is this user of etcd.
+    pub fn start_as(etcd: &Etcd, user: &str, password: &Path) -> Self {
+        let user = Some((user.to_owned(), password.to_owned()));
+        Self::start_with(EtcdSettings { user, ..settings(etcd.endpoints(), String::new()) })
+    }
+
+    fn start_with(mut settings: EtcdSettings) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let folder = folder(std::process::id(), number);
+        // A killed process with this number may have left one.
+        let _ = fs::remove_dir_all(&folder);
         fs::create_dir(&folder).unwrap();
-        let running = Some(Running::start(&folder, endpoints));
-        Self { folder, running }
+        if settings.member.name.is_empty() {
+            settings.member.name = format!("node-{}-{number}", std::process::id());
+        }
+        let running = Some(Running::start(&folder, settings.clone()));
+        Self { folder, settings, running }
     }
 
     pub fn stop(&mut self) {
         self.running = None;
     }
 
-    pub fn restart(&mut self, etcd: &Etcd) {
-        self.running = Some(Running::start(&self.folder, etcd.endpoints()));
+    pub fn restart(&mut self) {
+        self.running = Some(Running::start(&self.folder, self.settings.clone()));
     }
 
     fn running(&self) -> &Running {
@@ -100,6 +128,10 @@ impl Node {
 
     pub fn service(&self) -> &RecordService {
         &self.running().service
+    }
+
+    pub fn fleet(&self) -> &dyn Fleet {
+        self.service().fleet().expect("a fleet")
     }
 
     pub fn revision(&self) -> Revision {

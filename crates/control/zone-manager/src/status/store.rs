@@ -1,4 +1,5 @@
 //! Status of the store.
+use super::FleetStatus;
 use serde::{Deserialize, Serialize};
 
 /// The store of records written through the server.
@@ -24,6 +25,8 @@ pub struct StoreStatus {
     pub fault: Option<String>,
     /// Why it is read-only, as on a full disk; `None`: it is not.
     pub writes_refused: Option<String>,
+    /// The fleet that shares it; `None`: no other server does.
+    pub fleet: Option<FleetStatus>,
     /// Its zones that answer SERVFAIL because they cannot be read.
     pub servfail: u64,
     /// The first of these, by name.
@@ -39,6 +42,7 @@ impl StoreStatus {
             && self.writes_refused.is_none()
             && self.servfail == 0
             && self.list_fault.is_none()
+            && self.fleet.as_ref().is_none_or(|fleet| fleet.fault.is_none())
     }
 }
 

@@ -1,0 +1,18 @@
+//! The servers that share a store.
+use crate::{Pending, Revision};
+use zone_manager::status::{FleetStatus, Member};
+
+/// The servers that share a store, as one of them sees them.
+pub trait Fleet: Send + Sync {
+    /// This server serves a revision: all its workers do.
+    fn serves(&self, revision: Revision);
+
+    /// The living members, by name, as the shared store has them now.
+    fn members(&self) -> Pending<Vec<Member>>;
+
+    /// Answers once every living member serves a revision.
+    fn wait(&self, revision: Revision) -> Pending<()>;
+
+    /// The part of this server.
+    fn status(&self) -> FleetStatus;
+}

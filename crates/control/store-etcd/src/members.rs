@@ -1,0 +1,411 @@
+//! This server as a member of the fleet: a key under a lease, with the revision that it serves.
+use crate::connection::RequestError;
+use crate::events::Events;
+use crate::limits::{
+    FLEET_WAIT_MAX, LEAVE_MAX, MEMBER_TTL, REFRESH_INTERVAL, RENEW_INTERVAL, REPORT_INTERVAL,
+    REPORT_SHARE, WAITERS_MAX,
+};
+use crate::shared::Shared;
+use crate::waits::{self, Waiter};
+use etcd_client::{Compare, CompareOp, EventType, GetOptions, PutOptions, Txn, TxnOp};
+use records::{Fleet, Pending, Refused, Revision, pending};
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::future;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+use tokio::sync::mpsc::{self, error::TrySendError};
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use zone_manager::status::{FleetStatus, Member};
+
+/// How long to wait before a membership is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// The fleet, as this server sees it.
+pub struct EtcdFleet {
+    pub shared: Arc<Shared>,
+    /// What this server says of itself.
+    member: Member,
+    /// The newest revision that it serves; `None`: none yet.
+    pub served: watch::Sender<Option<Revision>>,
+    status: Mutex<MemberStatus>,
+    /// Clients that wait. Empty until the first one, and after the end.
+    waits: Mutex<Option<mpsc::Sender<Waiter>>>,
+}
+
+#[derive(Default)]
+struct MemberStatus {
+    /// The lease of this server's key; `None`: it is no member.
+    lease: Option<i64>,
+    fault: Option<String>,
+    /// Since when it is no member.
+    outside: Option<Instant>,
+}
+
+/// Keeps a server a member. Dropping it ends the membership.
+pub struct Membership {
+    shared: Arc<Shared>,
+    end: Option<oneshot::Sender<()>>,
+    task: Option<JoinHandle<()>>,
+}
+
+/// Why a membership ended.
+enum Ended {
+    Request(RequestError),
+    /// Another server has the name.
+    Taken(Member),
+    Expired,
+}
+
+impl From<RequestError> for Ended {
+    fn from(error: RequestError) -> Self {
+        Self::Request(error)
+    }
+}
+
+/// Milliseconds since 1970.
+fn now() -> u64 {
+    records::codec::milliseconds(SystemTime::now())
+}
+
+impl EtcdFleet {
+    pub fn new(shared: Arc<Shared>, member: Member) -> Arc<Self> {
+        let (status, waits) = (Mutex::default(), Mutex::default());
+        Arc::new(Self { shared, member, served: watch::Sender::new(None), status, waits })
+    }
+
+    fn waits(&self) -> MutexGuard<'_, Option<mpsc::Sender<Waiter>>> {
+        self.waits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn state(&self) -> MutexGuard<'_, MemberStatus> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The lease of this server's key.
+    ///
+    /// # Errors
+    /// It is no member, and why.
+    pub fn lease(&self) -> Result<i64, String> {
+        let state = self.state();
+        let why = || state.fault.clone().unwrap_or_else(|| "it is joining".into());
+        state.lease.ok_or_else(|| format!("this server is no member of the fleet: {}", why()))
+    }
+
+    pub fn name(&self) -> &str {
+        &self.member.name
+    }
+
+    /// Joins the fleet once this server serves something.
+    pub fn join(self: &Arc<Self>) -> Membership {
+        let (end, ended) = oneshot::channel();
+        let (fleet, shared) = (Arc::clone(self), Arc::clone(&self.shared));
+        let (waits, requests) = mpsc::channel(WAITERS_MAX);
+        *self.waits() = Some(waits);
+        shared.runtime.spawn(waits::run(Arc::clone(self), requests));
+        let task = shared.runtime.spawn(async move { fleet.run(ended).await });
+        Membership { shared, end: Some(end), task: Some(task) }
+    }
+
+    async fn run(self: Arc<Self>, mut end: oneshot::Receiver<()>) {
+        let mut served = self.served.subscribe();
+        loop {
+            let ended = tokio::select! {
+                _ = &mut end => break,
+                Err(ended) = self.be_member(&mut served) => ended,
+            };
+            self.note(ended);
+            tokio::select! {
+                _ = &mut end => break,
+                () = sleep(RETRY) => (),
+            }
+        }
+        self.waits().take();
+        let lease = self.state().lease.take();
+        if let Some(lease) = lease {
+            // Otherwise the lease expires.
+            let _ = timeout(LEAVE_MAX, self.shared.connection.revoke(lease)).await;
+        }
+    }
+
+    /// Notes why the membership ended.
+    fn note(&self, ended: Ended) {
+        let mut state = self.state();
+        // It expires, or has expired.
+        state.lease = None;
+        let outside = *state.outside.get_or_insert_with(Instant::now);
+        // The key of a server that was killed stays a while, and etcd may be busy.
+        if outside.elapsed() < MEMBER_TTL + RENEW_INTERVAL {
+            return;
+        }
+        let fault = match ended {
+            Ended::Request(error) => error.why().to_owned(),
+            Ended::Expired => "etcd has dropped it again and again".to_owned(),
+            Ended::Taken(other) => format!(
+                "another server, on {}, has the name {:?}: give each its own [server] name",
+                other.addresses.join(" "),
+                other.name
+            ),
+        };
+        if state.fault.as_ref() != Some(&fault) {
+            tracing::error!("this server is no member of the fleet: {fault}");
+        }
+        state.fault = Some(fault);
+    }
+
+    /// Is a member until something ends it.
+    async fn be_member(
+        &self,
+        served: &mut watch::Receiver<Option<Revision>>,
+    ) -> Result<Infallible, Ended> {
+        let connection = &self.shared.connection;
+        // The sender is in `self`.
+        let _ = served.wait_for(Option::is_some).await;
+        let lease = connection.grant(MEMBER_TTL).await?;
+        let since = now();
+        if let Err(ended) = self.create(lease, since).await {
+            let _ = connection.revoke(lease).await;
+            return Err(ended);
+        }
+        {
+            let mut state = self.state();
+            (state.lease, state.outside) = (Some(lease), None);
+            if state.fault.take().is_some() {
+                tracing::info!("this server is a member of the fleet again");
+            }
+        }
+        let Err(ended) = self.report_while(lease, since, served).await;
+        let _ = timeout(LEAVE_MAX, connection.revoke(lease)).await;
+        Err(ended)
+    }
+
+    /// The key of a member that serves this revision.
+    fn put(&self, lease: i64, since: u64, revision: Revision) -> TxnOp {
+        let own = Member { revision: revision.0, since, reported: now(), ..self.member.clone() };
+        let value = serde_json::to_vec(&own).expect("a member is JSON");
+        let options = PutOptions::new().with_lease(lease);
+        TxnOp::put(self.shared.keys.member(self.name()), value, Some(options))
+    }
+
+    async fn create(&self, lease: i64, since: u64) -> Result<(), Ended> {
+        let key = self.shared.keys.member(self.name());
+        let revision = self.served.borrow().unwrap_or_default();
+        let txn = Txn::new()
+            .when([Compare::create_revision(key.as_str(), CompareOp::Equal, 0)])
+            .and_then([self.put(lease, since, revision)]);
+        if self.shared.connection.transact(txn).await?.succeeded() {
+            return self.compare_clocks().await;
+        }
+        let other = self.shared.connection.value(&key).await?;
+        let other = other.and_then(|value| read_member(&value));
+        Err(Ended::Taken(other.unwrap_or_else(|| self.member.clone())))
+    }
+
+    /// Warns of members whose clocks differ: journals and signatures have times.
+    async fn compare_clocks(&self) -> Result<(), Ended> {
+        for other in read_members(&self.shared, self.shared.keys.members()).await? {
+            if let Some(seconds) = other.clock_difference(now()) {
+                let name = &other.name;
+                tracing::warn!(
+                    seconds,
+                    "the clocks of {name} and this server differ: synchronize them, for example by \
+                     chrony"
+                );
+            }
+        }
+        Ok(())
+    }
+
+    async fn report_while(
+        &self,
+        lease: i64,
+        since: u64,
+        served: &mut watch::Receiver<Option<Revision>>,
+    ) -> Result<Infallible, Ended> {
+        let connection = &self.shared.connection;
+        let mut wanted = Wanted::default();
+        wanted.watch(&self.shared).await;
+        // Written by `create`, or before it; the first report is soon.
+        let mut reported = None;
+        let mut pause = REPORT_INTERVAL;
+        let (mut report_at, mut renewed) = (Instant::now(), Instant::now());
+        let mut renew_at = renewed + RENEW_INTERVAL;
+        let mut refresh_at = Instant::now();
+        loop {
+            let newest = *served.borrow_and_update();
+            let now = Instant::now();
+            let is_news =
+                newest > reported && (now >= report_at || wanted.is_met(reported, newest));
+            if is_news || now >= refresh_at {
+                if now >= refresh_at {
+                    refresh_at = now + REFRESH_INTERVAL;
+                    pause = self.interval().await?;
+                }
+                if self.report(lease, since, newest.unwrap_or_default()).await? {
+                    reported = newest;
+                }
+                report_at = Instant::now() + pause;
+            }
+            if now >= renew_at {
+                match connection.renew(lease).await {
+                    Ok(false) => return Err(Ended::Expired),
+                    Ok(true) => renewed = now,
+                    Err(error) if renewed.elapsed() > MEMBER_TTL => return Err(error.into()),
+                    // The next member of etcd is asked soon.
+                    Err(_) => (),
+                }
+                renew_at = now + if renewed == now { RENEW_INTERVAL } else { RETRY / 4 };
+                wanted.watch(&self.shared).await;
+            }
+            let report_at = if newest > reported { report_at } else { refresh_at };
+            tokio::select! {
+                // The sender is in `self`.
+                _ = served.changed() => (),
+                () = wanted.change() => (),
+                () = sleep_until(report_at.min(renew_at)) => (),
+            }
+        }
+    }
+
+    /// The time between reports in a fleet of this size.
+    async fn interval(&self) -> Result<Duration, RequestError> {
+        let options = GetOptions::new().with_prefix().with_count_only();
+        let got = self.shared.connection.get(self.shared.keys.members(), options).await?;
+        let members = u32::try_from(got.count()).unwrap_or(u32::MAX);
+        Ok(REPORT_INTERVAL.max(REPORT_SHARE.saturating_mul(members)))
+    }
+
+    /// Returns whether it is known to be reported.
+    async fn report(&self, lease: i64, since: u64, revision: Revision) -> Result<bool, Ended> {
+        let key = self.shared.keys.member(self.name());
+        let txn = Txn::new()
+            .when([Compare::lease(key.as_str(), CompareOp::Equal, lease)])
+            .and_then([self.put(lease, since, revision)]);
+        match self.shared.connection.transact(txn).await {
+            Ok(done) if done.succeeded() => Ok(true),
+            Ok(_) => Err(Ended::Expired),
+            // A lost lease is noticed at its renewal.
+            Err(RequestError::Unanswered(_)) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// The revisions that clients of all members wait for.
+#[derive(Default)]
+struct Wanted {
+    /// By key.
+    revisions: BTreeMap<Vec<u8>, Revision>,
+    /// `None`: not watched, because that failed.
+    events: Option<Events>,
+}
+
+impl Wanted {
+    /// Whether a client waits for a revision that was not reported and is served.
+    fn is_met(&self, reported: Option<Revision>, served: Option<Revision>) -> bool {
+        self.revisions.values().any(|wanted| reported < Some(*wanted) && Some(*wanted) <= served)
+    }
+
+    /// Watches the keys, if they are not watched.
+    async fn watch(&mut self, shared: &Shared) {
+        if self.events.is_none() {
+            self.events = self.start(shared).await.ok();
+        }
+    }
+
+    async fn start(&mut self, shared: &Shared) -> Result<Events, RequestError> {
+        let (connection, prefix) = (&shared.connection, shared.keys.waits());
+        let got = connection.get(prefix.as_str(), GetOptions::new().with_prefix()).await?;
+        let at = got.header().map_or(0, etcd_client::ResponseHeader::revision);
+        let read = |kv: &etcd_client::KeyValue| Some((kv.key().to_vec(), read(kv.value())?));
+        self.revisions = got.kvs().iter().filter_map(read).collect();
+        Events::start(connection, prefix, at + 1).await
+    }
+
+    /// Returns after a change.
+    async fn change(&mut self) {
+        let Some(events) = &mut self.events else { return future::pending().await };
+        let Ok(message) = events.next().await else {
+            (self.events, self.revisions) = (None, BTreeMap::new());
+            return;
+        };
+        for event in message.events() {
+            let Some(kv) = event.kv() else { continue };
+            match read(kv.value()).filter(|_| event.event_type() == EventType::Put) {
+                Some(revision) => self.revisions.insert(kv.key().to_vec(), revision),
+                None => self.revisions.remove(kv.key()),
+            };
+        }
+    }
+}
+
+/// Reads all members. Values that are none are left out.
+async fn read_members(shared: &Shared, prefix: String) -> Result<Vec<Member>, RequestError> {
+    let got = shared.connection.get(prefix, GetOptions::new().with_prefix()).await?;
+    Ok(got.kvs().iter().filter_map(|kv| read_member(kv.value())).collect())
+}
+
+/// The value of the key of a member.
+pub fn read_member(value: &[u8]) -> Option<Member> {
+    serde_json::from_slice(value).ok()
+}
+
+/// A revision in decimal.
+fn read(value: &[u8]) -> Option<Revision> {
+    str::from_utf8(value).ok()?.parse().ok().map(Revision)
+}
+
+impl Membership {
+    fn end(&mut self) {
+        self.end.take();
+        if let Some(task) = self.task.take() {
+            let ended = async { timeout(2 * LEAVE_MAX, task).await };
+            // An error means that it has ended.
+            let _ = self.shared.runtime.block_on(ended);
+        }
+    }
+}
+
+impl Drop for Membership {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Fleet for EtcdFleet {
+    fn serves(&self, revision: Revision) {
+        self.served.send_replace(Some(revision));
+    }
+
+    fn members(&self) -> Pending<Vec<Member>> {
+        let (promise, members) = pending();
+        let (shared, keys) = (Arc::clone(&self.shared), self.shared.keys.members());
+        self.shared.runtime.spawn(async move {
+            let read = read_members(&shared, keys).await;
+            promise.answer(read.map_err(|error| Refused::Unreachable(error.why().into())));
+        });
+        members
+    }
+
+    fn wait(&self, revision: Revision) -> Pending<()> {
+        let (promise, served) = pending();
+        let waiter = Waiter { revision, until: Instant::now() + FLEET_WAIT_MAX, promise };
+        let sent = match &*self.waits() {
+            Some(waits) => waits.try_send(waiter),
+            // The promise answers that the server is stopping.
+            None => return served,
+        };
+        match sent {
+            Err(TrySendError::Full(waiter)) => waiter.promise.answer(Err(Refused::Busy)),
+            Ok(()) | Err(TrySendError::Closed(_)) => (),
+        }
+        served
+    }
+
+    fn status(&self) -> FleetStatus {
+        let fault = self.state().fault.clone();
+        FleetStatus { name: self.member.name.clone(), fault }
+    }
+}

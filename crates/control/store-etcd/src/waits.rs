@@ -1,0 +1,139 @@
+//! Clients of this server that wait until all members serve a revision.
+use crate::connection::RequestError;
+use crate::events::Events;
+use crate::limits::WAIT_KEPT;
+use crate::members::{EtcdFleet, read_member};
+use etcd_client::{Event, EventType, GetOptions, PutOptions, ResponseHeader, Txn, TxnOp};
+use records::{Promise, Refused, Revision};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc::Receiver;
+use tokio::time::{Instant, sleep, sleep_until};
+use zone_manager::status::Member;
+
+/// How long to wait before etcd is asked again.
+const RETRY: Duration = Duration::from_millis(200);
+
+/// A client that waits.
+pub struct Waiter {
+    pub revision: Revision,
+    /// When it gets an error.
+    pub until: Instant,
+    pub promise: Promise<()>,
+}
+
+/// Answers clients until no more can come.
+pub async fn run(fleet: Arc<EtcdFleet>, mut requests: Receiver<Waiter>) {
+    let mut waiting = Vec::new();
+    while let Some(waiter) = requests.recv().await {
+        waiting.push(waiter);
+        while !waiting.is_empty() {
+            let Err(why) = serve(&fleet, &mut requests, &mut waiting).await else { continue };
+            let now = Instant::now();
+            for late in waiting.extract_if(.., |waiter| waiter.until <= now) {
+                late.promise.answer(Err(Refused::Unreachable(why.as_str().into())));
+            }
+            sleep(RETRY).await;
+        }
+    }
+}
+
+/// What members serve, by key.
+type Served = BTreeMap<Vec<u8>, Member>;
+
+/// Answers clients; returns a while after the last one.
+///
+/// # Errors
+/// Why clients are left.
+async fn serve(
+    fleet: &EtcdFleet,
+    requests: &mut Receiver<Waiter>,
+    waiting: &mut Vec<Waiter>,
+) -> Result<(), String> {
+    let failed = |error: RequestError| error.why().to_owned();
+    let (connection, keys) = (&fleet.shared.connection, &fleet.shared.keys);
+    let (lease, key) = (fleet.lease()?, keys.wait(fleet.name()));
+    let options = GetOptions::new().with_prefix();
+    let got = connection.get(keys.members(), options).await.map_err(failed)?;
+    let at = got.header().map_or(0, ResponseHeader::revision);
+    let read = |kv: &etcd_client::KeyValue| Some((kv.key().to_vec(), read_member(kv.value())?));
+    let mut members: Served = got.kvs().iter().filter_map(read).collect();
+    let mut events = Events::start(connection, keys.members(), at + 1).await.map_err(failed)?;
+    let mut announced = Revision::NONE;
+    let mut idle_at = None;
+    loop {
+        answer(fleet, &members, waiting);
+        let wanted = waiting.iter().map(|waiter| waiter.revision).max();
+        if let Some(wanted) = wanted.filter(|wanted| *wanted > announced) {
+            let options = Some(PutOptions::new().with_lease(lease));
+            let put = TxnOp::put(key.as_str(), wanted.to_string(), options);
+            connection.transact(Txn::new().and_then([put])).await.map_err(failed)?;
+            announced = wanted;
+        }
+        let next = match waiting.iter().map(|waiter| waiter.until).min() {
+            Some(until) => {
+                idle_at = None;
+                until
+            }
+            None => *idle_at.get_or_insert_with(|| Instant::now() + WAIT_KEPT),
+        };
+        if idle_at.is_some_and(|at| at <= Instant::now()) {
+            let delete = TxnOp::delete(key.as_str(), None);
+            // Otherwise the others report more often until this server leaves.
+            let _ = connection.transact(Txn::new().and_then([delete])).await;
+            return Ok(());
+        }
+        tokio::select! {
+            waiter = requests.recv() => match waiter {
+                Some(waiter) => waiting.push(waiter),
+                // The server ends: promises that are dropped say so.
+                None => {
+                    waiting.clear();
+                    return Ok(());
+                }
+            },
+            message = events.next() => {
+                let message = message.map_err(failed)?;
+                message.events().iter().for_each(|event| note(&mut members, event));
+            }
+            () = sleep_until(next) => (),
+        }
+    }
+}
+
+fn note(members: &mut Served, event: &Event) {
+    let Some(kv) = event.kv() else { return };
+    match read_member(kv.value()).filter(|_| event.event_type() == EventType::Put) {
+        Some(member) => members.insert(kv.key().to_vec(), member),
+        None => members.remove(kv.key()),
+    };
+}
+
+/// Answers the clients whose revision all members serve, and those who waited too long.
+fn answer(fleet: &EtcdFleet, members: &Served, waiting: &mut Vec<Waiter>) {
+    let own = fleet.served.borrow().unwrap_or_default();
+    let serves = |member: &Member| match member.name == fleet.name() {
+        true => own,
+        false => Revision(member.revision),
+    };
+    let least = members.values().map(serves).min().unwrap_or(own);
+    let now = Instant::now();
+    let done = |waiter: &mut Waiter| waiter.revision <= least || waiter.until <= now;
+    for Waiter { revision, promise, .. } in waiting.extract_if(.., done) {
+        if revision <= least {
+            promise.answer(Ok(()));
+            continue;
+        }
+        let late = members.values().filter(|member| serves(member) < revision);
+        let late: Vec<&str> = late.map(|member| member.name.as_str()).collect();
+        promise.answer(Err(Refused::Lagging(
+            format!(
+                "written as revision {revision}, but these servers do not serve it yet: {}; \
+                 `dunlin fleet` shows how far they are",
+                late.join(", ")
+            )
+            .into(),
+        )));
+    }
+}

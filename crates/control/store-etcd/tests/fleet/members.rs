@@ -1,0 +1,105 @@
+//! Who is in the fleet, and what each member serves.
+use super::node::{Node, client, eventually};
+use records::{Precondition, Refused, Revision};
+use std::thread;
+use std::time::{Duration, Instant};
+use test_support::etcd::Etcd;
+use zone_manager::status::Member;
+
+fn members(node: &Node) -> Vec<Member> {
+    node.fleet().members().wait().unwrap()
+}
+
+/// Until all are members, and serve a revision.
+fn expect_members(nodes: &[Node], revision: Revision) {
+    eventually(|| {
+        let found = members(&nodes[0]);
+        let is_done = |member: &Member| Revision(member.revision) == revision;
+        found.len() == nodes.len() && found.iter().all(is_done)
+    });
+}
+
+#[test]
+fn members_report_what_they_serve_and_leave_at_their_end() {
+    let Some(etcd) = Etcd::start_or_skip(1) else { return };
+    let mut nodes: Vec<Node> = (0..3).map(|_| Node::start(&etcd)).collect();
+    expect_members(&nodes, Revision::NONE);
+    let made = nodes[1].create("example.org.").unwrap();
+    expect_members(&nodes, made.revision);
+    let found = members(&nodes[2]);
+    let mut names: Vec<_> = nodes.iter().map(|node| node.fleet().status().name).collect();
+    names.sort();
+    assert_eq!(found.iter().map(|member| member.name.clone()).collect::<Vec<_>>(), names);
+    assert!(found.iter().all(|member| member.reported >= member.since && member.since > 0));
+    let gone = nodes.pop().unwrap().fleet().status().name;
+    // It did not wait for its lease.
+    let began = Instant::now();
+    eventually(|| members(&nodes[0]).iter().all(|member| member.name != gone));
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+}
+
+#[test]
+fn client_waits_until_every_member_serves_its_write() {
+    let Some(etcd) = Etcd::start_or_skip(1) else { return };
+    let nodes: Vec<Node> = (0..3).map(|_| Node::start(&etcd)).collect();
+    let made = nodes[0].create("example.org.").unwrap();
+    expect_members(&nodes, made.revision);
+    let mut waits = Vec::new();
+    for n in 0..60 {
+        let name = format!("n{n}.example.org.");
+        let writer = &nodes[n % 3];
+        let written = writer.put(&name, "192.0.2.1", Precondition::Absent).unwrap();
+        let began = Instant::now();
+        writer.fleet().wait(written.revision).wait().unwrap();
+        waits.push(began.elapsed());
+        // The zone's serial follows its revision, so this is what queries get.
+        let serials = nodes.iter().map(|node| node.serial("example.org.").unwrap());
+        let newest = writer.serial("example.org.").unwrap();
+        assert!(serials.into_iter().all(|serial| serial == newest), "write {n}");
+    }
+    waits.sort();
+    println!("waits of the fleet: median {:?}, longest {:?}", waits[30], waits[59]);
+    // The keys of the waits are gone after a while.
+    eventually(|| client(&etcd).count("/dunlin/wait/") == 0);
+}
+
+#[test]
+fn member_that_does_not_serve_a_write_is_named() {
+    let Some(etcd) = Etcd::start_or_skip(1) else { return };
+    let nodes = [Node::start(&etcd)];
+    let made = nodes[0].create("example.org.").unwrap();
+    expect_members(&nodes, made.revision);
+    let late = serde_json::to_string(&Member { name: "late".into(), ..Member::default() });
+    let (etcd, late) = (client(&etcd), late.unwrap());
+    let wait = || nodes[0].fleet().wait(made.revision).wait();
+    etcd.put("/dunlin/members/late", &late);
+    etcd.put("/dunlin/members/broken", "{");
+    match wait() {
+        Err(Refused::Lagging(why)) => assert!(why.contains("yet: late;"), "{why}"),
+        other => panic!("{other:?}"),
+    }
+    thread::scope(|scope| {
+        let waiting = scope.spawn(wait);
+        etcd.delete("/dunlin/members/late");
+        assert_eq!(waiting.join().unwrap(), Ok(()), "who has left is not waited for");
+    });
+}
+
+#[test]
+fn second_server_of_a_name_is_no_member_until_the_first_leaves() {
+    let Some(etcd) = Etcd::start_or_skip(1) else { return };
+    let first = Node::start_named(&etcd, "same");
+    let second = Node::start_named(&etcd, "same");
+    let wanted = "has the name \"same\": give each its own [server] name";
+    let is_refused =
+        |node: &Node| node.fleet().status().fault.is_some_and(|fault| fault.contains(wanted));
+    eventually(|| is_refused(&first) || is_refused(&second));
+    let (member, other) = if is_refused(&second) { (first, second) } else { (second, first) };
+    assert_eq!(member.fleet().status().fault, None);
+    assert_eq!(members(&other).len(), 1);
+    // It serves and writes nevertheless.
+    other.create("example.org.").unwrap();
+    drop(member);
+    eventually(|| other.fleet().status().fault.is_none());
+    assert_eq!(members(&other).len(), 1);
+}

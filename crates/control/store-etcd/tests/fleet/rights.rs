@@ -1,0 +1,100 @@
+//! Users of etcd with few rights, and rights that are taken away.
+use super::node::{Node, eventually};
+use etcd_client::{
+    Client, ConnectOptions, Permission, PermissionType, RoleRevokePermissionOptions,
+};
+use records::{Precondition, Refused};
+use std::fs;
+use std::path::PathBuf;
+use test_support::etcd::Etcd;
+use tokio::runtime::{Builder, Runtime};
+
+/// An etcd whose users have the roles of docs/etcd.md.
+struct Guarded {
+    etcd: Etcd,
+    runtime: Runtime,
+    root: Client,
+    password: PathBuf,
+}
+
+impl Guarded {
+    fn start() -> Option<Self> {
+        let etcd = Etcd::start_or_skip(1)?;
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let password = etcd.folder().join("password");
+        fs::write(&password, "secret\n").unwrap();
+        let root = runtime.block_on(async {
+            let mut root = Client::connect(etcd.endpoints(), None).await.unwrap();
+            for user in ["root", "writer", "dns"] {
+                root.role_add(user).await.unwrap();
+                root.user_add(user, "secret", None).await.unwrap();
+                root.user_grant_role(user, user).await.unwrap();
+            }
+            root
+        });
+        let mut guarded = Self { etcd, runtime, root, password };
+        guarded.grant("writer", "/dunlin/", PermissionType::Readwrite);
+        guarded.grant("dns", "/dunlin/", PermissionType::Read);
+        guarded.grant("dns", "/dunlin/members/", PermissionType::Readwrite);
+        guarded.grant("dns", "/dunlin/wait/", PermissionType::Readwrite);
+        let Guarded { etcd, runtime, root, .. } = &mut guarded;
+        runtime.block_on(async {
+            root.auth_enable().await.unwrap();
+            let options = ConnectOptions::new().with_user("root", "secret");
+            *root = Client::connect(etcd.endpoints(), Some(options)).await.unwrap();
+        });
+        Some(guarded)
+    }
+
+    fn grant(&mut self, role: &str, prefix: &str, kind: PermissionType) {
+        let permission = Permission::new(kind, prefix).with_prefix();
+        self.runtime.block_on(self.root.role_grant_permission(role, permission)).unwrap();
+    }
+
+    fn revoke(&mut self, role: &str, prefix: &str) {
+        let options = RoleRevokePermissionOptions::new().with_prefix();
+        let revoked = self.root.role_revoke_permission(role, prefix, Some(options));
+        self.runtime.block_on(revoked).unwrap();
+    }
+
+    fn node(&self, user: &str) -> Node {
+        Node::start_as(&self.etcd, user, &self.password)
+    }
+}
+
+#[test]
+fn user_of_the_role_dns_follows_and_is_a_member_and_writes_no_record() {
+    let Some(guarded) = Guarded::start() else { return };
+    let (writer, dns) = (guarded.node("writer"), guarded.node("dns"));
+    let made = writer.create("example.org.").unwrap();
+    eventually(|| dns.revision() == made.revision);
+    eventually(|| dns.fleet().members().wait().is_ok_and(|members| members.len() == 2));
+    // It waits, and is waited for.
+    let written = writer.put("a.example.org.", "192.0.2.1", Precondition::Absent).unwrap();
+    assert_eq!(writer.fleet().wait(written.revision).wait(), Ok(()));
+    assert_eq!(dns.fleet().wait(written.revision).wait(), Ok(()));
+    match dns.put("a.example.org.", "192.0.2.9", Precondition::Anything) {
+        Err(Refused::Unreachable(why)) => assert!(why.contains("permission denied"), "{why}"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(writer.revision(), written.revision);
+}
+
+#[test]
+fn revoked_rights_stop_writes_alone_and_come_back() {
+    let Some(mut guarded) = Guarded::start() else { return };
+    let node = guarded.node("writer");
+    node.create("example.org.").unwrap();
+    node.put("a.example.org.", "192.0.2.1", Precondition::Absent).unwrap();
+    guarded.revoke("writer", "/dunlin/");
+    let write = |address| node.put("a.example.org.", address, Precondition::Anything);
+    match write("192.0.2.2") {
+        Err(Refused::Unreachable(why)) => assert!(why.contains("[etcd] user"), "{why}"),
+        other => panic!("{other:?}"),
+    }
+    let serial = node.serial("example.org.").expect("it is served");
+    assert!(node.get("a.example.org.").is_some());
+    guarded.grant("writer", "/dunlin/", PermissionType::Readwrite);
+    eventually(|| write("192.0.2.3").is_ok());
+    eventually(|| node.serial("example.org.").is_some_and(|now| now > serial));
+}

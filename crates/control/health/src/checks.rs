@@ -1,7 +1,7 @@
 //! The checks that exist: those of the config, and those that clients of the API define.
 use crate::check::Check;
 use crate::limits::CHECKS_MAX;
-use crate::lines::Lines;
+use documents::Lines;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,6 +17,7 @@ const FILE: Lines = Lines {
     head: "dunlin_health_checks",
     format: 1,
     what: "checks of the API",
+    mode: 0o640,
 };
 
 /// A check, and where it comes from.

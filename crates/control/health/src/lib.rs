@@ -8,7 +8,6 @@ mod allow;
 mod check;
 mod checks;
 pub mod limits;
-mod lines;
 mod operator;
 mod probe;
 mod prober;

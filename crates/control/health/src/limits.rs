@@ -41,8 +41,6 @@ pub const OVERRIDES_MAX: usize = 10_000;
 pub const WHY_MAX: usize = 255;
 /// The least time between two writes of the state to disk.
 pub const SAVE_INTERVAL: Duration = Duration::from_secs(1);
-/// Bytes of the saved state.
-pub const SAVED_LEN_MAX: u64 = 64 << 20;
 /// Requests to the prober that wait.
 pub const REQUESTS_MAX: usize = 64;
 /// Transitions that wait for the webhook. Further ones are dropped and counted.

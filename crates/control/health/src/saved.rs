@@ -1,7 +1,7 @@
 //! States and overrides on disk, so that a restart neither names the dead nor forgets the living.
-use crate::lines::Lines;
 use crate::operator::{Override, OverrideKey};
 use crate::state::{ProbeState, TargetState};
+use documents::Lines;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -10,8 +10,13 @@ use std::time::Duration;
 use zone_manager::HealthTarget;
 
 /// The file in `[server] data_dir`.
-const FILE: Lines =
-    Lines { file: "health.state", head: "dunlin_health_state", format: 1, what: "health states" };
+const FILE: Lines = Lines {
+    file: "health.state",
+    head: "dunlin_health_state",
+    format: 1,
+    what: "health states",
+    mode: 0o640,
+};
 
 /// What is saved.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,15 +1,17 @@
 //! Files of lines, each a JSON value. The first says what the file is, the last has the number of
 //! lines and a checksum. A file that is cut off or damaged is refused, and never overwritten (I12).
-use crate::limits::SAVED_LEN_MAX;
+use crate::limits::LINES_LEN_MAX;
+use crate::{FileFormat, Value, file};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use siphasher::sip::SipHasher13;
+use std::collections::BTreeMap;
 use std::hash::Hasher;
-use std::io::{self, Read, Write};
+use std::io;
 use std::path::{Path, PathBuf};
-use zone_manager::files::Folder;
 
 /// A kind of file.
+#[derive(Clone, Copy, Debug)]
 pub struct Lines {
     /// Its name in the folder.
     pub file: &'static str,
@@ -19,6 +21,8 @@ pub struct Lines {
     pub format: u64,
     /// What it has.
     pub what: &'static str,
+    /// The mode of a new file.
+    pub mode: u32,
 }
 
 #[derive(PartialEq, Deserialize, Serialize)]
@@ -42,13 +46,15 @@ impl Lines {
         folder: &Path,
         values: impl IntoIterator<Item = V>,
     ) -> Result<(), String> {
-        let saved = self.encode(values).and_then(|bytes| {
-            let name = Path::new(self.file);
-            Folder::create(folder)?.replace(name, 0o640, |file| file.write_all(&bytes))
-        });
+        let bytes = self.encode(values);
+        let saved = bytes.and_then(|bytes| file::replace(&self.path(folder), self.mode, &bytes));
         saved.map_err(|error| format!("{} cannot be saved: {error}", self.path(folder).display()))
     }
 
+    /// The bytes of a file.
+    ///
+    /// # Errors
+    /// A value cannot be written.
     pub fn encode<V: Serialize>(&self, values: impl IntoIterator<Item = V>) -> io::Result<Vec<u8>> {
         let mut bytes = format!("{{\"{}\":{}}}\n", self.head, self.format).into_bytes();
         let mut lines = 1;
@@ -66,30 +72,27 @@ impl Lines {
     /// # Errors
     /// The file, and what is wrong with it.
     pub fn load<V: DeserializeOwned>(&self, folder: &Path) -> Result<Vec<V>, String> {
-        let place = self.path(folder);
-        let told = |what: &str| {
-            let of_file = self.what;
-            format!(
-                "{}: {what}. It stays as it is, and {of_file} are not saved: move it away to \
-                 start anew",
-                place.display()
-            )
-        };
-        let file = match Folder::open(folder).and_then(|folder| folder.read(Path::new(self.file))) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(told(&format!("cannot be read: {error}"))),
-        };
-        let mut bytes = Vec::new();
-        file.take(SAVED_LEN_MAX + 1)
-            .read_to_end(&mut bytes)
-            .map_err(|error| told(&format!("cannot be read: {error}")))?;
-        if bytes.len() as u64 > SAVED_LEN_MAX {
-            return Err(told(&format!("is longer than {SAVED_LEN_MAX} bytes")));
-        }
-        self.decode(&bytes).map_err(|what| told(&what))
+        self.read(folder).map_err(|what| format!("{what}{}", self.advice()))
     }
 
+    /// As [`Lines::load`], of a file that may be overwritten although it is damaged.
+    ///
+    /// # Errors
+    /// The file, and what is wrong with it.
+    pub fn read<V: DeserializeOwned>(&self, folder: &Path) -> Result<Vec<V>, String> {
+        let path = self.path(folder);
+        let told = |what: String| format!("{}: {what}", path.display());
+        let read = file::read(&path, LINES_LEN_MAX);
+        match read.map_err(|error| told(format!("cannot be read: {error}")))? {
+            Some(bytes) => self.decode(&bytes).map_err(told),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// The values of a file.
+    ///
+    /// # Errors
+    /// What is wrong with it.
     pub fn decode<V: DeserializeOwned>(&self, bytes: &[u8]) -> Result<Vec<V>, String> {
         let cut = || "is cut off or damaged".to_owned();
         let body = bytes.strip_suffix(b"\n").ok_or_else(cut)?;
@@ -108,6 +111,40 @@ impl Lines {
             return Err(format!("has format {format}, and this version reads {}", self.format));
         }
         lines.map(|line| serde_json::from_slice(line).map_err(|_| cut())).collect()
+    }
+}
+
+/// A document.
+#[derive(Deserialize, Serialize)]
+struct Line {
+    name: String,
+    keys: Value,
+}
+
+/// A line for each document.
+impl FileFormat for Lines {
+    fn mode(&self) -> u32 {
+        self.mode
+    }
+
+    fn len_max(&self) -> u64 {
+        LINES_LEN_MAX
+    }
+
+    fn advice(&self) -> String {
+        let what = self.what;
+        format!(". It stays as it is, and {what} are not saved: move it away to start anew")
+    }
+
+    fn encode(&self, documents: &BTreeMap<String, Value>) -> io::Result<Vec<u8>> {
+        let line =
+            |(name, value): (&String, &Value)| Line { name: name.clone(), keys: value.clone() };
+        Self::encode(self, documents.iter().map(line))
+    }
+
+    fn decode(&self, bytes: &[u8]) -> Result<BTreeMap<String, Value>, String> {
+        let lines = Self::decode::<Line>(self, bytes)?;
+        Ok(lines.into_iter().map(|line| (line.name, line.keys)).collect())
     }
 }
 

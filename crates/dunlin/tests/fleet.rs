@@ -4,6 +4,7 @@ mod served;
 use rustix::process::Signal;
 use served::{PATIENCE, Served, binary, rcode};
 use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
@@ -21,7 +22,8 @@ struct Node {
 impl Node {
     fn start(test: &str, etcd: &Etcd) -> Self {
         let mut node = Self::start_as(test, etcd, "");
-        node.create_token();
+        // All servers share their principals.
+        node.token = node.create_token(test);
         node
     }
 
@@ -39,14 +41,32 @@ impl Node {
         Self { served: Served::start(test, &config, &[]), socket, token: String::new() }
     }
 
-    fn create_token(&mut self) {
-        let created = self.run(&["token", "create", "root", "--grant", "read,write,zones *"], true);
+    fn create_token(&self, principal: &str) -> String {
+        let grants = "read,write,zones,operate *";
+        let created = self.run(&["token", "create", principal, "--grant", grants], true);
         assert!(created.status.success(), "{created:?}");
-        self.token = String::from_utf8(created.stdout).expect("UTF-8").trim().to_owned();
+        String::from_utf8(created.stdout).expect("UTF-8").trim().to_owned()
     }
 
     fn restarted(self) -> Self {
         Self { served: self.served.restarted(), ..self }
+    }
+
+    /// The address of its API.
+    fn api(&self) -> String {
+        let line = self.served.start.iter().find(|line| line.contains("the API listens"));
+        let line: serde_json::Value = serde_json::from_str(line.expect("said")).expect("JSON");
+        line["address"].as_str().expect("an address").to_owned()
+    }
+
+    /// The status of a request with this token.
+    fn status_of(&self, token: &str) -> String {
+        let mut stream = TcpStream::connect(self.api()).expect("a connection");
+        let request = "GET /v1/zones HTTP/1.1\r\nHost: test\r\nConnection: close\r\n";
+        write!(stream, "{request}Authorization: Bearer {token}\r\n\r\n").expect("sent");
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).expect("a response");
+        reply.split(' ').nth(1).unwrap_or_default().to_owned()
     }
 
     fn command(&self, args: &[&str], is_local: bool) -> Command {
@@ -205,7 +225,7 @@ fn each_role_opens_only_its_sockets_and_does_only_its_part() {
     let dns = Node::start_as("fleet-dns", &etcd, "roles = [\"dns\"]");
     let mut api = Node::start_as("fleet-api", &etcd, "roles = [\"api\"]");
     let health = Node::start_as("fleet-health", &etcd, "roles = [\"health\"]");
-    api.create_token();
+    api.token = api.create_token("root");
     let address = dns.served.address;
     assert_eq!(dns.listening(), [format!("tcp {address}"), format!("udp {address}")]);
     let [only] = &api.listening()[..] else { panic!("{:?}", api.listening()) };
@@ -229,4 +249,57 @@ fn each_role_opens_only_its_sockets_and_does_only_its_part() {
     };
     assert_eq!(roles("fleet-dns").as_deref(), Some("[\"dns\"]"));
     assert_eq!(roles("fleet-health").as_deref(), Some("[\"health\"]"));
+}
+
+#[test]
+fn token_of_one_server_works_on_all_until_it_is_revoked_on_any() {
+    let Some(mut etcd) = Etcd::start_or_skip(1) else { return };
+    let first = Node::start("fleet-token-a", &etcd);
+    let second = Node::start("fleet-token-b", &etcd);
+    let kept = first.create_token("kept");
+    let mut slowest = Duration::ZERO;
+    for round in 0..5 {
+        let name = format!("ci-{round}");
+        let token = first.create_token(&name);
+        eventually("the other admits it", || second.status_of(&token) == "200");
+        let again = second.run(&["token", "create", &name, "--grant", "read *"], true);
+        let why = String::from_utf8_lossy(&again.stderr).into_owned();
+        assert!(why.contains(&format!("there is a principal {name} already")), "{why}");
+        let revoked = second.run(&["token", "revoke", &name], true);
+        let began = Instant::now();
+        assert!(revoked.status.success(), "{revoked:?}");
+        assert_eq!(second.status_of(&token), "401");
+        eventually("the first refuses it", || first.status_of(&token) == "401");
+        slowest = slowest.max(began.elapsed());
+    }
+    println!("a revoked token was refused by the other server at most {slowest:.1?} later");
+    assert!(slowest < Duration::from_secs(10), "{slowest:?}");
+    let listed = |node: &Node| node.run(&["token", "list", "-o", "json"], true).stdout;
+    assert_eq!(listed(&first), listed(&second));
+
+    etcd.kill(0);
+    let refused = |node: &Node| {
+        let output = node.run(&["token", "create", "new", "--grant", "read *"], true);
+        let why = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        why.contains("etcd at http://127.0.0.1:")
+    };
+    eventually("it says that etcd is away", || refused(&first));
+    assert_eq!(first.status_of(&kept), "200");
+    let mut second = second;
+    second.served.signal(Signal::KILL);
+    second.served.status();
+    let second = second.restarted();
+    assert_eq!(second.status_of(&kept), "200", "its copy holds");
+    assert_eq!(second.status_of("dunlin_0"), "401");
+    eventually("the status says so", || {
+        let status = second.run(&["status"], true);
+        let status = String::from_utf8_lossy(&status.stdout).into_owned();
+        status.contains("tokens may be outdated, and cannot be changed: etcd at http://127.0.0.1:")
+    });
+    etcd.start(0);
+    eventually("tokens can be revoked again", || {
+        second.run(&["token", "revoke", "kept"], true).status.success()
+    });
+    eventually("the first refuses it", || first.status_of(&kept) == "401");
 }

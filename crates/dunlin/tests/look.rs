@@ -1,6 +1,9 @@
 //! `dunlin status` and `dunlin top` as a user sees them, at the socket of a test server.
 use admin::{AdminServer, Connection, Endpoint, Handler, NewProcess, SharedSocket};
-use api::{Api, ApiCounters, ControlFuture, Credentials, LocalApi, ServerControl};
+use api::{
+    Api, ApiCounters, ControlFuture, CredentialFile, Credentials, LocalApi, ServerControl,
+    TokenRefused,
+};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -53,7 +56,10 @@ impl ServerControl for TestServer {
         unreachable!("only the status is requested")
     }
 
-    fn manage_tokens(&self, _: TokenRequest) -> ControlFuture<'_, Result<TokenOutcome, String>> {
+    fn manage_tokens(
+        &self,
+        _: TokenRequest,
+    ) -> ControlFuture<'_, Result<TokenOutcome, TokenRefused>> {
         unreachable!("only the status is requested")
     }
 }
@@ -99,7 +105,7 @@ fn server(test: &str, zone: ZoneState) -> Socket {
         let api = Api {
             health: None,
             records: None,
-            credentials: Arc::new(Credentials::unread(None)),
+            credentials: Arc::new(Credentials::new(CredentialFile::at(None))),
             operator: Arc::new(TestServer { zone, looks: AtomicU64::new(1) }),
             counters: Arc::new(ApiCounters::default()),
             requests_per_second: 1,

@@ -1,52 +1,38 @@
-//! Credentials: the principal of a token or a certificate. The file keeps only a hash of each
-//! token, and only its owner can read it.
-use crate::limits::{CREDENTIALS_LEN_MAX, CREDENTIALS_MAX, SUBJECT_LEN_MAX};
+//! Credentials: the principal of a token or a certificate. Only a hash of each token is kept.
+mod format;
+
+use crate::limits::{CREDENTIALS_MAX, SUBJECT_LEN_MAX};
 use crate::principal::{Grant, Principal};
-use serde::{Deserialize, Serialize};
+use documents::{ChangeError, Content, DocumentSet, Value, change};
+pub use format::{CredentialFile, check_document};
+use format::{Proof, Stored};
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
-use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, SystemTime};
+use tokio::sync::watch;
 use zone_manager::command::{Credential, CredentialKind, TokenOutcome, TokenRequest};
-use zone_manager::files::Folder;
 
 /// The first characters of every token, so that scanners for leaked secrets can find them.
 pub const TOKEN_PREFIX: &str = "dunlin_";
 /// Random bytes in a token.
 const TOKEN_LEN: usize = 32;
-/// The format of the file. Versions before 2 know no expiry, so a file in which no credential
-/// expires is written as 1: they can still read it.
-const FORMAT: u32 = 2;
 
 /// All credentials.
 pub struct Credentials {
-    /// Their file; `None`: there is no folder for it, and none can be created.
-    file: Option<PathBuf>,
-    /// Held by the thread that changes them.
-    changing: Mutex<()>,
+    set: Arc<dyn DocumentSet>,
+    content: watch::Receiver<Arc<Content>>,
     index: RwLock<CredentialIndex>,
 }
 
-#[derive(Default)]
 struct CredentialIndex {
-    entries: Vec<Entry>,
+    /// What it is made of.
+    content: Arc<Content>,
     /// By the hash of the token.
     tokens: HashMap<[u8; 32], Holder>,
     /// By the subject of the certificate, in lower case.
     subjects: HashMap<String, Holder>,
-    /// Why there are none.
-    fault: Option<Fault>,
-}
-
-/// Why there are no credentials.
-#[derive(Clone)]
-enum Fault {
-    /// The file was not read yet.
-    Unread,
-    /// The file cannot be read or is not trusted.
-    Bad(String),
 }
 
 /// A principal, and when its credential expires, in seconds since 1970.
@@ -67,6 +53,40 @@ pub enum CredentialError {
     },
 }
 
+/// Why a request of an operator is not carried out. Each says what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TokenRefused {
+    /// The request is wrong.
+    NotDone(String),
+    /// It cannot be stored now. Nothing has changed.
+    NotSaved(String),
+    /// It may be stored.
+    Unknown(String),
+}
+
+impl fmt::Display for TokenRefused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::NotDone(why) | Self::NotSaved(why) | Self::Unknown(why)) = self;
+        f.write_str(why)
+    }
+}
+
+impl From<String> for TokenRefused {
+    fn from(why: String) -> Self {
+        Self::NotDone(why)
+    }
+}
+
+impl From<ChangeError<String>> for TokenRefused {
+    fn from(error: ChangeError<String>) -> Self {
+        match error {
+            ChangeError::Refused(why) => Self::NotDone(why),
+            ChangeError::NotSaved(why) => Self::NotSaved(why),
+            ChangeError::Unknown(why) => Self::Unknown(why),
+        }
+    }
+}
+
 /// A principal to be created.
 #[derive(Clone, Debug, Default)]
 pub struct NewCredential {
@@ -80,90 +100,57 @@ pub struct NewCredential {
     pub lifetime: Option<Duration>,
 }
 
-/// The file as it is written.
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct CredentialFile {
-    format: u32,
-    credentials: Vec<Entry>,
-}
-
-/// One credential in the file.
-#[derive(Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Entry {
-    principal: String,
-    grants: Vec<String>,
-    created_seconds: u64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    expires_seconds: Option<u64>,
-    #[serde(flatten)]
-    proof: Proof,
-}
-
-#[derive(Clone, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Proof {
-    /// SHA-256 of the token, in hexadecimal digits. A token has 256 random bits, so a slow hash
-    /// would add nothing.
-    TokenSha256(String),
-    /// A DNS name or URI among the alternative names of a certificate.
-    Subject(String),
-}
-
 impl Credentials {
-    /// Reads a file; one that does not exist holds no credentials. A file that cannot be read or
-    /// is not trusted is a [`fault`](Self::fault): the API then lets no client in, and the server
-    /// still answers queries.
-    pub fn open(file: Option<PathBuf>) -> Self {
-        let index = match &file {
-            Some(file) => read_file(file).unwrap_or_else(|why| {
-                tracing::error!("[api] lets no client in: {why}");
-                CredentialIndex { fault: Some(Fault::Bad(why)), ..CredentialIndex::default() }
-            }),
-            None => CredentialIndex::default(),
-        };
-        Self { file, changing: Mutex::new(()), index: RwLock::new(index) }
+    /// The credentials of a set. If its content is not known, there is a [`fault`](Self::fault):
+    /// the API then lets no client in, and the server still answers queries.
+    pub fn new(set: Arc<dyn DocumentSet>) -> Self {
+        let content = set.content();
+        let index = RwLock::new(CredentialIndex::new(Arc::clone(&content.borrow())));
+        Self { set, content, index }
     }
 
-    /// The credentials of a file that is read when the first request needs it: a server without
-    /// `[api]` does not need to be able to read it.
-    pub fn unread(file: Option<PathBuf>) -> Self {
-        let fault = file.as_ref().map(|_| Fault::Unread);
-        let index = CredentialIndex { fault, ..CredentialIndex::default() };
-        Self { file, changing: Mutex::new(()), index: RwLock::new(index) }
+    /// As [`Credentials::new`], of a set whose content is needed from now on.
+    pub fn open(set: Arc<dyn DocumentSet>) -> Self {
+        if let Err(why) = set.load() {
+            tracing::error!("[api] lets no client in: {why}");
+        }
+        Self::new(set)
     }
 
-    fn read(&self) -> std::sync::RwLockReadGuard<'_, CredentialIndex> {
+    /// The index of the newest content.
+    fn read(&self) -> RwLockReadGuard<'_, CredentialIndex> {
+        let newest = Arc::clone(&self.content.borrow());
+        let index = self.index.read().unwrap_or_else(PoisonError::into_inner);
+        if Arc::ptr_eq(&index.content, &newest) {
+            return index;
+        }
+        drop(index);
+        let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
+        // It may be newer by now, and an older one must not replace it.
+        let newest = Arc::clone(&self.content.borrow());
+        *index = CredentialIndex::new(newest);
+        drop(index);
         self.index.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Why the API lets no client in; `None`: it does.
     pub fn fault(&self) -> Option<String> {
-        match &self.read().fault {
-            Some(Fault::Bad(why)) => Some(why.clone()),
-            Some(Fault::Unread) => Some("the file of credentials was not read yet".into()),
-            None => None,
-        }
+        self.content.borrow().fault.clone()
     }
 
-    /// Reads the file again, if it could not be read.
+    /// Tries again to make the credentials known, if that was tried in vain.
     ///
     /// # Errors
-    /// It still cannot be read.
+    /// They are still not known.
     pub fn mend(&self) -> Result<(), String> {
-        if !matches!(self.read().fault, Some(Fault::Bad(_))) {
+        if self.fault().is_none() {
             return Ok(());
         }
-        self.reload()?;
-        tracing::info!("[api] lets clients in again: the file of credentials is good");
+        self.set.reload()?;
+        if self.fault().is_none() {
+            tracing::info!("[api] lets clients in again: the credentials are known");
+        }
         Ok(())
-    }
-
-    /// Reads the file, if that was not needed or not possible before.
-    fn ensure_read(&self) -> Result<(), String> {
-        let is_unread = matches!(self.read().fault, Some(Fault::Unread));
-        if is_unread { self.reload() } else { self.mend() }
     }
 
     /// Reads the file again after a hot restart, if it was read before: the old process may have
@@ -172,16 +159,7 @@ impl Credentials {
     /// # Errors
     /// The file cannot be read or is not trusted, and what to do; the credentials in memory hold.
     pub fn read_again(&self) -> Result<(), String> {
-        let is_unread = matches!(self.read().fault, Some(Fault::Unread));
-        if is_unread { Ok(()) } else { self.reload() }
-    }
-
-    fn reload(&self) -> Result<(), String> {
-        let Some(file) = &self.file else { return Ok(()) };
-        let _guard = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let read = read_file(file)?;
-        *self.index.write().unwrap_or_else(PoisonError::into_inner) = read;
-        Ok(())
+        self.set.reload()
     }
 
     /// The principal of a token, at a time in seconds since 1970.
@@ -209,11 +187,11 @@ impl Credentials {
         found.next().ok_or(CredentialError::Unknown)?.at(now)
     }
 
-    /// Carries out a request of an operator. It may wait for the disk.
+    /// Carries out a request of an operator. It may wait for the disk or the network.
     ///
     /// # Errors
-    /// Why it is not done, and what to do. Then nothing has changed.
-    pub fn handle(&self, request: TokenRequest) -> Result<TokenOutcome, String> {
+    /// Why it is not done, and what to do.
+    pub fn handle(&self, request: TokenRequest) -> Result<TokenOutcome, TokenRefused> {
         match request {
             TokenRequest::List => self.list().map(TokenOutcome::Listed),
             TokenRequest::Create { principal, grants, subject, lifetime_seconds } => {
@@ -230,32 +208,35 @@ impl Credentials {
         }
     }
 
-    /// All credentials.
+    /// All credentials, by the names of their principals.
     ///
     /// # Errors
-    /// The file cannot be read.
-    pub fn list(&self) -> Result<Vec<Credential>, String> {
-        self.ensure_read()?;
-        let shown = |entry: &Entry| Credential {
-            principal: entry.principal.clone(),
-            grants: entry.grants.clone(),
-            created_seconds: entry.created_seconds,
-            expires_seconds: entry.expires_seconds,
-            kind: match &entry.proof {
-                Proof::TokenSha256(_) => CredentialKind::Token,
-                Proof::Subject(subject) => CredentialKind::Certificate { subject: subject.clone() },
-            },
+    /// They are not known.
+    pub fn list(&self) -> Result<Vec<Credential>, TokenRefused> {
+        self.set.load().map_err(TokenRefused::NotSaved)?;
+        let content = Arc::clone(&self.content.borrow());
+        let shown = |(name, document): (&String, &documents::Document)| {
+            let stored = Stored::read(&document.value).ok()?;
+            Some(Credential {
+                principal: name.clone(),
+                grants: stored.grants,
+                created_seconds: stored.created_seconds,
+                expires_seconds: stored.expires_seconds,
+                kind: match stored.proof {
+                    Proof::TokenSha256(_) => CredentialKind::Token,
+                    Proof::Subject(subject) => CredentialKind::Certificate { subject },
+                },
+            })
         };
-        Ok(self.read().entries.iter().map(shown).collect())
+        Ok(content.documents.iter().filter_map(shown).collect())
     }
 
-    /// Creates a principal with one credential, and returns its token, if it has one. The file is
-    /// on the disk before this returns; so below.
+    /// Creates a principal with one credential, and returns its token, if it has one. Durable when
+    /// it returns; so below.
     ///
     /// # Errors
-    /// The name, a grant or the subject is invalid, or the file cannot be written. Then nothing
-    /// has changed; the same holds for the functions below.
-    pub fn create(&self, new: NewCredential) -> Result<Option<String>, String> {
+    /// The name, a grant or the subject is invalid, or it cannot be stored; so below.
+    pub fn create(&self, new: NewCredential) -> Result<Option<String>, TokenRefused> {
         let NewCredential { principal: name, grants, subject, lifetime } = new;
         let grants = grants.iter().map(|text| text.parse()).collect::<Result<Vec<Grant>, _>>()?;
         grants.iter().try_for_each(Grant::check_matchable)?;
@@ -270,20 +251,26 @@ impl Credentials {
         let created_seconds = now_seconds();
         let expires_seconds = lifetime.map(|lifetime| created_seconds + lifetime.as_secs());
         let grants = principal.grants.iter().map(ToString::to_string).collect();
-        let entry =
-            Entry { principal: name.clone(), grants, created_seconds, expires_seconds, proof };
-        self.change(|entries| {
-            if entries.iter().any(|other| other.principal == name) {
+        let stored = Stored { grants, created_seconds, expires_seconds, proof };
+        self.change(|content| {
+            if let Some(unusable) = content.unusable.get(&name) {
+                let why = &unusable.why;
+                return Err(format!(
+                    "there is a principal {name} that cannot be used: {why}; `dunlin token revoke \
+                     {name}` removes it"
+                ));
+            }
+            if content.documents.contains_key(&name) {
                 return Err(format!(
                     "there is a principal {name} already: `dunlin token rotate {name}` gives it a \
                      new token, `dunlin token revoke {name}` removes it"
                 ));
             }
-            if entries.len() >= CREDENTIALS_MAX {
+            if content.count() >= CREDENTIALS_MAX {
                 return Err(format!("there are {CREDENTIALS_MAX} credentials: revoke some first"));
             }
-            entries.push(entry);
-            Ok(())
+            format::check_subject_is_free(&content.documents, &stored)?;
+            Ok((name.clone(), Some(stored.write())))
         })?;
         tracing::info!(target: "api::audit", principal = name, "audit: credential created");
         Ok(token)
@@ -291,87 +278,76 @@ impl Credentials {
 
     /// Gives a principal a new token in place of its old one, with the same grants. A token that
     /// expires gets the lifetime of the old one again.
-    pub fn rotate(&self, name: &str) -> Result<String, String> {
+    pub fn rotate(&self, name: &str) -> Result<String, TokenRefused> {
         let token = make_token()?;
         let now = now_seconds();
-        self.change(|entries| {
-            let entry = entries.iter_mut().find(|entry| entry.principal == name);
-            let entry = entry.ok_or_else(|| no_principal(name))?;
-            if let Proof::Subject(subject) = &entry.proof {
+        self.change(|content| {
+            let document = content.documents.get(name).ok_or_else(|| no_principal(name))?;
+            let mut stored = Stored::read(&document.value)?;
+            if let Proof::Subject(subject) = &stored.proof {
                 return Err(format!(
                     "{name} has the certificate of {subject}, not a token: sign a new certificate"
                 ));
             }
             let lifetime =
-                entry.expires_seconds.map(|until| until.saturating_sub(entry.created_seconds));
-            entry.proof = Proof::of_token(&token);
-            entry.created_seconds = now;
-            entry.expires_seconds = lifetime.map(|lifetime| now + lifetime);
-            Ok(())
+                stored.expires_seconds.map(|until| until.saturating_sub(stored.created_seconds));
+            stored.proof = Proof::of_token(&token);
+            stored.created_seconds = now;
+            stored.expires_seconds = lifetime.map(|lifetime| now + lifetime);
+            Ok((name.to_owned(), Some(stored.write())))
         })?;
         tracing::info!(target: "api::audit", principal = name, "audit: token rotated");
         Ok(token)
     }
 
     /// Removes a principal with its credentials.
-    pub fn revoke(&self, name: &str) -> Result<(), String> {
-        self.change(|entries| {
-            let before = entries.len();
-            entries.retain(|entry| entry.principal != name);
-            if entries.len() < before { Ok(()) } else { Err(no_principal(name)) }
+    pub fn revoke(&self, name: &str) -> Result<(), TokenRefused> {
+        self.change(|content| {
+            let is_there =
+                content.documents.contains_key(name) || content.unusable.contains_key(name);
+            if is_there { Ok((name.to_owned(), None)) } else { Err(no_principal(name)) }
         })?;
         tracing::info!(target: "api::audit", principal = name, "audit: credential revoked");
         Ok(())
     }
 
-    /// Changes a copy, writes it to the disk, and only then uses it.
     fn change(
         &self,
-        change: impl FnOnce(&mut Vec<Entry>) -> Result<(), String>,
-    ) -> Result<(), String> {
-        self.ensure_read()?;
-        let file = self.file.as_ref().ok_or(
-            "[server] data_dir is empty, so there is no file for credentials: set it and restart",
-        )?;
-        let _guard = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut entries = self.read().entries.clone();
-        change(&mut entries)?;
-        let index = CredentialIndex::new(entries)?;
-        write_file(file, &index.entries).map_err(|why| {
-            format!("{}: {why}; nothing has changed: is the disk full?", file.display())
-        })?;
-        *self.index.write().unwrap_or_else(PoisonError::into_inner) = index;
-        Ok(())
+        plan: impl FnMut(&Content) -> Result<(String, Option<Value>), String>,
+    ) -> Result<(), TokenRefused> {
+        Ok(change(&*self.set, plan)?)
     }
 }
 
 impl CredentialIndex {
-    fn new(entries: Vec<Entry>) -> Result<Self, String> {
+    fn new(content: Arc<Content>) -> Self {
         let (mut tokens, mut subjects) = (HashMap::new(), HashMap::new());
-        for entry in &entries {
-            let grants = entry.grants.iter().map(|text| text.parse());
-            let grants = grants.collect::<Result<Vec<Grant>, _>>()?;
-            let principal = Arc::new(Principal::new(&entry.principal, grants)?);
-            let holder = Holder(principal, entry.expires_seconds);
-            let is_new = match &entry.proof {
+        for (name, document) in &content.documents {
+            // The set has only documents that can be used.
+            let Ok((holder, proof)) = holder(name, &document.value) else { continue };
+            match proof {
                 Proof::TokenSha256(digits) => {
                     let mut hash = [0; 32];
-                    hex::decode_to_slice(digits, &mut hash).map_err(|_| {
-                        format!("the hash of {}'s token is not SHA-256", entry.principal)
-                    })?;
-                    tokens.insert(hash, holder).is_none()
+                    if hex::decode_to_slice(digits, &mut hash).is_ok() {
+                        tokens.insert(hash, holder);
+                    }
                 }
+                // No server of ours stores one twice.
                 Proof::Subject(subject) => {
-                    subjects.insert(subject.to_ascii_lowercase(), holder).is_none()
+                    subjects.entry(subject.to_ascii_lowercase()).or_insert(holder);
                 }
-            };
-            if !is_new {
-                let name = &entry.principal;
-                return Err(format!("the token or subject of {name} is another principal's too"));
             }
         }
-        Ok(Self { entries, tokens, subjects, fault: None })
+        Self { content, tokens, subjects }
     }
+}
+
+fn holder(name: &str, value: &Value) -> Result<(Holder, Proof), String> {
+    let stored = Stored::read(value)?;
+    let grants = stored.grants.iter().map(|text| text.parse());
+    let grants = grants.collect::<Result<Vec<Grant>, _>>()?;
+    let principal = Arc::new(Principal::new(name, grants)?);
+    Ok((Holder(principal, stored.expires_seconds), stored.proof))
 }
 
 impl Holder {
@@ -382,12 +358,6 @@ impl Holder {
             }
             _ => Ok(Arc::clone(&self.0)),
         }
-    }
-}
-
-impl Proof {
-    fn of_token(token: &str) -> Self {
-        Self::TokenSha256(hex::encode(Sha256::digest(token)))
     }
 }
 
@@ -415,46 +385,6 @@ fn make_token() -> Result<String, String> {
     getrandom::fill(&mut bytes)
         .map_err(|why| format!("the kernel gives no random bytes for a token: {why}"))?;
     Ok(format!("{TOKEN_PREFIX}{}", hex::encode(bytes)))
-}
-
-/// The folder of a file, and the name of the file.
-fn split(file: &Path) -> (&Path, &Path) {
-    let name = file.file_name().map_or(Path::new(""), Path::new);
-    (file.parent().unwrap_or(Path::new(".")), name)
-}
-
-fn read_file(file: &Path) -> Result<CredentialIndex, String> {
-    let fault = |why: String| format!("{}: {why}", file.display());
-    let (folder, name) = split(file);
-    let mut text = String::new();
-    match Folder::open(folder).and_then(|folder| folder.read(name)) {
-        Ok(opened) => opened.take(CREDENTIALS_LEN_MAX).read_to_string(&mut text),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Ok(CredentialIndex::default());
-        }
-        Err(error) => Err(error),
-    }
-    .map_err(|error| fault(format!("cannot be read: {error}")))?;
-    let read: CredentialFile = serde_json::from_str(&text).map_err(|error| {
-        fault(format!("is not a file of credentials: {error}; put a good copy there"))
-    })?;
-    if !(1..=FORMAT).contains(&read.format) {
-        return Err(fault(format!(
-            "has format {}, this version reads 1 to {FORMAT}: start the version that wrote it",
-            read.format
-        )));
-    }
-    CredentialIndex::new(read.credentials).map_err(fault)
-}
-
-/// Writes a new file beside the old one, and replaces that by one rename.
-fn write_file(file: &Path, entries: &[Entry]) -> io::Result<()> {
-    let expires = entries.iter().any(|entry| entry.expires_seconds.is_some());
-    let format = if expires { FORMAT } else { 1 };
-    let text =
-        serde_json::to_vec_pretty(&CredentialFile { format, credentials: entries.to_vec() })?;
-    let (folder, name) = split(file);
-    Folder::create(folder)?.replace(name, 0o600, |file| file.write_all(&text))
 }
 
 #[cfg(test)]

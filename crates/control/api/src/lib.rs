@@ -45,7 +45,9 @@ mod tls;
 mod zones;
 
 pub use counters::ApiCounters;
-pub use credentials::{Credentials, NewCredential, TOKEN_PREFIX};
+pub use credentials::{
+    CredentialFile, Credentials, NewCredential, TOKEN_PREFIX, TokenRefused, check_document,
+};
 pub use members::{MemberBody, MinUpBody};
 pub use principal::{Grant, Pattern, Principal, Verb};
 pub use routes::openapi;

@@ -2,6 +2,7 @@
 use crate::body::{Json, PathParams};
 use crate::caller::Caller;
 use crate::condition;
+use crate::credentials::TokenRefused;
 use crate::description::Refusals;
 use crate::problem::Problem;
 use crate::state::ApiState;
@@ -194,7 +195,13 @@ async fn manage(
     request: TokenRequest,
 ) -> Result<TokenOutcome, Problem> {
     caller.check_local()?;
-    state.api.operator.manage_tokens(request).await.map_err(not_done)
+    state.api.operator.manage_tokens(request).await.map_err(|why| match why {
+        TokenRefused::NotDone(why) => not_done(why),
+        TokenRefused::NotSaved(why) => Problem::later("not-saved", why),
+        TokenRefused::Unknown(why) => {
+            Problem::new(StatusCode::GATEWAY_TIMEOUT, "outcome-unknown", why)
+        }
+    })
 }
 
 fn token(outcome: TokenOutcome) -> Result<axum::Json<TokenBody>, Problem> {

@@ -1,6 +1,6 @@
 //! The state that all handlers share.
 use crate::counters::ApiCounters;
-use crate::credentials::Credentials;
+use crate::credentials::{Credentials, TokenRefused};
 use crate::failed_logins::FailedLogins;
 use crate::limits::{
     BODIES_LEN_MAX, BODIES_PER_PRINCIPAL_MAX, EXPORTS_MAX, EXPORTS_PER_PRINCIPAL_MAX, IMPORTS_MAX,
@@ -45,7 +45,7 @@ pub trait ServerControl: Send + Sync + 'static {
     fn manage_tokens(
         &self,
         request: TokenRequest,
-    ) -> ControlFuture<'_, Result<TokenOutcome, String>>;
+    ) -> ControlFuture<'_, Result<TokenOutcome, TokenRefused>>;
 }
 
 /// What the API serves.

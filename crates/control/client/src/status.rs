@@ -11,8 +11,8 @@ use std::error::Error;
 use std::io::{self, Write};
 use std::process::ExitCode;
 use zone_manager::status::{
-    ApiStatus, CacheStatus, HostsStatus, KubernetesStatus, ServerState, Status, StatusHistogram,
-    StoreStatus, TapStatus, ThreadStatus, XdpStatus, ZoneState, ZoneStatus,
+    ApiStatus, CacheStatus, DocumentsStatus, HostsStatus, KubernetesStatus, ServerState, Status,
+    StatusHistogram, StoreStatus, TapStatus, ThreadStatus, XdpStatus, ZoneState, ZoneStatus,
 };
 
 /// Prints the status of the server. The exit status is 0 if it is healthy.
@@ -38,6 +38,7 @@ fn is_healthy(status: &Status) -> bool {
         && status.failed.is_empty()
         && status.config.errors.is_empty()
         && status.store.as_ref().is_none_or(StoreStatus::is_fine)
+        && status.documents.iter().all(DocumentsStatus::is_fine)
         && status.kubernetes.as_ref().is_none_or(KubernetesStatus::is_fine)
         && status.zones.iter().all(|zone| zone.state == ZoneState::Current)
         && status.held.is_empty()
@@ -110,6 +111,9 @@ fn write_facts(out: &mut impl Write, status: &Status) -> io::Result<()> {
         for line in store_faults(store) {
             fact("", &line)?;
         }
+    }
+    for (number, line) in status_text::documents_lines(&status.documents).iter().enumerate() {
+        fact(if number == 0 { "fleet" } else { "" }, line)?;
     }
     if let Some(kubernetes) = &status.kubernetes {
         fact("kubernetes", &kubernetes::text(kubernetes))?;

@@ -1,7 +1,8 @@
 //! Formats parts of a status as text.
+use crate::limits::STATUS_ERRORS_MAX;
 use command_line::{count, plain, plural, short, utc};
 use zone_manager::hold::HeldZone;
-use zone_manager::status::{HealthStatus, StatusHistogram, ZoneStatus};
+use zone_manager::status::{DocumentsStatus, HealthStatus, StatusHistogram, ZoneStatus};
 
 /// The time within which this share of all events ended; `-` without events.
 pub fn quantile(histogram: &StatusHistogram, share: f64) -> String {
@@ -34,6 +35,25 @@ pub fn held_content(source: &str, name: &str, held: HeldZone) -> String {
 pub fn writing(zone: &ZoneStatus) -> Option<String> {
     let since = utc(zone.writing_seconds?);
     Some(format!("a process has been writing its file since {since}; it is loaded when complete"))
+}
+
+/// What the servers of a fleet share, and what needs attention; empty: nothing is shared.
+pub fn documents_lines(sets: &[DocumentsStatus]) -> Vec<String> {
+    let numbers = sets.iter().map(|set| format!("{} {}", count(set.documents), plain(&set.name)));
+    let mut lines = vec![numbers.collect::<Vec<_>>().join(", ")];
+    lines.retain(|line| !line.is_empty());
+    for set in sets {
+        let name = plain(&set.name);
+        if let Some(why) = &set.fault {
+            lines.push(format!("{name} may be outdated, and cannot be changed: {}", plain(why)));
+        }
+        let shown = set.unusable.iter().take(STATUS_ERRORS_MAX);
+        lines.extend(shown.map(|why| format!("{name}, ignored: {}", plain(why))));
+        if set.unusable.len() > STATUS_ERRORS_MAX {
+            lines.push("  and more: `dunlin status -o json`".into());
+        }
+    }
+    lines
 }
 
 /// The targets of checks, and what needs attention.

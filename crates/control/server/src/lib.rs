@@ -4,6 +4,7 @@ mod accept;
 mod bypass;
 mod commands;
 mod control_messages;
+mod documents;
 mod follow;
 mod forwarding;
 mod gather;

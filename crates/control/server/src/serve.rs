@@ -1,5 +1,6 @@
 //! `dunlin serve`: the order in which everything is opened, started and stopped.
 use crate::control_messages::ControlMessages;
+use crate::documents::Documents;
 use crate::health::Health;
 use crate::limits::{HEALTH_INTERVAL, STOP_AFTER_FAILURE_MAX};
 use crate::live::{AccessLists, Live, tap_settings};
@@ -15,7 +16,7 @@ use crate::zones::{self, Zones};
 use crate::{gather, kubernetes, log, peer, prober, threads, workers};
 use ::health::HealthService;
 use admin::{CompletedRestart, Connection, Endpoint, RestartOffer};
-use api::{Credentials, Tls};
+use api::Tls;
 use config::{Config, Streams};
 use query_samples::TapThread;
 use rustix::thread::CapabilitySet;
@@ -36,9 +37,6 @@ use worker::{HandedConnection, IsProxy, OnFailure};
 use zone_manager::lock::DataLock;
 use zone_manager::status::{ServerState, Status};
 use zone_manager::{PublisherThread, ZonePublisher};
-
-/// File of the API's credentials, in the data folder.
-const CREDENTIALS: &str = "credentials.json";
 
 /// An error is a sentence for the operator.
 type Anyhow<T> = Result<T, Box<dyn Error>>;
@@ -107,7 +105,7 @@ impl RunningServer {
         let started = SystemTime::now();
         let Resources { worker_cpus, placement, listening, shared, connections, .. } = resources;
         let Resources { ops, api, tls, admin, trust, mut offer, .. } = resources;
-        let (lock, credentials) = open_data(&config, offer.as_mut())?;
+        let (lock, documents) = open_data(&config, offer.as_mut())?;
         let (control, running) = ZonePublisher::start(zones::empty_image()?)?;
         let (prober, (zones, load_id), kubernetes) = sources(&config, &control, &worker_cpus)?;
         let (steering, count) = (config.server.steering, config.zones.len());
@@ -142,7 +140,7 @@ impl RunningServer {
             stream_limits: (connections, streams.memory),
             health: Health::default(),
             handed_over: tokio::sync::Notify::new(),
-            credentials: Arc::new(credentials),
+            documents,
             rest: Rest::default(),
             reloading: tokio::sync::Mutex::default(),
         });
@@ -235,7 +233,7 @@ impl RunningServer {
         tracing::info!(old_pid, connections, "hot restart done");
         self.server.attach();
         // The old process may have changed them after this one read them.
-        if let Err(why) = self.server.credentials.read_again() {
+        if let Err(why) = self.server.documents.credentials.read_again() {
             tracing::error!("the credentials from before the hot restart stay in use: {why}");
         }
         if let Err(error) = self.start_management() {
@@ -388,22 +386,16 @@ fn sources(
     Ok((prober, zones, kubernetes::start(config, control)?))
 }
 
-/// Locks the data folder, with the lock of the old process if it offers one, and reads the
-/// credentials in it.
+/// Locks the data folder, with the lock of the old process if it offers one, and opens the sets of
+/// documents.
 fn open_data(
     config: &Config,
     offer: Option<&mut RestartOffer>,
-) -> Result<(Option<DataLock>, Credentials), String> {
-    let Some(folder) = &config.server.data_dir else {
-        return Ok((None, Credentials::open(None)));
-    };
-    let lock = DataLock::take(folder, offer.and_then(|offer| offer.lock.take()))?;
-    let file = Some(folder.join(CREDENTIALS));
-    let credentials = match config.api.listen {
-        Some(_) => Credentials::open(file),
-        None => Credentials::unread(file),
-    };
-    Ok((lock, credentials))
+) -> Anyhow<(Option<DataLock>, Documents)> {
+    let offered = offer.and_then(|offer| offer.lock.take());
+    let folder = config.server.data_dir.as_ref();
+    let lock = folder.map(|folder| DataLock::take(folder, offered)).transpose()?.flatten();
+    Ok((lock, Documents::new(config)?))
 }
 
 /// The sender and the receiver for threads that end unexpectedly.

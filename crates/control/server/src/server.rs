@@ -1,5 +1,4 @@
 //! The running server: status, reload, commands, drain, and hand-over.
-//! gives its place away.
 mod requests;
 
 pub use requests::Handler;
@@ -7,6 +6,7 @@ pub use requests::Handler;
 use crate::bypass::Bypass;
 use crate::commands::Commands;
 use crate::control_messages::ControlMessages;
+use crate::documents::Documents;
 use crate::follow::Placement;
 use crate::forwarding;
 use crate::gather::{self, seconds};
@@ -25,7 +25,7 @@ use crate::zone_changes;
 use crate::zones::{self, ZoneConfig, Zones};
 use ::health::{HealthService, THREAD as PROBER};
 use admin::{SharedSocket, SocketKind};
-use api::{Api, Credentials};
+use api::Api;
 use config::{Config, Steering, StoreKind, Streams};
 use ops::Ops;
 use query_samples::TapThread;
@@ -100,8 +100,8 @@ pub struct Server {
     pub health: Health,
     /// Notified when a new process serves: HTTP clients must reach that one.
     pub handed_over: tokio::sync::Notify,
-    /// The credentials of [api].
-    pub credentials: Arc<Credentials>,
+    /// The credentials of [api], and where they are.
+    pub documents: Documents,
     pub rest: Rest,
     /// Held during a reload: one at a time.
     pub reloading: tokio::sync::Mutex<()>,
@@ -151,9 +151,13 @@ impl Server {
             failed: self.failed(),
             threads,
             store: self.store.get().map(Stored::status),
+            documents: self.documents.status(),
             kubernetes: lock(&self.kubernetes).as_ref().map(Running::status),
             health: self.prober.has_checks().then(|| self.prober.status()),
-            api: self.rest.status().map(|api| ApiStatus { fault: self.credentials.fault(), ..api }),
+            api: self
+                .rest
+                .status()
+                .map(|api| ApiStatus { fault: self.documents.credentials.fault(), ..api }),
             process: Process::read(),
             tap: self.tap.status(),
             hot: self.tap.hot(),
@@ -335,7 +339,7 @@ impl Server {
             (load_id, changed, live.status.restart_needed.clone())
         };
         self.zones.wait(load_id).await;
-        if let Err(why) = self.credentials.mend() {
+        if let Err(why) = self.documents.credentials.mend() {
             tracing::error!("[api] admits no client: {why}");
         }
         if let Some(store) = self.store.get() {
@@ -449,7 +453,7 @@ impl Server {
         let config = live.started();
         Api {
             records: (config.store.kind != StoreKind::None).then(|| Arc::clone(&self.rest.records)),
-            credentials: Arc::clone(&self.credentials),
+            credentials: Arc::clone(&self.documents.credentials),
             health: Some(self.prober.clone()),
             operator: Arc::clone(self) as _,
             counters: Arc::clone(&self.rest.counters),

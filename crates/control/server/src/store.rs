@@ -117,7 +117,8 @@ impl Stored {
 pub struct StoreConfig {
     kind: StoreKind,
     folder: Option<PathBuf>,
-    etcd: EtcdSettings,
+    /// Of a store in etcd.
+    pub etcd: EtcdSettings,
     /// Whether this server takes writes.
     may_write: bool,
 }

@@ -7,6 +7,8 @@
 //! zones/ZONE                    {"revision": …, "offset": …}
 //! sets/ZONE/NAME/TYPE           the JSON of a record set; NAME is relative, `@` is the zone's
 //! staged/ID/header, /NUMBER     a commit that is too large for one transaction, in parts
+//! tokens/PRINCIPAL              the JSON of a credential, and so are other sets of documents
+//! adopted                       the revision of the last `dunlin fleet adopt`
 //! members/NAME                  a server, under its lease: JSON
 //! wait/NAME                     the revision that a client of this server waits for
 //! moving                        the staged commit whose sets are being moved to their keys
@@ -120,6 +122,15 @@ impl Keys {
 
     pub fn moving(&self) -> String {
         format!("{}moving", self.0)
+    }
+
+    /// The keys of a set of documents.
+    pub fn documents(&self, set: &str) -> String {
+        format!("{}{set}/", self.0)
+    }
+
+    pub fn adopted(&self) -> String {
+        format!("{}adopted", self.0)
     }
 
     /// Parses a key of a zone or a set; `None`: it is neither.

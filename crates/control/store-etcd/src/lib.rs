@@ -7,6 +7,7 @@
 
 mod commit;
 mod connection;
+mod documents;
 mod encoding;
 mod events;
 mod follow;
@@ -22,6 +23,7 @@ mod store;
 mod waits;
 mod watch;
 
+pub use documents::{CheckDocument, DocumentKind, EtcdDocuments, EtcdLink};
 use std::path::{Path, PathBuf};
 pub use store::EtcdStore;
 use zone_manager::status::Member;

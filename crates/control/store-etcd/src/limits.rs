@@ -57,3 +57,7 @@ pub const WAITERS_MAX: usize = 1024;
 pub const LEAVE_MAX: Duration = Duration::from_millis(500);
 /// Times that a commit is tried again because another writer only fenced or moved.
 pub const RETRIES_MAX: usize = 20;
+/// How long a written document may take to come back by the watch before everything is listed.
+pub const ECHO_MAX: Duration = Duration::from_millis(500);
+/// How long a written document waits for the copy on the disk.
+pub const SAVE_MAX: Duration = Duration::from_secs(1);

@@ -104,7 +104,7 @@ pub async fn read(connection: &Connection, keys: &Keys, file: &Path) -> Result<L
 }
 
 /// Passes all keys of a prefix, which ends with a slash, at a revision of etcd to `each`.
-async fn pages(
+pub async fn pages(
     connection: &Connection,
     prefix: &str,
     at: i64,

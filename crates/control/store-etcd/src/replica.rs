@@ -42,6 +42,12 @@ impl Origin {
     }
 }
 
+/// The cluster that the replica in a folder is a copy of, if it is known.
+pub fn cluster_of(folder: &Path) -> Option<String> {
+    let bytes = fs::read(folder.join(ORIGIN)).ok()?;
+    serde_json::from_slice::<Origin>(&bytes).ok().map(|origin| origin.cluster)
+}
+
 /// The replica.
 pub struct Replica {
     pub store: RedbStore,

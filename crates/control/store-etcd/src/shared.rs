@@ -43,23 +43,32 @@ pub struct Shared {
     _end: oneshot::Sender<()>,
 }
 
+/// Starts a thread that runs tasks until the sender is dropped.
+///
+/// # Errors
+/// It cannot be started.
+pub fn start_runtime(name: &str) -> io::Result<(Handle, oneshot::Sender<()>)> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let (end, ended) = oneshot::channel::<()>();
+    let handle = runtime.handle().clone();
+    thread::Builder::new().name(name.into()).spawn(move || {
+        // It ends when the sender is dropped.
+        let _ = runtime.block_on(ended);
+    })?;
+    Ok((handle, end))
+}
+
 impl Shared {
     /// Starts the thread that runs requests.
     ///
     /// # Errors
     /// It cannot be started.
     pub fn start(settings: EtcdSettings) -> io::Result<Arc<Self>> {
-        let runtime = Builder::new_current_thread().enable_all().build()?;
-        let (end, ended) = oneshot::channel::<()>();
-        let handle = runtime.handle().clone();
-        thread::Builder::new().name("etcd".into()).spawn(move || {
-            // It ends when the sender is dropped.
-            let _ = runtime.block_on(ended);
-        })?;
+        let (runtime, end) = start_runtime("etcd")?;
         Ok(Arc::new(Self {
             keys: Keys::new(&settings.prefix),
             connection: Connection::new(settings),
-            runtime: handle,
+            runtime,
             state: Mutex::new(LinkState::default()),
             changed: Condvar::new(),
             _end: end,

@@ -11,6 +11,7 @@ use crate::replica::Replica;
 use crate::shared::Shared;
 use crate::staged;
 use crate::watch::EtcdWatch;
+use etcd_client::{Txn, TxnOp};
 use records::codec::zone_key;
 use records::serial::SerialStamp;
 use records::snapshot::{self, SnapshotItem, SnapshotWriter};
@@ -377,7 +378,12 @@ impl Store for EtcdStore {
         let unread = |why: std::io::Error| StoreError::Failed(format!("{}: {why}", file.display()));
         let content = std::fs::read(file).map_err(unread)?;
         let known = self.replica().revision()?.max(listing.head.revision);
-        self.replace_all(&mut &content[..], known.next(), listing.head).map(|()| true)
+        self.replace_all(&mut &content[..], known.next(), listing.head)?;
+        // Every server then takes the documents of this etcd, too.
+        let adopted = TxnOp::put(self.shared.keys.adopted(), self.newest()?.to_string(), None);
+        let told = self.shared.connection.transact(Txn::new().and_then([adopted]));
+        self.shared.runtime.block_on(told).map_err(store_error)?;
+        Ok(true)
     }
 
     fn close(&mut self) {

@@ -19,7 +19,7 @@ pub use histogram::StatusHistogram;
 pub use hosts::HostsStatus;
 pub use kubernetes::{KubernetesStatus, KubernetesStream};
 pub use shards::ShardStatus;
-pub use store::{StoreStatus, StoreZoneFault};
+pub use store::{DocumentsStatus, StoreStatus, StoreZoneFault};
 pub use xdp::{XdpQueueStatus, XdpStatus};
 
 use crate::hold::HeldZone;
@@ -76,6 +76,8 @@ pub struct Status {
     pub cache: Option<CacheStatus>,
     /// The store; `None`: not configured.
     pub store: Option<StoreStatus>,
+    /// What the servers of a fleet share beside their records.
+    pub documents: Vec<DocumentsStatus>,
     /// The names of a Kubernetes cluster; `None`: not configured.
     #[serde(default)]
     pub kubernetes: Option<KubernetesStatus>,

@@ -1,7 +1,9 @@
 //! Credentials are created, read again, rotated, revoked, and expire.
 use super::*;
+use documents::FileDocuments;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::path::PathBuf;
 
 /// A folder that is removed after the test.
 struct Folder(PathBuf);
@@ -16,6 +18,14 @@ impl Folder {
 
     fn file(&self) -> PathBuf {
         self.0.join("credentials.json")
+    }
+
+    fn set(&self) -> Arc<FileDocuments> {
+        CredentialFile::at(Some(self.file()))
+    }
+
+    fn credentials(&self) -> Credentials {
+        Credentials::open(self.set())
     }
 }
 
@@ -42,24 +52,24 @@ fn principal(credentials: &Credentials, token: &str) -> Result<String, Credentia
 #[test]
 fn a_token_lets_in_until_it_is_revoked_and_after_a_restart() {
     let folder = Folder::new("token");
-    let credentials = Credentials::open(Some(folder.file()));
+    let credentials = folder.credentials();
     let secret = token(&credentials, "ci");
     assert!(secret.starts_with(TOKEN_PREFIX) && secret.len() == TOKEN_PREFIX.len() + 64);
     assert_eq!(principal(&credentials, &secret), Ok("ci".to_owned()));
-    let again = Credentials::open(Some(folder.file()));
+    let again = folder.credentials();
     assert_eq!(principal(&again, &secret), Ok("ci".to_owned()));
     assert_ne!(token(&again, "other"), secret);
     assert!(principal(&again, &secret[..secret.len() - 1]).is_err());
     again.revoke("ci").expect("revoked");
     assert!(principal(&again, &secret).is_err());
-    let last = Credentials::open(Some(folder.file()));
+    let last = folder.credentials();
     assert!(principal(&last, &secret).is_err(), "and it stays so");
 }
 
 #[test]
 fn the_file_holds_no_token_and_only_its_owner_reads_it() {
     let folder = Folder::new("hash");
-    let credentials = Credentials::open(Some(folder.file()));
+    let credentials = folder.credentials();
     let secret = token(&credentials, "ci");
     let kept = fs::read_to_string(folder.file()).expect("kept");
     assert!(!kept.contains(&secret) && !kept.contains(&secret[TOKEN_PREFIX.len()..]), "{kept}");
@@ -71,23 +81,23 @@ fn the_file_holds_no_token_and_only_its_owner_reads_it() {
 #[test]
 fn a_certificate_is_known_by_any_of_its_names() {
     let folder = Folder::new("subject");
-    let credentials = Credentials::open(Some(folder.file()));
+    let credentials = folder.credentials();
     let request = new("ci", "read *", Some("spiffe://example.org/ci"));
     assert_eq!(credentials.create(request), Ok(None));
     let found = credentials.of_subjects(["ci.example.org", "SPIFFE://example.org/ci"], 0);
     assert_eq!(found.expect("known").name, "ci");
     assert!(credentials.of_subjects(["ci.example.org"], 0).is_err());
     let twice = credentials.create(new("cd", "read *", Some("spiffe://example.org/ci")));
-    assert!(twice.expect_err("whose is it?").contains("another principal's too"));
+    assert!(twice.expect_err("whose is it?").to_string().contains("another principal's too"));
 }
 
 /// During a hot restart both processes use the file.
 #[test]
 fn the_new_process_reads_what_the_old_one_changed() {
     let folder = Folder::new("restart");
-    let before = Credentials::open(Some(folder.file()));
+    let before = folder.credentials();
     let gone = token(&before, "gone");
-    let after = Credentials::open(Some(folder.file()));
+    let after = folder.credentials();
     before.revoke("gone").expect("revoked");
     let made = token(&before, "made");
     after.read_again().expect("the same file");
@@ -103,7 +113,7 @@ fn a_leftover_file_with_a_wide_mode_is_replaced() {
     let beside = folder.file().with_extension("new");
     fs::write(&beside, "").expect("written");
     fs::set_permissions(&beside, fs::Permissions::from_mode(0o666)).expect("ours");
-    token(&Credentials::open(Some(folder.file())), "ci");
+    token(&folder.credentials(), "ci");
     let mode = fs::metadata(folder.file()).expect("written").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
 }
@@ -111,7 +121,7 @@ fn a_leftover_file_with_a_wide_mode_is_replaced() {
 #[test]
 fn a_refused_request_changes_nothing() {
     let folder = Folder::new("wrong");
-    let credentials = Credentials::open(Some(folder.file()));
+    let credentials = folder.credentials();
     token(&credentials, "ci");
     for (request, story) in [
         (new("ci", "read *", None), "already: `dunlin token rotate ci`"),
@@ -120,15 +130,15 @@ fn a_refused_request_changes_nothing() {
         (new("cd", "read *", Some("a b")), "alternative names"),
         (new("cd", "write example.org www.example.net", None), "can never match"),
     ] {
-        let why = credentials.create(request).expect_err(story);
+        let why = credentials.create(request).expect_err(story).to_string();
         assert!(why.contains(story), "{why}");
     }
-    let why = credentials.revoke("cd").expect_err("unknown");
+    let why = credentials.revoke("cd").expect_err("unknown").to_string();
     assert!(why.contains("no principal \"cd\""), "{why}");
-    assert!(credentials.rotate("cd").expect_err("unknown").contains("no principal"));
+    assert!(credentials.rotate("cd").expect_err("unknown").to_string().contains("no principal"));
     assert_eq!(credentials.list().expect("a good file").len(), 1);
-    let without_folder = Credentials::open(None);
-    let why = without_folder.create(new("ci", "read *", None)).expect_err("no file");
+    let without_folder = Credentials::open(CredentialFile::at(None));
+    let why = without_folder.create(new("ci", "read *", None)).expect_err("no file").to_string();
     assert!(why.contains("data_dir"), "{why}");
 }
 
@@ -145,10 +155,10 @@ fn a_damaged_file_is_refused_and_stays() {
         ),
     ] {
         fs::write(folder.file(), text).expect("written");
-        let credentials = Credentials::open(Some(folder.file()));
+        let credentials = folder.credentials();
         let told = credentials.fault().expect(story);
         assert!(told.contains(story), "{told}");
-        let told = credentials.list().expect_err(story);
+        let told = credentials.list().expect_err(story).to_string();
         assert!(told.contains(story), "{told}");
         let left = fs::read_to_string(folder.file()).expect("it stays");
         assert_eq!(left, text, "it is not overwritten");
@@ -160,19 +170,23 @@ fn a_damaged_file_is_refused_and_stays() {
 #[test]
 fn planted_credentials_are_refused() {
     let folder = Folder::new("planted");
-    let secret = token(&Credentials::open(Some(folder.file())), "planted");
+    let secret = token(&folder.credentials(), "planted");
     let expect = |story: &str| {
-        let credentials = Credentials::open(Some(folder.file()));
+        let credentials = folder.credentials();
         assert!(principal(&credentials, &secret).is_err(), "{story}");
         let told = credentials.fault().expect(story);
         assert!(told.contains(story), "{told}");
         let made = credentials.create(new("ci", "read *", None));
-        assert_eq!(made, Err(told), "nothing is made, and nothing overwritten");
+        assert_eq!(
+            made,
+            Err(TokenRefused::NotSaved(told)),
+            "nothing is made, and nothing overwritten"
+        );
     };
     fs::set_permissions(folder.file(), fs::Permissions::from_mode(0o666)).expect("ours");
     expect("everyone may write to it");
     fs::set_permissions(folder.file(), fs::Permissions::from_mode(0o660)).expect("ours");
-    let of_group = Credentials::open(Some(folder.file()));
+    let of_group = folder.credentials();
     assert!(principal(&of_group, &secret).is_ok(), "as Kubernetes makes them for fsGroup");
     let target = folder.0.join("target");
     fs::rename(folder.file(), &target).expect("ours");
@@ -184,17 +198,17 @@ fn planted_credentials_are_refused() {
         expect("it belongs to user 65533");
         chown(folder.file(), Some(0), None).expect("root");
     }
-    let credentials = Credentials::open(Some(folder.file()));
+    let credentials = folder.credentials();
     assert!(principal(&credentials, &secret).is_ok());
 }
 
 #[test]
 fn credentials_hold_again_once_their_file_is_good() {
     let folder = Folder::new("mended");
-    let secret = token(&Credentials::open(Some(folder.file())), "ci");
+    let secret = token(&folder.credentials(), "ci");
     let good = fs::read(folder.file()).expect("kept");
     fs::write(folder.file(), "damaged").expect("written");
-    let credentials = Credentials::open(Some(folder.file()));
+    let credentials = folder.credentials();
     assert!(credentials.mend().is_err());
     fs::write(folder.file(), good).expect("written");
     credentials.mend().expect("good again");
@@ -205,7 +219,7 @@ fn credentials_hold_again_once_their_file_is_good() {
 #[test]
 fn a_rotated_token_keeps_its_grants_and_ends_the_old_one() {
     let folder = Folder::new("rotated");
-    let credentials = Credentials::open(Some(folder.file()));
+    let credentials = folder.credentials();
     let old = token(&credentials, "ci");
     let grants = credentials.list().expect("a good file").remove(0).grants;
     let new_token = credentials.rotate("ci").expect("rotated");
@@ -214,14 +228,14 @@ fn a_rotated_token_keeps_its_grants_and_ends_the_old_one() {
     assert_eq!(credentials.list().expect("a good file").remove(0).grants, grants);
     let of_certificate = new("cert", "read *", Some("ci.example.org"));
     credentials.create(of_certificate).expect("created");
-    let why = credentials.rotate("cert").expect_err("it has no token");
+    let why = credentials.rotate("cert").expect_err("it has no token").to_string();
     assert!(why.contains("ci.example.org"), "{why}");
 }
 
 #[test]
 fn an_expired_token_is_refused_and_rotation_renews_its_lifetime() {
     let folder = Folder::new("expired");
-    let credentials = Credentials::open(Some(folder.file()));
+    let credentials = folder.credentials();
     let hour = Duration::from_secs(3_600);
     let request = NewCredential { lifetime: Some(hour), ..new("ci", "read *", None) };
     let token = credentials.create(request).expect("created").expect("a token");
@@ -229,7 +243,7 @@ fn an_expired_token_is_refused_and_rotation_renews_its_lifetime() {
     assert!(credentials.of_token(&token, now).is_ok());
     let told = credentials.of_token(&token, now + 3_600).expect_err("an hour later");
     assert!(matches!(told, CredentialError::Expired { principal, .. } if principal == "ci"));
-    let read = Credentials::open(Some(folder.file()));
+    let read = folder.credentials();
     assert!(read.of_token(&token, now + 3_600).is_err(), "the file keeps it");
     let renewed = read.rotate("ci").expect("rotated");
     assert!(read.of_token(&renewed, now + 3_590).is_ok());
@@ -240,7 +254,7 @@ fn an_expired_token_is_refused_and_rotation_renews_its_lifetime() {
 #[test]
 fn a_file_without_expiry_has_the_old_format() {
     let folder = Folder::new("format");
-    let credentials = Credentials::open(Some(folder.file()));
+    let credentials = folder.credentials();
     let format = || {
         let text = fs::read_to_string(folder.file()).expect("written");
         serde_json::from_str::<serde_json::Value>(&text).expect("JSON")["format"].clone()
@@ -258,14 +272,14 @@ fn a_file_without_expiry_has_the_old_format() {
 #[test]
 fn an_unread_file_is_read_by_the_first_request() {
     let folder = Folder::new("unread");
-    let secret = token(&Credentials::open(Some(folder.file())), "ci");
-    let credentials = Credentials::unread(Some(folder.file()));
+    let secret = token(&folder.credentials(), "ci");
+    let credentials = Credentials::new(folder.set());
     assert!(principal(&credentials, &secret).is_err(), "not read yet");
     assert_eq!(credentials.list().expect("a good file").len(), 1);
     assert!(principal(&credentials, &secret).is_ok());
     fs::write(folder.file(), "damaged").expect("written");
-    let damaged = Credentials::unread(Some(folder.file()));
-    assert!(damaged.list().expect_err("damaged").contains("not a file of credentials"));
+    let damaged = Credentials::new(folder.set());
+    assert!(damaged.list().expect_err("damaged").to_string().contains("not a file of credentials"));
 }
 
 fn is_root() -> bool {

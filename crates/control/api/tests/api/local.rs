@@ -41,7 +41,7 @@ fn local_user_manages_credentials() {
     let status = |token: &str| scene.ask("GET", "/v1/zones", token, &[], b"").status;
     assert_eq!(status(token.as_str().expect("a token")), 200);
     let listed = ask(&api, "GET", "/v1/credentials", "").done();
-    assert_eq!(listed["credentials"][1]["principal"], "ci");
+    assert_eq!(listed["credentials"][0]["principal"], "ci", "by name: {listed}");
     assert!(!listed.to_string().contains("token_"), "no secrets: {listed}");
     let rotated = ask(&api, "POST", "/v1/credentials/ci/rotate", "").done()["token"].clone();
     assert_eq!(status(token.as_str().expect("a token")), 401, "the old token");

@@ -1,5 +1,8 @@
 //! A server with the API, and a simple client.
-use api::{Api, ApiCounters, ControlFuture, Credentials, NewCredential, ServerControl, Tls};
+use api::{
+    Api, ApiCounters, ControlFuture, CredentialFile, Credentials, NewCredential, ServerControl,
+    Tls, TokenRefused,
+};
 use compile::{Image, Loader};
 use health::{Allow, Check, CheckKind, HealthService, HealthSettings};
 use image::HashKey;
@@ -91,7 +94,7 @@ impl ServerControl for Fake {
     fn manage_tokens(
         &self,
         request: TokenRequest,
-    ) -> ControlFuture<'_, Result<TokenOutcome, String>> {
+    ) -> ControlFuture<'_, Result<TokenOutcome, TokenRefused>> {
         let outcome = self.0.handle(request);
         Box::pin(async { outcome })
     }
@@ -239,7 +242,7 @@ impl Scene {
             RecordService::start(control.clone(), Box::new(store.clone()), Arc::new(Files));
         let (records, serving) = started.expect("threads");
         let kept = Some(folder.join("credentials.json"));
-        let credentials = Arc::new(Credentials::open(kept));
+        let credentials = Arc::new(Credentials::open(CredentialFile::at(kept)));
         let opened = Arc::new(OnceLock::new());
         if !is_late {
             let _ = opened.set(records.clone());

@@ -1,7 +1,7 @@
 //! The server as the management API and a hot restart see it.
 use super::{ENDING, STARTING, Server, lock};
 use admin::{Connection, NewProcess, SharedSocket};
-use api::{ControlFuture, LocalApi};
+use api::{ControlFuture, LocalApi, TokenRefused};
 use std::io;
 use std::mem;
 use std::os::fd::OwnedFd;
@@ -35,14 +35,14 @@ impl api::ServerControl for Server {
     fn manage_tokens(
         &self,
         request: TokenRequest,
-    ) -> ControlFuture<'_, Result<TokenOutcome, String>> {
+    ) -> ControlFuture<'_, Result<TokenOutcome, TokenRefused>> {
         Box::pin(async move {
             if self.is_handed_over() && *lock(&self.state) != ServerState::Starting {
-                return Err(ENDING.to_owned());
+                return Err(ENDING.to_owned().into());
             }
-            let credentials = Arc::clone(&self.credentials);
+            let credentials = Arc::clone(&self.documents.credentials);
             let handled = tokio::task::spawn_blocking(move || credentials.handle(request)).await;
-            handled.map_err(|error| format!("internal error: {error}"))?
+            handled.map_err(|error| TokenRefused::NotSaved(format!("internal error: {error}")))?
         })
     }
 }

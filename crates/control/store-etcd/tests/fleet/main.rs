@@ -1,4 +1,5 @@
 //! Servers that share a real etcd.
+mod documents;
 mod kill;
 mod members;
 mod node;

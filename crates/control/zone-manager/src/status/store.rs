@@ -55,3 +55,24 @@ pub struct StoreZoneFault {
     /// Why it cannot be read.
     pub reason: String,
 }
+
+/// Documents that the servers of a fleet share, such as tokens.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DocumentsStatus {
+    /// What they are.
+    pub name: String,
+    /// The number of those that are used.
+    pub documents: u64,
+    /// Why changes of other servers do not arrive, and none can be made here; `None`: they do.
+    pub fault: Option<String>,
+    /// Those that cannot be used, and why.
+    pub unusable: Vec<String>,
+}
+
+impl DocumentsStatus {
+    /// Whether they are as all servers have them.
+    pub fn is_fine(&self) -> bool {
+        self.fault.is_none() && self.unusable.is_empty()
+    }
+}

@@ -1,0 +1,354 @@
+//! Sets of documents that the servers of a fleet share: a key for each document.
+//!
+//! Only the task that follows etcd changes the content, so a server never has an older document
+//! after a newer one. A write waits until the watch brings it back.
+mod copy;
+mod follow;
+
+use crate::EtcdSettings;
+use crate::connection::{Connection, RequestError};
+use crate::keys::Keys;
+use crate::limits::{ECHO_MAX, FIRST_LIST_MAX, SAVE_MAX, WRITE_MAX};
+use crate::shared::start_runtime;
+use copy::{CopyFile, CopyOrigin};
+use documents::{Content, DocumentSet, Value, WriteError};
+use etcd_client::{
+    Compare, CompareOp, GetOptions, KeyValue, Txn, TxnOp, TxnOpResponse, TxnResponse,
+};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, oneshot, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout_at};
+use zone_manager::status::DocumentsStatus;
+
+/// The format of each document.
+const FORMAT: u64 = 1;
+
+/// The pause before an unanswered write is repeated.
+const REPEAT_PAUSE: Duration = Duration::from_millis(100);
+
+/// The connection of all sets of documents, and the thread that runs their tasks. It is not that of
+/// the records: a revoked token must not wait for a full list of these.
+pub struct EtcdLink {
+    keys: Keys,
+    connection: Connection,
+    runtime: Handle,
+    /// Whether this server may write.
+    may_write: bool,
+    /// Ends the thread of the runtime.
+    _end: oneshot::Sender<()>,
+}
+
+impl EtcdLink {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn start(settings: EtcdSettings) -> io::Result<Arc<Self>> {
+        let (runtime, end) = start_runtime("etcd-documents")?;
+        let keys = Keys::new(&settings.prefix);
+        let may_write = settings.may_write;
+        let connection = Connection::new(settings);
+        Ok(Arc::new(Self { keys, connection, runtime, may_write, _end: end }))
+    }
+}
+
+/// Says what is wrong with a document of this name.
+pub type CheckDocument = Box<dyn Fn(&str, &Value) -> Result<(), String> + Send + Sync>;
+
+/// A kind of documents.
+pub struct DocumentKind {
+    /// The part of their keys after the prefix, and their name in texts.
+    pub name: &'static str,
+    /// The file with their copy.
+    pub copy: &'static str,
+    /// Says what is wrong with a document.
+    pub check: CheckDocument,
+}
+
+/// Whether documents can be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum LinkState {
+    Connecting,
+    Following,
+    /// Not now, and why.
+    Broken(String),
+}
+
+/// A set of documents in etcd, with a copy on the disk of this server.
+pub struct EtcdDocuments {
+    set: Arc<SharedSet>,
+    /// The tasks that follow etcd and save the copy, once they are needed.
+    tasks: Mutex<Vec<JoinHandle<()>>>,
+    /// Held by the one that writes.
+    writing: Mutex<()>,
+}
+
+/// What the tasks share.
+struct SharedSet {
+    link: Arc<EtcdLink>,
+    kind: DocumentKind,
+    prefix: String,
+    copy: CopyFile,
+    /// The folder of the replica.
+    folder: PathBuf,
+    content: watch::Sender<Arc<Content>>,
+    /// What the content is a copy of; `None`: it is not known.
+    origin: Mutex<Option<CopyOrigin>>,
+    /// The revision of etcd that the copy on the disk has.
+    saved: watch::Sender<i64>,
+    state: watch::Sender<LinkState>,
+    /// Everything is listed anew.
+    relist: Notify,
+}
+
+impl EtcdDocuments {
+    /// The set, with the content of its copy in the data folder of a server. Nothing is asked of
+    /// etcd until the set is needed.
+    pub fn new(link: &Arc<EtcdLink>, kind: DocumentKind, data_dir: &Path) -> Arc<Self> {
+        let prefix = link.keys.documents(kind.name);
+        let folder = crate::replica_folder(data_dir);
+        let copy = CopyFile::new(&folder, kind.copy);
+        let loaded = copy.load(&prefix).unwrap_or_else(|why| {
+            tracing::error!("{why}: what it had is read from etcd");
+            None
+        });
+        let unread = || Content::unknown(format!("{} were not read from etcd yet", kind.name));
+        let (origin, content) =
+            loaded.map_or_else(|| (None, unread()), |(origin, content)| (Some(origin), content));
+        let set = SharedSet {
+            link: Arc::clone(link),
+            kind,
+            prefix,
+            copy,
+            folder,
+            content: watch::Sender::new(Arc::new(content)),
+            origin: Mutex::new(origin),
+            saved: watch::Sender::new(0),
+            state: watch::Sender::new(LinkState::Connecting),
+            relist: Notify::new(),
+        };
+        Arc::new(Self { set: Arc::new(set), tasks: Mutex::default(), writing: Mutex::default() })
+    }
+
+    /// Begins to follow etcd.
+    pub fn start(&self) {
+        let mut tasks = lock(&self.tasks);
+        if tasks.is_empty() {
+            let runtime = &self.set.link.runtime;
+            tasks.push(runtime.spawn(follow::run(Arc::clone(&self.set))));
+            tasks.push(runtime.spawn(follow::save(Arc::clone(&self.set))));
+        }
+    }
+
+    /// The status; `None`: the set was not needed.
+    pub fn status(&self) -> Option<DocumentsStatus> {
+        if lock(&self.tasks).is_empty() {
+            return None;
+        }
+        let content = Arc::clone(&self.set.content.borrow());
+        let fault = match &*self.set.state.borrow() {
+            LinkState::Broken(why) => Some(why.clone()),
+            _ => content.fault.clone(),
+        };
+        let unusable = content.unusable.iter();
+        Some(DocumentsStatus {
+            name: self.set.kind.name.to_owned(),
+            documents: content.documents.len() as u64,
+            fault,
+            unusable: unusable.map(|(name, found)| format!("{name}: {}", found.why)).collect(),
+        })
+    }
+
+    /// Waits until the task has said how it stands.
+    fn writable(&self, until: Instant) -> Result<(), String> {
+        self.start();
+        let mut state = self.set.state.subscribe();
+        let decided = state.wait_for(|state| *state != LinkState::Connecting);
+        let decided = self.set.link.runtime.block_on(async { timeout_at(until, decided).await });
+        match decided.map(|found| found.map(|state| state.clone())) {
+            Ok(Ok(LinkState::Following)) => Ok(()),
+            Ok(Ok(LinkState::Broken(why))) => Err(why),
+            _ => {
+                Err(format!("etcd at {} has not answered yet", self.set.link.connection.endpoint()))
+            }
+        }
+    }
+
+    /// Waits until all changes up to a revision of etcd are known.
+    fn known_at(&self, revision: i64, until: Instant) -> bool {
+        let mut content = self.set.content.subscribe();
+        let known = content.wait_for(|content| content.revision >= revision);
+        let known = self.set.link.runtime.block_on(async { timeout_at(until, known).await });
+        known.is_ok()
+    }
+
+    /// Sends a write until it is answered. Whether it was written, and the revision of etcd.
+    fn transact(&self, write: &Write, until: Instant) -> Result<(bool, i64), WriteError> {
+        let connection = &self.set.link.connection;
+        let mut unanswered: Option<String> = None;
+        let sending = async {
+            loop {
+                let error = match connection.transact(write.txn.clone()).await {
+                    Ok(answer) => return Ok(write.outcome(&answer, unanswered.is_some())),
+                    Err(error) => error,
+                };
+                match error {
+                    RequestError::Unanswered(why) => unanswered = Some(why),
+                    // etcd may report the full disk of a transaction that it has applied.
+                    RequestError::NoSpace(why) => {
+                        match connection.get(&*write.key, GetOptions::new()).await {
+                            Ok(found) if write.is_in(found.kvs().first()) => {
+                                return Ok((
+                                    true,
+                                    found.header().map_or(0, |header| header.revision()),
+                                ));
+                            }
+                            Ok(_) => return Err(WriteError::NotSaved(why)),
+                            Err(_) => unanswered = Some(why),
+                        }
+                    }
+                    error if unanswered.is_none() => {
+                        return Err(WriteError::NotSaved(error.why().to_owned()));
+                    }
+                    // An earlier attempt may have been written.
+                    error => unanswered = Some(error.why().to_owned()),
+                }
+                sleep(REPEAT_PAUSE).await;
+            }
+        };
+        let sent = self.set.link.runtime.block_on(async { timeout_at(until, sending).await });
+        sent.unwrap_or_else(|_| {
+            let why = unanswered.unwrap_or_else(|| "etcd does not answer".into());
+            Err(WriteError::Unknown(format!(
+                "outcome unknown: etcd may have it, and then all servers do: {why}; see what is \
+                 there before you repeat it"
+            )))
+        })
+    }
+}
+
+impl Drop for EtcdDocuments {
+    fn drop(&mut self) {
+        lock(&self.tasks).iter().for_each(JoinHandle::abort);
+    }
+}
+
+/// A write of one document.
+struct Write {
+    key: String,
+    /// The value; `None`: the key is deleted.
+    value: Option<Vec<u8>>,
+    txn: Txn,
+}
+
+impl Write {
+    /// Whether the key is as it would be after the write.
+    fn is_in(&self, found: Option<&KeyValue>) -> bool {
+        found.map(KeyValue::value) == self.value.as_deref()
+    }
+
+    /// Whether it was written, and the revision of etcd. `may_be_done`: an attempt before was not
+    /// answered.
+    fn outcome(&self, answer: &TxnResponse, may_be_done: bool) -> (bool, i64) {
+        let revision = answer.header().map_or(0, |header| header.revision());
+        let is_there = answer.op_responses().iter().any(|response| match response {
+            TxnOpResponse::Get(got) => may_be_done && self.is_in(got.kvs().first()),
+            _ => false,
+        });
+        (answer.succeeded() || is_there, revision)
+    }
+}
+
+impl DocumentSet for EtcdDocuments {
+    fn content(&self) -> watch::Receiver<Arc<Content>> {
+        self.set.content.subscribe()
+    }
+
+    fn load(&self) -> Result<(), String> {
+        self.start();
+        let mut content = self.set.content.subscribe();
+        let until = Instant::now() + FIRST_LIST_MAX;
+        let known = content.wait_for(|content| content.fault.is_none());
+        let known = self.set.link.runtime.block_on(async { timeout_at(until, known).await });
+        match known {
+            Ok(_) => Ok(()),
+            Err(_) => {
+                let fault = self.set.content.borrow().fault.clone();
+                fault.map_or(Ok(()), Err)
+            }
+        }
+    }
+
+    fn prepare(&self) -> Result<(), String> {
+        if !self.set.link.may_write {
+            let why = "this server does not write, because [server] roles lacks `api`: write on a \
+                       server that has it";
+            return Err(why.into());
+        }
+        self.writable(Instant::now() + WRITE_MAX)
+    }
+
+    /// The task that follows etcd tries again by itself.
+    fn reload(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn write(&self, base: &Content, name: &str, value: Option<Value>) -> Result<(), WriteError> {
+        let _one_at_a_time = lock(&self.writing);
+        let until = Instant::now() + WRITE_MAX;
+        self.writable(until).map_err(WriteError::NotSaved)?;
+        let write = self.set.planned(base, name, value);
+        let (is_written, revision) = self.transact(&write, until)?;
+        // The watch brings it; it is listed if the watch is late, or another server was first.
+        if !is_written || !self.known_at(revision, Instant::now() + ECHO_MAX) {
+            self.set.relist.notify_one();
+            let is_known = self.known_at(revision, Instant::now() + WRITE_MAX);
+            if !is_written && !is_known {
+                let why = "another server has just changed them, and etcd does not answer";
+                return Err(WriteError::NotSaved(why.into()));
+            }
+        }
+        if !is_written {
+            return Err(WriteError::Conflict);
+        }
+        // A start without etcd must not bring back what was deleted. A full disk is reported by the
+        // task that saves.
+        let mut saved = self.set.saved.subscribe();
+        let saved = saved.wait_for(|saved| *saved >= revision);
+        let until = Instant::now() + SAVE_MAX;
+        let _ = self.set.link.runtime.block_on(async { timeout_at(until, saved).await });
+        Ok(())
+    }
+}
+
+impl SharedSet {
+    /// The transaction that writes a document if all documents are as in `base`.
+    fn planned(&self, base: &Content, name: &str, value: Option<Value>) -> Write {
+        let key = format!("{}{name}", self.prefix);
+        let value = value.map(|mut value| {
+            value.insert("format".into(), FORMAT.into());
+            serde_json::Value::Object(value).to_string().into_bytes()
+        });
+        let is_unchanged =
+            Compare::mod_revision(key.as_str(), CompareOp::Equal, base.revision_of(name));
+        let are_unchanged =
+            Compare::mod_revision(self.prefix.as_str(), CompareOp::Less, base.revision + 1)
+                .with_prefix();
+        let op = match &value {
+            Some(value) => TxnOp::put(key.as_str(), value.as_slice(), None),
+            None => TxnOp::delete(key.as_str(), None),
+        };
+        let found = TxnOp::get(key.as_str(), Some(GetOptions::new()));
+        let txn = Txn::new().when([is_unchanged, are_unchanged]).and_then([op]).or_else([found]);
+        Write { key, value, txn }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

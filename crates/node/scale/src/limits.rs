@@ -11,7 +11,3 @@ pub const REPLICAS_READ_MAX: usize = 500;
 pub const REPLICAS_AT_ONCE: usize = 32;
 /// How long the metrics of one replica may take.
 pub const METRICS_TIME_MAX: Duration = Duration::from_secs(2);
-/// Different messages that are remembered, so that each is written once in a while.
-pub const MESSAGES_MAX: usize = 64;
-/// Time after which a message that holds on is written again.
-pub const REMIND: Duration = Duration::from_secs(600);

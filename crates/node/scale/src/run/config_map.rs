@@ -1,6 +1,6 @@
 //! The ConfigMap with the parameters. A bad one keeps the last good one.
-use super::api::{Api, ApiError};
 use crate::check::in_cluster;
+use kube_api::{Api, ApiError};
 use scale_rules::{Dialect, Params};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -111,7 +111,7 @@ pub fn read_defaults(text: &str, dialect: Dialect) -> Result<BTreeMap<String, St
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::lying::{LyingServer, Reply, block};
+    use kube_api::lying::{LyingServer, Reply, block};
     use std::time::Duration;
 
     /// The original creates it after any error.

@@ -1,11 +1,9 @@
 //! What all parts of a running scaler use.
-use super::api::Api;
-use super::messages::Messages;
 use super::nodes::NodeTable;
-use super::rights::{Feature, Rights};
+use super::rights::Feature;
 use jiff::Timestamp;
+use kube_api::{Api, Event, Messages, Rights, Subject};
 use scale_rules::target::{Target, TargetKind};
-use serde_json::json;
 use std::time::{Duration, Instant};
 
 /// The cluster, and what may be done in it.
@@ -13,7 +11,7 @@ pub struct Context {
     pub api: Api,
     pub namespace: String,
     pub nodes: NodeTable,
-    pub rights: Rights,
+    pub rights: Rights<Feature>,
     pub messages: Messages,
     pub is_dry: bool,
     pub period: Duration,
@@ -51,7 +49,7 @@ impl Context {
         target: &Target,
         uid: &str,
         is_warning: bool,
-        reason: &str,
+        reason: &'static str,
         text: &str,
     ) {
         if self.is_dry || !self.rights.allow(Feature::Events) {
@@ -64,38 +62,21 @@ impl Context {
             TargetKind::ReplicationController => ("v1", "ReplicationController"),
         };
         let now = Timestamp::now();
-        let text: String = text.chars().take(1_000).collect();
-        let object = json!({
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {
-                "name": format!("{}.{:x}", target.name, now.as_nanosecond()),
-                "namespace": self.namespace,
-            },
-            "involvedObject": {
-                "apiVersion": version,
-                "kind": kind,
-                "name": target.name,
-                "namespace": self.namespace,
-                "uid": uid,
-            },
-            "type": if is_warning { "Warning" } else { "Normal" },
-            "reason": reason,
-            "message": text,
-            "count": 1,
-            "source": {"component": "dunlin-scale"},
-            "firstTimestamp": seconds(now),
-            "lastTimestamp": seconds(now),
-        });
-        let path = format!("/api/v1/namespaces/{}/events", self.namespace);
-        let sent = self.api.post(&path, &object).await;
+        let (namespace, name) = (self.namespace.clone(), target.name.clone());
+        let event = Event {
+            subject: Subject { version, kind, namespace, name, uid: uid.to_owned() },
+            is_warning,
+            reason,
+            text: text.to_owned(),
+            component: "dunlin-scale",
+            node: String::new(),
+            count: 1,
+            first: now,
+            last: now,
+        };
+        let sent = self.api.write_event(&event).await;
         if let Err(error) = self.rights.judge(Feature::Events, sent, |text| self.tell(text)) {
             self.tell(&format!("an Event cannot be written: {error}"));
         }
     }
-}
-
-/// A time as Kubernetes writes it.
-pub fn seconds(time: Timestamp) -> String {
-    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }

@@ -1,6 +1,6 @@
 //! The Lease by which one of several scalers decides.
-use super::api::{Api, ApiError};
 use jiff::Timestamp;
+use kube_api::{Api, ApiError};
 use scale_rules::election::{Elector, LEASE_S, Lease, Step};
 use serde_json::{Value, json};
 
@@ -106,7 +106,7 @@ impl Candidate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::lying::{LyingServer, Reply, block};
+    use kube_api::lying::{LyingServer, Reply, block};
     use std::sync::{Arc, Mutex};
     use std::time::Duration;
 

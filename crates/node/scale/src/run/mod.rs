@@ -1,11 +1,7 @@
 //! `dunlin scale`: scales targets in a cluster until it is ended.
-mod api;
 mod config_map;
 mod context;
 mod lease;
-#[cfg(test)]
-mod lying;
-mod messages;
 mod nodes;
 mod others;
 mod pages;
@@ -19,15 +15,14 @@ mod target;
 pub use show::run as show;
 
 use crate::cli::Run;
-use api::{Api, ApiError};
 use config_map::{ConfigMap, read_defaults};
-use context::{Context, seconds};
+use context::Context;
 use jiff::Timestamp;
+use kube_api::{Api, ApiError, Messages, Rights, seconds};
 use lease::Candidate;
-use messages::Messages;
 use nodes::{Counts, NodeTable, watch_nodes};
 use pages::Pages;
-use rights::{Feature, Rights};
+use rights::Feature;
 use scale_rules::election::RETRY_S;
 use scale_rules::target::{Target, TargetKind, parse};
 use scale_rules::{Dialect, Params};
@@ -70,7 +65,7 @@ pub fn run(command: &Run) -> Result<ExitCode, Box<dyn Error>> {
             namespace: namespace.clone(),
             nodes: NodeTable::new(),
             rights: Rights::default(),
-            messages: Messages::default(),
+            messages: Messages::new("dunlin scale"),
             is_dry: command.dry_run,
             period: Duration::from_secs(command.poll_period_seconds),
             begun: Instant::now(),
@@ -134,7 +129,7 @@ impl ClusterScaler {
         let (mut term, mut int) =
             (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         let pages = Arc::new(Pages(Arc::clone(&self.shown)));
-        let messages = Messages::default();
+        let messages = Messages::new("dunlin scale");
         let nodes =
             watch_nodes(self.context.api.clone(), labels, self.context.nodes.clone(), |text| {
                 messages.tell(text);

@@ -1,9 +1,9 @@
 //! The nodes of the cluster, watched.
-use super::api::{Api, ApiError, encode, told};
 use crate::limits::{NODES_MAX, NODES_PAGE};
 use futures_util::StreamExt;
 use http::Request;
 use kube::core::WatchEvent;
+use kube_api::{Api, ApiError, encode, told};
 use scale_rules::Nodes;
 use serde::Deserialize;
 use std::collections::{BTreeMap, HashMap};
@@ -297,7 +297,7 @@ async fn list(api: &Api, selector: &str) -> Result<(HashMap<String, Node>, Strin
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::lying::{LyingServer, Reply, block};
+    use kube_api::lying::{LyingServer, Reply, block};
     use serde_json::{Value, json};
     use std::time::Instant;
 

@@ -62,7 +62,7 @@ async fn fetch(address: SocketAddr) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::lying::block;
+    use kube_api::lying::block;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 

@@ -1,8 +1,8 @@
 //! `dunlin scale status`: the status object of a running scaler.
-use super::api::Api;
 use super::status::{self, Status, TargetStatus};
 use crate::cli::{Output, ShowStatus};
 use command_line::plain;
+use kube_api::Api;
 use std::error::Error;
 use std::io::{self, Write};
 use std::process::ExitCode;

@@ -1,6 +1,6 @@
 //! The status: what was decided and why, for people, for metrics, and in a ConfigMap.
-use super::api::{Api, ApiError};
 use super::rights::Feature;
+use kube_api::{Api, ApiError};
 use ops::{Exposition, Format, Kind};
 use scale_rules::{Decision, Nodes};
 use serde::{Deserialize, Serialize};

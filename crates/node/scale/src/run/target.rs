@@ -1,6 +1,5 @@
 //! One target: what is observed of it, what is decided, and the write to its scale.
-use super::api::ApiError;
-use super::context::{Context, seconds};
+use super::context::Context;
 use super::lease::Candidate;
 use super::nodes::Counts;
 use super::others::{horizontal_autoscalers, other_writers, proportional_autoscalers};
@@ -11,6 +10,7 @@ use super::status::TargetStatus;
 use crate::limits::{REPLICAS_AT_ONCE, REPLICAS_READ_MAX};
 use futures_util::{StreamExt, stream};
 use jiff::Timestamp;
+use kube_api::{ApiError, encode, seconds};
 use scale_rules::cost::Costs;
 use scale_rules::load::Load;
 use scale_rules::replicas::{Meter, Sample};
@@ -122,7 +122,7 @@ impl TargetScaler {
     }
 
     /// Writes a warning as an Event of the target.
-    pub async fn warn(&self, context: &Context, reason: &str, text: &str) {
+    pub async fn warn(&self, context: &Context, reason: &'static str, text: &str) {
         let uid = self.read(context).await.map(|scale| scale.uid).unwrap_or_default();
         context.event(&self.target, &uid, true, reason, text).await;
     }
@@ -193,7 +193,7 @@ impl TargetScaler {
         let path = format!(
             "/api/v1/namespaces/{}/pods?labelSelector={}",
             context.namespace,
-            super::api::encode(&scale.selector)
+            encode(&scale.selector)
         );
         let list = context.api.get::<Value>(&path).await;
         let list = context.rights.judge(Feature::Pods, list, |text| context.tell(text))?;

@@ -4,12 +4,17 @@ use std::cell::RefCell;
 use std::time::Instant;
 
 /// Writes lines; those that repeat only now and then.
-#[derive(Default)]
 pub struct Messages {
+    program: &'static str,
     last: RefCell<Vec<(String, Instant)>>,
 }
 
 impl Messages {
+    /// Lines begin with the name of a program.
+    pub fn new(program: &'static str) -> Self {
+        Self { program, last: RefCell::default() }
+    }
+
     /// Writes a line, unless it was written not long ago.
     pub fn tell(&self, text: &str) {
         self.tell_new(text);
@@ -26,7 +31,7 @@ impl Messages {
             last.remove(0);
         }
         last.push((text.to_owned(), Instant::now()));
-        eprintln!("dunlin scale: {}", command_line::plain(text));
+        eprintln!("{}: {}", self.program, command_line::plain(text));
         true
     }
 }

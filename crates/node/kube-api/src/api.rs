@@ -101,18 +101,31 @@ impl Api {
         }
     }
 
+    /// Reads an object.
+    ///
+    /// # Errors
+    /// As [`Api::call`].
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ApiError> {
         self.call(Method::GET, path, None).await
     }
 
+    /// Writes an object that is there.
+    ///
+    /// # Errors
+    /// As [`Api::call`].
     pub async fn put(&self, path: &str, body: &Value) -> Result<Value, ApiError> {
         self.call(Method::PUT, path, Some(body)).await
     }
 
+    /// Creates an object.
+    ///
+    /// # Errors
+    /// As [`Api::call`].
     pub async fn post(&self, path: &str, body: &Value) -> Result<Value, ApiError> {
         self.call(Method::POST, path, Some(body)).await
     }
 
+    /// The client, for what is not one object.
     pub const fn client(&self) -> &Client {
         &self.client
     }

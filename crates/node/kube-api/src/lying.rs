@@ -1,5 +1,5 @@
 //! An API server that answers as a test wants it to: with errors, with silence, or not at all.
-use super::api::Api;
+use crate::Api;
 use kube::{Client, Config};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

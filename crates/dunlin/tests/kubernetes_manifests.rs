@@ -20,8 +20,9 @@ fn packaging() -> PathBuf {
 }
 
 /// Values of the chart, and how many objects they lead to.
-const VALUES: [(&[&str], usize); 4] = [
+const VALUES: [(&[&str], usize); 5] = [
     (&[], 7),
+    (&["cpus.enabled=true", "cpus.policy=none"], 12),
     (&["service.create=false", "replicas=3", "image=registry.example/dunlin:1"], 6),
     (&["nodeLocal.enabled=true", "scale.enabled=true", "scale.linear.max=9"], 18),
     (
@@ -69,6 +70,9 @@ fn manifests_and_chart_are_valid_for_an_api_server() {
         let built = cluster.kubectl(&["kustomize", &path], "").expect("it is built");
         check_configs(&objects(&built), &folder);
     }
+    let file = packaging().join("dunlin-cpus.yaml").display().to_string();
+    let applied = cluster.kubectl(&["apply", "--dry-run=server", "-f", &file], "");
+    assert_eq!(applied.expect("it is applied").lines().count(), 5);
     let helm = match tools::go("helm", "HELM") {
         Ok(helm) => helm,
         Err(missing) => return skip::skip(&missing),
@@ -97,6 +101,7 @@ fn check_values(values: &[&str], text: &str) {
         ("replicas=3", &["replicas: 3"]),
         ("image=registry.example/dunlin:1", &["image: registry.example/dunlin:1"]),
         ("scale.linear.max=9", &["\"max\":9", "--target=deployment/dunlin-dns"]),
+        ("cpus.policy=none", &["policy = \"none\"", "- --events\n", "fieldPath: spec.nodeName"]),
         ("pods=verified", &["- pods\n", "pods = \"verified\""]),
         ("zones={cluster.local,other.local}", &["zones = [\"cluster.local\",\"other.local\"]"]),
         (

@@ -361,6 +361,8 @@ impl Cluster {
                     format!("--service-account-key-file={}", file("accounts.pub")),
                     format!("--service-account-signing-key-file={}", file("accounts.key")),
                     "--disable-admission-plugins=ServiceAccount".into(),
+                    // As installers of clusters set it: Pods of a node's own programs.
+                    "--allow-privileged=true".into(),
                     "--max-requests-inflight=2000".into(),
                     "--max-mutating-requests-inflight=2000".into(),
                 ],

@@ -8,6 +8,8 @@ use std::time::Duration;
 pub enum Event {
     /// A group has CPUs of its own now, and why these.
     Assigned(String, CpuList, String),
+    /// CPUs of a group's own are not to be had any more: they are offline, or reserved.
+    Lost(String, CpuList),
     /// A group shares again, or is gone.
     Released(String, CpuList),
     /// What another program had changed is as it should be again: group, what was found, what is.
@@ -25,6 +27,9 @@ impl fmt::Display for Event {
         match self {
             Self::Assigned(group, cpus, why) => {
                 write!(f, "{group} has CPUs {cpus} of its own: {why}")
+            }
+            Self::Lost(group, cpus) => {
+                write!(f, "{group} has lost CPUs {cpus}: they are offline, or reserved")
             }
             Self::Released(group, cpus) => write!(f, "{group} has given CPUs {cpus} back"),
             Self::Repaired(group, found, now) => {

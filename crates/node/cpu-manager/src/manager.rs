@@ -167,7 +167,12 @@ impl<G: Groups> Manager<G> {
         let mut open: Vec<(Want<'_>, CpuList)> = Vec::new();
         for want in self.wants(rules) {
             let old = self.old_set(want.path);
-            let usable = old.intersection(&online).difference(&rules.reserved).difference(&taken);
+            let usable = old.intersection(&online).difference(&rules.reserved);
+            let lost = old.difference(&usable);
+            if !lost.is_empty() {
+                events.push(Event::Lost(want.path.to_owned(), lost));
+            }
+            let usable = usable.difference(&taken);
             taken = taken.union(&usable);
             if usable == old && old.len() == want.cpus {
                 assigned.insert(want.path.to_owned(), old);

@@ -299,7 +299,13 @@ fn lost_and_new_cpus_are_followed() {
     let left = list("0-7").difference(&CpuList::from_iter([lost]));
     manager.groups.online = left.clone();
     let events = manager.reconcile(&machine(&left.to_string()), &rules).expect("a pass");
-    assert!(matches!(&events[..], [Event::Assigned(group, ..)] if group == "init"), "{events:?}");
+    let [Event::Lost(loser, gone_cpus), Event::Assigned(group, ..)] = &events[..] else {
+        panic!("{events:?}")
+    };
+    assert_eq!((loser.as_str(), gone_cpus), ("init", &CpuList::from_iter([lost])));
+    assert_eq!(group, "init");
+    let again = manager.reconcile(&machine(&left.to_string()), &rules).expect("a pass");
+    assert_eq!(again, [], "it is told once");
     let now = manager.groups.effective("init");
     assert!(now.len() == 2 && !now.contains(lost) && !now.contains(0), "{now}");
     // It comes back, and one more with it: they are shared.

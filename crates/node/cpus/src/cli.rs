@@ -37,6 +37,7 @@ pub enum CpusAct {
     #[command(after_help = "Examples:\n  \
         dunlin cpus manage --rules /etc/dunlin/cpus.toml\n  \
         dunlin cpus manage --nri\n  \
+        dunlin cpus manage --nri --events --kubeconfig /etc/kubernetes/kubelet.conf\n  \
         dunlin cpus manage --rules cpus.toml --once")]
     Manage(Manage),
     /// Put every control group back as `manage` found it.
@@ -59,6 +60,15 @@ pub struct Manage {
     #[arg(long, value_name = "SOCKET", num_args = 0..=1, default_missing_value = nri::SOCKET,
         conflicts_with = "once")]
     pub nri: Option<PathBuf>,
+    /// Write Events of Pods: which CPUs a container has for itself, and why others share.
+    #[arg(long, requires = "nri")]
+    pub events: bool,
+    /// The kubeconfig for Events; without it KUBECONFIG, or the service account of this Pod.
+    #[arg(long, value_name = "FILE", requires = "events")]
+    pub kubeconfig: Option<PathBuf>,
+    /// The name of this node in Events; without it NODE_NAME, or the name of the host.
+    #[arg(long, value_name = "NAME", requires = "events")]
+    pub node: Option<String>,
     /// Where what was found and who has which CPUs is kept.
     #[arg(long, value_name = "FILE", default_value = STATE)]
     pub state: PathBuf,
@@ -77,6 +87,15 @@ pub struct Manage {
     /// The state of a kubelet, which must not run the static policy beside this.
     #[arg(long, value_name = "FILE", default_value = "/var/lib/kubelet/cpu_manager_state")]
     pub kubelet_state: PathBuf,
+}
+
+impl Manage {
+    /// The name of this node; empty: it has none.
+    pub fn node(&self) -> String {
+        let named = self.node.clone().or_else(|| std::env::var("NODE_NAME").ok());
+        let of_host = || std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        named.unwrap_or_else(|| of_host().trim().to_owned())
+    }
 }
 
 #[derive(Args, Debug)]

@@ -5,10 +5,13 @@
 pub mod cli;
 mod containers;
 mod draw;
+mod event_queue;
+pub mod limits;
 mod manage;
 mod matrix;
 mod metrics;
 mod plan;
+mod pod_events;
 mod topology;
 mod workers;
 

@@ -2,6 +2,7 @@
 use crate::cli::{Manage, Uninstall};
 use crate::containers::{INDEX, NAME, adjustment, greeting, note};
 use crate::metrics::write_metrics;
+use crate::pod_events::PodEvents;
 use command_line::plain;
 use cpu_manager::{Event, LiveGroups, Manager, Policy, Rules, uninstall};
 use cpu_planner::state::State as KubeletState;
@@ -33,7 +34,11 @@ pub fn run(command: &Manage) -> Result<ExitCode, Box<dyn Error>> {
     let (manager, events) = Manager::new(groups, &command.state)?;
     let changed = modified(&command.rules);
     let (reader, log) = (Reader::default(), Log::default());
-    let mut node = Node { command, rules, changed, manager, plugin: None, reader, log };
+    let pods = match command.events {
+        true => Some(PodEvents::start(command.kubeconfig.clone(), command.node())?),
+        false => None,
+    };
+    let mut node = Node { command, rules, changed, manager, plugin: None, pods, reader, log };
     node.log.events(&events)?;
     node.greet_runtime()?;
     loop {
@@ -70,6 +75,7 @@ struct Node<'a> {
     changed: Option<SystemTime>,
     manager: Manager<LiveGroups>,
     plugin: Option<Plugin>,
+    pods: Option<PodEvents>,
     reader: Reader,
     log: Log,
 }
@@ -84,7 +90,7 @@ impl Node<'_> {
         self.changed = changed;
         match load_rules(self.command) {
             Ok(rules) => self.rules = rules,
-            Err(error) => self.log.failure(&format!("{error}; the rules of before hold"))?,
+            Err(error) => drop(self.log.failure(&format!("{error}; the rules of before hold"))?),
         }
         Ok(())
     }
@@ -92,15 +98,23 @@ impl Node<'_> {
     /// Makes a pass, after what a call says is noted. Returns whether all is as it should be.
     fn pass(&mut self, request: Option<&Request>) -> Result<bool, Box<dyn Error>> {
         let begin = Instant::now();
+        if let (Some(pods), Some(request)) = (&mut self.pods, request) {
+            pods.note(request);
+        }
         let passed = self.reconcile(request);
         let is_failure = |event: &Event| matches!(event, Event::Failed(..));
         let is_well = passed.as_ref().is_ok_and(|events| !events.iter().any(is_failure));
         if let Some(path) = &self.command.metrics {
             let is_connected = self.command.nri.as_ref().map(|_| self.plugin.is_some());
             let summary = self.manager.summary();
-            write_metrics(path, summary, begin.elapsed(), is_well, is_connected)?;
+            let counts = self.pods.as_ref().map(|pods| &*pods.counts);
+            write_metrics(path, summary, begin.elapsed(), is_well, is_connected, counts)?;
         }
-        self.log.events(&passed?)?;
+        let events = passed?;
+        let told = self.log.events(&events)?;
+        if let Some(pods) = &self.pods {
+            told.into_iter().for_each(|event| pods.offer(event));
+        }
         Ok(is_well)
     }
 
@@ -120,7 +134,7 @@ impl Node<'_> {
     fn report(&mut self, passed: Result<bool, Box<dyn Error>>) -> io::Result<bool> {
         match passed {
             Ok(_) => Ok(true),
-            Err(error) => self.log.failure(&error.to_string()).map(|()| false),
+            Err(error) => self.log.failure(&error.to_string()).map(|_| false),
         }
     }
 
@@ -144,7 +158,7 @@ impl Node<'_> {
         };
         match Plugin::connect(socket, NAME, INDEX) {
             Ok(plugin) => self.plugin = Some(plugin),
-            Err(error) => self.log.failure(&error.to_string())?,
+            Err(error) => drop(self.log.failure(&error.to_string())?),
         }
         Ok(())
     }
@@ -183,7 +197,7 @@ impl Node<'_> {
     fn disconnect_on(&mut self, done: Result<(), NriError>) -> io::Result<()> {
         let Err(error) = done else { return Ok(()) };
         self.plugin = None;
-        self.log.failure(&error.to_string())
+        self.log.failure(&error.to_string()).map(drop)
     }
 }
 
@@ -216,30 +230,40 @@ struct Log {
 }
 
 impl Log {
-    fn events(&mut self, events: &[Event]) -> io::Result<()> {
+    /// Returns the events that were written.
+    fn events<'a>(&mut self, events: &'a [Event]) -> io::Result<Vec<&'a Event>> {
         let failed = |event: &&Event| matches!(event, Event::Failed(..));
-        for event in events.iter().filter(|event| !failed(event)) {
+        let mut told: Vec<&Event> = events.iter().filter(|event| !failed(event)).collect();
+        for event in &told {
             writeln!(io::stdout(), "{}", plain(&event.to_string()))?;
         }
-        let failures: Vec<String> = events.iter().filter(failed).map(Event::to_string).collect();
+        let failures = events.iter().filter(failed).map(|event| (event, event.to_string()));
+        let failures: Vec<(&Event, String)> = failures.collect();
         // A fault that was mended is reported anew when it comes again.
-        self.last.retain(|(text, _)| failures.contains(text));
-        failures.iter().try_for_each(|text| self.failure(text))
+        self.last.retain(|(text, _)| failures.iter().any(|(_, failure)| failure == text));
+        for (event, text) in failures {
+            if self.failure(&text)? {
+                told.push(event);
+            }
+        }
+        Ok(told)
     }
 
-    fn failure(&mut self, text: &str) -> io::Result<()> {
+    /// Whether it was written.
+    fn failure(&mut self, text: &str) -> io::Result<bool> {
         let last = self.last.iter_mut().find(|(known, _)| known == text);
         let is_due = match &last {
             Some((_, told)) => told.is_none_or(|told| told.elapsed() >= REMIND),
             None => true,
         };
         if !is_due {
-            return Ok(());
+            return Ok(false);
         }
         match last {
             Some((_, told)) => *told = Some(Instant::now()),
             None => self.last.push((text.to_owned(), Some(Instant::now()))),
         }
-        writeln!(io::stderr(), "dunlin: {}", plain(text))
+        writeln!(io::stderr(), "dunlin: {}", plain(text))?;
+        Ok(true)
     }
 }

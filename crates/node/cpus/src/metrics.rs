@@ -1,7 +1,9 @@
 //! Metrics of the manager.
+use crate::pod_events::EventCounts;
 use cpu_manager::Summary;
 use std::fs;
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Writes metrics for the textfile collector of node_exporter, whole or not at all.
@@ -11,11 +13,12 @@ pub(crate) fn write_metrics(
     pass: Duration,
     is_well: bool,
     is_connected: Option<bool>,
+    events: Option<&EventCounts>,
 ) -> Result<(), String> {
     let mut fresh = path.as_os_str().to_owned();
     fresh.push(".new");
     let [l3, node, socket] = summary.split;
-    let text = format!(
+    let mut text = format!(
         "# HELP dunlin_cpus_exclusive CPUs that control groups have for themselves.\n\
          # TYPE dunlin_cpus_exclusive gauge\ndunlin_cpus_exclusive {}\n\
          # HELP dunlin_cpus_shared CPUs that all other control groups share.\n\
@@ -53,15 +56,23 @@ pub(crate) fn write_metrics(
         summary.partitions,
         summary.interrupts,
     );
-    let text = match is_connected {
-        Some(is_connected) => format!(
-            "{text}\
-             # HELP dunlin_cpus_runtime_connected Whether the container runtime is connected.\n\
+    if let Some(is_connected) = is_connected {
+        text += &format!(
+            "# HELP dunlin_cpus_runtime_connected Whether the container runtime is connected.\n\
              # TYPE dunlin_cpus_runtime_connected gauge\ndunlin_cpus_runtime_connected {}\n",
             u8::from(is_connected)
-        ),
-        None => text,
-    };
+        );
+    }
+    if let Some(events) = events {
+        text += &format!(
+            "# HELP dunlin_cpus_pod_events_total Events of Pods, by what became of them.\n\
+             # TYPE dunlin_cpus_pod_events_total counter\n\
+             dunlin_cpus_pod_events_total{{outcome=\"written\"}} {}\n\
+             dunlin_cpus_pod_events_total{{outcome=\"dropped\"}} {}\n",
+            events.written.load(Ordering::Relaxed),
+            events.dropped.load(Ordering::Relaxed),
+        );
+    }
     let written = fs::write(&fresh, text).and_then(|()| fs::rename(&fresh, path));
     written.map_err(|error| format!("cannot write {}: {error}", path.display()))
 }

@@ -305,7 +305,7 @@ fn lost_and_new_cpus_are_followed() {
     assert_eq!((loser.as_str(), gone_cpus), ("init", &CpuList::from_iter([lost])));
     assert_eq!(group, "init");
     let again = manager.reconcile(&machine(&left.to_string()), &rules).expect("a pass");
-    assert_eq!(again, [], "it is told once");
+    assert_eq!(again, [], "a loss is an event once");
     let now = manager.groups.effective("init");
     assert!(now.len() == 2 && !now.contains(lost) && !now.contains(0), "{now}");
     // It comes back, and one more with it: they are shared.

@@ -7,8 +7,12 @@ use cpu_topology::{Device, DeviceKind};
 use serde_json::Value;
 use std::fmt::Write;
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+use test_support::skip::skip;
 
 /// The folder of a test, removed when dropped.
 struct Dir(PathBuf);
@@ -328,4 +332,55 @@ fn cache_line_times_of_the_machine_are_measured() {
     let cpus = measured["cpus"].as_array().expect("CPUs").len();
     assert_eq!(measured["pairs"].as_array().expect("pairs").len(), cpus * (cpus - 1));
     assert_eq!(measured["classes"].as_object().expect("classes").len(), 6);
+}
+
+/// The control groups are files, so that no process of this machine is moved.
+#[test]
+fn second_manager_is_refused_and_uninstall_ends_the_first() {
+    if cpu::allowed().expect("CPUs").len() < 2 {
+        return skip("two CPUs: one stays shared");
+    }
+    let dir = Dir::new("lock");
+    let folder = &dir.0;
+    for group in ["groups", "groups/a"] {
+        fs::create_dir_all(folder.join(group)).expect("a folder");
+        for file in ["cgroup.procs", "cgroup.subtree_control", "cpuset.cpus", "cpu.max"] {
+            fs::write(folder.join(group).join(file), "").expect("a file");
+        }
+    }
+    fs::write(folder.join("groups/cgroup.controllers"), "cpuset").expect("a file");
+    let rules = "interrupts = \"keep\"\n[[group]]\npath = \"a\"\ncpus = 1\n";
+    fs::write(folder.join("rules"), rules).expect("a file");
+    let command = |act: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dunlin"));
+        command.args(["cpus", act]).arg("--cgroup").arg(folder.join("groups"));
+        command.arg("--state").arg(folder.join("new/state")).stdout(Stdio::null());
+        command
+    };
+    let manage = || {
+        let mut command = command("manage");
+        command.arg("--rules").arg(folder.join("rules"));
+        command.arg("--kubelet-state").arg(folder.join("kubelet"));
+        command
+    };
+    let mut first = manage().stderr(Stdio::null()).spawn().expect("dunlin runs");
+    let set = || fs::read_to_string(folder.join("groups/a/cpuset.cpus")).expect("a file");
+    let begin = Instant::now();
+    while set().trim().is_empty() {
+        assert!(begin.elapsed() < Duration::from_secs(60), "it has no set");
+        sleep(Duration::from_millis(10));
+    }
+    let second = manage().arg("--once").output().expect("dunlin runs");
+    let told = String::from_utf8_lossy(&second.stderr);
+    assert_eq!(second.status.code(), Some(1), "{told}");
+    assert!(told.contains(&format!("another manager runs (process {}", first.id())), "{told}");
+
+    let undone = command("uninstall").output().expect("dunlin runs");
+    assert!(undone.status.success(), "{}", String::from_utf8_lossy(&undone.stderr));
+    assert_eq!(first.wait().expect("it ended").signal(), Some(15));
+    assert_eq!(set().trim(), "");
+    // Nothing is in the way of the next one.
+    let next = manage().arg("--once").stderr(Stdio::null()).status();
+    next.expect("dunlin runs");
+    assert!(!set().trim().is_empty());
 }

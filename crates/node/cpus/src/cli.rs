@@ -40,7 +40,7 @@ pub enum CpusAct {
         dunlin cpus manage --nri --events --kubeconfig /etc/kubernetes/kubelet.conf\n  \
         dunlin cpus manage --rules cpus.toml --once")]
     Manage(Manage),
-    /// Put every control group back as `manage` found it.
+    /// End the manager, and put every control group back as it found it.
     #[command(after_help = "Example:\n  dunlin cpus uninstall")]
     Uninstall(Uninstall),
 }

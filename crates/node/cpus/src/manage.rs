@@ -4,7 +4,7 @@ use crate::containers::{INDEX, NAME, adjustment, greeting, note};
 use crate::metrics::write_metrics;
 use crate::pod_events::PodEvents;
 use command_line::plain;
-use cpu_manager::{Event, LiveGroups, Manager, Policy, Rules, uninstall};
+use cpu_manager::{Event, LiveGroups, Lock, Manager, Policy, Rules, uninstall};
 use cpu_planner::state::State as KubeletState;
 use cpu_topology::Reader;
 use nri::{NriError, Plugin, Request};
@@ -26,11 +26,12 @@ const REMIND: Duration = Duration::from_secs(60);
 /// it has set stays.
 ///
 /// # Errors
-/// It cannot begin: the rules are wrong, another manager is there, or it is not cgroup v2.
+/// It cannot begin: the rules are wrong, another manager runs, or it is not cgroup v2.
 pub fn run(command: &Manage) -> Result<ExitCode, Box<dyn Error>> {
     let rules = load_rules(command)?;
     stand_aside(&command.kubelet_state)?;
     let groups = LiveGroups::open(&command.cgroup)?;
+    let _lock = Lock::take(&command.state)?;
     let (manager, events) = Manager::new(groups, &command.state)?;
     let changed = modified(&command.rules);
     let (reader, log) = (Reader::default(), Log::default());
@@ -54,12 +55,13 @@ pub fn run(command: &Manage) -> Result<ExitCode, Box<dyn Error>> {
     }
 }
 
-/// Puts everything back as it was found.
+/// Ends the manager, if one runs, and puts everything back as it was found.
 ///
 /// # Errors
-/// The state cannot be used, or the kernel refuses.
+/// The state cannot be used, the kernel refuses, or a manager cannot be ended from here.
 pub fn undo(command: &Uninstall) -> Result<ExitCode, Box<dyn Error>> {
     let mut groups = LiveGroups::open(&command.cgroup)?;
+    let _lock = Lock::take_over(&command.state)?;
     let mut out = io::stdout().lock();
     match uninstall(&mut groups, &command.state)? {
         0 => writeln!(out, "nothing is managed: {} is not there", command.state.display())?,

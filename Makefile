@@ -2,7 +2,7 @@
 # we are root or have sudo, and named where we are not.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help run test test-slow test-reports bench-nightly loom lint cluster fleet bpf bench-bypass bench-compare bench-echoes bench-forward bench-instructions bench-load bench-searches bench-sockets bench-whole \
+.PHONY: help run test test-slow test-reports bench-nightly loom lint cluster fleet bpf bench-bypass bench-compare bench-cpus bench-echoes bench-forward bench-instructions bench-load bench-searches bench-sockets bench-whole \
   bench-kubernetes bench-kubernetes-memory bench-memory bench-publish bench-health bench-fleet \
   campaign-differential campaign-floods campaign-cache campaign-fuzz campaign-upstreams \
   campaign-attach campaign-soak campaign-kernels campaign-corefile campaign-kill campaign-fleet-kill campaign-verdict campaign-scale bench-records bench-scale deb
@@ -197,10 +197,21 @@ campaign-cpus: ## CPU sets, experiments and CONTAINERS=500 containers on a kerne
 	  cpus_experiments_restore_all_settings_and_their_report_verifies && \
 	$(MAKE) --no-print-directory test-containers CONTAINERS=$(or $(CONTAINERS),500)
 
+# Built of a clean commit, the page names that commit.
+bench-cpus: ## experiments with CPUs of their own, RUNS=10 of each, in a virtual machine with 2 CPUs; writes docs/benchmarks/cpus.md
+	@scripts/require campaign-kernels
+	@cargo build --quiet --release --package dunlin --package dunlin-lab
+	@LIMIT=$(or $(LIMIT),3600) RUN="PATH=$$(realpath "$${CARGO_TARGET_DIR:-target}/release"):\$$PATH; \
+	  dunlin-lab cpus --quick --runs $(or $(RUNS),10) --bundle docs/reports/cpus.json --markdown docs/benchmarks/cpus.md \
+	  --remark 'In a virtual machine with two emulated CPUs (QEMU, Linux 6.12), beside other work on the machine: caches are those of the emulator, and times are longer than without emulation' && \
+	  cp docs/reports/cpus.json docs/benchmarks/cpus*.md docs/benchmarks/cpus*.svg /out/" bench/kernels $(or $(VERSION),6.12)
+	@out=$$(realpath "$${CARGO_TARGET_DIR:-target}/kernels/out"); cp $$out/cpus.json docs/reports/; cp $$out/cpus*.md $$out/cpus*.svg docs/benchmarks/
+
 test-containers: ## CONTAINERS=20 containers come and go in a virtual machine while the manager of CPUs is killed, from SEED=1
 	@scripts/require campaign-kernels
 	@export $(cpu-guest) LIMIT=$(or $(LIMIT),43200) DUNLIN_CONTAINERS=$(or $(CONTAINERS),20) DUNLIN_SEED=$(or $(SEED),1); \
 	TESTS="--package dunlin --test cpus_containers" bench/kernels $(or $(VERSION),6.12) \
+	  page::commands_of_the_page_give_a_container_two_cpus_and_take_them_back \
 	  a_guaranteed_container_starts_alone_on_its_cpus \
 	  exclusive_cpus_stay_so_while_containers_come_and_go_and_the_manager_is_killed
 

@@ -2,6 +2,8 @@
 //! of the whole machine are given out. Needs root and cgroup v2.
 #[path = "cpus_containers/node.rs"]
 mod node;
+#[path = "cpus_containers/page.rs"]
+mod page;
 #[path = "cpus_containers/trace.rs"]
 mod trace;
 
@@ -62,7 +64,12 @@ fn a_guaranteed_container_starts_alone_on_its_cpus() {
     let has_room = node.online().len() > 2;
     let begin = Instant::now();
     node.manage();
+    // What the time goes to: the start of the process, the runtime's list, the pass, the partition.
+    node.wait("its containers are known again", |node| node.logged("tells of its containers") > 1);
+    println!("the containers were known {:?} after the manager's start", begin.elapsed());
     if has_room {
+        node.wait("CPUs are chosen", |node| node.logged(&format!("{late} has CPUs")) > 0);
+        println!("CPUs were chosen {:?} after the manager's start", begin.elapsed());
         let group = format!("kubepods/podlate/{late}");
         node.wait("a late container", |node| node.is_alone(&group, 1));
         println!("a late container was alone {:?} after the manager's start", begin.elapsed());

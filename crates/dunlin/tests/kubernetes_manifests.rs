@@ -73,6 +73,8 @@ fn manifests_and_chart_are_valid_for_an_api_server() {
     let file = packaging().join("dunlin-cpus.yaml").display().to_string();
     let applied = cluster.kubectl(&["apply", "--dry-run=server", "-f", &file], "");
     assert_eq!(applied.expect("it is applied").lines().count(), 5);
+    let pod = packaging().join("../../examples/cpus/pod.yaml").display().to_string();
+    cluster.kubectl(&["apply", "--dry-run=server", "-f", &pod], "").expect("it is applied");
     let helm = match tools::go("helm", "HELM") {
         Ok(helm) => helm,
         Err(missing) => return skip::skip(&missing),

@@ -207,6 +207,11 @@ impl Node {
         fs::read_to_string(self.folder.join("log")).unwrap_or_default()
     }
 
+    /// How often the managers have written something.
+    pub fn logged(&self, what: &str) -> usize {
+        self.log().matches(what).count()
+    }
+
     pub fn pod(&mut self, name: &str, cgroup: &str, annotations: &[&str]) -> String {
         self.containerd.pod(name, cgroup, annotations)
     }

@@ -183,7 +183,7 @@ impl Node {
         let begin = Instant::now();
         while !is_so(self) {
             assert!(begin.elapsed() < PATIENCE, "{what}: not so\n{}", self.text("log"));
-            sleep(Duration::from_millis(50));
+            sleep(Duration::from_millis(10));
         }
     }
 }
@@ -199,8 +199,16 @@ impl Drop for Node {
 #[ignore = "slow: it starts an API server, which scripts/require cluster builds"]
 fn events_of_pods_tell_which_cpus_they_have_and_what_went_wrong() {
     let Some(mut node) = Node::start() else { return };
-    node.manage();
+    // It is created while the manager is away.
     let group = node.pod("own", 1);
+    node.group(&group);
+    let set = node.groups().join(&group).join("cpuset.cpus");
+    let has_set = || fs::read_to_string(&set).is_ok_and(|text| text.len() > 1);
+    let begin = Instant::now();
+    node.manage();
+    println!("containers were known {:?} after the manager's start", begin.elapsed());
+    node.wait("it has its set", |_| has_set());
+    println!("a late container had its set {:?} after the manager's start", begin.elapsed());
     node.expect("own", "ExclusiveCPUs", "Normal", "Container app has CPUs ");
     let given = &node.events("ExclusiveCPUs")[0];
     assert_eq!(given["source"], json!({"component": "dunlin-cpus", "host": "node-7"}));
@@ -213,11 +221,8 @@ fn events_of_pods_tell_which_cpus_they_have_and_what_went_wrong() {
 
     node.pod("large", REQUEST_MAX);
     node.expect("large", "FailedCPUs", "Warning", "it shares");
-    // Another program changes the set.
-    node.group(&group);
-    let set = node.groups().join(&group).join("cpuset.cpus");
-    node.wait("it has its set", |_| fs::read_to_string(&set).is_ok_and(|text| text.len() > 1));
-    // As long as the manager's: a file keeps what is behind a write, the kernel's does not.
+    // Another program changes the set. It is as long as the manager's: a file keeps what is behind
+    // a write, the kernel's does not.
     let own = given["message"].as_str().expect("text").split(' ').nth(4).expect("a list");
     let other = (if own == "0" { "1" } else { "0" }).repeat(own.len());
     for times in 1..=5 {

@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .PHONY: help run test test-slow test-reports bench-nightly loom lint cluster fleet bpf bench-bypass bench-compare bench-cpus bench-echoes bench-forward bench-instructions bench-load bench-searches bench-sockets bench-whole \
   bench-kubernetes bench-kubernetes-memory bench-memory bench-publish bench-health bench-fleet \
   campaign-differential campaign-floods campaign-cache campaign-fuzz campaign-upstreams \
-  campaign-attach campaign-soak campaign-kernels campaign-corefile campaign-kill campaign-fleet-kill campaign-verdict campaign-scale bench-records bench-scale deb
+  campaign-attach campaign-soak campaign-kernels campaign-corefile campaign-kill campaign-fleet-kill campaign-upgrade campaign-verdict campaign-scale bench-records bench-scale deb
 
 help: ## this list
 	@sed -n 's/^\([a-z%-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -240,6 +240,10 @@ campaign-corefile: ## whether CoreDNS still says what is held against Dunlin wit
 campaign-kill: ## a process killed KILLS=300 times while it writes records, and CRASHES=2000 disks that forget
 	@DUNLIN_KILLS=$(or $(KILLS),300) DUNLIN_CRASHES=$(or $(CRASHES),2000) \
 	  cargo test --release --package store-redb --test kill --test crash -- --nocapture
+
+campaign-upgrade: ## upgrade, write, go back, with an OLDER=BINARY whose snapshots have the FORMAT=3
+	@DUNLIN_OLDER=$(OLDER) DUNLIN_OLDER_FORMAT=$(or $(FORMAT),3) \
+	  cargo test --package dunlin --test upgrade -- --nocapture --ignored
 
 bench-fleet: ## costs of a fleet of three on etcd beside those of bare etcd, with SETS=100000
 	@scripts/require test

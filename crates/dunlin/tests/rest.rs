@@ -157,6 +157,40 @@ fn import_shows_the_difference_and_applies_it() {
     assert!(told.contains("new.zone: "), "{told}");
 }
 
+#[test]
+fn comment_is_set_shown_exported_and_imported() {
+    let scene = Scene::start("rest-comment");
+    scene.done(&["zones", "create", "api.example", "--nameserver", "ns.example."]);
+    let set = |comment: &str| {
+        let mail = ["records", "set", "api.example", "mail", "MX", "10 mx.example."];
+        scene.run(&[&mail[..], &["--comment", comment]].concat())
+    };
+    assert!(set("until 2027; see T-7").status.success());
+    let told = set(&"x".repeat(256));
+    assert!(text(&told.stderr).contains("comment: is up to 255 bytes"), "{told:?}");
+    assert!(text(&set("a\nb").stderr).contains("without control characters"));
+    let get = ["records", "get", "api.example", "mail", "MX"];
+    assert!(scene.done(&get).contains("10 mx.example. ; until 2027; see T-7\n"));
+    let zone = scene.done(&["records", "export", "api.example", "--format", "zone"]);
+    assert!(zone.contains("\n; until 2027; see T-7\nmail.api.example. 300 IN MX"), "{zone}");
+    let lines = scene.done(&["records", "export", "api.example"]);
+    scene.done(&["records", "delete", "api.example", "mail", "MX"]);
+    let file = scene.served.folder.join("sets.ndjson");
+    fs::write(&file, lines).expect("a file");
+    let file = file.to_str().expect("UTF-8");
+    let import = ["records", "import", "api.example", file, "--yes"];
+    let shown = scene.done(&import);
+    assert!(shown.contains("\"comment\":\"until 2027; see T-7\""), "{shown}");
+    assert!(scene.done(&get).contains("see T-7"));
+    assert!(scene.done(&import).contains("0 "), "nothing to change");
+    let snapshot = scene.served.folder.join("older.records");
+    let snapshot = snapshot.to_str().expect("UTF-8");
+    let taken = scene.run(&["zones", "snapshot", "--format", "3", snapshot]);
+    let lost = text(&taken.stderr);
+    assert!(taken.status.success(), "{taken:?}");
+    assert!(lost.contains("lost: mail.api.example. MX: its comment"), "{lost}");
+}
+
 /// The snapshot is taken while the server serves, verified, and restored as a whole.
 #[test]
 fn snapshot_is_taken_and_restored() {

@@ -79,6 +79,9 @@ impl Form {
                 out.push('\n');
             }
             Self::ZoneFile => {
+                if let Some(comment) = &body.comment {
+                    writeln!(out, "; {comment}").expect("a String takes all");
+                }
                 for data in &body.data {
                     let (name, ttl, rtype) = (&body.name, body.ttl, &body.rtype);
                     writeln!(out, "{name} {ttl} IN {rtype} {data}").expect("a String takes all");

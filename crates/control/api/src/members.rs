@@ -91,6 +91,7 @@ pub fn read_policy(body: &SetRulesBody<'_>, place: &str) -> Result<Policy, Probl
         check: body.check.unwrap_or_default().into(),
         min_up: min_up.unwrap_or_default(),
         tiers: tiers.into(),
+        comment: Box::default(),
     }))
 }
 

@@ -60,6 +60,9 @@ pub struct RecordSet {
     /// With fewer members up, those that are not are answered, too.
     #[serde(skip_serializing_if = "Option::is_none")]
     min_up: Option<MinUpBody>,
+    /// What operators note of the set; absent: nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    comment: Option<String>,
     /// The revision of its last write: its entity tag is this number in quotes. Absent if the zone
     /// is not in the store.
     revision: Option<u64>,
@@ -182,7 +185,7 @@ fn key(path: &SetPath) -> Result<SetKey, Problem> {
 
 fn tell(set: &StoredSet, shadow: Option<Shadow>) -> RecordSet {
     let revision = (set.revision != Revision::NONE).then_some(set.revision.0);
-    let SetBody { name, rtype, ttl, data, members, view, policy, max, check, min_up } =
+    let SetBody { name, rtype, ttl, data, members, view, policy, max, check, min_up, comment } =
         write_set(set);
     let shadowed_by = shadow.map(ShadowBody::from);
     RecordSet {
@@ -196,6 +199,7 @@ fn tell(set: &StoredSet, shadow: Option<Shadow>) -> RecordSet {
         max,
         check,
         min_up,
+        comment,
         revision,
         shadowed_by,
     }

@@ -50,13 +50,17 @@ pub struct SetBody {
     /// With fewer members up, those that are not are answered, too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_up: Option<MinUpBody>,
+    /// What operators note of the set; absent: nothing. No answer has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 255)]
+    pub comment: Option<String>,
 }
 
 impl SetBody {
     /// The content.
     pub fn value(self) -> ValueBody {
-        let Self { ttl, data, members, view, policy, max, check, min_up, .. } = self;
-        ValueBody { ttl, data, members, view, policy, max, check, min_up }
+        let Self { ttl, data, members, view, policy, max, check, min_up, comment, .. } = self;
+        ValueBody { ttl, data, members, view, policy, max, check, min_up, comment }
     }
 }
 
@@ -95,6 +99,10 @@ pub struct ValueBody {
     /// With fewer members up, those that are not are answered, too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_up: Option<MinUpBody>,
+    /// What operators note of the set; absent: nothing. No answer has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 255)]
+    pub comment: Option<String>,
 }
 
 fn default_view() -> String {
@@ -171,6 +179,7 @@ pub fn read_value(body: &ValueBody, rtype: Rtype, place: &str) -> Result<SetValu
         members: body.members.as_deref(),
     };
     let policy = members::read_policy(&rules, place)?;
+    let policy = policy.with_comment(body.comment.as_deref().unwrap_or_default());
     let texts = members::texts(&body.data, body.members.as_deref(), place)?;
     let data = read_texts(texts, rtype)?;
     members::check_rules(&policy, rtype, data.len(), place)?;
@@ -207,15 +216,16 @@ pub fn write_value(rtype: Rtype, value: &SetValue) -> ValueBody {
             .map(|rules| rules.min_up)
             .filter(|min_up| *min_up != MinUp::default())
             .map(MinUpBody::from),
+        comment: Some(value.policy.comment().to_owned()).filter(|text| !text.is_empty()),
     }
 }
 
 /// A set in presentation form.
 pub fn write_set(set: &StoredSet) -> SetBody {
-    let ValueBody { ttl, data, members, view, policy, max, check, min_up } =
+    let ValueBody { ttl, data, members, view, policy, max, check, min_up, comment } =
         write_value(set.key.rtype, &set.value);
     let (name, rtype) = (set.key.name.to_string(), set.key.rtype.to_string());
-    SetBody { name, rtype, ttl, data, members, view, policy, max, check, min_up }
+    SetBody { name, rtype, ttl, data, members, view, policy, max, check, min_up, comment }
 }
 
 #[cfg(test)]
@@ -253,6 +263,9 @@ mod tests {
             (r#"{"check":"web","policy":"all"}"#, None),
             (r#"{"policy":"failover","max":2,"min_up":"50%"}"#, None),
             (r#"{"min_up":2,"policy":"all"}"#, None),
+            (r#"{"comment":"rack 7","policy":"all"}"#, None),
+            (r#"{"check":"web","comment":"rack 7","policy":"all"}"#, None),
+            (r#"{"comment":"","policy":"all"}"#, Some(r#"{"policy":"all"}"#)),
             (r#"{"min_up":1,"policy":"all"}"#, Some(r#"{"policy":"all"}"#)),
         ] {
             let mut body: serde_json::Value = serde_json::from_str(rules).expect("JSON");

@@ -4,7 +4,7 @@ use crate::names::{Names, is_below};
 use crate::pack;
 use crate::problem::ZoneProblem;
 use image::{Declared, HashKey, Node, Nsec3Params, RecordSet, Tree, ZoneFacts};
-use model::BrokenRule;
+use model::{BrokenRule, Policy, SetRules};
 use std::fmt;
 use std::sync::Arc;
 use wire::{Name, NameBuf, Rtype};
@@ -375,7 +375,7 @@ pub(crate) fn check_node(node: Node<'_>) -> Result<(), RuleViolation> {
             ));
         }
     }
-    if node.set(Rtype::RRSIG).is_some() && node.sets().any(|set| set.has_rules()) {
+    if node.set(Rtype::RRSIG).is_some() && node.sets().any(|set| has_choice(&set)) {
         let what = "a set with a policy or a check beside signatures: they are of all its records";
         return Err(RuleViolation::new(BrokenRule::SIGNED, what));
     }
@@ -390,6 +390,12 @@ pub(crate) fn check_node(node: Node<'_>) -> Result<(), RuleViolation> {
         return Err(RuleViolation::new(BrokenRule::CNAME_ALONE, what));
     }
     Ok(())
+}
+
+/// Whether an answer may lack records of a set: it has more than a comment.
+fn has_choice(set: &RecordSet<'_>) -> bool {
+    let is_choice = |policy: Policy| policy.rules().is_some_and(SetRules::has_choice);
+    set.has_rules() && Policy::unpack(set.rules()).is_none_or(is_choice)
 }
 
 /// Collects facts about a zone from its nodes.

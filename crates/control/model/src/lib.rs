@@ -9,7 +9,9 @@ pub use edit::{
     Change, Edit, EditKind, InvalidEdit, Precondition, Revision, SetKey, SetValue, View,
 };
 pub use rule::BrokenRule;
-pub use rules::{CHECK_NAME_MAX, Choice, MinUp, Policy, SetRules, TIER_MAX, is_check_name};
+pub use rules::{
+    CHECK_NAME_MAX, COMMENT_MAX, Choice, MinUp, Policy, SetRules, TIER_MAX, is_check_name,
+};
 
 use std::fmt;
 use std::net::IpAddr;

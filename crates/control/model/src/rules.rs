@@ -1,8 +1,9 @@
-//! Rules of a set: which of its members an answer has.
+//! Rules of a set: which of its members an answer has, and the comment of its operators.
 //!
 //! ```text
-//! packed   form (1, 0 so far); choice (1); most members in an answer (2, 0: no bound);
-//!          kind of min_up (1), min_up (2); length of the check (1), check; tiers (2), each (1)
+//! packed   form (1): 0, or 1 with a comment; choice (1); most members in an answer (2), 0: all;
+//!          kind of min_up (1), min_up (2); length of the check (1), check; tiers (2), each (1);
+//!          in form 1 the comment, which is all that follows
 //! ```
 //! Numbers are little-endian. A later form may have weights and locations.
 use crate::BrokenRule;
@@ -13,7 +14,10 @@ use wire::Rtype;
 pub const CHECK_NAME_MAX: usize = 63;
 /// The highest tier.
 pub const TIER_MAX: u8 = 99;
+/// Bytes of a comment, in UTF-8.
+pub const COMMENT_MAX: usize = 255;
 const FORM: u8 = 0;
+const FORM_WITH_COMMENT: u8 = 1;
 
 /// Which members of a set an answer has, if not simply all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +45,21 @@ impl Policy {
     /// The packed rules; empty: a plain set.
     pub fn pack(&self) -> Vec<u8> {
         self.rules().map(SetRules::pack).unwrap_or_default()
+    }
+
+    /// The comment; empty: none.
+    pub fn comment(&self) -> &str {
+        self.rules().map_or("", |rules| &*rules.comment)
+    }
+
+    /// The same rules with another comment.
+    #[must_use]
+    pub fn with_comment(self, comment: &str) -> Self {
+        let rules = match self {
+            Self::All => SetRules::default(),
+            Self::Rules(rules) => *rules,
+        };
+        Self::new(SetRules { comment: comment.into(), ..rules })
     }
 
     /// Reads packed rules. `None`: they were never packed so.
@@ -129,9 +148,17 @@ pub struct SetRules {
     pub min_up: MinUp,
     /// The tier of each member, in the order of the data; empty: all have tier 0.
     pub tiers: Box<[u8]>,
+    /// What operators note of the set; empty: nothing. No answer has it.
+    pub comment: Box<str>,
 }
 
 impl SetRules {
+    /// Whether more than a comment is there, so that answers may lack members.
+    pub fn has_choice(&self) -> bool {
+        let plain = Self { comment: self.comment.clone(), ..Self::default() };
+        *self != plain
+    }
+
     /// The tier of a member.
     pub fn tier(&self, member: usize) -> u8 {
         self.tiers.get(member).copied().unwrap_or_default()
@@ -147,6 +174,13 @@ impl SetRules {
         members: usize,
     ) -> Result<(), (&'static str, BrokenRule, String)> {
         let broken = |field, what: String| Err((field, BrokenRule::SET_RULES, what));
+        if self.comment.len() > COMMENT_MAX || self.comment.chars().any(char::is_control) {
+            let what = format!("is up to {COMMENT_MAX} bytes of text without control characters");
+            return broken("comment", what);
+        }
+        if !self.has_choice() {
+            return Ok(());
+        }
         if !matches!(rtype, Rtype::A | Rtype::AAAA) {
             let what =
                 format!("only sets of addresses have a policy or a check, not those of {rtype}");
@@ -175,7 +209,8 @@ impl SetRules {
             MinUp::Members(number) => (0, number),
             MinUp::Percent(percent) => (1, percent),
         };
-        let mut packed = vec![FORM, self.choice as u8];
+        let form = if self.comment.is_empty() { FORM } else { FORM_WITH_COMMENT };
+        let mut packed = vec![form, self.choice as u8];
         packed.extend_from_slice(&self.max.to_le_bytes());
         packed.push(kind);
         packed.extend_from_slice(&min_up.to_le_bytes());
@@ -183,13 +218,19 @@ impl SetRules {
         packed.extend_from_slice(self.check.as_bytes());
         packed.extend_from_slice(&(self.tiers.len() as u16).to_le_bytes());
         packed.extend_from_slice(&self.tiers);
+        packed.extend_from_slice(self.comment.as_bytes());
         packed
     }
 
     fn unpack(packed: &[u8]) -> Option<Self> {
-        let [FORM, choice, m0, m1, kind, u0, u1, len, rest @ ..] = packed else { return None };
+        let [form @ FORM..=FORM_WITH_COMMENT, choice, m0, m1, kind, u0, u1, len, rest @ ..] =
+            packed
+        else {
+            return None;
+        };
         let (check, rest) = rest.split_at_checked(usize::from(*len))?;
-        let ([t0, t1], tiers) = rest.split_first_chunk()?;
+        let ([t0, t1], rest) = rest.split_first_chunk()?;
+        let (tiers, comment) = rest.split_at_checked(u16::from_le_bytes([*t0, *t1]).into())?;
         let choice = match choice {
             0 => Choice::All,
             1 => Choice::Failover,
@@ -201,14 +242,14 @@ impl SetRules {
             1 => MinUp::Percent(number),
             _ => return None,
         };
-        let is_whole = tiers.len() == usize::from(u16::from_le_bytes([*t0, *t1]));
-        is_whole.then_some(())?;
+        (comment.is_empty() == (*form == FORM)).then_some(())?;
         Some(Self {
             choice,
             max: u16::from_le_bytes([*m0, *m1]),
             check: std::str::from_utf8(check).ok()?.into(),
             min_up,
             tiers: tiers.into(),
+            comment: std::str::from_utf8(comment).ok()?.into(),
         })
     }
 }
@@ -230,6 +271,7 @@ mod tests {
             check: "web".into(),
             min_up: MinUp::Percent(50),
             tiers: [0, 1].into(),
+            comment: Box::default(),
         }
     }
 
@@ -243,6 +285,37 @@ mod tests {
         assert_eq!(Policy::unpack(&[packed, vec![0]].concat()), None);
         assert_eq!(Policy::new(SetRules::default()), Policy::All);
         assert_eq!(Policy::All.pack(), []);
+    }
+
+    #[test]
+    fn comment_is_packed_behind_the_rules_and_costs_nothing_without_one() {
+        let plain = Policy::new(rules()).pack();
+        let commented = Policy::new(rules()).with_comment("Rack 7, für Ümit");
+        let packed = commented.pack();
+        assert_eq!(packed.len(), plain.len() + commented.comment().len());
+        assert_eq!((plain[0], packed[0]), (0, 1), "older versions refuse the form");
+        assert_eq!(Policy::unpack(&packed), Some(commented.clone()));
+        assert_eq!(commented.with_comment("").pack(), plain);
+        let alone = Policy::All.with_comment("x");
+        assert_eq!(Policy::unpack(&alone.pack()), Some(alone.clone()));
+        assert_eq!(alone.with_comment(""), Policy::All);
+        // Form 1 without a comment, and a comment that is no UTF-8.
+        assert_eq!(Policy::unpack(&[&[1], &plain[1..]].concat()), None);
+        assert_eq!(Policy::unpack(&[&[1], &plain[1..], &[0xff]].concat()), None);
+    }
+
+    #[test]
+    fn all_sets_can_have_comments_within_the_bounds() {
+        let check = |comment: &str, rtype| {
+            let rules = SetRules { comment: comment.into(), ..SetRules::default() };
+            rules.check(rtype, 1).map_err(|why| why.0)
+        };
+        assert_eq!(check("a note", Rtype::MX), Ok(()));
+        assert_eq!(check(&"é".repeat(127), Rtype::A), Ok(()));
+        assert_eq!(check(&"é".repeat(128), Rtype::A), Err("comment"), "256 bytes");
+        for control in ["a\nb", "\0", "\u{7f}", "\u{85}"] {
+            assert_eq!(check(control, Rtype::A), Err("comment"), "{control:?}");
+        }
     }
 
     #[test]

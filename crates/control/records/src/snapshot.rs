@@ -1,18 +1,19 @@
 //! The format of snapshots: all zones of a store at one moment, as a stream.
 //!
 //! ```text
-//! snapshot  "DUNLIN RECORDS 3\n", revision (8), items, checksum (8)
+//! snapshot  "DUNLIN RECORDS 4\n", revision (8), items, checksum (8)
 //! item      1: a zone: length of its origin (1), origin, revision (8), offset of its serials (4)
 //!           2: a set of it: length of its key (2), key, length of its value (4), value
 //!           0: the end
 //! ```
 //! Numbers are little-endian; keys and values are those of `codec`, in their order. In the older
-//! format "DUNLIN RECORDS 2\n" all sets are plain. "DUNLIN RECORDS 1\n" also has no offsets; they
-//! are read as 0. A truncated, damaged or newer snapshot is refused as a whole.
+//! format "DUNLIN RECORDS 3\n" no set has a comment, in "DUNLIN RECORDS 2\n" all sets are plain.
+//! "DUNLIN RECORDS 1\n" also has no offsets; they are read as 0. A truncated, damaged or newer
+//! snapshot is refused as a whole.
 use crate::codec::{self, zone_key};
 use crate::limits::ZONES_MAX;
 use crate::serial::SerialStamp;
-use crate::{Policy, Refused, Revision, SetValue, StoreError};
+use crate::{Policy, Refused, Revision, SetRules, SetValue, StoreError};
 use model::RecordSet;
 use siphasher::sip::SipHasher13;
 use std::hash::Hasher;
@@ -22,9 +23,12 @@ use wire::{Name, NameBuf, Rtype};
 /// The start of every snapshot; the format number follows.
 const MARK: &[u8] = b"DUNLIN RECORDS ";
 /// The format of new snapshots.
-pub const FORMAT: u8 = 3;
+pub const FORMAT: u8 = 4;
 /// The oldest format that [`SnapshotWriter::in_format`] writes.
 pub const FORMAT_MIN: u8 = 2;
+/// The first format in which sets may have rules, and the first in which they may have comments.
+const WITH_RULES: u8 = 3;
+const WITH_COMMENTS: u8 = 4;
 const FORM_LEN: usize = 2;
 /// Bytes of the longest value: the largest set that fits a message.
 const VALUE_LEN_MAX: usize = 1 << 20;
@@ -47,8 +51,8 @@ impl<'w> SnapshotWriter<'w> {
         Self::in_format(to, revision, FORMAT)
     }
 
-    /// Begins a snapshot in a format from [`FORMAT_MIN`] to [`FORMAT`]. In a format without rules,
-    /// the caller adds only plain sets.
+    /// Begins a snapshot in a format from [`FORMAT_MIN`] to [`FORMAT`]. In a format without rules
+    /// or comments, the caller adds only sets without them.
     ///
     /// # Errors
     /// Those of `to`.
@@ -126,7 +130,7 @@ pub fn read(
         return Err(failed("this is not a snapshot of records"));
     }
     let format = match reader.take(FORM_LEN)? {
-        [digit @ b'1'..=b'3', b'\n'] => digit - b'0',
+        [digit @ b'1'..=b'4', b'\n'] => digit - b'0',
         _ => {
             return Err(failed(&format!(
                 "the snapshot was written by a newer version: use that to restore it, or to write \
@@ -214,7 +218,8 @@ impl SnapshotOrder {
         let has_valid_rules = match policy.as_ref().map(Policy::rules) {
             Some(None) => true,
             Some(Some(rules)) => {
-                self.format >= 3 && rules.check(rtype, held.records().count()).is_ok()
+                let is_known = kept(self.format, &Policy::Rules(rules.clone().into())).is_none();
+                is_known && rules.check(rtype, held.records().count()).is_ok()
             }
             None => false,
         };
@@ -239,8 +244,37 @@ fn damaged() -> StoreError {
     failed("the snapshot is truncated or damaged: its checksum is wrong")
 }
 
-/// Writes a snapshot again in an older format. Returns the sets that lose their rules: name and
-/// type.
+/// A set that an older format cannot hold as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LossySet {
+    /// Its name.
+    pub name: NameBuf,
+    /// Its type.
+    pub rtype: Rtype,
+    /// What it loses.
+    pub loses: &'static str,
+}
+
+/// `www.example.org. A: its comment`.
+impl std::fmt::Display for LossySet {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}: {}", self.name, self.rtype, self.loses)
+    }
+}
+
+/// What of a policy a format can hold, and what is lost; `None`: nothing is.
+fn kept(format: u8, policy: &Policy) -> Option<(Policy, &'static str)> {
+    let has_choice = policy.rules().is_some_and(SetRules::has_choice);
+    let has_comment = !policy.comment().is_empty();
+    match (has_choice && format < WITH_RULES, has_comment && format < WITH_COMMENTS) {
+        (false, false) => None,
+        (false, true) => Some((policy.clone().with_comment(""), "its comment")),
+        (true, false) => Some((Policy::All, "its policy, check and tiers")),
+        (true, true) => Some((Policy::All, "its policy, check, tiers and comment")),
+    }
+}
+
+/// Writes a snapshot again in an older format. Returns the sets that lose something.
 ///
 /// # Errors
 /// As [`read`], or those of `to`.
@@ -249,11 +283,11 @@ pub fn convert(
     to: &mut dyn Write,
     revision: Revision,
     format: u8,
-) -> Result<Vec<(NameBuf, Rtype)>, StoreError> {
+) -> Result<Vec<LossySet>, StoreError> {
     let unwritten = |error: io::Error| failed(&format!("the snapshot cannot be written: {error}"));
     let mut writer = SnapshotWriter::in_format(to, revision, format).map_err(unwritten)?;
     let (mut lost, mut zone) = (Vec::new(), NameBuf::from(Name::ROOT));
-    let (mut name, mut plain) = (Vec::new(), Vec::new());
+    let (mut name, mut less) = (Vec::new(), Vec::new());
     read(from, &mut |item| match item {
         SnapshotItem::Zone(origin, stamp) => {
             zone = origin.clone();
@@ -261,15 +295,17 @@ pub fn convert(
         }
         SnapshotItem::Set(key, value) => {
             let (revision, held) = codec::read_value(value)?;
-            if held.rules.is_empty() || format >= 3 {
+            let policy = Policy::unpack(held.rules).ok_or_else(damaged)?;
+            let Some((policy, loses)) = kept(format, &policy) else {
                 return writer.set(key, value).map_err(unwritten);
-            }
+            };
             let (_, rtype) = codec::read_key(key, &mut name)?;
-            lost.push((NameBuf::joined(&name, zone.as_name()).map_err(|_| damaged())?, rtype));
-            plain.clear();
-            let value = SetValue { policy: Policy::All, ..held.to_value() };
-            codec::set_value(&mut plain, revision, &value);
-            writer.set(key, &plain).map_err(unwritten)
+            let name = NameBuf::joined(&name, zone.as_name()).map_err(|_| damaged())?;
+            lost.push(LossySet { name, rtype, loses });
+            less.clear();
+            let value = SetValue { policy, ..held.to_value() };
+            codec::set_value(&mut less, revision, &value);
+            writer.set(key, &less).map_err(unwritten)
         }
     })?;
     writer.finish().map_err(unwritten)?;
@@ -335,37 +371,49 @@ mod tests {
         read(&mut &bytes[..], &mut |_| Ok(())).map_err(|why| why.to_string())
     }
 
-    /// Upgrade, write, go back: the older version reads all but the rules, which are listed.
+    /// A snapshot of two sets: a plain one, and this one at www.
+    fn snapshot_of(format: u8, www: &SetValue) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut writer = SnapshotWriter::in_format(&mut bytes, Revision(7), format).unwrap();
+        let stamp = SerialStamp { revision: Revision(7), offset: 9 };
+        writer.zone(name("example.org.").as_name(), stamp).unwrap();
+        writer.set(&key(b"\x01a", Rtype::A), &value(3, &[10, 0, 0, 2])).unwrap();
+        let mut packed = Vec::new();
+        codec::set_value(&mut packed, Revision(7), www);
+        writer.set(&key(b"\x03www", Rtype::A), &packed).unwrap();
+        writer.finish().unwrap();
+        bytes
+    }
+
+    /// Upgrade, write, go back: the older version reads all but what it does not know, and that is
+    /// listed.
     #[test]
-    fn snapshot_in_the_older_format_lists_what_it_loses() {
-        use crate::SetRules;
-        let zone = name("example.org.");
-        let rules = SetRules { check: "web".into(), ..SetRules::default() };
-        let policy = Policy::new(rules);
-        let checked = SetValue { ttl: 60, policy, data: vec![[10, 0, 0, 1][..].into()] };
-        let mut with_rules = Vec::new();
-        codec::set_value(&mut with_rules, Revision(7), &checked);
-        let snapshot = |format, www: &[u8]| {
-            let mut bytes = Vec::new();
-            let mut writer = SnapshotWriter::in_format(&mut bytes, Revision(7), format).unwrap();
-            let stamp = SerialStamp { revision: Revision(7), offset: 9 };
-            writer.zone(zone.as_name(), stamp).unwrap();
-            writer.set(&key(b"\x01a", Rtype::A), &value(3, &[10, 0, 0, 2])).unwrap();
-            writer.set(&key(b"\x03www", Rtype::A), www).unwrap();
-            writer.finish().unwrap();
-            bytes
-        };
-        let newest = snapshot(3, &with_rules);
-        let mut older = Vec::new();
-        let lost = convert(&mut &newest[..], &mut older, Revision(7), 2).unwrap();
-        assert_eq!(lost.len(), 1);
-        assert_eq!(lost[0].0.to_string(), "www.example.org.");
-        assert_eq!(older, snapshot(2, &value(7, &[10, 0, 0, 1])), "as the older version wrote it");
-        let mut same = Vec::new();
-        assert!(convert(&mut &newest[..], &mut same, Revision(7), 3).unwrap().is_empty());
-        assert_eq!(same, newest);
-        let wrong = read(&mut &snapshot(2, &with_rules)[..], &mut |_| Ok(()));
-        assert!(wrong.is_err(), "the older format has no rules");
+    fn snapshot_in_an_older_format_lists_what_it_loses() {
+        let plain = SetValue::new(60, vec![[10, 0, 0, 1][..].into()]);
+        let with = |policy: &Policy| SetValue { policy: policy.clone(), ..plain.clone() };
+        let checked = Policy::new(SetRules { check: "web".into(), ..SetRules::default() });
+        let both = checked.clone().with_comment("rack 7");
+        let comment = Policy::All.with_comment("rack 7");
+        for (format, policy, kept, loses) in [
+            (4, &both, &both, None),
+            (3, &both, &checked, Some("its comment")),
+            (3, &comment, &Policy::All, Some("its comment")),
+            (3, &checked, &checked, None),
+            (2, &both, &Policy::All, Some("its policy, check, tiers and comment")),
+            (2, &checked, &Policy::All, Some("its policy, check and tiers")),
+            (2, &comment, &Policy::All, Some("its comment")),
+            (2, &Policy::All, &Policy::All, None),
+        ] {
+            let newest = snapshot_of(FORMAT, &with(policy));
+            let mut older = Vec::new();
+            let lost = convert(&mut &newest[..], &mut older, Revision(7), format).unwrap();
+            let lost: Vec<String> = lost.iter().map(ToString::to_string).collect();
+            let listed = loses.map(|loses| format!("www.example.org. A: {loses}"));
+            assert_eq!(lost, listed.into_iter().collect::<Vec<_>>());
+            assert_eq!(older, snapshot_of(format, &with(kept)), "as the older version writes it");
+            let wrong = read(&mut &snapshot_of(format, &with(policy))[..], &mut |_| Ok(()));
+            assert_eq!(wrong.is_err(), loses.is_some(), "format {format} does not know {loses:?}");
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The record service on a store in memory.
 mod bounded;
+mod comments;
 mod given;
 mod journal;
 mod outage;
@@ -450,7 +451,7 @@ fn snapshot_restores_everything() {
         assert!(restore(damaged).is_err(), "{len}");
     }
     let mut newer = snapshot.clone();
-    newer[15] = b'4';
+    newer[15] = b'1' + snapshot::FORMAT;
     assert!(restore(newer).unwrap_err().to_string().contains("newer version"));
     assert_eq!(scene.answered("www.example.org.", Rtype::A), Some(vec![10, 0, 0, 2]));
     let written = restore(snapshot).unwrap();

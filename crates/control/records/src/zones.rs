@@ -2,7 +2,7 @@
 //! is no second copy.
 use crate::serial::SerialStamp;
 use crate::{Reader, StoreError, StoredSet, StoredZone};
-use compile::{OrderedLoader, Zone, ZoneProblem};
+use compile::{OrderedLoader, SetChange, Zone, ZoneProblem};
 use image::HashKey;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -96,11 +96,11 @@ impl ZoneHead {
         }
         let origin = NameBuf::from(self.zone.origin());
         let Some(soa) = self.zone.set(origin.as_name(), Rtype::SOA) else { return };
-        let ttl = soa.ttl();
+        let (ttl, rules) = (soa.ttl(), soa.rules().to_vec());
         let records: Vec<_> = soa.records().map(|data| with_serial(data, serial)).collect();
-        let records: Vec<&[u8]> = records.iter().map(|data| &**data).collect();
+        let set = Some((ttl, &records[..]));
         self.zone
-            .change(origin.as_name(), Rtype::SOA, Some((ttl, &records)))
+            .change_all(&[SetChange { name: &[], rtype: Rtype::SOA, set, rules }])
             .expect("another serial makes no other zone of it");
     }
 }

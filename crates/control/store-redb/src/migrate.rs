@@ -12,7 +12,7 @@ pub type MigrationStep = fn(&WriteTransaction) -> Result<(), redb::Error>;
 
 /// All steps.
 const STEPS: [MigrationStep; FORM as usize - 1] =
-    [with_a_log, with_journals_of_deleted_zones, with_rules_of_sets];
+    [with_a_log, with_journals_of_deleted_zones, with_rules_of_sets, with_comments_of_sets];
 
 /// Upgrades a file to a format in one transaction, or leaves it unchanged.
 ///
@@ -100,6 +100,11 @@ fn with_rules_of_sets(_: &WriteTransaction) -> Result<(), redb::Error> {
     Ok(())
 }
 
+/// To format 5: sets may have comments. As for format 4, only the number changes.
+fn with_comments_of_sets(_: &WriteTransaction) -> Result<(), redb::Error> {
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -151,8 +156,8 @@ mod tests {
     fn newer_format_is_refused_and_left_unchanged() {
         let database = of_form(FORM + 1);
         let message = to(&database, FORM).unwrap_err().to_string();
-        assert!(message.contains("newer version of Dunlin (format 5"), "{message}");
-        assert!(message.contains("dunlin zones snapshot --format 3"), "{message}");
-        assert_eq!(form(&database).unwrap(), Some(5));
+        assert!(message.contains("newer version of Dunlin (format 6"), "{message}");
+        assert!(message.contains("dunlin zones snapshot --format 4"), "{message}");
+        assert_eq!(form(&database).unwrap(), Some(6));
     }
 }

@@ -19,7 +19,7 @@ use redb::TableDefinition;
 use wire::{Name, NameBuf};
 
 /// The format. A change needs a new number, and a step in `migrate`.
-pub const FORM: u64 = 4;
+pub const FORM: u64 = 5;
 
 pub const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
 pub const ZONES: TableDefinition<&[u8], &[u8]> = TableDefinition::new("zones");

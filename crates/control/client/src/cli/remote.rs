@@ -163,7 +163,7 @@ pub struct TakeSnapshot {
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// Write this format, so that an older version can restore the snapshot. It lists what gets
-    /// lost. Format 2: no policies, checks and tiers of record sets.
+    /// lost. Format 3: no comments of record sets. Format 2: no policies, checks and tiers, too.
     #[arg(long, value_name = "FORMAT", default_value_t = snapshot::FORMAT,
         value_parser = clap::value_parser!(u8)
             .range(i64::from(snapshot::FORMAT_MIN)..=i64::from(snapshot::FORMAT)))]
@@ -309,6 +309,9 @@ pub struct SetSet {
     /// Those without this option have tier 0. It implies `--policy failover`.
     #[arg(long, value_name = "TIER=ADDRESS", value_parser = read_tier)]
     pub tier: Vec<(u8, String)>,
+    /// Note this of the record set: up to 255 bytes.
+    #[arg(long, value_name = "TEXT")]
+    pub comment: Option<String>,
     #[command(flatten)]
     pub options: WriteOptions,
     /// Set the TTL: seconds, or a number with a unit, such as 90s, 5m, 1h or 2d.

@@ -19,14 +19,14 @@ pub struct RecordSet {
     pub ttl: u32,
     /// The data of each record, in wire form.
     pub data: Vec<Vec<u8>>,
-    /// Its policy, check and members, as the API has them; empty: a plain set.
+    /// Its policy, check, members and comment, as the API has them; empty: a plain set.
     pub rules: Map<String, Value>,
     /// The revision of its last write, if it comes from the server.
     pub revision: Option<u64>,
 }
 
 /// The fields of a set with rules, as the API has them.
-const RULES: [&str; 5] = ["policy", "max", "check", "min_up", "members"];
+const RULES: [&str; 6] = ["policy", "max", "check", "min_up", "members", "comment"];
 
 /// The rules of a set in JSON.
 pub fn rules_of(set: &Value) -> Map<String, Value> {

@@ -55,6 +55,7 @@ pub fn run(command: &cli::Records) -> CommandResult<ExitCode> {
                 ("max", set.max.map(|max| json!(max))),
                 ("check", set.check.as_ref().map(|check| json!(check))),
                 ("min_up", min_up),
+                ("comment", set.comment.as_ref().map(|comment| json!(comment))),
             ];
             for (key, value) in rules {
                 if let Some(value) = value {
@@ -156,8 +157,10 @@ fn write_sets(out: &mut impl Write, sets: &[Value]) -> io::Result<()> {
     let mut rows = vec![["NAME", "TTL", "TYPE", "DATA"].map(str::to_owned)];
     for set in sets {
         let text = |key: &str| plain(set[key].as_str().unwrap_or_default());
+        let mut comment = set["comment"].as_str().map(|comment| format!(" ; {}", plain(comment)));
         for data in set["data"].as_array().into_iter().flatten() {
             let data = plain(data.as_str().unwrap_or_default());
+            let data = data + &comment.take().unwrap_or_default();
             rows.push([text("name"), set["ttl"].to_string(), text("type"), data]);
         }
     }

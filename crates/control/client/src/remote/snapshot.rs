@@ -37,7 +37,7 @@ pub fn take(take: &TakeSnapshot) -> CommandResult<()> {
         }))?,
         Output::Text => {
             for set in &lost {
-                eprintln!("{}: lost are its policy, check and tiers", plain(set));
+                eprintln!("lost: {}", plain(set));
             }
             let (zones, file) = (plural(zones, "zone"), take.file.display());
             writeln!(io::stdout().lock(), "{zones} as of revision {revision} in {file}")?;
@@ -46,7 +46,7 @@ pub fn take(take: &TakeSnapshot) -> CommandResult<()> {
     Ok(())
 }
 
-/// Writes the snapshot in a file again, in an older format. Returns the sets that lose their rules.
+/// Writes the snapshot in a file again, in an older format. Returns what is lost.
 fn convert(
     path: &Path,
     file: &mut File,
@@ -70,7 +70,7 @@ fn convert(
     file.rewind()?;
     file.set_len(0)?;
     io::copy(&mut converted, file)?;
-    Ok(lost.into_iter().map(|(name, rtype)| format!("{name} {rtype}")).collect())
+    Ok(lost.iter().map(ToString::to_string).collect())
 }
 
 /// Writes a temporary file in the same folder and renames it to `path` when it is complete.

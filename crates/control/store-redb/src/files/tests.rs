@@ -85,7 +85,7 @@ fn store_of_format_3_opens_without_loss() {
         meta.get("form").unwrap().map(|form| form.value())
     };
     assert_eq!(zones(&RedbStore::open(&folder, false).unwrap()), 3);
-    assert_eq!(form(&Database::open(&tree).unwrap()), Some(4));
+    assert_eq!(form(&Database::open(&tree).unwrap()), Some(FORM));
     fs::remove_dir_all(&folder).unwrap();
 }
 

@@ -80,6 +80,28 @@ fn full_sync_keeps_the_rules_of_its_sets() {
     assert_eq!(fixture.publisher.health().sets(&target("web", both[1])), 1);
 }
 
+/// Sets of all types can have comments: they choose nothing.
+#[test]
+fn workers_read_sets_with_comments_as_plain_ones() {
+    let fixture = start();
+    let with_comment = |at: &str, rtype, data: &[u8]| {
+        let policy = Policy::All.with_comment("rack 7");
+        let value = SetValue { ttl: 300, policy, data: vec![data.into()] };
+        Change::from(Edit::put(name(at), rtype, value))
+    };
+    let changes = vec![
+        with_comment(WWW, Rtype::A, &[10, 0, 0, 1]),
+        with_comment("mail.example.org.", Rtype::MX, b"\0\x0a\x02mx\0"),
+    ];
+    assert_eq!(fixture.apply(of_zone(), changes), [Ok(()), Ok(())]);
+    assert_eq!(fixture.answered(WWW), Some((300, vec![1])));
+    let image = fixture.publisher.image();
+    let zone = image.zone(name("example.org.").as_name()).unwrap();
+    let mail = zone.set(name("mail.example.org.").as_name(), Rtype::MX).unwrap();
+    assert!(!mail.has_rules() && mail.records().eq([&b"\0\x0a\x02mx\0"[..]]));
+    assert_eq!(fixture.publisher.health().take_changed(), []);
+}
+
 #[test]
 fn verdict_of_a_check_changes_only_its_sets() {
     let fixture = start();
@@ -146,7 +168,7 @@ fn last_living_member_is_known() {
 }
 
 #[test]
-fn rules_beside_signatures_are_refused() {
+fn rules_beside_signatures_are_refused_and_comments_are_not() {
     let fixture = start();
     let image = fixture.publisher.image();
     let origin = name("signed.");
@@ -156,8 +178,13 @@ fn rules_beside_signatures_are_refused() {
     let signature = [&[0, 1, 8, 2, 0, 0, 0, 60][..], &[0; 11], &[0; 16]].concat();
     loader.add(name("www.signed.").as_name(), Rtype::RRSIG, 60, &signature, 0).unwrap();
     fixture.publisher.wait(fixture.updates.put_zone(loader.finish().unwrap())).unwrap();
-    let results = fixture
-        .apply(Target::Zone(origin), vec![members("www.signed.", checked(), &[[10, 0, 0, 1]])]);
+    let put = |rules| {
+        let change = members("www.signed.", rules, &[[10, 0, 0, 1]]);
+        fixture.apply(Target::Zone(name("signed.")), vec![change])
+    };
+    let comment = SetRules { comment: "rack 7".into(), ..SetRules::default() };
+    assert_eq!(put(comment), [Ok(())]);
+    let results = put(checked());
     let [Err(Refusal::Invalid { rule, .. })] = &results[..] else { panic!("{results:?}") };
     assert_eq!(rule.id, "signed");
 }
@@ -185,7 +212,8 @@ fn random_rules(rng: &mut Rng, len: usize) -> SetRules {
     let choice = [Choice::All, Choice::Failover][rng.usize(..2)];
     let tiers = (0..len).map(|_| rng.u8(..3)).collect();
     let min_up = MinUp::Members(rng.u16(1..3));
-    SetRules { choice, max: rng.u16(..3), check, min_up, tiers }
+    let comment = ["", "rack 7"][rng.usize(..2)].into();
+    SetRules { choice, max: rng.u16(..3), check, min_up, tiers, comment }
 }
 
 /// Whatever changes, each set has what its rules choose, and each target of a set is known.

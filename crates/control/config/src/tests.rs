@@ -440,3 +440,14 @@ fn every_crate_that_logs_has_a_level() {
     names.sort();
     assert_eq!(names, Level::PARTS);
 }
+
+#[test]
+fn examples_of_a_fleet_are_valid() {
+    for (file, roles) in [("api.toml", vec!["api", "health"]), ("dns.toml", vec!["dns"])] {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../examples/etcd");
+        let config = Config::load(Some(&folder.join(file)));
+        let config = config.unwrap_or_else(|errors| panic!("{file}: {}", errors[0]));
+        assert_eq!(config.server.roles.words(), roles, "{file}");
+        assert_eq!(config.store.kind, StoreKind::Etcd, "{file}");
+    }
+}

@@ -29,6 +29,8 @@ test-slow: ## loom, instruction counts, and tests of load, statistics, packages 
 	$(MAKE) --no-print-directory loom || failed+=" loom"; \
 	$(MAKE) --no-print-directory bench-instructions || failed+=" bench-instructions"; \
 	scripts/tests slow || failed+=" slow-tests"; \
+	DUNLIN_ETCD=$$(realpath "$${CARGO_TARGET_DIR:-target}/cluster/etcd") \
+	  DUNLIN_REQUIRE_ALL=1 cargo test --package store-etcd --test fleet || failed+=" etcd-3.6"; \
 	left=$$(grep -vE 'cpus|manager|manual_changes' target/left 2>/dev/null); if [ -n "$$left" ]; then \
 	  scripts/require campaign-kernels && bench/kernels 6.1 $$left || failed+=" kernels"; fi; \
 	$(MAKE) --no-print-directory test-containers CONTAINERS=4 LIMIT=1500 || failed+=" containers"; \

@@ -194,9 +194,15 @@ fn copy(from: &Path, to: &Path) {
 }
 
 /// The binary: the one that `DUNLIN_ETCD` names, or Debian's.
+///
+/// # Panics
+/// It names no file.
 fn find() -> Option<PathBuf> {
-    let named = std::env::var_os("DUNLIN_ETCD").map(PathBuf::from);
+    if let Some(named) = std::env::var_os("DUNLIN_ETCD").map(PathBuf::from) {
+        assert!(named.is_file(), "DUNLIN_ETCD names no file: {}", named.display());
+        return Some(named);
+    }
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders = std::env::split_paths(&path).map(|folder| folder.join("etcd"));
-    named.into_iter().chain(folders).find(|path| path.is_file())
+    let mut folders = std::env::split_paths(&path).map(|folder| folder.join("etcd"));
+    folders.find(|path| path.is_file())
 }

@@ -282,7 +282,7 @@ impl fmt::Display for Refused {
                 "the disk of [server] data_dir is full: free some space; earlier writes \
                  are still served",
             ),
-            Self::Busy => f.write_str("the queue of writes is full: try again later"),
+            Self::Busy => f.write_str("too many writes at the same time: try again later"),
             Self::Failed(why) => write!(f, "the store failed: {why}"),
             Self::Unavailable(why) => write!(f, "the store cannot be used: {why}"),
             Self::Unreachable(why) => write!(f, "the shared store cannot be written now: {why}"),

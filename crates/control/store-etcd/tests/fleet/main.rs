@@ -4,6 +4,7 @@ mod kill;
 mod members;
 mod node;
 mod rights;
+mod space;
 
 use node::{Node, client, eventually};
 use records::{Precondition, Refused};

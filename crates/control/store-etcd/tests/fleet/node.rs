@@ -1,6 +1,8 @@
 //! A server of a fleet, without DNS: its record service.
 use compile::Image;
-use etcd_client::{Client, DeleteOptions, GetOptions};
+use etcd_client::{
+    AlarmAction, AlarmOptions, AlarmType, Client, CompactionOptions, DeleteOptions, GetOptions,
+};
 use image::HashKey;
 use records::{
     Batch, Edit, Fleet, Precondition, RecordService, Refused, Revision, ServiceThreads, SetKey,
@@ -288,5 +290,31 @@ impl EtcdClient {
     pub fn count(&self, prefix: &str) -> i64 {
         let options = GetOptions::new().with_prefix().with_count_only();
         self.0.block_on(self.1.kv_client().get(prefix, Some(options))).unwrap().count()
+    }
+    /// Puts keys with values of so many bytes until etcd has no space.
+    pub fn fill(&self, prefix: &str, len: usize) {
+        let mut keys = self.1.kv_client();
+        for n in 0.. {
+            let put = keys.put(format!("{prefix}{n}"), vec![b'x'; len], None);
+            if self.0.block_on(put).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Compacts and defragments, and clears the alarm.
+    pub fn make_room(&self) {
+        let mut operator = self.1.clone();
+        self.0.block_on(async {
+            let got = operator.get("x", None).await.unwrap();
+            let (revision, member) =
+                got.header().map(|it| (it.revision(), it.member_id())).unwrap();
+            let wait = Some(CompactionOptions::new().with_physical());
+            operator.compact(revision, wait).await.unwrap();
+            operator.defragment().await.unwrap();
+            let mut of = AlarmOptions::new();
+            of.with_member(member);
+            operator.alarm(AlarmAction::Deactivate, AlarmType::Nospace, Some(of)).await.unwrap();
+        });
     }
 }

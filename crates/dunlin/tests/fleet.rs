@@ -4,7 +4,7 @@ mod served;
 use rustix::process::Signal;
 use served::{PATIENCE, Served, binary, rcode};
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
@@ -35,7 +35,7 @@ impl Node {
         let config = format!(
             "drain = \"0s\"\nname = \"{test}\"\n{keys}\n[admin]\nsocket = \"{}\"\n\
              [store]\nkind = \"etcd\"\n[etcd]\nendpoints = {endpoints:?}\n\
-             [api]\nlisten = \"127.0.0.1:0\"\n",
+             [api]\nlisten = \"127.0.0.1:0\"\n[health]\nallow = [\"127.0.11.0/24\"]\n",
             socket.display()
         );
         Self { served: Served::start(test, &config, &[]), socket, token: String::new() }
@@ -302,4 +302,66 @@ fn token_of_one_server_works_on_all_until_it_is_revoked_on_any() {
         second.run(&["token", "revoke", "kept"], true).status.success()
     });
     eventually("the first refuses it", || first.status_of(&kept) == "401");
+}
+
+/// A port with listeners on two addresses.
+fn two_listeners() -> [TcpListener; 2] {
+    loop {
+        let one = TcpListener::bind("127.0.11.1:0").expect("a port");
+        let port = one.local_addr().expect("bound").port();
+        if let Ok(other) = TcpListener::bind(("127.0.11.2", port)) {
+            return [one, other];
+        }
+    }
+}
+
+#[test]
+fn check_and_drain_of_one_server_hold_on_the_other() {
+    let Some(mut etcd) = Etcd::start_or_skip(1) else { return };
+    let first = Node::start("fleet-check-a", &etcd);
+    let second = Node::start("fleet-check-b", &etcd);
+    let listeners = two_listeners();
+    let port = format!("port={}", listeners[0].local_addr().expect("bound").port());
+    let local = |node: &Node, args: &[&str]| {
+        let output = node.run(args, true);
+        (output.status.success(), format!("{output:?}"))
+    };
+    let keys = ["kind=tcp", &port, "interval=200ms", "timeout=150ms"];
+    let (is_set, why) = local(&first, &[&["checks", "set", "web"], &keys[..]].concat());
+    assert!(is_set, "{why}");
+    first.done(&["zones", "create", "fleet.example", "--nameserver", "ns.example.net."]);
+    let addresses = ["127.0.11.1", "127.0.11.2", "127.0.11.3"];
+    let set = ["records", "set", "fleet.example", "www", "A", "--check", "web"];
+    eventually("the other knows the check, and the zone", || {
+        second.run(&[&set[..], &addresses].concat(), false).status.success()
+    });
+    let has = |node: &Node, last: u8| answers(node, "www.fleet.example", [127, 0, 11, last]);
+    for node in [&first, &second] {
+        eventually("it probes", || has(node, 1) && has(node, 2) && !has(node, 3));
+    }
+    let (is_drained, why) = local(&first, &["drain", "127.0.11.1", "--reason", "rack 7"]);
+    assert!(is_drained, "{why}");
+    eventually("the other leaves it out", || !has(&second, 1) && has(&second, 2));
+    let (_, shown) = local(&second, &["health"]);
+    assert!(shown.contains("rack 7"), "{shown}");
+
+    etcd.kill(0);
+    eventually("it says that etcd is away", || {
+        let (is_restored, why) = local(&second, &["restore", "127.0.11.1"]);
+        assert!(!is_restored, "nothing can be written");
+        why.contains("etcd at http://127.0.0.1:")
+    });
+    let mut second = second;
+    second.served.signal(Signal::KILL);
+    second.served.status();
+    let second = second.restarted();
+    assert!(!has(&second, 1) && has(&second, 2), "its copies hold");
+    let (_, shown) = local(&second, &["checks", "list"]);
+    assert!(shown.contains("web"), "{shown}");
+    etcd.start(0);
+    eventually("it is restored", || local(&second, &["restore", "127.0.11.1"]).0);
+    eventually("the first answers it again", || has(&first, 1));
+    second.done(&["zones", "delete", "fleet.example", "--yes"]);
+    eventually("no set names the check", || local(&first, &["checks", "delete", "web"]).0);
+    eventually("the other has none", || !local(&second, &["checks", "list"]).1.contains("web"));
 }

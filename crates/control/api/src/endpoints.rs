@@ -7,6 +7,7 @@ use crate::problem::Problem;
 use crate::state::ApiState;
 use crate::text::{SetBody, read_name, write_set};
 use axum::extract::{Extension, State};
+use documents::ChangeError;
 use health::{HealthReport, HealthService, OperatorState, Override, OverrideKey, TargetFilter};
 use hyper::{HeaderMap, StatusCode};
 use model::BrokenRule;
@@ -221,6 +222,11 @@ pub async fn put_endpoint(
         since: since.as_secs(),
     });
     let done = prober.set(key, set).await.map_err(ended)?;
-    done.map_err(|why| Problem::later("not-saved", format!("{address} stays as it is: {why}")))?;
+    done.map_err(|why| match why {
+        ChangeError::Refused(why) | ChangeError::NotSaved(why) => {
+            Problem::later("not-saved", format!("{address} stays as it is: {why}"))
+        }
+        ChangeError::Unknown(why) => Problem::unknown(why),
+    })?;
     Ok(axum::Json(EndpointState { address, state: body.state, check: body.check }))
 }

@@ -131,6 +131,11 @@ impl Problem {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, kind, detail)
     }
 
+    /// It may have been done.
+    pub fn unknown(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::GATEWAY_TIMEOUT, "outcome-unknown", detail)
+    }
+
     /// Adds the field.
     pub fn of_field(self, field: impl Into<String>) -> Self {
         self.with(|told| told.field = Some(field.into()))

@@ -116,6 +116,8 @@ fn probing(publisher: &ZonePublisher, checks: Vec<Check>) -> HealthService {
         folder: None,
         find_user: |_| Err(String::new()),
         read_check: |_, _| Err(String::new()),
+        api_checks: health::checks_in(None),
+        endpoints: health::endpoints_in(None),
         webhook: None,
         avoided_cpus: Vec::new(),
     };

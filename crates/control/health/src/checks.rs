@@ -1,13 +1,13 @@
 //! The checks that exist: those of the config, and those that clients of the API define.
 use crate::check::Check;
 use crate::limits::CHECKS_MAX;
-use documents::Lines;
-use serde::{Deserialize, Serialize};
+use documents::{ChangeError, Content, DocumentSet, FileDocuments, Lines, change};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
+use tokio::sync::watch;
 
 /// Reads a check from its keys, which are those of the config.
 pub type ReadCheck = fn(&str, &Map<String, Value>) -> Result<Check, String>;
@@ -44,6 +44,8 @@ pub enum CheckRefused {
     InUse(usize),
     /// It would not outlive a restart.
     NotSaved(String),
+    /// It may be changed.
+    Unknown(String),
     /// The prober has ended.
     Ended,
 }
@@ -52,7 +54,7 @@ impl fmt::Display for CheckRefused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Configured => f.write_str("the config has a check of this name: change it there"),
-            Self::Invalid(why) | Self::NotSaved(why) => f.write_str(why),
+            Self::Invalid(why) | Self::NotSaved(why) | Self::Unknown(why) => f.write_str(why),
             Self::TooMany => write!(f, "there are {CHECKS_MAX} checks, which is the maximum"),
             Self::Missing => f.write_str("there is no such check"),
             Self::InUse(targets) => write!(
@@ -65,116 +67,129 @@ impl fmt::Display for CheckRefused {
     }
 }
 
-#[derive(Deserialize, Serialize)]
-struct Line {
-    name: String,
-    keys: Map<String, Value>,
+/// The checks of the API in a file of this folder; `None`: there is no folder for it. A damaged
+/// file is reported, and then no check can be changed.
+pub fn checks_in(folder: Option<&Path>) -> Arc<FileDocuments> {
+    let set = FileDocuments::new(folder.map(|folder| FILE.path(folder)), FILE);
+    if let Err(why) = set.load() {
+        tracing::error!("checks of the API are unknown: {why}");
+    }
+    Arc::new(set)
 }
 
 /// All checks; shared by the API and the prober.
 pub struct Checks {
-    defined: RwLock<BTreeMap<String, DefinedCheck>>,
-    /// One change at a time.
-    pub writer: tokio::sync::Mutex<()>,
-    /// `Err`: why changes are not saved.
-    folder: Result<PathBuf, String>,
+    /// Those of the config.
+    configured: BTreeMap<String, DefinedCheck>,
+    /// Those of the API.
+    set: Arc<dyn DocumentSet>,
+    content: watch::Receiver<Arc<Content>>,
+    defined: RwLock<DefinedChecks>,
     pub read: ReadCheck,
 }
 
+struct DefinedChecks {
+    /// The checks of the API that these are made of.
+    content: Arc<Content>,
+    checks: BTreeMap<String, DefinedCheck>,
+}
+
 impl Checks {
-    /// The checks of the config, and the saved ones. A damaged file is reported, and then no check
-    /// can be changed.
-    pub fn new(configured: &[Check], folder: Option<&Path>, read: ReadCheck) -> Self {
-        let mut defined = BTreeMap::new();
-        let loaded = match folder {
-            Some(folder) => FILE.load::<Line>(folder).map(|lines| (folder.to_owned(), lines)),
-            None => Err("[server] data_dir names no folder".to_owned()),
-        };
-        let folder = match loaded {
-            Ok((folder, lines)) => {
-                for Line { name, keys } in lines {
-                    match read(&name, &keys) {
-                        Ok(check) => {
-                            let check = Arc::new(check);
-                            defined.insert(name, DefinedCheck { check, is_configured: false });
-                        }
-                        Err(why) => {
-                            tracing::error!("the check {name} of the API is left out: {why}")
-                        }
-                    }
-                }
-                Ok(folder)
-            }
-            Err(why) => {
-                if folder.is_some() {
-                    tracing::error!("checks of the API are unknown: {why}");
-                }
-                Err(why)
-            }
-        };
-        for check in configured {
+    /// The checks of the config, and those of the API.
+    pub fn new(configured: &[Check], set: Arc<dyn DocumentSet>, read: ReadCheck) -> Self {
+        let one = |check: &Check| {
             let check = Arc::new(check.clone());
-            let name = check.name.clone();
-            let before = defined.insert(name, DefinedCheck { check, is_configured: true });
-            if let Some(DefinedCheck { check, .. }) = before {
-                let name = &check.name;
-                tracing::warn!("the check {name} of the config replaces that of the API");
-            }
+            (check.name.clone(), DefinedCheck { check, is_configured: true })
+        };
+        let configured: BTreeMap<_, _> = configured.iter().map(one).collect();
+        let receiver = set.content();
+        let content = Arc::clone(&receiver.borrow());
+        for name in configured.keys().filter(|name| content.documents.contains_key(*name)) {
+            tracing::warn!("the check {name} of the config replaces that of the API");
         }
-        Self { defined: RwLock::new(defined), writer: tokio::sync::Mutex::default(), folder, read }
+        let checks = defined(&configured, &content, read);
+        let defined = RwLock::new(DefinedChecks { content, checks });
+        Self { configured, set, content: receiver, defined, read }
+    }
+
+    /// When checks of the API change.
+    pub fn changes(&self) -> watch::Receiver<Arc<Content>> {
+        self.content.clone()
+    }
+
+    fn with<T>(&self, use_checks: impl Fn(&BTreeMap<String, DefinedCheck>) -> T) -> T {
+        let newest = Arc::clone(&self.content.borrow());
+        let known = self.defined.read().unwrap_or_else(PoisonError::into_inner);
+        if Arc::ptr_eq(&known.content, &newest) {
+            return use_checks(&known.checks);
+        }
+        drop(known);
+        let mut known = self.defined.write().unwrap_or_else(PoisonError::into_inner);
+        // It may be newer by now.
+        let content = Arc::clone(&self.content.borrow());
+        let checks = defined(&self.configured, &content, self.read);
+        *known = DefinedChecks { content, checks };
+        use_checks(&known.checks)
     }
 
     /// The check of this name.
     pub fn get(&self, name: &str) -> Option<DefinedCheck> {
-        self.defined.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+        self.with(|checks| checks.get(name).cloned())
     }
 
     /// All checks, by name.
     pub fn all(&self) -> Vec<DefinedCheck> {
-        self.defined.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+        self.with(|checks| checks.values().cloned().collect())
     }
 
     /// The names of all checks.
     pub fn names(&self) -> BTreeSet<String> {
-        let defined = self.defined.read().unwrap_or_else(PoisonError::into_inner);
-        defined.keys().cloned().collect()
+        self.with(|checks| checks.keys().cloned().collect())
     }
 
-    /// Refuses a change of this name.
-    pub fn may_change(&self, name: &str) -> Result<PathBuf, CheckRefused> {
-        match self.get(name) {
-            Some(found) if found.is_configured => return Err(CheckRefused::Configured),
-            None if self.all().len() >= CHECKS_MAX => return Err(CheckRefused::TooMany),
-            _ => {}
-        }
-        let told = |why: &String| format!("it would not outlive a restart: {why}");
-        self.folder.clone().map_err(|why| CheckRefused::NotSaved(told(&why)))
-    }
-
-    /// Saves the checks of the API as they will be after a change. Blocks until that is durable.
-    pub fn save(
-        &self,
-        folder: &Path,
-        name: &str,
-        change: Option<&Arc<Check>>,
-    ) -> Result<(), CheckRefused> {
-        let all = self.all().into_iter().filter(|one| !one.is_configured);
-        let others = all.map(|one| one.check).filter(|check| check.name != name);
-        let lines = others
-            .chain(change.cloned())
-            .map(|check| Line { name: check.name.clone(), keys: check.keys() });
-        FILE.save(folder, lines).map_err(CheckRefused::NotSaved)
-    }
-
-    /// Takes in a change that is saved.
-    pub fn apply(&self, name: &str, change: Option<Arc<Check>>) {
-        let mut defined = self.defined.write().unwrap_or_else(PoisonError::into_inner);
-        match change {
-            Some(check) => {
-                let one = DefinedCheck { check, is_configured: false };
-                defined.insert(name.to_owned(), one);
+    /// Defines or changes a check of the API, or with `None` deletes it. Returns whether it is new.
+    /// Durable when it returns. Blocks.
+    pub fn change(&self, name: &str, check: Option<&Check>) -> Result<bool, CheckRefused> {
+        let mut is_new = false;
+        change(&*self.set, |content| {
+            if self.configured.contains_key(name) {
+                return Err(CheckRefused::Configured);
             }
-            None => drop(defined.remove(name)),
+            let is_there =
+                content.documents.contains_key(name) || content.unusable.contains_key(name);
+            is_new = !is_there;
+            match check {
+                None if is_new => return Err(CheckRefused::Missing),
+                Some(_) if is_new && content.count() + self.configured.len() >= CHECKS_MAX => {
+                    return Err(CheckRefused::TooMany);
+                }
+                _ => {}
+            }
+            Ok((name.to_owned(), check.map(Check::keys)))
+        })
+        .map_err(|error| match error {
+            ChangeError::Refused(why) => why,
+            ChangeError::NotSaved(why) => CheckRefused::NotSaved(why),
+            ChangeError::Unknown(why) => CheckRefused::Unknown(why),
+        })?;
+        Ok(is_new)
+    }
+}
+
+fn defined(
+    configured: &BTreeMap<String, DefinedCheck>,
+    content: &Content,
+    read: ReadCheck,
+) -> BTreeMap<String, DefinedCheck> {
+    let mut checks = configured.clone();
+    for (name, document) in &content.documents {
+        match read(name, &document.value) {
+            Ok(check) => {
+                let check = Arc::new(check);
+                checks.entry(name.clone()).or_insert(DefinedCheck { check, is_configured: false });
+            }
+            Err(why) => tracing::error!("the check {name} of the API is left out: {why}"),
         }
     }
+    checks
 }

@@ -20,8 +20,8 @@ mod webhook;
 
 pub use allow::{Allow, NotAllowed};
 pub use check::{Check, CheckKind, DnsCheck, GrpcCheck, HttpCheck, ScriptCheck, TlsCheck};
-pub use checks::{CheckRefused, DefinedCheck, ReadCheck};
-pub use operator::{OperatorState, Override, OverrideKey};
+pub use checks::{CheckRefused, DefinedCheck, ReadCheck, checks_in};
+pub use operator::{OperatorState, Override, OverrideKey, check_endpoint, endpoints_in};
 pub use probe::{Failure, FindUser, Passed, Probes};
 pub use prober::{DueProbe, NotProbed, ProbeId, Prober, Transition};
 pub use report::{HealthReport, TargetReport};

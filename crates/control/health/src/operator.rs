@@ -1,8 +1,12 @@
 //! What operators set: an address that is drained, or forced up or down.
 use crate::limits::{OVERRIDES_MAX, WHY_MAX};
+use crate::saved;
+use documents::{ChangeError, Content, DocumentSet, FileDocuments, Lines, Value, change};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::path::Path;
+use std::sync::Arc;
 use zone_manager::{HealthTarget, MemberClass};
 
 /// A state that an operator sets.
@@ -77,55 +81,206 @@ impl Overrides {
         };
         self.0.get(&key(Some(&target.check))).or_else(|| self.0.get(&key(None)))
     }
+}
 
-    /// Sets a state, or with `None` takes it back.
-    ///
-    /// # Errors
-    /// There are too many, or the reason is too long.
-    pub fn set(&mut self, key: OverrideKey, set: Option<Override>) -> Result<(), String> {
-        let Some(set) = set else {
-            // Without a check, all of the address.
-            match key.check {
-                Some(_) => drop(self.0.remove(&key)),
-                None => self.0.retain(|other, _| other.address != key.address),
-            }
-            return Ok(());
-        };
-        if set.why.len() > WHY_MAX {
-            return Err(format!("the reason has more than {WHY_MAX} bytes"));
-        }
-        if self.0.len() >= OVERRIDES_MAX && !self.0.contains_key(&key) {
-            return Err(format!(
-                "too many addresses have a set state: the maximum is {OVERRIDES_MAX}"
-            ));
-        }
-        self.0.insert(key, set);
-        Ok(())
+/// What is set for one address.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EndpointDocument {
+    /// For all checks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    all: Option<Override>,
+    /// For single checks.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    checks: BTreeMap<Box<str>, Override>,
+}
+
+impl EndpointDocument {
+    fn read(value: &Value) -> Result<Self, String> {
+        Self::deserialize(value).map_err(|why| why.to_string())
     }
+}
+
+/// Refuses a document that does not say what is set for the address that is its name.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check_endpoint(name: &str, value: &Value) -> Result<(), String> {
+    match name.parse::<IpAddr>() {
+        Ok(address) if address.to_string() == name => EndpointDocument::read(value).map(drop),
+        _ => Err("its name is not an address in its shortest form".into()),
+    }
+}
+
+impl Overrides {
+    /// Those of a set of documents.
+    pub fn of_content(content: &Content) -> Self {
+        let mut all = BTreeMap::new();
+        for (name, document) in &content.documents {
+            let (Ok(address), Ok(found)) = (name.parse(), EndpointDocument::read(&document.value))
+            else {
+                continue;
+            };
+            let of_all = found.all.into_iter().map(|set| (None, set));
+            let of_checks = found.checks.into_iter().map(|(check, set)| (Some(check), set));
+            let key = |(check, set)| (OverrideKey { address, check }, set);
+            all.extend(of_all.chain(of_checks).map(key));
+        }
+        Self(all)
+    }
+
+    /// The addresses with another state than in these.
+    pub fn changed(&self, other: &Self) -> BTreeSet<IpAddr> {
+        let differs = |key: &&OverrideKey| self.0.get(*key) != other.0.get(*key);
+        self.0.keys().chain(other.0.keys()).filter(differs).map(|key| key.address).collect()
+    }
+}
+
+/// Sets a state, or with `None` takes it back. Durable when it returns. Blocks.
+pub fn set(
+    documents: &dyn DocumentSet,
+    key: &OverrideKey,
+    set: Option<&Override>,
+) -> Result<(), ChangeError<String>> {
+    // `None`: nothing has to be changed.
+    let changed: Result<(), ChangeError<Option<String>>> = change(documents, |content| {
+        let name = key.address.to_string();
+        let known = content.documents.get(&name);
+        let mut found = match known {
+            Some(document) => EndpointDocument::read(&document.value).map_err(Some)?,
+            None if set.is_none() && !content.unusable.contains_key(&name) => return Err(None),
+            None => EndpointDocument::default(),
+        };
+        match (set, &key.check) {
+            (Some(set), _) if set.why.len() > WHY_MAX => {
+                return Err(Some(format!("the reason has more than {WHY_MAX} bytes")));
+            }
+            (Some(_), _) if known.is_none() && content.count() >= OVERRIDES_MAX => {
+                return Err(Some(format!(
+                    "too many addresses have a set state: the maximum is {OVERRIDES_MAX}"
+                )));
+            }
+            (Some(set), None) => found.all = Some(set.clone()),
+            (Some(set), Some(check)) => drop(found.checks.insert(check.clone(), set.clone())),
+            (None, Some(check)) => drop(found.checks.remove(check)),
+            // Without a check, all of the address.
+            (None, None) => found = EndpointDocument::default(),
+        }
+        let is_empty = found.all.is_none() && found.checks.is_empty();
+        let value = match serde_json::to_value(&found) {
+            Ok(serde_json::Value::Object(value)) if !is_empty => Some(value),
+            _ => None,
+        };
+        Ok((name, value))
+    });
+    match changed {
+        Ok(()) | Err(ChangeError::Refused(None)) => Ok(()),
+        Err(ChangeError::Refused(Some(why))) => Err(ChangeError::Refused(why)),
+        Err(ChangeError::NotSaved(why)) => Err(ChangeError::NotSaved(why)),
+        Err(ChangeError::Unknown(why)) => Err(ChangeError::Unknown(why)),
+    }
+}
+
+const FILE: Lines = Lines {
+    file: "health.endpoints",
+    head: "dunlin_health_endpoints",
+    format: 1,
+    what: "states of endpoints",
+    mode: 0o640,
+};
+
+/// The states of endpoints in a file of this folder; `None`: there is no folder for it. A damaged
+/// file is reported, and then no state can be set.
+pub fn endpoints_in(folder: Option<&Path>) -> Arc<FileDocuments> {
+    let documents = FileDocuments::new(folder.map(|folder| FILE.path(folder)), FILE);
+    if let Err(why) = documents.load() {
+        tracing::error!("states that operators have set are unknown: {why}");
+    }
+    // Older versions had them among the states of targets.
+    let before = folder.filter(|_| !documents.exists()).map(saved::load);
+    for (key, before) in before.and_then(Result::ok).into_iter().flat_map(|all| all.overrides) {
+        if let Err(why) = set(&documents, &key, Some(&before)) {
+            tracing::error!(address = %key.address, "its state is not taken over: {why:?}");
+        }
+    }
+    Arc::new(documents)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn set(state: OperatorState) -> Option<Override> {
+    const ADDRESS: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 7));
+
+    fn key(check: Option<&str>) -> OverrideKey {
+        OverrideKey { address: ADDRESS, check: check.map(Box::from) }
+    }
+
+    fn with(state: OperatorState) -> Option<Override> {
         Some(Override { state, by: "ann".into(), why: "".into(), since: 0 })
+    }
+
+    fn drain() -> Option<Override> {
+        with(OperatorState::Drain)
     }
 
     #[test]
     fn state_for_one_check_comes_before_that_for_all() {
-        let mut all = Overrides::default();
-        let address = IpAddr::from([10, 0, 0, 7]);
-        let key = |check: Option<&str>| OverrideKey { address, check: check.map(Box::from) };
-        all.set(key(None), set(OperatorState::Drain)).unwrap();
-        all.set(key(Some("web")), set(OperatorState::ForceUp)).unwrap();
-        let state = |all: &Overrides, check: &str| {
-            let target = HealthTarget { check: check.into(), address };
+        let all = endpoints_in(None);
+        let folder = std::env::temp_dir().join(format!("dunlin-operator-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        let refused = super::set(&*all, &key(None), drain().as_ref());
+        assert!(matches!(refused, Err(ChangeError::NotSaved(_))), "no folder: {refused:?}");
+        let all = endpoints_in(Some(&folder));
+        super::set(&*all, &key(None), drain().as_ref()).unwrap();
+        super::set(&*all, &key(Some("web")), with(OperatorState::ForceUp).as_ref()).unwrap();
+        let state = |check: &str| {
+            let target = HealthTarget { check: check.into(), address: ADDRESS };
+            let all = endpoints_in(Some(&folder));
+            let all = Overrides::of_content(&all.content().borrow());
             all.of(&target).map(|set| set.state)
         };
-        assert_eq!(state(&all, "web"), Some(OperatorState::ForceUp));
-        assert_eq!(state(&all, "dns"), Some(OperatorState::Drain));
-        all.set(key(None), None).unwrap();
-        assert_eq!((state(&all, "web"), state(&all, "dns")), (None, None), "restored");
+        assert_eq!(state("web"), Some(OperatorState::ForceUp));
+        assert_eq!(state("dns"), Some(OperatorState::Drain));
+        super::set(&*all, &key(Some("web")), None).unwrap();
+        assert_eq!(state("web"), Some(OperatorState::Drain));
+        super::set(&*all, &key(None), None).unwrap();
+        assert_eq!((state("web"), state("dns")), (None, None), "restored");
+        let long = Override { why: "x".repeat(WHY_MAX + 1).into(), ..drain().unwrap() };
+        let refused = super::set(&*all, &key(None), Some(&long));
+        assert!(matches!(refused, Err(ChangeError::Refused(_))), "{refused:?}");
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn state_of_an_older_version_is_taken_over_once() {
+        let folder = std::env::temp_dir().join(format!("dunlin-older-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        // A line as an older version wrote it.
+        saved::save_override(&folder, &key(Some("web")), &drain().unwrap());
+        let count = |set: &FileDocuments| set.content().borrow().documents.len();
+        let all = endpoints_in(Some(&folder));
+        assert_eq!(count(&all), 1);
+        let states = Overrides::of_content(&all.content().borrow());
+        assert_eq!(states.0.get(&key(Some("web"))), drain().as_ref());
+        super::set(&*all, &key(Some("web")), None).unwrap();
+        assert_eq!(count(&endpoints_in(Some(&folder))), 0, "what was restored stays restored");
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn document_of_an_endpoint_has_an_address_and_known_states() {
+        for (name, text, is_good) in [
+            ("10.0.0.7", r#"{"all":{"state":"drain","by":"a","why":"","since":1}}"#, true),
+            ("10.0.0.7", "{}", true),
+            ("2001:db8::1", "{}", true),
+            ("2001:DB8::1", "{}", false),
+            ("web", "{}", false),
+            ("10.0.0.7", r#"{"all":{"state":"gone","by":"a","why":"","since":1}}"#, false),
+            ("10.0.0.7", r#"{"some":1}"#, false),
+        ] {
+            let value = serde_json::from_str(text).unwrap();
+            assert_eq!(check_endpoint(name, &value).is_ok(), is_good, "{name} {text}");
+        }
     }
 }

@@ -4,9 +4,9 @@ mod results;
 
 use crate::allow::Allow;
 use crate::check::Check;
-use crate::checks::DefinedCheck;
+use crate::checks::{Checks, DefinedCheck};
 use crate::limits::{REMEMBERED_MAX, REMEMBERED_TIME, SAVE_INTERVAL, SOCKETS_MAX};
-use crate::operator::{Override, OverrideKey, Overrides};
+use crate::operator::Overrides;
 use crate::probe::{Failure, Passed, Probes};
 use crate::prober::{NotProbed, ProbeId, Prober};
 use crate::report::HealthCounters;
@@ -14,12 +14,13 @@ use crate::saved::{self, SavedHealth};
 use crate::service::{HealthSettings, Request};
 use crate::state::TargetState;
 use crate::webhook::Webhook;
-use std::collections::{HashMap, HashSet};
+use documents::Content;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, SystemTime};
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep_until};
 use zone_manager::{Answer, HealthTarget, MemberClass, Sequence, ZonePublisher};
@@ -51,7 +52,12 @@ pub(crate) struct Runner {
     idle: HashMap<HealthTarget, IdleTarget>,
     /// Targets that no set names now, with the time when one did.
     remembered: HashMap<HealthTarget, (TargetState, Duration)>,
+    checks: Arc<Checks>,
+    /// The checks of the API that the prober knows.
+    known_checks: BTreeMap<String, Arc<Check>>,
+    check_changes: watch::Receiver<Arc<Content>>,
     overrides: Overrides,
+    endpoints: watch::Receiver<Arc<Content>>,
     /// Verdicts to report, and the report in progress.
     verdicts: HashMap<HealthTarget, Option<MemberClass>>,
     reporting: Option<Answer<Sequence>>,
@@ -60,8 +66,6 @@ pub(crate) struct Runner {
     not_saved: Option<String>,
     has_changed: bool,
     saving: Option<Saving>,
-    /// The changed states that the save in progress has, and the next one will have.
-    waits: [Vec<oneshot::Sender<Result<(), String>>>; 2],
     save_after: Instant,
     /// Why targets are not probed: what was logged already.
     logged: HashSet<&'static str>,
@@ -74,7 +78,7 @@ impl Runner {
     pub fn new(
         publisher: ZonePublisher,
         settings: HealthSettings,
-        checks: &[DefinedCheck],
+        checks: Arc<Checks>,
         probes: Probes,
         loaded: Result<SavedHealth, String>,
         (counters, webhook): (Arc<HealthCounters>, Option<Webhook>),
@@ -87,11 +91,17 @@ impl Runner {
         counters.is_saved.store(not_saved.is_none(), Relaxed);
         let folder = settings.folder.filter(|_| not_saved.is_none());
         let saved = loaded.unwrap_or_default();
+        let (all, mut check_changes) = (checks.all(), checks.changes());
+        // All changes after these are taken in.
+        check_changes.mark_changed();
+        let known_checks = of_api(&all);
+        let mut endpoints = settings.endpoints.content();
+        let overrides = Overrides::of_content(&endpoints.borrow_and_update());
         let seed = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let seed = seed.unwrap_or_default().as_nanos() as u64;
         Self {
             publisher,
-            prober: Prober::new(checks.iter().map(|one| (*one.check).clone()), seed),
+            prober: Prober::new(all.iter().map(|one| (*one.check).clone()), seed),
             probes,
             allow: settings.allow,
             counters,
@@ -100,14 +110,17 @@ impl Runner {
             in_flight: JoinSet::new(),
             idle: HashMap::new(),
             remembered: saved.states.into_iter().collect(),
-            overrides: Overrides(saved.overrides),
+            checks,
+            known_checks,
+            check_changes,
+            overrides,
+            endpoints,
             verdicts: HashMap::new(),
             reporting: None,
             folder,
             not_saved,
             has_changed: false,
             saving: None,
-            waits: Default::default(),
             save_after: Instant::now(),
             logged: HashSet::new(),
             not_made_logged: None,
@@ -141,6 +154,8 @@ impl Runner {
                     self.take_done(done);
                 }
                 () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
+                Ok(()) = self.check_changes.changed() => self.take_checks(),
+                Ok(()) = self.endpoints.changed() => self.take_endpoints(),
                 request = requests.recv() => match request {
                     Some(request) => self.handle(request),
                     None => break,
@@ -285,12 +300,13 @@ impl Runner {
                 // The client may be gone.
                 let _ = promise.send(self.list(&filter));
             }
-            Request::Set(key, set, promise) => self.set(key, set, promise),
             Request::Uses(check, promise) => {
                 let _ = promise.send(self.targets_of(&check).len());
             }
-            Request::SetCheck(name, check, promise) => {
-                let _ = promise.send(self.set_check(&name, check));
+            Request::Refresh(promise) => {
+                self.take_checks();
+                self.take_endpoints();
+                let _ = promise.send(());
             }
         }
     }
@@ -301,14 +317,13 @@ impl Runner {
     }
 
     /// Defines, changes or removes a check. Its targets keep their states.
-    fn set_check(&mut self, name: &str, check: Option<Arc<Check>>) -> Result<(), String> {
-        let prepared = match &check {
-            Some(check) => self.probes.insert(check),
-            None => {
-                self.probes.remove(name);
-                Ok(())
-            }
-        };
+    fn set_check(&mut self, name: &str, check: Option<Arc<Check>>) {
+        match check.as_ref().map(|check| self.probes.insert(check)) {
+            Some(Ok(())) => {}
+            // Its probes are not made, and say so.
+            Some(Err(why)) => tracing::error!("the check {name} cannot be used: {why}"),
+            None => self.probes.remove(name),
+        }
         let mut stopped = Vec::new();
         for target in self.targets_of(name) {
             let idle = self.idle.remove(&target).map(|idle| idle.state);
@@ -319,36 +334,37 @@ impl Runner {
         for (target, state) in stopped {
             self.start(target, state);
         }
-        prepared
     }
 
-    fn set(
-        &mut self,
-        key: OverrideKey,
-        set: Option<Override>,
-        promise: oneshot::Sender<Result<(), String>>,
-    ) {
-        if let Some(why) = self.not_saved.as_ref().filter(|_| self.folder.is_none()) {
-            let _ = promise.send(Err(format!("it would not outlive a restart: {why}")));
-            return;
+    /// Takes in checks of the API that were defined, changed or deleted.
+    fn take_checks(&mut self) {
+        self.check_changes.mark_unchanged();
+        let newest = of_api(&self.checks.all());
+        let known = std::mem::replace(&mut self.known_checks, newest.clone());
+        let gone = known.keys().filter(|name| !newest.contains_key(*name));
+        gone.for_each(|name| self.set_check(name, self.checks.get(name).map(|one| one.check)));
+        for (name, check) in newest.iter().filter(|(name, check)| known.get(*name) != Some(*check))
+        {
+            self.set_check(name, Some(Arc::clone(check)));
         }
-        let address = key.address;
-        if let Err(why) = self.overrides.set(key, set) {
-            let _ = promise.send(Err(why));
-            return;
-        }
+        // The prober knows a check before sources name it.
+        self.publisher.health().set_checks(self.checks.names());
+    }
+
+    /// Takes in the states that operators have set.
+    fn take_endpoints(&mut self) {
+        let newest = Overrides::of_content(&self.endpoints.borrow_and_update());
+        let changed = newest.changed(&self.overrides);
+        self.overrides = newest;
         let idle = self.idle.iter().map(|(target, idle)| (target, &idle.state));
         let remembered = self.remembered.iter().map(|(target, (state, _))| (target, state));
         let all = self.prober.states().chain(idle).chain(remembered);
-        let of_address = all.filter(|(target, _)| target.address == address);
+        let of_addresses = all.filter(|(target, _)| changed.contains(&target.address));
         let class = |(target, state): (&HealthTarget, &TargetState)| {
             (target.clone(), Some(self.class(target, state)))
         };
-        let verdicts: Vec<_> = of_address.map(class).collect();
+        let verdicts: Vec<_> = of_addresses.map(class).collect();
         self.verdicts.extend(verdicts);
-        self.waits[1].push(promise);
-        self.has_changed = true;
-        self.save_after = Instant::now();
     }
 
     fn start_save(&mut self) {
@@ -367,29 +383,31 @@ impl Runner {
         let remembered =
             self.remembered.iter().map(|(target, entry)| (target.clone(), entry.clone()));
         let states = named.chain(remembered).collect();
-        let saved = SavedHealth { states, overrides: self.overrides.0.clone() };
-        self.waits.swap(0, 1);
+        let saved = SavedHealth { states, ..SavedHealth::default() };
         self.saving = Some(tokio::task::spawn_blocking(move || saved::save(&folder, &saved)));
     }
 
     fn take_saved(&mut self, result: Result<(), String>) {
         self.saving = None;
         self.save_after = Instant::now() + SAVE_INTERVAL;
-        match &result {
+        match result {
             Ok(()) => self.not_saved = None,
             Err(why) => {
                 if self.not_saved.is_none() {
                     tracing::error!("health states are not saved, and retried: {why}");
                 }
-                self.not_saved = Some(why.clone());
+                self.not_saved = Some(why);
                 self.has_changed = true;
             }
         }
         self.counters.is_saved.store(self.not_saved.is_none(), Relaxed);
-        for promise in self.waits[0].drain(..) {
-            let _ = promise.send(result.clone());
-        }
     }
+}
+
+/// The checks of the API, by name.
+fn of_api(all: &[DefinedCheck]) -> BTreeMap<String, Arc<Check>> {
+    let of_api = all.iter().filter(|one| !one.is_configured);
+    of_api.map(|one| (one.check.name.clone(), Arc::clone(&one.check))).collect()
 }
 
 /// The time from now until then, as a text.

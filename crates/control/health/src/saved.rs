@@ -1,4 +1,4 @@
-//! States and overrides on disk, so that a restart neither names the dead nor forgets the living.
+//! States on disk, so that a restart neither names the dead nor forgets the living.
 use crate::operator::{Override, OverrideKey};
 use crate::state::{ProbeState, TargetState};
 use documents::Lines;
@@ -23,7 +23,7 @@ const FILE: Lines = Lines {
 pub struct SavedHealth {
     /// The states of targets, and when a set named each for the last time, since 1970.
     pub states: BTreeMap<HealthTarget, (TargetState, Duration)>,
-    /// The states that operators have set.
+    /// The states that operators have set, in a file of an older version.
     pub overrides: BTreeMap<OverrideKey, Override>,
 }
 
@@ -49,9 +49,7 @@ fn lines(saved: &SavedHealth) -> impl Iterator<Item = Line> {
         let (check, since) = (Box::from(&*target.check), millis(&state.since));
         Line::Target(check, target.address, word, state.ever_up, since, millis(named))
     };
-    let overrides = saved.overrides.iter();
-    let overrides = overrides.map(|(key, set)| Line::Override(key.clone(), set.clone()));
-    saved.states.iter().map(of_target).chain(overrides)
+    saved.states.iter().map(of_target)
 }
 
 /// Reads the saved states; there are none before the first start.
@@ -83,10 +81,15 @@ fn gather(lines: Vec<Line>) -> Option<SavedHealth> {
     Some(saved)
 }
 
+/// Saves a state that an operator has set, as older versions did.
+#[cfg(test)]
+pub fn save_override(folder: &Path, key: &OverrideKey, set: &Override) {
+    FILE.save(folder, [Line::Override(key.clone(), set.clone())]).unwrap();
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operator::OperatorState;
 
     fn saved() -> SavedHealth {
         let mut saved = SavedHealth::default();
@@ -97,14 +100,6 @@ mod tests {
             let target = HealthTarget { check: "web".into(), address: [10, 0, 0, last].into() };
             saved.states.insert(target, (TargetState::saved(state, last > 3, since), since));
         }
-        let key = OverrideKey { address: [10, 0, 0, 1].into(), check: Some("web".into()) };
-        let set = Override {
-            state: OperatorState::Drain,
-            by: "ann".into(),
-            why: "rack 7 moves".into(),
-            since: 5,
-        };
-        saved.overrides.insert(key, set);
         saved
     }
 

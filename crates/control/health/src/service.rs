@@ -3,12 +3,13 @@ use crate::allow::Allow;
 use crate::check::Check;
 use crate::checks::{CheckRefused, Checks, DefinedCheck, ReadCheck};
 use crate::limits::REQUESTS_MAX;
-use crate::operator::{Override, OverrideKey};
+use crate::operator::{self, Override, OverrideKey};
 use crate::probe::{FindUser, Probes};
 use crate::report::{HealthCounters, HealthReport};
 use crate::runner::Runner;
 use crate::saved;
 use crate::webhook::{self, WebhookSettings};
+use documents::{ChangeError, DocumentSet};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::io;
 use std::net::IpAddr;
@@ -26,7 +27,7 @@ pub const THREAD: &str = "health";
 const NICENESS: i32 = 5;
 
 /// What is probed, and how.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct HealthSettings {
     /// The checks.
     pub checks: Vec<Check>,
@@ -40,6 +41,10 @@ pub struct HealthSettings {
     pub find_user: FindUser,
     /// Reads checks of the API.
     pub read_check: ReadCheck,
+    /// The checks of the API.
+    pub api_checks: Arc<dyn DocumentSet>,
+    /// What operators have set for addresses.
+    pub endpoints: Arc<dyn DocumentSet>,
     /// Receives transitions; `None`: there is no receiver.
     pub webhook: Option<WebhookSettings>,
     /// CPUs that the thread leaves to others, if it may use any further one.
@@ -59,11 +64,10 @@ pub struct TargetFilter {
 
 pub(crate) enum Request {
     List(TargetFilter, oneshot::Sender<HealthReport>),
-    Set(OverrideKey, Option<Override>, oneshot::Sender<Result<(), String>>),
     /// How many targets name a check.
     Uses(String, oneshot::Sender<usize>),
-    /// A check that is defined or changed, or with `None` deleted.
-    SetCheck(String, Option<Arc<Check>>, oneshot::Sender<Result<(), String>>),
+    /// Takes in the newest checks and states of endpoints.
+    Refresh(oneshot::Sender<()>),
 }
 
 /// A handle on the prober. Dropping the last one ends its thread.
@@ -72,6 +76,7 @@ pub struct HealthService {
     requests: mpsc::Sender<Request>,
     counters: Arc<HealthCounters>,
     checks: Arc<Checks>,
+    endpoints: Arc<dyn DocumentSet>,
     find_user: FindUser,
     thread: Arc<Mutex<Option<JoinHandle<()>>>>,
     stop: Arc<tokio::sync::Notify>,
@@ -91,7 +96,9 @@ impl HealthService {
     pub fn start(publisher: &ZonePublisher, settings: HealthSettings) -> io::Result<Self> {
         let (find_user, avoided) = (settings.find_user, settings.avoided_cpus.clone());
         let mut probes = Probes::new(&settings.checks, find_user).map_err(io::Error::other)?;
-        let checks = Checks::new(&settings.checks, settings.folder.as_deref(), settings.read_check);
+        let set = Arc::clone(&settings.api_checks);
+        let checks = Arc::new(Checks::new(&settings.checks, set, settings.read_check));
+        let endpoints = Arc::clone(&settings.endpoints);
         let all = checks.all();
         for DefinedCheck { check, .. } in all.iter().filter(|one| !one.is_configured) {
             // Its probes are not made, and say so.
@@ -115,7 +122,7 @@ impl HealthService {
         let runner = Runner::new(
             publisher.clone(),
             settings,
-            &all,
+            Arc::clone(&checks),
             probes,
             loaded,
             (Arc::clone(&counters), webhook),
@@ -135,8 +142,8 @@ impl HealthService {
         };
         let thread = thread::Builder::new().name(THREAD.into()).spawn(run)?;
         let thread = Arc::new(Mutex::new(Some(thread)));
-        let (checks, publisher) = (Arc::new(checks), publisher.clone());
-        Ok(Self { requests, counters, checks, find_user, thread, stop, publisher })
+        let publisher = publisher.clone();
+        Ok(Self { requests, counters, checks, endpoints, find_user, thread, stop, publisher })
     }
 
     /// Whether there is any check.
@@ -173,12 +180,7 @@ impl HealthService {
         // All that it needs is there.
         Probes::new([&check], self.find_user).map_err(CheckRefused::Invalid)?;
         let service = self.clone();
-        finished(async move {
-            let is_new = !service.has_check(&name);
-            service.change_check(name, Some(Arc::new(check))).await?;
-            Ok(is_new)
-        })
-        .await
+        finished(async move { service.change_check(name, Some(Arc::new(check))).await }).await
     }
 
     /// Deletes a check of the API that no record set names. Durable when it answers.
@@ -187,19 +189,15 @@ impl HealthService {
     /// Why nothing has changed.
     pub async fn delete_check(&self, name: String) -> Result<(), CheckRefused> {
         let service = self.clone();
-        finished(async move { service.change_check(name, None).await }).await
+        finished(async move { service.change_check(name, None).await }).await.map(drop)
     }
 
     async fn change_check(
         &self,
         name: String,
         change: Option<Arc<Check>>,
-    ) -> Result<(), CheckRefused> {
-        let _only = self.checks.writer.lock().await;
-        if change.is_none() {
-            if self.check(&name).is_none() {
-                return Err(CheckRefused::Missing);
-            }
+    ) -> Result<bool, CheckRefused> {
+        if change.is_none() && self.check(&name).is_some_and(|found| !found.is_configured) {
             let (promise, answer) = oneshot::channel();
             self.send(Request::Uses(name.clone(), promise)).await?;
             match answer.await.map_err(|_| CheckRefused::Ended)? {
@@ -207,18 +205,19 @@ impl HealthService {
                 targets => return Err(CheckRefused::InUse(targets)),
             }
         }
-        let folder = self.checks.may_change(&name)?;
-        let (checks, saved, key) = (Arc::clone(&self.checks), change.clone(), name.clone());
-        let save = move || checks.save(&folder, &key, saved.as_ref());
-        let saving = tokio::task::spawn_blocking(save).await;
-        saving.map_err(|error| CheckRefused::NotSaved(error.to_string()))??;
-        self.checks.apply(&name, change.clone());
+        let checks = Arc::clone(&self.checks);
+        let changing = move || checks.change(&name, change.as_deref());
+        let changing = tokio::task::spawn_blocking(changing).await;
+        let is_new = changing.map_err(|error| CheckRefused::NotSaved(error.to_string()))??;
+        self.refresh().await.map_err(|_| CheckRefused::Ended)?;
+        Ok(is_new)
+    }
+
+    /// Waits until the prober has taken in the newest checks and states of endpoints.
+    async fn refresh(&self) -> Result<(), Ended> {
         let (promise, answer) = oneshot::channel();
-        self.send(Request::SetCheck(name, change, promise)).await?;
-        let done = answer.await.map_err(|_| CheckRefused::Ended)?;
-        // The prober knows the check before sources name it.
-        self.publisher.health().set_checks(self.checks.names());
-        done.map_err(CheckRefused::Invalid)
+        self.requests.send(Request::Refresh(promise)).await.map_err(|_| Ended)?;
+        answer.await.map_err(|_| Ended)
     }
 
     async fn send(&self, request: Request) -> Result<(), CheckRefused> {
@@ -263,10 +262,14 @@ impl HealthService {
         &self,
         key: OverrideKey,
         set: Option<Override>,
-    ) -> Result<Result<(), String>, Ended> {
-        let (promise, answer) = oneshot::channel();
-        self.requests.send(Request::Set(key, set, promise)).await.map_err(|_| Ended)?;
-        answer.await.map_err(|_| Ended)
+    ) -> Result<Result<(), ChangeError<String>>, Ended> {
+        let endpoints = Arc::clone(&self.endpoints);
+        let setting = move || operator::set(&*endpoints, &key, set.as_ref());
+        let done = tokio::task::spawn_blocking(setting).await.map_err(|_| Ended)?;
+        if done.is_ok() {
+            self.refresh().await?;
+        }
+        Ok(done)
     }
 
     /// Saves the states, and ends the thread.

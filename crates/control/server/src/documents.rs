@@ -2,10 +2,12 @@
 use crate::store::StoreConfig;
 use api::{CredentialFile, Credentials, check_document};
 use config::{Config, StoreKind};
+use documents::DocumentSet;
+use health::{check_endpoint, checks_in, endpoints_in};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use store_etcd::{DocumentKind, EtcdDocuments, EtcdLink};
+use store_etcd::{CheckDocument, DocumentKind, EtcdDocuments, EtcdLink};
 use zone_manager::status::DocumentsStatus;
 
 /// The file of the API's credentials, in the data folder.
@@ -15,6 +17,10 @@ const CREDENTIALS: &str = "credentials.json";
 pub struct Documents {
     /// The principals of the API.
     pub credentials: Arc<Credentials>,
+    /// The health checks of the API.
+    pub checks: Arc<dyn DocumentSet>,
+    /// What operators have set for addresses.
+    pub endpoints: Arc<dyn DocumentSet>,
     /// The sets that the fleet shares.
     shared: Vec<Arc<EtcdDocuments>>,
 }
@@ -31,19 +37,42 @@ impl Documents {
             let tokens = CredentialFile::at(folder.map(|folder| folder.join(CREDENTIALS)));
             let credentials =
                 if is_needed { Credentials::open(tokens) } else { Credentials::new(tokens) };
-            return Ok(Self { credentials: Arc::new(credentials), shared: Vec::new() });
+            let (credentials, shared) = (Arc::new(credentials), Vec::new());
+            let (checks, endpoints) = (checks_in(folder), endpoints_in(folder));
+            return Ok(Self { credentials, checks, endpoints, shared });
         };
         let link = EtcdLink::start(StoreConfig::new(config, &[]).etcd)?;
-        let kind =
-            DocumentKind { name: "tokens", copy: "tokens.copy", check: Box::new(check_document) };
-        let tokens = EtcdDocuments::new(&link, kind, folder);
+        let set = |name, copy, check: CheckDocument| {
+            EtcdDocuments::new(&link, DocumentKind { name, copy, check }, folder)
+        };
+        let is_check = |name: &str, keys: &_| config::read_check_keys(name, keys).map(drop);
+        let tokens = set("tokens", "tokens.copy", Box::new(check_document));
+        let checks = set("checks", "checks.copy", Box::new(is_check));
+        let endpoints = set("endpoints", "endpoints.copy", Box::new(check_endpoint));
+        // The start does not wait for etcd.
         if is_needed {
-            // The start does not wait for etcd.
             tokens.start();
         }
+        checks.start();
+        endpoints.start();
         tell_unused(folder);
-        let credentials = Arc::new(Credentials::new(Arc::<EtcdDocuments>::clone(&tokens)));
-        Ok(Self { credentials, shared: vec![tokens] })
+        let shared = vec![Arc::clone(&tokens), Arc::clone(&checks), Arc::clone(&endpoints)];
+        Ok(Self { credentials: Arc::new(Credentials::new(tokens)), checks, endpoints, shared })
+    }
+
+    /// Reads files again after a hot restart: the old process may have changed them after this one
+    /// read them.
+    pub fn read_again(&self) {
+        let read = [
+            ("credentials", self.credentials.read_again()),
+            ("checks of the API", self.checks.reload()),
+            ("states of endpoints", self.endpoints.reload()),
+        ];
+        for (name, read) in read {
+            if let Err(why) = read {
+                tracing::error!("the {name} from before the hot restart stay in use: {why}");
+            }
+        }
     }
 
     /// The status of the sets that the fleet shares.
@@ -54,12 +83,14 @@ impl Documents {
 
 /// Logs that the files from before the fleet are not used.
 fn tell_unused(folder: &Path) {
-    let file = folder.join(CREDENTIALS);
-    if file.exists() {
-        tracing::warn!(
-            "{} is not used, because `[store] kind` is \"etcd\": the tokens of the fleet are in \
-             etcd",
-            file.display()
-        );
+    for file in [CREDENTIALS, "health.checks", "health.endpoints"] {
+        let file = folder.join(file);
+        if file.exists() {
+            tracing::warn!(
+                "{} is not used, because `[store] kind` is \"etcd\": what the fleet shares is in \
+                 etcd",
+                file.display()
+            );
+        }
     }
 }

@@ -1,9 +1,11 @@
 //! Health checks: from the config to the prober.
+use crate::documents::Documents;
 use crate::privileges::Identity;
 use config::Config;
 use health::{Allow, HealthService, HealthSettings};
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use zone_manager::ZonePublisher;
 
 /// Starts the prober, on none of these CPUs of workers if there are others. Saved states hold when
@@ -14,6 +16,7 @@ use zone_manager::ZonePublisher;
 pub fn start(
     config: &Config,
     manager: &ZonePublisher,
+    documents: &Documents,
     worker_cpus: &[Option<usize>],
 ) -> io::Result<HealthService> {
     let settings = HealthSettings {
@@ -27,6 +30,8 @@ pub fn start(
         folder: config.server.data_dir.clone(),
         find_user,
         read_check: config::read_check_keys,
+        api_checks: Arc::clone(&documents.checks),
+        endpoints: Arc::clone(&documents.endpoints),
         webhook: config.health.webhook.clone(),
         avoided_cpus: worker_cpus.iter().flatten().copied().collect(),
     };

@@ -107,12 +107,12 @@ impl RunningServer {
         let Resources { ops, api, tls, admin, trust, mut offer, .. } = resources;
         let (lock, documents) = open_data(&config, offer.as_mut())?;
         let (control, running) = ZonePublisher::start(zones::empty_image()?)?;
-        let (prober, (zones, load_id), kubernetes) = sources(&config, &control, &worker_cpus)?;
+        let (prober, (zones, load_id), kubernetes) =
+            sources(&config, &control, &documents, &worker_cpus)?;
         let (steering, count) = (config.server.steering, config.zones.len());
         let streams = Streams { connections, ..config.streams.clone() };
         let listen: Vec<_> = listening.iter().map(|all| all.address.to_string()).collect();
-        let tap = TapThread::start(tap_settings(&config))?;
-        let lists = AccessLists::default();
+        let (tap, lists) = (TapThread::start(tap_settings(&config))?, AccessLists::default());
         let server = Arc::new(Server {
             started,
             listen,
@@ -233,9 +233,7 @@ impl RunningServer {
         tracing::info!(old_pid, connections, "hot restart done");
         self.server.attach();
         // The old process may have changed them after this one read them.
-        if let Err(why) = self.server.documents.credentials.read_again() {
-            tracing::error!("the credentials from before the hot restart stay in use: {why}");
-        }
+        self.server.documents.read_again();
         if let Err(error) = self.start_management() {
             tracing::error!("[api] is not served: {error}");
         }
@@ -379,9 +377,10 @@ type Sources = (HealthService, (Zones, CommandId), Option<Running>);
 fn sources(
     config: &Config,
     control: &ZonePublisher,
+    documents: &Documents,
     worker_cpus: &[Option<usize>],
 ) -> Anyhow<Sources> {
-    let prober = prober::start(config, control, worker_cpus)?;
+    let prober = prober::start(config, control, documents, worker_cpus)?;
     let zones = Zones::start_configured(control, config)?;
     Ok((prober, zones, kubernetes::start(config, control)?))
 }

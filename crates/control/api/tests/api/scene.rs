@@ -176,6 +176,8 @@ fn prober(control: &ZonePublisher, folder: &std::path::Path) -> HealthService {
             }
             _ => Err("it is not a port of TCP".into()),
         },
+        api_checks: health::checks_in(Some(folder)),
+        endpoints: health::endpoints_in(Some(folder)),
         webhook: None,
         avoided_cpus: Vec::new(),
     };

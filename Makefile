@@ -145,7 +145,7 @@ bench-health: ## how fast dead addresses are out of answers, beside gdnsd (root)
 	@scripts/require bench-health
 	@cargo bench --package health --bench health
 	@cargo build --release --package dunlin
-	@bench/health target/release/dunlin 7
+	@bench/health $(or $(CARGO_TARGET_DIR),target)/release/dunlin 7
 
 bench-records: ## writes of records until durable and live, imports, starts with RECORDS=10000000; writes docs/records-performance.md
 	@DUNLIN_BENCH_RECORDS=$(or $(RECORDS),10000000) DUNLIN_BENCH_REPORT=$(CURDIR)/docs/records-performance.md \

@@ -3,7 +3,8 @@ mod served;
 
 use rustix::process::Signal;
 use served::{PATIENCE, Served, binary, rcode};
-use std::net::{Ipv4Addr, TcpListener};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::Output;
 use std::time::{Duration, Instant};
@@ -206,6 +207,44 @@ fn operator_drains_and_restores_an_address() {
     scene.expect(&[1, 2]);
     let why = scene.told_refused(&["drain", "127.0.9.1", "--check", "none"]);
     assert!(why.contains("there is no check none"), "{why}");
+}
+
+#[test]
+fn grant_for_addresses_drains_these_and_no_others() {
+    let scene = Scene::start("health-grant");
+    let _listening = [listen(1, scene.port), listen(2, scene.port)];
+    scene.set(&[1, 2]);
+    scene.expect(&[1, 2]);
+    let token = scene.told(&["token", "create", "rack", "--grant", "endpoints 127.0.9.1"]);
+    let put = |last: u8, state: &str| {
+        let line = scene.served.start.iter().find(|line| line.contains("the API listens"));
+        let line: serde_json::Value = serde_json::from_str(line.expect("said")).expect("JSON");
+        let api = line["address"].as_str().expect("an address");
+        let body = format!("{{\"state\":\"{state}\"}}");
+        let request = format!(
+            "PUT /v1/endpoints/127.0.9.{last} HTTP/1.1\r\nHost: {api}\r\nConnection: close\r\n\
+             Authorization: Bearer {}\r\nContent-Type: application/json\r\n\
+             Content-Length: {}\r\n\r\n{body}",
+            token.trim(),
+            body.len()
+        );
+        let mut stream = TcpStream::connect(api).expect("it listens");
+        stream.write_all(request.as_bytes()).expect("sent");
+        let mut response = String::new();
+        stream.read_to_string(&mut response).expect("a response");
+        response
+    };
+    let response = put(2, "drain");
+    assert!(response.starts_with("HTTP/1.1 403"), "{response}");
+    let response = put(1, "drain");
+    assert!(response.starts_with("HTTP/1.1 200"), "{response}");
+    scene.expect(&[2]);
+    scene.told(&["drain", "127.0.9.2", "--yes"]);
+    scene.told(&["restore", "127.0.9.1"]);
+    scene.expect(&[1]);
+    let response = put(1, "drain");
+    assert!(response.starts_with("HTTP/1.1 409"), "{response}");
+    assert!(!response.contains("api.example"), "it may not see the sets: {response}");
 }
 
 /// A restart neither names the dead nor forgets the living, from the first answer on.

@@ -188,6 +188,16 @@ impl Caller {
         self.judge(self.principal.may_operate(), || Verb::Operate.word().to_owned())
     }
 
+    /// Refuses unless a grant allows to set the state of this address.
+    pub fn check_endpoint(&self, address: IpAddr) -> Result<(), Problem> {
+        self.judge(self.principal.may_set(address), || format!("set the state of {address}"))
+    }
+
+    /// Whether a grant allows to operate the server.
+    pub fn may_operate(&self) -> bool {
+        self.principal.may_operate()
+    }
+
     /// Refuses unless it is at the local socket.
     pub fn check_local(&self) -> Result<(), Problem> {
         if matches!(self.origin, Origin::Local { .. }) {

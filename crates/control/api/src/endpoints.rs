@@ -169,7 +169,7 @@ fn addresses(set: &StoredSet) -> Vec<IpAddr> {
 }
 
 /// Drains an address, forces it up or down, or leaves it to its checks again. Durable when it is
-/// answered.
+/// answered. Needs `operate`, or `endpoints` for a prefix of the address.
 #[utoipa::path(
     put, path = "/v1/endpoints/{address}", tag = "operate",
     params(("address" = String, Path, description = "An address of record sets with a check")),
@@ -188,12 +188,12 @@ pub async fn put_endpoint(
     headers: HeaderMap,
     Json(body, _room): Json<EndpointBody>,
 ) -> Result<axum::Json<EndpointState>, Problem> {
-    caller.check_operate()?;
-    condition::none(&headers)?;
-    let prober = prober(&state)?;
     let address: IpAddr = address
         .parse()
         .map_err(|_| Problem::invalid("address", BrokenRule::DATA, "is not an address"))?;
+    caller.check_endpoint(address)?;
+    condition::none(&headers)?;
+    let prober = prober(&state)?;
     if let Some(check) = body.check.as_ref().filter(|check| !prober.has_check(check)) {
         return Err(Problem::missing(format!("there is no check {check}")));
     }
@@ -206,10 +206,11 @@ pub async fn put_endpoint(
     if wanted == Some(OperatorState::Drain) && !body.even_last {
         let last = prober.last_member_of(&key).await.map_err(ended)?;
         if !last.is_empty() {
+            // Only operators may see the sets of all zones.
+            let sets = if caller.may_operate() { last.join(", ") } else { "record sets".into() };
             let detail = format!(
-                "{address} is the last member of {} that is neither down nor drained: without it, \
-                 members that are down are answered. Set `even_last` to drain it",
-                last.join(", ")
+                "{address} is the last member of {sets} that is neither down nor drained: without \
+                 it, members that are down are answered. Set `even_last` to drain it"
             );
             return Err(Problem::new(StatusCode::CONFLICT, "last-member", detail));
         }

@@ -106,6 +106,8 @@ pub const PRINCIPAL_LEN_MAX: usize = 64;
 pub const GRANTS_MAX: usize = 64;
 /// Types that one grant names.
 pub const GRANT_TYPES_MAX: usize = 32;
+/// Prefixes of addresses in one grant.
+pub const GRANT_PREFIXES_MAX: usize = 64;
 /// Credentials.
 pub const CREDENTIALS_MAX: usize = 10_000;
 /// Bytes of the subject of a certificate.

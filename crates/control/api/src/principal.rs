@@ -1,6 +1,8 @@
 //! Principals and their grants.
-use crate::limits::{GRANT_TYPES_MAX, GRANTS_MAX, PRINCIPAL_LEN_MAX};
+use crate::limits::{GRANT_PREFIXES_MAX, GRANT_TYPES_MAX, GRANTS_MAX, PRINCIPAL_LEN_MAX};
+use limit::Prefix;
 use std::fmt;
+use std::net::IpAddr;
 use std::str::FromStr;
 use wire::{Name, NameBuf, Rtype};
 
@@ -15,11 +17,14 @@ pub enum Verb {
     Zones,
     /// To see the status, and to look at and empty the cache.
     Operate,
+    /// To drain and restore addresses, or to force their state.
+    Endpoints,
 }
 
 impl Verb {
     /// Every verb.
-    pub const ALL: [Self; 4] = [Self::Read, Self::Write, Self::Zones, Self::Operate];
+    pub const ALL: [Self; 5] =
+        [Self::Read, Self::Write, Self::Zones, Self::Operate, Self::Endpoints];
 
     /// Its word in a grant.
     pub const fn word(self) -> &'static str {
@@ -28,6 +33,7 @@ impl Verb {
             Self::Write => "write",
             Self::Zones => "zones",
             Self::Operate => "operate",
+            Self::Endpoints => "endpoints",
         }
     }
 }
@@ -116,7 +122,8 @@ impl fmt::Display for Pattern {
 }
 
 /// A grant: `VERBS [ZONE [NAMES [TYPES]]]`, for example
-/// `read,write example.org *.web.example.org A,AAAA`.
+/// `read,write example.org *.web.example.org A,AAAA`; or `endpoints PREFIXES`, for example
+/// `endpoints 192.0.2.0/24,2001:db8::/32`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
     /// Verbs.
@@ -127,6 +134,8 @@ pub struct Grant {
     pub names: Pattern,
     /// Types of the sets; empty: all.
     pub types: Vec<Rtype>,
+    /// Addresses, for the verb `endpoints`.
+    pub addresses: Vec<Prefix>,
 }
 
 impl FromStr for Grant {
@@ -136,6 +145,9 @@ impl FromStr for Grant {
         let mut words = text.split_whitespace();
         let verbs = words.next().ok_or_else(|| format!("an empty grant; {GRANT_FORM}"))?;
         let verbs = verbs.split(',').map(read_verb).collect::<Result<Vec<_>, _>>()?;
+        if verbs.contains(&Verb::Endpoints) {
+            return Self::of_addresses(verbs, words.next(), words.next());
+        }
         let zones = words.next().map(Pattern::from_str).transpose()?;
         let needs_zone = verbs.iter().any(|verb| *verb != Verb::Operate);
         if needs_zone && zones.is_none() {
@@ -146,11 +158,32 @@ impl FromStr for Grant {
         if let Some(word) = words.next() {
             return Err(format!("{word:?} is one word too many; {GRANT_FORM}"));
         }
-        Ok(Self { verbs, zones: zones.unwrap_or(Pattern::All), names, types })
+        let (zones, addresses) = (zones.unwrap_or(Pattern::All), Vec::new());
+        Ok(Self { verbs, zones, names, types, addresses })
     }
 }
 
 impl Grant {
+    /// A grant of the verb `endpoints`, which stands alone.
+    fn of_addresses(
+        verbs: Vec<Verb>,
+        prefixes: Option<&str>,
+        more: Option<&str>,
+    ) -> Result<Self, String> {
+        let (Some(prefixes), None, [_]) = (prefixes, more, &verbs[..]) else {
+            return Err(format!("`endpoints` stands alone before its addresses; {ENDPOINTS_FORM}"));
+        };
+        let read = |text: &str| {
+            text.parse::<Prefix>().map_err(|why| format!("{text:?}: {why}; {ENDPOINTS_FORM}"))
+        };
+        let addresses = prefixes.split(',').map(read).collect::<Result<Vec<_>, _>>()?;
+        if addresses.len() > GRANT_PREFIXES_MAX {
+            return Err(format!("a grant names {GRANT_PREFIXES_MAX} prefixes at most"));
+        }
+        let (names, types) = (Pattern::All, Vec::new());
+        Ok(Self { verbs, zones: Pattern::All, names, types, addresses })
+    }
+
     /// Refuses a grant that can never match a request.
     ///
     /// # Errors
@@ -173,6 +206,9 @@ impl Grant {
 
 const GRANT_FORM: &str = "a grant is `VERBS ZONE [NAMES [TYPES]]`, such as `read,write example.org \
                           *.example.org A,AAAA`";
+
+const ENDPOINTS_FORM: &str = "a grant for addresses is `endpoints PREFIXES`, such as `endpoints \
+                              192.0.2.0/24,2001:db8::/32`";
 
 fn read_verb(word: &str) -> Result<Verb, String> {
     Verb::ALL.into_iter().find(|verb| verb.word() == word).ok_or_else(|| {
@@ -199,6 +235,10 @@ fn read_types(text: &str) -> Result<Vec<Rtype>, String> {
 impl fmt::Display for Grant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let verbs: Vec<&str> = self.verbs.iter().map(|verb| verb.word()).collect();
+        if !self.addresses.is_empty() {
+            let addresses: Vec<String> = self.addresses.iter().map(ToString::to_string).collect();
+            return write!(f, "{} {}", verbs.join(","), addresses.join(","));
+        }
         write!(f, "{} {} {} ", verbs.join(","), self.zones, self.names)?;
         if self.types.is_empty() {
             return f.write_str("*");
@@ -239,8 +279,10 @@ impl Principal {
     /// A user of this machine who may manage the server: it has every grant. No other principal can
     /// have its name.
     pub fn local(uid: u32) -> Self {
-        let verbs = Verb::ALL.to_vec();
-        let all = Grant { verbs, zones: Pattern::All, names: Pattern::All, types: Vec::new() };
+        // `operate` is for all addresses, too.
+        let verbs = vec![Verb::Read, Verb::Write, Verb::Zones, Verb::Operate];
+        let (zones, names) = (Pattern::All, Pattern::All);
+        let all = Grant { verbs, zones, names, types: Vec::new(), addresses: Vec::new() };
         Self { name: format!("local:{uid}"), grants: vec![all] }
     }
 
@@ -294,139 +336,16 @@ impl Principal {
         self.of(Verb::Operate).next().is_some()
     }
 
+    /// Whether a grant allows to set the state of an address.
+    pub fn may_set(&self, address: IpAddr) -> bool {
+        let contains = |grant: &Grant| grant.addresses.iter().any(|one| one.holds(address));
+        self.may_operate() || self.of(Verb::Endpoints).any(contains)
+    }
+
     fn of(&self, verb: Verb) -> impl Iterator<Item = &Grant> {
         self.grants.iter().filter(move |grant| grant.verbs.contains(&verb))
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn name(text: &str) -> NameBuf {
-        NameBuf::from_text(text.as_bytes(), Name::ROOT).expect("a name")
-    }
-
-    #[test]
-    fn patterns_match_whole_labels() {
-        for (pattern, found, expected) in [
-            ("*", "a.example.org", true),
-            ("example.org", "EXAMPLE.org", true),
-            ("example.org", "evilexample.org", false),
-            ("example.org", "a.example.org", false),
-            ("*.example.org", "example.org", false),
-            ("*.example.org", "a.example.org", true),
-            ("*.example.org", "*.example.org", true),
-            ("*.example.org", "a.b.example.org", true),
-            ("*.example.org", "a.evilexample.org", false),
-            ("_acme-challenge.*.example.org", "_acme-challenge.a.example.org", true),
-            ("_acme-challenge.*.example.org", "_acme-challenge.a.b.example.org", false),
-            ("_acme-challenge.*.example.org", "a.example.org", false),
-        ] {
-            let pattern: Pattern = pattern.parse().expect("a pattern");
-            assert_eq!(pattern.matches(name(found).as_name()), expected, "{pattern} {found}");
-        }
-    }
-
-    #[test]
-    fn patterns_cover_what_is_below_a_name() {
-        for (pattern, above, expected) in [
-            ("*", "a.example.org", true),
-            ("example.org", "example.org", false),
-            ("*.example.org", "example.org", true),
-            ("*.example.org", "a.b.EXAMPLE.org", true),
-            ("*.example.org", "org", false),
-            ("*.example.org", "evilexample.org", false),
-            ("*.*.example.org", "example.org", false),
-            ("*.*.example.org", "a.example.org", true),
-            ("_acme-challenge.*.example.org", "example.org", false),
-        ] {
-            let pattern: Pattern = pattern.parse().expect("a pattern");
-            assert_eq!(pattern.matches_below(name(above).as_name()), expected, "{pattern} {above}");
-        }
-    }
-
-    #[test]
-    fn grants_are_read_and_written() {
-        for (text, written) in [
-            ("read *", "read * * *"),
-            ("operate", "operate * * *"),
-            (
-                "read,write example.org *.web.example.org a,AAAA",
-                "read,write example.org. *.web.example.org. A,AAAA",
-            ),
-        ] {
-            let grant: Grant = text.parse().expect("a grant");
-            assert_eq!(grant.to_string(), written);
-            assert_eq!(written.parse(), Ok(grant));
-        }
-        for (wrong, story) in [
-            ("", "an empty grant"),
-            ("read", "names no zone"),
-            ("steal *", "\"steal\" is not a verb: there are read, write, zones, operate"),
-            ("read a..b", "neither a name nor a pattern"),
-            ("read * * BOGUS", "\"BOGUS\" is not a type"),
-            ("read * * * *", "one word too many"),
-        ] {
-            let told = wrong.parse::<Grant>().expect_err(wrong);
-            assert!(told.contains(story), "{wrong}: {told}");
-        }
-    }
-
-    #[test]
-    fn grants_that_can_never_match_are_refused() {
-        for (text, expected) in [
-            ("write example.org *.example.org A", None),
-            ("write example.org example.org", None),
-            ("write example.org *.org", None),
-            ("write *.example.org a.b.example.org", None),
-            ("write *.example.org *.*.example.org", None),
-            ("write * www.example.org", None),
-            ("operate", None),
-            ("read,zones example.org *.example.org", None),
-            ("write example.org www.example.net", Some("lies in a zone")),
-            ("write example.org www", Some("lies in a zone")),
-            ("write example.org *.example.net", Some("lies in a zone")),
-            ("write *.example.org example.org", Some("lies in a zone")),
-            ("write a.example.org b.*.org", Some("lies in a zone")),
-            ("read example.org * ANY", Some("no record has the type")),
-            ("zones example.org *.example.org", Some("whole zones")),
-            ("zones example.org * A", Some("whole zones")),
-        ] {
-            let grant: Grant = text.parse().expect("a grant");
-            match (grant.check_matchable(), expected) {
-                (Ok(()), None) => {}
-                (Err(why), Some(story)) => assert!(why.contains(story), "{text}: {why}"),
-                (found, _) => panic!("{text}: {found:?}"),
-            }
-        }
-    }
-
-    #[test]
-    fn a_principal_may_what_its_grants_say_and_no_more() {
-        let grants = ["read,write example.org *.web.example.org A", "operate"];
-        let grants = grants.map(|text| text.parse().expect("a grant")).to_vec();
-        let ci = Principal::new("ci", grants).expect("a principal");
-        let (org, net) = (name("example.org"), name("example.net"));
-        let (web, apex) = (name("a.web.example.org"), name("example.org"));
-        let may = |verb, zone: &NameBuf, owner: &NameBuf, rtype| {
-            ci.may(verb, zone.as_name(), owner.as_name(), rtype)
-        };
-        assert!(may(Verb::Write, &org, &web, Rtype::A));
-        assert!(!may(Verb::Write, &org, &web, Rtype::AAAA), "another type");
-        assert!(!may(Verb::Write, &org, &apex, Rtype::A), "another name");
-        assert!(!may(Verb::Write, &net, &web, Rtype::A), "another zone");
-        assert!(!may(Verb::Zones, &org, &web, Rtype::A), "another verb");
-        assert!(ci.may_in(Verb::Read, org.as_name()) && !ci.may_in(Verb::Read, net.as_name()));
-        assert!(!ci.may_all_of(Verb::Read, org.as_name()), "not the zone as a whole");
-        assert!(ci.may_operate() && !ci.may_everything(Verb::Read));
-        let all = Principal::new("all", vec!["read *".parse().expect("a grant")]);
-        let all = all.expect("a principal");
-        assert!(all.may_everything(Verb::Read) && !all.may_everything(Verb::Write));
-        let long = "x".repeat(PRINCIPAL_LEN_MAX + 1);
-        for wrong in ["", "a b", "a\nb", &long] {
-            assert!(Principal::new(wrong, ci.grants.clone()).is_err(), "{wrong:?}");
-        }
-        assert!(Principal::new("ci", Vec::new()).is_err(), "nothing may be done");
-    }
-}
+mod tests;

@@ -92,6 +92,9 @@ mod tests {
     /// A config that differs in every key.
     const OTHERS: &str = r#"
         server.listen = ["127.0.0.1:1"]
+        server.roles = ["dns"]
+        server.name = "a"
+        server.location = "a"
         server.workers = 3
         server.port =
         xdp.interface = "eth0"

@@ -123,11 +123,13 @@ impl Follower {
                 origin.cluster
             )));
         }
-        if head.revision < self.known.revision {
+        // The watch may not have brought this server's last commits yet.
+        let known = self.known.revision.max(self.shared.newest());
+        if head.revision < known {
             return Err(Ended::Refused(format!(
-                "etcd has revision {}, and this server has revision {} already: etcd was set back. \
-                 Accept that by `dunlin fleet adopt`",
-                head.revision, self.known.revision
+                "etcd has revision {}, and this server has revision {known} already: etcd was set \
+                 back. Accept that by `dunlin fleet adopt`",
+                head.revision
             )));
         }
         Ok(())

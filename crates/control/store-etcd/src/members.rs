@@ -20,6 +20,9 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use zone_manager::status::{FleetStatus, Member};
 
+/// How often to look whether etcd is followed.
+const FOLLOW_POLL: Duration = Duration::from_millis(50);
+
 /// How long to wait before a membership is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -163,6 +166,10 @@ impl EtcdFleet {
         let connection = &self.shared.connection;
         // The sender is in `self`.
         let _ = served.wait_for(Option::is_some).await;
+        // An etcd that this server does not follow is left alone; the status of the store says why.
+        while !self.shared.is_following() {
+            sleep(FOLLOW_POLL).await;
+        }
         let lease = connection.grant(MEMBER_TTL).await?;
         let since = now();
         if let Err(ended) = self.create(lease, since).await {

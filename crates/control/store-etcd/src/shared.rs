@@ -2,7 +2,7 @@
 use crate::EtcdSettings;
 use crate::connection::Connection;
 use crate::keys::{Head, Keys};
-use records::StoreError;
+use records::{Revision, StoreError};
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -99,6 +99,11 @@ impl Shared {
         }
         state.link = Link::Broken(why.to_owned());
         self.changed.notify_all();
+    }
+
+    /// The newest revision that is known to be in etcd.
+    pub fn newest(&self) -> Revision {
+        self.state().head.as_ref().map_or(Revision::NONE, |head| head.revision)
     }
 
     /// A newer value of the key `revision` is known.

@@ -101,8 +101,9 @@ fn threads_that_share_a_table_hold_one_limit() {
         threads.into_iter().map(|thread| thread.join().unwrap()).sum()
     });
     // 2 s at 1000 a second and the burst; threads' clocks may stand two seconds apart here, which
-    // costs them more, not less, and a try given up lets one pass.
-    assert!(answered <= 3000 * 110 / 100, "{answered}");
+    // costs them more, not less, and a try given up lets one pass: more of them where the system
+    // interrupts a thread. Limits of their own would let 12,000 pass.
+    assert!(answered <= 3000 * 150 / 100, "{answered}");
     assert!(answered >= 1000, "{answered}");
 }
 

@@ -132,7 +132,7 @@ impl RecordService {
     /// Accepts what the shared store has, although it is older than what this server has, or
     /// another one.
     pub fn adopt(&self) -> Pending<WriteResult> {
-        self.ask_write(WriteRequest::Adopt)
+        self.ask(WriteRequest::Adopt)
     }
 
     /// The health of the store.

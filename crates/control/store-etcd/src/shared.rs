@@ -89,6 +89,11 @@ impl Shared {
         self.changed.notify_all();
     }
 
+    /// The replica has everything that etcd has: writes wait until it is followed again.
+    pub fn was_read(&self) {
+        self.state().link = Link::Connecting;
+    }
+
     /// Writes are refused from now on, and why.
     pub fn breaks(&self, why: &str) {
         let mut state = self.state();

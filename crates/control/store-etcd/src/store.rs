@@ -273,6 +273,7 @@ pub fn adopt(shared: &Shared, replica: &mut Replica, listing: Listing) -> Result
     replica.replace(&file, origin).inspect_err(|why| {
         shared.breaks(&format!("what was read from etcd cannot be stored: {why}"));
     })?;
+    shared.was_read();
     tracing::info!(%revision, "everything was read from etcd");
     Ok(())
 }
@@ -371,9 +372,20 @@ impl Store for EtcdStore {
         self.replace_all(from, write.revision, head)
     }
 
-    /// etcd's content becomes a new write, above all revisions that this server knows.
+    /// etcd's content becomes a new write, above all revisions that this server knows. A server
+    /// that does not write takes it as it is, if it is not older.
     fn adopt(&mut self) -> Result<bool, StoreError> {
         let listing = self.list()?;
+        if !self.may_write {
+            let (known, newest) = (self.replica().revision()?, listing.head.revision);
+            if newest < known {
+                return Err(StoreError::Unreachable(format!(
+                    "etcd has revision {newest}, and this server has revision {known} already: \
+                     run `dunlin fleet adopt` on a server with the role `api` first"
+                )));
+            }
+            return adopt(&self.shared, &mut self.replica(), listing).map(|()| true);
+        }
         let file = &listing.file;
         let unread = |why: std::io::Error| StoreError::Failed(format!("{}: {why}", file.display()));
         let content = std::fs::read(file).map_err(unread)?;

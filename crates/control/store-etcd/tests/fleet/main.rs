@@ -213,6 +213,33 @@ fn emptied_etcd_is_not_believed_and_harms_no_answer() {
     assert_eq!(client(&etcd).count("/dunlin/"), 0, "nothing was written to it");
 }
 
+/// The etcd of a fleet is replaced: a server that writes adopts it, then one that only answers.
+#[test]
+fn server_that_writes_nothing_takes_another_etcd_after_one_that_writes() {
+    let Some(old) = Etcd::start_or_skip(1) else { return };
+    let Some(new) = Etcd::start_or_skip(1) else { return };
+    let (mut writer, mut reader) = (Node::start(&old), Node::start_reader(&old));
+    writer.create("example.org.").unwrap();
+    let last = writer.put("www.example.org.", "192.0.2.1", Precondition::Anything).unwrap();
+    eventually(|| reader.revision() == last.revision);
+    let saved = writer.export();
+    writer.move_to(&new);
+    reader.move_to(&new);
+    match reader.service().adopt().wait() {
+        Err(Refused::Unreachable(why)) => {
+            assert!(why.contains("with the role `api` first"), "{why}")
+        }
+        other => panic!("{other:?}"),
+    }
+    writer.service().adopt().wait().unwrap();
+    writer.restore(saved).unwrap();
+    reader.service().adopt().wait().unwrap();
+    eventually(|| reader.revision() == writer.revision() && reader.export() == writer.export());
+    assert!(reader.get("www.example.org.").is_some());
+    let next = writer.put("www.example.org.", "192.0.2.2", Precondition::Anything).unwrap();
+    eventually(|| reader.revision() == next.revision);
+}
+
 /// etcd is set back by an hour, as from a snapshot of its own, and then accepted.
 #[test]
 fn older_etcd_is_adopted_and_no_serial_goes_back() {
@@ -259,9 +286,7 @@ fn snapshot_is_restored_on_all_servers_at_once() {
     nodes[0].put_all("192.0.2.2").unwrap();
     let newest = nodes[0].create("example.net.").unwrap();
     eventually(|| nodes[1].revision() == newest.revision);
-    let context = records::WriteContext::by("a test");
-    let restoring = std::io::Cursor::new(saved);
-    let restored = nodes[1].service().restore(Box::new(restoring), context).wait().unwrap();
+    let restored = nodes[1].restore(saved).unwrap();
     assert!(restored.revision > newest.revision);
     eventually(|| nodes.iter().all(|node| node.revision() == restored.revision));
     assert_eq!(nodes[0].export(), nodes[1].export());

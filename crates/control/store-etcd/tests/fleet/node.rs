@@ -9,6 +9,7 @@ use records::{
     SetValue, SoleOwner, StoreSettings, View, WriteContext, WriteResult,
 };
 use std::collections::BTreeSet;
+use std::io::Cursor;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -72,10 +73,11 @@ impl Running {
     fn start(folder: &Path, settings: EtcdSettings) -> Self {
         let key = HashKey::new(std::array::from_fn(|n| n as u64 * 77 + 5));
         let (publisher, publishing) = ZonePublisher::start(Image::new(Arc::new(key))).unwrap();
+        let may_write = settings.may_write;
         let store = Box::new(EtcdStore::closed(folder, settings).unwrap());
         // A process that another test starts has our files, and their locks, for a moment.
         let list = Some(folder.join("zones"));
-        let opening = StoreSettings { store, waits: true, list, may_write: true };
+        let opening = StoreSettings { store, waits: true, list, may_write };
         let started = RecordService::start_on(publisher.clone(), opening, Arc::new(SoleOwner));
         let (service, serving) = started.unwrap();
         Self { service, publisher, _serving: serving, _publishing: publishing }
@@ -94,6 +96,19 @@ impl Node {
     /// A server of this name.
     pub fn start_named(etcd: &Etcd, name: &str) -> Self {
         Self::start_with(settings(etcd.endpoints(), name.to_owned()))
+    }
+
+    /// A server that writes nothing.
+    pub fn start_reader(etcd: &Etcd) -> Self {
+        let settings = settings(etcd.endpoints(), String::new());
+        Self::start_with(EtcdSettings { may_write: false, ..settings })
+    }
+
+    /// Starts it again on another etcd.
+    pub fn move_to(&mut self, etcd: &Etcd) {
+        self.stop();
+        self.settings.endpoints = etcd.endpoints();
+        self.restart();
     }
 
     /// A server that is this user of etcd.
@@ -203,6 +218,11 @@ impl Node {
         let mut bytes = Vec::new();
         self.service().snapshot(&mut bytes).unwrap();
         bytes
+    }
+
+    pub fn restore(&self, content: Vec<u8>) -> Result<WriteResult, Refused> {
+        let context = WriteContext::by("a test");
+        self.service().restore(Box::new(Cursor::new(content)), context).wait()
     }
 
     /// The distinct addresses of all A sets at one moment.

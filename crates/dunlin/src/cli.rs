@@ -82,7 +82,8 @@ pub enum Command {
     Checks(Checks),
     /// List the servers that share a store in etcd, or accept an etcd that was replaced.
     ///
-    /// REVISION is the newest write that a server serves, BEHIND how many it does not serve yet.
+    /// REVISION is the newest write that a server serves, BEHIND how many it does not serve yet,
+    /// AGE how long it has been a member, as it last reported.
     #[command(after_help = "Examples:\n  dunlin fleet\n  dunlin fleet adopt")]
     Fleet(Fleet),
     /// Show the health of the addresses in record sets with a check.

@@ -240,6 +240,11 @@ fn each_role_opens_only_its_sockets_and_does_only_its_part() {
         assert!(refused.starts_with("HTTP/1.1 403"), "{refused}");
         assert!(refused.contains("[server] roles lacks `api`"), "{refused}");
         assert!(node.local("GET", path, "").contains("192.0.2.7"), "it reads");
+        let refused = node.local("PUT", "/v1/endpoints/192.0.2.7", r#"{"state":"drain"}"#);
+        assert!(refused.starts_with("HTTP/1.1 403"), "{refused}");
+        let refused = node.run(&["token", "create", "me", "--grant", "read *"], true);
+        let why = String::from_utf8_lossy(&refused.stderr);
+        assert!(!refused.status.success() && why.contains("lacks `api`"), "{why}");
     }
     let fleet = dns.fleet();
     let roles = |name: &str| {

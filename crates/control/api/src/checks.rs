@@ -181,6 +181,7 @@ pub async fn put_check(
     Json(body, _room): Json<CheckKeys>,
 ) -> Result<(StatusCode, axum::Json<CheckBody>), Problem> {
     caller.check_operate()?;
+    state.check_shared_write()?;
     condition::none(&headers)?;
     let prober = prober(&state)?;
     let Ok(Value::Object(keys)) = serde_json::to_value(&body) else {
@@ -209,6 +210,7 @@ pub async fn delete_check(
     headers: HeaderMap,
 ) -> Result<axum::Json<DeletedCheck>, Problem> {
     caller.check_operate()?;
+    state.check_shared_write()?;
     condition::none(&headers)?;
     let done = prober(&state)?.delete_check(name.clone()).await;
     done.map_err(|why| refused(&name, &why))?;

@@ -192,6 +192,7 @@ pub async fn put_endpoint(
         .parse()
         .map_err(|_| Problem::invalid("address", BrokenRule::DATA, "is not an address"))?;
     caller.check_endpoint(address)?;
+    state.check_shared_write()?;
     condition::none(&headers)?;
     let prober = prober(&state)?;
     if let Some(check) = body.check.as_ref().filter(|check| !prober.has_check(check)) {

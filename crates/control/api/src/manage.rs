@@ -195,6 +195,9 @@ async fn manage(
     request: TokenRequest,
 ) -> Result<TokenOutcome, Problem> {
     caller.check_local()?;
+    if !matches!(request, TokenRequest::List) {
+        state.check_shared_write()?;
+    }
     state.api.operator.manage_tokens(request).await.map_err(|why| match why {
         TokenRefused::NotDone(why) => not_done(why),
         TokenRefused::NotSaved(why) => Problem::later("not-saved", why),

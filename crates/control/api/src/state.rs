@@ -123,6 +123,20 @@ impl ApiState {
         })
     }
 
+    /// Refuses a change of what the servers of a fleet share on one that has no right to write.
+    ///
+    /// # Errors
+    /// It has not.
+    pub fn check_shared_write(&self) -> Result<(), Problem> {
+        let records = self.api.records.as_ref().and_then(|records| records.get());
+        match records {
+            Some(records) if records.fleet().is_some() && !records.may_write() => {
+                Err(Problem::refused(Refused::ReadOnly, plainly))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Reads from the store on a thread that may wait for the disk.
     ///
     /// # Errors

@@ -88,9 +88,12 @@ pub fn plural(number: usize, what: &str) -> String {
     format!("{} {what}{s}", count(number as u64))
 }
 
-/// Text from another program, with control characters replaced: it cannot control the terminal.
+/// Text from another program, with control characters replaced, also those that change the order
+/// of letters or end a line: it cannot control the terminal.
 pub fn plain(text: &str) -> String {
-    text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
+    let is_order = |letter| matches!(letter, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let is_control = |letter: char| letter.is_control() || is_order(letter);
+    text.chars().map(|letter| if is_control(letter) { '\u{fffd}' } else { letter }).collect()
 }
 
 /// The alignment of a column.
@@ -172,5 +175,6 @@ mod tests {
     #[test]
     fn control_characters_are_replaced() {
         assert_eq!(plain("a\u{1b}[2Jb\nc\u{9b}"), "a\u{fffd}[2Jb\u{fffd}c\u{fffd}");
+        assert_eq!(plain("a\u{202e}b\u{2028}c\u{2069}é"), "a\u{fffd}b\u{fffd}c\u{fffd}é");
     }
 }

@@ -193,6 +193,11 @@ impl RecordService {
         LiveRevisions::wait(&self.0, revision)
     }
 
+    /// Whether this server takes writes.
+    pub fn may_write(&self) -> bool {
+        self.0.may_write
+    }
+
     /// The servers that share the store; `None`: it is of this server alone.
     pub fn fleet(&self) -> Option<&dyn Fleet> {
         self.0.fleet.as_deref()

@@ -238,7 +238,7 @@ pub enum Refused {
     Lagging(Arc<str>),
     /// This server has no right to write.
     ReadOnly,
-    /// Other servers do not share the store, so there is nothing to adopt.
+    /// Other servers do not share the store.
     NotShared,
     /// The server is stopping or in a hot restart: try again later.
     Stopping,
@@ -297,7 +297,7 @@ impl fmt::Display for Refused {
                  that has it, which `dunlin fleet` shows",
             ),
             Self::NotShared => f.write_str(
-                "the store is of this server alone, so there is nothing to adopt: see [store] kind",
+                "the store is of this server alone: [store] kind = \"etcd\" shares it among servers",
             ),
             Self::Stopping => f.write_str("the server is stopping or restarting: try again later"),
         }

@@ -45,6 +45,8 @@ struct MemberStatus {
     fault: Option<String>,
     /// Since when it is no member.
     outside: Option<Instant>,
+    /// Since when the name is another server's.
+    taken: Option<Instant>,
 }
 
 /// Keeps a server a member. Dropping it ends the membership.
@@ -97,6 +99,11 @@ impl EtcdFleet {
         state.lease.ok_or_else(|| format!("this server is no member of the fleet: {}", why()))
     }
 
+    /// Whether it has been no member for a while.
+    pub fn has_fault(&self) -> bool {
+        self.state().fault.is_some()
+    }
+
     pub fn name(&self) -> &str {
         &self.member.name
     }
@@ -139,18 +146,29 @@ impl EtcdFleet {
         // It expires, or has expired.
         state.lease = None;
         let outside = *state.outside.get_or_insert_with(Instant::now);
-        // The key of a server that was killed stays a while, and etcd may be busy.
-        if outside.elapsed() < MEMBER_TTL + RENEW_INTERVAL {
+        // The key of a server that was killed, or of this one before etcd was away, stays a while,
+        // and etcd may be busy.
+        let since = match &ended {
+            Ended::Taken(_) => *state.taken.get_or_insert_with(Instant::now),
+            _ => {
+                state.taken = None;
+                outside
+            }
+        };
+        if since.elapsed() < MEMBER_TTL + RENEW_INTERVAL {
             return;
         }
         let fault = match ended {
             Ended::Request(error) => error.why().to_owned(),
             Ended::Expired => "etcd has dropped it again and again".to_owned(),
-            Ended::Taken(other) => format!(
-                "another server, on {}, has the name {:?}: give each its own [server] name",
-                other.addresses.join(" "),
-                other.name
-            ),
+            Ended::Taken(other) => {
+                let at = match &other.addresses[..] {
+                    [] => String::new(),
+                    all => format!(", on {},", all.join(" ")),
+                };
+                let name = other.name;
+                format!("another server{at} has the name {name:?}: give each its own [server] name")
+            }
         };
         if state.fault.as_ref() != Some(&fault) {
             tracing::error!("this server is no member of the fleet: {fault}");
@@ -178,7 +196,7 @@ impl EtcdFleet {
         }
         {
             let mut state = self.state();
-            (state.lease, state.outside) = (Some(lease), None);
+            (state.lease, state.outside, state.taken) = (Some(lease), None, None);
             if state.fault.take().is_some() {
                 tracing::info!("this server is a member of the fleet again");
             }

@@ -31,8 +31,16 @@ pub async fn run(fleet: Arc<EtcdFleet>, mut requests: Receiver<Waiter>) {
         while !waiting.is_empty() {
             let Err(why) = serve(&fleet, &mut requests, &mut waiting).await else { continue };
             let now = Instant::now();
-            for late in waiting.extract_if(.., |waiter| waiter.until <= now) {
-                late.promise.answer(Err(Refused::Unreachable(why.as_str().into())));
+            // A server that has no part in the fleet does not learn it later.
+            let is_over = fleet.has_fault();
+            for Waiter { revision, promise, .. } in
+                waiting.extract_if(.., |waiter| is_over || waiter.until <= now)
+            {
+                let text = format!(
+                    "written as revision {revision}, but it is not known whether all servers serve \
+                     it: {why}"
+                );
+                promise.answer(Err(Refused::Lagging(text.into())));
             }
             sleep(RETRY).await;
         }

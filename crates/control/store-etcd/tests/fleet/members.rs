@@ -97,9 +97,34 @@ fn second_server_of_a_name_is_no_member_until_the_first_leaves() {
     let (member, other) = if is_refused(&second) { (first, second) } else { (second, first) };
     assert_eq!(member.fleet().status().fault, None);
     assert_eq!(members(&other).len(), 1);
-    // It serves and writes nevertheless.
-    other.create("example.org.").unwrap();
+    // It serves and writes nevertheless, and does not keep a client waiting in vain.
+    let written = other.create("example.org.").unwrap();
+    let began = Instant::now();
+    match other.fleet().wait(written.revision).wait() {
+        Err(Refused::Lagging(why)) => assert!(why.contains("is not known whether"), "{why}"),
+        unexpected => panic!("{unexpected:?}"),
+    }
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     drop(member);
     eventually(|| other.fleet().status().fault.is_none());
     assert_eq!(members(&other).len(), 1);
+}
+
+/// The key of a server outlives an outage of etcd, which gives its lease more time.
+#[test]
+fn outage_of_etcd_does_not_make_a_server_its_own_rival() {
+    let Some(mut etcd) = Etcd::start_or_skip(1) else { return };
+    let node = Node::start(&etcd);
+    expect_members(std::slice::from_ref(&node), Revision::NONE);
+    let since = members(&node)[0].since;
+    etcd.kill(0);
+    // Longer than a server may be outside without a fault.
+    thread::sleep(Duration::from_secs(14));
+    etcd.start(0);
+    eventually(|| {
+        let fault = node.fleet().status().fault;
+        assert!(!fault.as_ref().is_some_and(|fault| fault.contains("has the name")), "{fault:?}");
+        let found = node.fleet().members().wait();
+        found.is_ok_and(|found| found.first().is_some_and(|member| member.since > since))
+    });
 }

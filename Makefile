@@ -48,7 +48,7 @@ loom: ## the snapshot pointer and the event rings in every interleaving of their
 
 lint: ## formatting, clippy, and the layers and promises of the crates
 	@cargo fmt --all --check
-	@cargo clippy --quiet --workspace --all-targets -- -D warnings -D clippy::too_many_lines
+	@cargo clippy --quiet --workspace --all-targets --features dunlin/campaign -- -D warnings -D clippy::too_many_lines
 	@RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" cargo doc --quiet --workspace --no-deps --document-private-items
 	@cargo test --package xtask
 
@@ -245,7 +245,7 @@ campaign-kill: ## a process killed KILLS=300 times while it writes records, and 
 
 campaign-upgrade: ## upgrade, write, go back, with an OLDER=BINARY whose snapshots have the FORMAT=3
 	@DUNLIN_OLDER=$(OLDER) DUNLIN_OLDER_FORMAT=$(or $(FORMAT),3) \
-	  cargo test --package dunlin --test upgrade -- --nocapture --ignored
+	  cargo test --package dunlin --features campaign --test upgrade -- --nocapture
 
 bench-fleet: ## costs of a fleet of three on etcd beside those of bare etcd, with SETS=100000
 	@scripts/require test

@@ -63,7 +63,6 @@ impl Version {
 }
 
 #[test]
-#[ignore = "campaign: make campaign-upgrade OLDER=BINARY"]
 fn older_version_takes_over_what_the_newer_one_wrote() {
     let older = std::env::var_os("DUNLIN_OLDER").expect("OLDER names a binary");
     let (older, newer) = (PathBuf::from(older), PathBuf::from(binary().get_program()));

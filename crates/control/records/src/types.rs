@@ -296,9 +296,9 @@ impl fmt::Display for Refused {
                 "this server does not write, because [server] roles lacks `api`: write on a server \
                  that has it, which `dunlin fleet` shows",
             ),
-            Self::NotShared => f.write_str(
-                "the store is of this server alone: [store] kind = \"etcd\" shares it among servers",
-            ),
+            Self::NotShared => {
+                f.write_str("the store is of this server alone: [store] kind = \"etcd\" shares it")
+            }
             Self::Stopping => f.write_str("the server is stopping or restarting: try again later"),
         }
     }

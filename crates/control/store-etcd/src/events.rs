@@ -1,7 +1,10 @@
 //! The changes of keys, as etcd reports them.
 use crate::connection::{Connection, RequestError, classify};
 use crate::limits::{CONNECT_MAX, KEEPALIVE};
-use etcd_client::{WatchOptions, WatchResponse, WatchStream};
+use etcd_client::{
+    EventType, GetOptions, KeyValue, ResponseHeader, WatchOptions, WatchResponse, WatchStream,
+};
+use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -67,6 +70,48 @@ impl Events {
                 Some(message) => Ok(message),
             };
         }
+    }
+}
+
+/// The keys of a prefix, kept as etcd has them.
+pub struct Mirror<T> {
+    /// By key. Values that cannot be read are left out.
+    pub values: BTreeMap<Vec<u8>, T>,
+    events: Events,
+    read: fn(&[u8]) -> Option<T>,
+}
+
+impl<T> Mirror<T> {
+    /// Reads the keys, and watches them from then on.
+    ///
+    /// # Errors
+    /// As [`Events::start`].
+    pub async fn start(
+        connection: &Connection,
+        prefix: String,
+        read: fn(&[u8]) -> Option<T>,
+    ) -> Result<Self, RequestError> {
+        let got = connection.get(prefix.as_str(), GetOptions::new().with_prefix()).await?;
+        let at = got.header().map_or(0, ResponseHeader::revision);
+        let each = |kv: &KeyValue| Some((kv.key().to_vec(), read(kv.value())?));
+        let values = got.kvs().iter().filter_map(each).collect();
+        let events = Events::start(connection, prefix, at + 1).await?;
+        Ok(Self { values, events, read })
+    }
+
+    /// Returns after a change. Nothing is lost if the future is dropped.
+    ///
+    /// # Errors
+    /// As [`Events::next`].
+    pub async fn change(&mut self) -> Result<(), RequestError> {
+        for event in self.events.next().await?.events() {
+            let Some(kv) = event.kv() else { continue };
+            match (self.read)(kv.value()).filter(|_| event.event_type() == EventType::Put) {
+                Some(value) => self.values.insert(kv.key().to_vec(), value),
+                None => self.values.remove(kv.key()),
+            };
+        }
+        Ok(())
     }
 }
 

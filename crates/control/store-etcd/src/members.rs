@@ -1,15 +1,14 @@
 //! This server as a member of the fleet: a key under a lease, with the revision that it serves.
 use crate::connection::RequestError;
-use crate::events::Events;
+use crate::events::Mirror;
 use crate::limits::{
     FLEET_WAIT_MAX, LEAVE_MAX, MEMBER_TTL, REFRESH_INTERVAL, RENEW_INTERVAL, REPORT_INTERVAL,
     REPORT_SHARE, WAITERS_MAX,
 };
 use crate::shared::Shared;
 use crate::waits::{self, Waiter};
-use etcd_client::{Compare, CompareOp, EventType, GetOptions, PutOptions, Txn, TxnOp};
+use etcd_client::{Compare, CompareOp, GetOptions, PutOptions, Txn, TxnOp};
 use records::{Fleet, Pending, Refused, Revision, pending};
-use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -34,7 +33,7 @@ pub struct EtcdFleet {
     /// The newest revision that it serves; `None`: none yet.
     pub served: watch::Sender<Option<Revision>>,
     status: Mutex<MemberStatus>,
-    /// Clients that wait. Empty until the first one, and after the end.
+    /// Sends clients to the task that answers them; `None` before it joins, and after the end.
     waits: Mutex<Option<mpsc::Sender<Waiter>>>,
 }
 
@@ -252,7 +251,7 @@ impl EtcdFleet {
         let connection = &self.shared.connection;
         let mut wanted = Wanted::default();
         wanted.watch(&self.shared).await;
-        // Written by `create`, or before it; the first report is soon.
+        // What is served may have changed since `create`.
         let mut reported = None;
         let mut pause = REPORT_INTERVAL;
         let (mut report_at, mut renewed) = (Instant::now(), Instant::now());
@@ -318,50 +317,29 @@ impl EtcdFleet {
     }
 }
 
-/// The revisions that clients of all members wait for.
+/// The revisions that clients of all members wait for; `None`: not watched, because that failed.
 #[derive(Default)]
-struct Wanted {
-    /// By key.
-    revisions: BTreeMap<Vec<u8>, Revision>,
-    /// `None`: not watched, because that failed.
-    events: Option<Events>,
-}
+struct Wanted(Option<Mirror<Revision>>);
 
 impl Wanted {
     /// Whether a client waits for a revision that was not reported and is served.
     fn is_met(&self, reported: Option<Revision>, served: Option<Revision>) -> bool {
-        self.revisions.values().any(|wanted| reported < Some(*wanted) && Some(*wanted) <= served)
+        let is_met = |wanted: &Revision| reported < Some(*wanted) && Some(*wanted) <= served;
+        self.0.as_ref().is_some_and(|mirror| mirror.values.values().any(is_met))
     }
 
     /// Watches the keys, if they are not watched.
     async fn watch(&mut self, shared: &Shared) {
-        if self.events.is_none() {
-            self.events = self.start(shared).await.ok();
+        if self.0.is_none() {
+            self.0 = Mirror::start(&shared.connection, shared.keys.waits(), read).await.ok();
         }
-    }
-
-    async fn start(&mut self, shared: &Shared) -> Result<Events, RequestError> {
-        let (connection, prefix) = (&shared.connection, shared.keys.waits());
-        let got = connection.get(prefix.as_str(), GetOptions::new().with_prefix()).await?;
-        let at = got.header().map_or(0, etcd_client::ResponseHeader::revision);
-        let read = |kv: &etcd_client::KeyValue| Some((kv.key().to_vec(), read(kv.value())?));
-        self.revisions = got.kvs().iter().filter_map(read).collect();
-        Events::start(connection, prefix, at + 1).await
     }
 
     /// Returns after a change.
     async fn change(&mut self) {
-        let Some(events) = &mut self.events else { return future::pending().await };
-        let Ok(message) = events.next().await else {
-            (self.events, self.revisions) = (None, BTreeMap::new());
-            return;
-        };
-        for event in message.events() {
-            let Some(kv) = event.kv() else { continue };
-            match read(kv.value()).filter(|_| event.event_type() == EventType::Put) {
-                Some(revision) => self.revisions.insert(kv.key().to_vec(), revision),
-                None => self.revisions.remove(kv.key()),
-            };
+        let Some(mirror) = &mut self.0 else { return future::pending().await };
+        if mirror.change().await.is_err() {
+            self.0 = None;
         }
     }
 }
@@ -382,20 +360,14 @@ fn read(value: &[u8]) -> Option<Revision> {
     str::from_utf8(value).ok()?.parse().ok().map(Revision)
 }
 
-impl Membership {
-    fn end(&mut self) {
+impl Drop for Membership {
+    fn drop(&mut self) {
         self.end.take();
         if let Some(task) = self.task.take() {
             let ended = async { timeout(2 * LEAVE_MAX, task).await };
             // An error means that it has ended.
             let _ = self.shared.runtime.block_on(ended);
         }
-    }
-}
-
-impl Drop for Membership {
-    fn drop(&mut self) {
-        self.end();
     }
 }
 

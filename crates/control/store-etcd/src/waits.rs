@@ -1,9 +1,9 @@
 //! Clients of this server that wait until all members serve a revision.
 use crate::connection::RequestError;
-use crate::events::Events;
+use crate::events::Mirror;
 use crate::limits::WAIT_KEPT;
 use crate::members::{EtcdFleet, read_member};
-use etcd_client::{Event, EventType, GetOptions, PutOptions, ResponseHeader, Txn, TxnOp};
+use etcd_client::{PutOptions, Txn, TxnOp};
 use records::{Promise, Refused, Revision};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -47,9 +47,6 @@ pub async fn run(fleet: Arc<EtcdFleet>, mut requests: Receiver<Waiter>) {
     }
 }
 
-/// What members serve, by key.
-type Served = BTreeMap<Vec<u8>, Member>;
-
 /// Answers clients; returns a while after the last one.
 ///
 /// # Errors
@@ -62,16 +59,12 @@ async fn serve(
     let failed = |error: RequestError| error.why().to_owned();
     let (connection, keys) = (&fleet.shared.connection, &fleet.shared.keys);
     let (lease, key) = (fleet.lease()?, keys.wait(fleet.name()));
-    let options = GetOptions::new().with_prefix();
-    let got = connection.get(keys.members(), options).await.map_err(failed)?;
-    let at = got.header().map_or(0, ResponseHeader::revision);
-    let read = |kv: &etcd_client::KeyValue| Some((kv.key().to_vec(), read_member(kv.value())?));
-    let mut members: Served = got.kvs().iter().filter_map(read).collect();
-    let mut events = Events::start(connection, keys.members(), at + 1).await.map_err(failed)?;
+    let members = Mirror::start(connection, keys.members(), read_member);
+    let mut members = members.await.map_err(failed)?;
     let mut announced = Revision::NONE;
     let mut idle_at = None;
     loop {
-        answer(fleet, &members, waiting);
+        answer(fleet, &members.values, waiting);
         let wanted = waiting.iter().map(|waiter| waiter.revision).max();
         if let Some(wanted) = wanted.filter(|wanted| *wanted > announced) {
             let options = Some(PutOptions::new().with_lease(lease));
@@ -101,25 +94,14 @@ async fn serve(
                     return Ok(());
                 }
             },
-            message = events.next() => {
-                let message = message.map_err(failed)?;
-                message.events().iter().for_each(|event| note(&mut members, event));
-            }
+            changed = members.change() => changed.map_err(failed)?,
             () = sleep_until(next) => (),
         }
     }
 }
 
-fn note(members: &mut Served, event: &Event) {
-    let Some(kv) = event.kv() else { return };
-    match read_member(kv.value()).filter(|_| event.event_type() == EventType::Put) {
-        Some(member) => members.insert(kv.key().to_vec(), member),
-        None => members.remove(kv.key()),
-    };
-}
-
 /// Answers the clients whose revision all members serve, and those who waited too long.
-fn answer(fleet: &EtcdFleet, members: &Served, waiting: &mut Vec<Waiter>) {
+fn answer(fleet: &EtcdFleet, members: &BTreeMap<Vec<u8>, Member>, waiting: &mut Vec<Waiter>) {
     let own = fleet.served.borrow().unwrap_or_default();
     let serves = |member: &Member| match member.name == fleet.name() {
         true => own,

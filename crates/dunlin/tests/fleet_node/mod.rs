@@ -1,0 +1,157 @@
+//! A server of a fleet whose store is in a real etcd.
+#![allow(dead_code, reason = "each test file uses some of it")]
+use crate::served::{PATIENCE, Served, binary, rcode};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+use test_support::etcd::Etcd;
+
+/// A server of the fleet.
+pub struct Node {
+    pub served: Served,
+    pub socket: PathBuf,
+    pub token: String,
+}
+
+impl Node {
+    pub fn start(test: &str, etcd: &Etcd) -> Self {
+        let mut node = Self::start_as(test, etcd, "");
+        // All servers share their principals.
+        node.token = node.create_token(test);
+        node
+    }
+
+    /// A server with these further keys of `[server]`, and without a token.
+    pub fn start_as(test: &str, etcd: &Etcd, keys: &str) -> Self {
+        let socket =
+            std::env::temp_dir().join(format!("dunlin-{test}-{}.sock", std::process::id()));
+        let endpoints = etcd.endpoints();
+        let config = format!(
+            "drain = \"0s\"\nname = \"{test}\"\n{keys}\n[admin]\nsocket = \"{}\"\n\
+             [store]\nkind = \"etcd\"\n[etcd]\nendpoints = {endpoints:?}\n\
+             [api]\nlisten = \"127.0.0.1:0\"\n[health]\nallow = [\"127.0.11.0/24\"]\n",
+            socket.display()
+        );
+        Self { served: Served::start(test, &config, &[]), socket, token: String::new() }
+    }
+
+    pub fn create_token(&self, principal: &str) -> String {
+        let grants = "read,write,zones,operate *";
+        let created = self.run(&["token", "create", principal, "--grant", grants], true);
+        assert!(created.status.success(), "{created:?}");
+        String::from_utf8(created.stdout).expect("UTF-8").trim().to_owned()
+    }
+
+    pub fn restarted(self) -> Self {
+        Self { served: self.served.restarted(), ..self }
+    }
+
+    /// The address of its API.
+    pub fn api(&self) -> String {
+        let line = self.served.start.iter().find(|line| line.contains("the API listens"));
+        let line: serde_json::Value = serde_json::from_str(line.expect("said")).expect("JSON");
+        line["address"].as_str().expect("an address").to_owned()
+    }
+
+    /// The status of a request with this token.
+    pub fn status_of(&self, token: &str) -> String {
+        let mut stream = TcpStream::connect(self.api()).expect("a connection");
+        let request = "GET /v1/zones HTTP/1.1\r\nHost: test\r\nConnection: close\r\n";
+        write!(stream, "{request}Authorization: Bearer {token}\r\n\r\n").expect("sent");
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).expect("a response");
+        reply.split(' ').nth(1).unwrap_or_default().to_owned()
+    }
+
+    pub fn command(&self, args: &[&str], is_local: bool) -> Command {
+        let mut command = binary();
+        command.env("DUNLIN_TOKEN", &self.token).args(args);
+        // A server without the role `api` has none.
+        let line = self.served.start.iter().find(|line| line.contains("the API listens"));
+        if let Some(line) = line {
+            let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
+            let api = format!("http://{}", line["address"].as_str().expect("an address"));
+            command.env("DUNLIN_API", api);
+        }
+        if is_local {
+            command.arg("--socket").arg(&self.socket);
+        }
+        command
+    }
+
+    pub fn run(&self, args: &[&str], is_local: bool) -> Output {
+        self.command(args, is_local).stdin(Stdio::null()).output().expect("the binary runs")
+    }
+
+    pub fn done(&self, args: &[&str]) -> String {
+        let output = self.run(args, false);
+        assert!(output.status.success(), "{args:?}: {output:?}");
+        String::from_utf8(output.stdout).expect("UTF-8")
+    }
+
+    pub fn refused(&self, args: &[&str]) -> String {
+        let output = self.run(args, false);
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {output:?}");
+        String::from_utf8(output.stderr).expect("UTF-8")
+    }
+
+    /// The fleet as this server sees it.
+    pub fn fleet(&self) -> serde_json::Value {
+        let output = self.run(&["fleet", "-o", "json"], true);
+        serde_json::from_slice(&output.stdout).unwrap_or_default()
+    }
+
+    /// The response to a request at the local socket.
+    pub fn local(&self, method: &str, path: &str, body: &str) -> String {
+        let mut stream = UnixStream::connect(&self.socket).expect("a socket");
+        let len = body.len();
+        write!(
+            stream,
+            "{method} {path} HTTP/1.1\r\nHost: dunlin\r\nContent-Type: application/json\r\n\
+             Content-Length: {len}\r\nConnection: close\r\n\r\n{body}"
+        )
+        .expect("a request");
+        let mut response = String::new();
+        stream.read_to_string(&mut response).expect("a response");
+        response
+    }
+
+    /// The sockets that it listens on: transport and address.
+    pub fn listening(&self) -> Vec<String> {
+        let ss = Command::new("ss").args(["-H", "-l", "-n", "-t", "-u", "-p"]).output();
+        let ss = String::from_utf8(ss.expect("ss of iproute2").stdout).expect("UTF-8");
+        let own = format!("pid={},", self.served.child.id());
+        let mut found: Vec<String> = ss
+            .lines()
+            .filter(|line| line.contains(&own))
+            .map(|line| {
+                let words: Vec<&str> = line.split_whitespace().collect();
+                format!("{} {}", words[0], words[4])
+            })
+            .collect();
+        found.sort();
+        found.dedup();
+        found
+    }
+
+    pub fn set(&self, name: &str, address: &str) {
+        self.done(&["records", "set", "fleet.example", name, "A", "--ttl", "60", address]);
+    }
+}
+
+pub fn eventually(what: &str, is_so: impl Fn() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < until, "{what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+pub fn answers(node: &Node, name: &str, address: [u8; 4]) -> bool {
+    let reply = node.served.ask(name);
+    rcode(&reply) == 0 && reply.windows(4).any(|bytes| bytes == address)
+}

@@ -62,8 +62,9 @@ fn row(target: &TargetReport) -> [String; 7] {
     let since = since.and_then(|seconds| Timestamp::from_second(seconds).ok());
     let (state, reason) = match &target.operator {
         None => {
-            let reason = target.reason.as_ref().or(target.warning.as_ref());
-            (target.state.clone(), reason.cloned().unwrap_or_default())
+            let reason = target.reason.clone().or_else(|| target.warning.clone());
+            let reason = disagreement(target).or(reason);
+            (target.state.clone(), reason.unwrap_or_default())
         }
         Some(set) => {
             let why = if set.why.is_empty() { String::new() } else { format!(": {}", set.why) };
@@ -80,6 +81,16 @@ fn row(target: &TargetReport) -> [String; 7] {
         target.sets.to_string(),
         plain(&reason),
     ]
+}
+
+/// What each server that probes a target says; `None`: all say the same.
+fn disagreement(target: &TargetReport) -> Option<String> {
+    target.vantages.iter().find(|vantage| vantage.state != target.state)?;
+    let each = target.vantages.iter().map(|vantage| {
+        let reason = vantage.reason.as_ref().map(|why| format!(" ({why})"));
+        format!("{}: {}{}", vantage.server, vantage.state, reason.unwrap_or_default())
+    });
+    Some(each.collect::<Vec<_>>().join(", "))
 }
 
 /// Sets the state of an address: `drain`, `force-down`, `force-up`, or `auto` to restore it.

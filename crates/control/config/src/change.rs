@@ -174,6 +174,7 @@ mod tests {
         kubernetes.hold_time = "1m"
         health.allow = ["10.0.0.0/8"]
         health.ttl_max = "5s"
+        health.vantage = 3
         health.webhook =
         health.webhook_secret =
         check.web = { kind = "tcp", port = 80 }

@@ -6,7 +6,7 @@ mod tests;
 use super::section::{Problems, Section};
 use super::{units, values};
 use crate::limits::{
-    CHECK_INTERVAL, CHECK_JITTER, CHECK_ROUNDS, HEALTH_TTL, PATH_LEN_MAX, PREFIXES_MAX,
+    CHECK_INTERVAL, CHECK_JITTER, CHECK_ROUNDS, HEALTH_TTL, PATH_LEN_MAX, PREFIXES_MAX, VANTAGES,
 };
 use ::health::limits::CHECKS_MAX;
 use ::health::{Check, WebhookSettings};
@@ -24,6 +24,8 @@ pub struct Health {
     pub allow: Vec<Prefix>,
     /// The longest TTL of sets with a check.
     pub ttl_max: Duration,
+    /// How many servers of a fleet probe each address.
+    pub vantage: u8,
     /// Receives transitions; `None`: there is no receiver.
     pub webhook: Option<WebhookSettings>,
     /// The checks, by name.
@@ -36,6 +38,7 @@ impl Health {
             webhook: read_webhook(&mut section, config),
             allow: section.list("allow", Vec::new(), PREFIXES_MAX, units::prefix),
             ttl_max: section.read("ttl_max", Duration::from_secs(30), units::duration(HEALTH_TTL)),
+            vantage: section.read("vantage", 2, values::number(VANTAGES)),
             checks: Vec::new(),
         };
         section.close();
@@ -44,7 +47,9 @@ impl Health {
 
     /// Whether everything but the checks is the same.
     pub fn has_same_settings(&self, other: &Self) -> bool {
-        (&self.allow, self.ttl_max, &self.webhook) == (&other.allow, other.ttl_max, &other.webhook)
+        let settings = |health: &Self| (health.ttl_max, health.vantage);
+        (&self.allow, &self.webhook) == (&other.allow, &other.webhook)
+            && settings(self) == settings(other)
     }
 
     /// Reads the checks of `[check]`.

@@ -83,6 +83,8 @@ pub const CHECK_INTERVAL: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(100)..=Duration::from_secs(3600);
 /// Probes in a row until a target changes its state.
 pub const CHECK_ROUNDS: std::ops::RangeInclusive<u8> = 1..=100;
+/// Servers of a fleet that probe one address.
+pub const VANTAGES: std::ops::RangeInclusive<u8> = 1..=9;
 /// How long before the end of a certificate operators are warned.
 pub const EXPIRY_WARNING: std::ops::RangeInclusive<Duration> =
     Duration::ZERO..=Duration::from_secs(366 * 24 * 3600);

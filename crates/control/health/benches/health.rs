@@ -118,6 +118,7 @@ fn probing(publisher: &ZonePublisher, checks: Vec<Check>) -> HealthService {
         read_check: |_, _| Err(String::new()),
         api_checks: health::checks_in(None),
         endpoints: health::endpoints_in(None),
+        fleet: None,
         webhook: None,
         avoided_cpus: Vec::new(),
     };

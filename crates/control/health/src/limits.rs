@@ -39,6 +39,8 @@ pub const REMEMBERED_TIME: Duration = Duration::from_secs(24 * 60 * 60);
 pub const OVERRIDES_MAX: usize = 10_000;
 /// Bytes of the reason of an operator.
 pub const WHY_MAX: usize = 255;
+/// What the servers of a fleet say of targets, in all; further findings are ignored and named.
+pub const FINDINGS_MAX: usize = 200_000;
 /// The least time between two writes of the state to disk.
 pub const SAVE_INTERVAL: Duration = Duration::from_secs(1);
 /// Requests to the prober that wait.

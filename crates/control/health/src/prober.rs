@@ -91,6 +91,8 @@ pub struct Prober {
     failing: usize,
     /// Targets whose certificate ends soon.
     expiring: usize,
+    /// Whether other servers probe, too, and whether what they find arrives.
+    fleet: Option<bool>,
     rng: Rng,
 }
 
@@ -111,6 +113,7 @@ impl Prober {
             up: 0,
             failing: 0,
             expiring: 0,
+            fleet: None,
             rng: Rng::with_seed(seed),
         }
     }
@@ -289,7 +292,7 @@ impl Prober {
             ProbeState::Up => (self.up + 1, self.failing + usize::from(is_failing)),
             _ => (self.up, self.failing),
         };
-        let is_suspect = up >= SUSPECT_TARGETS_MIN && failing == up;
+        let is_suspect = self.are_suspect(up, failing) || self.fleet == Some(false);
         let slot = self.slot(id)?;
         let check = Arc::clone(&slot.check);
         let has_changed = slot.state.observe(result, &check, is_suspect, wall);
@@ -298,10 +301,28 @@ impl Prober {
         has_changed.then_some(Transition { target, before: before.state, now })
     }
 
-    /// Whether all targets that are up fail now: the prober suspects its own network, and nothing
-    /// goes down for one more round.
+    /// Whether all targets that are up fail now, or in a fleet most of them: the prober suspects
+    /// its own network, and nothing goes down for one more round.
     pub fn suspects_itself(&self) -> bool {
-        self.up >= SUSPECT_TARGETS_MIN && self.failing == self.up
+        self.are_suspect(self.up, self.failing)
+    }
+
+    fn are_suspect(&self, up: usize, failing: usize) -> bool {
+        let are_too_many = if self.fleet.is_some() { 2 * failing > up } else { failing == up };
+        up >= SUSPECT_TARGETS_MIN && are_too_many
+    }
+
+    /// Other servers probe, too. If what they find does not arrive, this one may be the one that is
+    /// cut off: then nothing goes down for one more round.
+    pub fn set_fleet(&mut self, is_connected: bool) {
+        self.fleet = Some(is_connected);
+    }
+
+    /// The target and its state, if its last probe agrees with the state.
+    pub fn confirmed(&self, id: ProbeId) -> Option<(&HealthTarget, &TargetState)> {
+        let slot = self.slots.get(id.slot as usize)?.as_ref()?;
+        let is_it = slot.generation == id.generation && slot.state.is_confirmed();
+        is_it.then_some((&slot.target, &slot.state))
     }
 
     /// The state of a target that is probed.

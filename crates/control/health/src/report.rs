@@ -22,6 +22,9 @@ pub struct TargetReport {
     /// Seconds until the next probe; absent: it is not probed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_probe_seconds: Option<u64>,
+    /// In a fleet: what each server that probes it says.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub vantages: Vec<VantageReport>,
     /// How many record sets name it.
     pub sets: usize,
     /// What an operator has set.
@@ -36,6 +39,21 @@ pub struct TargetReport {
     pub warning: Option<String>,
 }
 
+/// What a server of the fleet says of a target that it probes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VantageReport {
+    /// The server.
+    pub server: String,
+    /// `up`, `down`, or `unknown`: it does not know yet.
+    pub state: String,
+    /// Since when, in seconds since 1970; absent: it does not know yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since_seconds: Option<u64>,
+    /// Why its probe failed; absent: it did not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
 /// The prober and its targets.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HealthReport {
@@ -45,7 +63,8 @@ pub struct HealthReport {
     pub has_more: bool,
     /// Sets that answer members that are down, because they have too few others.
     pub open_sets: usize,
-    /// Whether all targets that are up fail now: the prober suspects its own network.
+    /// Whether all targets that are up fail now, or in a fleet most of them: the prober suspects
+    /// its own network.
     pub suspects_itself: bool,
     /// Why states are not saved; absent: they are.
     #[serde(skip_serializing_if = "Option::is_none")]

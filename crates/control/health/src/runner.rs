@@ -1,6 +1,7 @@
 //! The loop of the prober: makes due probes, reports verdicts, saves states, answers requests.
 mod list;
 mod results;
+mod vantage;
 
 use crate::allow::Allow;
 use crate::check::Check;
@@ -10,6 +11,7 @@ use crate::operator::Overrides;
 use crate::probe::{Failure, Passed, Probes};
 use crate::prober::{NotProbed, ProbeId, Prober};
 use crate::report::HealthCounters;
+use crate::runner::vantage::FleetView;
 use crate::saved::{self, SavedHealth};
 use crate::service::{HealthSettings, Request};
 use crate::state::TargetState;
@@ -28,7 +30,8 @@ use zone_manager::{Answer, HealthTarget, MemberClass, Sequence, ZonePublisher};
 /// A target that is not probed.
 struct IdleTarget {
     state: TargetState,
-    why: String,
+    /// Why not; `None`: other servers probe it.
+    why: Option<String>,
 }
 
 /// The result of a probe, or that it panicked.
@@ -58,6 +61,8 @@ pub(crate) struct Runner {
     check_changes: watch::Receiver<Arc<Content>>,
     overrides: Overrides,
     endpoints: watch::Receiver<Arc<Content>>,
+    /// `None`: this server is in no fleet.
+    fleet: Option<FleetView>,
     /// Verdicts to report, and the report in progress.
     verdicts: HashMap<HealthTarget, Option<MemberClass>>,
     reporting: Option<Answer<Sequence>>,
@@ -115,6 +120,7 @@ impl Runner {
             check_changes,
             overrides,
             endpoints,
+            fleet: settings.fleet.map(|(states, vantage)| FleetView::new(states, vantage)),
             verdicts: HashMap::new(),
             reporting: None,
             folder,
@@ -156,6 +162,7 @@ impl Runner {
                 () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
                 Ok(()) = self.check_changes.changed() => self.take_checks(),
                 Ok(()) = self.endpoints.changed() => self.take_endpoints(),
+                () = vantage::changed(self.fleet.as_ref()) => self.take_findings(),
                 request = requests.recv() => match request {
                     Some(request) => self.handle(request),
                     None => break,
@@ -192,7 +199,8 @@ impl Runner {
     }
 
     fn class(&self, target: &HealthTarget, state: &TargetState) -> MemberClass {
-        self.overrides.of(target).map_or_else(|| state.class(), |set| set.state.class())
+        let of_probes = || self.agreed(target, state).class();
+        self.overrides.of(target).map_or_else(of_probes, |set| set.state.class())
     }
 
     /// Takes in targets that came or went.
@@ -210,6 +218,7 @@ impl Runner {
             return;
         }
         let state = self.remembered.remove(&target).map(|(state, _)| state).unwrap_or_default();
+        self.begin_to_agree(&target, &state);
         let class = self.class(&target, &state);
         self.verdicts.insert(target.clone(), Some(class));
         self.has_changed = true;
@@ -218,6 +227,10 @@ impl Runner {
 
     /// Starts to probe a target that is not probed, or notes why not.
     fn start(&mut self, target: HealthTarget, state: TargetState) {
+        if let Some(why) = self.elsewhere(&target) {
+            self.idle.insert(target, IdleTarget { state, why });
+            return;
+        }
         let why = match self.allowed(&target) {
             Ok(()) => match self.prober.add(target.clone(), state.clone(), self.now()) {
                 Ok(()) => return,
@@ -235,7 +248,7 @@ impl Runner {
             tracing::warn!(%target, "not probed, and its state stays unknown: {why}. `dunlin \
                 health` shows all such targets; further ones are not logged");
         }
-        self.idle.insert(target, IdleTarget { state, why });
+        self.idle.insert(target, IdleTarget { state, why: Some(why) });
     }
 
     /// Whether the address may be probed.
@@ -250,6 +263,7 @@ impl Runner {
     fn remove(&mut self, target: HealthTarget) {
         let idle = self.idle.remove(&target).map(|idle| idle.state);
         let Some(state) = self.prober.remove(&target).or(idle) else { return };
+        let state = self.end_to_agree(&target).unwrap_or(state);
         self.has_changed = true;
         if self.remembered.len() < REMEMBERED_MAX {
             self.remembered.insert(target, (state, wall()));
@@ -283,15 +297,20 @@ impl Runner {
 
     fn count(&self) {
         let mut counts = [0u64; 3];
-        let idle = self.idle.values().map(|idle| &idle.state);
-        for state in self.prober.states().map(|(_, state)| state).chain(idle) {
-            counts[state.state as usize] += 1;
+        for (target, state) in self.named() {
+            counts[self.agreed(target, state).state as usize] += 1;
         }
+        let not_probed = self.idle.values().filter(|idle| idle.why.is_some()).count();
         let [unknown, up, down] = counts;
         self.counters.unknown.store(unknown, Relaxed);
         self.counters.up.store(up, Relaxed);
         self.counters.down.store(down, Relaxed);
-        self.counters.not_probed.store(self.idle.len() as u64, Relaxed);
+        self.counters.not_probed.store(not_probed as u64, Relaxed);
+    }
+
+    /// All targets that sets name, with what this server knows by itself.
+    fn named(&self) -> impl Iterator<Item = (&HealthTarget, &TargetState)> {
+        self.prober.states().chain(self.idle.iter().map(|(target, idle)| (target, &idle.state)))
     }
 
     fn handle(&mut self, request: Request) {
@@ -356,9 +375,8 @@ impl Runner {
         let newest = Overrides::of_content(&self.endpoints.borrow_and_update());
         let changed = newest.changed(&self.overrides);
         self.overrides = newest;
-        let idle = self.idle.iter().map(|(target, idle)| (target, &idle.state));
         let remembered = self.remembered.iter().map(|(target, (state, _))| (target, state));
-        let all = self.prober.states().chain(idle).chain(remembered);
+        let all = self.named().chain(remembered);
         let of_addresses = all.filter(|(target, _)| changed.contains(&target.address));
         let class = |(target, state): (&HealthTarget, &TargetState)| {
             (target.clone(), Some(self.class(target, state)))
@@ -374,12 +392,10 @@ impl Runner {
         let forgotten = |(_, named): &(TargetState, Duration)| *named + REMEMBERED_TIME < wall;
         let old: Vec<_> = self.remembered.extract_if(|_, entry| forgotten(entry)).collect();
         self.verdicts.extend(old.into_iter().map(|(target, _)| (target, None)));
-        let idle = self.idle.iter().map(|(target, idle)| (target, &idle.state));
-        let named = self
-            .prober
-            .states()
-            .chain(idle)
-            .map(|(target, state)| (target.clone(), (state.clone(), wall)));
+        let entry = |(target, state): (&HealthTarget, &TargetState)| {
+            (target.clone(), (self.agreed(target, state).clone(), wall))
+        };
+        let named = self.named().map(entry);
         let remembered =
             self.remembered.iter().map(|(target, entry)| (target.clone(), entry.clone()));
         let states = named.chain(remembered).collect();

@@ -2,6 +2,7 @@
 use crate::allow::Allow;
 use crate::check::Check;
 use crate::checks::{CheckRefused, Checks, DefinedCheck, ReadCheck};
+use crate::fleet::FleetStates;
 use crate::limits::REQUESTS_MAX;
 use crate::operator::{self, Override, OverrideKey};
 use crate::probe::{FindUser, Probes};
@@ -45,6 +46,9 @@ pub struct HealthSettings {
     pub api_checks: Arc<dyn DocumentSet>,
     /// What operators have set for addresses.
     pub endpoints: Arc<dyn DocumentSet>,
+    /// What the servers of a fleet find, and how many of them probe each target; `None`: there is
+    /// no fleet.
+    pub fleet: Option<(Arc<FleetStates>, usize)>,
     /// Receives transitions; `None`: there is no receiver.
     pub webhook: Option<WebhookSettings>,
     /// CPUs that the thread leaves to others, if it may use any further one.

@@ -135,6 +135,11 @@ impl TargetState {
         self.state == ProbeState::Up && self.against > 0
     }
 
+    /// Whether it is known, and its last probe agrees.
+    pub fn is_confirmed(&self) -> bool {
+        self.state != ProbeState::Unknown && self.against == 0
+    }
+
     /// Its class in answers.
     pub fn class(&self) -> MemberClass {
         match (self.state, self.ever_up) {

@@ -153,6 +153,37 @@ fn dead_target_is_down_within_fall_intervals_and_jitter() {
 }
 
 #[test]
+fn prober_of_a_fleet_suspects_itself_if_most_fail_or_it_is_cut_off() {
+    // When the first of 60 from 100 targets is down after its first failure, in seconds.
+    let first_down = |is_connected: Option<bool>, dead: u8| {
+        let (mut prober, cut) = (prober(100, 4), Duration::from_secs(30));
+        if let Some(is_connected) = is_connected {
+            prober.set_fleet(is_connected);
+        }
+        let is_dead = move |address: IpAddr| match address {
+            IpAddr::V4(address) => address.octets()[3] < dead,
+            IpAddr::V6(_) => false,
+        };
+        let mut first = None;
+        run(
+            &mut prober,
+            Duration::from_secs(120),
+            |now, address| now < cut || !is_dead(address),
+            |now, _, state| {
+                if state == Some(ProbeState::Down) {
+                    first = first.or(Some((now - cut).as_secs()));
+                }
+            },
+        );
+        first.expect("they are down")
+    };
+    assert!(first_down(None, 60) < 25, "a server alone believes it");
+    assert!(first_down(Some(true), 40) < 25, "one in a fleet, too, if most are up");
+    assert!(first_down(Some(true), 60) >= 29, "one more round");
+    assert!(first_down(Some(false), 40) >= 29, "one more round");
+}
+
+#[test]
 fn prober_suspects_itself_if_all_fail_at_once() {
     let mut prober = prober(100, 4);
     let cut = Duration::from_secs(30);

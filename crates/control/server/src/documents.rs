@@ -7,7 +7,7 @@ use health::{check_endpoint, checks_in, endpoints_in};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use store_etcd::{CheckDocument, DocumentKind, EtcdDocuments, EtcdLink};
+use store_etcd::{CheckDocument, DocumentKind, EtcdDocuments, EtcdLink, EtcdStates, OwnLease};
 use zone_manager::status::DocumentsStatus;
 
 /// The file of the API's credentials, in the data folder.
@@ -21,6 +21,10 @@ pub struct Documents {
     pub checks: Arc<dyn DocumentSet>,
     /// What operators have set for addresses.
     pub endpoints: Arc<dyn DocumentSet>,
+    /// What the servers of the fleet find out about health; `None`: there is no fleet.
+    pub states: Option<EtcdStates>,
+    /// What tells this server from another one of its name.
+    pub own: OwnLease,
     /// The sets that the fleet shares.
     shared: Vec<Arc<EtcdDocuments>>,
 }
@@ -39,9 +43,11 @@ impl Documents {
                 if is_needed { Credentials::open(tokens) } else { Credentials::new(tokens) };
             let (credentials, shared) = (Arc::new(credentials), Vec::new());
             let (checks, endpoints) = (checks_in(folder), endpoints_in(folder));
-            return Ok(Self { credentials, checks, endpoints, shared });
+            let own = OwnLease::default();
+            return Ok(Self { credentials, checks, endpoints, states: None, own, shared });
         };
-        let link = EtcdLink::start(StoreConfig::new(config, &[]).etcd)?;
+        let own = OwnLease::default();
+        let link = EtcdLink::start(StoreConfig::new(config, &[], &own).etcd)?;
         let set = |name, copy, check: CheckDocument| {
             EtcdDocuments::new(&link, DocumentKind { name, copy, check }, folder)
         };
@@ -57,7 +63,9 @@ impl Documents {
         endpoints.start();
         tell_unused(folder);
         let shared = vec![Arc::clone(&tokens), Arc::clone(&checks), Arc::clone(&endpoints)];
-        Ok(Self { credentials: Arc::new(Credentials::new(tokens)), checks, endpoints, shared })
+        let credentials = Arc::new(Credentials::new(tokens));
+        let states = Some(EtcdStates::start(&link, folder));
+        Ok(Self { credentials, checks, endpoints, states, own, shared })
     }
 
     /// Reads files again after a hot restart: the old process may have changed them after this one
@@ -77,7 +85,8 @@ impl Documents {
 
     /// The status of the sets that the fleet shares.
     pub fn status(&self) -> Vec<DocumentsStatus> {
-        self.shared.iter().filter_map(|set| set.status()).collect()
+        let of_sets = self.shared.iter().filter_map(|set| set.status());
+        of_sets.chain(self.states.as_ref().map(EtcdStates::status)).collect()
     }
 }
 

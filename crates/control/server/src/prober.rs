@@ -32,6 +32,10 @@ pub fn start(
         read_check: config::read_check_keys,
         api_checks: Arc::clone(&documents.checks),
         endpoints: Arc::clone(&documents.endpoints),
+        fleet: documents
+            .states
+            .as_ref()
+            .map(|shared| (shared.states(), usize::from(config.health.vantage))),
         webhook: config.health.webhook.clone(),
         avoided_cpus: worker_cpus.iter().flatten().copied().collect(),
     };

@@ -438,7 +438,8 @@ impl Server {
     /// # Errors
     /// A thread cannot be started.
     pub fn start_store(&self, is_hot_restart: bool) -> std::io::Result<()> {
-        let config = StoreConfig::new(lock(&self.live).started(), &self.listen);
+        let config =
+            StoreConfig::new(lock(&self.live).started(), &self.listen, &self.documents.own);
         let stored = Stored::start(&config, &self.control, is_hot_restart)?;
         if let Some(stored) = stored {
             // Set only here.

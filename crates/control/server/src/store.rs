@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
-use store_etcd::{EtcdSettings, EtcdStore};
+use store_etcd::{EtcdSettings, EtcdStore, OwnLease};
 use store_redb::RedbStore;
 use zone_manager::ZonePublisher;
 use zone_manager::status::{Member, StoreStatus, StoreZoneFault};
@@ -125,7 +125,7 @@ pub struct StoreConfig {
 
 impl StoreConfig {
     /// The store of a server that listens on these addresses.
-    pub fn new(config: &Config, listen: &[String]) -> Self {
+    pub fn new(config: &Config, listen: &[String], own: &OwnLease) -> Self {
         let Etcd { endpoints, prefix, ca, cert, key, user, password_file } = config.etcd.clone();
         let user = (!user.is_empty()).then_some(user);
         let Server { roles, name, location, data_dir, .. } = &config.server;
@@ -139,7 +139,8 @@ impl StoreConfig {
         };
         let may_write = roles.api;
         let (identity, user) = (cert.zip(key), user.zip(password_file));
-        let etcd = EtcdSettings { endpoints, prefix, ca, identity, user, member, may_write };
+        let own = own.clone();
+        let etcd = EtcdSettings { endpoints, prefix, ca, identity, user, member, may_write, own };
         Self { kind: config.store.kind, folder: data_dir.clone(), etcd, may_write }
     }
 }

@@ -9,6 +9,7 @@ use crate::EtcdSettings;
 use crate::connection::{Connection, RequestError};
 use crate::keys::Keys;
 use crate::limits::{ECHO_MAX, FIRST_LIST_MAX, SAVE_MAX, WRITE_MAX};
+use crate::members::OwnLease;
 use crate::shared::start_runtime;
 use copy::{CopyFile, CopyOrigin};
 use documents::{Content, DocumentSet, Value, WriteError};
@@ -34,9 +35,11 @@ const REPEAT_PAUSE: Duration = Duration::from_millis(100);
 /// The connection of all sets of documents, and the thread that runs their tasks. It is not that of
 /// the records: a revoked token must not wait for a full list of these.
 pub struct EtcdLink {
-    keys: Keys,
-    connection: Connection,
-    runtime: Handle,
+    pub(crate) keys: Keys,
+    pub(crate) connection: Connection,
+    pub(crate) runtime: Handle,
+    /// The name of this server, and what tells it from another one.
+    pub(crate) server: (String, OwnLease),
     /// Whether this server may write.
     may_write: bool,
     /// Ends the thread of the runtime.
@@ -52,8 +55,9 @@ impl EtcdLink {
         let (runtime, end) = start_runtime("etcd-documents")?;
         let keys = Keys::new(&settings.prefix);
         let may_write = settings.may_write;
+        let server = (settings.member.name.clone(), settings.own.clone());
         let connection = Connection::new(settings);
-        Ok(Arc::new(Self { keys, connection, runtime, may_write, _end: end }))
+        Ok(Arc::new(Self { keys, connection, runtime, server, may_write, _end: end }))
     }
 }
 

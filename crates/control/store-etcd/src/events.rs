@@ -75,10 +75,10 @@ impl Events {
 
 /// The keys of a prefix, kept as etcd has them.
 pub struct Mirror<T> {
-    /// By key. Values that cannot be read are left out.
+    /// By key. Those that cannot be read are left out.
     pub values: BTreeMap<Vec<u8>, T>,
     events: Events,
-    read: fn(&[u8]) -> Option<T>,
+    read: fn(&KeyValue) -> Option<T>,
 }
 
 impl<T> Mirror<T> {
@@ -89,11 +89,11 @@ impl<T> Mirror<T> {
     pub async fn start(
         connection: &Connection,
         prefix: String,
-        read: fn(&[u8]) -> Option<T>,
+        read: fn(&KeyValue) -> Option<T>,
     ) -> Result<Self, RequestError> {
         let got = connection.get(prefix.as_str(), GetOptions::new().with_prefix()).await?;
         let at = got.header().map_or(0, ResponseHeader::revision);
-        let each = |kv: &KeyValue| Some((kv.key().to_vec(), read(kv.value())?));
+        let each = |kv: &KeyValue| Some((kv.key().to_vec(), read(kv)?));
         let values = got.kvs().iter().filter_map(each).collect();
         let events = Events::start(connection, prefix, at + 1).await?;
         Ok(Self { values, events, read })
@@ -106,7 +106,7 @@ impl<T> Mirror<T> {
     pub async fn change(&mut self) -> Result<(), RequestError> {
         for event in self.events.next().await?.events() {
             let Some(kv) = event.kv() else { continue };
-            match (self.read)(kv.value()).filter(|_| event.event_type() == EventType::Put) {
+            match (self.read)(kv).filter(|_| event.event_type() == EventType::Put) {
                 Some(value) => self.values.insert(kv.key().to_vec(), value),
                 None => self.values.remove(kv.key()),
             };

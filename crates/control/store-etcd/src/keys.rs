@@ -10,6 +10,7 @@
 //! tokens/PRINCIPAL              the JSON of a credential, and so are other sets of documents
 //! adopted                       the revision of the last `dunlin fleet adopt`
 //! members/NAME                  a server, under its lease: JSON
+//! states/SERVER/CHECK/ADDRESS   what a server says of a target that it probes: JSON
 //! wait/NAME                     the revision that a client of this server waits for
 //! moving                        the staged commit whose sets are being moved to their keys
 //! ```
@@ -18,6 +19,7 @@ use records::serial::SerialStamp;
 use records::{CommitId, Revision};
 use serde::{Deserialize, Serialize};
 use wire::{Name, NameBuf, Rtype};
+use zone_manager::HealthTarget;
 
 /// The number of this layout.
 pub const FORMAT: &str = "1";
@@ -118,6 +120,24 @@ impl Keys {
 
     pub fn wait(&self, name: &str) -> String {
         format!("{}wait/{name}", self.0)
+    }
+
+    pub fn states(&self) -> String {
+        format!("{}states/", self.0)
+    }
+
+    pub fn state(&self, server: &str, target: &HealthTarget) -> String {
+        format!("{}states/{server}/{}/{}", self.0, target.check, target.address)
+    }
+
+    /// The server and the target of a key of `states/`.
+    pub fn read_state<'a>(&self, key: &'a [u8]) -> Option<(&'a str, HealthTarget)> {
+        let key = str::from_utf8(key).ok()?;
+        let mut parts = key.strip_prefix(&self.states())?.split('/');
+        let (server, check, address) = (parts.next()?, parts.next()?, parts.next()?);
+        let target = HealthTarget { check: check.into(), address: address.parse().ok()? };
+        // Two keys of one target would contradict each other.
+        (self.state(server, &target) == key).then_some((server, target))
     }
 
     pub fn moving(&self) -> String {
@@ -289,6 +309,23 @@ mod tests {
             "/dunlin/else/example.org.",
         ] {
             assert_eq!(keys.read(wrong.as_bytes()), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn keys_of_states_round_trip_and_others_are_no_keys() {
+        let keys = Keys::new("/dunlin");
+        for address in ["10.0.0.1", "2001:db8::1"] {
+            let target =
+                HealthTarget { check: "web".into(), address: address.parse().expect("an address") };
+            let key = keys.state("dns-1", &target);
+            assert_eq!(key, format!("/dunlin/states/dns-1/web/{address}"));
+            assert_eq!(keys.read_state(key.as_bytes()), Some(("dns-1", target)));
+        }
+        for wrong in
+            ["a/web", "a/web/10.0.0.1/b", "a/web/10.0.0.01", "a/web/2001:DB8::1", "a/web/x"]
+        {
+            assert_eq!(keys.read_state(format!("/dunlin/states/{wrong}").as_bytes()), None);
         }
     }
 

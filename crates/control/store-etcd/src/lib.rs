@@ -19,17 +19,20 @@ mod plan;
 mod replica;
 mod shared;
 mod staged;
+mod states;
 mod store;
 mod waits;
 mod watch;
 
 pub use documents::{CheckDocument, DocumentKind, EtcdDocuments, EtcdLink};
+pub use members::OwnLease;
+pub use states::EtcdStates;
 use std::path::{Path, PathBuf};
 pub use store::EtcdStore;
 use zone_manager::status::Member;
 
 /// Where etcd is, and how to log in.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct EtcdSettings {
     /// The URLs of its members: at least one.
     pub endpoints: Vec<String>,
@@ -45,6 +48,8 @@ pub struct EtcdSettings {
     pub member: Member,
     /// Whether this server may write. If not, its user in etcd need not be able to.
     pub may_write: bool,
+    /// What tells this server from another one of its name: the same in all settings of a server.
+    pub own: OwnLease,
 }
 
 /// The folder of the replica in the data folder of a server.

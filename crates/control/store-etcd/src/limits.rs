@@ -61,3 +61,13 @@ pub const RETRIES_MAX: usize = 20;
 pub const ECHO_MAX: Duration = Duration::from_millis(500);
 /// How long a written document waits for the copy on the disk.
 pub const SAVE_MAX: Duration = Duration::from_secs(1);
+/// How long what a server found out waits for more, so that one transaction writes it all.
+pub const STATES_BATCH: Duration = Duration::from_millis(50);
+/// The pause after etcd had no space for what a server found out.
+pub const NO_SPACE_PAUSE: Duration = Duration::from_secs(5);
+/// How long what a server said is kept after it was last seen.
+pub const STATES_KEPT: Duration = Duration::from_secs(60 * 60);
+/// How often to look for what no server stands for any more.
+pub const STATES_SWEEP_INTERVAL: Duration = Duration::from_secs(10 * 60);
+/// Keys of `states/` that cannot be read and are named.
+pub const UNUSABLE_STATES_MAX: usize = 100;

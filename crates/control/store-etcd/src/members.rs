@@ -7,10 +7,11 @@ use crate::limits::{
 };
 use crate::shared::Shared;
 use crate::waits::{self, Waiter};
-use etcd_client::{Compare, CompareOp, GetOptions, PutOptions, Txn, TxnOp};
+use etcd_client::{Compare, CompareOp, GetOptions, KeyValue, PutOptions, Txn, TxnOp};
 use records::{Fleet, Pending, Refused, Revision, pending};
 use std::convert::Infallible;
 use std::future;
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 use tokio::sync::mpsc::{self, error::TrySendError};
@@ -30,6 +31,7 @@ pub struct EtcdFleet {
     pub shared: Arc<Shared>,
     /// What this server says of itself.
     member: Member,
+    own: OwnLease,
     /// The newest revision that it serves; `None`: none yet.
     pub served: watch::Sender<Option<Revision>>,
     status: Mutex<MemberStatus>,
@@ -46,6 +48,21 @@ struct MemberStatus {
     outside: Option<Instant>,
     /// Since when the name is another server's.
     taken: Option<Instant>,
+}
+
+/// The lease of this server's key as a member, whether the key is there or not.
+#[derive(Clone, Debug, Default)]
+pub struct OwnLease(Arc<AtomicI64>);
+
+impl OwnLease {
+    fn set(&self, lease: i64) {
+        self.0.store(lease, Relaxed);
+    }
+
+    /// Whether it is this one.
+    pub fn is(&self, lease: i64) -> bool {
+        lease != 0 && self.0.load(Relaxed) == lease
+    }
 }
 
 /// Keeps a server a member. Dropping it ends the membership.
@@ -75,9 +92,9 @@ fn now() -> u64 {
 }
 
 impl EtcdFleet {
-    pub fn new(shared: Arc<Shared>, member: Member) -> Arc<Self> {
+    pub fn new(shared: Arc<Shared>, member: Member, own: OwnLease) -> Arc<Self> {
         let (status, waits) = (Mutex::default(), Mutex::default());
-        Arc::new(Self { shared, member, served: watch::Sender::new(None), status, waits })
+        Arc::new(Self { shared, member, own, served: watch::Sender::new(None), status, waits })
     }
 
     fn waits(&self) -> MutexGuard<'_, Option<mpsc::Sender<Waiter>>> {
@@ -188,6 +205,8 @@ impl EtcdFleet {
             sleep(FOLLOW_POLL).await;
         }
         let lease = connection.grant(MEMBER_TTL).await?;
+        // Before others see the key.
+        self.own.set(lease);
         let since = now();
         if let Err(ended) = self.create(lease, since).await {
             let _ = connection.revoke(lease).await;
@@ -222,8 +241,8 @@ impl EtcdFleet {
         if self.shared.connection.transact(txn).await?.succeeded() {
             return self.compare_clocks().await;
         }
-        let other = self.shared.connection.value(&key).await?;
-        let other = other.and_then(|value| read_member(&value));
+        let other = self.shared.connection.get(key, GetOptions::new()).await?;
+        let other = other.kvs().first().and_then(read_member);
         Err(Ended::Taken(other.unwrap_or_else(|| self.member.clone())))
     }
 
@@ -331,7 +350,7 @@ impl Wanted {
     /// Watches the keys, if they are not watched.
     async fn watch(&mut self, shared: &Shared) {
         if self.0.is_none() {
-            self.0 = Mirror::start(&shared.connection, shared.keys.waits(), read).await.ok();
+            self.0 = Mirror::start(&shared.connection, shared.keys.waits(), read_wait).await.ok();
         }
     }
 
@@ -347,17 +366,17 @@ impl Wanted {
 /// Reads all members. Values that are none are left out.
 async fn read_members(shared: &Shared, prefix: String) -> Result<Vec<Member>, RequestError> {
     let got = shared.connection.get(prefix, GetOptions::new().with_prefix()).await?;
-    Ok(got.kvs().iter().filter_map(|kv| read_member(kv.value())).collect())
+    Ok(got.kvs().iter().filter_map(read_member).collect())
 }
 
-/// The value of the key of a member.
-pub fn read_member(value: &[u8]) -> Option<Member> {
-    serde_json::from_slice(value).ok()
+/// The key of a member.
+pub fn read_member(kv: &KeyValue) -> Option<Member> {
+    serde_json::from_slice(kv.value()).ok()
 }
 
-/// A revision in decimal.
-fn read(value: &[u8]) -> Option<Revision> {
-    str::from_utf8(value).ok()?.parse().ok().map(Revision)
+/// The key of a server whose client waits: a revision in decimal.
+fn read_wait(kv: &KeyValue) -> Option<Revision> {
+    str::from_utf8(kv.value()).ok()?.parse().ok().map(Revision)
 }
 
 impl Drop for Membership {

@@ -55,12 +55,13 @@ impl EtcdStore {
     pub fn closed(data_dir: &Path, settings: EtcdSettings) -> Result<Self, StoreError> {
         let replica = Replica::closed(data_dir)?;
         let (member, may_write) = (settings.member.clone(), settings.may_write);
+        let own = settings.own.clone();
         let shared = Shared::start(settings)
             .map_err(|why| StoreError::Failed(format!("no thread for etcd: {why}")))?;
         let following = Arc::clone(&shared);
         replica.store.set_condition(Box::new(move || following.writable()));
         let replica = Arc::new(Mutex::new(replica));
-        let fleet = EtcdFleet::new(Arc::clone(&shared), member);
+        let fleet = EtcdFleet::new(Arc::clone(&shared), member, own);
         let membership = None;
         Ok(Self { shared, replica, first: None, fleet, membership, may_write, last: None })
     }

@@ -178,6 +178,7 @@ fn prober(control: &ZonePublisher, folder: &std::path::Path) -> HealthService {
         },
         api_checks: health::checks_in(Some(folder)),
         endpoints: health::endpoints_in(Some(folder)),
+        fleet: None,
         webhook: None,
         avoided_cpus: Vec::new(),
     };

@@ -13,16 +13,18 @@ impl Runner {
                 && (filter.addresses.is_empty() || filter.addresses.contains(&target.address))
         };
         let probed = self.prober.states().map(|(target, state)| (target, (state, None)));
-        let idle = self.idle.iter().map(|(target, idle)| (target, (&idle.state, Some(&idle.why))));
+        let idle =
+            self.idle.iter().map(|(target, idle)| (target, (&idle.state, idle.why.as_ref())));
         let all: BTreeMap<_, _> = probed.chain(idle).filter(|(target, _)| is_it(target)).collect();
         let has_more = all.len() > filter.limit;
         let targets = all.into_iter().take(filter.limit);
         let (table, wall) = (self.publisher.health(), wall());
-        let report = |(target, (state, why)): (&HealthTarget, (&TargetState, Option<&String>))| {
+        let report = |(target, (own, why)): (&HealthTarget, (&TargetState, Option<&String>))| {
+            let state = self.agreed(target, own);
             let reason = why.map_or(&*state.reason, |why| why);
             let next = self.prober.next_probe(target);
             let check = self.prober.check(&target.check);
-            let certificate = state.certificate.as_ref().zip(check);
+            let certificate = own.certificate.as_ref().zip(check);
             let ending =
                 certificate.filter(|(certificate, check)| certificate.ends_soon(check, wall));
             TargetReport {
@@ -32,6 +34,7 @@ impl Runner {
                 since_seconds: state.since.as_secs(),
                 reason: (!reason.is_empty()).then(|| reason.to_owned()),
                 next_probe_seconds: next.map(|next| next.saturating_sub(self.now()).as_secs()),
+                vantages: self.vantages(target),
                 sets: table.sets(target),
                 operator: self.overrides.of(target).cloned(),
                 certificate_end_seconds: certificate.map(|(found, _)| found.end.as_secs()),

@@ -40,14 +40,17 @@ impl Runner {
         }
         let was_suspect = self.prober.suspects_itself();
         let result = result.as_ref().map(drop).map_err(Failure::reason);
-        if let Some(transition) = self.prober.result(id, result, wall()) {
-            self.take_transition(transition);
+        let transition = self.prober.result(id, result, wall());
+        match (transition, &self.fleet) {
+            (Some(transition), None) => self.take_transition(transition, true),
+            (_, Some(_)) => self.say(id),
+            (None, None) => {}
         }
         let is_suspect = self.prober.suspects_itself();
         if is_suspect && !was_suspect {
             tracing::warn!(
-                "all targets that are up fail at once: the network of this host may be down, so \
-                 none is taken for down for one more round"
+                "too many targets that are up fail at once: the network of this host may be down, \
+                 so none is taken for down for one more round"
             );
         }
         self.counters.suspects_itself.store(is_suspect, Relaxed);
@@ -70,7 +73,12 @@ impl Runner {
         }
     }
 
-    fn take_transition(&mut self, Transition { target, before, now }: Transition) {
+    /// Takes in a change of state; `tells`: this server tells the webhook of it.
+    pub(super) fn take_transition(
+        &mut self,
+        Transition { target, before, now }: Transition,
+        tells: bool,
+    ) {
         let counter = match now.state {
             ProbeState::Up => &self.counters.went_up,
             _ => &self.counters.went_down,
@@ -80,7 +88,7 @@ impl Runner {
         self.verdicts.insert(target.clone(), Some(class));
         self.has_changed = true;
         self.log(&target, before, &now);
-        if let Some(webhook) = &self.webhook {
+        if let Some(webhook) = self.webhook.as_ref().filter(|_| tells) {
             webhook.put(Event {
                 check: target.check.to_string(),
                 address: target.address,

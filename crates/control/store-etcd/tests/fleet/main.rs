@@ -5,6 +5,7 @@ mod members;
 mod node;
 mod rights;
 mod space;
+mod states;
 
 use node::{Node, client, eventually};
 use records::{Precondition, Refused};

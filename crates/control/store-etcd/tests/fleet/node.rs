@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
-use store_etcd::{EtcdSettings, EtcdStore};
+use store_etcd::{EtcdLink, EtcdSettings, EtcdStates, EtcdStore};
 use test_support::etcd::Etcd;
 use tokio::runtime::Runtime;
 use wire::{Name, NameBuf, Rtype};
@@ -104,6 +104,19 @@ impl Node {
         Self::start_with(EtcdSettings { may_write: false, ..settings })
     }
 
+    /// A server that probes, and writes no record.
+    pub fn start_prober(etcd: &Etcd, name: &str) -> Self {
+        let mut settings = settings(etcd.endpoints(), name.to_owned());
+        settings.member.roles = vec!["health".into()];
+        Self::start_with(EtcdSettings { may_write: false, ..settings })
+    }
+
+    /// What it and the others find out about health.
+    pub fn states(&self) -> EtcdStates {
+        let link = EtcdLink::start(self.settings.clone()).unwrap();
+        EtcdStates::start(&link, &self.folder)
+    }
+
     /// Starts it again on another etcd.
     pub fn move_to(&mut self, etcd: &Etcd) {
         self.stop();
@@ -111,10 +124,12 @@ impl Node {
         self.restart();
     }
 
-    /// A server that is this user of etcd.
-    pub fn start_as(etcd: &Etcd, user: &str, password: &Path) -> Self {
+    /// A server with these roles that is this user of etcd.
+    pub fn start_as(etcd: &Etcd, user: &str, password: &Path, roles: &[&str]) -> Self {
         let user = Some((user.to_owned(), password.to_owned()));
-        Self::start_with(EtcdSettings { user, ..settings(etcd.endpoints(), String::new()) })
+        let mut settings = settings(etcd.endpoints(), String::new());
+        settings.member.roles = roles.iter().map(|&role| role.to_owned()).collect();
+        Self::start_with(EtcdSettings { user, ..settings })
     }
 
     fn start_with(mut settings: EtcdSettings) -> Self {

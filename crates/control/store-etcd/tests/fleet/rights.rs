@@ -1,5 +1,6 @@
 //! Users of etcd with few rights, and rights that are taken away.
 use super::node::{Node, eventually};
+use super::states::{down, target};
 use etcd_client::{
     Client, ConnectOptions, Permission, PermissionType, RoleRevokePermissionOptions,
 };
@@ -25,7 +26,7 @@ impl Guarded {
         fs::write(&password, "secret\n").unwrap();
         let root = runtime.block_on(async {
             let mut root = Client::connect(etcd.endpoints(), None).await.unwrap();
-            for user in ["root", "writer", "dns"] {
+            for user in ["root", "writer", "dns", "health"] {
                 root.role_add(user).await.unwrap();
                 root.user_add(user, "secret", None).await.unwrap();
                 root.user_grant_role(user, user).await.unwrap();
@@ -34,9 +35,12 @@ impl Guarded {
         });
         let mut guarded = Self { etcd, runtime, root, password };
         guarded.grant("writer", "/dunlin/", PermissionType::Readwrite);
-        guarded.grant("dns", "/dunlin/", PermissionType::Read);
-        guarded.grant("dns", "/dunlin/members/", PermissionType::Readwrite);
-        guarded.grant("dns", "/dunlin/wait/", PermissionType::Readwrite);
+        for user in ["dns", "health"] {
+            guarded.grant(user, "/dunlin/", PermissionType::Read);
+            guarded.grant(user, "/dunlin/members/", PermissionType::Readwrite);
+            guarded.grant(user, "/dunlin/wait/", PermissionType::Readwrite);
+        }
+        guarded.grant("health", "/dunlin/states/", PermissionType::Readwrite);
         let Guarded { etcd, runtime, root, .. } = &mut guarded;
         runtime.block_on(async {
             root.auth_enable().await.unwrap();
@@ -58,7 +62,7 @@ impl Guarded {
     }
 
     fn node(&self, user: &str) -> Node {
-        Node::start_as(&self.etcd, user, &self.password)
+        Node::start_as(&self.etcd, user, &self.password, &[user])
     }
 }
 
@@ -78,6 +82,24 @@ fn user_of_the_role_dns_follows_and_is_a_member_and_writes_no_record() {
         other => panic!("{other:?}"),
     }
     assert_eq!(writer.revision(), written.revision);
+}
+
+#[test]
+fn user_of_the_role_health_writes_what_it_finds_and_no_record() {
+    let Some(guarded) = Guarded::start() else { return };
+    let (writer, health, dns) =
+        (guarded.node("writer"), guarded.node("health"), guarded.node("dns"));
+    let made = writer.create("example.org.").unwrap();
+    eventually(|| health.revision() == made.revision && dns.revision() == made.revision);
+    let (found, seen) = (health.states(), dns.states());
+    eventually(|| seen.states().vantages().len() == 1);
+    eventually(|| found.states().vantages().iter().any(|vantage| vantage.is_own));
+    found.states().say(&target(1), Some(&down()));
+    eventually(|| seen.states().count() == 1);
+    match health.put("a.example.org.", "192.0.2.9", Precondition::Anything) {
+        Err(Refused::Unreachable(why)) => assert!(why.contains("permission denied"), "{why}"),
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]

@@ -1,0 +1,159 @@
+//! What the servers of a fleet agree on: which of them probes what, and what follows.
+use super::{IdleTarget, Runner};
+use crate::fleet::{FleetStates, assigned, verdict};
+use crate::prober::{ProbeId, Transition};
+use crate::report::VantageReport;
+use crate::state::{ProbeState, TargetState};
+use std::collections::HashMap;
+use std::sync::Arc;
+use zone_manager::HealthTarget;
+
+/// What this server knows of the others.
+pub(super) struct FleetView {
+    states: Arc<FleetStates>,
+    /// How many servers probe each target.
+    vantage: usize,
+    /// The state that holds, of each target that sets name.
+    agreed: HashMap<HealthTarget, TargetState>,
+}
+
+impl FleetView {
+    pub(super) fn new(states: Arc<FleetStates>, vantage: usize) -> Self {
+        Self { states, vantage, agreed: HashMap::new() }
+    }
+}
+
+/// Returns after a change in the fleet; never if there is none.
+pub(super) async fn changed(fleet: Option<&FleetView>) {
+    match fleet {
+        Some(fleet) => fleet.states.changed().await,
+        None => std::future::pending().await,
+    }
+}
+
+impl Runner {
+    /// The state of a target that holds: that of the fleet, or `own` without one.
+    pub(super) fn agreed<'a>(
+        &'a self,
+        target: &HealthTarget,
+        own: &'a TargetState,
+    ) -> &'a TargetState {
+        self.fleet.as_ref().and_then(|fleet| fleet.agreed.get(target)).unwrap_or(own)
+    }
+
+    /// A set names a target, whose state was this.
+    pub(super) fn begin_to_agree(&mut self, target: &HealthTarget, state: &TargetState) {
+        let Some(fleet) = &mut self.fleet else { return };
+        fleet.agreed.insert(target.clone(), state.clone());
+        self.weigh(target);
+    }
+
+    /// No set names a target any more. Returns its state.
+    pub(super) fn end_to_agree(&mut self, target: &HealthTarget) -> Option<TargetState> {
+        let fleet = self.fleet.as_mut()?;
+        fleet.states.say(target, None);
+        fleet.agreed.remove(target)
+    }
+
+    /// Whether other servers probe a target, and if none does, why; `None`: this one probes it.
+    pub(super) fn elsewhere(&self, target: &HealthTarget) -> Option<Option<String>> {
+        let fleet = self.fleet.as_ref()?;
+        let vantages = fleet.states.vantages();
+        let assigned = assigned(target, &vantages, fleet.vantage);
+        if assigned.is_empty() {
+            let why = "no server of the fleet probes: none with the role `health` is a member";
+            return Some(Some(why.into()));
+        }
+        let is_own = assigned.iter().any(|vantage| vantage.is_own);
+        (!is_own).then_some(None)
+    }
+
+    /// Says what a probe has confirmed.
+    pub(super) fn say(&self, id: ProbeId) {
+        let Some(fleet) = &self.fleet else { return };
+        if let Some((target, state)) = self.prober.confirmed(id) {
+            fleet.states.say(target, Some(state));
+        }
+    }
+
+    /// Takes in what changed in the fleet.
+    pub(super) fn take_findings(&mut self) {
+        let Some(fleet) = &self.fleet else { return };
+        self.prober.set_fleet(fleet.states.is_connected());
+        let changed = fleet.states.take_changed();
+        if !changed.vantages {
+            return changed.targets.iter().for_each(|target| self.weigh(target));
+        }
+        for target in fleet.agreed.keys().cloned().collect::<Vec<_>>() {
+            self.reassign(&target);
+            self.weigh(&target);
+        }
+        self.count();
+    }
+
+    /// Begins or ends to probe a target, if this server was or is one of those that do.
+    fn reassign(&mut self, target: &HealthTarget) {
+        let is_probed = self.prober.state(target).is_some();
+        match (is_probed, self.elsewhere(target)) {
+            (true, Some(why)) => {
+                let Some(state) = self.prober.remove(target) else { return };
+                if let Some(fleet) = &self.fleet {
+                    fleet.states.say(target, None);
+                }
+                self.idle.insert(target.clone(), IdleTarget { state, why });
+            }
+            (false, _) => {
+                let Some(idle) = self.idle.remove(target) else { return };
+                let state = self.agreed(target, &idle.state).clone();
+                self.start(target.clone(), state);
+            }
+            (true, None) => {}
+        }
+    }
+
+    /// Decides from what the servers say of a target.
+    fn weigh(&mut self, target: &HealthTarget) {
+        let Some(fleet) = &mut self.fleet else { return };
+        let Some(agreed) = fleet.agreed.get_mut(target) else { return };
+        let vantages = fleet.states.vantages();
+        let assigned = assigned(target, &vantages, fleet.vantage);
+        let findings = fleet.states.findings(target, &assigned);
+        // If none of them knows, the state stays.
+        let Some(mut now) = verdict(findings.iter().map(|(_, state)| state)) else { return };
+        now.ever_up |= agreed.ever_up;
+        if now.state == agreed.state {
+            now.since = agreed.since;
+        }
+        let (before, class) = (std::mem::replace(agreed, now.clone()), now.class());
+        if before.state != now.state {
+            let tells = assigned.first().is_some_and(|first| first.is_own);
+            let transition = Transition { target: target.clone(), before: before.state, now };
+            self.take_transition(transition, tells);
+        } else if before.class() != class {
+            let class = self.class(target, &before);
+            self.verdicts.insert(target.clone(), Some(class));
+            self.has_changed = true;
+        }
+    }
+
+    /// What each server that probes a target says of it.
+    pub(super) fn vantages(&self, target: &HealthTarget) -> Vec<VantageReport> {
+        let Some(fleet) = &self.fleet else { return Vec::new() };
+        let vantages = fleet.states.vantages();
+        let assigned = assigned(target, &vantages, fleet.vantage);
+        let findings = fleet.states.findings(target, &assigned);
+        let report = |name: &Arc<str>| {
+            let found = findings.iter().find(|(server, _)| server == name).map(|(_, state)| state);
+            let state = found.map_or(ProbeState::Unknown, |found| found.state);
+            VantageReport {
+                server: name.to_string(),
+                state: state.word().into(),
+                since_seconds: found.map(|found| found.since.as_secs()),
+                reason: found
+                    .filter(|found| !found.reason.is_empty())
+                    .map(|found| found.reason.to_string()),
+            }
+        };
+        assigned.iter().map(|vantage| report(&vantage.name)).collect()
+    }
+}

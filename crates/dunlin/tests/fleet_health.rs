@@ -1,0 +1,197 @@
+//! Health of addresses in a fleet: servers that probe, and servers that only answer.
+mod fleet_node;
+mod served;
+
+use fleet_node::{Node, answers, eventually};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::fs;
+use std::net::TcpListener;
+use std::thread;
+use std::time::{Duration, Instant};
+use test_support::etcd::Etcd;
+
+/// The names of the servers that probe.
+const PROBERS: [&str; 3] = ["fh-probe-1", "fh-probe-2", "fh-probe-3"];
+
+/// `fall` × interval, with the jitter and the timeout: 3 × 200 ms × 1.1 + 150 ms.
+const DETECTION: Duration = Duration::from_millis(810);
+
+/// One server writes, one answers, three probe.
+struct Scene {
+    etcd: Etcd,
+    api: Node,
+    dns: Node,
+    probers: Vec<Node>,
+    /// By the last byte of their addresses, from 1 on.
+    targets: Vec<Option<TcpListener>>,
+    port: u16,
+}
+
+/// A port that is free on the addresses of the targets.
+fn listeners(count: u8) -> (u16, Vec<Option<TcpListener>>) {
+    let address = |last: u8| format!("127.0.11.{last}");
+    loop {
+        let first = TcpListener::bind((address(1), 0)).expect("a port");
+        let port = first.local_addr().expect("bound").port();
+        let others: Result<Vec<_>, _> =
+            (2..=count).map(|last| TcpListener::bind((address(last), port))).collect();
+        if let Ok(others) = others {
+            return (port, [first].into_iter().chain(others).map(Some).collect());
+        }
+    }
+}
+
+impl Scene {
+    fn start(test: &str, targets: u8) -> Option<Self> {
+        let etcd = Etcd::start_or_skip(1)?;
+        let node = |name: &str, roles: &str| {
+            let name = format!("{name}-{test}");
+            Node::start_as(&name, &etcd, &format!("roles = [{roles:?}]"))
+        };
+        let mut api = node("fh-api", "api");
+        api.token = api.create_token("root");
+        let dns = node("fh-dns", "dns");
+        let probers = PROBERS.map(|name| node(name, "health")).into();
+        let (port, targets) = listeners(targets);
+        let scene = Self { etcd, api, dns, probers, targets, port };
+        let port = format!("port={}", scene.port);
+        let keys = ["kind=tcp", &port, "interval=200ms", "timeout=150ms"];
+        let set = scene.api.run(&[&["checks", "set", "web"], &keys[..]].concat(), true);
+        assert!(set.status.success(), "{set:?}");
+        scene.api.done(&["zones", "create", "fleet.example", "--nameserver", "ns.example.net."]);
+        let addresses: Vec<_> =
+            (1..=scene.targets.len()).map(|n| format!("127.0.11.{n}")).collect();
+        let addresses: Vec<_> = addresses.iter().map(String::as_str).collect();
+        let set = ["records", "set", "fleet.example", "www", "A", "--check", "web"];
+        scene.api.done(&[&set[..], &addresses].concat());
+        eventually("all that live are up", || scene.count("up") == scene.targets.len());
+        Some(scene)
+    }
+
+    fn has(&self, last: u8) -> bool {
+        answers(&self.dns, "www.fleet.example", [127, 0, 11, last])
+    }
+
+    /// The targets as the server sees them that only answers.
+    fn seen(&self) -> Vec<Value> {
+        let output = self.dns.run(&["health", "-o", "json"], true);
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        report["targets"].as_array().cloned().unwrap_or_default()
+    }
+
+    /// How many findings of probers are in etcd.
+    fn findings(&self) -> u64 {
+        let output = self.dns.run(&["status", "-o", "json"], true);
+        let status: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let sets = status["documents"].as_array().expect("sets of documents");
+        let states = sets.iter().find(|set| set["name"] == "states").expect("states");
+        states["documents"].as_u64().expect("a number")
+    }
+
+    /// How many targets are in this state by the word of two servers.
+    fn count(&self, state: &str) -> usize {
+        let agreed = |target: &&Value| {
+            let vantages = target["vantages"].as_array().cloned().unwrap_or_default();
+            vantages.len() == 2
+                && vantages.iter().all(|one| one["state"] == state)
+                && target["state"] == state
+        };
+        self.seen().iter().filter(agreed).count()
+    }
+
+    /// The servers that probe a target, by their place among all that probe.
+    fn probers_of(&self, last: u8) -> Vec<usize> {
+        let address = format!("127.0.11.{last}");
+        let seen = self.seen();
+        let target = seen.iter().find(|target| target["address"] == *address).expect("a target");
+        let names = target["vantages"].as_array().expect("vantages");
+        let place = |one: &Value| {
+            let name = one["server"].as_str().expect("a name");
+            PROBERS.iter().position(|prober| name.starts_with(prober)).expect("a prober")
+        };
+        names.iter().map(place).collect()
+    }
+}
+
+#[test]
+fn server_that_only_answers_leaves_out_what_the_probers_find_dead() {
+    let Some(mut scene) = Scene::start("seen", 6) else { return };
+    for last in 1..=6 {
+        assert!(scene.has(last), "127.0.11.{last}");
+    }
+    // Each target is probed by two of the three, and no server has all.
+    let mut by_prober = [0; 3];
+    (1..=6).flat_map(|last| scene.probers_of(last)).for_each(|prober| by_prober[prober] += 1);
+    assert_eq!(by_prober.iter().sum::<i32>(), 12);
+    assert_eq!(scene.findings(), 12, "one for each target and prober");
+
+    scene.targets[0] = None;
+    let died = Instant::now();
+    eventually("it is left out", || !scene.has(1));
+    let took = died.elapsed();
+    println!("left out after {took:.2?}, of at most {:.2?}", DETECTION + Duration::from_secs(1));
+    assert!(took < DETECTION + Duration::from_secs(10), "{took:?}");
+    assert!((2..=6).all(|last| scene.has(last)));
+    let seen = scene.seen();
+    let dead = seen.iter().find(|target| target["address"] == "127.0.11.1").expect("it is listed");
+    assert_eq!(dead["reason"], "connection refused", "{dead}");
+    let listed = String::from_utf8(scene.dns.run(&["health"], true).stdout).expect("UTF-8");
+    assert!(listed.contains("connection refused"), "{listed}");
+
+    // A start without etcd names no dead address.
+    let saved = scene.dns.served.folder.join("data/health.state");
+    eventually("it is saved", || {
+        fs::read_to_string(&saved).is_ok_and(|text| text.contains("down"))
+    });
+    scene.etcd.kill(0);
+    scene.dns.served.signal(Signal::KILL);
+    scene.dns.served.status();
+    scene.dns = scene.dns.restarted();
+    assert!(!scene.has(1) && (2..=6).all(|last| scene.has(last)));
+    scene.etcd.start(0);
+    scene.targets[0] = Some(TcpListener::bind(("127.0.11.1", scene.port)).expect("its port"));
+    eventually("it is answered again", || scene.has(1));
+}
+
+#[test]
+fn one_prober_alone_takes_nothing_down_and_a_killed_one_is_replaced() {
+    let Some(mut scene) = Scene::start("vote", 3) else { return };
+    // One of its two probers is stopped: the other one's word is not enough.
+    let [one, other] = scene.probers_of(1)[..] else { panic!("two probers") };
+    scene.probers[one].served.signal(Signal::STOP);
+    scene.targets[0] = None;
+    eventually("the other one says so", || {
+        let seen = scene.seen();
+        let target = seen.iter().find(|target| target["address"] == "127.0.11.1").expect("there");
+        let vantages = target["vantages"].as_array().expect("vantages").clone();
+        // It has replaced the stopped one once that is no member.
+        vantages.iter().any(|vantage| vantage["state"] == "down")
+    });
+    assert_ne!(one, other);
+    // Once the stopped one is no member, the third one takes its place.
+    eventually("it is left out", || !scene.has(1));
+    assert!(scene.has(2) && scene.has(3));
+    let now = scene.probers_of(1);
+    assert!(!now.contains(&one) && now.len() == 2, "{now:?}");
+
+    // What the stopped one said before does not count when it continues.
+    scene.probers[one].served.signal(Signal::CONT);
+    eventually("it is a member again", || scene.probers_of(1).contains(&one));
+    let until = Instant::now() + DETECTION * 2;
+    while Instant::now() < until {
+        assert!(!scene.has(1), "a dead address is named");
+        thread::sleep(Duration::from_millis(10));
+    }
+    // Without any prober, states stay.
+    for prober in &mut scene.probers {
+        prober.served.signal(Signal::KILL);
+        prober.served.status();
+    }
+    eventually("none is a member", || {
+        scene.seen().iter().all(|target| target["vantages"].is_null())
+    });
+    assert!(!scene.has(1) && scene.has(2) && scene.has(3));
+    let listed = String::from_utf8(scene.dns.run(&["health"], true).stdout).expect("UTF-8");
+    assert!(listed.contains("none with the role `health` is a member"), "{listed}");
+}

@@ -384,7 +384,7 @@ impl Exchange {
                 }
                 let ops: Vec<_> =
                     some.iter().map(|key| TxnOp::delete(key.as_str(), None)).collect();
-                // Whoever has returned meanwhile stays.
+                // What a server that has returned says stays.
                 self.link.connection.transact(Txn::new().when(when).and_then(ops)).await?;
             }
         }

@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .PHONY: help run test test-slow test-reports bench-nightly loom lint cluster fleet bpf bench-bypass bench-compare bench-cpus bench-echoes bench-forward bench-instructions bench-load bench-searches bench-sockets bench-whole \
   bench-kubernetes bench-kubernetes-memory bench-memory bench-publish bench-health bench-fleet \
   campaign-differential campaign-floods campaign-cache campaign-fuzz campaign-upstreams \
-  campaign-attach campaign-soak campaign-kernels campaign-corefile campaign-kill campaign-fleet-kill campaign-upgrade campaign-verdict campaign-scale bench-records bench-scale deb
+  campaign-attach campaign-soak campaign-kernels campaign-corefile campaign-kill campaign-fleet-kill campaign-fleet-writers campaign-upgrade campaign-verdict campaign-scale bench-records bench-scale deb
 
 help: ## this list
 	@sed -n 's/^\([a-z%-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -254,6 +254,12 @@ bench-fleet: ## costs of a fleet of three on etcd beside those of bare etcd, wit
 campaign-fleet-kill: ## a server killed or stopped KILLS=200 times while it writes large batches into etcd
 	@scripts/require test
 	@DUNLIN_KILLS=$(or $(KILLS),200) cargo test --release --package store-etcd --test fleet kill -- --nocapture
+
+campaign-fleet-writers: ## two writers of a cluster's objects, one of which is killed or stopped ROUNDS=200 times
+	@scripts/require test
+	@scripts/require cluster
+	@DUNLIN_WRITER_ROUNDS=$(or $(ROUNDS),200) \
+	  cargo test --package dunlin --test fleet_kubernetes -- --ignored --nocapture fleet_agrees
 
 campaign-fuzz: ## every fuzz target for SECONDS=600 each
 	@scripts/require fuzz

@@ -2,7 +2,7 @@
 use super::section::Section;
 use super::values::{self, Wrong};
 use crate::limits::MEMBER_NAME_LEN_MAX;
-use crate::{Config, PortKind};
+use crate::{Config, PortKind, StoreKind};
 use toml::de::DeValue;
 
 /// The parts of a server that run.
@@ -68,7 +68,9 @@ impl Roles {
         if !self.api {
             config.api.listen = None;
         }
-        if !self.kubernetes {
+        // In a fleet, those that answer or probe follow the server that watches the cluster.
+        let follows = config.store.kind == StoreKind::Etcd && (self.dns || self.health);
+        if !self.kubernetes && !follows {
             config.kubernetes.zones.clear();
             config.kubernetes.multicluster_zones.clear();
         }

@@ -3,13 +3,17 @@
 //! A set is in a file of this machine ([`FileDocuments`]), or the servers of a fleet share it. Its
 //! users see no difference: they read the newest content, and each change says what it was made
 //! from, so that none is lost.
+//!
+//! A [`LedMap`] is for many values that one server knows and others follow.
 #![forbid(unsafe_code)]
 
 mod file;
+mod led;
 pub mod limits;
 mod lines;
 
 pub use file::{FileDocuments, FileFormat};
+pub use led::{Leader, LedMap, MapEvent, MapQuestion, MapValue, MapWriter};
 pub use lines::Lines;
 
 use crate::limits::{CHANGE_MAX, RETRY_PAUSE_MAX};

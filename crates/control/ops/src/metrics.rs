@@ -1,6 +1,7 @@
 //! The metrics of a status. Names follow Prometheus' conventions: base units, `_total`, and times
 //! as seconds since 1970, so that `time() - …` is an age.
 mod health;
+mod kubernetes;
 
 use crate::exposition::{Exposition, Format, Kind};
 use crate::limits::ZONE_SERIES_MAX;
@@ -343,7 +344,9 @@ fn records(out: &mut Exposition, status: &Status) {
         out.family("dunlin_store_free_bytes", Gauge, "Free bytes on its disk.")
             .sample(&[], store.free_bytes);
     }
-    kubernetes(out, status);
+    if let Some(cluster) = &status.kubernetes {
+        kubernetes::write(out, cluster);
+    }
     let Some(api) = &status.api else { return };
     out.family("dunlin_api_connections", Gauge, "Open connections to [api].")
         .sample(&[], api.connections);
@@ -371,36 +374,6 @@ fn records(out: &mut Exposition, status: &Status) {
     for (until, took) in [("durable", &api.durable), ("live", &api.live)] {
         family.histogram(&[("until", until)], took);
     }
-}
-
-fn kubernetes(out: &mut Exposition, status: &Status) {
-    let Some(kubernetes) = &status.kubernetes else { return };
-    out.family("dunlin_kubernetes_synced", Gauge, "0 until the names of the cluster are served.")
-        .sample(&[], u8::from(kubernetes.is_synced));
-    let mut open = out.family(
-        "dunlin_kubernetes_stream_open",
-        Gauge,
-        "0 while objects of this kind are not watched.",
-    );
-    for stream in &kubernetes.streams {
-        open.sample(&[("kind", &stream.kind)], u8::from(stream.open_seconds.is_some()));
-    }
-    out.family("dunlin_kubernetes_services", Gauge, "Services of the cluster.")
-        .sample(&[], kubernetes.services);
-    out.family("dunlin_kubernetes_endpoints", Gauge, "Ready endpoints that have names.")
-        .sample(&[], kubernetes.endpoints);
-    out.family(
-        "dunlin_kubernetes_sampled_record_sets",
-        Gauge,
-        "Record sets too large for a message, served in part.",
-    )
-    .sample(&[], kubernetes.sampled);
-    out.family(
-        "dunlin_kubernetes_unused_checks",
-        Gauge,
-        "Services whose annotation dunlin.io/check has no effect.",
-    )
-    .sample(&[], kubernetes.unused_check_count);
 }
 
 fn whose(server: &UpstreamStatus) -> [(&'static str, &str); 2] {

@@ -23,6 +23,8 @@ pub struct Documents {
     pub endpoints: Arc<dyn DocumentSet>,
     /// What the servers of the fleet find out about health; `None`: there is no fleet.
     pub states: Option<EtcdStates>,
+    /// The connection to etcd; `None`: there is no fleet.
+    pub link: Option<Arc<EtcdLink>>,
     /// What tells this server from another one of its name.
     pub own: OwnLease,
     /// The sets that the fleet shares.
@@ -44,7 +46,8 @@ impl Documents {
             let (credentials, shared) = (Arc::new(credentials), Vec::new());
             let (checks, endpoints) = (checks_in(folder), endpoints_in(folder));
             let own = OwnLease::default();
-            return Ok(Self { credentials, checks, endpoints, states: None, own, shared });
+            let (states, link) = (None, None);
+            return Ok(Self { credentials, checks, endpoints, states, link, own, shared });
         };
         let own = OwnLease::default();
         let link = EtcdLink::start(StoreConfig::new(config, &[], &own).etcd)?;
@@ -65,7 +68,8 @@ impl Documents {
         let shared = vec![Arc::clone(&tokens), Arc::clone(&checks), Arc::clone(&endpoints)];
         let credentials = Arc::new(Credentials::new(tokens));
         let states = Some(EtcdStates::start(&link, folder));
-        Ok(Self { credentials, checks, endpoints, states, own, shared })
+        let link = Some(link);
+        Ok(Self { credentials, checks, endpoints, states, link, own, shared })
     }
 
     /// Reads files again after a hot restart: the old process may have changed them after this one

@@ -1,29 +1,57 @@
 //! The names of a Kubernetes cluster: from the config to the source.
+use crate::documents::Documents;
 use crate::limits::KUBERNETES_START_MAX;
-use config::{Config, Kubernetes};
+use config::Config;
 use source_kube::client::Access;
 use source_kube::cluster::{Exposed, ObjectName};
 use source_kube::names::{ClusterZone, Naming, PodNames};
-use source_kube::source::{self, Running, Settings};
+use source_kube::source::{self, FleetPart, Running, Settings};
 use std::io;
 use std::path::Path;
 use std::time::Duration;
+use store_etcd::EtcdMap;
 use tokio::time::{Instant, sleep};
 use zone_manager::ZonePublisher;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Starts to watch the cluster of a config, if it names one. What was saved of it is served
-/// when this returns.
+/// The map of the fleet that has the objects of the cluster.
+const MAP: &str = "kubernetes";
+
+/// The source of the names of a cluster.
+pub struct Kubernetes {
+    pub source: Running,
+    /// What it exchanges with the fleet; `None`: there is none.
+    _map: Option<EtcdMap>,
+}
+
+/// Starts to watch the cluster of a config, if it names one, or what another server of the fleet
+/// writes of it. What was saved of it is served when this returns.
 ///
 /// # Errors
 /// The thread cannot be started.
-pub fn start(config: &Config, manager: &ZonePublisher) -> io::Result<Option<Running>> {
+pub fn start(
+    config: &Config,
+    manager: &ZonePublisher,
+    documents: &Documents,
+) -> io::Result<Option<Kubernetes>> {
     let (kubernetes, data_dir) = (&config.kubernetes, config.server.data_dir.as_deref());
-    match kubernetes.is_wanted() {
-        true => source::start(settings(kubernetes, data_dir), manager).map(Some),
-        false => Ok(None),
+    if !kubernetes.is_wanted() {
+        return Ok(None);
     }
+    let (map, part) = match documents.link.as_ref().zip(data_dir) {
+        None => (None, None),
+        Some((link, folder)) if config.server.roles.kubernetes => {
+            let (map, writer) = EtcdMap::lead(link, folder, MAP);
+            (Some(map), Some(FleetPart::Writes(writer)))
+        }
+        Some((link, folder)) => {
+            let (map, events) = EtcdMap::follow(link, folder, MAP);
+            (Some(map), Some(FleetPart::Follows(events)))
+        }
+    };
+    let source = source::start(settings(kubernetes, data_dir), part, manager)?;
+    Ok(Some(Kubernetes { source, _map: map }))
 }
 
 /// Waits a while until the names of the cluster are served.
@@ -41,7 +69,7 @@ pub async fn wait(is_there: impl Fn() -> bool) {
     }
 }
 
-fn settings(config: &Kubernetes, data_dir: Option<&Path>) -> Settings {
+fn settings(config: &config::Kubernetes, data_dir: Option<&Path>) -> Settings {
     let through = &config.fallthrough;
     let falls_through =
         |zone: &wire::NameBuf| through.iter().any(|origin| origin.as_name() == zone.as_name());

@@ -2,6 +2,7 @@
 use crate::control_messages::ControlMessages;
 use crate::documents::Documents;
 use crate::health::Health;
+use crate::kubernetes::Kubernetes;
 use crate::limits::{HEALTH_INTERVAL, STOP_AFTER_FAILURE_MAX};
 use crate::live::{AccessLists, Live, tap_settings};
 use crate::ports::QueuePort;
@@ -21,7 +22,6 @@ use config::{Config, Streams};
 use query_samples::TapThread;
 use rustix::thread::CapabilitySet;
 use source_file::CommandId;
-use source_kube::source::Running;
 use std::error::Error;
 use std::net::TcpListener;
 use std::path::Path;
@@ -371,7 +371,7 @@ impl RunningServer {
 }
 
 /// What is known before the first query: the health of addresses, the zones, the cluster.
-type Sources = (HealthService, (Zones, CommandId), Option<Running>);
+type Sources = (HealthService, (Zones, CommandId), Option<Kubernetes>);
 
 /// Starts the sources. Health comes first: no first answer names what was down.
 fn sources(
@@ -382,7 +382,7 @@ fn sources(
 ) -> Anyhow<Sources> {
     let prober = prober::start(config, control, documents, worker_cpus)?;
     let zones = Zones::start_configured(control, config)?;
-    Ok((prober, zones, kubernetes::start(config, control)?))
+    Ok((prober, zones, kubernetes::start(config, control, documents)?))
 }
 
 /// Locks the data folder, with the lock of the old process if it offers one, and opens the sets of

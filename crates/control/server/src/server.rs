@@ -11,7 +11,7 @@ use crate::follow::Placement;
 use crate::forwarding;
 use crate::gather::{self, seconds};
 use crate::health::Health;
-use crate::kubernetes;
+use crate::kubernetes::{self, Kubernetes};
 use crate::live::Live;
 use crate::ports::QueuePort;
 use crate::resources::VERSION;
@@ -29,7 +29,7 @@ use api::Api;
 use config::{Config, Steering, StoreKind, Streams};
 use ops::Ops;
 use query_samples::TapThread;
-use source_kube::source::{Running, THREAD as CLUSTER};
+use source_kube::source::THREAD as CLUSTER;
 use std::error::Error;
 use std::mem;
 use std::os::fd::AsFd;
@@ -66,7 +66,7 @@ pub struct Server {
     /// Empty while the store is opened, or without a store in the config.
     pub store: OnceLock<Stored>,
     /// The names of a Kubernetes cluster; gone once it is stopped, or none is watched.
-    pub kubernetes: Mutex<Option<Running>>,
+    pub kubernetes: Mutex<Option<Kubernetes>>,
     /// Probes the addresses of record sets; `None`: there is no check.
     pub prober: HealthService,
     pub tap: TapThread,
@@ -152,7 +152,7 @@ impl Server {
             threads,
             store: self.store.get().map(Stored::status),
             documents: self.documents.status(),
-            kubernetes: lock(&self.kubernetes).as_ref().map(Running::status),
+            kubernetes: lock(&self.kubernetes).as_ref().map(|it| it.source.status()),
             health: self.prober.has_checks().then(|| self.prober.status()),
             api: self
                 .rest
@@ -214,7 +214,7 @@ impl Server {
         let each = [
             (zones::LOADER, self.zones.have_failed()),
             (CONTROL, self.control.has_failed()),
-            (CLUSTER, lock(&self.kubernetes).as_ref().is_some_and(Running::has_failed)),
+            (CLUSTER, lock(&self.kubernetes).as_ref().is_some_and(|it| it.source.has_failed())),
             (PROBER, self.prober.has_failed()),
             (WRITER, self.store.get().is_some_and(|store| store.service.has_failed())),
         ];
@@ -429,7 +429,8 @@ impl Server {
 
     /// Waits a while until the names of the cluster are served, if one is watched.
     pub async fn wait_for_cluster(&self) {
-        let is_there = || lock(&self.kubernetes).as_ref().is_none_or(|it| it.status().is_synced);
+        let is_there =
+            || lock(&self.kubernetes).as_ref().is_none_or(|it| it.source.status().is_synced);
         kubernetes::wait(is_there).await;
     }
 

@@ -37,7 +37,7 @@ fn published() -> Image {
     let cluster = filled::cluster(SERVICES);
     saved::save(&folder, &["cluster.local.".to_owned()], &cluster).expect("it is saved");
     let (manager, thread) = filled::publisher();
-    let running = source::start(settings(&folder), &manager).expect("a thread");
+    let running = source::start(settings(&folder), None, &manager).expect("a thread");
     let image = manager.image();
     drop(running);
     thread.stop();

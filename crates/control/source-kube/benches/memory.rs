@@ -76,7 +76,7 @@ fn main() {
     let (before, resident_before) = (live(), resident());
     PEAK.store(before, Ordering::Relaxed);
     let clock = Instant::now();
-    let running = source::start(settings(&folder), &manager).expect("a thread");
+    let running = source::start(settings(&folder), None, &manager).expect("a thread");
     let served = clock.elapsed();
     let peak = PEAK.load(Ordering::Relaxed) - before;
     std::thread::sleep(Duration::from_millis(500));

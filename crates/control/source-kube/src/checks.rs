@@ -69,6 +69,11 @@ impl Checks {
         self.named.len() == 0
     }
 
+    /// The check that a service names, whether it is used or not.
+    pub fn named_by(&self, key: KeyRef<'_>) -> Option<Box<str>> {
+        self.named.get(key).map(|(check, _)| check)
+    }
+
     /// Each service that names a check, and the check.
     pub fn named(&self) -> impl Iterator<Item = (KeyRef<'_>, Box<str>)> {
         self.named.iter().map(|(key, (check, _))| (key, check))

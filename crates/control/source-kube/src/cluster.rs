@@ -3,9 +3,11 @@
 //! An address can be in two slices of a service while it moves from one to the other, so what each
 //! slice contributes is kept by itself. Of a ClusterIP service only the number of its ready
 //! endpoints is kept.
+mod content;
+
 use crate::checks::Checks;
 use crate::names::{Naming, ServiceView};
-use crate::objects::{Service, ServiceKind, Slice, SliceOf};
+use crate::objects::{KeptSliceOf, Service, ServiceKind, Slice, SliceOf};
 use crate::packed::{KeyRef, Table};
 use crate::records::{Place, RecordChange, Records, changes};
 use serde::{Deserialize, Serialize};
@@ -311,6 +313,15 @@ impl Cluster {
 
     /// A slice came, changed, or went (`None`).
     pub fn put_slice(&mut self, object: ObjectName, slice: Option<SliceOf>) -> Vec<RecordChange> {
+        self.put_kept_slice(object, slice.map(KeptSliceOf::from))
+    }
+
+    /// The same for a slice that another server has kept.
+    pub(crate) fn put_kept_slice(
+        &mut self,
+        object: ObjectName,
+        slice: Option<KeptSliceOf>,
+    ) -> Vec<RecordChange> {
         let ObjectName { namespace, name } = object;
         let of = slice.as_ref().map(|slice| (slice.is_import, slice.service.clone()));
         let before = self.slices.get((false, &namespace, &name));
@@ -325,16 +336,15 @@ impl Cluster {
                 });
             }
         }
-        let Some(SliceOf { service, is_import, slice, terminating }) = slice else {
+        let Some(KeptSliceOf { service, is_import, ready, slice, terminating }) = slice else {
             return changed;
         };
         let key = (is_import, ObjectName::new(&namespace, &service));
         changed.extend(self.edit(key, |entry, checks| {
-            let ready = slice.endpoints.len() as u32;
             let needs_endpoints = entry.needs_endpoints();
             let terminating = terminating.as_deref().filter(|_| needs_endpoints);
             checks.terminating.set((false, &namespace, &name), terminating);
-            let slice = needs_endpoints.then_some(slice);
+            let slice = slice.filter(|_| needs_endpoints);
             let kept = KeptSlice { name, ready, slice };
             match entry.slices.iter_mut().find(|other| other.name == kept.name) {
                 Some(other) => *other = kept,
@@ -442,43 +452,7 @@ impl Cluster {
         let pods = pods.map(|(namespace, address)| self.records_of_pod(namespace, *address));
         std::iter::once(self.apex()).chain(namespaces).chain(services).chain(pods)
     }
-
-    /// The addresses that at least so many services or endpoints have.
-    pub fn shared_addresses(&self, min: usize) -> impl Iterator<Item = IpAddr> {
-        let mut counts: HashMap<IpAddr, usize> = HashMap::new();
-        for (_, entry) in self.services.iter() {
-            let slices = entry.slices.iter().filter_map(|kept| kept.slice.as_ref());
-            let endpoints = slices.flat_map(|slice| slice.endpoints.iter().map(|one| one.address));
-            endpoints.for_each(|address| *counts.entry(address).or_default() += 1);
-            if let Some(Service { kind: ServiceKind::ClusterIp(ips), .. }) = &entry.service {
-                ips.iter().for_each(|address| *counts.entry(*address).or_default() += 1);
-            }
-        }
-        counts.into_iter().filter(move |(_, count)| *count >= min).map(|(address, _)| address)
-    }
-
-    /// The names of all services, or of all imported ones.
-    pub fn service_names(&self, imports: bool) -> impl Iterator<Item = ObjectName> {
-        let known =
-            self.services.iter().filter(move |(key, of)| key.0 == imports && of.service.is_some());
-        known.map(|((_, namespace, name), _)| ObjectName::new(namespace, name))
-    }
-
-    /// The names of all slices.
-    pub fn slice_names(&self) -> impl Iterator<Item = ObjectName> {
-        self.slices.keys().map(|(_, namespace, name)| ObjectName::new(namespace, name))
-    }
-
-    /// The names of all namespaces.
-    pub fn namespace_names(&self) -> impl Iterator<Item = &str> {
-        self.namespaces.iter().map(|name| &**name)
-    }
-
-    /// The names of all pods.
-    pub fn pod_names(&self) -> impl Iterator<Item = &ObjectName> {
-        self.pods.keys()
-    }
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

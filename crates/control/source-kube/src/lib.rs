@@ -4,6 +4,7 @@
 mod checks;
 pub mod client;
 pub mod cluster;
+mod fleet;
 pub mod limits;
 pub mod names;
 pub mod objects;

@@ -45,3 +45,5 @@ pub const SERIAL_INTERVAL: Duration = Duration::from_secs(1);
 pub const CHECK_SHOWN_MAX: usize = 64;
 /// Checks that services name in vain, which the status and the log name.
 pub const UNUSED_CHECKS_SHOWN: usize = 20;
+/// Objects of a fleet that cannot be read, which the status and the log name.
+pub const UNUSABLE_SHOWN: usize = 20;

@@ -109,6 +109,29 @@ pub struct SliceOf {
     pub terminating: Option<Box<Slice>>,
 }
 
+/// A slice as another server of the fleet has kept it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptSliceOf {
+    /// As in [`SliceOf`].
+    pub service: Box<str>,
+    /// As in [`SliceOf`].
+    pub is_import: bool,
+    /// How many endpoints are ready.
+    pub ready: u32,
+    /// The slice; `None`: its endpoints are not needed.
+    pub slice: Option<Slice>,
+    /// As in [`SliceOf`].
+    pub terminating: Option<Box<Slice>>,
+}
+
+impl From<SliceOf> for KeptSliceOf {
+    fn from(of: SliceOf) -> Self {
+        let SliceOf { service, is_import, slice, terminating } = of;
+        let ready = slice.endpoints.len() as u32;
+        Self { service, is_import, ready, slice: Some(slice), terminating }
+    }
+}
+
 /// How endpoints are named.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EndpointNaming {

@@ -45,6 +45,12 @@ impl Publisher {
         self.sampler.count() as u64
     }
 
+    /// Whether a list that lost much is held.
+    pub fn is_held(&self) -> bool {
+        let publisher = self.updates.publisher();
+        self.places().any(|place| publisher.holds().held(self.target(place)).is_some())
+    }
+
     fn target(&self, place: Place) -> Target {
         match place {
             Place::Reverse => Target::Layer(REVERSE),

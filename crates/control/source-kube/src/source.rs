@@ -1,19 +1,23 @@
 //! The source: receives the events of all streams, and updates the zones.
 mod report;
+mod sharing;
+mod streams;
 
-use crate::client::{Access, Connection};
+use crate::client::Access;
 use crate::cluster::{Cluster, Exposed, ObjectName};
 use crate::limits::{BATCH_EVENTS_MAX, EVENTS_MAX, SAVE_INTERVAL, SERIAL_INTERVAL};
 use crate::names::{Naming, PodNames};
 use crate::objects::{
-    EndpointNaming, Imports, Kind, Namespaces, Pods, Service, Services, SliceOf, Slices,
+    Imports, KeptSliceOf, Kind, Namespaces, Pods, Service, Services, SliceOf, Slices,
 };
 use crate::publish::Publisher;
 use crate::records::RecordChange;
 use crate::saved;
 use crate::status::{SharedStatus, StreamStatus};
-use crate::watch::{Selection, Sink, StreamEvent, watch as watch_objects};
-use std::collections::HashSet;
+use crate::watch::StreamEvent;
+use documents::{LedMap, MapEvent, MapWriter};
+use sharing::{Sharing, next};
+use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -45,6 +49,15 @@ pub struct Settings {
     pub folder: Option<PathBuf>,
     /// How long a list is held that lost most of what was served.
     pub hold: Duration,
+}
+
+/// What a server of a fleet does with the objects of the cluster.
+#[derive(Debug)]
+pub enum FleetPart {
+    /// It watches the API server, and writes what it knows for the others if it is elected.
+    Writes(MapWriter),
+    /// It does not watch the API server, and follows what another one writes.
+    Follows(mpsc::Receiver<MapEvent>),
 }
 
 /// The running source. It ends when this is dropped.
@@ -85,11 +98,16 @@ impl Drop for Running {
 /// The name of the thread.
 pub const THREAD: &str = "kubernetes";
 
-/// Serves the saved state at once, if there is one, and starts to watch.
+/// Serves the saved state at once, if there is one, and starts to watch the API server, or what
+/// another server of the fleet writes. `fleet`: `None` without a fleet.
 ///
 /// # Errors
 /// The thread cannot be started.
-pub fn start(settings: Settings, manager: &ZonePublisher) -> std::io::Result<Running> {
+pub fn start(
+    settings: Settings,
+    fleet: Option<FleetPart>,
+    manager: &ZonePublisher,
+) -> std::io::Result<Running> {
     let updates = manager.register(&SourceSettings {
         name: "kubernetes".into(),
         kind: SourceKind::Kubernetes,
@@ -105,13 +123,15 @@ pub fn start(settings: Settings, manager: &ZonePublisher) -> std::io::Result<Run
     let checks = manager.health().checks();
     let run = move || {
         let mut worker = Worker::new(settings, publisher, shared, checks);
+        let fleet = Sharing::new(fleet);
+        worker.map = fleet.map();
         runtime.block_on(async {
             worker.load().await;
             // No thread waits any more if the server ends.
             let _ = ready.send(());
             tokio::select! {
                 _ = stopped => {}
-                Stopped = worker.run() => {}
+                Stopped = worker.run(fleet) => {}
             }
         });
         worker.save();
@@ -128,6 +148,7 @@ enum Event {
     Service(StreamEvent<(Service, Option<Box<str>>)>),
     Import(StreamEvent<Service>),
     Slice(StreamEvent<SliceOf>),
+    KeptSlice(StreamEvent<KeptSliceOf>),
     Pod(StreamEvent<Box<[IpAddr]>>),
 }
 
@@ -146,6 +167,7 @@ struct StreamState {
     is_wanted: bool,
     /// A list is complete.
     is_listed: bool,
+    is_open: bool,
     /// What was known before the list that is read now, and is not in it yet.
     missing: HashSet<ObjectName>,
 }
@@ -157,6 +179,12 @@ struct Worker {
     status: SharedStatus,
     checks: watch::Receiver<CheckNames>,
     streams: [StreamState; 5],
+    /// What this server writes for the fleet, if it is elected.
+    map: Option<Arc<LedMap>>,
+    /// It is elected.
+    leads: bool,
+    /// Objects of the fleet that cannot be read, and why; the first of them.
+    unusable: BTreeMap<String, String>,
     is_published: bool,
     /// The state differs from the saved one.
     is_changed: bool,
@@ -192,6 +220,9 @@ impl Worker {
             publisher,
             status,
             streams,
+            map: None,
+            leads: false,
+            unusable: BTreeMap::new(),
             is_published: false,
             is_changed: false,
             is_new: false,
@@ -230,10 +261,13 @@ impl Worker {
     }
 
     /// Watches until the zone manager has ended.
-    async fn run(&mut self) -> Stopped {
+    async fn run(&mut self, mut fleet: Sharing) -> Stopped {
         let (sender, mut events) = mpsc::channel(EVENTS_MAX);
         let mut tasks = JoinSet::new();
-        self.spawn(&mut tasks, &sender, [NAMESPACES, SERVICES, IMPORTS, PODS].as_slice());
+        let watches = !matches!(fleet, Sharing::Follows(..));
+        if watches {
+            self.spawn(&mut tasks, &sender, [NAMESPACES, SERVICES, IMPORTS, PODS].as_slice());
+        }
         let mut slices: Option<AbortHandle> = None;
         let mut checks = self.checks.clone();
         let mut batch = Vec::new();
@@ -242,11 +276,12 @@ impl Worker {
         serial.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             // Whether the endpoints of a slice are needed depends on its service.
-            if slices.is_none() && self.are_listed([SERVICES, IMPORTS].as_slice()) {
+            if watches && slices.is_none() && self.are_listed([SERVICES, IMPORTS].as_slice()) {
                 slices = self.spawn(&mut tasks, &sender, [SLICES].as_slice());
             }
             let done = tokio::select! {
                 _ = events.recv_many(&mut batch, BATCH_EVENTS_MAX) => self.take(&mut batch).await,
+                incoming = next(&mut fleet) => self.take_incoming(incoming, &mut fleet).await,
                 _ = save.tick() => {
                     self.save();
                     Ok(())
@@ -260,7 +295,9 @@ impl Worker {
             if let Err(stopped) = done {
                 return stopped;
             }
-            if std::mem::take(&mut self.cluster.needs_slices) {
+            self.tell_readiness();
+            // Others get them once the server that writes has listed them.
+            if std::mem::take(&mut self.cluster.needs_slices) && watches {
                 tracing::info!("a service became headless: its endpoints are listed");
                 slices.take().inspect(AbortHandle::abort);
             }
@@ -269,47 +306,6 @@ impl Worker {
 
     fn are_listed(&self, streams: &[usize]) -> bool {
         streams.iter().all(|at| !self.streams[*at].is_wanted || self.streams[*at].is_listed)
-    }
-
-    /// Starts the wanted streams of these; the last of them.
-    fn spawn(
-        &self,
-        tasks: &mut JoinSet<()>,
-        sender: &mpsc::Sender<Event>,
-        streams: &[usize],
-    ) -> Option<AbortHandle> {
-        let connection = Connection::new(self.settings.access.clone());
-        let naming = EndpointNaming {
-            pod_names: self.settings.pod_names,
-            zonal: self.settings.naming.zonal,
-        };
-        let labels = self.settings.labels.clone();
-        let of = |labels, fields| Selection { labels, fields, naming };
-        let mut last = None;
-        for at in streams.iter().filter(|at| self.streams[**at].is_wanted) {
-            let connection = connection.clone();
-            let labels = labels.clone();
-            macro_rules! start {
-                ($kind:ident, $event:ident, $selection:expr) => {{
-                    let sink = Sink { sender: sender.clone(), wrap: Event::$event };
-                    let selection = $selection;
-                    tasks.spawn(async move {
-                        watch_objects::<$kind, Event>(connection, selection, sink).await;
-                    })
-                }};
-            }
-            last = Some(match *at {
-                NAMESPACES => {
-                    let labels = self.settings.namespace_labels.clone();
-                    start!(Namespaces, Namespace, of(labels, ""))
-                }
-                SERVICES => start!(Services, Service, of(labels, "")),
-                IMPORTS => start!(Imports, Import, of(String::new(), "")),
-                SLICES => start!(Slices, Slice, of(labels, "")),
-                _ => start!(Pods, Pod, of(labels, POD_FIELDS)),
-            });
-        }
-        last
     }
 
     /// Takes all events that have come, and publishes what they change.
@@ -359,6 +355,7 @@ impl Worker {
                 cluster.put_service((true, object), kept)
             }),
             Event::Slice(event) => self.stream(SLICES, event, Cluster::put_slice),
+            Event::KeptSlice(event) => self.stream(SLICES, event, Cluster::put_kept_slice),
             Event::Pod(event) => self.stream(PODS, event, Cluster::put_pod),
         }
     }
@@ -377,6 +374,7 @@ impl Worker {
             StreamEvent::Put(object, kept) => {
                 self.is_changed = true;
                 self.streams[at].missing.remove(&object);
+                self.touch(at, &object);
                 Outcome::Changes(put(&mut self.cluster, object, kept))
             }
             StreamEvent::ListEnds => Outcome::Listed,
@@ -405,6 +403,7 @@ impl Worker {
         let gone = missing.len();
         let mut changes = Vec::new();
         for object in missing {
+            self.touch(at, &object);
             changes.extend(match at {
                 NAMESPACES => self.cluster.put_namespace(&object.name, false),
                 SERVICES => self.cluster.put_service((false, object), None),
@@ -459,9 +458,6 @@ impl Worker {
         self.publisher.apply(changes).await
     }
 }
-
-/// Pods that can have an address of their own.
-const POD_FIELDS: &str = "status.phase!=Succeeded,status.phase!=Failed,status.phase!=Unknown";
 
 enum Outcome {
     Changes(Vec<RecordChange>),

@@ -42,7 +42,7 @@ fn served(services: usize, folder: &Path) -> (usize, usize) {
     let zones = ["cluster.local.".to_owned()];
     saved::save(folder, &zones, &cluster(services)).expect("it is saved");
     let (manager, thread) = filled::publisher();
-    let running = source::start(settings(folder), &manager).expect("a thread");
+    let running = source::start(settings(folder), None, &manager).expect("a thread");
     let image = manager.image();
     let layer = ZoneTable::hosts(&image, View::DEFAULT, 0).expect("the layer of reverse names");
     let count = |address: [u8; 4]| {

@@ -11,6 +11,8 @@
 //! adopted                       the revision of the last `dunlin fleet adopt`
 //! members/NAME                  a server, under its lease: JSON
 //! states/SERVER/CHECK/ADDRESS   what a server says of a target that it probes: JSON
+//! leaders/NAME                  the server that writes a map, under its lease
+//! kubernetes/KIND/…             an object of a cluster, as names need it: JSON
 //! wait/NAME                     the revision that a client of this server waits for
 //! moving                        the staged commit whose sets are being moved to their keys
 //! ```
@@ -144,7 +146,11 @@ impl Keys {
         format!("{}moving", self.0)
     }
 
-    /// The keys of a set of documents.
+    pub fn leader(&self, map: &str) -> String {
+        format!("{}leaders/{map}", self.0)
+    }
+
+    /// The keys of a set of documents, or of a map.
     pub fn documents(&self, set: &str) -> String {
         format!("{}{set}/", self.0)
     }

@@ -11,7 +11,9 @@ mod documents;
 mod encoding;
 mod events;
 mod follow;
+mod history;
 mod keys;
+mod led;
 pub mod limits;
 mod list;
 mod members;
@@ -25,6 +27,7 @@ mod waits;
 mod watch;
 
 pub use documents::{CheckDocument, DocumentKind, EtcdDocuments, EtcdLink};
+pub use led::EtcdMap;
 pub use members::OwnLease;
 pub use states::EtcdStates;
 use std::path::{Path, PathBuf};

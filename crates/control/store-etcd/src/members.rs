@@ -63,6 +63,11 @@ impl OwnLease {
     pub fn is(&self, lease: i64) -> bool {
         lease != 0 && self.0.load(Relaxed) == lease
     }
+
+    /// The lease; `None`: this server has not joined yet.
+    pub fn get(&self) -> Option<i64> {
+        Some(self.0.load(Relaxed)).filter(|lease| *lease != 0)
+    }
 }
 
 /// Keeps a server a member. Dropping it ends the membership.

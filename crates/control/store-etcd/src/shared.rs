@@ -58,6 +58,34 @@ pub fn start_runtime(name: &str) -> io::Result<(Handle, oneshot::Sender<()>)> {
     Ok((handle, end))
 }
 
+/// The pauses before something is tried again.
+pub struct Retry {
+    pause: Duration,
+    max: Duration,
+}
+
+impl Retry {
+    /// Pauses up to this one; the first is a tenth.
+    pub fn new(max: Duration) -> Self {
+        Self { pause: max / 10, max }
+    }
+
+    /// Whether an attempt that began then failed after others: the next member of etcd does not
+    /// serve either.
+    pub fn is_lasting(&self, began: tokio::time::Instant) -> bool {
+        self.pause >= self.max && began.elapsed() <= 2 * self.max
+    }
+
+    /// Waits. Servers that lost the same member do not return all at once.
+    pub async fn pause(&mut self, began: tokio::time::Instant) {
+        if began.elapsed() > 2 * self.max {
+            self.pause = self.max / 10;
+        }
+        tokio::time::sleep(self.pause.mul_f64(0.5 + fastrand::f64())).await;
+        self.pause = (self.pause * 2).min(self.max);
+    }
+}
+
 impl Shared {
     /// Starts the thread that runs requests.
     ///

@@ -3,21 +3,22 @@
 use crate::EtcdLink;
 use crate::connection::RequestError;
 use crate::events::{Events, Mirror};
+use crate::history::History;
 use crate::limits::{
     NO_SPACE_PAUSE, OPS_MAX, RECONNECT_MAX, STATES_BATCH, STATES_KEPT, STATES_SWEEP_INTERVAL,
     UNUSABLE_STATES_MAX,
 };
 use crate::list;
 use crate::members::{OwnLease, read_member};
-use crate::replica;
-use etcd_client::{Compare, CompareOp, EventType, GetOptions, KeyValue, Txn, TxnOp};
+use crate::shared::Retry;
+use etcd_client::{Compare, CompareOp, EventType, KeyValue, Txn, TxnOp};
 use health::{Finding, FindingKey, FleetStates, Vantage};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 use zone_manager::status::DocumentsStatus;
 
 /// The role of servers that probe.
@@ -72,19 +73,6 @@ struct Round {
     absent: HashMap<Arc<str>, Instant>,
 }
 
-/// Why a round ended.
-enum Ended {
-    Request(RequestError),
-    /// etcd is not what this server may follow.
-    Refused(String),
-}
-
-impl From<RequestError> for Ended {
-    fn from(error: RequestError) -> Self {
-        Self::Request(error)
-    }
-}
-
 impl EtcdStates {
     /// Begins to exchange findings. `data_dir` is that of the store.
     pub fn start(link: &Arc<EtcdLink>, data_dir: &Path) -> Self {
@@ -127,25 +115,16 @@ impl Exchange {
     }
 
     async fn run(self: Arc<Self>) {
-        // The revision of etcd up to which this process knows it, and of its last adoption.
-        let mut known = (0, 0);
-        let mut pause = RECONNECT_MAX / 10;
+        let mut history = History::new(self.folder.clone());
+        let mut retry = Retry::new(RECONNECT_MAX);
         loop {
             let began = Instant::now();
-            let Err(ended) = self.follow(&mut known).await;
+            let Err(ended) = self.follow(&mut history).await;
             self.states.set_connected(false);
-            if began.elapsed() > 2 * RECONNECT_MAX {
-                pause = RECONNECT_MAX / 10;
+            if retry.is_lasting(began) {
+                self.breaks(ended.why());
             }
-            match ended {
-                // The next member may serve.
-                Ended::Request(_) if pause < RECONNECT_MAX => {}
-                Ended::Request(error) => self.breaks(error.why()),
-                Ended::Refused(why) => self.breaks(&why),
-            }
-            // Servers that lost the same member do not return all at once.
-            sleep(pause.mul_f64(0.5 + fastrand::f64())).await;
-            pause = (pause * 2).min(RECONNECT_MAX);
+            retry.pause(began).await;
         }
     }
 
@@ -168,10 +147,10 @@ impl Exchange {
     }
 
     /// Follows etcd until that fails.
-    async fn follow(&self, known: &mut (i64, i64)) -> Result<Infallible, Ended> {
+    async fn follow(&self, history: &mut History) -> Result<Infallible, RequestError> {
         let (connection, keys) = (&self.link.connection, &self.link.keys);
         let (endpoint, _) = connection.client().await?;
-        let at = self.check_history(known).await?;
+        let at = history.check(&self.link).await?;
         let members = Mirror::start(connection, keys.members(), read_server).await?;
         let mut round = Round {
             members,
@@ -186,32 +165,9 @@ impl Exchange {
         self.list(at).await?;
         self.states.set_connected(true);
         self.mends();
-        let Err(ended) = self.exchange(&mut round, known).await;
+        let Err(ended) = self.exchange(&mut round, history).await;
         connection.leave(endpoint);
         Err(ended)
-    }
-
-    /// Refuses an etcd that is not the one that this server followed: its states are old.
-    async fn check_history(&self, known: &mut (i64, i64)) -> Result<i64, Ended> {
-        let connection = &self.link.connection;
-        let got = connection.get(self.link.keys.adopted(), GetOptions::new()).await?;
-        let header = got.header().ok_or_else(|| RequestError::Refused("no header".into()))?;
-        let (cluster, at) = (format!("{:x}", header.cluster_id()), header.revision());
-        if replica::cluster_of(&self.folder).is_some_and(|followed| followed != cluster) {
-            return Err(Ended::Refused(format!(
-                "etcd is another cluster ({cluster}) than the one that this server has a copy of: \
-                 correct `[etcd] endpoints`, or accept it by `dunlin fleet adopt`"
-            )));
-        }
-        let adopted = got.kvs().first().and_then(|kv| kv.value_str().ok()?.parse().ok());
-        let adopted: i64 = adopted.unwrap_or_default();
-        if at < known.0 && adopted <= known.1 {
-            return Err(Ended::Refused(
-                "etcd was set back: accept that by `dunlin fleet adopt`".into(),
-            ));
-        }
-        *known = (at, adopted);
-        Ok(at)
     }
 
     async fn list(&self, at: i64) -> Result<(), RequestError> {
@@ -283,8 +239,8 @@ impl Exchange {
     async fn exchange(
         &self,
         round: &mut Round,
-        known: &mut (i64, i64),
-    ) -> Result<Infallible, Ended> {
+        history: &mut History,
+    ) -> Result<Infallible, RequestError> {
         loop {
             let is_idle = round.life.is_some() && round.write_at.is_none();
             let now = Instant::now();
@@ -295,7 +251,7 @@ impl Exchange {
                 }
                 message = round.events.next() => {
                     let message = message?;
-                    known.0 = message.header().map_or(known.0, |header| header.revision());
+                    history.reached(&message);
                     for event in message.events() {
                         if let Some(kv) = event.kv() {
                             self.take(kv, event.event_type());

@@ -27,13 +27,19 @@ impl Node {
 
     /// A server with these further keys of `[server]`, and without a token.
     pub fn start_as(test: &str, etcd: &Etcd, keys: &str) -> Self {
+        Self::start_with(test, etcd, keys, "")
+    }
+
+    /// The same with more sections.
+    pub fn start_with(test: &str, etcd: &Etcd, keys: &str, sections: &str) -> Self {
         let socket =
             std::env::temp_dir().join(format!("dunlin-{test}-{}.sock", std::process::id()));
         let endpoints = etcd.endpoints();
         let config = format!(
             "drain = \"0s\"\nname = \"{test}\"\n{keys}\n[admin]\nsocket = \"{}\"\n\
              [store]\nkind = \"etcd\"\n[etcd]\nendpoints = {endpoints:?}\n\
-             [api]\nlisten = \"127.0.0.1:0\"\n[health]\nallow = [\"127.0.11.0/24\"]\n",
+             [api]\nlisten = \"127.0.0.1:0\"\n[health]\nallow = [\"127.0.11.0/24\"]\n\
+             {sections}\n",
             socket.display()
         );
         Self { served: Served::start(test, &config, &[]), socket, token: String::new() }

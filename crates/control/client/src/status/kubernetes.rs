@@ -18,6 +18,11 @@ pub(super) fn text(kubernetes: &KubernetesStatus) -> String {
         let sets = plural(*sampled as usize, "record set");
         text += &format!("; {sets} too large for a message, served in part");
     }
+    match &kubernetes.leader {
+        _ if kubernetes.is_leader => text += "; this server writes them for the fleet",
+        Some(leader) => text += &format!("; {} writes them for the fleet", plain(leader)),
+        None => {}
+    }
     match (kubernetes.is_synced, kubernetes.is_saved) {
         (false, _) => "not listed yet: its names answer SERVFAIL".into(),
         (true, true) => text + "; from the saved state",
@@ -36,6 +41,10 @@ pub(super) fn faults(kubernetes: &KubernetesStatus) -> Vec<String> {
         })
         .collect();
     lines.extend(kubernetes.saving.iter().map(|why| plain(why)));
+    let fault = kubernetes.fleet_fault.as_ref();
+    lines.extend(fault.map(|why| format!("cannot be written for the fleet: {}", plain(why))));
+    let unusable = &kubernetes.unusable;
+    lines.extend(unusable.iter().map(|which| format!("ignored in etcd: {}", plain(which))));
     let unused = &kubernetes.unused_checks;
     lines.extend(unused.iter().map(|which| format!("check not used: {}", plain(which))));
     match (kubernetes.unused_check_count as usize).saturating_sub(unused.len()) {

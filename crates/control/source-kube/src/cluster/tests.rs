@@ -10,7 +10,7 @@ use wire::Rtype;
 
 mod checks;
 
-fn cluster(pods: PodNames) -> Cluster {
+pub(crate) fn cluster(pods: PodNames) -> Cluster {
     let naming = Naming { pods, ..naming() };
     let own = Some(ObjectName::new("kube-system", "kube-dns"));
     let exposed = Exposed { own, ..Exposed::default() };
@@ -163,14 +163,14 @@ fn a_pod_has_a_name_while_some_pod_has_the_address() {
 
 /// A server that applies changes as the zone manager does.
 #[derive(Debug, Default, PartialEq)]
-struct Served {
+pub(crate) struct Served {
     checks: BTreeMap<SetKey, Box<str>>,
     sets: BTreeMap<SetKey, Vec<Box<[u8]>>>,
     names: std::collections::BTreeSet<(u8, Box<[u8]>)>,
 }
 
 impl Served {
-    fn apply(&mut self, changes: Vec<RecordChange>) {
+    pub(crate) fn apply(&mut self, changes: Vec<RecordChange>) {
         for change in changes {
             match change {
                 RecordChange::Set(key, set) => {
@@ -224,7 +224,7 @@ fn events_lead_to_what_a_list_of_all_objects_says() {
     }
 }
 
-fn event(cluster: &mut Cluster, random: &mut fastrand::Rng) -> Vec<RecordChange> {
+pub(crate) fn event(cluster: &mut Cluster, random: &mut fastrand::Rng) -> Vec<RecordChange> {
     let namespaces = ["shop", "bank"];
     let namespace = namespaces[random.usize(..2)];
     let service = ["a", "b", "c"][random.usize(..3)];

@@ -3,8 +3,9 @@ use super::{STREAMS, Worker, now_seconds};
 use crate::saved;
 
 impl Worker {
-    pub(super) fn note(&self, at: usize, state: Result<(), String>) {
+    pub(super) fn note(&mut self, at: usize, state: Result<(), String>) {
         let (kind, now) = (STREAMS[at], f64::from(now_seconds()));
+        self.streams[at].is_open = state.is_ok();
         if let Err(why) = &state {
             tracing::warn!(kind, "Kubernetes is not watched: {why}");
         }
@@ -26,6 +27,8 @@ impl Worker {
             status.namespaces = counts.namespaces;
             status.pods = counts.pods;
             status.sampled = sampled;
+            let unusable = self.unusable.iter();
+            status.unusable = unusable.map(|(key, why)| format!("{key}: {why}")).collect();
         });
         let Some((unused, count)) = self.cluster.checks.unused() else { return };
         let unused: Vec<String> = unused.iter().map(ToString::to_string).collect();

@@ -1,6 +1,7 @@
 //! Servers that share a real etcd.
 mod documents;
 mod kill;
+mod led;
 mod members;
 mod node;
 mod rights;

@@ -1,5 +1,6 @@
 //! A server of a fleet, without DNS: its record service.
 use compile::Image;
+use documents::{MapEvent, MapWriter};
 use etcd_client::{
     AlarmAction, AlarmOptions, AlarmType, Client, CompactionOptions, DeleteOptions, GetOptions,
 };
@@ -16,9 +17,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
-use store_etcd::{EtcdLink, EtcdSettings, EtcdStates, EtcdStore};
+use store_etcd::{EtcdLink, EtcdMap, EtcdSettings, EtcdStates, EtcdStore};
 use test_support::etcd::Etcd;
 use tokio::runtime::Runtime;
+use tokio::sync::mpsc;
 use wire::{Name, NameBuf, Rtype};
 use zone_manager::status::Member;
 use zone_manager::{PublisherThread, ZonePublisher};
@@ -115,6 +117,18 @@ impl Node {
     pub fn states(&self) -> EtcdStates {
         let link = EtcdLink::start(self.settings.clone()).unwrap();
         EtcdStates::start(&link, &self.folder)
+    }
+
+    /// It takes part in the elections of the server that writes a map.
+    pub fn lead(&self, map: &'static str) -> (EtcdMap, MapWriter) {
+        let link = EtcdLink::start(self.settings.clone()).unwrap();
+        EtcdMap::lead(&link, &self.folder, map)
+    }
+
+    /// It follows a map.
+    pub fn follow(&self, map: &'static str) -> (EtcdMap, mpsc::Receiver<MapEvent>) {
+        let link = EtcdLink::start(self.settings.clone()).unwrap();
+        EtcdMap::follow(&link, &self.folder, map)
     }
 
     /// Starts it again on another etcd.
@@ -311,6 +325,13 @@ impl EtcdClient {
     pub fn get(&self, key: &str) -> Option<String> {
         let got = self.0.block_on(self.1.kv_client().get(key, None)).unwrap();
         got.kvs().first().map(|kv| kv.value_str().unwrap().to_owned())
+    }
+
+    /// The revisions of etcd at which a key was written last, and created.
+    pub fn revisions_of(&self, key: &str) -> (i64, i64) {
+        let got = self.0.block_on(self.1.kv_client().get(key, None)).unwrap();
+        let kv = got.kvs().first().expect("a key");
+        (kv.mod_revision(), kv.create_revision())
     }
 
     pub fn put(&self, key: &str, value: &str) {

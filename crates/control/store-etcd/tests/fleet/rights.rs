@@ -26,7 +26,7 @@ impl Guarded {
         fs::write(&password, "secret\n").unwrap();
         let root = runtime.block_on(async {
             let mut root = Client::connect(etcd.endpoints(), None).await.unwrap();
-            for user in ["root", "writer", "dns", "health"] {
+            for user in ["root", "writer", "dns", "health", "kubernetes"] {
                 root.role_add(user).await.unwrap();
                 root.user_add(user, "secret", None).await.unwrap();
                 root.user_grant_role(user, user).await.unwrap();
@@ -35,12 +35,14 @@ impl Guarded {
         });
         let mut guarded = Self { etcd, runtime, root, password };
         guarded.grant("writer", "/dunlin/", PermissionType::Readwrite);
-        for user in ["dns", "health"] {
+        for user in ["dns", "health", "kubernetes"] {
             guarded.grant(user, "/dunlin/", PermissionType::Read);
             guarded.grant(user, "/dunlin/members/", PermissionType::Readwrite);
             guarded.grant(user, "/dunlin/wait/", PermissionType::Readwrite);
         }
         guarded.grant("health", "/dunlin/states/", PermissionType::Readwrite);
+        guarded.grant("kubernetes", "/dunlin/kubernetes/", PermissionType::Readwrite);
+        guarded.grant("kubernetes", "/dunlin/leaders/", PermissionType::Readwrite);
         let Guarded { etcd, runtime, root, .. } = &mut guarded;
         runtime.block_on(async {
             root.auth_enable().await.unwrap();
@@ -100,6 +102,25 @@ fn user_of_the_role_health_writes_what_it_finds_and_no_record() {
         Err(Refused::Unreachable(why)) => assert!(why.contains("permission denied"), "{why}"),
         other => panic!("{other:?}"),
     }
+}
+
+#[test]
+fn user_of_the_role_kubernetes_is_elected_and_writes_no_record() {
+    let Some(guarded) = Guarded::start() else { return };
+    let (writer, cluster, dns) =
+        (guarded.node("writer"), guarded.node("kubernetes"), guarded.node("dns"));
+    let made = writer.create("example.org.").unwrap();
+    eventually(|| cluster.revision() == made.revision && dns.revision() == made.revision);
+    let (_leading, source) = cluster.lead("kubernetes");
+    source.map.set_ready(true);
+    eventually(|| source.map.leader().is_own);
+    // A user without the right is not elected, and says why.
+    let (_refused, other) = dns.lead("kubernetes");
+    other.map.set_ready(true);
+    drop((_leading, source));
+    drop(cluster);
+    eventually(|| other.map.leader().fault.is_some_and(|why| why.contains("permission denied")));
+    assert!(!other.map.leader().is_own);
 }
 
 #[test]

@@ -27,6 +27,14 @@ pub struct KubernetesStatus {
     pub streams: Vec<KubernetesStream>,
     /// Why the state cannot be saved; `None`: it can.
     pub saving: Option<String>,
+    /// The server that writes the objects for a fleet; `None`: there is none, or it is not known.
+    pub leader: Option<String>,
+    /// Whether that is this server.
+    pub is_leader: bool,
+    /// Why this server cannot write the objects for the fleet; `None`: it can.
+    pub fleet_fault: Option<String>,
+    /// Objects of the fleet that are ignored, and why; the first of them.
+    pub unusable: Vec<String>,
 }
 
 /// A stream of objects of one kind.

@@ -1,0 +1,178 @@
+//! A map of a fleet that one server at a time writes, and others follow.
+//!
+//! The writer does not hand over values when they change, but says which keys did: the task that
+//! writes asks for their values when it can write them. So nothing grows while it cannot.
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
+
+/// What changed in a map.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MapEvent {
+    /// All keys follow: those that are not among them are gone.
+    ListBegins,
+    /// The value of a key; `None`: it is gone.
+    Put(String, Option<Vec<u8>>),
+    /// All keys were named.
+    ListEnds,
+    /// Changes arrive, or they do not and why.
+    State(Result<(), String>),
+}
+
+/// A key, and its value as it is now; `None`: there is none.
+pub type MapValue = (String, Option<Vec<u8>>);
+
+/// A question for the values of keys.
+#[derive(Debug)]
+pub struct MapQuestion {
+    /// The keys.
+    pub keys: Vec<String>,
+    /// For the values. If it is dropped, the keys are asked for later.
+    pub answer: oneshot::Sender<Vec<MapValue>>,
+}
+
+/// Which server writes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Leader {
+    /// Its name; `None`: there is none.
+    pub name: Option<String>,
+    /// Whether it is this server.
+    pub is_own: bool,
+    /// Why this server cannot take part; `None`: it can.
+    pub fault: Option<String>,
+}
+
+/// The keys that changed and were not written, and who writes.
+#[derive(Debug)]
+pub struct LedMap {
+    changed: Mutex<HashSet<String>>,
+    touched: Notify,
+    ready: watch::Sender<bool>,
+    leader: watch::Sender<Leader>,
+}
+
+/// The side of the server that knows the values.
+#[derive(Debug)]
+pub struct MapWriter {
+    /// The map.
+    pub map: Arc<LedMap>,
+    /// Asked when values can be written.
+    pub questions: mpsc::Receiver<MapQuestion>,
+    /// Who writes. When it becomes this server, all keys have to be touched.
+    pub leader: watch::Receiver<Leader>,
+}
+
+impl LedMap {
+    /// A map, its writer, and where the task that writes asks.
+    pub fn new() -> (Arc<Self>, MapWriter, mpsc::Sender<MapQuestion>) {
+        let (leader, leads) = watch::channel(Leader::default());
+        let map = Arc::new(Self {
+            changed: Mutex::default(),
+            touched: Notify::new(),
+            ready: watch::Sender::new(false),
+            leader,
+        });
+        let (ask, questions) = mpsc::channel(1);
+        (Arc::clone(&map), MapWriter { map, questions, leader: leads }, ask)
+    }
+
+    fn changed(&self) -> MutexGuard<'_, HashSet<String>> {
+        self.changed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether this server knows all values, so that it may write.
+    pub fn set_ready(&self, is_ready: bool) {
+        self.ready.send_if_modified(|before| std::mem::replace(before, is_ready) != is_ready);
+    }
+
+    /// When that changes.
+    pub fn ready(&self) -> watch::Receiver<bool> {
+        self.ready.subscribe()
+    }
+
+    /// The values of these keys may have changed.
+    pub fn touch(&self, keys: impl IntoIterator<Item = String>) {
+        let mut changed = self.changed();
+        changed.extend(keys);
+        if !changed.is_empty() {
+            self.touched.notify_one();
+        }
+    }
+
+    /// Returns once a key changed that was not taken.
+    pub async fn touched(&self) {
+        loop {
+            if !self.changed().is_empty() {
+                return;
+            }
+            self.touched.notified().await;
+        }
+    }
+
+    /// Up to `count` keys that changed.
+    pub fn take(&self, count: usize) -> Vec<String> {
+        let mut changed = self.changed();
+        let some: Vec<String> = changed.iter().take(count).cloned().collect();
+        for key in &some {
+            changed.remove(key);
+        }
+        some
+    }
+
+    /// Whether no key changed that was not taken.
+    pub fn is_clean(&self) -> bool {
+        self.changed().is_empty()
+    }
+
+    /// Forgets what changed: another server writes.
+    pub fn clear(&self) {
+        self.changed().clear();
+    }
+
+    /// Says who writes.
+    pub fn set_leader(&self, leader: Leader) {
+        self.leader.send_if_modified(|before| {
+            let is_new = *before != leader;
+            *before = leader;
+            is_new
+        });
+    }
+
+    /// Who writes.
+    pub fn leader(&self) -> Leader {
+        self.leader.borrow().clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_taken_once_until_they_change_again() {
+        let (map, _writer, _ask) = LedMap::new();
+        map.touch(["a".into(), "b".into(), "a".into()]);
+        let mut taken = map.take(10);
+        taken.sort();
+        assert_eq!(taken, ["a", "b"]);
+        assert!(map.take(10).is_empty());
+        map.touch(["a".into()]);
+        map.touch(["c".into(), "d".into()]);
+        assert_eq!(map.take(2).len(), 2);
+        assert_eq!(map.take(2).len(), 1);
+        map.touch(["a".into()]);
+        map.clear();
+        assert!(map.take(2).is_empty());
+    }
+
+    #[test]
+    fn writer_learns_who_leads() {
+        let (map, mut writer, _ask) = LedMap::new();
+        let own = Leader { name: Some("a".into()), is_own: true, fault: None };
+        map.set_leader(own.clone());
+        assert!(writer.leader.has_changed().unwrap());
+        assert_eq!(*writer.leader.borrow_and_update(), own);
+        map.set_leader(own);
+        assert!(!writer.leader.has_changed().unwrap());
+    }
+}

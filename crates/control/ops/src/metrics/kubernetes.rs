@@ -1,0 +1,40 @@
+//! Metrics of the names of a Kubernetes cluster.
+use super::Kind::Gauge;
+use crate::exposition::Exposition;
+use zone_manager::status::KubernetesStatus;
+
+/// Writes the metrics of the source.
+pub fn write(out: &mut Exposition, kubernetes: &KubernetesStatus) {
+    out.family("dunlin_kubernetes_synced", Gauge, "0 until the names of the cluster are served.")
+        .sample(&[], u8::from(kubernetes.is_synced));
+    let mut open = out.family(
+        "dunlin_kubernetes_stream_open",
+        Gauge,
+        "0 while objects of this kind are not watched.",
+    );
+    for stream in &kubernetes.streams {
+        open.sample(&[("kind", &stream.kind)], u8::from(stream.open_seconds.is_some()));
+    }
+    out.family("dunlin_kubernetes_services", Gauge, "Services of the cluster.")
+        .sample(&[], kubernetes.services);
+    out.family("dunlin_kubernetes_endpoints", Gauge, "Ready endpoints that have names.")
+        .sample(&[], kubernetes.endpoints);
+    out.family(
+        "dunlin_kubernetes_sampled_record_sets",
+        Gauge,
+        "Record sets too large for a message, served in part.",
+    )
+    .sample(&[], kubernetes.sampled);
+    out.family(
+        "dunlin_kubernetes_unused_checks",
+        Gauge,
+        "Services whose annotation dunlin.io/check has no effect.",
+    )
+    .sample(&[], kubernetes.unused_check_count);
+    out.family(
+        "dunlin_kubernetes_fleet_writer",
+        Gauge,
+        "1 if this server writes the objects of the cluster for the fleet.",
+    )
+    .sample(&[], u8::from(kubernetes.is_leader));
+}

@@ -1,0 +1,54 @@
+//! What is known, object by object.
+use super::{Cluster, KeptSlice, ObjectName};
+use crate::objects::{KeptSliceOf, Service, ServiceKind};
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+impl Cluster {
+    /// A slice as it is kept.
+    pub(crate) fn kept_slice(&self, object: &ObjectName) -> Option<KeptSliceOf> {
+        let ObjectName { namespace, name } = object;
+        let (is_import, service) = self.slices.get((false, namespace, name))?;
+        let entry = self.services.get((is_import, namespace, &service))?;
+        let kept = entry.slices.into_iter().find(|kept| kept.name == *name)?;
+        let terminating = self.checks.terminating.get((false, namespace, name)).map(Box::new);
+        let KeptSlice { ready, slice, .. } = kept;
+        Some(KeptSliceOf { service, is_import, ready, slice, terminating })
+    }
+
+    /// The addresses that at least so many services or endpoints have.
+    pub fn shared_addresses(&self, min: usize) -> impl Iterator<Item = IpAddr> {
+        let mut counts: HashMap<IpAddr, usize> = HashMap::new();
+        for (_, entry) in self.services.iter() {
+            let slices = entry.slices.iter().filter_map(|kept| kept.slice.as_ref());
+            let endpoints = slices.flat_map(|slice| slice.endpoints.iter().map(|one| one.address));
+            endpoints.for_each(|address| *counts.entry(address).or_default() += 1);
+            if let Some(Service { kind: ServiceKind::ClusterIp(ips), .. }) = &entry.service {
+                ips.iter().for_each(|address| *counts.entry(*address).or_default() += 1);
+            }
+        }
+        counts.into_iter().filter(move |(_, count)| *count >= min).map(|(address, _)| address)
+    }
+
+    /// The names of all services, or of all imported ones.
+    pub fn service_names(&self, imports: bool) -> impl Iterator<Item = ObjectName> {
+        let known =
+            self.services.iter().filter(move |(key, of)| key.0 == imports && of.service.is_some());
+        known.map(|((_, namespace, name), _)| ObjectName::new(namespace, name))
+    }
+
+    /// The names of all slices.
+    pub fn slice_names(&self) -> impl Iterator<Item = ObjectName> {
+        self.slices.keys().map(|(_, namespace, name)| ObjectName::new(namespace, name))
+    }
+
+    /// The names of all namespaces.
+    pub fn namespace_names(&self) -> impl Iterator<Item = &str> {
+        self.namespaces.iter().map(|name| &**name)
+    }
+
+    /// The names of all pods.
+    pub fn pod_names(&self) -> impl Iterator<Item = &ObjectName> {
+        self.pods.keys()
+    }
+}

@@ -1,0 +1,160 @@
+//! The objects of a cluster, as the servers of a fleet share them: each is a key, and its value is
+//! JSON. One server that watches the API server writes them; those that do not watch it follow.
+use crate::cluster::{Cluster, ObjectName};
+use crate::objects::{KeptSliceOf, Service, Slice};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+
+/// The format of the values.
+const FORMAT: u64 = 1;
+
+/// The kinds of objects, as their keys begin. Services come before their slices, as in a list of
+/// keys.
+pub(crate) const KINDS: [&str; 5] = ["namespaces", "services", "imports", "slices", "pods"];
+
+/// An object, or that it is gone (`None`).
+#[derive(Debug, PartialEq)]
+pub(crate) enum Shared {
+    Namespace(ObjectName, Option<()>),
+    Service(ObjectName, Option<(Service, Option<Box<str>>)>),
+    Import(ObjectName, Option<Service>),
+    Slice(ObjectName, Option<KeptSliceOf>),
+    Pod(ObjectName, Option<Box<[IpAddr]>>),
+}
+
+#[derive(Deserialize, Serialize)]
+struct NamespaceValue {
+    format: u64,
+}
+
+#[derive(Deserialize, Serialize)]
+struct ServiceValue {
+    format: u64,
+    #[serde(flatten)]
+    service: Service,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    check: Option<Box<str>>,
+}
+
+#[derive(Deserialize, Serialize)]
+struct SliceValue {
+    format: u64,
+    service: Box<str>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    is_import: bool,
+    ready: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    slice: Option<Slice>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    terminating: Option<Box<Slice>>,
+}
+
+#[derive(Deserialize, Serialize)]
+struct PodValue {
+    format: u64,
+    addresses: Box<[IpAddr]>,
+}
+
+/// The key of an object of the kind with this number.
+pub(crate) fn key(kind: usize, object: &ObjectName) -> String {
+    let ObjectName { namespace, name } = object;
+    match namespace.is_empty() {
+        true => format!("{}/{name}", KINDS[kind]),
+        false => format!("{}/{namespace}/{name}", KINDS[kind]),
+    }
+}
+
+/// The keys of all objects.
+pub(crate) fn keys(cluster: &Cluster) -> impl Iterator<Item = String> {
+    let namespaces = cluster.namespace_names().map(|name| key(0, &ObjectName::new("", name)));
+    let services = cluster.service_names(false).map(|object| key(1, &object));
+    let imports = cluster.service_names(true).map(|object| key(2, &object));
+    let slices = cluster.slice_names().map(|object| key(3, &object));
+    let pods = cluster.pod_names().map(|object| key(4, object));
+    namespaces.chain(services).chain(imports).chain(slices).chain(pods)
+}
+
+/// The kind and the name of an object; `None`: it is not the key of one.
+fn read_key(key: &str) -> Option<(usize, ObjectName)> {
+    let (kind, rest) = key.split_once('/')?;
+    let kind = KINDS.iter().position(|known| *known == kind)?;
+    let (namespace, name) = match kind {
+        0 => ("", rest),
+        _ => rest.split_once('/')?,
+    };
+    let is_whole = !name.is_empty() && !name.contains('/') && (kind == 0) == namespace.is_empty();
+    is_whole.then(|| (kind, ObjectName::new(namespace, name)))
+}
+
+/// The value of a key; `None`: there is no such object.
+///
+/// # Panics
+/// Never: what is known of an object is JSON.
+pub(crate) fn value(cluster: &Cluster, key: &str) -> Option<Vec<u8>> {
+    let (kind, object) = read_key(key)?;
+    let ObjectName { namespace, name } = &object;
+    let service = |is_import| {
+        let key = (is_import, &**namespace, &**name);
+        let service = cluster.services.get(key)?.service?;
+        let check = cluster.checks.named_by(key);
+        Some(json(&ServiceValue { format: FORMAT, service, check }))
+    };
+    match kind {
+        0 => cluster.namespaces.contains(name).then(|| json(&NamespaceValue { format: FORMAT })),
+        1 => service(false),
+        2 => service(true),
+        3 => cluster.kept_slice(&object).map(|kept| {
+            let KeptSliceOf { service, is_import, ready, slice, terminating } = kept;
+            json(&SliceValue { format: FORMAT, service, is_import, ready, slice, terminating })
+        }),
+        _ => {
+            let addresses = cluster.pods.get(&object)?.clone();
+            Some(json(&PodValue { format: FORMAT, addresses }))
+        }
+    }
+}
+
+fn json(value: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).expect("an object is JSON")
+}
+
+/// Reads a key and its value.
+///
+/// # Errors
+/// What is wrong with them.
+pub(crate) fn read(key: &str, value: Option<&[u8]>) -> Result<Shared, String> {
+    let (kind, object) = read_key(key).ok_or("it is not the key of an object")?;
+    Ok(match kind {
+        0 => Shared::Namespace(object, parsed::<NamespaceValue>(value)?.map(|_| ())),
+        1 => {
+            let found = parsed::<ServiceValue>(value)?;
+            Shared::Service(object, found.map(|found| (found.service, found.check)))
+        }
+        2 => Shared::Import(object, parsed::<ServiceValue>(value)?.map(|found| found.service)),
+        3 => {
+            let kept = parsed::<SliceValue>(value)?.map(|found| {
+                let SliceValue { service, is_import, ready, slice, terminating, .. } = found;
+                KeptSliceOf { service, is_import, ready, slice, terminating }
+            });
+            Shared::Slice(object, kept)
+        }
+        _ => Shared::Pod(object, parsed::<PodValue>(value)?.map(|found| found.addresses)),
+    })
+}
+
+fn parsed<T: DeserializeOwned>(value: Option<&[u8]>) -> Result<Option<T>, String> {
+    let Some(value) = value else { return Ok(None) };
+    #[derive(Deserialize)]
+    struct Format {
+        format: u64,
+    }
+    let wrong = |why: serde_json::Error| format!("its value is wrong: {why}");
+    match serde_json::from_slice::<Format>(value).map_err(wrong)?.format {
+        FORMAT => serde_json::from_slice(value).map(Some).map_err(wrong),
+        format => Err(format!("a newer version wrote it, in format {format}")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,103 @@
+use super::*;
+use crate::cluster::tests::{Served, cluster, event};
+use crate::names::PodNames;
+use crate::records::RecordChange;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// What etcd has.
+type Kept = BTreeMap<String, Vec<u8>>;
+
+/// Brings what is kept up to date; the keys that changed, and their values.
+fn write(kept: &mut Kept, from: &Cluster) -> Vec<(String, Option<Vec<u8>>)> {
+    let all: BTreeSet<String> = kept.keys().cloned().chain(keys(from)).collect();
+    let mut changed = Vec::new();
+    for key in all {
+        let value = value(from, &key);
+        if kept.get(&key) != value.as_ref() {
+            match &value {
+                Some(value) => drop(kept.insert(key.clone(), value.clone())),
+                None => drop(kept.remove(&key)),
+            }
+            changed.push((key, value));
+        }
+    }
+    changed
+}
+
+fn put(cluster: &mut Cluster, shared: Shared) -> Vec<RecordChange> {
+    match shared {
+        Shared::Namespace(object, kept) => cluster.put_namespace(&object.name, kept.is_some()),
+        Shared::Service(object, kept) => {
+            let (service, check) = kept.unzip();
+            cluster.put_checked_service((false, object), service, check.flatten().as_deref())
+        }
+        Shared::Import(object, kept) => cluster.put_service((true, object), kept),
+        Shared::Slice(object, kept) => cluster.put_kept_slice(object, kept),
+        Shared::Pod(object, kept) => cluster.put_pod(object, kept),
+    }
+}
+
+fn records(cluster: &Cluster) -> Served {
+    let mut served = Served::default();
+    cluster.all(None).for_each(|records| served.apply(records.all()));
+    served
+}
+
+#[test]
+fn servers_that_follow_have_the_records_of_the_one_that_writes() {
+    let seed = fastrand::u64(..);
+    let mut random = fastrand::Rng::with_seed(seed);
+    for round in 0..30 {
+        let (mut writer, mut follower) = (cluster(PodNames::Verified), cluster(PodNames::Verified));
+        let checks = Arc::new(["tcp".to_owned(), "web".to_owned()].into());
+        writer.set_checks(Arc::clone(&checks));
+        follower.set_checks(Arc::clone(&checks));
+        let (mut kept, mut served) = (Kept::new(), records(&follower));
+        for step in 0..60 {
+            event(&mut writer, &mut random);
+            writer.set_checks(Arc::clone(&checks));
+            let mut changed = write(&mut kept, &writer);
+            random.shuffle(&mut changed);
+            for (key, value) in changed {
+                let shared = read(&key, value.as_deref()).expect("it was written");
+                served.apply(put(&mut follower, shared));
+            }
+            let expected = records(&writer);
+            assert_eq!(served, expected, "seed {seed}, round {round}, step {step}");
+        }
+        // One that begins to follow now has the same.
+        let mut late = cluster(PodNames::Verified);
+        late.set_checks(checks);
+        for (key, value) in &kept {
+            put(&mut late, read(key, Some(value)).expect("it was written"));
+        }
+        assert_eq!(records(&late), served, "seed {seed}, round {round}");
+    }
+}
+
+#[test]
+fn values_are_readable_and_wrong_ones_say_why() {
+    let mut cluster = cluster(PodNames::Verified);
+    let service = serde_json::json!({ "kind": { "ClusterIp": ["10.96.0.1"] }, "ports": [] });
+    let service = serde_json::from_value(service).expect("a service");
+    let object = ObjectName::new("shop", "web");
+    cluster.put_checked_service((false, object), Some(service), Some("http"));
+    let value = value(&cluster, "services/shop/web").expect("it is there");
+    let text = r#"{"format":1,"kind":{"ClusterIp":["10.96.0.1"]},"ports":[],"check":"http"}"#;
+    assert_eq!(String::from_utf8_lossy(&value), text);
+    for (key, value, why) in [
+        ("services/shop/web", "{\"format\":2}", "a newer version wrote it, in format 2"),
+        ("services/shop/web", "{\"format\":1}", "missing field"),
+        ("services/shop/web", "", "its value is wrong"),
+        ("services/shop/web", &text[..40], "its value is wrong"),
+        ("services/web", "{}", "not the key of an object"),
+        ("services/shop/web/b", "{}", "not the key of an object"),
+        ("namespaces/", "{}", "not the key of an object"),
+        ("secrets/shop/web", "{}", "not the key of an object"),
+        ("", "{}", "not the key of an object"),
+    ] {
+        let wrong = read(key, Some(value.as_bytes())).expect_err("it is wrong");
+        assert!(wrong.contains(why), "{key} {value}: {wrong}");
+    }
+}

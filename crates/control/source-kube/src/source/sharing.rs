@@ -1,0 +1,221 @@
+//! What the source exchanges with the other servers of a fleet.
+use super::{Event, FleetPart, IMPORTS, NAMESPACES, PODS, SERVICES, SLICES, Worker};
+use crate::cluster::ObjectName;
+use crate::fleet::{self, Shared};
+use crate::limits::{BATCH_EVENTS_MAX, UNUSABLE_SHOWN};
+use crate::watch::StreamEvent;
+use documents::{Leader, LedMap, MapEvent, MapQuestion};
+use std::sync::Arc;
+use tokio::sync::{mpsc, watch};
+use zone_manager::Stopped;
+
+/// The part of this server.
+pub(super) enum Sharing {
+    /// There is no fleet.
+    Alone,
+    Writes {
+        map: Arc<LedMap>,
+        questions: mpsc::Receiver<MapQuestion>,
+        leader: watch::Receiver<Leader>,
+    },
+    /// With the changes that were received.
+    Follows(Vec<MapEvent>, mpsc::Receiver<MapEvent>),
+}
+
+impl Sharing {
+    pub(super) fn new(part: Option<FleetPart>) -> Self {
+        match part {
+            None => Self::Alone,
+            Some(FleetPart::Writes(writer)) => {
+                Self::Writes { map: writer.map, questions: writer.questions, leader: writer.leader }
+            }
+            Some(FleetPart::Follows(events)) => Self::Follows(Vec::new(), events),
+        }
+    }
+
+    pub(super) fn map(&self) -> Option<Arc<LedMap>> {
+        match self {
+            Self::Writes { map, .. } => Some(Arc::clone(map)),
+            _ => None,
+        }
+    }
+}
+
+/// What comes from the fleet.
+pub(super) enum Incoming {
+    /// Another server wrote something, or another one writes.
+    Change,
+    /// The task that writes asks for values.
+    Question(MapQuestion),
+}
+
+/// The next that comes. Nothing is lost if the future is dropped.
+pub(super) async fn next(sharing: &mut Sharing) -> Incoming {
+    match sharing {
+        Sharing::Writes { questions, leader, .. } => {
+            tokio::select! {
+                Ok(()) = leader.changed() => {
+                    leader.mark_changed();
+                    return Incoming::Change;
+                }
+                Some(question) = questions.recv() => return Incoming::Question(question),
+                else => {}
+            }
+        }
+        Sharing::Follows(changes, events) => {
+            if events.recv_many(changes, BATCH_EVENTS_MAX).await > 0 {
+                return Incoming::Change;
+            }
+        }
+        Sharing::Alone => {}
+    }
+    std::future::pending().await
+}
+
+impl Worker {
+    /// Takes in what comes from the fleet.
+    pub(super) async fn take_incoming(
+        &mut self,
+        incoming: Incoming,
+        sharing: &mut Sharing,
+    ) -> Result<(), Stopped> {
+        match sharing {
+            Sharing::Alone => Ok(()),
+            Sharing::Writes { leader, .. } => {
+                // A new leader first: then all keys are known to be written.
+                if leader.has_changed().unwrap_or_default() {
+                    let leader = leader.borrow_and_update().clone();
+                    self.take_leader(leader);
+                }
+                if let Incoming::Question(question) = incoming {
+                    self.answer(question);
+                }
+                Ok(())
+            }
+            Sharing::Follows(changes, _) => {
+                let mut events = Vec::new();
+                for change in changes.drain(..) {
+                    self.translate(change, &mut events);
+                }
+                self.take(&mut events).await
+            }
+        }
+    }
+
+    fn take_leader(&mut self, leader: Leader) {
+        self.leads = leader.is_own;
+        if let Some(map) = self.map.as_ref().filter(|_| leader.is_own) {
+            map.touch(fleet::keys(&self.cluster));
+        }
+        self.status.edit(|status| {
+            status.is_leader = leader.is_own;
+            (status.leader, status.fleet_fault) = (leader.name, leader.fault);
+        });
+    }
+
+    /// The events of the streams that a change stands for.
+    fn translate(&mut self, change: MapEvent, events: &mut Vec<Event>) {
+        match change {
+            MapEvent::ListBegins => {
+                self.unusable.clear();
+                self.each_stream(events, || StreamKind::Begins);
+            }
+            MapEvent::ListEnds => self.each_stream(events, || StreamKind::Ends),
+            MapEvent::State(state) => {
+                self.each_stream(events, || StreamKind::State(state.clone()));
+            }
+            MapEvent::Put(key, value) => match fleet::read(&key, value.as_deref()) {
+                Ok(shared) => {
+                    self.unusable.remove(&key);
+                    events.extend(Some(event_of(shared)).filter(|event| self.is_wanted(event)));
+                }
+                Err(_) if value.is_none() => drop(self.unusable.remove(&key)),
+                Err(why) if self.unusable.len() < UNUSABLE_SHOWN => {
+                    tracing::error!("the object {key} in etcd is ignored: {why}");
+                    self.unusable.insert(key, why);
+                }
+                Err(_) => {}
+            },
+        }
+    }
+
+    fn is_wanted(&self, event: &Event) -> bool {
+        let at = match event {
+            Event::Namespace(_) => NAMESPACES,
+            Event::Service(_) => SERVICES,
+            Event::Import(_) => IMPORTS,
+            Event::Slice(_) | Event::KeptSlice(_) => SLICES,
+            Event::Pod(_) => PODS,
+        };
+        self.streams[at].is_wanted
+    }
+
+    /// An event of each stream that is wanted.
+    fn each_stream(&self, events: &mut Vec<Event>, kind: impl Fn() -> StreamKind) {
+        let all = [
+            Event::Namespace(kind().event()),
+            Event::Service(kind().event()),
+            Event::Import(kind().event()),
+            Event::KeptSlice(kind().event()),
+            Event::Pod(kind().event()),
+        ];
+        events.extend(all.into_iter().filter(|event| self.is_wanted(event)));
+    }
+
+    /// Answers with the values of keys, unless a list that lost much is held: then nothing is
+    /// written until it is accepted, or believed.
+    fn answer(&self, question: MapQuestion) {
+        if self.publisher.is_held() {
+            return;
+        }
+        let MapQuestion { keys, answer } = question;
+        let value = |key: String| {
+            let value = fleet::value(&self.cluster, &key);
+            (key, value)
+        };
+        // The task asks again if it has lost the answer.
+        let _ = answer.send(keys.into_iter().map(value).collect());
+    }
+
+    /// An object may have changed.
+    pub(super) fn touch(&self, at: usize, object: &ObjectName) {
+        if let Some(map) = self.map.as_ref().filter(|_| self.leads) {
+            map.touch([fleet::key(at, object)]);
+        }
+    }
+
+    /// Says whether this server knows all objects, so that it may write them.
+    pub(super) fn tell_readiness(&self) {
+        let Some(map) = &self.map else { return };
+        let wanted = self.streams.iter().filter(|stream| stream.is_wanted);
+        let is_ready = wanted.clone().all(|stream| stream.is_listed && stream.is_open);
+        map.set_ready(self.is_published && is_ready);
+    }
+}
+
+/// What happens to all streams together.
+enum StreamKind {
+    Begins,
+    Ends,
+    State(Result<(), String>),
+}
+
+impl StreamKind {
+    fn event<T>(self) -> StreamEvent<T> {
+        match self {
+            Self::Begins => StreamEvent::ListBegins,
+            Self::Ends => StreamEvent::ListEnds,
+            Self::State(state) => StreamEvent::State(state),
+        }
+    }
+}
+
+fn event_of(shared: Shared) -> Event {
+    match shared {
+        Shared::Namespace(object, kept) => Event::Namespace(StreamEvent::Put(object, kept)),
+        Shared::Service(object, kept) => Event::Service(StreamEvent::Put(object, kept)),
+        Shared::Import(object, kept) => Event::Import(StreamEvent::Put(object, kept)),
+        Shared::Slice(object, kept) => Event::KeptSlice(StreamEvent::Put(object, kept)),
+        Shared::Pod(object, kept) => Event::Pod(StreamEvent::Put(object, kept)),
+    }
+}

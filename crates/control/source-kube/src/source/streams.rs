@@ -1,0 +1,53 @@
+//! Starts the streams of the API server.
+use super::{Event, IMPORTS, NAMESPACES, SERVICES, SLICES, Worker};
+use crate::client::Connection;
+use crate::objects::{EndpointNaming, Imports, Namespaces, Pods, Services, Slices};
+use crate::watch::{Selection, Sink, watch as watch_objects};
+use tokio::sync::mpsc;
+use tokio::task::{AbortHandle, JoinSet};
+
+/// Pods that can have an address of their own.
+const POD_FIELDS: &str = "status.phase!=Succeeded,status.phase!=Failed,status.phase!=Unknown";
+
+impl Worker {
+    /// Starts the wanted streams of these; the last of them.
+    pub(super) fn spawn(
+        &self,
+        tasks: &mut JoinSet<()>,
+        sender: &mpsc::Sender<Event>,
+        streams: &[usize],
+    ) -> Option<AbortHandle> {
+        let connection = Connection::new(self.settings.access.clone());
+        let naming = EndpointNaming {
+            pod_names: self.settings.pod_names,
+            zonal: self.settings.naming.zonal,
+        };
+        let labels = self.settings.labels.clone();
+        let of = |labels, fields| Selection { labels, fields, naming };
+        let mut last = None;
+        for at in streams.iter().filter(|at| self.streams[**at].is_wanted) {
+            let connection = connection.clone();
+            let labels = labels.clone();
+            macro_rules! start {
+                ($kind:ident, $event:ident, $selection:expr) => {{
+                    let sink = Sink { sender: sender.clone(), wrap: Event::$event };
+                    let selection = $selection;
+                    tasks.spawn(async move {
+                        watch_objects::<$kind, Event>(connection, selection, sink).await;
+                    })
+                }};
+            }
+            last = Some(match *at {
+                NAMESPACES => {
+                    let labels = self.settings.namespace_labels.clone();
+                    start!(Namespaces, Namespace, of(labels, ""))
+                }
+                SERVICES => start!(Services, Service, of(labels, "")),
+                IMPORTS => start!(Imports, Import, of(String::new(), "")),
+                SLICES => start!(Slices, Slice, of(labels, "")),
+                _ => start!(Pods, Pod, of(labels, POD_FIELDS)),
+            });
+        }
+        last
+    }
+}

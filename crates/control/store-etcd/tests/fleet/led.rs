@@ -1,0 +1,213 @@
+//! A map that one server at a time writes.
+use crate::node::{Node, client, eventually};
+use documents::{MapEvent, MapWriter};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use store_etcd::EtcdMap;
+use test_support::etcd::Etcd;
+use tokio::sync::mpsc;
+
+type Values = Arc<Mutex<BTreeMap<String, String>>>;
+
+/// A server that would write the map, with what it knows.
+struct Writer {
+    node: Node,
+    values: Values,
+    map: Option<EtcdMap>,
+    shared: Arc<documents::LedMap>,
+    /// Answers wait while this is locked.
+    held: Arc<Mutex<()>>,
+    /// Questions so far.
+    asked: Arc<AtomicU64>,
+    _answering: JoinHandle<()>,
+}
+
+impl Writer {
+    fn start(etcd: &Etcd, name: &str, known: &[(&str, &str)]) -> Self {
+        let node = Node::start_prober(etcd, name);
+        let (map, writer) = node.lead("things");
+        let values: Values = Arc::default();
+        let shared = Arc::clone(&writer.map);
+        let (held, asked) = (Arc::<Mutex<()>>::default(), Arc::<AtomicU64>::default());
+        let answering = {
+            let (values, held, asked) = (values.clone(), held.clone(), asked.clone());
+            thread::spawn(move || answer(writer, &values, &held, &asked))
+        };
+        let map = Some(map);
+        let writer = Self { node, values, map, shared, held, asked, _answering: answering };
+        known.iter().for_each(|(key, value)| writer.know(key, value));
+        writer.shared.set_ready(true);
+        writer
+    }
+
+    fn know(&self, key: &str, value: &str) {
+        self.values.lock().unwrap().insert(key.into(), value.into());
+        self.touch(key);
+    }
+
+    fn touch(&self, key: &str) {
+        if self.leads() {
+            self.shared.touch([key.to_owned()]);
+        }
+    }
+
+    fn leads(&self) -> bool {
+        self.shared.leader().is_own
+    }
+}
+
+/// Does what a source does.
+fn answer(mut writer: MapWriter, values: &Values, held: &Mutex<()>, asked: &AtomicU64) {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        loop {
+            let question = tokio::select! {
+                biased;
+                Ok(()) = writer.leader.changed() => None,
+                Some(question) = writer.questions.recv() => Some(question),
+                else => return,
+            };
+            if question.is_some() {
+                asked.fetch_add(1, Ordering::Relaxed);
+                drop(held.lock().unwrap());
+            }
+            let values = values.lock().unwrap().clone();
+            match question {
+                None if writer.leader.borrow().is_own => {
+                    writer.map.touch(values.keys().cloned());
+                }
+                None => {}
+                Some(question) => {
+                    let value = |key: String| {
+                        let value = values.get(&key).map(|value| value.clone().into_bytes());
+                        (key, value)
+                    };
+                    let _ = question.answer.send(question.keys.into_iter().map(value).collect());
+                }
+            }
+        }
+    });
+}
+
+/// A server that follows the map.
+#[derive(Default)]
+struct Seen {
+    values: BTreeMap<String, String>,
+    listed: BTreeMap<String, String>,
+    is_listing: bool,
+    lists: usize,
+}
+
+fn follow(node: &Node) -> (EtcdMap, Arc<Mutex<Seen>>) {
+    let (map, events) = node.follow("things");
+    let seen = Arc::<Mutex<Seen>>::default();
+    let taking = Arc::clone(&seen);
+    thread::spawn(move || take(events, &taking));
+    (map, seen)
+}
+
+fn take(mut events: mpsc::Receiver<MapEvent>, seen: &Mutex<Seen>) {
+    while let Some(event) = events.blocking_recv() {
+        let mut seen = seen.lock().unwrap();
+        match event {
+            MapEvent::ListBegins => {
+                seen.is_listing = true;
+                seen.listed.clear();
+            }
+            MapEvent::Put(key, value) => {
+                let text = value.map(|value| String::from_utf8(value).unwrap());
+                let Seen { values, listed, is_listing, .. } = &mut *seen;
+                for map in [Some(values), is_listing.then_some(listed)].into_iter().flatten() {
+                    match &text {
+                        Some(text) => drop(map.insert(key.clone(), text.clone())),
+                        None => drop(map.remove(&key)),
+                    }
+                }
+            }
+            MapEvent::ListEnds => {
+                seen.values = seen.listed.clone();
+                (seen.is_listing, seen.lists) = (false, seen.lists + 1);
+            }
+            MapEvent::State(_) => {}
+        }
+    }
+}
+
+fn has(seen: &Mutex<Seen>, expected: &[(&str, &str)]) -> bool {
+    let seen = seen.lock().unwrap();
+    let values = seen.values.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+    seen.lists > 0 && values.eq(expected.iter().copied())
+}
+
+#[test]
+fn one_server_writes_the_map_and_the_next_one_writes_only_what_differs() {
+    let Some(mut etcd) = Etcd::start_or_skip(1) else { return };
+    let follower = Node::start_reader(&etcd);
+    let (_following, seen) = follow(&follower);
+    let mut first = Writer::start(&etcd, "led-first", &[("a/1", "one"), ("a/2", "two")]);
+    eventually(|| first.leads() && has(&seen, &[("a/1", "one"), ("a/2", "two")]));
+    let known = [("a/1", "one"), ("a/3", "three")];
+    let second = Writer::start(&etcd, "led-second", &known);
+    first.know("a/2", "changed");
+    eventually(|| has(&seen, &[("a/1", "one"), ("a/2", "changed")]));
+    assert!(!second.leads());
+    let client = client(&etcd);
+    assert_eq!(client.get("/dunlin/leaders/things").as_deref(), Some("led-first"));
+    let written = client.revisions_of("/dunlin/things/a/1");
+
+    // The first one is gone, as a killed one is once its lease has ended.
+    first.map = None;
+    first.node.stop();
+    eventually(|| second.leads() && has(&seen, &known));
+    assert_eq!(client.revisions_of("/dunlin/things/a/1"), written, "it was right already");
+
+    // A restart of etcd loses nothing.
+    second.know("a/4", "four");
+    etcd.kill(0);
+    second.know("a/5", "five");
+    etcd.start(0);
+    let all = [("a/1", "one"), ("a/3", "three"), ("a/4", "four"), ("a/5", "five")];
+    eventually(|| has(&seen, &all));
+}
+
+#[test]
+fn writer_that_was_replaced_writes_nothing() {
+    let Some(etcd) = Etcd::start_or_skip(1) else { return };
+    let follower = Node::start_reader(&etcd);
+    let (_following, seen) = follow(&follower);
+    let first = Writer::start(&etcd, "led-fenced", &[("a/1", "one")]);
+    eventually(|| has(&seen, &[("a/1", "one")]));
+    let client = client(&etcd);
+    for round in 0..5 {
+        // Another one is elected while this server prepares a write, which it does not learn of.
+        let held = first.held.lock().unwrap();
+        let asked = first.asked.load(Ordering::Relaxed);
+        first.know("a/1", &format!("round {round}"));
+        eventually(|| first.asked.load(Ordering::Relaxed) > asked);
+        client.delete("/dunlin/leaders/things");
+        client.put("/dunlin/leaders/things", "another");
+        let (_, elected) = client.revisions_of("/dunlin/leaders/things");
+        drop(held);
+        eventually(|| !first.leads());
+        let (written, _) = client.revisions_of("/dunlin/things/a/1");
+        assert!(written < elected, "round {round}: written at {written}, after {elected}");
+        client.delete("/dunlin/leaders/things");
+        // What it knows is written once it is elected again.
+        eventually(|| has(&seen, &[("a/1", &format!("round {round}"))]));
+    }
+}
+
+#[test]
+fn writer_that_does_not_know_all_values_does_not_stand_for_election() {
+    let Some(etcd) = Etcd::start_or_skip(1) else { return };
+    let blind = Writer::start(&etcd, "led-blind", &[]);
+    blind.shared.set_ready(false);
+    let follower = Node::start_reader(&etcd);
+    let (_following, seen) = follow(&follower);
+    let knowing = Writer::start(&etcd, "led-knowing", &[("a/1", "one")]);
+    // The first may have been elected before it was blind: then it gives that up.
+    eventually(|| has(&seen, &[("a/1", "one")]));
+    assert!(knowing.leads() && !blind.leads());
+}

@@ -39,6 +39,8 @@ pub struct Follower {
     pub list_path: PathBuf,
     pub found: Sender<Found>,
     pub waker: WatchWaker,
+    /// A commit that replaces everything was passed.
+    pub is_restored: bool,
 }
 
 /// Why a round of following ended.
@@ -86,6 +88,9 @@ impl Follower {
         let shared = Arc::clone(&self.shared);
         let (endpoint, _) = shared.connection.client().await?;
         let (head, at) = self.check_head().await?;
+        if let Some(why) = shared.held(&head) {
+            return Err(Ended::Refused(why));
+        }
         if self.known.origin.is_none() || !self.is_continued(&head).await? {
             return self.list().await;
         }
@@ -209,6 +214,7 @@ impl Follower {
             // Everything is read, unless it is known already.
             let head = Head::new(self.known.revision, commit.id).value;
             let origin = self.known.origin.as_ref();
+            self.is_restored = true;
             return Ok(origin.is_some_and(|origin| origin.head == head));
         }
         match self.fill(&mut commit, kv).await {
@@ -245,6 +251,7 @@ impl Follower {
             list::ListError::Request(error) => Ended::Request(error),
             other => Ended::Refused(other.why()),
         })?;
+        let listing = Listing { is_restored: self.is_restored, ..listing };
         self.send(Found::Everything(Box::new(listing))).await
     }
 

@@ -23,6 +23,10 @@ pub struct Listing {
     pub file: PathBuf,
     pub origin: Origin,
     pub head: Head,
+    /// How many record sets it has.
+    pub sets: u64,
+    /// An operator has replaced everything, so it may lack much of what was there.
+    pub is_restored: bool,
 }
 
 /// A zone of the list: its sets by their keys in the snapshot.
@@ -100,7 +104,8 @@ pub async fn read(connection: &Connection, keys: &Keys, file: &Path) -> Result<L
         let keys = content.foreign;
         tracing::warn!(keys, "etcd has keys under the prefix that are ignored, such as {first}");
     }
-    Ok(Listing { file: file.to_owned(), origin, head })
+    let sets = content.zones.values().map(|zone| zone.sets.len() as u64).sum();
+    Ok(Listing { file: file.to_owned(), origin, head, sets, is_restored: false })
 }
 
 /// Passes all keys of a prefix, which ends with a slash, at a revision of etcd to `each`.

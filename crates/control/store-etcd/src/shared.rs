@@ -27,6 +27,8 @@ struct LinkState {
     link: Link,
     /// The newest known value of the key `revision`.
     head: Option<Head>,
+    /// The head with which etcd had lost most of what the replica has, and what to do.
+    held: Option<(Head, String)>,
     /// Why commits cannot be applied to the replica; `None`: they can.
     unstored: Option<String>,
 }
@@ -119,7 +121,20 @@ impl Shared {
 
     /// The replica has everything that etcd has: writes wait until it is followed again.
     pub fn was_read(&self) {
-        self.state().link = Link::Connecting;
+        let mut state = self.state();
+        (state.link, state.held) = (Link::Connecting, None);
+    }
+
+    /// What etcd has with this head is not taken.
+    pub fn holds(&self, head: Head, why: String) {
+        self.breaks(&why);
+        self.state().held = Some((head, why));
+    }
+
+    /// Why what etcd has with this head is not taken; `None`: it was not read yet.
+    pub fn held(&self, head: &Head) -> Option<String> {
+        let state = self.state();
+        state.held.as_ref().filter(|(held, _)| held == head).map(|(_, why)| why.clone())
     }
 
     /// Writes are refused from now on, and why.

@@ -269,7 +269,7 @@ fn commit_error(error: RequestError) -> CommitError {
 /// # Errors
 /// Its disk.
 pub fn adopt(shared: &Shared, replica: &mut Replica, listing: Listing) -> Result<(), StoreError> {
-    let Listing { file, origin, head } = listing;
+    let Listing { file, origin, head, .. } = listing;
     let revision = head.revision;
     replica.replace(&file, origin).inspect_err(|why| {
         shared.breaks(&format!("what was read from etcd cannot be stored: {why}"));
@@ -335,8 +335,14 @@ impl Store for EtcdStore {
         let (send, found) = channel(COMMITS_QUEUED);
         let list_path = self.replica().list_path();
         let shared = Arc::clone(&self.shared);
-        let follower =
-            Follower { shared, known, list_path, found: send, waker: Arc::clone(&waker) };
+        let follower = Follower {
+            shared,
+            known,
+            list_path,
+            found: send,
+            waker: Arc::clone(&waker),
+            is_restored: false,
+        };
         let shared = Arc::clone(&self.shared);
         let runtime = &self.shared.runtime;
         let mut tasks = vec![runtime.spawn(follower.run())];

@@ -1,6 +1,7 @@
 //! The commits that the writer of this server has to apply.
 use crate::follow::Found;
 use crate::limits::STORE_RETRY;
+use crate::list::Listing;
 use crate::replica::Replica;
 use crate::shared::Shared;
 use crate::store::adopt;
@@ -12,6 +13,7 @@ use tokio::sync::mpsc::Receiver;
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
+use zone_manager::hold::is_loss;
 
 /// Applies each commit to the replica before it passes it on.
 pub struct EtcdWatch {
@@ -51,6 +53,23 @@ impl EtcdWatch {
         }
     }
 
+    /// Whether etcd has lost most of what the replica has, and no operator has replaced it. Then it
+    /// is not taken.
+    fn has_lost_most(&self, listing: &Listing) -> bool {
+        let had = self.replica().reader().held().map_or(0, |size| size.sets);
+        let (has, is_loss) = (listing.sets, is_loss(had, listing.sets));
+        if is_loss && !listing.is_restored {
+            let why = format!(
+                "etcd has {has} record sets, and this server has {had}: most were deleted, and not \
+                 by Dunlin. If etcd is right, run `dunlin fleet adopt`; if not, docs/etcd.md says \
+                 how to write those of this server again"
+            );
+            self.shared.holds(listing.head.clone(), why);
+            return true;
+        }
+        false
+    }
+
     /// Applies a commit to the replica. `Ok(None)`: the disk refuses it for now.
     fn apply(&mut self, commit: Commit) -> Result<Option<Commit>, WatchLost> {
         let applied = self.replica().apply(commit.clone());
@@ -83,6 +102,9 @@ impl Watch for EtcdWatch {
                 None => match self.receive(patience)? {
                     None => return Ok(None),
                     Some(Found::Commit(commit)) => commit,
+                    Some(Found::Everything(listing)) if self.has_lost_most(&listing) => {
+                        return Err(WatchLost);
+                    }
                     Some(Found::Everything(listing)) => {
                         let adopted = adopt(&self.shared, &mut self.replica(), *listing);
                         if adopted.is_err() {

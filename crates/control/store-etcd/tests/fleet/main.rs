@@ -278,6 +278,37 @@ fn older_etcd_is_adopted_and_no_serial_goes_back() {
     eventually(|| nodes[0].revision() == newest && nodes[0].export() == nodes[1].export());
 }
 
+/// Somebody deletes keys by hand, and a server that was away has to read everything.
+#[test]
+fn etcd_that_lost_most_sets_is_held_until_it_is_adopted() {
+    let Some(etcd) = Etcd::start_or_skip(1) else { return };
+    let (first, mut second) = (Node::start(&etcd), Node::start(&etcd));
+    first.create("example.org.").unwrap();
+    let filled = first.put_all("192.0.2.1").unwrap();
+    eventually(|| second.revision() == filled.revision);
+    second.stop();
+    first.put("www.example.org.", "192.0.2.2", Precondition::Anything).unwrap();
+    let client = client(&etcd);
+    client.delete("/dunlin/sets/example.org./n1");
+    // So that the commits since then do not suffice.
+    client.delete("/dunlin/commits/");
+    client.delete("/dunlin/sets/example.org./n");
+    second.restart();
+    let refusal = || match second.put("a.example.org.", "192.0.2.3", Precondition::Anything) {
+        Err(Refused::Unreachable(why)) => why.to_string(),
+        Err(Refused::Busy) => String::new(),
+        other => panic!("{other:?}"),
+    };
+    eventually(|| refusal().contains("run `dunlin fleet adopt`"));
+    assert!(second.get("n7.example.org.").is_some(), "answers go on");
+    let serial = second.serial("example.org.").unwrap();
+    second.service().adopt().wait().unwrap();
+    assert!(second.get("n7.example.org.").is_none());
+    eventually(|| second.serial("example.org.").is_some_and(|now| now > serial));
+    eventually(|| first.revision() == second.revision() && first.export() == second.export());
+    eventually(|| first.put("a.example.org.", "192.0.2.4", Precondition::Anything).is_ok());
+}
+
 #[test]
 fn snapshot_is_restored_on_all_servers_at_once() {
     let Some(etcd) = Etcd::start_or_skip(1) else { return };

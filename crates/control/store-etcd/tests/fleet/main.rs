@@ -278,7 +278,7 @@ fn older_etcd_is_adopted_and_no_serial_goes_back() {
     eventually(|| nodes[0].revision() == newest && nodes[0].export() == nodes[1].export());
 }
 
-/// Somebody deletes keys by hand, and a server that was away has to read everything.
+/// An operator deletes keys by hand, and a server that was away has to read everything.
 #[test]
 fn etcd_that_lost_most_sets_is_held_until_it_is_adopted() {
     let Some(etcd) = Etcd::start_or_skip(1) else { return };

@@ -91,12 +91,7 @@ pub fn plural(number: usize, what: &str) -> String {
 /// Text from another program, with control characters replaced, also those that change the order
 /// of letters or end a line: it cannot control the terminal.
 pub fn plain(text: &str) -> String {
-    let is_order = |letter: char| {
-        matches!(letter, '\u{200e}' | '\u{200f}')
-            || matches!(letter, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
-    let is_control = |letter: char| letter.is_control() || is_order(letter);
-    text.chars().map(|letter| if is_control(letter) { '\u{fffd}' } else { letter }).collect()
+    text.chars().map(|letter| if model::is_control(letter) { '\u{fffd}' } else { letter }).collect()
 }
 
 /// The alignment of a column.

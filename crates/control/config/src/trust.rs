@@ -18,26 +18,30 @@ pub fn load(config: &Config) -> Result<Option<TrustAnchors>, Diagnostic> {
     let is_needed =
         servers.into_iter().any(|server| matches!(server.address.over, QueryTransport::Tls(_)));
     match &config.upstream.ca {
-        Some(file) => read(file).map(|trust| is_needed.then_some(trust)),
+        Some(file) => read(file, "[upstream] ca").map(|trust| is_needed.then_some(trust)),
         None if is_needed => system(config).map(Some),
         None => Ok(None),
     }
 }
 
-fn read(file: &Path) -> Result<TrustAnchors, Diagnostic> {
+/// The CA certificates of a file that this key of the config names.
+///
+/// # Errors
+/// There are none.
+pub fn read(file: &Path, key: &str) -> Result<TrustAnchors, Diagnostic> {
     let wrong = |message: String, help: &str| Diagnostic {
-        help: Some(help.into()),
+        help: Some(format!("{key} names {help}")),
         ..Diagnostic::of_file(file, message)
     };
     let mut bytes = Vec::new();
     zonefile::open(file)
         .and_then(|opened| opened.take(CA_LEN_MAX + 1).read_to_end(&mut bytes))
-        .map_err(|error| wrong(format!("cannot be read: {error}"), "[upstream] ca names it"))?;
+        .map_err(|error| wrong(format!("cannot be read: {error}"), "it"))?;
     if bytes.len() as u64 > CA_LEN_MAX {
         let message = format!("is longer than {CA_LEN_MAX} bytes");
-        return Err(wrong(message, "[upstream] ca names a file of certificates"));
+        return Err(wrong(message, "a file of certificates"));
     }
-    let help = "[upstream] ca names a file with BEGIN CERTIFICATE lines, PEM";
+    let help = "a file with BEGIN CERTIFICATE lines, PEM";
     let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
     let certificates =
         certificates.map_err(|error| wrong(format!("holds what is no PEM: {error}"), help))?;

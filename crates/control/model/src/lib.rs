@@ -11,6 +11,7 @@ pub use edit::{
 pub use rule::BrokenRule;
 pub use rules::{
     CHECK_NAME_MAX, COMMENT_MAX, Choice, MinUp, Policy, SetRules, TIER_MAX, is_check_name,
+    is_control,
 };
 
 use std::fmt;

@@ -14,6 +14,14 @@ use wire::Rtype;
 pub const CHECK_NAME_MAX: usize = 63;
 /// The highest tier.
 pub const TIER_MAX: u8 = 99;
+/// Whether a letter is no text, but changes how text is shown: control characters, separators of
+/// lines, and those that change the order of letters (UAX #9).
+pub fn is_control(letter: char) -> bool {
+    letter.is_control()
+        || matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}')
+        || matches!(letter, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
 /// Bytes of a comment, in UTF-8.
 pub const COMMENT_MAX: usize = 255;
 const FORM: u8 = 0;
@@ -174,8 +182,14 @@ impl SetRules {
         members: usize,
     ) -> Result<(), (&'static str, BrokenRule, String)> {
         let broken = |field, what: String| Err((field, BrokenRule::SET_RULES, what));
-        if self.comment.len() > COMMENT_MAX || self.comment.chars().any(char::is_control) {
-            let what = format!("is up to {COMMENT_MAX} bytes of text without control characters");
+        if self.comment.len() > COMMENT_MAX {
+            return broken("comment", format!("is up to {COMMENT_MAX} bytes of text"));
+        }
+        if let Some(letter) = self.comment.chars().find(|letter| is_control(*letter)) {
+            let letter = u32::from(letter);
+            let what = format!(
+                "is text without control characters, and U+{letter:04X} is one: leave it out"
+            );
             return broken("comment", what);
         }
         if !self.has_choice() {
@@ -313,7 +327,7 @@ mod tests {
         assert_eq!(check("a note", Rtype::MX), Ok(()));
         assert_eq!(check(&"é".repeat(127), Rtype::A), Ok(()));
         assert_eq!(check(&"é".repeat(128), Rtype::A), Err("comment"), "256 bytes");
-        for control in ["a\nb", "\0", "\u{7f}", "\u{85}"] {
+        for control in ["a\nb", "\0", "\u{7f}", "\u{85}", "a\u{202e}b", "\u{2028}", "\u{2069}"] {
             assert_eq!(check(control, Rtype::A), Err("comment"), "{control:?}");
         }
     }

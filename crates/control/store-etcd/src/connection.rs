@@ -5,6 +5,7 @@ use etcd_client::{
     Certificate, Client, ConnectOptions, Error, GetOptions, GetResponse, Identity, TlsOptions, Txn,
     TxnResponse,
 };
+use std::error::Error as _;
 use std::fs;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -235,7 +236,7 @@ pub fn classify(url: &str, error: Error) -> RequestError {
     let Error::GRpcStatus(status) = &error else {
         return RequestError::Unanswered(format!("etcd at {url}: {}", with_sources(&error)));
     };
-    let why = format!("etcd at {url}: {}", status.message());
+    let why = format!("etcd at {url}: {}", told(status.message(), status.source()));
     match status.code() as i32 {
         OUT_OF_RANGE if status.message().contains("compacted") => RequestError::Compacted,
         RESOURCE_EXHAUSTED if status.message().contains("space exceeded") => {
@@ -251,6 +252,25 @@ pub fn classify(url: &str, error: Error) -> RequestError {
             RequestError::Refused(why)
         }
         _ => RequestError::Unanswered(why),
+    }
+}
+
+/// What a message of the client means. One text for each cause: the log says the same only once.
+fn told(message: &str, source: Option<&dyn std::error::Error>) -> String {
+    match message {
+        _ if message.contains("InvalidContentType") => {
+            "it does not speak TLS: write http:// for it in `[etcd] endpoints`".into()
+        }
+        _ if message == "transport error" || message.starts_with("h2 protocol error") => {
+            "the connection broke; if that lasts, this is no etcd, or it expects https://".into()
+        }
+        _ => source.map_or_else(
+            || message.to_owned(),
+            |source| match with_sources(source).rsplit_once(": ") {
+                Some((_, cause)) if !message.contains(cause) => format!("{message}: {cause}"),
+                _ => message.to_owned(),
+            },
+        ),
     }
 }
 

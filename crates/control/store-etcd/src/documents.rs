@@ -10,7 +10,7 @@ use crate::connection::{Connection, RequestError};
 use crate::keys::Keys;
 use crate::limits::{ECHO_MAX, FIRST_LIST_MAX, SAVE_MAX, WRITE_MAX};
 use crate::members::OwnLease;
-use crate::shared::start_runtime;
+use crate::shared::{LoggedCauses, start_runtime};
 use copy::{CopyFile, CopyOrigin};
 use documents::{Content, DocumentSet, Value, WriteError};
 use etcd_client::{
@@ -106,6 +106,7 @@ struct SharedSet {
     /// The revision of etcd that the copy on the disk has.
     saved: watch::Sender<i64>,
     state: watch::Sender<LinkState>,
+    logged: Mutex<LoggedCauses>,
     /// Everything is listed anew.
     relist: Notify,
 }
@@ -134,6 +135,7 @@ impl EtcdDocuments {
             origin: Mutex::new(origin),
             saved: watch::Sender::new(0),
             state: watch::Sender::new(LinkState::Connecting),
+            logged: Mutex::default(),
             relist: Notify::new(),
         };
         Arc::new(Self { set: Arc::new(set), tasks: Mutex::default(), writing: Mutex::default() })

@@ -13,7 +13,7 @@ use crate::limits::{
 };
 use crate::list;
 use crate::members::OwnLease;
-use crate::shared::Retry;
+use crate::shared::{LoggedCauses, Retry};
 use documents::{Leader, LedMap, MapEvent, MapQuestion, MapValue, MapWriter};
 use etcd_client::{Compare, CompareOp, GetOptions, KeyValue, PutOptions, Txn, TxnOp};
 use std::collections::HashMap;
@@ -108,13 +108,14 @@ impl Election {
     async fn run(self) {
         let mut history = History::new(self.folder.clone());
         let mut retry = Retry::new(RECONNECT_MAX);
+        let mut logged = LoggedCauses::default();
         loop {
             let began = Instant::now();
-            let Err(ended) = self.take_part(&mut history).await;
+            let Err(ended) = self.take_part(&mut history, &mut logged).await;
             // It may lead still, and finds out.
             self.map.clear();
             let leader = Leader { fault: Some(ended.why().to_owned()), ..Leader::default() };
-            if retry.is_lasting(began) && self.map.leader().fault != leader.fault {
+            if retry.is_lasting(began) && logged.is_new(ended.why()) {
                 let name = self.name;
                 tracing::error!("this server cannot write {name} for the fleet: {}", ended.why());
             }
@@ -127,7 +128,11 @@ impl Election {
         self.link.keys.leader(self.name)
     }
 
-    async fn take_part(&self, history: &mut History) -> Result<Infallible, RequestError> {
+    async fn take_part(
+        &self,
+        history: &mut History,
+        logged: &mut LoggedCauses,
+    ) -> Result<Infallible, RequestError> {
         let connection = &self.link.connection;
         let (endpoint, _) = connection.client().await?;
         history.check(&self.link).await?;
@@ -138,6 +143,7 @@ impl Election {
             unready: None,
             look_at: Instant::now(),
         };
+        logged.clear();
         let Err(ended) = self.lead_or_wait(&mut round).await;
         connection.leave(endpoint);
         Err(ended)

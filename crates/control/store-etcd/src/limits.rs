@@ -77,3 +77,5 @@ pub const LED_BATCH: Duration = Duration::from_millis(20);
 pub const LED_READY_GRACE: Duration = Duration::from_secs(15);
 /// Changes of a map that wait for the server that follows it. A full queue stops the watch.
 pub const MAP_EVENTS_MAX: usize = 256;
+/// Causes of one outage that are compared before they are logged.
+pub const CAUSES_MAX: usize = 16;

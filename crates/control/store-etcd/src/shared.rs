@@ -2,6 +2,7 @@
 use crate::EtcdSettings;
 use crate::connection::Connection;
 use crate::keys::{Head, Keys};
+use crate::limits::CAUSES_MAX;
 use records::{Revision, StoreError};
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -25,6 +26,7 @@ enum Link {
 #[derive(Default)]
 struct LinkState {
     link: Link,
+    logged: LoggedCauses,
     /// The newest known value of the key `revision`.
     head: Option<Head>,
     /// The head with which etcd had lost most of what the replica has, and what to do.
@@ -58,6 +60,29 @@ pub fn start_runtime(name: &str) -> io::Result<(Handle, oneshot::Sender<()>)> {
         let _ = runtime.block_on(ended);
     })?;
     Ok((handle, end))
+}
+
+/// The causes of an outage that the log has already.
+#[derive(Default)]
+pub struct LoggedCauses(Vec<String>);
+
+impl LoggedCauses {
+    /// Whether this is a cause that was not logged since the last success, whichever member of etcd
+    /// it is of.
+    pub fn is_new(&mut self, why: &str) -> bool {
+        let cause = why.strip_prefix("etcd at ").and_then(|rest| rest.split_once(": "));
+        let cause = cause.map_or(why, |(_, cause)| cause);
+        let is_new = !self.0.iter().any(|logged| logged == cause);
+        if is_new && self.0.len() < CAUSES_MAX {
+            self.0.push(cause.to_owned());
+        }
+        is_new
+    }
+
+    /// What failed works again.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
 }
 
 /// The pauses before something is tried again.
@@ -115,6 +140,7 @@ impl Shared {
         if let Link::Broken(_) = state.link {
             tracing::info!(endpoint = self.connection.endpoint(), "etcd is followed again");
         }
+        state.logged.clear();
         (state.link, state.head) = (Link::Following, Some(head));
         self.changed.notify_all();
     }
@@ -140,7 +166,7 @@ impl Shared {
     /// Writes are refused from now on, and why.
     pub fn breaks(&self, why: &str) {
         let mut state = self.state();
-        if state.link != Link::Broken(why.to_owned()) {
+        if state.logged.is_new(why) {
             tracing::error!(
                 "etcd is not followed; zones are served as they are, and writes are refused: {why}"
             );
@@ -215,5 +241,21 @@ impl Shared {
             tracing::error!("{why}");
         }
         state.unstored = (!is_stored).then(|| why.to_owned());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cause_is_logged_once_for_all_members_until_it_works_again() {
+        let mut logged = LoggedCauses::default();
+        assert!(logged.is_new("etcd at http://a:1: refused"));
+        assert!(!logged.is_new("etcd at http://b:1: refused"));
+        assert!(logged.is_new("etcd at http://b:1: no TLS"));
+        assert!(!logged.is_new("etcd at http://a:1: refused"));
+        logged.clear();
+        assert!(logged.is_new("etcd at http://a:1: refused"));
     }
 }

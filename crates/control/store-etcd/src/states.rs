@@ -10,7 +10,7 @@ use crate::limits::{
 };
 use crate::list;
 use crate::members::{OwnLease, read_member};
-use crate::shared::Retry;
+use crate::shared::{LoggedCauses, Retry};
 use etcd_client::{Compare, CompareOp, EventType, KeyValue, Txn, TxnOp};
 use health::{Finding, FindingKey, FleetStates, Vantage};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -56,6 +56,7 @@ struct Exchange {
 struct Faults {
     /// Why the findings of others do not arrive, or none is written.
     fault: Option<String>,
+    logged: LoggedCauses,
     /// Keys that cannot be used, and why.
     unusable: BTreeMap<String, String>,
 }
@@ -130,7 +131,7 @@ impl Exchange {
 
     fn breaks(&self, why: &str) {
         let mut faults = self.faults();
-        if faults.fault.as_deref() != Some(why) {
+        if faults.logged.is_new(why) {
             tracing::error!(
                 "what other servers find out about health does not arrive; states stay unless this \
                  server knows better: {why}"
@@ -140,7 +141,9 @@ impl Exchange {
     }
 
     fn mends(&self) {
-        if self.faults().fault.take().is_some() {
+        let mut faults = self.faults();
+        faults.logged.clear();
+        if faults.fault.take().is_some() {
             let endpoint = self.link.connection.endpoint();
             tracing::info!(endpoint, "states of health are exchanged with other servers again");
         }

@@ -90,7 +90,7 @@ pub async fn save(set: Arc<SharedSet>) {
 impl SharedSet {
     fn breaks(&self, why: &str) {
         let broken = LinkState::Broken(why.to_owned());
-        if *self.state.borrow() != broken {
+        if lock(&self.logged).is_new(why) {
             let name = self.kind.name;
             tracing::error!(
                 "{name} in etcd are not followed; those of the copy of this server hold, and \
@@ -110,6 +110,7 @@ impl SharedSet {
         let (endpoint, _) = connection.client().await?;
         let at = self.list().await?;
         let before = self.state.send_replace(LinkState::Following);
+        lock(&self.logged).clear();
         if let LinkState::Broken(_) = before {
             let (name, endpoint) = (self.kind.name, connection.endpoint());
             tracing::info!(endpoint, "{name} in etcd are followed again");

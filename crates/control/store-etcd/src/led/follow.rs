@@ -6,7 +6,7 @@ use crate::history::History;
 use crate::led::COMPLETE;
 use crate::limits::RECONNECT_MAX;
 use crate::list;
-use crate::shared::Retry;
+use crate::shared::{LoggedCauses, Retry};
 use documents::MapEvent;
 use etcd_client::{EventType, KeyValue};
 use std::convert::Infallible;
@@ -26,13 +26,13 @@ impl Follower {
     pub async fn run(self) {
         let mut history = History::new(self.folder.clone());
         let mut retry = Retry::new(RECONNECT_MAX);
-        let mut fault = None;
+        let mut logged = LoggedCauses::default();
         loop {
             let began = Instant::now();
-            let Err(ended) = self.follow(&mut history, &mut fault).await;
+            let Err(ended) = self.follow(&mut history, &mut logged).await;
             let why = ended.why();
-            if retry.is_lasting(began) && fault.as_deref() != Some(why) {
-                fault = Some(why.to_owned());
+            if retry.is_lasting(began) && logged.is_new(why) {
+                // The source logs it.
                 self.send(MapEvent::State(Err(why.to_owned()))).await;
             }
             retry.pause(began).await;
@@ -47,7 +47,7 @@ impl Follower {
     async fn follow(
         &self,
         history: &mut History,
-        fault: &mut Option<String>,
+        logged: &mut LoggedCauses,
     ) -> Result<Infallible, RequestError> {
         let connection = &self.link.connection;
         let (endpoint, _) = connection.client().await?;
@@ -61,7 +61,7 @@ impl Follower {
         })
         .await?;
         let mut events = Events::start(connection, prefix.clone(), at + 1).await?;
-        *fault = None;
+        logged.clear();
         self.send(MapEvent::State(Ok(()))).await;
         self.send(MapEvent::ListBegins).await;
         for (key, value) in listed {

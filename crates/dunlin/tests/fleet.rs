@@ -4,9 +4,23 @@ mod served;
 
 use fleet_node::{Node, answers, eventually};
 use rustix::process::Signal;
+use served::{Served, binary};
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 use test_support::etcd::Etcd;
+
+#[test]
+fn server_without_a_store_says_what_a_fleet_needs() {
+    let socket = std::env::temp_dir().join(format!("dunlin-no-fleet-{}.sock", std::process::id()));
+    let config = format!("drain = \"0s\"\n[admin]\nsocket = \"{}\"\n", socket.display());
+    let _served = Served::start("fleet-none", &config, &[]);
+    for args in [&["fleet"][..], &["fleet", "adopt", "--yes"]] {
+        let output = binary().args(args).arg("--socket").arg(&socket).output().expect("it runs");
+        let why = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{why}");
+        assert!(why.contains("set [store] kind = \"etcd\""), "{why}");
+    }
+}
 
 #[test]
 fn record_written_on_one_server_is_answered_by_the_other_and_without_etcd() {

@@ -90,7 +90,7 @@ pub async fn show(
 ) -> Result<axum::Json<FleetBody>, Problem> {
     caller.check_operate()?;
     let refused = |why| Problem::refused(why, plainly);
-    let fleet = state.records()?.fleet().ok_or_else(|| refused(Refused::NotShared))?;
+    let fleet = state.fleet_records()?.fleet().ok_or_else(|| refused(Refused::NotShared))?;
     let FleetStatus { name, fault } = fleet.status();
     let members = fleet.members().await.map_err(refused)?;
     let revision = members.iter().map(|member| member.revision).max().unwrap_or_default();
@@ -118,7 +118,8 @@ pub async fn adopt(
     caller.check_everything(Verb::Write)?;
     caller.check_everything(Verb::Zones)?;
     condition::none(&headers)?;
-    let adopted = state.records()?.adopt().await.map_err(|why| Problem::refused(why, plainly))?;
+    let adopted =
+        state.fleet_records()?.adopt().await.map_err(|why| Problem::refused(why, plainly))?;
     caller.note_revision(adopted.revision);
     Ok(axum::Json(Receipt::new(adopted.revision, adopted.revision, false)))
 }

@@ -123,6 +123,18 @@ impl ApiState {
         })
     }
 
+    /// The same of a store that many servers share.
+    ///
+    /// # Errors
+    /// As [`Self::records`].
+    pub fn fleet_records(&self) -> Result<&RecordService, Problem> {
+        if self.api.records.is_none() {
+            let detail = "the server is in no fleet: set [store] kind = \"etcd\" and restart it";
+            return Err(Problem::missing(detail));
+        }
+        self.records()
+    }
+
     /// Refuses a change of what the servers of a fleet share on one that has no right to write.
     ///
     /// # Errors

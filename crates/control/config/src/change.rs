@@ -37,11 +37,13 @@ impl Config {
     /// starts or drops only once.
     pub fn restart_needed(&self, new: &Self) -> Vec<String> {
         let (old_server, server) = (&self.server, &new.server);
+        // Parts that do not run any more have no settings.
+        let are_same = old_server.roles == server.roles;
         told([
-            ("server.roles", old_server.roles != server.roles),
+            ("server.roles", !are_same),
             ("server.name", old_server.name != server.name),
             ("server.location", old_server.location != server.location),
-            ("server.listen", old_server.listen != server.listen),
+            ("server.listen", are_same && old_server.listen != server.listen),
             ("server.workers", old_server.workers != server.workers),
             ("server.pin", old_server.pin != server.pin),
             ("server.steering", old_server.steering != server.steering),
@@ -49,16 +51,16 @@ impl Config {
             ("server.user", old_server.user != server.user),
             ("server.group", old_server.group != server.group),
             ("limits.memory", self.limits.memory != new.limits.memory),
-            ("forward", self.forwards != new.forwards),
+            ("forward", are_same && self.forwards != new.forwards),
             ("upstream", self.upstream != new.upstream),
             ("cache", self.cache != new.cache),
             ("streams", self.streams != new.streams),
             ("ops.listen", self.ops != new.ops),
-            ("api", self.api != new.api),
+            ("api", are_same && self.api != new.api),
             ("admin.socket", self.admin != new.admin),
             ("store.kind", self.store != new.store),
             ("etcd", self.etcd != new.etcd),
-            ("kubernetes", self.kubernetes != new.kubernetes),
+            ("kubernetes", are_same && self.kubernetes != new.kubernetes),
             ("health", !self.health.has_same_settings(&new.health)),
             ("check", self.health.checks != new.health.checks),
             ("log.format", self.log.format != new.log.format),
@@ -87,6 +89,8 @@ mod tests {
         assert_eq!(old.restart_needed(&new), ["server.workers", "streams"]);
         assert_eq!(old.changed(&new), ["log.level"]);
         assert!(new.changed(&new).is_empty() && new.restart_needed(&new).is_empty());
+        let other_roles = config("server.roles = [\"health\"]");
+        assert_eq!(old.restart_needed(&other_roles), ["server.roles"]);
     }
 
     /// A config that differs in every key.

@@ -63,7 +63,7 @@ static PLUGINS: &[Plugin] = &[
     plugin("dnstap", "`[dnstap] socket`, for a Unix socket", Taken(operate::dnstap)),
     plugin("erratic", "a plugin for tests", Lost),
     plugin("errors", "errors are always logged", Taken(operate::errors)),
-    plugin("etcd", "records come from zone files", Lost),
+    plugin("etcd", "set [store] kind = \"etcd\", and write the records over the API", Lost),
     plugin("file", "a `[[zone]]` for each zone", Taken(zone::file)),
     plugin("forward", "rules of `[forward]`", Taken(forward::forward)),
     plugin("geoip", "answers do not depend on the client's location", Lost),

@@ -65,6 +65,19 @@ pub(crate) fn key(kind: usize, object: &ObjectName) -> String {
     }
 }
 
+/// The keys whose values an event of an object may change. What is kept of the slices of a service
+/// depends on the kind of the service.
+pub(crate) fn affected(cluster: &Cluster, kind: usize, object: &ObjectName) -> Vec<String> {
+    let mut keys = vec![key(kind, object)];
+    if let 1 | 2 = kind {
+        let entry = cluster.services.get((kind == 2, &object.namespace, &object.name));
+        let slices = entry.map(|entry| entry.slices).unwrap_or_default();
+        let slice = |name: &str| key(3, &ObjectName::new(&object.namespace, name));
+        keys.extend(slices.iter().map(|kept| slice(&kept.name)));
+    }
+    keys
+}
+
 /// The keys of all objects.
 pub(crate) fn keys(cluster: &Cluster) -> impl Iterator<Item = String> {
     let namespaces = cluster.namespace_names().map(|name| key(0, &ObjectName::new("", name)));

@@ -1,6 +1,7 @@
 use super::*;
 use crate::cluster::tests::{Served, cluster, event};
 use crate::names::PodNames;
+use crate::objects::{Endpoint, ServiceKind};
 use crate::records::RecordChange;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -74,6 +75,69 @@ fn servers_that_follow_have_the_records_of_the_one_that_writes() {
         }
         assert_eq!(records(&late), served, "seed {seed}, round {round}");
     }
+}
+
+/// Writes the keys that an event of an object may change, as a server does that was elected.
+fn write_affected(kept: &mut Kept, from: &Cluster, keys: &[String]) -> Vec<Shared> {
+    let mut written = Vec::new();
+    for key in keys {
+        let value = value(from, key);
+        if kept.get(key) != value.as_ref() {
+            written.push(read(key, value.as_deref()).expect("it is right"));
+            match value {
+                Some(value) => drop(kept.insert(key.clone(), value)),
+                None => drop(kept.remove(key)),
+            }
+        }
+    }
+    written
+}
+
+#[test]
+fn endpoints_are_written_again_once_their_service_is_headless_again() {
+    let (mut writer, mut follower) = (cluster(PodNames::Disabled), cluster(PodNames::Disabled));
+    let mut kept = Kept::new();
+    let mut step = |writer: &mut Cluster, kind: usize, shared: Shared| {
+        let object = match &shared {
+            Shared::Namespace(object, _)
+            | Shared::Service(object, _)
+            | Shared::Slice(object, _) => object.clone(),
+            other => panic!("not of this test: {other:?}"),
+        };
+        let keys = affected(writer, kind, &object);
+        put(writer, shared);
+        for shared in write_affected(&mut kept, writer, &keys) {
+            put(&mut follower, shared);
+        }
+        assert_eq!(records(&follower), records(writer));
+    };
+    let service = |kind: ServiceKind| {
+        let service = Service { kind, ports: Box::default() };
+        Shared::Service(ObjectName::new("shop", "pets"), Some((service, None)))
+    };
+    let slice = || {
+        let endpoint = Endpoint { address: [10, 7, 0, 1].into(), host: None, zone: None };
+        let endpoints = [endpoint].into();
+        let slice = Slice { ports: Box::default(), cluster: Box::default(), endpoints };
+        let kept = KeptSliceOf {
+            service: "pets".into(),
+            is_import: false,
+            ready: 1,
+            slice: Some(slice),
+            terminating: None,
+        };
+        Shared::Slice(ObjectName::new("shop", "pets-1"), Some(kept))
+    };
+    step(&mut writer, 0, Shared::Namespace(ObjectName::new("", "shop"), Some(())));
+    step(&mut writer, 1, service(ServiceKind::Headless));
+    step(&mut writer, 3, slice());
+    let had = records(&writer);
+    step(&mut writer, 1, service(ServiceKind::External("www.example.com".into())));
+    step(&mut writer, 1, service(ServiceKind::Headless));
+    // All slices are listed again, because this one was not kept.
+    assert!(writer.needs_slices);
+    step(&mut writer, 3, slice());
+    assert_eq!(records(&writer), had);
 }
 
 #[test]

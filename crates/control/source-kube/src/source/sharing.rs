@@ -180,7 +180,7 @@ impl Worker {
     /// An object may have changed.
     pub(super) fn touch(&self, at: usize, object: &ObjectName) {
         if let Some(map) = self.map.as_ref().filter(|_| self.leads) {
-            map.touch([fleet::key(at, object)]);
+            map.touch(fleet::affected(&self.cluster, at, object));
         }
     }
 

@@ -121,6 +121,17 @@ fn each_role_opens_only_its_sockets_and_does_only_its_part() {
 }
 
 #[test]
+fn zone_of_the_cluster_is_refused_by_a_server_that_only_has_the_api() {
+    let Some(etcd) = Etcd::start_or_skip(1) else { return };
+    let cluster = "[kubernetes]\nzones = [\"cluster.local\"]\n";
+    let mut api = Node::start_with("fleet-owner", &etcd, "roles = [\"api\"]", cluster);
+    api.token = api.create_token("root");
+    let refused =
+        api.refused(&["zones", "create", "cluster.local", "--nameserver", "ns.example.net."]);
+    assert!(refused.contains("kubernetes"), "{refused}");
+}
+
+#[test]
 fn token_of_one_server_works_on_all_until_it_is_revoked_on_any() {
     let Some(mut etcd) = Etcd::start_or_skip(1) else { return };
     let first = Node::start("fleet-token-a", &etcd);

@@ -167,6 +167,41 @@ fn fleet_agrees_with_the_api_server_whichever_writer_dies() {
     println!("{rounds} writers died or were stopped; the fleet agreed at most {slowest:.1?} after");
 }
 
+#[test]
+#[ignore = "slow: it starts an API server, which scripts/require cluster builds"]
+fn new_writer_whose_list_lost_most_writes_nothing_until_it_is_accepted() {
+    const SERVICES: u16 = 40;
+    let Some(cluster) = Cluster::start_or_skip() else { return };
+    let Some(etcd) = Etcd::start_or_skip(1) else { return };
+    cluster.create(&objects::namespace("shop"));
+    let names: Vec<String> =
+        (0..SERVICES).map(|number| create(&cluster, &format!("s{number}"), number)).collect();
+    let dns = answering("fl-dns", &etcd);
+    let server = dns.served.address;
+    let mut first = writer("fl-first", &etcd, &cluster);
+    let known = |number: u16| format!("NOERROR; A {}", address(number));
+    let expect_all = || {
+        for (name, number) in names.iter().zip(0..) {
+            expect(server, name, Rtype::A, &known(number));
+        }
+    };
+    expect_all();
+    // It knows nothing from before, and its selector chooses no service.
+    let wrong = section(&cluster.kubeconfig(), "labels = \"no=service\"");
+    let second = Node::start_with("fl-second", &etcd, "roles = [\"kubernetes\"]", &wrong);
+    first.served.signal(Signal::TERM);
+    first.served.status();
+    eventually("the second one leads", || leads(&second));
+    thread::sleep(Duration::from_secs(2));
+    expect_all();
+    let text = String::from_utf8(second.run(&["status"], true).stdout).expect("UTF-8");
+    assert!(text.contains("cluster.local"), "{text}");
+
+    let accepted = second.run(&["zones", "accept", "cluster.local"], true);
+    assert!(accepted.status.success(), "{accepted:?}");
+    names.iter().for_each(|name| expect(server, name, Rtype::A, "NXDOMAIN"));
+}
+
 /// From a write of the API server to the answer of a server without access to it.
 #[test]
 #[ignore = "slow: it starts an API server, which scripts/require cluster builds"]

@@ -68,9 +68,8 @@ impl Roles {
         if !self.api {
             config.api.listen = None;
         }
-        // In a fleet, those that answer or probe follow the server that watches the cluster.
-        let follows = config.store.kind == StoreKind::Etcd && (self.dns || self.health);
-        if !self.kubernetes && !follows {
+        // In a fleet, the others follow the server that watches the cluster.
+        if !self.kubernetes && config.store.kind != StoreKind::Etcd {
             config.kubernetes.zones.clear();
             config.kubernetes.multicluster_zones.clear();
         }
@@ -112,6 +111,18 @@ mod tests {
         assert_eq!(config.server.roles.words(), ["health"]);
         assert!(config.server.listen.is_empty() && config.api.listen.is_none());
         assert!(!config.kubernetes.is_wanted());
+    }
+
+    #[test]
+    fn server_of_a_fleet_knows_the_zones_of_the_cluster_in_each_role() {
+        for role in ["dns", "api", "kubernetes", "health"] {
+            let text = format!(
+                "[server]\ndata_dir = \"d\"\nname = \"a\"\nroles = [{role:?}]\n\
+                 [store]\nkind = \"etcd\"\n[etcd]\nendpoints = [\"http://127.0.0.1:1\"]\n\
+                 [kubernetes]\nzones = [\"cluster.local\"]"
+            );
+            assert!(parse(&text).unwrap().kubernetes.is_wanted(), "{role}");
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! writes asks for their values when it can write them. So nothing grows while it cannot.
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 /// What changed in a map.
@@ -22,13 +23,19 @@ pub enum MapEvent {
 /// A key, and its value as it is now; `None`: there is none.
 pub type MapValue = (String, Option<Vec<u8>>);
 
-/// A question for the values of keys.
+/// What the task that writes sends to the side that knows the values.
 #[derive(Debug)]
-pub struct MapQuestion {
-    /// The keys.
-    pub keys: Vec<String>,
-    /// For the values. If it is dropped, the keys are asked for later.
-    pub answer: oneshot::Sender<Vec<MapValue>>,
+pub enum MapRequest {
+    /// This server was elected: all keys have to be touched. With what was written before; `None`:
+    /// that is not all.
+    Elected(Option<Vec<(String, Vec<u8>)>>),
+    /// A question for the values of keys.
+    Values {
+        /// The keys.
+        keys: Vec<String>,
+        /// For the values. If it is dropped, the keys are asked for later.
+        answer: oneshot::Sender<Vec<MapValue>>,
+    },
 }
 
 /// Which server writes.
@@ -40,6 +47,8 @@ pub struct Leader {
     pub is_own: bool,
     /// Why this server cannot take part; `None`: it can.
     pub fault: Option<String>,
+    /// Since when this server knows that.
+    pub since: Option<SystemTime>,
 }
 
 /// The keys that changed and were not written, and who writes.
@@ -49,6 +58,7 @@ pub struct LedMap {
     touched: Notify,
     ready: watch::Sender<bool>,
     leader: watch::Sender<Leader>,
+    written: Mutex<Option<SystemTime>>,
 }
 
 /// The side of the server that knows the values.
@@ -56,24 +66,25 @@ pub struct LedMap {
 pub struct MapWriter {
     /// The map.
     pub map: Arc<LedMap>,
-    /// Asked when values can be written.
-    pub questions: mpsc::Receiver<MapQuestion>,
-    /// Who writes. When it becomes this server, all keys have to be touched.
+    /// After an election, and when values can be written.
+    pub requests: mpsc::Receiver<MapRequest>,
+    /// Who writes.
     pub leader: watch::Receiver<Leader>,
 }
 
 impl LedMap {
     /// A map, its writer, and where the task that writes asks.
-    pub fn new() -> (Arc<Self>, MapWriter, mpsc::Sender<MapQuestion>) {
+    pub fn new() -> (Arc<Self>, MapWriter, mpsc::Sender<MapRequest>) {
         let (leader, leads) = watch::channel(Leader::default());
         let map = Arc::new(Self {
             changed: Mutex::default(),
             touched: Notify::new(),
             ready: watch::Sender::new(false),
             leader,
+            written: Mutex::default(),
         });
-        let (ask, questions) = mpsc::channel(1);
-        (Arc::clone(&map), MapWriter { map, questions, leader: leads }, ask)
+        let (ask, requests) = mpsc::channel(1);
+        (Arc::clone(&map), MapWriter { map, requests, leader: leads }, ask)
     }
 
     fn changed(&self) -> MutexGuard<'_, HashSet<String>> {
@@ -129,13 +140,30 @@ impl LedMap {
         self.changed().clear();
     }
 
-    /// Says who writes.
-    pub fn set_leader(&self, leader: Leader) {
+    /// Says who writes: since now, if that is new.
+    pub fn set_leader(&self, mut leader: Leader) {
         self.leader.send_if_modified(|before| {
+            let is_same = before.since.is_some()
+                && (&before.name, before.is_own) == (&leader.name, leader.is_own);
+            leader.since = if is_same { before.since } else { Some(SystemTime::now()) };
             let is_new = *before != leader;
             *before = leader;
             is_new
         });
+    }
+
+    /// This server has written something.
+    pub fn note_write(&self) {
+        *self.written() = Some(SystemTime::now());
+    }
+
+    /// When this server wrote last; `None`: it has not.
+    pub fn last_write(&self) -> Option<SystemTime> {
+        *self.written()
+    }
+
+    fn written(&self) -> MutexGuard<'_, Option<SystemTime>> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Who writes.
@@ -166,13 +194,18 @@ mod tests {
     }
 
     #[test]
-    fn writer_learns_who_leads() {
+    fn writer_learns_who_leads_and_since_when() {
         let (map, mut writer, _ask) = LedMap::new();
-        let own = Leader { name: Some("a".into()), is_own: true, fault: None };
+        let own = Leader { name: Some("a".into()), is_own: true, ..Leader::default() };
         map.set_leader(own.clone());
         assert!(writer.leader.has_changed().unwrap());
-        assert_eq!(*writer.leader.borrow_and_update(), own);
+        let told = writer.leader.borrow_and_update().clone();
+        assert!(told.is_own && told.since.is_some());
         map.set_leader(own);
         assert!(!writer.leader.has_changed().unwrap());
+        assert_eq!(map.leader().since, told.since);
+        map.set_leader(Leader { name: Some("b".into()), ..Leader::default() });
+        let other = writer.leader.borrow_and_update().clone();
+        assert!(!other.is_own && other.since > told.since);
     }
 }

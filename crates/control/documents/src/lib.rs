@@ -13,7 +13,7 @@ pub mod limits;
 mod lines;
 
 pub use file::{FileDocuments, FileFormat};
-pub use led::{Leader, LedMap, MapEvent, MapQuestion, MapValue, MapWriter};
+pub use led::{Leader, LedMap, MapEvent, MapRequest, MapValue, MapWriter};
 pub use lines::Lines;
 
 use crate::limits::{CHANGE_MAX, RETRY_PAUSE_MAX};

@@ -60,8 +60,8 @@ pub async fn wait(is_there: impl Fn() -> bool) {
     while !is_there() {
         if Instant::now() > until {
             tracing::warn!(
-                "the API server of Kubernetes has not answered yet: names of the cluster answer \
-                 SERVFAIL until it does"
+                "the objects of Kubernetes are not listed yet: names of the cluster answer \
+                 SERVFAIL until they are"
             );
             return;
         }

@@ -6,6 +6,7 @@ use crate::limits::{CHECK_SHOWN_MAX, UNUSED_CHECKS_SHOWN};
 use crate::objects::{ServiceKind, Slice};
 use crate::packed::{KeyRef, Table};
 use std::fmt;
+use std::sync::Arc;
 use zone_manager::CheckNames;
 
 /// What is known of checks.
@@ -49,6 +50,11 @@ impl Checks {
     pub fn of(&self, key: KeyRef<'_>) -> Option<Box<str>> {
         let (check, is_headless) = self.named.get(key)?;
         (is_headless && self.can_check && self.known.contains(&*check)).then_some(check)
+    }
+
+    /// Those that exist.
+    pub fn known(&self) -> CheckNames {
+        Arc::clone(&self.known)
     }
 
     /// Notes the check that a service names, if any.

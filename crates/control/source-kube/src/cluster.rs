@@ -143,6 +143,17 @@ impl Cluster {
         }
     }
 
+    /// A cluster with the same settings, checks and serial, and what is put into it.
+    pub(crate) fn with(&self, fill: impl FnOnce(&mut Self)) -> Self {
+        let (naming, exposed) = (Arc::clone(&self.naming), Arc::clone(&self.exposed));
+        let mut other = Self::new(naming, exposed, self.serial);
+        other.checks.know(self.checks.known());
+        other.is_quiet = true;
+        fill(&mut other);
+        other.is_quiet = false;
+        other
+    }
+
     /// The counts of all objects.
     pub fn counts(&self) -> Counts {
         Counts {

@@ -2,6 +2,7 @@
 //! JSON. One server that watches the API server writes them; those that do not watch it follow.
 use crate::cluster::{Cluster, ObjectName};
 use crate::objects::{KeptSliceOf, Service, Slice};
+use crate::records::RecordChange;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
@@ -76,6 +77,30 @@ pub(crate) fn affected(cluster: &Cluster, kind: usize, object: &ObjectName) -> V
         keys.extend(slices.iter().map(|kept| slice(&kept.name)));
     }
     keys
+}
+
+/// Puts all objects that were written into an empty cluster. Those that cannot be read are left
+/// out.
+pub(crate) fn fill(cluster: &mut Cluster, written: Vec<(String, Vec<u8>)>) {
+    for (key, value) in written {
+        if let Ok(shared) = read(&key, Some(&value)) {
+            put(cluster, shared);
+        }
+    }
+}
+
+/// An object came, changed, or went; the records that change.
+pub(crate) fn put(cluster: &mut Cluster, shared: Shared) -> Vec<RecordChange> {
+    match shared {
+        Shared::Namespace(object, kept) => cluster.put_namespace(&object.name, kept.is_some()),
+        Shared::Service(object, kept) => {
+            let (service, check) = kept.unzip();
+            cluster.put_checked_service((false, object), service, check.flatten().as_deref())
+        }
+        Shared::Import(object, kept) => cluster.put_service((true, object), kept),
+        Shared::Slice(object, kept) => cluster.put_kept_slice(object, kept),
+        Shared::Pod(object, kept) => cluster.put_pod(object, kept),
+    }
 }
 
 /// The keys of all objects.

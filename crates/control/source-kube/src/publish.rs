@@ -45,10 +45,11 @@ impl Publisher {
         self.sampler.count() as u64
     }
 
-    /// Whether a list that lost much is held.
+    /// Whether a list that lost much is held. An operator accepts it by its zones; reverse names
+    /// are of the same objects.
     pub fn is_held(&self) -> bool {
         let publisher = self.updates.publisher();
-        self.places().any(|place| publisher.holds().held(self.target(place)).is_some())
+        self.zones.iter().any(|(origin, _)| publisher.holds().held(origin).is_some())
     }
 
     fn target(&self, place: Place) -> Target {

@@ -14,7 +14,7 @@ use crate::limits::{
 use crate::list;
 use crate::members::OwnLease;
 use crate::shared::{LoggedCauses, Retry};
-use documents::{Leader, LedMap, MapEvent, MapQuestion, MapValue, MapWriter};
+use documents::{Leader, LedMap, MapEvent, MapRequest, MapValue, MapWriter};
 use etcd_client::{Compare, CompareOp, GetOptions, KeyValue, PutOptions, Txn, TxnOp};
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -77,7 +77,7 @@ struct Election {
     name: &'static str,
     server: String,
     own: OwnLease,
-    ask: mpsc::Sender<MapQuestion>,
+    ask: mpsc::Sender<MapRequest>,
     folder: PathBuf,
 }
 
@@ -192,15 +192,18 @@ impl Election {
             }
             (Some(own), _) => {
                 let life = own.life;
-                let mut known = self.listed(hasher).await?;
-                let is_complete = known.remove(COMPLETE).is_some();
+                let (listed, is_complete) = self.listed().await?;
+                let hash =
+                    |(key, value): &(String, Vec<u8>)| (key.clone(), hasher.hash_one(&value[..]));
+                let known: HashMap<String, u64> = listed.iter().map(hash).collect();
                 self.map.clear();
                 // Those that have no value any more are deleted.
                 self.map.touch(known.keys().cloned());
                 round.term = Some(Term { life, known, is_complete });
                 tracing::info!("this server writes {} for the fleet", self.name);
                 let name = Some(self.server.clone());
-                self.map.set_leader(Leader { name, is_own: true, fault: None });
+                self.map.set_leader(Leader { name, is_own: true, ..Leader::default() });
+                self.send(MapRequest::Elected(is_complete.then_some(listed))).await;
             }
             (None, term) => {
                 if term.is_some() {
@@ -210,7 +213,7 @@ impl Election {
                 }
                 let name = elected.map(|elected| elected.server.clone());
                 let is_free = name.is_none();
-                self.map.set_leader(Leader { name, is_own: false, fault: None });
+                self.map.set_leader(Leader { name, ..Leader::default() });
                 if is_free && is_ready && now >= round.look_at {
                     self.stand().await?;
                 }
@@ -245,19 +248,28 @@ impl Election {
         Compare::create_revision(self.key(), CompareOp::Equal, life)
     }
 
-    /// What etcd has.
-    async fn listed(&self, hasher: &RandomState) -> Result<HashMap<String, u64>, RequestError> {
+    /// Returns once the source has room. If the source has ended, so will this task be.
+    async fn send(&self, request: MapRequest) {
+        if self.ask.send(request).await.is_err() {
+            std::future::pending().await
+        }
+    }
+
+    /// What etcd has, and whether that is all.
+    async fn listed(&self) -> Result<(Vec<(String, Vec<u8>)>, bool), RequestError> {
         let (connection, prefix) = (&self.link.connection, self.link.keys.documents(self.name));
         let got = connection.get(prefix.as_str(), GetOptions::new()).await?;
         let at = got.header().map_or(0, |header| header.revision());
-        let mut known = HashMap::new();
+        let (mut listed, mut is_complete) = (Vec::new(), false);
         list::pages(connection, &prefix, at, |kv| {
             let key = String::from_utf8_lossy(kv.key());
-            let key = key.strip_prefix(&prefix).unwrap_or(&key).to_owned();
-            known.insert(key, hasher.hash_one(kv.value()));
+            match key.strip_prefix(&prefix).unwrap_or(&key) {
+                COMPLETE => is_complete = true,
+                key => listed.push((key.to_owned(), kv.value().to_vec())),
+            }
         })
         .await?;
-        Ok(known)
+        Ok((listed, is_complete))
     }
 
     /// Writes a batch of what changed. Returns when to write the next one.
@@ -270,13 +282,8 @@ impl Election {
         let keys = self.map.take(OPS_MAX);
         let is_full = keys.len() == OPS_MAX;
         let (answer, values) = oneshot::channel();
-        let question = MapQuestion { keys: keys.clone(), answer };
-        let values = match self.ask.send(question).await {
-            Ok(()) => values.await,
-            // The source has ended.
-            Err(_) => std::future::pending().await,
-        };
-        let Ok(values) = values else {
+        self.send(MapRequest::Values { keys: keys.clone(), answer }).await;
+        let Ok(values) = values.await else {
             // It does not want them to be written now.
             self.map.touch(keys);
             return Ok(Some(Instant::now() + RECONNECT_MAX / 2));
@@ -298,6 +305,7 @@ impl Election {
             let txn = Txn::new().when([self.is_elected(*life)]).and_then(ops);
             match self.link.connection.transact(txn).await {
                 Ok(done) if done.succeeded() => {
+                    self.map.note_write();
                     for (key, value) in part {
                         match value {
                             Some(value) => known.insert(key.clone(), hasher.hash_one(&value[..])),

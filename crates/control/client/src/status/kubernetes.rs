@@ -1,5 +1,5 @@
 //! What the status says of a Kubernetes cluster.
-use command_line::{plain, plural};
+use command_line::{plain, plural, utc};
 use zone_manager::status::KubernetesStatus;
 
 /// The content of the cluster, and where it is from.
@@ -18,10 +18,16 @@ pub(super) fn text(kubernetes: &KubernetesStatus) -> String {
         let sets = plural(*sampled as usize, "record set");
         text += &format!("; {sets} too large for a message, served in part");
     }
-    match &kubernetes.leader {
-        _ if kubernetes.is_leader => text += "; this server writes them for the fleet",
-        Some(leader) => text += &format!("; {} writes them for the fleet", plain(leader)),
-        None => {}
+    let leader = match &kubernetes.leader {
+        _ if kubernetes.is_leader => Some("this server".into()),
+        leader => leader.as_ref().map(|leader| plain(leader)),
+    };
+    if let Some(leader) = leader {
+        text += &format!("; {leader} writes them for the fleet");
+        let since = kubernetes.leader_seconds.map(|at| format!(" since {}", utc(at)));
+        text += &since.unwrap_or_default();
+        let written = kubernetes.written_seconds.filter(|_| kubernetes.is_leader);
+        text += &written.map(|at| format!(", last at {}", utc(at))).unwrap_or_default();
     }
     match (kubernetes.is_synced, kubernetes.is_saved) {
         (false, _) => "not listed yet: its names answer SERVFAIL".into(),

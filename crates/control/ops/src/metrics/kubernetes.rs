@@ -37,4 +37,9 @@ pub fn write(out: &mut Exposition, kubernetes: &KubernetesStatus) {
         "1 if this server writes the objects of the cluster for the fleet.",
     )
     .sample(&[], u8::from(kubernetes.is_leader));
+    let help = "When this server last wrote objects of the cluster for the fleet.";
+    let mut written = out.family("dunlin_kubernetes_fleet_written_timestamp_seconds", Gauge, help);
+    if let Some(at) = kubernetes.written_seconds {
+        written.sample(&[], at);
+    }
 }

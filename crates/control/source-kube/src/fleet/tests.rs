@@ -2,7 +2,6 @@ use super::*;
 use crate::cluster::tests::{Served, cluster, event};
 use crate::names::PodNames;
 use crate::objects::{Endpoint, ServiceKind};
-use crate::records::RecordChange;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -24,19 +23,6 @@ fn write(kept: &mut Kept, from: &Cluster) -> Vec<(String, Option<Vec<u8>>)> {
         }
     }
     changed
-}
-
-fn put(cluster: &mut Cluster, shared: Shared) -> Vec<RecordChange> {
-    match shared {
-        Shared::Namespace(object, kept) => cluster.put_namespace(&object.name, kept.is_some()),
-        Shared::Service(object, kept) => {
-            let (service, check) = kept.unzip();
-            cluster.put_checked_service((false, object), service, check.flatten().as_deref())
-        }
-        Shared::Import(object, kept) => cluster.put_service((true, object), kept),
-        Shared::Slice(object, kept) => cluster.put_kept_slice(object, kept),
-        Shared::Pod(object, kept) => cluster.put_pod(object, kept),
-    }
 }
 
 fn records(cluster: &Cluster) -> Served {
@@ -138,6 +124,18 @@ fn endpoints_are_written_again_once_their_service_is_headless_again() {
     assert!(writer.needs_slices);
     step(&mut writer, 3, slice());
     assert_eq!(records(&writer), had);
+}
+
+#[test]
+fn what_was_written_has_the_names_of_the_writer() {
+    let mut random = fastrand::Rng::with_seed(11);
+    let (mut writer, mut kept) = (cluster(PodNames::Verified), Kept::new());
+    (0..200).for_each(|_| drop(event(&mut writer, &mut random)));
+    write(&mut kept, &writer);
+    kept.insert("services/shop/wrong".into(), b"{}".to_vec());
+    let fleet = writer.with(|cluster| fill(cluster, kept.into_iter().collect()));
+    assert!(writer.names() > 0);
+    assert_eq!((fleet.names(), records(&fleet)), (writer.names(), records(&writer)));
 }
 
 #[test]

@@ -1,4 +1,5 @@
 //! What the source reports, and what it saves.
+use super::sharing::seconds;
 use super::{STREAMS, Worker, now_seconds};
 use crate::saved;
 
@@ -27,6 +28,8 @@ impl Worker {
             status.namespaces = counts.namespaces;
             status.pods = counts.pods;
             status.sampled = sampled;
+            let written = self.map.as_ref().and_then(|map| map.last_write());
+            status.written_seconds = written.map(seconds);
             let unusable = self.unusable.iter();
             status.unusable = unusable.map(|(key, why)| format!("{key}: {why}")).collect();
         });

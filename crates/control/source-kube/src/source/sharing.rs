@@ -4,10 +4,12 @@ use crate::cluster::ObjectName;
 use crate::fleet::{self, Shared};
 use crate::limits::{BATCH_EVENTS_MAX, UNUSABLE_SHOWN};
 use crate::watch::StreamEvent;
-use documents::{Leader, LedMap, MapEvent, MapQuestion};
+use documents::{Leader, LedMap, MapEvent, MapRequest, MapValue};
 use std::sync::Arc;
-use tokio::sync::{mpsc, watch};
+use std::time::{SystemTime, UNIX_EPOCH};
+use tokio::sync::{mpsc, oneshot, watch};
 use zone_manager::Stopped;
+use zone_manager::hold::is_loss;
 
 /// The part of this server.
 pub(super) enum Sharing {
@@ -15,7 +17,7 @@ pub(super) enum Sharing {
     Alone,
     Writes {
         map: Arc<LedMap>,
-        questions: mpsc::Receiver<MapQuestion>,
+        requests: mpsc::Receiver<MapRequest>,
         leader: watch::Receiver<Leader>,
     },
     /// With the changes that were received.
@@ -27,7 +29,7 @@ impl Sharing {
         match part {
             None => Self::Alone,
             Some(FleetPart::Writes(writer)) => {
-                Self::Writes { map: writer.map, questions: writer.questions, leader: writer.leader }
+                Self::Writes { map: writer.map, requests: writer.requests, leader: writer.leader }
             }
             Some(FleetPart::Follows(events)) => Self::Follows(Vec::new(), events),
         }
@@ -45,20 +47,20 @@ impl Sharing {
 pub(super) enum Incoming {
     /// Another server wrote something, or another one writes.
     Change,
-    /// The task that writes asks for values.
-    Question(MapQuestion),
+    /// The task that writes asks for something.
+    Request(MapRequest),
 }
 
 /// The next that comes. Nothing is lost if the future is dropped.
 pub(super) async fn next(sharing: &mut Sharing) -> Incoming {
     match sharing {
-        Sharing::Writes { questions, leader, .. } => {
+        Sharing::Writes { requests, leader, .. } => {
             tokio::select! {
                 Ok(()) = leader.changed() => {
                     leader.mark_changed();
                     return Incoming::Change;
                 }
-                Some(question) = questions.recv() => return Incoming::Question(question),
+                Some(request) = requests.recv() => return Incoming::Request(request),
                 else => {}
             }
         }
@@ -82,15 +84,18 @@ impl Worker {
         match sharing {
             Sharing::Alone => Ok(()),
             Sharing::Writes { leader, .. } => {
-                // A new leader first: then all keys are known to be written.
                 if leader.has_changed().unwrap_or_default() {
                     let leader = leader.borrow_and_update().clone();
                     self.take_leader(leader);
                 }
-                if let Incoming::Question(question) = incoming {
-                    self.answer(question);
+                match incoming {
+                    Incoming::Request(MapRequest::Elected(before)) => self.begin(before).await,
+                    Incoming::Request(MapRequest::Values { keys, answer }) => {
+                        self.answer(keys, answer);
+                        Ok(())
+                    }
+                    Incoming::Change => Ok(()),
                 }
-                Ok(())
             }
             Sharing::Follows(changes, _) => {
                 let mut events = Vec::new();
@@ -104,13 +109,29 @@ impl Worker {
 
     fn take_leader(&mut self, leader: Leader) {
         self.leads = leader.is_own;
-        if let Some(map) = self.map.as_ref().filter(|_| leader.is_own) {
-            map.touch(fleet::keys(&self.cluster));
-        }
         self.status.edit(|status| {
             status.is_leader = leader.is_own;
+            status.leader_seconds = leader.since.map(seconds);
             (status.leader, status.fleet_fault) = (leader.name, leader.fault);
         });
+    }
+
+    /// This server was elected. If what it listed lost most of what was written before, it serves
+    /// that, as all others do, and its own list is held.
+    async fn begin(&mut self, before: Option<Vec<(String, Vec<u8>)>>) -> Result<(), Stopped> {
+        self.leads = true;
+        if let Some(before) = before.filter(|_| !self.publisher.is_held()) {
+            let fleet = self.cluster.with(|cluster| fleet::fill(cluster, before));
+            if is_loss(fleet.names(), self.cluster.names()) {
+                self.publisher.publish(&fleet).await?;
+                drop(fleet);
+                self.publish().await?;
+            }
+        }
+        if let Some(map) = &self.map {
+            map.touch(fleet::keys(&self.cluster));
+        }
+        Ok(())
     }
 
     /// The events of the streams that a change stands for.
@@ -164,11 +185,10 @@ impl Worker {
 
     /// Answers with the values of keys, unless a list that lost much is held: then nothing is
     /// written until it is accepted, or believed.
-    fn answer(&self, question: MapQuestion) {
+    fn answer(&self, keys: Vec<String>, answer: oneshot::Sender<Vec<MapValue>>) {
         if self.publisher.is_held() {
             return;
         }
-        let MapQuestion { keys, answer } = question;
         let value = |key: String| {
             let value = fleet::value(&self.cluster, &key);
             (key, value)
@@ -191,6 +211,11 @@ impl Worker {
         let is_ready = wanted.clone().all(|stream| stream.is_listed && stream.is_open);
         map.set_ready(self.is_published && is_ready);
     }
+}
+
+/// Seconds since 1970.
+pub(super) fn seconds(at: SystemTime) -> f64 {
+    at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
 /// What happens to all streams together.

@@ -1,6 +1,6 @@
 //! A map that one server at a time writes.
 use crate::node::{Node, client, eventually};
-use documents::{MapEvent, MapWriter};
+use documents::{MapEvent, MapRequest, MapWriter};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -9,6 +9,7 @@ use store_etcd::EtcdMap;
 use test_support::etcd::Etcd;
 use tokio::sync::mpsc;
 
+type Written = Arc<Mutex<Option<Vec<(String, Vec<u8>)>>>>;
 type Values = Arc<Mutex<BTreeMap<String, String>>>;
 
 /// A server that would write the map, with what it knows.
@@ -21,6 +22,8 @@ struct Writer {
     held: Arc<Mutex<()>>,
     /// Questions so far.
     asked: Arc<AtomicU64>,
+    /// What was written before its last election, if that was all.
+    written: Written,
     _answering: JoinHandle<()>,
 }
 
@@ -31,12 +34,14 @@ impl Writer {
         let values: Values = Arc::default();
         let shared = Arc::clone(&writer.map);
         let (held, asked) = (Arc::<Mutex<()>>::default(), Arc::<AtomicU64>::default());
+        let written = Written::default();
         let answering = {
-            let (values, held, asked) = (values.clone(), held.clone(), asked.clone());
-            thread::spawn(move || answer(writer, &values, &held, &asked))
+            let (values, written) = (values.clone(), written.clone());
+            let (held, asked) = (held.clone(), asked.clone());
+            thread::spawn(move || answer(writer, &values, &held, &asked, &written))
         };
-        let map = Some(map);
-        let writer = Self { node, values, map, shared, held, asked, _answering: answering };
+        let (map, _answering) = (Some(map), answering);
+        let writer = Self { node, values, map, shared, held, asked, written, _answering };
         known.iter().for_each(|(key, value)| writer.know(key, value));
         writer.shared.set_ready(true);
         writer
@@ -59,32 +64,32 @@ impl Writer {
 }
 
 /// Does what a source does.
-fn answer(mut writer: MapWriter, values: &Values, held: &Mutex<()>, asked: &AtomicU64) {
+fn answer(
+    mut writer: MapWriter,
+    values: &Values,
+    held: &Mutex<()>,
+    asked: &AtomicU64,
+    written: &Written,
+) {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
         loop {
-            let question = tokio::select! {
-                biased;
-                Ok(()) = writer.leader.changed() => None,
-                Some(question) = writer.questions.recv() => Some(question),
-                else => return,
-            };
-            if question.is_some() {
-                asked.fetch_add(1, Ordering::Relaxed);
-                drop(held.lock().unwrap());
-            }
-            let values = values.lock().unwrap().clone();
-            match question {
-                None if writer.leader.borrow().is_own => {
-                    writer.map.touch(values.keys().cloned());
+            let Some(request) = writer.requests.recv().await else { return };
+            let known = || values.lock().unwrap().clone();
+            match request {
+                MapRequest::Elected(before) => {
+                    *written.lock().unwrap() = before;
+                    writer.map.touch(known().keys().cloned());
                 }
-                None => {}
-                Some(question) => {
+                MapRequest::Values { keys, answer } => {
+                    asked.fetch_add(1, Ordering::Relaxed);
+                    drop(held.lock().unwrap());
+                    let known = known();
                     let value = |key: String| {
-                        let value = values.get(&key).map(|value| value.clone().into_bytes());
+                        let value = known.get(&key).map(|value| value.clone().into_bytes());
                         (key, value)
                     };
-                    let _ = question.answer.send(question.keys.into_iter().map(value).collect());
+                    let _ = answer.send(keys.into_iter().map(value).collect());
                 }
             }
         }
@@ -161,6 +166,10 @@ fn one_server_writes_the_map_and_the_next_one_writes_only_what_differs() {
     first.map = None;
     first.node.stop();
     eventually(|| second.leads() && has(&seen, &known));
+    let pair = |key: &str, value: &str| (key.to_owned(), value.as_bytes().to_vec());
+    let before = vec![pair("a/1", "one"), pair("a/2", "changed")];
+    assert_eq!(*second.written.lock().unwrap(), Some(before), "what the first one had written");
+    assert_eq!(*first.written.lock().unwrap(), None, "there was nothing");
     assert_eq!(client.revisions_of("/dunlin/things/a/1"), written, "it was right already");
 
     // A restart of etcd loses nothing.

@@ -31,6 +31,11 @@ pub struct KubernetesStatus {
     pub leader: Option<String>,
     /// Whether that is this server.
     pub is_leader: bool,
+    /// Since when this server knows it, in seconds since 1970.
+    pub leader_seconds: Option<f64>,
+    /// When this server last wrote objects for the fleet, in seconds since 1970; `None`: it has
+    /// not.
+    pub written_seconds: Option<f64>,
     /// Why this server cannot write the objects for the fleet; `None`: it can.
     pub fleet_fault: Option<String>,
     /// Objects of the fleet that are ignored, and why; the first of them.

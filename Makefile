@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .PHONY: help run test test-slow test-reports bench-nightly loom lint cluster fleet bpf bench-bypass bench-compare bench-cpus bench-echoes bench-forward bench-instructions bench-load bench-searches bench-sockets bench-whole \
   bench-kubernetes bench-kubernetes-memory bench-memory bench-publish bench-health bench-fleet \
   campaign-differential campaign-floods campaign-cache campaign-fuzz campaign-upstreams \
-  campaign-attach campaign-soak campaign-kernels campaign-corefile campaign-kill campaign-fleet-kill campaign-fleet-writers campaign-upgrade campaign-verdict campaign-scale bench-records bench-scale deb
+  campaign-attach campaign-soak campaign-kernels campaign-corefile campaign-kill campaign-fleet-kill campaign-fleet-counter campaign-fleet-writers campaign-upgrade campaign-verdict campaign-scale bench-etcd-coredns bench-records bench-scale deb
 
 help: ## this list
 	@sed -n 's/^\([a-z%-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -251,9 +251,20 @@ bench-fleet: ## costs of a fleet of three on etcd beside those of bare etcd, wit
 	@scripts/require test
 	@SETS=$(or $(SETS),100000) cargo bench --package store-etcd --bench fleet
 
+bench-etcd-coredns: ## Dunlin on etcd beside CoreDNS's plugin etcd, on the same NAMES=10000, also with etcd dead
+	@scripts/require test
+	@scripts/require bench-etcd-coredns
+	@cargo build --quiet --release --package dunlin --package dunlin-lab
+	@bench/etcd-coredns target/release/dunlin target/release/dunlin-lab target/go/bin/coredns $(or $(NAMES),10000)
+
 campaign-fleet-kill: ## a server killed or stopped KILLS=200 times while it writes large batches into etcd
 	@scripts/require test
 	@DUNLIN_KILLS=$(or $(KILLS),200) cargo test --release --package store-etcd --test fleet kill -- --nocapture
+
+campaign-fleet-counter: ## a counter that 64 writers on three servers of a fleet raise INCREMENTS=20000 times
+	@scripts/require test
+	@DUNLIN_INCREMENTS=$(or $(INCREMENTS),20000) \
+	  cargo test --release --package store-etcd --test fleet no_increment -- --nocapture
 
 campaign-fleet-writers: ## two writers of a cluster's objects, one of which is killed or stopped ROUNDS=200 times
 	@scripts/require test

@@ -72,11 +72,12 @@ impl LoggedCauses {
     pub fn is_new(&mut self, why: &str) -> bool {
         let cause = why.strip_prefix("etcd at ").and_then(|rest| rest.split_once(": "));
         let cause = cause.map_or(why, |(_, cause)| cause);
-        let is_new = !self.0.iter().any(|logged| logged == cause);
-        if is_new && self.0.len() < CAUSES_MAX {
-            self.0.push(cause.to_owned());
+        // Further ones are left out: texts that always differ must not fill the log.
+        if self.0.len() >= CAUSES_MAX || self.0.iter().any(|logged| logged == cause) {
+            return false;
         }
-        is_new
+        self.0.push(cause.to_owned());
+        true
     }
 
     /// What failed works again.
@@ -257,5 +258,7 @@ mod tests {
         assert!(!logged.is_new("etcd at http://a:1: refused"));
         logged.clear();
         assert!(logged.is_new("etcd at http://a:1: refused"));
+        let new = (0..100).filter(|number| logged.is_new(&format!("cause {number}"))).count();
+        assert_eq!(new, CAUSES_MAX - 1, "texts that always differ do not fill the log");
     }
 }

@@ -88,6 +88,8 @@ struct Round {
     term: Option<Term>,
     /// When the next batch is written.
     write_at: Option<Instant>,
+    /// Why etcd has taken no write.
+    logged: LoggedCauses,
     /// Since when this server does not know all values.
     unready: Option<Instant>,
     /// When to look again whether this server can be elected.
@@ -140,6 +142,7 @@ impl Election {
             leaders: Mirror::start(connection, self.key(), read_elected).await?,
             term: None,
             write_at: None,
+            logged: LoggedCauses::default(),
             unready: None,
             look_at: Instant::now(),
         };
@@ -306,6 +309,7 @@ impl Election {
             match self.link.connection.transact(txn).await {
                 Ok(done) if done.succeeded() => {
                     self.map.note_write();
+                    round.logged.clear();
                     for (key, value) in part {
                         match value {
                             Some(value) => known.insert(key.clone(), hasher.hash_one(&value[..])),
@@ -316,7 +320,9 @@ impl Election {
                 // Another server is elected, and the watch brings it.
                 Ok(_) => return Ok(None),
                 Err(RequestError::NoSpace(why)) => {
-                    tracing::error!("{} of the fleet are not written: {why}", self.name);
+                    if round.logged.is_new(&why) {
+                        tracing::error!("{} of the fleet are not written: {why}", self.name);
+                    }
                     self.map.touch(keys);
                     return Ok(Some(Instant::now() + NO_SPACE_PAUSE));
                 }

@@ -7,7 +7,6 @@ use crate::limits::FINDINGS_MAX;
 use crate::state::{ProbeState, TargetState};
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -128,19 +127,19 @@ fn rank(vantage: &Vantage, target: u64) -> u64 {
 }
 
 /// The servers that probe a target: the first `count` of its order, or all if there are fewer.
+/// `vantages` are in the order of their names, which decides between equal ranks.
 pub fn assigned<'a>(
     target: &HealthTarget,
     vantages: &'a [Vantage],
     count: usize,
 ) -> Vec<&'a Vantage> {
     let target = hash(&[target.check.as_bytes(), target.address.to_string().as_bytes()]);
-    let mut best: Vec<_> = Vec::with_capacity(count + 1);
+    let mut best: Vec<(u64, &Vantage)> = Vec::with_capacity(count + 1);
     for vantage in vantages {
-        let ranked = (Reverse(rank(vantage, target)), vantage);
-        let order = |(rank, vantage): &(Reverse<u64>, &Vantage)| (*rank, Arc::clone(&vantage.name));
-        let at = best.partition_point(|other| order(other) < order(&ranked));
+        let rank = rank(vantage, target);
+        let at = best.partition_point(|(other, _)| *other >= rank);
         if at < count {
-            best.insert(at, ranked);
+            best.insert(at, (rank, vantage));
             best.truncate(count);
         }
     }

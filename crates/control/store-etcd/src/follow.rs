@@ -6,7 +6,7 @@ use crate::keys::Head;
 use crate::limits::{COMMITS_QUEUED, RECONNECT_MAX};
 use crate::list::{self, Listing};
 use crate::replica::Origin;
-use crate::shared::Shared;
+use crate::shared::{Retry, Shared};
 use crate::staged;
 use etcd_client::{EventType, GetOptions, KeyValue};
 use records::codec::milliseconds;
@@ -14,7 +14,7 @@ use records::{Commit, PreparedWrite, Revision, WatchWaker};
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::sync::mpsc::Sender;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 /// What the task found.
 pub enum Found {
@@ -66,7 +66,7 @@ fn identity(write: &PreparedWrite) -> (u64, String) {
 impl Follower {
     /// Runs until the receiver is gone, or needs a full list and has got it.
     pub async fn run(mut self) {
-        let mut pause = RECONNECT_MAX / 10;
+        let mut retry = Retry::new(RECONNECT_MAX);
         loop {
             let began = Instant::now();
             match self.follow().await {
@@ -74,12 +74,7 @@ impl Follower {
                 Err(Ended::Request(error)) => self.shared.breaks(error.why()),
                 Err(Ended::Refused(why)) => self.shared.breaks(&why),
             }
-            if began.elapsed() > 2 * RECONNECT_MAX {
-                pause = RECONNECT_MAX / 10;
-            }
-            // Servers that lost the same member do not return all at once.
-            sleep(pause.mul_f64(0.5 + fastrand::f64())).await;
-            pause = (pause * 2).min(RECONNECT_MAX);
+            retry.pause(began).await;
         }
     }
 

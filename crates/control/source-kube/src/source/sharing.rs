@@ -207,8 +207,8 @@ impl Worker {
     /// Says whether this server knows all objects, so that it may write them.
     pub(super) fn tell_readiness(&self) {
         let Some(map) = &self.map else { return };
-        let wanted = self.streams.iter().filter(|stream| stream.is_wanted);
-        let is_ready = wanted.clone().all(|stream| stream.is_listed && stream.is_open);
+        let mut wanted = self.streams.iter().filter(|stream| stream.is_wanted);
+        let is_ready = wanted.all(|stream| stream.is_listed && stream.is_open);
         map.set_ready(self.is_published && is_ready);
     }
 }

@@ -6,6 +6,7 @@ use crate::keys::check_format;
 use crate::limits::{RECONNECT_MAX, STORE_RETRY};
 use crate::list;
 use crate::replica;
+use crate::shared::Retry;
 use documents::{Content, Document, UnusableDocument, Value};
 use etcd_client::{EventType, GetOptions, KeyValue, WatchResponse};
 use std::sync::Arc;
@@ -27,14 +28,11 @@ impl From<RequestError> for Ended {
 
 /// Follows etcd until it is aborted.
 pub async fn run(set: Arc<SharedSet>) {
-    let mut pause = RECONNECT_MAX / 10;
+    let mut retry = Retry::new(RECONNECT_MAX);
     loop {
         let began = Instant::now();
         let ended = set.follow().await;
         let has_followed = *set.state.borrow() == LinkState::Following;
-        if began.elapsed() > 2 * RECONNECT_MAX {
-            pause = RECONNECT_MAX / 10;
-        }
         match ended {
             // The next member may serve: writes wait for it.
             Err(Ended::Request(_)) if has_followed => {
@@ -44,9 +42,7 @@ pub async fn run(set: Arc<SharedSet>) {
             Err(Ended::Refused(why)) => set.breaks(&why),
             Ok(()) => {}
         }
-        // Servers that lost the same member do not return all at once.
-        sleep(pause.mul_f64(0.5 + fastrand::f64())).await;
-        pause = (pause * 2).min(RECONNECT_MAX);
+        retry.pause(began).await;
     }
 }
 

@@ -24,7 +24,7 @@ struct Attempt<'a> {
     newest: Revision,
     /// The value of the commit's key.
     value: Vec<u8>,
-    /// Its changes of keys, if they fit one transaction.
+    /// Its changes of keys, except those that are staged.
     changes: Vec<TxnOp>,
     /// The number of staged parts, as in a commit.
     parts: u32,
@@ -54,7 +54,7 @@ pub async fn commit(
 }
 
 /// Replaces everything by a snapshot, if the newest revision is that of `head`. Its revision
-/// becomes the newest one.
+/// becomes the newest one. `also` is part of the same transaction.
 ///
 /// # Errors
 /// As [`commit`].
@@ -63,9 +63,11 @@ pub async fn replace(
     (id, newest): (CommitId, Revision),
     mut head: Head,
     snapshot: &[u8],
+    also: Vec<TxnOp>,
 ) -> Result<Committed, RequestError> {
     let named = (id, head.revision, newest);
-    let attempt = Attempt::staged(shared, named, snapshot, IS_SNAPSHOT).await?;
+    let staged = Attempt::staged(shared, named, snapshot, IS_SNAPSHOT).await?;
+    let attempt = Attempt { changes: also, ..staged };
     attempt.finish(&mut head).await
 }
 

@@ -51,6 +51,9 @@ pub const REFRESH_INTERVAL: Duration = Duration::from_secs(30);
 pub const FLEET_WAIT_MAX: Duration = Duration::from_secs(15);
 /// How long the others are asked for quick reports after the last client has waited.
 pub const WAIT_KEPT: Duration = Duration::from_secs(1);
+/// How far `dunlin fleet adopt` raises the revision: above every one that another server may have
+/// served, which the adopting server missed. So no serial goes back there.
+pub const REVISIONS_ADOPTED: u64 = 1 << 20;
 /// Clients that wait for the fleet at the same time.
 pub const WAITERS_MAX: usize = 1024;
 /// How long the end of a server waits until the others know of it.

@@ -10,7 +10,7 @@ use etcd_client::{GetOptions, KeyValue};
 use records::codec::{self, zone_key};
 use records::serial::SerialStamp;
 use records::snapshot::{self, SnapshotItem, SnapshotWriter};
-use records::{Action, PreparedWrite, SetChange, StoreError, View};
+use records::{Action, PreparedWrite, Revision, SetChange, StoreError, View};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufWriter};
@@ -27,6 +27,8 @@ pub struct Listing {
     pub sets: u64,
     /// An operator has replaced everything, so it may lack much of what was there.
     pub is_restored: bool,
+    /// The revision of the last `dunlin fleet adopt`.
+    pub adopted: Revision,
 }
 
 /// A zone of the list: its sets by their keys in the snapshot.
@@ -105,7 +107,10 @@ pub async fn read(connection: &Connection, keys: &Keys, file: &Path) -> Result<L
         tracing::warn!(keys, "etcd has keys under the prefix that are ignored, such as {first}");
     }
     let sets = content.zones.values().map(|zone| zone.sets.len() as u64).sum();
-    Ok(Listing { file: file.to_owned(), origin, head, sets, is_restored: false })
+    let adopted = connection.get(keys.adopted(), at_revision()).await?;
+    let adopted = adopted.kvs().first().and_then(|kv| kv.value_str().ok()?.parse().ok());
+    let adopted = Revision(adopted.unwrap_or_default());
+    Ok(Listing { file: file.to_owned(), origin, head, sets, is_restored: false, adopted })
 }
 
 /// Passes all keys of a prefix, which ends with a slash, at a revision of etcd to `each`.

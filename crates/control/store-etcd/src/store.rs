@@ -4,14 +4,14 @@ use crate::commit::{self, Committed};
 use crate::connection::RequestError;
 use crate::follow::{Follower, Known};
 use crate::keys::Head;
-use crate::limits::{COMMITS_QUEUED, FIRST_LIST_MAX, OUTCOME_MAX, WRITE_MAX};
+use crate::limits::{COMMITS_QUEUED, FIRST_LIST_MAX, OUTCOME_MAX, REVISIONS_ADOPTED, WRITE_MAX};
 use crate::list::{self, Listing};
 use crate::members::{EtcdFleet, Membership};
 use crate::replica::Replica;
 use crate::shared::Shared;
 use crate::staged;
 use crate::watch::EtcdWatch;
-use etcd_client::{Txn, TxnOp};
+use etcd_client::TxnOp;
 use records::codec::zone_key;
 use records::serial::SerialStamp;
 use records::snapshot::{self, SnapshotItem, SnapshotWriter};
@@ -176,12 +176,14 @@ impl EtcdStore {
         listing.map_err(|error| StoreError::Unreachable(error.why()))
     }
 
-    /// Replaces everything in etcd, and the replica, by a snapshot at this revision or above.
+    /// Replaces everything in etcd, and the replica, by a snapshot at this revision or above. An
+    /// adopted one tells the other servers so.
     fn replace_all(
         &mut self,
         from: &mut dyn Read,
         revision: Revision,
         head: Head,
+        is_adopted: bool,
     ) -> Result<(), StoreError> {
         let reader = self.replica().reader();
         let before: BTreeMap<Vec<u8>, SerialStamp> = reader
@@ -192,7 +194,9 @@ impl EtcdStore {
         let (revision, snapshot) = restamped(from, revision.max(head.revision.next()), &before)?;
         let id = CommitId(fastrand::u128(..));
         let named = (id, head.revision, revision);
-        let replacing = commit::replace(&self.shared, (id, revision), head, &snapshot);
+        let adopted = TxnOp::put(self.shared.keys.adopted(), revision.to_string(), None);
+        let also = if is_adopted { vec![adopted] } else { Vec::new() };
+        let replacing = commit::replace(&self.shared, (id, revision), head, &snapshot, also);
         let runtime = &self.shared.runtime;
         let done = match runtime.block_on(replacing) {
             Err(RequestError::Unanswered(why)) => {
@@ -376,7 +380,7 @@ impl Store for EtcdStore {
             let why = "another server has just written: try again".to_owned();
             return Err(StoreError::Unreachable(why));
         }
-        self.replace_all(from, write.revision, head)
+        self.replace_all(from, write.revision, head, false)
     }
 
     /// etcd's content becomes a new write, above all revisions that this server knows. A server
@@ -397,11 +401,9 @@ impl Store for EtcdStore {
         let unread = |why: std::io::Error| StoreError::Failed(format!("{}: {why}", file.display()));
         let content = std::fs::read(file).map_err(unread)?;
         let known = self.replica().revision()?.max(listing.head.revision);
-        self.replace_all(&mut &content[..], known.next(), listing.head)?;
-        // Every server then takes the documents of this etcd, too.
-        let adopted = TxnOp::put(self.shared.keys.adopted(), self.newest()?.to_string(), None);
-        let told = self.shared.connection.transact(Txn::new().and_then([adopted]));
-        self.shared.runtime.block_on(told).map_err(store_error)?;
+        // Other servers may have served newer revisions, which are in no etcd any more.
+        let revision = Revision(known.0.saturating_add(REVISIONS_ADOPTED));
+        self.replace_all(&mut &content[..], revision, listing.head, true)?;
         Ok(true)
     }
 

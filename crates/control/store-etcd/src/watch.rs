@@ -56,9 +56,10 @@ impl EtcdWatch {
     /// Whether etcd has lost most of what the replica has, and no operator has replaced it. Then it
     /// is not taken.
     fn has_lost_most(&self, listing: &Listing) -> bool {
+        let known = self.replica().revision().unwrap_or(Revision::NONE);
         let had = self.replica().reader().held().map_or(0, |size| size.sets);
         let (has, is_loss) = (listing.sets, is_loss(had, listing.sets));
-        if is_loss && !listing.is_restored {
+        if is_loss && !listing.is_restored && listing.adopted <= known {
             let why = format!(
                 "etcd has {has} record sets, and this server has {had}: most were deleted, and not \
                  by Dunlin. If etcd is right, run `dunlin fleet adopt`; if not, docs/etcd.md says \

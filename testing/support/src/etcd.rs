@@ -1,4 +1,5 @@
 //! Real etcd servers for tests, on loopback.
+use crate::spaces::Host;
 use crate::{ports, skip};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
@@ -17,6 +18,8 @@ struct Member {
     /// Its addresses for clients and for other members.
     client: SocketAddrV4,
     peer: SocketAddrV4,
+    /// The network namespace it runs in; `None`: the test's.
+    space: Option<String>,
     child: Option<Child>,
 }
 
@@ -44,6 +47,26 @@ impl Etcd {
     /// # Panics
     /// A member does not start.
     pub fn start_with(members: usize, options: &[&str]) -> Option<Self> {
+        let free = || ports::free_address(Ipv4Addr::LOCALHOST);
+        let member = |_| Member { client: free(), peer: free(), space: None, child: None };
+        Self::start_members((0..members).map(member).collect(), options)
+    }
+
+    /// As [`Etcd::start_with`], with a member on each of these hosts.
+    ///
+    /// # Panics
+    /// A member does not start.
+    pub fn start_on(hosts: &[Host], options: &[&str]) -> Option<Self> {
+        let member = |host: &Host| Member {
+            client: SocketAddrV4::new(host.address, 2379),
+            peer: SocketAddrV4::new(host.address, 2380),
+            space: Some(host.space.clone()),
+            child: None,
+        };
+        Self::start_members(hosts.iter().map(member).collect(), options)
+    }
+
+    fn start_members(members: Vec<Member>, options: &[&str]) -> Option<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let Some(binary) = find() else {
             skip::skip("no etcd here: `scripts/require test` installs it");
@@ -55,9 +78,6 @@ impl Etcd {
         // A killed process with this number may have left one.
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir(&folder).expect("a folder of its own");
-        let free = || ports::free_address(Ipv4Addr::LOCALHOST);
-        let member = |_| Member { client: free(), peer: free(), child: None };
-        let members = (0..members).map(member).collect();
         let options = options.iter().map(|option| (*option).to_owned()).collect();
         let mut etcd = Self { folder, binary, members, options };
         for member in 0..etcd.members.len() {
@@ -93,9 +113,17 @@ impl Etcd {
         let all = self.members.iter().enumerate();
         let all = all.map(|(n, member)| format!("m{n}={}", url(member.peer)));
         let all = all.collect::<Vec<_>>().join(",");
-        let Member { client, peer, .. } = self.members[member];
+        let Member { client, peer, ref space, .. } = self.members[member];
         let log = File::create(self.folder.join(format!("m{member}.log"))).expect("a log");
-        let child = Command::new(&self.binary)
+        let mut command = match space {
+            None => Command::new(&self.binary),
+            Some(space) => {
+                let mut command = Command::new("ip");
+                command.args(["netns", "exec", space]).arg(&self.binary);
+                command
+            }
+        };
+        let child = command
             .arg(format!("--name=m{member}"))
             .arg(format!("--data-dir={}", self.folder.join(format!("m{member}")).display()))
             .arg(format!("--listen-client-urls={}", url(client)))

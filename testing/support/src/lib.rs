@@ -3,6 +3,8 @@
 pub mod containerd;
 pub mod counting;
 pub mod etcd;
+#[cfg(feature = "operator")]
+pub mod operator;
 pub mod ports;
 pub mod skip;
 pub mod spaces;

@@ -1,7 +1,8 @@
-//! Two network namespaces, of a server and of a client.
+//! Network namespaces: two of a server and of a client, or any number of hosts on a switch.
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::File;
+use std::net::Ipv4Addr;
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -30,10 +31,7 @@ impl Spaces {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = |end| format!("{name}-{}-{number}-{end}", std::process::id());
         let (server, client) = (name("s"), name("c"));
-        let mut guard = Command::new("sh");
-        // In a group of its own, which what interrupts the test does not interrupt.
-        guard.args(["-c", GUARD, "guard", &server, &client]).process_group(0);
-        let guard = guard.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let guard = guard(&[&server, &client]);
         let spaces = Self { server, client, guard };
         spaces.run("ip netns add {s}\nip netns add {c}");
         spaces
@@ -67,14 +65,26 @@ impl Spaces {
 
     /// What a command writes, or all it says where it fails.
     pub fn told_by(&self, line: &str) -> Result<String, String> {
-        let line = line.replace("{s}", &self.server).replace("{c}", &self.client);
-        let mut words = line.split_whitespace();
-        let output = Command::new(words.next().expect("a command")).args(words).output().unwrap();
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        match output.status.success() {
-            true => Ok(text(&output.stdout)),
-            false => Err(text(&[output.stdout, output.stderr].concat())),
-        }
+        told_by(&line.replace("{s}", &self.server).replace("{c}", &self.client))
+    }
+}
+
+/// Starts what ends these namespaces.
+fn guard(spaces: &[&str]) -> Child {
+    let mut guard = Command::new("sh");
+    // In a group of its own, which what interrupts the test does not interrupt.
+    guard.args(["-c", GUARD, "guard"]).args(spaces).process_group(0);
+    guard.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+/// What a command writes, or all it says where it fails.
+fn told_by(line: &str) -> Result<String, String> {
+    let mut words = line.split_whitespace();
+    let output = Command::new(words.next().expect("a command")).args(words).output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    match output.status.success() {
+        true => Ok(text(&output.stdout)),
+        false => Err(text(&[output.stdout, output.stderr].concat())),
     }
 }
 
@@ -83,6 +93,84 @@ impl Drop for Spaces {
         drop(self.guard.stdin.take());
         self.guard.wait().expect("it ends");
     }
+}
+
+/// A host on a switch.
+#[derive(Clone, Debug)]
+pub struct Host {
+    /// Its network namespace.
+    pub space: String,
+    pub address: Ipv4Addr,
+}
+
+/// Hosts on a switch, until it is dropped.
+pub struct Lan {
+    /// The namespace of the switch, which is the host 192.0.2.254.
+    pub switch: String,
+    pub hosts: Vec<Host>,
+    guard: Child,
+}
+
+impl Lan {
+    /// Makes a switch and hosts from 192.0.2.1 on. The names begin with `name`.
+    ///
+    /// # Panics
+    /// Without root, or without iproute2.
+    pub fn new(name: &str, hosts: u8) -> Self {
+        let id = std::process::id();
+        let switch = format!("{name}-{id}-sw");
+        let host = |number| Host {
+            space: format!("{name}-{id}-{number}"),
+            address: Ipv4Addr::new(192, 0, 2, number),
+        };
+        let hosts: Vec<Host> = (1..=hosts).map(host).collect();
+        let spaces = hosts.iter().map(|host| host.space.as_str()).chain([switch.as_str()]);
+        let lan = Self { guard: guard(&spaces.collect::<Vec<_>>()), hosts, switch };
+        let ip = format!("ip -n {}", lan.switch);
+        run(&format!("ip netns add {}", lan.switch));
+        run(&format!("{ip} link add lan type bridge"));
+        run(&format!("{ip} addr add 192.0.2.254/24 dev lan"));
+        run(&format!("{ip} link set lo up"));
+        run(&format!("{ip} link set lan up"));
+        for (number, Host { space, address }) in lan.hosts.iter().enumerate() {
+            run(&format!("ip netns add {space}"));
+            run(&format!("{ip} link add h{number} type veth peer name eth0 netns {space}"));
+            run(&format!("{ip} link set h{number} master lan up"));
+            run(&format!("ip -n {space} addr add {address}/24 dev eth0"));
+            run(&format!("ip -n {space} link set lo up"));
+            run(&format!("ip -n {space} link set eth0 up"));
+        }
+        lan
+    }
+
+    /// Cuts a host off from all others, or plugs it in again.
+    pub fn plug(&self, host: usize, is_in: bool) {
+        let state = if is_in { "up" } else { "down" };
+        run(&format!("ip -n {} link set h{host} {state}", self.switch));
+    }
+
+    /// What a host sends to others is lost from now on, or arrives again.
+    pub fn lose(&self, host: usize, others: std::ops::Range<usize>, is_lost: bool) {
+        let space = &self.hosts[host].space;
+        for Host { address, .. } in &self.hosts[others] {
+            // A station that is not there.
+            let to = if is_lost { "lladdr 02:00:00:00:00:ff nud permanent" } else { "" };
+            let act = if is_lost { "replace" } else { "del" };
+            run(&format!("ip -n {space} neigh {act} {address} dev eth0 {to}"));
+        }
+    }
+}
+
+impl Drop for Lan {
+    fn drop(&mut self) {
+        drop(self.guard.stdin.take());
+        self.guard.wait().expect("it ends");
+    }
+}
+
+fn run(line: &str) {
+    let told = told_by(line);
+    assert!(told.is_ok(), "{line}: {told:?}");
 }
 
 /// Does something in a thread of a network namespace.

@@ -68,9 +68,14 @@ impl Served {
     }
 
     /// Starts the server again on its files, after it has ended.
-    pub fn restarted(mut self) -> Self {
+    pub fn restarted(self) -> Self {
+        self.restarted_by(&mut binary())
+    }
+
+    /// The same by a command without its arguments.
+    pub fn restarted_by(mut self, command: &mut Command) -> Self {
         self.status();
-        Self::spawn(&mut binary(), &self.folder)
+        Self::spawn(command, &self.folder)
     }
 
     fn spawn(command: &mut Command, folder: &Path) -> Self {

@@ -1,5 +1,5 @@
 //! Documents that servers share.
-use crate::node::{Node, client, eventually, folder};
+use crate::node::{Node, eventually, folder};
 use documents::{ChangeError, DocumentSet, Value, WriteError, change};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use std::{fs, thread};
 use store_etcd::{DocumentKind, EtcdDocuments, EtcdLink, EtcdSettings};
 use test_support::etcd::Etcd;
+use test_support::operator::Operator;
 
 /// The set of one server.
 struct Server {
@@ -94,7 +95,7 @@ fn document_written_on_one_server_is_on_all_and_is_readable_in_etcd() {
     servers[0].put("a", 1).unwrap();
     assert_eq!(servers[0].get("a"), Some(1), "where it was written it is at once");
     eventually(|| servers[1].get("a") == Some(1));
-    let value = client(&etcd).get("/dunlin/things/a").expect("a key");
+    let value = Operator::of(&etcd).get("/dunlin/things/a").expect("a key");
     assert_eq!(value, r#"{"format":1,"n":1}"#);
     servers[1].put("a", 2).unwrap();
     servers[1].put("b", 3).unwrap();
@@ -189,7 +190,7 @@ fn damaged_and_newer_documents_are_named_and_harm_no_other() {
     let Some(etcd) = Etcd::start_or_skip(1) else { return };
     let server = Server::new(&etcd);
     server.put("good", 1).unwrap();
-    let etcdctl = client(&etcd);
+    let etcdctl = Operator::of(&etcd);
     for (name, value) in [
         ("text", "no JSON"),
         ("list", "[]"),
@@ -230,7 +231,7 @@ fn deleted_document_does_not_return_with_an_older_etcd_until_it_is_adopted() {
     etcd.load(0, &saved);
     etcd.start(0);
     // Others write to the older etcd, so that its revision alone does not tell.
-    let etcdctl = client(&etcd);
+    let etcdctl = Operator::of(&etcd);
     (0..20).for_each(|_| etcdctl.put("/else", ""));
     let is_refused = |server: &Server| server.fault().is_some_and(|why| why.contains("set back"));
     eventually(|| is_refused(&server));

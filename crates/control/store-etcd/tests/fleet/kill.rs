@@ -1,11 +1,12 @@
 //! A process that writes large batches is killed, or stopped and continued, at any moment.
-use crate::node::{self, Node, client, eventually};
+use crate::node::{self, Node, eventually};
 use records::{Precondition, Refused};
 use rustix::process::{Pid, Signal, kill_process};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 use test_support::etcd::Etcd;
+use test_support::operator::Operator;
 
 /// The endpoints of the killed process.
 const ENDPOINTS: &str = "DUNLIN_FLEET_ENDPOINTS";
@@ -86,7 +87,7 @@ fn killed_writer_leaves_whole_batches_and_nothing_staged() {
     // A write finishes what was left in the middle.
     let written = node.put("last.example.org.", "192.0.2.1", Precondition::Anything);
     assert!(!matches!(written, Err(Refused::UnknownOutcome { .. })), "{written:?}");
-    let etcd_client = client(&etcd);
+    let etcd_client = Operator::of(&etcd);
     eventually(|| etcd_client.count("/dunlin/staged/") + etcd_client.count("/dunlin/moving") == 0);
     let again = Node::start(&etcd);
     eventually(|| again.revision() == node.revision());

@@ -1,5 +1,5 @@
 //! A map that one server at a time writes.
-use crate::node::{Node, client, eventually};
+use crate::node::{Node, eventually};
 use documents::{MapEvent, MapRequest, MapWriter};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use store_etcd::EtcdMap;
 use test_support::etcd::Etcd;
+use test_support::operator::Operator;
 use tokio::sync::mpsc;
 
 type Written = Arc<Mutex<Option<Vec<(String, Vec<u8>)>>>>;
@@ -158,7 +159,7 @@ fn one_server_writes_the_map_and_the_next_one_writes_only_what_differs() {
     first.know("a/2", "changed");
     eventually(|| has(&seen, &[("a/1", "one"), ("a/2", "changed")]));
     assert!(!second.leads());
-    let client = client(&etcd);
+    let client = Operator::of(&etcd);
     assert_eq!(client.get("/dunlin/leaders/things").as_deref(), Some("led-first"));
     let written = client.revisions_of("/dunlin/things/a/1");
 
@@ -188,7 +189,7 @@ fn writer_that_was_replaced_writes_nothing() {
     let (_following, seen) = follow(&follower);
     let first = Writer::start(&etcd, "led-fenced", &[("a/1", "one")]);
     eventually(|| has(&seen, &[("a/1", "one")]));
-    let client = client(&etcd);
+    let client = Operator::of(&etcd);
     for round in 0..5 {
         // Another one is elected while this server prepares a write, which it does not learn of.
         let held = first.held.lock().unwrap();

@@ -8,12 +8,13 @@ mod rights;
 mod space;
 mod states;
 
-use node::{Node, client, eventually};
+use node::{Node, eventually};
 use records::{Precondition, Refused};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use test_support::etcd::Etcd;
+use test_support::operator::Operator;
 
 #[test]
 fn write_on_one_server_is_served_by_all_with_the_same_revision() {
@@ -35,7 +36,7 @@ fn write_on_one_server_is_served_by_all_with_the_same_revision() {
         let serials: Vec<_> = nodes.iter().map(|node| node.serial("example.org.")).collect();
         assert!(serials.iter().all(|serial| *serial == serials[0]), "{serials:?}");
     }
-    let value = client(&etcd).get("/dunlin/sets/example.org./n0/A").expect("a key");
+    let value = Operator::of(&etcd).get("/dunlin/sets/example.org./n0/A").expect("a key");
     assert_eq!(
         value,
         r#"{"ttl":60,"data":["192.0.2.1"],"view":"default","policy":"all","revision":2}"#
@@ -43,7 +44,7 @@ fn write_on_one_server_is_served_by_all_with_the_same_revision() {
     let gone = nodes[2].delete("example.org.").unwrap();
     eventually(|| nodes.iter().all(|node| node.revision() == gone.revision));
     assert!(nodes.iter().all(|node| node.get("n0.example.org.").is_none()));
-    assert_eq!(client(&etcd).count("/dunlin/sets/"), 0);
+    assert_eq!(Operator::of(&etcd).count("/dunlin/sets/"), 0);
 }
 
 #[test]
@@ -132,7 +133,7 @@ fn large_batch_is_seen_whole_and_leaves_nothing_staged() {
         });
         assert_eq!(nodes[1].addresses("example.org.").len(), 1);
     }
-    let etcd_client = client(&etcd);
+    let etcd_client = Operator::of(&etcd);
     eventually(|| etcd_client.count("/dunlin/staged/") + etcd_client.count("/dunlin/moving") == 0);
     assert_eq!(etcd_client.count("/dunlin/sets/"), 2_002);
     let third = Node::start(&etcd);
@@ -216,7 +217,7 @@ fn emptied_etcd_is_not_believed_and_harms_no_answer() {
     node.stop();
     node.restart();
     assert!(node.get("www.example.org.").is_some(), "a restart believes it neither");
-    assert_eq!(client(&etcd).count("/dunlin/"), 0, "nothing was written to it");
+    assert_eq!(Operator::of(&etcd).count("/dunlin/"), 0, "nothing was written to it");
 }
 
 /// The etcd of a fleet is replaced: a server that writes adopts it, then one that only answers.
@@ -301,7 +302,7 @@ fn etcd_that_lost_most_sets_is_held_until_it_is_adopted() {
     eventually(|| second.revision() == filled.revision);
     second.stop();
     first.put("www.example.org.", "192.0.2.2", Precondition::Anything).unwrap();
-    let client = client(&etcd);
+    let client = Operator::of(&etcd);
     client.delete("/dunlin/sets/example.org./n1");
     // So that the commits since then do not suffice.
     client.delete("/dunlin/commits/");
@@ -409,7 +410,7 @@ fn foreign_keys_are_ignored_and_harm_no_other() {
     let first = Node::start(&etcd);
     first.create("example.org.").unwrap();
     first.put("www.example.org.", "192.0.2.1", Precondition::Anything).unwrap();
-    let client = client(&etcd);
+    let client = Operator::of(&etcd);
     client.put("/dunlin/sets/example.org./bad/A", r#"{"ttl":60,"data":["x"],"revision":2}"#);
     client.put("/dunlin/sets/example.org./Upper/A", "{}");
     client
@@ -435,7 +436,7 @@ fn other_history_is_read_anew() {
     first.put("www.example.org.", "192.0.2.1", Precondition::Anything).unwrap();
     eventually(|| second.revision() == first.revision());
     first.stop();
-    let client = client(&etcd);
+    let client = Operator::of(&etcd);
     for n in 0..3 {
         let address = format!("192.0.2.{n}");
         second.put("a.example.org.", &address, Precondition::Anything).unwrap();

@@ -1,9 +1,10 @@
 //! Who is in the fleet, and what each member serves.
-use super::node::{Node, client, eventually};
+use super::node::{Node, eventually};
 use records::{Precondition, Refused, Revision};
 use std::thread;
 use std::time::{Duration, Instant};
 use test_support::etcd::Etcd;
+use test_support::operator::Operator;
 use zone_manager::status::Member;
 
 fn members(node: &Node) -> Vec<Member> {
@@ -60,7 +61,7 @@ fn client_waits_until_every_member_serves_its_write() {
     waits.sort();
     println!("waits of the fleet: median {:?}, longest {:?}", waits[30], waits[59]);
     // The keys of the waits are gone after a while.
-    eventually(|| client(&etcd).count("/dunlin/wait/") == 0);
+    eventually(|| Operator::of(&etcd).count("/dunlin/wait/") == 0);
 }
 
 #[test]
@@ -70,7 +71,7 @@ fn member_that_does_not_serve_a_write_is_named() {
     let made = nodes[0].create("example.org.").unwrap();
     expect_members(&nodes, made.revision);
     let late = serde_json::to_string(&Member { name: "late".into(), ..Member::default() });
-    let (etcd, late) = (client(&etcd), late.unwrap());
+    let (etcd, late) = (Operator::of(&etcd), late.unwrap());
     let wait = || nodes[0].fleet().wait(made.revision).wait();
     etcd.put("/dunlin/members/late", &late);
     etcd.put("/dunlin/members/broken", "{");

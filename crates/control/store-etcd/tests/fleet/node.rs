@@ -1,9 +1,6 @@
 //! A server of a fleet, without DNS: its record service.
 use compile::Image;
 use documents::{MapEvent, MapWriter};
-use etcd_client::{
-    AlarmAction, AlarmOptions, AlarmType, Client, CompactionOptions, DeleteOptions, GetOptions,
-};
 use image::HashKey;
 use records::{
     Batch, Edit, Fleet, Precondition, RecordService, Refused, Revision, ServiceThreads, SetKey,
@@ -19,7 +16,6 @@ use std::time::{Duration, Instant};
 use std::{fs, thread};
 use store_etcd::{EtcdLink, EtcdMap, EtcdSettings, EtcdStates, EtcdStore};
 use test_support::etcd::Etcd;
-use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 use wire::{Name, NameBuf, Rtype};
 use zone_manager::status::Member;
@@ -309,68 +305,5 @@ impl Drop for Node {
     fn drop(&mut self) {
         self.running = None;
         let _ = fs::remove_dir_all(&self.folder);
-    }
-}
-
-/// A client of etcd that knows nothing of Dunlin.
-pub struct EtcdClient(Runtime, Client);
-
-pub fn client(etcd: &Etcd) -> EtcdClient {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let client = runtime.block_on(Client::connect(etcd.endpoints(), None)).unwrap();
-    EtcdClient(runtime, client)
-}
-
-impl EtcdClient {
-    pub fn get(&self, key: &str) -> Option<String> {
-        let got = self.0.block_on(self.1.kv_client().get(key, None)).unwrap();
-        got.kvs().first().map(|kv| kv.value_str().unwrap().to_owned())
-    }
-
-    /// The revisions of etcd at which a key was written last, and created.
-    pub fn revisions_of(&self, key: &str) -> (i64, i64) {
-        let got = self.0.block_on(self.1.kv_client().get(key, None)).unwrap();
-        let kv = got.kvs().first().expect("a key");
-        (kv.mod_revision(), kv.create_revision())
-    }
-
-    pub fn put(&self, key: &str, value: &str) {
-        self.0.block_on(self.1.kv_client().put(key, value, None)).unwrap();
-    }
-
-    pub fn delete(&self, prefix: &str) {
-        let options = DeleteOptions::new().with_prefix();
-        self.0.block_on(self.1.kv_client().delete(prefix, Some(options))).unwrap();
-    }
-
-    pub fn count(&self, prefix: &str) -> i64 {
-        let options = GetOptions::new().with_prefix().with_count_only();
-        self.0.block_on(self.1.kv_client().get(prefix, Some(options))).unwrap().count()
-    }
-    /// Puts keys with values of so many bytes until etcd has no space.
-    pub fn fill(&self, prefix: &str, len: usize) {
-        let mut keys = self.1.kv_client();
-        for n in 0.. {
-            let put = keys.put(format!("{prefix}{n}"), vec![b'x'; len], None);
-            if self.0.block_on(put).is_err() {
-                return;
-            }
-        }
-    }
-
-    /// Compacts and defragments, and clears the alarm.
-    pub fn make_room(&self) {
-        let mut operator = self.1.clone();
-        self.0.block_on(async {
-            let got = operator.get("x", None).await.unwrap();
-            let (revision, member) =
-                got.header().map(|it| (it.revision(), it.member_id())).unwrap();
-            let wait = Some(CompactionOptions::new().with_physical());
-            operator.compact(revision, wait).await.unwrap();
-            operator.defragment().await.unwrap();
-            let mut of = AlarmOptions::new();
-            of.with_member(member);
-            operator.alarm(AlarmAction::Deactivate, AlarmType::Nospace, Some(of)).await.unwrap();
-        });
     }
 }

@@ -1,7 +1,8 @@
 //! An etcd without space.
-use super::node::{Node, client, eventually};
+use super::node::{Node, eventually};
 use records::{Precondition, Refused};
 use test_support::etcd::Etcd;
+use test_support::operator::Operator;
 
 #[test]
 fn etcd_without_space_refuses_writes_alone_until_it_has_some() {
@@ -10,7 +11,7 @@ fn etcd_without_space_refuses_writes_alone_until_it_has_some() {
     let node = Node::start(&etcd);
     node.create("example.org.").unwrap();
     node.put("a.example.org.", "192.0.2.1", Precondition::Absent).unwrap();
-    let operator = client(&etcd);
+    let operator = Operator::of(&etcd);
     operator.fill("/other/", 100_000);
     let write = |address| node.put("a.example.org.", address, Precondition::Anything);
     // etcd raises the alarm only after a write that did not fit.

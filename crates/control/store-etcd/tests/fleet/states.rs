@@ -1,10 +1,11 @@
 //! What servers that probe say of their targets.
-use crate::node::{Node, client, eventually};
+use crate::node::{Node, eventually};
 use health::{ProbeState, TargetState};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 use store_etcd::EtcdStates;
 use test_support::etcd::Etcd;
+use test_support::operator::Operator;
 use zone_manager::HealthTarget;
 
 pub fn target(last: u8) -> HealthTarget {
@@ -42,7 +43,7 @@ fn findings_reach_the_others_and_only_those_of_living_servers_count() {
     for states in [&of_one, &of_two, &of_dns] {
         eventually(|| said(states, &target(1)) == both);
     }
-    let client = client(&etcd);
+    let client = Operator::of(&etcd);
     let value = client.get("/dunlin/states/states-one/web/192.0.2.1").expect("a key");
     let begin = r#"{"format":1,"state":"down","ever_up":true,"since":1795530000000,"life":"#;
     assert!(value.starts_with(begin), "{value}");
@@ -74,7 +75,7 @@ fn findings_reach_the_others_and_only_those_of_living_servers_count() {
     eventually(|| said(&of_dns, &target(2)).len() == 1);
     of_one.states().say(&target(2), None);
     // The connection of before is broken.
-    let client = crate::node::client(&etcd);
+    let client = Operator::of(&etcd);
     eventually(|| client.count("/dunlin/states/") == 2);
 }
 
@@ -90,7 +91,7 @@ fn many_findings_are_written_and_listed() {
         address: Ipv4Addr::from(0x0a00_0000 + n).into(),
     });
     targets.for_each(|target| of_prober.states().say(&target, Some(&down())));
-    eventually(|| client(&etcd).count("/dunlin/states/") == 12_000);
+    eventually(|| Operator::of(&etcd).count("/dunlin/states/") == 12_000);
     let of_dns = dns.states();
     eventually(|| of_dns.states().count() == 12_000);
     assert_eq!(of_dns.status().fault, None);
@@ -102,7 +103,7 @@ fn key_that_is_no_finding_is_named_and_harms_no_other() {
     let prober = Node::start_prober(&etcd, "states-right");
     let of_prober = prober.states();
     eventually(|| of_prober.states().vantages().len() == 1);
-    let client = client(&etcd);
+    let client = Operator::of(&etcd);
     client.put("/dunlin/states/else", "");
     client.put("/dunlin/states/states-right/web/192.0.2.1", "{}");
     client.put("/dunlin/states/other/web/192.0.2.1", r#"{"format":2}"#);

@@ -1,0 +1,156 @@
+//! An operator of etcd, who knows nothing of Dunlin.
+use crate::etcd::Etcd;
+use etcd_client::{
+    AlarmAction, AlarmOptions, AlarmType, Client, CompactionOptions, ConnectOptions, DeleteOptions,
+    Error, GetOptions, Permission, PermissionType,
+};
+use std::time::Duration;
+use tokio::runtime::{Builder, Runtime};
+
+/// How long a request may take on a busy machine.
+const REQUEST_MAX: Duration = Duration::from_secs(60);
+
+/// A client of etcd. Its methods panic if etcd does not answer as it should.
+pub struct Operator {
+    runtime: Runtime,
+    endpoints: Vec<String>,
+    /// The password of the user `root`, where users log in.
+    password: Option<String>,
+}
+
+impl Operator {
+    /// A client of all members.
+    ///
+    /// # Panics
+    /// The process has no resources for it.
+    pub fn of(etcd: &Etcd) -> Self {
+        let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+        Self { runtime, endpoints: etcd.endpoints(), password: None }
+    }
+
+    /// Does something at one of these members, with a new connection: members are killed, and
+    /// logins expire.
+    fn at<T>(
+        &self,
+        endpoints: &[String],
+        act: impl AsyncFnOnce(&mut Client) -> Result<T, Error>,
+    ) -> T {
+        let user = self.password.clone().map(|password| {
+            ConnectOptions::new().with_user("root", password).with_timeout(REQUEST_MAX)
+        });
+        let done = self.runtime.block_on(async {
+            let mut client = Client::connect(endpoints, user).await?;
+            act(&mut client).await
+        });
+        done.unwrap_or_else(|why| panic!("etcd at {endpoints:?}: {why}"))
+    }
+
+    fn run<T>(&self, act: impl AsyncFnOnce(&mut Client) -> Result<T, Error>) -> T {
+        self.at(&self.endpoints, act)
+    }
+
+    /// Demands a login from now on. The user gets all rights.
+    pub fn guard(&mut self, user: &str, password: &str) {
+        self.run(async |client| {
+            for user in ["root", user] {
+                client.role_add(user).await?;
+                client.user_add(user, password, None).await?;
+                client.user_grant_role(user, user).await?;
+            }
+            let all = Permission::new(PermissionType::Readwrite, vec![0]).with_all_keys();
+            client.role_grant_permission(user, all).await?;
+            client.auth_enable().await
+        });
+        self.password = Some(password.to_owned());
+    }
+
+    /// Gives a user another password; its logins end.
+    pub fn change_password(&self, user: &str, password: &str) {
+        self.run(async |client| client.user_change_password(user, password).await);
+    }
+
+    /// The value of a key, which is text.
+    pub fn get(&self, key: &str) -> Option<String> {
+        let got = self.run(async |client| client.get(key, None).await);
+        got.kvs().first().map(|kv| kv.value_str().expect("text").to_owned())
+    }
+
+    /// The revisions of etcd at which a key was written last, and created. There must be such a key.
+    pub fn revisions_of(&self, key: &str) -> (i64, i64) {
+        let got = self.run(async |client| client.get(key, None).await);
+        let kv = got.kvs().first().expect("a key");
+        (kv.mod_revision(), kv.create_revision())
+    }
+
+    /// Writes a key.
+    pub fn put(&self, key: &str, value: &str) {
+        self.run(async |client| client.put(key, value, None).await);
+    }
+
+    /// Deletes all keys with a prefix.
+    pub fn delete(&self, prefix: &str) {
+        let options = DeleteOptions::new().with_prefix();
+        self.run(async |client| client.delete(prefix, Some(options)).await);
+    }
+
+    /// How many keys have a prefix.
+    pub fn count(&self, prefix: &str) -> i64 {
+        let options = GetOptions::new().with_prefix().with_count_only();
+        self.run(async |client| client.get(prefix, Some(options)).await).count()
+    }
+
+    /// Puts keys with values of so many bytes until etcd has no space.
+    pub fn fill(&self, prefix: &str, len: usize) {
+        self.run(async |client| {
+            for n in 0.. {
+                let put = client.put(format!("{prefix}{n}"), vec![b'x'; len], None);
+                if put.await.is_err() {
+                    break;
+                }
+            }
+            Ok(())
+        });
+    }
+
+    /// Compacts and defragments all members, and clears their alarms.
+    pub fn make_room(&self) {
+        self.compact();
+        self.defragment();
+        self.run(async |client| {
+            for alarm in client.alarm(AlarmAction::Get, AlarmType::None, None).await?.alarms() {
+                let mut of = AlarmOptions::new();
+                of.with_member(alarm.member_id());
+                client.alarm(AlarmAction::Deactivate, AlarmType::Nospace, Some(of)).await?;
+            }
+            Ok(())
+        });
+    }
+
+    /// Drops all history.
+    pub fn compact(&self) {
+        self.run(async |client| {
+            let got = client.get("x", None).await?;
+            let revision = got.header().expect("a header").revision();
+            client.compact(revision, Some(CompactionOptions::new().with_physical())).await
+        });
+    }
+
+    /// Defragments all members, one after another; each answers nothing else meanwhile.
+    pub fn defragment(&self) {
+        for member in &self.endpoints {
+            self.at(&[member.clone()], async |client| client.defragment().await);
+        }
+    }
+
+    /// The number of the member that leads.
+    ///
+    /// # Panics
+    /// None of them leads.
+    pub fn leader(&self) -> usize {
+        let leads = |member: &String| {
+            let status = self.at(&[member.clone()], async |client| client.status().await);
+            status.header().expect("a header").member_id() == status.leader()
+        };
+        self.endpoints.iter().position(leads).expect("a leader")
+    }
+}

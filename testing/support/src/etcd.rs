@@ -108,7 +108,11 @@ impl Etcd {
         self.wait(member);
     }
 
-    fn spawn(&mut self, member: usize) {
+    /// The same, without waiting until it serves.
+    ///
+    /// # Panics
+    /// It does not start.
+    pub fn spawn(&mut self, member: usize) {
         let url = |address: SocketAddrV4| format!("http://{address}");
         let all = self.members.iter().enumerate();
         let all = all.map(|(n, member)| format!("m{n}={}", url(member.peer)));

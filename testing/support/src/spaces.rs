@@ -100,6 +100,7 @@ impl Drop for Spaces {
 pub struct Host {
     /// Its network namespace.
     pub space: String,
+    /// Its address.
     pub address: Ipv4Addr,
 }
 
@@ -107,6 +108,7 @@ pub struct Host {
 pub struct Lan {
     /// The namespace of the switch, which is the host 192.0.2.254.
     pub switch: String,
+    /// In the order of their addresses.
     pub hosts: Vec<Host>,
     guard: Child,
 }

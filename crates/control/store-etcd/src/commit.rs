@@ -2,12 +2,15 @@
 use crate::connection::RequestError;
 use crate::encoding::{self, IS_SNAPSHOT};
 use crate::keys::Head;
-use crate::limits::{COMMITS_KEPT, PART_BYTES_MAX, RETRIES_MAX, TRIM_INTERVAL};
+use crate::limits::{
+    COMMITS_KEPT, PART_BYTES_MAX, REPLACE_MAX, RETRIES_MAX, TRIM_INTERVAL, WRITE_MAX,
+};
 use crate::plan;
 use crate::shared::Shared;
 use crate::staged::{self, Move};
-use etcd_client::{Compare, CompareOp, DeleteOptions, Txn, TxnOp, TxnOpResponse};
+use etcd_client::{Compare, CompareOp, DeleteOptions, PutOptions, Txn, TxnOp, TxnOpResponse};
 use records::{Commit, CommitId, Revision};
+use tokio::time::sleep;
 
 /// How a commit ended.
 pub enum Committed {
@@ -28,6 +31,18 @@ struct Attempt<'a> {
     changes: Vec<TxnOp>,
     /// The number of staged parts, as in a commit.
     parts: u32,
+    /// Whether it replaces everything, and holds off other commits.
+    replaces: bool,
+}
+
+/// What stands in the way of a commit.
+enum Obstacle {
+    /// A move in progress, which has to be finished.
+    Move(Move),
+    /// A server that replaces everything.
+    Replacement,
+    /// Nothing any more, or another commit.
+    None,
 }
 
 /// Commits all writes, which have their offsets, or none, if the newest revision is that of `head`.
@@ -46,11 +61,36 @@ pub async fn commit(
         let value = encoding::commit(commit.id, commit.base, 0, &writes);
         let changes = steps.pop().map(|step| step.ops()).unwrap_or_default();
         let (id, base, newest) = (commit.id, commit.base, commit.revision());
-        Attempt { shared, id, base, newest, value, changes, parts: 0 }
+        Attempt { shared, id, base, newest, value, changes, parts: 0, replaces: false }
     } else {
         Attempt::staged(shared, (commit.id, commit.base, commit.revision()), &writes, 0).await?
     };
     attempt.finish(&mut head).await
+}
+
+/// Holds off the commits of all other servers, so that what is read from etcd meanwhile can be
+/// replaced. Returns the lease to revoke afterwards.
+///
+/// # Errors
+/// Another server does so now, or as [`commit`].
+pub async fn hold_off(shared: &Shared) -> Result<i64, RequestError> {
+    let (connection, key) = (&shared.connection, shared.keys.replacing());
+    let lease = connection.grant(REPLACE_MAX).await?;
+    let options = PutOptions::new().with_lease(lease);
+    let txn = Txn::new()
+        .when([Compare::create_revision(key.as_str(), CompareOp::Equal, 0)])
+        .and_then([TxnOp::put(key.as_str(), "", Some(options))]);
+    let held = match connection.transact(txn).await {
+        Ok(done) if done.succeeded() => return Ok(lease),
+        Ok(_) => Err(RequestError::Refused(format!(
+            "another server replaces everything, or has died while it did: try again in {} s",
+            REPLACE_MAX.as_secs()
+        ))),
+        Err(error) => Err(error),
+    };
+    // Otherwise it expires.
+    let _ = connection.revoke(lease).await;
+    held
 }
 
 /// Replaces everything by a snapshot, if the newest revision is that of `head`. Its revision
@@ -67,7 +107,7 @@ pub async fn replace(
 ) -> Result<Committed, RequestError> {
     let named = (id, head.revision, newest);
     let staged = Attempt::staged(shared, named, snapshot, IS_SNAPSHOT).await?;
-    let attempt = Attempt { changes: also, ..staged };
+    let attempt = Attempt { changes: also, replaces: true, ..staged };
     attempt.finish(&mut head).await
 }
 
@@ -92,7 +132,8 @@ impl<'a> Attempt<'a> {
         staging.await.map_err(unstaged)?;
         let parts = parts.len() as u32 | flags;
         let value = encoding::commit(id, base, parts, &[]);
-        Ok(Self { shared, id, base, newest, value, changes: Vec::new(), parts })
+        let changes = Vec::new();
+        Ok(Self { shared, id, base, newest, value, changes, parts, replaces: false })
     }
 
     async fn finish(&self, head: &mut Head) -> Result<Committed, RequestError> {
@@ -108,27 +149,29 @@ impl<'a> Attempt<'a> {
             if head.revision != self.base {
                 return Ok(Committed::Conflict(head.revision));
             }
-            let (is_done, moving) = self.transact(head).await?;
-            if is_done {
-                return Ok(Committed::Done);
-            }
-            if let Some(moving) = moving {
-                let (connection, keys) = (&self.shared.connection, &self.shared.keys);
-                staged::finish(connection, keys, moving).await.map_err(unstaged)?;
+            match self.transact(head).await? {
+                None => return Ok(Committed::Done),
+                Some(Obstacle::Move(moving)) => {
+                    let (connection, keys) = (&self.shared.connection, &self.shared.keys);
+                    staged::finish(connection, keys, moving).await.map_err(unstaged)?;
+                }
+                Some(Obstacle::Replacement) => sleep(WRITE_MAX / RETRIES_MAX).await,
+                Some(Obstacle::None) => (),
             }
         }
         Err(RequestError::Refused("other servers write all the time: try again".into()))
     }
 
-    /// Tries once. If it is not done, sets `head` to what etcd has, and returns the move in
-    /// progress.
-    async fn transact(&self, head: &mut Head) -> Result<(bool, Option<Move>), RequestError> {
+    /// Tries once. If it is not done, sets `head` to what etcd has, and returns what stands in the
+    /// way.
+    async fn transact(&self, head: &mut Head) -> Result<Option<Obstacle>, RequestError> {
         let keys = &self.shared.keys;
-        let (revision, moving) = (keys.revision(), keys.moving());
-        let mut compares = vec![
-            is_head(&revision, head),
-            Compare::create_revision(moving.as_str(), CompareOp::Equal, 0),
-        ];
+        let (revision, moving, replacing) = (keys.revision(), keys.moving(), keys.replacing());
+        let is_absent = |key: &str| Compare::create_revision(key, CompareOp::Equal, 0);
+        let mut compares = vec![is_head(&revision, head), is_absent(&moving)];
+        if !self.replaces {
+            compares.push(is_absent(&replacing));
+        }
         let (id, newest) = (self.id, self.newest);
         let new_head = Head::new(newest, id).value.unwrap_or_default();
         let mut ops = self.changes.clone();
@@ -147,7 +190,7 @@ impl<'a> Attempt<'a> {
             compares.push(Compare::version(header, CompareOp::Greater, 0));
             ops.push(TxnOp::put(moving.as_str(), Move::new(id, self.parts).value(), None));
         }
-        let otherwise = [TxnOp::get(revision.as_str(), None), TxnOp::get(moving.as_str(), None)];
+        let otherwise = [&revision, &moving, &replacing].map(|key| TxnOp::get(key.as_str(), None));
         let txn = Txn::new().when(compares).and_then(ops).or_else(otherwise);
         let connection = &self.shared.connection;
         let answer = match connection.transact(txn).await {
@@ -156,26 +199,32 @@ impl<'a> Attempt<'a> {
                 let found = connection.value(&revision).await;
                 let found = found.map_err(|_| RequestError::Unanswered(why.clone()))?;
                 let is_done = found.as_deref() == Some(new_head.as_bytes());
-                return if is_done { Ok((true, None)) } else { Err(RequestError::NoSpace(why)) };
+                return if is_done { Ok(None) } else { Err(RequestError::NoSpace(why)) };
             }
             answer => answer?,
         };
         if answer.succeeded() {
-            return Ok((true, None));
+            return Ok(None);
         }
         let mut values = answer.op_responses().into_iter().map(|answer| match answer {
             TxnOpResponse::Get(got) => got.kvs().first().map(|kv| kv.value().to_vec()),
             _ => None,
         });
-        let (found, moving) = (values.next().flatten(), values.next().flatten());
+        let mut value = || values.next().flatten();
+        let (found, moving, replacing) = (value(), value(), value());
+        let is_held_off = replacing.is_some() && !self.replaces;
         let is_same = found.as_deref() == head.value.as_ref().map(String::as_bytes);
-        if is_same && moving.is_none() && self.parts > 0 {
+        if is_same && moving.is_none() && !is_held_off && self.parts > 0 {
             return Err(RequestError::Refused("the staged batch was swept meanwhile".into()));
         }
         *head = Head::read(found.as_deref()).ok_or_else(|| {
             RequestError::Refused(format!("the key {} in etcd is damaged", keys.revision()))
         })?;
-        Ok((false, moving.as_deref().and_then(Move::read)))
+        Ok(Some(match moving.as_deref().and_then(Move::read) {
+            Some(moving) => Obstacle::Move(moving),
+            None if is_held_off => Obstacle::Replacement,
+            None => Obstacle::None,
+        }))
     }
 
     /// Moves the sets of a staged batch that is committed, or deletes it. An error is left to the

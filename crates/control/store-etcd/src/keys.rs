@@ -14,6 +14,7 @@
 //! leaders/NAME                  the server that writes a map, under its lease
 //! kubernetes/KIND/…             an object of a cluster, as names need it: JSON
 //! wait/NAME                     the revision that a client of this server waits for
+//! replacing                     absent, or held by the server that replaces everything; a lease
 //! moving                        the staged commit whose sets are being moved to their keys
 //! ```
 //! Names are in lower case and presentation form; a slash in them is `\047`.
@@ -144,6 +145,10 @@ impl Keys {
 
     pub fn moving(&self) -> String {
         format!("{}moving", self.0)
+    }
+
+    pub fn replacing(&self) -> String {
+        format!("{}replacing", self.0)
     }
 
     pub fn leader(&self, map: &str) -> String {

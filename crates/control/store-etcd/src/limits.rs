@@ -51,6 +51,8 @@ pub const REFRESH_INTERVAL: Duration = Duration::from_secs(30);
 pub const FLEET_WAIT_MAX: Duration = Duration::from_secs(15);
 /// How long the others are asked for quick reports after the last client has waited.
 pub const WAIT_KEPT: Duration = Duration::from_secs(1);
+/// How long a server that replaces everything holds off the commits of others, should it die.
+pub const REPLACE_MAX: Duration = Duration::from_secs(60);
 /// How far `dunlin fleet adopt` raises the revision: above every one that another server may have
 /// served, which the adopting server missed. So no serial goes back there.
 pub const REVISIONS_ADOPTED: u64 = 1 << 20;
@@ -59,7 +61,7 @@ pub const WAITERS_MAX: usize = 1024;
 /// How long the end of a server waits until the others know of it.
 pub const LEAVE_MAX: Duration = Duration::from_millis(500);
 /// Times that a commit is tried again because another writer only fenced or moved.
-pub const RETRIES_MAX: usize = 20;
+pub const RETRIES_MAX: u32 = 20;
 /// How long a written document may take to come back by the watch before everything is listed.
 pub const ECHO_MAX: Duration = Duration::from_millis(500);
 /// How long a written document waits for the copy on the disk.

@@ -157,6 +157,18 @@ impl EtcdStore {
         Ok(())
     }
 
+    /// Writes what etcd has as a new commit.
+    fn adopt_by_writing(&mut self) -> Result<(), StoreError> {
+        let listing = self.list()?;
+        let file = &listing.file;
+        let unread = |why: std::io::Error| StoreError::Failed(format!("{}: {why}", file.display()));
+        let content = std::fs::read(file).map_err(unread)?;
+        let known = self.replica().revision()?.max(listing.head.revision);
+        // Other servers may have served newer revisions, which are in no etcd any more.
+        let revision = Revision(known.0.saturating_add(REVISIONS_ADOPTED));
+        self.replace_all(&mut &content[..], revision, listing.head, true)
+    }
+
     fn commit_in(&self, commit: &Commit, until: Instant) -> Result<Committed, CommitError> {
         let left = || until.saturating_duration_since(Instant::now());
         let head = self.shared.head(left()).map_err(CommitError::Refused)?;
@@ -386,8 +398,8 @@ impl Store for EtcdStore {
     /// etcd's content becomes a new write, above all revisions that this server knows. A server
     /// that does not write takes it as it is, if it is not older.
     fn adopt(&mut self) -> Result<bool, StoreError> {
-        let listing = self.list()?;
         if !self.may_write {
+            let listing = self.list()?;
             let (known, newest) = (self.replica().revision()?, listing.head.revision);
             if newest < known {
                 return Err(StoreError::Unreachable(format!(
@@ -397,14 +409,12 @@ impl Store for EtcdStore {
             }
             return adopt(&self.shared, &mut self.replica(), listing).map(|()| true);
         }
-        let file = &listing.file;
-        let unread = |why: std::io::Error| StoreError::Failed(format!("{}: {why}", file.display()));
-        let content = std::fs::read(file).map_err(unread)?;
-        let known = self.replica().revision()?.max(listing.head.revision);
-        // Other servers may have served newer revisions, which are in no etcd any more.
-        let revision = Revision(known.0.saturating_add(REVISIONS_ADOPTED));
-        self.replace_all(&mut &content[..], revision, listing.head, true)?;
-        Ok(true)
+        let shared = Arc::clone(&self.shared);
+        let lease = shared.runtime.block_on(commit::hold_off(&shared)).map_err(store_error)?;
+        let adopted = self.adopt_by_writing();
+        // Otherwise it expires.
+        let _ = shared.runtime.block_on(shared.connection.revoke(lease));
+        adopted.map(|()| true)
     }
 
     fn close(&mut self) {

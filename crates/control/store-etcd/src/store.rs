@@ -366,7 +366,15 @@ impl Store for EtcdStore {
             tasks.push(runtime.spawn(async move { staged::sweep(&shared).await }));
         }
         let (shared, replica) = (Arc::clone(&self.shared), Arc::clone(&self.replica));
-        Ok(Some(Box::new(EtcdWatch { shared, replica, found, pending: None, waker, tasks })))
+        Ok(Some(Box::new(EtcdWatch {
+            shared,
+            replica,
+            found,
+            next: None,
+            pending: None,
+            waker,
+            tasks,
+        })))
     }
 
     fn newest(&mut self) -> Result<Revision, StoreError> {

@@ -5,6 +5,7 @@ use crate::list::Listing;
 use crate::replica::Replica;
 use crate::shared::Shared;
 use crate::store::adopt;
+use records::limits::GROUP_EDITS_MAX;
 use records::{Commit, CommitError, Revision, Watch, WatchLost, WatchWaker};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -20,6 +21,8 @@ pub struct EtcdWatch {
     pub shared: Arc<Shared>,
     pub replica: Arc<Mutex<Replica>>,
     pub found: Receiver<Found>,
+    /// The next of them, which was received already.
+    pub next: Option<Found>,
     /// A commit that the disk did not take yet.
     pub pending: Option<Commit>,
     pub waker: WatchWaker,
@@ -38,6 +41,9 @@ impl EtcdWatch {
     }
 
     fn receive(&mut self, patience: Duration) -> Result<Option<Found>, WatchLost> {
+        if let Some(found) = self.next.take() {
+            return Ok(Some(found));
+        }
         match self.found.try_recv() {
             Ok(found) => return Ok(Some(found)),
             Err(TryRecvError::Disconnected) => return Err(WatchLost),
@@ -50,6 +56,30 @@ impl EtcdWatch {
             Ok(Some(found)) => Ok(Some(found)),
             Ok(None) => Err(WatchLost),
             Err(_) => Ok(None),
+        }
+    }
+
+    /// Adds the commits that wait already: the disk takes them together much faster, and a server
+    /// that was away has many.
+    fn add_waiting(&mut self, commit: &mut Commit) {
+        let edits = |commit: &Commit| -> usize {
+            commit.writes.iter().map(|write| write.changes().len()).sum()
+        };
+        let mut count = edits(commit);
+        while count < GROUP_EDITS_MAX {
+            match self.found.try_recv() {
+                Ok(Found::Commit(next)) if next.base == commit.revision() => {
+                    count += edits(&next);
+                    commit.id = next.id;
+                    commit.writes.extend(next.writes);
+                }
+                Ok(found) => {
+                    self.next = Some(found);
+                    return;
+                }
+                // What comes later, and the end, is received later.
+                Err(_) => return,
+            }
         }
     }
 
@@ -119,6 +149,8 @@ impl Watch for EtcdWatch {
             let known = self.replica().revision().unwrap_or(Revision::NONE);
             // This server's own commits come back.
             if commit.revision() > known {
+                let mut commit = commit;
+                self.add_waiting(&mut commit);
                 return self.apply(commit);
             }
         }

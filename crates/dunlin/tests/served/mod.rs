@@ -127,6 +127,11 @@ impl Served {
         }
     }
 
+    /// The lines since the last one that was read.
+    pub fn new_lines(&self) -> Vec<Value> {
+        self.lines.try_iter().collect()
+    }
+
     pub fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).expect("it runs");
     }

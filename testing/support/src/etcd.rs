@@ -39,7 +39,8 @@ impl Etcd {
         Self::start_with(members, &[])
     }
 
-    /// As [`Etcd::start_or_skip`], with options of each member.
+    /// As [`Etcd::start_or_skip`], with options of each member. With `--cert-file=…` clients
+    /// come over TLS.
     ///
     /// # Panics
     /// A member does not start.
@@ -76,7 +77,13 @@ impl Etcd {
 
     /// The URLs of all members.
     pub fn endpoints(&self) -> Vec<String> {
-        self.members.iter().map(|member| format!("http://{}", member.client)).collect()
+        let scheme = self.client_scheme();
+        self.members.iter().map(|member| format!("{scheme}://{}", member.client)).collect()
+    }
+
+    fn client_scheme(&self) -> &'static str {
+        let is_tls = self.options.iter().any(|option| option.starts_with("--cert-file="));
+        if is_tls { "https" } else { "http" }
     }
 
     /// Starts a member that was killed, with what it has on its disk.
@@ -94,12 +101,13 @@ impl Etcd {
         let all = all.map(|(n, member)| format!("m{n}={}", url(member.peer)));
         let all = all.collect::<Vec<_>>().join(",");
         let Member { client, peer, .. } = self.members[member];
+        let client = format!("{}://{client}", self.client_scheme());
         let log = File::create(self.folder.join(format!("m{member}.log"))).expect("a log");
         let child = Command::new(&self.binary)
             .arg(format!("--name=m{member}"))
             .arg(format!("--data-dir={}", self.folder.join(format!("m{member}")).display()))
-            .arg(format!("--listen-client-urls={}", url(client)))
-            .arg(format!("--advertise-client-urls={}", url(client)))
+            .arg(format!("--listen-client-urls={client}"))
+            .arg(format!("--advertise-client-urls={client}"))
             .arg(format!("--listen-peer-urls={}", url(peer)))
             .arg(format!("--initial-advertise-peer-urls={}", url(peer)))
             .arg(format!("--initial-cluster={all}"))

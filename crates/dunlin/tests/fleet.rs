@@ -5,9 +5,11 @@ mod served;
 use fleet_node::{Node, answers, eventually};
 use rustix::process::Signal;
 use served::{Served, binary};
-use std::net::TcpListener;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 use test_support::etcd::Etcd;
+use test_support::ports::free_address;
 
 #[test]
 fn server_without_a_store_says_what_a_fleet_needs() {
@@ -55,6 +57,39 @@ fn record_written_on_one_server_is_answered_by_the_other_and_without_etcd() {
         second.run(&set, false).status.success()
     });
     eventually("the first answers", || answers(&first, "www.fleet.example", [192, 0, 2, 10]));
+}
+
+/// Kubernetes sends queries to a server that is ready.
+#[test]
+fn new_server_is_ready_once_it_has_the_records_and_a_restarted_one_without_etcd() {
+    let Some(mut etcd) = Etcd::start_or_skip(1) else { return };
+    let first = Node::start("fleet-before", &etcd);
+    first.done(&["zones", "create", "fleet.example", "--nameserver", "ns.example.net."]);
+    first.set("www", "192.0.2.7");
+    etcd.kill(0);
+    let ops = free_address(Ipv4Addr::LOCALHOST);
+    let ready = || {
+        let mut stream = TcpStream::connect(ops).expect("a listener");
+        let request = "GET /readyz HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
+        stream.write_all(request.as_bytes()).expect("sent");
+        let mut said = String::new();
+        stream.read_to_string(&mut said).expect("a response");
+        said
+    };
+    let sections = format!("[ops]\nlisten = \"{ops}\"");
+    let mut node = Node::start_with("fleet-unready", &etcd, "", &sections);
+    let said = ready();
+    assert!(said.starts_with("HTTP/1.1 503"), "{said}");
+    assert!(said.contains("the records are not read from etcd yet"), "{said}");
+    etcd.start(0);
+    eventually("it is ready", || ready().starts_with("HTTP/1.1 200"));
+    assert!(answers(&node, "www.fleet.example", [192, 0, 2, 7]), "ready means that it answers");
+    etcd.kill(0);
+    node.served.signal(Signal::TERM);
+    node.served.status();
+    let node = node.restarted();
+    assert!(ready().starts_with("HTTP/1.1 200"), "{}", ready());
+    assert!(answers(&node, "www.fleet.example", [192, 0, 2, 7]));
 }
 
 #[test]

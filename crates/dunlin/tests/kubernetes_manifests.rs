@@ -1,19 +1,25 @@
-//! The manifests for a cluster: kustomize and the Helm chart, before a real API server; and the
-//! cache of a node.
+//! The manifests for a cluster: kustomize and the Helm chart, before a real API server; the cache
+//! of a node; and a fleet.
 mod clustered;
+mod fleet_node;
 mod served;
 
 use cluster::{Cluster, objects};
 use clustered::{POLL, answer, serve};
+use etcd_client::{Certificate, Client, ConnectOptions, Permission, TlsOptions};
+use fleet_node::{Node, answers, eventually};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use serde_json::{Value, json};
 use served::{PATIENCE, Served, binary};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
+use test_support::etcd::Etcd;
 use test_support::{skip, tools};
 use wire::Rtype;
 
 const NODE_LOCAL: &str = include_str!("../../../packaging/kubernetes/node-local/node-local.yaml");
+const FLEET: &str = include_str!("../../../packaging/kubernetes/fleet/fleet.yaml");
 
 fn packaging() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/kubernetes")
@@ -45,9 +51,32 @@ fn objects(text: &str) -> Vec<Value> {
     parts.map(|part| serde_saphyr::from_str(part).expect("YAML")).collect()
 }
 
+/// The password in the Secret of a fleet, as a user writes it to a file.
+const PASSWORD: &str = "secret\n";
+
+/// Files of the Secrets of a fleet, by the names that the Pods give them: one CA for all.
+fn secret_files() -> [(&'static str, String); 4] {
+    let key = || KeyPair::generate().expect("a key");
+    let mut ca = CertificateParams::new(Vec::new()).expect("no names");
+    ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let ca = CertifiedIssuer::self_signed(ca, key()).expect("a CA");
+    let names = ["127.0.0.1", "dunlin-api.dunlin.svc"].map(String::from);
+    let own = key();
+    let certificate = CertificateParams::new(names).expect("names").signed_by(&own, &ca);
+    [
+        ("etcd-ca.pem", ca.pem()),
+        ("etcd-password", PASSWORD.into()),
+        ("api.pem", certificate.expect("a certificate").pem()),
+        ("api.key", own.serialize_pem()),
+    ]
+}
+
 /// Each config in the objects is one that Dunlin takes.
 fn check_configs(objects: &[Value], folder: &Path) {
     std::fs::create_dir_all(folder).expect("a folder");
+    for (file, text) in secret_files() {
+        std::fs::write(folder.join(file), text).expect("a file");
+    }
     for config in objects.iter().filter_map(|object| object["data"]["dunlin.toml"].as_str()) {
         let file = folder.join("dunlin.toml");
         std::fs::write(&file, config).expect("a file");
@@ -62,7 +91,9 @@ fn check_configs(objects: &[Value], folder: &Path) {
 fn manifests_and_chart_are_valid_for_an_api_server() {
     let Some(cluster) = Cluster::start_or_skip() else { return };
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kubernetes-manifests");
-    for (overlay, count) in [("base", 7), ("overlays/node-local", 10), (".", 18)] {
+    // A namespace that is only tried has no room for the other objects.
+    cluster.create(&objects::namespace("dunlin"));
+    for (overlay, count) in [("base", 7), ("overlays/node-local", 10), (".", 18), ("fleet", 8)] {
         let path = packaging().join(overlay).display().to_string();
         let applied = cluster.kubectl(&["apply", "--dry-run=server", "-k", &path], "");
         let applied = applied.unwrap_or_else(|why| panic!("{overlay}: {why}"));
@@ -166,5 +197,151 @@ fn the_cache_of_a_node_answers_while_the_central_server_is_away() {
     std::thread::sleep(std::time::Duration::from_secs(7));
     for _ in 0..20 {
         assert_eq!(answer(node.address, web, Rtype::A).as_deref(), Some(known));
+    }
+}
+
+/// The API server does not compare objects with each other.
+#[test]
+fn objects_of_the_fleet_belong_together() {
+    let all = objects(FLEET);
+    let of = |kind: &'static str| all.iter().filter(move |object| object["kind"] == kind);
+    let set = of("StatefulSet").next().expect("one");
+    let pod = &set["spec"]["template"];
+    let labels = &pod["metadata"]["labels"];
+    let affinity = &pod["spec"]["affinity"]["podAntiAffinity"];
+    let apart = &affinity["requiredDuringSchedulingIgnoredDuringExecution"][0];
+    assert_eq!(&apart["labelSelector"]["matchLabels"], labels);
+    assert_eq!(&set["spec"]["selector"]["matchLabels"], labels);
+    for budget in of("PodDisruptionBudget") {
+        assert_eq!(&budget["spec"]["selector"]["matchLabels"], labels);
+    }
+    let container = &pod["spec"]["containers"][0];
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let ports = list(&container["ports"]);
+    for service in of("Service") {
+        assert_eq!(&service["spec"]["selector"], labels);
+        for port in list(&service["spec"]["ports"]) {
+            let target = ports.iter().find(|target| target["name"] == port["targetPort"]);
+            let target = target.unwrap_or_else(|| panic!("{port}"));
+            let of_both = |key, other| (port[key].clone(), target[other].clone());
+            let (own, its) = of_both("port", "containerPort");
+            assert_eq!(own, its);
+            let (own, its) = of_both("protocol", "protocol");
+            assert_eq!(own, its);
+        }
+    }
+    let governing = of("Service").find(|it| it["metadata"]["name"] == set["spec"]["serviceName"]);
+    assert_eq!(governing.expect("it exists")["spec"]["clusterIP"], "None");
+
+    // What the config names is where the Pod has it.
+    let config = of("ConfigMap").next().expect("one")["data"]["dunlin.toml"].as_str();
+    let config = config.expect("a config");
+    for port in &ports {
+        assert!(config.contains(&format!(":{}\"", port["containerPort"])), "{port}");
+    }
+    let sources = list(&pod["spec"]["volumes"][0]["projected"]["sources"]);
+    let items = sources.iter().flat_map(|source| list(&source["secret"]["items"]));
+    let mut files: Vec<String> =
+        items.map(|item| item["path"].as_str().expect("a path").to_owned()).collect();
+    files.sort();
+    assert_eq!(files, ["api.key", "api.pem", "etcd-ca.pem", "etcd-password"]);
+    for file in files {
+        assert!(config.contains(&format!("\"{file}\"")), "{file}");
+    }
+    let mounts = list(&container["volumeMounts"]);
+    let folders: Vec<_> = mounts.iter().map(|mount| mount["mountPath"].as_str()).collect();
+    assert_eq!(folders, ["/etc/dunlin", "/var/lib/dunlin", "/run/dunlin"].map(Some));
+    assert_eq!(set["spec"]["volumeClaimTemplates"][0]["metadata"]["name"], mounts[1]["name"]);
+}
+
+/// The user of docs/etcd.md, with access control in etcd.
+fn restrict(etcd: &Etcd, ca: &str) {
+    let password = PASSWORD.trim_end();
+    let tls = TlsOptions::new().ca_certificate(Certificate::from_pem(ca));
+    let options = ConnectOptions::new().with_tls(tls);
+    let work = async {
+        let mut client = Client::connect(etcd.endpoints(), Some(options)).await?;
+        client.role_add("dunlin").await?;
+        let keys = Permission::read_write("/dunlin/").with_prefix();
+        client.role_grant_permission("dunlin", keys).await?;
+        for (user, role) in [("dunlin", "dunlin"), ("root", "root")] {
+            client.user_add(user, password, None).await?;
+            client.user_grant_role(user, role).await?;
+        }
+        client.auth_enable().await
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(work).expect("etcd is restricted");
+}
+
+/// The config of the fleet, with addresses and folders of this test. etcd has TLS and users, as
+/// the config says.
+#[test]
+fn servers_with_the_config_of_the_fleet_share_their_records() {
+    let files = secret_files();
+    let [(_, ca), _, (_, certificate), (_, key)] = &files;
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kubernetes-fleet");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let path = |file: &str, text: &str| {
+        std::fs::write(folder.join(file), text).expect("a file");
+        folder.join(file).display().to_string()
+    };
+    let options = [("cert", certificate), ("key", key)]
+        .map(|(what, text)| format!("--{what}-file={}", path(&format!("etcd.{what}"), text)));
+    let Some(etcd) = Etcd::start_with(3, &options.each_ref().map(String::as_str)) else { return };
+    restrict(&etcd, ca);
+
+    let all = objects(FLEET);
+    let config = all.iter().find_map(|object| object["data"]["dunlin.toml"].as_str());
+    let mut config = config.expect("a config").replacen("[server]\n", "", 1);
+    for (n, endpoint) in etcd.endpoints().iter().enumerate() {
+        config = config.replace(&format!("https://etcd-{n}.etcd.dunlin.svc:2379"), endpoint);
+    }
+    let config = config.replace("[\"0.0.0.0:53\", \"[::]:53\"]", "[\"127.0.0.1:0\"]");
+    let config = config.replace("0.0.0.0:8053", "127.0.0.1:0");
+    let config = config.replace("0.0.0.0:9153", "127.0.0.1:0");
+    let config = config.replace("[log]\nformat = \"json\"\n", "");
+    let start = |n: usize| {
+        // Servers of one host have one name.
+        let name = format!("dunlin-{n}");
+        let socket = std::env::temp_dir().join(format!("{name}-{}.sock", std::process::id()));
+        let data = folder.join(&name).display().to_string();
+        let _ = std::fs::remove_dir_all(&data);
+        let config = config.replace("/var/lib/dunlin", &data);
+        let config =
+            format!("name = \"{name}\"\n{config}\n[admin]\nsocket = \"{}\"\n", socket.display());
+        let files = files.each_ref().map(|(file, text)| (*file, text.as_str()));
+        let served = Served::start(&format!("kubernetes-fleet-{n}"), &config, &files);
+        Node { served, socket, token: String::new() }
+    };
+    let nodes: Vec<Node> = (0..3).map(start).collect();
+    let names = || {
+        let fleet = nodes[2].fleet();
+        let members = fleet["members"].as_array().cloned().unwrap_or_default();
+        let names = members.iter().map(|member| member["name"].as_str().map(str::to_owned));
+        names.collect::<Option<Vec<_>>>().unwrap_or_default()
+    };
+    eventually("all are members", || names() == ["dunlin-0", "dunlin-1", "dunlin-2"]);
+
+    let token = nodes[0].create_token("deploy");
+    let ca = path("ca.pem", ca);
+    let write = |node: &Node, args: &[&str]| {
+        let mut command = binary();
+        command.env("DUNLIN_API", format!("https://{}", node.api())).env("DUNLIN_TOKEN", &token);
+        command.args(args).args(["--ca", &ca]).output().expect("it runs")
+    };
+    let create = ["zones", "create", "fleet.example", "--nameserver", "ns.example.net."];
+    // The token is known to the others a moment later.
+    eventually("a zone is created", || write(&nodes[1], &create).status.success());
+    for (n, writer) in nodes.iter().enumerate() {
+        let (name, address) = (format!("n{n}"), format!("192.0.2.{n}"));
+        let set = ["records", "set", "fleet.example", &name, "A", "--ttl", "60", &address];
+        let what = format!("dunlin-{n} writes");
+        eventually(&what, || write(writer, &set).status.success());
+        for node in &nodes {
+            eventually("each server answers", || {
+                answers(node, &format!("{name}.fleet.example"), [192, 0, 2, n as u8])
+            });
+        }
     }
 }

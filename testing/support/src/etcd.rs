@@ -42,7 +42,8 @@ impl Etcd {
         Self::start_with(members, &[])
     }
 
-    /// As [`Etcd::start_or_skip`], with options of each member.
+    /// As [`Etcd::start_or_skip`], with options of each member. With `--cert-file=…` clients
+    /// come over TLS.
     ///
     /// # Panics
     /// A member does not start.
@@ -96,7 +97,13 @@ impl Etcd {
 
     /// The URLs of all members.
     pub fn endpoints(&self) -> Vec<String> {
-        self.members.iter().map(|member| format!("http://{}", member.client)).collect()
+        let scheme = self.client_scheme();
+        self.members.iter().map(|member| format!("{scheme}://{}", member.client)).collect()
+    }
+
+    fn client_scheme(&self) -> &'static str {
+        let is_tls = self.options.iter().any(|option| option.starts_with("--cert-file="));
+        if is_tls { "https" } else { "http" }
     }
 
     /// Starts a member that was killed, with what it has on its disk.
@@ -118,6 +125,7 @@ impl Etcd {
         let all = all.map(|(n, member)| format!("m{n}={}", url(member.peer)));
         let all = all.collect::<Vec<_>>().join(",");
         let Member { client, peer, ref space, .. } = self.members[member];
+        let client = format!("{}://{client}", self.client_scheme());
         let log = File::create(self.folder.join(format!("m{member}.log"))).expect("a log");
         let mut command = match space {
             None => Command::new(&self.binary),
@@ -130,8 +138,8 @@ impl Etcd {
         let child = command
             .arg(format!("--name=m{member}"))
             .arg(format!("--data-dir={}", self.folder.join(format!("m{member}")).display()))
-            .arg(format!("--listen-client-urls={}", url(client)))
-            .arg(format!("--advertise-client-urls={}", url(client)))
+            .arg(format!("--listen-client-urls={client}"))
+            .arg(format!("--advertise-client-urls={client}"))
             .arg(format!("--listen-peer-urls={}", url(peer)))
             .arg(format!("--initial-advertise-peer-urls={}", url(peer)))
             .arg(format!("--initial-cluster={all}"))

@@ -84,6 +84,7 @@ impl Stored {
             free_bytes: free.unwrap_or_default(),
             servfail: health.unreadable_count as u64,
             servfail_zones: named.map(|(name, reason)| StoreZoneFault { name, reason }).collect(),
+            is_unread: !health.was_read && health.list.is_some(),
             list_fault: health.list.map(|why| why.to_string()),
             fleet: self.service.fleet().map(|fleet| fleet.status()),
             ..StoreStatus::default()

@@ -33,6 +33,8 @@ pub struct StoreStatus {
     pub servfail_zones: Vec<StoreZoneFault>,
     /// Why the list of its zones is incomplete; `None`: it is complete.
     pub list_fault: Option<String>,
+    /// Nothing was read from it since the start, and no list names its zones: they are refused.
+    pub is_unread: bool,
 }
 
 impl StoreStatus {

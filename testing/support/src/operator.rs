@@ -4,11 +4,18 @@ use etcd_client::{
     AlarmAction, AlarmOptions, AlarmType, Client, CompactionOptions, ConnectOptions, DeleteOptions,
     Error, GetOptions, Permission, PermissionType,
 };
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 
 /// How long a request may take on a busy machine.
 const REQUEST_MAX: Duration = Duration::from_secs(60);
+
+/// The pause between attempts.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// The code of gRPC of a member that cannot do it now.
+const UNAVAILABLE: i32 = 14;
 
 /// A client of etcd. Its methods panic if etcd does not answer as it should.
 pub struct Operator {
@@ -30,22 +37,30 @@ impl Operator {
 
     /// Does something at one of these members, with a new connection: members are killed, and
     /// logins expire.
-    fn at<T>(
-        &self,
-        endpoints: &[String],
-        act: impl AsyncFnOnce(&mut Client) -> Result<T, Error>,
-    ) -> T {
+    fn at<T>(&self, endpoints: &[String], act: impl AsyncFn(&mut Client) -> Result<T, Error>) -> T {
         let user = self.password.clone().map(|password| {
             ConnectOptions::new().with_user("root", password).with_timeout(REQUEST_MAX)
         });
-        let done = self.runtime.block_on(async {
-            let mut client = Client::connect(endpoints, user).await?;
-            act(&mut client).await
-        });
-        done.unwrap_or_else(|why| panic!("etcd at {endpoints:?}: {why}"))
+        let until = Instant::now() + REQUEST_MAX;
+        loop {
+            let done = self.runtime.block_on(async {
+                let mut client = Client::connect(endpoints, user.clone()).await?;
+                act(&mut client).await
+            });
+            match done {
+                Ok(done) => return done,
+                // The members elect a leader, or one of them does not run.
+                Err(Error::GRpcStatus(why))
+                    if why.code() as i32 == UNAVAILABLE && Instant::now() < until =>
+                {
+                    thread::sleep(PAUSE);
+                }
+                Err(why) => panic!("etcd at {endpoints:?}: {why}"),
+            }
+        }
     }
 
-    fn run<T>(&self, act: impl AsyncFnOnce(&mut Client) -> Result<T, Error>) -> T {
+    fn run<T>(&self, act: impl AsyncFn(&mut Client) -> Result<T, Error>) -> T {
         self.at(&self.endpoints, act)
     }
 
@@ -90,13 +105,13 @@ impl Operator {
     /// Deletes all keys with a prefix.
     pub fn delete(&self, prefix: &str) {
         let options = DeleteOptions::new().with_prefix();
-        self.run(async |client| client.delete(prefix, Some(options)).await);
+        self.run(async |client| client.delete(prefix, Some(options.clone())).await);
     }
 
     /// How many keys have a prefix.
     pub fn count(&self, prefix: &str) -> i64 {
         let options = GetOptions::new().with_prefix().with_count_only();
-        self.run(async |client| client.get(prefix, Some(options)).await).count()
+        self.run(async |client| client.get(prefix, Some(options.clone())).await).count()
     }
 
     /// Puts keys with values of so many bytes until etcd has no space.

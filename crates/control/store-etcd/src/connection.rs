@@ -1,6 +1,6 @@
 //! The connection to one of the members of etcd at a time; the next one is asked after an error.
 use crate::EtcdSettings;
-use crate::limits::{CONNECT_MAX, KEEPALIVE, REQUEST_MAX};
+use crate::limits::{CONNECT_MAX, HANDSHAKE_MAX, KEEPALIVE, REQUEST_MAX};
 use etcd_client::{
     Certificate, Client, ConnectOptions, Error, GetOptions, GetResponse, Identity, TlsOptions, Txn,
     TxnResponse,
@@ -107,7 +107,7 @@ impl Connection {
             fs::read(path).map_err(|why| format!("{} cannot be read: {why}", path.display()))
         };
         let mut options = ConnectOptions::new()
-            .with_connect_timeout(CONNECT_MAX)
+            .with_connect_timeout(HANDSHAKE_MAX)
             .with_keep_alive(KEEPALIVE, KEEPALIVE)
             .with_keep_alive_while_idle(true)
             .with_require_leader(true);

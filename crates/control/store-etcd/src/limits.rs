@@ -16,12 +16,14 @@ pub const WRITE_MAX: Duration = Duration::from_secs(5);
 pub const OUTCOME_MAX: Duration = Duration::from_secs(5);
 /// How long opening waits for the full list that fills a new replica; then it is tried again.
 pub const FIRST_LIST_MAX: Duration = Duration::from_secs(2);
-/// How long to wait for a connection.
+/// How long to wait for a connection, and for the login on it.
 pub const CONNECT_MAX: Duration = Duration::from_secs(2);
+/// How long to wait for the connection alone. A lost first packet is sent again after a second.
+pub const HANDSHAKE_MAX: Duration = Duration::from_millis(1_200);
 /// The interval of keepalives and progress requests, and how long their answers may take.
 pub const KEEPALIVE: Duration = Duration::from_secs(5);
 /// The longest wait before a member is asked again after an error; it begins with a tenth.
-pub const RECONNECT_MAX: Duration = Duration::from_secs(2);
+pub const RECONNECT_MAX: Duration = Duration::from_secs(1);
 /// How long to wait before a commit that the disk did not take is tried again.
 pub const STORE_RETRY: Duration = Duration::from_secs(1);
 /// Commits that wait to be applied; more are left in etcd.

@@ -2,21 +2,23 @@
 use crate::connection::RequestError;
 use crate::encoding::{self, IS_SNAPSHOT};
 use crate::keys::Head;
-use crate::limits::{
-    COMMITS_KEPT, PART_BYTES_MAX, REPLACE_MAX, RETRIES_MAX, TRIM_INTERVAL, WRITE_MAX,
-};
+use crate::limits::{COMMITS_KEPT, PART_BYTES_MAX, RETRIES_MAX, TRIM_INTERVAL, WRITE_MAX};
 use crate::plan;
 use crate::shared::Shared;
 use crate::staged::{self, Move};
 use etcd_client::{Compare, CompareOp, DeleteOptions, PutOptions, Txn, TxnOp, TxnOpResponse};
 use records::{Commit, CommitId, Revision};
+use std::time::Duration;
 use tokio::time::sleep;
 
 /// How a commit ended.
 pub enum Committed {
     Done,
-    /// Another writer was first.
-    Conflict(Revision),
+    /// Another writer was first. A staged commit takes longer than most, and loses more often.
+    Conflict {
+        newest: Revision,
+        was_staged: bool,
+    },
 }
 
 /// A commit, and what etcd must have for it.
@@ -31,21 +33,22 @@ struct Attempt<'a> {
     changes: Vec<TxnOp>,
     /// The number of staged parts, as in a commit.
     parts: u32,
-    /// Whether it replaces everything, and holds off other commits.
-    replaces: bool,
+    /// Whether this server holds off other commits.
+    has_hold: bool,
 }
 
 /// What stands in the way of a commit.
 enum Obstacle {
     /// A move in progress, which has to be finished.
     Move(Move),
-    /// A server that replaces everything.
-    Replacement,
+    /// A server that holds off the commits of others.
+    Hold,
     /// Nothing any more, or another commit.
     None,
 }
 
 /// Commits all writes, which have their offsets, or none, if the newest revision is that of `head`.
+/// `has_hold` says whether this server [holds off](hold_off) others.
 ///
 /// # Errors
 /// [`RequestError::Unanswered`]: it may be committed, now or later. Otherwise it is not.
@@ -53,6 +56,7 @@ pub async fn commit(
     shared: &Shared,
     commit: &Commit,
     mut head: Head,
+    has_hold: bool,
 ) -> Result<Committed, RequestError> {
     let writes = encoding::writes(&commit.writes);
     let mut steps = plan::changes(&shared.keys, &commit.writes);
@@ -61,31 +65,31 @@ pub async fn commit(
         let value = encoding::commit(commit.id, commit.base, 0, &writes);
         let changes = steps.pop().map(|step| step.ops()).unwrap_or_default();
         let (id, base, newest) = (commit.id, commit.base, commit.revision());
-        Attempt { shared, id, base, newest, value, changes, parts: 0, replaces: false }
+        Attempt { shared, id, base, newest, value, changes, parts: 0, has_hold }
     } else {
-        Attempt::staged(shared, (commit.id, commit.base, commit.revision()), &writes, 0).await?
+        let named = (commit.id, commit.base, commit.revision());
+        Attempt { has_hold, ..Attempt::staged(shared, named, &writes, 0).await? }
     };
     attempt.finish(&mut head).await
 }
 
-/// Holds off the commits of all other servers, so that what is read from etcd meanwhile can be
-/// replaced. Returns the lease to revoke afterwards.
+/// Holds off the commits of all other servers, so that a commit that takes long succeeds. Returns
+/// the lease to revoke afterwards; `longest` is how long it lives.
 ///
 /// # Errors
 /// Another server does so now, or as [`commit`].
-pub async fn hold_off(shared: &Shared) -> Result<i64, RequestError> {
-    let (connection, key) = (&shared.connection, shared.keys.replacing());
-    let lease = connection.grant(REPLACE_MAX).await?;
+pub async fn hold_off(shared: &Shared, longest: Duration) -> Result<i64, RequestError> {
+    let (connection, key) = (&shared.connection, shared.keys.hold());
+    let lease = connection.grant(longest).await?;
     let options = PutOptions::new().with_lease(lease);
     let txn = Txn::new()
         .when([Compare::create_revision(key.as_str(), CompareOp::Equal, 0)])
         .and_then([TxnOp::put(key.as_str(), "", Some(options))]);
     let held = match connection.transact(txn).await {
         Ok(done) if done.succeeded() => return Ok(lease),
-        Ok(_) => Err(RequestError::Refused(format!(
-            "another server replaces everything, or has died while it did: try again in {} s",
-            REPLACE_MAX.as_secs()
-        ))),
+        Ok(_) => Err(RequestError::Refused(
+            "another server writes much, or has died while it did: try again in a minute".into(),
+        )),
         Err(error) => Err(error),
     };
     // Otherwise it expires.
@@ -107,7 +111,7 @@ pub async fn replace(
 ) -> Result<Committed, RequestError> {
     let named = (id, head.revision, newest);
     let staged = Attempt::staged(shared, named, snapshot, IS_SNAPSHOT).await?;
-    let attempt = Attempt { changes: also, replaces: true, ..staged };
+    let attempt = Attempt { changes: also, has_hold: true, ..staged };
     attempt.finish(&mut head).await
 }
 
@@ -133,7 +137,7 @@ impl<'a> Attempt<'a> {
         let parts = parts.len() as u32 | flags;
         let value = encoding::commit(id, base, parts, &[]);
         let changes = Vec::new();
-        Ok(Self { shared, id, base, newest, value, changes, parts, replaces: false })
+        Ok(Self { shared, id, base, newest, value, changes, parts, has_hold: false })
     }
 
     async fn finish(&self, head: &mut Head) -> Result<Committed, RequestError> {
@@ -147,7 +151,8 @@ impl<'a> Attempt<'a> {
     async fn run(&self, head: &mut Head) -> Result<Committed, RequestError> {
         for _ in 0..RETRIES_MAX {
             if head.revision != self.base {
-                return Ok(Committed::Conflict(head.revision));
+                let was_staged = self.parts > 0;
+                return Ok(Committed::Conflict { newest: head.revision, was_staged });
             }
             match self.transact(head).await? {
                 None => return Ok(Committed::Done),
@@ -155,7 +160,7 @@ impl<'a> Attempt<'a> {
                     let (connection, keys) = (&self.shared.connection, &self.shared.keys);
                     staged::finish(connection, keys, moving).await.map_err(unstaged)?;
                 }
-                Some(Obstacle::Replacement) => sleep(WRITE_MAX / RETRIES_MAX).await,
+                Some(Obstacle::Hold) => sleep(WRITE_MAX / RETRIES_MAX).await,
                 Some(Obstacle::None) => (),
             }
         }
@@ -166,11 +171,11 @@ impl<'a> Attempt<'a> {
     /// way.
     async fn transact(&self, head: &mut Head) -> Result<Option<Obstacle>, RequestError> {
         let keys = &self.shared.keys;
-        let (revision, moving, replacing) = (keys.revision(), keys.moving(), keys.replacing());
+        let (revision, moving, hold) = (keys.revision(), keys.moving(), keys.hold());
         let is_absent = |key: &str| Compare::create_revision(key, CompareOp::Equal, 0);
         let mut compares = vec![is_head(&revision, head), is_absent(&moving)];
-        if !self.replaces {
-            compares.push(is_absent(&replacing));
+        if !self.has_hold {
+            compares.push(is_absent(&hold));
         }
         let (id, newest) = (self.id, self.newest);
         let new_head = Head::new(newest, id).value.unwrap_or_default();
@@ -190,7 +195,7 @@ impl<'a> Attempt<'a> {
             compares.push(Compare::version(header, CompareOp::Greater, 0));
             ops.push(TxnOp::put(moving.as_str(), Move::new(id, self.parts).value(), None));
         }
-        let otherwise = [&revision, &moving, &replacing].map(|key| TxnOp::get(key.as_str(), None));
+        let otherwise = [&revision, &moving, &hold].map(|key| TxnOp::get(key.as_str(), None));
         let txn = Txn::new().when(compares).and_then(ops).or_else(otherwise);
         let connection = &self.shared.connection;
         let answer = match connection.transact(txn).await {
@@ -211,8 +216,8 @@ impl<'a> Attempt<'a> {
             _ => None,
         });
         let mut value = || values.next().flatten();
-        let (found, moving, replacing) = (value(), value(), value());
-        let is_held_off = replacing.is_some() && !self.replaces;
+        let (found, moving, hold) = (value(), value(), value());
+        let is_held_off = hold.is_some() && !self.has_hold;
         let is_same = found.as_deref() == head.value.as_ref().map(String::as_bytes);
         if is_same && moving.is_none() && !is_held_off && self.parts > 0 {
             return Err(RequestError::Refused("the staged batch was swept meanwhile".into()));
@@ -222,7 +227,7 @@ impl<'a> Attempt<'a> {
         })?;
         Ok(Some(match moving.as_deref().and_then(Move::read) {
             Some(moving) => Obstacle::Move(moving),
-            None if is_held_off => Obstacle::Replacement,
+            None if is_held_off => Obstacle::Hold,
             None => Obstacle::None,
         }))
     }

@@ -14,7 +14,7 @@
 //! leaders/NAME                  the server that writes a map, under its lease
 //! kubernetes/KIND/…             an object of a cluster, as names need it: JSON
 //! wait/NAME                     the revision that a client of this server waits for
-//! replacing                     absent, or held by the server that replaces everything; a lease
+//! hold                          there while a server holds off the commits of others; a lease
 //! moving                        the staged commit whose sets are being moved to their keys
 //! ```
 //! Names are in lower case and presentation form; a slash in them is `\047`.
@@ -147,8 +147,8 @@ impl Keys {
         format!("{}moving", self.0)
     }
 
-    pub fn replacing(&self) -> String {
-        format!("{}replacing", self.0)
+    pub fn hold(&self) -> String {
+        format!("{}hold", self.0)
     }
 
     pub fn leader(&self, map: &str) -> String {

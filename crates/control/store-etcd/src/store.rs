@@ -4,7 +4,10 @@ use crate::commit::{self, Committed};
 use crate::connection::RequestError;
 use crate::follow::{Follower, Known};
 use crate::keys::Head;
-use crate::limits::{COMMITS_QUEUED, FIRST_LIST_MAX, OUTCOME_MAX, REVISIONS_ADOPTED, WRITE_MAX};
+use crate::limits::{
+    ADOPT_MAX, BATCH_CONFLICTS_MAX, BATCH_MAX, COMMITS_QUEUED, FIRST_LIST_MAX, OUTCOME_MAX,
+    REVISIONS_ADOPTED, WRITE_MAX,
+};
 use crate::list::{self, Listing};
 use crate::members::{EtcdFleet, Membership};
 use crate::replica::Replica;
@@ -43,6 +46,10 @@ pub struct EtcdStore {
     membership: Option<Membership>,
     /// Whether this server sweeps.
     may_write: bool,
+    /// How often a large batch in a row came too late.
+    late_batches: u32,
+    /// The lease with which this server holds off others, for a large batch.
+    hold: Option<i64>,
     /// The last commit with an unknown outcome: id, base and newest revision.
     last: Option<(CommitId, Revision, Revision)>,
 }
@@ -63,7 +70,17 @@ impl EtcdStore {
         let replica = Arc::new(Mutex::new(replica));
         let fleet = EtcdFleet::new(Arc::clone(&shared), member, own);
         let membership = None;
-        Ok(Self { shared, replica, first: None, fleet, membership, may_write, last: None })
+        Ok(Self {
+            shared,
+            replica,
+            first: None,
+            fleet,
+            membership,
+            may_write,
+            late_batches: 0,
+            hold: None,
+            last: None,
+        })
     }
 
     fn replica(&self) -> MutexGuard<'_, Replica> {
@@ -172,11 +189,31 @@ impl EtcdStore {
     fn commit_in(&self, commit: &Commit, until: Instant) -> Result<Committed, CommitError> {
         let left = || until.saturating_duration_since(Instant::now());
         let head = self.shared.head(left()).map_err(CommitError::Refused)?;
-        let committing = commit::commit(&self.shared, commit, head);
+        let committing = commit::commit(&self.shared, commit, head, self.hold.is_some());
         let runtime = &self.shared.runtime;
         match runtime.block_on(async { timeout(left(), committing).await }) {
             Ok(done) => done.map_err(commit_error),
             Err(_) => Err(CommitError::Unknown(StoreError::Unreachable(late()))),
+        }
+    }
+
+    /// After a conflict of a large batch: other servers with small writes would always be faster.
+    fn hold_off_others(&mut self) {
+        self.late_batches += 1;
+        if self.late_batches >= BATCH_CONFLICTS_MAX && self.hold.is_none() {
+            let holding = commit::hold_off(&self.shared, BATCH_MAX);
+            // The batch is tried again anyway.
+            self.hold = self.shared.runtime.block_on(holding).ok();
+        }
+    }
+
+    /// Lets other servers commit again.
+    fn release_others(&mut self) {
+        self.late_batches = 0;
+        if let Some(lease) = self.hold.take() {
+            let shared = Arc::clone(&self.shared);
+            // Otherwise it expires.
+            self.shared.runtime.spawn(async move { shared.connection.revoke(lease).await });
         }
     }
 
@@ -225,7 +262,7 @@ impl EtcdStore {
         };
         match done.map_err(store_error)? {
             Committed::Done => (),
-            Committed::Conflict(_) => {
+            Committed::Conflict { .. } => {
                 let why = "another server has just written: try again".to_owned();
                 return Err(StoreError::Unreachable(why));
             }
@@ -304,8 +341,15 @@ impl Store for EtcdStore {
         self.fill_offsets(&mut commit.writes).map_err(CommitError::Refused)?;
         let (id, revision) = (commit.id, commit.revision());
         self.last = Some((id, commit.base, revision));
-        match self.commit_in(&commit, Instant::now() + WRITE_MAX)? {
-            Committed::Conflict(newest) => Err(CommitError::Conflict { newest }),
+        let done = self.commit_in(&commit, Instant::now() + WRITE_MAX);
+        match done {
+            Ok(Committed::Conflict { was_staged: true, .. }) => self.hold_off_others(),
+            // A small write between the attempts of a batch.
+            Ok(Committed::Conflict { .. }) => (),
+            _ => self.release_others(),
+        }
+        match done? {
+            Committed::Conflict { newest, .. } => Err(CommitError::Conflict { newest }),
             Committed::Done => {
                 self.shared.notes(Head::new(revision, id));
                 let applied = self.replica().apply(commit);
@@ -418,7 +462,8 @@ impl Store for EtcdStore {
             return adopt(&self.shared, &mut self.replica(), listing).map(|()| true);
         }
         let shared = Arc::clone(&self.shared);
-        let lease = shared.runtime.block_on(commit::hold_off(&shared)).map_err(store_error)?;
+        let lease =
+            shared.runtime.block_on(commit::hold_off(&shared, ADOPT_MAX)).map_err(store_error)?;
         let adopted = self.adopt_by_writing();
         // Otherwise it expires.
         let _ = shared.runtime.block_on(shared.connection.revoke(lease));

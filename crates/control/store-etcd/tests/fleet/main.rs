@@ -10,7 +10,7 @@ mod states;
 
 use node::{Node, eventually};
 use records::{Precondition, Refused};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use test_support::etcd::Etcd;
@@ -138,6 +138,39 @@ fn large_batch_is_seen_whole_and_leaves_nothing_staged() {
     assert_eq!(etcd_client.count("/dunlin/sets/"), 2_002);
     let third = Node::start(&etcd);
     eventually(|| third.export() == nodes[0].export());
+}
+
+/// Small writes are faster than a batch; it holds them off after some conflicts.
+#[test]
+fn large_batch_succeeds_while_other_servers_write_all_the_time() {
+    let Some(etcd) = Etcd::start_or_skip(1) else { return };
+    let nodes: Vec<Node> = (0..3).map(|_| Node::start(&etcd)).collect();
+    nodes[0].create("example.org.").unwrap();
+    eventually(|| nodes.iter().all(|node| node.revision().0 == 1));
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let writers: Vec<_> = (1..3)
+            .map(|n| {
+                let (node, is_over) = (&nodes[n], &is_over);
+                scope.spawn(move || {
+                    let at = format!("small{n}.example.org.");
+                    let mut count = 0_u64;
+                    while !is_over.load(Ordering::Relaxed) {
+                        let address = format!("10.0.{}.{}", count / 250 % 250, count % 250);
+                        count += u64::from(node.put(&at, &address, Precondition::Anything).is_ok());
+                    }
+                    count
+                })
+            })
+            .collect();
+        thread::sleep(Duration::from_millis(200));
+        let batches = ["192.0.2.1", "192.0.2.2"].map(|address| nodes[0].put_all(address));
+        is_over.store(true, Ordering::Relaxed);
+        let counts: Vec<u64> = writers.into_iter().map(|writer| writer.join().unwrap()).collect();
+        assert!(batches.iter().all(Result::is_ok), "{batches:?} beside {counts:?} small writes");
+        assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
+    });
+    eventually(|| Operator::of(&etcd).get("/dunlin/hold").is_none());
 }
 
 /// A member that is gone, stopped or without a quorum: answers and reads go on, and writes as soon

@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .PHONY: help run test test-slow test-reports bench-nightly loom lint cluster fleet bpf bench-bypass bench-compare bench-cpus bench-echoes bench-forward bench-instructions bench-load bench-searches bench-sockets bench-whole \
   bench-kubernetes bench-kubernetes-memory bench-memory bench-publish bench-health bench-fleet \
   campaign-differential campaign-floods campaign-cache campaign-fuzz campaign-upstreams \
-  campaign-attach campaign-soak campaign-kernels campaign-corefile campaign-kill campaign-fleet-kill campaign-fleet-counter campaign-fleet-writers campaign-upgrade campaign-verdict campaign-scale bench-etcd-coredns bench-records bench-scale deb
+  campaign-attach campaign-soak campaign-kernels campaign-corefile campaign-kill campaign-fleet-kill campaign-fleet-counter campaign-fleet-writers campaign-fleet-faults campaign-upgrade campaign-verdict campaign-scale bench-etcd-coredns bench-records bench-scale deb
 
 help: ## this list
 	@sed -n 's/^\([a-z%-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -271,6 +271,13 @@ campaign-fleet-writers: ## two writers of a cluster's objects, one of which is k
 	@scripts/require cluster
 	@DUNLIN_WRITER_ROUNDS=$(or $(ROUNDS),200) \
 	  cargo test --package dunlin --test fleet_kubernetes -- --ignored --nocapture fleet_agrees
+
+campaign-fleet-faults: ## three servers and three members of etcd under load while everything breaks, SECONDS=600; root
+	@scripts/require test
+	@scripts/require cluster
+	@DUNLIN_ETCD=$$(realpath "$${CARGO_TARGET_DIR:-target}/cluster/etcd") \
+	  DUNLIN_FAULTS_SECONDS=$(or $(SECONDS),600) \
+	  cargo test --package dunlin --test fleet_faults -- --ignored --nocapture
 
 campaign-fuzz: ## every fuzz target for SECONDS=600 each
 	@scripts/require fuzz

@@ -83,7 +83,7 @@ fn replace(file: &Path, text: &str) {
 impl Bed {
     /// Starts everything in a namespace of the switch, which is the calling thread's.
     pub fn start(lan: Lan, folder: &Path) -> Option<Self> {
-        let quota = format!("--quota-backend-bytes={}", 24 << 20);
+        let quota = format!("--quota-backend-bytes={}", 64 << 20);
         let etcd = Etcd::start_on(&lan.hosts[..MEMBERS], &[&quota])?;
         let mut operator = Operator::of(&etcd);
         operator.guard(USER, "first");

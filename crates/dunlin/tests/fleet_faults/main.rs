@@ -184,7 +184,7 @@ impl Run {
             }
             Fault::Defragmented => self.bed.operator.defragment(),
             Fault::OutOfSpace => {
-                self.bed.operator.fill("/other/", 500_000);
+                self.bed.operator.fill("/other/", 1_000_000);
                 (0..SERVERS).for_each(|server| self.is_refused(server, 507, "defragment"));
                 self.bed.operator.delete("/other/");
                 self.bed.operator.make_room();
@@ -284,10 +284,6 @@ fn run(lan: Lan, folder: &Path) {
     while rounds == 0 || lasts.is_some_and(|lasts| began.elapsed() < lasts) {
         let mut faults = FAULTS;
         run.rng.shuffle(&mut faults);
-        if let Ok(only) = std::env::var("ONLY") {
-            faults = FAULTS
-                .map(|f| if only.contains(&format!("{f:?}")) { f } else { Fault::Defragmented });
-        }
         for fault in faults {
             assert!(threads.iter().all(|thread| !thread.is_finished()), "a check failed");
             println!("{:.0?}: {fault:?}", began.elapsed());

@@ -137,9 +137,9 @@ pub struct Fleet {
 pub enum FleetCommand {
     /// Accept the content of etcd after it was restored from a backup, or replaced.
     ///
-    /// Run it on the server with the highest revision (`dunlin status`). The content becomes a new
-    /// write, so no serial goes back. Records that are not in etcd are lost: save them before by
-    /// `dunlin zones snapshot FILE`.
+    /// Run it on a server with the role `api`. The content becomes a new write, far above all
+    /// revisions, so no serial goes back. Records that are not in etcd are lost: save them before,
+    /// on the server with the highest revision (`dunlin status`), by `dunlin zones snapshot FILE`.
     #[command(after_help = "Example:\n  dunlin fleet adopt")]
     Adopt(Adopt),
 }

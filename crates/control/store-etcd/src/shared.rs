@@ -2,7 +2,7 @@
 use crate::EtcdSettings;
 use crate::connection::Connection;
 use crate::keys::{Head, Keys};
-use crate::limits::CAUSES_MAX;
+use crate::limits::{CAUSES_MAX, CONNECT_MAX, REQUEST_MAX};
 use records::{Revision, StoreError};
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -86,6 +86,9 @@ impl LoggedCauses {
     }
 }
 
+/// An attempt that lasts longer has worked for a while: it has connected and got an answer.
+const FAILED_MAX: Duration = CONNECT_MAX.saturating_add(REQUEST_MAX);
+
 /// The pauses before something is tried again.
 pub struct Retry {
     pause: Duration,
@@ -101,12 +104,12 @@ impl Retry {
     /// Whether an attempt that began then failed after others: the next member of etcd does not
     /// serve either.
     pub fn is_lasting(&self, began: tokio::time::Instant) -> bool {
-        self.pause >= self.max && began.elapsed() <= 2 * self.max
+        self.pause >= self.max && began.elapsed() <= FAILED_MAX
     }
 
     /// Waits. Servers that lost the same member do not return all at once.
     pub async fn pause(&mut self, began: tokio::time::Instant) {
-        if began.elapsed() > 2 * self.max {
+        if began.elapsed() > FAILED_MAX {
             self.pause = self.max / 10;
         }
         tokio::time::sleep(self.pause.mul_f64(0.5 + fastrand::f64())).await;

@@ -138,6 +138,8 @@ impl Run {
                 lost.clone().for_each(|member| self.bed.etcd.kill(member));
                 (0..SERVERS).for_each(|server| self.is_refused(server, 503, ""));
                 lost.for_each(|member| self.bed.etcd.start(member));
+                // Healed is an etcd that has a leader.
+                self.bed.operator.put("/other/healed", "");
             }
             Fault::ServerSilenced => {
                 let server = self.server();

@@ -23,7 +23,7 @@ pub const HANDSHAKE_MAX: Duration = Duration::from_millis(1_200);
 /// The interval of keepalives and progress requests, and how long their answers may take.
 pub const KEEPALIVE: Duration = Duration::from_secs(5);
 /// The longest wait before a member is asked again after an error; it begins with a tenth.
-pub const RECONNECT_MAX: Duration = Duration::from_secs(1);
+pub const RECONNECT_MAX: Duration = Duration::from_millis(500);
 /// How long to wait before a commit that the disk did not take is tried again.
 pub const STORE_RETRY: Duration = Duration::from_secs(1);
 /// Commits that wait to be applied; more are left in etcd.

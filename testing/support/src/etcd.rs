@@ -189,6 +189,8 @@ impl Etcd {
     /// They cannot be copied.
     pub fn save(&self, member: usize) -> PathBuf {
         let to = self.folder.join(format!("m{member}.saved"));
+        // Of an earlier time.
+        let _ = fs::remove_dir_all(&to);
         copy(&self.folder.join(format!("m{member}")), &to);
         to
     }

@@ -126,6 +126,7 @@ fn refused(name: &str, why: &CheckRefused) -> Problem {
         CheckRefused::Invalid(_) => Problem::invalid("body", BrokenRule::CONFIG_VALUE, detail),
         CheckRefused::TooMany => Problem::invalid("check", BrokenRule::LIMIT, detail),
         CheckRefused::NotSaved(_) => Problem::later("not-saved", detail),
+        CheckRefused::NoSpace(_) => Problem::no_space(detail),
         CheckRefused::Unknown(_) => Problem::unknown(detail),
         CheckRefused::Ended => Problem::later("stopping", detail),
     }

@@ -60,13 +60,16 @@ pub enum TokenRefused {
     NotDone(String),
     /// It cannot be stored now. Nothing has changed.
     NotSaved(String),
+    /// It is not stored: etcd is out of space.
+    NoSpace(String),
     /// It may be stored.
     Unknown(String),
 }
 
 impl fmt::Display for TokenRefused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::NotDone(why) | Self::NotSaved(why) | Self::Unknown(why)) = self;
+        let (Self::NotDone(why) | Self::NotSaved(why) | Self::NoSpace(why) | Self::Unknown(why)) =
+            self;
         f.write_str(why)
     }
 }
@@ -82,6 +85,7 @@ impl From<ChangeError<String>> for TokenRefused {
         match error {
             ChangeError::Refused(why) => Self::NotDone(why),
             ChangeError::NotSaved(why) => Self::NotSaved(why),
+            ChangeError::NoSpace(why) => Self::NoSpace(why),
             ChangeError::Unknown(why) => Self::Unknown(why),
         }
     }

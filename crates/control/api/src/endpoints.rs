@@ -228,6 +228,7 @@ pub async fn put_endpoint(
         ChangeError::Refused(why) | ChangeError::NotSaved(why) => {
             Problem::later("not-saved", format!("{address} stays as it is: {why}"))
         }
+        ChangeError::NoSpace(why) => Problem::no_space(format!("{address} stays as it is: {why}")),
         ChangeError::Unknown(why) => Problem::unknown(why),
     })?;
     Ok(axum::Json(EndpointState { address, state: body.state, check: body.check }))

@@ -201,6 +201,7 @@ async fn manage(
     state.api.operator.manage_tokens(request).await.map_err(|why| match why {
         TokenRefused::NotDone(why) => not_done(why),
         TokenRefused::NotSaved(why) => Problem::later("not-saved", why),
+        TokenRefused::NoSpace(why) => Problem::no_space(why),
         TokenRefused::Unknown(why) => Problem::unknown(why),
     })
 }

@@ -131,6 +131,11 @@ impl Problem {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, kind, detail)
     }
 
+    /// etcd is out of space: nothing was done.
+    pub fn no_space(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::INSUFFICIENT_STORAGE, "store-full", detail)
+    }
+
     /// It may have been done.
     pub fn unknown(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::GATEWAY_TIMEOUT, "outcome-unknown", detail)

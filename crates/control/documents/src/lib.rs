@@ -82,6 +82,8 @@ pub enum WriteError {
     Conflict,
     /// Nothing has changed, and why.
     NotSaved(String),
+    /// Nothing has changed: etcd is out of space, and what to do.
+    NoSpace(String),
     /// It may have been written, and what to do.
     Unknown(String),
 }
@@ -127,6 +129,8 @@ pub enum ChangeError<E> {
     Refused(E),
     /// Nothing has changed, and why.
     NotSaved(String),
+    /// Nothing has changed: etcd is out of space, and what to do.
+    NoSpace(String),
     /// It may have been made, and what to do.
     Unknown(String),
 }
@@ -156,6 +160,7 @@ pub fn change<E>(
                 return Err(ChangeError::NotSaved(why.into()));
             }
             Err(WriteError::NotSaved(why)) => return Err(ChangeError::NotSaved(why)),
+            Err(WriteError::NoSpace(why)) => return Err(ChangeError::NoSpace(why)),
             Err(WriteError::Unknown(why)) => return Err(ChangeError::Unknown(why)),
         }
     }

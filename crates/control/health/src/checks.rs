@@ -44,6 +44,8 @@ pub enum CheckRefused {
     InUse(usize),
     /// It would not outlive a restart.
     NotSaved(String),
+    /// It is not changed: etcd is out of space.
+    NoSpace(String),
     /// It may be changed.
     Unknown(String),
     /// The prober has ended.
@@ -54,7 +56,9 @@ impl fmt::Display for CheckRefused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Configured => f.write_str("the config has a check of this name: change it there"),
-            Self::Invalid(why) | Self::NotSaved(why) | Self::Unknown(why) => f.write_str(why),
+            Self::Invalid(why) | Self::NotSaved(why) | Self::NoSpace(why) | Self::Unknown(why) => {
+                f.write_str(why)
+            }
             Self::TooMany => write!(f, "there are {CHECKS_MAX} checks, which is the maximum"),
             Self::Missing => f.write_str("there is no such check"),
             Self::InUse(targets) => write!(
@@ -170,6 +174,7 @@ impl Checks {
         .map_err(|error| match error {
             ChangeError::Refused(why) => why,
             ChangeError::NotSaved(why) => CheckRefused::NotSaved(why),
+            ChangeError::NoSpace(why) => CheckRefused::NoSpace(why),
             ChangeError::Unknown(why) => CheckRefused::Unknown(why),
         })?;
         Ok(is_new)

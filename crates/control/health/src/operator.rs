@@ -177,6 +177,7 @@ pub fn set(
         Ok(()) | Err(ChangeError::Refused(None)) => Ok(()),
         Err(ChangeError::Refused(Some(why))) => Err(ChangeError::Refused(why)),
         Err(ChangeError::NotSaved(why)) => Err(ChangeError::NotSaved(why)),
+        Err(ChangeError::NoSpace(why)) => Err(ChangeError::NoSpace(why)),
         Err(ChangeError::Unknown(why)) => Err(ChangeError::Unknown(why)),
     }
 }

@@ -114,7 +114,10 @@ impl Connection {
         if let Some((user, password)) = &self.settings.user {
             let password = read(password)?;
             let password = String::from_utf8_lossy(&password);
-            options = options.with_user(user, password.trim_end_matches(['\r', '\n']));
+            // A member that starts again has forgotten the login, which is then repeated.
+            options = options
+                .with_user(user, password.trim_end_matches(['\r', '\n']))
+                .with_auto_token_refresh(true);
         }
         let is_tls = |url: &String| url.starts_with("https://");
         if self.settings.endpoints.iter().any(is_tls) {

@@ -214,7 +214,7 @@ impl EtcdDocuments {
                                     found.header().map_or(0, |header| header.revision()),
                                 ));
                             }
-                            Ok(_) => return Err(WriteError::NotSaved(why)),
+                            Ok(_) => return Err(WriteError::NoSpace(why)),
                             Err(_) => unanswered = Some(why),
                         }
                     }

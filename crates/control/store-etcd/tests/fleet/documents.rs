@@ -266,3 +266,25 @@ fn unanswered_write_is_repeated_and_written_once() {
     eventually(|| server.get("b") == Some(1));
     eventually(|| server.put("a", 2).is_ok());
 }
+
+#[test]
+fn etcd_without_space_refuses_changes_and_says_so() {
+    let quota = format!("--quota-backend-bytes={}", 4 << 20);
+    let Some(etcd) = Etcd::start_with(1, &[&quota]) else { return };
+    let server = Server::new(&etcd);
+    server.put("a", 1).expect("there is space");
+    let operator = Operator::of(&etcd);
+    operator.fill("/other/", 100_000);
+    // etcd raises the alarm only after a write that did not fit.
+    eventually(|| matches!(server.put("a", 2), Err(ChangeError::NoSpace(_))));
+    let Err(ChangeError::NoSpace(why)) = server.put("b", 1) else { panic!("there is no space") };
+    assert!(why.contains("etcdctl alarm disarm"), "{why}");
+    operator.delete("/other/");
+    operator.make_room();
+    eventually(|| server.put("a", 3).is_ok());
+    assert_eq!(
+        (server.get("a"), server.get("b")),
+        (Some(3), None),
+        "what was refused is not there"
+    );
+}

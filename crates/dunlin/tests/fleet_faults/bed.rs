@@ -42,8 +42,9 @@ struct Counter {
 pub struct Load {
     counters: [Counter; NAMES],
     serials: [AtomicU32; SERVERS],
-    /// Servers that do not run, or are stopped.
+    /// Servers that do not run, or are stopped; and how often that has changed.
     pub away: [AtomicBool; SERVERS],
+    pub changes: [AtomicU32; SERVERS],
     /// etcd is set back: the next answers may be older.
     is_rewound: AtomicBool,
     is_over: AtomicBool,
@@ -98,7 +99,8 @@ impl Bed {
             let keys = format!(
                 "listen = [\"{}:53\"]\ndrain = \"0s\"\nname = \"server-{number}\"\n\
                  [admin]\nsocket = \"{}\"\n[store]\nkind = \"etcd\"\n[etcd]\nendpoints = {:?}\n\
-                 user = {USER:?}\npassword_file = \"{}\"\n[api]\nlisten = \"127.0.0.1:8053\"\n",
+                 user = {USER:?}\npassword_file = \"{}\"\n[api]\nlisten = \"127.0.0.1:8053\"\n\
+                 [health]\nallow = [\"192.0.2.0/24\"]\n",
                 bed.lan.hosts[MEMBERS + number].address,
                 bed.socket(number).display(),
                 bed.etcd.endpoints(),
@@ -347,13 +349,14 @@ impl Load {
         while !self.is_over() {
             thread::sleep(Duration::from_millis(3));
             let was_away = self.away[server].load(Relaxed);
+            let changes = self.changes[server].load(Relaxed);
             let was_rewound = self.is_rewound.load(Relaxed);
             let number = names.next().unwrap_or_default();
             let counter = &self.counters[number];
             let before = counter.answered[server].load(Relaxed);
             let name = counter_name(number);
             let Some(reply) = ask_within(at, &name, SILENCE) else {
-                let is_silent = !was_away && !self.away[server].load(Relaxed);
+                let is_silent = !was_away && self.changes[server].load(Relaxed) == changes;
                 self.silences.fetch_add(u64::from(is_silent), Relaxed);
                 continue;
             };

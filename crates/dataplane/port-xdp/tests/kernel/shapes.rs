@@ -41,7 +41,7 @@ fn ask_by_two_queues(queues: &[u32]) -> (Vec<usize>, usize, FilterCounts) {
         heard += usize::from(beside.recv(&mut [0; 16]).is_ok());
         replies += clients.iter().filter(|client| client.recv(&mut [0; 16]).is_ok()).count();
     }
-    assert_eq!(replies, answered.iter().sum());
+    assert_eq!(replies, answered.iter().sum::<usize>());
     (answered, heard, program.passed().unwrap())
 }
 

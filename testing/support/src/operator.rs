@@ -90,7 +90,8 @@ impl Operator {
         got.kvs().first().map(|kv| kv.value_str().expect("text").to_owned())
     }
 
-    /// The revisions of etcd at which a key was written last, and created. There must be such a key.
+    /// The revisions of etcd at which a key was written last, and created. There must be such a
+    /// key.
     pub fn revisions_of(&self, key: &str) -> (i64, i64) {
         let got = self.run(async |client| client.get(key, None).await);
         let kv = got.kvs().first().expect("a key");
@@ -153,7 +154,7 @@ impl Operator {
     /// Defragments all members, one after another; each answers nothing else meanwhile.
     pub fn defragment(&self) {
         for member in &self.endpoints {
-            self.at(&[member.clone()], async |client| client.defragment().await);
+            self.at(std::slice::from_ref(member), async |client| client.defragment().await);
         }
     }
 
@@ -163,7 +164,8 @@ impl Operator {
     /// None of them leads.
     pub fn leader(&self) -> usize {
         let leads = |member: &String| {
-            let status = self.at(&[member.clone()], async |client| client.status().await);
+            let status =
+                self.at(std::slice::from_ref(member), async |client| client.status().await);
             status.header().expect("a header").member_id() == status.leader()
         };
         self.endpoints.iter().position(leads).expect("a leader")

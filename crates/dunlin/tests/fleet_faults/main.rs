@@ -124,7 +124,19 @@ impl Run {
     }
 
     fn make(&mut self, fault: Fault) {
-        let what = format!("{fault:?}");
+        match fault {
+            Fault::ServerSilenced
+            | Fault::ServerStopped
+            | Fault::ServerKilled
+            | Fault::PasswordChanged
+            | Fault::ClockSet => self.break_a_server(fault),
+            _ => self.break_etcd(fault),
+        }
+        self.agrees(&format!("{fault:?}"), Instant::now(), AGREED_MAX);
+        (0..SERVERS).for_each(|server| self.set_away(server, false));
+    }
+
+    fn break_etcd(&mut self, fault: Fault) {
         match fault {
             Fault::LeaderKilled => {
                 let leader = self.bed.operator.leader();
@@ -142,14 +154,6 @@ impl Run {
                 // Healed is an etcd that has a leader.
                 self.bed.operator.put("/other/healed", "");
             }
-            Fault::ServerSilenced => {
-                let server = self.server();
-                self.bed.lan.lose(MEMBERS + server, 0..MEMBERS, true);
-                self.is_refused(server, 503, "");
-                // Sometimes until it is no member any more.
-                seconds(self.rng.u64(1..12));
-                self.bed.lan.lose(MEMBERS + server, 0..MEMBERS, false);
-            }
             Fault::MemberUnplugged => {
                 let member = self.member();
                 let began = Instant::now();
@@ -164,19 +168,6 @@ impl Run {
                 self.bed.etcd.pause(member);
                 self.agrees("MemberStopped, without it", began, STOPPED_MAX);
                 self.bed.etcd.resume(member);
-            }
-            Fault::ServerStopped => {
-                let server = self.server();
-                self.set_away(server, true);
-                self.signal(server, Signal::STOP);
-                seconds(self.rng.u64(1..13));
-                self.signal(server, Signal::CONT);
-            }
-            Fault::ServerKilled => {
-                let server = self.server();
-                self.set_away(server, true);
-                self.signal(server, Signal::KILL);
-                self.bed.restart(server);
             }
             Fault::Compacted => {
                 let server = self.server();
@@ -195,6 +186,33 @@ impl Run {
                 self.bed.operator.delete("/other/");
                 self.bed.operator.make_room();
             }
+            Fault::SetBack => self.set_back(),
+            Fault::ContentLost => self.lose_content(),
+            _ => unreachable!("it is a fault of a server"),
+        }
+    }
+
+    fn break_a_server(&mut self, fault: Fault) {
+        let server = self.server();
+        match fault {
+            Fault::ServerSilenced => {
+                self.bed.lan.lose(MEMBERS + server, 0..MEMBERS, true);
+                self.is_refused(server, 503, "");
+                // Sometimes until it is no member any more.
+                seconds(self.rng.u64(1..12));
+                self.bed.lan.lose(MEMBERS + server, 0..MEMBERS, false);
+            }
+            Fault::ServerStopped => {
+                self.set_away(server, true);
+                self.signal(server, Signal::STOP);
+                seconds(self.rng.u64(1..13));
+                self.signal(server, Signal::CONT);
+            }
+            Fault::ServerKilled => {
+                self.set_away(server, true);
+                self.signal(server, Signal::KILL);
+                self.bed.restart(server);
+            }
             Fault::PasswordChanged => {
                 let password = format!("password-{}", self.rng.u32(..));
                 self.bed.operator.change_password(USER, &password);
@@ -202,7 +220,6 @@ impl Run {
                 self.bed.set_password(&password);
             }
             Fault::ClockSet => {
-                let server = self.server();
                 for offset in [600, -86_400, 0] {
                     self.bed.set_clock(server, offset);
                     // The library reads the file once a second.
@@ -210,11 +227,8 @@ impl Run {
                     self.agrees("ClockSet, to another time", Instant::now(), AGREED_MAX);
                 }
             }
-            Fault::SetBack => self.set_back(),
-            Fault::ContentLost => self.lose_content(),
+            _ => unreachable!("it is a fault of etcd"),
         }
-        self.agrees(&what, Instant::now(), AGREED_MAX);
-        (0..SERVERS).for_each(|server| self.set_away(server, false));
     }
 
     /// etcd is restored as it was some seconds before.

@@ -6,9 +6,8 @@ use crate::limits::{COMMITS_KEPT, PART_BYTES_MAX, RETRIES_MAX, TRIM_INTERVAL, WR
 use crate::plan;
 use crate::shared::Shared;
 use crate::staged::{self, Move};
-use etcd_client::{Compare, CompareOp, DeleteOptions, PutOptions, Txn, TxnOp, TxnOpResponse};
+use etcd_client::{Compare, CompareOp, DeleteOptions, Txn, TxnOp, TxnOpResponse};
 use records::{Commit, CommitId, Revision};
-use std::time::Duration;
 use tokio::time::sleep;
 
 /// How a commit ended.
@@ -48,7 +47,7 @@ enum Obstacle {
 }
 
 /// Commits all writes, which have their offsets, or none, if the newest revision is that of `head`.
-/// `has_hold` says whether this server [holds off](hold_off) others.
+/// `has_hold` says whether this server [holds off](crate::hold) others.
 ///
 /// # Errors
 /// [`RequestError::Unanswered`]: it may be committed, now or later. Otherwise it is not.
@@ -71,30 +70,6 @@ pub async fn commit(
         Attempt { has_hold, ..Attempt::staged(shared, named, &writes, 0).await? }
     };
     attempt.finish(&mut head).await
-}
-
-/// Holds off the commits of all other servers, so that a commit that takes long succeeds. Returns
-/// the lease to revoke afterwards; `longest` is how long it lives.
-///
-/// # Errors
-/// Another server does so now, or as [`commit`].
-pub async fn hold_off(shared: &Shared, longest: Duration) -> Result<i64, RequestError> {
-    let (connection, key) = (&shared.connection, shared.keys.hold());
-    let lease = connection.grant(longest).await?;
-    let options = PutOptions::new().with_lease(lease);
-    let txn = Txn::new()
-        .when([Compare::create_revision(key.as_str(), CompareOp::Equal, 0)])
-        .and_then([TxnOp::put(key.as_str(), "", Some(options))]);
-    let held = match connection.transact(txn).await {
-        Ok(done) if done.succeeded() => return Ok(lease),
-        Ok(_) => Err(RequestError::Refused(
-            "another server writes much, or has died while it did: try again in a minute".into(),
-        )),
-        Err(error) => Err(error),
-    };
-    // Otherwise it expires.
-    let _ = connection.revoke(lease).await;
-    held
 }
 
 /// Replaces everything by a snapshot, if the newest revision is that of `head`. Its revision

@@ -1,6 +1,7 @@
 //! Whether etcd is the one that this server followed, and not an older one.
 use crate::EtcdLink;
 use crate::connection::RequestError;
+use crate::keys::Keys;
 use crate::replica;
 use etcd_client::{GetOptions, WatchResponse};
 use std::path::PathBuf;
@@ -11,7 +12,7 @@ pub struct History {
     folder: PathBuf,
     /// The revision of etcd that was reached, and of the last adoption.
     reached: i64,
-    adopted: i64,
+    adopted: u64,
 }
 
 impl History {
@@ -33,8 +34,7 @@ impl History {
                  correct `[etcd] endpoints`, or accept it by `dunlin fleet adopt`"
             )));
         }
-        let adopted = got.kvs().first().and_then(|kv| kv.value_str().ok()?.parse().ok());
-        let adopted = adopted.unwrap_or_default();
+        let adopted = Keys::read_adopted(&got);
         if at < self.reached && adopted <= self.adopted {
             let why = "etcd was set back: accept that by `dunlin fleet adopt`";
             return Err(RequestError::Refused(why.into()));

@@ -18,6 +18,7 @@
 //! moving                        the staged commit whose sets are being moved to their keys
 //! ```
 //! Names are in lower case and presentation form; a slash in them is `\047`.
+use etcd_client::GetResponse;
 use records::serial::SerialStamp;
 use records::{CommitId, Revision};
 use serde::{Deserialize, Serialize};
@@ -162,6 +163,12 @@ impl Keys {
 
     pub fn adopted(&self) -> String {
         format!("{}adopted", self.0)
+    }
+
+    /// The revision in the key `adopted`; 0: there is none.
+    pub fn read_adopted(got: &GetResponse) -> u64 {
+        let value = got.kvs().first().and_then(|kv| kv.value_str().ok()?.parse().ok());
+        value.unwrap_or_default()
     }
 
     /// Parses a key of a zone or a set; `None`: it is neither.

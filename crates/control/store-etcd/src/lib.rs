@@ -12,6 +12,7 @@ mod encoding;
 mod events;
 mod follow;
 mod history;
+mod hold;
 mod keys;
 mod led;
 pub mod limits;

@@ -53,8 +53,8 @@ pub const REFRESH_INTERVAL: Duration = Duration::from_secs(30);
 pub const FLEET_WAIT_MAX: Duration = Duration::from_secs(15);
 /// How long the others are asked for quick reports after the last client has waited.
 pub const WAIT_KEPT: Duration = Duration::from_secs(1);
-/// How long a server that adopts etcd holds off the commits of others, should it die.
-pub const ADOPT_MAX: Duration = Duration::from_secs(60);
+/// How long a server that replaces everything holds off the commits of others, should it die.
+pub const REPLACE_MAX: Duration = Duration::from_secs(60);
 /// The same for a server that writes a large batch.
 pub const BATCH_MAX: Duration = Duration::from_secs(10);
 /// How often other servers may commit before a large batch, until it holds them off.

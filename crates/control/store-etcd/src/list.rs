@@ -108,8 +108,7 @@ pub async fn read(connection: &Connection, keys: &Keys, file: &Path) -> Result<L
     }
     let sets = content.zones.values().map(|zone| zone.sets.len() as u64).sum();
     let adopted = connection.get(keys.adopted(), at_revision()).await?;
-    let adopted = adopted.kvs().first().and_then(|kv| kv.value_str().ok()?.parse().ok());
-    let adopted = Revision(adopted.unwrap_or_default());
+    let adopted = Revision(Keys::read_adopted(&adopted));
     Ok(Listing { file: file.to_owned(), origin, head, sets, is_restored: false, adopted })
 }
 

@@ -3,10 +3,10 @@ use crate::EtcdSettings;
 use crate::commit::{self, Committed};
 use crate::connection::RequestError;
 use crate::follow::{Follower, Known};
+use crate::hold::{BatchHold, hold_off};
 use crate::keys::Head;
 use crate::limits::{
-    ADOPT_MAX, BATCH_CONFLICTS_MAX, BATCH_MAX, COMMITS_QUEUED, FIRST_LIST_MAX, OUTCOME_MAX,
-    REVISIONS_ADOPTED, WRITE_MAX,
+    COMMITS_QUEUED, FIRST_LIST_MAX, OUTCOME_MAX, REPLACE_MAX, REVISIONS_ADOPTED, WRITE_MAX,
 };
 use crate::list::{self, Listing};
 use crate::members::{EtcdFleet, Membership};
@@ -46,10 +46,7 @@ pub struct EtcdStore {
     membership: Option<Membership>,
     /// Whether this server sweeps.
     may_write: bool,
-    /// How often a large batch in a row came too late.
-    late_batches: u32,
-    /// The lease with which this server holds off others, for a large batch.
-    hold: Option<i64>,
+    hold: BatchHold,
     /// The last commit with an unknown outcome: id, base and newest revision.
     last: Option<(CommitId, Revision, Revision)>,
 }
@@ -77,8 +74,7 @@ impl EtcdStore {
             fleet,
             membership,
             may_write,
-            late_batches: 0,
-            hold: None,
+            hold: BatchHold::default(),
             last: None,
         })
     }
@@ -174,6 +170,20 @@ impl EtcdStore {
         Ok(())
     }
 
+    /// Replaces everything while no other server commits.
+    fn holding_off_others(
+        &mut self,
+        replace: impl FnOnce(&mut Self) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let shared = Arc::clone(&self.shared);
+        let holding = hold_off(&shared, REPLACE_MAX);
+        let lease = shared.runtime.block_on(holding).map_err(store_error)?;
+        let replaced = replace(self);
+        // Otherwise it expires.
+        let _ = shared.runtime.block_on(shared.connection.revoke(lease));
+        replaced
+    }
+
     /// Writes what etcd has as a new commit.
     fn adopt_by_writing(&mut self) -> Result<(), StoreError> {
         let listing = self.list()?;
@@ -189,31 +199,11 @@ impl EtcdStore {
     fn commit_in(&self, commit: &Commit, until: Instant) -> Result<Committed, CommitError> {
         let left = || until.saturating_duration_since(Instant::now());
         let head = self.shared.head(left()).map_err(CommitError::Refused)?;
-        let committing = commit::commit(&self.shared, commit, head, self.hold.is_some());
+        let committing = commit::commit(&self.shared, commit, head, self.hold.is_held());
         let runtime = &self.shared.runtime;
         match runtime.block_on(async { timeout(left(), committing).await }) {
             Ok(done) => done.map_err(commit_error),
             Err(_) => Err(CommitError::Unknown(StoreError::Unreachable(late()))),
-        }
-    }
-
-    /// After a conflict of a large batch: other servers with small writes would always be faster.
-    fn hold_off_others(&mut self) {
-        self.late_batches += 1;
-        if self.late_batches >= BATCH_CONFLICTS_MAX && self.hold.is_none() {
-            let holding = commit::hold_off(&self.shared, BATCH_MAX);
-            // The batch is tried again anyway.
-            self.hold = self.shared.runtime.block_on(holding).ok();
-        }
-    }
-
-    /// Lets other servers commit again.
-    fn release_others(&mut self) {
-        self.late_batches = 0;
-        if let Some(lease) = self.hold.take() {
-            let shared = Arc::clone(&self.shared);
-            // Otherwise it expires.
-            self.shared.runtime.spawn(async move { shared.connection.revoke(lease).await });
         }
     }
 
@@ -343,10 +333,12 @@ impl Store for EtcdStore {
         self.last = Some((id, commit.base, revision));
         let done = self.commit_in(&commit, Instant::now() + WRITE_MAX);
         match done {
-            Ok(Committed::Conflict { was_staged: true, .. }) => self.hold_off_others(),
+            Ok(Committed::Conflict { was_staged: true, .. }) => {
+                self.hold.note_conflict(&self.shared)
+            }
             // A small write between the attempts of a batch.
             Ok(Committed::Conflict { .. }) => (),
-            _ => self.release_others(),
+            _ => self.hold.release(&self.shared),
         }
         match done? {
             Committed::Conflict { newest, .. } => Err(CommitError::Conflict { newest }),
@@ -439,12 +431,16 @@ impl Store for EtcdStore {
     }
 
     fn restore(&mut self, from: &mut dyn Read, write: &RestoreInfo) -> Result<(), StoreError> {
-        let head = self.shared.head(WRITE_MAX)?;
-        if head.revision > self.replica().revision()? {
-            let why = "another server has just written: try again".to_owned();
-            return Err(StoreError::Unreachable(why));
-        }
-        self.replace_all(from, write.revision, head, false)
+        // An etcd that this server does not follow is left alone.
+        self.shared.head(WRITE_MAX)?;
+        self.holding_off_others(|store| {
+            let head = store.shared.head(WRITE_MAX)?;
+            if head.revision > store.replica().revision()? {
+                let why = "another server has just written: try again".to_owned();
+                return Err(StoreError::Unreachable(why));
+            }
+            store.replace_all(from, write.revision, head, false)
+        })
     }
 
     /// etcd's content becomes a new write, above all revisions that this server knows. A server
@@ -461,13 +457,7 @@ impl Store for EtcdStore {
             }
             return adopt(&self.shared, &mut self.replica(), listing).map(|()| true);
         }
-        let shared = Arc::clone(&self.shared);
-        let lease =
-            shared.runtime.block_on(commit::hold_off(&shared, ADOPT_MAX)).map_err(store_error)?;
-        let adopted = self.adopt_by_writing();
-        // Otherwise it expires.
-        let _ = shared.runtime.block_on(shared.connection.revoke(lease));
-        adopted.map(|()| true)
+        self.holding_off_others(Self::adopt_by_writing).map(|()| true)
     }
 
     fn close(&mut self) {

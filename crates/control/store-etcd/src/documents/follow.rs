@@ -2,7 +2,7 @@
 use super::{CopyOrigin, FORMAT, LinkState, SharedSet, lock};
 use crate::connection::RequestError;
 use crate::events::Events;
-use crate::keys::check_format;
+use crate::keys::{Keys, check_format};
 use crate::limits::{RECONNECT_MAX, STORE_RETRY};
 use crate::list;
 use crate::replica;
@@ -125,9 +125,8 @@ impl SharedSet {
         check_format(format.kvs().first().map(KeyValue::value)).map_err(Ended::Refused)?;
         let options = GetOptions::new().with_revision(at);
         let adopted = connection.get(keys.adopted(), options).await?;
-        let adopted = adopted.kvs().first().and_then(|kv| kv.value_str().ok()?.parse().ok());
-        let origin =
-            CopyOrigin { cluster, prefix: self.prefix.clone(), adopted: adopted.unwrap_or(0) };
+        let adopted = Keys::read_adopted(&adopted);
+        let origin = CopyOrigin { cluster, prefix: self.prefix.clone(), adopted };
         let mut content = Content { revision: at, ..Content::default() };
         list::pages(connection, &self.prefix, at, |kv| self.take(&mut content, kv)).await?;
         self.check_history(&origin, &content)?;

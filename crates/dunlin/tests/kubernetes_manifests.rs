@@ -6,7 +6,6 @@ mod served;
 
 use cluster::{Cluster, objects};
 use clustered::{POLL, answer, serve};
-use etcd_client::{Certificate, Client, ConnectOptions, Permission, TlsOptions};
 use fleet_node::{Node, answers, eventually};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use serde_json::{Value, json};
@@ -15,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 use test_support::etcd::Etcd;
+use test_support::operator::Operator;
 use test_support::{skip, tools};
 use wire::Rtype;
 
@@ -254,26 +254,6 @@ fn objects_of_the_fleet_belong_together() {
     assert_eq!(set["spec"]["volumeClaimTemplates"][0]["metadata"]["name"], mounts[1]["name"]);
 }
 
-/// The user of docs/etcd.md, with access control in etcd.
-fn restrict(etcd: &Etcd, ca: &str) {
-    let password = PASSWORD.trim_end();
-    let tls = TlsOptions::new().ca_certificate(Certificate::from_pem(ca));
-    let options = ConnectOptions::new().with_tls(tls);
-    let work = async {
-        let mut client = Client::connect(etcd.endpoints(), Some(options)).await?;
-        client.role_add("dunlin").await?;
-        let keys = Permission::read_write("/dunlin/").with_prefix();
-        client.role_grant_permission("dunlin", keys).await?;
-        for (user, role) in [("dunlin", "dunlin"), ("root", "root")] {
-            client.user_add(user, password, None).await?;
-            client.user_grant_role(user, role).await?;
-        }
-        client.auth_enable().await
-    };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.expect("a runtime").block_on(work).expect("etcd is restricted");
-}
-
 /// The config of the fleet, with addresses and folders of this test. etcd has TLS and users, as
 /// the config says.
 #[test]
@@ -289,7 +269,8 @@ fn servers_with_the_config_of_the_fleet_share_their_records() {
     let options = [("cert", certificate), ("key", key)]
         .map(|(what, text)| format!("--{what}-file={}", path(&format!("etcd.{what}"), text)));
     let Some(etcd) = Etcd::start_with(3, &options.each_ref().map(String::as_str)) else { return };
-    restrict(&etcd, ca);
+    // The user of docs/etcd.md.
+    Operator::over_tls(&etcd, ca).guard("dunlin", PASSWORD.trim_end(), "/dunlin/");
 
     let all = objects(FLEET);
     let config = all.iter().find_map(|object| object["data"]["dunlin.toml"].as_str());

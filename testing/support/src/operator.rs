@@ -1,8 +1,8 @@
 //! An operator of etcd, who knows nothing of Dunlin.
 use crate::etcd::Etcd;
 use etcd_client::{
-    AlarmAction, AlarmOptions, AlarmType, Client, CompactionOptions, ConnectOptions, DeleteOptions,
-    Error, GetOptions, Permission, PermissionType,
+    AlarmAction, AlarmOptions, AlarmType, Certificate, Client, CompactionOptions, ConnectOptions,
+    DeleteOptions, Error, GetOptions, Permission, TlsOptions,
 };
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,15 +14,19 @@ const REQUEST_MAX: Duration = Duration::from_secs(60);
 /// The pause between attempts.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The code of gRPC of a member that cannot do it now.
-const UNAVAILABLE: i32 = 14;
+/// Whether a member cannot do it now.
+fn is_unavailable(why: &Error) -> bool {
+    /// The code of gRPC.
+    const UNAVAILABLE: i32 = 14;
+    matches!(why, Error::GRpcStatus(status) if status.code() as i32 == UNAVAILABLE)
+}
 
 /// A client of etcd. Its methods panic if etcd does not answer as it should.
 pub struct Operator {
     runtime: Runtime,
     endpoints: Vec<String>,
-    /// The password of the user `root`, where users log in.
-    password: Option<String>,
+    /// The login of `root`, and the CA of members that speak TLS.
+    options: ConnectOptions,
 }
 
 impl Operator {
@@ -32,29 +36,33 @@ impl Operator {
     /// The process has no resources for it.
     pub fn of(etcd: &Etcd) -> Self {
         let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
-        Self { runtime, endpoints: etcd.endpoints(), password: None }
+        let options = ConnectOptions::new().with_timeout(REQUEST_MAX);
+        Self { runtime, endpoints: etcd.endpoints(), options }
+    }
+
+    /// The same over TLS; the certificates of the members are of this CA, in PEM.
+    ///
+    /// # Panics
+    /// As [`Operator::of`].
+    pub fn over_tls(etcd: &Etcd, ca: &str) -> Self {
+        let tls = TlsOptions::new().ca_certificate(Certificate::from_pem(ca));
+        let plain = Self::of(etcd);
+        Self { options: plain.options.with_tls(tls), ..plain }
     }
 
     /// Does something at one of these members, with a new connection: members are killed, and
     /// logins expire.
     fn at<T>(&self, endpoints: &[String], act: impl AsyncFn(&mut Client) -> Result<T, Error>) -> T {
-        let user = self.password.clone().map(|password| {
-            ConnectOptions::new().with_user("root", password).with_timeout(REQUEST_MAX)
-        });
         let until = Instant::now() + REQUEST_MAX;
         loop {
             let done = self.runtime.block_on(async {
-                let mut client = Client::connect(endpoints, user.clone()).await?;
+                let mut client = Client::connect(endpoints, Some(self.options.clone())).await?;
                 act(&mut client).await
             });
             match done {
                 Ok(done) => return done,
                 // The members elect a leader, or one of them does not run.
-                Err(Error::GRpcStatus(why))
-                    if why.code() as i32 == UNAVAILABLE && Instant::now() < until =>
-                {
-                    thread::sleep(PAUSE);
-                }
+                Err(why) if is_unavailable(&why) && Instant::now() < until => thread::sleep(PAUSE),
                 Err(why) => panic!("etcd at {endpoints:?}: {why}"),
             }
         }
@@ -64,19 +72,19 @@ impl Operator {
         self.at(&self.endpoints, act)
     }
 
-    /// Demands a login from now on. The user gets all rights.
-    pub fn guard(&mut self, user: &str, password: &str) {
+    /// Demands a login from now on. The user may read and write the keys with this prefix.
+    pub fn guard(&mut self, user: &str, password: &str, prefix: &str) {
         self.run(async |client| {
             for user in ["root", user] {
                 client.role_add(user).await?;
                 client.user_add(user, password, None).await?;
                 client.user_grant_role(user, user).await?;
             }
-            let all = Permission::new(PermissionType::Readwrite, vec![0]).with_all_keys();
-            client.role_grant_permission(user, all).await?;
+            let keys = Permission::read_write(prefix).with_prefix();
+            client.role_grant_permission(user, keys).await?;
             client.auth_enable().await
         });
-        self.password = Some(password.to_owned());
+        self.options = self.options.clone().with_user("root", password);
     }
 
     /// Gives a user another password; its logins end.
@@ -119,9 +127,10 @@ impl Operator {
     pub fn fill(&self, prefix: &str, len: usize) {
         self.run(async |client| {
             for n in 0.. {
-                let put = client.put(format!("{prefix}{n}"), vec![b'x'; len], None);
-                if put.await.is_err() {
-                    break;
+                match client.put(format!("{prefix}{n}"), vec![b'x'; len], None).await {
+                    Ok(_) => (),
+                    Err(why) if is_unavailable(&why) => return Err(why),
+                    Err(_) => break,
                 }
             }
             Ok(())

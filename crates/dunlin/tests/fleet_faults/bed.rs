@@ -1,9 +1,8 @@
 //! Three members of etcd and three servers, each a host on a switch, and the load on them.
-use crate::served::{Served, ask_within, query, rcode};
+use crate::served::{PATIENCE, Served, ask_within, binary, exchange, query, rcode, request};
 use std::fs;
-use std::io::{self, Read, Write};
-use std::net::{SocketAddr, UdpSocket};
-use std::os::unix::net::UnixStream;
+use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
@@ -20,7 +19,7 @@ pub const SERVERS: usize = 3;
 /// The names whose addresses count up. Each is written through one server only.
 const NAMES: usize = 30;
 /// The names that no write changes.
-pub const FILLERS: u32 = 400;
+const FILLERS: u32 = 400;
 /// How long a server may take for an answer or a response before it counts as silent.
 const SILENCE: Duration = Duration::from_secs(10);
 
@@ -87,7 +86,7 @@ impl Bed {
         let quota = format!("--quota-backend-bytes={}", 64 << 20);
         let etcd = Etcd::start_on(&lan.hosts[..MEMBERS], &[&quota])?;
         let mut operator = Operator::of(&etcd);
-        operator.guard(USER, "first");
+        operator.guard(USER, "first", "/dunlin/");
         let _ = fs::remove_dir_all(folder);
         fs::create_dir_all(folder).expect("a folder");
         let load = Arc::new(Load::default());
@@ -118,12 +117,12 @@ impl Bed {
         self.folder.join(format!("{server}.sock"))
     }
 
-    pub fn address(&self, server: usize) -> SocketAddr {
+    fn address(&self, server: usize) -> SocketAddr {
         SocketAddr::new(self.lan.hosts[MEMBERS + server].address.into(), 53)
     }
 
     /// A server on its host, with a clock of its own.
-    pub fn command(&self, server: usize) -> Command {
+    fn command(&self, server: usize) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.lan.hosts[MEMBERS + server].space, "env"]);
         command.arg(format!("LD_PRELOAD={}", faketime().display()));
@@ -157,24 +156,21 @@ impl Bed {
 
     /// Runs a command beside a server.
     pub fn run(&self, server: usize, args: &[&str]) -> Output {
-        let mut command = crate::served::binary();
+        let mut command = binary();
         command.args(args).arg("--socket").arg(self.socket(server));
         command.output().expect("the binary runs")
     }
 
-    /// The status and the rest of a response of a server.
+    /// The status and the response of a server.
     pub fn request(&self, server: usize, method: &str, path: &str, body: &str) -> (u16, String) {
-        match request(&self.socket(server), method, path, body) {
-            Ok((status, text)) => (status, text),
-            Err(why) => (0, why.to_string()),
-        }
+        let sent = send(&self.socket(server), method, path, body);
+        sent.unwrap_or_else(|why| (0, why.to_string()))
     }
 
     /// Gives a name an address, through a server.
     pub fn set(&self, server: usize, name: &str, value: u32) -> (u16, String) {
-        let [_, a, b, c] = value.to_be_bytes();
-        let path = format!("/v1/zones/fleet.example/rrsets/{name}/A");
-        self.request(server, "PUT", &path, &format!("{{\"ttl\":5,\"data\":[\"10.{a}.{b}.{c}\"]}}"))
+        let sent = set(&self.socket(server), name, value);
+        sent.unwrap_or_else(|why| (0, why.to_string()))
     }
 
     /// Starts a reader and a writer of each server.
@@ -214,7 +210,7 @@ impl Bed {
         };
         let changes: Vec<String> = (0..FILLERS).map(change).collect();
         let body = format!("{{\"changes\":[{}]}}", changes.join(","));
-        let until = Instant::now() + crate::served::PATIENCE;
+        let until = Instant::now() + PATIENCE;
         loop {
             let (status, text) = self.request(0, "PATCH", "/v1/zones/fleet.example/rrsets", &body);
             if status == 200 {
@@ -230,7 +226,7 @@ impl Bed {
     pub fn agree(&mut self, from: Instant) -> Duration {
         self.marker += 1;
         let value = self.marker;
-        let until = Instant::now() + crate::served::PATIENCE;
+        let until = Instant::now() + PATIENCE;
         for server in 0..SERVERS {
             loop {
                 let (status, text) = self.set(server, &marker_name(server), value);
@@ -257,8 +253,7 @@ impl Bed {
     pub fn show_logs(&self) {
         for served in self.servers.iter().flatten() {
             for line in served.new_lines() {
-                let text = |key: &str| line[key].as_str().unwrap_or_default().to_owned();
-                println!("  {} {} {line}", text("time"), served.address);
+                println!("  {} {line}", served.address);
             }
         }
     }
@@ -293,17 +288,15 @@ fn marker_name(number: usize) -> String {
     format!("m{number}.fleet.example")
 }
 
-fn request(socket: &Path, method: &str, path: &str, body: &str) -> io::Result<(u16, String)> {
-    let mut stream = UnixStream::connect(socket)?;
-    stream.set_read_timeout(Some(crate::served::PATIENCE))?;
-    let len = body.len();
-    write!(
-        stream,
-        "{method} {path} HTTP/1.1\r\nHost: dunlin\r\nContent-Type: application/json\r\n\
-         Content-Length: {len}\r\nConnection: close\r\n\r\n{body}"
-    )?;
-    let mut text = String::new();
-    stream.read_to_string(&mut text)?;
+/// Gives a name an address, through a server; returns the status and the response.
+fn set(socket: &Path, name: &str, value: u32) -> io::Result<(u16, String)> {
+    let [_, a, b, c] = value.to_be_bytes();
+    let path = format!("/v1/zones/fleet.example/rrsets/{name}/A");
+    send(socket, "PUT", &path, &format!("{{\"ttl\":5,\"data\":[\"10.{a}.{b}.{c}\"]}}"))
+}
+
+fn send(socket: &Path, method: &str, path: &str, body: &str) -> io::Result<(u16, String)> {
+    let text = request(socket, method, path, body)?;
     let status = text.split(' ').nth(1).and_then(|status| status.parse().ok());
     Ok((status.ok_or(io::ErrorKind::UnexpectedEof)?, text))
 }
@@ -317,20 +310,6 @@ fn read_address(reply: &[u8], name: &str) -> Option<u32> {
 
 fn address_of(server: SocketAddr, name: &str) -> Option<u32> {
     read_address(&ask_within(server, name, SILENCE)?, name)
-}
-
-/// The serial that a server answers.
-fn serial_of(server: SocketAddr) -> io::Result<Vec<u8>> {
-    let mut soa = query("fleet.example");
-    let at = soa.len() - 14;
-    soa[at] = 6;
-    let socket = UdpSocket::bind("0.0.0.0:0")?;
-    socket.set_read_timeout(Some(SILENCE))?;
-    socket.send_to(&soa, server)?;
-    let mut reply = vec![0; 1500];
-    let len = socket.recv(&mut reply)?;
-    reply.truncate(len);
-    Ok(reply)
 }
 
 impl Load {
@@ -378,7 +357,10 @@ impl Load {
 
     /// No serial is ever lower than before.
     fn read_serial(&self, server: usize, at: SocketAddr) {
-        let Ok(reply) = serial_of(at) else { return };
+        let mut soa = query("fleet.example");
+        let qtype = soa.len() - 14;
+        soa[qtype] = 6;
+        let Some(reply) = exchange(at, &soa, SILENCE) else { return };
         assert_eq!(rcode(&reply), 0, "server {server}, SOA");
         // The record's last 20 bytes are five numbers; the option of EDNS has 11.
         let end = reply.len() - 11;
@@ -396,10 +378,7 @@ impl Load {
             let number = names.next().unwrap_or_default();
             let counter = &self.counters[number];
             let value = counter.sent.fetch_add(1, Relaxed) + 1;
-            let [_, a, b, c] = value.to_be_bytes();
-            let path = format!("/v1/zones/fleet.example/rrsets/{}/A", counter_name(number));
-            let body = format!("{{\"ttl\":5,\"data\":[\"10.{a}.{b}.{c}\"]}}");
-            match request(socket, "PUT", &path, &body) {
+            match set(socket, &counter_name(number), value) {
                 Ok((200, _)) => {
                     self.writes.fetch_add(1, Relaxed);
                     counter.confirmed.store(value, Relaxed);

@@ -1,9 +1,8 @@
 //! A server of a fleet whose store is in a real etcd.
 #![allow(dead_code, reason = "each test file uses some of it")]
-use crate::served::{PATIENCE, Served, binary, rcode};
+use crate::served::{PATIENCE, Served, binary, rcode, request};
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::thread;
@@ -113,17 +112,7 @@ impl Node {
 
     /// The response to a request at the local socket.
     pub fn local(&self, method: &str, path: &str, body: &str) -> String {
-        let mut stream = UnixStream::connect(&self.socket).expect("a socket");
-        let len = body.len();
-        write!(
-            stream,
-            "{method} {path} HTTP/1.1\r\nHost: dunlin\r\nContent-Type: application/json\r\n\
-             Content-Length: {len}\r\nConnection: close\r\n\r\n{body}"
-        )
-        .expect("a request");
-        let mut response = String::new();
-        stream.read_to_string(&mut response).expect("a response");
-        response
+        request(&self.socket, method, path, body).expect("a response")
     }
 
     /// The sockets that it listens on: transport and address.

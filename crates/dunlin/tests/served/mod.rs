@@ -3,7 +3,7 @@
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -204,6 +204,21 @@ pub fn binary() -> Command {
     Command::new(env!("CARGO_BIN_EXE_dunlin"))
 }
 
+/// The response to a request with JSON at a local socket.
+pub fn request(socket: &Path, method: &str, path: &str, body: &str) -> io::Result<String> {
+    let mut stream = UnixStream::connect(socket)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let len = body.len();
+    write!(
+        stream,
+        "{method} {path} HTTP/1.1\r\nHost: dunlin\r\nContent-Type: application/json\r\n\
+         Content-Length: {len}\r\nConnection: close\r\n\r\n{body}"
+    )?;
+    let mut response = String::new();
+    stream.read_to_string(&mut response)?;
+    Ok(response)
+}
+
 /// Queries a server for an A record over UDP; returns the whole reply.
 pub fn ask(address: SocketAddr, name: &str) -> Vec<u8> {
     ask_within(address, name, PATIENCE).expect("a reply")
@@ -211,9 +226,14 @@ pub fn ask(address: SocketAddr, name: &str) -> Vec<u8> {
 
 /// Like `ask`; `None` if no reply came within `patience`.
 pub fn ask_within(address: SocketAddr, name: &str, patience: Duration) -> Option<Vec<u8>> {
+    exchange(address, &query(name), patience)
+}
+
+/// The reply to a query over UDP; `None`: none came within `patience`.
+pub fn exchange(address: SocketAddr, query: &[u8], patience: Duration) -> Option<Vec<u8>> {
     let socket = UdpSocket::bind("0.0.0.0:0").expect("a socket");
     socket.set_read_timeout(Some(patience)).expect("a timeout");
-    socket.send_to(&query(name), address).expect("sent");
+    socket.send_to(query, address).expect("sent");
     let mut reply = vec![0; 4096];
     let len = socket.recv(&mut reply).ok()?;
     reply.truncate(len);

@@ -184,9 +184,10 @@ campaign-kernels: ## what goes past the kernel's stack, tested on Debian's newes
 # that another one has just patched, and the kernel ends (int3).
 cpu-guest = ACCEL=tcg,thread=single SMP=8,sockets=2,cores=2,threads=2 NUMA="-object memory-backend-ram,id=m0,size=1G \
   -object memory-backend-ram,id=m1,size=1G -numa node,nodeid=0,cpus=0-3,memdev=m0 -numa node,nodeid=1,cpus=4-7,memdev=m1"
+guests = $(or $(GUESTS),1)
 
 # Linux 6.12 has partitions, 6.1 has not: the rule file is tested on both, containers and experiments on the first.
-campaign-cpus: ## CPU sets, experiments and CONTAINERS=500 containers on a kernel with 8 CPUs, 2 sockets and 2 NUMA nodes, from SEED=1
+campaign-cpus: ## CPU sets, experiments and CONTAINERS=500 containers in GUESTS=1 machines, on a kernel with 8 CPUs, 2 sockets and 2 NUMA nodes, from SEED=1
 	@scripts/require campaign-kernels
 	@cargo build --quiet --package dunlin
 	@export $(cpu-guest) LIMIT=$(or $(LIMIT),43200); \
@@ -197,7 +198,7 @@ campaign-cpus: ## CPU sets, experiments and CONTAINERS=500 containers on a kerne
 	  changed_cpuset_is_followed_without_losing_a_query && \
 	TESTS="--package dunlin-lab --test cpus" bench/kernels $(or $(VERSION),6.12) \
 	  cpus_experiments_restore_all_settings_and_their_report_verifies && \
-	$(MAKE) --no-print-directory test-containers CONTAINERS=$(or $(CONTAINERS),500)
+	$(MAKE) --no-print-directory test-containers CONTAINERS=$(or $(CONTAINERS),500) PROFILE=--release
 
 # Built of a clean commit, the page names that commit.
 bench-cpus: ## experiments with CPUs of their own, RUNS=10 of each, in a virtual machine with 2 CPUs; writes docs/benchmarks/cpus.md
@@ -209,11 +210,13 @@ bench-cpus: ## experiments with CPUs of their own, RUNS=10 of each, in a virtual
 	  cp docs/reports/cpus.json docs/benchmarks/cpus*.md docs/benchmarks/cpus*.svg /out/" bench/kernels $(or $(VERSION),6.12)
 	@out=$$(realpath "$${CARGO_TARGET_DIR:-target}/kernels/out"); cp $$out/cpus.json docs/reports/; cp $$out/cpus*.md $$out/cpus*.svg docs/benchmarks/
 
-test-containers: ## CONTAINERS=20 containers come and go in a virtual machine while the manager of CPUs is killed, from SEED=1
+test-containers: ## CONTAINERS=20 containers in GUESTS=1 virtual machines come and go while the manager of CPUs is killed, from SEED=1
 	@scripts/require campaign-kernels
-	@export $(cpu-guest) LIMIT=$(or $(LIMIT),43200) DUNLIN_CONTAINERS=$(or $(CONTAINERS),20) DUNLIN_SEED=$(or $(SEED),1); \
-	TESTS="--package dunlin --test cpus_containers" bench/kernels $(or $(VERSION),6.12) \
-	  page::commands_of_the_page_give_a_container_two_cpus_and_take_them_back \
+	@cargo test --quiet --no-run $(PROFILE) --package dunlin --test cpus_containers
+	@export $(cpu-guest) LIMIT=$(or $(LIMIT),43200) DUNLIN_CONTAINERS=$$(($(or $(CONTAINERS),20) / $(guests))); \
+	export TESTS="$(PROFILE) --package dunlin --test cpus_containers"; \
+	seq $(guests) | xargs -P $(guests) -I{} bash -c 'MACHINE=guest-{} DUNLIN_SEED=$$(($(or $(SEED),1) + {} - 1)) bench/kernels "$$@"' - \
+	  $(or $(VERSION),6.12) page::commands_of_the_page_give_a_container_two_cpus_and_take_them_back \
 	  a_guaranteed_container_starts_alone_on_its_cpus \
 	  exclusive_cpus_stay_so_while_containers_come_and_go_and_the_manager_is_killed
 

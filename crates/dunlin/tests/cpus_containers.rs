@@ -112,6 +112,7 @@ fn exclusive_cpus_stay_so_while_containers_come_and_go_and_the_manager_is_killed
             pod.close();
             node.end(&pod);
             trace.check(&node, &pod);
+            trace.forget(&pods);
         }
         // Before, at some moment of, or after the start; or not at all.
         let kill_after = random.bool().then(|| Duration::from_millis(random.u64(0..3_000)));

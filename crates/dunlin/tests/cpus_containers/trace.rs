@@ -26,6 +26,7 @@ pub struct Trace {
     switches: Arc<Mutex<Vec<Switch>>>,
     kernel_threads: Mutex<BTreeSet<u32>>,
     seen: AtomicUsize,
+    forgotten: AtomicUsize,
 }
 
 impl Trace {
@@ -48,13 +49,24 @@ impl Trace {
             }
         });
         write("events/sched/sched_switch/enable", "1");
-        let (kernel_threads, seen) = (Mutex::default(), AtomicUsize::new(0));
-        Self { folder: folder.to_owned(), switches, kernel_threads, seen }
+        let (kernel_threads, seen, forgotten) = Default::default();
+        Self { folder: folder.to_owned(), switches, kernel_threads, seen, forgotten }
     }
 
     /// How many switches there were, and how many on CPUs that a container was alone on.
     pub fn events(&self) -> (usize, usize) {
-        (self.switches.lock().expect("switches").len(), self.seen.load(Ordering::Relaxed))
+        let kept = self.switches.lock().expect("switches").len();
+        (self.forgotten.load(Ordering::Relaxed) + kept, self.seen.load(Ordering::Relaxed))
+    }
+
+    /// Lets go of what happened before any of these was alone: hundreds of containers make millions
+    /// of switches, and each check reads all that are kept.
+    pub fn forget(&self, pods: &[Pod]) {
+        let since = pods.iter().filter_map(|pod| pod.alone_since).fold(now(), f64::min);
+        let mut switches = self.switches.lock().expect("switches");
+        let before = switches.len();
+        switches.retain(|switch| switch.at >= since);
+        self.forgotten.fetch_add(before - switches.len(), Ordering::Relaxed);
     }
 
     /// Asserts that a container was alone on its CPUs for as long as it was to be.

@@ -250,6 +250,7 @@ pub(crate) fn machine(manifest: &Manifest) -> Vec<String> {
     let Manifest { cpu, kernel, software, .. } = manifest;
     vec![
         format!("CPU: {}, online {}", cpu.model, cpu.online),
+        format!("caches: {}", cpu.shared_caches()),
         format!("kernel: {}", kernel.release),
         format!(
             "Dunlin {} ({}), {}, {} for {}",

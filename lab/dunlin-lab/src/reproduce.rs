@@ -11,14 +11,16 @@ use crate::signals::stop_when_interrupted;
 use crate::sweep::missing_counters;
 use clap::Args;
 use cpu::CpuList;
+use lab::ceiling::EchoBaseline;
 use lab::record::{RunRecord, record};
 use lab::servers::ServerKind;
+use lab_echo::Model;
 use lab_host::STATE;
-use lab_host::hosts::{Hosts, Layout, Side};
+use lab_host::hosts::{self, Hosts, Layout, Side};
 use lab_host::machine::Machine;
 use lab_host::manifest::Cpu;
 use lab_host::tune::{Options as TuneOptions, Part, Session, plan};
-use lab_load::Options;
+use lab_load::{LoadMode, Options};
 use lab_report::bundle::{Body, Bundle, write_file};
 use lab_report::markdown as markdown_of;
 use lab_report::study::{Group, Range, Step, Study, StudyName};
@@ -86,6 +88,8 @@ pub struct Reproduction<'a> {
     pub steps: Vec<Step>,
     pub runs: Vec<RunRecord>,
     pub remarks: Vec<String>,
+    /// What closed loops are measured beside.
+    echo: Option<EchoBaseline>,
     binaries: BTreeMap<String, PathBuf>,
     stop: &'a AtomicBool,
     bar: Bar,
@@ -128,8 +132,14 @@ impl Reproduction<'_> {
         let name = format!("{key}: {label}");
         self.bar.show(&name, self.runs.len(), self.expected.max(self.runs.len() + 1));
         let load = Options { seed: load.seed + self.runs.len() as u64, ..load.clone() };
-        let settings = BTreeMap::from([("step".to_owned(), key.to_owned())]);
-        let mut run = record(&name, settings, &load, &[], self.stop)?;
+        let mut settings = BTreeMap::from([("step".to_owned(), key.to_owned())]);
+        if let LoadMode::Closed { outstanding, .. } = load.when {
+            let client = format!("{} sockets and {outstanding} outstanding", load.channels);
+            settings.insert("client".into(), client);
+        }
+        // Only a closed loop asks who decides; its echo goes the way of the server's packets.
+        let echo = self.echo.as_ref().filter(|_| !load.is_open());
+        let mut run = record(&name, settings, &load, &[], echo, self.stop)?;
         self.check_stop()?;
         if peak {
             // The rates of intervals say where the peak is; their histograms fill a megabyte.
@@ -179,6 +189,18 @@ impl Reproduction<'_> {
         self.bench.hosts(Layout::Steered, 1).cloned()
     }
 
+    /// Has an echo in the servers' place be asked before and after each closed loop: it tells
+    /// whether the server or the generator decides.
+    ///
+    /// # Errors
+    /// The echo cannot be started.
+    pub fn measure_echo(&mut self) -> Result<(), String> {
+        let space = self.hosts()?.options().namespace(Side::Server);
+        let (at, cpus) = (hosts::SERVER.into(), self.server_cpus()?);
+        self.echo = Some(EchoBaseline::start(Model::Recvmmsg, at, &cpus, Some(&space))?);
+        Ok(())
+    }
+
     /// CPUs that servers may use.
     ///
     /// # Errors
@@ -197,14 +219,22 @@ impl Reproduction<'_> {
 }
 
 impl Reproduce {
-    /// The study's own length of a run and number of runs, in full and with `--quick`.
+    /// The study's own length of a run, s, and number of runs.
+    const fn full_sizes(&self) -> (u64, usize) {
+        match self.study {
+            StudyName::Isc2015 => (30, 10),
+            StudyName::Bind2008 => (60, 3),
+            StudyName::Kdns => (10, 10),
+        }
+    }
+
+    /// The length of a run, ns, and the number of runs.
     fn sizes(&self) -> (u64, usize) {
-        let (full, quick) = match self.study {
-            StudyName::Isc2015 => ((30, 10), (2, 3)),
-            StudyName::Bind2008 => ((60, 3), (6, 2)),
-            StudyName::Kdns => ((10, 10), (2, 3)),
+        let quick = match self.study {
+            StudyName::Isc2015 | StudyName::Kdns => (2, 3),
+            StudyName::Bind2008 => (6, 2),
         };
-        let (seconds, repeats) = if self.quick { quick } else { full };
+        let (seconds, repeats) = if self.quick { quick } else { self.full_sizes() };
         let length_ns = self.length.unwrap_or(seconds * 1_000_000_000);
         (length_ns, self.runs.unwrap_or(repeats))
     }
@@ -253,12 +283,14 @@ pub fn run(command: &Reproduce) -> Result<ExitCode, Box<dyn Error>> {
         steps: Vec::new(),
         runs: Vec::new(),
         remarks: Vec::new(),
+        echo: None,
         binaries: command.binaries(),
         stop: &stop,
         bar: Bar::new(),
         expected: 60 * repeats / 3,
     };
     let cpus = study.server_cpus()?;
+    let client_cpus = study.bench.options(Layout::Steered, 1)?.cpus(Side::Client)?;
     let session = larger_buffers()?;
     let done = match command.study {
         StudyName::Isc2015 => isc::run(&mut study),
@@ -271,10 +303,18 @@ pub fn run(command: &Reproduce) -> Result<ExitCode, Box<dyn Error>> {
     session.end(&mut |_| {})?;
     done?;
     header.remarks.push(format!(
-        "Scaled to this machine: servers have CPU {cpus}, the generator has another one of the \
-         same machine; a run takes {:.1} s, each setting {repeats} runs",
+        "Scaled to this machine: servers have CPU {cpus}, which also receives their packets; the \
+         generator has CPU {client_cpus} of the same machine; a run takes {:.1} s, each setting \
+         {repeats} runs",
         length_ns as f64 / 1e9
     ));
+    if command.quick {
+        let (seconds, repeats) = command.full_sizes();
+        header.remarks.push(format!(
+            "--quick shortens the study: in full, a run takes {seconds} s, each setting {repeats} \
+             runs"
+        ));
+    }
     header.remarks.extend(remarks);
     note_changes(&mut header)?;
     let count = cpus.as_slice().len();

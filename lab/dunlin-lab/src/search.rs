@@ -124,7 +124,7 @@ pub fn trials(
         seen(&format!("{rate:.0} queries/s, trial {}", search.count() + 1), done, 100);
         let options = at_rate(load, rate, (duration_s * 1e9) as u64, runs.len() as u64);
         let settings = BTreeMap::from([("rate".to_owned(), format!("{rate:.0}"))]);
-        let run = record("search", settings, &options, pids, stop)?;
+        let run = record("search", settings, &options, pids, None, stop)?;
         if stop.load(Ordering::Relaxed) {
             return Err("stopped before the search had ended".into());
         }

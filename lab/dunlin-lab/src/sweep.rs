@@ -199,7 +199,7 @@ impl Sweep {
         let mut load = closed_loop(hosts, asks, point.spread, self.outstanding, self.length)?;
         load.seed = self.queries.seed.wrapping_add(number as u64);
         let label = label(point);
-        record(&label, point.settings.clone(), &load, &[], stop).map(Ok)
+        record(&label, point.settings.clone(), &load, &[], None, stop).map(Ok)
     }
 
     /// Measures what the journal lacks: all points once, then all again.

@@ -8,8 +8,11 @@ pub const SAMPLES_MAX: usize = 50;
 /// Samples a bootstrap draws of a statistic.
 pub const RESAMPLES: usize = 4_000;
 
-/// How long a server may take to answer after it was started: some read large zones.
+/// How long a server may take to answer after it was started.
 pub const START_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Bytes of its zone for which it may take a second more.
+pub const START_BYTES: u64 = 4 << 20;
 
 /// The time from SIGTERM until a server is killed.
 pub const STOP_TIMEOUT: Duration = Duration::from_secs(5);

@@ -9,6 +9,7 @@ use lab_load::{Options, QueryCounts, Snapshot};
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
+use crate::ceiling::EchoBaseline;
 use crate::limits::INTERVALS_MAX;
 use crate::observer::{RunResult, measure};
 use crate::verdict::{Measurements, Verdict, judge};
@@ -253,19 +254,20 @@ impl RunRecord {
     }
 }
 
-/// Runs a load and records it.
+/// Runs a load and records it; what an echo answers before and after is its ceiling.
 ///
 /// # Errors
-/// As [`measure`].
+/// As [`measure`] and [`EchoBaseline::around`].
 pub fn record(
     label: &str,
     settings: BTreeMap<String, String>,
     options: &Options,
     pids: &[u32],
+    echo: Option<&EchoBaseline>,
     stop: &AtomicBool,
 ) -> Result<RunRecord> {
     let mut intervals = Vec::new();
-    let before = Interrupts::take();
+    let mut interrupts = Interrupts::default();
     let mut seen = |snapshot: &Snapshot| {
         if intervals.len() < INTERVALS_MAX && snapshot.until_ns > snapshot.since_ns {
             intervals.push(IntervalRecord {
@@ -277,8 +279,16 @@ pub fn record(
             });
         }
     };
-    let run = measure(options, pids, stop, &mut seen)?;
-    let interrupts = Interrupts::take().since(&before);
+    let mut run = || {
+        let before = Interrupts::take();
+        let run = measure(options, pids, stop, &mut seen)?;
+        interrupts = Interrupts::take().since(&before);
+        Ok(run)
+    };
+    let run = match echo {
+        Some(echo) => echo.around(options, stop, run)?,
+        None => run()?,
+    };
     if options.interval_ns >= options.length_ns {
         // One interval says what the whole says.
         intervals.clear();

@@ -17,7 +17,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
-use crate::limits::{LOG_LINES_MAX, START_TIMEOUT, STOP_TIMEOUT, VERSION_BYTES_MAX};
+use crate::limits::{LOG_LINES_MAX, START_BYTES, START_TIMEOUT, STOP_TIMEOUT, VERSION_BYTES_MAX};
 
 mod bind;
 mod coredns;
@@ -247,7 +247,8 @@ impl Server {
     }
 
     fn wait(&mut self, setup: &ServerSetup, ask_from: Option<&str>) -> Result<()> {
-        let deadline = Instant::now() + START_TIMEOUT;
+        let bytes = fs::metadata(&setup.zone.file).map_or(0, |file| file.len());
+        let deadline = Instant::now() + START_TIMEOUT + Duration::from_secs(bytes / START_BYTES);
         let question = setup.zone.probe()?;
         while !question::is_answered(ask_from, setup.address, question) {
             let ended = self.child.try_wait().map_err(|e| e.to_string())?;

@@ -180,9 +180,16 @@ pub fn packets(runs: &[RunRecord]) -> String {
             y + 13.0
         );
     }
-    let title = format!("Packets of the run that lost most: {}", run.label);
-    let about =
-        format!("{} of {} queries got no right answer in time.", lost(&run), run.outcomes.planned);
+    let (title, about) = match lost(&run) {
+        0 => (
+            format!("Packets of one run: {}", run.label),
+            "No run lost a query: each got a right answer in time.".into(),
+        ),
+        count => (
+            format!("Packets of the run that lost most: {}", run.label),
+            format!("{count} of {} queries got no right answer in time.", run.outcomes.planned),
+        ),
+    };
     let drawing = svg("packets-chart", &title, &about, 220.0, &body);
     figure((&title, &about), &drawing, &data)
 }

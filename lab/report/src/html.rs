@@ -9,7 +9,7 @@ use crate::Result;
 use crate::bundle::{Body, Bundle, SearchRecord};
 use crate::charts::{self, Data};
 use crate::cpus::{COLUMNS, CpuExperiments, rows};
-use crate::study::{STEP_COLUMNS, Study, step_rows};
+use crate::study::{STEP_COLUMNS, STEP_NOTE, Study, noise, step_rows};
 use crate::svg::{escape, short};
 use crate::sweep::Sweep;
 
@@ -43,7 +43,7 @@ pub fn report(bundle: &Bundle) -> String {
         section(&mut page, "Packets", &charts::packets(&bundle.runs));
         section(&mut page, "Verdicts", &charts::verdicts(&bundle.runs));
     }
-    write_machine(&mut page, bundle);
+    write_manifest(&mut page, bundle);
     // `<` never ends the element early.
     let data = bundle.to_text().trim_end().replace('<', "\\u003c");
     let _ = write!(page, "</main>\n{OPEN}{data}{CLOSE}\n</body>\n</html>\n");
@@ -97,6 +97,7 @@ fn write_header(page: &mut String, bundle: &Bundle) {
         let _ = writeln!(page, "<p><code>{}</code></p>", escape(&command));
     }
     page.push_str(&list(&header.data));
+    section(page, "Machine", &list(&header.machine));
     if !header.remarks.is_empty() {
         section(page, "Limits of these results", &list(&header.remarks));
     }
@@ -174,7 +175,8 @@ fn write_sweep(page: &mut String, sweep: &Sweep, bundle: &Bundle) {
 fn write_study(page: &mut String, study: &Study, bundle: &Bundle) {
     let mut findings = Data::new("Findings of the original", &["finding", "here", "because"]);
     study.findings.iter().for_each(|finding| findings.row(finding.row()));
-    section(page, "Findings", &findings.table());
+    let noise = list(&noise(study, &bundle.runs));
+    section(page, "Findings", &format!("{}{noise}<p>{STEP_NOTE}</p>\n", findings.table()));
     let mut original = Data::new("The original", &["item", "as published"]);
     charts::flatten("", &study.original, &mut |name, value| {
         original.row([name.to_owned(), value.to_owned()]);
@@ -216,13 +218,12 @@ fn write_cpus(page: &mut String, all: &CpuExperiments, bundle: &Bundle) {
     }
 }
 
-fn write_machine(page: &mut String, bundle: &Bundle) {
-    let mut body = list(&bundle.header.machine);
+fn write_manifest(page: &mut String, bundle: &Bundle) {
     let mut data = Data::new("Manifest", &["item", "value"]);
     let manifest = serde_json::to_value(&bundle.header.manifest).unwrap_or_default();
     charts::flatten("", &manifest, &mut |name, value| {
         data.row([name.to_owned(), value.to_owned()]);
     });
-    let _ = write!(body, "<details>\n<summary>Manifest</summary>\n{}</details>\n", data.table());
-    section(page, "Machine", &body);
+    let body = format!("<details>\n<summary>All items</summary>\n{}</details>\n", data.table());
+    section(page, "Manifest of the machine", &body);
 }

@@ -1,7 +1,7 @@
 //! Verification finds every kind of change.
 
 use lab::record::{IntervalRecord, Outcomes, RunRecord, SparseHistogram, derive};
-use lab::verdict::{LoadResult, Measurements, SideUse};
+use lab::verdict::{Ceiling, LoadResult, Measurements, SideUse};
 use lab_host::counters::Interrupts;
 use lab_host::manifest::Manifest;
 use lab_host::perf::{Counters, Samples};
@@ -9,7 +9,7 @@ use lab_report::bundle::{Body, Bundle, Header, SearchRecord, SearchTrial};
 use lab_report::costs::CostRecord;
 use lab_report::event::{EventInterval, EventRecord, EventResult};
 use lab_report::soak::{MemorySample, SoakRecord};
-use lab_report::study::{Group, Step, Study, StudyName};
+use lab_report::study::{FindingOutcome, Group, Step, Study, StudyName, noise};
 use lab_report::sweep::{Point, Sweep};
 use lab_report::{report, verify};
 use lab_search::{Config, Goal, Request, Search};
@@ -409,4 +409,33 @@ fn findings_of_runs_that_the_host_limited_cannot_be_seen() {
     for capacity in [30_000.0, 19_000.0] {
         assert_eq!(outcomes(true, capacity), [NotVisible, NotVisible]);
     }
+}
+
+/// The pages of a study say which differences mean nothing: those of equal runs, and of the machine.
+#[test]
+fn a_study_names_its_noise_and_a_client_that_the_search_kept() {
+    let Body::Study(study) = study_bundle().body else { panic!("a study") };
+    let mut runs = study_bundle().runs;
+    let widest = "Runs of one setting differ by up to 0.010 % (default-client, 1 processes)";
+    assert_eq!(noise(&study, &runs), [widest]);
+    for (run, before) in runs.iter_mut().zip([40_000.0, 50_000.0]) {
+        run.settings.insert("client".into(), "1 sockets and 100 outstanding".into());
+        let (model, after) = ("recvmmsg".into(), 45_000.0);
+        run.measurements.ceiling = Some(Ceiling { model, before, after });
+    }
+    let text = noise(&study, &runs);
+    assert!(text[1].contains("1 sockets and 100 outstanding, gave 40,000 to 50,000"), "{text:?}");
+
+    let tuned = |steps: &[Step], runs: &[RunRecord]| {
+        Study::new(StudyName::Isc2015, true, 2, steps.to_vec(), runs).unwrap().findings[1].clone()
+    };
+    let mut steps = study.steps;
+    let found = tuned(&steps, &runs);
+    assert_eq!(found.outcome, FindingOutcome::Holds);
+    assert!(found.because.contains("no run of the two overlaps"), "{}", found.because);
+    let mut search = steps[0].clone();
+    (search.key, search.groups[0].label) = ("client-search".into(), "-c 1 -q 100".into());
+    steps.push(search);
+    steps[1].title = "The same by the tuned client (-c 1 -q 100)".into();
+    assert_eq!(tuned(&steps, &runs).outcome, FindingOutcome::NotVisible);
 }

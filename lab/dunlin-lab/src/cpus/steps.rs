@@ -149,7 +149,7 @@ fn dunlin(lab: &mut Lab<'_>, group: &Path, threads: usize) -> Result<CpuResult, 
         timeout_ns: 500_000_000,
         ..Options::new(address, crate::bench::questions(set))
     };
-    let run = record("dunlin", BTreeMap::new(), &load, &[server.id()], lab.stop());
+    let run = record("dunlin", BTreeMap::new(), &load, &[server.id()], None, lab.stop());
     let _ = rustix::process::setpriority_process(None, 0);
     lab.runs.push(run?);
     Ok(CpuResult::Queries(lab.runs.len() - 1))

@@ -223,7 +223,8 @@ fn address_of(number: usize) -> SocketAddr {
 fn at_once(loads: &[Options]) -> Result<Vec<RunRecord>, String> {
     let stop = &AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let run = |load| scope.spawn(move || record("processes", BTreeMap::new(), load, &[], stop));
+        let run =
+            |load| scope.spawn(move || record("processes", BTreeMap::new(), load, &[], None, stop));
         let threads: Vec<_> = loads.iter().map(run).collect();
         let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
             thread.join().unwrap_or_else(|_| Err("a load panicked".into()))
@@ -334,7 +335,7 @@ impl World {
                 None => {
                     let _server = self.start(study, name, cpus, outgoing, 0)?;
                     let stop = &AtomicBool::new(false);
-                    let run = record("highest", BTreeMap::new(), &short, &[], stop)?;
+                    let run = record("highest", BTreeMap::new(), &short, &[], None, stop)?;
                     *highest.insert((run.derived.answered_rate * 1.6).max(2_000.0))
                 }
             };

@@ -44,6 +44,7 @@ struct Article {
 /// As `Reproduction::run`.
 pub fn run(study: &mut Reproduction<'_>) -> Result<(), String> {
     let article = Article::new(study)?;
+    study.measure_echo()?;
     study.remarks.push("queryperf's clients are closed loops with one query each".into());
     let steps = [
         ("one-name", "One name", "KDNS 10 M/s, BIND 470 k/s, ContainerDNS (Go) 170 k/s", 512, 1),

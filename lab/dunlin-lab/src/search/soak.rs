@@ -35,7 +35,7 @@ pub fn run(
     let over = &AtomicBool::new(false);
     let (run, memory) = std::thread::scope(|scope| {
         let watch = scope.spawn(move || watch(&pids_of, every, over));
-        let run = record("soak", BTreeMap::new(), &options, pids, stop);
+        let run = record("soak", BTreeMap::new(), &options, pids, None, stop);
         over.store(true, Ordering::Relaxed);
         (run, watch.join().unwrap_or_default())
     });

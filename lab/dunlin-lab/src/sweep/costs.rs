@@ -34,7 +34,7 @@ impl Sweep {
         let load = closed_loop(hosts, asks, point.spread, self.outstanding, LENGTH_NS)?;
         let (run, looked) = std::thread::scope(|scope| {
             let look = scope.spawn(|| look(&load, &folder));
-            let run = record(label, point.settings.clone(), &load, &[], stop);
+            let run = record(label, point.settings.clone(), &load, &[], None, stop);
             (run, look.join().unwrap_or_else(|_| Err("the thread of perf panicked".into())))
         });
         let (counters, samples) = looked?;

@@ -77,6 +77,23 @@ impl Cpu {
             caches,
         }
     }
+
+    /// In words which CPUs share which cache; one of instructions is as that of data.
+    pub fn shared_caches(&self) -> String {
+        let mut levels: BTreeMap<(i64, &str), Vec<&str>> = BTreeMap::new();
+        for cache in self.caches.iter().filter(|cache| cache.kind != "Instruction") {
+            levels.entry((cache.level, &cache.size)).or_default().push(&cache.cpus);
+        }
+        let level = |((level, size), sets): (&(i64, &str), &Vec<&str>)| {
+            let sets = match sets.iter().any(|cpus| cpus.contains(['-', ','])) {
+                true => format!("shared by CPUs {}", sets.join(", by ")),
+                false => "one for each CPU".into(),
+            };
+            format!("L{level} ({size}) {sets}")
+        };
+        let levels: Vec<String> = levels.iter().map(level).collect();
+        if levels.is_empty() { "unknown".into() } else { levels.join("; ") }
+    }
 }
 
 /// The first processor's value of that name.

@@ -242,3 +242,24 @@ fn this_machine_has_a_manifest() {
     assert!(!manifest.cpu.cores.is_empty() && !manifest.kernel.release.is_empty());
     assert!(manifest.now.load.len() == 3, "{:?}", manifest.now);
 }
+
+#[test]
+fn caches_are_told_by_level_and_by_the_cpus_that_share_them() {
+    let cache = |level, kind: &str, size: &str, cpus: &str| Cache {
+        level,
+        kind: kind.into(),
+        size: size.into(),
+        cpus: cpus.into(),
+    };
+    let mut cpu = Cpu::default();
+    assert_eq!(cpu.shared_caches(), "unknown");
+    cpu.caches = vec![
+        cache(1, "Data", "32K", "0"),
+        cache(1, "Data", "32K", "1"),
+        cache(1, "Instruction", "64K", "0"),
+        cache(2, "Unified", "1024K", "0-1"),
+        cache(2, "Unified", "1024K", "2-3"),
+    ];
+    let text = "L1 (32K) one for each CPU; L2 (1024K) shared by CPUs 0-1, by 2-3";
+    assert_eq!(cpu.shared_caches(), text);
+}

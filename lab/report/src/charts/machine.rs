@@ -40,7 +40,11 @@ pub fn interrupts(bundle: &Bundle) -> String {
     let idle = idle_queues(&bundle.header.manifest.devices, &sources);
     let idle_text = match idle.is_empty() {
         true => "<p>Every queue with an interrupt of its own received some.</p>\n".to_owned(),
-        false => format!("<p>Queues without any interrupt: {}.</p>\n", escape(&idle.join(", "))),
+        false => format!(
+            "<p>Queues without any interrupt, of network cards of this machine: {}. The wire between \
+             two hosts of one machine has no interrupts of its own.</p>\n",
+            escape(&idle.join(", "))
+        ),
     };
     let text = match sources.is_empty() {
         true => {
@@ -49,7 +53,8 @@ pub fn interrupts(bundle: &Bundle) -> String {
         }
         false => &idle_text,
     };
-    let about = "Bright is more, each row on its own scale. The table has all counts.";
+    let about = "Bright is more, each row on its own scale. NET_RX counts how often receive work \
+                 began on a CPU, for both hosts, not packets. The table has all counts.";
     let drawing = cells("interrupts-map", (title, about), &columns, &rows, false);
     figure((title, about), &drawing, &data) + text
 }

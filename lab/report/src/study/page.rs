@@ -1,10 +1,12 @@
 //! Tables of a study's steps: for the report and for the Markdown page.
 
+use std::collections::BTreeMap;
+
 use lab::record::RunRecord;
-use lab::verdict::thousands;
+use lab::verdict::{percent, thousands};
 
 use super::findings::mean_ns;
-use super::{Group, Step};
+use super::{Group, Range, Step, Study};
 
 /// Columns of the table of a step.
 pub const STEP_COLUMNS: [&str; 12] = [
@@ -14,13 +16,54 @@ pub const STEP_COLUMNS: [&str; 12] = [
     "mean/s",
     "max/s",
     "times the first",
-    "min time",
+    "lowest time",
     "mean time",
-    "p99",
-    "max time",
-    "server CPU",
+    "mean p99",
+    "highest time",
+    "CPU of processes",
     "limited by",
 ];
+
+/// How to read the columns.
+pub const STEP_NOTE: &str = "Times are of all runs of a setting, the mean p99 that of each run. The \
+    CPU of processes leaves out what the kernel did for them in interrupts; the verdicts count that, \
+    too.";
+
+/// How far equal runs lie apart: differences below that mean nothing.
+pub fn noise(study: &Study, all: &[RunRecord]) -> Vec<String> {
+    let groups = study.steps.iter().flat_map(|step| step.groups.iter().map(move |g| (step, g)));
+    let spread = |range: &Range| range.max / range.min.max(f64::EPSILON) - 1.0;
+    let repeated = groups.filter(|(_, group)| group.runs.len() > 1);
+    let widest = repeated
+        .filter_map(|(step, group)| Some((spread(group.range.as_ref()?), step, group)))
+        .max_by(|a, b| a.0.total_cmp(&b.0));
+    let mut text: Vec<String> = widest
+        .map(|(spread, step, group)| {
+            let share = percent(spread);
+            format!("Runs of one setting differ by up to {share} ({}, {})", step.key, group.label)
+        })
+        .into_iter()
+        .collect();
+    let mut echoes: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    for run in all {
+        if let Some((client, echo)) =
+            run.settings.get("client").zip(run.measurements.ceiling.as_ref())
+        {
+            echoes.entry(client).or_default().extend([echo.before, echo.after]);
+        }
+    }
+    let most = echoes.iter().max_by_key(|(_, rates)| rates.len());
+    if let Some((client, Some(range))) = most.map(|(client, rates)| (client, Range::of(rates))) {
+        text.push(format!(
+            "The machine itself: an echo in the servers' place, asked before and after each run by \
+             a client with {client}, gave {} to {} answers/s, {} on average",
+            thousands(range.min.round() as u64),
+            thousands(range.max.round() as u64),
+            thousands(range.mean.round() as u64),
+        ));
+    }
+    text
+}
 
 /// Rows of the table of a step.
 pub fn step_rows(step: &Step, all: &[RunRecord]) -> Vec<Vec<String>> {

@@ -233,6 +233,9 @@ impl Node {
     pub fn end(&mut self, pod: &Pod) {
         self.containerd.must(&["stop-pod", &pod.id]);
         self.containerd.must(&["remove-pod", &pod.id]);
+        // As a kubelet does; groups that stay make each later look at all of them longer.
+        let (above, _) = pod.group.rsplit_once('/').expect("a pod's group");
+        fs::remove_dir(Path::new(TOP).join(above)).expect("an empty group");
     }
 
     pub fn wait_for_end(&mut self, container: &str) {

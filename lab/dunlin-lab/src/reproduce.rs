@@ -134,7 +134,8 @@ impl Reproduction<'_> {
         let load = Options { seed: load.seed + self.runs.len() as u64, ..load.clone() };
         let mut settings = BTreeMap::from([("step".to_owned(), key.to_owned())]);
         if let LoadMode::Closed { outstanding, .. } = load.when {
-            let client = format!("{} sockets and {outstanding} outstanding", load.channels);
+            let plural = if load.channels == 1 { "" } else { "s" };
+            let client = format!("{} socket{plural} and {outstanding} outstanding", load.channels);
             settings.insert("client".into(), client);
         }
         // Only a closed loop asks who decides; its echo goes the way of the server's packets.

@@ -15,12 +15,53 @@ use crate::observer::{RunResult, measure};
 use crate::verdict::{Measurements, Verdict, judge};
 
 /// A histogram: the lowest value of each bucket that is in use, ns, and its count. A bucket is at
-/// most 1/64 of its value wide.
+/// most 1/64 of its value wide. Stored are, by turns, how many buckets further each is than the one
+/// before, the first from 0 ns on, and its count.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
+#[serde(into = "Vec<u64>", try_from = "Vec<u64>")]
 pub struct SparseHistogram(pub Vec<(u64, u64)>);
 
+impl From<SparseHistogram> for Vec<u64> {
+    fn from(from: SparseHistogram) -> Self {
+        let mut before = 0;
+        let step = |(lowest, count): (u64, u64)| {
+            let number = SparseHistogram::number(lowest);
+            let further = number - std::mem::replace(&mut before, number);
+            [further, count]
+        };
+        from.0.into_iter().flat_map(step).collect()
+    }
+}
+
+impl TryFrom<Vec<u64>> for SparseHistogram {
+    type Error = String;
+
+    fn try_from(stored: Vec<u64>) -> std::result::Result<Self, String> {
+        let mut number = 0_u64;
+        let mut buckets = Vec::with_capacity(stored.len() / 2);
+        for pair in stored.chunks(2) {
+            let [further, count] = pair else { return Err("a bucket has no count".into()) };
+            number = number.saturating_add(*further);
+            let lowest = Self::lowest(number).ok_or("a bucket is beyond 64 bits")?;
+            buckets.push((lowest, *count));
+        }
+        Ok(Self(buckets))
+    }
+}
+
 impl SparseHistogram {
+    /// The number of the bucket that begins at `lowest`.
+    fn number(lowest: u64) -> u64 {
+        let shift = (64 - lowest.leading_zeros()).saturating_sub(7);
+        u64::from(shift) * 64 + (lowest >> shift)
+    }
+
+    /// Where the bucket of this number begins; none if there is no such bucket.
+    fn lowest(number: u64) -> Option<u64> {
+        let shift = (number / 64).saturating_sub(1);
+        (shift <= 57).then(|| (number - shift * 64) << shift)
+    }
+
     /// The lowest value of the bucket that `value` is in.
     pub fn bucket(value: u64) -> u64 {
         let shift = (64 - value.leading_zeros()).saturating_sub(7);
@@ -346,6 +387,23 @@ mod tests {
             assert!(highest - lowest <= lowest / 64, "{value}: {lowest} {highest}");
             assert_eq!(SparseHistogram::bucket(lowest), lowest);
         }
+    }
+
+    #[test]
+    fn buckets_are_stored_by_their_distance_and_read_again() {
+        let values = [0, 1, 127, 128, 130, 255, 256, 1_000_000, 5_000_000_000, u64::MAX];
+        let buckets = values.map(|value| (SparseHistogram::bucket(value), value / 2 + 1));
+        let all = SparseHistogram(buckets.to_vec());
+        let text = serde_json::to_string(&all).unwrap();
+        assert!(text.starts_with("[0,1,1,1,126,64,1,65,1,66,62,128,1,129,"), "{text}");
+        assert_eq!(serde_json::from_str::<SparseHistogram>(&text).unwrap(), all);
+        assert!(all.is_valid());
+        let wrong = |text| serde_json::from_str::<SparseHistogram>(text).unwrap_err().to_string();
+        assert!(wrong("[1,2,3]").contains("has no count"));
+        assert!(wrong("[3775,1,1,1]").contains("beyond 64 bits"));
+        assert!(wrong("[1,1,18446744073709551615,1]").contains("beyond 64 bits"));
+        // Twice the same bucket.
+        assert!(!serde_json::from_str::<SparseHistogram>("[7,1,0,1]").unwrap().is_valid());
     }
 
     #[test]

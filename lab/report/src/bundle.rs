@@ -22,7 +22,7 @@ use crate::sweep::Sweep;
 /// The value of `format`.
 pub const FORMAT: &str = "dunlin-lab bundle";
 /// The version that this program reads and writes.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// The share of due queries that a generator may fail to send before a trial is void.
 pub const UNSENT_MAX: f64 = 0.001;
 

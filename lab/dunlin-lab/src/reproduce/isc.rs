@@ -195,9 +195,9 @@ fn search_client(study: &mut Reproduction<'_>) -> Result<Client, String> {
     }
     measure(theirs)?;
     study.remarks.push(format!(
-        "The tuned client is {best} of {cores}. The search doubles sockets, outstanding queries and \
-         cores in turn, and keeps what adds more than {:.0} %, by which {} equal runs at its begin \
-         differed (2 % at least); each of its settings has {} runs",
+        "The tuned client is {best} of {cores}. The search doubles sockets, outstanding queries \
+         and cores in turn, and keeps what adds more than {:.0} %, by which {} equal runs at its \
+         begin differed (2 % at least); each of its settings has {} runs",
         floor * 100.0,
         2 * study.repeats,
         study.repeats

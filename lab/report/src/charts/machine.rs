@@ -41,8 +41,8 @@ pub fn interrupts(bundle: &Bundle) -> String {
     let idle_text = match idle.is_empty() {
         true => "<p>Every queue with an interrupt of its own received some.</p>\n".to_owned(),
         false => format!(
-            "<p>Queues without any interrupt, of network cards of this machine: {}. The wire between \
-             two hosts of one machine has no interrupts of its own.</p>\n",
+            "<p>Queues without any interrupt, of network cards of this machine: {}. The wire \
+             between two hosts of one machine has no interrupts of its own.</p>\n",
             escape(&idle.join(", "))
         ),
     };

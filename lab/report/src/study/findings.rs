@@ -139,8 +139,8 @@ impl Evaluation<'_> {
             true => finding(
                 tuned,
                 FindingOutcome::NotVisible,
-                "no other client got more than the default one, so the steps with the tuned \
-                 client repeat it",
+                "no other client got more than the default one by more than equal runs differ, so \
+                 the steps with the tuned client repeat it",
             ),
             false => self.above(tuned, "default-client", "tuned-client"),
         });

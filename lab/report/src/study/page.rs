@@ -25,9 +25,13 @@ pub const STEP_COLUMNS: [&str; 12] = [
 ];
 
 /// How to read the columns.
-pub const STEP_NOTE: &str = "Times are of all runs of a setting, the mean p99 that of each run. The \
-    CPU of processes leaves out what the kernel did for them in interrupts; the verdicts count that, \
-    too.";
+pub const STEP_NOTE: &str = "\
+    Times are of all runs of a setting, the mean p99 that of each run. The CPU of processes \
+    leaves out what the kernel did for them in interrupts; the verdicts count that, too. What \
+    limited a setting is the most frequent verdict of its runs, and the figures beside it in a \
+    finding are those of one run. Where both sides are busy, it is the server below 90 % of the \
+    rate of an echo in its place, else the generator; it is the host where that rate changed by \
+    more than 25 % during the run.";
 
 /// How far equal runs lie apart: differences below that mean nothing.
 pub fn noise(study: &Study, all: &[RunRecord]) -> Vec<String> {
@@ -55,8 +59,8 @@ pub fn noise(study: &Study, all: &[RunRecord]) -> Vec<String> {
     let most = echoes.iter().max_by_key(|(_, rates)| rates.len());
     if let Some((client, Some(range))) = most.map(|(client, rates)| (client, Range::of(rates))) {
         text.push(format!(
-            "The machine itself: an echo in the servers' place, asked before and after each run by \
-             a client with {client}, gave {} to {} answers/s, {} on average",
+            "The machine itself: an echo by recvmmsg in the servers' place, asked before and after \
+             each run by a client with {client}, gave {} to {} answers/s, {} on average",
             thousands(range.min.round() as u64),
             thousands(range.max.round() as u64),
             thousands(range.mean.round() as u64),

@@ -226,8 +226,17 @@ fn finding(title: &str, with: &CpuSeries, without: &CpuSeries) -> Finding {
 }
 
 /// Columns of an experiment's table.
-pub const COLUMNS: [&str; 9] =
-    ["", "workload", "setting", "manager", "runs", "median", "lowest", "median of 1", "throttled"];
+pub const COLUMNS: [&str; 9] = [
+    "box",
+    "workload",
+    "setting",
+    "manager",
+    "runs",
+    "median",
+    "lowest",
+    "median of 1",
+    "throttled",
+];
 
 impl CpuExperiments {
     /// Experiments whose numbers and findings follow from the runs.

@@ -205,11 +205,13 @@ fn write_study(page: &mut String, study: &Study, bundle: &Bundle) {
 }
 
 fn write_cpus(page: &mut String, all: &CpuExperiments, bundle: &Bundle) {
-    let mut findings = Data::new("Findings", &["finding", "here", "because"]);
+    let mut findings = Data::new("Findings of all steps", &["finding", "here", "because"]);
     all.findings.iter().for_each(|finding| findings.row(finding.row()));
     section(page, "Findings", &findings.table());
     for step in &all.steps {
-        let mut data = Data::new(&step.title, &COLUMNS);
+        // Regions of a page need names that differ.
+        let caption = format!("Figures: {}", step.title);
+        let mut data = Data::new(&caption, &COLUMNS);
         rows(step, &bundle.runs).into_iter().for_each(|row| data.row(row));
         let mut body = format!("<p>{}</p>\n{}", escape(&step.about), list(&step.skipped));
         body.push_str(&data.table());

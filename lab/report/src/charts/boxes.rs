@@ -142,7 +142,8 @@ fn normalized(step: &CpuStep) -> Vec<(String, Vec<f64>)> {
 
 /// The series of an experiment, each run beside the best.
 pub fn cpu_boxes(step: &CpuStep) -> String {
-    draw(&step.id(), &step.title, &CPU_AXES, &normalized(step))
+    let title = format!("{}, relative to the best run", step.title);
+    draw(&step.id(), &title, &CPU_AXES, &normalized(step))
 }
 
 /// The same as a file of its own.

@@ -16,6 +16,7 @@ pub use measurements::{
     Balance, Ceiling, CompetingProcess, Drops, LoadResult, Measurements, SideUse, SocketSpread,
 };
 pub use number::{percent, thousands};
+pub use rules::{CHANGED, HEADROOM};
 
 /// What kept a figure from being higher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

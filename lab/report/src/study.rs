@@ -10,7 +10,7 @@ use crate::sweep::rates;
 mod findings;
 mod page;
 
-pub use page::{STEP_COLUMNS, STEP_NOTE, noise, step_rows};
+pub use page::{STEP_COLUMNS, noise, step_note, step_rows};
 
 /// A study that can be reproduced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

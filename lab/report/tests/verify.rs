@@ -434,7 +434,7 @@ fn a_study_names_its_noise_and_a_client_that_the_search_kept() {
     let mut steps = study.steps;
     let found = tuned(&steps, &runs);
     assert_eq!(found.outcome, FindingOutcome::Holds);
-    assert!(found.because.contains("no run of the two overlaps"), "{}", found.because);
+    assert!(found.because.contains("the ranges of their runs do not overlap"), "{}", found.because);
     let mut search = steps[0].clone();
     (search.key, search.groups[0].label) = ("client-search".into(), "-c 1 -q 100".into());
     steps.push(search);

@@ -19,9 +19,9 @@ const TAKEN: f64 = 0.25;
 /// Which share of the loss a place must hold to be its cause.
 const MOST: f64 = 0.5;
 /// How far two measures of one echo may lie apart in an unchanged machine.
-const CHANGED: f64 = 0.25;
+pub const CHANGED: f64 = 0.25;
 /// The share of an echo's rate from which on the generator has no more to give.
-const HEADROOM: f64 = 0.9;
+pub const HEADROOM: f64 = 0.9;
 /// Which share of the plan counters that should agree may differ by, as packets of others pass
 /// devices, too.
 const AGREE: f64 = 0.02;

@@ -40,7 +40,7 @@ const FLAT: f64 = 0.2;
 /// How the ranges of repeated runs of two settings lie.
 fn ranges(low: &Range, high: &Range) -> &'static str {
     match (high.is_above(low), low.is_above(high)) {
-        (true, _) => "no run of the two overlaps",
+        (true, _) => "the ranges of their runs do not overlap",
         (_, true) => "all of its runs are below",
         _ => "the ranges of repeated runs overlap",
     }
@@ -177,7 +177,7 @@ impl Evaluation<'_> {
     fn kept_client(&self) -> bool {
         let first = self.step("client-search").and_then(|step| step.groups.first());
         let tuned = self.step("tuned-client").map(|step| step.title.as_str());
-        first.zip(tuned).is_some_and(|(first, tuned)| tuned.contains(&first.label))
+        first.zip(tuned).is_some_and(|(first, tuned)| tuned.contains(&format!("({})", first.label)))
     }
 
     /// ISC's open question: why four and more processes are slower.

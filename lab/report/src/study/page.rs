@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use lab::record::RunRecord;
-use lab::verdict::{percent, thousands};
+use lab::verdict::{CHANGED, HEADROOM, percent, thousands};
 
 use super::findings::mean_ns;
 use super::{Group, Range, Step, Study};
@@ -24,14 +24,24 @@ pub const STEP_COLUMNS: [&str; 12] = [
     "limited by",
 ];
 
-/// How to read the columns.
-pub const STEP_NOTE: &str = "\
-    Times are of all runs of a setting, the mean p99 that of each run. The CPU of processes \
-    leaves out what the kernel did for them in interrupts; the verdicts count that, too. What \
-    limited a setting is the most frequent verdict of its runs, and the figures beside it in a \
-    finding are those of one run. Where both sides are busy, it is the server below 90 % of the \
-    rate of an echo in its place, else the generator; it is the host where that rate changed by \
-    more than 25 % during the run.";
+/// How to read the columns, and by which rule an echo decided.
+pub fn step_note(all: &[RunRecord]) -> String {
+    let mut text = "Times are of all runs of a setting, the mean p99 that of each run. The CPU of \
+                    processes leaves out what the kernel did for them in interrupts; the verdicts \
+                    count that, too. What limited a setting is the most frequent verdict of its \
+                    runs, and the figures beside it in a finding are those of one run."
+        .to_owned();
+    if all.iter().any(|run| run.measurements.ceiling.is_some()) {
+        text.push_str(&format!(
+            " Where both sides are busy, it is the server below {} of the rate of an echo in its \
+             place, else the generator; it is the host where that rate changed by more than {} \
+             during the run.",
+            percent(HEADROOM),
+            percent(CHANGED)
+        ));
+    }
+    text
+}
 
 /// How far equal runs lie apart: differences below that mean nothing.
 pub fn noise(study: &Study, all: &[RunRecord]) -> Vec<String> {

@@ -213,7 +213,7 @@ bench-cpus: ## experiments with CPUs of their own, RUNS=10 of each, in a virtual
 test-containers: ## CONTAINERS=20 containers in GUESTS=1 virtual machines come and go while the manager of CPUs is killed, from SEED=1
 	@scripts/require campaign-kernels
 	@cargo test --quiet --no-run $(PROFILE) --package dunlin --test cpus_containers
-	@export $(cpu-guest) LIMIT=$(or $(LIMIT),43200) DUNLIN_CONTAINERS=$$(($(or $(CONTAINERS),20) / $(guests))); \
+	@export $(cpu-guest) LIMIT=$(or $(LIMIT),43200) DUNLIN_CONTAINERS=$$((($(or $(CONTAINERS),20) + $(guests) - 1) / $(guests))); \
 	export TESTS="$(PROFILE) --package dunlin --test cpus_containers"; \
 	seq $(guests) | xargs -P $(guests) -I{} bash -c 'MACHINE=guest-{} DUNLIN_SEED=$$(($(or $(SEED),1) + {} - 1)) bench/kernels "$$@"' - \
 	  $(or $(VERSION),6.12) page::commands_of_the_page_give_a_container_two_cpus_and_take_them_back \

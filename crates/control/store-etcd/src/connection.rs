@@ -147,7 +147,12 @@ impl Connection {
         key: impl Into<Vec<u8>>,
         options: GetOptions,
     ) -> Result<GetResponse, RequestError> {
-        self.call(|mut etcd| async move { etcd.get(key, Some(options)).await }).await
+        let key = key.into();
+        self.call(|mut etcd| {
+            let (key, options) = (key.clone(), options.clone());
+            async move { etcd.get(key, Some(options)).await }
+        })
+        .await
     }
 
     /// The value of a key, if it exists.
@@ -175,7 +180,11 @@ impl Connection {
 
     /// Runs a transaction.
     pub async fn transact(&self, txn: Txn) -> Result<TxnResponse, RequestError> {
-        self.call(|mut etcd| async move { etcd.txn(txn).await }).await
+        self.call(|mut etcd| {
+            let txn = txn.clone();
+            async move { etcd.txn(txn).await }
+        })
+        .await
     }
 
     /// A new lease.
@@ -204,22 +213,38 @@ impl Connection {
         self.call(|mut etcd| async move { etcd.lease_revoke(lease).await }).await.map(drop)
     }
 
-    /// Sends a request to the member in use, and leaves that after an error.
-    async fn call<T, F>(&self, request: impl FnOnce(Client) -> F) -> Result<T, RequestError>
+    /// Sends a request to the member in use, and leaves that after an error. A login by a password
+    /// that was changed since is repeated by the new one.
+    async fn call<T, F>(&self, request: impl Fn(Client) -> F) -> Result<T, RequestError>
     where
         F: Future<Output = Result<T, Error>>,
     {
-        let (endpoint, client) = self.client().await?;
-        let error = match timeout(REQUEST_MAX, request(client)).await {
-            Ok(Ok(done)) => return Ok(done),
-            Ok(Err(error)) => classify(&self.endpoint(), error),
-            Err(_) => unanswered(&self.endpoint(), "no answer", REQUEST_MAX),
-        };
-        if !matches!(error, RequestError::Compacted | RequestError::NoSpace(_)) {
-            self.leave(endpoint);
+        let mut is_repeated = false;
+        loop {
+            let (endpoint, client) = self.client().await?;
+            let (error, is_old) = match timeout(REQUEST_MAX, request(client)).await {
+                Ok(Ok(done)) => return Ok(done),
+                Ok(Err(error)) => {
+                    let is_old = is_login_refused(&error);
+                    (classify(&self.endpoint(), error), is_old)
+                }
+                Err(_) => (unanswered(&self.endpoint(), "no answer", REQUEST_MAX), false),
+            };
+            if !matches!(error, RequestError::Compacted | RequestError::NoSpace(_)) {
+                self.leave(endpoint);
+            }
+            if !is_old || is_repeated {
+                return Err(error);
+            }
+            is_repeated = true;
         }
-        Err(error)
     }
+}
+
+/// Whether etcd did not accept the password, and so did nothing.
+fn is_login_refused(error: &Error) -> bool {
+    let Error::GRpcStatus(status) = error else { return false };
+    status.message().contains("authentication failed")
 }
 
 fn unanswered(url: &str, what: &str, within: Duration) -> RequestError {

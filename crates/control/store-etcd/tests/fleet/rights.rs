@@ -124,6 +124,17 @@ fn user_of_the_role_kubernetes_is_elected_and_writes_no_record() {
 }
 
 #[test]
+fn first_write_after_a_new_password_is_not_refused() {
+    let Some(mut guarded) = Guarded::start() else { return };
+    let node = guarded.node("writer");
+    node.create("example.org.").unwrap();
+    let changed = guarded.root.user_change_password("writer", "other");
+    guarded.runtime.block_on(changed).unwrap();
+    fs::write(&guarded.password, "other\n").unwrap();
+    node.put("a.example.org.", "192.0.2.1", Precondition::Absent).unwrap();
+}
+
+#[test]
 fn revoked_rights_stop_writes_alone_and_come_back() {
     let Some(mut guarded) = Guarded::start() else { return };
     let node = guarded.node("writer");

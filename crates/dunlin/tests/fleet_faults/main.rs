@@ -93,6 +93,15 @@ impl Run {
         }
     }
 
+    /// A server loses what it sends to etcd, until it knows. Its watch outlives a short silence, and
+    /// would bring what was missed.
+    fn cut_off(&self, server: usize) {
+        let served = self.bed.servers[server].as_ref().expect("it runs");
+        drop(served.new_lines());
+        self.bed.lan.lose(MEMBERS + server, 0..MEMBERS, true);
+        served.expect_line("etcd is not followed", "");
+    }
+
     /// Waits until a server refuses writes by this status and words.
     fn is_refused(&self, server: usize, status: u16, words: &str) {
         let until = Instant::now() + PATIENCE;
@@ -141,8 +150,7 @@ impl Run {
                 self.bed.restart(server);
             }
             Fault::Compacted => {
-                self.bed.lan.lose(MEMBERS + server, 0..MEMBERS, true);
-                seconds(2);
+                self.cut_off(server);
                 self.bed.operator.compact();
                 self.bed.lan.lose(MEMBERS + server, 0..MEMBERS, false);
             }
@@ -252,7 +260,7 @@ impl Run {
     /// Most record sets are deleted by hand, and a server has to read everything.
     fn lose_content(&mut self) {
         let server = self.server();
-        self.bed.lan.lose(MEMBERS + server, 0..MEMBERS, true);
+        self.cut_off(server);
         self.is_refused(server, 503, "");
         self.bed.operator.delete("/dunlin/sets/fleet.example./f");
         // So that the commits since then do not suffice.

@@ -82,6 +82,25 @@ impl Evaluation<'_> {
         Finding { outcome: FindingOutcome::NotVisible, because, ..finding }
     }
 
+    /// The finding, unless it does not hold and the generator limited most runs of a setting, which
+    /// was then faster than measured.
+    fn unless_generator(&self, key: &str, label: &str, finding: Finding) -> Finding {
+        let groups = self.step(key).into_iter().flat_map(|step| &step.groups);
+        let indexes = groups.filter(|group| group.label == label).flat_map(|group| &group.runs);
+        let runs: Vec<&RunRecord> = indexes.filter_map(|index| self.runs.get(*index)).collect();
+        let is_generator = |run: &&&RunRecord| run.derived.verdict.cause == Cause::Generator;
+        let by_generator = runs.iter().filter(is_generator).count();
+        if by_generator * 2 <= runs.len() || finding.outcome != FindingOutcome::DoesNotHold {
+            return finding;
+        }
+        let because = format!(
+            "the generator limited {by_generator} of {} runs of {label}, which can do more: {}",
+            runs.len(),
+            finding.because
+        );
+        Finding { outcome: FindingOutcome::NotVisible, because, ..finding }
+    }
+
     /// Compares the best groups of two steps: whether the second is above the first.
     fn above(&self, claim: &str, first: &str, second: &str) -> Finding {
         let best = |key: &str| self.step(key).and_then(Step::best);
@@ -326,6 +345,7 @@ impl Evaluation<'_> {
                         rate(theirs)
                     );
                     let found = finding(&claim, holds(ratio >= times), because);
+                    let found = self.unless_generator("one-name", "dunlin", found);
                     self.unless_host(&["one-name"], found)
                 }
                 (Some(_), None) => {
@@ -345,6 +365,7 @@ impl Evaluation<'_> {
                 let ratio = many.mean / one.mean;
                 let because = format!("{ratio:.2} of one name's rate");
                 let found = finding(claim, holds(ratio >= 0.9), because);
+                let found = self.unless_generator("many-names", "dunlin", found);
                 self.unless_host(&["one-name", "many-names"], found)
             }
             _ => self.missing(claim, "many-names"),
@@ -393,7 +414,8 @@ impl Evaluation<'_> {
             true if run.seconds < SOAK_S => FindingOutcome::NotVisible,
             is_steady => holds(is_steady),
         };
-        self.unless_host(&["soak"], finding(claim, outcome, because))
+        let found = finding(claim, outcome, because);
+        self.unless_host(&["soak"], self.unless_generator("soak", "dunlin", found))
     }
 
     /// Memory of a record, by a line through the sizes that were loaded.

@@ -113,7 +113,7 @@ pub fn flatten(path: &str, value: &Value, row: &mut impl FnMut(&str, &str)) {
         Value::Object(fields) => {
             fields.iter().for_each(|(name, value)| flatten(&join(name), value, row));
         }
-        Value::Array(items) if items.iter().all(|item| !item.is_object() && !item.is_array()) => {
+        Value::Array(items) if items.iter().all(is_word) => {
             let items: Vec<String> = items.iter().map(plain).collect();
             row(path, &items.join("; "));
         }
@@ -123,6 +123,11 @@ pub fn flatten(path: &str, value: &Value, row: &mut impl FnMut(&str, &str)) {
         }
         value => row(path, &plain(value)),
     }
+}
+
+/// Whether a value is short: sentences are easier to read one by one.
+fn is_word(value: &Value) -> bool {
+    !value.is_object() && !value.is_array() && !plain(value).contains(' ')
 }
 
 fn plain(value: &Value) -> String {

@@ -17,15 +17,17 @@ pub(crate) const STYLE: &str = include_str!("report.css");
 const OPEN: &str = "<script type=\"application/json\" id=\"bundle\">";
 const CLOSE: &str = "</script>";
 
+/// The sections of a page, and the list of them.
+#[derive(Default)]
+struct Page {
+    contents: String,
+    sections: String,
+}
+
 /// The page of a bundle.
 pub fn report(bundle: &Bundle) -> String {
     let title = escape(&bundle.header.title);
-    let mut page = format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta name=\"color-scheme\" content=\"light dark\">\n<title>{title}</title>\n\
-         <style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n"
-    );
+    let mut page = Page::default();
     write_header(&mut page, bundle);
     match &bundle.body {
         Body::Compare(comparison) => {
@@ -44,10 +46,18 @@ pub fn report(bundle: &Bundle) -> String {
         section(&mut page, "Verdicts", &charts::verdicts(&bundle.runs));
     }
     write_manifest(&mut page, bundle);
+    let Page { contents, sections } = page;
+    let about = about(bundle);
     // `<` never ends the element early.
     let data = bundle.to_text().trim_end().replace('<', "\\u003c");
-    let _ = write!(page, "</main>\n{OPEN}{data}{CLOSE}\n</body>\n</html>\n");
-    page
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n<title>{title}</title>\n\
+         <style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n{about}\
+         <nav aria-label=\"Contents\">\n<ul>\n{contents}</ul>\n</nav>\n{sections}</main>\n\
+         {OPEN}{data}{CLOSE}\n</body>\n</html>\n"
+    )
 }
 
 /// The bundle inside a report.
@@ -61,12 +71,16 @@ pub fn bundle_of(page: &str) -> Result<Bundle> {
     Bundle::parse(&text).map_err(|why| format!("the report's data: {why}"))
 }
 
-fn section(page: &mut String, title: &str, body: &str) {
-    let id = title.to_lowercase().replace(' ', "-");
+fn section(page: &mut Page, title: &str, body: &str) {
+    let id: String = title
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' })
+        .collect();
+    let title = escape(title);
+    let _ = writeln!(page.contents, "<li><a href=\"#{id}\">{title}</a></li>");
     let _ = write!(
-        page,
-        "<section aria-labelledby=\"{id}\">\n<h2 id=\"{id}\">{}</h2>\n{body}</section>\n",
-        escape(title)
+        page.sections,
+        "<section aria-labelledby=\"{id}\">\n<h2 id=\"{id}\">{title}</h2>\n{body}</section>\n"
     );
 }
 
@@ -83,20 +97,24 @@ fn list(items: &[String]) -> String {
     format!("<ul>{items}</ul>\n")
 }
 
-fn write_header(page: &mut String, bundle: &Bundle) {
+/// What was run, and when.
+fn about(bundle: &Bundle) -> String {
     let header = &bundle.header;
-    let _ = writeln!(
-        page,
+    let mut text = format!(
         "<p>{}, {} runs, seed {}. Written by <code>dunlin-lab report</code>; <code>dunlin-lab \
-         verify</code> recomputes every number.</p>",
+         verify</code> recomputes every number.</p>\n",
         escape(&header.date),
         bundle.runs.len(),
         header.seed
     );
     for command in header.command_lines() {
-        let _ = writeln!(page, "<p><code>{}</code></p>", escape(&command));
+        let _ = writeln!(text, "<p><code>{}</code></p>", escape(&command));
     }
-    page.push_str(&list(&header.data));
+    text + &list(&header.data)
+}
+
+fn write_header(page: &mut Page, bundle: &Bundle) {
+    let header = &bundle.header;
     section(page, "Machine", &list(&header.machine));
     if !header.remarks.is_empty() {
         section(page, "Limits of these results", &list(&header.remarks));
@@ -108,7 +126,7 @@ fn write_header(page: &mut String, bundle: &Bundle) {
     }
 }
 
-fn write_search(page: &mut String, search: &SearchRecord, bundle: &Bundle) {
+fn write_search(page: &mut Page, search: &SearchRecord, bundle: &Bundle) {
     let mut data = Data::new(
         "Result of each goal",
         &[
@@ -146,7 +164,7 @@ fn write_search(page: &mut String, search: &SearchRecord, bundle: &Bundle) {
     }
 }
 
-fn write_sweep(page: &mut String, sweep: &Sweep, bundle: &Bundle) {
+fn write_sweep(page: &mut Page, sweep: &Sweep, bundle: &Bundle) {
     let mut body = String::new();
     if let Some(point) = sweep.best() {
         let rate = point.rate.map_or(0.0, |rate| rate.median);
@@ -172,7 +190,7 @@ fn write_sweep(page: &mut String, sweep: &Sweep, bundle: &Bundle) {
     section(page, "Points", &charts::points(sweep));
 }
 
-fn write_study(page: &mut String, study: &Study, bundle: &Bundle) {
+fn write_study(page: &mut Page, study: &Study, bundle: &Bundle) {
     let mut findings = Data::new("Findings of the original", &["finding", "here", "because"]);
     study.findings.iter().for_each(|finding| findings.row(finding.row()));
     let noise = list(&noise(study, &bundle.runs));
@@ -205,7 +223,7 @@ fn write_study(page: &mut String, study: &Study, bundle: &Bundle) {
     }
 }
 
-fn write_cpus(page: &mut String, all: &CpuExperiments, bundle: &Bundle) {
+fn write_cpus(page: &mut Page, all: &CpuExperiments, bundle: &Bundle) {
     let mut findings = Data::new("Findings of all steps", &["finding", "here", "because"]);
     all.findings.iter().for_each(|finding| findings.row(finding.row()));
     section(page, "Findings", &findings.table());
@@ -221,7 +239,7 @@ fn write_cpus(page: &mut String, all: &CpuExperiments, bundle: &Bundle) {
     }
 }
 
-fn write_manifest(page: &mut String, bundle: &Bundle) {
+fn write_manifest(page: &mut Page, bundle: &Bundle) {
     let mut data = Data::new("Manifest", &["item", "value"]);
     let manifest = serde_json::to_value(&bundle.header.manifest).unwrap_or_default();
     charts::flatten("", &manifest, &mut |name, value| {
@@ -229,4 +247,21 @@ fn write_manifest(page: &mut String, bundle: &Bundle) {
     });
     let body = format!("<details>\n<summary>All items</summary>\n{}</details>\n", data.table());
     section(page, "Manifest of the machine", &body);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn title_with_markup_is_text_and_listed() {
+        let mut page = Page::default();
+        section(&mut page, "a\"><b>X", "<p>body</p>\n");
+        assert_eq!(page.contents, "<li><a href=\"#a---b-x\">a&quot;&gt;&lt;b&gt;X</a></li>\n");
+        assert_eq!(
+            page.sections,
+            "<section aria-labelledby=\"a---b-x\">\n<h2 id=\"a---b-x\">a&quot;&gt;&lt;b&gt;X</h2>\n\
+             <p>body</p>\n</section>\n"
+        );
+    }
 }

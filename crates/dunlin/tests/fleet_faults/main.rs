@@ -65,6 +65,8 @@ struct Run {
     is_strict: bool,
     /// The longest time of each fault.
     longest: Vec<(String, Duration, Duration)>,
+    /// How many writes were sent that should be refused.
+    sent: u32,
 }
 
 fn seconds(count: u64) {
@@ -103,12 +105,13 @@ impl Run {
     }
 
     /// Waits until a server refuses writes by this status and words.
-    fn is_refused(&self, server: usize, status: u16, words: &str) {
+    fn is_refused(&mut self, server: usize, status: u16, words: &str) {
         let until = Instant::now() + PATIENCE;
         loop {
             let began = Instant::now();
-            // A value that no writer gives.
-            let (found, text) = self.bed.set(server, "refused.fleet.example", 7);
+            // Another value each time: a write that changes nothing needs no space.
+            self.sent += 1;
+            let (found, text) = self.bed.set(server, "refused.fleet.example", self.sent);
             let took = began.elapsed();
             if found == status && text.contains(words) {
                 let is_soon = took <= Duration::from_secs(6);
@@ -296,7 +299,7 @@ fn run(lan: Lan, folder: &Path) {
     println!("DUNLIN_SEED={seed}");
     let (load, threads) = (bed.load.clone(), bed.start_load());
     let rng = Rng::with_seed(seed);
-    let mut run = Run { bed, rng, is_strict: lasts.is_some(), longest: Vec::new() };
+    let mut run = Run { bed, rng, is_strict: lasts.is_some(), longest: Vec::new(), sent: 0 };
     let began = Instant::now();
     run.agrees("at the beginning", began, AGREED_MAX);
     let mut rounds = 0;

@@ -133,7 +133,7 @@ bench-nightly: ## the same sweep each night, appended to HISTORY=bench-history.j
 	  --runs 10 --bundle target/nightly.json
 	@target/release/dunlin-lab history $(or $(HISTORY),bench-history.jsonl) --add target/nightly.json --fail
 
-bench-searches: ## three searches of the same echo: their intervals overlap, else it fails; root
+bench-searches: ## three searches of the same echo, through a link and without a limit: their intervals overlap, else it fails; root
 	@scripts/require run
 	@cargo build --quiet --release --package dunlin-lab
 	@bench/searches

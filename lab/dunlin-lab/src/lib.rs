@@ -124,9 +124,10 @@ enum Act {
     Compare(compare::Compare),
     /// Find the highest rate at which a server meets its goals (MLRsearch).
     ///
-    /// NDR is the highest rate without loss, PDR that with 0.5 % of loss. A latency goal counts
-    /// late answers as lost. All goals are searched together. A trial that the generator could not
-    /// send is repeated, and does not count against the server.
+    /// NDR is the highest rate without loss, PDR that with at most 0.5 % of loss, each in at least
+    /// half of the trial time. A latency goal counts late answers as lost. All goals are searched
+    /// together. A trial that the generator could not send is repeated, and does not count against
+    /// the server.
     #[command(after_help = search::EXAMPLES)]
     Search(Box<search::Search>),
     /// Measure answers a second at every combination of settings, and fit the scalability law.

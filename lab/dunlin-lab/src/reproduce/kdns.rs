@@ -45,7 +45,12 @@ struct Article {
 pub fn run(study: &mut Reproduction<'_>) -> Result<(), String> {
     let article = Article::new(study)?;
     study.measure_echo()?;
-    study.remarks.push("queryperf's clients are closed loops with one query each".into());
+    study.remarks.push("Dunlin stands in the place of KDNS, which was not run".into());
+    study.remarks.push(
+        "A client of the original has one query outstanding: steps 3 and 4 have one and three of \
+         them, steps 1 and 2 have 512"
+            .into(),
+    );
     let steps = [
         ("one-name", "One name", "KDNS 10 M/s, BIND 470 k/s, ContainerDNS (Go) 170 k/s", 512, 1),
         ("many-names", "50,000 names with 1, 2 and 3 to 10 addresses", "8.36 M/s", 512, NAMES),

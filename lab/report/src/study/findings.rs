@@ -94,7 +94,8 @@ impl Evaluation<'_> {
             return finding;
         }
         let because = format!(
-            "the generator limited {by_generator} of {} runs of {label}, which can do more: {}",
+            "the generator limited {by_generator} of {} runs of {label}, whose own rate may be \
+             higher: {}",
             runs.len(),
             finding.because
         );
@@ -404,7 +405,8 @@ impl Evaluation<'_> {
         let worst = interval_rates(run).fold(f64::INFINITY, f64::min);
         let planned = run.rate.unwrap_or(run.derived.answered_rate);
         let because = format!(
-            "{:.0} s at {}/s: the worst interval has {}, {} of all were answered in time",
+            "{:.0} s at {}/s: the worst interval has {} of that, {} of all queries were answered \
+             in time",
             run.seconds,
             thousands(planned.round() as u64),
             percent(worst / planned),
@@ -432,12 +434,12 @@ impl Evaluation<'_> {
         };
         let miss = |(n, y): &(f64, f64)| (y - base - bytes * n).abs() / y.max(1.0);
         let error = points.iter().map(miss).reduce(f64::max).unwrap_or(0.0);
-        let most = points.iter().map(|(n, _)| *n).fold(0.0, f64::max);
+        let of_size = |(n, y): &(f64, f64)| format!("{} in {:.2} GB", thousands(*n as u64), y / 1e9);
+        let loaded: Vec<String> = points.iter().map(of_size).collect();
         let because = format!(
-            "{bytes:.0} bytes for each record, by {} sizes up to {}: 2 billion need about {:.0} GB \
-             ± {}, which was not loaded",
-            points.len(),
-            thousands(most as u64),
+            "{bytes:.0} bytes for each record ({}): 2 billion need about {:.0} GB ± {}. They were \
+             not loaded",
+            loaded.join(", "),
             (bytes * 2e9 + base) / 1e9,
             percent(error)
         );

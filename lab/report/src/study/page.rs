@@ -26,16 +26,20 @@ pub const STEP_COLUMNS: [&str; 12] = [
 
 /// How to read the columns, and by which rule an echo decided.
 pub fn step_note(all: &[RunRecord]) -> String {
-    let mut text = "Times are of all runs of a setting, the mean p99 that of each run. The CPU of \
-                    processes leaves out what the kernel did for them in interrupts; the verdicts \
-                    count that, too. What limited a setting is the most frequent verdict of its \
-                    runs, and the figures beside it in a finding are those of one run."
+    let mut text = "Times are of all runs of a setting, the mean p99 that of each run. Where \
+                    queries are sent at a fixed rate, a time begins when its query was due, so a \
+                    late generator adds to it. “Times the first” is the mean rate beside that of \
+                    the first row. The CPU of processes leaves out what the kernel did for them in \
+                    interrupts; the verdicts count that, too. What limited a setting is the most \
+                    frequent verdict of its runs; “offered” means that all that was sent was \
+                    answered in time. Where a finding quotes a verdict, its figures are those of \
+                    one run."
         .to_owned();
     if all.iter().any(|run| run.measurements.ceiling.is_some()) {
         text.push_str(&format!(
-            " Where both sides are busy, it is the server below {} of the rate of an echo in its \
-             place, else the generator; it is the host where that rate changed by more than {} \
-             during the run.",
+            " Where both sides are busy, the limit is the server if its rate is below {} of that \
+             of an echo in its place, else the generator; it is the host if the echo's rate \
+             changed by more than {} during the run.",
             percent(HEADROOM),
             percent(CHANGED)
         ));

@@ -95,8 +95,8 @@ impl Run {
         }
     }
 
-    /// A server loses what it sends to etcd, until it knows. Its watch outlives a short silence, and
-    /// would bring what was missed.
+    /// A server loses what it sends to etcd, until it knows. Its watch outlives a short silence,
+    /// and would bring what was missed.
     fn cut_off(&self, server: usize) {
         let served = self.bed.servers[server].as_ref().expect("it runs");
         drop(served.new_lines());

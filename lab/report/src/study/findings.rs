@@ -434,7 +434,8 @@ impl Evaluation<'_> {
         };
         let miss = |(n, y): &(f64, f64)| (y - base - bytes * n).abs() / y.max(1.0);
         let error = points.iter().map(miss).reduce(f64::max).unwrap_or(0.0);
-        let of_size = |(n, y): &(f64, f64)| format!("{} in {:.2} GB", thousands(*n as u64), y / 1e9);
+        let of_size =
+            |(n, y): &(f64, f64)| format!("{} in {:.2} GB", thousands(*n as u64), y / 1e9);
         let loaded: Vec<String> = points.iter().map(of_size).collect();
         let because = format!(
             "{bytes:.0} bytes for each record ({}): 2 billion need about {:.0} GB ± {}. They were \

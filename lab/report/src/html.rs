@@ -93,8 +93,22 @@ fn pre(text: &str) -> String {
 }
 
 fn list(items: &[String]) -> String {
-    let items: String = items.iter().map(|item| format!("<li>{}</li>", escape(item))).collect();
+    let items: String = items.iter().map(|item| format!("<li>{}</li>", with_code(item))).collect();
     format!("<ul>{items}</ul>\n")
+}
+
+/// Text whose parts between backticks are code.
+fn with_code(text: &str) -> String {
+    let text = escape(text);
+    let parts: Vec<&str> = text.split('`').collect();
+    if parts.len().is_multiple_of(2) {
+        return text;
+    }
+    let tag = |(index, part): (usize, &&str)| match index % 2 {
+        0 => (*part).to_owned(),
+        _ => format!("<code>{part}</code>"),
+    };
+    parts.iter().enumerate().map(tag).collect()
 }
 
 /// What was run, and when.
@@ -252,6 +266,12 @@ fn write_manifest(page: &mut Page, bundle: &Bundle) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn text_between_backticks_is_code() {
+        assert_eq!(with_code("`a <b>` and `c`"), "<code>a &lt;b&gt;</code> and <code>c</code>");
+        assert_eq!(with_code("one ` alone"), "one ` alone");
+    }
 
     #[test]
     fn title_with_markup_is_text_and_listed() {

@@ -412,6 +412,35 @@ fn findings_of_runs_that_the_host_limited_cannot_be_seen() {
     }
 }
 
+/// What the generator limited may be faster, so a claim that it is fast is not disproved.
+#[test]
+fn finding_that_fails_only_by_the_generator_cannot_be_seen() {
+    use lab::verdict::Cause;
+    use lab_report::study::FindingOutcome::{DoesNotHold, Holds, NotVisible};
+    let outcome = |limited: [bool; 3], capacity: f64| {
+        let mut runs: Vec<_> = (0..3).map(|_| run("dunlin", 50_000.0, 1.0, capacity)).collect();
+        for (run, is_limited) in runs.iter_mut().zip(limited) {
+            run.derived.verdict.cause = if is_limited { Cause::Generator } else { Cause::Server };
+        }
+        runs.push(run("bind", 50_000.0, 1.0, 1_000.0));
+        let group = |label: &str, runs: Vec<usize>| Group {
+            label: label.into(),
+            number: 512.0,
+            runs,
+            peak: false,
+            range: None,
+        };
+        let groups = vec![group("dunlin", vec![0, 1, 2]), group("bind", vec![3])];
+        let (key, title, original) = ("one-name".into(), "One name".into(), "20 times".into());
+        let step = Step { key, title, original, groups, skipped: String::new() };
+        let study = Study::new(StudyName::Kdns, true, 2, vec![step], &runs).unwrap();
+        study.findings[0].outcome
+    };
+    assert_eq!(outcome([true, true, false], 19_000.0), NotVisible);
+    assert_eq!(outcome([true, false, false], 19_000.0), DoesNotHold);
+    assert_eq!(outcome([true, true, true], 21_000.0), Holds);
+}
+
 /// The pages of a study say which differences mean nothing: of equal runs, and of the machine.
 #[test]
 fn a_study_names_its_noise_and_a_client_that_the_search_kept() {

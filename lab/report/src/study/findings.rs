@@ -5,7 +5,7 @@ use lab::verdict::{Cause, percent, thousands};
 
 use crate::statistics::line_through;
 
-use super::{Finding, FindingOutcome, Range, Step, StudyName, interval_rates};
+use super::{Finding, FindingOutcome, Group, Range, Step, StudyName, interval_rates};
 
 /// Seconds of the original's soak.
 const SOAK_S: f64 = 1_200.0;
@@ -66,36 +66,40 @@ impl Evaluation<'_> {
     /// The finding, unless most runs of these steps were limited by what else the host did: then
     /// they support it as little as its contrary.
     fn unless_host(&self, keys: &[&str], finding: Finding) -> Finding {
-        let steps = keys.iter().filter_map(|key| self.step(key));
-        let groups = steps.flat_map(|step| &step.groups).flat_map(|group| &group.runs);
-        let runs: Vec<&RunRecord> = groups.filter_map(|index| self.runs.get(*index)).collect();
-        let is_host = |run: &&&RunRecord| run.derived.verdict.cause == Cause::Host;
-        let by_host = runs.iter().filter(is_host).count();
-        if by_host * 2 <= runs.len() || finding.outcome == FindingOutcome::NotVisible {
-            return finding;
-        }
-        let because = format!(
-            "the host limited {by_host} of {} runs, which prove nothing: {}",
-            runs.len(),
-            finding.because
-        );
-        Finding { outcome: FindingOutcome::NotVisible, because, ..finding }
+        let groups = keys.iter().filter_map(|key| self.step(key)).flat_map(|step| &step.groups);
+        self.unless_limited(groups, Cause::Host, ", which prove nothing", finding)
     }
 
     /// The finding, unless it does not hold and the generator limited most runs of a setting, which
-    /// was then faster than measured.
+    /// may then be faster than measured.
     fn unless_generator(&self, key: &str, label: &str, finding: Finding) -> Finding {
+        if finding.outcome == FindingOutcome::Holds {
+            return finding;
+        }
         let groups = self.step(key).into_iter().flat_map(|step| &step.groups);
-        let indexes = groups.filter(|group| group.label == label).flat_map(|group| &group.runs);
-        let runs: Vec<&RunRecord> = indexes.filter_map(|index| self.runs.get(*index)).collect();
-        let is_generator = |run: &&&RunRecord| run.derived.verdict.cause == Cause::Generator;
-        let by_generator = runs.iter().filter(is_generator).count();
-        if by_generator * 2 <= runs.len() || finding.outcome != FindingOutcome::DoesNotHold {
+        let groups = groups.filter(|group| group.label == label);
+        let so = format!(" of {label}, whose own rate may be higher");
+        self.unless_limited(groups, Cause::Generator, &so, finding)
+    }
+
+    /// The finding, unless this limited most runs of these groups: then it is not visible, and `so`
+    /// says what that means.
+    fn unless_limited<'g>(
+        &self,
+        groups: impl Iterator<Item = &'g Group>,
+        cause: Cause,
+        so: &str,
+        finding: Finding,
+    ) -> Finding {
+        let runs: Vec<&RunRecord> =
+            groups.flat_map(|group| &group.runs).filter_map(|at| self.runs.get(*at)).collect();
+        let limited = runs.iter().filter(|run| run.derived.verdict.cause == cause).count();
+        if limited * 2 <= runs.len() || finding.outcome == FindingOutcome::NotVisible {
             return finding;
         }
         let because = format!(
-            "the generator limited {by_generator} of {} runs of {label}, whose own rate may be \
-             higher: {}",
+            "the {} limited {limited} of {} runs{so}: {}",
+            cause.name(),
             runs.len(),
             finding.because
         );
@@ -424,7 +428,7 @@ impl Evaluation<'_> {
     fn records(&self) -> Finding {
         let claim = "2 billion records fit into one server";
         let Some(step) = self.step("records") else { return self.missing(claim, "records") };
-        let resident = |group: &super::Group| {
+        let resident = |group: &Group| {
             let run = self.runs.get(*group.runs.first()?)?;
             Some((group.number, run.resident? as f64))
         };

@@ -141,6 +141,33 @@ fn names_of_a_cluster_are_answered_and_follow_its_changes() {
     expect(server, "api.shop.svc.cluster.local", Rtype::A, "NOERROR; A 10.1.5.5");
     check_not_ready(&cluster, server);
     served.end();
+    check_compat(&cluster);
+}
+
+/// What CoreDNS has beyond the specification.
+fn check_compat(cluster: &Cluster) {
+    let mut named = objects::endpoint("10.1.9.1");
+    named["hostname"] = json!("web-0");
+    let endpoints = [named, objects::endpoint("10.1.9.2")];
+    cluster.create(&objects::slice("shop", "web-a", "web", &[("http", "TCP", 8080)], &endpoints));
+    let served = serve("kubernetes-compat", cluster, "compat = \"coredns\"");
+    for (name, rtype, expected) in [
+        (
+            "db.shop.svc.cluster.local",
+            Rtype::SRV,
+            "NOERROR; SRV 8080 10-1-0-1.db.shop.svc.cluster.local.; \
+             SRV 8080 10-1-0-3.db.shop.svc.cluster.local.; \
+             SRV 8080 fd01--1.db.shop.svc.cluster.local.",
+        ),
+        ("web.shop.svc.cluster.local", Rtype::SRV, "NOERROR; SRV 80 web.shop.svc.cluster.local."),
+        ("web-0.web.shop.svc.cluster.local", Rtype::A, "NOERROR; A 10.1.9.1"),
+        ("web-0.web.shop.svc.cluster.local", Rtype::AAAA, "NOERROR"),
+        ("10-1-9-2.web.shop.svc.cluster.local", Rtype::A, "NOERROR; A 10.1.9.2"),
+        ("1.9.1.10.in-addr.arpa", Rtype::PTR, "NOERROR; PTR web-0.web.shop.svc.cluster.local."),
+        ("web-1.web.shop.svc.cluster.local", Rtype::A, "NXDOMAIN"),
+    ] {
+        expect(served.address, name, rtype, expected);
+    }
 }
 
 /// A message is full of addresses, and the status counts such sets.

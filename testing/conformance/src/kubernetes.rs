@@ -39,7 +39,8 @@ const PORTS: [(&str, &str, u16); 3] =
     [("http", "TCP", 80), ("dns", "UDP", 53), ("metrics", "TCP", 9153)];
 
 /// Words of `kubernetes-reasons.toml`, beside those of `compare`.
-pub const TAGS: [(&str, &str); 15] = [
+pub const TAGS: [(&str, &str); 16] = [
+    ("compat", "the subject has `compat = \"coredns\"`"),
     ("reverse", "QNAME is a reverse name"),
     ("of-cluster-ip", "of an endpoint of a service that has an address"),
     ("of-import", "of an endpoint of an imported service"),
@@ -76,6 +77,8 @@ pub struct Generated {
     addresses: u32,
     /// What the service of each endpoint is, by its reverse name.
     endpoints: BTreeMap<String, &'static str>,
+    /// The subject has `compat = "coredns"`: what a service is decides less about its endpoints.
+    pub is_compat: bool,
 }
 
 impl Generated {
@@ -311,6 +314,25 @@ impl Generated {
 
 impl Dialect for Generated {
     fn tags(&self, question: &Question) -> Vec<&'static str> {
+        let mut tags = self.tags_of_name(question);
+        if self.is_compat {
+            tags.retain(|tag| *tag != "of-cluster-ip");
+            tags.push("compat");
+        }
+        tags
+    }
+
+    /// Weights of SRV records and serials are each server's choice.
+    fn adapt(&self, reply: &mut Reply) {
+        for section in [&mut reply.answer, &mut reply.authority, &mut reply.additional] {
+            let adapted: Section = std::mem::take(section).into_iter().map(adapted).collect();
+            *section = adapted;
+        }
+    }
+}
+
+impl Generated {
+    fn tags_of_name(&self, question: &Question) -> Vec<&'static str> {
         let text = names::lower(&question.name).fmt_with_dot().to_string();
         if text.ends_with("arpa.") {
             let ends = text.match_indices('.').map(|(at, _)| &text[at + 1..]);
@@ -343,14 +365,6 @@ impl Dialect for Generated {
             tags.push("zonal");
         }
         tags
-    }
-
-    /// Weights of SRV records and serials are each server's choice.
-    fn adapt(&self, reply: &mut Reply) {
-        for section in [&mut reply.answer, &mut reply.authority, &mut reply.additional] {
-            let adapted: Section = std::mem::take(section).into_iter().map(adapted).collect();
-            *section = adapted;
-        }
     }
 }
 
@@ -415,5 +429,9 @@ mod tests {
         assert_eq!(tags("none.shop.svc.cluster.local"), [""; 0]);
         assert_eq!(tags("1-2-3-4.shop.pod.cluster.local"), ["pod"]);
         assert_eq!(tags("1.0.0.10.in-addr.arpa"), ["reverse"]);
+        cluster.is_compat = true;
+        cluster.endpoints.insert("1.0.0.10.in-addr.arpa.".into(), "of-cluster-ip");
+        let question = Question::new(name("1.0.0.10.in-addr.arpa"), Rtype::PTR);
+        assert_eq!(cluster.tags(&question), ["reverse", "compat"]);
     }
 }

@@ -166,6 +166,7 @@ mod tests {
         kubernetes.service = "a/b"
         kubernetes.ttl = "6s"
         kubernetes.negative_ttl = "6s"
+        kubernetes.compat = "coredns"
         kubernetes.pods = "verified"
         kubernetes.endpoints = false
         kubernetes.endpoint_pod_names = true

@@ -27,6 +27,8 @@ pub struct Kubernetes {
     pub ttl: Duration,
     /// How long the absence of records may be cached.
     pub negative_ttl: Duration,
+    /// Which names services have.
+    pub compat: Compat,
     /// Names of pods.
     pub pods: PodNames,
     /// Whether endpoints are watched.
@@ -49,6 +51,15 @@ pub struct Kubernetes {
     pub hold_time: Duration,
 }
 
+/// Which names services have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compat {
+    /// Those of the Kubernetes DNS specification.
+    Specification,
+    /// Those that CoreDNS has, too.
+    CoreDns,
+}
+
 /// Names of pods: `10-0-0-1.NAMESPACE.pod.ZONE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PodNames {
@@ -68,6 +79,7 @@ impl Kubernetes {
             ("verified", PodNames::Verified),
             ("insecure", PodNames::Insecure),
         ];
+        let compat = [("specification", Compat::Specification), ("coredns", Compat::CoreDns)];
         let names = |section: &mut Section<'_, '_>, key| {
             section.list(key, Vec::new(), KUBERNETES_ZONES_MAX, values::zone_name)
         };
@@ -88,6 +100,7 @@ impl Kubernetes {
                 Duration::from_secs(5),
                 units::duration(KUBERNETES_TTL),
             ),
+            compat: section.read("compat", Compat::Specification, values::word(compat)),
             pods: section.read("pods", PodNames::Disabled, values::word(pods)),
             endpoints: section.read("endpoints", true, values::boolean),
             endpoint_pod_names: section.read("endpoint_pod_names", false, values::boolean),

@@ -21,7 +21,7 @@ mod xdp;
 
 pub use forward::{Cache, Forward, Mode};
 pub use health::{Health, read_check_keys};
-pub use kubernetes::{Kubernetes, PodNames};
+pub use kubernetes::{Compat, Kubernetes, PodNames};
 pub use names::Hosts;
 pub use operate::{Acl, Admin, Api, Denied, Dnstap, Limits, Ops, Proxy, Queries, Rate, Streams};
 pub use roles::Roles;

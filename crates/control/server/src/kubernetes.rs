@@ -4,7 +4,7 @@ use crate::limits::KUBERNETES_START_MAX;
 use config::Config;
 use source_kube::client::Access;
 use source_kube::cluster::{Exposed, ObjectName};
-use source_kube::names::{ClusterZone, Naming, PodNames};
+use source_kube::names::{ClusterZone, Compat, Naming, PodNames};
 use source_kube::source::{self, FleetPart, Running, Settings};
 use std::io;
 use std::path::Path;
@@ -101,6 +101,10 @@ fn settings(config: &config::Kubernetes, data_dir: Option<&Path>) -> Settings {
             ignore_empty: config.ignore_empty_services,
             zonal: config.zonal,
             endpoints: config.endpoints,
+            compat: match config.compat {
+                config::Compat::Specification => Compat::Specification,
+                config::Compat::CoreDns => Compat::CoreDns,
+            },
         },
         exposed: Exposed {
             namespaces: config.namespaces.iter().map(|name| name.as_str().into()).collect(),

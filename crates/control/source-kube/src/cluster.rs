@@ -2,7 +2,7 @@
 //!
 //! An address can be in two slices of a service while it moves from one to the other, so what each
 //! slice contributes is kept by itself. Of a ClusterIP service only the number of its ready
-//! endpoints is kept.
+//! endpoints is kept, unless they have names, too ([`Compat::CoreDns`](crate::names::Compat)).
 mod content;
 
 use crate::checks::Checks;
@@ -44,7 +44,7 @@ fn key_ref((is_import, object): &ServiceKey) -> KeyRef<'_> {
 pub(crate) struct KeptSlice {
     pub name: Box<str>,
     pub ready: u32,
-    /// `None`: the service has addresses of its own, so those of its endpoints are not needed.
+    /// `None`: the service has addresses of its own, and those of its endpoints have no names.
     pub slice: Option<Slice>,
 }
 
@@ -60,8 +60,16 @@ impl Entry {
         self.service.is_none() && self.slices.is_empty()
     }
 
-    fn needs_endpoints(&self) -> bool {
+    fn may_be_headless(&self) -> bool {
         self.service.as_ref().is_none_or(|service| service.kind == ServiceKind::Headless)
+    }
+
+    fn needs_endpoints(&self, naming: &Naming) -> bool {
+        match self.service.as_ref().map(|service| &service.kind) {
+            None | Some(ServiceKind::Headless) => true,
+            Some(ServiceKind::ClusterIp(_)) => naming.names_all_endpoints(),
+            Some(ServiceKind::External(_)) => false,
+        }
     }
 
     /// The endpoints that are kept, in all slices.
@@ -290,16 +298,21 @@ impl Cluster {
     ) -> Vec<RecordChange> {
         let mut lacks_endpoints = false;
         let (is_import, object) = key.clone();
+        let naming = Arc::clone(&self.naming);
         let changed = self.edit(key, |entry, checks| {
             let kind = service.as_ref().map(|service| &service.kind);
             checks.name((is_import, &object.namespace, &object.name), check, kind);
             entry.service = service;
-            if entry.needs_endpoints() {
-                lacks_endpoints = entry.service.is_some()
-                    && entry.slices.iter().any(|kept| kept.slice.is_none() && kept.ready > 0);
-            } else {
-                for kept in &mut entry.slices {
+            let (needs_endpoints, may_be_headless) =
+                (entry.needs_endpoints(&naming), entry.may_be_headless());
+            lacks_endpoints = needs_endpoints
+                && entry.service.is_some()
+                && entry.slices.iter().any(|kept| kept.slice.is_none() && kept.ready > 0);
+            for kept in &mut entry.slices {
+                if !needs_endpoints {
                     kept.slice = None;
+                }
+                if !may_be_headless {
                     checks.terminating.set((false, &object.namespace, &kept.name), None);
                 }
             }
@@ -351,11 +364,11 @@ impl Cluster {
             return changed;
         };
         let key = (is_import, ObjectName::new(&namespace, &service));
+        let naming = Arc::clone(&self.naming);
         changed.extend(self.edit(key, |entry, checks| {
-            let needs_endpoints = entry.needs_endpoints();
-            let terminating = terminating.as_deref().filter(|_| needs_endpoints);
+            let terminating = terminating.as_deref().filter(|_| entry.may_be_headless());
             checks.terminating.set((false, &namespace, &name), terminating);
-            let slice = slice.filter(|_| needs_endpoints);
+            let slice = slice.filter(|_| entry.needs_endpoints(&naming));
             let kept = KeptSlice { name, ready, slice };
             match entry.slices.iter_mut().find(|other| other.name == kept.name) {
                 Some(other) => *other = kept,

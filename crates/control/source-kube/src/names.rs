@@ -31,6 +31,17 @@ pub enum PodNames {
     Insecure,
 }
 
+/// Which names services have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compat {
+    /// Those of the specification.
+    #[default]
+    Specification,
+    /// Those that CoreDNS has, too: SRV records at services and at endpoints, for ports without a
+    /// name as well, and names of the endpoints of services with addresses of their own.
+    CoreDns,
+}
+
 /// A zone of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterZone {
@@ -59,6 +70,8 @@ pub struct Naming {
     pub zonal: bool,
     /// Whether endpoints have names.
     pub endpoints: bool,
+    /// Which names services have.
+    pub compat: Compat,
 }
 
 /// A service with its slices.
@@ -128,6 +141,11 @@ impl Naming {
     /// The zone that reverse names lead to.
     fn primary(&self) -> Option<u8> {
         self.zones.iter().position(|zone| !zone.is_multicluster).map(|at| at as u8)
+    }
+
+    /// Whether endpoints have names also where their service has addresses of its own.
+    pub(crate) fn names_all_endpoints(&self) -> bool {
+        self.endpoints && self.compat == Compat::CoreDns
     }
 
     fn falls_through(&self, zone: u8) -> bool {
@@ -229,6 +247,9 @@ impl Naming {
                 ServiceKind::External(target) => writer.external(target),
                 ServiceKind::ClusterIp(ips) if view.ready > 0 || !self.ignore_empty => {
                     writer.cluster_ip(ips, &view.service.ports);
+                    if self.names_all_endpoints() {
+                        writer.endpoints(view.slices);
+                    }
                 }
                 ServiceKind::ClusterIp(_) => {}
                 ServiceKind::Headless if self.endpoints => {
@@ -316,10 +337,17 @@ impl ServiceWriter<'_, '_> {
             if let Some(owner) = self.port(port, &[]) {
                 self.srv(owner.as_name(), port.number, self.name);
             }
+            if self.naming.compat == Compat::CoreDns {
+                self.srv(self.name, port.number, self.name);
+            }
         }
     }
 
+    /// The owner of the SRV records of a port, which needs a name.
     fn port(&mut self, port: &Port, below: &[&str]) -> Option<NameBuf> {
+        if port.name.is_empty() {
+            return None;
+        }
         let (name, protocol) = (format!("_{}", port.name), format!("_{}", port.protocol));
         let labels: Vec<&str> =
             [&*name, &*protocol].into_iter().chain(below.iter().copied()).collect();
@@ -335,7 +363,16 @@ impl ServiceWriter<'_, '_> {
                 .filter_map(|port| Some((self.port(port, &[])?, port.number)))
                 .collect();
             for endpoint in &slice.endpoints {
-                self.endpoint(slice, endpoint, &ports);
+                self.address(self.name, endpoint.address);
+                let Some(name) = self.endpoint(slice, endpoint) else { continue };
+                for (owner, number) in &ports {
+                    self.srv(owner.as_name(), *number, name.as_name());
+                }
+                if self.naming.compat == Compat::CoreDns {
+                    for port in &slice.ports {
+                        self.srv(self.name, port.number, name.as_name());
+                    }
+                }
             }
         }
         if self.naming.zonal
@@ -379,18 +416,30 @@ impl ServiceWriter<'_, '_> {
         }
     }
 
-    fn endpoint(&mut self, slice: &Slice, endpoint: &Endpoint, ports: &[(NameBuf, u16)]) {
-        self.address(self.name, endpoint.address);
-        let Some(name) = self.endpoint_name(slice, endpoint) else { return };
-        self.address(name.as_name(), endpoint.address);
-        self.pointer(endpoint.address, name.as_name());
-        for (owner, number) in ports {
-            self.srv(owner.as_name(), *number, name.as_name());
+    /// The names of all endpoints.
+    fn endpoints(&mut self, slices: &[&Slice]) {
+        for slice in slices {
+            for endpoint in &slice.endpoints {
+                self.endpoint(slice, endpoint);
+            }
         }
     }
 
+    /// The name of an endpoint, with its records.
+    fn endpoint(&mut self, slice: &Slice, endpoint: &Endpoint) -> Option<NameBuf> {
+        let name = self.endpoint_name(slice, endpoint)?;
+        self.address(name.as_name(), endpoint.address);
+        self.pointer(endpoint.address, name.as_name());
+        if self.naming.compat == Compat::CoreDns {
+            for port in &slice.ports {
+                self.srv(name.as_name(), port.number, name.as_name());
+            }
+        }
+        Some(name)
+    }
+
     /// `<zone>.pin._zone` has the endpoints of a topology zone, `<zone>.prefer._zone` all where the
-    /// zone has none: their addresses, and an SRV record for each named port.
+    /// zone has none: their addresses, and an SRV record for each port that is kept.
     fn zonal(&mut self, slices: &[&Slice]) {
         let place = match self.place {
             Place::Zone(at) => at,

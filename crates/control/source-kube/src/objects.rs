@@ -43,10 +43,10 @@ impl Meta {
     }
 }
 
-/// A named port.
+/// A port.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 pub struct Port {
-    /// Its name; without one there is no SRV record.
+    /// Its name; empty: it has none.
     pub name: Box<str>,
     /// `tcp`, `udp` or `sctp`.
     pub protocol: Box<str>,
@@ -70,7 +70,7 @@ pub enum ServiceKind {
 pub struct Service {
     /// What it is.
     pub kind: ServiceKind,
-    /// Its named ports.
+    /// Its ports: those with a name, or all.
     pub ports: Box<[Port]>,
 }
 
@@ -88,7 +88,7 @@ pub struct Endpoint {
 /// The ready endpoints of a slice.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Slice {
-    /// The named ports of all its endpoints.
+    /// The ports of all its endpoints: those with a name, or all.
     pub ports: Box<[Port]>,
     /// The cluster that it comes from; empty for this one.
     pub cluster: Box<str>,
@@ -139,6 +139,8 @@ pub struct EndpointNaming {
     pub pod_names: bool,
     /// Whether topology zones are kept.
     pub zonal: bool,
+    /// Whether ports without a name are kept.
+    pub all_ports: bool,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -150,20 +152,24 @@ struct RawPort {
 }
 
 impl RawPort {
-    /// The port, if it has a name and a number.
-    fn named(&self) -> Option<Port> {
-        let name = self.name.as_deref().filter(|name| !name.is_empty())?;
+    /// The port, if it has a number and, unless all are kept, a name.
+    fn keep(&self, naming: EndpointNaming) -> Option<Port> {
+        let name = self.name.as_deref().unwrap_or_default();
+        if name.is_empty() && !naming.all_ports {
+            return None;
+        }
         let protocol = self.protocol.as_deref().unwrap_or("TCP").to_ascii_lowercase().into();
         let number = u16::try_from(self.port?).ok()?;
         Some(Port { name: name.to_ascii_lowercase().into(), protocol, number })
     }
 }
 
-fn named(ports: &Option<Vec<RawPort>>) -> Box<[Port]> {
-    let mut named: Vec<Port> = ports.iter().flatten().filter_map(RawPort::named).collect();
-    named.sort_unstable();
-    named.dedup();
-    named.into()
+fn ports_of(ports: &Option<Vec<RawPort>>, naming: EndpointNaming) -> Box<[Port]> {
+    let ports = ports.iter().flatten().filter_map(|port| port.keep(naming));
+    let mut kept: Vec<Port> = ports.collect();
+    kept.sort_unstable();
+    kept.dedup();
+    kept.into()
 }
 
 /// `spec` of a Service.
@@ -307,10 +313,10 @@ impl Kind for Services {
         &raw.metadata
     }
 
-    fn keep(mut raw: Self::Raw, _: EndpointNaming) -> Option<Self::Kept> {
+    fn keep(mut raw: Self::Raw, naming: EndpointNaming) -> Option<Self::Kept> {
         let RawService(spec) = raw.spec?;
         let check = raw.metadata.annotations.remove(CHECK);
-        let ports = named(&spec.ports);
+        let ports = ports_of(&spec.ports, naming);
         if spec.kind.as_deref() == Some("ExternalName") {
             let target = spec.external_name.filter(|name| !name.is_empty())?;
             return Some((Service { kind: ServiceKind::External(target), ports }, check));
@@ -347,9 +353,9 @@ impl Kind for Imports {
         &raw.metadata
     }
 
-    fn keep(raw: Self::Raw, _: EndpointNaming) -> Option<Service> {
+    fn keep(raw: Self::Raw, naming: EndpointNaming) -> Option<Service> {
         let RawImport(spec) = raw.spec?;
-        let ports = named(&spec.ports);
+        let ports = ports_of(&spec.ports, naming);
         let kind = match spec.kind.as_deref() {
             Some("Headless") => ServiceKind::Headless,
             _ => ServiceKind::ClusterIp(addresses(&spec.ips.unwrap_or_default())),
@@ -394,7 +400,7 @@ impl Kind for Slices {
             endpoints.sort_unstable();
             endpoints.dedup();
             let cluster = cluster.clone().unwrap_or_default();
-            Slice { ports: named(&raw.ports), cluster, endpoints: endpoints.into() }
+            Slice { ports: ports_of(&raw.ports, naming), cluster, endpoints: endpoints.into() }
         };
         let terminating = slice_of(RawEndpoint::is_ending);
         let terminating = (!terminating.endpoints.is_empty()).then(|| terminating.into());

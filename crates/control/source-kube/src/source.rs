@@ -298,7 +298,7 @@ impl Worker {
             self.tell_readiness();
             // Others get them once the server that writes has listed them.
             if std::mem::take(&mut self.cluster.needs_slices) && watches {
-                tracing::info!("a service became headless: its endpoints are listed");
+                tracing::info!("a service needs endpoints that were not kept: they are listed");
                 slices.take().inspect(AbortHandle::abort);
             }
         }

@@ -4,7 +4,7 @@ use compile::Image;
 use image::{HASH_KEY_WORDS, HashKey};
 use source_kube::client::Access;
 use source_kube::cluster::{Cluster, Exposed, ObjectName};
-use source_kube::names::{ClusterZone, Naming, PodNames};
+use source_kube::names::{ClusterZone, Compat, Naming, PodNames};
 use source_kube::objects::{Endpoint, Port, Service, ServiceKind, Slice, SliceOf};
 use source_kube::source;
 use std::net::{IpAddr, Ipv4Addr};
@@ -30,6 +30,7 @@ pub fn naming() -> Naming {
         ignore_empty: false,
         zonal: false,
         endpoints: true,
+        compat: Compat::Specification,
     }
 }
 

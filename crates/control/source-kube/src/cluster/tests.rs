@@ -1,7 +1,7 @@
 //! What each event changes. A property compares every state with the records of all objects.
 use super::*;
-use crate::names::PodNames;
 use crate::names::tests::naming;
+use crate::names::{Compat, PodNames};
 use crate::objects::{Endpoint, Port};
 use crate::records::SetKey;
 use crate::text;
@@ -11,7 +11,10 @@ use wire::Rtype;
 mod checks;
 
 pub(crate) fn cluster(pods: PodNames) -> Cluster {
-    let naming = Naming { pods, ..naming() };
+    cluster_with(Naming { pods, ..naming() })
+}
+
+fn cluster_with(naming: Naming) -> Cluster {
     let own = Some(ObjectName::new("kube-system", "kube-dns"));
     let exposed = Exposed { own, ..Exposed::default() };
     Cluster::new(Arc::new(naming), Arc::new(exposed), 1)
@@ -140,6 +143,28 @@ fn endpoints_of_a_service_with_an_address_are_only_counted() {
 }
 
 #[test]
+fn endpoints_of_a_service_with_an_address_have_names_with_coredns() {
+    let mut cluster = cluster_with(Naming { compat: Compat::CoreDns, ..naming() });
+    cluster.put_namespace("shop", true);
+    cluster.put_service(key("web"), Some(with_address("10.96.0.1")));
+    let come = text::changes(&cluster.put_slice(object("one"), slice("web", &["10.3.0.1"])));
+    let (a, ptr) = (
+        "= 10-3-0-1.web.shop.svc.cluster.local. A",
+        "1.0.3.10.in-addr.arpa. PTR 10-3-0-1.web.shop.svc.cluster.local.",
+    );
+    assert_eq!(come, [format!("{a} 10.3.0.1"), format!("+ {ptr}")]);
+    let gone = text::changes(&cluster.put_slice(object("one"), slice("web", &[])));
+    assert_eq!(gone, [a.to_owned(), format!("- {ptr}")]);
+
+    // A state that was saved without them has their number only.
+    let kept = KeptSlice { name: "two".into(), ready: 1, slice: None };
+    let entry = Entry { service: None, slices: vec![kept] };
+    cluster.put_entry((false, "shop", "api"), &entry);
+    cluster.put_service(key("api"), Some(with_address("10.96.0.2")));
+    assert!(cluster.needs_slices);
+}
+
+#[test]
 fn the_name_server_has_the_addresses_of_its_service() {
     let mut cluster = cluster(PodNames::Disabled);
     let own = (false, ObjectName::new("kube-system", "kube-dns"));
@@ -211,7 +236,9 @@ fn events_lead_to_what_a_list_of_all_objects_says() {
     let seed = fastrand::u64(..);
     let mut random = fastrand::Rng::with_seed(seed);
     for round in 0..30 {
-        let mut cluster = cluster(PodNames::Verified);
+        let compat = [Compat::Specification, Compat::CoreDns][round % 2];
+        let pods = PodNames::Verified;
+        let mut cluster = cluster_with(Naming { pods, compat, ..naming() });
         let mut served = Served::default();
         cluster.all(None).for_each(|records| served.apply(records.all()));
         for step in 0..120 {

@@ -5,6 +5,8 @@ use crate::objects::{EndpointNaming, Imports, Kind, Services, Slices};
 use crate::text;
 use serde_json::{Value, json};
 
+mod compat;
+
 pub(crate) fn naming() -> Naming {
     let origin = NameBuf::from_text(b"cluster.local.", Name::ROOT).expect("a name");
     Naming {
@@ -15,6 +17,7 @@ pub(crate) fn naming() -> Naming {
         ignore_empty: false,
         zonal: false,
         endpoints: true,
+        compat: Compat::Specification,
     }
 }
 
@@ -269,7 +272,7 @@ fn endpoints_can_be_named_by_their_pods() {
         { "addresses": ["10.3.0.3"], "targetRef": { "name": "a".repeat(64) } },
     ]);
     let slices = [slice(json!([]), endpoints)];
-    let by = EndpointNaming { pod_names: true, zonal: false };
+    let by = EndpointNaming { pod_names: true, ..EndpointNaming::default() };
     let spec = json!({ "clusterIP": HEADLESS });
     let records = text::all(&try_records(&naming(), "web", spec, &slices, by));
     for host in ["web-0", "pet", "10-3-0-3"] {
@@ -300,7 +303,7 @@ fn a_headless_service_can_have_names_for_topology_zones() {
     ]);
     let ports = json!([{ "name": "http", "port": 8080 }, { "port": 9 }]);
     let slices = [slice(ports, endpoints)];
-    let by = EndpointNaming { pod_names: false, zonal: true };
+    let by = EndpointNaming { zonal: true, ..EndpointNaming::default() };
     let spec = json!({ "clusterIP": HEADLESS });
     let records = text::all(&try_records(&naming, "web", spec, &slices, by));
     let zonal = || records.iter().filter(|line| line.contains("_zone"));

@@ -1,6 +1,7 @@
 //! Starts the streams of the API server.
 use super::{Event, IMPORTS, NAMESPACES, SERVICES, SLICES, Worker};
 use crate::client::Connection;
+use crate::names::Compat;
 use crate::objects::{EndpointNaming, Imports, Namespaces, Pods, Services, Slices};
 use crate::watch::{Selection, Sink, watch as watch_objects};
 use tokio::sync::mpsc;
@@ -21,6 +22,7 @@ impl Worker {
         let naming = EndpointNaming {
             pod_names: self.settings.pod_names,
             zonal: self.settings.naming.zonal,
+            all_ports: self.settings.naming.compat == Compat::CoreDns,
         };
         let labels = self.settings.labels.clone();
         let of = |labels, fields| Selection { labels, fields, naming };

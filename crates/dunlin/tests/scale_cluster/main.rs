@@ -201,6 +201,8 @@ fn dry_run_writes_nothing_and_dns_is_found() {
     scaler.says("would scale deployment/coredns from 3 to 5");
     assert_eq!((bed.replicas("coredns"), bed.events("Scaled").len()), (3, 0));
     assert_eq!(bed.status().status.code(), Some(1), "there is no status object");
+    let lease = "/apis/coordination.k8s.io/v1/namespaces/dry/leases/dunlin-scale";
+    assert!(bed.cluster.get(lease).is_err(), "it takes no Lease");
 }
 
 /// The account of the manifest may do all that the scaler does, and no feature is off.

@@ -7,12 +7,19 @@ use std::time::Instant;
 pub struct Messages {
     program: &'static str,
     last: RefCell<Vec<(String, Instant)>>,
+    #[cfg(any(test, feature = "lying-server"))]
+    written: RefCell<Vec<String>>,
 }
 
 impl Messages {
     /// Lines begin with the name of a program.
     pub fn new(program: &'static str) -> Self {
-        Self { program, last: RefCell::default() }
+        Self {
+            program,
+            last: RefCell::default(),
+            #[cfg(any(test, feature = "lying-server"))]
+            written: RefCell::default(),
+        }
     }
 
     /// Writes a line, unless it was written not long ago.
@@ -31,7 +38,20 @@ impl Messages {
             last.remove(0);
         }
         last.push((text.to_owned(), Instant::now()));
-        eprintln!("{}: {}", self.program, command_line::plain(text));
+        self.announce(text);
         true
+    }
+
+    /// Writes a line about something that was done, also if it was done before.
+    pub fn announce(&self, text: &str) {
+        #[cfg(any(test, feature = "lying-server"))]
+        self.written.borrow_mut().push(text.to_owned());
+        eprintln!("{}: {}", self.program, command_line::plain(text));
+    }
+
+    /// All lines so far.
+    #[cfg(any(test, feature = "lying-server"))]
+    pub fn written(&self) -> Vec<String> {
+        self.written.borrow().clone()
     }
 }

@@ -40,7 +40,7 @@ pub struct Run {
     /// End after so many failed polls in a row; 0 never ends.
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     pub max_sync_failures: u32,
-    /// Decide and say so, but change nothing.
+    /// Decide and say so, but change nothing and take no Lease.
     #[arg(long)]
     pub dry_run: bool,
     /// Refuse unknown keys of parameters; false reads them as the cluster-proportional-autoscaler.

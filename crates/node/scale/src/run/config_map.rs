@@ -13,6 +13,8 @@ pub struct ConfigMap {
     dialect: Dialect,
     /// The data to create it with, where it is missing.
     defaults: Option<BTreeMap<String, String>>,
+    /// It is not created: the defaults hold without it.
+    is_dry: bool,
     /// The version that was read last, and why it is not in force.
     read: Option<(String, Option<String>)>,
 }
@@ -34,10 +36,11 @@ impl ConfigMap {
         name: &str,
         dialect: Dialect,
         defaults: Option<BTreeMap<String, String>>,
+        is_dry: bool,
     ) -> Self {
         let path = format!("/api/v1/namespaces/{namespace}/configmaps");
         let (namespace, name) = (namespace.to_owned(), name.to_owned());
-        Self { path, namespace, name, dialect, defaults, read: None }
+        Self { path, namespace, name, dialect, defaults, is_dry, read: None }
     }
 
     /// Reads it by GET. Only if it does not exist is it created with the defaults.
@@ -50,8 +53,8 @@ impl ConfigMap {
     }
 
     async fn create(&mut self, api: &Api, why: String) -> Found {
-        self.read = None;
         let Some(defaults) = &self.defaults else {
+            self.read = None;
             let why = format!("{why}; there are no --default-params to create it with");
             return Found { error: Some(why), ..Found::default() };
         };
@@ -61,6 +64,10 @@ impl ConfigMap {
             "metadata": {"name": self.name, "namespace": self.namespace},
             "data": defaults,
         });
+        if self.is_dry {
+            return self.take(&object);
+        }
+        self.read = None;
         match api.post(&self.path, &object).await {
             Ok(object) => Found { is_created: true, ..self.take(&object) },
             Err(error) => Found { error: Some(error.to_string()), ..Found::default() },
@@ -114,6 +121,24 @@ mod tests {
     use kube_api::lying::{LyingServer, Reply, block};
     use std::time::Duration;
 
+    #[test]
+    fn dry_run_takes_the_defaults_and_creates_nothing() {
+        let defaults = read_defaults(r#"{"linear": {"nodesPerReplica": 2}}"#, Dialect::Strict);
+        block(async {
+            let missing = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure",
+                "message": "it is so", "reason": "NotFound", "code": 404});
+            let reply = Reply::Status(404, missing.to_string());
+            let server =
+                LyingServer::start(Duration::from_secs(60), move |_, _| reply.clone()).await;
+            let defaults = Some(defaults.expect("parameters"));
+            let mut config = ConfigMap::new("n", "c", Dialect::Strict, defaults, true);
+            let found = config.poll(&server.api).await;
+            assert!(found.params.is_some() && !found.is_created, "{found:?}");
+            assert_eq!(config.poll(&server.api).await.error, None);
+            assert!(server.requests().iter().all(|line| line.starts_with("GET")));
+        });
+    }
+
     /// The original creates it after any error.
     #[test]
     fn only_a_missing_config_map_is_created() {
@@ -154,7 +179,7 @@ mod tests {
                         ),
                     })
                     .await;
-                let mut config = ConfigMap::new("n", "c", dialect, Some(defaults.clone()));
+                let mut config = ConfigMap::new("n", "c", dialect, Some(defaults.clone()), false);
                 let found = config.poll(&server.api).await;
                 let is_changed = server.requests().iter().any(|line| !line.starts_with("GET"));
                 assert_eq!(is_changed, is_missing, "{reply:?}: {:?}", server.requests());

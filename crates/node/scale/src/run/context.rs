@@ -28,6 +28,11 @@ impl Context {
         self.messages.tell(text);
     }
 
+    /// Says what was done, also if it was done before.
+    pub fn announce(&self, text: &str) {
+        self.messages.announce(text);
+    }
+
     pub fn tell_new(&self, text: &str) -> bool {
         self.messages.tell_new(text)
     }

@@ -1,6 +1,7 @@
 //! `dunlin scale`: scales targets in a cluster until it is ended.
 mod config_map;
 mod context;
+mod discover;
 mod lease;
 mod nodes;
 mod others;
@@ -17,16 +18,16 @@ pub use show::run as show;
 use crate::cli::Run;
 use config_map::{ConfigMap, read_defaults};
 use context::Context;
+use discover::find_dns;
 use jiff::Timestamp;
-use kube_api::{Api, ApiError, Messages, Rights, seconds};
+use kube_api::{Api, Messages, Rights, seconds};
 use lease::Candidate;
 use nodes::{Counts, NodeTable, watch_nodes};
 use pages::Pages;
 use rights::Feature;
 use scale_rules::election::RETRY_S;
-use scale_rules::target::{Target, TargetKind, parse};
+use scale_rules::target::parse;
 use scale_rules::{Dialect, Params};
-use serde_json::Value;
 use status::Status;
 use std::error::Error;
 use std::net::TcpListener;
@@ -71,7 +72,9 @@ pub fn run(command: &Run) -> Result<ExitCode, Box<dyn Error>> {
             begun: Instant::now(),
         };
         let id = identity();
-        let candidate = Candidate::new(&namespace, &command.configmap, id.clone());
+        // A dry run changes nothing, and keeps no other scaler from its work.
+        let candidate =
+            (!command.dry_run).then(|| Candidate::new(&namespace, &command.configmap, id.clone()));
         let status = Status {
             scaler: id,
             version: env!("CARGO_PKG_VERSION").into(),
@@ -79,9 +82,15 @@ pub fn run(command: &Run) -> Result<ExitCode, Box<dyn Error>> {
             ..Status::default()
         };
         let mut scaler = ClusterScaler {
-            config: ConfigMap::new(&namespace, &command.configmap, dialect, defaults),
+            config: ConfigMap::new(
+                &namespace,
+                &command.configmap,
+                dialect,
+                defaults,
+                command.dry_run,
+            ),
             name: command.configmap.clone(),
-            candidate: Some(candidate),
+            candidate,
             params: None,
             targets: targets.unwrap_or_default().into_iter().map(TargetScaler::new).collect(),
             failures: 0,
@@ -107,7 +116,7 @@ struct ClusterScaler {
     config: ConfigMap,
     /// The name of the ConfigMap and of the Lease.
     name: String,
-    /// `None` where leases may not be used: this scaler decides then.
+    /// `None` in a dry run, and where leases may not be used: this scaler decides then.
     candidate: Option<Candidate>,
     /// The parameters in force.
     params: Option<Params>,
@@ -284,57 +293,28 @@ impl ClusterScaler {
         }
     }
 
-    /// Looks for DNS: by the label k8s-app=kube-dns, then by name. Whether it was found.
+    /// Looks for DNS. Whether it was found.
     async fn discover(&mut self) -> bool {
         match find_dns(&self.context).await {
-            Ok(Some(target)) => {
+            Ok(target) => {
                 self.context.tell(&format!("no --target is named; {target} was found"));
                 let mut scaler = TargetScaler::new(target);
                 if let Some(params) = &self.params {
                     scaler.set_params(params);
                 }
                 self.targets.push(scaler);
+                self.status.target_error = None;
                 true
             }
-            Ok(None) => {
-                self.context.tell(&format!(
-                    "no --target is named, and the namespace {} has no Deployment with the label \
-                     k8s-app=kube-dns or the name coredns or kube-dns",
-                    self.context.namespace
-                ));
-                false
-            }
             Err(error) => {
-                self.context.tell(&format!("no --target is named: {error}"));
+                let text = format!("no --target is named: {error}");
+                self.context.tell(&text);
+                self.status.target_error = Some(text);
                 false
             }
         }
     }
 }
 
-/// The Deployment of DNS.
-async fn find_dns(context: &Context) -> Result<Option<Target>, ApiError> {
-    let deployment = |name: &str| Target { kind: TargetKind::Deployment, name: name.to_owned() };
-    if context.rights.allow(Feature::Discovery) {
-        let path = format!(
-            "/apis/apps/v1/namespaces/{}/deployments?labelSelector=k8s-app%3Dkube-dns",
-            context.namespace
-        );
-        let list = context.api.get::<Value>(&path).await;
-        let tell = |text: &str| context.tell(text);
-        let list = context.rights.judge(Feature::Discovery, list, tell)?;
-        let name = list.as_ref().and_then(|list| list["items"][0]["metadata"]["name"].as_str());
-        if let Some(name) = name {
-            return Ok(Some(deployment(name)));
-        }
-    }
-    for name in ["coredns", "kube-dns"] {
-        let target = deployment(name);
-        match context.api.get::<Value>(&format!("{}/scale", context.path(&target))).await {
-            Ok(_) => return Ok(Some(target)),
-            Err(ApiError::NotFound(_)) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(None)
-}
+#[cfg(test)]
+mod tests;

@@ -40,6 +40,7 @@ fn text(status: &Status) -> String {
     if let Some(error) = &status.config_error {
         lines.push(format!("the ConfigMap is not in force: {error}"));
     }
+    lines.extend(status.target_error.iter().map(|error| format!("nothing is scaled: {error}")));
     if !status.features_off.is_empty() {
         lines.push(format!("off, because rights are missing: {}", status.features_off.join(", ")));
     }

@@ -21,6 +21,8 @@ pub struct Status {
     pub mode: String,
     /// Why what the ConfigMap says is not in force.
     pub config_error: Option<String>,
+    /// Why no target was found.
+    pub target_error: Option<String>,
     pub nodes: u64,
     pub ready_nodes: u64,
     pub schedulable_nodes: u64,
@@ -73,7 +75,8 @@ impl Status {
 
     /// The page /last-poll: an error where something is not in order.
     pub fn last_poll(&self) -> Result<(), String> {
-        let mut wrong: Vec<String> = self.config_error.iter().cloned().collect();
+        let errors = self.config_error.iter().chain(&self.target_error);
+        let mut wrong: Vec<String> = errors.cloned().collect();
         for target in &self.targets {
             wrong.extend(target.error.iter().map(|error| format!("{}: {error}", target.target)));
         }

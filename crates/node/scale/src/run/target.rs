@@ -10,6 +10,7 @@ use super::status::TargetStatus;
 use crate::limits::{REPLICAS_AT_ONCE, REPLICAS_READ_MAX};
 use futures_util::{StreamExt, stream};
 use jiff::Timestamp;
+use kube_api::limits::REMIND;
 use kube_api::{ApiError, encode, seconds};
 use scale_rules::cost::Costs;
 use scale_rules::load::Load;
@@ -36,6 +37,8 @@ pub struct TargetScaler {
     /// A count that another has written, and since when it is left alone.
     foreign: Option<f64>,
     foreign_changes: Vec<f64>,
+    /// The change that a dry run has named, and when.
+    proposed: Option<((u32, u32), f64)>,
     pub status: TargetStatus,
 }
 
@@ -59,6 +62,7 @@ impl TargetScaler {
             settled: None,
             foreign: None,
             foreign_changes: Vec::new(),
+            proposed: None,
             status,
         }
     }
@@ -290,7 +294,7 @@ impl TargetScaler {
         let text = format!(
             "{text}; it is scaled again. The annotation dunlin.io/scale: \"off\" ends that"
         );
-        context.messages.tell(&text);
+        context.announce(&text);
         context.event(&self.target, &scale.uid, true, "ChangedByHand", &text).await;
         false
     }
@@ -306,11 +310,11 @@ impl TargetScaler {
         let text = format!("{} from {from} to {to}: {}", self.target, decision.reason);
         self.status.decided(&decision);
         if to == from {
-            self.settled = Some(from);
+            (self.settled, self.proposed) = (Some(from), None);
             return Ok(());
         }
         if context.is_dry {
-            context.tell(&format!("would scale {text}"));
+            self.propose(context, (from, to), &text);
             return Ok(());
         }
         // The write comes right after a renewal: a scaler that has lost the Lease writes nothing.
@@ -325,8 +329,20 @@ impl TargetScaler {
         (self.settled, self.status.replicas) = (Some(to), Some(to));
         self.status.changed = Some(seconds(Timestamp::now()));
         *if to > from { &mut self.status.rises } else { &mut self.status.falls } += 1;
-        context.tell(&format!("scaled {text}"));
+        context.announce(&format!("scaled {text}"));
         context.event(&self.target, &scale.uid, false, "Scaled", &format!("Scaled {text}")).await;
         Ok(())
+    }
+
+    /// Says what a dry run would do: at once, and again after a while if that is still so.
+    fn propose(&mut self, context: &Context, change: (u32, u32), text: &str) {
+        let now_s = context.now_s();
+        let is_known = self.proposed.is_some_and(|(known, told_s)| {
+            known == change && now_s - told_s < REMIND.as_secs_f64()
+        });
+        if !is_known {
+            self.proposed = Some((change, now_s));
+            context.announce(&format!("would scale {text}"));
+        }
     }
 }

@@ -146,8 +146,7 @@ fn imported_config_gives_the_answers_of_coredns() {
     let config = fs::read_to_string(folder.join("imported/dunlin.toml")).expect("a config");
     let listen = format!("[server]\nlisten = [\"127.0.0.1:{port}\"]\n");
     assert!(config.starts_with(&listen), "{config}");
-    let config =
-        format!("local_zones = false\n[admin]\nsocket = \"\"\n{}", config.replace(&listen, ""));
+    let config = format!("{}\n[admin]\nsocket = \"\"\n", config.replace(&listen, ""));
     let hosts = fs::read_to_string(folder.join("imported/hosts")).expect("a file");
     let files = [("example.org.zone", ZONE), ("hosts", hosts.as_str())];
     let served = Served::start("corefile_served", &config, &files);

@@ -8,6 +8,8 @@ pub struct ImportedConfig {
     pub udp_size_max: Option<u32>,
     pub nsid: Option<String>,
     pub version: Option<String>,
+    /// Whether names of RFC 6303 and RFC 6761 are answered, not forwarded.
+    pub local_zones: Option<bool>,
     pub drain: Option<String>,
     pub acl: Vec<String>,
     pub denied: Option<&'static str>,
@@ -16,6 +18,8 @@ pub struct ImportedConfig {
     pub logs_queries: bool,
     pub dnstap: Option<String>,
     pub forwards: Vec<(String, ForwardRule)>,
+    /// Names that are answered by built-in zones.
+    pub local: Vec<String>,
     pub caches: bool,
     pub ttl_min: Option<u64>,
     pub ttl_max: Option<u64>,
@@ -113,6 +117,7 @@ impl ImportedConfig {
             ("udp_size_max", self.udp_size_max.map(|size| size.to_string())),
             ("nsid", text(&self.nsid)),
             ("version", text(&self.version)),
+            ("local_zones", self.local_zones.map(|is_on| is_on.to_string())),
             ("drain", text(&self.drain)),
         ];
         page.section("[server]", &server);
@@ -125,11 +130,10 @@ impl ImportedConfig {
         page.section("[dnstap]", &[("socket", text(&self.dnstap))]);
         let ttl = self.hosts_ttl.map(seconds);
         page.section("[hosts]", &[("files", texts(&self.hosts)), ("ttl", ttl)]);
-        let rules: Vec<(String, Option<String>)> = self
-            .forwards
-            .iter()
-            .map(|(suffix, rule)| (quote(suffix), Some(rule.write())))
-            .collect();
+        let local = self.local.iter().map(|name| (name, "{ mode = \"local\" }".to_owned()));
+        let rules = self.forwards.iter().map(|(suffix, rule)| (suffix, rule.write()));
+        let rules: Vec<(String, Option<String>)> =
+            rules.chain(local).map(|(suffix, rule)| (quote(suffix), Some(rule))).collect();
         let rules: Vec<_> = rules.iter().map(|(key, rule)| (key.as_str(), rule.clone())).collect();
         page.section("[forward]", &rules);
         let cache = [

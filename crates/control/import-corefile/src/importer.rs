@@ -7,6 +7,9 @@ use crate::parse::{Block, Blocks, Directive};
 use crate::{Environment, ImportResult, plugins, zones};
 use std::path::PathBuf;
 
+/// The names that the plugin `local` answers.
+const LOCAL: [&str; 4] = ["localhost", "0.in-addr.arpa", "127.in-addr.arpa", "255.in-addr.arpa"];
+
 /// The config and notes so far.
 pub struct Importer<'a> {
     pub draft: ImportedConfig,
@@ -20,6 +23,10 @@ pub struct Importer<'a> {
     notes: Vec<ImportNote>,
     /// The number of notes above the limit.
     more: usize,
+    /// The plugin `local` answers its names.
+    pub has_local: bool,
+    /// No reverse name is forwarded: the cluster claims them all.
+    pub claims_reverse: bool,
     /// The first block's ports, to compare with others.
     ports: Vec<u16>,
 }
@@ -34,6 +41,8 @@ impl<'a> Importer<'a> {
             root: PathBuf::new(),
             notes: Vec::new(),
             more: 0,
+            has_local: false,
+            claims_reverse: false,
             ports: Vec::new(),
         }
     }
@@ -132,11 +141,26 @@ impl<'a> Importer<'a> {
         if self.draft.listen == ["0.0.0.0:53", "[::]:53"] {
             self.draft.listen.clear();
         }
+        self.forward_private_names();
         if self.draft.caches {
             // CoreDNS's defaults.
             self.draft.ttl_max.get_or_insert(3600);
             self.draft.negative_ttl_max.get_or_insert(1800);
             self.draft.stale.get_or_insert(0);
+        }
+    }
+
+    /// CoreDNS has no built-in zones: its servers are asked for reverse names of private addresses,
+    /// too. Only the plugin `local` answers some names itself.
+    fn forward_private_names(&mut self) {
+        let forwards = self.draft.forwards.iter().any(|(_, rule)| !rule.servers.is_empty());
+        if !forwards || self.claims_reverse {
+            return;
+        }
+        self.draft.local_zones = Some(false);
+        if self.has_local {
+            let is_free = |name: &&str| !self.draft.forwards.iter().any(|(own, _)| own == name);
+            self.draft.local = LOCAL.into_iter().filter(is_free).map(str::to_owned).collect();
         }
     }
 

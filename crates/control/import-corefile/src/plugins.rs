@@ -85,7 +85,7 @@ static PLUGINS: &[Plugin] = &[
         "addresses are always returned in random order",
         Taken(operate::loadbalance),
     ),
-    plugin("local", "localhost and the reverse zones of RFC 6303 are built in", Done),
+    plugin("local", "rules of `[forward]` with `mode = \"local\"`", Taken(operate::local)),
     plugin("log", "`[log.queries] sample = 1`", Taken(operate::log)),
     plugin("loop", "loops are always detected; the log and `dunlin status` show them", Done),
     plugin("metadata", "Dunlin has no plugins that use metadata", Done),

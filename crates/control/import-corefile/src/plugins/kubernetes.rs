@@ -25,6 +25,7 @@ pub fn kubernetes(importer: &mut Importer<'_>, directive: &Directive) {
         importer.note(&directive.name, text);
     }
     let body = &directive.body;
+    importer.claims_reverse = !reverse.is_empty() && !body.iter().any(passes_reverse);
     let multicluster = body.iter().find(|option| option.name.text == "multicluster");
     let multicluster = multicluster.map(|option| named(importer, &option.args)).unwrap_or_default();
     names.retain(|zone| !multicluster.contains(zone));
@@ -35,7 +36,7 @@ pub fn kubernetes(importer: &mut Importer<'_>, directive: &Directive) {
         [] => [&names[..], &multicluster].concat(),
         words => named(importer, words).into_iter().filter(|zone| !is_reverse(zone)).collect(),
     };
-    let mut keys = vec![("zones", array(&names))];
+    let mut keys = vec![("zones", array(&names)), ("compat", quote("coredns"))];
     if !multicluster.is_empty() {
         keys.push(("multicluster_zones", array(&multicluster)));
     }
@@ -53,6 +54,16 @@ pub fn kubernetes(importer: &mut Importer<'_>, directive: &Directive) {
         }
     }
     importer.draft.kubernetes = keys;
+}
+
+/// Whether an option passes on reverse names that the cluster does not have.
+fn passes_reverse(option: &Directive) -> bool {
+    let names_reverse = |word: &CorefileWord| {
+        let zones = zones::zones(&word.text).unwrap_or_default();
+        zones.iter().any(|zone| zone == "." || is_reverse(zone))
+    };
+    let words = &option.args;
+    option.name.text == "fallthrough" && (words.is_empty() || words.iter().any(names_reverse))
 }
 
 fn is_reverse(zone: &str) -> bool {

@@ -40,6 +40,12 @@ pub fn bind(importer: &mut Importer<'_>, directive: &Directive) {
     importer.no_more(directive, usize::MAX);
 }
 
+/// `local`.
+pub fn local(importer: &mut Importer<'_>, directive: &Directive) {
+    importer.has_local = true;
+    importer.no_more(directive, 0);
+}
+
 /// `bufsize [SIZE]`.
 pub fn bufsize(importer: &mut Importer<'_>, directive: &Directive) {
     let size = match directive.args.first() {

@@ -1,5 +1,6 @@
 //! The manifests for a cluster: kustomize and the Helm chart, before a real API server; the cache
 //! of a node; and a fleet.
+mod chart;
 mod clustered;
 mod fleet_node;
 mod served;
@@ -11,38 +12,18 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair}
 use serde_json::{Value, json};
 use served::{PATIENCE, Served, binary};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Instant;
 use test_support::etcd::Etcd;
 use test_support::operator::Operator;
-use test_support::{skip, tools};
 use wire::Rtype;
 
+const BASE: &str = include_str!("../../../packaging/kubernetes/base/cluster-dns.yaml");
 const NODE_LOCAL: &str = include_str!("../../../packaging/kubernetes/node-local/node-local.yaml");
 const FLEET: &str = include_str!("../../../packaging/kubernetes/fleet/fleet.yaml");
 
 fn packaging() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/kubernetes")
 }
-
-/// Values of the chart, and how many objects they lead to.
-const VALUES: [(&[&str], usize); 5] = [
-    (&[], 7),
-    (&["cpus.enabled=true", "cpus.policy=none"], 12),
-    (&["service.create=false", "replicas=3", "image=registry.example/dunlin:1"], 6),
-    (&["nodeLocal.enabled=true", "scale.enabled=true", "scale.linear.max=9"], 18),
-    (
-        &[
-            "pods=verified",
-            "zones={cluster.local,other.local}",
-            "multiclusterZones={clusterset.local}",
-            "upstreams={192.0.2.1,192.0.2.2}",
-            "nodeLocal.enabled=true",
-            "nodeLocal.address=169.254.25.10",
-        ],
-        10,
-    ),
-];
 
 /// The objects in YAML.
 fn objects(text: &str) -> Vec<Value> {
@@ -93,7 +74,13 @@ fn manifests_and_chart_are_valid_for_an_api_server() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kubernetes-manifests");
     // A namespace that is only tried has no room for the other objects.
     cluster.create(&objects::namespace("dunlin"));
-    for (overlay, count) in [("base", 7), ("overlays/node-local", 10), (".", 18), ("fleet", 8)] {
+    for (overlay, count) in [
+        ("base", 7),
+        ("overlays/join-kube-dns", 7),
+        ("overlays/node-local", 10),
+        (".", 18),
+        ("fleet", 8),
+    ] {
         let path = packaging().join(overlay).display().to_string();
         let applied = cluster.kubectl(&["apply", "--dry-run=server", "-k", &path], "");
         let applied = applied.unwrap_or_else(|why| panic!("{overlay}: {why}"));
@@ -106,50 +93,52 @@ fn manifests_and_chart_are_valid_for_an_api_server() {
     assert_eq!(applied.expect("it is applied").lines().count(), 5);
     let pod = packaging().join("../../examples/cpus/pod.yaml").display().to_string();
     cluster.kubectl(&["apply", "--dry-run=server", "-f", &pod], "").expect("it is applied");
-    let helm = match tools::go("helm", "HELM") {
-        Ok(helm) => helm,
-        Err(missing) => return skip::skip(&missing),
-    };
-    for (values, count) in VALUES {
-        let mut command = Command::new(&helm);
-        command.args(["template", "dunlin"]).arg(packaging()).env("HOME", &folder);
-        for value in values {
-            command.args(["--set", value]);
-        }
-        let output = command.output().expect("helm runs");
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{values:?}: {told}");
-        let text = String::from_utf8(output.stdout).expect("text");
-        let applied = cluster.kubectl(&["apply", "--dry-run=server", "-f", "-"], &text);
-        let applied = applied.unwrap_or_else(|why| panic!("{values:?}: {why}\n{text}"));
-        assert_eq!(applied.lines().count(), count, "{values:?}: {applied}");
-        check_configs(&objects(&text), &folder);
-        check_values(values, &text);
+    chart::check(&cluster, &folder);
+}
+
+/// Neither kubeadm nor an autoscaler takes Dunlin for CoreDNS, and the Service kube-dns stays.
+#[test]
+fn dns_of_a_cluster_stands_beside_the_one_that_exists() {
+    let all = objects(BASE);
+    let of = |kind: &str| all.iter().find(|object| object["kind"] == kind).expect("one");
+    let (deployment, service) = (of("Deployment"), of("Service"));
+    assert_eq!(service["metadata"]["name"], "dunlin-dns");
+    assert_eq!(service["spec"]["clusterIP"], Value::Null, "the cluster chooses it");
+    let labels = &deployment["spec"]["template"]["metadata"]["labels"];
+    assert_eq!(labels, &json!({ "app": "dunlin-dns" }));
+    assert_eq!(&deployment["metadata"]["labels"], labels);
+    assert_eq!(&service["spec"]["selector"], labels);
+    for object in [deployment, of("PodDisruptionBudget")] {
+        assert_eq!(&object["spec"]["selector"]["matchLabels"], labels);
     }
 }
 
-/// What the values say stands in the objects.
-fn check_values(values: &[&str], text: &str) {
-    let wanted: &[(&str, &[&str])] = &[
-        ("replicas=3", &["replicas: 3"]),
-        ("image=registry.example/dunlin:1", &["image: registry.example/dunlin:1"]),
-        ("scale.linear.max=9", &["\"max\":9", "--target=deployment/dunlin-dns"]),
-        ("cpus.policy=none", &["policy = \"none\"", "- --events\n", "fieldPath: spec.nodeName"]),
-        ("pods=verified", &["- pods\n", "pods = \"verified\""]),
-        ("zones={cluster.local,other.local}", &["zones = [\"cluster.local\",\"other.local\"]"]),
-        (
-            "multiclusterZones={clusterset.local}",
-            &["- serviceimports\n", "\"clusterset.local\" = [\"10.96.0.10\"]"],
-        ),
-        ("upstreams={192.0.2.1,192.0.2.2}", &["\".\" = [\"192.0.2.1\",\"192.0.2.2\"]"]),
-        ("nodeLocal.address=169.254.25.10", &["listen = [\"169.254.25.10:53\"]"]),
-    ];
-    for (_, parts) in wanted.iter().filter(|(value, _)| values.contains(value)) {
-        for part in *parts {
-            assert!(text.contains(part), "{part} is not in\n{text}");
-        }
+/// As with CoreDNS, resolvers are asked for reverse names of private addresses that the cluster
+/// lacks.
+#[test]
+fn reverse_names_of_private_addresses_are_forwarded_by_the_manifest() {
+    let zone = "$TTL 60\n@ SOA ns.example. a.example. 1 60 60 60 60\n@ NS ns.example.\n\
+                5.0.0 PTR host.example.\n";
+    let section = "[[zone]]\nname = \"10.in-addr.arpa\"\nfile = \"reverse.zone\"\n";
+    let resolver = Served::start("kubernetes-resolver", section, &[("reverse.zone", zone)]);
+    let all = objects(BASE);
+    let config = all.iter().find_map(|object| object["data"]["dunlin.toml"].as_str());
+    let config = config.expect("a config").replacen("[server]\n", "", 1);
+    let (start, end) = (config.find("[kubernetes]"), config.find("[forward]"));
+    let (start, end) = (start.expect("a section"), end.expect("a section"));
+    let config = [&config[..start], &config[end..]].concat();
+    let config = config.replace("[\"0.0.0.0:53\", \"[::]:53\"]", "[\"127.0.0.1:0\"]");
+    let config = config.replace("0.0.0.0:9153", "127.0.0.1:0");
+    let config = config.replace("data_dir = \"/var/lib/dunlin\"\n", "");
+    let config = config.replace("[log]\nformat = \"json\"\n", "").replace("drain = \"10s\"", "");
+    let config = config.replace("192.0.2.53", &resolver.address.to_string());
+    let served = Served::start("kubernetes-private", &config, &[]);
+    for (name, rtype, expected) in [
+        ("5.0.0.10.in-addr.arpa", Rtype::PTR, "NOERROR; PTR host.example."),
+        ("localhost", Rtype::A, "NOERROR; A 127.0.0.1"),
+    ] {
+        assert_eq!(answer(served.address, name, rtype).as_deref(), Some(expected), "{name}");
     }
-    assert!(!text.contains("deployment/coredns"), "{text}");
 }
 
 /// The config of the manifest, with addresses of this test in place of those of a cluster.

@@ -214,6 +214,18 @@ fn bad_targets_are_refused() {
 }
 
 #[test]
+fn without_a_cluster_the_error_says_what_was_looked_for() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dunlin"));
+    command.args(["scale", "status"]).env("HOME", "/nonexistent");
+    command.env_remove("KUBECONFIG").env_remove("KUBERNETES_SERVICE_HOST");
+    let output = command.output().expect("it runs");
+    assert_eq!(output.status.code(), Some(1));
+    let expected = "dunlin: no API server is known: this is no Pod, and there is neither \
+                    KUBECONFIG nor ~/.kube/config; name --kubeconfig FILE\n";
+    assert_eq!(stderr(&output), expected);
+}
+
+#[test]
 fn bad_traces_are_refused_with_their_line() {
     let dir = Dir::new("trace");
     let params = json!({"linear": {"nodesPerReplica": 1}});

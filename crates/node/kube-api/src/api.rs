@@ -45,6 +45,13 @@ pub struct Api {
     time_max: Duration,
 }
 
+/// Whether the environment names an API server: a Pod's, or a kubeconfig.
+fn is_any_named() -> bool {
+    let home = std::env::home_dir().map(|home| home.join(".kube/config"));
+    ["KUBERNETES_SERVICE_HOST", "KUBECONFIG"].iter().any(|name| std::env::var_os(name).is_some())
+        || home.is_some_and(|file| file.exists())
+}
+
 impl Api {
     /// The API server of a kubeconfig, or the one that the environment names: KUBECONFIG, or the
     /// service account of a Pod.
@@ -60,9 +67,12 @@ impl Api {
                 let config = Config::from_custom_kubeconfig(read, &options);
                 config.await.map_err(|error| told(&error))?
             }
-            None => Config::infer()
-                .await
-                .map_err(|error| format!("no API server is known: {error}; name --kubeconfig"))?,
+            None => Config::infer().await.map_err(|error| match is_any_named() {
+                true => format!("no API server is known: {error}; name --kubeconfig FILE"),
+                false => "no API server is known: this is no Pod, and there is neither KUBECONFIG \
+                          nor ~/.kube/config; name --kubeconfig FILE"
+                    .to_owned(),
+            })?,
         };
         let client = Client::try_from(config).map_err(|error| error.to_string())?;
         Ok(Self::of(client, REQUEST_TIME_MAX))

@@ -14,6 +14,13 @@ pub(crate) fn cluster(pods: PodNames) -> Cluster {
     cluster_with(Naming { pods, ..naming() })
 }
 
+/// A cluster with verified pods, whose services have the names of the specification or, in every
+/// second round, those of CoreDNS.
+pub(crate) fn cluster_of_round(round: usize) -> Cluster {
+    let compat = [Compat::Specification, Compat::CoreDns][round % 2];
+    cluster_with(Naming { pods: PodNames::Verified, compat, ..naming() })
+}
+
 fn cluster_with(naming: Naming) -> Cluster {
     let own = Some(ObjectName::new("kube-system", "kube-dns"));
     let exposed = Exposed { own, ..Exposed::default() };
@@ -236,9 +243,7 @@ fn events_lead_to_what_a_list_of_all_objects_says() {
     let seed = fastrand::u64(..);
     let mut random = fastrand::Rng::with_seed(seed);
     for round in 0..30 {
-        let compat = [Compat::Specification, Compat::CoreDns][round % 2];
-        let pods = PodNames::Verified;
-        let mut cluster = cluster_with(Naming { pods, compat, ..naming() });
+        let mut cluster = cluster_of_round(round);
         let mut served = Served::default();
         cluster.all(None).for_each(|records| served.apply(records.all()));
         for step in 0..120 {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::cluster::tests::{Served, cluster, event};
+use crate::cluster::tests::{Served, cluster, cluster_of_round, event};
 use crate::names::PodNames;
 use crate::objects::{Endpoint, ServiceKind};
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,7 +36,7 @@ fn servers_that_follow_have_the_records_of_the_one_that_writes() {
     let seed = fastrand::u64(..);
     let mut random = fastrand::Rng::with_seed(seed);
     for round in 0..30 {
-        let (mut writer, mut follower) = (cluster(PodNames::Verified), cluster(PodNames::Verified));
+        let (mut writer, mut follower) = (cluster_of_round(round), cluster_of_round(round));
         let checks = Arc::new(["tcp".to_owned(), "web".to_owned()].into());
         writer.set_checks(Arc::clone(&checks));
         follower.set_checks(Arc::clone(&checks));
@@ -54,7 +54,7 @@ fn servers_that_follow_have_the_records_of_the_one_that_writes() {
             assert_eq!(served, expected, "seed {seed}, round {round}, step {step}");
         }
         // One that begins to follow now has the same.
-        let mut late = cluster(PodNames::Verified);
+        let mut late = cluster_of_round(round);
         late.set_checks(checks);
         for (key, value) in &kept {
             put(&mut late, read(key, Some(value)).expect("it was written"));

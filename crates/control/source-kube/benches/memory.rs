@@ -2,6 +2,7 @@
 //!
 //! A tenth of `DUNLIN_SERVICES=10000` services is headless, with 100 endpoints each, in slices of
 //! ten and some of a hundred. The cluster is saved, and a source starts from the saved state.
+//! `DUNLIN_COMPAT=coredns`: with the names that CoreDNS has, too.
 mod filled;
 
 use filled::{ENDPOINTS, origin, settings};

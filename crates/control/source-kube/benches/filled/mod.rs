@@ -21,6 +21,14 @@ pub fn origin() -> NameBuf {
     NameBuf::from_text(b"cluster.local.", Name::ROOT).expect("a name")
 }
 
+/// The names that CoreDNS has, too, with `DUNLIN_COMPAT=coredns`.
+fn compat() -> Compat {
+    match std::env::var("DUNLIN_COMPAT").as_deref() {
+        Ok("coredns") => Compat::CoreDns,
+        _ => Compat::Specification,
+    }
+}
+
 pub fn naming() -> Naming {
     Naming {
         zones: vec![ClusterZone { origin: origin(), is_multicluster: false, falls_through: false }],
@@ -30,7 +38,7 @@ pub fn naming() -> Naming {
         ignore_empty: false,
         zonal: false,
         endpoints: true,
-        compat: Compat::Specification,
+        compat: compat(),
     }
 }
 

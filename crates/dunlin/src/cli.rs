@@ -50,11 +50,11 @@ pub enum Command {
     Reload(Reload),
     /// Show the status of a running server: zones, upstreams, threads and faults.
     ///
-    /// Exit status 1 means that a zone is outdated, that the server refused a file, that it does
-    /// not serve, or that it cannot be reached.
+    /// Exit status 1 means that something is wrong, that the server does not serve, or that it
+    /// cannot be reached. The faults come first.
     #[command(after_help = "Examples:\n  \
         dunlin status\n  \
-        dunlin status -o json | jq '.zones[] | select(.state != \"current\")'")]
+        dunlin status -o json | jq '.faults[] | .text'")]
     Status(Status),
     /// Show live rates, latency, clients and names of a running server.
     ///

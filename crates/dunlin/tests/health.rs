@@ -149,9 +149,13 @@ fn dead_address_is_left_out_and_comes_back() {
     scene.expect(&[1, 2]);
     std::thread::sleep(Duration::from_millis(1_500));
     assert_eq!(scene.answered(), [1, 2], "those that were up once, not the third: fail-open");
-    let status = scene.told(&["status", "-o", "json"]);
-    let status: serde_json::Value = serde_json::from_str(&status).expect("JSON");
+    let socket = scene.socket.to_str().expect("UTF-8");
+    let status = scene.run(&["status", "-o", "json", "--socket", socket]);
+    assert_eq!(status.status.code(), Some(1), "no address is up");
+    let status: serde_json::Value = serde_json::from_slice(&status.stdout).expect("JSON");
     assert_eq!(status["health"]["open_sets"], 1, "{}", status["health"]);
+    let kinds = status["faults"].as_array().expect("faults").iter().map(|fault| &fault["kind"]);
+    assert!(kinds.eq(["health_none_up", "health_open_set"]), "{}", status["faults"]);
 }
 
 #[test]

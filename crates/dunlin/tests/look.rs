@@ -15,7 +15,7 @@ use zone_manager::command::{
     AcceptedZone, Command as ServerCommand, CommandOutcome, ReloadOutcome, TokenOutcome,
     TokenRequest,
 };
-use zone_manager::status::{ServerState, Status, ThreadStatus, ZoneState, ZoneStatus};
+use zone_manager::status::{ServerState, Status, ThreadStatus, ZoneState, ZoneStatus, find_faults};
 
 /// How long anything may take, on the busiest machine.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -35,13 +35,14 @@ impl ServerControl for TestServer {
             received: 1_000 * looks,
             ..ThreadStatus::default()
         };
-        Status {
+        let status = Status {
             version: "0.1.0".into(),
             state: ServerState::Serving,
             zones: vec![zone],
             threads: vec![thread],
             ..Status::default()
-        }
+        };
+        Status { faults: find_faults(&status), ..status }
     }
 
     fn command(&self, _: ServerCommand) -> ControlFuture<'_, Result<CommandOutcome, String>> {

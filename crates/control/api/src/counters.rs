@@ -102,6 +102,7 @@ impl ApiCounters {
         let rest = self.rest();
         ApiStatus {
             fault: None,
+            ended: None,
             connections: self.open.load(Relaxed),
             connections_accepted: self.accepted.load(Relaxed),
             connections_full: self.full.load(Relaxed),

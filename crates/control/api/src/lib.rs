@@ -55,4 +55,4 @@ pub use server::{LocalApi, serve};
 pub use state::{Api, ControlFuture, ServerControl};
 pub use stored::{read_stored, write_stored};
 pub use text::{SetBody, ValueBody};
-pub use tls::{Certificates, Tls};
+pub use tls::{Certificates, Tls, certificate_status};

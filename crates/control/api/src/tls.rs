@@ -10,6 +10,8 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::SystemTime;
+use x509_parser::prelude::{FromDer, X509Certificate};
+use zone_manager::status::CertificateStatus;
 
 /// The files of a server's certificates.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +33,8 @@ pub struct Tls {
 struct LoadedConfig {
     stamps: Stamps,
     config: Arc<ServerConfig>,
+    /// The files in use, and why those of now are not.
+    status: Vec<CertificateStatus>,
 }
 
 /// The modification time and length of each file.
@@ -44,7 +48,8 @@ impl Tls {
     pub fn open(files: Certificates) -> Result<Self, String> {
         let stamps = files.stamps();
         let config = files.read()?;
-        Ok(Self { files, held: RwLock::new(LoadedConfig { stamps, config }) })
+        let status = files.status();
+        Ok(Self { files, held: RwLock::new(LoadedConfig { stamps, config, status }) })
     }
 
     /// Reads changed files again. Invalid files are reported, and the old certificates stay in use.
@@ -58,12 +63,21 @@ impl Tls {
         held.stamps = stamps;
         match read {
             Ok(config) => {
-                held.config = config;
+                (held.config, held.status) = (config, self.files.status());
                 let cert = self.files.cert.display();
                 tracing::info!(%cert, "certificates of [api] read again");
             }
-            Err(why) => tracing::error!("[api.tls] {why}; the certificates of before still hold"),
+            Err(why) => {
+                tracing::error!("[api.tls] {why}; the certificates of before still hold");
+                let why = format!("[api.tls] {why}; the certificates of before are in use");
+                held.status[0].fault = Some(why);
+            }
         }
+    }
+
+    /// The certificates in use, and why the files cannot be used as they are now.
+    pub fn status(&self) -> Vec<CertificateStatus> {
+        self.held.read().unwrap_or_else(PoisonError::into_inner).status.clone()
     }
 
     /// The configuration for a new connection.
@@ -80,6 +94,15 @@ impl Certificates {
         };
         let paths = [Some(&self.cert), Some(&self.key), self.client_ca.as_ref()];
         paths.into_iter().flatten().map(|path| stamp(path)).collect()
+    }
+
+    /// The status of each file that holds certificates; the server's own comes first.
+    fn status(&self) -> Vec<CertificateStatus> {
+        let own = certificate_status("[api.tls] cert", &self.cert);
+        // While CAs change, the file has the old one and the new one.
+        let of_clients = |path: &PathBuf| file_status("[api.tls] client_ca", path, usize::MAX);
+        let of_clients = self.client_ca.iter().map(of_clients);
+        [own].into_iter().chain(of_clients).collect()
     }
 
     fn read(&self) -> Result<Arc<ServerConfig>, String> {
@@ -136,6 +159,33 @@ fn is_ca(certificate: &CertificateDer<'_>) -> bool {
     matches!(verified, Err(webpki::Error::CaUsedAsEndEntity))
 }
 
+/// The status of a server's or client's certificate in a file that this key of the config names.
+/// Intermediates follow it there.
+pub fn certificate_status(key: &str, path: &Path) -> CertificateStatus {
+    file_status(key, path, 1)
+}
+
+/// The status of a file of certificates: that of the last to end among the first so many.
+fn file_status(key: &str, path: &Path, considered: usize) -> CertificateStatus {
+    let (key, file) = (key.to_owned(), path.display().to_string());
+    let status = CertificateStatus { key, file, ..CertificateStatus::default() };
+    let certificates = match read_certificates(path) {
+        Ok(certificates) => certificates,
+        Err(why) => {
+            return CertificateStatus { fault: Some(format!("{} {why}", status.key)), ..status };
+        }
+    };
+    let validity = |der: &CertificateDer<'_>| {
+        let (_, certificate) = X509Certificate::from_der(der).ok()?;
+        let validity = certificate.validity();
+        Some((validity.not_before.timestamp() as f64, validity.not_after.timestamp() as f64))
+    };
+    let considered = certificates.iter().take(considered);
+    let found = considered.filter_map(validity).max_by(|a, b| a.1.total_cmp(&b.1));
+    let (begin_seconds, end_seconds) = found.unwrap_or_default();
+    CertificateStatus { begin_seconds, end_seconds, ..status }
+}
+
 fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let text = read_file(path)?;
     let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
@@ -166,6 +216,41 @@ pub fn subjects(certificate: &CertificateDer<'_>) -> Vec<String> {
 mod tests {
     use super::*;
     use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
+
+    #[test]
+    fn file_of_certificates_tells_its_fault_and_its_end() {
+        let folder = std::env::temp_dir().join(format!("dunlin-api-tls-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        let [cert, key] = ["cert.pem", "key.pem"].map(|name| folder.join(name));
+        let write = |end: i32| {
+            let mut params = CertificateParams::new(["api.example".to_owned()]).expect("a name");
+            params.not_before = rcgen::date_time_ymd(2_000, 1, 1);
+            params.not_after = rcgen::date_time_ymd(end, 1, 1);
+            let pair = KeyPair::generate().expect("a key");
+            let signed = params.self_signed(&pair).expect("signed");
+            fs::write(&cert, signed.pem()).expect("written");
+            fs::write(&key, pair.serialize_pem()).expect("written");
+        };
+        write(3_000);
+        let files = Certificates { cert: cert.clone(), key: key.clone(), client_ca: None };
+        let tls = Tls::open(files).expect("certificates");
+        let [of_cert] = &tls.status()[..] else { panic!("one file") };
+        assert_eq!((&of_cert.fault, of_cert.end_seconds), (&None, 32_503_680_000.0));
+        assert_eq!(of_cert.expiry(32_503_680_000.0 - 20.0 * 86_400.0), None);
+        assert!(
+            of_cert.expiry(32_503_680_000.0 - 86_400.0).is_some_and(|why| why.contains("24 h"))
+        );
+        fs::write(&cert, "cut").expect("written");
+        tls.look();
+        let fault = tls.status()[0].fault.clone().expect("a fault");
+        assert!(fault.contains("cert.pem: holds no certificate"), "{fault}");
+        write(2_001);
+        tls.look();
+        let of_cert = &tls.status()[0];
+        assert_eq!((&of_cert.fault, of_cert.end_seconds), (&None, 978_307_200.0));
+        assert!(of_cert.expiry(1.7e9).is_some_and(|why| why.contains("ago: renew it")));
+        fs::remove_dir_all(&folder).expect("removed");
+    }
 
     #[test]
     fn only_a_ca_certificate_is_reported_as_one() {

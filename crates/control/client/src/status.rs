@@ -5,14 +5,14 @@ use crate::cli::{self, Output};
 use crate::limits::{STATUS_ERRORS_MAX, STATUS_ZONES_MAX};
 use crate::local::LocalClient;
 use crate::status_text::{self, quantile};
-use crate::upstreams::{unanswered_suffixes, write_upstreams};
+use crate::upstreams::write_upstreams;
 use command_line::{Side, align, count, format_bytes, plain, plural, span};
 use std::error::Error;
 use std::io::{self, Write};
 use std::process::ExitCode;
 use zone_manager::status::{
-    ApiStatus, CacheStatus, DocumentsStatus, HostsStatus, KubernetesStatus, ServerState, Status,
-    StatusHistogram, StoreStatus, TapStatus, ThreadStatus, XdpStatus, ZoneState, ZoneStatus,
+    ApiStatus, CacheStatus, Fault, HostsStatus, ServerState, Status, StatusHistogram, StoreStatus,
+    TapStatus, ThreadStatus, XdpStatus, ZoneState, ZoneStatus,
 };
 
 /// Prints the status of the server. The exit status is 0 if it is healthy.
@@ -32,18 +32,9 @@ pub fn run(command: &cli::Status) -> Result<ExitCode, Box<dyn Error>> {
     Ok(if is_healthy(&status) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Whether the server is ready, and no file or zone is outdated or refused.
+/// Whether the server is ready, and nothing is wrong.
 fn is_healthy(status: &Status) -> bool {
-    status.state.is_ready()
-        && status.failed.is_empty()
-        && status.config.errors.is_empty()
-        && status.store.as_ref().is_none_or(StoreStatus::is_fine)
-        && status.documents.iter().all(DocumentsStatus::is_fine)
-        && status.kubernetes.as_ref().is_none_or(KubernetesStatus::is_fine)
-        && status.zones.iter().all(|zone| zone.state == ZoneState::Current)
-        && status.held.is_empty()
-        && status.hosts.iter().all(|hosts| hosts.state == ZoneState::Current)
-        && unanswered_suffixes(status).is_empty()
+    status.state.is_ready() && status.faults.is_empty()
 }
 
 fn write(out: &mut impl Write, status: &Status, all_zones: bool) -> io::Result<()> {
@@ -56,6 +47,13 @@ fn write(out: &mut impl Write, status: &Status, all_zones: bool) -> io::Result<(
     let since = command_line::utc(status.started_seconds);
     let (version, pid) = (plain(&status.version), status.pid);
     writeln!(out, "dunlin {version}, {state}, up {up} since {since}, process {pid}\n")?;
+    for (number, Fault { kind, text }) in status.faults.iter().enumerate() {
+        let head = if number == 0 { "faults" } else { "" };
+        writeln!(out, "{head:<12}{}: {}", plain(kind), plain(text))?;
+    }
+    if !status.faults.is_empty() {
+        writeln!(out)?;
+    }
     write_facts(out, status)?;
     write_zones(out, status, all_zones)?;
     write_hosts(out, status)?;
@@ -70,9 +68,6 @@ fn write_facts(out: &mut impl Write, status: &Status) -> io::Result<()> {
     let listen: Vec<String> = status.listen.iter().map(|address| plain(address)).collect();
     for (index, some) in listen.chunks(3).enumerate() {
         fact(if index == 0 { "listen" } else { "" }, &some.join(", "))?;
-    }
-    if let Some(failed) = zone_manager::status::failed_threads(&status.failed) {
-        fact("failed", &plain(&failed))?;
     }
     let config = &status.config;
     let file =
@@ -108,12 +103,12 @@ fn write_facts(out: &mut impl Write, status: &Status) -> io::Result<()> {
     }
     if let Some(store) = &status.store {
         fact("store", &store_text(store))?;
-        for line in store_faults(store) {
+        for line in unanswered_zones(store) {
             fact("", &line)?;
         }
     }
     for (number, line) in status_text::documents_lines(&status.documents).iter().enumerate() {
-        fact(if number == 0 { "fleet" } else { "" }, line)?;
+        fact(if number == 0 { "documents" } else { "" }, line)?;
     }
     if let Some(kubernetes) = &status.kubernetes {
         fact("kubernetes", &kubernetes::text(kubernetes))?;
@@ -126,9 +121,6 @@ fn write_facts(out: &mut impl Write, status: &Status) -> io::Result<()> {
     }
     if let Some(api) = &status.api {
         fact("api", &api_text(api))?;
-    }
-    if let Some(fault) = &status.saving {
-        fact("copies", &format!("zones are not saved on disk: {}", plain(fault)))?;
     }
     let process = &status.process;
     let memory = format_bytes(process.resident_bytes);
@@ -193,29 +185,20 @@ fn store_text(store: &StoreStatus) -> String {
     )
 }
 
-/// Further faults of the store: refused writes, unavailable zones, the zone list.
-fn store_faults(store: &StoreStatus) -> Vec<String> {
-    let mut lines = Vec::new();
-    if let Some(why) = &store.writes_refused {
-        lines.push(format!("writes are refused: {}", plain(why)));
+/// The zones of the store that are answered with SERVFAIL.
+fn unanswered_zones(store: &StoreStatus) -> Vec<String> {
+    if store.servfail == 0 {
+        return Vec::new();
     }
-    if store.servfail > 0 {
-        let zones = plural(store.servfail as usize, "zone");
-        lines.push(format!("{zones} answered with SERVFAIL:"));
-        let shown = store.servfail_zones.iter().take(STATUS_ERRORS_MAX);
-        lines.extend(shown.map(|zone| match store.fault {
-            Some(_) => format!("  {}", plain(&zone.name)),
-            None => format!("  {}: {}", plain(&zone.name), plain(&zone.reason)),
-        }));
-        if store.servfail as usize > STATUS_ERRORS_MAX {
-            lines.push("  and more: `dunlin status -o json`".into());
-        }
-    }
-    if let Some(why) = &store.list_fault {
-        lines.push(format!("the list of its zones: {}", plain(why)));
-    }
-    if let Some(why) = store.fleet.as_ref().and_then(|fleet| fleet.fault.as_ref()) {
-        lines.push(format!("it is no member of the fleet: {}", plain(why)));
+    let zones = plural(store.servfail as usize, "zone");
+    let mut lines = vec![format!("{zones} answered with SERVFAIL:")];
+    let shown = store.servfail_zones.iter().take(STATUS_ERRORS_MAX);
+    lines.extend(shown.map(|zone| match store.fault {
+        Some(_) => format!("  {}", plain(&zone.name)),
+        None => format!("  {}: {}", plain(&zone.name), plain(&zone.reason)),
+    }));
+    if store.servfail as usize > STATUS_ERRORS_MAX {
+        lines.push("  and more: `dunlin status -o json`".into());
     }
     lines
 }
@@ -249,10 +232,7 @@ fn api_text(api: &ApiStatus) -> String {
             text += &format!("; {writes}, durable in {half}, 99 % in {most}");
         }
     }
-    match &api.fault {
-        Some(why) => format!("{text}; accepts no clients: {why}"),
-        None => text,
-    }
+    text
 }
 
 /// The size of the cache and its hit rate.

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::error::Error;
 use std::io::{self, Write};
 use std::process::ExitCode;
-use zone_manager::status::{Status, UpstreamState};
+use zone_manager::status::{Status, UpstreamState, unanswered_suffixes};
 
 /// Sends the command to the server and prints the result.
 ///
@@ -109,15 +109,4 @@ pub fn write_upstreams(out: &mut impl Write, status: &Status) -> io::Result<()> 
         0 => Ok(()),
         _ => writeln!(out, "{} messages matched no query", count(mismatched)),
     }
-}
-
-/// Suffixes of forward rules without an answering server.
-pub fn unanswered_suffixes(status: &Status) -> BTreeSet<&str> {
-    let suffixes_of = |answers: bool| {
-        let is_up = |state| matches!(state, UpstreamState::Up | UpstreamState::Drained);
-        let servers = status.upstreams.iter();
-        let servers = servers.filter(move |one| is_up(one.state) == answers);
-        servers.map(|one| &*one.suffix).collect::<BTreeSet<&str>>()
-    };
-    suffixes_of(false).difference(&suffixes_of(true)).copied().collect()
 }

@@ -82,9 +82,11 @@ macro_rules! counters {
         }
 
         impl HealthCounters {
-            /// The status, with the number of sets that answer members that are down.
-            pub fn status(&self, open_sets: usize) -> HealthStatus {
+            /// The status, with the number of sets that answer members that are down, and that of
+            /// the servers that probe.
+            pub fn status(&self, open_sets: usize, probers: usize) -> HealthStatus {
                 HealthStatus {
+                    probers: probers as u64,
                     $($name: self.$name.load(Relaxed),)*
                     open_sets: open_sets as u64,
                     suspects_itself: self.suspects_itself.load(Relaxed),

@@ -85,6 +85,10 @@ pub struct HealthService {
     thread: Arc<Mutex<Option<JoinHandle<()>>>>,
     stop: Arc<tokio::sync::Notify>,
     publisher: ZonePublisher,
+    /// Whether this server probes.
+    probes: bool,
+    /// What the servers of a fleet find; `None`: there is no fleet.
+    fleet: Option<Arc<FleetStates>>,
 }
 
 /// The prober has ended.
@@ -123,6 +127,8 @@ impl HealthService {
         let stop = Arc::<tokio::sync::Notify>::default();
         let webhook = settings.webhook.as_ref().map(|webhook| webhook::new(webhook, &counters));
         let (webhook, sender) = webhook.transpose().map_err(io::Error::other)?.unzip();
+        let probes_here = settings.allow.is_some();
+        let fleet = settings.fleet.as_ref().map(|(states, _)| Arc::clone(states));
         let runner = Runner::new(
             publisher.clone(),
             settings,
@@ -147,7 +153,18 @@ impl HealthService {
         let thread = thread::Builder::new().name(THREAD.into()).spawn(run)?;
         let thread = Arc::new(Mutex::new(Some(thread)));
         let publisher = publisher.clone();
-        Ok(Self { requests, counters, checks, endpoints, find_user, thread, stop, publisher })
+        Ok(Self {
+            requests,
+            counters,
+            checks,
+            endpoints,
+            find_user,
+            thread,
+            stop,
+            publisher,
+            probes: probes_here,
+            fleet,
+        })
     }
 
     /// Whether there is any check.
@@ -230,7 +247,9 @@ impl HealthService {
 
     /// The status.
     pub fn status(&self) -> HealthStatus {
-        self.counters.status(self.publisher.health().open())
+        let of_fleet = self.fleet.as_ref().map(|fleet| fleet.vantages().len());
+        let probers = of_fleet.unwrap_or(usize::from(self.probes));
+        self.counters.status(self.publisher.health().open(), probers)
     }
 
     /// Whether the thread panicked; states stay as they were.

@@ -10,8 +10,8 @@ use packet::DropReason;
 use std::collections::BTreeMap;
 use wire::Rcode;
 use zone_manager::status::{
-    HostsStatus, ServerState, ShardStatus, Status, ThreadStatus, UpstreamState, UpstreamStatus,
-    XdpStatus, ZoneState, ZoneStatus,
+    Fault, HostsStatus, ServerState, ShardStatus, Status, ThreadStatus, UpstreamState,
+    UpstreamStatus, XdpStatus, ZoneState, ZoneStatus, fault_kinds,
 };
 
 /// Counters of this crate.
@@ -31,6 +31,7 @@ pub fn write(status: &Status, healthy: bool, asked: RequestCounts, format: Forma
     server(&mut out, status);
     out.family("dunlin_healthy", Gauge, "0 while a thread hangs or has ended: see /healthz.")
         .sample(&[], u8::from(healthy));
+    faults(&mut out, &status.faults);
     threads(&mut out, &status.threads);
     zones(&mut out, &status.zones, status.held.len(), status.saving.is_none());
     hosts(&mut out, &status.hosts);
@@ -80,6 +81,16 @@ fn server(out: &mut Exposition, status: &Status) {
     .sample(&[], config.loaded_seconds);
     out.family("dunlin_config_keys_waiting", Gauge, "Changed keys that wait for a restart.")
         .sample(&[], config.restart_needed.len());
+}
+
+/// A series for each kind of fault: one that appears with its first fault has no history.
+fn faults(out: &mut Exposition, faults: &[Fault]) {
+    let help = "1 while something of this kind is wrong: `dunlin status` says what.";
+    let mut family = out.family("dunlin_fault", Gauge, help);
+    for kind in fault_kinds() {
+        let exists = faults.iter().any(|fault| fault.kind == kind);
+        family.sample(&[("kind", kind)], u8::from(exists));
+    }
 }
 
 fn xdp(out: &mut Exposition, status: &XdpStatus) {

@@ -1,19 +1,17 @@
 //! Whether clients should use a server.
-use crate::limits::NAMED_MAX;
-use zone_manager::status::{ServerState, Status, ZoneState, ZoneStatus};
+use crate::limits::{FAULTS_LEN_MAX, NAMED_MAX};
+use zone_manager::status::{Fault, ServerState, Status, ZoneState, ZoneStatus};
 
 /// Why the server is ready, or why not.
 ///
 /// It is ready while it serves, has tried every zone and has listed its Kubernetes cluster. A
-/// server of a fleet has read which zones there are, too. A refused zone, or a store that fails
-/// later, is mentioned but does not matter: other zones must stay reachable.
+/// server of a fleet has read which zones there are, too. Faults, such as a refused zone or a store
+/// that fails later, are named but do not matter: other zones must stay reachable.
 pub fn judge(status: &Status) -> Result<String, String> {
-    let among = |wanted: fn(&&ZoneStatus) -> bool| -> Vec<&str> {
-        status.zones.iter().filter(wanted).map(|zone| zone.name.as_str()).collect()
-    };
-    let untried = among(|zone| zone.state == ZoneState::Unloaded && zone.refused_seconds.is_none());
-    let refused = among(|zone| zone.refused_seconds.is_some());
-    let has_store_fault = status.store.as_ref().is_some_and(|store| !store.is_fine());
+    let is_untried =
+        |zone: &&ZoneStatus| zone.state == ZoneState::Unloaded && zone.refused_seconds.is_none();
+    let untried: Vec<&str> =
+        status.zones.iter().filter(is_untried).map(|zone| zone.name.as_str()).collect();
     // It would refuse queries for zones that the other servers answer.
     let store = status.store.as_ref();
     let has_no_records = store.is_some_and(|store| store.fleet.is_some() && store.is_unread);
@@ -24,9 +22,19 @@ pub fn judge(status: &Status) -> Result<String, String> {
         _ if !untried.is_empty() => Err(format!("starting: not loaded yet: {}", some(&untried))),
         _ if has_no_cluster => Err("starting: the cluster is not listed yet".into()),
         _ if has_no_records => Err("starting: the records are not read from etcd yet".into()),
-        _ if !refused.is_empty() => Ok(format!("ready, with zones refused: {}", some(&refused))),
-        _ if has_store_fault => Ok("ready, with a store at fault: see `dunlin status`".into()),
-        _ => Ok("ready".into()),
+        _ if status.faults.is_empty() => Ok("ready".into()),
+        _ => Ok(format!("ready, with faults: {}", named(&status.faults))),
+    }
+}
+
+/// The kinds and texts of faults, in one line of limited length.
+fn named(faults: &[Fault]) -> String {
+    let texts = faults.iter().map(|Fault { kind, text }| format!("{kind}: {text}"));
+    let line = texts.collect::<Vec<_>>().join("; ");
+    let line = line.replace(char::is_control, " ");
+    match line.char_indices().nth(FAULTS_LEN_MAX) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
     }
 }
 
@@ -42,15 +50,20 @@ fn some(names: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use zone_manager::status::{FleetStatus, StoreStatus};
+    use zone_manager::status::{FleetStatus, StoreStatus, find_faults};
 
     fn zone(name: &str, state: ZoneState, refused: bool) -> ZoneStatus {
         let refused_seconds = refused.then_some(1.0);
         ZoneStatus { name: name.into(), state, refused_seconds, ..ZoneStatus::default() }
     }
 
+    /// Judges a status as a server gathers it, with its faults.
+    fn judged(status: Status) -> Result<String, String> {
+        judge(&Status { faults: find_faults(&status), ..status })
+    }
+
     fn check(state: ServerState, zones: &[ZoneStatus], expected: Result<&str, &str>) {
-        let judged = judge(&Status { state, zones: zones.into(), ..Status::default() });
+        let judged = judged(Status { state, zones: zones.into(), ..Status::default() });
         assert_eq!(judged.as_deref().map_err(String::as_str), expected);
     }
 
@@ -72,23 +85,25 @@ mod tests {
     fn failed_store_does_not_affect_readiness() {
         let store = StoreStatus { fault: Some("damaged".into()), ..StoreStatus::default() };
         let state = ServerState::Serving;
-        let judged = judge(&Status { state, store: Some(store), ..Status::default() });
-        assert_eq!(judged, Ok("ready, with a store at fault: see `dunlin status`".into()));
+        let judged = judged(Status { state, store: Some(store), ..Status::default() });
+        let expected =
+            "ready, with faults: store_unusable: the store of records cannot be used: damaged";
+        assert_eq!(judged, Ok(expected.into()));
     }
 
     #[test]
     fn server_of_a_fleet_is_ready_once_it_knows_the_zones() {
-        let judged = |fleet: Option<FleetStatus>, is_unread| {
+        let of = |fleet: Option<FleetStatus>, is_unread| {
             let fault = Some("etcd is away".into());
             let store = StoreStatus { fault, fleet, is_unread, ..StoreStatus::default() };
             let state = ServerState::Serving;
-            judge(&Status { state, store: Some(store), ..Status::default() })
+            judged(Status { state, store: Some(store), ..Status::default() })
         };
         let unread = Err("starting: the records are not read from etcd yet".into());
         let fleet = Some(FleetStatus::default());
-        assert_eq!(judged(fleet.clone(), true), unread);
-        assert!(judged(fleet, false).is_ok(), "it answers from what it has read");
-        assert!(judged(None, true).is_ok(), "no other server has its zones");
+        assert_eq!(of(fleet.clone(), true), unread);
+        assert!(of(fleet, false).is_ok(), "it answers from what it has read");
+        assert!(of(None, true).is_ok(), "no other server has its zones");
     }
 
     #[test]
@@ -100,6 +115,17 @@ mod tests {
             zone("d.", ZoneState::Behind, true),
             zone("e.", ZoneState::Current, false),
         ];
-        check(ServerState::Serving, &zones, Ok("ready, with zones refused: a., b., c. and 1 more"));
+        let expected = "ready, with faults: zone_unanswered: answered with SERVFAIL, because their \
+                        files were never loaded: a.; zone_outdated: served as they were, because \
+                        their files are refused: b., c., d.";
+        check(ServerState::Serving, &zones, Ok(expected));
+    }
+
+    #[test]
+    fn many_long_faults_are_one_line_of_limited_length() {
+        let saving = Some("no\nroom ".repeat(1_000));
+        let judged = judged(Status { state: ServerState::Serving, saving, ..Status::default() });
+        let line = judged.expect("ready");
+        assert!(line.len() < 1_200 && line.ends_with('…') && !line.contains('\n'), "{line}");
     }
 }

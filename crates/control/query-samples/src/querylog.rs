@@ -64,6 +64,14 @@ impl QueryLog {
         self.counts
     }
 
+    /// Why lines cannot be written now; `None`: they can.
+    pub fn fault(&self) -> Option<String> {
+        match &self.target {
+            LogTarget::File(lines) => lines.fault.clone(),
+            LogTarget::Log => None,
+        }
+    }
+
     /// Logs a sample.
     pub fn push(&mut self, sample: &Sample<'_>) {
         let line = LogLine::new(sample, &mut self.query);
@@ -107,6 +115,8 @@ struct LineBuffer {
     /// The last line in the file is incomplete after an error.
     torn: bool,
     complained: Option<Instant>,
+    /// Why the last lines were lost; `None`: they were written.
+    fault: Option<String>,
 }
 
 impl LineBuffer {
@@ -122,7 +132,8 @@ impl LineBuffer {
             io::Error::new(error.kind(), message)
         })?;
         let (path, outbox) = (path.into(), SendBuffer::new(LOG_OUTBOX_BYTES));
-        Ok(Self { path, file, format, outbox, text: String::new(), torn: false, complained: None })
+        let (text, torn, complained, fault) = (String::new(), false, None, None);
+        Ok(Self { path, file, format, outbox, text, torn, complained, fault })
     }
 
     fn push(&mut self, line: &LogLine, counts: &mut LogCounts) {
@@ -147,7 +158,11 @@ impl LineBuffer {
     }
 
     fn flush(&mut self, counts: &mut LogCounts) {
-        let Err(error) = self.outbox.flush(&mut self.file, &mut counts.written) else { return };
+        let before = counts.written;
+        let Err(error) = self.outbox.flush(&mut self.file, &mut counts.written) else {
+            self.fault = self.fault.take().filter(|_| counts.written == before);
+            return;
+        };
         let begun = self.outbox.give_up_begun();
         self.torn |= begun > 0;
         counts.lost += begun + self.outbox.give_up();
@@ -156,5 +171,7 @@ impl LineBuffer {
             let file = self.path.display();
             tracing::warn!(%file, %error, "the query log cannot be written; lines are lost");
         }
+        let file = self.path.display();
+        self.fault = Some(format!("the query log {file} cannot be written: {error}"));
     }
 }

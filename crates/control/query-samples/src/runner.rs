@@ -217,6 +217,7 @@ impl TapLoop {
             lost,
             logged: logged.written,
             log_lost: logged.lost,
+            log_fault: self.outputs.log.as_ref().and_then(QueryLog::fault),
             dnstap_wanted: self.outputs.dnstap.is_some(),
             dnstap_connected: connected,
             dnstap_sent: sent.sent,

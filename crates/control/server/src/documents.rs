@@ -29,6 +29,8 @@ pub struct Documents {
     pub own: OwnLease,
     /// The sets that the fleet shares.
     shared: Vec<Arc<EtcdDocuments>>,
+    /// The sets in files of this server that are needed, with their names.
+    local: Vec<(&'static str, Arc<dyn DocumentSet>)>,
 }
 
 impl Documents {
@@ -47,7 +49,9 @@ impl Documents {
             let (checks, endpoints) = (checks_in(folder), endpoints_in(folder));
             let own = OwnLease::default();
             let (states, link) = (None, None);
-            return Ok(Self { credentials, checks, endpoints, states, link, own, shared });
+            let local: Vec<(_, Arc<dyn DocumentSet>)> =
+                vec![("checks", checks.clone()), ("endpoints", endpoints.clone())];
+            return Ok(Self { credentials, checks, endpoints, states, link, own, shared, local });
         };
         let own = OwnLease::default();
         let link = EtcdLink::start(StoreConfig::new(config, &[], &own).etcd)?;
@@ -68,8 +72,8 @@ impl Documents {
         let shared = vec![Arc::clone(&tokens), Arc::clone(&checks), Arc::clone(&endpoints)];
         let credentials = Arc::new(Credentials::new(tokens));
         let states = Some(EtcdStates::start(&link, folder));
-        let link = Some(link);
-        Ok(Self { credentials, checks, endpoints, states, link, own, shared })
+        let (link, local) = (Some(link), Vec::new());
+        Ok(Self { credentials, checks, endpoints, states, link, own, shared, local })
     }
 
     /// Reads files again after a hot restart: the old process may have changed them after this one
@@ -87,11 +91,32 @@ impl Documents {
         }
     }
 
-    /// The status of the sets that the fleet shares.
+    /// The status of the sets that the fleet shares, and of files of this server that cannot be
+    /// used. The API has that of the credentials.
     pub fn status(&self) -> Vec<DocumentsStatus> {
         let of_sets = self.shared.iter().filter_map(|set| set.status());
-        of_sets.chain(self.states.as_ref().map(EtcdStates::status)).collect()
+        let of_files = self.local.iter().filter_map(|(name, set)| faulty(name, &**set));
+        of_sets.chain(of_files).chain(self.states.as_ref().map(EtcdStates::status)).collect()
     }
+}
+
+/// The status of a set in a file of this server; `None`: it can be used.
+fn faulty(name: &str, set: &dyn DocumentSet) -> Option<DocumentsStatus> {
+    let content = set.content();
+    let content = content.borrow();
+    let unusable = content.documents.iter().filter_map(|(document, found)| {
+        let checked = match name {
+            "checks" => config::read_check_keys(document, &found.value).map(drop),
+            _ => check_endpoint(document, &found.value),
+        };
+        Some(format!("{document}: {}", checked.err()?))
+    });
+    let unusable: Vec<String> = unusable.collect();
+    let documents = (content.documents.len() - unusable.len()) as u64;
+    let fault = content.fault.clone();
+    let is_faulty = fault.is_some() || !unusable.is_empty();
+    let name = format!("{name} of the API");
+    is_faulty.then_some(DocumentsStatus { name, documents, fault, unusable })
 }
 
 /// Logs that the files from before the fleet are not used.

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
-use zone_manager::status::ApiStatus;
+use zone_manager::status::{ApiStatus, CertificateStatus};
 
 const THREAD: &str = "api";
 
@@ -28,6 +28,8 @@ struct Running {
     /// Dropping it stops the thread.
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
+    /// `None`: connections have no TLS.
+    tls: Option<Arc<Tls>>,
 }
 
 impl Rest {
@@ -40,6 +42,7 @@ impl Rest {
         let (stop, stopped) = oneshot::channel::<()>();
         let mut builder = Builder::new_current_thread();
         let runtime = builder.enable_all().max_blocking_threads(API_BLOCKING_MAX).build()?;
+        let shown = tls.clone();
         let run = move || {
             // Threads of the runtime inherit the niceness of the thread that starts them.
             threads::yield_to_workers();
@@ -49,7 +52,7 @@ impl Rest {
             }
         };
         let thread = thread::Builder::new().name(THREAD.into()).spawn(run)?;
-        *self.running() = Running { stop: Some(stop), thread: Some(thread) };
+        *self.running() = Running { stop: Some(stop), thread: Some(thread), tls: shown };
         Ok(())
     }
 
@@ -59,7 +62,18 @@ impl Rest {
 
     /// Status of the API; `None` if it is not served.
     pub fn status(&self) -> Option<ApiStatus> {
-        self.running().thread.as_ref().map(|_| self.counters.status())
+        let running = self.running();
+        let thread = running.thread.as_ref()?;
+        let has_ended = thread.is_finished() && running.stop.is_some();
+        let what = "[api] is not served, because its thread has ended: see the log, and restart \
+                    the server";
+        let ended = has_ended.then_some(what);
+        Some(ApiStatus { ended: ended.map(str::to_owned), ..self.counters.status() })
+    }
+
+    /// The certificates that the API uses.
+    pub fn certificates(&self) -> Vec<CertificateStatus> {
+        self.running().tls.as_ref().map(|tls| tls.status()).unwrap_or_default()
     }
 
     /// Accepts no more connections.

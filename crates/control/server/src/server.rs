@@ -1,5 +1,6 @@
 //! The running server: status, reload, commands, drain, and hand-over.
 mod requests;
+mod status;
 
 pub use requests::Handler;
 
@@ -9,12 +10,10 @@ use crate::control_messages::ControlMessages;
 use crate::documents::Documents;
 use crate::follow::Placement;
 use crate::forwarding;
-use crate::gather::{self, seconds};
 use crate::health::Health;
 use crate::kubernetes::{self, Kubernetes};
 use crate::live::Live;
 use crate::ports::QueuePort;
-use crate::resources::VERSION;
 use crate::rest::Rest;
 use crate::sockets::Listening;
 use crate::store::{StoreConfig, Stored, WRITER};
@@ -35,13 +34,13 @@ use std::mem;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 use upstream::{StatusView, TrustAnchors};
-use worker::{Connections, HandedConnection, IsProxy, OnFailure};
+use worker::{HandedConnection, IsProxy, OnFailure};
 use zone_manager::ZonePublisher;
 use zone_manager::command::{Command, CommandOutcome, ReloadOutcome};
 use zone_manager::lock::DataLock;
-use zone_manager::status::{ApiStatus, Process, ServerState, Status, ZoneState};
+use zone_manager::status::{ServerState, ZoneState};
 
 /// The thread that publishes snapshots.
 const CONTROL: &str = "control";
@@ -112,58 +111,6 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Server {
-    /// The complete status.
-    pub fn status(&self) -> Status {
-        let threads: Vec<_> = self.counters().iter().map(gather::thread).collect();
-        let connections = lock(&self.threads)
-            .as_ref()
-            .map_or_else(Connections::default, |threads| threads.streams().connections());
-        let (open_max, memory_max) = self.stream_limits;
-        let (generation, published) = self.control.published();
-        let views = self.views();
-        let live = lock(&self.live);
-        let config = live.started();
-        let (upstreams, cache) = (
-            forwarding::upstreams(&config.forwards, &views),
-            forwarding::cache(&config.cache, &views),
-        );
-        let config = live.status.clone();
-        drop(live);
-        Status {
-            version: VERSION.to_owned(),
-            pid: std::process::id(),
-            state: *lock(&self.state),
-            started_seconds: seconds(self.started),
-            gathered_seconds: seconds(SystemTime::now()),
-            listen: self.listen.clone(),
-            config,
-            upstreams,
-            cache,
-            generation,
-            generation_seconds: seconds(published),
-            zones: self.zones.status(),
-            held: self.control.holds().all(),
-            hosts: self.zones.hosts(),
-            xdp: lock(&self.bypass).status(),
-            saving: self.zones.trouble(),
-            streams: gather::streams(&connections, open_max, memory_max),
-            imbalance: gather::imbalance(&threads),
-            failed: self.failed(),
-            threads,
-            store: self.store.get().map(Stored::status),
-            documents: self.documents.status(),
-            kubernetes: lock(&self.kubernetes).as_ref().map(|it| it.source.status()),
-            health: self.prober.has_checks().then(|| self.prober.status()),
-            api: self
-                .rest
-                .status()
-                .map(|api| ApiStatus { fault: self.documents.credentials.fault(), ..api }),
-            process: Process::read(),
-            tap: self.tap.status(),
-            hot: self.tap.hot(),
-        }
-    }
-
     fn views(&self) -> Vec<StatusView> {
         self.counters().iter().filter_map(|all| all.forwarded.clone()).collect()
     }
@@ -207,29 +154,6 @@ impl Server {
         let _ = (self.counters.set(counters), self.commands.set(Commands::new(commanders)));
         *lock(&self.threads) = Some(threads);
         Ok(control_messages)
-    }
-
-    /// Threads of the control plane that ended unexpectedly.
-    fn failed(&self) -> Vec<String> {
-        let each = [
-            (zones::LOADER, self.zones.have_failed()),
-            (CONTROL, self.control.has_failed()),
-            (CLUSTER, lock(&self.kubernetes).as_ref().is_some_and(|it| it.source.has_failed())),
-            (PROBER, self.prober.has_failed()),
-            (WRITER, self.store.get().is_some_and(|store| store.service.has_failed())),
-        ];
-        each.into_iter().filter(|(_, failed)| *failed).map(|(name, _)| name.to_owned()).collect()
-    }
-
-    /// Whether workers and streams make progress, and the control threads run.
-    ///
-    /// # Errors
-    /// The thread that does not.
-    pub fn look_at_health(&self) -> Result<(), String> {
-        if let Some(why) = zone_manager::status::failed_threads(&self.failed()) {
-            return Err(why);
-        }
-        self.health.look(self.counters(), Instant::now())
     }
 
     /// What `[ops]` serves over HTTP.

@@ -2,22 +2,28 @@
 //!
 //! It is collected from the threads' counters on each request.
 mod api;
+mod certificates;
+mod faults;
 mod fleet;
 mod health;
 mod histogram;
 mod hosts;
 mod kubernetes;
+mod process;
 mod shards;
 mod sockets;
 mod store;
 mod xdp;
 
 pub use api::ApiStatus;
+pub use certificates::CertificateStatus;
+pub use faults::{Fault, fault_kinds, find_faults, unanswered_suffixes};
 pub use fleet::{FleetStatus, Member};
 pub use health::HealthStatus;
 pub use histogram::StatusHistogram;
 pub use hosts::HostsStatus;
 pub use kubernetes::{KubernetesStatus, KubernetesStream};
+pub use process::Process;
 pub use shards::ShardStatus;
 pub use store::{DocumentsStatus, StoreStatus, StoreZoneFault};
 pub use xdp::{XdpQueueStatus, XdpStatus};
@@ -25,7 +31,6 @@ pub use xdp::{XdpQueueStatus, XdpStatus};
 use crate::hold::HeldZone;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs;
 
 /// The status of a server. Times are seconds since 1970; counters grow while the process lives.
 /// Missing fields have defaults, so that tool and server versions may differ.
@@ -42,6 +47,8 @@ pub struct Status {
     pub started_seconds: f64,
     /// When the status was collected.
     pub gathered_seconds: f64,
+    /// Everything that is wrong, the most severe first; at most one of each kind.
+    pub faults: Vec<Fault>,
     /// The addresses it answers on, over UDP and TCP.
     pub listen: Vec<String>,
     /// The config and its last reload.
@@ -64,6 +71,8 @@ pub struct Status {
     pub saving: Option<String>,
     /// Threads that apply changes and that panicked. Their zones do not change until a restart.
     pub failed: Vec<String>,
+    /// The thread that makes no progress although it has work; `None`: all do.
+    pub stuck: Option<String>,
     /// Workers, then stream threads.
     pub threads: Vec<ThreadStatus>,
     /// The stream connections.
@@ -76,7 +85,8 @@ pub struct Status {
     pub cache: Option<CacheStatus>,
     /// The store; `None`: not configured.
     pub store: Option<StoreStatus>,
-    /// What the servers of a fleet share beside their records.
+    /// What the servers of a fleet share beside their records, and files of this server that cannot
+    /// be used.
     pub documents: Vec<DocumentsStatus>,
     /// The names of a Kubernetes cluster; `None`: not configured.
     #[serde(default)]
@@ -86,6 +96,8 @@ pub struct Status {
     pub health: Option<HealthStatus>,
     /// The REST API; `None`: not configured.
     pub api: Option<ApiStatus>,
+    /// The certificates that the server shows to others.
+    pub certificates: Vec<CertificateStatus>,
     /// The resources the process uses.
     pub process: Process,
     /// The most frequent names and clients lately, estimated from samples.
@@ -231,54 +243,6 @@ pub struct ThreadStatus {
     pub latency: StatusHistogram,
 }
 
-/// The resources a process uses.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Process {
-    /// Resident memory in bytes.
-    #[serde(alias = "resident_octets")]
-    pub resident_bytes: u64,
-    /// CPU time of all threads, user and system.
-    pub cpu_seconds: f64,
-    /// Open file descriptors.
-    pub open_files: u64,
-    /// Maximum open file descriptors.
-    pub open_files_max: u64,
-    /// Datagrams that the kernel dropped because a listening UDP socket was full.
-    pub dropped_datagrams: u64,
-}
-
-impl Process {
-    /// Reads `/proc/self` (proc(5)) of this process. Unreadable values are 0.
-    pub fn read() -> Self {
-        let text = |file: &str| fs::read_to_string(file).unwrap_or_default();
-        let of_line = |file: &str, head: &str| {
-            let text = text(file);
-            let line = text.lines().find_map(|line| line.strip_prefix(head));
-            line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0)
-        };
-        Self {
-            resident_bytes: of_line("/proc/self/status", "VmRSS:") << 10,
-            cpu_seconds: cpu_seconds(&text("/proc/self/stat")).unwrap_or(0.0),
-            // One descriptor is the listing itself.
-            open_files: fs::read_dir("/proc/self/fd")
-                .map_or(0, |all| all.count().saturating_sub(1) as u64),
-            open_files_max: of_line("/proc/self/limits", "Max open files"),
-            dropped_datagrams: sockets::dropped_datagrams(),
-        }
-    }
-}
-
-/// User and system time of `/proc/PID/stat`: fields 14 and 15, in hundredths of a second, which
-/// Linux uses whatever its own clock rate. The second field may hold blanks and ends with the last
-/// parenthesis.
-fn cpu_seconds(stat: &str) -> Option<f64> {
-    let (_, rest) = stat.rsplit_once(')')?;
-    let mut fields = rest.split_whitespace().skip(11);
-    let (user, system): (f64, f64) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
-    Some((user + system) / 100.0)
-}
-
 /// The stream connections of a server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -420,6 +384,8 @@ pub struct TapStatus {
     pub logged: u64,
     /// Lines lost because the query log was too slow.
     pub log_lost: u64,
+    /// Why its file cannot be written; `None`: it can.
+    pub log_fault: Option<String>,
     /// Whether dnstap is configured.
     pub dnstap_wanted: bool,
     /// Whether a dnstap reader is connected.
@@ -459,15 +425,5 @@ mod tests {
         let status: Status = serde_json::from_str(older).unwrap();
         assert_eq!((status.version.as_str(), status.state), ("0.0.9", ServerState::Serving));
         assert_eq!(status.zones, [ZoneStatus::default()]);
-    }
-
-    #[test]
-    fn process_reads_its_own_status() {
-        let process = Process::read();
-        assert!(process.resident_bytes > 100 << 10, "{process:?}");
-        assert!((1..process.open_files_max).contains(&process.open_files), "{process:?}");
-        let stat = "7 (a ) b) S 1 7 7 0 -1 4194304 100 0 0 0 250 50 0 0 20 0 1 0 5 1 1";
-        assert_eq!(cpu_seconds(stat), Some(3.0));
-        assert_eq!(cpu_seconds("7 (a) S 1"), None);
     }
 }

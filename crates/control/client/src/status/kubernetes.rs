@@ -36,8 +36,7 @@ pub(super) fn text(kubernetes: &KubernetesStatus) -> String {
     }
 }
 
-/// The streams of the cluster that are not open, why the state is not saved, and which checks are
-/// not used.
+/// The streams of the cluster that are not open, and which objects and checks are not used.
 pub(super) fn faults(kubernetes: &KubernetesStatus) -> Vec<String> {
     let closed = kubernetes.streams.iter().filter(|stream| stream.open_seconds.is_none());
     let mut lines: Vec<String> = closed
@@ -46,9 +45,6 @@ pub(super) fn faults(kubernetes: &KubernetesStatus) -> Vec<String> {
             None => format!("{} are not watched yet", plain(&stream.kind)),
         })
         .collect();
-    lines.extend(kubernetes.saving.iter().map(|why| plain(why)));
-    let fault = kubernetes.fleet_fault.as_ref();
-    lines.extend(fault.map(|why| format!("cannot be written for the fleet: {}", plain(why))));
     let unusable = &kubernetes.unusable;
     lines.extend(unusable.iter().map(|which| format!("ignored in etcd: {}", plain(which))));
     let unused = &kubernetes.unused_checks;

@@ -2,11 +2,20 @@
 use super::*;
 use crate::sample::{self, NOW};
 use zone_manager::hold::HeldZone;
-use zone_manager::status::{StoreZoneFault, UpstreamState, UpstreamStatus};
+use zone_manager::status::{StoreZoneFault, UpstreamState, UpstreamStatus, find_faults};
+
+/// A status as a server sends it, with its faults.
+fn sent(status: &Status) -> Status {
+    Status { faults: find_faults(status), ..status.clone() }
+}
+
+fn is_healthy(status: &Status) -> bool {
+    super::is_healthy(&sent(status))
+}
 
 fn shown(status: &Status, all_zones: bool) -> String {
     let mut out = Vec::new();
-    write(&mut out, status, all_zones).unwrap();
+    write(&mut out, &sent(status), all_zones).unwrap();
     let text = String::from_utf8(out).unwrap();
     assert!(text.lines().all(|line| line.trim_end() == line), "no blanks at the end\n{text}");
     text
@@ -116,13 +125,13 @@ fn held_zone_and_half_written_file_are_shown_with_a_remedy() {
 fn failed_thread_is_shown_with_a_remedy() {
     let mut status = sample::status(1, 3, 1);
     status.failed = vec!["zone-files".into(), "control".into()];
-    let expected = "\nfailed      zone-files and control ended: served zones no longer change; \
-                    restart the server\n";
+    let expected = "\nfaults      thread_ended: zone-files and control ended: served zones no \
+                    longer change; restart the server\n";
     assert!(shown(&status, false).contains(expected));
 }
 
 #[test]
-fn server_with_any_fault_is_not_healthy() {
+fn server_that_does_not_serve_or_has_a_fault_is_not_healthy() {
     let check = |change: fn(&mut Status), expected| {
         let mut status = sample::status(1, 3, 1);
         change(&mut status);
@@ -132,9 +141,22 @@ fn server_with_any_fault_is_not_healthy() {
     check(|status| status.config.restart_needed.push("server.port".into()), true);
     check(|status| status.state = ServerState::Draining, false);
     check(|status| status.state = ServerState::Starting, false);
-    check(|status| status.failed.push("control".into()), false);
-    check(|status| status.config.errors.push("f:1:1: no".into()), false);
-    check(|status| status.zones[2].state = ZoneState::Saved, false);
+    check(|status| status.saving = Some("no room".into()), false);
+}
+
+#[test]
+fn faults_come_first_with_their_kinds() {
+    let mut status = sample::status(1, 1, 1);
+    status.saving = Some("the disk is\u{1b}[0m full".into());
+    status.failed = vec!["control".into()];
+    let text = shown(&status, false);
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[2].starts_with("faults      thread_ended: control ended"), "{text}");
+    let second = "            zones_not_saved: zones are not saved on disk: the disk is";
+    assert!(
+        lines[3].starts_with(second) && lines[4].is_empty() && !text.contains('\u{1b}'),
+        "{text}"
+    );
 }
 
 #[test]
@@ -144,12 +166,12 @@ fn only_outdated_zones_of_many_are_listed() {
         text.contains("zones       4,998 current, 1 behind their file, 1 not loaded"),
         "{text}"
     );
-    assert_eq!(text.matches(".example.").count(), 2, "{text}");
+    assert_eq!(text.matches(".example.\n").count(), 4, "also among the faults\n{text}");
     assert!(text.lines().count() < 40, "{text}");
     let text = shown(&sample::status(2, 5_000, 1), false);
     assert!(text.contains("zones       5,000 current\n\nTHREAD"), "no table of none\n{text}");
     let text = shown(&troubled(5_000), true);
-    assert_eq!(text.matches(".example.").count(), 5_000);
+    assert_eq!(text.matches(".example.\n").count(), 5_002);
 }
 
 #[test]
@@ -261,7 +283,7 @@ fn faulty_store_is_shown_with_its_reasons_and_is_not_healthy() {
     for (store, expected) in [
         (
             StoreStatus { writes_refused: Some("no room".into()), ..store.clone() },
-            "(0 B free)\n            writes are refused: no room\n",
+            "\nfaults      store_writes_refused: the store's writes are refused: no room\n",
         ),
         (
             StoreStatus { servfail: 1, servfail_zones: vec![zone("a.test.")], ..store.clone() },

@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 pub struct ApiStatus {
     /// Why no request is authenticated: the file of credentials is invalid.
     pub fault: Option<String>,
+    /// Why it is not served any more; `None`: it is.
+    pub ended: Option<String>,
     /// Open connections.
     pub connections: u64,
     /// Connections accepted so far.

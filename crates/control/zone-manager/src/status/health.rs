@@ -11,6 +11,8 @@ pub struct HealthStatus {
     pub down: u64,
     /// Targets of which nothing is known yet.
     pub unknown: u64,
+    /// Servers that probe: of the fleet, or this one.
+    pub probers: u64,
     /// Targets that may not be probed, or not so often.
     pub not_probed: u64,
     /// Targets whose certificate ends soon.

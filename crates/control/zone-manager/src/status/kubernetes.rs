@@ -60,11 +60,3 @@ impl KubernetesStream {
         Self { kind: kind.into(), ..Self::default() }
     }
 }
-
-impl KubernetesStatus {
-    /// Whether the names are served, and each stream is open.
-    pub fn is_fine(&self) -> bool {
-        let is_open = |stream: &KubernetesStream| stream.open_seconds.is_some();
-        self.is_synced && self.saving.is_none() && self.streams.iter().all(is_open)
-    }
-}

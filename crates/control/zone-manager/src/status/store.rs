@@ -37,17 +37,6 @@ pub struct StoreStatus {
     pub is_unread: bool,
 }
 
-impl StoreStatus {
-    /// Whether it accepts reads and writes, and serves all its zones.
-    pub fn is_fine(&self) -> bool {
-        self.fault.is_none()
-            && self.writes_refused.is_none()
-            && self.servfail == 0
-            && self.list_fault.is_none()
-            && self.fleet.as_ref().is_none_or(|fleet| fleet.fault.is_none())
-    }
-}
-
 /// A zone of the store that answers SERVFAIL.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -70,11 +59,4 @@ pub struct DocumentsStatus {
     pub fault: Option<String>,
     /// Those that cannot be used, and why.
     pub unusable: Vec<String>,
-}
-
-impl DocumentsStatus {
-    /// Whether they are as all servers have them.
-    pub fn is_fine(&self) -> bool {
-        self.fault.is_none() && self.unusable.is_empty()
-    }
 }

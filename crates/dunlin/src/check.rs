@@ -73,7 +73,9 @@ impl Report {
                     self.warnings.push(Diagnostic { help, ..wrong });
                 }
                 self.errors.extend(trust::load(&config).err());
-                self.errors.extend(server::check_startup(&config));
+                let startup = server::check_startup(&config);
+                self.errors.extend(startup.errors);
+                self.warnings.extend(startup.warnings);
                 let copies = config.server.data_dir.as_deref().map(saved::folder);
                 config.zones.iter().for_each(|zone| self.zone(zone, copies.as_deref()));
                 self.hosts(&config.hosts);

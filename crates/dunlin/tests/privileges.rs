@@ -3,7 +3,8 @@ mod served;
 
 use rustix::process::Signal;
 use served::{HEAD, Served, binary, zone};
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -136,4 +137,46 @@ fn root_is_advised_to_set_a_user_and_an_unknown_user_is_refused() {
     assert_eq!(output.status.code(), Some(1), "{told}");
     assert!(told.contains("no user \"no-such\"") && told.contains("systemd-sysusers"), "{told}");
     fs::remove_dir_all(folder).expect("a folder of ours");
+}
+
+/// Root reads everything, and the user that it changes to does not.
+#[test]
+fn check_finds_what_the_user_of_the_server_cannot_read() {
+    if !is_root("a user of its own") {
+        return;
+    }
+    let folder = folder("unreadable");
+    fs::create_dir_all(&folder).expect("a folder");
+    fs::set_permissions(&folder, Permissions::from_mode(0o755)).expect("a mode");
+    let [config, zone_file, hosts] =
+        ["dunlin.toml", "a.test.zone", "hosts"].map(|name| folder.join(name));
+    let server = "[server]\nuser = \"65534\"\ngroup = \"65533\"\ndata_dir = \"data\"\n";
+    let text = format!("hosts.files = [\"hosts\"]\n{server}{}", zone("a.test"));
+    fs::write(&config, text).expect("a file");
+    fs::write(&zone_file, HEAD).expect("a file");
+    fs::write(&hosts, "192.0.2.1 a.example\n").expect("a file");
+    let check = || {
+        let output = binary().args(["check", "-q"]).arg(&config).output().expect("it runs");
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let mode = |path: &PathBuf, mode| {
+        fs::set_permissions(path, Permissions::from_mode(mode)).expect("a mode");
+    };
+    for path in [&config, &zone_file, &hosts] {
+        mode(path, 0o644);
+    }
+    assert_eq!(check(), (Some(0), String::new()));
+    for path in [&zone_file, &hosts] {
+        mode(path, 0o600);
+        let (code, told) = check();
+        let expected = format!("{}: [server] user \"65534\" cannot read it: ", path.display());
+        assert!(code == Some(1) && told.contains(&expected), "{told}");
+        mode(path, 0o644);
+    }
+    mode(&config, 0o600);
+    let (code, told) = check();
+    assert!(code == Some(0) && told.contains("cannot read it again after a change"), "{told}");
+    mode(&folder, 0o700);
+    assert_eq!(check().0, Some(1), "the folder hides all");
+    fs::remove_dir_all(&folder).expect("removed");
 }

@@ -2,6 +2,7 @@
 use crate::client::AdminConnection;
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Uid};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use std::ffi::OsStr;
 use std::fmt;
 use std::fs::{self, Permissions};
 use std::io;
@@ -26,6 +27,9 @@ pub struct SocketOwner {
     /// The group.
     pub gid: u32,
 }
+
+/// The digits of the largest process ID: a path that is checked before must fit any (proc(5)).
+const PID_LEN_MAX: usize = 7;
 
 /// The listening socket. Dropping it removes its file, unless another process has replaced it or
 /// will.
@@ -63,6 +67,33 @@ impl Endpoint {
         Ok(endpoint)
     }
 
+    /// Whether a socket can be created at `path`, as far as the names of files tell. Changes
+    /// nothing, and a running server is no error.
+    ///
+    /// # Errors
+    /// The path cannot be used, and what to do.
+    pub fn check(path: &Path) -> Result<(), EndpointError> {
+        let failed = |kind| EndpointError { path: path.to_owned(), kind };
+        let (Some(name), Some(folder)) = (path.file_name(), path.parent()) else {
+            return Err(failed(Kind::NoName));
+        };
+        let hidden = folder.join(hidden_name(name, "9".repeat(PID_LEN_MAX)));
+        SocketAddrUnix::new(&hidden).map_err(|_| failed(Kind::TooLong))?;
+        match fs::symlink_metadata(path) {
+            Ok(found) if !found.file_type().is_socket() => return Err(failed(Kind::NotASocket)),
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+                return Err(failed(Kind::Io(error)));
+            }
+            _ => {}
+        }
+        // The folder itself is created at the start.
+        let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty());
+        match parent.filter(|_| !folder.exists()).map(fs::metadata) {
+            Some(Err(error)) => Err(failed(Kind::Io(error))),
+            _ => Ok(()),
+        }
+    }
+
     /// Listens at a temporary name next to `path`, until [`Endpoint::reveal`].
     ///
     /// # Errors
@@ -74,8 +105,7 @@ impl Endpoint {
             return Err(failed(Kind::NoName));
         };
         make_folder(folder, owner).map_err(io)?;
-        let name = format!(".{}.{}", name.to_string_lossy(), std::process::id());
-        let hidden = folder.join(name);
+        let hidden = folder.join(hidden_name(name, std::process::id()));
         let address = SocketAddrUnix::new(&hidden).map_err(|_| failed(Kind::TooLong))?;
         // A remainder of a dead process with the same ID.
         let _ = fs::remove_file(&hidden);
@@ -121,6 +151,11 @@ impl Drop for Endpoint {
             let _ = fs::remove_file(path);
         }
     }
+}
+
+/// The temporary name of a socket in its folder.
+fn hidden_name(name: &OsStr, pid: impl fmt::Display) -> String {
+    format!(".{}.{pid}", name.to_string_lossy())
 }
 
 fn make_folder(folder: &Path, owner: Option<SocketOwner>) -> io::Result<()> {
@@ -320,9 +355,16 @@ mod tests {
             (&"x".repeat(108), "too long"),
             ("file/dunlin.sock", "cannot listen"),
         ] {
-            let message = Endpoint::bind(&folder.0.join(path), None).expect_err(path).to_string();
-            assert!(message.contains(word), "{message}");
+            let path = folder.0.join(path);
+            for error in [Endpoint::check(&path), Endpoint::bind(&path, None).map(drop)] {
+                let message = error.expect_err(word).to_string();
+                assert!(message.contains(word), "{message}");
+            }
         }
+        for path in ["dunlin.sock", "new/dunlin.sock"] {
+            Endpoint::check(&folder.0.join(path)).expect("it can be created");
+        }
+        assert_eq!(fs::read_dir(&folder.0).expect("a folder").count(), 1, "nothing is created");
         assert!(folder.0.join("file").exists(), "what is not ours stays");
     }
 }

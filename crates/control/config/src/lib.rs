@@ -25,7 +25,7 @@ pub use kubernetes::{Compat, Kubernetes, PodNames};
 pub use names::Hosts;
 pub use operate::{Acl, Admin, Api, Denied, Dnstap, Limits, Ops, Proxy, Queries, Rate, Streams};
 pub use roles::Roles;
-pub use server::{Cookies, PortKind, Server, Steering, Workers};
+pub use server::{Cookies, PortKind, Server, Steering, Workers, holds};
 pub use store::{Etcd, Store, StoreKind};
 pub use upstream::Upstream;
 pub use xdp::{Queues, Xdp};

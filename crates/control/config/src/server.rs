@@ -155,14 +155,16 @@ impl Cookies {
     }
 }
 
+/// Whether a socket at `holder` takes what is sent to `address`.
+pub fn holds(holder: &SocketAddr, address: &SocketAddr) -> bool {
+    let family = holder.is_ipv4() == address.is_ipv4();
+    let ip = holder.ip() == address.ip() || family && holder.ip().is_unspecified();
+    // Port 0 is a new port each time.
+    ip && holder.port() == address.port() && address.port() > 0
+}
+
 /// An address that conflicts with another one.
 fn taken_twice(listen: &[SocketAddr]) -> Option<(SocketAddr, SocketAddr)> {
-    let holds = |holder: &SocketAddr, address: &SocketAddr| {
-        let family = holder.is_ipv4() == address.is_ipv4();
-        let ip = holder.ip() == address.ip() || family && holder.ip().is_unspecified();
-        // Port 0 is a new port each time.
-        ip && holder.port() == address.port() && address.port() > 0
-    };
     listen.iter().enumerate().find_map(|(at, address)| {
         let mut others = listen.iter().enumerate().filter(|(other, _)| *other != at);
         let (_, holder) = others.find(|(_, holder)| holds(holder, address))?;

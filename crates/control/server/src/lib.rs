@@ -36,5 +36,5 @@ mod zones;
 pub use forwarding::{forwarding, forwarding_of_file};
 pub use serve::run;
 pub use settings::{settings, settings_of_file};
-pub use startup_check::check_startup;
+pub use startup_check::{StartupReport, check_startup};
 pub use workers::CorePlanner;

@@ -1,12 +1,15 @@
 //! The user of the process once its sockets are open, and the capabilities that it keeps.
 use crate::limits::USER_ENTRY_LEN_MAX;
+use rustix::fs::{Gid, Uid};
 use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, CapabilitySets};
+use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::fmt;
 use std::io;
 use std::mem::MaybeUninit;
 use std::ptr;
+use std::thread;
 
 /// Privileges could not be dropped; the server must not continue with them.
 #[derive(Debug)]
@@ -217,6 +220,38 @@ impl Identity {
         match u32::MAX {
             invalid if uid == invalid || gid == invalid => Err(PrivilegeError::NoNumber(invalid)),
             _ => Ok(Self { name, uid, gid }),
+        }
+    }
+
+    /// Runs `work` in a thread that has this identity, and none of the privileges of this one;
+    /// `None`: the kernel does not allow that.
+    pub fn run_as<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Option<T> {
+        let assume = || {
+            let (uid, gid) = (Uid::from_raw(self.uid), Gid::from_raw(self.gid));
+            set_thread_groups(&self.groups())?;
+            set_thread_res_gid(gid, gid, gid)?;
+            set_thread_res_uid(uid, uid, uid)
+        };
+        let run = || assume().is_ok().then(work);
+        thread::scope(|scope| scope.spawn(run).join().ok().flatten())
+    }
+
+    /// All groups of the user.
+    fn groups(&self) -> Vec<Gid> {
+        let Some(name) = &self.name else { return Vec::new() };
+        let mut groups: Vec<libc::gid_t> = vec![0; 64];
+        loop {
+            let mut count = groups.len() as c_int;
+            // SAFETY: the name is a C string, and the list has room for `count` groups.
+            let result = unsafe {
+                libc::getgrouplist(name.as_ptr(), self.gid, groups.as_mut_ptr(), &raw mut count)
+            };
+            let count = usize::try_from(count).unwrap_or_default();
+            if result >= 0 || count <= groups.len() {
+                groups.truncate(count);
+                return groups.into_iter().map(Gid::from_raw).collect();
+            }
+            groups.resize(count, 0);
         }
     }
 

@@ -58,6 +58,19 @@ pub fn place(config: &Config, plan_cores: CorePlanner) -> io::Result<WorkerCpus>
     Ok(worker_cpus)
 }
 
+/// Checks that this process may use the CPUs that the config lists.
+///
+/// # Errors
+/// A listed CPU is not allowed.
+pub fn check(config: &Config) -> io::Result<()> {
+    match &config.server.workers {
+        Workers::Cpus(cpus) if config.server.roles.dns => {
+            place_on(cpus, &cpu::allowed()?).map(drop)
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Places so many workers, which already run, on other allowed CPUs. Where those that the config
 /// lists are gone, or no core can be planned, the kernel's choice of all allowed ones holds.
 pub fn place_again(

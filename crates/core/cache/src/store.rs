@@ -151,24 +151,35 @@ pub struct Cache<'m> {
 }
 
 impl<'m> Cache<'m> {
-    /// As [`find`](Self::find), but the hit lives as long as the memory. If the entry is stale, a
-    /// fresh one for [all types](QueryKind::for_all_types) takes precedence.
+    /// As [`find`](Self::find), but the hit lives as long as the memory. If the entry is stale, one
+    /// for [all types](QueryKind::for_all_types) that is fresh or newer takes precedence.
     #[inline]
     pub fn into_found(self, key: &CacheKey<'_>, now: u32) -> Option<CacheHit<'m>> {
         let own = self.slot(&key.ident());
         let slot = match own {
             Some(slot) if self.is_fresh(slot, now) => slot,
-            _ => self.find_for_all_types(key, now).or(own)?,
+            _ => self.find_for_all_types(key, own, now).or(own)?,
         };
         self.into_found_at(slot, now)
     }
 
-    /// A fresh entry for all types.
+    /// An entry for all types that is fresh, or newer than the own one.
     #[inline(never)]
-    fn find_for_all_types(&self, key: &CacheKey<'_>, now: u32) -> Option<usize> {
+    fn find_for_all_types(
+        &self,
+        key: &CacheKey<'_>,
+        own: Option<usize>,
+        now: u32,
+    ) -> Option<usize> {
         let all = key.kind.applies_to_other_types().then(|| key.for_all_types().ident());
-        let slot = all.and_then(|all| self.slot(&all));
-        slot.filter(|slot| self.is_fresh(*slot, now))
+        let slot = all.and_then(|all| self.slot(&all))?;
+        let made = self.entry(slot).made();
+        let is_newer = own.is_some_and(|own| self.entry(own).made() < made);
+        (is_newer || self.is_fresh(slot, now)).then_some(slot)
+    }
+
+    fn entry(&self, slot: usize) -> Entry<'_> {
+        Entry::at(self.bytes, slot * UNIT)
     }
 
     #[inline]
@@ -238,6 +249,14 @@ impl<'m> Cache<'m> {
     pub fn hold(&mut self, key: &CacheKey<'_>, retry: u32) -> bool {
         let slot = self.slot(&key.ident());
         slot.inspect(|slot| set_retry(self.bytes, slot * UNIT, retry));
+        slot.is_some()
+    }
+
+    /// Removes the entry of a key, unless it was made after `made`; returns whether there was one.
+    pub fn forget(&mut self, key: &CacheKey<'_>, made: u32) -> bool {
+        let ident = key.ident();
+        let slot = self.slot(&ident).filter(|slot| self.entry(*slot).made() <= made);
+        slot.inspect(|slot| self.remove(*slot, ident.hash));
         slot.is_some()
     }
 

@@ -37,6 +37,11 @@ enum Step {
         kind: u8,
         seconds: u32,
     },
+    Forget {
+        name: u16,
+        kind: u8,
+        before: u32,
+    },
     Pass(u32),
     /// Forgets every so many-th name, in pieces of so many lines.
     Flush {
@@ -54,6 +59,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         4 => name().prop_map(|(name, kind)| Step::Find { name, kind }),
         1 => (name(), 0..100u32)
             .prop_map(|((name, kind), seconds)| Step::Hold { name, kind, seconds }),
+        1 => (name(), 0..20u32)
+            .prop_map(|((name, kind), before)| Step::Forget { name, kind, before }),
         1 => (0..10u32).prop_map(Step::Pass),
         1 => (1..40u16, 1..500usize).prop_map(|(every, lines)| Step::Flush { every, lines }),
     ];
@@ -108,6 +115,15 @@ proptest! {
                         last.get_mut(&(name, kind)).expect("only what was put").3 = now + seconds;
                     }
                 }
+                Step::Forget { name, kind, before } => {
+                    let bytes = name.to_be_bytes();
+                    let made = now.saturating_sub(before);
+                    if cache.forget(&key(name, kind, &bytes), made) {
+                        let (_, put_at, ..) = last.remove(&(name, kind)).expect("it was put");
+                        prop_assert!(put_at <= made);
+                        prop_assert!(cache.find(&key(name, kind, &bytes), now).is_none());
+                    }
+                }
                 Step::Pass(seconds) => now += seconds,
                 Step::Flush { every, lines } => {
                     let before = owned.state.entries();
@@ -151,4 +167,9 @@ fn answer_for_all_types_is_found_without_one_of_the_type() {
     assert_eq!(found(owned.lend(), &one, 9), Some(2));
     assert_eq!(found(owned.lend(), &one, 10), Some(1), "of what is too old");
     assert_eq!(found(owned.lend(), &one, 20), Some(2), "neither is good");
+    assert_eq!(owned.lend().put(&one.for_all_types(), 30, 5, &[3]), Insertion::Done);
+    assert_eq!(found(owned.lend(), &one, 40), Some(3), "the newer of two that are too old");
+    assert!(!owned.lend().forget(&one.for_all_types(), 29), "it is newer");
+    assert!(owned.lend().forget(&one.for_all_types(), 30));
+    assert_eq!(found(owned.lend(), &one, 40), Some(2));
 }

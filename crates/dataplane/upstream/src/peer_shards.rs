@@ -94,6 +94,12 @@ pub(crate) struct ShardRequest {
     pub(crate) is_renewal: bool,
 }
 
+impl ShardRequest {
+    /// No request: a message about a key.
+    const NONE: Self =
+        Self { query_id: QueryId::from_bits(0), group: 0, flush: 0, is_renewal: false };
+}
+
 /// The time of an answer and its lifetime, in monotonic seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AnswerLifetime {
@@ -114,6 +120,8 @@ pub(crate) enum ShardMessage<'m> {
     Failure(QueryId, Option<AnswerLifetime>),
     /// The sender of the query must send it to a server itself.
     Refusal(QueryId),
+    /// An answer of this time, in monotonic seconds, displaces older ones, and is not cached.
+    Displaced(u32, CacheKey<'m>),
 }
 
 const WANT: u8 = 0;
@@ -123,6 +131,7 @@ const FAILURE: u8 = 3;
 const KNOWN_FAILURE: u8 = 4;
 const REFUSAL: u8 = 5;
 const STALE: u8 = 6;
+const DISPLACED: u8 = 7;
 /// Bytes of a message without its variable part.
 const HEAD: usize = 16;
 
@@ -138,16 +147,20 @@ impl<'m> ShardMessage<'m> {
             let (made, ttl) = (u64::from(life.made), u64::from(life.ttl));
             (made << 32 | ttl).to_ne_bytes()
         };
+        let mut write_key = |what, wanted: ShardRequest, key: CacheKey<'_>| {
+            let kind = u32::from(key.kind.rtype()) << 16 | u32::from(key.kind.class());
+            let mut head = head(what, wanted.query_id, kind, wanted.group);
+            let flags = [key.kind.dnssec_ok(), key.kind.checking_disabled()].map(u8::from);
+            head[1][1] = flags[0] | flags[1] << 1;
+            let numbers = [key.hash, wanted.flush, key.kind.view().into()].map(u64::to_ne_bytes);
+            ring.write([head.as_flattened(), numbers.as_flattened(), key.name])
+        };
         match *self {
             Self::Want(wanted, key) => {
-                let ShardRequest { query_id, group, flush, is_renewal } = wanted;
-                let what = if is_renewal { RENEW } else { WANT };
-                let kind = u32::from(key.kind.rtype()) << 16 | u32::from(key.kind.class());
-                let mut head = head(what, query_id, kind, group);
-                let flags = [key.kind.dnssec_ok(), key.kind.checking_disabled()].map(u8::from);
-                head[1][1] = flags[0] | flags[1] << 1;
-                let numbers = [key.hash, flush, key.kind.view().into()].map(u64::to_ne_bytes);
-                ring.write([head.as_flattened(), numbers.as_flattened(), key.name])
+                write_key(if wanted.is_renewal { RENEW } else { WANT }, wanted, key)
+            }
+            Self::Displaced(made, key) => {
+                write_key(DISPLACED, ShardRequest { flush: made.into(), ..ShardRequest::NONE }, key)
             }
             Self::Answer(query_id, lived, value) | Self::Stale(query_id, lived, value) => {
                 let what = if matches!(self, Self::Stale(..)) { STALE } else { ANSWER };
@@ -179,7 +192,7 @@ impl<'m> ShardMessage<'m> {
             Some((AnswerLifetime { made: (word >> 32) as u32, ttl: word as u32 }, rest))
         };
         Some(match *what {
-            WANT | RENEW => {
+            WANT | RENEW | DISPLACED => {
                 let (hash, rest) = rest.split_first_chunk()?;
                 let (flush, rest) = rest.split_first_chunk()?;
                 let (view, name) = rest.split_first_chunk()?;
@@ -193,7 +206,11 @@ impl<'m> ShardMessage<'m> {
                     flush: u64::from_ne_bytes(*flush),
                     is_renewal: *what == RENEW,
                 };
-                Self::Want(wanted, CacheKey { hash: u64::from_ne_bytes(*hash), kind, name })
+                let key = CacheKey { hash: u64::from_ne_bytes(*hash), kind, name };
+                match *what {
+                    DISPLACED => Self::Displaced(wanted.flush as u32, key),
+                    _ => Self::Want(wanted, key),
+                }
             }
             ANSWER | STALE => {
                 let (life, value) = life()?;
@@ -232,6 +249,11 @@ impl PeerShards {
             }
         }
         is_reported
+    }
+
+    /// Sends a message to all shards that have a ring from here. One without room does not get it.
+    pub(crate) fn send_all(&mut self, message: &ShardMessage<'_>) {
+        (0..self.senders.len()).for_each(|to| _ = self.send(to, message));
     }
 
     /// Whether an owner shard has read a query; true only once.
@@ -300,6 +322,7 @@ mod tests {
             ShardMessage::Failure(query_id, None),
             ShardMessage::Failure(query_id, Some(life)),
             ShardMessage::Refusal(query_id),
+            ShardMessage::Displaced(u32::MAX, CacheKey { hash: 1, kind, name }),
         ];
         let (mut writer, mut reader) = events(1 << 12);
         assert!(messages.iter().all(|message| message.write(&mut writer)));

@@ -47,8 +47,13 @@ impl CacheStore {
         let mut cache = self.lend();
         // An answer that is too large is sent to the waiting clients, but not cached.
         let _ = cache.put(key, now, taken.ttl, value);
-        if taken.is_name_error && key.kind.applies_to_other_types() {
-            let _ = cache.put(&key.for_all_types(), now, taken.ttl, value);
+        match key.kind.applies_to_other_types() {
+            true if taken.is_name_error => {
+                let _ = cache.put(&key.for_all_types(), now, taken.ttl, value);
+            }
+            // The name exists now.
+            true => _ = cache.forget(&key.for_all_types(), now),
+            false => {}
         }
     }
 
@@ -86,19 +91,20 @@ impl CacheStore {
         }
     }
 
-    /// An uncacheable answer arrived: the cached one is used until its end, and not as a stale one.
-    pub(crate) fn let_end(&mut self, key: &CacheKey<'_>, now: u32) {
+    /// Removes what an uncacheable answer of this time displaces: no older answer may be served
+    /// after it, not even as a stale one. Returns whether there was one.
+    pub(crate) fn displace(&mut self, key: &CacheKey<'_>, made: u32) -> bool {
         let mut cache = self.lend();
-        if let Some(found) = cache.find(key, now) {
-            let end = (now - found.age).saturating_add(found.ttl);
-            cache.hold(key, end);
-        }
+        let had_own = cache.forget(key, made);
+        let all = key.kind.applies_to_other_types().then(|| key.for_all_types());
+        all.is_some_and(|all| cache.forget(&all, made)) || had_own
     }
 
-    /// Whether there is an answer, fresh or stale.
-    pub(crate) fn has_answer(&mut self, key: &CacheKey<'_>, now: u32) -> bool {
+    /// Whether there is an answer, fresh or stale, that is not older than `made`.
+    pub(crate) fn has_answer_since(&mut self, key: &CacheKey<'_>, made: u32, now: u32) -> bool {
         let found = self.lend().into_found(key, now);
-        found.is_some_and(|found| !answer::is_failure(found.message, key.name.len()))
+        let found = found.filter(|found| !answer::is_failure(found.message, key.name.len()));
+        found.is_some_and(|found| now - found.age >= made)
     }
 
     pub(crate) fn lend(&mut self) -> Cache<'_> {

@@ -307,6 +307,35 @@ fn uncacheable_answer_leaves_no_stale_one() {
     }
 }
 
+/// Whichever thread had the newer answer, and whether it was cached.
+#[test]
+fn newer_answer_displaces_those_of_all_threads() {
+    let says = Arc::new(AtomicU32::new(0));
+    let its = Arc::clone(&says);
+    let server = Fake::start(move |question, _| {
+        vec![match its.load(Ordering::SeqCst) {
+            0 => answer(question, 60, 1),
+            1 => answer(question, 60, 2),
+            2 => answer(question, 0, 3),
+            _ => refusal(question),
+        }]
+    });
+    let mut street = Street::new(2, &[server.address]);
+    let name = street.foreign();
+    for (newer, after) in [(1, Got(0, 2, Some(3))), (2, failed(22))] {
+        says.store(0, Ordering::SeqCst);
+        assert_eq!(street.query(0, &[&name]), [answered(1)]);
+        street.pass(Duration::from_secs(61));
+        says.store(newer, Ordering::SeqCst);
+        assert_eq!(street.query(1, &[&name]), [answered(newer as u16 + 1)]);
+        street.settle();
+        street.pass(Duration::from_secs(61));
+        says.store(3, Ordering::SeqCst);
+        assert_eq!(street.query(0, &[&name]), [after]);
+        street.pass(Duration::from_secs(61));
+    }
+}
+
 /// A stale answer of the owner shard goes to all threads if no upstream answers (RFC 8767).
 #[test]
 fn stale_answer_is_shared_if_no_upstream_answers() {

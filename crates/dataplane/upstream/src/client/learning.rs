@@ -2,8 +2,9 @@
 use super::{AnswerCallback, UpstreamClient};
 use crate::ResolverPlan;
 use crate::limits::UNFINISHED_TTL;
-use crate::peer_shards::AnswerLifetime;
+use crate::peer_shards::{AnswerLifetime, PeerShards, ShardMessage};
 use crate::shard_messages::ShardNews;
+use crate::store::CacheStore;
 use answer::{ForwardedRecords, relay};
 use cache::CacheKey;
 use forward::{Forwarder, LateAnswer, QueryId};
@@ -15,7 +16,9 @@ impl UpstreamClient {
     pub(super) fn learn(&mut self, query_id: QueryId, message: &[u8], answer: AnswerCallback<'_>) {
         self.send();
         let now = self.seconds();
-        let Self { state, queries, plan, groups, suffixes, message_buf, store, .. } = self;
+        let Self {
+            state, queries, plan, groups, suffixes, message_buf, store, peer_shards, ..
+        } = self;
         let forwarder = Forwarder { state, queries };
         let Some(query) = forwarder.get(query_id) else { return };
         let group = groups.iter().position(|group| *group == query.group()).unwrap_or_default();
@@ -25,7 +28,7 @@ impl UpstreamClient {
             return self.fail(query_id, answer);
         };
         if ttl == 0 {
-            store.let_end(&key, now);
+            displace(store, peer_shards, &key, now);
         } else if !query.is_cut_off() && !plan.marks.has(key.name) {
             store.keep(&key, now, &ForwardedRecords { ttl, ..taken }, message_buf);
         }
@@ -39,7 +42,7 @@ impl UpstreamClient {
     /// Caches an answer that arrived after its query had failed.
     pub(super) fn learn_late(&mut self, belated: &LateAnswer, message: &[u8]) {
         let now = self.seconds();
-        let Self { plan, groups, suffixes, message_buf, store, .. } = self;
+        let Self { plan, groups, suffixes, message_buf, store, peer_shards, .. } = self;
         let LateAnswer { hash, kind, upstream } = *belated;
         // A server belongs to one group, and a mark is sent to that server only.
         let has = |first: u16, len: u16| (first..first + len).contains(&upstream);
@@ -55,8 +58,12 @@ impl UpstreamClient {
         }
         let taken =
             group.and_then(|group| take(&key, message, (plan, group), suffixes, message_buf));
-        if let Some((taken, ttl)) = taken.filter(|(_, ttl)| *ttl > 0) {
-            store.keep(&key, now, &ForwardedRecords { ttl, ..taken }, message_buf);
+        match taken {
+            Some((_, 0)) => displace(store, peer_shards, &key, now),
+            Some((taken, ttl)) => {
+                store.keep(&key, now, &ForwardedRecords { ttl, ..taken }, message_buf);
+            }
+            None => {}
         }
     }
 
@@ -89,6 +96,20 @@ impl UpstreamClient {
     }
 }
 
+/// Removes the answer that an uncacheable one displaces, here and at the other shards.
+fn displace(
+    store: &mut CacheStore,
+    peer_shards: &mut Option<PeerShards>,
+    key: &CacheKey<'_>,
+    made: u32,
+) {
+    if store.displace(key, made)
+        && let Some(peer_shards) = peer_shards
+    {
+        peer_shards.send_all(&ShardMessage::Displaced(made, *key));
+    }
+}
+
 /// Converts the response of a group's server for the cache; returns also its lifetime in seconds.
 /// `None`: it does not answer the query.
 fn take(
@@ -105,6 +126,7 @@ fn take(
     // The alias must stay cached while the names that it leads to are resolved.
     let strays = |name: Name<'_>| !plan.is_of(group, name);
     let leads_on = ttl < UNFINISHED_TTL
-        && answer::leads_to_name(&message_buf[..taken.len], key.name.len(), strays);
+        && (taken.is_unfinished
+            || answer::leads_to_name(&message_buf[..taken.len], key.name.len(), strays));
     Some((taken, if leads_on { UNFINISHED_TTL } else { ttl }))
 }

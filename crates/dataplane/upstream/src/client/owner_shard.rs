@@ -112,6 +112,10 @@ impl UpstreamClient {
     fn hear(&mut self, from: usize, message: ShardMessage<'_>, answer: AnswerCallback<'_>) {
         let query_id = match message {
             ShardMessage::Want(wanted, key) => return self.serve(from, &wanted, &key),
+            ShardMessage::Displaced(made, key) => {
+                self.store.displace(&key, made);
+                return;
+            }
             ShardMessage::Answer(query_id, ..) | ShardMessage::Stale(query_id, ..) => query_id,
             ShardMessage::Failure(query_id, _) | ShardMessage::Refusal(query_id) => query_id,
         };
@@ -261,7 +265,6 @@ impl UpstreamClient {
         life: AnswerLifetime,
         value: &[u8],
     ) -> Option<usize> {
-        let now = self.seconds();
         let Self { state, queries, message_buf, store, .. } = self;
         let forwarder = Forwarder { state, queries };
         let query = forwarder.get(query_id)?;
@@ -273,7 +276,7 @@ impl UpstreamClient {
         message_buf[value_at..len].copy_from_slice(value);
         let AnswerLifetime { made, ttl } = life;
         if ttl == 0 {
-            store.let_end(&key, now);
+            store.displace(&key, made);
         } else if !query.is_cut_off()
             && let Some(summary) = summary(&message_buf[..len], key.name.len())
         {
@@ -284,12 +287,13 @@ impl UpstreamClient {
         Some(len)
     }
 
-    /// Caches a stale answer of an owner shard, unless this shard has a newer one.
+    /// Caches a stale answer of an owner shard, unless this shard has one that is not older.
     fn cache_stale(&mut self, query_id: QueryId, life: AnswerLifetime, value: &[u8]) {
         let now = self.seconds();
         let Self { state, queries, store, .. } = self;
         let forwarder = Forwarder { state, queries };
-        if forwarder.get(query_id).is_some_and(|query| !store.has_answer(&query.key(), now)) {
+        let mut is_newer = |key| !store.has_answer_since(&key, life.made, now);
+        if forwarder.get(query_id).is_some_and(|query| is_newer(query.key())) {
             self.cache_from_owner(query_id, life, value);
         }
     }

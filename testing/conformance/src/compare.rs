@@ -162,10 +162,9 @@ fn agree(aspect: Aspect, a: &Reply, b: &Reply) -> bool {
     }
 }
 
-/// What is wrong with a truncated reply, held against the whole one that the same server gives over
-/// TCP: a record that the whole one has not, a record set that is there in part (RFC 2181 §9) or
-/// without its signatures (RFC 4035 §3.1.1), and TC where all would have fitted. `room` is what the
-/// client can receive, in bytes.
+/// What is wrong with a truncated reply, held against the whole one of the same server over TCP: a
+/// record that the whole one has not, a set without its signatures (RFC 4035 §3.1.1) or in part,
+/// except an unsigned one of the answer (RFC 2181 §9), and TC where all would have fitted `room`.
 pub fn faults_of_cut(cut: &Reply, whole: &Reply, room: usize) -> Vec<String> {
     let mut faults = Vec::new();
     let sections = [Aspect::Answer, Aspect::Authority, Aspect::Additional].map(|aspect| {
@@ -176,7 +175,10 @@ pub fn faults_of_cut(cut: &Reply, whole: &Reply, room: usize) -> Vec<String> {
         faults.extend(extra);
         for missing in all.difference(some) {
             let set = (&missing.owner, covered(missing));
-            if some.iter().any(|r| (&r.owner, covered(r)) == set) {
+            let is_of_set = |r: &&Record| (&r.owner, covered(r)) == set;
+            let is_signed = all.iter().filter(is_of_set).any(|r| r.rtype == Rtype::RRSIG);
+            let is_whole = aspect != Aspect::Answer || is_signed;
+            if is_whole && some.iter().any(|r| is_of_set(&r)) {
                 faults.push(format!("{aspect:?} has a part of the set of {missing}"));
             }
         }
@@ -483,14 +485,16 @@ mod tests {
             ..Reply::default()
         };
         let (a, b, other) = (record("a", 1), record("a", 2), record("b", 3));
-        let whole = reply(600, &[a.clone(), b.clone()]);
-        let faults = |length, answer: &[Record], room| {
-            faults_of_cut(&reply(length, answer), &whole, room).join("; ")
+        let signature = Record { rtype: Rtype::RRSIG, data: vec![0, 1, 13, 1], ..a.clone() };
+        let (a_alone, signed, whole) = (vec![a.clone()], vec![a.clone(), signature], vec![a, b]);
+        let faults = |length, answer: &[Record], all: &[Record], room| {
+            faults_of_cut(&reply(length, answer), &reply(600, all), room).join("; ")
         };
-        assert_eq!(faults(100, &[], 512), "");
-        assert_eq!(faults(500, &[a.clone(), b], 512), "");
-        assert!(faults(500, &[a], 512).contains("a part of the set of a. 60 IN A 192.0.2.2"));
-        assert!(faults(500, &[other], 512).contains("Answer has b. 60 IN A 192.0.2.3 only where"));
-        assert!(faults(100, &[], 600).contains("cut, though all 600 bytes fit into 600"));
+        assert_eq!(faults(100, &[], &whole, 512), "");
+        assert_eq!(faults(500, &whole, &whole, 512), "");
+        assert_eq!(faults(500, &a_alone, &whole, 512), "", "the answer may be cut");
+        assert!(faults(500, &a_alone, &signed, 512).contains("a part of the set of a. 60 IN R"));
+        assert!(faults(500, &[other], &whole, 512).contains("Answer has b. 60 IN A 192.0.2.3"));
+        assert!(faults(100, &[], &whole, 600).contains("cut, though all 600 bytes fit into 600"));
     }
 }

@@ -1,6 +1,6 @@
 //! Names of hosts files. They take precedence over forward rules, and zones take precedence over
 //! them.
-use crate::reply::{OwnerName, ReplySection, ReplyWriter};
+use crate::reply::{OwnerName, ReplyWriter};
 use image::{HashKey, Leaf, Node, RelName, Zone, ZoneTable};
 use packet::View;
 use wire::limits::PADDED_LEN;
@@ -68,7 +68,7 @@ impl<'w> HostEntry<'w> {
         if let Some(set) = node.set(reply.query.rtype) {
             let owner =
                 if first { OwnerName::Question(0) } else { OwnerName::Name(name.as_name()) };
-            return reply.put_needed(ReplySection::Answer, owner, &set, node);
+            return reply.put_answer(owner, &set, node);
         }
         // The name acts as a zone of its own, so that the negative answer says nothing about other
         // names.

@@ -23,6 +23,7 @@ const QUESTION_END_MAX: usize = HEADER_LEN + Name::LEN_MAX + 4;
 const DATA_MAX: usize = RELAYED_DATA_MAX - 4 * Name::LEN_MAX;
 /// Offset of the record counts in a header.
 const COUNTS_AT: usize = 6;
+const ANSWER: usize = 0;
 const AUTHORITY: usize = 1;
 const ADDITIONAL: usize = 2;
 
@@ -145,8 +146,8 @@ struct NameRestorer<'r> {
 impl NameRestorer<'_> {
     /// Turns the reply to the rewritten question, which ends at `question_end`, into one to the
     /// client's question. The reply moves to the end of its buffer and is rewritten before it;
-    /// `limit` is its largest length. A record set that does not fit is left out and the reply
-    /// truncated, also where the buffer has too little room for both. Returns the end of the
+    /// `limit` is its largest length. What does not fit is left out and the reply truncated,
+    /// also where the buffer has too little room for both. Returns the end of the
     /// records, and whether the reply was truncated here.
     fn all(
         self,
@@ -167,15 +168,15 @@ impl NameRestorer<'_> {
             let limit = limit.saturating_sub(opt_len).min(front_len);
             let mut out = Composer::new(front, asked.len, limit, self.suffixes);
             let records = Records::new(message, question_end, counts.map(usize::from).iter().sum());
-            let counts = put_all(self.rule, records, counts, &mut out)?;
-            Ok((counts, out.len()))
+            let (counts, is_whole) = put_all(self.rule, records, counts, &mut out)?;
+            Ok((counts, out.len(), is_whole))
         });
-        let (counts, at) = written.unwrap_or(([0; 3], asked.len));
+        let (counts, at, is_whole) = written.unwrap_or(([0; 3], asked.len, false));
         packet.buf[HEADER_LEN..asked.len].copy_from_slice(&asked.as_bytes()[HEADER_LEN..]);
         packet.buf.copy_within(packet.buf.len() - opt_len.., at);
         packet.len = at + opt_len;
         let mut flags = u16::from_be_bytes([header[2], header[3]]) & !Flags::AD;
-        let was_cut = written.is_err() && flags & Flags::TC == 0;
+        let was_cut = !is_whole && flags & Flags::TC == 0;
         flags |= if was_cut { Flags::TC } else { 0 };
         packet.buf[..HEADER_LEN].copy_from_slice(&header);
         packet.buf[2..4].copy_from_slice(&flags.to_be_bytes());
@@ -208,31 +209,34 @@ fn opt_at(message: &[u8], question_end: usize, counts: [u16; 3]) -> usize {
     }
 }
 
-/// Puts the records; returns the count of each section, without OPT.
+/// Puts the records; returns the count of each section, without OPT, and whether all needed ones
+/// fit. Of the answer section, as many records are put as fit, of others all or none.
 fn put_all(
     rule: &RewriteRule,
     mut records: Records<'_>,
     counts: [u16; 3],
     out: &mut Composer<'_>,
-) -> Result<[u16; 3], NoSpace> {
+) -> Result<([u16; 3], bool), NoSpace> {
     let mut put = [0; 3];
     for (section, count) in counts.into_iter().enumerate() {
-        let mark = out.mark();
+        let mut mark = out.mark();
         for record in records.by_ref().take(count.into()) {
             let record = record.map_err(|_| NoSpace)?;
             match put_record(rule, &record, section, out) {
                 Ok(is_put) => put[section] += u16::from(is_put),
-                // Additional records are optional.
-                Err(NoSpace) if section == ADDITIONAL => {
+                Err(NoSpace) => {
                     out.rewind(mark);
-                    put[section] = 0;
-                    return Ok(put);
+                    put[section] = if section == ANSWER { put[section] } else { 0 };
+                    // Additional records are optional.
+                    return Ok((put, section == ADDITIONAL));
                 }
-                Err(NoSpace) => return Err(NoSpace),
+            }
+            if section == ANSWER {
+                mark = out.mark();
             }
         }
     }
-    Ok(put)
+    Ok((put, true))
 }
 
 /// Puts a record, unless it proves something about a translated name.

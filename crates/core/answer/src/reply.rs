@@ -1,4 +1,5 @@
-//! Composes record sets into the reply, section by section, each whole or not at all.
+//! Composes record sets into the reply, section by section, each whole or not at all. Only of the
+//! set that the query asks for, a truncated reply has as many records as fit.
 use crate::SmallRng;
 use crate::ede::Ede;
 use crate::reply_room::ReplyRoom;
@@ -124,7 +125,31 @@ impl<'r> ReplyWriter<'r> {
         }
     }
 
-    /// Puts a synthesized record: the CNAME of a DNAME (RFC 6672 §3.1), or an address.
+    /// Puts the set that the query asks for. If it does not fit, the reply is truncated and has as
+    /// many of the records as fit (RFC 2181 §9), for clients that do not use TCP.
+    #[inline]
+    pub(crate) fn put_answer(&mut self, owner: OwnerName<'_>, set: &RecordSet<'_>, node: Node<'_>) {
+        if self.put(ReplySection::Answer, owner, set, node, set.ttl()).is_err() {
+            self.put_part(owner, set, node);
+        }
+    }
+
+    /// A signed set is put whole or not at all: a part of it cannot be validated.
+    #[inline(never)]
+    fn put_part(&mut self, owner: OwnerName<'_>, set: &RecordSet<'_>, node: Node<'_>) {
+        self.truncate();
+        if self.query.dnssec_ok() && node.set(Rtype::RRSIG).is_some() {
+            return;
+        }
+        let start = self.choose_start(set);
+        for data in set.records().skip(start).chain(set.records().take(start)) {
+            if self.put_single(owner, set.rtype(), set.ttl(), data).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Puts one record: the CNAME of a DNAME (RFC 6672 §3.1), an address, or one of a set.
     ///
     /// # Errors
     /// [`NoSpace`] if it does not fit.
@@ -158,18 +183,22 @@ impl<'r> ReplyWriter<'r> {
         }
     }
 
-    /// Address sets start at a random record, so that all addresses are used equally.
+    /// The record that comes first. Address sets start at a random one, so that all addresses are
+    /// used equally.
+    fn choose_start(&mut self, set: &RecordSet<'_>) -> usize {
+        let rotates = set.rtype().fixed_rdata_len().is_some() && set.count() > 1;
+        if rotates { self.random.below(set.count()) } else { 0 }
+    }
+
     fn put_records(
         &mut self,
         owner: OwnerName<'_>,
         set: &RecordSet<'_>,
         ttl: u32,
     ) -> Result<(), NoSpace> {
-        let (rtype, count) = (set.rtype(), set.count());
-        let rotates = rtype.fixed_rdata_len().is_some() && count > 1;
-        let start = if rotates { self.random.below(count) } else { 0 };
+        let start = self.choose_start(set);
         let mut records = set.records().skip(start).chain(set.records().take(start));
-        records.try_for_each(|data| self.put_record(owner, rtype, ttl, data))
+        records.try_for_each(|data| self.put_record(owner, set.rtype(), ttl, data))
     }
 
     fn put_head(&mut self, owner: OwnerName<'_>, rtype: Rtype, ttl: u32) -> Result<(), NoSpace> {

@@ -207,6 +207,9 @@ fn put(
     };
     let Some([answers, authorities]) = counts else {
         reply.truncate();
+        if chain.is_none() && !is_any {
+            put_part(found.message, records_at, &note, ttl, reply)?;
+        }
         return Ok(None);
     };
     reply.counts[0] += answers;
@@ -337,18 +340,58 @@ fn put_each(
         if !keeps(nth < answers, &record)? {
             continue;
         }
-        let mut data = [0; RELAYED_DATA_MAX];
-        let data = match record.data().len() {
-            0..RELAYED_DATA_MAX => record.expand(&mut data)?,
-            _ => record.data(),
-        };
-        let owner = record.owner()?;
-        let owner = OwnerName::Name(owner.as_name());
-        if reply.put_record(owner, record.rtype, ttl(record.ttl), data).is_err() {
+        if !put_one(&record, &ttl, reply)? {
             reply.out.rewind(mark);
             return Ok(None);
         }
         counts[usize::from(nth >= answers)] += 1;
     }
     Ok(Some(counts))
+}
+
+/// Puts the aliases of an answer that does not fit, and of its other records as many as fit (RFC
+/// 2181 §9). A signed answer is put whole or not at all: a part of a set cannot be validated.
+#[inline(never)]
+fn put_part(
+    message: &[u8],
+    records_at: usize,
+    note: &CacheNote,
+    ttl: impl Fn(u32) -> u32,
+    reply: &mut ReplyWriter<'_>,
+) -> Result<(), Malformed> {
+    let answers = Records::new(message, records_at, note.answers.into());
+    if answers.flatten().any(|record| record.rtype == Rtype::RRSIG) {
+        return Ok(());
+    }
+    for are_aliases in [true, false] {
+        for record in answers {
+            let record = record?;
+            if matches!(record.rtype, Rtype::CNAME | Rtype::DNAME) != are_aliases {
+                continue;
+            }
+            let mark = reply.out.mark();
+            if !put_one(&record, &ttl, reply)? {
+                reply.out.rewind(mark);
+                return Ok(());
+            }
+            reply.counts[0] += 1;
+        }
+    }
+    Ok(())
+}
+
+/// Puts a record of a cached message; returns whether it fits.
+fn put_one(
+    record: &Record<'_>,
+    ttl: &impl Fn(u32) -> u32,
+    reply: &mut ReplyWriter<'_>,
+) -> Result<bool, Malformed> {
+    let mut data = [0; RELAYED_DATA_MAX];
+    let data = match record.data().len() {
+        0..RELAYED_DATA_MAX => record.expand(&mut data)?,
+        _ => record.data(),
+    };
+    let owner = record.owner()?;
+    let owner = OwnerName::Name(owner.as_name());
+    Ok(reply.put_record(owner, record.rtype, ttl(record.ttl), data).is_ok())
 }

@@ -337,7 +337,7 @@ impl<'w> ChainStep<'_, 'w> {
             _ => {}
         }
         if let Some(set) = node.set(rtype) {
-            reply.put_needed(ReplySection::Answer, owner, &set, node);
+            reply.put_answer(owner, &set, node);
             return ChainEnd::Done(AdditionalRecords::mentioned(set, node));
         }
         if let Some(set) = node.set(Rtype::CNAME) {

@@ -445,10 +445,11 @@ fn rewritten_answer_that_does_not_fit_is_truncated() {
         let told = scene.request("srv.short.example.", Rtype::SRV);
         assert_eq!((count(&told), told.contains(" tc")), (12, false), "{told}");
         let told = scene.request(&format!("srv.{long}."), Rtype::SRV);
-        assert_eq!(told, "NOERROR aa tc");
+        assert!(told.starts_with("NOERROR aa tc") && (1..12).contains(&count(&told)), "{told}");
         scene.room = 520;
         let told = scene.request("srv.short.example.", Rtype::SRV);
-        assert_eq!(told, "NOERROR aa tc", "there is no room to write it anew");
+        // There is little room to write it anew.
+        assert!(told.starts_with("NOERROR aa tc") && count(&told) < 12, "{told}");
     }
     (scene.opt, scene.room) = (Some(Opt { size: 4096, dnssec_ok: false }), 8192);
     assert!(!scene.request("srv.short.example.", Rtype::SRV).contains(" tc"));

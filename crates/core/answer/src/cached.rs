@@ -9,7 +9,7 @@ pub struct CachedSummary {
     pub rcode: Rcode,
     /// Records in the answer section.
     pub answers: u16,
-    /// Whether the last answer is an alias to a name outside the server's suffix.
+    /// Whether the answer ends with an alias whose target must be queried next.
     pub is_unfinished: bool,
 }
 

@@ -50,7 +50,8 @@ pub struct ForwardedRecords {
     pub ttl: u32,
     /// Whether the name does not exist, for any type.
     pub is_name_error: bool,
-    /// Whether the answer ends with an alias to a name outside `suffix`.
+    /// Whether the answer ends with an alias whose target must be queried next: it lies outside
+    /// `suffix`, or the server said nothing about it.
     pub is_unfinished: bool,
 }
 
@@ -60,7 +61,7 @@ pub(crate) struct CacheNote {
     pub(crate) rcode: Rcode,
     /// Whether the server set AD.
     pub(crate) authentic: bool,
-    /// Whether the last record is an alias to a name outside the server's suffix.
+    /// Whether the chain ends with an alias whose target must be queried next.
     pub(crate) unfinished: bool,
     pub(crate) answers: u16,
     pub(crate) authorities: u16,
@@ -135,7 +136,11 @@ pub fn relay(
     };
     let out = Composer::new(buf, records_at, limit, suffixes);
     let mut collector = RecordCollector { key, suffix, note, ttl: u32::MAX, out };
-    let is_negative = collector.follow_chain(answers)?;
+    let (mut is_negative, has_alias) = collector.follow_chain(answers)?;
+    if is_negative && has_alias && collector.says_nothing(authorities) {
+        (collector.note.authentic, collector.note.unfinished) = (false, true);
+        is_negative = false;
+    }
     if is_negative && !collector.note.unfinished {
         collector.ttl = collector.take_denial(authorities)?.min(lifetimes.negative_ttl_max);
     } else if key.kind.dnssec_ok() {
@@ -186,8 +191,9 @@ struct RecordCollector<'t, 'b> {
 }
 
 impl RecordCollector<'_, '_> {
-    /// Takes the CNAME chain and the records at its end; returns whether there are none.
-    fn follow_chain(&mut self, answers: Records<'_>) -> Result<bool, Malformed> {
+    /// Takes the CNAME chain and the records at its end; returns whether there are none, and whether
+    /// there is an alias.
+    fn follow_chain(&mut self, answers: Records<'_>) -> Result<(bool, bool), Malformed> {
         let first = Name::parse(self.key.name).map_err(|_| Malformed)?;
         let mut chain = [const { NameBuf::root() }; ALIASES_MAX];
         chain[0] = first.into();
@@ -228,7 +234,15 @@ impl RecordCollector<'_, '_> {
                 self.note.answers += u16::from(self.take(&record, owner)?);
             }
         }
-        Ok(is_negative)
+        Ok((is_negative, len > 1))
+    }
+
+    /// Whether a response denies nothing and refers to no other server: then an alias at its end
+    /// says nothing about the target (RFC 2308 §2.1, §2.2).
+    fn says_nothing(&self, authorities: Records<'_>) -> bool {
+        let mut authorities = self.of_class(authorities).flatten();
+        self.note.rcode == Rcode::NoError
+            && !authorities.any(|record| matches!(record.rtype, Rtype::SOA | Rtype::NS))
     }
 
     /// The records of the query class, and parse errors. Other classes answer nothing.

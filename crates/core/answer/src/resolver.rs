@@ -74,7 +74,7 @@ impl Resolver for NoForwarding {
 pub(crate) enum ForwardedAnswer {
     /// The reply is complete.
     Done,
-    /// The answer ends with an alias to this name outside the group's suffix.
+    /// The answer ends with an alias to this name, which must be looked up next.
     Continue(NameBuf),
     /// An upstream server must be queried first.
     Missing,
@@ -220,17 +220,35 @@ fn put(
     if !note.unfinished {
         return Ok(None);
     }
-    let answers = Records::new(found.message, records_at, note.answers.into());
+    chain_end(Records::new(found.message, records_at, note.answers.into()), key)
+}
+
+/// The target of a name's CNAME.
+fn alias_of(answers: Records<'_>, name: Name<'_>) -> Result<Option<NameBuf>, Malformed> {
     let mut target = None;
     for record in answers {
         let record = record?;
-        if record.rtype == Rtype::CNAME {
+        if record.rtype == Rtype::CNAME && record.is_at(name)? {
             let mut data = [0; Name::LEN_MAX];
             let name = Name::parse(record.expand(&mut data)?).map_err(|_| Malformed)?;
             target = Some(NameBuf::from(name));
         }
     }
     Ok(target)
+}
+
+/// The name to which the aliases of an answer lead; `None` without an alias.
+fn chain_end(answers: Records<'_>, key: &CacheKey<'_>) -> Result<Option<NameBuf>, Malformed> {
+    let mut end: Option<NameBuf> = None;
+    for _ in 0..ALIASES_MAX {
+        let name = match &end {
+            Some(end) => end.as_name(),
+            None => Name::parse(key.name).map_err(|_| Malformed)?,
+        };
+        let Some(target) = alias_of(answers, name)? else { break };
+        end = Some(target);
+    }
+    Ok(end)
 }
 
 /// A CNAME chain that leads to a name outside the group.
@@ -258,15 +276,7 @@ impl ForwardedChain {
         let mut names = [const { NameBuf::root() }; ALIASES_MAX];
         names[0] = Name::parse(key.name).map_err(|_| Malformed)?.into();
         for len in 1..=ALIASES_MAX {
-            let mut target = None;
-            for record in answers {
-                let record = record?;
-                if record.rtype == Rtype::CNAME && record.is_at(names[len - 1].as_name())? {
-                    let mut data = [0; Name::LEN_MAX];
-                    let name = Name::parse(record.expand(&mut data)?).map_err(|_| Malformed)?;
-                    target = Some(NameBuf::from(name));
-                }
-            }
+            let target = alias_of(answers, names[len - 1].as_name())?;
             let Some(target) = target else { return Ok(None) };
             if leaves_group(target.as_name()) {
                 let is_at = |record: Record<'_>| record.is_at(target.as_name()) == Ok(true);

@@ -8,8 +8,8 @@ mod streams;
 
 use crate::command_sender::CommandReceiver;
 use crate::limits::{
-    DATAGRAM_LEN_MAX, DATAGRAMS_MAX, EVENTS_MAX, QUERIES_MAX, RENEWAL_MAX, REPLY_ROOM, ROUNDS_MAX,
-    STALE_AFTER,
+    CHAIN_TIME_MAX, DATAGRAM_LEN_MAX, DATAGRAMS_MAX, EVENTS_MAX, QUERIES_MAX, RENEWAL_MAX,
+    REPLY_ROOM, ROUNDS_MAX, STALE_AFTER,
 };
 use crate::peer_shards::{AnswerLifetime, PeerShards};
 use crate::pending_sends::PendingSends;
@@ -426,7 +426,12 @@ impl Resolver for UpstreamClient {
 
     fn request(&mut self, key: &CacheKey<'_>, group: u16, packet: &Packet<'_>) -> bool {
         let PendingMessages { news, since, rounds } = self.pending_messages;
-        if matches!(news, ShardNews::Stale) || self.news_for(key).is_some() || rounds > ROUNDS_MAX {
+        let is_over = since.is_some_and(|since| self.now.saturating_sub(since) >= CHAIN_TIME_MAX);
+        if matches!(news, ShardNews::Stale)
+            || self.news_for(key).is_some()
+            || rounds > ROUNDS_MAX
+            || is_over
+        {
             return false;
         }
         if self.comes_back(key, group, packet.context.client.ip()) {

@@ -5,8 +5,10 @@ use std::time::Duration;
 pub const QUERIES_MAX: usize = forward::limits::QUERIES_MAX;
 /// Bytes of the longest query that can be deferred.
 pub const QUERY_LEN_MAX: usize = 800;
-/// How often one query may be deferred, as aliases lead from server to server.
+/// How often one query may be deferred, as aliases lead from name to name.
 pub const ROUNDS_MAX: u8 = 16;
+/// Age of a client's query at which no further alias is followed.
+pub const CHAIN_TIME_MAX: Duration = Duration::from_secs(5);
 /// UDP sockets of a thread to one server. Each has an unpredictable port, and queries are spread
 /// over all.
 pub const SOCKETS_PER_SERVER: usize = 16;
@@ -82,7 +84,7 @@ pub const REPORTS_BYTES: usize = 16 << 10;
 pub const WALK_LINES: usize = 256;
 /// Answers of one thread that are shown; further ones are counted.
 pub const SHOWN_MAX: u64 = 64;
-/// Least lifetime of an alias to names of other servers, in seconds.
+/// Least lifetime of an alias whose target is queried next, in seconds.
 pub const UNFINISHED_TTL: u32 = 2;
 /// Shards of a process that delegate to each other. With more, every shard sends all queries
 /// itself.

@@ -209,3 +209,35 @@ fn alias_to_a_forwarded_name_is_answered_when_its_upstream_answers() {
         assert_eq!((all.asked(), corp.asked()), (1, 1), "{caches}");
     }
 }
+
+/// The alias that a server says instead of an address: the next number in front of the name.
+fn numbered_alias(question: &[u8], number: u8) -> Vec<u8> {
+    let mut alias = answer(question, 0, 1);
+    let record = alias.len() - 16;
+    alias.truncate(record);
+    // The target has another first label of one letter, and then the same ones.
+    alias.extend(b"\xc0\x0c\0\x05\0\x01\0\0\0\0\0\x04\x01");
+    alias.extend([number, 0xc0, 14]);
+    alias
+}
+
+#[test]
+fn target_of_an_alias_is_queried_at_the_same_server() {
+    let server = Fake::start(|question, _| match question[13].to_ascii_lowercase() {
+        b'a' => vec![numbered_alias(question, b'b')],
+        b'b' => vec![numbered_alias(question, b'c')],
+        b'c' => vec![answer(question, 60, 2)],
+        // A loop, and a chain without an end.
+        b'l' => vec![numbered_alias(question, b'm')],
+        b'm' => vec![numbered_alias(question, b'l')],
+        other => vec![numbered_alias(question, other + 1)],
+    });
+    let mut scene = Scene::new(&[server.address]);
+    assert_eq!(scene.ask_one("a.example.net.").0, answered(4));
+    assert_eq!(server.asked(), 3);
+    assert_eq!(scene.ask_one("l.example.net.").0, answered(2));
+    assert_eq!(server.asked(), 5);
+    let Got(code, count, _) = scene.ask_one("\\128.example.net.").0;
+    assert!(code == 0 && (16..=17).contains(&count), "{count}");
+    assert!(server.asked() <= 5 + 17, "{}", server.asked());
+}

@@ -255,6 +255,58 @@ fn too_large_cached_answer_is_truncated() {
     assert!((72..=73).contains(&records.lines().count()), "{answer}");
 }
 
+/// As resolvers do: an upstream may leave that to those who ask.
+#[test]
+fn target_of_an_alias_is_queried_if_the_upstream_does_not_have_it() {
+    let mut scene = Scene::new();
+    let about = || Said::about("a.example.net.", Rcode::NOERROR);
+    let alias = || {
+        about().cname("b.example.net.", 20, "c.example.net.").cname(
+            "a.example.net.",
+            30,
+            "b.example.net.",
+        )
+    };
+    assert_eq!(scene.remember("a.example.net.", ".", &alias().message()), 20);
+    assert_eq!(scene.request("a.example.net."), None);
+    let (asked, group, packet) = &scene.known.asked[0];
+    assert_eq!((&asked[..], *group), (name("c.example.net.").as_name().as_bytes(), 0));
+    assert_eq!(*packet, Asking::default().question("a.example.net."));
+    let said = Said::about("c.example.net.", Rcode::NOERROR).a("c.example.net.", 60, 1);
+    scene.remember("c.example.net.", ".", &said.message());
+    assert_eq!(
+        scene.request("a.example.net.").unwrap(),
+        "NOERROR a.example.net ra\nb.example.net 20 CNAME c.example.net.\n\
+         a.example.net 30 CNAME b.example.net.\nc.example.net 60 A 192.0.2.1"
+    );
+    // That there is no address, or no target, is an answer.
+    assert_eq!(scene.remember("a.example.net.", ".", &alias().soa("example.net.", 60, 9)), 9);
+    assert!(scene.request("a.example.net.").unwrap().contains("SOA"));
+    let denied = Said::about("a.example.net.", Rcode::NXDOMAIN);
+    let denied = denied.cname("a.example.net.", 30, "b.example.net.").message();
+    assert!(!taken("a.example.net.", ".", false, &denied).1.is_unfinished);
+}
+
+#[test]
+fn targets_that_are_queried_one_by_one_end_at_a_loop_and_after_sixteen() {
+    let mut scene = Scene::new();
+    let learn = |scene: &mut Scene, owner: String, target: String| {
+        let said = Said::about(&owner, Rcode::NOERROR).cname(&owner, 60, &target);
+        assert_eq!(scene.remember(&owner, ".", &said.message()), 60);
+    };
+    for (owner, target) in [("a", "b"), ("b", "a")] {
+        learn(&mut scene, format!("{owner}.example.net."), format!("{target}.example.net."));
+    }
+    let answer = scene.request("a.example.net.").unwrap();
+    assert_eq!(answer.lines().count(), 3, "{answer}");
+    for n in 0..40 {
+        learn(&mut scene, format!("n{n}.example.net."), format!("n{}.example.net.", n + 1));
+    }
+    let stream = Asking { transport: Transport::Stream, ..Asking::default() };
+    let answer = scene.ask_with("n0.example.net.", stream).unwrap();
+    assert!((16..=18).contains(&answer.lines().count()), "{answer}");
+}
+
 #[test]
 fn popular_name_is_refreshed_before_it_expires() {
     let mut scene = Scene::new();

@@ -121,9 +121,9 @@ impl UpstreamLog {
             let UpstreamStatus { suffix, server, fault, .. } = server;
             match fault {
                 Some(fault) => {
-                    tracing::warn!(server, suffix, "asking comes to nothing: {fault}")
+                    tracing::warn!(server, suffix, "an upstream has a fault: {fault}")
                 }
-                None => tracing::info!(server, suffix, "asking is good again"),
+                None => tracing::info!(server, suffix, "the fault of an upstream is over"),
             }
             before.clone_from(fault);
         }

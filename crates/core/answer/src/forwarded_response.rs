@@ -191,8 +191,8 @@ struct RecordCollector<'t, 'b> {
 }
 
 impl RecordCollector<'_, '_> {
-    /// Takes the CNAME chain and the records at its end; returns whether there are none, and whether
-    /// there is an alias.
+    /// Takes the CNAME chain and the records at its end; returns whether there are none, and
+    /// whether there is an alias.
     fn follow_chain(&mut self, answers: Records<'_>) -> Result<(bool, bool), Malformed> {
         let first = Name::parse(self.key.name).map_err(|_| Malformed)?;
         let mut chain = [const { NameBuf::root() }; ALIASES_MAX];

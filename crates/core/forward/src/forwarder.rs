@@ -1,5 +1,6 @@
 //! Chooses the server for each query, and the time of each try.
 use crate::case_mask::CaseMask;
+use crate::compatibility::QueryForm;
 use crate::event::{ForwardEvent, QueryId, QueryOutcome, Transmission};
 use crate::late::{LatePurpose, LateQueries};
 use crate::limits::{
@@ -9,7 +10,7 @@ use crate::limits::{
 use crate::message::{QUESTION_LEN_MAX, compose, compose_probe};
 use crate::pending::{Attempt, NONE, PendingQuery, UpstreamGroup};
 use crate::timer::TimerWheel;
-use crate::upstream::{Upstream, UpstreamHealth, UpstreamTransport};
+use crate::upstream::{Upstream, UpstreamHealth};
 use cache::CacheKey;
 use wire::NameBuf;
 
@@ -352,8 +353,8 @@ impl Forwarder<'_> {
             })
     }
 
-    /// Adds a transmission, by stream if the server uses streams or the answer is too long for a
-    /// datagram. False if the query was sent often enough.
+    /// Adds a transmission in the form that the server understands; `is_long`: the answer is too
+    /// long for a datagram. False if the query was sent often enough.
     pub(crate) fn send(
         &mut self,
         number: u16,
@@ -365,6 +366,7 @@ impl Forwarder<'_> {
         if attempt == TRIES_MAX || self.state.transmissions.iter().all(Option::is_some) {
             return false;
         }
+        let form = self.form(&self.queries[usize::from(number)], (upstream, is_long), now);
         let Some(id) = self.free_id(random) else { return false };
         let Some(transmission) =
             self.state.transmissions.iter_mut().find(|transmission| transmission.is_none())
@@ -374,14 +376,15 @@ impl Forwarder<'_> {
         let query = &mut self.queries[usize::from(number)];
         self.state.ids[usize::from(id)] = id_of(number, attempt);
         let server = &mut self.state.upstreams[usize::from(upstream)];
-        let by_stream = is_long || server.transport != UpstreamTransport::Datagrams;
-        let mixes_case = query.group.mixes_case && !by_stream;
+        let QueryForm { by_stream, is_case_retry, mixes_case, has_edns } = form;
         let casing = if mixes_case { CaseMask::new(random()) } else { CaseMask::LOWER };
         query.tries[attempt] = Attempt {
             upstream,
             id,
             casing,
             by_stream,
+            is_case_retry,
+            has_edns,
             is_opening: by_stream,
             sent_at: now,
             patience_micros: server.wait_micros(query.asked(upstream), now),

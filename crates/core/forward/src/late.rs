@@ -179,9 +179,12 @@ impl Forwarder<'_> {
         let late = self.state.late_queries.entries[slot];
         let took = u64::from((now as u32).wrapping_sub(late.sent_at));
         let said = message::read_any(message);
-        let is_reply = message::question_of(message).is_some_and(|question| {
-            digest(self.state.late_queries.key, question.iter().copied()) == late.digest
-        });
+        let is_probe = matches!(late.purpose, LatePurpose::Probe { .. });
+        let is_bare = is_probe && message::is_bare_error(message);
+        let is_reply = is_bare
+            || message::question_of(message).is_some_and(|question| {
+                digest(self.state.late_queries.key, question.iter().copied()) == late.digest
+            });
         if late.upstream != upstream
             || !is_reply
             || said == ParsedResponse::Other
@@ -194,7 +197,9 @@ impl Forwarder<'_> {
         let server = &mut self.state.upstreams[usize::from(upstream)];
         match (late.purpose, said) {
             (LatePurpose::Probe { .. }, _) => server.record_probe_reply(now, took),
-            (_, ParsedResponse::Failure) => server.record_sign_of_life(now),
+            (_, ParsedResponse::Failure | ParsedResponse::Misunderstood) => {
+                server.record_sign_of_life(now)
+            }
             (LatePurpose::Clients { kind }, ParsedResponse::Answer) => {
                 server.record_answer(now, took);
                 return ForwardEvent::LateAnswer(LateAnswer { hash: late.hash, kind, upstream });

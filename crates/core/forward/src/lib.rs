@@ -6,11 +6,13 @@
 //! Probes and late replies show whether they are alive.
 //!
 //! A reply counts only from the queried server, at the socket of the query, with its ID and its
-//! question in the same case (RFC 5452 §9.1).
+//! question in the same case (RFC 5452 §9.1). A server that does not keep the case is queried over
+//! TCP, and one without EDNS is queried without it.
 #![no_std]
 #![forbid(unsafe_code)]
 
 mod case_mask;
+mod compatibility;
 mod event;
 mod forwarder;
 mod late;

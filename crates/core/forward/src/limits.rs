@@ -68,5 +68,17 @@ pub const HALF_LIFE_MICROS: u64 = 10_000_000;
 pub const WHEEL_LEN: usize = 1024;
 /// See [`WHEEL_LEN`].
 pub const WHEEL_MICROS: u64 = 4096;
+/// How long a server counts as one without EDNS, as one that keeps the case of letters, or as one
+/// that does not.
+pub const COMPATIBILITY_MICROS: u64 = 600_000_000;
+/// How long to wait for another reply after one with the question in another case.
+pub const CASE_GRACE_MICROS: u64 = 20_000;
+/// Evidence after which a server that kept the case of letters counts as one that does not.
+pub const CASE_LOSSES_MAX: u8 = 3;
+/// Denials in a row that are checked with a question in lower case, until a server has answered one
+/// in random case; then one in [`CASE_CHECK_MICROS`].
+pub const CASE_CHECKS_MAX: u8 = 16;
+/// See [`CASE_CHECKS_MAX`].
+pub const CASE_CHECK_MICROS: u64 = 1_000_000;
 /// The largest UDP reply that is requested, in bytes (RFC 9715 §3.2).
 pub const UDP_LEN_MAX: u16 = 1232;

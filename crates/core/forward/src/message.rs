@@ -11,10 +11,14 @@ use wire::{Class, Flags, HEADER_LEN, OptionCode, Rcode, Records, Rtype, skip_nam
 pub(crate) enum ParsedResponse {
     /// Not a reply to this query.
     Other,
+    /// A reply with the letters of the question in another case.
+    OtherCase,
     /// A reply that is longer than a datagram.
     Truncated,
     /// The server cannot answer.
     Failure,
+    /// The server does not understand the query: FORMERR, NOTIMP, or an error without a question.
+    Misunderstood,
     /// An answer, positive or negative.
     Answer,
 }
@@ -49,7 +53,8 @@ pub(crate) fn compose(
     buf: &mut [u8; QUESTION_LEN_MAX],
 ) -> usize {
     let key = query.key();
-    compose_query(sent.id, (key.name, query.kind, sent.casing), transport, buf)
+    let edns = sent.has_edns.then_some(transport);
+    compose_query(sent.id, (key.name, query.kind, sent.casing), edns, buf)
 }
 
 /// Writes a probe for a name with this ID; returns its length.
@@ -59,13 +64,14 @@ pub(crate) fn compose_probe(
     transport: UpstreamTransport,
     buf: &mut [u8; QUESTION_LEN_MAX],
 ) -> usize {
-    compose_query(id, (name, PROBE_KIND, CaseMask::LOWER), transport, buf)
+    compose_query(id, (name, PROBE_KIND, CaseMask::LOWER), Some(transport), buf)
 }
 
+/// Writes a query, with the OPT record for this transport, or without one.
 fn compose_query(
     id: u16,
     (name, kind, casing): (&[u8], QueryKind, CaseMask),
-    transport: UpstreamTransport,
+    edns: Option<UpstreamTransport>,
     buf: &mut [u8; QUESTION_LEN_MAX],
 ) -> usize {
     // A client that sets AD in a query understands it in a reply (RFC 6840 §5.7).
@@ -78,8 +84,9 @@ fn compose_query(
     };
     put(&id.to_be_bytes());
     put(&flags.to_be_bytes());
-    put(&[0, 1, 0, 0, 0, 0, 0, 1]);
+    put(&[0, 1, 0, 0, 0, 0, 0, edns.is_some().into()]);
     question(name, kind, casing).for_each(|byte| put(&[byte]));
+    let Some(transport) = edns else { return at };
     let [s0, s1] = UDP_LEN_MAX.to_be_bytes();
     put(&[0, 0, 41, s0, s1, 0, 0, u8::from(kind.dnssec_ok()) << 7, 0]);
     let len = HEADER_LEN + name.len() + 4 + OPT_LEN;
@@ -107,11 +114,49 @@ fn compose_query(
 
 /// Reads a message with the ID of a try, at its socket.
 pub(crate) fn read(query: &PendingQuery, sent: &Attempt, message: &[u8]) -> ParsedResponse {
-    let asked = question(query.key().name, query.kind, sent.casing);
-    match question_of(message) {
-        Some(own) if asked.eq(own.iter().copied()) => read_any(message),
-        _ => ParsedResponse::Other,
+    let Some(own) = question_of(message) else {
+        let is_error = is_bare_error(message);
+        return if is_error { ParsedResponse::Misunderstood } else { ParsedResponse::Other };
+    };
+    let name = query.key().name;
+    if question(name, query.kind, sent.casing).eq(own.iter().copied()) {
+        return read_any(message);
     }
+    let lower = question(name, query.kind, CaseMask::LOWER);
+    match read_any(message) {
+        _ if !is_same_question(lower, own, name.len()) => ParsedResponse::Other,
+        // The case of a question in lower case protects nothing.
+        said if sent.casing == CaseMask::LOWER => said,
+        ParsedResponse::Other => ParsedResponse::Other,
+        _ => ParsedResponse::OtherCase,
+    }
+}
+
+/// Whether a question is the expected one, in any case. Type and class have no case.
+fn is_same_question(lower: impl Iterator<Item = u8>, own: &[u8], name_len: usize) -> bool {
+    own.len() == name_len + 4
+        && lower.zip(own).enumerate().all(|(at, (expected, byte))| match at < name_len {
+            true => expected == byte.to_ascii_lowercase(),
+            false => expected == *byte,
+        })
+}
+
+/// Whether a message is an error without a question, as servers send that do not parse the query.
+pub(crate) fn is_bare_error(message: &[u8]) -> bool {
+    let Some(header) = message.first_chunk::<HEADER_LEN>() else { return false };
+    let is_bare = message.len() == HEADER_LEN || header[4..6] == [0, 0];
+    let is_error = code(message) != Rcode::NoError as u8 && code(message) != Rcode::NxDomain as u8;
+    is_bare && is_error && read_any(message) != ParsedResponse::Other
+}
+
+/// The response code in the header.
+pub(crate) fn code(message: &[u8]) -> u8 {
+    message.get(3).map_or(0, |byte| byte & 0xf)
+}
+
+/// Whether a server says that it does not have a name.
+pub(crate) const fn is_denial(code: u8) -> bool {
+    code == Rcode::NxDomain as u8 || code == Rcode::Refused as u8
 }
 
 /// The question of a message, if it has exactly one.
@@ -141,6 +186,9 @@ pub(crate) fn read_any(message: &[u8]) -> ParsedResponse {
     match u16::from(header[3] & 0xf) | extended_code(message, header) {
         code if code == Rcode::NoError as u16 || code == Rcode::NxDomain as u16 => {}
         code if code == Rcode::YxDomain as u16 => {}
+        code if code == Rcode::FormErr as u16 || code == Rcode::NotImp as u16 => {
+            return ParsedResponse::Misunderstood;
+        }
         _ => return ParsedResponse::Failure,
     }
     if flags.has(Flags::TC) { ParsedResponse::Truncated } else { ParsedResponse::Answer }
@@ -247,14 +295,54 @@ mod tests {
         assert_eq!(changed(2, 0x01), ParsedResponse::Other, "a query");
         assert_eq!(changed(2, 0xa1), ParsedResponse::Other, "another opcode");
         assert_eq!(changed(5, 2), ParsedResponse::Other, "two questions");
-        assert_eq!(changed(13, b'w'), ParsedResponse::Other, "another case");
+        assert_eq!(changed(13, b'w'), ParsedResponse::OtherCase);
         assert_eq!(changed(13, b'x'), ParsedResponse::Other, "another name");
         assert_eq!(changed(18, 1), ParsedResponse::Other, "another type");
         assert_eq!(changed(20, 3), ParsedResponse::Other, "another class");
         assert_eq!(changed(2, 0x83), ParsedResponse::Truncated);
         assert_eq!(changed(3, 0x83), ParsedResponse::Answer, "NXDOMAIN");
-        for code in [1, 2, 4, 5, 9] {
+        for code in [2, 5, 9] {
             assert_eq!(changed(3, 0x80 | code), ParsedResponse::Failure, "{code}");
+        }
+        for code in [1, 4] {
+            assert_eq!(changed(3, 0x80 | code), ParsedResponse::Misunderstood, "{code}");
+        }
+    }
+
+    #[test]
+    fn case_of_a_question_in_lower_case_is_ignored() {
+        let (query, sent) = asked();
+        let sent = Attempt { casing: CaseMask::LOWER, ..sent };
+        let reply = b"\x12\x34\x81\x80\0\x01\0\0\0\0\0\0\x03WWw\0\0\x1c\0\x01";
+        assert_eq!(read(&query, &sent, reply), ParsedResponse::Answer);
+    }
+
+    #[test]
+    fn error_without_a_question_is_a_reply_and_nothing_else_without_one_is() {
+        let (query, sent) = asked();
+        for code in 0..16 {
+            let bare = [0x12, 0x34, 0x81, 0x80 | code, 0, 1, 0, 0, 0, 0, 0, 1];
+            let expected = match code {
+                0 | 3 => ParsedResponse::Other,
+                _ => ParsedResponse::Misunderstood,
+            };
+            assert_eq!(read(&query, &sent, &bare), expected, "{code}");
+            assert_eq!(read(&query, &sent, &bare[..11]), ParsedResponse::Other);
+            let without = [&bare[..4], &[0; 8], &[7; 4]].concat();
+            assert_eq!(read(&query, &sent, &without), expected, "{code}");
+            let of_query = [&[0x12, 0x34, 0x01, 0x80 | code][..], &[0; 8]].concat();
+            assert_eq!(read(&query, &sent, &of_query), ParsedResponse::Other);
+        }
+    }
+
+    #[test]
+    fn query_without_edns_has_no_opt_record() {
+        let (query, sent) = asked();
+        let mut buf = [0; QUESTION_LEN_MAX];
+        let sent = Attempt { has_edns: false, ..sent };
+        for transport in [UpstreamTransport::Datagrams, UpstreamTransport::Enciphered] {
+            let len = compose(&query, &sent, transport, &mut buf);
+            assert_eq!(buf[..len], *b"\x12\x34\x01\x20\0\x01\0\0\0\0\0\0\x03WwW\0\0\x1c\0\x01");
         }
     }
 

@@ -1,6 +1,7 @@
 //! A forwarded query and its waiters.
 use crate::Forwarder;
 use crate::case_mask::CaseMask;
+use crate::compatibility::CaseDoubt;
 use crate::limits::{
     STREAM_OPEN_MICROS_MAX, STREAM_WAIT_MICROS_MORE, TRIES_MAX, TRIES_OF_SERVER_MAX,
 };
@@ -47,6 +48,10 @@ pub(crate) struct Attempt {
     pub(crate) id: u16,
     pub(crate) casing: CaseMask,
     pub(crate) by_stream: bool,
+    /// Whether it went by stream because of the case of letters.
+    pub(crate) is_case_retry: bool,
+    /// Whether it had an OPT record.
+    pub(crate) has_edns: bool,
     /// Whether it waits for its stream to open.
     pub(crate) is_opening: bool,
     /// The socket it was sent by.
@@ -58,6 +63,10 @@ pub(crate) struct Attempt {
     pub(crate) is_waited: bool,
     /// Whether the server replied that it cannot answer.
     pub(crate) is_refused: bool,
+    /// Whether the server did not understand it.
+    pub(crate) is_misunderstood: bool,
+    /// Why the case of its letters may matter to the server.
+    pub(crate) doubt: Option<CaseDoubt>,
 }
 
 impl Attempt {
@@ -66,18 +75,27 @@ impl Attempt {
         id: 0,
         casing: CaseMask::LOWER,
         by_stream: false,
+        is_case_retry: false,
+        has_edns: true,
         is_opening: false,
         socket: None,
         sent_at: 0,
         patience_micros: 0,
         is_waited: false,
         is_refused: false,
+        is_misunderstood: false,
+        doubt: None,
     };
+
+    /// Whether it waited in vain for its stream to open.
+    pub(crate) const fn is_not_opened(&self) -> bool {
+        self.by_stream && self.is_opening && !self.is_waited
+    }
 
     /// How long to wait for it.
     pub(crate) fn wait_micros(&self) -> u64 {
         match self {
-            Self { is_opening: true, .. } => STREAM_OPEN_MICROS_MAX,
+            Self { is_opening: true, is_case_retry: false, .. } => STREAM_OPEN_MICROS_MAX,
             Self { by_stream: true, .. } => self.patience_micros + STREAM_WAIT_MICROS_MORE,
             _ => self.patience_micros,
         }
@@ -159,7 +177,9 @@ impl PendingQuery {
     /// Whether a server may be queried once more.
     pub(crate) fn may_forward(&self, upstream: u16) -> bool {
         let mut tries = self.tries().iter().filter(|tried| tried.upstream == upstream);
-        self.asked(upstream) < TRIES_OF_SERVER_MAX && !tries.any(|tried| tried.is_refused)
+        // A question in lower case may go by stream, and then by datagram.
+        let most = TRIES_OF_SERVER_MAX + usize::from(self.case_doubt(upstream).is_some());
+        self.asked(upstream) < most && !tries.any(|tried| tried.is_refused)
     }
 
     /// Whether there are no waiters, and can be none.

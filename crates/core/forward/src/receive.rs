@@ -1,9 +1,10 @@
 //! Events of a query: replies, ends of streams, timeouts.
+use crate::compatibility::CaseDoubt;
 use crate::event::{ForwardEvent, Transmission};
 use crate::forwarder::{Forwarder, RandomSource, id_of};
 use crate::late::slot_of;
 use crate::limits::TRIES_MAX;
-use crate::message::{ParsedResponse, read};
+use crate::message::{ParsedResponse, code, read};
 
 impl Forwarder<'_> {
     /// Sets the socket of a transmission, a number that nothing else has. A reply counts only at
@@ -56,6 +57,10 @@ impl Forwarder<'_> {
         if sent.upstream != upstream || said == ParsedResponse::Other {
             return self.mismatch(upstream);
         }
+        if said == ParsedResponse::OtherCase {
+            self.doubt_question((number as u16, attempt), now);
+            return self.mismatch(upstream);
+        }
         let was_waited = core::mem::replace(&mut query.tries[attempt].is_waited, false);
         // A second reply may be forged.
         self.state.ids[usize::from(sent.id)] = 0;
@@ -67,24 +72,61 @@ impl Forwarder<'_> {
         match said {
             ParsedResponse::Truncated if !sent.by_stream => {
                 server.record_answer(now, now - sent.sent_at);
-                if !self.send(number, (upstream, true), now, random) {
-                    return self.go_on(number, now, random);
-                }
-                self.schedule(number, now);
-                ForwardEvent::Nothing
+                self.send_again(number, (upstream, true), now, random)
             }
-            ParsedResponse::Failure | ParsedResponse::Truncated => {
-                server.record_refusal(now);
-                query.tries[attempt].is_refused = true;
-                self.go_on(number, now, random)
+            ParsedResponse::Misunderstood if sent.has_edns => {
+                server.record_sign_of_life(now);
+                query.tries[attempt].is_misunderstood = true;
+                self.send_again(number, (upstream, false), now, random)
+            }
+            ParsedResponse::Answer => {
+                server.record_answer(now, now - sent.sent_at);
+                self.take_answer((number, attempt), code(message), now, random)
             }
             _ => {
-                server.record_answer(now, now - sent.sent_at);
-                self.queries[usize::from(number)].is_answered = true;
-                self.outrun_others(number, upstream, now);
-                ForwardEvent::Answer(self.query_id(number))
+                server.record_refusal(now);
+                let is_doubted = self.doubts_denial((number, attempt), code(message), now);
+                let sent = &mut self.queries[usize::from(number)].tries[attempt];
+                sent.is_refused = !is_doubted;
+                self.go_on(number, now, random)
             }
         }
+    }
+
+    /// Sends a query to the same server again, in another form.
+    fn send_again(
+        &mut self,
+        number: u16,
+        to: (u16, bool),
+        now: u64,
+        random: RandomSource<'_>,
+    ) -> ForwardEvent {
+        if !self.send(number, to, now, random) {
+            return self.go_on(number, now, random);
+        }
+        self.schedule(number, now);
+        ForwardEvent::Nothing
+    }
+
+    /// Takes an answer with this code, unless the server may have the name in lower case only.
+    fn take_answer(
+        &mut self,
+        (number, attempt): (u16, usize),
+        code: u8,
+        now: u64,
+        random: RandomSource<'_>,
+    ) -> ForwardEvent {
+        let upstream = self.queries[usize::from(number)].tries[attempt].upstream;
+        if self.doubts_denial((number, attempt), code, now)
+            && self.send(number, (upstream, false), now, random)
+        {
+            self.schedule(number, now);
+            return ForwardEvent::Nothing;
+        }
+        self.note_compatibility((number, attempt), code, now);
+        self.queries[usize::from(number)].is_answered = true;
+        self.outrun_others(number, upstream, now);
+        ForwardEvent::Answer(self.query_id(number))
     }
 
     /// Records that a server answered before others that were queried earlier: those still waited
@@ -145,7 +187,9 @@ impl Forwarder<'_> {
         if !core::mem::take(&mut sent.is_waited) {
             return ForwardEvent::Nothing;
         }
+        let sent = *sent;
         self.state.upstreams[usize::from(sent.upstream)].note_query_end();
+        self.note_lost_try(&sent, now);
         self.go_on(number as u16, now, random)
     }
 
@@ -162,27 +206,41 @@ impl Forwarder<'_> {
             self.state.wheel.set(number, until);
             return Some(ForwardEvent::Nothing);
         }
-        let query = &mut self.queries[usize::from(number)];
-        let mut is_late = false;
-        for sent in
-            query.tries.iter_mut().take(query.tries_len.into()).filter(|sent| sent.is_waited)
-        {
-            let server = &mut self.state.upstreams[usize::from(sent.upstream)];
-            if now - sent.sent_at >= sent.wait_micros() {
-                sent.is_waited = false;
-                is_late = true;
-                server.note_query_end();
-                server.record_timeout(sent.sent_at, now);
-                server.counts.late += 1;
-                self.state.is_probe_wanted = true;
-            }
-        }
-        if is_late {
+        if self.end_late_tries(number, now) {
             return Some(self.go_on(number, now, random));
         }
         self.hedge(number, now, random);
         self.schedule(number, now);
         Some(ForwardEvent::Nothing)
+    }
+
+    /// Stops waiting for the late tries of a query; returns whether there are any.
+    fn end_late_tries(&mut self, number: u16, now: u64) -> bool {
+        let mut is_late = false;
+        for attempt in 0..self.queries[usize::from(number)].tries().len() {
+            let query = &self.queries[usize::from(number)];
+            let sent = query.tries[attempt];
+            if !sent.is_waited || now - sent.sent_at < sent.wait_micros() {
+                continue;
+            }
+            is_late = true;
+            let is_doubted = sent.doubt.is_none() && self.doubts_silence(query, &sent, now);
+            let tried = &mut self.queries[usize::from(number)].tries[attempt];
+            tried.is_waited = false;
+            if is_doubted {
+                tried.doubt = Some(CaseDoubt::Silence);
+            }
+            self.note_lost_try(&sent, now);
+            let server = &mut self.state.upstreams[usize::from(sent.upstream)];
+            server.note_query_end();
+            // Otherwise it did send something.
+            if sent.doubt.is_none() {
+                server.record_timeout(sent.sent_at, now);
+                server.counts.late += 1;
+                self.state.is_probe_wanted = true;
+            }
+        }
+        is_late
     }
 
     /// The query and try with this socket and ID, if a reply still counts.

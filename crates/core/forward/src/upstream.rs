@@ -4,6 +4,7 @@
 //! reply counts only if nothing at all arrived since it was sent. A server is down only if probes,
 //! which any server can answer, get no reply either. So a name that no server can answer says
 //! nothing about its server.
+use crate::compatibility::Compatibility;
 use crate::limits::{
     FAILURES_DOWN, FAILURES_SURE, HALF_LIFE_MICROS, HEDGE_MICROS_MIN, PROBE_GAP_MICROS,
     PROBES_DOWN, QUERY_MICROS_MAX, REST_MICROS_MAX, REST_MICROS_MIN, SILENCE_MICROS_DOWN,
@@ -63,6 +64,7 @@ pub struct Upstream {
     trickle_at: u64,
     /// Queries without an answer yet.
     waiting: u16,
+    pub(crate) compatibility: Compatibility,
     /// Whether an operator drained it: see [`UpstreamHealth::Drained`].
     pub is_drained: bool,
     /// Counters.
@@ -134,6 +136,7 @@ impl Upstream {
         silence: Silence::NONE,
         trickle_at: 0,
         waiting: 0,
+        compatibility: Compatibility::NEW,
         is_drained: false,
         counts: UpstreamCounts { sent: 0, answered: 0, refused: 0, late: 0, mismatched: 0 },
     };
@@ -159,6 +162,16 @@ impl Upstream {
     /// Whether the last query did not fail.
     pub const fn is_well(&self) -> bool {
         self.failures == 0
+    }
+
+    /// Whether it does not keep the case of letters in questions, or has names in lower case only.
+    pub const fn has_case_fault(&self) -> bool {
+        self.compatibility.has_case_fault()
+    }
+
+    /// Whether anything was received since then.
+    pub(crate) const fn has_replied_since(&self, at: u64) -> bool {
+        self.last_reply_at != 0 && self.last_reply_at >= at
     }
 
     /// The smoothed round trip time in microseconds; 0: never measured.
@@ -352,7 +365,7 @@ impl Upstream {
     /// A query sent at `sent_at` timed out. It counts only if nothing was received since: otherwise
     /// the name is slow, or a datagram was lost.
     pub(crate) fn record_timeout(&mut self, sent_at: u64, now: u64) {
-        if self.last_reply_at != 0 && self.last_reply_at >= sent_at {
+        if self.has_replied_since(sent_at) {
             return;
         }
         self.silence.since.get_or_insert(sent_at);

@@ -3,7 +3,9 @@ mod world;
 
 use forward::limits::{QUERIES_MAX, WAITERS_PER_QUERY_MAX};
 use forward::{QueryOutcome, StreamLoss, UpstreamHealth};
-use world::{DEAD, FAST, MILLI, Manner, Outcome, SLOW, SLOW_STREAM, STREAM, World, name};
+use world::{
+    CaseManner, DEAD, FAST, MILLI, Manner, Outcome, SECOND, SLOW, SLOW_STREAM, STREAM, World, name,
+};
 
 #[test]
 fn fastest_server_is_queried() {
@@ -340,4 +342,83 @@ fn cut_off_query_gets_no_new_clients_and_answers_the_waiting_ones() {
     assert_eq!(world.query(1), QueryOutcome::Pending);
     assert_eq!(cut(&mut world), 1, "its room was not what was cut off");
     world.end();
+}
+
+/// RFC 6891 §6.2.2, §7.
+#[test]
+fn server_without_edns_is_queried_without_it_and_remembered() {
+    for opt_rcode in [1, 4] {
+        for bare_errors in [false, true] {
+            let old = Manner { opt_rcode, bare_errors, ..FAST };
+            let mut world = World::new(&[old]);
+            world.load(0, 1000);
+            assert!((1001..1010).contains(&world.sent[0]), "{:?}", world.sent);
+            // Later, it is queried with EDNS again.
+            world.pass(world.now + 601 * SECOND);
+            let before = world.sent[0];
+            world.load(1000, 100);
+            assert!((101..110).contains(&(world.sent[0] - before)), "{:?}", world.sent);
+            let sum = world.end();
+            assert_eq!((sum.all, sum.failed, sum.late), (1100, 0, 0), "{opt_rcode}");
+        }
+    }
+}
+
+#[test]
+fn server_that_understands_nothing_is_queried_twice_and_another_one_answers() {
+    let broken = Manner { rcode: 1, bare_errors: true, ..FAST };
+    let mut world = World::new(&[broken]);
+    assert_eq!(world.query(1), QueryOutcome::Pending);
+    let sum = world.end();
+    assert_eq!((sum.all, sum.failed, sum.late), (1, 1, 0), "at once");
+    assert_eq!(world.sent, [2]);
+    let mut world = World::new(&[broken, SLOW]);
+    world.load(0, 2000);
+    let sum = world.end();
+    assert_eq!((sum.all, sum.failed, sum.late), (2000, 0, 0));
+}
+
+/// Over TCP, or in lower case if there is no TCP; and after the first queries, at once.
+#[test]
+fn server_that_does_not_keep_the_case_of_letters_answers() {
+    for case in [CaseManner::Lowers, CaseManner::Denies, CaseManner::Ignores] {
+        for refuses in [false, true] {
+            let mut world = World::new(&[Manner { case, refuses, ..FAST }]);
+            for number in 0..3 {
+                world.query(number);
+                world.pass(world.now + 3 * SECOND);
+            }
+            assert!(world.call(|forwarder, _, _| forwarder.upstream(0).has_case_fault()));
+            let (first, sent) = (world.outcomes.len(), world.sent[0]);
+            world.load(10, 1000);
+            let slow = world.outcomes[first..].iter().filter(|(_, took)| *took > 50 * MILLI);
+            assert_eq!(slow.count(), 0, "{case:?}");
+            let each = if refuses { 2 } else { 1 };
+            assert_eq!(world.sent[0], sent + 1000 * each, "{case:?}");
+            // It is queried in random case again after a while: it may have been replaced.
+            world.pass(world.now + 601 * SECOND);
+            world.servers[0] = FAST;
+            let by_stream = world.by_stream;
+            world.load(2000, 100);
+            assert_eq!(world.by_stream, by_stream);
+            assert!(!world.call(|forwarder, _, _| forwarder.upstream(0).has_case_fault()));
+            let sum = world.end();
+            assert_eq!((sum.all, sum.failed), (1103, 0), "{case:?} {refuses}");
+        }
+    }
+}
+
+#[test]
+fn denials_of_a_server_that_keeps_the_case_are_not_checked() {
+    let mut world = World::new(&[FAST]);
+    world.load(0, 10);
+    world.servers[0] = Manner { rcode: 3, ..FAST };
+    world.load(10, 1000);
+    assert_eq!((world.sent[0], world.by_stream), (1010, 0));
+    // Of a server that answered nothing so far, few are.
+    let mut world = World::new(&[Manner { rcode: 3, ..FAST }]);
+    world.load(0, 10_000);
+    assert!(world.by_stream <= 27, "{}", world.by_stream);
+    let sum = world.end();
+    assert_eq!((sum.all, sum.failed, sum.late), (10_000, 0, 0));
 }

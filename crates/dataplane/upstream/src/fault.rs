@@ -33,10 +33,12 @@ pub enum TlsFault {
     Tls,
     /// It forwards to this server: a loop.
     Loop,
+    /// It does not keep the case of letters in questions.
+    Case,
 }
 
 impl TlsFault {
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 14] = [
         Self::None,
         Self::Refused,
         Self::Unreachable,
@@ -50,6 +52,7 @@ impl TlsFault {
         Self::Certificate,
         Self::Tls,
         Self::Loop,
+        Self::Case,
     ];
 
     /// A description; `None` for [`None`](Self::None).
@@ -69,6 +72,10 @@ impl TlsFault {
             Self::Tls => "the TLS handshake fails: it does not support TLS 1.2 or 1.3",
             Self::Loop => {
                 "queries to it come back to this server (a loop: remove one of the rules)"
+            }
+            Self::Case => {
+                "it does not keep the case of letters, so it is queried over TCP (mix_case = false \
+                 in its rule allows UDP, but makes forged replies easier)"
             }
         })
     }

@@ -156,7 +156,11 @@ impl StatusWriter {
             let counts = server.counts;
             let is_up = server.health(now_micros) == UpstreamHealth::Up;
             let is_loop = marks.is_loop(number, now);
-            let fault = if is_loop { TlsFault::Loop } else { connections.fault };
+            let fault = match server.has_case_fault() {
+                _ if is_loop => TlsFault::Loop,
+                true => TlsFault::Case,
+                false => connections.fault,
+            };
             let values = [
                 counts.sent,
                 counts.answered,

@@ -1,9 +1,9 @@
 //! Servers that answer, or do not, on sockets of their own.
 mod scene;
 
-use scene::{Fake, Got, Scene, answer, answered, failed, no_client};
+use scene::{Fake, Got, Scene, answer, answered, failed, framed, no_client};
 use std::time::Duration;
-use upstream::{StatusView, UpstreamServers};
+use upstream::{StatusView, TlsFault, UpstreamServers};
 use wire::{Name, NameBuf};
 
 #[test]
@@ -240,4 +240,46 @@ fn target_of_an_alias_is_queried_at_the_same_server() {
     let Got(code, count, _) = scene.ask_one("\\128.example.net.").0;
     assert!(code == 0 && (16..=17).contains(&count), "{count}");
     assert!(server.asked() <= 5 + 17, "{}", server.asked());
+}
+
+/// RFC 6891 §6.2.2.
+#[test]
+fn server_without_edns_answers() {
+    for code in [1, 4] {
+        for is_bare in [false, true] {
+            let server = Fake::start(move |question, _| match question[11] {
+                0 => vec![answer(&[question, &[0; 11]].concat(), 60, 2)],
+                _ => {
+                    let mut error = answer(question, 0, 0);
+                    error[3] |= code;
+                    error.truncate(if is_bare { 12 } else { error.len() });
+                    vec![error]
+                }
+            });
+            let mut scene = Scene::new(&[server.address]);
+            for n in 0..20 {
+                assert_eq!(scene.ask_one(&format!("name-{n}.example.net.")).0, answered(2));
+            }
+            assert_eq!(server.asked(), 21, "it is remembered");
+        }
+    }
+}
+
+#[test]
+fn server_that_does_not_keep_the_case_is_queried_over_tcp() {
+    let lower = |question: &[u8]| {
+        let mut reply = answer(question, 60, 2);
+        reply[12..].make_ascii_lowercase();
+        reply
+    };
+    let server =
+        Fake::start_both(move |question, _| vec![lower(question)], move |q| framed(&lower(q)));
+    let mut scene = Scene::new(&[server.address]);
+    let fault = |scene: &Scene| StatusView::server([&scene.upstream_client.view()], 0).fault;
+    for n in 0..20 {
+        assert_eq!(scene.ask_one(&format!("name-{n}.example.net.")).0, answered(2));
+    }
+    assert_eq!(server.asked(), 1, "then it is queried over TCP at once");
+    assert_eq!(fault(&scene), TlsFault::Case);
+    assert!(TlsFault::Case.what().is_some_and(|what| what.contains("mix_case")));
 }

@@ -1,11 +1,14 @@
 //! Simulated servers and a simulated network, with its own clock and random numbers.
 #![allow(dead_code, reason = "each test needs some of it")]
+mod replies;
+
 use cache::{CacheKey, QueryKind};
 use forward::limits::{QUERIES_MAX, WAITERS_MAX};
 use forward::{
     ForwardEvent, Forwarder, ForwarderState, PendingQuery, QUESTION_LEN_MAX, QueryOutcome,
     StreamLoss, Transmission, UpstreamGroup, UpstreamHealth, UpstreamTransport,
 };
+use replies::{has_upper_case, lies, reply_of};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -47,6 +50,24 @@ pub struct Manner {
     pub refuses: bool,
     /// Answers no client's question, but all others.
     pub only_probes: bool,
+    /// The code of its replies to queries with an OPT record; 0: it understands them.
+    pub opt_rcode: u8,
+    /// Whether its errors are a header alone.
+    pub bare_errors: bool,
+    pub case: CaseManner,
+}
+
+/// What a server does with letters in upper case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CaseManner {
+    #[default]
+    Keeps,
+    /// Its replies have the question in lower case.
+    Lowers,
+    /// It has no such name.
+    Denies,
+    /// It does not reply.
+    Ignores,
 }
 
 pub const FAST: Manner = Manner {
@@ -60,6 +81,9 @@ pub const FAST: Manner = Manner {
     answers: 0,
     refuses: false,
     only_probes: false,
+    opt_rcode: 0,
+    bare_errors: false,
+    case: CaseManner::Keeps,
 };
 pub const SLOW: Manner = Manner { round_trip: 20 * MILLI, ..FAST };
 pub const DEAD: Manner = Manner { lost: 100, ..FAST };
@@ -296,9 +320,10 @@ impl World {
         {
             return;
         }
-        let mut reply = question.to_vec();
-        reply[2] |= 0x80 | if manner.truncates && !transmission.by_stream { 2 } else { 0 };
-        reply[3] = 0x80 | manner.rcode;
+        if manner.case == CaseManner::Ignores && has_upper_case(question) {
+            return;
+        }
+        let reply = reply_of(&manner, question, transmission.by_stream);
         let jitter = self.random.below(manner.round_trip / 4 + 1);
         let late = match attack {
             Some(Attack { late: Some(late), .. }) => late,
@@ -435,22 +460,4 @@ pub fn name(number: u64) -> Vec<u8> {
     name.extend(label.bytes());
     name.extend(b"\x07example\x00");
     name
-}
-
-/// What is like a reply, and is none.
-fn lies(reply: &[u8]) -> Vec<Vec<u8>> {
-    let changed = |at: usize| {
-        let mut lie = reply.to_vec();
-        lie[at] ^= 0x20;
-        lie
-    };
-    vec![
-        changed(0),
-        changed(1),
-        changed(14),
-        changed(reply.len() - 11 - 3),
-        reply[..20].to_vec(),
-        vec![],
-        vec![0xff; 600],
-    ]
 }

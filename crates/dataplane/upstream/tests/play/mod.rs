@@ -115,7 +115,8 @@ impl UpstreamState {
         while let Ok((len, from)) = socket.recv_from(&mut buf) {
             count += usize::from(!is_probe(&buf[..len]));
             if let Manner::Says(code, address, soa) = self.manner {
-                let question = &buf[..len - OPT_LEN];
+                let opt_len = if buf[11] > 0 { OPT_LEN } else { 0 };
+                let question = &buf[..len - opt_len];
                 let reply = reply(question, code, address, soa);
                 self.flying.push_back((now + self.takes, from, reply));
             }
@@ -184,7 +185,8 @@ impl ConnectionStage {
         let groups = vec![UpstreamServers {
             suffix,
             addresses,
-            mixes_case: true,
+            // The scenarios count queries, also to servers that deny all names.
+            mixes_case: false,
             fixed_ports: None,
             caches: true,
         }];

@@ -59,23 +59,33 @@ impl Fake {
     /// One whose answers are all too long for a datagram, and that sends so many bytes of them
     /// over TCP before it closes.
     pub fn start_long(bytes: usize) -> Self {
-        let at = no_client();
-        let (socket, listener) = (UdpSocket::bind(at).unwrap(), TcpListener::bind(at).unwrap());
-        let server = Self::start_on(socket, |question, _| {
+        let datagram = |question: &[u8], _| {
             let mut cut = answer(question, 60, 0);
             cut[2] |= 2;
             vec![cut]
-        });
+        };
+        Self::start_both(datagram, move |question| {
+            let framed = framed(&answer(question, 60, 100));
+            framed[..bytes.min(framed.len())].to_vec()
+        })
+    }
+
+    /// One that also listens on TCP, and sends what `stream` makes of the question of each
+    /// connection before it closes that.
+    pub fn start_both(
+        datagram: impl Fn(&[u8], usize) -> Vec<Vec<u8>> + Send + 'static,
+        stream: impl Fn(&[u8]) -> Vec<u8> + Send + 'static,
+    ) -> Self {
+        let at = no_client();
+        let (socket, listener) = (UdpSocket::bind(at).unwrap(), TcpListener::bind(at).unwrap());
         std::thread::spawn(move || {
-            for mut stream in listener.incoming().flatten() {
+            for mut connection in listener.incoming().flatten() {
                 let mut question = [0; 4096];
-                let len = stream.read(&mut question).unwrap();
-                let answer = answer(&question[2..len], 60, 100);
-                let framed = [&(answer.len() as u16).to_be_bytes()[..], &answer].concat();
-                stream.write_all(&framed[..bytes.min(framed.len())]).unwrap();
+                let len = connection.read(&mut question).unwrap();
+                connection.write_all(&stream(&question[2..len])).unwrap();
             }
         });
-        server
+        Self::start_on(socket, datagram)
     }
 
     pub fn asked(&self) -> usize {
@@ -98,6 +108,11 @@ pub fn answer(question: &[u8], ttl: u32, count: u16) -> Vec<u8> {
         message.extend(n.to_be_bytes());
     }
     message
+}
+
+/// A message as it goes over TCP.
+pub fn framed(message: &[u8]) -> Vec<u8> {
+    [&(message.len() as u16).to_be_bytes()[..], message].concat()
 }
 
 /// An address without a listener.

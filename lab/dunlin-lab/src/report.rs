@@ -21,6 +21,10 @@ pub struct Report {
     /// Also writes the tables as a Markdown page.
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
+    /// Derive verdicts and findings again from the raw data by the rules of this version, and write
+    /// the bundle, too.
+    #[arg(long)]
+    derive: bool,
 }
 
 #[derive(Args, Debug)]
@@ -47,7 +51,10 @@ pub struct Replay {
 pub fn report(command: &Report) -> Result<ExitCode, Box<dyn Error>> {
     let text = read_text(&command.bundle)?;
     let told = |why: String| format!("{}: {why}", command.bundle.display());
-    let bundle = verification::verify(&text).map_err(told)?;
+    let bundle = match command.derive {
+        true => derived_again(&command.bundle, &text).map_err(told)?,
+        false => verification::verify(&text).map_err(told)?,
+    };
     let out = command.out.clone().unwrap_or_else(|| command.bundle.with_extension("html"));
     write_file(&out, &lab_report::report(&bundle))?;
     println!("{}", out.display());
@@ -56,6 +63,22 @@ pub fn report(command: &Report) -> Result<ExitCode, Box<dyn Error>> {
         println!("{}", page.display());
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Derives a bundle again, notes that in its header, and writes it.
+fn derived_again(path: &Path, text: &str) -> Result<Bundle, String> {
+    let mut bundle = Bundle::parse(text)?;
+    verification::derive_again(&mut bundle)?;
+    let version = software().commit;
+    let remark = format!(
+        "Verdicts and findings were derived again from the raw data by dunlin-lab {} ({version})",
+        env!("CARGO_PKG_VERSION")
+    );
+    let start = "Verdicts and findings were derived again";
+    bundle.header.remarks.retain(|remark| !remark.starts_with(start));
+    bundle.header.remarks.push(remark);
+    bundle.write(path)?;
+    Ok(bundle)
 }
 
 /// Writes the tables of a bundle as a Markdown page, and the plots that it shows beside it.

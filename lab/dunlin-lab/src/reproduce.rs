@@ -165,8 +165,8 @@ impl Reproduction<'_> {
         let step = self.steps.last_mut().ok_or("no step was begun")?;
         let at = step.groups.iter().position(|group| group.label == label);
         let at = at.unwrap_or_else(|| {
-            let runs = Vec::new();
-            step.groups.push(Group { label: label.into(), number, runs, peak, range: None });
+            let (label, runs, distances) = (label.to_owned(), Vec::new(), Vec::new());
+            step.groups.push(Group { label, number, runs, peak, range: None, distances });
             step.groups.len() - 1
         });
         step.groups[at].runs.push(index);

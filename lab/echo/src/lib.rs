@@ -11,6 +11,8 @@ pub mod limits;
 mod model;
 mod netns;
 mod options;
+mod packet_filter;
+mod port_counter;
 mod reply;
 mod shared_counters;
 mod slab;
@@ -19,6 +21,7 @@ mod thread_context;
 
 pub use echo::{Echo, Snapshot, Thread, WaitEnd};
 pub use options::{Model, Options};
+pub use port_counter::{PortCounter, PortCounts};
 pub use reply::Reason;
 pub use shared_counters::Counts;
 

@@ -7,6 +7,7 @@ use crate::limits::CORE_SETS_MAX;
 use crate::manifest::Cpu;
 use crate::{Result, manifest};
 use cpu::CpuList;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// A class of equal core sets.
@@ -34,20 +35,59 @@ fn domains(cpu: &Cpu, number: usize) -> Vec<String> {
     vec![format!("{} {}", place.0, place.1), cache(3), cache(2), place.2]
 }
 
-/// How two CPUs are related, the closest domain that both are in.
-fn relation(a: &[String], b: &[String]) -> (usize, &'static str) {
-    let is_shared = |level: usize| a[level] == b[level] && !a[level].is_empty();
-    if is_shared(3) {
-        (0, "threads of one core")
-    } else if is_shared(2) {
-        (1, "shared cache L2")
-    } else if is_shared(1) {
-        (2, "shared cache L3")
-    } else if is_shared(0) {
-        (3, "one package")
-    } else {
-        (4, "two packages")
+/// How near a CPU is to another: the closest domain that both are in, the nearest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Distance {
+    /// It is the same CPU.
+    Same,
+    /// Both are threads of one core.
+    Core,
+    /// Both use one L2 cache.
+    L2,
+    /// Both use one L3 cache.
+    L3,
+    /// Both are in one package.
+    Package,
+    /// They are in two packages.
+    Machine,
+}
+
+impl Distance {
+    /// Whether both use one cache, and are two CPUs.
+    pub fn is_shared_cache(self) -> bool {
+        matches!(self, Self::Core | Self::L2 | Self::L3)
     }
+
+    /// In words.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Same => "the same CPU",
+            Self::Core => "threads of one core",
+            Self::L2 => "shared cache L2",
+            Self::L3 => "shared cache L3",
+            Self::Package => "one package",
+            Self::Machine => "two packages",
+        }
+    }
+
+    /// That of two different CPUs with these domains.
+    fn between(a: &[String], b: &[String]) -> Self {
+        let is_shared = |level: usize| a[level] == b[level] && !a[level].is_empty();
+        let levels = [(3, Self::Core), (2, Self::L2), (1, Self::L3), (0, Self::Package)];
+        let nearest = levels.into_iter().find(|(level, _)| is_shared(*level));
+        nearest.map_or(Self::Machine, |(_, distance)| distance)
+    }
+}
+
+/// How near each CPU of a set is to the CPU that receives packets, in the order of the set.
+pub fn distances(cpu: &Cpu, set: &CpuList, receiving: usize) -> Vec<Distance> {
+    let to = domains(cpu, receiving);
+    let distance = |number: &usize| match *number == receiving {
+        true => Distance::Same,
+        false => Distance::between(&domains(cpu, *number), &to),
+    };
+    set.as_slice().iter().map(distance).collect()
 }
 
 /// A text that is equal for sets of one class: the tree of domains above the CPUs, sorted.
@@ -76,21 +116,20 @@ fn shape(cpus: &[(Vec<String>, char)], level: usize) -> String {
 
 fn name(cpu: &Cpu, set: &CpuList, receiving: Option<usize>) -> String {
     let all: Vec<Vec<String>> = set.as_slice().iter().map(|n| domains(cpu, *n)).collect();
-    let pairs = all.iter().enumerate().flat_map(|(i, a)| all[..i].iter().map(|b| relation(a, b)));
+    let pairs = all.iter().enumerate();
+    let pairs = pairs.flat_map(|(i, a)| all[..i].iter().map(|b| Distance::between(a, b)));
     let pairs: Vec<_> = pairs.collect();
     let inside = match (pairs.iter().min(), pairs.iter().max()) {
-        (Some((low, near)), Some((high, _))) if low == high => {
-            format!("{} CPUs, {near}", all.len())
+        (Some(near), Some(far)) if near == far => format!("{} CPUs, {}", all.len(), near.name()),
+        (Some(near), Some(far)) => {
+            format!("{} CPUs, {} to {}", all.len(), near.name(), far.name())
         }
-        (Some((_, near)), Some((_, far))) => format!("{} CPUs, {near} to {far}", all.len()),
         _ => "1 CPU".into(),
     };
     let Some(receiving) = receiving else { return inside };
-    let to = domains(cpu, receiving);
-    let nearest = all.iter().map(|own| relation(own, &to)).min();
-    match nearest {
-        _ if set.as_slice().contains(&receiving) => format!("{inside}; receiving CPU inside"),
-        Some((_, near)) => format!("{inside}; to the receiving CPU: {near}"),
+    match distances(cpu, set, receiving).into_iter().min() {
+        Some(Distance::Same) => format!("{inside}; receiving CPU inside"),
+        Some(near) => format!("{inside}; to the receiving CPU: {}", near.name()),
         None => inside,
     }
 }

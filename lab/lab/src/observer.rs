@@ -10,7 +10,9 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use lab_echo::PortCounter;
 use lab_host::counters::Reading;
+use lab_host::namespace;
 use lab_load::{LEAD_NS, Options, Report, Snapshot};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -88,11 +90,16 @@ pub fn measure(
     seen: &mut dyn FnMut(&Snapshot),
 ) -> Result<RunResult> {
     let (endpoints, over) = (&Endpoints::find(options, pids)?, &AtomicBool::new(false));
+    let counter = count_port(endpoints);
     let cpus = endpoints.client.cpus.as_ref().map_or(&[][..], |cpus| cpus.as_slice());
     let (report, before, begin_ns, sent, stall) = std::thread::scope(|scope| {
         let mut begun = None;
         let mut ready = || {
             let before = HostSample::take(endpoints)?;
+            // Other datagrams may have come meanwhile.
+            if let Some(counter) = &counter {
+                counter.take().map_err(|error| format!("the counter of the port: {error}"))?;
+            }
             let begin_ns = monotonic_ns() + LEAD_NS;
             let end_ns = begin_ns + options.length_ns;
             let watch = scope.spawn(move || at_the_end(end_ns, endpoints, over));
@@ -113,13 +120,29 @@ pub fn measure(
         Ok::<_, String>((report, before, begin_ns, sent?, stalls.max()))
     })?;
     let after = HostSample::take(endpoints)?;
+    let own_port = counter.and_then(|counter| counter.take().ok());
     let sent = sent.unwrap_or_else(|| after.clone());
     let seconds = sent.client.at_ns.saturating_sub(begin_ns) as f64 / 1e9;
     let looks = [&before, &sent, &after];
-    let measurements = measurements::gather(options, endpoints, &report, looks, seconds, stall);
+    let measurements =
+        measurements::gather(options, endpoints, &report, looks, own_port, seconds, stall);
     let resident = endpoints.server.as_ref().and_then(|host| processes::resident(&host.pids));
     let verdict = judge(&measurements);
     Ok(RunResult { report, measurements, verdict, resident })
+}
+
+/// A counter of the server's port, where the counters of its network stack hold other datagrams,
+/// too: those of a resolver to and from other servers, or of other programs. None where the
+/// stack's counters are the server's alone, or packets cannot be told apart.
+fn count_port(endpoints: &Endpoints) -> Option<PortCounter> {
+    let host = endpoints.server.as_ref().filter(|host| host.device.is_some())?;
+    let is_shared = |reading: &Reading| {
+        let port = endpoints.address.port();
+        reading.sockets.iter().any(|socket| socket.port != port)
+    };
+    Reading::take(host).ok().filter(|_| !endpoints.is_one_host()).filter(|r| is_shared(r))?;
+    let start = || PortCounter::start(endpoints.address).map_err(|error| error.to_string());
+    namespace::within(host.netns.as_deref(), start).ok()
 }
 
 /// Looks when the last question is due, then; nothing where the load is over before.

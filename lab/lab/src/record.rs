@@ -224,6 +224,12 @@ pub fn derive(
 }
 
 impl RunRecord {
+    /// Derives its numbers and its verdict from its raw data by the rules of this version.
+    pub fn derive_again(&mut self) {
+        let Self { outcomes, response, measurements, .. } = &*self;
+        self.derived = derive(outcomes, self.seconds, self.timeout_ns, response, measurements);
+    }
+
     /// What is wrong in it: raw data that contradicts itself, or numbers that do not follow from
     /// it.
     pub fn errors(&self) -> Vec<String> {

@@ -107,8 +107,9 @@ const RULES: [(&str, Rule); 17] = [
 
 /// What bounded the figure that `measurements` is of.
 pub fn judge(measurements: &Measurements) -> Verdict {
-    let said = RULES.iter().find_map(|(_, rule)| rule(measurements));
-    said.unwrap_or_else(|| rules::unexplained(measurements))
+    let measurements = measurements.without_foreign_datagrams();
+    let said = RULES.iter().find_map(|(_, rule)| rule(&measurements));
+    said.unwrap_or_else(|| rules::unexplained(&measurements))
 }
 
 /// What the rules look at, in their order.

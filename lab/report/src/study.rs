@@ -1,12 +1,14 @@
 //! Reproduced studies: steps, figures beside the original's, and findings.
 
 use lab::record::{IntervalRecord, RunRecord};
+use lab_host::core_sets::Distance;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::Result;
 use crate::sweep::rates;
 
+mod core_sets;
 mod findings;
 mod page;
 
@@ -95,6 +97,10 @@ pub struct Group {
     pub peak: bool,
     /// Lowest, mean and highest answers a second.
     pub range: Option<Range>,
+    /// How near each CPU of its core set is to the CPU that receives packets; empty where the
+    /// setting is no core set.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub distances: Vec<Distance>,
 }
 
 /// Lowest, mean and highest of repeated runs.

@@ -55,6 +55,39 @@ pub fn errors(bundle: &Bundle) -> Vec<String> {
     errors
 }
 
+/// Derives verdicts, fits and findings again from the raw data by the rules of this version, which
+/// may differ from those of the version that measured.
+///
+/// # Errors
+/// The raw data contradicts itself.
+pub fn derive_again(bundle: &mut Bundle) -> Result<()> {
+    bundle.runs.iter_mut().for_each(RunRecord::derive_again);
+    let runs = &bundle.runs;
+    match &mut bundle.body {
+        Body::Compare(comparison) => {
+            for server in comparison.servers.iter_mut().chain([&mut comparison.again]) {
+                for round in &mut server.rounds {
+                    let trials = round.best.iter_mut().chain([&mut round.most, &mut round.common]);
+                    trials.for_each(|trial| trial.verdict = judge(&trial.measurements));
+                }
+            }
+        }
+        Body::Search(search) => search.results = search.replay(runs)?,
+        Body::Sweep(sweep) => *sweep = Sweep::new(&sweep.scale, sweep.points.clone(), runs)?,
+        Body::Study(study) => {
+            let Study { name, quick, cpus, steps, .. } = &*study;
+            *study = Study::new(*name, *quick, *cpus, steps.clone(), runs)?;
+        }
+        Body::Cpus(all) => {
+            *all = CpuExperiments::new(all.quick, all.cpus, all.steps.clone(), runs)?;
+        }
+    }
+    match errors(bundle) {
+        errors if errors.is_empty() => Ok(()),
+        errors => Err(format!("{} errors:\n  {}", errors.len(), errors.join("\n  "))),
+    }
+}
+
 fn check_search(search: &SearchRecord, runs: &[RunRecord], errors: &mut Vec<String>) {
     match search.replay(runs) {
         Ok(results) if results == search.results => {}

@@ -165,6 +165,7 @@ fn study_bundle() -> Bundle {
                 runs: (at..at + 3).collect(),
                 peak: false,
                 range: None,
+                distances: Vec::new(),
             }
         });
         let groups = groups.collect();
@@ -429,6 +430,7 @@ fn finding_that_fails_only_by_the_generator_cannot_be_seen() {
             runs,
             peak: false,
             range: None,
+            distances: Vec::new(),
         };
         let groups = vec![group("dunlin", vec![0, 1, 2]), group("bind", vec![3])];
         let (key, title, original) = ("one-name".into(), "One name".into(), "20 times".into());

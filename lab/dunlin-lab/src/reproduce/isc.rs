@@ -5,7 +5,7 @@ use crate::bench::{EchoProcess, EchoSpec, Spread, closed_loop, questions};
 use crate::sweep::plan::set_name;
 use cpu::CpuList;
 use lab_echo::Model;
-use lab_host::core_sets::{classes, sets};
+use lab_host::core_sets::{classes, distances, sets};
 use lab_host::hosts::Side;
 use lab_load::QuerySource;
 use lab_load::names::QuestionSet;
@@ -261,8 +261,12 @@ fn core_sets(
             let equal = class.members.len() - 1;
             let label = format!("CPU {} ({}; {equal} equal sets)", set_name(&set), class.name);
             let count = set.as_slice().len();
+            let near = distances(study.cpu, &set, receiving);
             let echo = EchoSpec { cpus: Some(set), ..spec(count, Model::Blocking) };
             repeat(study, &label, count as f64, &echo, client, Some(receiving))?;
+            if let Some(group) = study.steps.last_mut().and_then(|step| step.groups.last_mut()) {
+                group.distances = near;
+            }
         }
     }
     Ok(())

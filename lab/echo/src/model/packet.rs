@@ -6,16 +6,17 @@
 //! filter drops all.
 
 use crate::burst::Burst;
+use crate::packet_filter::{self, Condition, LOAD_BYTE, LOAD_HALF, LOAD_WORD};
 use crate::reply::Reason;
-use crate::sockets::{self, set, set_value};
+use crate::sockets::{self, set};
 use crate::thread_context::ThreadContext;
 use crate::{Error, Options, interface};
 use packet::udp::Udp;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
-use std::{io, mem};
 
 pub fn run(context: &ThreadContext) -> io::Result<()> {
     let mut burst = Burst::new(context.batch);
@@ -74,7 +75,7 @@ pub fn open(options: &Options, count: usize) -> Result<(Vec<Arc<OwnedFd>>, Owned
 /// Takes the port, and drops all that comes there.
 pub fn silence(options: &Options) -> Result<OwnedFd, Error> {
     let socket = sockets::bind(options, false)?;
-    filter(&socket, &[statement(libc::BPF_RET | libc::BPF_K, 0)])
+    packet_filter::attach(&socket, &packet_filter::program(None))
         .map_err(|error| Error::failed("the filter of the UDP socket", error))?;
     Ok(socket)
 }
@@ -99,20 +100,12 @@ fn bind(options: &Options, interface: u32) -> Result<OwnedFd, Error> {
 }
 
 fn prepare(socket: &OwnedFd, listen: SocketAddr, interface: u32) -> io::Result<()> {
-    filter(socket, &datagrams_to(listen))?;
+    packet_filter::attach(socket, &packet_filter::program(Some(&datagrams_to(listen))))?;
     // Our own answers are not shown to us, and go to the device without waiting in a queue.
     set(socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)?;
     set(socket, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1)?;
     let protocol = if listen.is_ipv4() { libc::ETH_P_IP } else { libc::ETH_P_IPV6 };
-    // SAFETY: zeros are a valid address.
-    let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
-    address.sll_family = libc::AF_PACKET as u16;
-    address.sll_protocol = (protocol as u16).to_be();
-    address.sll_ifindex = interface as i32;
-    let size = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
-    // SAFETY: the address is live and as long as `size` says.
-    let done = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), size) };
-    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    packet_filter::bind(socket, protocol, interface)
 }
 
 /// Joins the fanout group: each packet goes to the next socket in turn; and if its queue is
@@ -132,24 +125,9 @@ fn join(socket: &OwnedFd, group: Option<i32>) -> io::Result<i32> {
     if done == 0 { Ok(word & 0xffff) } else { Err(io::Error::last_os_error()) }
 }
 
-fn filter(socket: &OwnedFd, program: &[libc::sock_filter]) -> io::Result<()> {
-    let (len, filter) = (program.len() as u16, program.as_ptr().cast_mut());
-    let program = libc::sock_fprog { len, filter };
-    set_value(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
-}
-
-const LOAD_WORD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
-const LOAD_HALF: u32 = libc::BPF_LD | libc::BPF_H | libc::BPF_ABS;
-const LOAD_BYTE: u32 = libc::BPF_LD | libc::BPF_B | libc::BPF_ABS;
-
-fn statement(code: u32, k: u32) -> libc::sock_filter {
-    libc::sock_filter { code: code as u16, jt: 0, jf: 0, k }
-}
-
-/// A program for the kernel that lets whole UDP datagrams to `listen` through and nothing else.
-/// Offsets are from the beginning of the IP header; one with options is let go (RFC 791 §3.1).
-fn datagrams_to(listen: SocketAddr) -> Vec<libc::sock_filter> {
-    let mut wanted = match listen.ip() {
+/// Whole UDP datagrams to `listen`. One with options is let go (RFC 791 §3.1).
+fn datagrams_to(listen: SocketAddr) -> Vec<Condition> {
+    match listen.ip() {
         IpAddr::V4(ip) => vec![
             (LOAD_BYTE, 0, u32::MAX, 0x45),
             // Neither "more fragments" nor an offset.
@@ -167,19 +145,5 @@ fn datagrams_to(listen: SocketAddr) -> Vec<libc::sock_filter> {
             wanted.push((LOAD_HALF, 42, u32::MAX, listen.port().into()));
             wanted
         }
-    };
-    let mut program = Vec::new();
-    let mut left = wanted.len() as u8;
-    for (load, at, mask, value) in wanted.drain(..) {
-        left -= 1;
-        program.push(statement(load, at));
-        program.push(statement(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, mask));
-        // Past what is left, three statements each, and the one that takes.
-        let differs = 3 * left + 1;
-        let jump = statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, value);
-        program.push(libc::sock_filter { jf: differs, ..jump });
     }
-    program.push(statement(libc::BPF_RET | libc::BPF_K, u32::MAX));
-    program.push(statement(libc::BPF_RET | libc::BPF_K, 0));
-    program
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use lab_echo::PortCounts;
 use lab_host::counters::{Change, CpuTime, Host, Thread};
 use lab_load::{Options, Path, QueryCounts, Report, THREAD};
 
@@ -139,19 +140,27 @@ fn generating(change: &Change, report: &Report) -> Option<Vec<CpuUse>> {
 }
 
 /// The measurements of a run: samples before it, when the last question had been sent, and after
-/// it; from its beginning to the second one it was so many seconds, and a CPU stood still so long.
+/// it; what was counted at the server's port alone; from its beginning to the second one it was so
+/// many seconds, and a CPU stood still so long.
 pub(super) fn gather(
     options: &Options,
     endpoints: &Endpoints,
     report: &Report,
     looks: [&HostSample; 3],
+    own_port: Option<PortCounts>,
     seconds: f64,
     stall: Option<Duration>,
 ) -> Measurements {
     let [before, sent, after] = looks;
     let client = after.client.since(&before.client);
     let server = after.server.as_ref().zip(before.server.as_ref());
-    let server = server.map(|(after, before)| after.since(before));
+    let server = server.map(|(after, before)| {
+        let mut change = after.since(before);
+        if let Some(counts) = own_port {
+            count_own_port(&mut change, counts, endpoints);
+        }
+        change
+    });
     let change = sent.client.since(&before.client);
     let generating = generating(&change, report);
     let is_whole = generating.is_some();
@@ -189,6 +198,13 @@ pub(super) fn gather(
             .map(|server| flows(options, endpoints, server, sent)),
         ceiling: None,
     }
+}
+
+/// Replaces the datagrams of the whole network stack by those of the server's port.
+fn count_own_port(server: &mut Change, counts: PortCounts, endpoints: &Endpoints) {
+    let dropped: u64 = endpoints.sockets(&server.sockets).map(|socket| socket.drops).sum();
+    server.udp.in_datagrams = counts.arrived.saturating_sub(dropped);
+    server.udp.out_datagrams = counts.left;
 }
 
 fn load(options: &Options, report: &Report, seconds: f64, stall: Option<Duration>) -> LoadResult {

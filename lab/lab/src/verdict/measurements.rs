@@ -1,6 +1,7 @@
 //! Measurements that a verdict is based on. An unknown value is absent, never 0.
 
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 
 /// All that is known of one run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -19,6 +20,22 @@ pub struct Measurements {
     pub flows: Option<SocketSpread>,
     /// The rate of an echo in the same place and minute.
     pub ceiling: Option<Ceiling>,
+}
+
+impl Measurements {
+    /// These measurements without the counters of a network stack that counted datagrams of others,
+    /// such as those of a resolver to and from other servers: its sockets took more than was sent,
+    /// and no device says how much came.
+    pub(super) fn without_foreign_datagrams(&self) -> Cow<'_, Self> {
+        let (balance, drops) = (&self.balance, &self.drops);
+        let taken = balance.read_server.map(|read| read + drops.server_socket.unwrap_or(0));
+        let is_foreign = taken.zip(balance.sent).is_some_and(|(taken, sent)| taken > sent);
+        if balance.arrived_server.is_some() || !is_foreign {
+            return Cow::Borrowed(self);
+        }
+        let own = Balance { read_server: None, answered_server: None, ..balance.clone() };
+        Cow::Owned(Self { balance: own, ..self.clone() })
+    }
 }
 
 /// The generator's own counts.
@@ -69,10 +86,11 @@ pub struct Balance {
     pub left_generator: Option<u64>,
     /// Arrived at the server's device (rx).
     pub arrived_server: Option<u64>,
-    /// Read by the server's sockets (UDP InDatagrams); absent where they cannot have read what was
+    /// Read by the server's sockets (UDP InDatagrams, or packets to its port where the stack has
+    /// other datagrams, too); absent where they cannot have read what was
     /// answered, as of a server past its network stack.
     pub read_server: Option<u64>,
-    /// Answered (UDP OutDatagrams); absent where the one above is.
+    /// Answered (UDP OutDatagrams, or packets from its port); absent where the one above is.
     pub answered_server: Option<u64>,
     /// Left the server's host (tx).
     pub left_server: Option<u64>,

@@ -5,7 +5,7 @@ use lab::verdict::{Cause, percent, thousands};
 
 use crate::statistics::line_through;
 
-use super::{Finding, FindingOutcome, Group, Range, Step, StudyName, interval_rates};
+use super::{Finding, FindingOutcome, Group, Range, Step, StudyName, core_sets, interval_rates};
 
 /// Seconds of the original's soak.
 const SOAK_S: f64 = 1_200.0;
@@ -26,11 +26,11 @@ struct Evaluation<'a> {
     runs: &'a [RunRecord],
 }
 
-fn finding(claim: &str, outcome: FindingOutcome, because: impl Into<String>) -> Finding {
+pub(super) fn finding(claim: &str, outcome: FindingOutcome, because: impl Into<String>) -> Finding {
     Finding { claim: claim.into(), outcome, because: because.into() }
 }
 
-fn holds(is_so: bool) -> FindingOutcome {
+pub(super) fn holds(is_so: bool) -> FindingOutcome {
     if is_so { FindingOutcome::Holds } else { FindingOutcome::DoesNotHold }
 }
 
@@ -38,7 +38,7 @@ fn holds(is_so: bool) -> FindingOutcome {
 const FLAT: f64 = 0.2;
 
 /// How the ranges of repeated runs of two settings lie.
-fn ranges(low: &Range, high: &Range) -> &'static str {
+pub(super) fn ranges(low: &Range, high: &Range) -> &'static str {
     match (high.is_above(low), low.is_above(high)) {
         (true, _) => "the ranges of their runs do not overlap",
         (_, true) => "all of its runs are below",
@@ -46,7 +46,7 @@ fn ranges(low: &Range, high: &Range) -> &'static str {
     }
 }
 
-fn rate(range: Range) -> String {
+pub(super) fn rate(range: Range) -> String {
     let [min, mean, max] = [range.min, range.mean, range.max].map(|v| thousands(v.round() as u64));
     format!("{mean}/s ({min} to {max})")
 }
@@ -190,7 +190,18 @@ impl Evaluation<'_> {
                 );
                 finding(claim, FindingOutcome::NotVisible, because)
             } else {
-                self.sets(claim, key)
+                let found = match key {
+                    "each-core" => self.step(key).map(|step| core_sets::nearest(claim, step)),
+                    "pairs" => self.step(key).map(|step| core_sets::nearest_pair(claim, step)),
+                    _ => self
+                        .step(key)
+                        .zip(self.step("pairs"))
+                        .map(|(sets, pairs)| core_sets::larger(claim, sets, pairs)),
+                };
+                match found {
+                    Some(found) => self.unless_host(&[key], found),
+                    None => self.missing(claim, key),
+                }
             });
         }
         all.push(self.queues());
@@ -233,24 +244,6 @@ impl Evaluation<'_> {
                 finding(claim, FindingOutcome::NotVisible, because)
             }
         }
-    }
-
-    /// Core sets: the best one, beside the original's claim.
-    fn sets(&self, claim: &str, key: &str) -> Finding {
-        let Some((step, (best, range))) = self.step(key).and_then(|s| Some((s, s.best()?))) else {
-            return self.missing(claim, key);
-        };
-        let others: Vec<Range> = step.groups.iter().filter_map(|group| group.range).collect();
-        let below = others.iter().filter(|other| range.is_above(other)).count();
-        let because = format!(
-            "best: {} with {}; above {below} of {} other sets",
-            best.label,
-            rate(range),
-            others.len() - 1
-        );
-        // The labels name the topology: a set that shares a cache with the receiving core says so.
-        let found = finding(claim, holds(best.label.contains("shared cache")), because);
-        self.unless_host(&[key], found)
     }
 
     /// ISC's open question: why only three queues were used.

@@ -9,7 +9,7 @@ pub struct RuleCase(
     pub fn() -> Measurements,
 );
 
-pub const CASES: [RuleCase; 44] = [
+pub const CASES: [RuleCase; 45] = [
     RuleCase("a full ring", Cause::Host, &["60,000 of 200,000", "server's device"], || {
         let mut e = calm();
         lose(&mut e, 60_000, 1);
@@ -285,6 +285,20 @@ pub const CASES: [RuleCase; 44] = [
         e.balance.read_server = Some(300_000);
         e
     }),
+    RuleCase(
+        "a resolver whose stack counted its own queries",
+        Cause::Server,
+        &["server's CPU", "96 % busy"],
+        || {
+            let mut e = calm();
+            lose(&mut e, 40_000, 4);
+            let balance = &mut e.balance;
+            (balance.left_generator, balance.arrived_server) = (None, None);
+            (balance.read_server, balance.answered_server) = (Some(520_000), Some(516_000));
+            server(&mut e).process_s = 1.72;
+            e
+        },
+    ),
     RuleCase(
         "a server elsewhere",
         Cause::Undetermined,

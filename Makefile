@@ -12,6 +12,7 @@ help: ## this list
 
 run: ## build, and serve the demo fleet on 127.0.0.1:5300; no root
 	@scripts/require run
+	@[ -e "$${CARGO_TARGET_DIR:-target}/release/dunlin" ] || echo "The first build takes some minutes; then the demo begins."
 	@cargo build --release --package dunlin
 	@sed -n 's/^# try: /  /p' examples/fleet/dunlin.toml
 	@exec scripts/demo "$${CARGO_TARGET_DIR:-target}/release/dunlin"

@@ -4,10 +4,13 @@ mod served;
 use served::{HEAD, NOERROR, PATIENCE, Served, binary, rcode, zone};
 use std::fs;
 use std::io::Read;
+use std::net::Ipv4Addr;
 use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
+use test_support::ports::free_address;
 use zone_manager::lock::DataLock;
 
 /// A data folder for one test; it does not exist yet.
@@ -277,4 +280,75 @@ fn group_writable_folder_and_files_are_accepted() {
     drop(served);
     fs::remove_dir_all(folder).expect("ours");
     fs::remove_dir_all(data).expect("ours");
+}
+
+/// The blocks of code of README after the words, in order.
+fn readme_blocks(readme: &str, after: &str) -> Vec<String> {
+    let (_, rest) = readme.split_once(after).expect("README has these words");
+    let blocks = rest.split("```").skip(1).step_by(2);
+    blocks.map(|block| block.split_once('\n').expect("a line").1.to_owned()).collect()
+}
+
+/// Whether every user can run the binary.
+fn is_reachable(binary: &std::ffi::OsStr) -> bool {
+    let folders = Path::new(binary).ancestors();
+    folders.skip(1).all(|folder| {
+        fs::metadata(folder).is_ok_and(|found| found.permissions().mode() & 0o001 != 0)
+    })
+}
+
+#[test]
+fn readme_server_works_for_an_ordinary_user() {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let readme = fs::read_to_string(root.join("README.md")).expect("README");
+    let demo = fs::read_to_string(root.join("examples/fleet/dunlin.toml")).expect("the demo");
+    let blocks = readme_blocks(&readme, "Your own server needs");
+    let [config, zone_file, ..] = &blocks[..] else { panic!("{blocks:?}") };
+    let listen = config.split('"').nth(1).expect("an address");
+    assert!(!demo.contains(listen), "the demo may run beside it");
+    let address = free_address(Ipv4Addr::LOCALHOST);
+    let folder = std::env::temp_dir().join(format!("dunlin-readme-{}", std::process::id()));
+    fs::create_dir_all(&folder).expect("a folder");
+    let file = folder.join("dunlin.toml");
+    fs::write(&file, config.replace(listen, &address.to_string())).expect("a file");
+    fs::write(folder.join("example.org.zone"), zone_file).expect("a file");
+    let is_other = rustix::process::geteuid().is_root() && is_reachable(binary().get_program());
+    if is_other {
+        chown(&folder, Some(65_534), Some(65_534)).expect("ours");
+    }
+    let user = |command: &mut Command| {
+        if is_other {
+            command.uid(65_534).gid(65_534);
+        }
+    };
+    let mut server = binary();
+    user(server.args(["serve", "-c", "dunlin.toml"]).current_dir(&folder));
+    server.stdout(Stdio::null()).stderr(Stdio::null());
+    let server = Process(server.spawn().expect("it runs"));
+    let run = |words: &[&str], socket: bool| {
+        let mut command = binary();
+        user(command.args(words).current_dir(&folder));
+        match socket {
+            true => command.env("DUNLIN_SOCKET", folder.join("dunlin.sock")),
+            false => command.args(["-c", "dunlin.toml"]),
+        };
+        command.output().expect("it runs")
+    };
+    eventually("it serves", || run(&["status"], false).status.success());
+    for words in [
+        &["status"][..],
+        &["reload"],
+        &["cache", "flush", "--all"],
+        &["upstream", "list"],
+        &["checks", "list"],
+        &["health"],
+        &["token", "list"],
+    ] {
+        for socket in [false, true] {
+            let output = run(words, socket);
+            assert!(output.status.success(), "{words:?}: {output:?}");
+        }
+    }
+    drop(server);
+    fs::remove_dir_all(&folder).expect("removed");
 }

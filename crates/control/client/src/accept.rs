@@ -13,7 +13,7 @@ use zone_manager::command::AcceptedZone;
 /// The server cannot be reached or refuses, or the result cannot be written.
 pub fn run(command: &cli::AcceptZone) -> Result<ExitCode, Box<dyn Error>> {
     let cli::AcceptZone { zone, all: _, server } = command;
-    let accepted = LocalClient::new(&server.socket)?.accept(zone.as_deref())?;
+    let accepted = LocalClient::new(&server.local)?.accept(zone.as_deref())?;
     let mut out = io::stdout().lock();
     match server.output {
         Output::Json => {

@@ -16,11 +16,11 @@ use zone_manager::command::{
 pub fn run(command: &cli::Cache) -> Result<ExitCode, Box<dyn Error>> {
     let (server, outcome) = match &command.command {
         CacheCommand::Flush(flush) => {
-            let client = LocalClient::new(&flush.server.socket)?;
+            let client = LocalClient::new(&flush.server.local)?;
             (&flush.server, CommandOutcome::Flushed(client.flush_cache(&scope(flush))?))
         }
         CacheCommand::Show(show) => {
-            let client = LocalClient::new(&show.server.socket)?;
+            let client = LocalClient::new(&show.server.local)?;
             let threads = client.show_cache(&show.name, show.rtype.as_deref())?;
             (&show.server, CommandOutcome::Shown(threads))
         }

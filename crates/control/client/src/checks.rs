@@ -18,7 +18,7 @@ pub fn run(command: &cli::Checks) -> CommandResult<ExitCode> {
     let mut out = io::stdout().lock();
     match &command.command {
         ChecksCommand::List(server) => {
-            let body = LocalClient::new(&server.socket)?.checks()?;
+            let body = LocalClient::new(&server.local)?.checks()?;
             match server.output {
                 Output::Json => json(&mut out, &body)?,
                 Output::Text => write_checks(&mut out, &body)?,
@@ -26,14 +26,14 @@ pub fn run(command: &cli::Checks) -> CommandResult<ExitCode> {
         }
         ChecksCommand::Set { name, keys, server } => {
             let keys = keys.iter().map(|pair| key(pair)).collect::<Result<_, _>>()?;
-            let body = LocalClient::new(&server.socket)?.put_check(name, Value::Object(keys))?;
+            let body = LocalClient::new(&server.local)?.put_check(name, Value::Object(keys))?;
             match server.output {
                 Output::Json => json(&mut out, &body)?,
                 Output::Text => writeln!(out, "the check {} is set", plain(name))?,
             }
         }
         ChecksCommand::Delete { name, server } => {
-            LocalClient::new(&server.socket)?.delete_check(name)?;
+            LocalClient::new(&server.local)?.delete_check(name)?;
             match server.output {
                 Output::Json => json(&mut out, &serde_json::json!({ "deleted": name }))?,
                 Output::Text => writeln!(out, "the check {} is deleted", plain(name))?,

@@ -11,16 +11,26 @@ use clap::builder::TypedValueParser;
 use clap::{Args, Subcommand};
 pub use command_line::Output;
 use command_line::read_duration;
-use config::Admin;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// A running server of this machine. Without both it is that of the variable DUNLIN_SOCKET, and
+/// else the one at the default socket.
+#[derive(Args, Clone, Debug, Default)]
+pub struct LocalServer {
+    /// Connect to this socket. Default: DUNLIN_SOCKET, or else /run/dunlin/dunlin.sock.
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+    /// Connect to the server with this config, at its `[admin] socket`.
+    #[arg(short, long, value_name = "FILE", conflicts_with = "socket")]
+    pub config: Option<PathBuf>,
+}
+
 #[derive(Args, Debug)]
 pub struct Reload {
-    /// Connect to this socket: `[admin] socket` of the server's config.
-    #[arg(long, value_name = "PATH", default_value = Admin::SOCKET)]
-    pub socket: PathBuf,
+    #[command(flatten)]
+    pub local: LocalServer,
     /// Write the result as text or as JSON.
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     pub output: Output,
@@ -28,9 +38,8 @@ pub struct Reload {
 
 #[derive(Args, Debug)]
 pub struct Status {
-    /// Connect to this socket: `[admin] socket` of the server's config.
-    #[arg(long, value_name = "PATH", default_value = Admin::SOCKET)]
-    pub socket: PathBuf,
+    #[command(flatten)]
+    pub local: LocalServer,
     /// Write the status as text or as JSON. JSON contains every field.
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     pub output: Output,
@@ -41,9 +50,8 @@ pub struct Status {
 
 #[derive(Args, Debug)]
 pub struct Top {
-    /// Connect to this socket: `[admin] socket` of the server's config.
-    #[arg(long, value_name = "PATH", default_value = Admin::SOCKET)]
-    pub socket: PathBuf,
+    #[command(flatten)]
+    pub local: LocalServer,
     /// Request new figures this often: 100ms to 1h.
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = read_interval)]
     pub interval: Duration,
@@ -64,9 +72,8 @@ pub fn read_interval(text: &str) -> Result<Duration, String> {
 /// The server to connect to, and the format of the result.
 #[derive(Args, Debug)]
 pub struct AdminServer {
-    /// Connect to this socket: `[admin] socket` of the server's config.
-    #[arg(long, value_name = "PATH", default_value = Admin::SOCKET)]
-    pub socket: PathBuf,
+    #[command(flatten)]
+    pub local: LocalServer,
     /// Write the result as text or as JSON.
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     pub output: Output,

@@ -20,7 +20,7 @@ pub fn run(command: &cli::Fleet) -> CommandResult<ExitCode> {
 }
 
 fn show(server: &cli::AdminServer) -> CommandResult<ExitCode> {
-    let fleet = LocalClient::new(&server.socket)?.fleet()?;
+    let fleet = LocalClient::new(&server.local)?.fleet()?;
     let mut out = io::stdout().lock();
     match server.output {
         Output::Json => write_json(&mut out, &fleet)?,
@@ -84,7 +84,7 @@ fn adopt(command: &Adopt) -> CommandResult<ExitCode> {
     let what = "replace what the servers have by what etcd has: records that are not there are \
                 lost";
     confirm(command.yes, what)?;
-    let receipt = LocalClient::new(&command.server.socket)?.adopt()?;
+    let receipt = LocalClient::new(&command.server.local)?.adopt()?;
     let mut out = io::stdout().lock();
     match command.server.output {
         Output::Json => write_json(&mut out, &receipt)?,

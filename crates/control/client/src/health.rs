@@ -17,7 +17,7 @@ use std::process::ExitCode;
 pub fn run(command: &cli::Health) -> CommandResult<ExitCode> {
     let cli::Health { name, check, limit, server } = command;
     let body =
-        LocalClient::new(&server.socket)?.health(name.as_deref(), check.as_deref(), *limit)?;
+        LocalClient::new(&server.local)?.health(name.as_deref(), check.as_deref(), *limit)?;
     let mut out = io::stdout().lock();
     if server.output == Output::Json {
         serde_json::to_writer_pretty(&mut out, &body)?;
@@ -99,7 +99,7 @@ fn disagreement(target: &TargetReport) -> Option<String> {
 /// The server cannot be reached or refuses, or the result cannot be written.
 pub fn set(command: &cli::Endpoint, state: &str) -> CommandResult<ExitCode> {
     let cli::Endpoint { address, check, reason, yes, server } = command;
-    let client = LocalClient::new(&server.socket)?;
+    let client = LocalClient::new(&server.local)?;
     let body = |even_last: bool| {
         json!({
             "state": state, "check": check, "even_last": even_last,

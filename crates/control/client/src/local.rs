@@ -1,11 +1,14 @@
 //! Typed requests at the local socket of a server.
+use crate::cli::LocalServer;
 use crate::limits::API_SLOW_TIME_MAX;
 use crate::remote::client::{ApiClient, ApiError, ApiRequest, CommandResult, path_segment};
+use config::Admin;
 use hyper::{Method, StatusCode};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use std::ffi::OsString;
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::PathBuf;
 use zone_manager::command::{
     AcceptedZone, Credential, FlushScope, ReloadOutcome, ThreadCacheEntry, ThreadFlushed,
 };
@@ -35,9 +38,9 @@ impl std::error::Error for EndpointError {}
 pub struct LocalClient(ApiClient);
 
 impl LocalClient {
-    /// A client of the server at this socket.
-    pub fn new(socket: &Path) -> CommandResult<Self> {
-        ApiClient::local(socket).map(Self)
+    /// A client of the server that the command line or the environment names.
+    pub fn new(server: &LocalServer) -> CommandResult<Self> {
+        ApiClient::local(&socket(server, std::env::var_os("DUNLIN_SOCKET"))?).map(Self)
     }
 
     /// The status.
@@ -172,6 +175,26 @@ impl LocalClient {
     }
 }
 
+/// The socket of a server; `variable` is the value of DUNLIN_SOCKET.
+fn socket(server: &LocalServer, variable: Option<OsString>) -> CommandResult<PathBuf> {
+    let variable = variable.filter(|path| !path.is_empty()).map(PathBuf::from);
+    match (&server.socket, &server.config) {
+        (Some(path), _) => Ok(path.clone()),
+        (None, None) => Ok(variable.unwrap_or_else(|| Admin::SOCKET.into())),
+        (None, Some(config)) => match config::admin_socket(config) {
+            Ok(Some(path)) => Ok(path),
+            Ok(None) => Err(format!(
+                "{}: [admin] socket is empty, so the server has no local socket",
+                config.display()
+            )
+            .into()),
+            Err(errors) => {
+                Err(errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n").into())
+            }
+        },
+    }
+}
+
 fn read<T: DeserializeOwned>(body: Value) -> CommandResult<T> {
     serde_json::from_value(body).map_err(|why| {
         format!("unexpected response ({why}): use the binary of the server's version").into()
@@ -180,4 +203,40 @@ fn read<T: DeserializeOwned>(body: Value) -> CommandResult<T> {
 
 fn read_field<T: DeserializeOwned>(mut body: Value, field: &str) -> CommandResult<T> {
     read(body[field].take())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn socket_is_that_of_the_flag_the_config_the_variable_or_the_default() {
+        let folder = std::env::temp_dir().join(format!("dunlin-socket-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let config = |text: &str| {
+            let file = folder.join("dunlin.toml");
+            std::fs::write(&file, text).expect("a config");
+            LocalServer { socket: None, config: Some(file) }
+        };
+        let of = |server: &LocalServer| {
+            let found = socket(server, Some("/variable".into()));
+            found.map_err(|why| why.to_string())
+        };
+        let flag = LocalServer { socket: Some("/flag".into()), config: None };
+        assert_eq!(of(&flag), Ok("/flag".into()));
+        assert_eq!(of(&LocalServer::default()), Ok("/variable".into()));
+        for variable in [None, Some("".into())] {
+            let found = socket(&LocalServer::default(), variable).expect("the default");
+            assert_eq!(found, PathBuf::from(Admin::SOCKET));
+        }
+        // Other parts of the config may be what the command is to repair.
+        let text = "[server]\nlisten = \"nonsense\"\n[admin]\nsocket = \"d.sock\"\n";
+        assert_eq!(of(&config(text)), Ok(folder.join("d.sock")));
+        assert_eq!(of(&config("")), Ok(Admin::SOCKET.into()));
+        let none = of(&config("admin.socket = \"\"")).expect_err("it has none");
+        assert!(none.contains("has no local socket"), "{none}");
+        let wrong = of(&config("admin.socket = 5")).expect_err("a number");
+        assert!(wrong.contains("dunlin.toml:1:16: "), "{wrong}");
+        std::fs::remove_dir_all(&folder).expect("removed");
+    }
 }

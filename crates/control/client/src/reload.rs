@@ -16,7 +16,7 @@ use zone_manager::status::{ZoneState, ZoneStatus};
 /// # Errors
 /// The server cannot be reached, or the result cannot be written.
 pub fn run(command: &cli::Reload) -> Result<ExitCode, Box<dyn Error>> {
-    let server = LocalClient::new(&command.socket)?;
+    let server = LocalClient::new(&command.local)?;
     let reloaded = server.reload()?;
     // The config takes effect despite faulty zone files, so the result must show them.
     let zones = server.status()?.zones;

@@ -20,7 +20,7 @@ use zone_manager::status::{
 /// # Errors
 /// The server cannot be reached, or the status cannot be written.
 pub fn run(command: &cli::Status) -> Result<ExitCode, Box<dyn Error>> {
-    let status = LocalClient::new(&command.socket)?.status()?;
+    let status = LocalClient::new(&command.local)?.status()?;
     let mut out = io::stdout().lock();
     match command.output {
         Output::Json => {

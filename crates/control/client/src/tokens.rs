@@ -18,7 +18,7 @@ pub fn run(command: &cli::Token) -> Result<ExitCode, Box<dyn Error>> {
         TokenCommand::Rotate(one) | TokenCommand::Revoke(one) => &one.server,
         TokenCommand::List(server) => server,
     };
-    let done = send(&LocalClient::new(&server.socket)?, &command.command)?;
+    let done = send(&LocalClient::new(&server.local)?, &command.command)?;
     let mut out = io::stdout().lock();
     match (server.output, done) {
         (Output::Json, done) => {

@@ -37,7 +37,7 @@ type FetchStatus = Box<dyn FnMut() -> Result<Status, String> + Send>;
 /// # Errors
 /// The server cannot be reached at first, or the terminal cannot be used.
 pub fn run(command: &cli::Top) -> Result<ExitCode, Box<dyn Error>> {
-    let client = LocalClient::new(&command.socket)?;
+    let client = LocalClient::new(&command.local)?;
     let mut fetch: FetchStatus =
         Box::new(move || client.status().map_err(|error| error.to_string()));
     // Before the screen is cleared, so that an error stays visible.

@@ -16,7 +16,7 @@ pub fn run(command: &cli::Upstream) -> Result<ExitCode, Box<dyn Error>> {
     let mut out = io::stdout().lock();
     match &command.command {
         UpstreamCommand::List(server) => {
-            let status = LocalClient::new(&server.socket)?.status()?;
+            let status = LocalClient::new(&server.local)?.status()?;
             match server.output {
                 Output::Json => write_json(&mut out, &status.upstreams)?,
                 Output::Text if status.upstreams.is_empty() => {
@@ -38,7 +38,7 @@ fn write_json(out: &mut impl Write, value: &impl serde::Serialize) -> Result<(),
 
 fn set(out: &mut impl Write, one: &cli::OneServer, drained: bool) -> Result<(), Box<dyn Error>> {
     let cli::OneServer { name, server } = one;
-    let client = LocalClient::new(&server.socket)?;
+    let client = LocalClient::new(&server.local)?;
     let suffixes = client.drain(name, drained)?;
     let status = client.status()?;
     let all_drained = all_drained(&status, &suffixes);

@@ -141,22 +141,10 @@ impl Config {
     /// # Errors
     /// All errors of the file, in order.
     pub fn load(file: Option<&Path>) -> Result<Self, Vec<Diagnostic>> {
-        let Some(file) = file else { return Self::parse(Path::new(""), "") };
-        let mut bytes = Vec::new();
-        zonefile::open(file)
-            .and_then(|opened| opened.take(CONFIG_LEN_MAX + 1).read_to_end(&mut bytes))
-            .map_err(|error| vec![unreadable(file, &error)])?;
-        if bytes.len() as u64 > CONFIG_LEN_MAX {
-            let wrong = format!("is longer than {CONFIG_LEN_MAX} bytes");
-            let help = Some("is it a config?".into());
-            return Err(vec![Diagnostic { help, ..Diagnostic::of_file(file, wrong) }]);
+        match file {
+            None => Self::parse(Path::new(""), ""),
+            Some(file) => Self::parse(file, &read_text(file)?),
         }
-        let text = std::str::from_utf8(&bytes).map_err(|error| {
-            let wrong = Diagnostic::at(file, &bytes, error.valid_up_to(), "is not UTF-8 from here");
-            let help = Some("save it as UTF-8, with no other letters".into());
-            vec![Diagnostic { help, ..wrong.by(model::BrokenRule::CONFIG_SYNTAX) }]
-        })?;
-        Self::parse(file, text)
     }
 
     /// Parses a config; `file` is for messages and relative paths.
@@ -258,6 +246,46 @@ impl Config {
             }
         }
     }
+}
+
+/// The local socket that a config names, whatever is wrong with its other sections.
+///
+/// # Errors
+/// The file cannot be read or is not TOML, or the section `[admin]` is wrong.
+pub fn admin_socket(file: &Path) -> Result<Option<PathBuf>, Vec<Diagnostic>> {
+    let text = read_text(file)?;
+    let mut problems = Problems::new(file, &text);
+    let (table, errors) = DeTable::parse_recoverable(&text);
+    if !errors.is_empty() {
+        note_syntax(&errors, &mut problems);
+        return Err(problems.finish());
+    }
+    let admin =
+        Admin::read(Section::root(table.get_ref(), &mut problems).section("admin", "[admin]"));
+    let folder = file.parent().unwrap_or(Path::new(""));
+    match problems.finish() {
+        found if found.is_empty() => Ok(admin.socket.map(|path| folder.join(path))),
+        found => Err(found),
+    }
+}
+
+/// The text of a config file.
+fn read_text(file: &Path) -> Result<String, Vec<Diagnostic>> {
+    let mut bytes = Vec::new();
+    zonefile::open(file)
+        .and_then(|opened| opened.take(CONFIG_LEN_MAX + 1).read_to_end(&mut bytes))
+        .map_err(|error| vec![unreadable(file, &error)])?;
+    if bytes.len() as u64 > CONFIG_LEN_MAX {
+        let wrong = format!("is longer than {CONFIG_LEN_MAX} bytes");
+        let help = Some("is it a config?".into());
+        return Err(vec![Diagnostic { help, ..Diagnostic::of_file(file, wrong) }]);
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let (end, bytes) = (error.utf8_error().valid_up_to(), error.into_bytes());
+        let wrong = Diagnostic::at(file, &bytes, end, "is not UTF-8 from here");
+        let help = Some("save it as UTF-8, with no other letters".into());
+        vec![Diagnostic { help, ..wrong.by(model::BrokenRule::CONFIG_SYNTAX) }]
+    })
 }
 
 /// Why a config cannot be read, and what to do.

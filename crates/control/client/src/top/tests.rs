@@ -214,7 +214,7 @@ fn written(output: Output, lines: usize) -> String {
     let mut out = Head(Vec::new(), lines);
     let first = (sample::status(1, 1, 1), Instant::now());
     let interval = Duration::from_millis(1);
-    let command = cli::Top { socket: "/nonexistent".into(), interval, output };
+    let command = cli::Top { local: cli::LocalServer::default(), interval, output };
     write_lines(&mut out, fetch, &command, first).unwrap();
     String::from_utf8(out.0).unwrap()
 }

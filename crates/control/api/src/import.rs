@@ -5,12 +5,12 @@ use crate::caller::Caller;
 use crate::condition::{expected, tag};
 use crate::description::{MatchCondition, Refusals, ZonePath};
 use crate::limits::{
-    IMPORT_BATCH, IMPORT_BATCH_LEN, IMPORT_UNDER_WAY_MAX, IMPORTS_MAX, LINE_LEN_MAX,
+    DOUBTFUL_MAX, IMPORT_BATCH, IMPORT_BATCH_LEN, IMPORT_UNDER_WAY_MAX, IMPORTS_MAX, LINE_LEN_MAX,
     ZONE_FILE_LEN_MAX, ZONE_FILE_RECORDS_MAX, ZONE_FILE_WEIGHT,
 };
 use crate::principal::Verb;
 use crate::problem::{Problem, plainly};
-use crate::receipt::{Wait, WaitQuery, wait_for, written};
+use crate::receipt::{Wait, WaitQuery, WarningBody, wait_for, warnings, written};
 use crate::state::{ApiState, blocking};
 use crate::text::{SetBody, read_name, read_owner, read_type, read_value};
 use axum::body::Body;
@@ -20,8 +20,8 @@ use bytes::BytesMut;
 use hyper::header::ETAG;
 use model::BrokenRule;
 use records::{
-    Batch, Edit, Pending, Policy, Precondition, Revision, SetKey, SetValue, WriteContext,
-    WriteResult,
+    Batch, Edit, Pending, Policy, Precondition, Revision, SetKey, SetValue, SetWarning, View,
+    WriteContext, WriteResult,
 };
 use serde::Serialize;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -46,6 +46,10 @@ pub struct Imported {
     /// are at or below a delegation, below a DNAME, or in a deeper zone.
     #[serde(skip_serializing_if = "Option::is_none")]
     shadowed: Option<u64>,
+    /// Warnings of `dunlin check` about the sets of the import. They are written nevertheless.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(max_items = 100)]
+    warnings: Vec<WarningBody>,
 }
 
 /// A set and its position.
@@ -71,6 +75,8 @@ struct Import {
     context: WriteContext,
     /// The newest known revision of the zone.
     zone_revision: Revision,
+    /// Sets that had a warning when they were written: what they name may have come later.
+    doubtful: Vec<SetKey>,
     done: Imported,
 }
 
@@ -84,7 +90,9 @@ struct PendingBatch {
 
 impl Import {
     fn new(state: ApiState, caller: Caller, zone: NameBuf, context: WriteContext) -> Self {
-        let done = Imported { rrsets: 0, records: 0, revision: None, live: false, shadowed: None };
+        let (shadowed, warnings) = (None, Vec::new());
+        let done =
+            Imported { rrsets: 0, records: 0, revision: None, live: false, shadowed, warnings };
         Self {
             state,
             caller,
@@ -95,6 +103,7 @@ impl Import {
             under_way: VecDeque::new(),
             context,
             zone_revision: Revision::NONE,
+            doubtful: Vec::new(),
             done,
         }
     }
@@ -158,7 +167,15 @@ impl Import {
             plainly(edit, field)
         });
         match done.await {
-            Ok(WriteResult { zone, .. }) => {
+            Ok(WriteResult { zone, warnings, .. }) => {
+                let room = DOUBTFUL_MAX.saturating_sub(self.doubtful.len());
+                let key = |SetWarning { name, rtype, .. }: SetWarning| SetKey {
+                    zone: self.zone.clone(),
+                    name,
+                    rtype,
+                    view: View::Default,
+                };
+                self.doubtful.extend(warnings.into_iter().take(room).map(key));
                 self.done.rrsets += lines.len() as u64;
                 self.done.records += records;
                 self.zone_revision = zone;
@@ -191,6 +208,22 @@ impl Import {
             self.done.live = shadowed == 0;
             self.done.shadowed = Some(shadowed).filter(|count| *count > 0);
         }
+        self.warn().await
+    }
+
+    /// Checks the doubtful sets again, now that all are written.
+    async fn warn(&mut self) -> Result<(), Problem> {
+        let Some(revision) = self.done.revision.filter(|_| !self.doubtful.is_empty()) else {
+            return Ok(());
+        };
+        // It is written: only the warnings depend on this.
+        if wait_for(&self.state, Wait::Live, Revision(revision)).await.is_err() {
+            return Ok(());
+        }
+        let (zone, sets) = (self.zone.clone(), std::mem::take(&mut self.doubtful));
+        let found =
+            self.state.read(move |records| Ok(records.warnings(zone.as_name(), &sets))).await?;
+        self.done.warnings = warnings(&self.caller, &self.zone, found);
         Ok(())
     }
 

@@ -48,6 +48,8 @@ pub const PAGE_MAX: usize = 1_000;
 pub const PAGE_DEFAULT: usize = 100;
 /// Bytes of one line of an import.
 pub const LINE_LEN_MAX: usize = 1 << 20;
+/// Record sets of an import that are checked again at its end.
+pub const DOUBTFUL_MAX: usize = 10_000;
 /// Record sets of a batch of an import.
 pub const IMPORT_BATCH: usize = 1_000;
 /// Bytes of an imported zone file: its sets are complete only at its end.

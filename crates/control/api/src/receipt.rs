@@ -2,6 +2,7 @@
 use crate::caller::Caller;
 use crate::condition::tag;
 use crate::limits::{LIVE_TIME_MAX, SHADOWS_TOLD_MAX, WRITE_TIME_MAX};
+use crate::principal::Verb;
 use crate::problem::{Problem, plainly};
 use crate::shadow::{ShadowBody, ShadowedSet};
 use crate::state::ApiState;
@@ -10,12 +11,15 @@ use hyper::StatusCode;
 use hyper::header::ETAG;
 use model::BrokenRule;
 use records::limits::REASON_LEN_MAX;
-use records::{Pending, Precondition, Revision, SetKey, WriteContext, WriteResult};
+use records::{
+    Pending, Precondition, Revision, SetKey, SetWarning, View, WriteContext, WriteResult,
+};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Instant;
 use tokio::time::timeout;
 use utoipa::{IntoParams, ToSchema};
+use wire::NameBuf;
 
 /// How long the request waits for a write, and the reason for it.
 #[derive(Debug, Default, Deserialize, IntoParams)]
@@ -83,12 +87,51 @@ pub struct Receipt {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(max_items = 100)]
     pub shadowed: Vec<ShadowedSet>,
+    /// Warnings of `dunlin check` about the sets of the request and the NS sets that depend on
+    /// them. They are written nevertheless.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(max_items = 100)]
+    pub warnings: Vec<WarningBody>,
+}
+
+/// A warning about a record set that is valid, and probably a mistake.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct WarningBody {
+    /// The name of the set.
+    name: String,
+    /// Its type.
+    #[serde(rename = "type")]
+    rtype: String,
+    /// The rule: a word that never changes.
+    rule: String,
+    /// What is wrong.
+    detail: String,
+    /// What to do.
+    help: String,
+}
+
+impl From<SetWarning> for WarningBody {
+    fn from(SetWarning { name, rtype, rule, what, help }: SetWarning) -> Self {
+        let (name, rtype, rule) = (name.to_string(), rtype.to_string(), rule.id.to_owned());
+        Self { name, rtype, rule, detail: what, help }
+    }
+}
+
+/// The warnings that a principal may read.
+pub fn warnings(caller: &Caller, zone: &NameBuf, found: Vec<SetWarning>) -> Vec<WarningBody> {
+    let may_read = |warning: &SetWarning| {
+        let (zone, name, rtype) = (zone.clone(), warning.name.clone(), warning.rtype);
+        let key = SetKey { zone, name, rtype, view: View::Default };
+        caller.may(Verb::Read, &key) || caller.may(Verb::Write, &key)
+    };
+    found.into_iter().filter(may_read).map(WarningBody::from).collect()
 }
 
 impl Receipt {
     /// The receipt of a write that is not hidden.
     pub fn new(revision: Revision, zone: Revision, live: bool) -> Self {
-        Self { revision: revision.0, zone, live, shadowed_by: None, shadowed: Vec::new() }
+        let (shadowed, warnings) = (Vec::new(), Vec::new());
+        Self { revision: revision.0, zone, live, shadowed_by: None, shadowed, warnings }
     }
 
     /// Adds which of these sets are hidden: then the write is not live.
@@ -124,19 +167,20 @@ impl Receipt {
 pub async fn receipt(
     state: &ApiState,
     caller: &Caller,
-    writing: Pending<WriteResult>,
+    (origin, writing): (&NameBuf, Pending<WriteResult>),
     wait: Option<Wait>,
     field: impl FnMut(usize, &str) -> String,
 ) -> Result<Receipt, Problem> {
     let begun = Instant::now();
-    let WriteResult { revision, zone, .. } = written(writing, field).await?;
+    let WriteResult { revision, zone, warnings: found, .. } = written(writing, field).await?;
     caller.note_revision(revision);
     state.api.counters.durable(begun.elapsed());
     if let Some(wait) = wait {
         wait_for(state, wait, revision).await?;
         state.api.counters.live(begun.elapsed());
     }
-    Ok(Receipt::new(revision, zone, wait.is_some()))
+    let warnings = warnings(caller, origin, found);
+    Ok(Receipt { warnings, ..Receipt::new(revision, zone, wait.is_some()) })
 }
 
 /// Waits until a write is on the disk.

@@ -309,14 +309,14 @@ pub async fn patch_sets(
         edits.push(edit);
     }
     let put = put_keys(&zone, &edits);
-    let batch = Batch { zone, edits, context };
+    let batch = Batch { zone: zone.clone(), edits, context };
     let place = |edit: usize, field: &str| match field {
         "ttl" | "data" | "members" => format!("changes[{edit}].put.{field}"),
         "edits" => format!("changes[{edit}]"),
         field => format!("changes[{edit}].{field}"),
     };
     let writing = state.records()?.write(batch);
-    let written = receipt(&state, &caller, writing, query.wait, place).await?;
+    let written = receipt(&state, &caller, (&zone, writing), query.wait, place).await?;
     Ok(blocking(move || written.with_shadows(&state, &put)).await?.tagged_zone())
 }
 
@@ -422,7 +422,7 @@ pub async fn put_set(
     let context = query.context(&caller, Precondition::Anything)?;
     let batch = one(key.clone(), expected(&headers)?, Some(value), context);
     let writing = state.records()?.write(batch);
-    let written = receipt(&state, &caller, writing, query.wait, plainly).await?;
+    let written = receipt(&state, &caller, (&key.zone, writing), query.wait, plainly).await?;
     Ok(written.with_shadows(&state, &[key]).tagged())
 }
 
@@ -453,9 +453,10 @@ pub async fn delete_set(
     let expect =
         if wished == Precondition::Anything { Precondition::Present } else { wished.clone() };
     let absent = Problem::missing(format!("{} has no record set {}", key.name, key.rtype));
+    let zone = key.zone.clone();
     let batch = one(key, expect, None, query.context(&caller, Precondition::Anything)?);
     let writing = state.records()?.write(batch);
-    match receipt(&state, &caller, writing, query.wait, plainly).await {
+    match receipt(&state, &caller, (&zone, writing), query.wait, plainly).await {
         Err(problem)
             if wished == Precondition::Anything
                 && problem.status() == StatusCode::PRECONDITION_FAILED =>

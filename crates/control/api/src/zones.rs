@@ -208,14 +208,14 @@ pub async fn put_zone(
     edits.extend(servers(&origin, &body.nameservers)?);
     let put = put_keys(&origin, &edits);
     caller.note_edits(&edits);
-    let batch = Batch { zone: origin, edits, context };
+    let batch = Batch { zone: origin.clone(), edits, context };
     let place = move |edit: usize, field: &str| match edit < of_sets {
         true if field == "edits" => format!("rrsets[{edit}]"),
         true => format!("rrsets[{edit}].{field}"),
         false => "nameservers".to_owned(),
     };
     let writing = state.records()?.create_zone(batch);
-    let made = receipt(&state, &caller, writing, query.wait, place).await?;
+    let made = receipt(&state, &caller, (&origin, writing), query.wait, place).await?;
     Ok(blocking(move || made.with_shadows(&state, &put)).await?.tagged_zone())
 }
 
@@ -279,6 +279,7 @@ pub async fn delete_zone(
     let origin = read_name(&zone, "zone")?;
     caller.check_all_of(Verb::Zones, origin.as_name())?;
     let context = query.context(&caller, expected(&headers)?)?;
-    let writing = state.records()?.delete_zone(origin, context);
-    receipt(&state, &caller, writing, query.wait, plainly).await.map(axum::Json)
+    let writing = state.records()?.delete_zone(origin.clone(), context);
+    let deleted = receipt(&state, &caller, (&origin, writing), query.wait, plainly);
+    deleted.await.map(axum::Json)
 }

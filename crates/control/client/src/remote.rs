@@ -8,8 +8,10 @@ mod snapshot;
 pub mod zones;
 
 use crate::cli::WriteOptions;
+use command_line::plain;
 use hyper::header::IF_MATCH;
 use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::Value;
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
@@ -26,7 +28,23 @@ fn query(reason: Option<&String>) -> String {
     format!("wait=live{}", reason.unwrap_or_default())
 }
 
-fn write_json(value: &serde_json::Value) -> io::Result<()> {
+/// The warnings of a response, a line each.
+fn warning_lines(receipt: &Value) -> Vec<String> {
+    let warnings = receipt["warnings"].as_array().into_iter().flatten();
+    let line = |warning: &Value| {
+        let text = |key: &str| plain(warning[key].as_str().unwrap_or_default());
+        let (name, rtype, detail) = (text("name"), text("type"), text("detail"));
+        format!("warning: {name} {rtype}: {detail} ({}) [{}]", text("help"), text("rule"))
+    };
+    warnings.map(line).collect()
+}
+
+/// Writes the warnings of a response to standard error.
+fn warn(receipt: &Value) {
+    warning_lines(receipt).iter().for_each(|line| eprintln!("{line}"));
+}
+
+fn write_json(value: &Value) -> io::Result<()> {
     let mut out = io::stdout().lock();
     serde_json::to_writer_pretty(&mut out, value)?;
     writeln!(out)
@@ -63,4 +81,24 @@ fn progress_bar(len: Option<u64>) -> ProgressBar {
     bar.set_style(style.expect("a constant template"));
     bar.enable_steady_tick(Duration::from_secs(1));
     bar
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn warnings_of_a_response_are_lines_without_escape_sequences() {
+        let warning = json!({
+            "name": "www.example.org.", "type": "SRV", "rule": "target-top-level",
+            "detail": "`sip.`\u{1b}[0m is a top-level name", "help": "write the whole name",
+        });
+        let lines = warning_lines(&json!({ "revision": 7, "warnings": [warning] }));
+        let [line] = &lines[..] else { panic!("{lines:?}") };
+        assert!(line.starts_with("warning: www.example.org. SRV: `sip.`"), "{line}");
+        assert!(line.ends_with("(write the whole name) [target-top-level]"), "{line}");
+        assert!(!line.contains('\u{1b}'), "{line}");
+        assert_eq!(warning_lines(&json!({ "revision": 7 })), Vec::<String>::new());
+    }
 }

@@ -7,6 +7,7 @@
 mod chosen;
 mod index;
 pub mod limits;
+mod lint;
 mod loader;
 mod names;
 mod order;
@@ -20,6 +21,7 @@ mod zone;
 
 pub use chosen::{Chooser, LeafIndex};
 pub use index::Image;
+pub use lint::Finding;
 pub use loader::Loader;
 pub use names::{Names, sort_key};
 pub use ordered::OrderedLoader;

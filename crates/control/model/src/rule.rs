@@ -93,6 +93,8 @@ rules! {
     TARGET_ALIAS = "target-alias" "RFC 2181 §10.3",
     /// A target in the zone that does not exist.
     TARGET_MISSING = "target-missing" "Dunlin",
+    /// A target with one label, outside of the zone.
+    TARGET_TOP_LEVEL = "target-top-level" "RFC 1035 §5.1",
     /// A name that ends in the origin twice.
     DOUBLED = "doubled-name" "RFC 1035 §5.1",
     /// An address instead of a name.

@@ -10,6 +10,7 @@ pub mod codec;
 mod fleet;
 mod health;
 pub mod limits;
+mod lint;
 mod live;
 mod memory;
 mod ownership;
@@ -44,7 +45,7 @@ pub use store::{
     RestoreInfo, Store, StoreError, StoreSize, StoredZone, Watch, WatchLost, WatchWaker,
 };
 pub use types::{
-    Batch, ChangeKind, JournalEntry, Refused, SetChange, SetFilter, SetPage, StoredSet,
+    Batch, ChangeKind, JournalEntry, Refused, SetChange, SetFilter, SetPage, SetWarning, StoredSet,
     WriteContext, WriteResult, ZoneInfo,
 };
 pub use zone_manager::ZoneOwner;

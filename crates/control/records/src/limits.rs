@@ -73,3 +73,5 @@ pub const RETRY_COST: u32 = 10;
 pub const REPLACED_AHEAD: u64 = 1 << 24;
 /// Unreadable zones that are reported by name; all are counted.
 pub const UNREADABLE_MAX: usize = 100;
+/// Warnings about the sets of one write.
+pub const WARNINGS_MAX: usize = 100;

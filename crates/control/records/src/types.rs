@@ -1,7 +1,7 @@
 //! Writes, their principals, and errors.
 use crate::CommitId;
 use crate::limits::{EDITS_MAX, REASON_LEN_MAX, ZONES_MAX};
-use model::{Edit, InvalidEdit, Precondition, Revision, SetKey, SetValue, View};
+use model::{BrokenRule, Edit, InvalidEdit, Precondition, Revision, SetKey, SetValue, View};
 use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -61,8 +61,23 @@ pub struct Batch {
     pub context: WriteContext,
 }
 
+/// A warning about a set that a write has changed: it is valid, and probably a mistake.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SetWarning {
+    /// The owner of the set.
+    pub name: NameBuf,
+    /// Its type.
+    pub rtype: Rtype,
+    /// The rule that is broken.
+    pub rule: BrokenRule,
+    /// What is wrong.
+    pub what: String,
+    /// What to do.
+    pub help: String,
+}
+
 /// A durable write, on its way to the workers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteResult {
     /// Its revision. If nothing changed: the last revision of the batch's only set, or else of the
     /// zone.
@@ -71,6 +86,9 @@ pub struct WriteResult {
     pub zone: Revision,
     /// Waits for the image with this write, unless the zone has another owner by now.
     pub sequence: Sequence,
+    /// Warnings about the sets of the batch and those that depend on them, up to
+    /// [`WARNINGS_MAX`](crate::limits::WARNINGS_MAX).
+    pub warnings: Vec<SetWarning>,
 }
 
 /// A summary of a zone.

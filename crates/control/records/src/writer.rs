@@ -7,6 +7,7 @@ mod outage;
 mod simulation;
 
 use crate::limits::{GROUP_EDITS_MAX, RETRY_FIRST, ZONES_MAX};
+use crate::lint;
 use crate::live::LiveRevisions;
 use crate::pending::Promise;
 use crate::prepare;
@@ -221,8 +222,10 @@ impl Writer {
         let group = &self.group;
         let last = |set: &SetKey| group.last_written(reader, (&at, of_zone), set);
         let changes = prepare::change(head, &mut batch, &last)?;
+        let edited = batch.edits.iter().map(|edit| (edit.name.as_name(), edit.rtype));
+        let warnings = lint::of_sets(&head.zone, edited);
         if changes.is_empty() {
-            return self.unchanged(&batch, of_zone);
+            return Ok(self.unchanged(&batch, of_zone)?.warned(warnings));
         }
         let (revision, SerialStamp { offset, .. }) = (self.revision.next(), head.stamp);
         let raised = prepare::given_serial(&changes)
@@ -232,7 +235,7 @@ impl Writer {
         if before.is_some() {
             self.group.touched.insert(at, before);
         }
-        Ok(self.push(zone, &batch.context, raised, Action::Change(changes)))
+        Ok(self.push(zone, &batch.context, raised, Action::Change(changes)).warned(warnings))
     }
 
     /// The result of a batch that changes nothing.
@@ -245,7 +248,7 @@ impl Writer {
         let set = SetKey { zone: batch.zone.clone(), name, rtype, view };
         let at = key(batch.zone.as_name());
         let revision = self.group.last_written(&*self.shared.reader, (&at, zone), &set)?;
-        Ok(RequestResult { revision, zone })
+        Ok(RequestResult { revision, ..RequestResult::of_zone(zone) })
     }
 
     /// Creates a zone. An existing zone with exactly this content stays.
@@ -266,9 +269,10 @@ impl Writer {
         }
         let (head, changes) = prepare::create(&mut batch, self.revision.next(), &self.key)?;
         let offset = Some(head.stamp.offset).filter(|offset| *offset != 0);
+        let warnings = lint::of_changes(&head.zone, &changes);
         self.group.touched.entry(at.clone()).or_insert(None);
         self.heads.insert(at, head);
-        Ok(self.push(zone, &batch.context, offset, Action::Create(changes)))
+        Ok(self.push(zone, &batch.context, offset, Action::Create(changes)).warned(warnings))
     }
 
     fn delete(&mut self, zone: NameBuf, context: &WriteContext) -> Result<RequestResult, Refused> {

@@ -83,3 +83,64 @@ fn zone_created_with_a_serial_serves_a_greater_one_over_rest() {
     let file = scene.get(&format!("/v1/zones/{}", crate::scene::OF_FILE)).done();
     assert_eq!(file["next_serial"], Value::Null);
 }
+
+/// Each warning of a response, as `rule: name type`.
+fn warnings(told: &Value) -> Vec<String> {
+    let warnings = told["warnings"].as_array().into_iter().flatten();
+    let text = |warning: &Value, key: &str| warning[key].as_str().expect("a text").to_owned();
+    let line = |warning: &Value| {
+        let (rule, name) = (text(warning, "rule"), text(warning, "name"));
+        format!("{rule}: {name} {}", text(warning, "type"))
+    };
+    warnings.map(line).collect()
+}
+
+#[test]
+fn write_is_answered_with_the_warnings_of_check() {
+    let scene = Scene::new();
+    let check = |path: &str, data: &str, expected: &[&str]| {
+        assert_eq!(warnings(&put(&scene, path, data)), expected, "{path} {data}");
+    };
+    check("www.example.org/A", "192.0.2.1", &[]);
+    let doubled = "www.example.org.example.org";
+    check(&format!("{doubled}/A"), "192.0.2.1", &[&format!("doubled-name: {doubled}. A")]);
+    check("a.example.org/CNAME", "192.0.2.1", &["address-as-name: a.example.org. CNAME"]);
+    check("a.example.org/CNAME", "192.0.2.1", &["address-as-name: a.example.org. CNAME"]);
+    check("s.example.org/SRV", "0 0 5060 sip", &["target-top-level: s.example.org. SRV"]);
+    check("sub.example.org/NS", "ns.sub.example.org", &["glue: sub.example.org. NS"]);
+    check("ns.sub.example.org/A", "192.0.2.1", &[]);
+    check("lame.example.org/NS", "none.example.org", &["lame: lame.example.org. NS"]);
+    let gone = scene.delete(&format!("{SETS}/ns.sub.example.org/A")).done();
+    assert_eq!(warnings(&gone), ["glue: sub.example.org. NS"]);
+
+    let change = |name: &str, rtype: &str, data: &str| json!({ "name": name, "type": rtype, "put": { "ttl": 60, "data": [data] } });
+    let changes = json!({ "changes": [
+        change("m.example.org", "MX", "10 mail.example.org"),
+        change("mail.example.org", "A", "192.0.2.9"),
+        change("n.example.org", "MX", "10 post.example.org"),
+    ] });
+    let told = scene.patch(SETS, &changes.to_string()).done();
+    assert_eq!(warnings(&told), ["target-missing: n.example.org. MX"], "as they are afterwards");
+    let zone = r#"{"nameservers":["ns.new.example"]}"#;
+    let told = scene.put("/v1/zones/new.example", zone).done();
+    assert_eq!(warnings(&told), ["lame: new.example. NS"]);
+}
+
+#[test]
+fn import_is_answered_with_what_is_left_at_its_end() {
+    let scene = Scene::new();
+    let line = |name: &str, rtype: &str, data: &str| {
+        json!({ "name": name, "type": rtype, "ttl": 60, "data": [data] }).to_string() + "\n"
+    };
+    // More than a batch lies between an alias and its target.
+    let mut body = line("first.example.org", "CNAME", "last.example.org");
+    for n in 0..1_500 {
+        body += &line(&format!("n{n}.example.org"), "A", "192.0.2.1");
+    }
+    body += &line("last.example.org", "A", "192.0.2.1");
+    body += &line("wrong.example.org", "CNAME", "gone.example.org");
+    let path = "/v1/zones/example.org/import";
+    let media = ["Content-Type: application/x-ndjson"];
+    let told = scene.with("POST", path, &media, &body).done();
+    assert_eq!(warnings(&told), ["target-missing: wrong.example.org. CNAME"]);
+}

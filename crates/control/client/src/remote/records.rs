@@ -23,6 +23,9 @@ use wire::{Name, NameBuf};
 /// Record sets per request.
 const PAGE: usize = api::limits::PAGE_MAX;
 
+/// Rules about a record set that depend on other sets.
+const DEPENDENT: [&str; 4] = ["glue", "lame", "target-alias", "target-missing"];
+
 /// Sends the command to the server and prints the result.
 ///
 /// # Errors
@@ -212,6 +215,7 @@ fn change(
         None => (IF_NONE_MATCH.as_str(), "*".to_owned()),
     });
     let receipt = api.request(request)?.body;
+    super::warn(&receipt);
     match is_text {
         true => match shadow(&receipt["shadowed_by"]) {
             None => writeln!(out, "live as revision {}", receipt["revision"])?,
@@ -282,36 +286,16 @@ fn import_sets(import: &ImportSets) -> CommandResult<()> {
     if !changes.is_empty() && !import.dry_run {
         confirm(import.yes, &format!("change {}", plural(changes.len(), "record set")))?;
     }
-    let mut revision = Value::Null;
-    let mut shadowed = Vec::new();
-    let bar = progress_bar(Some(changes.len() as u64));
-    let query = query(import.options.reason.as_ref());
-    let path = format!("{}/rrsets?{query}", zone_path(&import.zone));
-    // With `--if-match`, each request continues from the revision of the one before.
-    let mut seen = condition(&import.options, None);
-    for some in changes.chunks(CHANGES_AT_ONCE).filter(|_| !import.dry_run) {
-        let mut request = ApiRequest::new(Method::PATCH, path.clone());
-        request.fields.clone_from(&seen);
-        request.body = Some(json!({ "changes": some.iter().map(change_json).collect::<Vec<_>>() }));
-        let changed = api.request(request).map_err(|error| {
-            match has_status(&*error, StatusCode::PRECONDITION_FAILED) {
-                true => format!("{error}: another client wrote first; run it again").into(),
-                false => error,
-            }
-        });
-        let mut changed = changed?;
-        shadowed.extend(hidden(&changed.body, some));
-        revision = changed.body["revision"].take();
-        if let (Some((_, seen)), Some(tag)) = (seen.first_mut(), changed.tag) {
-            *seen = tag;
-        }
-        bar.inc(some.len() as u64);
+    let mut written = Written::default();
+    if !import.dry_run {
+        written.send(&api, import, &changes)?;
     }
-    bar.finish_and_clear();
+    let Written { revision, shadowed, warnings } = written;
+    super::warn(&json!({ "warnings": warnings }));
     if !is_text {
         let changes = changes.len();
         let result = json!({ "changes": changes, "revision": revision, "serial": serial,
-                             "shadowed": shadowed });
+                             "shadowed": shadowed, "warnings": warnings });
         write_json(&result)?;
         return Ok(());
     }
@@ -327,6 +311,57 @@ fn import_sets(import: &ImportSets) -> CommandResult<()> {
         }
     }
     Ok(())
+}
+
+/// What the responses to the requests of an import say.
+#[derive(Default)]
+struct Written {
+    revision: Value,
+    shadowed: Vec<Value>,
+    warnings: Vec<Value>,
+}
+
+impl Written {
+    /// Sends the changes, in requests of a limited number.
+    fn send(
+        &mut self,
+        api: &ApiClient,
+        import: &ImportSets,
+        changes: &[Change],
+    ) -> CommandResult<()> {
+        let bar = progress_bar(Some(changes.len() as u64));
+        let query = query(import.options.reason.as_ref());
+        let path = format!("{}/rrsets?{query}", zone_path(&import.zone));
+        // With `--if-match`, each request continues from the revision of the one before.
+        let mut seen = condition(&import.options, None);
+        for some in changes.chunks(CHANGES_AT_ONCE) {
+            let mut request = ApiRequest::new(Method::PATCH, path.clone());
+            request.fields.clone_from(&seen);
+            let body: Vec<_> = some.iter().map(change_json).collect();
+            request.body = Some(json!({ "changes": body }));
+            let changed = api.request(request).map_err(|error| {
+                match has_status(&*error, StatusCode::PRECONDITION_FAILED) {
+                    true => format!("{error}: another client wrote first; run it again").into(),
+                    false => error,
+                }
+            });
+            let mut changed = changed?;
+            let warnings = changed.body["warnings"].as_array().cloned();
+            self.warnings.extend(warnings.unwrap_or_default());
+            self.shadowed.extend(hidden(&changed.body, some));
+            self.revision = changed.body["revision"].take();
+            if let (Some((_, seen)), Some(tag)) = (seen.first_mut(), changed.tag) {
+                *seen = tag;
+            }
+            bar.inc(some.len() as u64);
+        }
+        bar.finish_and_clear();
+        if changes.len() > CHANGES_AT_ONCE {
+            // What a set names may have come with a later request.
+            self.warnings.retain(|warning| !DEPENDENT.iter().any(|rule| warning["rule"] == *rule));
+        }
+        Ok(())
+    }
 }
 
 /// The serial of the zone after the changes, if no other client writes meanwhile.
@@ -390,6 +425,7 @@ fn stream(import: &ImportSets) -> CommandResult<()> {
         ApiClient::new(&import.server)?.upload(request, format_of(import).media(), file, each);
     bar.finish_and_clear();
     let receipt = sent?.body;
+    super::warn(&receipt);
     match import.server.output {
         Output::Json => write_json(&receipt)?,
         Output::Text => {

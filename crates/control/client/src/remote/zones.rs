@@ -91,6 +91,7 @@ pub fn read_name(text: &str) -> Result<NameBuf, String> {
 
 fn write(server: &Api, request: ApiRequest<'_>, done: &str) -> CommandResult<()> {
     let receipt = ApiClient::new(server)?.request(request)?.body;
+    super::warn(&receipt);
     match server.output {
         Output::Json => write_json(&receipt)?,
         Output::Text => {

@@ -6,8 +6,8 @@ use crate::queue::ZoneRequest;
 use crate::shared::refused;
 use crate::zones::{ZoneHead, key};
 use crate::{
-    Commit, CommitError, CommitId, PreparedWrite, Reader, Refused, Revision, SetKey, StoreError,
-    WriteResult, codec,
+    Commit, CommitError, CommitId, PreparedWrite, Reader, Refused, Revision, SetKey, SetWarning,
+    StoreError, WriteResult, codec,
 };
 use std::collections::HashMap;
 use std::time::Instant;
@@ -19,12 +19,18 @@ pub(super) struct RequestResult {
     /// As in [`WriteResult`].
     pub revision: Revision,
     pub zone: Revision,
+    pub warnings: Vec<SetWarning>,
 }
 
 impl RequestResult {
     /// The last write of a zone.
     pub fn of_zone(revision: Revision) -> Self {
-        Self { revision, zone: revision }
+        Self { revision, zone: revision, warnings: Vec::new() }
+    }
+
+    /// Adds warnings about sets of the zone.
+    pub fn warned(self, warnings: Vec<SetWarning>) -> Self {
+        Self { warnings, ..self }
     }
 }
 
@@ -210,7 +216,7 @@ fn not_committed(error: CommitError, shared: Option<CommitId>) -> Refused {
 
 /// Answers requests of a durable group, published at this sequence.
 fn answer(answers: Vec<(RequestResult, Promise<WriteResult>)>, sequence: Sequence) {
-    for (RequestResult { revision, zone }, promise) in answers {
-        promise.answer(Ok(WriteResult { revision, zone, sequence }));
+    for (RequestResult { revision, zone, warnings }, promise) in answers {
+        promise.answer(Ok(WriteResult { revision, zone, sequence, warnings }));
     }
 }

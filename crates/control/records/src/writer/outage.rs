@@ -283,6 +283,7 @@ impl Writer {
         self.note(read, began)?;
         self.keep_list();
         let revision = self.revision;
-        Ok(WriteResult { revision, zone: revision, sequence: self.published() })
+        let (zone, sequence, warnings) = (revision, self.published(), Vec::new());
+        Ok(WriteResult { revision, zone, sequence, warnings })
     }
 }

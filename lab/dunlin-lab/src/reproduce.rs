@@ -135,7 +135,9 @@ impl Reproduction<'_> {
         let mut settings = BTreeMap::from([("step".to_owned(), key.to_owned())]);
         if let LoadMode::Closed { outstanding, .. } = load.when {
             let plural = if load.channels == 1 { "" } else { "s" };
-            let client = format!("{} socket{plural} and {outstanding} outstanding", load.channels);
+            let by = if load.path == lab_load::Path::Xdp { " by AF_XDP" } else { "" };
+            let client =
+                format!("{} socket{plural} and {outstanding} outstanding{by}", load.channels);
             settings.insert("client".into(), client);
         }
         // Only a closed loop asks who decides; its echo goes the way of the server's packets.

@@ -10,6 +10,7 @@ use crate::sweep::rates;
 
 mod core_sets;
 mod findings;
+mod kdns;
 mod page;
 
 pub use page::{STEP_COLUMNS, noise, step_note, step_rows};

@@ -24,8 +24,10 @@ const ZONE: &str = "kdns.example";
 const NAMES: usize = 50_000;
 /// An upstream that never answers, on the server's host.
 const SILENT: (Ipv4Addr, u16) = (Ipv4Addr::new(127, 0, 0, 54), 5_302);
-/// Forwarded queries a second that hang.
+/// Forwarded queries a second that hang, and how many of them are sent at once. Both loads use one
+/// CPU, and a load spins before each time that it sends: one at a time would slow the other load.
 const HANGING: f64 = 1_000.0;
+const HANGING_BURST: u32 = 10;
 
 /// Servers in the order of the article; the second Dunlin receives by AF_XDP.
 const SERVERS: [(&str, &str); 4] =
@@ -186,7 +188,10 @@ impl Article {
         let spread = Spread { flows: outstanding.min(64), by_address: true };
         let asks = questions(set);
         let load = closed_loop(&self.hosts, asks, spread, outstanding, study.length_ns)?;
-        Ok(Options { oracle: Some(self.oracle.clone()), check_one_in: 1, ..load })
+        // A generator on sockets shares the server's cost for each packet: it, not the server,
+        // would bound what a server on AF_XDP answers.
+        let path = lab_load::Path::Xdp;
+        Ok(Options { oracle: Some(self.oracle.clone()), check_one_in: 1, path, ..load })
     }
 
     fn soak(&self, study: &mut Reproduction<'_>, rate: f64) -> Result<(), String> {
@@ -220,13 +225,15 @@ impl Article {
             "[acl]\nrecursion = [\"any\"]\n[forward]\n\"hang.example\" = [\"{upstream}\"]\n"
         );
         let _server = self.start(study, "dunlin", "dunlin", &more)?;
-        let own = Options { when: open(rate), ..self.load(study, NAMES, 512)? };
+        // Two loads cannot share a queue of AF_XDP.
+        let path = lab_load::Path::Udp { segments: false };
+        let own = Options { when: open(rate), path, ..self.load(study, NAMES, 512)? };
         let form = QueryFormat { recursion: true, ..QueryFormat::default() };
         let set = Arc::new(QuestionSet::from_pattern("x{i}.hang.example", 1_000, Rtype::A, form)?);
         let (order, under) = (Order::Given, None);
         let spec = QuestionSpec { set, order, unique: 1.0, nxdomain: 0.0, under };
         let beside = Options {
-            when: open(HANGING),
+            when: in_bursts(HANGING, HANGING_BURST),
             asks: QuerySource::Questions(spec.into()),
             oracle: None,
             length_ns: study.length_ns * (study.repeats as u64 + 1) + 10_000_000_000,
@@ -253,8 +260,12 @@ impl Article {
 }
 
 fn open(rate: f64) -> LoadMode {
+    in_bursts(rate, 1)
+}
+
+fn in_bursts(rate: f64, burst: u32) -> LoadMode {
     let rate = Rate::Constant(rate);
-    LoadMode::Open(Arrivals { rate, spacing: Spacing::Even, burst: 1 })
+    LoadMode::Open(Arrivals { rate, spacing: Spacing::Even, burst })
 }
 
 /// Memory by number of records; samples of the answers are held to the zone.

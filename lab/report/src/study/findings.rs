@@ -5,7 +5,9 @@ use lab::verdict::{Cause, percent, thousands};
 
 use crate::statistics::line_through;
 
-use super::{Finding, FindingOutcome, Group, Range, Step, StudyName, core_sets, interval_rates};
+use super::{
+    Finding, FindingOutcome, Group, Range, Step, StudyName, core_sets, interval_rates, kdns,
+};
 
 /// Seconds of the original's soak.
 const SOAK_S: f64 = 1_200.0;
@@ -369,7 +371,9 @@ impl Evaluation<'_> {
             _ => self.missing(claim, "many-names"),
         });
         all.push(self.mean_time());
+        all.push(kdns::slowest(self.step("one-client"), self.runs));
         all.push(self.soak());
+        all.push(kdns::beside_hanging(self.step("hanging"), self.runs));
         all.push(self.records());
         all
     }

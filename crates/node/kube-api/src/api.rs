@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::error::Error;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -63,9 +63,13 @@ impl Api {
             Some(path) => {
                 let told = |error: &dyn fmt::Display| format!("{}: {error}", path.display());
                 let read = Kubeconfig::read_from(path).map_err(|error| told(&error))?;
+                let ca = ca_file(&read);
                 let options = KubeConfigOptions::default();
                 let config = Config::from_custom_kubeconfig(read, &options);
-                config.await.map_err(|error| told(&error))?
+                let mut config = config.await.map_err(|error| told(&error))?;
+                // `kube` reads this file again each minute.
+                config.root_cert_file = ca;
+                config
             }
             None => Config::infer().await.map_err(|error| match is_any_named() {
                 true => format!("no API server is known: {error}; name --kubeconfig FILE"),
@@ -74,6 +78,11 @@ impl Api {
                     .to_owned(),
             })?,
         };
+        if config.proxy_url.is_some() {
+            return Err("a proxy is not supported: take `proxy-url` out of the kubeconfig, unset \
+                        HTTPS_PROXY, and name an address that is reached without one"
+                .into());
+        }
         let client = Client::try_from(config).map_err(|error| error.to_string())?;
         Ok(Self::of(client, REQUEST_TIME_MAX))
     }
@@ -141,6 +150,17 @@ impl Api {
     }
 }
 
+/// The file with the certificate authority of the current cluster of a kubeconfig.
+fn ca_file(kubeconfig: &Kubeconfig) -> Option<PathBuf> {
+    let current = kubeconfig.current_context.as_ref()?;
+    let context = kubeconfig.contexts.iter().find(|context| context.name == *current)?;
+    let name = &context.context.as_ref()?.cluster;
+    let cluster = kubeconfig.clusters.iter().find(|cluster| cluster.name == *name)?;
+    let cluster = cluster.cluster.as_ref()?;
+    let file = cluster.certificate_authority.as_ref().map(PathBuf::from);
+    file.filter(|_| cluster.certificate_authority_data.is_none())
+}
+
 /// An error of the library, by what it means.
 pub fn told(what: &str, error: kube::Error) -> ApiError {
     match error {
@@ -169,4 +189,40 @@ pub fn encode(text: &str) -> String {
         }
     }
     encoded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lying::block;
+    use std::fs;
+
+    fn kubeconfig(server: &str, more: &str) -> String {
+        format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts:\n- name: c\n  context: \
+             {{cluster: c, user: u}}\nclusters:\n- name: c\n  cluster:\n    server: {server}\n\
+             {more}users:\n- name: u\n  user: {{}}\n"
+        )
+    }
+
+    #[test]
+    fn a_proxy_is_refused_and_a_file_of_certificates_is_followed() {
+        let folder = std::env::temp_dir().join(format!("dunlin-kube-api-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        let file = folder.join("config");
+        let connect = |text: String| {
+            fs::write(&file, text).expect("written");
+            block(Api::connect(Some(&file)))
+        };
+        let proxy = "    proxy-url: http://192.0.2.1:3128\n";
+        let refused = connect(kubeconfig("https://192.0.2.2", proxy)).err().expect("refused");
+        assert!(refused.contains("proxy-url"), "{refused}");
+        let read = |more: &str| {
+            fs::write(&file, kubeconfig("https://192.0.2.2", more)).expect("written");
+            ca_file(&Kubeconfig::read_from(&file).expect("valid"))
+        };
+        assert_eq!(read("    certificate-authority: ca.crt\n"), Some(folder.join("ca.crt")));
+        assert_eq!(read(""), None);
+        fs::remove_dir_all(&folder).expect("it was there");
+    }
 }

@@ -1,18 +1,29 @@
 //! An API server that answers as a test wants it to: with errors, with silence, or not at all.
 use crate::Api;
 use kube::{Client, Config};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::time::sleep;
 
 /// What it answers to a request.
 #[derive(Clone, Debug)]
 pub enum Reply {
     /// A status code, and a body.
     Status(u16, String),
-    /// The begin of a body that never ends.
+    /// The same, with a line of the head.
+    Head(u16, &'static str, String),
+    /// The begin of a body that lasts until the streams are ended.
     Stream(String),
+    /// A body that is cut off.
+    Cut(String),
+    /// The begin of a body, then this again and again.
+    Endless(String, String),
+    /// An answer that is late.
+    Late(Duration, Box<Reply>),
     /// Nothing; the connection stays open.
     Silence,
     /// Nothing; the connection is closed.
@@ -22,7 +33,9 @@ pub enum Reply {
 /// The server, and the requests that it got: method and path.
 pub struct LyingServer {
     pub api: Api,
+    pub address: SocketAddr,
     requests: Arc<Mutex<Vec<String>>>,
+    streams: watch::Sender<()>,
 }
 
 impl LyingServer {
@@ -36,17 +49,28 @@ impl LyingServer {
         let address = listener.local_addr().expect("an address");
         let requests: Arc<Mutex<Vec<String>>> = Arc::default();
         let (seen, answer) = (Arc::clone(&requests), Arc::new(answer));
+        let (streams, ended) = watch::channel(());
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let (seen, answer) = (Arc::clone(&seen), Arc::clone(&answer));
+                let mut ended = ended.clone();
+                ended.mark_unchanged();
                 tokio::spawn(async move {
-                    let _ = one(stream, &seen, &*answer).await;
+                    tokio::select! {
+                        _ = one(stream, &seen, &*answer) => {}
+                        _ = ended.changed() => {}
+                    }
                 });
             }
         });
         let config = Config::new(format!("http://{address}").parse().expect("an address"));
         let client = Client::try_from(config).expect("a client");
-        Self { api: Api::of(client, time_max), requests }
+        Self { api: Api::of(client, time_max), address, requests, streams }
+    }
+
+    /// Closes all connections.
+    pub fn end_streams(&self) {
+        self.streams.send_replace(());
     }
 
     /// The requests so far.
@@ -70,6 +94,9 @@ async fn one(
             break text;
         }
     };
+    if text.is_empty() {
+        return Ok(());
+    }
     let line: Vec<&str> = text.split(' ').take(2).collect();
     let line = line.join(" ");
     seen.lock().expect("no panic").push(line.clone());
@@ -79,16 +106,35 @@ async fn one(
         )
     };
     let body = text.split_once("\r\n\r\n").map_or("", |(_, body)| body);
-    match answer(&line, body) {
+    let mut reply = answer(&line, body);
+    while let Reply::Late(time, late) = reply {
+        sleep(time).await;
+        reply = *late;
+    }
+    match reply {
         Reply::Status(code, body) => {
             let length = format!("\r\nContent-Length: {}", body.len());
             stream.write_all((head(code, &length) + &body).as_bytes()).await
+        }
+        Reply::Head(code, more, body) => {
+            let length = format!("\r\nContent-Length: {}\r\n{more}", body.len());
+            stream.write_all((head(code, &length) + &body).as_bytes()).await
+        }
+        Reply::Cut(body) => {
+            let length = format!("\r\nContent-Length: {}", body.len() + 1);
+            stream.write_all((head(200, &length) + &body).as_bytes()).await
+        }
+        Reply::Endless(begin, again) => {
+            stream.write_all((head(200, "") + &begin).as_bytes()).await?;
+            loop {
+                stream.write_all(again.as_bytes()).await?;
+            }
         }
         Reply::Stream(body) => {
             stream.write_all((head(200, "") + &body).as_bytes()).await?;
             std::future::pending().await
         }
-        Reply::Silence => std::future::pending().await,
+        Reply::Silence | Reply::Late(..) => std::future::pending().await,
         Reply::Close => Ok(()),
     }
 }

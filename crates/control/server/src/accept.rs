@@ -17,12 +17,17 @@ impl Server {
         if let Some(why) = self.reload_refusal() {
             return Err(why);
         }
+        let is_all = zone.is_none();
         let names = match zone {
             Some(zone) => vec![zone],
             None => self.control.holds().all().into_keys().collect(),
         };
         let mut accepted = Vec::new();
         for text in names {
+            // A layer was accepted with a zone of the same source.
+            if is_all && self.control.holds().held(&text).is_none() {
+                continue;
+            }
             let zone = match self.accept_content(&text).await {
                 Some(zone) => zone,
                 None => self.accept_file(&text).await?,

@@ -194,12 +194,22 @@ impl CatalogState {
         Some(claims.iter().find_map(|claim| claim.content.served.clone()))
     }
 
-    /// How a target is called in the list of holds: a zone by its name, a layer by its source's.
+    /// How a target is called in the list of holds, and by who accepts it: a zone by its name, a
+    /// layer by that of its source, in the form of a name.
     pub fn hold_key(&self, source: SourceId, target: &Target) -> String {
         match target {
             Target::Zone(origin) => origin.to_string().to_ascii_lowercase(),
-            Target::Layer(number) => format!("{} {number}", self.sources[source.0].name),
+            Target::Layer(number) => {
+                format!("{}/{number}.", self.sources[source.0].name).to_ascii_lowercase()
+            }
         }
+    }
+
+    /// The layers of a source with held content.
+    pub fn held_layers(&self, source: SourceId) -> Vec<Target> {
+        let held = self.targets(|content| content.held.is_some());
+        let of_source = held.into_iter().filter(|(of, _)| *of == source);
+        of_source.map(|(_, target)| target).filter(|it| matches!(it, Target::Layer(_))).collect()
     }
 
     /// The target with held content that is called so.

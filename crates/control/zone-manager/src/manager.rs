@@ -183,6 +183,13 @@ impl Manager {
             Action::Layers(layers) => self.put_layers(round, source, layers),
             Action::Accept(target, promise) => {
                 let accepted = self.accept(round, source, &target);
+                // The layers of a source are of the same list as its zones.
+                if accepted.is_some() && matches!(target, Target::Zone(_)) {
+                    let layers = self.shared.catalog.state().held_layers(source);
+                    for layer in layers {
+                        self.accept(round, source, &layer);
+                    }
+                }
                 round.report(move || promise.give(accepted));
             }
             Action::Health(verdicts, promise) => {
@@ -272,7 +279,10 @@ impl Manager {
             self.shared.holds.judge(self.hold_key(source, target), names(served), names(&zone))
         });
         let (content, outcome) = match held {
-            Some(held) => (self.hold(target, before, zone, held, policy), SyncOutcome::Held(held)),
+            Some(held) => {
+                let key = self.hold_key(source, target);
+                (self.hold(&key, before, zone, held, policy), SyncOutcome::Held(held))
+            }
             None => {
                 let content = Content { served: Some(zone), ..Content::default() };
                 (content, SyncOutcome::Published)
@@ -285,7 +295,7 @@ impl Manager {
     /// Keeps new content that lost too much beside the served one.
     fn hold(
         &mut self,
-        target: &Target,
+        key: &str,
         before: Content,
         zone: Arc<Zone>,
         held: HeldZone,
@@ -296,9 +306,13 @@ impl Manager {
             HoldPolicy::Never | HoldPolicy::Operator => None,
         };
         self.due = self.due.into_iter().chain(until).min();
-        tracing::warn!(%target, names_served = held.had, names_held = held.has,
+        tracing::warn!(
+            zone = key,
+            names_served = held.had,
+            names_held = held.has,
             "content held: it has lost more than half of its names, so the content before is \
-             served; `dunlin zones accept` serves what is held");
+             served; `dunlin zones accept {key}` serves what is held"
+        );
         Content { served: before.served, held: Some(zone), until }
     }
 

@@ -97,6 +97,12 @@ impl UpdateSender {
         self.shared.catalog.state().content(self.id, target)
     }
 
+    /// Whether newer content of a target is held.
+    pub fn is_held(&self, target: &Target) -> bool {
+        let key = self.shared.catalog.state().hold_key(self.id, target);
+        self.shared.holds.held(key).is_some()
+    }
+
     /// Replaces the content of a zone by one that the source has compiled and judged itself; waits
     /// for room in the queue.
     pub fn put_zone(&self, zone: impl Into<Arc<Zone>>) -> Sequence {

@@ -82,6 +82,39 @@ fn content_that_lost_most_is_held_until_it_is_accepted_or_whole_again() {
 }
 
 #[test]
+fn held_layer_is_accepted_by_its_name_or_with_a_zone_of_its_source() {
+    let mut fixture = start();
+    let layer = |fixture: &mut Fixture, names: u8| {
+        let mut epoch = fixture.updates.full_sync(Target::Layer(0));
+        for n in 0..names {
+            let at = format!("{n}.0.0.10.in-addr.arpa.");
+            epoch.put(put(&at, Rtype::PTR, &[b"\x01a\0"])).unwrap();
+        }
+        epoch.commit_blocking().unwrap().outcome
+    };
+    let held = |fixture: &Fixture| -> Vec<String> {
+        let holds = fixture.publisher.holds().all();
+        assert_eq!(fixture.updates.is_held(&Target::Layer(0)), holds.contains_key("test/0."));
+        holds.into_keys().collect()
+    };
+    assert_eq!((layer(&mut fixture, 60), fixture.sync(60)), {
+        (SyncOutcome::Published, SyncOutcome::Published)
+    });
+    layer(&mut fixture, 3);
+    assert_eq!(held(&fixture), ["test/0."]);
+    // The API and the command take names alone.
+    let key = name("test/0").to_string();
+    assert!(fixture.publisher.accept(&key).wait().unwrap().is_some());
+    assert!(held(&fixture).is_empty());
+    layer(&mut fixture, 60);
+    layer(&mut fixture, 3);
+    fixture.sync(3);
+    assert_eq!(held(&fixture), ["example.org.", "test/0."]);
+    assert!(fixture.publisher.accept("example.org.").wait().unwrap().is_some());
+    assert!(held(&fixture).is_empty(), "both are of one list");
+}
+
+#[test]
 fn held_content_is_served_after_its_time() {
     let mut fixture = start();
     let hold = HoldPolicy::Until(Duration::from_millis(20));

@@ -1,6 +1,6 @@
 //! What the status says of a Kubernetes cluster.
 use command_line::{plain, plural, utc};
-use zone_manager::status::KubernetesStatus;
+use zone_manager::status::{KubernetesStatus, KubernetesStream};
 
 /// The content of the cluster, and where it is from.
 pub(super) fn text(kubernetes: &KubernetesStatus) -> String {
@@ -36,15 +36,33 @@ pub(super) fn text(kubernetes: &KubernetesStatus) -> String {
     }
 }
 
-/// The streams of the cluster that are not open, and which objects and checks are not used.
+/// Why objects of a kind may be outdated.
+fn stream_fault(stream: &KubernetesStream) -> Option<String> {
+    let kind = plain(&stream.kind);
+    let known = match stream.current_seconds {
+        Some(at) => format!("; what is known is of {}", utc(at)),
+        None => String::new(),
+    };
+    match (&stream.error, stream.open_seconds) {
+        (Some(why), None) => Some(format!("{kind} are not watched: {}{known}", plain(why))),
+        (None, None) => Some(format!("{kind} are not watched yet")),
+        (_, Some(_)) if stream.is_stale => {
+            Some(format!("{kind} are watched, but nothing came of them for minutes{known}"))
+        }
+        (_, Some(_)) => None,
+    }
+}
+
+/// The streams of the cluster that are not open or current, and which objects and checks are not
+/// used.
 pub(super) fn faults(kubernetes: &KubernetesStatus) -> Vec<String> {
-    let closed = kubernetes.streams.iter().filter(|stream| stream.open_seconds.is_none());
-    let mut lines: Vec<String> = closed
-        .map(|stream| match &stream.error {
-            Some(why) => format!("{} are not watched: {}", plain(&stream.kind), plain(why)),
-            None => format!("{} are not watched yet", plain(&stream.kind)),
-        })
-        .collect();
+    let mut lines: Vec<String> = kubernetes.streams.iter().filter_map(stream_fault).collect();
+    let skipped = kubernetes.skipped.iter();
+    lines.extend(skipped.map(|which| format!("skipped: {}", plain(which))));
+    match (kubernetes.skipped_count as usize).saturating_sub(kubernetes.skipped.len()) {
+        0 => {}
+        more => lines.push(format!("{} more skipped", plural(more, "object"))),
+    }
     let unusable = &kubernetes.unusable;
     lines.extend(unusable.iter().map(|which| format!("ignored in etcd: {}", plain(which))));
     let unused = &kubernetes.unused_checks;
@@ -54,4 +72,36 @@ pub(super) fn faults(kubernetes: &KubernetesStatus) -> Vec<String> {
         more => lines.push(format!("{} more not used", plural(more, "check"))),
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_of_a_cluster_are_shown() {
+        let stream = |open: bool, is_stale, error: Option<&str>| KubernetesStream {
+            open_seconds: open.then_some(1.7e9),
+            error: error.map(str::to_owned),
+            current_seconds: Some(1.7e9),
+            is_stale,
+            ..KubernetesStream::new("services")
+        };
+        let status = |stream| KubernetesStatus {
+            is_synced: true,
+            streams: vec![stream],
+            ..KubernetesStatus::default()
+        };
+        let well = status(stream(true, false, None));
+        assert!(faults(&well).is_empty());
+        let stale = status(stream(true, true, None));
+        assert!(faults(&stale)[0].contains("nothing came of them"));
+        let closed = status(stream(false, true, Some("HTTP 404")));
+        let line = &faults(&closed)[0];
+        assert!(line.starts_with("services are not watched: HTTP 404; what is known is of 2023"));
+        let skipped = vec!["services shop/*: its name is no label".to_owned()];
+        let skipped = KubernetesStatus { skipped, skipped_count: 3, ..well };
+        let lines = ["skipped: services shop/*: its name is no label", "2 objects more skipped"];
+        assert_eq!(faults(&skipped), lines);
+    }
 }

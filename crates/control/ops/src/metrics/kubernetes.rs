@@ -1,5 +1,5 @@
 //! Metrics of the names of a Kubernetes cluster.
-use super::Kind::Gauge;
+use super::Kind::{Counter, Gauge};
 use crate::exposition::Exposition;
 use zone_manager::status::KubernetesStatus;
 
@@ -15,6 +15,28 @@ pub fn write(out: &mut Exposition, kubernetes: &KubernetesStatus) {
     for stream in &kubernetes.streams {
         open.sample(&[("kind", &stream.kind)], u8::from(stream.open_seconds.is_some()));
     }
+    let mut current = out.family(
+        "dunlin_kubernetes_stream_current_timestamp_seconds",
+        Gauge,
+        "When the known objects of this kind were last those of the API server, 0 if never.",
+    );
+    for stream in &kubernetes.streams {
+        current.sample(&[("kind", &stream.kind)], stream.current_seconds.unwrap_or_default());
+    }
+    let mut failures = out.family(
+        "dunlin_kubernetes_stream_failures",
+        Counter,
+        "Failed requests and streams of objects of this kind.",
+    );
+    for stream in &kubernetes.streams {
+        failures.sample(&[("kind", &stream.kind)], stream.failures);
+    }
+    out.family(
+        "dunlin_kubernetes_skipped_objects",
+        Gauge,
+        "Objects of the API server that are not used.",
+    )
+    .sample(&[], kubernetes.skipped_count);
     out.family("dunlin_kubernetes_services", Gauge, "Services of the cluster.")
         .sample(&[], kubernetes.services);
     out.family("dunlin_kubernetes_endpoints", Gauge, "Ready endpoints that have names.")

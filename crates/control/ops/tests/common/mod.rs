@@ -10,9 +10,9 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use zone_manager::status::{
-    ApiStatus, CacheStatus, ConfigStatus, HealthStatus, HostsStatus, ServerState, Status,
-    StatusHistogram, StoreStatus, StreamStatus, ThreadStatus, UpstreamStatus, XdpQueueStatus,
-    XdpStatus, ZoneState, ZoneStatus,
+    ApiStatus, CacheStatus, ConfigStatus, HealthStatus, HostsStatus, KubernetesStatus,
+    KubernetesStream, ServerState, Status, StatusHistogram, StoreStatus, StreamStatus,
+    ThreadStatus, UpstreamStatus, XdpQueueStatus, XdpStatus, ZoneState, ZoneStatus,
 };
 
 /// Longer than any answer takes, on the busiest machine.
@@ -153,8 +153,25 @@ pub fn status(looks: u64) -> Status {
         store: Some(StoreStatus { revision: looks, zones: 1, ..StoreStatus::default() }),
         api: Some(api(looks)),
         health: Some(HealthStatus { up: 2, passed: looks, ..HealthStatus::default() }),
+        kubernetes: Some(kubernetes(looks)),
         process: zone_manager::status::Process::read(),
         ..Status::default()
+    }
+}
+
+fn kubernetes(looks: u64) -> KubernetesStatus {
+    let stream = KubernetesStream {
+        open_seconds: Some(1.7e9),
+        current_seconds: Some(1.7e9),
+        failures: looks,
+        ..KubernetesStream::new("services")
+    };
+    KubernetesStatus {
+        is_synced: true,
+        services: 3,
+        streams: vec![stream],
+        written_seconds: Some(1.7e9),
+        ..KubernetesStatus::default()
     }
 }
 

@@ -42,6 +42,8 @@ const RULES: &[(&str, FindFault)] = &[
     ("kubernetes_unsynced", |status| unsynced(cluster(status)?)),
     ("kubernetes_stale", |status| stale(cluster(status)?)),
     ("kubernetes_unwatched", |status| unwatched(cluster(status)?)),
+    ("kubernetes_outdated", |status| outdated(cluster(status)?)),
+    ("kubernetes_skipped", |status| skipped(cluster(status)?)),
     ("kubernetes_not_saved", |status| cluster(status)?.saving.clone()),
     ("kubernetes_not_shared", |status| unshared(cluster(status)?)),
     ("health_no_prober", |status| without_prober(health(status)?)),
@@ -223,6 +225,17 @@ fn unwatched(cluster: &KubernetesStatus) -> Option<String> {
     let why = closed.filter_map(|stream| stream.error.as_ref()).next();
     let why = why.map(|why| format!(": {why}")).unwrap_or_default();
     Some(format!("the cluster's {kinds} are not watched, and stay as they were{why}"))
+}
+
+fn outdated(cluster: &KubernetesStatus) -> Option<String> {
+    let outdated = cluster.streams.iter().filter(|stream| stream.is_stale);
+    let kinds = some(outdated.map(|stream| &stream.kind))?;
+    Some(format!("the cluster's {kinds} were not current for minutes: see its API server"))
+}
+
+fn skipped(cluster: &KubernetesStatus) -> Option<String> {
+    let first = some(&cluster.skipped)?;
+    Some(format!("objects of the cluster are not used: {first}"))
 }
 
 fn unshared(cluster: &KubernetesStatus) -> Option<String> {

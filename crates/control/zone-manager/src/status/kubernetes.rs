@@ -25,6 +25,10 @@ pub struct KubernetesStatus {
     pub unused_check_count: u64,
     /// Each watched kind of object.
     pub streams: Vec<KubernetesStream>,
+    /// Objects of the API server that are not used, and why; the first of them.
+    pub skipped: Vec<String>,
+    /// How many there are.
+    pub skipped_count: u64,
     /// Why the state cannot be saved; `None`: it can.
     pub saving: Option<String>,
     /// The server that writes the objects for a fleet; `None`: there is none, or it is not known.
@@ -52,6 +56,13 @@ pub struct KubernetesStream {
     pub open_seconds: Option<f64>,
     /// Why it is not open, and what to do.
     pub error: Option<String>,
+    /// When what is known was last that of the API server, in seconds since 1970; `None`: it was
+    /// not listed yet.
+    pub current_seconds: Option<f64>,
+    /// Whether that is longer ago than it should be.
+    pub is_stale: bool,
+    /// How often a request for it, or the stream itself, failed.
+    pub failures: u64,
 }
 
 impl KubernetesStream {

@@ -64,6 +64,8 @@ const ROWS: &[(&str, Change, &str)] = &[
     ("kubernetes_unsynced", |status| cluster(status).is_synced = false, "is not listed"),
     ("kubernetes_stale", |status| cluster(status).is_saved = true, "the saved state"),
     ("kubernetes_unwatched", unwatched_pods, "pods are not watched, and stay as they were: why"),
+    ("kubernetes_outdated", |status| cluster(status).streams[0].is_stale = true, "not current"),
+    ("kubernetes_skipped", |status| cluster(status).skipped = vec!["x".into()], "not used: x"),
     ("kubernetes_not_saved", |status| cluster(status).saving = why(), "why"),
     ("kubernetes_not_shared", |status| cluster(status).fleet_fault = why(), "written: why"),
     ("kubernetes_not_shared", |status| cluster(status).unusable = vec!["x".into()], "ignored: x"),

@@ -93,6 +93,23 @@ pub struct ServiceView<'s> {
     pub check: Option<&'s str>,
 }
 
+/// Whether a text from an object can be a label (RFC 1123 §2.1): letters, digits and hyphens, with a
+/// letter or digit at both ends. So `*` never becomes a wildcard.
+pub fn is_label(text: &str) -> bool {
+    let is_end = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    let bytes = text.as_bytes();
+    bytes.len() <= Name::LABEL_MAX
+        && is_end(bytes.first())
+        && is_end(bytes.last())
+        && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-')
+}
+
+/// The same for labels with dots between them, as names of pods and zones have. The values of
+/// labels can have underscores.
+fn are_labels(text: &str) -> bool {
+    text.split('.').all(|label| is_label(&label.replace('_', "-")))
+}
+
 /// A name made of labels, the first of them first, in lower case; `None`: it is too long.
 fn name_of(labels: &[&str], above: Name<'_>) -> Option<NameBuf> {
     let mut name = NameBuf::from(above);
@@ -201,7 +218,8 @@ impl Naming {
     /// What exists because a namespace does.
     pub fn namespace(&self, namespace: &str) -> Records {
         let mut records = Records::default();
-        for (at, zone) in self.zones.iter().enumerate() {
+        let zones = self.zones.iter().enumerate();
+        for (at, zone) in zones.filter(|_| is_label(namespace)) {
             let has_pods = self.pods != PodNames::Disabled && !zone.is_multicluster;
             for kind in ["svc", "pod"].into_iter().take(1 + usize::from(has_pods)) {
                 if let Some(name) = name_of(&[namespace, kind], zone.origin.as_name()) {
@@ -222,7 +240,7 @@ impl Naming {
     /// The name of a pod by its address.
     pub fn pod(&self, namespace: &str, address: IpAddr) -> Records {
         let mut records = Records::default();
-        for (at, origin) in self.zones_of(false) {
+        for (at, origin) in self.zones_of(false).filter(|_| is_label(namespace)) {
             let label = address.to_string().replace(['.', ':'], "-");
             let Some(name) = name_of(&[&label, namespace, "pod"], origin) else { continue };
             let (rtype, data) = address_record(address);
@@ -235,7 +253,9 @@ impl Naming {
     pub fn service(&self, view: ServiceView<'_>, mut records: Records) -> Records {
         let primary = self.primary().filter(|_| !view.is_import);
         for (at, origin) in self.zones_of(view.is_import) {
-            let Some(name) = name_of(&[view.name, view.namespace, "svc"], origin) else {
+            let are_labels = is_label(view.name) && is_label(view.namespace);
+            let name = name_of(&[view.name, view.namespace, "svc"], origin);
+            let Some(name) = name.filter(|_| are_labels) else {
                 records.left_out += 1;
                 continue;
             };
@@ -348,6 +368,10 @@ impl ServiceWriter<'_, '_> {
         if port.name.is_empty() {
             return None;
         }
+        if !is_label(&port.name) || !is_label(&port.protocol) {
+            self.out.left_out += 1;
+            return None;
+        }
         let (name, protocol) = (format!("_{}", port.name), format!("_{}", port.protocol));
         let labels: Vec<&str> =
             [&*name, &*protocol].into_iter().chain(below.iter().copied()).collect();
@@ -392,7 +416,8 @@ impl ServiceWriter<'_, '_> {
         }
         let endpoints = view.slices.iter().flat_map(|slice| &slice.endpoints);
         let zones: BTreeSet<&str> = endpoints.filter_map(|one| one.zone.as_deref()).collect();
-        let each = zones.into_iter().flat_map(|zone| [(zone, "pin"), (zone, "prefer")]);
+        let zones = zones.into_iter().filter(|zone| are_labels(zone));
+        let each = zones.flat_map(|zone| [(zone, "pin"), (zone, "prefer")]);
         for (zone, directive) in each.chain([("*", "prefer")]) {
             if let Some(name) = name_of(&[zone, directive, "_zone"], self.name) {
                 self.out.add_check(self.place, name.as_name().as_bytes(), check);
@@ -403,7 +428,7 @@ impl ServiceWriter<'_, '_> {
     /// The name of an endpoint: its hostname, or its address.
     fn endpoint_name(&mut self, slice: &Slice, endpoint: &Endpoint) -> Option<NameBuf> {
         let address;
-        let host = match endpoint.host.as_deref() {
+        let host = match endpoint.host.as_deref().filter(|host| are_labels(host)) {
             Some(host) => host,
             None => {
                 address = dashed(endpoint.address);
@@ -412,7 +437,11 @@ impl ServiceWriter<'_, '_> {
         };
         match &*slice.cluster {
             "" => self.below(&[host]),
-            cluster => self.below(&[host, cluster]),
+            cluster if are_labels(cluster) => self.below(&[host, cluster]),
+            _ => {
+                self.out.left_out += 1;
+                None
+            }
         }
     }
 
@@ -450,7 +479,7 @@ impl ServiceWriter<'_, '_> {
         }
         for slice in slices {
             for endpoint in &slice.endpoints {
-                let zone = endpoint.zone.as_deref();
+                let zone = endpoint.zone.as_deref().filter(|zone| are_labels(zone));
                 let each = zone.into_iter().flat_map(|zone| [(zone, "pin"), (zone, "prefer")]);
                 for (zone, directive) in each.chain([("*", "prefer")]) {
                     if let Some(name) = self.below(&[zone, directive, "_zone"]) {

@@ -339,6 +339,38 @@ fn a_headless_service_can_have_names_for_topology_zones() {
 
 /// A name of more than 255 bytes cannot exist (RFC 1035 §2.3.4). The others of its service do.
 #[test]
+fn text_of_an_object_never_becomes_a_wildcard() {
+    let naming = Naming { zonal: true, pods: PodNames::Insecure, ..naming() };
+    let ports = json!([{ "name": "*", "port": 80 }, { "name": "80", "port": 80 }]);
+    let endpoint = |host: &str, zone: &str, last: u8| json!({ "addresses": [format!("10.3.0.{last}")], "hostname": host, "zone": zone });
+    let endpoints = json!([endpoint("*", "*", 1), endpoint("1a", "1_b", 2), endpoint("\0", "", 3)]);
+    let slices = [slice(ports.clone(), endpoints)];
+    let by = EndpointNaming { zonal: true, ..EndpointNaming::default() };
+    let of = |name: &str| {
+        let spec = json!({ "clusterIP": HEADLESS, "ports": ports });
+        text::all(&try_records(&naming, name, spec, &slices, by))
+    };
+    let records = of("1web");
+    let wild = |line: &&String| line.contains('*') && !line.starts_with("*.p");
+    assert_eq!(records.iter().find(wild), None, "{records:#?}");
+    for expected in [
+        "1web.shop.svc.cluster.local. 5 A 10.3.0.1",
+        "10-3-0-1.1web.shop.svc.cluster.local. 5 A 10.3.0.1",
+        "1a.1web.shop.svc.cluster.local. 5 A 10.3.0.2",
+        "10-3-0-3.1web.shop.svc.cluster.local. 5 A 10.3.0.3",
+        "1_b.pin._zone.1web.shop.svc.cluster.local. 5 A 10.3.0.2",
+        "_80._tcp.1web.shop.svc.cluster.local. 5 SRV 0 100 80 1a.1web.shop.svc.cluster.local.",
+    ] {
+        assert!(records.iter().any(|line| line == expected), "{expected}: {records:#?}");
+    }
+    for name in ["*", "-a", "a-", "a.b", "a_b", "", "\u{e4}"] {
+        assert_eq!(of(name), [""; 0], "{name}");
+        assert_eq!(naming.namespace(name), Records::default(), "{name}");
+        assert_eq!(naming.pod(name, "10.3.0.1".parse().expect("one")), Records::default());
+    }
+}
+
+#[test]
 fn names_that_are_too_long_are_left_out_and_counted() {
     let long = ["a"; 61].map(|letter| letter.repeat(3)).join(".");
     let origin = NameBuf::from_text(long.as_bytes(), Name::ROOT).expect("a name");

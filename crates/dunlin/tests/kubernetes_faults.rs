@@ -153,7 +153,7 @@ fn a_list_that_lost_most_names_is_held() {
     cluster.empty_etcd();
     cluster.start_part(Part::Etcd).expect("it starts");
     cluster.start_part(Part::ApiServer).expect("it starts");
-    served.expect_line("zone held", "cluster.local");
+    served.expect_line("content held", "cluster.local");
     assert_eq!(answer(served.address, many, Rtype::A).as_deref(), Some("NOERROR; A 10.96.7.150"));
     // After `hold_time` the list is believed.
     expect(served.address, many, Rtype::A, "NXDOMAIN");

@@ -4,6 +4,7 @@ use crate::limits::KUBERNETES_START_MAX;
 use config::Config;
 use source_kube::client::Access;
 use source_kube::cluster::{Exposed, ObjectName};
+use source_kube::limits::Bounds;
 use source_kube::names::{ClusterZone, Compat, Naming, PodNames};
 use source_kube::source::{self, FleetPart, Running, Settings};
 use std::io;
@@ -115,5 +116,6 @@ fn settings(config: &config::Kubernetes, data_dir: Option<&Path>) -> Settings {
         pod_names: config.endpoint_pod_names,
         folder: data_dir.map(Path::to_owned),
         hold: config.hold_time,
+        bounds: Bounds::default(),
     }
 }

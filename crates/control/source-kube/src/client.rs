@@ -1,15 +1,18 @@
 //! The connection to the API server.
+use crate::access_files::{Stamp, named_files};
+use crate::body::read_start;
+use crate::failure::{Cause, Failure};
 use crate::limits::{CONNECT_MAX, KEEPALIVE};
 use http::Request;
-use hyper_util::client::legacy::Client as HttpClient;
 use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::{Client as HttpClient, Error as HttpError};
 use hyper_util::rt::TokioExecutor;
 use kube::client::{Body, ClientBuilder, ConfigExt};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde_json::Value;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use tower::BoxError;
 use tower::util::{MapErrLayer, option_layer};
@@ -26,50 +29,25 @@ pub struct Access {
     pub context: String,
 }
 
-/// Why a request failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
-    /// What failed, why, and what to do.
-    pub what: String,
-    /// The status code of HTTP, if there was one.
-    pub status: Option<u16>,
-    /// The revision is too old for the server, or unknown to it.
-    pub is_expired: bool,
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.what)
-    }
-}
-
-impl Failure {
-    /// A failure without an answer.
-    pub fn of(what: String) -> Self {
-        Self { what, status: None, is_expired: false }
-    }
-
-    /// An answer that is an error.
-    pub fn with_status(status: u16, message: String) -> Self {
-        // 504: a server that was restored from an older state does not know a newer revision.
-        let is_unknown = message.contains("oo large resource version");
-        let is_expired = matches!(status, 410) || is_unknown;
-        Self { what: format!("HTTP {status}: {message}"), status: Some(status), is_expired }
-    }
-}
-
 /// A connection to the API server; clones share it. Credentials that the server refuses are read
-/// again.
+/// again, and so is each file that has changed.
 #[derive(Clone)]
 pub struct Connection {
     access: Access,
-    client: Arc<Mutex<Option<Client>>>,
+    current: Arc<Mutex<Option<Connected>>>,
+}
+
+#[derive(Clone)]
+struct Connected {
+    client: Client,
+    /// The files that it was made of.
+    files: Vec<Stamp>,
 }
 
 impl Connection {
     /// A connection that is made when it is first used.
     pub fn new(access: Access) -> Self {
-        Self { access, client: Arc::default() }
+        Self { access, current: Arc::default() }
     }
 
     /// Gets a path. `verb` and `resource` are those of RBAC, for messages.
@@ -78,32 +56,35 @@ impl Connection {
     /// There is no answer, or the server refuses.
     pub async fn get(&self, path: &str, verb: &str, resource: &str) -> Result<Body, Failure> {
         let client = self.client().await?;
-        let cannot = |why: &dyn fmt::Display| {
+        let cannot = |cause, why: &dyn fmt::Display| {
             let target = self.target();
-            Failure::of(format!("cannot {verb} {resource} of {target}: {why}"))
+            Failure::new(cause, format!("cannot {verb} {resource} of {target}: {why}"))
         };
         let request = Request::get(path).header("accept", "application/json");
-        let request = request.body(Body::empty()).map_err(|error| cannot(&error))?;
+        let request = request.body(Body::empty()).map_err(|error| cannot(Cause::Config, &error))?;
         let sent = client.send(request).await;
-        let response = sent.map_err(|error| cannot(&causes(&error)))?;
+        let response = sent.map_err(|error| {
+            let cause = if is_connect(&error) { Cause::Connection } else { Cause::Broken };
+            cannot(cause, &causes(&error))
+        })?;
         let status = response.status().as_u16();
         if response.status().is_success() {
             return Ok(response.into_body());
         }
-        let bytes = response.into_body().collect_bytes().await.unwrap_or_default();
-        let message = message(&bytes);
+        let retry_after = response.headers().get("retry-after");
+        let retry_after = retry_after.and_then(|value| value.to_str().ok()?.trim().parse().ok());
+        let message = message(&read_start(response.into_body()).await);
         if status == 401 {
             // The token may have expired: it is read again.
             *self.lock() = None;
         }
         let advice = match status {
-            401 => format!("the API server does not accept the credentials of {}", self.target()),
-            403 => format!("give its service account the verb `{verb}` on `{resource}`"),
-            404 => format!("the cluster has no `{resource}`: is its definition installed?"),
+            401 => format!("; the API server does not accept the credentials of {}", self.target()),
+            403 => format!("; give its service account the verb `{verb}` on `{resource}`"),
+            404 => format!("; is {} that of an API server?", self.target()),
             _ => String::new(),
         };
-        let failure = Failure::with_status(status, message);
-        let advice = if advice.is_empty() { advice } else { format!("; {advice}") };
+        let failure = Failure::with_code(Cause::Status(status), &message, retry_after);
         let what = format!("cannot {verb} {resource}: {}{advice}", failure.what);
         Err(Failure { what, ..failure })
     }
@@ -115,19 +96,37 @@ impl Connection {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Client>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Connected>> {
         // Nothing that holds it can panic half way.
-        self.client.lock().unwrap_or_else(PoisonError::into_inner)
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The client, made again if a file has changed that it was made of.
     async fn client(&self) -> Result<Client, Failure> {
-        if let Some(client) = self.lock().clone() {
-            return Ok(client);
+        let known = self.lock().clone();
+        if let Some(Connected { client, files }) = &known
+            && files.iter().all(Stamp::is_current)
+        {
+            return Ok(client.clone());
         }
-        let client = connect(&self.access).await.map_err(Failure::of)?;
-        *self.lock() = Some(client.clone());
-        Ok(client)
+        let connected = match (connect(&self.access).await, known) {
+            (Ok(connected), _) => connected,
+            (Err(why), Some(known)) => {
+                tracing::warn!("a changed file of the access to Kubernetes is not used: {why}");
+                let files = known.files.iter().map(Stamp::renewed).collect();
+                Connected { files, ..known }
+            }
+            (Err(why), None) => return Err(Failure::new(Cause::Config, why)),
+        };
+        *self.lock() = Some(connected.clone());
+        Ok(connected.client)
     }
+}
+
+/// Whether no connection could be made.
+fn is_connect(error: &(dyn std::error::Error + 'static)) -> bool {
+    let is_it = error.downcast_ref::<HttpError>().is_some_and(HttpError::is_connect);
+    is_it || error.source().is_some_and(is_connect)
 }
 
 /// An error with all its causes, each once.
@@ -154,27 +153,54 @@ fn message(bytes: &[u8]) -> String {
     text.chars().filter(|letter| !letter.is_control()).take(MESSAGE_LEN_MAX).collect()
 }
 
-async fn connect(access: &Access) -> Result<Client, String> {
-    let mut config = match &access.kubeconfig {
+/// Reads the files, and makes a client of them.
+async fn connect(access: &Access) -> Result<Connected, String> {
+    let (mut config, files) = match &access.kubeconfig {
         Some(file) => {
             let told = |error: &dyn fmt::Display| {
                 format!("[kubernetes] kubeconfig {}: {error}", file.display())
             };
+            // A file that changes while it is read differs from its stamp.
+            let own = Stamp::of(file);
             let read = Kubeconfig::read_from(file).map_err(|error| told(&error))?;
+            check_proxy(&read, &access.context).map_err(|why| told(&why))?;
+            let files = std::iter::once(own).chain(named_files(&read).map(Stamp::of)).collect();
             let context = (!access.context.is_empty()).then(|| access.context.clone());
             let options = KubeConfigOptions { context, ..KubeConfigOptions::default() };
             let config = Config::from_custom_kubeconfig(read, &options).await;
-            config.map_err(|error| told(&error))?
+            (config.map_err(|error| told(&error))?, files)
         }
-        None => Config::incluster().map_err(|error| {
-            format!(
-                "this is no Pod with a service account ({}): set [kubernetes] kubeconfig",
-                causes(&error)
-            )
-        })?,
+        None => {
+            let config = Config::incluster().map_err(|error| {
+                format!(
+                    "this is no Pod with a service account ({}): set [kubernetes] kubeconfig",
+                    causes(&error)
+                )
+            })?;
+            let ca = config.root_cert_file.as_deref().map(Path::new).map(Stamp::of);
+            (config, ca.into_iter().collect())
+        }
     };
     config.connect_timeout = Some(CONNECT_MAX);
-    build(&config).map_err(|error| format!("no client for the API server: {}", causes(&error)))
+    let client = build(&config);
+    let client =
+        client.map_err(|error| format!("no client for the API server: {}", causes(&error)))?;
+    Ok(Connected { client, files })
+}
+
+/// Refuses a cluster that is reached by a proxy.
+fn check_proxy(kubeconfig: &Kubeconfig, context: &str) -> Result<(), &'static str> {
+    let current = kubeconfig.current_context.as_deref().filter(|_| context.is_empty());
+    let wanted = current.unwrap_or(context);
+    let used = kubeconfig.contexts.iter().find(|one| one.name == wanted);
+    let used = used.and_then(|one| one.context.as_ref()).map(|context| &context.cluster);
+    let cluster = kubeconfig.clusters.iter().find(|one| Some(&one.name) == used);
+    let proxy = cluster.and_then(|one| one.cluster.as_ref()?.proxy_url.as_deref());
+    match proxy.is_some_and(|url| !url.is_empty()) {
+        true => Err("the key `proxy-url` of its cluster is not supported: take it out, and make \
+                     `server` an address that this server reaches without a proxy"),
+        false => Ok(()),
+    }
 }
 
 fn build(config: &Config) -> kube::Result<Client> {

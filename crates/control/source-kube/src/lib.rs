@@ -1,9 +1,12 @@
 //! Kubernetes as a source of records: watches the API server and turns its objects into names.
 #![forbid(unsafe_code)]
 
+mod access_files;
+mod body;
 mod checks;
 pub mod client;
 pub mod cluster;
+pub mod failure;
 mod fleet;
 pub mod limits;
 pub mod names;

@@ -5,12 +5,17 @@ use std::time::Duration;
 pub const EVENTS_MAX: usize = 1_024;
 /// Events that become one update of the zones.
 pub const BATCH_EVENTS_MAX: usize = 256;
-/// Bytes of one object, or of one line of a stream. The API server itself has a maximum of 3 MiB.
+/// Bytes of one line of a stream. The API server itself has a maximum of 3 MiB. The object of a
+/// longer line is skipped.
 pub const OBJECT_LEN_MAX: usize = 8 << 20;
+/// Bytes of a line that is skipped in which the name of its object is looked for.
+pub const SKIPPED_HEAD_LEN: usize = 4 << 10;
 /// Objects of one page of a list, for servers without streaming lists.
 pub const PAGE_OBJECTS: usize = 250;
-/// Bytes of one page.
+/// Bytes of one page. A longer page is requested again with half of the objects.
 pub const PAGE_LEN_MAX: usize = 256 << 20;
+/// Bytes of other responses: of errors, of what the server has, of one namespace.
+pub const ANSWER_LEN_MAX: usize = 4 << 20;
 /// Bytes of a record set in a message, as the zone manager allows them: more are served in part.
 pub const SET_LEN_MAX: usize = 65_000;
 /// Records of a set, as the zone manager allows them.
@@ -19,22 +24,28 @@ pub const SET_RECORDS_MAX: usize = zone_manager::RECORDS_MAX;
 pub const SHARED_MIN: usize = SET_LEN_MAX / (12 + 255);
 /// How long a connection may take to be made.
 pub const CONNECT_MAX: Duration = Duration::from_secs(5);
-/// How long the head of a response may take.
-pub const RESPONSE_MAX: Duration = Duration::from_secs(10);
-/// How long one page may take.
-pub const PAGE_MAX: Duration = Duration::from_secs(60);
 /// A stream without an event for so long is opened again. The API server sends a bookmark each
 /// minute; this is two of them, and a little.
 pub const SILENCE_MAX: Duration = Duration::from_secs(130);
+/// How long the next bytes of any other response may take.
+pub const STALL_MAX: Duration = Duration::from_secs(60);
 /// A peer that acknowledges nothing for so long is dead: idle time, interval of probes, probes.
 pub const KEEPALIVE: (Duration, Duration, u32) =
     (Duration::from_secs(10), Duration::from_secs(5), 3);
-/// The least and the most time before a stream is opened again.
-pub const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
+/// The longest wait that a server can request by `Retry-After`.
+pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 /// How often a kind of object is looked for that the cluster does not know.
 pub const UNKNOWN_RETRY: Duration = Duration::from_secs(30);
 /// How long a stream may last before the API server ends it, in seconds: between this and twice.
 pub const STREAM_SECONDS: u64 = 290;
+/// What is known of a kind of object is outdated after so long without an event or bookmark.
+pub const STALE_AFTER: Duration = Duration::from_secs(300);
+/// Streams that fail one after the other before an open one counts only once it brings something.
+pub const UNPROVEN_AFTER: u32 = 2;
+/// How often failures of one cause are logged.
+pub const LOG_INTERVAL: Duration = Duration::from_secs(60);
+/// Causes that are logged in one such interval.
+pub const LOGGED_CAUSES_MAX: usize = 64;
 /// How often the state is saved, if it changed.
 pub const SAVE_INTERVAL: Duration = Duration::from_secs(15);
 /// Bytes of one object of a saved state: a service with all its slices.
@@ -47,3 +58,45 @@ pub const CHECK_SHOWN_MAX: usize = 64;
 pub const UNUSED_CHECKS_SHOWN: usize = 20;
 /// Objects of a fleet that cannot be read, which the status and the log name.
 pub const UNUSABLE_SHOWN: usize = 20;
+/// Skipped objects that are counted.
+pub const SKIPPED_MAX: usize = 1_000;
+/// Skipped objects that the status and the log name.
+pub const SKIPPED_SHOWN: usize = 20;
+
+/// Bounds of requests and of lists. Tests have smaller ones.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// How long the head of a response may take: at first, and at most. Each that is late doubles
+    /// it, so that a slow server is waited for.
+    pub response: (Duration, Duration),
+    /// The least and the most time before a stream is opened again. Each failure doubles it.
+    pub retry: (Duration, Duration),
+    /// The most time after a connection that could not be made, which costs the server nothing.
+    pub connect_retry_max: Duration,
+    /// A stream that brings something after so long works: the next failure is a first one.
+    pub stable: Duration,
+    /// How long a list may take.
+    pub list_time_max: Duration,
+    /// Bytes of a list.
+    pub list_len_max: u64,
+    /// Objects of a list, and of one kind that are known.
+    pub objects_max: u64,
+    /// Pages of a list.
+    pub pages_max: u32,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        let seconds = Duration::from_secs;
+        Self {
+            response: (seconds(10), seconds(120)),
+            retry: (Duration::from_millis(100), seconds(10)),
+            connect_retry_max: seconds(1),
+            stable: seconds(60),
+            list_time_max: seconds(30 * 60),
+            list_len_max: 8 << 30,
+            objects_max: 2_000_000,
+            pages_max: 20_000,
+        }
+    }
+}

@@ -270,16 +270,33 @@ pub struct Raw<S, T = IgnoredAny> {
     status: Option<T>,
 }
 
+/// A kind of object that not every cluster has.
+#[derive(Clone, Copy, Debug)]
+pub struct Optional {
+    /// Its group.
+    pub group: &'static str,
+    /// Its versions, the best first.
+    pub versions: &'static [&'static str],
+    /// Its name in the plural.
+    pub plural: &'static str,
+}
+
 /// A kind of object that is watched.
 pub trait Kind: Send + 'static {
     /// What is kept of an object.
     type Kept: Send + 'static;
     /// The object as it is read.
     type Raw: for<'d> Deserialize<'d> + Send;
-    /// The path of all objects of the kind.
+    /// The path of all objects of the kind; of an optional kind, in the version that most have.
     const PATH: &'static str;
     /// The name of the kind in the plural, as RBAC calls it, with its group.
     const RESOURCE: &'static str;
+    /// The kind of a list of them.
+    const LIST: &'static str;
+    /// Where an optional kind is found; `None`: every cluster has it.
+    const OPTIONAL: Option<Optional> = None;
+    /// Whether the name of an object is a label of names.
+    const IS_LABEL: bool = false;
 
     /// The metadata of an object.
     fn meta(raw: &Self::Raw) -> &Meta;
@@ -308,6 +325,8 @@ impl Kind for Services {
     type Raw = Raw<RawService>;
     const PATH: &'static str = "/api/v1/services";
     const RESOURCE: &'static str = "services";
+    const LIST: &'static str = "ServiceList";
+    const IS_LABEL: bool = true;
 
     fn meta(raw: &Self::Raw) -> &Meta {
         &raw.metadata
@@ -348,6 +367,13 @@ impl Kind for Imports {
     type Raw = Raw<RawImport>;
     const PATH: &'static str = "/apis/multicluster.x-k8s.io/v1alpha1/serviceimports";
     const RESOURCE: &'static str = "serviceimports.multicluster.x-k8s.io";
+    const LIST: &'static str = "ServiceImportList";
+    const OPTIONAL: Option<Optional> = Some(Optional {
+        group: "multicluster.x-k8s.io",
+        versions: &["v1beta1", "v1alpha1"],
+        plural: "serviceimports",
+    });
+    const IS_LABEL: bool = true;
 
     fn meta(raw: &Self::Raw) -> &Meta {
         &raw.metadata
@@ -379,6 +405,7 @@ impl Kind for Slices {
     type Raw = RawSlice;
     const PATH: &'static str = "/apis/discovery.k8s.io/v1/endpointslices";
     const RESOURCE: &'static str = "endpointslices.discovery.k8s.io";
+    const LIST: &'static str = "EndpointSliceList";
 
     fn meta(raw: &RawSlice) -> &Meta {
         &raw.metadata
@@ -414,6 +441,8 @@ impl Kind for Namespaces {
     type Raw = Raw<IgnoredAny>;
     const PATH: &'static str = "/api/v1/namespaces";
     const RESOURCE: &'static str = "namespaces";
+    const LIST: &'static str = "NamespaceList";
+    const IS_LABEL: bool = true;
 
     fn meta(raw: &Self::Raw) -> &Meta {
         &raw.metadata
@@ -429,6 +458,7 @@ impl Kind for Pods {
     type Raw = Raw<IgnoredAny, RawPodStatus>;
     const PATH: &'static str = "/api/v1/pods";
     const RESOURCE: &'static str = "pods";
+    const LIST: &'static str = "PodList";
 
     fn meta(raw: &Self::Raw) -> &Meta {
         &raw.metadata

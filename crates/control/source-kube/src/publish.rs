@@ -8,7 +8,6 @@ use crate::shared::SharedSets;
 use crate::source::Settings;
 use std::collections::{BTreeMap, HashSet};
 use wire::{Name, NameBuf, Rtype};
-use zone_manager::hold::HeldZone;
 use zone_manager::{
     Change, Edit, Policy, Refusal, SetRules, SetValue, Stopped, SyncOutcome, Target, UpdateSender,
 };
@@ -45,11 +44,9 @@ impl Publisher {
         self.sampler.count() as u64
     }
 
-    /// Whether a list that lost much is held. An operator accepts it by its zones; reverse names
-    /// are of the same objects.
+    /// Whether a list that lost much is held.
     pub fn is_held(&self) -> bool {
-        let publisher = self.updates.publisher();
-        self.zones.iter().any(|(origin, _)| publisher.holds().held(origin).is_some())
+        self.places().any(|place| self.updates.is_held(&self.target(place)))
     }
 
     fn target(&self, place: Place) -> Target {
@@ -92,12 +89,8 @@ impl Publisher {
         Ok(())
     }
 
-    /// Publishes all records of a cluster in place of those before; the zones that are held.
-    pub async fn publish(
-        &mut self,
-        cluster: &Cluster,
-    ) -> Result<Vec<(NameBuf, HeldZone)>, Stopped> {
-        let mut held = Vec::new();
+    /// Publishes all records of a cluster in place of those before, unless they lost too much.
+    pub async fn publish(&mut self, cluster: &Cluster) -> Result<(), Stopped> {
         self.sampler.clear();
         self.shared = SharedSets::default();
         // Sets of these reverse names may not fit one message: they are put as a whole.
@@ -134,21 +127,11 @@ impl Publisher {
                 }
             }
             drop(shared);
-            match epoch.commit().await?.outcome {
-                SyncOutcome::Published => {}
-                SyncOutcome::Held(loss) => {
-                    if let Place::Zone(at) = place
-                        && let Some((origin, _)) = self.zones.get(usize::from(at))
-                    {
-                        held.push((origin.clone(), loss));
-                    }
-                }
-                SyncOutcome::Refused(why) => {
-                    tracing::error!(%target, "Kubernetes is not served: {why}");
-                }
+            if let SyncOutcome::Refused(why) = epoch.commit().await?.outcome {
+                tracing::error!(%target, "Kubernetes is not served: {why}");
             }
         }
-        Ok(held)
+        Ok(())
     }
 }
 

@@ -1,11 +1,13 @@
 //! The source: receives the events of all streams, and updates the zones.
+mod lists;
 mod report;
 mod sharing;
 mod streams;
 
 use crate::client::Access;
 use crate::cluster::{Cluster, Exposed, ObjectName};
-use crate::limits::{BATCH_EVENTS_MAX, EVENTS_MAX, SAVE_INTERVAL, SERIAL_INTERVAL};
+use crate::failure::{Failure, FailureLog};
+use crate::limits::{BATCH_EVENTS_MAX, Bounds, EVENTS_MAX, SAVE_INTERVAL, SERIAL_INTERVAL};
 use crate::names::{Naming, PodNames};
 use crate::objects::{
     Imports, KeptSliceOf, Kind, Namespaces, Pods, Service, Services, SliceOf, Slices,
@@ -25,7 +27,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior, interval};
-use zone_manager::hold::is_loss;
 use zone_manager::{
     CheckNames, HoldPolicy, Lane, SourceKind, SourceSettings, Stopped, ZonePublisher,
 };
@@ -49,6 +50,8 @@ pub struct Settings {
     pub folder: Option<PathBuf>,
     /// How long a list is held that lost most of what was served.
     pub hold: Duration,
+    /// Bounds of requests and lists.
+    pub bounds: Bounds,
 }
 
 /// What a server of a fleet does with the objects of the cluster.
@@ -125,6 +128,7 @@ pub fn start(
         let mut worker = Worker::new(settings, publisher, shared, checks);
         let fleet = Sharing::new(fleet);
         worker.map = fleet.map();
+        worker.follows = matches!(fleet, Sharing::Follows(..));
         runtime.block_on(async {
             worker.load().await;
             // No thread waits any more if the server ends.
@@ -168,6 +172,12 @@ struct StreamState {
     /// A list is complete.
     is_listed: bool,
     is_open: bool,
+    /// A list has begun and is not complete.
+    is_listing: bool,
+    /// When what is known was last that of the server.
+    current: Option<SystemTime>,
+    /// How often it failed.
+    failures: u64,
     /// What was known before the list that is read now, and is not in it yet.
     missing: HashSet<ObjectName>,
 }
@@ -183,8 +193,13 @@ struct Worker {
     map: Option<Arc<LedMap>>,
     /// It is elected.
     leads: bool,
+    /// It does not watch the API server.
+    follows: bool,
     /// Objects of the fleet that cannot be read, and why; the first of them.
     unusable: BTreeMap<String, String>,
+    /// Objects of the API server that are not used, with their kinds, and why; the first of them.
+    skipped: BTreeMap<(usize, String), String>,
+    failure_log: FailureLog,
     is_published: bool,
     /// The state differs from the saved one.
     is_changed: bool,
@@ -222,7 +237,10 @@ impl Worker {
             streams,
             map: None,
             leads: false,
+            follows: false,
             unusable: BTreeMap::new(),
+            skipped: BTreeMap::new(),
+            failure_log: FailureLog::default(),
             is_published: false,
             is_changed: false,
             is_new: false,
@@ -264,7 +282,7 @@ impl Worker {
     async fn run(&mut self, mut fleet: Sharing) -> Stopped {
         let (sender, mut events) = mpsc::channel(EVENTS_MAX);
         let mut tasks = JoinSet::new();
-        let watches = !matches!(fleet, Sharing::Follows(..));
+        let watches = !self.follows;
         if watches {
             self.spawn(&mut tasks, &sender, [NAMESPACES, SERVICES, IMPORTS, PODS].as_slice());
         }
@@ -295,6 +313,8 @@ impl Worker {
             if let Err(stopped) = done {
                 return stopped;
             }
+            // Streams that were ended.
+            while tasks.try_join_next().is_some() {}
             self.tell_readiness();
             // Others get them once the server that writes has listed them.
             if std::mem::take(&mut self.cluster.needs_slices) && watches {
@@ -360,83 +380,13 @@ impl Worker {
         }
     }
 
-    fn stream<T>(
-        &mut self,
-        at: usize,
-        event: StreamEvent<T>,
-        put: impl FnOnce(&mut Cluster, ObjectName, Option<T>) -> Vec<RecordChange>,
-    ) -> (usize, Outcome) {
-        let outcome = match event {
-            StreamEvent::ListBegins => {
-                self.streams[at].missing = self.known(at);
-                Outcome::Changes(Vec::new())
-            }
-            StreamEvent::Put(object, kept) => {
-                self.is_changed = true;
-                self.streams[at].missing.remove(&object);
-                self.touch(at, &object);
-                Outcome::Changes(put(&mut self.cluster, object, kept))
-            }
-            StreamEvent::ListEnds => Outcome::Listed,
-            StreamEvent::State(state) => Outcome::State(state),
-        };
-        (at, outcome)
-    }
-
-    /// The names of all objects of a stream.
-    fn known(&self, at: usize) -> HashSet<ObjectName> {
-        let cluster = &self.cluster;
-        match at {
-            NAMESPACES => cluster.namespace_names().map(|name| ObjectName::new("", name)).collect(),
-            SERVICES => cluster.service_names(false).collect(),
-            IMPORTS => cluster.service_names(true).collect(),
-            SLICES => cluster.slice_names().collect(),
-            _ => cluster.pod_names().cloned().collect(),
-        }
-    }
-
-    /// A list is complete: what it did not name is gone.
-    fn end_list(&mut self, at: usize) -> Swept {
-        self.streams[at].is_listed = true;
-        let missing = std::mem::take(&mut self.streams[at].missing);
-        let before = self.cluster.names();
-        let gone = missing.len();
-        let mut changes = Vec::new();
-        for object in missing {
-            self.touch(at, &object);
-            changes.extend(match at {
-                NAMESPACES => self.cluster.put_namespace(&object.name, false),
-                SERVICES => self.cluster.put_service((false, object), None),
-                IMPORTS => self.cluster.put_service((true, object), None),
-                SLICES => self.cluster.put_slice(object, None),
-                _ => self.cluster.put_pod(object, None),
-            });
-        }
-        let after = self.cluster.names();
-        let (kind, was_saved) = (STREAMS[at], self.status.get().is_saved);
-        tracing::info!(kind, gone, "Kubernetes objects listed");
-        self.is_changed = true;
-        if was_saved && self.are_listed(&[NAMESPACES, SERVICES, IMPORTS, SLICES, PODS]) {
-            self.status.edit(|status| status.is_saved = false);
-        }
-        match self.is_published && is_loss(before, after) {
-            true => Swept::Loss,
-            false => Swept::Changes(changes),
-        }
-    }
-
     /// Publishes all records.
     async fn publish(&mut self) -> Result<(), Stopped> {
-        let held = self.publisher.publish(&self.cluster).await?;
+        self.publisher.publish(&self.cluster).await?;
         // All records were in memory in several forms.
         sync::return_freed_memory();
         self.is_published = true;
         self.status.edit(|status| status.is_synced = true);
-        for (zone, held) in held {
-            tracing::warn!(%zone, names_served = held.had, names_listed = held.has,
-                "zone held: a list of the API server lost more than half of its names, so the zone \
-                 as it was goes on; `dunlin zones accept {zone}` serves the list as it is");
-        }
         Ok(())
     }
 
@@ -462,7 +412,7 @@ impl Worker {
 enum Outcome {
     Changes(Vec<RecordChange>),
     Listed,
-    State(Result<(), String>),
+    State(Result<(), Failure>),
 }
 
 enum Swept {

@@ -4,6 +4,7 @@ use compile::Image;
 use image::{HASH_KEY_WORDS, HashKey};
 use source_kube::client::Access;
 use source_kube::cluster::{Cluster, Exposed, ObjectName};
+use source_kube::limits::Bounds;
 use source_kube::names::{ClusterZone, Compat, Naming, PodNames};
 use source_kube::objects::{Endpoint, Port, Service, ServiceKind, Slice, SliceOf};
 use source_kube::source;
@@ -52,6 +53,7 @@ pub fn settings(folder: &Path) -> source::Settings {
         pod_names: false,
         folder: Some(folder.to_owned()),
         hold: Duration::from_secs(600),
+        bounds: Bounds::default(),
     }
 }
 

@@ -30,6 +30,20 @@ impl Cluster {
         counts.into_iter().filter(move |(_, count)| *count >= min).map(|(address, _)| address)
     }
 
+    /// Whether an object of the kind with this number is known.
+    pub(crate) fn has(&self, kind: usize, object: &ObjectName) -> bool {
+        let ObjectName { namespace, name } = object;
+        match kind {
+            0 => self.namespaces.contains(name),
+            1 | 2 => {
+                let entry = self.services.get((kind == 2, namespace, name));
+                entry.is_some_and(|entry| entry.service.is_some())
+            }
+            3 => self.slices.get((false, namespace, name)).is_some(),
+            _ => self.pods.contains_key(object),
+        }
+    }
+
     /// The names of all services, or of all imported ones.
     pub fn service_names(&self, imports: bool) -> impl Iterator<Item = ObjectName> {
         let known =

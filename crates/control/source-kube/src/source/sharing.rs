@@ -1,6 +1,7 @@
 //! What the source exchanges with the other servers of a fleet.
 use super::{Event, FleetPart, IMPORTS, NAMESPACES, PODS, SERVICES, SLICES, Worker};
 use crate::cluster::ObjectName;
+use crate::failure::{Cause, Failure};
 use crate::fleet::{self, Shared};
 use crate::limits::{BATCH_EVENTS_MAX, UNUSABLE_SHOWN};
 use crate::watch::StreamEvent;
@@ -143,6 +144,7 @@ impl Worker {
             }
             MapEvent::ListEnds => self.each_stream(events, || StreamKind::Ends),
             MapEvent::State(state) => {
+                let state = state.map_err(|why| Failure::new(Cause::Fleet, why));
                 self.each_stream(events, || StreamKind::State(state.clone()));
             }
             MapEvent::Put(key, value) => match fleet::read(&key, value.as_deref()) {
@@ -222,7 +224,7 @@ pub(super) fn seconds(at: SystemTime) -> f64 {
 enum StreamKind {
     Begins,
     Ends,
-    State(Result<(), String>),
+    State(Result<(), Failure>),
 }
 
 impl StreamKind {

@@ -25,7 +25,8 @@ impl Worker {
             all_ports: self.settings.naming.compat == Compat::CoreDns,
         };
         let labels = self.settings.labels.clone();
-        let of = |labels, fields| Selection { labels, fields, naming };
+        let bounds = self.settings.bounds;
+        let of = |labels, fields| Selection { labels, fields, naming, bounds };
         let mut last = None;
         for at in streams.iter().filter(|at| self.streams[**at].is_wanted) {
             let connection = connection.clone();

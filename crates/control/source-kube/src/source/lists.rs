@@ -1,0 +1,143 @@
+//! Lists: what they bring, and what they lack.
+use super::{IMPORTS, NAMESPACES, Outcome, PODS, SERVICES, SLICES, STREAMS, Swept, Worker};
+use crate::cluster::{Cluster, ObjectName};
+use crate::limits::{SKIPPED_MAX, SKIPPED_SHOWN};
+use crate::records::RecordChange;
+use crate::watch::StreamEvent;
+use std::collections::HashSet;
+use std::time::SystemTime;
+use zone_manager::hold::is_loss;
+
+impl Worker {
+    /// Takes in an event of a stream.
+    pub(super) fn stream<T>(
+        &mut self,
+        at: usize,
+        event: StreamEvent<T>,
+        put: impl FnOnce(&mut Cluster, ObjectName, Option<T>) -> Vec<RecordChange>,
+    ) -> (usize, Outcome) {
+        let none = Outcome::Changes(Vec::new());
+        let outcome = match event {
+            StreamEvent::ListBegins => {
+                self.streams[at].missing = self.known(at);
+                self.streams[at].is_listing = true;
+                self.skipped.retain(|(kind, _), _| *kind != at);
+                none
+            }
+            StreamEvent::Put(object, Some(_)) if !self.has_room(at, &object) => {
+                let max = self.settings.bounds.objects_max;
+                self.skip(at, &object, format!("there are more than {max}"));
+                none
+            }
+            StreamEvent::Put(object, kept) => {
+                self.is_changed = true;
+                let stream = &mut self.streams[at];
+                stream.missing.remove(&object);
+                if !stream.is_listing {
+                    stream.current = Some(SystemTime::now());
+                }
+                if !self.skipped.is_empty() {
+                    self.skipped.remove(&(at, shown(&object)));
+                }
+                self.touch(at, &object);
+                Outcome::Changes(put(&mut self.cluster, object, kept))
+            }
+            StreamEvent::Skipped(object, why) => {
+                self.streams[at].missing.remove(&object);
+                self.skip(at, &object, why);
+                none
+            }
+            StreamEvent::Current => {
+                self.streams[at].current = Some(SystemTime::now());
+                none
+            }
+            StreamEvent::ListEnds => Outcome::Listed,
+            StreamEvent::State(state) => Outcome::State(state),
+        };
+        (at, outcome)
+    }
+
+    /// Notes an object that is not used. The first ones are logged, each once.
+    fn skip(&mut self, at: usize, object: &ObjectName, why: String) {
+        let key = (at, shown(object));
+        if self.skipped.len() >= SKIPPED_MAX && !self.skipped.contains_key(&key) {
+            return;
+        }
+        let is_shown = self.skipped.len() < SKIPPED_SHOWN;
+        if is_shown && !self.skipped.contains_key(&key) {
+            tracing::error!(kind = STREAMS[at], object = key.1, "skipped in Kubernetes: {why}");
+        }
+        self.skipped.insert(key, why);
+    }
+
+    /// Whether an object is known, or one more may be.
+    fn has_room(&self, at: usize, object: &ObjectName) -> bool {
+        let counts = self.cluster.counts();
+        let count = match at {
+            NAMESPACES => counts.namespaces,
+            SERVICES | IMPORTS => counts.services,
+            SLICES => counts.slices,
+            _ => counts.pods,
+        };
+        count < self.settings.bounds.objects_max || self.cluster.has(at, object)
+    }
+
+    /// Whether what is known is complete and believed, so that it may replace the saved state.
+    pub(super) fn is_whole(&self) -> bool {
+        let mut wanted = self.streams.iter().filter(|stream| stream.is_wanted);
+        let is_whole = wanted.all(|stream| stream.is_listed && !stream.is_listing);
+        self.is_published && is_whole && !self.publisher.is_held()
+    }
+
+    /// The names of all objects of a stream.
+    fn known(&self, at: usize) -> HashSet<ObjectName> {
+        let cluster = &self.cluster;
+        match at {
+            NAMESPACES => cluster.namespace_names().map(|name| ObjectName::new("", name)).collect(),
+            SERVICES => cluster.service_names(false).collect(),
+            IMPORTS => cluster.service_names(true).collect(),
+            SLICES => cluster.slice_names().collect(),
+            _ => cluster.pod_names().cloned().collect(),
+        }
+    }
+
+    /// A list is complete: what it did not name is gone.
+    pub(super) fn end_list(&mut self, at: usize) -> Swept {
+        let stream = &mut self.streams[at];
+        (stream.is_listed, stream.is_listing) = (true, false);
+        stream.current = Some(SystemTime::now());
+        let missing = std::mem::take(&mut self.streams[at].missing);
+        let before = self.cluster.names();
+        let gone = missing.len();
+        let mut changes = Vec::new();
+        for object in missing {
+            self.touch(at, &object);
+            changes.extend(match at {
+                NAMESPACES => self.cluster.put_namespace(&object.name, false),
+                SERVICES => self.cluster.put_service((false, object), None),
+                IMPORTS => self.cluster.put_service((true, object), None),
+                SLICES => self.cluster.put_slice(object, None),
+                _ => self.cluster.put_pod(object, None),
+            });
+        }
+        let after = self.cluster.names();
+        let (kind, was_saved) = (STREAMS[at], self.status.get().is_saved);
+        tracing::info!(kind, gone, "Kubernetes objects listed");
+        self.is_changed = true;
+        if was_saved && self.are_listed(&[NAMESPACES, SERVICES, IMPORTS, SLICES, PODS]) {
+            self.status.edit(|status| status.is_saved = false);
+        }
+        match self.is_published && is_loss(before, after) {
+            true => Swept::Loss,
+            false => Swept::Changes(changes),
+        }
+    }
+}
+
+/// An object as it is named in the status.
+fn shown(object: &ObjectName) -> String {
+    match (&*object.namespace, &*object.name) {
+        ("", name) => name.to_owned(),
+        (namespace, name) => format!("{namespace}/{name}"),
+    }
+}

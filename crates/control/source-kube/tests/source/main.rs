@@ -1,0 +1,8 @@
+//! The source, from objects or a saved state to what is served.
+#[path = "../../benches/filled/mod.rs"]
+mod filled;
+
+mod checked;
+mod peers;
+mod shared;
+mod world;

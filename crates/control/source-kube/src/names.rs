@@ -93,8 +93,8 @@ pub struct ServiceView<'s> {
     pub check: Option<&'s str>,
 }
 
-/// Whether a text from an object can be a label (RFC 1123 §2.1): letters, digits and hyphens, with a
-/// letter or digit at both ends. So `*` never becomes a wildcard.
+/// Whether a text from an object can be a label (RFC 1123 §2.1): letters, digits and hyphens, with
+/// a letter or digit at both ends. So `*` never becomes a wildcard.
 pub fn is_label(text: &str) -> bool {
     let is_end = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
     let bytes = text.as_bytes();

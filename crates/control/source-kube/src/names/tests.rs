@@ -337,14 +337,11 @@ fn a_headless_service_can_have_names_for_topology_zones() {
     );
 }
 
-/// A name of more than 255 bytes cannot exist (RFC 1035 §2.3.4). The others of its service do.
 #[test]
 fn text_of_an_object_never_becomes_a_wildcard() {
     let naming = Naming { zonal: true, pods: PodNames::Insecure, ..naming() };
     let ports = json!([{ "name": "*", "port": 80 }, { "name": "80", "port": 80 }]);
-    let endpoint = |host: &str, zone: &str, last: u8| {
-        json!({ "addresses": [format!("10.3.0.{last}")], "hostname": host, "zone": zone })
-    };
+    let endpoint = |host: &str, zone: &str, last: u8| json!({ "addresses": [format!("10.3.0.{last}")], "hostname": host, "zone": zone });
     let endpoints = [endpoint("*", "*", 1), endpoint("1a", "1_b", 2), endpoint("\0", "", 3)];
     let slices = [slice(ports.clone(), json!(endpoints))];
     let by = EndpointNaming { zonal: true, ..EndpointNaming::default() };
@@ -372,6 +369,7 @@ fn text_of_an_object_never_becomes_a_wildcard() {
     }
 }
 
+/// A name of more than 255 bytes cannot exist (RFC 1035 §2.3.4). The others of its service do.
 #[test]
 fn names_that_are_too_long_are_left_out_and_counted() {
     let long = ["a"; 61].map(|letter| letter.repeat(3)).join(".");

@@ -2,6 +2,7 @@
 #[path = "../../benches/filled/mod.rs"]
 mod filled;
 
+mod certified;
 mod checked;
 mod peers;
 mod shared;

@@ -341,7 +341,10 @@ fn a_headless_service_can_have_names_for_topology_zones() {
 fn text_of_an_object_never_becomes_a_wildcard() {
     let naming = Naming { zonal: true, pods: PodNames::Insecure, ..naming() };
     let ports = json!([{ "name": "*", "port": 80 }, { "name": "80", "port": 80 }]);
-    let endpoint = |host: &str, zone: &str, last: u8| json!({ "addresses": [format!("10.3.0.{last}")], "hostname": host, "zone": zone });
+    let endpoint = |hostname: &str, zone: &str, last: u8| {
+        let address = format!("10.3.0.{last}");
+        json!({ "addresses": [address], "hostname": hostname, "zone": zone })
+    };
     let endpoints = [endpoint("*", "*", 1), endpoint("1a", "1_b", 2), endpoint("\0", "", 3)];
     let slices = [slice(ports.clone(), json!(endpoints))];
     let by = EndpointNaming { zonal: true, ..EndpointNaming::default() };

@@ -7,7 +7,7 @@ use crate::limits::{ALIASES_MAX, RELAYED_DATA_MAX};
 use cache::CacheKey;
 use wire::{
     Class, Composer, Flags, HEADER_LEN, Malformed, Name, NameBuf, NoSpace, Rcode, Record, Records,
-    Rtype, Suffixes, age_records, skip_name,
+    Rtype, Suffixes, age_records, expanded, skip_name,
 };
 
 /// Bytes between name and records: response code and marks, count of authority records, count of
@@ -256,9 +256,11 @@ impl RecordCollector<'_, '_> {
         })
     }
 
+    /// Whether records of a type answer the query. Those of a meta type, such as OPT and TSIG, are
+    /// about one message, and no answer (RFC 6895 §3.1).
     fn asks_for(&self, rtype: Rtype) -> bool {
         let asked = Rtype(self.key.kind.rtype());
-        asked == rtype || asked == Rtype::ANY
+        !rtype.is_meta() && (asked == rtype || asked == Rtype::ANY)
     }
 
     /// Whether a name has records of the query type, and otherwise the target of its CNAME.
@@ -335,10 +337,11 @@ impl RecordCollector<'_, '_> {
             return Ok(false);
         }
         let mut data = [0; RELAYED_DATA_MAX];
-        // Longer data has no names to expand.
         let data = match record.data().len() {
             0..=RELAYED_EXPANDED_MAX => record.expand(&mut data)?,
-            _ => record.data(),
+            _ if expanded(record.rtype).is_empty() => record.data(),
+            // No type with names has data of this length.
+            _ => return Err(Malformed),
         };
         self.put(record, owner, data).map_err(|NoSpace| Malformed)?;
         self.ttl = self.ttl.min(record.ttl);

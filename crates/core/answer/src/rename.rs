@@ -101,9 +101,9 @@ impl<'w> Responder<'_, '_, 'w> {
         let revert = NameRestorer { rule, suffixes: self.suffixes };
         let (records_end, was_cut) = revert.all(&asked, query.question_end, limit, packet);
         answer_counts.truncated += u32::from(was_cut);
-        if dnssec_ok {
-            // RFC 3225 §3: the DO bit is copied. The OPT record ends the reply.
-            packet.buf[records_end + 7] |= 0x80;
+        // RFC 3225 §3: the DO bit is copied. The OPT record, if there is one, ends the reply.
+        if dnssec_ok && let Some(flags) = packet.buf[..packet.len].get_mut(records_end + 7) {
+            *flags |= 0x80;
         }
         Some(match answered {
             Disposition::Answered(answered) => {
@@ -146,9 +146,9 @@ struct NameRestorer<'r> {
 impl NameRestorer<'_> {
     /// Turns the reply to the rewritten question, which ends at `question_end`, into one to the
     /// client's question. The reply moves to the end of its buffer and is rewritten before it;
-    /// `limit` is its largest length. What does not fit is left out and the reply truncated,
-    /// also where the buffer has too little room for both. Returns the end of the
-    /// records, and whether the reply was truncated here.
+    /// `limit` is its largest length. What does not fit is left out and the reply truncated, also
+    /// where the buffer has too little room for both; so is an OPT that does not fit. Returns the
+    /// end of the records, and whether the reply was truncated here.
     fn all(
         self,
         asked: &EchoedQuestion,
@@ -157,7 +157,7 @@ impl NameRestorer<'_> {
         packet: &mut Packet<'_>,
     ) -> (usize, bool) {
         let counts = counts(packet.buf);
-        let opt_len = packet.len - opt_at(packet.message(), question_end, counts);
+        let opt_len = opt_len(packet.message(), question_end, counts);
         let front_len = packet.buf.len() - packet.len;
         packet.buf.copy_within(..packet.len, front_len);
         let (front, message) = packet.buf.split_at_mut(front_len);
@@ -172,8 +172,9 @@ impl NameRestorer<'_> {
             Ok((counts, out.len(), is_whole))
         });
         let (counts, at, is_whole) = written.unwrap_or(([0; 3], asked.len, false));
-        packet.buf[HEADER_LEN..asked.len].copy_from_slice(&asked.as_bytes()[HEADER_LEN..]);
+        let opt_len = if at + opt_len <= packet.buf.len() { opt_len } else { 0 };
         packet.buf.copy_within(packet.buf.len() - opt_len.., at);
+        packet.buf[HEADER_LEN..asked.len].copy_from_slice(&asked.as_bytes()[HEADER_LEN..]);
         packet.len = at + opt_len;
         let mut flags = u16::from_be_bytes([header[2], header[3]]) & !Flags::AD;
         let was_cut = !is_whole && flags & Flags::TC == 0;
@@ -196,15 +197,21 @@ fn counts(message: &[u8]) -> [u16; 3] {
     })
 }
 
-/// The offset of the OPT record, which ends a reply.
-fn opt_at(message: &[u8], question_end: usize, counts: [u16; 3]) -> usize {
-    let mut records = Records::new(message, question_end, counts.map(usize::from).iter().sum());
+/// Bytes of the OPT record, which ends a reply. Only the additional section has one (RFC 6891
+/// §6.1.1).
+fn opt_len(message: &[u8], question_end: usize, counts: [u16; 3]) -> usize {
+    let [answers, authorities, additional] = counts.map(usize::from);
+    let mut records = Records::new(message, question_end, answers + authorities + additional);
+    let mut before = records.by_ref().take(answers + authorities);
+    if before.any(|record| record.is_err()) {
+        return 0;
+    }
     loop {
         let at = records.at();
         match records.next() {
             Some(Ok(record)) if record.rtype != Rtype::OPT => {}
-            Some(Ok(_)) => return at,
-            _ => return message.len(),
+            Some(Ok(_)) => return message.len() - at,
+            _ => return 0,
         }
     }
 }

@@ -6,6 +6,7 @@ mod short;
 
 use domain::base::Rtype as Type;
 use domain::base::iana::{Class, Rcode};
+use domain::base::rdata::UnknownRecordData;
 use domain::rdata::{A, Mx, Txt};
 use limit::{Acl, Prefix};
 use packet::Transport;
@@ -168,6 +169,34 @@ fn records_of_another_class_are_dropped() {
     assert_eq!(scene.remember("www.example.org.", ".", &said), 20, "there is no such record");
 }
 
+/// RFC 6895 §3.1: OPT, TSIG and their like are about one message.
+#[test]
+fn records_of_meta_types_are_dropped() {
+    let owner = "www.example.net.";
+    for (rtype, answers) in [(0, 1), (41, 1), (128, 1), (249, 1), (250, 1), (255, 1), (99, 2)] {
+        let mut said = Said::about(owner, Rcode::NOERROR).a(owner, 60, 1);
+        let data = UnknownRecordData::from_octets(Type::from_int(rtype), [0; 3]).unwrap();
+        said.0.push((domain(owner), Class::IN, 60, data)).unwrap();
+        let message = said.message();
+        let (saved, _) = taken_of(Rtype::ANY, owner, ".", true, &message).unwrap();
+        let at = 12 + name(owner).as_name().len();
+        assert_eq!(u16::from_be_bytes([saved[at + 2], saved[at + 3]]), answers, "{rtype}");
+    }
+}
+
+/// No type with names has so much data, and its pointers would lead anywhere.
+#[test]
+fn record_that_is_too_long_for_its_type_is_refused() {
+    let owner = "www.example.net.";
+    for (rtype, is_taken) in [(Type::MX, false), (Type::SRV, false), (Type::TXT, true)] {
+        let mut said = Said::about(owner, Rcode::NOERROR);
+        let data = UnknownRecordData::from_octets(rtype, [0; 1_800]).unwrap();
+        said.0.push((domain(owner), Class::IN, 60, data)).unwrap();
+        let taken = taken_of(Rtype(rtype.to_int()), owner, ".", false, &said.message());
+        assert_eq!(taken.is_ok(), is_taken, "{rtype}");
+    }
+}
+
 #[test]
 fn ad_is_set_only_for_clients_that_understand_it() {
     let mut scene = Scene::new();
@@ -326,7 +355,7 @@ fn signatures_are_sent_only_with_do() {
         .push((domain("www.example.net."), Class::IN, 60, A::new([192, 0, 2, 1].into())))
         .unwrap();
     // An RRSIG over A, as far as its first bytes say.
-    let signature = domain::base::rdata::UnknownRecordData::from_octets(
+    let signature = UnknownRecordData::from_octets(
         Type::RRSIG,
         [&[0, 1, 13, 3][..], &[0; 14], b"\x07example\x03net\x00", &[7; 64]].concat(),
     )

@@ -1,11 +1,6 @@
 //! What must hold for the answer to any message.
-use self::asking::{Way, check_question};
-use self::world::WORLD;
-
-#[path = "asking.rs"]
-mod asking;
-#[path = "world.rs"]
-mod world;
+use crate::asking::{Way, check_question};
+use crate::world::WORLD;
 
 /// Asks the message behind the first byte, which says how it comes. No reply is ever given to a
 /// reply.

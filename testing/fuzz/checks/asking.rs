@@ -10,19 +10,16 @@ use limit::{DebtSet, Networks, Rate, RateTable, TableKey};
 use packet::{DropReason, Packet, Transport, Verdict};
 use wire::{HEADER_LEN, Query};
 
-use self::reply::{Record, Reply};
-
-#[path = "reply.rs"]
-mod reply;
+use crate::reply::{self, Record, Reply};
 
 const OPT: u16 = 41;
 const RRSIG: u16 = 46;
 
 /// How a question comes.
 pub struct Way {
-    transport: Transport,
-    room: usize,
-    udp_size_max: u16,
+    pub transport: Transport,
+    pub room: usize,
+    pub udp_size_max: u16,
     options: bool,
     limits: bool,
 }

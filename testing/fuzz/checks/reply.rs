@@ -37,6 +37,31 @@ pub fn read(message: &[u8]) -> Reply {
     Reply { flags: word(message, 2), question_end, sections }
 }
 
+/// A record without a look at its data.
+pub struct Frame {
+    pub rtype: u16,
+}
+
+/// The end of the question, and the records of each section. Panics as [`read`] does, except for
+/// data, which another server may have written.
+pub fn frames(message: &[u8]) -> (usize, [Vec<Frame>; 3]) {
+    let mut at = HEADER_LEN;
+    for _ in 0..word(message, 4) {
+        name(message, &mut at);
+        at += 4;
+    }
+    let question_end = at;
+    let mut frame = || {
+        name(message, &mut at);
+        let rtype = word(message, at);
+        at += 10 + usize::from(word(message, at + 8));
+        Frame { rtype }
+    };
+    let sections = [6, 8, 10].map(|count| (0..word(message, count)).map(|_| frame()).collect());
+    assert_eq!(at, message.len(), "all of the reply is records");
+    (question_end, sections)
+}
+
 fn word(message: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([message[at], message[at + 1]])
 }

@@ -5,10 +5,7 @@ use compile::{Image, Loader};
 use image::{HASH_KEY_WORDS, HashKey};
 use wire::{Name, NameBuf};
 
-use self::asking::{Way, check_question};
-
-#[path = "asking.rs"]
-mod asking;
+use crate::asking::{Way, check_question};
 
 /// Records taken from a zone, and asked for.
 const RECORDS_MAX: usize = 100;

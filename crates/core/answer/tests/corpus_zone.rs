@@ -2,8 +2,14 @@
 use std::fs;
 use std::path::Path;
 
+#[path = "../../../../testing/fuzz/checks/asking.rs"]
+#[allow(dead_code, reason = "other targets use more of it")]
+mod asking;
 #[path = "../../../../testing/fuzz/checks/zone.rs"]
 mod check;
+#[path = "../../../../testing/fuzz/checks/reply.rs"]
+#[allow(dead_code, reason = "other targets use more of it")]
+mod reply;
 
 #[test]
 fn fuzz_corpus_passes() {

@@ -16,7 +16,7 @@ use cache::CacheKey;
 use image::HashKey;
 use packet::{BURST_MAX, Packet, Verdict};
 use wire::limits::UDP_LEN_MIN;
-use wire::{Class, FastParse, Flags, HEADER_LEN, Rcode, age_records};
+use wire::{Class, FastParse, Flags, HEADER_LEN, Rcode, age_records, inject_panic};
 
 /// A name that the cache may have.
 #[derive(Clone, Copy)]
@@ -128,6 +128,7 @@ impl CachePath {
         resolver: &mut dyn Resolver,
         packet: &mut Packet<'_>,
     ) -> Option<Rcode> {
+        inject_panic("cache", fast_parse.padded());
         let found = resolver.find(&candidate.key(fast_parse, packet))?;
         let (note, records_at) = CacheNote::read(found.message, candidate.name_len.into())?;
         let records = found.message.get(records_at..)?;

@@ -9,7 +9,7 @@ use crate::{Disposition, Policy};
 use image::{Forwards, HashKey, Rewrites, Route, ZoneTable};
 use limit::Acl;
 use packet::{BURST_MAX, Packet, View, prefetch};
-use wire::{Class, FastParse, Flags, Query, Rtype};
+use wire::{Class, FastParse, Flags, HEADER_LEN, Query, Rtype, inject_panic};
 
 /// State of the first pass.
 pub(crate) struct Classifier<'f, 'w> {
@@ -162,7 +162,9 @@ impl<'f, 'w> Classifier<'f, 'w> {
         query: &mut Query,
         packet: &Packet<'_>,
     ) -> Result<ZoneRef<'w>, Disposition<'w>> {
+        inject_panic("parse", packet.buf.get(HEADER_LEN..).unwrap_or_default());
         query.parse(packet.buf, packet.len).map_err(Disposition::Fault)?;
+        inject_panic("classify", query.name.as_bytes());
         if query.tsig_at.is_some() {
             return Err(Disposition::Signed);
         }

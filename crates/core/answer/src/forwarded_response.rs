@@ -7,7 +7,7 @@ use crate::limits::{ALIASES_MAX, RELAYED_DATA_MAX};
 use cache::CacheKey;
 use wire::{
     Class, Composer, Flags, HEADER_LEN, Malformed, Name, NameBuf, NoSpace, Rcode, Record, Records,
-    Rtype, Suffixes, age_records, expanded, skip_name,
+    Rtype, Suffixes, age_records, expanded, inject_panic, skip_name,
 };
 
 /// Bytes between name and records: response code and marks, count of authority records, count of
@@ -117,6 +117,7 @@ pub fn relay(
     let mut authorities = answers;
     authorities.by_ref().try_for_each(|record| record.map(|_| ()))?;
     let authorities = Records::new(message, authorities.at(), count(8));
+    inject_panic("relay", key.name);
     let value_at = HEADER_LEN + key.name.len();
     let records_at = value_at + NOTE_LEN;
     let limit = buf.len();

@@ -15,6 +15,7 @@
 //! 7. [`notify`] decides which NOTIFY messages a handler outside the data plane gets, [`tsig`]
 //!    completes replies to signed queries.
 //! 8. [`rrl`] charges for the replies, if configured.
+//! 9. [`panicked`] answers a query after one of these steps has panicked.
 //!
 //! Two passes let the memory of one query load while another query is processed. Optional work,
 //! such as limits and cookies, has passes of its own, so that servers without it do not pay for it.
@@ -41,6 +42,7 @@ mod hosts;
 pub mod limits;
 mod name_owner;
 mod notify;
+mod panicked;
 mod rename;
 mod reply;
 mod reply_room;
@@ -58,6 +60,7 @@ pub use forwarded_response::{
     FAILURE_LEN_MAX, ForwardedRecords, TtlLimits, failure, is_failure, relay,
 };
 pub use notify::answer_control;
+pub use panicked::{answer_panicked, cut_unsettled};
 pub use resolver::{CacheLookup, NoForwarding, Resolver, is_old};
 
 use admission::{ClientLimiter, OpenAdmission};
@@ -71,6 +74,7 @@ use image::{Forwards, Rewrites, ZoneTable};
 use limit::Acl;
 use limits::{TAIL_MAX, UDP_SIZE_DEFAULT};
 use packet::{BURST_MAX, DropReason, Packet};
+use rename::EchoedQuestion;
 use respond::Responder;
 use rrl::{Rrl, RrlReply};
 use solve::{ForwardConfig, NodeLookup};
@@ -151,6 +155,7 @@ pub struct Scratch {
     chain: CnameChain,
     cookies: CookieMemo,
     tail: [u8; TAIL_MAX],
+    asked: EchoedQuestion,
 }
 
 impl Scratch {
@@ -164,6 +169,7 @@ impl Scratch {
             chain: CnameChain::new(),
             cookies: CookieMemo::new(),
             tail: [0; TAIL_MAX],
+            asked: EchoedQuestion::new(),
         }
     }
 }
@@ -232,7 +238,7 @@ pub fn batch(
     packets: &mut [Packet<'_>],
     answer_counts: &mut AnswerCounts,
 ) {
-    let Scratch { fast_parses, queries, suffixes, alias, chain, cookies, tail } = scratch;
+    let Scratch { fast_parses, queries, suffixes, alias, chain, cookies, tail, asked } = scratch;
     let key = zones.key();
     let limits = policy.limits.as_ref();
     let forwards = policy.forwards;
@@ -277,6 +283,7 @@ pub fn batch(
         chain,
         cookies,
         tail,
+        asked,
         random,
         forwarding,
     };

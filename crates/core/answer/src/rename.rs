@@ -14,7 +14,7 @@ use image::RewriteRule;
 use packet::Packet;
 use wire::{
     Composer, Flags, HEADER_LEN, Name, NameBuf, NoSpace, Query, RdataField, Record, Records, Rtype,
-    Suffixes, expanded,
+    Suffixes, expanded, inject_panic,
 };
 
 /// Bytes of the longest header and question.
@@ -27,20 +27,24 @@ const ANSWER: usize = 0;
 const AUTHORITY: usize = 1;
 const ADDITIONAL: usize = 2;
 
-/// Header and question as the client sent them.
-struct EchoedQuestion {
+/// Header and question as the client sent them; empty except while a rewritten query is answered.
+#[derive(Debug)]
+pub(crate) struct EchoedQuestion {
     bytes: [u8; QUESTION_END_MAX],
     len: usize,
 }
 
 impl EchoedQuestion {
-    fn new(packet: &Packet<'_>, query: &Query) -> Self {
-        let mut asked = Self { bytes: [0; QUESTION_END_MAX], len: query.question_end };
-        asked.bytes[..asked.len].copy_from_slice(&packet.buf[..asked.len]);
-        asked
+    pub(crate) const fn new() -> Self {
+        Self { bytes: [0; QUESTION_END_MAX], len: 0 }
     }
 
-    fn as_bytes(&self) -> &[u8] {
+    fn set(&mut self, packet: &Packet<'_>, query: &Query) {
+        self.len = query.question_end;
+        self.bytes[..self.len].copy_from_slice(&packet.buf[..self.len]);
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 }
@@ -56,10 +60,23 @@ impl<'w> Responder<'_, '_, 'w> {
         packet: &mut Packet<'_>,
         answer_counts: &mut AnswerCounts,
     ) -> Option<Disposition<'w>> {
+        self.asked.set(packet, query);
+        let answered = self.answer_by_rule(classifier, number, query, packet, answer_counts);
+        self.asked.len = 0;
+        answered
+    }
+
+    fn answer_by_rule(
+        &mut self,
+        classifier: &Classifier<'_, 'w>,
+        number: u16,
+        query: &mut Query,
+        packet: &mut Packet<'_>,
+        answer_counts: &mut AnswerCounts,
+    ) -> Option<Disposition<'w>> {
         let options = cookies::options(self.policy, self.now, query, packet, self.cookies);
         self.forwarding.may_forward = self.may_forward(query, packet);
-        let (asked, tail_len) =
-            (EchoedQuestion::new(packet, query), packet.len - query.question_end);
+        let tail_len = packet.len - query.question_end;
         self.forwarding.is_final = !self.save_tail(query, packet);
         let rule = self.policy.rewrites.get(number.into())?;
         let dnssec_ok = query.dnssec_ok();
@@ -68,6 +85,7 @@ impl<'w> Responder<'_, '_, 'w> {
                 .compose(query, &Disposition::NameTooLong, packet, &options, answer_counts)
                 .ok();
         }
+        inject_panic("rename", &self.asked.as_bytes()[HEADER_LEN..]);
         let disposition = classifier.classify_renamed(query, packet);
         // A cached answer for the other name is not confirmed: it is found only through the
         // rewrite.
@@ -77,8 +95,8 @@ impl<'w> Responder<'_, '_, 'w> {
                 Ok(answered) => break Some(answered),
                 Err(missing) => missing,
             };
-            packet.buf[..asked.len].copy_from_slice(asked.as_bytes());
-            let tail = packet.buf[asked.len..].iter_mut().zip(&self.tail[..]);
+            packet.buf[..self.asked.len].copy_from_slice(self.asked.as_bytes());
+            let tail = packet.buf[self.asked.len..].iter_mut().zip(&self.tail[..]);
             tail.take(tail_len).for_each(|(into, byte)| *into = *byte);
             let name = if missing.first { &query.name } else { &*self.alias };
             let key = resolver::key(self.key, packet.context.view, name, query);
@@ -99,7 +117,7 @@ impl<'w> Responder<'_, '_, 'w> {
         )
         .limit;
         let revert = NameRestorer { rule, suffixes: self.suffixes };
-        let (records_end, was_cut) = revert.all(&asked, query.question_end, limit, packet);
+        let (records_end, was_cut) = revert.all(self.asked, query.question_end, limit, packet);
         answer_counts.truncated += u32::from(was_cut);
         // RFC 3225 §3: the DO bit is copied. The OPT record, if there is one, ends the reply.
         if dnssec_ok && let Some(flags) = packet.buf[..packet.len].get_mut(records_end + 7) {
@@ -107,7 +125,7 @@ impl<'w> Responder<'_, '_, 'w> {
         }
         Some(match answered {
             Disposition::Answered(answered) => {
-                let (question_end, records_end) = (asked.len as u16, records_end as u16);
+                let (question_end, records_end) = (self.asked.len as u16, records_end as u16);
                 Disposition::Answered(RrlReply { question_end, records_end, ..answered })
             }
             other => other,
@@ -160,6 +178,7 @@ impl NameRestorer<'_> {
         let opt_len = opt_len(packet.message(), question_end, counts);
         let front_len = packet.buf.len() - packet.len;
         packet.buf.copy_within(..packet.len, front_len);
+        inject_panic("revert", &asked.as_bytes()[HEADER_LEN..]);
         let (front, message) = packet.buf.split_at_mut(front_len);
         let header: [u8; HEADER_LEN] = *message.first_chunk().unwrap_or(&[0; HEADER_LEN]);
         let written =

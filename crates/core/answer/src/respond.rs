@@ -7,6 +7,7 @@ use crate::ede::Ede;
 use crate::fast_path::{ShortReplies, put_cookie};
 use crate::finish;
 use crate::limits::TAIL_MAX;
+use crate::rename::EchoedQuestion;
 use crate::reply::ReplyWriter;
 use crate::reply_room::{ReplyRoom, reply_len_max};
 use crate::rrl::{RrlClass, RrlReply};
@@ -15,7 +16,7 @@ use crate::tsig::BadKey;
 use crate::{Disposition, Now, Policy, SmallRng, chaos, resolver};
 use image::{HashKey, ZoneTable};
 use packet::{BURST_MAX, DropReason, Packet, Verdict};
-use wire::{Class, FastParse, QName, Query, QueryFault, Rcode, Rtype, Suffixes};
+use wire::{Class, FastParse, QName, Query, QueryFault, Rcode, Rtype, Suffixes, inject_panic};
 
 /// State of the second pass.
 pub(crate) struct Responder<'b, 'e, 'w> {
@@ -28,6 +29,7 @@ pub(crate) struct Responder<'b, 'e, 'w> {
     pub(crate) chain: &'b mut CnameChain,
     pub(crate) cookies: &'b mut CookieMemo,
     pub(crate) tail: &'b mut [u8; TAIL_MAX],
+    pub(crate) asked: &'b mut EchoedQuestion,
     pub(crate) random: SmallRng,
     pub(crate) forwarding: ForwardConfig<'e>,
 }
@@ -84,6 +86,8 @@ impl<'w> Responder<'_, '_, 'w> {
         packet: &mut Packet<'_>,
         answer_counts: &mut AnswerCounts,
     ) {
+        // Stays if this panics: the packet is then no longer the query.
+        packet.verdict = Verdict::Drop(DropReason::Panicked);
         if let Disposition::Fast(_) | Disposition::NotCached = disposition {
             *disposition = classifier.classify_fully(query, packet);
         }
@@ -263,6 +267,7 @@ impl<'w> Responder<'_, '_, 'w> {
             }
             None => refuse(disposition, self.policy, &mut reply),
         }
+        inject_panic("solve", query.name.as_bytes());
         if query.flags.is_notify() {
             answer_counts.count_notify(disposition);
         }

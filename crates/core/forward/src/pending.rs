@@ -147,6 +147,12 @@ impl PendingQuery {
         (self.left_until, self.was_delegated) = (None, false);
     }
 
+    /// Continues with the serials of the slot in an earlier table, so that no query has the ID of
+    /// one there.
+    pub fn continue_serials(&mut self, earlier: &Self) {
+        self.serial = earlier.serial;
+    }
+
     /// The key, with the name in lower case.
     pub fn key(&self) -> CacheKey<'_> {
         CacheKey { hash: self.hash, kind: self.kind, name: &self.name[..self.name_len.into()] }

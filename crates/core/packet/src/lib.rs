@@ -151,6 +151,8 @@ pub enum DropReason {
     SourcePort,
     /// The message is for a handler outside the data plane, which has no room for it.
     ControlFull,
+    /// Handling the message panicked, a defect, and it is none that can be answered with SERVFAIL.
+    Panicked,
 }
 
 /// Whether a datagram from this port is answered.
@@ -173,7 +175,7 @@ pub const fn check_source_port(port: u16) -> Result<(), DropReason> {
 
 impl DropReason {
     /// The number of reasons.
-    pub const COUNT: usize = 14;
+    pub const COUNT: usize = 15;
 
     /// Every reason, in the order of the counters.
     pub const ALL: [DropReason; Self::COUNT] = [
@@ -191,6 +193,7 @@ impl DropReason {
         DropReason::Checksum,
         DropReason::SourcePort,
         DropReason::ControlFull,
+        DropReason::Panicked,
     ];
 
     /// The name in metrics and logs.
@@ -210,6 +213,7 @@ impl DropReason {
             DropReason::Checksum => "checksum",
             DropReason::SourcePort => "source_port",
             DropReason::ControlFull => "control_full",
+            DropReason::Panicked => "panicked",
         }
     }
 }

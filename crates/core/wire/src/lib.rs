@@ -6,6 +6,7 @@ mod compose;
 mod edns;
 mod fast_parse;
 mod header;
+mod inject;
 pub mod limits;
 mod name;
 mod query;
@@ -18,6 +19,9 @@ pub use compose::{Composer, Mark, NoSpace, Suffixes};
 pub use edns::{Cookie, Edns, OptionCode};
 pub use fast_parse::FastParse;
 pub use header::{Flags, HEADER_LEN, Rcode};
+#[cfg(debug_assertions)]
+pub use inject::enable_injected_panics;
+pub use inject::inject_panic;
 pub use name::{Labels, Name, NameBuf, NameError, canonical_cmp};
 pub use query::{QName, Query, QueryFault};
 pub use rdata::{RdataField, layout, target};

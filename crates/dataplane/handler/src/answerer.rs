@@ -1,6 +1,7 @@
 //! The handler of one thread: its readers of the snapshot and the settings, its memory, its
 //! upstream client.
 use crate::control::{self, ControlQueue, ControlReceiver};
+use crate::panics::OnPanic;
 use crate::{Forwarding, Settings};
 use answer::{
     AnswerCounts, NOTIFY_ACCEPTED, NOTIFY_NAMES, NoForwarding, Now, Policy, Resolver, Scratch,
@@ -18,33 +19,50 @@ use sync::{Counters, CountersView, Reader};
 use tap::QueryTap;
 use upstream::{CommandSender, PeerShards, StatusView, UpstreamClient};
 use wire::Rcode;
+use worker::catch_panic;
 
 /// Counters: responses by rcode, then by type, then those with TC set; then NOTIFY messages by what
-/// became of them.
-pub const COUNTERS: usize = FIRST_NOTIFY + NOTIFY_NAMES.len();
+/// became of them, and panics.
+pub const COUNTERS: usize = PANICS + 1;
 /// The index of the first counter by type.
 pub const FIRST_TYPE: usize = Rcode::ALL.len();
 /// The index of the counter of responses with TC set.
 pub const TRUNCATED: usize = FIRST_TYPE + TYPE_NAMES.len();
 /// The index of the first counter of NOTIFY messages.
 pub const FIRST_NOTIFY: usize = TRUNCATED + 1;
+/// The index of the counter of panics.
+pub const PANICS: usize = FIRST_NOTIFY + NOTIFY_NAMES.len();
 
 /// Answers bursts from the newest snapshot.
 pub struct Answerer<Z> {
-    forwarding: Option<(Forwarding, UpstreamClient)>,
+    pub(crate) forwarding: Option<(Forwarding, UpstreamClient)>,
     /// `None`: what a handler has to decide is dropped.
     control: Option<ControlQueue>,
-    local: LocalAnswers<Z>,
+    pub(crate) local: LocalAnswers<Z>,
 }
 
 /// The part of the handler that needs no upstream.
-struct LocalAnswers<Z> {
+pub(crate) struct LocalAnswers<Z> {
     image: Reader<Z>,
-    settings: Reader<Settings>,
-    tap: QueryTap,
-    scratch: Box<Scratch>,
+    pub(crate) settings: Reader<Settings>,
+    pub(crate) tap: QueryTap,
+    pub(crate) scratch: Box<Scratch>,
     seed: u64,
-    counters: Counters<COUNTERS>,
+    pub(crate) counters: Counters<COUNTERS>,
+    /// The counts of the burst that is answered now.
+    pub(crate) totals: AnswerCounts,
+    pub(crate) on_panic: OnPanic,
+}
+
+/// Why packets are answered now.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Occasion {
+    /// They came in.
+    Arrival,
+    /// The burst that they came in panicked.
+    Retry,
+    /// Their upstream has answered.
+    Deferred,
 }
 
 impl<Z: ZoneTable> Answerer<Z> {
@@ -63,7 +81,9 @@ impl<Z: ZoneTable> Answerer<Z> {
         let (scratch, counters) = (Box::default(), Counters::new());
         let forwarding =
             forwarding.map(|rules| Ok::<_, io::Error>((rules.clone(), rules.client()?)));
-        let local = LocalAnswers { image, settings, tap, scratch, seed, counters };
+        let (totals, on_panic) = (AnswerCounts::default(), OnPanic::default());
+        let local =
+            LocalAnswers { image, settings, tap, scratch, seed, counters, totals, on_panic };
         Ok(Self { forwarding: forwarding.transpose()?, control: None, local })
     }
 
@@ -94,6 +114,11 @@ impl<Z: ZoneTable> Answerer<Z> {
         Ok(receiver)
     }
 
+    /// Has panics reported, of which the counters have only the number.
+    pub fn report_panics(&mut self, on_panic: OnPanic) {
+        self.local.on_panic = on_panic;
+    }
+
     /// Joins the threads that share forwarded names. No effect where nothing is forwarded.
     ///
     /// # Errors
@@ -109,29 +134,29 @@ impl<Z: ZoneTable> Answerer<Z> {
 }
 
 impl<Z: ZoneTable> LocalAnswers<Z> {
-    /// Answers packets that came in now, or, if `deferred`, packets whose upstream has answered.
-    /// Returns whether any are for a handler outside the data plane.
+    /// Answers packets. Returns whether any are for a handler outside the data plane.
     fn answer(
         &mut self,
         packets: &mut [Packet<'_>],
         monotonic: Duration,
         (forwards, resolver): (Forwards<'_>, &mut dyn Resolver),
-        deferred: bool,
+        occasion: Occasion,
     ) -> bool {
         let (now, unix) = self.now(monotonic);
         let zones = self.image.refresh();
         let settings = self.settings.refresh();
         let mut policy = Policy { forwards, ..settings.policy() };
-        if deferred && let Some(limits) = &mut policy.limits {
+        if occasion == Occasion::Deferred
+            && let Some(limits) = &mut policy.limits
+        {
             // Admission was decided when the query came.
             (limits.access, limits.clients) = (Acl::ALL, None);
         }
-        let mut totals = AnswerCounts::default();
-        let scratch = &mut self.scratch;
+        let Self { scratch, totals, .. } = self;
         let mut answer = |packets: &mut [Packet<'_>]| {
-            answer::batch(zones, &policy, now, resolver, scratch, packets, &mut totals);
+            answer::batch(zones, &policy, now, resolver, scratch, packets, totals);
         };
-        if deferred || settings.proxies.is_empty() {
+        if occasion != Occasion::Arrival || settings.proxies.is_empty() {
             self.tap.begin(packets, unix, monotonic);
             answer(packets);
         } else {
@@ -140,21 +165,40 @@ impl<Z: ZoneTable> LocalAnswers<Z> {
             packets.split_mut(is_dropped).for_each(answer);
         }
         self.tap.end(packets);
-        self.count(&totals);
-        totals.notifies[NOTIFY_ACCEPTED] > 0
+        let accepted = self.totals.notifies[NOTIFY_ACCEPTED];
+        self.count();
+        accepted > 0
+    }
+
+    /// Answers a packet whose upstream has answered. If that panics, it gets SERVFAIL.
+    fn answer_deferred(
+        &mut self,
+        packet: &mut Packet<'_>,
+        monotonic: Duration,
+        forwarding: (Forwards<'_>, &mut dyn Resolver),
+    ) {
+        let packets = slice::from_mut(packet);
+        let answer = || self.answer(packets, monotonic, forwarding, Occasion::Deferred);
+        if let Err(panic) = catch_panic(answer) {
+            self.fail(packet, &panic);
+        }
     }
 
     /// Answers a packet that a handler outside the data plane has decided.
     fn answer_control(&mut self, packet: &mut Packet<'_>, rcode: Rcode, monotonic: Duration) {
-        let (now, unix) = self.now(monotonic);
-        let policy = self.settings.refresh().policy();
-        let mut totals = AnswerCounts::default();
-        let packets = slice::from_mut(packet);
-        self.tap.begin(packets, unix, monotonic);
-        let packet = &mut packets[0];
-        answer::answer_control(&policy, now, &mut self.scratch, packet, rcode, &mut totals);
-        self.tap.end(packets);
-        self.count(&totals);
+        let answered = catch_panic(|| {
+            let (now, unix) = self.now(monotonic);
+            let policy = self.settings.refresh().policy();
+            let packets = slice::from_mut(packet);
+            self.tap.begin(packets, unix, monotonic);
+            let (packet, totals) = (&mut packets[0], &mut self.totals);
+            answer::answer_control(&policy, now, &mut self.scratch, packet, rcode, totals);
+            self.tap.end(packets);
+            self.count();
+        });
+        if let Err(panic) = answered {
+            self.fail(packet, &panic);
+        }
     }
 
     /// The time of a burst with a new random number, and the time since 1970.
@@ -171,28 +215,65 @@ impl<Z: ZoneTable> LocalAnswers<Z> {
         (now, unix)
     }
 
-    fn count(&mut self, totals: &AnswerCounts) {
-        let AnswerCounts { rcodes, types, truncated, notifies } = totals;
+    /// Adds the counts of the burst, and begins new ones.
+    pub(crate) fn count(&mut self) {
+        let Self { totals, counters, .. } = self;
+        let AnswerCounts { rcodes, types, truncated, notifies } = &*totals;
         let counts = rcodes.iter().chain(types).chain([truncated]).chain(notifies);
         for (index, count) in counts.enumerate().filter(|(_, count)| **count > 0) {
-            self.counters.add(index, (*count).into());
+            counters.add(index, (*count).into());
         }
+        *totals = AnswerCounts::default();
+    }
+}
+
+impl<Z: ZoneTable + Send> Answerer<Z> {
+    /// Answers packets, and sends queries to upstreams. Returns whether any are for a handler
+    /// outside the data plane.
+    pub(crate) fn answer(
+        &mut self,
+        packets: &mut [Packet<'_>],
+        now: Duration,
+        occasion: Occasion,
+    ) -> bool {
+        let Some((forwarding, client)) = &mut self.forwarding else {
+            let forwarding = (Forwards::default(), &mut NoForwarding as &mut dyn Resolver);
+            return self.local.answer(packets, now, forwarding, occasion);
+        };
+        client.begin(now);
+        let met_control = self.local.answer(packets, now, (forwarding.rules(), client), occasion);
+        client.flush();
+        met_control
+    }
+
+    fn poll_all(&mut self, now: Duration, send: &mut dyn FnMut(&Packet<'_>, Duration)) {
+        let Self { forwarding, control, local } = self;
+        if let Some(control) = control {
+            control.take_answers(|packet, rcode, since| {
+                local.answer_control(packet, rcode, now);
+                send(packet, now.saturating_sub(since));
+            });
+        }
+        let Some((forwarding, client)) = forwarding else { return };
+        let rules = forwarding.rules();
+        let tended = client.poll_deferred(now, &mut |client, packet, since| {
+            local.answer_deferred(packet, now, (rules, client));
+            if packet.verdict != Verdict::Deferred {
+                send(packet, now.saturating_sub(since));
+            }
+        });
+        // Polling fails only for a descriptor that is no epoll.
+        debug_assert!(tended.is_ok(), "{tended:?}");
     }
 }
 
 impl<Z: ZoneTable + Send> worker::App for Answerer<Z> {
     fn burst(&mut self, packets: &mut [Packet<'_>], now: Duration) {
-        let forwarding: (Forwards<'_>, &mut dyn Resolver) = match &mut self.forwarding {
-            None => (Forwards::default(), &mut NoForwarding),
-            Some((forwarding, client)) => {
-                client.begin(now);
-                (forwarding.rules(), client)
-            }
+        let answered = catch_panic(|| self.answer(packets, now, Occasion::Arrival));
+        let met_control = match answered {
+            Ok(met_control) => met_control,
+            Err(panic) => self.answer_again(packets, now, &panic),
         };
-        let met_control = self.local.answer(packets, now, forwarding, false);
-        if let Some((_, client)) = &mut self.forwarding {
-            client.flush();
-        }
         if met_control {
             control::pass_on(self.control.as_mut(), packets, now);
         }
@@ -210,23 +291,10 @@ impl<Z: ZoneTable + Send> worker::App for Answerer<Z> {
     }
 
     fn poll_deferred(&mut self, now: Duration, send: &mut dyn FnMut(&Packet<'_>, Duration)) {
-        let Self { forwarding, control, local } = self;
-        if let Some(control) = control {
-            control.take_answers(|packet, rcode, since| {
-                local.answer_control(packet, rcode, now);
-                send(packet, now.saturating_sub(since));
-            });
+        if let Err(panic) = catch_panic(|| self.poll_all(now, send)) {
+            self.local.report(None, &panic);
         }
-        let Some((forwarding, client)) = forwarding else { return };
-        let rules = forwarding.rules();
-        let tended = client.poll_deferred(now, &mut |client, packet, since| {
-            local.answer(slice::from_mut(packet), now, (rules, client), true);
-            if packet.verdict != Verdict::Deferred {
-                send(packet, now.saturating_sub(since));
-            }
-        });
-        // Polling fails only for a descriptor that is no epoll.
-        debug_assert!(tended.is_ok(), "{tended:?}");
+        self.restart_suspect();
     }
 
     fn has_deferred(&self) -> bool {
@@ -237,10 +305,15 @@ impl<Z: ZoneTable + Send> worker::App for Answerer<Z> {
 
 /// Removes PROXY headers from datagrams. A stream has one header, at its beginning.
 fn strip_headers(packets: &mut [Packet<'_>], settings: &Settings) {
-    for packet in
-        packets.iter_mut().filter(|packet| packet.context.transport == Transport::Datagram)
-    {
-        proxy::strip(packet, |peer| settings.proxies.lists(peer));
+    let is_datagram = |packet: &&mut Packet<'_>| packet.context.transport == Transport::Datagram;
+    // Until its header is read, a packet must not be answered: its client is not known.
+    for packet in packets.iter_mut().filter(is_datagram) {
+        packet.verdict = Verdict::Drop(DropReason::ProxyHeader);
+    }
+    for packet in packets.iter_mut().filter(is_datagram) {
+        if proxy::strip(packet, |peer| settings.proxies.lists(peer)) {
+            packet.verdict = Verdict::Drop(DropReason::Undecided);
+        }
     }
 }
 

@@ -8,10 +8,12 @@ mod answerer;
 mod control;
 mod forwarding;
 pub mod limits;
+mod panics;
 mod settings;
 
 pub use access_list::AccessList;
-pub use answerer::{Answerer, COUNTERS, FIRST_NOTIFY, FIRST_TYPE, TRUNCATED};
+pub use answerer::{Answerer, COUNTERS, FIRST_NOTIFY, FIRST_TYPE, PANICS, TRUNCATED};
 pub use control::{ControlId, ControlReceiver};
 pub use forwarding::Forwarding;
+pub use panics::{OnPanic, QueryPanic};
 pub use settings::{DebtTable, RateLimit, Settings};

@@ -109,6 +109,12 @@ impl QueryTap {
         }
     }
 
+    /// Forgets what was picked of a burst that is not answered.
+    #[cold]
+    pub fn discard(&mut self) {
+        self.picked_len = 0;
+    }
+
     /// Copies the queries that are picked.
     fn pick(&mut self, packets: &[Packet<'_>], one_in: u32) {
         if one_in != self.one_in {

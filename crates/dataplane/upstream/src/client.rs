@@ -3,14 +3,13 @@ mod commands;
 mod learning;
 mod marks;
 mod owner_shard;
+mod resolver;
+mod restart;
 mod sending;
 mod streams;
 
 use crate::command_sender::CommandReceiver;
-use crate::limits::{
-    CHAIN_TIME_MAX, DATAGRAM_LEN_MAX, DATAGRAMS_MAX, EVENTS_MAX, QUERIES_MAX, RENEWAL_MAX,
-    REPLY_ROOM, ROUNDS_MAX, STALE_AFTER,
-};
+use crate::limits::{DATAGRAM_LEN_MAX, DATAGRAMS_MAX, EVENTS_MAX, QUERIES_MAX, REPLY_ROOM};
 use crate::peer_shards::{AnswerLifetime, PeerShards};
 use crate::pending_sends::PendingSends;
 use crate::random::SecureRandom;
@@ -22,12 +21,10 @@ use crate::streams::{STREAM, UpstreamStreams};
 use crate::tls::TlsClient;
 use crate::waiters::{PendingWaiter, WaiterSlot, Waiters, WaitingClient};
 use crate::{QueryTransport, ResolverPlan, UpstreamAddress};
-use answer::{CacheLookup, Resolver};
-use cache::{CacheHit, CacheKey};
-use forward::{
-    ForwardEvent, Forwarder, ForwarderState, PendingQuery, QueryId, QueryOutcome, UpstreamGroup,
-};
-use packet::{Packet, Transport, prefetch};
+use cache::CacheKey;
+use forward::{ForwardEvent, Forwarder, ForwarderState, PendingQuery, QueryId, UpstreamGroup};
+use packet::{Packet, Transport};
+use restart::changing;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
@@ -59,6 +56,8 @@ pub struct UpstreamClient {
     pending_sends: PendingSends,
     streams: UpstreamStreams,
     waiters: Waiters,
+    /// Clients that waited when the client restarted.
+    abandoned: VecDeque<WaitingClient>,
     /// Clients that get a stale answer at this time.
     stale: VecDeque<(Duration, WaiterSlot)>,
     /// Failures of sending whose waiters were not answered yet.
@@ -123,6 +122,7 @@ impl UpstreamClient {
             pending_sends: PendingSends::default(),
             streams: UpstreamStreams::new(&addresses, tls),
             waiters: Waiters::default(),
+            abandoned: VecDeque::new(),
             stale: VecDeque::new(),
             failed: Vec::new(),
             epoll,
@@ -164,7 +164,7 @@ impl UpstreamClient {
 
     /// Whether clients wait.
     pub fn has_deferred(&self) -> bool {
-        self.waiters.len() > 0
+        self.waiters.len() > 0 || !self.abandoned.is_empty()
     }
 
     /// Handles I/O events and time. `answer` gets each packet that waited, with its time of
@@ -174,7 +174,15 @@ impl UpstreamClient {
         now: Duration,
         answer: &mut dyn FnMut(&mut Self, &mut Packet<'_>, Duration),
     ) -> io::Result<()> {
+        changing(|| self.poll(now, answer))
+    }
+
+    fn poll(&mut self, now: Duration, answer: AnswerCallback<'_>) -> io::Result<()> {
         self.now = now;
+        while let Some(client) = self.abandoned.pop_front() {
+            // No server is queried for it any more.
+            self.answer(&client, ShardNews::Stale, answer);
+        }
         let nothing = epoll::Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
         let mut events = [nothing; EVENTS_MAX];
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -392,89 +400,5 @@ type AnswerCallback<'a> = &'a mut dyn FnMut(&mut UpstreamClient, &mut Packet<'_>
 impl AsFd for UpstreamClient {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
-    }
-}
-
-impl Resolver for UpstreamClient {
-    fn prefetch(&self, key: &CacheKey<'_>) {
-        prefetch(cache::memory(self.store.lines(), key));
-    }
-
-    fn find(&mut self, key: &CacheKey<'_>) -> Option<CacheHit<'_>> {
-        let news = self.news_for(key);
-        if let Some(Some((len, life))) = news {
-            let message = &self.message_buf[..len];
-            // Valid for the waiting client, however short its TTL is.
-            let age = self.seconds().saturating_sub(life.made);
-            let ttl = life.ttl.max(age + 1);
-            return Some(CacheHit { message, age, ttl, uses: 0, may_renew: false, map: 0 });
-        }
-        let (now, stale_max) = (self.seconds(), self.plan.stale_max);
-        self.store.lend().into_found(key, now).filter(|found| {
-            if found.is_fresh() && news.is_none() {
-                return true;
-            }
-            // A client that waited for a failed query gets the failure itself, not "cached error".
-            let is_failure = answer::is_failure(found.message, key.name.len());
-            !is_failure && (found.is_fresh() || found.age - found.ttl < stale_max)
-        })
-    }
-
-    fn count(&mut self, lookup: CacheLookup) {
-        self.status.count(lookup);
-    }
-
-    fn request(&mut self, key: &CacheKey<'_>, group: u16, packet: &Packet<'_>) -> bool {
-        let PendingMessages { news, since, rounds } = self.pending_messages;
-        let is_over = since.is_some_and(|since| self.now.saturating_sub(since) >= CHAIN_TIME_MAX);
-        if matches!(news, ShardNews::Stale)
-            || self.news_for(key).is_some()
-            || rounds > ROUNDS_MAX
-            || is_over
-        {
-            return false;
-        }
-        if self.comes_back(key, group, packet.context.client.ip()) {
-            return false;
-        }
-        let now = self.seconds();
-        let mut cache = self.store.lend();
-        let known = cache.find(key, now);
-        let known = known.filter(|found| !answer::is_failure(found.message, key.name.len()));
-        let stale = known.map(|found| found.may_renew);
-        // A query failed recently.
-        if stale == Some(false) {
-            return false;
-        }
-        let client = WaitingClient::new(packet, since.unwrap_or(self.now), rounds);
-        let room = QUERIES_MAX - self.with(|forwarder, _, _| forwarder.len());
-        if client.as_ref().is_some_and(|client| !self.waiters.has_share(client, room)) {
-            self.status.count_crowded();
-            return false;
-        }
-        let waiter = client.map(PendingWaiter::Client);
-        let Some(slot) = waiter.and_then(|waiter| self.waiters.put(waiter)) else { return false };
-        let number = slot.number;
-        let asked = self.query_owner(key, group, Some(number), false);
-        if asked != QueryOutcome::Pending {
-            self.waiters.free(number);
-            return false;
-        }
-        if stale.is_some() {
-            self.stale.push_back((self.now + STALE_AFTER, slot));
-        }
-        self.send();
-        true
-    }
-
-    fn renew(&mut self, key: &CacheKey<'_>, group: u16) {
-        let now = self.seconds();
-        self.store.lend().hold(key, now + RENEWAL_MAX);
-        self.query_owner(key, group, None, true);
-        self.send();
-    }
-
-    fn confirm(&mut self, key: &CacheKey<'_>, map: u32) {
-        self.store.lend().confirm(key, map);
     }
 }

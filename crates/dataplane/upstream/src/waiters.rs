@@ -145,6 +145,15 @@ impl Waiters {
         })
     }
 
+    /// All waiting clients.
+    pub(crate) fn into_clients(self) -> impl Iterator<Item = WaitingClient> {
+        let waiters = self.slots.into_iter().flatten().map(|(_, waiter)| waiter);
+        waiters.filter_map(|waiter| match waiter {
+            PendingWaiter::Client(client) => Some(client),
+            PendingWaiter::Peer(_) => None,
+        })
+    }
+
     fn count(&mut self, waiter: &PendingWaiter) -> &mut usize {
         match waiter {
             PendingWaiter::Client(_) => &mut self.clients,

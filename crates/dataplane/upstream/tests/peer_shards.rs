@@ -375,6 +375,36 @@ fn stale_answer_is_shared_if_no_upstream_answers() {
 /// A thread that ends, as in a hot restart, answers its waiting peers.
 #[test]
 fn ending_thread_answers_its_waiting_peers() {
+    waiting_peer_is_answered(|scenes| drop(scenes.pop()));
+}
+
+/// After a panic.
+#[test]
+fn restarted_thread_answers_its_waiting_peers() {
+    waiting_peer_is_answered(|scenes| scenes[1].upstream_client.restart().unwrap());
+}
+
+/// An answer to a query from before the restart is not taken for one to a query behind it.
+#[test]
+fn restarted_thread_takes_no_answer_to_an_earlier_query() {
+    let server = Fake::start(|question, _| {
+        let count = if question[13].eq_ignore_ascii_case(&b'a') { 1 } else { 2 };
+        vec![answer(question, 60, count)]
+    });
+    let mut street = Street::with_homes(2, 1, &[server.address]);
+    let mut got = Vec::new();
+    let scene = &mut street.scenes[1];
+    scene.send(&["a.example."], &mut got);
+    scene.upstream_client.restart().unwrap();
+    assert!(scene.upstream_client.has_deferred());
+    scene.wait(&mut got, 1, PATIENCE);
+    assert_eq!(got, [failed(22)]);
+    assert_eq!(street.query(1, &["b.example."]), [answered(2)]);
+    assert!(!street.scenes[1].upstream_client.has_deferred());
+}
+
+/// What the second thread does costs a client of the first nothing that waits for it.
+fn waiting_peer_is_answered(leave: impl FnOnce(&mut Vec<Scene>)) {
     let is_silent = Arc::new(AtomicBool::new(false));
     let listens = Arc::clone(&is_silent);
     let server = Fake::start(move |question, _| {
@@ -389,7 +419,7 @@ fn ending_thread_answers_its_waiting_peers() {
         street.scenes[1].turn(&mut Vec::new(), Duration::from_millis(1));
     }
     is_silent.store(false, Ordering::SeqCst);
-    drop(street.scenes.pop());
+    leave(&mut street.scenes);
     let before = street.owner_shards();
     street.scenes[0].wait(&mut got, 1, PATIENCE);
     assert_eq!(got, [answered(1)]);

@@ -4,6 +4,7 @@
 mod clock;
 mod counters;
 pub mod limits;
+mod panics;
 mod port_changes;
 mod stream;
 mod thread;
@@ -11,6 +12,7 @@ mod worker;
 mod workers;
 
 pub use counters::{COUNTERS, LatencyHistogram, ThreadPulse, WorkerTotals};
+pub use panics::catch_panic;
 pub use stream::{Connections, Ending, HandedConnection, IsProxy, StreamLimits, Streams, listen};
 pub use thread::{FailureCause, OnFailure, StopHook, ThreadFailure};
 pub use worker::Worker;

@@ -1,11 +1,10 @@
 //! Threads whose end is always reported.
 
+use crate::panics::{catch_panic, record_panics};
 use rustix::event::{EventfdFlags, eventfd};
-use std::any::Any;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, JoinHandle};
@@ -24,7 +23,7 @@ pub struct ThreadFailure {
 pub enum FailureCause {
     /// A device, or what it needed to start, cannot be used.
     Io(io::Error),
-    /// It panicked with this message: a defect.
+    /// It panicked at this place with this message: a defect.
     Panic(String),
 }
 
@@ -104,19 +103,13 @@ pub fn spawn(
     body: impl FnOnce() -> io::Result<()> + Send + 'static,
 ) -> io::Result<JoinHandle<()>> {
     Builder::new().name(name.clone()).spawn(move || {
+        record_panics();
         // A panic drops what the body owned, so nothing half done is used afterwards.
-        let cause = match catch_unwind(AssertUnwindSafe(body)) {
+        let cause = match catch_panic(body) {
             Ok(Ok(())) => return,
             Ok(Err(error)) => FailureCause::Io(error),
-            Err(panic) => FailureCause::Panic(message(&*panic)),
+            Err(panic) => FailureCause::Panic(panic),
         };
         on_failure(ThreadFailure { thread: name, cause });
     })
-}
-
-/// The message of a panic.
-pub fn message(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-    text.unwrap_or_else(|| "no message".to_owned())
 }

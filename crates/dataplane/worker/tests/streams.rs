@@ -196,7 +196,7 @@ fn panic_ends_the_thread_and_is_reported() {
     let failure = running.failures.recv_timeout(Duration::from_secs(5)).unwrap();
     assert!(failure.thread.starts_with("streams-"), "{failure}");
     assert!(
-        matches!(&failure.cause, FailureCause::Panic(message) if message == "told to"),
+        matches!(&failure.cause, FailureCause::Panic(message) if message.ends_with(": told to")),
         "{failure}"
     );
 }

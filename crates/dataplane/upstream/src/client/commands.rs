@@ -1,4 +1,5 @@
 //! Runs the commands of a thread, in parts of one turn.
+use super::restart::restoring;
 use super::{UpstreamClient, WAKER};
 use crate::command_sender::{CommandReceiver, CommandSender, RunningCommand, wake};
 use crate::commands::{self, NameScope, ResolverCommand};
@@ -24,19 +25,23 @@ impl UpstreamClient {
 
     /// Works on the commands for one turn.
     pub(crate) fn apply_commands(&mut self) {
-        let Some(mut receiver) = self.receiver.take() else { return };
-        if let Some(mut job) = receiver.next() {
-            let is_done = self.continue_with(&mut job, &mut receiver.reports);
-            if is_done {
-                // The status must show the result before the report does.
-                self.publish_status();
-                commands::write_done(job.serial, job.count, job.queries, &mut receiver.reports);
-            } else {
-                receiver.jobs.push_front(job);
-            }
-            wake(receiver.waker());
+        let Some(receiver) = self.receiver.take() else { return };
+        restoring(self, receiver, Self::apply_next, |client, receiver| {
+            client.receiver = Some(receiver);
+        });
+    }
+
+    fn apply_next(&mut self, receiver: &mut CommandReceiver) {
+        let Some(mut job) = receiver.next() else { return };
+        let is_done = self.continue_with(&mut job, &mut receiver.reports);
+        if is_done {
+            // The status must show the result before the report does.
+            self.publish_status();
+            commands::write_done(job.serial, job.count, job.queries, &mut receiver.reports);
+        } else {
+            receiver.jobs.push_front(job);
         }
-        self.receiver = Some(receiver);
+        wake(receiver.waker());
     }
 
     /// One turn's share; returns whether the command is done.

@@ -1,5 +1,6 @@
 //! Owner shards: queries for names of other shards are delegated to them, and queries of other
 //! shards answered.
+use super::restart::restoring;
 use super::{AnswerCallback, UpstreamClient};
 use crate::limits::{OWNER_LATE, OWNER_SLOW, PEERS_MAX, RENEWAL_MAX};
 use crate::peer_shards::{AnswerLifetime, PeerShards, ShardMessage, ShardRequest};
@@ -11,6 +12,7 @@ use cache::{CacheHit, CacheKey};
 use forward::{ForwardEvent, Forwarder, PendingQuery, QueryId, QueryOutcome};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use std::io;
+use sync::EventReader;
 use wire::HEADER_LEN;
 
 /// The event number of the rings from other shards.
@@ -96,17 +98,21 @@ impl UpstreamClient {
     /// Receives the messages of other shards.
     pub(super) fn receive_from_peers(&mut self, answer: AnswerCallback<'_>) {
         let Some(peer_shards) = &mut self.peer_shards else { return };
-        let mut receivers = peer_shards.take_receivers();
-        for (from, receiver) in receivers.iter_mut().enumerate() {
-            let Some(receiver) = receiver else { continue };
-            receiver.drain(|bytes| match ShardMessage::read(bytes) {
-                Some(message) => self.hear(from, message, answer),
-                None => debug_assert!(false, "a neighbour wrote {bytes:?}"),
-            });
-        }
-        if let Some(peer_shards) = &mut self.peer_shards {
-            peer_shards.restore_receivers(receivers);
-        }
+        let receivers = peer_shards.take_receivers();
+        let read = |client: &mut Self, receivers: &mut Vec<Option<EventReader>>| {
+            for (from, receiver) in receivers.iter_mut().enumerate() {
+                let Some(receiver) = receiver else { continue };
+                receiver.drain(|bytes| match ShardMessage::read(bytes) {
+                    Some(message) => client.hear(from, message, answer),
+                    None => debug_assert!(false, "a neighbour wrote {bytes:?}"),
+                });
+            }
+        };
+        restoring(self, receivers, read, |client, receivers| {
+            if let Some(peer_shards) = &mut client.peer_shards {
+                peer_shards.restore_receivers(receivers);
+            }
+        });
     }
 
     fn hear(&mut self, from: usize, message: ShardMessage<'_>, answer: AnswerCallback<'_>) {

@@ -1,5 +1,6 @@
 //! Sending queries over UDP.
 use super::UpstreamClient;
+use super::restart::changing;
 use crate::peer_shards::PeerShards;
 use crate::pending_sends::PendingSends;
 use forward::{ForwardEvent, QUESTION_LEN_MAX, Transmission};
@@ -11,10 +12,12 @@ use std::os::fd::AsFd;
 impl UpstreamClient {
     /// Sends the queries of a burst. Must be called after each burst.
     pub fn flush(&mut self) {
-        self.send_all();
-        self.streams.flush(self.epoll.as_fd());
-        self.peer_shards.iter_mut().for_each(PeerShards::wake);
-        self.arm();
+        changing(|| {
+            self.send_all();
+            self.streams.flush(self.epoll.as_fd());
+            self.peer_shards.iter_mut().for_each(PeerShards::wake);
+            self.arm();
+        });
     }
 
     /// Queues transmissions for the end of the burst, and sends them if the queue is full.

@@ -86,6 +86,7 @@ fn thread(name: &str, transport: &str, cpu: Option<usize>, times: u64) -> Thread
         types: counted(&[("A", 600), ("AAAA", 390), ("SRV", 8), ("other", 0)]),
         truncated: 2 * times,
         notifies: counted(&[("accepted", 0)]),
+        panics: 0,
         latency: StatusHistogram {
             bounds_seconds: vec![0.00001, 0.00002, 0.00008, 0.001, 1.0],
             counts: [300, 500, 190, 8, 0, 0].map(|count| count * times).into(),

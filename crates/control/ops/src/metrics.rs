@@ -127,10 +127,11 @@ fn xdp(out: &mut Exposition, status: &XdpStatus) {
 
 fn threads(out: &mut Exposition, threads: &[ThreadStatus]) {
     type Count = fn(&ThreadStatus) -> u64;
-    let counts: [(&'static str, &'static str, Count); 4] = [
+    let counts: [(&'static str, &'static str, Count); 5] = [
         ("dunlin_messages_received", "Messages received.", |thread| thread.received),
         ("dunlin_messages_replied", "Messages replied to.", |thread| thread.replied),
         ("dunlin_responses_truncated", "Responses with TC set.", |thread| thread.truncated),
+        ("dunlin_query_panics", "Panics, each of which cost one query.", |thread| thread.panics),
         ("dunlin_bursts", "Bursts with at least one message.", |thread| thread.bursts),
     ];
     for (name, help, count) in counts {

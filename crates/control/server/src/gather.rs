@@ -1,13 +1,13 @@
 //! Builds the status on request. SIGUSR1 logs the counters.
 use crate::threads::ThreadCounters;
 use answer::{NOTIFY_NAMES, TYPE_NAMES};
-use handler::{FIRST_NOTIFY, FIRST_TYPE, TRUNCATED};
+use handler::{FIRST_NOTIFY, FIRST_TYPE, PANICS, TRUNCATED};
 use packet::DropReason;
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use wire::Rcode;
 use worker::{Connections, LatencyHistogram, WorkerTotals};
-use zone_manager::status::{StatusHistogram, StreamStatus, ThreadStatus};
+use zone_manager::status::{PanicStatus, StatusHistogram, StreamStatus, ThreadStatus};
 
 /// Seconds since 1970.
 pub fn seconds(when: SystemTime) -> f64 {
@@ -34,8 +34,15 @@ pub fn thread(counted: &ThreadCounters) -> ThreadStatus {
         types: named(&mut TYPE_NAMES.iter().copied(), &answers[FIRST_TYPE..]),
         truncated: answers[TRUNCATED],
         notifies: named(&mut NOTIFY_NAMES.iter().copied(), &answers[FIRST_NOTIFY..]),
+        panics: answers[PANICS],
         latency: histogram(&totals.latency),
     }
+}
+
+/// The panics of all threads.
+pub fn panics(counters: &[ThreadCounters]) -> PanicStatus {
+    let count = counters.iter().map(|counted| counted.answers.read()[PANICS]).sum();
+    counters.first().map_or_else(PanicStatus::default, |first| first.panics.status(count))
 }
 
 fn histogram(latency: &LatencyHistogram) -> StatusHistogram {
@@ -87,6 +94,7 @@ fn add(sum: &mut ThreadStatus, thread: &ThreadStatus) {
     sum.received += thread.received;
     sum.replied += thread.replied;
     sum.truncated += thread.truncated;
+    sum.panics += thread.panics;
     let counts = [
         (&mut sum.dropped, &thread.dropped),
         (&mut sum.rcodes, &thread.rcodes),

@@ -14,6 +14,7 @@ mod limits;
 mod live;
 mod local;
 mod log;
+mod panics;
 mod peer;
 mod ports;
 mod privileges;

@@ -4,6 +4,7 @@ use handler::Forwarding;
 use handler::{Answerer, COUNTERS, ControlReceiver};
 
 use crate::limits::HTTP_NICENESS;
+use crate::panics::PanicLog;
 use crate::ports::{Port, QueuePort};
 use crate::sockets::Listening;
 use crate::workers::WorkerCpus;
@@ -34,6 +35,8 @@ pub struct ThreadCounters {
     pub answers: CountersView<COUNTERS>,
     /// The status of its upstream client, if forward rules exist.
     pub forwarded: Option<StatusView>,
+    /// The last panic of all threads.
+    pub panics: PanicLog,
 }
 
 /// The running workers and streams.
@@ -79,10 +82,11 @@ pub struct WorkerDeps<'k> {
 }
 
 impl WorkerDeps<'_> {
-    fn answerer(&mut self) -> Result<Answerer<Image>, Box<dyn Error>> {
+    fn answerer(&mut self, panics: &PanicLog) -> Result<Answerer<Image>, Box<dyn Error>> {
         let (image, settings) = (self.control.reader()?, self.settings.reader()?);
         let (tap, seed) = (self.tap.tap(getrandom::u64()?), getrandom::u64()?);
         let mut app = Answerer::new(image, settings, tap, seed, self.forwarding.as_ref())?;
+        app.report_panics(panics.reporter());
         if let Some(peers) = self.peers.next() {
             app.join(peers)?;
         }
@@ -105,9 +109,9 @@ impl Threads {
     ) -> Result<StartedThreads, Box<dyn Error>> {
         let (listeners, ports) = deal(worker_cpus.len(), listening)?;
         let (mut setups, mut answers, mut commanders) = (Vec::new(), Vec::new(), Vec::new());
-        let mut controls = Vec::new();
+        let (mut controls, panics) = (Vec::new(), PanicLog::default());
         for (n, (ports, cpu)) in ports.into_iter().zip(worker_cpus).enumerate() {
-            let mut app = deps.answerer()?;
+            let mut app = deps.answerer(&panics)?;
             answers.push((app.counters(), app.forwarded()));
             commanders.extend(app.command()?.map(|commander| (worker(n), commander)));
             controls.push(app.control(Arc::clone(&deps.control_waker))?);
@@ -115,7 +119,7 @@ impl Threads {
         }
         let mut apps = Vec::new();
         for n in 0..config.threads {
-            let mut app = deps.answerer()?;
+            let mut app = deps.answerer(&panics)?;
             answers.push((app.counters(), app.forwarded()));
             commanders.extend(app.command()?.map(|commander| (stream(n), commander)));
             controls.push(app.control(Arc::clone(&deps.control_waker))?);
@@ -137,6 +141,7 @@ impl Threads {
                 plane,
                 answers,
                 forwarded,
+                panics: panics.clone(),
             })
             .collect();
         Ok(StartedThreads { threads: Self { fleet, streams }, counters, commanders, controls })

@@ -73,6 +73,8 @@ pub struct Status {
     pub failed: Vec<String>,
     /// The thread that makes no progress although it has work; `None`: all do.
     pub stuck: Option<String>,
+    /// Panics of the threads that answer, each of which cost one query.
+    pub panics: PanicStatus,
     /// Workers, then stream threads.
     pub threads: Vec<ThreadStatus>,
     /// The stream connections.
@@ -239,8 +241,22 @@ pub struct ThreadStatus {
     pub truncated: u64,
     /// NOTIFY messages, by what became of them.
     pub notifies: BTreeMap<String, u64>,
+    /// Panics in the handling of queries and of upstreams' answers.
+    pub panics: u64,
     /// From reading a query to passing its reply to the kernel.
     pub latency: StatusHistogram,
+}
+
+/// Panics of the threads that answer: defects that cost one query each.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PanicStatus {
+    /// How many there were since the start.
+    pub count: u64,
+    /// When the last one was; `None`: there was none.
+    pub last_seconds: Option<f64>,
+    /// Its place in the code, its message, and the query.
+    pub last: Option<String>,
 }
 
 /// The stream connections of a server.

@@ -229,6 +229,7 @@ fn thread(name: &str, transport: &str, looks: u64) -> ThreadStatus {
         types: counted(&["A", "AAAA", "other"]),
         truncated: looks,
         notifies: counted(&["accepted", "refused"]),
+        panics: looks,
         latency: StatusHistogram {
             bounds_seconds: vec![0.00001, 0.0001, 0.001, 1.0],
             counts: vec![looks, looks, 0, 0, 0],

@@ -56,6 +56,7 @@ impl Server {
             imbalance: gather::imbalance(&threads),
             failed: self.failed(),
             stuck: self.health.look(self.counters(), Instant::now()).err(),
+            panics: gather::panics(self.counters()),
             threads,
             store: self.store.get().map(Stored::status),
             documents: self.documents.status(),

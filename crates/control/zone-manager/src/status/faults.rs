@@ -6,7 +6,7 @@ use super::{
     DocumentsStatus, HealthStatus, KubernetesStatus, Status, StoreStatus, UpstreamState, ZoneState,
     failed_threads,
 };
-use crate::limits::FAULT_NAMES_MAX;
+use crate::limits::{FAULT_NAMES_MAX, PANIC_AGE_MAX};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -27,6 +27,7 @@ type FindFault = fn(&Status) -> Option<String>;
 const RULES: &[(&str, FindFault)] = &[
     ("thread_ended", |status| failed_threads(&status.failed)),
     ("thread_stuck", |status| status.stuck.clone()),
+    ("query_panicked", panicked_query),
     ("zone_unanswered", unanswered_zones),
     ("store_unusable", |status| store_fault(store(status)?)),
     ("store_zone_unanswered", |status| unanswered_store_zones(store(status)?)),
@@ -106,6 +107,18 @@ fn plural(number: u64, noun: &str) -> String {
 fn zones_in(status: &Status, states: &[ZoneState]) -> Option<String> {
     let zones = status.zones.iter().filter(|zone| states.contains(&zone.state));
     some(zones.map(|zone| &zone.name))
+}
+
+fn panicked_query(status: &Status) -> Option<String> {
+    let panics = &status.panics;
+    let is_recent = |when: &f64| status.gathered_seconds - when < PANIC_AGE_MAX;
+    panics.last_seconds.filter(is_recent)?;
+    let last = panics.last.as_deref().unwrap_or("see the log");
+    let number = plural(panics.count, "panic");
+    Some(format!(
+        "{number} in the handling of queries, which got SERVFAIL: a defect; report the last one: \
+         {last}"
+    ))
 }
 
 fn unanswered_zones(status: &Status) -> Option<String> {

@@ -2,8 +2,8 @@
 use super::*;
 use crate::hold::HeldZone;
 use crate::status::{
-    ApiStatus, CertificateStatus, FleetStatus, HostsStatus, KubernetesStream, StoreZoneFault,
-    TapStatus, UpstreamStatus, XdpStatus, ZoneStatus,
+    ApiStatus, CertificateStatus, FleetStatus, HostsStatus, KubernetesStream, PanicStatus,
+    StoreZoneFault, TapStatus, UpstreamStatus, XdpStatus, ZoneStatus,
 };
 
 /// A server of which every part is configured and works.
@@ -47,6 +47,8 @@ type Change = fn(&mut Status);
 const ROWS: &[(&str, Change, &str)] = &[
     ("thread_ended", |status| status.failed = vec!["control".into()], "control ended"),
     ("thread_stuck", |status| status.stuck = Some("worker-0 has done".into()), "worker-0"),
+    ("query_panicked", |status| panicked(status, 3_599.0), "3 panics in the handling of"),
+    ("query_panicked", |status| panicked(status, 0.0), "one: a.rs:1:2: why, query a. A"),
     ("zone_unanswered", |status| status.zones[0].state = ZoneState::Unloaded, "loaded: a.test."),
     ("store_unusable", |status| store(status).fault = Some("damaged".into()), "used: damaged"),
     ("store_zone_unanswered", unread_zone, "SERVFAIL answers for 1 zone of the store: b."),
@@ -89,6 +91,12 @@ const ROWS: &[(&str, Change, &str)] = &[
     ("query_log_failed", |status| status.tap.log_fault = why(), "why"),
     ("dnstap_no_reader", |status| status.tap.dnstap_connected = false, "no reader"),
 ];
+
+fn panicked(status: &mut Status, seconds_ago: f64) {
+    let last_seconds = Some(status.gathered_seconds - seconds_ago);
+    let last = Some("a.rs:1:2: why, query a. A".into());
+    status.panics = PanicStatus { count: 3, last_seconds, last };
+}
 
 fn why() -> Option<String> {
     Some("why".into())
@@ -185,4 +193,11 @@ fn short_lived_certificate_is_warned_of_in_its_last_fifth() {
     assert!(!of(1.0, day, 18.0 * hour) && of(1.0, day, 20.0 * hour));
     assert!(!of(1.0, 90.0 * day, 75.0 * day) && of(1.0, 90.0 * day, 77.0 * day));
     assert!(!of(0.0, 0.0, 5.0), "its end is not known");
+}
+
+#[test]
+fn panic_is_a_fault_for_an_hour() {
+    let mut status = healthy();
+    panicked(&mut status, 3_601.0);
+    assert_eq!(find_faults(&status), []);
 }

@@ -1,131 +1,15 @@
 //! Several threads that leave names to each other.
 mod scene;
+mod street;
 
-use scene::{Fake, Got, Scene, answer, answered, failed, now};
-use std::net::SocketAddr;
+use scene::{Fake, Got, Scene, answer, answered, failed};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use street::{PATIENCE, Street};
 use upstream::limits::{OWNER_LATE, PEER_SHARDS_MAX, PEERS_MAX};
-use upstream::{
-    CommandReport, CommandSender, NameScope, ResolverCommand, ShardCounts, StatusView, peer_shards,
-};
+use upstream::{NameScope, ResolverCommand, ShardCounts, StatusView, peer_shards};
 use wire::{Name, NameBuf};
-
-const PATIENCE: Duration = Duration::from_secs(5);
-/// Bytes of each thread's cache: it is gone over in one turn.
-const MEMORY: usize = 1 << 17;
-
-/// Threads that are peers of each other, all run by this one. Their time stands still, so none is
-/// late on a busy machine.
-struct Street {
-    scenes: Vec<Scene>,
-    command_senders: Vec<CommandSender>,
-}
-
-impl Street {
-    /// All of them are homes.
-    fn new(count: usize, servers: &[SocketAddr]) -> Self {
-        Self::with_homes(count, count, servers)
-    }
-
-    fn with_homes(count: usize, owner_shards: usize, servers: &[SocketAddr]) -> Self {
-        let mut scenes: Vec<_> = (0..count).map(|_| Scene::with_memory(servers, MEMORY)).collect();
-        let stands_at = Some(now());
-        scenes.iter_mut().for_each(|scene| scene.stands_at = stands_at);
-        for (scene, own) in
-            scenes.iter_mut().zip(peer_shards(owner_shards, count - owner_shards).unwrap())
-        {
-            scene.upstream_client.join_peers(own).unwrap();
-        }
-        let command_senders =
-            scenes.iter_mut().map(|scene| scene.upstream_client.command().unwrap()).collect();
-        Self { scenes, command_senders }
-    }
-
-    /// All take their turns until so many clients of each have an answer.
-    fn wait(&mut self, got: &mut [Vec<Got>], counts: &[usize]) {
-        let until = Instant::now() + PATIENCE;
-        while got.iter().zip(counts).any(|(got, count)| got.len() < *count) {
-            assert!(Instant::now() < until, "{got:?}");
-            for (scene, got) in self.scenes.iter_mut().zip(&mut *got) {
-                scene.turn(got, Duration::from_micros(200));
-            }
-        }
-    }
-
-    /// Asks one thread for each of these names, and has all do their part.
-    fn query(&mut self, number: usize, names: &[&str]) -> Vec<Got> {
-        let mut got: Vec<_> = self.scenes.iter().map(|_| Vec::new()).collect();
-        let mut counts = vec![0; got.len()];
-        counts[number] = names.len();
-        self.scenes[number].send(names, &mut got[number]);
-        self.wait(&mut got, &counts);
-        got.swap_remove(number)
-    }
-
-    /// Runs one thread until it has done the command; the others do nothing.
-    fn reported(&mut self, number: usize, command: &ResolverCommand) -> CommandReport {
-        self.command_senders[number].send(command).unwrap();
-        loop {
-            self.scenes[number].turn(&mut Vec::new(), Duration::from_millis(1));
-            if let Some(report) = self.command_senders[number].report() {
-                return report;
-            }
-        }
-    }
-
-    fn flush(&mut self, number: usize) {
-        self.reported(number, &ResolverCommand::Flush(NameScope::All));
-    }
-
-    fn owner_shards(&self) -> ShardCounts {
-        let views: Vec<StatusView> =
-            self.scenes.iter().map(|scene| scene.upstream_client.view()).collect();
-        StatusView::own(&views).owner_shards
-    }
-
-    /// A name whose owner shard is not the first thread, and that is in no cache.
-    fn foreign(&mut self) -> String {
-        let all = self.scenes.len();
-        for name in (0..).map(|n| format!("n{n}.example.")) {
-            let before = self.owner_shards();
-            self.query(0, &[&name]);
-            let is_foreign = self.owner_shards() != before;
-            (0..all).for_each(|number| self.flush(number));
-            if is_foreign {
-                return name;
-            }
-        }
-        unreachable!()
-    }
-
-    /// Has all do what there is to do.
-    fn settle(&mut self) {
-        for _ in 0..10 {
-            for scene in &mut self.scenes {
-                scene.turn(&mut Vec::new(), Duration::from_millis(1));
-            }
-        }
-    }
-
-    /// Their time goes on.
-    fn go_on(&mut self) {
-        self.scenes.iter_mut().for_each(|scene| scene.stands_at = None);
-    }
-
-    /// It is so much later now.
-    fn pass(&mut self, time: Duration) {
-        self.scenes.iter_mut().for_each(|scene| scene.later += time);
-    }
-
-    /// What one thread knows of a name: since how many seconds, and for how many it is good.
-    fn cached(&mut self, number: usize, text: &str) -> Option<(u32, u32)> {
-        let name = NameBuf::from_text(text.as_bytes(), Name::ROOT).unwrap();
-        let report = self.reported(number, &ResolverCommand::Show(name, None));
-        report.cached.first().map(|cached| (cached.age_seconds, cached.ttl_seconds))
-    }
-}
 
 fn good(ttl: u32) -> Fake {
     Fake::start(move |question, nth| vec![answer(question, ttl, 1 + nth as u16 % 2)])

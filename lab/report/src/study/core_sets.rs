@@ -1,4 +1,5 @@
-//! ISC's findings about core sets, decided by rates and by how near each CPU is to the receiving one.
+//! ISC's findings about core sets, decided by rates and by how near each CPU is to the receiving
+//! one.
 
 use lab_host::core_sets::Distance;
 

@@ -90,8 +90,8 @@ fn times(runs: &[&RunRecord]) -> Option<[f64; 3]> {
 
 /// Own names beside forwarded queries that hang, which the article did not measure.
 pub fn beside_hanging(step: Option<&Step>, all: &[RunRecord]) -> Finding {
-    let claim = "Own names are answered as fast while 1,000 forwarded queries a second hang (not in \
-                 the article)";
+    let claim = "Own names are answered as fast while 1,000 forwarded queries a second hang \
+                 (not in the article)";
     let of = |label| times(&runs(step, label, all));
     let (Some(alone), Some(beside)) = (of("alone"), of("1,000 hanging/s")) else {
         return finding(claim, FindingOutcome::NotVisible, "its step was not run");
@@ -99,9 +99,9 @@ pub fn beside_hanging(step: Option<&Step>, all: &[RunRecord]) -> Finding {
     let [p99_us, generator_ms, server_ms] = alone;
     let [p99_beside_us, generator_beside_ms, server_beside_ms] = beside;
     let because = format!(
-        "p99 {p99_us:.0} µs alone, {p99_beside_us:.0} µs beside them; in a run the generator waited \
-         {generator_ms:.0} and {generator_beside_ms:.0} ms for its CPU, the server {server_ms:.0} \
-         and {server_beside_ms:.0} ms"
+        "p99 {p99_us:.0} µs alone, {p99_beside_us:.0} µs beside them; in a run the generator \
+         waited {generator_ms:.0} and {generator_beside_ms:.0} ms for its CPU, the server \
+         {server_ms:.0} and {server_beside_ms:.0} ms"
     );
     let is_rise = p99_beside_us > p99_us * RISE;
     let is_generator = generator_beside_ms > generator_ms * HELD;

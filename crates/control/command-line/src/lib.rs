@@ -9,7 +9,10 @@ mod units;
 
 pub use manual::{DATE, SOURCE, TITLE, write_completions, write_manual};
 pub use spelling::nearest;
-pub use text::{Side, align, count, format_bytes, percent, plain, plural, rate, short, span, utc};
+pub use text::{
+    COLUMN_WIDTH_MAX, Side, align, count, format_bytes, percent, plain, plural, rate, short, span,
+    utc,
+};
 pub use units::{read_bytes, read_duration};
 
 use clap::ValueEnum;

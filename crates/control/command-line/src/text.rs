@@ -103,11 +103,16 @@ pub enum Side {
     Right,
 }
 
+/// The widest that a column becomes. A longer cell is whole and moves the rest of its line: text of
+/// other servers and clients makes neither all lines long nor a width that cannot be formatted.
+pub const COLUMN_WIDTH_MAX: usize = 200;
+
 /// Formats rows as lines with aligned columns, two blanks apart, without trailing blanks. Long text
 /// belongs in the last column.
 pub fn align<const N: usize>(sides: [Side; N], rows: &[[String; N]]) -> Vec<String> {
     let width = |column: usize| {
-        rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default()
+        let widest = rows.iter().map(|row| row[column].chars().count()).max();
+        widest.unwrap_or_default().min(COLUMN_WIDTH_MAX)
     };
     let widths: [usize; N] = std::array::from_fn(width);
     let line = |row: &[String; N]| {
@@ -168,6 +173,15 @@ mod tests {
             .map(|row| row.map(str::to_owned));
         let lines = align([Side::Left, Side::Right, Side::Left], &rows);
         assert_eq!(lines, ["A         B  C", "longer    1  x", "µ       100"]);
+    }
+
+    #[test]
+    fn long_cell_is_whole_and_widens_no_other_line() {
+        let long = "x".repeat(100_000);
+        let rows = [["A".to_owned(), "B".to_owned()], [long.clone(), "1".to_owned()]];
+        let lines = align([Side::Left, Side::Right], &rows);
+        assert_eq!(lines[0].len(), COLUMN_WIDTH_MAX + "  B".len());
+        assert_eq!(lines[1], long + "  1");
     }
 
     #[test]

@@ -2,6 +2,9 @@
 
 use std::fmt::Write;
 
+/// The widest that a column becomes. A longer cell moves the rest of its line.
+const COLUMN_WIDTH_MAX: usize = 200;
+
 /// Rows of cells under a head. Text stands left, numbers right.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
@@ -49,7 +52,8 @@ impl std::fmt::Display for Table {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let lines = || std::iter::once(&self.head).chain(&self.rows);
         let width = |column: usize| {
-            lines().map(|line| line[column].chars().count()).max().unwrap_or_default()
+            let widest = lines().map(|line| line[column].chars().count()).max();
+            widest.unwrap_or_default().min(COLUMN_WIDTH_MAX)
         };
         let widths: Vec<usize> = (0..self.head.len()).map(width).collect();
         for line in lines() {

@@ -5,6 +5,7 @@ use command_line::plural;
 use config::{Config, Diagnostic, Hosts, StoreKind, Zone, trust};
 use image::HashKey;
 use serde::Serialize;
+use server::data_folder::existing;
 use source_file::{check_serial, lint, load, load_hosts, saved};
 use std::io::{self, Write};
 use std::path::Path;
@@ -76,7 +77,8 @@ impl Report {
                 let startup = server::check_startup(&config);
                 self.errors.extend(startup.errors);
                 self.warnings.extend(startup.warnings);
-                let copies = config.server.data_dir.as_deref().map(saved::folder);
+                let folder = config.server.data_dir.as_deref().map(existing);
+                let copies = folder.as_deref().map(saved::folder);
                 config.zones.iter().for_each(|zone| self.zone(zone, copies.as_deref()));
                 self.hosts(&config.hosts);
             }

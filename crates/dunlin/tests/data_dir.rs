@@ -267,7 +267,7 @@ fn group_writable_folder_and_files_are_accepted() {
         config("fsgroup", &data, &zone("good.test"))
     );
     let mut served = Served::start_by(&mut binary(), &folder, &text, &[("good.test.zone", HEAD)]);
-    eventually("it is saved", || data.join("zones/good.test.zone").exists());
+    eventually("it is saved", || data.join("server/zones/good.test.zone").exists());
     served.end();
     drop(served);
     let given = Command::new("chmod").args(["-R", "g+rwX"]).arg(&data).status();
@@ -276,7 +276,7 @@ fn group_writable_folder_and_files_are_accepted() {
     assert_eq!(rcode(&served.ask("ns.good.test")), NOERROR, "from the copy");
     let warned = |line: &&String| line.contains("WARN") && line.contains("not locked");
     assert_eq!(served.start.iter().find(warned), None);
-    DataLock::take(&data, None).expect_err("it is locked");
+    DataLock::take(&data.join("server"), None).expect_err("it is locked");
     drop(served);
     fs::remove_dir_all(folder).expect("ours");
     fs::remove_dir_all(data).expect("ours");
@@ -351,4 +351,57 @@ fn readme_server_works_for_an_ordinary_user() {
     }
     drop(server);
     fs::remove_dir_all(&folder).expect("removed");
+}
+
+/// The owner, group and mode of the folder that each manifest gives, and where its files are.
+#[test]
+fn server_starts_on_the_folder_of_each_manifest_and_not_on_that_of_another_user() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: giving a folder away needs root");
+        return;
+    }
+    for (what, owner, group, mode, place) in [
+        ("systemd's StateDirectory, and the package", 65_532, 65_532, 0o750, Some("")),
+        ("an emptyDir", 0, 0, 0o777, Some("server/")),
+        ("an emptyDir with fsGroup", 0, 65_532, 0o2777, Some("server/")),
+        ("a claim with fsGroup", 0, 65_532, 0o2775, Some("")),
+        ("a folder of another user", 65_533, 65_532, 0o770, None),
+    ] {
+        let folder = std::env::temp_dir().join(format!("dunlin-manifest-{}", std::process::id()));
+        let data = folder.with_extension("data");
+        fs::create_dir(&data).expect("a folder");
+        chown(&data, Some(owner), Some(group)).expect("root");
+        fs::set_permissions(&data, fs::Permissions::from_mode(mode)).expect("root");
+        let text = format!(
+            "user = \"65532\"\ngroup = \"65532\"\n{}",
+            config("manifest", &data, &zone("good.test"))
+        );
+        match place {
+            Some(place) => {
+                let files = [("good.test.zone", HEAD)];
+                let served = Served::start_by(&mut binary(), &folder, &text, &files);
+                let copy = data.join(place).join("zones/good.test.zone");
+                eventually(what, || copy.exists());
+                let is_warned = served.start.iter().any(|line| line.contains("others may write"));
+                assert_eq!(is_warned, !place.is_empty(), "{what}");
+                DataLock::take(&data.join(place), None).expect_err(what);
+            }
+            None => {
+                fs::create_dir_all(&folder).expect("a folder");
+                fs::write(folder.join("good.test.zone"), HEAD).expect("a zone");
+                let file = folder.join("dunlin.toml");
+                let text = format!("[server]\nlisten = [\"127.0.0.1:0\"]\n{text}");
+                fs::write(&file, text).expect("a config");
+                let ended = binary().arg("serve").arg("-c").arg(&file).output().expect("run");
+                let told = String::from_utf8_lossy(&ended.stderr);
+                assert!(
+                    !ended.status.success() && told.contains("belongs to user 65533"),
+                    "{told}"
+                );
+                assert!(told.contains("chown 65532"), "{told}");
+            }
+        }
+        let _ = fs::remove_dir_all(folder);
+        fs::remove_dir_all(data).expect("ours");
+    }
 }

@@ -55,7 +55,7 @@ impl Config {
             ("upstream", self.upstream != new.upstream),
             ("cache", self.cache != new.cache),
             ("streams", self.streams != new.streams),
-            ("ops.listen", self.ops != new.ops),
+            ("ops", self.ops != new.ops),
             ("api", are_same && self.api != new.api),
             ("admin.socket", self.admin != new.admin),
             ("store.kind", self.store != new.store),
@@ -154,6 +154,7 @@ mod tests {
         streams.memory = "2MiB"
         proxy.from = ["10.0.0.1"]
         ops.listen = "127.0.0.1:2"
+        ops.hosts = ["a.example"]
         api.listen = "127.0.0.1:3"
         api.requests_per_second = 5
         api.tls = { cert = "a", key = "b", client_ca = "c" }

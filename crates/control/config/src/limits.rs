@@ -25,6 +25,8 @@ pub const MEMBER_NAME_LEN_MAX: usize = 63;
 pub const UDP_SIZE: std::ops::RangeInclusive<u16> = 512..=4096;
 /// Bytes of a path in the config.
 pub const PATH_LEN_MAX: usize = 4096;
+/// Names in `[ops] hosts`.
+pub const OPS_HOSTS_MAX: usize = 64;
 /// Entries of one list of prefixes.
 pub const PREFIXES_MAX: usize = 1 << 12;
 /// Queries or responses a second of a rate limit.

@@ -1,6 +1,6 @@
 //! The sections about operation: access lists, limits, streams, and monitoring.
 use crate::limits::{
-    LIMIT_MEMORY, PATH_LEN_MAX, PREFIXES_MAX, RATE_MAX, STREAM_IDLE, STREAM_MEMORY,
+    LIMIT_MEMORY, OPS_HOSTS_MAX, PATH_LEN_MAX, PREFIXES_MAX, RATE_MAX, STREAM_IDLE, STREAM_MEMORY,
     STREAM_THREADS_MAX, STREAMS_MAX,
 };
 use crate::section::Section;
@@ -93,6 +93,9 @@ pub struct Proxy {
 pub struct Ops {
     /// `None`: not served.
     pub listen: Option<SocketAddr>,
+    /// Names that requests to a loopback address may have in their Host, besides `localhost` and
+    /// addresses.
+    pub hosts: Vec<String>,
 }
 
 /// `[api]`: zones and record sets over HTTP.
@@ -242,8 +245,12 @@ impl Ops {
             Some("") => Ok(None),
             _ => values::address(value).map(Some),
         });
+        let hosts = section.list("hosts", Vec::new(), OPS_HOSTS_MAX, |value| {
+            let name = values::zone_name(value)?.to_string();
+            Ok(name.trim_end_matches('.').to_owned())
+        });
         section.close();
-        Self { listen }
+        Self { listen, hosts }
     }
 }
 

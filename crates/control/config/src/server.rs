@@ -7,7 +7,7 @@ use answer::CookieSecret;
 use answer::limits::NSID_LEN_MAX;
 use cpu::CpuList;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// `[server]`
@@ -43,6 +43,8 @@ pub struct Server {
     pub local_zones: bool,
     /// The data folder: copies of good zones, the store, credentials; `None`: none.
     pub data_dir: Option<PathBuf>,
+    /// The folder in it that the server works in, set at its start; `None`: `data_dir` itself.
+    pub own_folder: Option<PathBuf>,
     /// The user of the process once its sockets are open; empty: unchanged.
     pub user: String,
     /// Empty: the user's group.
@@ -94,6 +96,11 @@ pub struct Cookies {
 }
 
 impl Server {
+    /// The folder that the server works in; `None`: it keeps nothing.
+    pub fn folder(&self) -> Option<&Path> {
+        self.own_folder.as_deref().or(self.data_dir.as_deref())
+    }
+
     /// The default addresses.
     const EVERYWHERE: [SocketAddr; 2] = [
         SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 53),
@@ -126,6 +133,7 @@ impl Server {
             nsid: section.read("nsid", String::new(), values::text(NSID_LEN_MAX)),
             version: section.read("version", version, values::text(TEXT_LEN_MAX)),
             id: section.read("id", String::new(), values::text(TEXT_LEN_MAX)),
+            own_folder: None,
             data_dir: section.read("data_dir", Some("/var/lib/dunlin".into()), operate::path),
             user: section.read("user", String::new(), values::text(TEXT_LEN_MAX)),
             group: section.read("group", String::new(), values::text(TEXT_LEN_MAX)),

@@ -81,6 +81,10 @@ impl Respond for Responder {
         (self.ops.allow)(client)
     }
 
+    fn hosts(&self) -> &[String] {
+        &self.ops.hosts
+    }
+
     fn count_connection(&self, allowed: bool, has_permit: bool) {
         match (allowed, has_permit) {
             (false, _) => self.denied.fetch_add(1, Ordering::Relaxed),
@@ -163,7 +167,7 @@ fn probe(judged: Result<String, String>) -> Response<Full<Bytes>> {
 }
 
 /// A line of text.
-fn line_response(status: StatusCode, line: &str) -> Response<Full<Bytes>> {
+pub fn line_response(status: StatusCode, line: &str) -> Response<Full<Bytes>> {
     respond(status, TEXT, format!("{line}\n").into())
 }
 

@@ -6,6 +6,7 @@
 
 mod answer;
 mod exposition;
+mod host;
 pub mod limits;
 mod metrics;
 mod ready;
@@ -29,4 +30,7 @@ pub struct Ops {
     /// Whether a client may make requests. IPv4 addresses are never mapped into IPv6. Must not
     /// block.
     pub allow: Arc<dyn Fn(IpAddr) -> bool + Send + Sync>,
+    /// Names that requests over a loopback address may have in their Host, besides `localhost` and
+    /// addresses.
+    pub hosts: Arc<[String]>,
 }

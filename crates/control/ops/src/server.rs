@@ -1,6 +1,7 @@
 //! Accepts, limits and ends connections.
 use crate::Ops;
-use crate::answer::Responder;
+use crate::answer::{Responder, line_response};
+use crate::host;
 use crate::limits::{
     ACCEPT_PAUSE, CONNECTION_TIME_MAX, CONNECTIONS_MAX, CONNECTIONS_PER_CLIENT_MAX, DENIED_MAX,
     DENIED_TIME_MAX, HEADER_LEN_MAX, HEADER_TIME_MAX, HEADERS_MAX, LAST_CALL,
@@ -9,7 +10,7 @@ use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Request, Response};
+use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::convert::Infallible;
 use std::future::Future;
@@ -27,6 +28,11 @@ pub trait Respond: Send + Sync + 'static {
     /// Whether a client may make requests. IPv4 addresses are never mapped into IPv6. Must not
     /// block.
     fn allow(&self, client: IpAddr) -> bool;
+    /// Names that requests over a loopback address may have in their Host, besides `localhost` and
+    /// addresses.
+    fn hosts(&self) -> &[String] {
+        &[]
+    }
     /// Counts an accepted connection.
     fn count_connection(&self, allowed: bool, has_permit: bool);
     /// Answers a request.
@@ -108,10 +114,18 @@ async fn serve_connection<R: Respond>(
     permit: ConnectionPermit,
     allowed: bool,
 ) {
-    let service = service_fn(|request| {
+    // Unknown: as strict as over a loopback address.
+    let local = stream.local_addr().ok().map(|local| local.ip().to_canonical());
+    let is_loopback = local.is_none_or(|address| address.is_loopback());
+    let service = service_fn(|request: Request<Incoming>| {
         let (responder, serving) = (Arc::clone(&responder), permit.serve());
         async move {
-            let answer = responder.answer(request, allowed).await;
+            let is_expected =
+                || host::is_expected(request.uri(), request.headers(), responder.hosts());
+            let answer = match allowed && is_loopback && !is_expected() {
+                true => line_response(StatusCode::MISDIRECTED_REQUEST, host::WRONG_HOST),
+                false => responder.answer(request, allowed).await,
+            };
             drop(serving);
             Ok::<_, Infallible>(answer)
         }

@@ -122,6 +122,20 @@ fn what_is_not_a_plain_question_is_refused() {
     assert_eq!(server.get("/healthz", "").0, 200);
 }
 
+/// A web page under a name of its own, which has become a loopback address.
+#[test]
+fn request_for_a_foreign_host_at_a_loopback_address_is_refused() {
+    let server = Server::start(ops(working()));
+    let get = |host: &str| {
+        split(&server.send(format!("GET /metrics HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes()))
+    };
+    let (code, why) = get("evil.example:9153");
+    assert!(code == 421 && why.contains("[ops] hosts"), "{code} {why}");
+    for host in ["127.0.0.1:9153", "[::1]", "localhost", "d:9153"] {
+        assert_eq!(get(host).0, 200, "{host}");
+    }
+}
+
 #[test]
 fn one_connection_serves_one_request() {
     let server = Server::start(ops(working()));

@@ -39,7 +39,7 @@ impl Documents {
     /// # Errors
     /// The thread for etcd cannot be started.
     pub fn new(config: &Config) -> io::Result<Self> {
-        let folder = config.server.data_dir.as_deref();
+        let folder = config.server.folder();
         let is_needed = config.api.listen.is_some() && config.server.roles.api;
         let (StoreKind::Etcd, Some(folder)) = (config.store.kind, folder) else {
             let tokens = CredentialFile::at(folder.map(|folder| folder.join(CREDENTIALS)));

@@ -36,7 +36,7 @@ pub fn start(
     manager: &ZonePublisher,
     documents: &Documents,
 ) -> io::Result<Option<Kubernetes>> {
-    let (kubernetes, data_dir) = (&config.kubernetes, config.server.data_dir.as_deref());
+    let (kubernetes, data_dir) = (&config.kubernetes, config.server.folder());
     if !kubernetes.is_wanted() {
         return Ok(None);
     }

@@ -39,3 +39,4 @@ pub use serve::run;
 pub use settings::{settings, settings_of_file};
 pub use startup_check::{StartupReport, check_startup};
 pub use workers::CorePlanner;
+pub use zone_manager::data_folder;

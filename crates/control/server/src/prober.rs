@@ -5,6 +5,7 @@ use config::Config;
 use health::{Allow, HealthService, HealthSettings};
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use zone_manager::ZonePublisher;
 
@@ -27,7 +28,7 @@ pub fn start(
             .health
             .then(|| Allow { prefixes: config.health.allow.clone(), own: own_addresses(config) }),
         ttl_max: config.health.ttl_max,
-        folder: config.server.data_dir.clone(),
+        folder: config.server.folder().map(Path::to_owned),
         find_user,
         read_check: config::read_check_keys,
         api_checks: Arc::clone(&documents.checks),

@@ -34,6 +34,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 use worker::{HandedConnection, IsProxy, OnFailure};
+use zone_manager::data_folder;
 use zone_manager::lock::DataLock;
 use zone_manager::status::{ServerState, Status};
 use zone_manager::{PublisherThread, ZonePublisher};
@@ -47,7 +48,7 @@ type Anyhow<T> = Result<T, Box<dyn Error>>;
 /// # Errors
 /// The server cannot start, or one of its threads ended unexpectedly.
 pub fn run(config: Option<&Path>, hot_restart: bool, plan_cores: CorePlanner) -> Anyhow<ExitCode> {
-    let config = match Config::load(config) {
+    let mut config = match Config::load(config) {
         Ok(config) => config,
         Err(errors) => {
             errors.iter().for_each(|error| eprintln!("{error}"));
@@ -65,6 +66,9 @@ pub fn run(config: Option<&Path>, hot_restart: bool, plan_cores: CorePlanner) ->
     let resources = Resources::open(&config, hot_restart, sockets, identity, plan_cores)?;
     // Before any thread starts: a thread inherits its capabilities.
     privileges::drop_to(user, group, CapabilitySet::empty())?;
+    let data_dir = config.server.data_dir.as_deref();
+    let folder = data_dir.map(|folder| data_folder::settle(folder, hot_restart)).transpose()?;
+    config.server.own_folder = folder;
     log::start_thread()?;
     let served = runtime.block_on(async {
         let mut signals = Signals::new()?;
@@ -88,6 +92,8 @@ struct RunningServer {
     failure: mpsc::UnboundedReceiver<worker::ThreadFailure>,
     admin: Option<Endpoint>,
     ops: Option<TcpListener>,
+    /// Names that a Host of `[ops]` may have.
+    ops_hosts: Vec<String>,
     api: Option<(TcpListener, Option<Arc<Tls>>)>,
     /// Ends when a new process serves.
     admin_task: Option<JoinHandle<std::io::Result<CompletedRestart>>>,
@@ -110,6 +116,7 @@ impl RunningServer {
         let (prober, (zones, load_id), kubernetes) =
             sources(&config, &control, &documents, &worker_cpus)?;
         let (steering, count) = (config.server.steering, config.zones.len());
+        let ops_hosts = config.ops.hosts.clone();
         let streams = Streams { connections, ..config.streams.clone() };
         let listen: Vec<_> = listening.iter().map(|all| all.address.to_string()).collect();
         let (tap, lists) = (TapThread::start(tap_settings(&config))?, AccessLists::default());
@@ -148,7 +155,7 @@ impl RunningServer {
         let is_proxy = lists.proxies();
         let api = api.map(|listener| (listener, tls.map(Arc::new)));
         let mut started =
-            Self { server, running, lists, failure, admin, ops, api, admin_task: None };
+            Self { server, running, lists, failure, admin, ops, ops_hosts, api, admin_task: None };
         // During a hot restart the old process serves the admin socket and HTTP until the end.
         if offer.is_none() {
             started.start_management()?;
@@ -244,8 +251,9 @@ impl RunningServer {
     fn start_admin_and_ops(&mut self) {
         if let Some(listener) = self.ops.take() {
             let (server, lists) = (Arc::clone(&self.server), self.lists.clone());
+            let hosts = std::mem::take(&mut self.ops_hosts);
             tokio::spawn(async move {
-                let ops = server.ops(lists);
+                let ops = server.ops(lists, hosts);
                 if let Err(error) = ops::serve(listener, ops, server.handed_over.notified()).await {
                     tracing::error!("[ops] is not served: {error}");
                 }
@@ -392,7 +400,7 @@ fn open_data(
     offer: Option<&mut RestartOffer>,
 ) -> Anyhow<(Option<DataLock>, Documents)> {
     let offered = offer.and_then(|offer| offer.lock.take());
-    let folder = config.server.data_dir.as_ref();
+    let folder = config.server.folder();
     let lock = folder.map(|folder| DataLock::take(folder, offered)).transpose()?.flatten();
     Ok((lock, Documents::new(config)?))
 }

@@ -32,6 +32,7 @@ use source_kube::source::THREAD as CLUSTER;
 use std::error::Error;
 use std::mem;
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -157,12 +158,13 @@ impl Server {
     }
 
     /// What `[ops]` serves over HTTP.
-    pub fn ops(self: &Arc<Self>, lists: crate::live::AccessLists) -> Ops {
+    pub fn ops(self: &Arc<Self>, lists: crate::live::AccessLists, hosts: Vec<String>) -> Ops {
         let (told, looked_at) = (Arc::clone(self), Arc::clone(self));
         Ops {
             status: Arc::new(move || told.status()),
             health: Arc::new(move || looked_at.look_at_health()),
             allow: Arc::new(move |address| lists.may_read_metrics(address)),
+            hosts: hosts.into(),
         }
     }
 
@@ -385,7 +387,7 @@ impl Server {
             counters: Arc::clone(&self.rest.counters),
             requests_per_second: config.api.requests_per_second,
             // A restored snapshot needs room.
-            spool: config.server.data_dir.clone().unwrap_or_else(std::env::temp_dir),
+            spool: config.server.folder().map_or_else(std::env::temp_dir, Path::to_owned),
         }
     }
 

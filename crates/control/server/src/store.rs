@@ -129,7 +129,7 @@ impl StoreConfig {
     pub fn new(config: &Config, listen: &[String], own: &OwnLease) -> Self {
         let Etcd { endpoints, prefix, ca, cert, key, user, password_file } = config.etcd.clone();
         let user = (!user.is_empty()).then_some(user);
-        let Server { roles, name, location, data_dir, .. } = &config.server;
+        let Server { roles, name, location, .. } = &config.server;
         let member = Member {
             name: if name.is_empty() { host_name() } else { name.clone() },
             addresses: listen.to_vec(),
@@ -142,7 +142,8 @@ impl StoreConfig {
         let (identity, user) = (cert.zip(key), user.zip(password_file));
         let own = own.clone();
         let etcd = EtcdSettings { endpoints, prefix, ca, identity, user, member, may_write, own };
-        Self { kind: config.store.kind, folder: data_dir.clone(), etcd, may_write }
+        let folder = config.server.folder().map(Path::to_owned);
+        Self { kind: config.store.kind, folder, etcd, may_write }
     }
 }
 

@@ -79,7 +79,7 @@ impl Zones {
         config: &Config,
     ) -> io::Result<(Self, CommandId)> {
         let zones = ZoneConfig::new(config, &config.forwards);
-        Self::start(control, zones, config.server.data_dir.as_deref())
+        Self::start(control, zones, config.server.folder())
     }
 
     /// Starts the threads, and loads every zone once; the command is done when all were tried.

@@ -2,8 +2,7 @@
 //!
 //! Links are not followed. A file must be regular, belong to this process's user or root, and not
 //! be writable by everyone. Group-writable files are allowed: Kubernetes makes them so for
-//! `fsGroup`. The owner and mode of the configured folder itself do not matter: a volume's driver
-//! sets them.
+//! `fsGroup`. [`data_folder`](crate::data_folder) checks the configured folder itself.
 use rustix::fs::{self, AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use std::ffi::OsString;

@@ -70,7 +70,7 @@ pub fn query_with(name: &str, code: u8, data: &[u8]) -> Vec<u8> {
 pub fn get(server: SocketAddr, page: &str) -> String {
     let mut stream = TcpStream::connect(server).expect("connected");
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-    write!(stream, "GET {page} HTTP/1.1\r\nHost: dunlin\r\nConnection: close\r\n\r\n")
+    write!(stream, "GET {page} HTTP/1.1\r\nHost: {server}\r\nConnection: close\r\n\r\n")
         .expect("sent");
     let mut told = String::new();
     stream.read_to_string(&mut told).expect("a page");

@@ -102,7 +102,12 @@ pub fn split(response: &str) -> (u16, String) {
 
 /// A healthy server that allows all clients.
 pub fn ops(status: impl Fn() -> Status + Send + Sync + 'static) -> Ops {
-    Ops { status: Arc::new(status), health: Arc::new(|| Ok(())), allow: Arc::new(|_: IpAddr| true) }
+    Ops {
+        status: Arc::new(status),
+        health: Arc::new(|| Ok(())),
+        allow: Arc::new(|_: IpAddr| true),
+        hosts: Arc::new(["d".to_owned()]),
+    }
 }
 
 /// A busy server: each status has higher counts.

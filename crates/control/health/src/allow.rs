@@ -29,18 +29,31 @@ impl fmt::Display for NotAllowed {
     }
 }
 
+/// The metadata of a cloud's machine, often with its credentials.
+const METADATA: &str = "the metadata service of a cloud";
+const TRANSLATED: &str = "a translated IPv4 address";
+
 /// Ranges that are probed only if they are named.
-const SPECIAL: [(IpAddr, u8, &str); 12] = [
+const SPECIAL: [(IpAddr, u8, &str); 20] = [
     (IpAddr::V4(Ipv4Addr::new(0, 0, 0, 0)), 8, "this network"),
     (IpAddr::V4(Ipv4Addr::new(127, 0, 0, 0)), 8, "loopback"),
     (IpAddr::V4(Ipv4Addr::new(169, 254, 0, 0)), 16, "link-local"),
+    (IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)), 32, METADATA),
+    (IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)), 32, METADATA),
     (IpAddr::V4(Ipv4Addr::new(224, 0, 0, 0)), 4, "multicast"),
     (IpAddr::V4(Ipv4Addr::new(240, 0, 0, 0)), 4, "reserved or broadcast"),
     (IpAddr::V6(Ipv6Addr::UNSPECIFIED), 128, "unspecified"),
     (IpAddr::V6(Ipv6Addr::LOCALHOST), 128, "loopback"),
     (IpAddr::V6(Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 0, 0)), 96, "a mapped IPv4 address"),
-    (IpAddr::V6(Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0)), 96, "a translated IPv4 address"),
+    (IpAddr::V6(Ipv6Addr::UNSPECIFIED), 96, "an address with an IPv4 address in it"),
+    (IpAddr::V6(Ipv6Addr::new(0, 0, 0, 0, 0xffff, 0, 0, 0)), 96, TRANSLATED),
+    (IpAddr::V6(Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0)), 96, TRANSLATED),
+    // RFC 8215.
+    (IpAddr::V6(Ipv6Addr::new(0x64, 0xff9b, 1, 0, 0, 0, 0, 0)), 48, TRANSLATED),
+    (IpAddr::V6(Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0)), 32, "a Teredo address"),
     (IpAddr::V6(Ipv6Addr::new(0x2002, 0, 0, 0, 0, 0, 0, 0)), 16, "a 6to4 address"),
+    (IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)), 128, METADATA),
+    (IpAddr::V6(Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254)), 128, METADATA),
     (IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0)), 10, "link-local"),
     (IpAddr::V6(Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0)), 8, "multicast"),
 ];
@@ -132,12 +145,27 @@ mod tests {
             "[::]:80",
             "[::ffff:127.0.0.1]:80",
             "[64:ff9b::7f00:1]:80",
+            "[64:ff9b:1::7f00:1]:80",
+            "[64:ff9b:1:fffe:7f:0:100:0]:80",
+            "[::ffff:0:127.0.0.1]:80",
+            "[::127.0.0.1]:80",
+            "[2001:0:102:304::1]:80",
+            "[2002:7f00:1::1]:80",
+            "[fd00:ec2::254]:80",
+            "[fd20:ce::254]:80",
+            "100.100.100.200:80",
+            "168.63.129.16:80",
             "[fe80::1]:80",
             "[ff02::1]:80",
         ] {
             assert!(!check(&[], target), "{target}");
             assert!(!check(&["0.0.0.0/0", "::/0"], target), "{target}");
         }
+        for beside in ["100.100.100.201:80", "[fd00:ec2::253]:80", "[64:ff9c::1]:80"] {
+            assert!(check(&[], beside), "{beside}");
+        }
+        assert!(check(&["fd00:ec2::254/128"], "[fd00:ec2::254]:80"));
+        assert!(check(&["64:ff9b:1::/48"], "[64:ff9b:1::7f00:1]:80"));
         assert!(check(&["127.0.0.0/8"], "127.0.0.1:80"));
         assert!(check(&["169.254.169.254/32"], "169.254.169.254:80"));
         assert!(!check(&["169.254.169.254/32"], "169.254.169.253:80"));

@@ -5,7 +5,7 @@
 //! ratio, so that any number of targets is spread evenly. A probe comes at its phase, and up to the
 //! jitter later; the jitter of one probe does not move the next one.
 use crate::check::Check;
-use crate::limits::{ADDRESS_PROBES_PER_SECOND_MAX, PROBES_PER_SECOND_MAX, SUSPECT_TARGETS_MIN};
+use crate::limits::{ADDRESS_PROBES_PER_SECOND_MAX, SUSPECT_TARGETS_MIN};
 use crate::state::{ProbeState, TargetState};
 use fastrand::Rng;
 use std::cmp::Reverse;
@@ -18,7 +18,7 @@ use zone_manager::HealthTarget;
 /// The fraction of the golden ratio, in units of 2^-32.
 const GOLDEN: u32 = 0x9e37_79b9;
 /// Probes a second are counted in units of a millionth.
-const RATE_UNIT: u64 = 1_000_000;
+pub const RATE_UNIT: u64 = 1_000_000;
 
 /// Identifies a target as long as it is probed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -44,8 +44,6 @@ pub struct DueProbe {
 pub enum NotProbed {
     /// There is no such check.
     NoCheck,
-    /// There would be too many probes a second.
-    Rate,
     /// There would be too many probes a second to one address.
     AddressRate,
 }
@@ -81,8 +79,7 @@ pub struct Prober {
     slots: Vec<Option<Slot>>,
     free: Vec<u32>,
     queue: BinaryHeap<Reverse<(Duration, ProbeId)>>,
-    /// The rate of probes in all, and to each address.
-    rate: u64,
+    /// The rate of probes to each address.
     address_rates: HashMap<IpAddr, u64>,
     /// The number of targets so far; chooses the phases and generations.
     count: u32,
@@ -107,7 +104,6 @@ impl Prober {
             slots: Vec::new(),
             free: Vec::new(),
             queue: BinaryHeap::new(),
-            rate: 0,
             address_rates: HashMap::new(),
             count: 0,
             up: 0,
@@ -155,14 +151,10 @@ impl Prober {
 
     fn take_rate(&mut self, check: &Check, address: IpAddr) -> Result<(), NotProbed> {
         let more = rate_of(check);
-        if self.rate + more > u64::from(PROBES_PER_SECOND_MAX) * RATE_UNIT {
-            return Err(NotProbed::Rate);
-        }
         let of_address = self.address_rates.get(&address).copied().unwrap_or_default() + more;
         if of_address > u64::from(ADDRESS_PROBES_PER_SECOND_MAX) * RATE_UNIT {
             return Err(NotProbed::AddressRate);
         }
-        self.rate += more;
         self.address_rates.insert(address, of_address);
         Ok(())
     }
@@ -174,7 +166,6 @@ impl Prober {
         self.expiring -= usize::from(ends_soon);
         self.free.push(slot);
         let rate = rate_of(&check);
-        self.rate -= rate;
         if let Some(of_address) = self.address_rates.get_mut(&target.address) {
             *of_address -= rate;
             if *of_address == 0 {
@@ -373,7 +364,7 @@ impl Prober {
 }
 
 /// Probes a second, in [`RATE_UNIT`].
-fn rate_of(check: &Check) -> u64 {
+pub fn rate_of(check: &Check) -> u64 {
     let micros = check.interval.as_micros().max(1) as u64;
     RATE_UNIT * RATE_UNIT / micros
 }

@@ -98,6 +98,6 @@ macro_rules! counters {
 }
 
 counters!(
-    passed failed skipped went_up went_down up down unknown not_probed expiring
+    passed failed skipped went_up went_down up down unknown not_probed waiting expiring
     webhook_sent webhook_dropped
 );

@@ -1,15 +1,16 @@
 //! The loop of the prober: makes due probes, reports verdicts, saves states, answers requests.
 mod list;
 mod results;
+mod targets;
 mod vantage;
 
 use crate::allow::Allow;
 use crate::check::Check;
 use crate::checks::{Checks, DefinedCheck};
-use crate::limits::{REMEMBERED_MAX, REMEMBERED_TIME, SAVE_INTERVAL, SOCKETS_MAX};
+use crate::limits::{PROBES_PER_SECOND_MAX, REMEMBERED_TIME, SAVE_INTERVAL, SOCKETS_MAX};
 use crate::operator::Overrides;
 use crate::probe::{Failure, Passed, Probes};
-use crate::prober::{NotProbed, ProbeId, Prober};
+use crate::prober::{ProbeId, Prober, RATE_UNIT};
 use crate::report::HealthCounters;
 use crate::runner::vantage::FleetView;
 use crate::saved::{self, SavedHealth};
@@ -17,7 +18,9 @@ use crate::service::{HealthSettings, Request};
 use crate::state::TargetState;
 use crate::webhook::Webhook;
 use documents::Content;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -25,13 +28,14 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep_until};
-use zone_manager::{Answer, HealthTarget, MemberClass, Sequence, ZonePublisher};
+use zone_manager::shares::FairShares;
+use zone_manager::{Answer, HealthTarget, MemberClass, Sequence, ZoneKey, ZonePublisher};
 
 /// A target that is not probed.
 struct IdleTarget {
     state: TargetState,
     /// Why not; `None`: other servers probe it.
-    why: Option<String>,
+    why: Option<Cow<'static, str>>,
 }
 
 /// The result of a probe, or that it panicked.
@@ -53,6 +57,14 @@ pub(crate) struct Runner {
     in_flight: JoinSet<(ProbeId, Result<Passed, Failure>)>,
     /// Targets that sets name and that are not probed.
     idle: HashMap<HealthTarget, IdleTarget>,
+    /// The zones that name each target.
+    zones: HashMap<HealthTarget, Vec<ZoneKey>>,
+    /// The zones' shares of the probes a second.
+    shares: FairShares<ZoneKey, HealthTarget>,
+    /// Targets whose address has enough probes a second.
+    crowded: HashMap<IpAddr, HashSet<HealthTarget>>,
+    /// Targets of addresses that have fewer probes a second now.
+    uncrowded: Vec<HealthTarget>,
     /// Targets that no set names now, with the time when one did.
     remembered: HashMap<HealthTarget, (TargetState, Duration)>,
     checks: Arc<Checks>,
@@ -114,6 +126,10 @@ impl Runner {
             start: Instant::now(),
             in_flight: JoinSet::new(),
             idle: HashMap::new(),
+            zones: HashMap::new(),
+            shares: FairShares::new(u64::from(PROBES_PER_SECOND_MAX) * RATE_UNIT),
+            crowded: HashMap::new(),
+            uncrowded: Vec::new(),
             remembered: saved.states.into_iter().collect(),
             checks,
             known_checks,
@@ -203,75 +219,6 @@ impl Runner {
         self.overrides.of(target).map_or_else(of_probes, |set| set.state.class())
     }
 
-    /// Takes in targets that came or went.
-    fn take_targets(&mut self) {
-        for (target, is_named) in self.publisher.health().take_changed() {
-            match is_named {
-                true => self.add(target),
-                false => self.remove(target),
-            }
-        }
-    }
-
-    fn add(&mut self, target: HealthTarget) {
-        if self.prober.state(&target).is_some() || self.idle.contains_key(&target) {
-            return;
-        }
-        let state = self.remembered.remove(&target).map(|(state, _)| state).unwrap_or_default();
-        self.begin_to_agree(&target, &state);
-        let class = self.class(&target, &state);
-        self.verdicts.insert(target.clone(), Some(class));
-        self.has_changed = true;
-        self.start(target, state);
-    }
-
-    /// Starts to probe a target that is not probed, or notes why not.
-    fn start(&mut self, target: HealthTarget, state: TargetState) {
-        if let Some(why) = self.elsewhere(&target) {
-            self.idle.insert(target, IdleTarget { state, why });
-            return;
-        }
-        let why = match self.allowed(&target) {
-            Ok(()) => match self.prober.add(target.clone(), state.clone(), self.now()) {
-                Ok(()) => return,
-                Err(NotProbed::NoCheck) => "there is no such check",
-                Err(NotProbed::Rate) => "there would be too many probes a second",
-                Err(NotProbed::AddressRate) => {
-                    "there would be too many probes a second to its address"
-                }
-            }
-            .to_owned(),
-            Err(why) => why,
-        };
-        let kind = if why.starts_with("there") { "rate or check" } else { "address" };
-        if self.logged.insert(kind) {
-            tracing::warn!(%target, "not probed, and its state stays unknown: {why}. `dunlin \
-                health` shows all such targets; further ones are not logged");
-        }
-        self.idle.insert(target, IdleTarget { state, why: Some(why) });
-    }
-
-    /// Whether the address may be probed.
-    fn allowed(&self, target: &HealthTarget) -> Result<(), String> {
-        let Some(check) = self.prober.check(&target.check) else { return Ok(()) };
-        match &self.allow {
-            Some(allow) => allow.check(target.address, check.port).map_err(|why| why.to_string()),
-            None => Err("this server does not probe: [server] roles lacks `health`".into()),
-        }
-    }
-
-    fn remove(&mut self, target: HealthTarget) {
-        let idle = self.idle.remove(&target).map(|idle| idle.state);
-        let Some(state) = self.prober.remove(&target).or(idle) else { return };
-        let state = self.end_to_agree(&target).unwrap_or(state);
-        self.has_changed = true;
-        if self.remembered.len() < REMEMBERED_MAX {
-            self.remembered.insert(target, (state, wall()));
-        } else {
-            self.verdicts.insert(target, None);
-        }
-    }
-
     fn start_probes(&mut self) {
         let now = self.now();
         while let Some(due) = self.prober.due(now) {
@@ -301,7 +248,12 @@ impl Runner {
             counts[self.agreed(target, state).state as usize] += 1;
         }
         let not_probed = self.idle.values().filter(|idle| idle.why.is_some()).count();
+        // Those that this server does not take count, too.
+        let not_taken = self.publisher.health().waiting();
+        let waiting = self.shares.waiting() + not_taken;
         let [unknown, up, down] = counts;
+        let (unknown, not_probed) = (unknown + not_taken as u64, not_probed + not_taken);
+        self.counters.waiting.store(waiting as u64, Relaxed);
         self.counters.unknown.store(unknown, Relaxed);
         self.counters.up.store(up, Relaxed);
         self.counters.down.store(down, Relaxed);
@@ -345,14 +297,14 @@ impl Runner {
         }
         let mut stopped = Vec::new();
         for target in self.targets_of(name) {
-            let idle = self.idle.remove(&target).map(|idle| idle.state);
-            let state = self.prober.remove(&target).or(idle).unwrap_or_default();
+            let state = self.stop(&target).unwrap_or_default();
             stopped.push((target, state));
         }
         self.prober.set_check(name, check);
         for (target, state) in stopped {
             self.start(target, state);
         }
+        self.settle();
     }
 
     /// Takes in checks of the API that were defined, changed or deleted.
@@ -456,3 +408,6 @@ async fn saved_result(saving: &mut Option<Saving>) -> Result<(), String> {
         None => std::future::pending().await,
     }
 }
+
+#[cfg(test)]
+mod tests;

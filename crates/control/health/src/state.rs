@@ -71,6 +71,11 @@ impl TargetState {
         Self { state, ever_up, since, ..Self::default() }
     }
 
+    /// The state of a target that is not probed any more: what was known may be wrong for ever.
+    pub fn forgotten(&self) -> Self {
+        Self { ever_up: self.ever_up, ..Self::default() }
+    }
+
     /// Takes in the result of a probe. `is_suspect`: the prober itself may be what fails; then
     /// nothing goes down for one more round. Returns whether the state changed.
     pub fn observe(

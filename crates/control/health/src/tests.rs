@@ -234,7 +234,7 @@ fn one_of_many_that_dies_is_not_suspicious() {
 }
 
 #[test]
-fn rates_are_bounded_in_all_and_for_one_address() {
+fn rate_is_bounded_for_one_address() {
     let fast = |number: u32| Check {
         interval: Duration::from_millis(100),
         ..check(&format!("fast{number}"))
@@ -248,9 +248,6 @@ fn rates_are_bounded_in_all_and_for_one_address() {
     assert_eq!(add(&mut prober, 2, 1), Err(NotProbed::AddressRate));
     prober.remove(&target("fast0", 1)).unwrap();
     assert_eq!(add(&mut prober, 2, 1), Ok(()), "the room of a removed target is free");
-    let most = (2..).take_while(|address| add(&mut prober, 0, *address).is_ok()).count();
-    assert_eq!(most + 2, 500);
-    assert_eq!(add(&mut prober, 0, 9_999), Err(NotProbed::Rate));
     let unknown = prober.add(target("none", 1), TargetState::default(), Duration::ZERO);
     assert_eq!(unknown, Err(NotProbed::NoCheck));
 }

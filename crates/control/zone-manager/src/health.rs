@@ -1,6 +1,7 @@
 //! What the zone manager and the prober tell each other: the targets that sets name, and the
 //! health of each.
 use crate::limits::HEALTH_TARGETS_MAX;
+use crate::shares::FairShares;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::net::IpAddr;
@@ -39,13 +40,38 @@ pub enum MemberClass {
     Drained,
 }
 
+/// The key of a zone: its origin in lower case.
+pub type ZoneKey = Arc<[u8]>;
+
+/// Who names a target, which has changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Naming {
+    /// Sets of these zones do.
+    By(Vec<ZoneKey>),
+    /// No set does, or there are too many targets.
+    None,
+    /// No set does, because the last zone that did is deleted.
+    Deleted,
+}
+
 /// The checked targets of all published zones.
-#[derive(Default)]
 pub(crate) struct Targets {
-    /// How many sets name each.
-    sets: HashMap<HealthTarget, usize>,
-    /// Those that came or went since the prober looked.
+    /// How many sets of each zone name each.
+    sets: HashMap<HealthTarget, Vec<(ZoneKey, usize)>>,
+    /// Those that the prober gets.
+    shares: FairShares<ZoneKey, HealthTarget>,
+    /// Those that came or went, or that other zones name, since the prober looked.
     changed: HashSet<HealthTarget>,
+    /// Those of the changed ones whose last zone was deleted.
+    deleted: HashSet<HealthTarget>,
+}
+
+impl Default for Targets {
+    fn default() -> Self {
+        let shares = FairShares::new(HEALTH_TARGETS_MAX as u64);
+        let (sets, changed, deleted) = (HashMap::new(), HashSet::new(), HashSet::new());
+        Self { sets, shares, changed, deleted }
+    }
 }
 
 /// The targets that sets name, for the prober.
@@ -55,8 +81,8 @@ pub struct HealthTable {
     ttl_max: AtomicU32,
     /// Sets that answer members that are down.
     open: AtomicUsize,
-    /// Targets above the limit.
-    refused: AtomicUsize,
+    /// Targets above the limit, as of the last report.
+    reported: AtomicUsize,
     checks: watch::Sender<CheckNames>,
 }
 
@@ -70,7 +96,7 @@ impl Default for HealthTable {
             notify: Notify::new(),
             ttl_max: AtomicU32::new(30),
             open: AtomicUsize::default(),
-            refused: AtomicUsize::default(),
+            reported: AtomicUsize::default(),
             checks: watch::Sender::default(),
         }
     }
@@ -87,17 +113,29 @@ impl HealthTable {
         self.notify.notified().await;
     }
 
-    /// The targets that came or went since the last call; true: sets name it now.
-    pub fn take_changed(&self) -> Vec<(HealthTarget, bool)> {
+    /// The targets that came or went since the last call, or that other zones name now.
+    pub fn take_changed(&self) -> Vec<(HealthTarget, Naming)> {
         let mut targets = self.targets();
         let changed = std::mem::take(&mut targets.changed);
-        let is_named = |target: &HealthTarget| targets.sets.contains_key(target);
-        changed.into_iter().map(|target| (is_named(&target), target)).map(|(a, b)| (b, a)).collect()
+        let deleted = std::mem::take(&mut targets.deleted);
+        let naming = |target: &HealthTarget| match targets.shares.is_admitted(target) {
+            true => Naming::By(targets.shares.owners(target).to_vec()),
+            false if deleted.contains(target) => Naming::Deleted,
+            false => Naming::None,
+        };
+        changed.into_iter().map(|target| (naming(&target), target)).map(|(a, b)| (b, a)).collect()
     }
 
     /// How many sets name a target.
     pub fn sets(&self, target: &HealthTarget) -> usize {
-        self.targets().sets.get(target).copied().unwrap_or_default()
+        let targets = self.targets();
+        let of_zones = targets.sets.get(target).into_iter().flatten();
+        of_zones.map(|(_, sets)| sets).sum()
+    }
+
+    /// Whether a set names an address as the target of any check.
+    pub fn names(&self, address: IpAddr) -> bool {
+        self.targets().sets.keys().any(|target| target.address == address)
     }
 
     /// The names of all checks, and their changes: for sources whose objects name checks.
@@ -129,40 +167,69 @@ impl HealthTable {
         self.open.store(open, Relaxed);
     }
 
-    /// How many targets were not taken because there were too many.
-    pub fn refused(&self) -> usize {
-        self.refused.load(Relaxed)
+    /// How many targets the prober does not get, because there are too many.
+    pub fn waiting(&self) -> usize {
+        self.targets().shares.waiting()
     }
 
     pub(crate) fn wake(&self) {
         self.notify.notify_one();
     }
 
-    pub(crate) fn name(&self, targets: &mut Targets, target: &HealthTarget) {
-        if let Some(sets) = targets.sets.get_mut(target) {
-            *sets += 1;
-            return;
+    /// Logs once that there are too many targets.
+    pub(crate) fn report_waiting(&self, targets: &Targets) {
+        let waiting = targets.shares.waiting();
+        let before = self.reported.swap(waiting, Relaxed);
+        if before == 0 && waiting > 0 {
+            tracing::error!(
+                waiting,
+                max = HEALTH_TARGETS_MAX,
+                "too many targets of checks: those of the zones with most of them wait, are not \
+                 probed, and their state is unknown"
+            );
         }
-        if targets.sets.len() >= HEALTH_TARGETS_MAX {
-            if self.refused.fetch_add(1, Relaxed) == 0 {
-                tracing::error!(%target, max = HEALTH_TARGETS_MAX,
-                    "too many targets of checks: this one and further ones are not probed, and \
-                     their state stays unknown");
-            }
-            return;
-        }
-        targets.sets.insert(target.clone(), 1);
-        targets.changed.insert(target.clone());
     }
 }
 
 impl Targets {
-    pub(crate) fn unname(&mut self, target: &HealthTarget) {
-        let Some(sets) = self.sets.get_mut(target) else { return };
-        *sets -= 1;
-        if *sets == 0 {
-            self.sets.remove(target);
-            self.changed.insert(target.clone());
+    /// A set of a zone names a target.
+    pub(crate) fn name(&mut self, target: &HealthTarget, zone: &ZoneKey) {
+        let zones = self.sets.entry(target.clone()).or_default();
+        match zones.iter_mut().find(|(other, _)| other == zone) {
+            Some((_, sets)) => return *sets += 1,
+            None => zones.push((Arc::clone(zone), 1)),
         }
+        self.zones_changed(target);
+    }
+
+    /// A set of a zone names a target no more. `is_deleted`: nor does the zone exist.
+    pub(crate) fn unname(&mut self, target: &HealthTarget, zone: &ZoneKey, is_deleted: bool) {
+        let Some(zones) = self.sets.get_mut(target) else { return };
+        let Some(at) = zones.iter().position(|(other, _)| other == zone) else { return };
+        zones[at].1 -= 1;
+        if zones[at].1 > 0 {
+            return;
+        }
+        zones.swap_remove(at);
+        if zones.is_empty() {
+            self.sets.remove(target);
+            if is_deleted {
+                self.deleted.insert(target.clone());
+            }
+        }
+        self.zones_changed(target);
+    }
+
+    fn zones_changed(&mut self, target: &HealthTarget) {
+        match self.sets.get(target) {
+            Some(zones) => {
+                let zones = zones.iter().map(|(zone, _)| Arc::clone(zone)).collect();
+                self.shares.put(target, 1, zones);
+            }
+            None => self.shares.remove(target),
+        }
+        self.changed.insert(target.clone());
+        let moved = self.shares.take_changes();
+        self.changed.extend(moved.into_iter().map(|(target, _)| target));
     }
 }

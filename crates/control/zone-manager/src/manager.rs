@@ -398,9 +398,13 @@ impl Manager {
         let key = catalog::key(origin);
         let served = match served {
             Some(Some(zone)) => Some(Some(self.filter.show(&key, zone))),
-            other => {
+            Some(None) => {
                 self.filter.forget(&key);
-                other
+                Some(None)
+            }
+            None => {
+                self.filter.delete(&key);
+                None
             }
         };
         let image = &mut round.image;

@@ -3,6 +3,7 @@ use super::{Runner, wall, whole_days};
 use crate::report::{HealthReport, TargetReport};
 use crate::service::TargetFilter;
 use crate::state::TargetState;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use zone_manager::HealthTarget;
 
@@ -19,30 +20,31 @@ impl Runner {
         let has_more = all.len() > filter.limit;
         let targets = all.into_iter().take(filter.limit);
         let (table, wall) = (self.publisher.health(), wall());
-        let report = |(target, (own, why)): (&HealthTarget, (&TargetState, Option<&String>))| {
-            let state = self.agreed(target, own);
-            let reason = why.map_or(&*state.reason, |why| why);
-            let next = self.prober.next_probe(target);
-            let check = self.prober.check(&target.check);
-            let certificate = own.certificate.as_ref().zip(check);
-            let ending =
-                certificate.filter(|(certificate, check)| certificate.ends_soon(check, wall));
-            TargetReport {
-                check: target.check.to_string(),
-                address: target.address,
-                state: state.state.word().to_owned(),
-                since_seconds: state.since.as_secs(),
-                reason: (!reason.is_empty()).then(|| reason.to_owned()),
-                next_probe_seconds: next.map(|next| next.saturating_sub(self.now()).as_secs()),
-                vantages: self.vantages(target),
-                sets: table.sets(target),
-                operator: self.overrides.of(target).cloned(),
-                certificate_end_seconds: certificate.map(|(found, _)| found.end.as_secs()),
-                warning: ending.map(|(found, _)| {
-                    format!("its certificate ends in {}", whole_days(wall, found.end))
-                }),
-            }
-        };
+        let report =
+            |(target, (own, why)): (&HealthTarget, (&TargetState, Option<&Cow<'static, str>>))| {
+                let state = self.agreed(target, own);
+                let reason = why.map_or(&*state.reason, |why| why);
+                let next = self.prober.next_probe(target);
+                let check = self.prober.check(&target.check);
+                let certificate = own.certificate.as_ref().zip(check);
+                let ending =
+                    certificate.filter(|(certificate, check)| certificate.ends_soon(check, wall));
+                TargetReport {
+                    check: target.check.to_string(),
+                    address: target.address,
+                    state: state.state.word().to_owned(),
+                    since_seconds: state.since.as_secs(),
+                    reason: (!reason.is_empty()).then(|| reason.to_owned()),
+                    next_probe_seconds: next.map(|next| next.saturating_sub(self.now()).as_secs()),
+                    vantages: self.vantages(target),
+                    sets: table.sets(target),
+                    operator: self.overrides.of(target).cloned(),
+                    certificate_end_seconds: certificate.map(|(found, _)| found.end.as_secs()),
+                    warning: ending.map(|(found, _)| {
+                        format!("its certificate ends in {}", whole_days(wall, found.end))
+                    }),
+                }
+            };
         HealthReport {
             targets: targets.map(report).collect(),
             has_more,

@@ -4,6 +4,7 @@ use crate::fleet::{FleetStates, assigned, verdict};
 use crate::prober::{ProbeId, Transition};
 use crate::report::VantageReport;
 use crate::state::{ProbeState, TargetState};
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 use zone_manager::HealthTarget;
@@ -20,6 +21,11 @@ pub(super) struct FleetView {
 impl FleetView {
     pub(super) fn new(states: Arc<FleetStates>, vantage: usize) -> Self {
         Self { states, vantage, agreed: HashMap::new() }
+    }
+
+    /// This server does not probe a target any more.
+    pub(super) fn say_nothing(&self, target: &HealthTarget) {
+        self.states.say(target, None);
     }
 }
 
@@ -88,6 +94,7 @@ impl Runner {
             self.reassign(&target);
             self.weigh(&target);
         }
+        self.settle();
         self.count();
     }
 
@@ -96,15 +103,16 @@ impl Runner {
         let is_probed = self.prober.state(target).is_some();
         match (is_probed, self.elsewhere(target)) {
             (true, Some(why)) => {
-                let Some(state) = self.prober.remove(target) else { return };
+                let Some(state) = self.stop(target) else { return };
                 if let Some(fleet) = &self.fleet {
-                    fleet.states.say(target, None);
+                    fleet.say_nothing(target);
                 }
+                let why = why.map(Cow::Owned);
                 self.idle.insert(target.clone(), IdleTarget { state, why });
             }
             (false, _) => {
-                let Some(idle) = self.idle.remove(target) else { return };
-                let state = self.agreed(target, &idle.state).clone();
+                let Some(state) = self.stop(target) else { return };
+                let state = self.agreed(target, &state).clone();
                 self.start(target.clone(), state);
             }
             (true, None) => {}

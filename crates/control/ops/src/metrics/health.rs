@@ -18,6 +18,12 @@ pub fn write(out: &mut Exposition, health: &HealthStatus) {
     )
     .sample(&[], health.not_probed);
     out.family(
+        "dunlin_health_targets_waiting",
+        Gauge,
+        "Targets that are not probed because their zone has its share of all probes and targets.",
+    )
+    .sample(&[], health.waiting);
+    out.family(
         "dunlin_health_certificates_ending",
         Gauge,
         "Targets whose certificate ends within the time that their check warns of.",

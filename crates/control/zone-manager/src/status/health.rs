@@ -15,6 +15,9 @@ pub struct HealthStatus {
     pub probers: u64,
     /// Targets that may not be probed, or not so often.
     pub not_probed: u64,
+    /// Those of them that wait for a share of the probes a second, or for room in the list of
+    /// targets: their zone has as much as any other.
+    pub waiting: u64,
     /// Targets whose certificate ends soon.
     pub expiring: u64,
     /// Record sets that answer members that are down, because they have too few others.

@@ -18,7 +18,7 @@ use axum::response::{IntoResponse, Response};
 use hyper::body::Body as _;
 use hyper::header::AUTHORIZATION;
 use hyper::{HeaderMap, Method, StatusCode, Uri};
-use records::{Edit, Revision, SetKey};
+use records::{Edit, Revision, SetKey, WriteRights};
 use std::fmt::{self, Write};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -82,6 +82,11 @@ impl Caller {
         self.principal.name.as_str().into()
     }
 
+    /// What it may write, for what its writes hide.
+    pub fn rights(&self) -> Arc<dyn WriteRights> {
+        Arc::<Principal>::clone(&self.principal)
+    }
+
     fn notes(&self) -> MutexGuard<'_, AuditNotes> {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -126,6 +131,11 @@ impl Caller {
         self.principal.may_in(verb, zone)
     }
 
+    /// Whether a grant allows this verb on the whole zone.
+    pub fn may_all_of(&self, verb: Verb, zone: Name<'_>) -> bool {
+        self.principal.may_all_of(verb, zone)
+    }
+
     /// Whether a grant allows this verb on a record set.
     pub fn may(&self, verb: Verb, key: &SetKey) -> bool {
         self.principal.may(verb, key.zone.as_name(), key.name.as_name(), key.rtype)
@@ -139,7 +149,7 @@ impl Caller {
 
     /// Refuses unless a grant allows this verb on the whole zone.
     pub fn check_all_of(&self, verb: Verb, zone: Name<'_>) -> Result<(), Problem> {
-        let may = self.principal.may_all_of(verb, zone);
+        let may = self.may_all_of(verb, zone);
         self.judge(may, || format!("use `{}` on the zone {zone}", verb.word()))
     }
 

@@ -221,11 +221,13 @@ impl Credentials {
         let content = Arc::clone(&self.content.borrow());
         let shown = |(name, document): (&String, &documents::Document)| {
             let stored = Stored::read(&document.value).ok()?;
+            let may_hide_with_warning = stored.may_hide_with_warning();
             Some(Credential {
                 principal: name.clone(),
                 grants: stored.grants,
                 created_seconds: stored.created_seconds,
                 expires_seconds: stored.expires_seconds,
+                may_hide_with_warning,
                 kind: match stored.proof {
                     Proof::TokenSha256(_) => CredentialKind::Token,
                     Proof::Subject(subject) => CredentialKind::Certificate { subject },
@@ -254,8 +256,9 @@ impl Credentials {
         };
         let created_seconds = now_seconds();
         let expires_seconds = lifetime.map(|lifetime| created_seconds + lifetime.as_secs());
+        let keeps_wildcards = principal.grants.iter().any(Grant::limits_writes);
         let grants = principal.grants.iter().map(ToString::to_string).collect();
-        let stored = Stored { grants, created_seconds, expires_seconds, proof };
+        let stored = Stored { grants, created_seconds, expires_seconds, keeps_wildcards, proof };
         self.change(|content| {
             if let Some(unusable) = content.unusable.get(&name) {
                 let why = &unusable.why;
@@ -350,8 +353,9 @@ fn holder(name: &str, value: &Value) -> Result<(Holder, Proof), String> {
     let stored = Stored::read(value)?;
     let grants = stored.grants.iter().map(|text| text.parse());
     let grants = grants.collect::<Result<Vec<Grant>, _>>()?;
-    let principal = Arc::new(Principal::new(name, grants)?);
-    Ok((Holder(principal, stored.expires_seconds), stored.proof))
+    let mut principal = Principal::new(name, grants)?;
+    principal.may_hide_with_warning = stored.may_hide_with_warning();
+    Ok((Holder(Arc::new(principal), stored.expires_seconds), stored.proof))
 }
 
 impl Holder {

@@ -1,6 +1,7 @@
 //! Principals and their grants.
 use crate::limits::{GRANT_PREFIXES_MAX, GRANT_TYPES_MAX, GRANTS_MAX, PRINCIPAL_LEN_MAX};
 use limit::Prefix;
+use records::{Hiding, SetKey, WriteRights};
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -13,6 +14,8 @@ pub enum Verb {
     Read,
     /// To write and delete record sets.
     Write,
+    /// With `write`: to make names exist, and so to hide a wildcard from names beyond the grant.
+    HideWildcard,
     /// To create and delete zones.
     Zones,
     /// To see the status, and to look at and empty the cache.
@@ -23,14 +26,15 @@ pub enum Verb {
 
 impl Verb {
     /// Every verb.
-    pub const ALL: [Self; 5] =
-        [Self::Read, Self::Write, Self::Zones, Self::Operate, Self::Endpoints];
+    pub const ALL: [Self; 6] =
+        [Self::Read, Self::Write, Self::HideWildcard, Self::Zones, Self::Operate, Self::Endpoints];
 
     /// Its word in a grant.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Read => "read",
             Self::Write => "write",
+            Self::HideWildcard => "hide-wildcard",
             Self::Zones => "zones",
             Self::Operate => "operate",
             Self::Endpoints => "endpoints",
@@ -184,6 +188,19 @@ impl Grant {
         Ok(Self { verbs, zones: Pattern::All, names, types, addresses })
     }
 
+    /// Whether it allows writes, but not of all names and types of its zones.
+    pub fn limits_writes(&self) -> bool {
+        let is_whole = self.names == Pattern::All && self.types.is_empty();
+        self.verbs.contains(&Verb::Write) && !is_whole
+    }
+
+    /// Whether it is about a record set.
+    fn matches(&self, zone: Name<'_>, name: Name<'_>, rtype: Rtype) -> bool {
+        self.zones.matches(zone)
+            && self.names.matches(name)
+            && (self.types.is_empty() || self.types.contains(&rtype))
+    }
+
     /// Refuses a grant that can never match a request.
     ///
     /// # Errors
@@ -197,6 +214,12 @@ impl Grant {
             return never(format!("no record has the type {rtype}"));
         }
         let is_whole = self.names == Pattern::All && self.types.is_empty();
+        if self.verbs.contains(&Verb::HideWildcard) && !self.verbs.contains(&Verb::Write) {
+            return never("`hide-wildcard` is about writes: add `write`".into());
+        }
+        if self.verbs == [Verb::Operate] && !(is_whole && self.zones == Pattern::All) {
+            return never("`operate` is about the server: leave out zone, names and types".into());
+        }
         if self.verbs == [Verb::Zones] && !is_whole {
             return never("`zones` is about whole zones: leave out names and types".into());
         }
@@ -239,6 +262,10 @@ impl fmt::Display for Grant {
             let addresses: Vec<String> = self.addresses.iter().map(ToString::to_string).collect();
             return write!(f, "{} {}", verbs.join(","), addresses.join(","));
         }
+        // It is about the server, not about names.
+        if self.verbs == [Verb::Operate] {
+            return f.write_str(Verb::Operate.word());
+        }
         write!(f, "{} {} {} ", verbs.join(","), self.zones, self.names)?;
         if self.types.is_empty() {
             return f.write_str("*");
@@ -255,6 +282,28 @@ pub struct Principal {
     pub name: String,
     /// The grants.
     pub grants: Vec<Grant>,
+    /// Its credential is older than the verb `hide-wildcard`: it may hide wildcards, with a
+    /// warning.
+    pub may_hide_with_warning: bool,
+}
+
+impl WriteRights for Principal {
+    fn covers(&self, zone: Name<'_>, name: Name<'_>, rtype: Rtype) -> bool {
+        self.may(Verb::Write, zone, name, rtype) && self.may_below(Verb::Write, zone, name, rtype)
+    }
+
+    fn hiding(&self, set: &SetKey) -> Hiding {
+        let SetKey { zone, name, rtype, .. } = set;
+        let may = |verb| {
+            let mut grants = self.of(Verb::Write).filter(|grant| grant.verbs.contains(&verb));
+            grants.any(|grant| grant.matches(zone.as_name(), name.as_name(), *rtype))
+        };
+        match self.may_hide_with_warning {
+            _ if may(Verb::HideWildcard) => Hiding::Allowed,
+            true => Hiding::Warned,
+            false => Hiding::Refused,
+        }
+    }
 }
 
 impl Principal {
@@ -273,17 +322,18 @@ impl Principal {
         if grants.is_empty() || grants.len() > GRANTS_MAX {
             return Err(format!("a principal has 1 to {GRANTS_MAX} grants; {GRANT_FORM}"));
         }
-        Ok(Self { name: name.to_owned(), grants })
+        Ok(Self { name: name.to_owned(), grants, may_hide_with_warning: false })
     }
 
     /// A user of this machine who may manage the server: it has every grant. No other principal can
     /// have its name.
     pub fn local(uid: u32) -> Self {
         // `operate` is for all addresses, too.
-        let verbs = vec![Verb::Read, Verb::Write, Verb::Zones, Verb::Operate];
+        let verbs = vec![Verb::Read, Verb::Write, Verb::HideWildcard, Verb::Zones, Verb::Operate];
         let (zones, names) = (Pattern::All, Pattern::All);
         let all = Grant { verbs, zones, names, types: Vec::new(), addresses: Vec::new() };
-        Self { name: format!("local:{uid}"), grants: vec![all] }
+        let name = format!("local:{uid}");
+        Self { name, grants: vec![all], may_hide_with_warning: false }
     }
 
     /// Whether a grant allows this verb on anything in a zone.
@@ -308,11 +358,7 @@ impl Principal {
 
     /// Whether a grant allows this verb on a record set.
     pub fn may(&self, verb: Verb, zone: Name<'_>, name: Name<'_>, rtype: Rtype) -> bool {
-        self.of(verb).any(|grant| {
-            grant.zones.matches(zone)
-                && grant.names.matches(name)
-                && (grant.types.is_empty() || grant.types.contains(&rtype))
-        })
+        self.of(verb).any(|grant| grant.matches(zone, name, rtype))
     }
 
     /// Whether grants allow this verb on sets of a type at every name below a name of a zone.

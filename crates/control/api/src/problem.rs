@@ -189,6 +189,9 @@ impl Problem {
             Refused::Invalid(wrong) => {
                 Self::invalid(field(wrong.edit, wrong.field), wrong.rule, wrong.what)
             }
+            Refused::HidesWildcard { edit, .. } => {
+                new(StatusCode::FORBIDDEN, "hides-wildcard").of_field(field(edit, "name"))
+            }
             Refused::TooMany { .. } => {
                 let BrokenRule { id, source } = BrokenRule::LIMIT;
                 new(StatusCode::UNPROCESSABLE_ENTITY, id).with(|told| {

@@ -54,7 +54,8 @@ impl WaitQuery {
         if let Some(reason) = &reason {
             caller.note_reason(Arc::clone(reason));
         }
-        Ok(WriteContext { reason, expect, ..WriteContext::by(caller.name()) })
+        let rights = Some(caller.rights());
+        Ok(WriteContext { reason, expect, rights, ..WriteContext::by(caller.name()) })
     }
 }
 

@@ -66,7 +66,13 @@ fn write_list(out: &mut impl Write, all: &[Credential]) -> io::Result<()> {
     }
     let mut rows =
         vec![["PRINCIPAL", "CREDENTIAL", "CREATED", "EXPIRES", "GRANT"].map(str::to_owned)];
-    for Credential { principal, grants, created_seconds, expires_seconds, kind } in all {
+    let mut old = Vec::new();
+    for credential in all {
+        let Credential { principal, grants, created_seconds, expires_seconds, kind, .. } =
+            credential;
+        if credential.may_hide_with_warning {
+            old.push(plain(principal));
+        }
         let by = match kind {
             CredentialKind::Token => "token".to_owned(),
             CredentialKind::Certificate { subject } => plain(subject),
@@ -80,6 +86,15 @@ fn write_list(out: &mut impl Write, all: &[Credential]) -> io::Result<()> {
     }
     for line in align([Side::Left; 5], &rows) {
         writeln!(out, "{line}")?;
+    }
+    if !old.is_empty() {
+        writeln!(
+            out,
+            "made by an earlier version: {}; until the next release they may hide wildcards from \
+             names beyond their grants, which the log warns of. Afterwards their grants need the \
+             verb `hide-wildcard`",
+            old.join(", ")
+        )?;
     }
     Ok(())
 }
@@ -95,6 +110,7 @@ mod tests {
             grants: vec!["read * * *".into(), "write example.org. * A".into()],
             created_seconds: 1_795_269_603,
             expires_seconds: Some(1_795_269_603 + 86_400),
+            may_hide_with_warning: false,
             kind: CredentialKind::Token,
         }];
         let mut out = Vec::new();

@@ -25,6 +25,7 @@ mod shared;
 pub mod snapshot;
 mod store;
 mod types;
+mod wildcards;
 mod writer;
 mod zone_list;
 mod zones;
@@ -48,6 +49,7 @@ pub use types::{
     Batch, ChangeKind, JournalEntry, Refused, SetChange, SetFilter, SetPage, SetWarning, StoredSet,
     WriteContext, WriteResult, ZoneInfo,
 };
+pub use wildcards::{Hiding, WriteRights};
 pub use zone_manager::ZoneOwner;
 
 #[cfg(test)]

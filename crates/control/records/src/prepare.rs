@@ -4,7 +4,7 @@ use crate::serial::{SerialStamp, is_newer, offset_after};
 use crate::zones::{ZoneHead, serial_of, with_serial};
 use crate::{
     Action, Batch, Deletion, Edit, EditKind, InvalidEdit, Policy, PreparedWrite, Refused, Revision,
-    SetChange, SetKey, SetValue, View,
+    SetChange, SetKey, SetValue, View, wildcards,
 };
 use compile::{Loader, Zone, ZoneProblem};
 use image::{HashKey, Tree};
@@ -106,6 +106,7 @@ pub fn change(
     if found.is_empty() {
         return Ok(Vec::new());
     }
+    wildcards::check(&head.zone, batch, found.iter().map(|(number, _)| *number))?;
     let mut before = PreviousSets::new(found.len());
     found.iter().for_each(|(_, held)| before.push(*held));
     let done: Vec<usize> = found.into_iter().map(|(index, _)| index).collect();

@@ -1,6 +1,6 @@
 //! Writes, their principals, and errors.
-use crate::CommitId;
 use crate::limits::{EDITS_MAX, REASON_LEN_MAX, ZONES_MAX};
+use crate::{CommitId, WriteRights};
 use model::{BrokenRule, Edit, InvalidEdit, Precondition, Revision, SetKey, SetValue, View};
 use std::fmt;
 use std::sync::Arc;
@@ -32,13 +32,15 @@ pub struct WriteContext {
     /// A condition on the zone, or on the whole store for a restore. The revision of a zone is its
     /// last write's, that of the store the last of all.
     pub expect: Precondition,
+    /// What the principal may write, for what the write hides; `None`: everything.
+    pub rights: Option<Arc<dyn WriteRights>>,
 }
 
 impl WriteContext {
     /// A write by this principal, now, without reason or condition.
     pub fn by(principal: impl Into<Arc<str>>) -> Self {
         let (when, expect) = (SystemTime::now(), Precondition::Anything);
-        Self { by: principal.into(), when, reason: None, expect }
+        Self { by: principal.into(), when, reason: None, expect, rights: None }
     }
 
     /// The part of the reason that the journal stores, in whole characters.
@@ -225,6 +227,17 @@ pub enum Refused {
     },
     /// An edit is invalid.
     Invalid(InvalidEdit),
+    /// A write would hide a wildcard from names that its principal may not write.
+    HidesWildcard {
+        /// The index of the edit, from 0.
+        edit: usize,
+        /// The name that would begin to exist.
+        name: NameBuf,
+        /// A type that the wildcard answers, and the principal may not write there.
+        rtype: Rtype,
+        /// The wildcard.
+        wildcard: NameBuf,
+    },
     /// A limit was exceeded.
     TooMany {
         /// What there are too many of.
@@ -295,6 +308,12 @@ impl fmt::Display for Refused {
             Self::Invalid(InvalidEdit { edit, field, what, rule }) => {
                 write!(f, "edit {edit}, {field}: {what} ({rule})")
             }
+            Self::HidesWildcard { name, rtype, wildcard, .. } => write!(
+                f,
+                "it makes {name} exist, so that {wildcard} {rtype} is no longer the answer for \
+                 {name} and the names below it, which no grant covers: a grant with the verb \
+                 `hide-wildcard` beside `write` allows it, or one that covers {name} and *.{name}"
+            ),
             Self::TooMany { what, max } => write!(f, "too many {what}: the maximum is {max}"),
             Self::Full => f.write_str(
                 "the disk of [server] data_dir is full: free some space; earlier writes \

@@ -226,6 +226,10 @@ pub struct Credential {
     /// When it expires, in seconds since 1970; `None`: it does not.
     #[serde(default)]
     pub expires_seconds: Option<u64>,
+    /// It is older than the verb `hide-wildcard`: it may hide wildcards from names beyond its
+    /// grants, with a warning, until the next release.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub may_hide_with_warning: bool,
     /// Its credential.
     pub kind: CredentialKind,
 }

@@ -1,6 +1,7 @@
 //! A credential as it is stored, and the file of all credentials.
 use super::holder;
 use crate::limits::CREDENTIALS_LEN_MAX;
+use crate::principal::Grant;
 use documents::{Document, FileDocuments, FileFormat, Value};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -9,9 +10,10 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// The format of the file. Versions before 2 know no expiry, so a file in which no credential
-/// expires is written as 1: they can still read it.
-const FORMAT: u32 = 2;
+/// The format of the file. Versions before 2 know no expiry, and those before 3 not the verb
+/// `hide-wildcard`. A file is written in the oldest format that has all of it: older versions can
+/// still read it.
+const FORMAT: u32 = 3;
 
 /// A credential. The name of its document is that of its principal.
 #[derive(Clone, Serialize, Deserialize)]
@@ -21,6 +23,10 @@ pub struct Stored {
     pub created_seconds: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_seconds: Option<u64>,
+    /// Whether it may hide wildcards from names beyond its grants only if they have the verb
+    /// `hide-wildcard`. Absent: it is of a version without that verb, or its grants have no limits.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub keeps_wildcards: bool,
     #[serde(flatten)]
     pub proof: Proof,
 }
@@ -45,6 +51,13 @@ impl Stored {
     /// Parses the value of a document.
     pub fn read(value: &Value) -> Result<Self, String> {
         Self::deserialize(value).map_err(|why| why.to_string())
+    }
+
+    /// Whether it may hide wildcards from names beyond its grants because of its age.
+    pub fn may_hide_with_warning(&self) -> bool {
+        let limits_writes =
+            |text: &String| text.parse().is_ok_and(|one: Grant| one.limits_writes());
+        !self.keeps_wildcards && self.grants.iter().any(limits_writes)
     }
 
     /// The value of a document.
@@ -137,8 +150,12 @@ impl FileFormat for CredentialFile {
             Ok(Entry { principal: name.clone(), stored })
         };
         let credentials = documents.iter().map(entry).collect::<io::Result<Vec<_>>>()?;
-        let expires = credentials.iter().any(|entry| entry.stored.expires_seconds.is_some());
-        let format = if expires { FORMAT } else { 1 };
+        let format_of = |Entry { stored, .. }: &Entry| match stored {
+            Stored { keeps_wildcards: true, .. } => FORMAT,
+            Stored { expires_seconds: Some(_), .. } => 2,
+            _ => 1,
+        };
+        let format = credentials.iter().map(format_of).max().unwrap_or(1);
         Ok(serde_json::to_vec_pretty(&AllCredentials { format, credentials })?)
     }
 

@@ -147,7 +147,7 @@ fn a_damaged_file_is_refused_and_stays() {
     let folder = Folder::new("file");
     for (text, story) in [
         ("", "not a file of credentials"),
-        (r#"{"format":3,"credentials":[]}"#, "has format 3, this version reads 1 to 2"),
+        (r#"{"format":4,"credentials":[]}"#, "has format 4, this version reads 1 to 3"),
         (
             r#"{"format":1,"credentials":[{"principal":"ci","grants":["read *"],
                "created_seconds":1,"token-sha256":"00"}]}"#,
@@ -248,6 +248,37 @@ fn an_expired_token_is_refused_and_rotation_renews_its_lifetime() {
     let renewed = read.rotate("ci").expect("rotated");
     assert!(read.of_token(&renewed, now + 3_590).is_ok());
     assert!(read.of_token(&renewed, now + 3_700).is_err());
+}
+
+/// Older versions wrote no limits of what a token may hide: it may still do it, with a warning.
+#[test]
+fn token_of_an_older_version_hides_wildcards_with_a_warning() {
+    let folder = Folder::new("older");
+    let hiding = |credentials: &Credentials, token: &str| {
+        let principal = credentials.of_token(token, now_seconds()).expect("a principal");
+        let name = |text: &str| zonefile::read_name(text).expect("a name");
+        let (zone, name) = (name("example.org"), name("_acme-challenge.a.example.org"));
+        let set = records::SetKey { zone, name, rtype: wire::Rtype::TXT, view: Default::default() };
+        records::WriteRights::hiding(&*principal, &set)
+    };
+    let limited = "write example.org _acme-challenge.*.example.org TXT";
+    let credentials = folder.credentials();
+    let secret = credentials.create(new("new", limited, None)).expect("created").expect("a token");
+    assert_eq!(hiding(&credentials, &secret), records::Hiding::Refused);
+    let text = fs::read_to_string(folder.file()).expect("kept");
+    assert!(text.contains("\"format\": 3") && text.contains("\"keeps_wildcards\": true"), "{text}");
+    assert!(!credentials.list().expect("known")[0].may_hide_with_warning);
+    let older = text.replace("\"format\": 3", "\"format\": 1");
+    let older = older.replace("\"keeps_wildcards\": true,", "");
+    fs::write(folder.file(), older).expect("written");
+    let credentials = folder.credentials();
+    assert_eq!(hiding(&credentials, &secret), records::Hiding::Warned);
+    assert!(credentials.list().expect("known")[0].may_hide_with_warning);
+    let rotated = credentials.rotate("new").expect("rotated");
+    assert_eq!(hiding(&credentials, &rotated), records::Hiding::Warned, "the grants stay");
+    let grant = limited.replace("write", "write,hide-wildcard");
+    let secret = credentials.create(new("hides", &grant, None)).expect("created").expect("a token");
+    assert_eq!(hiding(&credentials, &secret), records::Hiding::Allowed);
 }
 
 /// A version without expiry reads the file as long as no credential expires.

@@ -48,7 +48,9 @@ fn patterns_cover_what_is_below_a_name() {
 fn grants_are_read_and_written() {
     for (text, written) in [
         ("read *", "read * * *"),
-        ("operate", "operate * * *"),
+        ("operate", "operate"),
+        ("operate * * *", "operate"),
+        ("read,operate *", "read,operate * * *"),
         ("endpoints 192.0.2.0/24,2001:db8::7", "endpoints 192.0.2.0/24,2001:db8::7/128"),
         (
             "read,write example.org *.web.example.org a,AAAA",
@@ -62,7 +64,10 @@ fn grants_are_read_and_written() {
     for (wrong, story) in [
         ("", "an empty grant"),
         ("read", "names no zone"),
-        ("steal *", "\"steal\" is not a verb: there are read, write, zones, operate, endpoints"),
+        (
+            "steal *",
+            "\"steal\" is not a verb: there are read, write, hide-wildcard, zones, operate, endpoints",
+        ),
         ("read a..b", "neither a name nor a pattern"),
         ("read * * BOGUS", "\"BOGUS\" is not a type"),
         ("read * * * *", "one word too many"),
@@ -86,7 +91,7 @@ fn grant_for_addresses_is_for_no_others_and_for_nothing_else() {
     assert!(!may_set("192.0.3.0") && !may_set("2001:db9::1") && !may_set("10.0.0.1"));
     let org = name("example.org");
     assert!(!rack.may_operate());
-    assert!(Verb::ALL[..4].iter().all(|verb| !rack.may_in(*verb, org.as_name())));
+    assert!(Verb::ALL[..5].iter().all(|verb| !rack.may_in(*verb, org.as_name())));
     let grants = |text: &str| vec![text.parse().expect("a grant")];
     let writer = Principal::new("writer", grants("read,write,zones *")).expect("a principal");
     assert!(!writer.may_set([192, 0, 2, 1].into()));
@@ -114,6 +119,9 @@ fn grants_that_can_never_match_are_refused() {
         ("read example.org * ANY", Some("no record has the type")),
         ("zones example.org *.example.org", Some("whole zones")),
         ("zones example.org * A", Some("whole zones")),
+        ("write,hide-wildcard example.org *.example.org TXT", None),
+        ("hide-wildcard example.org", Some("add `write`")),
+        ("operate example.org", Some("leave out zone")),
     ] {
         let grant: Grant = text.parse().expect("a grant");
         match (grant.check_matchable(), expected) {

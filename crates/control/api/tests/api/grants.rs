@@ -225,10 +225,106 @@ fn grants_are_limited_to_their_names_and_types() {
     let seen = ask("GET", "/rrsets", "").done();
     assert_eq!(seen["rrsets"].as_array().map(Vec::len), Some(1), "only its own: {seen}");
     let journal = ask("GET", "/journal", "").done();
-    let changes: Vec<_> = journal["entries"].as_array().expect("entries").iter().collect();
-    assert_eq!(changes[0]["changes"], json!([]), "who made the zone, not what it holds");
-    assert_eq!(changes[1]["changes"].as_array().map(Vec::len), Some(1));
+    let entries = journal["entries"].as_array().expect("entries");
+    assert_eq!(entries.len(), 1, "not who made the zone: {journal}");
+    assert_eq!(entries[0]["changes"].as_array().map(Vec::len), Some(1));
     ask("DELETE", "", "").refused(403);
+}
+
+/// The journal of a zone for a reader of one name.
+#[test]
+fn journal_has_only_what_its_reader_may_read() {
+    let scene = Scene::new();
+    let change = |name: &str| {
+        json!({ "name": format!("{name}.example.org."), "type": "A",
+                "put": { "ttl": 60, "data": ["192.0.2.1"] } })
+    };
+    let write = |names: &[&str], reason: &str| {
+        let changes: Vec<_> = names.iter().map(|name| change(name)).collect();
+        let path = format!("/v1/zones/example.org/rrsets?reason={reason}");
+        scene.patch(&path, &json!({ "changes": changes }).to_string()).done();
+    };
+    write(&["secret"], "acquisition");
+    write(&["shop", "secret2"], "merger");
+    write(&["shop2"], "other");
+    scene
+        .patch(
+            "/v1/zones/example.org/rrsets?reason=mine",
+            &json!({ "changes": [
+        { "name": "shop.example.org.", "type": "A", "put": null } ] })
+            .to_string(),
+        )
+        .done();
+    let token = scene.token("shop", &["read example.org shop.example.org"]);
+    let journal = |token: &str| {
+        let reply = scene.ask("GET", "/v1/zones/example.org/journal", token, &[], b"").done();
+        reply["entries"].as_array().expect("entries").clone()
+    };
+    let entries = journal(&token);
+    let text = json!(entries).to_string();
+    for hidden in ["secret", "shop2", "acquisition", "merger", "other"] {
+        assert!(!text.contains(hidden), "{hidden}: {text}");
+    }
+    assert_eq!(entries.len(), 2, "{text}");
+    assert_eq!((&entries[0]["count"], &entries[0]["reason"]), (&json!(1), &Value::Null));
+    assert_eq!((&entries[1]["count"], &entries[1]["reason"]), (&json!(1), &json!("mine")));
+    let all = journal(&scene.token("all", &["read example.org"]));
+    assert_eq!(all.len(), 5, "{all:?}");
+    assert!(all.iter().any(|entry| entry["reason"] == "merger" && entry["count"] == 2));
+}
+
+/// Writes that hide a wildcard from names that the grant does not cover.
+#[test]
+fn grant_for_one_name_does_not_hide_a_wildcard_from_others() {
+    let scene = Scene::new();
+    let zone = "/v1/zones/example.org";
+    let record = r#"{"ttl":60,"data":["192.0.2.1"]}"#;
+    let text = r#"{"ttl":60,"data":["proof"]}"#;
+    scene.put(&format!("{zone}/rrsets/*.example.org/A?wait=live"), record).done();
+    let acme = "write example.org _acme-challenge.*.example.org TXT";
+    let token = scene.token("acme", &[acme]);
+    let ask = |token: &str, method: &str, path: &str, media: &str, body: &str| {
+        let media = format!("Content-Type: {media}");
+        scene.ask(method, &format!("{zone}/{path}"), token, &[&media], body.as_bytes())
+    };
+    let set = "rrsets/_acme-challenge.shop.example.org/TXT?wait=live";
+    let refused = |reply: Reply, field: &str| {
+        let told = reply.json();
+        assert_eq!((reply.status, told["field"].as_str()), (403, Some(field)), "{told}");
+        assert!(told["type"].as_str().is_some_and(|kind| kind.ends_with("hides-wildcard")));
+        let detail = told["detail"].as_str().expect("a text");
+        for part in ["shop.example.org.", "*.example.org. A", "`hide-wildcard`"] {
+            assert!(detail.contains(part), "{detail}");
+        }
+    };
+    let json = "application/json";
+    refused(ask(&token, "PUT", set, json, text), "name");
+    let changes = json!({ "changes": [{ "name": "_acme-challenge.shop.example.org", "type": "TXT",
+                                        "add": { "ttl": 60, "data": ["proof"] } }] });
+    refused(ask(&token, "PATCH", "rrsets", json, &changes.to_string()), "changes[0].name");
+    let line = json!({ "name": "_acme-challenge.shop.example.org.", "type": "TXT", "ttl": 60,
+                       "data": ["proof"] });
+    let media = "application/x-ndjson";
+    refused(ask(&token, "POST", "import", media, &line.to_string()), "name");
+    let file = "_acme-challenge.shop 60 TXT proof\n";
+    refused(ask(&token, "POST", "import", "text/dns", file), "name");
+    let answered = |name: &str| scene.answered("example.org.", name, wire::Rtype::A);
+    assert!(!answered("*.example.org.").is_empty());
+
+    // Names of no host, and names that exist, hide nothing.
+    let own = scene.token("own", &["write example.org _acme-challenge.example.org TXT"]);
+    ask(&own, "PUT", "rrsets/_acme-challenge.example.org/TXT", json, text).done();
+    scene.put(&format!("{zone}/rrsets/shop.example.org/A"), record).done();
+    ask(&token, "PUT", set, json, text).done();
+
+    // The grant covers what it hides, or may hide it.
+    let app = "rrsets/_acme-challenge.app.example.org/TXT";
+    let all = scene.token("all", &["write example.org *.example.org TXT,A"]);
+    let of_type = scene.token("type", &["write example.org *.example.org TXT"]);
+    assert_eq!(ask(&of_type, "PUT", app, json, text).status, 403, "the wildcard has an A record");
+    ask(&all, "PUT", app, json, text).done();
+    let hides = scene.token("hides", &[&acme.replace("write", "write,hide-wildcard")]);
+    ask(&hides, "PUT", "rrsets/_acme-challenge.api.example.org/TXT", json, text).done();
 }
 
 const NEW_ZONE: &str = r#"{"nameservers":["ns1.example.net."]}"#;

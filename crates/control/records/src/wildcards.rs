@@ -1,0 +1,109 @@
+//! Writes that hide a wildcard from names that their principal may not write.
+//!
+//! A name that begins to exist is no longer answered by the wildcard beside it, and neither are all
+//! names below it (RFC 4592 §2.2.1): `_acme-challenge.shop` takes the answers of `*` from `shop` and
+//! from all names below `shop`.
+use crate::{Batch, Refused, SetKey};
+use compile::Zone;
+use std::fmt;
+use wire::{Name, NameBuf, Rtype};
+use zone_manager::validate::relative;
+
+/// What a principal may write, for what its writes hide.
+pub trait WriteRights: fmt::Debug + Send + Sync {
+    /// Whether it may write sets of a type at a name of a zone and at all names below it.
+    fn covers(&self, zone: Name<'_>, name: Name<'_>, rtype: Rtype) -> bool;
+
+    /// What becomes of its write of a set that hides more than it covers.
+    fn hiding(&self, set: &SetKey) -> Hiding;
+}
+
+/// Whether a write may hide a wildcard from names that its principal may not write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hiding {
+    /// It may.
+    Allowed,
+    /// It may, with a warning: its credential is older than the rule.
+    Warned,
+    /// It is refused.
+    Refused,
+}
+
+/// Refuses, or warns of, edits of these numbers that hide a wildcard. `zone`: without the batch.
+///
+/// # Errors
+/// The first edit that hides what its principal may not write.
+pub fn check(
+    zone: &Zone,
+    batch: &Batch,
+    numbers: impl Iterator<Item = usize>,
+) -> Result<(), Refused> {
+    let Some(rights) = &batch.context.rights else { return Ok(()) };
+    if zone.facts().wildcards == image::DepthMask::default() {
+        return Ok(());
+    }
+    for number in numbers {
+        let edit = &batch.edits[number];
+        let Some(hidden) = edit.put.as_ref().and_then(|_| hidden(zone, edit.name.as_name())) else {
+            continue;
+        };
+        let (origin, name) = (batch.zone.as_name(), hidden.name.as_name());
+        let is_deleted = |rtype: Rtype| {
+            let mut edits = batch.edits.iter().filter(|edit| edit.put.is_none());
+            edits.any(|edit| edit.rtype == rtype && edit.name == hidden.wildcard)
+        };
+        let mut types = hidden.types.iter().copied().filter(|rtype| !is_deleted(*rtype));
+        let Some(rtype) = types.find(|rtype| !rights.covers(origin, name, *rtype)) else {
+            continue;
+        };
+        let (name, view) = (edit.name.clone(), edit.view);
+        let set = SetKey { zone: batch.zone.clone(), name, rtype: edit.rtype, view };
+        let Hidden { name, wildcard, .. } = hidden;
+        match rights.hiding(&set) {
+            Hiding::Allowed => {}
+            Hiding::Warned => tracing::warn!(
+                principal = &*batch.context.by, set = %format_args!("{} {}", set.name, set.rtype),
+                "hides the wildcard {wildcard} from {name} and the names below it, which no grant \
+                 of the principal covers. The next release refuses this, unless the grant has the \
+                 verb `hide-wildcard`: `dunlin token create` makes a token with it"
+            ),
+            Hiding::Refused => {
+                return Err(Refused::HidesWildcard { edit: number, name, rtype, wildcard });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What a new name hides.
+struct Hidden {
+    /// The highest name that begins to exist.
+    name: NameBuf,
+    wildcard: NameBuf,
+    /// The types that the wildcard has.
+    types: Vec<Rtype>,
+}
+
+/// What hides if a name begins to exist; `None`: nothing. Names with a label that begins with `_`
+/// are those of no host (RFC 8552): nothing is hidden from them.
+fn hidden(zone: &Zone, name: Name<'_>) -> Option<Hidden> {
+    let lower = {
+        let mut lower = NameBuf::from(name);
+        lower.make_lowercase();
+        lower
+    };
+    let names = zone.names();
+    let mut rest = relative(lower.as_name(), zone.origin());
+    let mut top = None;
+    // Up to the closest name that exists; the apex always does.
+    while names.get(rest).is_none() {
+        let len = usize::from(*rest.first()?);
+        top = Some(rest);
+        rest = rest.get(1 + len..)?;
+    }
+    let top = top.filter(|top| top.get(1) != Some(&b'_'))?;
+    let wildcard = [b"\x01*", rest].concat();
+    let types: Vec<_> = names.get(&wildcard)?.sets().map(|set| set.rtype()).collect();
+    let joined = |relative: &[u8]| NameBuf::joined(relative, zone.origin()).ok();
+    Some(Hidden { name: joined(top)?, wildcard: joined(&wildcard)?, types })
+}

@@ -29,7 +29,7 @@ pub struct JournalQuery {
 /// A part of a zone's journal.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct JournalPage {
-    /// The oldest first.
+    /// The oldest first. Only writes that changed a set that the caller may read.
     entries: Vec<EntryBody>,
     /// The value of `after` for the next page; absent on the last page. A page may have fewer
     /// entries than `limit` and not be the last one.
@@ -45,14 +45,16 @@ struct EntryBody {
     revision: u64,
     /// The time of the write, in milliseconds since 1970.
     when_ms: u64,
-    /// The principal that sent the write.
-    by: String,
-    /// The reason, if the client gave one.
+    /// The principal that sent the write; absent if the caller may not read the whole zone, and
+    /// the changed sets are not kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    by: Option<String>,
+    /// The reason, if the client gave one; absent if the caller may not read all changed sets.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
     /// The kind of write.
     kind: KindBody,
-    /// The number of changed record sets.
+    /// The number of changed record sets that the caller may read; 0 if that is not known.
     count: u64,
     /// The detail of `changes`: a write of more than 1000 sets, or of much data, keeps no data.
     detail: DetailBody,
@@ -130,21 +132,29 @@ pub async fn list_journal(
     let journal = state.read(move |records| records.journal(origin.as_name(), after, limit));
     let journal = journal.await?;
     let next = journal.entries.last().filter(|_| journal.more).map(|entry| entry.revision.0);
-    let entries = journal.entries.into_iter().map(|entry| describe(entry, &zone, &caller));
+    let entries = journal.entries.into_iter().filter_map(|entry| describe(entry, &zone, &caller));
     let whole_after = journal.whole_after.0;
     Ok(axum::Json(JournalPage { entries: entries.collect(), next, whole_after }))
 }
 
-fn describe(entry: JournalEntry, zone: &NameBuf, caller: &Caller) -> EntryBody {
+/// What the caller may read of a write; `None`: it may read none of the changed sets.
+fn describe(entry: JournalEntry, zone: &NameBuf, caller: &Caller) -> Option<EntryBody> {
     let since = entry.when.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let changes = entry.changes.iter().filter_map(|change| tell(change, zone, caller));
+    let changes: Vec<_> =
+        entry.changes.iter().filter_map(|change| tell(change, zone, caller)).collect();
     let values = || entry.changes.iter().flat_map(|change| [&change.before, &change.after]);
     let detail = match () {
         () if entry.changes.is_empty() && entry.count > 0 => DetailBody::Count,
         () if values().flatten().all(SetValue::is_kept) => DetailBody::Data,
         () => DetailBody::Names,
     };
-    EntryBody {
+    let may_all = caller.may_all_of(Verb::Read, zone.as_name());
+    let is_whole = may_all || detail != DetailBody::Count && changes.len() == entry.changes.len();
+    // Without the names of the sets, one of them may be the caller's.
+    if !is_whole && changes.is_empty() && detail != DetailBody::Count {
+        return None;
+    }
+    Some(EntryBody {
         revision: entry.revision.0,
         when_ms: since.as_millis() as u64,
         kind: match entry.kind {
@@ -153,12 +163,12 @@ fn describe(entry: JournalEntry, zone: &NameBuf, caller: &Caller) -> EntryBody {
             ChangeKind::Restored => KindBody::Restored,
             ChangeKind::Deleted => KindBody::Deleted,
         },
-        reason: entry.reason,
-        count: entry.count,
+        by: (is_whole || !changes.is_empty()).then_some(entry.by),
+        reason: entry.reason.filter(|_| is_whole),
+        count: if is_whole { entry.count } else { changes.len() as u64 },
         detail,
-        changes: changes.collect(),
-        by: entry.by,
-    }
+        changes,
+    })
 }
 
 /// A change, if the caller may read it.

@@ -36,6 +36,16 @@ pub enum MinUpBody {
     Share(String),
 }
 
+/// What is answered if no member is up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum FailWord {
+    /// Members that are down.
+    Open,
+    /// No member.
+    Closed,
+}
+
 impl From<MinUp> for MinUpBody {
     fn from(min_up: MinUp) -> Self {
         match min_up {
@@ -90,6 +100,7 @@ pub fn read_policy(body: &SetRulesBody<'_>, place: &str) -> Result<Policy, Probl
         max: body.max.unwrap_or_default(),
         check: body.check.unwrap_or_default().into(),
         min_up: min_up.unwrap_or_default(),
+        is_closed: body.fail == Some(FailWord::Closed),
         tiers: tiers.into(),
         comment: Box::default(),
     }))

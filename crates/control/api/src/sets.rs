@@ -8,7 +8,7 @@ use crate::description::{
 };
 use crate::endpoints::check_known;
 use crate::limits::CHANGES_MAX;
-use crate::members::{MemberBody, MinUpBody};
+use crate::members::{FailWord, MemberBody, MinUpBody};
 use crate::principal::Verb;
 use crate::problem::{Problem, plainly};
 use crate::receipt::{Receipt, WaitQuery, receipt};
@@ -60,6 +60,9 @@ pub struct RecordSet {
     /// With fewer members up, those that are not are answered, too.
     #[serde(skip_serializing_if = "Option::is_none")]
     min_up: Option<MinUpBody>,
+    /// What is answered if no member is up; absent: members that are down.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fail: Option<FailWord>,
     /// What operators note of the set; absent: nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     comment: Option<String>,
@@ -185,8 +188,20 @@ fn key(path: &SetPath) -> Result<SetKey, Problem> {
 
 fn tell(set: &StoredSet, shadow: Option<Shadow>) -> RecordSet {
     let revision = (set.revision != Revision::NONE).then_some(set.revision.0);
-    let SetBody { name, rtype, ttl, data, members, view, policy, max, check, min_up, comment } =
-        write_set(set);
+    let SetBody {
+        name,
+        rtype,
+        ttl,
+        data,
+        members,
+        view,
+        policy,
+        max,
+        check,
+        min_up,
+        fail,
+        comment,
+    } = write_set(set);
     let shadowed_by = shadow.map(ShadowBody::from);
     RecordSet {
         name,
@@ -199,6 +214,7 @@ fn tell(set: &StoredSet, shadow: Option<Shadow>) -> RecordSet {
         max,
         check,
         min_up,
+        fail,
         comment,
         revision,
         shadowed_by,

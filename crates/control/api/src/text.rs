@@ -1,5 +1,5 @@
 //! Names, types and record data in JSON, in presentation form (RFC 1035 §5.1).
-use crate::members::{self, MemberBody, MinUpBody};
+use crate::members::{self, FailWord, MemberBody, MinUpBody};
 use crate::problem::Problem;
 use model::BrokenRule;
 use records::{Choice, MinUp, SetValue, StoredSet, View};
@@ -50,6 +50,9 @@ pub struct SetBody {
     /// With fewer members up, those that are not are answered, too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_up: Option<MinUpBody>,
+    /// What is answered if no member is up: `open`, those that are down; `closed`, none of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fail: Option<FailWord>,
     /// What operators note of the set; absent: nothing. No answer has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 255)]
@@ -59,8 +62,8 @@ pub struct SetBody {
 impl SetBody {
     /// The content.
     pub fn value(self) -> ValueBody {
-        let Self { ttl, data, members, view, policy, max, check, min_up, comment, .. } = self;
-        ValueBody { ttl, data, members, view, policy, max, check, min_up, comment }
+        let Self { ttl, data, members, view, policy, max, check, min_up, fail, comment, .. } = self;
+        ValueBody { ttl, data, members, view, policy, max, check, min_up, fail, comment }
     }
 }
 
@@ -99,6 +102,9 @@ pub struct ValueBody {
     /// With fewer members up, those that are not are answered, too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_up: Option<MinUpBody>,
+    /// What is answered if no member is up: `open`, those that are down; `closed`, none of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fail: Option<FailWord>,
     /// What operators note of the set; absent: nothing. No answer has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 255)]
@@ -119,6 +125,7 @@ pub struct SetRulesBody<'b> {
     pub max: Option<u16>,
     pub check: Option<&'b str>,
     pub min_up: Option<&'b MinUpBody>,
+    pub fail: Option<FailWord>,
     pub members: Option<&'b [MemberBody]>,
 }
 
@@ -176,6 +183,7 @@ pub fn read_value(body: &ValueBody, rtype: Rtype, place: &str) -> Result<SetValu
         max: body.max,
         check: body.check.as_deref(),
         min_up: body.min_up.as_ref(),
+        fail: body.fail,
         members: body.members.as_deref(),
     };
     let policy = members::read_policy(&rules, place)?;
@@ -216,16 +224,17 @@ pub fn write_value(rtype: Rtype, value: &SetValue) -> ValueBody {
             .map(|rules| rules.min_up)
             .filter(|min_up| *min_up != MinUp::default())
             .map(MinUpBody::from),
+        fail: rules.filter(|rules| rules.is_closed).map(|_| FailWord::Closed),
         comment: Some(value.policy.comment().to_owned()).filter(|text| !text.is_empty()),
     }
 }
 
 /// A set in presentation form.
 pub fn write_set(set: &StoredSet) -> SetBody {
-    let ValueBody { ttl, data, members, view, policy, max, check, min_up, comment } =
+    let ValueBody { ttl, data, members, view, policy, max, check, min_up, fail, comment } =
         write_value(set.key.rtype, &set.value);
     let (name, rtype) = (set.key.name.to_string(), set.key.rtype.to_string());
-    SetBody { name, rtype, ttl, data, members, view, policy, max, check, min_up, comment }
+    SetBody { name, rtype, ttl, data, members, view, policy, max, check, min_up, fail, comment }
 }
 
 #[cfg(test)]
@@ -263,6 +272,8 @@ mod tests {
             (r#"{"check":"web","policy":"all"}"#, None),
             (r#"{"policy":"failover","max":2,"min_up":"50%"}"#, None),
             (r#"{"min_up":2,"policy":"all"}"#, None),
+            (r#"{"check":"web","fail":"closed","policy":"all"}"#, None),
+            (r#"{"fail":"open","policy":"all"}"#, Some(r#"{"policy":"all"}"#)),
             (r#"{"comment":"rack 7","policy":"all"}"#, None),
             (r#"{"check":"web","comment":"rack 7","policy":"all"}"#, None),
             (r#"{"comment":"","policy":"all"}"#, Some(r#"{"policy":"all"}"#)),

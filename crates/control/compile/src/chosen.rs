@@ -2,16 +2,26 @@
 //! records. Both zones share all other leaves.
 use crate::pack::{self, NodeChange};
 use crate::zone::Zone;
-use image::{Leaf, Node, RecordSet};
+use image::{Leaf, Node, Part, RecordSet};
 use std::sync::Arc;
 
 /// A leaf of a zone, by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LeafIndex(usize);
 
-/// Chooses the records of a set of this name that are answered, at least one: the TTL, and the
-/// number of each, in ascending order.
-pub type Chooser<'c> = dyn FnMut(&[u8], RecordSet<'_>) -> (u32, Vec<usize>) + 'c;
+/// What is answered of a set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChosenRecords {
+    /// The TTL.
+    pub ttl: u32,
+    /// The numbers of the records that may be answered; empty: the set is not there.
+    pub numbers: Vec<usize>,
+    /// How many of them an answer has; `None`: all.
+    pub part: Option<Part>,
+}
+
+/// Chooses the records of a set of this name that are answered.
+pub type Chooser<'c> = dyn FnMut(&[u8], RecordSet<'_>) -> ChosenRecords + 'c;
 
 impl Zone {
     /// The leaves that differ from those of an older version, by their identity. `None`: all.
@@ -104,12 +114,15 @@ fn chosen_node(node: Node<'_>, chooser: &mut Chooser) -> Vec<u8> {
             packed.extend_from_slice(set.as_bytes());
             continue;
         }
-        let (ttl, numbers) = chooser(node.name(), set);
-        let mut numbers = numbers.into_iter().peekable();
-        let records = set.records().enumerate();
-        let chosen = records.filter(|(number, _)| numbers.next_if_eq(number).is_some());
-        let records = chosen.map(|(_, record)| record);
-        pack::set(&mut packed, set.rtype(), ttl, records, &[]).expect("a part of a set that fits");
+        let ChosenRecords { ttl, numbers, part } = chooser(node.name(), set);
+        if numbers.is_empty() {
+            continue;
+        }
+        let records: Vec<&[u8]> = set.records().collect();
+        let chosen = numbers.iter().filter_map(|number| records.get(*number).copied());
+        let rules = part.map(Part::pack);
+        let rules = rules.as_ref().map_or(&[][..], |rules| rules);
+        pack::set(&mut packed, set.rtype(), ttl, chosen, rules).expect("a part of a set that fits");
     }
     pack::close_node(&mut packed, 0).expect("a part of a node that fits");
     packed

@@ -19,7 +19,7 @@ mod tests;
 mod vector;
 mod zone;
 
-pub use chosen::{Chooser, LeafIndex};
+pub use chosen::{Chooser, ChosenRecords, LeafIndex};
 pub use index::Image;
 pub use lint::Finding;
 pub use loader::Loader;

@@ -1,9 +1,9 @@
 //! Rules of a set: which of its members an answer has, and the comment of its operators.
 //!
 //! ```text
-//! packed   form (1): 0, or 1 with a comment; choice (1); most members in an answer (2), 0: all;
+//! packed   form (1): 0, with 1 for a comment and 2 for a closed set; choice (1); most members in an answer (2), 0: all;
 //!          kind of min_up (1), min_up (2); length of the check (1), check; tiers (2), each (1);
-//!          in form 1 the comment, which is all that follows
+//!          in forms with a comment the comment, which is all that follows
 //! ```
 //! Numbers are little-endian. A later form may have weights and locations.
 use crate::BrokenRule;
@@ -24,8 +24,9 @@ pub fn is_control(letter: char) -> bool {
 
 /// Bytes of a comment, in UTF-8.
 pub const COMMENT_MAX: usize = 255;
-const FORM: u8 = 0;
-const FORM_WITH_COMMENT: u8 = 1;
+/// Bits of the form. Versions that do not know one refuse the rules.
+const FORM_COMMENT: u8 = 1;
+const FORM_CLOSED: u8 = 2;
 
 /// Which members of a set an answer has, if not simply all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -154,6 +155,8 @@ pub struct SetRules {
     pub check: Box<str>,
     /// How many members have to be up.
     pub min_up: MinUp,
+    /// Whether no member is answered rather than one that is down.
+    pub is_closed: bool,
     /// The tier of each member, in the order of the data; empty: all have tier 0.
     pub tiers: Box<[u8]>,
     /// What operators note of the set; empty: nothing. No answer has it.
@@ -223,7 +226,8 @@ impl SetRules {
             MinUp::Members(number) => (0, number),
             MinUp::Percent(percent) => (1, percent),
         };
-        let form = if self.comment.is_empty() { FORM } else { FORM_WITH_COMMENT };
+        let form = if self.comment.is_empty() { 0 } else { FORM_COMMENT };
+        let form = if self.is_closed { form | FORM_CLOSED } else { form };
         let mut packed = vec![form, self.choice as u8];
         packed.extend_from_slice(&self.max.to_le_bytes());
         packed.push(kind);
@@ -237,9 +241,7 @@ impl SetRules {
     }
 
     fn unpack(packed: &[u8]) -> Option<Self> {
-        let [form @ FORM..=FORM_WITH_COMMENT, choice, m0, m1, kind, u0, u1, len, rest @ ..] =
-            packed
-        else {
+        let [form @ 0..=3, choice, m0, m1, kind, u0, u1, len, rest @ ..] = packed else {
             return None;
         };
         let (check, rest) = rest.split_at_checked(usize::from(*len))?;
@@ -256,12 +258,13 @@ impl SetRules {
             1 => MinUp::Percent(number),
             _ => return None,
         };
-        (comment.is_empty() == (*form == FORM)).then_some(())?;
+        (comment.is_empty() == (form & FORM_COMMENT == 0)).then_some(())?;
         Some(Self {
             choice,
             max: u16::from_le_bytes([*m0, *m1]),
             check: std::str::from_utf8(check).ok()?.into(),
             min_up,
+            is_closed: form & FORM_CLOSED != 0,
             tiers: tiers.into(),
             comment: std::str::from_utf8(comment).ok()?.into(),
         })
@@ -284,6 +287,7 @@ mod tests {
             max: 3,
             check: "web".into(),
             min_up: MinUp::Percent(50),
+            is_closed: false,
             tiers: [0, 1].into(),
             comment: Box::default(),
         }
@@ -316,6 +320,17 @@ mod tests {
         // Form 1 without a comment, and a comment that is no UTF-8.
         assert_eq!(Policy::unpack(&[&[1], &plain[1..]].concat()), None);
         assert_eq!(Policy::unpack(&[&[1], &plain[1..], &[0xff]].concat()), None);
+    }
+
+    #[test]
+    fn closed_set_is_packed_in_a_form_that_older_versions_refuse() {
+        for comment in ["", "rack 7"] {
+            let rules = SetRules { is_closed: true, comment: comment.into(), ..rules() };
+            let packed = Policy::new(rules.clone()).pack();
+            assert!(packed[0] >= 2);
+            assert_eq!(Policy::unpack(&packed), Some(Policy::new(rules)));
+        }
+        assert_eq!(Policy::unpack(&image::Part { first: 1, others: 1 }.pack()), None);
     }
 
     #[test]

@@ -1,12 +1,16 @@
 //! Chooses the members of a set that are answered.
 use crate::health::MemberClass;
+use image::Part;
 use model::{Choice, SetRules};
 
 /// The answered members of a set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Chosen {
-    /// Their numbers, in ascending order; at least one.
+    /// Their numbers; none only if the rules say so. With a part, those that all answers have
+    /// come first.
     pub members: Vec<usize>,
+    /// How many of them an answer has; `None`: all.
+    pub part: Option<Part>,
     /// Members that are down or drained are among them, because there are too few others.
     pub is_open: bool,
 }
@@ -35,12 +39,30 @@ pub(crate) fn choose(rules: &SetRules, classes: &[MemberClass]) -> Chosen {
         last = others.filter(|class| *class != MemberClass::Drained).max().unwrap_or(best);
     }
     members.retain(|member| classes[*member] <= last);
-    if rules.max > 0 {
-        members.truncate(rules.max.into());
+    if rules.is_closed {
+        members.retain(|member| classes[*member] <= MemberClass::Unknown);
     }
+    let part = part_of(rules.max, &mut members, classes);
     let is_open = members.iter().any(|member| classes[*member] >= MemberClass::DownOnceUp);
-    members.sort_unstable();
-    Chosen { members, is_open }
+    if part.is_none() {
+        members.sort_unstable();
+    }
+    Chosen { members, part, is_open }
+}
+
+/// The part of members, by their classes, that an answer with at most `max` has: all of the better
+/// classes, and of the last one that it has room for each as often.
+fn part_of(max: u16, members: &mut Vec<usize>, classes: &[MemberClass]) -> Option<Part> {
+    let bound = usize::from(max);
+    if bound == 0 || bound >= members.len() {
+        return None;
+    }
+    let last = classes[members[bound - 1]];
+    members.retain(|member| classes[*member] <= last);
+    let first = members.iter().filter(|member| classes[**member] < last).count() as u16;
+    let others = max - first;
+    let is_part = usize::from(others) < members.len() - usize::from(first);
+    is_part.then_some(Part { first, others })
 }
 
 #[cfg(test)]
@@ -50,7 +72,7 @@ mod tests {
     use model::MinUp;
 
     fn check(rules: &SetRules, classes: &[MemberClass], members: &[usize], is_open: bool) {
-        let wanted = Chosen { members: members.into(), is_open };
+        let wanted = Chosen { members: members.into(), part: None, is_open };
         assert_eq!(choose(rules, classes), wanted, "{classes:?}");
     }
 
@@ -89,8 +111,28 @@ mod tests {
     }
 
     #[test]
-    fn bound_prefers_the_better_class() {
-        let two = SetRules { max: 2, min_up: MinUp::Members(3), ..SetRules::default() };
-        check(&two, &[DownOnceUp, Up, Unknown, Up], &[1, 3], false);
+    fn bound_prefers_the_better_class_and_rotates_among_equals() {
+        let of = |max, min_up, classes: &[MemberClass]| {
+            let rules = SetRules { max, min_up: MinUp::Members(min_up), ..SetRules::default() };
+            let Chosen { members, part, .. } = choose(&rules, classes);
+            (members, part.map(|part| (part.first, part.others)))
+        };
+        let classes = [DownOnceUp, Up, Unknown, Up];
+        assert_eq!(of(2, 3, &classes), (vec![1, 3], None));
+        assert_eq!(of(3, 3, &classes), (vec![1, 2, 3], None));
+        assert_eq!(of(1, 3, &classes), (vec![1, 3], Some((0, 1))));
+        assert_eq!(of(2, 1, &[Up; 4]), (vec![0, 1, 2, 3], Some((0, 2))));
+        assert_eq!(of(2, 3, &[Unknown, Up, Unknown]), (vec![1, 0, 2], Some((1, 1))));
+        assert_eq!(of(4, 1, &[Up; 4]), (vec![0, 1, 2, 3], None));
+    }
+
+    #[test]
+    fn closed_set_never_answers_members_that_are_down() {
+        let closed = SetRules { is_closed: true, ..SetRules::default() };
+        check(&closed, &[Down, DownOnceUp, Drained], &[], false);
+        check(&closed, &[Down, Unknown, Up], &[2], false);
+        check(&closed, &[Down, Unknown], &[1], false);
+        let early = SetRules { min_up: MinUp::Members(3), ..closed };
+        check(&early, &[Down, Unknown, Up], &[1, 2], false);
     }
 }

@@ -4,17 +4,14 @@
 //! A new version of a zone costs what has changed in it. A verdict costs the sets that name its
 //! target, which an index finds.
 use crate::choose::choose;
-use crate::health::{HealthTable, HealthTarget, MemberClass, Targets};
-use compile::{LeafIndex, Zone};
+use crate::health::{HealthTable, HealthTarget, MemberClass, Targets, ZoneKey};
+use compile::{ChosenRecords, LeafIndex, Zone};
 use image::RecordSet;
 use model::{Policy, SetRules};
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use wire::{NameBuf, Rtype};
-
-/// The key of a zone: its origin in lower case.
-type ZoneKey = Arc<[u8]>;
 
 /// A zone with rules.
 struct ZoneView {
@@ -59,20 +56,17 @@ impl HealthFilter {
         let table = Arc::clone(&self.table);
         let mut targets = table.targets();
         if let Some(old) = &old {
-            self.unindex(
-                &mut targets,
-                &key,
-                &old.content,
-                &old.content.changed_leaves(Some(&zone)),
-            );
+            let leaves = old.content.changed_leaves(Some(&zone));
+            self.unindex(&mut targets, (&key, false), &old.content, &leaves);
         }
         for (name, set) in leaves.iter().flat_map(|leaf| zone.ruled_sets(*leaf)) {
             for target in targets_of(set) {
-                table.name(&mut targets, &target);
+                targets.name(&target, &key);
                 let sets = self.index.entry(target).or_default();
                 sets.insert((Arc::clone(&key), name.into()));
             }
         }
+        table.report_waiting(&targets);
         drop(targets);
         table.wake();
         let chosen = self.choose(&key, &zone, old.as_ref().map(|old| &*old.chosen), &leaves);
@@ -81,12 +75,23 @@ impl HealthFilter {
         chosen
     }
 
-    /// A zone is not served any more, or has no rules any more.
+    /// A zone has no content any more, or no rules.
     pub fn forget(&mut self, key: &[u8]) {
+        self.remove(key, false);
+    }
+
+    /// A zone does not exist any more.
+    pub fn delete(&mut self, key: &[u8]) {
+        self.remove(key, true);
+    }
+
+    fn remove(&mut self, key: &[u8], is_deleted: bool) {
         let Some((key, view)) = self.views.remove_entry(key) else { return };
         let table = Arc::clone(&self.table);
         let mut targets = table.targets();
-        self.unindex(&mut targets, &key, &view.content, &view.content.changed_leaves(None));
+        let leaves = view.content.changed_leaves(None);
+        self.unindex(&mut targets, (&key, is_deleted), &view.content, &leaves);
+        table.report_waiting(&targets);
         drop(targets);
         table.wake();
         self.count_open();
@@ -166,7 +171,10 @@ impl HealthFilter {
     ) -> Arc<Zone> {
         let (classes, open, ttl_max) = (&self.classes, &mut self.open, self.table.ttl_max());
         let mut chooser = |name: &[u8], set: RecordSet<'_>| {
-            let Some(rules) = rules_of(set) else { return (set.ttl(), (0..set.count()).collect()) };
+            let Some(rules) = rules_of(set) else {
+                let numbers = (0..set.count()).collect();
+                return ChosenRecords { ttl: set.ttl(), numbers, part: None };
+            };
             let check: Arc<str> = (&*rules.check).into();
             let of_member = |data| match target_of(&check, data).filter(|_| !check.is_empty()) {
                 Some(target) => classes.get(&target).copied().unwrap_or(MemberClass::Unknown),
@@ -180,16 +188,22 @@ impl HealthFilter {
                 false => open.remove(&id),
             };
             let ttl = if rules.check.is_empty() { set.ttl() } else { set.ttl().min(ttl_max) };
-            (ttl, chosen.members)
+            ChosenRecords { ttl, numbers: chosen.members, part: chosen.part }
         };
         Arc::new(zone.chosen(before, leaves, &mut chooser))
     }
 
-    fn unindex(&mut self, targets: &mut Targets, key: &ZoneKey, zone: &Zone, leaves: &[LeafIndex]) {
+    fn unindex(
+        &mut self,
+        targets: &mut Targets,
+        (key, is_deleted): (&ZoneKey, bool),
+        zone: &Zone,
+        leaves: &[LeafIndex],
+    ) {
         for (name, set) in leaves.iter().flat_map(|leaf| zone.ruled_sets(*leaf)) {
             self.open.remove(&(Arc::clone(key), name.into(), set.rtype()));
             for target in targets_of(set) {
-                targets.unname(&target);
+                targets.unname(&target, key, is_deleted);
                 let Some(sets) = self.index.get_mut(&target) else { continue };
                 sets.remove(&(Arc::clone(key), name.into()));
                 if sets.is_empty() {

@@ -10,6 +10,7 @@ mod catalog;
 mod choose;
 pub mod command;
 pub mod connection_limiter;
+pub mod data_folder;
 mod edits;
 mod epoch;
 pub mod files;
@@ -22,6 +23,7 @@ mod manager;
 mod puts;
 mod queue;
 mod sender;
+pub mod shares;
 mod source;
 pub mod status;
 pub mod validate;
@@ -29,7 +31,7 @@ pub mod validate;
 pub use answer::{Answer, Promise, Stopped, answer};
 pub use catalog::{Catalog, CatalogZone};
 pub use epoch::Epoch;
-pub use health::{CheckNames, HealthTable, HealthTarget, MemberClass};
+pub use health::{CheckNames, HealthTable, HealthTarget, MemberClass, Naming, ZoneKey};
 pub use model::{
     Change, Edit, Policy, Precondition, RECORDS_MAX, SetRules, SetValue, is_check_name,
 };

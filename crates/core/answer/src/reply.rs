@@ -3,7 +3,7 @@
 use crate::SmallRng;
 use crate::ede::Ede;
 use crate::reply_room::ReplyRoom;
-use image::{Node, RecordSet, same};
+use image::{Node, Part, RecordSet, same};
 use packet::QueryContext;
 use wire::{Composer, Flags, HEADER_LEN, Name, NameBuf, NoSpace, Query, Rcode, Rtype, Suffixes};
 
@@ -101,7 +101,7 @@ impl<'r> ReplyWriter<'r> {
         });
         match put {
             Ok(signatures) => {
-                self.counts[section as usize] += set.count() as u16 + signatures;
+                self.counts[section as usize] += answered_count(set) + signatures;
                 Ok(())
             }
             Err(NoSpace) => {
@@ -196,8 +196,31 @@ impl<'r> ReplyWriter<'r> {
         set: &RecordSet<'_>,
         ttl: u32,
     ) -> Result<(), NoSpace> {
+        if set.has_rules()
+            && let Some(part) = set.part()
+        {
+            return self.put_chosen(owner, set, part, ttl);
+        }
         let start = self.choose_start(set);
         let mut records = set.records().skip(start).chain(set.records().take(start));
+        records.try_for_each(|data| self.put_record(owner, set.rtype(), ttl, data))
+    }
+
+    /// Puts the records of a part: those that always are in an answer, and of the others as many as
+    /// it says, from a random one on.
+    #[cold]
+    fn put_chosen(
+        &mut self,
+        owner: OwnerName<'_>,
+        set: &RecordSet<'_>,
+        Part { first, others }: Part,
+        ttl: u32,
+    ) -> Result<(), NoSpace> {
+        let first = usize::from(first);
+        let start = self.random.below(set.count().saturating_sub(first).max(1));
+        let rest = || set.records().skip(first);
+        let others = rest().skip(start).chain(rest().take(start)).take(others.into());
+        let mut records = set.records().take(first).chain(others);
         records.try_for_each(|data| self.put_record(owner, set.rtype(), ttl, data))
     }
 
@@ -329,6 +352,16 @@ impl<'r> ReplyWriter<'r> {
         let name = Name::parse(data).map_err(|_| NoSpace)?;
         self.out.put_name(name)?;
         Ok(&data[name.len()..])
+    }
+}
+
+/// The number of records of a set that an answer has.
+#[inline]
+fn answered_count(set: &RecordSet<'_>) -> u16 {
+    let count = set.count() as u16;
+    match set.has_rules() {
+        true => set.part().map_or(count, |part| count.min(part.first.saturating_add(part.others))),
+        false => count,
     }
 }
 

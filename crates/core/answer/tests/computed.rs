@@ -1,8 +1,8 @@
-//! Addresses that a name spells: `10-0-0-1.shop.pod.cluster.local`.
+//! Addresses that a name spells: `10-0-0-1.shop.pod.cluster.local`; and parts of sets.
 
 use answer::{AnswerCounts, NoForwarding, Now, Policy, Scratch, batch};
-use compile::{Image, Loader};
-use image::{Declared, HashKey};
+use compile::{ChosenRecords, Image, Loader, SetChange};
+use image::{Declared, HashKey, Part};
 use packet::{Packet, Transport};
 use std::sync::Arc;
 use wire::{Name, NameBuf, Records, Rtype};
@@ -28,12 +28,45 @@ fn zones() -> Image {
     let mut zone = loader.finish().unwrap();
     let late = b"\x01*\x04late\x03pod";
     zone.declare(late, Declared::Addresses).unwrap();
-    image.put_zone(Arc::new(zone));
+    let data: Vec<Vec<u8>> = (0..5).map(|last| vec![10, 0, 0, last]).collect();
+    for name in [b"\x01p", b"\x01q"] {
+        let set = Some((7, &data[..]));
+        // Any rules: here the test chooses.
+        let change = SetChange { name, rtype: Rtype::A, set, rules: vec![0] };
+        zone.change_all(&[change]).unwrap();
+    }
+    let mut choose = |name: &[u8], _: image::RecordSet<'_>| {
+        let part = Some(Part { first: 1, others: 2 }).filter(|_| name == b"\x01p");
+        let numbers = if part.is_some() { vec![4, 0, 1, 2, 3] } else { Vec::new() };
+        ChosenRecords { ttl: 7, numbers, part }
+    };
+    image.put_zone(Arc::new(zone.chosen(None, &zone.changed_leaves(None), &mut choose)));
     image
+}
+
+/// A part of a set: the first record in each answer, and two of the others, each as often.
+#[test]
+fn part_of_a_set_rotates_and_an_empty_choice_is_no_data() {
+    let mut counts = [0; 5];
+    for seed in 1..=400 {
+        let (code, records) = ask_by("p.cluster.local.", Rtype::A, seed);
+        assert_eq!((code, records.len()), (0, 3), "{records:?}");
+        for last in 0..5 {
+            let record = format!("7 A [10, 0, 0, {last}]");
+            counts[last] += records.iter().filter(|found| **found == record).count();
+        }
+    }
+    assert_eq!(counts[4], 400, "{counts:?}");
+    assert!(counts[..4].iter().all(|count| (140..260).contains(count)), "{counts:?}");
+    assert_eq!(ask("q.cluster.local.", Rtype::A), (0, Vec::new()));
 }
 
 /// The code, and each record of the answer as `TTL type data`.
 fn ask(owner: &str, rtype: Rtype) -> (u8, Vec<String>) {
+    ask_by(owner, rtype, 1)
+}
+
+fn ask_by(owner: &str, rtype: Rtype, seed: u64) -> (u8, Vec<String>) {
     let mut query = vec![0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
     query.extend(name(owner).as_name().as_bytes());
     query.extend(rtype.0.to_be_bytes());
@@ -42,7 +75,7 @@ fn ask(owner: &str, rtype: Rtype) -> (u8, Vec<String>) {
     buf[..query.len()].copy_from_slice(&query);
     let peer = "192.0.2.9:5353".parse().unwrap();
     let mut packets = [Packet::new(&mut buf, query.len(), peer, Transport::Datagram)];
-    let now = Now { unix_seconds: 0, monotonic_micros: 1_000_000, seed: 1 };
+    let now = Now { unix_seconds: 0, monotonic_micros: 1_000_000, seed };
     let (mut scratch, mut counts) = (Box::<Scratch>::default(), AnswerCounts::default());
     let policy = Policy::default();
     batch(&zones(), &policy, now, &mut NoForwarding, &mut scratch, &mut packets, &mut counts);

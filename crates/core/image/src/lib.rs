@@ -16,7 +16,7 @@ pub use forwards::{ForwardRule, Forwards};
 pub use hash::{HASH_KEY_WORDS, HashKey};
 pub use leaf::{LEAF_HEAD_LEN, Leaf, Nodes, bucket_of, last_bucket, same};
 pub use node::{
-    DECLARED_BITS, Declared, HAS_RULES, NODE_HEAD_LEN, Node, RecordSet, Records, SET_HEAD_LEN,
+    DECLARED_BITS, Declared, HAS_RULES, NODE_HEAD_LEN, Node, Part, RecordSet, Records, SET_HEAD_LEN,
 };
 pub use rewrites::{RewriteRule, Rewrites};
 pub use zone::{

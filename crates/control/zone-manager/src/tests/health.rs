@@ -20,12 +20,17 @@ fn target(check: &str, address: [u8; 4]) -> HealthTarget {
     HealthTarget { check: check.into(), address: address.into() }
 }
 
+/// Sets of example.org name a target.
+fn by_example() -> Naming {
+    Naming::By(vec![b"\x07example\x03org\0"[..].into()])
+}
+
 impl Fixture {
     /// The TTL of a set in the image, and its addresses by their last byte.
     fn answered(&self, at: &str) -> Option<(u32, Vec<u8>)> {
         let image = self.publisher.image();
         let set = image.zone(name("example.org.").as_name())?.set(name(at).as_name(), Rtype::A)?;
-        assert!(!set.has_rules(), "workers read plain sets");
+        assert!(!set.has_rules() || set.part().is_some(), "workers read no rules");
         Some((set.ttl(), set.records().map(|data| data[3]).collect()))
     }
 
@@ -40,9 +45,9 @@ fn dead_member_is_left_out_and_comes_back() {
     let change = members(WWW, checked(), &[[10, 0, 0, 1], [10, 0, 0, 2]]);
     assert_eq!(fixture.apply(of_zone(), vec![change]), [Ok(())]);
     assert_eq!(fixture.answered(WWW), Some((30, vec![1, 2])), "nothing is known yet");
-    let named: HashSet<_> = fixture.publisher.health().take_changed().into_iter().collect();
-    let web = |last| (target("web", [10, 0, 0, last]), true);
-    assert_eq!(named, HashSet::from([web(1), web(2)]));
+    let named: HashMap<_, _> = fixture.publisher.health().take_changed().into_iter().collect();
+    let web = |last| (target("web", [10, 0, 0, last]), by_example());
+    assert_eq!(named, HashMap::from([web(1), web(2)]));
     fixture.judge("web", [10, 0, 0, 1], MemberClass::Up);
     assert_eq!(fixture.answered(WWW), Some((30, vec![1])), "a new address has to pass first");
     fixture.judge("web", [10, 0, 0, 2], MemberClass::Up);
@@ -127,10 +132,11 @@ fn unserved_zone_names_no_targets() {
     assert_eq!(fixture.publisher.health().sets(&web), 1);
     fixture.apply(of_zone(), vec![members(WWW, SetRules::default(), &[[10, 0, 0, 1]])]);
     assert_eq!(fixture.publisher.health().sets(&web), 0);
+    assert_eq!(fixture.publisher.health().take_changed(), [(web.clone(), Naming::None)]);
     fixture.apply(of_zone(), vec![members(WWW, checked(), &[[10, 0, 0, 1]])]);
-    assert_eq!(fixture.publisher.health().take_changed(), [(web.clone(), true)]);
+    assert_eq!(fixture.publisher.health().take_changed(), [(web.clone(), by_example())]);
     fixture.publisher.wait(fixture.updates.remove(of_zone())).unwrap();
-    assert_eq!(fixture.publisher.health().take_changed(), [(web, false)]);
+    assert_eq!(fixture.publisher.health().take_changed(), [(web, Naming::Deleted)]);
 }
 
 #[test]
@@ -213,7 +219,8 @@ fn random_rules(rng: &mut Rng, len: usize) -> SetRules {
     let tiers = (0..len).map(|_| rng.u8(..3)).collect();
     let min_up = MinUp::Members(rng.u16(1..3));
     let comment = ["", "rack 7"][rng.usize(..2)].into();
-    SetRules { choice, max: rng.u16(..3), check, min_up, tiers, comment }
+    let is_closed = rng.u8(..4) == 0;
+    SetRules { choice, max: rng.u16(..3), check, min_up, is_closed, tiers, comment }
 }
 
 /// Whatever changes, each set has what its rules choose, and each target of a set is known.
@@ -258,8 +265,9 @@ fn random_changes_and_verdicts_give_what_the_rules_choose() {
                 sets.insert(at, (rules, addresses));
             }
         }
-        for (target, is_named) in fixture.publisher.health().take_changed() {
+        for (target, naming) in fixture.publisher.health().take_changed() {
             // A target that went and came again counts as named.
+            let is_named = matches!(naming, Naming::By(_));
             let _ = if is_named { named.insert(target) } else { named.remove(&target) };
         }
         if round % 10 > 0 {
@@ -279,7 +287,8 @@ fn random_changes_and_verdicts_give_what_the_rules_choose() {
             open += usize::from(chosen.is_open);
             let answered: Vec<u8> = chosen.members.iter().map(|m| addresses[*m][3]).collect();
             let ttl = if rules.check.is_empty() { 300 } else { 30 };
-            assert_eq!(fixture.answered(at), Some((ttl, answered)), "{at} {rules:?}");
+            let answered = Some((ttl, answered)).filter(|(_, members)| !members.is_empty());
+            assert_eq!(fixture.answered(at), answered, "{at} {rules:?}");
             if !rules.check.is_empty() {
                 wanted.extend(addresses.iter().map(|address| target(&rules.check, *address)));
             }

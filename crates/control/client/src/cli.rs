@@ -307,7 +307,7 @@ pub struct CreateToken {
     #[arg(long, value_name = "NAME")]
     pub subject: Option<String>,
     /// Refuse the credential after this time: a number with s, m, h, d or w, such as 90d.
-    #[arg(long, value_name = "TIME", value_parser = remote::read_seconds)]
+    #[arg(long, value_name = "TIME", value_parser = remote::read_lifetime)]
     pub lifetime: Option<u32>,
     #[command(flatten)]
     pub server: AdminServer,

@@ -4,6 +4,7 @@ pub(crate) mod client;
 mod difference;
 pub mod journal;
 pub mod records;
+mod rules;
 mod snapshot;
 pub mod zones;
 

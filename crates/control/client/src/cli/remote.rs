@@ -53,6 +53,16 @@ pub(super) fn read_seconds(text: &str) -> Result<u32, String> {
     })
 }
 
+/// Reads a lifetime. It has a unit: a bare number may be meant as seconds or as days.
+pub(super) fn read_lifetime(text: &str) -> Result<u32, String> {
+    match text.parse::<u64>() {
+        Ok(number) => Err(format!(
+            "{number} has no unit: write {number}d for days, or a number with s, m, h, d or w"
+        )),
+        Err(_) => read_seconds(text),
+    }
+}
+
 /// The condition and the reason of a write.
 #[derive(Args, Debug, Default)]
 pub struct WriteOptions {
@@ -305,6 +315,9 @@ pub struct SetSet {
     /// With fewer addresses up than this number or share (`50%`), answer others, too.
     #[arg(long, value_name = "NUMBER")]
     pub min_up: Option<String>,
+    /// If no address is up, answer those that are down (`open`, the default) or none (`closed`).
+    #[arg(long, value_name = "HOW", value_parser = ["open", "closed"])]
+    pub fail: Option<String>,
     /// Add an address of a tier, from 1: it is answered if no address of a lower tier is better.
     /// Those without this option have tier 0. It implies `--policy failover`.
     #[arg(long, value_name = "TIER=ADDRESS", value_parser = read_tier)]
@@ -401,6 +414,14 @@ impl ZoneFormat {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lifetime_has_a_unit() {
+        assert_eq!(read_lifetime("90d"), Ok(90 * 86_400));
+        let error = read_lifetime("90").expect_err("no unit");
+        assert!(error.contains("90d"), "{error}");
+        assert!(read_lifetime("d").is_err());
+    }
 
     #[test]
     fn ttl_has_a_unit_or_none() {

@@ -15,6 +15,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use serde_json::Value;
 use std::error::Error;
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::net::IpAddr;
@@ -32,6 +33,8 @@ pub type CommandResult<T> = Result<T, Box<dyn Error>>;
 
 type Outgoing = BoxBody<Bytes, io::Error>;
 
+/// The variable with the token.
+const TOKEN: &str = "DUNLIN_TOKEN";
 const DEFAULT_URL: &str = "http://127.0.0.1:8053";
 /// Bytes of one frame of an upload.
 const FRAME_LEN: usize = 64 << 10;
@@ -120,14 +123,7 @@ impl ApiClient {
         };
         let host = uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
         let port = uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
-        let token = match &api.token_file {
-            Some(file) => Some(
-                fs::read_to_string(file)
-                    .map_err(|why| format!("{}: cannot be read: {why}", file.display()))?,
-            ),
-            None => std::env::var("DUNLIN_TOKEN").ok(),
-        };
-        let token = token.map(|token| token.trim().to_owned());
+        let token = read_token(api.token_file.as_deref(), std::env::var_os(TOKEN))?;
         if token.is_some() && !is_tls && !is_local(&host) {
             let what = "plain HTTP would expose the token on the network";
             return Err(format!("{url:?}: {what}: use https://").into());
@@ -299,6 +295,37 @@ impl ApiClient {
     }
 }
 
+/// The token in a file, or else in the variable.
+///
+/// # Errors
+/// There is a file or a variable, and no token in it.
+fn read_token(file: Option<&Path>, variable: Option<OsString>) -> Result<Option<String>, String> {
+    let (text, place) = match (file, variable) {
+        (Some(file), _) => {
+            let place = file.display().to_string();
+            let text =
+                fs::read_to_string(file).map_err(|why| format!("{place}: cannot be read: {why}"));
+            (text?, place)
+        }
+        (None, Some(value)) => (value.to_string_lossy().into_owned(), TOKEN.to_owned()),
+        (None, None) => return Ok(None),
+    };
+    let token = text.trim();
+    if token.is_empty() {
+        return Err(format!(
+            "{place} is empty: put a token of `dunlin token create` there, or leave it out"
+        ));
+    }
+    // The token is a secret, so the error does not repeat it.
+    match token.bytes().all(|byte| byte.is_ascii_graphic()) {
+        true => Ok(Some(token.to_owned())),
+        false => Err(format!(
+            "{place} has more than a token: it is one word without blanks and line breaks, as \
+             `dunlin token create` prints it"
+        )),
+    }
+}
+
 /// How long a response may take to begin.
 fn time_max(method: &Method) -> Duration {
     if method == Method::GET { API_READ_TIME_MAX } else { API_WRITE_TIME_MAX }
@@ -445,6 +472,20 @@ pub fn path_segment(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn token_is_one_word_or_absent() {
+        let read = |text: &str| read_token(None, Some(text.into()));
+        assert_eq!(read_token(None, None), Ok(None));
+        assert_eq!(read("dunlin_1\n"), Ok(Some("dunlin_1".into())));
+        for (wrong, why) in [("", "is empty"), (" \n", "is empty"), ("dunlin_1\nx", "one word")] {
+            let error = read(wrong).expect_err(wrong);
+            assert!(error.starts_with(TOKEN) && error.contains(why), "{error}");
+            assert!(!error.contains("dunlin_1"), "{error}");
+        }
+        let missing = read_token(Some(Path::new("/does/not/exist")), None).expect_err("no file");
+        assert!(missing.starts_with("/does/not/exist: cannot be read"), "{missing}");
+    }
 
     #[test]
     fn path_segments_have_no_separators() {

@@ -1,4 +1,5 @@
-//! The difference difference a zone and a file, as changes to record sets.
+//! The difference between a zone and a file, as changes to record sets.
+use super::rules::{self, rules_of};
 use crate::limits::{CHANGES_AT_ONCE, DIFFERENCE_LINES_MAX};
 use api::SetBody;
 use command_line::{plain, plural};
@@ -23,17 +24,6 @@ pub struct RecordSet {
     pub rules: Map<String, Value>,
     /// The revision of its last write, if it comes from the server.
     pub revision: Option<u64>,
-}
-
-/// The fields of a set with rules, as the API has them.
-const RULES: [&str; 6] = ["policy", "max", "check", "min_up", "members", "comment"];
-
-/// The rules of a set in JSON.
-pub fn rules_of(set: &Value) -> Map<String, Value> {
-    let is_default =
-        |key: &str, value: &Value| value.is_null() || key == "policy" && value == "all";
-    let field = |key: &&str| Some(((*key).to_owned(), set.get(*key)?.clone()));
-    RULES.iter().filter_map(field).filter(|(key, value)| !is_default(key, value)).collect()
 }
 
 impl RecordSet {
@@ -215,13 +205,8 @@ pub fn write_changes(out: &mut impl Write, changes: &[Change]) -> io::Result<()>
             }
             let others = other.as_ref().map(|other| &other.rules);
             if !set.rules.is_empty() && others != Some(&set.rules) {
-                let rules = Value::Object(set.rules.clone()).to_string();
-                lines.push(format!(
-                    "{sign} {} {} {rtype} with {}",
-                    plain(name),
-                    set.ttl,
-                    plain(&rules)
-                ));
+                let rules = rules::text(&set.rules);
+                lines.push(format!("{sign} {} {} {rtype} with {rules}", plain(name), set.ttl));
             }
         }
     }

@@ -1,5 +1,6 @@
 //! `dunlin journal`: shows and follows the journal of a zone.
 use super::client::{ApiClient, ApiError, ApiRequest, CommandResult};
+use super::rules::{self, rules_of};
 use super::zones::zone_path;
 use crate::cli::{self, Output};
 use crate::limits::JOURNAL_INTERVAL;
@@ -46,7 +47,9 @@ pub fn run(command: &cli::Journal) -> CommandResult<ExitCode> {
         (has_begun, is_unreachable) = (true, false);
         let entries = page["entries"].as_array().map(Vec::as_slice).unwrap_or_default();
         write(&mut io::stdout().lock(), command.server.output, entries)?;
-        after = entries.last().and_then(|entry| entry["revision"].as_u64()).or(after);
+        // Entries that the client may not read are not there.
+        let last = entries.last().and_then(|entry| entry["revision"].as_u64());
+        after = page["next"].as_u64().or(last).or(after);
         if page["next"].is_null() {
             if !command.follow {
                 return Ok(ExitCode::SUCCESS);
@@ -94,9 +97,12 @@ fn write_entry(out: &mut impl Write, entry: &Value) -> io::Result<()> {
     let text = |value: &Value| plain(value.as_str().unwrap_or_default());
     let number = |key: &str| entry[key].as_u64().unwrap_or_default();
     let when = utc(number("when_ms") as f64 / 1e3);
-    let (by, kind) = (text(&entry["by"]), text(&entry["kind"]));
-    let sets = plural(number("count") as usize, "record set");
-    write!(out, "revision {}  {when}  {by}  {kind}, {sets}", number("revision"))?;
+    let (by, kind) = (entry["by"].as_str().map_or("-".into(), plain), text(&entry["kind"]));
+    write!(out, "revision {}  {when}  {by}  {kind}", number("revision"))?;
+    match number("count") {
+        0 => {}
+        count => write!(out, ", {}", plural(count as usize, "record set"))?,
+    }
     match entry["reason"].as_str() {
         Some(reason) => writeln!(out, "  \"{}\"", plain(reason))?,
         None => writeln!(out)?,
@@ -116,6 +122,11 @@ fn write_entry(out: &mut impl Write, entry: &Value) -> io::Result<()> {
                     for data in data.filter(|data| !is_same(data)) {
                         let data = text(data);
                         writeln!(out, "{sign} {name} {} {rtype} {data}", held["ttl"])?;
+                    }
+                    let rules = rules_of(held);
+                    if !rules.is_empty() && rules != rules_of(&change[other]) {
+                        let (ttl, rules) = (&held["ttl"], rules::text(&rules));
+                        writeln!(out, "{sign} {name} {ttl} {rtype} with {rules}")?;
                     }
                 }
             }
@@ -153,6 +164,40 @@ mod tests {
         let expected =
             "- www.a. 60 A 192.0.2.1\n+ www.a. 60 A 192.0.2.3\n- old.a. 60 A 192.0.2.9\n";
         assert_eq!(changes, expected);
+    }
+
+    #[test]
+    fn entry_shows_checks_tiers_and_comments() {
+        let held = |rules: Value| {
+            let mut held = json!({ "ttl": 60, "data": ["192.0.2.1"], "policy": "all" });
+            held.as_object_mut().unwrap().extend(rules.as_object().unwrap().clone());
+            held
+        };
+        let (plain, checked) = (held(json!({})), held(json!({ "check": "web", "comment": "x" })));
+        let tiers = held(json!({ "members": [{ "data": "192.0.2.1", "tier": 1 }] }));
+        let shown = |before: &Value, after: &Value| {
+            let change = json!({ "name": "a.", "type": "A", "before": before, "after": after });
+            let text = shown(json!({
+                "revision": 1, "when_ms": 0, "by": "ci", "kind": "changed", "count": 1,
+                "changes": [change]
+            }));
+            text.split_once('\n').expect("lines").1.to_owned()
+        };
+        let with = "a. 60 A with check web, comment \"x\"\n";
+        assert_eq!(shown(&plain, &checked), format!("+ {with}"));
+        assert_eq!(shown(&checked, &plain), format!("- {with}"));
+        let tier = "+ a. 60 A with 192.0.2.1 tier 1\n";
+        assert_eq!(shown(&checked, &tiers), format!("- {with}{tier}"));
+        assert_eq!(shown(&Value::Null, &plain), "+ a. 60 A 192.0.2.1\n");
+    }
+
+    /// The reader may read neither its principal nor its sets.
+    #[test]
+    fn entry_without_principal_and_count_is_shown() {
+        let text = shown(json!({
+            "revision": 12, "when_ms": 0, "kind": "changed", "count": 0, "changes": []
+        }));
+        assert_eq!(text, "revision 12  1970-01-01 00:00:00 UTC  -  changed\n");
     }
 
     #[test]

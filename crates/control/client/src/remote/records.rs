@@ -3,8 +3,9 @@
 use super::client::{ApiClient, ApiError, ApiRequest, ApiResponse, CommandResult, path_segment};
 use super::difference::{
     Change, RecordSet, Sets, change_json, difference, given_serial, insert_listed, read_lines,
-    read_zone_file, rules_of, serial_after, write_changes,
+    read_zone_file, serial_after, write_changes,
 };
+use super::rules::{self, rules_of};
 use super::zones::{read_name, zone_path};
 use super::{condition, confirm, progress_bar, query, write_json};
 use crate::cli::{
@@ -58,6 +59,7 @@ pub fn run(command: &cli::Records) -> CommandResult<ExitCode> {
                 ("max", set.max.map(|max| json!(max))),
                 ("check", set.check.as_ref().map(|check| json!(check))),
                 ("min_up", min_up),
+                ("fail", set.fail.as_ref().map(|fail| json!(fail))),
                 ("comment", set.comment.as_ref().map(|comment| json!(comment))),
             ];
             for (key, value) in rules {
@@ -160,10 +162,9 @@ fn write_sets(out: &mut impl Write, sets: &[Value]) -> io::Result<()> {
     let mut rows = vec![["NAME", "TTL", "TYPE", "DATA"].map(str::to_owned)];
     for set in sets {
         let text = |key: &str| plain(set[key].as_str().unwrap_or_default());
-        let mut comment = set["comment"].as_str().map(|comment| format!(" ; {}", plain(comment)));
-        for data in set["data"].as_array().into_iter().flatten() {
-            let data = plain(data.as_str().unwrap_or_default());
-            let data = data + &comment.take().unwrap_or_default();
+        let rules = rules_of(set);
+        for (number, data) in set["data"].as_array().into_iter().flatten().enumerate() {
+            let data = plain(data.as_str().unwrap_or_default()) + &rules::note(&rules, number);
             rows.push([text("name"), set["ttl"].to_string(), text("type"), data]);
         }
     }

@@ -1,0 +1,84 @@
+//! The rules of a record set: its policy, check, members and comment, in JSON and as text.
+use command_line::plain;
+use serde_json::{Map, Value};
+
+/// The fields of a set with rules, as the API has them.
+const RULES: [&str; 7] = ["policy", "max", "check", "min_up", "fail", "members", "comment"];
+
+/// The rules of a set in JSON, without those that have their default.
+pub fn rules_of(set: &Value) -> Map<String, Value> {
+    let is_default = |key: &str, value: &Value| {
+        value.is_null() || key == "policy" && value == "all" || key == "fail" && value == "open"
+    };
+    let field = |key: &&str| Some(((*key).to_owned(), set.get(*key)?.clone()));
+    RULES.iter().filter_map(field).filter(|(key, value)| !is_default(key, value)).collect()
+}
+
+/// The rules as text, such as `policy failover, check web, 192.0.2.1 tier 1, comment "rack 7"`.
+pub fn text(rules: &Map<String, Value>) -> String {
+    let mut words = choice(rules);
+    let members = rules.get("members").and_then(Value::as_array);
+    words.extend(members.into_iter().flatten().filter_map(|member| {
+        let data = plain(member["data"].as_str().unwrap_or_default());
+        tier_of(member).map(|tier| format!("{data} tier {tier}"))
+    }));
+    words.extend(comment(rules).map(|comment| format!("comment \"{comment}\"")));
+    words.join(", ")
+}
+
+/// What follows the data of a set's record of this number in a table, such as
+/// ` ; tier 1, check web ; rack 7`: the rules of the set are at its first record.
+pub fn note(rules: &Map<String, Value>, number: usize) -> String {
+    let member = rules.get("members").and_then(|members| members.get(number));
+    let mut words: Vec<_> =
+        member.and_then(tier_of).map(|tier| format!("tier {tier}")).into_iter().collect();
+    if number == 0 {
+        words.extend(choice(rules));
+    }
+    let words = words.join(", ");
+    let comment = comment(rules).filter(|_| number == 0).unwrap_or_default();
+    let parts = [words, comment].into_iter().filter(|part| !part.is_empty());
+    parts.map(|part| format!(" ; {part}")).collect()
+}
+
+/// The rules that choose among the members, without the tiers.
+fn choice(rules: &Map<String, Value>) -> Vec<String> {
+    let is_choice = |key: &&&str| !matches!(**key, "members" | "comment");
+    let word = |key: &&str| {
+        let value = rules.get(*key)?;
+        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        Some(format!("{key} {}", plain(&value)))
+    };
+    RULES.iter().filter(is_choice).filter_map(word).collect()
+}
+
+fn comment(rules: &Map<String, Value>) -> Option<String> {
+    rules.get("comment").and_then(Value::as_str).map(plain)
+}
+
+/// The tier of a member, if it is not 0.
+fn tier_of(member: &Value) -> Option<u64> {
+    member["tier"].as_u64().filter(|tier| *tier > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn rules_are_text_without_control_characters() {
+        let set = json!({
+            "ttl": 60, "policy": "failover", "max": 2, "check": "web", "min_up": "50%",
+            "fail": "closed", "comment": "rack\u{1b} 7",
+            "members": [{ "data": "192.0.2.1" }, { "data": "192.0.2.2", "tier": 1 }],
+        });
+        let rules = rules_of(&set);
+        let choice = "policy failover, max 2, check web, min_up 50%, fail closed";
+        assert_eq!(text(&rules), format!("{choice}, 192.0.2.2 tier 1, comment \"rack\u{fffd} 7\""));
+        assert_eq!(note(&rules, 0), format!(" ; {choice} ; rack\u{fffd} 7"));
+        assert_eq!((note(&rules, 1), note(&rules, 2)), (" ; tier 1".into(), String::new()));
+        let plain = rules_of(&json!({ "policy": "all", "fail": "open", "comment": null }));
+        assert!(plain.is_empty() && note(&plain, 0).is_empty());
+    }
+}

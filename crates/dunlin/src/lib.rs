@@ -8,13 +8,17 @@ mod lab;
 mod limits;
 mod manual;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches};
 use cli::{Cli, Command};
+use command_line::Output;
 use std::process::ExitCode;
 
 /// Does what the command line asks for.
 pub fn run() -> ExitCode {
-    let done = match Cli::parse().command {
+    let matches = Cli::command().get_matches();
+    let output = Output::of(&matches);
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let done = match cli.command {
         Command::Serve(command) => {
             server::run(command.config.as_deref(), command.hot_restart, cpus::plan_workers)
         }
@@ -42,5 +46,5 @@ pub fn run() -> ExitCode {
         Command::Manual(command) => manual::write(&command).map_err(Into::into),
         Command::Completions(command) => manual::complete(&command).map_err(Into::into),
     };
-    command_line::finish("dunlin", done)
+    command_line::finish_as("dunlin", output, done)
 }

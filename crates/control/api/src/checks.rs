@@ -45,7 +45,7 @@ pub struct CheckKeys {
     /// `http`, `https`, `grpc`: the name of the host that is sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     host: Option<String>,
-    /// `http`, `https`: the accepted status, a number or a range such as `200-299`.
+    /// `http`, `https`: the accepted status, a number or ranges such as `200-299,404`.
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<Value>,
     /// `http`, `https`: a text that the response contains.

@@ -8,7 +8,9 @@ use crate::state::ApiState;
 use crate::text::{SetBody, read_name, write_set};
 use axum::extract::{Extension, State};
 use documents::ChangeError;
-use health::{HealthReport, HealthService, OperatorState, Override, OverrideKey, TargetFilter};
+use health::{
+    HealthReport, HealthService, OperatorState, Override, OverrideKey, StateFilter, TargetFilter,
+};
 use hyper::{HeaderMap, StatusCode};
 use model::BrokenRule;
 use records::{Refused, SetKey, SetValue, StoredSet, View};
@@ -17,6 +19,7 @@ use std::net::IpAddr;
 use std::time::SystemTime;
 use utoipa::{IntoParams, ToSchema};
 use wire::{NameBuf, Rtype};
+use zone_manager::HealthTarget;
 
 /// Query parameters of the health.
 #[derive(Debug, Default, Deserialize, IntoParams)]
@@ -30,6 +33,10 @@ pub struct HealthQuery {
     /// Only this address.
     #[param(value_type = Option<String>)]
     address: Option<IpAddr>,
+    /// Only targets of this state: `up`, `down`, `unknown` or `not-probed`.
+    state: Option<String>,
+    /// Only targets after this cursor: `next` of the page before.
+    after: Option<String>,
     /// Maximum number of targets.
     #[param(minimum = 1, maximum = 1000, default = 100)]
     limit: Option<usize>,
@@ -62,6 +69,9 @@ pub struct EndpointBody {
     /// Also if all other members of a set are down or drained.
     #[serde(default)]
     even_last: bool,
+    /// Also if no record set with a check has the address.
+    #[serde(default)]
+    any: bool,
 }
 
 /// What is set for an address.
@@ -119,6 +129,8 @@ pub async fn list_health(
     let mut filter = TargetFilter {
         check: query.check,
         addresses: query.address.into_iter().collect(),
+        state: query.state.as_deref().map(read_state).transpose()?,
+        after: query.after.as_deref().map(read_cursor).transpose()?,
         limit: page_limit(query.limit)?,
     };
     let mut sets = Vec::new();
@@ -133,6 +145,18 @@ pub async fn list_health(
     }
     let report = prober.list(filter).await.map_err(ended)?;
     Ok(axum::Json(HealthBody { sets: sets.iter().map(write_set).collect(), report }))
+}
+
+fn read_state(text: &str) -> Result<StateFilter, Problem> {
+    StateFilter::from_word(text).ok_or_else(|| {
+        let what = "is one of up, down, unknown and not-probed";
+        Problem::invalid("state", BrokenRule::SYNTAX, what)
+    })
+}
+
+fn read_cursor(text: &str) -> Result<HealthTarget, Problem> {
+    HealthTarget::from_cursor(text)
+        .ok_or_else(|| Problem::unreadable("after", "is not the value of `next` of a page before"))
 }
 
 /// The sets with a check of a name, in the zone of the store that it is in.
@@ -168,6 +192,44 @@ fn addresses(set: &StoredSet) -> Vec<IpAddr> {
     set.value.data.iter().filter_map(|data| model::address_of(data)).collect()
 }
 
+/// The state that a request sets, if it may be set; `None`: that of its checks.
+async fn check_wanted(
+    prober: &HealthService,
+    caller: &Caller,
+    key: &OverrideKey,
+    body: &EndpointBody,
+) -> Result<Option<OperatorState>, Problem> {
+    let address = key.address;
+    if let Some(check) = body.check.as_ref().filter(|check| !prober.has_check(check)) {
+        return Err(Problem::missing(format!("there is no check {check}")));
+    }
+    if !body.any && !prober.is_known(address) {
+        let detail = format!(
+            "no record set with a check has the address {address}, so nothing would change now: is \
+             it misspelled? `dunlin health` shows all; --any (`any` over REST) sets it nevertheless"
+        );
+        return Err(Problem::missing(detail).of_field("address"));
+    }
+    let wanted = OperatorState::from_word(&body.state);
+    if wanted.is_none() && body.state != "auto" {
+        let what = "is one of drain, force-down, force-up and auto";
+        return Err(Problem::invalid("state", BrokenRule::SYNTAX, what));
+    }
+    if wanted == Some(OperatorState::Drain) && !body.even_last {
+        let last = prober.last_member_of(key).await.map_err(ended)?;
+        if !last.is_empty() {
+            // Only operators may see the sets of all zones.
+            let sets = if caller.may_operate() { last.join(", ") } else { "record sets".into() };
+            let detail = format!(
+                "{address} is the last member of {sets} that is neither down nor drained: without \
+                 it, members that are down are answered, or none if their set is closed"
+            );
+            return Err(Problem::new(StatusCode::CONFLICT, "last-member", detail));
+        }
+    }
+    Ok(wanted)
+}
+
 /// Drains an address, forces it up or down, or leaves it to its checks again. Durable when it is
 /// answered. Needs `operate`, or `endpoints` for a prefix of the address.
 #[utoipa::path(
@@ -195,27 +257,8 @@ pub async fn put_endpoint(
     state.check_shared_write()?;
     condition::none(&headers)?;
     let prober = prober(&state)?;
-    if let Some(check) = body.check.as_ref().filter(|check| !prober.has_check(check)) {
-        return Err(Problem::missing(format!("there is no check {check}")));
-    }
     let key = OverrideKey { address, check: body.check.as_deref().map(Box::from) };
-    let wanted = OperatorState::from_word(&body.state);
-    if wanted.is_none() && body.state != "auto" {
-        let what = "is one of drain, force-down, force-up and auto";
-        return Err(Problem::invalid("state", BrokenRule::SYNTAX, what));
-    }
-    if wanted == Some(OperatorState::Drain) && !body.even_last {
-        let last = prober.last_member_of(&key).await.map_err(ended)?;
-        if !last.is_empty() {
-            // Only operators may see the sets of all zones.
-            let sets = if caller.may_operate() { last.join(", ") } else { "record sets".into() };
-            let detail = format!(
-                "{address} is the last member of {sets} that is neither down nor drained: without \
-                 it, members that are down are answered. Set `even_last` to drain it"
-            );
-            return Err(Problem::new(StatusCode::CONFLICT, "last-member", detail));
-        }
-    }
+    let wanted = check_wanted(prober, &caller, &key, &body).await?;
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let set = wanted.map(|state| Override {
         state,

@@ -25,6 +25,8 @@ pub const MEMBER_NAME_LEN_MAX: usize = 63;
 pub const UDP_SIZE: std::ops::RangeInclusive<u16> = 512..=4096;
 /// Bytes of a path in the config.
 pub const PATH_LEN_MAX: usize = 4096;
+/// Status codes that an HTTP check accepts, each one or a range.
+pub const STATUS_RANGES_MAX: usize = 32;
 /// Names in `[ops] hosts`.
 pub const OPS_HOSTS_MAX: usize = 64;
 /// Entries of one list of prefixes.

@@ -264,7 +264,7 @@ fn detection(verdict: &mut Verdict) {
         CheckKind::Http(HttpCheck {
             path: "/".into(),
             host: String::new(),
-            status: 200..=299,
+            status: vec![200..=299],
             body: String::new(),
             tls: None,
         })

@@ -53,7 +53,7 @@ pub struct HttpCheck {
     /// The Host field; empty: the address.
     pub host: String,
     /// The accepted status codes.
-    pub status: RangeInclusive<u16>,
+    pub status: Vec<RangeInclusive<u16>>,
     /// A text that the begin of the body contains; empty: any body.
     pub body: String,
     /// TLS; `None`: plain HTTP.

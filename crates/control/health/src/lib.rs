@@ -27,7 +27,7 @@ pub use operator::{OperatorState, Override, OverrideKey, check_endpoint, endpoin
 pub use probe::{Failure, FindUser, Passed, Probes};
 pub use prober::{DueProbe, NotProbed, ProbeId, Prober, Transition};
 pub use report::{HealthReport, TargetReport, VantageReport};
-pub use service::{Ended, HealthService, HealthSettings, THREAD, TargetFilter};
+pub use service::{Ended, HealthService, HealthSettings, StateFilter, THREAD, TargetFilter};
 pub use state::{ProbeState, TargetState};
 pub use webhook::WebhookSettings;
 

@@ -61,6 +61,12 @@ pub struct HealthReport {
     pub targets: Vec<TargetReport>,
     /// Whether there are more than these.
     pub has_more: bool,
+    /// The cursor of the next page; absent: there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+    /// Targets that are not in any list, because there are too many.
+    #[serde(default)]
+    pub not_taken: usize,
     /// Sets that answer members that are down, because they have too few others.
     pub open_sets: usize,
     /// Whether all targets that are up fail now, or in a fleet most of them: the prober suspects

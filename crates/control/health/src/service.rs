@@ -9,6 +9,7 @@ use crate::probe::{FindUser, Probes};
 use crate::report::{HealthCounters, HealthReport};
 use crate::runner::Runner;
 use crate::saved;
+use crate::state::ProbeState;
 use crate::webhook::{self, WebhookSettings};
 use documents::{ChangeError, DocumentSet};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -19,8 +20,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
-use zone_manager::ZonePublisher;
 use zone_manager::status::HealthStatus;
+use zone_manager::{HealthTarget, ZonePublisher};
 
 /// The name of the thread.
 pub const THREAD: &str = "health";
@@ -62,8 +63,31 @@ pub struct TargetFilter {
     pub check: Option<String>,
     /// Only these addresses; empty: all.
     pub addresses: Vec<IpAddr>,
+    /// Only targets of this state.
+    pub state: Option<StateFilter>,
+    /// Only targets after this one.
+    pub after: Option<HealthTarget>,
     /// At most this many.
     pub limit: usize,
+}
+
+/// A state of targets to look for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StateFilter {
+    /// This state.
+    Is(ProbeState),
+    /// They are not probed, and no other server probes them.
+    NotProbed,
+}
+
+impl StateFilter {
+    /// The filter of a name.
+    pub fn from_word(word: &str) -> Option<Self> {
+        match word {
+            "not-probed" => Some(Self::NotProbed),
+            word => ProbeState::from_word(word).map(Self::Is),
+        }
+    }
 }
 
 pub(crate) enum Request {
@@ -266,6 +290,13 @@ impl HealthService {
         let (promise, answer) = oneshot::channel();
         self.requests.send(Request::List(filter, promise)).await.map_err(|_| Ended)?;
         answer.await.map_err(|_| Ended)
+    }
+
+    /// Whether a record set names the address as a target, or an operator has set its state.
+    pub fn is_known(&self, address: IpAddr) -> bool {
+        let set = self.endpoints.content();
+        let is_set = set.borrow().documents.contains_key(&address.to_string());
+        is_set || self.publisher.health().names(address)
     }
 
     /// Names sets of which this address is the last living member, or the last one that is not

@@ -16,7 +16,7 @@ fn http() -> HttpCheck {
     HttpCheck {
         path: "/healthz".into(),
         host: String::new(),
-        status: 200..=299,
+        status: vec![200..=299],
         body: String::new(),
         tls: None,
     }

@@ -1,9 +1,9 @@
 //! Rules of a set: which of its members an answer has, and the comment of its operators.
 //!
 //! ```text
-//! packed   form (1): 0, with 1 for a comment and 2 for a closed set; choice (1); most members in an answer (2), 0: all;
-//!          kind of min_up (1), min_up (2); length of the check (1), check; tiers (2), each (1);
-//!          in forms with a comment the comment, which is all that follows
+//! packed   form (1): 0, with 1 for a comment and 2 for a closed set; choice (1); most members in
+//!          an answer (2), 0: all; kind of min_up (1), min_up (2); length of the check (1), check;
+//!          tiers (2), each (1); in forms with a comment the comment, which is all that follows
 //! ```
 //! Numbers are little-endian. A later form may have weights and locations.
 use crate::BrokenRule;

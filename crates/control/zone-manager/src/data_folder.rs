@@ -37,8 +37,8 @@ pub fn settle(folder: &Path, is_hot_restart: bool) -> Result<PathBuf, String> {
     let (shown, me) = (folder.display(), geteuid().as_raw());
     if found.uid() != 0 && found.uid() != me {
         return Err(format!(
-            "[server] data_dir {shown} belongs to user {}, and the server runs as user {me}: `chown \
-             {me} {shown}`, or name another folder",
+            "[server] data_dir {shown} belongs to user {}, and the server runs as user {me}: \
+             `chown {me} {shown}`, or name another folder",
             found.uid()
         ));
     }

@@ -25,6 +25,19 @@ impl fmt::Display for HealthTarget {
     }
 }
 
+impl HealthTarget {
+    /// A text that [`from_cursor`](Self::from_cursor) reads: `web,192.0.2.1`.
+    pub fn cursor(&self) -> String {
+        format!("{},{}", self.check, self.address)
+    }
+
+    /// The target of a cursor.
+    pub fn from_cursor(text: &str) -> Option<Self> {
+        let (check, address) = text.split_once(',')?;
+        Some(Self { check: check.into(), address: address.parse().ok()? })
+    }
+}
+
 /// Classes of members, the one that is answered first is the least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MemberClass {

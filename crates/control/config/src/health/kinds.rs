@@ -1,5 +1,7 @@
 //! The kinds of checks, and the keys that each has.
-use crate::limits::{CHECK_ARGUMENTS_MAX, EXPIRY_WARNING, PATH_LEN_MAX, TEXT_LEN_MAX};
+use crate::limits::{
+    CHECK_ARGUMENTS_MAX, EXPIRY_WARNING, PATH_LEN_MAX, STATUS_RANGES_MAX, TEXT_LEN_MAX,
+};
 use crate::section::Section;
 use crate::units;
 use crate::values::{self, Wrong};
@@ -94,7 +96,7 @@ fn read_http(section: &mut Section<'_, '_>, tls: Option<TlsCheck>) -> HttpCheck 
     HttpCheck {
         path: section.read("path", "/".into(), path),
         host: section.read("host", String::new(), host),
-        status: section.read("status", 200..=299, status),
+        status: section.read("status", vec![200..=299], statuses),
         body: text(section, "body"),
         tls,
     }
@@ -161,20 +163,36 @@ fn host(value: &DeValue<'_>) -> Result<String, Wrong> {
     }
 }
 
-/// A status code such as 200, or a range such as "200-399".
-fn status(value: &DeValue<'_>) -> Result<RangeInclusive<u16>, Wrong> {
+/// Status codes: one such as 200, a text such as "200-299,404", or an array of both.
+fn statuses(value: &DeValue<'_>) -> Result<Vec<RangeInclusive<u16>>, Wrong> {
+    let ranges = match value {
+        DeValue::Array(array) => {
+            let each = array.iter().map(|one| status(one.get_ref()));
+            each.collect::<Result<Vec<_>, _>>()?.concat()
+        }
+        value => status(value)?,
+    };
+    match ranges.len() {
+        1..=STATUS_RANGES_MAX => Ok(ranges),
+        _ => Err(format!("1 to {STATUS_RANGES_MAX} codes or ranges of them").into()),
+    }
+}
+
+/// Codes and ranges, in a number or a text.
+fn status(value: &DeValue<'_>) -> Result<Vec<RangeInclusive<u16>>, Wrong> {
     if value.as_integer().is_some() {
         let code = values::number(100..=599)(value)?;
-        return Ok(code..=code);
+        return Ok(vec![code..=code]);
     }
     let text = values::text(TEXT_LEN_MAX)(value)?;
     let code = |text: &str| text.parse().ok().filter(|code| (100..=599).contains(code));
-    let range = text.split_once('-').and_then(|(first, last)| Some((code(first)?, code(last)?)));
-    match range.filter(|(first, last)| first <= last) {
-        Some((first, last)) => Ok(first..=last),
-        None => Err(Wrong {
-            message: format!("{:?} is not a range of status codes", values::shorten(&text)),
-            help: Some("write one such as 200, or a range such as \"200-399\"".into()),
-        }),
-    }
+    let range = |text: &str| {
+        let (first, last) = text.split_once('-').unwrap_or((text, text));
+        let (first, last) = (code(first.trim())?, code(last.trim())?);
+        (first <= last).then_some(first..=last)
+    };
+    text.split(',').map(range).collect::<Option<Vec<_>>>().ok_or_else(|| Wrong {
+        message: format!("{:?} is not a list of status codes", values::shorten(&text)),
+        help: Some("write one such as 200, or ranges such as \"200-299,404\"".into()),
+    })
 }

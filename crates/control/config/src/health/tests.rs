@@ -9,7 +9,7 @@ fn checks_are_read_with_their_defaults() {
                 [check.db]\nkind = \"tcp\"\nport = 5432\ninterval = \"1s\"";
     let config = Config::parse(Path::new("/etc/dunlin/dunlin.toml"), text).expect("a config");
     let checks = format!("{:?}", config.health.checks);
-    assert!(checks.contains("status: 204..=204"), "{checks}");
+    assert!(checks.contains("status: [204..=204]"), "{checks}");
     assert!(checks.contains("ca: Some(\"/etc/dunlin/ca.pem\")"), "{checks}");
     let db = config.health.checks.iter().find(|check| check.name == "db").expect("it is there");
     assert_eq!((db.timeout, db.rise, db.fall), (Duration::from_secs(1), 2, 3));
@@ -77,7 +77,7 @@ fn keys_of_a_check_give_the_same_check() {
     let text = r#"
         [check]
         a = { kind = "tcp", port = 80, interval = "1500ms", timeout = "1s", jitter = 0 }
-        b = { kind = "https", port = 443, status = "200-399", body = "a\"\u007f\\b", sni = "x" }
+        b = { kind = "https", port = 443, status = [204, "300-399, 404"], body = "a\"\u007f\\b", sni = "x" }
         c = { kind = "grpc", port = 50051, service = "pay.v1.Payments", tls = true }
         d = { kind = "dns", name = "www.example.org", type = "SOA", rcode = "REFUSED" }
         e = { kind = "icmp", rise = 9, fall = 1 }

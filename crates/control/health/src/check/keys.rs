@@ -23,7 +23,11 @@ impl Check {
             CheckKind::Http(HttpCheck { path, host, status, body, tls }) => {
                 put("path", json!(path));
                 put("host", json!(host));
-                put("status", format!("{}-{}", status.start(), status.end()).into());
+                let ranges = status.iter().map(|range| match range.start() == range.end() {
+                    true => range.start().to_string(),
+                    false => format!("{}-{}", range.start(), range.end()),
+                });
+                put("status", ranges.collect::<Vec<_>>().join(",").into());
                 put("body", json!(body));
                 put_tls(&mut put, tls.as_ref());
             }

@@ -70,7 +70,7 @@ pub async fn driven<T>(exchange: impl Future<Output = T>, connection: impl Futur
 
 async fn verify(check: &HttpCheck, response: Response<Incoming>) -> Result<(), Failure> {
     let status = response.status().as_u16();
-    if !check.status.contains(&status) {
+    if !check.status.iter().any(|range| range.contains(&status)) {
         return Err(format!("status {status}").into());
     }
     if check.body.is_empty() {
@@ -114,7 +114,7 @@ mod tests {
             let check = HttpCheck {
                 path: "/".into(),
                 host: "www.example.org".into(),
-                status: 200..=299,
+                status: vec![200..=299],
                 body: String::new(),
                 tls: None,
             };

@@ -1,7 +1,7 @@
 //! What operators see of targets.
 use super::{Runner, wall, whole_days};
 use crate::report::{HealthReport, TargetReport};
-use crate::service::TargetFilter;
+use crate::service::{StateFilter, TargetFilter};
 use crate::state::TargetState;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,12 +12,23 @@ impl Runner {
         let is_it = |target: &HealthTarget| {
             filter.check.as_ref().is_none_or(|check| **check == *target.check)
                 && (filter.addresses.is_empty() || filter.addresses.contains(&target.address))
+                && filter.after.as_ref().is_none_or(|after| target > after)
         };
+        let has_state =
+            |target: &HealthTarget, own: &TargetState, is_refused: bool| match filter.state {
+                None => true,
+                Some(StateFilter::NotProbed) => is_refused,
+                Some(StateFilter::Is(state)) => self.agreed(target, own).state == state,
+            };
         let probed = self.prober.states().map(|(target, state)| (target, (state, None)));
         let idle =
             self.idle.iter().map(|(target, idle)| (target, (&idle.state, idle.why.as_ref())));
-        let all: BTreeMap<_, _> = probed.chain(idle).filter(|(target, _)| is_it(target)).collect();
+        let all = probed.chain(idle).filter(|(target, _)| is_it(target));
+        let all = all.filter(|(target, (own, why))| has_state(target, own, why.is_some()));
+        let all: BTreeMap<_, _> = all.collect();
         let has_more = all.len() > filter.limit;
+        let last = all.keys().take(filter.limit).last().filter(|_| has_more);
+        let next = last.map(|last| last.cursor());
         let targets = all.into_iter().take(filter.limit);
         let (table, wall) = (self.publisher.health(), wall());
         let report =
@@ -48,6 +59,8 @@ impl Runner {
         HealthReport {
             targets: targets.map(report).collect(),
             has_more,
+            next,
+            not_taken: table.waiting(),
             open_sets: table.open(),
             suspects_itself: self.prober.suspects_itself(),
             not_saved: self.not_saved.clone(),

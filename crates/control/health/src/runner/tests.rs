@@ -2,6 +2,7 @@
 use super::*;
 use crate::checks::checks_in;
 use crate::operator::endpoints_in;
+use crate::service::{StateFilter, TargetFilter};
 use crate::state::ProbeState;
 use crate::tests::check;
 use compile::{Image, Loader};
@@ -176,4 +177,30 @@ async fn target_of_a_crowded_address_is_probed_once_there_is_room() {
         fixture.runner.settle();
         assert_eq!(probed(&fixture), left);
     }
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn list_has_pages_and_filters() {
+    let down = [(7, ProbeState::Down)];
+    let mut fixture = fixture(&down);
+    fixture.put_zone("tenant.example.", 0..MOST + 50);
+    let mut filter = TargetFilter { limit: 200, ..TargetFilter::default() };
+    let mut seen = Vec::new();
+    loop {
+        let page = fixture.runner.list(&filter);
+        assert!(page.targets.len() <= 200 && page.has_more == page.next.is_some());
+        seen.extend(page.targets.into_iter().map(|target| target.address));
+        let Some(next) = page.next else { break };
+        filter.after = Some(HealthTarget::from_cursor(&next).expect("a cursor"));
+    }
+    let all: Vec<_> = (0..MOST + 50).map(|number| target(number).address).collect();
+    assert_eq!(seen, all, "each once, in order");
+    let of = |word| {
+        let state = Some(StateFilter::from_word(word).expect("a state"));
+        let filter = TargetFilter { limit: 1_000, state, ..TargetFilter::default() };
+        fixture.runner.list(&filter).targets.len()
+    };
+    assert_eq!((of("down"), of("up")), (1, 0));
+    assert_eq!((of("not-probed"), of("unknown")), (50, MOST as usize + 49));
+    assert_eq!(StateFilter::from_word("gone"), None);
 }

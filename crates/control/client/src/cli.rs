@@ -200,10 +200,13 @@ pub struct Health {
     /// Show only this check.
     #[arg(long, value_name = "CHECK")]
     pub check: Option<String>,
-    /// Show at most this many addresses: 1 to 1000.
-    #[arg(long, value_name = "NUMBER", default_value_t = 1000,
-        value_parser = clap::value_parser!(u16).range(1..=1000).map(usize::from))]
-    pub limit: usize,
+    /// Show only this state: `up`, `down`, `unknown` or `not-probed`.
+    #[arg(long, value_name = "STATE", value_parser = ["up", "down", "unknown", "not-probed"])]
+    pub state: Option<String>,
+    /// Show at most this many addresses. Default: all.
+    #[arg(long, value_name = "NUMBER",
+        value_parser = clap::value_parser!(u32).range(1..).map(|number| number as usize))]
+    pub limit: Option<usize>,
     #[command(flatten)]
     pub server: AdminServer,
 }
@@ -261,6 +264,9 @@ pub struct Endpoint {
     /// Do not ask if all other members of record sets are down or drained.
     #[arg(short, long)]
     pub yes: bool,
+    /// Set it also if no record set with a check has the address.
+    #[arg(long)]
+    pub any: bool,
     #[command(flatten)]
     pub server: AdminServer,
 }
@@ -275,7 +281,8 @@ pub struct Token {
 pub enum TokenCommand {
     /// Create a principal, and print its token.
     ///
-    /// A grant is `VERBS ZONE [NAMES [TYPES]]`. Verbs: read, write (record sets), zones (create and
+    /// A grant is `VERBS ZONE [NAMES [TYPES]]`. Verbs: read, write (record sets), hide-wildcard (with
+    /// write: also names that hide a wildcard from names beyond the grant), zones (create and
     /// delete them), operate (status, cache; it needs no zone), endpoints (drain addresses; alone,
     /// before prefixes: `endpoints 192.0.2.0/24`). ZONE and NAMES are a name, `*` for
     /// all, or a pattern such as `*.example.org`. TYPES is a list such as A,AAAA.

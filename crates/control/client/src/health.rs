@@ -10,14 +10,16 @@ use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+/// Targets per request.
+const PAGE: usize = api::limits::PAGE_MAX;
+
 /// Shows the targets of checks.
 ///
 /// # Errors
 /// The server cannot be reached or refuses, or the result cannot be written.
 pub fn run(command: &cli::Health) -> CommandResult<ExitCode> {
-    let cli::Health { name, check, limit, server } = command;
-    let body =
-        LocalClient::new(&server.local)?.health(name.as_deref(), check.as_deref(), *limit)?;
+    let cli::Health { server, .. } = command;
+    let body = all_pages(&LocalClient::new(&server.local)?, command)?;
     let mut out = io::stdout().lock();
     if server.output == Output::Json {
         serde_json::to_writer_pretty(&mut out, &body)?;
@@ -30,6 +32,30 @@ pub fn run(command: &cli::Health) -> CommandResult<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The targets of all pages, up to the limit, in the form of one page.
+fn all_pages(client: &LocalClient, command: &cli::Health) -> CommandResult<Value> {
+    let cli::Health { name, check, state, limit, server: _ } = command;
+    let filters = [("name", name), ("check", check), ("state", state)];
+    let filters = filters.into_iter().filter_map(|(key, value)| Some((key, value.clone()?)));
+    let filters: Vec<_> = filters.collect();
+    let (mut targets, mut after) = (Vec::new(), None);
+    loop {
+        let left = limit.map_or(PAGE, |limit| (limit - targets.len()).min(PAGE));
+        let mut parameters = filters.clone();
+        parameters.push(("limit", left.to_string()));
+        parameters.extend(after.map(|after| ("after", after)));
+        let mut page = client.health(&parameters)?;
+        if let Value::Array(more) = page["targets"].take() {
+            targets.extend(more);
+        }
+        after = page["next"].as_str().map(str::to_owned);
+        if after.is_none() || limit.is_some_and(|limit| targets.len() >= limit) {
+            page["targets"] = targets.into();
+            return Ok(page);
+        }
+    }
+}
+
 fn write_report(out: &mut impl Write, report: &HealthReport) -> io::Result<()> {
     let head = ["ADDRESS", "CHECK", "STATE", "SINCE", "NEXT", "SETS", "REASON"];
     let mut rows = vec![head.map(str::to_owned)];
@@ -39,7 +65,11 @@ fn write_report(out: &mut impl Write, report: &HealthReport) -> io::Result<()> {
         writeln!(out, "{line}")?;
     }
     if report.has_more {
-        writeln!(out, "there are more: --limit shows up to 1000, -o json --check NAME some")?;
+        writeln!(out, "there are more: a larger --limit shows them")?;
+    }
+    if report.not_taken > 0 {
+        let more = plural(report.not_taken, "address");
+        writeln!(out, "{more} more are not probed: there are too many for this server")?;
     }
     if report.open_sets > 0 {
         let sets = plural(report.open_sets, "record set");
@@ -98,11 +128,11 @@ fn disagreement(target: &TargetReport) -> Option<String> {
 /// # Errors
 /// The server cannot be reached or refuses, or the result cannot be written.
 pub fn set(command: &cli::Endpoint, state: &str) -> CommandResult<ExitCode> {
-    let cli::Endpoint { address, check, reason, yes, server } = command;
+    let cli::Endpoint { address, check, reason, yes, any, server } = command;
     let client = LocalClient::new(&server.local)?;
     let body = |even_last: bool| {
         json!({
-            "state": state, "check": check, "even_last": even_last,
+            "state": state, "check": check, "even_last": even_last, "any": any,
             "reason": reason.as_deref().unwrap_or_default(),
         })
     };

@@ -103,20 +103,10 @@ impl LocalClient {
         read_field(self.0.request(request)?.body, "suffixes")
     }
 
-    /// The targets of checks.
-    pub fn health(
-        &self,
-        name: Option<&str>,
-        check: Option<&str>,
-        limit: usize,
-    ) -> CommandResult<Value> {
-        let mut path = format!("/v1/health?limit={limit}");
-        for (key, value) in [("name", name), ("check", check)] {
-            if let Some(value) = value {
-                path += &format!("&{key}={}", path_segment(value));
-            }
-        }
-        self.get(path)
+    /// A page of the targets of checks, with these parameters of the query.
+    pub fn health(&self, parameters: &[(&str, String)]) -> CommandResult<Value> {
+        let query = parameters.iter().map(|(key, value)| format!("{key}={}", path_segment(value)));
+        self.get(format!("/v1/health?{}", query.collect::<Vec<_>>().join("&")))
     }
 
     /// All checks.

@@ -42,7 +42,9 @@ pub fn request(scene: &Scene, token: &str, method: &str, path: &str, zone: &str)
         ("PUT", "/v1/snapshot") => ("application/octet-stream", Value::Null),
         ("PUT", "/v1/upstreams/{server}") => ("application/json", json!({ "drained": true })),
         ("PUT", "/v1/checks/{check}") => ("application/json", json!({ "kind": "tcp", "port": 1 })),
-        ("PUT", "/v1/endpoints/{address}") => ("application/json", json!({ "state": "drain" })),
+        ("PUT", "/v1/endpoints/{address}") => {
+            ("application/json", json!({ "state": "drain", "any": true }))
+        }
         ("PUT", _) => ("application/json", value),
         ("POST", "/v1/accept") => ("application/json", json!({})),
         ("POST", "/v1/credentials") => {

@@ -73,6 +73,15 @@ fn endpoint_is_set_and_shown() {
     scene.put(path, r#"{"state":"auto"}"#).done();
     scene.put(path, r#"{"state":"away"}"#).refused(422);
     scene.put("/v1/endpoints/x", r#"{"state":"drain"}"#).refused(422);
+    // An address of no set: probably misspelled.
+    let misspelled = "/v1/endpoints/198.51.100.111";
+    for state in ["drain", "auto"] {
+        let body = json!({ "state": state }).to_string();
+        assert_eq!(scene.put(misspelled, &body).refused(404).0, "address");
+    }
+    scene.put(misspelled, r#"{"state":"drain","any":true}"#).done();
+    scene.put(misspelled, r#"{"state":"auto"}"#).done();
+    scene.put(misspelled, r#"{"state":"auto"}"#).refused(404);
     scene.put(path, r#"{"state":"drain","check":"none"}"#).refused(404);
     scene.get("/v1/health?name=none.example.org").refused(404);
 }

@@ -70,7 +70,7 @@ fn new_server_is_ready_once_it_has_the_records_and_a_restarted_one_without_etcd(
     let ops = free_address(Ipv4Addr::LOCALHOST);
     let ready = || {
         let mut stream = TcpStream::connect(ops).expect("a listener");
-        let request = "GET /readyz HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
+        let request = "GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
         stream.write_all(request.as_bytes()).expect("sent");
         let mut said = String::new();
         stream.read_to_string(&mut said).expect("a response");

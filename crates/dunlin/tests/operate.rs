@@ -272,7 +272,7 @@ fn readiness(ops: SocketAddr) -> String {
     let mut stream = TcpStream::connect(ops).expect("a listener");
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     stream
-        .write_all(b"GET /readyz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        .write_all(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         .expect("sent");
     let mut said = String::new();
     stream.read_to_string(&mut said).expect("a response");

@@ -65,7 +65,7 @@ fn status(folder: &Path) -> Value {
 fn metrics(wire: &Wire) -> String {
     wire.in_server(|| {
         let mut stream = TcpStream::connect("127.0.0.1:9153").expect("connected");
-        let request = "GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+        let request = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
         stream.write_all(request.as_bytes()).expect("sent");
         let mut text = String::new();
         stream.read_to_string(&mut text).expect("metrics");

@@ -69,6 +69,8 @@ rules! {
     OUT_OF_ZONE = "out-of-zone" "RFC 1035 §5.2",
     /// A wildcard is the first label of a name.
     WILDCARD = "wildcard" "RFC 4592 §2.1.1",
+    /// A name that hides a wildcard from itself and from the names below it.
+    HIDES_WILDCARD = "hides-wildcard" "RFC 4592 §2.2.1",
     /// Records of signed zones.
     SIGNED = "signed" "RFC 4035 §2",
     /// The policy, check and members of a set.

@@ -4,7 +4,7 @@ use crate::serial::{SerialStamp, is_newer, offset_after};
 use crate::zones::{ZoneHead, serial_of, with_serial};
 use crate::{
     Action, Batch, Deletion, Edit, EditKind, InvalidEdit, Policy, PreparedWrite, Refused, Revision,
-    SetChange, SetKey, SetValue, View, wildcards,
+    SetChange, SetKey, SetValue, SetWarning, View, wildcards,
 };
 use compile::{Loader, Zone, ZoneProblem};
 use image::{HashKey, Tree};
@@ -81,12 +81,12 @@ fn holds<D: AsRef<[u8]>>(set: &image::RecordSet<'_>, ttl: u32, data: &[D], seria
 }
 
 /// Applies a batch to its zone; a refused batch does not modify it. Returns the changes in
-/// canonical order; with earlier contents only where the journal stores them.
+/// canonical order, with earlier contents only where the journal stores them; and warnings.
 pub fn change(
     head: &mut ZoneHead,
     batch: &mut Batch,
     last_written: LastWriteLookup<'_>,
-) -> Result<Vec<SetChange>, Refused> {
+) -> Result<(Vec<SetChange>, Vec<SetWarning>), Refused> {
     if head.zone.serial().is_none() {
         return Err(Refused::Unloaded);
     }
@@ -104,9 +104,9 @@ pub fn change(
         }
     }
     if found.is_empty() {
-        return Ok(Vec::new());
+        return Ok((Vec::new(), Vec::new()));
     }
-    wildcards::check(&head.zone, batch, found.iter().map(|(number, _)| *number))?;
+    let warnings = wildcards::check(&head.zone, batch, found.iter().map(|(number, _)| *number))?;
     let mut before = PreviousSets::new(found.len());
     found.iter().for_each(|(_, held)| before.push(*held));
     let done: Vec<usize> = found.into_iter().map(|(index, _)| index).collect();
@@ -128,7 +128,7 @@ pub fn change(
         let (rtype, view, after) = (edit.rtype, edit.view, edit.put.take());
         SetChange { name, rtype, view, before, after }
     });
-    Ok(changes.collect())
+    Ok((changes.collect(), warnings))
 }
 
 /// Makes of an edit of members the whole set as it will be, so that clients need not read it.

@@ -10,6 +10,7 @@ mod shadows;
 mod unchanged;
 mod unloaded;
 mod unsure;
+mod wildcards;
 
 use super::*;
 use compile::{Image, Loader, Zone};

@@ -3,8 +3,10 @@
 //! A name that begins to exist is no longer answered by the wildcard beside it, and neither are all
 //! names below it (RFC 4592 §2.2.1): `_acme-challenge.shop` takes the answers of `*` from `shop` and
 //! from all names below `shop`.
-use crate::{Batch, Refused, SetKey};
+use crate::limits::WARNINGS_MAX;
+use crate::{Batch, Refused, SetKey, SetWarning};
 use compile::Zone;
+use model::BrokenRule;
 use std::fmt;
 use wire::{Name, NameBuf, Rtype};
 use zone_manager::validate::relative;
@@ -30,6 +32,7 @@ pub enum Hiding {
 }
 
 /// Refuses, or warns of, edits of these numbers that hide a wildcard. `zone`: without the batch.
+/// Returns the warnings.
 ///
 /// # Errors
 /// The first edit that hides what its principal may not write.
@@ -37,10 +40,11 @@ pub fn check(
     zone: &Zone,
     batch: &Batch,
     numbers: impl Iterator<Item = usize>,
-) -> Result<(), Refused> {
-    let Some(rights) = &batch.context.rights else { return Ok(()) };
+) -> Result<Vec<SetWarning>, Refused> {
+    let mut warnings = Vec::new();
+    let Some(rights) = &batch.context.rights else { return Ok(warnings) };
     if zone.facts().wildcards == image::DepthMask::default() {
-        return Ok(());
+        return Ok(warnings);
     }
     for number in numbers {
         let edit = &batch.edits[number];
@@ -61,18 +65,29 @@ pub fn check(
         let Hidden { name, wildcard, .. } = hidden;
         match rights.hiding(&set) {
             Hiding::Allowed => {}
-            Hiding::Warned => tracing::warn!(
-                principal = &*batch.context.by, set = %format_args!("{} {}", set.name, set.rtype),
-                "hides the wildcard {wildcard} from {name} and the names below it, which no grant \
-                 of the principal covers. The next release refuses this, unless the grant has the \
-                 verb `hide-wildcard`: `dunlin token create` makes a token with it"
-            ),
+            Hiding::Warned => warnings.push(SetWarning {
+                name: set.name,
+                rtype: set.rtype,
+                rule: BrokenRule::HIDES_WILDCARD,
+                what: format!(
+                    "hides the wildcard {wildcard} from {name} and the names below it, which no \
+                     grant of {} covers",
+                    batch.context.by
+                ),
+                help: "the next release refuses this, unless the grant has the verb \
+                       `hide-wildcard`: `dunlin token create` makes a token with it"
+                    .into(),
+            }),
             Hiding::Refused => {
                 return Err(Refused::HidesWildcard { edit: number, name, rtype, wildcard });
             }
         }
     }
-    Ok(())
+    if let Some(SetWarning { name, rtype, what, help, .. }) = warnings.first() {
+        tracing::warn!(sets = warnings.len(), "{name} {rtype} {what}: {help}");
+    }
+    warnings.truncate(WARNINGS_MAX);
+    Ok(warnings)
 }
 
 /// What a new name hides.

@@ -221,9 +221,9 @@ impl Writer {
         let (reader, of_zone) = (&*self.shared.reader, head.stamp.revision);
         let group = &self.group;
         let last = |set: &SetKey| group.last_written(reader, (&at, of_zone), set);
-        let changes = prepare::change(head, &mut batch, &last)?;
+        let (changes, mut warnings) = prepare::change(head, &mut batch, &last)?;
         let edited = batch.edits.iter().map(|edit| (edit.name.as_name(), edit.rtype));
-        let warnings = lint::of_sets(&head.zone, edited);
+        warnings.extend(lint::of_sets(&head.zone, edited));
         if changes.is_empty() {
             return Ok(self.unchanged(&batch, of_zone)?.warned(warnings));
         }

@@ -217,7 +217,8 @@ impl Drop for Scaler {
 pub fn page(address: &str, path: &str) -> (u16, String) {
     use std::io::{Read, Write};
     let mut stream = std::net::TcpStream::connect(address).expect("its pages");
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").expect("sent");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        .expect("sent");
     let mut text = String::new();
     stream.read_to_string(&mut text).expect("an answer");
     let status = text.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status");

@@ -1,7 +1,7 @@
 //! `dunlin check`: all that is wrong with configs and the zone files they name, and what is legal
 //! there but hardly meant.
 use crate::cli::{Check, Output};
-use command_line::plural;
+use command_line::{Paint, plural};
 use config::{Config, Diagnostic, Hosts, StoreKind, Zone, trust};
 use image::HashKey;
 use serde::Serialize;
@@ -54,7 +54,7 @@ pub fn run(command: &Check) -> io::Result<ExitCode> {
             serde_json::to_writer_pretty(&mut out, &report)?;
             writeln!(out)?;
         }
-        Output::Text => report.write(&mut out, command.quiet)?,
+        Output::Text => report.write(&mut out, command.quiet, Paint::of_stdout())?,
     }
     let warned = command.strict && !report.warnings.is_empty();
     Ok(if report.errors.is_empty() && !warned { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -124,14 +124,15 @@ impl Report {
         }
     }
 
-    fn write(&self, out: &mut impl Write, quiet: bool) -> io::Result<()> {
+    fn write(&self, out: &mut impl Write, quiet: bool, paint: Paint) -> io::Result<()> {
         for error in &self.errors {
-            writeln!(out, "{error} [{}, {}]", error.rule, error.source)?;
+            let place = paint.red(&error.place());
+            writeln!(out, "{place}: {} [{}, {}]", error.story(), error.rule, error.source)?;
         }
         for warning in &self.warnings {
-            let place = warning.place();
+            let (place, word) = (warning.place(), paint.yellow("warning"));
             let Diagnostic { rule, source, .. } = warning;
-            writeln!(out, "{place}: warning: {} [{rule}, {source}]", warning.story())?;
+            writeln!(out, "{place}: {word}: {} [{rule}, {source}]", warning.story())?;
         }
         if quiet {
             return Ok(());

@@ -283,3 +283,13 @@ fn hostile_requests_are_bounded() {
     assert!(says(served.address, "www.test", 1));
     fs::metadata(socket(test)).expect("it is still there");
 }
+
+#[test]
+fn root_zone_is_created_only_after_a_question() {
+    let mut command = binary();
+    command.args(["zones", "create", ".", "--nameserver", "ns.example"]);
+    let output = command.stdin(std::process::Stdio::null()).output().expect("it runs");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("becomes NXDOMAIN") && error.contains("--yes"), "{error}");
+}

@@ -219,13 +219,34 @@ fn planted_credentials_admit_no_client_and_dns_is_served() {
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         assert!(text(&output.stderr).contains(why), "{output:?}");
     }
-    let shown = text(&ask(&served, &["status"]).stdout);
+    let status = ask(&served, &["status"]);
+    let shown = text(&status.stdout);
     assert!(shown.contains("accepts no clients") && shown.contains(why), "{shown}");
+    assert_eq!(status.status.code(), Some(1), "it is a fault");
 
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("ours");
     assert_eq!(ask(&served, &["reload"]).status.code(), Some(0));
     assert_eq!(api_status(&served), 401, "who has no credential");
-    assert!(!text(&ask(&served, &["status"]).stdout).contains("accepts no clients"));
+    assert_eq!(ask(&served, &["status"]).status.code(), Some(0), "nothing is wrong any more");
+}
+
+/// The checks and states of endpoints that clients of the API have set.
+#[test]
+fn damaged_checks_and_endpoints_are_faults() {
+    let data = data("damaged_documents");
+    fs::create_dir_all(&data).expect("a folder");
+    fs::set_permissions(&data, fs::Permissions::from_mode(0o700)).expect("ours");
+    for file in ["health.checks", "health.endpoints"] {
+        fs::write(data.join(file), "damaged").expect("a file");
+        let test = "damaged_documents";
+        let served = Served::start(test, &config(test, &data, ""), &[]);
+        let status = ask(&served, &["status"]);
+        let shown = text(&status.stdout);
+        assert_eq!(status.status.code(), Some(1), "{shown}");
+        assert!(shown.contains("documents_damaged: ") && shown.contains(file), "{shown}");
+        drop(served);
+        fs::remove_file(data.join(file)).expect("ours");
+    }
 }
 
 /// Another user's server may have written the file there.

@@ -37,7 +37,7 @@ fn damaged_store_is_salvaged_and_restored() {
     let told = salvage(&folder, &file, &[]);
     assert!(!told.status.success());
     let told = String::from_utf8(told.stderr).unwrap();
-    assert!(told.contains("another process uses it"), "{told}");
+    assert!(told.contains("another process uses it: `dunlin zones snapshot FILE`"), "{told}");
     store.close();
     let [tree, _] = store_redb::paths(&folder);
     let mut bytes = fs::read(&tree).unwrap();

@@ -46,7 +46,7 @@ pub struct MemberBody {
     revision: u64,
     /// How many revisions it is behind the newest one.
     behind: u64,
-    /// How long it has been a member, up to half a minute ago.
+    /// How long it has been a member.
     age_seconds: u64,
     /// By how many seconds its clock is ahead of that of this server; negative: behind. Only a
     /// difference of more than a minute is noticed for certain.
@@ -60,7 +60,9 @@ impl MemberBody {
         let clock_ahead_seconds = member.clock_difference(now);
         let Member { name, addresses, version, roles, location, revision, since, reported } =
             member;
-        let age_seconds = reported.saturating_sub(since) / 1_000;
+        // By this clock, if both agree: a report can be half a minute old.
+        let until = if clock_ahead_seconds.is_none() { now.max(reported) } else { reported };
+        let age_seconds = until.saturating_sub(since) / 1_000;
         let behind = newest.saturating_sub(revision);
         Self {
             name,

@@ -28,3 +28,9 @@ pub const DIFFERENCE_LINES_MAX: usize = 200;
 pub const CHANGES_AT_ONCE: usize = api::limits::CHANGES_MAX;
 /// Bytes of a file of record sets that is compared with a zone.
 pub const COMPARED_LEN_MAX: u64 = 1 << 30;
+/// Queries for each worker below which their distribution says nothing.
+pub const EVEN_QUERIES_MIN: u64 = 100;
+/// How long a command waits for a server that is starting.
+pub const STARTING_TIME_MAX: Duration = Duration::from_secs(30);
+/// The pause before it tries again.
+pub const STARTING_PAUSE: Duration = Duration::from_millis(100);

@@ -72,13 +72,25 @@ pub(crate) fn confirm(yes: bool, what: &str) -> client::CommandResult<()> {
     }
 }
 
-/// A progress bar, shown only on a terminal and after a second.
+/// A progress bar of items, shown only on a terminal and after a second.
 fn progress_bar(len: Option<u64>) -> ProgressBar {
+    styled_bar(len, "{wide_bar} {human_pos}/{human_len} {elapsed}")
+}
+
+/// The same, of bytes.
+fn byte_bar(len: Option<u64>) -> ProgressBar {
+    match len {
+        Some(_) => styled_bar(len, "{wide_bar} {binary_bytes}/{binary_total_bytes} {elapsed}"),
+        None => styled_bar(len, "{wide_bar} {binary_bytes} {elapsed}"),
+    }
+}
+
+fn styled_bar(len: Option<u64>, template: &str) -> ProgressBar {
     let bar = match len {
         Some(len) => ProgressBar::new(len),
         None => ProgressBar::no_length(),
     };
-    let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} {elapsed}");
+    let style = ProgressStyle::with_template(template);
     bar.set_style(style.expect("a constant template"));
     bar.enable_steady_tick(Duration::from_secs(1));
     bar

@@ -2,11 +2,11 @@
 mod kubernetes;
 
 use crate::cli::{self, Output};
-use crate::limits::{STATUS_ERRORS_MAX, STATUS_ZONES_MAX};
+use crate::limits::{EVEN_QUERIES_MIN, STATUS_ERRORS_MAX, STATUS_ZONES_MAX};
 use crate::local::LocalClient;
 use crate::status_text::{self, quantile};
 use crate::upstreams::write_upstreams;
-use command_line::{Side, align, count, format_bytes, plain, plural, span};
+use command_line::{Paint, Side, align, count, format_bytes, plain, plural, span};
 use std::error::Error;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -27,7 +27,7 @@ pub fn run(command: &cli::Status) -> Result<ExitCode, Box<dyn Error>> {
             serde_json::to_writer_pretty(&mut out, &status)?;
             writeln!(out)?;
         }
-        Output::Text => write(&mut out, &status, command.zones)?,
+        Output::Text => write(&mut out, &status, command.zones, Paint::of_stdout())?,
     }
     Ok(if is_healthy(&status) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -37,7 +37,7 @@ fn is_healthy(status: &Status) -> bool {
     status.state.is_ready() && status.faults.is_empty()
 }
 
-fn write(out: &mut impl Write, status: &Status, all_zones: bool) -> io::Result<()> {
+fn write(out: &mut impl Write, status: &Status, all_zones: bool, paint: Paint) -> io::Result<()> {
     let state = match status.state {
         ServerState::Starting => "starting",
         ServerState::Serving => "serving",
@@ -49,7 +49,7 @@ fn write(out: &mut impl Write, status: &Status, all_zones: bool) -> io::Result<(
     writeln!(out, "dunlin {version}, {state}, up {up} since {since}, process {pid}\n")?;
     for (number, Fault { kind, text }) in status.faults.iter().enumerate() {
         let head = if number == 0 { "faults" } else { "" };
-        writeln!(out, "{head:<12}{}: {}", plain(kind), plain(text))?;
+        writeln!(out, "{head:<12}{}: {}", paint.red(&plain(kind)), plain(text))?;
     }
     if !status.faults.is_empty() {
         writeln!(out)?;
@@ -308,6 +308,9 @@ fn write_zones(out: &mut impl Write, status: &Status, all: bool) -> io::Result<(
             counts.push(format!("{} {word}", count(number as u64)));
         }
     }
+    if let Some(zones @ 1..) = status.store.as_ref().map(|store| store.zones) {
+        counts.push(format!("{} of the store", count(zones)));
+    }
     if counts.is_empty() {
         counts.push("none".into());
     }
@@ -423,8 +426,11 @@ fn write_threads(out: &mut impl Write, status: &Status) -> io::Result<()> {
         writeln!(out, "{line}")?;
     }
     let mut notes = Vec::new();
-    let workers = status.threads.iter().filter(|thread| thread.transport == "udp").count();
-    if workers > 1 {
+    let workers = status.threads.iter().filter(|thread| thread.transport == "udp");
+    let (workers, received) =
+        workers.fold((0, 0), |(count, sum), thread| (count + 1, sum + thread.received));
+    // Few queries are never even.
+    if workers > 1 && received >= workers * EVEN_QUERIES_MIN {
         notes.push(format!("the busiest worker has {:.2} times the mean load", status.imbalance));
     }
     notes.extend(dropped(&status.threads).map(|dropped| format!("dropped: {dropped}")));

@@ -3,11 +3,13 @@
 #![forbid(unsafe_code)]
 
 mod manual;
+mod paint;
 mod spelling;
 mod text;
 mod units;
 
 pub use manual::{DATE, SOURCE, TITLE, write_completions, write_manual};
+pub use paint::Paint;
 pub use spelling::nearest;
 pub use text::{
     COLUMN_WIDTH_MAX, Side, align, count, format_bytes, percent, plain, plural, rate, short, span,

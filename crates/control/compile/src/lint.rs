@@ -176,9 +176,13 @@ impl<'z> Lint<'z> {
         let is_local = labels.next().is_none_or(|label| label.eq_ignore_ascii_case(b"localhost"));
         let is_single = labels.next().is_none() && !is_local;
         let is_meant = matches!(rtype, Rtype::DNAME | Rtype::PTR) || name.is_root();
-        let what = format!("`{name}` is a top-level name, not one of this zone");
-        let help = "write the whole name, with the zone at its end";
-        (is_single && !is_meant).then_some((BrokenRule::TARGET_TOP_LEVEL, what, help))
+        if !is_single || is_meant {
+            return None;
+        }
+        let within = self.absolute(name.as_bytes().strip_suffix(&[0])?);
+        let what = format!("`{name}` is a top-level name: in the zone it would be `{within}`");
+        let help = "write the whole name, unless it is meant so";
+        Some((BrokenRule::TARGET_TOP_LEVEL, what, help))
     }
 
     /// A warning about a target in this zone without an address.

@@ -306,12 +306,39 @@ fn unreadable(file: &Path, error: &io::Error) -> Diagnostic {
     let wrong = format!("cannot be read: {error}");
     Diagnostic { help: Some(help), ..Diagnostic::of_file(file, wrong) }
 }
+/// What a config of another server is, and what to do with it; `None`: it is none that is known.
+fn foreign(text: &str) -> Option<(&'static str, &'static str)> {
+    let lines = || text.lines().map(str::trim).filter(|line| !line.starts_with(['#', ';', '/']));
+    let any = |is_it: &dyn Fn(&str) -> bool| lines().any(is_it);
+    let first = lines().find(|line| !line.is_empty()).unwrap_or_default();
+    let is_named = |line: &str| {
+        line.starts_with("options {") || line.starts_with("zone \"") && line.ends_with('{')
+    };
+    let own = "write a dunlin.toml: README has a short one, examples/dunlin.toml lists all keys";
+    if any(&is_named) {
+        return Some(("is a named.conf of BIND, not a config of Dunlin", own));
+    }
+    if any(&|line| matches!(line, "server:" | "forward-zone:" | "stub-zone:" | "auth-zone:")) {
+        return Some(("is an unbound.conf, not a config of Dunlin", own));
+    }
+    let is_block = first.ends_with('{') && !first.contains('=');
+    is_block.then_some((
+        "is a Corefile of CoreDNS, not a config of Dunlin",
+        "`dunlin import corefile FILE` converts it",
+    ))
+}
+
 /// Reports what is not TOML: keys that occur twice, and otherwise the first error, because one
 /// missing bracket or quote makes errors of everything after it.
 fn note_syntax(errors: &[toml::de::Error], problems: &mut Problems<'_>) {
     let offset = |error: &toml::de::Error| error.span().map_or(0, |span| span.start);
     let (twice, others): (Vec<_>, Vec<_>) =
         errors.iter().partition(|error| error.message() == "duplicate key");
+    if let Some((message, help)) = foreign(problems.text).filter(|_| !others.is_empty()) {
+        let wrong = Wrong { message: message.to_owned(), help: Some(help.to_owned()) };
+        problems.add_by(model::BrokenRule::CONFIG_SYNTAX, 0, wrong);
+        return;
+    }
     if let Some(first) = others.iter().min_by_key(|error| offset(error)) {
         // The first line is the message; the others would quote the file.
         let message = first.message().lines().next().unwrap_or_default().to_owned();

@@ -276,7 +276,7 @@ fn values_have_units() {
         r#"
 1:16: expected a duration such as "250ms", "10s", "5m" or "1h", found the number 5 UNIT
 2:16: expected 1s to 3600s, found the text "10ms"
-3:18: expected a size such as "64KiB", "32MiB" or "1GiB", found the text "32MB" MEANT
+3:18: expected a size from "1MiB" to "64GiB", found the text "32MB" MEANT
 "#
         .replace("UNIT", "(with its unit: \"5s\")")
         .replace("MEANT", "(did you mean \"32MiB\"?)")
@@ -450,4 +450,21 @@ fn examples_of_a_fleet_are_valid() {
         assert_eq!(config.server.roles.words(), roles, "{file}");
         assert_eq!(config.store.kind, StoreKind::Etcd, "{file}");
     }
+}
+
+#[test]
+fn config_of_another_server_is_named() {
+    for (text, expected) in [
+        ("options {\n  directory \"/var/cache/bind\";\n};\n", "named.conf"),
+        ("// a comment\nzone \"example.org\" IN {\n  type primary;\n};\n", "named.conf"),
+        ("# a comment\nserver:\n  interface: 0.0.0.0\n", "unbound.conf"),
+        (".:53 {\n  errors\n  forward . 192.0.2.1\n}\n", "dunlin import corefile"),
+        ("example.org {\n  file example.org.zone\n}\n", "dunlin import corefile"),
+    ] {
+        let errors = Config::parse(Path::new("f"), text).expect_err(text);
+        let [error] = &errors[..] else { panic!("{errors:?}") };
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+    let errors = Config::parse(Path::new("f"), "[server\n").expect_err("a bracket is missing");
+    assert!(!errors[0].to_string().contains("is a "), "{}", errors[0]);
 }

@@ -75,14 +75,23 @@ fn likely_size(value: &DeValue<'_>) -> Option<String> {
 pub fn bytes(range: RangeInclusive<u64>) -> impl Fn(&DeValue<'_>) -> Result<u64, Wrong> {
     move |value| match value.as_str().and_then(read_bytes) {
         Some(bytes) if range.contains(&bytes) => Ok(bytes),
-        Some(_) => {
-            let kib = |bytes: &u64| bytes >> 10;
-            let what = format!("{} KiB to {} KiB", kib(range.start()), kib(range.end()));
-            expected(&what, value)
-        }
-        None => expected("a size such as \"64KiB\", \"32MiB\" or \"1GiB\"", value)
+        Some(_) => expected(&sizes(&range), value),
+        None => expected(&sizes(&range), value)
             .map_err(|wrong: Wrong| Wrong { help: likely_size(value), ..wrong }),
     }
+}
+
+/// `a size from "1MiB" to "256GiB"`: bounds as they can be written.
+fn sizes(range: &RangeInclusive<u64>) -> String {
+    let size = |bytes: u64| {
+        let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
+        let unit = units.into_iter().find(|(bits, _)| bytes.trailing_zeros() >= *bits);
+        match unit.filter(|_| bytes > 0) {
+            Some((bits, unit)) => format!("{}{unit}", bytes >> bits),
+            None => format!("{}KiB", bytes >> 10),
+        }
+    };
+    format!("a size from {:?} to {:?}", size(*range.start()), size(*range.end()))
 }
 
 /// `"10.0.0.0/8"`, `"2001:db8::/32"`, or one address.
@@ -176,6 +185,11 @@ mod tests {
         let size = |told| bytes(0..=u64::MAX)(&text(told)).ok();
         assert_eq!(size("64KiB"), Some(65536));
         assert_eq!([size("64"), size("64KB"), size("99999999999GiB")], [None; 3]);
+        for wrong in ["1KiB", "100TiB", "512GiB"] {
+            let error = bytes(1 << 20..=256 << 30)(&text(wrong)).expect_err(wrong);
+            let expected = "expected a size from \"1MiB\" to \"256GiB\"";
+            assert!(error.message.starts_with(expected), "{}", error.message);
+        }
     }
 
     #[test]

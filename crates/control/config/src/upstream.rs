@@ -72,7 +72,9 @@ impl ServerAddress {
                     "it is asked by \"tcp://\", \"tls://\", or by UDP with nothing before \
                                the address"
                         .to_owned();
-                let help = Some(format!("such as \"tls://{rest}\""));
+                // The path of a URL is of DNS over HTTPS, which is not spoken.
+                let place = rest.split('/').next().unwrap_or_default();
+                let help = Some(format!("such as \"tls://{place}\""));
                 return Err(Wrong { message, help });
             }
         };

@@ -134,7 +134,14 @@ pub fn lock(file: &impl StorageBackend, usage: OpenMode) -> Result<(), StoreErro
         _ => file.try_lock_range(first.0, first.1),
     };
     // Without support for locks, redb decides.
-    if locked.unwrap_or(true) { Ok(()) } else { Err(busy()) }
+    match usage {
+        _ if locked.unwrap_or(true) => Ok(()),
+        OpenMode::Read => Err(failed(
+            "another process uses it: `dunlin zones snapshot FILE` saves the zones of a running \
+             server, or stop it first",
+        )),
+        _ => Err(busy()),
+    }
 }
 
 fn busy() -> StoreError {

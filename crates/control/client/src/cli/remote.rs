@@ -227,6 +227,9 @@ pub struct CreateZone {
     /// Record this reason in the journal and the audit log: a line of up to 255 bytes.
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,
+    /// Do not ask before the root zone is created.
+    #[arg(short, long)]
+    pub yes: bool,
     #[command(flatten)]
     pub server: Api,
 }

@@ -1,6 +1,8 @@
 //! A client of the REST API: one request per connection, over TLS for an https URL.
 use crate::cli;
-use crate::limits::{API_READ_TIME_MAX, API_RESPONSE_LEN_MAX, API_WRITE_TIME_MAX};
+use crate::limits::{
+    API_READ_TIME_MAX, API_RESPONSE_LEN_MAX, API_WRITE_TIME_MAX, STARTING_PAUSE, STARTING_TIME_MAX,
+};
 use bytes::Bytes;
 use futures_util::stream;
 use http_body_util::combinators::BoxBody;
@@ -21,7 +23,8 @@ use std::io::{self, Read, Write};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::runtime::{Builder, Runtime};
@@ -93,6 +96,8 @@ pub struct ApiResponse {
 pub struct ApiError {
     pub status: StatusCode,
     message: String,
+    /// Whether the server is starting: it has done nothing, and will answer soon.
+    is_starting: bool,
 }
 
 impl std::fmt::Display for ApiError {
@@ -154,7 +159,8 @@ impl ApiClient {
         self.request_within(limit, request)
     }
 
-    /// The same, for a request that takes longer than others.
+    /// The same, for a request that takes longer than others. It waits for a server that is
+    /// starting.
     ///
     /// # Errors
     /// No server answers in time, or an [`ApiError`].
@@ -163,13 +169,29 @@ impl ApiClient {
         limit: Duration,
         request: ApiRequest<'_>,
     ) -> CommandResult<ApiResponse> {
+        let until = Instant::now() + STARTING_TIME_MAX;
+        loop {
+            match self.request_once(limit, &request) {
+                Err(error) if is_starting(&*error) && Instant::now() < until => {
+                    thread::sleep(STARTING_PAUSE);
+                }
+                done => return done,
+            }
+        }
+    }
+
+    fn request_once(
+        &self,
+        limit: Duration,
+        request: &ApiRequest<'_>,
+    ) -> CommandResult<ApiResponse> {
         self.runtime.block_on(async {
             let body = match &request.body {
                 Some(body) => Full::from(body.to_string()).map_err(|no| match no {}).boxed(),
                 None => no_body(),
             };
             let media = request.body.is_some().then_some("application/json");
-            read_response(self.send(limit, &request, media, body).await?).await
+            read_response(self.send(limit, request, media, body).await?).await
         })
     }
 
@@ -284,11 +306,7 @@ impl ApiClient {
             Some(tls) => {
                 let name = ServerName::try_from(host.clone())?;
                 let handshake = TlsConnector::from(Arc::clone(tls)).connect(name, stream);
-                let stream = handshake.await.map_err(|why| {
-                    format!(
-                        "no TLS with {host}:{port}: {why}; --ca names the CA of its certificate"
-                    )
-                })?;
+                let stream = handshake.await.map_err(|why| no_tls(host, port, &why))?;
                 exchange(stream, http).await
             }
         }
@@ -407,7 +425,25 @@ async fn check_status(response: Response<Incoming>) -> CommandResult<Response<In
     if let Some(written) = text("written") {
         message = format!("{message}; {written} record sets were written");
     }
-    Err(ApiError { status, message }.into())
+    let is_starting = problem["type"].as_str() == Some("urn:dunlin:problem:starting");
+    Err(ApiError { status, message, is_starting }.into())
+}
+
+fn is_starting(error: &(dyn Error + 'static)) -> bool {
+    error.downcast_ref::<ApiError>().is_some_and(|error| error.is_starting)
+}
+
+/// Why there is no TLS with a server, and what to do.
+fn no_tls(host: &str, port: u16, why: &io::Error) -> String {
+    let why = why.to_string();
+    let advice = match why.contains("CaUsedAsEndEntity") {
+        true => {
+            "its certificate is a CA's, as `openssl req -x509` makes it: sign one for the server \
+             with it (docs/api.md, Certificates), or add `-addext basicConstraints=CA:FALSE`"
+        }
+        false => "--ca names the CA of its certificate",
+    };
+    format!("no TLS with {host}:{port}: {why}; {advice}")
 }
 
 /// The entity tag of a response, with its quotes.

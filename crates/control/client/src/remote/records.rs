@@ -7,7 +7,7 @@ use super::difference::{
 };
 use super::rules::{self, rules_of};
 use super::zones::{read_name, zone_path};
-use super::{condition, confirm, progress_bar, query, write_json};
+use super::{byte_bar, condition, confirm, progress_bar, query, write_json};
 use crate::cli::{
     self, ImportSets, ListSets, OneSet, Output, RecordsCommand, SetSet, WriteOptions, ZoneFormat,
 };
@@ -415,7 +415,7 @@ fn read_file(import: &ImportSets, origin: Name<'_>) -> Result<Sets, String> {
 /// Sends a file without reading the zone first.
 fn stream(import: &ImportSets) -> CommandResult<()> {
     let file = open(import)?;
-    let bar = progress_bar(file.metadata().ok().map(|found| found.len()));
+    let bar = byte_bar(file.metadata().ok().map(|found| found.len()));
     let query = query(import.options.reason.as_ref());
     let mut request =
         ApiRequest::new(Method::POST, format!("{}/import?{query}", zone_path(&import.zone)));

@@ -1,6 +1,6 @@
 //! `dunlin zones snapshot`, `restore` and `salvage`: all zones of the store as one file.
 use super::client::{ApiClient, ApiRequest, CommandResult};
-use super::{condition, confirm, progress_bar, query, write_json};
+use super::{byte_bar, condition, confirm, query, write_json};
 use crate::cli::{Output, RestoreSnapshot, Salvage, TakeSnapshot};
 use command_line::{plain, plural};
 use hyper::Method;
@@ -129,7 +129,7 @@ pub fn salvage(salvage: &Salvage) -> CommandResult<()> {
 }
 
 fn download(api: &ApiClient, file: &mut File) -> CommandResult<u64> {
-    let (bar, mut len) = (progress_bar(None), 0);
+    let (bar, mut len) = (byte_bar(None), 0);
     let mut out = BufWriter::new(file);
     let each = |more| {
         len += more as u64;
@@ -162,7 +162,7 @@ pub fn restore(restore: &RestoreSnapshot) -> CommandResult<()> {
     let count = plural(zones, "zone");
     let what = format!("replace the store's content by {count} as of revision {revision}");
     confirm(restore.yes, &what)?;
-    let bar = progress_bar(file.metadata().ok().map(|found| found.len()));
+    let bar = byte_bar(file.metadata().ok().map(|found| found.len()));
     let shown = bar.clone();
     let query = query(restore.options.reason.as_ref());
     let mut request = ApiRequest::new(Method::PUT, format!("{SNAPSHOT}?{query}"));

@@ -32,6 +32,11 @@ pub fn run(command: &cli::Zones) -> CommandResult<ExitCode> {
             let mut request =
                 ApiRequest::new(Method::PUT, format!("{}?{query}", zone_path(&create.zone)));
             let servers = name_servers(create)?;
+            if read_name(&create.zone)?.as_name().is_root() {
+                let what = "create the root zone: every name that is in no other zone becomes \
+                            NXDOMAIN, and nothing is forwarded any more";
+                confirm(create.yes, what)?;
+            }
             request.body = Some(json!({ "nameservers": servers }));
             write(&create.server, request, "created")?;
         }
@@ -58,22 +63,10 @@ pub fn run(command: &cli::Zones) -> CommandResult<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The name servers of a new zone, as absolute names. Warns about single labels: most are meant
-/// relative to the zone.
+/// The name servers of a new zone, as absolute names.
 fn name_servers(create: &CreateZone) -> Result<Vec<String>, String> {
-    let zone = read_name(&create.zone)?;
-    let mut servers = Vec::new();
-    for text in &create.nameservers {
-        let server = read_name(text)?;
-        if server.as_name().labels().count() == 1 && !text.ends_with('.') {
-            eprintln!(
-                "warning: the name server {server} is a top-level name: names are absolute; in the \
-                 zone it would be {server}{zone}"
-            );
-        }
-        servers.push(server.to_string());
-    }
-    Ok(servers)
+    let servers = create.nameservers.iter();
+    servers.map(|text| Ok(read_name(text)?.to_string())).collect()
 }
 
 /// The path of a zone in the API.

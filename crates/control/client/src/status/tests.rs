@@ -15,7 +15,7 @@ fn is_healthy(status: &Status) -> bool {
 
 fn shown(status: &Status, all_zones: bool) -> String {
     let mut out = Vec::new();
-    write(&mut out, &sent(status), all_zones).unwrap();
+    write(&mut out, &sent(status), all_zones, Paint::NONE).unwrap();
     let text = String::from_utf8(out).unwrap();
     assert!(text.lines().all(|line| line.trim_end() == line), "no blanks at the end\n{text}");
     text
@@ -326,4 +326,24 @@ fn suffix_without_an_answering_server_is_not_healthy() {
     let text = shown(&status, false);
     assert!(text.contains("no server answers for b.\n"), "{text}");
     assert!(!text.contains("answers for a."), "{text}");
+}
+
+#[test]
+fn load_of_workers_is_compared_once_there_is_some() {
+    let busiest = |received: u64| {
+        let mut status = sample::status(2, 1, 1);
+        status.threads.iter_mut().for_each(|thread| thread.received = received);
+        shown(&status, false).contains("the busiest worker")
+    };
+    assert!(!busiest(1) && busiest(1_000));
+}
+
+#[test]
+fn zones_of_the_store_are_counted_with_those_of_files() {
+    let mut status = sample::status(1, 1, 1);
+    status.store = Some(StoreStatus { zones: 3, ..StoreStatus::default() });
+    let text = shown(&status, false);
+    assert!(text.contains("\nzones       1 current, 3 of the store\n"), "{text}");
+    status.zones.clear();
+    assert!(shown(&status, false).contains("\nzones       3 of the store\n"));
 }

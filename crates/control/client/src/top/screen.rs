@@ -132,7 +132,8 @@ impl Screen {
             fact("replied", rate(rates.replied) + "/s");
         }
         let behind = status.zones.iter().filter(|zone| zone.state != ZoneState::Current).count();
-        let zones = count(status.zones.len() as u64);
+        let of_store = status.store.as_ref().map_or(0, |store| store.zones);
+        let zones = count(status.zones.len() as u64 + of_store);
         let zones = if behind == 0 { zones } else { format!("{zones}, {behind} not current") };
         fact("zones", zones);
         let accepted = self.rates.as_ref().map_or(0.0, |rates| rates.accepted);

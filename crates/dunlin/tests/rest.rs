@@ -180,7 +180,7 @@ fn comment_is_set_shown_exported_and_imported() {
     let file = file.to_str().expect("UTF-8");
     let import = ["records", "import", "api.example", file, "--yes"];
     let shown = scene.done(&import);
-    assert!(shown.contains("\"comment\":\"until 2027; see T-7\""), "{shown}");
+    assert!(shown.contains("with comment \"until 2027; see T-7\""), "{shown}");
     assert!(scene.done(&get).contains("see T-7"));
     assert!(scene.done(&import).contains("0 "), "nothing to change");
     let snapshot = scene.served.folder.join("older.records");

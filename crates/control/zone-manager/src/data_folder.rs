@@ -1,5 +1,5 @@
 //! Which folder a server works in: `[server] data_dir`, or a folder of its own in it if others may
-//! write there. Whoever may write a folder can replace all files in it.
+//! write there: each of them could replace all files in it.
 use crate::lock::DataLock;
 use rustix::process::{getegid, geteuid, getgroups};
 use std::fs::{self, DirBuilder, Metadata};
@@ -81,7 +81,7 @@ fn may_others_write(found: &Metadata) -> bool {
     found.mode() & 0o002 != 0 || found.mode() & 0o020 != 0 && !is_own_group()
 }
 
-/// Refuses a folder that somebody else has put there.
+/// Refuses a folder that another user has put there.
 fn check_own(own: &Path, me: u32) -> Result<(), String> {
     let wrong = |what: String| {
         let own = own.display();

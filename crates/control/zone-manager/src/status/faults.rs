@@ -140,8 +140,8 @@ fn outdated_hosts(status: &Status) -> Option<String> {
 fn held_content(status: &Status) -> Option<String> {
     let names = some(status.held.keys())?;
     Some(format!(
-        "lost most of their names, and are served as they were: {names}; `dunlin zones accept` \
-         serves what is held"
+        "lost most of their names, and are served as they were: {names}; `dunlin zones accept \
+         NAME` serves what is held"
     ))
 }
 

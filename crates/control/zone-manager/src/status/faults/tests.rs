@@ -82,7 +82,7 @@ const ROWS: &[(&str, Change, &str)] = &[
     ("health_certificate_expiring", |status| health(status).expiring = 2, "of 2 targets end soon"),
     ("health_not_saved", |status| health(status).is_saved = false, "not saved"),
     ("config_refused", |status| status.config.errors = vec!["f:1:1: no".into()], "f:1:1: no"),
-    ("content_held", held, "b.test.; `dunlin zones accept`"),
+    ("content_held", held, "b.test.; `dunlin zones accept NAME`"),
     ("zone_outdated", |status| status.zones[0].state = ZoneState::Behind, "refused: a.test."),
     ("zone_outdated", |status| status.zones[0].state = ZoneState::Saved, "refused: a.test."),
     ("hosts_outdated", |status| status.hosts[0].state = ZoneState::Behind, "a.test."),

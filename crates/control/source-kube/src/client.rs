@@ -86,7 +86,7 @@ impl Connection {
         };
         let failure = Failure::with_code(Cause::Status(status), &message, retry_after);
         let what = format!("cannot {verb} {resource}: {}{advice}", failure.what);
-        Err(Failure { what, ..failure })
+        Err(Failure { what, resource: Some(resource.into()), ..failure })
     }
 
     fn target(&self) -> String {

@@ -53,6 +53,8 @@ pub struct Failure {
     pub is_expired: bool,
     /// How long the server wants to be left alone.
     pub retry_after: Option<Duration>,
+    /// The objects that the refused request was for, if others than those of the stream.
+    pub resource: Option<Box<str>>,
 }
 
 impl fmt::Display for Failure {
@@ -65,7 +67,7 @@ impl Failure {
     /// A failure that is no error of the API server.
     pub fn new(cause: Cause, what: impl Into<String>) -> Self {
         let is_expired = cause == Cause::OtherState;
-        Self { what: what.into(), cause, is_expired, retry_after: None }
+        Self { what: what.into(), cause, is_expired, retry_after: None, resource: None }
     }
 
     /// An error of the API server: a response, or the line of a stream.
@@ -80,7 +82,8 @@ impl Failure {
             _ => format!("the stream ended with the error {code}: {message}"),
         };
         let retry_after = retry_after.map(Duration::from_secs);
-        Self { what, cause, is_expired: code == 410 || is_unknown, retry_after }
+        let is_expired = code == 410 || is_unknown;
+        Self { what, cause, is_expired, retry_after, resource: None }
     }
 
     /// The code of HTTP, if there was a response with one.
@@ -128,14 +131,16 @@ impl Backoff {
 #[derive(Debug, Default)]
 pub struct FailureLog {
     /// When each was logged, and how often it occurred since.
-    logged: HashMap<(Cause, &'static str), (Instant, u64)>,
+    logged: HashMap<(Cause, Box<str>), (Instant, u64)>,
 }
 
 impl FailureLog {
     /// Whether a failure of objects of this kind is to be logged now: how often its cause occurred
     /// since it was logged last.
-    pub fn take(&mut self, cause: Cause, kind: &'static str, now: Instant) -> Option<u64> {
-        let key = (cause, if cause.is_of_server() { "" } else { kind });
+    pub fn take(&mut self, failure: &Failure, kind: &str, now: Instant) -> Option<u64> {
+        let cause = failure.cause;
+        let of = failure.resource.as_deref().unwrap_or(kind);
+        let key = (cause, if cause.is_of_server() { "".into() } else { of.into() });
         let is_new = |at: Instant| now.saturating_duration_since(at) < LOG_INTERVAL;
         if let Some((at, count)) = self.logged.get_mut(&key) {
             if is_new(*at) {
@@ -204,17 +209,34 @@ mod tests {
     fn each_cause_is_logged_once_a_minute_with_how_often_it_occurred() {
         let (mut log, start) = (FailureLog::default(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
-        assert_eq!(log.take(Cause::Connection, "services", at(0)), Some(0));
-        assert_eq!(log.take(Cause::Connection, "namespaces", at(1)), None, "of the server");
-        assert_eq!(log.take(Cause::Status(403), "services", at(1)), Some(0), "another cause");
-        assert_eq!(log.take(Cause::Status(403), "pods", at(1)), Some(0), "another right");
+        assert_eq!(log.take(&failure(Cause::Connection), "services", at(0)), Some(0));
+        assert_eq!(
+            log.take(&failure(Cause::Connection), "namespaces", at(1)),
+            None,
+            "of the server"
+        );
+        assert_eq!(
+            log.take(&failure(Cause::Status(403)), "services", at(1)),
+            Some(0),
+            "another cause"
+        );
+        assert_eq!(log.take(&failure(Cause::Status(403)), "pods", at(1)), Some(0), "another right");
         for _ in 0..500 {
-            assert_eq!(log.take(Cause::Connection, "pods", at(59)), None);
+            assert_eq!(log.take(&failure(Cause::Connection), "pods", at(59)), None);
         }
-        assert_eq!(log.take(Cause::Connection, "pods", at(60)), Some(501));
-        let lines = (0..1_000).filter_map(|code| log.take(Cause::Status(code), "pods", at(61)));
+        assert_eq!(log.take(&failure(Cause::Connection), "pods", at(60)), Some(501));
+        // A request that each stream makes fails for all of them.
+        let shared = Failure { resource: Some("namespaces".into()), ..failure(Cause::Status(404)) };
+        assert_eq!(log.take(&shared, "pods", at(60)), Some(0));
+        assert_eq!(log.take(&shared, "services", at(60)), None);
+        let lines =
+            (0..1_000).filter_map(|code| log.take(&failure(Cause::Status(code)), "pods", at(61)));
         assert!(lines.count() < LOGGED_CAUSES_MAX, "all causes together are bounded");
-        assert_eq!(log.take(Cause::Broken, "pods", at(200)), Some(0), "old ones make room");
+        assert_eq!(
+            log.take(&failure(Cause::Broken), "pods", at(200)),
+            Some(0),
+            "old ones make room"
+        );
     }
 
     #[test]

@@ -42,6 +42,8 @@ pub const STREAM_SECONDS: u64 = 290;
 pub const STALE_AFTER: Duration = Duration::from_secs(300);
 /// Streams that fail one after the other before an open one counts only once it brings something.
 pub const UNPROVEN_AFTER: u32 = 2;
+/// How long such a stream is open before it counts though it has brought nothing.
+pub const PROVEN_AFTER: Duration = Duration::from_secs(10);
 /// How often failures of one cause are logged.
 pub const LOG_INTERVAL: Duration = Duration::from_secs(60);
 /// Causes that are logged in one such interval.

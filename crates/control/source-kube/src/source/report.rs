@@ -14,7 +14,7 @@ impl Worker {
         stream.is_open = state.is_ok();
         if let Err(failure) = &state {
             stream.failures += 1;
-            if let Some(repeated) = self.failure_log.take(failure.cause, kind, Instant::now()) {
+            if let Some(repeated) = self.failure_log.take(failure, kind, Instant::now()) {
                 tracing::warn!(kind, repeated, "Kubernetes is not watched: {failure}");
             }
         }

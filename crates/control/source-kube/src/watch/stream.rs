@@ -5,7 +5,9 @@ use super::{Closed, End, Sink, Stream, StreamEvent, escape};
 use crate::body::{ReadError, read_whole};
 use crate::cluster::ObjectName;
 use crate::failure::{Cause, Failure};
-use crate::limits::{ANSWER_LEN_MAX, OBJECT_LEN_MAX, SILENCE_MAX, STREAM_SECONDS, UNPROVEN_AFTER};
+use crate::limits::{
+    ANSWER_LEN_MAX, OBJECT_LEN_MAX, PROVEN_AFTER, SILENCE_MAX, STREAM_SECONDS, UNPROVEN_AFTER,
+};
 use crate::names::is_label;
 use crate::objects::{Kind, Meta, Namespaces, Raw};
 use http_body_util::BodyExt;
@@ -258,10 +260,17 @@ impl<K: Kind> Stream<K> {
         sink: &mut Sink<K::Kept, E>,
     ) -> Result<(), End> {
         loop {
-            let frame = timeout(SILENCE_MAX, body.frame()).await.map_err(|_| {
+            let is_unproven = !progress.is_announced && progress.list.is_none();
+            let wait = if is_unproven { PROVEN_AFTER } else { SILENCE_MAX };
+            let Ok(frame) = timeout(wait, body.frame()).await else {
+                if is_unproven {
+                    progress.is_announced = true;
+                    sink.send(StreamEvent::State(Ok(()))).await?;
+                    continue;
+                }
                 let what = format!("the stream was silent for {} s", SILENCE_MAX.as_secs());
-                Failure::new(Cause::Silent, what)
-            })?;
+                return Err(Failure::new(Cause::Silent, what).into());
+            };
             let Some(frame) = frame else { return Ok(()) };
             let frame = frame.map_err(|error| {
                 Failure::new(Cause::Broken, format!("the stream broke: {error}"))

@@ -213,6 +213,47 @@ fn damaged_store_takes_its_own_zones_alone_and_a_snapshot_brings_them_back() {
     scene.served.end();
 }
 
+/// `rm records.redb records.wal`: the list of zones says that there was a store.
+#[test]
+fn removed_store_is_damage_and_a_snapshot_or_its_files_bring_it_back() {
+    let test = "outage-removed";
+    let mut scene = Scene::new(test, data(test));
+    scene.done(&["records", "set", "store.test", "a.store.test", "A", "192.0.2.9"]);
+    let backup = scene.served.folder.with_file_name("outage-removed.records");
+    let backup = backup.to_str().expect("UTF-8").to_owned();
+    scene.done(&["zones", "snapshot", &backup]);
+    scene.served.end();
+    let files = ["records.redb", "records.wal"].map(|name| scene.data.join(name));
+    let whole = files.each_ref().map(|file| fs::read(file).expect("a file"));
+    files.iter().for_each(|file| fs::remove_file(file).expect("it goes"));
+    let scene = scene.again();
+    scene.expect_outage();
+    let is_logged = |line: &&String| line.contains("ERROR") && line.contains("are missing");
+    assert!(scene.served.start.iter().any(|line| is_logged(&line)), "{:?}", scene.served.start);
+    let told = scene.refused(&["status"]);
+    for part in ["records.redb", "records.wal", "lists 1 zone", "dunlin zones restore FILE"] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    let (status, problem) = scene.write(0..1);
+    assert!(status == 503 && problem.contains("urn:dunlin:problem:store-unavailable"), "{problem}");
+    assert_eq!(scene.http("GET", "/v1/zones/store.test", "").0, 503);
+    assert!(files.iter().all(|file| !file.exists()), "no empty store takes its place");
+    let restored = scene.done(&["zones", "restore", &backup, "--yes"]);
+    assert!(restored.contains("1 zone restored"), "{restored}");
+    scene.served.expect_address("a.store.test", [192, 0, 2, 9]);
+    scene.await_fine();
+    let Scene { mut served, test, data, token, .. } = scene;
+    served.end();
+    files.iter().for_each(|file| fs::remove_file(file).expect("it goes"));
+    let scene = Scene::start(test, data, token);
+    scene.expect_outage();
+    for (file, bytes) in files.iter().zip(&whole) {
+        fs::write(file, bytes).expect("a file");
+    }
+    scene.done(&["reload"]);
+    scene.served.expect_address("a.store.test", [192, 0, 2, 9]);
+}
+
 /// A random number below a bound; each call gives another one.
 struct Random(u64);
 

@@ -50,6 +50,7 @@ pub use types::{
     WriteContext, WriteResult, ZoneInfo,
 };
 pub use wildcards::{Hiding, WriteRights};
+pub use zone_list::{ZONE_LIST, evidence_of_store};
 pub use zone_manager::ZoneOwner;
 
 #[cfg(test)]

@@ -23,6 +23,12 @@ use std::time::Instant;
 use wire::{Name, NameBuf};
 use zone_manager::files::Folder;
 
+/// The name of the list, beside the files of the store.
+pub const ZONE_LIST: &str = "records.zones";
+
+/// Zones that an error names.
+const NAMED_MAX: usize = 3;
+
 /// The start of every list, up to the revision.
 const HEAD: &str = "; Dunlin's list of the zones in its store, form 1, revision ";
 
@@ -113,6 +119,30 @@ impl ZoneList {
         (self.written, self.is_faulty) = (Some(now), false);
         self.due = done.is_err().then(|| now + ZONE_LIST_RETRY);
         done.map_err(|error| format!("{}: {error}", path.display()))
+    }
+}
+
+/// What the list in this folder says of a store that it belongs to, such as "records.zones lists 2
+/// zones"; `None`: there is no list, or it belongs to a store without a write. A store whose files
+/// are missing is new only then (invariant I12).
+pub fn evidence_of_store(folder: &Path) -> Option<String> {
+    let path = folder.join(ZONE_LIST);
+    if matches!(fs::symlink_metadata(&path), Err(why) if why.kind() == ErrorKind::NotFound) {
+        return None;
+    }
+    let listed = ZoneList::new(Some(path.clone())).read()?;
+    let path = path.display();
+    match (&listed.zones[..], &listed.fault, listed.revision) {
+        ([], None, Revision::NONE) => None,
+        ([], None, revision) => Some(format!("{path} says that it was at revision {revision}")),
+        ([], Some(fault), _) => Some(fault.clone()),
+        (zones, ..) => {
+            let named: Vec<_> = zones.iter().take(NAMED_MAX).map(ToString::to_string).collect();
+            let more = if zones.len() > NAMED_MAX { ", …" } else { "" };
+            let count = if zones.len() == 1 { "zone" } else { "zones" };
+            let named = named.join(", ");
+            Some(format!("{path} lists {} {count} of it: {named}{more}", zones.len()))
+        }
     }
 }
 

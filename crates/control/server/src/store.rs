@@ -16,9 +16,6 @@ use zone_manager::status::{Member, StoreStatus, StoreZoneFault};
 /// The writer thread.
 pub const WRITER: &str = records::WRITER_THREAD;
 
-/// The file that names the zones of the store, beside it.
-const LIST: &str = "records.zones";
-
 /// The store of a server that has one.
 pub struct Stored {
     pub service: RecordService,
@@ -57,7 +54,7 @@ impl Stored {
         let opening = StoreSettings {
             store,
             waits: is_hot_restart,
-            list: Some(folder.join(LIST)),
+            list: Some(folder.join(records::ZONE_LIST)),
             may_write: *may_write,
         };
         let (service, serving) =

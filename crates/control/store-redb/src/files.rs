@@ -151,13 +151,17 @@ fn busy() -> StoreError {
     )
 }
 
-/// Opens the files in a folder; creates them if there are none.
+/// Opens the files in a folder; creates them if there are none, and no list of zones beside them
+/// says that there were.
 pub fn open_files(folder: &Path, how: &TreeAccess<'_>) -> Result<OpenFiles, StoreError> {
     let [tree, log] = paths(folder);
     let mut builder = DirBuilder::new();
     builder.recursive(true).mode(0o750).create(folder).map_err(unopened(folder))?;
     match (exists(&tree)?, exists(&log)?) {
-        (false, false) => create(folder, how),
+        (false, false) => match records::evidence_of_store(folder) {
+            None => create(folder, how),
+            Some(evidence) => Err(StoreError::Damaged(missing(folder, &evidence))),
+        },
         (false, true) => {
             if !is_new(&log)? {
                 let why = "it is missing, but the log with its last writes exists";
@@ -184,6 +188,19 @@ pub fn open_files(folder: &Path, how: &TreeAccess<'_>) -> Result<OpenFiles, Stor
             open_both(file, &about, log_file, [&tree, &log], how)
         }
     }
+}
+
+/// The error about a store without files that is not new.
+fn missing(folder: &Path, evidence: &str) -> String {
+    let [tree, log] = paths(folder);
+    format!(
+        "{} and {} are missing, but {evidence}; put both files of the store back as they were, or \
+         restore a snapshot with `dunlin zones restore FILE`; to begin with an empty store, remove \
+         {}, too",
+        tree.display(),
+        log.display(),
+        folder.join(records::ZONE_LIST).display()
+    )
 }
 
 /// Opens a store on two files; creates it if both are empty.

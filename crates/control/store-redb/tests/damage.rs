@@ -304,6 +304,27 @@ fn rolled_back_tree_is_refused_without_log_groups() {
     assert_eq!(outcome(&[early[0].clone(), log], &expected), Ok(Outcome::Refused));
 }
 
+/// Both files of a store are gone, and the list of its zones is still there.
+#[test]
+fn missing_files_beside_a_list_of_zones_are_damage_and_nothing_is_created() {
+    let folder = std::env::temp_dir().join(format!("dunlin-missing-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    let list = folder.join(records::ZONE_LIST);
+    let opened = || RedbStore::open(&folder, false).map(drop);
+    std::fs::write(&list, "no list").unwrap();
+    let Err(StoreError::Damaged(why)) = opened() else { panic!("it is taken for empty") };
+    for part in ["records.redb and ", "records.wal are missing", "records.zones", "zones restore"] {
+        assert!(why.contains(part), "{part}: {why}");
+    }
+    let names = || std::fs::read_dir(&folder).unwrap().count();
+    assert_eq!(names(), 1, "nothing is created");
+    std::fs::remove_file(&list).unwrap();
+    opened().unwrap();
+    assert_eq!(names(), 2, "without a list it is a new store");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
 /// A bit that flips while the store is open is detected; reads work again once it is restored.
 #[test]
 fn bit_flipped_while_open_is_detected() {

@@ -96,6 +96,29 @@ fn damaged_list_is_moved_aside_and_rewritten() {
 }
 
 #[test]
+fn list_is_evidence_of_a_store_that_had_a_write() {
+    let folder = Folder::new("zone-list-evidence");
+    let path = folder.0.join(ZONE_LIST);
+    let evidence = |list: &str| {
+        fs::write(&path, list).unwrap();
+        evidence_of_store(&folder.0).unwrap_or_default()
+    };
+    assert_eq!(evidence_of_store(&folder.0), None, "there is no list");
+    assert_eq!(evidence(&text(std::iter::empty(), Revision::NONE)), "", "of a new store");
+    let none = evidence(&text(std::iter::empty(), Revision(9)));
+    assert!(none.contains("records.zones says that it was at revision 9"), "{none}");
+    let all = evidence(&list());
+    assert!(all.ends_with("records.zones lists 3 zones of it: ., a\\032b.example., example.org."));
+    let four = [".", "a.", "b.", "c."].map(name);
+    let four = evidence(&text(four.iter().map(NameBuf::as_name), Revision(17)));
+    assert!(four.ends_with("lists 4 zones of it: ., a., b., …"), "{four}");
+    for cut in [0, 5, list().len() - 1] {
+        let found = evidence(&list()[..cut]);
+        assert!(found.contains("records.zones"), "cut at {cut}: {found:?}");
+    }
+}
+
+#[test]
 fn failed_list_write_keeps_the_old_one_and_is_retried() {
     let folder = Folder::new("zone-list-unwritten");
     let path = folder.0.join("records.zones");

@@ -169,7 +169,7 @@ fn unwritable_folder_is_reported_and_dns_is_served() {
     fs::write(&data, "no folder").expect("a file");
     let text = config("readonly", &data.join("below"), &zone("good.test"));
     let served = Served::start("data_readonly", &text, &[("good.test.zone", HEAD)]);
-    let told = |line: &String| line.contains("is not locked") && line.contains("Not a directory");
+    let told = |line: &String| line.contains("cannot be used") && line.contains("is not a folder");
     assert!(served.start.iter().any(told), "{:?}", served.start);
     assert_eq!(rcode(&served.ask("ns.good.test")), NOERROR);
     fs::remove_file(data).expect("ours");

@@ -96,7 +96,31 @@ fn is_same(left: &File, right: &File) -> bool {
     place(left).is_some_and(|left| place(right) == Some(left))
 }
 
+/// Why a path cannot be a folder; `None`: it is one, or can become one.
+fn obstacle(folder: &Path) -> Option<&'static str> {
+    match std::fs::metadata(folder) {
+        Ok(found) if found.is_dir() => None,
+        Ok(_) => Some("it is not a folder: remove it, or name another one"),
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::LOOP) => {
+            Some("it is a symbolic link that leads to itself: remove it")
+        }
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::NOTDIR) => {
+            Some("a part of its path is not a folder")
+        }
+        Err(_) => std::fs::symlink_metadata(folder)
+            .ok()
+            .map(|_| "it is a symbolic link to nothing: create what it leads to, or remove it"),
+    }
+}
+
 fn unlocked(folder: &Path, error: &io::Error) -> Option<DataLock> {
+    if let Some(why) = obstacle(folder) {
+        tracing::error!(
+            data_dir = %folder.display(),
+            "[server] data_dir cannot be used, and nothing is saved: {why}"
+        );
+        return None;
+    }
     tracing::warn!(
         data_dir = %folder.display(), %error,
         "[server] data_dir is not locked: a second server on the same folder would not be detected"
@@ -161,6 +185,28 @@ mod tests {
         let lock = DataLock::take(folder, None).expect("free").expect("can be locked");
         lock.sign();
         lock
+    }
+
+    #[test]
+    fn obstacle_in_place_of_a_folder_is_named() {
+        let scratch = Scratch::new("obstacle");
+        fs::create_dir_all(&scratch.0).expect("a folder");
+        let [file, dangling, looped] =
+            ["file", "dangling", "loop"].map(|name| scratch.0.join(name));
+        fs::write(&file, "").expect("a file");
+        symlink("/missing/folder", &dangling).expect("a link");
+        symlink(&looped, &looped).expect("a link");
+        let cases = [
+            (file.clone(), "it is not a folder"),
+            (dangling, "a symbolic link to nothing"),
+            (looped, "leads to itself"),
+            (file.join("below"), "a part of its path"),
+        ];
+        for (path, why) in cases {
+            assert!(obstacle(&path).is_some_and(|found| found.contains(why)), "{path:?}");
+            assert!(DataLock::take(&path, None).expect("it is served").is_none(), "{path:?}");
+        }
+        assert_eq!((obstacle(&scratch.0), obstacle(&scratch.0.join("new"))), (None, None));
     }
 
     #[test]

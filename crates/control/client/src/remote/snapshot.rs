@@ -1,11 +1,14 @@
 //! `dunlin zones snapshot`, `restore` and `salvage`: all zones of the store as one file.
 use super::client::{ApiClient, ApiRequest, CommandResult};
+use super::zones::all_zones;
 use super::{byte_bar, condition, confirm, query, write_json};
 use crate::cli::{Output, RestoreSnapshot, Salvage, TakeSnapshot};
+use crate::limits::REMOVED_SHOWN_MAX;
 use command_line::{plain, plural};
 use hyper::Method;
 use records::Revision;
 use records::snapshot::{self, FORMAT};
+use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -20,6 +23,7 @@ pub fn take(take: &TakeSnapshot) -> CommandResult<()> {
     let written = replace(&take.file, |file| {
         let len = download(&api, file)?;
         let (revision, zones) = check(file)?;
+        let zones = zones.len();
         match take.format {
             FORMAT => Ok((len, (revision, zones), Vec::new())),
             format => {
@@ -75,6 +79,9 @@ fn convert(
 
 /// Writes a temporary file in the same folder and renames it to `path` when it is complete.
 fn replace<T>(path: &Path, write: impl FnOnce(&mut File) -> CommandResult<T>) -> CommandResult<T> {
+    if path.is_dir() {
+        return Err(format!("{}: it is a folder: name a file in it", path.display()).into());
+    }
     let mut temporary = path.to_owned().into_os_string();
     temporary.push(".new");
     let temporary = Path::new(&temporary);
@@ -82,16 +89,14 @@ fn replace<T>(path: &Path, write: impl FnOnce(&mut File) -> CommandResult<T>) ->
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(true).mode(0o600);
     let mut file = options.open(temporary).map_err(describe)?;
-    match write(&mut file) {
-        Ok(written) => {
-            file.sync_all().and_then(|()| fs::rename(temporary, path)).map_err(describe)?;
-            Ok(written)
-        }
-        Err(why) => {
-            let _ = fs::remove_file(temporary);
-            Err(why)
-        }
+    let written = write(&mut file).and_then(|written| {
+        file.sync_all().and_then(|()| fs::rename(temporary, path)).map_err(describe)?;
+        Ok(written)
+    });
+    if written.is_err() {
+        let _ = fs::remove_file(temporary);
     }
+    written
 }
 
 /// Writes the readable part of a damaged store.
@@ -142,16 +147,27 @@ fn download(api: &ApiClient, file: &mut File) -> CommandResult<u64> {
     Ok(len)
 }
 
-/// Verifies a snapshot. Returns its revision and the number of its zones.
-fn check(file: &mut File) -> CommandResult<(records::Revision, usize)> {
+/// Verifies a snapshot. Returns its revision and the names of its zones.
+fn check(file: &mut File) -> CommandResult<(records::Revision, HashSet<String>)> {
     file.rewind()?;
-    let mut zones = 0;
+    let mut zones = HashSet::new();
     let revision = records::snapshot::read(&mut BufReader::new(&*file), &mut |item| {
-        zones += usize::from(matches!(item, records::snapshot::SnapshotItem::Zone(..)));
+        if let records::snapshot::SnapshotItem::Zone(origin, ..) = item {
+            zones.insert(origin.to_string().to_ascii_lowercase());
+        }
         Ok(())
     })?;
     file.rewind()?;
     Ok((revision, zones))
+}
+
+/// The zones of the store that are not among these. Those of a store that cannot be read are not
+/// known.
+fn removed_by(api: &ApiClient, kept: &HashSet<String>) -> Vec<String> {
+    let zones = all_zones(api).unwrap_or_default();
+    let of_store = zones.iter().filter(|zone| zone["owner"] == "store");
+    let names = of_store.filter_map(|zone| zone["name"].as_str().map(str::to_ascii_lowercase));
+    names.filter(|name| !kept.contains(name)).collect()
 }
 
 /// Replaces the content of the store with a snapshot.
@@ -159,8 +175,21 @@ pub fn restore(restore: &RestoreSnapshot) -> CommandResult<()> {
     let describe = |why| format!("{}: {why}", restore.file.display());
     let mut file = File::open(&restore.file).map_err(|why| describe(why.to_string()))?;
     let (revision, zones) = check(&mut file).map_err(|why| describe(why.to_string()))?;
-    let count = plural(zones, "zone");
-    let what = format!("replace the store's content by {count} as of revision {revision}");
+    let api = ApiClient::new(&restore.server)?;
+    let removed = removed_by(&api, &zones);
+    let count = plural(zones.len(), "zone");
+    let mut what = format!("replace the store's content by {count} as of revision {revision}");
+    if !removed.is_empty() {
+        let more = if removed.len() > REMOVED_SHOWN_MAX { ", …" } else { "" };
+        let shown = removed.iter().take(REMOVED_SHOWN_MAX).map(|zone| plain(zone));
+        let shown = shown.collect::<Vec<_>>().join(", ");
+        let gone = plural(removed.len(), "zone");
+        let gone = format!("{gone} that the snapshot does not have: {shown}{more}");
+        what += &format!(", and remove {gone}");
+        if restore.yes {
+            eprintln!("removes {gone}");
+        }
+    }
     confirm(restore.yes, &what)?;
     let bar = byte_bar(file.metadata().ok().map(|found| found.len()));
     let shown = bar.clone();
@@ -168,11 +197,14 @@ pub fn restore(restore: &RestoreSnapshot) -> CommandResult<()> {
     let mut request = ApiRequest::new(Method::PUT, format!("{SNAPSHOT}?{query}"));
     request.fields = condition(&restore.options, None);
     let each = move |len| shown.inc(len as u64);
-    let sent = ApiClient::new(&restore.server)?.upload(request, MEDIA, file, each);
+    let sent = api.upload(request, MEDIA, file, each);
     bar.finish_and_clear();
-    let receipt = sent?.body;
+    let mut receipt = sent?.body;
     match restore.server.output {
-        Output::Json => write_json(&receipt)?,
+        Output::Json => {
+            receipt["removed"] = removed.into();
+            write_json(&receipt)?
+        }
         Output::Text => {
             let live = &receipt["revision"];
             writeln!(io::stdout().lock(), "{count} restored, and live as revision {live}")?;

@@ -95,8 +95,8 @@ fn write(server: &Api, request: ApiRequest<'_>, done: &str) -> CommandResult<()>
     Ok(())
 }
 
-fn list(server: &Api) -> CommandResult<()> {
-    let api = ApiClient::new(server)?;
+/// All zones that the principal may see.
+pub fn all_zones(api: &ApiClient) -> CommandResult<Vec<Value>> {
     let mut zones = Vec::new();
     let mut after = String::new();
     loop {
@@ -107,9 +107,13 @@ fn list(server: &Api) -> CommandResult<()> {
         }
         match page["next"].as_str() {
             Some(next) => after = format!("&after={}", path_segment(next)),
-            None => break,
+            None => return Ok(zones),
         }
     }
+}
+
+fn list(server: &Api) -> CommandResult<()> {
+    let zones = all_zones(&ApiClient::new(server)?)?;
     match server.output {
         Output::Json => write_json(&json!({ "zones": zones }))?,
         Output::Text => write_zones(&mut io::stdout().lock(), &zones)?,

@@ -92,7 +92,8 @@ impl Report {
         self.files += hosts.files.len();
         for file in &hosts.files {
             match load_hosts(file, 0, &key, None) {
-                Ok((_, names)) => {
+                Ok(source_file::LoadedHosts { names, cut_off, .. }) => {
+                    self.warnings.extend(cut_off.as_ref().map(Diagnostic::from));
                     self.hosts.push(LoadedHosts { file: file.display().to_string(), names });
                 }
                 Err(failure) => self.errors.extend(failure.errors.iter().map(Diagnostic::from)),
@@ -108,7 +109,8 @@ impl Report {
         match load(&zone.file, origin, &key, None) {
             Ok((loaded, summary)) => {
                 let before = self.warnings.len();
-                self.warnings.extend(summary.warnings.iter().map(Diagnostic::from));
+                let found = summary.warnings.iter().chain(&summary.cut_off);
+                self.warnings.extend(found.map(Diagnostic::from));
                 self.warnings.extend(lint(&zone.file, &loaded).iter().map(Diagnostic::from));
                 self.warnings.extend(copies.and_then(|copies| serial(zone, &loaded, copies)));
                 self.warnings[before..]

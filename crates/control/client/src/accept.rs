@@ -31,15 +31,16 @@ fn write(out: &mut impl Write, accepted: &[AcceptedZone]) -> io::Result<()> {
         writeln!(out, "no zone is held")?;
     }
     for AcceptedZone { zone, had, has, serial, waits } in accepted {
-        let zone = plain(zone);
+        let kind = if zone.ends_with('.') { "zone" } else { "hosts file" };
+        let zone = format!("{kind} {}", plain(zone));
         match waits {
-            Some(why) => writeln!(out, "zone {zone} is not served from its file: {}", plain(why))?,
+            Some(why) => writeln!(out, "{zone} is not served from its file: {}", plain(why))?,
             None => {
                 let serial = serial.map_or_else(String::new, |serial| format!(", serial {serial}"));
                 let (has, had) = (count(*has), count(*had));
                 writeln!(
                     out,
-                    "zone {zone} is served from its file: {has} names (before {had}){serial}"
+                    "{zone} is served from its file: {has} names (before {had}){serial}"
                 )?;
             }
         }

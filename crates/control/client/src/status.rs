@@ -318,7 +318,10 @@ fn write_zones(out: &mut impl Write, status: &Status, all: bool) -> io::Result<(
         counts.push(format!("{} held (`dunlin zones accept`)", count(number as u64)));
     }
     writeln!(out, "{:<12}{}", "zones", counts.join(", "))?;
-    let is_file = |name: &str| status.zones.iter().any(|zone| zone.name == name);
+    let is_file = |name: &str| {
+        status.zones.iter().any(|zone| zone.name == name)
+            || status.hosts.iter().any(|hosts| hosts.file == name)
+    };
     for (name, held) in status.held.iter().filter(|(name, _)| !is_file(name)) {
         let line = status_text::held_content("its source", name, *held);
         writeln!(out, "{:<12}{}: {line}", "", plain(name))?;
@@ -390,6 +393,10 @@ fn write_hosts(out: &mut impl Write, status: &Status) -> io::Result<()> {
     writeln!(out, "\n{}", lines.next().unwrap_or_default())?;
     for (line, hosts) in lines.zip(&status.hosts) {
         writeln!(out, "{line}")?;
+        if let Some(held) = hosts.held {
+            let line = status_text::held_content("the file", &hosts.file, held);
+            writeln!(out, "    {line}")?;
+        }
         if let Some(refused) = hosts.refused_seconds {
             let ago = span(status.gathered_seconds - refused);
             writeln!(out, "    it was refused {ago} ago:")?;

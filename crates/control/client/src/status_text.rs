@@ -25,9 +25,10 @@ pub fn held(zone: &ZoneStatus) -> Option<String> {
 /// Says that the content of a source is held, and what to do about it.
 pub fn held_content(source: &str, name: &str, held: HeldZone) -> String {
     let (has, had, name) = (count(held.has), count(held.had), plain(name));
+    let cut = if held.is_cut { ", and does not end with a newline" } else { "" };
     format!(
-        "held: {source} has {has} of the {had} served names; `dunlin zones accept {name}` serves \
-         it nevertheless"
+        "held: {source} has {has} of the {had} served names{cut}; `dunlin zones accept {name}` \
+         serves it nevertheless"
     )
 }
 

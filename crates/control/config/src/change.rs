@@ -14,6 +14,7 @@ impl Config {
             ("server.id", old_server.id != server.id),
             ("server.local_zones", old_server.local_zones != server.local_zones),
             ("server.drain", old_server.drain != server.drain),
+            ("server.saved_for", old_server.saved_for != server.saved_for),
             ("server.cookies", old_server.cookies != server.cookies),
             ("acl.query", self.acl.query != new.acl.query),
             ("acl.recursion", self.acl.recursion != new.acl.recursion),
@@ -117,6 +118,7 @@ mod tests {
         server.user = "a"
         server.group = "a"
         server.drain = "1s"
+        server.saved_for = "1s"
         server.cookies.enabled = false
         server.cookies.secrets = ["000102030405060708090a0b0c0d0e0f"]
         acl.query = ["10.0.0.0/8"]

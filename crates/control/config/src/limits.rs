@@ -75,6 +75,9 @@ pub const STREAM_IDLE: std::ops::RangeInclusive<Duration> =
 pub const STREAM_MEMORY: std::ops::RangeInclusive<u64> = 1 << 20..=1 << 36;
 /// Duration of the drain.
 pub const DRAIN: std::ops::RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(3600);
+/// How long the copies of zones stay that the config does not name any more.
+pub const SAVED_FOR: std::ops::RangeInclusive<Duration> =
+    Duration::ZERO..=Duration::from_secs(365 * 86_400);
 /// Reported errors of one config file; the others are counted.
 pub const DIAGNOSTICS_MAX: usize = 100;
 /// Letters of an invalid key or value in a message.

@@ -1,7 +1,7 @@
 //! `[server]`
 use super::section::Section;
 use super::values;
-use crate::limits::{DRAIN, LISTEN_MAX, SECRETS_MAX, TEXT_LEN_MAX, UDP_SIZE};
+use crate::limits::{DRAIN, LISTEN_MAX, SAVED_FOR, SECRETS_MAX, TEXT_LEN_MAX, UDP_SIZE};
 use crate::{Roles, operate, roles, units};
 use answer::CookieSecret;
 use answer::limits::NSID_LEN_MAX;
@@ -45,6 +45,8 @@ pub struct Server {
     pub data_dir: Option<PathBuf>,
     /// The folder in it that the server works in, set at its start; `None`: `data_dir` itself.
     pub own_folder: Option<PathBuf>,
+    /// How long the copy of a zone stays that the config does not name any more.
+    pub saved_for: Duration,
     /// The user of the process once its sockets are open; empty: unchanged.
     pub user: String,
     /// Empty: the user's group.
@@ -95,6 +97,9 @@ pub struct Cookies {
     pub secrets: Vec<CookieSecret>,
 }
 
+/// The default of `saved_for`.
+const A_DAY: Duration = Duration::from_secs(86_400);
+
 impl Server {
     /// The folder that the server works in; `None`: it keeps nothing.
     pub fn folder(&self) -> Option<&Path> {
@@ -135,6 +140,7 @@ impl Server {
             id: section.read("id", String::new(), values::text(TEXT_LEN_MAX)),
             own_folder: None,
             data_dir: section.read("data_dir", Some("/var/lib/dunlin".into()), operate::path),
+            saved_for: section.read("saved_for", A_DAY, units::duration(SAVED_FOR)),
             user: section.read("user", String::new(), values::text(TEXT_LEN_MAX)),
             group: section.read("group", String::new(), values::text(TEXT_LEN_MAX)),
             drain: section.read("drain", Duration::from_secs(5), units::duration(DRAIN)),

@@ -111,6 +111,8 @@ rules! {
     OCCLUDED = "occluded" "RFC 5936 §3.5",
     /// Text without quotes.
     TEXT = "unquoted-text" "RFC 1035 §5.1",
+    /// A file ends with a newline.
+    CUT_OFF = "cut-off" "Dunlin",
     /// A serial that does not grow.
     SERIAL = "serial" "RFC 1982 §3.2",
     /// A field with only one allowed value.

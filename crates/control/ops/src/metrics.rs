@@ -192,8 +192,8 @@ fn zones(out: &mut Exposition, zones: &[ZoneStatus], held: usize, saving: bool) 
         let count = zones.iter().filter(|zone| zone.state == state).count();
         family.sample(&[("state", state.name())], count);
     }
-    let help = "Zones whose new content lost most of its names and is not served until it is \
-                accepted.";
+    let help = "Zones and hosts files whose new content lost most of its names, or may be cut, and \
+                is not served until it is accepted.";
     out.family("dunlin_zones_held", Gauge, help).sample(&[], held);
     let help = "0 while good zones cannot be saved to disk.";
     out.family("dunlin_zones_saving_successful", Gauge, help).sample(&[], u8::from(saving));

@@ -4,7 +4,7 @@ use command_line::count;
 use wire::{Name, NameBuf};
 use zone_manager::command::AcceptedZone;
 use zone_manager::hold::{HeldZone, NotHeld};
-use zone_manager::status::ZoneStatus;
+use zone_manager::status::{HostsStatus, ZoneStatus};
 
 impl Server {
     /// Serves the held content of one zone or of all zones, and waits until their files are read
@@ -28,9 +28,12 @@ impl Server {
             if is_all && self.control.holds().held(&text).is_none() {
                 continue;
             }
-            let zone = match self.accept_content(&text).await {
-                Some(zone) => zone,
-                None => self.accept_file(&text).await?,
+            let zone = match self.accept_hosts_file(&text).await {
+                Some(done) => done?,
+                None => match self.accept_content(&text).await {
+                    Some(zone) => zone,
+                    None => self.accept_file(&text).await?,
+                },
             };
             accepted.push(zone);
         }
@@ -51,6 +54,27 @@ impl Server {
         let image = self.control.image();
         let serial = name.and_then(|name| image.zone(name.as_name())?.serial());
         Some(AcceptedZone { zone, had: held.had, has: held.has, serial, waits: None })
+    }
+
+    /// Reads a held hosts file again; `None`: there is no hosts file of this name.
+    async fn accept_hosts_file(&self, text: &str) -> Option<Result<AcceptedZone, String>> {
+        let find = || self.zones.hosts().into_iter().find(|hosts| hosts.file == text);
+        find()?;
+        let Ok(held) = self.control.holds().accept(text) else {
+            let why = "is not held: `dunlin status` shows the zones and hosts files that are";
+            return Some(Err(format!("{text} {why}")));
+        };
+        tracing::info!(
+            file = text,
+            names_served = held.had,
+            names_in_file = held.has,
+            "held hosts file accepted: it is read again"
+        );
+        let load_id = self.zones.load_hosts(text.into());
+        self.zones.wait(load_id).await;
+        let HostsStatus { held: now, errors, .. } = find().unwrap_or_default();
+        let status = ZoneStatus { held: now, errors, ..ZoneStatus::default() };
+        Some(Ok(outcome(text.to_owned(), held, Some(status))))
     }
 
     /// Reads the file of a held zone again.
@@ -86,7 +110,8 @@ fn outcome(zone: String, held: HeldZone, status: Option<ZoneStatus>) -> Accepted
     let status = status.unwrap_or_default();
     let waits = if let Some(held) = status.held {
         let (had, has) = (count(held.had), count(held.has));
-        Some(format!("the file has lost more names since, and is held: {has} of {had} are left"))
+        let why = held.reason();
+        Some(format!("the file has changed since, and is held: it {why} ({has} of {had} names)"))
     } else if status.writing_seconds.is_some() {
         Some("the file is being written, and is served once its writer has closed it".into())
     } else {
@@ -101,7 +126,7 @@ mod tests {
 
     #[test]
     fn outcome_says_whether_the_file_is_served_and_why_not() {
-        let held = HeldZone { had: 2_000, has: 12, since_seconds: 1.0 };
+        let held = HeldZone { had: 2_000, has: 12, since_seconds: 1.0, is_cut: false };
         let zone = |edit: fn(&mut ZoneStatus)| {
             let mut status = ZoneStatus { serial: Some(7), ..ZoneStatus::default() };
             edit(&mut status);
@@ -111,8 +136,9 @@ mod tests {
         assert_eq!((served.had, served.has, served.serial), (2_000, 12, Some(7)));
         assert_eq!(served.waits, None);
         let waits = |edit| zone(edit).waits.expect("it is not served");
-        let more = waits(|it| it.held = Some(HeldZone { had: 2_000, has: 3, since_seconds: 1.0 }));
-        assert!(more.contains("3 of 2,000 are left"), "{more}");
+        let more =
+            waits(|it| it.held = Some(HeldZone { has: 3, had: 2_000, ..HeldZone::default() }));
+        assert!(more.contains("3 of 2,000 names"), "{more}");
         let writing = waits(|it| it.writing_seconds = Some(1.0));
         assert!(writing.contains("being written"), "{writing}");
         let wrong = waits(|it| it.errors = vec!["a:1:1: no".into()]);

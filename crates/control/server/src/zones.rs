@@ -9,13 +9,14 @@ use compile::Image;
 use config::{Config, Forward, Zone};
 use hosts::HostsFiles;
 use image::{HASH_KEY_WORDS, HashKey};
-use loading::{FileZones, Updates};
+use loading::{Copies, FileZones, Updates};
 use registry::ZoneRegistry;
 use source_file::{CommandId, CommandSender, FilesToLoad, Source, ZoneFile, ZoneSaver, saved};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 use tokio::sync::oneshot;
 use wire::NameBuf;
 use zone_manager::ZonePublisher;
@@ -33,6 +34,8 @@ pub struct ZoneConfig {
     built_in: BuiltInZones,
     /// The TTL of records from hosts files in seconds.
     hosts_ttl: u32,
+    /// How long the copies of other zones stay.
+    saved_for: Duration,
 }
 
 impl ZoneConfig {
@@ -41,7 +44,7 @@ impl ZoneConfig {
         let built_in = BuiltInZones::new(config.server.local_zones, forwards);
         let hosts_ttl = config.hosts.ttl.as_secs() as u32;
         let files = FilesToLoad { zones: files(&config.zones), hosts: config.hosts.files.clone() };
-        Self { files, built_in, hosts_ttl }
+        Self { files, built_in, hosts_ttl, saved_for: config.server.saved_for }
     }
 }
 
@@ -64,6 +67,7 @@ pub struct Zones {
     registry: Arc<ZoneRegistry>,
     built_in: Arc<Mutex<BuiltInZones>>,
     hosts: Arc<HostsFiles>,
+    saved_for: Arc<Mutex<Duration>>,
     /// `None` once stopped.
     saver: Mutex<Option<Arc<ZoneSaver>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -103,13 +107,18 @@ impl Zones {
         let saver = folder.clone().map(|folder| ZoneSaver::start(folder, newest)).transpose()?;
         let saver = saver.map(Arc::new);
         let built_in = Arc::new(Mutex::new(config.built_in.clone()));
+        let saved_for = Arc::new(Mutex::new(config.saved_for));
         let updates = Updates::new(control);
         updates.claim(&config.files.zones);
         let mut zones = FileZones::new(
             control.clone(),
             updates,
             Arc::clone(&registry),
-            folder.zip(saver.clone()),
+            folder.zip(saver.clone()).map(|(folder, saver)| Copies {
+                folder,
+                saver,
+                saved_for: Arc::clone(&saved_for),
+            }),
             Arc::clone(&built_in),
             Arc::clone(&hosts),
         );
@@ -124,6 +133,7 @@ impl Zones {
             registry,
             built_in,
             hosts,
+            saved_for,
             saver: Mutex::new(saver),
             thread: Mutex::new(Some(thread)),
         };
@@ -147,8 +157,14 @@ impl Zones {
         self.commands.load(origin)
     }
 
+    /// Loads a hosts file, even if unchanged.
+    pub fn load_hosts(&self, file: PathBuf) -> CommandId {
+        self.commands.load_hosts(file)
+    }
+
     fn take(&self, config: ZoneConfig) -> FilesToLoad {
         *lock(&self.built_in) = config.built_in;
+        *lock(&self.saved_for) = config.saved_for;
         self.hosts.set_ttl(config.hosts_ttl);
         config.files
     }
@@ -181,7 +197,10 @@ impl Zones {
 
     /// The status of each hosts file, in the order of the config.
     pub fn hosts(&self) -> Vec<HostsStatus> {
-        self.hosts.status()
+        let mut status = self.hosts.status();
+        let holds = self.control.holds();
+        status.iter_mut().for_each(|hosts| hosts.held = holds.held(&hosts.file));
+        status
     }
 
     /// Whether the thread that loads zones panicked.

@@ -16,9 +16,18 @@ use zonefile::{Error, LoadFailure, SourcePosition};
 const SOA_DATA: &[u8] =
     b"\0\x06nobody\x07invalid\0\0\0\0\x01\0\0\x0e\x10\0\0\x04\xb0\0\x09\x3a\x80";
 
+/// The content of a hosts file.
+pub struct LoadedHosts {
+    /// A zone at the root.
+    pub zone: Zone,
+    /// The number of names with an address.
+    pub names: u64,
+    /// The file does not end with a newline; `None`: it does, or is empty.
+    pub cut_off: Option<Error>,
+}
+
 /// Reads a hosts file into a zone at the root: addresses of names, and PTR records to the first
-/// name of each address. Shares unchanged parts with `old`. `ttl` is in seconds. Also returns the
-/// number of names with an address.
+/// name of each address. Shares unchanged parts with `old`. `ttl` is in seconds.
 ///
 /// # Errors
 /// All errors of the file, up to [`HOSTS_ERRORS_MAX`], with their positions.
@@ -27,7 +36,7 @@ pub fn load_hosts(
     ttl: u32,
     key: &Arc<HashKey>,
     old: Option<&Zone>,
-) -> Result<(Zone, u64), LoadFailure> {
+) -> Result<LoadedHosts, LoadFailure> {
     let mut reader = Reader {
         file,
         ttl,
@@ -35,6 +44,7 @@ pub fn load_hosts(
         named: HashSet::new(),
         names: 0,
         line: 0,
+        is_cut_off: false,
         errors: Vec::new(),
     };
     let read = zonefile::open(file).and_then(|opened| reader.read(BufReader::new(opened)));
@@ -67,6 +77,8 @@ struct Reader<'r> {
     named: HashSet<IpAddr>,
     names: usize,
     line: u32,
+    /// The last line does not end with a newline.
+    is_cut_off: bool,
     errors: Vec<Error>,
 }
 
@@ -81,6 +93,7 @@ impl Reader<'_> {
                 return Ok(false);
             }
             self.line = self.line.saturating_add(1);
+            self.is_cut_off = !text.ends_with(b"\n");
             let is_too_long = text.len() > HOSTS_LINE_LEN_MAX;
             let read = if is_too_long { Err(too_long()) } else { self.read_line(&text) };
             if let Err(wrong) = read {
@@ -142,17 +155,19 @@ impl Reader<'_> {
         self.errors.push(Error::new(place, rule, what).with_help(help));
     }
 
-    fn finish(mut self, stopped: bool) -> Result<(Zone, u64), LoadFailure> {
+    fn finish(mut self, stopped: bool) -> Result<LoadedHosts, LoadFailure> {
         if self.errors.is_empty() {
             let soa = [SOA_DATA, &self.ttl.to_be_bytes()].concat();
             for (rtype, data) in [(Rtype::SOA, &soa[..]), (Rtype::NS, &[0])] {
                 // The apex is in the zone.
                 let _ = self.loader.add(Name::ROOT, rtype, self.ttl, data, 0);
             }
+            let place = SourcePosition { file: self.file, line: self.line.into(), column: 0 };
+            let cut_off = self.is_cut_off.then(|| Error::cut_off(place));
             let (file, problems) = match self.loader.finish() {
                 Ok(zone) => {
                     let names = named(&zone);
-                    return Ok((zone, names));
+                    return Ok(LoadedHosts { zone, names, cut_off });
                 }
                 Err(problems) => (self.file, problems),
             };

@@ -16,7 +16,7 @@ mod visit;
 mod watch;
 
 pub use handler::{FilesToLoad, LoadAttempt, LoadHandler, WriteKind, ZoneFile};
-pub use hosts::load_hosts;
+pub use hosts::{LoadedHosts, load_hosts};
 pub use lint::{check_serial, lint};
 pub use load::load;
 pub use saved::ZoneSaver;

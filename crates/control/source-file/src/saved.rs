@@ -15,6 +15,7 @@
 //! The second line tells a restart what was last served, without reading the copy ([`CopyNote`]).
 mod note;
 mod saver;
+mod sweep;
 
 pub use note::{CopyNote, FileId};
 pub use saver::ZoneSaver;
@@ -76,6 +77,16 @@ fn file_name(origin: Name<'_>) -> String {
         let _ = write!(text, "~{:016x}", hasher.finish());
     }
     text + ".zone"
+}
+
+/// What follows the name of a copy whose zone the config does not name any more.
+const REMOVED: &str = ".removed";
+
+/// The name of such a copy.
+fn removed_name(name: &Path) -> PathBuf {
+    let mut removed = name.as_os_str().to_owned();
+    removed.push(REMOVED);
+    removed.into()
 }
 
 /// The first line of a copy.
@@ -147,6 +158,17 @@ fn write_node(text: &mut Vec<u8>, node: Node<'_>, origin: Name<'_>) -> io::Resul
     Ok(())
 }
 
+/// Whether two zones with the same key have the same names and records. Stops at the first
+/// difference.
+pub fn are_equal(one: &Zone, other: &Zone) -> bool {
+    let is_equal = |one: &dyn image::Tree, other: &dyn image::Tree| {
+        let node =
+            |tree: &dyn image::Tree, rank| tree.at(rank).map(|node| node.as_bytes().to_vec());
+        one.len() == other.len() && (0..one.len()).all(|rank| node(one, rank) == node(other, rank))
+    };
+    is_equal(one.names(), other.names()) && is_equal(one.hashed(), other.hashed())
+}
+
 /// Whether the copy equals this zone, whatever its note. Reads only to the first difference; the
 /// serial is near the start.
 pub fn is_current(folder: &Path, zone: &Zone) -> bool {
@@ -161,8 +183,13 @@ fn is_current_in(folder: &Folder, zone: &Zone) -> bool {
     })
 }
 
+/// Opens the copy of a zone. The config may not have named the zone for a while.
 fn open(folder: &Folder, origin: Name<'_>) -> io::Result<File> {
-    folder.read(Path::new(&file_name(origin)))
+    let name = PathBuf::from(file_name(origin));
+    match folder.read(&name) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => folder.read(&removed_name(&name)),
+        opened => opened,
+    }
 }
 
 /// Whether a copy equals this zone with this note.

@@ -30,7 +30,7 @@ impl Source {
         let mut due = None;
         loop {
             match self.watch.wait(due) {
-                WatchCommand::Look => due = self.visit(&ReloadScope::Zones(Vec::new()), handler),
+                WatchCommand::Look => due = self.visit(&ReloadScope::CHANGED, handler),
                 WatchCommand::Change { files, load } => {
                     let is_given = files.is_some();
                     if let Some(files) = files {
@@ -74,9 +74,9 @@ impl Source {
     /// Loads hosts files and zones that are requested, new or changed. Ends early on a stop.
     /// Returns the latest time of the next visit.
     fn visit(&mut self, load: &ReloadScope, handler: &mut impl LoadHandler) -> Option<Instant> {
-        let (mut all, mut named) = match load {
-            ReloadScope::All => (true, &[][..]),
-            ReloadScope::Zones(names) => (false, &names[..]),
+        let (mut all, mut named, mut named_hosts) = match load {
+            ReloadScope::All => (true, &[][..], &[][..]),
+            ReloadScope::Named { zones, hosts } => (false, &zones[..], &hosts[..]),
         };
         loop {
             let mut due = None;
@@ -85,7 +85,8 @@ impl Source {
                 if self.watch.is_stopped() {
                     return None;
                 }
-                let next = visit_hosts(file, entry, &self.watch, all, handler);
+                let asked = all || named_hosts.contains(file);
+                let next = visit_hosts(file, entry, &self.watch, asked, handler);
                 due = sooner(due, next);
             }
             for (zone, entry) in self.files.zones.iter().zip(&mut self.entries) {
@@ -100,7 +101,7 @@ impl Source {
             if !self.watch_all() {
                 return due;
             }
-            (all, named) = (false, &[]);
+            (all, named, named_hosts) = (false, &[], &[]);
         }
     }
 

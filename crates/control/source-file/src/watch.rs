@@ -28,8 +28,16 @@ pub enum WatchCommand {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReloadScope {
     All,
-    /// The zones of these names.
-    Zones(Vec<NameBuf>),
+    /// These zones and hosts files.
+    Named {
+        zones: Vec<NameBuf>,
+        hosts: Vec<PathBuf>,
+    },
+}
+
+impl ReloadScope {
+    /// What has changed.
+    pub const CHANGED: Self = Self::Named { zones: Vec::new(), hosts: Vec::new() };
 }
 
 /// Identifies a sent command.
@@ -43,6 +51,8 @@ struct PendingCommands {
     load_all: bool,
     /// Requested zones, each once.
     named: Vec<NameBuf>,
+    /// Requested hosts files, each once.
+    named_hosts: Vec<PathBuf>,
     files: Option<FilesToLoad>,
     stop: bool,
     /// Counters: sent commands, commands at work, finished commands.
@@ -76,6 +86,15 @@ impl CommandSender {
         self.send(|pending| {
             if !pending.named.contains(&origin) {
                 pending.named.push(origin);
+            }
+        })
+    }
+
+    /// Loads a hosts file, even if unchanged.
+    pub fn load_hosts(&self, file: PathBuf) -> CommandId {
+        self.send(|pending| {
+            if !pending.named_hosts.contains(&file) {
+                pending.named_hosts.push(file);
             }
         })
     }
@@ -120,7 +139,8 @@ impl CommandSender {
     /// Waits up to a while for the most urgent command. A timeout means a check of all files.
     fn take(&self, patience: Duration) -> Option<WatchCommand> {
         let idle = |pending: &mut PendingCommands| {
-            !(pending.stop || pending.look || pending.files.is_some() || !pending.named.is_empty())
+            let is_named = !pending.named.is_empty() || !pending.named_hosts.is_empty();
+            !(pending.stop || pending.look || pending.files.is_some() || is_named)
         };
         let (mut pending, _) = self
             .0
@@ -131,14 +151,15 @@ impl CommandSender {
             return Some(WatchCommand::Stop);
         }
         let look = std::mem::take(&mut pending.look);
-        let named = std::mem::take(&mut pending.named);
+        let zones = std::mem::take(&mut pending.named);
+        let hosts = std::mem::take(&mut pending.named_hosts);
         let files = pending.files.take();
-        if files.is_some() || !named.is_empty() {
+        if files.is_some() || !zones.is_empty() || !hosts.is_empty() {
             pending.taken = pending.sent;
             let load = if std::mem::take(&mut pending.load_all) {
                 ReloadScope::All
             } else {
-                ReloadScope::Zones(named)
+                ReloadScope::Named { zones, hosts }
             };
             return Some(WatchCommand::Change { files, load });
         }

@@ -1,12 +1,13 @@
-//! Holds new content of a zone that lost most of its names.
+//! Judges new content: it is believed, believed with a warning, or held.
 //!
-//! Half-written files, interrupted lists and wrong selectors look alike: most names are gone. So a
-//! source compares new content with the served content before it publishes. Held content is not
-//! served until an operator accepts it (`dunlin zones accept ZONE`). Complete content, such as a
-//! file renamed into place, is not checked.
+//! Half-written files, interrupted lists, cut uploads and wrong selectors look alike: most of the
+//! content is gone, or its end is missing. What knows records says how they came ([`Evidence`]), and
+//! [`judge`] decides for all of them: zone files, hosts files, lists, imports, and the zones of a
+//! config. Held content is not used until an operator accepts it (`dunlin zones accept ZONE`,
+//! `dunlin reload --accept`, `--accept-loss`).
 //!
-//! A hold stores two counts, not the content; the source reads its content again after it was
-//! accepted.
+//! A hold of a zone stores two counts, not the content; the source reads its content again after it
+//! was accepted.
 use crate::limits::LOSS_MIN;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -14,7 +15,58 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A zone with held content.
+/// How content came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// As a whole: renamed into place, which a writer does once it is done, or named anew by the
+    /// config.
+    Whole,
+    /// Written in place, listed or sent: what made it may have been stopped.
+    InPlace,
+}
+
+/// What is known of new content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Evidence {
+    /// How it came.
+    pub arrival: Arrival,
+    /// Its text does not end with a newline, and differs from what is in use.
+    pub is_cut: bool,
+    /// The items in use now: names, record sets or zones; `None`: nothing is in use.
+    pub had: Option<u64>,
+    /// The items after the change.
+    pub has: u64,
+}
+
+/// What becomes of new content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is used.
+    Believe,
+    /// It is used, with a warning.
+    Warn,
+    /// It is not used until it is accepted.
+    Hold,
+}
+
+/// Decides about new content.
+///
+/// | the content | nothing was in use | came as a whole | written in place |
+/// | --- | --- | --- | --- |
+/// | ends with a newline, and has lost little | believe | believe | believe |
+/// | lost more than half of its items, and at least [`LOSS_MIN`] | (cannot be) | warn | hold |
+/// | does not end with a newline | warn | warn | hold |
+pub fn judge(evidence: &Evidence) -> Verdict {
+    let Evidence { arrival, is_cut, had, has } = *evidence;
+    let is_doubted = is_cut || had.is_some_and(|had| is_loss(had, has));
+    match (arrival, had) {
+        _ if !is_doubted => Verdict::Believe,
+        (Arrival::Whole, _) | (Arrival::InPlace, None) => Verdict::Warn,
+        (Arrival::InPlace, Some(_)) => Verdict::Hold,
+    }
+}
+
+/// A zone or hosts file with held content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HeldZone {
@@ -24,16 +76,29 @@ pub struct HeldZone {
     pub has: u64,
     /// When it was first held, in seconds since 1970.
     pub since_seconds: f64,
+    /// The held content does not end with a newline.
+    pub is_cut: bool,
 }
 
-/// Whether the change from `had` to `has` names is held: a loss of more than half, and at least
-/// [`LOSS_MIN`] names.
+impl HeldZone {
+    /// Why it is held, with its file as the subject.
+    pub fn reason(&self) -> &'static str {
+        match (self.is_cut, is_loss(self.had, self.has)) {
+            (true, true) => "has lost more than half of its names and does not end with a newline",
+            (true, false) => "does not end with a newline, so its end may be missing",
+            (false, _) => "has lost more than half of its names",
+        }
+    }
+}
+
+/// Whether the change from `had` to `has` names is a loss of more than half, and at least
+/// [`LOSS_MIN`].
 pub fn is_loss(had: u64, has: u64) -> bool {
     let lost = had.saturating_sub(has);
     lost >= LOSS_MIN && lost > had / 2
 }
 
-/// All held zones.
+/// All held zones and hosts files.
 #[derive(Debug, Default)]
 pub struct HeldZones(Mutex<BTreeMap<String, HoldEntry>>);
 
@@ -49,21 +114,25 @@ struct HoldEntry {
 pub struct NotHeld;
 
 impl HeldZones {
-    /// Decides about new content with `has` names; `had` names are served. `None`: serve it; the
-    /// hold ends. Compares with accepted content if there is any, so that a further loss is held
-    /// again.
-    pub fn judge(&self, zone: impl fmt::Display, had: u64, has: u64) -> Option<HeldZone> {
+    /// Decides about new content by [`judge`], and begins or ends the hold. Compares with accepted
+    /// content if there is any, so that a further loss is held again.
+    pub fn judge(&self, zone: impl fmt::Display, evidence: &Evidence) -> Verdict {
         let key = key(zone);
         let mut entries = self.entries();
         let known = entries.remove(&key);
-        let basis = known.and_then(|entry| entry.accepted).map_or(had, |names| names.min(had));
-        if !is_loss(basis, has) {
-            return None;
+        let accepted = known.and_then(|entry| entry.accepted);
+        let Evidence { had, has, is_cut, .. } = *evidence;
+        let verdict = judge(&Evidence {
+            had: had.map(|had| accepted.map_or(had, |names| names.min(had))),
+            is_cut: is_cut && accepted != Some(has),
+            ..*evidence
+        });
+        if verdict == Verdict::Hold {
+            let since_seconds = known.map_or_else(now_seconds, |entry| entry.held.since_seconds);
+            let held = HeldZone { had: had.unwrap_or_default(), has, since_seconds, is_cut };
+            entries.insert(key, HoldEntry { held, accepted: None });
         }
-        let since_seconds = known.map_or_else(now_seconds, |entry| entry.held.since_seconds);
-        let held = HeldZone { had, has, since_seconds };
-        entries.insert(key, HoldEntry { held, accepted: None });
-        Some(held)
+        verdict
     }
 
     /// Ends a hold: the content was served for another reason, refused, or removed.
@@ -87,7 +156,7 @@ impl HeldZones {
         self.entries().get(&key(zone)).map(|entry| entry.held)
     }
 
-    /// All holds, by the zone's lower-case name with its final dot.
+    /// All holds, by the zone's lower-case name with its final dot, or by the hosts file.
     pub fn all(&self) -> BTreeMap<String, HeldZone> {
         self.entries().iter().map(|(zone, entry)| (zone.clone(), entry.held)).collect()
     }
@@ -98,8 +167,10 @@ impl HeldZones {
     }
 }
 
+/// The key of a zone, whose name ends with a dot, or of a hosts file.
 fn key(zone: impl fmt::Display) -> String {
-    zone.to_string().to_ascii_lowercase()
+    let key = zone.to_string();
+    if key.ends_with('.') { key.to_ascii_lowercase() } else { key }
 }
 
 fn now_seconds() -> f64 {
@@ -138,15 +209,77 @@ mod tests {
     }
 
     #[test]
+    fn one_table_decides_about_all_content() {
+        use Arrival::{InPlace, Whole};
+        use Verdict::{Believe, Hold, Warn};
+        let cases = [
+            // How, cut, had and has, verdict.
+            (InPlace, false, Some(100), 90, Believe),
+            (InPlace, false, Some(100), 49, Hold),
+            (InPlace, true, Some(100), 100, Hold),
+            (InPlace, true, Some(100), 49, Hold),
+            (InPlace, false, None, 1, Believe),
+            (InPlace, true, None, 1, Warn),
+            (Whole, false, Some(100), 90, Believe),
+            (Whole, false, Some(100), 49, Warn),
+            (Whole, true, Some(100), 100, Warn),
+            (Whole, true, None, 1, Warn),
+        ];
+        for (arrival, is_cut, had, has, expected) in cases {
+            let evidence = Evidence { arrival, is_cut, had, has };
+            assert_eq!(judge(&evidence), expected, "{evidence:?}");
+        }
+    }
+
+    /// The hold of content that was written in place.
+    fn judged(
+        holds: &HeldZones,
+        zone: &NameBuf,
+        had: u64,
+        has: u64,
+        is_cut: bool,
+    ) -> Option<HeldZone> {
+        let evidence = Evidence { arrival: Arrival::InPlace, is_cut, had: Some(had), has };
+        let verdict = holds.judge(zone.as_name(), &evidence);
+        let held = holds.held(zone.as_name());
+        assert_eq!(verdict == Verdict::Hold, held.is_some());
+        held
+    }
+
+    fn loss(holds: &HeldZones, zone: &NameBuf, had: u64, has: u64) -> Option<HeldZone> {
+        judged(holds, zone, had, has, false)
+    }
+
+    #[test]
+    fn accepted_content_without_a_last_newline_is_served_until_it_changes() {
+        let (holds, zone) = (HeldZones::default(), name("a.test."));
+        let held = judged(&holds, &zone, 100, 100, true).expect("cut");
+        assert_eq!(held.reason(), "does not end with a newline, so its end may be missing");
+        holds.accept(zone.as_name()).expect("held");
+        assert_eq!(judged(&holds, &zone, 100, 101, true).map(|held| held.has), Some(101));
+        holds.accept(zone.as_name()).expect("held");
+        assert_eq!(judged(&holds, &zone, 100, 101, true), None);
+        assert!(judged(&holds, &zone, 101, 9, true).expect("both").reason().contains(" and "));
+    }
+
+    #[test]
+    fn hosts_file_keeps_its_letters() {
+        let (holds, file) = (HeldZones::default(), "/etc/Hosts");
+        let evidence = Evidence { arrival: Arrival::InPlace, is_cut: true, had: Some(1), has: 1 };
+        assert_eq!(holds.judge(file, &evidence), Verdict::Hold);
+        assert_eq!(holds.all().into_keys().collect::<Vec<_>>(), [file]);
+    }
+
+    #[test]
     fn hold_lasts_until_content_is_served() {
         let (holds, zone) = (HeldZones::default(), name("Example.ORG."));
-        let held = holds.judge(zone.as_name(), 100, 10).expect("a loss");
+        let held = loss(&holds, &zone, 100, 10).expect("a loss");
         assert_eq!((held.had, held.has), (100, 10));
-        let again = holds.judge(zone.as_name(), 100, 20).expect("a loss still");
+        let again = loss(&holds, &zone, 100, 20).expect("a loss still");
         assert_eq!((again.has, again.since_seconds), (20, held.since_seconds));
         let all: Vec<String> = holds.all().into_keys().collect();
         assert_eq!(all, ["example.org."]);
-        assert_eq!(holds.judge(zone.as_name(), 100, 90), None, "content that is whole");
+        assert_eq!(loss(&holds, &zone, 100, 90), None, "content that is whole");
         assert!(holds.all().is_empty() && holds.held(zone.as_name()).is_none());
     }
 
@@ -154,21 +287,21 @@ mod tests {
     fn accepted_content_is_served_and_a_further_loss_held() {
         let (holds, zone) = (HeldZones::default(), name("a.test."));
         assert_eq!(holds.accept(zone.as_name()), Err(NotHeld));
-        holds.judge(zone.as_name(), 1_000, 100).expect("a loss");
+        loss(&holds, &zone, 1_000, 100).expect("a loss");
         holds.accept(zone.as_name()).expect("held");
-        let held = holds.judge(zone.as_name(), 1_000, 40).expect("less than was accepted");
+        let held = loss(&holds, &zone, 1_000, 40).expect("less than was accepted");
         assert_eq!((held.had, held.has), (1_000, 40));
         holds.accept(zone.as_name()).expect("held");
-        assert_eq!(holds.judge(zone.as_name(), 1_000, 40), None);
+        assert_eq!(loss(&holds, &zone, 1_000, 40), None);
         assert_eq!(holds.accept(zone.as_name()), Err(NotHeld), "it is used up");
-        assert!(holds.judge(zone.as_name(), 40, 0).is_some(), "and lets nothing else pass");
+        assert!(loss(&holds, &zone, 40, 0).is_some(), "and lets nothing else pass");
     }
 
     #[test]
     fn hold_affects_only_its_zone() {
         let (holds, a, b) = (HeldZones::default(), name("a.test."), name("b.test."));
         for zone in [&a, &b] {
-            holds.judge(zone.as_name(), 100, 0).expect("a loss");
+            loss(&holds, zone, 100, 0).expect("a loss");
         }
         holds.accept(a.as_name()).expect("held");
         holds.release(a.as_name());

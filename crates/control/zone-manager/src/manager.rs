@@ -4,7 +4,7 @@ use crate::catalog::{self, Content};
 use crate::edits;
 use crate::epoch::{empty_layer, names};
 use crate::filter::HealthFilter;
-use crate::hold::HeldZone;
+use crate::hold::{Arrival, Evidence, HeldZone, Verdict};
 use crate::limits::{COLLECT_INTERVAL, LAST_SETS_SHOWN_MAX, LIVE_INTERVAL, ROUND_CHANGES_MAX};
 use crate::queue::{Action, Sequence, SourceId, Update};
 use crate::source::{Applied, HoldPolicy, Lane, Refusal, SyncOutcome, Target};
@@ -252,7 +252,7 @@ impl Manager {
     fn judge_again(&self, source: SourceId, target: &Target, content: &mut Content) {
         let (Some(served), Some(held)) = (&content.served, &content.held) else { return };
         let key = self.hold_key(source, target);
-        if self.shared.holds.judge(&key, names(served), names(held)).is_none() {
+        if self.shared.holds.judge(&key, &listed(served, held)) != Verdict::Hold {
             *content = Content { served: content.held.take(), ..Content::default() };
         }
     }
@@ -276,7 +276,9 @@ impl Manager {
         let before = self.content(round, source, target).unwrap_or_default();
         let loss = before.served.as_ref().filter(|_| is_judged && policy != HoldPolicy::Never);
         let held = loss.and_then(|served| {
-            self.shared.holds.judge(self.hold_key(source, target), names(served), names(&zone))
+            let key = self.hold_key(source, target);
+            let is_held = self.shared.holds.judge(&key, &listed(served, &zone)) == Verdict::Hold;
+            is_held.then(|| self.shared.holds.held(key))?
         });
         let (content, outcome) = match held {
             Some(held) => {
@@ -458,4 +460,10 @@ fn log_refused(target: &Target, outcome: &SyncOutcome) {
     if let SyncOutcome::Refused(why) = outcome {
         tracing::error!(%target, "content refused: {why}");
     }
+}
+
+/// The evidence of content that a source lists.
+fn listed(served: &Zone, new: &Zone) -> Evidence {
+    let (had, has) = (Some(names(served)), names(new));
+    Evidence { arrival: Arrival::InPlace, is_cut: false, had, has }
 }

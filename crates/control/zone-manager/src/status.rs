@@ -59,7 +59,7 @@ pub struct Status {
     pub generation_seconds: f64,
     /// The zones of the config, in order.
     pub zones: Vec<ZoneStatus>,
-    /// Content of any source that lost most of its names and is not served until it is accepted, by
+    /// Content of any source that is held, and not served until it is accepted, by
     /// zone or layer. Held zone files are among `zones`, too.
     #[serde(default)]
     pub held: BTreeMap<String, HeldZone>,

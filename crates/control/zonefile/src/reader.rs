@@ -139,7 +139,13 @@ impl<'s> ZoneParser<'s> {
                     }
                     line += entry.lines;
                 }
-                Ok(None) => break,
+                Ok(None) => {
+                    if source.is_cut_off() {
+                        let place = SourcePosition { file: &file, line, column: 0 };
+                        self.summary.cut_off.get_or_insert_with(|| Error::cut_off(place));
+                    }
+                    break;
+                }
                 Err(why) => {
                     let what = format!("cannot be read: {why}");
                     self.report(Error {

@@ -50,6 +50,13 @@ impl Error {
         Self { file: file.into(), line, column, what, help: None, rule }
     }
 
+    /// The text of a file does not end with a newline: the rest of it may be missing.
+    pub fn cut_off(place: SourcePosition<'_>) -> Self {
+        let what = "the last line does not end with a newline: the rest may be missing";
+        let help = "end each line with a newline, also the last one";
+        Self::new(place, BrokenRule::CUT_OFF, what.to_owned()).with_help(help)
+    }
+
     /// Adds how to fix it.
     pub fn with_help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
@@ -84,6 +91,8 @@ pub struct LoadSummary {
     pub files: Vec<PathBuf>,
     /// Valid syntax that is probably a mistake, up to a limit.
     pub warnings: Vec<Error>,
+    /// The first file that does not end with a newline, and its last line; `None`: all do.
+    pub cut_off: Option<Error>,
 }
 
 /// The result of reading with errors. Discard the records that the sink received.

@@ -18,11 +18,18 @@ pub(crate) struct FileWindow<'r> {
     end: usize,
     /// The input has ended.
     last: bool,
+    /// The last byte of the input so far.
+    last_byte: Option<u8>,
 }
 
 impl<'r> FileWindow<'r> {
     pub(crate) fn new(input: &'r mut dyn Read) -> Self {
-        Self { input, window: vec![0; READ_BYTES], start: 0, end: 0, last: false }
+        Self { input, window: vec![0; READ_BYTES], start: 0, end: 0, last: false, last_byte: None }
+    }
+
+    /// Whether the input has ended without a newline.
+    pub(crate) fn is_cut_off(&self) -> bool {
+        self.last && self.last_byte.is_some_and(|byte| byte != b'\n')
     }
 
     /// The encoding that the first bytes of the input show, if a zone file cannot have it. To be
@@ -80,6 +87,9 @@ impl<'r> FileWindow<'r> {
                 Ok(count) => {
                     self.end += count;
                     self.last = count == 0;
+                    if count > 0 {
+                        self.last_byte = Some(self.window[self.end - 1]);
+                    }
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),

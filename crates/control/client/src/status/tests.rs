@@ -97,10 +97,11 @@ fn held_zone_and_half_written_file_are_shown_with_a_remedy() {
     let mut status = sample::status(2, 3, 1);
     let zone = &mut status.zones[1];
     zone.state = ZoneState::Behind;
-    let held = HeldZone { had: 2_000, has: 310, since_seconds: NOW };
+    let held = HeldZone { had: 2_000, has: 310, since_seconds: NOW, is_cut: false };
     zone.held = Some(held);
     status.held.insert(zone.name.clone(), held);
-    status.held.insert("cluster.local.".into(), HeldZone { had: 90, has: 4, since_seconds: NOW });
+    let held = HeldZone { had: 90, has: 4, since_seconds: NOW, is_cut: false };
+    status.held.insert("cluster.local.".into(), held);
     status.zones[2].writing_seconds = Some(NOW - 3.0);
     let text = shown(&status, false);
     for expected in [

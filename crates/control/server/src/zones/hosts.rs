@@ -26,8 +26,8 @@ struct HostsFile {
 }
 
 impl HostsFiles {
-    /// Replaces the files; those that stay keep their content.
-    pub fn set(&self, files: &[PathBuf]) {
+    /// Replaces the files; those that stay keep their content. Returns the removed ones.
+    pub fn set(&self, files: &[PathBuf]) -> Vec<PathBuf> {
         let mut kept = lock(&self.files);
         let mut known = std::mem::take(&mut *kept);
         kept.extend(files.iter().map(|file| {
@@ -38,6 +38,7 @@ impl HostsFiles {
                 zone: None,
             })
         }));
+        known.into_iter().map(|removed| removed.file).collect()
     }
 
     /// Sets the TTL of what is loaded from now on.
@@ -52,6 +53,11 @@ impl HostsFiles {
     /// The content of a file.
     pub fn zone(&self, file: &Path) -> Option<Arc<Zone>> {
         lock(&self.files).iter().find(|known| known.file == file)?.zone.clone()
+    }
+
+    /// The number of names in the served content of a file.
+    pub fn names(&self, file: &Path) -> Option<u64> {
+        Some(lock(&self.files).iter().find(|known| known.file == file)?.status.names)
     }
 
     /// The content of all.
@@ -75,6 +81,15 @@ impl HostsFiles {
                 file: std::mem::take(&mut known.status.file),
                 ..HostsStatus::default()
             };
+        });
+    }
+
+    /// The new content of a file is held; its content stays as it was.
+    pub fn hold(&self, file: &Path) {
+        self.edit(file, |known| {
+            let status = &mut known.status;
+            status.state = ZoneState::Behind;
+            (status.refused_seconds, status.errors) = (None, Vec::new());
         });
     }
 

@@ -4,14 +4,14 @@ use crate::zones::hosts::HostsFiles;
 use crate::zones::registry::{ContentInfo, ZoneRegistry};
 use source_file::saved::{self, CopyNote, FileId};
 use source_file::{
-    FilesToLoad, LoadAttempt, LoadHandler, WriteKind, ZoneFile, ZoneSaver, check_serial, load,
-    load_hosts,
+    FilesToLoad, LoadAttempt, LoadHandler, LoadedHosts, WriteKind, ZoneFile, ZoneSaver,
+    check_serial, load, load_hosts,
 };
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 use wire::{Name, NameBuf};
-use zone_manager::hold::HeldZone;
+use zone_manager::hold::{Arrival, Evidence, HeldZone, Verdict};
 use zone_manager::status::ZoneState;
 use zone_manager::{
     HoldPolicy, Lane, Sequence, SourceKind, SourceSettings, UpdateSender, ZonePublisher,
@@ -50,13 +50,21 @@ impl Updates {
     }
 }
 
+/// The saved copies of zones.
+pub struct Copies {
+    pub folder: PathBuf,
+    /// Their writer.
+    pub saver: Arc<ZoneSaver>,
+    /// How long those stay whose zone the config does not name any more.
+    pub saved_for: Arc<Mutex<Duration>>,
+}
+
 /// The state of the thread that loads zones.
 pub struct FileZones {
     control: ZonePublisher,
     updates: Updates,
     registry: Arc<ZoneRegistry>,
-    /// The folder of the saved copies, and their writer.
-    copies: Option<(PathBuf, Arc<ZoneSaver>)>,
+    copies: Option<Copies>,
     /// Which built-in zones the config asks for.
     wanted: Arc<Mutex<BuiltInZones>>,
     /// The built-in zones that were passed to the zone manager.
@@ -77,7 +85,7 @@ impl FileZones {
         control: ZonePublisher,
         updates: Updates,
         registry: Arc<ZoneRegistry>,
-        copies: Option<(PathBuf, Arc<ZoneSaver>)>,
+        copies: Option<Copies>,
         wanted: Arc<Mutex<BuiltInZones>>,
         hosts: Arc<HostsFiles>,
     ) -> Self {
@@ -101,7 +109,7 @@ impl FileZones {
 
     /// Publishes the saved copy of a zone, if there is one.
     fn publish_copy(&self, origin: Name<'_>) {
-        let Some((folder, _)) = &self.copies else { return };
+        let Some(Copies { folder, .. }) = &self.copies else { return };
         let image = self.control.image();
         match saved::read(folder, origin, image.key()) {
             Ok(Some((zone, records))) => {
@@ -148,8 +156,8 @@ impl FileZones {
 
     /// The note of a zone's copy.
     fn note(&self, origin: Name<'_>) -> Option<CopyNote> {
-        let (folder, _) = self.copies.as_ref()?;
-        saved::note(folder, origin, self.control.image().key())
+        let copies = self.copies.as_ref()?;
+        saved::note(&copies.folder, origin, self.control.image().key())
     }
 
     /// Whether a file may lose names without a hold: it was renamed into place, which a writer does
@@ -167,7 +175,48 @@ impl FileZones {
         }
     }
 
-    /// Keeps the content before, if there is any, because a zone's file has lost too much.
+    /// Whether this is what is served, or what the copy has.
+    fn is_known(&self, new: &compile::Zone) -> bool {
+        let image = self.control.image();
+        match image.zone(new.origin()).filter(|old| old.facts().loaded) {
+            Some(old) => saved::are_equal(old, new),
+            None => {
+                self.copies.as_ref().is_some_and(|copies| saved::is_current(&copies.folder, new))
+            }
+        }
+    }
+
+    /// Whether the new content of a zone is held. `before` is the content that it replaces.
+    fn is_held(
+        &self,
+        read: &Read<'_>,
+        (new, cut_off): (&compile::Zone, Option<&zonefile::Error>),
+        arrival: WriteKind,
+        before: Option<&CopyNote>,
+    ) -> bool {
+        let origin = read.zone.origin.as_name();
+        let is_whole = before.is_some_and(|before| self.is_trusted(read.zone, arrival, before));
+        let evidence = Evidence {
+            arrival: if is_whole { Arrival::Whole } else { Arrival::InPlace },
+            is_cut: cut_off.is_some() && !self.is_known(new),
+            had: before.map(|before| before.names),
+            has: CopyNote::new(new, None).names,
+        };
+        let holds = self.control.holds();
+        match (holds.judge(origin, &evidence), holds.held(origin)) {
+            (Verdict::Hold, Some(held)) => self.hold(read, held),
+            (Verdict::Warn, _) if cut_off.is_none() => {
+                tracing::warn!(zone = %origin, file = %read.zone.file.display(),
+                    names_served = evidence.had, names_in_file = evidence.has,
+                    "the file has lost more than half of its names; it is served, because it was \
+                     put into place as a whole");
+                false
+            }
+            _ => false,
+        }
+    }
+
+    /// Keeps the content before, if there is any, because a zone's file is in doubt.
     fn hold(&self, read: &Read<'_>, held: HeldZone) -> bool {
         let zone = read.zone;
         let origin = zone.origin.as_name();
@@ -179,14 +228,14 @@ impl FileZones {
             return false;
         }
         self.registry.note_held(origin);
-        // After a restart, the copy's note says that this file lost so much: hold it again.
-        if let Some((_, saver)) = &self.copies {
+        // After a restart, the copy's note says that this file was held: hold it again.
+        if let Some(Copies { saver, .. }) = &self.copies {
             saver.save(origin, read.file);
         }
         tracing::warn!(zone = %origin, file = %zone.file.display(), names_served = held.had,
             names_in_file = held.has,
-            "zone held: its file has lost more than half of its names, so the zone as it was is \
-             served; `dunlin zones accept {origin}` serves the file as it is");
+            "zone held: its file {}; the zone as it was is served; `dunlin zones accept {origin}` \
+             serves the file as it is", held.reason());
         true
     }
 
@@ -202,9 +251,33 @@ impl FileZones {
         let file = zone.file.display();
         tracing::info!(zone = %origin, %file, records, serial, generation, milliseconds,
             "zone loaded");
-        if let Some((_, saver)) = &self.copies {
+        if let Some(Copies { saver, .. }) = &self.copies {
             saver.save(origin, id);
         }
+    }
+
+    /// Whether the new content of a hosts file is held.
+    fn is_hosts_file_held(&self, file: &Path, loaded: &LoadedHosts, arrival: WriteKind) -> bool {
+        let LoadedHosts { zone, names, cut_off } = loaded;
+        let old = self.hosts.zone(file);
+        let is_known = |old: &Arc<compile::Zone>| saved::are_equal(old, zone);
+        let is_whole = arrival == WriteKind::Renamed;
+        let evidence = Evidence {
+            arrival: if is_whole { Arrival::Whole } else { Arrival::InPlace },
+            is_cut: cut_off.is_some() && !old.as_ref().is_some_and(is_known),
+            had: old.and_then(|_| self.hosts.names(file)),
+            has: *names,
+        };
+        let (holds, shown) = (self.control.holds(), file.display());
+        if holds.judge(&shown, &evidence) != Verdict::Hold {
+            return false;
+        }
+        let held = holds.held(&shown).unwrap_or_default();
+        self.hosts.hold(file);
+        tracing::warn!(file = %shown, names_served = held.had, names_in_file = held.has,
+            "hosts file held: it {}; its content before is served; `dunlin zones accept {shown}` \
+             serves it as it is", held.reason());
+        true
     }
 
     fn refuse(&self, zone: &ZoneFile, failure: &zonefile::LoadFailure) {
@@ -270,21 +343,15 @@ impl LoadHandler for FileZones {
         };
         let arrival = attempt.arrival();
         let before = self.before(zone, arrival, before);
-        match before.as_ref().filter(|before| !self.is_trusted(zone, arrival, before)) {
-            None => self.control.holds().release(origin),
-            Some(before) => {
-                let names = CopyNote::new(&new, None).names;
-                let held = self.control.holds().judge(origin, before.names, names);
-                if held.is_some_and(|held| self.hold(&reading, held)) {
-                    return summary.files;
-                }
-            }
+        let content = (&new, summary.cut_off.as_ref());
+        if self.is_held(&reading, content, arrival, before.as_ref()) {
+            return summary.files;
         }
         let serials = before.and_then(|before| before.serial).zip(new.serial());
         self.serve(reading, new, &summary);
         let changed = serials.filter(|(old, new)| old != new);
         let serial = changed.and_then(|(old, new)| check_serial(&zone.file, old, new));
-        for warning in summary.warnings.iter().chain(&serial) {
+        for warning in summary.warnings.iter().chain(&summary.cut_off).chain(&serial) {
             tracing::warn!(zone = %origin, rule = warning.rule.id, "{warning}");
         }
         summary.files
@@ -322,18 +389,23 @@ impl LoadHandler for FileZones {
             return;
         }
         match read {
-            Ok((zone, names)) => {
+            Ok(loaded) if self.is_hosts_file_held(file, &loaded, attempt.arrival()) => {}
+            Ok(LoadedHosts { zone, names, cut_off }) => {
                 self.hosts.put(file, zone, names);
                 let generation = self.publish_hosts();
                 let milliseconds = began.elapsed().as_millis() as u64;
                 let file = file.display();
                 tracing::info!(%file, names, generation, milliseconds, "hosts file loaded");
+                if let Some(warning) = &cut_off {
+                    tracing::warn!(rule = warning.rule.id, "{warning}");
+                }
             }
             Err(failure) => {
                 let errors = failure.errors.len();
                 for error in &failure.errors {
                     tracing::error!(rule = error.rule.id, "{error}");
                 }
+                self.control.holds().release(file.display());
                 self.hosts.refuse(file, failure.errors.iter().map(ToString::to_string));
                 let instead = match self.hosts.zone(file) {
                     Some(_) => "its content before is served",
@@ -345,7 +417,9 @@ impl LoadHandler for FileZones {
     }
 
     fn set_files(&mut self, FilesToLoad { zones, hosts }: &FilesToLoad) {
-        self.hosts.set(hosts);
+        for removed in self.hosts.set(hosts) {
+            self.control.holds().release(removed.display());
+        }
         self.publish_hosts();
         // A built-in zone takes the place of a removed one at once.
         let mut last = self.put_built_in(zones);
@@ -359,8 +433,9 @@ impl LoadHandler for FileZones {
         }
         last = self.updates.claim(zones).or(last);
         self.wait(last);
-        if let Some((_, saver)) = &self.copies {
-            saver.keep_only(zones.iter().map(|zone| zone.origin.as_name()));
+        if let Some(Copies { saver, saved_for, .. }) = &self.copies {
+            let saved_for = *super::lock(saved_for);
+            saver.keep_only(zones.iter().map(|zone| zone.origin.as_name()), saved_for);
         }
     }
 

@@ -85,7 +85,12 @@ fn wanted(folder: &Path, names: &[&str], local: bool) -> ZoneConfig {
     let file = |text: &&str| ZoneFile { origin: name(text), file: folder.join(text) };
     let zones = names.iter().map(file).collect();
     let files = FilesToLoad { zones, hosts: Vec::new() };
-    ZoneConfig { files, built_in: BuiltInZones::new(local, &[]), hosts_ttl: 60 }
+    ZoneConfig {
+        files,
+        built_in: BuiltInZones::new(local, &[]),
+        hosts_ttl: 60,
+        saved_for: Duration::from_secs(60),
+    }
 }
 
 #[test]
@@ -129,6 +134,7 @@ fn a_zone_without_its_file_is_served_from_its_copy() {
 fn zones_come_and_go_while_it_runs() {
     let fixture = Fixture::start("live", &["a.test", "b.test"], false);
     fs::write(fixture.folder.join("c.test"), HEAD).expect("a file");
+    lock(&fixture.zones.saver).as_ref().expect("it saves").wait();
     fixture.set(&["c.test", "a.test", "gone.test"], false);
     let serials = ["a.test", "b.test", "c.test", "gone.test"].map(|name| fixture.serial(name));
     assert_eq!(serials, [Some(1), None, Some(1), Some(0)], "b is gone, what cannot load is there");
@@ -137,7 +143,8 @@ fn zones_come_and_go_while_it_runs() {
     let folder = fixture.end();
     let copies = saved::folder(&folder.join("data"));
     assert!(copies.join("a.test.zone").exists() && copies.join("c.test.zone").exists());
-    assert!(!copies.join("b.test.zone").exists(), "its copy is gone too");
+    assert!(!copies.join("b.test.zone").exists(), "its copy is set aside");
+    assert!(copies.join("b.test.zone.removed").exists(), "for a while");
     fs::remove_dir_all(folder).expect("the folder goes");
 }
 

@@ -10,9 +10,13 @@ fn key() -> Arc<HashKey> {
 /// Loads a text as a hosts file. Errors are a line each, without the file.
 fn load_text(test: &str, text: impl AsRef<[u8]>) -> Result<(Zone, u64), String> {
     let file = file(test);
-    fs::write(&file, text).expect("a file");
+    fs::write(&file, &text).expect("a file");
     let loaded = load_hosts(&file, 60, &key(), None);
     fs::remove_file(&file).expect("the file goes");
+    let loaded = loaded.map(|loaded| {
+        assert_eq!(loaded.cut_off.is_none(), text.as_ref().ends_with(b"\n"));
+        (loaded.zone, loaded.names)
+    });
     loaded.map_err(|failure| failure.to_string().replace(&*file.to_string_lossy(), ""))
 }
 
@@ -119,16 +123,30 @@ fn large_file_loads_fast_and_shares_unchanged_leaves() {
     let file = file("large");
     fs::write(&file, &text).expect("a file");
     let began = std::time::Instant::now();
-    let (zone, names) = load_hosts(&file, 60, &key(), None).expect("a hosts file");
+    let load = |old: Option<&Zone>| {
+        let loaded = load_hosts(&file, 60, &key(), old).expect("a hosts file");
+        (loaded.zone, loaded.names)
+    };
+    let (zone, names) = load(None);
     println!("{names} names in {:?}", began.elapsed());
     assert_eq!(names, count);
     text += "0.0.0.0 one.more.test\n";
     fs::write(&file, &text).expect("a file");
-    let (next, names) = load_hosts(&file, 60, &key(), Some(&zone)).expect("a hosts file");
+    let (next, names) = load(Some(&zone));
     fs::remove_file(&file).expect("the file goes");
     assert_eq!(names, count + 1);
     let leaves = |zone: &Zone| zone.names().leaves().iter().cloned().collect::<Vec<_>>();
     let (old, new) = (leaves(&zone), leaves(&next));
     let shared = old.iter().zip(&new).filter(|(old, new)| Arc::ptr_eq(old, new)).count();
     assert!(shared + 4 >= old.len(), "{shared} of {} leaves are shared", old.len());
+}
+
+#[test]
+fn last_line_without_a_newline_is_noted() {
+    let file = file("cut");
+    fs::write(&file, "192.0.2.1 a\n192.0.2.2 b").expect("a file");
+    let loaded = load_hosts(&file, 60, &key(), None).expect("a hosts file");
+    fs::remove_file(&file).expect("the file goes");
+    let cut_off = loaded.cut_off.expect("no newline");
+    assert_eq!((cut_off.place().line, cut_off.rule), (2, BrokenRule::CUT_OFF));
 }

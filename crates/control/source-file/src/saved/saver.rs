@@ -2,10 +2,11 @@
 //!
 //! A copy is written to a temporary file, synced, and renamed into place. A failure is logged once,
 //! shown in the status while it lasts, and retried.
-use crate::limits::{SAVE_AT_END, SAVE_RETRY, TEMPORARY_AGE};
+use super::sweep::{KeptCopies, SAVING, sweep};
+use crate::limits::{SAVE_AT_END, SAVE_RETRY};
 use crate::saved::{CopyNote, FileId, check_is_copy, file_name, holds, note, open, path, write};
 use compile::Zone;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, BufWriter, Write};
@@ -14,10 +15,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use wire::{Name, NameBuf};
-use zone_manager::files::{FileOwnerPolicy, Folder};
-
-/// The prefix of temporary files.
-const SAVING: &[u8] = b".saving-";
+use zone_manager::files::Folder;
 
 /// Saves zones into a folder; dropping it ends the thread.
 pub struct ZoneSaver {
@@ -46,12 +44,20 @@ struct State {
     failed: DueZones,
     /// When to retry failed zones.
     retry: Option<Instant>,
-    /// The copies to keep; others are to be removed.
-    sweep: Option<HashSet<PathBuf>>,
+    /// The copies to keep; others are to be set aside, and removed later.
+    kept: Option<Arc<KeptCopies>>,
+    /// The folder is to be swept then.
+    sweep: Option<Instant>,
     busy: bool,
     trouble: Option<String>,
     /// The thread is to end, and by when.
     end: Option<Instant>,
+}
+
+impl State {
+    fn is_sweep_due(&self) -> bool {
+        self.sweep.is_some_and(|at| at <= Instant::now())
+    }
 }
 
 impl Shared {
@@ -97,10 +103,13 @@ impl ZoneSaver {
         self.shared.changed.notify_all();
     }
 
-    /// Schedules removing all copies except those of these zones.
-    pub fn keep_only<'n>(&self, origins: impl Iterator<Item = Name<'n>>) {
-        let kept = origins.map(|origin| path(Path::new(""), origin)).collect();
-        self.shared.state().sweep = Some(kept);
+    /// Schedules removing all copies except those of these zones, the others after `saved_for`.
+    pub fn keep_only<'n>(&self, origins: impl Iterator<Item = Name<'n>>, saved_for: Duration) {
+        let names = origins.map(|origin| path(Path::new(""), origin)).collect();
+        let mut state = self.shared.state();
+        state.kept = Some(Arc::new(KeptCopies { names, saved_for }));
+        state.sweep = Some(Instant::now());
+        drop(state);
         self.shared.changed.notify_all();
     }
 
@@ -112,7 +121,7 @@ impl ZoneSaver {
     /// Waits until all scheduled work is done or has failed.
     pub fn wait(&self) {
         let idle = |state: &mut State| {
-            state.end.is_none() && (state.busy || !state.due.is_empty() || state.sweep.is_some())
+            state.end.is_none() && (state.busy || !state.due.is_empty() || state.is_sweep_due())
         };
         drop(self.shared.changed.wait_while(self.shared.state(), idle));
     }
@@ -158,7 +167,11 @@ where
     fn run(&self) {
         while let Some(task) = self.next() {
             match task {
-                SaverTask::Sweep(kept) => sweep(&self.folder, &kept),
+                SaverTask::Sweep(kept) => {
+                    let next = sweep(&self.folder, &kept);
+                    let mut state = self.shared.state();
+                    state.sweep = state.sweep.or(next.map(|after| Instant::now() + after));
+                }
                 SaverTask::Save(due) => {
                     let done = self.save(&due);
                     self.note(due, done);
@@ -182,14 +195,18 @@ where
                 state.retry = None;
             }
             state.busy = true;
-            if let Some(kept) = state.sweep.take() {
+            if state.is_sweep_due()
+                && let Some(kept) = state.kept.clone()
+            {
+                state.sweep = None;
                 return Some(SaverTask::Sweep(kept));
             }
             if let Some((_, due)) = state.due.pop_first() {
                 return Some(SaverTask::Save(due));
             }
             state.busy = false;
-            let left = state.retry.map(|at| at.saturating_duration_since(Instant::now()));
+            let next = state.retry.into_iter().chain(state.sweep).min();
+            let left = next.map(|at| at.saturating_duration_since(Instant::now()));
             let changed = &self.shared.changed;
             let waited = changed.wait_timeout(state, left.unwrap_or(Duration::MAX));
             (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
@@ -271,7 +288,7 @@ fn is_kept(copy: File, zone: &Zone, file: Option<FileId>) -> bool {
 }
 
 enum SaverTask {
-    Sweep(HashSet<PathBuf>),
+    Sweep(Arc<KeptCopies>),
     Save(Box<DueZone>),
 }
 
@@ -296,30 +313,5 @@ impl Write for DeadlineFile<'_> {
 
 /// A random name: processes in containers that share a volume may all have the process ID 1.
 pub(super) fn temporary_name() -> String {
-    format!(".saving-{:016x}.tmp", RandomState::new().build_hasher().finish())
-}
-
-/// Removes copies of removed zones, and temporary files of killed processes.
-fn sweep(path: &Path, kept: &HashSet<PathBuf>) {
-    let Ok(folder) = Folder::open_below(path, FileOwnerPolicy::Ours) else { return };
-    for entry in folder.names().unwrap_or_default() {
-        let name = PathBuf::from(&entry);
-        let aged = || folder.age(&name).is_ok_and(|age| age > TEMPORARY_AGE);
-        let goes = match name.extension().and_then(|extension| extension.to_str()) {
-            Some("zone") => !kept.contains(&name) && check_is_copy(&folder, &name).is_ok(),
-            Some("tmp") => entry.as_encoded_bytes().starts_with(SAVING) && aged(),
-            _ => false,
-        };
-        if !goes {
-            continue;
-        }
-        let file = path.join(&name);
-        match folder.remove(&name) {
-            // Logged because another server with the same folder would need it.
-            Ok(()) => tracing::info!(file = %file.display(), "removed an old copy"),
-            Err(error) => {
-                tracing::warn!(file = %file.display(), %error, "cannot remove an old copy")
-            }
-        }
-    }
+    format!("{SAVING}{:016x}.tmp", RandomState::new().build_hasher().finish())
 }

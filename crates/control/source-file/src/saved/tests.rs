@@ -3,7 +3,7 @@ use super::*;
 use crate::limits::SAVE_RETRY;
 use std::fs;
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 const APEX: &str = "$TTL 5\n@ SOA ns hostmaster 1 2h 1h 2w 5m\n@ NS ns\nns A 192.0.2.1\n";
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -204,7 +204,7 @@ fn only_changed_zones_are_saved() {
     saver.save(origin.as_name(), None);
     saver.wait();
     assert!(path.exists(), "a zone that was never loaded does not replace a copy");
-    saver.keep_only(std::iter::empty());
+    saver.keep_only(std::iter::empty(), Duration::ZERO);
     saver.wait();
     assert!(!path.exists());
     assert_eq!(fs::read_dir(folder.join("deeper")).expect("a folder").count(), 0);
@@ -218,10 +218,44 @@ fn copies_of_removed_zones_are_removed() {
     let kept = save(&folder, &load("kept.test.", APEX));
     fs::write(folder.join("notes"), "not ours").expect("a file");
     let saver = served.saver(&folder);
-    saver.keep_only([name("kept.test.").as_name()].into_iter());
+    saver.keep_only([name("kept.test.").as_name()].into_iter(), Duration::ZERO);
     saver.wait();
     assert!(kept.exists() && folder.join("notes").exists());
     assert_eq!(fs::read_dir(&folder).expect("a folder").count(), 2);
+    drop(saver);
+    fs::remove_dir_all(folder).expect("the folder goes");
+}
+
+/// A config that was cut by mistake names most zones again a moment later.
+#[test]
+fn copies_of_removed_zones_stay_for_a_while_and_come_back() {
+    let (folder, served) = (folder("removed"), TestZones::default());
+    let zone = load("example.org.", APEX);
+    let copy = save(&folder, &zone);
+    let removed = folder.join("example.org.zone.removed");
+    let hour = Duration::from_secs(3_600);
+    let old = File::options().write(true).open(&copy).expect("a file");
+    old.set_modified(SystemTime::UNIX_EPOCH).expect("a time");
+    let saver = served.saver(&folder);
+    let keep = |names: &[NameBuf]| {
+        saver.keep_only(names.iter().map(NameBuf::as_name), hour);
+        saver.wait();
+    };
+    keep(&[]);
+    assert!(removed.exists() && !copy.exists(), "its age counts from now");
+    assert!(is_current(&folder, &zone), "it is still read");
+    keep(&[]);
+    keep(&[name("example.org.")]);
+    assert!(copy.exists() && !removed.exists(), "its zone is named again");
+    keep(&[]);
+    fs::write(&copy, fs::read(&removed).expect("a copy")).expect("saved since");
+    keep(&[name("example.org.")]);
+    assert!(copy.exists() && !removed.exists());
+    keep(&[]);
+    let old = File::options().write(true).open(&removed).expect("a file");
+    old.set_modified(SystemTime::now() - 2 * hour).expect("a time");
+    keep(&[]);
+    assert_eq!(fs::read_dir(&folder).expect("a folder").count(), 0, "its time is over");
     drop(saver);
     fs::remove_dir_all(folder).expect("the folder goes");
 }
@@ -241,7 +275,7 @@ fn other_files_are_neither_replaced_nor_removed() {
     served.put(load("mine.test.", APEX));
     let saver = served.saver(&folder);
     saver.save(name("mine.test.").as_name(), None);
-    saver.keep_only([name("mine.test.").as_name()].into_iter());
+    saver.keep_only([name("mine.test.").as_name()].into_iter(), Duration::ZERO);
     saver.wait();
     let trouble = saver.trouble().expect("trouble");
     assert!(trouble.contains("mine.test.zone: it is not a copy"), "{trouble}");
@@ -339,7 +373,7 @@ fn linked_or_world_writable_copy_is_refused() {
     saver.save(zone.origin(), None);
     eventually("trouble is shown", || saver.trouble().is_some());
     assert!(saver.trouble().expect("trouble").contains("symbolic link"));
-    saver.keep_only(std::iter::empty());
+    saver.keep_only(std::iter::empty(), Duration::ZERO);
     saver.wait();
     assert!(planted.is_symlink(), "it is left alone");
     assert_eq!(fs::read(&target).expect("the target"), sound, "it is untouched");
@@ -368,7 +402,7 @@ fn linked_copy_folder_is_not_followed() {
     let zones = folder.join("zones");
     assert!(read_error(&zones, "example.org.").contains("symbolic link"));
     let saver = served.saver(&zones);
-    saver.keep_only(std::iter::empty());
+    saver.keep_only(std::iter::empty(), Duration::ZERO);
     saver.wait();
     assert!(path(&folder.join("elsewhere"), zone.origin()).exists(), "nothing is swept there");
     served.put(zone);

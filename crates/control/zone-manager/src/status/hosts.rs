@@ -1,5 +1,6 @@
 //! Status of hosts files.
 use super::ZoneState;
+use crate::hold::HeldZone;
 use serde::{Deserialize, Serialize};
 
 /// One hosts file.
@@ -18,4 +19,6 @@ pub struct HostsStatus {
     pub refused_seconds: Option<f64>,
     /// Why it was refused, a line each.
     pub errors: Vec<String>,
+    /// Its new content is held; `None`: it is not.
+    pub held: Option<HeldZone>,
 }

@@ -213,3 +213,92 @@ fn a_hold_goes_with_its_zone() {
     assert!(fixture.control.holds().all().is_empty());
     fs::remove_dir_all(fixture.end()).expect("the folder goes");
 }
+
+/// A zone whose last line is cut: 192.0.2.234 becomes 192.0.2.2.
+fn cut(serial: u32, names: usize) -> String {
+    zone(serial, names) + "last A 192.0.2.2"
+}
+
+#[test]
+fn a_file_written_in_place_without_a_last_newline_is_held() {
+    let fixture = start("hold-newline");
+    fixture.write("a.test", &cut(2, 100));
+    assert_eq!(fixture.held(), Some((100, 101)));
+    assert_eq!(fixture.state(0), (ZoneState::Behind, Some(1), 0));
+    let held = fixture.zones.status()[0].held.expect("held");
+    assert!(held.is_cut && held.reason().contains("does not end with a newline"));
+    let folder = fixture.end();
+    assert_eq!(copy(&folder).0, 100, "the copy is not the cut one");
+    let fixture = start_again(folder);
+    assert_eq!(fixture.held(), Some((100, 101)), "a restart goes on holding it");
+    assert_eq!(fixture.state(0), (ZoneState::Saved, Some(1), 0));
+    fixture.accept();
+    assert_eq!((fixture.held(), fixture.state(0).1), (None, Some(2)));
+    fixture.reload();
+    assert_eq!(fixture.held(), None, "what is served is not in doubt");
+    let fixture = start_again(fixture.end());
+    assert_eq!((fixture.held(), fixture.state(0).1), (None, Some(2)), "nor after a restart");
+    fixture.write("a.test", &(cut(2, 100) + "34\n"));
+    assert_eq!((fixture.held(), fixture.state(0).0), (None, ZoneState::Current));
+    fs::remove_dir_all(fixture.end()).expect("the folder goes");
+}
+
+#[test]
+fn a_file_without_a_last_newline_is_served_if_renamed_or_nothing_else_can_be() {
+    let fixture = start("hold-newline-renamed");
+    fixture.rename(&cut(2, 100));
+    assert_eq!((fixture.held(), fixture.state(0)), (None, (ZoneState::Current, Some(2), 0)));
+    let folder = fixture.end();
+    fs::remove_dir_all(folder.join("data")).expect("the copies go");
+    fs::write(folder.join("a.test"), cut(3, 50)).expect("a file");
+    let fixture = start_again(folder);
+    assert_eq!((fixture.held(), fixture.state(0)), (None, (ZoneState::Current, Some(3), 0)));
+    fs::remove_dir_all(fixture.end()).expect("the folder goes");
+}
+
+/// An included file counts as the zone's own.
+#[test]
+fn an_included_file_without_a_last_newline_is_held() {
+    let fixture = start("hold-newline-included");
+    fs::write(fixture.folder.join("more"), "more A 192.0.2.3\n").expect("a file");
+    fixture.write("a.test", &(zone(2, 100) + "$INCLUDE more\n"));
+    assert_eq!((fixture.held(), fixture.state(0).1), (None, Some(2)));
+    fs::write(fixture.folder.join("more"), "more A 192.0.2.30\nother A 192.0.2.4").expect("a file");
+    fixture.reload();
+    assert_eq!(fixture.held(), Some((101, 102)));
+    fs::remove_dir_all(fixture.end()).expect("the folder goes");
+}
+
+/// Hosts files have no copy, but what is served stays.
+#[test]
+fn a_hosts_file_is_held_like_a_zone_file() {
+    let fixture = start("hold-hosts");
+    let file = fixture.folder.join("Hosts");
+    let hosts = |names: usize| -> String {
+        (0..names).map(|n| format!("192.0.2.{} h{n}\n", n % 250)).collect()
+    };
+    let read = |text: &str| {
+        fs::write(&file, text).expect("a file");
+        let mut wanted = wanted(&fixture.folder, &["a.test"], false);
+        wanted.files.hosts = vec![file.clone()];
+        assert!(fixture.zones.commands.wait(fixture.zones.reload(wanted)));
+        let status = fixture.zones.hosts().swap_remove(0);
+        (status.state, status.names, status.held.map(|held| (held.has, held.is_cut)))
+    };
+    assert_eq!(read(&(hosts(100) + "192.0.2.1 x")), (ZoneState::Current, 101, None), "the first");
+    assert_eq!(read(&hosts(100)), (ZoneState::Current, 100, None));
+    assert_eq!(read(&hosts(30)), (ZoneState::Behind, 100, Some((30, false))));
+    assert_eq!(read("nonsense"), (ZoneState::Behind, 100, None), "nothing can be accepted");
+    let cut_off = hosts(100) + "192.0.2.2 cut";
+    assert_eq!(read(&cut_off), (ZoneState::Behind, 100, Some((101, true))));
+    let name = file.display().to_string();
+    fixture.control.holds().accept(&name).expect("it is held");
+    assert!(fixture.zones.commands.wait(fixture.zones.load_hosts(file.clone())));
+    let status = fixture.zones.hosts().swap_remove(0);
+    assert_eq!((status.state, status.names, status.held), (ZoneState::Current, 101, None));
+    assert_eq!(read(&cut_off), (ZoneState::Current, 101, None), "unchanged");
+    assert!(read(&hosts(2)).2.is_some());
+    fixture.set(&["a.test"], false);
+    assert!(fixture.control.holds().all().is_empty(), "a hold goes with its file");
+    fs::remove_dir_all(fixture.end()).expect("the folder goes");
+}

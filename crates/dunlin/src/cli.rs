@@ -44,8 +44,13 @@ pub enum Command {
     ///
     /// The server refuses a config with an error as a whole and keeps the previous one. The result
     /// names changed keys that need a restart: `dunlin serve --hot-restart` loses no query.
+    ///
+    /// A config that removes more than half of the zones, and at least 20, is held: nothing of it
+    /// takes effect, and the exit status is 1. So is one that removes a zone and does not end with
+    /// a newline. `--accept` applies it.
     #[command(after_help = "Examples:\n  \
         dunlin reload\n  \
+        dunlin reload --accept\n  \
         dunlin reload --socket /run/dunlin/second.sock")]
     Reload(Reload),
     /// Show the status of a running server: zones, upstreams, threads and faults.

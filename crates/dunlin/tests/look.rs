@@ -49,7 +49,7 @@ impl ServerControl for TestServer {
         unreachable!("only the status is requested")
     }
 
-    fn reload(&self) -> ControlFuture<'_, ReloadOutcome> {
+    fn reload(&self, _: bool) -> ControlFuture<'_, ReloadOutcome> {
         unreachable!("only the status is requested")
     }
 

@@ -57,6 +57,58 @@ fn reload_reports_what_changed() {
     assert!(told.ends_with("config refused; the previous config stays in effect\n"), "{told}");
 }
 
+/// `> dunlin.toml` and a reload: the zones stay, and so do their copies when it is accepted.
+#[test]
+fn config_that_removes_most_zones_is_held_until_accepted() {
+    let data = Path::new(env!("CARGO_TARGET_TMPDIR")).join("operate_emptied_data");
+    let _ = fs::remove_dir_all(&data);
+    let config = format!("drain = \"0s\"\ndata_dir = \"{}\"\n", data.display());
+    let more: String = (0..30).map(|n| zone(&format!("z{n}.test"))).collect();
+    let socket = std::env::temp_dir().join(format!("dunlin-emptied-{}.sock", std::process::id()));
+    let config = format!("{config}[admin]\nsocket = \"{}\"\n{more}", socket.display());
+    let files: Vec<(String, &str)> = (0..30).map(|n| (format!("z{n}.test.zone"), HEAD)).collect();
+    let files: Vec<(&str, &str)> = files.iter().map(|(name, text)| (&**name, *text)).collect();
+    let served = Served::start("operate_emptied", &config, &files);
+    let copy = data.join("zones/z7.test.zone");
+    let until = Instant::now() + PATIENCE;
+    let wait = |what: &str, is_so: &dyn Fn() -> bool| {
+        while !is_so() {
+            assert!(Instant::now() < until, "{what}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    };
+    wait("its copy is saved", &|| copy.exists());
+    let ask = |args: &[&str]| {
+        let output = binary().args(args).arg("--socket").arg(&socket).output();
+        output.expect("it runs")
+    };
+    let file = served.folder.join("dunlin.toml");
+    let whole = fs::read_to_string(&file).expect("a config");
+    fs::write(&file, "").expect("a config");
+    let output = ask(&["reload"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let told = text(&output);
+    assert!(told.starts_with("held: the config removes 30 of 30 zones: z0.test., "), "{told}");
+    assert!(told.contains("`dunlin reload --accept`") && told.lines().count() == 1, "{told}");
+    let status = ask(&["status"]);
+    assert_eq!(status.status.code(), Some(1));
+    assert!(text(&status).contains("the config removes 30 of 30 zones"), "{}", text(&status));
+    served.signal(Signal::HUP);
+    served.expect_line("not reloaded: the config removes 30 of 30 zones", "ERROR");
+    assert_eq!(rcode(&served.ask("ns.z7.test")), NOERROR);
+    let kept = whole.split("[[zone]]").next().expect("the beginning");
+    fs::write(&file, kept).expect("a config");
+    let output = ask(&["reload", "--accept"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(rcode(&served.ask("ns.z7.test")), 5, "REFUSED");
+    wait("its copy is set aside", &|| copy.with_extension("zone.removed").exists());
+    fs::remove_file(served.folder.join("z7.test.zone")).expect("it goes");
+    fs::write(&file, whole).expect("a config");
+    assert_eq!(ask(&["reload"]).status.code(), Some(1), "one file is missing");
+    assert_eq!(rcode(&served.ask("ns.z7.test")), NOERROR, "from the copy");
+    wait("its copy is back in place", &|| copy.exists());
+}
+
 /// A pipe without a writer neither blocks the server nor changes it.
 #[test]
 fn config_that_became_a_pipe_is_refused() {

@@ -1,19 +1,31 @@
 //! Management of the server: reloads, held zones, and the credentials of the API.
-use crate::body::{Json, PathParams};
+use crate::body::{Json, PathParams, QueryParams};
 use crate::caller::Caller;
 use crate::condition;
 use crate::credentials::TokenRefused;
 use crate::description::Refusals;
 use crate::problem::Problem;
 use crate::state::ApiState;
-use crate::text::read_name;
 use axum::extract::{Extension, State};
 use hyper::{HeaderMap, StatusCode};
+use model::BrokenRule;
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 use zone_manager::command::{AcceptedZone, Credential, ReloadOutcome, TokenOutcome, TokenRequest};
 
-/// The outcome of a reload: `applied` with the changes, or `refused` with the errors.
+/// Query parameters of a reload.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub struct ReloadQuery {
+    /// `true`: apply a config also if it removes most of the zones.
+    #[serde(default)]
+    #[param(default = false)]
+    accept: bool,
+}
+
+/// The outcome of a reload: `applied` with the changes, `refused` with the errors, `held` if the
+/// config removes more than half of the zones, and at least 20, or `not-now` with the reason.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(transparent)]
 #[schema(value_type = Object)]
@@ -23,8 +35,8 @@ pub struct ReloadBody(ReloadOutcome);
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AcceptBody {
-    /// The zone; without it, every held zone.
-    #[schema(min_length = 1, max_length = 1020)]
+    /// The zone, or the hosts file as the status names it; without it, all that are held.
+    #[schema(min_length = 1)]
     zone: Option<String>,
 }
 
@@ -70,6 +82,7 @@ pub struct CredentialList {
 /// Reload the config and every zone file, and wait for the result.
 #[utoipa::path(
     post, path = "/v1/reload", tag = "operate",
+    params(ReloadQuery),
     responses(
         (status = 200, body = ReloadBody, description = "The outcome"),
         Refusals,
@@ -78,11 +91,12 @@ pub struct CredentialList {
 pub async fn reload(
     State(state): State<ApiState>,
     Extension(caller): Extension<Caller>,
+    QueryParams(query): QueryParams<ReloadQuery>,
     headers: HeaderMap,
 ) -> Result<axum::Json<ReloadBody>, Problem> {
     caller.check_operate()?;
     condition::none(&headers)?;
-    Ok(axum::Json(ReloadBody(state.api.operator.reload().await)))
+    Ok(axum::Json(ReloadBody(state.api.operator.reload(query.accept).await)))
 }
 
 /// Serve the held content of a zone, or of every held zone.
@@ -101,8 +115,8 @@ pub async fn accept_zones(
 ) -> Result<axum::Json<AcceptedZones>, Problem> {
     caller.check_operate()?;
     condition::none(&headers)?;
-    if let Some(zone) = &body.zone {
-        read_name(zone, "zone")?;
+    if body.zone.as_ref().is_some_and(String::is_empty) {
+        return Err(Problem::invalid("zone", BrokenRule::NAME, "is empty"));
     }
     let accepted = state.api.operator.accept(body.zone).await.map_err(not_done)?;
     Ok(axum::Json(AcceptedZones { accepted }))

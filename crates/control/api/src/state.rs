@@ -35,8 +35,8 @@ pub trait ServerControl: Send + Sync + 'static {
     /// Runs a command on the threads that answer queries, and waits for them.
     fn command(&self, command: Command) -> ControlFuture<'_, Result<CommandOutcome, String>>;
 
-    /// Reloads config and zones.
-    fn reload(&self) -> ControlFuture<'_, ReloadOutcome>;
+    /// Reloads config and zones. `accepts`: also a config that removes most of the zones.
+    fn reload(&self, accepts: bool) -> ControlFuture<'_, ReloadOutcome>;
 
     /// Serves the held content of a zone, or of every held zone.
     fn accept(&self, zone: Option<String>) -> ControlFuture<'_, Result<Vec<AcceptedZone>, String>>;

@@ -48,9 +48,11 @@ impl LocalClient {
         read(self.get("/v1/status".into())?)
     }
 
-    /// Reloads config and zones. A config with errors is not an error here.
-    pub fn reload(&self) -> CommandResult<ReloadOutcome> {
-        let request = ApiRequest::new(Method::POST, "/v1/reload".into());
+    /// Reloads config and zones; `accepts`: also a config that removes most of the zones. A config
+    /// with errors is not an error here.
+    pub fn reload(&self, accepts: bool) -> CommandResult<ReloadOutcome> {
+        let path = if accepts { "/v1/reload?accept=true" } else { "/v1/reload" };
+        let request = ApiRequest::new(Method::POST, path.into());
         read(self.0.request_within(API_SLOW_TIME_MAX, request)?.body)
     }
 

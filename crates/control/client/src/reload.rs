@@ -17,11 +17,16 @@ use zone_manager::status::{ZoneState, ZoneStatus};
 /// The server cannot be reached, or the result cannot be written.
 pub fn run(command: &cli::Reload) -> Result<ExitCode, Box<dyn Error>> {
     let server = LocalClient::new(&command.local)?;
-    let reloaded = server.reload()?;
+    let reloaded = server.reload(command.accept)?;
     // The config takes effect despite faulty zone files, so the result must show them.
     let zones = server.status()?.zones;
     let count = zones.len();
-    let behind: Vec<ZoneStatus> = zones.into_iter().filter(|zone| !serves_its_file(zone)).collect();
+    let mut behind: Vec<ZoneStatus> =
+        zones.into_iter().filter(|zone| !serves_its_file(zone)).collect();
+    if matches!(reloaded, ReloadOutcome::NotNow { .. }) {
+        // They are not loaded yet, or not any more.
+        behind.clear();
+    }
     let mut out = io::stdout().lock();
     match command.output {
         Output::Json => {
@@ -49,6 +54,7 @@ fn write(
     match reloaded {
         ReloadOutcome::Applied { changed, zones, restart_needed } => {
             let config = match &changed[..] {
+                [] if !restart_needed.is_empty() => "what changed needs a restart".to_owned(),
                 [] => "no config key changed".to_owned(),
                 keys => format!("changed: {}", plain(&keys.join(", "))),
             };
@@ -69,6 +75,8 @@ fn write(
             errors.iter().try_for_each(|error| writeln!(out, "{}", plain(error)))?;
             writeln!(out, "config refused; the previous config stays in effect")?;
         }
+        ReloadOutcome::Held { reason, .. } => writeln!(out, "held: {}", plain(reason))?,
+        ReloadOutcome::NotNow { reason } => writeln!(out, "not reloaded: {}", plain(reason))?,
     }
     for zone in behind.iter().take(STATUS_ZONES_MAX) {
         writeln!(out, "zone {} is {}:", plain(&zone.name), zone.state.name())?;
@@ -144,6 +152,25 @@ mod tests {
             server.listen needs a restart, or `dunlin serve --hot-restart`\n\
             zone new. is unloaded:\n  f:1:1: no\n";
         assert_eq!(text(&reloaded, 3, &now[1..]), expected);
+    }
+
+    #[test]
+    fn held_and_impossible_reloads_have_one_line() {
+        let reason = "the config removes 40 of 42 zones".to_owned();
+        let held = ReloadOutcome::Held { had: 42, has: 2, reason: reason.clone() };
+        assert_eq!(text(&held, 42, &[]), format!("held: {reason}\n"));
+        let not_now = ReloadOutcome::NotNow { reason: "the server is starting".into() };
+        assert_eq!(text(&not_now, 42, &[]), "not reloaded: the server is starting\n");
+    }
+
+    #[test]
+    fn key_that_needs_a_restart_is_not_reported_as_unchanged() {
+        let restart_needed = vec!["server.listen".to_owned()];
+        let (changed, zones) = (Vec::new(), Vec::new());
+        let reloaded = ReloadOutcome::Applied { changed, zones, restart_needed };
+        let expected = "reloaded; what changed needs a restart; read 1 zone file\n\
+                        server.listen needs a restart, or `dunlin serve --hot-restart`\n";
+        assert_eq!(text(&reloaded, 1, &[]), expected);
     }
 
     #[test]

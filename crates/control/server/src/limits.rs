@@ -44,3 +44,5 @@ pub const PANIC_TEXT_MAX: usize = 1_000;
 pub const PANIC_LOG_PAUSE: Duration = Duration::from_secs(60);
 /// How long a zone of which a NOTIFY told waits until it looks at its file for another one.
 pub const NOTIFY_PAUSE: Duration = Duration::from_secs(1);
+/// Removed zones that the reason names why a reload is held.
+pub const REMOVED_SHOWN_MAX: usize = 5;

@@ -1,5 +1,6 @@
 //! The current config, and reloads: a changed config is applied as a whole or not at all.
 use crate::gather::seconds;
+use crate::limits::REMOVED_SHOWN_MAX;
 use crate::log::Levels;
 use crate::resources::VERSION;
 use crate::settings::{self, LastingState};
@@ -7,10 +8,15 @@ use config::{Config, Dnstap, Format, Log};
 use handler::AccessList;
 use handler::Settings;
 use query_samples::TapThread;
+use std::collections::HashSet;
+use std::io::{self, Read, Seek, SeekFrom};
 use std::net::IpAddr;
+use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::SystemTime;
 use sync::Publisher;
+use zone_manager::command::ReloadOutcome;
+use zone_manager::hold::{Arrival, Evidence, Verdict, judge};
 use zone_manager::status::ConfigStatus;
 
 /// Access lists that are checked once for each connection.
@@ -95,24 +101,34 @@ impl Live {
     }
 
     /// Reads the config file again and applies what can change; the caller applies the zones.
-    /// Without a config file, nothing happens. Returns the keys whose value has changed.
+    /// Without a config file, nothing happens. Returns the keys whose value has changed. Unless
+    /// `accepts`, a config that removes most of the zones is held.
     ///
     /// # Errors
-    /// The errors, a line each. Then nothing has changed.
-    pub fn reload(&mut self, tap: &TapThread) -> Result<Vec<String>, Vec<String>> {
+    /// The config is refused or held. Then nothing has changed.
+    pub fn reload(&mut self, tap: &TapThread, accepts: bool) -> Result<Vec<String>, ReloadOutcome> {
         let Some(file) = self.started.file.clone() else { return Ok(Vec::new()) };
+        let is_cut = ends_without_newline(&file);
+        let refused = |errors| ReloadOutcome::Refused { errors };
         let applied = Config::load(Some(&file))
-            .map_err(|errors| errors.iter().map(ToString::to_string).collect())
-            .and_then(|config| self.apply(config, tap));
+            .map_err(|errors| refused(errors.iter().map(ToString::to_string).collect()))
+            .and_then(|config| match hold(self.config(), &config, is_cut).filter(|_| !accepts) {
+                Some(held) => Err(held),
+                None => self.apply(config, tap).map_err(refused),
+            });
         match &applied {
             Ok(_) => {
                 self.status.reloads += 1;
                 self.status.loaded_seconds = seconds(SystemTime::now());
                 self.status.errors.clear();
             }
-            Err(errors) => {
+            Err(refusal) => {
                 self.status.reloads_refused += 1;
-                self.status.errors.clone_from(errors);
+                self.status.errors = match refusal {
+                    ReloadOutcome::Refused { errors } => errors.clone(),
+                    ReloadOutcome::Held { reason, .. } => vec![reason.clone()],
+                    _ => Vec::new(),
+                };
             }
         }
         applied
@@ -146,6 +162,44 @@ impl Live {
     }
 }
 
+/// Whether a file has text that does not end with a newline.
+fn ends_without_newline(file: &Path) -> bool {
+    let last_byte = |file: &Path| -> io::Result<u8> {
+        let mut file = zonefile::open(file)?;
+        file.seek(SeekFrom::End(-1))?;
+        let mut byte = [0];
+        file.read_exact(&mut byte)?;
+        Ok(byte[0])
+    };
+    last_byte(file).is_ok_and(|byte| byte != b'\n')
+}
+
+/// Why a config is held that removes zones of the old one: by the rule for names of zone files
+/// ([`judge`]).
+fn hold(old: &Config, new: &Config, is_cut: bool) -> Option<ReloadOutcome> {
+    let names = |config: &Config| -> HashSet<String> {
+        config.zones.iter().map(|zone| zone.name.to_string().to_ascii_lowercase()).collect()
+    };
+    let (before, after) = (names(old), names(new));
+    let mut removed: Vec<&str> = before.difference(&after).map(String::as_str).collect();
+    let (had, has) = (before.len() as u64, (before.len() - removed.len()) as u64);
+    let is_cut = is_cut && !removed.is_empty();
+    let evidence = Evidence { arrival: Arrival::InPlace, is_cut, had: Some(had), has };
+    if judge(&evidence) != Verdict::Hold {
+        return None;
+    }
+    removed.sort_unstable();
+    let (count, more) = (removed.len(), if removed.len() > REMOVED_SHOWN_MAX { ", …" } else { "" });
+    removed.truncate(REMOVED_SHOWN_MAX);
+    let cut = if is_cut { " and does not end with a newline" } else { "" };
+    let reason = format!(
+        "the config removes {count} of {had} zones{cut}: {}{more}; the previous config stays in \
+         use; if this is meant, run `dunlin reload --accept`",
+        removed.join(", ")
+    );
+    Some(ReloadOutcome::Held { had, has, reason })
+}
+
 /// The hottest names and clients are estimated from one query in this many.
 const HOT_ONE_IN: u32 = 64;
 
@@ -170,5 +224,45 @@ pub fn tap_settings(config: &Config) -> query_samples::TapSettings {
             version: format!("dunlin {VERSION}"),
         }),
         hot_one_in: HOT_ONE_IN,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(zones: std::ops::Range<u32>) -> Config {
+        let zone = |n| format!("[[zone]]\nname = \"z{n:03}.test\"\nfile = \"z{n}\"\n");
+        let text: String = zones.map(zone).collect();
+        Config::parse(Path::new("dunlin.toml"), &text).expect("a config")
+    }
+
+    #[test]
+    fn config_that_removes_most_zones_is_held() {
+        let held = |old, new, is_cut| match hold(&config(old), &config(new), is_cut) {
+            Some(ReloadOutcome::Held { had, has, reason }) => Some((had, has, reason)),
+            _ => None,
+        };
+        let (had, has, reason) = held(0..40, 0..0, false).expect("it is empty");
+        assert_eq!((had, has), (40, 0));
+        let expected = "the config removes 40 of 40 zones: z000.test., z001.test., z002.test., \
+                        z003.test., z004.test., …; ";
+        assert!(reason.starts_with(expected) && reason.contains("--accept"), "{reason}");
+        assert_eq!(held(0..40, 30..90, false).map(|held| held.1), Some(10), "others are new");
+        assert_eq!(held(0..40, 20..40, false), None, "half of them");
+        assert_eq!(held(0..19, 0..0, false), None, "fewer than 20");
+        assert!(held(0..19, 0..18, true).expect("cut").2.contains("does not end with a newline"));
+        assert_eq!(held(0..19, 0..19, true), None, "nothing is removed");
+    }
+
+    #[test]
+    fn last_byte_of_a_file_is_examined() {
+        let file = std::env::temp_dir().join(format!("live-cut-{}", std::process::id()));
+        for (text, is_cut) in [("", false), ("a\n", false), ("a", true), ("a\nb", true)] {
+            std::fs::write(&file, text).expect("a file");
+            assert_eq!(ends_without_newline(&file), is_cut, "{text:?}");
+        }
+        std::fs::remove_file(&file).expect("the file goes");
+        assert!(!ends_without_newline(&file));
     }
 }

@@ -431,7 +431,7 @@ async fn handle_control_messages(messages: ControlMessages, server: Arc<Server>)
 /// Reloads at each signal. Signals during a reload, or before the start is done, are merged.
 async fn reload_on_signal(server: Arc<Server>, mut signal: Signal) {
     while signal.recv().await.is_some() {
-        server.reload_all().await;
+        server.reload_all(false).await;
     }
 }
 

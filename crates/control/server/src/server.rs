@@ -196,15 +196,15 @@ impl Server {
 
     /// Reads config and zones again, and waits until every zone was tried. An error in a zone does
     /// not refuse the config. Refused while the server ends: new settings would reopen streams
-    /// that are being closed.
-    pub async fn reload_all(&self) -> ReloadOutcome {
+    /// that are being closed. A config that removes most of the zones is held, unless `accepts`.
+    pub async fn reload_all(&self, accepts: bool) -> ReloadOutcome {
         let _turn = self.reloading.lock().await;
         if let Some(why) = self.reload_refusal() {
             tracing::warn!("not reloaded: {why}");
-            return ReloadOutcome::Refused { errors: vec![why] };
+            return ReloadOutcome::NotNow { reason: why };
         }
         self.notify.reloading();
-        let reloaded = self.try_reload().await;
+        let reloaded = self.try_reload(accepts).await;
         match &reloaded {
             ReloadOutcome::Applied { changed, zones, restart_needed } => {
                 let (changed, zones) = (changed.join(", "), zones.len());
@@ -220,6 +220,9 @@ impl Server {
             ReloadOutcome::Refused { errors } => {
                 errors.iter().for_each(|error| tracing::error!("{error}"));
                 tracing::error!(errors = errors.len(), "config refused; the old one stays in use");
+            }
+            ReloadOutcome::Held { reason, .. } | ReloadOutcome::NotNow { reason } => {
+                tracing::error!("not reloaded: {reason}");
             }
         }
         self.tell_ready();
@@ -251,13 +254,13 @@ impl Server {
         Some(why.to_owned())
     }
 
-    async fn try_reload(&self) -> ReloadOutcome {
+    async fn try_reload(&self, accepts: bool) -> ReloadOutcome {
         let before = self.zones.status();
         let (load_id, changed, restart_needed) = {
             let mut live = lock(&self.live);
-            let changed = match live.reload(&self.tap) {
+            let changed = match live.reload(&self.tap, accepts) {
                 Ok(changed) => changed,
-                Err(errors) => return ReloadOutcome::Refused { errors },
+                Err(refusal) => return refusal,
             };
             self.change_bypass(live.config());
             let zone_config = ZoneConfig::new(live.config(), &live.started().forwards);

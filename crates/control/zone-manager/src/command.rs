@@ -114,6 +114,20 @@ pub enum ReloadOutcome {
         /// The errors, a line each, with their positions.
         errors: Vec<String>,
     },
+    /// The config removes most of the zones, and is used only once it is accepted.
+    Held {
+        /// Zones of the config in use.
+        had: u64,
+        /// Those of them that the new config names.
+        has: u64,
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// The server does not reload now: it starts, ends, or is being replaced.
+    NotNow {
+        /// Why, and what to do.
+        reason: String,
+    },
 }
 
 /// A zone whose held content was accepted.

@@ -78,7 +78,7 @@ impl ServerControl for Fake {
         })
     }
 
-    fn reload(&self) -> ControlFuture<'_, ReloadOutcome> {
+    fn reload(&self, _: bool) -> ControlFuture<'_, ReloadOutcome> {
         let errors = vec!["dunlin.toml:1:1: no".into()];
         Box::pin(async { ReloadOutcome::Refused { errors } })
     }

@@ -24,8 +24,8 @@ impl api::ServerControl for Server {
         Box::pin(Self::command(self, command))
     }
 
-    fn reload(&self) -> ControlFuture<'_, ReloadOutcome> {
-        Box::pin(self.reload_all())
+    fn reload(&self, accepts: bool) -> ControlFuture<'_, ReloadOutcome> {
+        Box::pin(self.reload_all(accepts))
     }
 
     fn accept(&self, zone: Option<String>) -> ControlFuture<'_, Result<Vec<AcceptedZone>, String>> {

@@ -6,7 +6,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
-use std::process::Output;
+use std::process::{Command, Output, Stdio};
 
 /// A server with an API, and a token with all grants.
 struct Scene {
@@ -49,17 +49,33 @@ impl Scene {
         Self { served, socket: socket(test), api, token: String::new() }
     }
 
-    /// Runs a command over the API.
-    fn run(&self, args: &[&str]) -> Output {
+    /// A command over the API.
+    fn command(&self, args: &[&str]) -> Command {
         let mut command = binary();
-        command.env("DUNLIN_API", &self.api).env("DUNLIN_TOKEN", &self.token);
-        command.args(args).stdin(std::process::Stdio::null());
-        command.output().expect("the binary runs")
+        command.env("DUNLIN_API", &self.api).env("DUNLIN_TOKEN", &self.token).args(args);
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        self.command(args).stdin(Stdio::null()).output().expect("the binary runs")
     }
 
     /// Runs a command that must succeed.
     fn done(&self, args: &[&str]) -> String {
         let output = self.run(args);
+        assert!(output.status.success(), "{args:?}: {output:?}");
+        text(&output.stdout)
+    }
+
+    /// Runs a command that must succeed, with this standard input.
+    fn done_with(&self, args: &[&str], input: &str) -> String {
+        let mut command = self.command(args);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the binary runs");
+        let mut stdin = child.stdin.take().expect("piped");
+        stdin.write_all(input.as_bytes()).expect("it reads");
+        drop(stdin);
+        let output = child.wait_with_output().expect("it ends");
         assert!(output.status.success(), "{args:?}: {output:?}");
         text(&output.stdout)
     }
@@ -154,7 +170,53 @@ fn import_shows_the_difference_and_applies_it() {
     assert!(holds(&scene.served.ask("n2999.api.example"), &[10, 1, 11, 183]));
     fs::write(&file, "www A 10.0.0\n").expect("a file");
     let told = scene.refused(&import);
-    assert!(told.contains("new.zone: "), "{told}");
+    assert!(told.contains("/new.zone:1:1: "), "{told}");
+}
+
+/// A file whose writer was stopped deletes most of a zone with `--replace`.
+#[test]
+fn import_that_deletes_most_or_was_cut_is_held_until_accepted() {
+    let scene = Scene::start("rest-import-held");
+    scene.done(&["zones", "create", "api.example", "--nameserver", "ns.example."]);
+    let file = scene.served.folder.join("new.zone");
+    let path = file.to_str().expect("UTF-8").to_owned();
+    let lines = |count: u32| {
+        let names = (0..count).map(|n| format!("n{n} A 10.1.0.{}\n", n % 250));
+        "$TTL 300\n@ NS ns.example.\n".to_owned() + &names.collect::<String>()
+    };
+    let import = |more: &[&str]| {
+        let import = ["records", "import", "api.example", &path, "--replace", "--yes"];
+        scene.run(&[&import[..], more].concat())
+    };
+    let refused = |more: &[&str]| {
+        let output = import(more);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        text(&output.stdout) + &text(&output.stderr)
+    };
+    fs::write(&file, lines(100)).expect("a file");
+    assert_eq!(import(&[]).status.code(), Some(0));
+    fs::write(&file, lines(3)).expect("a file");
+    for more in [&[][..], &["--dry-run"], &["-o", "json"]] {
+        let told = refused(more);
+        assert!(told.contains("it deletes 97 of 102 record sets, such as "), "{told}");
+        assert!(told.contains("add --accept-loss"), "{told}");
+    }
+    assert!(holds(&scene.served.ask("n99.api.example"), &[10, 1, 0, 99]), "nothing changed");
+    // 10.1.0.234 became 10.1.0.2.
+    fs::write(&file, lines(100) + "new 60 A 10.1.0.2").expect("a file");
+    assert!(refused(&[]).contains("does not end with a newline"));
+    let told = scene.refused(&["records", "import", "api.example", &path, "--stream"]);
+    assert!(told.contains("does not end with a newline") && told.contains("accept_loss"), "{told}");
+    assert_eq!(rcode(&scene.served.ask("new.api.example")), 3);
+    assert_eq!(import(&["--accept-loss"]).status.code(), Some(0));
+    assert!(holds(&scene.served.ask("new.api.example"), &[10, 1, 0, 2]));
+    fs::write(&file, lines(3)).expect("a file");
+    assert_eq!(import(&["--accept-loss"]).status.code(), Some(0));
+    assert_eq!(rcode(&scene.served.ask("n99.api.example")), 3);
+    let piped = ["records", "import", "api.example", "-", "--yes"];
+    let told = scene.done_with(&piped, "in 60 A 10.1.0.9\n");
+    assert!(told.contains("1 record set changed"), "{told}");
+    assert!(holds(&scene.served.ask("in.api.example"), &[10, 1, 0, 9]));
 }
 
 #[test]

@@ -17,18 +17,39 @@ use axum::body::Body;
 use axum::extract::{Extension, Request, State};
 use axum::response::{IntoResponse, Response};
 use bytes::BytesMut;
+use hyper::StatusCode;
 use hyper::header::ETAG;
 use model::BrokenRule;
 use records::{
     Batch, Edit, Pending, Policy, Precondition, Revision, SetKey, SetValue, SetWarning, View,
     WriteContext, WriteResult,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::SystemTime;
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 use wire::{Name, NameBuf};
+use zone_manager::hold::{Arrival, Evidence, Verdict, judge};
+
+/// How long the request waits for an import, the reason for it, and what it accepts.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub struct ImportQuery {
+    /// `live`: respond once every worker serves the write. `fleet`: once every server of the
+    /// fleet does. Default: once it is on the disk.
+    #[param(inline)]
+    wait: Option<Wait>,
+    /// The reason of the write, for the journal and the audit log.
+    #[param(max_length = 255)]
+    reason: Option<String>,
+    /// `true`: import a zone file that does not end with a newline, although its end may be
+    /// missing.
+    #[serde(default)]
+    #[param(default = false)]
+    accept_loss: bool,
+}
 
 /// The result of an import.
 #[derive(Debug, Serialize, ToSchema)]
@@ -241,12 +262,13 @@ impl Import {
 /// export, or `text/dns`, a zone file. Sets are written in batches of a thousand, each as a whole.
 /// The first error ends the import; batches that were in progress may still be written. The problem
 /// contains its line, and how many sets were written. With `If-Match`, each batch is written only
-/// if the zone has changed only by the batches before it.
+/// if the zone has changed only by the batches before it. A zone file that does not end with a
+/// newline is not imported (409), unless `accept_loss` is set.
 #[utoipa::path(
     post, path = "/v1/zones/{zone}/import", tag = "rrsets",
     params(
         ZonePath,
-        WaitQuery,
+        ImportQuery,
         MatchCondition,
     ),
     request_body(content((String = "application/x-ndjson"), (String = "text/dns"))),
@@ -260,12 +282,14 @@ pub async fn import(
     State(state): State<ApiState>,
     Extension(caller): Extension<Caller>,
     PathParams(ZonePath { zone }): PathParams<ZonePath>,
-    crate::body::QueryParams(query): crate::body::QueryParams<WaitQuery>,
+    crate::body::QueryParams(query): crate::body::QueryParams<ImportQuery>,
     request: Request,
 ) -> Result<Response, Problem> {
     let zone = read_name(&zone, "zone")?;
     caller.check_in(Verb::Write, zone.as_name())?;
-    let context = query.context(&caller, expected(request.headers())?)?;
+    let ImportQuery { wait, reason, accept_loss } = query;
+    let waiting = WaitQuery { wait, reason };
+    let context = waiting.context(&caller, expected(request.headers())?)?;
     let form = Form::of(&media(request.headers()));
     let form = form.ok_or_else(|| Problem::media(&[NDJSON, ZONE_FILE]))?;
     let _turn = Arc::clone(&state.imports).try_acquire_owned().map_err(|_| {
@@ -274,10 +298,10 @@ pub async fn import(
     let mut import = Import::new(state, caller, zone, context);
     let taken = match form {
         Form::Ndjson => lines(&mut import, request.into_body()).await,
-        Form::ZoneFile => zone_file(&mut import, request.into_body()).await,
+        Form::ZoneFile => zone_file(&mut import, request.into_body(), accept_loss).await,
     };
     let done = match taken {
-        Ok(()) => import.finish(query.wait).await,
+        Ok(()) => import.finish(wait).await,
         wrong => wrong,
     };
     match done {
@@ -335,19 +359,27 @@ fn read_line(text: &[u8], origin: Name<'_>) -> Result<Edit, Problem> {
 }
 
 /// Reads a zone file. Its sets are complete only at its end.
-async fn zone_file(import: &mut Import, body: Body) -> Result<(), Problem> {
+async fn zone_file(import: &mut Import, body: Body, accept_loss: bool) -> Result<(), Problem> {
     let read = whole(&import.state, body, ZONE_FILE_LEN_MAX, ZONE_FILE_WEIGHT);
     // The reserved memory covers the sets too.
     let (text, _room) = read.await?;
     let zone = import.zone.clone();
-    for placed in blocking(move || gather(&text, zone.as_name())).await?? {
+    let gathered = blocking(move || gather(&text, zone.as_name(), accept_loss)).await??;
+    for placed in gathered {
         import.take(placed).await?;
     }
     Ok(())
 }
 
+/// Whether a zone file that may have been cut off is imported, by the rule for zone files. What was
+/// sent joins what the zone has, so no set is lost.
+fn is_held(cut_off: Option<&zonefile::Error>) -> bool {
+    let (arrival, is_cut) = (Arrival::InPlace, cut_off.is_some());
+    judge(&Evidence { arrival, is_cut, had: Some(0), has: 0 }) == Verdict::Hold
+}
+
 /// The record sets of a zone file, in the order of their first records.
-fn gather(mut text: &[u8], origin: Name<'_>) -> Result<Vec<LineEdit>, Problem> {
+fn gather(mut text: &[u8], origin: Name<'_>, accept_loss: bool) -> Result<Vec<LineEdit>, Problem> {
     let mut sets: Vec<LineEdit> = Vec::new();
     let mut known: HashMap<(Box<[u8]>, u16), usize> = HashMap::new();
     let mut count = 0;
@@ -373,6 +405,12 @@ fn gather(mut text: &[u8], origin: Name<'_>) -> Result<Vec<LineEdit>, Problem> {
         Ok(())
     });
     match read {
+        Ok(summary) if !accept_loss && is_held(summary.cut_off.as_ref()) => {
+            let line = summary.cut_off.map_or(0, |cut_off| cut_off.place().line);
+            let detail = "the zone file does not end with a newline, so its end may be missing; if \
+                          it is complete, send it with `?accept_loss=true`";
+            Err(Problem::new(StatusCode::CONFLICT, "held", detail).at_line(line))
+        }
         Ok(_) => Ok(sets),
         Err(failure) => {
             let Some(error) = failure.errors.first() else {

@@ -34,3 +34,7 @@ pub const EVEN_QUERIES_MIN: u64 = 100;
 pub const STARTING_TIME_MAX: Duration = Duration::from_secs(30);
 /// The pause before it tries again.
 pub const STARTING_PAUSE: Duration = Duration::from_millis(100);
+/// Record sets that an import would delete, in the reason why it is held.
+pub const LOST_SHOWN_MAX: usize = 3;
+/// Zones that a restore removes, in its question.
+pub const REMOVED_SHOWN_MAX: usize = 20;

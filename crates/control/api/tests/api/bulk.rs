@@ -191,6 +191,24 @@ fn zone_file_is_imported_and_its_errors_have_lines() {
 }
 
 #[test]
+fn zone_file_without_a_last_newline_is_held_until_accepted() {
+    let scene = Scene::new();
+    let text = "$TTL 60\nwww A 192.0.2.1\nmail A 192.0.2.2";
+    let reply = import(&scene, DNS, text);
+    reply.refused(409);
+    let told = reply.json();
+    assert_eq!((&told["type"], &told["line"]), (&json!("urn:dunlin:problem:held"), &json!(3)));
+    scene.get("/v1/zones/example.org/rrsets/www.example.org/A").refused(404);
+    let path = "/v1/zones/example.org/import?accept_loss=true";
+    let told = scene.ask("POST", path, &scene.root, &[DNS], text.as_bytes()).done();
+    assert_eq!(told["rrsets"], 2);
+    // A line that was cut is no JSON.
+    let reply = import(&scene, NDJSON, &line(1)[..20]);
+    assert_eq!(reply.json()["line"], 1, "{:?}", reply.json());
+    import(&scene, NDJSON, line(1).trim_end()).done();
+}
+
+#[test]
 fn last_of_two_equal_sets_in_an_import_wins() {
     let scene = Scene::new();
     let one = "{\"name\":\"a.example.org\",\"type\":\"A\",\"ttl\":5,\"data\":[\"10.0.0.1\"]}\n";

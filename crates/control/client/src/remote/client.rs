@@ -18,7 +18,7 @@ use rustls::{ClientConfig, RootCertStore};
 use serde_json::Value;
 use std::error::Error;
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read, Write};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -233,7 +233,7 @@ impl ApiClient {
         &self,
         request: ApiRequest<'_>,
         media: &str,
-        file: File,
+        file: impl Read + Send + Sync + 'static,
         each: impl FnMut(usize) + Send + Sync + 'static,
     ) -> CommandResult<ApiResponse> {
         let frames = stream::try_unfold((file, each), |(mut file, mut each)| async move {

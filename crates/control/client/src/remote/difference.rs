@@ -1,8 +1,8 @@
 //! The difference between a zone and a file, as changes to record sets.
 use super::rules::{self, rules_of};
-use crate::limits::{CHANGES_AT_ONCE, DIFFERENCE_LINES_MAX};
+use crate::limits::{CHANGES_AT_ONCE, DIFFERENCE_LINES_MAX, LOST_SHOWN_MAX};
 use api::SetBody;
-use command_line::{plain, plural};
+use command_line::{count, plain, plural};
 use records::Revision;
 use records::serial::{is_newer, offset_after};
 use serde::Deserialize;
@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Read, Write};
 use wire::{Name, NameBuf, Rtype};
+use zone_manager::hold::{self, Arrival, Evidence, Verdict};
 
 /// Record sets by name and type.
 pub type Sets = BTreeMap<(String, Rtype), RecordSet>;
@@ -35,11 +36,11 @@ impl RecordSet {
     }
 }
 
-/// Reads record sets as NDJSON, the format of an export.
+/// Reads record sets of a zone as NDJSON, the format of an export. A line that was cut is an error.
 ///
 /// # Errors
 /// The first error, with its line.
-pub fn read_lines(input: &mut dyn BufRead) -> Result<Sets, String> {
+pub fn read_lines(input: &mut dyn BufRead, origin: Name<'_>) -> Result<Sets, String> {
     let mut sets = Sets::new();
     for (number, line) in input.lines().enumerate() {
         let at = |why: String| format!("line {}: {why}", number + 1);
@@ -48,7 +49,7 @@ pub fn read_lines(input: &mut dyn BufRead) -> Result<Sets, String> {
             continue;
         }
         let set: SetBody = serde_json::from_str(&line).map_err(|why| at(why.to_string()))?;
-        let (name, rtype) = key(&set.name, &set.rtype).map_err(at)?;
+        let (name, rtype) = key(&set.name, &set.rtype, origin).map_err(at)?;
         let rules = rules_of(&serde_json::to_value(&set).map_err(|why| at(why.to_string()))?);
         let of_members = set.members.iter().flatten().map(|member| member.data.clone());
         let texts = if set.data.is_empty() { of_members.collect() } else { set.data };
@@ -83,24 +84,30 @@ pub fn insert_listed(sets: &mut Sets, listed: Value) -> Result<(), String> {
     let rules = rules_of(&listed);
     let ListedSet { name, rtype, ttl, data, revision } = serde_json::from_value(listed)
         .map_err(|why| format!("the server sent an invalid record set: {why}"))?;
-    let (name, rtype) = key(&name, &rtype)?;
+    let (name, rtype) = key(&name, &rtype, Name::ROOT)?;
     let data = read_data(&data, rtype)?;
     sets.insert((name, rtype), RecordSet { ttl, data, rules, revision }.sorted());
     Ok(())
 }
 
-fn key(name: &str, rtype: &str) -> Result<(String, Rtype), String> {
+fn key(name: &str, rtype: &str, origin: Name<'_>) -> Result<(String, Rtype), String> {
     let mut read = zonefile::read_name(name).map_err(|fault| format!("{name:?} {fault}"))?;
     read.make_lowercase();
+    if !read.as_name().is_within(origin) {
+        return Err(format!("{name:?} is not in the zone {origin}"));
+    }
     let rtype = rtype.parse().map_err(|()| format!("{rtype:?} is not a record type"))?;
     Ok((read.to_string(), rtype))
 }
 
-/// Reads a zone file.
+/// Reads a zone file. Also returns why it may have been cut off.
 ///
 /// # Errors
 /// The first error, with its position.
-pub fn read_zone_file(input: &mut dyn Read, origin: Name<'_>) -> Result<Sets, String> {
+pub fn read_zone_file(
+    input: &mut dyn Read,
+    origin: Name<'_>,
+) -> Result<(Sets, Option<zonefile::Error>), zonefile::LoadFailure> {
     let mut sets = Sets::new();
     let read = zonefile::read_stream(input, origin, &mut |record| {
         let mut owner = NameBuf::from(record.owner);
@@ -112,10 +119,8 @@ pub fn read_zone_file(input: &mut dyn Read, origin: Name<'_>) -> Result<Sets, St
         set.data.push(record.rdata.to_vec());
         Ok(())
     });
-    match read {
-        Ok(_) => Ok(sets.into_iter().map(|(key, set)| (key, set.sorted())).collect()),
-        Err(failure) => Err(failure.errors.first().map_or_else(String::new, ToString::to_string)),
-    }
+    let cut_off = read?.cut_off;
+    Ok((sets.into_iter().map(|(key, set)| (key, set.sorted())).collect(), cut_off))
 }
 
 /// A change of one record set.
@@ -187,6 +192,29 @@ fn comparable(rtype: Rtype, set: &RecordSet) -> RecordSet {
     set
 }
 
+/// Why an import is held: it deletes most of the zone, or its file may have been cut off. The rule
+/// is that of zone files ([`hold::judge`]).
+pub fn hold_reason(current: &Sets, changes: &[Change], is_cut_off: bool) -> Option<String> {
+    let gone = || changes.iter().filter(|change| change.after.is_none());
+    let (had, lost) = (current.len() as u64, gone().count() as u64);
+    let (arrival, is_cut) = (Arrival::InPlace, is_cut_off && !changes.is_empty());
+    let evidence = Evidence { arrival, is_cut, had: Some(had), has: had - lost };
+    if hold::judge(&evidence) != Verdict::Hold {
+        return None;
+    }
+    let mut reasons = Vec::new();
+    if hold::is_loss(had, had - lost) {
+        let shown = gone().take(LOST_SHOWN_MAX);
+        let shown: Vec<_> = shown.map(|it| format!("{} {}", plain(&it.name), it.rtype)).collect();
+        let (lost, had, shown) = (count(lost), count(had), shown.join(", "));
+        reasons.push(format!("it deletes {lost} of {had} record sets, such as {shown}"));
+    }
+    if is_cut {
+        reasons.push("the file does not end with a newline, so its end may be missing".into());
+    }
+    Some(reasons.join(", and "))
+}
+
 /// Writes changes as lines with `-` and `+`.
 ///
 /// # Errors
@@ -250,7 +278,7 @@ mod tests {
 
     fn sets(text: &str) -> Sets {
         let origin = NameBuf::from_text(b"example.org", Name::ROOT).expect("a name");
-        read_zone_file(&mut text.as_bytes(), origin.as_name()).expect("a zone file")
+        read_zone_file(&mut text.as_bytes(), origin.as_name()).expect("a zone file").0
     }
 
     #[test]
@@ -287,11 +315,39 @@ mod tests {
     fn exported_sets_equal_those_of_the_zone_file() {
         let lines = "{\"name\":\"www.example.org.\",\"type\":\"A\",\"ttl\":60,\
                      \"data\":[\"192.0.2.2\",\"192.0.2.1\"],\"view\":\"default\"}\n";
-        let read = read_lines(&mut lines.as_bytes()).expect("lines");
+        let read = |text: &str, zone: &str| {
+            let origin = NameBuf::from_text(zone.as_bytes(), Name::ROOT).expect("a name");
+            read_lines(&mut text.as_bytes(), origin.as_name())
+        };
+        let other = read(lines, "example.net").expect_err("of another zone");
+        assert_eq!(other, "line 1: \"www.example.org.\" is not in the zone example.net.");
+        let cut = read(&lines[..lines.len() - 9], "example.org").expect_err("a cut line");
+        assert!(cut.starts_with("line 1: EOF"), "{cut}");
+        let read = |text| read(text, "example.org");
         let www = sets(THERE).into_iter().filter(|((_, rtype), _)| *rtype == Rtype::A).collect();
-        assert_eq!(read, www);
-        let error = read_lines(&mut "\n{}\n".as_bytes()).expect_err("no set");
+        assert_eq!(read(lines).expect("lines"), www);
+        let error = read("\n{}\n").expect_err("no set");
         assert!(error.starts_with("line 2: missing field"), "{error}");
+    }
+
+    #[test]
+    fn import_that_deletes_most_or_was_cut_off_is_held() {
+        let lines =
+            |names| (0..names).map(|n| format!("n{n} 60 A 192.0.2.1\n")).collect::<String>();
+        let apex = "@ 60 SOA ns admin 7 1 1 1 1\n@ 60 NS ns\n";
+        let held = |had: usize, has: usize, is_cut_off| {
+            let [there, wanted] = [had, has].map(|names| sets(&(apex.to_owned() + &lines(names))));
+            hold_reason(&there, &difference(&there, &wanted, true), is_cut_off)
+        };
+        assert_eq!(held(100, 60, false), None);
+        assert_eq!(held(18, 0, false), None, "fewer than 20");
+        let reason = held(1_000, 1, false).expect("most are gone");
+        let expected = "it deletes 999 of 1,002 record sets, such as n1.example.org. A, ";
+        assert!(reason.starts_with(expected), "{reason}");
+        assert!(held(5, 6, true).expect("cut").contains("does not end with a newline"));
+        assert_eq!(held(5, 5, true), None, "it changes nothing");
+        let both = held(1_000, 1, true).expect("both");
+        assert!(both.contains("it deletes") && both.contains(", and the file does not"), "{both}");
     }
 
     #[test]

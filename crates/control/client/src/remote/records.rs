@@ -2,8 +2,8 @@
 //! other client changed the set meanwhile.
 use super::client::{ApiClient, ApiError, ApiRequest, ApiResponse, CommandResult, path_segment};
 use super::difference::{
-    Change, RecordSet, Sets, change_json, difference, given_serial, insert_listed, read_lines,
-    read_zone_file, serial_after, write_changes,
+    Change, RecordSet, Sets, change_json, difference, given_serial, hold_reason, insert_listed,
+    read_lines, read_zone_file, serial_after, write_changes,
 };
 use super::rules::{self, rules_of};
 use super::zones::{read_name, zone_path};
@@ -18,6 +18,7 @@ use hyper::{Method, StatusCode};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
+use std::path::Path;
 use std::process::ExitCode;
 use wire::{Name, NameBuf};
 
@@ -259,7 +260,7 @@ fn read_set(owner: &NameBuf, rtype: &str, value: &Value) -> CommandResult<Record
     };
     let mut line = json!({ "name": name, "type": rtype, "ttl": value["ttl"], "data": data });
     rules_of(value).into_iter().for_each(|(key, value)| line[key] = value);
-    let sets = read_lines(&mut line.to_string().as_bytes())
+    let sets = read_lines(&mut line.to_string().as_bytes(), Name::ROOT)
         .map_err(|why| why.replacen("line 1: ", "", 1))?;
     sets.into_values().next().ok_or_else(|| "the record set has no data".into())
 }
@@ -268,10 +269,11 @@ fn read_set(owner: &NameBuf, rtype: &str, value: &Value) -> CommandResult<Record
 fn import_sets(import: &ImportSets) -> CommandResult<()> {
     let api = ApiClient::new(&import.server)?;
     let origin = read_name(&import.zone)?;
-    let wanted = read_file(import, origin.as_name())?;
+    let (wanted, is_cut_off) = read_file(import, origin.as_name())?;
     let mut there = Sets::new();
     each_set(&api, &import.zone, &format!("limit={PAGE}"), |set| insert_listed(&mut there, set))?;
     let changes = difference(&there, &wanted, import.replace);
+    let held = hold_reason(&there, &changes, is_cut_off).filter(|_| !import.accept_loss);
     let is_text = import.server.output == Output::Text;
     let mut out = io::stdout().lock();
     if is_text {
@@ -283,6 +285,14 @@ fn import_sets(import: &ImportSets) -> CommandResult<()> {
         let given = given_serial(&changes).map(|given| format!(" (the file has {given})"));
         let given = given.unwrap_or_default();
         writeln!(out, "serial {} becomes {serial}{given}", zone["serial"])?;
+    }
+    if let Some(why) = held {
+        if !is_text {
+            write_json(&json!({ "changes": changes.len(), "revision": null, "held": why }))?;
+        }
+        let why =
+            format!("held, and nothing was changed: {why}; if that is meant, add --accept-loss");
+        return Err(why.into());
     }
     if !changes.is_empty() && !import.dry_run {
         confirm(import.yes, &format!("change {}", plural(changes.len(), "record set")))?;
@@ -399,24 +409,43 @@ fn format_of(import: &ImportSets) -> ZoneFormat {
     import.format.unwrap_or(by_name)
 }
 
-fn open(import: &ImportSets) -> Result<File, String> {
-    File::open(&import.file).map_err(|why| format!("{}: {why}", import.file.display()))
+/// Opens the file, or standard input. Also returns the length of a file.
+fn open(import: &ImportSets) -> Result<(Box<dyn Read + Send + Sync>, Option<u64>), String> {
+    if import.file == Path::new("-") {
+        return Ok((Box::new(io::stdin()), None));
+    }
+    let file = File::open(&import.file);
+    let file = file.map_err(|why| format!("{}: {why}", import.file.display()))?;
+    let len = file.metadata().ok().map(|found| found.len());
+    Ok((Box::new(file), len))
 }
 
-fn read_file(import: &ImportSets, origin: Name<'_>) -> Result<Sets, String> {
-    let mut input = BufReader::new(open(import)?.take(COMPARED_LEN_MAX));
-    let sets = match format_of(import) {
-        ZoneFormat::Ndjson => read_lines(&mut input),
-        ZoneFormat::Zone => read_zone_file(&mut input, origin),
-    };
-    sets.map_err(|why| format!("{}: {why}", import.file.display()))
+/// Reads the file. Also returns whether it may have been cut off.
+fn read_file(import: &ImportSets, origin: Name<'_>) -> Result<(Sets, bool), String> {
+    let mut input = BufReader::new(open(import)?.0.take(COMPARED_LEN_MAX));
+    let file = import.file.display();
+    match format_of(import) {
+        ZoneFormat::Ndjson => match read_lines(&mut input, origin) {
+            Ok(sets) => Ok((sets, false)),
+            Err(why) => Err(format!("{file}: {why}")),
+        },
+        ZoneFormat::Zone => match read_zone_file(&mut input, origin) {
+            Ok((sets, cut_off)) => Ok((sets, cut_off.is_some())),
+            Err(failure) => {
+                let why = failure.errors.first().map_or_else(String::new, ToString::to_string);
+                // Positions in a stream name it `-`.
+                Err(format!("{file}{}", why.strip_prefix('-').unwrap_or(&why)))
+            }
+        },
+    }
 }
 
 /// Sends a file without reading the zone first.
 fn stream(import: &ImportSets) -> CommandResult<()> {
-    let file = open(import)?;
-    let bar = byte_bar(file.metadata().ok().map(|found| found.len()));
-    let query = query(import.options.reason.as_ref());
+    let (file, len) = open(import)?;
+    let bar = byte_bar(len);
+    let accept_loss = if import.accept_loss { "&accept_loss=true" } else { "" };
+    let query = query(import.options.reason.as_ref()) + accept_loss;
     let mut request =
         ApiRequest::new(Method::POST, format!("{}/import?{query}", zone_path(&import.zone)));
     request.fields = condition(&import.options, None);

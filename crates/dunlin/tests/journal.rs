@@ -119,6 +119,47 @@ fn journal_shows_conditional_writes_with_their_reasons() {
     assert!(told.contains("no such zone"), "{told}");
 }
 
+#[test]
+fn write_is_undone_as_far_as_nothing_changed_since() {
+    let scene = Scene::start("journal-revert", None);
+    scene.done(&["zones", "create", "other.example", "--nameserver", "ns"]);
+    scene.done(&["zones", "create", "api.example", "--nameserver", "ns"]);
+    let import = |text: &str| {
+        let file = scene.served.folder.join("sets.zone");
+        fs::write(&file, text).expect("a file");
+        let file = file.to_str().expect("UTF-8");
+        scene.done(&["records", "import", "api.example", file, "--yes"]);
+    };
+    import("www 60 A 10.0.0.1\nmail 60 A 10.0.0.1\n");
+    import("www 60 A 10.0.0.2\nmail 60 A 10.0.0.2\nnew 60 A 10.0.0.2\n");
+    let revert = ["journal", "revert", "4"];
+    let shown = "- mail.api.example. 60 A 10.0.0.2\n+ mail.api.example. 60 A 10.0.0.1\n\
+                 - new.api.example. 60 A 10.0.0.2\n\
+                 - www.api.example. 60 A 10.0.0.2\n+ www.api.example. 60 A 10.0.0.1\n";
+    let dry = scene.done(&[&revert[..], &["--dry-run"]].concat());
+    let counted = |rest: &str| format!("{shown}3 record sets of api.example. {rest}\n");
+    assert_eq!(dry, counted("to undo, none changed"));
+    assert!(scene.refused(&revert).contains("no terminal to confirm"));
+    scene.set("10.0.0.3", &["--ttl", "60"]);
+    let output = scene.run(&[&revert[..], &["--yes", "--reason", "a mistake"]].concat());
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let told = text(&output.stdout);
+    assert!(
+        told.contains("2 record sets of api.example. undone, and live as revision 6"),
+        "{told}"
+    );
+    let rest = "not undone: www.api.example. A: changed since, at revision 5\n";
+    assert!(told.ends_with(rest), "{told}");
+    let told = scene.done(&["journal", "api.example", "--since", "5"]);
+    assert!(told.lines().next().is_some_and(|line| line.ends_with("\"a mistake\"")), "{told}");
+    let told = scene.done(&["journal", "revert", "6", "--zone", "api.example", "--yes"]);
+    assert!(told.contains("2 record sets of api.example undone, and live as revision 7"), "{told}");
+    let told = scene.refused(&["journal", "revert", "99", "--yes"]);
+    assert!(told.contains("no journal has a write of revision 99"), "{told}");
+    let told = scene.refused(&["journal", "revert", "2", "--yes"]);
+    assert!(told.contains("delete the zone instead"), "{told}");
+}
+
 /// The address of the API, for a client that does not notice another server.
 struct Proxy {
     address: SocketAddr,

@@ -90,7 +90,7 @@ enum KindBody {
 
 /// The change of a record set.
 #[derive(Debug, Serialize, ToSchema)]
-struct JournalChange {
+pub struct JournalChange {
     name: String,
     #[serde(rename = "type")]
     rtype: String,
@@ -140,8 +140,8 @@ pub async fn list_journal(
 /// What the caller may read of a write; `None`: it may read none of the changed sets.
 fn describe(entry: JournalEntry, zone: &NameBuf, caller: &Caller) -> Option<EntryBody> {
     let since = entry.when.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let changes: Vec<_> =
-        entry.changes.iter().filter_map(|change| tell(change, zone, caller)).collect();
+    let tell = |change| describe_change(change, zone, caller);
+    let changes: Vec<_> = entry.changes.iter().filter_map(tell).collect();
     let values = || entry.changes.iter().flat_map(|change| [&change.before, &change.after]);
     let detail = match () {
         () if entry.changes.is_empty() && entry.count > 0 => DetailBody::Count,
@@ -172,7 +172,11 @@ fn describe(entry: JournalEntry, zone: &NameBuf, caller: &Caller) -> Option<Entr
 }
 
 /// A change, if the caller may read it.
-fn tell(change: &SetChange, zone: &NameBuf, caller: &Caller) -> Option<JournalChange> {
+pub fn describe_change(
+    change: &SetChange,
+    zone: &NameBuf,
+    caller: &Caller,
+) -> Option<JournalChange> {
     let SetChange { name, rtype, view, before, after } = change;
     let name = NameBuf::joined(name, zone.as_name()).ok()?;
     let key = SetKey { zone: zone.clone(), name, rtype: *rtype, view: *view };

@@ -31,6 +31,7 @@ mod problem;
 mod quota;
 mod rate_limiter;
 mod receipt;
+mod revert;
 mod routes;
 mod server;
 mod sets;

@@ -120,3 +120,5 @@ pub const CREDENTIALS_LEN_MAX: u64 = 64 << 20;
 pub const PEM_LEN_MAX: u64 = 4 << 20;
 /// Interval of checks of certificate files.
 pub const CERTIFICATES_LOOK: Duration = Duration::from_secs(5);
+/// How often a revert is planned again because another client wrote meanwhile.
+pub const REVERT_TRIES_MAX: usize = 8;

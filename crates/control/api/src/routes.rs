@@ -4,7 +4,7 @@ use crate::description::{Description, describe_tags};
 use crate::problem::Problem;
 use crate::state::{Api, ApiState};
 use crate::{
-    bulk, checks, endpoints, fleet, import, journal, manage, operate, sets, snapshot, zones,
+    bulk, checks, endpoints, fleet, import, journal, manage, operate, revert, sets, snapshot, zones,
 };
 use axum::Router;
 use axum::routing::get;
@@ -23,6 +23,7 @@ fn all() -> OpenApiRouter<ApiState> {
         .routes(routes!(bulk::export))
         .routes(routes!(import::import))
         .routes(routes!(journal::list_journal))
+        .routes(routes!(revert::revert))
         .routes(routes!(snapshot::take_snapshot, snapshot::restore_snapshot))
         .routes(routes!(operate::status))
         .routes(routes!(operate::lifecycle))

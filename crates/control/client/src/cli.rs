@@ -2,8 +2,9 @@
 mod remote;
 
 pub use remote::{
-    AcceptZone, Api, CreateZone, ImportSets, Journal, ListSets, OneSet, Records, RecordsCommand,
-    RestoreSnapshot, Salvage, SetSet, TakeSnapshot, WriteOptions, ZoneFormat, Zones, ZonesCommand,
+    AcceptZone, Api, CreateZone, ImportSets, Journal, JournalCommand, ListSets, OneSet, Records,
+    RecordsCommand, RestoreSnapshot, RevertWrite, Salvage, SetSet, TakeSnapshot, WriteOptions,
+    ZoneFormat, Zones, ZonesCommand,
 };
 
 use crate::limits::TOP_INTERVAL;
@@ -29,6 +30,9 @@ pub struct LocalServer {
 
 #[derive(Args, Debug)]
 pub struct Reload {
+    /// Apply the config also if it removes most of the zones.
+    #[arg(long)]
+    pub accept: bool,
     #[command(flatten)]
     pub local: LocalServer,
     /// Write the result as text or as JSON.

@@ -32,6 +32,14 @@ pub fn request(scene: &Scene, token: &str, method: &str, path: &str, zone: &str)
         .replace("{address}", "192.0.2.1")
         .replace("{check}", "app")
         .replace("{principal}", "tenant");
+    let filled = if filled.contains("{revision}") {
+        let journal = scene.get(&format!("/v1/zones/{zone}/journal")).json();
+        let last = journal["entries"].as_array().and_then(|all| all.last()).cloned();
+        let revision = last.and_then(|last| last["revision"].as_u64()).unwrap_or(1);
+        filled.replace("{revision}", &revision.to_string())
+    } else {
+        filled
+    };
     let value = json!({ "ttl": 60, "data": ["192.0.2.66"] });
     let (media, body) = match (method, path) {
         ("PUT", "/v1/zones/{zone}") => ("application/json", json!({ "nameservers": ["ns"] })),

@@ -175,3 +175,114 @@ fn journal_that_does_not_reach_back_is_410() {
 }
 
 const CUT: &str = "urn:dunlin:problem:journal-cut";
+
+fn revert(scene: &Scene, revision: u64, query: &str) -> crate::scene::Reply {
+    scene.ask("POST", &format!("{JOURNAL}/{revision}/revert{query}"), &scene.root, &[], b"")
+}
+
+fn names(told: &Value, list: &str) -> Vec<String> {
+    let name = |set: &Value| set["name"].as_str().expect("a name").to_owned();
+    told[list].as_array().expect("a list").iter().map(name).collect()
+}
+
+#[test]
+fn revert_undoes_what_has_not_changed_since_and_lists_the_rest() {
+    let scene = Scene::new();
+    patch(&scene, vec![put("a", "10.0.0.1"), put("b", "10.0.0.1"), put("c", "10.0.0.1")]);
+    let gone =
+        |name: &str| json!({ "name": format!("{name}.example.org"), "type": "A", "put": null });
+    let mistake =
+        vec![put("a", "10.0.0.2"), put("b", "10.0.0.2"), gone("c"), put("new", "10.0.0.2")];
+    let mistake = patch(&scene, mistake);
+    let since = patch(&scene, vec![put("b", "10.0.0.3")]);
+    let told = revert(&scene, mistake, "?dry_run=true").done();
+    let [a, b, c, new] = ["a", "b", "c", "new"].map(|name| format!("{name}.example.org."));
+    assert_eq!(names(&told, "undone"), [a, c, new]);
+    assert_eq!(told["undone"][0]["before"]["data"], json!(["10.0.0.2"]));
+    assert_eq!(told["undone"][0]["after"]["data"], json!(["10.0.0.1"]));
+    let kept = json!([{ "name": b, "type": "A", "why": "changed-since", "revision": since }]);
+    assert_eq!((&told["not_undone"], &told["revision"]), (&kept, &Value::Null));
+    assert_eq!(journal(&scene, "").last().expect("an entry")["revision"], since, "a dry run");
+    let told = revert(&scene, mistake, "?wait=live").done();
+    assert_eq!((names(&told, "undone").len(), &told["not_undone"]), (3, &kept));
+    assert_eq!(told["live"], true);
+    let data = |name: &str| {
+        let reply = scene.get(&format!("{SETS}/{name}.example.org/A"));
+        (reply.status == 200).then(|| reply.json()["data"][0].clone())
+    };
+    let now = ["a", "b", "c", "new"].map(data);
+    let address = |text: &str| Some(json!(text));
+    assert_eq!(now, [address("10.0.0.1"), address("10.0.0.3"), address("10.0.0.1"), None]);
+    let last = journal(&scene, "").pop().expect("an entry");
+    assert_eq!(last["reason"], format!("revert of revision {mistake}"));
+    assert_eq!(last["revision"], told["revision"]);
+    let again = revert(&scene, mistake, "").done();
+    assert_eq!(names(&again, "not_undone"), [b], "the others are as they were before");
+    assert_eq!((names(&again, "undone").len(), &again["revision"]), (0, &Value::Null));
+    // A revert is a write, and can be undone, too.
+    let told = revert(&scene, told["revision"].as_u64().expect("a revision"), "?reason=no").done();
+    assert_eq!(names(&told, "undone").len(), 3);
+    assert_eq!(data("new"), address("10.0.0.2"));
+}
+
+#[test]
+fn revert_of_what_the_journal_lacks_is_refused_or_listed() {
+    let scene = Scene::new();
+    revert(&scene, 0, "").refused(404);
+    let created = journal(&scene, "")[0]["revision"].as_u64().expect("a revision");
+    let reply = revert(&scene, created, "");
+    reply.refused(409);
+    assert_eq!(reply.json()["type"], "urn:dunlin:problem:not-undoable");
+    let many = |address: &str| (0..1_001).map(|n| put(&format!("n{n}"), address)).collect();
+    let first = patch(&scene, many("10.0.0.1"));
+    let second = patch(&scene, many("10.0.0.2"));
+    let told = revert(&scene, second, "").done();
+    assert_eq!((names(&told, "undone").len(), names(&told, "not_undone").len()), (0, 1_001));
+    assert_eq!(told["not_undone"][0]["why"], "not-recorded");
+    let told = revert(&scene, first, "").done();
+    assert_eq!(told["not_undone"][0]["why"], "changed-since");
+    revert(&scene, second + 1, "").refused(404);
+    revert(&scene, second + 2, "").refused(410);
+}
+
+#[test]
+fn revert_needs_the_grant_to_write_each_set_of_the_write() {
+    let scene = Scene::new();
+    let both = patch(&scene, vec![put("a", "10.0.0.1"), put("b", "10.0.0.1")]);
+    let own = patch(&scene, vec![put("a", "10.0.0.2")]);
+    let token = scene.token("tenant", &["read,write example.org a.example.org"]);
+    let ask = |revision: u64| {
+        let path = format!("{JOURNAL}/{revision}/revert?dry_run=true");
+        scene.ask("POST", &path, &token, &[], b"")
+    };
+    ask(both).refused(403);
+    assert_eq!(names(&ask(own).done(), "undone"), ["a.example.org."]);
+    let reader = scene.token("reader", &["read *"]);
+    scene.ask("POST", &format!("{JOURNAL}/{own}/revert"), &reader, &[], b"").refused(403);
+}
+
+/// Each set is written only as it was read, so no write of another client is lost.
+#[test]
+fn revert_beside_a_writer_loses_no_write() {
+    let scene = Scene::new();
+    let is_over = AtomicBool::new(false);
+    patch(&scene, vec![put("a", "10.0.0.1"), put("b", "10.0.0.1")]);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let mut last = 0;
+            for n in 0..200_u32 {
+                last = patch(&scene, vec![put("b", &format!("10.1.{}.{}", n >> 8, n & 255))]);
+            }
+            is_over.store(true, Ordering::Relaxed);
+            last
+        });
+        while !is_over.load(Ordering::Relaxed) {
+            let mistake = patch(&scene, vec![put("a", "10.0.0.2")]);
+            let told = revert(&scene, mistake, "").done();
+            assert_eq!(names(&told, "undone"), ["a.example.org."]);
+        }
+        let last = writer.join().expect("a writer");
+        let b = scene.get(&format!("{SETS}/b.example.org/A")).done();
+        assert_eq!((&b["revision"], &b["data"]), (&json!(last), &json!(["10.1.0.199"])));
+    });
+}

@@ -76,16 +76,54 @@ pub struct WriteOptions {
 }
 
 #[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Journal {
+    #[command(subcommand)]
+    pub command: Option<JournalCommand>,
     /// Zone whose journal is shown.
-    #[arg(value_name = "ZONE")]
-    pub zone: String,
+    #[arg(value_name = "ZONE", required = true)]
+    pub zone: Option<String>,
     /// Show only writes after this revision. Fail if the journal no longer contains it.
     #[arg(long, value_name = "REVISION")]
     pub since: Option<u64>,
     /// Show new writes as they happen, until interrupted. Wait for a server that restarts.
     #[arg(short, long)]
     pub follow: bool,
+    #[command(flatten)]
+    pub server: Api,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum JournalCommand {
+    /// Undo a write: show what changes, then write it.
+    ///
+    /// Each record set of the write gets its content from before the write again, all in one atomic
+    /// write. What was written again since stays as it is and is listed, and so is what the journal
+    /// does not record: the content before a write of more than 1000 record sets. Exit status 0
+    /// means that all was undone, 1 that some was not. The command needs a grant to write every
+    /// record set of the write.
+    #[command(after_help = "Examples:\n  \
+        dunlin journal revert 1742 --dry-run\n  \
+        dunlin journal revert 1742 --yes --reason 'wrong rack'")]
+    Revert(RevertWrite),
+}
+
+#[derive(Args, Debug)]
+pub struct RevertWrite {
+    /// Revision of the write, as the journal shows it.
+    #[arg(value_name = "REVISION")]
+    pub revision: u64,
+    /// Zone of the write. Default: the zone whose journal has this revision.
+    #[arg(long, value_name = "ZONE")]
+    pub zone: Option<String>,
+    /// Show what would change, and change nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Skip the confirmation.
+    #[arg(long)]
+    pub yes: bool,
+    #[command(flatten)]
+    pub options: WriteOptions,
     #[command(flatten)]
     pub server: Api,
 }
@@ -111,14 +149,16 @@ pub enum ZonesCommand {
     /// Delete a zone of the store with all its records.
     #[command(after_help = "Example:\n  dunlin zones delete example.org")]
     Delete(DeleteZone),
-    /// Serve a held zone file, although it lost most of its names.
+    /// Serve a held zone file or hosts file, although it lost most of its names or may be cut.
     ///
-    /// The server holds a file that lost more than half of its names, and at least 20. It serves
-    /// the zone as before, and `dunlin status` shows both counts. This command reads the file again
-    /// and serves it. A file that was renamed into place is never held. The command uses the local
-    /// admin socket. Exit status 1 means that the zone is not held, or its file still not served.
+    /// The server holds a file that was written in place and lost more than half of its names, and
+    /// at least 20, or that does not end with a newline. It serves the zone as before, and `dunlin
+    /// status` shows both counts. This command reads the file again and serves it. A file that was
+    /// renamed into place is never held. The command uses the local admin socket. Exit status 1
+    /// means that the zone is not held, or its file still not served.
     #[command(after_help = "Examples:\n  \
         dunlin zones accept example.org\n  \
+        dunlin zones accept /etc/dunlin/hosts\n  \
         dunlin zones accept --all -o json")]
     Accept(AcceptZone),
     /// Write all zones of the store into a file, as of one moment.
@@ -157,7 +197,7 @@ pub struct Salvage {
 #[derive(Args, Debug)]
 #[command(group = clap::ArgGroup::new("what").required(true).args(["zone", "all"]))]
 pub struct AcceptZone {
-    /// Zone to accept.
+    /// Zone to accept, or hosts file as `dunlin status` names it.
     #[arg(value_name = "ZONE")]
     pub zone: Option<String>,
     /// Accept every held zone.
@@ -261,8 +301,13 @@ pub enum RecordsCommand {
     /// Import the record sets of a file into a zone: show the difference, then write only that.
     ///
     /// Up to 10 000 changes are atomic. More are written 10 000 at a time.
+    ///
+    /// An import that deletes more than half of the record sets of the zone, and at least 20, is
+    /// held, and so is a zone file that does not end with a newline: its end may be missing. Then
+    /// nothing is changed, and the exit status is 1. `--accept-loss` makes the changes nevertheless.
     #[command(after_help = "Examples:\n  \
         dunlin records import example.org example.org.zone --dry-run\n  \
+        generate | dunlin records import example.org - --replace --yes\n  \
         dunlin records import example.org sets.ndjson --replace --yes\n  \
         dunlin records import example.org huge.ndjson --stream")]
     Import(ImportSets),
@@ -358,7 +403,7 @@ pub struct ImportSets {
     /// Zone to change.
     #[arg(value_name = "ZONE")]
     pub zone: String,
-    /// File to import.
+    /// File to import; `-` is standard input.
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// Read the file as this format. Default: NDJSON for .ndjson and .jsonl, else a zone file.
@@ -370,6 +415,9 @@ pub struct ImportSets {
     /// Show what would change, and change nothing.
     #[arg(long, conflicts_with = "stream")]
     pub dry_run: bool,
+    /// Import although most record sets are deleted, or the file does not end with a newline.
+    #[arg(long)]
+    pub accept_loss: bool,
     /// Skip the confirmation.
     #[arg(long)]
     pub yes: bool,

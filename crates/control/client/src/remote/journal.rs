@@ -1,8 +1,10 @@
-//! `dunlin journal`: shows and follows the journal of a zone.
+//! `dunlin journal`: shows and follows the journal of a zone, and undoes writes.
+mod revert;
+
 use super::client::{ApiClient, ApiError, ApiRequest, CommandResult};
 use super::rules::{self, rules_of};
 use super::zones::zone_path;
-use crate::cli::{self, Output};
+use crate::cli::{self, JournalCommand, Output};
 use crate::limits::JOURNAL_INTERVAL;
 use command_line::{plain, plural, utc};
 use hyper::{Method, StatusCode};
@@ -21,11 +23,15 @@ const PAGE: usize = api::limits::PAGE_MAX;
 /// The server cannot be reached at first, refuses, or has no journal back to `--since`; or the
 /// result cannot be written.
 pub fn run(command: &cli::Journal) -> CommandResult<ExitCode> {
+    let zone = match (&command.command, &command.zone) {
+        (Some(JournalCommand::Revert(revert)), _) => return revert::run(revert),
+        (None, zone) => zone.as_deref().unwrap_or_default(),
+    };
     let remote = ApiClient::new(&command.server)?;
     let mut after = command.since;
     let (mut has_begun, mut is_unreachable) = (false, false);
     loop {
-        let page = match page(&remote, &command.zone, after) {
+        let page = match page(&remote, zone, after) {
             Ok(page) => page,
             Err(why) if command.follow && has_begun && is_temporary(&*why) => {
                 if !is_unreachable {
@@ -35,7 +41,7 @@ pub fn run(command: &cli::Journal) -> CommandResult<ExitCode> {
                 thread::sleep(JOURNAL_INTERVAL);
                 continue;
             }
-            Err(why) => return Err(with_help(why, &command.zone)),
+            Err(why) => return Err(with_help(why, zone)),
         };
         if is_unreachable {
             eprintln!("the server answers again");
@@ -107,7 +113,13 @@ fn write_entry(out: &mut impl Write, entry: &Value) -> io::Result<()> {
         Some(reason) => writeln!(out, "  \"{}\"", plain(reason))?,
         None => writeln!(out)?,
     }
-    for change in entry["changes"].as_array().into_iter().flatten() {
+    write_changes(out, &entry["changes"])
+}
+
+/// Writes changes of record sets as lines with `-` and `+`.
+fn write_changes(out: &mut impl Write, changes: &Value) -> io::Result<()> {
+    let text = |value: &Value| plain(value.as_str().unwrap_or_default());
+    for change in changes.as_array().into_iter().flatten() {
         let (name, rtype) = (text(&change["name"]), text(&change["type"]));
         for (sign, key, other) in [("-", "before", "after"), ("+", "after", "before")] {
             match change.get(key) {

@@ -28,6 +28,14 @@ pub fn summary(message: &[u8], name_len: usize) -> Option<CachedSummary> {
     Some(CachedSummary { rcode, answers, is_unfinished })
 }
 
+/// Whether a cached message may be served after its lifetime. A failure may not, and no record that
+/// may not be cached (RFC 8767 §6), such as an alias that was kept while its target was queried.
+pub fn may_be_stale(message: &[u8], name_len: usize) -> bool {
+    let Some((note, records_at)) = CacheNote::read(message, name_len) else { return false };
+    let mut answers = Records::new(message, records_at, note.answers.into());
+    note.rcode != Rcode::ServFail && answers.all(|record| record.is_ok_and(|record| record.ttl > 0))
+}
+
 /// Whether the owner of some answer matches, the names of aliases included.
 pub fn mentions_name(
     message: &[u8],

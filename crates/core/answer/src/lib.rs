@@ -53,7 +53,7 @@ mod solve;
 mod tsig;
 
 pub use admission::{Limiter, Limits};
-pub use cached::{CachedSummary, leads_to_name, mentions_name, summary};
+pub use cached::{CachedSummary, leads_to_name, may_be_stale, mentions_name, summary};
 pub use cookies::CookieSecret;
 pub use counters::{AnswerCounts, NOTIFY_ACCEPTED, NOTIFY_NAMES, TYPE_NAMES};
 pub use forwarded_response::{

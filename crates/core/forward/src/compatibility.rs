@@ -79,13 +79,16 @@ impl Compatibility {
     }
 
     /// It answered the question in lower case that it did not answer otherwise. One such answer may
-    /// be chance, or the work of an attacker, if the server kept the case before, or was silent.
+    /// be the work of an attacker, if the server kept the case before; or chance, if it denied the
+    /// name, which may be new, or was silent.
     fn note_case_lost(&mut self, doubt: CaseDoubt, now: u64) {
         self.case_losses += match doubt {
             _ if self.keeps_case(now) => 1,
-            CaseDoubt::Question | CaseDoubt::Denial => CASE_LOSSES_MAX,
-            CaseDoubt::Silence => CASE_LOSSES_MAX.div_ceil(2),
+            CaseDoubt::Question => CASE_LOSSES_MAX,
+            CaseDoubt::Denial | CaseDoubt::Silence => CASE_LOSSES_MAX.div_ceil(2),
         };
+        // The next denial is checked, too.
+        self.case_check_at = 0;
         if self.case_losses >= CASE_LOSSES_MAX {
             (self.case_losses, self.has_case_fault) = (0, true);
             (self.case_kept_until, self.lower_until) = (0, now + COMPATIBILITY_MICROS);

@@ -1,4 +1,5 @@
 //! A thread's share of the cache, with its memory.
+use crate::client::is_answer;
 use crate::limits::{FAILURE_TTL_MAX, STALE_RETRY};
 use crate::peer_shards::AnswerLifetime;
 use answer::{ForwardedRecords, failure};
@@ -72,12 +73,13 @@ impl CacheStore {
         let AnswerLifetime { made, mut ttl } = life.unwrap_or(first);
         let mut cache = self.lend();
         if let Some(found) = cache.find(key, now) {
-            if !answer::is_failure(found.message, key.name.len()) {
+            if is_answer(&found, key) {
                 cache.hold(key, now + STALE_RETRY);
                 return;
             }
             // An old failure starts again with the first lifetime.
-            if life.is_none() && found.age < found.ttl + FAILURE_TTL_MAX {
+            let is_failure = answer::is_failure(found.message, key.name.len());
+            if life.is_none() && is_failure && found.age < found.ttl + FAILURE_TTL_MAX {
                 ttl = (2 * found.ttl).min(FAILURE_TTL_MAX);
             }
         }
@@ -103,8 +105,7 @@ impl CacheStore {
     /// Whether there is an answer, fresh or stale, that is not older than `made`.
     pub(crate) fn has_answer_since(&mut self, key: &CacheKey<'_>, made: u32, now: u32) -> bool {
         let found = self.lend().into_found(key, now);
-        let found = found.filter(|found| !answer::is_failure(found.message, key.name.len()));
-        found.is_some_and(|found| now - found.age >= made)
+        found.is_some_and(|found| is_answer(&found, key) && now - found.age >= made)
     }
 
     pub(crate) fn lend(&mut self) -> Cache<'_> {

@@ -2,6 +2,8 @@
 mod scene;
 
 use scene::{Fake, Got, Scene, answer, answered, failed, framed, no_client};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use upstream::{StatusView, TlsFault, UpstreamServers};
 use wire::{Name, NameBuf};
@@ -240,6 +242,28 @@ fn target_of_an_alias_is_queried_at_the_same_server() {
     let Got(code, count, _) = scene.ask_one("\\128.example.net.").0;
     assert!(code == 0 && (16..=17).contains(&count), "{count}");
     assert!(server.asked() <= 5 + 17, "{}", server.asked());
+}
+
+/// RFC 8767 §6: an alias with TTL 0 is kept only while its target is queried.
+#[test]
+fn alias_that_may_not_be_cached_is_never_stale() {
+    let is_broken = Arc::new(AtomicBool::new(false));
+    let breaks = Arc::clone(&is_broken);
+    let server = Fake::start(move |question, _| {
+        let mut message = match question[13].to_ascii_lowercase() {
+            b'a' => numbered_alias(question, b'b'),
+            _ => answer(question, 60, 2),
+        };
+        message[3] |= if breaks.load(Ordering::SeqCst) { 2 } else { 0 };
+        vec![message]
+    });
+    let mut scene = Scene::new(&[server.address]);
+    assert_eq!(scene.ask_one("a.example.net.").0, answered(3));
+    is_broken.store(true, Ordering::SeqCst);
+    scene.later = Duration::from_secs(100);
+    assert_eq!(scene.ask_one("a.example.net.").0, failed(22));
+    assert_eq!(scene.ask_one("a.example.net.").0, failed(13), "the failure is cached");
+    assert_eq!(scene.ask_one("b.example.net.").0, Got(0, 2, Some(3)));
 }
 
 /// RFC 6891 §6.2.2.

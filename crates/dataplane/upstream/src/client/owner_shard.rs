@@ -1,7 +1,7 @@
 //! Owner shards: queries for names of other shards are delegated to them, and queries of other
 //! shards answered.
 use super::restart::restoring;
-use super::{AnswerCallback, UpstreamClient};
+use super::{AnswerCallback, UpstreamClient, is_answer};
 use crate::limits::{OWNER_LATE, OWNER_SLOW, PEERS_MAX, RENEWAL_MAX};
 use crate::peer_shards::{AnswerLifetime, PeerShards, ShardMessage, ShardRequest};
 use crate::shard_messages::ShardNews;
@@ -339,7 +339,7 @@ fn failure_message<'f>(
     let is_failure = is_failure(found.message, key.name.len());
     match (is_failure, found.is_fresh()) {
         (true, true) => ShardMessage::Failure(query_id, Some(life)),
-        (false, false) if found.age - found.ttl < stale_max => {
+        (false, false) if is_answer(found, key) && found.age - found.ttl < stale_max => {
             ShardMessage::Stale(query_id, life, value(found, key))
         }
         _ => ShardMessage::Failure(query_id, None),

@@ -1,6 +1,6 @@
 //! The client as the resolver of a burst: lookups in the cache, deferred queries, renewals.
-use super::UpstreamClient;
 use super::restart::changing;
+use super::{UpstreamClient, is_answer};
 use crate::limits::{CHAIN_TIME_MAX, QUERIES_MAX, RENEWAL_MAX, ROUNDS_MAX, STALE_AFTER};
 use crate::shard_messages::{PendingMessages, ShardNews};
 use crate::waiters::{PendingWaiter, WaitingClient};
@@ -56,8 +56,7 @@ impl UpstreamClient {
                 return true;
             }
             // A client that waited for a failed query gets the failure itself, not "cached error".
-            let is_failure = answer::is_failure(found.message, key.name.len());
-            !is_failure && (found.is_fresh() || found.age - found.ttl < stale_max)
+            is_answer(found, key) && (found.is_fresh() || found.age - found.ttl < stale_max)
         })
     }
 
@@ -78,7 +77,7 @@ impl UpstreamClient {
         let now = self.seconds();
         let mut cache = self.store.lend();
         let known = cache.find(key, now);
-        let known = known.filter(|found| !answer::is_failure(found.message, key.name.len()));
+        let known = known.filter(|found| is_answer(found, key));
         let stale = known.map(|found| found.may_renew);
         // A query failed recently.
         if stale == Some(false) {

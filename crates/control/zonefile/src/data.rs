@@ -10,6 +10,7 @@ use std::fmt::{self, Write};
 use wire::Rtype;
 
 use crate::fields::Fields;
+use crate::form;
 use crate::lex::{Token, lex};
 use crate::limits::STRING_BYTES_MAX;
 use crate::rdata;
@@ -126,18 +127,26 @@ fn one_text(text: &str) -> Result<Vec<u8>, EntryError> {
 /// §5 if that form is missing or does not convert back to the same bytes.
 pub fn write_data(rtype: Rtype, data: &[u8], out: &mut String) {
     let start = out.len();
-    let mut parser = Parser::from_ref(data);
-    let number = DomainRtype::from_int(rtype.0);
-    let parsed = AllRecordData::<&[u8], ParsedName<&[u8]>>::parse_any_rdata(number, &mut parser);
-    if let Ok(parsed) = parsed
-        && !matches!(parsed, AllRecordData::Unknown(_) | AllRecordData::Null(_))
-        && write!(out, "{}", parsed.display_zonefile(DisplayKind::Simple)).is_ok()
-        && read_data(rtype, &out[start..]).is_ok_and(|again| again == data)
-    {
+    let written = match form::form(rtype) {
+        [] => write_known(rtype, data, out),
+        _ => form::write(rtype, data, out),
+    };
+    if written.is_some() && read_data(rtype, &out[start..]).is_ok_and(|again| again == data) {
         return;
     }
     out.truncate(start);
     write_generic(data, out).expect("a String takes all");
+}
+
+/// Writes a type that `domain` knows.
+fn write_known(rtype: Rtype, data: &[u8], out: &mut String) -> Option<()> {
+    let mut parser = Parser::from_ref(data);
+    let number = DomainRtype::from_int(rtype.0);
+    let parsed = AllRecordData::<&[u8], ParsedName<&[u8]>>::parse_any_rdata(number, &mut parser);
+    let parsed = parsed
+        .ok()
+        .filter(|parsed| !matches!(parsed, AllRecordData::Unknown(_) | AllRecordData::Null(_)))?;
+    write!(out, "{}", parsed.display_zonefile(DisplayKind::Simple)).ok()
 }
 
 /// As [`write_data`], in a new `String`.

@@ -7,7 +7,11 @@ use wire::{Class, Name, NameBuf, Rtype};
 
 use crate::fields::Fields;
 use crate::lex::Token;
+use crate::limits::TTL_MAX;
 use crate::report::{EntryError, quote};
+
+/// How to state the TTL.
+pub(crate) const TTL_HELP: &str = "put a line such as `$TTL 3600` in front";
 
 /// What an entry inherits from earlier entries.
 #[derive(Clone)]
@@ -26,7 +30,8 @@ pub(crate) struct InheritedFields {
 
 /// The fields before the record data.
 pub(crate) struct EntryHead {
-    pub ttl: u32,
+    /// `None`: neither the record nor anything before it states one.
+    pub ttl: Option<u32>,
     pub rtype: Rtype,
     /// The number of fields in the head.
     pub fields: usize,
@@ -81,12 +86,26 @@ impl InheritedFields {
             ));
         }
         self.ttl_stated = ttl.or(self.ttl_stated);
-        let ttl = ttl.or(self.ttl).or(self.ttl_stated).ok_or_else(|| {
-            EntryError::new(tokens[0].start as usize, "no TTL given and no $TTL before it")
-                .help("put a line such as `$TTL 3600` in front")
-                .rule(BrokenRule::TTL_MISSING)
-        })?;
+        let ttl = ttl.or(self.ttl).or(self.ttl_stated);
         Ok(EntryHead { ttl, rtype, fields: taken })
+    }
+
+    /// The TTL of a record without one: an SOA record has its minimum, and so have the records
+    /// after it, as in RFC 1034 §6.1.
+    pub(crate) fn implied_ttl(
+        &mut self,
+        at: usize,
+        rtype: Rtype,
+        data: &[u8],
+    ) -> Result<u32, EntryError> {
+        let minimum = data.last_chunk().filter(|_| rtype == Rtype::SOA);
+        let ttl = minimum.map(|minimum| u32::from_be_bytes(*minimum).min(TTL_MAX));
+        self.ttl_stated = ttl;
+        ttl.ok_or_else(|| {
+            EntryError::new(at, "no TTL given and no $TTL before it")
+                .help(TTL_HELP)
+                .rule(BrokenRule::TTL_MISSING)
+        })
     }
 
     /// Reads an owner, which must be in the zone.
@@ -129,12 +148,16 @@ fn rtype(raw: &[u8], at: usize) -> Result<Rtype, EntryError> {
     let Some(rtype) = parse::<Rtype>(raw) else {
         let fault = EntryError::new(at, format!("unknown record type {}", quote(raw)))
             .rule(BrokenRule::TYPE);
+        if let Some(help) = pseudo_type(raw) {
+            return Err(fault.help(help));
+        }
         return Err(match nearest(raw) {
             Some(known) => fault.help(format!("did you mean `{known}`?")),
             None if parse::<IpAddr>(raw).is_some() => fault.help("a type is missing before it"),
-            None => {
-                fault.help("a record is `owner [TTL] [IN] type data`; types are A, AAAA, MX, …")
-            }
+            None => fault.help(
+                "a record is `owner [TTL] [IN] type data`; types are A, AAAA, MX, …; one without \
+                 a name here is `TYPEnnn \\# LENGTH HEX`",
+            ),
         });
     };
     if rtype.is_meta() {
@@ -145,8 +168,20 @@ fn rtype(raw: &[u8], at: usize) -> Result<Rtype, EntryError> {
     Ok(rtype)
 }
 
+/// Help for a type that only some other servers have, which compute addresses from it.
+fn pseudo_type(raw: &[u8]) -> Option<&'static str> {
+    let is_one = |known: &&str| raw.eq_ignore_ascii_case(known.as_bytes());
+    ["ALIAS", "ANAME", "FLATTEN"].iter().any(|known| is_one(&known)).then_some(
+        "other servers compute addresses from it: write the A and AAAA records of its target, or, \
+         below the apex, a CNAME record",
+    )
+}
+
 /// A known type that is one edit away from `raw`.
 fn nearest(raw: &[u8]) -> Option<&'static str> {
+    if parse::<Class>(raw).is_some() {
+        return None;
+    }
     let written = raw.to_ascii_uppercase();
     // The blocks that IANA assigns types from.
     let mut numbers = (0..0x200).chain(0x8000..0x8100);

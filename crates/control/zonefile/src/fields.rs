@@ -16,8 +16,8 @@ pub(crate) struct Fields<'e> {
     next: usize,
     /// The origin of relative names; `None`: all names are absolute.
     origin: Option<Name<'e>>,
-    /// The caller asked for the rest of the entry and it was empty.
-    pub(crate) lacks_rest: bool,
+    /// Generic data was valid when it was written, perhaps by the rules of an earlier version.
+    pub(crate) is_trusted: bool,
     /// Where the rest of the entry begins, once the caller asked for it.
     pub(crate) rest_at: Option<usize>,
 }
@@ -29,7 +29,7 @@ impl<'e> Fields<'e> {
 
     /// Fields whose names are absolute, with or without the final dot.
     pub(crate) fn absolute(text: &'e [u8], tokens: &'e [Token]) -> Self {
-        Self { text, tokens, next: 0, origin: None, lacks_rest: false, rest_at: None }
+        Self { text, tokens, next: 0, origin: None, is_trusted: false, rest_at: None }
     }
 
     /// Skips the first `taken` fields.

@@ -1,5 +1,4 @@
-//! Record data in wire form. Simple types use `form`; keys, digests and parameters use the `domain`
-//! crate; all others use RFC 3597.
+//! Record data in wire form. Most types use `form`, a few the `domain` crate, all others RFC 3597.
 use domain::base::Name as DomainName;
 use domain::base::iana::Rtype as DomainRtype;
 use domain::base::name::ParsedName;
@@ -9,12 +8,11 @@ use domain::rdata::{AllRecordData, ZoneRecordData};
 use model::BrokenRule;
 use wire::Rtype;
 
-use crate::base64;
 use crate::fields::Fields;
-use crate::form::{fits, form};
+use crate::form::{fits, form, has_rare_form};
 use crate::limits::RDATA_BYTES_MAX;
-use crate::report::{EntryError, quote};
-use crate::svcb;
+use crate::report::EntryError;
+use crate::{base64, digest, hex, svcb};
 
 /// Converts the remaining fields to the data of a record of type `rtype`. The result is valid for
 /// the type; names are uncompressed and keep their case.
@@ -31,7 +29,11 @@ fn parse(rtype: Rtype, fields: &mut Fields<'_>, out: &mut Vec<u8>) -> Result<(),
     let at = fields.here();
     if fields.peek().is_some_and(|token| !token.quoted && fields.raw(token) == b"\\#") {
         generic(fields, out).map_err(|fault| fault.rule(BrokenRule::GENERIC_DATA))?;
-        if !is_valid(rtype, out) {
+        let is_valid = match fields.is_trusted {
+            true => has_rare_form(rtype) || is_well_formed(rtype, out),
+            false => is_valid(rtype, out),
+        };
+        if !is_valid {
             return Err(EntryError::new(
                 at,
                 format!("these bytes are not the data of a {rtype} record"),
@@ -46,7 +48,16 @@ fn parse(rtype: Rtype, fields: &mut Fields<'_>, out: &mut Vec<u8>) -> Result<(),
         parts => parts.iter().try_for_each(|part| part.read(fields, out))?,
     }
     fields.end()?;
+    check_digest(rtype, fields, out)?;
     check_len(at, out)
+}
+
+/// Checks the length of a digest.
+fn check_digest(rtype: Rtype, fields: &Fields<'_>, out: &[u8]) -> Result<(), EntryError> {
+    let Some(what) = digest::problem(rtype, out) else { return Ok(()) };
+    let first = fields.rest_at.and_then(|first| fields.between(first).first());
+    let at = first.map_or(fields.end_at(), |token| token.start as usize);
+    Err(EntryError::new(at, what).help("copy the whole digest"))
 }
 
 /// Checks that the data fits a record.
@@ -60,43 +71,20 @@ pub(crate) fn check_len(at: usize, out: &[u8]) -> Result<(), EntryError> {
     Ok(())
 }
 
-/// A type with the same presentation form and wire form.
-const fn like(rtype: Rtype) -> Rtype {
-    match rtype {
-        Rtype::SMIMEA => Rtype::TLSA,
-        Rtype::DLV => Rtype::DS,
-        Rtype::SIG => Rtype::RRSIG,
-        Rtype::KEY => Rtype::DNSKEY,
-        Rtype::DHCID => Rtype::OPENPGPKEY,
-        other => other,
-    }
-}
-
-/// Whether the type's data ends in base 64 to the end of the entry.
-const fn has_base64(rtype: Rtype) -> bool {
-    matches!(
-        rtype,
-        Rtype::DNSKEY | Rtype::CDNSKEY | Rtype::RRSIG | Rtype::OPENPGPKEY | Rtype::IPSECKEY
-    )
-}
-
 /// Parses a type that `domain` knows.
 fn known(rtype: Rtype, fields: &mut Fields<'_>, out: &mut Vec<u8>) -> Result<(), EntryError> {
     let at = fields.here();
-    let number = DomainRtype::from_int(like(rtype).0);
+    let number = DomainRtype::from_int(rtype.0);
     if !is_known(number) {
         let what = format!("{rtype} records have no presentation form here");
         return Err(EntryError::new(at, what)
-            .help(r"write it as `\# LENGTH HEX`")
+            .help(format!(r"write it as `TYPE{} \# LENGTH HEX`", rtype.0))
             .rule(BrokenRule::GENERIC_DATA));
     }
     let data = ZoneRecordData::<Vec<u8>, DomainName<Vec<u8>>>::scan(number, fields)
         .map_err(|fault| fields.locate(fault))?;
-    if has_base64(like(rtype)) {
+    if rtype == Rtype::IPSECKEY {
         base64::check_rest(fields)?;
-    }
-    if fields.lacks_rest && rtype != Rtype::IPSECKEY {
-        return Err(EntryError::new(fields.here(), "the last field is missing"));
     }
     let Ok(()) = data.compose_rdata(out);
     if !is_valid(rtype, out) {
@@ -113,14 +101,22 @@ fn is_known(rtype: DomainRtype) -> bool {
     !matches!(data, Ok(AllRecordData::Unknown(_) | AllRecordData::Null(_)))
 }
 
-/// Whether bytes are valid data of the type, with no compressed name and nothing left over. Data of
-/// unknown types is always valid.
+/// Whether bytes are valid data of the type.
 fn is_valid(rtype: Rtype, rdata: &[u8]) -> bool {
+    let is_service = matches!(rtype, Rtype::SVCB | Rtype::HTTPS);
+    is_well_formed(rtype, rdata)
+        && digest::problem(rtype, rdata).is_none()
+        && (!is_service || svcb::is_valid(rdata))
+}
+
+/// Whether bytes have the fields of the type, with no compressed name and nothing left over. Data
+/// of unknown types is always well-formed.
+fn is_well_formed(rtype: Rtype, rdata: &[u8]) -> bool {
     if !form(rtype).is_empty() {
         return fits(form(rtype), rdata);
     }
     let mut parser = Parser::from_ref(rdata);
-    let number = DomainRtype::from_int(like(rtype).0);
+    let number = DomainRtype::from_int(rtype.0);
     let data = AllRecordData::<&[u8], ParsedName<&[u8]>>::parse_any_rdata(number, &mut parser);
     let mut again = Vec::with_capacity(rdata.len());
     data.is_ok_and(|data| data.compose_rdata(&mut again).is_ok()) && again == rdata
@@ -134,16 +130,7 @@ fn generic(fields: &mut Fields<'_>, out: &mut Vec<u8>) -> Result<(), EntryError>
     let mut half = None;
     while fields.peek().is_some() {
         let token = fields.token("hexadecimal digits")?;
-        for (i, &byte) in fields.raw(token).iter().enumerate() {
-            let at = token.start as usize + i;
-            let digit = char::from(byte).to_digit(16).ok_or_else(|| {
-                EntryError::new(at, format!("{} is not a hexadecimal digit", quote(&[byte])))
-            })? as u8;
-            match half.take() {
-                None => half = Some(digit),
-                Some(high) => out.push(high << 4 | digit),
-            }
-        }
+        half = hex::digits(fields, token, half, out)?;
     }
     if half.is_some() || out.len() != usize::from(len) {
         let what = format!("the length is {len} bytes, but there are {}", out.len());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use model::BrokenRule;
 use wire::{Class, Name, Rtype};
 
-use crate::entry::InheritedFields;
+use crate::entry::{InheritedFields, TTL_HELP};
 use crate::fields::Fields;
 use crate::lex::Token;
 use crate::limits::{ERRORS_MAX, INCLUDE_DEPTH_MAX, INCLUDES_MAX};
@@ -21,6 +21,8 @@ pub(crate) type RecordSink<'s> = dyn FnMut(Record<'_>) -> Result<(), String> + '
 /// The state while reading a zone.
 pub(crate) struct ZoneParser<'s> {
     pub(crate) defaults: InheritedFields,
+    /// See [`Fields::is_trusted`].
+    pub(crate) is_trusted: bool,
     sink: &'s mut RecordSink<'s>,
     rdata: Vec<u8>,
     /// The canonical paths of the files that are open now, the zone's own first.
@@ -62,6 +64,7 @@ impl<'s> ZoneParser<'s> {
     pub(crate) fn new(origin: Name<'_>, sink: &'s mut RecordSink<'s>) -> Self {
         Self {
             defaults: InheritedFields::new(origin),
+            is_trusted: false,
             sink,
             rdata: Vec::new(),
             open: Vec::new(),
@@ -120,7 +123,8 @@ impl<'s> ZoneParser<'s> {
         let file: Arc<Path> = path.into();
         let (mut source, mut tokens, mut line) = (FileWindow::new(input), Vec::new(), 1);
         if let Ok(Some(what)) = source.foreign_encoding() {
-            let help = Some("save it as UTF-8 without a byte order mark".to_owned());
+            let help = Some("save it as UTF-8 without a byte order mark, with line ends of Unix");
+            let help = help.map(str::to_owned);
             let (what, rule) = (what.to_owned(), BrokenRule::SYNTAX);
             return self.report(Error { file, line, column: 1, what, help, rule });
         }
@@ -208,16 +212,21 @@ impl<'s> ZoneParser<'s> {
         let head = self.defaults.head(at.text, at.tokens)?;
         let origin = self.defaults.origin.as_name();
         let mut fields = Fields::new(at.text, at.tokens, origin).skip(head.fields);
+        fields.is_trusted = self.is_trusted;
         rdata::read(head.rtype, &mut fields, &mut self.rdata)?;
         if matches!(head.rtype, Rtype::TXT | Rtype::SPF) {
             self.warn_of_unquoted_text(at, head.fields);
         }
         let start = at.tokens[0].start as usize;
+        let ttl = match head.ttl {
+            Some(ttl) => ttl,
+            None => self.implied_ttl(at, head.rtype)?,
+        };
         let record = Record {
             owner: self.defaults.owner_name(),
             class: Class::IN,
             rtype: head.rtype,
-            ttl: head.ttl,
+            ttl,
             rdata: &self.rdata,
             place: at.place(start),
         };
@@ -225,6 +234,22 @@ impl<'s> ZoneParser<'s> {
             .map_err(|why| EntryError::new(start, why).rule(BrokenRule::OUT_OF_ZONE))?;
         self.summary.records += 1;
         Ok(())
+    }
+
+    /// The TTL of a record without one, with a warning.
+    fn implied_ttl(&mut self, at: EntryPosition<'_>, rtype: Rtype) -> Result<u32, EntryError> {
+        let start = at.tokens[0].start as usize;
+        let ttl = self.defaults.implied_ttl(start, rtype, &self.rdata)?;
+        let what = format!("no TTL given and no $TTL before it: the SOA's minimum, {ttl}, is used");
+        let warning = Error::new(at.place(start), BrokenRule::TTL_MISSING, what);
+        self.warn(warning.with_help(TTL_HELP));
+        Ok(ttl)
+    }
+
+    fn warn(&mut self, warning: Error) {
+        if self.summary.warnings.len() < ERRORS_MAX {
+            self.summary.warnings.push(warning);
+        }
     }
 
     /// Warns of text without quotes: each word is a string, and a `;` begins a comment.
@@ -239,12 +264,8 @@ impl<'s> ZoneParser<'s> {
             }
             _ => return,
         };
-        if self.summary.warnings.len() < ERRORS_MAX {
-            let place = at.place(first.start as usize);
-            let warning = Error::new(place, BrokenRule::TEXT, what);
-            let help = "put the whole text in quotes: \"…\"";
-            self.summary.warnings.push(warning.with_help(help));
-        }
+        let warning = Error::new(at.place(first.start as usize), BrokenRule::TEXT, what);
+        self.warn(warning.with_help("put the whole text in quotes: \"…\""));
     }
 
     /// Warns of a name with bytes beyond ASCII: clients query for A-labels instead.

@@ -135,7 +135,6 @@ impl Scanner for Fields<'_> {
         mut convert: C,
     ) -> Result<Vec<u8>, EntryError> {
         let mut out = Vec::new();
-        self.lacks_rest |= self.peek().is_none();
         self.rest_at = Some(self.taken());
         while self.peek().is_some() {
             self.scan_symbols(|symbol| {

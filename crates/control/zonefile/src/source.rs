@@ -42,6 +42,9 @@ impl<'r> FileWindow<'r> {
             [0, b' '..=b'~', 0, ..] | [b' '..=b'~', 0, b' '..=b'~', 0, ..] => {
                 Some("this file is UTF-16 without a byte order mark")
             }
+            _ if has_old_line_ends(&self.window[..self.end]) => {
+                Some("the lines of this file end in CR alone, as on old Macs")
+            }
             _ => None,
         })
     }
@@ -97,4 +100,11 @@ impl<'r> FileWindow<'r> {
         }
         Ok(true)
     }
+}
+
+/// Whether text has CR within it, and no LF.
+fn has_old_line_ends(text: &[u8]) -> bool {
+    let cr = text.iter().position(|byte| *byte == b'\r');
+    let is_inner = |at: usize| text[at..].iter().any(|byte| !byte.is_ascii_whitespace());
+    cr.is_some_and(is_inner) && !text.contains(&b'\n')
 }

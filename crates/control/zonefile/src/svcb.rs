@@ -77,6 +77,7 @@ fn param(fields: &mut Fields<'_>) -> Result<(u16, Vec<u8>), EntryError> {
             false => Err(EntryError::custom("these bytes are not a value of this key")),
         };
     }
+    check_items(number, value)?;
     if number == SvcParamKey::MANDATORY && !value.is_empty() {
         value.split(|&byte| byte == b',').try_for_each(|name| self::key(name).map(drop))?;
     }
@@ -88,11 +89,66 @@ fn param(fields: &mut Fields<'_>) -> Result<(u16, Vec<u8>), EntryError> {
     }
 }
 
+/// Checks that a list has no empty item, also none after its last comma (RFC 9460 appendix A.1).
+fn check_items(key: SvcParamKey, value: &[u8]) -> Result<(), EntryError> {
+    let is_list = matches!(
+        key,
+        SvcParamKey::MANDATORY
+            | SvcParamKey::ALPN
+            | SvcParamKey::IPV4HINT
+            | SvcParamKey::IPV6HINT
+            | SvcParamKey::TLS_SUPPORTED_GROUPS
+    );
+    if is_list && !value.is_empty() && value.split(|&byte| byte == b',').any(<[u8]>::is_empty) {
+        let what = "the list has an empty item";
+        return Err(EntryError::custom(what).help("write its items with one comma between two"));
+    }
+    Ok(())
+}
+
 /// Whether bytes are a valid value. Values of unknown keys are always valid.
 fn has_form(key: SvcParamKey, value: &[u8]) -> bool {
     let mut parser = Parser::from_ref(value);
     let read = AllValues::<&[u8]>::parse_value(key, &mut parser);
-    matches!(read, Ok(Some(_))) && parser.remaining() == 0
+    matches!(read, Ok(Some(_))) && parser.remaining() == 0 && is_sound(key, value)
+}
+
+/// Whether a well-formed value follows the rules of its key: clients may refuse a whole message
+/// with an empty protocol or an empty list of hints (RFC 9460 §7.1 and §7.3).
+fn is_sound(key: SvcParamKey, value: &[u8]) -> bool {
+    match key {
+        SvcParamKey::ALPN => has_protocols(value),
+        SvcParamKey::IPV4HINT | SvcParamKey::IPV6HINT => !value.is_empty(),
+        _ => true,
+    }
+}
+
+/// Whether a value has at least one protocol, and none is empty.
+fn has_protocols(value: &[u8]) -> bool {
+    let mut rest = value;
+    while let [len @ 1..=255, behind @ ..] = rest {
+        match behind.get(usize::from(*len)..) {
+            Some(behind) => rest = behind,
+            None => return false,
+        }
+    }
+    rest.is_empty() && !value.is_empty()
+}
+
+/// Whether the values of well-formed data follow the rules of their keys.
+pub(crate) fn is_valid(data: &[u8]) -> bool {
+    let name = data.get(2..).and_then(|rest| wire::Name::parse(rest).ok());
+    let Some(mut rest) = name.and_then(|name| data.get(2 + name.len()..)) else { return false };
+    while let Some(([high, low, len_high, len_low], behind)) = rest.split_first_chunk() {
+        let key = SvcParamKey::from_int(u16::from_be_bytes([*high, *low]));
+        let len = usize::from(u16::from_be_bytes([*len_high, *len_low]));
+        let Some((value, behind)) = behind.split_at_checked(len) else { return false };
+        if !is_sound(key, value) {
+            return false;
+        }
+        rest = behind;
+    }
+    rest.is_empty()
 }
 
 /// A parsed key.
@@ -213,6 +269,33 @@ mod tests {
             let messages = read(&format!("1 . {text}")).expect_err(text);
             assert!(messages.contains(why), "{text}: {messages}");
         }
+    }
+
+    #[test]
+    fn list_with_an_empty_item_is_refused() {
+        for text in [
+            "alpn=h2,,h3",
+            "alpn=h2,",
+            "alpn=,h2",
+            "alpn=\"\\,h2\"",
+            "alpn=",
+            "alpn",
+            "mandatory=alpn, alpn=h2",
+            "ipv4hint=192.0.2.1,",
+            "ipv4hint=,192.0.2.1",
+            "ipv6hint=2001:db8::1,,2001:db8::2",
+            "ipv6hint=2001:db8::1,",
+            "key1=\\000",
+            "key1=\\002h2\\000",
+            "key1=",
+            "key4=",
+        ] {
+            assert!(read(&format!("1 . {text}")).is_err(), "{text}");
+        }
+        let data = wire(&[(1, b"\x02h2\0")]);
+        let hex: String = data.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert!(read(&format!("\\# {} {hex}", data.len())).is_err());
+        assert_eq!(read("1 . alpn=h2,h3"), Ok(wire(&[(1, b"\x02h2\x02h3")])));
     }
 
     #[test]

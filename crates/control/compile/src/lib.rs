@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod chosen;
+mod dname;
 mod index;
 pub mod limits;
 mod lint;
@@ -20,6 +21,7 @@ mod vector;
 mod zone;
 
 pub use chosen::{Chooser, ChosenRecords, LeafIndex};
+pub use dname::HiddenName;
 pub use index::Image;
 pub use lint::Finding;
 pub use loader::Loader;

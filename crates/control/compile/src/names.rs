@@ -93,10 +93,15 @@ impl Names {
 
     /// Whether there are names below this one.
     pub fn has_below(&self, name: &[u8]) -> bool {
+        self.first_below(name).is_some()
+    }
+
+    /// The first name below this one.
+    pub fn first_below(&self, name: &[u8]) -> Option<Node<'_>> {
         let rank = self.rank(name);
         let here = self.at(rank).is_some_and(|node| node.name() == name);
         let next = self.at(rank + usize::from(here));
-        next.is_some_and(|node| is_below(node.name(), name))
+        next.filter(|node| is_below(node.name(), name))
     }
 
     /// Inserts or replaces nodes. They are concatenated in canonical order, each name once;

@@ -109,6 +109,16 @@ rules! {
     TTL_DIFFERS = "ttl-differs" "RFC 2181 §5.2",
     /// Records that a delegation hides.
     OCCLUDED = "occluded" "RFC 5936 §3.5",
+    /// Records below a DNAME record.
+    BELOW_DNAME = "below-dname" "RFC 6672 §2.4",
+    /// Aliases that lead back to themselves.
+    ALIAS_LOOP = "alias-loop" "RFC 1034 §3.6.2",
+    /// Signatures that clients refuse, now or soon.
+    SIGNATURE = "signature" "RFC 4035 §5.3",
+    /// Signed records without a signature, and signatures without their record.
+    UNSIGNED = "unsigned" "RFC 4035 §2.2",
+    /// The chain of NSEC or NSEC3 records.
+    CHAIN = "denial-chain" "RFC 4035 §2.3",
     /// Text without quotes.
     TEXT = "unquoted-text" "RFC 1035 §5.1",
     /// A file ends with a newline.

@@ -118,7 +118,7 @@ pub fn change(
         compile::SetChange { name, rtype: edit.rtype, set, rules }
     });
     let changes: Vec<_> = changes.collect();
-    head.zone.change_all(&changes).map_err(|ZoneProblem { place, rule, what }| {
+    change_zone(&mut head.zone, &changes).map_err(|ZoneProblem { place, rule, what }| {
         let index = place.and_then(|place| done.get(place as usize));
         invalid(index.copied().unwrap_or_default(), "edits", rule, what)
     })?;
@@ -129,6 +129,18 @@ pub fn change(
         SetChange { name, rtype, view, before, after }
     });
     Ok((changes.collect(), warnings))
+}
+
+/// Applies changes, all or none. Writes of earlier versions, which this does not see, may have put
+/// records below a DNAME record.
+fn change_zone<R: AsRef<[u8]>>(
+    zone: &mut Zone,
+    changes: &[compile::SetChange<'_, R>],
+) -> Result<(), ZoneProblem> {
+    let before = zone.may_hide(changes).then(|| zone.clone());
+    zone.change_all(changes)?;
+    let Some(before) = before else { return Ok(()) };
+    zone.check_dnames(changes).inspect_err(|_| *zone = before)
 }
 
 /// Makes of an edit of members the whole set as it will be, so that clients need not read it.
@@ -234,6 +246,11 @@ pub fn create(
     let origin = batch.zone.as_name();
     check(&mut batch.edits, origin)?;
     let (zone, changes) = build(origin, batch.edits.drain(..).chain(soa), key)?;
+    if let Some(hidden) = zone.names_below_dnames(1).first() {
+        let index = changes.iter().position(|change| *change.name == *hidden.name);
+        let problem = hidden.problem(&zone, None);
+        return Err(invalid(index.unwrap_or_default(), "edits", problem.rule, problem.what));
+    }
     let given = if brings_soa { given_serial(&changes) } else { None };
     let offset = given.map_or(0, |given| offset_after(revision, 0, given, None));
     let mut head = ZoneHead { zone, stamp: SerialStamp { revision, offset } };

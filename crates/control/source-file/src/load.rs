@@ -1,8 +1,9 @@
 //! Loads one zone from its file into the compiler.
-use compile::{Loader, Zone, ZoneProblem};
+use crate::limits::FINDINGS_MAX;
+use compile::{HiddenName, Loader, Zone, ZoneProblem};
 use image::HashKey;
 use model::BrokenRule;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 use wire::Name;
@@ -26,6 +27,11 @@ pub fn load(
     })?;
     match loader.finish_with_warnings() {
         Ok((zone, warnings)) => {
+            let hidden = zone.names_below_dnames(FINDINGS_MAX);
+            if !hidden.is_empty() {
+                let errors = locate_hidden(file, &zone, &hidden);
+                return Err(LoadFailure { errors, stopped: false, files: summary.files });
+            }
             if !warnings.is_empty() {
                 summary.warnings.extend(locate(file, origin, warnings));
             }
@@ -63,6 +69,27 @@ fn locate(file: &Path, origin: Name<'_>, problems: Vec<ZoneProblem>) -> Vec<Erro
     errors
 }
 
+/// Adds positions to names below DNAME records: those of their first records.
+fn locate_hidden(file: &Path, zone: &Zone, hidden: &[HiddenName]) -> Vec<Error> {
+    let mut left: HashMap<&[u8], &HiddenName> =
+        hidden.iter().map(|hidden| (&*hidden.name, hidden)).collect();
+    let mut errors = Vec::new();
+    let _ = zonefile::read(file, zone.origin(), &mut |record| {
+        let owner = zone.relative(record.owner).unwrap_or_default();
+        if let Some(hidden) = left.remove(&*owner) {
+            let ZoneProblem { rule, what, .. } = hidden.problem(zone, None);
+            errors.push(error(record.place, rule, what));
+        }
+        Ok(())
+    });
+    let whole = SourcePosition { file, line: 0, column: 0 };
+    errors.extend(left.into_values().map(|hidden| {
+        let ZoneProblem { rule, what, .. } = hidden.problem(zone, None);
+        error(whole, rule, what)
+    }));
+    errors
+}
+
 /// A problem with its position and how to fix it. A problem without a record is about a missing
 /// one.
 fn error(place: SourcePosition<'_>, rule: BrokenRule, what: String) -> Error {
@@ -77,6 +104,7 @@ fn error(place: SourcePosition<'_>, rule: BrokenRule, what: String) -> Error {
         BrokenRule::SINGLE => "keep one of them",
         BrokenRule::TTL_DIFFERS => "give all records of a name and type the same TTL",
         BrokenRule::NSEC3 => "re-sign the zone with 0 iterations",
+        BrokenRule::BELOW_DNAME => "move it elsewhere, or remove the DNAME record",
         BrokenRule::LIMIT => "spread the records over several names",
         _ => return Error::new(place, rule, what),
     };
@@ -132,6 +160,15 @@ mod tests {
         assert_eq!(summary.warnings[0].rule, BrokenRule::TTL_DIFFERS);
         let name = NameBuf::from_text(b"www.example.org.", Name::ROOT).expect("a name");
         assert_eq!(zone.set(name.as_name(), Rtype::A).map(|set| set.ttl()), Some(60));
+    }
+
+    #[test]
+    fn record_below_a_dname_is_refused_at_its_line() {
+        let text = format!("{HEAD}d DNAME x.test.\nxd A 192.0.2.2\na.d A 192.0.2.2\n");
+        let messages = load_text("dname", &text, None).map(drop).expect_err("it is hidden");
+        let expected = ":7:1: a.d.example.org.: it is below d.example.org., whose DNAME record \
+                        answers for it (move it elsewhere, or remove the DNAME record)";
+        assert_eq!(messages, expected);
     }
 
     #[test]

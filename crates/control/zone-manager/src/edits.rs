@@ -87,7 +87,8 @@ fn try_all(zone: &mut Zone, changes: &[Change], which: &[usize]) -> Result<(), R
     let mut new = zone.clone();
     let edited: Vec<_> = sets.values().map(|set| set.change(origin.as_name())).collect();
     let invalid = |rule, what| Refusal::Invalid { field: "edits", rule, what };
-    new.change_all(&edited).map_err(|problem| invalid(problem.rule, problem.what))?;
+    let changed = new.change_all(&edited).and_then(|()| new.check_dnames(&edited));
+    changed.map_err(|problem| invalid(problem.rule, problem.what))?;
     for change in which.iter().map(|at| &changes[*at]) {
         let Some(declared) = declared_by(change) else { continue };
         let name = relative(change.name().as_name(), origin.as_name());

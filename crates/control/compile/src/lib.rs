@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod chosen;
+mod delegation;
 mod dname;
 mod index;
 pub mod limits;

@@ -13,6 +13,8 @@ pub const ORDINALS_MAX: u8 = 4;
 /// Extra NSEC3 iterations of a zone; each costs a hash per denial. RFC 9276 §3.1 asks for 0, and
 /// §3.2 lets validators ignore more than a few; peers still load this many.
 pub const NSEC3_ITERATIONS_MAX: u16 = 100;
+/// Aliases that are followed from one to the next.
+pub const ALIASES_MAX: usize = 32;
 /// Problems reported for one zone.
 pub const PROBLEMS_MAX: usize = 50;
 /// Bytes of a record set in a message. Leaves room for header, question and OPT in the largest

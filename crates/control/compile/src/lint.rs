@@ -1,5 +1,7 @@
 //! Warns of valid records that are probably mistakes, such as names without an address: of a whole
 //! zone, or of some of its sets at a cost that depends on these alone.
+mod alias;
+
 use crate::Zone;
 use image::Node;
 use model::BrokenRule;
@@ -52,7 +54,7 @@ impl Zone {
             }
             if matches!(rtype, Rtype::A | Rtype::AAAA | Rtype::CNAME) {
                 changed.insert(name);
-                delegations.extend([Some(&[][..]), lint.cut(name)].into_iter().flatten());
+                delegations.extend([Some(&[][..]), self.cut(name)].into_iter().flatten());
             }
         }
         for owner in delegations {
@@ -70,7 +72,7 @@ struct Lint<'z> {
 impl<'z> Lint<'z> {
     /// Checks the sets of a name, those of one type if one is given.
     fn node(&self, node: Node<'z>, only: Option<Rtype>, take: &mut dyn FnMut(Finding)) {
-        let cut = self.cut(node.name());
+        let cut = self.zone.cut(node.name());
         let mut is_doubled = self.is_doubled(node.name());
         for set in node.sets().filter(|set| only.is_none_or(|rtype| rtype == set.rtype())) {
             let rtype = set.rtype();
@@ -82,7 +84,10 @@ impl<'z> Lint<'z> {
                 let what = format!("the name is `{}`", self.absolute(node.name()));
                 find(BrokenRule::DOUBLED, what, "end it with a dot", None);
             }
-            if set.ttl() == 0 {
+            // No client uses the TTL of NSEC3PARAM (RFC 5155 §4), and signers write 0. A signature
+            // has the TTL of its set.
+            let has_own_ttl = !matches!(rtype, Rtype::NSEC3PARAM | Rtype::RRSIG);
+            if set.ttl() == 0 && has_own_ttl {
                 let what = format!("a TTL of 0: no resolver may cache this {rtype} set");
                 let help = "so every query reaches this server; a few seconds help much";
                 find(BrokenRule::TTL_ZERO, what, help, None);
@@ -141,6 +146,11 @@ impl<'z> Lint<'z> {
         let Some(relative) = self.zone.relative(name) else {
             return self.top_level(rtype, name);
         };
+        if rtype == Rtype::CNAME
+            && let Some(what) = alias::loop_of(self.zone, node.name(), &relative)
+        {
+            return Some((BrokenRule::ALIAS_LOOP, what, "write a target that has addresses"));
+        }
         if self.is_doubled(&relative) {
             let what = format!("the name is `{name}`");
             return Some((BrokenRule::DOUBLED, what, "end it with a dot"));
@@ -151,7 +161,7 @@ impl<'z> Lint<'z> {
         let there = self.zone.names().get(&relative);
         let has_address = there
             .is_some_and(|node| node.set(Rtype::A).is_some() || node.set(Rtype::AAAA).is_some());
-        let target_cut = self.cut(&relative);
+        let target_cut = self.zone.cut(&relative);
         if let (Rtype::NS, Some(cut)) = (rtype, cut)
             && cut == node.name()
             && target_cut == Some(cut)
@@ -201,7 +211,7 @@ impl<'z> Lint<'z> {
                     format!("`{name}` is an alias, but the target of {rtype} must not be one");
                 Some((BrokenRule::TARGET_ALIAS, what, "write the target of the alias"))
             }
-            _ if there.is_none() && self.has_wildcard(relative) => None,
+            _ if there.is_none() && alias::wildcard(self.zone, relative).is_some() => None,
             Rtype::NS => {
                 let what = format!("the server `{name}` has no address in this zone");
                 Some((
@@ -220,22 +230,6 @@ impl<'z> Lint<'z> {
                 ))
             }
         }
-    }
-
-    /// The topmost delegation at or above a name.
-    fn cut<'n>(&self, name: &'n [u8]) -> Option<&'n [u8]> {
-        let mut found = None;
-        let mut rest = name;
-        while let [len, ..] = rest {
-            let is_cut = |node: Node<'_>| node.set(Rtype::NS).is_some();
-            if self.zone.facts().cuts != Default::default()
-                && self.zone.names().get(rest).is_some_and(is_cut)
-            {
-                found = Some(rest);
-            }
-            rest = rest.get(1 + usize::from(*len)..)?;
-        }
-        found
     }
 
     fn absolute(&self, name: &[u8]) -> NameBuf {
@@ -260,19 +254,6 @@ impl<'z> Lint<'z> {
         let is_reverse = origin.labels().last().is_some_and(|label| label == b"arpa");
         let behind = name.is_within(origin).then(|| origin.labels().count());
         four && !is_reverse && (rest == 0 || Some(rest) == behind)
-    }
-
-    /// Whether a wildcard covers a missing name (RFC 4592 §3.3.1).
-    fn has_wildcard(&self, name: &[u8]) -> bool {
-        let mut rest = name;
-        while let [len, ..] = rest {
-            rest = rest.get(1 + usize::from(*len)..).unwrap_or_default();
-            if self.zone.names().get(rest).is_some() {
-                let wildcard = [b"\x01*", rest].concat();
-                return self.zone.names().get(&wildcard).is_some();
-            }
-        }
-        false
     }
 }
 

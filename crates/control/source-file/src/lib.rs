@@ -10,6 +10,7 @@ mod limits;
 mod lint;
 mod load;
 pub mod saved;
+mod signatures;
 mod source;
 mod stamp;
 mod visit;
@@ -20,5 +21,9 @@ pub use hosts::{LoadedHosts, load_hosts};
 pub use lint::{check_serial, lint};
 pub use load::load;
 pub use saved::ZoneSaver;
+pub use signatures::{
+    SignatureReport, SignatureSpan, VERIFIED_MAX, check_signatures, is_signed, seconds_now,
+    signature_span,
+};
 pub use source::Source;
 pub use watch::{CommandId, CommandSender};

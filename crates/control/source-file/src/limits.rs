@@ -19,6 +19,8 @@ pub const SAVE_AT_END: Duration = Duration::from_secs(2);
 pub const TEMPORARY_AGE: Duration = Duration::from_secs(3600);
 /// Warnings of one zone.
 pub const FINDINGS_MAX: usize = 100;
+/// Hashes that a check of a chain of NSEC3 records computes; about two seconds.
+pub const HASHES_MAX: usize = 5_000_000;
 pub const HOSTS_LINE_LEN_MAX: usize = 64 << 10;
 /// Names of a hosts file, counted once per occurrence.
 pub const HOSTS_NAMES_MAX: usize = 1 << 24;

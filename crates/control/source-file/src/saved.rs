@@ -277,7 +277,7 @@ fn read_file(file: &File, origin: Name<'_>, key: &Arc<HashKey>) -> io::Result<(Z
     file.read_exact_at(&mut found, end)?;
     let mut summed = ChecksumReader { input: file.take(end), sum: SipHasher13::new() };
     let mut loader = Loader::new(Arc::clone(key), origin, None);
-    let read = zonefile::read_stream(&mut summed, origin, &mut |record| {
+    let read = zonefile::read_saved(&mut summed, origin, &mut |record| {
         loader.add(record.owner, record.rtype, record.ttl, record.rdata, 0)
     });
     // Report a damaged copy as damaged, whatever its records look like.

@@ -59,6 +59,29 @@ fn missing_glue_and_hidden_records_are_reported() {
 }
 
 #[test]
+fn aliases_that_lead_back_to_themselves_are_reported() {
+    let lines = "a CNAME b\nb CNAME c\nc CNAME a\nself CNAME self\nto CNAME a\n\
+        *.w CNAME x.w\nfine CNAME end\nend CNAME ns\nout CNAME a.example.com.\n";
+    let expected = [
+        "5: alias-loop",
+        "6: alias-loop",
+        "7: alias-loop",
+        "8: alias-loop",
+        "9: alias-loop",
+        "10: alias-loop",
+    ];
+    assert_eq!(messages("loops", lines), expected);
+    let long: String = (0..100).map(|n| format!("c{n} CNAME c{}\n", n + 1)).collect();
+    assert_eq!(messages("chain", &format!("{long}c100 A 192.0.2.1\n")), Vec::<String>::new());
+}
+
+#[test]
+fn ttl_of_0_is_not_reported_for_nsec3param() {
+    let lines = "@ 0 NSEC3PARAM 1 0 0 -\nns 0 AAAA 2001:db8::1\n";
+    assert_eq!(messages("param", lines), ["6: ttl-zero"]);
+}
+
+#[test]
 fn warnings_are_limited() {
     let lines: String = (0..2 * FINDINGS_MAX).map(|n| format!("n{n} 0 A 192.0.2.1\n")).collect();
     assert_eq!(messages("many", &lines).len(), FINDINGS_MAX);

@@ -185,6 +185,47 @@ fn serial_not_above_the_served_one_is_a_warning() {
     assert!(told(2_147_483_656, "").contains("write at least 8"));
 }
 
+/// The inputs of a few zone files from other servers, and what is to be said of each.
+#[test]
+fn zone_files_of_other_servers_are_loaded_or_refused_with_their_place() {
+    let head = "$TTL 60\n@ SOA ns h 1 2 3 4 5\n@ NS ns\nns A 192.0.2.1\n";
+    let windows = "@ IN SOA ns hostmaster ( 26 900 600 86400 3600 )\n@ NS ns\nns A 192.0.2.1\n";
+    for (name, text, code, expected) in [
+        ("no-ttl", windows.to_owned(), 0, "no-ttl.zone:1:1: warning: no TTL given"),
+        ("below", format!("{head}d DNAME x.test.\na.d A 192.0.2.1\n"), 1, "below.zone:6:1: "),
+        ("alpn", format!("{head}a HTTPS 1 . alpn=h2,,h3\n"), 1, "alpn.zone:5:13: "),
+        ("digest", format!("{head}a NS ns\na DS 1 8 2 0123\n"), 1, "digest.zone:6:12: the dig"),
+        ("loop", format!("{head}a CNAME b\nb CNAME a\n"), 0, "loop.zone:5:1: warning: the alias"),
+        ("mac", head.replace('\n', "\r"), 1, "mac.zone:1:1: the lines of this file end in CR"),
+        ("aname", format!("{head}a ANAME b\n"), 1, "write the A and AAAA records of its target"),
+        ("uinfo", format!("{head}a UINFO b\n"), 1, "`TYPE100 \\# LENGTH HEX`"),
+        ("ds", format!("{head}a NS ns\na DS 1 RSASHA256 1 {}\n", "00".repeat(20)), 0, "0 warn"),
+    ] {
+        let config = format!("[[zone]]\nname = \"{name}.test\"\nfile = \"{name}.zone\"\n");
+        let files = [("dunlin.toml", &*config), (&*format!("{name}.zone"), &*text)];
+        let folder = folder(&format!("other-{name}"), &files);
+        let output = dunlin(&["check", folder.join("dunlin.toml").to_str().expect("UTF-8")]);
+        let told = self::text(&output.stdout);
+        assert_eq!(output.status.code(), Some(code), "{name}: {told}");
+        assert!(told.contains(expected), "{name}: {told}");
+    }
+}
+
+/// The zone is signed for January 2026: its signatures are refused at any other time.
+#[test]
+fn old_signatures_are_a_warning() {
+    let zone = include_str!("../../control/source-file/src/signatures/zones/nsec3.zone");
+    let config = "[[zone]]\nname = \"example\"\nfile = \"example.zone\"\n";
+    let folder = folder("signed", &[("dunlin.toml", config), ("example.zone", zone)]);
+    let file = folder.join("dunlin.toml");
+    let output = dunlin(&["check", file.to_str().expect("UTF-8")]);
+    let told = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{told}");
+    assert!(told.contains("[signature, RFC 4035 §5.3]"), "{told}");
+    assert!(told.contains("signed record sets, 0 verified, valid until 2026-01-31 "), "{told}");
+    assert!(told.ends_with("0 errors, 1 warning in 2 files\n"), "{told}");
+}
+
 /// `-c FILE` works as for `serve`; `--quiet` prints nothing if there is no error.
 #[test]
 fn check_takes_config_flag_and_quiet() {

@@ -122,6 +122,31 @@ fn signals_reload_log_counters_and_end() {
     served.end();
 }
 
+/// Secondaries do not transfer such a change.
+#[test]
+fn changed_file_with_the_same_serial_is_a_warning() {
+    let served = Served::start("same-serial", &zone("a.test"), &[("a.test.zone", HEAD)]);
+    std::fs::write(served.folder.join("a.test.zone"), format!("{HEAD}new A 192.0.2.9\n"))
+        .expect("the file is written");
+    served.expect_line("the zone has changed, but its serial is", "a.test.zone");
+}
+
+/// A zone signed for January 2026. Its signatures are refused at any other time.
+const SIGNED: &str = include_str!("../../control/source-file/src/signatures/zones/nsec-013.zone");
+
+#[test]
+fn signatures_that_resolvers_refuse_are_a_warning_and_in_the_status() {
+    let socket = std::env::temp_dir().join(format!("dunlin-signed-{}", std::process::id()));
+    let config = format!("[admin]\nsocket = \"{}\"\n{}", socket.display(), zone("example"));
+    let served = Served::start("old-signatures", &config, &[("example.zone", SIGNED)]);
+    if !served.start.iter().any(|line| line.contains("the signature of")) {
+        served.expect_line("the signature of", "example.");
+    }
+    let status = served::request(&socket, "GET", "/v1/status", "").expect("a status");
+    let span = "\"signatures\":{\"expires_seconds\":1769817600,\"validity_seconds\":2592000}";
+    assert!(status.replace(char::is_whitespace, "").contains(span), "{status}");
+}
+
 /// The server keeps answering with its last settings, and status works.
 #[test]
 fn draining_server_keeps_its_last_settings() {

@@ -329,7 +329,10 @@ fn write_zones(out: &mut impl Write, status: &Status, all: bool) -> io::Result<(
 
     let every = all || status.zones.len() <= STATUS_ZONES_MAX;
     let is_shown = |zone: &&ZoneStatus| {
-        every || zone.state != ZoneState::Current || zone.writing_seconds.is_some()
+        every
+            || zone.state != ZoneState::Current
+            || zone.writing_seconds.is_some()
+            || zone.has_old_signatures(status.gathered_seconds)
     };
     let mut shown: Vec<&ZoneStatus> = status.zones.iter().filter(is_shown).collect();
     // Also where thousands of zones are behind, the table fits on a screen.
@@ -349,7 +352,9 @@ fn write_zones(out: &mut impl Write, status: &Status, all: bool) -> io::Result<(
     }
     for (line, zone) in lines.zip(shown) {
         writeln!(out, "{line}")?;
-        for line in [status_text::writing(zone), status_text::held(zone)].into_iter().flatten() {
+        let signatures = status_text::signatures(zone, status.gathered_seconds);
+        let lines = [status_text::writing(zone), status_text::held(zone), signatures];
+        for line in lines.into_iter().flatten() {
             writeln!(out, "    {line}")?;
         }
         if let Some(refused) = zone.refused_seconds {

@@ -38,6 +38,19 @@ pub fn writing(zone: &ZoneStatus) -> Option<String> {
     Some(format!("a process has been writing its file since {since}; it is loaded when complete"))
 }
 
+/// Says that signatures of a zone have expired, or expire soon.
+pub fn signatures(zone: &ZoneStatus, now: f64) -> Option<String> {
+    let span = zone.signatures.filter(|span| span.is_soon(now))?;
+    let left = span.left(now);
+    Some(match left < 0.0 {
+        true => format!(
+            "its signatures expired {} ago, so validating resolvers answer SERVFAIL: sign it again",
+            command_line::span(-left)
+        ),
+        false => format!("its signatures expire in {}: sign it again", command_line::span(left)),
+    })
+}
+
 /// What the servers of a fleet share, and what needs attention; empty: nothing is shared.
 pub fn documents_lines(sets: &[DocumentsStatus]) -> Vec<String> {
     let numbers = sets.iter().map(|set| format!("{} {}", count(set.documents), plain(&set.name)));

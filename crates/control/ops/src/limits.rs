@@ -32,8 +32,8 @@ pub const ZONE_SERIES_MAX: usize = 1_000;
 /// Zones that a reason names; others are counted.
 pub const NAMED_MAX: usize = 3;
 
-/// Bytes of all responses in progress. The largest, with all workers and zones, has some 9 MiB; a
+/// Bytes of all responses in progress. The largest, with all workers and zones, has some 11 MiB; a
 /// usual one some 50 KiB.
-pub const RESPONSES_LEN_MAX: usize = 32 << 20;
+pub const RESPONSES_LEN_MAX: usize = 36 << 20;
 /// Characters of the faults that `/readyz` names.
 pub const FAULTS_LEN_MAX: usize = 1_000;

@@ -22,7 +22,7 @@ pub use lint::{check_serial, lint};
 pub use load::load;
 pub use saved::ZoneSaver;
 pub use signatures::{
-    SignatureReport, SignatureSpan, VERIFIED_MAX, check_signatures, is_signed, seconds_now,
+    SignatureReport, VERIFIED_AT_LOAD_MAX, VERIFIED_MAX, check_signatures, seconds_now,
     signature_span,
 };
 pub use source::Source;

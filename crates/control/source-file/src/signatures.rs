@@ -13,28 +13,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 use wire::Rtype;
+use zone_manager::status::SignatureSpan;
 use zonefile::{Error, SourcePosition};
 
-/// Signatures expire soon if less than this is left, or less than a quarter of their validity.
-pub const SOON_SECONDS: i64 = 7 * 86_400;
 /// Signatures that `dunlin check` verifies; of more than these, it verifies a sample.
 pub const VERIFIED_MAX: usize = 10_000;
-
-/// When the first record set of a zone loses its last signature.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SignatureSpan {
-    /// Seconds since 1970.
-    pub expires: i64,
-    /// Seconds between the start and the end of that signature's validity.
-    pub validity: i64,
-}
-
-impl SignatureSpan {
-    /// Whether it ends within [`SOON_SECONDS`] or a quarter of the validity, whichever is less.
-    pub fn is_soon(&self, now: i64) -> bool {
-        self.expires - now < SOON_SECONDS.min(self.validity / 4)
-    }
-}
+/// Signatures that a server verifies when it has loaded a zone; some 10 ms.
+pub const VERIFIED_AT_LOAD_MAX: usize = 100;
 
 /// What is known of the signatures of a zone.
 #[derive(Clone, Debug)]
@@ -55,8 +40,8 @@ pub fn seconds_now() -> i64 {
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
-/// Whether a zone is signed: its SOA has a signature.
-pub fn is_signed(zone: &Zone) -> bool {
+/// Whether a zone is signed: its apex has signatures.
+fn is_signed(zone: &Zone) -> bool {
     zone.facts().signed
 }
 
@@ -66,7 +51,7 @@ pub fn signature_span(zone: &Zone, now: i64) -> Option<SignatureSpan> {
     if !is_signed(zone) {
         return None;
     }
-    zone.nodes().filter_map(|node| span_of(node, now)).min_by_key(|span| span.expires)
+    zone.nodes().filter_map(|node| span_of(node, now)).min_by_key(|span| span.expires_seconds)
 }
 
 /// The first end of validity among the sets of a name: that of the last signature of each.
@@ -76,11 +61,11 @@ fn span_of(node: Node<'_>, now: i64) -> Option<SignatureSpan> {
         let Some(signature) = Signature::parse(data) else { continue };
         let span = signature.span(now);
         let known = last.entry(signature.covered.0).or_insert(span);
-        if known.expires < span.expires {
+        if known.expires_seconds < span.expires_seconds {
             *known = span;
         }
     }
-    last.into_values().min_by_key(|span| span.expires)
+    last.into_values().min_by_key(|span| span.expires_seconds)
 }
 
 /// Checks the signatures of a signed zone: their times, that they cover all that they must, the
@@ -152,8 +137,9 @@ impl<'z> Check<'z> {
                 Verdict::Valid => {
                     self.verified += usize::from(verifies);
                     let span = signature.span(self.now);
-                    if span.is_soon(self.now) {
-                        self.findings.add(FindingKind::Soon(span.expires), name, rtype);
+                    if span.is_soon(self.now as f64) {
+                        let kind = FindingKind::Soon(span.expires_seconds);
+                        self.findings.add(kind, name, rtype);
                     }
                     return;
                 }

@@ -11,6 +11,7 @@ mod hosts;
 mod kubernetes;
 mod process;
 mod shards;
+mod signatures;
 mod sockets;
 mod store;
 mod xdp;
@@ -25,6 +26,7 @@ pub use hosts::HostsStatus;
 pub use kubernetes::{KubernetesStatus, KubernetesStream};
 pub use process::Process;
 pub use shards::ShardStatus;
+pub use signatures::SignatureSpan;
 pub use store::{DocumentsStatus, StoreStatus, StoreZoneFault};
 pub use xdp::{XdpQueueStatus, XdpStatus};
 
@@ -183,6 +185,15 @@ pub struct ZoneStatus {
     pub held: Option<HeldZone>,
     /// Since when a writer has the file open; it is loaded once closed. `None`: no known writer.
     pub writing_seconds: Option<f64>,
+    /// How long the signatures of the served content are valid; `None`: it is not signed.
+    pub signatures: Option<SignatureSpan>,
+}
+
+impl ZoneStatus {
+    /// Whether signatures have expired, or expire soon.
+    pub fn has_old_signatures(&self, now: f64) -> bool {
+        self.signatures.is_some_and(|span| span.is_soon(now))
+    }
 }
 
 /// What is served for a zone.

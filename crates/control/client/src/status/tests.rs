@@ -2,7 +2,9 @@
 use super::*;
 use crate::sample::{self, NOW};
 use zone_manager::hold::HeldZone;
-use zone_manager::status::{StoreZoneFault, UpstreamState, UpstreamStatus, find_faults};
+use zone_manager::status::{
+    SignatureSpan, StoreZoneFault, UpstreamState, UpstreamStatus, find_faults,
+};
 
 /// A status as a server sends it, with its faults.
 fn sent(status: &Status) -> Status {
@@ -90,6 +92,29 @@ fn outdated_zones_and_refused_files_have_their_reasons() {
         assert!(text.contains(expected), "{expected:?} in\n{text}");
     }
     assert!(!is_healthy(&status));
+}
+
+#[test]
+fn zone_with_old_signatures_is_shown_and_is_a_fault() {
+    let mut status = sample::status(2, 500, 1);
+    let day = 86_400;
+    let span = |left: i64| {
+        let expires_seconds = NOW as i64 + left;
+        Some(SignatureSpan { expires_seconds, validity_seconds: 30 * day })
+    };
+    status.zones[1].signatures = span(8 * day);
+    assert!(is_healthy(&status));
+    status.zones[1].signatures = span(2 * day);
+    status.zones[2].signatures = span(-day - 60);
+    assert!(!is_healthy(&status));
+    let text = shown(&status, false);
+    for expected in [
+        "zone-1.example.\n    its signatures expire in 2 d: sign it again\n",
+        "zone-2.example.\n    its signatures expired 1 d ago, so validating resolvers answer \
+         SERVFAIL: sign it again\n",
+    ] {
+        assert!(text.contains(expected), "{expected:?} in\n{text}");
+    }
 }
 
 #[test]

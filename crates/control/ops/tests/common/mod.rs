@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use zone_manager::status::{
     ApiStatus, CacheStatus, ConfigStatus, HealthStatus, HostsStatus, KubernetesStatus,
-    KubernetesStream, ServerState, Status, StatusHistogram, StoreStatus, StreamStatus,
+    KubernetesStream, ServerState, SignatureSpan, Status, StatusHistogram, StoreStatus, StreamStatus,
     ThreadStatus, UpstreamStatus, XdpQueueStatus, XdpStatus, ZoneState, ZoneStatus,
 };
 
@@ -124,6 +124,10 @@ pub fn status(looks: u64) -> Status {
         serial: Some(serial),
         records: 4,
         loaded_seconds: Some(1.7e9),
+        signatures: Some(SignatureSpan {
+            expires_seconds: 1_700_864_000,
+            validity_seconds: 2_592_000,
+        }),
         ..ZoneStatus::default()
     };
     Status {

@@ -4,8 +4,8 @@ use crate::zones::hosts::HostsFiles;
 use crate::zones::registry::{ContentInfo, ZoneRegistry};
 use source_file::saved::{self, CopyNote, FileId};
 use source_file::{
-    FilesToLoad, LoadAttempt, LoadHandler, LoadedHosts, WriteKind, ZoneFile, ZoneSaver,
-    check_serial, load, load_hosts,
+    FilesToLoad, LoadAttempt, LoadHandler, LoadedHosts, VERIFIED_AT_LOAD_MAX, WriteKind, ZoneFile,
+    ZoneSaver, check_serial, check_signatures, load, load_hosts, seconds_now, signature_span,
 };
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -117,8 +117,9 @@ impl FileZones {
                 let at = file.metadata().and_then(|found| found.modified());
                 let at = at.unwrap_or_else(|_| SystemTime::now());
                 let serial = zone.serial();
+                let signatures = signature_span(&zone, seconds_now());
                 self.publish(zone);
-                self.registry.note_saved(origin, ContentInfo { serial, records, at });
+                self.registry.note_saved(origin, ContentInfo { serial, records, at, signatures });
                 tracing::warn!(zone = %origin, file = %file.display(), serial, records,
                     "zone served from the copy saved when it was last good");
             }
@@ -244,10 +245,11 @@ impl FileZones {
         let Read { zone, file: id, began } = read;
         let origin = zone.origin.as_name();
         let (records, serial) = (summary.records, new.serial());
+        let signatures = signature_span(&new, seconds_now());
         let generation = self.publish(new);
         let milliseconds = began.elapsed().as_millis() as u64;
         let at = SystemTime::now();
-        self.registry.note_loaded(origin, ContentInfo { serial, records, at });
+        self.registry.note_loaded(origin, ContentInfo { serial, records, at, signatures });
         let file = zone.file.display();
         tracing::info!(zone = %origin, %file, records, serial, generation, milliseconds,
             "zone loaded");
@@ -278,6 +280,16 @@ impl FileZones {
             "hosts file held: it {}; its content before is served; `dunlin zones accept {shown}` \
              serves it as it is", held.reason());
         true
+    }
+
+    /// Warnings about the signatures of a zone that was published; none of an unsigned one.
+    fn check_signatures(&self, zone: &ZoneFile) -> Vec<zonefile::Error> {
+        let image = self.control.image();
+        let served = image.zone(zone.origin.as_name()).filter(|served| served.facts().loaded);
+        let check = |served: &Arc<compile::Zone>| {
+            check_signatures(&zone.file, served, seconds_now(), VERIFIED_AT_LOAD_MAX)
+        };
+        served.and_then(check).map(|report| report.warnings).unwrap_or_default()
     }
 
     fn refuse(&self, zone: &ZoneFile, failure: &zonefile::LoadFailure) {
@@ -329,6 +341,10 @@ impl LoadHandler for FileZones {
         let old = image.zone(origin).filter(|old| old.facts().loaded);
         let before = old.map(|old| CopyNote::new(old, None));
         let read = load(&zone.file, origin, image.key(), old.map(|old| &**old));
+        let is_changed = match (&read, old) {
+            (Ok((new, _)), Some(old)) => !new.has_same_records(old),
+            _ => false,
+        };
         // Free the old zone when the new one is published.
         drop(image);
         if !attempt.is_whole() {
@@ -349,9 +365,11 @@ impl LoadHandler for FileZones {
         }
         let serials = before.and_then(|before| before.serial).zip(new.serial());
         self.serve(reading, new, &summary);
-        let changed = serials.filter(|(old, new)| old != new);
+        let changed = serials.filter(|(old, new)| is_changed || old != new);
         let serial = changed.and_then(|(old, new)| check_serial(&zone.file, old, new));
-        for warning in summary.warnings.iter().chain(&summary.cut_off).chain(&serial) {
+        let signatures = self.check_signatures(zone);
+        let read = summary.warnings.iter().chain(&summary.cut_off);
+        for warning in read.chain(&serial).chain(&signatures) {
             tracing::warn!(zone = %origin, rule = warning.rule.id, "{warning}");
         }
         summary.files

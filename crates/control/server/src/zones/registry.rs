@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use wire::Name;
-use zone_manager::status::{ZoneState, ZoneStatus};
+use zone_manager::status::{SignatureSpan, ZoneState, ZoneStatus};
 
 /// The zones in the order of the config, and the index of each.
 #[derive(Default)]
@@ -25,6 +25,8 @@ pub struct ContentInfo {
     pub records: u64,
     /// When it was loaded, or saved.
     pub at: SystemTime,
+    /// How long its signatures are valid.
+    pub signatures: Option<SignatureSpan>,
 }
 
 /// The key of a zone: in lower case, with its final dot.
@@ -136,6 +138,7 @@ impl Note for ZoneStatus {
         self.state = state;
         self.serial = loaded.serial;
         self.records = loaded.records;
+        self.signatures = loaded.signatures;
         self.loaded_seconds = Some(seconds(loaded.at));
     }
 }

@@ -1,9 +1,10 @@
 //! One signature, and the record set that it is of.
+use super::FindingKind;
 use super::key::{KeyVerdict, Keys};
-use super::{FindingKind, SignatureSpan};
 use image::{Node, RecordSet};
 use std::borrow::Cow;
 use wire::{Class, Name, NameBuf, Rtype};
+use zone_manager::status::SignatureSpan;
 
 /// Bytes of the data of an RRSIG record before the name of the signer (RFC 4034 §3.1).
 const HEAD_LEN: usize = 18;
@@ -44,8 +45,8 @@ impl<'d> Signature<'d> {
 
     /// Its validity. Times count modulo 2^32 (RFC 4034 §3.1.5): the nearest to `now` is meant.
     pub fn span(&self, now: i64) -> SignatureSpan {
-        let validity = i64::from(self.expiration.wrapping_sub(self.inception));
-        SignatureSpan { expires: near(self.expiration, now), validity }
+        let validity_seconds = i64::from(self.expiration.wrapping_sub(self.inception));
+        SignatureSpan { expires_seconds: near(self.expiration, now), validity_seconds }
     }
 }
 
@@ -98,7 +99,8 @@ impl<'z> SignedSet<'z> {
         now: i64,
         verifies: bool,
     ) -> Verdict {
-        let (expires, starts) = (signature.span(now).expires, near(signature.inception, now));
+        let (expires, starts) =
+            (signature.span(now).expires_seconds, near(signature.inception, now));
         if expires < now {
             return Verdict::Refused(FindingKind::Expired(expires));
         }

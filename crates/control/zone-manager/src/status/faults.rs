@@ -4,7 +4,7 @@
 //! kind, and `/readyz` names them. A new kind of fault is one line of [`RULES`].
 use super::{
     DocumentsStatus, HealthStatus, KubernetesStatus, Status, StoreStatus, UpstreamState, ZoneState,
-    failed_threads,
+    ZoneStatus, failed_threads,
 };
 use crate::limits::{FAULT_NAMES_MAX, PANIC_AGE_MAX};
 use serde::{Deserialize, Serialize};
@@ -39,6 +39,7 @@ const RULES: &[(&str, FindFault)] = &[
     ("api_ended", |status| status.api.as_ref()?.ended.clone()),
     ("certificate_broken", broken_certificates),
     ("certificate_expiring", expiring_certificates),
+    ("signatures_expired", expired_signatures),
     ("upstream_unanswered", unanswered_upstreams),
     ("kubernetes_unsynced", |status| unsynced(cluster(status)?)),
     ("kubernetes_stale", |status| stale(cluster(status)?)),
@@ -57,6 +58,7 @@ const RULES: &[(&str, FindFault)] = &[
     ("content_held", held_content),
     ("zone_outdated", outdated_zones),
     ("hosts_outdated", outdated_hosts),
+    ("signatures_expiring", expiring_signatures),
     ("zones_not_saved", unsaved_zones),
     ("xdp_missing", missing_xdp),
     ("query_log_failed", |status| status.tap.log_fault.clone()),
@@ -129,6 +131,26 @@ fn unanswered_zones(status: &Status) -> Option<String> {
 fn outdated_zones(status: &Status) -> Option<String> {
     let zones = zones_in(status, &[ZoneState::Behind, ZoneState::Saved])?;
     Some(format!("served as they were, because their files are refused: {zones}"))
+}
+
+/// Zones whose signatures expire soon, after or before now.
+fn old_signatures(status: &Status, have_expired: bool) -> Option<String> {
+    let now = status.gathered_seconds;
+    let is_one = |zone: &&ZoneStatus| {
+        let span = zone.signatures.filter(|span| span.is_soon(now));
+        span.is_some_and(|span| (span.left(now) < 0.0) == have_expired)
+    };
+    some(status.zones.iter().filter(is_one).map(|zone| &zone.name))
+}
+
+fn expired_signatures(status: &Status) -> Option<String> {
+    let zones = old_signatures(status, true)?;
+    Some(format!("validating resolvers answer SERVFAIL until they are signed again: {zones}"))
+}
+
+fn expiring_signatures(status: &Status) -> Option<String> {
+    let zones = old_signatures(status, false)?;
+    Some(format!("sign them again, their signatures expire soon: {zones}"))
 }
 
 fn outdated_hosts(status: &Status) -> Option<String> {

@@ -3,7 +3,7 @@ use super::*;
 use crate::hold::HeldZone;
 use crate::status::{
     ApiStatus, CertificateStatus, FleetStatus, HostsStatus, KubernetesStream, PanicStatus,
-    StoreZoneFault, TapStatus, UpstreamStatus, XdpStatus, ZoneStatus,
+    SignatureSpan, StoreZoneFault, TapStatus, UpstreamStatus, XdpStatus, ZoneStatus,
 };
 
 /// A server of which every part is configured and works.
@@ -12,7 +12,12 @@ fn healthy() -> Status {
     let stream = KubernetesStream { open_seconds: Some(1.0), ..KubernetesStream::new("pods") };
     Status {
         gathered_seconds: 1_000_000.0,
-        zones: vec![ZoneStatus { state: ZoneState::Current, name: name(), ..Default::default() }],
+        zones: vec![ZoneStatus {
+            state: ZoneState::Current,
+            name: name(),
+            signatures: span(8 * 86_400),
+            ..Default::default()
+        }],
         hosts: vec![HostsStatus { state: ZoneState::Current, file: name(), ..Default::default() }],
         store: Some(StoreStatus { fleet: Some(FleetStatus::default()), ..Default::default() }),
         documents: vec![DocumentsStatus { name: "tokens".into(), ..Default::default() }],
@@ -62,6 +67,7 @@ const ROWS: &[(&str, Change, &str)] = &[
     ("certificate_broken", |status| status.certificates[0].fault = why(), "why"),
     ("certificate_expiring", |status| ends(status, 1_000_000.0 + 86_400.0), "ends in 24 h"),
     ("certificate_expiring", |status| ends(status, 1_000_000.0 - 3_700.0), "ended 1 h ago"),
+    ("signatures_expired", |status| status.zones[0].signatures = span(-1), "again: a.test."),
     ("upstream_unanswered", |status| status.upstreams[0].state = UpstreamState::Down, "a.test."),
     ("kubernetes_unsynced", |status| cluster(status).is_synced = false, "is not listed"),
     ("kubernetes_stale", |status| cluster(status).is_saved = true, "the saved state"),
@@ -86,6 +92,7 @@ const ROWS: &[(&str, Change, &str)] = &[
     ("zone_outdated", |status| status.zones[0].state = ZoneState::Behind, "refused: a.test."),
     ("zone_outdated", |status| status.zones[0].state = ZoneState::Saved, "refused: a.test."),
     ("hosts_outdated", |status| status.hosts[0].state = ZoneState::Behind, "a.test."),
+    ("signatures_expiring", |status| status.zones[0].signatures = span(86_400), "soon: a.test."),
     ("zones_not_saved", |status| status.saving = why(), "disk: why"),
     ("xdp_missing", |status| xdp(status).failed = why(), "eth0 is served by sockets only: why"),
     ("query_log_failed", |status| status.tap.log_fault = why(), "why"),
@@ -96,6 +103,12 @@ fn panicked(status: &mut Status, seconds_ago: f64) {
     let last_seconds = Some(status.gathered_seconds - seconds_ago);
     let last = Some("a.rs:1:2: why, query a. A".into());
     status.panics = PanicStatus { count: 3, last_seconds, last };
+}
+
+/// Signatures valid for 30 days, with this left.
+fn span(left: i64) -> Option<SignatureSpan> {
+    let expires_seconds = 1_000_000 + left;
+    Some(SignatureSpan { expires_seconds, validity_seconds: 30 * 86_400 })
 }
 
 fn why() -> Option<String> {

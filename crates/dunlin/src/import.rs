@@ -24,7 +24,8 @@ fn corefile(command: &ImportCorefile) -> Result<ExitCode, Box<dyn Error>> {
         None => (PathBuf::from("-"), read_from(io::stdin().lock(), IMPORT_LEN_MAX)),
     };
     let text = text.map_err(|error| format!("{}: {error}", name.display()))?;
-    let imported = import_corefile::import(&name, &text, &Here)?;
+    let folder = name.parent().unwrap_or(Path::new("")).to_owned();
+    let imported = import_corefile::import(&name, &text, &Here(folder))?;
     let mut log = io::stderr().lock();
     for note in &imported.notes {
         writeln!(log, "{note}")?;
@@ -35,11 +36,12 @@ fn corefile(command: &ImportCorefile) -> Result<ExitCode, Box<dyn Error>> {
             io::stdout().write_all(imported.config.as_bytes())?;
         }
         None => {
+            io::stdout().write_all(with_comments(&imported).as_bytes())?;
             let names: Vec<&str> = imported.files.iter().map(|(name, _)| name.as_str()).collect();
             let names = names.join(", ");
             return Err(format!(
-                "parts of the Corefile become files ({names}): name a folder for them with \
-                 --folder FOLDER"
+                "parts of the Corefile become files ({names}): the config has their lines as \
+                 comments; --folder FOLDER writes them"
             )
             .into());
         }
@@ -49,6 +51,17 @@ fn corefile(command: &ImportCorefile) -> Result<ExitCode, Box<dyn Error>> {
         writeln!(log, "{lost} of these are lost: the config is without them")?;
     }
     Ok(if lost == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The config after the files that it names, as comments.
+fn with_comments(imported: &ImportResult) -> String {
+    let mut page = String::new();
+    for (name, text) in &imported.files {
+        page += &format!("# Write these lines into the file `{name}` beside this config:\n");
+        text.lines().for_each(|line| page += &format!("#   {line}\n"));
+        page.push('\n');
+    }
+    page + &imported.config
 }
 
 /// Writes the config and what belongs to it. What is there already stays: it may be somebody's
@@ -69,8 +82,8 @@ fn write_into(folder: &Path, imported: &ImportResult) -> Result<(), Box<dyn Erro
     Ok(())
 }
 
-/// The environment and the files of this machine.
-struct Here;
+/// The environment and the files of this machine, and the folder of the Corefile.
+struct Here(PathBuf);
 
 impl Environment for Here {
     fn variable(&self, name: &str) -> Option<String> {
@@ -81,6 +94,10 @@ impl Environment for Here {
 
     fn read(&self, file: &Path, len_max: usize) -> io::Result<String> {
         read(file, len_max)
+    }
+
+    fn find(&self, file: &Path) -> Option<PathBuf> {
+        [self.0.join(file), file.to_owned()].into_iter().find_map(|file| file.canonicalize().ok())
     }
 
     fn list(&self, folder: &Path) -> io::Result<Vec<PathBuf>> {

@@ -84,13 +84,60 @@ fn import_exits_with_one_if_something_is_lost() {
         (&["import", "corefile", "."], b"", 1, "it is not a regular file"),
         (&["import", "corefile"], b". {", 1, "dunlin: -:1:3: this brace is not closed"),
         (&["import", "corefile"], b"\xff", 1, "it is not UTF-8"),
-        (&["import", "corefile"], b". {\nhosts {\n192.0.2.1 a\n}\n}", 1, "--folder FOLDER"),
     ] {
         let output = dunlin(words, &here, input);
         let told = text(&output.stderr);
         assert_eq!(output.status.code(), Some(status), "{words:?}: {told}");
         assert!(told.contains(why) && output.stdout.is_empty(), "{words:?}: {told}");
     }
+}
+
+/// Nothing is lost of the Corefile that kubeadm writes.
+#[test]
+fn corefile_of_kubeadm_loses_nothing() {
+    let here = folder("import_kubeadm");
+    let text_of = |name| fs::read_to_string(cases().join("kubeadm").join(name)).expect("a file");
+    fs::write(here.join("resolv.conf"), "nameserver 192.0.2.1\n").expect("written");
+    let resolvers = here.join("resolv.conf").display().to_string();
+    let corefile = text_of("Corefile").replace("/etc/resolv.conf", &resolvers);
+    let output = dunlin(&["import", "corefile"], &here, corefile.as_bytes());
+    let told = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{told}");
+    assert!(!told.contains(": lost: "), "{told}");
+    let config = text(&output.stdout);
+    for key in ["drain = \"5s\"", "0.0.0.0:9153", "pods = \"insecure\"", "ttl_max = \"30s\""] {
+        assert!(config.contains(key), "{key}: {config}");
+    }
+}
+
+/// Standard output has the whole config, with the lines of other files as comments.
+#[test]
+fn import_without_a_folder_shows_what_becomes_files() {
+    let here = folder("import_stdout");
+    let corefile = b". {\n hosts {\n  192.0.2.1 a.test\n  fallthrough\n }\n}\n";
+    let output = dunlin(&["import", "corefile"], &here, corefile);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("--folder FOLDER"), "{}", text(&output.stderr));
+    let config = text(&output.stdout);
+    let start =
+        "# Write these lines into the file `hosts` beside this config:\n#   192.0.2.1 a.test\n";
+    assert!(config.starts_with(start) && config.contains("files = [\"hosts\"]"), "{config}");
+}
+
+/// Zone files of a Corefile stay where they are; the config names them by their whole path.
+#[test]
+fn imported_config_finds_the_zone_files_of_the_corefile() {
+    let here = folder("import_files");
+    fs::create_dir(here.join("conf")).expect("a folder");
+    let zone = "$TTL 60\n@ SOA ns h 1 2 3 4 5\n@ NS ns\nns A 192.0.2.1\n";
+    fs::write(here.join("conf/db.example"), zone).expect("written");
+    fs::write(here.join("conf/Corefile"), "example.org {\n file db.example\n}\n").expect("written");
+    let words = ["import", "corefile", "conf/Corefile", "--folder", "out"];
+    let output = dunlin(&words, &here, b"");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let check = dunlin(&["check", "out/dunlin.toml"], &here, b"");
+    let told = text(&check.stdout);
+    assert!(told.contains("example.org. is in order, 3 records"), "{told}");
 }
 
 #[test]

@@ -56,6 +56,17 @@ pub struct RewriteRule {
     pub to: String,
 }
 
+impl RewriteRule {
+    /// Whether it matches all names that a later rule matches, so that CoreDNS never uses that one.
+    pub fn decides(&self, later: &Self) -> bool {
+        let is_below = later.from.strip_suffix(&self.from).is_some_and(|rest| rest.ends_with('.'));
+        match (self.kind, later.kind) {
+            ("suffix", _) => self.from == later.from || is_below,
+            (_, kind) => kind == "exact" && self.from == later.from,
+        }
+    }
+}
+
 /// A TOML string.
 pub fn quote(text: &str) -> String {
     let mut quoted = String::from("\"");

@@ -4,7 +4,8 @@ use crate::lex::CorefileWord;
 use crate::limits::NOTES_MAX;
 use crate::note::{CorefilePosition, ImportNote, shown};
 use crate::parse::{Block, Blocks, Directive};
-use crate::{Environment, ImportResult, plugins, zones};
+use crate::{Environment, ImportResult, hops, plugins, zones};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// The names that the plugin `local` answers.
@@ -29,30 +30,53 @@ pub struct Importer<'a> {
     pub claims_reverse: bool,
     /// The first block's ports, to compare with others.
     ports: Vec<u16>,
+    /// Zones whose records the current block has itself.
+    pub own_zones: Vec<String>,
+    /// All blocks, and the index of the current one.
+    blocks: &'a [Block],
+    current: usize,
+    /// Hops that are being followed.
+    followed: Vec<usize>,
+    /// Each `acl`, its block and its list.
+    acls: Vec<(CorefileWord, usize, Vec<String>)>,
 }
 
 impl<'a> Importer<'a> {
-    pub fn new(around: &'a dyn Environment) -> Self {
+    pub fn new(around: &'a dyn Environment, blocks: &'a Blocks) -> Self {
         Self {
             draft: ImportedConfig::default(),
             around,
             zones: Vec::new(),
             caches: false,
             root: PathBuf::new(),
-            notes: Vec::new(),
+            notes: blocks.notes.clone(),
             more: 0,
             has_local: false,
             claims_reverse: false,
             ports: Vec::new(),
+            own_zones: Vec::new(),
+            blocks: &blocks.blocks,
+            current: 0,
+            followed: Vec::new(),
+            acls: Vec::new(),
         }
     }
 
     /// Imports all blocks.
-    pub fn import(mut self, blocks: &Blocks) -> ImportResult {
-        self.notes.clone_from(&blocks.notes);
-        for block in &blocks.blocks {
-            self.block(block);
+    pub fn import(mut self) -> ImportResult {
+        let is_hop = hops::find(self.blocks);
+        for (index, block) in self.blocks.iter().enumerate() {
+            self.current = index;
+            match (is_hop[index], block.keys.first()) {
+                (true, Some(key)) => self.note(
+                    key,
+                    "other blocks forward to this one: its servers are queried directly, and its \
+                     port is not served",
+                ),
+                _ => self.block(block),
+            }
         }
+        self.compare_acls(&is_hop);
         self.close();
         if self.more > 0
             && let Some(last) = self.notes.last().cloned()
@@ -72,10 +96,13 @@ impl<'a> Importer<'a> {
         self.root = PathBuf::new();
         self.caches = block.directives.iter().any(|one| one.name.text == "cache");
         self.draft.caches |= self.caches;
+        self.own_zones.clear();
         let mut ports = Vec::new();
         for key in &block.keys {
             self.key(key, &mut ports);
         }
+        self.own_zones =
+            block.directives.iter().flat_map(|one| self.zones_with_records(one)).collect();
         plugins::listen(self, block, &ports);
         if !ports.is_empty() {
             if self.ports.is_empty() {
@@ -95,6 +122,71 @@ impl<'a> Importer<'a> {
             block.directives.iter().partition(|one| one.name.text == "root");
         for directive in roots.into_iter().chain(others) {
             self.directive(directive);
+        }
+    }
+
+    /// The zones whose records a plugin has: those it names, or those of the block.
+    fn zones_with_records(&self, directive: &Directive) -> Vec<String> {
+        let named = match directive.name.text.as_str() {
+            "kubernetes" => &directive.args[..],
+            "file" => directive.args.get(1..).unwrap_or_default(),
+            _ => return Vec::new(),
+        };
+        match named {
+            [] => self.zones.clone(),
+            named => {
+                named.iter().filter_map(|word| zones::zones(&word.text).ok()).flatten().collect()
+            }
+        }
+    }
+
+    /// The servers of another block of this Corefile, if it serves at this address.
+    pub fn servers_of_own(
+        &mut self,
+        word: &CorefileWord,
+        address: SocketAddr,
+    ) -> Option<Result<Vec<String>, String>> {
+        let index = hops::block_at(self.blocks, address)?;
+        let is_here = |index: usize| hops::is_at(&self.blocks[index], address);
+        if is_here(self.current) || self.followed.iter().any(|index| is_here(*index)) {
+            return Some(Err("it is this server itself: queries would come back".to_owned()));
+        }
+        let blocks = self.blocks;
+        let Some(rule) = hops::rule_of(&blocks[index]) else {
+            let what = "it is another block of this Corefile, which does more than forward: \
+                        Dunlin has the same rules for all ports";
+            return Some(Err(what.to_owned()));
+        };
+        self.followed.push(index);
+        let servers = plugins::servers(self, rule);
+        self.followed.pop();
+        let names = servers.join(", ");
+        let text = format!("forward … {}: its servers are queried, {names}", shown(&word.text));
+        self.note(word, &text);
+        Some(Ok(servers))
+    }
+
+    /// Remembers the list of an `acl`.
+    pub fn note_acl(&mut self, word: &CorefileWord, list: &[String]) {
+        self.acls.push((word.clone(), self.current, list.to_vec()));
+    }
+
+    /// Reports lists that also apply to the names of blocks that do not have them.
+    fn compare_acls(&mut self, is_hop: &[bool]) {
+        let acls = std::mem::take(&mut self.acls);
+        for (word, block, list) in &acls {
+            let has_it =
+                |index: usize| acls.iter().any(|(_, other, own)| *other == index && own == list);
+            let others = (0..self.blocks.len())
+                .filter(|index| index != block && !is_hop[*index] && !has_it(*index))
+                .filter(|index| hops::is_plain(&self.blocks[*index]))
+                .filter_map(|index| self.blocks[index].keys.first())
+                .map(|key| shown(&key.text));
+            let others: Vec<String> = others.collect();
+            if !others.is_empty() {
+                let text = format!("acl: it also applies to the names of {}", others.join(", "));
+                self.lost(word, &text);
+            }
         }
     }
 
@@ -198,6 +290,9 @@ impl<'a> Importer<'a> {
     pub fn path(&mut self, word: &CorefileWord) -> String {
         let path = self.root.join(&word.text);
         if path.is_relative() {
+            if let Some(found) = self.around.find(&path) {
+                return found.display().to_string();
+            }
             let text = format!(
                 "{}: this path is relative to the config file, not to the working directory",
                 shown(&word.text)

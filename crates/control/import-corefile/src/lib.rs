@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod config;
+mod hops;
 mod importer;
 mod lex;
 pub mod limits;
@@ -31,6 +32,10 @@ pub trait Environment {
     /// # Errors
     /// The file cannot be read, or is larger.
     fn read(&self, file: &Path, len_max: usize) -> io::Result<String>;
+
+    /// The absolute path of an existing file that a Corefile names relative to its working folder;
+    /// `None`: it is not found.
+    fn find(&self, file: &Path) -> Option<PathBuf>;
 
     /// The files in a folder, sorted by name.
     ///
@@ -60,5 +65,5 @@ pub fn import(
     surroundings: &dyn Environment,
 ) -> Result<ImportResult, Error> {
     let blocks = parse::parse(file, text, surroundings)?;
-    Ok(Importer::new(surroundings).import(&blocks))
+    Ok(Importer::new(surroundings, &blocks).import())
 }

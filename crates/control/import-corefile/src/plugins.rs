@@ -8,6 +8,7 @@ mod operate;
 mod rewrite;
 mod zone;
 
+pub use forward::servers;
 pub use operate::listen;
 
 use crate::importer::Importer;

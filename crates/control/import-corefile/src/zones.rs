@@ -35,12 +35,21 @@ pub fn key(text: &str) -> Result<ServerKey, String> {
 pub fn zones(text: &str) -> Result<Vec<String>, String> {
     match text.split_once('/') {
         None => Ok(vec![name(text)?]),
+        // A reverse zone of a part of a network (RFC 2317 §4), such as 0/25.2.0.192.in-addr.arpa.
+        Some((address, len)) if len.contains('.') && address.parse::<IpAddr>().is_err() => {
+            Ok(vec![name(text)?])
+        }
         Some((address, len)) => {
             let network = address.parse().ok().zip(len.parse().ok());
             let (address, len) = network.ok_or_else(|| format!("{text:?} is not a network"))?;
             reverse(address, len).ok_or_else(|| format!("{text:?} is not a network"))
         }
     }
+}
+
+/// Whether a zone is another one or below it.
+pub fn is_within(zone: &str, of: &str) -> bool {
+    of == "." || zone == of || zone.strip_suffix(of).is_some_and(|rest| rest.ends_with('.'))
 }
 
 /// A name for the config.
@@ -102,6 +111,9 @@ mod tests {
         assert_eq!(read("2001:db8::/32"), key("dns", &["8.b.d.0.1.0.0.2.ip6.arpa"], 53));
         assert_eq!(read("192.0.2.0/31").1, ["0.2.0.192.in-addr.arpa", "1.2.0.192.in-addr.arpa"]);
         assert_eq!(read("0.0.0.0/0").1, ["in-addr.arpa"]);
+        let part = "32/27.2.0.192.in-addr.arpa";
+        assert_eq!(read(part), key("dns", &[part], 53));
+        assert_eq!(read("32/27.2.0.192.in-addr.arpa:54"), key("dns", &[part], 54));
         assert_eq!(read("10.0.0.0/9").1.len(), 128);
         for wrong in ["a..b", ".:99999", "10.0.0.0/33", "x/8", "a:b"] {
             assert!(key_is_wrong(wrong), "{wrong}");

@@ -30,6 +30,11 @@ impl Environment for Case {
         fs::read_to_string(self.path(file)).map_err(|_| io::Error::other("it is not there"))
     }
 
+    fn find(&self, file: &Path) -> Option<PathBuf> {
+        let found = Path::new("/etc/coredns").join(file);
+        self.path(&found).is_file().then_some(found)
+    }
+
     fn list(&self, folder: &Path) -> io::Result<Vec<PathBuf>> {
         let files = fs::read_dir(self.path(folder)).map_err(|_| io::Error::other("not there"))?;
         let names = files.map(|file| file.map(|file| folder.join(file.file_name())));

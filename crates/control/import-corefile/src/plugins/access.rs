@@ -19,10 +19,6 @@ pub fn acl(importer: &mut Importer<'_>, directive: &Directive) {
         );
         return importer.lost(zone, &text);
     }
-    if importer.zones.iter().all(|zone| zone != ".") {
-        let text = "acl: the rules apply to all names, not only to this block's";
-        importer.note(&directive.name, text);
-    }
     let mut rules: Vec<AccessRule> = Vec::new();
     for line in &directive.body {
         let action = line.name.text.as_str();
@@ -61,6 +57,7 @@ pub fn acl(importer: &mut Importer<'_>, directive: &Directive) {
         let not = if *is_let_in { "" } else { "!" };
         format!("{not}{address}/{len}")
     }));
+    importer.note_acl(&directive.name, &list);
     if importer.draft.acl.is_empty() {
         importer.draft.acl = list;
     } else if importer.draft.acl != list {

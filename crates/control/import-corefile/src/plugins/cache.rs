@@ -3,6 +3,7 @@ use super::read_seconds;
 use crate::importer::Importer;
 use crate::note::shown;
 use crate::parse::Directive;
+use crate::zones;
 
 /// `cache [TTL] [ZONES…] { … }`. Dunlin has one cache for all zones, with a size in bytes.
 pub fn cache(importer: &mut Importer<'_>, directive: &Directive) {
@@ -35,13 +36,34 @@ fn option(importer: &mut Importer<'_>, option: &Directive) {
         "serve_stale" => stale(importer, option),
         "servfail" => failures(importer, option),
         "keepttl" => importer.lost(name, "cache keepttl: TTLs count down"),
-        "disable" => {
-            importer.lost(name, "cache disable: positive and negative answers are always cached")
-        }
+        "disable" => disable(importer, option),
         other => {
             let text = format!("cache {{ {} }}: unknown option", shown(other));
             importer.lost(name, &text);
         }
+    }
+}
+
+/// `disable success|denial [ZONES…]`.
+fn disable(importer: &mut Importer<'_>, option: &Directive) {
+    let zones: Option<Vec<String>> = option
+        .args
+        .iter()
+        .skip(1)
+        .map(|word| zones::zones(&word.text).ok())
+        .collect::<Option<Vec<Vec<String>>>>()
+        .map(|zones| zones.concat());
+    let own = &importer.own_zones;
+    let is_own = |zone: &String| own.iter().any(|own| zones::is_within(zone, own));
+    match zones {
+        Some(zones) if !zones.is_empty() && zones.iter().all(is_own) => importer.note(
+            &option.name,
+            "cache disable: these names are never cached, because the server has their records",
+        ),
+        _ => importer.lost(
+            &option.name,
+            "cache disable: positive and negative answers of upstreams are always cached",
+        ),
     }
 }
 

@@ -6,8 +6,8 @@ use crate::lex::CorefileWord;
 use crate::limits::{FILE_LEN_MAX, SERVERS_MAX};
 use crate::note::shown;
 use crate::parse::Directive;
-use crate::zones;
-use std::net::{IpAddr, SocketAddr};
+use crate::{hops, zones};
+use std::net::IpAddr;
 use std::path::Path;
 
 /// `forward FROM TO… { … }`.
@@ -15,17 +15,7 @@ pub fn forward(importer: &mut Importer<'_>, directive: &Directive) {
     let Some((from, to)) = directive.args.split_first() else {
         return importer.lost(&directive.name, "forward: a name or servers are missing");
     };
-    let option = |name: &str| directive.body.iter().find(|option| option.name.text == name);
-    let server_name = option("tls_servername").and_then(|option| option.args.first());
-    let forces_tcp = option("force_tcp").is_some();
-    let mut servers = Vec::new();
-    for word in to {
-        match server(importer, word, server_name, forces_tcp) {
-            Ok(more) => servers.extend(more),
-            Err(why) => importer.lost(word, &format!("forward … {}: {why}", shown(&word.text))),
-        }
-    }
-    servers.dedup();
+    let mut servers = servers(importer, directive);
     for extra in to.iter().skip(SERVERS_MAX).take(1) {
         let text = format!("forward: a name has at most {SERVERS_MAX} servers; these are omitted");
         importer.lost(extra, &text);
@@ -51,6 +41,22 @@ pub fn forward(importer: &mut Importer<'_>, directive: &Directive) {
     }
 }
 
+/// The servers of a rule, in its order.
+pub fn servers(importer: &mut Importer<'_>, directive: &Directive) -> Vec<String> {
+    let option = |name: &str| directive.body.iter().find(|option| option.name.text == name);
+    let server_name = option("tls_servername").and_then(|option| option.args.first());
+    let forces_tcp = option("force_tcp").is_some();
+    let mut servers = Vec::new();
+    for word in directive.args.iter().skip(1) {
+        match server(importer, word, server_name, forces_tcp) {
+            Ok(more) => servers.extend(more),
+            Err(why) => importer.lost(word, &format!("forward … {}: {why}", shown(&word.text))),
+        }
+    }
+    servers.dedup();
+    servers
+}
+
 /// The names of a rule that belong to the block.
 fn suffixes(importer: &mut Importer<'_>, from: &CorefileWord) -> Vec<String> {
     let from_zones = match zones::zones(&from.text) {
@@ -60,14 +66,11 @@ fn suffixes(importer: &mut Importer<'_>, from: &CorefileWord) -> Vec<String> {
             return Vec::new();
         }
     };
-    let is_within = |name: &str, of: &str| {
-        of == "." || name == of || name.strip_suffix(of).is_some_and(|rest| rest.ends_with('.'))
-    };
     let mut suffixes = Vec::new();
     for zone in &importer.zones {
         for from in &from_zones {
-            let narrower = if is_within(from, zone) { from } else { zone };
-            if is_within(narrower, from) && !suffixes.contains(narrower) {
+            let narrower = if zones::is_within(from, zone) { from } else { zone };
+            if zones::is_within(narrower, from) && !suffixes.contains(narrower) {
                 suffixes.push(narrower.clone());
             }
         }
@@ -113,16 +116,17 @@ fn server(
         Some((rest, name)) if scheme == "tls" => (rest, Some(name)),
         _ => (rest, None),
     };
-    let bare = rest.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(rest);
-    let address = rest
-        .parse::<SocketAddr>()
-        .or_else(|_| bare.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, usual)));
-    let Ok(address) = address else {
+    let Some(address) = hops::address(rest, usual) else {
         return match word.text.contains("://") {
             true => Err("this is not an address".into()),
             false => resolvers(importer, word, forces_tcp),
         };
     };
+    if scheme == "dns"
+        && let Some(servers) = importer.servers_of_own(word, address)
+    {
+        return servers;
+    }
     let shown = if address.port() == usual { shown_ip(address.ip()) } else { address.to_string() };
     Ok(vec![match scheme {
         "tls" => {

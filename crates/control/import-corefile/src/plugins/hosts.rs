@@ -1,6 +1,7 @@
 //! Hosts files.
 use super::read_seconds;
 use crate::importer::Importer;
+use crate::lex::CorefileWord;
 use crate::note::shown;
 use crate::parse::Directive;
 use std::net::IpAddr;
@@ -20,8 +21,11 @@ pub fn hosts(importer: &mut Importer<'_>, directive: &Directive) {
     let mut falls_through = false;
     for line in &directive.body {
         if is_entry(line) {
-            let names: Vec<&str> = line.args.iter().map(|word| word.text.as_str()).collect();
-            entries += &format!("{} {}\n", line.name.text, names.join(" "));
+            let names: Vec<&str> =
+                line.args.iter().filter(|word| is_name(importer, word)).map(|w| &*w.text).collect();
+            if !names.is_empty() {
+                entries += &format!("{} {}\n", line.name.text, names.join(" "));
+            }
             continue;
         }
         falls_through |= line.name.text == "fallthrough";
@@ -48,6 +52,20 @@ fn add(importer: &mut Importer<'_>, file: String) {
     if !importer.draft.hosts.contains(&file) {
         importer.draft.hosts.push(file);
     }
+}
+
+/// Whether a hosts file may have this name; adds a note if not.
+fn is_name(importer: &mut Importer<'_>, word: &CorefileWord) -> bool {
+    let why = match zonefile::read_name(&word.text) {
+        Err(fault) => fault.to_string(),
+        Ok(name) => match name.as_name().labels().next() {
+            None => "is the root".to_owned(),
+            Some(b"*") => "is a wildcard: write it into a zone file".to_owned(),
+            Some(_) => return true,
+        },
+    };
+    importer.lost(word, &format!("hosts … {}: it {why}", shown(&word.text)));
+    false
 }
 
 fn is_entry(line: &Directive) -> bool {

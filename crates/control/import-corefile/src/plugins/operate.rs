@@ -43,6 +43,9 @@ pub fn bind(importer: &mut Importer<'_>, directive: &Directive) {
 /// `local`.
 pub fn local(importer: &mut Importer<'_>, directive: &Directive) {
     importer.has_local = true;
+    let text =
+        "local: the names localhost.DOMAIN and the reverse name of 127.0.0.1 are not answered";
+    importer.lost(&directive.name, text);
     importer.no_more(directive, 0);
 }
 

@@ -35,13 +35,26 @@ pub fn rewrite(importer: &mut Importer<'_>, directive: &Directive) {
             if rule.kind == "suffix" && !answers && !rest.contains(&"answer") {
                 importer.note(word, "rewrite: names in answers are always restored");
             }
-            if importer.draft.rewrites.iter().any(|r| r.kind == rule.kind && r.from == rule.from) {
+            if importer.draft.rewrites.iter().any(|earlier| earlier.decides(&rule)) {
                 let text = format!("rewrite: an earlier rule decides about {}", rule.from);
                 return importer.note(word, &text);
+            }
+            if let Some(text) = rule.kind.eq("suffix").then(|| difference(&texts, &rule)) {
+                importer.lost(word, &text);
             }
             importer.draft.rewrites.push(rule);
         }
         Err(why) => importer.lost(word, &format!("rewrite name: {why}")),
+    }
+}
+
+/// Which names a suffix rule matches in one server only. CoreDNS compares characters, Dunlin labels.
+fn difference(texts: &[&str], rule: &RewriteRule) -> String {
+    let from = &rule.from;
+    let needs_dot = texts.get(1).is_some_and(|text| text.starts_with('.'));
+    match texts[0] == "regex" || needs_dot {
+        true => format!("rewrite name suffix: the name {from} itself is rewritten, too"),
+        false => format!("rewrite name suffix: a name such as x{from} is not rewritten"),
     }
 }
 

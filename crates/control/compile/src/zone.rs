@@ -185,7 +185,7 @@ impl Zone {
         leaves.flat_map(|leaf| image::Leaf::new(leaf).nodes())
     }
 
-    /// Whether another zone has the same records. Costs little for a zone that shares parts with it.
+    /// Whether another zone has the same records. Parts that both share cost nothing.
     pub fn has_same_records(&self, other: &Self) -> bool {
         let pairs = [(&self.names, &other.names), (&self.hashed, &other.hashed)];
         pairs.into_iter().all(|(mine, its)| {

@@ -48,7 +48,8 @@ pub fn rewrite(importer: &mut Importer<'_>, directive: &Directive) {
     }
 }
 
-/// Which names a suffix rule matches in one server only. CoreDNS compares characters, Dunlin labels.
+/// Which names a suffix rule matches in one server only: CoreDNS compares characters, Dunlin
+/// labels.
 fn difference(texts: &[&str], rule: &RewriteRule) -> String {
     let from = &rule.from;
     let needs_dot = texts.get(1).is_some_and(|text| text.starts_with('.'));

@@ -73,3 +73,31 @@ fn file_zone_hides_sets_of_the_store_below_it() {
     assert_eq!(shown.as_deref(), Some("the zone file.example.org."));
     assert_eq!(scene.service.count_shadowed(name("example.org.").as_name()), 1);
 }
+
+#[test]
+fn record_below_a_dname_is_refused_and_changes_nothing() {
+    let scene = with_zone();
+    let at = |name: &str| put(name, Rtype::A, "10.0.0.1");
+    let dname = || put("d.example.org.", Rtype::DNAME, "x.example.net.");
+    scene.write(vec![at("d.example.org."), dname()]).expect("beside it");
+    assert_eq!(rule(scene.write(vec![at("a.d.example.org.")])), "below-dname");
+    assert_eq!(
+        rule(scene.write(vec![at("e.example.org."), at("b.a.d.example.org.")])),
+        "below-dname"
+    );
+    assert_eq!(scene.answered("e.example.org.", Rtype::A), None);
+    // A DNAME record hides nothing that exists.
+    scene.write(vec![at("a.e.example.org.")]).expect("a record");
+    let other = put("e.example.org.", Rtype::DNAME, "x.example.net.");
+    assert_eq!(rule(scene.write(vec![other.clone()])), "below-dname");
+    let gone = remove("a.e.example.org.", Rtype::A);
+    scene.write(vec![gone, other]).expect("nothing is below it any more");
+    // Nor in a new zone.
+    let edits = vec![
+        put("example.net.", Rtype::NS, "ns.example.org."),
+        put("d.example.net.", Rtype::DNAME, "x.example.org."),
+        put("a.d.example.net.", Rtype::A, "10.0.0.1"),
+    ];
+    let refused = scene.service.create_zone(batch("example.net.", edits)).wait();
+    assert_eq!(rule(refused.map(|written| written.revision)), "below-dname");
+}

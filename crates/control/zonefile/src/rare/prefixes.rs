@@ -48,20 +48,29 @@ fn item(text: &str) -> Option<Vec<u8>> {
     Some([&head[..], &[negation | bytes.len() as u8], &bytes].concat())
 }
 
-/// Splits the first prefix off: family, prefix, negation, bytes and the rest.
-fn split(data: &[u8]) -> Option<(u16, u8, bool, &[u8], &[u8])> {
+/// One prefix.
+struct Item<'d> {
+    family: u16,
+    prefix: u8,
+    is_negated: bool,
+    bytes: &'d [u8],
+}
+
+/// Splits the first prefix off.
+fn split(data: &[u8]) -> Option<(Item<'_>, &[u8])> {
     let ([high, low, prefix, len], rest) = data.split_first_chunk::<HEAD_LEN>()?;
     let (bytes, rest) = rest.split_at_checked(usize::from(len & !NEGATION))?;
     if bytes.last() == Some(&0) {
         return None;
     }
-    Some((u16::from_be_bytes([*high, *low]), *prefix, len & NEGATION != 0, bytes, rest))
+    let (family, is_negated) = (u16::from_be_bytes([*high, *low]), len & NEGATION != 0);
+    Some((Item { family, prefix: *prefix, is_negated, bytes }, rest))
 }
 
 fn len(data: &[u8]) -> Option<usize> {
     let mut rest = data;
     while !rest.is_empty() {
-        let (family, prefix, _, bytes, behind) = split(rest)?;
+        let (Item { family, prefix, bytes, .. }, behind) = split(rest)?;
         let max = match family {
             1 => 4,
             2 => 16,
@@ -78,7 +87,7 @@ fn len(data: &[u8]) -> Option<usize> {
 fn write(data: &[u8], out: &mut String) -> Option<()> {
     let mut rest = data;
     while !rest.is_empty() {
-        let (family, prefix, is_negated, bytes, behind) = split(rest)?;
+        let (Item { family, prefix, is_negated, bytes }, behind) = split(rest)?;
         let address = match family {
             1 => IpAddr::from(padded::<4>(bytes)?),
             2 => IpAddr::from(padded::<16>(bytes)?),

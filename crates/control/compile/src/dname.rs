@@ -150,9 +150,10 @@ mod tests {
             let data: Option<[&[u8]; 1]> = data.map(|data| [data]);
             let set = data.as_ref().map(|data| (60, &data[..]));
             let change = crate::SetChange { name: &relative, rtype, set, rules: Vec::new() };
-            assert!(zone.may_hide(&[change.clone()]));
-            zone.change_all(&[change.clone()]).expect("valid by itself");
-            zone.check_dnames(&[change]).map_err(|problem| problem.what)
+            let changes = [change];
+            assert!(zone.may_hide(&changes));
+            zone.change_all(&changes).expect("valid by itself");
+            zone.check_dnames(&changes).map_err(|problem| problem.what)
         };
         let with = zone(&["d.example.", "e.example."], &["d.example."]);
         let a = Some(&[192, 0, 2, 2][..]);

@@ -1,6 +1,6 @@
 //! Where aliases of a zone lead.
-use crate::limits::ALIASES_MAX;
 use crate::Zone;
+use crate::limits::ALIASES_MAX;
 use image::Node;
 use wire::{Name, NameBuf, Rtype};
 

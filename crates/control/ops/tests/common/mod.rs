@@ -11,8 +11,8 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use zone_manager::status::{
     ApiStatus, CacheStatus, ConfigStatus, HealthStatus, HostsStatus, KubernetesStatus,
-    KubernetesStream, ServerState, SignatureSpan, Status, StatusHistogram, StoreStatus, StreamStatus,
-    ThreadStatus, UpstreamStatus, XdpQueueStatus, XdpStatus, ZoneState, ZoneStatus,
+    KubernetesStream, ServerState, SignatureSpan, Status, StatusHistogram, StoreStatus,
+    StreamStatus, ThreadStatus, UpstreamStatus, XdpQueueStatus, XdpStatus, ZoneState, ZoneStatus,
 };
 
 /// Longer than any answer takes, on the busiest machine.

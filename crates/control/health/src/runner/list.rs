@@ -27,7 +27,7 @@ impl Runner {
         let all = all.filter(|(target, (own, why))| has_state(target, own, why.is_some()));
         let all: BTreeMap<_, _> = all.collect();
         let has_more = all.len() > filter.limit;
-        let last = all.keys().take(filter.limit).last().filter(|_| has_more);
+        let last = all.keys().take(filter.limit).next_back().filter(|_| has_more);
         let next = last.map(|last| last.cursor());
         let targets = all.into_iter().take(filter.limit);
         let (table, wall) = (self.publisher.health(), wall());

@@ -2,6 +2,7 @@
 //! as seconds since 1970, so that `time() - …` is an age.
 mod health;
 mod kubernetes;
+mod signatures;
 
 use crate::exposition::{Exposition, Format, Kind};
 use crate::limits::ZONE_SERIES_MAX;
@@ -34,7 +35,7 @@ pub fn write(status: &Status, healthy: bool, asked: RequestCounts, format: Forma
     faults(&mut out, &status.faults);
     threads(&mut out, &status.threads);
     zones(&mut out, &status.zones, status.held.len(), status.saving.is_none());
-    signatures(&mut out, &status.zones, status.gathered_seconds);
+    signatures::write(&mut out, &status.zones, status.gathered_seconds);
     hosts(&mut out, &status.hosts);
     streams(&mut out, status);
     others(&mut out, status);
@@ -219,25 +220,6 @@ fn zones(out: &mut Exposition, zones: &[ZoneStatus], held: usize, saving: bool) 
     let mut family = out.family("dunlin_zone_loaded_timestamp_seconds", Gauge, help);
     for (zone, time) in listed.iter().filter_map(|zone| Some((zone, zone.loaded_seconds?))) {
         family.sample(&[("zone", &zone.name)], time);
-    }
-}
-
-/// The signatures of signed zones, as far as zones have series.
-fn signatures(out: &mut Exposition, zones: &[ZoneStatus], now: f64) {
-    let signed = || {
-        let listed = zones.iter().take(ZONE_SERIES_MAX);
-        listed.filter_map(|zone| Some((zone, zone.signatures?)))
-    };
-    let help = "Seconds until the first record set of a signed zone loses its last signature; \
-                negative once it has.";
-    let mut family = out.family("dunlin_zone_signature_expiry_seconds", Gauge, help);
-    for (zone, span) in signed() {
-        family.sample(&[("zone", &zone.name)], span.left(now));
-    }
-    let help = "Seconds from the start to the end of the validity of that signature.";
-    let mut family = out.family("dunlin_zone_signature_validity_seconds", Gauge, help);
-    for (zone, span) in signed() {
-        family.sample(&[("zone", &zone.name)], span.validity_seconds);
     }
 }
 

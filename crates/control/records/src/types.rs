@@ -232,11 +232,11 @@ pub enum Refused {
         /// The index of the edit, from 0.
         edit: usize,
         /// The name that would begin to exist.
-        name: NameBuf,
+        name: Box<NameBuf>,
         /// A type that the wildcard answers, and the principal may not write there.
         rtype: Rtype,
         /// The wildcard.
-        wildcard: NameBuf,
+        wildcard: Box<NameBuf>,
     },
     /// A limit was exceeded.
     TooMany {

@@ -79,6 +79,7 @@ pub fn check(
                     .into(),
             }),
             Hiding::Refused => {
+                let (name, wildcard) = (Box::new(name), Box::new(wildcard));
                 return Err(Refused::HidesWildcard { edit: number, name, rtype, wildcard });
             }
         }

@@ -28,9 +28,9 @@ fn new_name_hides_a_wildcard_only_with_the_right_to_it() {
     let refused = write_as(Hiding::Refused, vec![text("_acme.shop.EXAMPLE.org.")]);
     let expected = Refused::HidesWildcard {
         edit: 0,
-        name: name("shop.example.org."),
+        name: name("shop.example.org.").into(),
         rtype: Rtype::A,
-        wildcard: name("*.example.org."),
+        wildcard: name("*.example.org.").into(),
     };
     assert_eq!(refused, Err(expected));
     // Names that are covered, of no host, or with another wildcard beside them; and deletions.

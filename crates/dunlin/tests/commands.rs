@@ -246,6 +246,124 @@ fn flush_under_load_loses_no_query_and_leaves_no_old_answer() {
     assert!(answered.load(Ordering::SeqCst) > 100);
 }
 
+/// Replaces text in the config, as Kubernetes does: by another file.
+fn edit(served: &Served, old: &str, new: &str) {
+    let file = served.folder.join("dunlin.toml");
+    let text = fs::read_to_string(&file).expect("a config");
+    assert!(text.contains(old), "{text}");
+    fs::write(served.folder.join("new.toml"), text.replace(old, new)).expect("a config");
+    fs::rename(served.folder.join("new.toml"), file).expect("replaced");
+}
+
+fn json(test: &str, words: &[&str]) -> serde_json::Value {
+    let output = told(test, &[words, &["-o", "json"]].concat());
+    serde_json::from_str(&text(&output)).expect("JSON")
+}
+
+/// Waits until the server reports this fault, or none of this kind.
+fn expect_fault(test: &str, kind: &str, is_there: bool) -> String {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let status = json(test, &["status"]);
+        let faults = status["faults"].as_array().expect("a list");
+        let fault = faults.iter().find(|fault| fault["kind"] == kind);
+        if fault.is_some() == is_there {
+            return fault.map(|fault| fault["text"].to_string()).unwrap_or_default();
+        }
+        assert!(Instant::now() < until, "{kind}: {faults:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn reloaded_forward_rule_holds_at_once_and_cache_and_queries_under_way_stay() {
+    let test = "commands_reload";
+    let (first, second) = (Other::start(1), Other::start(2));
+    let slow = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    slow.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let slow_address = slow.local_addr().expect("bound");
+    let served = start(test, &[&first]);
+    let (old, new) = (first.address.to_string(), second.address.to_string());
+    assert!(says(served.address, "cached.test", 1));
+    // A rule is added: what is cached of its names is wrong.
+    edit(&served, "[forward]\n", &format!("[forward]\n\"slow\" = [\"{slow_address}\"]\n"));
+    assert!(says(served.address, "cached.slow", 1));
+    let reloaded = done(test, &["reload"]);
+    assert!(reloaded.starts_with("reloaded; changed: forward;"), "{reloaded}");
+    let address = served.address;
+    let asking = std::thread::spawn(move || ask(address, "www.slow"));
+    let mut buf = [0; 1500];
+    let (len, from) = loop {
+        let (len, from) = slow.recv_from(&mut buf).expect("a query");
+        if buf[..len].windows(4).any(|bytes| bytes.eq_ignore_ascii_case(b"\x03www")) {
+            break (len, from);
+        }
+    };
+    edit(&served, &old, &new);
+    edit(&served, &format!("\"slow\" = [\"{slow_address}\"]\n"), "");
+    done(test, &["upstream", "drain", &old]);
+    done(test, &["reload"]);
+    assert!(says(served.address, "new.test", 2) && says(served.address, "www.slow", 2));
+    let asked = second.asked();
+    assert!(says(served.address, "cached.test", 1));
+    assert_eq!(second.asked(), asked, "the cache is as it was");
+    let mut reply = buf[..len - 11].to_vec();
+    reply[2..12].copy_from_slice(&[0x81, 0x80, 0, 1, 0, 1, 0, 0, 0, 0]);
+    reply.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 14, 16, 0, 4, 10, 0, 0, 9]);
+    slow.send_to(&reply, from).expect("sent");
+    let reply = asking.join().expect("an answer");
+    assert!(holds(&reply, &[10, 0, 0, 9]), "the query under way was disturbed: {reply:?}");
+    let list = json(test, &["upstream", "list"]);
+    assert_eq!((list[0]["server"].as_str(), list.as_array().map(Vec::len)), (Some(&*new), Some(1)));
+}
+
+#[test]
+fn servers_of_a_file_are_followed_and_a_bad_file_is_a_fault() {
+    let test = "commands_resolv";
+    let config = |folder: &std::path::Path| {
+        let file = folder.join("resolv.conf");
+        let (socket, file) = (socket(test), file.display().to_string());
+        format!(
+            "drain = \"0s\"\n[admin]\nsocket = \"{}\"\n[forward]\n\".\" = {file:?}\n",
+            socket.display()
+        )
+    };
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
+    let text = "search example.\nnameserver 127.0.0.77\noptions ndots:5\n";
+    let served =
+        Served::start_by(&mut binary(), &folder, &config(&folder), &[("resolv.conf", text)]);
+    let server = || json(test, &["upstream", "list"])[0]["server"].clone();
+    assert_eq!(server(), "127.0.0.77");
+    fs::write(folder.join("resolv.conf"), "search example.\n").expect("a file");
+    let fault = expect_fault(test, "upstream_file_refused", true);
+    assert!(fault.contains("names no server") && fault.contains("stay in use"), "{fault}");
+    assert_eq!(server(), "127.0.0.77");
+    fs::write(folder.join("other"), "nameserver 127.0.0.78\n").expect("a file");
+    fs::rename(folder.join("other"), folder.join("resolv.conf")).expect("replaced");
+    expect_fault(test, "upstream_file_refused", false);
+    assert_eq!(server(), "127.0.0.78");
+    drop(served);
+}
+
+#[test]
+fn watched_config_is_loaded_without_a_command_and_a_bad_one_is_a_fault() {
+    let test = "commands_watch";
+    let (first, second) = (Other::start(1), Other::start(2));
+    let served = start(test, &[&first]);
+    edit(&served, "drain = \"0s\"\n", "drain = \"0s\"\nwatch_config = true\n");
+    let reloaded = done(test, &["reload"]);
+    assert!(reloaded.contains("server.watch_config"), "{reloaded}");
+    edit(&served, &first.address.to_string(), &second.address.to_string());
+    served.expect_line("reloaded", "forward");
+    assert!(says(served.address, "a.test", 2));
+    edit(&served, "watch_config = true", "watch_config = 1");
+    let fault = expect_fault(test, "config_refused", true);
+    assert!(fault.contains("expected true or false"), "{fault}");
+    assert!(says(served.address, "b.test", 2));
+    edit(&served, "watch_config = 1", "watch_config = true");
+    expect_fault(test, "config_refused", false);
+}
+
 /// Invalid requests, and clients that close at once, delay no other client.
 #[test]
 fn hostile_requests_are_bounded() {

@@ -13,6 +13,7 @@ impl Config {
             ("server.version", old_server.version != server.version),
             ("server.id", old_server.id != server.id),
             ("server.local_zones", old_server.local_zones != server.local_zones),
+            ("server.watch_config", old_server.watch_config != server.watch_config),
             ("server.drain", old_server.drain != server.drain),
             ("server.saved_for", old_server.saved_for != server.saved_for),
             ("server.cookies", old_server.cookies != server.cookies),
@@ -24,6 +25,7 @@ impl Config {
             ("limits.exempt", self.limits.exempt != new.limits.exempt),
             ("limits.rate", self.limits.rate != new.limits.rate),
             ("limits.responses", self.limits.responses != new.limits.responses),
+            ("forward", self.forwards != new.forwards && (self.asks() || !new.asks())),
             ("hosts", self.hosts != new.hosts),
             ("rewrite", self.rewrites != new.rewrites),
             ("proxy.from", self.proxy != new.proxy),
@@ -52,7 +54,7 @@ impl Config {
             ("server.user", old_server.user != server.user),
             ("server.group", old_server.group != server.group),
             ("limits.memory", self.limits.memory != new.limits.memory),
-            ("forward", are_same && self.forwards != new.forwards),
+            ("forward", are_same && !self.asks() && new.asks()),
             ("upstream", self.upstream != new.upstream),
             ("cache", self.cache != new.cache),
             ("streams", self.streams != new.streams),
@@ -66,6 +68,11 @@ impl Config {
             ("check", self.health.checks != new.health.checks),
             ("log.format", self.log.format != new.log.format),
         ])
+    }
+
+    /// Whether any rule queries upstreams: the threads get what they need for that at the start.
+    fn asks(&self) -> bool {
+        self.forwards.iter().any(|rule| rule.mode.asks())
     }
 }
 
@@ -89,9 +96,19 @@ mod tests {
         let new = config("server.workers = 3\nstreams.idle = \"3s\"\nlog.level = \"debug\"");
         assert_eq!(old.restart_needed(&new), ["server.workers", "streams"]);
         assert_eq!(old.changed(&new), ["log.level"]);
+        let forwards =
+            [("corp = [\"192.0.2.1\"]", "corp = [\"192.0.2.2\"]"), ("a = [\"192.0.2.1\"]", "")];
+        for (old, new) in forwards.map(|(a, b)| (config(&of(a)), config(&of(b)))) {
+            assert_eq!(old.changed(&new), ["forward"]);
+            assert!(old.restart_needed(&new).is_empty());
+        }
         assert!(new.changed(&new).is_empty() && new.restart_needed(&new).is_empty());
         let other_roles = config("server.roles = [\"health\"]");
         assert_eq!(old.restart_needed(&other_roles), ["server.roles"]);
+    }
+
+    fn of(rule: &str) -> String {
+        format!("[forward]\n{rule}")
     }
 
     /// A config that differs in every key.
@@ -119,6 +136,7 @@ mod tests {
         server.group = "a"
         server.drain = "1s"
         server.saved_for = "1s"
+        server.watch_config = true
         server.cookies.enabled = false
         server.cookies.secrets = ["000102030405060708090a0b0c0d0e0f"]
         acl.query = ["10.0.0.0/8"]

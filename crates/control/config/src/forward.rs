@@ -5,10 +5,14 @@ use super::upstream::ServerAddress;
 use super::values::{self, Wrong, describe};
 use crate::limits::{CACHE_MEMORY, CACHE_TTL, FAILURE_TTLS, FORWARDS_MAX};
 use forward::limits::{GROUP_LEN_MAX, UPSTREAMS_MAX};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toml::de::DeValue;
 use upstream::limits::SOCKETS_PER_SERVER;
 use wire::NameBuf;
+
+/// The word for the file of the system's resolver.
+const RESOLV_CONF: &str = "resolv.conf";
 
 /// `[forward]`: one rule for each key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +23,8 @@ pub struct Forward {
     pub mode: Mode,
     /// The upstreams; empty if the mode sends no query.
     pub servers: Vec<ServerAddress>,
+    /// The file that names the upstreams instead, in the format of resolv.conf(5).
+    pub file: Option<PathBuf>,
     /// Whether the case of letters in queries is random.
     pub mix_case: bool,
     /// Source ports that never change, for benchmarks; `None`: many that change.
@@ -79,13 +85,11 @@ impl Forward {
             }
             let rule = match value.get_ref() {
                 DeValue::Table(_) => Self::read(key, suffix, section)?,
-                _ => Self {
-                    servers: servers(key, value, &mut section),
-                    mode: Mode::Cache,
-                    mix_case: true,
-                    fixed_ports: None,
-                    suffix,
-                },
+                _ => {
+                    let (servers, file) = read_servers(key, value, &mut section);
+                    let (mode, mix_case, fixed_ports) = (Mode::Cache, true, None);
+                    Self { suffix, mode, servers, file, mix_case, fixed_ports }
+                }
             };
             let before: usize = rules.iter().map(|rule| rule.servers.len()).sum();
             let count = before + rule.servers.len();
@@ -108,9 +112,9 @@ impl Forward {
             return Err(Wrong { message, help: Some(help) });
         }
         let mode = section.read("mode", Mode::Cache, values::word(Mode::WORDS));
-        let servers = match section.take("servers") {
-            Some(value) => servers(key, value, &mut section),
-            None => Vec::new(),
+        let (servers, file) = match section.take("servers") {
+            Some(value) => read_servers(key, value, &mut section),
+            None => (Vec::new(), None),
         };
         let mix_case = section.read("mix_case", true, values::boolean);
         let ports = values::number(1..=SOCKETS_PER_SERVER as u8);
@@ -121,7 +125,20 @@ impl Forward {
             false => section.wrong("servers", "is not asked in this mode", "take it out"),
         }
         section.close();
-        Ok(Self { suffix, mode, servers, mix_case, fixed_ports })
+        Ok(Self { suffix, mode, servers, file, mix_case, fixed_ports })
+    }
+}
+
+/// The servers of a rule, or the file that names them.
+fn read_servers<'t>(
+    key: &str,
+    value: &'t Value<'t>,
+    section: &mut Section<'t, '_>,
+) -> (Vec<ServerAddress>, Option<PathBuf>) {
+    match value.get_ref().as_str() {
+        Some(RESOLV_CONF) => (Vec::new(), Some(Path::new("/etc").join(RESOLV_CONF))),
+        Some(path) if path.starts_with('/') => (Vec::new(), Some(path.into())),
+        _ => (servers(key, value, section), None),
     }
 }
 

@@ -53,6 +53,8 @@ pub struct Server {
     pub group: String,
     /// How long the server still answers after SIGTERM, while `/readyz` fails.
     pub drain: Duration,
+    /// Whether a config file that changes is loaded without a command.
+    pub watch_config: bool,
 }
 
 /// The number and the CPUs of workers.
@@ -144,6 +146,7 @@ impl Server {
             user: section.read("user", String::new(), values::text(TEXT_LEN_MAX)),
             group: section.read("group", String::new(), values::text(TEXT_LEN_MAX)),
             drain: section.read("drain", Duration::from_secs(5), units::duration(DRAIN)),
+            watch_config: section.read("watch_config", false, values::boolean),
             local_zones: section.read("local_zones", true, values::boolean),
         };
         if let Some((address, holder)) = taken_twice(&server.listen) {

@@ -25,6 +25,7 @@ pub struct Upstream {
 pub struct ServerAddress {
     /// As written in the config.
     text: String,
+    /// Where and how it is queried.
     pub address: UpstreamAddress,
 }
 
@@ -43,6 +44,11 @@ impl fmt::Display for ServerAddress {
 }
 
 impl ServerAddress {
+    /// A server that is queried over UDP.
+    pub(super) fn over_udp(text: &str, at: std::net::SocketAddr) -> Self {
+        Self { text: text.to_owned(), address: at.into() }
+    }
+
     /// `"192.0.2.1"`, `"tcp://[2001:db8::1]:53"`, `"tls://192.0.2.1:853#dns.example"`: the text
     /// after the
     /// # is the name in the server's certificate; without it, that is the address.

@@ -109,8 +109,7 @@ fn propagation(verdict: &mut Verdict) {
     let settings = server::settings_of_file(None).expect("the defaults");
     let settings = Publisher::new(settings).reader().expect("a reader");
     let tap = TapThread::start(query_samples::TapSettings::default()).expect("a tap").tap(1);
-    let app =
-        Answerer::new(control.reader().expect("a reader"), settings, tap, 1, None).expect("an app");
+    let app = Answerer::new(control.reader().expect("a reader"), settings, tap, 1).expect("an app");
     let setups = vec![WorkerSetup { ports: vec![port], app, cpu: None }];
     let _fleet = Workers::start(setups, Arc::new(|failure| panic!("{failure}"))).expect("a worker");
     let quiet = ask(address);

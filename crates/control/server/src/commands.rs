@@ -1,9 +1,8 @@
 //! Commands to workers and stream threads. Each thread has its own ring; a command is done when all
 //! threads have reported.
-use crate::forwarding;
+use crate::forward_table::{ForwardChange, ForwardTable};
 use crate::limits::{COMMAND_PAUSE, COMMAND_TIME_MAX};
 use crate::threads::ThreadCommander;
-use config::Forward;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep};
 use upstream::{CommandPending, CommandReport};
@@ -31,9 +30,9 @@ impl Commands {
     pub async fn command(
         &self,
         command: &Command,
-        forwards: &[Forward],
+        forwards: &ForwardTable,
     ) -> Result<CommandOutcome, String> {
-        if forwards.iter().all(|forward| forward.servers.is_empty()) {
+        if forwards.servers().next().is_none() {
             // Without upstreams there is no cache, and so nothing in it.
             return match command {
                 Command::Flush(_) => Ok(CommandOutcome::Flushed(Vec::new())),
@@ -58,7 +57,7 @@ impl Commands {
                 Ok(CommandOutcome::Shown(reported.into_iter().map(shown).collect()))
             }
             Command::Drain { server, drained } => {
-                let found = forwarding::find_server(forwards, server)?;
+                let found = forwards.find_server(server)?;
                 let drain =
                     |(number, _): &(u16, _)| upstream::ResolverCommand::Drain(*number, *drained);
                 let commands: Vec<_> = found.iter().map(drain).collect();
@@ -68,6 +67,21 @@ impl Commands {
                 Ok(CommandOutcome::Drained(found.into_iter().map(|(_, suffix)| suffix).collect()))
             }
         }
+    }
+
+    /// Waits until all threads use changed forward rules, and flushes the names that have other
+    /// rules now.
+    ///
+    /// # Errors
+    /// Why it is not done, and what to do.
+    pub async fn finish_forward_change(&self, change: &ForwardChange) -> Result<(), String> {
+        let Some(serial) = change.serial else { return Ok(()) };
+        let flush = |suffix: &NameBuf| {
+            upstream::ResolverCommand::Flush(upstream::NameScope::Subtree(suffix.clone()))
+        };
+        let mut commands = vec![upstream::ResolverCommand::Follow(serial)];
+        commands.extend(change.flush.iter().map(flush));
+        self.send(&commands).await.map(drop)
     }
 
     /// Sends each command to all threads and waits until it is done. Returns the reports of the
@@ -176,6 +190,7 @@ mod tests {
         let (groups, cache_len, stale_max, failure_ttl) = (Vec::new(), 1 << 16, 0, 5);
         let marks = ServerMarks::new(0);
         let plan = ResolverPlan {
+            serial: 0,
             groups,
             cache_len,
             lifetimes,

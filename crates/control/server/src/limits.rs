@@ -29,6 +29,11 @@ pub const STUCK_AFTER: Duration = Duration::from_secs(10);
 /// Maximum time of one command on a thread. A busy thread walks through a cache of 64 MiB in some
 /// seconds.
 pub const COMMAND_TIME_MAX: Duration = Duration::from_secs(10);
+/// How long the numbers of a group of upstreams that no rule names any more are not given to
+/// another: longer than a query or a late reply is under way.
+pub const GROUP_RETIRED: Duration = Duration::from_secs(60);
+/// Bytes of a file with servers, such as `/etc/resolv.conf`.
+pub const RESOLV_CONF_LEN_MAX: u64 = 64 << 10;
 /// Interval of checks for the report of a command.
 pub const COMMAND_PAUSE: Duration = Duration::from_millis(1);
 /// Threads that wait for the store on behalf of the REST API. Exports to slow clients use at most

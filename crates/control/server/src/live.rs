@@ -1,20 +1,25 @@
 //! The current config, and reloads: a changed config is applied as a whole or not at all.
+use crate::file_watch::FileWatch;
+use crate::forward_table::{ForwardChange, ForwardTable};
 use crate::gather::seconds;
 use crate::limits::REMOVED_SHOWN_MAX;
 use crate::log::Levels;
 use crate::resources::VERSION;
+use crate::server_files::ServerFiles;
 use crate::settings::{self, LastingState};
-use config::{Config, Dnstap, Format, Log};
+use crate::sockets::Listening;
+use config::{Config, Dnstap, Format, Forward, Log, trust};
 use handler::AccessList;
 use handler::Settings;
 use query_samples::TapThread;
 use std::collections::HashSet;
 use std::io::{self, Read, Seek, SeekFrom};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 use sync::Publisher;
+use upstream::TrustAnchors;
 use zone_manager::command::ReloadOutcome;
 use zone_manager::hold::{Arrival, Evidence, Verdict, judge};
 use zone_manager::status::ConfigStatus;
@@ -62,8 +67,38 @@ pub struct Live {
     lasting: LastingState,
     levels: Levels,
     lists: AccessLists,
+    /// The config file; `None`: defaults only.
+    file: Option<FileWatch>,
+    /// The forward rules in use, and the files with their servers.
+    forwards: ForwardTable,
+    server_files: ServerFiles,
     pub settings: Publisher<Settings>,
     pub status: ConfigStatus,
+}
+
+/// What forwarding needs to know of the process.
+#[derive(Debug)]
+pub struct ForwardSetup {
+    /// Threads that query upstreams.
+    threads: usize,
+    trust: Option<TrustAnchors>,
+    /// The addresses that this server answers on.
+    listen: Vec<SocketAddr>,
+}
+
+impl ForwardSetup {
+    /// For so many threads of a server with these sockets.
+    pub fn new(threads: usize, trust: Option<TrustAnchors>, listening: &[Listening]) -> Self {
+        Self { threads, trust, listen: listening.iter().map(|all| all.address).collect() }
+    }
+}
+
+/// A config that was applied.
+#[derive(Debug, Default)]
+pub struct Reloaded {
+    /// The keys whose value has changed.
+    pub changed: Vec<String>,
+    pub forwards: ForwardChange,
 }
 
 impl Live {
@@ -75,9 +110,14 @@ impl Live {
         config: Config,
         levels: Levels,
         lists: AccessLists,
+        setup: ForwardSetup,
     ) -> Result<Self, getrandom::Error> {
         let lasting = LastingState::new(&config)?;
-        let settings = Publisher::new(settings::settings(&config, &lasting)?);
+        let mut server_files = ServerFiles::new(setup.listen);
+        let rules = server_files.resolve(&config.forwards);
+        let forwards = ForwardTable::new(&config, &rules, setup.threads, setup.trust);
+        let settings = settings::settings(&config, &lasting)?;
+        let settings = Publisher::new(Settings { forwarding: forwards.forwarding(), ..settings });
         lists.set(&config);
         // The client of `status` may have another working directory.
         let file = config.file.as_ref().map(|file| {
@@ -86,8 +126,43 @@ impl Live {
         let loaded_seconds = seconds(SystemTime::now());
         let status =
             ConfigStatus { file: file.unwrap_or_default(), loaded_seconds, ..Default::default() };
+        let file = config.file.clone().map(FileWatch::new);
         let (started, changed) = (config, None);
-        Ok(Self { started, changed, lasting, levels, lists, settings, status })
+        let live = Self {
+            started,
+            changed,
+            lasting,
+            levels,
+            lists,
+            file,
+            forwards,
+            server_files,
+            settings,
+            status,
+        };
+        Ok(live)
+    }
+
+    /// The forward rules in use.
+    pub fn forwards(&self) -> &ForwardTable {
+        &self.forwards
+    }
+
+    /// Why a file with upstreams is not used as it is.
+    pub fn server_file_fault(&self) -> Option<String> {
+        self.server_files.fault()
+    }
+
+    /// Whether the config file has changed since it was read, and `[server] watch_config` asks for
+    /// it to be loaded. True once for each change.
+    pub fn config_has_changed(&mut self) -> bool {
+        let is_watched = self.config().server.watch_config;
+        is_watched && self.file.as_mut().is_some_and(FileWatch::has_changed)
+    }
+
+    /// Whether a file with upstreams has changed since it was read.
+    pub fn server_files_have_changed(&mut self) -> bool {
+        self.server_files.have_changed()
     }
 
     /// The config at the start of the process.
@@ -101,13 +176,14 @@ impl Live {
     }
 
     /// Reads the config file again and applies what can change; the caller applies the zones.
-    /// Without a config file, nothing happens. Returns the keys whose value has changed. Unless
-    /// `accepts`, a config that removes most of the zones is held.
+    /// Without a config file, nothing happens. Unless `accepts`, a config that removes most of the
+    /// zones is held.
     ///
     /// # Errors
     /// The config is refused or held. Then nothing has changed.
-    pub fn reload(&mut self, tap: &TapThread, accepts: bool) -> Result<Vec<String>, ReloadOutcome> {
-        let Some(file) = self.started.file.clone() else { return Ok(Vec::new()) };
+    pub fn reload(&mut self, tap: &TapThread, accepts: bool) -> Result<Reloaded, ReloadOutcome> {
+        let Some(file) = self.started.file.clone() else { return Ok(Reloaded::default()) };
+        self.file.iter_mut().for_each(FileWatch::note_read);
         let is_cut = ends_without_newline(&file);
         let refused = |errors| ReloadOutcome::Refused { errors };
         let applied = Config::load(Some(&file))
@@ -134,25 +210,65 @@ impl Live {
         applied
     }
 
-    fn apply(&mut self, config: Config, tap: &TapThread) -> Result<Vec<String>, Vec<String>> {
+    fn apply(&mut self, config: Config, tap: &TapThread) -> Result<Reloaded, Vec<String>> {
         let settings =
             settings::settings(&config, &self.lasting).map_err(|error| vec![error.to_string()])?;
+        let trust = match self.forwards.lacks_trust() {
+            true => trust::load(&config).map_err(|error| vec![error.to_string()])?,
+            false => None,
+        };
+        let rules = self.server_files.resolve(&config.forwards);
+        let (forwards, forward_change) =
+            self.changed_forwards(&rules, trust).map_err(|error| vec![error])?;
         tap.set(tap_settings(&config)).map_err(|error| vec![format!("[log.queries] {error}")])?;
-        self.settings.publish(settings);
-        // Replaced settings must not pile up, however often the config is reloaded.
-        self.settings.collect();
+        self.forwards = forwards;
+        self.publish(settings);
         self.levels.set(&config.log);
         self.lists.set(&config);
         self.status.restart_needed = self.started.restart_needed(&config);
         let changed = self.config().changed(&config);
         self.changed = Some(config);
-        Ok(changed)
+        Ok(Reloaded { changed, forwards: forward_change })
+    }
+
+    /// The forward table with other rules, and what that changes.
+    fn changed_forwards(
+        &self,
+        rules: &[Forward],
+        trust: Option<TrustAnchors>,
+    ) -> Result<(ForwardTable, ForwardChange), String> {
+        let mut forwards = self.forwards.clone();
+        let change = forwards.change(rules, trust, Instant::now())?;
+        Ok((forwards, change))
+    }
+
+    /// Reads the files with upstreams again.
+    ///
+    /// # Errors
+    /// They cannot be used now; those of before stay in use.
+    pub fn read_server_files(&mut self) -> Result<ForwardChange, String> {
+        let rules = self.config().forwards.clone();
+        let rules = self.server_files.resolve(&rules);
+        let (forwards, change) = self.changed_forwards(&rules, None)?;
+        self.forwards = forwards;
+        if change.serial.is_some() {
+            let settings = settings::settings(self.config(), &self.lasting);
+            self.publish(settings.map_err(|error| error.to_string())?);
+        }
+        Ok(change)
+    }
+
+    /// Publishes settings with the forward rules in use.
+    fn publish(&mut self, settings: Settings) {
+        self.settings.publish(Settings { forwarding: self.forwards.forwarding(), ..settings });
+        // Replaced settings must not pile up, however often the config is reloaded.
+        self.settings.collect();
     }
 
     /// Publishes an idle timeout of zero to clients on streams, which are about to be closed.
     pub fn close_streams(&mut self) {
         if let Ok(settings) = settings::settings(self.config(), &self.lasting) {
-            self.settings.publish(settings.closing());
+            self.publish(settings.closing());
         }
     }
 

@@ -4,7 +4,7 @@ use crate::documents::Documents;
 use crate::health::Health;
 use crate::kubernetes::Kubernetes;
 use crate::limits::{HEALTH_INTERVAL, STOP_AFTER_FAILURE_MAX};
-use crate::live::{AccessLists, Live, tap_settings};
+use crate::live::{AccessLists, ForwardSetup, Live, tap_settings};
 use crate::ports::QueuePort;
 use crate::privileges::{self, Identity};
 use crate::resources::{Resources, VERSION};
@@ -119,6 +119,7 @@ impl RunningServer {
         let ops_hosts = config.ops.hosts.clone();
         let streams = Streams { connections, ..config.streams.clone() };
         let listen: Vec<_> = listening.iter().map(|all| all.address.to_string()).collect();
+        let setup = ForwardSetup::new(worker_cpus.len() + streams.threads, trust, &listening);
         let (tap, lists) = (TapThread::start(tap_settings(&config))?, AccessLists::default());
         let server = Arc::new(Server {
             started,
@@ -133,7 +134,7 @@ impl RunningServer {
             commands: OnceLock::new(),
             shared: Mutex::new(shared),
             notify,
-            live: Mutex::new(Live::new(config, levels, lists.clone())?),
+            live: Mutex::new(Live::new(config, levels, lists.clone(), setup)?),
             state: Mutex::new(ServerState::Starting),
             bypass: Mutex::new(resources.bypass),
             threads: Mutex::default(),
@@ -141,7 +142,6 @@ impl RunningServer {
             lock,
             worker_cpus,
             placement: Mutex::new(placement),
-            trust,
             upstream_log: Mutex::default(),
             is_offered: AtomicBool::new(false),
             stream_limits: (connections, streams.memory),
@@ -294,7 +294,10 @@ impl RunningServer {
                 },
                 () = sleep_until(ends_at.unwrap_or_else(Instant::now)), if is_over => break,
                 handed_over = &mut admin_task => return Ok(self.hand_over(handed_over?).await),
-                _ = ticks.tick() => self.server.tick(watchdog.is_some()),
+                _ = ticks.tick() => {
+                    self.server.tick(watchdog.is_some());
+                    self.server.follow_files();
+                }
                 Some(failed) = self.failure.recv() => return Err(self.fail(failed).await),
             }
         }

@@ -9,6 +9,7 @@ use crate::commands::Commands;
 use crate::control_messages::ControlMessages;
 use crate::documents::Documents;
 use crate::follow::Placement;
+use crate::forward_table::ForwardChange;
 use crate::forwarding;
 use crate::health::Health;
 use crate::kubernetes::{self, Kubernetes};
@@ -36,7 +37,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
-use upstream::{StatusView, TrustAnchors};
+use upstream::StatusView;
 use worker::{HandedConnection, IsProxy, OnFailure};
 use zone_manager::ZonePublisher;
 use zone_manager::command::{Command, CommandOutcome, ReloadOutcome};
@@ -90,8 +91,6 @@ pub struct Server {
     pub steering: Steering,
     pub worker_cpus: WorkerCpus,
     pub placement: Mutex<Placement>,
-    /// Trusted CA certificates for upstreams.
-    pub trust: Option<TrustAnchors>,
     /// The faults of upstreams that were logged.
     pub upstream_log: Mutex<forwarding::UpstreamLog>,
     /// A new process has the sockets and does not serve yet.
@@ -135,17 +134,15 @@ impl Server {
         let mut control_messages = ControlMessages::new()?;
         let control_waker = control_messages.waker();
         let mut live = lock(&self.live);
-        let threads = self.worker_cpus.len() + streams.threads;
-        let forwarding = forwarding::forwarding(live.config(), threads, self.trust.clone());
-        let settings = &mut live.settings;
         // Stream threads have few clients or none. Without another worker there is no owner shard
         // to query.
-        let peers = match forwarding {
+        let peers = match live.forwards().forwarding() {
             Some(_) => upstream::peer_shards(self.worker_cpus.len(), streams.threads)?.into_iter(),
             None => Vec::new().into_iter(),
         };
+        let settings = &mut live.settings;
         let (control, tap) = (&self.control, &self.tap);
-        let deps = WorkerDeps { control, settings, tap, forwarding, control_waker, peers };
+        let deps = WorkerDeps { control, settings, tap, control_waker, peers };
         let started =
             Threads::start(streams, deps, &self.worker_cpus, listening, is_proxy, on_failure);
         let StartedThreads { threads, counters, commanders, controls } = started?;
@@ -238,7 +235,7 @@ impl Server {
         if self.is_handed_over() {
             return Err(ENDING.to_owned());
         }
-        let forwards = lock(&self.live).started().forwards.clone();
+        let forwards = lock(&self.live).forwards().clone();
         commands.command(&command, &forwards).await
     }
 
@@ -256,17 +253,18 @@ impl Server {
 
     async fn try_reload(&self, accepts: bool) -> ReloadOutcome {
         let before = self.zones.status();
-        let (load_id, changed, restart_needed) = {
+        let (load_id, reloaded, restart_needed) = {
             let mut live = lock(&self.live);
-            let changed = match live.reload(&self.tap, accepts) {
-                Ok(changed) => changed,
+            let reloaded = match live.reload(&self.tap, accepts) {
+                Ok(reloaded) => reloaded,
                 Err(refusal) => return refusal,
             };
             self.change_bypass(live.config());
-            let zone_config = ZoneConfig::new(live.config(), &live.started().forwards);
+            let zone_config = ZoneConfig::new(live.config());
             let load_id = self.zones.reload(zone_config);
-            (load_id, changed, live.status.restart_needed.clone())
+            (load_id, reloaded, live.status.restart_needed.clone())
         };
+        self.finish_forward_change(&reloaded.forwards).await;
         self.zones.wait(load_id).await;
         if let Err(why) = self.documents.credentials.mend() {
             tracing::error!("[api] admits no client: {why}");
@@ -276,7 +274,45 @@ impl Server {
             let _ = store.service.settle().await;
         }
         let zones = zone_changes::compare(&before, &self.zones.status());
-        ReloadOutcome::Applied { changed, zones, restart_needed }
+        ReloadOutcome::Applied { changed: reloaded.changed, zones, restart_needed }
+    }
+
+    /// Waits until all threads use changed forward rules, and flushes the names that have other
+    /// rules now.
+    async fn finish_forward_change(&self, change: &ForwardChange) {
+        let Some(commands) = self.commands.get() else { return };
+        if let Err(why) = commands.finish_forward_change(change).await {
+            tracing::warn!("changed [forward] rules are not in use everywhere: {why}");
+        }
+    }
+
+    /// Loads files that have changed by themselves: those with upstreams, and the config if
+    /// `[server] watch_config` asks for it.
+    pub fn follow_files(self: &Arc<Self>) {
+        // What changes now is loaded once that is possible.
+        if self.reload_refusal().is_some() {
+            return;
+        }
+        let (config, servers) = {
+            let mut live = lock(&self.live);
+            (live.config_has_changed(), live.server_files_have_changed())
+        };
+        let server = Arc::clone(self);
+        if config {
+            tracing::info!("the config file has changed");
+            tokio::spawn(async move { server.reload_all(false).await });
+        } else if servers {
+            tokio::spawn(async move { server.read_server_files().await });
+        }
+    }
+
+    async fn read_server_files(&self) {
+        let _turn = self.reloading.lock().await;
+        let read = lock(&self.live).read_server_files();
+        match read {
+            Ok(change) => self.finish_forward_change(&change).await,
+            Err(why) => tracing::error!("{why}; the upstreams of before stay in use"),
+        }
     }
 
     /// Attaches AF_XDP as the config says, unless it is attached so already. Takes some hundredths
@@ -339,8 +375,7 @@ impl Server {
         self.follow_cpus();
         let mut live = lock(&self.live);
         live.collect();
-        lock(&self.upstream_log)
-            .look(&forwarding::upstreams(&live.started().forwards, &self.views()));
+        lock(&self.upstream_log).look(&forwarding::upstreams(live.forwards(), &self.views()));
         drop(live);
         match self.look_at_health() {
             Ok(()) if watchdog => self.notify.watchdog(),

@@ -1,4 +1,5 @@
 //! Builds the threads' settings from a config, and keeps the state that outlives a change.
+use crate::forward_table::ForwardTable;
 use answer::CookieSecret;
 use config::{Config, Denied, Diagnostic, Rate};
 use handler::{AccessList, DebtTable, RateLimit, Settings};
@@ -63,7 +64,7 @@ fn random_words() -> Result<[u64; 4], getrandom::Error> {
     Ok(words)
 }
 
-/// The settings of a config.
+/// The settings of a config, without its forward rules.
 ///
 /// # Errors
 /// The kernel returns no random bytes.
@@ -94,10 +95,11 @@ pub fn settings(config: &Config, lasting: &LastingState) -> Result<Settings, get
         limited,
         proxies: AccessList::of(&config.proxy.from),
         rewrites: config.rewrites.clone(),
+        forwarding: None,
     })
 }
 
-/// The settings of a config file, or the defaults, for tests and benchmarks that run a handler
+/// The settings of a config file with its forward rules, or the defaults, for tests and benchmarks that run a handler
 /// without a server.
 ///
 /// # Errors
@@ -107,7 +109,9 @@ pub fn settings_of_file(file: Option<&Path>) -> Result<Settings, Box<dyn Error>>
         errors.iter().map(|error| format!("{error}\n")).collect()
     };
     let config = Config::load(file).map_err(lines)?;
-    Ok(settings(&config, &LastingState::new(&config)?)?)
+    let forwards = ForwardTable::new(&config, &config.forwards, 1, None);
+    let settings = settings(&config, &LastingState::new(&config)?)?;
+    Ok(Settings { forwarding: forwards.forwarding(), ..settings })
 }
 
 #[cfg(test)]

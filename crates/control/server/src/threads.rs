@@ -1,6 +1,5 @@
 //! The threads that answer: workers, and streams beside them.
 use compile::Image;
-use handler::Forwarding;
 use handler::{Answerer, COUNTERS, ControlReceiver};
 
 use crate::limits::HTTP_NICENESS;
@@ -73,7 +72,6 @@ pub struct WorkerDeps<'k> {
     pub control: &'k ZonePublisher,
     pub settings: &'k mut Publisher<Settings>,
     pub tap: &'k TapThread,
-    pub forwarding: Option<Forwarding>,
     /// Wakes the handler of the messages that they pass on.
     pub control_waker: Arc<OwnedFd>,
     /// The channels to the other threads, workers first. Empty: each thread queries upstreams
@@ -85,7 +83,7 @@ impl WorkerDeps<'_> {
     fn answerer(&mut self, panics: &PanicLog) -> Result<Answerer<Image>, Box<dyn Error>> {
         let (image, settings) = (self.control.reader()?, self.settings.reader()?);
         let (tap, seed) = (self.tap.tap(getrandom::u64()?), getrandom::u64()?);
-        let mut app = Answerer::new(image, settings, tap, seed, self.forwarding.as_ref())?;
+        let mut app = Answerer::new(image, settings, tap, seed)?;
         app.report_panics(panics.reporter());
         if let Some(peers) = self.peers.next() {
             app.join(peers)?;

@@ -6,7 +6,7 @@ mod registry;
 
 use crate::local::BuiltInZones;
 use compile::Image;
-use config::{Config, Forward, Zone};
+use config::{Config, Zone};
 use hosts::HostsFiles;
 use image::{HASH_KEY_WORDS, HashKey};
 use loading::{Copies, FileZones, Updates};
@@ -39,9 +39,9 @@ pub struct ZoneConfig {
 }
 
 impl ZoneConfig {
-    /// Those of a config, with the forward rules that the process was started with.
-    pub fn new(config: &Config, forwards: &[Forward]) -> Self {
-        let built_in = BuiltInZones::new(config.server.local_zones, forwards);
+    /// Those of a config.
+    pub fn new(config: &Config) -> Self {
+        let built_in = BuiltInZones::new(config.server.local_zones, &config.forwards);
         let hosts_ttl = config.hosts.ttl.as_secs() as u32;
         let files = FilesToLoad { zones: files(&config.zones), hosts: config.hosts.files.clone() };
         Self { files, built_in, hosts_ttl, saved_for: config.server.saved_for }
@@ -82,7 +82,7 @@ impl Zones {
         control: &ZonePublisher,
         config: &Config,
     ) -> io::Result<(Self, CommandId)> {
-        let zones = ZoneConfig::new(config, &config.forwards);
+        let zones = ZoneConfig::new(config);
         Self::start(control, zones, config.server.folder())
     }
 

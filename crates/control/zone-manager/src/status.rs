@@ -159,6 +159,9 @@ pub struct ConfigStatus {
     pub errors: Vec<String>,
     /// Keys whose new value needs a restart.
     pub restart_needed: Vec<String>,
+    /// Why a file with upstreams is not used as it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_file: Option<String>,
 }
 
 /// One zone.

@@ -141,6 +141,11 @@ impl Upstream {
         counts: UpstreamCounts { sent: 0, answered: 0, refused: 0, late: 0, mismatched: 0 },
     };
 
+    /// The same server in another slot: queries under way stay in the old one.
+    pub fn without_queries(&self) -> Self {
+        Self { waiting: 0, ..self.clone() }
+    }
+
     /// Its health. A silent server is down until it sends something. A drained one is not probed,
     /// and may be queried again after its back-off.
     pub fn health(&self, now: u64) -> UpstreamHealth {

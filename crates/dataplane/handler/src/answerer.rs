@@ -35,7 +35,8 @@ pub const PANICS: usize = FIRST_NOTIFY + NOTIFY_NAMES.len();
 
 /// Answers bursts from the newest snapshot.
 pub struct Answerer<Z> {
-    pub(crate) forwarding: Option<(Forwarding, UpstreamClient)>,
+    /// `None`: nothing was forwarded at the start.
+    pub(crate) client: Option<UpstreamClient>,
     /// `None`: what a handler has to decide is dropped.
     control: Option<ControlQueue>,
     pub(crate) local: LocalAnswers<Z>,
@@ -73,18 +74,17 @@ impl<Z: ZoneTable> Answerer<Z> {
     /// Names are forwarded, and the process has no file descriptor left.
     pub fn new(
         image: Reader<Z>,
-        settings: Reader<Settings>,
+        mut settings: Reader<Settings>,
         tap: QueryTap,
         seed: u64,
-        forwarding: Option<&Forwarding>,
     ) -> io::Result<Self> {
         let (scratch, counters) = (Box::default(), Counters::new());
-        let forwarding =
-            forwarding.map(|rules| Ok::<_, io::Error>((rules.clone(), rules.client()?)));
+        let client = settings.refresh().forwarding.as_ref().map(Forwarding::client).transpose()?;
+        settings.park();
         let (totals, on_panic) = (AnswerCounts::default(), OnPanic::default());
         let local =
             LocalAnswers { image, settings, tap, scratch, seed, counters, totals, on_panic };
-        Ok(Self { forwarding: forwarding.transpose()?, control: None, local })
+        Ok(Self { client, control: None, local })
     }
 
     /// The counters of this thread.
@@ -97,7 +97,7 @@ impl<Z: ZoneTable> Answerer<Z> {
     /// # Errors
     /// The process has no file descriptor left.
     pub fn command(&mut self) -> io::Result<Option<CommandSender>> {
-        self.forwarding.as_mut().map(|(_, client)| client.command()).transpose()
+        self.client.as_mut().map(UpstreamClient::command).transpose()
     }
 
     /// Opens the rings to a handler outside the data plane, which is woken by `handler`. Before the
@@ -107,7 +107,7 @@ impl<Z: ZoneTable> Answerer<Z> {
     /// The process has no file descriptor left.
     pub fn control(&mut self, handler: Arc<OwnedFd>) -> io::Result<ControlReceiver> {
         let (queue, receiver) = ControlQueue::new(handler)?;
-        if let Some((_, client)) = &self.forwarding {
+        if let Some(client) = &self.client {
             client.watch(&queue)?;
         }
         self.control = Some(queue);
@@ -124,12 +124,12 @@ impl<Z: ZoneTable> Answerer<Z> {
     /// # Errors
     /// The system has no memory left.
     pub fn join(&mut self, peers: PeerShards) -> io::Result<()> {
-        self.forwarding.as_mut().map_or(Ok(()), |(_, client)| client.join_peers(peers))
+        self.client.as_mut().map_or(Ok(()), |client| client.join_peers(peers))
     }
 
     /// The counters of the upstream client; `None` where nothing is forwarded.
     pub fn forwarded(&self) -> Option<StatusView> {
-        self.forwarding.as_ref().map(|(_, client)| client.view())
+        self.client.as_ref().map(UpstreamClient::view)
     }
 }
 
@@ -139,12 +139,20 @@ impl<Z: ZoneTable> LocalAnswers<Z> {
         &mut self,
         packets: &mut [Packet<'_>],
         monotonic: Duration,
-        (forwards, resolver): (Forwards<'_>, &mut dyn Resolver),
+        client: Option<&mut UpstreamClient>,
         occasion: Occasion,
     ) -> bool {
         let (now, unix) = self.now(monotonic);
         let zones = self.image.refresh();
         let settings = self.settings.refresh();
+        let (forwards, resolver): (Forwards<'_>, &mut dyn Resolver) =
+            match (client, &settings.forwarding) {
+                (Some(client), Some(forwarding)) => {
+                    client.follow(forwarding.plan());
+                    (forwarding.rules(), client)
+                }
+                _ => (Forwards::default(), &mut NoForwarding),
+            };
         let mut policy = Policy { forwards, ..settings.policy() };
         if occasion == Occasion::Deferred
             && let Some(limits) = &mut policy.limits
@@ -175,10 +183,10 @@ impl<Z: ZoneTable> LocalAnswers<Z> {
         &mut self,
         packet: &mut Packet<'_>,
         monotonic: Duration,
-        forwarding: (Forwards<'_>, &mut dyn Resolver),
+        client: &mut UpstreamClient,
     ) {
         let packets = slice::from_mut(packet);
-        let answer = || self.answer(packets, monotonic, forwarding, Occasion::Deferred);
+        let answer = || self.answer(packets, monotonic, Some(client), Occasion::Deferred);
         if let Err(panic) = catch_panic(answer) {
             self.fail(packet, &panic);
         }
@@ -236,28 +244,29 @@ impl<Z: ZoneTable + Send> Answerer<Z> {
         now: Duration,
         occasion: Occasion,
     ) -> bool {
-        let Some((forwarding, client)) = &mut self.forwarding else {
-            let forwarding = (Forwards::default(), &mut NoForwarding as &mut dyn Resolver);
-            return self.local.answer(packets, now, forwarding, occasion);
+        let Some(client) = &mut self.client else {
+            return self.local.answer(packets, now, None, occasion);
         };
         client.begin(now);
-        let met_control = self.local.answer(packets, now, (forwarding.rules(), client), occasion);
+        let met_control = self.local.answer(packets, now, Some(client), occasion);
         client.flush();
         met_control
     }
 
     fn poll_all(&mut self, now: Duration, send: &mut dyn FnMut(&Packet<'_>, Duration)) {
-        let Self { forwarding, control, local } = self;
+        let Self { client, control, local } = self;
         if let Some(control) = control {
             control.take_answers(|packet, rcode, since| {
                 local.answer_control(packet, rcode, now);
                 send(packet, now.saturating_sub(since));
             });
         }
-        let Some((forwarding, client)) = forwarding else { return };
-        let rules = forwarding.rules();
+        let Some(client) = client else { return };
+        if let Some(forwarding) = &local.settings.refresh().forwarding {
+            client.follow(forwarding.plan());
+        }
         let tended = client.poll_deferred(now, &mut |client, packet, since| {
-            local.answer_deferred(packet, now, (rules, client));
+            local.answer_deferred(packet, now, client);
             if packet.verdict != Verdict::Deferred {
                 send(packet, now.saturating_sub(since));
             }
@@ -287,7 +296,7 @@ impl<Z: ZoneTable + Send> worker::App for Answerer<Z> {
     fn as_fd(&self) -> Option<BorrowedFd<'_>> {
         // The upstream client watches the control queue, too.
         let control = self.control.as_ref().map(AsFd::as_fd);
-        self.forwarding.as_ref().map(|(_, client)| client.as_fd()).or(control)
+        self.client.as_ref().map(AsFd::as_fd).or(control)
     }
 
     fn poll_deferred(&mut self, now: Duration, send: &mut dyn FnMut(&Packet<'_>, Duration)) {
@@ -298,7 +307,7 @@ impl<Z: ZoneTable + Send> worker::App for Answerer<Z> {
     }
 
     fn has_deferred(&self) -> bool {
-        self.forwarding.as_ref().is_some_and(|(_, client)| client.has_deferred())
+        self.client.as_ref().is_some_and(UpstreamClient::has_deferred)
             || self.control.as_ref().is_some_and(ControlQueue::has_pending)
     }
 }

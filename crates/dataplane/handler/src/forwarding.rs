@@ -1,13 +1,12 @@
 //! Which names are forwarded, and how.
 use image::{ForwardRule, Forwards};
 use std::io;
-use std::sync::Arc;
 use upstream::{ResolverPlan, UpstreamClient};
 
-/// The forward rules, shared by all threads.
+/// The forward rules, and the servers of all threads.
 #[derive(Clone, Debug)]
 pub struct Forwarding {
-    rules: Arc<[ForwardRule]>,
+    rules: Vec<ForwardRule>,
     plan: ResolverPlan,
 }
 
@@ -15,12 +14,17 @@ impl Forwarding {
     /// Forwarding by these rules, in any order, to the servers of a plan.
     pub fn new(mut rules: Vec<ForwardRule>, plan: ResolverPlan) -> Self {
         Forwards::sort(&mut rules);
-        Self { rules: rules.into(), plan }
+        Self { rules, plan }
     }
 
     /// The rules, as `answer` reads them.
     pub fn rules(&self) -> Forwards<'_> {
         Forwards::new(&self.rules)
+    }
+
+    /// The servers.
+    pub fn plan(&self) -> &ResolverPlan {
+        &self.plan
     }
 
     /// The upstream client of one thread.

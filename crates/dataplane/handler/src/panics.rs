@@ -115,7 +115,7 @@ impl<Z: ZoneTable + Send> Answerer<Z> {
     /// The process has no file descriptor left. The thread cannot answer its clients then.
     pub(crate) fn restart_suspect(&mut self) {
         if UpstreamClient::take_suspicion()
-            && let Some((_, client)) = &mut self.forwarding
+            && let Some(client) = &mut self.client
             && let Err(error) = client.restart()
         {
             panic!("the upstream client cannot be restarted after a panic: {error}");

@@ -1,5 +1,6 @@
 //! The client of one thread: it queries upstream servers and caches their answers.
 mod commands;
+mod follow;
 mod learning;
 mod marks;
 mod owner_shard;
@@ -18,10 +19,10 @@ use crate::sockets::UpstreamSockets;
 use crate::status::{StatusView, StatusWriter};
 use crate::store::CacheStore;
 use crate::streams::{STREAM, UpstreamStreams};
-use crate::tls::TlsClient;
 use crate::waiters::{PendingWaiter, WaiterSlot, Waiters, WaitingClient};
-use crate::{QueryTransport, ResolverPlan, UpstreamAddress};
+use crate::{ResolverPlan, UpstreamAddress};
 use cache::{CacheHit, CacheKey};
+use forward::limits::UPSTREAMS_MAX;
 use forward::{ForwardEvent, Forwarder, ForwarderState, PendingQuery, QueryId, UpstreamGroup};
 use packet::{Packet, Transport};
 use restart::changing;
@@ -92,35 +93,18 @@ impl UpstreamClient {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
         epoll::add(&epoll, &timer, EventData::new_u64(TIMER), EventFlags::IN)?;
-        let mut groups = Vec::new();
-        let (mut addresses, mut ports) = (Vec::new(), Vec::new());
-        for servers in &plan.groups {
-            let (first, len) = (addresses.len() as u16, servers.addresses.len() as u16);
-            groups.push(UpstreamGroup { first, len, mixes_case: servers.mixes_case });
-            addresses.extend(servers.addresses.iter().cloned());
-            ports.extend(servers.addresses.iter().map(|_| servers.fixed_ports));
-        }
-        let tls = tls(&plan, &addresses)?;
+        let tls = follow::tls(&plan)?;
         let mut queries = vec![PendingQuery::FREE; QUERIES_MAX];
-        let mut state = Box::new(ForwarderState::new(&mut queries));
-        let mut forwarder = Forwarder { state: &mut state, queries: &mut queries };
-        for (number, address) in (0..).zip(&addresses) {
-            forwarder.upstream(number).transport = address.transport();
-        }
-        for (group, servers) in groups.iter().zip(&plan.groups) {
-            for number in group.first..group.first + group.len {
-                forwarder.set_probe_name(number, servers.suffix.as_name());
-            }
-        }
+        let state = Box::new(ForwarderState::new(&mut queries));
         // It expires at once, to send the marks.
         arm_timer(&timer, Duration::ZERO)?;
-        Ok(Self {
+        let mut client = Self {
             state,
             queries,
             store: CacheStore::new(plan.cache_len, plan.failure_ttl),
-            sockets: UpstreamSockets::new(ports),
+            sockets: UpstreamSockets::default(),
             pending_sends: PendingSends::default(),
-            streams: UpstreamStreams::new(&addresses, tls),
+            streams: UpstreamStreams::new(tls),
             waiters: Waiters::default(),
             abandoned: VecDeque::new(),
             stale: VecDeque::new(),
@@ -129,7 +113,7 @@ impl UpstreamClient {
             timer,
             armed_at: Some(Duration::ZERO),
             random: SecureRandom::new(),
-            status: StatusWriter::new(addresses.len()),
+            status: StatusWriter::new(UPSTREAMS_MAX),
             suffixes: Suffixes::new(),
             now: Duration::ZERO,
             pending_messages: PendingMessages::default(),
@@ -138,10 +122,12 @@ impl UpstreamClient {
             reply: vec![0; MESSAGE_LEN_MAX].into(),
             receiver: None,
             peer_shards: None,
-            plan,
-            groups,
-            addresses,
-        })
+            plan: ResolverPlan { groups: Vec::new(), ..plan.clone() },
+            groups: Vec::new(),
+            addresses: Vec::new(),
+        };
+        client.begin_groups(&plan);
+        Ok(client)
     }
 
     /// Sets the time of the monotonic clock before a burst.
@@ -229,7 +215,7 @@ impl UpstreamClient {
         Ok(())
     }
 
-    /// Servers of all groups.
+    /// The numbers of servers are below this.
     pub(crate) fn servers(&self) -> usize {
         self.addresses.len()
     }
@@ -389,17 +375,6 @@ fn arm_timer(timer: &OwnedFd, at: Duration) -> io::Result<()> {
     let times = Itimerspec { it_interval: interval, it_value: value };
     timerfd_settime(timer, TimerfdTimerFlags::ABSTIME, &times)?;
     Ok(())
-}
-
-/// The TLS configuration, if some server needs it.
-fn tls(plan: &ResolverPlan, addresses: &[UpstreamAddress]) -> io::Result<Option<TlsClient>> {
-    if addresses.iter().all(|address| !matches!(address.over, QueryTransport::Tls(_))) {
-        return Ok(None);
-    }
-    let no_client =
-        || io::Error::other("an upstream needs TLS, and there are no trusted CA certificates");
-    let trust = plan.trust.as_ref().ok_or_else(no_client)?;
-    TlsClient::new(trust).map(Some).map_err(io::Error::other)
 }
 
 /// See [`UpstreamClient::poll_deferred`].

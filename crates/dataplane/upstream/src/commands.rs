@@ -47,6 +47,8 @@ pub enum ResolverCommand {
     Show(NameBuf, Option<Rtype>),
     /// Drains or restores the server with this number in the plan.
     Drain(u16, bool),
+    /// Report once the thread follows the plan with this serial, in its last 16 bits.
+    Follow(u16),
 }
 
 /// A set of names.
@@ -78,6 +80,7 @@ const SHOW_TYPE: u8 = 3;
 const SHOW_ALL: u8 = 4;
 const DRAIN: u8 = 5;
 const RESTORE: u8 = 6;
+const FOLLOW: u8 = 7;
 /// The last part of a report.
 const DONE: u8 = 0;
 /// A cached answer.
@@ -94,6 +97,7 @@ impl ResolverCommand {
             Self::Show(name, None) => (SHOW_ALL, 0, name.as_name()),
             Self::Drain(server, true) => (DRAIN, *server, Name::ROOT),
             Self::Drain(server, false) => (RESTORE, *server, Name::ROOT),
+            Self::Follow(serial) => (FOLLOW, *serial, Name::ROOT),
         };
         let [n0, n1] = number.to_be_bytes();
         let head = [what, n0, n1, 0, 0, 0, 0, 0];
@@ -114,6 +118,7 @@ impl ResolverCommand {
             SHOW_ALL => Self::Show(name, None),
             DRAIN => Self::Drain(number, true),
             RESTORE => Self::Drain(number, false),
+            FOLLOW => Self::Follow(number),
             _ => return None,
         };
         Some((u64::from_be_bytes(*serial), command))
@@ -191,6 +196,7 @@ mod tests {
             ResolverCommand::Show(name("a.b.c.d.e.f."), None),
             ResolverCommand::Drain(255, true),
             ResolverCommand::Drain(0, false),
+            ResolverCommand::Follow(300),
         ];
         let (mut writer, mut reader) = sync::events(1 << 12);
         for (serial, command) in (7..).zip(&commands) {

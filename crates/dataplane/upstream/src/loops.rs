@@ -50,6 +50,14 @@ impl ServerMarks {
         Self(Arc::new(SharedMarks { token, servers, hasher: RandomState::new() }))
     }
 
+    /// Begins with a server that had another one's number.
+    pub fn begin(&self, server: u16) {
+        if let Some(mark) = self.0.servers.get(usize::from(server)) {
+            mark.seen_at.store(0, Relaxed);
+            mark.sent_at.store(0, Relaxed);
+        }
+    }
+
     /// The mark of a server below the suffix of its names. It changes each second, because other
     /// servers cache the result. `None` if it is too long.
     pub(crate) fn name(&self, server: u16, suffix: Name<'_>, now: Duration) -> Option<NameBuf> {

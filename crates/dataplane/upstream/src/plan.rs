@@ -2,7 +2,7 @@
 use crate::loops::ServerMarks;
 use crate::tls::TrustAnchors;
 use answer::TtlLimits;
-use forward::UpstreamTransport;
+use forward::{UpstreamGroup, UpstreamTransport};
 use rustls::pki_types::ServerName;
 use std::net::SocketAddr;
 use wire::{Name, NameBuf};
@@ -10,7 +10,11 @@ use wire::{Name, NameBuf};
 /// The configuration of a thread.
 #[derive(Clone, Debug)]
 pub struct ResolverPlan {
-    /// The groups of servers, by number.
+    /// Counts the plans of a process. A client follows a plan with another number than its own.
+    pub serial: u64,
+    /// The groups of servers, by number. A group keeps its number and its range of servers in all
+    /// plans that have it, and those of a retired group are free once none of its queries can be
+    /// under way.
     pub groups: Vec<UpstreamServers>,
     /// Bytes of the thread's share of the cache.
     pub cache_len: usize,
@@ -23,7 +27,7 @@ pub struct ResolverPlan {
     pub failure_ttl: u32,
     /// Trusted issuers; `None`: no certificate is accepted.
     pub trust: Option<TrustAnchors>,
-    /// The marks of as many servers as all groups have.
+    /// The marks of the servers.
     pub marks: ServerMarks,
 }
 
@@ -31,15 +35,18 @@ impl ResolverPlan {
     /// Whether the group has the longest suffix of a name.
     pub(crate) fn is_of(&self, group: usize, name: Name<'_>) -> bool {
         let all = self.groups.iter().enumerate();
-        let about = all.filter(|(_, servers)| name.is_within(servers.suffix.as_name()));
+        let about = all
+            .filter(|(_, servers)| !servers.is_retired && name.is_within(servers.suffix.as_name()));
         let longest = about.max_by_key(|(_, servers)| servers.suffix.as_name().len());
         longest.is_some_and(|(number, _)| number == group)
     }
 }
 
 /// Servers for the names at and below a suffix.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamServers {
+    /// The number of the first server; the others follow it.
+    pub first: u16,
     /// The suffix, in lower case.
     pub suffix: NameBuf,
     /// Their addresses, at most [`GROUP_LEN_MAX`](forward::limits::GROUP_LEN_MAX).
@@ -52,6 +59,28 @@ pub struct UpstreamServers {
     pub fixed_ports: Option<u8>,
     /// Whether answers are cached.
     pub caches: bool,
+    /// Whether no rule leads here any more. Queries under way end with these servers.
+    pub is_retired: bool,
+}
+
+impl UpstreamServers {
+    /// Whether another group has the same names and servers, treated in the same way.
+    pub fn is_like(&self, other: &Self) -> bool {
+        let parts = |it: &Self| (it.mixes_case, it.fixed_ports, it.caches);
+        parts(self) == parts(other)
+            && self.suffix == other.suffix
+            && self.addresses == other.addresses
+    }
+
+    /// The servers with their numbers.
+    pub(crate) fn numbered(&self) -> impl Iterator<Item = (u16, &UpstreamAddress)> {
+        (self.first..).zip(&self.addresses)
+    }
+
+    pub(crate) fn group(&self) -> UpstreamGroup {
+        let len = self.addresses.len() as u16;
+        UpstreamGroup { first: self.first, len, mixes_case: self.mixes_case }
+    }
 }
 
 /// The address of a server, and its transport.

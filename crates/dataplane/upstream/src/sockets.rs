@@ -49,9 +49,17 @@ pub(crate) struct UpstreamSockets {
 }
 
 impl UpstreamSockets {
-    /// Sockets of as many servers, each with its number of fixed source ports.
-    pub(crate) fn new(fixed_ports: Vec<Option<u8>>) -> Self {
-        Self { used: vec![Vec::new(); fixed_ports.len()], fixed_ports, ..Self::default() }
+    /// Begins with a server and its number of fixed source ports; sockets to another server with
+    /// this number, which has no query under way, are closed.
+    pub(crate) fn begin(&mut self, server: usize, fixed_ports: Option<u8>) {
+        let len = self.used.len().max(server + 1);
+        self.used.resize(len, Vec::new());
+        self.fixed_ports.resize(len, None);
+        self.fixed_ports[server] = fixed_ports;
+        for slot in self.used[server].drain(..) {
+            self.slots[slot] = None;
+            self.free.push(slot);
+        }
     }
 
     /// The socket in a slot, whose number is the event number.
@@ -155,7 +163,8 @@ mod tests {
     fn only_so_many_sockets_rest() {
         let address = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let epoll = epoll::create(CreateFlags::CLOEXEC).unwrap();
-        let mut sockets = UpstreamSockets::new(vec![None]);
+        let mut sockets = UpstreamSockets::default();
+        sockets.begin(0, None);
         let pick = |sockets: &mut UpstreamSockets, random, now| {
             let uses = SOCKET_USES_MAX as usize;
             let to = (0, address);

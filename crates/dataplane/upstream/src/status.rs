@@ -150,7 +150,7 @@ impl StatusWriter {
         now: Duration,
     ) {
         let now_micros = now.as_micros() as u64;
-        for (number, status) in (0..).zip(&mut self.servers) {
+        for (number, status) in (0..).zip(self.servers.iter_mut().take(streams.servers())) {
             let connections = streams.server(number.into());
             let server = forwarder.upstream(number);
             let counts = server.counts;

@@ -73,8 +73,31 @@ impl UpstreamState {
 }
 
 impl UpstreamStreams {
-    pub(crate) fn new(addresses: &[UpstreamAddress], tls: Option<TlsClient>) -> Self {
-        let server = |address: &UpstreamAddress| UpstreamState {
+    pub(crate) fn new(tls: Option<TlsClient>) -> Self {
+        Self {
+            slots: Vec::new(),
+            servers: Vec::new(),
+            tls,
+            unsent: Vec::new(),
+            // Numbers of UDP sockets are even.
+            next_number: 1,
+            look_at: None,
+        }
+    }
+
+    /// Whether servers over TLS cannot be queried.
+    pub(crate) fn lacks_tls(&self) -> bool {
+        self.tls.is_none()
+    }
+
+    pub(crate) fn set_tls(&mut self, tls: Option<TlsClient>) {
+        self.tls = tls;
+    }
+
+    /// Begins with a server; connections to another server with this number, which has no query
+    /// under way, are closed.
+    pub(crate) fn begin(&mut self, server: usize, address: &UpstreamAddress) {
+        let new = || UpstreamState {
             address: address.clone(),
             slots: Vec::new(),
             share: None,
@@ -83,15 +106,17 @@ impl UpstreamStreams {
             opened: 0,
             full: 0,
         };
-        Self {
-            slots: Vec::new(),
-            servers: addresses.iter().map(server).collect(),
-            tls,
-            unsent: Vec::new(),
-            // Numbers of UDP sockets are even.
-            next_number: 1,
-            look_at: None,
+        self.servers.resize_with(self.servers.len().max(server + 1), new);
+        for slot in mem::replace(&mut self.servers[server], new()).slots {
+            if let Some(connection) = self.slots[slot].take() {
+                connection.close();
+            }
         }
+    }
+
+    /// The numbers of servers are below this.
+    pub(crate) fn servers(&self) -> usize {
+        self.servers.len()
     }
 
     /// Adds a query to a connection; returns the connection's number, and whether it is open
@@ -387,8 +412,8 @@ mod tests {
     fn what_finds_no_room_is_told_and_counted() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let at = listener.local_addr().expect("an address");
-        let mut streams =
-            UpstreamStreams::new(&[UpstreamAddress { at, over: QueryTransport::Tcp }], None);
+        let mut streams = UpstreamStreams::new(None);
+        streams.begin(0, &UpstreamAddress { at, over: QueryTransport::Tcp });
         let epoll = epoll::create(CreateFlags::CLOEXEC).expect("an epoll");
         let mut query = |id: usize| {
             let id = id as u16;
@@ -419,8 +444,8 @@ mod tests {
     fn an_id_is_on_a_connection_once() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let at = listener.local_addr().expect("an address");
-        let mut streams =
-            UpstreamStreams::new(&[UpstreamAddress { at, over: QueryTransport::Tcp }], None);
+        let mut streams = UpstreamStreams::new(None);
+        streams.begin(0, &UpstreamAddress { at, over: QueryTransport::Tcp });
         let epoll = epoll::create(CreateFlags::CLOEXEC).expect("an epoll");
         let mut query = || streams.query(epoll.as_fd(), 0, (7, &[0; 12]), Duration::ZERO);
         let (first, second) = (query().expect("room").0, query().expect("room").0);

@@ -72,6 +72,8 @@ fn source_ports_are_many_and_change() {
 fn fixed_source_ports_are_few_and_stay() {
     let server = Fake::start(|question, _| vec![answer(question, 60, 1)]);
     let group = UpstreamServers {
+        first: 0,
+        is_retired: false,
         suffix: NameBuf::root(),
         addresses: vec![server.address.into()],
         mixes_case: true,
@@ -199,6 +201,8 @@ fn alias_to_a_forwarded_name_is_answered_when_its_upstream_answers() {
         });
         let corp = Fake::start(|question, _| vec![answer(question, 0, 2)]);
         let group = |suffix: &str, server: &Fake| UpstreamServers {
+            first: 0,
+            is_retired: false,
             suffix: NameBuf::from_text(suffix.as_bytes(), Name::ROOT).unwrap(),
             addresses: vec![server.address.into()],
             mixes_case: true,

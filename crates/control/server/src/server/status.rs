@@ -29,10 +29,11 @@ impl Server {
         let live = lock(&self.live);
         let config = live.started();
         let (upstreams, cache) = (
-            forwarding::upstreams(&config.forwards, &views),
+            forwarding::upstreams(live.forwards(), &views),
             forwarding::cache(&config.cache, &views),
         );
-        let config = live.status.clone();
+        let mut config = live.status.clone();
+        config.server_file = live.server_file_fault();
         drop(live);
         Status {
             version: VERSION.to_owned(),

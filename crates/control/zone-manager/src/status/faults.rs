@@ -41,6 +41,7 @@ const RULES: &[(&str, FindFault)] = &[
     ("certificate_expiring", expiring_certificates),
     ("signatures_expired", expired_signatures),
     ("upstream_unanswered", unanswered_upstreams),
+    ("upstream_file_refused", |status| status.config.server_file.clone()),
     ("kubernetes_unsynced", |status| unsynced(cluster(status)?)),
     ("kubernetes_stale", |status| stale(cluster(status)?)),
     ("kubernetes_unwatched", |status| unwatched(cluster(status)?)),

@@ -73,12 +73,16 @@ fn settings(replies: Option<RateLimit>) -> Settings {
         replies,
         proxies: AccessList::default(),
         rewrites: vec![RewriteRule { from: name("old."), to: name("example."), exact: false }],
+        forwarding: None,
     }
 }
 
 fn plan(upstream: SocketAddr) -> ResolverPlan {
     ResolverPlan {
+        serial: 0,
         groups: vec![UpstreamServers {
+            first: 0,
+            is_retired: false,
             suffix: name("net."),
             addresses: vec![upstream.into()],
             mixes_case: false,
@@ -105,13 +109,13 @@ impl Scene {
         upstream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         let rules = vec![ForwardRule { suffix: name("net."), group: 0 }];
         let forwarding = Forwarding::new(rules, plan(upstream.local_addr().expect("an address")));
+        let settings = Settings { forwarding: Some(forwarding), ..settings(replies) };
         // The readers keep what they read alive.
-        let (mut zones, mut settings) =
-            (Publisher::new(zones()), Publisher::new(settings(replies)));
+        let (mut zones, mut settings) = (Publisher::new(zones()), Publisher::new(settings));
         let (zones, settings) = (zones.reader(), settings.reader());
         let (zones, settings) = (zones.expect("a reader"), settings.expect("a reader"));
         let (tap, _) = QueryTap::new(Arc::default(), 1);
-        let app = Answerer::new(zones, settings, tap, 1, Some(&forwarding));
+        let app = Answerer::new(zones, settings, tap, 1);
         let mut scene = Self { app: app.expect("a handler"), upstream, reports: Arc::default() };
         let reports = Arc::clone(&scene.reports);
         scene.app.report_panics(OnPanic::new(move |QueryPanic { panic, query }| {

@@ -56,6 +56,10 @@ impl UpstreamClient {
                 }
                 return true;
             }
+            ResolverCommand::Follow(serial) => {
+                let ahead = (self.plan.serial as u16).wrapping_sub(*serial);
+                return ahead < u16::MAX / 2;
+            }
             ResolverCommand::Flush(scope) => {
                 if lines.is_none() {
                     *queries = self.cut_off(scope);

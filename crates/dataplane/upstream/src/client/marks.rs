@@ -10,6 +10,9 @@ impl UpstreamClient {
     /// Sends the marks that are due, except to drained servers.
     pub(super) fn send_marks(&mut self) {
         for nth in 0..self.groups.len() {
+            if self.plan.groups[nth].is_retired {
+                continue;
+            }
             let UpstreamGroup { first, len, .. } = self.groups[nth];
             for server in first..first + len {
                 let (is_well, is_drained) = self.with(|forwarder, _, _| {

@@ -167,12 +167,13 @@ impl UpstreamClient {
             return;
         };
         let refusal = ShardMessage::Refusal(query_id);
-        let Some(servers) = groups.get(usize::from(group)).copied() else { return };
-        // The cache may still have entries that the other shard has flushed.
-        if flush > peer_shards.done {
+        // The cache may still have entries that the other shard has flushed, and that one may know
+        // servers already that this one does not.
+        let known = groups.get(usize::from(group)).copied();
+        let Some(servers) = known.filter(|_| flush <= peer_shards.done) else {
             peer_shards.send(from, &refusal);
             return;
-        }
+        };
         let forwarder = Forwarder { state, queries };
         let is_asked = forwarder.is_asked(key, servers);
         if let Some(found) = store.lend().into_found(key, now) {

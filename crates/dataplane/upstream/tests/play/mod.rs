@@ -183,6 +183,8 @@ impl ConnectionStage {
         let server = UpstreamState::new();
         let (suffix, addresses) = (NameBuf::root(), vec![server.address.into()]);
         let groups = vec![UpstreamServers {
+            first: 0,
+            is_retired: false,
             suffix,
             addresses,
             // The scenarios count queries, also to servers that deny all names.
@@ -191,6 +193,7 @@ impl ConnectionStage {
             caches: true,
         }];
         let plan = ResolverPlan {
+            serial: 0,
             groups,
             cache_len: 1 << 20,
             lifetimes: LIFETIMES,

@@ -161,6 +161,8 @@ impl Scene {
     ) -> Self {
         let suffix = NameBuf::root();
         let groups = vec![UpstreamServers {
+            first: 0,
+            is_retired: false,
             suffix,
             addresses,
             mixes_case: true,
@@ -171,13 +173,18 @@ impl Scene {
     }
 
     pub fn grouped(
-        groups: Vec<UpstreamServers>,
+        mut groups: Vec<UpstreamServers>,
         trust: Option<TrustAnchors>,
         cache_len: usize,
     ) -> Self {
         let key = HashKey::new(std::array::from_fn(|n| {
             (n as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
         }));
+        let mut first = 0;
+        for servers in &mut groups {
+            servers.first = first;
+            first += servers.addresses.len() as u16;
+        }
         let rule = |(group, servers): (u16, &UpstreamServers)| ForwardRule {
             suffix: servers.suffix.clone(),
             group,
@@ -186,8 +193,16 @@ impl Scene {
         Forwards::sort(&mut rules);
         let (lifetimes, stale_max, failure_ttl) = (LIFETIMES, 3600, 5);
         let marks = ServerMarks::new(0);
-        let plan =
-            ResolverPlan { groups, cache_len, lifetimes, stale_max, failure_ttl, trust, marks };
+        let plan = ResolverPlan {
+            serial: 0,
+            groups,
+            cache_len,
+            lifetimes,
+            stale_max,
+            failure_ttl,
+            trust,
+            marks,
+        };
         Self {
             image: Image::new(Arc::new(key)),
             rules,

@@ -87,6 +87,11 @@ const ROWS: &[(&str, Change, &str)] = &[
     ("health_suspect", |status| health(status).suspects_itself = true, "fail at once"),
     ("health_certificate_expiring", |status| health(status).expiring = 2, "of 2 targets end soon"),
     ("health_not_saved", |status| health(status).is_saved = false, "not saved"),
+    (
+        "upstream_file_refused",
+        |status| status.config.server_file = Some("/etc/resolv.conf names no server".into()),
+        "/etc/resolv.conf",
+    ),
     ("config_refused", |status| status.config.errors = vec!["f:1:1: no".into()], "f:1:1: no"),
     ("content_held", held, "b.test.; `dunlin zones accept NAME`"),
     ("zone_outdated", |status| status.zones[0].state = ZoneState::Behind, "refused: a.test."),

@@ -131,7 +131,7 @@ fn reverse_names_of_private_addresses_are_forwarded_by_the_manifest() {
     let config = config.replace("0.0.0.0:9153", "127.0.0.1:0");
     let config = config.replace("data_dir = \"/var/lib/dunlin\"\n", "");
     let config = config.replace("[log]\nformat = \"json\"\n", "").replace("drain = \"10s\"", "");
-    let config = config.replace("192.0.2.53", &resolver.address.to_string());
+    let config = config.replace("\"resolv.conf\"", &format!("[\"{}\"]", resolver.address));
     let served = Served::start("kubernetes-private", &config, &[]);
     for (name, rtype, expected) in [
         ("5.0.0.10.in-addr.arpa", Rtype::PTR, "NOERROR; PTR host.example."),

@@ -11,6 +11,8 @@ pub struct ImportedConfig {
     /// Whether names of RFC 6303 and RFC 6761 are answered, not forwarded.
     pub local_zones: Option<bool>,
     pub drain: Option<String>,
+    /// Whether a changed config is loaded without a command.
+    pub watch_config: bool,
     pub acl: Vec<String>,
     pub denied: Option<&'static str>,
     pub ops: Option<String>,
@@ -41,8 +43,10 @@ pub struct ImportedConfig {
 /// A rule of `[forward]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForwardRule {
-    /// Empty: no upstream, the names are local.
+    /// Empty: no upstream, the names are local, or the file names them.
     pub servers: Vec<String>,
+    /// The file that names the servers.
+    pub file: Option<String>,
     /// Whether answers are cached.
     pub caches: bool,
 }
@@ -130,6 +134,7 @@ impl ImportedConfig {
             ("version", text(&self.version)),
             ("local_zones", self.local_zones.map(|is_on| is_on.to_string())),
             ("drain", text(&self.drain)),
+            ("watch_config", self.watch_config.then(|| "true".to_owned())),
         ];
         page.section("[server]", &server);
         let denied = self.denied.map(quote);
@@ -169,11 +174,20 @@ impl ImportedConfig {
 }
 
 impl ForwardRule {
+    /// Whether names are sent to any server.
+    pub fn has_servers(&self) -> bool {
+        self.file.is_some() || !self.servers.is_empty()
+    }
+
     fn write(&self) -> String {
-        match (&self.servers[..], self.caches) {
-            ([], _) => "{ mode = \"off\" }".to_owned(),
-            (servers, true) => array(servers),
-            (servers, false) => format!("{{ servers = {}, mode = \"direct\" }}", array(servers)),
+        let servers = match (&self.file, &self.servers[..]) {
+            (Some(file), _) => quote(file),
+            (None, []) => return "{ mode = \"off\" }".to_owned(),
+            (None, servers) => array(servers),
+        };
+        match self.caches {
+            true => servers,
+            false => format!("{{ servers = {servers}, mode = \"direct\" }}"),
         }
     }
 }

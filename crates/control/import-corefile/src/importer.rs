@@ -245,7 +245,7 @@ impl<'a> Importer<'a> {
     /// CoreDNS has no built-in zones: its servers are asked for reverse names of private addresses,
     /// too. Only the plugin `local` answers some names itself.
     fn forward_private_names(&mut self) {
-        let forwards = self.draft.forwards.iter().any(|(_, rule)| !rule.servers.is_empty());
+        let forwards = self.draft.forwards.iter().any(|(_, rule)| rule.has_servers());
         if !forwards || self.claims_reverse {
             return;
         }

@@ -109,7 +109,7 @@ static PLUGINS: &[Plugin] = &[
     plugin("ready", "`[ops] listen`, with `/readyz`", Taken(operate::ready)),
     plugin(
         "reload",
-        "zone files are watched; `dunlin reload` loads a changed config",
+        "`[server] watch_config`; zone files are always watched",
         Taken(operate::reload),
     ),
     plugin("rewrite", "`[[rewrite]]`, for whole names and for suffixes", Taken(rewrite::rewrite)),

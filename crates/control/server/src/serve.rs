@@ -108,7 +108,6 @@ impl RunningServer {
         notify: crate::systemd::Notify,
         signals: &mut Signals,
     ) -> Anyhow<Option<Self>> {
-        let started = SystemTime::now();
         let Resources { worker_cpus, placement, listening, shared, connections, .. } = resources;
         let Resources { ops, api, tls, admin, trust, mut offer, .. } = resources;
         let (lock, documents) = open_data(&config, offer.as_mut())?;
@@ -122,7 +121,7 @@ impl RunningServer {
         let setup = ForwardSetup::new(worker_cpus.len() + streams.threads, trust, &listening);
         let (tap, lists) = (TapThread::start(tap_settings(&config))?, AccessLists::default());
         let server = Arc::new(Server {
-            started,
+            started: SystemTime::now(),
             listen,
             control,
             zones,

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use test_support::{skip, tools};
 
-/// The resolvers, which each install names.
+/// The resolvers of most installs; others have those of the node.
 const UPSTREAMS: &str = "upstreams={192.0.2.1,192.0.2.2}";
 
 /// Values of the chart beside the resolvers, and how many objects they lead to.
@@ -48,13 +48,12 @@ const VALUES: [(&[&str], usize); 6] = [
 ];
 
 /// Values that the chart refuses, and what it says.
-const REFUSED: [(&[&str], &str); 6] = [
+const REFUSED: [(&[&str], &str); 5] = [
     (&[UPSTREAMS, "clusterIP=10.96.0.10"], "additional properties 'clusterIP' not allowed"),
     (&[UPSTREAMS, "service.create=false"], "additional properties 'create' not allowed"),
     (&[UPSTREAMS, "scale.max=9"], "additional properties 'max' not allowed"),
     (&[UPSTREAMS, "pods=some"], "value must be one of 'disabled', 'verified', 'insecure'"),
     (&[UPSTREAMS, "nodeLocal.enabled=true"], "nodeLocal.clusterDNS: name the address"),
-    (&[], "upstreams: name the resolvers"),
 ];
 
 /// Helm with a folder of its own.
@@ -106,6 +105,8 @@ fn values_stand_in_the_objects_and_lead_to_valid_configs() {
         super::check_configs(&all, &folder);
         check_values(values, &text);
     }
+    let text = template(&["upstreams=null"], &folder);
+    assert!(text.contains("\".\" = \"resolv.conf\""), "{text}");
 }
 
 /// What the values say stands in the objects.

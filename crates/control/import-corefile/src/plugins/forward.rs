@@ -15,7 +15,19 @@ pub fn forward(importer: &mut Importer<'_>, directive: &Directive) {
     let Some((from, to)) = directive.args.split_first() else {
         return importer.lost(&directive.name, "forward: a name or servers are missing");
     };
-    let mut servers = servers(importer, directive);
+    let file = file(to, directive).map(str::to_owned);
+    if let (Some(_), [word]) = (&file, to) {
+        let text = format!(
+            "forward … {}: the file is read where Dunlin runs, and followed; in a Pod it is the \
+             node's with dnsPolicy Default",
+            shown(&word.text)
+        );
+        importer.note(word, &text);
+    }
+    let mut servers = match file {
+        Some(_) => Vec::new(),
+        None => servers(importer, directive),
+    };
     for extra in to.iter().skip(SERVERS_MAX).take(1) {
         let text = format!("forward: a name has at most {SERVERS_MAX} servers; these are omitted");
         importer.lost(extra, &text);
@@ -24,11 +36,11 @@ pub fn forward(importer: &mut Importer<'_>, directive: &Directive) {
     for option in &directive.body {
         self::option(importer, option);
     }
-    if servers.is_empty() {
+    if servers.is_empty() && file.is_none() {
         return importer.lost(&directive.name, "forward: no server is left");
     }
     let caches = importer.caches;
-    if !importer.draft.forwards.iter().any(|(_, rule)| !rule.servers.is_empty()) {
+    if !importer.draft.forwards.iter().any(|(_, rule)| rule.has_servers()) {
         importer.note(
             &directive.name,
             "forward: queries of clients in private networks are forwarded; [acl] recursion sets \
@@ -36,7 +48,7 @@ pub fn forward(importer: &mut Importer<'_>, directive: &Directive) {
         );
     }
     for suffix in suffixes(importer, from) {
-        let rule = config::ForwardRule { servers: servers.clone(), caches };
+        let rule = config::ForwardRule { servers: servers.clone(), file: file.clone(), caches };
         put(importer, from, suffix, rule);
     }
 }
@@ -55,6 +67,16 @@ pub fn servers(importer: &mut Importer<'_>, directive: &Directive) -> Vec<String
     }
     servers.dedup();
     servers
+}
+
+/// The file that names all servers of a rule, as Dunlin reads it.
+fn file<'d>(to: &'d [CorefileWord], directive: &Directive) -> Option<&'d str> {
+    match to {
+        _ if directive.body.iter().any(|option| option.name.text == "force_tcp") => None,
+        [word] if word.text == "/etc/resolv.conf" => Some("resolv.conf"),
+        [word] if word.text.starts_with('/') => Some(&word.text),
+        _ => None,
+    }
 }
 
 /// The names of a rule that belong to the block.
@@ -230,7 +252,8 @@ fn except(importer: &mut Importer<'_>, option: &Directive) {
             Err(why) => importer.lost(word, &format!("forward except: {why}")),
             Ok(zones) => {
                 for zone in zones {
-                    let off = config::ForwardRule { servers: Vec::new(), caches: false };
+                    let off =
+                        config::ForwardRule { servers: Vec::new(), file: None, caches: false };
                     put(importer, word, zone, off);
                 }
             }

@@ -247,8 +247,6 @@ pub fn nsid(importer: &mut Importer<'_>, directive: &Directive) {
 
 /// `reload [INTERVAL] [JITTER] { … }`.
 pub fn reload(importer: &mut Importer<'_>, directive: &Directive) {
-    importer.note(
-        &directive.name,
-        "reload: zone files are watched; `dunlin reload` loads a changed config",
-    );
+    importer.draft.watch_config = true;
+    importer.note(&directive.name, "reload: the config and zone files are watched");
 }

@@ -1,4 +1,5 @@
-//! `/v1/zones/{zone}/journal/{revision}/revert`: undoes a write, as far as nothing has changed since.
+//! `/v1/zones/{zone}/journal/{revision}/revert`: undoes a write, as far as nothing has changed
+//! since.
 use crate::body::{PathParams, QueryParams};
 use crate::caller::Caller;
 use crate::condition::{expected, tag};
@@ -105,9 +106,9 @@ struct Plan {
 }
 
 /// Undo a write: each of its record sets gets its content from before the write again, all in one
-/// atomic write. A set that was written again since stays as it is and is listed, unless it has that
-/// content already; so is one whose content from before the journal does not have. It needs the
-/// grant to write every record set of the write.
+/// atomic write. A set that was written again since stays as it is and is listed, unless it has
+/// that content already; so is one whose content from before the journal does not have. It needs
+/// the grant to write every record set of the write.
 #[utoipa::path(
     post, path = "/v1/zones/{zone}/journal/{revision}/revert", tag = "zones",
     params(

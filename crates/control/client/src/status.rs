@@ -295,7 +295,8 @@ fn errors(all: &[String]) -> Vec<String> {
     lines
 }
 
-fn write_zones(out: &mut impl Write, status: &Status, all: bool) -> io::Result<()> {
+/// How many zones are in which state.
+fn zone_counts(status: &Status) -> String {
     let mut counts = Vec::new();
     for (state, word) in [
         (ZoneState::Current, "current"),
@@ -317,7 +318,11 @@ fn write_zones(out: &mut impl Write, status: &Status, all: bool) -> io::Result<(
     if let number @ 1.. = status.held.len() {
         counts.push(format!("{} held (`dunlin zones accept`)", count(number as u64)));
     }
-    writeln!(out, "{:<12}{}", "zones", counts.join(", "))?;
+    counts.join(", ")
+}
+
+fn write_zones(out: &mut impl Write, status: &Status, all: bool) -> io::Result<()> {
+    writeln!(out, "{:<12}{}", "zones", zone_counts(status))?;
     let is_file = |name: &str| {
         status.zones.iter().any(|zone| zone.name == name)
             || status.hosts.iter().any(|hosts| hosts.file == name)

@@ -1,9 +1,9 @@
 //! Judges new content: it is believed, believed with a warning, or held.
 //!
 //! Half-written files, interrupted lists, cut uploads and wrong selectors look alike: most of the
-//! content is gone, or its end is missing. What knows records says how they came ([`Evidence`]), and
-//! [`judge`] decides for all of them: zone files, hosts files, lists, imports, and the zones of a
-//! config. Held content is not used until an operator accepts it (`dunlin zones accept ZONE`,
+//! content is gone, or its end is missing. What knows records says how they came ([`Evidence`]),
+//! and [`judge`] decides for all of them: zone files, hosts files, lists, imports, and the zones of
+//! a config. Held content is not used until an operator accepts it (`dunlin zones accept ZONE`,
 //! `dunlin reload --accept`, `--accept-loss`).
 //!
 //! A hold of a zone stores two counts, not the content; the source reads its content again after it

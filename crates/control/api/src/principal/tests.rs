@@ -66,7 +66,8 @@ fn grants_are_read_and_written() {
         ("read", "names no zone"),
         (
             "steal *",
-            "\"steal\" is not a verb: there are read, write, hide-wildcard, zones, operate, endpoints",
+            "\"steal\" is not a verb: there are read, write, hide-wildcard, zones, operate, \
+             endpoints",
         ),
         ("read a..b", "neither a name nor a pattern"),
         ("read * * BOGUS", "\"BOGUS\" is not a type"),

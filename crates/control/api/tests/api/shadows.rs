@@ -113,7 +113,10 @@ fn write_is_answered_with_the_warnings_of_check() {
     let gone = scene.delete(&format!("{SETS}/ns.sub.example.org/A")).done();
     assert_eq!(warnings(&gone), ["glue: sub.example.org. NS"]);
 
-    let change = |name: &str, rtype: &str, data: &str| json!({ "name": name, "type": rtype, "put": { "ttl": 60, "data": [data] } });
+    let change = |name: &str, rtype: &str, data: &str| {
+        let put = json!({ "ttl": 60, "data": [data] });
+        json!({ "name": name, "type": rtype, "put": put })
+    };
     let changes = json!({ "changes": [
         change("m.example.org", "MX", "10 mail.example.org"),
         change("mail.example.org", "A", "192.0.2.9"),

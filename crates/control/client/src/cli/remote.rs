@@ -304,7 +304,8 @@ pub enum RecordsCommand {
     ///
     /// An import that deletes more than half of the record sets of the zone, and at least 20, is
     /// held, and so is a zone file that does not end with a newline: its end may be missing. Then
-    /// nothing is changed, and the exit status is 1. `--accept-loss` makes the changes nevertheless.
+    /// nothing is changed, and the exit status is 1. `--accept-loss` makes the changes
+    /// nevertheless.
     #[command(after_help = "Examples:\n  \
         dunlin records import example.org example.org.zone --dry-run\n  \
         generate | dunlin records import example.org - --replace --yes\n  \

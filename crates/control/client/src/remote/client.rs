@@ -31,6 +31,10 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
+mod errors;
+
+use errors::{broken, no_tls, unreachable};
+
 /// The result of a command. The error is a sentence for the terminal.
 pub type CommandResult<T> = Result<T, Box<dyn Error>>;
 
@@ -353,37 +357,6 @@ fn no_body() -> Outgoing {
     Empty::new().map_err(|no| match no {}).boxed()
 }
 
-/// Why the local socket of a server cannot be reached.
-fn unreachable(path: &Path, why: &io::Error) -> String {
-    let place = path.display();
-    match why.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => format!(
-            "no server answers at {place}: is dunlin running? (`systemctl status dunlin`, \
-             `pgrep dunlin`.) It listens where [admin] socket in its config says"
-        ),
-        io::ErrorKind::PermissionDenied => format!(
-            "{place}: permission denied; run as root, as the server's user, or as a member of the \
-             group of that socket (`ls -l {place}`)"
-        ),
-        io::ErrorKind::WouldBlock => {
-            format!("the server at {place} accepts no connection: is it stopped?")
-        }
-        _ => format!("cannot connect to {place}: {why}"),
-    }
-}
-
-/// Why the local socket of a server sent no response.
-fn broken(path: &Path, why: &(dyn Error + 'static)) -> String {
-    let place = path.display();
-    match why.downcast_ref::<hyper::Error>() {
-        Some(why) if why.is_parse() => format!(
-            "the server at {place} does not speak HTTP: it is another program, or an older dunlin; \
-             use the binary of its version, or replace it with `dunlin serve --hot-restart`"
-        ),
-        _ => format!("the server at {place} hung up ({why}); its log may say why"),
-    }
-}
-
 /// Whether a host is this machine.
 fn is_local(host: &str) -> bool {
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
@@ -431,19 +404,6 @@ async fn check_status(response: Response<Incoming>) -> CommandResult<Response<In
 
 fn is_starting(error: &(dyn Error + 'static)) -> bool {
     error.downcast_ref::<ApiError>().is_some_and(|error| error.is_starting)
-}
-
-/// Why there is no TLS with a server, and what to do.
-fn no_tls(host: &str, port: u16, why: &io::Error) -> String {
-    let why = why.to_string();
-    let advice = match why.contains("CaUsedAsEndEntity") {
-        true => {
-            "its certificate is a CA's, as `openssl req -x509` makes it: sign one for the server \
-             with it (docs/api.md, Certificates), or add `-addext basicConstraints=CA:FALSE`"
-        }
-        false => "--ca names the CA of its certificate",
-    };
-    format!("no TLS with {host}:{port}: {why}; {advice}")
 }
 
 /// The entity tag of a response, with its quotes.
@@ -506,27 +466,4 @@ pub fn path_segment(text: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn token_is_one_word_or_absent() {
-        let read = |text: &str| read_token(None, Some(text.into()));
-        assert_eq!(read_token(None, None), Ok(None));
-        assert_eq!(read("dunlin_1\n"), Ok(Some("dunlin_1".into())));
-        for (wrong, why) in [("", "is empty"), (" \n", "is empty"), ("dunlin_1\nx", "one word")] {
-            let error = read(wrong).expect_err(wrong);
-            assert!(error.starts_with(TOKEN) && error.contains(why), "{error}");
-            assert!(!error.contains("dunlin_1"), "{error}");
-        }
-        let missing = read_token(Some(Path::new("/does/not/exist")), None).expect_err("no file");
-        assert!(missing.starts_with("/does/not/exist: cannot be read"), "{missing}");
-    }
-
-    #[test]
-    fn path_segments_have_no_separators() {
-        let segments = ["www.example.org.", "*.a", "a/b?c#d", "..", ".", "\\000"].map(path_segment);
-        let expected = ["www.example.org.", "%2A.a", "a%2Fb%3Fc%23d", "%2E%2E", "%2E", "%5C000"];
-        assert_eq!(segments, expected);
-    }
-}
+mod tests;

@@ -77,10 +77,11 @@ fn keys_of_a_check_give_the_same_check() {
     let text = r#"
         [check]
         a = { kind = "tcp", port = 80, interval = "1500ms", timeout = "1s", jitter = 0 }
-        b = { kind = "https", port = 443, status = [204, "300-399, 404"], body = "a\"\u007f\\b", sni = "x" }
+        b = { kind = "https", port = 443, status = [204, "300-399, 404"], sni = "x" }
         c = { kind = "grpc", port = 50051, service = "pay.v1.Payments", tls = true }
         d = { kind = "dns", name = "www.example.org", type = "SOA", rcode = "REFUSED" }
         e = { kind = "icmp", rise = 9, fall = 1 }
+        f = { kind = "http", port = 80, body = "a\"\u007f\\b" }
     "#;
     let config = Config::parse(Path::new("dunlin.toml"), text).expect("a config");
     for check in &config.health.checks {

@@ -103,7 +103,10 @@ mod tests {
 
     #[test]
     fn result_lists_what_was_not_undone_and_why() {
-        let set = |name: &str, why: &str, revision: Option<u64>| json!({ "name": name, "type": "A", "why": why, "revision": revision });
+        let set = |name: &str, why: &str, revision: Option<u64>| {
+            let rtype = "A";
+            json!({ "name": name, "type": rtype, "why": why, "revision": revision })
+        };
         let result = json!({
             "revision": 9, "live": true, "undone": [{ "name": "a.", "type": "A" }],
             "not_undone": [

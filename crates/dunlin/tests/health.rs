@@ -131,6 +131,37 @@ impl Scene {
 }
 
 #[test]
+fn reloaded_check_probes_what_it_names_now() {
+    let scene = Scene::start("health-reload");
+    let other = free_port();
+    let (_one, _two) = (listen(1, scene.port), listen(2, other));
+    scene.set(&[1, 2]);
+    scene.expect(&[1]);
+    let file = scene.served.folder.join("dunlin.toml");
+    let text = std::fs::read_to_string(&file).expect("a config");
+    let reload = |text: &str| {
+        std::fs::write(&file, text).expect("a config");
+        scene.told(&["reload"])
+    };
+    let new = text.replace(&format!("port = {}", scene.port), &format!("port = {other}"));
+    let reloaded = reload(&format!("{new}[check.new]\nkind = \"tcp\"\nport = {other}\n"));
+    assert!(reloaded.starts_with("reloaded; changed: check;"), "{reloaded}");
+    scene.expect(&[2]);
+    let checks = scene.told(&["checks", "list"]);
+    assert!(checks.contains("new") && checks.contains(&other.to_string()), "{checks}");
+    reload(&new);
+    let checks = scene.told(&["checks", "list"]);
+    assert!(!checks.contains("new"), "{checks}");
+    // Its file of CAs cannot be read: nothing is applied.
+    let tls = "kind = \"https\"\nport = 1\npath = \"/\"\nca = \"no.pem\"\n";
+    std::fs::write(&file, format!("{new}[check.tls]\n{tls}")).expect("a config");
+    let output = scene.run(&["reload", "--socket", scene.socket.to_str().expect("UTF-8")]);
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.code() == Some(1) && told.contains("[check.tls] ca:"), "{told}");
+    scene.expect(&[2]);
+}
+
+#[test]
 fn dead_address_is_left_out_and_comes_back() {
     let scene = Scene::start("health-dies");
     let (_one, two) = (listen(1, scene.port), listen(2, scene.port));

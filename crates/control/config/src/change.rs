@@ -27,6 +27,7 @@ impl Config {
             ("limits.responses", self.limits.responses != new.limits.responses),
             ("forward", self.forwards != new.forwards && (self.asks() || !new.asks())),
             ("hosts", self.hosts != new.hosts),
+            ("check", self.health.checks != new.health.checks),
             ("rewrite", self.rewrites != new.rewrites),
             ("proxy.from", self.proxy != new.proxy),
             ("log.level", self.log.level != new.log.level),
@@ -65,7 +66,6 @@ impl Config {
             ("etcd", self.etcd != new.etcd),
             ("kubernetes", are_same && self.kubernetes != new.kubernetes),
             ("health", !self.health.has_same_settings(&new.health)),
-            ("check", self.health.checks != new.health.checks),
             ("log.format", self.log.format != new.log.format),
         ])
     }

@@ -83,8 +83,6 @@ pub fn checks_in(folder: Option<&Path>) -> Arc<FileDocuments> {
 
 /// All checks; shared by the API and the prober.
 pub struct Checks {
-    /// Those of the config.
-    configured: BTreeMap<String, DefinedCheck>,
     /// Those of the API.
     set: Arc<dyn DocumentSet>,
     content: watch::Receiver<Arc<Content>>,
@@ -93,6 +91,8 @@ pub struct Checks {
 }
 
 struct DefinedChecks {
+    /// Those of the config.
+    configured: BTreeMap<String, DefinedCheck>,
     /// The checks of the API that these are made of.
     content: Arc<Content>,
     checks: BTreeMap<String, DefinedCheck>,
@@ -101,19 +101,23 @@ struct DefinedChecks {
 impl Checks {
     /// The checks of the config, and those of the API.
     pub fn new(configured: &[Check], set: Arc<dyn DocumentSet>, read: ReadCheck) -> Self {
-        let one = |check: &Check| {
-            let check = Arc::new(check.clone());
-            (check.name.clone(), DefinedCheck { check, is_configured: true })
-        };
-        let configured: BTreeMap<_, _> = configured.iter().map(one).collect();
+        let configured = by_name(configured);
         let receiver = set.content();
         let content = Arc::clone(&receiver.borrow());
-        for name in configured.keys().filter(|name| content.documents.contains_key(*name)) {
-            tracing::warn!("the check {name} of the config replaces that of the API");
-        }
+        warn_of_replaced(&configured, &content);
         let checks = defined(&configured, &content, read);
-        let defined = RwLock::new(DefinedChecks { content, checks });
-        Self { configured, set, content: receiver, defined, read }
+        let defined = RwLock::new(DefinedChecks { configured, content, checks });
+        Self { set, content: receiver, defined, read }
+    }
+
+    /// Replaces the checks of the config.
+    pub fn set_configured(&self, configured: &[Check]) {
+        let configured = by_name(configured);
+        let mut known = self.defined.write().unwrap_or_else(PoisonError::into_inner);
+        let content = Arc::clone(&self.content.borrow());
+        warn_of_replaced(&configured, &content);
+        let checks = defined(&configured, &content, self.read);
+        *known = DefinedChecks { configured, content, checks };
     }
 
     /// When checks of the API change.
@@ -131,8 +135,8 @@ impl Checks {
         let mut known = self.defined.write().unwrap_or_else(PoisonError::into_inner);
         // It may be newer by now.
         let content = Arc::clone(&self.content.borrow());
-        let checks = defined(&self.configured, &content, self.read);
-        *known = DefinedChecks { content, checks };
+        known.checks = defined(&known.configured, &content, self.read);
+        known.content = content;
         use_checks(&known.checks)
     }
 
@@ -155,8 +159,12 @@ impl Checks {
     /// Durable when it returns. Blocks.
     pub fn change(&self, name: &str, check: Option<&Check>) -> Result<bool, CheckRefused> {
         let mut is_new = false;
+        let (is_configured, configured) = {
+            let known = self.defined.read().unwrap_or_else(PoisonError::into_inner);
+            (known.configured.contains_key(name), known.configured.len())
+        };
         change(&*self.set, |content| {
-            if self.configured.contains_key(name) {
+            if is_configured {
                 return Err(CheckRefused::Configured);
             }
             let is_there =
@@ -164,7 +172,7 @@ impl Checks {
             is_new = !is_there;
             match check {
                 None if is_new => return Err(CheckRefused::Missing),
-                Some(_) if is_new && content.count() + self.configured.len() >= CHECKS_MAX => {
+                Some(_) if is_new && content.count() + configured >= CHECKS_MAX => {
                     return Err(CheckRefused::TooMany);
                 }
                 _ => {}
@@ -178,6 +186,20 @@ impl Checks {
             ChangeError::Unknown(why) => CheckRefused::Unknown(why),
         })?;
         Ok(is_new)
+    }
+}
+
+fn by_name(configured: &[Check]) -> BTreeMap<String, DefinedCheck> {
+    let one = |check: &Check| {
+        let check = Arc::new(check.clone());
+        (check.name.clone(), DefinedCheck { check, is_configured: true })
+    };
+    configured.iter().map(one).collect()
+}
+
+fn warn_of_replaced(configured: &BTreeMap<String, DefinedCheck>, content: &Content) {
+    for name in configured.keys().filter(|name| content.documents.contains_key(*name)) {
+        tracing::warn!("the check {name} of the config replaces that of the API");
     }
 }
 

@@ -68,7 +68,7 @@ pub(crate) struct Runner {
     /// Targets that no set names now, with the time when one did.
     remembered: HashMap<HealthTarget, (TargetState, Duration)>,
     checks: Arc<Checks>,
-    /// The checks of the API that the prober knows.
+    /// The checks that the prober knows.
     known_checks: BTreeMap<String, Arc<Check>>,
     check_changes: watch::Receiver<Arc<Content>>,
     overrides: Overrides,
@@ -111,7 +111,7 @@ impl Runner {
         let (all, mut check_changes) = (checks.all(), checks.changes());
         // All changes after these are taken in.
         check_changes.mark_changed();
-        let known_checks = of_api(&all);
+        let known_checks = by_name(&all);
         let mut endpoints = settings.endpoints.content();
         let overrides = Overrides::of_content(&endpoints.borrow_and_update());
         let seed = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
@@ -307,13 +307,13 @@ impl Runner {
         self.settle();
     }
 
-    /// Takes in checks of the API that were defined, changed or deleted.
+    /// Takes in checks that were defined, changed or deleted.
     fn take_checks(&mut self) {
         self.check_changes.mark_unchanged();
-        let newest = of_api(&self.checks.all());
+        let newest = by_name(&self.checks.all());
         let known = std::mem::replace(&mut self.known_checks, newest.clone());
         let gone = known.keys().filter(|name| !newest.contains_key(*name));
-        gone.for_each(|name| self.set_check(name, self.checks.get(name).map(|one| one.check)));
+        gone.for_each(|name| self.set_check(name, None));
         for (name, check) in newest.iter().filter(|(name, check)| known.get(*name) != Some(*check))
         {
             self.set_check(name, Some(Arc::clone(check)));
@@ -372,10 +372,8 @@ impl Runner {
     }
 }
 
-/// The checks of the API, by name.
-fn of_api(all: &[DefinedCheck]) -> BTreeMap<String, Arc<Check>> {
-    let of_api = all.iter().filter(|one| !one.is_configured);
-    of_api.map(|one| (one.check.name.clone(), Arc::clone(&one.check))).collect()
+fn by_name(all: &[DefinedCheck]) -> BTreeMap<String, Arc<Check>> {
+    all.iter().map(|one| (one.check.name.clone(), Arc::clone(&one.check))).collect()
 }
 
 /// The time from now until then, as a text.

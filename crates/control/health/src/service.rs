@@ -258,6 +258,23 @@ impl HealthService {
         Ok(is_new)
     }
 
+    /// Whether checks of the config can be used.
+    ///
+    /// # Errors
+    /// The key, and why it cannot.
+    pub fn try_checks(&self, configured: &[Check]) -> Result<(), String> {
+        Probes::new(configured, self.find_user).map(drop)
+    }
+
+    /// Replaces the checks of the config. Probes of changed ones begin anew, and all states stay.
+    ///
+    /// # Errors
+    /// The prober has ended.
+    pub async fn set_configured(&self, configured: &[Check]) -> Result<(), Ended> {
+        self.checks.set_configured(configured);
+        self.refresh().await
+    }
+
     /// Waits until the prober has taken in the newest checks and states of endpoints.
     async fn refresh(&self) -> Result<(), Ended> {
         let (promise, answer) = oneshot::channel();

@@ -11,6 +11,7 @@ use crate::sockets::Listening;
 use config::{Config, Dnstap, Format, Forward, Log, trust};
 use handler::AccessList;
 use handler::Settings;
+use health::HealthService;
 use query_samples::TapThread;
 use std::collections::HashSet;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -181,7 +182,12 @@ impl Live {
     ///
     /// # Errors
     /// The config is refused or held. Then nothing has changed.
-    pub fn reload(&mut self, tap: &TapThread, accepts: bool) -> Result<Reloaded, ReloadOutcome> {
+    pub fn reload(
+        &mut self,
+        tap: &TapThread,
+        prober: &HealthService,
+        accepts: bool,
+    ) -> Result<Reloaded, ReloadOutcome> {
         let Some(file) = self.started.file.clone() else { return Ok(Reloaded::default()) };
         self.file.iter_mut().for_each(FileWatch::note_read);
         let is_cut = ends_without_newline(&file);
@@ -190,7 +196,11 @@ impl Live {
             .map_err(|errors| refused(errors.iter().map(ToString::to_string).collect()))
             .and_then(|config| match hold(self.config(), &config, is_cut).filter(|_| !accepts) {
                 Some(held) => Err(held),
-                None => self.apply(config, tap).map_err(refused),
+                None => prober
+                    .try_checks(&config.health.checks)
+                    .map_err(|why| vec![why])
+                    .and_then(|()| self.apply(config, tap))
+                    .map_err(refused),
             });
         match &applied {
             Ok(_) => {

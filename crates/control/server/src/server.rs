@@ -253,17 +253,20 @@ impl Server {
 
     async fn try_reload(&self, accepts: bool) -> ReloadOutcome {
         let before = self.zones.status();
-        let (load_id, reloaded, restart_needed) = {
+        let (load_id, reloaded, restart_needed, checks) = {
             let mut live = lock(&self.live);
-            let reloaded = match live.reload(&self.tap, accepts) {
+            let reloaded = match live.reload(&self.tap, &self.prober, accepts) {
                 Ok(reloaded) => reloaded,
                 Err(refusal) => return refusal,
             };
             self.change_bypass(live.config());
             let zone_config = ZoneConfig::new(live.config());
             let load_id = self.zones.reload(zone_config);
-            (load_id, reloaded, live.status.restart_needed.clone())
+            let checks = live.config().health.checks.clone();
+            (load_id, reloaded, live.status.restart_needed.clone(), checks)
         };
+        // A prober that has ended is a fault of its own.
+        let _ = self.prober.set_configured(&checks).await;
         self.finish_forward_change(&reloaded.forwards).await;
         self.zones.wait(load_id).await;
         if let Err(why) = self.documents.credentials.mend() {

@@ -137,8 +137,11 @@ pub fn relay(
     };
     let out = Composer::new(buf, records_at, limit, suffixes);
     let mut collector = RecordCollector { key, suffix, note, ttl: u32::MAX, out };
-    let (mut is_negative, has_alias) = collector.follow_chain(answers)?;
-    if is_negative && has_alias && collector.says_nothing(authorities) {
+    let (mut is_negative, end) = collector.follow_chain(answers)?;
+    let is_left_out = |target: &NameBuf| {
+        collector.says_nothing(authorities) && !collector.renames(answers, target.as_name())
+    };
+    if is_negative && end.as_ref().is_some_and(is_left_out) {
         (collector.note.authentic, collector.note.unfinished) = (false, true);
         is_negative = false;
     }
@@ -192,9 +195,9 @@ struct RecordCollector<'t, 'b> {
 }
 
 impl RecordCollector<'_, '_> {
-    /// Takes the CNAME chain and the records at its end; returns whether there are none, and
-    /// whether there is an alias.
-    fn follow_chain(&mut self, answers: Records<'_>) -> Result<(bool, bool), Malformed> {
+    /// Takes the CNAME chain and the records at its end; returns whether there are none, and the
+    /// target of the last alias.
+    fn follow_chain(&mut self, answers: Records<'_>) -> Result<(bool, Option<NameBuf>), Malformed> {
         let first = Name::parse(self.key.name).map_err(|_| Malformed)?;
         let mut chain = [const { NameBuf::root() }; ALIASES_MAX];
         chain[0] = first.into();
@@ -235,7 +238,20 @@ impl RecordCollector<'_, '_> {
                 self.note.answers += u16::from(self.take(&record, owner)?);
             }
         }
-        Ok((is_negative, len > 1))
+        Ok((is_negative, (len > 1).then(|| chain[len - 1].as_name().into())))
+    }
+
+    /// Whether a DNAME of the answer renames this name. A server that has the DNAME and does not
+    /// follow it has met a loop, or a chain that is too long.
+    fn renames(&self, answers: Records<'_>, name: Name<'_>) -> bool {
+        let mut dnames =
+            self.of_class(answers).flatten().filter(|record| record.rtype == Rtype::DNAME);
+        dnames.any(|record| {
+            record.owner().is_ok_and(|owner| {
+                let owner = owner.as_name();
+                owner != name && name.is_within(owner)
+            })
+        })
     }
 
     /// Whether a response denies nothing and refers to no other server: then an alias at its end

@@ -314,6 +314,10 @@ fn target_of_an_alias_is_queried_if_the_upstream_does_not_have_it() {
     let denied = Said::about("a.example.net.", Rcode::NXDOMAIN);
     let denied = denied.cname("a.example.net.", 30, "b.example.net.").message();
     assert!(!taken("a.example.net.", ".", false, &denied).1.is_unfinished);
+    // An upstream that has the DNAME of the target and does not follow it has met a loop.
+    let grown = about().cname("a.example.net.", 30, "x.grow.d.example.net.");
+    let grown = grown.dname("d.example.net.", 30, "grow.d.example.net.").message();
+    assert!(!taken("a.example.net.", ".", false, &grown).1.is_unfinished);
 }
 
 #[test]

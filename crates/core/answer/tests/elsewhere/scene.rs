@@ -8,7 +8,7 @@ use compile::{Image, Loader};
 use domain::base::iana::{Class, OptRcode, Rcode};
 use domain::base::message_builder::{AnswerBuilder, MessageBuilder};
 use domain::base::{Message, Name as DomainName, Rtype as Type};
-use domain::rdata::{A, AllRecordData, Cname, Ns, Soa};
+use domain::rdata::{A, AllRecordData, Cname, Dname, Ns, Soa};
 use image::{ForwardRule, Forwards, HashKey};
 use limit::Acl;
 use packet::{Packet, Transport, Verdict};
@@ -58,6 +58,11 @@ impl Said {
 
     pub fn cname_of(mut self, class: Class, owner: &str, ttl: u32, target: &str) -> Self {
         self.0.push((domain(owner), class, ttl, Cname::new(domain(target)))).unwrap();
+        self
+    }
+
+    pub fn dname(mut self, owner: &str, ttl: u32, target: &str) -> Self {
+        self.0.push((domain(owner), Class::IN, ttl, Dname::new(domain(target)))).unwrap();
         self
     }
 

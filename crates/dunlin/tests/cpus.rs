@@ -58,7 +58,8 @@ fn plan(arguments: &[String]) -> Result<Value, String> {
         return Ok(serde_json::from_slice(&output.stdout).expect("JSON"));
     }
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
-    Err(stderr(&output))
+    let problem: Value = serde_json::from_slice(&output.stderr).expect("an error as JSON");
+    Err(problem["error"].as_str().expect("a text").to_owned())
 }
 
 /// Saves every machine of the vectors.

@@ -21,7 +21,7 @@ struct Scene {
 /// A port that is free on all addresses of loopback that tests use.
 fn free_port() -> u16 {
     loop {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = test_support::ports::free_address(Ipv4Addr::new(127, 0, 9, 1)).port();
         let is_free = |last: u8| TcpListener::bind((Ipv4Addr::new(127, 0, 9, last), port)).is_ok();
         if (1..=4).all(is_free) {
             return port;

@@ -170,7 +170,7 @@ fn import_shows_the_difference_and_applies_it() {
     assert!(holds(&scene.served.ask("n2999.api.example"), &[10, 1, 11, 183]));
     fs::write(&file, "www A 10.0.0\n").expect("a file");
     let told = scene.refused(&import);
-    assert!(told.contains("/new.zone:1:1: "), "{told}");
+    assert!(told.contains("/new.zone:1:7: "), "{told}");
 }
 
 /// A file whose writer was stopped deletes most of a zone with `--replace`.

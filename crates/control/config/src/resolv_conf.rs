@@ -40,7 +40,8 @@ mod tests {
         let text = "# nameserver 192.0.2.9\n;nameserver 192.0.2.9\nsearch a.example b.example\n\
                     nameserver\t192.0.2.1 # the first\nnameserver 2001:db8::1\r\n\
                     options ndots:5 trust-ad\nnameserver fe80::1%2\nnameserver fe80::1%eth0\n\
-                    nameserver dns.example\nnameserver\nnameserver 192.0.2.1\n nameserver 192.0.2.2";
+                    nameserver dns.example\nnameserver\nnameserver 192.0.2.1\n\x20\
+                    nameserver 192.0.2.2";
         let read: Vec<_> =
             read_nameservers(text).iter().map(|server| server.address.at.to_string()).collect();
         let expected = ["192.0.2.1:53", "[2001:db8::1]:53", "[fe80::1%2]:53", "192.0.2.2:53"];

@@ -1,8 +1,8 @@
 //! Writes that hide a wildcard from names that their principal may not write.
 //!
 //! A name that begins to exist is no longer answered by the wildcard beside it, and neither are all
-//! names below it (RFC 4592 §2.2.1): `_acme-challenge.shop` takes the answers of `*` from `shop` and
-//! from all names below `shop`.
+//! names below it (RFC 4592 §2.2.1): `_acme-challenge.shop` takes the answers of `*` from `shop`
+//! and from all names below `shop`.
 use crate::limits::WARNINGS_MAX;
 use crate::{Batch, Refused, SetKey, SetWarning};
 use compile::Zone;

@@ -31,8 +31,8 @@ impl FileWatch {
         self.seen = self.read;
     }
 
-    /// Whether the file is another one than was read, and is so since the last look: whoever
-    /// writes it is done. True once for each change.
+    /// Whether the file is another one than was read, and is so since the last look: its writer is
+    /// done. True once for each change.
     pub fn has_changed(&mut self) -> bool {
         let now = identity(&self.path);
         let is_done = std::mem::replace(&mut self.seen, now) == now;

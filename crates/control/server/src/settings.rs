@@ -99,8 +99,8 @@ pub fn settings(config: &Config, lasting: &LastingState) -> Result<Settings, get
     })
 }
 
-/// The settings of a config file with its forward rules, or the defaults, for tests and benchmarks that run a handler
-/// without a server.
+/// The settings of a config file with its forward rules, or the defaults, for tests and benchmarks
+/// that run a handler without a server.
 ///
 /// # Errors
 /// The file has an error, or the kernel returns no random bytes.

@@ -62,7 +62,7 @@ fn annotation_adds_a_check_to_ready_endpoints() {
     answered(&[1, 2]);
     // What is not ready does not come back, neither by fail-open nor by a check that passes.
     for last in [3, 4] {
-        run(&socket, &["force-up", &format!("10.1.8.{last}")]);
+        run(&socket, &["force-up", "--any", &format!("10.1.8.{last}")]);
     }
     std::thread::sleep(5 * POLL);
     answered(&[1, 2]);

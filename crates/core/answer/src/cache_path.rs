@@ -128,7 +128,7 @@ impl CachePath {
         resolver: &mut dyn Resolver,
         packet: &mut Packet<'_>,
     ) -> Option<Rcode> {
-        inject_panic("cache", fast_parse.padded());
+        inject_panic("cache", || fast_parse.padded());
         let found = resolver.find(&candidate.key(fast_parse, packet))?;
         let (note, records_at) = CacheNote::read(found.message, candidate.name_len.into())?;
         let records = found.message.get(records_at..)?;

@@ -162,9 +162,9 @@ impl<'f, 'w> Classifier<'f, 'w> {
         query: &mut Query,
         packet: &Packet<'_>,
     ) -> Result<ZoneRef<'w>, Disposition<'w>> {
-        inject_panic("parse", packet.buf.get(HEADER_LEN..).unwrap_or_default());
+        inject_panic("parse", || packet.buf.get(HEADER_LEN..).unwrap_or_default());
         query.parse(packet.buf, packet.len).map_err(Disposition::Fault)?;
-        inject_panic("classify", query.name.as_bytes());
+        inject_panic("classify", || query.name.as_bytes());
         if query.tsig_at.is_some() {
             return Err(Disposition::Signed);
         }

@@ -117,7 +117,7 @@ pub fn relay(
     let mut authorities = answers;
     authorities.by_ref().try_for_each(|record| record.map(|_| ()))?;
     let authorities = Records::new(message, authorities.at(), count(8));
-    inject_panic("relay", key.name);
+    inject_panic("relay", || key.name);
     let value_at = HEADER_LEN + key.name.len();
     let records_at = value_at + NOTE_LEN;
     let limit = buf.len();

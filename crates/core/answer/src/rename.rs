@@ -85,7 +85,7 @@ impl<'w> Responder<'_, '_, 'w> {
                 .compose(query, &Disposition::NameTooLong, packet, &options, answer_counts)
                 .ok();
         }
-        inject_panic("rename", &self.asked.as_bytes()[HEADER_LEN..]);
+        inject_panic("rename", || &self.asked.as_bytes()[HEADER_LEN..]);
         let disposition = classifier.classify_renamed(query, packet);
         // A cached answer for the other name is not confirmed: it is found only through the
         // rewrite.
@@ -178,7 +178,7 @@ impl NameRestorer<'_> {
         let opt_len = opt_len(packet.message(), question_end, counts);
         let front_len = packet.buf.len() - packet.len;
         packet.buf.copy_within(..packet.len, front_len);
-        inject_panic("revert", &asked.as_bytes()[HEADER_LEN..]);
+        inject_panic("revert", || &asked.as_bytes()[HEADER_LEN..]);
         let (front, message) = packet.buf.split_at_mut(front_len);
         let header: [u8; HEADER_LEN] = *message.first_chunk().unwrap_or(&[0; HEADER_LEN]);
         let written =

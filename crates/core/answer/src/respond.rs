@@ -267,7 +267,7 @@ impl<'w> Responder<'_, '_, 'w> {
             }
             None => refuse(disposition, self.policy, &mut reply),
         }
-        inject_panic("solve", query.name.as_bytes());
+        inject_panic("solve", || query.name.as_bytes());
         if query.flags.is_notify() {
             answer_counts.count_notify(disposition);
         }

@@ -13,10 +13,12 @@ pub fn enable_injected_panics() {
 }
 
 /// Panics if a test has enabled it, and the name in wire format begins with the label `panic-STEP`.
+/// A closure gives the name: a build without debug assertions must not even check its bounds.
 #[inline(always)]
-pub fn inject_panic(step: &str, name: &[u8]) {
+pub fn inject_panic<'n>(step: &str, name: impl FnOnce() -> &'n [u8]) {
     #[cfg(debug_assertions)]
     if IS_ENABLED.load(Ordering::Relaxed) {
+        let name = name();
         let label = name.get(1..1 + name.first().map_or(0, |len| usize::from(*len)));
         let named = label.and_then(|label| label.strip_prefix(b"panic-"));
         assert!(named != Some(step.as_bytes()), "injected at {step}");

@@ -7,7 +7,7 @@ use std::process::Command;
 use test_support::{skip, tools};
 
 /// The resolvers of most installs; others have those of the node.
-const UPSTREAMS: &str = "upstreams={192.0.2.1,192.0.2.2}";
+const UPSTREAMS: &str = "upstreams={198.51.100.1,198.51.100.2}";
 
 /// Values of the chart beside the resolvers, and how many objects they lead to.
 const VALUES: [(&[&str], usize); 6] = [
@@ -141,7 +141,7 @@ fn check_values(values: &[&str], text: &str) {
         }
     }
     assert!(!text.contains("deployment/coredns"), "{text}");
-    assert!(text.contains("\".\" = [\"192.0.2.1\",\"192.0.2.2\"]"), "{text}");
+    assert!(text.contains("\".\" = [\"198.51.100.1\",\"198.51.100.2\"]"), "{text}");
 }
 
 /// The chart is installed where the Service kube-dns exists; it lets its Pods join it.

@@ -41,7 +41,7 @@ impl UpstreamClient {
     /// See [`Resolver::find`].
     #[inline(always)]
     fn find_entry(&mut self, key: &CacheKey<'_>) -> Option<CacheHit<'_>> {
-        inject_panic("find", key.name);
+        inject_panic("find", || key.name);
         let news = self.news_for(key);
         if let Some(Some((len, life))) = news {
             let message = &self.message_buf[..len];

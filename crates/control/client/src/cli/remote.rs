@@ -59,7 +59,11 @@ pub(super) fn read_lifetime(text: &str) -> Result<u32, String> {
         Ok(number) => Err(format!(
             "{number} has no unit: write {number}d for days, or a number with s, m, h, d or w"
         )),
-        Err(_) => read_seconds(text),
+        Err(_) => match read_seconds(text) {
+            Ok(0) => Err("it would end at once: write a time above 0, such as 90d".into()),
+            Ok(seconds) => Ok(seconds),
+            Err(_) => Err("expected a number with s, m, h, d or w, such as 90d".into()),
+        },
     }
 }
 
@@ -472,7 +476,10 @@ mod tests {
         assert_eq!(read_lifetime("90d"), Ok(90 * 86_400));
         let error = read_lifetime("90").expect_err("no unit");
         assert!(error.contains("90d"), "{error}");
-        assert!(read_lifetime("d").is_err());
+        for wrong in ["d", "5y", "0s", "0d"] {
+            let error = read_lifetime(wrong).expect_err(wrong);
+            assert!(error.contains("90d"), "{error}");
+        }
     }
 
     #[test]

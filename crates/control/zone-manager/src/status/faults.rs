@@ -163,8 +163,8 @@ fn outdated_hosts(status: &Status) -> Option<String> {
 fn held_content(status: &Status) -> Option<String> {
     let names = some(status.held.keys())?;
     Some(format!(
-        "lost most of their names, and are served as they were: {names}; `dunlin zones accept \
-         NAME` serves what is held"
+        "served as they were, because their new content was cut off or lost most of its names: \
+         {names}; `dunlin zones accept NAME` serves what is held"
     ))
 }
 

@@ -225,8 +225,8 @@ fn put(
     chain_end(found.message, records_at, note.answers)
 }
 
-/// The target of a name's CNAME. Inlined: a call saves registers also where no alias is, which costs
-/// each answer from the cache six instructions.
+/// The target of a name's CNAME. Inlined: a call saves registers also where no alias is, which
+/// costs each answer from the cache six instructions.
 #[inline(always)]
 fn alias_of(answers: Records<'_>, name: Name<'_>) -> Result<Option<NameBuf>, Malformed> {
     let mut target = None;

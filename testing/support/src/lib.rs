@@ -9,3 +9,4 @@ pub mod ports;
 pub mod skip;
 pub mod spaces;
 pub mod tools;
+pub mod wait;

@@ -1,8 +1,10 @@
 //! Chores of the project: `cargo xtask`.
 #![forbid(unsafe_code)]
 
+mod absent;
 mod crates;
 mod demo;
+mod figures;
 mod fleet;
 mod layers;
 mod links;
@@ -19,6 +21,8 @@ cargo xtask layers       the crates by layer, and whether every dependency leads
 cargo xtask style        lengths of lines and files, and a README for each crate
 cargo xtask links        whether every link, path and test in Markdown exists
 cargo xtask promises     whether every test that SPECIFICATION.md names exists
+cargo xtask absent       whether each `not yet` of a page names what is pending
+cargo xtask figures      whether the figures of each make target stand on one page
 cargo xtask words        words that are not used any more; with --write, writes how many are left
 cargo xtask fleet N      the anchor zone of N services, to standard output
 cargo xtask demo DIR     writes the zones of the demo fleet into DIR";
@@ -35,6 +39,8 @@ fn main() -> ExitCode {
         ["style"] => tell(&style::violations(&root())),
         ["links"] => tell(&links::violations(&root())),
         ["promises"] => tell(&promises::violations(&root())),
+        ["absent"] => tell(&absent::violations(&root())),
+        ["figures"] => tell(&figures::violations(&root())),
         ["words"] => tell(&words::violations(&root())),
         ["words", "--write"] => words::write(&root()),
         ["fleet", count] => write_fleet(count),

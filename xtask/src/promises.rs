@@ -1,8 +1,9 @@
 //! A promise has a number and a test: `SPECIFICATION.md` names tests, and they exist.
 //!
-//! A promise is a table row, `| number | promise | proof |`. The proof is `pending`, or holds
-//! words in backquotes such as `wire::parse_rejects_loops`: a crate (or `xtask`), two colons, and
-//! the name of a test function somewhere in that crate; or the path of a file; or a `make` target.
+//! A promise is a table row, `| number | promise | proof |`. The proof begins with `pending`, or
+//! holds words in backquotes such as `wire::parse_rejects_loops`: a crate (or `xtask`), two colons,
+//! and the name of a test function somewhere in that crate; or the path of a file; or a `make`
+//! target. What is pending may name a test that shows that it is absent.
 //! A page may hold such a table, too: that of the Kubernetes DNS specification does.
 use crate::crates::{self, Crate};
 use crate::layers::sources;
@@ -42,7 +43,7 @@ fn violations_of(root: &Path, page: &str) -> Vec<String> {
 }
 
 /// Number and proof of a table row that begins with a number such as `2.14`.
-fn promise(line: &str) -> Option<(&str, &str)> {
+pub fn promise(line: &str) -> Option<(&str, &str)> {
     let mut cells = line.strip_prefix('|')?.strip_suffix('|')?.split('|').map(str::trim);
     let number = cells.next()?;
     let is_number = number.starts_with(|c: char| c.is_ascii_digit()) && number.contains('.');

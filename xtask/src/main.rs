@@ -9,6 +9,7 @@ mod fleet;
 mod layers;
 mod links;
 mod promises;
+mod release;
 mod style;
 mod words;
 
@@ -25,7 +26,9 @@ cargo xtask absent       whether each `not yet` of a page names what is pending
 cargo xtask figures      whether the figures of each make target stand on one page
 cargo xtask words        words that are not used any more; with --write, writes how many are left
 cargo xtask fleet N      the anchor zone of N services, to standard output
-cargo xtask demo DIR     writes the zones of the demo fleet into DIR";
+cargo xtask demo DIR     writes the zones of the demo fleet into DIR
+cargo xtask image FILE [--libraries] ARCH=PROGRAM…   a container image, as an OCI archive
+cargo xtask release DIR ARCH[,ARCH] [KEY]            compiles and writes a release: `make release`";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -45,6 +48,13 @@ fn main() -> ExitCode {
         ["words", "--write"] => words::write(&root()),
         ["fleet", count] => write_fleet(count),
         ["demo", directory] => demo::write(Path::new(directory)),
+        ["image", to, ref programs @ ..] if !programs.is_empty() => {
+            release::write_image(&root(), to, programs)
+        }
+        ["release", to, archs] => release::make(&root(), Path::new(to), archs, None),
+        ["release", to, archs, key] => {
+            release::make(&root(), Path::new(to), archs, Some(Path::new(key)))
+        }
         _ => {
             eprintln!("{HELP}");
             return ExitCode::from(2);

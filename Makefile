@@ -49,7 +49,7 @@ loom: ## the snapshot pointer and the event rings in every interleaving of their
 
 lint: ## formatting, clippy, and the layers and promises of the crates
 	@cargo fmt --all --check
-	@cargo clippy --quiet --workspace --all-targets --features dunlin/campaign -- -D warnings -D clippy::too_many_lines
+	@cargo clippy --quiet --workspace --all-targets -- -D warnings -D clippy::too_many_lines
 	@RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" cargo doc --quiet --workspace --no-deps --document-private-items
 	@cargo test --package xtask
 
@@ -158,24 +158,26 @@ bench-scale: ## the mode load of `dunlin scale` beside tuned rivals on 1,200 cou
 campaign-scale: ## a step of the load on real replicas, quiet for SECONDS=720, and NODES=5000 in a real API server; root
 	@scripts/require cluster
 	@DUNLIN_REQUIRE_ALL=1 DUNLIN_SCALE_SECONDS=$(or $(SECONDS),720) $(if $(QPS),DUNLIN_SCALE_QPS=$(QPS)) \
-	  DUNLIN_SCALE_NODES=$(or $(NODES),5000) cargo test --release --package dunlin --test scale_cluster -- --nocapture --ignored \
-	  --test-threads 1 replicas_follow many_nodes
+	  DUNLIN_SCALE_NODES=$(or $(NODES),5000) cargo test --release --package dunlin --test all -- --nocapture --ignored \
+	  --test-threads 1 scale_cluster::loaded:: scale_cluster::many_nodes::
 
 campaign-differential: ## QUESTIONS=1000000 beside Knot, NSD and BIND, from SEED=1
 	@scripts/require test
 	@cargo build --release --package dunlin
 	@PATH="$$PATH:/usr/sbin" DUNLIN_REQUIRE_ALL=1 DUNLIN_QUESTIONS=$(or $(QUESTIONS),1000000) \
-	  DUNLIN_SEED=$(or $(SEED),1) cargo test --package conformance --test differential -- --nocapture every_difference
+	  DUNLIN_SEED=$(or $(SEED),1) cargo test --package conformance --test all -- --nocapture differential::every_difference
 
 campaign-attach: ## ATTACHES=100 times an XDP program comes and goes under load, KILLS=50 kills; root
 	@scripts/require test
 	@DUNLIN_REQUIRE_ALL=1 DUNLIN_ATTACHES=$(or $(ATTACHES),100) DUNLIN_KILLS=$(or $(KILLS),50) \
-	  cargo test --package dunlin --test xdp -- --nocapture it_is_attached what_passes
+	  cargo test --package dunlin --test all -- --nocapture --include-ignored \
+	  xdp::interface_is_attached xdp::passed_traffic
 
 campaign-soak: ## SECONDS=3600 on AF_XDP at 80 % of its rate, or at RATE, while CHANGES=1000 records change a second; root
 	@scripts/require test
 	@DUNLIN_REQUIRE_ALL=1 DUNLIN_SOAK_SECONDS=$(or $(SECONDS),3600) $(if $(RATE),DUNLIN_SOAK_RATE=$(RATE)) \
-	  DUNLIN_SOAK_CHANGES=$(or $(CHANGES),1000) cargo test --release --package dunlin --test soak -- --nocapture --ignored
+	  DUNLIN_SOAK_CHANGES=$(or $(CHANGES),1000) cargo test --release --package dunlin --test all \
+	  -- --nocapture --ignored soak::
 
 campaign-kernels: ## what goes past the kernel's stack, tested on Debian's newest Linux VERSION=6.1 in a virtual machine
 	@scripts/require campaign-kernels
@@ -192,11 +194,13 @@ campaign-cpus: ## CPU sets, experiments and CONTAINERS=500 containers in GUESTS=
 	@scripts/require campaign-kernels
 	@cargo build --quiet --package dunlin
 	@export $(cpu-guest) LIMIT=$(or $(LIMIT),43200); \
-	groups="group_has_its_cpus_alone_and_uninstall_restores_all manual_changes_and_new_groups_are_repaired_within_a_second \
-	  killed_manager_leaves_the_set_and_the_next_one_continues rule_for_more_cpus_than_exist_changes_nothing"; \
-	TESTS="--package dunlin --test cpus_kernel" bench/kernels $(or $(VERSION),6.1) $$groups && \
-	TESTS="--package dunlin --test followed_cpus" bench/kernels $(or $(VERSION),6.12) \
-	  changed_cpuset_is_followed_without_losing_a_query && \
+	groups="cpus_kernel::group_has_its_cpus_alone_and_uninstall_restores_all \
+	  cpus_kernel::manual_changes_and_new_groups_are_repaired_within_a_second \
+	  cpus_kernel::killed_manager_leaves_the_set_and_the_next_one_continues \
+	  cpus_kernel::rule_for_more_cpus_than_exist_changes_nothing"; \
+	TESTS="--package dunlin --test all" bench/kernels $(or $(VERSION),6.1) $$groups && \
+	TESTS="--package dunlin --test all" bench/kernels $(or $(VERSION),6.12) \
+	  followed_cpus::changed_cpuset_is_followed_without_losing_a_query && \
 	TESTS="--package dunlin-lab --test cpus" bench/kernels $(or $(VERSION),6.12) \
 	  cpus_experiments_restore_all_settings_and_their_report_verifies && \
 	$(MAKE) --no-print-directory test-containers CONTAINERS=$(or $(CONTAINERS),500) PROFILE=--release
@@ -213,13 +217,13 @@ bench-cpus: ## experiments with CPUs of their own, RUNS=10 of each, in a virtual
 
 test-containers: ## CONTAINERS=20 containers in GUESTS=1 virtual machines come and go while the manager of CPUs is killed, from SEED=1
 	@scripts/require campaign-kernels
-	@cargo test --quiet --no-run $(PROFILE) --package dunlin --test cpus_containers
+	@cargo test --quiet --no-run $(PROFILE) --package dunlin --test all
 	@export $(cpu-guest) LIMIT=$(or $(LIMIT),43200) DUNLIN_CONTAINERS=$$((($(or $(CONTAINERS),20) + $(guests) - 1) / $(guests))); \
-	export TESTS="$(PROFILE) --package dunlin --test cpus_containers"; \
+	export TESTS="$(PROFILE) --package dunlin --test all"; \
 	seq $(guests) | xargs -P $(guests) -I{} bash -c 'MACHINE=guest-{} DUNLIN_SEED=$$(($(or $(SEED),1) + {} - 1)) bench/kernels "$$@"' - \
-	  $(or $(VERSION),6.12) page::commands_of_the_page_give_a_container_two_cpus_and_take_them_back \
-	  a_guaranteed_container_starts_alone_on_its_cpus \
-	  exclusive_cpus_stay_so_while_containers_come_and_go_and_the_manager_is_killed
+	  $(or $(VERSION),6.12) cpus_containers::page::commands_of_the_page_give_a_container_two_cpus_and_take_them_back \
+	  cpus_containers::a_guaranteed_container_starts_alone_on_its_cpus \
+	  cpus_containers::exclusive_cpus_stay_so_while_containers_come_and_go_and_the_manager_is_killed
 
 campaign-floods: ## every flood for SECONDS=60 each, beside a polite client; root
 	@scripts/require test
@@ -241,7 +245,7 @@ campaign-upstreams: ## every fault of other servers for SECONDS=20, every forger
 campaign-corefile: ## whether CoreDNS still says what is held against Dunlin with what is imported of its Corefile
 	@scripts/require campaign-corefile
 	@COREDNS=$$(realpath "$${CARGO_TARGET_DIR:-target}/go/bin/coredns") \
-	  cargo test --package dunlin --test corefile
+	  cargo test --package dunlin --test all corefile::
 
 campaign-kill: ## a process killed KILLS=300 times while it writes records, and CRASHES=2000 disks that forget
 	@DUNLIN_KILLS=$(or $(KILLS),300) DUNLIN_CRASHES=$(or $(CRASHES),2000) \
@@ -249,7 +253,7 @@ campaign-kill: ## a process killed KILLS=300 times while it writes records, and 
 
 campaign-upgrade: ## upgrade, write, go back, with an OLDER=BINARY whose snapshots have the FORMAT=3
 	@DUNLIN_OLDER=$(OLDER) DUNLIN_OLDER_FORMAT=$(or $(FORMAT),3) \
-	  cargo test --package dunlin --features campaign --test upgrade -- --nocapture
+	  cargo test --package dunlin --test all -- --ignored --nocapture upgrade::
 
 bench-fleet: ## costs of a fleet of three on etcd beside those of bare etcd, with SETS=100000
 	@scripts/require test
@@ -274,14 +278,14 @@ campaign-fleet-writers: ## two writers of a cluster's objects, one of which is k
 	@scripts/require test
 	@scripts/require cluster
 	@DUNLIN_WRITER_ROUNDS=$(or $(ROUNDS),200) \
-	  cargo test --package dunlin --test fleet_kubernetes -- --ignored --nocapture fleet_agrees
+	  cargo test --package dunlin --test all -- --ignored --nocapture fleet_kubernetes::fleet_agrees
 
 campaign-fleet-faults: ## three servers and three members of etcd under load while everything breaks, SECONDS=600; root
 	@scripts/require test
 	@scripts/require cluster
 	@DUNLIN_ETCD=$$(realpath "$${CARGO_TARGET_DIR:-target}/cluster/etcd") \
 	  DUNLIN_FAULTS_SECONDS=$(or $(SECONDS),600) \
-	  cargo test --package dunlin --test fleet_faults -- --ignored --nocapture
+	  cargo test --package dunlin --test all -- --ignored --nocapture fleet_faults::
 
 campaign-fuzz: ## every fuzz target for SECONDS=600 each
 	@scripts/require fuzz

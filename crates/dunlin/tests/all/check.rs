@@ -214,7 +214,7 @@ fn zone_files_of_other_servers_are_loaded_or_refused_with_their_place() {
 /// The zone is signed for January 2026: its signatures are refused at any other time.
 #[test]
 fn old_signatures_are_a_warning() {
-    let zone = include_str!("../../control/source-file/src/signatures/zones/nsec3.zone");
+    let zone = include_str!("../../../control/source-file/src/signatures/zones/nsec3.zone");
     let config = "[[zone]]\nname = \"example\"\nfile = \"example.zone\"\n";
     let folder = folder("signed", &[("dunlin.toml", config), ("example.zone", zone)]);
     let file = folder.join("dunlin.toml");

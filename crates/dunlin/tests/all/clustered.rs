@@ -1,6 +1,5 @@
 //! A server beside a real API server, and what it answers as text.
-#![allow(dead_code, reason = "each test file uses some of it")]
-use super::served::{PATIENCE, Served};
+use crate::served::{PATIENCE, Served};
 use cluster::Cluster;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};

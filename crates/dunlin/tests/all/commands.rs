@@ -1,7 +1,5 @@
 //! `dunlin cache` and `dunlin upstream` on a running server that forwards.
-mod served;
-
-use served::{NOERROR, PATIENCE, Served, binary, holds, query, rcode};
+use crate::served::{NOERROR, PATIENCE, Served, binary, holds, query, rcode};
 use std::fs;
 use std::io::Write;
 use std::net::{SocketAddr, UdpSocket};

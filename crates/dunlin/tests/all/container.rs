@@ -1,10 +1,8 @@
 //! The container: the last stage of the Containerfile, run by runc with the Kubernetes manifest's
 //! security context.
-mod served;
-
+use crate::served::{PATIENCE, holds, query};
 use rustix::thread::LinkNameSpaceType;
 use serde_json::{Value, json};
-use served::{PATIENCE, holds, query};
 use std::fs;
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
@@ -12,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-const CONTAINERFILE: &str = include_str!("../../../packaging/Containerfile");
-const MANIFEST: &str = include_str!("../../../packaging/kubernetes/dunlin.yaml");
+const CONTAINERFILE: &str = include_str!("../../../../packaging/Containerfile");
+const MANIFEST: &str = include_str!("../../../../packaging/kubernetes/dunlin.yaml");
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

@@ -3,9 +3,8 @@
 //! `corefile/said.txt` holds the answers of CoreDNS. `make campaign-corefile` builds CoreDNS, which
 //! takes minutes, and verifies that file.
 use test_support::ports;
-mod served;
 
-use served::{PATIENCE, Served, binary};
+use crate::served::{PATIENCE, Served, binary};
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};

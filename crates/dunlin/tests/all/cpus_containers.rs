@@ -1,10 +1,7 @@
 //! `dunlin cpus manage --nri` beside a real containerd and runc, on a machine of its own: the CPUs
 //! of the whole machine are given out. Needs root and cgroup v2.
-#[path = "cpus_containers/node.rs"]
 mod node;
-#[path = "cpus_containers/page.rs"]
 mod page;
-#[path = "cpus_containers/trace.rs"]
 mod trace;
 
 use cpu::CpuList;

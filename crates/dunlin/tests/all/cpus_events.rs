@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use test_support::containerd::Containerd;
 use test_support::skip;
 
-const MANIFEST: &str = include_str!("../../../packaging/kubernetes/dunlin-cpus.yaml");
+const MANIFEST: &str = include_str!("../../../../packaging/kubernetes/dunlin-cpus.yaml");
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// CPUs that are too many; the kernel takes no more shares.

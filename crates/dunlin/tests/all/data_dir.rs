@@ -1,7 +1,5 @@
 //! The data folder: one server uses it at a time, and files of other users are not trusted.
-mod served;
-
-use served::{HEAD, NOERROR, PATIENCE, Served, binary, rcode, zone};
+use crate::served::{HEAD, NOERROR, PATIENCE, Served, binary, rcode, zone};
 use std::fs;
 use std::io::Read;
 use std::net::Ipv4Addr;

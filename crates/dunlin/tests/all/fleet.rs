@@ -1,10 +1,7 @@
 //! Servers that share their records through a real etcd, as their users see them.
-mod fleet_node;
-mod served;
-
-use fleet_node::{Node, answers, eventually};
+use crate::fleet_node::{Node, answers, eventually};
+use crate::served::{Served, binary};
 use rustix::process::Signal;
-use served::{Served, binary};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};

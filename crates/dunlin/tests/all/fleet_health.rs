@@ -1,8 +1,5 @@
 //! Health of addresses in a fleet: servers that probe, and servers that only answer.
-mod fleet_node;
-mod served;
-
-use fleet_node::{Node, answers, eventually};
+use crate::fleet_node::{Node, answers, eventually};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;

@@ -1,12 +1,8 @@
 //! The names of a Kubernetes cluster in a fleet: one server writes them, and servers without access
 //! to the API server answer them.
-mod clustered;
-mod fleet_node;
-mod served;
-
+use crate::clustered::{answer, expect, section};
+use crate::fleet_node::{Node, eventually};
 use cluster::{Cluster, objects};
-use clustered::{answer, expect, section};
-use fleet_node::{Node, eventually};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -228,7 +224,7 @@ fn change_of_a_service_is_answered_soon_by_a_server_without_access() {
             asking.push(scope.spawn(move || {
                 let wanted = format!("NOERROR; A {}", address(number));
                 while answer(server, &name, Rtype::A).as_deref() != Some(&wanted) {
-                    assert!(written.elapsed() < served::PATIENCE, "{name}");
+                    assert!(written.elapsed() < crate::served::PATIENCE, "{name}");
                     thread::sleep(Duration::from_millis(5));
                 }
                 written.elapsed()

@@ -1,5 +1,4 @@
 //! A server of a fleet whose store is in a real etcd.
-#![allow(dead_code, reason = "each test file uses some of it")]
 use crate::served::{PATIENCE, Served, binary, rcode, request};
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -1,11 +1,9 @@
 //! A server whose cpuset is changed from outside while it answers. Needs root.
-mod served;
-
+use crate::served::{HEAD, PATIENCE, Served, binary, zone};
 use lab_load::arrivals::{Arrivals, Rate, Spacing};
 use lab_load::names::{Order, QuestionSet, QuestionSpec};
 use lab_load::query::QueryFormat;
 use lab_load::{LoadMode, Options, QuerySource};
-use served::{HEAD, PATIENCE, Served, binary, zone};
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

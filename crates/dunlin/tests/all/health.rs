@@ -1,8 +1,6 @@
 //! Health of addresses: what a client of DNS sees of it, and what operators do.
-mod served;
-
+use crate::served::{PATIENCE, Served, binary, rcode};
 use rustix::process::Signal;
-use served::{PATIENCE, Served, binary, rcode};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::PathBuf;

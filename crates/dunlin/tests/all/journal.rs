@@ -1,7 +1,5 @@
 //! Conditions, reasons and the journal, by command.
-mod served;
-
-use served::{PATIENCE, Served, binary};
+use crate::served::{PATIENCE, Served, binary};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, copy};
 use std::net::{SocketAddr, TcpListener, TcpStream};

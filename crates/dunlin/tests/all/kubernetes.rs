@@ -8,9 +8,9 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::process::Command;
 
-const MANIFEST: &str = include_str!("../../../packaging/kubernetes/dunlin.yaml");
+const MANIFEST: &str = include_str!("../../../../packaging/kubernetes/dunlin.yaml");
 
-const SCALE: &str = include_str!("../../../packaging/kubernetes/dunlin-scale.yaml");
+const SCALE: &str = include_str!("../../../../packaging/kubernetes/dunlin-scale.yaml");
 
 /// The objects of a manifest.
 fn objects(manifest: &str) -> Vec<Value> {

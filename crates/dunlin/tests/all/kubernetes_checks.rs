@@ -1,11 +1,8 @@
 //! Checks of services beside a real API server.
-mod clustered;
-mod served;
-
+use crate::clustered::{POLL, expect, serve};
+use crate::served::{PATIENCE, binary};
 use cluster::{Cluster, objects};
-use clustered::{POLL, expect, serve};
 use serde_json::{Value, json};
-use served::{PATIENCE, binary};
 use std::path::Path;
 use std::time::Instant;
 use wire::Rtype;

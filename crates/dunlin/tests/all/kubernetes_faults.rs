@@ -1,18 +1,15 @@
 //! `dunlin serve` while the API server is away, stopped, replaced, or refuses.
-mod clustered;
-mod served;
-
+use crate::clustered::{answer, expect, section, serve};
+use crate::served::Served;
 use cluster::{Cluster, Part, objects};
-use clustered::{answer, expect, section, serve};
 use rustix::process::Signal;
 use serde_json::json;
-use served::Served;
 use std::net::SocketAddr;
 use wire::Rtype;
 
 const WEB: &str = "web.shop.svc.cluster.local";
 /// Dunlin as the DNS of a cluster.
-const MANIFEST: &str = include_str!("../../../packaging/kubernetes/base/cluster-dns.yaml");
+const MANIFEST: &str = include_str!("../../../../packaging/kubernetes/base/cluster-dns.yaml");
 const KNOWN: &str = "NOERROR; A 10.96.7.7";
 
 fn fill(cluster: &Cluster) {
@@ -93,7 +90,7 @@ fn a_restart_without_the_api_server_serves_the_saved_state() {
     std::fs::write(data.join("kubernetes.state"), &kept).expect("written");
     let keys = format!("data_dir = \"{}\"\n", data.display());
     let config = keys + &section(&cluster.kubeconfig(), "");
-    let again = Served::start_by(&mut served::binary(), &folder, &config, &[]);
+    let again = Served::start_by(&mut crate::served::binary(), &folder, &config, &[]);
     check_known(again.address, "only the saved state is there");
     drop(again);
 
@@ -102,7 +99,7 @@ fn a_restart_without_the_api_server_serves_the_saved_state() {
     let middle = wrong.len() / 2;
     wrong[middle] ^= 1;
     std::fs::write(data.join("kubernetes.state"), &wrong).expect("written");
-    let refused = Served::start_by(&mut served::binary(), &folder, &config, &[]);
+    let refused = Served::start_by(&mut crate::served::binary(), &folder, &config, &[]);
     assert_eq!(answer(refused.address, WEB, Rtype::A).as_deref(), Some("SERVFAIL"));
     assert!(refused.start.iter().any(|line| line.contains("cut off or damaged")));
     drop(refused);

@@ -1,25 +1,23 @@
 //! The manifests for a cluster: kustomize and the Helm chart, before a real API server; the cache
 //! of a node; and a fleet.
 mod chart;
-mod clustered;
-mod fleet_node;
-mod served;
 
+use crate::clustered::{POLL, answer, serve};
+use crate::fleet_node::{Node, answers, eventually};
+use crate::served::{PATIENCE, Served, binary};
 use cluster::{Cluster, objects};
-use clustered::{POLL, answer, serve};
-use fleet_node::{Node, answers, eventually};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use serde_json::{Value, json};
-use served::{PATIENCE, Served, binary};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 use test_support::etcd::Etcd;
 use test_support::operator::Operator;
 use wire::Rtype;
 
-const BASE: &str = include_str!("../../../packaging/kubernetes/base/cluster-dns.yaml");
-const NODE_LOCAL: &str = include_str!("../../../packaging/kubernetes/node-local/node-local.yaml");
-const FLEET: &str = include_str!("../../../packaging/kubernetes/fleet/fleet.yaml");
+const BASE: &str = include_str!("../../../../packaging/kubernetes/base/cluster-dns.yaml");
+const NODE_LOCAL: &str =
+    include_str!("../../../../packaging/kubernetes/node-local/node-local.yaml");
+const FLEET: &str = include_str!("../../../../packaging/kubernetes/fleet/fleet.yaml");
 
 fn packaging() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/kubernetes")

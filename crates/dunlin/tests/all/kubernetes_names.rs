@@ -1,11 +1,8 @@
 //! `dunlin serve` beside a real API server: the names of services and endpoints, and their changes.
-mod clustered;
-mod served;
-
+use crate::clustered::{POLL, answer, expect, serve};
+use crate::served::{PATIENCE, Served};
 use cluster::{Cluster, objects};
-use clustered::{POLL, answer, expect, serve};
 use serde_json::{Value, json};
-use served::{PATIENCE, Served};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Instant;
@@ -176,7 +173,7 @@ fn check_sample(served: &Served, socket: &Path) {
     assert_eq!(u16::from_be_bytes([reply[6], reply[7]]), 65_000 / 16);
     let until = Instant::now() + PATIENCE;
     loop {
-        let mut command = served::binary();
+        let mut command = crate::served::binary();
         let output = command.args(["status", "-o", "json", "--socket"]).arg(socket).output();
         let status: Value = serde_json::from_slice(&output.expect("it runs").stdout).expect("JSON");
         // That of the service, and that of its zonal name for all zones.

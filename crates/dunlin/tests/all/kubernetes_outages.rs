@@ -1,11 +1,8 @@
 //! `dunlin serve` while a stream is silent, its token is refused, and most services go.
-mod clustered;
-mod served;
-
+use crate::clustered::{POLL, answer, expect, section, serve};
+use crate::served::{PATIENCE, Served};
 use cluster::{Cluster, Part, objects};
-use clustered::{POLL, answer, expect, section, serve};
 use serde_json::json;
-use served::{PATIENCE, Served};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
 use std::sync::Arc;

@@ -1,7 +1,5 @@
 //! NOTIFY and TSIG, as other servers and clients send them.
-mod served;
-
-use served::{HEAD, NOERROR, PATIENCE, REFUSED, Served, query, rcode, zone};
+use crate::served::{HEAD, NOERROR, PATIENCE, REFUSED, Served, query, rcode, zone};
 use std::io::{Read, Write};
 use std::net::{TcpStream, UdpSocket};
 use std::process::{Command, Stdio};

@@ -1,8 +1,6 @@
 //! A running server: reload, status, drain and hot restart.
-mod served;
-
+use crate::served::{HEAD, NOERROR, PATIENCE, Served, binary, rcode, zone};
 use rustix::process::{Pid, Signal, kill_process};
-use served::{HEAD, NOERROR, PATIENCE, Served, binary, rcode, zone};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -1,9 +1,8 @@
 //! A store that cannot be opened, for an operator and a client: everything else is served (I11).
-mod served;
 use test_support::skip;
 
+use crate::served::{HEAD, NOERROR, PATIENCE, SERVFAIL, Served, binary, holds, rcode, zone};
 use rustix::process::Signal;
-use served::{HEAD, NOERROR, PATIENCE, SERVFAIL, Served, binary, holds, rcode, zone};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -376,7 +375,8 @@ fn on_a_small_disk(name: &str) -> Option<PathBuf> {
     }
     let exe = std::env::current_exe().expect("this test");
     let exe = exe.to_str().expect("UTF-8");
-    assert!(unshare(script, &[exe, "--exact", name, "--nocapture"]), "it failed on a small disk");
+    let name = format!("outage::{name}");
+    assert!(unshare(script, &[exe, "--exact", &name, "--nocapture"]), "it failed on a small disk");
     None
 }
 

@@ -190,7 +190,7 @@ fn package_installs_and_a_purge_leaves_nothing() {
 
 #[test]
 fn package_has_the_version_of_the_binary() {
-    let changelog = include_str!("../../../packaging/deb/changelog");
+    let changelog = include_str!("../../../../packaging/deb/changelog");
     let version = concat!("dunlin (", env!("CARGO_PKG_VERSION"), "-1) ");
     assert!(changelog.starts_with(version), "{changelog}");
 }

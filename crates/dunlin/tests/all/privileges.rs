@@ -1,8 +1,6 @@
 //! The privileges of a running server, read from the kernel for each thread.
-mod served;
-
+use crate::served::{HEAD, Served, binary, zone};
 use rustix::process::Signal;
-use served::{HEAD, Served, binary, zone};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;

@@ -1,11 +1,9 @@
 //! Zones of the store, for an operator and a client.
-mod served;
-
+use crate::served::{HEAD, NOERROR, PATIENCE, SERVFAIL, Served, rcode, zone};
 use compile::Image;
 use image::HashKey;
 use records::{Batch, Edit, Policy, RecordService, SetValue, SoleOwner, WriteContext};
 use rustix::process::Signal;
-use served::{HEAD, NOERROR, PATIENCE, SERVFAIL, Served, rcode, zone};
 use std::fs;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};

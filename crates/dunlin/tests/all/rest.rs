@@ -1,7 +1,5 @@
 //! The REST API, by command.
-mod served;
-
-use served::{NOERROR, Served, binary, holds, rcode};
+use crate::served::{NOERROR, Served, binary, holds, rcode};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -33,7 +31,7 @@ fn config(test: &str) -> String {
 
 impl Scene {
     fn start(test: &str) -> Self {
-        let zone = [("file.example.zone", served::HEAD)];
+        let zone = [("file.example.zone", crate::served::HEAD)];
         let served = Served::start(test, &config(test), &zone);
         let mut scene = Self::of(served, test);
         let created = scene.told(&["token", "create", "root", "--grant", "read,write,zones *"]);
@@ -130,7 +128,7 @@ fn zone_is_created_changed_and_survives_a_restart() {
     let data = fs::canonicalize(served.folder.join("data")).expect("kept");
     let config = format!("data_dir = \"{}\"\n{}", data.display(), config(test));
     let folder = served.folder.with_file_name("rest-zone-again");
-    let zone = [("file.example.zone", served::HEAD)];
+    let zone = [("file.example.zone", crate::served::HEAD)];
     let served = Served::start_by(&mut again, &folder, &config, &zone);
     assert!(holds(&served.ask("www.api.example"), &[0, 4, 10, 0, 0, 7]), "it was kept");
     let scene = Scene { token, ..Scene::of(served, test) };
@@ -294,7 +292,7 @@ fn zone_that_was_never_loaded_is_not_reported_as_empty() {
     let grants = ["token", "create", "root", "--grant", "read *", "--grant", "operate"];
     scene.token = text(&scene.run(&[&grants[..], &["--socket", &scene.socket()]].concat()).stdout);
     scene.token.truncate(scene.token.trim_end().len());
-    assert_eq!(rcode(&scene.served.ask("www.file.example")), served::SERVFAIL);
+    assert_eq!(rcode(&scene.served.ask("www.file.example")), crate::served::SERVFAIL);
     for args in [
         &["records", "list", "file.example"][..],
         &["records", "get", "file.example", "www.file.example", "A"],
@@ -396,7 +394,7 @@ fn serial_of_an_imported_zone_never_goes_back() {
     let data = fs::canonicalize(served.folder.join("data")).expect("kept");
     let config = format!("data_dir = \"{}\"\n{}", data.display(), config(test));
     let folder = served.folder.with_file_name("rest-serial-again");
-    let zone = [("file.example.zone", served::HEAD)];
+    let zone = [("file.example.zone", crate::served::HEAD)];
     let again = Served::start_by(&mut binary(), &folder, &config, &zone);
     let scene = Scene { token, ..Scene::of(again, test) };
     assert!(serves_serial(&scene, 2_026_112_402));

@@ -1,7 +1,5 @@
 //! Saved copies of zones, for an operator and a client.
-mod served;
-
-use served::{HEAD, NOERROR, SERVFAIL, Served, rcode, zone};
+use crate::served::{HEAD, NOERROR, SERVFAIL, Served, rcode, zone};
 use std::fs;
 use std::path::Path;
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-const CASES: &str = include_str!("../../node/scale-rules/tests/vectors/cpa_cases.json");
+const CASES: &str = include_str!("../../../node/scale-rules/tests/vectors/cpa_cases.json");
 
 /// A folder of a test, gone when it ends.
 struct Dir(PathBuf);

@@ -1,8 +1,8 @@
 //! `dunlin serve`, for an operator and a client.
-mod served;
-
+use crate::served::{
+    HEAD, NOERROR, PATIENCE, REFUSED, SERVFAIL, Served, holds, query, rcode, zone,
+};
 use rustix::process::Signal;
-use served::{HEAD, NOERROR, PATIENCE, REFUSED, SERVFAIL, Served, holds, query, rcode, zone};
 use std::fs;
 use std::net::UdpSocket;
 use std::path::Path;
@@ -132,7 +132,8 @@ fn changed_file_with_the_same_serial_is_a_warning() {
 }
 
 /// A zone signed for January 2026. Its signatures are refused at any other time.
-const SIGNED: &str = include_str!("../../control/source-file/src/signatures/zones/nsec-013.zone");
+const SIGNED: &str =
+    include_str!("../../../control/source-file/src/signatures/zones/nsec-013.zone");
 
 #[test]
 fn signatures_that_resolvers_refuse_are_a_warning_and_in_the_status() {
@@ -142,7 +143,7 @@ fn signatures_that_resolvers_refuse_are_a_warning_and_in_the_status() {
     if !served.start.iter().any(|line| line.contains("the signature of")) {
         served.expect_line("the signature of", "example.");
     }
-    let status = served::request(&socket, "GET", "/v1/status", "").expect("a status");
+    let status = crate::served::request(&socket, "GET", "/v1/status", "").expect("a status");
     let span = "\"signatures\":{\"expires_seconds\":1769817600,\"validity_seconds\":2592000}";
     assert!(status.replace(char::is_whitespace, "").contains(span), "{status}");
 }
@@ -173,7 +174,7 @@ fn draining_server_keeps_its_last_settings() {
     assert_eq!(ending["seconds"], 4.0, "{ending}");
     assert_eq!(rcode(&served.ask("ns.a.test")), REFUSED);
     let told = |word: &str| {
-        let output = served::binary().args([word, "--socket"]).arg(&socket).output();
+        let output = crate::served::binary().args([word, "--socket"]).arg(&socket).output();
         let output = output.expect("the binary runs");
         [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
     };

@@ -1,5 +1,4 @@
 //! A running server, and queries to it: for the tests of the binary.
-#![allow(dead_code, reason = "each test file uses some of it")]
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;

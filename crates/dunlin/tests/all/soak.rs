@@ -1,17 +1,13 @@
 //! A server on AF_XDP under a steady load while its records change: for some seconds, or for as
 //! long as `make campaign-soak` says. Needs root.
-#[path = "../../dataplane/port-xdp/tests/kernel/wire.rs"]
-mod pair;
-mod served;
-
+use crate::pair::{Wire, is_root};
+use crate::served::{NOERROR, PATIENCE, Served, ask_within, binary, holds, rcode, zone};
 use lab_load::arrivals::{Arrivals, Rate, Spacing};
 use lab_load::names::{Order, QuestionSet, QuestionSpec};
 use lab_load::query::QueryFormat;
 use lab_load::{LoadMode, Options, Oracle, Path as Way, QuerySource, Report};
-use pair::{Wire, is_root};
 use rustix::thread::disable_transparent_huge_pages;
 use serde_json::Value;
-use served::{NOERROR, PATIENCE, Served, ask_within, binary, holds, rcode, zone};
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;

@@ -1,12 +1,10 @@
 //! The systemd units, and notifications to a simulated service manager that checks every word.
 //! `managed` runs the units under the real one.
-mod served;
-
+use crate::served::{HEAD, PATIENCE, Served, binary, zone};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketType, recvmsg, sockopt,
 };
 use rustix::process::Signal;
-use served::{HEAD, PATIENCE, Served, binary, zone};
 use std::fs;
 use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
@@ -16,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-const UNIT: &str = include_str!("../../../packaging/systemd/dunlin.service");
+const UNIT: &str = include_str!("../../../../packaging/systemd/dunlin.service");
 /// Maximum of `systemd-analyze security`, in tenths: 2.0 is "OK", 10 "unsafe".
 const EXPOSURE_MAX: u32 = 20;
 
@@ -214,5 +212,5 @@ fn supervised_server_refuses_a_hot_restart() {
         told.contains("service manager") && told.contains("systemctl restart dunlin"),
         "{told}"
     );
-    assert!(served::holds(&served.ask("ns.a.test"), &[192, 0, 2, 1]), "the old one goes on");
+    assert!(crate::served::holds(&served.ask("ns.a.test"), &[192, 0, 2, 1]), "the old one goes on");
 }

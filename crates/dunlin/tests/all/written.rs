@@ -1,7 +1,5 @@
 //! Zone files that are written while they are served, for an operator and a client.
-mod served;
-
-use served::{NOERROR, PATIENCE, Served, binary, holds, rcode, zone};
+use crate::served::{NOERROR, PATIENCE, Served, binary, holds, rcode, zone};
 use std::fs::{self, File};
 use std::io::Write;
 use std::process::Output;

@@ -2,7 +2,6 @@
 //!
 //! The server that is asked is this test's own: it answers all names but those, and says nothing
 //! of those or answers them too late.
-#![allow(missing_docs, reason = "a test has no callers")]
 
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};

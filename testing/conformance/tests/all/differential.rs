@@ -3,7 +3,6 @@
 //!
 //! `DUNLIN_SEED` and `DUNLIN_QUESTIONS` choose the questions, `DUNLIN_BIN` the binary, and
 //! `DUNLIN_SUBJECT` another server to be judged in Dunlin's place: `knot`, `nsd` or `bind`.
-#![allow(missing_docs, reason = "a test has no callers")]
 
 use std::path::Path;
 use std::time::Instant;
@@ -47,7 +46,7 @@ fn compare(default_questions: usize) {
     let seed = number("DUNLIN_SEED", 1);
     let questions = number("DUNLIN_QUESTIONS", default_questions as u64) as usize;
     println!("DUNLIN_SEED={seed} DUNLIN_QUESTIONS={questions}");
-    let rules = reasons::read(include_str!("../reasons.toml")).expect("reasons.toml");
+    let rules = reasons::read(include_str!("../../reasons.toml")).expect("reasons.toml");
     let findings = run(subject, seed, questions, &rules).expect("the servers run");
     println!("{}", findings.report());
     let needed = |rule: &&Reason| findings.reasons.contains_key(&rule.id);

@@ -1,7 +1,6 @@
 //! Unbound, asked by Dunlin over TLS: what it says comes through, few connections carry it, its
 //! death and return lose nothing where another one is left, and one whose certificate is wrong is
 //! told nothing.
-#![allow(missing_docs, reason = "a test has no callers")]
 
 use std::collections::BTreeSet;
 use std::fs::OpenOptions;

@@ -17,7 +17,6 @@
 //! | `DUNLIN_FLOOD_PRIORITY` | real-time priority of the server (10); 0: that of other processes |
 //!
 //! What a busy machine does to one short run it does not do to three; memory has one attempt only.
-#![allow(missing_docs, reason = "a test has no callers")]
 
 use std::collections::BTreeMap;
 use std::process::{Child, Command, Stdio};

@@ -2,7 +2,6 @@
 //! through Dunlin, at first and from its cache, and Knot itself.
 //!
 //! `DUNLIN_SEED` and `DUNLIN_QUESTIONS` choose the questions.
-#![allow(missing_docs, reason = "a test has no callers")]
 
 use std::collections::BTreeSet;
 

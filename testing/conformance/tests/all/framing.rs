@@ -2,7 +2,6 @@
 //! clients that each misbehave in their own way. Who behaves is answered all the same.
 //!
 //! `DUNLIN_SEED` chooses the bytes (1).
-#![allow(missing_docs, reason = "a test has no callers")]
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddrV4, TcpStream};

@@ -8,7 +8,6 @@
 //! | `DUNLIN_HOMES_SECONDS` | how long names are queried, by Zipf's law (3) |
 //! | `DUNLIN_HOMES_RATE` | queries a second (5000) |
 //! | `DUNLIN_HOMES_MISSES` | unique names, one after the other and at once (3000) |
-#![allow(missing_docs, reason = "a test has no callers")]
 
 use std::collections::HashSet;
 use std::error::Error;

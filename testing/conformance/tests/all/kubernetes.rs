@@ -2,7 +2,6 @@
 //! reason for every difference.
 //!
 //! `DUNLIN_SEED` and `DUNLIN_QUESTIONS` choose the questions, `COREDNS` the binary of CoreDNS.
-#![allow(missing_docs, reason = "a test has no callers")]
 
 use cluster::{Cluster, objects};
 use conformance::Result;
@@ -56,7 +55,7 @@ fn every_difference_from_coredns_has_a_reason() {
     let seed = number("DUNLIN_SEED", 1);
     let questions = number("DUNLIN_QUESTIONS", FULL as u64) as usize;
     println!("DUNLIN_SEED={seed} DUNLIN_QUESTIONS={questions}");
-    let rules = reasons::read(include_str!("../kubernetes-reasons.toml")).expect("the reasons");
+    let rules = reasons::read(include_str!("../../kubernetes-reasons.toml")).expect("the reasons");
     let findings = run(&cluster, seed, questions, &rules).expect("the servers run");
     println!("{}", findings.report());
     let needed = |rule: &&Reason| findings.reasons.contains_key(&rule.id);

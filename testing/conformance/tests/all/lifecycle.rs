@@ -2,7 +2,6 @@
 //! cut while a query was under way on it.
 //!
 //! `DUNLIN_RELOADS` and `DUNLIN_HOT_RESTARTS` set how many there are.
-#![allow(missing_docs, reason = "a test has no callers")]
 
 use std::collections::BTreeMap;
 use std::path::Path;

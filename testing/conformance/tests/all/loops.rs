@@ -1,5 +1,4 @@
 //! Servers that forward to each other: the loop is reported, and looping queries end at once.
-#![allow(missing_docs, reason = "a test has no callers")]
 
 use std::net::Ipv4Addr;
 use std::thread::sleep;

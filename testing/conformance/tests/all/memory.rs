@@ -10,7 +10,6 @@
 //! | --- | --- |
 //! | `DUNLIN_CACHE_NAMES` | how many (120000) |
 //! | `DUNLIN_CACHE_MIB` | the cache's memory (8) |
-#![allow(missing_docs, reason = "a test has no callers")]
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpStream, UdpSocket};

@@ -3,7 +3,6 @@
 //!
 //! What is looked up as another name is held against a server to which it is no other name: one
 //! zone file, all of whose names are relative, is served by Knot under both.
-#![allow(missing_docs, reason = "a test has no callers")]
 
 use std::net::SocketAddrV4;
 use std::path::Path;

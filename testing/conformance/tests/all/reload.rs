@@ -2,7 +2,6 @@
 //!
 //! Every address of a generation carries the generation's number, so that an answer shows which
 //! zone it was read from. `DUNLIN_RELOADS` sets how many there are.
-#![allow(missing_docs, reason = "a test has no callers")]
 
 use std::collections::BTreeSet;
 use std::fmt::Write;

@@ -3,7 +3,6 @@
 //! A row of [`CHECKS`] is the section, what is asked, and what must come back. Knot, NSD and BIND
 //! are asked too: they show that the rows themselves are right. Where they differ, [`PEERS`] says
 //! in what, and why.
-#![allow(missing_docs, reason = "a test has no callers")]
 
 use std::net::SocketAddrV4;
 

@@ -9,7 +9,6 @@
 //! | `DUNLIN_SPOOFING_SECONDS` | of each attack (3) |
 //! | `DUNLIN_SPOOFING_RATE` | forged replies a second (20000) |
 //! | `DUNLIN_SPOOFING_QUESTIONS` | from which entropy is estimated (20000) |
-#![allow(missing_docs, reason = "a test has no callers")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddrV4};

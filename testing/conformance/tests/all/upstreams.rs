@@ -14,7 +14,6 @@
 //! | `DUNLIN_UPSTREAMS_ATTEMPTS` | at a fault that clients notice (3) |
 //! | `DUNLIN_UPSTREAMS_AT_ONCE` | scenarios that run beside each other (6) |
 //! | `DUNLIN_UPSTREAMS_ONLY` | what the names of scenarios begin with (all) |
-#![allow(missing_docs, reason = "a test has no callers")]
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! The commands of the page for newcomers, typed as they stand there.
-use crate::node::{IDLE, Node};
-use crate::{TELL, told};
+use super::node::{IDLE, Node};
+use super::{TELL, told};
 use serde_json::Value;
 use std::fs;
 use std::io::Write;
@@ -8,7 +8,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
-const PAGE: &str = include_str!("../../../../docs/cpus-first-steps.md");
+const PAGE: &str = include_str!("../../../../../docs/cpus-first-steps.md");
 
 /// The commands of the page.
 fn commands() -> Vec<&'static str> {

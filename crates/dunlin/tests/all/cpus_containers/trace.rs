@@ -1,5 +1,5 @@
 //! Which threads run on which CPU, as the kernel's scheduler tells.
-use crate::node::{Node, Pod, now};
+use super::node::{Node, Pod, now};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{BufRead, BufReader};

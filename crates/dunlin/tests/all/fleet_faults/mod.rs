@@ -1,13 +1,11 @@
 //! A fleet of three servers and an etcd of three members, each on a host of its own, under load,
 //! while everything breaks: `make campaign-fleet-faults` does it for ten minutes.
 mod bed;
-#[path = "../served/mod.rs"]
-mod served;
 
+use crate::served::PATIENCE;
 use bed::{Bed, MEMBERS, SERVERS, USER};
 use fastrand::Rng;
 use rustix::process::Signal;
-use served::PATIENCE;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;

@@ -1,9 +1,9 @@
 //! Every feature under the restrictions of the unit.
-use crate::Place;
-use crate::client::{
+use super::Place;
+use super::client::{
     ask, exchange, exchange_over_tcp, expect, free_address, get, query_with, socket,
 };
-use crate::machine::{Machine, until};
+use super::machine::{Machine, until};
 use crate::served::{HEAD, NOERROR, holds, query, rcode, zone};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;

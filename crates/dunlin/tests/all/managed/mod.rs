@@ -3,14 +3,12 @@
 mod client;
 mod exercises;
 mod machine;
-#[path = "../served/mod.rs"]
-mod served;
 
+use crate::served::{HEAD, holds, query};
 use client::{ask, expect, get};
 use exercises::{EXERCISES, config, place};
 use machine::{Machine, until};
 use rustix::process::Signal;
-use served::{HEAD, holds, query};
 use std::net::{SocketAddr, UdpSocket};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

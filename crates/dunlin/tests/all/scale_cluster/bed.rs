@@ -12,7 +12,7 @@ use test_support::ports;
 pub const PATIENCE: Duration = Duration::from_secs(90);
 
 /// The manifest of the autoscaler.
-pub const MANIFEST: &str = include_str!("../../../../packaging/kubernetes/dunlin-scale.yaml");
+pub const MANIFEST: &str = include_str!("../../../../../packaging/kubernetes/dunlin-scale.yaml");
 
 /// The role of the original's manifest, unchanged.
 const CPA_RULES: &str = r#"[

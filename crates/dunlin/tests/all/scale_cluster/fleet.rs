@@ -1,5 +1,5 @@
 //! Dunlins as the Pods of a target: as many as it asks for, each held to a tenth of a core.
-use crate::bed::Bed;
+use super::bed::Bed;
 use crate::served::{Served, binary, zone};
 use cluster::objects;
 use serde_json::{Value, json};
@@ -97,7 +97,7 @@ impl Replica {
 
     /// CPU seconds of the process, as its metrics say.
     pub fn cpu_s(&self) -> f64 {
-        let (_, text) = crate::bed::page(&self.ops.to_string(), "/metrics");
+        let (_, text) = super::bed::page(&self.ops.to_string(), "/metrics");
         let line = text.lines().find_map(|line| line.strip_prefix("process_cpu_seconds_total "));
         line.and_then(|number| number.parse().ok()).expect("its CPU time")
     }

@@ -1,6 +1,6 @@
 //! The mode `load` with real replicas under a real load.
-use crate::bed::Bed;
-use crate::fleet::{Fleet, NAMES, Replica};
+use super::bed::Bed;
+use super::fleet::{Fleet, NAMES, Replica};
 use lab_load::arrivals::{Arrivals, Rate, Spacing};
 use lab_load::names::{Order, QuestionSet, QuestionSpec};
 use lab_load::query::QueryFormat;

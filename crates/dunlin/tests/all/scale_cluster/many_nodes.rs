@@ -1,5 +1,5 @@
 //! The scaler of a large cluster: memory, CPU time at rest, and how soon it decides.
-use crate::bed::{Bed, Scaler};
+use super::bed::{Bed, Scaler};
 use serde_json::{Value, json};
 use std::fs;
 use std::thread::{scope, sleep};
@@ -118,7 +118,7 @@ fn many_nodes_fit_into_64_mib() {
             bed.cluster.patch(&path, &json!({"spec": {"unschedulable": true}}));
             let (changed, wanted) = (Instant::now(), all - index - 1);
             while bed.replicas("dns") != wanted {
-                assert!(changed.elapsed() < crate::bed::PATIENCE, "{}", scaler.log());
+                assert!(changed.elapsed() < super::bed::PATIENCE, "{}", scaler.log());
                 sleep(Duration::from_millis(2));
             }
             1e3 * changed.elapsed().as_secs_f64()

@@ -3,8 +3,6 @@ mod bed;
 mod fleet;
 mod loaded;
 mod many_nodes;
-#[path = "../served/mod.rs"]
-mod served;
 
 use bed::Bed;
 use cluster::Part;

@@ -1,8 +1,7 @@
 //! A libxdp dispatcher, with programs that xdp-loader loads and unloads.
-
+use super::{AT, XDP, as_root, bpftool, expect_gone, folder, is_answer, program, serve_by, status};
+use crate::pair::{Wire, is_root, leave, skip};
 use crate::served::{Served, ask};
-use crate::wire::{Wire, is_root, leave, skip};
-use crate::{AT, XDP, as_root, bpftool, expect_gone, folder, is_answer, program, serve_by, status};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -182,7 +181,7 @@ fn build(source: &str, object: &str, flag: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(object);
     let mut built = BUILT.lock().expect("no other test failed in here");
     if built.insert(path.clone()) {
-        let source = here.join("tests/xdp").join(source);
+        let source = here.join("tests/all/xdp").join(source);
         let mut build = Command::new(here.join("../dataplane/port-xdp/bpf/build"));
         let output = build.arg(source).arg(&path).arg(flag).output().expect("bpf/build is there");
         assert!(output.status.success(), "clang and llvm-strip are there: {output:?}");

@@ -1,14 +1,13 @@
 //! A server on AF_XDP, queried from the other end of a pair of interfaces. Needs root.
 mod dispatcher;
-#[path = "../served/mod.rs"]
-mod served;
-#[path = "../../../dataplane/port-xdp/tests/kernel/wire.rs"]
-mod wire;
 
+use crate::pair::{Wire, is_root};
+use crate::served::zone;
+use crate::served::{
+    HEAD, NOERROR, PATIENCE, Served, ask, ask_over_tcp, binary, holds, query, rcode,
+};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use served::zone;
-use served::{HEAD, NOERROR, PATIENCE, Served, ask, ask_over_tcp, binary, holds, query, rcode};
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -17,7 +16,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use wire::{Wire, is_root};
 
 const AT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 53);
 /// The begin of the section of the server.
@@ -317,7 +315,7 @@ struct Stream {
 impl Stream {
     fn start(wire: &Wire) -> Option<Self> {
         if Command::new("iperf3").arg("-v").output().is_err() {
-            wire::skip("no iperf3 beside it (Debian: apt install iperf3)");
+            crate::pair::skip("no iperf3 beside it (Debian: apt install iperf3)");
             return None;
         }
         let quiet = |command: &mut Command| {

@@ -1,0 +1,56 @@
+//! The tests of the binary, a module for each subject: one binary, which is linked once.
+//!
+//! `cargo test -p dunlin --test all rest::` runs those of a module. All share a process: a test
+//! changes neither variables, user, folder nor namespace of the process, but those of the servers
+//! that it starts; a thread of a test may enter a network namespace. No test needs a binary of its
+//! own.
+mod clustered;
+mod fleet_node;
+#[path = "../../../dataplane/port-xdp/tests/kernel/wire.rs"]
+mod pair;
+mod served;
+
+mod check;
+mod commands;
+mod container;
+mod corefile;
+mod cpus;
+mod cpus_containers;
+mod cpus_events;
+mod cpus_kernel;
+mod data_dir;
+mod demo;
+mod fleet;
+mod fleet_faults;
+mod fleet_health;
+mod fleet_kubernetes;
+mod followed_cpus;
+mod health;
+mod import;
+mod journal;
+mod kubernetes;
+mod kubernetes_checks;
+mod kubernetes_faults;
+mod kubernetes_manifests;
+mod kubernetes_names;
+mod kubernetes_outages;
+mod look;
+mod managed;
+mod mistakes;
+mod notify;
+mod operate;
+mod outage;
+mod packaging;
+mod privileges;
+mod records;
+mod rest;
+mod salvage;
+mod saved;
+mod scale;
+mod scale_cluster;
+mod serve;
+mod soak;
+mod systemd;
+mod upgrade;
+mod written;
+mod xdp;

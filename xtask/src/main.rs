@@ -11,6 +11,7 @@ mod links;
 mod promises;
 mod release;
 mod style;
+mod tests;
 mod words;
 
 use std::io::{self, BufWriter, Write};
@@ -25,6 +26,9 @@ cargo xtask promises     whether every test that SPECIFICATION.md names exists
 cargo xtask absent       whether each `not yet` of a page names what is pending
 cargo xtask figures      whether the figures of each make target stand on one page
 cargo xtask words        words that are not used any more; with --write, writes how many are left
+cargo xtask test quick   builds and runs every test that needs no Go build and no minutes
+cargo xtask test cluster builds and runs the tests marked cluster and slow
+cargo xtask marks        whether every ignored test says when it is run
 cargo xtask fleet N      the anchor zone of N services, to standard output
 cargo xtask demo DIR     writes the zones of the demo fleet into DIR
 cargo xtask image FILE [--libraries] ARCH=PROGRAM…   a container image, as an OCI archive
@@ -46,6 +50,9 @@ fn main() -> ExitCode {
         ["figures"] => tell(&figures::violations(&root())),
         ["words"] => tell(&words::violations(&root())),
         ["words", "--write"] => words::write(&root()),
+        ["marks"] => tell(&tests::marks::violations(&root())),
+        ["test", "quick"] => tests::run(&root(), tests::Scope::Quick),
+        ["test", "cluster"] => tests::run(&root(), tests::Scope::Cluster),
         ["fleet", count] => write_fleet(count),
         ["demo", directory] => demo::write(Path::new(directory)),
         ["image", to, ref programs @ ..] if !programs.is_empty() => {

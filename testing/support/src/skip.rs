@@ -11,14 +11,16 @@ pub fn skip(missing: &str) {
 }
 
 /// Leaves a test to a kernel that has what this one lacks: its name goes to the others in the file
-/// that `DUNLIN_LEFT` names, which `bench/kernels` runs. Without one it is skipped.
+/// that `DUNLIN_LEFT` names, with a tab and what lacks; `bench/kernels` runs them. Without one it
+/// is skipped.
 ///
 /// # Panics
 /// The file cannot be written.
 pub fn leave(missing: &str) {
     let Some(left) = std::env::var_os("DUNLIN_LEFT") else { return skip(missing) };
     let thread = std::thread::current();
-    let line = format!("{}\n", thread.name().expect("a test's thread is called as the test is"));
+    let name = thread.name().expect("a test's thread is called as the test is");
+    let line = format!("{name}\t{missing}\n");
     let mut left = File::options().create(true).append(true).open(left).expect("a file");
     left.write_all(line.as_bytes()).expect("room for a line");
     eprintln!("\n*** left to another kernel: {missing} ***\n");

@@ -1,0 +1,189 @@
+//! What came of test binaries, read from what libtest prints.
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+
+/// Lines of a failure that are repeated at the end.
+const FAILURE_LINES: usize = 12;
+const SLOWEST: usize = 10;
+
+/// What came of one run of a test binary.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    pub label: String,
+    pub seconds: f64,
+    log: PathBuf,
+    /// Names and seconds.
+    passed: Vec<(String, f64)>,
+    failed: Vec<String>,
+    /// How many, by the first word of the reason.
+    ignored: BTreeMap<String, usize>,
+    /// Why it is not known what came of all tests.
+    broken: Option<String>,
+}
+
+impl Outcome {
+    /// Reads the log of a run.
+    pub fn read(label: &str, log: &Path, status: io::Result<ExitStatus>, seconds: f64) -> Self {
+        let text = fs::read(log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        let mut outcome = Self { label: label.to_owned(), seconds, ..Self::default() };
+        log.clone_into(&mut outcome.log);
+        outcome.take(&text.unwrap_or_default());
+        outcome.broken = match status {
+            Err(error) => Some(error.to_string()),
+            Ok(status) if !status.success() && outcome.failed.is_empty() => {
+                Some(format!("it ended with {status}"))
+            }
+            Ok(_) => None,
+        };
+        outcome
+    }
+
+    /// Takes lines such as `test a::b ... ok <0.012s>`.
+    fn take(&mut self, text: &str) {
+        for line in text.lines() {
+            let Some((name, result)) =
+                line.strip_prefix("test ").and_then(|l| l.split_once(" ... "))
+            else {
+                continue;
+            };
+            let name = name.trim_end_matches(" - should panic").to_owned();
+            let (word, rest) = result.split_once(' ').unwrap_or((result, ""));
+            match word.trim_end_matches(',') {
+                "ok" => {
+                    let seconds = rest.trim_start_matches('<').trim_end_matches("s>");
+                    self.passed.push((name, seconds.parse().unwrap_or(0.0)));
+                }
+                "FAILED" => self.failed.push(name),
+                "ignored" => {
+                    let tier = rest.split(':').next().unwrap_or_default().to_owned();
+                    *self.ignored.entry(tier).or_default() += 1;
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Whether no test failed and the binary ran to its end.
+    fn is_good(&self) -> bool {
+        self.failed.is_empty() && self.broken.is_none()
+    }
+
+    /// A line on it.
+    pub fn line(&self) -> String {
+        let word = if self.is_good() { "ok    " } else { "FAILED" };
+        let passed = self.passed.len();
+        format!("{word} {:7.1} s  {}: {passed} passed", self.seconds, self.label)
+    }
+
+    /// The first lines that a failed test printed.
+    fn excerpt(&self, test: &str) -> String {
+        let text = fs::read(&self.log).map(|b| String::from_utf8_lossy(&b).into_owned());
+        let text = text.unwrap_or_default();
+        let heading = format!("---- {test} stdout ----");
+        let lines = text.lines().skip_while(|line| *line != heading).skip(1);
+        let lines = lines.take_while(|line| !line.starts_with("---- ")).take(FAILURE_LINES);
+        lines.map(|line| format!("    {}\n", line.chars().take(200).collect::<String>())).collect()
+    }
+}
+
+/// Says what came of all: what failed, what cannot run on this kernel, and where the time went.
+///
+/// # Errors
+/// A test failed.
+pub fn report(
+    outcomes: &[Outcome],
+    left: &str,
+    logs: &Path,
+    (build_seconds, run_seconds): (u64, u64),
+) -> io::Result<()> {
+    let left: BTreeSet<&str> = left.lines().collect();
+    print_slowest(outcomes);
+    print_ignored(outcomes);
+    print_left(&left);
+    let bad: Vec<&Outcome> = outcomes.iter().filter(|outcome| !outcome.is_good()).collect();
+    print_failures(&bad, logs);
+    let passed: usize = outcomes.iter().map(|outcome| outcome.passed.len()).sum();
+    let failed: usize = outcomes.iter().map(|outcome| outcome.failed.len()).sum();
+    println!(
+        "{} passed, {failed} failed, {} cannot run on this kernel; {} binaries; \
+         compiled in {build_seconds} s, ran {run_seconds} s",
+        passed - left.len().min(passed),
+        left.len(),
+        outcomes.len()
+    );
+    match bad.len() {
+        0 => Ok(()),
+        count => Err(io::Error::other(format!("{count} test binaries failed"))),
+    }
+}
+
+fn print_slowest(outcomes: &[Outcome]) {
+    let all = |outcome: &Outcome| {
+        let label = outcome.label.clone();
+        outcome.passed.clone().into_iter().map(move |(name, s)| (s, format!("{label} {name}")))
+    };
+    let mut tests: Vec<(f64, String)> = outcomes.iter().flat_map(all).collect();
+    tests.sort_by(|one, other| other.0.total_cmp(&one.0));
+    println!("\nThe slowest tests:");
+    for (seconds, name) in tests.iter().take(SLOWEST) {
+        println!("  {seconds:6.1} s  {name}");
+    }
+}
+
+/// How many tests were not a part of this run, by the first word of the reason.
+fn print_ignored(outcomes: &[Outcome]) {
+    let mut all = BTreeMap::new();
+    for (tier, count) in outcomes.iter().flat_map(|outcome| &outcome.ignored) {
+        *all.entry(tier).or_insert(0) += count;
+    }
+    let words: Vec<String> = all.iter().map(|(tier, count)| format!("{count} {tier}")).collect();
+    if !words.is_empty() {
+        println!("\nNot a part of this run: {}.", words.join(", "));
+    }
+}
+
+fn print_left(left: &BTreeSet<&str>) {
+    if left.is_empty() {
+        return;
+    }
+    println!("\nThis kernel cannot run these {}:", left.len());
+    for line in left {
+        let (name, missing) = line.split_once('\t').unwrap_or((line, ""));
+        println!("  {name}: {missing}");
+    }
+}
+
+fn print_failures(bad: &[&Outcome], logs: &Path) {
+    for outcome in bad {
+        println!("\n{} failed ({}):", outcome.label, outcome.log.display());
+        if let Some(why) = &outcome.broken {
+            println!("  {why}");
+        }
+        for test in &outcome.failed {
+            print!("  {test}\n{}", outcome.excerpt(test));
+        }
+    }
+    println!("\nAll that the tests print is in {}.", logs.display());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_of_libtest_are_read() {
+        let mut outcome = Outcome::default();
+        outcome.take(
+            "running 4 tests\ntest a::b ... ok <1.250s>\ntest c - should panic ... ok <0.001s>\n\
+             test d ... FAILED <0.1s>\ntest e ... ignored, slow: 10 s\n\
+             test result: FAILED. 2 passed; 1 failed\n",
+        );
+        assert_eq!(outcome.passed, [("a::b".into(), 1.25), ("c".into(), 0.001)]);
+        assert_eq!(outcome.failed, ["d"]);
+        assert_eq!(outcome.ignored, BTreeMap::from([("slow".to_owned(), 1)]));
+        assert!(!outcome.is_good());
+    }
+}

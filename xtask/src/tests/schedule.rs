@@ -1,0 +1,173 @@
+//! Runs test binaries side by side.
+use super::binaries::{self, Binary};
+use super::marks::Mark;
+use super::outcome::Outcome;
+use super::{Scope, included};
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Instant;
+
+/// What one job may take where no person can interrupt it, in minutes: a test that never ends must
+/// not hide what the others say.
+const LIMIT_MINUTES: u32 = 20;
+
+/// Tests that a job runs side by side on each CPU: most of them wait for a server.
+const TESTS_A_CPU: usize = 2;
+
+/// One run of a test binary.
+pub struct Job {
+    label: String,
+    program: PathBuf,
+    arguments: Vec<String>,
+    folder: PathBuf,
+    is_integration: bool,
+    is_cargo: bool,
+}
+
+impl Job {
+    /// The runs of a binary: its usual tests, and those of its marked tests that belong to a scope.
+    pub fn of(binary: &Binary, marks: &[Mark], scope: Scope) -> io::Result<Vec<Self>> {
+        let mut jobs = Vec::new();
+        if scope == Scope::Quick {
+            jobs.push(Self::new(binary, String::new(), Vec::new()));
+        }
+        let included = included(marks, &binary.folder, scope);
+        if included.is_empty() {
+            return Ok(jobs);
+        }
+        let named = list_ignored(binary)?;
+        let function = |name: &str| name.rsplit("::").next().map(str::to_owned);
+        let belongs = |name: &String| included.iter().any(|t| function(name).as_deref() == Some(t));
+        let names: Vec<String> = named.into_iter().filter(belongs).collect();
+        if !names.is_empty() {
+            let mut arguments = vec!["--ignored".to_owned(), "--exact".to_owned()];
+            arguments.extend(names);
+            jobs.push(Self::new(binary, " (marked)".to_owned(), arguments));
+        }
+        Ok(jobs)
+    }
+
+    /// The examples in documentation.
+    pub fn doc_tests(root: &Path) -> Self {
+        let arguments = ["test", "--quiet", "--workspace", "--doc", "--no-fail-fast"];
+        Self {
+            label: "examples in documentation".to_owned(),
+            program: binaries::cargo().get_program().into(),
+            arguments: arguments.map(str::to_owned).to_vec(),
+            folder: root.to_owned(),
+            is_integration: false,
+            is_cargo: true,
+        }
+    }
+
+    fn new(binary: &Binary, suffix: String, arguments: Vec<String>) -> Self {
+        Self {
+            label: format!("{}{suffix}", binary.label),
+            program: binary.executable.clone(),
+            arguments,
+            folder: binary.folder.clone(),
+            is_integration: binary.is_integration,
+            is_cargo: false,
+        }
+    }
+
+    /// Runs it, with all that it prints in a file.
+    fn run(&self, log: &Path, left: &Path) -> io::Result<ExitStatus> {
+        let output = File::create(log)?;
+        let mut command = self.command();
+        command.current_dir(&self.folder).args(&self.arguments);
+        if !self.is_cargo {
+            let threads = cpus() * TESTS_A_CPU;
+            command.args(["-Zunstable-options", "--report-time"]);
+            command.arg(format!("--test-threads={threads}"));
+            // libtest of a stable Rust prints how long each test took only so.
+            command.env("RUSTC_BOOTSTRAP", "1");
+            command.env("CARGO_MANIFEST_DIR", &self.folder).env("DUNLIN_LEFT", left);
+        }
+        command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
+        command.status()
+    }
+
+    /// The program, with the rights and the limit that it needs.
+    fn command(&self) -> Command {
+        let mut words: Vec<&str> = Vec::new();
+        let limit = format!("{LIMIT_MINUTES}m");
+        if !io::stdin().is_terminal() {
+            words.extend(["timeout", "--verbose", &limit]);
+        }
+        if !self.is_cargo && !is_root() && is_there("sudo") {
+            words.extend(["sudo", "--preserve-env"]);
+        }
+        let Some((first, rest)) = words.split_first() else { return Command::new(&self.program) };
+        let mut command = Command::new(first);
+        command.args(rest).arg(&self.program);
+        command
+    }
+}
+
+/// The names of the ignored tests of a binary.
+fn list_ignored(binary: &Binary) -> io::Result<Vec<String>> {
+    let mut command = Command::new(&binary.executable);
+    command.args(["--list", "--ignored", "--format=terse"]).current_dir(&binary.folder);
+    let listed = String::from_utf8_lossy(&command.output()?.stdout).into_owned();
+    Ok(listed.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
+}
+
+/// Runs jobs, as many side by side as there are CPUs, and prints a line on each.
+pub fn run(
+    mut jobs: Vec<Job>,
+    logs: &Path,
+    left: &Path,
+    times: &HashMap<String, f64>,
+) -> Vec<Outcome> {
+    // The longest first. What never ran is long if it starts servers.
+    let expected = |job: &Job| {
+        let guess = if job.is_integration { 30.0 } else { 1.0 };
+        times.get(&job.label).copied().unwrap_or(guess)
+    };
+    jobs.sort_by(|one, other| expected(other).total_cmp(&expected(one)));
+    let (next, outcomes) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    thread::scope(|scope| {
+        for _ in 0..cpus() {
+            scope.spawn(|| {
+                while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let outcome = one(job, logs, left);
+                    let _ = writeln!(io::stdout(), "{}", outcome.line());
+                    outcomes.lock().expect("no panic").push(outcome);
+                }
+            });
+        }
+    });
+    outcomes.into_inner().expect("no panic")
+}
+
+fn one(job: &Job, logs: &Path, left: &Path) -> Outcome {
+    let file: String =
+        job.label.chars().map(|c| if c.is_alphanumeric() { c } else { '-' }).collect();
+    let log = logs.join(format!("{file}.log"));
+    let began = Instant::now();
+    let status = job.run(&log, left);
+    Outcome::read(&job.label, &log, status, began.elapsed().as_secs_f64())
+}
+
+fn cpus() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Whether this process is root's.
+fn is_root() -> bool {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
+}
+
+/// Whether a program is found.
+fn is_there(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}

@@ -2,7 +2,7 @@
 # we are root or have sudo, and named where we are not.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help run test test-slow test-reports bench-nightly loom lint cluster fleet bpf bench-bypass bench-compare bench-cpus bench-echoes bench-forward bench-instructions bench-load bench-searches bench-sockets bench-whole \
+.PHONY: help run test test-cluster test-marked test-etcd test-kernels test-guests test-containers test-reports bench-nightly loom lint cluster fleet bpf bench-bypass bench-compare bench-cpus bench-echoes bench-forward bench-instructions bench-load bench-searches bench-sockets bench-whole \
   bench-kubernetes bench-kubernetes-memory bench-memory bench-publish bench-health bench-fleet \
   campaign-differential campaign-floods campaign-cache campaign-fuzz campaign-upstreams \
   campaign-attach campaign-soak campaign-kernels campaign-corefile campaign-kill campaign-fleet-kill campaign-fleet-counter campaign-fleet-writers campaign-fleet-faults campaign-upgrade campaign-verdict campaign-scale bench-etcd-coredns bench-records bench-scale deb
@@ -17,25 +17,35 @@ run: ## build, and serve the demo fleet on 127.0.0.1:5300; no root
 	@sed -n 's/^# try: /  /p' examples/fleet/dunlin.toml
 	@exec scripts/demo "$${CARGO_TARGET_DIR:-target}/release/dunlin"
 
-test: ## install what is missing and run every test that is not marked slow, none skipped
-	@scripts/require test
-	@scripts/tests quick
+# A tool that is missing is a failure, not a reason to skip a test. Debian keeps servers in /usr/sbin.
+tests = DUNLIN_REQUIRE_ALL=1 DUNLIN_MLRSEARCH_PYTHON=$(CURDIR)/target/mlrsearch/bin/python \
+  PATH="$$PATH:/usr/sbin:/sbin" cargo xtask test
 
-# Each part runs even if one before it failed. What this machine's kernel lacks runs on another one, except the
-# tests of the CPU manager: they need a guest with more CPUs, which `make test-containers` and `make campaign-cpus` start.
-test-slow: ## loom, instruction counts, and tests of load, statistics, packages and other kernels
-	@scripts/require test-slow
-	@[ -e target/tests.log ] || scripts/tests quick
-	@failed=; \
-	$(MAKE) --no-print-directory loom || failed+=" loom"; \
-	$(MAKE) --no-print-directory bench-instructions || failed+=" bench-instructions"; \
-	scripts/tests slow || failed+=" slow-tests"; \
-	DUNLIN_ETCD=$$(realpath "$${CARGO_TARGET_DIR:-target}/cluster/etcd") \
-	  DUNLIN_REQUIRE_ALL=1 cargo test --package store-etcd --test fleet || failed+=" etcd-3.6"; \
-	left=$$(grep -vE 'cpus|manager|manual_changes' target/left 2>/dev/null); if [ -n "$$left" ]; then \
-	  scripts/require campaign-kernels && bench/kernels 6.1 $$left || failed+=" kernels"; fi; \
-	$(MAKE) --no-print-directory test-containers CONTAINERS=4 LIMIT=1500 || failed+=" containers"; \
-	[ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
+test: ## every test that needs neither a Go build nor minutes; installs what it needs
+	@scripts/part "tools of make test" scripts/require test
+	@scripts/part "tests" env $(tests) quick
+
+# Every part runs even if another one fails, two side by side: a virtual machine uses one CPU.
+test-cluster: ## tests with Kubernetes, etcd, containerd, CoreDNS, other kernels; loom; instruction counts
+	@scripts/part "tools of make test-cluster, Go builds" scripts/require test-cluster
+	@$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync=target \
+	  test-marked test-kernels test-guests bench-instructions loom test-etcd
+
+test-marked: ## the tests marked `cluster` and `slow`
+	@scripts/part "tests marked cluster and slow" env $(tests) cluster
+
+test-etcd: ## the store of a fleet on the newest etcd; `make test` has Debian's
+	@DUNLIN_ETCD=$$(realpath "$${CARGO_TARGET_DIR:-target}/cluster/etcd") DUNLIN_REQUIRE_ALL=1 \
+	  scripts/part "fleet on the newest etcd" cargo test --package store-etcd --test fleet
+
+# The tests of CPUs need a guest with more CPUs, which `make test-guests` and `make campaign-cpus` start.
+test-kernels: ## the tests that this kernel lacks something for, on Linux 6.1 in a virtual machine
+	@left=$${CARGO_TARGET_DIR:-target}/tests/left; [ -e "$$left" ] || env $(tests) quick; \
+	names=$$(cut -f1 "$$left" | grep -vE 'cpus|manager|manual_changes'); [ -z "$$names" ] || \
+	  scripts/part "tests on Linux 6.1" bench/kernels 6.1 $$names
+
+test-guests:
+	@scripts/part "containers in a virtual machine" $(MAKE) --no-print-directory test-containers CONTAINERS=4 LIMIT=1500
 
 test-reports: ## the bundles in docs/reports verify, and their reports have no accessibility violation
 	@scripts/require test-reports
@@ -45,13 +55,13 @@ test-reports: ## the bundles in docs/reports verify, and their reports have no a
 	@AXE=target/axe/node_modules/axe-core/axe.min.js lab/report/tests/axe.sh target/reports/*.html
 
 loom: ## the snapshot pointer and the event rings in every interleaving of their threads
-	@RUSTFLAGS="--cfg loom" cargo test --release --target-dir target/loom --package sync --test loom
+	@RUSTFLAGS="--cfg loom" scripts/part "loom" cargo test --release --target-dir target/loom --package sync --test loom
 
 lint: ## formatting, clippy, and the layers and promises of the crates
 	@cargo fmt --all --check
 	@cargo clippy --quiet --workspace --all-targets -- -D warnings -D clippy::too_many_lines
 	@RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" cargo doc --quiet --workspace --no-deps --document-private-items
-	@cargo test --package xtask
+	@cargo test --quiet --package xtask
 
 deb: ## target/dunlin.deb and target/dunlin-lab.deb
 	@scripts/require deb
@@ -75,8 +85,8 @@ bpf: ## compile the XDP programs again; their objects are committed
 	  ./build dispatcher.c dispatcher-$$protocol-frags.o -DPROTOCOL=$$protocol -DFRAGS || exit 1; done
 
 bench-instructions: ## instructions a query; more than the limit fails
-	@scripts/require test-slow
-	@cargo bench --package answer --bench instructions
+	@scripts/require bench-instructions
+	@scripts/part "instruction counts" cargo bench --package answer --bench instructions
 
 bench-whole: ## user instructions of the whole server for each answer; more than the limit fails
 	@scripts/require test

@@ -1,6 +1,6 @@
 //! Bounds beside those of the PyPI package MLRsearch 1.2.1.
 //!
-//! `oracle.json` holds its answers for the cases below; `make test-slow` asks the package itself.
+//! `oracle.json` holds its answers for the cases below; `make test-cluster` asks the package itself.
 
 use lab_search::{Config, Goal, Outcome, Request, Search, Stat, Target, relevant_bounds};
 use serde::{Deserialize, Serialize};
@@ -129,7 +129,7 @@ fn bounds_agree_with_the_recorded_oracle() {
     compare(&serde_json::from_str::<Vec<Answer>>(include_str!("oracle.json")).unwrap(), SEARCHES);
 }
 
-/// Needs `DUNLIN_MLRSEARCH_PYTHON`, a Python with the package; `scripts/require test-slow` makes
+/// Needs `DUNLIN_MLRSEARCH_PYTHON`, a Python with the package; `scripts/require test-cluster` makes
 /// it. `DUNLIN_ORACLE_WRITE` names a file that the answers are written to.
 #[test]
 #[ignore = "slow: it needs the PyPI package MLRsearch"]

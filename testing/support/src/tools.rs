@@ -11,5 +11,5 @@ pub fn go(program: &str, variable: &str) -> Result<PathBuf, String> {
     let running = std::env::current_exe().unwrap_or_default();
     let above = running.ancestors().map(|folder| folder.join("go/bin").join(program));
     let found = named.into_iter().chain(above).find(|path| path.is_file());
-    found.ok_or_else(|| format!("no {program} here: `scripts/require test-slow` builds it"))
+    found.ok_or_else(|| format!("no {program} here: `scripts/require test-cluster` builds it"))
 }

@@ -1,6 +1,7 @@
 //! Bounds beside those of the PyPI package MLRsearch 1.2.1.
 //!
-//! `oracle.json` holds its answers for the cases below; `make test-cluster` asks the package itself.
+//! `oracle.json` holds its answers for the cases below; `make test-cluster` asks the
+//! package itself.
 
 use lab_search::{Config, Goal, Outcome, Request, Search, Stat, Target, relevant_bounds};
 use serde::{Deserialize, Serialize};

@@ -54,7 +54,7 @@ fn no_plan_has_a_cpu_that_is_not_free_and_every_explanation_is_true() {
 }
 
 #[test]
-#[ignore = "slow"]
+#[ignore = "slow: 100,000 plans"]
 fn a_hundred_thousand_plans_are_as_they_should_be() {
     check(100_000);
 }

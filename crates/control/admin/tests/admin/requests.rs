@@ -115,7 +115,7 @@ fn server_with_another_protocol_is_an_error() {
 
 /// Run as another user by `a_stranger_is_refused`.
 #[test]
-#[ignore = "a part of another test"]
+#[ignore = "part: another test starts it as a process"]
 fn stranger() {
     let path = std::env::var_os("DUNLIN_TEST_SOCKET").map(PathBuf::from).expect("a path");
     println!("message: {}", restart(&path));

@@ -33,7 +33,7 @@ fn connections(count: usize) -> (Vec<TcpStream>, Vec<Connection>) {
 
 /// The new process: performs a hot restart up to a given step, reports it, and waits to be killed.
 #[test]
-#[ignore = "a part of other tests"]
+#[ignore = "part: another test starts it as a process"]
 fn new_process() {
     let variable = |name| std::env::var(name).expect("it is set by the other test");
     let (path, last) =
@@ -288,7 +288,7 @@ fn is_reset(end: &std::io::Result<usize>) -> bool {
 
 /// Run by `new_process_with_too_few_descriptors_changes_nothing`.
 #[test]
-#[ignore = "a part of another test"]
+#[ignore = "part: another test starts it as a process"]
 fn starved() {
     let path = std::env::var_os("DUNLIN_TEST_SOCKET").map(PathBuf::from).expect("a path");
     setrlimit(Resource::Nofile, Rlimit { current: Some(100), ..getrlimit(Resource::Nofile) })

@@ -177,7 +177,7 @@ fn descriptor_keeps_its_number() {
 
 /// Run in a process of its own by `passed_socket_is_used_and_hidden_from_children`.
 #[test]
-#[ignore = "a part of another test"]
+#[ignore = "part: another test starts it as a process"]
 fn process() {
     // SAFETY: it runs as the only test, on the only thread, which has opened nothing.
     let manager = unsafe { Manager::take() }.expect("the passed sockets are valid");

@@ -36,7 +36,7 @@ test-marked: ## the tests marked `cluster` and `slow`
 
 test-etcd: ## the store of a fleet on the newest etcd; `make test` has Debian's
 	@DUNLIN_ETCD=$$(realpath "$${CARGO_TARGET_DIR:-target}/cluster/etcd") DUNLIN_REQUIRE_ALL=1 \
-	  scripts/part "fleet on the newest etcd" cargo test --package store-etcd --test fleet
+	  scripts/part "fleet on the newest etcd" cargo test --package store-etcd --test all
 
 # The tests of CPUs need a guest with more CPUs, which `make test-guests` and `make campaign-cpus` start.
 test-kernels: ## the tests that this kernel lacks something for, on Linux 6.1 in a virtual machine
@@ -163,7 +163,7 @@ bench-records: ## writes of records until durable and live, imports, starts with
 	  cargo bench --package store-redb --bench records
 
 bench-scale: ## the mode load of `dunlin scale` beside tuned rivals on 1,200 courses; writes docs/scale.md and docs/scale.svg
-	@DUNLIN_SCALE_PAGE=$(CURDIR)/docs/scale.md cargo test --package scale-rules --test rivals -- --nocapture --ignored
+	@DUNLIN_SCALE_PAGE=$(CURDIR)/docs/scale.md cargo test --package scale-rules --test all rivals:: -- --nocapture --ignored
 
 campaign-scale: ## a step of the load on real replicas, quiet for SECONDS=720, and NODES=5000 in a real API server; root
 	@scripts/require cluster
@@ -211,8 +211,8 @@ campaign-cpus: ## CPU sets, experiments and CONTAINERS=500 containers in GUESTS=
 	TESTS="--package dunlin --test all" bench/kernels $(or $(VERSION),6.1) $$groups && \
 	TESTS="--package dunlin --test all" bench/kernels $(or $(VERSION),6.12) \
 	  followed_cpus::changed_cpuset_is_followed_without_losing_a_query && \
-	TESTS="--package dunlin-lab --test cpus" bench/kernels $(or $(VERSION),6.12) \
-	  cpus_experiments_restore_all_settings_and_their_report_verifies && \
+	TESTS="--package dunlin-lab --test all" bench/kernels $(or $(VERSION),6.12) \
+	  cpus::cpus_experiments_restore_all_settings_and_their_report_verifies && \
 	$(MAKE) --no-print-directory test-containers CONTAINERS=$(or $(CONTAINERS),500) PROFILE=--release
 
 # Built of a clean commit, the page names that commit.
@@ -246,7 +246,7 @@ campaign-cache: ## NAMES=10000000 through a cache of MIB=64; more memory than th
 campaign-verdict: ## whether a verdict names what was broken, TRIES=10 each; writes docs/verdict.md; root
 	@scripts/require test
 	@DUNLIN_REQUIRE_ALL=1 DUNLIN_TRIES=$(or $(TRIES),10) DUNLIN_VERDICT_PAGE=$(CURDIR)/docs/verdict.md \
-	  cargo test --package lab --test verdict -- --nocapture --ignored
+	  cargo test --package lab --test all verdict:: -- --nocapture --ignored
 
 campaign-upstreams: ## every fault of other servers for SECONDS=20, every forger for FORGING=60; root
 	@scripts/require test
@@ -259,7 +259,7 @@ campaign-corefile: ## whether CoreDNS still says what is held against Dunlin wit
 
 campaign-kill: ## a process killed KILLS=300 times while it writes records, and CRASHES=2000 disks that forget
 	@DUNLIN_KILLS=$(or $(KILLS),300) DUNLIN_CRASHES=$(or $(CRASHES),2000) \
-	  cargo test --release --package store-redb --test kill --test crash -- --nocapture
+	  cargo test --release --package store-redb --test all -- --nocapture kill:: crash::
 
 campaign-upgrade: ## upgrade, write, go back, with an OLDER=BINARY whose snapshots have the FORMAT=3
 	@DUNLIN_OLDER=$(OLDER) DUNLIN_OLDER_FORMAT=$(or $(FORMAT),3) \
@@ -277,12 +277,12 @@ bench-etcd-coredns: ## Dunlin on etcd beside CoreDNS's plugin etcd, on the same 
 
 campaign-fleet-kill: ## a server killed or stopped KILLS=200 times while it writes large batches into etcd
 	@scripts/require test
-	@DUNLIN_KILLS=$(or $(KILLS),200) cargo test --release --package store-etcd --test fleet kill -- --nocapture
+	@DUNLIN_KILLS=$(or $(KILLS),200) cargo test --release --package store-etcd --test all kill:: -- --nocapture
 
 campaign-fleet-counter: ## a counter that 64 writers on three servers of a fleet raise INCREMENTS=20000 times
 	@scripts/require test
 	@DUNLIN_INCREMENTS=$(or $(INCREMENTS),20000) \
-	  cargo test --release --package store-etcd --test fleet no_increment -- --nocapture
+	  cargo test --release --package store-etcd --test all no_increment -- --nocapture
 
 campaign-fleet-writers: ## two writers of a cluster's objects, one of which is killed or stopped ROUNDS=200 times
 	@scripts/require test

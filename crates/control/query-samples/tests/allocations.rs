@@ -1,5 +1,6 @@
 //! Taps do not allocate on worker threads.
 
+#[path = "all/common.rs"]
 mod common;
 use test_support::counting;
 

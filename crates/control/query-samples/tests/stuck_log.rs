@@ -1,5 +1,6 @@
 //! A stuck log delays only the query log.
 
+#[path = "all/common.rs"]
 mod common;
 
 use common::{answer, query, wait_for};

@@ -2,7 +2,7 @@
 //!
 //! Three etcd members and three servers run on this machine. The bare figures are of a client that
 //! knows nothing of Dunlin.
-#[path = "../tests/fleet/node.rs"]
+#[path = "../tests/all/node.rs"]
 #[allow(dead_code, reason = "the tests use the rest")]
 mod node;
 

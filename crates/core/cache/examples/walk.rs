@@ -1,6 +1,6 @@
 //! How long it takes to go over all that is kept in 64 MiB, at once and in pieces of so many lines
 //! of the index: `cargo run --release --package cache --example walk`.
-#[path = "../tests/common/mod.rs"]
+#[path = "../tests/all/common.rs"]
 mod common;
 
 use cache::{CacheKey, Insertion, QueryKind};

@@ -2,9 +2,9 @@
 //! microseconds of its processor time, the kernel's part included.
 //!
 //!   cargo run --release --package upstream --example cost
-#[path = "../tests/ends/mod.rs"]
+#[path = "../tests/all/ends.rs"]
 mod ends;
-#[path = "../tests/scene/mod.rs"]
+#[path = "../tests/all/scene.rs"]
 mod scene;
 
 use ends::{Authority, End, Says, Streamed};

@@ -1,5 +1,5 @@
 //! `dunlin cpus` as a command: the kubelet's own test cases, and invalid input.
-#[path = "../../../node/cpu-planner/tests/common/mod.rs"]
+#[path = "../../../node/cpu-planner/tests/all/common/mod.rs"]
 mod common;
 
 use common::{list, machine, number, vectors};

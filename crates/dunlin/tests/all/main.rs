@@ -6,7 +6,7 @@
 //! own.
 mod clustered;
 mod fleet_node;
-#[path = "../../../dataplane/port-xdp/tests/kernel/wire.rs"]
+#[path = "../../../dataplane/port-xdp/tests/all/kernel/wire.rs"]
 mod pair;
 mod served;
 

@@ -1,5 +1,5 @@
-//! A plugin beside a scripted runtime: what a real one does not do on demand. `tests/containerd.rs`
-//! has a real one.
+//! A plugin beside a scripted runtime: what a real one does not do on demand.
+//! `tests/all/containerd.rs` has a real one.
 use super::*;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;

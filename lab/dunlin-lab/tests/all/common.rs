@@ -1,5 +1,4 @@
 //! Shared by tests that measure on the two-host bench.
-#![allow(dead_code, reason = "not every test needs all of it")]
 
 use std::fs;
 use std::path::PathBuf;

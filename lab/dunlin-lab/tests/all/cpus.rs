@@ -1,9 +1,6 @@
 //! `dunlin-lab cpus` in control groups of its own.
-#![allow(missing_docs, reason = "a test has no callers")]
 
-mod common;
-
-use common::{Folder, lab, said, to_its_end};
+use crate::common::{Folder, lab, said, to_its_end};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

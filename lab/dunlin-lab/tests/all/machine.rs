@@ -1,5 +1,4 @@
 //! `dunlin-lab`: the machine that is measured on.
-#![allow(missing_docs, reason = "a test has no callers")]
 
 use test_support::skip;
 

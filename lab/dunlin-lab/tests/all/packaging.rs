@@ -1,5 +1,4 @@
 //! The package dunlin-lab, the manual and the completions.
-#![allow(missing_docs, reason = "a test has no callers")]
 
 use std::fs;
 use std::path::Path;

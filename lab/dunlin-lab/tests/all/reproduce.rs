@@ -1,9 +1,6 @@
 //! `dunlin-lab reproduce` on the two-host bench.
-#![allow(missing_docs, reason = "a test has no callers")]
 
-mod common;
-
-use common::{Folder, lab, missing, said, to_its_end};
+use crate::common::{Folder, lab, missing, said, to_its_end};
 use std::fs;
 use test_support::skip;
 

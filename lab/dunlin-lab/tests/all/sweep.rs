@@ -1,9 +1,6 @@
 //! `dunlin-lab sweep` on the two-host bench: interrupted, killed, resumed, verified.
-#![allow(missing_docs, reason = "a test has no callers")]
 
-mod common;
-
-use common::{Folder, PATIENCE, lab, missing, said, to_its_end};
+use crate::common::{Folder, PATIENCE, lab, missing, said, to_its_end};
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command};

@@ -1,9 +1,8 @@
 //! Every model answers real datagrams, refuses what is no query, and counts all of it.
 
-mod hosts;
 use test_support::ports;
 
-use hosts::Hosts;
+use crate::hosts::Hosts;
 use lab_echo::limits::ROOM;
 use lab_echo::{Counts, Echo, Error, Model, Options, Reason, WaitEnd};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -31,7 +30,7 @@ fn models() -> impl Iterator<Item = Model> {
 /// skipped.
 fn has_io_uring() -> bool {
     let options = Options::new(SocketAddr::new(LOOPBACKS[0], 0), Model::IoUring);
-    Echo::start(options).inspect_err(|why| hosts::skip(&why.to_string())).is_ok()
+    Echo::start(options).inspect_err(|why| crate::hosts::skip(&why.to_string())).is_ok()
 }
 
 fn start(ip: IpAddr, model: Model) -> Echo {
@@ -251,9 +250,12 @@ fn invalid_options_are_refused_with_a_remedy() {
 #[test]
 fn packet_sockets_answer_like_the_stack() {
     let Some(hosts) = Hosts::up("lab-echo-packets") else { return };
-    for (ip, threads, shared) in
-        [(hosts::V4, 1, false), (hosts::V6, 1, false), (hosts::V4, 3, false), (hosts::V6, 2, true)]
-    {
+    for (ip, threads, shared) in [
+        (crate::hosts::V4, 1, false),
+        (crate::hosts::V6, 1, false),
+        (crate::hosts::V4, 3, false),
+        (crate::hosts::V6, 2, true),
+    ] {
         let options = Options {
             threads,
             shared,
@@ -280,7 +282,7 @@ fn af_xdp_frames_are_answered_like_the_stack() {
     let Some(hosts) = Hosts::of_mtu("lab-echo-xdp", 1_500) else { return };
     let _polls = hosts.let_client_poll();
     for model in [Model::AfXdp, Model::XdpTx] {
-        for ip in [hosts::V4, hosts::V6] {
+        for ip in [crate::hosts::V4, crate::hosts::V6] {
             let netns = Some(hosts.server());
             let options = Options { netns, ..Options::new(SocketAddr::new(ip, 5353), model) };
             let echo = Echo::start(options.clone()).unwrap();
@@ -309,7 +311,7 @@ fn af_xdp_frames_are_answered_like_the_stack() {
     let many = Options {
         threads: 2,
         netns: Some(hosts.server()),
-        ..Options::new(SocketAddr::new(hosts::V4, 5353), Model::AfXdp)
+        ..Options::new(SocketAddr::new(crate::hosts::V4, 5353), Model::AfXdp)
     };
     let error = Echo::start(many).err().expect("one queue").to_string();
     assert!(error.contains("queues for 1 threads"), "{error}");
@@ -322,11 +324,11 @@ fn sockets_belong_to_the_requested_namespace() {
     let options = Options {
         netns: Some(hosts.server()),
         busy_poll: Duration::from_micros(50),
-        ..Options::new(SocketAddr::new(hosts::V4, 5353), Model::Recvmmsg)
+        ..Options::new(SocketAddr::new(crate::hosts::V4, 5353), Model::Recvmmsg)
     };
     let echo = Echo::start(options).unwrap();
-    let client = hosts.client(hosts::V4);
-    client.connect((hosts::V4, 5353)).unwrap();
+    let client = hosts.client(crate::hosts::V4);
+    client.connect((crate::hosts::V4, 5353)).unwrap();
     client.send(&query(1, 40)).unwrap();
     assert_eq!(receive(&client, PATIENCE), Some(echoed(&query(1, 40))));
     echo.stop().unwrap();

@@ -1,5 +1,4 @@
 //! Two hosts, for real. Needs root.
-#![allow(missing_docs, reason = "a test has no callers")]
 
 use test_support::skip;
 

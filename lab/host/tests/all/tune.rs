@@ -1,5 +1,4 @@
 //! Settings of a real device are restored after the process that made them is gone. Needs root.
-#![allow(missing_docs, reason = "a test has no callers")]
 
 use test_support::skip;
 
@@ -101,7 +100,7 @@ fn device_settings_are_restored_after_a_kill() {
     let before = device.content();
     let mut victim = Command::new(std::env::current_exe().unwrap());
     let told = format!("{} {}", device.name, device.state.display());
-    let output = victim.args(["--exact", "victim"]).env(VICTIM, told).output().unwrap();
+    let output = victim.args(["--exact", "tune::victim"]).env(VICTIM, told).output().unwrap();
     let signal = std::os::unix::process::ExitStatusExt::signal(&output.status);
     assert_eq!(signal, Some(9), "{}", String::from_utf8_lossy(&output.stdout));
     assert_ne!(device.content(), before);

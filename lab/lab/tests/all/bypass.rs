@@ -1,8 +1,5 @@
 //! Measurements of a load over AF_XDP, on the two-host bench.
 
-mod common;
-
-use common::skip;
 use lab_echo::{Echo, Model};
 use lab_host::hosts::{Hosts, Side};
 use lab_load::arrivals::{Arrivals, Rate, Spacing};
@@ -14,6 +11,7 @@ use std::fs::File;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use test_support::skip::skip;
 use wire::Rtype;
 
 const NAME: &str = "bypass";

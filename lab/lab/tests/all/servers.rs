@@ -1,13 +1,12 @@
 //! The servers themselves: each starts from its config, answers for the zone, and ends.
 
-mod common;
 use test_support::ports;
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 
-use common::skip;
 use lab::servers::{ALL, ServerSetup, Zone, ask};
+use test_support::skip::skip;
 
 const ZONE: &str = "$ORIGIN cluster.local.\n$TTL 30\n\
     @ SOA ns.dns hostmaster 1 7200 1800 86400 5\n@ NS ns.dns\nns.dns A 127.0.0.1\n\

@@ -4,12 +4,9 @@
 //! `DUNLIN_TRIES` says how often each is tried, and then all must be right; without it one right
 //! verdict will do. `DUNLIN_VERDICT_PAGE` says where the page is written.
 
-#[path = "verdict/bench.rs"]
 mod bench;
-mod common;
 
 use bench::{CLIENT, CpuHog, SERVER, Spinner, TestBench};
-use common::skip;
 use lab::ceiling::EchoBaseline;
 use lab::observer::RunResult;
 use lab::output::Table;
@@ -23,6 +20,7 @@ use lab_load::{LoadMode, Options, Path, QuerySource};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
+use test_support::skip::skip;
 use wire::Rtype;
 
 /// Questions a second that are offered. Even a slow machine answers so many with an echo.

@@ -1,5 +1,4 @@
 //! A server whose every answer is scripted.
-#![allow(dead_code, reason = "each test file uses some of it")]
 
 use test_support::ports;
 

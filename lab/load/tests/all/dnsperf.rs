@@ -3,10 +3,9 @@
 //! The server takes its time instead of being slow, so that the figures are those of the loop and
 //! hardly of what else this machine does. How fast both can be, `bench/load` says.
 
-mod common;
 use test_support::skip;
 
-use common::{Server, options, run, yes};
+use crate::common::{Server, options, run, yes};
 use lab_load::{LoadMode, Options};
 use skip::skip;
 use std::net::SocketAddr;

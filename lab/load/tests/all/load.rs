@@ -1,8 +1,6 @@
 //! Loads against a server whose every answer is scripted.
 
-mod common;
-
-use common::{
+use crate::common::{
     FORM, Server, address, answer, name, no_listener, now, options, options_at, run, yes,
 };
 use lab_load::arrivals::{Arrivals, Rate, Spacing};

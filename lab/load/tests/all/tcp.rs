@@ -1,8 +1,6 @@
 //! Loads over TCP.
 
-mod common;
-
-use common::{Server, no_listener, now, options, run, yes};
+use crate::common::{Server, no_listener, now, options, run, yes};
 use lab_load::arrivals::{Arrivals, Rate, Spacing};
 use lab_load::{LoadMode, Options, Path};
 use std::sync::atomic::Ordering;

@@ -1,9 +1,8 @@
 //! Loads by io_uring.
 
-mod common;
 use test_support::skip;
 
-use common::{Server, no_listener, now, options, run, yes};
+use crate::common::{Server, no_listener, now, options, run, yes};
 use lab_load::arrivals::{Arrivals, Rate, Spacing};
 use lab_load::{LoadMode, Options, Path, Sources};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -1,10 +1,9 @@
 //! Loads by AF_XDP, between two network namespaces.
 
-mod common;
 use test_support::skip;
 use test_support::spaces;
 
-use common::{options_at, run, yes};
+use crate::common::{options_at, run, yes};
 use lab_echo::{Echo, Model};
 use lab_load::arrivals::{Arrivals, Rate, Spacing};
 use lab_load::{LoadMode, Options, Path, Report};
@@ -285,7 +284,7 @@ fn a_killed_generator_leaves_no_program() {
     let Some(hosts) = Hosts::up() else { return };
     let _echo = hosts.echo(V4, Model::Recvmmsg);
     let mut victim = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "a_killed_generator_leaves_no_program"])
+        .args(["--exact", "xdp::a_killed_generator_leaves_no_program"])
         .env(HOST, &hosts.0.client)
         .stdout(Stdio::null())
         .spawn()

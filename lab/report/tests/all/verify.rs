@@ -1,6 +1,5 @@
 //! Verification finds every kind of change.
 
-#[path = "verify/kdns.rs"]
 mod kdns;
 
 use lab::record::{IntervalRecord, Outcomes, RunRecord, SparseHistogram, derive};

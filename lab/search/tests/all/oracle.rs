@@ -127,7 +127,10 @@ fn compare(answers: &[Answer], searches: u64) {
 
 #[test]
 fn bounds_agree_with_the_recorded_oracle() {
-    compare(&serde_json::from_str::<Vec<Answer>>(include_str!("oracle.json")).unwrap(), SEARCHES);
+    compare(
+        &serde_json::from_str::<Vec<Answer>>(include_str!("../oracle.json")).unwrap(),
+        SEARCHES,
+    );
 }
 
 /// Needs `DUNLIN_MLRSEARCH_PYTHON`, a Python with the package; `scripts/require test-cluster` makes

@@ -1,5 +1,4 @@
 //! A test server of metrics, and its status.
-#![allow(dead_code, reason = "each test file uses some of it")]
 
 use ops::Ops;
 use std::io::{Read, Write};

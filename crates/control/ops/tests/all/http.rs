@@ -1,7 +1,6 @@
 //! The interface with friendly, denied and hostile clients.
-mod common;
 
-use common::{Server, ops, rest, split, status, working};
+use crate::common::{Server, ops, rest, split, status, working};
 use ops::limits;
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr};
@@ -219,7 +218,7 @@ fn responses_in_progress_are_bounded_in_bytes() {
     drop(unread);
     let begun = Instant::now();
     while server.get("/metrics", "").0 != 200 {
-        assert!(begun.elapsed() < common::PATIENCE, "the room is not given back");
+        assert!(begun.elapsed() < crate::common::PATIENCE, "the room is not given back");
     }
 }
 

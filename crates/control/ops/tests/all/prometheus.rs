@@ -1,8 +1,7 @@
 //! What Prometheus itself makes of `/metrics`, of every panel of the dashboard, and of the alerts.
-mod common;
 use test_support::ports;
 
-use common::{PATIENCE, Server, is_present, ops, rest, working};
+use crate::common::{PATIENCE, Server, is_present, ops, rest, working};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

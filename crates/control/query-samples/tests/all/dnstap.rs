@@ -1,9 +1,8 @@
 //! dnstap with our own reader, which disconnects and reconnects, and with Debian's tools.
 
-mod common;
 use test_support::skip;
 
-use common::{Scene, answer, query, wait_for};
+use crate::common::{Scene, answer, query, wait_for};
 use packet::{DropReason, Transport};
 use query_samples::{DnstapSettings, TapSettings, TapThread};
 use rustix::process::{Pid, Signal, kill_process};
@@ -280,7 +279,7 @@ fn debian_tools_read_our_messages() {
         };
         answer(&mut tap, client, transport, &query(&format!("n{turn}.example")));
     }
-    common::drop(&mut tap, V4.parse().unwrap(), &query("no.example"), DropReason::Denied);
+    crate::common::drop(&mut tap, V4.parse().unwrap(), &query("no.example"), DropReason::Denied);
     wait_for("all to be sent", || runner.status().dnstap_sent == 201);
     assert_eq!(runner.status().dnstap_lost, 0);
     runner.stop();

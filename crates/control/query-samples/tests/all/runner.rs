@@ -1,8 +1,6 @@
 //! Samples from a tap to the query log and the sketches, with changing settings.
 
-mod common;
-
-use common::{Scene, answer, query, wait_for};
+use crate::common::{Scene, answer, query, wait_for};
 use packet::{DropReason, Transport};
 use query_samples::{DnstapSettings, LogFormat, QueryLogSettings, TapSettings, TapThread};
 use std::collections::HashSet;
@@ -45,7 +43,12 @@ fn queries_are_logged_into_a_file_and_all_of_them_by_the_end() {
     for turn in 0..500 {
         ask(&mut taps[turn % 2], &format!("n{turn}.example"));
     }
-    common::drop(&mut taps[0], CLIENT.parse().unwrap(), &query("no.example"), DropReason::Denied);
+    crate::common::drop(
+        &mut taps[0],
+        CLIENT.parse().unwrap(),
+        &query("no.example"),
+        DropReason::Denied,
+    );
     runner.stop();
     let text = fs::read_to_string(&file).unwrap();
     let lines: Vec<serde_json::Value> =

@@ -1,14 +1,5 @@
-//! Servers that share a real etcd.
-mod documents;
-mod kill;
-mod led;
-mod members;
-mod node;
-mod rights;
-mod space;
-mod states;
-
-use node::{Node, eventually};
+//! Writes on servers that share a real etcd.
+use crate::node::{Node, eventually};
 use records::{Precondition, Refused};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -316,7 +307,7 @@ fn older_etcd_is_adopted_and_no_serial_goes_back() {
     assert!(adopted.revision > lost.revision);
     eventually(|| nodes.iter().all(|node| node.revision() == adopted.revision));
     for node in &nodes {
-        assert_eq!(node.get("www.example.org.").unwrap().1, node::address("192.0.2.1"));
+        assert_eq!(node.get("www.example.org.").unwrap().1, crate::node::address("192.0.2.1"));
         assert!(node.get("lost.example.org.").is_none(), "it is not in this etcd");
         eventually(|| node.serial("example.org.").is_some_and(|now| now > serial));
         eventually(|| node.put("a.example.org.", "192.0.2.4", Precondition::Anything).is_ok());

@@ -1,15 +1,13 @@
 //! Committed writes survive a crash at any moment, and a full disk. Uses a disk that loses unsynced
 //! writes.
-mod disk;
-mod service;
 
-use disk::Disk;
+use crate::disk::Disk;
+use crate::service::{batch, name, put, serve, servers};
 use fastrand::Rng;
 use records::{
     Action, CommitError, Deletion, MemoryStore, Policy, PreparedWrite, Revision, SetChange, SetKey,
     SetValue, Store, StoreError, View,
 };
-use service::{batch, name, put, serve, servers};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use store_redb::RedbStore;

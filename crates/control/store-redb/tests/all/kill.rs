@@ -1,9 +1,8 @@
 //! A process is killed while it writes: answered writes survive, completely. `make campaign-kill`
 //! repeats it some hundred times.
-mod service;
 
+use crate::service::{batch, name, put, serve, servers};
 use records::{Reader, RecordService, SetFilter, Store, StoreError, View};
-use service::{batch, name, put, serve, servers};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -46,7 +45,7 @@ fn write_until_killed(folder: &Path) {
 
 fn spawn(folder: &Path) -> Child {
     Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "answered_writes_survive_a_kill", "--nocapture"])
+        .args(["--exact", "kill::answered_writes_survive_a_kill", "--nocapture"])
         .env(FOLDER, folder)
         .stdout(Stdio::null())
         .stderr(Stdio::piped())

@@ -1,5 +1,4 @@
 //! A record service on a store, and helpers to write to it.
-#![allow(dead_code, reason = "each test file uses some of it")]
 use compile::Image;
 use image::HashKey;
 use records::{Batch, Edit, Policy, RecordService, SetValue, SoleOwner, WriteContext};

@@ -1,20 +1,19 @@
 //! Upgrade and go back, with files that an older version wrote.
-mod service;
 
+use crate::service::{name, serve};
 use flate2::read::GzDecoder;
 use records::snapshot::{self, SnapshotItem};
 use records::{Edit, Policy, RecordService, SetKey, SetValue, Store, View, WriteContext};
-use service::{name, serve};
 use std::fs;
 use std::io::{Cursor, Read};
 use std::path::PathBuf;
 use store_redb::RedbStore;
 use wire::Rtype;
 
-const TREE: &[u8] = include_bytes!("format-4/records.redb.gz");
-const LOG: &[u8] = include_bytes!("format-4/records.wal.gz");
+const TREE: &[u8] = include_bytes!("../format-4/records.redb.gz");
+const LOG: &[u8] = include_bytes!("../format-4/records.wal.gz");
 /// As the older version wrote it.
-const SNAPSHOT: &[u8] = include_bytes!("format-4/snapshot.records");
+const SNAPSHOT: &[u8] = include_bytes!("../format-4/snapshot.records");
 const OLDER: u8 = 3;
 
 fn folder(test: &str) -> PathBuf {

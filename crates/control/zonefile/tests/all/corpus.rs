@@ -2,7 +2,7 @@
 use std::fs;
 use std::path::Path;
 
-#[path = "../../../../testing/fuzz/checks/zonefile.rs"]
+#[path = "../../../../../testing/fuzz/checks/zonefile.rs"]
 mod check;
 
 #[test]

@@ -1,19 +1,10 @@
-//! Every seed and every former finding of the fuzz targets `answer` and `forwarded`, once more.
+//! Every seed and every former finding of the fuzz targets `answer`, `forwarded` and `zone`, once
+//! more.
+use crate::{answered, forwarded, zones};
 use std::cell::Cell;
 use std::env;
 use std::fs;
 use std::path::Path;
-
-#[path = "../../../../testing/fuzz/checks/answer.rs"]
-mod answered;
-#[path = "../../../../testing/fuzz/checks/asking.rs"]
-mod asking;
-#[path = "../../../../testing/fuzz/checks/forwarded.rs"]
-mod forwarded;
-#[path = "../../../../testing/fuzz/checks/reply.rs"]
-mod reply;
-#[path = "../../../../testing/fuzz/checks/world.rs"]
-mod world;
 
 /// Checks each file of a corpus; returns how many there are.
 fn replay(corpus: &str, check: impl Fn(&[u8])) -> usize {
@@ -62,6 +53,11 @@ fn fuzz_corpus_passes() {
 #[test]
 fn fuzz_corpus_of_forwarded_names_passes() {
     assert!(replay("forwarded", forwarded::check) > 10, "the corpus is missing");
+}
+
+#[test]
+fn fuzz_corpus_of_zones_passes() {
+    assert!(replay("zone", zones::check) > 10, "the corpus is missing");
 }
 
 /// A short search on stable Rust; `FUZZ_ROUNDS` makes it longer, `FUZZ_SEED` another one.

@@ -1,5 +1,4 @@
 //! The owner of a name: a zone, a hosts file, a forward rule, or none; and rewritten names.
-#![allow(missing_docs, reason = "a test has no callers")]
 
 use answer::{AnswerCounts, CacheLookup, Now, Policy, Resolver, Scratch, batch};
 use cache::{CacheHit, CacheKey};

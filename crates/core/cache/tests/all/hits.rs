@@ -1,12 +1,10 @@
 //! Hit rates on traces, beside a least-recently-used cache with the same room.
-mod common;
-mod trace;
 
+use crate::common::Owned;
+use crate::trace::{mix, zipf};
 use cache::limits::MEMORY_MIN;
 use cache::{CacheKey, Insertion, QueryKind};
-use common::Owned;
 use std::collections::{BTreeMap, HashMap};
-use trace::{mix, zipf};
 
 const NAMES: usize = 100_000;
 const VALUE_LEN: usize = 100;

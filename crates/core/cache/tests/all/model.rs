@@ -1,9 +1,8 @@
 //! Whatever is done to a cache, it tells what was put last, or nothing.
-mod common;
 
+use crate::common::Owned;
 use cache::limits::MEMORY_MIN;
 use cache::{CacheKey, Insertion, QueryKind};
-use common::Owned;
 use proptest::prelude::*;
 use std::collections::HashMap;
 

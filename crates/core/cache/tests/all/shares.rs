@@ -6,14 +6,12 @@
 //! one with two hits is refreshed in the last tenth of it, as in `answer`.
 //!
 //! By itself this is a short form. The tables of `docs/cache.md` are made by
-//! `DUNLIN_QUESTIONS=20000000 cargo test --release --package cache --test shares -- --nocapture`.
-mod common;
-mod trace;
+//! `DUNLIN_QUESTIONS=20000000 cargo test --release -p cache --test all shares:: -- --nocapture`.
 
+use crate::common::Owned;
+use crate::trace::{Random, mix, zipf};
 use cache::{CacheKey, Insertion, QueryKind};
-use common::Owned;
 use std::env;
-use trace::{Random, mix, zipf};
 
 const NAMES: usize = 1_000_000;
 const VALUE_LEN: usize = 100;

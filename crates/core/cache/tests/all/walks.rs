@@ -1,8 +1,7 @@
 //! A walk in pieces meets all that is there from its beginning to its end, whatever comes between.
-mod common;
 
+use crate::common::Owned;
 use cache::{CacheKey, Insertion, QueryKind};
-use common::Owned;
 use std::collections::HashMap;
 
 const LEN: usize = 100;

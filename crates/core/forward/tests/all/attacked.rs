@@ -1,8 +1,7 @@
 //! A client that asks for names which no server can answer: what others notice.
-mod world;
 
+use crate::world::{Attack, DEAD, FAST, MILLI, Manner, Outcome, SECOND, SLOW, STREAM, World};
 use forward::UpstreamTransport;
-use world::{Attack, DEAD, FAST, MILLI, Manner, Outcome, SECOND, SLOW, STREAM, World};
 
 /// A round trip that is longer than one question is waited for at first.
 const FAR: Manner = Manner { round_trip: 1_500 * MILLI, ..FAST };

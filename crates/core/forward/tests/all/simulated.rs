@@ -1,11 +1,10 @@
 //! Servers that are slow, lossy, dead or lying, asked by datagram and by stream.
-mod world;
 
-use forward::limits::{QUERIES_MAX, WAITERS_PER_QUERY_MAX};
-use forward::{QueryOutcome, StreamLoss, UpstreamHealth};
-use world::{
+use crate::world::{
     CaseManner, DEAD, FAST, MILLI, Manner, Outcome, SECOND, SLOW, SLOW_STREAM, STREAM, World, name,
 };
+use forward::limits::{QUERIES_MAX, WAITERS_PER_QUERY_MAX};
+use forward::{QueryOutcome, StreamLoss, UpstreamHealth};
 
 #[test]
 fn fastest_server_is_queried() {

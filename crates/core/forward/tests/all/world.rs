@@ -1,5 +1,4 @@
 //! Simulated servers and a simulated network, with its own clock and random numbers.
-#![allow(dead_code, reason = "each test needs some of it")]
 mod replies;
 
 use cache::{CacheKey, QueryKind};

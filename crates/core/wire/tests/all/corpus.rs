@@ -2,7 +2,7 @@
 use std::fs;
 use std::path::Path;
 
-#[path = "../../../../testing/fuzz/checks/query.rs"]
+#[path = "../../../../../testing/fuzz/checks/query.rs"]
 mod check;
 
 #[test]

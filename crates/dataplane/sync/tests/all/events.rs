@@ -1,5 +1,4 @@
 //! Rings of events under real threads, and their bookkeeping in one.
-#![cfg(not(loom))]
 
 use std::thread;
 use sync::events;

@@ -1,5 +1,4 @@
 //! The snapshot under real threads, and its bookkeeping in one.
-#![cfg(not(loom))]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

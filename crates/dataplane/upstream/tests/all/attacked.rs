@@ -1,9 +1,7 @@
 //! A client that asks for names which no server answers: what others notice, over real sockets.
-mod ends;
-mod scene;
 
-use ends::{Authority, End, Says, Streamed, plain};
-use scene::{Fake, Scene, answer, answered};
+use crate::ends::{Authority, End, Says, Streamed, plain};
+use crate::scene::{Fake, Scene, answer, answered};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use upstream::limits::QUERIES_MAX;
@@ -26,7 +24,7 @@ fn voids(from: usize, count: usize) -> Vec<String> {
     (from..from + count).map(|n| format!("void-{n}.example.net.")).collect()
 }
 
-fn send(scene: &mut Scene, from: SocketAddr, names: &[String]) -> Vec<scene::Got> {
+fn send(scene: &mut Scene, from: SocketAddr, names: &[String]) -> Vec<crate::scene::Got> {
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let mut got = Vec::new();
     scene.client = from;
@@ -73,7 +71,7 @@ fn check(mut scene: Scene) {
             scene.turn(&mut got, left);
         }
     }
-    let is_answer = |got: &&scene::Got| **got == answered(1);
+    let is_answer = |got: &&crate::scene::Got| **got == answered(1);
     let until = Instant::now() + PATIENCE;
     while got.iter().filter(is_answer).count() < 100 && Instant::now() < until {
         scene.turn(&mut got, Duration::from_millis(10));
@@ -110,7 +108,7 @@ fn greedy_client_leaves_room_for_others() {
         let mut scene = Scene::over(vec![server], None);
         scene.client = OTHER;
         assert_eq!(scene.ask_one("before.example.net.").0, answered(1));
-        scene.stands_at = Some(scene::now());
+        scene.stands_at = Some(crate::scene::now());
         let reported = send(&mut scene, ATTACKER, &voids(0, QUERIES_MAX)).len();
         assert!(
             (QUERIES_MAX / 2 - 1..=QUERIES_MAX / 2).contains(&reported),

@@ -1,7 +1,6 @@
 //! Commands to a thread: flush, show, drain; and its report.
-mod scene;
 
-use scene::{Fake, Got, Scene, answer, answered, no_client};
+use crate::scene::{Fake, Got, Scene, answer, answered, no_client};
 use std::time::Duration;
 use upstream::limits::{SHOWN_MAX, WALK_LINES};
 use upstream::{

@@ -1,7 +1,6 @@
 //! Servers that answer, or do not, on sockets of their own.
-mod scene;
 
-use scene::{Fake, Got, Scene, answer, answered, failed, framed, no_client};
+use crate::scene::{Fake, Got, Scene, answer, answered, failed, framed, no_client};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

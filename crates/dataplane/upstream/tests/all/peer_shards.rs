@@ -1,12 +1,10 @@
 //! Several threads that leave names to each other.
-mod scene;
-mod street;
 
-use scene::{Fake, Got, Scene, answer, answered, failed};
+use crate::scene::{Fake, Got, Scene, answer, answered, failed};
+use crate::street::{PATIENCE, Street};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
-use street::{PATIENCE, Street};
 use upstream::limits::{OWNER_LATE, PEER_SHARDS_MAX, PEERS_MAX};
 use upstream::{NameScope, ResolverCommand, ShardCounts, StatusView, peer_shards};
 use wire::{Name, NameBuf};

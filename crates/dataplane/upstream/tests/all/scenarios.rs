@@ -9,9 +9,8 @@
 //! + 61                            so many seconds pass
 //! ! failure_ttl 1                 how long a failure is remembered at first, before all else
 //! ```
-mod play;
 
-use play::ConnectionStage;
+use crate::play::ConnectionStage;
 use std::fmt::Write as _;
 use std::path::Path;
 

@@ -1,9 +1,7 @@
 //! Servers that are asked by stream, and what they may do there.
-mod ends;
-mod scene;
 
-use ends::{Authority, End, Says, Streamed, plain};
-use scene::{Fake, Scene, answer, answered, failed, no_client};
+use crate::ends::{Authority, End, Says, Streamed, plain};
+use crate::scene::{Fake, Scene, answer, answered, failed, no_client};
 use std::io::Read;
 use std::net::TcpListener;
 use std::sync::mpsc::channel;

@@ -1,5 +1,4 @@
 //! Stream threads on loopback, and clients of them.
-#![allow(dead_code, reason = "each test file uses some of it")]
 
 use packet::{DropReason, Packet, Transport, Verdict};
 use rustix::net::{AddressFamily, SocketType};

@@ -1,9 +1,7 @@
 //! Connections that move from one set of stream threads to the next, as in a hot restart, without a
 //! notice to their clients.
 
-mod common;
-
-use common::{
+use crate::common::{
     Running, ask, connect, connect_from, framed, read_message, read_message_or_end, start, start_at,
 };
 use rustix::net::sockopt;
@@ -144,12 +142,12 @@ fn half_read_query_is_finished_by_the_new_process() {
 #[test]
 fn missing_proxy_header_is_read_by_the_new_process() {
     let limits = StreamLimits::default();
-    let running = common::start_behind(limits, |_| true);
+    let running = crate::common::start_behind(limits, |_| true);
     let mut stream = connect(&running);
     running.wait_until("open", |connections| connections.open == 1);
     let handed = running.streams.hand_over();
     assert!(handed[0].header_due);
-    let new_process = common::start_behind(limits, |_| true);
+    let new_process = crate::common::start_behind(limits, |_| true);
     new_process.streams.adopt(handed);
     let header = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xc0\0\x02\x07\xc6\x33\x64\x01\x12\x34\0\x35";
     stream.write_all(&[header, &framed(b"who")[..]].concat()).unwrap();

@@ -1,8 +1,6 @@
 //! What hostile clients of streams cost a polite one beside them, and what is counted of it.
 
-mod common;
-
-use common::{Running, ask, closes, connect, connect_from, framed, read_message, start};
+use crate::common::{Running, ask, closes, connect, connect_from, framed, read_message, start};
 use packet::DropReason;
 use rustix::net::sockopt;
 use std::io::{Read, Write};

@@ -1,8 +1,6 @@
 //! Deferred replies over streams.
 
-mod common;
-
-use common::{closes, framed, read_message, read_message_or_end};
+use crate::common::{closes, framed, read_message, read_message_or_end};
 use packet::{DropReason, Ingress, Packet, Transport, Verdict};
 use rustix::event::{EventfdFlags, eventfd};
 use std::io::Write;

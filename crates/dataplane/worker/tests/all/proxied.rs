@@ -1,8 +1,8 @@
 //! Clients behind a proxy that speaks the PROXY protocol, version 2.
 
-mod common;
-
-use common::{Running, ask, closes, connect, connect_from, framed, read_message, start_behind};
+use crate::common::{
+    Running, ask, closes, connect, connect_from, framed, read_message, start_behind,
+};
 use std::io::Write;
 use std::net::{IpAddr, TcpStream};
 use std::time::Duration;

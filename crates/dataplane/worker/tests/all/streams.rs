@@ -1,8 +1,6 @@
 //! DNS over TCP as clients see it (RFC 7766).
 
-mod common;
-
-use common::{ask, closes, connect, framed, read_message, start};
+use crate::common::{ask, closes, connect, framed, read_message, start};
 use packet::DropReason;
 use std::io::Write;
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -177,12 +175,12 @@ fn stop_answers_received_queries_and_does_not_wait_for_idle_clients() {
 fn stop_serves_clients_that_wait_to_be_accepted() {
     let listener = worker::listen("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = listener.local_addr().unwrap();
-    let mut waiting: Vec<_> = (0..200).map(|_| common::connect_from(1, address)).collect();
+    let mut waiting: Vec<_> = (0..200).map(|_| crate::common::connect_from(1, address)).collect();
     for stream in &mut waiting {
         stream.write_all(&framed(b"in time")).unwrap();
     }
     let limits = StreamLimits { per_client_max: 500, ..Default::default() };
-    let running = common::start_at(vec![listener], limits, Arc::new(|_| false));
+    let running = crate::common::start_at(vec![listener], limits, Arc::new(|_| false));
     assert_eq!(running.stop().replied, 200);
     for stream in &mut waiting {
         assert_eq!(read_message(stream), b"in time");
@@ -207,7 +205,7 @@ fn inherited_listener_is_served_in_any_mode() {
     let listener = TcpListener::bind("[::]:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let limits = StreamLimits::default();
-    let _running = common::start_at(vec![listener], limits, Arc::new(|_| false));
+    let _running = crate::common::start_at(vec![listener], limits, Arc::new(|_| false));
     for address in ["127.0.0.1", "::1"] {
         let mut stream = TcpStream::connect((address, port)).unwrap();
         let client = stream.local_addr().unwrap().to_string();
@@ -226,7 +224,7 @@ fn limits_that_cannot_be_kept_are_refused() {
         (StreamLimits { connections_max: 0, ..Default::default() }, 1, false),
         (StreamLimits { per_client_max: 0, ..Default::default() }, 1, false),
     ] {
-        let apps = (0..threads).map(|_| common::Echo).collect();
+        let apps = (0..threads).map(|_| crate::common::Echo).collect();
         let (no_connection, unheard) = (Arc::new(|_| false), Arc::new(|_| {}));
         let started = Streams::start(Vec::new(), apps, limits, no_connection, unheard);
         assert_eq!(started.is_ok(), fine, "{limits:?}, {threads} threads");

@@ -1,7 +1,6 @@
 //! Arrivals and departures on the machine with 80 CPUs, four NUMA nodes and two sockets.
-mod common;
 
-use common::{machine, vectors};
+use crate::common::{machine, vectors};
 use cpu::CpuList;
 use cpu_planner::{Constraints, Order, Request, plan};
 use cpu_topology::{Level, Topology};

@@ -1,7 +1,6 @@
 //! Random machines and requests, beside a second program that knows nothing of how CPUs are chosen.
-mod common;
 
-use common::random::{machine, subset};
+use crate::common::random::{machine, subset};
 use cpu::CpuList;
 use cpu_planner::{Constraints, Order, Plan, PlanError, Preference, Reason, Request, Spread, plan};
 use cpu_topology::{CoreKind, Cpu, Level, Topology};

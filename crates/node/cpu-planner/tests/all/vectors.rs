@@ -1,7 +1,6 @@
 //! The kubelet's own test cases: in its order all agree, in ours each difference has its reason.
-mod common;
 
-use common::{list, machine, number, outcome, policy_constraints, take_case, vectors};
+use crate::common::{list, machine, number, outcome, policy_constraints, take_case, vectors};
 use cpu_planner::policy::{Policy, Qos};
 use cpu_planner::state::State;
 use cpu_planner::{Constraints, Order, plan};

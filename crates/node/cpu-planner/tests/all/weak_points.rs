@@ -1,8 +1,7 @@
 //! What the kubelet's CPU manager does badly and this planner decides otherwise. The letters are
 //! those of docs/cpus.md.
-mod common;
 
-use common::{from_cpus, machine, vectors};
+use crate::common::{from_cpus, machine, vectors};
 use cpu::CpuList;
 use cpu_planner::{Constraints, Order, Plan, PlanError, Request, defragment, plan};
 use cpu_topology::{CoreKind, Cpu, Device, DeviceKind, Level, Topology};

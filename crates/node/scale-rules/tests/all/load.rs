@@ -1,8 +1,6 @@
 //! The mode `load`: what raises the count, what lets it fall, what keeps it.
 #[allow(dead_code, reason = "each test uses some of it")]
-mod common;
-
-use common::{asked, scaler, seen};
+use crate::common::{asked, scaler, seen};
 use scale_rules::{Demand, Scaler};
 
 const LOAD: &str = r#"{"load": {"capacity": 1000, "p99Ms": 50, "k": 1, "headroom": 1.3,

@@ -1,8 +1,6 @@
 //! The traps of the cluster-proportional-autoscaler, each as Dunlin decides.
 #[allow(dead_code, reason = "each test uses some of it")]
-mod common;
-
-use common::{away, scaler, seen};
+use crate::common::{away, scaler, seen};
 use scale_rules::{Dialect, Params, Scaler};
 
 const LINEAR: &str = r#"{"linear": {"nodesPerReplica": 1}}"#;

@@ -1,5 +1,5 @@
 //! What takes the short way. That it says the same as the long one, [`Scene::request`] compares.
-use crate::scene::{Asking, Said, Scene};
+use super::scene::{Asking, Said, Scene};
 use answer::CacheLookup;
 use domain::base::iana::Rcode;
 
@@ -42,7 +42,7 @@ fn name_with_a_new_owner_is_not_answered_from_the_old_one() {
     scene.add_zone("example.net.", "@ 60 SOA ns root 1 1 1 1 60\n@ 60 NS ns\nwww 5 A 192.0.2.7");
     let answer = "NOERROR www.example.net aa ra\nwww.example.net 5 A 192.0.2.7";
     assert_eq!(scene.request("www.example.net.").unwrap(), answer);
-    scene.image.remove_zone(crate::scene::name("example.net.").as_name());
+    scene.image.remove_zone(super::scene::name("example.net.").as_name());
     assert!(!scene.is_short("www.example.net.", Asking::default()), "by another map");
     assert!(scene.is_short("www.example.net.", Asking::default()), "by this one");
 }

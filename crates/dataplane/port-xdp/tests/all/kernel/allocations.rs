@@ -5,7 +5,7 @@ use test_support::counting;
 #[global_allocator]
 static ALLOCATOR: counting::Counting = counting::Counting;
 
-use crate::wire::{Wire, is_root};
+use super::wire::{Wire, is_root};
 use counting::calls;
 use packet::{Packet, Verdict};
 use port::{Port, Udp};

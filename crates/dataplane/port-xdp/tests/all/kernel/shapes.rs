@@ -1,7 +1,7 @@
 //! Interfaces of several queues, with tags, and whose driver runs no program.
 
-use crate::wire::{Wire, is_root};
-use crate::{FakeKernel, reply_to_all, serve};
+use super::wire::{Wire, is_root};
+use super::{FakeKernel, reply_to_all, serve};
 use packet::frame::{LinkHeader, ReplyPath, compose, headers_len, read};
 use port::contract::TestLink as _;
 use port::{Frames, Port, Udp};
@@ -76,7 +76,7 @@ fn the_kernel_runs_the_program_where_the_driver_does_not() {
     }
     // veth runs none that would get packets from more queues than it has.
     let (wire, server) = (Wire::with_queues(1, 2), "192.0.2.1:53".parse().unwrap());
-    let (program, port) = crate::attach(&wire, &[server]);
+    let (program, port) = super::attach(&wire, &[server]);
     let clients = [wire.client(server), wire.client(server)];
     let mut link = FakeKernel { clients, port, program, wire };
     assert_eq!(link.program.mode(), AttachMode::Generic);
@@ -139,7 +139,7 @@ fn tags_in_a_frame_are_answered_as_they_came() {
         Raw { queue: queues.pop().unwrap(), way: ReplyPath { link: untagged, local: client.ip() } };
     // Where the route is not asked for, all are answered; else those whose network this host has.
     for (route_check, answered) in [(false, 3), (true, 1)] {
-        let (program, mut port) = crate::attach_by(&wire, &[server], route_check);
+        let (program, mut port) = super::attach_by(&wire, &[server], route_check);
         for (nth, link) in links.into_iter().enumerate() {
             raw.way.link = link;
             raw.send(server, &[nth as u8; 20]);
@@ -177,7 +177,7 @@ fn tagged_networks_of_the_kernels_are_answered() {
         let client = wire.client(server);
         // The two get to know each other.
         wire.ping(&server.ip().to_string());
-        let (program, mut port) = crate::attach(&wire, &[server]);
+        let (program, mut port) = super::attach(&wire, &[server]);
         // A tag that is not in the frame cannot be in its reply: the outer one here.
         wire.set_tags_beside(true);
         client.send(b"beside").unwrap();

@@ -1,5 +1,5 @@
 //! The plot of both axes, as SVG.
-use crate::Entry;
+use super::Entry;
 use std::fmt::Write;
 
 const WIDTH: f64 = 720.0;

@@ -1,5 +1,5 @@
 //! A cluster that runs what a policy decides.
-use crate::courses::{Made, Moment, STEP_S};
+use super::courses::{Made, Moment, STEP_S};
 use scale_rules::{Demand, Nodes, Observation, Params, Scaler};
 use std::collections::VecDeque;
 

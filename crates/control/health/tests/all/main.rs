@@ -1,0 +1,2 @@
+//! Probes of addresses.
+mod probes;

@@ -1,0 +1,2 @@
+//! Corefiles and the configs that they become.
+mod cases;

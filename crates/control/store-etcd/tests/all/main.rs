@@ -1,0 +1,10 @@
+//! Servers that share a real etcd.
+mod documents;
+mod fleet;
+mod kill;
+mod led;
+mod members;
+mod node;
+mod rights;
+mod space;
+mod states;

@@ -1,0 +1,2 @@
+//! The zone manager as a source sees it.
+mod json_source;

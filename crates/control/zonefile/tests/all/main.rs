@@ -1,0 +1,4 @@
+//! Zone files from text to records.
+mod cases;
+mod corpus;
+mod files;

@@ -1,0 +1,26 @@
+//! From a query's bytes to those of its reply.
+#[path = "../../../../../testing/fuzz/checks/answer.rs"]
+mod answered;
+#[path = "../../../../../testing/fuzz/checks/asking.rs"]
+mod asking;
+#[path = "../../../../../testing/fuzz/checks/forwarded.rs"]
+mod forwarded;
+#[path = "../../../../../testing/fuzz/checks/reply.rs"]
+mod reply;
+#[path = "../../../../../testing/fuzz/checks/world.rs"]
+mod world;
+#[path = "../../../../../testing/fuzz/checks/zone.rs"]
+mod zones;
+
+mod computed;
+mod corpus;
+mod elsewhere;
+mod limits;
+mod messages;
+mod names;
+mod notify;
+mod scenarios;
+mod short_way;
+mod signed;
+mod sizes;
+mod views;

@@ -1,0 +1,2 @@
+//! Tables of clients.
+mod flood;

@@ -1,0 +1,2 @@
+//! Messages as bytes.
+mod corpus;

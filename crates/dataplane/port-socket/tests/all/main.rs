@@ -1,0 +1,4 @@
+//! The port on real sockets.
+//!
+//! `tests/allocations.rs` stays apart: its allocator counts.
+mod contract;

@@ -1,0 +1,2 @@
+//! The contract of ports.
+mod loopback;

@@ -1,0 +1,2 @@
+//! The protocol beside a real runtime.
+mod containerd;

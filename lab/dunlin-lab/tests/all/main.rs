@@ -1,0 +1,8 @@
+//! `dunlin-lab` as a command.
+mod common;
+mod cpus;
+mod echo;
+mod machine;
+mod packaging;
+mod reproduce;
+mod sweep;

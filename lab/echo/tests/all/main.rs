@@ -1,0 +1,3 @@
+//! Echoes on real sockets.
+mod hosts;
+mod models;

@@ -1,0 +1,4 @@
+//! Measurements on the two-host bench.
+mod bypass;
+mod servers;
+mod verdict;

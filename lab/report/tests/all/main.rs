@@ -1,0 +1,3 @@
+//! Reports, and how they are verified.
+mod published;
+mod verify;

@@ -1,0 +1,3 @@
+//! Searches for the load that a server sustains.
+mod oracle;
+mod simulated;
